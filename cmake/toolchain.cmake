@@ -1,0 +1,21 @@
+# The compiler cache and the linker, and the sanitizers' flags.
+find_program(CCACHE ccache)
+if(CCACHE)
+  # A precompiled header is cached too when its time stamps are not looked at.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()
+
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# RelWithDebInfo serves the sanitizers: stack traces with lines, quick to compile.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
+if(IMGD_SANITIZER)
+  add_compile_options(-fsanitize=${IMGD_SANITIZER} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${IMGD_SANITIZER})
+endif()

@@ -1,0 +1,36 @@
+# LibTorch from the wheel in ${IMGD_DEPS_DIR}/torch, as the imported target imgd_torch; with CUDA and NCCL where the
+# wheel has them (IMGD_CUDA). The wheel's own CMake package is not used: it probes for a GPU and a system toolkit.
+#
+# The one place to change the GPU architectures that our own kernels are compiled for:
+set(IMGD_CUDA_ARCHITECTURES 75 80 86 89 90 100)
+
+set(IMGD_TORCH_ENV "${IMGD_DEPS_DIR}/torch" CACHE PATH "Python environment that holds the torch wheel")
+file(GLOB IMGD_SITE_PACKAGES "${IMGD_TORCH_ENV}/lib/python3*/site-packages")
+set(IMGD_TORCH_ROOT "${IMGD_SITE_PACKAGES}/torch")
+if(NOT EXISTS "${IMGD_TORCH_ROOT}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "no LibTorch in ${IMGD_TORCH_ENV}: run ./run setup (or configure with -DIMGD_TRAINER=OFF)")
+endif()
+
+add_library(imgd_torch INTERFACE)
+target_include_directories(imgd_torch SYSTEM INTERFACE
+  "${IMGD_TORCH_ROOT}/include" "${IMGD_TORCH_ROOT}/include/torch/csrc/api/include")
+target_compile_definitions(imgd_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+target_link_directories(imgd_torch INTERFACE "${IMGD_TORCH_ROOT}/lib")
+target_link_options(imgd_torch INTERFACE "-Wl,-rpath,${IMGD_TORCH_ROOT}/lib" -Wl,--no-as-needed)
+target_link_libraries(imgd_torch INTERFACE torch torch_cpu c10)
+
+if(EXISTS "${IMGD_TORCH_ROOT}/lib/libtorch_cuda.so")
+  set(IMGD_CUDA ON)
+  set(nvidia "${IMGD_SITE_PACKAGES}/nvidia")
+  target_include_directories(imgd_torch SYSTEM INTERFACE "${nvidia}/cu13/include" "${nvidia}/nccl/include")
+  target_compile_definitions(imgd_torch INTERFACE USE_CUDA USE_C10D_NCCL IMGD_CUDA)
+  target_link_directories(imgd_torch INTERFACE "${nvidia}/cu13/lib" "${nvidia}/nccl/lib")
+  target_link_libraries(imgd_torch INTERFACE torch_cuda c10_cuda "${nvidia}/cu13/lib/libcudart.so.13"
+    "${nvidia}/nccl/lib/libnccl.so.2")
+  file(GLOB nvidia_libraries LIST_DIRECTORIES true "${nvidia}/*/lib")
+  list(JOIN nvidia_libraries ":" nvidia_rpath)
+  target_link_options(imgd_torch INTERFACE "-Wl,-rpath,${nvidia_rpath}" "-Wl,-rpath-link,${nvidia_rpath}")
+else()
+  set(IMGD_CUDA OFF)
+endif()
+message(STATUS "LibTorch: ${IMGD_TORCH_ROOT} (CUDA ${IMGD_CUDA})")

@@ -1,0 +1,9 @@
+# Warnings for our own code; link imgd_warnings PRIVATE. Generated code and others' headers go without.
+add_library(imgd_warnings INTERFACE)
+target_compile_options(imgd_warnings INTERFACE -Wall -Wextra -Wconversion -Werror
+  # A designated initialiser leaves the rest at their defaults; that is what it is for.
+  -Wno-missing-field-initializers)
+if(IMGD_SANITIZER)
+  # GCC 12 sees uses that cannot happen in instrumented code.
+  target_compile_options(imgd_warnings INTERFACE -Wno-maybe-uninitialized -Wno-tsan)
+endif()

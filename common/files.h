@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/error.h"
+
+namespace imgd {
+
+/// A file descriptor that closes itself.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  ~UniqueFd() { reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+/// The whole file. Errors: as open(2) and read(2), naming the path.
+Result<std::string> ReadFile(const std::filesystem::path& path);
+
+/// Replaces the file by `content` so that a crash leaves the old or the new one: temporary name, fsync of the
+/// file, rename, fsync of the folder. Errors: as the system calls, naming the path.
+Status WriteFileAtomically(const std::filesystem::path& path, std::string_view content);
+
+/// Writes all of `data`, going on after short writes and EINTR.
+Status WriteAll(int fd, std::string_view data, std::string_view what);
+
+/// Makes the folder and its parents. Errors name the path.
+Status MakeFolders(const std::filesystem::path& path);
+
+}  // namespace imgd

@@ -1,0 +1,156 @@
+#include "common/job_file.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "common/yaml.h"
+
+namespace imgd {
+namespace {
+
+constexpr int64_t kMaxInt = 1'000'000'000;
+
+void Set(int& field, std::optional<int64_t> value) {
+  if (value) field = static_cast<int>(*value);
+}
+
+template <typename T>
+void Set(T& field, std::optional<T> value) {
+  if (value) field = std::move(*value);
+}
+
+bool IsName(std::string_view name) {
+  return !name.empty() && name.size() <= 63 && name.front() != '.' && name.front() != '-' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+         });
+}
+
+void ReadHead(YamlMap& root, JobSpec& spec) {
+  Set(spec.name, root.String("name"));
+  if (!root.Has("name")) {
+    root.AddError("name", "missing; a job needs a name");
+  } else if (!IsName(spec.name)) {
+    root.AddError("name",
+                  fmt::format("found '{}'; 1 to 63 letters, digits, '.', '_' or '-' are allowed, the first a "
+                              "letter, digit or '_'",
+                              spec.name));
+  }
+  Set(spec.priority, root.Int("priority", -1000, 1000));
+  if (const auto seed = root.Int("seed", 0, INT64_MAX)) spec.seed = static_cast<uint64_t>(*seed);
+  Set(spec.grace_ms, root.DurationMs("grace"));
+  Set(spec.max_restarts, root.Int("max_restarts", 0, 1'000'000));
+
+  auto resources = root.Child("resources");
+  Set(spec.resources.nodes, resources.Int("nodes", 1, 100'000));
+  Set(spec.resources.ranks_per_node, resources.Int("ranks_per_node", 1, 1024));
+  resources.Finish();
+}
+
+void ReadModelAndData(YamlMap& root, JobSpec& spec) {
+  auto model = root.Child("model");
+  Set(spec.model.name, model.Choice("name", ModelNames()));
+  Set(spec.model.classes, model.Int("classes", 1, 1'000'000));
+  model.Finish();
+
+  auto data = root.Child("data");
+  Set(spec.data.train, data.String("train"));
+  Set(spec.data.val, data.String("val"));
+  Set(spec.data.image_size, data.Int("image_size", 8, 4096));
+  Set(spec.data.val_resize, data.Int("val_resize", 8, 8192));
+  Set(spec.data.val_size, data.Int("val_size", 8, 4096));
+  Set(spec.data.min_scale, data.Double("min_scale", 0.001, 1));
+  Set(spec.data.flip, data.Bool("flip"));
+  Set(spec.data.workers, data.Int("workers", 1, 1024));
+  Set(spec.data.max_bad_images, data.Int("max_bad_images", 0, kMaxInt));
+  Set(spec.data.segments, data.Int("segments", 1, 65536));
+  if (spec.data.train.empty()) {
+    data.AddError("train", "missing; the folder of the training images, one folder below it for each class");
+  }
+  if (spec.data.val_size == 0) spec.data.val_size = spec.data.image_size;
+  if (spec.data.val_resize == 0) spec.data.val_resize = spec.data.val_size * 256 / 224;
+  if (spec.data.val_resize < spec.data.val_size) {
+    data.AddError("val_resize", fmt::format("{} is less than the crop's side, {}", spec.data.val_resize,
+                                            spec.data.val_size));
+  }
+  data.Finish();
+}
+
+void ReadTraining(YamlMap& root, JobSpec& spec) {
+  auto train = root.Child("train");
+  Set(spec.train.epochs, train.Int("epochs", 1, 1'000'000));
+  Set(spec.train.global_batch, train.Int("global_batch", 1, 10'000'000));
+  Set(spec.train.precision, train.Choice("precision", {"fp32", "bf16", "fp16"}));
+  Set(spec.train.device, train.Choice("device", {"auto", "cpu", "cuda"}));
+  Set(spec.train.log_every_steps, train.Int("log_every_steps", 1, kMaxInt));
+  Set(spec.train.threads, train.Int("threads", 1, 1024));
+  Set(spec.train.max_steps, train.Int("max_steps", 1, kMaxInt));
+  Set(spec.train.freeze_batch_norm, train.Bool("freeze_batch_norm"));
+  Set(spec.train.eval_every_epochs, train.Int("eval_every_epochs", 1, kMaxInt));
+  if (spec.train.global_batch % spec.WorldSize() != 0) {
+    train.AddError(
+        "global_batch",
+        fmt::format("{} images can't be divided among {} ranks", spec.train.global_batch, spec.WorldSize()),
+        fmt::format("take a multiple of {}", spec.WorldSize()));
+  }
+  if (spec.train.global_batch % spec.data.segments != 0) {
+    train.AddError("global_batch", fmt::format("{} is no multiple of data.segments, {}",
+                                               spec.train.global_batch, spec.data.segments));
+  }
+  train.Finish();
+
+  auto optimizer = root.Child("optimizer");
+  Set(spec.optimizer.lr, optimizer.Double("lr", 0, 1e6));
+  Set(spec.optimizer.momentum, optimizer.Double("momentum", 0, 1));
+  Set(spec.optimizer.nesterov, optimizer.Bool("nesterov"));
+  Set(spec.optimizer.weight_decay, optimizer.Double("weight_decay", 0, 1e6));
+  if (spec.optimizer.nesterov && spec.optimizer.momentum == 0) {
+    optimizer.AddError("nesterov", "needs a momentum above 0", "set nesterov: false");
+  }
+  optimizer.Finish();
+
+  auto schedule = root.Child("schedule");
+  Set(spec.schedule.warmup_epochs, schedule.Double("warmup_epochs", 0, 1e6));
+  Set(spec.schedule.label_smoothing, schedule.Double("label_smoothing", 0, 0.999));
+  if (schedule.Has("warmup_epochs") && spec.schedule.warmup_epochs >= spec.train.epochs) {
+    schedule.AddError("warmup_epochs", fmt::format("{} leaves nothing of the run's {} epochs",
+                                                   spec.schedule.warmup_epochs, spec.train.epochs));
+  }
+  spec.schedule.warmup_epochs = std::min(spec.schedule.warmup_epochs, spec.train.epochs / 2.0);
+  schedule.Finish();
+}
+
+void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
+  auto checkpoint = root.Child("checkpoint");
+  Set(spec.checkpoint.dir, checkpoint.String("dir"));
+  Set(spec.checkpoint.every_epochs, checkpoint.Int("every_epochs", 0, kMaxInt));
+  Set(spec.checkpoint.every_steps, checkpoint.Int("every_steps", 0, kMaxInt));
+  Set(spec.checkpoint.keep, checkpoint.Int("keep", 1, kMaxInt));
+  if (!spec.checkpoint.dir.empty() && spec.checkpoint.dir.front() != '/') {
+    checkpoint.AddError("dir",
+                        fmt::format("'{}' is relative; nodes need an absolute path", spec.checkpoint.dir));
+  }
+  checkpoint.Finish();
+}
+
+}  // namespace
+
+const std::vector<std::string>& ModelNames() {
+  static const std::vector<std::string> kNames = {"resnet18", "resnet34", "resnet50"};
+  return kNames;
+}
+
+tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, const std::string& file) {
+  auto root = YamlMap::Parse(text, file);
+  if (!root) return tl::unexpected(std::vector<Error>{root.error()});
+  JobSpec spec;
+  ReadHead(*root, spec);
+  ReadModelAndData(*root, spec);
+  ReadTraining(*root, spec);
+  ReadCheckpoint(*root, spec);
+  root->Finish();
+  if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
+  return spec;
+}
+
+}  // namespace imgd

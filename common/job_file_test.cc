@@ -1,0 +1,96 @@
+#include "common/job_file.h"
+
+#include <gmock/gmock.h>
+
+#include "common/yaml.h"
+
+namespace imgd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr const char* kGood = R"(name: rn50
+data: {train: /data/train, val: /data/val}
+resources: {nodes: 2}
+train:
+  global_batch: 512
+)";
+
+std::vector<std::string> ErrorsOf(std::string_view text) {
+  std::vector<std::string> out;
+  const auto spec = ParseJobFile(text, "job.yaml");
+  if (spec) return out;
+  for (const auto& error : spec.error()) out.push_back(error.ToString());
+  return out;
+}
+
+TEST(JobFile, FillsInDefaults) {
+  const auto spec = ParseJobFile(kGood, "job.yaml");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->WorldSize(), 2);
+  EXPECT_EQ(spec->train.global_batch, 512);
+  EXPECT_EQ(spec->data.val_size, 224);
+  EXPECT_EQ(spec->data.val_resize, 256);
+  EXPECT_EQ(spec->model.name, "resnet50");
+}
+
+TEST(JobFile, NamesPlaceFieldAndNearestKeyOfAMisspeltOne) {
+  EXPECT_THAT(ErrorsOf("name: a\ndata:\n  train: /x\n  imge_size: 64\n"),
+              ElementsAre("job.yaml:4:3: data.imge_size: unknown key (did you mean 'image_size'?)"));
+}
+
+TEST(JobFile, SaysWhatIsAllowed) {
+  EXPECT_THAT(
+      ErrorsOf("name: a\ndata: {train: /x}\nmodel: {name: resnet81}\n"),
+      ElementsAre(
+          "job.yaml:3:15: model.name: found 'resnet81'; allowed: resnet18, resnet34, resnet50 (did you "
+          "mean 'resnet18'?)"));
+  EXPECT_THAT(
+      ErrorsOf("name: a\ndata: {train: /x}\ntrain: {epochs: 0}\n"),
+      ElementsAre(HasSubstr("job.yaml:3:17: train.epochs: found '0' where a whole number from 1 to")));
+}
+
+TEST(JobFile, ReportsEveryErrorInTheFilesOrder) {
+  const auto errors = ErrorsOf("name: 'a b'\ndata: {train: /x, flip: maybe}\nresources: 3\n");
+  ASSERT_THAT(errors, SizeIs(3));
+  EXPECT_THAT(errors[0], HasSubstr("job.yaml:1:7: name: found 'a b'"));
+  EXPECT_THAT(errors[1], HasSubstr("job.yaml:2:25: data.flip: found 'maybe' where true or false"));
+  EXPECT_THAT(errors[2], HasSubstr("job.yaml:3:12: resources: found '3' where a mapping"));
+}
+
+TEST(JobFile, RefusesWhatDoesNotFitTogether) {
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nresources: {nodes: 3}\ntrain: {global_batch: 256}\n"),
+              ElementsAre(HasSubstr("256 images can't be divided among 3 ranks")));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\ncheckpoint: {dir: ckpt}\n"),
+              ElementsAre(HasSubstr("absolute")));
+}
+
+TEST(JobFile, MissingNameAndData) {
+  EXPECT_THAT(ErrorsOf(""), ElementsAre(HasSubstr("name: missing"), HasSubstr("data.train: missing")));
+}
+
+TEST(JobFile, BrokenYamlHasAPlace) {
+  EXPECT_THAT(ErrorsOf("name: [a\n"), ElementsAre(HasSubstr("job.yaml:2:1: not valid YAML")));
+  EXPECT_THAT(ErrorsOf("- a\n"), ElementsAre(HasSubstr("found a list where a mapping")));
+  EXPECT_THAT(ErrorsOf("name: a\nname: b\ndata: {train: /x}\n"),
+              ElementsAre(HasSubstr("job.yaml:2:1: 'name' is set twice")));
+}
+
+TEST(YamlSet, SetsAndMakesFields) {
+  const auto text = YamlSet("name: a\ntrain: {epochs: 3}\n", "train.epochs=5");
+  ASSERT_TRUE(text.has_value());
+  EXPECT_THAT(*text, HasSubstr("epochs: 5"));
+  EXPECT_THAT(*YamlSet("name: a\n", "data.train=/x"), HasSubstr("train: /x"));
+  EXPECT_FALSE(YamlSet("name: a\n", "data.train").has_value());
+  EXPECT_FALSE(YamlSet("name: a\n", "name.x=1").has_value());
+}
+
+TEST(NearestWord, OnlyWhenNear) {
+  EXPECT_EQ(NearestWord("epoch", {"epochs", "seed"}), "epochs");
+  EXPECT_EQ(NearestWord("zzzzzz", {"epochs", "seed"}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace imgd

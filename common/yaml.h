@@ -1,0 +1,74 @@
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+
+namespace imgd {
+
+/// A YAML mapping that is read field by field, and knows where each field stands.
+///
+/// Collects every error instead of stopping at the first; unknown keys are errors, with the nearest known key
+/// as a hint. Use: read each field, then call Finish() on every mapping; see common/job_file.cc.
+class YamlMap {
+ public:
+  /// Parses `text`; `file` names it in errors. An empty document is an empty mapping.
+  /// Errors: kInvalidArgument with line and column where the YAML itself is malformed or is not a mapping.
+  static Result<YamlMap> Parse(std::string_view text, std::string file);
+
+  /// The mapping below `key`; an empty one when it is absent. Its errors are this one's.
+  YamlMap Child(std::string_view key);
+
+  /// The field, if it is there and well formed. Range errors name the range.
+  std::optional<std::string> String(std::string_view key);
+  std::optional<bool> Bool(std::string_view key);
+  std::optional<int64_t> Int(std::string_view key, int64_t min, int64_t max);
+  std::optional<double> Double(std::string_view key, double min, double max);
+  std::optional<std::string> Choice(std::string_view key, const std::vector<std::string>& allowed);
+  std::optional<std::vector<std::string>> StringList(std::string_view key);
+
+  /// "90s", "15m", "2h", or a bare number of seconds. In milliseconds.
+  std::optional<int64_t> DurationMs(std::string_view key);
+
+  bool Has(std::string_view key) const;
+
+  /// Adds an error at the field (or at the mapping, where the field is absent).
+  void AddError(std::string_view key, std::string message, std::string hint = "");
+
+  /// Reports keys that nobody asked for. Call once, after all fields were read.
+  void Finish();
+
+  /// All errors of this mapping and its children, in the order of the file.
+  std::vector<Error> Errors() const;
+
+ private:
+  struct Shared;
+  YamlMap(YAML::Node node, std::string path, std::shared_ptr<Shared> shared);
+  YAML::Node Find(std::string_view key) const;
+  YAML::Node Scalar(std::string_view key, std::string_view expected);
+  std::string PathOf(std::string_view key) const;
+
+  YAML::Node node_;
+  std::string path_;  ///< "train.": prefix of this mapping's keys
+  std::set<std::string, std::less<>> known_;
+  std::shared_ptr<Shared> shared_;
+};
+
+/// The candidate nearest to `word` by edit distance, if it is near enough to be meant.
+std::optional<std::string> NearestWord(std::string_view word, const std::vector<std::string>& candidates);
+
+/// Sets `path` ("train.epochs") to `value` (YAML) in `text` and returns the new text.
+/// Errors: kInvalidArgument when `assignment` is not PATH=VALUE or goes through something that is not a
+/// mapping.
+Result<std::string> YamlSet(std::string_view text, std::string_view assignment);
+
+}  // namespace imgd
