@@ -14,6 +14,7 @@ std::vector<at::Tensor> TensorsOf(const NamedTensors& named) {
 }
 
 /// The constructor is internal to LibTorch and changes between releases; this is the one place that knows it.
+/// 2.11 to 2.13 take this call (2.13 has one more argument, with a default).
 std::unique_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                            const NamedTensors& parameters) {
   const auto tensors = TensorsOf(parameters);
@@ -27,12 +28,8 @@ std::unique_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::Proces
   return std::make_unique<c10d::Reducer>(tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
                                          /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
                                          std::move(names), c10d::kDefaultFirstBucketBytes,
-                                         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
-                                         ,
-                                         /*bucket_bytes_cap_list=*/std::vector<int64_t>{}
-#endif
-  );
+                                         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+                                         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
 }
 
 }  // namespace

@@ -8,13 +8,41 @@ namespace imgd::trainer {
 namespace {
 using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
+
+Json Dump(const ValidationResult& result) {
+  return {{"step", result.step},
+          {"images", result.images},
+          {"loss", result.loss},
+          {"top1", result.top1},
+          {"top5", result.top5}};
+}
+
+ValidationResult Load(const Json& json) {
+  ValidationResult result;
+  json.at("step").get_to(result.step);
+  json.at("images").get_to(result.images);
+  json.at("loss").get_to(result.loss);
+  json.at("top1").get_to(result.top1);
+  json.at("top5").get_to(result.top5);
+  return result;
+}
+
 }  // namespace
+
+std::string ToJson(const ValidationResult& result) { return Dump(result).dump(2) + "\n"; }
+
+Result<ValidationResult> ValidationFromJson(std::string_view text) {
+  try {
+    return Load(Json::parse(text));
+  } catch (const Json::exception& e) {
+    return Fail(ErrorCode::kDataLoss, "validation.json: {}", e.what());
+  }
+}
 
 std::string ToJson(const RunState& state) {
   const Json json = {{"format", kFormat},
                      {"step", state.step},
                      {"epoch", state.epoch},
-                     {"validated_epochs", state.validated_epochs},
                      {"seed", state.seed},
                      {"world_size", state.world_size},
                      {"generation", state.generation},
@@ -25,9 +53,7 @@ std::string ToJson(const RunState& state) {
                      {"loss_scale", state.loss_scale},
                      {"loss_scale_streak", state.loss_scale_streak},
                      {"last_loss", state.last_loss},
-                     {"val_loss", state.val_loss},
-                     {"val_top1", state.val_top1},
-                     {"val_top5", state.val_top5},
+                     {"validation", Dump(state.validation)},
                      {"class_names", state.class_names}};
   // Folder names need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -42,7 +68,6 @@ Result<RunState> RunStateFromJson(std::string_view text) {
     RunState state;
     json.at("step").get_to(state.step);
     json.at("epoch").get_to(state.epoch);
-    json.at("validated_epochs").get_to(state.validated_epochs);
     json.at("seed").get_to(state.seed);
     json.at("world_size").get_to(state.world_size);
     json.at("generation").get_to(state.generation);
@@ -53,9 +78,7 @@ Result<RunState> RunStateFromJson(std::string_view text) {
     json.at("loss_scale").get_to(state.loss_scale);
     json.at("loss_scale_streak").get_to(state.loss_scale_streak);
     json.at("last_loss").get_to(state.last_loss);
-    json.at("val_loss").get_to(state.val_loss);
-    json.at("val_top1").get_to(state.val_top1);
-    json.at("val_top5").get_to(state.val_top5);
+    state.validation = Load(json.at("validation"));
     json.at("class_names").get_to(state.class_names);
     return state;
   } catch (const Json::exception& e) {

@@ -1,5 +1,7 @@
 #include "trainer/model/model.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 
 #include "common/job_file.h"
