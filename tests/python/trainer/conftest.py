@@ -209,11 +209,13 @@ class Trainer:
         path.write_text("\n".join(lines) + "\n")
         return path
 
-    def start(self, ranks: int = 1, env: dict[str, str] | None = None, **changes: Any) -> Run:
+    def start(self, ranks: int = 1, env: dict[str, str] | None = None, master: socket.socket | None = None,
+              **changes: Any) -> Run:
+        """`master`: a listening socket for rank 0 to serve the rendezvous store on, as an agent hands it down."""
         folder = self.tmp_path / f"run{len(self.started)}"
         folder.mkdir()
         job = self.job_file(**changes)
-        port = free_port()
+        port = master.getsockname()[1] if master else free_port()
         run = Run(folder, [])
         for rank in range(ranks):
             variables = os.environ | {
@@ -221,8 +223,11 @@ class Trainer:
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "IMGD_RUN_DIR": str(folder),
                 "IMGD_CHECKPOINT_DIR": str(self.checkpoints), "CUDA_VISIBLE_DEVICES": "",
             } | (env or {})
+            fds = (master.fileno(),) if master and rank == 0 else ()
+            if fds:
+                variables["IMGD_MASTER_FD"] = str(fds[0])
             run.ranks.append(subprocess.Popen([IMGTRAIN, job], cwd=folder, env=variables, stdin=subprocess.DEVNULL,
-                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=fds))
         self.started.append(run)
         return run
 

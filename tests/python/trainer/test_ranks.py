@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -97,3 +98,26 @@ def test_a_missing_rank_is_named(trainer: Trainer, tmp_path: Path) -> None:
     done = subprocess.run([IMGTRAIN, trainer.job_file()], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 10
     assert "of 3 ranks, 1, 2 did not come" in done.stderr
+
+
+def test_rank_0_takes_the_listening_socket_that_it_inherits(trainer: Trainer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        run = trainer.start(2, master=master, train__max_steps=2, env={"IMGD_HOST_ADDRESS": "127.0.0.1"})
+        assert run.wait() == [0, 0], run.output
+
+
+def test_a_rank_of_an_older_start_cannot_join(trainer: Trainer, tmp_path: Path) -> None:
+    job = trainer.job_file()
+    env = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+                        "IMGD_JOIN_TIMEOUT_SECONDS": "3"}
+    ranks = [subprocess.Popen([IMGTRAIN, job], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+                              env=env | {"RANK": str(rank), "IMGD_GENERATION": generation})
+             for rank, generation in ((0, "2"), (1, "1"))]
+    outputs = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [10, 10]
+    assert "of 2 ranks, 1 did not come" in outputs[0]
+
+
+def test_a_residual_network_with_one_by_one_kernels_reduces_without_warnings(trainer: Trainer) -> None:
+    run = trainer.run(2, model__name="resnet50", train__max_steps=3, train__precision="bf16")
+    assert [error for _, error in run.output] == ["", ""]

@@ -139,3 +139,17 @@ def test_a_stop_command_may_do_without_a_checkpoint(trainer: Trainer) -> None:
     send_command(run.folder / "control.0", STOP_COMMAND)
     assert run.wait(30) == [11]
     assert steps_in(trainer.checkpoints) == set()
+
+
+def test_a_stop_in_mid_validation_saves_and_the_next_start_validates(trainer: Trainer) -> None:
+    settings = {"model__name": "resnet50", "train__epochs": 2, "train__global_batch": 4, "data__val": trainer.val,
+                "data__val_size": 224, "data__val_resize": 224, "train__max_steps": 18, "data__segments": 1}
+    run = trainer.start(2, **settings)
+    run.wait_for(lambda: bool(run.events("checkpoint")))
+    send_command(run.folder / "control.0", STOP_WITH_CHECKPOINT_COMMAND)
+    assert run.wait() == [11, 11]
+    assert not run.events("epoch")
+    rest = trainer.run(1, **settings)
+    assert rest.events("started")[0].start_step == 18
+    assert rest.events("epoch")[0].val_images == 27
+    assert not rest.events("step")
