@@ -21,15 +21,56 @@ BIN = Path(os.environ.get("IMGD_BIN", REPO / "build" / "release" / "bin"))
 IMGTRAIN = BIN / "imgtrain"
 
 # Fields of TrainerEvent and its parts (proto/imgd/v1/trainer.proto).
-EVENTS = {3: "started", 4: "step", 5: "epoch", 6: "checkpoint", 7: "finished", 8: "failed", 9: "bad_image"}
+EVENTS = {
+    3: "started",
+    4: "step",
+    5: "epoch",
+    6: "checkpoint",
+    7: "finished",
+    8: "failed",
+    9: "bad_image",
+}
 FIELDS: dict[str, dict[int, str]] = {
-    "started": {1: "pid", 2: "world_size", 3: "device", 4: "start_step", 5: "total_steps", 6: "steps_per_epoch",
-                7: "train_images", 8: "val_images", 9: "resumed_from"},
-    "step": {1: "step", 2: "epoch", 3: "loss", 4: "top1", 5: "learning_rate", 6: "rank_images_per_second",
-             7: "images_per_second", 8: "input_wait_ratio", 9: "eta_seconds", 10: "total_steps"},
-    "epoch": {1: "epoch", 2: "step", 3: "val_loss", 4: "val_top1", 5: "val_top5", 6: "val_images",
-              7: "val_seconds", 8: "total_epochs"},
-    "checkpoint": {1: "path", 2: "step", 3: "generation", 4: "size_bytes", 5: "manifest_sha256"},
+    "started": {
+        1: "pid",
+        2: "world_size",
+        3: "device",
+        4: "start_step",
+        5: "total_steps",
+        6: "steps_per_epoch",
+        7: "train_images",
+        8: "val_images",
+        9: "resumed_from",
+    },
+    "step": {
+        1: "step",
+        2: "epoch",
+        3: "loss",
+        4: "top1",
+        5: "learning_rate",
+        6: "rank_images_per_second",
+        7: "images_per_second",
+        8: "input_wait_ratio",
+        9: "eta_seconds",
+        10: "total_steps",
+    },
+    "epoch": {
+        1: "epoch",
+        2: "step",
+        3: "val_loss",
+        4: "val_top1",
+        5: "val_top5",
+        6: "val_images",
+        7: "val_seconds",
+        8: "total_epochs",
+    },
+    "checkpoint": {
+        1: "path",
+        2: "step",
+        3: "generation",
+        4: "size_bytes",
+        5: "manifest_sha256",
+    },
     "finished": {1: "step", 2: "val_top1", 3: "val_top5"},
     "failed": {1: "message", 2: "bad_input", 3: "collective_broken"},
     "bad_image": {1: "path", 2: "error", 3: "count"},
@@ -89,7 +130,10 @@ def read_events(path: Path) -> list[Event]:
         message = _decode(data[at + 4 : at + 4 + size])
         number = next(n for n in EVENTS if n in message)
         kind = EVENTS[number]
-        values = {FIELDS[kind][n]: v.decode() if isinstance(v, bytes) else v for n, v in _decode(message[number]).items()}
+        values = {
+            FIELDS[kind][n]: v.decode() if isinstance(v, bytes) else v
+            for n, v in _decode(message[number]).items()
+        }
         events.append(Event(message[1], kind, values))
         at += 4 + size
     return events
@@ -120,7 +164,9 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def make_images(root: Path, per_class: int, classes: int = 4, size: int = 48, seed: int = 1) -> Path:
+def make_images(
+    root: Path, per_class: int, classes: int = 4, size: int = 48, seed: int = 1
+) -> Path:
     """Shapes on noise as an ImageFolder."""
     rng = random.Random(seed)
     for c in range(classes):
@@ -152,7 +198,9 @@ class Run:
     def wait(self, timeout: float = 120) -> list[int]:
         deadline = time.monotonic() + timeout
         for rank in self.ranks[len(self.output) :]:
-            self.output.append(rank.communicate(timeout=max(deadline - time.monotonic(), 0.1)))
+            self.output.append(
+                rank.communicate(timeout=max(deadline - time.monotonic(), 0.1))
+            )
         return [rank.returncode for rank in self.ranks]
 
     def finish(self) -> Run:
@@ -161,7 +209,9 @@ class Run:
         return self
 
     def events(self, kind: str, rank: int = 0) -> list[Event]:
-        return [e for e in read_events(self.folder / f"events.{rank}") if e.kind == kind]
+        return [
+            e for e in read_events(self.folder / f"events.{rank}") if e.kind == kind
+        ]
 
     def losses(self) -> dict[int, float]:
         return {e.step: e.loss for e in self.events("step")}
@@ -172,7 +222,9 @@ class Run:
         while not condition():
             assert time.monotonic() < deadline, "it did not happen in time"
             ended = [rank.poll() is not None for rank in self.ranks]
-            assert not any(ended) or condition(), [rank.communicate() for rank, e in zip(self.ranks, ended) if e]
+            assert not any(ended) or condition(), [
+                rank.communicate() for rank, e in zip(self.ranks, ended) if e
+            ]
             time.sleep(0.02)
 
     def wait_for_step(self, step: int) -> None:
@@ -186,22 +238,37 @@ class Trainer:
         self.tmp_path = tmp_path
         self.checkpoints = tmp_path / "checkpoints"
         self.settings: dict[str, Any] = {
-            "name": "test", "seed": 3, "model.name": "resnet18", "data.train": train, "data.val": "",
-            "data.image_size": 32, "data.workers": 1, "train.epochs": 4, "train.global_batch": 16,
-            "train.precision": "fp32", "train.device": "cpu", "train.log_every_steps": 1, "train.threads": 1,
-            "optimizer.lr": 0.05, "schedule.warmup_epochs": 1,
+            "name": "test",
+            "seed": 3,
+            "model.name": "resnet18",
+            "data.train": train,
+            "data.val": "",
+            "data.image_size": 32,
+            "data.workers": 1,
+            "train.epochs": 4,
+            "train.global_batch": 16,
+            "train.precision": "fp32",
+            "train.device": "cpu",
+            "train.log_every_steps": 1,
+            "train.threads": 1,
+            "optimizer.lr": 0.05,
+            "schedule.warmup_epochs": 1,
         }
         self.val = val
         self.started: list[Run] = []
 
     def job_file(self, **changes: Any) -> Path:
         """A job file; keys with '__' for '.'."""
-        merged = self.settings | {key.replace("__", "."): value for key, value in changes.items()}
+        merged = self.settings | {
+            key.replace("__", "."): value for key, value in changes.items()
+        }
         sections: dict[str, list[str]] = {}
         for key, value in merged.items():
             section, _, name = key.rpartition(".")
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            sections.setdefault(section, []).append(f"{name}: {text}" if text else f'{name}: ""')
+            sections.setdefault(section, []).append(
+                f"{name}: {text}" if text else f'{name}: ""'
+            )
         lines = sections.pop("", [])
         for section, entries in sections.items():
             lines += [f"{section}:"] + [f"  {entry}" for entry in entries]
@@ -209,8 +276,13 @@ class Trainer:
         path.write_text("\n".join(lines) + "\n")
         return path
 
-    def start(self, ranks: int = 1, env: dict[str, str] | None = None, master: socket.socket | None = None,
-              **changes: Any) -> Run:
+    def start(
+        self,
+        ranks: int = 1,
+        env: dict[str, str] | None = None,
+        master: socket.socket | None = None,
+        **changes: Any,
+    ) -> Run:
         """`master`: a listening socket for rank 0 to serve the rendezvous store on, as an agent hands it down."""
         folder = self.tmp_path / f"run{len(self.started)}"
         folder.mkdir()
@@ -218,20 +290,42 @@ class Trainer:
         port = master.getsockname()[1] if master else free_port()
         run = Run(folder, [])
         for rank in range(ranks):
-            variables = os.environ | {
-                "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "IMGD_RUN_DIR": str(folder),
-                "IMGD_CHECKPOINT_DIR": str(self.checkpoints), "CUDA_VISIBLE_DEVICES": "",
-            } | (env or {})
+            variables = (
+                os.environ
+                | {
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(ranks),
+                    "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": str(ranks),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                    "IMGD_RUN_DIR": str(folder),
+                    "IMGD_CHECKPOINT_DIR": str(self.checkpoints),
+                    "CUDA_VISIBLE_DEVICES": "",
+                }
+                | (env or {})
+            )
             fds = (master.fileno(),) if master and rank == 0 else ()
             if fds:
                 variables["IMGD_MASTER_FD"] = str(fds[0])
-            run.ranks.append(subprocess.Popen([IMGTRAIN, job], cwd=folder, env=variables, stdin=subprocess.DEVNULL,
-                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=fds))
+            run.ranks.append(
+                subprocess.Popen(
+                    [IMGTRAIN, job],
+                    cwd=folder,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    pass_fds=fds,
+                )
+            )
         self.started.append(run)
         return run
 
-    def run(self, ranks: int = 1, env: dict[str, str] | None = None, **changes: Any) -> Run:
+    def run(
+        self, ranks: int = 1, env: dict[str, str] | None = None, **changes: Any
+    ) -> Run:
         return self.start(ranks, env, **changes).finish()
 
     def clean_up(self) -> None:

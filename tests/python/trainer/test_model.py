@@ -16,16 +16,30 @@ from safetensors.torch import load_file, save_file
 MODELS = ["resnet18", "resnet34", "resnet50"]
 
 
-def logits_of(tmp_path: Path, model: str, classes: int, weights: str | Path) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def logits_of(
+    tmp_path: Path, model: str, classes: int, weights: str | Path
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     images = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(5))
     save_file({"images": images}, tmp_path / "images.safetensors")
     out = tmp_path / "out.safetensors"
-    subprocess.run([BIN / "model_logits", model, str(classes), weights, tmp_path / "images.safetensors", out], check=True)
+    subprocess.run(
+        [
+            BIN / "model_logits",
+            model,
+            str(classes),
+            weights,
+            tmp_path / "images.safetensors",
+            out,
+        ],
+        check=True,
+    )
     return load_file(out), images
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_seed_gives_torchvisions_initial_weights_and_logits(name: str, tmp_path: Path) -> None:
+def test_a_seed_gives_torchvisions_initial_weights_and_logits(
+    name: str, tmp_path: Path
+) -> None:
     ours, images = logits_of(tmp_path, name, 1000, "42")
     logits = ours.pop("logits")
     torch.manual_seed(42)
@@ -46,7 +60,9 @@ def names_in(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_checkpoint_loads_strictly_and_gives_the_same_logits(name: str, trainer: Trainer, tmp_path: Path) -> None:
+def test_a_checkpoint_loads_strictly_and_gives_the_same_logits(
+    name: str, trainer: Trainer, tmp_path: Path
+) -> None:
     trainer.run(model__name=name, train__max_steps=2, data__image_size=64)
     file = trainer.checkpoints / "g0" / "step2" / "model.safetensors"
     state = load_file(file)
@@ -64,7 +80,10 @@ def test_training_follows_pytorchs_own_sgd(trainer: Trainer, tmp_path: Path) -> 
     trainer.run(train__max_steps=1)
     trainer.run(train__max_steps=2, checkpoint__every_steps=1)
     one, two = (trainer.checkpoints / "g0" / f"step{n}" for n in (1, 2))
-    before, after = load_file(one / "model.safetensors"), load_file(two / "model.safetensors")
+    before, after = (
+        load_file(one / "model.safetensors"),
+        load_file(two / "model.safetensors"),
+    )
     buffer = load_file(two / "optimizer.safetensors")
     old = load_file(one / "optimizer.safetensors")
     # steps_per_epoch is 5 and the warm-up one epoch long: step 1 has 2/6 of the full rate.

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CHECKPOINT_COMMAND, STOP_COMMAND, STOP_WITH_CHECKPOINT_COMMAND, Trainer, send_command
+from conftest import (
+    CHECKPOINT_COMMAND,
+    STOP_COMMAND,
+    STOP_WITH_CHECKPOINT_COMMAND,
+    Trainer,
+    send_command,
+)
 from safetensors.torch import load_file
 
 
@@ -17,9 +23,15 @@ def steps_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str, trainer: Trainer) -> None:
-    settings = {"train__max_steps": 12, "checkpoint__every_steps": 5, "checkpoint__every_epochs": 0,
-                "train__precision": precision}
+def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(
+    precision: str, trainer: Trainer
+) -> None:
+    settings = {
+        "train__max_steps": 12,
+        "checkpoint__every_steps": 5,
+        "checkpoint__every_epochs": 0,
+        "train__precision": precision,
+    }
     whole = trainer.run(**settings)
     kept = trainer.checkpoints
     trainer.checkpoints = kept.parent / "killed"
@@ -34,13 +46,20 @@ def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str,
     assert min(rest.losses()) == started.start_step + 1
     for step, loss in rest.losses().items():
         assert loss == pytest.approx(whole.losses()[step], abs=1e-6), step
-    ours, theirs = (load_file(folder / "g0/step12/model.safetensors") for folder in (kept, trainer.checkpoints))
+    ours, theirs = (
+        load_file(folder / "g0/step12/model.safetensors")
+        for folder in (kept, trainer.checkpoints)
+    )
     for name, tensor in ours.items():
         assert torch.allclose(tensor, theirs[name], atol=1e-6), name
 
 
 def test_a_run_resumes_at_another_world_size(trainer: Trainer) -> None:
-    settings = {"checkpoint__every_steps": 3, "train__freeze_batch_norm": True, "optimizer__lr": 0.02}
+    settings = {
+        "checkpoint__every_steps": 3,
+        "train__freeze_batch_norm": True,
+        "optimizer__lr": 0.02,
+    }
     whole = trainer.run(train__max_steps=8, **settings).losses()
     trainer.checkpoints /= "other"
     trainer.run(train__max_steps=3, **settings)
@@ -71,11 +90,22 @@ def test_when_all_are_damaged_it_says_so_and_starts_nothing(trainer: Trainer) ->
     assert "move them away to start afresh" in run.output[0][1]
 
 
-def test_only_accepted_checkpoints_and_the_last_generations_count(trainer: Trainer, tmp_path: Path) -> None:
+def test_only_accepted_checkpoints_and_the_last_generations_count(
+    trainer: Trainer, tmp_path: Path
+) -> None:
     trainer.run(train__max_steps=2, env={"IMGD_GENERATION": "1"})
-    shutil.copytree(trainer.checkpoints / "g1" / "step2", trainer.checkpoints / "g2" / "step9")
+    shutil.copytree(
+        trainer.checkpoints / "g1" / "step2", trainer.checkpoints / "g2" / "step9"
+    )
     resume = tmp_path / "resume.json"
-    resume.write_text(json.dumps({"accepted": [str(trainer.checkpoints / "g1" / "step2")], "last_generation": 1}))
+    resume.write_text(
+        json.dumps(
+            {
+                "accepted": [str(trainer.checkpoints / "g1" / "step2")],
+                "last_generation": 1,
+            }
+        )
+    )
     env = {"IMGD_GENERATION": "3", "IMGD_RESUME": str(resume)}
     run = trainer.run(train__max_steps=4, env=env)
     assert run.events("started")[0].resumed_from.endswith("g1/step2")
@@ -90,7 +120,9 @@ def test_another_model_is_refused(trainer: Trainer) -> None:
     trainer.run(train__max_steps=1)
     run = trainer.start(train__max_steps=2, model__name="resnet34")
     assert run.wait() == [2]
-    assert "is of resnet18 with 4 classes, but the job trains resnet34" in run.output[0][1]
+    assert (
+        "is of resnet18 with 4 classes, but the job trains resnet34" in run.output[0][1]
+    )
 
 
 def test_changed_settings_are_mentioned(trainer: Trainer) -> None:
@@ -107,7 +139,11 @@ def test_only_the_newest_are_kept(trainer: Trainer) -> None:
 def test_a_run_that_is_done_stays_done(trainer: Trainer) -> None:
     trainer.run(train__max_steps=2, data__val=trainer.val)
     again = trainer.run(train__max_steps=2, data__val=trainer.val)
-    assert not again.events("step") and not again.events("epoch") and not again.events("checkpoint")
+    assert (
+        not again.events("step")
+        and not again.events("epoch")
+        and not again.events("checkpoint")
+    )
     assert again.events("finished")[0].step == 2
 
 
@@ -121,7 +157,9 @@ def test_a_checkpoint_command_saves_and_the_run_goes_on(trainer: Trainer) -> Non
     assert steps_in(trainer.checkpoints) == {f"step{saved}"}
 
 
-def test_a_stop_command_to_one_rank_ends_all_after_the_same_step(trainer: Trainer) -> None:
+def test_a_stop_command_to_one_rank_ends_all_after_the_same_step(
+    trainer: Trainer,
+) -> None:
     run = trainer.start(2, train__epochs=100, checkpoint__every_epochs=0)
     run.wait_for_step(2)
     assert send_command(run.folder / "control.1", STOP_WITH_CHECKPOINT_COMMAND) == b""
@@ -141,9 +179,19 @@ def test_a_stop_command_may_do_without_a_checkpoint(trainer: Trainer) -> None:
     assert steps_in(trainer.checkpoints) == set()
 
 
-def test_a_stop_in_mid_validation_saves_and_the_next_start_validates(trainer: Trainer) -> None:
-    settings = {"model__name": "resnet50", "train__epochs": 2, "train__global_batch": 4, "data__val": trainer.val,
-                "data__val_size": 224, "data__val_resize": 224, "train__max_steps": 18, "data__segments": 1}
+def test_a_stop_in_mid_validation_saves_and_the_next_start_validates(
+    trainer: Trainer,
+) -> None:
+    settings = {
+        "model__name": "resnet50",
+        "train__epochs": 2,
+        "train__global_batch": 4,
+        "data__val": trainer.val,
+        "data__val_size": 224,
+        "data__val_resize": 224,
+        "train__max_steps": 18,
+        "data__segments": 1,
+    }
     run = trainer.start(2, **settings)
     run.wait_for(lambda: bool(run.events("checkpoint")))
     send_command(run.folder / "control.0", STOP_WITH_CHECKPOINT_COMMAND)
