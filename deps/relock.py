@@ -16,7 +16,11 @@ import tempfile
 from pathlib import Path
 
 PYTHONS = ("3.11", "3.12")
-PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in range(28, 4, -1)] + ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
+PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in range(28, 4, -1)] + [
+    "manylinux2014_x86_64",
+    "manylinux2010_x86_64",
+    "manylinux1_x86_64",
+]
 SKIP = {"setuptools", "triton"}  # not needed to build against LibTorch, nor to import torch
 
 

@@ -5,6 +5,7 @@ Every process is started here and ended here, by pid; a test that leaves one beh
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -114,14 +115,15 @@ class Cluster:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 text=True)  # fmt: skip
 
-    def json(self, *args: str) -> Any:
+    def json(self, *args: str) -> Any:  # noqa: ANN401 a list or an object, as the command has it
         return json.loads(self.cli(*args, "-o", "json").stdout)
 
     def node_state(self, name: str) -> str:
         done = self.cli("nodes", "-o", "json", check=False)
         if done.returncode != 0:
             return ""
-        return {n["name"]: n["state"] for n in json.loads(done.stdout)}.get(name, "")
+        states: dict[str, str] = {n["name"]: n["state"] for n in json.loads(done.stdout)}
+        return states.get(name, "")
 
     def submit(self, job: Path, *sets: str) -> int:
         flags = [word for s in sets for word in ("--set", s)]
@@ -193,8 +195,6 @@ class Cluster:
     def end_leftovers(self) -> None:
         """Runs outlive their agent by design; those of an unfinished job are ended here."""
         for pid in processes_with(str(self.root)):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         wait_for("all processes of the cluster to be gone", lambda: not processes_with(str(self.root)), 10)

@@ -13,7 +13,9 @@ from harness import BIN, Cluster, free_port
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+    )
 
 
 def test_a_misspelt_key_is_named_with_its_place(tmp_path: Path) -> None:

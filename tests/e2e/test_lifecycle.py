@@ -175,7 +175,9 @@ def test_a_lost_node_gets_nothing_until_its_ranks_are_gone(tmp_path: Path, make_
         cluster.agents[victim].send_signal(signal.SIGSTOP)
         wait_for("the node to be lost", lambda: cluster.node_state(victim) == "NODE_STATE_LOST", 20)
         wait_for("the gang to start elsewhere", lambda: int(cluster.job(job)["generation"]) >= 2, 30)
-        assert victim not in {p["node"] for p in cluster.wait_state(job, "JOB_STATE_RUNNING", "JOB_STATE_COMPLETED")["placements"]}
+        assert victim not in {
+            p["node"] for p in cluster.wait_state(job, "JOB_STATE_RUNNING", "JOB_STATE_COMPLETED")["placements"]
+        }
         cluster.agents[victim].send_signal(signal.SIGCONT)
         wait_for("the old rank to be gone", lambda: not alive(pid), 20)
         wait_for("the node to be ready", lambda: cluster.node_state(victim) == "NODE_STATE_READY", 20)
