@@ -2,7 +2,7 @@
 
 usage: peer_train.py DATA SIZE BATCH THREADS WORKERS EPOCHS PRECISION
 
-Trains torchvision's ResNet-18 on an ImageFolder with torchvision's DataLoader and prints, as JSON, the images per second
+Trains torchvision's ResNet-18 on an ImageFolder through its DataLoader and prints, as JSON, the images per second
 after the first epoch and the seconds from the program's start to the end of the first step.
 """
 

@@ -73,8 +73,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         shapes = Path(folder) / "shapes"
         # 1,280 images: whole batches, so that both sides count the same.
-        subprocess.run([BIN / "imgcli", "dataset", "synth", "--classes", "10", "--per-class", "128", "--val-per-class", "1",
-                        "--size", "500x375", shapes], check=True, capture_output=True)  # fmt: skip
+        subprocess.run([BIN / "imgcli", "dataset", "synth", "--classes", "10", "--per-class", "128",
+                        "--val-per-class", "1", "--size", "500x375", shapes], check=True, capture_output=True)  # fmt: skip
         data = shapes / "train"
         cases = []
         for precision in ("fp32", "bf16"):
@@ -92,8 +92,8 @@ def main() -> None:
                 ("images_per_second", "images/s", "higher"),
                 ("first_step_seconds", "s", "lower"),
             ):
-                cases.append(Case(f"rn18-64px-b64-{precision} {figure.replace('_', ' ')}", unit, better,
-                                  {s: functools.partial(once, s, figure) for s in ("imgtrain", "pytorch")}))  # fmt: skip
+                subjects = {s: functools.partial(once, s, figure) for s in ("imgtrain", "pytorch")}
+                cases.append(Case(f"rn18-64px-b64-{precision} {figure.replace('_', ' ')}", unit, better, subjects))
         finish("train", measure(cases))
 
 
