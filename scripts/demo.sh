@@ -39,7 +39,7 @@ done
 
 echo "3. The job: deploy/demo/job.yaml, ResNet-18 on 2 ranks"
 job=$("$BIN/imgcli" submit deploy/demo/job.yaml -o json --set "data.train=$dir/shapes/train" \
-  --set "data.val=$dir/shapes/val" --set "checkpoint.dir=$dir/checkpoints" | sed -n 's/^ *"id": "\([0-9]*\)".*/\1/p')
+  --set "data.val=$dir/shapes/val" --set "checkpoint.dir=$dir/checkpoints" | sed -n 's/^ *"id": "\{0,1\}\([0-9][0-9]*\).*/\1/p')
 "$BIN/imgcli" watch "$job"
 
 echo "4. What is left of it"

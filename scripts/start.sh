@@ -15,7 +15,7 @@ stop() {
   if [[ -f $dir/imgd.pid ]] && ours "$(<"$dir/imgd.pid")" imgd; then
     # Runs outlive the agent by design, so that they are ended first.
     "$BIN/imgcli" --server "$(<"$dir/address")" jobs -o json 2>/dev/null \
-      | sed -n 's/^ *"id": "\([0-9]*\)".*/\1/p' \
+      | sed -n 's/^ *"id": "\{0,1\}\([0-9][0-9]*\).*/\1/p' \
       | while read -r job; do "$BIN/imgcli" --server "$(<"$dir/address")" cancel "$job" --wait >/dev/null 2>&1 || true; done
   fi
   local name

@@ -171,7 +171,7 @@ class Cluster:
         generation = self.job(job_id)["generation"]
         return {int(e["rank_started"]["rank"]): int(e["rank_started"]["started"]["pid"])
                 for e in self.events(job_id)
-                if "rank_started" in e and e["generation"] == generation}  # fmt: skip
+                if "rank_started" in e and int(e["generation"]) == int(generation)}  # fmt: skip
 
     def tails(self) -> str:
         parts = []

@@ -38,7 +38,7 @@ def test_a_job_runs_on_two_agents_to_its_end(cluster: Cluster, make_job: MakeJob
     assert_each_step_once(cluster, job, 20)
     states = [h["state_change"]["to"] for h in cluster.history(job)]
     assert states == ["JOB_STATE_QUEUED", "JOB_STATE_STARTING", "JOB_STATE_RUNNING", "JOB_STATE_COMPLETED"]
-    assert all(d["job_id"] == "0" for n in cluster.json("nodes") for d in n["devices"])
+    assert all(int(d["job_id"]) == 0 for n in cluster.json("nodes") for d in n["devices"])
     wait_for("no process of the job to be left", lambda: not processes_with(f"runs/{job}-"), 10)
 
 
@@ -52,11 +52,11 @@ def test_kill_9_of_a_rank_in_mid_epoch_resumes_from_the_checkpoint(cluster: Clus
     requeued = [c for c in changes if c["to"] == "JOB_STATE_QUEUED" and c["from"] != "JOB_STATE_UNSPECIFIED"]
     assert [c["reason"] for c in requeued] == ["REASON_CODE_RANK_KILLED"]
     assert "rank 1" in requeued[0]["text"] and "signal 9" in requeued[0]["text"]
-    second = [e["step"] for e in cluster.events(job) if "step" in e and e["generation"] == "2"]
+    second = [e["step"] for e in cluster.events(job) if "step" in e and int(e["generation"]) == 2]
     assert int(second[0]["step"]) > 10, "the second start did not go on from a checkpoint"
     assert_each_step_once(cluster, job, 50)
     first = {int(e["step"]["step"]): e["step"]["loss"] for e in cluster.events(job)
-             if "step" in e and e["generation"] == "1"}  # fmt: skip
+             if "step" in e and int(e["generation"]) == 1}  # fmt: skip
     repeated = [(first[int(s["step"])], s["loss"]) for s in second if int(s["step"]) in first]
     for before, after in repeated:
         assert after == pytest.approx(before, rel=0.02), "the loss curve does not continue"
@@ -111,7 +111,7 @@ def test_cancel_in_mid_step_frees_the_slots_within_2_seconds(cluster: Cluster, m
     cluster.wait_state(job, "JOB_STATE_CANCELLED", seconds=2)
     assert time.monotonic() - begun <= 2
     assert not any(alive(p) for p in pids.values())
-    assert all(d["job_id"] == "0" for n in cluster.json("nodes") for d in n["devices"])
+    assert all(int(d["job_id"]) == 0 for n in cluster.json("nodes") for d in n["devices"])
     wait_for("no process of the job to be left", lambda: not processes_with(f"runs/{job}-"), 5)
 
 

@@ -101,7 +101,9 @@ def test_a_killed_rank_resumes_though_the_first_agents_folder_is_gone(
         cluster.restart_agent(first)
         done = cluster.wait_state(job, "JOB_STATE_COMPLETED")
         assert int(done["generation"]) >= 2
-        last = [e["step"] for e in cluster.events(job) if "step" in e and e["generation"] == done["generation"]]
+        last = [
+            e["step"] for e in cluster.events(job) if "step" in e and int(e["generation"]) == int(done["generation"])
+        ]
         assert int(last[0]["step"]) > 5, "it began anew instead of from the shared checkpoint"
     finally:
         cluster.close()
