@@ -74,7 +74,8 @@ def main() -> None:
         shapes = Path(folder) / "shapes"
         # 1,280 images: whole batches, so that both sides count the same.
         subprocess.run([BIN / "imgcli", "dataset", "synth", "--classes", "10", "--per-class", "128",
-                        "--val-per-class", "1", "--size", "500x375", shapes], check=True, capture_output=True)  # fmt: skip
+                        "--val-per-class", "1", "--size", "500x375", shapes],
+                       check=True, capture_output=True)  # fmt: skip
         data = shapes / "train"
         cases = []
         for precision in ("fp32", "bf16"):
