@@ -27,7 +27,7 @@ int Complain(const Error& error) {
 /// What the command line says; what it does not say is empty.
 struct Flags {
   std::string config_file;
-  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup, stop_after;
+  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup;
   std::optional<uint32_t> cpu_slots;
   std::vector<std::string> shared_folders;
 };

@@ -22,6 +22,7 @@ constexpr size_t kMaxErrorLineBytes = 1024;
 constexpr auto kEndRetry = std::chrono::milliseconds(50);
 /// How often a status that does not fit on the disk is tried again.
 constexpr auto kSaveRetry = std::chrono::seconds(1);
+constexpr auto kFolderCheck = std::chrono::seconds(5);
 
 /// Tells the groups of equal runs of several agents on one machine apart.
 std::string CgroupName(const RunDir& dir, RunKey key) {
@@ -61,7 +62,16 @@ Status Keeper::Listen() {
   const auto saved = SaveRunRecord(dir_, record_);
   if (!saved) cgroup_.Remove();
   if (saved) server_->Push(ToJson(record_));
+  LookForFolder();
   return saved;
+}
+
+void Keeper::LookForFolder() {
+  // Without its folder no agent can ever find this run again: the ranks would hold their GPUs for nobody.
+  if (::access(dir_.Spec().c_str(), F_OK) != 0 && errno == ENOENT) {
+    StopRanks(std::chrono::milliseconds(spec_.grace_ms), false);
+  }
+  loop_->After(kFolderCheck, [this] { LookForFolder(); });
 }
 
 void Keeper::StartRanks(int master_fd) {

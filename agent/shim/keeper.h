@@ -60,6 +60,7 @@ class Keeper {
   void EndWhenEmpty();
   void Leave();
   void Publish();
+  void LookForFolder();
 
   EventLoop* loop_;
   RunDir dir_;

@@ -37,6 +37,7 @@ UniqueFd BlockSignals() {
 }
 
 Status RunShim(const ShimOptions& options, RunSpec spec, UniqueFd ready) {
+  ::prctl(PR_SET_NAME, "imgagent-shim");
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return FailErrno(errno, "cannot become a subreaper");
   UniqueFd signals = BlockSignals();
   if (!signals.valid()) return FailErrno(errno, "cannot make a signal descriptor");
