@@ -29,6 +29,7 @@ Error FromStatus(const grpc::Status& status, const std::string& server) {
       return {.code = ErrorCode::kUnavailable,
               .message = fmt::format("imgd at {} ended the connection", server)};
     case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED:
       return {
           .code = ErrorCode::kUnavailable,
           .message = fmt::format("the connection to imgd at {} broke: {}", server, status.error_message())};
@@ -140,8 +141,7 @@ void Link::Impl::Connect() {
     outbox.clear();
     changed.notify_all();
   }
-  call.TryCancel();  // lets go of a write that waits
-  writer.join();
+  writer.join();  // the stream has ended, so that a write that waits fails
   const grpc::Status status = stream->Finish();
   const std::scoped_lock lock(mutex);
   context = nullptr;

@@ -33,7 +33,7 @@ TEST(Supervisor, StartsARankForEachDeviceAndReportsHowTheyEnded) {
   node.Start(7, 1, 2);
   ASSERT_TRUE(node.UntilGone(7, 1));
   const auto status = node.Status(7, 1);
-  ASSERT_THAT(status.exits(), SizeIs(2));
+  ASSERT_EQ(status.exits_size(), 2);
   EXPECT_EQ(status.start_error(), "");
   EXPECT_EQ(status.exits(0).rank(), 1);
   EXPECT_EQ(status.exits(0).exit_code(), 3);
@@ -132,10 +132,10 @@ TEST(Supervisor, SaysWhichSignalEndedARank) {
   node.Start(7, 1, 1);
   ASSERT_TRUE(node.UntilPhase(7, 1, v1::RUN_PHASE_RUNNING));
   ASSERT_TRUE(node.UntilLine(7, 1, 1, "working"));
-  ASSERT_THAT(node.Status(7, 1).ranks(), SizeIs(1));
+  ASSERT_EQ(node.Status(7, 1).ranks_size(), 1);
   ::kill(static_cast<pid_t>(node.Status(7, 1).ranks(0).pid()), SIGKILL);
   ASSERT_TRUE(node.UntilGone(7, 1));
-  ASSERT_THAT(node.Status(7, 1).exits(), SizeIs(1));
+  ASSERT_EQ(node.Status(7, 1).exits_size(), 1);
   EXPECT_EQ(node.Status(7, 1).exits(0).signal(), SIGKILL);
   EXPECT_EQ(node.Status(7, 1).exits(0).last_error_line(), "half a line");
 }
@@ -200,6 +200,43 @@ TEST(Supervisor, StopsATrainerThatObeysAtOnce) {
   EXPECT_TRUE(node.UntilLine(7, 1, 1, "bye"));
 }
 
+/// Starts two stand-ins that take commands, asks them to save and stop, and waits for their end.
+void StopAfterCheckpoint(TestNode& node, const std::string& word) {
+  node.options().trainer = IMGD_FAKE_TRAINER;
+  node.Begin();
+  auto start = TestNode::StartCommand(7, 1, 2);
+  start.set_job_yaml(word);
+  start.set_grace_ms(200);
+  node.Start(start);
+  ASSERT_TRUE(node.UntilLine(7, 1, 1, "ready"));
+  ASSERT_TRUE(node.UntilLine(7, 1, 2, "ready"));
+  node.Stop(7, 1, 500, true);
+  ASSERT_TRUE(node.UntilGone(7, 1));
+  ASSERT_EQ(node.Status(7, 1).exits_size(), 2);
+}
+
+TEST(Supervisor, AStopWithACheckpointWaitsForIt) {
+  TestNode node(2);
+  StopAfterCheckpoint(node, "obeys");
+  EXPECT_EQ(node.Status(7, 1).exits(0).exit_code(), 11);
+  EXPECT_EQ(node.Status(7, 1).exits(1).exit_code(), 11);
+  EXPECT_TRUE(node.UntilLine(7, 1, 1, "saved"));
+}
+
+TEST(Supervisor, ACheckpointThatDoesNotComeIsWaitedForOnlySoLong) {
+  TestNode node(2);
+  StopAfterCheckpoint(node, "ignores");
+  EXPECT_EQ(node.Status(7, 1).exits(0).signal(), SIGTERM);
+  EXPECT_TRUE(node.UntilLine(7, 1, 1, "going on"));
+}
+
+TEST(Supervisor, ARankThatRefusesACheckpointIsEnded) {
+  TestNode node(2);
+  StopAfterCheckpoint(node, "refuses");
+  EXPECT_EQ(node.Status(7, 1).exits(0).signal(), SIGTERM);
+  EXPECT_EQ(node.Status(7, 1).exits(1).signal(), SIGTERM);
+}
+
 class StubbornTrainer : public testing::TestWithParam<bool> {};
 
 TEST_P(StubbornTrainer, IsKilledWithItsGrandchildrenAfterTheGraceTime) {
@@ -232,7 +269,7 @@ TEST_P(StubbornTrainer, DiesWithItsShim) {
   ASSERT_TRUE(node.UntilGone(7, 1));
   EXPECT_THAT(node.Processes(7, 1), IsEmpty());
   EXPECT_FALSE(!record.cgroup.empty() && std::filesystem::exists(record.cgroup));
-  ASSERT_THAT(node.Status(7, 1).exits(), SizeIs(1));
+  ASSERT_EQ(node.Status(7, 1).exits_size(), 1);
   EXPECT_EQ(node.Status(7, 1).exits(0).signal(), SIGKILL);
   EXPECT_THAT(node.Status(7, 1).exits(0).last_error_line(), HasSubstr("shim"));
 }
@@ -258,7 +295,7 @@ TEST(Supervisor, ANewAgentTakesUpTheRunsOfTheOldOne) {
   const auto before = node.Status(7, 1);
   node.Begin();
   EXPECT_EQ(node.Status(7, 1).phase(), v1::RUN_PHASE_RUNNING);
-  ASSERT_THAT(node.Status(7, 1).ranks(), SizeIs(2));
+  ASSERT_EQ(node.Status(7, 1).ranks_size(), 2);
   EXPECT_EQ(node.Status(7, 1).ranks(0).pid(), before.ranks(0).pid());
   ASSERT_TRUE(node.UntilLine(7, 1, 1, "line 40"));
   node.Begin();
@@ -266,7 +303,7 @@ TEST(Supervisor, ANewAgentTakesUpTheRunsOfTheOldOne) {
   for (const uint32_t rank : {1U, 2U}) {
     ASSERT_TRUE(node.UntilLine(7, 1, rank, "line 100"));
     ASSERT_TRUE(node.Until([&] { return node.store().Rank(7, 1, rank).last_event == 100; }));
-    EXPECT_THAT(node.store().Rank(7, 1, rank).lines, SizeIs(100));
+    EXPECT_EQ(node.store().Rank(7, 1, rank).lines.size(), 100);
     EXPECT_THAT(node.store().Rank(7, 1, rank).faults, IsEmpty());
   }
 }
@@ -297,7 +334,7 @@ TEST(Supervisor, WhatWasNotAcknowledgedComesAgainAfterAReconnect) {
   node.Connect();
   ASSERT_TRUE(node.UntilGone(7, 1));
   ASSERT_TRUE(node.UntilLine(7, 1, 1, "line 100"));
-  EXPECT_THAT(node.store().Rank(7, 1, 1).lines, SizeIs(100));
+  EXPECT_EQ(node.store().Rank(7, 1, 1).lines.size(), 100);
   EXPECT_THAT(node.store().Rank(7, 1, 1).faults, IsEmpty());
 }
 

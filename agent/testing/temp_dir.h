@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fmt/format.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -32,7 +33,7 @@ class TempDir {
   }
   /// An executable shell script.
   std::filesystem::path Script(std::string_view name, std::string_view body) const {
-    const auto path = Write(name, "#!/bin/sh\n" + std::string(body));
+    const auto path = Write(name, fmt::format("#!/bin/sh\n{}", body));
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
   }
