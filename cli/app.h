@@ -21,7 +21,8 @@ struct Host {
   std::ostream& err;
   Terminal terminal;
   Environment env;
-  bool take_signals = false;  ///< commands that follow something handle Ctrl-C themselves
+  bool take_signals = false;             ///< commands that follow something handle Ctrl-C themselves
+  std::function<bool()> reader_is_gone;  ///< nobody reads the standard output any more; absent: never
 };
 
 /// Runs the program: parses, does what is asked and returns the exit code (docs/exit-codes.md).
@@ -49,6 +50,9 @@ class Context {
 
   /// From here on Ctrl-C ends the following, not the process. Call it before the first call of the client.
   void FollowUntilInterrupted();
+
+  /// Whatever is written to the standard output is lost.
+  bool ReaderIsGone() const { return host_.reader_is_gone && host_.reader_is_gone(); }
 
   /// The client; nothing is connected yet. Errors: as ResolveServer.
   Reply<Client*> client();

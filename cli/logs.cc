@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/job_ref.h"
+#include "cli/serialize.h"
 #include "cli/watch.h"
 #include "cli/words.h"
 
@@ -11,6 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr Duration kTick = 500ms;  ///< how soon a closed output is noticed
+
 struct LogsOptions {
   std::string job;
   bool follow = false;
@@ -18,13 +21,17 @@ struct LogsOptions {
   std::optional<uint64_t> generation;
   uint64_t tail = 0;
   bool timestamps = false;
+  OutputFormat format = OutputFormat::kTable;
 };
 
 /// Writes lines, each once, however often the daemon sends it.
 class LogPrinter {
  public:
-  LogPrinter(Context& context, bool prefix, bool timestamps)
-      : context_(context), prefix_(prefix), timestamps_(timestamps) {}
+  LogPrinter(Context& context, bool prefix, const LogsOptions& options)
+      : context_(context),
+        prefix_(prefix),
+        timestamps_(options.timestamps),
+        json_(options.format == OutputFormat::kJson) {}
 
   void Print(const v1::ReadLogsResponse& lines) {
     for (const auto& line : lines.lines()) {
@@ -40,11 +47,12 @@ class LogPrinter {
     context_.out().flush();
   }
 
-  bool printed_any() const { return generation_seen_; }
+  bool printed_any() const { return printed_any_; }
 
  private:
   void Write(const v1::LogLine& line) {
-    generation_seen_ = true;
+    printed_any_ = true;
+    if (json_) return PrintJsonLine(context_.out(), line);
     auto& out = context_.out();
     const bool color = context_.terminal().color;
     if (timestamps_) out << Paint(LocalTimestamp(line.time_us()), Style::kDim, color) << ' ';
@@ -59,7 +67,8 @@ class LogPrinter {
   Context& context_;
   const bool prefix_;
   const bool timestamps_;
-  bool generation_seen_ = false;
+  const bool json_;
+  bool printed_any_ = false;
   uint64_t generation_ = 0;                                 ///< of the newest line
   std::map<std::pair<uint64_t, uint32_t>, uint64_t> last_;  ///< line number by (generation, rank)
 };
@@ -72,7 +81,7 @@ class LogReader {
         client_(client),
         job_(job),
         options_(options),
-        printer_(context, job.nodes() * job.ranks_per_node() > 1 && !options.rank, options.timestamps) {}
+        printer_(context, job.nodes() * job.ranks_per_node() > 1 && !options.rank, options) {}
 
   int Run() {
     uint64_t tail = options_.tail;
@@ -80,6 +89,7 @@ class LogReader {
       const bool was_final = IsFinal(job_.state());
       auto ended = ReadStream(tail);
       if (context_.interrupt().Triggered()) return Interrupted();
+      if (!context_.out() || context_.ReaderIsGone()) return 1;
       if (!options_.follow) return ended ? Done() : context_.Fail(ended.error());
       if (ended && was_final) return Done();
       if (!ended && !IsOutage(ended.error())) return context_.Fail(ended.error());
@@ -108,13 +118,16 @@ class LogReader {
     request.set_follow(options_.follow);
     const auto stream = client_.ReadLogs(request);
     v1::ReadLogsResponse lines;
-    while (context_.out()) {
-      switch (stream->Next(lines, std::chrono::steady_clock::now() + client_.timeout())) {
+    Instant idle_until = std::chrono::steady_clock::now() + client_.timeout();
+    while (context_.out() && !context_.ReaderIsGone()) {
+      const Instant now = std::chrono::steady_clock::now();
+      switch (stream->Next(lines, now + kTick)) {
         case Stream<v1::ReadLogsResponse>::Outcome::kItem:
           printer_.Print(lines);
+          idle_until = std::chrono::steady_clock::now() + client_.timeout();
           break;
         case Stream<v1::ReadLogsResponse>::Outcome::kIdle:
-          if (options_.follow) break;
+          if (options_.follow || now < idle_until) break;
           return tl::unexpected(
               Errors{Error{.code = ErrorCode::kDeadlineExceeded,
                            .message = fmt::format("imgd at {} ({}) stopped sending in the middle of the log",
@@ -168,6 +181,11 @@ std::optional<Error> CheckRange(const v1::Job& job, const LogsOptions& options) 
 }
 
 int RunLogs(Context& context, const LogsOptions& options) {
+  if (options.format == OutputFormat::kYaml || options.format == OutputFormat::kWide) {
+    return context.Fail(
+        {Error{.code = ErrorCode::kInvalidArgument,
+               .message = "--output: a log comes as table (its text) or json (a line for each line)"}});
+  }
   context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
@@ -196,6 +214,7 @@ void AddLogsCommand(CLI::App& app, Context& context) {
                    "Lines of this start of the job (default: the latest)")
       ->type_name("G");
   command->add_flag("--timestamps", options->timestamps, "When each line was written, in local time");
+  AddOutputOption(*command, options->format);
   command->footer(
       "Goes on when imgd restarts, without doubled lines. Ctrl-C ends the following, not the job.\n\n"
       "Examples:\n"

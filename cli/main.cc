@@ -1,3 +1,4 @@
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -31,6 +32,12 @@ int TerminalWidth() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+/// A pipe's reader has ended: `imgcli watch 12 | head -n 1` must not wait for the next event to notice.
+bool ReaderIsGone() {
+  pollfd out{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+  return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -49,5 +56,6 @@ int main(int argc, char** argv) {
                                         .err = std::cerr,
                                         .terminal = terminal,
                                         .env = FromEnvironment,
-                                        .take_signals = true});
+                                        .take_signals = true,
+                                        .reader_is_gone = ReaderIsGone});
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "cli/commands.h"
@@ -11,10 +13,13 @@
 namespace imgd::cli {
 namespace {
 
+/// "ready"; jobs' states are in capitals, nodes' are not.
 std::string NodeStateName(v1::NodeState state) {
   const std::string name = v1::NodeState_Name(state);
   constexpr std::string_view kPrefix = "NODE_STATE_";
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  std::string word = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
 }
 
 Style StyleOf(v1::NodeState state) {

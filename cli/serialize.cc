@@ -1,60 +1,14 @@
 #include "cli/serialize.h"
 
-#include <google/protobuf/descriptor.h>
 #include <google/protobuf/util/json_util.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cctype>
-#include <charconv>
 
 namespace imgd::cli {
 namespace {
 
-using google::protobuf::Descriptor;
-using google::protobuf::FieldDescriptor;
 using Json = nlohmann::ordered_json;
-
-void NumberFromText(Json& value) {
-  if (!value.is_string()) return;
-  const auto& text = value.get_ref<const std::string&>();
-  const char* end = text.data() + text.size();
-  if (text.starts_with('-')) {
-    int64_t number = 0;
-    if (std::from_chars(text.data(), end, number).ptr == end) value = number;
-  } else {
-    uint64_t number = 0;
-    if (std::from_chars(text.data(), end, number).ptr == end) value = number;
-  }
-}
-
-void MakeIntegersNumbers(Json& object, const Descriptor& type);
-
-void FixField(Json& value, const FieldDescriptor& field) {
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT64:
-    case FieldDescriptor::CPPTYPE_UINT64:
-      NumberFromText(value);
-      break;
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      MakeIntegersNumbers(value, *field.message_type());
-      break;
-    default:
-      break;
-  }
-}
-
-void MakeIntegersNumbers(Json& object, const Descriptor& type) {
-  if (!object.is_object()) return;
-  for (auto& [name, value] : object.items()) {
-    const FieldDescriptor* field = type.FindFieldByName(name);
-    if (field == nullptr) continue;
-    if (value.is_array()) {
-      for (auto& item : value) FixField(item, *field);
-    } else {
-      FixField(value, *field);
-    }
-  }
-}
 
 /// True for text that any YAML reader takes for text without quotes.
 bool IsPlainWord(const std::string& text) {
@@ -112,9 +66,7 @@ Json ToJson(const google::protobuf::Message& message) {
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
   // Only text that is not UTF-8 makes it fail; the rest of the answer is worth more than the exact bytes.
-  Json json = status.ok() ? Json::parse(text, nullptr, false) : Json(message.ShortDebugString());
-  MakeIntegersNumbers(json, *message.GetDescriptor());
-  return json;
+  return status.ok() ? Json::parse(text, nullptr, false) : Json(message.ShortDebugString());
 }
 
 void PrintDocument(std::ostream& out, const Json& document, OutputFormat format) {
@@ -125,6 +77,10 @@ void PrintDocument(std::ostream& out, const Json& document, OutputFormat format)
     return;
   }
   out << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+void PrintJsonLine(std::ostream& out, const google::protobuf::Message& message) {
+  out << ToJson(message).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 }  // namespace imgd::cli

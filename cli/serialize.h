@@ -9,12 +9,15 @@
 
 namespace imgd::cli {
 
-/// The message as JSON: proto field names, every plain field even when it is zero, enums by name. Unlike
-/// protobuf's own mapping, 64-bit integers are numbers: ours stay below 2^53, and scripts compare them.
+/// The message by protobuf's JSON mapping, with the names of the .proto files and every plain field, zero or
+/// not. By that mapping 64-bit integers are text and enums are names.
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
 /// Writes the document as JSON (`format` kJson, indented by 2) or YAML, with a newline at the end.
 void PrintDocument(std::ostream& out, const nlohmann::ordered_json& document, OutputFormat format);
+
+/// Writes the message as JSON on one line.
+void PrintJsonLine(std::ostream& out, const google::protobuf::Message& message);
 
 /// An array of the messages.
 template <typename Messages>

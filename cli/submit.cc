@@ -47,6 +47,15 @@ void PrintStored(Context& context, const v1::SubmitJobResponse& answer, bool hin
   }
 }
 
+/// The job, and beside its fields what the answer says of it.
+nlohmann::ordered_json StoredDocument(const v1::SubmitJobResponse& answer) {
+  auto document = ToJson(answer.job());
+  document["warnings"] = nlohmann::ordered_json::array();
+  for (const auto& warning : answer.warnings()) document["warnings"].push_back(warning);
+  document["existed"] = answer.existed();
+  return document;
+}
+
 void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
   const auto& job = answer.job();
   context.out() << fmt::format("{} is fine; nothing was submitted (it needs {} with {} each)\n",
@@ -97,7 +106,7 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
   });
   if (!answer) return FailSubmit(context, std::move(answer).error(), request);
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
-    PrintDocument(context.out(), ToJson(*answer), options.format);
+    PrintDocument(context.out(), StoredDocument(*answer), options.format);
     return 0;
   }
   if (options.dry_run) {
@@ -135,7 +144,7 @@ void AddSubmitCommand(CLI::App& app, Context& context) {
       "  imgcli submit job.yaml --watch\n"
       "  imgcli submit job.yaml --set train.epochs=5 --set optimizer.lr=0.4 --name rn50-short\n"
       "  sed s/resnet18/resnet50/ job.yaml | imgcli submit -\n"
-      "  imgcli submit job.yaml -o json | jq .job.id");
+      "  imgcli submit job.yaml -o json | jq -r .id");
   command->callback([&context, options] {
     context.command = [&context, options] { return RunSubmit(context, *options); };
   });

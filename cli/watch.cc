@@ -30,6 +30,7 @@ class Follower {
         view_(MakeWatchView(context, options)) {}
 
   int Run() {
+    if (options_.no_follow) return PrintStored();
     auto first = client_.GetJob(id_);
     if (!first) return context_.Fail(first.error());
     job_ = first->job();
@@ -37,32 +38,40 @@ class Follower {
     view_->OnBegin(*first, options_.from_event.has_value());
     if (IsFinal(job_.state()) && !options_.from_event) return End(*first);
     while (true) {
-      ReadStream();
+      auto ended = ReadStream();
       if (context_.interrupt().Triggered()) return Interrupted();
+      if (!context_.out() || context_.ReaderIsGone()) return 1;
+      if (!ended && ended.error().front().code == ErrorCode::kNotFound) return Fail(ended.error());
       auto now = Reconnect();
       if (context_.interrupt().Triggered()) return Interrupted();
-      if (!now) {
-        view_->Close();
-        return context_.Fail(now.error());
-      }
+      if (!now) return Fail(now.error());
       if (IsFinal(now->job().state())) return End(*now);
       context_.interrupt().WaitFor(kReopen);
     }
   }
 
  private:
+  /// Shows the events that there are. Stopping in the middle is a failure: nobody will ask for the rest.
+  int PrintStored() {
+    after_ = std::max<uint64_t>(options_.from_event.value_or(1), 1) - 1;
+    auto ended = ReadStream();
+    return ended ? 0 : context_.Fail(ended.error());
+  }
+
   /// Reads events until the stream ends, for whatever reason.
-  void ReadStream() {
+  Reply<void> ReadStream() {
     v1::WatchJobRequest request;
     request.set_id(id_);
     request.set_after_event(after_);
+    request.set_no_follow(options_.no_follow);
     const auto stream = client_.WatchJob(request);
     v1::WatchJobResponse response;
     while (true) {
       switch (stream->Next(response, Now() + kTick)) {
         case Stream<v1::WatchJobResponse>::Outcome::kEnd:
-          return;
+          return stream->Finish();
         case Stream<v1::WatchJobResponse>::Outcome::kIdle:
+          if (options_.no_follow) break;
           RefreshReason();
           view_->OnIdle(job_);
           break;
@@ -70,7 +79,7 @@ class Follower {
           TakeEvent(response.event());
           break;
       }
-      if (!context_.out() || context_.interrupt().Triggered()) return;
+      if (!context_.out() || context_.ReaderIsGone() || context_.interrupt().Triggered()) return {};
     }
   }
 
@@ -105,6 +114,11 @@ class Follower {
       view_->OnBack(now->job());
     }
     return now;
+  }
+
+  int Fail(const Errors& errors) {
+    view_->Close();
+    return context_.Fail(errors);
   }
 
   int End(const v1::GetJobResponse& job) {
@@ -172,6 +186,8 @@ void AddWatchCommand(CLI::App& app, Context& context) {
           ->add_option("--from-event", options->from_event,
                        "Show the job's events from this number on, 1 for all (default: new ones only)")
           ->type_name("N");
+  command->add_flag("--no-follow", options->watch.no_follow,
+                    "Show all events that there are (or those from --from-event on) and end");
   AddOutputOption(*command, options->watch.format);
   command->footer(
       "On a terminal the job is shown in place, elsewhere with one line for each event (-o json: one JSON\n"
@@ -179,7 +195,7 @@ void AddWatchCommand(CLI::App& app, Context& context) {
       "Exit code: 0 the job completed, 6 it failed, 7 it was cancelled, 130 after Ctrl-C.\n\n"
       "Examples:\n"
       "  imgcli watch 12\n"
-      "  imgcli watch rn18-demo --from-event 1 > history.txt");
+      "  imgcli watch rn18-demo --no-follow -o json > events.jsonl");
   command->callback([&context, options, from] {
     if (from->count() > 0) options->watch.from_event = options->from_event;
     context.command = [&context, options] { return RunWatch(context, options->job, options->watch); };

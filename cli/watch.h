@@ -12,7 +12,8 @@ namespace imgd::cli {
 struct WatchOptions {
   std::optional<uint64_t> from_event;  ///< show the events from this number on; else only new ones
   OutputFormat format = OutputFormat::kTable;
-  bool quiet = false;  ///< show nothing until the end
+  bool no_follow = false;  ///< end after the events that are there
+  bool quiet = false;      ///< show nothing until the end
 };
 
 /// Follows the job until it has ended, over restarts of the daemon, and returns the exit code: that of the

@@ -141,8 +141,8 @@ class JsonView final : public WatchView {
 
   void OnBegin(const v1::GetJobResponse&, bool) override {}
   void OnEvent(const v1::JobEvent& event, const v1::Job&) override {
-    context_.out() << ToJson(event).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-                   << std::endl;
+    PrintJsonLine(context_.out(), event);
+    context_.out().flush();
   }
   void OnReason(const v1::Job&) override {}
   void OnOutage(const v1::Job&, const Errors& errors) override {
@@ -254,7 +254,7 @@ std::unique_ptr<WatchView> MakeWatchView(Context& context, const WatchOptions& o
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
     return std::make_unique<JsonView>(context);
   }
-  if (context.terminal().is_terminal) return std::make_unique<BlockView>(context);
+  if (context.terminal().is_terminal && !options.no_follow) return std::make_unique<BlockView>(context);
   return std::make_unique<LineView>(context);
 }
 
