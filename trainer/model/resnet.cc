@@ -123,7 +123,7 @@ class ResNet final : public Model {
       planes *= 2;
     }
     fc_ = register_module("fc", nn::Linear(inplanes, classes));
-    for (const auto& module : modules()) {
+    for (const auto& module : modules(/*include_self=*/false)) {
       if (const auto* conv = module->as<nn::Conv2d>()) {
         nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
       }

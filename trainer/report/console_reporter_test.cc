@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 namespace imgd::report {
 namespace {
 
@@ -35,6 +37,8 @@ class Captured {
   std::FILE* file_;
 };
 
+int LinesIn(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
 TEST(Console, ProgressIsLinesAPersonCanRead) {
   Captured out, err;
   FakeClock clock;
@@ -56,7 +60,7 @@ TEST(Console, LinesOfProgressKeepTheirDistanceInALog) {
     console->On(StepFigures{.step = step, .total_steps = 25});
     clock.now += std::chrono::seconds(1);
   }
-  EXPECT_EQ(std::count(out.text().begin(), out.text().end(), '\n'), 4);  // steps 1, 11, 21 and the last
+  EXPECT_EQ(LinesIn(out.text()), 4);  // steps 1, 11, 21 and the last
 }
 
 TEST(Console, OnATerminalProgressStaysOnItsLineUntilAnotherLineComes) {
@@ -68,7 +72,7 @@ TEST(Console, OnATerminalProgressStaysOnItsLineUntilAnotherLineComes) {
   console->On(CheckpointFigures{.path = "/c", .step = 2, .size_bytes = 94'100'000});
   EXPECT_THAT(out.text(), StartsWith("\r\x1b[K"));
   EXPECT_THAT(out.text(), testing::EndsWith("\ncheckpoint after step 2: /c (94.1 MB)\n"));
-  EXPECT_EQ(std::count(out.text().begin(), out.text().end(), '\n'), 2);
+  EXPECT_EQ(LinesIn(out.text()), 2);
 }
 
 TEST(Console, OtherRanksOnlySpeakOfTrouble) {
