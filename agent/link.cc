@@ -60,6 +60,7 @@ struct Link::Impl {
   void Run();
   /// One connection, from the attempt to its end.
   void Connect();
+  bool WaitUntilConnected(grpc::Channel& channel);
   void ReadAll(Stream& stream, uint64_t number);
   void WriteAll(Stream& stream, uint64_t number);
   void Push(Event event);  ///< with the mutex held
@@ -110,10 +111,21 @@ void Link::Impl::Run() {
   }
 }
 
+bool Link::Impl::WaitUntilConnected(grpc::Channel& channel) {
+  // In slices: nothing else ends gRPC's wait when the agent is to end.
+  const Instant give_up = std::chrono::steady_clock::now() + options.connect_timeout;
+  while (std::chrono::steady_clock::now() < give_up) {
+    if (channel.WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100)))
+      return true;
+    const std::scoped_lock lock(mutex);
+    if (stop) return false;
+  }
+  return false;
+}
+
 void Link::Impl::Connect() {
   const auto channel = MakeChannel(options.server);
-  if (!channel->WaitForConnected(std::chrono::system_clock::now() +
-                                 std::chrono::ceil<std::chrono::milliseconds>(options.connect_timeout))) {
+  if (!WaitUntilConnected(*channel)) {
     const std::scoped_lock lock(mutex);
     Push(Closed{0,
                 {.code = ErrorCode::kUnavailable,

@@ -47,7 +47,9 @@ TEST(Supervisor, StartsARankForEachDeviceAndReportsHowTheyEnded) {
 
 TEST(Supervisor, ARankIsToldAllThatItMustKnow) {
   TestNode node(1);
-  node.Trainer("echo $1; pwd; env; cat $1 $IMGD_RESUME; exit 0");
+  node.Trainer(
+      "echo $1; pwd; env; /bin/ls -m /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status; "
+      "cat $1 $IMGD_RESUME; exit 0");
   node.Begin();
   auto start = TestNode::StartCommand(7, 3, 1);
   start.add_resume_from("/ckpt/g2/step9");
@@ -68,6 +70,11 @@ TEST(Supervisor, ARankIsToldAllThatItMustKnow) {
     EXPECT_THAT(text, Contains(line));
   }
   EXPECT_THAT(text, Contains(HasSubstr("/ckpt/g2/step9")));
+  // Nothing of the agent's and the shim's is handed down: 3 is the folder that ls reads.
+  EXPECT_THAT(text, Contains("0, 1, 2, 3"));
+  EXPECT_THAT(text, Contains("SigBlk:\t0000000000000000"));
+  // But for signals 32 and 33, which are glibc's own.
+  EXPECT_THAT(text, Contains(testing::MatchesRegex("SigIgn:\t0000000[01][08]0000000")));
   EXPECT_THAT(text, testing::Not(Contains(HasSubstr("IMGD_MASTER_FD"))));
 }
 
@@ -336,6 +343,25 @@ TEST(Supervisor, WhatWasNotAcknowledgedComesAgainAfterAReconnect) {
   ASSERT_TRUE(node.UntilLine(7, 1, 1, "line 100"));
   EXPECT_EQ(node.store().Rank(7, 1, 1).lines.size(), 100);
   EXPECT_THAT(node.store().Rank(7, 1, 1).faults, IsEmpty());
+}
+
+TEST(Supervisor, AShimThatIsKilledAtAnyMomentLeavesWholeLines) {
+  for (const uint64_t after : {1, 50, 700, 5000, 20'000}) {
+    TestNode node(1);
+    node.Trainer("i=1; while :; do echo $i; i=$((i+1)); done");
+    node.Begin();
+    node.Start(7, 1, 1);
+    ASSERT_TRUE(node.Until([&] { return node.store().Rank(7, 1, 1).last_line() >= after; }));
+    ::kill(static_cast<pid_t>(node.Record(7, 1).shim_pid), SIGKILL);
+    ASSERT_TRUE(node.UntilGone(7, 1));
+    // All that the shim had written still comes, and then the run can be forgotten.
+    node.Forget(7, 1);
+    ASSERT_TRUE(node.Until([&] { return !std::filesystem::exists(node.RunPath(7, 1)); }));
+    const auto& rank = node.store().Rank(7, 1, 1);
+    EXPECT_EQ(rank.faults.size(), 0);
+    for (const auto& line : rank.lines) ASSERT_EQ(line.text(), std::to_string(line.line_number()));
+    EXPECT_EQ(rank.lines.size(), rank.last_line());
+  }
 }
 
 TEST(Supervisor, AForgottenRunLeavesNothingBehind) {
