@@ -64,16 +64,27 @@ std::string CauseOf(const std::string& message) {
 }
 
 Error OutageError(const grpc::Status& status, const ServerAddress& address, Duration waited) {
-  Error error{.code = CodeOf(status.error_code())};
-  if (error.code == ErrorCode::kUnavailable) {
-    error.message = fmt::format("cannot reach imgd at {} ({}): {}", address.target, address.source,
-                                CauseOf(status.error_message()));
-  } else {
-    error.message = fmt::format("imgd at {} ({}) did not answer within {:.3g}s", address.target,
-                                address.source, std::chrono::duration<double>(waited).count());
-  }
+  Error error{.code = ErrorCode::kUnavailable};
   error.hint = "check that imgd runs there, that the address is right and that no firewall is between";
+  const std::string imgd = fmt::format("imgd at {} ({})", address.target, address.source);
+  if (status.error_code() == grpc::UNAVAILABLE) {
+    error.message = fmt::format("cannot reach {}: {}", imgd, CauseOf(status.error_message()));
+  } else if (status.error_code() == grpc::DEADLINE_EXCEEDED) {
+    error.code = ErrorCode::kDeadlineExceeded;
+    error.message =
+        fmt::format("{} did not answer within {:.3g}s", imgd, std::chrono::duration<double>(waited).count());
+  } else {
+    error.message = fmt::format("{} broke off the call", imgd);
+    error.hint = "it is probably being restarted";
+  }
   return error;
+}
+
+/// The daemon was not there, or went away during the call: one that shuts down cancels what it has begun.
+bool TellsOfOutage(const grpc::Status& status) {
+  const auto code = status.error_code();
+  return code == grpc::UNAVAILABLE || code == grpc::DEADLINE_EXCEEDED || code == grpc::CANCELLED ||
+         (code == grpc::UNKNOWN && status.error_message() == "Stream removed");
 }
 
 Errors ErrorsOf(const grpc::Status& status, const ServerAddress& address, Duration waited) {
@@ -91,9 +102,7 @@ Errors ErrorsOf(const grpc::Status& status, const ServerAddress& address, Durati
     }
   }
   if (!errors.empty()) return errors;
-  if (code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded) {
-    return {OutageError(status, address, waited)};
-  }
+  if (TellsOfOutage(status)) return {OutageError(status, address, waited)};
   Error error{.code = code, .message = status.error_message()};
   if (status.error_code() == grpc::UNIMPLEMENTED) {
     error.message = fmt::format("imgd at {} ({}) does not know this call", address.target, address.source);

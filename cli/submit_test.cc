@@ -157,8 +157,10 @@ TEST_F(Submit, ARestartOfTheDaemonNeitherDoublesNorLosesTheJob) {
 TEST_F(Submit, ALostAnswerIsAskedForAgainWithTheSameKey) {
   int calls = 0;
   daemon_.on_submit = [&calls](const auto&) -> Reply<v1::SubmitJobResponse> {
-    if (++calls == 1)
+    ++calls;
+    if (calls == 1)
       return tl::unexpected(Errors{Error{.code = ErrorCode::kUnavailable, .message = "restarts"}});
+    if (calls == 2) return tl::unexpected(Errors{Error{.code = ErrorCode::kCancelled}});
     v1::SubmitJobResponse answer;
     *answer.mutable_job() = MakeJob(12, "rn18-demo", v1::JOB_STATE_QUEUED);
     answer.set_existed(true);
@@ -167,8 +169,8 @@ TEST_F(Submit, ALostAnswerIsAskedForAgainWithTheSameKey) {
   const auto done = RunSubmit({file_});
   EXPECT_EQ(done.exit_code, 0);
   const auto sent = daemon_.submits();
-  ASSERT_EQ(sent.size(), 2u);
-  EXPECT_EQ(sent[0].idempotency_key(), sent[1].idempotency_key());
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].idempotency_key(), sent[2].idempotency_key());
 }
 
 TEST_F(Submit, GivingUpNamesTheAddressWhereItCameFromAndTheKey) {

@@ -31,6 +31,8 @@ grpc::StatusCode GrpcCodeOf(ErrorCode code) {
 }
 
 grpc::Status StatusOf(const Errors& errors) {
+  // What gRPC itself answers for a daemon that shuts down.
+  if (errors.front().code == ErrorCode::kCancelled) return {grpc::CANCELLED, "CANCELLED"};
   v1::ErrorDetails details;
   for (const auto& error : errors) {
     auto& detail = *details.add_errors();
