@@ -153,7 +153,8 @@ TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
 
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "sums for the report");
-  auto sums = sums_.to(at::kCPU);
+  // A copy, since a CPU tensor moved to the CPU would be the same one.
+  auto sums = sums_.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   sums_.zero_();
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
