@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/dataset.h"
 #include "cli/format.h"
 #include "common/version.h"
 #include "common/yaml.h"
@@ -207,7 +208,8 @@ int Run(int argc, const char* const* argv, const Host& host) {
   std::string color = "auto";
   AddGlobalOptions(app, context, color);
   AddCommands(app, context);
-  const int exit_code = 0;
+  int exit_code = 0;
+  AddDatasetCommands(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
