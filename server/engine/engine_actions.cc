@@ -57,9 +57,14 @@ void Engine::AppendMetric(RunKey run, uint32_t rank, uint64_t sequence, EventKin
 void Engine::Apply(const AppendEvent& action) {
   state_.AppendEvent(NextEventNumber(action.job), action);
   new_logs_.insert(action.job);  // those who follow its logs want to know that it ended
-  spdlog::info("job={} gen={} from={} to={} actor=\"{}\" msg=\"{}\"", action.job, action.generation,
-               action.first ? "NONE" : NameOf(action.from), NameOf(action.to), action.actor,
-               action.reason.text);
+  done_.push_back([action](const Status& status) {
+    if (!status) return;
+    const bool new_state = action.first || action.from != action.to;
+    spdlog::log(new_state ? spdlog::level::info : spdlog::level::debug,
+                "job={} gen={} from={} to={} actor=\"{}\" msg=\"{}\"", action.job, action.generation,
+                action.first ? "NONE" : NameOf(action.from), NameOf(action.to), action.actor,
+                action.reason.text);
+  });
 }
 
 void Engine::Apply(const AppendRankExit& action) {

@@ -203,6 +203,8 @@ void Engine::OnTrainerEvents(const AgentInput& input) {
       OnTrainerEvent(run, message.rank(), node, event);
     }
     if (last != before) state_.SaveEventPosition(run, message.rank(), last);
+  } else {
+    view_changed_ = true;  // it was counted
   }
   // Those of an older start are acknowledged too: they are refused for good, not until later.
   v1::ConnectResponse ack;

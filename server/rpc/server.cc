@@ -1,8 +1,10 @@
 #include "server/rpc/server.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <netdb.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -48,6 +50,11 @@ Error WhyNot(const std::string& address) {
   return {.code = ErrorCode::kInternal, .message = what};
 }
 
+/// gRPC writes to standard error by itself; what matters of it comes back as errors of ours.
+void QuietGrpc() {
+  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc=\"{}\"", args->message); });
+}
+
 void SetChannelArguments(grpc::ServerBuilder& builder) {
   // Without this a second daemon on the port would silently take half of the connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -84,6 +91,7 @@ RpcServer::~RpcServer() { Stop(Duration::zero()); }
 Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
                                                     const std::string& checkpoint_dir, Engine* engine,
                                                     ReadPool* pool, const Clock* clock) {
+  QuietGrpc();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto parts = std::make_unique<Parts>(engine, pool, clock, checkpoint_dir);

@@ -80,9 +80,10 @@ void Database::Execute(const std::string& sql) {
   db_->exec(sql);
 }
 
-Error Database::ErrorOf(const SQLite::Exception& exception) const {
+Error Database::ErrorOf(const SQLite::Exception& exception, int saved_errno) const {
   const int code = exception.getErrorCode() & 0xff;
-  const int system = db_ ? sqlite3_system_errno(db_->getHandle()) : 0;
+  const int known = sqlite3_system_errno(db_->getHandle());
+  const int system = known != 0 ? known : saved_errno;
   const bool out_of_space = system == ENOSPC || system == EDQUOT || system == EFBIG;
   ErrorCode kind = ErrorCode::kInternal;
   if (code == SQLITE_FULL || (code == SQLITE_IOERR && out_of_space)) {

@@ -2,6 +2,7 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -37,11 +38,13 @@ class Database {
   void Execute(const std::string& sql);
 
   /// The error in words, with the path and the system's cause.
-  Error ErrorOf(const SQLite::Exception& exception) const;
+  Error ErrorOf(const SQLite::Exception& exception, int saved_errno) const;
 
   /// Runs `work`, which may throw SQLite::Exception, and returns its value or the error.
   template <typename Work>
   auto Guard(Work work) -> Result<decltype(work())> {
+    // SQLite does not keep the cause of a failed write to its log; it is still here when the call returns.
+    errno = 0;
     try {
       if constexpr (std::is_void_v<decltype(work())>) {
         work();
@@ -50,7 +53,7 @@ class Database {
         return work();
       }
     } catch (const SQLite::Exception& exception) {
-      return tl::unexpected(ErrorOf(exception));
+      return tl::unexpected(ErrorOf(exception, errno));
     }
   }
 
