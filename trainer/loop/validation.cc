@@ -26,7 +26,7 @@ class Tally {
   }
 
   ValidationResult Total(Gang& gang, uint64_t step) {
-    auto sums = sums_.to(at::kCPU);
+    auto sums = sums_.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
     gang.AllReduceSum(sums);
     const auto* s = sums.const_data_ptr<double>();
     const double images = std::max(s[3], 1.0);
