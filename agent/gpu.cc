@@ -155,7 +155,8 @@ struct GpuMonitor::Shared {
   std::condition_variable changed;
   bool stop = false;  // guarded by mutex, as what follows
   bool ended = false;
-  Instant read_at{};
+  Instant read_at{};  // at first, when the monitor began
+  bool has_read = false;
   std::vector<v1::DeviceReading> readings;
   std::unique_ptr<Nvml> nvml;  // of the thread
   Duration period{};
@@ -164,6 +165,7 @@ struct GpuMonitor::Shared {
 GpuMonitor::GpuMonitor(std::unique_ptr<Nvml> nvml, Duration period) : shared_(std::make_shared<Shared>()) {
   shared_->nvml = std::move(nvml);
   shared_->period = period;
+  shared_->read_at = std::chrono::steady_clock::now();
   shared_->readings.resize(shared_->nvml->devices().size());
   std::thread([shared = shared_] {
     std::unique_lock lock(shared->mutex);
@@ -173,6 +175,7 @@ GpuMonitor::GpuMonitor(std::unique_ptr<Nvml> nvml, Duration period) : shared_(st
       lock.lock();
       shared->readings = std::move(readings);
       shared->read_at = std::chrono::steady_clock::now();
+      shared->has_read = true;
       shared->changed.notify_all();
       shared->changed.wait_for(lock, shared->period, [&] { return shared->stop; });
     }
@@ -193,11 +196,13 @@ std::vector<v1::DeviceReading> GpuMonitor::Latest() const {
   std::unique_lock lock(shared_->mutex);
   auto readings = shared_->readings;
   const auto age = std::chrono::steady_clock::now() - shared_->read_at;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
-  const bool is_old = shared_->read_at != Instant{} && age > 3 * shared_->period;
-  for (auto& reading : readings) {
-    if (shared_->read_at == Instant{}) reading.set_error("not read yet: NVML has not answered");
-    if (is_old) reading.set_error(fmt::format("read {} s ago: NVML has not answered since", seconds));
+  if (age > 3 * shared_->period) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
+    for (auto& reading : readings) {
+      reading.set_error(fmt::format("not read for {} s: NVML has not answered since", seconds));
+    }
+  } else if (!shared_->has_read) {
+    readings.clear();
   }
   return readings;
 }

@@ -40,7 +40,7 @@ class GpuMonitor {
   /// Waits for a reading in progress; one that hangs is left behind with its thread.
   ~GpuMonitor();
 
-  /// The latest reading of each device, in their order; old ones say so in `error`.
+  /// The latest reading of each device, in their order; old ones say so in `error`. Empty before the first.
   std::vector<v1::DeviceReading> Latest() const;
 
  private:

@@ -93,6 +93,7 @@ void Link::Impl::Cancel() {
 }
 
 void Link::Impl::Run() {
+  std::minstd_rand random(std::random_device{}());
   std::unique_lock lock(mutex);
   backoff = options.first_backoff;
   while (!stop) {
@@ -102,7 +103,6 @@ void Link::Impl::Run() {
     if (!stop) {
       if (confirmed) backoff = options.first_backoff;
       // Between half of it and all of it: agents that lost the daemon together come back one by one.
-      static thread_local std::minstd_rand random(std::random_device{}());
       const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random);
       changed.wait_for(lock, std::chrono::duration_cast<Duration>(backoff * share), [&] { return stop; });
       backoff = std::min(backoff * 2, options.max_backoff);

@@ -128,7 +128,9 @@ void Supervisor::Prepare(const v1::PrepareRun& command) {
       run = nullptr;
     }
   }
-  if (run != nullptr && run->port() == 0) {
+  if (run != nullptr && run->phase() == v1::RUN_PHASE_GONE) {
+    prepared->set_error(fmt::format("run {} has ended here already", key.ToString()));
+  } else if (run != nullptr && run->port() == 0) {
     prepared->set_error(fmt::format("run {} was prepared by an earlier agent process", key.ToString()));
   } else if (run != nullptr) {
     prepared->set_address(run->port_address());

@@ -175,6 +175,10 @@ TEST(Supervisor, AStopThatComesBeforeItsStartWins) {
   EXPECT_EQ(node.Status(7, 1).start_error(), "");
   node.Start(7, 1, 1);
   EXPECT_THAT(node.Status(7, 1).start_error(), HasSubstr("older than generation 2"));
+  node.Prepare(8, 1);
+  node.Stop(8, 1, 100);
+  node.Prepare(8, 1);
+  EXPECT_EQ(node.prepared().back().error(), "run 8-1 has ended here already");
   node.Start(7, 2, 1);
   ASSERT_TRUE(node.UntilPhase(7, 2, v1::RUN_PHASE_RUNNING));
 }
