@@ -23,12 +23,39 @@ IMGTRAIN = BIN / "imgtrain"
 # Fields of TrainerEvent and its parts (proto/imgd/v1/trainer.proto).
 EVENTS = {3: "started", 4: "step", 5: "epoch", 6: "checkpoint", 7: "finished", 8: "failed", 9: "bad_image"}
 FIELDS: dict[str, dict[int, str]] = {
-    "started": {1: "pid", 2: "world_size", 3: "device", 4: "start_step", 5: "total_steps", 6: "steps_per_epoch",
-                7: "train_images", 8: "val_images", 9: "resumed_from"},
-    "step": {1: "step", 2: "epoch", 3: "loss", 4: "top1", 5: "learning_rate", 6: "rank_images_per_second",
-             7: "images_per_second", 8: "input_wait_ratio", 9: "eta_seconds", 10: "total_steps"},
-    "epoch": {1: "epoch", 2: "step", 3: "val_loss", 4: "val_top1", 5: "val_top5", 6: "val_images",
-              7: "val_seconds", 8: "total_epochs"},
+    "started": {
+        1: "pid",
+        2: "world_size",
+        3: "device",
+        4: "start_step",
+        5: "total_steps",
+        6: "steps_per_epoch",
+        7: "train_images",
+        8: "val_images",
+        9: "resumed_from",
+    },
+    "step": {
+        1: "step",
+        2: "epoch",
+        3: "loss",
+        4: "top1",
+        5: "learning_rate",
+        6: "rank_images_per_second",
+        7: "images_per_second",
+        8: "input_wait_ratio",
+        9: "eta_seconds",
+        10: "total_steps",
+    },
+    "epoch": {
+        1: "epoch",
+        2: "step",
+        3: "val_loss",
+        4: "val_top1",
+        5: "val_top5",
+        6: "val_images",
+        7: "val_seconds",
+        8: "total_epochs",
+    },
     "checkpoint": {1: "path", 2: "step", 3: "generation", 4: "size_bytes", 5: "manifest_sha256"},
     "finished": {1: "step", 2: "val_top1", 3: "val_top5"},
     "failed": {1: "message", 2: "bad_input", 3: "collective_broken"},
@@ -89,7 +116,9 @@ def read_events(path: Path) -> list[Event]:
         message = _decode(data[at + 4 : at + 4 + size])
         number = next(n for n in EVENTS if n in message)
         kind = EVENTS[number]
-        values = {FIELDS[kind][n]: v.decode() if isinstance(v, bytes) else v for n, v in _decode(message[number]).items()}
+        values = {
+            FIELDS[kind][n]: v.decode() if isinstance(v, bytes) else v for n, v in _decode(message[number]).items()
+        }
         events.append(Event(message[1], kind, values))
         at += 4 + size
     return events
@@ -186,10 +215,21 @@ class Trainer:
         self.tmp_path = tmp_path
         self.checkpoints = tmp_path / "checkpoints"
         self.settings: dict[str, Any] = {
-            "name": "test", "seed": 3, "model.name": "resnet18", "data.train": train, "data.val": "",
-            "data.image_size": 32, "data.workers": 1, "train.epochs": 4, "train.global_batch": 16,
-            "train.precision": "fp32", "train.device": "cpu", "train.log_every_steps": 1, "train.threads": 1,
-            "optimizer.lr": 0.05, "schedule.warmup_epochs": 1,
+            "name": "test",
+            "seed": 3,
+            "model.name": "resnet18",
+            "data.train": train,
+            "data.val": "",
+            "data.image_size": 32,
+            "data.workers": 1,
+            "train.epochs": 4,
+            "train.global_batch": 16,
+            "train.precision": "fp32",
+            "train.device": "cpu",
+            "train.log_every_steps": 1,
+            "train.threads": 1,
+            "optimizer.lr": 0.05,
+            "schedule.warmup_epochs": 1,
         }
         self.val = val
         self.started: list[Run] = []
@@ -216,13 +256,32 @@ class Trainer:
         port = free_port()
         run = Run(folder, [])
         for rank in range(ranks):
-            variables = os.environ | {
-                "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "IMGD_RUN_DIR": str(folder),
-                "IMGD_CHECKPOINT_DIR": str(self.checkpoints), "CUDA_VISIBLE_DEVICES": "",
-            } | (env or {})
-            run.ranks.append(subprocess.Popen([IMGTRAIN, job], cwd=folder, env=variables, stdin=subprocess.DEVNULL,
-                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            variables = (
+                os.environ
+                | {
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(ranks),
+                    "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": str(ranks),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                    "IMGD_RUN_DIR": str(folder),
+                    "IMGD_CHECKPOINT_DIR": str(self.checkpoints),
+                    "CUDA_VISIBLE_DEVICES": "",
+                }
+                | (env or {})
+            )
+            run.ranks.append(
+                subprocess.Popen(
+                    [IMGTRAIN, job],
+                    cwd=folder,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
         self.started.append(run)
         return run
 

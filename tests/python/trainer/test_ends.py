@@ -13,8 +13,14 @@ from conftest import IMGTRAIN, Trainer, make_images
 
 
 def alone(trainer: Trainer, *arguments: str, **changes: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([IMGTRAIN, trainer.job_file(**changes), *arguments], cwd=trainer.tmp_path, timeout=60,
-                          capture_output=True, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
+    return subprocess.run(
+        [IMGTRAIN, trainer.job_file(**changes), *arguments],
+        cwd=trainer.tmp_path,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

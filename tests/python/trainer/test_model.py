@@ -16,11 +16,15 @@ from safetensors.torch import load_file, save_file
 MODELS = ["resnet18", "resnet34", "resnet50"]
 
 
-def logits_of(tmp_path: Path, model: str, classes: int, weights: str | Path) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def logits_of(
+    tmp_path: Path, model: str, classes: int, weights: str | Path
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     images = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(5))
     save_file({"images": images}, tmp_path / "images.safetensors")
     out = tmp_path / "out.safetensors"
-    subprocess.run([BIN / "model_logits", model, str(classes), weights, tmp_path / "images.safetensors", out], check=True)
+    subprocess.run(
+        [BIN / "model_logits", model, str(classes), weights, tmp_path / "images.safetensors", out], check=True
+    )
     return load_file(out), images
 
 

@@ -24,8 +24,13 @@ def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(trainer: Trainer
 
 def test_slices_may_be_uneven_and_even_empty(trainer: Trainer) -> None:
     """72 images in batches of 14: the last step of an epoch has 2, so that one of 3 ranks has none."""
-    settings = {"train__global_batch": 14, "train__max_steps": 8, "train__epochs": 2, "train__freeze_batch_norm": True,
-                "optimizer__lr": 0.02}
+    settings = {
+        "train__global_batch": 14,
+        "train__max_steps": 8,
+        "train__epochs": 2,
+        "train__freeze_batch_norm": True,
+        "optimizer__lr": 0.02,
+    }
     one = trainer.run(1, **settings).losses()
     trainer.checkpoints /= "three"
     three = trainer.run(3, **settings, resources__nodes=1).losses()
@@ -72,8 +77,13 @@ def test_ranks_that_see_other_data_are_refused(trainer: Trainer, tmp_path: Path)
     jobs = [trainer.job_file(), trainer.job_file(seed=4)]
     ranks = []
     for rank, job in enumerate(jobs):
-        env = os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
-                            "MASTER_PORT": port}
+        env = os.environ | {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
         ranks.append(subprocess.Popen([IMGTRAIN, job], env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True))
     outputs = [rank.communicate(timeout=60)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [2, 2]
@@ -84,16 +94,37 @@ def test_ranks_that_see_other_data_are_refused(trainer: Trainer, tmp_path: Path)
 def test_it_runs_under_torchrun(trainer: Trainer, tmp_path: Path) -> None:
     job = trainer.job_file(train__max_steps=3)
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python", IMGTRAIN, job],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            "--no-python",
+            IMGTRAIN,
+            job,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
     assert done.returncode == 0, done.stderr
     assert "done: 3 steps" in done.stdout
     assert (tmp_path / "checkpoints" / "test" / "g0" / "step3" / "manifest.json").exists()
 
 
 def test_a_missing_rank_is_named(trainer: Trainer, tmp_path: Path) -> None:
-    env = os.environ | {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-                        "IMGD_JOIN_TIMEOUT_SECONDS": "1"}
-    done = subprocess.run([IMGTRAIN, trainer.job_file()], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    env = os.environ | {
+        "RANK": "0",
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "IMGD_JOIN_TIMEOUT_SECONDS": "1",
+    }
+    done = subprocess.run(
+        [IMGTRAIN, trainer.job_file()], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 10
     assert "of 3 ranks, 1, 2 did not come" in done.stderr

@@ -18,8 +18,12 @@ def steps_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str, trainer: Trainer) -> None:
-    settings = {"train__max_steps": 12, "checkpoint__every_steps": 5, "checkpoint__every_epochs": 0,
-                "train__precision": precision}
+    settings = {
+        "train__max_steps": 12,
+        "checkpoint__every_steps": 5,
+        "checkpoint__every_epochs": 0,
+        "train__precision": precision,
+    }
     whole = trainer.run(**settings)
     kept = trainer.checkpoints
     trainer.checkpoints = kept.parent / "killed"
