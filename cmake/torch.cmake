@@ -11,8 +11,14 @@ if(NOT EXISTS "${IMGD_TORCH_ROOT}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "no LibTorch in ${IMGD_TORCH_ENV}: run ./run setup (or configure with -DIMGD_TRAINER=OFF)")
 endif()
 
+# The wheel ships headers of another fmt than the system's, which would win wherever both are wanted; a folder with
+# nothing but the system's, put in front, settles it.
+find_path(IMGD_FMT_INCLUDE fmt/format.h REQUIRED)
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/torch_first")
+file(CREATE_LINK "${IMGD_FMT_INCLUDE}/fmt" "${PROJECT_BINARY_DIR}/torch_first/fmt" SYMBOLIC)
+
 add_library(imgd_torch INTERFACE)
-target_include_directories(imgd_torch SYSTEM INTERFACE
+target_include_directories(imgd_torch SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/torch_first"
   "${IMGD_TORCH_ROOT}/include" "${IMGD_TORCH_ROOT}/include/torch/csrc/api/include")
 target_compile_definitions(imgd_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_directories(imgd_torch INTERFACE "${IMGD_TORCH_ROOT}/lib")

@@ -1,0 +1,148 @@
+"""How imgtrain ends when something is wrong: quickly, with a sentence and the right code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import IMGTRAIN, Trainer, make_images
+
+
+def alone(trainer: Trainer, *arguments: str, **changes: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [IMGTRAIN, trainer.job_file(**changes), *arguments],
+        cwd=trainer.tmp_path,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_at_once_in_mid_step(number: int, code: int, trainer: Trainer) -> None:
+    # A step of this takes long on one thread.
+    run = trainer.start(model__name="resnet50", data__image_size=224, train__global_batch=72, train__epochs=50)
+    run.wait_for(lambda: bool(run.events("started")))
+    time.sleep(1)
+    sent = time.monotonic()
+    run.ranks[0].send_signal(number)
+    assert run.wait(10) == [code]
+    assert time.monotonic() - sent < 2
+    assert "was ended by SIG" in run.events("failed")[0].message
+    assert not run.events("failed")[0].bad_input
+
+
+def test_a_rank_whose_peer_dies_says_that_a_collective_broke(trainer: Trainer) -> None:
+    run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0)
+    run.wait_for_step(2)
+    run.ranks[1].kill()
+    killed = time.monotonic()
+    assert run.wait(30) == [10, -9]
+    assert time.monotonic() - killed < 5
+    failed = run.events("failed")[0]
+    assert failed.collective_broken and not failed.bad_input
+    assert failed.message.startswith("rank 0: a collective broke at step ")
+    assert failed.message in run.output[0][1]
+
+
+def test_rank_0_may_be_the_one_that_dies(trainer: Trainer) -> None:
+    run = trainer.start(3, train__epochs=1000, train__global_batch=18, checkpoint__every_epochs=0)
+    run.wait_for_step(2)
+    run.ranks[0].kill()
+    assert run.wait(30) == [-9, 10, 10]
+    assert run.events("failed", rank=2)[0].collective_broken
+
+
+def test_a_rank_that_hangs_is_named_after_the_time_out(trainer: Trainer) -> None:
+    run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0, env={"IMGD_COLLECTIVE_TIMEOUT_SECONDS": "4"})
+    run.wait_for_step(2)
+    time.sleep(2.5)  # its place is published every 2 s
+    run.ranks[1].send_signal(signal.SIGSTOP)
+    assert run.ranks[0].wait(30) == 10
+    message = run.events("failed")[0].message
+    assert "rank 1 was last seen at step " in message, message
+
+
+def test_a_job_file_with_errors_lists_each_with_its_place(trainer: Trainer) -> None:
+    job = trainer.tmp_path / "bad.yaml"
+    job.write_text("name: x\ndata: {train: /x, imge_size: 3}\nmodel: {name: resnet51}\n")
+    done = subprocess.run([IMGTRAIN, job], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert f"{job}:2:" in lines[0] and "did you mean 'image_size'?" in lines[0]
+    assert f"{job}:3:" in lines[1] and "resnet50" in lines[1]
+
+
+def test_a_job_file_that_is_not_there(trainer: Trainer) -> None:
+    done = subprocess.run([IMGTRAIN, "nothing.yaml"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "cannot open nothing.yaml" in done.stderr
+
+
+def test_settings_on_the_command_line(trainer: Trainer) -> None:
+    done = alone(trainer, "--set", "train.max_steps=1", "--set", "name=other")
+    assert done.returncode == 0, done.stderr
+    assert (trainer.tmp_path / "checkpoints" / "other" / "g0" / "step1").exists()
+    assert "done: 1 steps" in done.stdout
+    assert alone(trainer, "--set", "nonsense").returncode == 2
+    assert alone(trainer, "--sett", "a=b").returncode == 2
+
+
+def test_a_data_folder_that_is_not_there_or_has_nothing_in_it(trainer: Trainer, tmp_path: Path) -> None:
+    done = alone(trainer, data__train="/no/such/folder")
+    assert done.returncode == 2
+    assert "data.train" in done.stderr and "/no/such/folder" in done.stderr
+    empty = tmp_path / "empty"
+    (empty / "class0").mkdir(parents=True)
+    done = alone(trainer, data__train=empty)
+    assert done.returncode == 2
+    assert str(empty) in done.stderr
+
+
+def test_classes_that_do_not_fit(trainer: Trainer, tmp_path: Path) -> None:
+    done = alone(trainer, model__classes=7)
+    assert done.returncode == 2
+    assert "model.classes is 7" in done.stderr and "has 4 classes" in done.stderr
+    other = make_images(tmp_path / "other", per_class=1, classes=3)
+    done = alone(trainer, data__val=other)
+    assert done.returncode == 2
+    assert "where one has 'class3' the other has 'nothing'" in done.stderr
+
+
+def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Trainer, tmp_path: Path) -> None:
+    train = make_images(tmp_path / "train", per_class=5)
+    (train / "class1" / "002.jpg").write_bytes(b"no image")
+    run = trainer.run(data__train=train, train__epochs=2, train__global_batch=4)
+    bad = run.events("bad_image")
+    assert bad and bad[0].path == "class1/002.jpg" and bad[0].error
+    assert run.events("finished")[0].step == 10
+    ended = trainer.start(data__train=train, train__epochs=4, train__global_batch=4, data__max_bad_images=0)
+    assert ended.wait() == [2]
+    assert ended.events("failed")[0].bad_input
+
+
+def test_a_checkpoint_folder_that_cannot_be_written_is_named(trainer: Trainer) -> None:
+    trainer.checkpoints.write_text("a file where a folder should be")
+    run = trainer.start(train__max_steps=1)
+    assert run.wait() == [1]
+    assert str(trainer.checkpoints) in run.output[0][1]
+
+
+def test_a_run_that_diverges_ends_with_advice(trainer: Trainer) -> None:
+    run = trainer.start(optimizer__lr=1e6, train__epochs=20, schedule__warmup_epochs=0)
+    assert run.wait() == [2]
+    assert "training diverged" in run.output[0][1]
+    assert run.events("failed")[0].bad_input
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_learns(precision: str, trainer: Trainer) -> None:
+    losses = trainer.run(train__precision=precision, train__epochs=8, optimizer__lr=0.02).losses()
+    first, last = sum(losses[s] for s in range(1, 6)), sum(losses[s] for s in range(36, 41))
+    assert last < first

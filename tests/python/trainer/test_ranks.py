@@ -1,0 +1,130 @@
+"""Any number of ranks gives the same run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import IMGTRAIN, Trainer, free_port, read_events
+
+
+def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(trainer: Trainer) -> None:
+    settings = {"train__max_steps": 20, "train__epochs": 5, "train__freeze_batch_norm": True, "optimizer__lr": 0.02}
+    one = trainer.run(1, **settings).losses()
+    trainer.checkpoints /= "two"
+    two = trainer.run(2, **settings).losses()
+    assert sorted(one) == sorted(two) == list(range(1, 21))
+    assert one[1] != one[20]
+    for step, loss in one.items():
+        assert two[step] == pytest.approx(loss, abs=1e-3), step
+
+
+def test_slices_may_be_uneven_and_even_empty(trainer: Trainer) -> None:
+    """72 images in batches of 14: the last step of an epoch has 2, so that one of 3 ranks has none."""
+    settings = {
+        "train__global_batch": 14,
+        "train__max_steps": 8,
+        "train__epochs": 2,
+        "train__freeze_batch_norm": True,
+        "optimizer__lr": 0.02,
+    }
+    one = trainer.run(1, **settings).losses()
+    trainer.checkpoints /= "three"
+    three = trainer.run(3, **settings, resources__nodes=1).losses()
+    for step, loss in one.items():
+        assert three[step] == pytest.approx(loss, abs=1e-3), step
+
+
+def test_batch_norm_trains_with_an_empty_slice_too(trainer: Trainer) -> None:
+    trainer.run(3, train__global_batch=14, train__epochs=1, schedule__warmup_epochs=0)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_validation_counts_every_image_once(ranks: int, trainer: Trainer, tmp_path: Path) -> None:
+    """The same weights give the same figures on any number of ranks."""
+    settings = {"data__val": trainer.val, "train__max_steps": 5, "train__global_batch": 10}
+    first = trainer.run(1, **settings).events("epoch")[-1]
+    os.remove(trainer.checkpoints / "g0" / "step5" / "validation.json")
+    again = trainer.run(ranks, **settings).events("epoch")[-1]
+    assert first.val_images == again.val_images == 27
+    assert again.val_top1 == first.val_top1
+    assert again.val_top5 == first.val_top5 == 1.0
+    assert again.val_loss == pytest.approx(first.val_loss, abs=1e-5)
+
+
+def test_each_rank_reports_and_only_rank_0_speaks_for_all(trainer: Trainer) -> None:
+    run = trainer.run(2, train__max_steps=3, data__val=trainer.val)
+    for rank in (0, 1):
+        events = read_events(run.folder / f"events.{rank}")
+        assert [e.sequence for e in events] == list(range(1, len(events) + 1))
+        assert events[0].kind == "started" and events[0].world_size == 2
+        assert events[-1].kind == "finished" and events[-1].step == 3
+    assert run.losses() == {e.step: e.loss for e in run.events("step", rank=1)}
+    assert run.events("checkpoint") and not run.events("checkpoint", rank=1)
+    assert run.events("epoch") and not run.events("epoch", rank=1)
+
+
+def test_ranks_that_see_other_data_are_refused(trainer: Trainer, tmp_path: Path) -> None:
+    run = trainer.start(2)
+    # Rank 1 of another start with another list: its own job file, the same rendezvous.
+    for rank in run.ranks:
+        rank.kill()
+    run.wait()
+    port = str(free_port())
+    jobs = [trainer.job_file(), trainer.job_file(seed=4)]
+    ranks = []
+    for rank, job in enumerate(jobs):
+        env = os.environ | {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
+        ranks.append(subprocess.Popen([IMGTRAIN, job], env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True))
+    outputs = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [2, 2]
+    assert "rank 1 sees other data or settings than rank 0" in outputs[0]
+    assert "rank 1 does not see what rank 0 sees" in outputs[1]
+
+
+def test_it_runs_under_torchrun(trainer: Trainer, tmp_path: Path) -> None:
+    job = trainer.job_file(train__max_steps=3)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            "--no-python",
+            IMGTRAIN,
+            job,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "done: 3 steps" in done.stdout
+    assert (tmp_path / "checkpoints" / "test" / "g0" / "step3" / "manifest.json").exists()
+
+
+def test_a_missing_rank_is_named(trainer: Trainer, tmp_path: Path) -> None:
+    env = os.environ | {
+        "RANK": "0",
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "IMGD_JOIN_TIMEOUT_SECONDS": "1",
+    }
+    done = subprocess.run(
+        [IMGTRAIN, trainer.job_file()], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 10
+    assert "of 3 ranks, 1, 2 did not come" in done.stderr

@@ -1,0 +1,145 @@
+#include "trainer/data/image_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string_view>
+#include <system_error>
+
+namespace imgd::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Deeper than this is a link that leads back up.
+constexpr int kMaxDepth = 32;
+constexpr size_t kNamesShown = 5;
+
+bool IsHidden(const std::string& name) { return name.starts_with('.'); }
+
+bool IsImageName(std::string_view name) {
+  constexpr std::array<std::string_view, 2> kEndings = {".jpg", ".jpeg"};
+  std::string lower(name.substr(name.size() - std::min<size_t>(name.size(), 5)));
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return lower.ends_with(ending); });
+}
+
+struct Listing {
+  std::vector<std::string> folders;  // sorted
+  std::vector<std::string> images;   // sorted
+  size_t others = 0;
+};
+
+Result<Listing> List(const fs::path& folder) {
+  Listing listing;
+  std::error_code error;
+  fs::directory_iterator it(folder, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (IsHidden(name)) continue;
+    std::error_code ignored;  // a link to nowhere is no folder
+    if (it->is_directory(ignored)) {
+      listing.folders.push_back(std::move(name));
+    } else if (IsImageName(name)) {
+      listing.images.push_back(std::move(name));
+    } else {
+      ++listing.others;
+    }
+  }
+  if (error) return FailErrno(error.value(), fmt::format("cannot list {}", folder.string()));
+  std::ranges::sort(listing.folders);
+  std::ranges::sort(listing.images);
+  return listing;
+}
+
+// All folders below a class with their images.
+using Folders = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+Status Walk(const fs::path& root, const std::string& folder, int depth, Folders& folders, size_t& others) {
+  if (depth > kMaxDepth) {
+    return Fail(ErrorCode::kInvalidArgument, "{} is more than {} folders deep; does a link lead back up?",
+                (root / folder).string(), kMaxDepth);
+  }
+  IMGD_ASSIGN(Listing listing, List(root / folder));
+  others += listing.others;
+  folders.emplace_back(folder, std::move(listing.images));
+  for (const auto& sub : listing.folders)
+    IMGD_TRY(Walk(root, folder + "/" + sub, depth + 1, folders, others));
+  return {};
+}
+
+// torchvision's order: by the folder's path as a string, then by the file's name.
+Status AddImages(const fs::path& root, const std::string& class_name, std::vector<std::string>& names,
+                 size_t& others) {
+  Folders folders;
+  IMGD_TRY(Walk(root, class_name, 1, folders, others));
+  std::ranges::sort(folders);
+  for (const auto& [folder, images] : folders) {
+    for (const auto& image : images) names.push_back(folder + "/" + image);
+  }
+  return {};
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < std::min(words.size(), kNamesShown); ++i) text += (i == 0 ? "" : ", ") + words[i];
+  if (words.size() > kNamesShown) text += fmt::format(" and {} more", words.size() - kNamesShown);
+  return text;
+}
+
+Status CheckIsFolder(const fs::path& root) {
+  std::error_code error;
+  const auto status = fs::status(root, error);
+  if (status.type() == fs::file_type::not_found) {
+    return Fail(ErrorCode::kNotFound, "no folder {}", root.string());
+  }
+  if (error) return FailErrno(error.value(), fmt::format("cannot open {}", root.string()));
+  if (status.type() != fs::file_type::directory) {
+    return Fail(ErrorCode::kInvalidArgument, "{} is a file, not a folder with one folder for each class",
+                root.string());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ImageFolder> ImageFolder::Open(const fs::path& root) {
+  IMGD_TRY(CheckIsFolder(root));
+  IMGD_ASSIGN(Listing top, List(root));
+  if (top.folders.empty()) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "{} has no class folder, only {} images and {} other files; it must hold one folder of images "
+        "for each class",
+        root.string(), top.images.size(), top.others);
+  }
+  ImageFolder set;
+  set.root_ = root;
+  std::vector<std::string> empty;
+  size_t others = 0;
+  for (const auto& name : top.folders) {
+    const size_t before = set.names_.size();
+    IMGD_TRY(AddImages(root, name, set.names_, others));
+    if (set.names_.size() == before) empty.push_back(name);
+    set.labels_.resize(set.names_.size(), static_cast<int32_t>(set.classes_.size()));
+    set.classes_.push_back(name);
+  }
+  if (set.names_.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "no image below {}: {} class folders with {} other files, but none ends in .jpg or .jpeg",
+                root.string(), top.folders.size(), others);
+  }
+  if (!empty.empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "{} of the {} class folders of {} have no image (.jpg, .jpeg): {}", empty.size(),
+                top.folders.size(), root.string(), Joined(empty));
+  }
+  if (set.names_.size() > std::numeric_limits<uint32_t>::max()) {
+    return Fail(ErrorCode::kInvalidArgument, "{} has {} images; at most {} are possible", root.string(),
+                set.names_.size(), std::numeric_limits<uint32_t>::max());
+  }
+  return set;
+}
+
+}  // namespace imgd::data

@@ -1,0 +1,39 @@
+#include "trainer/data/jpeg_errors.h"
+
+#include <jerror.h>
+
+namespace imgd::data {
+
+jpeg_error_mgr* JpegErrors::Install() {
+  jpeg_std_error(&manager_);
+  manager_.error_exit = &JpegErrors::OnError;
+  manager_.emit_message = &JpegErrors::OnMessage;
+  manager_.output_message = [](j_common_ptr) {};
+  return &manager_;
+}
+
+void JpegErrors::GiveUp(const char* message) {
+  std::snprintf(message_, sizeof(message_), "%s", message);
+  std::longjmp(landing_, 1);
+}
+
+JpegErrors& JpegErrors::Of(j_common_ptr object) {
+  // manager_ is the first member of a standard-layout class.
+  static_assert(std::is_standard_layout_v<JpegErrors>);
+  return *reinterpret_cast<JpegErrors*>(object->err);
+}
+
+void JpegErrors::OnError(j_common_ptr object) {
+  JpegErrors& self = Of(object);
+  self.manager_.format_message(object, self.message_);
+  std::longjmp(self.landing_, 1);
+}
+
+void JpegErrors::OnMessage(j_common_ptr object, int level) {
+  JpegErrors& self = Of(object);
+  if (level >= 0 || !self.strict_) return;
+  const int code = self.manager_.msg_code;
+  if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER) OnError(object);
+}
+
+}  // namespace imgd::data

@@ -1,0 +1,69 @@
+#include "trainer/dist/ddp.h"
+
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+
+namespace imgd::trainer {
+namespace {
+
+std::vector<at::Tensor> TensorsOf(const NamedTensors& named) {
+  std::vector<at::Tensor> out;
+  for (const auto& [name, tensor] : named) out.push_back(tensor);
+  return out;
+}
+
+/// The constructor is internal to LibTorch and changes between releases; this is the one place that knows it.
+/// 2.11 to 2.13 take this call (2.13 has one more argument, with a default).
+std::unique_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                           const NamedTensors& parameters) {
+  const auto tensors = TensorsOf(parameters);
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].first;
+  const std::vector<bool> sparse(tensors.size(), false);
+  // A small bucket first, so that reducing starts early in the backward pass; gradients come in reverse order.
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
+      tensors, {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap}, sparse);
+  std::reverse(buckets.begin(), buckets.end());
+  return std::make_unique<c10d::Reducer>(tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
+                                         /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
+                                         std::move(names), c10d::kDefaultFirstBucketBytes,
+                                         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+                                         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+}
+
+}  // namespace
+
+class GradientAverager::Engine {
+ public:
+  explicit Engine(std::unique_ptr<c10d::Reducer> made) : reducer(std::move(made)) {}
+  std::unique_ptr<c10d::Reducer> reducer;
+};
+
+GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, const NamedTensors& buffers)
+    : gang_(gang) {
+  if (gang.world_size() == 1) return;
+  gang_.SetPosition(0, "comparing parameters");
+  gang_.Guard([&] { c10d::verify_params_across_processes(gang_.group(), TensorsOf(parameters), std::nullopt); });
+  gang_.SetPosition(0, "broadcast of parameters");
+  gang_.BroadcastFromRank0(TensorsOf(parameters));
+  gang_.BroadcastFromRank0(TensorsOf(buffers));
+  engine_ = std::make_unique<Engine>(MakeReducer(gang_.group(), parameters));
+}
+
+GradientAverager::~GradientAverager() = default;
+
+void GradientAverager::BeforeForward() {
+  if (!engine_) return;
+  gang_.Guard([&] {
+    // Once, after the first step, in the order in which the gradients really came.
+    engine_->reducer->rebuild_buckets();
+    engine_->reducer->prepare_for_forward();
+  });
+}
+
+void GradientAverager::BeforeBackward(const at::Tensor& loss) {
+  if (engine_) engine_->reducer->prepare_for_backward({loss});
+}
+
+}  // namespace imgd::trainer

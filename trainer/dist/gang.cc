@@ -1,0 +1,218 @@
+#include "trainer/dist/gang.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#ifdef IMGD_CUDA
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include "trainer/dist/position_board.h"
+
+namespace imgd::trainer {
+namespace {
+
+using c10d::Store;
+using std::chrono::milliseconds;
+
+bool IsLoopback(const std::string& address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1";
+}
+
+std::shared_ptr<::gloo::transport::Device> MakeGlooDevice(const Environment& env) {
+  using c10d::ProcessGroupGloo;
+  if (!env.host_address.empty()) return ProcessGroupGloo::createDeviceForHostname(env.host_address);
+  if (!env.gloo_interface.empty()) return ProcessGroupGloo::createDeviceForInterface(env.gloo_interface);
+  if (IsLoopback(env.master_address)) return ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  return ProcessGroupGloo::createDefaultDevice();
+}
+
+/// The store, seen through the generation's prefix: a rank of an older start never finds these keys.
+c10::intrusive_ptr<Store> ConnectStore(const Environment& env) {
+  c10d::TCPStoreOptions options;
+  options.port = env.master_port;
+  options.isServer = env.rank == 0 && !env.store_is_elsewhere;
+  options.waitWorkers = false;
+  options.timeout = env.join_timeout;
+  if (options.isServer && env.master_fd) options.masterListenFd = *env.master_fd;
+  auto store = c10::make_intrusive<c10d::TCPStore>(env.master_address, options);
+  const std::string prefix =
+      env.attempt.empty() ? fmt::format("g{}", env.generation) : fmt::format("g{}/try{}", env.generation, env.attempt);
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+}
+
+/// Waits until every rank has left its mark in the store.
+Status WaitForAll(Store& store, const Environment& env) {
+  const auto key = [](int rank) { return fmt::format("joined/{}", rank); };
+  store.set(key(env.rank), std::vector<uint8_t>{1});
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < env.world_size; ++rank) keys.push_back(key(rank));
+  try {
+    store.wait(keys, env.join_timeout);
+    return {};
+  } catch (const std::exception&) {
+    std::vector<int> missing;
+    for (int rank = 0; rank < env.world_size; ++rank) {
+      if (!store.check({key(rank)})) missing.push_back(rank);
+    }
+    return Fail(ErrorCode::kDeadlineExceeded, "rank {}: of {} ranks, {} did not come to {}:{} within {} s", env.rank,
+                env.world_size, fmt::join(missing, ", "), env.master_address, env.master_port,
+                env.join_timeout.count());
+  }
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>& store, const Environment& env,
+                                                 [[maybe_unused]] const at::Device& device) {
+  using Type = c10d::ProcessGroup::BackendType;
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, env.rank, env.world_size);
+  auto options = c10d::ProcessGroupGloo::Options::create(env.collective_timeout);
+  options->devices.push_back(MakeGlooDevice(env));
+  c10::intrusive_ptr<c10d::Backend> gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+      c10::make_intrusive<c10d::PrefixStore>("gloo", store), env.rank, env.world_size, options);
+  group->setBackend(at::kCPU, Type::GLOO, gloo);
+  group->setDefaultBackend(Type::GLOO);
+#ifdef IMGD_CUDA
+  if (device.is_cuda()) {
+    auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
+    nccl_options->timeout = env.collective_timeout;
+    c10::intrusive_ptr<c10d::Backend> nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
+        c10::make_intrusive<c10d::PrefixStore>("nccl", store), env.rank, env.world_size, nccl_options);
+    group->setBackend(at::kCUDA, Type::NCCL, nccl);
+    group->setDefaultBackend(Type::NCCL);
+  }
+#endif
+  return group;
+}
+
+/// The exception's words without LibTorch's C++ stack.
+std::string FirstLine(const std::exception& e) {
+  const auto* error = dynamic_cast<const c10::Error*>(&e);
+  const std::string text = error != nullptr ? error->what_without_backtrace() : e.what();
+  return text.substr(0, text.find('\n'));
+}
+
+bool MentionsTimeout(const std::string& text) {
+  return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
+}
+
+}  // namespace
+
+bool IsCollectiveFailure(const std::exception& e) {
+  if (dynamic_cast<const c10::DistError*>(&e) != nullptr) return true;
+  // Gloo's and NCCL's own exceptions are not exported; their words are all there is to go by.
+  const std::string text = e.what();
+  for (const char* sign : {"gloo", "Connection closed by peer", "Connection reset", "NCCL", "ncclUnhandled"}) {
+    if (text.find(sign) != std::string::npos) return true;
+  }
+  return false;
+}
+
+struct Gang::Parts {
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::unique_ptr<PositionBoard> board;
+};
+
+Gang::Gang(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+Gang::~Gang() = default;
+
+Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Device& device) {
+  std::unique_ptr<Gang> gang(new Gang(env.rank, env.world_size));
+  if (env.world_size == 1) return gang;
+  try {
+    auto store = ConnectStore(env);
+    IMGD_TRY(WaitForAll(*store, env));
+    gang->parts_ = std::make_unique<Parts>();
+    gang->parts_->group = MakeGroup(store, env, device);
+    gang->parts_->board = std::make_unique<PositionBoard>(store->clone(), env.rank, env.world_size);
+  } catch (const std::exception& e) {
+    return Fail(ErrorCode::kUnavailable, "rank {}: cannot join the gang at {}:{}: {}", env.rank, env.master_address,
+                env.master_port, FirstLine(e));
+  }
+  return gang;
+}
+
+void Gang::ThrowBroken(const std::exception& e) {
+  const std::string what = FirstLine(e);
+  std::string words = fmt::format("rank {}: a collective broke at {}: {}", rank_, parts_->board->Here(), what);
+  if (MentionsTimeout(what)) {
+    if (const std::string late = parts_->board->Laggards(); !late.empty()) words += "; " + late;
+  }
+  throw CollectiveError(words);
+}
+
+void Gang::SetPosition(uint64_t step, const char* what) {
+  if (parts_) parts_->board->Set(step, what);
+}
+
+void Gang::AllReduceSum(at::Tensor& tensor) {
+  if (!parts_) return;
+  Guard([&] {
+    std::vector<at::Tensor> tensors = {tensor};
+    parts_->group->allreduce(tensors)->wait();
+  });
+}
+
+void Gang::BroadcastFromRank0(const std::vector<at::Tensor>& tensors) {
+  if (!parts_ || tensors.empty()) return;
+  constexpr size_t kChunkBytes = size_t{250} << 20;
+  torch::NoGradGuard no_grad;
+  Guard([&] { c10d::broadcast_coalesced(parts_->group, tensors, kChunkBytes, 0); });
+}
+
+std::string Gang::BroadcastFromRank0(const std::string& bytes) {
+  if (!parts_) return bytes;
+  return Guard([&] {
+    auto size = at::full({1}, static_cast<int64_t>(bytes.size()), at::kLong);
+    std::vector<at::Tensor> tensors = {size};
+    parts_->group->broadcast(tensors)->wait();
+    std::string out = bytes;
+    out.resize(static_cast<size_t>(size.item<int64_t>()));
+    if (out.empty()) return out;
+    tensors = {at::from_blob(out.data(), {static_cast<int64_t>(out.size())}, at::kByte)};
+    parts_->group->broadcast(tensors)->wait();
+    return out;
+  });
+}
+
+class Gang::PendingSum::Impl {
+ public:
+  Gang* gang = nullptr;
+  at::Tensor values;
+  c10::intrusive_ptr<c10d::Work> work;  ///< null with one rank
+};
+
+Gang::PendingSum Gang::StartSum(const std::vector<int64_t>& values) {
+  PendingSum pending;
+  pending.impl_ = std::make_shared<PendingSum::Impl>();
+  pending.impl_->gang = this;
+  pending.impl_->values = at::tensor(values, at::kLong);
+  if (!parts_) return pending;
+  Guard([&] {
+    std::vector<at::Tensor> tensors = {pending.impl_->values};
+    pending.impl_->work = parts_->group->allreduce(tensors);
+  });
+  return pending;
+}
+
+std::vector<int64_t> Gang::PendingSum::Wait() {
+  if (impl_->work) impl_->gang->Guard([&] { impl_->work->wait(); });
+  const auto* data = impl_->values.const_data_ptr<int64_t>();
+  return {data, data + impl_->values.numel()};
+}
+
+void Gang::FinalBarrier() noexcept {
+  try {
+    StartSum({1}).Wait();
+  } catch (const std::exception&) {
+    // This rank has done all its work; a rank that could not wait here takes nothing from it.
+  }
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Gang::group() const {
+  return parts_ ? parts_->group : c10::intrusive_ptr<c10d::ProcessGroup>();
+}
+
+}  // namespace imgd::trainer

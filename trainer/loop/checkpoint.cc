@@ -1,0 +1,262 @@
+#include "trainer/loop/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/files.h"
+#include "trainer/loop/sha256.h"
+
+namespace imgd::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr int kFormat = 1;
+
+/// The number of a folder named `<prefix><number>`.
+std::optional<uint64_t> NumberIn(const std::string& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  uint64_t value = 0;
+  const char* begin = name.data() + prefix.size();
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), value);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return value;
+}
+
+Status SyncFolder(const fs::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() || ::fsync(fd.get()) != 0) {
+    return FailErrno(errno, fmt::format("cannot sync folder {}", path.native()));
+  }
+  return {};
+}
+
+/// Names of the folders in `path`; none where it does not exist.
+Result<std::vector<std::string>> FoldersIn(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) names.push_back(it->path().filename());
+  }
+  if (error && error.value() != ENOENT) {
+    return FailErrno(error.value(), fmt::format("cannot list {}", path.native()));
+  }
+  return names;
+}
+
+void NewestFirst(std::vector<CheckpointRef>& refs) {
+  std::sort(refs.begin(), refs.end(), [](const CheckpointRef& a, const CheckpointRef& b) {
+    return std::tie(a.generation, a.step, a.path) > std::tie(b.generation, b.step, b.path);
+  });
+  const auto same = [](const CheckpointRef& a, const CheckpointRef& b) { return a.path == b.path; };
+  refs.erase(std::unique(refs.begin(), refs.end(), same), refs.end());
+}
+
+bool IsComplete(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / kManifest, ignored);
+}
+
+Status AddGeneration(const fs::path& root, uint64_t generation, std::vector<CheckpointRef>& out) {
+  const fs::path folder = root / fmt::format("g{}", generation);
+  IMGD_ASSIGN(const auto names, FoldersIn(folder));
+  for (const auto& name : names) {
+    const auto step = NumberIn(name, "step");
+    if (step && IsComplete(folder / name)) out.push_back({folder / name, generation, *step});
+  }
+  return {};
+}
+
+/// Unlinks the manifest first, so that a half-removed checkpoint is none.
+Status RemoveCheckpoint(const fs::path& path) {
+  const fs::path manifest = path / kManifest;
+  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
+    return FailErrno(errno, fmt::format("cannot remove {}", manifest.native()));
+  }
+  IMGD_TRY(SyncFolder(path));
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) return FailErrno(error.value(), fmt::format("cannot remove {}", path.native()));
+  return {};
+}
+
+struct ResumeFile {
+  std::vector<CheckpointRef> accepted;
+  uint64_t last_generation = 0;
+};
+
+Result<ResumeFile> ReadResumeFile(const fs::path& path) {
+  IMGD_ASSIGN(const std::string text, ReadFile(path));
+  const Json json = Json::parse(text, nullptr, false);
+  const auto bad = [&](std::string_view what) {
+    return Fail(ErrorCode::kInvalidArgument, "{}: {}", path.native(), what);
+  };
+  if (!json.is_object()) return bad("a JSON object is expected");
+  ResumeFile out;
+  if (json.contains("last_generation")) {
+    if (!json["last_generation"].is_number_unsigned()) return bad("last_generation: a number is expected");
+    out.last_generation = json["last_generation"].get<uint64_t>();
+  }
+  if (!json.contains("accepted")) return out;
+  if (!json["accepted"].is_array()) return bad("accepted: a list of folders is expected");
+  for (const auto& item : json["accepted"]) {
+    if (!item.is_string()) return bad("accepted: a list of folders is expected");
+    const fs::path folder = item.get<std::string>();
+    const auto step = NumberIn(folder.filename(), "step");
+    const auto generation = NumberIn(folder.parent_path().filename(), "g");
+    if (!step || !generation) return bad(fmt::format("accepted: '{}' is no g<n>/step<n> folder", folder.native()));
+    if (IsComplete(folder)) out.accepted.push_back({folder, *generation, *step});
+  }
+  return out;
+}
+
+}  // namespace
+
+fs::path CheckpointPath(const fs::path& root, uint64_t generation, uint64_t step) {
+  return root / fmt::format("g{}", generation) / fmt::format("step{}", step);
+}
+
+Result<std::vector<CheckpointRef>> ListCheckpoints(const fs::path& root) {
+  std::vector<CheckpointRef> out;
+  IMGD_ASSIGN(const auto names, FoldersIn(root));
+  for (const auto& name : names) {
+    if (const auto generation = NumberIn(name, "g")) IMGD_TRY(AddGeneration(root, *generation, out));
+  }
+  NewestFirst(out);
+  return out;
+}
+
+Result<std::vector<CheckpointRef>> ResumeCandidates(const fs::path& root,
+                                                    const std::optional<fs::path>& resume_file) {
+  if (!resume_file) return ListCheckpoints(root);
+  IMGD_ASSIGN(ResumeFile resume, ReadResumeFile(*resume_file));
+  std::vector<CheckpointRef> out = std::move(resume.accepted);
+  if (resume.last_generation > 0) IMGD_TRY(AddGeneration(root, resume.last_generation, out));
+  NewestFirst(out);
+  return out;
+}
+
+Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
+  IMGD_ASSIGN(const std::string text, ReadFile(ref.path / kManifest));
+  const Json json = Json::parse(text, nullptr, false);
+  const auto bad = [&](std::string_view what) {
+    return Fail(ErrorCode::kDataLoss, "{}: {}", (ref.path / kManifest).native(), what);
+  };
+  if (!json.is_object() || json.value("format", 0) != kFormat || !json.contains("files")) {
+    return bad("not a manifest of this format");
+  }
+  CheckpointContent out;
+  const std::pair<const char*, std::string*> wanted[] = {
+      {"model.safetensors", &out.model}, {"optimizer.safetensors", &out.optimizer}, {"state.json", &out.state}};
+  for (const auto& [name, content] : wanted) {
+    const auto& files = json["files"];
+    const auto entry = std::find_if(files.begin(), files.end(), [name = name](const Json& file) {
+      return file.is_object() && file.value("name", "") == name;
+    });
+    if (entry == files.end()) return bad(fmt::format("it does not list {}", name));
+    IMGD_ASSIGN(*content, ReadFile(ref.path / name));
+    if (content->size() != entry->value("size", uint64_t{0}) || Sha256Of(*content) != entry->value("sha256", "")) {
+      return Fail(ErrorCode::kDataLoss, "{}: its {} bytes are not those that the manifest lists",
+                  (ref.path / name).native(), content->size());
+    }
+  }
+  return out;
+}
+
+Result<CheckpointWriter> CheckpointWriter::Begin(const fs::path& root, uint64_t generation, uint64_t step) {
+  CheckpointWriter writer({CheckpointPath(root, generation, step), generation, step}, root);
+  const fs::path& folder = writer.ref_.path;
+  if (IsComplete(folder)) {
+    auto removed = RemoveCheckpoint(folder);
+    if (!removed) {
+      writer.open_ = false;
+      return tl::unexpected(removed.error());
+    }
+  }
+  IMGD_TRY(MakeFolders(folder));
+  return writer;
+}
+
+CheckpointWriter::CheckpointWriter(CheckpointWriter&& other) noexcept
+    : ref_(std::move(other.ref_)),
+      root_(std::move(other.root_)),
+      files_(std::move(other.files_)),
+      open_(std::exchange(other.open_, false)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (!open_) return;
+  std::error_code ignored;
+  fs::remove_all(ref_.path, ignored);
+}
+
+Status CheckpointWriter::Add(const std::string& name, const std::vector<std::string_view>& pieces) {
+  const fs::path path = ref_.path / name;
+  const std::string temporary = path.native() + ".tmp";
+  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot create {}", temporary));
+  Sha256 hash;
+  uint64_t size = 0;
+  for (const std::string_view piece : pieces) {
+    IMGD_TRY(WriteAll(fd.get(), piece, temporary));
+    hash.Update(piece);
+    size += piece.size();
+  }
+  if (::fsync(fd.get()) != 0) return FailErrno(errno, fmt::format("cannot sync {}", temporary));
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    return FailErrno(errno, fmt::format("cannot rename {} to {}", temporary, path.native()));
+  }
+  files_.push_back({name, size, hash.Finish()});
+  return {};
+}
+
+Status CheckpointWriter::AddTensors(const std::string& name, const std::vector<TensorView>& tensors,
+                                    const Metadata& metadata) {
+  IMGD_ASSIGN(const std::string head, SafetensorsHead(tensors, metadata));
+  std::vector<std::string_view> pieces = {head};
+  for (const auto& tensor : tensors) pieces.push_back(tensor.bytes);
+  return Add(name, pieces);
+}
+
+Result<CommittedCheckpoint> CheckpointWriter::Commit() {
+  CommittedCheckpoint out{.ref = ref_};
+  Json json = {{"format", kFormat}, {"step", ref_.step}, {"generation", ref_.generation}};
+  json["files"] = Json::array();
+  for (const auto& file : files_) {
+    json["files"].push_back({{"name", file.name}, {"size", file.size}, {"sha256", file.sha256}});
+    out.size_bytes += file.size;
+  }
+  const std::string manifest = json.dump(2) + "\n";
+  out.manifest_sha256 = Sha256Of(manifest);
+  out.size_bytes += manifest.size();
+  // The names above the manifest must be on disk before it is.
+  IMGD_TRY(SyncFolder(ref_.path));
+  IMGD_TRY(SyncFolder(ref_.path.parent_path()));
+  IMGD_TRY(SyncFolder(root_));
+  IMGD_TRY(WriteFileAtomically(ref_.path / kManifest, manifest));
+  open_ = false;
+  return out;
+}
+
+Status RemoveOldCheckpoints(const fs::path& root, const CheckpointRef& newest, int keep) {
+  IMGD_ASSIGN(const auto all, ListCheckpoints(root));
+  int kept = 1;
+  std::vector<fs::path> old;
+  for (const auto& ref : all) {
+    if (ref.generation > newest.generation || ref.path == newest.path) continue;
+    if (++kept > keep) old.push_back(ref.path);
+  }
+  std::reverse(old.begin(), old.end());
+  for (const auto& path : old) IMGD_TRY(RemoveCheckpoint(path));
+  return {};
+}
+
+}  // namespace imgd::trainer

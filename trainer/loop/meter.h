@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/clock.h"
+
+namespace imgd::trainer {
+
+/// Sums of a stretch of training, over one rank or all.
+struct Sums {
+  double loss = 0;  ///< summed over images
+  double correct = 0;
+  double images = 0;
+};
+
+/// Speed of training between two reports. Used by one thread.
+class Meter {
+ public:
+  /// What Report() answers.
+  struct Figures {
+    double rank_images_per_second = 0;
+    double images_per_second = 0;
+    double input_wait_ratio = 0;  ///< 0 to 1
+    double eta_seconds = 0;
+  };
+
+  explicit Meter(Instant now) : since_(now) {}
+
+  /// Time that the loop stood still for input.
+  void AddInputWait(Duration wait) { waited_ += wait; }
+  /// Time that belongs to no step (validation, checkpoints): speeds leave it out.
+  void AddPause(Duration pause) { paused_ += pause; }
+  void AddStep(int64_t images) {
+    images_ += images;
+    ++steps_;
+  }
+
+  Duration SinceReport(Instant now) const { return now - since_; }
+
+  /// Figures since the last call; `all_images` is the gang's count of the stretch. The time that is left is
+  /// from a running mean, in which a stretch of a minute weighs as much as all before it.
+  Figures Report(Instant now, double all_images, uint64_t steps_left);
+
+ private:
+  Instant since_;
+  Duration waited_{0};
+  Duration paused_{0};
+  int64_t images_ = 0;
+  uint64_t steps_ = 0;
+  double seconds_per_step_ = 0;
+};
+
+}  // namespace imgd::trainer

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "common/error.h"
+#include "common/job_file.h"
+#include "trainer/commands.h"
+#include "trainer/environment.h"
+#include "trainer/report/reporter.h"
+
+namespace imgd::trainer {
+
+/// How a run ended that did not fail.
+enum class RunEnd {
+  kFinished,  ///< trained to the last step
+  kStopped,   ///< ended on a stop command
+};
+
+/// Trains the job as this rank of it, from the newest checkpoint if there is one, on the calling thread.
+/// `commands` may be set from other threads meanwhile.
+///
+/// Errors: kInvalidArgument and kFailedPrecondition where the job or its data are at fault, so that a retry would
+/// not help; kUnavailable and kDeadlineExceeded where a collective broke, so that another rank is probably the
+/// cause; others for faults of this rank. With several ranks the sentence names this one.
+Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
+                           Commands& commands);
+
+}  // namespace imgd::trainer

@@ -1,0 +1,109 @@
+#include "trainer/loop/run_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "trainer/loop/sha256.h"
+
+namespace imgd::trainer {
+namespace {
+using Json = nlohmann::ordered_json;
+constexpr int kFormat = 1;
+
+Json Dump(const ValidationResult& result) {
+  return {{"step", result.step},
+          {"images", result.images},
+          {"loss", result.loss},
+          {"top1", result.top1},
+          {"top5", result.top5}};
+}
+
+ValidationResult Load(const Json& json) {
+  ValidationResult result;
+  json.at("step").get_to(result.step);
+  json.at("images").get_to(result.images);
+  json.at("loss").get_to(result.loss);
+  json.at("top1").get_to(result.top1);
+  json.at("top5").get_to(result.top5);
+  return result;
+}
+
+}  // namespace
+
+std::string ToJson(const ValidationResult& result) { return Dump(result).dump(2) + "\n"; }
+
+Result<ValidationResult> ValidationFromJson(std::string_view text) {
+  try {
+    return Load(Json::parse(text));
+  } catch (const Json::exception& e) {
+    return Fail(ErrorCode::kDataLoss, "validation.json: {}", e.what());
+  }
+}
+
+std::string ToJson(const RunState& state) {
+  const Json json = {{"format", kFormat},
+                     {"step", state.step},
+                     {"epoch", state.epoch},
+                     {"seed", state.seed},
+                     {"world_size", state.world_size},
+                     {"generation", state.generation},
+                     {"global_batch", state.global_batch},
+                     {"train_images", state.train_images},
+                     {"model", state.model},
+                     {"job_digest", state.job_digest},
+                     {"loss_scale", state.loss_scale},
+                     {"loss_scale_streak", state.loss_scale_streak},
+                     {"last_loss", state.last_loss},
+                     {"validation", Dump(state.validation)},
+                     {"class_names", state.class_names}};
+  // Folder names need not be UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<RunState> RunStateFromJson(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("format", 0) != kFormat) {
+    return Fail(ErrorCode::kDataLoss, "state.json is not of format {}", kFormat);
+  }
+  try {
+    RunState state;
+    json.at("step").get_to(state.step);
+    json.at("epoch").get_to(state.epoch);
+    json.at("seed").get_to(state.seed);
+    json.at("world_size").get_to(state.world_size);
+    json.at("generation").get_to(state.generation);
+    json.at("global_batch").get_to(state.global_batch);
+    json.at("train_images").get_to(state.train_images);
+    json.at("model").get_to(state.model);
+    json.at("job_digest").get_to(state.job_digest);
+    json.at("loss_scale").get_to(state.loss_scale);
+    json.at("loss_scale_streak").get_to(state.loss_scale_streak);
+    json.at("last_loss").get_to(state.last_loss);
+    state.validation = Load(json.at("validation"));
+    json.at("class_names").get_to(state.class_names);
+    return state;
+  } catch (const Json::exception& e) {
+    return Fail(ErrorCode::kDataLoss, "state.json: {}", e.what());
+  }
+}
+
+std::string JobDigest(const JobSpec& spec) {
+  const Json json = {{"seed", spec.seed},
+                     {"model", spec.model.name},
+                     {"image_size", spec.data.image_size},
+                     {"min_scale", spec.data.min_scale},
+                     {"flip", spec.data.flip},
+                     {"segments", spec.data.segments},
+                     {"epochs", spec.train.epochs},
+                     {"global_batch", spec.train.global_batch},
+                     {"precision", spec.train.precision},
+                     {"freeze_batch_norm", spec.train.freeze_batch_norm},
+                     {"lr", spec.optimizer.lr},
+                     {"momentum", spec.optimizer.momentum},
+                     {"nesterov", spec.optimizer.nesterov},
+                     {"weight_decay", spec.optimizer.weight_decay},
+                     {"warmup_epochs", spec.schedule.warmup_epochs},
+                     {"label_smoothing", spec.schedule.label_smoothing}};
+  return Sha256Of(json.dump());
+}
+
+}  // namespace imgd::trainer

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+#include "common/job_file.h"
+
+namespace imgd::trainer {
+
+/// What a validation pass found, over all ranks.
+struct ValidationResult {
+  uint64_t step = 0;  ///< steps done then; 0: there was none yet
+  uint64_t images = 0;
+  double loss = 0;
+  double top1 = 0;  ///< 0 to 1
+  double top5 = 0;  ///< 0 to 1
+};
+
+/// What a checkpoint holds apart from tensors: state.json.
+struct RunState {
+  uint64_t step = 0;  ///< optimiser steps done
+  double epoch = 0;   ///< the same in epochs
+  uint64_t seed = 0;
+  int world_size = 1;
+  uint64_t generation = 0;
+  int global_batch = 0;
+  uint64_t train_images = 0;
+  std::string model;
+  std::vector<std::string> class_names;  ///< in the order of the labels
+  std::string job_digest;                ///< of the settings that change what is learnt; JobDigest()
+  double loss_scale = 0;                 ///< fp16 only, else 0
+  int64_t loss_scale_streak = 0;         ///< good steps since it last changed
+  double last_loss = 0;                  ///< last reported training loss
+  ValidationResult validation;           ///< of the last pass before the checkpoint
+};
+
+std::string ToJson(const RunState& state);
+
+/// Errors: kDataLoss where it is no state.json of this format.
+Result<RunState> RunStateFromJson(std::string_view text);
+
+/// validation.json: a validation pass of the weights in a checkpoint, put beside them when it is done. It is not
+/// part of the checkpoint (the manifest does not list it).
+std::string ToJson(const ValidationResult& result);
+Result<ValidationResult> ValidationFromJson(std::string_view text);
+
+/// A digest of the settings that change what is learnt; priority, folders and the like are left out.
+std::string JobDigest(const JobSpec& spec);
+
+}  // namespace imgd::trainer

@@ -1,0 +1,156 @@
+#include "trainer/loop/saving.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "common/files.h"
+#include "trainer/loop/validation.h"
+
+namespace imgd::trainer {
+namespace {
+
+/// Models have no other types.
+const char* DtypeName(at::ScalarType type) { return type == at::kLong ? "I64" : "F32"; }
+
+/// Contiguous copies on the CPU, and views of them as the file format wants them.
+struct HostTensors {
+  std::vector<at::Tensor> copies;
+  std::vector<TensorView> views;
+};
+
+HostTensors ToHost(const NamedTensors& named) {
+  HostTensors out;
+  for (const auto& [name, tensor] : named) {
+    out.copies.push_back(tensor.detach().to(at::kCPU).contiguous());
+    const auto& copy = out.copies.back();
+    out.views.push_back({name, DtypeName(copy.scalar_type()), copy.sizes().vec(), {static_cast<const char*>(copy.data_ptr()), copy.nbytes()}});
+  }
+  // Wider elements first, so that each lies at a multiple of its size.
+  std::stable_sort(out.views.begin(), out.views.end(), [](const TensorView& a, const TensorView& b) {
+    return ElementBytes(a.dtype) > ElementBytes(b.dtype);
+  });
+  return out;
+}
+
+/// Copies a file's tensors into those of the same names; all must be there, and no others.
+Status CopyInto(const NamedTensors& named, const SafetensorsContent& content) {
+  torch::NoGradGuard no_grad;
+  if (content.tensors.size() != named.size()) {
+    return Fail(ErrorCode::kDataLoss, "{} tensors where {} are expected", content.tensors.size(), named.size());
+  }
+  std::unordered_map<std::string, const TensorView*> by_name;
+  for (const auto& view : content.tensors) by_name[view.name] = &view;
+  for (const auto& [name, tensor] : named) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) return Fail(ErrorCode::kDataLoss, "it has no tensor '{}'", name);
+    const TensorView& view = *found->second;
+    const auto type = tensor.scalar_type();
+    if (view.shape != tensor.sizes().vec() || view.dtype != DtypeName(type)) {
+      return Fail(ErrorCode::kDataLoss, "tensor '{}' has another shape or type", name);
+    }
+    auto copy = at::empty(view.shape, type);
+    std::memcpy(copy.data_ptr(), view.bytes.data(), view.bytes.size());
+    auto target = tensor;
+    target.copy_(copy);
+  }
+  return {};
+}
+
+NamedTensors MomentumByName(const Session& session) {
+  NamedTensors out;
+  for (auto& [name, tensor] : session.sgd->MomentumBuffers()) out.emplace_back(name + ".momentum", tensor);
+  return out;
+}
+
+Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
+  IMGD_ASSIGN(const auto files, ReadCheckpoint(ref));
+  IMGD_ASSIGN(RunState state, RunStateFromJson(files.state));
+  // Through JSON and back, as the saved names went.
+  IMGD_ASSIGN(const RunState ours, RunStateFromJson(ToJson(session.state)));
+  if (state.model != ours.model || state.class_names != ours.class_names) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "checkpoint {} is of {} with {} classes, but the job trains {} with {}{}; take another name or "
+                "checkpoint.dir",
+                ref.path.native(), state.model, state.class_names.size(), ours.model, ours.class_names.size(),
+                state.class_names.size() == ours.class_names.size() ? " others" : "");
+  }
+  IMGD_ASSIGN(const auto model, ParseSafetensors(files.model));
+  IMGD_ASSIGN(const auto optimizer, ParseSafetensors(files.optimizer));
+  IMGD_TRY(CopyInto(StateDict(*session.model), model));
+  IMGD_TRY(CopyInto(MomentumByName(session), optimizer));
+  if (const auto text = ReadFile(ref.path / "validation.json")) {
+    if (const auto validation = ValidationFromJson(*text)) state.validation = *validation;
+  }
+  return state;
+}
+
+/// Rank 0's part. Leaves the session alone where there is nothing to go on from.
+Status TakeUpNewest(Session& session) {
+  IMGD_ASSIGN(const auto candidates, ResumeCandidates(session.checkpoint_root, session.env.resume_file));
+  for (const auto& ref : candidates) {
+    auto state = TakeUp(session, ref);
+    if (state) {
+      if (state->job_digest != session.state.job_digest) {
+        session.reporter.Note(fmt::format(
+            "the job's settings are not those that checkpoint {} was trained with; going on with the new ones",
+            ref.path.native()));
+      }
+      session.state = std::move(*state);
+      session.resumed_from = ref.path;
+      return {};
+    }
+    if (state.error().code == ErrorCode::kInvalidArgument) return tl::unexpected(state.error());
+    session.reporter.Note(
+        fmt::format("checkpoint {} is passed over: {}", ref.path.native(), state.error().ToString()));
+  }
+  if (candidates.empty()) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "none of the {} checkpoints in {} can be read; move them away to start afresh", candidates.size(),
+              session.checkpoint_root.native());
+}
+
+}  // namespace
+
+Status SaveCheckpoint(Session& session) {
+  ShareBuffers(session);
+  session.state.loss_scale = session.loss_scale.scale();
+  session.state.loss_scale_streak = session.loss_scale.streak();
+  if (!session.is_rank0()) return {};
+
+  session.gang->SetPosition(session.state.step, "writing a checkpoint");
+  IMGD_ASSIGN(auto writer,
+              CheckpointWriter::Begin(session.checkpoint_root, session.env.generation, session.state.step));
+  const Metadata metadata = {{"format", "pt"}, {"model", session.spec.model.name}};
+  IMGD_TRY(writer.AddTensors("model.safetensors", ToHost(StateDict(*session.model)).views, metadata));
+  IMGD_TRY(writer.AddTensors("optimizer.safetensors", ToHost(MomentumByName(session)).views, {}));
+  IMGD_TRY(writer.Add("state.json", {ToJson(session.state)}));
+  IMGD_ASSIGN(const auto committed, writer.Commit());
+  session.reporter.On(report::CheckpointFigures{committed.ref.path, committed.ref.step, committed.ref.generation,
+                                                committed.size_bytes, committed.manifest_sha256});
+  if (auto removed = RemoveOldCheckpoints(session.checkpoint_root, committed.ref, session.spec.checkpoint.keep);
+      !removed) {
+    session.reporter.Note(fmt::format("old checkpoints stay: {}", removed.error().ToString()));
+  }
+  return {};
+}
+
+Status SaveValidation(const Session& session) {
+  const auto folder = CheckpointPath(session.checkpoint_root, session.env.generation, session.state.step);
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder / "manifest.json", ignored)) return {};
+  return WriteFileAtomically(folder / "validation.json", ToJson(session.state.validation));
+}
+
+Status Resume(Session& session) {
+  session.gang->SetPosition(0, "choosing the checkpoint to go on from");
+  if (session.is_rank0()) IMGD_TRY(TakeUpNewest(session));
+  session.resumed_from = session.gang->BroadcastFromRank0(session.resumed_from);
+  if (session.resumed_from.empty()) return {};
+  IMGD_ASSIGN(session.state, RunStateFromJson(session.gang->BroadcastFromRank0(ToJson(session.state))));
+  std::vector<at::Tensor> momentum;
+  for (const auto& [name, tensor] : session.sgd->MomentumBuffers()) momentum.push_back(tensor);
+  session.gang->BroadcastFromRank0(momentum);
+  return {};
+}
+
+}  // namespace imgd::trainer

@@ -1,0 +1,174 @@
+#include "trainer/loop/session.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "trainer/dist/device.h"
+#include "trainer/loop/saving.h"
+#include "trainer/loop/sha256.h"
+
+namespace imgd::trainer {
+namespace {
+
+/// Cores that this process may use, shared among the ranks of this node.
+int ShareOfCores(const Environment& env) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::max(1, cores / env.local_world_size);
+}
+
+/// A folder that can't be used is the job's fault, not this rank's.
+Result<std::unique_ptr<data::ImageFolder>> OpenData(const char* key, const std::string& path) {
+  auto folder = data::ImageFolder::Open(path);
+  if (folder) return std::make_unique<data::ImageFolder>(std::move(*folder));
+  Error error = folder.error();
+  error.message = fmt::format("{}: {}", key, error.message);
+  if (error.code != ErrorCode::kResourceExhausted) error.code = ErrorCode::kInvalidArgument;
+  return tl::unexpected<Error>(std::move(error));
+}
+
+Status CheckClasses(const Session& session) {
+  const auto& classes = session.train->classes();
+  const int wanted = session.spec.model.classes;
+  if (wanted != 0 && static_cast<size_t>(wanted) != classes.size()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "model.classes is {}, but data.train ({}) has {} classes; leave model.classes out to take them all", wanted,
+                session.spec.data.train, classes.size());
+  }
+  if (!session.val || session.val->classes() == classes) return {};
+  const auto& others = session.val->classes();
+  const auto [ours, theirs] =
+      std::mismatch(classes.begin(), classes.end(), others.begin(), others.end());
+  return Fail(ErrorCode::kInvalidArgument,
+              "data.val ({}) has {} classes and data.train {}; they must be the same, but where one has '{}' the other has '{}'",
+              session.spec.data.val, others.size(), classes.size(), theirs == others.end() ? "nothing" : *theirs,
+              ours == classes.end() ? "nothing" : *ours);
+}
+
+Status OpenAllData(Session& session) {
+  IMGD_ASSIGN(session.train, OpenData("data.train", session.spec.data.train));
+  if (!session.spec.data.val.empty()) {
+    IMGD_ASSIGN(session.val, OpenData("data.val", session.spec.data.val));
+  }
+  IMGD_TRY(CheckClasses(session));
+  const auto batch = static_cast<uint64_t>(session.spec.train.global_batch);
+  session.steps_per_epoch = (session.train->size() + batch - 1) / batch;
+  session.total_steps = session.steps_per_epoch * static_cast<uint64_t>(session.spec.train.epochs);
+  if (session.spec.train.max_steps > 0) {
+    session.total_steps = std::min(session.total_steps, static_cast<uint64_t>(session.spec.train.max_steps));
+  }
+  return {};
+}
+
+std::string Describe(const data::ImageFolder& folder) {
+  Sha256 hash;
+  for (size_t i = 0; i < folder.size(); ++i) hash.Update(folder.name(i) + "\n");
+  return fmt::format("{} images in {} classes (list {})", folder.size(), folder.classes().size(),
+                     hash.Finish().substr(0, 8));
+}
+
+/// Ranks that see other data or another job would train on, and on nothing sensible.
+Status CheckThatAllSeeTheSame(Session& session) {
+  if (session.env.world_size == 1) return {};
+  session.gang->SetPosition(0, "comparing data sets");
+  const std::string ours = fmt::format("training {}, validation {}, settings {}", Describe(*session.train),
+                                       session.val ? Describe(*session.val) : "none",
+                                       JobDigest(session.spec).substr(0, 8));
+  const std::string rank0s = session.gang->BroadcastFromRank0(ours);
+  std::vector<int64_t> differs(static_cast<size_t>(session.env.world_size));
+  differs[static_cast<size_t>(session.env.rank)] = ours == rank0s ? 0 : 1;
+  differs = session.gang->StartSum(differs).Wait();
+  if (ours != rank0s) {
+    return Fail(ErrorCode::kInvalidArgument, "rank {} does not see what rank 0 sees: it has {}; rank 0 has {}",
+                session.env.rank, ours, rank0s);
+  }
+  const auto other = std::find(differs.begin(), differs.end(), 1);
+  if (other == differs.end()) return {};
+  return Fail(ErrorCode::kInvalidArgument, "rank {} sees other data or settings than rank 0 ({})",
+              other - differs.begin(), rank0s);
+}
+
+Status MakeLearner(Session& session) {
+  const auto& spec = session.spec;
+  torch::manual_seed(spec.seed);
+  IMGD_ASSIGN(session.model, MakeModel(spec.model.name, static_cast<int>(session.train->classes().size())));
+  session.model->to(session.device);
+  session.sgd = std::make_unique<Sgd>(
+      Parameters(*session.model),
+      Sgd::Options{spec.optimizer.momentum, spec.optimizer.nesterov, spec.optimizer.weight_decay});
+  session.schedule = MakeSchedule(spec.optimizer.lr, spec.schedule.warmup_epochs, session.steps_per_epoch,
+                                  static_cast<uint64_t>(spec.train.epochs));
+  return {};
+}
+
+RunState FreshState(const Session& session) {
+  RunState state;
+  state.seed = session.spec.seed;
+  state.model = session.spec.model.name;
+  state.class_names = session.train->classes();
+  state.job_digest = JobDigest(session.spec);
+  state.loss_scale = session.spec.train.precision == "fp16" ? LossScale::kInitial : 0;
+  return state;
+}
+
+}  // namespace
+
+data::LoaderOptions Session::LoaderOptions(bool training) const {
+  data::LoaderOptions options;
+  options.training = training;
+  options.crop_size = training ? spec.data.image_size : spec.data.val_size;
+  options.resize = spec.data.val_resize;
+  options.min_scale = spec.data.min_scale;
+  options.flip = spec.data.flip;
+  options.seed = spec.seed;
+  options.global_batch = spec.train.global_batch;
+  options.segments = spec.data.segments;
+  options.rank = env.rank;
+  options.world_size = env.world_size;
+  options.start_step = state.step;
+  options.end_step = total_steps;
+  options.workers = workers;
+  options.max_bad_images = spec.data.max_bad_images;
+  options.on_bad_image = [this](const std::string& name, const std::string& error, uint64_t count) {
+    reporter.On(report::BadImage{name, error, count});
+  };
+  return options;
+}
+
+Status SetUp(Session& session) {
+  const auto& spec = session.spec;
+  const auto& env = session.env;
+  const int share = ShareOfCores(env);
+  session.workers = spec.data.workers > 0 ? spec.data.workers : share;
+  IMGD_TRY(OpenAllData(session));
+  IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, env.local_rank));
+  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share);
+  const std::string folder = spec.checkpoint.dir.empty() ? "checkpoints" : spec.checkpoint.dir;
+  session.checkpoint_root =
+      env.checkpoint_dir.empty() ? std::filesystem::path(folder) / spec.name : env.checkpoint_dir;
+
+  IMGD_ASSIGN(session.gang, Gang::Join(env, session.device));
+  IMGD_TRY(CheckThatAllSeeTheSame(session));
+  IMGD_TRY(MakeLearner(session));
+  session.state = FreshState(session);
+  IMGD_TRY(Resume(session));
+  session.averager =
+      std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model), Buffers(*session.model));
+
+  RunState& state = session.state;
+  state.world_size = env.world_size;
+  state.generation = env.generation;
+  state.global_batch = spec.train.global_batch;
+  state.train_images = session.train->size();
+  state.job_digest = JobDigest(spec);
+  if (spec.train.precision == "fp16") {
+    const double scale = state.loss_scale > 0 ? state.loss_scale : LossScale::kInitial;
+    session.loss_scale = LossScale(session.device, scale, state.loss_scale_streak);
+  }
+  return {};
+}
+
+}  // namespace imgd::trainer

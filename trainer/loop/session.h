@@ -1,0 +1,60 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "trainer/torch.h"
+//
+#include "common/job_file.h"
+#include "trainer/commands.h"
+#include "trainer/data/image_folder.h"
+#include "trainer/data/loader.h"
+#include "trainer/dist/ddp.h"
+#include "trainer/dist/gang.h"
+#include "trainer/environment.h"
+#include "trainer/loop/run_state.h"
+#include "trainer/model/model.h"
+#include "trainer/optim/loss_scale.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/optim/sgd.h"
+#include "trainer/report/reporter.h"
+
+namespace imgd::trainer {
+
+/// Everything that a run is made of, set up and the same on all ranks. Used by the training thread only.
+struct Session {
+  const JobSpec& spec;
+  const Environment& env;
+  report::Reporter& reporter;
+  Commands& commands;
+
+  at::Device device{at::kCPU};
+  std::unique_ptr<data::ImageFolder> train;
+  std::unique_ptr<data::ImageFolder> val;  ///< null without validation
+  std::unique_ptr<Gang> gang;
+  std::shared_ptr<Model> model;
+  std::unique_ptr<Sgd> sgd;
+  std::unique_ptr<GradientAverager> averager;
+  LossScale loss_scale;
+  Schedule schedule;
+  std::filesystem::path checkpoint_root;
+
+  uint64_t steps_per_epoch = 0;
+  uint64_t total_steps = 0;  ///< where this run ends: max_steps or all epochs
+  RunState state;            ///< as of the last finished step
+  std::string resumed_from;  ///< folder; empty for a fresh start
+  int workers = 1;           ///< decoding threads
+
+  at::ScalarType compute_type() const {
+    return spec.train.precision == "bf16" ? at::kBFloat16 : spec.train.precision == "fp16" ? at::kHalf : at::kFloat;
+  }
+  bool is_rank0() const { return env.rank == 0; }
+  data::LoaderOptions LoaderOptions(bool training) const;
+};
+
+/// Opens the data, meets the other ranks, makes the model and takes up the newest checkpoint.
+/// Errors: as RunTraining().
+Status SetUp(Session& session);
+
+}  // namespace imgd::trainer

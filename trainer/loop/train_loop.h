@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+
+#include "trainer/input/feed.h"
+#include "trainer/loop/meter.h"
+#include "trainer/loop/run.h"
+#include "trainer/loop/session.h"
+
+namespace imgd::trainer {
+
+/// Trains a session to its end. What ranks must do together (stop, save, report) is agreed on in each step by one
+/// small sum that travels while the forward pass runs: it carries each rank's image count and wishes.
+class TrainLoop {
+ public:
+  explicit TrainLoop(Session& session);
+
+  /// Errors: as RunTraining(); throws what LibTorch throws, and CollectiveError.
+  Result<RunEnd> Run();
+
+ private:
+  /// What all ranks agreed on for a step.
+  struct Agreed {
+    int64_t images = 0;  ///< of all ranks
+    Commands::Taken asked;
+    bool report = false;
+  };
+
+  Result<Agreed> Step(Feed& feed);
+  at::Tensor ForwardLoss(const DeviceBatch& batch);
+  void Backward(const at::Tensor& loss_sum, int64_t all_images);
+  Gang::PendingSum StartAgreement(int64_t images);
+  Agreed FinishAgreement(Gang::PendingSum pending) const;
+  Status Report();
+  Result<bool> AfterStep(const Agreed& agreed);
+  Result<bool> ValidateAndObey();
+  bool ValidationDue() const;
+  bool CheckpointDue() const;
+  Status Save();
+
+  Session& session_;
+  Meter meter_;
+  at::Tensor sums_;  ///< since the last report, on the device: loss, correct, images
+  double learning_rate_ = 0;
+  std::optional<uint64_t> saved_step_;
+};
+
+}  // namespace imgd::trainer

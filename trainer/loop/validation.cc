@@ -1,0 +1,95 @@
+#include "trainer/loop/validation.h"
+
+#include <chrono>
+
+#include "trainer/input/feed.h"
+#include "trainer/optim/autocast.h"
+
+namespace imgd::trainer {
+namespace {
+
+/// Sums of a pass, on the device: loss, top-1, top-5 and images.
+class Tally {
+ public:
+  explicit Tally(at::Device device) : sums_(at::zeros({4}, at::dtype(at::kDouble).device(device))) {}
+
+  void Add(const at::Tensor& logits, const at::Tensor& labels) {
+    namespace F = torch::nn::functional;
+    const auto loss = F::cross_entropy(logits, labels, F::CrossEntropyFuncOptions().reduction(torch::kSum));
+    const int64_t k = std::min<int64_t>(5, logits.size(1));
+    const auto best = std::get<1>(logits.topk(k, 1));
+    const auto hits = best.eq(labels.unsqueeze(1));
+    sums_[0] += loss;
+    sums_[1] += hits.narrow(1, 0, 1).sum();
+    sums_[2] += hits.sum();
+    sums_[3] += labels.size(0);
+  }
+
+  ValidationResult Total(Gang& gang, uint64_t step) {
+    auto sums = sums_.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+    gang.AllReduceSum(sums);
+    const auto* s = sums.const_data_ptr<double>();
+    const double images = std::max(s[3], 1.0);
+    return {step, static_cast<uint64_t>(s[3]), s[0] / images, s[1] / images, s[2] / images};
+  }
+
+ private:
+  at::Tensor sums_;
+};
+
+void Report(Session& session, double seconds) {
+  if (!session.is_rank0()) return;
+  const ValidationResult& result = session.state.validation;
+  session.reporter.On(report::EpochFigures{
+      .epoch = static_cast<uint32_t>(session.state.step / session.steps_per_epoch),
+      .total_epochs = static_cast<uint32_t>(session.spec.train.epochs),
+      .step = session.state.step,
+      .val_loss = result.loss,
+      .val_top1 = result.top1,
+      .val_top5 = result.top5,
+      .val_images = result.images,
+      .val_seconds = seconds});
+}
+
+}  // namespace
+
+void ShareBuffers(Session& session) {
+  session.gang->SetPosition(session.state.step, "broadcast of batch-norm buffers");
+  std::vector<at::Tensor> buffers;
+  for (const auto& [name, buffer] : Buffers(*session.model)) buffers.push_back(buffer);
+  session.gang->BroadcastFromRank0(buffers);
+}
+
+Result<ValidationEnd> Validate(Session& session) {
+  const auto start = std::chrono::steady_clock::now();
+  torch::NoGradGuard no_grad;
+  session.gang->SetPosition(session.state.step, "validation");
+  session.model->eval();
+  ValidationEnd end;
+  Tally tally(session.device);
+  Feed feed(*session.val, session.LoaderOptions(false), session.device);
+  while (true) {
+    IMGD_ASSIGN(const auto batch, feed.Next());
+    if (!batch) break;  // after as many batches on every rank
+    const auto taken = session.commands.Take();
+    auto pending = session.gang->StartSum({taken.checkpoint, taken.stop, taken.stop_with_checkpoint});
+    if (batch->count > 0) {
+      const Autocast autocast(session.device.type(), session.compute_type());
+      const auto logits = session.model->forward(batch->images);
+      tally.Add(logits.to(at::kFloat), batch->labels);
+    }
+    const auto asked = pending.Wait();
+    end.asked.checkpoint |= asked[0] > 0;
+    end.asked.stop |= asked[1] > 0;
+    end.asked.stop_with_checkpoint |= asked[2] > 0;
+    if (end.asked.stop) {
+      end.stopped = true;
+      return end;
+    }
+  }
+  session.state.validation = tally.Total(*session.gang, session.state.step);
+  Report(session, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return end;
+}
+
+}  // namespace imgd::trainer

@@ -1,0 +1,146 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/job_file.h"
+#include "common/version.h"
+#include "common/yaml.h"
+#include "trainer/commands.h"
+#include "trainer/environment.h"
+#include "trainer/loop/run.h"
+#include "trainer/report/console_reporter.h"
+#include "trainer/report/control_server.h"
+#include "trainer/report/run_dir_reporter.h"
+#include "trainer/signals.h"
+
+namespace imgd::trainer {
+namespace {
+
+/// Exit codes besides 128 + signal (docs/job-file.md).
+enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kStopped = 11 };
+
+struct Arguments {
+  std::string job_file;
+  std::vector<std::string> settings;  ///< PATH=VALUE
+};
+
+Exit ExitOf(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kFailedPrecondition:
+      return kBadInput;
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kDeadlineExceeded:
+      return kCollectiveBroke;
+    default:
+      return kError;
+  }
+}
+
+/// Says why the process ends, to its log and to whoever follows its events.
+int ReportFailure(report::Reporter& reporter, const std::vector<Error>& errors) {
+  const Exit code = ExitOf(errors.front());
+  std::string all;
+  for (const auto& error : errors) all += (all.empty() ? "" : "\n") + error.ToString();
+  reporter.On(report::Failed{all, code == kBadInput, code == kCollectiveBroke});
+  for (const auto& error : errors) std::fprintf(stderr, "imgtrain: error: %s\n", error.ToString().c_str());
+  return code;
+}
+
+Result<std::unique_ptr<report::Reporter>> MakeReporter(const Environment& env, const Clock& clock) {
+  std::vector<std::unique_ptr<report::Reporter>> reporters;
+  if (!env.run_dir.empty()) {
+    IMGD_ASSIGN(auto events, report::MakeRunDirReporter(env.run_dir, env.local_rank, clock));
+    reporters.push_back(std::move(events));
+  }
+  // Lines for people even where there are events: they are what is seen in the job's log.
+  report::ConsoleOptions options;
+  options.quiet = env.rank != 0;
+  options.in_place = env.run_dir.empty() && ::isatty(STDOUT_FILENO) != 0;
+  reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr, clock));
+  return std::make_unique<report::Tee>(std::move(reporters));
+}
+
+tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
+  const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
+  auto text = ReadFile(arguments.job_file);
+  if (!text) {
+    Error error = text.error();
+    error.code = ErrorCode::kInvalidArgument;
+    return failed(std::move(error));
+  }
+  for (const auto& setting : arguments.settings) {
+    text = YamlSet(*text, setting);
+    if (!text) return failed(text.error());
+  }
+  return ParseJobFile(*text, arguments.job_file);
+}
+
+int Train(const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
+  const auto spec = ReadJob(arguments);
+  if (!spec) return ReportFailure(reporter, spec.error());
+  Commands commands;
+  std::unique_ptr<report::ControlServer> control;
+  if (!env.run_dir.empty()) {
+    auto started = report::ControlServer::Start(
+        env.run_dir, env.local_rank,
+        {.checkpoint = [&commands] { commands.AskForCheckpoint(); },
+         .stop = [&commands](bool checkpoint_first) { commands.AskToStop(checkpoint_first); }});
+    if (!started) return ReportFailure(reporter, {started.error()});
+    control = std::move(*started);
+  }
+  const auto end = RunTraining(*spec, env, reporter, commands);
+  if (!end) return ReportFailure(reporter, {end.error()});
+  return *end == RunEnd::kStopped ? kStopped : kFinished;
+}
+
+int Main(const Arguments& arguments) {
+  BlockEndingSignals();
+  static const SystemClock clock;
+  const auto env = ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); });
+  if (!env) {
+    std::fprintf(stderr, "imgtrain: error: %s\n", env.error().ToString().c_str());
+    return kBadInput;
+  }
+  const auto reporter = MakeReporter(*env, clock);
+  if (!reporter) {
+    std::fprintf(stderr, "imgtrain: error: %s\n", reporter.error().ToString().c_str());
+    return kError;
+  }
+  report::Reporter& sink = **reporter;
+  EndOnSignals([&sink, rank = env->rank](int number) {
+    const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
+    sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
+  });
+  const int code = Train(arguments, *env, sink);
+  // At once: other threads may still wait for ranks that are gone.
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+}  // namespace
+}  // namespace imgd::trainer
+
+int main(int argc, char** argv) {
+  CLI::App app{"Trains an image classifier as a job file says: alone, or as one rank under torchrun's environment."};
+  imgd::trainer::Arguments arguments;
+  app.add_option("job", arguments.job_file, "Job file (YAML; docs/job-file.md)")->required()->type_name("job.yaml");
+  app.add_option("--set", arguments.settings, "Changes a setting of the job file, such as train.epochs=10")
+      ->type_name("PATH=VALUE")
+      ->take_all();
+  app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  return imgd::trainer::Main(arguments);
+}

@@ -1,0 +1,135 @@
+#include "trainer/report/console_reporter.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cmath>
+#include <mutex>
+#include <optional>
+
+namespace imgd::report {
+namespace {
+
+class ConsoleReporter final : public Reporter {
+ public:
+  ConsoleReporter(ConsoleOptions options, std::FILE* out, std::FILE* err, const Clock& clock)
+      : options_(options), clock_(clock), out_(out), err_(err) {}
+
+  void On(const Started& x) override {
+    std::lock_guard lock(mutex_);
+    total_epochs_ = x.total_epochs;
+    Line(out_, fmt::format("{} on {} x {}: {} training images, {} for validation, {} steps, {} an epoch",
+                           x.model, x.world_size, x.device, x.train_images, x.val_images, x.total_steps,
+                           x.steps_per_epoch));
+    if (!x.resumed_from.empty()) {
+      Line(out_, fmt::format("goes on after step {} from {}", x.start_step, x.resumed_from));
+    }
+  }
+
+  void On(const StepFigures& x) override {
+    std::lock_guard lock(mutex_);
+    const Instant now = clock_.Now();
+    if (!options_.in_place && last_line_ && now - *last_line_ < options_.line_interval &&
+        x.step < x.total_steps) {
+      return;
+    }
+    last_line_ = now;
+    Progress(fmt::format(
+        "epoch {:.2f}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  {:.0f} images/s  lr {:.4g}  input wait {:.0f} %"
+        "  eta {}",
+        x.epoch, total_epochs_, x.step, x.total_steps, x.loss, 100 * x.top1, x.images_per_second,
+        x.learning_rate, 100 * x.input_wait_ratio, FormatDuration(x.eta_seconds)));
+  }
+
+  void On(const EpochFigures& x) override {
+    std::lock_guard lock(mutex_);
+    Line(out_, fmt::format("epoch {}/{} validation: top-1 {:.2f} %  top-5 {:.2f} %  loss {:.4f}  ({} images, {:.1f} s)",
+                           x.epoch, x.total_epochs, 100 * x.val_top1, 100 * x.val_top5, x.val_loss,
+                           x.val_images, x.val_seconds));
+  }
+
+  void On(const CheckpointFigures& x) override {
+    std::lock_guard lock(mutex_);
+    Line(out_, fmt::format("checkpoint after step {}: {} ({})", x.step, x.path, FormatBytes(x.size_bytes)));
+  }
+
+  void On(const Finished& x) override {
+    std::lock_guard lock(mutex_);
+    Line(out_, x.val_top1 > 0 ? fmt::format("done: {} steps, validation top-1 {:.2f} %, top-5 {:.2f} %", x.step,
+                                            100 * x.val_top1, 100 * x.val_top5)
+                              : fmt::format("done: {} steps", x.step));
+  }
+
+  void On(const Failed&) override {
+    std::unique_lock lock(mutex_, std::chrono::milliseconds(500));
+    if (lock) EndProgress();
+  }
+
+  void On(const BadImage& x) override {
+    std::lock_guard lock(mutex_);
+    Line(err_, fmt::format("left out {}: {} ({} so far)", x.path, x.error, x.count), true);
+  }
+
+  void Note(const std::string& sentence) override {
+    std::lock_guard lock(mutex_);
+    Line(err_, sentence, true);
+  }
+
+ private:
+  void EndProgress() {
+    if (progress_shown_) std::fputs("\n", out_);
+    progress_shown_ = false;
+    std::fflush(out_);
+  }
+
+  void Line(std::FILE* to, const std::string& text, bool always = false) {
+    if (options_.quiet && !always) return;
+    EndProgress();
+    std::fputs((text + "\n").c_str(), to);
+    std::fflush(to);
+  }
+
+  void Progress(const std::string& text) {
+    if (options_.quiet) return;
+    if (!options_.in_place) return Line(out_, text);
+    std::fputs(("\r\x1b[K" + text).c_str(), out_);
+    std::fflush(out_);
+    progress_shown_ = true;
+  }
+
+  const ConsoleOptions options_;
+  const Clock& clock_;
+  std::timed_mutex mutex_;  ///< guards all below, and keeps lines whole
+  std::FILE* out_;
+  std::FILE* err_;
+  int total_epochs_ = 0;
+  std::optional<Instant> last_line_;
+  bool progress_shown_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Reporter> MakeConsoleReporter(ConsoleOptions options, std::FILE* out, std::FILE* err,
+                                              const Clock& clock) {
+  return std::make_unique<ConsoleReporter>(options, out, err, clock);
+}
+
+std::string FormatDuration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "unknown";
+  const auto total = static_cast<int64_t>(std::llround(seconds));
+  const std::string clock = fmt::format("{}:{:02}:{:02}", total / 3600 % 24, total / 60 % 60, total % 60);
+  return total >= 86400 ? fmt::format("{}d {}", total / 86400, clock) : clock;
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1000 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+}  // namespace imgd::report

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace imgd::report {
+
+/// The rank has joined its gang and is about to train.
+struct Started {
+  int world_size = 1;
+  std::string device;  ///< in words: "cpu", "cuda:0 NVIDIA H100"
+  uint64_t start_step = 0;
+  uint64_t total_steps = 0;
+  uint64_t steps_per_epoch = 0;
+  uint64_t train_images = 0;
+  uint64_t val_images = 0;
+  std::string resumed_from;  ///< folder of the checkpoint; empty for a fresh start
+  std::string model;
+  int total_epochs = 0;
+};
+
+/// Training figures since the last such report.
+struct StepFigures {
+  uint64_t step = 0;  ///< optimiser steps done over all generations
+  uint64_t total_steps = 0;
+  double epoch = 0;  ///< epochs done, as a fraction
+  double loss = 0;   ///< mean over the interval and all ranks
+  double top1 = 0;   ///< 0 to 1, over the interval and all ranks
+  double learning_rate = 0;
+  double rank_images_per_second = 0;
+  double images_per_second = 0;  ///< of the whole gang
+  double input_wait_ratio = 0;   ///< share of the interval that this rank waited for input
+  double eta_seconds = 0;
+};
+
+/// Figures of one validation pass over all ranks.
+struct EpochFigures {
+  uint32_t epoch = 0;  ///< epochs done
+  uint32_t total_epochs = 0;
+  uint64_t step = 0;
+  double val_loss = 0;
+  double val_top1 = 0;  ///< 0 to 1
+  double val_top5 = 0;  ///< 0 to 1
+  uint64_t val_images = 0;
+  double val_seconds = 0;
+};
+
+/// A checkpoint is complete on disk.
+struct CheckpointFigures {
+  std::string path;
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  uint64_t size_bytes = 0;
+  std::string manifest_sha256;  ///< lower-case hexadecimal
+};
+
+/// The rank trained to the end.
+struct Finished {
+  uint64_t step = 0;
+  double val_top1 = 0;
+  double val_top5 = 0;
+};
+
+/// The rank ends because of an error.
+struct Failed {
+  std::string message;
+  bool bad_input = false;
+  bool collective_broken = false;
+};
+
+/// An image that could not be decoded and was left out.
+struct BadImage {
+  std::string path;
+  std::string error;
+  uint64_t count = 0;  ///< so far in this rank
+};
+
+/// Where a rank says what it does. All functions may be called from any thread and return soon; what can't be
+/// written is kept and tried again with the next report.
+class Reporter {
+ public:
+  virtual ~Reporter() = default;
+  virtual void On(const Started& started) = 0;
+  virtual void On(const StepFigures& figures) = 0;
+  virtual void On(const EpochFigures& figures) = 0;
+  virtual void On(const CheckpointFigures& figures) = 0;
+  virtual void On(const Finished& finished) = 0;
+  virtual void On(const Failed& failed) = 0;
+  virtual void On(const BadImage& image) = 0;
+  /// Something that a person should know and no event carries.
+  virtual void Note(const std::string& sentence) = 0;
+};
+
+/// Passes every report on to each of `reporters`, in order.
+class Tee final : public Reporter {
+ public:
+  explicit Tee(std::vector<std::unique_ptr<Reporter>> reporters) : reporters_(std::move(reporters)) {}
+  void On(const Started& x) override { ToAll(x); }
+  void On(const StepFigures& x) override { ToAll(x); }
+  void On(const EpochFigures& x) override { ToAll(x); }
+  void On(const CheckpointFigures& x) override { ToAll(x); }
+  void On(const Finished& x) override { ToAll(x); }
+  void On(const Failed& x) override { ToAll(x); }
+  void On(const BadImage& x) override { ToAll(x); }
+  void Note(const std::string& sentence) override {
+    for (auto& reporter : reporters_) reporter->Note(sentence);
+  }
+
+ private:
+  template <typename T>
+  void ToAll(const T& x) {
+    for (auto& reporter : reporters_) reporter->On(x);
+  }
+  std::vector<std::unique_ptr<Reporter>> reporters_;
+};
+
+}  // namespace imgd::report

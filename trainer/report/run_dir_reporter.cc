@@ -1,0 +1,159 @@
+#include "trainer/report/run_dir_reporter.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "imgd/v1/trainer.pb.h"
+#include "trainer/report/events_file.h"
+
+namespace imgd::report {
+namespace {
+
+class RunDirReporter final : public Reporter {
+ public:
+  RunDirReporter(EventsFile file, uint64_t last_sequence, const Clock& clock)
+      : clock_(clock), file_(std::move(file)), sequence_(last_sequence) {}
+
+  void On(const Started& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_started();
+    out.set_pid(::getpid());
+    out.set_world_size(static_cast<uint32_t>(x.world_size));
+    out.set_device(x.device);
+    out.set_start_step(x.start_step);
+    out.set_total_steps(x.total_steps);
+    out.set_steps_per_epoch(x.steps_per_epoch);
+    out.set_train_images(x.train_images);
+    out.set_val_images(x.val_images);
+    out.set_resumed_from(x.resumed_from);
+    Write(event);
+  }
+
+  void On(const StepFigures& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_step();
+    out.set_step(x.step);
+    out.set_epoch(x.epoch);
+    out.set_loss(x.loss);
+    out.set_top1(x.top1);
+    out.set_learning_rate(x.learning_rate);
+    out.set_rank_images_per_second(x.rank_images_per_second);
+    out.set_images_per_second(x.images_per_second);
+    out.set_input_wait_ratio(x.input_wait_ratio);
+    out.set_eta_seconds(x.eta_seconds);
+    out.set_total_steps(x.total_steps);
+    Write(event);
+  }
+
+  void On(const EpochFigures& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_epoch();
+    out.set_epoch(x.epoch);
+    out.set_step(x.step);
+    out.set_val_loss(x.val_loss);
+    out.set_val_top1(x.val_top1);
+    out.set_val_top5(x.val_top5);
+    out.set_val_images(x.val_images);
+    out.set_val_seconds(x.val_seconds);
+    out.set_total_epochs(x.total_epochs);
+    Write(event);
+  }
+
+  void On(const CheckpointFigures& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_checkpoint();
+    out.set_path(x.path);
+    out.set_step(x.step);
+    out.set_generation(x.generation);
+    out.set_size_bytes(x.size_bytes);
+    out.set_manifest_sha256(x.manifest_sha256);
+    Write(event);
+  }
+
+  void On(const Finished& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_finished();
+    out.set_step(x.step);
+    out.set_val_top1(x.val_top1);
+    out.set_val_top5(x.val_top5);
+    Write(event);
+  }
+
+  void On(const Failed& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_failed();
+    out.set_message(x.message);
+    out.set_bad_input(x.bad_input);
+    out.set_collective_broken(x.collective_broken);
+    Write(event);
+  }
+
+  void On(const BadImage& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_bad_image();
+    out.set_path(x.path);
+    out.set_error(x.error);
+    out.set_count(x.count);
+    Write(event);
+  }
+
+  void Note(const std::string&) override {}
+
+ private:
+  static constexpr size_t kMaxPending = 10'000;
+
+  /// Waits for the lock for a moment only: the signal thread reports while others may hang in a write.
+  void Write(v1::TrainerEvent& event) {
+    std::unique_lock lock(mutex_, std::chrono::milliseconds(500));
+    if (!lock) return;
+    event.set_sequence(++sequence_);
+    event.set_time_us(clock_.Wall().micros);
+    pending_.push_back(event.SerializeAsString());
+    while (!pending_.empty()) {
+      if (auto written = file_.Append(pending_.front()); !written) {
+        OnWriteError(written.error());
+        return;
+      }
+      pending_.pop_front();
+    }
+  }
+
+  /// Numbers have no gaps, so what is given up is the newest, not the oldest.
+  void OnWriteError(const Error& error) {
+    if (!complained_) std::fprintf(stderr, "imgtrain: %s; trying again\n", error.ToString().c_str());
+    complained_ = true;
+    if (pending_.size() > kMaxPending) {
+      pending_.pop_back();
+      --sequence_;
+    }
+  }
+
+  const Clock& clock_;
+  std::timed_mutex mutex_;  ///< guards all below
+  EventsFile file_;
+  uint64_t sequence_;
+  std::deque<std::string> pending_;  ///< serialised events that are not in the file yet
+  bool complained_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Reporter>> MakeRunDirReporter(const std::filesystem::path& run_dir, int local_rank,
+                                                     const Clock& clock) {
+  const auto path = run_dir / fmt::format("events.{}", local_rank);
+  IMGD_ASSIGN(auto file, EventsFile::Open(path));
+  v1::TrainerEvent last;
+  if (!last.ParseFromString(file.last_payload())) {
+    return Fail(ErrorCode::kDataLoss, "{}: the last frame is no trainer event", path.native());
+  }
+  const uint64_t sequence = last.sequence();
+  return std::make_unique<RunDirReporter>(std::move(file), sequence, clock);
+}
+
+}  // namespace imgd::report

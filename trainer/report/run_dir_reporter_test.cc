@@ -1,0 +1,97 @@
+#include "trainer/report/run_dir_reporter.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <thread>
+
+#include "common/files.h"
+#include "imgd/v1/trainer.pb.h"
+
+namespace imgd::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunDir : public testing::Test {
+ protected:
+  RunDir() {
+    std::string pattern = (fs::temp_directory_path() / "run-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~RunDir() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<Reporter> Open() { return std::move(*MakeRunDirReporter(folder_, 1, clock_)); }
+
+  std::vector<v1::TrainerEvent> Written() const {
+    std::vector<v1::TrainerEvent> events;
+    const std::string content = *ReadFile(folder_ / "events.1");
+    size_t at = 0;
+    while (at < content.size()) {
+      const auto length = static_cast<size_t>(static_cast<unsigned char>(content[at])) +
+                          (static_cast<size_t>(static_cast<unsigned char>(content[at + 1])) << 8);
+      events.emplace_back();
+      EXPECT_TRUE(events.back().ParseFromString(content.substr(at + 4, length)));
+      at += 4 + length;
+    }
+    return events;
+  }
+
+  SystemClock clock_;
+  fs::path folder_;
+};
+
+TEST_F(RunDir, EventsCarryWhatWasReported) {
+  auto reporter = Open();
+  reporter->On(Started{.world_size = 2, .device = "cpu", .start_step = 3, .total_steps = 9});
+  reporter->On(StepFigures{.step = 4, .loss = 1.5, .images_per_second = 100});
+  reporter->On(EpochFigures{.epoch = 1, .val_top1 = 0.5, .val_images = 37});
+  reporter->On(CheckpointFigures{.path = "/c/g1/step4", .step = 4, .generation = 1});
+  reporter->On(BadImage{.path = "a/b.jpg", .error = "truncated", .count = 1});
+  reporter->On(Failed{.message = "no", .bad_input = true});
+  reporter->On(Finished{.step = 9});
+  const auto events = Written();
+  ASSERT_EQ(events.size(), 7U);
+  EXPECT_EQ(events[0].started().world_size(), 2U);
+  EXPECT_GT(events[0].started().pid(), 0);
+  EXPECT_GT(events[0].time_us(), 0);
+  EXPECT_EQ(events[1].step().loss(), 1.5);
+  EXPECT_EQ(events[2].epoch().val_images(), 37U);
+  EXPECT_EQ(events[3].checkpoint().path(), "/c/g1/step4");
+  EXPECT_EQ(events[4].bad_image().path(), "a/b.jpg");
+  EXPECT_TRUE(events[5].failed().bad_input());
+  EXPECT_EQ(events[6].finished().step(), 9U);
+}
+
+TEST_F(RunDir, NumbersGoOnWhereTheFileEndsThoughItsEndWasTorn) {
+  Open()->On(Finished{});
+  Open()->On(Finished{});
+  std::ofstream(folder_ / "events.1", std::ios::app) << "\x07";
+  Open()->On(Finished{});
+  const auto events = Written();
+  ASSERT_EQ(events.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(events[i].sequence(), i + 1);
+}
+
+TEST_F(RunDir, ManyThreadsLeaveWholeEventsWithoutGaps) {
+  auto reporter = Open();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) reporter->On(BadImage{.path = "x", .error = "y"});
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const auto events = Written();
+  ASSERT_EQ(events.size(), 200U);
+  for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].sequence(), i + 1);
+}
+
+TEST_F(RunDir, AFileOfSomethingElseIsRefused) {
+  std::ofstream(folder_ / "events.1") << std::string("\x04\0\0\0\xff\xff\xff\xff", 8);
+  EXPECT_EQ(MakeRunDirReporter(folder_, 1, clock_).error().code, ErrorCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace imgd::report
