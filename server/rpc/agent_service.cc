@@ -113,11 +113,9 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   }
 
   void ReadNext() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (end_) return;
-    }
-    StartRead(&request_);
+    // Under the lock: no read may begin after the stream's end, which is set under it.
+    const std::lock_guard lock(mutex_);
+    if (!end_) StartRead(&request_);
   }
 
   /// Ends the stream once; the first status counts. A write that is under way is waited for.

@@ -22,6 +22,10 @@ struct StoredLine {
   bool operator==(const StoredLine&) const = default;
 };
 
+/// Begins the line in which an agent says that lines before it are lost for good: its number is the last lost
+/// one's.
+inline constexpr std::string_view kAgentNotice = "[imgagent] ";
+
 /// With its newline.
 std::string EncodeLine(const StoredLine& line);
 /// `text` without its newline. Nothing when it is malformed.

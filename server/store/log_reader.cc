@@ -14,6 +14,9 @@
 namespace imgd {
 namespace {
 
+/// More than the longest line.
+constexpr uint64_t kChunk = 1 << 16;
+
 /// Up to `most` bytes from `offset`; fewer at the end of the file. Nothing when the file is not there (any
 /// more).
 Result<std::optional<std::string>> ReadAt(const std::filesystem::path& path, uint64_t offset, size_t most) {
@@ -46,7 +49,6 @@ uint64_t OldestSegment(const LogPosition& stored) { return stored.segment == 0 ?
 /// Offset of the `lines`-th line from the end of the segment's first `bytes`; how many of them there are.
 Result<std::pair<uint64_t, uint64_t>> FindFromEnd(const std::filesystem::path& path, uint64_t bytes,
                                                   uint64_t lines) {
-  constexpr uint64_t kChunk = 1 << 16;
   uint64_t found = 0;
   uint64_t end = bytes;
   while (end > 0) {
@@ -78,7 +80,10 @@ Result<LogCursor> TailCursor(const std::filesystem::path& folder, const LogStrea
     if (found.second >= wanted) break;
     wanted -= found.second;
   }
-  cursor.last_line = stored.last_line - lines;
+  // Lines that are missing have numbers too, so the number is read and not counted.
+  IMGD_ASSIGN(const auto text, ReadAt(LogFile(folder, stream, cursor.segment), cursor.offset, kChunk));
+  if (!text) return cursor;
+  if (const auto first = DecodeLine(text->substr(0, text->find('\n')))) cursor.last_line = first->number - 1;
   return cursor;
 }
 
@@ -105,7 +110,7 @@ Result<std::vector<StoredLine>> ReadLines(const std::filesystem::path& folder, c
       auto line = DecodeLine(std::string_view(*text).substr(begin, end - begin));
       begin = end + 1;
       if (!line || line->number <= cursor.last_line) continue;
-      if (line->number > cursor.last_line + 1) {
+      if (line->number > cursor.last_line + 1 && !line->text.starts_with(kAgentNotice)) {
         out.push_back({.number = line->number - 1,
                        .time_us = line->time_us,
                        .is_stderr = true,

@@ -33,7 +33,7 @@ Result<uint64_t> LogStore::Append(const LogStream& stream, const std::vector<Sto
   auto& [position, text, begins_segment] = pending->second;
   for (const auto& line : lines) {
     if (line.number <= position.last_line) continue;
-    if (line.number > position.last_line + 1) break;
+    if (line.number > position.last_line + 1 && !line.text.starts_with(kAgentNotice)) break;
     position.last_line = line.number;
     text += EncodeLine(line);
   }

@@ -22,8 +22,9 @@ class LogStore {
   LogStore(std::filesystem::path folder, uint64_t kept_bytes, MetricsStore* metrics);
 
   /// Takes lines `first_number`, `first_number`+1, ... into the batch. Those that are there already are
-  /// dropped; after a gap nothing is taken. Returns the number of the last line that is stored once the batch
-  /// is: what the agent may be told then. Errors: those of metrics.db.
+  /// dropped; after a gap nothing is taken, unless the line after it is the agent's notice of it. Returns the
+  /// number of the last line that is stored once the batch is: what the agent may be told then. Errors: those
+  /// of metrics.db.
   Result<uint64_t> Append(const LogStream& stream, const std::vector<StoredLine>& lines);
 
   /// Writes the batch to the files and its positions to metrics.db's batch, to be called before that one's

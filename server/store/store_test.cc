@@ -253,6 +253,15 @@ TEST_F(LogTest, DropsDuplicatesAndRefusesGaps) {
   EXPECT_THAT(Numbers(ReadAll(2)), ElementsAre(4, 5));
 }
 
+TEST_F(LogTest, AGapThatTheAgentDeclaresIsTaken) {
+  Append(Lines(1, 3));
+  EXPECT_EQ(Append({{50, 50, true, "[imgagent] 47 lines are missing here (4 to 50)"}}), 50u);
+  EXPECT_EQ(Append(Lines(51, 52)), 52u);
+  Store();
+  EXPECT_THAT(Numbers(ReadAll()), ElementsAre(1, 2, 3, 50, 51, 52));
+  EXPECT_THAT(Numbers(ReadAll(4)), ElementsAre(3, 50, 51, 52));
+}
+
 TEST_F(LogTest, WhatWasWrittenButNotCommittedIsCutOff) {
   Append(Lines(1, 3));
   Store();
