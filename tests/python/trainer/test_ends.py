@@ -112,7 +112,7 @@ def test_classes_that_do_not_fit(trainer: Trainer, tmp_path: Path) -> None:
     other = make_images(tmp_path / "other", per_class=1, classes=3)
     done = alone(trainer, data__val=other)
     assert done.returncode == 2
-    assert "where one has 'class3' the other has 'nothing'" in done.stderr
+    assert "'class3' is only in data.train" in done.stderr
 
 
 def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Trainer, tmp_path: Path) -> None:
@@ -142,7 +142,11 @@ def test_a_run_that_diverges_ends_with_advice(trainer: Trainer) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_learns(precision: str, trainer: Trainer) -> None:
-    losses = trainer.run(train__precision=precision, train__epochs=8, optimizer__lr=0.02).losses()
-    first, last = sum(losses[s] for s in range(1, 6)), sum(losses[s] for s in range(36, 41))
-    assert last < first
+def test_half_precision_stays_near_the_full_ones_curve(precision: str, trainer: Trainer) -> None:
+    settings = {"train__max_steps": 5, "train__freeze_batch_norm": True, "optimizer__lr": 0.02}
+    full = trainer.run(**settings).losses()
+    trainer.checkpoints /= precision
+    half = trainer.run(train__precision=precision, **settings).losses()
+    assert half != full
+    for step, loss in full.items():
+        assert half[step] == pytest.approx(loss, abs=0.05), step
