@@ -20,7 +20,7 @@ class Sheet {
   void Field(std::string_view label, const std::string& value, Style style = Style::kPlain) {
     if (value.empty()) return;
     const auto& terminal = context_.terminal();
-    const auto padded = fmt::format("  {:<12}", label);
+    const auto padded = fmt::format("  {:<13}", label);
     std::string text = Printable(value);
     context_.out() << Paint(padded, Style::kDim, terminal.color) << Paint(text, style, terminal.color)
                    << '\n';

@@ -18,7 +18,8 @@ std::string WithoutPrefix(std::string name, std::string_view prefix) {
 }
 
 std::string StateChangeText(const v1::StateChange& change) {
-  std::string text = change.from() == v1::JOB_STATE_UNSPECIFIED
+  // A job that goes on waiting for another reason stays in its state.
+  std::string text = change.from() == v1::JOB_STATE_UNSPECIFIED || change.from() == change.to()
                          ? StateName(change.to())
                          : fmt::format("{} -> {}", StateName(change.from()), StateName(change.to()));
   if (!change.text().empty()) text += fmt::format(": {}", change.text());
