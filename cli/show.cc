@@ -123,10 +123,9 @@ void PrintExits(Context& context, Sheet& sheet, const v1::Job& job) {
   Table table(
       {{"RANK", true}, {.title = "NODE", .shrink = true}, {"PID", true}, {.title = "HOW", .shrink = true}});
   for (const auto& exit : job.rank_exits()) {
-    const bool good = exit.signal() == 0 && exit.exit_code() == 0;
     table.Add({Cell(std::to_string(exit.rank())), Cell(NodeOfRank(job, exit.rank())),
                Cell(std::to_string(exit.pid())),
-               Cell(RankExitText(exit), good ? Style::kPlain : Style::kBad)});
+               Cell(RankExitText(exit), EndedWell(exit) ? Style::kPlain : Style::kBad)});
   }
   table.Print(context.out(), context.terminal(), 2);
 }
