@@ -15,7 +15,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using testing::SizeIs;
 
 constexpr const char* kGood = "name: rn18-demo  # ours\ndata:\n  train: /data/train\nresources: {nodes: 2}\n";
 
