@@ -213,7 +213,7 @@ class JpegDecoder::Impl {
     return {};
   }
 
-  static constexpr std::array<unsigned, 8> kScales = {1, 2, 3, 4, 5, 6, 7, 8};
+  static constexpr std::array<unsigned, 4> kScales = {1, 2, 4, 8};
 
   JpegErrors errors_;
   jpeg_decompress_struct cinfo_{};

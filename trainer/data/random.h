@@ -24,11 +24,10 @@ constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, st
 /// a new use of randomness leaves the others as they were. Values are part of the order's definition: never
 /// change them.
 enum class Purpose : uint32_t {
-  kPermutation = 1,   ///< docs/data-order.md
-  kCrop = 2,          ///< RandomResizedCrop and flip
-  kSynthesis = 3,     ///< pictures drawn by `dataset synth`
-  kSynthNoise = 4,    ///< their noise
-  kSynthTexture = 5,  ///< their backgrounds
+  kPermutation = 1,  ///< docs/data-order.md
+  kCrop = 2,         ///< RandomResizedCrop and flip
+  kSynthesis = 3,    ///< pictures drawn by `dataset synth`
+  kSynthNoise = 4,   ///< their noise
 };
 
 /// A stream of random numbers that depends on (seed, epoch, id, purpose) only: never on the rank, the thread

@@ -1,0 +1,171 @@
+#include "agent/agent.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+
+#include "agent/identity.h"
+#include "agent/network.h"
+#include "common/sd_notify.h"
+#include "common/version.h"
+
+namespace imgd {
+namespace {
+/// How long a daemon that took the connection may take to answer a Hello.
+constexpr auto kWelcomeTimeout = std::chrono::seconds(10);
+constexpr auto kGpuPeriod = std::chrono::seconds(2);
+}  // namespace
+
+Result<std::unique_ptr<Agent>> Agent::Create(EventLoop* loop, const Config& config,
+                                             std::filesystem::path shim_program) {
+  std::unique_ptr<Agent> agent(new Agent(loop, config));
+  IMGD_TRY(agent->Begin(std::move(shim_program)));
+  return agent;
+}
+
+Agent::Agent(EventLoop* loop, Config config)
+    : loop_(loop), config_(std::move(config)), incarnation_(RandomHex(8)) {}
+
+Agent::~Agent() {
+  for (const auto timer : {heartbeat_timer_, welcome_timer_, disconnect_timer_, watchdog_timer_})
+    loop_->Cancel(timer);
+  if (link_ != nullptr) loop_->Unwatch(link_->event_fd());
+}
+
+Status Agent::Begin(std::filesystem::path shim_program) {
+  IMGD_ASSIGN(lock_, LockStateDir(config_.state_dir));
+  IMGD_ASSIGN(agent_id_, AgentId(config_.state_dir));
+  for (const auto& folder : config_.shared_folders) {
+    IMGD_ASSIGN(auto shared, IdentifySharedFolder(folder));
+    shared_folders_.push_back(std::move(shared));
+  }
+  IMGD_ASSIGN(auto devices, FindDevices(config_.nvml, config_.cpu_slots));
+  devices_ = std::move(devices.list);
+  if (devices.nvml != nullptr) gpus_ = std::make_unique<GpuMonitor>(std::move(devices.nvml), kGpuPeriod);
+  IMGD_ASSIGN(supervisor_, Supervisor::Create(loop_,
+                                              {.state_dir = config_.state_dir,
+                                               .shim_program = std::move(shim_program),
+                                               .trainer = config_.trainer,
+                                               .devices = devices_,
+                                               .run_log_limit_bytes = config_.run_log_limit_bytes,
+                                               .use_cgroup = config_.use_cgroup},
+                                              [this](v1::ConnectRequest request) {
+                                                link_->Send(connection_, std::move(request));
+                                              }));
+  spdlog::info("node={} devices={} model=\"{}\" server={} state_dir={} msg=\"imgagent {} starts\"",
+               config_.node, devices_.size(), devices_.front().model(), config_.server,
+               config_.state_dir.native(), kVersion);
+  link_ = std::make_unique<Link>(LinkOptions{.server = config_.server});
+  IMGD_TRY(loop_->Watch(link_->event_fd(), EPOLLIN, [this](uint32_t) { OnLink(); }));
+  WatchDisconnection();
+  FeedWatchdog();
+  return {};
+}
+
+void Agent::OnLink() {
+  for (auto& event : link_->Take()) {
+    if (const auto* opened = std::get_if<Link::Opened>(&event)) OnOpened(opened->connection);
+    if (const auto* closed = std::get_if<Link::Closed>(&event)) OnClosed(*closed);
+    const auto* message = std::get_if<Link::Message>(&event);
+    if (message != nullptr && message->connection == connection_) OnResponse(message->response);
+  }
+}
+
+void Agent::OnOpened(uint64_t connection) {
+  connection_ = connection;
+  const auto address =
+      config_.address.empty() ? LocalAddressTowards(config_.server) : Result<std::string>(config_.address);
+  if (!address) {
+    spdlog::error("msg=\"this node's own address is not known: {}\"", address.error().ToString());
+    link_->Reset(connection);
+    return;
+  }
+  supervisor_->SetAddress(*address);
+  link_->Send(connection, MakeHello(*address));
+  supervisor_->OnConnected();
+  loop_->Cancel(welcome_timer_);
+  welcome_timer_ = loop_->After(kWelcomeTimeout, [this, connection] {
+    spdlog::warn("msg=\"imgd at {} does not answer\"", config_.server);
+    link_->Reset(connection);
+  });
+}
+
+v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
+  v1::ConnectRequest request;
+  auto* hello = request.mutable_hello();
+  hello->set_node(config_.node);
+  hello->set_version(kVersion);
+  for (const auto& device : devices_) *hello->add_devices() = device;
+  hello->set_address(address);
+  hello->set_filesystem_id(FilesystemId());
+  for (const auto& folder : shared_folders_) *hello->add_shared_folders() = folder;
+  for (auto& status : supervisor_->Statuses()) *hello->add_runs() = std::move(status);
+  hello->set_incarnation(incarnation_);
+  hello->set_agent_id(agent_id_);
+  return request;
+}
+
+void Agent::OnResponse(const v1::ConnectResponse& response) {
+  if (response.has_welcome()) {
+    OnWelcome(response.welcome());
+  } else if (welcomed_) {
+    supervisor_->Handle(response);
+  }
+}
+
+void Agent::OnWelcome(const v1::Welcome& welcome) {
+  welcomed_ = true;
+  last_trouble_.clear();
+  loop_->Cancel(std::exchange(welcome_timer_, 0));
+  loop_->Cancel(std::exchange(disconnect_timer_, 0));
+  if (welcome.heartbeat_ms() > 0) heartbeat_ = std::chrono::milliseconds(welcome.heartbeat_ms());
+  link_->Confirm(connection_);
+  spdlog::info("node={} cluster={} msg=\"joined imgd {} at {}\"", config_.node, welcome.cluster_id(),
+               welcome.server_version(), config_.server);
+  supervisor_->OnWelcome(welcome);
+  BeatHeart();
+}
+
+void Agent::OnClosed(const Link::Closed& closed) {
+  if (closed.error.message != last_trouble_) {
+    last_trouble_ = closed.error.message;
+    spdlog::warn("node={} msg=\"{}; trying again, the runs go on\"", config_.node, last_trouble_);
+  }
+  if (closed.connection == 0 || closed.connection != connection_) return;
+  connection_ = 0;
+  welcomed_ = false;
+  loop_->Cancel(std::exchange(welcome_timer_, 0));
+  loop_->Cancel(std::exchange(heartbeat_timer_, 0));
+  supervisor_->OnDisconnected();
+  WatchDisconnection();
+}
+
+void Agent::BeatHeart() {
+  v1::ConnectRequest request;
+  auto* heartbeat = request.mutable_heartbeat();
+  heartbeat->set_time_us(SystemClock().Wall().micros);
+  if (gpus_ != nullptr) {
+    for (auto& reading : gpus_->Latest()) *heartbeat->add_readings() = std::move(reading);
+  }
+  link_->Send(connection_, std::move(request));
+  loop_->Cancel(heartbeat_timer_);
+  heartbeat_timer_ = loop_->After(heartbeat_, [this] { BeatHeart(); });
+}
+
+void Agent::WatchDisconnection() {
+  if (config_.stop_after_disconnect_ms == 0 || disconnect_timer_ != 0) return;
+  disconnect_timer_ = loop_->After(std::chrono::milliseconds(config_.stop_after_disconnect_ms), [this] {
+    disconnect_timer_ = 0;
+    spdlog::warn("node={} msg=\"no imgd for {} s (stop_after_disconnect): stopping all runs\"", config_.node,
+                 config_.stop_after_disconnect_ms / 1000);
+    supervisor_->StopAll();
+  });
+}
+
+void Agent::FeedWatchdog() {
+  const auto interval = SdWatchdogInterval();
+  if (!interval) return;
+  SdNotify("WATCHDOG=1");
+  watchdog_timer_ = loop_->After(*interval, [this] { FeedWatchdog(); });
+}
+
+}  // namespace imgd

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/config.h"
+#include "agent/event_loop.h"
+#include "agent/gpu.h"
+#include "agent/link.h"
+#include "agent/supervisor.h"
+
+namespace imgd {
+
+/// The node agent: joins a link to the daemon, the node's devices and its runs. Lives on the loop's thread.
+/// When it is destroyed the runs go on; the next agent on the same state folder takes them up.
+class Agent {
+ public:
+  /// `shim_program` is imgagent itself. Errors: another agent on the state folder, no devices, a shared
+  /// folder that is not there.
+  static Result<std::unique_ptr<Agent>> Create(EventLoop* loop, const Config& config,
+                                               std::filesystem::path shim_program);
+  ~Agent();
+
+ private:
+  Agent(EventLoop* loop, Config config);
+  Status Begin(std::filesystem::path shim_program);
+  void OnLink();
+  void OnOpened(uint64_t connection);
+  void OnResponse(const v1::ConnectResponse& response);
+  void OnWelcome(const v1::Welcome& welcome);
+  void OnClosed(const Link::Closed& closed);
+  v1::ConnectRequest MakeHello(const std::string& address) const;
+  void BeatHeart();
+  void WatchDisconnection();
+  void FeedWatchdog();
+
+  EventLoop* loop_;
+  Config config_;
+  UniqueFd lock_;
+  std::string agent_id_;
+  std::string incarnation_;
+  std::vector<v1::SharedFolder> shared_folders_;
+  std::vector<v1::Device> devices_;
+  std::unique_ptr<GpuMonitor> gpus_;  ///< null on CPU slots
+  std::unique_ptr<Supervisor> supervisor_;
+  std::unique_ptr<Link> link_;
+  uint64_t connection_ = 0;  ///< that stands now; 0 for none
+  bool welcomed_ = false;
+  std::string last_trouble_;  ///< said once, not at each attempt
+  Duration heartbeat_ = std::chrono::seconds(3);
+  EventLoop::TimerId heartbeat_timer_ = 0;
+  EventLoop::TimerId welcome_timer_ = 0;
+  EventLoop::TimerId disconnect_timer_ = 0;
+  EventLoop::TimerId watchdog_timer_ = 0;
+};
+
+}  // namespace imgd

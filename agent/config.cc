@@ -1,0 +1,89 @@
+#include "agent/config.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "agent/network.h"
+#include "common/yaml.h"
+
+namespace imgd {
+namespace {
+
+/// `name` beside this program, else in PATH; empty when it is in neither.
+std::filesystem::path FindProgram(const std::string& name) {
+  std::vector<std::filesystem::path> folders = {OwnProgram().parent_path()};
+  const char* path = std::getenv("PATH");
+  std::istringstream in(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(in, folder, ':');) folders.emplace_back(folder);
+  for (const auto& folder : folders) {
+    if (::access((folder / name).c_str(), X_OK) == 0) return folder / name;
+  }
+  return {};
+}
+
+bool IsNodeName(const std::string& name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !name.empty() && name.size() <= 253 && name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) != 0) return "";
+  return name;
+}
+
+}  // namespace
+
+tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, const std::string& file,
+                                                     Config config) {
+  auto parsed = YamlMap::Parse(text, file);
+  if (!parsed) return tl::unexpected(std::vector<Error>{std::move(parsed).error()});
+  YamlMap& yaml = *parsed;
+  if (auto v = yaml.String("server")) config.server = *v;
+  if (auto v = yaml.String("node")) config.node = *v;
+  if (auto v = yaml.String("state_dir")) config.state_dir = *v;
+  if (auto v = yaml.String("address")) config.address = *v;
+  if (auto v = yaml.Int("cpu_slots", 0, 1024)) config.cpu_slots = static_cast<uint32_t>(*v);
+  if (auto v = yaml.String("trainer")) config.trainer = *v;
+  if (auto v = yaml.StringList("shared_folders")) config.shared_folders.assign(v->begin(), v->end());
+  if (auto v = yaml.String("nvml")) config.nvml = *v;
+  if (auto v = yaml.Choice("log_level", {"trace", "debug", "info", "warn", "error"})) config.log_level = *v;
+  if (auto v = yaml.Int("run_log_limit_mib", 1, 1 << 20)) {
+    config.run_log_limit_bytes = static_cast<uint64_t>(*v) << 20;
+  }
+  if (auto v = yaml.Choice("cgroup", {"auto", "off"})) config.use_cgroup = *v == "auto";
+  if (auto v = yaml.DurationMs("stop_after_disconnect")) config.stop_after_disconnect_ms = *v;
+  yaml.Finish();
+  if (auto errors = yaml.Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
+  return config;
+}
+
+Result<Config> CompleteConfig(Config config) {
+  IMGD_TRY(ParseHostPort(config.server));
+  if (config.node.empty()) config.node = HostName();
+  if (!IsNodeName(config.node)) {
+    return Fail(ErrorCode::kInvalidArgument, "node name '{}': 1 to 253 of A-Z a-z 0-9 . _ - are allowed",
+                config.node);
+  }
+  if (config.trainer.empty()) {
+    config.trainer = FindProgram("imgtrain");
+    if (config.trainer.empty()) {
+      return Fail(ErrorCode::kNotFound,
+                  "no imgtrain beside {} or in PATH; --trainer PATH names the trainer's program",
+                  OwnProgram().native());
+    }
+  }
+  config.trainer = std::filesystem::absolute(config.trainer);
+  // Ranks have another working directory, and find the run by these paths.
+  config.state_dir = std::filesystem::absolute(config.state_dir).lexically_normal();
+  return config;
+}
+
+std::filesystem::path OwnProgram() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error);
+}
+
+}  // namespace imgd

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+
+namespace imgd {
+
+/// Settings of an agent; deploy/agent.yaml has every key with a comment.
+struct Config {
+  std::string server = "127.0.0.1:7650";
+  std::string node;  ///< empty: the machine's name
+  std::filesystem::path state_dir = "/var/lib/imgagent";
+  std::string address;  ///< empty: the one that packets to the server leave from
+  uint32_t cpu_slots = 0;
+  std::filesystem::path trainer;  ///< empty: imgtrain beside this program, else in PATH
+  std::vector<std::filesystem::path> shared_folders;
+  std::string nvml;  ///< NVML's library; empty: the system's, "none": look for no GPU
+  std::string log_level = "info";
+  uint64_t run_log_limit_bytes = 256ULL << 20;
+  bool use_cgroup = true;
+  int64_t stop_after_disconnect_ms = 0;  ///< 0: never
+};
+
+/// Reads agent.yaml over `config`. On failure: every error, with its place.
+tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, const std::string& file,
+                                                     Config config);
+
+/// Fills in what was left empty and checks the rest.
+/// Errors: a server address or node name that can't be, a trainer that is nowhere.
+Result<Config> CompleteConfig(Config config);
+
+/// The program that this process runs.
+std::filesystem::path OwnProgram();
+
+}  // namespace imgd

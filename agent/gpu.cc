@@ -1,0 +1,239 @@
+#include "agent/gpu.h"
+
+#include <dlfcn.h>
+#include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "agent/nvml_api.h"
+
+namespace imgd {
+namespace {
+
+constexpr const char* kSystemLibrary = "libnvidia-ml.so.1";
+
+struct CloseLibrary {
+  void operator()(void* handle) const { ::dlclose(handle); }
+};
+
+template <typename Function>
+Status Resolve(void* library, const char* name, Function* out) {
+  *out = reinterpret_cast<Function>(::dlsym(library, name));
+  if (*out == nullptr) return Fail(ErrorCode::kFailedPrecondition, "the NVML library has no {}", name);
+  return {};
+}
+
+}  // namespace
+
+struct Nvml::State {
+  std::unique_ptr<void, CloseLibrary> library;
+  nvmlInit_v2_t init;
+  nvmlShutdown_t shutdown;
+  nvmlErrorString_t error_string;
+  nvmlDeviceGetCount_v2_t count;
+  nvmlDeviceGetHandleByIndex_v2_t handle_by_index;
+  nvmlDeviceGetName_t name;
+  nvmlDeviceGetUUID_t uuid;
+  nvmlDeviceGetMemoryInfo_t memory;
+  nvmlDeviceGetUtilizationRates_t utilization;
+  nvmlDeviceGetPowerUsage_t power;
+  nvmlDeviceGetTemperature_t temperature;
+  nvmlDeviceGetClockInfo_t clock;
+  std::vector<nvmlDevice_t> handles;
+  std::vector<v1::Device> devices;
+
+  Status ResolveAll();
+  Status FindAll();
+  /// The device's name, uuid and memory; the first thing that can't be read is the error.
+  Result<v1::Device> Describe(unsigned index, nvmlDevice_t handle) const;
+  v1::DeviceReading ReadOne(nvmlDevice_t handle) const;
+};
+
+Status Nvml::State::ResolveAll() {
+  void* handle = library.get();
+  IMGD_TRY(Resolve(handle, "nvmlInit_v2", &init));
+  IMGD_TRY(Resolve(handle, "nvmlShutdown", &shutdown));
+  IMGD_TRY(Resolve(handle, "nvmlErrorString", &error_string));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetCount_v2", &count));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetHandleByIndex_v2", &handle_by_index));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetName", &name));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetUUID", &uuid));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetMemoryInfo", &memory));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetUtilizationRates", &utilization));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetPowerUsage", &power));
+  IMGD_TRY(Resolve(handle, "nvmlDeviceGetTemperature", &temperature));
+  return Resolve(handle, "nvmlDeviceGetClockInfo", &clock);
+}
+
+Result<v1::Device> Nvml::State::Describe(unsigned index, nvmlDevice_t handle) const {
+  char name_text[NVML_NAME_BYTES] = "";
+  char uuid_text[NVML_UUID_BYTES] = "";
+  nvmlMemory_t memory_info{};
+  nvmlReturn_t result = name(handle, name_text, sizeof name_text);
+  if (result == 0) result = uuid(handle, uuid_text, sizeof uuid_text);
+  if (result == 0) result = memory(handle, &memory_info);
+  if (result != 0) return Fail(ErrorCode::kUnavailable, "{}", error_string(result));
+  v1::Device device;
+  device.set_index(index);
+  device.set_model(name_text);
+  device.set_uuid(uuid_text);
+  device.set_memory_bytes(memory_info.total);
+  return device;
+}
+
+Status Nvml::State::FindAll() {
+  unsigned found = 0;
+  if (const nvmlReturn_t result = count(&found); result != 0) {
+    return Fail(ErrorCode::kUnavailable, "NVML can't count the GPUs: {}", error_string(result));
+  }
+  for (unsigned index = 0; index < found; ++index) {
+    nvmlDevice_t handle = nullptr;
+    const nvmlReturn_t result = handle_by_index(index, &handle);
+    auto device = result == 0 ? Describe(index, handle)
+                              : Result<v1::Device>(Fail(ErrorCode::kUnavailable, "{}", error_string(result)));
+    if (!device) {
+      spdlog::error("gpu={} msg=\"left out: {}\"", index, device.error().message);
+      continue;
+    }
+    handles.push_back(handle);
+    devices.push_back(std::move(*device));
+  }
+  return {};
+}
+
+v1::DeviceReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
+  v1::DeviceReading reading;
+  const auto read = [&](const char* what, nvmlReturn_t result) {
+    if (result == 0) return true;
+    auto* error = reading.mutable_error();
+    *error += fmt::format("{}{} can't be read: {}", error->empty() ? "" : "; ", what, error_string(result));
+    return false;
+  };
+  nvmlUtilization_t busy{};
+  nvmlMemory_t memory_info{};
+  unsigned value = 0;
+  if (read("utilisation", utilization(handle, &busy))) reading.set_busy_ratio(busy.gpu / 100.0);
+  if (read("memory", memory(handle, &memory_info))) reading.set_memory_used_bytes(memory_info.used);
+  if (read("power", power(handle, &value))) reading.set_power_watts(value / 1000.0);
+  if (read("temperature", temperature(handle, NVML_TEMPERATURE_GPU, &value)))
+    reading.set_temperature_celsius(value);
+  if (read("SM clock", clock(handle, NVML_CLOCK_SM, &value))) reading.set_sm_clock_hertz(value * 1e6);
+  return reading;
+}
+
+Nvml::Nvml(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Nvml::~Nvml() { state_->shutdown(); }
+
+Result<std::unique_ptr<Nvml>> Nvml::Load(const std::string& library) {
+  auto state = std::make_unique<State>();
+  state->library.reset(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (state->library == nullptr) {
+    return Fail(ErrorCode::kNotFound, "cannot load the NVML library: {}", ::dlerror());
+  }
+  IMGD_TRY(state->ResolveAll());
+  if (const nvmlReturn_t result = state->init(); result != 0) {
+    return Fail(ErrorCode::kUnavailable, "NVML can't be initialised: {}", state->error_string(result));
+  }
+  std::unique_ptr<Nvml> nvml(new Nvml(std::move(state)));
+  IMGD_TRY(nvml->state_->FindAll());
+  return nvml;
+}
+
+const std::vector<v1::Device>& Nvml::devices() const { return state_->devices; }
+
+std::vector<v1::DeviceReading> Nvml::Read() const {
+  std::vector<v1::DeviceReading> readings;
+  for (nvmlDevice_t handle : state_->handles) readings.push_back(state_->ReadOne(handle));
+  return readings;
+}
+
+struct GpuMonitor::Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stop = false;  // guarded by mutex, as what follows
+  bool ended = false;
+  Instant read_at{};  // at first, when the monitor began
+  bool has_read = false;
+  std::vector<v1::DeviceReading> readings;
+  std::unique_ptr<Nvml> nvml;  // of the thread
+  Duration period{};
+};
+
+GpuMonitor::GpuMonitor(std::unique_ptr<Nvml> nvml, Duration period) : shared_(std::make_shared<Shared>()) {
+  shared_->nvml = std::move(nvml);
+  shared_->period = period;
+  shared_->read_at = std::chrono::steady_clock::now();
+  shared_->readings.resize(shared_->nvml->devices().size());
+  std::thread([shared = shared_] {
+    std::unique_lock lock(shared->mutex);
+    while (!shared->stop) {
+      lock.unlock();
+      auto readings = shared->nvml->Read();
+      lock.lock();
+      shared->readings = std::move(readings);
+      shared->read_at = std::chrono::steady_clock::now();
+      shared->has_read = true;
+      shared->changed.notify_all();
+      shared->changed.wait_for(lock, shared->period, [&] { return shared->stop; });
+    }
+    shared->nvml.reset();
+    shared->ended = true;
+    shared->changed.notify_all();
+  }).detach();
+}
+
+GpuMonitor::~GpuMonitor() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->changed.notify_all();
+  shared_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return shared_->ended; });
+}
+
+std::vector<v1::DeviceReading> GpuMonitor::Latest() const {
+  std::unique_lock lock(shared_->mutex);
+  auto readings = shared_->readings;
+  const auto age = std::chrono::steady_clock::now() - shared_->read_at;
+  if (age > 3 * shared_->period) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
+    for (auto& reading : readings) {
+      reading.set_error(fmt::format("not read for {} s: NVML has not answered since", seconds));
+    }
+  } else if (!shared_->has_read) {
+    readings.clear();
+  }
+  return readings;
+}
+
+Result<Devices> FindDevices(const std::string& library, uint32_t cpu_slots) {
+  Devices devices;
+  std::string why_no_gpu = "GPUs are not looked for";
+  if (library != "none") {
+    auto nvml = Nvml::Load(library.empty() ? kSystemLibrary : library);
+    // What was asked for by name must be there; the system's own library is on machines with a GPU only.
+    if (!nvml && !library.empty()) return tl::unexpected(std::move(nvml).error());
+    if (nvml && !(*nvml)->devices().empty()) {
+      devices.list = (*nvml)->devices();
+      devices.nvml = std::move(*nvml);
+      return devices;
+    }
+    why_no_gpu = nvml ? "NVML shows no GPU" : nvml.error().message;
+  }
+  if (cpu_slots == 0) {
+    return Fail(
+        ErrorCode::kNotFound,
+        "this node has nothing to compute with: {}, and --cpu-slots is 0; give it a number of CPU slots",
+        why_no_gpu);
+  }
+  for (uint32_t index = 0; index < cpu_slots; ++index) {
+    v1::Device device;
+    device.set_index(index);
+    device.set_model("cpu");
+    devices.list.push_back(std::move(device));
+  }
+  return devices;
+}
+
+}  // namespace imgd

@@ -1,0 +1,113 @@
+#include "agent/identity.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "agent/process.h"
+
+namespace imgd {
+namespace {
+
+constexpr const char* kMarker = ".imgd-shared-id";
+
+std::string Trimmed(std::string text) {
+  const auto is_space = [](char c) { return c == '\n' || c == '\r' || c == ' '; };
+  text.erase(std::remove_if(text.begin(), text.end(), is_space), text.end());
+  return text;
+}
+
+/// Makes `path` with `content` unless it is there already; nobody ever sees it without its content.
+Status CreateOnce(const std::filesystem::path& path, const std::string& content) {
+  const std::string temporary = fmt::format("{}.{}", path.native(), content);
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot create {}", path.native()));
+  auto done = WriteAll(fd.get(), content + "\n", path.native());
+  if (done && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    // A file system without links: a reader may come between the two steps, and finds it empty.
+    const UniqueFd direct(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (direct.valid()) {
+      done = WriteAll(direct.get(), content + "\n", path.native());
+    } else if (errno != EEXIST) {
+      done = FailErrno(errno, fmt::format("cannot create {}", path.native()));
+    }
+  }
+  ::unlink(temporary.c_str());
+  return done;
+}
+
+/// The content of the small file, which is made with a random one if it is not there.
+Result<std::string> ReadOrMakeId(const std::filesystem::path& path) {
+  auto text = ReadFile(path);
+  if (!text && text.error().code == ErrorCode::kNotFound) {
+    IMGD_TRY(CreateOnce(path, RandomHex(16)));
+    text = ReadFile(path);
+  }
+  if (!text) return text;
+  auto id = Trimmed(std::move(*text));
+  if (id.empty())
+    return Fail(ErrorCode::kDataLoss, "{} is empty; remove it and a new one is made", path.native());
+  return id;
+}
+
+}  // namespace
+
+std::string RandomHex(size_t bytes) {
+  std::string raw(bytes, '\0');
+  size_t have = 0;
+  while (have < bytes) {
+    const ssize_t n = ::getrandom(raw.data() + have, bytes - have, 0);
+    if (n > 0) have += static_cast<size_t>(n);
+  }
+  std::string out;
+  for (const char c : raw) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return out;
+}
+
+Result<UniqueFd> LockStateDir(const std::filesystem::path& state_dir) {
+  IMGD_TRY(MakeFolders(state_dir));
+  const auto path = state_dir / "agent.lock";
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640));
+  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot open {}", path.native()));
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno == EWOULDBLOCK) {
+    return Fail(ErrorCode::kAlreadyExists,
+                "another imgagent runs on the state folder {}; a second one needs a --state-dir of its own",
+                state_dir.native());
+  }
+  return FailErrno(errno, fmt::format("cannot lock {}", path.native()));
+}
+
+Result<std::string> AgentId(const std::filesystem::path& state_dir) {
+  return ReadOrMakeId(state_dir / "agent-id");
+}
+
+std::string FilesystemId() {
+  struct stat mounts {};
+  const bool known = ::stat("/proc/self/ns/mnt", &mounts) == 0;
+  const std::string text = fmt::format("{}/{}", BootId(), known ? mounts.st_ino : 0);
+  uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return fmt::format("{:016x}", hash);
+}
+
+Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folder) {
+  if (!folder.is_absolute() || !std::filesystem::is_directory(folder)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "shared folder '{}': an absolute path of a folder that exists is expected", folder.native());
+  }
+  IMGD_ASSIGN(auto id, ReadOrMakeId(folder / kMarker));
+  v1::SharedFolder shared;
+  std::string path = folder.lexically_normal();
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  shared.set_path(std::move(path));
+  shared.set_id(std::move(id));
+  return shared;
+}
+
+}  // namespace imgd

@@ -1,0 +1,235 @@
+#include "agent/link.h"
+
+#include <grpcpp/grpcpp.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "agent/network.h"
+#include "common/files.h"
+#include "imgd/v1/agent.grpc.pb.h"
+
+namespace imgd {
+namespace {
+
+using Stream = grpc::ClientReaderWriter<v1::ConnectRequest, v1::ConnectResponse>;
+
+constexpr size_t kMaxInbox = 256;
+constexpr int kMaxMessageBytes = 16 << 20;
+
+Error FromStatus(const grpc::Status& status, const std::string& server) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+      return {.code = ErrorCode::kUnavailable,
+              .message = fmt::format("imgd at {} ended the connection", server)};
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED:
+      return {
+          .code = ErrorCode::kUnavailable,
+          .message = fmt::format("the connection to imgd at {} broke: {}", server, status.error_message())};
+    default:
+      return {.code = ErrorCode::kFailedPrecondition,
+              .message = fmt::format("imgd at {} refuses this agent: {}", server, status.error_message())};
+  }
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // the backoff between attempts is ours alone
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Sets TCP_USER_TIMEOUT: heartbeats that nobody's kernel confirms for so long end the connection. The pings
+  // themselves are too rare for a daemon to take offence at.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 600'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+struct Link::Impl {
+  explicit Impl(LinkOptions given)
+      : options(std::move(given)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  void Run();
+  /// One connection, from the attempt to its end.
+  void Connect();
+  bool WaitUntilConnected(grpc::Channel& channel);
+  void ReadAll(Stream& stream, uint64_t number);
+  void WriteAll(Stream& stream, uint64_t number);
+  void Push(Event event);  ///< with the mutex held
+  void Cancel();           ///< with the mutex held
+
+  const LinkOptions options;
+  const UniqueFd wake;
+  std::mutex mutex;
+  std::condition_variable changed;
+  // All below is guarded by mutex.
+  bool stop = false;
+  bool confirmed = false;  ///< the daemon took the agent in on this connection
+  uint64_t last_number = 0;
+  uint64_t open_number = 0;  ///< connection that stands; 0 for none
+  grpc::ClientContext* context = nullptr;
+  std::deque<Event> inbox;
+  std::deque<v1::ConnectRequest> outbox;
+  Duration backoff{};
+  std::thread thread;  // of the constructor and destructor
+};
+
+void Link::Impl::Push(Event event) {
+  inbox.push_back(std::move(event));
+  const uint64_t one = 1;
+  (void)!::write(wake.get(), &one, sizeof one);
+}
+
+void Link::Impl::Cancel() {
+  if (context != nullptr) context->TryCancel();
+}
+
+void Link::Impl::Run() {
+  std::minstd_rand random(std::random_device{}());
+  std::unique_lock lock(mutex);
+  backoff = options.first_backoff;
+  while (!stop) {
+    lock.unlock();
+    Connect();
+    lock.lock();
+    if (!stop) {
+      if (confirmed) backoff = options.first_backoff;
+      // Between half of it and all of it: agents that lost the daemon together come back one by one.
+      const double share = std::uniform_real_distribution<double>(0.5, 1.0)(random);
+      changed.wait_for(lock, std::chrono::duration_cast<Duration>(backoff * share), [&] { return stop; });
+      backoff = std::min(backoff * 2, options.max_backoff);
+      confirmed = false;
+    }
+  }
+}
+
+bool Link::Impl::WaitUntilConnected(grpc::Channel& channel) {
+  // In slices: nothing else ends gRPC's wait when the agent is to end.
+  const Instant give_up = std::chrono::steady_clock::now() + options.connect_timeout;
+  while (std::chrono::steady_clock::now() < give_up) {
+    if (channel.WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100)))
+      return true;
+    const std::scoped_lock lock(mutex);
+    if (stop) return false;
+  }
+  return false;
+}
+
+void Link::Impl::Connect() {
+  const auto channel = MakeChannel(options.server);
+  if (!WaitUntilConnected(*channel)) {
+    const std::scoped_lock lock(mutex);
+    Push(Closed{0,
+                {.code = ErrorCode::kUnavailable,
+                 .message = fmt::format("imgd at {} can't be reached", options.server)}});
+    return;
+  }
+  const auto stub = v1::AgentService::NewStub(channel);
+  grpc::ClientContext call;
+  const auto stream = stub->Connect(&call);
+  uint64_t number = 0;
+  {
+    const std::scoped_lock lock(mutex);
+    if (stop) call.TryCancel();
+    context = &call;
+    number = ++last_number;
+    open_number = number;
+    outbox.clear();
+    Push(Opened{number});
+  }
+  std::thread writer([&] { WriteAll(*stream, number); });
+  ReadAll(*stream, number);
+  {
+    const std::scoped_lock lock(mutex);
+    open_number = 0;
+    outbox.clear();
+    changed.notify_all();
+  }
+  writer.join();  // the stream has ended, so that a write that waits fails
+  const grpc::Status status = stream->Finish();
+  const std::scoped_lock lock(mutex);
+  context = nullptr;
+  Push(Closed{number, FromStatus(status, options.server)});
+}
+
+void Link::Impl::ReadAll(Stream& stream, uint64_t number) {
+  v1::ConnectResponse response;
+  while (stream.Read(&response)) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return stop || inbox.size() < kMaxInbox; });
+    if (stop) return;
+    Push(Message{number, std::move(response)});
+  }
+}
+
+void Link::Impl::WriteAll(Stream& stream, uint64_t number) {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return stop || open_number != number || !outbox.empty(); });
+    if (stop || open_number != number) return;
+    const v1::ConnectRequest request = std::move(outbox.front());
+    outbox.pop_front();
+    lock.unlock();
+    const bool written = stream.Write(request);
+    lock.lock();
+    if (!written) return;  // the reader sees the end as well
+  }
+}
+
+Link::Link(LinkOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
+  impl_->thread = std::thread([impl = impl_.get()] { impl->Run(); });
+}
+
+Link::~Link() {
+  {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->stop = true;
+    impl_->Cancel();
+    impl_->changed.notify_all();
+  }
+  impl_->thread.join();
+}
+
+int Link::event_fd() const { return impl_->wake.get(); }
+
+std::vector<Link::Event> Link::Take() {
+  const std::scoped_lock lock(impl_->mutex);
+  uint64_t count = 0;
+  (void)!::read(impl_->wake.get(), &count, sizeof count);
+  std::vector<Event> events(std::make_move_iterator(impl_->inbox.begin()),
+                            std::make_move_iterator(impl_->inbox.end()));
+  impl_->inbox.clear();
+  impl_->changed.notify_all();
+  return events;
+}
+
+void Link::Send(uint64_t connection, v1::ConnectRequest request) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (connection == 0 || connection != impl_->open_number) return;
+  // Heartbeats that wait behind a slow connection say no more than the latest of them.
+  if (request.has_heartbeat()) {
+    std::erase_if(impl_->outbox, [](const v1::ConnectRequest& waiting) { return waiting.has_heartbeat(); });
+  }
+  impl_->outbox.push_back(std::move(request));
+  impl_->changed.notify_all();
+}
+
+void Link::Reset(uint64_t connection) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (connection == impl_->open_number) impl_->Cancel();
+}
+
+void Link::Confirm(uint64_t connection) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (connection == impl_->open_number) impl_->confirmed = true;
+}
+
+}  // namespace imgd

@@ -1,0 +1,143 @@
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "agent/agent.h"
+#include "agent/config.h"
+#include "agent/event_loop.h"
+#include "agent/shim/shim.h"
+#include "common/log.h"
+#include "common/sd_notify.h"
+#include "common/version.h"
+
+namespace imgd {
+namespace {
+
+int Complain(const Error& error) {
+  std::fprintf(stderr, "imgagent: %s\n", error.ToString().c_str());
+  return ExitCodeOf(error.code);
+}
+
+/// What the command line says; what it does not say is empty.
+struct Flags {
+  std::string config_file;
+  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup;
+  std::optional<uint32_t> cpu_slots;
+  std::vector<std::string> shared_folders;
+  bool check_config = false;
+};
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--config", flags.config_file,
+                 "File with settings (agent.yaml); the command line goes before it");
+  app.add_option("--server", flags.server, "HOST:PORT of imgd (default 127.0.0.1:7650)");
+  app.add_option("--node", flags.node, "This node's name (default: the machine's)");
+  app.add_option("--state-dir", flags.state_dir,
+                 "Folder for what must outlive the agent (default /var/lib/imgagent)");
+  app.add_option("--cpu-slots", flags.cpu_slots, "CPU slots to offer where there is no GPU (default 0)");
+  app.add_option("--trainer", flags.trainer,
+                 "Program of each rank (default: imgtrain beside imgagent, or in PATH)");
+  app.add_option("--address", flags.address,
+                 "Address that other nodes reach this one at (default: that towards imgd)");
+  app.add_option("--shared-folder", flags.shared_folders,
+                 "Folder that other nodes see too; may be given several times");
+  app.add_option("--nvml", flags.nvml, "NVML library (default: the system's; none: look for no GPU)")
+      ->envname("IMGD_NVML");
+  app.add_option("--cgroup", flags.cgroup, "auto or off: a cgroup for each run's ranks where one can be made")
+      ->check(CLI::IsMember({"auto", "off"}));
+  app.add_flag("--check-config", flags.check_config, "Check the settings and exit");
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn or error (default info)");
+}
+
+/// The settings by file and command line. Errors are on standard error already; nothing then.
+std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
+  Config config;
+  if (const char* folder = std::getenv("STATE_DIRECTORY"); folder != nullptr) config.state_dir = folder;
+  if (!flags.config_file.empty()) {
+    const auto text = ReadFile(flags.config_file);
+    if (!text) {
+      *exit_code = Complain(text.error());
+      return std::nullopt;
+    }
+    auto parsed = ParseConfig(*text, flags.config_file, config);
+    if (!parsed) {
+      for (const auto& error : parsed.error()) *exit_code = Complain(error);
+      return std::nullopt;
+    }
+    config = std::move(*parsed);
+  }
+  if (flags.server) config.server = *flags.server;
+  if (flags.node) config.node = *flags.node;
+  if (flags.state_dir) config.state_dir = *flags.state_dir;
+  if (flags.address) config.address = *flags.address;
+  if (flags.cpu_slots) config.cpu_slots = *flags.cpu_slots;
+  if (flags.trainer) config.trainer = *flags.trainer;
+  if (flags.nvml) config.nvml = *flags.nvml;
+  if (flags.log_level) config.log_level = *flags.log_level;
+  if (flags.cgroup) config.use_cgroup = *flags.cgroup == "auto";
+  if (!flags.shared_folders.empty()) {
+    config.shared_folders.assign(flags.shared_folders.begin(), flags.shared_folders.end());
+  }
+  auto complete = CompleteConfig(std::move(config));
+  if (!complete) {
+    *exit_code = Complain(complete.error());
+    return std::nullopt;
+  }
+  return std::move(*complete);
+}
+
+Status RunAgent(const Config& config) {
+  IMGD_TRY(SetUpLog("imgagent", config.log_level));
+  // Before any thread is made, so that all of them leave these signals to the descriptor.
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&taken, signal);
+  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  IMGD_ASSIGN(const auto loop, EventLoop::Create());
+  IMGD_TRY(loop->Watch(signals.get(), EPOLLIN, [&](uint32_t) { loop->Stop(); }));
+  IMGD_ASSIGN(auto agent, Agent::Create(loop.get(), config, "/proc/self/exe"));
+  SdNotify("READY=1");
+  loop->Run();
+  SdNotify("STOPPING=1");
+  spdlog::info("node={} msg=\"imgagent ends; its runs go on\"", config.node);
+  return {};
+}
+
+}  // namespace
+}  // namespace imgd
+
+int main(int argc, char** argv) {
+  CLI::App app("The agent of imgd on a node: joins it to the daemon and runs the ranks of its jobs");
+  app.set_version_flag("--version", std::string("imgagent ") + imgd::kVersion);
+  imgd::Flags flags;
+  imgd::AddFlags(app, flags);
+  imgd::ShimOptions shim;
+  std::string run_dir;
+  auto* shim_command =
+      app.add_subcommand("shim", "Keeps one run's ranks; started by the agent, not by people");
+  shim_command->add_option("--run-dir", run_dir, "The run's folder")->required();
+  shim_command->add_option("--master-fd", shim.master_fd, "Inherited socket for rank 0");
+  shim_command->add_option("--lock-fd", shim.lock_fd, "Inherited lock on the run's folder");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (shim_command->parsed()) {
+    shim.run_dir = run_dir;
+    return imgd::ShimMain(shim);
+  }
+  int exit_code = 0;
+  const auto config = imgd::ReadSettings(flags, &exit_code);
+  if (!config || flags.check_config) return exit_code;
+  const auto ran = imgd::RunAgent(*config);
+  return ran ? 0 : imgd::Complain(ran.error());
+}

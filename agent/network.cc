@@ -1,0 +1,109 @@
+#include "agent/network.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <optional>
+
+namespace imgd {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+Result<AddressList> Resolve(const std::string& host, const std::string& port, int socket_type) {
+  addrinfo hints{};
+  hints.ai_socktype = socket_type;
+  hints.ai_flags = AI_ADDRCONFIG;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return Fail(ErrorCode::kUnavailable, "cannot resolve the address '{}': {}", host, ::gai_strerror(error));
+  }
+  return AddressList(found, ::freeaddrinfo);
+}
+
+std::string ToText(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const void* raw = address->sa_family == AF_INET6
+                        ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr)
+                        : &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+  ::inet_ntop(address->sa_family, raw, text, sizeof text);
+  return text;
+}
+
+/// The socket's own address.
+std::optional<sockaddr_storage> NameOfSocket(int fd) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return std::nullopt;
+  return name;
+}
+
+}  // namespace
+
+Result<HostPort> ParseHostPort(const std::string& text) {
+  const auto colon = text.rfind(':');
+  HostPort out;
+  int port = 0;
+  if (colon != std::string::npos) {
+    out = {text.substr(0, colon), text.substr(colon + 1)};
+    std::from_chars(out.port.data(), out.port.data() + out.port.size(), port);
+  }
+  if (out.host.starts_with('[') && out.host.ends_with(']'))
+    out.host = out.host.substr(1, out.host.size() - 2);
+  const bool digits = out.port.find_first_not_of("0123456789") == std::string::npos;
+  if (out.host.empty() || !digits || port < 1 || port > 65535) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "server address '{}': HOST:PORT is expected, such as 10.0.0.5:7650", text);
+  }
+  return out;
+}
+
+Result<std::string> LocalAddressTowards(const std::string& server) {
+  IMGD_ASSIGN(const HostPort where, ParseHostPort(server));
+  IMGD_ASSIGN(const AddressList addresses, Resolve(where.host, where.port, SOCK_DGRAM));
+  int error = 0;
+  for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next) {
+    const UniqueFd fd(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (fd.valid() && ::connect(fd.get(), entry->ai_addr, entry->ai_addrlen) == 0) {
+      if (const auto name = NameOfSocket(fd.get())) return ToText(reinterpret_cast<const sockaddr*>(&*name));
+    }
+    error = errno;
+  }
+  return FailErrno(error, fmt::format("there is no way to {}", server));
+}
+
+std::string InterfaceOf(const std::string& address) {
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) return "";
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(raw, ::freeifaddrs);
+  for (const ifaddrs* entry = all.get(); entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if ((family == AF_INET || family == AF_INET6) && ToText(entry->ifa_addr) == address)
+      return entry->ifa_name;
+  }
+  return "";
+}
+
+Result<Listener> ListenOn(const std::string& address) {
+  IMGD_ASSIGN(const AddressList addresses, Resolve(address, "0", SOCK_STREAM));
+  Listener listener;
+  listener.fd = UniqueFd(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener.fd.valid() || ::bind(listener.fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      ::listen(listener.fd.get(), 1024) != 0) {
+    return FailErrno(errno, fmt::format("cannot listen on this node's address {}", address));
+  }
+  const auto name = NameOfSocket(listener.fd.get());
+  if (!name) return FailErrno(errno, "cannot tell the port of a socket");
+  // The port stands at the same place in sockaddr_in and sockaddr_in6.
+  listener.port = ntohs(reinterpret_cast<const sockaddr_in*>(&*name)->sin_port);
+  return listener;
+}
+
+}  // namespace imgd

@@ -1,0 +1,265 @@
+// What an agent knows of its node: settings, names, folders, addresses, GPUs.
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <thread>
+
+#include "agent/config.h"
+#include "agent/generations.h"
+#include "agent/gpu.h"
+#include "agent/identity.h"
+#include "agent/network.h"
+#include "agent/process.h"
+#include "agent/run_dir.h"
+#include "agent/testing/temp_dir.h"
+
+namespace imgd {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(Config, EveryKeyIsRead) {
+  const auto config = ParseConfig(
+      "server: imgd:7650\nnode: a\nstate_dir: /s\naddress: 10.0.0.1\ncpu_slots: 4\ntrainer: /t\n"
+      "shared_folders: [/a, /b]\nnvml: none\nlog_level: warn\nrun_log_limit_mib: 10\ncgroup: off\n"
+      "stop_after_disconnect: 10m\n",
+      "agent.yaml", Config());
+  ASSERT_TRUE(config.has_value());
+  EXPECT_EQ(config->server, "imgd:7650");
+  EXPECT_EQ(config->cpu_slots, 4);
+  EXPECT_THAT(config->shared_folders, SizeIs(2));
+  EXPECT_EQ(config->run_log_limit_bytes, 10 << 20);
+  EXPECT_FALSE(config->use_cgroup);
+  EXPECT_EQ(config->stop_after_disconnect_ms, 600'000);
+}
+
+TEST(Config, EveryErrorIsReportedWithItsPlace) {
+  const auto config = ParseConfig("cpu_slots: many\nlog_level: loud\nserver_: x\n", "agent.yaml", Config());
+  ASSERT_FALSE(config.has_value());
+  ASSERT_THAT(config.error(), SizeIs(3));
+  EXPECT_THAT(config.error()[0].ToString(), HasSubstr("agent.yaml:1:12: cpu_slots: found 'many'"));
+  EXPECT_THAT(config.error()[2].ToString(), HasSubstr("did you mean 'server'?"));
+}
+
+TEST(Config, TheExampleFileIsValidAndSaysTheDefaults) {
+  const auto text = ReadFile(IMGD_AGENT_EXAMPLE);
+  ASSERT_TRUE(text.has_value());
+  const auto config = ParseConfig(*text, "deploy/agent.yaml", Config());
+  ASSERT_TRUE(config.has_value()) << config.error().front().ToString();
+  EXPECT_EQ(config->server, Config().server);
+  EXPECT_EQ(config->run_log_limit_bytes, Config().run_log_limit_bytes);
+  EXPECT_EQ(config->stop_after_disconnect_ms, Config().stop_after_disconnect_ms);
+}
+
+TEST(Config, ServerAndNodeNamesAreChecked) {
+  Config config{.trainer = "/bin/true"};
+  EXPECT_TRUE(CompleteConfig(config).has_value());
+  config.server = "host:99999";
+  EXPECT_FALSE(CompleteConfig(config).has_value());
+  config = Config{.node = "a b", .trainer = "/bin/true"};
+  EXPECT_THAT(CompleteConfig(config).error().message, HasSubstr("node name 'a b'"));
+}
+
+TEST(Network, FindsTheAddressTowardsTheServerAndItsInterface) {
+  EXPECT_EQ(*LocalAddressTowards("127.0.0.1:7650"), "127.0.0.1");
+  EXPECT_EQ(InterfaceOf("127.0.0.1"), "lo");
+  EXPECT_EQ(InterfaceOf("192.0.2.1"), "");
+  EXPECT_FALSE(LocalAddressTowards("no-such-host.invalid:1").has_value());
+  EXPECT_EQ(ParseHostPort("[::1]:80")->host, "::1");
+  for (const auto* text : {"", "host", "host:", ":80", "host:0", "host:80x"}) {
+    EXPECT_FALSE(ParseHostPort(text).has_value()) << text;
+  }
+}
+
+TEST(Network, AnAddressOfAnotherMachineIsRefused) {
+  const auto listener = ListenOn("192.0.2.1");
+  ASSERT_FALSE(listener.has_value());
+  EXPECT_THAT(listener.error().message, HasSubstr("cannot listen on this node's address 192.0.2.1"));
+}
+
+TEST(Identity, IdsStayAndSharedFoldersAreRecognised) {
+  const TempDir dir;
+  const auto id = AgentId(dir.path());
+  ASSERT_TRUE(id.has_value());
+  EXPECT_EQ(*AgentId(dir.path()), *id);
+  EXPECT_EQ(FilesystemId(), FilesystemId());
+  const auto first = IdentifySharedFolder(dir.path());
+  const auto second = IdentifySharedFolder(dir.path() / "");
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  EXPECT_EQ(first->id(), second->id());
+  EXPECT_EQ(first->path(), second->path());
+  EXPECT_FALSE(IdentifySharedFolder("relative").has_value());
+}
+
+TEST(Identity, AgentsThatComeAtTheSameTimeAgreeOnASharedFolder) {
+  const TempDir dir;
+  std::vector<std::string> ids(8);
+  {
+    std::vector<std::jthread> agents;
+    for (auto& id : ids) agents.emplace_back([&] { id = IdentifySharedFolder(dir.path())->id(); });
+  }
+  for (const auto& id : ids) EXPECT_EQ(id, ids[0]);
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir.path())) ++files;
+  EXPECT_EQ(files, 1);
+}
+
+TEST(Identity, AStateFolderHasOneAgent) {
+  const TempDir dir;
+  {
+    const auto lock = LockStateDir(dir.path());
+    ASSERT_TRUE(lock.has_value());
+    EXPECT_EQ(LockStateDir(dir.path()).error().code, ErrorCode::kAlreadyExists);
+  }
+  EXPECT_TRUE(LockStateDir(dir.path()).has_value());
+}
+
+TEST(Generations, AreRememberedAndOnlyGrow) {
+  const TempDir dir;
+  const auto file = dir / "generations.json";
+  auto generations = Generations::Load(file);
+  ASSERT_TRUE(generations.has_value());
+  EXPECT_TRUE(generations->MayStart(JobId(7), Generation(1)));
+  ASSERT_TRUE(generations->AllowFrom(JobId(7), Generation(3)).has_value());
+  ASSERT_TRUE(generations->AllowFrom(JobId(7), Generation(2)).has_value());
+  const auto again = Generations::Load(file);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_FALSE(again->MayStart(JobId(7), Generation(2)));
+  EXPECT_TRUE(again->MayStart(JobId(7), Generation(3)));
+  EXPECT_TRUE(again->MayStart(JobId(8), Generation(1)));
+  dir.Write("generations.json", "{");
+  EXPECT_THAT(Generations::Load(file).error().ToString(),
+              HasSubstr("generations.json: the record of generations"));
+}
+
+TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
+  const TempDir dir;
+  RunSpec spec{.key = {JobId(7), Generation(2)},
+               .job_name = "rn50",
+               .trainer = "/usr/bin/imgtrain",
+               .first_rank = 8,
+               .local_world_size = 2,
+               .world_size = 16,
+               .node_rank = 1,
+               .devices = {0, 3},
+               .visible_devices = "GPU-a,GPU-b",
+               .log_limit_bytes = 123};
+  const auto run = CreateRunDir(dir.path(), spec, "name: rn50\n", {"/ckpt"}, Generation(1));
+  ASSERT_TRUE(run.has_value());
+  EXPECT_EQ(run->path, dir / "7-2");
+  const auto read = LoadRunSpec(*run);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(ToJson(*read), ToJson(spec));
+  EXPECT_FALSE(LoadRunRecord(*run)->has_value());
+  RunRecord record{.shim_pid = 1, .boot_id = "b", .phase = ShimPhase::kStopping, .cgroup = "/c"};
+  record.ranks.push_back({.rank = 8, .state = RankState::kExited, .signal = 9, .last_error_line = "x \xFF"});
+  ASSERT_TRUE(SaveRunRecord(*run, record).has_value());
+  const auto read_record = LoadRunRecord(*run);
+  ASSERT_TRUE(read_record.has_value() && read_record->has_value());
+  EXPECT_EQ(ToJson(**read_record), ToJson(record));
+  EXPECT_FALSE(CreateRunDir(dir.path(), spec, "", {}, Generation(0)).has_value()) << "it is there already";
+}
+
+TEST(RunDir, InvalidUtf8IsReplaced) {
+  EXPECT_EQ(ToUtf8("plain"), "plain");
+  EXPECT_EQ(ToUtf8("\xE2\x82\xAC \xF0\x9F\x98\x80"), "\xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(ToUtf8("a\xC3"), "a\xEF\xBF\xBD");
+  EXPECT_EQ(ToUtf8("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD") << "overlong";
+  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD") << "surrogate";
+}
+
+TEST(Process, APidIsTheSameProcessOnlyWithTheSameStart) {
+  const auto self = ReadProcessStat(::getpid());
+  ASSERT_TRUE(self.has_value());
+  EXPECT_EQ(self->parent, ::getppid());
+  EXPECT_TRUE(IsAlive(::getpid(), self->start_time));
+  EXPECT_FALSE(IsAlive(::getpid(), self->start_time + 1));
+  EXPECT_THAT(BootId(), SizeIs(36));
+}
+
+// --- GPUs, through a real library that answers from a script ---
+
+Result<std::unique_ptr<Nvml>> LoadFake(const TempDir& dir, std::string_view script) {
+  ::setenv("IMGD_FAKE_NVML_SCRIPT", dir.Write("gpus", script).c_str(), 1);
+  return Nvml::Load(IMGD_FAKE_NVML);
+}
+
+constexpr std::string_view kEightGpus =
+    "count 8\nname * NVIDIA H100 80GB HBM3\nmemory * 85899345920 1073741824\nutil * 97\npower * 650000\n"
+    "temperature * 61\nclock * 1980\n";
+
+TEST(Gpu, EightGpusAreFoundAndRead) {
+  const TempDir dir;
+  const auto nvml = LoadFake(dir, kEightGpus);
+  ASSERT_TRUE(nvml.has_value()) << nvml.error().message;
+  const auto& devices = (*nvml)->devices();
+  ASSERT_EQ(devices.size(), 8);
+  EXPECT_EQ(devices[7].index(), 7);
+  EXPECT_EQ(devices[7].model(), "NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(devices[7].uuid(), "GPU-00000000-0000-0000-0000-000000000007");
+  EXPECT_EQ(devices[7].memory_bytes(), 85899345920);
+  const auto readings = (*nvml)->Read();
+  ASSERT_EQ(readings.size(), 8);
+  EXPECT_DOUBLE_EQ(readings[7].busy_ratio(), 0.97);
+  EXPECT_EQ(readings[7].memory_used_bytes(), 1073741824);
+  EXPECT_DOUBLE_EQ(readings[7].power_watts(), 650);
+  EXPECT_DOUBLE_EQ(readings[7].temperature_celsius(), 61);
+  EXPECT_DOUBLE_EQ(readings[7].sm_clock_hertz(), 1.98e9);
+  EXPECT_EQ(readings[7].error(), "");
+}
+
+TEST(Gpu, AReadingThatFailsIsNamedAndTheOthersStay) {
+  const TempDir dir;
+  const auto nvml =
+      LoadFake(dir, std::string(kEightGpus) + "fail temperature 3 15\nfail power 3 3\nclock 5 1980 345\n");
+  ASSERT_TRUE(nvml.has_value());
+  auto readings = (*nvml)->Read();
+  EXPECT_EQ(readings[3].error(),
+            "power can't be read: Not Supported; temperature can't be read: GPU is lost");
+  EXPECT_EQ(readings[3].temperature_celsius(), 0);
+  EXPECT_DOUBLE_EQ(readings[3].busy_ratio(), 0.97);
+  EXPECT_EQ(readings[4].error(), "");
+  EXPECT_DOUBLE_EQ(readings[5].sm_clock_hertz(), 1.98e9);
+  readings = (*nvml)->Read();
+  EXPECT_DOUBLE_EQ(readings[5].sm_clock_hertz(), 345e6) << "throttled since";
+  EXPECT_DOUBLE_EQ(readings[4].sm_clock_hertz(), 1.98e9);
+}
+
+TEST(Gpu, OneThatCannotBeOpenedIsLeftOutAndTheOthersKeepTheirIndex) {
+  const TempDir dir;
+  const auto nvml = LoadFake(dir, std::string(kEightGpus) + "fail handle 2 15\n");
+  ASSERT_TRUE(nvml.has_value());
+  ASSERT_EQ((*nvml)->devices().size(), 7);
+  EXPECT_EQ((*nvml)->devices()[2].index(), 3);
+}
+
+TEST(Gpu, CpuSlotsServeWhereThereIsNoGpu) {
+  const TempDir dir;
+  ASSERT_FALSE(LoadFake(dir, "fail init 9\n").has_value());
+  EXPECT_THAT(LoadFake(dir, "fail init 9\n").error().message, HasSubstr("Driver Not Loaded"));
+  const auto slots = FindDevices("none", 3);
+  ASSERT_TRUE(slots.has_value());
+  ASSERT_EQ(slots->list.size(), 3);
+  EXPECT_EQ(slots->list[2].model(), "cpu");
+  EXPECT_THAT(FindDevices("none", 0).error().message, HasSubstr("nothing to compute with"));
+  EXPECT_THAT(FindDevices("/nonexistent.so", 3).error().message, HasSubstr("cannot load the NVML library"));
+}
+
+TEST(Gpu, TheMonitorHandsOutTheLatestReadings) {
+  const TempDir dir;
+  auto nvml = LoadFake(dir, kEightGpus);
+  ASSERT_TRUE(nvml.has_value());
+  const GpuMonitor monitor(std::move(*nvml), std::chrono::hours(1));
+  auto readings = monitor.Latest();
+  while (readings.empty()) {
+    std::this_thread::yield();
+    readings = monitor.Latest();
+  }
+  EXPECT_EQ(readings[7].error(), "");
+  EXPECT_DOUBLE_EQ(readings[7].power_watts(), 650);
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,47 @@
+#pragma once
+
+// The part of NVML's documented binary interface that the agent calls (NVML API Reference Guide), declared
+// here so that it builds and runs without NVIDIA's headers. The library is loaded at run time.
+#include <cstdint>
+
+extern "C" {
+
+struct nvmlDevice_st;
+using nvmlDevice_t = nvmlDevice_st*;
+
+/// 0 is NVML_SUCCESS; the others in words: nvmlErrorString.
+using nvmlReturn_t = int;
+
+/// Bytes.
+struct nvmlMemory_t {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+/// Percent of the last sample period.
+struct nvmlUtilization_t {
+  unsigned int gpu;
+  unsigned int memory;
+};
+
+/// nvmlTemperatureSensors_t, nvmlClockType_t.
+enum : int { NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1 };
+
+/// NVML_DEVICE_NAME_V2_BUFFER_SIZE and NVML_DEVICE_UUID_V2_BUFFER_SIZE.
+enum : unsigned { NVML_NAME_BYTES = 96, NVML_UUID_BYTES = 96 };
+
+using nvmlInit_v2_t = nvmlReturn_t (*)();
+using nvmlShutdown_t = nvmlReturn_t (*)();
+using nvmlErrorString_t = const char* (*)(nvmlReturn_t result);
+using nvmlDeviceGetCount_v2_t = nvmlReturn_t (*)(unsigned int* count);
+using nvmlDeviceGetHandleByIndex_v2_t = nvmlReturn_t (*)(unsigned int index, nvmlDevice_t* device);
+using nvmlDeviceGetName_t = nvmlReturn_t (*)(nvmlDevice_t device, char* name, unsigned int length);
+using nvmlDeviceGetUUID_t = nvmlReturn_t (*)(nvmlDevice_t device, char* uuid, unsigned int length);
+using nvmlDeviceGetMemoryInfo_t = nvmlReturn_t (*)(nvmlDevice_t device, nvmlMemory_t* memory);
+using nvmlDeviceGetUtilizationRates_t = nvmlReturn_t (*)(nvmlDevice_t device, nvmlUtilization_t* utilization);
+using nvmlDeviceGetPowerUsage_t = nvmlReturn_t (*)(nvmlDevice_t device, unsigned int* milliwatts);
+using nvmlDeviceGetTemperature_t = nvmlReturn_t (*)(nvmlDevice_t device, int sensor, unsigned int* celsius);
+using nvmlDeviceGetClockInfo_t = nvmlReturn_t (*)(nvmlDevice_t device, int clock, unsigned int* megahertz);
+
+}  // extern "C"

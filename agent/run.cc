@@ -1,0 +1,229 @@
+#include "agent/run.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+
+#include "agent/cgroup.h"
+#include "agent/network.h"
+#include "agent/process.h"
+
+namespace imgd {
+namespace {
+/// How often a shim that holds its lock but does not answer is tried again.
+constexpr auto kConnectRetry = std::chrono::milliseconds(100);
+}  // namespace
+
+Run::Run(EventLoop* loop, RunKey key, std::function<void(Run&)> on_change)
+    : loop_(loop), key_(key), on_change_(std::move(on_change)) {}
+
+Run::~Run() {
+  loop_->Cancel(timer_);
+  for (const auto& pidfd : leftovers_) loop_->Unwatch(pidfd.get());
+}
+
+Status Run::HoldPort(const std::string& address) {
+  IMGD_ASSIGN(auto listener, ListenOn(address));
+  listener_ = std::move(listener.fd);
+  port_ = listener.port;
+  port_address_ = address;
+  phase_ = v1::RUN_PHASE_PREPARED;
+  return {};
+}
+
+void Run::Start(const RunStart& start) {
+  const auto begin = [&]() -> Status {
+    if (start.spec.first_rank == 0 && !listener_.valid()) {
+      return Fail(
+          ErrorCode::kFailedPrecondition,
+          "the rendezvous port {} of run {} is not held here: the agent was restarted after it was prepared",
+          start.spec.master_port, key_.ToString());
+    }
+    IMGD_ASSIGN(
+        dir_, CreateRunDir(start.runs, start.spec, start.job_yaml, start.resume_from, start.last_generation));
+    spec_ = start.spec;
+    relay_.emplace(*dir_, spec_);
+    IMGD_ASSIGN(const UniqueFd lock, LockShim(*dir_));
+    return StartShim({start.shim_program, *dir_, listener_.get(), lock.get()});
+  };
+  const auto begun = begin();
+  listener_.reset();  // the shim has it now, or nobody needs it
+  if (begun) {
+    phase_ = v1::RUN_PHASE_PREPARED;
+    ConnectToShim();
+    return;
+  }
+  Refuse(begun.error().ToString());
+}
+
+void Run::Refuse(std::string start_error) {
+  start_error_ = std::move(start_error);
+  spdlog::error("run={} msg=\"not started: {}\"", key_.ToString(), start_error_);
+  listener_.reset();
+  RemoveDir();
+  SetPhase(v1::RUN_PHASE_GONE);
+}
+
+void Run::Attach(RunDir dir, RunSpec spec) {
+  dir_ = std::move(dir);
+  spec_ = std::move(spec);
+  relay_.emplace(*dir_, spec_);
+  if (auto record = LoadRunRecord(*dir_)) {
+    record_ = std::move(*record);
+  } else {
+    spdlog::error("run={} msg=\"{}\"", key_.ToString(), record.error().ToString());
+  }
+  phase_ = v1::RUN_PHASE_PREPARED;
+  if (record_ && record_->phase == ShimPhase::kRunning) phase_ = v1::RUN_PHASE_RUNNING;
+  if (record_ && record_->phase == ShimPhase::kStopping) phase_ = v1::RUN_PHASE_STOPPING;
+  ConnectToShim();
+}
+
+void Run::ConnectToShim() {
+  if (const auto lock = LockShim(*dir_); lock || lock.error().code != ErrorCode::kAlreadyExists) {
+    EndWithoutShim();
+    return;
+  }
+  auto client = ShimClient::Connect(loop_, *dir_,
+                                    {.on_record = [this](RunRecord record) { OnRecord(std::move(record)); },
+                                     .on_closed =
+                                         [this] {
+                                           shim_.reset();
+                                           ConnectToShim();
+                                         }});
+  if (!client) {
+    // It is on its way up or down; its lock says when it is gone.
+    timer_ = loop_->After(kConnectRetry, [this] { ConnectToShim(); });
+    return;
+  }
+  shim_ = std::move(*client);
+  if (stop_request_) shim_->Stop(stop_request_->grace_ms, stop_request_->checkpoint_first);
+}
+
+void Run::OnRecord(RunRecord record) {
+  record_ = std::move(record);
+  if (!record_->start_error.empty()) start_error_ = record_->start_error;
+  switch (record_->phase) {
+    case ShimPhase::kStarting:
+    case ShimPhase::kGone:  // only when the shim itself has ended, too
+      return;
+    case ShimPhase::kRunning:
+      SetPhase(phase_ == v1::RUN_PHASE_STOPPING ? phase_ : v1::RUN_PHASE_RUNNING);
+      return;
+    case ShimPhase::kStopping:
+      SetPhase(v1::RUN_PHASE_STOPPING);
+      return;
+  }
+}
+
+void Run::EndWithoutShim() {
+  if (!record_ || record_->phase != ShimPhase::kGone) {
+    if (auto record = LoadRunRecord(*dir_); record && *record) record_ = std::move(*record);
+  }
+  if (record_ && record_->phase == ShimPhase::kGone) {
+    SetGone(true);
+    return;
+  }
+  spdlog::warn("run={} msg=\"its shim ended without a word; looking for processes that it left\"",
+               key_.ToString());
+  KillLeftovers();
+}
+
+void Run::KillLeftovers() {
+  for (const auto& pidfd : leftovers_) loop_->Unwatch(pidfd.get());
+  leftovers_.clear();
+  if (record_) Cgroup(record_->cgroup).Kill();
+  for (const pid_t pid : LeftoverProcesses(*dir_, record_)) {
+    UniqueFd pidfd = PidfdOpen(pid);
+    if (!pidfd.valid()) continue;
+    PidfdSignal(pidfd.get(), SIGKILL);
+    if (loop_->Watch(pidfd.get(), EPOLLIN, [this](uint32_t) { KillLeftovers(); }))
+      leftovers_.push_back(std::move(pidfd));
+  }
+  if (leftovers_.empty()) SetGone(false);
+}
+
+void Run::SetGone(bool shim_said_so) {
+  if (!shim_said_so) {
+    if (!record_) {
+      start_error_ = "the agent or the run's shim ended before a rank was started";
+      record_.emplace();
+    }
+    Cgroup(record_->cgroup).Remove();
+    for (auto& rank : record_->ranks) {
+      if (rank.state == RankState::kExited) continue;
+      rank.state = RankState::kExited;
+      rank.signal = SIGKILL;
+      rank.last_error_line = "[imgagent] the shim of this run was killed, and its ranks with it";
+    }
+    record_->phase = ShimPhase::kGone;
+    if (const auto saved = SaveRunRecord(*dir_, *record_); !saved) {
+      spdlog::warn("run={} msg=\"{}\"", key_.ToString(), saved.error().message);
+    }
+  }
+  if (!record_->start_error.empty()) start_error_ = record_->start_error;
+  relay_->SetGone(*record_, shim_said_so);
+  SetPhase(v1::RUN_PHASE_GONE);
+}
+
+void Run::Stop(int64_t grace_ms, bool checkpoint_first) {
+  if (phase_ == v1::RUN_PHASE_GONE) {
+    on_change_(*this);
+    return;
+  }
+  if (!dir_) {
+    listener_.reset();
+    SetPhase(v1::RUN_PHASE_GONE);
+    return;
+  }
+  stop_request_ = {grace_ms, checkpoint_first};
+  if (shim_) shim_->Stop(grace_ms, checkpoint_first);
+  SetPhase(v1::RUN_PHASE_STOPPING);
+}
+
+void Run::SetPhase(v1::RunPhase phase) {
+  phase_ = phase;
+  on_change_(*this);
+}
+
+bool Run::HoldsDevice(uint32_t device) const {
+  if (phase_ == v1::RUN_PHASE_GONE || !dir_) return false;
+  return std::find(spec_.devices.begin(), spec_.devices.end(), device) != spec_.devices.end();
+}
+
+void Run::RemoveDir() {
+  if (!dir_) return;
+  std::error_code error;
+  std::filesystem::remove_all(dir_->path, error);
+  if (error)
+    spdlog::error("run={} msg=\"cannot remove {}: {}\"", key_.ToString(), dir_->path.native(),
+                  error.message());
+  relay_.reset();
+  dir_.reset();
+}
+
+v1::RunStatus Run::StatusMessage() const {
+  v1::RunStatus status;
+  status.mutable_run()->set_job_id(key_.job.value());
+  status.mutable_run()->set_generation(key_.generation.value());
+  status.set_phase(phase_);
+  status.set_start_error(ToUtf8(start_error_));
+  if (!record_) return status;
+  for (const auto& rank : record_->ranks) {
+    if (rank.state == RankState::kRunning) {
+      auto* running = status.add_ranks();
+      running->set_rank(rank.rank);
+      running->set_pid(rank.pid);
+    }
+    if (rank.state != RankState::kExited) continue;
+    auto* exit = status.add_exits();
+    exit->set_rank(rank.rank);
+    exit->set_exit_code(rank.exit_code);
+    exit->set_signal(rank.signal);
+    exit->set_last_error_line(ToUtf8(rank.last_error_line));
+    exit->set_pid(rank.pid);
+  }
+  return status;
+}
+
+}  // namespace imgd

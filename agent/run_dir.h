@@ -1,0 +1,110 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+#include "common/ids.h"
+
+namespace imgd {
+
+/// One start of one job.
+struct RunKey {
+  JobId job;
+  Generation generation;
+  auto operator<=>(const RunKey&) const = default;
+  /// "7-2": the name of the run's folder.
+  std::string ToString() const;
+};
+
+/// Everything that the shim needs to start a run's ranks on this node; `run.json`.
+struct RunSpec {
+  RunKey key;
+  std::string job_name;
+  std::string trainer;  ///< program of each rank; gets job.yaml as its argument
+  uint32_t first_rank = 0;
+  uint32_t local_world_size = 1;
+  uint32_t world_size = 1;
+  uint32_t node_rank = 0;
+  std::vector<uint32_t> devices;  ///< by index on the node
+  std::string visible_devices;    ///< CUDA_VISIBLE_DEVICES; empty on CPU slots
+  std::string master_address;
+  uint32_t master_port = 0;
+  std::string host_address;
+  std::string interface;  ///< network interface of host_address; empty when not known
+  std::string checkpoint_dir;
+  int64_t grace_ms = 10'000;
+  uint64_t log_limit_bytes = 256ULL << 20;  ///< of all ranks' logs on this node together
+  bool use_cgroup = true;                   ///< where one can be made
+};
+
+enum class RankState { kPending, kRunning, kExited };
+
+/// One rank's process as the shim sees it.
+struct RankRecord {
+  uint32_t rank = 0;  ///< in the gang
+  RankState state = RankState::kPending;
+  int64_t pid = 0;
+  uint64_t start_time = 0;  ///< /proc/PID/stat, field 22
+  int exit_code = 0;
+  int signal = 0;               ///< that ended it; else 0
+  std::string last_error_line;  ///< last line on standard error, valid UTF-8
+  uint64_t lines = 0;           ///< log lines so far, lost ones included
+};
+
+enum class ShimPhase { kStarting, kRunning, kStopping, kGone };
+
+/// What the shim has to say about its run; `status.json`, and each line that it sends over `shim.sock`.
+struct RunRecord {
+  int64_t shim_pid = 0;
+  uint64_t shim_start_time = 0;
+  std::string boot_id;  ///< pids and start times are of this boot
+  ShimPhase phase = ShimPhase::kStarting;
+  std::string start_error;  ///< why a rank could not be started
+  std::string cgroup;       ///< path of the ranks' cgroup; empty without one
+  std::vector<RankRecord> ranks;
+};
+
+/// Names in a run's folder. docs: the layout is the contract between the agent, the shim and imgtrain.
+struct RunDir {
+  std::filesystem::path path;
+
+  std::filesystem::path JobYaml() const { return path / "job.yaml"; }
+  std::filesystem::path Resume() const { return path / "resume.json"; }
+  std::filesystem::path Spec() const { return path / "run.json"; }
+  std::filesystem::path Record() const { return path / "status.json"; }
+  std::filesystem::path Lock() const { return path / "shim.lock"; }
+  std::filesystem::path ShimLog() const { return path / "shim.log"; }
+  std::filesystem::path Events(uint32_t local_rank) const;
+};
+
+/// Names of the sockets; relative, since a socket's path has at most 107 bytes and a folder's may have more.
+inline constexpr const char* kShimSocket = "shim.sock";
+std::string ControlSocket(uint32_t local_rank);
+
+std::string ToJson(const RunSpec& spec);
+Result<RunSpec> ParseRunSpec(std::string_view json);
+/// One line, without a newline.
+std::string ToJson(const RunRecord& record);
+Result<RunRecord> ParseRunRecord(std::string_view json);
+
+Result<RunSpec> LoadRunSpec(const RunDir& dir);
+/// Nothing when the shim has not written it yet.
+Result<std::optional<RunRecord>> LoadRunRecord(const RunDir& dir);
+/// Replaces status.json. It survives the death of any process, not a power cut: no rank outlives that, and
+/// a sync could hold up the ranks' output for seconds.
+Status SaveRunRecord(const RunDir& dir, const RunRecord& record);
+
+/// Makes `runs/<key>` with job.yaml, resume.json and run.json in it: all of it or nothing under that name.
+Result<RunDir> CreateRunDir(const std::filesystem::path& runs, const RunSpec& spec, std::string_view job_yaml,
+                            const std::vector<std::string>& resume_from, Generation last_generation);
+
+/// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD: what protobuf and JSON take.
+std::string ToUtf8(std::string_view text);
+
+}  // namespace imgd

@@ -1,0 +1,385 @@
+#include "agent/supervisor.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "agent/network.h"
+
+namespace imgd {
+namespace {
+
+/// Changes of files that come close together are looked at together.
+constexpr auto kGather = std::chrono::milliseconds(50);
+/// How often files are looked at though nothing said that they changed.
+constexpr auto kLookAnyway = std::chrono::milliseconds(1000);
+
+RunKey KeyOf(const v1::RunId& run) { return {JobId(run.job_id()), Generation(run.generation())}; }
+
+Generation After(Generation generation) { return Generation(generation.value() + 1); }
+
+}  // namespace
+
+Result<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop, SupervisorOptions options,
+                                                       Send send) {
+  IMGD_TRY(MakeFolders(options.state_dir / "runs"));
+  IMGD_ASSIGN(auto generations, Generations::Load(options.state_dir / "generations.json"));
+  std::unique_ptr<Supervisor> supervisor(
+      new Supervisor(loop, std::move(options), std::move(generations), std::move(send)));
+  IMGD_TRY(supervisor->FindRuns());
+  return supervisor;
+}
+
+Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options, Generations generations, Send send)
+    : loop_(loop),
+      options_(std::move(options)),
+      generations_(std::move(generations)),
+      send_(std::move(send)),
+      inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+  if (!inotify_.valid() || !loop_->Watch(inotify_.get(), EPOLLIN, [this](uint32_t) { OnFilesChanged(); })) {
+    spdlog::warn("msg=\"no inotify: the ranks' output is looked at every second\"");
+  }
+}
+
+Supervisor::~Supervisor() {
+  loop_->Cancel(pump_timer_);
+  loop_->Unwatch(inotify_.get());
+}
+
+Status Supervisor::FindRuns() {
+  std::error_code error;
+  const auto folder = options_.state_dir / "runs";
+  std::vector<std::filesystem::path> paths;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    paths.push_back(it->path());
+  }
+  if (error) return FailErrno(error.value(), fmt::format("cannot read folder {}", folder.native()));
+  for (const auto& path : paths) {
+    if (path.filename().native().starts_with(".new-")) {
+      std::filesystem::remove_all(path, error);  // an agent ended while it made it
+      continue;
+    }
+    auto spec = LoadRunSpec(RunDir{path});
+    if (!spec || spec->key.ToString() != path.filename()) {
+      spdlog::error("folder={} msg=\"not a run's folder, left alone: {}\"", path.native(),
+                    spec ? "its name is another run's" : spec.error().ToString());
+      continue;
+    }
+    Run& run = Add(spec->key);
+    spdlog::info("run={} msg=\"found; taking it up again\"", spec->key.ToString());
+    run.Attach(RunDir{path}, std::move(*spec));
+    WatchFolder(run);
+  }
+  return {};
+}
+
+// --- commands ---
+
+void Supervisor::Handle(const v1::ConnectResponse& response) {
+  using Response = v1::ConnectResponse;
+  switch (response.message_case()) {
+    case Response::kPrepareRun:
+      return Prepare(response.prepare_run());
+    case Response::kStartRun:
+      return Start(response.start_run());
+    case Response::kStopRun:
+      return Stop(response.stop_run());
+    case Response::kForgetRun:
+      return Forget(response.forget_run());
+    case Response::kEventsAck:
+      if (Run* run = Find(KeyOf(response.events_ack().run())); run != nullptr && run->relay() != nullptr) {
+        run->relay()->Acknowledge(response.events_ack());
+        PumpSoon(Duration::zero());
+      }
+      return;
+    case Response::kLogsAck:
+      if (Run* run = Find(KeyOf(response.logs_ack().run())); run != nullptr && run->relay() != nullptr) {
+        run->relay()->Acknowledge(response.logs_ack());
+        PumpSoon(Duration::zero());
+      }
+      return;
+    case Response::kWelcome:
+    case Response::MESSAGE_NOT_SET:
+      return;
+  }
+}
+
+void Supervisor::Prepare(const v1::PrepareRun& command) {
+  const RunKey key = KeyOf(command.run());
+  v1::ConnectRequest answer;
+  auto* prepared = answer.mutable_run_prepared();
+  *prepared->mutable_run() = command.run();
+  Run* run = Find(key);
+  if (run == nullptr && !generations_.MayStart(key.job, key.generation)) {
+    prepared->set_error(
+        fmt::format("run {} is older than generation {}, the oldest of its job that this node takes",
+                    key.ToString(), generations_.Oldest(key.job)));
+  } else if (run == nullptr) {
+    EndOlderPrepared(key);
+    Remember(key.job, key.generation);
+    run = &Add(key);
+    if (const auto held = run->HoldPort(address_); !held) {
+      prepared->set_error(held.error().ToString());
+      runs_.erase(key);
+      run = nullptr;
+    }
+  }
+  if (run != nullptr && run->phase() == v1::RUN_PHASE_GONE) {
+    prepared->set_error(fmt::format("run {} has ended here already", key.ToString()));
+  } else if (run != nullptr && run->port() == 0) {
+    prepared->set_error(fmt::format("run {} was prepared by an earlier agent process", key.ToString()));
+  } else if (run != nullptr) {
+    prepared->set_address(run->port_address());
+    prepared->set_port(run->port());
+  }
+  spdlog::info(
+      "run={} msg=\"{}\"", key.ToString(),
+      prepared->error().empty() ? fmt::format("holds port {}", prepared->port()) : prepared->error());
+  if (connected_) send_(std::move(answer));
+}
+
+std::string Supervisor::WhyNot(const v1::StartRun& command) const {
+  const RunKey key = KeyOf(command.run());
+  if (!generations_.MayStart(key.job, key.generation)) {
+    return fmt::format("run {} is older than generation {}, the oldest of its job that this node takes",
+                       key.ToString(), generations_.Oldest(key.job));
+  }
+  if (command.devices().empty()) return "no device is named to run on";
+  for (const uint32_t device : command.devices()) {
+    if (FindDevice(device) == nullptr) return fmt::format("this node has no device {}", device);
+    for (const auto& [other, run] : runs_) {
+      if (other != key && run->HoldsDevice(device)) {
+        return fmt::format("device {} is still held by run {}", device, other.ToString());
+      }
+    }
+  }
+  return "";
+}
+
+void Supervisor::Start(const v1::StartRun& command) {
+  const RunKey key = KeyOf(command.run());
+  Run* run = Find(key);
+  if (run != nullptr && (run->dir() || run->phase() == v1::RUN_PHASE_GONE)) {
+    SendStatus(run->StatusMessage());  // said twice
+    return;
+  }
+  if (auto why_not = WhyNot(command); !why_not.empty()) {
+    if (run != nullptr) {
+      run->Refuse(std::move(why_not));
+    } else {
+      SendGone(key, std::move(why_not));
+    }
+    return;
+  }
+  EndOlderPrepared(key);
+  Remember(key.job, key.generation);
+  if (run == nullptr) run = &Add(key);
+  spdlog::info("run={} msg=\"starting {} ranks from {} of {}\"", key.ToString(), command.devices_size(),
+               command.first_rank(), command.world_size());
+  run->Start(MakeStart(command));
+  WatchFolder(*run);
+}
+
+RunStart Supervisor::MakeStart(const v1::StartRun& command) const {
+  RunStart start;
+  RunSpec& spec = start.spec;
+  spec.key = KeyOf(command.run());
+  spec.job_name = command.job_name();
+  spec.trainer = options_.trainer;
+  spec.first_rank = command.first_rank();
+  spec.local_world_size = static_cast<uint32_t>(command.devices_size());
+  spec.world_size = command.world_size();
+  spec.node_rank = command.node_rank();
+  spec.devices.assign(command.devices().begin(), command.devices().end());
+  spec.visible_devices = VisibleDevices(spec.devices);
+  spec.master_address = command.master_address();
+  spec.master_port = command.master_port();
+  spec.host_address = address_;
+  spec.interface = InterfaceOf(address_);
+  spec.checkpoint_dir = command.checkpoint_dir();
+  spec.grace_ms = command.grace_ms();
+  spec.log_limit_bytes = options_.run_log_limit_bytes;
+  spec.use_cgroup = options_.use_cgroup;
+  start.job_yaml = command.job_yaml();
+  start.resume_from.assign(command.resume_from().begin(), command.resume_from().end());
+  start.last_generation = Generation(command.last_generation());
+  start.runs = options_.state_dir / "runs";
+  start.shim_program = options_.shim_program;
+  return start;
+}
+
+void Supervisor::Stop(const v1::StopRun& command) {
+  const RunKey key = KeyOf(command.run());
+  spdlog::info("run={} msg=\"asked to stop{}\"", key.ToString(),
+               command.checkpoint_first() ? " after a checkpoint" : "");
+  // Whatever its generation: an old run that still lives is the one that must go.
+  if (Run* run = Find(key)) {
+    run->Stop(command.grace_ms(), command.checkpoint_first());
+  } else {
+    SendGone(key, "");
+  }
+  // A start of it that is still on its way comes too late.
+  Remember(key.job, After(key.generation));
+}
+
+void Supervisor::Forget(const v1::ForgetRun& command) {
+  const RunKey key = KeyOf(command.run());
+  Remember(key.job, After(key.generation));
+  if (Find(key) == nullptr) return;
+  forgotten_.insert(key);
+  PumpSoon(Duration::zero());
+}
+
+void Supervisor::StopAll() {
+  for (auto& [key, run] : runs_) {
+    if (run->phase() != v1::RUN_PHASE_GONE) run->Stop(run->grace_ms(), false);
+  }
+}
+
+void Supervisor::EndOlderPrepared(RunKey key) {
+  for (auto& [other, run] : runs_) {
+    if (other.job == key.job && other.generation < key.generation && !run->dir() &&
+        run->phase() == v1::RUN_PHASE_PREPARED) {
+      run->Stop(0, false);
+    }
+  }
+}
+
+// --- devices ---
+
+const v1::Device* Supervisor::FindDevice(uint32_t index) const {
+  const auto it = std::find_if(options_.devices.begin(), options_.devices.end(),
+                               [&](const v1::Device& device) { return device.index() == index; });
+  return it == options_.devices.end() ? nullptr : &*it;
+}
+
+std::string Supervisor::VisibleDevices(const std::vector<uint32_t>& indices) const {
+  std::vector<std::string> uuids;
+  for (const uint32_t index : indices) {
+    const v1::Device* device = FindDevice(index);
+    // By uuid: an index means different GPUs to NVML and to CUDA.
+    if (device != nullptr && !device->uuid().empty()) uuids.push_back(device->uuid());
+  }
+  return fmt::format("{}", fmt::join(uuids, ","));
+}
+
+// --- runs ---
+
+Run* Supervisor::Find(RunKey key) {
+  const auto it = runs_.find(key);
+  return it == runs_.end() ? nullptr : it->second.get();
+}
+
+Run& Supervisor::Add(RunKey key) {
+  auto& run = runs_[key];
+  run = std::make_unique<Run>(loop_, key, [this](Run& changed) { OnChange(changed); });
+  return *run;
+}
+
+void Supervisor::Remember(JobId job, Generation oldest) {
+  if (const auto remembered = generations_.AllowFrom(job, oldest); !remembered) {
+    spdlog::error("job={} msg=\"{}\"", job, remembered.error().ToString());
+  }
+}
+
+std::vector<v1::RunStatus> Supervisor::Statuses() const {
+  std::vector<v1::RunStatus> statuses;
+  for (const auto& [key, run] : runs_) statuses.push_back(run->StatusMessage());
+  return statuses;
+}
+
+void Supervisor::OnChange(Run& run) {
+  // What the ranks said last is on its way before the daemon hears that they are gone.
+  if (welcomed_ && run.phase() == v1::RUN_PHASE_GONE && run.relay() != nullptr) run.relay()->Pump(send_);
+  SendStatus(run.StatusMessage());
+  if (forgotten_.contains(run.key())) PumpSoon(Duration::zero());
+}
+
+void Supervisor::SendStatus(v1::RunStatus status) {
+  if (!connected_) return;
+  v1::ConnectRequest request;
+  *request.mutable_run_status() = std::move(status);
+  send_(std::move(request));
+}
+
+void Supervisor::SendGone(RunKey key, std::string error) {
+  v1::RunStatus status;
+  status.mutable_run()->set_job_id(key.job.value());
+  status.mutable_run()->set_generation(key.generation.value());
+  status.set_phase(v1::RUN_PHASE_GONE);
+  status.set_start_error(std::move(error));
+  SendStatus(std::move(status));
+}
+
+// --- relaying ---
+
+void Supervisor::OnWelcome(const v1::Welcome& welcome) {
+  welcomed_ = true;
+  const std::vector<v1::StreamPosition> positions(welcome.positions().begin(), welcome.positions().end());
+  for (auto& [key, run] : runs_) {
+    if (run->relay() != nullptr) run->relay()->GoOn(positions);
+  }
+  PumpSoon(Duration::zero());
+}
+
+void Supervisor::OnDisconnected() {
+  connected_ = false;
+  welcomed_ = false;
+}
+
+void Supervisor::WatchFolder(const Run& run) {
+  if (!run.dir()) return;
+  if (::inotify_add_watch(inotify_.get(), run.dir()->path.c_str(), IN_MODIFY | IN_CREATE) < 0) {
+    spdlog::warn("run={} msg=\"its folder can't be watched, only looked at every second\"",
+                 run.key().ToString());
+  }
+  PumpSoon(kLookAnyway);
+}
+
+void Supervisor::OnFilesChanged() {
+  char buffer[16 << 10];
+  while (::read(inotify_.get(), buffer, sizeof buffer) > 0) {
+  }
+  PumpSoon(kGather);
+}
+
+void Supervisor::PumpSoon(Duration delay) {
+  const Instant when = std::chrono::steady_clock::now() + delay;
+  if (pump_timer_ != 0 && pump_at_ <= when) return;
+  loop_->Cancel(pump_timer_);
+  pump_at_ = when;
+  pump_timer_ = loop_->After(delay, [this] {
+    pump_timer_ = 0;
+    Pump();
+  });
+}
+
+void Supervisor::Pump() {
+  if (welcomed_) {
+    for (auto& [key, run] : runs_) {
+      if (run->relay() != nullptr) run->relay()->Pump(send_);
+    }
+  }
+  RemoveForgotten();
+  if (!runs_.empty()) PumpSoon(kLookAnyway);
+}
+
+void Supervisor::RemoveForgotten() {
+  for (auto it = forgotten_.begin(); it != forgotten_.end();) {
+    Run* run = Find(*it);
+    const bool done = run == nullptr || (run->phase() == v1::RUN_PHASE_GONE &&
+                                         (run->relay() == nullptr || run->relay()->Drained()));
+    if (done && run != nullptr) {
+      spdlog::info("run={} msg=\"all acknowledged; its folder goes\"", it->ToString());
+      run->RemoveDir();
+      runs_.erase(*it);
+    }
+    it = done ? forgotten_.erase(it) : std::next(it);
+  }
+}
+
+}  // namespace imgd

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/event_loop.h"
+#include "agent/generations.h"
+#include "agent/run.h"
+#include "imgd/v1/agent.pb.h"
+
+namespace imgd {
+
+struct SupervisorOptions {
+  std::filesystem::path state_dir;
+  std::filesystem::path shim_program;
+  std::filesystem::path trainer;
+  std::vector<v1::Device> devices;
+  uint64_t run_log_limit_bytes = 256ULL << 20;
+  bool use_cgroup = true;
+};
+
+/// All runs of this node: takes the daemon's commands, answers with what the runs do, and relays what their
+/// ranks say. Knows nothing of how messages travel. Lives on the loop's thread.
+class Supervisor {
+ public:
+  using Send = std::function<void(v1::ConnectRequest)>;
+
+  /// Takes up every run that an earlier agent left in the state folder. `send` is called only between
+  /// OnConnected and OnDisconnected.
+  static Result<std::unique_ptr<Supervisor>> Create(EventLoop* loop, SupervisorOptions options, Send send);
+  ~Supervisor();
+
+  /// The node's own address, which rendezvous ports are held on.
+  void SetAddress(std::string address) { address_ = std::move(address); }
+  /// For Hello: the state of every run that is not forgotten.
+  std::vector<v1::RunStatus> Statuses() const;
+
+  /// A connection stands, and Hello was sent on it: changes of state go out from now on.
+  void OnConnected() { connected_ = true; }
+  /// The daemon's first answer: events and lines go out from now on.
+  void OnWelcome(const v1::Welcome& welcome);
+  void OnDisconnected();
+  /// A command or an acknowledgement.
+  void Handle(const v1::ConnectResponse& response);
+  /// Ends every run, with its own grace time, as if the daemon had asked for it.
+  void StopAll();
+
+ private:
+  Supervisor(EventLoop* loop, SupervisorOptions options, Generations generations, Send send);
+
+  Status FindRuns();
+  void Prepare(const v1::PrepareRun& command);
+  void Start(const v1::StartRun& command);
+  void Stop(const v1::StopRun& command);
+  void Forget(const v1::ForgetRun& command);
+
+  /// Why the command can't be followed; nothing if it can.
+  std::string WhyNot(const v1::StartRun& command) const;
+  RunStart MakeStart(const v1::StartRun& command) const;
+  std::string VisibleDevices(const std::vector<uint32_t>& indices) const;
+  const v1::Device* FindDevice(uint32_t index) const;
+
+  Run* Find(RunKey key);
+  Run& Add(RunKey key);
+  void EndOlderPrepared(RunKey key);
+  void Remember(JobId job, Generation oldest);
+  void OnChange(Run& run);
+  void SendStatus(v1::RunStatus status);
+  void SendGone(RunKey key, std::string error);
+  void WatchFolder(const Run& run);
+  void OnFilesChanged();
+  void PumpSoon(Duration delay);
+  void Pump();
+  void RemoveForgotten();
+
+  EventLoop* loop_;
+  SupervisorOptions options_;
+  Generations generations_;
+  Send send_;
+  std::string address_;
+  bool connected_ = false;
+  bool welcomed_ = false;
+  std::map<RunKey, std::unique_ptr<Run>> runs_;
+  std::set<RunKey> forgotten_;  ///< runs that go as soon as all is acknowledged
+  UniqueFd inotify_;
+  EventLoop::TimerId pump_timer_ = 0;
+  Instant pump_at_{};
+};
+
+}  // namespace imgd

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <istream>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "cli/client.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/settings.h"
+
+namespace imgd::cli {
+
+/// What a run of the program is connected to; tests bring their own.
+struct Host {
+  std::istream& in;
+  std::ostream& out;
+  std::ostream& err;
+  Terminal terminal;
+  Environment env;
+  bool take_signals = false;             ///< commands that follow something handle Ctrl-C themselves
+  std::function<bool()> reader_is_gone;  ///< nobody reads the standard output any more; absent: never
+};
+
+/// Runs the program: parses, does what is asked and returns the exit code (docs/exit-codes.md).
+int Run(int argc, const char* const* argv, const Host& host);
+
+/// The same in the process's environment, reading standard input, as if `out` were no terminal.
+int Run(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
+
+/// What the commands share while one of them runs.
+class Context {
+ public:
+  explicit Context(const Host& host) : host_(host), terminal_(host.terminal) {}
+
+  // Options of every command.
+  std::string server;               ///< --server; empty when not given
+  std::optional<Duration> timeout;  ///< --timeout
+  /// What the command line asked for; run after all of it was understood.
+  std::function<int()> command;
+
+  std::ostream& out() { return host_.out; }
+  std::istream& in() { return host_.in; }
+  const Environment& env() const { return host_.env; }
+  Terminal& terminal() { return terminal_; }
+  Interrupt& interrupt() { return interrupt_; }
+
+  /// From here on Ctrl-C ends the following, not the process. Call it before the first call of the client.
+  void FollowUntilInterrupted();
+
+  /// Whatever is written to the standard output is lost.
+  bool ReaderIsGone() const { return host_.reader_is_gone && host_.reader_is_gone(); }
+
+  /// The client; nothing is connected yet. Errors: as ResolveServer.
+  Reply<Client*> client();
+
+  /// A line for people, to standard error.
+  void Say(std::string_view text, Style style = Style::kPlain);
+
+  /// Prints the errors, each on its line, and returns the exit code of the first. After an interrupt it is
+  /// silent, and the code is the interrupt's.
+  int Fail(const Errors& errors);
+
+  /// "imgcli watch 12" with what is needed to reach the same daemon again.
+  std::string Suggest(std::string_view command) const;
+
+ private:
+  const Host& host_;
+  Terminal terminal_;
+  Interrupt interrupt_;
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace imgd::cli

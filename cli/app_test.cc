@@ -1,0 +1,105 @@
+#include "cli/app.h"
+
+#include <gmock/gmock.h>
+
+#include "cli/testing/fake_daemon.h"
+#include "cli/testing/run_cli.h"
+
+namespace imgd::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+CliResult RunIt(std::vector<std::string> arguments) {
+  CliCall call;
+  call.arguments = std::move(arguments);
+  return RunCli(call);
+}
+
+TEST(App, AMisspeltCommandOrOptionIsUsageWithTheNearest) {
+  const auto command = RunIt({"jbos"});
+  EXPECT_EQ(command.exit_code, 2);
+  EXPECT_THAT(command.err, HasSubstr("error: unknown command 'jbos' (did you mean 'jobs'?)"));
+  const auto option = RunIt({"jobs", "--limt=3"});
+  EXPECT_EQ(option.exit_code, 2);
+  EXPECT_THAT(option.err, AllOf(HasSubstr("unknown option --limt (did you mean '--limit'?)"),
+                                HasSubstr("imgcli jobs --help")));
+  EXPECT_THAT(RunIt({"jobs", "5"}).err, HasSubstr("'5' is one argument too many"));
+}
+
+TEST(App, BadValuesAreUsage) {
+  for (const auto& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {"show"},
+                                             {"jobs", "-o", "xml"},
+                                             {"jobs", "--limit", "0"},
+                                             {"jobs", "--limit", "many"},
+                                             {"jobs", "--timeout", "soon"},
+                                             {"jobs", "--color", "red"},
+                                             {"logs", "1", "-o", "yaml"},
+                                             {"submit", "x", "--watch", "-o", "json"}}) {
+    const auto done = RunIt(arguments);
+    EXPECT_EQ(done.exit_code, 2) << testing::PrintToString(arguments);
+    EXPECT_THAT(done.out, IsEmpty());
+    EXPECT_THAT(done.err, Not(IsEmpty()));
+  }
+}
+
+TEST(App, HelpAndVersionGoToStandardOutput) {
+  EXPECT_THAT(RunIt({"--version"}).out, HasSubstr("imgcli 0."));
+  EXPECT_THAT(RunIt({"version"}).out, HasSubstr("imgcli 0."));
+  for (const char* name : {"submit", "jobs", "show", "watch", "wait", "logs", "cancel", "nodes"}) {
+    const auto help = RunIt({name, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_THAT(help.out, HasSubstr("Examples:")) << name;
+  }
+}
+
+TEST(App, AnAbsentDaemonIsOneSentence) {
+  FakeDaemon daemon;
+  daemon.Stop();
+  CliCall call;
+  call.arguments = {"jobs"};
+  call.env["IMGD_SERVER"] = daemon.address();
+  const auto done = RunCli(call);
+  EXPECT_EQ(done.exit_code, 4);
+  EXPECT_THAT(Lines(done.err), SizeIs(1));
+  EXPECT_THAT(done.err, AllOf(HasSubstr("cannot reach imgd at " + daemon.address() + " (from IMGD_SERVER): "),
+                              HasSubstr("Connection refused"), HasSubstr("check that imgd runs there")));
+}
+
+TEST(App, ColoursComeOnlyWhereTheyAreWanted) {
+  FakeDaemon daemon;
+  daemon.PutJob(MakeJob(1, "a", v1::JOB_STATE_FAILED));
+  const auto colored = [&](std::vector<std::string> arguments, bool terminal, std::string no_color) {
+    auto call = CallTo(daemon.address(), std::move(arguments));
+    call.terminal.is_terminal = terminal;
+    call.env["NO_COLOR"] = std::move(no_color);
+    return RunCli(call).out.find("\x1b[31mFAILED") != std::string::npos;
+  };
+  EXPECT_TRUE(colored({"jobs"}, true, ""));
+  EXPECT_FALSE(colored({"jobs"}, true, "1"));
+  EXPECT_FALSE(colored({"jobs"}, false, ""));
+  EXPECT_TRUE(colored({"jobs", "--color", "always"}, false, "1"));
+  EXPECT_FALSE(colored({"--color", "never", "jobs"}, true, ""));
+}
+
+TEST(App, OutputThatCannotBeWrittenIsAFailure) {
+  FakeDaemon daemon;
+  daemon.PutJob(MakeJob(1, "a", v1::JOB_STATE_FAILED));
+  std::istringstream in;
+  std::ostream full(nullptr);
+  std::ostringstream err;
+  const std::string address = daemon.address();
+  const std::vector<const char*> argv = {"imgcli", "--server", address.c_str(), "jobs"};
+  const Host host{.in = in, .out = full, .err = err, .terminal = {}, .env = [](const char*) { return ""; }};
+  EXPECT_EQ(cli::Run(static_cast<int>(argv.size()), argv.data(), host), 1);
+  EXPECT_THAT(err.str(), HasSubstr("cannot write all of the output"));
+}
+
+}  // namespace
+}  // namespace imgd::cli

@@ -1,0 +1,93 @@
+#include "cli/commands.h"
+#include "cli/job_ref.h"
+#include "cli/serialize.h"
+#include "cli/watch.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+struct CancelOptions {
+  std::vector<std::string> jobs;
+  bool checkpoint = false;
+  bool wait = false;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+Reply<v1::Job> CancelOne(Context& context, Client& client, const std::string& reference,
+                         const CancelOptions& options) {
+  auto id = FindJob(client, reference);
+  if (!id) return tl::unexpected(std::move(id).error());
+  v1::CancelJobRequest request;
+  request.set_id(*id);
+  request.set_checkpoint(options.checkpoint);
+  request.set_actor(OwnerName(context.env()));
+  auto answer = client.CancelJob(request, [&] {
+    context.Say(fmt::format("imgd at {} does not answer; trying again", client.address().target),
+                Style::kWarn);
+  });
+  if (!answer) return tl::unexpected(std::move(answer).error());
+  return std::move(*answer->mutable_job());
+}
+
+/// Waits for the end of a job whose end was asked for.
+int WaitForEnd(Context& context, Client& client, const v1::Job& job) {
+  const int code = FollowJob(context, client, job.id(), {.quiet = true});
+  // That it was cancelled is what was wanted.
+  return code == ExitCodeOfState(v1::JOB_STATE_CANCELLED) ? 0 : code;
+}
+
+int RunCancel(Context& context, const CancelOptions& options) {
+  if (options.wait) context.FollowUntilInterrupted();
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  int exit_code = 0;
+  auto documents = nlohmann::ordered_json::array();
+  for (const auto& reference : options.jobs) {
+    auto job = CancelOne(context, **client, reference, options);
+    int code = 0;
+    if (!job) {
+      code = context.Fail(job.error());
+    } else if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
+      documents.push_back(ToJson(*job));
+    } else if (IsFinal(job->state())) {
+      const bool cancelled = job->state() == v1::JOB_STATE_CANCELLED;
+      context.out() << fmt::format("{} {} {}\n", JobTitle(*job),
+                                   cancelled ? "is" : "had ended before:", StateName(job->state()));
+    } else {
+      context.out() << fmt::format("{} is being cancelled{}\n", JobTitle(*job),
+                                   options.checkpoint ? ", after a checkpoint" : "");
+    }
+    if (job && options.wait) code = WaitForEnd(context, **client, *job);
+    if (exit_code == 0) exit_code = code;
+    if (context.interrupt().Triggered()) break;
+  }
+  if (!documents.empty()) {
+    PrintDocument(context.out(), options.jobs.size() == 1 ? documents[0] : documents, options.format);
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+void AddCancelCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<CancelOptions>();
+  auto* command = app.add_subcommand("cancel", "End jobs");
+  command->add_option("JOB", options->jobs, "Numbers of the jobs, or their names")->required()->type_name("");
+  command->add_flag("--checkpoint", options->checkpoint, "Save a checkpoint first");
+  command->add_flag("--wait", options->wait, "Wait until no process of the job is left");
+  AddOutputOption(*command, options->format);
+  command->footer(
+      "Without --checkpoint the ranks are ended at once, also in the middle of a step; those that do not "
+      "obey\n"
+      "are killed after the job's grace time.\n\n"
+      "Examples:\n"
+      "  imgcli cancel 12\n"
+      "  imgcli cancel rn18-demo --checkpoint --wait\n"
+      "  imgcli cancel 13 14 15");
+  command->callback([&context, options] {
+    context.command = [&context, options] { return RunCancel(context, *options); };
+  });
+}
+
+}  // namespace imgd::cli

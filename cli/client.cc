@@ -1,0 +1,319 @@
+#include "cli/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+#include "cli/format.h"
+#include "common/version.h"
+#include "imgd/v1/job.grpc.pb.h"
+#include "imgd/v1/node.grpc.pb.h"
+
+namespace imgd::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kAttempt = 5s;  ///< one try of a call that may be repeated
+constexpr Duration kFirstBackoff = 100ms;
+constexpr Duration kLongestBackoff = 1s;
+constexpr Duration kWatchLease = 2min;  ///< then the stream is opened again
+constexpr Duration kLogsLease = 30min;  ///< longer: opening it again sends every kept line again
+
+std::chrono::system_clock::time_point Wall(Instant deadline) {
+  return std::chrono::system_clock::now() + (deadline - std::chrono::steady_clock::now());
+}
+
+ErrorCode CodeOf(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::INVALID_ARGUMENT:
+    case grpc::OUT_OF_RANGE:
+      return ErrorCode::kInvalidArgument;
+    case grpc::NOT_FOUND:
+      return ErrorCode::kNotFound;
+    case grpc::ALREADY_EXISTS:
+      return ErrorCode::kAlreadyExists;
+    case grpc::FAILED_PRECONDITION:
+    case grpc::ABORTED:
+      return ErrorCode::kFailedPrecondition;
+    case grpc::PERMISSION_DENIED:
+    case grpc::UNAUTHENTICATED:
+      return ErrorCode::kPermissionDenied;
+    case grpc::RESOURCE_EXHAUSTED:
+      return ErrorCode::kResourceExhausted;
+    case grpc::UNAVAILABLE:
+      return ErrorCode::kUnavailable;
+    case grpc::DEADLINE_EXCEEDED:
+      return ErrorCode::kDeadlineExceeded;
+    case grpc::DATA_LOSS:
+      return ErrorCode::kDataLoss;
+    case grpc::CANCELLED:
+      return ErrorCode::kCancelled;
+    default:
+      return ErrorCode::kInternal;
+  }
+}
+
+/// What the operating system said, out of gRPC's account of it.
+std::string CauseOf(const std::string& message) {
+  if (message.find("DNS resolution failed") != std::string::npos) return "its name is not known";
+  const auto colon = message.rfind(": ");
+  std::string cause = colon == std::string::npos ? message : message.substr(colon + 2);
+  constexpr std::string_view kCall = "recvmsg:";
+  if (cause.starts_with(kCall)) cause.erase(0, kCall.size());
+  return cause;
+}
+
+Error OutageError(const grpc::Status& status, const ServerAddress& address, Duration waited) {
+  Error error{.code = ErrorCode::kUnavailable};
+  error.hint = "check that imgd runs there, that the address is right and that no firewall is between";
+  const std::string imgd = fmt::format("imgd at {} ({})", address.target, address.source);
+  if (status.error_code() == grpc::UNAVAILABLE) {
+    error.message = fmt::format("cannot reach {}: {}", imgd, CauseOf(status.error_message()));
+  } else if (status.error_code() == grpc::DEADLINE_EXCEEDED) {
+    error.code = ErrorCode::kDeadlineExceeded;
+    error.message =
+        fmt::format("{} did not answer within {:.3g}s", imgd, std::chrono::duration<double>(waited).count());
+  } else {
+    error.message = fmt::format("{} broke off the call", imgd);
+    error.hint = "it is probably being restarted";
+  }
+  return error;
+}
+
+/// The daemon was not there, or went away during the call: one that shuts down cancels what it has begun.
+bool TellsOfOutage(const grpc::Status& status) {
+  const auto code = status.error_code();
+  return code == grpc::UNAVAILABLE || code == grpc::DEADLINE_EXCEEDED || code == grpc::CANCELLED ||
+         (code == grpc::UNKNOWN && status.error_message() == "Stream removed");
+}
+
+Errors ErrorsOf(const grpc::Status& status, const ServerAddress& address, Duration waited) {
+  Errors errors;
+  const ErrorCode code = CodeOf(status.error_code());
+  v1::ErrorDetails details;
+  if (!status.error_details().empty() && details.ParseFromString(status.error_details())) {
+    for (const auto& detail : details.errors()) {
+      errors.push_back({.code = code,
+                        .message = detail.message(),
+                        .file = detail.file(),
+                        .line = static_cast<int>(detail.line()),
+                        .column = static_cast<int>(detail.column()),
+                        .hint = detail.hint()});
+    }
+  }
+  if (!errors.empty()) return errors;
+  if (TellsOfOutage(status)) return {OutageError(status, address, waited)};
+  Error error{.code = code, .message = status.error_message()};
+  if (status.error_code() == grpc::UNIMPLEMENTED) {
+    error.message = fmt::format("imgd at {} ({}) does not know this call", address.target, address.source);
+    error.hint = "is it an imgd, and as new as this imgcli?";
+  }
+  if (error.message.empty()) error.message = fmt::format("imgd answered {} without a word", NameOf(code));
+  return {std::move(error)};
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
+  // Its own messages say the same as ours, worse.
+  setenv("GRPC_VERBOSITY", "NONE", 0);
+  grpc::ChannelArguments arguments;
+  arguments.SetUserAgentPrefix(fmt::format("imgcli/{}", kVersion));
+  // The daemon is a neighbour; http_proxy is meant for other things.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);  // in fact the time limit of one connect
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+}
+
+/// A server stream over a completion queue of its own, so that waiting has a limit and needs no thread.
+template <typename T>
+class GrpcStream final : public Stream<T> {
+ public:
+  using typename Stream<T>::Outcome;
+
+  template <typename Open>
+  GrpcStream(ServerAddress address, Duration lease, Interrupt& interrupt, Open open)
+      : address_(std::move(address)), lease_(lease) {
+    context_.set_deadline(Wall(std::chrono::steady_clock::now() + lease));
+    scope_ = std::make_unique<Interrupt::Scope>(interrupt, [this] { context_.TryCancel(); });
+    reader_ = open(&context_, &queue_);
+  }
+
+  ~GrpcStream() override {
+    scope_.reset();
+    context_.TryCancel();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  Outcome Next(T& item, Instant until) override {
+    while (!ended_) {
+      if (started_ && !reading_) {
+        reader_->Read(&item_, this);
+        reading_ = true;
+      }
+      void* tag = nullptr;
+      bool ok = false;
+      if (queue_.AsyncNext(&tag, &ok, Wall(until)) != grpc::CompletionQueue::GOT_EVENT) return Outcome::kIdle;
+      if (!started_) {
+        started_ = ok;
+        ended_ = !ok;
+      } else {
+        reading_ = false;
+        ended_ = !ok;
+        if (ok) {
+          item = std::move(item_);
+          item_.Clear();
+          return Outcome::kItem;
+        }
+      }
+    }
+    return Outcome::kEnd;
+  }
+
+  Reply<void> Finish() override {
+    grpc::Status status;
+    reader_->Finish(&status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);
+    if (status.ok()) return {};
+    return tl::unexpected(ErrorsOf(status, address_, lease_));
+  }
+
+ private:
+  ServerAddress address_;
+  Duration lease_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<Interrupt::Scope> scope_;
+  std::unique_ptr<grpc::ClientAsyncReader<T>> reader_;
+  T item_;
+  bool started_ = false;
+  bool reading_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+struct Client::Connection {
+  explicit Connection(const std::string& target)
+      : channel(MakeChannel(target)),
+        jobs(v1::JobService::NewStub(channel)),
+        nodes(v1::NodeService::NewStub(channel)) {}
+
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::JobService::Stub> jobs;
+  std::unique_ptr<v1::NodeService::Stub> nodes;
+};
+
+namespace {
+
+/// One unary call: `call(context, &response)`.
+template <typename Response, typename Call>
+Reply<Response> CallOnce(const ServerAddress& address, Duration limit, Interrupt& interrupt, Call call) {
+  grpc::ClientContext context;
+  context.set_deadline(Wall(std::chrono::steady_clock::now() + limit));
+  const Interrupt::Scope scope(interrupt, [&context] { context.TryCancel(); });
+  Response response;
+  const grpc::Status status = call(&context, &response);
+  if (status.ok()) return response;
+  return tl::unexpected(ErrorsOf(status, address, limit));
+}
+
+/// The call again and again while it meets an outage, for `limit` in all.
+template <typename Response, typename Call>
+Reply<Response> CallUntilAnswered(const ServerAddress& address, Duration limit, Interrupt& interrupt,
+                                  const std::function<void()>& on_retry, Call call) {
+  const Instant end = std::chrono::steady_clock::now() + limit;
+  Duration backoff = kFirstBackoff;
+  for (bool first = true;; first = false) {
+    const Duration left = end - std::chrono::steady_clock::now();
+    auto reply = CallOnce<Response>(address, std::min(left, kAttempt), interrupt, call);
+    if (reply || !IsOutage(reply.error())) return reply;
+    if (std::chrono::steady_clock::now() + backoff >= end) return reply;
+    if (first) on_retry();
+    if (interrupt.WaitFor(backoff)) return reply;
+    backoff = std::min(backoff * 2, kLongestBackoff);
+  }
+}
+
+}  // namespace
+
+bool IsOutage(const Errors& errors) {
+  if (errors.empty()) return false;
+  const ErrorCode code = errors.front().code;
+  return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded;
+}
+
+Client::Client(ServerAddress address, Duration timeout, Interrupt& interrupt)
+    : address_(std::move(address)), timeout_(timeout), interrupt_(interrupt) {}
+
+Client::~Client() = default;
+
+Client::Connection& Client::Connected() {
+  if (!connection_) connection_ = std::make_unique<Connection>(address_.target);
+  return *connection_;
+}
+
+Reply<v1::SubmitJobResponse> Client::SubmitJob(const v1::SubmitJobRequest& request,
+                                               const std::function<void()>& on_retry) {
+  auto& jobs = *Connected().jobs;
+  return CallUntilAnswered<v1::SubmitJobResponse>(
+      address_, timeout_, interrupt_, on_retry,
+      [&](auto* context, auto* response) { return jobs.SubmitJob(context, request, response); });
+}
+
+Reply<v1::CancelJobResponse> Client::CancelJob(const v1::CancelJobRequest& request,
+                                               const std::function<void()>& on_retry) {
+  auto& jobs = *Connected().jobs;
+  return CallUntilAnswered<v1::CancelJobResponse>(
+      address_, timeout_, interrupt_, on_retry,
+      [&](auto* context, auto* response) { return jobs.CancelJob(context, request, response); });
+}
+
+Reply<v1::GetJobResponse> Client::GetJob(uint64_t id) {
+  auto& jobs = *Connected().jobs;
+  v1::GetJobRequest request;
+  request.set_id(id);
+  return CallOnce<v1::GetJobResponse>(address_, timeout_, interrupt_, [&](auto* context, auto* response) {
+    return jobs.GetJob(context, request, response);
+  });
+}
+
+Reply<v1::ListJobsResponse> Client::ListJobs(const v1::ListJobsRequest& request) {
+  auto& jobs = *Connected().jobs;
+  return CallOnce<v1::ListJobsResponse>(address_, timeout_, interrupt_, [&](auto* context, auto* response) {
+    return jobs.ListJobs(context, request, response);
+  });
+}
+
+Reply<v1::ListNodesResponse> Client::ListNodes() {
+  auto& nodes = *Connected().nodes;
+  return CallOnce<v1::ListNodesResponse>(address_, timeout_, interrupt_, [&](auto* context, auto* response) {
+    return nodes.ListNodes(context, {}, response);
+  });
+}
+
+std::unique_ptr<Stream<v1::WatchJobResponse>> Client::WatchJob(const v1::WatchJobRequest& request) {
+  auto& jobs = *Connected().jobs;
+  return std::make_unique<GrpcStream<v1::WatchJobResponse>>(
+      address_, kWatchLease, interrupt_,
+      [&](auto* context, auto* queue) { return jobs.AsyncWatchJob(context, request, queue, nullptr); });
+}
+
+std::unique_ptr<Stream<v1::ReadLogsResponse>> Client::ReadLogs(const v1::ReadLogsRequest& request) {
+  auto& jobs = *Connected().jobs;
+  return std::make_unique<GrpcStream<v1::ReadLogsResponse>>(
+      address_, kLogsLease, interrupt_,
+      [&](auto* context, auto* queue) { return jobs.AsyncReadLogs(context, request, queue, nullptr); });
+}
+
+}  // namespace imgd::cli

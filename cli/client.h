@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/interrupt.h"
+#include "cli/settings.h"
+#include "common/clock.h"
+#include "imgd/v1/job.pb.h"
+#include "imgd/v1/node.pb.h"
+
+namespace imgd::cli {
+
+/// True for errors that another try may outlive: the daemon was not there, or went away.
+bool IsOutage(const Errors& errors);
+
+/// Answers that come one after the other. Used by one thread; an interrupt ends it.
+template <typename T>
+class Stream {
+ public:
+  enum class Outcome { kItem, kIdle, kEnd };
+
+  virtual ~Stream() = default;
+
+  /// Waits for the next answer until `until`: kItem with `item` filled, kIdle when none came, kEnd after the
+  /// last one (then see Finish).
+  virtual Outcome Next(T& item, Instant until) = 0;
+
+  /// After kEnd: how it ended. A stream that a live daemon ended by itself has no error.
+  virtual Reply<void> Finish() = 0;
+};
+
+/// The daemon, as commands see it. Nothing is connected before the first call; each call has a deadline, and
+/// its errors are in words for people. Used by one thread, except that the interrupt may break off its calls.
+class Client {
+ public:
+  /// `timeout` bounds every single answer, retries included. `interrupt` outlives the client.
+  Client(ServerAddress address, Duration timeout, Interrupt& interrupt);
+  ~Client();
+
+  /// Stores a job. While the daemon is away the same request is sent again until the timeout: with an
+  /// idempotency key it is stored once. `on_retry` is called once, before the first repetition.
+  Reply<v1::SubmitJobResponse> SubmitJob(const v1::SubmitJobRequest& request,
+                                         const std::function<void()>& on_retry);
+
+  /// Asks for a job's end; repeated as SubmitJob is.
+  Reply<v1::CancelJobResponse> CancelJob(const v1::CancelJobRequest& request,
+                                         const std::function<void()>& on_retry);
+
+  Reply<v1::GetJobResponse> GetJob(uint64_t id);
+  Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
+  Reply<v1::ListNodesResponse> ListNodes();
+
+  /// A job's events. The stream is ended with an outage from time to time even if the daemon is well, so that
+  /// one which vanished without a word is noticed; open it again from the last event.
+  std::unique_ptr<Stream<v1::WatchJobResponse>> WatchJob(const v1::WatchJobRequest& request);
+
+  /// A job's log lines; ends as WatchJob does.
+  std::unique_ptr<Stream<v1::ReadLogsResponse>> ReadLogs(const v1::ReadLogsRequest& request);
+
+  const ServerAddress& address() const { return address_; }
+  Duration timeout() const { return timeout_; }
+
+ private:
+  struct Connection;
+  Connection& Connected();
+
+  ServerAddress address_;
+  Duration timeout_;
+  Interrupt& interrupt_;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace imgd::cli

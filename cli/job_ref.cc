@@ -1,0 +1,81 @@
+#include "cli/job_ref.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "cli/words.h"
+#include "common/yaml.h"
+
+namespace imgd::cli {
+namespace {
+
+constexpr uint32_t kPage = 1000;
+constexpr int kMostPages = 100;  ///< a bound on the search, not on the daemon
+
+/// Calls `visit` for each job that the request finds until it returns false.
+Reply<void> ForEachJob(Client& client, v1::ListJobsRequest request,
+                       const std::function<bool(const v1::Job&)>& visit) {
+  request.set_page_size(kPage);
+  for (int page = 0; page < kMostPages; ++page) {
+    auto answer = client.ListJobs(request);
+    if (!answer) return tl::unexpected(std::move(answer).error());
+    for (const auto& job : answer->jobs()) {
+      if (!visit(job)) return {};
+    }
+    if (answer->next_page_token().empty()) break;
+    request.set_page_token(answer->next_page_token());
+  }
+  return {};
+}
+
+Errors NotFound(std::string message, std::string hint) {
+  return {Error{.code = ErrorCode::kNotFound, .message = std::move(message), .hint = std::move(hint)}};
+}
+
+Errors NoSuchName(Client& client, const std::string& name) {
+  auto page = client.ListJobs({});
+  if (!page) return std::move(page).error();
+  std::vector<std::string> names;
+  for (const auto& job : page->jobs()) names.push_back(job.name());
+  const auto nearest = NearestWord(name, names);
+  return NotFound(fmt::format("no job is named '{}'", name),
+                  nearest ? fmt::format("did you mean '{}'?", *nearest) : "imgcli jobs shows what there is");
+}
+
+Errors Ambiguous(const std::string& name, const std::vector<uint64_t>& ids) {
+  return NotFound(
+      fmt::format("{} jobs named '{}' have not ended: {}", ids.size(), name, fmt::join(ids, ", ")),
+      "give the number of the one that you mean");
+}
+
+}  // namespace
+
+Reply<uint64_t> FindJob(Client& client, const std::string& reference) {
+  uint64_t number = 0;
+  const char* end = reference.data() + reference.size();
+  const auto parsed = std::from_chars(reference.data(), end, number);
+  if (parsed.ec == std::errc() && parsed.ptr == end) return number;
+
+  v1::ListJobsRequest request;
+  request.set_name_contains(reference);
+  std::vector<uint64_t> alive;
+  uint64_t newest_ended = 0;
+  auto seen = ForEachJob(client, request, [&](const v1::Job& job) {
+    if (job.name() != reference) return true;
+    if (!IsFinal(job.state())) {
+      alive.push_back(job.id());
+    } else {
+      newest_ended = std::max(newest_ended, job.id());
+    }
+    return true;
+  });
+  if (!seen) return tl::unexpected(std::move(seen).error());
+  if (alive.size() > 1) return tl::unexpected(Ambiguous(reference, alive));
+  if (alive.size() == 1) return alive.front();
+  if (newest_ended != 0) return newest_ended;
+  return tl::unexpected(NoSuchName(client, reference));
+}
+
+}  // namespace imgd::cli

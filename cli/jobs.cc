@@ -1,0 +1,155 @@
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/serialize.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+constexpr uint32_t kLargestPage = 1000;
+
+struct JobsOptions {
+  std::vector<std::string> states;
+  std::string name;
+  std::string owner;
+  uint64_t limit = 20;
+  bool all = false;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+struct Listing {
+  std::vector<v1::Job> jobs;
+  bool more = false;  ///< the daemon has others
+};
+
+Reply<Listing> Fetch(Client& client, v1::ListJobsRequest request, uint64_t limit) {
+  Listing listing;
+  while (listing.jobs.size() < limit) {
+    const uint64_t left = limit - listing.jobs.size();
+    request.set_page_size(static_cast<uint32_t>(std::min<uint64_t>(left, kLargestPage)));
+    auto page = client.ListJobs(request);
+    if (!page) return tl::unexpected(std::move(page).error());
+    for (auto& job : *page->mutable_jobs()) listing.jobs.push_back(std::move(job));
+    listing.more = !page->next_page_token().empty();
+    if (!listing.more) break;
+    request.set_page_token(page->next_page_token());
+  }
+  return listing;
+}
+
+std::vector<Cell> Row(const v1::Job& job, bool wide, int64_t now_us) {
+  const bool running = job.state() == v1::JOB_STATE_RUNNING && job.has_last_step();
+  const auto& step = job.last_step();
+  std::vector<Cell> row = {
+      Cell(std::to_string(job.id())),
+      Cell(job.name()),
+      Cell(StateName(job.state()), StyleOf(job.state())),
+      Cell(ProgressText(job)),
+      Cell(running ? HumanRate(step.images_per_second()) : ""),
+      Cell(job.has_last_step() ? HumanLoss(step.loss()) : ""),
+      Cell(job.has_last_epoch() ? HumanPercent(job.last_epoch().val_top1()) : ""),
+      Cell(running ? HumanDuration(step.eta_seconds()) : ""),
+      Cell(std::to_string(job.nodes())),
+      Cell(HumanAge(now_us, job.submitted_us())),
+  };
+  if (wide) {
+    row.insert(row.end(), {Cell(std::to_string(job.nodes() * job.ranks_per_node())), Cell(job.owner()),
+                           Cell(std::to_string(job.priority())), Cell(std::to_string(job.generation())),
+                           Cell(std::to_string(job.restarts())), Cell(job.reason_text(), Style::kDim)});
+  }
+  return row;
+}
+
+void PrintTable(Context& context, const std::vector<v1::Job>& jobs, bool wide) {
+  std::vector<Column> columns = {{"ID", true},       {.title = "NAME", .shrink = true},
+                                 {"STATE"},          {"PROGRESS"},
+                                 {"IMAGES/S", true}, {"LOSS", true},
+                                 {"TOP-1", true},    {"ETA", true},
+                                 {"NODES", true},    {"AGE", true}};
+  if (wide) {
+    columns.insert(columns.end(), {{"RANKS", true},
+                                   {.title = "OWNER", .shrink = true},
+                                   {"PRIORITY", true},
+                                   {"GENERATION", true},
+                                   {"RESTARTS", true},
+                                   {.title = "REASON", .shrink = true}});
+  }
+  Table table(std::move(columns));
+  const int64_t now_us = NowMicros();
+  for (const auto& job : jobs) table.Add(Row(job, wide, now_us));
+  table.Print(context.out(), context.terminal());
+}
+
+Reply<v1::ListJobsRequest> MakeRequest(const JobsOptions& options) {
+  v1::ListJobsRequest request;
+  for (const auto& name : options.states) {
+    auto state = ParseState(name);
+    if (!state) {
+      Error error = std::move(state).error();
+      error.message = fmt::format("--state: {}", error.message);
+      return tl::unexpected(Errors{std::move(error)});
+    }
+    request.add_states(*state);
+  }
+  request.set_owner(options.owner);
+  request.set_name_contains(options.name);
+  return request;
+}
+
+int RunJobs(Context& context, const JobsOptions& options) {
+  auto request = MakeRequest(options);
+  if (!request) return context.Fail(request.error());
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto listing = Fetch(**client, std::move(*request), options.all ? UINT64_MAX : options.limit);
+  if (!listing) return context.Fail(listing.error());
+
+  if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
+    PrintDocument(context.out(), ToJsonArray(listing->jobs), options.format);
+  } else if (!listing->jobs.empty()) {
+    PrintTable(context, listing->jobs, options.format == OutputFormat::kWide);
+  } else {
+    const bool filtered = !options.states.empty() || !options.name.empty() || !options.owner.empty();
+    context.Say(filtered ? "no job matches" : "no jobs yet; imgcli submit job.yaml makes one");
+  }
+  if (listing->more) {
+    context.Say(fmt::format("the newest {} jobs; --all shows every one", listing->jobs.size()), Style::kDim);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddJobsCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<JobsOptions>();
+  auto* command = app.add_subcommand("jobs", "List jobs, newest first");
+  command
+      ->add_option(
+          "--state", options->states,
+          "Only jobs in this state (queued, starting, running, preempting, paused, completed, failed, "
+          "cancelled); may be repeated")
+      ->type_name("STATE")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--name", options->name, "Only jobs whose name contains this")->type_name("TEXT");
+  command->add_option("--owner", options->owner, "Only this user's jobs")->type_name("USER");
+  command->add_option("--limit", options->limit, "So many at most (default 20)")
+      ->type_name("N")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}));
+  command->add_flag("--all", options->all, "Every job, however many");
+  AddOutputOption(*command, options->format);
+  command->footer(
+      "LOSS is the training loss now, TOP-1 the accuracy of the last validation. -o wide adds the owner, "
+      "the\n"
+      "priority, how often the job was started, and why it is in its state.\n\n"
+      "Examples:\n"
+      "  imgcli jobs --state running --state queued\n"
+      "  imgcli jobs --owner $USER --name rn50 -o wide\n"
+      "  imgcli jobs --all -o json | jq -r '.[] | select(.state == \"JOB_STATE_FAILED\") | .id'");
+  command->callback(
+      [&context, options] { context.command = [&context, options] { return RunJobs(context, *options); }; });
+}
+
+}  // namespace imgd::cli

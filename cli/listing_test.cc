@@ -1,0 +1,225 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/testing/fake_daemon.h"
+#include "cli/testing/run_cli.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class Listing : public testing::Test {
+ protected:
+  CliResult RunIt(std::vector<std::string> arguments) {
+    return RunCli(CallTo(daemon_.address(), std::move(arguments)));
+  }
+
+  v1::Job RunningJob() {
+    auto job = MakeJob(12, "rn18-demo", v1::JOB_STATE_RUNNING);
+    *job.mutable_last_step() = StepEvent(188, 400).step();
+    job.mutable_last_epoch()->set_epoch(4);
+    job.mutable_last_epoch()->set_val_top1(0.561);
+    job.mutable_last_epoch()->set_val_top5(0.91);
+    job.set_generation(2);
+    job.set_restarts(1);
+    job.set_reason_text("all 2 ranks train");
+    auto& placement = *job.add_placements();
+    placement.set_node("node-b");
+    placement.set_first_rank(1);
+    placement.add_devices(3);
+    return job;
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(Listing, JobsShowWhatARunDoes) {
+  daemon_.PutJob(MakeJob(11, "old", v1::JOB_STATE_COMPLETED));
+  daemon_.PutJob(RunningJob());
+  const auto done = RunIt({"jobs"});
+  EXPECT_EQ(done.exit_code, 0);
+  const auto lines = Lines(done.out);
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_THAT(lines[0], ContainsRegex("ID +NAME +STATE +PROGRESS +IMAGES/S +LOSS +TOP-1 +ETA +NODES +AGE"));
+  EXPECT_THAT(lines[1],
+              ContainsRegex("12 +rn18-demo +RUNNING +188/400 47% +812 +1.500 +56.1% +1m02s +2 +1m0"));
+  EXPECT_THAT(lines[2], ContainsRegex("11 +old +COMPLETED +- +- +- +- +- +2 +1m0"));
+}
+
+TEST_F(Listing, JobsInJsonAreAnArray) {
+  daemon_.PutJob(RunningJob());
+  const auto json = nlohmann::json::parse(RunIt({"jobs", "-o", "json"}).out);
+  ASSERT_THAT(json, SizeIs(1));
+  EXPECT_EQ(json[0]["last_step"]["total_steps"], "400");
+  EXPECT_EQ(json[0]["state"], "JOB_STATE_RUNNING");
+}
+
+TEST_F(Listing, NoJobsAreAnEmptyArrayAndAWordForPeople) {
+  EXPECT_EQ(RunIt({"jobs", "-o", "json"}).out, "[]\n");
+  const auto done = RunIt({"jobs"});
+  EXPECT_THAT(done.out, IsEmpty());
+  EXPECT_THAT(done.err, HasSubstr("no jobs yet"));
+}
+
+TEST_F(Listing, OnlyTheNewestAreListedUnlessAllAreAskedFor) {
+  for (uint64_t id = 1; id <= 25; ++id) daemon_.PutJob(MakeJob(id, "job", v1::JOB_STATE_COMPLETED));
+  const auto some = RunIt({"jobs", "--limit", "3"});
+  EXPECT_THAT(Lines(some.out), SizeIs(4));
+  EXPECT_THAT(some.err, HasSubstr("--all shows every one"));
+  const auto all = RunIt({"jobs", "--all"});
+  EXPECT_THAT(Lines(all.out), SizeIs(26));
+  EXPECT_THAT(all.err, IsEmpty());
+}
+
+TEST_F(Listing, FiltersGoToTheDaemon) {
+  RunIt({"jobs", "--state", "running", "--state", "QUEUED", "--owner", "lena", "--name", "rn"});
+  const auto lists = daemon_.lists();
+  ASSERT_EQ(lists.size(), 1u);
+  EXPECT_THAT(lists[0].states(), ElementsAre(v1::JOB_STATE_RUNNING, v1::JOB_STATE_QUEUED));
+  EXPECT_EQ(lists[0].owner(), "lena");
+  EXPECT_EQ(lists[0].name_contains(), "rn");
+  const auto wrong = RunIt({"jobs", "--state", "runing"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean 'RUNNING'?"));
+}
+
+TEST_F(Listing, ShowTellsEverything) {
+  daemon_.PutJob(RunningJob());
+  daemon_.AddEvent(12, StateEvent(v1::JOB_STATE_UNSPECIFIED, v1::JOB_STATE_QUEUED, "submitted by lena"));
+  daemon_.AddEvent(12, StateEvent(v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, "all 2 ranks train"));
+  auto job = daemon_.GetJob(12);
+  auto& exit = *job.add_rank_exits();
+  exit.set_rank(1);
+  exit.set_signal(9);
+  exit.set_last_error_line("\x1b[31mout of memory");
+  daemon_.PutJob(job);
+  const auto done = RunIt({"show", "12"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.out, AllOf(HasSubstr("job 12 (rn18-demo)  RUNNING"), HasSubstr("all 2 ranks train"),
+                              HasSubstr("2 nodes with 1 rank each"), HasSubstr("1 restart after a failure"),
+                              HasSubstr("188/400 47%"), HasSubstr("top-1 56.1%, top-5 91.0%")));
+  EXPECT_THAT(done.out, ContainsRegex("node-b +1 +3"));
+  EXPECT_THAT(done.out, ContainsRegex("1 +node-b +0 +killed by SIGKILL:  \\[31mout of memory"));
+  EXPECT_THAT(done.out, ContainsRegex("QUEUED +1 +scheduler +submitted by lena"));
+  EXPECT_THAT(done.out, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(Listing, ShowOfAWaitingJobSaysWhatItWaitsFor) {
+  auto job = MakeJob(3, "big", v1::JOB_STATE_QUEUED);
+  job.set_reason_text("waits for 2 nodes; 1 is free");
+  job.set_queue_position(2);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunIt({"show", "big"}).out,
+              AllOf(HasSubstr("waits for 2 nodes; 1 is free"), HasSubstr("position 2")));
+}
+
+TEST_F(Listing, AJobIsFoundByItsNumberOrItsName) {
+  daemon_.PutJob(MakeJob(1, "rn18", v1::JOB_STATE_COMPLETED));
+  daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_QUEUED));
+  daemon_.PutJob(MakeJob(3, "rn18", v1::JOB_STATE_FAILED));
+  daemon_.PutJob(MakeJob(4, "rn18-other", v1::JOB_STATE_QUEUED));
+  EXPECT_THAT(RunIt({"show", "1"}).out, HasSubstr("job 1 (rn18)"));
+  EXPECT_THAT(RunIt({"show", "rn18"}).out, HasSubstr("job 2 (rn18)")) << "the one that has not ended";
+  daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_CANCELLED));
+  EXPECT_THAT(RunIt({"show", "rn18"}).out, HasSubstr("job 3 (rn18)")) << "the newest when all have";
+}
+
+TEST_F(Listing, ANameThatSeveralLiveJobsHaveIsRefused) {
+  daemon_.PutJob(MakeJob(1, "rn18", v1::JOB_STATE_RUNNING));
+  daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_QUEUED));
+  const auto done = RunIt({"cancel", "rn18"});
+  EXPECT_EQ(done.exit_code, 3);
+  EXPECT_THAT(done.err, HasSubstr("2 jobs named 'rn18' have not ended: 2, 1"));
+  EXPECT_EQ(daemon_.cancels().size(), 0u);
+}
+
+TEST_F(Listing, AnUnknownJobIsNotFoundAndTheNearestNamed) {
+  daemon_.PutJob(MakeJob(1, "rn18-demo", v1::JOB_STATE_RUNNING));
+  const auto named = RunIt({"show", "rn18-dmo"});
+  EXPECT_EQ(named.exit_code, 3);
+  EXPECT_EQ(named.err, "error: no job is named 'rn18-dmo' (did you mean 'rn18-demo'?)\n");
+  const auto numbered = RunIt({"show", "77"});
+  EXPECT_EQ(numbered.exit_code, 3);
+  EXPECT_THAT(numbered.err, HasSubstr("no job has the number 77"));
+}
+
+TEST_F(Listing, NodesShowWhatIsFreeAndWhoHoldsTheRest) {
+  v1::Node node;
+  node.set_name("gpu-1");
+  node.set_state(v1::NODE_STATE_READY);
+  node.set_agent_version("0.1.0");
+  node.set_address("10.0.0.7");
+  node.set_last_heartbeat_us(NowMicros() - 2'000'000);
+  for (uint32_t i = 0; i < 4; ++i) {
+    auto& device = *node.add_devices();
+    device.set_index(i);
+    device.set_model("NVIDIA H100");
+    device.set_memory_bytes(80ull << 30);
+    device.set_job_id(i < 2 ? 12 : 0);
+    device.mutable_reading()->set_busy_ratio(i < 2 ? 0.9 : 0);
+  }
+  daemon_.PutNode(node);
+  node.set_name("gpu-2");
+  node.set_state(v1::NODE_STATE_UNREACHABLE);
+  node.set_reason_text("no heartbeat for 20 s");
+  daemon_.PutNode(node);
+  const auto lines = Lines(RunIt({"nodes", "-o", "wide"}).out);
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_THAT(lines[1],
+              ContainsRegex("gpu-1 +ready +4 +2 +NVIDIA H100 +12 +45.0% +[23]s ago +10.0.0.7 +0.1.0"));
+  EXPECT_THAT(lines[2], ContainsRegex("gpu-2 +unreachable +4 +0 .*no heartbeat for 20 s"))
+      << "nothing can be placed on a node that is out of reach";
+  EXPECT_EQ(nlohmann::json::parse(RunIt({"nodes", "-o", "json"}).out)[1]["state"], "NODE_STATE_UNREACHABLE");
+}
+
+TEST_F(Listing, CancelAsksOnceForEachJobAndSaysSo) {
+  daemon_.PutJob(MakeJob(1, "a", v1::JOB_STATE_RUNNING));
+  daemon_.PutJob(MakeJob(2, "b", v1::JOB_STATE_QUEUED));
+  const auto done = RunIt({"cancel", "1", "b", "--checkpoint"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(Lines(done.out), ElementsAre("job 1 (a) is being cancelled, after a checkpoint",
+                                           "job 2 (b) is being cancelled, after a checkpoint"));
+  const auto cancels = daemon_.cancels();
+  ASSERT_EQ(cancels.size(), 2u);
+  EXPECT_TRUE(cancels[0].checkpoint());
+  EXPECT_EQ(cancels[0].actor(), "lena");
+}
+
+TEST_F(Listing, CancelWaitsForTheEndWhereAsked) {
+  daemon_.PutJob(MakeJob(1, "a", v1::JOB_STATE_RUNNING));
+  CliProcess process(CallTo(daemon_.address(), {"cancel", "1", "--wait"}));
+  daemon_.AwaitStreams(1);
+  daemon_.AddEvent(1, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_CANCELLED, "cancelled by lena"));
+  EXPECT_EQ(process.Wait(), 0) << "that it was cancelled is what was wanted";
+  EXPECT_THAT(process.err.text(), HasSubstr("CANCELLED"));
+}
+
+TEST_F(Listing, CancelOfAnEndedJobIsRefused) {
+  daemon_.on_cancel = [](const auto&) -> Reply<v1::CancelJobResponse> {
+    return tl::unexpected(
+        Errors{Error{.code = ErrorCode::kFailedPrecondition, .message = "job 1 has COMPLETED already"}});
+  };
+  const auto done = RunIt({"cancel", "1"});
+  EXPECT_EQ(done.exit_code, 5);
+  EXPECT_EQ(done.err, "error: job 1 has COMPLETED already\n");
+}
+
+TEST_F(Listing, ANarrowTerminalCutsTheNameAndNothingWraps) {
+  daemon_.PutJob(MakeJob(1, "a-name-that-is-much-too-long-for-this", v1::JOB_STATE_RUNNING));
+  auto call = CallTo(daemon_.address(), {"jobs", "--color", "never"});
+  call.terminal = {.is_terminal = true, .utf8 = true, .width = [] { return 80; }};
+  const auto lines = Lines(RunCli(call).out);
+  EXPECT_THAT(lines[1], AllOf(HasSubstr("a-name-that-"), HasSubstr("…"), HasSubstr("1m0")));
+}
+
+}  // namespace
+}  // namespace imgd::cli

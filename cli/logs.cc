@@ -1,0 +1,230 @@
+#include <map>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/job_ref.h"
+#include "cli/serialize.h"
+#include "cli/watch.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kTick = 500ms;  ///< how soon a closed output is noticed
+
+struct LogsOptions {
+  std::string job;
+  bool follow = false;
+  std::optional<uint32_t> rank;
+  std::optional<uint64_t> generation;
+  uint64_t tail = 0;
+  bool timestamps = false;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+/// Writes lines, each once, however often the daemon sends it.
+class LogPrinter {
+ public:
+  LogPrinter(Context& context, bool prefix, const LogsOptions& options)
+      : context_(context),
+        prefix_(prefix),
+        timestamps_(options.timestamps),
+        json_(options.format == OutputFormat::kJson) {}
+
+  void Print(const v1::ReadLogsResponse& lines) {
+    for (const auto& line : lines.lines()) {
+      uint64_t& last = last_[{line.generation(), line.rank()}];
+      if (line.line_number() <= last) continue;
+      last = line.line_number();
+      if (printed_any() && line.generation() > generation_) {
+        context_.Say(fmt::format("-- start {} --", line.generation()), Style::kDim);
+      }
+      generation_ = std::max(generation_, line.generation());
+      Write(line);
+    }
+    context_.out().flush();
+  }
+
+  bool printed_any() const { return printed_any_; }
+
+ private:
+  void Write(const v1::LogLine& line) {
+    printed_any_ = true;
+    if (json_) return PrintJsonLine(context_.out(), line);
+    auto& out = context_.out();
+    const bool color = context_.terminal().color;
+    if (timestamps_) out << Paint(LocalTimestamp(line.time_us()), Style::kDim, color) << ' ';
+    if (prefix_) {
+      out << Paint(fmt::format("[{}]", line.rank()), line.rank() % 2 == 0 ? Style::kBusy : Style::kWarn,
+                   color)
+          << ' ';
+    }
+    out << line.text() << '\n';
+  }
+
+  Context& context_;
+  const bool prefix_;
+  const bool timestamps_;
+  const bool json_;
+  bool printed_any_ = false;
+  uint64_t generation_ = 0;                                 ///< of the newest line
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> last_;  ///< line number by (generation, rank)
+};
+
+/// Reads a job's log, over restarts of the daemon where it follows.
+class LogReader {
+ public:
+  LogReader(Context& context, Client& client, const v1::Job& job, const LogsOptions& options)
+      : context_(context),
+        client_(client),
+        job_(job),
+        options_(options),
+        printer_(context, job.nodes() * job.ranks_per_node() > 1 && !options.rank, options) {}
+
+  int Run() {
+    uint64_t tail = options_.tail;
+    while (true) {
+      const bool was_final = IsFinal(job_.state());
+      auto ended = ReadStream(tail);
+      if (context_.interrupt().Triggered()) return Interrupted();
+      if (!context_.out() || context_.ReaderIsGone()) return 1;
+      if (!options_.follow) return ended ? Done() : context_.Fail(ended.error());
+      if (ended && was_final) return Done();
+      if (!ended && !IsOutage(ended.error())) return context_.Fail(ended.error());
+      auto now = AwaitDaemon(context_, client_, job_.id(), [&](const Errors& errors) {
+        context_.Say(fmt::format("{}; the log goes on once imgd is back", errors.front().message),
+                     Style::kWarn);
+      });
+      if (context_.interrupt().Triggered()) return Interrupted();
+      if (!now) return context_.Fail(now.error());
+      job_ = now->job();
+      // A stream that ended well just before the job did is complete; one that broke is read again.
+      if (ended && IsFinal(job_.state())) return Done();
+      // From here on the numbers tell what is new; a tail could leave a gap.
+      if (printer_.printed_any()) tail = 0;
+      context_.interrupt().WaitFor(200ms);
+    }
+  }
+
+ private:
+  Reply<void> ReadStream(uint64_t tail) {
+    v1::ReadLogsRequest request;
+    request.set_id(job_.id());
+    if (options_.rank) request.set_rank(*options_.rank);
+    if (options_.generation) request.set_generation(*options_.generation);
+    request.set_tail(tail);
+    request.set_follow(options_.follow);
+    const auto stream = client_.ReadLogs(request);
+    v1::ReadLogsResponse lines;
+    Instant idle_until = std::chrono::steady_clock::now() + client_.timeout();
+    while (context_.out() && !context_.ReaderIsGone()) {
+      const Instant now = std::chrono::steady_clock::now();
+      switch (stream->Next(lines, now + kTick)) {
+        case Stream<v1::ReadLogsResponse>::Outcome::kItem:
+          printer_.Print(lines);
+          idle_until = std::chrono::steady_clock::now() + client_.timeout();
+          break;
+        case Stream<v1::ReadLogsResponse>::Outcome::kIdle:
+          if (options_.follow || now < idle_until) break;
+          return tl::unexpected(
+              Errors{Error{.code = ErrorCode::kDeadlineExceeded,
+                           .message = fmt::format("imgd at {} ({}) stopped sending in the middle of the log",
+                                                  client_.address().target, client_.address().source)}});
+        case Stream<v1::ReadLogsResponse>::Outcome::kEnd:
+          return stream->Finish();
+      }
+    }
+    return {};
+  }
+
+  int Done() {
+    if (!printer_.printed_any()) {
+      const bool filtered = options_.rank || options_.generation;
+      const bool over = IsFinal(job_.state());
+      const std::string why = job_.reason_text().empty() ? "" : fmt::format(": {}", job_.reason_text());
+      context_.Say(fmt::format("{} has no {}log lines{}; it is {}{}", JobTitle(job_), filtered ? "such " : "",
+                               over ? "" : " yet", StateName(job_.state()), why));
+    }
+    return 0;
+  }
+
+  int Interrupted() {
+    context_.Say(options_.follow && !IsFinal(job_.state())
+                     ? fmt::format("no longer following; {} goes on ({} ends it)", JobTitle(job_),
+                                   context_.Suggest(fmt::format("cancel {}", job_.id())))
+                     : "interrupted");
+    return context_.interrupt().ExitCode();
+  }
+
+  Context& context_;
+  Client& client_;
+  v1::Job job_;
+  const LogsOptions& options_;
+  LogPrinter printer_;
+};
+
+std::optional<Error> CheckRange(const v1::Job& job, const LogsOptions& options) {
+  const uint32_t world = job.nodes() * job.ranks_per_node();
+  Error error{.code = ErrorCode::kNotFound};
+  if (options.rank && *options.rank >= world) {
+    error.message = fmt::format("{} has no rank {}; it has {}", JobTitle(job), *options.rank,
+                                world == 1 ? "only rank 0" : fmt::format("ranks 0 to {}", world - 1));
+    return error;
+  }
+  if (options.generation && (*options.generation > job.generation() || *options.generation == 0)) {
+    error.message = fmt::format(
+        "{} has no start {}; {}", JobTitle(job), *options.generation,
+        job.generation() == 0 ? "it has not started yet" : fmt::format("its latest is {}", job.generation()));
+    return error;
+  }
+  return std::nullopt;
+}
+
+int RunLogs(Context& context, const LogsOptions& options) {
+  if (options.format == OutputFormat::kYaml || options.format == OutputFormat::kWide) {
+    return context.Fail(
+        {Error{.code = ErrorCode::kInvalidArgument,
+               .message = "--output: a log comes as table (its text) or json (a line for each line)"}});
+  }
+  context.FollowUntilInterrupted();
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto id = FindJob(**client, options.job);
+  if (!id) return context.Fail(id.error());
+  auto job = (*client)->GetJob(*id);
+  if (!job) return context.Fail(job.error());
+  if (auto error = CheckRange(job->job(), options)) return context.Fail({*error});
+  return LogReader(context, **client, job->job(), options).Run();
+}
+
+}  // namespace
+
+void AddLogsCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<LogsOptions>();
+  auto* command = app.add_subcommand("logs", "Print what a job's ranks wrote");
+  AddJobArgument(*command, options->job);
+  command->add_flag("-f,--follow", options->follow, "Go on with new lines until the job has ended");
+  command->add_option("--rank", options->rank, "Only this rank (default: all, each line with its rank)")
+      ->type_name("N");
+  command->add_option("--tail", options->tail, "Only the last N lines of each rank, and new ones")
+      ->type_name("N")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}));
+  command
+      ->add_option("--generation", options->generation,
+                   "Lines of this start of the job (default: the latest)")
+      ->type_name("G");
+  command->add_flag("--timestamps", options->timestamps, "When each line was written, in local time");
+  AddOutputOption(*command, options->format);
+  command->footer(
+      "Goes on when imgd restarts, without doubled lines. Ctrl-C ends the following, not the job.\n\n"
+      "Examples:\n"
+      "  imgcli logs 12 --tail 50\n"
+      "  imgcli logs rn18-demo -f --rank 0\n"
+      "  imgcli logs 12 --generation 1 --timestamps > before-the-restart.log");
+  command->callback(
+      [&context, options] { context.command = [&context, options] { return RunLogs(context, *options); }; });
+}
+
+}  // namespace imgd::cli

@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/testing/fake_daemon.h"
+#include "cli/testing/run_cli.h"
+
+namespace imgd::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Logs : public testing::Test {
+ protected:
+  Logs() {
+    auto job = MakeJob(12, "rn18-demo", v1::JOB_STATE_RUNNING);
+    job.set_generation(1);
+    daemon_.PutJob(job);
+    daemon_.AddLine(12, Line(0, 1, "loading"));
+    daemon_.AddLine(12, Line(1, 1, "loading too"));
+    daemon_.AddLine(12, Line(0, 2, "training"));
+  }
+
+  CliResult RunLogs(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "logs");
+    return RunCli(CallTo(daemon_.address(), std::move(arguments)));
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(Logs, OfSeveralRanksNameTheRankOfEachLine) {
+  const auto done = RunLogs({"12"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(Lines(done.out), ElementsAre("[0] loading", "[1] loading too", "[0] training"));
+}
+
+TEST_F(Logs, OfOneRankAreItsLinesAsTheyAre) {
+  EXPECT_THAT(Lines(RunLogs({"rn18-demo", "--rank", "0"}).out), ElementsAre("loading", "training"));
+  EXPECT_THAT(Lines(RunLogs({"12", "--rank", "0", "--tail", "1"}).out), ElementsAre("training"));
+}
+
+TEST_F(Logs, HaveTimesWhereAsked) {
+  EXPECT_THAT(Lines(RunLogs({"12", "--rank", "1", "--timestamps"}).out),
+              ElementsAre(testing::MatchesRegex("2023-11-1. ..:13:20.000 loading too")));
+}
+
+TEST_F(Logs, AsJsonAreALineForALine) {
+  const auto lines = Lines(RunLogs({"12", "--rank", "0", "-o", "json"}).out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(lines[1])["line_number"], "2");
+}
+
+TEST_F(Logs, FollowGoesOnAfterARestartWithoutDoubledLines) {
+  CliProcess process(CallTo(daemon_.address(), {"logs", "12", "-f"}));
+  process.out.WaitFor("training");
+  daemon_.Stop();
+  process.err.WaitFor("the log goes on once imgd is back");
+  daemon_.AddLine(12, Line(1, 2, "written meanwhile"));
+  daemon_.Start();
+  process.out.WaitFor("written meanwhile");
+  daemon_.AddLine(12, Line(0, 3, "the last"));
+  daemon_.AddEvent(12, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_COMPLETED, "done"));
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(Lines(process.out.text()), ElementsAre("[0] loading", "[1] loading too", "[0] training",
+                                                     "[1] written meanwhile", "[0] the last"));
+}
+
+TEST_F(Logs, OfAJobThatHasWrittenNothingSaySo) {
+  auto job = MakeJob(13, "waiting", v1::JOB_STATE_QUEUED);
+  job.set_reason_text("waits for 2 nodes");
+  daemon_.PutJob(job);
+  const auto done = RunLogs({"13"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.out, IsEmpty());
+  EXPECT_THAT(done.err, HasSubstr("it is QUEUED: waits for 2 nodes"));
+}
+
+TEST_F(Logs, OfARankOrAStartThatIsNotThereAreNotFound) {
+  const auto rank = RunLogs({"12", "--rank", "2"});
+  EXPECT_EQ(rank.exit_code, 3);
+  EXPECT_THAT(rank.err, HasSubstr("job 12 (rn18-demo) has no rank 2; it has ranks 0 to 1"));
+  const auto start = RunLogs({"12", "--generation", "5"});
+  EXPECT_EQ(start.exit_code, 3);
+  EXPECT_THAT(start.err, HasSubstr("has no start 5; its latest is 1"));
+}
+
+}  // namespace
+}  // namespace imgd::cli

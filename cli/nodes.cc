@@ -1,0 +1,149 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/serialize.h"
+#include "cli/words.h"
+#include "imgd/v1/node.pb.h"
+
+namespace imgd::cli {
+namespace {
+
+/// "ready"; jobs' states are in capitals, nodes' are not.
+std::string NodeStateName(v1::NodeState state) {
+  const std::string name = v1::NodeState_Name(state);
+  constexpr std::string_view kPrefix = "NODE_STATE_";
+  std::string word = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
+
+Style StyleOf(v1::NodeState state) {
+  if (state == v1::NODE_STATE_READY) return Style::kGood;
+  return state == v1::NODE_STATE_LOST ? Style::kBad : Style::kWarn;
+}
+
+/// What a node's devices add up to.
+struct DeviceSummary {
+  int free = 0;
+  std::set<std::string> models;
+  std::set<uint64_t> jobs;
+  int readings = 0;
+  double busy = 0;     ///< sum over the readings
+  double watts = 0;    ///< sum
+  double hottest = 0;  ///< degrees Celsius
+  uint64_t memory_used_bytes = 0;
+  uint64_t memory_bytes = 0;
+};
+
+DeviceSummary Summarize(const v1::Node& node) {
+  DeviceSummary sum;
+  for (const auto& device : node.devices()) {
+    sum.models.insert(device.model());
+    sum.memory_bytes += device.memory_bytes();
+    if (device.job_id() != 0) {
+      sum.jobs.insert(device.job_id());
+    } else {
+      ++sum.free;
+    }
+    // A CPU slot has readings of nothing.
+    if (!device.has_reading() || device.memory_bytes() == 0) continue;
+    ++sum.readings;
+    sum.busy += device.reading().busy_ratio();
+    sum.watts += device.reading().power_watts();
+    sum.hottest = std::max(sum.hottest, device.reading().temperature_celsius());
+    sum.memory_used_bytes += device.reading().memory_used_bytes();
+  }
+  return sum;
+}
+
+std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
+  const auto sum = Summarize(node);
+  const bool ready = node.state() == v1::NODE_STATE_READY;
+  const bool read = sum.readings > 0;
+  std::vector<Cell> row = {
+      Cell(node.name()),
+      Cell(NodeStateName(node.state()), StyleOf(node.state())),
+      Cell(std::to_string(node.devices_size())),
+      // Nothing is placed on a node that is out of reach.
+      Cell(std::to_string(ready ? sum.free : 0)),
+      Cell(fmt::format("{}", fmt::join(sum.models, ", "))),
+      Cell(fmt::format("{}", fmt::join(sum.jobs, ","))),
+      Cell(read && ready ? HumanPercent(sum.busy / sum.readings) : ""),
+      Cell(node.last_heartbeat_us() == 0 ? "" : HumanAge(now_us, node.last_heartbeat_us()) + " ago"),
+      Cell(node.address()),
+      Cell(node.agent_version()),
+  };
+  if (wide) {
+    row.insert(
+        row.end(),
+        {Cell(read ? fmt::format("{} of {}", HumanBytes(sum.memory_used_bytes), HumanBytes(sum.memory_bytes))
+                   : ""),
+         Cell(read ? fmt::format("{:.0f} W", sum.watts) : ""),
+         Cell(read ? fmt::format("{:.0f} C", sum.hottest) : ""), Cell(HumanAge(now_us, node.joined_us())),
+         Cell(node.reason_text(), Style::kDim)});
+  }
+  return row;
+}
+
+void PrintTable(Context& context, const v1::ListNodesResponse& nodes, bool wide) {
+  std::vector<Column> columns = {{.title = "NAME", .shrink = true},
+                                 {"STATE"},
+                                 {"DEVICES", true},
+                                 {"FREE", true},
+                                 {.title = "MODEL", .shrink = true},
+                                 {.title = "JOBS", .shrink = true},
+                                 {"BUSY", true},
+                                 {"HEARTBEAT", true},
+                                 {"ADDRESS"},
+                                 {"VERSION"}};
+  if (wide) {
+    columns.insert(columns.end(), {{"MEMORY", true},
+                                   {"POWER", true},
+                                   {"HOTTEST", true},
+                                   {"JOINED", true},
+                                   {.title = "REASON", .shrink = true}});
+  }
+  Table table(std::move(columns));
+  const int64_t now_us = NowMicros();
+  for (const auto& node : nodes.nodes()) table.Add(Row(node, wide, now_us));
+  table.Print(context.out(), context.terminal());
+}
+
+int RunNodes(Context& context, OutputFormat format) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto nodes = (*client)->ListNodes();
+  if (!nodes) return context.Fail(nodes.error());
+  if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {
+    PrintDocument(context.out(), ToJsonArray(nodes->nodes()), format);
+  } else if (nodes->nodes().empty()) {
+    context.Say("no node has joined yet; start imgagent on a machine with GPUs (or --cpu-slots N)");
+  } else {
+    PrintTable(context, *nodes, format == OutputFormat::kWide);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddNodesCommand(CLI::App& app, Context& context) {
+  auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  auto* command = app.add_subcommand("nodes", "List the machines that have joined");
+  AddOutputOption(*command, *format);
+  command->footer(
+      "BUSY is the mean share of time that the GPUs computed; JOBS are those that hold devices there. -o "
+      "wide\n"
+      "adds memory, power, temperature, and why a node takes nothing new.\n\n"
+      "Examples:\n"
+      "  imgcli nodes\n"
+      "  imgcli nodes -o json | jq -r '.[] | select(.state != \"NODE_STATE_READY\") | .name'");
+  command->callback(
+      [&context, format] { context.command = [&context, format] { return RunNodes(context, *format); }; });
+}
+
+}  // namespace imgd::cli

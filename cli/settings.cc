@@ -1,0 +1,110 @@
+#include "cli/settings.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "common/files.h"
+#include "common/yaml.h"
+
+namespace imgd::cli {
+namespace {
+
+constexpr const char* kDefaultHost = "127.0.0.1";
+constexpr int kDefaultPort = 7650;
+
+Reply<ServerAddress> FromText(const std::string& text, std::string source, const std::string& field) {
+  auto target = ParseServerAddress(text);
+  if (!target) {
+    Error error = std::move(target).error();
+    error.message = fmt::format("{}: {}", field, error.message);
+    return tl::unexpected(Errors{std::move(error)});
+  }
+  return ServerAddress{.target = std::move(*target), .source = std::move(source)};
+}
+
+/// The file's `server`; empty text when it has none.
+Reply<std::string> ServerInFile(const std::string& path, const std::string& text) {
+  auto root = YamlMap::Parse(text, path);
+  if (!root) return tl::unexpected(Errors{root.error()});
+  auto server = root->String("server");
+  if (server) {
+    auto target = ParseServerAddress(*server);
+    if (!target) root->AddError("server", target.error().message, target.error().hint);
+  }
+  root->Finish();
+  if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
+  return server.value_or("");
+}
+
+}  // namespace
+
+Result<std::string> ParseServerAddress(std::string_view text) {
+  const auto refuse = [&](std::string hint) {
+    auto failure = Fail(ErrorCode::kInvalidArgument, "found '{}' where HOST or HOST:PORT is expected", text);
+    failure.value().hint = std::move(hint);
+    return failure;
+  };
+  if (text.find("://") != std::string_view::npos) return refuse("leave out the scheme");
+  if (text.empty() || text.find_first_of(" \t\n/") != std::string_view::npos) return refuse("");
+  std::string_view host = text, port;
+  if (text.front() == '[') {
+    const auto close = text.find(']');
+    if (close == std::string_view::npos) return refuse("the bracket of an IPv6 address is not closed");
+    host = text.substr(0, close + 1);
+    if (close + 1 < text.size()) {
+      if (text[close + 1] != ':') return refuse("");
+      port = text.substr(close + 2);
+      if (port.empty()) return refuse("");
+    }
+  } else if (const auto colon = text.find(':'); colon != std::string_view::npos) {
+    if (text.find(':', colon + 1) != std::string_view::npos)
+      return refuse("write an IPv6 address as [ADDRESS]:PORT");
+    host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+    if (host.empty() || port.empty()) return refuse("");
+  }
+  if (port.empty()) return fmt::format("{}:{}", host, kDefaultPort);
+  int number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc() || end != port.data() + port.size() || number < 1 || number > 65535) {
+    return refuse("a port is a number from 1 to 65535");
+  }
+  return fmt::format("{}:{}", host, number);
+}
+
+std::string UserConfigPath(const Environment& env) {
+  if (const auto xdg = env("XDG_CONFIG_HOME"); xdg.starts_with('/')) return xdg + "/imgd/config.yaml";
+  if (const auto home = env("HOME"); !home.empty()) return home + "/.config/imgd/config.yaml";
+  return "";
+}
+
+Reply<ServerAddress> ResolveServer(const std::string& flag, const Environment& env) {
+  if (!flag.empty()) return FromText(flag, "from --server", "--server");
+  if (const auto variable = env("IMGD_SERVER"); !variable.empty()) {
+    return FromText(variable, "from IMGD_SERVER", "IMGD_SERVER");
+  }
+  if (const auto path = UserConfigPath(env); !path.empty()) {
+    auto text = ReadFile(path);
+    if (!text && text.error().code != ErrorCode::kNotFound) {
+      return tl::unexpected(Errors{std::move(text).error()});
+    }
+    if (text) {
+      auto server = ServerInFile(path, *text);
+      if (!server) return tl::unexpected(std::move(server).error());
+      if (!server->empty()) return FromText(*server, fmt::format("from {}", path), "server");
+    }
+  }
+  return ServerAddress{.target = fmt::format("{}:{}", kDefaultHost, kDefaultPort), .source = "the default"};
+}
+
+std::string OwnerName(const Environment& env) {
+  for (const char* name : {"USER", "LOGNAME"}) {
+    if (auto value = env(name); !value.empty()) return value;
+  }
+  if (const passwd* entry = getpwuid(geteuid()); entry != nullptr) return entry->pw_name;
+  return fmt::format("uid-{}", geteuid());
+}
+
+}  // namespace imgd::cli

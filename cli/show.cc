@@ -1,0 +1,214 @@
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/job_ref.h"
+#include "cli/serialize.h"
+#include "cli/watch_view.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+constexpr size_t kMostHistory = 20;  ///< changes of state that fit a screen; wide shows all
+
+/// Writes "  label       value" lines.
+class Sheet {
+ public:
+  explicit Sheet(Context& context) : context_(context) {}
+
+  void Field(std::string_view label, const std::string& value, Style style = Style::kPlain) {
+    if (value.empty()) return;
+    const auto& terminal = context_.terminal();
+    const auto padded = fmt::format("  {:<13}", label);
+    std::string text = Printable(value);
+    context_.out() << Paint(padded, Style::kDim, terminal.color) << Paint(text, style, terminal.color)
+                   << '\n';
+  }
+
+  void Heading(std::string_view title) {
+    context_.out() << '\n' << Paint(title, Style::kBold, context_.terminal().color) << '\n';
+  }
+
+ private:
+  Context& context_;
+};
+
+std::string WhenText(int64_t time_us, int64_t now_us) {
+  if (time_us == 0) return "";
+  return fmt::format("{} ({} ago)", LocalTime(time_us), HumanAge(now_us, time_us));
+}
+
+std::string RanksText(const v1::Placement& placement) {
+  const auto count = static_cast<uint32_t>(placement.devices_size());
+  if (count == 0) return "";
+  if (count == 1) return std::to_string(placement.first_rank());
+  return fmt::format("{}-{}", placement.first_rank(), placement.first_rank() + count - 1);
+}
+
+void PrintFigures(Context& context, Sheet& sheet, const v1::Job& job) {
+  const auto& terminal = context.terminal();
+  if (job.has_last_step()) {
+    const auto& step = job.last_step();
+    const double epochs = TotalEpochs(job);
+    std::string progress;
+    if (terminal.is_terminal) progress = Bar(DoneRatio(job).value_or(0), 24, terminal.utf8) + "  ";
+    progress += ProgressText(job);
+    progress += epochs > 0 ? fmt::format(", epoch {:.2f}/{:.0f}", step.epoch(), epochs)
+                           : fmt::format(", epoch {:.2f}", step.epoch());
+    if (job.state() == v1::JOB_STATE_RUNNING) {
+      progress += fmt::format(", {} left", HumanDuration(step.eta_seconds()));
+    }
+    sheet.Field("progress", progress);
+    sheet.Field("training", fmt::format("{}  learning rate {:.4g}  waits for input {}", TrainingText(step),
+                                        step.learning_rate(), HumanPercent(step.input_wait_ratio())));
+  }
+  if (job.has_last_epoch()) {
+    const auto& epoch = job.last_epoch();
+    sheet.Field("validation",
+                fmt::format("{}, loss {}, after epoch {} ({})", AccuracyText(epoch),
+                            HumanLoss(epoch.val_loss()), epoch.epoch(), Count(epoch.val_images(), "image")));
+  }
+  if (job.has_last_checkpoint()) {
+    const auto& checkpoint = job.last_checkpoint();
+    sheet.Field("checkpoint", fmt::format("step {}, {}: {}", checkpoint.step(),
+                                          HumanBytes(checkpoint.size_bytes()), checkpoint.path()));
+  } else {
+    sheet.Field("checkpoints", job.checkpoint_dir());
+  }
+}
+
+void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& response, bool wide) {
+  const auto& job = response.job();
+  const auto& terminal = context.terminal();
+  const int64_t now_us = NowMicros();
+  context.out() << Paint(JobTitle(job), Style::kBold, terminal.color) << "  "
+                << Paint(StateName(job.state()), StyleOf(job.state()), terminal.color) << '\n';
+  sheet.Field("reason", job.reason_text());
+  if (wide) sheet.Field("reason code", ReasonName(job.reason()));
+  if (job.queue_position() > 0) sheet.Field("queue", fmt::format("position {}", job.queue_position()));
+  sheet.Field("owner", job.owner());
+  sheet.Field("priority", std::to_string(job.priority()));
+  sheet.Field("gang", fmt::format("{} with {} each", Count(job.nodes(), "node"),
+                                  Count(job.ranks_per_node(), "rank")));
+  if (job.generation() > 0) {
+    sheet.Field("starts", job.restarts() > 0 ? fmt::format("{} ({} after a failure)", job.generation(),
+                                                           Count(job.restarts(), "restart"))
+                                             : std::to_string(job.generation()));
+  }
+  sheet.Field("submitted", WhenText(job.submitted_us(), now_us));
+  sheet.Field("started", WhenText(job.started_us(), now_us));
+  sheet.Field("ended", WhenText(job.ended_us(), now_us));
+  if (const double seconds = RunSeconds(response, now_us); seconds > 0) {
+    sheet.Field(IsFinal(job.state()) ? "took" : "so far", HumanDuration(seconds));
+  }
+  PrintFigures(context, sheet, job);
+}
+
+void PrintPlacements(Context& context, Sheet& sheet, const v1::Job& job) {
+  if (job.placements().empty()) return;
+  sheet.Heading(job.state() == v1::JOB_STATE_RUNNING || job.state() == v1::JOB_STATE_STARTING
+                    ? "Runs on"
+                    : "Last ran on");
+  Table table({{.title = "NODE", .shrink = true}, {"RANKS"}, {"DEVICES"}});
+  for (const auto& placement : job.placements()) {
+    table.Add({Cell(placement.node()), Cell(RanksText(placement)), Cell(RangesText(placement.devices()))});
+  }
+  table.Print(context.out(), context.terminal(), 2);
+}
+
+void PrintExits(Context& context, Sheet& sheet, const v1::Job& job) {
+  if (job.rank_exits().empty()) return;
+  sheet.Heading("Ranks that ended");
+  Table table(
+      {{"RANK", true}, {.title = "NODE", .shrink = true}, {"PID", true}, {.title = "HOW", .shrink = true}});
+  for (const auto& exit : job.rank_exits()) {
+    table.Add({Cell(std::to_string(exit.rank())), Cell(NodeOfRank(job, exit.rank())),
+               Cell(std::to_string(exit.pid())),
+               Cell(RankExitText(exit), EndedWell(exit) ? Style::kPlain : Style::kBad)});
+  }
+  table.Print(context.out(), context.terminal(), 2);
+}
+
+void PrintHistory(Context& context, Sheet& sheet, const v1::GetJobResponse& response, bool wide) {
+  std::vector<const v1::JobEvent*> changes;
+  for (const auto& event : response.history()) {
+    if (event.has_state_change()) changes.push_back(&event);
+  }
+  if (changes.empty()) return;
+  sheet.Heading("History");
+  size_t first = 0;
+  if (!wide && changes.size() > kMostHistory) {
+    first = changes.size() - kMostHistory;
+    context.out() << fmt::format("  ({} earlier changes: -o wide)\n", first);
+  }
+  Table table({{"TIME"},
+               {"STATE"},
+               {"START", true},
+               {.title = "BY", .shrink = true},
+               {.title = "WHY", .shrink = true}});
+  for (size_t i = first; i < changes.size(); ++i) {
+    const auto& change = changes[i]->state_change();
+    table.Add({Cell(LocalTime(changes[i]->time_us())), Cell(StateName(change.to()), StyleOf(change.to())),
+               Cell(changes[i]->generation() > 0 ? std::to_string(changes[i]->generation()) : ""),
+               Cell(change.actor()), Cell(change.text())});
+  }
+  table.Print(context.out(), context.terminal(), 2);
+}
+
+void PrintJobFile(Context& context, Sheet& sheet, const v1::Job& job) {
+  sheet.Heading("Job file");
+  size_t at = 0;
+  const std::string& text = job.job_yaml();
+  while (at < text.size()) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    context.out() << "  " << Printable(std::string_view(text).substr(at, end - at)) << '\n';
+    at = end + 1;
+  }
+}
+
+int RunShow(Context& context, const std::string& reference, OutputFormat format) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto id = FindJob(**client, reference);
+  if (!id) return context.Fail(id.error());
+  auto job = (*client)->GetJob(*id);
+  if (!job) return context.Fail(job.error());
+  if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {
+    PrintDocument(context.out(), ToJson(*job), format);
+    return 0;
+  }
+  const bool wide = format == OutputFormat::kWide;
+  Sheet sheet(context);
+  PrintSummary(context, sheet, *job, wide);
+  PrintPlacements(context, sheet, job->job());
+  PrintExits(context, sheet, job->job());
+  PrintHistory(context, sheet, *job, wide);
+  if (wide) PrintJobFile(context, sheet, job->job());
+  return 0;
+}
+
+}  // namespace
+
+void AddShowCommand(CLI::App& app, Context& context) {
+  struct Options {
+    std::string job;
+    OutputFormat format = OutputFormat::kTable;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command =
+      app.add_subcommand("show", "Show all about a job: why it waits, where it runs, its figures");
+  AddJobArgument(*command, options->job);
+  AddOutputOption(*command, options->format);
+  command->footer(
+      "-o wide adds the job file and the whole history.\n\n"
+      "Examples:\n"
+      "  imgcli show 12\n"
+      "  imgcli show rn18-demo -o wide\n"
+      "  imgcli show 12 -o json | jq -r .job.reason_text");
+  command->callback([&context, options] {
+    context.command = [&context, options] { return RunShow(context, options->job, options->format); };
+  });
+}
+
+}  // namespace imgd::cli

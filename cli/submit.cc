@@ -1,0 +1,153 @@
+#include <iterator>
+#include <random>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/job_text.h"
+#include "cli/serialize.h"
+#include "cli/watch.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+struct SubmitOptions {
+  std::string file;
+  std::vector<std::string> sets;
+  std::string name;
+  std::string key;
+  bool watch = false;
+  bool dry_run = false;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+/// 128 random bits: no two invocations share one.
+std::string RandomKey() {
+  std::random_device random;
+  std::string key = "imgcli-";
+  for (int i = 0; i < 4; ++i) key += fmt::format("{:08x}", random());
+  return key;
+}
+
+void PrintStored(Context& context, const v1::SubmitJobResponse& answer, bool hints) {
+  const auto& job = answer.job();
+  if (answer.existed()) {
+    context.out() << JobTitle(job) << " was submitted before with this idempotency key\n";
+  } else {
+    context.out() << JobTitle(job) << " submitted\n";
+  }
+  for (const auto& warning : answer.warnings())
+    context.Say(fmt::format("warning: {}", warning), Style::kWarn);
+  if (hints) {
+    context.Say(fmt::format("follow it: {}   its output: {}   end it: {}",
+                            context.Suggest(fmt::format("watch {}", job.id())),
+                            context.Suggest(fmt::format("logs {} -f", job.id())),
+                            context.Suggest(fmt::format("cancel {}", job.id()))),
+                Style::kDim);
+  }
+}
+
+/// The job, and beside its fields what the answer says of it.
+nlohmann::ordered_json StoredDocument(const v1::SubmitJobResponse& answer) {
+  auto document = ToJson(answer.job());
+  document["warnings"] = nlohmann::ordered_json::array();
+  for (const auto& warning : answer.warnings()) document["warnings"].push_back(warning);
+  document["existed"] = answer.existed();
+  return document;
+}
+
+void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
+  const auto& job = answer.job();
+  context.out() << fmt::format("{} is fine; nothing was submitted (it needs {} with {} each)\n",
+                               Printable(job.name()), Count(job.nodes(), "node"),
+                               Count(job.ranks_per_node(), "rank"));
+  if (!job.reason_text().empty()) context.Say(job.reason_text());
+  for (const auto& warning : answer.warnings())
+    context.Say(fmt::format("warning: {}", warning), Style::kWarn);
+}
+
+v1::SubmitJobRequest MakeRequest(const Context& context, const SubmitOptions& options, const JobText& text) {
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(text.yaml);
+  request.set_file_name(text.file);
+  request.set_dry_run(options.dry_run);
+  request.set_owner(OwnerName(context.env()));
+  request.set_idempotency_key(options.key.empty() ? RandomKey() : options.key);
+  return request;
+}
+
+int FailSubmit(Context& context, Errors errors, const v1::SubmitJobRequest& request) {
+  if (IsOutage(errors) && !request.dry_run()) {
+    // It may have been stored just before the connection broke; the key makes sure.
+    errors.front().hint +=
+        fmt::format("; to try again without the risk of a second job, add --idempotency-key {}",
+                    request.idempotency_key());
+  }
+  return context.Fail(errors);
+}
+
+int RunSubmit(Context& context, const SubmitOptions& options) {
+  if (options.watch && (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml)) {
+    return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
+                               .message = "--watch and --output json or yaml exclude each other",
+                               .hint = "submit with -o json, then imgcli watch JOB -o json"}});
+  }
+  if (options.watch) context.FollowUntilInterrupted();
+  auto text = ReadJobText(options.file, context.in(), options.sets, options.name);
+  if (!text) return context.Fail(text.error());
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+
+  const auto request = MakeRequest(context, options, *text);
+  auto answer = (*client)->SubmitJob(request, [&] {
+    context.Say(fmt::format("imgd at {} does not answer; trying for {} in all", (*client)->address().target,
+                            HumanDuration(std::chrono::duration<double>((*client)->timeout()).count())),
+                Style::kWarn);
+  });
+  if (!answer) return FailSubmit(context, std::move(answer).error(), request);
+  if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
+    PrintDocument(context.out(), StoredDocument(*answer), options.format);
+    return 0;
+  }
+  if (options.dry_run) {
+    PrintDryRun(context, *answer);
+    return 0;
+  }
+  PrintStored(context, *answer, !options.watch);
+  if (!options.watch) return 0;
+  return FollowJob(context, **client, answer->job().id(), {.from_event = 1});
+}
+
+}  // namespace
+
+void AddSubmitCommand(CLI::App& app, Context& context) {
+  auto options = std::make_shared<SubmitOptions>();
+  auto* command = app.add_subcommand("submit", "Submit a job");
+  command->add_option("FILE", options->file, "The job file; - reads it from standard input")
+      ->required()
+      ->type_name("");
+  command->add_flag("--watch", options->watch, "Follow the job until it has ended, as imgcli watch does");
+  command->add_option("--set", options->sets, "Change a field of the file for this job; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--name", options->name, "Name of the job, instead of the file's")->type_name("NAME");
+  command->add_flag("--dry-run", options->dry_run, "Check only: nothing is stored");
+  command
+      ->add_option("--idempotency-key", options->key,
+                   "The same key stores the same job once, however often it is sent (default: a new one)")
+      ->type_name("KEY");
+  AddOutputOption(*command, options->format);
+  command->footer(
+      "The file is checked here first: every error is named with its line, column and field.\n"
+      "While imgd restarts, the job is sent again until --timeout, and stored once.\n\n"
+      "Examples:\n"
+      "  imgcli submit job.yaml --watch\n"
+      "  imgcli submit job.yaml --set train.epochs=5 --set optimizer.lr=0.4 --name rn50-short\n"
+      "  sed s/resnet18/resnet50/ job.yaml | imgcli submit -\n"
+      "  imgcli submit job.yaml -o json | jq -r .id");
+  command->callback([&context, options] {
+    context.command = [&context, options] { return RunSubmit(context, *options); };
+  });
+}
+
+}  // namespace imgd::cli

@@ -1,0 +1,204 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "cli/job_text.h"
+#include "cli/testing/fake_daemon.h"
+#include "cli/testing/run_cli.h"
+#include "common/files.h"
+
+namespace imgd::cli {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr const char* kGood = "name: rn18-demo  # ours\ndata:\n  train: /data/train\nresources: {nodes: 2}\n";
+
+class Submit : public testing::Test {
+ protected:
+  Submit() : file_(testing::TempDir() + "imgcli-job.yaml") {
+    WriteJob(kGood);
+    daemon_.on_submit = [](const v1::SubmitJobRequest& request) -> Reply<v1::SubmitJobResponse> {
+      v1::SubmitJobResponse answer;
+      *answer.mutable_job() = MakeJob(request.dry_run() ? 0 : 12, "rn18-demo", v1::JOB_STATE_QUEUED);
+      return answer;
+    };
+  }
+
+  void WriteJob(const std::string& text) { ASSERT_TRUE(WriteFileAtomically(file_, text)); }
+
+  CliResult RunSubmit(std::vector<std::string> arguments = {}, std::string input = "") {
+    arguments.insert(arguments.begin(), "submit");
+    auto call = CallTo(daemon_.address(), std::move(arguments));
+    call.input = std::move(input);
+    return RunCli(call);
+  }
+
+  std::string file_;
+  FakeDaemon daemon_;
+};
+
+TEST_F(Submit, SendsTheFileAsItIsAndSaysWhatToDoNext) {
+  const auto done = RunSubmit({file_});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_EQ(done.out, "job 12 (rn18-demo) submitted\n");
+  EXPECT_THAT(done.err, AllOf(HasSubstr("imgcli --server"), HasSubstr("watch 12"), HasSubstr("cancel 12")));
+  ASSERT_EQ(daemon_.submits().size(), 1u);
+  EXPECT_EQ(daemon_.submits()[0].job_yaml(), kGood);
+  EXPECT_EQ(daemon_.submits()[0].file_name(), file_);
+  EXPECT_EQ(daemon_.submits()[0].owner(), "lena");
+}
+
+TEST_F(Submit, TwoInvocationsHaveTwoKeysAndTheUsersOwnIsKept) {
+  RunSubmit({file_});
+  RunSubmit({file_});
+  RunSubmit({file_, "--idempotency-key", "nightly"});
+  const auto sent = daemon_.submits();
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_THAT(sent[0].idempotency_key(), Not(IsEmpty()));
+  EXPECT_NE(sent[0].idempotency_key(), sent[1].idempotency_key());
+  EXPECT_EQ(sent[2].idempotency_key(), "nightly");
+}
+
+TEST_F(Submit, EveryErrorOfTheFileIsPrintedWithItsPlaceAndNothingIsSent) {
+  WriteJob("name: a b\ndata:\n  train: /x\n  imge_size: 64\ntrain: {epochs: none}\n");
+  const auto done = RunSubmit({file_});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(Lines(done.err),
+              ElementsAre(HasSubstr(file_ + ":1:7: name: found 'a b'"),
+                          file_ + ":4:3: data.imge_size: unknown key (did you mean 'image_size'?)",
+                          HasSubstr(file_ + ":5:17: train.epochs: found 'none'")));
+  EXPECT_THAT(done.out, IsEmpty());
+  EXPECT_EQ(daemon_.submits().size(), 0u);
+}
+
+TEST_F(Submit, ARelativeDataFolderIsRefusedBecauseNodesRunElsewhere) {
+  WriteJob("name: a\ndata:\n  train: images/train\n");
+  const auto done = RunSubmit({file_});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_EQ(done.err, file_ + ":3:10: data.train: 'images/train' is relative; nodes need an absolute path\n");
+}
+
+TEST_F(Submit, AMissingFileIsNotFound) {
+  const auto done = RunSubmit({"/nowhere/job.yaml"});
+  EXPECT_EQ(done.exit_code, 3);
+  EXPECT_THAT(done.err, HasSubstr("/nowhere/job.yaml"));
+}
+
+TEST_F(Submit, TheFileMayComeFromStandardInput) {
+  EXPECT_EQ(RunSubmit({"-"}, kGood).exit_code, 0);
+  EXPECT_EQ(daemon_.submits()[0].job_yaml(), kGood);
+  EXPECT_THAT(RunSubmit({"-"}, "nam: x\n").err,
+              HasSubstr("stdin:1:1: nam: unknown key (did you mean 'name'?)"));
+}
+
+TEST_F(Submit, SetAndNameChangeTheJob) {
+  const auto done =
+      RunSubmit({"--set", "train.epochs=5", file_, "--set", "optimizer.lr=0.4", "--name", "rn18-short"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(daemon_.submits()[0].job_yaml(),
+              AllOf(HasSubstr("epochs: 5"), HasSubstr("lr: 0.4"), HasSubstr("name: rn18-short")));
+}
+
+TEST_F(Submit, AnErrorOfASetNamesTheSetAndOneOfTheFileItsLine) {
+  WriteJob("name: a\ndata:\n  train: /x\n  imge_size: 64\n");
+  const auto done = RunSubmit({file_, "--set", "train.epohcs=5"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(Lines(done.err),
+              testing::UnorderedElementsAre(
+                  HasSubstr(file_ + ":4:"),
+                  "--set train.epohcs=5: train.epohcs: unknown key (did you mean 'epochs'?)"));
+}
+
+TEST_F(Submit, ASetThatIsNoneSaysHowOneLooks) {
+  const auto done = RunSubmit({file_, "--set", "epochs"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.err, HasSubstr("PATH=VALUE is expected"));
+}
+
+TEST_F(Submit, ErrorsOfTheDaemonLookLikeLocalOnes) {
+  daemon_.on_submit = [](const auto&) -> Reply<v1::SubmitJobResponse> {
+    return tl::unexpected(
+        Errors{Error{.code = ErrorCode::kInvalidArgument,
+                     .message = "data.train: no such folder",
+                     .file = "job.yaml",
+                     .line = 3,
+                     .column = 10,
+                     .hint = "is it mounted?"},
+               Error{.code = ErrorCode::kInvalidArgument, .message = "checkpoints are not shared"}});
+  };
+  const auto done = RunSubmit({file_});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(Lines(done.err), ElementsAre("job.yaml:3:10: data.train: no such folder (is it mounted?)",
+                                           "error: checkpoints are not shared"));
+}
+
+TEST_F(Submit, AFullDiskIsARefusal) {
+  daemon_.on_submit = [](const auto&) -> Reply<v1::SubmitJobResponse> {
+    return tl::unexpected(Errors{Error{.code = ErrorCode::kResourceExhausted, .message = "No space left"}});
+  };
+  EXPECT_EQ(RunSubmit({file_}).exit_code, 5);
+}
+
+TEST_F(Submit, ARestartOfTheDaemonNeitherDoublesNorLosesTheJob) {
+  daemon_.Stop();
+  CliProcess process(CallTo(daemon_.address(), {"--timeout", "1m", "submit", file_}));
+  process.err.WaitFor("does not answer");
+  daemon_.Start();
+  EXPECT_EQ(process.Wait(), 0) << process.err.text();
+  EXPECT_EQ(process.out.text(), "job 12 (rn18-demo) submitted\n");
+}
+
+TEST_F(Submit, ALostAnswerIsAskedForAgainWithTheSameKey) {
+  int calls = 0;
+  daemon_.on_submit = [&calls](const auto&) -> Reply<v1::SubmitJobResponse> {
+    ++calls;
+    if (calls == 1)
+      return tl::unexpected(Errors{Error{.code = ErrorCode::kUnavailable, .message = "restarts"}});
+    if (calls == 2) return tl::unexpected(Errors{Error{.code = ErrorCode::kCancelled}});
+    v1::SubmitJobResponse answer;
+    *answer.mutable_job() = MakeJob(12, "rn18-demo", v1::JOB_STATE_QUEUED);
+    answer.set_existed(true);
+    return answer;
+  };
+  const auto done = RunSubmit({file_});
+  EXPECT_EQ(done.exit_code, 0);
+  const auto sent = daemon_.submits();
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].idempotency_key(), sent[2].idempotency_key());
+}
+
+TEST_F(Submit, GivingUpNamesTheAddressWhereItCameFromAndTheKey) {
+  daemon_.Stop();
+  const auto done = RunSubmit({file_, "--timeout", "300ms"});
+  EXPECT_EQ(done.exit_code, 4);
+  EXPECT_THAT(Lines(done.err).back(), AllOf(HasSubstr(daemon_.address()), HasSubstr("from --server"),
+                                            HasSubstr("--idempotency-key imgcli-")));
+}
+
+TEST_F(Submit, ADryRunStoresNothingAndSaysSo) {
+  const auto done = RunSubmit({file_, "--dry-run"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_EQ(done.out, "rn18-demo is fine; nothing was submitted (it needs 2 nodes with 1 rank each)\n");
+  EXPECT_TRUE(daemon_.submits()[0].dry_run());
+}
+
+TEST_F(Submit, JsonIsTheJobWithItsWarnings) {
+  daemon_.on_submit = [](const auto&) -> Reply<v1::SubmitJobResponse> {
+    v1::SubmitJobResponse answer;
+    *answer.mutable_job() = MakeJob(12, "rn18-demo", v1::JOB_STATE_QUEUED);
+    answer.add_warnings("checkpoints go to one node");
+    return answer;
+  };
+  const auto done = RunSubmit({file_, "-o", "json"});
+  EXPECT_THAT(done.out, AllOf(HasSubstr("\n  \"id\": \"12\""), HasSubstr("checkpoints go to one node"),
+                              HasSubstr("\"existed\": false")));
+  EXPECT_THAT(RunSubmit({file_}).err, HasSubstr("warning: checkpoints go to one node"));
+}
+
+}  // namespace
+}  // namespace imgd::cli

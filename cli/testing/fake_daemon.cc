@@ -1,0 +1,336 @@
+#include "cli/testing/fake_daemon.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+
+#include "cli/words.h"
+#include "imgd/v1/job.grpc.pb.h"
+#include "imgd/v1/node.grpc.pb.h"
+
+namespace imgd::cli {
+namespace {
+
+grpc::StatusCode GrpcCodeOf(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return grpc::INVALID_ARGUMENT;
+    case ErrorCode::kNotFound:
+      return grpc::NOT_FOUND;
+    case ErrorCode::kFailedPrecondition:
+      return grpc::FAILED_PRECONDITION;
+    case ErrorCode::kResourceExhausted:
+      return grpc::RESOURCE_EXHAUSTED;
+    case ErrorCode::kUnavailable:
+      return grpc::UNAVAILABLE;
+    default:
+      return grpc::INTERNAL;
+  }
+}
+
+grpc::Status StatusOf(const Errors& errors) {
+  // What gRPC itself answers for a daemon that shuts down.
+  if (errors.front().code == ErrorCode::kCancelled) return {grpc::CANCELLED, "CANCELLED"};
+  v1::ErrorDetails details;
+  for (const auto& error : errors) {
+    auto& detail = *details.add_errors();
+    detail.set_message(error.message);
+    detail.set_file(error.file);
+    detail.set_line(static_cast<uint32_t>(error.line));
+    detail.set_column(static_cast<uint32_t>(error.column));
+    detail.set_hint(error.hint);
+  }
+  return {GrpcCodeOf(errors.front().code), errors.front().ToString(), details.SerializeAsString()};
+}
+
+grpc::Status NoJob(uint64_t id) {
+  return StatusOf(
+      {Error{.code = ErrorCode::kNotFound, .message = fmt::format("no job has the number {}", id)}});
+}
+
+struct StoredJob {
+  v1::Job job;
+  std::vector<v1::JobEvent> events;
+  std::vector<v1::LogLine> lines;
+};
+
+}  // namespace
+
+struct FakeDaemon::State final : public v1::JobService::Service {
+  explicit State(FakeDaemon& owner) : owner(owner), nodes_service(*this) {}
+
+  struct Nodes final : public v1::NodeService::Service {
+    explicit Nodes(State& state) : state(state) {}
+    grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
+                           v1::ListNodesResponse* response) override {
+      const std::lock_guard lock(state.mutex);
+      for (const auto& node : state.nodes) *response->add_nodes() = node;
+      return grpc::Status::OK;
+    }
+    State& state;
+  };
+
+  grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
+                         v1::SubmitJobResponse* response) override {
+    {
+      const std::lock_guard lock(mutex);
+      submits.push_back(*request);
+    }
+    if (owner.on_submit) return Answer(owner.on_submit(*request), response);
+    return StatusOf({Error{.message = "the test says nothing of submits"}});
+  }
+
+  grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                         v1::CancelJobResponse* response) override {
+    {
+      const std::lock_guard lock(mutex);
+      cancels.push_back(*request);
+    }
+    if (owner.on_cancel) return Answer(owner.on_cancel(*request), response);
+    *response->mutable_job() = owner.GetJob(request->id());
+    return grpc::Status::OK;
+  }
+
+  template <typename Response>
+  static grpc::Status Answer(const Reply<Response>& reply, Response* response) {
+    if (!reply) return StatusOf(reply.error());
+    *response = *reply;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                      v1::GetJobResponse* response) override {
+    const std::lock_guard lock(mutex);
+    const auto found = jobs.find(request->id());
+    if (found == jobs.end()) return NoJob(request->id());
+    *response->mutable_job() = found->second.job;
+    for (const auto& event : found->second.events) {
+      if (event.has_state_change()) *response->add_history() = event;
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override {
+    const std::lock_guard lock(mutex);
+    lists.push_back(*request);
+    uint64_t before = request->page_token().empty() ? UINT64_MAX : std::stoull(request->page_token());
+    const int size = request->page_size() == 0 ? 100 : static_cast<int>(request->page_size());
+    for (auto it = jobs.rbegin(); it != jobs.rend(); ++it) {
+      const auto& job = it->second.job;
+      if (job.id() >= before || job.name().find(request->name_contains()) == std::string::npos) continue;
+      if (response->jobs_size() == size) {
+        response->set_next_page_token(std::to_string(response->jobs(size - 1).id()));
+        break;
+      }
+      *response->add_jobs() = job;
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
+    std::unique_lock lock(mutex);
+    watches.push_back(*request);
+    ++streams;
+    changed.notify_all();
+    const auto found = jobs.find(request->id());
+    if (found == jobs.end()) return NoJob(request->id());
+    auto& stored = found->second;
+    for (size_t next = 0;;) {
+      while (next < stored.events.size()) {
+        v1::WatchJobResponse response;
+        *response.mutable_event() = stored.events[next++];
+        if (response.event().number() > request->after_event()) writer->Write(response);
+      }
+      if (request->no_follow() || IsFinal(stored.job.state())) return grpc::Status::OK;
+      if (!WaitForMore(lock, *context)) return {grpc::UNAVAILABLE, "ends"};
+    }
+  }
+
+  grpc::Status ReadLogs(grpc::ServerContext* context, const v1::ReadLogsRequest* request,
+                        grpc::ServerWriter<v1::ReadLogsResponse>* writer) override {
+    std::unique_lock lock(mutex);
+    ++streams;
+    changed.notify_all();
+    const auto found = jobs.find(request->id());
+    if (found == jobs.end()) return NoJob(request->id());
+    auto& stored = found->second;
+    size_t next = 0;
+    if (request->tail() > 0 && stored.lines.size() > request->tail())
+      next = stored.lines.size() - request->tail();
+    while (true) {
+      v1::ReadLogsResponse response;
+      for (; next < stored.lines.size(); ++next) {
+        const auto& line = stored.lines[next];
+        if (!request->has_rank() || line.rank() == request->rank()) *response.add_lines() = line;
+      }
+      if (response.lines_size() > 0) writer->Write(response);
+      if (!request->follow() || IsFinal(stored.job.state())) return grpc::Status::OK;
+      if (!WaitForMore(lock, *context)) return {grpc::UNAVAILABLE, "ends"};
+    }
+  }
+
+  /// False when the daemon stops or the client has gone.
+  bool WaitForMore(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context) {
+    // The client's leaving wakes nobody; it is looked for now and then.
+    changed.wait_for(lock, std::chrono::milliseconds(20));
+    return !stopping && !context.IsCancelled();
+  }
+
+  FakeDaemon& owner;
+  Nodes nodes_service;
+  std::unique_ptr<grpc::Server> server;
+  int port = 0;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::map<uint64_t, StoredJob> jobs;  // all below: guarded by mutex
+  std::vector<v1::Node> nodes;
+  std::vector<v1::SubmitJobRequest> submits;
+  std::vector<v1::CancelJobRequest> cancels;
+  std::vector<v1::ListJobsRequest> lists;
+  std::vector<v1::WatchJobRequest> watches;
+  int streams = 0;
+  bool stopping = false;
+};
+
+FakeDaemon::FakeDaemon() : state_(std::make_unique<State>(*this)) { Start(); }
+
+FakeDaemon::~FakeDaemon() { Stop(); }
+
+void FakeDaemon::Stop() {
+  if (!state_->server) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->changed.notify_all();
+  }
+  state_->server->Shutdown(std::chrono::system_clock::now());
+  state_->server->Wait();
+  state_->server.reset();
+}
+
+void FakeDaemon::Start() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = false;
+  }
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(fmt::format("127.0.0.1:{}", state_->port), grpc::InsecureServerCredentials(),
+                           &state_->port);
+  builder.RegisterService(state_.get());
+  builder.RegisterService(&state_->nodes_service);
+  state_->server = builder.BuildAndStart();
+}
+
+std::string FakeDaemon::address() const { return fmt::format("127.0.0.1:{}", state_->port); }
+
+void FakeDaemon::PutJob(const v1::Job& job) {
+  const std::lock_guard lock(state_->mutex);
+  state_->jobs[job.id()].job = job;
+  state_->changed.notify_all();
+}
+
+v1::Job FakeDaemon::GetJob(uint64_t id) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->jobs.at(id).job;
+}
+
+void FakeDaemon::AddEvent(uint64_t id, v1::JobEvent event) {
+  const std::lock_guard lock(state_->mutex);
+  auto& stored = state_->jobs.at(id);
+  event.set_number(stored.job.last_event_number() + 1);
+  event.set_time_us(NowMicros());
+  ApplyEvent(event, stored.job);
+  stored.events.push_back(std::move(event));
+  state_->changed.notify_all();
+}
+
+void FakeDaemon::AddLine(uint64_t id, const v1::LogLine& line) {
+  const std::lock_guard lock(state_->mutex);
+  state_->jobs.at(id).lines.push_back(line);
+  state_->changed.notify_all();
+}
+
+void FakeDaemon::PutNode(const v1::Node& node) {
+  const std::lock_guard lock(state_->mutex);
+  state_->nodes.push_back(node);
+}
+
+void FakeDaemon::AwaitStreams(int count) {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->streams >= count; });
+}
+
+std::vector<v1::SubmitJobRequest> FakeDaemon::submits() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->submits;
+}
+
+std::vector<v1::CancelJobRequest> FakeDaemon::cancels() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->cancels;
+}
+
+std::vector<v1::ListJobsRequest> FakeDaemon::lists() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->lists;
+}
+
+std::vector<v1::WatchJobRequest> FakeDaemon::watches() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->watches;
+}
+
+v1::Job MakeJob(uint64_t id, const std::string& name, v1::JobState state) {
+  v1::Job job;
+  job.set_id(id);
+  job.set_name(name);
+  job.set_state(state);
+  job.set_nodes(2);
+  job.set_ranks_per_node(1);
+  job.set_owner("lena");
+  job.set_submitted_us(NowMicros() - 60'000'000);
+  if (state != v1::JOB_STATE_QUEUED) job.set_started_us(NowMicros() - 50'000'000);
+  if (IsFinal(state)) job.set_ended_us(NowMicros() - 10'000'000);
+  return job;
+}
+
+v1::JobEvent StateEvent(v1::JobState from, v1::JobState to, const std::string& text) {
+  v1::JobEvent event;
+  event.mutable_state_change()->set_from(from);
+  event.mutable_state_change()->set_to(to);
+  event.mutable_state_change()->set_text(text);
+  event.mutable_state_change()->set_actor("scheduler");
+  event.set_generation(1);
+  return event;
+}
+
+v1::JobEvent StepEvent(uint64_t step, uint64_t total) {
+  v1::JobEvent event;
+  auto& metrics = *event.mutable_step();
+  metrics.set_step(step);
+  metrics.set_total_steps(total);
+  metrics.set_epoch(static_cast<double>(step) / 40);
+  metrics.set_loss(1.5);
+  metrics.set_top1(0.25);
+  metrics.set_images_per_second(812);
+  metrics.set_eta_seconds(62);
+  event.set_generation(1);
+  return event;
+}
+
+v1::LogLine Line(uint32_t rank, uint64_t number, const std::string& text) {
+  v1::LogLine line;
+  line.set_rank(rank);
+  line.set_line_number(number);
+  line.set_generation(1);
+  line.set_text(text);
+  line.set_time_us(1'700'000'000'000'000);
+  return line;
+}
+
+}  // namespace imgd::cli

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/settings.h"
+#include "imgd/v1/job.pb.h"
+#include "imgd/v1/node.pb.h"
+
+namespace imgd::cli {
+
+/// A daemon in this process that keeps jobs, events and lines in memory, over Stop and Start too. What a test
+/// scripts with an `on_` function takes the place of that. Thread-safe, except for setting `on_` functions.
+class FakeDaemon {
+ public:
+  /// Listens on a port of loopback of its own.
+  FakeDaemon();
+  ~FakeDaemon();
+
+  /// Ends at once, breaking off all calls, as kill -9 does. Start listens on the same port again.
+  void Stop();
+  void Start();
+
+  std::string address() const;
+
+  /// Adds the job, or replaces the one with its id.
+  void PutJob(const v1::Job& job);
+  v1::Job GetJob(uint64_t id) const;
+
+  /// Appends the event with the next number, sends it to watchers, and takes it into the job.
+  void AddEvent(uint64_t id, v1::JobEvent event);
+
+  /// Appends a line to the log of the job; watchers of the log get it.
+  void AddLine(uint64_t id, const v1::LogLine& line);
+
+  void PutNode(const v1::Node& node);
+
+  /// Waits until so many WatchJob and ReadLogs calls have begun since the fake was made.
+  void AwaitStreams(int count);
+
+  /// What was asked so far.
+  std::vector<v1::SubmitJobRequest> submits() const;
+  std::vector<v1::CancelJobRequest> cancels() const;
+  std::vector<v1::ListJobsRequest> lists() const;
+  std::vector<v1::WatchJobRequest> watches() const;
+
+  std::function<Reply<v1::SubmitJobResponse>(const v1::SubmitJobRequest&)> on_submit;
+  std::function<Reply<v1::CancelJobResponse>(const v1::CancelJobRequest&)> on_cancel;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A job of two nodes with one rank each, submitted a minute ago.
+v1::Job MakeJob(uint64_t id, const std::string& name, v1::JobState state);
+
+v1::JobEvent StateEvent(v1::JobState from, v1::JobState to, const std::string& text);
+v1::JobEvent StepEvent(uint64_t step, uint64_t total);
+v1::LogLine Line(uint32_t rank, uint64_t number, const std::string& text);
+
+}  // namespace imgd::cli

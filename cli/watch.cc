@@ -1,0 +1,218 @@
+#include "cli/watch.h"
+
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "cli/job_ref.h"
+#include "cli/watch_view.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kTick = 500ms;       ///< how long a figure on the screen may stay old
+constexpr Duration kReasonEvery = 3s;   ///< how often a waiting job is asked for its reason
+constexpr Duration kReopen = 200ms;     ///< before a stream that ended early is opened again
+constexpr Duration kSlowestRetry = 2s;  ///< between two tries to reach an absent daemon
+
+Instant Now() { return std::chrono::steady_clock::now(); }
+
+/// Follows one job; the state between two streams of events.
+class Follower {
+ public:
+  Follower(Context& context, Client& client, uint64_t id, const WatchOptions& options)
+      : context_(context),
+        client_(client),
+        id_(id),
+        options_(options),
+        view_(MakeWatchView(context, options)) {}
+
+  int Run() {
+    if (options_.no_follow) return PrintStored();
+    auto first = client_.GetJob(id_);
+    if (!first) return context_.Fail(first.error());
+    job_ = first->job();
+    after_ = options_.from_event ? std::max<uint64_t>(*options_.from_event, 1) - 1 : job_.last_event_number();
+    view_->OnBegin(*first, options_.from_event.has_value());
+    if (IsFinal(job_.state()) && !options_.from_event) return End(*first);
+    while (true) {
+      auto ended = ReadStream();
+      if (context_.interrupt().Triggered()) return Interrupted();
+      if (!context_.out() || context_.ReaderIsGone()) return 1;
+      if (!ended && ended.error().front().code == ErrorCode::kNotFound) return Fail(ended.error());
+      auto now = Reconnect();
+      if (context_.interrupt().Triggered()) return Interrupted();
+      if (!now) return Fail(now.error());
+      if (IsFinal(now->job().state())) return End(*now);
+      context_.interrupt().WaitFor(kReopen);
+    }
+  }
+
+ private:
+  /// Shows the events that there are. Stopping in the middle is a failure: nobody will ask for the rest.
+  int PrintStored() {
+    after_ = std::max<uint64_t>(options_.from_event.value_or(1), 1) - 1;
+    auto ended = ReadStream();
+    return ended ? 0 : context_.Fail(ended.error());
+  }
+
+  /// Reads events until the stream ends, for whatever reason.
+  Reply<void> ReadStream() {
+    v1::WatchJobRequest request;
+    request.set_id(id_);
+    request.set_after_event(after_);
+    request.set_no_follow(options_.no_follow);
+    const auto stream = client_.WatchJob(request);
+    v1::WatchJobResponse response;
+    while (true) {
+      switch (stream->Next(response, Now() + kTick)) {
+        case Stream<v1::WatchJobResponse>::Outcome::kEnd:
+          return stream->Finish();
+        case Stream<v1::WatchJobResponse>::Outcome::kIdle:
+          if (options_.no_follow) break;
+          RefreshReason();
+          view_->OnIdle(job_);
+          break;
+        case Stream<v1::WatchJobResponse>::Outcome::kItem:
+          TakeEvent(response.event());
+          break;
+      }
+      if (!context_.out() || context_.ReaderIsGone() || context_.interrupt().Triggered()) return {};
+    }
+  }
+
+  void TakeEvent(const v1::JobEvent& event) {
+    // A stream that was opened again may repeat its last event.
+    if (event.number() <= after_) return;
+    after_ = event.number();
+    // A replayed event is older than what is known of the job.
+    if (event.number() > job_.last_event_number()) ApplyEvent(event, job_);
+    view_->OnEvent(event, job_);
+  }
+
+  /// The scheduler's reason changes without an event while the job waits.
+  void RefreshReason() {
+    if (job_.state() != v1::JOB_STATE_QUEUED || Now() < reason_due_) return;
+    reason_due_ = Now() + kReasonEvery;
+    const auto now = client_.GetJob(id_);
+    if (!now || now->job().state() != job_.state() || now->job().reason_text() == job_.reason_text()) return;
+    job_.set_reason(now->job().reason());
+    job_.set_reason_text(now->job().reason_text());
+    view_->OnReason(job_);
+  }
+
+  Reply<v1::GetJobResponse> Reconnect() {
+    bool away = false;
+    auto now = AwaitDaemon(context_, client_, id_, [&](const Errors& errors) {
+      away = true;
+      view_->OnOutage(job_, errors);
+    });
+    if (now && away) {
+      // What is newer comes with the events; the state as of now is for showing only.
+      view_->OnBack(now->job());
+    }
+    return now;
+  }
+
+  int Fail(const Errors& errors) {
+    view_->Close();
+    return context_.Fail(errors);
+  }
+
+  int End(const v1::GetJobResponse& job) {
+    view_->OnEnd(job);
+    return ExitCodeOfState(job.job().state());
+  }
+
+  int Interrupted() {
+    view_->Close();
+    context_.Say(fmt::format("no longer watching; {} goes on ({} ends it)", JobTitle(job_),
+                             context_.Suggest(fmt::format("cancel {}", id_))));
+    return context_.interrupt().ExitCode();
+  }
+
+  Context& context_;
+  Client& client_;
+  const uint64_t id_;
+  const WatchOptions options_;
+  std::unique_ptr<WatchView> view_;
+  v1::Job job_;
+  uint64_t after_ = 0;  ///< number of the last event that was shown
+  Instant reason_due_{};
+};
+
+int RunWatch(Context& context, const std::string& reference, const WatchOptions& options) {
+  context.FollowUntilInterrupted();
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto id = FindJob(**client, reference);
+  if (!id) return context.Fail(id.error());
+  return FollowJob(context, **client, *id, options);
+}
+
+}  // namespace
+
+Reply<v1::GetJobResponse> AwaitDaemon(Context& context, Client& client, uint64_t id,
+                                      const std::function<void(const Errors&)>& announce) {
+  auto reply = client.GetJob(id);
+  if (reply || !IsOutage(reply.error())) return reply;
+  announce(reply.error());
+  const Instant began = Now();
+  for (Duration pause = kReopen;; pause = std::min(pause * 3 / 2, kSlowestRetry)) {
+    if (context.interrupt().WaitFor(pause)) return reply;
+    reply = client.GetJob(id);
+    if (reply || !IsOutage(reply.error())) return reply;
+    if (context.timeout && Now() - began > *context.timeout) return reply;
+  }
+}
+
+int FollowJob(Context& context, Client& client, uint64_t id, const WatchOptions& options) {
+  return Follower(context, client, id, options).Run();
+}
+
+void AddWatchCommand(CLI::App& app, Context& context) {
+  struct Options {
+    std::string job;
+    uint64_t from_event = 0;
+    WatchOptions watch;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("watch", "Follow a job until it has ended");
+  AddJobArgument(*command, options->job);
+  auto* from =
+      command
+          ->add_option("--from-event", options->from_event,
+                       "Show the job's events from this number on, 1 for all (default: new ones only)")
+          ->type_name("N");
+  command->add_flag("--no-follow", options->watch.no_follow,
+                    "Show all events that there are (or those from --from-event on) and end");
+  AddOutputOption(*command, options->watch.format);
+  command->footer(
+      "On a terminal the job is shown in place, elsewhere with one line for each event (-o json: one JSON\n"
+      "object a line). Goes on when imgd restarts. Ctrl-C ends the watching, not the job.\n\n"
+      "Exit code: 0 the job completed, 6 it failed, 7 it was cancelled, 130 after Ctrl-C.\n\n"
+      "Examples:\n"
+      "  imgcli watch 12\n"
+      "  imgcli watch rn18-demo --no-follow -o json > events.jsonl");
+  command->callback([&context, options, from] {
+    if (from->count() > 0) options->watch.from_event = options->from_event;
+    context.command = [&context, options] { return RunWatch(context, options->job, options->watch); };
+  });
+}
+
+void AddWaitCommand(CLI::App& app, Context& context) {
+  auto job = std::make_shared<std::string>();
+  auto* command = app.add_subcommand("wait", "Wait silently until a job has ended");
+  AddJobArgument(*command, *job);
+  command->footer(
+      "Exit code: 0 the job completed, 6 it failed, 7 it was cancelled, 130 after Ctrl-C.\n\n"
+      "Examples:\n"
+      "  imgcli wait 12 && ./evaluate.sh");
+  command->callback([&context, job] {
+    context.command = [&context, job] { return RunWatch(context, *job, {.quiet = true}); };
+  });
+}
+
+}  // namespace imgd::cli

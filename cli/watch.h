@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "cli/app.h"
+#include "cli/output.h"
+
+namespace imgd::cli {
+
+/// How a job is followed.
+struct WatchOptions {
+  std::optional<uint64_t> from_event;  ///< show the events from this number on; else only new ones
+  OutputFormat format = OutputFormat::kTable;
+  bool no_follow = false;  ///< end after the events that are there
+  bool quiet = false;      ///< show nothing until the end
+};
+
+/// Follows the job until it has ended, over restarts of the daemon, and returns the exit code: that of the
+/// job's final state, of the failure, or 130 after Ctrl-C.
+int FollowJob(Context& context, Client& client, uint64_t id, const WatchOptions& options);
+
+/// Asks for the job until the daemon answers. `announce` is called once if the first try finds it away. Gives
+/// up after --timeout where that is given; errors other than an outage end it at once.
+Reply<v1::GetJobResponse> AwaitDaemon(Context& context, Client& client, uint64_t id,
+                                      const std::function<void(const Errors&)>& announce);
+
+}  // namespace imgd::cli

@@ -1,0 +1,245 @@
+#include "cli/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "cli/format.h"
+#include "common/clock.h"
+#include "common/yaml.h"
+
+namespace imgd::cli {
+namespace {
+
+// Exit codes of a trainer that say more than that it failed (docs/exit-codes.md).
+constexpr int kCollectiveBroke = 10;
+constexpr int kStoppedAsAsked = 11;
+
+std::string WithoutPrefix(std::string name, std::string_view prefix) {
+  if (name.starts_with(prefix)) name.erase(0, prefix.size());
+  return name;
+}
+
+std::string StateChangeText(const v1::StateChange& change) {
+  // A job that goes on waiting for another reason stays in its state.
+  std::string text = change.from() == v1::JOB_STATE_UNSPECIFIED || change.from() == change.to()
+                         ? StateName(change.to())
+                         : fmt::format("{} -> {}", StateName(change.from()), StateName(change.to()));
+  if (!change.text().empty()) text += fmt::format(": {}", change.text());
+  if (!change.actor().empty()) text += fmt::format(" ({})", change.actor());
+  return text;
+}
+
+std::string RankStartedText(const v1::RankStarted& rank) {
+  const auto& started = rank.started();
+  std::string text = fmt::format("rank {} of {} trains", rank.rank(), started.world_size());
+  if (!rank.node().empty()) text += fmt::format(" on {}", rank.node());
+  if (!started.device().empty()) text += fmt::format(", {}", started.device());
+  text += fmt::format(", pid {}", started.pid());
+  if (!started.resumed_from().empty()) {
+    text += fmt::format(", goes on from step {} ({})", started.start_step(), started.resumed_from());
+  }
+  return text;
+}
+
+std::string StepText(const v1::StepMetrics& step) {
+  std::string text = fmt::format("step {}/{}  epoch {:.2f}  {}", step.step(), step.total_steps(),
+                                 step.epoch(), TrainingText(step));
+  if (step.step() < step.total_steps()) text += fmt::format("  eta {}", HumanDuration(step.eta_seconds()));
+  return text;
+}
+
+std::string EpochText(const v1::EpochMetrics& epoch) {
+  return fmt::format("epoch {}/{} validated: {}, loss {} ({} in {})", epoch.epoch(), epoch.total_epochs(),
+                     AccuracyText(epoch), HumanLoss(epoch.val_loss()), Count(epoch.val_images(), "image"),
+                     HumanDuration(epoch.val_seconds()));
+}
+
+}  // namespace
+
+std::string StateName(v1::JobState state) { return WithoutPrefix(v1::JobState_Name(state), "JOB_STATE_"); }
+
+Result<v1::JobState> ParseState(const std::string& name) {
+  std::string upper;
+  for (const char c : name) upper += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  v1::JobState state{};
+  if (upper != "UNSPECIFIED" && v1::JobState_Parse("JOB_STATE_" + upper, &state)) return state;
+  std::vector<std::string> known;
+  for (int i = v1::JobState_MIN + 1; i <= v1::JobState_MAX; ++i) {
+    known.push_back(StateName(static_cast<v1::JobState>(i)));
+  }
+  const auto nearest = NearestWord(upper, known);
+  return Fail(ErrorCode::kInvalidArgument, "found '{}'{}; allowed: {}", name,
+              nearest ? fmt::format(" (did you mean '{}'?)", *nearest) : "", fmt::join(known, ", "));
+}
+
+std::string ReasonName(v1::ReasonCode reason) {
+  if (reason == v1::REASON_CODE_UNSPECIFIED) return "";
+  return WithoutPrefix(v1::ReasonCode_Name(reason), "REASON_CODE_");
+}
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_STATE_COMPLETED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED;
+}
+
+Style StyleOf(v1::JobState state) {
+  switch (state) {
+    case v1::JOB_STATE_RUNNING:
+    case v1::JOB_STATE_STARTING:
+      return Style::kBusy;
+    case v1::JOB_STATE_COMPLETED:
+      return Style::kGood;
+    case v1::JOB_STATE_FAILED:
+      return Style::kBad;
+    case v1::JOB_STATE_CANCELLED:
+      return Style::kDim;
+    default:
+      return Style::kWarn;
+  }
+}
+
+int ExitCodeOfState(v1::JobState state) {
+  if (state == v1::JOB_STATE_FAILED) return 6;
+  if (state == v1::JOB_STATE_CANCELLED) return 7;
+  return 0;
+}
+
+std::string JobTitle(const v1::Job& job) {
+  return fmt::format("job {} ({})", job.id(), Printable(job.name()));
+}
+
+std::optional<double> DoneRatio(const v1::Job& job) {
+  if (job.state() == v1::JOB_STATE_COMPLETED) return 1;
+  const auto& step = job.last_step();
+  if (!job.has_last_step() || step.total_steps() == 0) return std::nullopt;
+  return std::min(1.0, static_cast<double>(step.step()) / static_cast<double>(step.total_steps()));
+}
+
+std::string ProgressText(const v1::Job& job) {
+  if (job.has_last_step()) {
+    const auto& step = job.last_step();
+    // The figures come at intervals; a job that trained to the end has done all its steps.
+    const bool done = job.state() == v1::JOB_STATE_COMPLETED;
+    const std::string steps =
+        fmt::format("{}/{}", done ? step.total_steps() : step.step(), step.total_steps());
+    const auto ratio = DoneRatio(job);
+    return ratio ? fmt::format("{} {}%", steps, static_cast<int>(*ratio * 100)) : steps;
+  }
+  if (job.has_last_epoch()) {
+    return fmt::format("epoch {}/{}", job.last_epoch().epoch(), job.last_epoch().total_epochs());
+  }
+  return "";
+}
+
+std::string TrainingText(const v1::StepMetrics& step) {
+  return fmt::format("{} images/s  loss {}  top-1 {}", HumanRate(step.images_per_second()),
+                     HumanLoss(step.loss()), HumanPercent(step.top1()));
+}
+
+std::string AccuracyText(const v1::EpochMetrics& epoch) {
+  return fmt::format("top-1 {}, top-5 {}", HumanPercent(epoch.val_top1()), HumanPercent(epoch.val_top5()));
+}
+
+bool EndedWell(const v1::RankExit& exit) {
+  return exit.signal() == 0 && (exit.exit_code() == 0 || exit.exit_code() == kStoppedAsAsked);
+}
+
+std::string RankExitText(const v1::RankExit& exit) {
+  std::string text = exit.signal() != 0 ? fmt::format("killed by {}", SignalName(exit.signal()))
+                                        : fmt::format("exit code {}", exit.exit_code());
+  if (exit.signal() == 0 && exit.exit_code() == kCollectiveBroke) text += ", a collective broke";
+  if (exit.signal() == 0 && exit.exit_code() == kStoppedAsAsked) text += ", stopped as asked";
+  if (!exit.last_error_line().empty()) text += fmt::format(": {}", exit.last_error_line());
+  return text;
+}
+
+std::string NodeOfRank(const v1::Job& job, uint32_t rank) {
+  for (const auto& placement : job.placements()) {
+    const auto count = static_cast<uint32_t>(placement.devices_size());
+    if (rank >= placement.first_rank() && rank < placement.first_rank() + count) return placement.node();
+  }
+  return "";
+}
+
+std::string EventText(const v1::JobEvent& event) {
+  switch (event.event_case()) {
+    case v1::JobEvent::kStateChange:
+      return StateChangeText(event.state_change());
+    case v1::JobEvent::kStep:
+      return StepText(event.step());
+    case v1::JobEvent::kEpoch:
+      return EpochText(event.epoch());
+    case v1::JobEvent::kCheckpoint:
+      return fmt::format("checkpoint at step {}, {}: {}", event.checkpoint().step(),
+                         HumanBytes(event.checkpoint().size_bytes()), event.checkpoint().path());
+    case v1::JobEvent::kRankExit:
+      return fmt::format("rank {} ended, {}", event.rank_exit().rank(), RankExitText(event.rank_exit()));
+    case v1::JobEvent::kRankStarted:
+      return RankStartedText(event.rank_started());
+    case v1::JobEvent::kBadImage:
+      return fmt::format("image {} can't be decoded: {} ({} so far)", event.bad_image().path(),
+                         event.bad_image().error(), event.bad_image().count());
+    case v1::JobEvent::EVENT_NOT_SET:
+      break;
+  }
+  return "an event that this imgcli does not know";
+}
+
+Style StyleOf(const v1::JobEvent& event) {
+  switch (event.event_case()) {
+    case v1::JobEvent::kStateChange:
+      return StyleOf(event.state_change().to());
+    case v1::JobEvent::kRankExit:
+      return EndedWell(event.rank_exit()) ? Style::kPlain : Style::kBad;
+    case v1::JobEvent::kBadImage:
+      return Style::kWarn;
+    case v1::JobEvent::kCheckpoint:
+    case v1::JobEvent::kRankStarted:
+      return Style::kDim;
+    default:
+      return Style::kPlain;
+  }
+}
+
+void ApplyEvent(const v1::JobEvent& event, v1::Job& job) {
+  job.set_last_event_number(std::max(job.last_event_number(), event.number()));
+  job.set_generation(std::max(job.generation(), event.generation()));
+  switch (event.event_case()) {
+    case v1::JobEvent::kStateChange:
+      job.set_state(event.state_change().to());
+      job.set_reason(event.state_change().reason());
+      job.set_reason_text(event.state_change().text());
+      if (IsFinal(job.state())) job.set_ended_us(event.time_us());
+      if (job.state() == v1::JOB_STATE_STARTING) job.set_started_us(event.time_us());
+      break;
+    case v1::JobEvent::kStep:
+      *job.mutable_last_step() = event.step();
+      break;
+    case v1::JobEvent::kEpoch:
+      *job.mutable_last_epoch() = event.epoch();
+      break;
+    case v1::JobEvent::kCheckpoint:
+      *job.mutable_last_checkpoint() = event.checkpoint();
+      break;
+    default:
+      break;
+  }
+}
+
+double RunSeconds(const v1::GetJobResponse& job, int64_t now_us) {
+  int64_t start = job.job().started_us();
+  for (const auto& event : job.history()) {
+    if (event.state_change().to() != v1::JOB_STATE_STARTING) continue;
+    start = event.time_us();
+    break;
+  }
+  if (start == 0) return 0;
+  const int64_t end = job.job().ended_us() != 0 ? job.job().ended_us() : now_us;
+  return static_cast<double>(end - start) / 1e6;
+}
+
+int64_t NowMicros() { return SystemClock().Wall().micros; }
+
+}  // namespace imgd::cli

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/output.h"
+#include "cli/settings.h"
+#include "imgd/v1/job.pb.h"
+
+namespace imgd::cli {
+
+/// "RUNNING".
+std::string StateName(v1::JobState state);
+
+/// The state of that name, in any case. Errors: kInvalidArgument with the nearest name.
+Result<v1::JobState> ParseState(const std::string& name);
+
+/// "WAITS_FOR_DEVICES"; empty for none.
+std::string ReasonName(v1::ReasonCode reason);
+
+/// COMPLETED, FAILED or CANCELLED.
+bool IsFinal(v1::JobState state);
+
+Style StyleOf(v1::JobState state);
+
+/// Exit code of a command that follows a job to its end: 0 COMPLETED, 6 FAILED, 7 CANCELLED.
+int ExitCodeOfState(v1::JobState state);
+
+/// "job 12 (rn18-demo)".
+std::string JobTitle(const v1::Job& job);
+
+/// Share of the steps that are done, if steps are known.
+std::optional<double> DoneRatio(const v1::Job& job);
+
+/// "188/400 47%", or by epochs before the first step's figures; empty when nothing is known.
+std::string ProgressText(const v1::Job& job);
+
+/// "812 images/s  loss 1.234  top-1 45.2%"; empty before the first figures.
+std::string TrainingText(const v1::StepMetrics& step);
+
+/// "top-1 92.4%, top-5 99.8%".
+std::string AccuracyText(const v1::EpochMetrics& epoch);
+
+/// "exit code 1: last line" or "killed by SIGKILL: last line".
+std::string RankExitText(const v1::RankExit& exit);
+
+/// It trained to the end, or stopped because it was told to.
+bool EndedWell(const v1::RankExit& exit);
+
+/// "0-3,6" from 0, 1, 2, 3, 6.
+template <typename Numbers>
+std::string RangesText(const Numbers& numbers);
+
+/// Node that the rank runs or ran on; empty when it is not known.
+std::string NodeOfRank(const v1::Job& job, uint32_t rank);
+
+/// What happened, in one line without the time.
+std::string EventText(const v1::JobEvent& event);
+
+Style StyleOf(const v1::JobEvent& event);
+
+/// Takes the event into what is known of the job.
+void ApplyEvent(const v1::JobEvent& event, v1::Job& job);
+
+/// Seconds between the job's first start and its end (or `now_us`); 0 when it never started.
+double RunSeconds(const v1::GetJobResponse& job, int64_t now_us);
+
+/// Microseconds since 1970 UTC.
+int64_t NowMicros();
+
+}  // namespace imgd::cli
+
+template <typename Numbers>
+std::string imgd::cli::RangesText(const Numbers& numbers) {
+  std::string out;
+  for (auto first = numbers.begin(); first != numbers.end();) {
+    auto last = first;
+    auto next = first;
+    for (++next; next != numbers.end() && *next == *last + 1; ++next) last = next;
+    if (!out.empty()) out += ',';
+    out += std::to_string(*first);
+    if (last != first) out += '-' + std::to_string(*last);
+    first = next;
+  }
+  return out;
+}

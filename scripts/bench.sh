@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# ./run bench NAME: runs tests/bench/NAME.py.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+names=$(cd tests/bench && grep -l '^def main' ./*.py | sed -E 's|./(.*)\.py|\1|' | grep -v '^peer_' | tr '\n' ' ')
+name=${1:-}
+if [[ -z $name || " $names" != *" $name "* ]]; then
+  echo "run: bench: found '${name}'; there are: $names" >&2
+  exit 2
+fi
+exec "${IMGD_DEPS:-.deps}/pytest/bin/python" "tests/bench/$name.py" "${@:2}"

@@ -1,0 +1,54 @@
+# A daemon and local agents, started and ended by pid. Sourced by demo.sh and start.sh.
+# shellcheck shell=bash
+
+BIN=${IMGD_BIN:-$PWD/build/release/bin}
+
+# free_port: a TCP port on loopback that nobody listens on.
+free_port() {
+  /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# start_daemon DIR ADDRESS: sets DAEMON_PID and waits until it answers.
+start_daemon() {
+  local dir=$1 address=$2
+  mkdir -p "$dir/checkpoints"
+  "$BIN/imgd" --listen "$address" --state-dir "$dir/imgd" --checkpoint-dir "$dir/checkpoints" \
+    >>"$dir/imgd.log" 2>&1 </dev/null &
+  DAEMON_PID=$!
+  await "$DAEMON_PID" "imgd" "$dir/imgd.log" "$BIN/imgcli" --server "$address" nodes
+}
+
+# start_agent DIR ADDRESS NODE ARGUMENTS...: sets AGENT_PID and waits until the node has joined.
+start_agent() {
+  local dir=$1 address=$2 node=$3
+  shift 3
+  "$BIN/imgagent" --server "$address" --node "$node" --state-dir "$dir/$node" "$@" >>"$dir/$node.log" 2>&1 </dev/null &
+  AGENT_PID=$!
+  await "$AGENT_PID" "imgagent $node" "$dir/$node.log" has_node "$address" "$node"
+}
+
+has_node() { "$BIN/imgcli" --server "$1" nodes 2>/dev/null | grep -q "^$2 .*ready"; }
+
+# await PID NAME LOG COMMAND...: until COMMAND succeeds; ends with the log's last lines when PID dies or 20 s pass.
+await() {
+  local pid=$1 name=$2 log=$3 end=$((SECONDS + 20))
+  shift 3
+  until "$@" >/dev/null 2>&1; do
+    if ! kill -0 "$pid" 2>/dev/null || ((SECONDS > end)); then
+      tail -n 5 "$log" >&2
+      echo "run: $name did not come up; its log is $log" >&2
+      return 1
+    fi
+    sleep 0.05
+  done
+}
+
+# end_process PID: SIGTERM, then waits; SIGKILL after 10 s.
+end_process() {
+  local pid=$1 end=$((SECONDS + 10))
+  kill -TERM "$pid" 2>/dev/null || return 0
+  while kill -0 "$pid" 2>/dev/null; do
+    ((SECONDS > end)) && kill -KILL "$pid" 2>/dev/null
+    sleep 0.05
+  done
+}

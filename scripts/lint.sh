@@ -1,0 +1,38 @@
+# ./run fmt and ./run lint. Sourced by ./run.
+# shellcheck shell=bash
+
+cpp_sources() { git ls-files -co --exclude-standard '*.cc' '*.h'; }
+python_sources() { git ls-files -co --exclude-standard '*.py'; }
+shell_sources() { echo run; git ls-files -co --exclude-standard '*.sh' '.ci/run'; }
+
+format_sources() {
+  cpp_sources | xargs clang-format -i
+  python_sources | xargs "$DEPS/pytest/bin/ruff" format --quiet
+}
+
+lint_format() { cpp_sources | xargs clang-format --dry-run --Werror; }
+lint_shell() { shell_sources | sort -u | xargs shellcheck -x; }
+
+lint_python() {
+  python_sources | xargs "$DEPS/pytest/bin/ruff" check --quiet
+  python_sources | xargs "$DEPS/pytest/bin/ruff" format --check --quiet
+  "$DEPS/pytest/bin/mypy" --no-error-summary deps tests/e2e
+}
+
+lint_proto() { "$DEPS/pytest/bin/python" tests/lint/proto_rules.py proto; }
+lint_includes() { "$DEPS/pytest/bin/python" tests/lint/include_rules.py; }
+
+lint_tidy() {
+  # Sources outside the trainer: those that include torch take minutes each.
+  cpp_sources | grep '\.cc$' | grep -E '^(common|server|agent|cli|trainer/data)/' \
+    | xargs -P "$JOBS" -n 4 clang-tidy -p build/release --quiet --warnings-as-errors='*' 2>/dev/null
+}
+
+run_lint() {
+  local step
+  for step in format shell python proto includes tidy; do
+    say "lint: $step"
+    "lint_$step"
+  done
+  say "lint is clean"
+}

@@ -1,0 +1,83 @@
+# Sets up what the project needs. Sourced by ./run, from the repository's root.
+# Each step looks at what it depends on, and is skipped when that is there already.
+# shellcheck shell=bash
+
+DEPS=${IMGD_DEPS:-$PWD/.deps}
+
+say() { printf '\033[2m%s\033[0m\n' "== $*" >&2; }
+[[ -t 2 ]] || say() { printf '%s\n' "== $*" >&2; }
+die() { printf 'run: %s\n' "$*" >&2; exit 1; }
+
+log_file() { mkdir -p build/log && echo "build/log/$1.log"; }
+die_log() { tail -n 30 "build/log/$1.log" >&2; die "$1 failed; the whole log is build/log/$1.log"; }
+
+as_root() {
+  if ((EUID == 0)); then "$@"; elif command -v sudo >/dev/null; then sudo "$@"; else
+    die "needs root or sudo to install Debian packages: $*"
+  fi
+}
+
+installed() { [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null) == ii* ]]; }
+
+# setup_apt SECTION: installs the section's packages of deps/apt.txt that are not installed.
+setup_apt() {
+  local section=$1 missing=() kind names name found
+  while read -r kind names _; do
+    [[ $kind == "$section" ]] || continue
+    found=
+    for name in ${names//|/ }; do installed "$name" && found=1 && break; done
+    [[ $found ]] || missing+=("$names")
+  done <deps/apt.txt
+  ((${#missing[@]})) || return 0
+  command -v apt-get >/dev/null || die "this needs apt-get (Debian 12, Ubuntu 24.04); missing: ${missing[*]}"
+  say "installing Debian packages: ${missing[*]}"
+  local log; log=$(log_file apt)
+  as_root apt-get update >"$log" 2>&1 || die_log apt
+  local choice=()
+  for names in "${missing[@]}"; do
+    for name in ${names//|/ }; do
+      apt-cache show "$name" >/dev/null 2>&1 && choice+=("$name") && break
+    done
+  done
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${choice[@]}" >>"$log" 2>&1 || die_log apt
+}
+
+# install_lock DIR LOCK PROBE: a Python environment with exactly the lock's wheels; PROBE is a file that must be in it.
+install_lock() {
+  local dir=$1 lock=$2 probe=$3
+  local want; want=$(sha256sum <"$lock" | cut -d' ' -f1)
+  if [[ -f $dir/.lock-sha256 && $(<"$dir/.lock-sha256") == "$want" ]] && compgen -G "$dir/$probe" >/dev/null; then return 0; fi
+  say "installing $(grep -c -- '==' "$lock") wheels of $lock into ${dir#"$PWD/"}"
+  local log; log=$(log_file "$(basename "$dir")")
+  rm -rf "$dir"
+  /usr/bin/python3 -m venv "$dir" >"$log" 2>&1 || die_log "$(basename "$dir")"
+  "$dir/bin/pip" install --no-deps --require-hashes --quiet --disable-pip-version-check -r "$lock" >>"$log" 2>&1 \
+    || die_log "$(basename "$dir")"
+  echo "$want" >"$dir/.lock-sha256"
+}
+
+# setup_torch torch|torch-cpu: LibTorch with the CUDA toolkit, or LibTorch alone.
+setup_torch() {
+  local dir=$DEPS/$1 lock=deps/torch-cu13.lock
+  [[ $1 == torch-cpu ]] && lock=deps/torch-cpu.lock
+  install_lock "$dir" "$lock" 'lib/python3*/site-packages/torch/lib/libtorch_cpu.so'
+  # The wheels lack the plain names that compilers and CMake look for.
+  local lib target
+  for lib in "$dir"/lib/python3*/site-packages/nvidia/{cu13,nccl}/lib/lib*.so.*; do
+    [[ -e $lib ]] || continue
+    target=${lib%%.so.*}.so
+    [[ -e $target ]] || ln -s "$(basename "$lib")" "$target"
+  done
+  for lib in "$dir"/lib/python3*/site-packages/nvidia/cu13; do
+    [[ ! -d $lib || -e $lib/lib64 ]] || ln -s lib "$lib/lib64"
+  done
+}
+
+# The tests' Python: pytest, torchvision and safetensors, beside the torch that is there already.
+setup_pytest() {
+  setup_torch torch
+  install_lock "$DEPS/pytest" deps/python-test.lock 'bin/pytest'
+  local site
+  site=$(echo "$DEPS"/pytest/lib/python3*/site-packages)
+  echo "$DEPS"/torch/lib/python3*/site-packages >"$site/torch-beside.pth"
+}

@@ -1,0 +1,57 @@
+# ./run test [--full]. Sourced by ./run.
+# shellcheck shell=bash
+
+TESTS_BEGUN=$SECONDS
+
+# ctest_preset PRESET ARGUMENTS...: its unit tests, the failures with their output.
+ctest_preset() {
+  local preset=$1
+  shift
+  say "unit tests, build/$preset"
+  ctest --preset "$preset" -j "$JOBS" --no-tests=error --progress "$@"
+}
+
+# python_tests ARGUMENTS...: the tests in Python, against build/release/bin.
+python_tests() {
+  say "tests of whole programs"
+  OMP_NUM_THREADS=1 "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/python tests/e2e "$@"
+}
+
+sanitizer_tests() {
+  local preset=$1 options="suppressions=$PWD/tests/suppressions"
+  build --preset "$preset"
+  ASAN_OPTIONS="detect_leaks=1:abort_on_error=1" LSAN_OPTIONS="$options/lsan.supp" \
+    UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" TSAN_OPTIONS="halt_on_error=1:$options/tsan.supp" \
+    ctest_preset "$preset"
+}
+
+run_tests() {
+  local full=
+  while (($#)); do
+    case $1 in
+      --full) full=1 ;;
+      *) die "test: unknown option '$1'; allowed: --full" ;;
+    esac
+    shift
+  done
+  build
+  setup_apt test
+  setup_pytest
+  ctest_preset release
+  python_tests -m "not long"
+  if [[ $full ]]; then
+    python_tests -m long
+    IMGD_CORE_SEEDS=20000 ctest_preset release -R 'Seeds'
+    sanitizer_tests asan
+    sanitizer_tests tsan
+    run_lint_quick
+  fi
+  say "all tests passed in $((SECONDS - TESTS_BEGUN)) s"
+}
+
+run_lint_quick() {
+  # shellcheck source=scripts/lint.sh
+  source scripts/lint.sh
+  say "lint, without clang-tidy"
+  lint_format && lint_shell && lint_python && lint_proto && lint_includes
+}

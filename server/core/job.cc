@@ -1,0 +1,250 @@
+#include "server/core/job.h"
+
+#include <fmt/format.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace imgd {
+namespace {
+
+constexpr int kBadInputExit = 2;
+constexpr int kCollectiveExit = 10;
+constexpr int kStoppedExit = 11;
+constexpr int kSignalBase = 128;
+
+/// The signal that ended the rank, also when a handler or shell turned it into 128 + n; 0 for none.
+int SignalOf(const RankExit& exit) {
+  if (exit.signal != 0) return exit.signal;
+  if (exit.exit_code > kSignalBase && exit.exit_code < kSignalBase + 65) return exit.exit_code - kSignalBase;
+  return 0;
+}
+
+const RankFailure* FailureOf(const Run& run, uint32_t rank) {
+  for (const auto& failure : run.failures) {
+    if (failure.rank == rank) return &failure;
+  }
+  return nullptr;
+}
+
+bool IsCollective(const Run& run, const RankExit& exit) {
+  const auto* failure = FailureOf(run, exit.rank);
+  return exit.exit_code == kCollectiveExit || (failure != nullptr && failure->collective_broken);
+}
+
+bool IsBadInput(const Run& run, const RankExit& exit) {
+  const auto* failure = FailureOf(run, exit.rank);
+  return exit.signal == 0 && (exit.exit_code == kBadInputExit ||
+                              (failure != nullptr && failure->bad_input && exit.exit_code != 0));
+}
+
+/// Causes in the order in which they are believed.
+enum Weight { kBadInputWeight, kSignalWeight, kLostWeight, kFailedWeight, kTimeoutWeight, kBrokenWeight };
+
+struct Cause {
+  Weight weight;
+  Reason reason;
+};
+
+std::string Describe(const Run& run, const RankExit& exit) {
+  const auto* part = PartOfRank(run, exit.rank);
+  std::string text = fmt::format("rank {} on node {} ", exit.rank, part != nullptr ? part->node.name() : "?");
+  const int signal = SignalOf(exit);
+  if (signal != 0) {
+    const char* name = sigabbrev_np(signal);
+    text += fmt::format("was killed by signal {}{}", signal,
+                        name != nullptr ? fmt::format(" (SIG{})", name) : "");
+    if (exit.signal == 0) text += fmt::format(", exit code {}", exit.exit_code);
+  } else if (exit.exit_code == 0) {
+    text += "ended with exit code 0 before the training was finished";
+  } else {
+    text += fmt::format("failed with exit code {}", exit.exit_code);
+  }
+  if (const auto* failure = FailureOf(run, exit.rank); failure != nullptr && !failure->message.empty()) {
+    text += fmt::format(": {}", failure->message);
+  } else if (!exit.last_error_line.empty()) {
+    text += fmt::format("; last error line: {}", exit.last_error_line);
+  }
+  return text;
+}
+
+Cause CauseOfExit(const Run& run, const RankExit& exit) {
+  if (IsBadInput(run, exit)) {
+    const auto* failure = FailureOf(run, exit.rank);
+    const bool told = failure != nullptr && !failure->message.empty();
+    return {kBadInputWeight, {ReasonCode::kBadInput, told ? failure->message : Describe(run, exit)}};
+  }
+  if (SignalOf(exit) != 0) return {kSignalWeight, {ReasonCode::kRankKilled, Describe(run, exit)}};
+  const Weight weight = IsCollective(run, exit) ? kBrokenWeight
+                        : exit.exit_code == 0   ? kTimeoutWeight
+                                                : kFailedWeight;
+  return {weight, {ReasonCode::kRankFailed, Describe(run, exit)}};
+}
+
+Cause CauseOfTrouble(const Trouble& trouble) {
+  const Weight weight = trouble.code == ReasonCode::kNodeLost ? kLostWeight : kFailedWeight;
+  return {weight, {trouble.code, trouble.text}};
+}
+
+Cause FindCause(const Run& run) {
+  std::optional<Cause> best;
+  const auto offer = [&best](Cause cause) {
+    if (!best || cause.weight < best->weight) best = std::move(cause);
+  };
+  for (const auto& exit : run.exits) {
+    if (!exit.by_us) offer(CauseOfExit(run, exit));
+  }
+  for (const auto& trouble : run.troubles) offer(CauseOfTrouble(trouble));
+  if (best) return *best;
+  // Every rank ended by imgd's own signal, and nothing says why it was sent.
+  return {kFailedWeight, {ReasonCode::kRankFailed, "the run ended without saying why"}};
+}
+
+bool AllEndedWell(const Run& run, uint32_t world_size) {
+  return run.finished && run.exits.size() == world_size &&
+         std::all_of(run.exits.begin(), run.exits.end(),
+                     [](const RankExit& exit) { return exit.exit_code == 0 && exit.signal == 0; });
+}
+
+}  // namespace
+
+bool MayFollow(JobState from, JobState to) {
+  using enum JobState;
+  if (from == to) return !IsFinal(from);
+  switch (from) {
+    case kQueued:
+      return to == kStarting || to == kCancelled || to == kFailed || to == kPaused;
+    case kStarting:
+      return to == kRunning || to == kQueued || to == kCompleted || to == kFailed || to == kCancelled;
+    case kRunning:
+      return to == kPreempting || to == kPaused || to == kQueued || to == kCompleted || to == kFailed ||
+             to == kCancelled;
+    case kPreempting:
+      return to == kQueued || to == kPaused || to == kCompleted || to == kFailed || to == kCancelled;
+    case kPaused:
+      return to == kQueued || to == kCancelled;
+    default:
+      return false;
+  }
+}
+
+std::optional<AppendEvent> ChangeState(JobRecord& job, JobState to, Reason reason, std::string actor,
+                                       Now now) {
+  if (!MayFollow(job.state, to)) return std::nullopt;
+  AppendEvent event{.job = job.id,
+                    .generation = job.generation,
+                    .from = job.state,
+                    .to = to,
+                    .reason = reason,
+                    .actor = std::move(actor),
+                    .time = now.wall};
+  job.state = to;
+  job.reason = std::move(reason);
+  if (IsFinal(to)) job.ended = now.wall;
+  if (to == JobState::kStarting) job.started = now.wall;
+  return event;
+}
+
+void BeginRun(JobRecord& job, std::vector<Part> parts, Now now) {
+  job.generation = Generation(job.generation.value() + 1);
+  job.run = Run{.parts = std::move(parts), .since = now.steady};
+  job.retry_at = {};
+  job.not_before = {};
+}
+
+const Part* PartOfRank(const Run& run, uint32_t rank) {
+  for (const auto& part : run.parts) {
+    if (rank >= part.first_rank && rank - part.first_rank < part.devices.size()) return &part;
+  }
+  return nullptr;
+}
+
+const Part* PartOnNode(const Run& run, const NodeId& node) {
+  for (const auto& part : run.parts) {
+    if (part.node == node) return &part;
+  }
+  return nullptr;
+}
+
+Part* PartOnNode(Run& run, const NodeId& node) {
+  return const_cast<Part*>(PartOnNode(std::as_const(run), node));
+}
+
+bool AllOver(const Run& run) {
+  return std::all_of(run.parts.begin(), run.parts.end(), [](const Part& part) { return part.Over(); });
+}
+
+bool MustStop(const Run& run) {
+  return !run.troubles.empty() || std::any_of(run.exits.begin(), run.exits.end(), [](const RankExit& exit) {
+    return exit.exit_code != 0 || exit.signal != 0;
+  });
+}
+
+bool CollectiveBroke(const Run& run) {
+  return std::any_of(run.exits.begin(), run.exits.end(),
+                     [&run](const RankExit& exit) { return !exit.by_us && IsCollective(run, exit); }) ||
+         std::any_of(run.failures.begin(), run.failures.end(),
+                     [](const RankFailure& failure) { return failure.collective_broken; });
+}
+
+bool IsExplained(const Run& run) {
+  if (run.stop == StopFor::kCancel) return true;
+  if (!run.troubles.empty()) return true;
+  return std::all_of(run.exits.begin(), run.exits.end(), [&run](const RankExit& exit) {
+    if (exit.by_us || SignalOf(exit) != 0) return true;
+    if (exit.exit_code == 0) return exit.rank != 0 || run.finished;
+    return FailureOf(run, exit.rank) != nullptr;
+  });
+}
+
+bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
+  if (job.run.stop == StopFor::kNothing) return false;
+  constexpr int kTerm = 15;
+  constexpr int kKill = 9;
+  const int signal = SignalOf(exit);
+  if (signal == kTerm || exit.exit_code == kStoppedExit) return true;
+  // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's.
+  return signal == kKill && now >= job.run.stop_since + std::chrono::milliseconds(job.grace_ms);
+}
+
+Verdict Judge(const JobRecord& job) {
+  const Run& run = job.run;
+  if (AllEndedWell(run, job.WorldSize())) {
+    return {JobState::kCompleted, {ReasonCode::kFinished, "trained to the last step"}, "scheduler", false};
+  }
+  if (run.stop == StopFor::kCancel) {
+    return {JobState::kCancelled,
+            {ReasonCode::kCancelledByUser, fmt::format("cancelled by {}", run.stop_actor)},
+            fmt::format("user:{}", run.stop_actor),
+            false};
+  }
+  Reason reason = FindCause(run).reason;
+  if (reason.code == ReasonCode::kBadInput) return {JobState::kFailed, std::move(reason), "scheduler", false};
+  const bool counts = reason.code != ReasonCode::kNodeLost;
+  if (counts && job.failures >= job.max_restarts) {
+    std::string text = job.max_restarts == 0 ? fmt::format("{}; max_restarts is 0", reason.text)
+                                             : fmt::format("gave up after {} restarts; the last: {}",
+                                                           job.failures, reason.text);
+    return {JobState::kFailed, {ReasonCode::kRetriesExhausted, std::move(text)}, "scheduler", true};
+  }
+  return {JobState::kQueued, std::move(reason), "scheduler", counts};
+}
+
+Duration BackoffAfter(uint32_t failures_in_row) {
+  constexpr std::array<int, 6> kSeconds = {1, 2, 4, 8, 16, 32};
+  if (failures_in_row == 0) return Duration::zero();
+  return std::chrono::seconds(failures_in_row <= kSeconds.size() ? kSeconds[failures_in_row - 1] : 60);
+}
+
+void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint) {
+  std::erase_if(job.checkpoints, [&](const Checkpoint& known) { return known.path == checkpoint.path; });
+  job.checkpoints.insert(job.checkpoints.begin(), std::move(checkpoint));
+  if (job.checkpoints.size() > JobRecord::kCheckpointsKept) {
+    job.checkpoints.resize(JobRecord::kCheckpointsKept);
+  }
+  job.run.progressed = true;
+}
+
+}  // namespace imgd

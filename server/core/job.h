@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "server/core/actions.h"
+#include "server/core/types.h"
+
+/// The state machine of one job: pure functions on its record. What a cluster of them does is the reactor's.
+namespace imgd {
+
+/// True for the changes that design and documents allow; a state may follow itself where only the reason
+/// changes.
+bool MayFollow(JobState from, JobState to);
+
+/// Puts the job into a state and returns the row of its history that says so.
+/// A forbidden change leaves the job as it is and returns nothing.
+std::optional<AppendEvent> ChangeState(JobRecord& job, JobState to, Reason reason, std::string actor,
+                                       Now now);
+
+/// Gives the job a new generation and the run that goes with it. Call before ChangeState(kStarting).
+void BeginRun(JobRecord& job, std::vector<Part> parts, Now now);
+
+/// The part that holds a rank; null when there is none.
+const Part* PartOfRank(const Run& run, uint32_t rank);
+const Part* PartOnNode(const Run& run, const NodeId& node);
+Part* PartOnNode(Run& run, const NodeId& node);
+
+/// True when no process of the run is left that the daemon would wait for.
+bool AllOver(const Run& run);
+
+/// True when a rank's end, or something else, means that the whole gang has to end.
+bool MustStop(const Run& run);
+
+/// True when the run's collectives broke, which is what ranks see when another one's node has gone.
+bool CollectiveBroke(const Run& run);
+
+/// True when every end is explained, so that waiting for more reports would not change the verdict.
+bool IsExplained(const Run& run);
+
+/// Marks whether imgd itself ended this rank, by what was asked for before.
+bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now);
+
+/// What becomes of a job whose run is over.
+struct Verdict {
+  JobState to = JobState::kQueued;
+  Reason reason;
+  std::string actor;
+  bool counts = false;  ///< as a failure, against max_restarts
+};
+
+/// Judges a run that is over. The cause named is the rank that was killed, else one that failed by itself,
+/// and one whose collective broke only when there is no other: that is a consequence.
+Verdict Judge(const JobRecord& job);
+
+/// Time before the retry after so many failures in a row: 1 s, doubling to 60 s.
+Duration BackoffAfter(uint32_t failures_in_row);
+
+/// Takes the checkpoint as the newest accepted one.
+void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint);
+
+}  // namespace imgd

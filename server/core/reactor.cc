@@ -1,0 +1,253 @@
+#include "server/core/reactor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/core/explain.h"
+#include "server/core/job.h"
+
+namespace imgd {
+
+Reactor::Reactor(CoreSettings settings, std::string cluster_id)
+    : settings_(settings), cluster_id_(std::move(cluster_id)) {}
+
+void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now) {
+  for (auto& job : jobs) {
+    job.run.since = job.run.stop_since = now.steady;
+    const int64_t left_us = job.retry_at.micros - now.wall.micros;
+    // Bounded, since the wall clock may have been set meanwhile.
+    const int64_t most_us = std::chrono::microseconds(std::chrono::seconds(60)).count();
+    if (left_us > 0) job.not_before = now.steady + std::chrono::microseconds(std::min(left_us, most_us));
+    if (HoldsDevices(job.state)) pending_.insert(job.id);
+  }
+  state_.Restore(std::move(jobs), std::move(nodes));
+  next_job_ = next_job;
+  last_tick_ = now.steady;
+}
+
+void Reactor::Rollback() {
+  state_.Rollback();
+  for (const auto& [id, node] : state_.nodes()) {
+    NodeRecord& edited = state_.EditUnstored(id);
+    edited.silence = Duration::zero();
+    edited.session = 0;
+    edited.stale.clear();
+  }
+  pending_.clear();
+  // What was only remembered as to be looked at has to be looked at again.
+  pending_.insert(state_.active().begin(), state_.active().end());
+  dirty_ = true;
+}
+
+JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
+  const JobId id = next_job_;
+  next_job_ = JobId(id.value() + 1);
+  JobRecord job{.id = id,
+                .name = submission.name,
+                .owner = submission.owner,
+                .priority = submission.priority,
+                .nodes = submission.nodes,
+                .ranks_per_node = submission.ranks_per_node,
+                .grace_ms = submission.grace_ms,
+                .max_restarts = submission.max_restarts,
+                .checkpoint_dir = fmt::format("{}/{}-{}-{}", submission.checkpoint_parent, submission.name,
+                                              cluster_id_, id),
+                .state = JobState::kQueued,
+                .reason = {ReasonCode::kSubmitted, "submitted"},
+                .submitted = now.wall};
+  out.push_back(AppendEvent{.job = id,
+                            .first = true,
+                            .reason = job.reason,
+                            .actor = fmt::format("user:{}", submission.owner),
+                            .time = now.wall});
+  state_.AddJob(std::move(job));
+  dirty_ = true;
+  return id;
+}
+
+Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& actor, Now now, Actions& out) {
+  const JobRecord* known = state_.FindJob(id);
+  if (known == nullptr) return Fail(ErrorCode::kNotFound, "there is no job {}", id);
+  if (known->state == JobState::kCancelled) return {};
+  if (IsFinal(known->state)) {
+    return Fail(ErrorCode::kFailedPrecondition, "job {} cannot be cancelled: it has ended already ({})", id,
+                NameOf(known->state));
+  }
+  JobRecord& job = state_.EditJob(id);
+  if (!HoldsDevices(job.state)) {
+    auto event = ChangeState(job, JobState::kCancelled,
+                             {ReasonCode::kCancelledByUser, fmt::format("cancelled by {}", actor)},
+                             fmt::format("user:{}", actor), now);
+    if (event) out.push_back(std::move(*event));
+    state_.Changed(id);
+    dirty_ = true;
+    return {};
+  }
+  // A second, plain cancel does not wait for the checkpoint of the first.
+  const bool first = job.run.stop != StopFor::kCancel;
+  job.run.checkpoint_first =
+      checkpoint_first && (first || job.run.checkpoint_first) && job.run.stop != StopFor::kRetry;
+  if (first) job.run.stop_actor = actor;
+  if (job.run.stop == StopFor::kNothing) job.run.stop_since = now.steady;
+  job.run.stop = StopFor::kCancel;
+  job.reason = {ReasonCode::kCancelledByUser,
+                fmt::format("{} asked for the end{}; the ranks are being stopped", job.run.stop_actor,
+                            job.run.checkpoint_first ? " after a checkpoint" : "")};
+  pending_.insert(id);
+  Drain(now, out);
+  return {};
+}
+
+const JobRecord* Reactor::ActiveRun(RunKey run) const {
+  const JobRecord* job = state_.FindJob(run.job);
+  return job != nullptr && HoldsDevices(job->state) && job->generation == run.generation ? job : nullptr;
+}
+
+void Reactor::AddTrouble(JobId id, ReasonCode code, std::string text) {
+  state_.EditJob(id).run.troubles.push_back({code, std::move(text)});
+  pending_.insert(id);
+}
+
+void Reactor::Drain(Now now, Actions& out) {
+  while (!pending_.empty()) {
+    const JobId id = *pending_.begin();
+    pending_.erase(pending_.begin());
+    if (state_.active().contains(id)) Advance(id, now, out);
+  }
+}
+
+void Reactor::Advance(JobId id, Now now, Actions& out) {
+  JobRecord& job = state_.EditJob(id);
+  Run& run = job.run;
+  if (CollectiveBroke(run)) {
+    // A silent node whose gang's collectives broke is not just hard to reach.
+    for (const auto& part : run.parts) {
+      const NodeRecord* node = state_.FindNode(part.node);
+      if (!part.Over() && node != nullptr && node->state == NodeState::kUnreachable) {
+        LoseNode(part.node, out);
+      }
+    }
+  }
+  if (run.stop == StopFor::kNothing) {
+    if (MustStop(run)) {
+      BeginStop(job, now);
+    } else if (job.state == JobState::kStarting && run.started.size() == job.WorldSize()) {
+      auto event = ChangeState(
+          job, JobState::kRunning,
+          {ReasonCode::kAllRanksStarted,
+           job.WorldSize() == 1 ? "the rank trains" : fmt::format("all {} ranks train", job.WorldSize())},
+          "scheduler", now);
+      if (event) out.push_back(std::move(*event));
+      state_.Changed(id);
+    }
+  }
+  SyncParts(id, out);
+  if (!AllOver(run)) return;
+  if (run.gone_since == Instant{}) run.gone_since = now.steady;
+  if (IsExplained(run) || now.steady >= run.gone_since + settings_.settle) Conclude(id, now, out);
+}
+
+void Reactor::BeginStop(JobRecord& job, Now now) {
+  job.run.stop = StopFor::kRetry;
+  job.run.stop_since = now.steady;
+  // The state's own code stays: the verdict, and the cause in it, comes when every rank's end is known.
+  job.reason.text = job.run.troubles.empty()
+                        ? "a rank ended; the others are being stopped"
+                        : fmt::format("{}; the ranks are being stopped", job.run.troubles.front().text);
+}
+
+void Reactor::SyncParts(JobId id, Actions& out) {
+  JobRecord& job = state_.EditJob(id);
+  for (size_t i = 0; i < job.run.parts.size(); ++i) {
+    Part& part = job.run.parts[i];
+    if (part.Over()) continue;
+    Command wanted = Command::kNothing;
+    if (job.run.stop != StopFor::kNothing) {
+      if (!part.contacted) {
+        part.phase = RunPhase::kGone;  // it never heard of the run
+        continue;
+      }
+      wanted = job.run.checkpoint_first ? Command::kStopAfterCheckpoint : Command::kStop;
+    } else if (job.run.master_port == 0) {
+      if (i == 0) wanted = Command::kPrepare;
+    } else if (part.phase == RunPhase::kUnheard || part.phase == RunPhase::kPrepared) {
+      wanted = Command::kStart;
+    }
+    const NodeRecord* node = state_.FindNode(part.node);
+    if (wanted == Command::kNothing || wanted == part.sent || node == nullptr || !node->Connected()) continue;
+    SendTo(job, i, wanted, out);
+  }
+}
+
+void Reactor::SendTo(JobRecord& job, size_t index, Command command, Actions& out) {
+  Part& part = job.run.parts[index];
+  const RunKey run{job.id, job.generation};
+  part.sent = command;
+  switch (command) {
+    case Command::kNothing:
+      return;
+    case Command::kPrepare:
+      part.contacted = true;
+      out.push_back(SendPrepare{part.node, run});
+      return;
+    case Command::kStopAfterCheckpoint:
+    case Command::kStop:
+      out.push_back(SendStop{part.node, run, command == Command::kStopAfterCheckpoint, job.grace_ms});
+      return;
+    case Command::kStart:
+      break;
+  }
+  part.contacted = true;
+  SendStart start{.node = part.node,
+                  .run = run,
+                  .job_name = job.name,
+                  .first_rank = part.first_rank,
+                  .devices = part.devices,
+                  .world_size = job.WorldSize(),
+                  .node_count = job.nodes,
+                  .node_rank = static_cast<uint32_t>(index),
+                  .master_address = job.run.master_address,
+                  .master_port = job.run.master_port,
+                  .checkpoint_dir = job.checkpoint_dir,
+                  .last_writer = job.last_writer,
+                  .grace_ms = job.grace_ms};
+  for (const auto& checkpoint : job.checkpoints) start.resume_from.push_back(checkpoint.path);
+  out.push_back(std::move(start));
+}
+
+void Reactor::Conclude(JobId id, Now now, Actions& out) {
+  JobRecord& job = state_.EditJob(id);
+  for (const auto& part : job.run.parts) {
+    const NodeRecord* node = state_.FindNode(part.node);
+    if (!part.lost && part.contacted && node != nullptr && node->Connected()) {
+      out.push_back(SendForget{part.node, {id, job.generation}});
+    }
+  }
+  Verdict verdict = Judge(job);
+  if (verdict.to == JobState::kQueued) {
+    auto event = ChangeState(job, JobState::kQueued, verdict.reason, verdict.actor, now);
+    if (job.run.master_port != 0) job.last_writer = job.generation;
+    Requeue(job, verdict.counts, now);
+    if (event) out.push_back(std::move(*event));
+  } else if (auto event = ChangeState(job, verdict.to, verdict.reason, verdict.actor, now)) {
+    out.push_back(std::move(*event));
+  }
+  state_.Changed(id);
+  dirty_ = true;
+}
+
+void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
+  ++job.restarts;
+  if (counts) ++job.failures;
+  job.failures_in_row = job.run.progressed ? 1 : job.failures_in_row + 1;
+  const Duration wait = BackoffAfter(job.failures_in_row);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
+  job.not_before = now.steady + wait;
+  job.retry_at = {now.wall.micros + std::chrono::duration_cast<std::chrono::microseconds>(wait).count()};
+  job.reason = {ReasonCode::kBackoff,
+                fmt::format("waits {} s before it starts again (failure {} of at most {}): {}", seconds,
+                            job.failures, job.max_restarts, job.reason.text)};
+}
+
+}  // namespace imgd

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/core/actions.h"
+#include "server/core/cluster_state.h"
+#include "server/core/scheduler.h"
+#include "server/core/types.h"
+
+namespace imgd {
+
+/// What the core decides by.
+struct CoreSettings {
+  Duration heartbeat = std::chrono::seconds(3);
+  Duration lost_after = std::chrono::seconds(45);
+  Duration prepare_timeout = std::chrono::seconds(30);  ///< for the rendezvous port
+  Duration start_timeout = std::chrono::minutes(10);    ///< until every rank trains
+  Duration settle = std::chrono::seconds(2);            ///< for the reports of ranks that are gone to arrive
+};
+
+/// A job as submitted.
+struct Submission {
+  std::string name;
+  std::string owner;
+  int priority = 0;
+  uint32_t nodes = 1;
+  uint32_t ranks_per_node = 1;
+  int64_t grace_ms = 10'000;
+  uint32_t max_restarts = 10;
+  std::string checkpoint_parent;  ///< the job's own folder is made below it
+};
+
+/// A node's part of a run, as the node tells it.
+struct RunReport {
+  RunKey run;
+  RunPhase phase = RunPhase::kUnheard;
+  std::vector<RankExit> exits;
+  std::string start_error;
+};
+
+/// A node that joins.
+struct NodeHello {
+  NodeId node;
+  std::string agent_id;
+  std::string agent_version;
+  std::string address;
+  std::string filesystem_id;
+  std::vector<Device> devices;
+  std::vector<SharedFolder> shared_folders;
+  std::vector<RunReport> runs;
+};
+
+/// Decides what follows from each thing that happens: one function an event, each of which adds what is to be
+/// done to `out`. Pure: no clock, no I/O; the same events give the same actions. One owner thread.
+///
+/// Commands to nodes are not remembered as sent for longer than a connection: what a node should do is
+/// compared with what it said it does, at each Hello and after each event, so that nothing depends on a
+/// message that got lost.
+///
+/// After the events of a batch: Schedule(), then Commit() when everything is durable, else Rollback().
+class Reactor {
+ public:
+  Reactor(CoreSettings settings, std::string cluster_id);
+
+  /// Goes on from what was stored. `next_job` is the first number that no job ever had.
+  void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now);
+
+  JobId OnSubmit(const Submission& submission, Now now, Actions& out);
+  /// Errors: kNotFound; kFailedPrecondition when the job ended otherwise. Cancelling twice is no error.
+  Status OnCancel(JobId job, bool checkpoint_first, const std::string& actor, Now now, Actions& out);
+
+  /// Errors: kAlreadyExists when another agent of that name is connected. `session` is new for each stream.
+  Status OnAgentHello(const NodeHello& hello, uint64_t session, Now now, Actions& out);
+  void OnAgentGone(const NodeId& node, uint64_t session);
+  void OnHeartbeat(const NodeId& node, Now now);
+  void OnRunPrepared(const NodeId& node, RunKey run, const std::string& address, uint32_t port,
+                     const std::string& error, Now now, Actions& out);
+  void OnRunStatus(const NodeId& node, const RunReport& report, Now now, Actions& out);
+
+  /// True when the generation is the job's latest, so that its trainers' reports count; else it is counted as
+  /// stale.
+  bool AcceptsReportsOf(RunKey run);
+  void OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out);
+  void OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out);
+  void OnTrainerFinished(RunKey run, uint32_t rank, Now now, Actions& out);
+  void OnTrainerFailed(RunKey run, RankFailure failure, Now now, Actions& out);
+
+  /// Time passes. Silence of nodes is counted here, at most `heartbeat` a call: what the daemon slept through
+  /// is not held against them.
+  void OnTick(Now now, Actions& out);
+
+  /// Starts what fits and gives the others their reasons. Cheap when nothing changed.
+  void Schedule(Now now, Actions& out);
+
+  void Commit() { state_.Commit(); }
+  /// Undoes the batch. What nodes said in it is forgotten, so every one has to say Hello again: the caller
+  /// ends their streams.
+  void Rollback();
+
+  const ClusterState& state() const { return state_; }
+  Snapshot MakeSnapshot() const;
+  JobId blocker() const { return blocker_; }
+  uint64_t stale_reports() const { return stale_reports_; }
+  JobId next_job() const { return next_job_; }
+
+ private:
+  const JobRecord* ActiveRun(RunKey run) const;
+  void ApplyReport(const NodeId& node, const RunReport& report, Now now, Actions& out);
+  void NoteExits(const NodeId& node, const RunReport& report, Now now, Actions& out);
+  void NoteGone(const NodeId& node, RunKey run);
+  void RefuseRun(const NodeId& node, const RunReport& report, Actions& out);
+  void ReconcileUnlisted(const NodeHello& hello);
+  void NoteUnlisted(JobRecord& job, Part& part);
+  void LoseNode(const NodeId& node, Actions& out);
+  void CountSilence(Now now, Actions& out);
+  void CheckTimeouts(JobId job, Now now);
+  void AddTrouble(JobId job, ReasonCode code, std::string text);
+
+  /// Works off pending_: what follows for each job from what became known of it.
+  void Drain(Now now, Actions& out);
+  void Advance(JobId job, Now now, Actions& out);
+  void BeginStop(JobRecord& job, Now now);
+  void SyncParts(JobId job, Actions& out);
+  void SendTo(JobRecord& job, size_t part, Command command, Actions& out);
+  void Conclude(JobId job, Now now, Actions& out);
+  void Requeue(JobRecord& job, bool counts, Now now);
+  void StartJob(const Placement& placement, Now now, Actions& out);
+  void SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out);
+  bool BackoffDue(Now now) const;
+
+  CoreSettings settings_;
+  std::string cluster_id_;
+  ClusterState state_;
+  JobId next_job_{1};
+  JobId blocker_;
+  std::set<JobId> pending_;
+  bool dirty_ = true;  ///< something changed that the scheduler looks at
+  Instant next_backoff_ = Instant::max();
+  Instant last_tick_{};
+  uint64_t stale_reports_ = 0;
+};
+
+}  // namespace imgd

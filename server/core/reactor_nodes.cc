@@ -1,0 +1,279 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/core/job.h"
+#include "server/core/reactor.h"
+
+/// The reactor's events that come from nodes.
+namespace imgd {
+
+Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, Actions& out) {
+  const NodeRecord* known = state_.FindNode(hello.node);
+  if (known != nullptr && known->Connected() && known->agent_id != hello.agent_id) {
+    return Fail(ErrorCode::kAlreadyExists,
+                "another agent is connected as node {} (its address is {}); give each node a name of its own",
+                hello.node, known->address);
+  }
+  if (known == nullptr) state_.AddNode({.id = hello.node, .joined = now.wall});
+  NodeRecord& node = state_.EditNode(hello.node);
+  if (node.devices != hello.devices) {
+    std::vector<JobId> holders(hello.devices.size());
+    for (size_t i = 0; i < hello.devices.size(); ++i) {
+      for (size_t j = 0; j < node.devices.size(); ++j) {
+        if (node.devices[j].index == hello.devices[i].index) holders[i] = node.holders[j];
+      }
+    }
+    node.holders = std::move(holders);
+  }
+  node.agent_id = hello.agent_id;
+  node.agent_version = hello.agent_version;
+  node.address = hello.address;
+  node.filesystem_id = hello.filesystem_id;
+  node.devices = hello.devices;
+  node.shared_folders = hello.shared_folders;
+  node.session = session;
+  node.state = NodeState::kReady;
+  node.silence = Duration::zero();
+  node.last_heartbeat = now.wall;
+  node.stale.clear();
+  dirty_ = true;
+
+  for (const JobId id : state_.active()) {
+    if (PartOnNode(state_.FindJob(id)->run, hello.node) == nullptr) continue;
+    PartOnNode(state_.EditJob(id).run, hello.node)->sent = Command::kNothing;
+    pending_.insert(id);
+  }
+  for (const auto& report : hello.runs) ApplyReport(hello.node, report, now, out);
+  ReconcileUnlisted(hello);
+  Drain(now, out);
+  return {};
+}
+
+void Reactor::ReconcileUnlisted(const NodeHello& hello) {
+  for (const JobId id : state_.active()) {
+    const JobRecord& job = *state_.FindJob(id);
+    const Part* part = PartOnNode(job.run, hello.node);
+    if (part == nullptr || part->Over()) continue;
+    const RunKey run{id, job.generation};
+    const bool listed = std::any_of(hello.runs.begin(), hello.runs.end(),
+                                    [&run](const RunReport& report) { return report.run == run; });
+    if (listed) continue;
+    JobRecord& edited = state_.EditJob(id);
+    NoteUnlisted(edited, *PartOnNode(edited.run, hello.node));
+    pending_.insert(id);
+  }
+}
+
+void Reactor::NoteUnlisted(JobRecord& job, Part& part) {
+  const bool had_ranks = part.phase == RunPhase::kRunning || part.phase == RunPhase::kStopping ||
+                         job.state == JobState::kRunning;
+  const bool had_port =
+      part.phase == RunPhase::kPrepared || (part.first_rank == 0 && job.run.master_port != 0);
+  if (job.run.stop != StopFor::kNothing || had_ranks) {
+    if (job.run.stop == StopFor::kNothing) {
+      AddTrouble(job.id, ReasonCode::kRankFailed,
+                 fmt::format("node {} came back without the ranks that it ran", part.node));
+    }
+    part.phase = RunPhase::kGone;
+    return;
+  }
+  // It never started them: the command is simply sent again, unless the port that others may know is gone.
+  part.phase = RunPhase::kUnheard;
+  if (!had_port) return;
+  const bool others_know =
+      std::any_of(job.run.parts.begin(), job.run.parts.end(),
+                  [&part](const Part& other) { return other.node != part.node && other.contacted; });
+  if (others_know) {
+    AddTrouble(job.id, ReasonCode::kStartFailed,
+               fmt::format("node {} restarted and lost the port of the rendezvous", part.node));
+    part.phase = RunPhase::kGone;
+  } else {
+    job.run.master_port = 0;
+    job.run.master_address.clear();
+  }
+}
+
+void Reactor::OnAgentGone(const NodeId& id, uint64_t session) {
+  const NodeRecord* node = state_.FindNode(id);
+  if (node == nullptr || node->session != session) return;
+  state_.EditUnstored(id).session = 0;
+  dirty_ = true;
+}
+
+void Reactor::OnHeartbeat(const NodeId& id, Now now) {
+  const NodeRecord* known = state_.FindNode(id);
+  if (known == nullptr || known->state == NodeState::kLost) return;  // a lost node has to say Hello again
+  NodeRecord& node = state_.EditUnstored(id);
+  node.silence = Duration::zero();
+  node.last_heartbeat = now.wall;
+  if (node.state == NodeState::kUnreachable) {
+    state_.EditNode(id).state = NodeState::kReady;
+    dirty_ = true;
+  }
+}
+
+void Reactor::OnRunPrepared(const NodeId& node, RunKey run, const std::string& address, uint32_t port,
+                            const std::string& error, Now now, Actions& out) {
+  const JobRecord* job = ActiveRun(run);
+  const Part* part = job == nullptr ? nullptr : PartOnNode(job->run, node);
+  if (part == nullptr || part->lost) {
+    ++stale_reports_;
+    return;
+  }
+  if (job->state != JobState::kStarting || job->run.stop != StopFor::kNothing || part->first_rank != 0)
+    return;
+  if (!error.empty() || port == 0) {
+    AddTrouble(run.job, ReasonCode::kStartFailed,
+               fmt::format("node {} has no port for the rendezvous: {}", node,
+                           error.empty() ? "the agent named none" : error));
+  } else {
+    JobRecord& edited = state_.EditJob(run.job);
+    edited.run.master_address = address;
+    edited.run.master_port = port;
+    pending_.insert(run.job);
+  }
+  Drain(now, out);
+}
+
+void Reactor::OnRunStatus(const NodeId& node, const RunReport& report, Now now, Actions& out) {
+  ApplyReport(node, report, now, out);
+  Drain(now, out);
+}
+
+void Reactor::ApplyReport(const NodeId& node, const RunReport& report, Now now, Actions& out) {
+  const JobRecord* job = ActiveRun(report.run);
+  const Part* known = job == nullptr ? nullptr : PartOnNode(job->run, node);
+  if (known == nullptr || known->lost) {
+    RefuseRun(node, report, out);
+    return;
+  }
+  if (known->phase == RunPhase::kGone) return;  // said before; what is gone does not come back
+  NoteExits(node, report, now, out);
+  if (!report.start_error.empty()) {
+    AddTrouble(report.run.job, ReasonCode::kStartFailed,
+               fmt::format("node {} could not start the ranks: {}", node, report.start_error));
+  }
+  Part& part = *PartOnNode(state_.EditJob(report.run.job).run, node);
+  part.phase = report.phase;
+  part.contacted = true;
+  if (report.phase == RunPhase::kGone) NoteGone(node, report.run);
+  pending_.insert(report.run.job);
+}
+
+void Reactor::NoteExits(const NodeId& node, const RunReport& report, Now now, Actions& out) {
+  JobRecord& job = state_.EditJob(report.run.job);
+  for (RankExit exit : report.exits) {
+    const auto* part = PartOfRank(job.run, exit.rank);
+    const bool known = std::any_of(job.run.exits.begin(), job.run.exits.end(),
+                                   [&exit](const RankExit& other) { return other.rank == exit.rank; });
+    if (known || part == nullptr || part->node != node) continue;
+    exit.by_us = EndedByUs(job, exit, now.steady);
+    out.push_back(AppendRankExit{report.run, exit, now.wall});
+    job.run.exits.push_back(std::move(exit));
+  }
+}
+
+void Reactor::NoteGone(const NodeId& node, RunKey key) {
+  JobRecord& job = state_.EditJob(key.job);
+  const Part& part = *PartOnNode(job.run, node);
+  const auto ended = std::count_if(job.run.exits.begin(), job.run.exits.end(), [&](const RankExit& exit) {
+    return PartOfRank(job.run, exit.rank) == &part;
+  });
+  if (static_cast<size_t>(ended) < part.devices.size() && job.run.stop == StopFor::kNothing &&
+      job.run.troubles.empty()) {
+    AddTrouble(key.job, ReasonCode::kRankFailed,
+               fmt::format("ranks on node {} are gone and left no exit status", node));
+  }
+}
+
+void Reactor::RefuseRun(const NodeId& node, const RunReport& report, Actions& out) {
+  if (report.phase == RunPhase::kGone) {
+    if (state_.FindNode(node)->stale.contains(report.run)) {
+      state_.EditUnstored(node).stale.erase(report.run);
+      dirty_ = true;
+    }
+    out.push_back(SendForget{node, report.run});
+    return;
+  }
+  ++stale_reports_;
+  if (state_.FindNode(node)->stale.contains(report.run)) return;  // it was told already
+  state_.EditUnstored(node).stale.insert(report.run);
+  dirty_ = true;
+  const JobRecord* job = state_.FindJob(report.run.job);
+  out.push_back(SendStop{node, report.run, false, job != nullptr ? job->grace_ms : 10'000});
+}
+
+void Reactor::LoseNode(const NodeId& id, Actions& out) {
+  NodeRecord& node = state_.EditNode(id);
+  if (node.state == NodeState::kLost) return;
+  node.state = NodeState::kLost;
+  dirty_ = true;
+  if (node.Connected()) {
+    out.push_back(
+        Disconnect{id, node.session,
+                   Error{.code = ErrorCode::kUnavailable,
+                         .message = fmt::format("node {} was out of reach for too long; join again", id)}});
+    node.session = 0;
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(node.silence).count();
+  for (const JobId job_id : state_.active()) {
+    const Part* known = PartOnNode(state_.FindJob(job_id)->run, id);
+    if (known == nullptr || known->Over()) continue;
+    PartOnNode(state_.EditJob(job_id).run, id)->lost = true;
+    AddTrouble(job_id, ReasonCode::kNodeLost,
+               fmt::format("node {} is lost: it was out of reach for {} s{}", id, seconds,
+                           node.silence < settings_.lost_after ? " and the gang's collectives broke" : ""));
+  }
+}
+
+void Reactor::OnTick(Now now, Actions& out) {
+  CountSilence(now, out);
+  for (const JobId id : state_.active()) CheckTimeouts(id, now);
+  Drain(now, out);
+  if (BackoffDue(now)) dirty_ = true;
+}
+
+void Reactor::CountSilence(Now now, Actions& out) {
+  const Duration passed = std::min(now.steady - last_tick_, settings_.heartbeat);
+  last_tick_ = now.steady;
+  std::vector<NodeId> silent;
+  for (const auto& [id, node] : state_.nodes()) {
+    if (node.state != NodeState::kLost) silent.push_back(id);
+  }
+  for (const auto& id : silent) {
+    NodeRecord& node = state_.EditUnstored(id);
+    node.silence += passed;
+    if (node.silence >= settings_.lost_after) {
+      LoseNode(id, out);
+    } else if (node.state == NodeState::kReady && node.silence > 3 * settings_.heartbeat) {
+      state_.EditNode(id).state = NodeState::kUnreachable;
+      dirty_ = true;
+      for (const JobId job : state_.active()) pending_.insert(job);
+    }
+  }
+}
+
+void Reactor::CheckTimeouts(JobId id, Now now) {
+  const JobRecord& job = *state_.FindJob(id);
+  if (job.run.gone_since != Instant{}) pending_.insert(id);  // it waits for its last reports
+  if (job.state != JobState::kStarting || job.run.stop != StopFor::kNothing) return;
+  const Duration passed = now.steady - job.run.since;
+  if (job.run.master_port == 0 && passed >= settings_.prepare_timeout) {
+    AddTrouble(
+        id, ReasonCode::kStartFailed,
+        fmt::format("node {} named no port for the rendezvous within {} s", job.run.parts.front().node,
+                    std::chrono::duration_cast<std::chrono::seconds>(settings_.prepare_timeout).count()));
+  } else if (passed >= settings_.start_timeout) {
+    uint32_t missing = 0;
+    while (job.run.started.contains(missing)) ++missing;
+    const Part* part = PartOfRank(job.run, missing);
+    AddTrouble(
+        id, ReasonCode::kStartFailed,
+        fmt::format("rank {} on node {} did not begin to train within {} s", missing,
+                    part != nullptr ? part->node.name() : "?",
+                    std::chrono::duration_cast<std::chrono::seconds>(settings_.start_timeout).count()));
+  }
+}
+
+}  // namespace imgd

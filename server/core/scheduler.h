@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "server/core/types.h"
+
+namespace imgd {
+
+/// A job that waits, as the scheduler sees it. The queue is in this order: higher priority first, then the
+/// earlier submission.
+struct QueuedJob {
+  int priority = 0;
+  JobId id;
+  uint32_t nodes = 1;
+  uint32_t ranks_per_node = 1;
+  Instant not_before{};
+  ReasonCode code = ReasonCode::kNone;  ///< why it waits, as last decided
+
+  /// True when this one comes before the other in the queue.
+  bool Before(const QueuedJob& other) const {
+    return priority != other.priority ? priority > other.priority : id < other.id;
+  }
+};
+
+/// What a node can take.
+struct NodeSlots {
+  NodeId id;
+  std::vector<uint32_t> devices;  ///< indexes
+  std::vector<JobId> holders;     ///< for each of devices; JobId() when free
+  bool usable = false;            ///< something may be placed there now
+  bool lost = false;
+  std::string why_not;  ///< why it takes nothing now; empty when it does
+
+  uint32_t Free() const;
+};
+
+/// The cluster at one moment.
+struct Snapshot {
+  std::vector<NodeSlots> nodes;            ///< by name
+  std::map<JobId, std::string> job_names;  ///< of those that hold devices, and of the blocker
+};
+
+/// A gang and where it goes.
+struct Placement {
+  JobId job;
+  std::vector<Part> parts;
+};
+
+/// A job that waits for another reason than before.
+struct WaitChange {
+  JobId job;
+  ReasonCode code;
+};
+
+struct Plan {
+  std::vector<Placement> starts;
+  std::vector<WaitChange> waits;  ///< only where the code differs from the queue's
+  JobId blocker;                  ///< the job that the ones after it wait behind; JobId() for none
+};
+
+/// Places whole gangs on free devices; never part of one. Goes through the queue in order: a job that waits
+/// for devices holds up all that come after it, so nobody is starved; one that no set of known nodes could
+/// hold, or that waits for its retry, holds up nobody. Pure: the same snapshot, queue and `now` give the same
+/// plan, in the same order. Cost: O(jobs + starts * nodes log nodes).
+Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now);
+
+/// How many nodes could hold `ranks_per_node` ranks of a gang: now, if all jobs ended, and counting lost
+/// nodes too.
+struct Fit {
+  uint32_t free_now = 0;
+  uint32_t known = 0;
+  uint32_t with_lost = 0;
+};
+Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node);
+
+}  // namespace imgd

@@ -1,0 +1,234 @@
+#include "server/core/testing/test_cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "server/core/explain.h"
+#include "server/core/job.h"
+
+namespace imgd {
+namespace {
+
+std::string Text(RunKey run) { return fmt::format("{}/{}", run.job, run.generation); }
+
+}  // namespace
+
+TestCluster::TestCluster(CoreSettings settings) : settings_(settings), reactor_(settings, "cafe0123") {
+  reactor_.Restore({}, {}, JobId(1), now_);
+}
+
+void TestCluster::Take(Actions actions) {
+  for (auto& action : actions) {
+    if (auto* event = std::get_if<AppendEvent>(&action)) history_.push_back(*event);
+    if (auto* prepare = std::get_if<SendPrepare>(&action)) {
+      sent_[prepare->node.name()].push_back("prepare " + Text(prepare->run));
+    } else if (auto* start = std::get_if<SendStart>(&action)) {
+      sent_[start->node.name()].push_back("start " + Text(start->run));
+      starts_[start->node.name()] = *start;
+    } else if (auto* stop = std::get_if<SendStop>(&action)) {
+      sent_[stop->node.name()].push_back((stop->checkpoint_first ? "checkpoint-stop " : "stop ") +
+                                         Text(stop->run));
+    } else if (auto* forget = std::get_if<SendForget>(&action)) {
+      sent_[forget->node.name()].push_back("forget " + Text(forget->run));
+    } else if (auto* disconnect = std::get_if<Disconnect>(&action)) {
+      sent_[disconnect->node.name()].push_back("disconnect");
+      sessions_.erase(disconnect->node.name());
+    }
+  }
+}
+
+void TestCluster::Settle(Actions actions) {
+  reactor_.Schedule(now_, actions);
+  reactor_.Commit();
+  Take(std::move(actions));
+}
+
+Status TestCluster::TryJoin(const std::string& node, uint32_t devices, const std::string& agent_id,
+                            std::vector<RunReport> runs) {
+  NodeHello hello{.node = NodeId(node), .agent_id = agent_id, .address = node, .runs = std::move(runs)};
+  for (uint32_t i = 0; i < devices; ++i) hello.devices.push_back({.index = i, .model = "cpu"});
+  Actions actions;
+  const uint64_t session = next_session_++;
+  auto status = reactor_.OnAgentHello(hello, session, now_, actions);
+  if (status) sessions_[node] = session;
+  Settle(std::move(actions));
+  return status;
+}
+
+TestCluster& TestCluster::Join(const std::string& node, uint32_t devices, std::vector<RunReport> runs) {
+  silent_.erase(node);
+  const auto status = TryJoin(node, devices, "agent-of-" + node, std::move(runs));
+  EXPECT_TRUE(status.has_value()) << (status ? "" : status.error().message);
+  return *this;
+}
+
+void TestCluster::Leave(const std::string& node) {
+  reactor_.OnAgentGone(NodeId(node), sessions_.at(node));
+  sessions_.erase(node);
+  Settle({});
+}
+
+JobId TestCluster::Submit(const std::string& name, Want want) {
+  Actions actions;
+  const JobId job = reactor_.OnSubmit({.name = name,
+                                       .owner = "ada",
+                                       .priority = want.priority,
+                                       .nodes = want.nodes,
+                                       .ranks_per_node = want.ranks,
+                                       .max_restarts = want.max_restarts,
+                                       .checkpoint_parent = "/ckpt"},
+                                      now_, actions);
+  Settle(std::move(actions));
+  return job;
+}
+
+Status TestCluster::Cancel(JobId job, bool checkpoint_first) {
+  Actions actions;
+  auto status = reactor_.OnCancel(job, checkpoint_first, "ada", now_, actions);
+  Settle(std::move(actions));
+  return status;
+}
+
+void TestCluster::Prepared(const std::string& node, JobId job, const std::string& error) {
+  Actions actions;
+  reactor_.OnRunPrepared(NodeId(node), RunOf(job), node, error.empty() ? 29500 : 0, error, now_, actions);
+  Settle(std::move(actions));
+}
+
+void TestCluster::Says(const std::string& node, RunReport report) {
+  Actions actions;
+  reactor_.OnRunStatus(NodeId(node), report, now_, actions);
+  Settle(std::move(actions));
+}
+
+void TestCluster::Runs(const std::string& node, JobId job) {
+  Says(node, {.run = RunOf(job), .phase = RunPhase::kRunning});
+}
+
+void TestCluster::Ends(const std::string& node, JobId job, std::vector<RankExit> exits) {
+  Says(node, {.run = RunOf(job), .phase = RunPhase::kGone, .exits = std::move(exits)});
+}
+
+void TestCluster::Exits(const std::string& node, JobId job, std::vector<RankExit> exits) {
+  Says(node, {.run = RunOf(job), .phase = RunPhase::kRunning, .exits = std::move(exits)});
+}
+
+void TestCluster::Started(JobId job, uint32_t rank) {
+  Actions actions;
+  reactor_.OnTrainerStarted(RunOf(job), rank, now_, actions);
+  Settle(std::move(actions));
+}
+
+void TestCluster::Finished(JobId job, uint32_t rank) {
+  Actions actions;
+  reactor_.OnTrainerFinished(RunOf(job), rank, now_, actions);
+  Settle(std::move(actions));
+}
+
+void TestCluster::Failed(JobId job, RankFailure failure) {
+  Actions actions;
+  reactor_.OnTrainerFailed(RunOf(job), std::move(failure), now_, actions);
+  Settle(std::move(actions));
+}
+
+void TestCluster::Wrote(JobId job, uint64_t step, Generation generation) {
+  Actions actions;
+  reactor_.OnTrainerCheckpoint(
+      {job, generation},
+      {.path = fmt::format("/ckpt/g{}/step{}", generation, step), .step = step, .generation = generation},
+      now_, actions);
+  Settle(std::move(actions));
+}
+
+void TestCluster::BringUp(JobId job) {
+  const auto parts = Job(job).run.parts;
+  ASSERT_FALSE(parts.empty()) << "the job was not placed: " << Job(job).reason.text;
+  Prepared(parts.front().node.name(), job);
+  for (const auto& part : parts) Runs(part.node.name(), job);
+  for (uint32_t rank = 0; rank < Job(job).WorldSize(); ++rank) Started(job, rank);
+  ASSERT_EQ(Job(job).state, JobState::kRunning);
+}
+
+void TestCluster::Complete(JobId job) {
+  Finished(job);
+  const auto parts = Job(job).run.parts;
+  for (const auto& part : parts) {
+    std::vector<RankExit> exits;
+    for (uint32_t i = 0; i < part.devices.size(); ++i) exits.push_back(ExitCode(part.first_rank + i, 0));
+    Ends(part.node.name(), job, std::move(exits));
+  }
+}
+
+void TestCluster::Pass(Duration time) {
+  const Instant end = now_.steady + time;
+  while (now_.steady < end) {
+    const Duration step = std::min<Duration>(std::chrono::seconds(1), end - now_.steady);
+    now_.steady += step;
+    now_.wall.micros += std::chrono::duration_cast<std::chrono::microseconds>(step).count();
+    for (const auto& [node, session] : sessions_) {
+      if (!silent_.contains(node)) reactor_.OnHeartbeat(NodeId(node), now_);
+    }
+    Actions actions;
+    reactor_.OnTick(now_, actions);
+    Settle(std::move(actions));
+  }
+}
+
+void TestCluster::Restart() {
+  reactor_ = RestartedFrom(reactor_, settings_, now_);
+  sessions_.clear();
+  Settle({});
+}
+
+Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now) {
+  std::vector<JobRecord> jobs;
+  for (JobId id(1); id < old.next_job(); id = JobId(id.value() + 1)) {
+    const JobRecord* job = old.state().FindJob(id);
+    if (job == nullptr) continue;
+    jobs.push_back(*job);
+    jobs.back().not_before = {};
+    jobs.back().run.since = jobs.back().run.stop_since = jobs.back().run.gone_since = {};
+    for (auto& part : jobs.back().run.parts) part.sent = Command::kNothing;
+  }
+  std::vector<NodeRecord> nodes;
+  for (const auto& [id, node] : old.state().nodes()) {
+    nodes.push_back(node);
+    nodes.back().session = 0;
+    nodes.back().silence = {};
+    nodes.back().stale.clear();
+    nodes.back().holders.clear();
+  }
+  Reactor reactor(settings, "cafe0123");
+  reactor.Restore(std::move(jobs), std::move(nodes), old.next_job(), now);
+  return reactor;
+}
+
+const JobRecord& TestCluster::Job(JobId job) const { return *reactor_.state().FindJob(job); }
+
+std::vector<std::string> TestCluster::Sent(const std::string& node) { return std::exchange(sent_[node], {}); }
+
+std::vector<std::string> TestCluster::History(JobId job) const {
+  std::vector<std::string> out;
+  for (const auto& event : history_) {
+    if (event.job != job || (!out.empty() && out.back() == NameOf(event.to))) continue;
+    out.emplace_back(NameOf(event.to));
+  }
+  return out;
+}
+
+std::string TestCluster::WhyWaits(JobId job) const {
+  const auto& queue = reactor_.state().queue();
+  for (size_t i = 0; i < queue.size(); ++i) {
+    if (queue[i].id != job) continue;
+    return ExplainWait(reactor_.MakeSnapshot(),
+                       {.nodes = queue[i].nodes,
+                        .ranks_per_node = queue[i].ranks_per_node,
+                        .code = queue[i].code,
+                        .position = i + 1},
+                       reactor_.blocker());
+  }
+  return "";
+}
+
+}  // namespace imgd

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "server/core/reactor.h"
+
+namespace imgd {
+
+/// A reactor with a clock that only the test moves, and nodes that say what the test makes them say, so that
+/// a scenario is a few lines:
+///
+///   TestCluster cluster;
+///   cluster.Join("a", 1).Join("b", 1);
+///   const JobId job = cluster.Submit("rn50", {.nodes = 2});
+///   cluster.BringUp(job);
+///   cluster.Ends("b", job, {Killed(1, 9)});
+class TestCluster {
+ public:
+  struct Want {
+    uint32_t nodes = 1;
+    uint32_t ranks = 1;  ///< on each node
+    int priority = 0;
+    uint32_t max_restarts = 10;
+  };
+
+  explicit TestCluster(CoreSettings settings = {});
+
+  /// The node says Hello with so many devices, and with the runs given. Errors fail the test.
+  TestCluster& Join(const std::string& node, uint32_t devices, std::vector<RunReport> runs = {});
+  Status TryJoin(const std::string& node, uint32_t devices, const std::string& agent_id,
+                 std::vector<RunReport> runs = {});
+  void Leave(const std::string& node);
+  /// No heartbeats from it any more; its stream stays open.
+  void Silence(const std::string& node) { silent_.insert(node); }
+
+  JobId Submit(const std::string& name) { return Submit(name, Want{}); }
+  JobId Submit(const std::string& name, Want want);
+  Status Cancel(JobId job, bool checkpoint_first = false);
+
+  void Prepared(const std::string& node, JobId job, const std::string& error = "");
+  void Says(const std::string& node, RunReport report);
+  /// The node's ranks run.
+  void Runs(const std::string& node, JobId job);
+  /// The node's ranks are gone, with these exits.
+  void Ends(const std::string& node, JobId job, std::vector<RankExit> exits);
+  /// Ranks have ended, but the node still has processes of the run.
+  void Exits(const std::string& node, JobId job, std::vector<RankExit> exits);
+  void Started(JobId job, uint32_t rank);
+  void Finished(JobId job, uint32_t rank = 0);
+  void Failed(JobId job, RankFailure failure);
+  void Wrote(JobId job, uint64_t step, Generation generation);
+  /// From STARTING to RUNNING, as well-behaved agents and trainers would.
+  void BringUp(JobId job);
+  /// Every rank exits with 0 and rank 0 says that it finished.
+  void Complete(JobId job);
+
+  /// Time passes in steps of a second, with heartbeats of those who are connected and not silenced.
+  void Pass(Duration time);
+  /// The daemon restarts: only what is stored is known, and every node has to say Hello.
+  void Restart();
+
+  const JobRecord& Job(JobId job) const;
+  const NodeRecord& Node(const std::string& node) const { return *reactor_.state().FindNode(NodeId(node)); }
+  RunKey RunOf(JobId job) const { return {job, Job(job).generation}; }
+  /// "prepare 1/1", "start 1/1", "stop 1/1", "checkpoint-stop 1/1", "forget 1/1", "disconnect": what was sent
+  /// to the node since it was last asked.
+  std::vector<std::string> Sent(const std::string& node);
+  /// The last command to start ranks that the node got.
+  const SendStart& LastStart(const std::string& node) const { return starts_.at(node); }
+  /// "QUEUED", "STARTING", ...: the states that the job's history names, without repetitions.
+  std::vector<std::string> History(JobId job) const;
+  std::string WhyWaits(JobId job) const;
+
+  Reactor& reactor() { return reactor_; }
+  Now now() const { return now_; }
+  /// Takes over what a call to reactor() asked for.
+  void Take(Actions actions);
+
+ private:
+  void Settle(Actions actions);
+
+  CoreSettings settings_;
+  Reactor reactor_;
+  Now now_{Instant(std::chrono::hours(1)), WallTime{1'000'000'000'000'000}};
+  uint64_t next_session_ = 1;
+  std::map<std::string, uint64_t> sessions_;
+  std::set<std::string> silent_;
+  std::map<std::string, std::vector<std::string>> sent_;
+  std::map<std::string, SendStart> starts_;
+  std::vector<AppendEvent> history_;
+};
+
+/// A reactor that knows what the old one would have stored, and nothing else.
+Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now);
+
+/// Ways in which a rank ends.
+inline RankExit ExitCode(uint32_t rank, int code, std::string line = "") {
+  return {.rank = rank, .exit_code = code, .last_error_line = std::move(line)};
+}
+inline RankExit Killed(uint32_t rank, int signal, std::string line = "") {
+  return {.rank = rank, .signal = signal, .last_error_line = std::move(line)};
+}
+
+}  // namespace imgd

@@ -1,0 +1,66 @@
+#include "server/daemon.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+
+#include "common/version.h"
+
+namespace imgd {
+namespace {
+
+constexpr int kReadingThreads = 4;
+constexpr auto kPatience = std::chrono::seconds(2);
+
+/// Held as long as the daemon lives; the system lets go of it however that ends.
+Result<UniqueFd> LockFolder(const std::filesystem::path& folder) {
+  const auto path = folder / "imgd.lock";
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid()) return FailErrno(errno, "cannot open " + path.native());
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno == EWOULDBLOCK) {
+    return Fail(ErrorCode::kAlreadyExists, "another imgd uses {} already; each needs a state_dir of its own",
+                folder.native());
+  }
+  return FailErrno(errno, "cannot lock " + path.native());
+}
+
+EngineSettings SettingsOf(const ServerConfig& config, std::function<void()> on_tick) {
+  EngineSettings settings{.state_dir = config.state_dir,
+                          .log_kept_bytes = static_cast<uint64_t>(config.log_kept_bytes),
+                          .version = kVersion,
+                          .on_tick = std::move(on_tick)};
+  settings.core.heartbeat = std::chrono::milliseconds(config.heartbeat_ms);
+  settings.core.lost_after = std::chrono::milliseconds(config.lost_after_ms);
+  settings.core.start_timeout = std::chrono::milliseconds(config.start_timeout_ms);
+  // Short heartbeats, as in tests, need a clock that ticks as short.
+  settings.tick = std::min<Duration>(settings.tick, settings.core.heartbeat);
+  return settings;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const Clock* clock,
+                                              std::function<void()> on_tick) {
+  IMGD_TRY(CheckServerConfig(config));
+  IMGD_TRY(MakeFolders(config.state_dir));
+  std::unique_ptr<Daemon> daemon(new Daemon);
+  IMGD_ASSIGN(daemon->lock_, LockFolder(config.state_dir));
+  IMGD_ASSIGN(daemon->engine_, Engine::Open(SettingsOf(config, std::move(on_tick)), clock));
+  IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
+  IMGD_ASSIGN(daemon->server_, RpcServer::Start(config.listen, config.CheckpointDir(), daemon->engine_.get(),
+                                                daemon->pool_.get(), clock));
+  daemon->engine_->Start();
+  return daemon;
+}
+
+Daemon::~Daemon() {
+  if (server_) server_->Stop(kPatience);
+  if (engine_) engine_->Stop();
+  // The readers' connections close before the writers', which then tidy up the write-ahead logs.
+  server_.reset();
+  pool_.reset();
+}
+
+}  // namespace imgd

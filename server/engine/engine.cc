@@ -1,0 +1,261 @@
+#include "server/engine/engine.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "common/files.h"
+
+namespace imgd {
+namespace {
+
+constexpr size_t kMostWaiting = 4096;
+constexpr size_t kMostInBatch = 1024;
+
+}  // namespace
+
+Engine::Engine(EngineSettings settings, const Clock* clock, StateStore state, MetricsStore metrics)
+    : settings_(std::move(settings)),
+      clock_(clock),
+      cluster_id_(state.cluster_id()),
+      state_(std::move(state)),
+      metrics_(std::move(metrics)),
+      log_store_(settings_.state_dir / "logs", settings_.log_kept_bytes, &metrics_),
+      reactor_(settings_.core, cluster_id_) {}
+
+Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Clock* clock) {
+  IMGD_ASSIGN(auto state, StateStore::Open(settings.state_dir));
+  IMGD_ASSIGN(auto metrics, MetricsStore::Open(settings.state_dir));
+  IMGD_TRY(MakeFolders(settings.state_dir / "logs"));
+  IMGD_ASSIGN(auto stored, state.Load(ClusterState::kEndedKept));
+  std::unique_ptr<Engine> engine(
+      new Engine(std::move(settings), clock, std::move(state), std::move(metrics)));
+  const size_t jobs = stored.jobs.size();
+  engine->reactor_.Restore(std::move(stored.jobs), std::move(stored.nodes), stored.next_job,
+                           {clock->Now(), clock->Wall()});
+  engine->PublishView();
+  spdlog::info("cluster={} jobs={} nodes={} msg=\"state loaded from {}\"", engine->cluster_id_, jobs,
+               engine->reactor_.state().nodes().size(), engine->settings_.state_dir.native());
+  return engine;
+}
+
+Engine::~Engine() { Stop(); }
+
+void Engine::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Engine::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ready_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  events_.Close();
+  log_news_.Close();
+}
+
+bool Engine::Full() {
+  const std::lock_guard lock(mutex_);
+  return queue_.size() >= kMostWaiting;
+}
+
+void Engine::Push(Input input) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      queue_.push_back(std::move(input));
+      ready_.notify_one();
+      return;
+    }
+  }
+  const auto refusal = Fail(ErrorCode::kUnavailable, "the daemon is ending");
+  if (auto* submit = std::get_if<SubmitInput>(&input)) submit->done(refusal);
+  if (auto* cancel = std::get_if<CancelInput>(&input)) cancel->done(refusal);
+  if (auto* agent = std::get_if<AgentInput>(&input)) agent->link->Close(refusal.value());
+}
+
+void Engine::Submit(SubmitOrder order, std::function<void(Result<SubmitAnswer>)> done) {
+  if (Full()) {
+    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
+    return;
+  }
+  Push(SubmitInput{std::move(order), std::move(done)});
+}
+
+void Engine::Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done) {
+  if (Full()) {
+    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
+    return;
+  }
+  Push(CancelInput{job, checkpoint_first, std::move(actor), std::move(done)});
+}
+
+uint64_t Engine::NewSession() {
+  const std::lock_guard lock(mutex_);
+  return next_session_++;
+}
+
+void Engine::OnAgentMessage(std::shared_ptr<AgentLink> link, uint64_t session, v1::ConnectRequest message) {
+  Push(AgentInput{std::move(link), session, std::move(message)});
+}
+
+void Engine::OnAgentGone(uint64_t session) { Push(GoneInput{session}); }
+void Engine::CloseAgents() { Push(CloseInput{}); }
+
+std::shared_ptr<const ClusterView> Engine::View() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+std::vector<Engine::Input> Engine::Take() {
+  std::vector<Input> inputs;
+  const auto take = std::min(queue_.size(), kMostInBatch);
+  std::move(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(take), std::back_inserter(inputs));
+  queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(take));
+  return inputs;
+}
+
+void Engine::Run() {
+  Instant next_tick = clock_->Now();
+  while (true) {
+    std::vector<Input> inputs;
+    {
+      std::unique_lock lock(mutex_);
+      const auto left = std::max<Duration>(next_tick - clock_->Now(), Duration::zero());
+      ready_.wait_for(lock, left, [this] { return stopping_ || !queue_.empty(); });
+      if (stopping_ && queue_.empty()) return;
+      inputs = Take();
+    }
+    const bool tick = clock_->Now() >= next_tick;
+    now_ = {clock_->Now(), clock_->Wall()};
+    view_changed_ = tick;
+    for (auto& input : inputs) {
+      std::visit([this](auto& known) { Handle(known); }, input);
+    }
+    Actions actions;
+    // After the inputs, so that a heartbeat that waited here counts before its node is called silent.
+    if (tick) reactor_.OnTick(now_, actions);
+    reactor_.Schedule(now_, actions);
+    Record(actions);
+    if (CommitBatch()) AfterCommit();
+    if (tick) {
+      next_tick = clock_->Now() + settings_.tick;
+      events_.Expire(now_.steady);
+      log_news_.Expire(now_.steady);
+      if (settings_.on_tick) settings_.on_tick();
+    }
+  }
+}
+
+bool Engine::CommitBatch() {
+  for (const JobId id : reactor_.state().TouchedJobs()) state_.SaveJob(*reactor_.state().FindJob(id));
+  for (const NodeId& id : reactor_.state().TouchedNodes()) state_.SaveNode(*reactor_.state().FindNode(id));
+  const auto commit = [this]() -> Status {
+    if (failed_) return tl::unexpected(*failed_);
+    // The jobs' states come last: what they follow from is stored then, and is not stored twice if they fail.
+    IMGD_TRY(log_store_.Flush());
+    IMGD_TRY(metrics_.Commit());
+    log_store_.Committed();
+    return state_.Commit();
+  };
+  const Status status = commit();
+  if (status) return true;
+  AfterFailure(status.error());
+  return false;
+}
+
+void Engine::AfterCommit() {
+  reactor_.Commit();
+  if (view_changed_) PublishView();
+  for (const auto& [job, number] : new_events_) events_.Publish(job, number);
+  for (const JobId job : new_logs_) log_news_.Publish(job, ++log_version_);
+  new_events_.clear();
+  new_logs_.clear();
+  const auto done = std::exchange(done_, {});
+  for (const auto& call : done) call({});
+}
+
+void Engine::AfterFailure(const Error& error) {
+  if (failure_logged_ == Instant{} || now_.steady - failure_logged_ >= std::chrono::seconds(10)) {
+    failure_logged_ = now_.steady;
+    spdlog::error("msg=\"nothing of the last requests was stored, and none was acknowledged: {}\"",
+                  error.message);
+  }
+  log_store_.Rollback();
+  metrics_.Rollback();
+  state_.Rollback();
+  reactor_.Rollback();
+  failed_.reset();
+  new_events_.clear();
+  new_logs_.clear();
+  const auto done = std::exchange(done_, {});
+  const Status status = tl::unexpected(error);
+  for (const auto& call : done) call(status);
+  // What agents said in this batch is forgotten; each tells anew, from what it knows to be stored.
+  for (const auto& [session, connected] : std::exchange(links_, {})) connected.link->Close(error);
+  PublishView();
+}
+
+void Engine::PublishView() {
+  auto view = std::make_shared<ClusterView>();
+  view->snapshot = reactor_.MakeSnapshot();
+  view->queue = reactor_.state().queue();
+  view->blocker = reactor_.blocker();
+  for (const auto& [id, node] : reactor_.state().nodes()) view->nodes.push_back(node);
+  view->readings = readings_;
+  view->stale_reports = reactor_.stale_reports();
+  const std::lock_guard lock(mutex_);
+  view_ = std::move(view);
+}
+
+void Engine::Handle(SubmitInput& input) {
+  view_changed_ = true;
+  auto& order = input.order;
+  SubmitAnswer answer;
+  if (!order.idempotency_key.empty()) {
+    if (const auto known = OrFail(state_.FindKey(order.idempotency_key))) answer = {*known, true};
+  }
+  if (!answer.existed && order.refusal) {
+    done_.push_back([done = std::move(input.done), refusal = *order.refusal](const Status&) {
+      done(tl::unexpected(refusal));
+    });
+    return;
+  }
+  if (!answer.existed) {
+    Actions actions;
+    answer.job = reactor_.OnSubmit(order.submission, now_, actions);
+    state_.SaveJobFile(answer.job, order.yaml);
+    if (!order.idempotency_key.empty()) state_.SaveKey(order.idempotency_key, answer.job);
+    Record(actions);
+  }
+  done_.push_back([done = std::move(input.done), answer](const Status& status) {
+    if (status) {
+      done(answer);
+    } else {
+      done(tl::unexpected(status.error()));
+    }
+  });
+}
+
+void Engine::Handle(CancelInput& input) {
+  view_changed_ = true;
+  Actions actions;
+  Status result = reactor_.OnCancel(input.job, input.checkpoint_first, input.actor, now_, actions);
+  if (!result && result.error().code == ErrorCode::kNotFound) {
+    // It may have ended too long ago to be remembered here.
+    const auto stored = OrFail(state_.FindJob(input.job));
+    if (stored && stored->state == JobState::kCancelled) {
+      result = {};
+    } else if (stored) {
+      result = Fail(ErrorCode::kFailedPrecondition, "job {} cannot be cancelled: it has ended already ({})",
+                    input.job, NameOf(stored->state));
+    }
+  }
+  Record(actions);
+  done_.push_back(
+      [done = std::move(input.done), result](const Status& status) { done(status ? result : status); });
+}
+
+}  // namespace imgd

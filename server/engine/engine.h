@@ -1,0 +1,226 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "common/clock.h"
+#include "imgd/v1/agent.pb.h"
+#include "server/core/reactor.h"
+#include "server/engine/hub.h"
+#include "server/store/log_store.h"
+#include "server/store/metrics_store.h"
+#include "server/store/state_store.h"
+
+namespace imgd {
+
+/// The daemon's end of an agent's stream. Thread-safe; none of its functions blocks.
+class AgentLink {
+ public:
+  virtual ~AgentLink() = default;
+  virtual void Send(v1::ConnectResponse message) = 0;
+  /// Ends the stream with the error as its status.
+  virtual void Close(Error why) = 0;
+  /// The message handed over last is dealt with; the next may come.
+  virtual void Handled() = 0;
+};
+
+/// A job to be stored.
+struct SubmitOrder {
+  Submission submission;
+  std::string yaml;
+  std::string idempotency_key;   ///< empty for none
+  std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
+};
+
+struct SubmitAnswer {
+  JobId job;
+  bool existed = false;
+};
+
+/// The cluster as it was after a batch; immutable, so that those who ask hold up nobody.
+struct ClusterView {
+  Snapshot snapshot;
+  std::vector<QueuedJob> queue;
+  JobId blocker;
+  std::vector<NodeRecord> nodes;  ///< by name
+  std::map<NodeId, std::vector<v1::DeviceReading>> readings;
+  uint64_t stale_reports = 0;
+};
+
+struct EngineSettings {
+  std::filesystem::path state_dir;
+  CoreSettings core;
+  uint64_t log_kept_bytes = 256ull << 20;
+  Duration tick = std::chrono::milliseconds(200);
+  std::string version;
+  std::function<void()> on_tick;  ///< on the core thread, about every `tick`; may be empty
+};
+
+/// Runs the core: one thread takes what has come in, steps the reactor for each, stores everything in one
+/// commit, and only then answers, acknowledges and sends. Owns the databases' writing connections.
+///
+/// When the commit fails (a full disk), nothing of the batch is acknowledged: those who asked get the error,
+/// agents are disconnected so that they report anew, and the memory is put back to what is stored. Once there
+/// is room again, everything goes on.
+class Engine {
+ public:
+  /// Opens the databases and goes on from them. The thread starts with Start(). Errors: those of the store.
+  static Result<std::unique_ptr<Engine>> Open(EngineSettings settings, const Clock* clock);
+  ~Engine();
+
+  void Start();
+  /// Deals with what has come in, then ends the thread. What comes later is refused.
+  void Stop();
+
+  // Thread-safe. Callbacks run on the core thread, after the commit; they must not block.
+
+  /// Errors: kResourceExhausted when too many wait or the disk is full, kUnavailable when the daemon ends.
+  void Submit(SubmitOrder order, std::function<void(Result<SubmitAnswer>)> done);
+  /// Errors: as Reactor::OnCancel, and as above.
+  void Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done);
+
+  /// A number for a new stream.
+  uint64_t NewSession();
+  /// One message at a time of each link: the next after Handled().
+  void OnAgentMessage(std::shared_ptr<AgentLink> link, uint64_t session, v1::ConnectRequest message);
+  void OnAgentGone(uint64_t session);
+  /// Ends all agents' streams, and those that would begin.
+  void CloseAgents();
+
+  std::shared_ptr<const ClusterView> View() const;
+  /// Versions are event numbers.
+  Hub& events() { return events_; }
+  /// Versions count additions to the job's logs.
+  Hub& logs() { return log_news_; }
+  const std::string& cluster_id() const { return cluster_id_; }
+  std::filesystem::path log_folder() const { return settings_.state_dir / "logs"; }
+  /// Number of the newest event that may be read of the job; 0 when the databases may be asked for it. Ask
+  /// before and after reading them.
+  uint64_t PublishedEvent(JobId job) const { return events_.Version(job); }
+
+ private:
+  struct SubmitInput {
+    SubmitOrder order;
+    std::function<void(Result<SubmitAnswer>)> done;
+  };
+  struct CancelInput {
+    JobId job;
+    bool checkpoint_first;
+    std::string actor;
+    std::function<void(Status)> done;
+  };
+  struct AgentInput {
+    std::shared_ptr<AgentLink> link;
+    uint64_t session;
+    v1::ConnectRequest message;
+  };
+  struct GoneInput {
+    uint64_t session;
+  };
+  struct CloseInput {};
+  using Input = std::variant<SubmitInput, CancelInput, AgentInput, GoneInput, CloseInput>;
+
+  struct Connected {
+    std::shared_ptr<AgentLink> link;
+    NodeId node;
+  };
+  /// What is to be done once the batch is durable, or has failed.
+  using Done = std::function<void(const Status&)>;
+
+  Engine(EngineSettings settings, const Clock* clock, StateStore state, MetricsStore metrics);
+
+  void Push(Input input);
+  bool Full();
+  void Run();
+  std::vector<Input> Take();
+  void RunBatch(std::vector<Input> inputs);
+  bool CommitBatch();
+  void AfterCommit();
+  void AfterFailure(const Error& error);
+  void PublishView();
+
+  void Handle(SubmitInput& input);
+  void Handle(CancelInput& input);
+  void Handle(AgentInput& input);
+  void Handle(GoneInput& input);
+  void Handle(CloseInput& input);
+
+  void OnHello(const AgentInput& input);
+  void OnMessage(const AgentInput& input, const NodeId& node);
+  void OnTrainerEvents(const AgentInput& input);
+  void OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event);
+  void OnLogLines(const AgentInput& input);
+  v1::ConnectResponse MakeWelcome(const v1::Hello& hello);
+
+  /// Stores, or keeps for sending, what the reactor asked for.
+  void Record(Actions& actions);
+  void Apply(const AppendEvent& action);
+  void Apply(const AppendRankExit& action);
+  void Apply(const SaveCheckpoint& action);
+  void Apply(const SendPrepare& action);
+  void Apply(const SendStart& action);
+  void Apply(const SendStop& action);
+  void Apply(const SendForget& action);
+  void Apply(const Disconnect& action);
+  void SendToNode(const NodeId& node, v1::ConnectResponse message);
+  void SendToSession(uint64_t session, v1::ConnectResponse message);
+  void CloseSession(uint64_t session, Error why);
+  void AppendMetric(RunKey run, uint32_t rank, uint64_t sequence, EventKind kind, int64_t time_us,
+                    std::string payload);
+  uint64_t NextEventNumber(JobId job);
+  /// The value, or notes that the batch has failed and returns T().
+  template <typename T>
+  T OrFail(Result<T> result);
+
+  EngineSettings settings_;
+  const Clock* clock_;
+  std::string cluster_id_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Input> queue_;                  // guarded by mutex_
+  bool stopping_ = false;                    // guarded by mutex_
+  uint64_t next_session_ = 1;                // guarded by mutex_
+  std::shared_ptr<const ClusterView> view_;  // guarded by mutex_
+
+  // Of the core thread alone:
+  StateStore state_;
+  MetricsStore metrics_;
+  LogStore log_store_;
+  Reactor reactor_;
+  std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
+  std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
+  std::map<JobId, uint64_t> event_numbers_;  ///< last one given out
+  bool closing_ = false;
+  Now now_{};
+  // The batch's:
+  std::vector<Done> done_;
+  std::map<JobId, uint64_t> new_events_;
+  std::set<JobId> new_logs_;
+  std::optional<Error> failed_;
+  bool view_changed_ = true;
+  uint64_t log_version_ = 0;
+  Instant failure_logged_{};
+
+  Hub events_;
+  Hub log_news_;
+  std::thread thread_;
+};
+
+template <typename T>
+T Engine::OrFail(Result<T> result) {
+  if (result) return std::move(*result);
+  if (!failed_) failed_ = result.error();
+  return T();
+}
+
+}  // namespace imgd

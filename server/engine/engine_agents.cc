@@ -1,0 +1,290 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+#include "imgd/v1/job.pb.h"
+#include "server/engine/engine.h"
+
+/// What agents say, turned into the reactor's events and the store's rows.
+namespace imgd {
+namespace {
+
+RunKey RunOf(const v1::RunId& run) { return {JobId(run.job_id()), Generation(run.generation())}; }
+
+RunReport ReportOf(const v1::RunStatus& status) {
+  RunReport report{.run = RunOf(status.run()),
+                   .phase = static_cast<RunPhase>(status.phase()),
+                   .start_error = status.start_error()};
+  for (const auto& exit : status.exits()) {
+    report.exits.push_back({.rank = exit.rank(),
+                            .exit_code = exit.exit_code(),
+                            .signal = exit.signal(),
+                            .last_error_line = exit.last_error_line(),
+                            .pid = exit.pid()});
+  }
+  return report;
+}
+
+NodeHello HelloOf(const v1::Hello& hello) {
+  NodeHello out{.node = NodeId(hello.node()),
+                .agent_id = hello.agent_id(),
+                .agent_version = hello.version(),
+                .address = hello.address(),
+                .filesystem_id = hello.filesystem_id()};
+  for (const auto& device : hello.devices()) {
+    out.devices.push_back({device.index(), device.model(), device.uuid(), device.memory_bytes()});
+  }
+  for (const auto& folder : hello.shared_folders())
+    out.shared_folders.push_back({folder.path(), folder.id()});
+  for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
+  return out;
+}
+
+bool IsNodeName(const std::string& name) {
+  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return c > ' ' && c != 0x7f && c != '/' && c != ',';
+  });
+}
+
+}  // namespace
+
+void Engine::Handle(AgentInput& input) {
+  if (closing_) {
+    input.link->Close({.code = ErrorCode::kUnavailable, .message = "the daemon is ending"});
+    return;
+  }
+  const auto connected = links_.find(input.session);
+  if (input.message.has_hello() && connected == links_.end()) {
+    OnHello(input);
+  } else if (connected != links_.end()) {
+    // By value: what it says may end the connection.
+    const NodeId node = connected->second.node;
+    const NodeRecord* known = reactor_.state().FindNode(node);
+    if (known != nullptr && known->session == input.session) OnMessage(input, node);
+  } else {
+    input.link->Close({.code = ErrorCode::kFailedPrecondition, .message = "a stream begins with a Hello"});
+    return;
+  }
+  done_.push_back([link = input.link](const Status& status) {
+    if (status) {
+      link->Handled();
+    } else {
+      link->Close(status.error());  // also one whose Hello was in the batch
+    }
+  });
+}
+
+void Engine::Handle(GoneInput& input) {
+  view_changed_ = true;
+  const auto connected = links_.find(input.session);
+  if (connected == links_.end()) return;
+  spdlog::info("node={} session={} msg=\"agent disconnected\"", connected->second.node, input.session);
+  reactor_.OnAgentGone(connected->second.node, input.session);
+  links_.erase(connected);
+}
+
+void Engine::Handle(CloseInput&) {
+  closing_ = true;
+  const Error why{.code = ErrorCode::kUnavailable, .message = "the daemon is ending"};
+  for (const auto& [session, connected] : links_) {
+    done_.push_back([link = connected.link, why](const Status&) { link->Close(why); });
+  }
+}
+
+void Engine::OnHello(const AgentInput& input) {
+  view_changed_ = true;
+  const v1::Hello& hello = input.message.hello();
+  const auto refuse = [this, &input, &hello](const Error& error) {
+    spdlog::warn("node={} session={} msg=\"agent refused: {}\"", hello.node(), input.session, error.message);
+    done_.push_back([link = input.link, error](const Status&) { link->Close(error); });
+  };
+  if (!IsNodeName(hello.node()) || hello.agent_id().empty()) {
+    refuse({.code = ErrorCode::kInvalidArgument,
+            .message =
+                fmt::format("found node name '{}' and agent id '{}'; a name of 1 to 253 visible characters "
+                            "without '/' and ',' and an id are needed",
+                            hello.node(), hello.agent_id())});
+    return;
+  }
+  const NodeId node(hello.node());
+  const NodeRecord* known = reactor_.state().FindNode(node);
+  const uint64_t old_session = known == nullptr ? 0 : known->session;
+  Actions actions;
+  if (auto taken = reactor_.OnAgentHello(HelloOf(hello), input.session, now_, actions); !taken) {
+    refuse(taken.error());
+    return;
+  }
+  if (old_session != 0) {
+    CloseSession(old_session, {.code = ErrorCode::kCancelled, .message = "the agent opened a newer stream"});
+  }
+  links_[input.session] = {input.link, node};
+  readings_[node].clear();
+  SendToSession(input.session, MakeWelcome(hello));
+  Record(actions);
+  spdlog::info("node={} session={} version={} devices={} runs={} msg=\"agent connected\"", node,
+               input.session, hello.version(), hello.devices_size(), hello.runs_size());
+}
+
+v1::ConnectResponse Engine::MakeWelcome(const v1::Hello& hello) {
+  v1::ConnectResponse message;
+  auto* welcome = message.mutable_welcome();
+  const auto heartbeat = std::chrono::duration_cast<std::chrono::milliseconds>(settings_.core.heartbeat);
+  welcome->set_heartbeat_ms(static_cast<uint32_t>(heartbeat.count()));
+  welcome->set_server_version(settings_.version);
+  welcome->set_cluster_id(cluster_id_);
+  for (const auto& status : hello.runs()) {
+    const RunKey run = RunOf(status.run());
+    const auto events = OrFail(state_.EventPositions(run));
+    std::set<uint32_t> ranks;
+    for (const auto& [rank, sequence] : events) ranks.insert(rank);
+    for (const auto& [rank, line] : OrFail(metrics_.LastLines(run))) ranks.insert(rank);
+    for (const auto& rank : status.ranks()) ranks.insert(rank.rank());
+    for (const auto& exit : status.exits()) ranks.insert(exit.rank());
+    for (const uint32_t rank : ranks) {
+      auto* position = welcome->add_positions();
+      *position->mutable_run() = status.run();
+      position->set_rank(rank);
+      const auto sequence = events.find(rank);
+      position->set_event_sequence(sequence == events.end() ? 0 : sequence->second);
+      position->set_line_number(OrFail(log_store_.Append({run, rank}, {})));
+    }
+  }
+  return message;
+}
+
+void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
+  const auto& message = input.message;
+  Actions actions;
+  switch (message.message_case()) {
+    case v1::ConnectRequest::kHeartbeat: {
+      view_changed_ = true;
+      const auto& readings = message.heartbeat().readings();
+      if (!readings.empty()) readings_[node].assign(readings.begin(), readings.end());
+      reactor_.OnHeartbeat(node, now_);
+      break;
+    }
+    case v1::ConnectRequest::kRunPrepared: {
+      const auto& prepared = message.run_prepared();
+      reactor_.OnRunPrepared(node, RunOf(prepared.run()), prepared.address(), prepared.port(),
+                             prepared.error(), now_, actions);
+      break;
+    }
+    case v1::ConnectRequest::kRunStatus:
+      view_changed_ = true;
+      reactor_.OnRunStatus(node, ReportOf(message.run_status()), now_, actions);
+      break;
+    case v1::ConnectRequest::kTrainerEvents:
+      OnTrainerEvents(input);
+      break;
+    case v1::ConnectRequest::kLogLines:
+      OnLogLines(input);
+      break;
+    default:
+      break;  // a second Hello, or a message of a newer agent
+  }
+  Record(actions);
+}
+
+void Engine::OnTrainerEvents(const AgentInput& input) {
+  const auto& message = input.message.trainer_events();
+  if (message.events().empty()) return;
+  const RunKey run = RunOf(message.run());
+  const NodeId node = links_.at(input.session).node;
+  uint64_t last = message.events(message.events_size() - 1).sequence();
+  if (reactor_.AcceptsReportsOf(run)) {
+    const uint64_t before = OrFail(state_.EventPosition(run, message.rank()));
+    last = before;
+    for (const auto& event : message.events()) {
+      if (event.sequence() <= last) continue;
+      if (event.sequence() > last + 1) break;  // the acknowledgement says from where to send again
+      last = event.sequence();
+      OnTrainerEvent(run, message.rank(), node, event);
+    }
+    if (last != before) state_.SaveEventPosition(run, message.rank(), last);
+  } else {
+    view_changed_ = true;  // it was counted
+  }
+  // Those of an older start are acknowledged too: they are refused for good, not until later.
+  v1::ConnectResponse ack;
+  *ack.mutable_events_ack()->mutable_run() = message.run();
+  ack.mutable_events_ack()->set_rank(message.rank());
+  ack.mutable_events_ack()->set_sequence(last);
+  SendToSession(input.session, std::move(ack));
+}
+
+void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event) {
+  const auto append = [&](EventKind kind, std::string payload) {
+    AppendMetric(run, rank, event.sequence(), kind, event.time_us(), std::move(payload));
+  };
+  Actions actions;
+  switch (event.event_case()) {
+    case v1::TrainerEvent::kStarted: {
+      v1::RankStarted started;
+      started.set_rank(rank);
+      *started.mutable_started() = event.started();
+      started.set_node(node.name());
+      append(EventKind::kRankStarted, started.SerializeAsString());
+      reactor_.OnTrainerStarted(run, rank, now_, actions);
+      break;
+    }
+    case v1::TrainerEvent::kStep:
+      // Figures of other ranks than 0 are the same but for their own speed.
+      if (rank == 0) append(EventKind::kStep, event.step().SerializeAsString());
+      break;
+    case v1::TrainerEvent::kEpoch:
+      if (rank == 0) append(EventKind::kEpoch, event.epoch().SerializeAsString());
+      break;
+    case v1::TrainerEvent::kCheckpoint: {
+      const auto& written = event.checkpoint();
+      append(EventKind::kCheckpoint, written.SerializeAsString());
+      reactor_.OnTrainerCheckpoint(run,
+                                   {.path = written.path(),
+                                    .step = written.step(),
+                                    .generation = Generation(written.generation()),
+                                    .size_bytes = written.size_bytes(),
+                                    .manifest_sha256 = written.manifest_sha256()},
+                                   now_, actions);
+      break;
+    }
+    case v1::TrainerEvent::kFinished:
+      reactor_.OnTrainerFinished(run, rank, now_, actions);
+      break;
+    case v1::TrainerEvent::kFailed: {
+      const auto& failed = event.failed();
+      reactor_.OnTrainerFailed(run, {rank, failed.message(), failed.bad_input(), failed.collective_broken()},
+                               now_, actions);
+      break;
+    }
+    case v1::TrainerEvent::kBadImage:
+      append(EventKind::kBadImage, event.bad_image().SerializeAsString());
+      break;
+    default:
+      break;  // of a newer trainer
+  }
+  Record(actions);
+}
+
+void Engine::OnLogLines(const AgentInput& input) {
+  const auto& message = input.message.log_lines();
+  if (message.lines().empty()) return;
+  const RunKey run = RunOf(message.run());
+  uint64_t last = message.lines(message.lines_size() - 1).line_number();
+  // Lines of an older start are still that start's log; those of a job that never was have no place.
+  if (run.job < reactor_.next_job() && run.job != JobId()) {
+    std::vector<StoredLine> lines;
+    for (const auto& line : message.lines()) {
+      lines.push_back({line.line_number(), line.time_us(), line.is_stderr(), line.text()});
+    }
+    last = OrFail(log_store_.Append({run, message.rank()}, lines));
+    new_logs_.insert(run.job);
+  }
+  v1::ConnectResponse ack;
+  *ack.mutable_logs_ack()->mutable_run() = message.run();
+  ack.mutable_logs_ack()->set_rank(message.rank());
+  ack.mutable_logs_ack()->set_line_number(last);
+  SendToSession(input.session, std::move(ack));
+}
+
+}  // namespace imgd

@@ -1,0 +1,309 @@
+#include "server/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "server/engine/read_pool.h"
+
+namespace imgd {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+
+/// An agent in this process: keeps what it is sent, and does as it is told from its own thread.
+class LocalAgent final : public AgentLink {
+ public:
+  void Send(v1::ConnectResponse message) override {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(message));
+    ready_.notify_all();
+  }
+  void Close(Error why) override {
+    const std::lock_guard lock(mutex_);
+    closed_ = std::move(why);
+    ready_.notify_all();
+  }
+  void Handled() override {
+    const std::lock_guard lock(mutex_);
+    ++handled_;
+    ready_.notify_all();
+  }
+
+  /// The next message; nothing when the stream was ended.
+  std::optional<v1::ConnectResponse> Next() {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [this] { return !inbox_.empty() || closed_; });
+    if (inbox_.empty()) return std::nullopt;
+    auto message = std::move(inbox_.front());
+    inbox_.pop_front();
+    return message;
+  }
+  void WaitHandled(int count) {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [&] { return handled_ >= count || closed_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<v1::ConnectResponse> inbox_;
+  std::optional<Error> closed_;
+  int handled_ = 0;
+};
+
+struct EngineTest : testing::Test {
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder = std::filesystem::path(testing::TempDir()) /
+             fmt::format("imgd_engine_{}_{}", info->name(), ::getpid());
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    Open();
+  }
+  void TearDown() override {
+    pool.reset();
+    engine.reset();
+    std::filesystem::remove_all(folder);
+  }
+  void Open() {
+    pool.reset();
+    engine.reset();
+    auto opened = Engine::Open({.state_dir = folder, .version = "test"}, &clock);
+    ASSERT_TRUE(opened.has_value()) << opened.error().message;
+    engine = std::move(*opened);
+    auto readers = ReadPool::Start(folder, 3);
+    ASSERT_TRUE(readers.has_value()) << readers.error().message;
+    pool = std::move(*readers);
+    engine->Start();
+  }
+
+  Result<SubmitAnswer> Submit(const std::string& key = "") {
+    std::promise<Result<SubmitAnswer>> answer;
+    SubmitOrder order;
+    order.submission.name = "rn50";
+    order.submission.owner = "ada";
+    order.submission.checkpoint_parent = "/c";
+    order.yaml = "name: rn50\n";
+    order.idempotency_key = key;
+    engine->Submit(std::move(order),
+                   [&answer](Result<SubmitAnswer> result) { answer.set_value(std::move(result)); });
+    return answer.get_future().get();
+  }
+  Status Cancel(JobId job) {
+    std::promise<Status> answer;
+    engine->Cancel(job, false, "ada", [&answer](Status status) { answer.set_value(std::move(status)); });
+    return answer.get_future().get();
+  }
+  /// What a read on the pool gives.
+  template <typename Work>
+  auto Read(Work work) {
+    std::promise<decltype(work(std::declval<Reader&>()))> answer;
+    pool->Post([&](Reader& reader) { answer.set_value(work(reader)); });
+    return answer.get_future().get();
+  }
+  JobState StateOf(JobId job) {
+    return Read([job](Reader& reader) { return reader.Job(job, false).value()->job.state; });
+  }
+  /// Waits for the hub until the job is in a final state.
+  void WaitForEnd(JobId job) {
+    while (!IsFinal(StateOf(job))) {
+      const uint64_t seen = engine->PublishedEvent(job);
+      if (IsFinal(StateOf(job))) return;
+      std::promise<void> woken;
+      const auto token = engine->events().Wait(job, seen, clock.Now() + std::chrono::seconds(1),
+                                               [&woken] { woken.set_value(); });
+      if (token) woken.get_future().get();
+    }
+  }
+
+  SystemClock clock;
+  std::filesystem::path folder;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<ReadPool> pool;
+};
+
+v1::ConnectRequest Hello(const std::string& node) {
+  v1::ConnectRequest request;
+  request.mutable_hello()->set_node(node);
+  request.mutable_hello()->set_agent_id("id-" + node);
+  request.mutable_hello()->add_devices();
+  return request;
+}
+
+v1::ConnectRequest StatusOf(const v1::RunId& run, v1::RunPhase phase, bool ended) {
+  v1::ConnectRequest request;
+  *request.mutable_run_status()->mutable_run() = run;
+  request.mutable_run_status()->set_phase(phase);
+  if (ended) request.mutable_run_status()->add_exits();
+  return request;
+}
+
+/// Trains every job that it is given to the end, until its stream is ended.
+void Serve(Engine& engine, const std::string& node) {
+  auto link = std::make_shared<LocalAgent>();
+  const uint64_t session = engine.NewSession();
+  int sent = 0;
+  const auto say = [&](v1::ConnectRequest request) {
+    engine.OnAgentMessage(link, session, std::move(request));
+    link->WaitHandled(++sent);
+  };
+  say(Hello(node));
+  while (const auto message = link->Next()) {
+    if (message->has_prepare_run()) {
+      v1::ConnectRequest prepared;
+      *prepared.mutable_run_prepared()->mutable_run() = message->prepare_run().run();
+      prepared.mutable_run_prepared()->set_port(1);
+      say(std::move(prepared));
+    } else if (message->has_start_run()) {
+      const auto run = message->start_run().run();
+      say(StatusOf(run, v1::RUN_PHASE_RUNNING, false));
+      v1::ConnectRequest events;
+      *events.mutable_trainer_events()->mutable_run() = run;
+      for (uint64_t i = 1; i <= 10; ++i) {
+        auto* event = events.mutable_trainer_events()->add_events();
+        event->set_sequence(i);
+        if (i == 1) event->mutable_started();
+        if (i > 1 && i < 10) event->mutable_step()->set_step(i);
+        if (i == 10) event->mutable_finished();
+      }
+      say(std::move(events));
+      v1::ConnectRequest lines;
+      *lines.mutable_log_lines()->mutable_run() = run;
+      auto* line = lines.mutable_log_lines()->add_lines();
+      line->set_line_number(1);
+      line->set_text("done");
+      say(std::move(lines));
+      say(StatusOf(run, v1::RUN_PHASE_GONE, true));
+    }
+  }
+  engine.OnAgentGone(session);
+}
+
+TEST_F(EngineTest, WhatManyThreadsSubmitIsStoredOnceEach) {
+  constexpr int kThreads = 8;
+  constexpr int kEach = 25;
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::set<JobId> ids;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) {
+        const auto answer = Submit();
+        const std::lock_guard lock(mutex);
+        ids.insert(answer.value().job);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_THAT(ids, SizeIs(kThreads * kEach));
+  Open();
+  const auto stored = Read([](Reader& reader) { return reader.Jobs({.most = 1000}).value(); });
+  EXPECT_THAT(stored, SizeIs(kThreads * kEach));
+}
+
+TEST_F(EngineTest, OneKeyMakesOneJobHoweverManyAskAtOnce) {
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  std::set<JobId> ids;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      const auto answer = Submit("the-key");
+      const std::lock_guard lock(mutex);
+      ids.insert(answer.value().job);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_THAT(ids, SizeIs(1));
+}
+
+TEST_F(EngineTest, AgentsTrainWhatManySubmitAndWatchersSeeItsEnd) {
+  std::vector<std::thread> agents;
+  for (const char* node : {"a", "b", "c"}) agents.emplace_back([this, node] { Serve(*engine, node); });
+  std::vector<std::thread> users;
+  for (int i = 0; i < 12; ++i) {
+    users.emplace_back([&] {
+      const JobId job = Submit().value().job;
+      WaitForEnd(job);
+      EXPECT_EQ(StateOf(job), JobState::kCompleted);
+      const auto events = Read(
+          [&](Reader& reader) { return reader.Events(job, 0, engine->PublishedEvent(job), 1000).value(); });
+      uint64_t steps = 0;
+      for (const auto& event : events) steps += event.kind == EventKind::kStep ? 1 : 0;
+      EXPECT_EQ(steps, 8u);
+      EXPECT_NE(engine->View(), nullptr);
+    });
+  }
+  for (auto& user : users) user.join();
+  engine->CloseAgents();
+  for (auto& agent : agents) agent.join();
+}
+
+TEST_F(EngineTest, WhatComesWhileItEndsIsRefusedAndNothingHangs) {
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      while (true) {
+        const auto answer = Submit();
+        if (answer) continue;
+        EXPECT_EQ(answer.error().code, ErrorCode::kUnavailable);
+        ++refused;
+        return;
+      }
+    });
+  }
+  engine->Stop();
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(refused, 4);
+}
+
+TEST_F(EngineTest, AJobThatEndedLongAgoIsStillKnownToCancel) {
+  const JobId first = Submit().value().job;
+  ASSERT_TRUE(Cancel(first).has_value());
+  for (size_t i = 0; i < ClusterState::kEndedKept + 1; ++i)
+    ASSERT_TRUE(Cancel(Submit().value().job).has_value());
+  EXPECT_TRUE(Cancel(first).has_value());
+  EXPECT_EQ(Cancel(JobId(100'000)).error().code, ErrorCode::kNotFound);
+}
+
+TEST(Hub, WakesThoseWhoWaitOnceAndOnlyForNews) {
+  Hub hub;
+  int woken = 0;
+  const Instant never = Instant::max();
+  hub.Publish(JobId(1), 5);
+  EXPECT_EQ(hub.Wait(JobId(1), 4, never, [&] { ++woken; }), std::nullopt) << "there is news already";
+  ASSERT_TRUE(hub.Wait(JobId(1), 5, never, [&] { ++woken; }));
+  hub.Publish(JobId(1), 5);
+  hub.Publish(JobId(2), 9);
+  EXPECT_EQ(woken, 0);
+  hub.Publish(JobId(1), 6);
+  hub.Publish(JobId(1), 7);
+  EXPECT_EQ(woken, 1);
+}
+
+TEST(Hub, WaitsEndByCancelDeadlineAndClose) {
+  Hub hub;
+  std::vector<std::string> woken;
+  const Instant start(std::chrono::hours(1));
+  const auto wait = [&](const std::string& name, Instant deadline) {
+    return hub.Wait(JobId(1), 0, deadline, [&woken, name] { woken.push_back(name); });
+  };
+  const auto cancelled = wait("cancelled", start);
+  wait("early", start + std::chrono::seconds(1));
+  wait("late", start + std::chrono::seconds(9));
+  EXPECT_TRUE(hub.Cancel(*cancelled));
+  EXPECT_FALSE(hub.Cancel(*cancelled));
+  hub.Expire(start + std::chrono::seconds(1));
+  EXPECT_THAT(woken, ElementsAre("early"));
+  hub.Close();
+  EXPECT_THAT(woken, ElementsAre("early", "late"));
+  EXPECT_EQ(wait("after", start), std::nullopt);
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "common/error.h"
+#include "server/store/reader.h"
+
+namespace imgd {
+
+/// A few threads that read the databases for those who ask, each with connections of its own. Thread-safe.
+class ReadPool {
+ public:
+  using Task = std::function<void(Reader&)>;
+
+  /// Errors: those of opening the databases.
+  static Result<std::unique_ptr<ReadPool>> Start(const std::filesystem::path& folder, int threads);
+  ~ReadPool();
+
+  /// Runs the task soon. Those who call this hold at most one task each, so that the queue is bounded by
+  /// them.
+  void Post(Task task);
+  /// The same, but refuses (false) when very many wait already.
+  bool TryPost(Task task);
+
+ private:
+  ReadPool() = default;
+  void Run(Reader reader);
+
+  static constexpr size_t kMostWaiting = 4096;
+
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Task> tasks_;  // guarded by mutex_
+  bool stopping_ = false;   // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace imgd

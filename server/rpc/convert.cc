@@ -1,0 +1,167 @@
+#include "server/rpc/convert.h"
+
+#include <algorithm>
+
+#include "server/core/explain.h"
+
+namespace imgd {
+namespace {
+
+static_assert(static_cast<int>(JobState::kCancelled) == v1::JOB_STATE_CANCELLED);
+static_assert(static_cast<int>(JobState::kQueued) == v1::JOB_STATE_QUEUED);
+static_assert(static_cast<int>(ReasonCode::kNoNodes) == v1::REASON_CODE_NO_NODES);
+static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
+static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
+static_assert(static_cast<int>(EventKind::kStateChange) == v1::JobEvent::kStateChangeFieldNumber);
+static_assert(static_cast<int>(EventKind::kStep) == v1::JobEvent::kStepFieldNumber);
+static_assert(static_cast<int>(EventKind::kEpoch) == v1::JobEvent::kEpochFieldNumber);
+static_assert(static_cast<int>(EventKind::kCheckpoint) == v1::JobEvent::kCheckpointFieldNumber);
+static_assert(static_cast<int>(EventKind::kRankExit) == v1::JobEvent::kRankExitFieldNumber);
+static_assert(static_cast<int>(EventKind::kRankStarted) == v1::JobEvent::kRankStartedFieldNumber);
+static_assert(static_cast<int>(EventKind::kBadImage) == v1::JobEvent::kBadImageFieldNumber);
+
+/// What only the cluster as it is now can say about a queued job.
+void FillWait(const JobRecord& job, const ClusterView& view, v1::Job& out) {
+  const QueuedJob key{.priority = job.priority, .id = job.id};
+  const auto place = std::lower_bound(view.queue.begin(), view.queue.end(), key,
+                                      [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
+  if (place == view.queue.end() || place->id != job.id) return;
+  const auto position = static_cast<size_t>(place - view.queue.begin()) + 1;
+  out.set_queue_position(static_cast<uint32_t>(position));
+  if (place->code == ReasonCode::kBackoff || place->code == ReasonCode::kSubmitted) return;
+  out.set_reason(static_cast<v1::ReasonCode>(place->code));
+  out.set_reason_text(ExplainWait(
+      view.snapshot,
+      {.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .code = place->code, .position = position},
+      view.blocker));
+}
+
+void FillRun(const JobRecord& job, v1::Job& out) {
+  for (const auto& part : job.run.parts) {
+    auto* placement = out.add_placements();
+    placement->set_node(part.node.name());
+    placement->set_first_rank(part.first_rank);
+    placement->mutable_devices()->Add(part.devices.begin(), part.devices.end());
+  }
+  for (const auto& exit : job.run.exits) {
+    auto* rank_exit = out.add_rank_exits();
+    rank_exit->set_rank(exit.rank);
+    rank_exit->set_exit_code(exit.exit_code);
+    rank_exit->set_signal(exit.signal);
+    rank_exit->set_last_error_line(exit.last_error_line);
+    rank_exit->set_pid(exit.pid);
+  }
+}
+
+v1::Device DeviceOf(const NodeRecord& node, size_t index, const std::vector<v1::DeviceReading>* readings) {
+  const Device& device = node.devices[index];
+  v1::Device out;
+  out.set_index(device.index);
+  out.set_model(device.model);
+  out.set_uuid(device.uuid);
+  out.set_memory_bytes(device.memory_bytes);
+  out.set_job_id(node.holders[index].value());
+  if (readings != nullptr && index < readings->size()) *out.mutable_reading() = (*readings)[index];
+  return out;
+}
+
+}  // namespace
+
+v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
+  v1::Job out;
+  out.set_id(job.id.value());
+  out.set_name(job.name);
+  out.set_state(static_cast<v1::JobState>(job.state));
+  out.set_reason(static_cast<v1::ReasonCode>(job.reason.code));
+  out.set_reason_text(job.reason.text);
+  out.set_generation(job.generation.value());
+  out.set_priority(job.priority);
+  out.set_nodes(job.nodes);
+  out.set_ranks_per_node(job.ranks_per_node);
+  out.set_submitted_us(job.submitted.micros);
+  out.set_started_us(job.started.micros);
+  out.set_ended_us(job.ended.micros);
+  out.set_restarts(job.restarts);
+  out.set_owner(job.owner);
+  out.set_checkpoint_dir(job.checkpoint_dir);
+  FillRun(job, out);
+  if (!job.checkpoints.empty()) {
+    const auto& newest = job.checkpoints.front();
+    auto* checkpoint = out.mutable_last_checkpoint();
+    checkpoint->set_path(newest.path);
+    checkpoint->set_step(newest.step);
+    checkpoint->set_generation(newest.generation.value());
+    checkpoint->set_size_bytes(newest.size_bytes);
+    checkpoint->set_manifest_sha256(newest.manifest_sha256);
+  }
+  if (job.state == JobState::kQueued) FillWait(job, view, out);
+  return out;
+}
+
+Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& reader) {
+  v1::Job out = ToProto(row.job, view);
+  if (row.yaml) out.set_job_yaml(*row.yaml);
+  IMGD_ASSIGN(const auto step, reader.Latest(row.job.id, EventKind::kStep));
+  if (step) out.mutable_last_step()->ParseFromString(step->payload);
+  IMGD_ASSIGN(const auto epoch, reader.Latest(row.job.id, EventKind::kEpoch));
+  if (epoch) out.mutable_last_epoch()->ParseFromString(epoch->payload);
+  IMGD_ASSIGN(const auto number, reader.LastEventNumber(row.job.id));
+  out.set_last_event_number(number);
+  return out;
+}
+
+v1::JobEvent ToProto(const StoredEvent& event) {
+  v1::JobEvent out;
+  out.set_number(event.number);
+  out.set_time_us(event.time_us);
+  out.set_generation(event.generation.value());
+  switch (event.kind) {
+    case EventKind::kStateChange: {
+      auto* change = out.mutable_state_change();
+      change->set_from(static_cast<v1::JobState>(event.from));
+      change->set_to(static_cast<v1::JobState>(event.to));
+      change->set_reason(static_cast<v1::ReasonCode>(event.reason));
+      change->set_text(event.text);
+      change->set_actor(event.actor);
+      break;
+    }
+    case EventKind::kStep:
+      out.mutable_step()->ParseFromString(event.payload);
+      break;
+    case EventKind::kEpoch:
+      out.mutable_epoch()->ParseFromString(event.payload);
+      break;
+    case EventKind::kCheckpoint:
+      out.mutable_checkpoint()->ParseFromString(event.payload);
+      break;
+    case EventKind::kRankExit:
+      out.mutable_rank_exit()->ParseFromString(event.payload);
+      break;
+    case EventKind::kRankStarted:
+      out.mutable_rank_started()->ParseFromString(event.payload);
+      break;
+    case EventKind::kBadImage:
+      out.mutable_bad_image()->ParseFromString(event.payload);
+      break;
+  }
+  return out;
+}
+
+void FillNodes(const ClusterView& view, v1::ListNodesResponse& out) {
+  for (const auto& node : view.nodes) {
+    auto* proto = out.add_nodes();
+    proto->set_name(node.id.name());
+    proto->set_state(static_cast<v1::NodeState>(node.state));
+    proto->set_agent_version(node.agent_version);
+    proto->set_address(node.address);
+    proto->set_last_heartbeat_us(node.last_heartbeat.micros);
+    proto->set_joined_us(node.joined.micros);
+    proto->set_reason_text(ExplainNode(node));
+    const auto known = view.readings.find(node.id);
+    for (size_t i = 0; i < node.devices.size(); ++i) {
+      *proto->add_devices() = DeviceOf(node, i, known == view.readings.end() ? nullptr : &known->second);
+    }
+  }
+}
+
+}  // namespace imgd

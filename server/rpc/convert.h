@@ -1,0 +1,22 @@
+#pragma once
+
+#include "imgd/v1/job.pb.h"
+#include "imgd/v1/node.pb.h"
+#include "server/engine/engine.h"
+#include "server/store/reader.h"
+
+/// From the core's and the store's types to those of the contracts.
+namespace imgd {
+
+/// The job without its metrics and file. A queued one's reason and position are as `view` has them.
+v1::Job ToProto(const JobRecord& job, const ClusterView& view);
+
+/// The same with its latest figures and, where the row has it, the file. Reads the databases.
+Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& reader);
+
+v1::JobEvent ToProto(const StoredEvent& event);
+
+/// Every node, by name.
+void FillNodes(const ClusterView& view, v1::ListNodesResponse& out);
+
+}  // namespace imgd

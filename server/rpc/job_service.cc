@@ -1,0 +1,220 @@
+#include "server/rpc/job_service.h"
+
+#include <charconv>
+
+#include "common/job_file.h"
+#include "server/core/explain.h"
+#include "server/core/folders.h"
+#include "server/rpc/convert.h"
+#include "server/rpc/errors.h"
+#include "server/rpc/streams.h"
+
+namespace imgd {
+namespace {
+
+Error Busy() {
+  return {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"};
+}
+
+Error NoJob(JobId id) {
+  return {.code = ErrorCode::kNotFound, .message = fmt::format("there is no job {}", id)};
+}
+
+Submission SubmissionOf(const JobSpec& spec, const v1::SubmitJobRequest& request,
+                        const std::string& checkpoint_dir) {
+  return {.name = spec.name,
+          .owner = request.owner().empty() ? "unknown" : request.owner(),
+          .priority = spec.priority,
+          .nodes = static_cast<uint32_t>(spec.resources.nodes),
+          .ranks_per_node = static_cast<uint32_t>(spec.resources.ranks_per_node),
+          .grace_ms = spec.grace_ms,
+          .max_restarts = static_cast<uint32_t>(spec.max_restarts),
+          .checkpoint_parent = spec.checkpoint.dir.empty() ? checkpoint_dir : spec.checkpoint.dir};
+}
+
+/// A gang that no known nodes could hold is stored all the same: nodes may join.
+void WarnIfItNeverFits(const Submission& job, const ClusterView& view, v1::SubmitJobResponse& response) {
+  if (view.nodes.empty() || FitOf(view.snapshot, job.ranks_per_node).with_lost >= job.nodes) return;
+  response.add_warnings(ExplainWait(
+      view.snapshot,
+      {.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .code = ReasonCode::kNeverFits}, JobId()));
+}
+
+void FillDryRun(const Submission& job, const v1::SubmitJobRequest& request, v1::Job& out) {
+  out.set_name(job.name);
+  out.set_owner(job.owner);
+  out.set_state(v1::JOB_STATE_QUEUED);
+  out.set_reason(v1::REASON_CODE_SUBMITTED);
+  out.set_priority(job.priority);
+  out.set_nodes(job.nodes);
+  out.set_ranks_per_node(job.ranks_per_node);
+  out.set_job_yaml(request.job_yaml());
+  out.set_checkpoint_dir(job.checkpoint_parent);
+}
+
+Result<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
+  JobFilter filter{.owner = request.owner(), .name_contains = request.name_contains()};
+  constexpr uint32_t kMostOfPage = 1000;
+  if (request.page_size() > kMostOfPage) {
+    return Fail(ErrorCode::kInvalidArgument, "page_size: found {}; at most {} is allowed",
+                request.page_size(), kMostOfPage);
+  }
+  if (request.page_size() != 0) filter.most = request.page_size();
+  for (const int state : request.states()) {
+    if (state < v1::JOB_STATE_QUEUED || state > v1::JOB_STATE_CANCELLED) {
+      return Fail(ErrorCode::kInvalidArgument, "states: {} is no state of a job", state);
+    }
+    filter.states.push_back(static_cast<JobState>(state));
+  }
+  const std::string& token = request.page_token();
+  if (token.empty()) return filter;
+  uint64_t before = 0;
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), before);
+  if (error != std::errc() || end != token.data() + token.size() || before == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "page_token: '{}' is not from an earlier answer", token);
+  }
+  filter.before = JobId(before);
+  return filter;
+}
+
+Status FillPage(const JobFilter& filter, const ClusterView& view, Reader& reader, v1::ListJobsResponse& out) {
+  JobFilter one_more = filter;
+  one_more.most = filter.most + 1;
+  IMGD_ASSIGN(auto rows, reader.Jobs(one_more));
+  const bool last = rows.size() <= filter.most;
+  if (!last) rows.resize(filter.most);
+  for (const auto& row : rows) {
+    IMGD_ASSIGN(*out.add_jobs(), FullJob(row, view, reader));
+  }
+  if (!last) out.set_next_page_token(fmt::format("{}", rows.back().job.id));
+  return {};
+}
+
+Status FillJob(JobId id, bool with_yaml, const ClusterView& view, Reader& reader, v1::Job& out) {
+  IMGD_ASSIGN(const auto row, reader.Job(id, with_yaml));
+  if (!row) return tl::unexpected(NoJob(id));
+  IMGD_ASSIGN(out, FullJob(*row, view, reader));
+  return {};
+}
+
+grpc::Status StatusOf(const Status& status) { return status ? grpc::Status::OK : ToStatus(status.error()); }
+
+}  // namespace
+
+JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir)
+    : engine_(engine), pool_(pool), clock_(clock), checkpoint_dir_(std::move(checkpoint_dir)) {}
+
+void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor) {
+  pool_->Post([this, id, job, reactor](Reader& reader) {
+    reactor->Finish(StatusOf(FillJob(id, true, *engine_->View(), reader, *job)));
+  });
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext* context,
+                                                    const v1::SubmitJobRequest* request,
+                                                    v1::SubmitJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const std::string file = request->file_name().empty() ? "job.yaml" : request->file_name();
+  const auto spec = ParseJobFile(request->job_yaml(), file);
+  if (!spec) {
+    reactor->Finish(ToStatus(spec.error()));
+    return reactor;
+  }
+  SubmitOrder order{.submission = SubmissionOf(*spec, *request, checkpoint_dir_),
+                    .yaml = request->job_yaml(),
+                    .idempotency_key = request->idempotency_key()};
+  const auto view = engine_->View();
+  const auto& job = order.submission;
+  if (const auto warnings = CheckFolders(view->nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent)) {
+    for (const auto& warning : *warnings) response->add_warnings(warning);
+  } else {
+    order.refusal = warnings.error();
+    order.refusal->file = file;
+  }
+  WarnIfItNeverFits(job, *view, *response);
+  if (request->dry_run()) {
+    FillDryRun(job, *request, *response->mutable_job());
+    reactor->Finish(order.refusal ? ToStatus(*order.refusal) : grpc::Status::OK);
+    return reactor;
+  }
+  engine_->Submit(std::move(order), [this, response, reactor](const Result<SubmitAnswer>& answer) {
+    if (!answer) {
+      reactor->Finish(ToStatus(answer.error()));
+      return;
+    }
+    response->set_existed(answer->existed);
+    AnswerWithJob(answer->job, response->mutable_job(), reactor);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* context,
+                                                 const v1::GetJobRequest* request,
+                                                 v1::GetJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const bool posted = pool_->TryPost([this, request, response, reactor](Reader& reader) {
+    const JobId id(request->id());
+    const auto fill = [&]() -> Status {
+      IMGD_TRY(FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
+      IMGD_ASSIGN(const auto history, reader.History(id));
+      for (const auto& event : history) *response->add_history() = ToProto(event);
+      return {};
+    };
+    reactor->Finish(StatusOf(fill()));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context,
+                                                   const v1::ListJobsRequest* request,
+                                                   v1::ListJobsResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  auto filter = FilterOf(*request);
+  if (!filter) {
+    reactor->Finish(ToStatus(filter.error()));
+    return reactor;
+  }
+  const bool posted = pool_->TryPost([this, filter = std::move(*filter), response, reactor](Reader& reader) {
+    reactor->Finish(StatusOf(FillPage(filter, *engine_->View(), reader, *response)));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext* context,
+                                                    const v1::CancelJobRequest* request,
+                                                    v1::CancelJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const JobId id(request->id());
+  const std::string actor = request->actor().empty() ? "unknown" : request->actor();
+  engine_->Cancel(id, request->checkpoint(), actor, [this, id, response, reactor](const Status& status) {
+    if (!status) {
+      reactor->Finish(ToStatus(status.error()));
+    } else {
+      AnswerWithJob(id, response->mutable_job(), reactor);
+    }
+  });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobServiceImpl::WatchJob(grpc::CallbackServerContext*,
+                                                                         const v1::WatchJobRequest* request) {
+  return WatchStream::Start(*request, engine_, pool_, clock_);
+}
+
+grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobServiceImpl::ReadLogs(grpc::CallbackServerContext*,
+                                                                         const v1::ReadLogsRequest* request) {
+  return LogStreamReader::Start(*request, engine_, pool_, clock_);
+}
+
+grpc::ServerUnaryReactor* NodeServiceImpl::ListNodes(grpc::CallbackServerContext* context,
+                                                     const v1::ListNodesRequest*,
+                                                     v1::ListNodesResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  FillNodes(*engine_->View(), *response);
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace imgd

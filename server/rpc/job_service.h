@@ -1,0 +1,56 @@
+#pragma once
+
+#include <string>
+
+#include "imgd/v1/job.grpc.pb.h"
+#include "imgd/v1/node.grpc.pb.h"
+#include "server/engine/engine.h"
+#include "server/engine/read_pool.h"
+
+namespace imgd {
+
+/// JobService on the engine and the reading threads, which must outlive it. Thread-safe; no call holds a
+/// thread while it waits.
+class JobServiceImpl final : public v1::JobService::CallbackService {
+ public:
+  /// `checkpoint_dir` is where jobs that name none keep their checkpoints.
+  JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir);
+
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request,
+                                      v1::SubmitJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request,
+                                      v1::CancelJobResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext* context,
+                                                           const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::ReadLogsResponse>* ReadLogs(grpc::CallbackServerContext* context,
+                                                           const v1::ReadLogsRequest* request) override;
+
+ private:
+  /// Reads the job for an answer and ends the call with it.
+  void AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor);
+
+  Engine* engine_;
+  ReadPool* pool_;
+  const Clock* clock_;
+  std::string checkpoint_dir_;
+};
+
+/// NodeService on the engine's view.
+class NodeServiceImpl final : public v1::NodeService::CallbackService {
+ public:
+  explicit NodeServiceImpl(Engine* engine) : engine_(engine) {}
+  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
+                                      const v1::ListNodesRequest* request,
+                                      v1::ListNodesResponse* response) override;
+
+ private:
+  Engine* engine_;
+};
+
+}  // namespace imgd

@@ -1,0 +1,132 @@
+#include <algorithm>
+
+#include "server/rpc/errors.h"
+#include "server/rpc/streams.h"
+
+namespace imgd {
+namespace {
+
+constexpr size_t kMostBytesOfRank = 256 << 10;
+constexpr size_t kMostBytesOfStep = 1 << 20;
+constexpr auto kLookAgain = std::chrono::seconds(30);
+/// An agent sends the last lines within this time after it said that the ranks are gone.
+constexpr auto kQuiet = std::chrono::seconds(2);
+constexpr auto kLongestWait = std::chrono::seconds(10);
+
+v1::LogLine ToProto(const StoredLine& line, uint32_t rank, Generation generation) {
+  v1::LogLine out;
+  out.set_rank(rank);
+  out.set_line_number(line.number);
+  out.set_time_us(line.time_us);
+  out.set_is_stderr(line.is_stderr);
+  out.set_text(line.text);
+  out.set_generation(generation.value());
+  return out;
+}
+
+}  // namespace
+
+LogStreamReader* LogStreamReader::Start(const v1::ReadLogsRequest& request, Engine* engine, ReadPool* pool,
+                                        const Clock* clock) {
+  auto* stream = new LogStreamReader(request, engine, pool, clock);  // deleted by gRPC through OnDone()
+  stream->Pump();
+  return stream;
+}
+
+LogStreamReader::LogStreamReader(const v1::ReadLogsRequest& request, Engine* engine, ReadPool* pool,
+                                 const Clock* clock)
+    : PumpedStream(pool, &engine->logs(), JobId(request.id())),
+      engine_(engine),
+      clock_(clock),
+      request_(request),
+      generation_(request.generation()) {}
+
+PumpedStream<v1::ReadLogsResponse>::Step LogStreamReader::Read(Reader& reader,
+                                                               std::vector<v1::ReadLogsResponse>& out) {
+  auto step = ReadStep(reader, out);
+  if (!step) return {.what = Step::kEnd, .status = ToStatus(step.error())};
+  return *step;
+}
+
+Result<PumpedStream<v1::ReadLogsResponse>::Step> LogStreamReader::ReadStep(
+    Reader& reader, std::vector<v1::ReadLogsResponse>& out) {
+  const uint64_t seen = engine_->logs().Version(job());
+  IMGD_ASSIGN(const auto row, reader.Job(job(), false));
+  if (!row) return Fail(ErrorCode::kNotFound, "there is no job {}", job());
+  if (request_.has_generation() && generation_ > row->job.generation && !request_.follow()) {
+    return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job(), generation_,
+                row->job.generation);
+  }
+  if (request_.has_rank() && request_.rank() >= row->job.WorldSize()) {
+    return Fail(ErrorCode::kInvalidArgument, "job {} has no rank {}; 0 to {} are allowed", job(),
+                request_.rank(), row->job.WorldSize() - 1);
+  }
+  if (generation_ == Generation()) generation_ = row->job.generation;
+  std::vector<v1::LogLine> lines;
+  IMGD_ASSIGN(const bool more, ReadRanks(reader, lines));
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const v1::LogLine& a, const v1::LogLine& b) { return a.time_us() < b.time_us(); });
+  const bool news = !lines.empty();
+  if (news) {
+    auto& response = out.emplace_back();
+    for (auto& line : lines) *response.add_lines() = std::move(line);
+  }
+  if (more) return Step{.what = Step::kMore};
+  if (!request_.follow()) return Step{.what = Step::kEnd};
+  if (!request_.has_generation() && row->job.generation > generation_ && !news) {
+    // The job has started again; nothing of the old start was left.
+    generation_ = row->job.generation;
+    cursors_.clear();
+    request_.set_tail(0);
+    return Step{.what = Step::kMore};
+  }
+  return AtEnd(row->job, seen, news);
+}
+
+Result<bool> LogStreamReader::ReadRanks(Reader& reader, std::vector<v1::LogLine>& lines) {
+  const RunKey run{job(), generation_};
+  IMGD_ASSIGN(auto positions, reader.LogPositions(run));
+  if (request_.has_rank())
+    std::erase_if(positions, [this](const auto& item) { return item.first != request_.rank(); });
+  std::vector<uint32_t> ranks;
+  for (const auto& [rank, position] : positions) ranks.push_back(rank);
+  std::rotate(ranks.begin(), std::lower_bound(ranks.begin(), ranks.end(), next_rank_), ranks.end());
+  size_t bytes = 0;
+  bool more = false;
+  for (const uint32_t rank : ranks) {
+    const LogStream stream{run, rank};
+    const auto& stored = positions.at(rank);
+    if (!cursors_.contains(rank)) {
+      IMGD_ASSIGN(cursors_[rank], TailCursor(engine_->log_folder(), stream, stored, request_.tail()));
+    }
+    LogCursor& cursor = cursors_[rank];
+    if (bytes < kMostBytesOfStep) {
+      IMGD_ASSIGN(const auto read,
+                  ReadLines(engine_->log_folder(), stream, stored, cursor, kMostBytesOfRank));
+      for (const auto& line : read) {
+        bytes += line.text.size();
+        lines.push_back(ToProto(line, rank, generation_));
+      }
+      if (!read.empty()) more = more || cursor.last_line < stored.last_line;
+      next_rank_ = rank + 1;
+    } else {
+      more = more || cursor.last_line < stored.last_line;
+    }
+  }
+  return more;
+}
+
+PumpedStream<v1::ReadLogsResponse>::Step LogStreamReader::AtEnd(const JobRecord& job, uint64_t seen,
+                                                                bool news) {
+  const Instant now = clock_->Now();
+  const bool old_start = request_.has_generation() && job.generation > generation_;
+  if (!IsFinal(job.state) && !old_start)
+    return {.what = Step::kWait, .seen = seen, .deadline = now + kLookAgain};
+  const auto since_end = std::chrono::microseconds(clock_->Wall().micros - job.ended.micros);
+  if (news || quiet_since_ == Instant{}) quiet_since_ = now;
+  if ((IsFinal(job.state) && since_end >= kLongestWait) || now - quiet_since_ >= kQuiet)
+    return {.what = Step::kEnd};
+  return {.what = Step::kWait, .seen = seen, .deadline = quiet_since_ + kQuiet};
+}
+
+}  // namespace imgd

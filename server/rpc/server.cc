@@ -1,0 +1,130 @@
+#include "server/rpc/server.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <netdb.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "common/files.h"
+#include "server/rpc/agent_service.h"
+#include "server/rpc/job_service.h"
+
+namespace imgd {
+namespace {
+
+constexpr int kMostMessageBytes = 32 << 20;
+
+/// Why the address can't be listened on: gRPC itself only says that it can't.
+Error WhyNot(const std::string& address) {
+  const auto colon = address.rfind(':');
+  std::string host = colon == std::string::npos ? address : address.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const std::string what = fmt::format("cannot listen on {}", address);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return {.code = ErrorCode::kInvalidArgument,
+            .message = fmt::format("{}: {}; HOST:PORT is expected", what, ::gai_strerror(error))};
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  const UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(fd.get(), 1) != 0) {
+    if (errno == EADDRNOTAVAIL) {
+      return {.code = ErrorCode::kInvalidArgument, .message = what + ": it is no address of this machine"};
+    }
+    if (errno == EADDRINUSE) {
+      return {.code = ErrorCode::kAlreadyExists, .message = what + ": the port is in use by another program"};
+    }
+    return FailErrno(errno, what).value();
+  }
+  return {.code = ErrorCode::kInternal, .message = what};
+}
+
+/// gRPC writes to standard error by itself; what matters of it comes back as errors of ours.
+void QuietGrpc() {
+  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc=\"{}\"", args->message); });
+}
+
+void SetChannelArguments(grpc::ServerBuilder& builder) {
+  // Without this a second daemon on the port would silently take half of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // An agent whose machine vanished is noticed, and its stream ended.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // Clients may ask as often for signs of life as they like.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+}
+
+}  // namespace
+
+struct RpcServer::Parts {
+  Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, const std::string& checkpoint_dir)
+      : engine(the_engine),
+        jobs(the_engine, pool, clock, checkpoint_dir),
+        nodes(the_engine),
+        agents(the_engine) {}
+
+  Engine* engine;
+  JobServiceImpl jobs;
+  NodeServiceImpl nodes;
+  AgentServiceImpl agents;
+  std::unique_ptr<grpc::Server> server;
+  int port = 0;
+};
+
+RpcServer::RpcServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+RpcServer::~RpcServer() { Stop(Duration::zero()); }
+
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
+                                                    const std::string& checkpoint_dir, Engine* engine,
+                                                    ReadPool* pool, const Clock* clock) {
+  QuietGrpc();
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  auto parts = std::make_unique<Parts>(engine, pool, clock, checkpoint_dir);
+  grpc::ServerBuilder builder;
+  SetChannelArguments(builder);
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &parts->port);
+  builder.RegisterService(&parts->jobs);
+  builder.RegisterService(&parts->nodes);
+  builder.RegisterService(&parts->agents);
+  parts->server = builder.BuildAndStart();
+  if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
+  if (auto* health = parts->server->GetHealthCheckService()) {
+    // Of each service by name too, which is how gRPC's clients and probes ask.
+    for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+                             v1::AgentService::service_full_name()}) {
+      health->SetServingStatus(name, true);
+    }
+  }
+  return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
+}
+
+int RpcServer::port() const { return parts_->port; }
+
+void RpcServer::Stop(Duration patience) {
+  if (!parts_->server) return;
+  parts_->engine->CloseAgents();
+  // Watchers wait on the hubs; closing these ends them with words.
+  parts_->engine->events().Close();
+  parts_->engine->logs().Close();
+  parts_->server->Shutdown(std::chrono::system_clock::now() +
+                           std::chrono::duration_cast<std::chrono::system_clock::duration>(patience));
+  parts_->server.reset();
+}
+
+}  // namespace imgd

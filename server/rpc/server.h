@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "server/engine/engine.h"
+#include "server/engine/read_pool.h"
+
+namespace imgd {
+
+/// The gRPC server with all services, health checking and reflection. Plain text.
+class RpcServer {
+ public:
+  /// Listens on "host:port"; port 0 takes a free one. The engine and the pool must outlive it.
+  /// Errors: kAlreadyExists when the address is in use, kInvalidArgument when it is none of this machine.
+  static Result<std::unique_ptr<RpcServer>> Start(const std::string& address,
+                                                  const std::string& checkpoint_dir, Engine* engine,
+                                                  ReadPool* pool, const Clock* clock);
+  ~RpcServer();
+
+  int port() const;
+
+  /// Ends agents' streams, lets calls end for up to `patience`, then cancels them. The engine must still run.
+  void Stop(Duration patience);
+
+ private:
+  struct Parts;
+  explicit RpcServer(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace imgd

@@ -1,0 +1,159 @@
+#include "server/store/codec.h"
+
+#include <nlohmann/json.hpp>
+
+namespace imgd {
+namespace {
+
+using nlohmann::json;
+
+json ToJson(const Part& part) {
+  return {{"node", part.node.name()},    {"first_rank", part.first_rank},
+          {"devices", part.devices},     {"phase", static_cast<int>(part.phase)},
+          {"contacted", part.contacted}, {"lost", part.lost}};
+}
+
+Part PartFrom(const json& value) {
+  return {.node = NodeId(value.at("node").get<std::string>()),
+          .first_rank = value.at("first_rank").get<uint32_t>(),
+          .devices = value.at("devices").get<std::vector<uint32_t>>(),
+          .phase = static_cast<RunPhase>(value.at("phase").get<int>()),
+          .contacted = value.at("contacted").get<bool>(),
+          .lost = value.at("lost").get<bool>()};
+}
+
+json ToJson(const RankExit& exit) {
+  return {{"rank", exit.rank},     {"exit_code", exit.exit_code},
+          {"signal", exit.signal}, {"last_error_line", exit.last_error_line},
+          {"pid", exit.pid},       {"by_us", exit.by_us}};
+}
+
+RankExit ExitFrom(const json& value) {
+  return {.rank = value.at("rank").get<uint32_t>(),
+          .exit_code = value.at("exit_code").get<int>(),
+          .signal = value.at("signal").get<int>(),
+          .last_error_line = value.at("last_error_line").get<std::string>(),
+          .pid = value.at("pid").get<int64_t>(),
+          .by_us = value.at("by_us").get<bool>()};
+}
+
+json ToJson(const RankFailure& failure) {
+  return {{"rank", failure.rank},
+          {"message", failure.message},
+          {"bad_input", failure.bad_input},
+          {"collective_broken", failure.collective_broken}};
+}
+
+RankFailure FailureFrom(const json& value) {
+  return {.rank = value.at("rank").get<uint32_t>(),
+          .message = value.at("message").get<std::string>(),
+          .bad_input = value.at("bad_input").get<bool>(),
+          .collective_broken = value.at("collective_broken").get<bool>()};
+}
+
+json ToJson(const Trouble& trouble) {
+  return {{"code", static_cast<int>(trouble.code)}, {"text", trouble.text}};
+}
+
+Trouble TroubleFrom(const json& value) {
+  return {static_cast<ReasonCode>(value.at("code").get<int>()), value.at("text").get<std::string>()};
+}
+
+template <typename T>
+json List(const std::vector<T>& items) {
+  json out = json::array();
+  for (const auto& item : items) out.push_back(ToJson(item));
+  return out;
+}
+
+template <typename T, typename From>
+std::vector<T> ListFrom(const json& value, From from) {
+  std::vector<T> out;
+  for (const auto& item : value) out.push_back(from(item));
+  return out;
+}
+
+/// Text from outside (a log line) may be no UTF-8, which JSON needs.
+std::string Dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+template <typename Work>
+auto Decode(Work work) -> Result<decltype(work())> {
+  try {
+    return work();
+  } catch (const json::exception& exception) {
+    return Fail(ErrorCode::kDataLoss, "state.db holds malformed JSON: {}", exception.what());
+  }
+}
+
+}  // namespace
+
+std::string EncodeRun(const Run& run) {
+  return Dump({{"parts", List(run.parts)},
+               {"master_address", run.master_address},
+               {"master_port", run.master_port},
+               {"started", run.started},
+               {"finished", run.finished},
+               {"exits", List(run.exits)},
+               {"failures", List(run.failures)},
+               {"troubles", List(run.troubles)},
+               {"stop", static_cast<int>(run.stop)},
+               {"checkpoint_first", run.checkpoint_first},
+               {"stop_actor", run.stop_actor},
+               {"progressed", run.progressed}});
+}
+
+Result<Run> DecodeRun(const std::string& text) {
+  return Decode([&text] {
+    const json value = json::parse(text);
+    return Run{.parts = ListFrom<Part>(value.at("parts"), PartFrom),
+               .master_address = value.at("master_address").get<std::string>(),
+               .master_port = value.at("master_port").get<uint32_t>(),
+               .started = value.at("started").get<std::set<uint32_t>>(),
+               .finished = value.at("finished").get<bool>(),
+               .exits = ListFrom<RankExit>(value.at("exits"), ExitFrom),
+               .failures = ListFrom<RankFailure>(value.at("failures"), FailureFrom),
+               .troubles = ListFrom<Trouble>(value.at("troubles"), TroubleFrom),
+               .stop = static_cast<StopFor>(value.at("stop").get<int>()),
+               .checkpoint_first = value.at("checkpoint_first").get<bool>(),
+               .stop_actor = value.at("stop_actor").get<std::string>(),
+               .progressed = value.at("progressed").get<bool>()};
+  });
+}
+
+std::string EncodeDevices(const std::vector<Device>& devices) {
+  json out = json::array();
+  for (const auto& device : devices) {
+    out.push_back({{"index", device.index},
+                   {"model", device.model},
+                   {"uuid", device.uuid},
+                   {"memory_bytes", device.memory_bytes}});
+  }
+  return Dump(out);
+}
+
+Result<std::vector<Device>> DecodeDevices(const std::string& text) {
+  return Decode([&text] {
+    return ListFrom<Device>(json::parse(text), [](const json& value) {
+      return Device{.index = value.at("index").get<uint32_t>(),
+                    .model = value.at("model").get<std::string>(),
+                    .uuid = value.at("uuid").get<std::string>(),
+                    .memory_bytes = value.at("memory_bytes").get<uint64_t>()};
+    });
+  });
+}
+
+std::string EncodeFolders(const std::vector<SharedFolder>& folders) {
+  json out = json::array();
+  for (const auto& folder : folders) out.push_back({{"path", folder.path}, {"id", folder.id}});
+  return Dump(out);
+}
+
+Result<std::vector<SharedFolder>> DecodeFolders(const std::string& text) {
+  return Decode([&text] {
+    return ListFrom<SharedFolder>(json::parse(text), [](const json& value) {
+      return SharedFolder{value.at("path").get<std::string>(), value.at("id").get<std::string>()};
+    });
+  });
+}
+
+}  // namespace imgd

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "server/core/types.h"
+
+/// The JSON columns of state.db.
+namespace imgd {
+
+std::string EncodeRun(const Run& run);
+/// Errors: kDataLoss when the text is not what EncodeRun makes.
+Result<Run> DecodeRun(const std::string& text);
+
+std::string EncodeDevices(const std::vector<Device>& devices);
+Result<std::vector<Device>> DecodeDevices(const std::string& text);
+
+std::string EncodeFolders(const std::vector<SharedFolder>& folders);
+Result<std::vector<SharedFolder>> DecodeFolders(const std::string& text);
+
+}  // namespace imgd

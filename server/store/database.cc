@@ -1,0 +1,124 @@
+#include "server/store/database.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace imgd {
+
+Database::Database(std::filesystem::path path, int flags)
+    : path_(std::move(path)), db_(std::make_unique<SQLite::Database>(path_.string(), flags, 5000)) {}
+
+Result<Database> Database::OpenForWriting(const std::filesystem::path& path,
+                                          const std::vector<Migration>& migrations) {
+  try {
+    Database database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    const auto set_up = database.Guard([&database] {
+      database.Execute("PRAGMA journal_mode=WAL");
+      database.Execute("PRAGMA synchronous=FULL");
+      database.Execute("PRAGMA temp_store=MEMORY");
+    });
+    IMGD_TRY(set_up);
+    IMGD_TRY(database.Migrate(migrations));
+    return database;
+  } catch (const SQLite::Exception& exception) {
+    return Fail(ErrorCode::kPermissionDenied, "cannot open {}: {}", path.native(), exception.what());
+  }
+}
+
+Result<Database> Database::OpenForReading(const std::filesystem::path& path) {
+  try {
+    return Database(path, SQLite::OPEN_READONLY);
+  } catch (const SQLite::Exception& exception) {
+    return Fail(ErrorCode::kPermissionDenied, "cannot open {}: {}", path.native(), exception.what());
+  }
+}
+
+Status Database::Migrate(const std::vector<Migration>& migrations) {
+  auto version = Guard([this] {
+    SQLite::Statement query(*db_, "PRAGMA user_version");
+    query.executeStep();
+    return query.getColumn(0).getInt();
+  });
+  if (!version) return tl::unexpected(version.error());
+  if (*version > static_cast<int>(migrations.size())) {
+    return Fail(ErrorCode::kFailedPrecondition,
+                "{} was written by a newer imgd: its schema is {}, this one knows up to {}", path_.native(),
+                *version, migrations.size());
+  }
+  for (const auto& migration : migrations) {
+    if (migration.number <= *version) continue;
+    WriteBatch batch(*this);
+    batch.Write([&migration](Database& database) {
+      database.Execute(migration.sql);
+      database.Execute(fmt::format("PRAGMA user_version={}", migration.number));
+    });
+    if (auto done = batch.Commit(); !done) {
+      done.error().message = fmt::format("migration {}: {}", migration.name, done.error().message);
+      return done;
+    }
+  }
+  return {};
+}
+
+SQLite::Statement& Database::Prepare(const std::string& sql) {
+  auto& statement = statements_[sql];
+  if (!statement) {
+    statement = std::make_unique<SQLite::Statement>(*db_, sql);
+  } else {
+    // An error of the last use is its own; it was reported then.
+    statement->tryReset();
+    statement->clearBindings();
+  }
+  return *statement;
+}
+
+void Database::Execute(const std::string& sql) {
+  // A statement that was left in mid-read would keep a transaction from ending.
+  db_->exec(sql);
+}
+
+Error Database::ErrorOf(const SQLite::Exception& exception, int saved_errno) const {
+  const int code = exception.getErrorCode() & 0xff;
+  const int known = sqlite3_system_errno(db_->getHandle());
+  const int system = known != 0 ? known : saved_errno;
+  const bool out_of_space = system == ENOSPC || system == EDQUOT || system == EFBIG;
+  ErrorCode kind = ErrorCode::kInternal;
+  if (code == SQLITE_FULL || (code == SQLITE_IOERR && out_of_space)) {
+    kind = ErrorCode::kResourceExhausted;
+  } else if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
+    kind = ErrorCode::kDataLoss;
+  } else if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
+    kind = ErrorCode::kUnavailable;
+  } else if (code == SQLITE_READONLY || code == SQLITE_PERM) {
+    kind = ErrorCode::kPermissionDenied;
+  }
+  std::string cause = exception.what();
+  if (code == SQLITE_IOERR && system != 0) cause = fmt::format("{} ({})", cause, std::strerror(system));
+  return {.code = kind, .message = fmt::format("cannot use {}: {}", path_.native(), cause)};
+}
+
+Status WriteBatch::Commit() {
+  if (!error_ && open_) {
+    const auto done = database_->Guard([this] { database_->Execute("COMMIT"); });
+    if (!done) error_ = done.error();
+    if (done) open_ = false;
+  }
+  if (!error_) return {};
+  Error error = *error_;
+  Rollback();
+  return tl::unexpected(std::move(error));
+}
+
+void WriteBatch::Rollback() {
+  if (open_) {
+    // SQLite may have rolled back by itself (disk full); then there is nothing left to undo.
+    (void)database_->Guard([this] { database_->Execute("ROLLBACK"); });
+  }
+  open_ = false;
+  error_.reset();
+}
+
+}  // namespace imgd

@@ -1,0 +1,76 @@
+#include "server/store/metrics_store.h"
+
+#include "server/store/sql.h"
+
+namespace imgd {
+
+MetricsStore::MetricsStore(Database database)
+    : database_(std::make_unique<Database>(std::move(database))),
+      batch_(std::make_unique<WriteBatch>(*database_)) {}
+
+Result<MetricsStore> MetricsStore::Open(const std::filesystem::path& folder) {
+  IMGD_ASSIGN(auto database, Database::OpenForWriting(folder / "metrics.db", MetricsMigrations()));
+  return MetricsStore(std::move(database));
+}
+
+void MetricsStore::AppendEvent(const MetricEvent& event) {
+  batch_->Write([&event](Database& database) {
+    auto& statement = database.Prepare(
+        "INSERT INTO events VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (job, generation, rank, sequence) DO "
+        "NOTHING");
+    BindAll(statement, 1, Signed(event.run.job.value()), Signed(event.number),
+            Signed(event.run.generation.value()), event.rank, Signed(event.sequence),
+            static_cast<int>(event.kind), event.time_us);
+    statement.bind(8, event.payload.data(), static_cast<int>(event.payload.size()));
+    statement.exec();
+    statement.reset();
+  });
+}
+
+void MetricsStore::SaveLogPosition(const LogStream& stream, const LogPosition& position) {
+  batch_->Write([&](Database& database) {
+    RunSql(database, "INSERT OR REPLACE INTO log_streams VALUES (?,?,?,?,?,?)",
+           Signed(stream.run.job.value()), Signed(stream.run.generation.value()), stream.rank,
+           Signed(position.last_line), Signed(position.segment), Signed(position.segment_bytes));
+  });
+}
+
+Result<uint64_t> MetricsStore::LastEventNumber(JobId job) {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare("SELECT coalesce(max(number), 0) FROM events WHERE job = ?");
+    query.bind(1, Signed(job.value()));
+    query.executeStep();
+    const uint64_t number = Unsigned(query.getColumn(0));
+    query.reset();
+    return number;
+  });
+}
+
+Result<LogPosition> MetricsStore::LogPositionOf(const LogStream& stream) {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare(
+        "SELECT last_line, segment, segment_bytes FROM log_streams WHERE job = ? AND generation = ? AND rank "
+        "= ?");
+    BindAll(query, 1, Signed(stream.run.job.value()), Signed(stream.run.generation.value()), stream.rank);
+    LogPosition position;
+    if (query.executeStep()) {
+      position = {Unsigned(query.getColumn(0)), Unsigned(query.getColumn(1)), Unsigned(query.getColumn(2))};
+    }
+    query.reset();
+    return position;
+  });
+}
+
+Result<std::map<uint32_t, uint64_t>> MetricsStore::LastLines(RunKey run) {
+  return database_->Guard([&] {
+    auto& query =
+        database_->Prepare("SELECT rank, last_line FROM log_streams WHERE job = ? AND generation = ?");
+    BindAll(query, 1, Signed(run.job.value()), Signed(run.generation.value()));
+    std::map<uint32_t, uint64_t> out;
+    while (query.executeStep()) out[query.getColumn(0).getUInt()] = Unsigned(query.getColumn(1));
+    query.reset();
+    return out;
+  });
+}
+
+}  // namespace imgd

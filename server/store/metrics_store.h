@@ -1,0 +1,79 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "server/core/types.h"
+#include "server/store/database.h"
+
+namespace imgd {
+
+/// Kinds of a job's events: the field numbers of JobEvent.event in proto/imgd/v1/job.proto.
+enum class EventKind : int {
+  kStateChange = 4,
+  kStep = 5,
+  kEpoch = 6,
+  kCheckpoint = 7,
+  kRankExit = 8,
+  kRankStarted = 9,
+  kBadImage = 10,
+};
+
+/// Sequence of a rank's exit, which comes from the agent and not from the trainer's own count.
+inline constexpr uint64_t kExitSequence = 0;
+
+/// A numbered event of a job that is no change of its state.
+struct MetricEvent {
+  RunKey run;
+  uint64_t number = 0;
+  uint32_t rank = 0;
+  uint64_t sequence = 0;
+  EventKind kind = EventKind::kStep;
+  int64_t time_us = 0;
+  std::string payload;  ///< the serialized message of that field
+};
+
+/// How much of one rank's log is stored.
+struct LogPosition {
+  uint64_t last_line = 0;
+  uint64_t segment = 0;        ///< number of the file being written
+  uint64_t segment_bytes = 0;  ///< of it that count
+};
+
+/// One rank's log of one start.
+struct LogStream {
+  RunKey run;
+  uint32_t rank = 0;
+  auto operator<=>(const LogStream&) const = default;
+};
+
+/// metrics.db: metrics and other events, and the index of the logs. All writes of it. Owned by the core
+/// thread. Writes belong to one batch until Commit().
+class MetricsStore {
+ public:
+  static Result<MetricsStore> Open(const std::filesystem::path& folder);
+
+  /// An event that is there already, by its run, rank and sequence, is left as it is.
+  void AppendEvent(const MetricEvent& event);
+  void SaveLogPosition(const LogStream& stream, const LogPosition& position);
+  void Fail(Error error) { batch_->Fail(std::move(error)); }
+
+  Status Commit() { return batch_->Commit(); }
+  void Rollback() { batch_->Rollback(); }
+
+  /// Number of the job's newest event in this file; 0 for none.
+  Result<uint64_t> LastEventNumber(JobId job);
+  Result<LogPosition> LogPositionOf(const LogStream& stream);
+  Result<std::map<uint32_t, uint64_t>> LastLines(RunKey run);
+
+ private:
+  explicit MetricsStore(Database database);
+
+  std::unique_ptr<Database> database_;  // its address is batch_'s
+  std::unique_ptr<WriteBatch> batch_;
+};
+
+}  // namespace imgd

@@ -1,0 +1,302 @@
+#include "server/store/state_store.h"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "server/store/codec.h"
+#include "server/store/sql.h"
+
+namespace imgd {
+
+const char* const kJobColumns =
+    "id, name, owner, priority, nodes, ranks_per_node, grace_ms, max_restarts, checkpoint_dir, state, "
+    "reason, "
+    "reason_text, generation, last_writer, restarts, failures, failures_in_row, submitted_us, started_us, "
+    "ended_us, "
+    "retry_at_us, run";
+
+namespace {
+
+std::string NewClusterId() {
+  std::random_device random;
+  return fmt::format("{:08x}", random());
+}
+
+}  // namespace
+
+StateStore::StateStore(Database database)
+    : database_(std::make_unique<Database>(std::move(database))),
+      batch_(std::make_unique<WriteBatch>(*database_)) {}
+
+Result<StateStore> StateStore::Open(const std::filesystem::path& folder) {
+  IMGD_ASSIGN(auto database, Database::OpenForWriting(folder / "state.db", StateMigrations()));
+  StateStore store(std::move(database));
+  IMGD_TRY(store.LoadClusterId());
+  return store;
+}
+
+Status StateStore::LoadClusterId() {
+  const auto read = [this] {
+    auto& query = database_->Prepare("SELECT value FROM meta WHERE key = 'cluster_id'");
+    if (query.executeStep()) cluster_id_ = query.getColumn(0).getString();
+    query.reset();
+  };
+  IMGD_TRY(database_->Guard(read));
+  if (!cluster_id_.empty()) return {};
+  cluster_id_ = NewClusterId();
+  batch_->Write([this](Database& database) {
+    RunSql(database, "INSERT INTO meta (key, value) VALUES ('cluster_id', ?)", cluster_id_);
+  });
+  return Commit();
+}
+
+Result<JobRecord> JobOfRow(SQLite::Statement& row) {
+  int i = 0;
+  const auto next = [&row, &i] { return row.getColumn(i++); };
+  const auto time = [&next] { return WallTime{next().getInt64()}; };
+  JobRecord job;
+  job.id = JobId(Unsigned(next()));
+  job.name = next().getString();
+  job.owner = next().getString();
+  job.priority = next().getInt();
+  job.nodes = next().getUInt();
+  job.ranks_per_node = next().getUInt();
+  job.grace_ms = next().getInt64();
+  job.max_restarts = next().getUInt();
+  job.checkpoint_dir = next().getString();
+  job.state = static_cast<JobState>(next().getInt());
+  job.reason.code = static_cast<ReasonCode>(next().getInt());
+  job.reason.text = next().getString();
+  job.generation = Generation(Unsigned(next()));
+  job.last_writer = Generation(Unsigned(next()));
+  job.restarts = next().getUInt();
+  job.failures = next().getUInt();
+  job.failures_in_row = next().getUInt();
+  job.submitted = time();
+  job.started = time();
+  job.ended = time();
+  job.retry_at = time();
+  IMGD_ASSIGN(job.run, DecodeRun(next().getString()));
+  return job;
+}
+
+std::vector<Checkpoint> CheckpointsOf(Database& database, JobId job, size_t most) {
+  auto& query = database.Prepare(
+      "SELECT path, step, generation, size_bytes, manifest_sha256 FROM checkpoints WHERE job = ? ORDER BY "
+      "ordinal "
+      "DESC LIMIT ?");
+  BindAll(query, 1, Signed(job.value()), Signed(most));
+  std::vector<Checkpoint> out;
+  while (query.executeStep()) {
+    out.push_back({.path = query.getColumn(0).getString(),
+                   .step = Unsigned(query.getColumn(1)),
+                   .generation = Generation(Unsigned(query.getColumn(2))),
+                   .size_bytes = Unsigned(query.getColumn(3)),
+                   .manifest_sha256 = query.getColumn(4).getString()});
+  }
+  query.reset();
+  return out;
+}
+
+Result<StoredState> StateStore::Load(size_t ended_jobs) {
+  StoredState stored;
+  IMGD_ASSIGN(stored.jobs, LoadJobs(ended_jobs));
+  IMGD_ASSIGN(stored.nodes, LoadNodes());
+  IMGD_ASSIGN(stored.next_job, database_->Guard([this] {
+    auto& query = database_->Prepare("SELECT coalesce(max(id), 0) + 1 FROM jobs");
+    query.executeStep();
+    const JobId next(Unsigned(query.getColumn(0)));
+    query.reset();
+    return next;
+  }));
+  return stored;
+}
+
+Result<std::vector<JobRecord>> StateStore::LoadJobs(size_t ended_jobs) {
+  const std::string live = fmt::format("SELECT {} FROM jobs WHERE state IN (1, 2, 3, 4, 5)", kJobColumns);
+  const std::string ended =
+      fmt::format("SELECT {} FROM jobs WHERE state IN (6, 7, 8) ORDER BY ended_us DESC, id DESC LIMIT {}",
+                  kJobColumns, ended_jobs);
+  std::vector<JobRecord> jobs;
+  for (const auto& sql : {live, ended}) {
+    auto read = database_->Guard([&]() -> Status {
+      auto& query = database_->Prepare(sql);
+      while (query.executeStep()) {
+        IMGD_ASSIGN(auto job, JobOfRow(query));
+        jobs.push_back(std::move(job));
+      }
+      query.reset();
+      return {};
+    });
+    if (!read) return tl::unexpected(read.error());
+    IMGD_TRY(*read);
+  }
+  const auto checkpoints = database_->Guard([&] {
+    for (auto& job : jobs) job.checkpoints = CheckpointsOf(*database_, job.id, JobRecord::kCheckpointsKept);
+  });
+  IMGD_TRY(checkpoints);
+  return jobs;
+}
+
+Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
+  std::vector<NodeRecord> nodes;
+  auto read = database_->Guard([&]() -> Status {
+    auto& query = database_->Prepare(
+        "SELECT name, agent_id, agent_version, address, filesystem_id, devices, shared_folders, joined_us, "
+        "last_heartbeat_us, state FROM nodes ORDER BY name");
+    while (query.executeStep()) {
+      NodeRecord node{.id = NodeId(query.getColumn(0).getString()),
+                      .agent_id = query.getColumn(1).getString(),
+                      .agent_version = query.getColumn(2).getString(),
+                      .address = query.getColumn(3).getString(),
+                      .filesystem_id = query.getColumn(4).getString(),
+                      .joined = {query.getColumn(7).getInt64()},
+                      .state = static_cast<NodeState>(query.getColumn(9).getInt()),
+                      .last_heartbeat = {query.getColumn(8).getInt64()}};
+      IMGD_ASSIGN(node.devices, DecodeDevices(query.getColumn(5).getString()));
+      IMGD_ASSIGN(node.shared_folders, DecodeFolders(query.getColumn(6).getString()));
+      nodes.push_back(std::move(node));
+    }
+    query.reset();
+    return {};
+  });
+  if (!read) return tl::unexpected(read.error());
+  IMGD_TRY(*read);
+  return nodes;
+}
+
+void StateStore::SaveJob(const JobRecord& job) {
+  batch_->Write([&job](Database& database) {
+    static const std::string kSql = fmt::format(
+        "INSERT OR REPLACE INTO jobs ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", kJobColumns);
+    RunSql(database, kSql, Signed(job.id.value()), job.name, job.owner, job.priority, job.nodes,
+           job.ranks_per_node, job.grace_ms, job.max_restarts, job.checkpoint_dir,
+           static_cast<int>(job.state), static_cast<int>(job.reason.code), job.reason.text,
+           Signed(job.generation.value()), Signed(job.last_writer.value()), job.restarts, job.failures,
+           job.failures_in_row, job.submitted.micros, job.started.micros, job.ended.micros,
+           job.retry_at.micros, EncodeRun(job.run));
+  });
+}
+
+void StateStore::SaveJobFile(JobId job, const std::string& yaml) {
+  batch_->Write([&](Database& database) {
+    RunSql(database, "INSERT INTO job_files (job, yaml) VALUES (?, ?)", Signed(job.value()), yaml);
+  });
+}
+
+void StateStore::SaveNode(const NodeRecord& node) {
+  batch_->Write([&node](Database& database) {
+    RunSql(database, "INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?,?,?,?,?)", node.id.name(),
+           node.agent_id, node.agent_version, node.address, node.filesystem_id, EncodeDevices(node.devices),
+           EncodeFolders(node.shared_folders), node.joined.micros, node.last_heartbeat.micros,
+           static_cast<int>(node.state));
+  });
+}
+
+void StateStore::SaveCheckpoint(const imgd::SaveCheckpoint& accepted) {
+  batch_->Write([&accepted](Database& database) {
+    const auto& checkpoint = accepted.checkpoint;
+    const int64_t job = Signed(accepted.job.value());
+    RunSql(database,
+           "INSERT INTO checkpoints VALUES (?, (SELECT coalesce(max(ordinal), 0) + 1 FROM checkpoints WHERE "
+           "job = ?), ?, "
+           "?, ?, ?, ?, ?)",
+           job, job, checkpoint.path, Signed(checkpoint.step), Signed(checkpoint.generation.value()),
+           Signed(checkpoint.size_bytes), checkpoint.manifest_sha256, accepted.time.micros);
+  });
+}
+
+void StateStore::AppendEvent(uint64_t number, const imgd::AppendEvent& event) {
+  batch_->Write([&](Database& database) {
+    RunSql(database, "INSERT INTO job_events VALUES (?,?,?,?,?,?,?,?,?)", Signed(event.job.value()),
+           Signed(number), event.time.micros, Signed(event.generation.value()),
+           event.first ? 0 : static_cast<int>(event.from), static_cast<int>(event.to),
+           static_cast<int>(event.reason.code), event.reason.text, event.actor);
+  });
+}
+
+void StateStore::SaveKey(const std::string& key, JobId job) {
+  batch_->Write([&](Database& database) {
+    RunSql(database, "INSERT INTO idempotency_keys VALUES (?, ?)", key, Signed(job.value()));
+  });
+}
+
+void StateStore::SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence) {
+  batch_->Write([&](Database& database) {
+    RunSql(database, "INSERT OR REPLACE INTO event_streams VALUES (?, ?, ?, ?)", Signed(run.job.value()),
+           Signed(run.generation.value()), rank, Signed(sequence));
+  });
+}
+
+Result<std::optional<JobId>> StateStore::FindKey(const std::string& key) {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare("SELECT job FROM idempotency_keys WHERE key = ?");
+    query.bind(1, key);
+    std::optional<JobId> job;
+    if (query.executeStep()) job = JobId(Unsigned(query.getColumn(0)));
+    query.reset();
+    return job;
+  });
+}
+
+Result<std::optional<JobRecord>> StateStore::FindJob(JobId id) {
+  auto read = database_->Guard([&]() -> Result<std::optional<JobRecord>> {
+    auto& query = database_->Prepare(fmt::format("SELECT {} FROM jobs WHERE id = ?", kJobColumns));
+    query.bind(1, Signed(id.value()));
+    if (!query.executeStep()) return std::nullopt;
+    IMGD_ASSIGN(auto job, JobOfRow(query));
+    query.reset();
+    job.checkpoints = CheckpointsOf(*database_, id, JobRecord::kCheckpointsKept);
+    return job;
+  });
+  if (!read) return tl::unexpected(read.error());
+  return *read;
+}
+
+Result<std::string> StateStore::JobFile(JobId job) {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare("SELECT yaml FROM job_files WHERE job = ?");
+    query.bind(1, Signed(job.value()));
+    std::string yaml;
+    if (query.executeStep()) yaml = query.getColumn(0).getString();
+    query.reset();
+    return yaml;
+  });
+}
+
+Result<std::map<uint32_t, uint64_t>> StateStore::EventPositions(RunKey run) {
+  return database_->Guard([&] {
+    auto& query =
+        database_->Prepare("SELECT rank, sequence FROM event_streams WHERE job = ? AND generation = ?");
+    BindAll(query, 1, Signed(run.job.value()), Signed(run.generation.value()));
+    std::map<uint32_t, uint64_t> out;
+    while (query.executeStep()) out[query.getColumn(0).getUInt()] = Unsigned(query.getColumn(1));
+    query.reset();
+    return out;
+  });
+}
+
+Result<uint64_t> StateStore::EventPosition(RunKey run, uint32_t rank) {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare(
+        "SELECT sequence FROM event_streams WHERE job = ? AND generation = ? AND rank = ?");
+    BindAll(query, 1, Signed(run.job.value()), Signed(run.generation.value()), rank);
+    const uint64_t sequence = query.executeStep() ? Unsigned(query.getColumn(0)) : 0;
+    query.reset();
+    return sequence;
+  });
+}
+
+Result<uint64_t> StateStore::LastEventNumber(JobId job) {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare("SELECT coalesce(max(number), 0) FROM job_events WHERE job = ?");
+    query.bind(1, Signed(job.value()));
+    query.executeStep();
+    const uint64_t number = Unsigned(query.getColumn(0));
+    query.reset();
+    return number;
+  });
+}
+
+}  // namespace imgd

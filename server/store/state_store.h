@@ -1,0 +1,71 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/core/actions.h"
+#include "server/core/types.h"
+#include "server/store/database.h"
+
+namespace imgd {
+
+/// A job's row as the code in store/ reads it; the columns of kJobColumns in their order. Throws
+/// SQLite::Exception.
+extern const char* const kJobColumns;
+Result<JobRecord> JobOfRow(SQLite::Statement& row);
+
+/// What is loaded when the daemon starts.
+struct StoredState {
+  std::vector<JobRecord> jobs;  ///< those that have not ended, and the last ones that have
+  std::vector<NodeRecord> nodes;
+  JobId next_job;
+};
+
+/// state.db: jobs, their history, nodes. All writes of it. Owned by the core thread.
+/// Writes belong to one batch until Commit(): all are stored or none; see WriteBatch for their errors.
+class StateStore {
+ public:
+  /// Opens or makes `folder`/state.db; a new one gets its cluster id, 8 hexadecimal digits.
+  static Result<StateStore> Open(const std::filesystem::path& folder);
+
+  const std::string& cluster_id() const { return cluster_id_; }
+  Result<StoredState> Load(size_t ended_jobs);
+
+  void SaveJob(const JobRecord& job);
+  void SaveJobFile(JobId job, const std::string& yaml);
+  void SaveNode(const NodeRecord& node);
+  void SaveCheckpoint(const imgd::SaveCheckpoint& accepted);
+  void AppendEvent(uint64_t number, const imgd::AppendEvent& event);
+  void SaveKey(const std::string& key, JobId job);
+  void SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence);
+
+  Status Commit() { return batch_->Commit(); }
+  void Rollback() { batch_->Rollback(); }
+
+  // These see what the batch has written so far.
+  Result<std::optional<JobId>> FindKey(const std::string& key);
+  Result<std::optional<JobRecord>> FindJob(JobId job);
+  Result<std::string> JobFile(JobId job);
+  Result<std::map<uint32_t, uint64_t>> EventPositions(RunKey run);
+  Result<uint64_t> EventPosition(RunKey run, uint32_t rank);
+  /// Number of the job's newest event in this file; 0 for none.
+  Result<uint64_t> LastEventNumber(JobId job);
+
+ private:
+  explicit StateStore(Database database);
+  Status LoadClusterId();
+  Result<std::vector<JobRecord>> LoadJobs(size_t ended_jobs);
+  Result<std::vector<NodeRecord>> LoadNodes();
+
+  std::unique_ptr<Database> database_;  // its address is batch_'s
+  std::unique_ptr<WriteBatch> batch_;
+  std::string cluster_id_;
+};
+
+/// The checkpoints of a job that were accepted, newest first. Throws SQLite::Exception.
+std::vector<Checkpoint> CheckpointsOf(Database& database, JobId job, size_t most);
+
+}  // namespace imgd

@@ -1,0 +1,82 @@
+"""What every benchmark shares: passes in turn, the table, and the JSON file that docs/benchmarks.md is made from."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("IMGD_BIN", ROOT / "build/release/bin"))
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.processor())  # fmt: skip
+    memory = next(int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line)
+    return {"cpu": cpu, "cores": os.cpu_count(), "memory_gib": round(memory / 2**20, 1), "system": platform.platform()}
+
+
+@dataclass
+class Case:
+    """One thing that is measured on several subjects; the first subject is ours."""
+
+    name: str
+    unit: str
+    better: str  # "higher" for rates, "lower" for times
+    subjects: dict[str, Callable[[], float] | str]  # how to measure one pass, or why it can't be had
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+
+def measure(cases: list[Case], passes: int = 3) -> list[dict[str, Any]]:
+    """Each subject's median of `passes`, the subjects in turn, with the ratio of ours to each peer."""
+    rows: list[dict[str, Any]] = []
+    for case in cases:
+        for number in range(passes):
+            for subject, once in case.subjects.items():
+                if callable(once):
+                    value = once()
+                    case.values.setdefault(subject, []).append(value)
+                    print(f"  {case.name}, pass {number + 1}: {subject} {value:.4g} {case.unit}", flush=True)
+        ours = next(iter(case.subjects))
+        for subject, once in case.subjects.items():
+            row: dict[str, Any] = {"case": case.name, "subject": subject, "unit": case.unit}
+            if callable(once):
+                seen = case.values[subject]
+                row |= {"value": statistics.median(seen), "min": min(seen), "max": max(seen)}
+            else:
+                row |= {"value": None, "why": once}
+            rows.append(row)
+        ours_row = next(r for r in rows if r["case"] == case.name and r["subject"] == ours)
+        peers = [r for r in rows if r["case"] == case.name and r["subject"] != ours and r["value"] is not None]
+        ours_row["ratio"] = {
+            p["subject"]: round(
+                ours_row["value"] / p["value"] if case.better == "higher" else p["value"] / ours_row["value"], 3
+            )
+            for p in peers
+        }
+    return rows
+
+
+def finish(name: str, rows: list[dict[str, Any]]) -> None:
+    """Prints the table and writes build/bench/NAME.json."""
+    print(f"\n{'case':34} {'subject':12} {'median':>10} {'min':>10} {'max':>10}  unit      ours is better by")
+    for row in rows:
+        if row["value"] is None:
+            print(f"{row['case']:34} {row['subject']:12} not measured: {row['why']}")
+            continue
+        ratio = ", ".join(f"{v:.2f}x {k}" for k, v in row.get("ratio", {}).items())
+        print(f"{row['case']:34} {row['subject']:12} {row['value']:10.4g} {row['min']:10.4g} {row['max']:10.4g}  "
+              f"{row['unit']:9} {ratio}")  # fmt: skip
+    out = ROOT / "build/bench" / f"{name}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    document = {"machine": machine(), "date": datetime.date.today().isoformat(), "rows": rows}
+    out.write_text(json.dumps(document, indent=2) + "\n")
+    print(f"\nwritten to {out.relative_to(ROOT)}")

@@ -1,0 +1,200 @@
+"""A small cluster of real processes on loopback, for whole-system tests.
+
+Every process is started here and ended here, by pid; a test that leaves one behind fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(os.environ.get("IMGD_BIN", ROOT / "build/release/bin"))
+FINAL = {"JOB_STATE_COMPLETED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"}
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+
+def wait_for(what: str, probe: Callable[[], T | None], seconds: float = 60) -> T:
+    """The first truthy result of `probe`; fails with `what` when none comes in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        result = probe()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds} s in vain for {what}; last: {result!r}")
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def processes_with(text: str) -> list[int]:
+    """Pids of live processes whose command line has `text`, this one left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in command and alive(int(entry.name)):
+            found.append(int(entry.name))
+    return found
+
+
+@dataclass
+class Cluster:
+    """A daemon and its agents below one folder."""
+
+    root: Path
+    server_args: list[str] = field(default_factory=list)
+    host: str = "127.0.0.1"
+    port: int = field(default_factory=free_port)
+    prefix: list[str] = field(default_factory=list)  # put before the daemon's command: a namespace
+    daemon: subprocess.Popen[bytes] | None = None
+    agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    agent_commands: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def _spawn(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        with (self.root / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def start_daemon(self) -> None:
+        command = [*self.prefix, str(BIN / "imgd"), "--listen", self.address, "--state-dir", str(self.root / "imgd"),
+                   "--checkpoint-dir", str(self.root / "checkpoints"), *self.server_args]  # fmt: skip
+        self.daemon = self._spawn("imgd", command)
+        wait_for("the daemon to answer", lambda: self.cli("nodes", check=False).returncode == 0, 20)
+
+    def start_agent(self, name: str, *args: str, slots: int = 1, prefix: list[str] | None = None) -> None:
+        command = [*(prefix or []), str(BIN / "imgagent"), "--server", self.address, "--node", name,
+                   "--state-dir", str(self.root / name), "--cpu-slots", str(slots), *args]  # fmt: skip
+        self.agent_commands[name] = command
+        self.restart_agent(name)
+
+    def restart_agent(self, name: str) -> None:
+        self.agents[name] = self._spawn(name, self.agent_commands[name])
+        wait_for(f"node {name} to be ready", lambda: self.node_state(name) == "NODE_STATE_READY", 20)
+
+    def cli(self, *args: str, check: bool = True, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        command = [*self.prefix, str(BIN / "imgcli"), "--server", self.address, *args]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        if check and done.returncode != 0:
+            raise AssertionError(f"imgcli {' '.join(args)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+    def cli_process(self, *args: str) -> subprocess.Popen[str]:
+        command = [*self.prefix, str(BIN / "imgcli"), "--server", self.address, *args]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True)  # fmt: skip
+
+    def json(self, *args: str) -> Any:  # noqa: ANN401 a list or an object, as the command has it
+        return json.loads(self.cli(*args, "-o", "json").stdout)
+
+    def node_state(self, name: str) -> str:
+        done = self.cli("nodes", "-o", "json", check=False)
+        if done.returncode != 0:
+            return ""
+        states: dict[str, str] = {n["name"]: n["state"] for n in json.loads(done.stdout)}
+        return states.get(name, "")
+
+    def submit(self, job: Path, *sets: str) -> int:
+        flags = [word for s in sets for word in ("--set", s)]
+        return int(self.json("submit", str(job), *flags)["id"])
+
+    def job(self, job_id: int) -> Json:
+        shown: Json = self.json("show", str(job_id))
+        job: Json = shown["job"]
+        return job
+
+    def history(self, job_id: int) -> list[Json]:
+        shown: Json = self.json("show", str(job_id))
+        return [event for event in shown["history"] if "state_change" in event]
+
+    def events(self, job_id: int) -> list[Json]:
+        """All stored events of the job."""
+        out = self.cli("watch", str(job_id), "--no-follow", "-o", "json", check=False).stdout
+        return [json.loads(line) for line in out.splitlines() if line.strip()]
+
+    def steps(self, job_id: int) -> list[Json]:
+        return [event["step"] for event in self.events(job_id) if "step" in event]
+
+    def wait_state(self, job_id: int, *states: str, seconds: float = 120) -> Json:
+        def probe() -> Json | None:
+            job = self.job(job_id)
+            if job["state"] in states:
+                return job
+            if job["state"] in FINAL:
+                raise AssertionError(f"job {job_id} ended as {job['state']}: {job['reason_text']}\n{self.tails()}")
+            return None
+
+        return wait_for(f"job {job_id} to be {' or '.join(states)}", probe, seconds)
+
+    def wait_step(self, job_id: int, step: int, seconds: float = 60) -> Json:
+        def probe() -> Json | None:
+            job = self.job(job_id)
+            if job["state"] in FINAL:
+                raise AssertionError(f"job {job_id} ended as {job['state']}: {job['reason_text']}\n{self.tails()}")
+            return job if int(job.get("last_step", {}).get("step", 0)) >= step else None
+
+        return wait_for(f"job {job_id} to reach step {step}", probe, seconds)
+
+    def rank_pids(self, job_id: int) -> dict[int, int]:
+        """Pid of each rank of the latest start, as the trainers said it."""
+        generation = self.job(job_id)["generation"]
+        return {int(e["rank_started"]["rank"]): int(e["rank_started"]["started"]["pid"])
+                for e in self.events(job_id)
+                if "rank_started" in e and int(e["generation"]) == int(generation)}  # fmt: skip
+
+    def tails(self) -> str:
+        parts = []
+        for path in sorted(self.root.glob("*.log")):
+            parts.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-25:]))
+        return "\n".join(parts)
+
+    def close(self) -> None:
+        """Ends everything; fails if a process of this cluster survives."""
+        for process in [*self.agents.values(), *([self.daemon] if self.daemon else [])]:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in [*self.agents.values(), *([self.daemon] if self.daemon else [])]:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.end_leftovers()
+
+    def end_leftovers(self) -> None:
+        """Runs outlive their agent by design; those of an unfinished job are ended here."""
+        for pid in processes_with(str(self.root)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for("all processes of the cluster to be gone", lambda: not processes_with(str(self.root)), 10)

@@ -1,0 +1,46 @@
+"""What is deployed is what is documented: unit files, example configurations, what the client links."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from harness import BIN, ROOT
+
+
+@pytest.mark.parametrize("unit", ["imgd.service", "imgagent.service"])
+def test_unit_files_verify(unit: str, tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    text = (ROOT / "deploy/systemd" / unit).read_text()
+    program = unit.removesuffix(".service")
+    copy = tmp_path / unit
+    copy.write_text(text.replace(f"/usr/bin/{program}", str(BIN / program)))
+    done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
+    assert done.returncode == 0 and unit not in done.stderr, done.stderr
+    assert "Type=notify" in text
+
+
+@pytest.mark.parametrize("program", ["imgd", "imgagent"])
+def test_the_example_configuration_is_valid_and_commented(program: str) -> None:
+    example = ROOT / "deploy" / {"imgd": "imgd.yaml", "imgagent": "agent.yaml"}[program]
+    done = subprocess.run([BIN / program, "--config", example, "--check-config"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    previous = ""
+    for line in example.read_text().splitlines():
+        if line and not line.startswith(("#", " ", "-")):
+            assert previous.startswith("#"), f"{example.name}: '{line}' has no comment above it"
+        previous = line
+
+
+def test_the_client_does_not_link_libtorch() -> None:
+    linked = subprocess.run(["ldd", BIN / "imgcli"], check=True, capture_output=True, text=True).stdout
+    assert "torch" not in linked and "c10" not in linked
+
+
+@pytest.mark.parametrize("program", ["imgd", "imgagent", "imgtrain", "imgcli"])
+def test_every_program_says_its_version(program: str) -> None:
+    done = subprocess.run([BIN / program, "--version"], capture_output=True, text=True)
+    assert done.returncode == 0 and "0.1.0" in done.stdout
