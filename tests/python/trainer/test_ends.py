@@ -1,5 +1,6 @@
 """How imgtrain ends when something is wrong: quickly, with a sentence and the right code."""
 
+# ruff: noqa: ANN401  (a setting may have any type that YAML has)
 from __future__ import annotations
 
 import os
@@ -7,14 +8,13 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import IMGTRAIN, Trainer, make_images
+from imgtrain_ranks import IMGTRAIN, Trainer, make_images
 
 
-def alone(
-    trainer: Trainer, *arguments: str, **changes: object
-) -> subprocess.CompletedProcess[str]:
+def alone(trainer: Trainer, *arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [IMGTRAIN, trainer.job_file(**changes), *arguments],
         cwd=trainer.tmp_path,
@@ -26,12 +26,8 @@ def alone(
     )
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
-)
-def test_a_signal_ends_it_at_once_in_mid_step(
-    number: int, code: int, trainer: Trainer
-) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_at_once_in_mid_step(number: int, code: int, trainer: Trainer) -> None:
     # A step of this takes long on one thread.
     run = trainer.start(
         model__name="resnet50",
@@ -63,9 +59,7 @@ def test_a_rank_whose_peer_dies_says_that_a_collective_broke(trainer: Trainer) -
 
 
 def test_rank_0_may_be_the_one_that_dies(trainer: Trainer) -> None:
-    run = trainer.start(
-        3, train__epochs=1000, train__global_batch=18, checkpoint__every_epochs=0
-    )
+    run = trainer.start(3, train__epochs=1000, train__global_batch=18, checkpoint__every_epochs=0)
     run.wait_for_step(2)
     run.ranks[0].kill()
     assert run.wait(30) == [-9, 10, 10]
@@ -89,12 +83,8 @@ def test_a_rank_that_hangs_is_named_after_the_time_out(trainer: Trainer) -> None
 
 def test_a_job_file_with_errors_lists_each_with_its_place(trainer: Trainer) -> None:
     job = trainer.tmp_path / "bad.yaml"
-    job.write_text(
-        "name: x\ndata: {train: /x, imge_size: 3}\nmodel: {name: resnet51}\n"
-    )
-    done = subprocess.run(
-        [IMGTRAIN, job], capture_output=True, text=True, timeout=30, check=False
-    )
+    job.write_text("name: x\ndata: {train: /x, imge_size: 3}\nmodel: {name: resnet51}\n")
+    done = subprocess.run([IMGTRAIN, job], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert len(lines) == 2
@@ -123,9 +113,7 @@ def test_settings_on_the_command_line(trainer: Trainer) -> None:
     assert alone(trainer, "--sett", "a=b").returncode == 2
 
 
-def test_a_data_folder_that_is_not_there_or_has_nothing_in_it(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_a_data_folder_that_is_not_there_or_has_nothing_in_it(trainer: Trainer, tmp_path: Path) -> None:
     done = alone(trainer, data__train="/no/such/folder")
     assert done.returncode == 2
     assert "data.train" in done.stderr and "/no/such/folder" in done.stderr
@@ -146,9 +134,7 @@ def test_classes_that_do_not_fit(trainer: Trainer, tmp_path: Path) -> None:
     assert "'class3' is only in data.train" in done.stderr
 
 
-def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Trainer, tmp_path: Path) -> None:
     train = make_images(tmp_path / "train", per_class=5)
     (train / "class1" / "002.jpg").write_bytes(b"no image")
     run = trainer.run(data__train=train, train__epochs=2, train__global_batch=4)
@@ -180,10 +166,8 @@ def test_a_run_that_diverges_ends_with_advice(trainer: Trainer) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_stays_near_the_full_ones_curve(
-    precision: str, trainer: Trainer
-) -> None:
-    settings = {
+def test_half_precision_stays_near_the_full_ones_curve(precision: str, trainer: Trainer) -> None:
+    settings: dict[str, Any] = {
         "train__max_steps": 5,
         "train__freeze_batch_norm": True,
         "optimizer__lr": 0.02,

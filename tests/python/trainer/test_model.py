@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torchvision
-from conftest import BIN, Trainer
+from imgtrain_ranks import BIN, Trainer
 from safetensors.torch import load_file, save_file
 
 MODELS = ["resnet18", "resnet34", "resnet50"]
@@ -37,9 +37,7 @@ def logits_of(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_seed_gives_torchvisions_initial_weights_and_logits(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_seed_gives_torchvisions_initial_weights_and_logits(name: str, tmp_path: Path) -> None:
     ours, images = logits_of(tmp_path, name, 1000, "42")
     logits = ours.pop("logits")
     torch.manual_seed(42)
@@ -60,9 +58,7 @@ def names_in(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_checkpoint_loads_strictly_and_gives_the_same_logits(
-    name: str, trainer: Trainer, tmp_path: Path
-) -> None:
+def test_a_checkpoint_loads_strictly_and_gives_the_same_logits(name: str, trainer: Trainer, tmp_path: Path) -> None:
     trainer.run(model__name=name, train__max_steps=2, data__image_size=64)
     file = trainer.checkpoints / "g0" / "step2" / "model.safetensors"
     state = load_file(file)

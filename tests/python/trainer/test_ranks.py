@@ -7,15 +7,16 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import IMGTRAIN, Trainer, free_port, read_events
+from imgtrain_ranks import IMGTRAIN, Trainer, free_port, read_events
 
 
 def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(
     trainer: Trainer,
 ) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "train__max_steps": 20,
         "train__epochs": 5,
         "train__freeze_batch_norm": True,
@@ -32,7 +33,7 @@ def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(
 
 def test_slices_may_be_uneven_and_even_empty(trainer: Trainer) -> None:
     """72 images in batches of 14: the last step of an epoch has 2, so that one of 3 ranks has none."""
-    settings = {
+    settings: dict[str, Any] = {
         "train__global_batch": 14,
         "train__max_steps": 8,
         "train__epochs": 2,
@@ -51,17 +52,15 @@ def test_batch_norm_trains_with_an_empty_slice_too(trainer: Trainer) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_validation_counts_every_image_once(
-    ranks: int, trainer: Trainer, tmp_path: Path
-) -> None:
+def test_validation_counts_every_image_once(ranks: int, trainer: Trainer, tmp_path: Path) -> None:
     """The same weights give the same figures on any number of ranks."""
-    settings = {
+    settings: dict[str, Any] = {
         "data__val": trainer.val,
         "train__max_steps": 5,
         "train__global_batch": 10,
     }
     first = trainer.run(1, **settings).events("epoch")[-1]
-    os.remove(trainer.checkpoints / "g0" / "step5" / "validation.json")
+    (trainer.checkpoints / "g0" / "step5" / "validation.json").unlink()
     again = trainer.run(ranks, **settings).events("epoch")[-1]
     assert first.val_images == again.val_images == 27
     assert again.val_top1 == first.val_top1
@@ -81,14 +80,7 @@ def test_each_rank_reports_and_only_rank_0_speaks_for_all(trainer: Trainer) -> N
     assert run.events("epoch") and not run.events("epoch", rank=1)
 
 
-def test_ranks_that_see_other_data_are_refused(
-    trainer: Trainer, tmp_path: Path
-) -> None:
-    run = trainer.start(2)
-    # Rank 1 of another start with another list: its own job file, the same rendezvous.
-    for rank in run.ranks:
-        rank.kill()
-    run.wait()
+def test_ranks_that_see_other_data_are_refused(trainer: Trainer, tmp_path: Path) -> None:
     port = str(free_port())
     jobs = [trainer.job_file(), trainer.job_file(seed=4)]
     ranks = []
@@ -137,9 +129,7 @@ def test_it_runs_under_torchrun(trainer: Trainer, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "done: 3 steps" in done.stdout
-    assert (
-        tmp_path / "checkpoints" / "test" / "g0" / "step3" / "manifest.json"
-    ).exists()
+    assert (tmp_path / "checkpoints" / "test" / "g0" / "step3" / "manifest.json").exists()
 
 
 def test_a_missing_rank_is_named(trainer: Trainer, tmp_path: Path) -> None:
@@ -165,9 +155,7 @@ def test_a_missing_rank_is_named(trainer: Trainer, tmp_path: Path) -> None:
 
 def test_rank_0_takes_the_listening_socket_that_it_inherits(trainer: Trainer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as master:
-        run = trainer.start(
-            2, master=master, train__max_steps=2, env={"IMGD_HOST_ADDRESS": "127.0.0.1"}
-        )
+        run = trainer.start(2, master=master, train__max_steps=2, env={"IMGD_HOST_ADDRESS": "127.0.0.1"})
         assert run.wait() == [0, 0], run.output
 
 
@@ -197,7 +185,5 @@ def test_a_rank_of_an_older_start_cannot_join(trainer: Trainer, tmp_path: Path) 
 def test_a_residual_network_with_one_by_one_kernels_reduces_without_warnings(
     trainer: Trainer,
 ) -> None:
-    run = trainer.run(
-        2, model__name="resnet50", train__max_steps=3, train__precision="bf16"
-    )
+    run = trainer.run(2, model__name="resnet50", train__max_steps=3, train__precision="bf16")
     assert [error for _, error in run.output] == ["", ""]

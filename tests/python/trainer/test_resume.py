@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from conftest import (
+from imgtrain_ranks import (
     CHECKPOINT_COMMAND,
     STOP_COMMAND,
     STOP_WITH_CHECKPOINT_COMMAND,
@@ -23,10 +24,8 @@ def steps_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(
-    precision: str, trainer: Trainer
-) -> None:
-    settings = {
+def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str, trainer: Trainer) -> None:
+    settings: dict[str, Any] = {
         "train__max_steps": 12,
         "checkpoint__every_steps": 5,
         "checkpoint__every_epochs": 0,
@@ -46,16 +45,13 @@ def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(
     assert min(rest.losses()) == started.start_step + 1
     for step, loss in rest.losses().items():
         assert loss == pytest.approx(whole.losses()[step], abs=1e-6), step
-    ours, theirs = (
-        load_file(folder / "g0/step12/model.safetensors")
-        for folder in (kept, trainer.checkpoints)
-    )
+    ours, theirs = (load_file(folder / "g0/step12/model.safetensors") for folder in (kept, trainer.checkpoints))
     for name, tensor in ours.items():
         assert torch.allclose(tensor, theirs[name], atol=1e-6), name
 
 
 def test_a_run_resumes_at_another_world_size(trainer: Trainer) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "checkpoint__every_steps": 3,
         "train__freeze_batch_norm": True,
         "optimizer__lr": 0.02,
@@ -70,7 +66,7 @@ def test_a_run_resumes_at_another_world_size(trainer: Trainer) -> None:
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_word(trainer: Trainer) -> None:
-    settings = {"checkpoint__every_steps": 2}
+    settings: dict[str, Any] = {"checkpoint__every_steps": 2}
     trainer.run(train__max_steps=4, **settings)
     newest = trainer.checkpoints / "g0" / "step4" / "model.safetensors"
     content = bytearray(newest.read_bytes())
@@ -90,13 +86,9 @@ def test_when_all_are_damaged_it_says_so_and_starts_nothing(trainer: Trainer) ->
     assert "move them away to start afresh" in run.output[0][1]
 
 
-def test_only_accepted_checkpoints_and_the_last_generations_count(
-    trainer: Trainer, tmp_path: Path
-) -> None:
+def test_only_accepted_checkpoints_and_the_last_generations_count(trainer: Trainer, tmp_path: Path) -> None:
     trainer.run(train__max_steps=2, env={"IMGD_GENERATION": "1"})
-    shutil.copytree(
-        trainer.checkpoints / "g1" / "step2", trainer.checkpoints / "g2" / "step9"
-    )
+    shutil.copytree(trainer.checkpoints / "g1" / "step2", trainer.checkpoints / "g2" / "step9")
     resume = tmp_path / "resume.json"
     resume.write_text(
         json.dumps(
@@ -120,9 +112,7 @@ def test_another_model_is_refused(trainer: Trainer) -> None:
     trainer.run(train__max_steps=1)
     run = trainer.start(train__max_steps=2, model__name="resnet34")
     assert run.wait() == [2]
-    assert (
-        "is of resnet18 with 4 classes, but the job trains resnet34" in run.output[0][1]
-    )
+    assert "is of resnet18 with 4 classes, but the job trains resnet34" in run.output[0][1]
 
 
 def test_changed_settings_are_mentioned(trainer: Trainer) -> None:
@@ -139,11 +129,7 @@ def test_only_the_newest_are_kept(trainer: Trainer) -> None:
 def test_a_run_that_is_done_stays_done(trainer: Trainer) -> None:
     trainer.run(train__max_steps=2, data__val=trainer.val)
     again = trainer.run(train__max_steps=2, data__val=trainer.val)
-    assert (
-        not again.events("step")
-        and not again.events("epoch")
-        and not again.events("checkpoint")
-    )
+    assert not again.events("step") and not again.events("epoch") and not again.events("checkpoint")
     assert again.events("finished")[0].step == 2
 
 
@@ -182,14 +168,14 @@ def test_a_stop_command_may_do_without_a_checkpoint(trainer: Trainer) -> None:
 def test_a_stop_in_mid_validation_saves_and_the_next_start_validates(
     trainer: Trainer,
 ) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "model__name": "resnet50",
         "train__epochs": 2,
         "train__global_batch": 4,
         "data__val": trainer.val,
         "data__val_size": 224,
         "data__val_resize": 224,
-        "train__max_steps": 18,
+        "train__max_steps": 2,
         "data__segments": 1,
     }
     run = trainer.start(2, **settings)
@@ -198,6 +184,6 @@ def test_a_stop_in_mid_validation_saves_and_the_next_start_validates(
     assert run.wait() == [11, 11]
     assert not run.events("epoch")
     rest = trainer.run(1, **settings)
-    assert rest.events("started")[0].start_step == 18
+    assert rest.events("started")[0].start_step == 2
     assert rest.events("epoch")[0].val_images == 27
     assert not rest.events("step")
