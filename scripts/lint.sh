@@ -17,6 +17,8 @@ lint_python() {
   python_sources | xargs "$DEPS/pytest/bin/ruff" check --quiet
   python_sources | xargs "$DEPS/pytest/bin/ruff" format --check --quiet
   "$DEPS/pytest/bin/mypy" --no-error-summary deps tests/e2e
+  # By itself, since both folders have a conftest.py.
+  "$DEPS/pytest/bin/mypy" --no-error-summary tests/python/trainer
 }
 
 lint_proto() { "$DEPS/pytest/bin/python" tests/lint/proto_rules.py proto; }

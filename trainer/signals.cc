@@ -3,12 +3,15 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <thread>
 #include <utility>
 
 namespace imgd::trainer {
 namespace {
+
+constexpr std::chrono::milliseconds kTimeToReport{500};
 
 sigset_t EndingSignals() {
   sigset_t set;
@@ -32,6 +35,11 @@ void EndOnSignals(std::function<void(int)> on_signal) {
     int number = 0;
     while (sigwait(&set, &number) != 0) {
     }
+    // A thread that hangs in a write may hold what `on_signal` needs.
+    std::thread([number] {
+      std::this_thread::sleep_for(kTimeToReport);
+      ::_exit(128 + number);
+    }).detach();
     on_signal(number);
     ::_exit(128 + number);
   }).detach();

@@ -10,7 +10,7 @@ void BlockEndingSignals();
 
 /// Starts a thread that waits for SIGTERM and SIGINT for the rest of the process. On one it calls
 /// `on_signal(number)` and ends the process at once with 128 + number, whatever other threads do (in mid-step
-/// too). `on_signal` runs on that thread and must not wait for long.
+/// too). `on_signal` runs on that thread; it is not waited for longer than half a second.
 void EndOnSignals(std::function<void(int)> on_signal);
 
 }  // namespace imgd::trainer

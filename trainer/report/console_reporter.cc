@@ -64,8 +64,8 @@ class ConsoleReporter final : public Reporter {
   }
 
   void On(const Failed&) override {
-    std::unique_lock lock(mutex_, std::chrono::milliseconds(500));
-    if (lock) EndProgress();
+    std::lock_guard lock(mutex_);
+    EndProgress();
   }
 
   void On(const BadImage& x) override {
@@ -102,7 +102,7 @@ class ConsoleReporter final : public Reporter {
 
   const ConsoleOptions options_;
   const Clock& clock_;
-  std::timed_mutex mutex_;  ///< guards all below, and keeps lines whole
+  std::mutex mutex_;  ///< guards all below, and keeps lines whole
   std::FILE* out_;
   std::FILE* err_;
   int total_epochs_ = 0;

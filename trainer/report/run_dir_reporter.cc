@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <mutex>
@@ -108,10 +107,8 @@ class RunDirReporter final : public Reporter {
  private:
   static constexpr size_t kMaxPending = 10'000;
 
-  /// Waits for the lock for a moment only: the signal thread reports while others may hang in a write.
   void Write(v1::TrainerEvent& event) {
-    std::unique_lock lock(mutex_, std::chrono::milliseconds(500));
-    if (!lock) return;
+    const std::lock_guard lock(mutex_);
     event.set_sequence(++sequence_);
     event.set_time_us(clock_.Wall().micros);
     pending_.push_back(event.SerializeAsString());
@@ -135,7 +132,7 @@ class RunDirReporter final : public Reporter {
   }
 
   const Clock& clock_;
-  std::timed_mutex mutex_;  ///< guards all below
+  std::mutex mutex_;  ///< guards all below
   EventsFile file_;
   uint64_t sequence_;
   std::deque<std::string> pending_;  ///< serialised events that are not in the file yet
