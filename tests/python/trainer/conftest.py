@@ -201,7 +201,9 @@ class Run:
         while not condition():
             assert time.monotonic() < deadline, "it did not happen in time"
             ended = [rank.poll() is not None for rank in self.ranks]
-            assert not any(ended) or condition(), [rank.communicate() for rank, e in zip(self.ranks, ended) if e]
+            assert not any(ended) or condition(), [
+                rank.communicate() for rank, e in zip(self.ranks, ended, strict=True) if e
+            ]
             time.sleep(0.02)
 
     def wait_for_step(self, step: int) -> None:

@@ -47,7 +47,7 @@ def test_validation_counts_every_image_once(ranks: int, trainer: Trainer, tmp_pa
     """The same weights give the same figures on any number of ranks."""
     settings = {"data__val": trainer.val, "train__max_steps": 5, "train__global_batch": 10}
     first = trainer.run(1, **settings).events("epoch")[-1]
-    os.remove(trainer.checkpoints / "g0" / "step5" / "validation.json")
+    (trainer.checkpoints / "g0" / "step5" / "validation.json").unlink()
     again = trainer.run(ranks, **settings).events("epoch")[-1]
     assert first.val_images == again.val_images == 27
     assert again.val_top1 == first.val_top1
