@@ -10,9 +10,10 @@ from report import ROOT
 HEAD = """\
 # Benchmarks
 
-Written by `./run bench page` from what `./run bench train` and `./run bench control` measured; don't edit. Each figure is
-the median of several passes, ours and the peers' in turn in one run, with the least and the greatest beside it. A ratio
-says how many times better ours is: for rates ours / peer, for times peer / ours. What could not be measured says why.
+Written by `./run bench page` from what `./run bench train` and `./run bench control` measured; don't edit. Each figure
+is the median of several passes, ours and the peers' in turn in one run, with the least and the greatest beside it. A
+ratio says how many times better ours is: for rates ours / peer, for times peer / ours. What could not be measured says
+why.
 
 No figures from GPUs yet: no machine with one was at hand. NCCL, CUDA and nvJPEG are built but unmeasured.
 """
@@ -31,9 +32,10 @@ def main() -> None:
     for path in sorted((ROOT / "build/bench").glob("*.json")):
         found = json.loads(path.read_text())
         on = found["machine"]
-        parts.append(f"## {path.stem}\n\n{found['date']}: {on['cores']} cores of {on['cpu']}, {on['memory_gib']} GiB, "
-                     f"{on['system']}\n\n| case | subject | median | least and greatest | ratio |\n"
-                     "| --- | --- | --- | --- | --- |\n" + "\n".join(line(row) for row in found["rows"]) + "\n")  # fmt: skip
+        where = f"{on['cores']} cores of {on['cpu']}, {on['memory_gib']} GiB, {on['system']}"
+        rows = "\n".join(line(row) for row in found["rows"])
+        head = "| case | subject | median | least and greatest | ratio |\n| --- | --- | --- | --- | --- |"
+        parts.append(f"## {path.stem}\n\n{found['date']}: {where}\n\n{head}\n{rows}\n")
     (ROOT / "docs/benchmarks.md").write_text("\n".join(parts))
     print("written: docs/benchmarks.md")
 
