@@ -103,6 +103,10 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
   builder.RegisterService(&parts->agents);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
+  for (const char* service : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+                              v1::AgentService::service_full_name()}) {
+    parts->server->GetHealthCheckService()->SetServingStatus(service, true);
+  }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
 
