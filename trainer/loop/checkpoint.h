@@ -30,7 +30,7 @@ std::filesystem::path CheckpointPath(const std::filesystem::path& root, uint64_t
 /// passed over. Errors: as the system calls; a root that does not exist has none.
 Result<std::vector<CheckpointRef>> ListCheckpoints(const std::filesystem::path& root);
 
-/// What a start may go on from, newest first. With a `resume_file` (resume.json of docs/formats.md): the
+/// What a start may go on from, newest first. With a `resume_file` (resume.json, docs/job-file.md): the
 /// checkpoints that it names as accepted and the complete ones of its last generation; else all complete
 /// ones. Errors: kInvalidArgument where resume.json is malformed; as the system calls.
 Result<std::vector<CheckpointRef>> ResumeCandidates(const std::filesystem::path& root,

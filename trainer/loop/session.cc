@@ -58,8 +58,7 @@ Status OpenAllData(Session& session) {
     IMGD_ASSIGN(session.val, OpenData("data.val", session.spec.data.val));
   }
   IMGD_TRY(CheckClasses(session));
-  const auto batch = static_cast<uint64_t>(session.spec.train.global_batch);
-  session.steps_per_epoch = (session.train->size() + batch - 1) / batch;
+  session.steps_per_epoch = data::StepsPerEpoch(session.train->size(), session.spec.train.global_batch);
   session.total_steps = session.steps_per_epoch * static_cast<uint64_t>(session.spec.train.epochs);
   if (session.spec.train.max_steps > 0) {
     session.total_steps = std::min(session.total_steps, static_cast<uint64_t>(session.spec.train.max_steps));
