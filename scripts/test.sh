@@ -19,7 +19,7 @@ python_tests() {
 
 sanitizer_tests() {
   local preset=$1
-  build --preset "$preset"
+  build --all --preset "$preset"
   # tsan.txt names gRPC's frames only: Debian's gRPC is not instrumented.
   ASAN_OPTIONS="detect_leaks=1:abort_on_error=1" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" \
     TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/tests/suppressions/tsan.txt" ctest_preset "$preset"
@@ -47,7 +47,7 @@ run_tests() {
     esac
     shift
   done
-  build
+  build --all
   setup_apt test
   setup_pytest
   [[ $which == long ]] || short_tests
