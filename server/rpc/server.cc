@@ -104,18 +104,12 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
   builder.RegisterService(&parts->agents);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
-<<<<<<< HEAD
   if (auto* health = parts->server->GetHealthCheckService()) {
     // Of each service by name too, which is how gRPC's clients and probes ask.
     for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
                              v1::AgentService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
-=======
-  for (const char* service : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
-                              v1::AgentService::service_full_name()}) {
-    parts->server->GetHealthCheckService()->SetServingStatus(service, true);
->>>>>>> refs/heads/server
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
