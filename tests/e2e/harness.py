@@ -173,6 +173,10 @@ class Cluster:
                 for e in self.events(job_id)
                 if "rank_started" in e and int(e["generation"]) == int(generation)}  # fmt: skip
 
+    def processes_of(self, job_id: int) -> list[int]:
+        """Pids of what is left of the job, shims and ranks, on any of this cluster's nodes."""
+        return [pid for node in self.agents for pid in processes_with(f"{self.root}/{node}/runs/{job_id}-")]
+
     def tails(self) -> str:
         parts = []
         for path in sorted(self.root.glob("*.log")):
