@@ -30,6 +30,7 @@ struct Flags {
   std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup;
   std::optional<uint32_t> cpu_slots;
   std::vector<std::string> shared_folders;
+  bool check_config = false;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -50,6 +51,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->envname("IMGD_NVML");
   app.add_option("--cgroup", flags.cgroup, "auto or off: a cgroup for each run's ranks where one can be made")
       ->check(CLI::IsMember({"auto", "off"}));
+  app.add_flag("--check-config", flags.check_config, "Check the settings and exit");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn or error (default info)");
 }
 
@@ -135,7 +137,7 @@ int main(int argc, char** argv) {
   }
   int exit_code = 0;
   const auto config = imgd::ReadSettings(flags, &exit_code);
-  if (!config) return exit_code;
+  if (!config || flags.check_config) return exit_code;
   const auto ran = imgd::RunAgent(*config);
   return ran ? 0 : imgd::Complain(ran.error());
 }

@@ -51,7 +51,9 @@ int RunCancel(Context& context, const CancelOptions& options) {
     } else if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
       documents.push_back(ToJson(*job));
     } else if (IsFinal(job->state())) {
-      context.out() << fmt::format("{} is {}\n", JobTitle(*job), StateName(job->state()));
+      const bool cancelled = job->state() == v1::JOB_STATE_CANCELLED;
+      context.out() << fmt::format("{} {} {}\n", JobTitle(*job),
+                                   cancelled ? "is" : "had ended before:", StateName(job->state()));
     } else {
       context.out() << fmt::format("{} is being cancelled{}\n", JobTitle(*job),
                                    options.checkpoint ? ", after a checkpoint" : "");

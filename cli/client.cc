@@ -60,7 +60,10 @@ ErrorCode CodeOf(grpc::StatusCode code) {
 std::string CauseOf(const std::string& message) {
   if (message.find("DNS resolution failed") != std::string::npos) return "its name is not known";
   const auto colon = message.rfind(": ");
-  return colon == std::string::npos ? message : message.substr(colon + 2);
+  std::string cause = colon == std::string::npos ? message : message.substr(colon + 2);
+  constexpr std::string_view kCall = "recvmsg:";
+  if (cause.starts_with(kCall)) cause.erase(0, kCall.size());
+  return cause;
 }
 
 Error OutageError(const grpc::Status& status, const ServerAddress& address, Duration waited) {

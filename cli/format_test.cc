@@ -38,7 +38,7 @@ TEST(Format, NumbersKeepTheDigitsThatMatter) {
   EXPECT_EQ(HumanPercent(0.4521), "45.2%");
   EXPECT_EQ(HumanBytes(812), "812 B");
   EXPECT_EQ(HumanBytes(47395635), "45.2 MiB");
-  EXPECT_EQ(HumanBytes(1010 * 1024), "0.99 MiB") << "never four digits and a unit";
+  EXPECT_EQ(HumanBytes(1010 * 1024ull), "0.99 MiB") << "never four digits and a unit";
 }
 
 TEST(Format, ABarFillsByEighths) {

@@ -141,9 +141,11 @@ class LogReader {
 
   int Done() {
     if (!printer_.printed_any()) {
+      const bool filtered = options_.rank || options_.generation;
+      const bool over = IsFinal(job_.state());
       const std::string why = job_.reason_text().empty() ? "" : fmt::format(": {}", job_.reason_text());
-      context_.Say(
-          fmt::format("{} has no such log lines; it is {}{}", JobTitle(job_), StateName(job_.state()), why));
+      context_.Say(fmt::format("{} has no {}log lines{}; it is {}{}", JobTitle(job_), filtered ? "such " : "",
+                               over ? "" : " yet", StateName(job_.state()), why));
     }
     return 0;
   }

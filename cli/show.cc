@@ -20,7 +20,7 @@ class Sheet {
   void Field(std::string_view label, const std::string& value, Style style = Style::kPlain) {
     if (value.empty()) return;
     const auto& terminal = context_.terminal();
-    const auto padded = fmt::format("  {:<12}", label);
+    const auto padded = fmt::format("  {:<13}", label);
     std::string text = Printable(value);
     context_.out() << Paint(padded, Style::kDim, terminal.color) << Paint(text, style, terminal.color)
                    << '\n';
@@ -123,10 +123,9 @@ void PrintExits(Context& context, Sheet& sheet, const v1::Job& job) {
   Table table(
       {{"RANK", true}, {.title = "NODE", .shrink = true}, {"PID", true}, {.title = "HOW", .shrink = true}});
   for (const auto& exit : job.rank_exits()) {
-    const bool good = exit.signal() == 0 && exit.exit_code() == 0;
     table.Add({Cell(std::to_string(exit.rank())), Cell(NodeOfRank(job, exit.rank())),
                Cell(std::to_string(exit.pid())),
-               Cell(RankExitText(exit), good ? Style::kPlain : Style::kBad)});
+               Cell(RankExitText(exit), EndedWell(exit) ? Style::kPlain : Style::kBad)});
   }
   table.Print(context.out(), context.terminal(), 2);
 }

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -15,13 +16,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using testing::SizeIs;
 
 constexpr const char* kGood = "name: rn18-demo  # ours\ndata:\n  train: /data/train\nresources: {nodes: 2}\n";
 
 class Submit : public testing::Test {
  protected:
-  Submit() : file_(testing::TempDir() + "imgcli-job.yaml") {
+  Submit() : file_(testing::TempDir() + fmt::format("imgcli-job-{}.yaml", ::getpid())) {
     WriteJob(kGood);
     daemon_.on_submit = [](const v1::SubmitJobRequest& request) -> Reply<v1::SubmitJobResponse> {
       v1::SubmitJobResponse answer;

@@ -166,6 +166,13 @@ TEST_F(Watch, AWaitingJobsNewReasonIsShown) {
   EXPECT_EQ(process.Wait(), 7);
 }
 
+TEST_F(Watch, AnotherReasonIsNoChangeOfState) {
+  daemon_.PutJob(MakeJob(21, "big", v1::JOB_STATE_QUEUED));
+  daemon_.AddEvent(21, StateEvent(v1::JOB_STATE_QUEUED, v1::JOB_STATE_QUEUED, "waits for 2 nodes"));
+  const auto done = RunCli(CallTo(daemon_.address(), {"watch", "21", "--no-follow"}));
+  EXPECT_THAT(done.out, HasSubstr(" QUEUED: waits for 2 nodes (scheduler)"));
+}
+
 TEST(WatchInterrupt, BreaksOffWaitsAndKeepsItsCode) {
   Interrupt interrupt;
   EXPECT_FALSE(interrupt.WaitFor(std::chrono::milliseconds(1)));

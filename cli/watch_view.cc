@@ -240,7 +240,7 @@ std::vector<std::string> EndLines(const v1::GetJobResponse& response) {
   if (!job.reason_text().empty()) lines.push_back(fmt::format("  {}", Printable(job.reason_text())));
   if (job.state() == v1::JOB_STATE_FAILED) {
     for (const auto& exit : job.rank_exits()) {
-      if (exit.exit_code() == 0 && exit.signal() == 0) continue;
+      if (EndedWell(exit)) continue;
       const auto node = NodeOfRank(job, exit.rank());
       lines.push_back(fmt::format("  rank {}{}: {}", exit.rank(), node.empty() ? "" : " on " + node,
                                   Printable(RankExitText(exit))));

@@ -12,13 +12,18 @@
 namespace imgd::cli {
 namespace {
 
+// Exit codes of a trainer that say more than that it failed (docs/exit-codes.md).
+constexpr int kCollectiveBroke = 10;
+constexpr int kStoppedAsAsked = 11;
+
 std::string WithoutPrefix(std::string name, std::string_view prefix) {
   if (name.starts_with(prefix)) name.erase(0, prefix.size());
   return name;
 }
 
 std::string StateChangeText(const v1::StateChange& change) {
-  std::string text = change.from() == v1::JOB_STATE_UNSPECIFIED
+  // A job that goes on waiting for another reason stays in its state.
+  std::string text = change.from() == v1::JOB_STATE_UNSPECIFIED || change.from() == change.to()
                          ? StateName(change.to())
                          : fmt::format("{} -> {}", StateName(change.from()), StateName(change.to()));
   if (!change.text().empty()) text += fmt::format(": {}", change.text());
@@ -137,9 +142,15 @@ std::string AccuracyText(const v1::EpochMetrics& epoch) {
   return fmt::format("top-1 {}, top-5 {}", HumanPercent(epoch.val_top1()), HumanPercent(epoch.val_top5()));
 }
 
+bool EndedWell(const v1::RankExit& exit) {
+  return exit.signal() == 0 && (exit.exit_code() == 0 || exit.exit_code() == kStoppedAsAsked);
+}
+
 std::string RankExitText(const v1::RankExit& exit) {
   std::string text = exit.signal() != 0 ? fmt::format("killed by {}", SignalName(exit.signal()))
                                         : fmt::format("exit code {}", exit.exit_code());
+  if (exit.signal() == 0 && exit.exit_code() == kCollectiveBroke) text += ", a collective broke";
+  if (exit.signal() == 0 && exit.exit_code() == kStoppedAsAsked) text += ", stopped as asked";
   if (!exit.last_error_line().empty()) text += fmt::format(": {}", exit.last_error_line());
   return text;
 }
@@ -181,8 +192,7 @@ Style StyleOf(const v1::JobEvent& event) {
     case v1::JobEvent::kStateChange:
       return StyleOf(event.state_change().to());
     case v1::JobEvent::kRankExit:
-      return event.rank_exit().signal() == 0 && event.rank_exit().exit_code() == 0 ? Style::kPlain
-                                                                                   : Style::kBad;
+      return EndedWell(event.rank_exit()) ? Style::kPlain : Style::kBad;
     case v1::JobEvent::kBadImage:
       return Style::kWarn;
     case v1::JobEvent::kCheckpoint:

@@ -44,6 +44,9 @@ std::string AccuracyText(const v1::EpochMetrics& epoch);
 /// "exit code 1: last line" or "killed by SIGKILL: last line".
 std::string RankExitText(const v1::RankExit& exit);
 
+/// It trained to the end, or stopped because it was told to.
+bool EndedWell(const v1::RankExit& exit);
+
 /// "0-3,6" from 0, 1, 2, 3, 6.
 template <typename Numbers>
 std::string RangesText(const Numbers& numbers);

@@ -15,23 +15,19 @@ class Commands {
     bool stop_with_checkpoint = false;
   };
 
-  void AskForCheckpoint() { checkpoint_ = true; }
-  void AskToStop(bool checkpoint_first) {
-    if (checkpoint_first) stop_with_checkpoint_ = true;
-    stop_ = true;
-  }
+  void AskForCheckpoint() { asked_ |= kCheckpoint; }
+  void AskToStop(bool checkpoint_first) { asked_ |= checkpoint_first ? kStop | kSaveAtStop : kStop; }
   Taken Take() {
-    Taken taken;
-    taken.checkpoint = checkpoint_.exchange(false);
-    taken.stop = stop_.exchange(false);
-    taken.stop_with_checkpoint = stop_with_checkpoint_.exchange(false);
-    return taken;
+    const unsigned asked = asked_.exchange(0);
+    return {(asked & kCheckpoint) != 0, (asked & kStop) != 0, (asked & kSaveAtStop) != 0};
   }
 
  private:
-  std::atomic<bool> checkpoint_ = false;
-  std::atomic<bool> stop_ = false;
-  std::atomic<bool> stop_with_checkpoint_ = false;
+  // In one word, so that a stop is never taken without its checkpoint.
+  static constexpr unsigned kCheckpoint = 1;
+  static constexpr unsigned kStop = 2;
+  static constexpr unsigned kSaveAtStop = 4;
+  std::atomic<unsigned> asked_ = 0;
 };
 
 }  // namespace imgd::trainer

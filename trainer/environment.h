@@ -19,7 +19,7 @@ struct Environment {
   int local_world_size = 1;
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 29500;
-  std::optional<int> master_fd;  ///< already listening socket of the rendezvous store, rank 0 only
+  std::optional<int> master_fd;     ///< already listening socket of the rendezvous store, rank 0 only
   bool store_is_elsewhere = false;  ///< torchrun's agent serves the store, so rank 0 must not
   std::string attempt;              ///< torchrun's restart count; keeps an older attempt's keys apart
   std::string host_address;         ///< this node's own address for collectives; empty for the default
@@ -28,7 +28,7 @@ struct Environment {
   std::filesystem::path run_dir;  ///< empty: progress goes to the terminal
   uint64_t job_id = 0;
   uint64_t generation = 0;
-  std::filesystem::path checkpoint_dir;      ///< empty: from the job file
+  std::filesystem::path checkpoint_dir;              ///< empty: from the job file
   std::optional<std::filesystem::path> resume_file;  ///< resume.json
 
   std::chrono::seconds join_timeout{300};        ///< for all ranks to meet

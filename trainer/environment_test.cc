@@ -28,9 +28,16 @@ TEST(Environment, IsOneRankAtATerminalWhereNothingIsSet) {
 }
 
 TEST(Environment, TakesTorchrunsVariablesAndImgds) {
-  const auto env = Read({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
-                         {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "4711"}, {"IMGD_MASTER_FD", "7"},
-                         {"IMGD_RUN_DIR", "/run/x"}, {"IMGD_GENERATION", "5"}, {"IMGD_RESUME", "/run/x/resume.json"},
+  const auto env = Read({{"RANK", "3"},
+                         {"WORLD_SIZE", "4"},
+                         {"LOCAL_RANK", "1"},
+                         {"LOCAL_WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "10.0.0.1"},
+                         {"MASTER_PORT", "4711"},
+                         {"IMGD_MASTER_FD", "7"},
+                         {"IMGD_RUN_DIR", "/run/x"},
+                         {"IMGD_GENERATION", "5"},
+                         {"IMGD_RESUME", "/run/x/resume.json"},
                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   ASSERT_TRUE(env.has_value());
   EXPECT_EQ(env->rank, 3);

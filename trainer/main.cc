@@ -5,7 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
+#include <exception>
 #include <memory>
 
 #include "common/clock.h"
@@ -102,6 +102,27 @@ int Train(const Arguments& arguments, const Environment& env, report::Reporter& 
   return *end == RunEnd::kStopped ? kStopped : kFinished;
 }
 
+/// LibTorch's own threads (NCCL's watchdog) end the process by an exception that nobody catches; this gives
+/// it our words and code. `reporter` must outlive the process's other threads.
+void ReportTermination(report::Reporter& reporter) {
+  static report::Reporter* sink = nullptr;
+  sink = &reporter;
+  std::set_terminate([] {
+    std::string what = "an exception that nobody caught";
+    try {
+      if (const auto current = std::current_exception()) std::rethrow_exception(current);
+    } catch (const std::exception& e) {
+      what = e.what();
+    } catch (...) {
+    }
+    const bool collective = what.find("NCCL") != std::string::npos;
+    what = "a thread of LibTorch's gave up: " + what.substr(0, what.find('\n'));
+    sink->On(report::Failed{.message = what, .collective_broken = collective});
+    std::fprintf(stderr, "imgtrain: error: %s\n", what.c_str());
+    ::_exit(collective ? kCollectiveBroke : kError);
+  });
+}
+
 int Main(const Arguments& arguments) {
   BlockEndingSignals();
   static const SystemClock clock;
@@ -116,6 +137,7 @@ int Main(const Arguments& arguments) {
     return kError;
   }
   report::Reporter& sink = **reporter;
+  ReportTermination(sink);
   EndOnSignals([&sink, rank = env->rank](int number) {
     const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
@@ -130,9 +152,12 @@ int Main(const Arguments& arguments) {
 }  // namespace imgd::trainer
 
 int main(int argc, char** argv) {
-  CLI::App app{"Trains an image classifier as a job file says: alone, or as one rank under torchrun's environment."};
+  CLI::App app{
+      "Trains an image classifier as a job file says: alone, or as one rank under torchrun's environment."};
   imgd::trainer::Arguments arguments;
-  app.add_option("job", arguments.job_file, "Job file (YAML; docs/job-file.md)")->required()->type_name("job.yaml");
+  app.add_option("job", arguments.job_file, "Job file (YAML; docs/job-file.md)")
+      ->required()
+      ->type_name("job.yaml");
   app.add_option("--set", arguments.settings, "Changes a setting of the job file, such as train.epochs=10")
       ->type_name("PATH=VALUE")
       ->take_all();

@@ -1,9 +1,9 @@
 #include "trainer/signals.h"
 
-#include <csignal>
 #include <pthread.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <thread>
 #include <utility>
 

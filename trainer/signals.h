@@ -4,7 +4,8 @@
 
 namespace imgd::trainer {
 
-/// Blocks SIGTERM and SIGINT in this thread and those it starts later, and ignores SIGPIPE. Call first in main().
+/// Blocks SIGTERM and SIGINT in this thread and those it starts later, and ignores SIGPIPE. Call first in
+/// main().
 void BlockEndingSignals();
 
 /// Starts a thread that waits for SIGTERM and SIGINT for the rest of the process. On one it calls

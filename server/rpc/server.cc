@@ -3,6 +3,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <netdb.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -43,7 +44,7 @@ Error WhyNot(const std::string& address) {
       return {.code = ErrorCode::kInvalidArgument, .message = what + ": it is no address of this machine"};
     }
     if (errno == EADDRINUSE) {
-      return {.code = ErrorCode::kAlreadyExists, .message = what + ": another program listens there already"};
+      return {.code = ErrorCode::kAlreadyExists, .message = what + ": the port is in use by another program"};
     }
     return FailErrno(errno, what).value();
   }
@@ -103,9 +104,12 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
   builder.RegisterService(&parts->agents);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
-  for (const char* service : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
-                              v1::AgentService::service_full_name()}) {
-    parts->server->GetHealthCheckService()->SetServingStatus(service, true);
+  if (auto* health = parts->server->GetHealthCheckService()) {
+    // Of each service by name too, which is how gRPC's clients and probes ask.
+    for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+                             v1::AgentService::service_full_name()}) {
+      health->SetServingStatus(name, true);
+    }
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }

@@ -115,7 +115,7 @@ class Cluster:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 text=True)  # fmt: skip
 
-    def json(self, *args: str) -> Any:  # noqa: ANN401 a list or an object, as the command has it
+    def json(self, *args: str) -> Any:
         return json.loads(self.cli(*args, "-o", "json").stdout)
 
     def node_state(self, name: str) -> str:

@@ -106,7 +106,8 @@ def test_no_log_line_is_lost_or_doubled_whoever_dies(tmp_path: Path, make_job: M
     """A stand-in prints 3,000 numbered lines while the agent and the daemon are killed in turn."""
     talker = tmp_path / "talker"
     talker.write_text(
-        "#!/bin/sh\ni=0\nwhile [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $((i % 10)) -ne 0 ] || sleep 0.02; done\n"
+        "#!/bin/sh\ni=0\nwhile [ $i -lt 3000 ]; do\n"
+        "  i=$((i+1)); echo line $i; [ $((i % 10)) -ne 0 ] || sleep 0.02\ndone\n"
     )
     talker.chmod(0o755)
     cluster = Cluster(tmp_path)

@@ -1,8 +1,7 @@
 #include "trainer/dist/ddp.h"
 
-#include <torch/csrc/distributed/c10d/reducer.hpp>
-
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 
 namespace imgd::trainer {
 namespace {
@@ -21,15 +20,17 @@ std::unique_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::Proces
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].first;
   const std::vector<bool> sparse(tensors.size(), false);
-  // A small bucket first, so that reducing starts early in the backward pass; gradients come in reverse order.
+  // A small bucket first, so that reducing starts early in the backward pass; gradients come in reverse
+  // order.
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
       tensors, {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap}, sparse);
   std::reverse(buckets.begin(), buckets.end());
-  return std::make_unique<c10d::Reducer>(tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
-                                         /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
-                                         std::move(names), c10d::kDefaultFirstBucketBytes,
-                                         /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-                                         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  return std::make_unique<c10d::Reducer>(
+      tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
+      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::move(names),
+      c10d::kDefaultFirstBucketBytes,
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
 }
 
 }  // namespace
@@ -44,7 +45,8 @@ GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, c
     : gang_(gang) {
   if (gang.world_size() == 1) return;
   gang_.SetPosition(0, "comparing parameters");
-  gang_.Guard([&] { c10d::verify_params_across_processes(gang_.group(), TensorsOf(parameters), std::nullopt); });
+  gang_.Guard(
+      [&] { c10d::verify_params_across_processes(gang_.group(), TensorsOf(parameters), std::nullopt); });
   gang_.SetPosition(0, "broadcast of parameters");
   gang_.BroadcastFromRank0(TensorsOf(parameters));
   gang_.BroadcastFromRank0(TensorsOf(buffers));

@@ -30,8 +30,8 @@ Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank) {
     return Fail(ErrorCode::kFailedPrecondition, "train.device: cuda is asked for, but this rank sees no GPU");
   }
   if (local_rank >= count) {
-    return Fail(ErrorCode::kFailedPrecondition, "local rank {} needs a GPU of its own, but {} can be seen", local_rank,
-                count);
+    return Fail(ErrorCode::kFailedPrecondition, "local rank {} needs a GPU of its own, but {} can be seen",
+                local_rank, count);
   }
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank));
 }

@@ -1,6 +1,7 @@
 #include "trainer/dist/gang.h"
 
 #include <fmt/format.h>
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -39,8 +40,8 @@ c10::intrusive_ptr<Store> ConnectStore(const Environment& env) {
   options.timeout = env.join_timeout;
   if (options.isServer && env.master_fd) options.masterListenFd = *env.master_fd;
   auto store = c10::make_intrusive<c10d::TCPStore>(env.master_address, options);
-  const std::string prefix =
-      env.attempt.empty() ? fmt::format("g{}", env.generation) : fmt::format("g{}/try{}", env.generation, env.attempt);
+  const std::string prefix = env.attempt.empty() ? fmt::format("g{}", env.generation)
+                                                 : fmt::format("g{}/try{}", env.generation, env.attempt);
   return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
 }
 
@@ -58,13 +59,14 @@ Status WaitForAll(Store& store, const Environment& env) {
     for (int rank = 0; rank < env.world_size; ++rank) {
       if (!store.check({key(rank)})) missing.push_back(rank);
     }
-    return Fail(ErrorCode::kDeadlineExceeded, "rank {}: of {} ranks, {} did not come to {}:{} within {} s", env.rank,
-                env.world_size, fmt::join(missing, ", "), env.master_address, env.master_port,
+    return Fail(ErrorCode::kDeadlineExceeded, "rank {}: of {} ranks, {} did not come to {}:{} within {} s",
+                env.rank, env.world_size, fmt::join(missing, ", "), env.master_address, env.master_port,
                 env.join_timeout.count());
   }
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>& store, const Environment& env,
+c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>& store,
+                                                 const Environment& env,
                                                  [[maybe_unused]] const at::Device& device) {
   using Type = c10d::ProcessGroup::BackendType;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, env.rank, env.world_size);
@@ -104,7 +106,8 @@ bool IsCollectiveFailure(const std::exception& e) {
   if (dynamic_cast<const c10::DistError*>(&e) != nullptr) return true;
   // Gloo's and NCCL's own exceptions are not exported; their words are all there is to go by.
   const std::string text = e.what();
-  for (const char* sign : {"gloo", "Connection closed by peer", "Connection reset", "NCCL", "ncclUnhandled"}) {
+  for (const char* sign :
+       {"gloo", "Connection closed by peer", "Connection reset", "NCCL", "ncclUnhandled"}) {
     if (text.find(sign) != std::string::npos) return true;
   }
   return false;
@@ -128,15 +131,16 @@ Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Devic
     gang->parts_->group = MakeGroup(store, env, device);
     gang->parts_->board = std::make_unique<PositionBoard>(store->clone(), env.rank, env.world_size);
   } catch (const std::exception& e) {
-    return Fail(ErrorCode::kUnavailable, "rank {}: cannot join the gang at {}:{}: {}", env.rank, env.master_address,
-                env.master_port, FirstLine(e));
+    return Fail(ErrorCode::kUnavailable, "rank {}: cannot join the gang at {}:{}: {}", env.rank,
+                env.master_address, env.master_port, FirstLine(e));
   }
   return gang;
 }
 
 void Gang::ThrowBroken(const std::exception& e) {
   const std::string what = FirstLine(e);
-  std::string words = fmt::format("rank {}: a collective broke at {}: {}", rank_, parts_->board->Here(), what);
+  std::string words =
+      fmt::format("rank {}: a collective broke at {}: {}", rank_, parts_->board->Here(), what);
   if (MentionsTimeout(what)) {
     if (const std::string late = parts_->board->Laggards(); !late.empty()) words += "; " + late;
   }

@@ -16,8 +16,8 @@ class ProcessGroup;
 
 namespace imgd::trainer {
 
-/// A collective broke or timed out: another rank is probably the cause. Its words say what this rank was doing
-/// and, after a time-out, where the others are.
+/// A collective broke or timed out: another rank is probably the cause. Its words say what this rank was
+/// doing and, after a time-out, where the others are.
 class CollectiveError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -27,21 +27,21 @@ class CollectiveError : public std::runtime_error {
 bool IsCollectiveFailure(const std::exception& e);
 
 /// This rank's place among the ranks of the run, and the collectives between them. With one rank there is no
-/// process group and every collective returns at once. All collectives must be called by all ranks in the same
-/// order, from one thread, and throw CollectiveError.
+/// process group and every collective returns at once. All collectives must be called by all ranks in the
+/// same order, from one thread, and throw CollectiveError.
 class Gang {
  public:
-  /// Meets the other ranks at the rendezvous store, under the generation's prefix, and makes the process group:
-  /// Gloo for tensors on the CPU, NCCL for those on a GPU.
-  /// Errors: kDeadlineExceeded naming the ranks that did not come; kUnavailable when the store can't be reached.
+  /// Meets the other ranks at the rendezvous store, under the generation's prefix, and makes the process
+  /// group: Gloo for tensors on the CPU, NCCL for those on a GPU. Errors: kDeadlineExceeded naming the ranks
+  /// that did not come; kUnavailable when the store can't be reached.
   static Result<std::unique_ptr<Gang>> Join(const Environment& env, const at::Device& device);
   ~Gang();
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
-  /// What this rank does from now on, for its own errors and for other ranks' ("step 12, gradient all-reduce").
-  /// `what` must be a literal.
+  /// What this rank does from now on, for its own errors and for other ranks' ("step 12, gradient
+  /// all-reduce"). `what` must be a literal.
   void SetPosition(uint64_t step, const char* what);
 
   /// Sums a CPU or GPU tensor over all ranks, in place.

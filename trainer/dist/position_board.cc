@@ -77,7 +77,8 @@ std::string PositionBoard::Laggards() {
   const size_t digits = least.find_first_not_of('0');
   const size_t space = least.find(' ');
   const std::string step = digits < space ? least.substr(digits, space - digits) : "0";
-  return fmt::format("rank {} was last seen at step {}, {}", fmt::join(ranks, ", "), step, least.substr(space + 1));
+  return fmt::format("rank {} was last seen at step {}, {}", fmt::join(ranks, ", "), step,
+                     least.substr(space + 1));
 }
 
 }  // namespace imgd::trainer

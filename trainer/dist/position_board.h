@@ -13,8 +13,8 @@
 
 namespace imgd::trainer {
 
-/// Where each rank is, kept in the rendezvous store, so that after a time-out one can say which rank is late and
-/// at what. A thread publishes this rank's place when it has changed, every few seconds.
+/// Where each rank is, kept in the rendezvous store, so that after a time-out one can say which rank is late
+/// and at what. A thread publishes this rank's place when it has changed, every few seconds.
 class PositionBoard {
  public:
   /// `store` must be a connection of the board's own.

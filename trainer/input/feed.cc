@@ -104,7 +104,12 @@ class Feed::Impl {
 
   Item Make() {
     auto loaded = loader_.Next();
-    if (!loaded) return {tl::unexpected<Error>(std::move(loaded).error()), std::nullopt};
+    if (!loaded) {
+      Error error = std::move(loaded).error();
+      // Damaged images are the data set's fault: another start would find the same.
+      if (error.code == ErrorCode::kDataLoss) error.code = ErrorCode::kInvalidArgument;
+      return {tl::unexpected<Error>(std::move(error)), std::nullopt};
+    }
     if (!*loaded) return {std::optional<DeviceBatch>(), std::nullopt};
     data::Batch& batch = **loaded;
     Item item{DeviceBatch{.step = batch.step}, std::nullopt};

@@ -25,8 +25,9 @@ class Feed {
   Feed(const data::ImageFolder& dataset, data::LoaderOptions options, at::Device device);
   ~Feed();
 
-  /// The next batch; nothing after the last. For one thread. On a GPU the calling thread's current stream waits
-  /// for the batch. Errors: as data::Loader::Next; kInternal for what LibTorch throws.
+  /// The next batch; nothing after the last. For one thread. On a GPU the calling thread's current stream
+  /// waits for the batch. Errors: kInvalidArgument for too many bad images; kInternal for what LibTorch
+  /// throws.
   Result<std::optional<DeviceBatch>> Next();
 
  private:

@@ -7,7 +7,8 @@
 
 namespace imgd::trainer {
 
-/// ImageNet's mean and standard deviation of each channel, of values from 0 to 1: what torchvision's models expect.
+/// ImageNet's mean and standard deviation of each channel, of values from 0 to 1: what torchvision's models
+/// expect.
 inline constexpr float kImageMean[3] = {0.485F, 0.456F, 0.406F};
 inline constexpr float kImageStd[3] = {0.229F, 0.224F, 0.225F};
 

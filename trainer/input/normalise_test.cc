@@ -1,8 +1,8 @@
 #include "trainer/torch.h"
 //
-#include "trainer/input/normalise.h"
-
 #include <gtest/gtest.h>
+
+#include "trainer/input/normalise.h"
 
 namespace imgd::trainer {
 namespace {

@@ -113,7 +113,8 @@ Result<ResumeFile> ReadResumeFile(const fs::path& path) {
     const fs::path folder = item.get<std::string>();
     const auto step = NumberIn(folder.filename(), "step");
     const auto generation = NumberIn(folder.parent_path().filename(), "g");
-    if (!step || !generation) return bad(fmt::format("accepted: '{}' is no g<n>/step<n> folder", folder.native()));
+    if (!step || !generation)
+      return bad(fmt::format("accepted: '{}' is no g<n>/step<n> folder", folder.native()));
     if (IsComplete(folder)) out.accepted.push_back({folder, *generation, *step});
   }
   return out;
@@ -155,8 +156,9 @@ Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
     return bad("not a manifest of this format");
   }
   CheckpointContent out;
-  const std::pair<const char*, std::string*> wanted[] = {
-      {"model.safetensors", &out.model}, {"optimizer.safetensors", &out.optimizer}, {"state.json", &out.state}};
+  const std::pair<const char*, std::string*> wanted[] = {{"model.safetensors", &out.model},
+                                                         {"optimizer.safetensors", &out.optimizer},
+                                                         {"state.json", &out.state}};
   for (const auto& [name, content] : wanted) {
     const auto& files = json["files"];
     const auto entry = std::find_if(files.begin(), files.end(), [name = name](const Json& file) {
@@ -164,7 +166,8 @@ Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
     });
     if (entry == files.end()) return bad(fmt::format("it does not list {}", name));
     IMGD_ASSIGN(*content, ReadFile(ref.path / name));
-    if (content->size() != entry->value("size", uint64_t{0}) || Sha256Of(*content) != entry->value("sha256", "")) {
+    if (content->size() != entry->value("size", uint64_t{0}) ||
+        Sha256Of(*content) != entry->value("sha256", "")) {
       return Fail(ErrorCode::kDataLoss, "{}: its {} bytes are not those that the manifest lists",
                   (ref.path / name).native(), content->size());
     }

@@ -30,9 +30,9 @@ std::filesystem::path CheckpointPath(const std::filesystem::path& root, uint64_t
 /// passed over. Errors: as the system calls; a root that does not exist has none.
 Result<std::vector<CheckpointRef>> ListCheckpoints(const std::filesystem::path& root);
 
-/// What a start may go on from, newest first. With a `resume_file` (resume.json of docs/formats.md): the
-/// checkpoints that it names as accepted and the complete ones of its last generation; else all complete ones.
-/// Errors: kInvalidArgument where resume.json is malformed; as the system calls.
+/// What a start may go on from, newest first. With a `resume_file` (resume.json, docs/job-file.md): the
+/// checkpoints that it names as accepted and the complete ones of its last generation; else all complete
+/// ones. Errors: kInvalidArgument where resume.json is malformed; as the system calls.
 Result<std::vector<CheckpointRef>> ResumeCandidates(const std::filesystem::path& root,
                                                     const std::optional<std::filesystem::path>& resume_file);
 
@@ -58,15 +58,17 @@ class CheckpointWriter {
  public:
   /// Makes the folder; one that is there already for this step stops being complete at once.
   /// Errors: as the system calls, naming the path.
-  static Result<CheckpointWriter> Begin(const std::filesystem::path& root, uint64_t generation, uint64_t step);
+  static Result<CheckpointWriter> Begin(const std::filesystem::path& root, uint64_t generation,
+                                        uint64_t step);
   CheckpointWriter(CheckpointWriter&& other) noexcept;
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
   ~CheckpointWriter();
 
-  /// Writes a file piece by piece, synced to disk. Errors: kResourceExhausted when the disk is full; others as
-  /// the system calls; all name the path.
+  /// Writes a file piece by piece, synced to disk. Errors: kResourceExhausted when the disk is full; others
+  /// as the system calls; all name the path.
   Status Add(const std::string& name, const std::vector<std::string_view>& pieces);
-  Status AddTensors(const std::string& name, const std::vector<TensorView>& tensors, const Metadata& metadata);
+  Status AddTensors(const std::string& name, const std::vector<TensorView>& tensors,
+                    const Metadata& metadata);
 
   /// Writes the manifest. From its rename on the checkpoint is complete.
   Result<CommittedCheckpoint> Commit();
@@ -77,7 +79,8 @@ class CheckpointWriter {
     uint64_t size = 0;
     std::string sha256;
   };
-  CheckpointWriter(CheckpointRef ref, std::filesystem::path root) : ref_(std::move(ref)), root_(std::move(root)) {}
+  CheckpointWriter(CheckpointRef ref, std::filesystem::path root)
+      : ref_(std::move(ref)), root_(std::move(root)) {}
 
   CheckpointRef ref_;
   std::filesystem::path root_;
@@ -86,9 +89,9 @@ class CheckpointWriter {
 };
 
 /// Removes complete checkpoints of `newest`'s generation and older ones until `keep` (at least 1) of them are
-/// left, the oldest first. `newest`, just committed, always stays: one with a higher step may be a damaged one
-/// that this run did not go on from. Each stops being complete before anything else of it goes.
-/// Errors: as the system calls.
+/// left, the oldest first. `newest`, just committed, always stays: one with a higher step may be a damaged
+/// one that this run did not go on from. Each stops being complete before anything else of it goes. Errors:
+/// as the system calls.
 Status RemoveOldCheckpoints(const std::filesystem::path& root, const CheckpointRef& newest, int keep);
 
 }  // namespace imgd::trainer

@@ -155,7 +155,8 @@ TEST_F(Checkpoint, ASeenResumeFileWithNothingInItMeansAFreshStart) {
 }
 
 TEST_F(Checkpoint, AMalformedResumeFileSaysWhatIsExpected) {
-  EXPECT_THAT(ResumeCandidates(root_, ResumeFile("[]")).error().message, HasSubstr("a JSON object is expected"));
+  EXPECT_THAT(ResumeCandidates(root_, ResumeFile("[]")).error().message,
+              HasSubstr("a JSON object is expected"));
   EXPECT_THAT(ResumeCandidates(root_, ResumeFile(R"({"accepted": ["/x/latest"]})")).error().message,
               HasSubstr("'/x/latest' is no g<n>/step<n> folder"));
 }

@@ -42,8 +42,8 @@ std::string ToJson(const RunState& state);
 /// Errors: kDataLoss where it is no state.json of this format.
 Result<RunState> RunStateFromJson(std::string_view text);
 
-/// validation.json: a validation pass of the weights in a checkpoint, put beside them when it is done. It is not
-/// part of the checkpoint (the manifest does not list it).
+/// validation.json: a validation pass of the weights in a checkpoint, put beside them when it is done. It is
+/// not part of the checkpoint (the manifest does not list it).
 std::string ToJson(const ValidationResult& result);
 Result<ValidationResult> ValidationFromJson(std::string_view text);
 

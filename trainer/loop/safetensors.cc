@@ -15,9 +15,8 @@ using Json = nlohmann::ordered_json;
 constexpr uint64_t kMaxHeader = 100'000'000;  // the reference implementation's limit
 
 constexpr std::pair<std::string_view, size_t> kTypes[] = {
-    {"BOOL", 1}, {"U8", 1},      {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2},
-    {"F16", 2},  {"BF16", 2},    {"I32", 4}, {"U32", 4},     {"F32", 4},     {"F64", 8}, {"I64", 8},
-    {"U64", 8}};
+    {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+    {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
 
 tl::unexpected<Error> Bad(std::string why) {
   return Fail(ErrorCode::kDataLoss, "not a valid safetensors file: {}", why);
@@ -115,9 +114,8 @@ Result<std::string> SafetensorsHead(const std::vector<TensorView>& tensors, cons
     if (json.contains(tensor.name)) {
       return Fail(ErrorCode::kInvalidArgument, "tensor '{}' is there twice", tensor.name);
     }
-    json[tensor.name] = {{"dtype", tensor.dtype},
-                         {"shape", tensor.shape},
-                         {"data_offsets", {at, at + tensor.bytes.size()}}};
+    json[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {at, at + tensor.bytes.size()}}};
     at += tensor.bytes.size();
   }
   std::string header = json.dump();

@@ -23,10 +23,10 @@ using Metadata = std::map<std::string, std::string>;
 /// Bytes of one element; 0 for a name that the format does not have (or whose elements are no whole bytes).
 size_t ElementBytes(std::string_view dtype);
 
-/// The head of a file with these tensors, in the order given: u64le length and JSON, padded with spaces so that
-/// the data begins at a multiple of 8. The tensors' bytes follow it one after the other.
-/// Format: huggingface.co/docs/safetensors.
-/// Errors: kInvalidArgument for an unknown dtype, a name twice, or bytes that do not fit the shape.
+/// The head of a file with these tensors, in the order given: u64le length and JSON, padded with spaces so
+/// that the data begins at a multiple of 8. The tensors' bytes follow it one after the other. Format:
+/// huggingface.co/docs/safetensors. Errors: kInvalidArgument for an unknown dtype, a name twice, or bytes
+/// that do not fit the shape.
 Result<std::string> SafetensorsHead(const std::vector<TensorView>& tensors, const Metadata& metadata);
 
 /// A file's content, checked. The views point into `content`, which must outlive them.

@@ -33,8 +33,8 @@ TEST(Safetensors, WritesTheDocumentedLayout) {
 TEST(Safetensors, ReadsBackWhatItWrote) {
   const std::string a(16, 'a');
   const std::string b(8, 'b');
-  const auto head =
-      SafetensorsHead({{"a", "F32", {2, 2}, a}, {"count", "I64", {}, b}, {"none", "F32", {0, 3}, ""}}, {{"format", "pt"}});
+  const auto head = SafetensorsHead(
+      {{"a", "F32", {2, 2}, a}, {"count", "I64", {}, b}, {"none", "F32", {0, 3}, ""}}, {{"format", "pt"}});
   ASSERT_TRUE(head.has_value());
   const std::string file = *head + a + b;
   const auto content = ParseSafetensors(file);
@@ -68,7 +68,8 @@ TEST(Safetensors, RefusesMalformedHeaders) {
               HasSubstr("no count"));
   EXPECT_THAT(
       ErrorOf(FileOf(
-          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "1")),
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+          "1")),
       HasSubstr("twice"));
 }
 
@@ -78,8 +79,7 @@ TEST(Safetensors, RefusesTensorsThatLieWhereTheyMustNot) {
   EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234")),
               HasSubstr("do not fit its shape"));
   EXPECT_THAT(
-      ErrorOf(FileOf(
-          R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", "")),
+      ErrorOf(FileOf(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", "")),
       HasSubstr("do not fit its shape"));
   EXPECT_THAT(ErrorOf(FileOf(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "12")),
               HasSubstr("hole or an overlap"));

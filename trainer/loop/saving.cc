@@ -23,7 +23,10 @@ HostTensors ToHost(const NamedTensors& named) {
   for (const auto& [name, tensor] : named) {
     out.copies.push_back(tensor.detach().to(at::kCPU).contiguous());
     const auto& copy = out.copies.back();
-    out.views.push_back({name, DtypeName(copy.scalar_type()), copy.sizes().vec(), {static_cast<const char*>(copy.data_ptr()), copy.nbytes()}});
+    out.views.push_back({name,
+                         DtypeName(copy.scalar_type()),
+                         copy.sizes().vec(),
+                         {static_cast<const char*>(copy.data_ptr()), copy.nbytes()}});
   }
   // Wider elements first, so that each lies at a multiple of its size.
   std::stable_sort(out.views.begin(), out.views.end(), [](const TensorView& a, const TensorView& b) {
@@ -36,7 +39,8 @@ HostTensors ToHost(const NamedTensors& named) {
 Status CopyInto(const NamedTensors& named, const SafetensorsContent& content) {
   torch::NoGradGuard no_grad;
   if (content.tensors.size() != named.size()) {
-    return Fail(ErrorCode::kDataLoss, "{} tensors where {} are expected", content.tensors.size(), named.size());
+    return Fail(ErrorCode::kDataLoss, "{} tensors where {} are expected", content.tensors.size(),
+                named.size());
   }
   std::unordered_map<std::string, const TensorView*> by_name;
   for (const auto& view : content.tensors) by_name[view.name] = &view;
@@ -68,11 +72,12 @@ Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
   // Through JSON and back, as the saved names went.
   IMGD_ASSIGN(const RunState ours, RunStateFromJson(ToJson(session.state)));
   if (state.model != ours.model || state.class_names != ours.class_names) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "checkpoint {} is of {} with {} classes, but the job trains {} with {}{}; take another name or "
-                "checkpoint.dir",
-                ref.path.native(), state.model, state.class_names.size(), ours.model, ours.class_names.size(),
-                state.class_names.size() == ours.class_names.size() ? " others" : "");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "checkpoint {} is of {} with {} classes, but the job trains {} with {}{}; take another name or "
+        "checkpoint.dir",
+        ref.path.native(), state.model, state.class_names.size(), ours.model, ours.class_names.size(),
+        state.class_names.size() == ours.class_names.size() ? " others" : "");
   }
   IMGD_ASSIGN(const auto model, ParseSafetensors(files.model));
   IMGD_ASSIGN(const auto optimizer, ParseSafetensors(files.optimizer));
@@ -91,9 +96,10 @@ Status TakeUpNewest(Session& session) {
     auto state = TakeUp(session, ref);
     if (state) {
       if (state->job_digest != session.state.job_digest) {
-        session.reporter.Note(fmt::format(
-            "the job's settings are not those that checkpoint {} was trained with; going on with the new ones",
-            ref.path.native()));
+        session.reporter.Note(
+            fmt::format("the job's settings are not those that checkpoint {} was trained with; going on with "
+                        "the new ones",
+                        ref.path.native()));
       }
       session.state = std::move(*state);
       session.resumed_from = ref.path;
@@ -105,8 +111,8 @@ Status TakeUpNewest(Session& session) {
   }
   if (candidates.empty()) return {};
   return Fail(ErrorCode::kInvalidArgument,
-              "none of the {} checkpoints in {} can be read; move them away to start afresh", candidates.size(),
-              session.checkpoint_root.native());
+              "none of the {} checkpoints in {} can be read; move them away to start afresh",
+              candidates.size(), session.checkpoint_root.native());
 }
 
 }  // namespace
@@ -125,9 +131,11 @@ Status SaveCheckpoint(Session& session) {
   IMGD_TRY(writer.AddTensors("optimizer.safetensors", ToHost(MomentumByName(session)).views, {}));
   IMGD_TRY(writer.Add("state.json", {ToJson(session.state)}));
   IMGD_ASSIGN(const auto committed, writer.Commit());
-  session.reporter.On(report::CheckpointFigures{committed.ref.path, committed.ref.step, committed.ref.generation,
-                                                committed.size_bytes, committed.manifest_sha256});
-  if (auto removed = RemoveOldCheckpoints(session.checkpoint_root, committed.ref, session.spec.checkpoint.keep);
+  session.reporter.On(report::CheckpointFigures{committed.ref.path, committed.ref.step,
+                                                committed.ref.generation, committed.size_bytes,
+                                                committed.manifest_sha256});
+  if (auto removed =
+          RemoveOldCheckpoints(session.checkpoint_root, committed.ref, session.spec.checkpoint.keep);
       !removed) {
     session.reporter.Note(fmt::format("old checkpoints stay: {}", removed.error().ToString()));
   }

@@ -13,9 +13,10 @@ Status SaveCheckpoint(Session& session);
 /// Puts what validation found beside the checkpoint of the same step, if there is one. Rank 0 only.
 Status SaveValidation(const Session& session);
 
-/// Rank 0 takes up the newest good checkpoint (weights, momentum, state) and passes over damaged ones with a note;
-/// the others are told which. Weights and buffers reach them with GradientAverager; momentum and state here.
-/// Errors: kInvalidArgument for a checkpoint of another model or other classes, or where none of several is good.
+/// Rank 0 takes up the newest good checkpoint (weights, momentum, state) and passes over damaged ones with a
+/// note; the others are told which. Weights and buffers reach them with GradientAverager; momentum and state
+/// here. Errors: kInvalidArgument for a checkpoint of another model or other classes, or where none of
+/// several is good.
 Status Resume(Session& session);
 
 }  // namespace imgd::trainer

@@ -34,18 +34,22 @@ Status CheckClasses(const Session& session) {
   const auto& classes = session.train->classes();
   const int wanted = session.spec.model.classes;
   if (wanted != 0 && static_cast<size_t>(wanted) != classes.size()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "model.classes is {}, but data.train ({}) has {} classes; leave model.classes out to take them all", wanted,
-                session.spec.data.train, classes.size());
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "model.classes is {}, but data.train ({}) has {} classes; leave model.classes out to take them all",
+        wanted, session.spec.data.train, classes.size());
   }
   if (!session.val || session.val->classes() == classes) return {};
   const auto& others = session.val->classes();
-  const auto [ours, theirs] =
-      std::mismatch(classes.begin(), classes.end(), others.begin(), others.end());
-  return Fail(ErrorCode::kInvalidArgument,
-              "data.val ({}) has {} classes and data.train {}; they must be the same, but where one has '{}' the other has '{}'",
-              session.spec.data.val, others.size(), classes.size(), theirs == others.end() ? "nothing" : *theirs,
-              ours == classes.end() ? "nothing" : *ours);
+  std::vector<std::string> different;
+  std::set_symmetric_difference(classes.begin(), classes.end(), others.begin(), others.end(),
+                                std::back_inserter(different));
+  const bool in_train = std::binary_search(classes.begin(), classes.end(), different.front());
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      "data.val ({}) has {} classes and data.train has {}; they must be the same, but '{}' is only in {}",
+      session.spec.data.val, others.size(), classes.size(), different.front(),
+      in_train ? "data.train" : "data.val");
 }
 
 Status OpenAllData(Session& session) {
@@ -54,8 +58,7 @@ Status OpenAllData(Session& session) {
     IMGD_ASSIGN(session.val, OpenData("data.val", session.spec.data.val));
   }
   IMGD_TRY(CheckClasses(session));
-  const auto batch = static_cast<uint64_t>(session.spec.train.global_batch);
-  session.steps_per_epoch = (session.train->size() + batch - 1) / batch;
+  session.steps_per_epoch = data::StepsPerEpoch(session.train->size(), session.spec.train.global_batch);
   session.total_steps = session.steps_per_epoch * static_cast<uint64_t>(session.spec.train.epochs);
   if (session.spec.train.max_steps > 0) {
     session.total_steps = std::min(session.total_steps, static_cast<uint64_t>(session.spec.train.max_steps));
@@ -74,16 +77,17 @@ std::string Describe(const data::ImageFolder& folder) {
 Status CheckThatAllSeeTheSame(Session& session) {
   if (session.env.world_size == 1) return {};
   session.gang->SetPosition(0, "comparing data sets");
-  const std::string ours = fmt::format("training {}, validation {}, settings {}", Describe(*session.train),
-                                       session.val ? Describe(*session.val) : "none",
-                                       JobDigest(session.spec).substr(0, 8));
+  const std::string ours =
+      fmt::format("training {}, validation {}, settings {}", Describe(*session.train),
+                  session.val ? Describe(*session.val) : "none", JobDigest(session.spec).substr(0, 8));
   const std::string rank0s = session.gang->BroadcastFromRank0(ours);
   std::vector<int64_t> differs(static_cast<size_t>(session.env.world_size));
   differs[static_cast<size_t>(session.env.rank)] = ours == rank0s ? 0 : 1;
   differs = session.gang->StartSum(differs).Wait();
   if (ours != rank0s) {
-    return Fail(ErrorCode::kInvalidArgument, "rank {} does not see what rank 0 sees: it has {}; rank 0 has {}",
-                session.env.rank, ours, rank0s);
+    return Fail(ErrorCode::kInvalidArgument,
+                "rank {} does not see what rank 0 sees: it has {}; rank 0 has {}", session.env.rank, ours,
+                rank0s);
   }
   const auto other = std::find(differs.begin(), differs.end(), 1);
   if (other == differs.end()) return {};

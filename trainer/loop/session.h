@@ -47,7 +47,9 @@ struct Session {
   int workers = 1;           ///< decoding threads
 
   at::ScalarType compute_type() const {
-    return spec.train.precision == "bf16" ? at::kBFloat16 : spec.train.precision == "fp16" ? at::kHalf : at::kFloat;
+    return spec.train.precision == "bf16"   ? at::kBFloat16
+           : spec.train.precision == "fp16" ? at::kHalf
+                                            : at::kFloat;
   }
   bool is_rank0() const { return env.rank == 0; }
   data::LoaderOptions LoaderOptions(bool training) const;

@@ -28,8 +28,8 @@ report::Started DescribeStart(const Session& session) {
           .total_epochs = session.spec.train.epochs};
 }
 
-/// Batch norm can't gather statistics from one value for each channel, which is what one image makes in the last
-/// layers when it is small.
+/// Batch norm can't gather statistics from one value for each channel, which is what one image makes in the
+/// last layers when it is small.
 bool TooFewForBatchNorm(const DeviceBatch& batch) {
   return batch.count == 0 || (batch.count == 1 && batch.images.size(2) <= 32);
 }
@@ -87,21 +87,24 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   Backward(loss_sum, agreed.images);
   meter_.AddStep(batch.count);
   ++session_.state.step;
-  session_.state.epoch = static_cast<double>(session_.state.step) / static_cast<double>(session_.steps_per_epoch);
+  session_.state.epoch =
+      static_cast<double>(session_.state.step) / static_cast<double>(session_.steps_per_epoch);
   return agreed;
 }
 
-/// The sum of the losses of this rank's images. A rank without any passes one black image with weight 0 through,
-/// since its share in the gradient all-reduce is needed all the same; its batch-norm statistics stay untouched.
+/// The sum of the losses of this rank's images. A rank without any passes one black image with weight 0
+/// through, since its share in the gradient all-reduce is needed all the same; its batch-norm statistics stay
+/// untouched.
 at::Tensor TrainLoop::ForwardLoss(const DeviceBatch& batch) {
   namespace F = torch::nn::functional;
   Model& model = *session_.model;
   model.train();
   if (session_.spec.train.freeze_batch_norm || TooFewForBatchNorm(batch)) SetBatchNormTraining(model, false);
   const int64_t size = session_.spec.data.image_size;
-  const auto images = batch.count > 0 ? batch.images
-                                      : at::zeros({1, 3, size, size}, at::dtype(at::kFloat).device(session_.device))
-                                            .contiguous(at::MemoryFormat::ChannelsLast);
+  const auto images = batch.count > 0
+                          ? batch.images
+                          : at::zeros({1, 3, size, size}, at::dtype(at::kFloat).device(session_.device))
+                                .contiguous(at::MemoryFormat::ChannelsLast);
   at::Tensor logits;
   {
     const Autocast autocast(session_.device.type(), session_.compute_type());
@@ -109,9 +112,10 @@ at::Tensor TrainLoop::ForwardLoss(const DeviceBatch& batch) {
   }
   logits = logits.to(at::kFloat);
   if (batch.count == 0) return (logits * 0).sum();
-  const auto loss =
-      F::cross_entropy(logits, batch.labels,
-                       F::CrossEntropyFuncOptions().reduction(torch::kSum).label_smoothing(session_.spec.schedule.label_smoothing));
+  const auto loss = F::cross_entropy(logits, batch.labels,
+                                     F::CrossEntropyFuncOptions()
+                                         .reduction(torch::kSum)
+                                         .label_smoothing(session_.spec.schedule.label_smoothing));
   torch::NoGradGuard no_grad;
   sums_[0] += loss.detach();
   sums_[1] += logits.argmax(1).eq(batch.labels).sum();

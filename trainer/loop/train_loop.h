@@ -9,8 +9,8 @@
 
 namespace imgd::trainer {
 
-/// Trains a session to its end. What ranks must do together (stop, save, report) is agreed on in each step by one
-/// small sum that travels while the forward pass runs: it carries each rank's image count and wishes.
+/// Trains a session to its end. What ranks must do together (stop, save, report) is agreed on in each step by
+/// one small sum that travels while the forward pass runs: it carries each rank's image count and wishes.
 class TrainLoop {
  public:
   explicit TrainLoop(Session& session);

@@ -40,15 +40,15 @@ class Tally {
 void Report(Session& session, double seconds) {
   if (!session.is_rank0()) return;
   const ValidationResult& result = session.state.validation;
-  session.reporter.On(report::EpochFigures{
-      .epoch = static_cast<uint32_t>(session.state.step / session.steps_per_epoch),
-      .total_epochs = static_cast<uint32_t>(session.spec.train.epochs),
-      .step = session.state.step,
-      .val_loss = result.loss,
-      .val_top1 = result.top1,
-      .val_top5 = result.top5,
-      .val_images = result.images,
-      .val_seconds = seconds});
+  session.reporter.On(
+      report::EpochFigures{.epoch = static_cast<uint32_t>(session.state.step / session.steps_per_epoch),
+                           .total_epochs = static_cast<uint32_t>(session.spec.train.epochs),
+                           .step = session.state.step,
+                           .val_loss = result.loss,
+                           .val_top1 = result.top1,
+                           .val_top5 = result.top5,
+                           .val_images = result.images,
+                           .val_seconds = seconds});
 }
 
 }  // namespace

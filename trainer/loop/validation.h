@@ -6,7 +6,7 @@ namespace imgd::trainer {
 
 /// How a validation pass ended.
 struct ValidationEnd {
-  bool stopped = false;  ///< a stop command came; there is no result
+  bool stopped = false;   ///< a stop command came; there is no result
   Commands::Taken asked;  ///< what was asked of any rank meanwhile
 };
 

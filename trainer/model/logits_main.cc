@@ -40,7 +40,9 @@ Status Save(const NamedTensors& named, const std::string& path) {
   std::vector<TensorView> views;
   for (const auto& [name, tensor] : named) {
     copies.push_back(tensor.detach().contiguous());
-    views.push_back({name, copies.back().scalar_type() == at::kLong ? "I64" : "F32", copies.back().sizes().vec(),
+    views.push_back({name,
+                     copies.back().scalar_type() == at::kLong ? "I64" : "F32",
+                     copies.back().sizes().vec(),
                      {static_cast<const char*>(copies.back().data_ptr()), copies.back().nbytes()}});
   }
   IMGD_ASSIGN(std::string file, SafetensorsHead(views, {}));
@@ -71,7 +73,8 @@ Status Run(char** arguments) {
 
 int main(int argc, char** argv) {
   if (argc != 6) {
-    std::fputs("usage: model_logits NAME CLASSES SEED|MODEL.safetensors IMAGES.safetensors OUT.safetensors\n", stderr);
+    std::fputs("usage: model_logits NAME CLASSES SEED|MODEL.safetensors IMAGES.safetensors OUT.safetensors\n",
+               stderr);
     return 2;
   }
   const auto done = imgd::trainer::Run(argv);

@@ -10,7 +10,8 @@
 namespace imgd::trainer {
 namespace {
 
-/// The models that there are; ModelNames() of common/job_file.h has their names for programs without LibTorch.
+/// The models that there are; ModelNames() of common/job_file.h has their names for programs without
+/// LibTorch.
 struct Entry {
   const char* name;
   ResNetBlock block;
@@ -32,7 +33,8 @@ void MakeChannelsLast(Model& model) {
   torch::NoGradGuard no_grad;
   for (auto& parameter : model.parameters()) {
     if (parameter.dim() != 4) continue;
-    auto data = at::empty(parameter.sizes(), parameter.options().memory_format(at::MemoryFormat::ChannelsLast));
+    auto data =
+        at::empty(parameter.sizes(), parameter.options().memory_format(at::MemoryFormat::ChannelsLast));
     data.copy_(parameter);
     parameter.set_data(data);
   }

@@ -13,8 +13,8 @@ class Model : public torch::nn::Module {
 };
 
 /// Builds the model `name` (ModelNames() of common/job_file.h) on the CPU, with torchvision's initialisation,
-/// from LibTorch's global random generator: after torch::manual_seed(s) the weights are those that torchvision
-/// makes after torch.manual_seed(s). All weights are channels_last, 1x1 convolutions included.
+/// from LibTorch's global random generator: after torch::manual_seed(s) the weights are those that
+/// torchvision makes after torch.manual_seed(s). All weights are channels_last, 1x1 convolutions included.
 /// Errors: kInvalidArgument for another name.
 Result<std::shared_ptr<Model>> MakeModel(const std::string& name, int classes);
 

@@ -1,10 +1,9 @@
 #include "trainer/torch.h"
 //
-#include "trainer/model/model.h"
-
 #include <gmock/gmock.h>
 
 #include "common/job_file.h"
+#include "trainer/model/model.h"
 
 namespace imgd::trainer {
 namespace {
@@ -62,7 +61,8 @@ TEST(Model, NormLayersAndBiasesDoNotDecay) {
   for (const auto& [name, parameter] : Parameters(*Make("resnet18", 10))) {
     if (!Decays(name, parameter)) continue;
     ++decaying;
-    EXPECT_TRUE(name == "fc.weight" || name.find("conv") != std::string::npos || name.ends_with("downsample.0.weight"))
+    EXPECT_TRUE(name == "fc.weight" || name.find("conv") != std::string::npos ||
+                name.ends_with("downsample.0.weight"))
         << name;
   }
   EXPECT_EQ(decaying, 21);  // 20 convolutions and the last layer

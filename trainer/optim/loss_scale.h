@@ -6,9 +6,9 @@
 
 namespace imgd::trainer {
 
-/// Loss scaling for fp16, as torch.amp.GradScaler does it: the loss is multiplied, so that small gradients do not
-/// vanish; a step whose gradients are not finite is left out and halves the scale, 2000 good ones in a row double
-/// it. Every rank sees the same averaged gradients and so takes the same decision.
+/// Loss scaling for fp16, as torch.amp.GradScaler does it: the loss is multiplied, so that small gradients do
+/// not vanish; a step whose gradients are not finite is left out and halves the scale, 2000 good ones in a
+/// row double it. Every rank sees the same averaged gradients and so takes the same decision.
 class LossScale {
  public:
   /// Off: Scale() and Unscale() do nothing.

@@ -11,8 +11,9 @@ struct Schedule {
   uint64_t total_steps = 1;
 };
 
-/// The rate of step `step` (from 0). Pure. With W warm-up steps and T in all: base * (s + 1) / (W + 1) below W,
-/// then base * (1 + cos(pi * (s - W) / (T - W))) / 2; 0 from T on. The rate is base in step W, and above 0 in each.
+/// The rate of step `step` (from 0). Pure. With W warm-up steps and T in all: base * (s + 1) / (W + 1) below
+/// W, then base * (1 + cos(pi * (s - W) / (T - W))) / 2; 0 from T on. The rate is base in step W, and above 0
+/// in each.
 double LearningRate(const Schedule& schedule, uint64_t step);
 
 /// The schedule of a run: `warmup_epochs` may be a fraction.

@@ -18,12 +18,13 @@ class Sgd {
     double weight_decay = 1e-4;
   };
 
-  /// Momentum buffers start at 0, which is the same as starting without any, and have their parameters' layout.
+  /// Momentum buffers start at 0, which is the same as starting without any, and have their parameters'
+  /// layout.
   Sgd(const NamedTensors& parameters, Options options);
 
   /// One step by the gradients that the parameters have. With `found_inf` (fp16) and its value not 0 nothing
-  /// changes. Throws c10::Error where a gradient is missing or lies otherwise in memory than its parameter: the
-  /// fused kernel would go wrong without a word.
+  /// changes. Throws c10::Error where a gradient is missing or lies otherwise in memory than its parameter:
+  /// the fused kernel would go wrong without a word.
   void Step(double learning_rate, const std::optional<at::Tensor>& found_inf = std::nullopt);
 
   /// Drops the gradients (by reference: they may be views of the Reducer's buckets).

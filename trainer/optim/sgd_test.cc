@@ -1,10 +1,9 @@
 #include "trainer/torch.h"
 //
-#include "trainer/optim/sgd.h"
-
 #include <gtest/gtest.h>
 
 #include "trainer/optim/loss_scale.h"
+#include "trainer/optim/sgd.h"
 
 namespace imgd::trainer {
 namespace {
@@ -15,7 +14,9 @@ at::Tensor Parameter(const std::vector<float>& values, at::IntArrayRef shape) {
 
 at::Tensor Row(const std::vector<float>& values) { return at::tensor(values).unsqueeze(0); }
 
-void SetGradient(at::Tensor& parameter, float value) { parameter.mutable_grad() = at::full_like(parameter.detach(), value); }
+void SetGradient(at::Tensor& parameter, float value) {
+  parameter.mutable_grad() = at::full_like(parameter.detach(), value);
+}
 
 TEST(Sgd, TakesNesterovsStepAsComputedByHand) {
   auto w = Parameter({1.0F, 2.0F}, {1, 2});
@@ -44,7 +45,8 @@ TEST(Sgd, PlainMomentumLeavesOutTheLookAhead) {
 TEST(Sgd, VectorsAndBiasesDoNotDecay) {
   auto weight = Parameter({1.0F}, {1, 1});
   auto bias = Parameter({1.0F}, {1});
-  Sgd sgd({{"fc.weight", weight}, {"fc.bias", bias}}, {.momentum = 0.9, .nesterov = true, .weight_decay = 0.5});
+  Sgd sgd({{"fc.weight", weight}, {"fc.bias", bias}},
+          {.momentum = 0.9, .nesterov = true, .weight_decay = 0.5});
   SetGradient(weight, 0);
   SetGradient(bias, 0);
   sgd.Step(0.1);
@@ -64,7 +66,8 @@ TEST(Sgd, RefusesAGradientThatLiesOtherwiseInMemory) {
 }
 
 TEST(Sgd, StridesAlongSizesOfOneDoNotMatter) {
-  EXPECT_TRUE(SameLayout(at::empty({4, 3, 1, 1}), at::empty({4, 3, 1, 1}).as_strided({4, 3, 1, 1}, {3, 1, 3, 3})));
+  EXPECT_TRUE(
+      SameLayout(at::empty({4, 3, 1, 1}), at::empty({4, 3, 1, 1}).as_strided({4, 3, 1, 1}, {3, 1, 3, 3})));
   EXPECT_FALSE(SameLayout(at::empty({4, 3, 2, 2}), at::empty({4, 3, 2, 2}, at::MemoryFormat::ChannelsLast)));
   EXPECT_FALSE(SameLayout(at::empty({4, 3}), at::empty({3, 4})));
 }

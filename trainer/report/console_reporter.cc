@@ -18,9 +18,9 @@ class ConsoleReporter final : public Reporter {
   void On(const Started& x) override {
     std::lock_guard lock(mutex_);
     total_epochs_ = x.total_epochs;
-    Line(out_, fmt::format("{} on {} x {}: {} training images, {} for validation, {} steps, {} an epoch",
-                           x.model, x.world_size, x.device, x.train_images, x.val_images, x.total_steps,
-                           x.steps_per_epoch));
+    Line(out_,
+         fmt::format("{} on {} x {}: {} training images, {} for validation, {} steps, {} an epoch", x.model,
+                     x.world_size, x.device, x.train_images, x.val_images, x.total_steps, x.steps_per_epoch));
     if (!x.resumed_from.empty()) {
       Line(out_, fmt::format("goes on after step {} from {}", x.start_step, x.resumed_from));
     }
@@ -34,18 +34,21 @@ class ConsoleReporter final : public Reporter {
       return;
     }
     last_line_ = now;
-    Progress(fmt::format(
-        "epoch {:.2f}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  {:.0f} images/s  lr {:.4g}  input wait {:.0f} %"
-        "  eta {}",
-        x.epoch, total_epochs_, x.step, x.total_steps, x.loss, 100 * x.top1, x.images_per_second,
-        x.learning_rate, 100 * x.input_wait_ratio, FormatDuration(x.eta_seconds)));
+    Progress(
+        fmt::format("epoch {:.2f}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  {:.0f} images/s  lr {:.4g}  "
+                    "input wait {:.0f} %"
+                    "  eta {}",
+                    x.epoch, total_epochs_, x.step, x.total_steps, x.loss, 100 * x.top1, x.images_per_second,
+                    x.learning_rate, 100 * x.input_wait_ratio, FormatDuration(x.eta_seconds)));
   }
 
   void On(const EpochFigures& x) override {
     std::lock_guard lock(mutex_);
-    Line(out_, fmt::format("epoch {}/{} validation: top-1 {:.2f} %  top-5 {:.2f} %  loss {:.4f}  ({} images, {:.1f} s)",
-                           x.epoch, x.total_epochs, 100 * x.val_top1, 100 * x.val_top5, x.val_loss,
-                           x.val_images, x.val_seconds));
+    Line(out_,
+         fmt::format(
+             "epoch {}/{} validation: top-1 {:.2f} %  top-5 {:.2f} %  loss {:.4f}  ({} images, {:.1f} s)",
+             x.epoch, x.total_epochs, 100 * x.val_top1, 100 * x.val_top5, x.val_loss, x.val_images,
+             x.val_seconds));
   }
 
   void On(const CheckpointFigures& x) override {
@@ -55,8 +58,8 @@ class ConsoleReporter final : public Reporter {
 
   void On(const Finished& x) override {
     std::lock_guard lock(mutex_);
-    Line(out_, x.val_top1 > 0 ? fmt::format("done: {} steps, validation top-1 {:.2f} %, top-5 {:.2f} %", x.step,
-                                            100 * x.val_top1, 100 * x.val_top5)
+    Line(out_, x.val_top1 > 0 ? fmt::format("done: {} steps, validation top-1 {:.2f} %, top-5 {:.2f} %",
+                                            x.step, 100 * x.val_top1, 100 * x.val_top5)
                               : fmt::format("done: {} steps", x.step));
   }
 

@@ -11,8 +11,8 @@ namespace imgd::report {
 
 /// How the console reporter writes.
 struct ConsoleOptions {
-  bool in_place = false;  ///< progress overwrites its own line; for terminals
-  bool quiet = false;     ///< bad images and notes only: for ranks other than 0
+  bool in_place = false;                              ///< progress overwrites its own line; for terminals
+  bool quiet = false;                                 ///< bad images and notes only: for ranks other than 0
   Duration line_interval = std::chrono::seconds(10);  ///< least time between progress lines when not in_place
 };
 

@@ -43,19 +43,33 @@ TEST(Console, ProgressIsLinesAPersonCanRead) {
   Captured out, err;
   FakeClock clock;
   const auto console = MakeConsoleReporter({}, out.file(), err.file(), clock);
-  console->On(Started{.device = "cpu", .total_steps = 100, .steps_per_epoch = 50, .train_images = 640, .model = "resnet18", .total_epochs = 2});
-  console->On(StepFigures{.step = 25, .total_steps = 100, .epoch = 0.5, .loss = 2.25, .top1 = 0.125,
-                          .learning_rate = 0.1, .images_per_second = 812.4, .input_wait_ratio = 0.02, .eta_seconds = 83});
+  console->On(Started{.device = "cpu",
+                      .total_steps = 100,
+                      .steps_per_epoch = 50,
+                      .train_images = 640,
+                      .model = "resnet18",
+                      .total_epochs = 2});
+  console->On(StepFigures{.step = 25,
+                          .total_steps = 100,
+                          .epoch = 0.5,
+                          .loss = 2.25,
+                          .top1 = 0.125,
+                          .learning_rate = 0.1,
+                          .images_per_second = 812.4,
+                          .input_wait_ratio = 0.02,
+                          .eta_seconds = 83});
   EXPECT_THAT(out.text(), StartsWith("resnet18 on 1 x cpu: 640 training images"));
-  EXPECT_THAT(out.text(), HasSubstr("epoch 0.50/2  step 25/100  loss 2.2500  top-1 12.5 %  812 images/s  lr 0.1  "
-                                    "input wait 2 %  eta 0:01:23\n"));
+  EXPECT_THAT(out.text(),
+              HasSubstr("epoch 0.50/2  step 25/100  loss 2.2500  top-1 12.5 %  812 images/s  lr 0.1  "
+                        "input wait 2 %  eta 0:01:23\n"));
   EXPECT_EQ(err.text(), "");
 }
 
 TEST(Console, LinesOfProgressKeepTheirDistanceInALog) {
   Captured out, err;
   FakeClock clock;
-  const auto console = MakeConsoleReporter({.line_interval = std::chrono::seconds(10)}, out.file(), err.file(), clock);
+  const auto console =
+      MakeConsoleReporter({.line_interval = std::chrono::seconds(10)}, out.file(), err.file(), clock);
   for (uint64_t step = 1; step <= 25; ++step) {
     console->On(StepFigures{.step = step, .total_steps = 25});
     clock.now += std::chrono::seconds(1);

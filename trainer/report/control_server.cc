@@ -149,8 +149,8 @@ Result<UniqueFd> Listen(const std::filesystem::path& run_dir, const std::string&
 
 }  // namespace
 
-Result<std::unique_ptr<ControlServer>> ControlServer::Start(const std::filesystem::path& run_dir, int local_rank,
-                                                            ControlHandlers handlers) {
+Result<std::unique_ptr<ControlServer>> ControlServer::Start(const std::filesystem::path& run_dir,
+                                                            int local_rank, ControlHandlers handlers) {
   IMGD_ASSIGN(UniqueFd listener, Listen(run_dir, fmt::format("control.{}", local_rank)));
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC));
   if (!wake.valid()) return FailErrno(errno, "cannot make an eventfd");

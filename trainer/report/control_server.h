@@ -15,7 +15,8 @@ struct ControlHandlers {
 };
 
 /// Serves `<run_dir>/control.<local_rank>`: framed TrainerCommand in, framed TrainerReply out
-/// (proto/imgd/v1/trainer.proto), over any number of connections. Runs on a thread of its own until destroyed.
+/// (proto/imgd/v1/trainer.proto), over any number of connections. Runs on a thread of its own until
+/// destroyed.
 class ControlServer {
  public:
   virtual ~ControlServer() = default;

@@ -29,7 +29,8 @@ TEST_F(Events, FramesFollowOneAnother) {
   EXPECT_TRUE(file->last_payload().empty());
   ASSERT_TRUE(file->Append("one").has_value());
   ASSERT_TRUE(file->Append(std::string(300, 'x')).has_value());
-  EXPECT_EQ(*ReadFile(path_), std::string("\x03\0\0\0one", 7) + std::string("\x2c\x01\0\0", 4) + std::string(300, 'x'));
+  EXPECT_EQ(*ReadFile(path_),
+            std::string("\x03\0\0\0one", 7) + std::string("\x2c\x01\0\0", 4) + std::string(300, 'x'));
 }
 
 TEST_F(Events, AReopenedFileKnowsItsLastFrame) {

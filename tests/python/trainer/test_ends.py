@@ -1,5 +1,6 @@
 """How imgtrain ends when something is wrong: quickly, with a sentence and the right code."""
 
+# ruff: noqa: ANN401  (a setting may have any type that YAML has)
 from __future__ import annotations
 
 import os
@@ -7,12 +8,13 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import IMGTRAIN, Trainer, make_images
+from imgtrain_ranks import IMGTRAIN, Trainer, make_images
 
 
-def alone(trainer: Trainer, *arguments: str, **changes: object) -> subprocess.CompletedProcess[str]:
+def alone(trainer: Trainer, *arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [IMGTRAIN, trainer.job_file(**changes), *arguments],
         cwd=trainer.tmp_path,
@@ -20,13 +22,19 @@ def alone(trainer: Trainer, *arguments: str, **changes: object) -> subprocess.Co
         capture_output=True,
         text=True,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        check=False,
     )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_at_once_in_mid_step(number: int, code: int, trainer: Trainer) -> None:
     # A step of this takes long on one thread.
-    run = trainer.start(model__name="resnet50", data__image_size=224, train__global_batch=72, train__epochs=50)
+    run = trainer.start(
+        model__name="resnet50",
+        data__image_size=224,
+        train__global_batch=72,
+        train__epochs=50,
+    )
     run.wait_for(lambda: bool(run.events("started")))
     time.sleep(1)
     sent = time.monotonic()
@@ -59,7 +67,12 @@ def test_rank_0_may_be_the_one_that_dies(trainer: Trainer) -> None:
 
 
 def test_a_rank_that_hangs_is_named_after_the_time_out(trainer: Trainer) -> None:
-    run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0, env={"IMGD_COLLECTIVE_TIMEOUT_SECONDS": "4"})
+    run = trainer.start(
+        2,
+        train__epochs=1000,
+        checkpoint__every_epochs=0,
+        env={"IMGD_COLLECTIVE_TIMEOUT_SECONDS": "4"},
+    )
     run.wait_for_step(2)
     time.sleep(2.5)  # its place is published every 2 s
     run.ranks[1].send_signal(signal.SIGSTOP)
@@ -71,7 +84,7 @@ def test_a_rank_that_hangs_is_named_after_the_time_out(trainer: Trainer) -> None
 def test_a_job_file_with_errors_lists_each_with_its_place(trainer: Trainer) -> None:
     job = trainer.tmp_path / "bad.yaml"
     job.write_text("name: x\ndata: {train: /x, imge_size: 3}\nmodel: {name: resnet51}\n")
-    done = subprocess.run([IMGTRAIN, job], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([IMGTRAIN, job], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert len(lines) == 2
@@ -80,7 +93,13 @@ def test_a_job_file_with_errors_lists_each_with_its_place(trainer: Trainer) -> N
 
 
 def test_a_job_file_that_is_not_there(trainer: Trainer) -> None:
-    done = subprocess.run([IMGTRAIN, "nothing.yaml"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [IMGTRAIN, "nothing.yaml"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     assert done.returncode == 2
     assert "cannot open nothing.yaml" in done.stderr
 
@@ -112,7 +131,7 @@ def test_classes_that_do_not_fit(trainer: Trainer, tmp_path: Path) -> None:
     other = make_images(tmp_path / "other", per_class=1, classes=3)
     done = alone(trainer, data__val=other)
     assert done.returncode == 2
-    assert "where one has 'class3' the other has 'nothing'" in done.stderr
+    assert "'class3' is only in data.train" in done.stderr
 
 
 def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Trainer, tmp_path: Path) -> None:
@@ -122,7 +141,12 @@ def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Train
     bad = run.events("bad_image")
     assert bad and bad[0].path == "class1/002.jpg" and bad[0].error
     assert run.events("finished")[0].step == 10
-    ended = trainer.start(data__train=train, train__epochs=4, train__global_batch=4, data__max_bad_images=0)
+    ended = trainer.start(
+        data__train=train,
+        train__epochs=4,
+        train__global_batch=4,
+        data__max_bad_images=0,
+    )
     assert ended.wait() == [2]
     assert ended.events("failed")[0].bad_input
 
@@ -142,7 +166,15 @@ def test_a_run_that_diverges_ends_with_advice(trainer: Trainer) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_learns(precision: str, trainer: Trainer) -> None:
-    losses = trainer.run(train__precision=precision, train__epochs=8, optimizer__lr=0.02).losses()
-    first, last = sum(losses[s] for s in range(1, 6)), sum(losses[s] for s in range(36, 41))
-    assert last < first
+def test_half_precision_stays_near_the_full_ones_curve(precision: str, trainer: Trainer) -> None:
+    settings: dict[str, Any] = {
+        "train__max_steps": 5,
+        "train__freeze_batch_norm": True,
+        "optimizer__lr": 0.02,
+    }
+    full = trainer.run(**settings).losses()
+    trainer.checkpoints /= precision
+    half = trainer.run(train__precision=precision, **settings).losses()
+    assert half != full
+    for step, loss in full.items():
+        assert half[step] == pytest.approx(loss, abs=0.05), step

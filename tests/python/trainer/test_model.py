@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torchvision
-from conftest import BIN, Trainer
+from imgtrain_ranks import BIN, Trainer
 from safetensors.torch import load_file, save_file
 
 MODELS = ["resnet18", "resnet34", "resnet50"]
@@ -23,7 +23,15 @@ def logits_of(
     save_file({"images": images}, tmp_path / "images.safetensors")
     out = tmp_path / "out.safetensors"
     subprocess.run(
-        [BIN / "model_logits", model, str(classes), weights, tmp_path / "images.safetensors", out], check=True
+        [
+            BIN / "model_logits",
+            model,
+            str(classes),
+            weights,
+            tmp_path / "images.safetensors",
+            out,
+        ],
+        check=True,
     )
     return load_file(out), images
 
@@ -68,7 +76,10 @@ def test_training_follows_pytorchs_own_sgd(trainer: Trainer, tmp_path: Path) -> 
     trainer.run(train__max_steps=1)
     trainer.run(train__max_steps=2, checkpoint__every_steps=1)
     one, two = (trainer.checkpoints / "g0" / f"step{n}" for n in (1, 2))
-    before, after = load_file(one / "model.safetensors"), load_file(two / "model.safetensors")
+    before, after = (
+        load_file(one / "model.safetensors"),
+        load_file(two / "model.safetensors"),
+    )
     buffer = load_file(two / "optimizer.safetensors")
     old = load_file(one / "optimizer.safetensors")
     # steps_per_epoch is 5 and the warm-up one epoch long: step 1 has 2/6 of the full rate.

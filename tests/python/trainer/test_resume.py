@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from conftest import CHECKPOINT_COMMAND, STOP_COMMAND, STOP_WITH_CHECKPOINT_COMMAND, Trainer, send_command
+from imgtrain_ranks import (
+    CHECKPOINT_COMMAND,
+    STOP_COMMAND,
+    STOP_WITH_CHECKPOINT_COMMAND,
+    Trainer,
+    send_command,
+)
 from safetensors.torch import load_file
 
 
@@ -18,7 +25,7 @@ def steps_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str, trainer: Trainer) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "train__max_steps": 12,
         "checkpoint__every_steps": 5,
         "checkpoint__every_epochs": 0,
@@ -44,7 +51,11 @@ def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str,
 
 
 def test_a_run_resumes_at_another_world_size(trainer: Trainer) -> None:
-    settings = {"checkpoint__every_steps": 3, "train__freeze_batch_norm": True, "optimizer__lr": 0.02}
+    settings: dict[str, Any] = {
+        "checkpoint__every_steps": 3,
+        "train__freeze_batch_norm": True,
+        "optimizer__lr": 0.02,
+    }
     whole = trainer.run(train__max_steps=8, **settings).losses()
     trainer.checkpoints /= "other"
     trainer.run(train__max_steps=3, **settings)
@@ -55,7 +66,7 @@ def test_a_run_resumes_at_another_world_size(trainer: Trainer) -> None:
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_word(trainer: Trainer) -> None:
-    settings = {"checkpoint__every_steps": 2}
+    settings: dict[str, Any] = {"checkpoint__every_steps": 2}
     trainer.run(train__max_steps=4, **settings)
     newest = trainer.checkpoints / "g0" / "step4" / "model.safetensors"
     content = bytearray(newest.read_bytes())
@@ -79,7 +90,14 @@ def test_only_accepted_checkpoints_and_the_last_generations_count(trainer: Train
     trainer.run(train__max_steps=2, env={"IMGD_GENERATION": "1"})
     shutil.copytree(trainer.checkpoints / "g1" / "step2", trainer.checkpoints / "g2" / "step9")
     resume = tmp_path / "resume.json"
-    resume.write_text(json.dumps({"accepted": [str(trainer.checkpoints / "g1" / "step2")], "last_generation": 1}))
+    resume.write_text(
+        json.dumps(
+            {
+                "accepted": [str(trainer.checkpoints / "g1" / "step2")],
+                "last_generation": 1,
+            }
+        )
+    )
     env = {"IMGD_GENERATION": "3", "IMGD_RESUME": str(resume)}
     run = trainer.run(train__max_steps=4, env=env)
     assert run.events("started")[0].resumed_from.endswith("g1/step2")
@@ -125,7 +143,9 @@ def test_a_checkpoint_command_saves_and_the_run_goes_on(trainer: Trainer) -> Non
     assert steps_in(trainer.checkpoints) == {f"step{saved}"}
 
 
-def test_a_stop_command_to_one_rank_ends_all_after_the_same_step(trainer: Trainer) -> None:
+def test_a_stop_command_to_one_rank_ends_all_after_the_same_step(
+    trainer: Trainer,
+) -> None:
     run = trainer.start(2, train__epochs=100, checkpoint__every_epochs=0)
     run.wait_for_step(2)
     assert send_command(run.folder / "control.1", STOP_WITH_CHECKPOINT_COMMAND) == b""
@@ -143,3 +163,27 @@ def test_a_stop_command_may_do_without_a_checkpoint(trainer: Trainer) -> None:
     send_command(run.folder / "control.0", STOP_COMMAND)
     assert run.wait(30) == [11]
     assert steps_in(trainer.checkpoints) == set()
+
+
+def test_a_stop_in_mid_validation_saves_and_the_next_start_validates(
+    trainer: Trainer,
+) -> None:
+    settings: dict[str, Any] = {
+        "model__name": "resnet50",
+        "train__epochs": 2,
+        "train__global_batch": 4,
+        "data__val": trainer.val,
+        "data__val_size": 224,
+        "data__val_resize": 224,
+        "train__max_steps": 2,
+        "data__segments": 1,
+    }
+    run = trainer.start(2, **settings)
+    run.wait_for(lambda: bool(run.events("checkpoint")))
+    send_command(run.folder / "control.0", STOP_WITH_CHECKPOINT_COMMAND)
+    assert run.wait() == [11, 11]
+    assert not run.events("epoch")
+    rest = trainer.run(1, **settings)
+    assert rest.events("started")[0].start_step == 2
+    assert rest.events("epoch")[0].val_images == 27
+    assert not rest.events("step")
