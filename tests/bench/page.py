@@ -15,7 +15,7 @@ is the median of several passes, ours and the peers' in turn in one run, with th
 ratio says how many times better ours is: for rates ours / peer, for times peer / ours. What could not be measured says
 why.
 
-No figures from GPUs yet: no machine with one was at hand. NCCL, CUDA and nvJPEG are built but unmeasured.
+No figures from GPUs yet: no machine with one was at hand. The CUDA and NCCL paths are built but unmeasured.
 """
 
 
