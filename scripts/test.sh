@@ -32,8 +32,8 @@ short_tests() {
 
 long_tests() {
   IMGD_CORE_SEEDS=5000 ctest_preset release -R '^Sim\.'
-  sanitizer_tests asan
-  sanitizer_tests tsan
+  local preset
+  for preset in ${IMGD_SANITIZERS:-asan tsan}; do sanitizer_tests "$preset"; done
   run_lint_quick
 }
 
