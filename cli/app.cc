@@ -105,7 +105,10 @@ std::string UnknownText(const CLI::App& app, const std::string& extra) {
 int ReportUsage(const CLI::App& app, const CLI::ParseError& error, Context& context) {
   std::string text = error.what();
   const auto extras = app.remaining(true);
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !extras.empty()) {
+  const int kind = error.get_exit_code();
+  // What is missing is often what was misspelt.
+  if (!extras.empty() && (kind == static_cast<int>(CLI::ExitCodes::ExtrasError) ||
+                          kind == static_cast<int>(CLI::ExitCodes::RequiredError))) {
     text = UnknownText(app, extras.front());
   }
   const CLI::App& command = DeepestCommand(app);

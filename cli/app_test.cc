@@ -28,6 +28,8 @@ TEST(App, AMisspeltCommandOrOptionIsUsageWithTheNearest) {
   EXPECT_EQ(option.exit_code, 2);
   EXPECT_THAT(option.err, AllOf(HasSubstr("unknown option --limt (did you mean '--limit'?)"),
                                 HasSubstr("imgcli jobs --help")));
+  EXPECT_THAT(RunIt({"dataset", "synh"}).err, HasSubstr("unknown command 'synh' (did you mean 'synth'?)"));
+  EXPECT_THAT(RunIt({"show", "--ouput", "json"}).err, HasSubstr("unknown option --ouput (did you mean"));
   EXPECT_THAT(RunIt({"jobs", "5"}).err, HasSubstr("'5' is one argument too many"));
 }
 

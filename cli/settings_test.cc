@@ -1,6 +1,7 @@
 #include "cli/settings.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <map>
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 
 class Settings : public testing::Test {
  protected:
-  Settings() : folder_(testing::TempDir() + "imgcli-settings") {
+  Settings() : folder_(testing::TempDir() + fmt::format("imgcli-settings-{}", ::getpid())) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_ + "/imgd");
     vars_["XDG_CONFIG_HOME"] = folder_;

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -20,7 +21,7 @@ constexpr const char* kGood = "name: rn18-demo  # ours\ndata:\n  train: /data/tr
 
 class Submit : public testing::Test {
  protected:
-  Submit() : file_(testing::TempDir() + "imgcli-job.yaml") {
+  Submit() : file_(testing::TempDir() + fmt::format("imgcli-job-{}.yaml", ::getpid())) {
     WriteJob(kGood);
     daemon_.on_submit = [](const v1::SubmitJobRequest& request) -> Reply<v1::SubmitJobResponse> {
       v1::SubmitJobResponse answer;

@@ -2,12 +2,13 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 namespace imgd {
 namespace {
 
 TEST(Files, WritesAndReadsBack) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "imgd_files_test";
+  const auto path = std::filesystem::path(testing::TempDir()) / fmt::format("imgd_files_test_{}", ::getpid());
   ASSERT_TRUE(WriteFileAtomically(path, "one").has_value());
   ASSERT_TRUE(WriteFileAtomically(path, "two").has_value());
   EXPECT_EQ(*ReadFile(path), "two");

@@ -14,7 +14,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 /// Two nodes with a device each, and a gang over both that runs.
 struct TwoNodeGang : testing::Test {

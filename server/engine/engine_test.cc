@@ -187,7 +187,7 @@ void Serve(Engine& engine, const std::string& node) {
 TEST_F(EngineTest, WhatManyThreadsSubmitIsStoredOnceEach) {
   constexpr int kThreads = 8;
   constexpr int kEach = 25;
-  std::vector<std::thread> threads;
+  std::deque<std::thread> threads;
   std::mutex mutex;
   std::set<JobId> ids;
   for (int t = 0; t < kThreads; ++t) {
@@ -207,7 +207,7 @@ TEST_F(EngineTest, WhatManyThreadsSubmitIsStoredOnceEach) {
 }
 
 TEST_F(EngineTest, OneKeyMakesOneJobHoweverManyAskAtOnce) {
-  std::vector<std::thread> threads;
+  std::deque<std::thread> threads;
   std::mutex mutex;
   std::set<JobId> ids;
   for (int t = 0; t < 8; ++t) {
@@ -222,9 +222,9 @@ TEST_F(EngineTest, OneKeyMakesOneJobHoweverManyAskAtOnce) {
 }
 
 TEST_F(EngineTest, AgentsTrainWhatManySubmitAndWatchersSeeItsEnd) {
-  std::vector<std::thread> agents;
+  std::deque<std::thread> agents;
   for (const char* node : {"a", "b", "c"}) agents.emplace_back([this, node] { Serve(*engine, node); });
-  std::vector<std::thread> users;
+  std::deque<std::thread> users;
   for (int i = 0; i < 12; ++i) {
     users.emplace_back([&] {
       const JobId job = Submit().value().job;
@@ -245,7 +245,7 @@ TEST_F(EngineTest, AgentsTrainWhatManySubmitAndWatchersSeeItsEnd) {
 
 TEST_F(EngineTest, WhatComesWhileItEndsIsRefusedAndNothingHangs) {
   std::atomic<int> refused = 0;
-  std::vector<std::thread> threads;
+  std::deque<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       while (true) {

@@ -473,7 +473,7 @@ TEST_F(RpcTest, APortInUseIsSaidInASentence) {
   std::filesystem::remove_all(other.state_dir);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message,
-            fmt::format("cannot listen on {}: another program listens there already", other.listen));
+            fmt::format("cannot listen on {}: the port is in use by another program", other.listen));
   EXPECT_EQ(ExitCodeOf(refused.error().code), 5);
 }
 

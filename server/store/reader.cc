@@ -56,6 +56,7 @@ std::string ListSql(const JobFilter& filter) {
   };
   if (filter.states.empty()) return branch("");
   std::vector<int> states;
+  states.reserve(filter.states.size());
   for (const JobState state : filter.states) states.push_back(static_cast<int>(state));
   std::sort(states.begin(), states.end());
   states.erase(std::unique(states.begin(), states.end()), states.end());

@@ -55,6 +55,7 @@ JobRecord MakeJob(uint64_t id, JobState state = JobState::kQueued, const std::st
 
 std::vector<uint64_t> Ids(const std::vector<JobRow>& rows) {
   std::vector<uint64_t> out;
+  out.reserve(rows.size());
   for (const auto& row : rows) out.push_back(row.job.id.value());
   return out;
 }
@@ -67,6 +68,7 @@ std::vector<StoredLine> Lines(uint64_t first, uint64_t last, const std::string& 
 
 std::vector<uint64_t> Numbers(const std::vector<StoredLine>& lines) {
   std::vector<uint64_t> out;
+  out.reserve(lines.size());
   for (const auto& line : lines) out.push_back(line.number);
   return out;
 }
@@ -190,8 +192,9 @@ TEST_F(StoreTest, EventsOfBothDatabasesComeByNumber) {
   ASSERT_TRUE(state.Commit().has_value());
 
   auto reader = Reader::Open(folder);
-  std::vector<uint64_t> numbers;
   const auto events = reader->Events(run.job, 0, 100, 100).value();
+  std::vector<uint64_t> numbers;
+  numbers.reserve(events.size());
   for (const auto& event : events) numbers.push_back(event.number);
   EXPECT_THAT(numbers, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(*reader->Events(run.job, 1, 3, 100), SizeIs(2));

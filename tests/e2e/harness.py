@@ -115,7 +115,7 @@ class Cluster:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 text=True)  # fmt: skip
 
-    def json(self, *args: str) -> Any:  # noqa: ANN401 a list or an object, as the command has it
+    def json(self, *args: str) -> Any:
         return json.loads(self.cli(*args, "-o", "json").stdout)
 
     def node_state(self, name: str) -> str:
@@ -172,6 +172,10 @@ class Cluster:
         return {int(e["rank_started"]["rank"]): int(e["rank_started"]["started"]["pid"])
                 for e in self.events(job_id)
                 if "rank_started" in e and int(e["generation"]) == int(generation)}  # fmt: skip
+
+    def processes_of(self, job_id: int) -> list[int]:
+        """Pids of what is left of the job, shims and ranks, on any of this cluster's nodes."""
+        return [pid for node in self.agents for pid in processes_with(f"{self.root}/{node}/runs/{job_id}-")]
 
     def tails(self) -> str:
         parts = []

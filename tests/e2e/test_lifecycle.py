@@ -39,7 +39,7 @@ def test_a_job_runs_on_two_agents_to_its_end(cluster: Cluster, make_job: MakeJob
     states = [h["state_change"]["to"] for h in cluster.history(job)]
     assert states == ["JOB_STATE_QUEUED", "JOB_STATE_STARTING", "JOB_STATE_RUNNING", "JOB_STATE_COMPLETED"]
     assert all(int(d["job_id"]) == 0 for n in cluster.json("nodes") for d in n["devices"])
-    wait_for("no process of the job to be left", lambda: not processes_with(f"runs/{job}-"), 10)
+    wait_for("no process of the job to be left", lambda: not cluster.processes_of(job), 10)
 
 
 def test_kill_9_of_a_rank_in_mid_epoch_resumes_from_the_checkpoint(cluster: Cluster, make_job: MakeJob) -> None:
@@ -106,7 +106,8 @@ def test_no_log_line_is_lost_or_doubled_whoever_dies(tmp_path: Path, make_job: M
     """A stand-in prints 3,000 numbered lines while the agent and the daemon are killed in turn."""
     talker = tmp_path / "talker"
     talker.write_text(
-        "#!/bin/sh\ni=0\nwhile [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $((i % 10)) -ne 0 ] || sleep 0.02; done\n"
+        "#!/bin/sh\ni=0\nwhile [ $i -lt 3000 ]; do\n"
+        "  i=$((i+1)); echo line $i; [ $((i % 10)) -ne 0 ] || sleep 0.02\ndone\n"
     )
     talker.chmod(0o755)
     cluster = Cluster(tmp_path)
@@ -141,7 +142,7 @@ def test_cancel_in_mid_step_frees_the_slots_within_2_seconds(cluster: Cluster, m
     assert time.monotonic() - begun <= 2
     assert not any(alive(p) for p in pids.values())
     assert all(int(d["job_id"]) == 0 for n in cluster.json("nodes") for d in n["devices"])
-    wait_for("no process of the job to be left", lambda: not processes_with(f"runs/{job}-"), 5)
+    wait_for("no process of the job to be left", lambda: not cluster.processes_of(job), 5)
 
 
 def test_cancel_with_checkpoint_saves_first(cluster: Cluster, make_job: MakeJob, tmp_path: Path) -> None:
@@ -163,13 +164,13 @@ def test_cancel_of_a_trainer_that_ignores_sigterm(tmp_path: Path, make_job: Make
         cluster.start_daemon()
         cluster.start_agent("a", "--trainer", str(stubborn))
         job = cluster.submit(make_job(nodes=1), "grace=2s")
-        wait_for("the trainer to run", lambda: processes_with(f"runs/{job}-"), 20)
+        wait_for("the trainer to run", lambda: cluster.processes_of(job), 20)
         grandchild = wait_for("its child to run", lambda: processes_with("sleep 997"), 20)
         begun = time.monotonic()
         cluster.cli("cancel", str(job))
         cluster.wait_state(job, "JOB_STATE_CANCELLED", seconds=4)
         assert 1.5 <= time.monotonic() - begun <= 4
-        assert not processes_with(f"runs/{job}-")
+        assert not cluster.processes_of(job)
         assert not any(alive(p) for p in grandchild)
     finally:
         cluster.close()

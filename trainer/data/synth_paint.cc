@@ -59,6 +59,9 @@ class Canvas {
   std::vector<Colour> pixels_;
 };
 
+// How much longer a shape may become along one axis.
+constexpr float kMaxStretch = 1.16F;
+
 // Where a shape lies: local = inverse * (pixel - center), in units of the shape's radius.
 struct Placement {
   float center_x, center_y;
@@ -75,7 +78,7 @@ Placement Place(float center_x, float center_y, float radius, float turn, float 
           center_y,
           radius,
           {c / (radius * squeeze), s / (radius * squeeze), -s * squeeze / radius, c * squeeze / radius},
-          radius * 1.3F + 2};
+          radius * kShapeExtent * kMaxStretch + 2};
 }
 
 // Calls visit(x, y, u, v) for the pixels that a shape may cover, with their local coordinates.
@@ -126,7 +129,7 @@ void PaintClutter(Canvas& canvas, Random& random) {
     const Placement p = Place(Draw(random, 0, 1) * width, Draw(random, 0, 1) * height,
                               Draw(random, 0.025, 0.07) * std::min(width, height), Draw(random, 0, 6.2831853),
                               Draw(random, 0.7, 1.4));
-    ForPixels(canvas, p, p.reach * 1.3F, [&](int x, int y, float u, float v) {
+    ForPixels(canvas, p, p.reach * 1.4F, [&](int x, int y, float u, float v) {
       const float cover = Coverage(ShapeDistance(shape, u, v), 1 / p.radius);
       if (cover > 0) canvas.at(x, y) = Mix(canvas.at(x, y), colour, cover * 0.85F);
     });
@@ -143,7 +146,8 @@ void PaintSubject(Canvas& canvas, const SynthClass& what, float ground, Random& 
   };
   const float center_x = coordinate(width);
   const float center_y = coordinate(height);
-  const Placement p = Place(center_x, center_y, radius, Draw(random, -0.6, 0.6), Draw(random, 0.86, 1.16));
+  const Placement p =
+      Place(center_x, center_y, radius, Draw(random, -0.6, 0.6), Draw(random, 1 / kMaxStretch, kMaxStretch));
   const Colour first = ContrastingColour(random, {ground}, 0.22F);
   const Colour second = ContrastingColour(random, {Brightness(first), ground}, 0.20F);
   const Colour border = ContrastingColour(random, {Brightness(first), Brightness(second)}, 0.20F);

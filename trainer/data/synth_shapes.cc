@@ -108,7 +108,7 @@ constexpr std::array<Shape, kSynthShapes> kShapes = {{
     {"crescent", [](float x, float y) { return std::max(Disc(x, y, 0.92F), -Disc(x - 0.5F, y, 0.72F)); }},
     {"bars",
      [](float x, float y) {
-       return std::min(Rectangle(x, y - 0.5F, 0.85F, 0.26F), Rectangle(x, y + 0.5F, 0.85F, 0.26F));
+       return std::min(Rectangle(x, y - 0.5F, 0.78F, 0.24F), Rectangle(x, y + 0.5F, 0.78F, 0.24F));
      }},
     {"heart", [](float x, float y) { return Heart(x, y); }},
     {"hourglass",

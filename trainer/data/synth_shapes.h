@@ -13,6 +13,8 @@ struct SynthClass {
 };
 
 constexpr int kSynthShapes = 25;
+/// No shape reaches farther from its centre than this, in its radii.
+inline constexpr float kShapeExtent = 1.2F;
 constexpr int kSynthFills = 10;
 constexpr int kSynthBorders = 4;
 constexpr int kMaxSynthClasses = kSynthShapes * kSynthFills * kSynthBorders;

@@ -119,7 +119,7 @@ TEST(SynthShapes, HaveAnInsideOfFairSizeWithinTheFrame) {
         const float fy = static_cast<float>(y) / 50;
         if (ShapeDistance(shape, fx, fy) >= 0) continue;
         ++inside;
-        EXPECT_LT(fx * fx + fy * fy, 1.21F) << shape;
+        EXPECT_LT(fx * fx + fy * fy, kShapeExtent * kShapeExtent) << shape;
       }
     }
     EXPECT_GT(inside, 2500 * 0.8) << shape;  // of about 7850 in the unit circle

@@ -96,7 +96,7 @@ void TestCluster::Prepared(const std::string& node, JobId job, const std::string
   Settle(std::move(actions));
 }
 
-void TestCluster::Says(const std::string& node, RunReport report) {
+void TestCluster::Says(const std::string& node, const RunReport& report) {
   Actions actions;
   reactor_.OnRunStatus(NodeId(node), report, now_, actions);
   Settle(std::move(actions));

@@ -40,7 +40,7 @@ class TestCluster {
   Status Cancel(JobId job, bool checkpoint_first = false);
 
   void Prepared(const std::string& node, JobId job, const std::string& error = "");
-  void Says(const std::string& node, RunReport report);
+  void Says(const std::string& node, const RunReport& report);
   /// The node's ranks run.
   void Runs(const std::string& node, JobId job);
   /// The node's ranks are gone, with these exits.
