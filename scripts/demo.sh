@@ -32,7 +32,7 @@ echo "2. The daemon and two agents, on $address"
 start_daemon "$dir" "$address"
 pids+=("$DAEMON_PID")
 for node in node-a node-b; do
-  start_agent "$dir" "$address" "$node" --cpu-slots 1
+  start_agent "$dir" "$address" "$node" --cpu-slots 1 --nvml none
   pids+=("$AGENT_PID")
 done
 "$BIN/imgcli" nodes

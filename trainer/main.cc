@@ -102,24 +102,23 @@ int Train(const Arguments& arguments, const Environment& env, report::Reporter& 
   return *end == RunEnd::kStopped ? kStopped : kFinished;
 }
 
-/// LibTorch's own threads (NCCL's watchdog) end the process by an exception that nobody catches; this gives
-/// it our words and code. `reporter` must outlive the process's other threads.
-void ReportTermination(report::Reporter& reporter) {
+/// LibTorch's own threads (NCCL's watchdog, Gloo's loop) end the process by an exception that nobody catches;
+/// this gives it our words and code. Both arguments must outlive the process's other threads.
+void ReportTermination(const Environment& env, report::Reporter& reporter) {
+  static const Environment* environment = nullptr;
   static report::Reporter* sink = nullptr;
+  environment = &env;
   sink = &reporter;
   std::set_terminate([] {
-    std::string what = "an exception that nobody caught";
+    Error error{.message = "an exception that nobody caught"};
     try {
       if (const auto current = std::current_exception()) std::rethrow_exception(current);
     } catch (const std::exception& e) {
-      what = e.what();
+      error = ErrorOf(*environment, e);
     } catch (...) {
     }
-    const bool collective = what.find("NCCL") != std::string::npos;
-    what = "a thread of LibTorch's gave up: " + what.substr(0, what.find('\n'));
-    sink->On(report::Failed{.message = what, .collective_broken = collective});
-    std::fprintf(stderr, "imgtrain: error: %s\n", what.c_str());
-    ::_exit(collective ? kCollectiveBroke : kError);
+    error.message = "a thread of LibTorch's gave up: " + error.message.substr(0, error.message.find('\n'));
+    ::_exit(ReportFailure(*sink, {error}));
   });
 }
 
@@ -137,7 +136,7 @@ int Main(const Arguments& arguments) {
     return kError;
   }
   report::Reporter& sink = **reporter;
-  ReportTermination(sink);
+  ReportTermination(*env, sink);
   EndOnSignals([&sink, rank = env->rank](int number) {
     const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <typeinfo>
 #ifdef IMGD_CUDA
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
@@ -104,7 +106,9 @@ bool MentionsTimeout(const std::string& text) {
 
 bool IsCollectiveFailure(const std::exception& e) {
   if (dynamic_cast<const c10::DistError*>(&e) != nullptr) return true;
-  // Gloo's and NCCL's own exceptions are not exported; their words are all there is to go by.
+  // Gloo's exceptions are not exported by LibTorch, but know their namespace.
+  if (std::string_view(typeid(e).name()).find("gloo") != std::string_view::npos) return true;
+  // What passed through LibTorch on its way has only its words left.
   const std::string text = e.what();
   for (const char* sign :
        {"gloo", "Connection closed by peer", "Connection reset", "NCCL", "ncclUnhandled"}) {

@@ -14,21 +14,22 @@ std::string WordsOf(const std::exception& e) {
   return error != nullptr ? error->what_without_backtrace() : e.what();
 }
 
-tl::unexpected<Error> FromException(const Environment& env, const std::exception& e) {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr) {
-    return Fail(ErrorCode::kResourceExhausted,
-                "rank {}: out of GPU memory; a smaller train.global_batch or more ranks "
-                "help ({})",
-                env.rank, WordsOf(e));
-  }
-  if (dynamic_cast<const CollectiveError*>(&e) != nullptr)
-    return Fail(ErrorCode::kUnavailable, "{}", e.what());
-  if (IsCollectiveFailure(e))
-    return Fail(ErrorCode::kUnavailable, "rank {}: a collective broke: {}", env.rank, WordsOf(e));
-  return Fail(ErrorCode::kInternal, "rank {}: {}", env.rank, WordsOf(e));
-}
-
 }  // namespace
+
+Error ErrorOf(const Environment& env, const std::exception& e) {
+  const auto error = [&](ErrorCode code, std::string_view what) {
+    return Error{.code = code, .message = fmt::format("rank {}: {}{}", env.rank, what, WordsOf(e))};
+  };
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&e) != nullptr) {
+    return error(ErrorCode::kResourceExhausted,
+                 "out of GPU memory; a smaller train.global_batch or more ranks help: ");
+  }
+  // It names the rank itself.
+  if (dynamic_cast<const CollectiveError*>(&e) != nullptr)
+    return {.code = ErrorCode::kUnavailable, .message = e.what()};
+  if (IsCollectiveFailure(e)) return error(ErrorCode::kUnavailable, "a collective broke: ");
+  return error(ErrorCode::kInternal, "");
+}
 
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
                            Commands& commands) {
@@ -39,7 +40,7 @@ Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::
     IMGD_TRY(SetUp(session));
     return TrainLoop(session).Run();
   } catch (const std::exception& e) {
-    return FromException(env, e);
+    return tl::unexpected(ErrorOf(env, e));
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <exception>
+
 #include "common/error.h"
 #include "common/job_file.h"
 #include "trainer/commands.h"
@@ -22,5 +24,8 @@ enum class RunEnd {
 /// probably the cause; others for faults of this rank. With several ranks the sentence names this one.
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
                            Commands& commands);
+
+/// The error that an exception of LibTorch's amounts to, with the code that RunTraining would give it.
+Error ErrorOf(const Environment& env, const std::exception& e);
 
 }  // namespace imgd::trainer

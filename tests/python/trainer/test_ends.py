@@ -76,7 +76,7 @@ def test_a_rank_that_hangs_is_named_after_the_time_out(trainer: Trainer) -> None
     run.wait_for_step(2)
     time.sleep(2.5)  # its place is published every 2 s
     run.ranks[1].send_signal(signal.SIGSTOP)
-    assert run.ranks[0].wait(30) == 10
+    assert run.ranks[0].wait(30) == 10, run.ranks[0].communicate()
     message = run.events("failed")[0].message
     assert "rank 1 was last seen at step " in message, message
 
