@@ -23,7 +23,8 @@ target_include_directories(imgd_torch SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/to
 target_compile_definitions(imgd_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_directories(imgd_torch INTERFACE "${IMGD_TORCH_ROOT}/lib")
 target_link_options(imgd_torch INTERFACE "-Wl,-rpath,${IMGD_TORCH_ROOT}/lib" -Wl,--no-as-needed)
-target_link_libraries(imgd_torch INTERFACE torch torch_cpu c10)
+# libstdc++ before LibTorch: 2.11 exports a part of std::filesystem of its own, which crashes when called.
+target_link_libraries(imgd_torch INTERFACE stdc++ torch torch_cpu c10)
 
 if(EXISTS "${IMGD_TORCH_ROOT}/lib/libtorch_cuda.so")
   set(IMGD_CUDA ON)
