@@ -1,10 +1,17 @@
 #include "trainer/data/image_folder.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <limits>
 #include <string_view>
 #include <system_error>
+
+#include "common/files.h"
 
 namespace imgd::data {
 namespace {
@@ -140,6 +147,37 @@ Result<ImageFolder> ImageFolder::Open(const fs::path& root) {
                 set.names_.size(), std::numeric_limits<uint32_t>::max());
   }
   return set;
+}
+
+const std::vector<uint32_t>& ImageFolder::shard_sizes() const {
+  static const std::vector<uint32_t> kNone;
+  return kNone;
+}
+
+Status ImageFolder::Read(size_t i, FileBuffer& out) const {
+  UniqueFd fd(::open(path(i).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!fd.valid()) return FailErrno(errno, "cannot open the file");
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return FailErrno(errno, "cannot look at the file");
+  if (!S_ISREG(status.st_mode)) return Fail(ErrorCode::kDataLoss, "not a plain file");
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size > kMaxFileBytes) {
+    return Fail(ErrorCode::kDataLoss, "the file has {} MiB; at most {} MiB are allowed", size >> 20,
+                kMaxFileBytes >> 20);
+  }
+  // One request for the whole file instead of a growing read-ahead window.
+  ::posix_fadvise(fd.get(), 0, status.st_size, POSIX_FADV_WILLNEED);
+  const auto memory = out.Take(size);
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd.get(), memory.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FailErrno(errno, "cannot read the file");
+    if (n == 0) break;  // it has become shorter; the decoder says what is missing
+    done += static_cast<size_t>(n);
+  }
+  out.size = done;
+  return {};
 }
 
 }  // namespace imgd::data

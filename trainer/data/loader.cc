@@ -45,25 +45,32 @@ struct Plan {
 
 class Planner {
  public:
-  Planner(const LoaderOptions& options, uint32_t samples) : options_(options), samples_(samples) {}
+  Planner(const LoaderOptions& options, const Dataset& dataset)
+      : options_(options), dataset_(dataset), samples_(static_cast<uint32_t>(dataset.size())) {}
 
   uint64_t first_step() const { return options_.training ? options_.start_step : 0; }
   uint64_t end_step() const { return options_.training ? options_.end_step : StepsPerEpoch(); }
 
-  Result<Plan> Make(uint64_t step) const {
-    return options_.training ? MakeTraining(step) : MakeValidation(step);
-  }
+  // By one thread at a time.
+  Result<Plan> Make(uint64_t step) { return options_.training ? MakeTraining(step) : MakeValidation(step); }
 
  private:
   uint64_t StepsPerEpoch() const { return data::StepsPerEpoch(samples_, options_.global_batch); }
 
-  Result<Plan> MakeTraining(uint64_t step) const {
+  Result<Plan> MakeTraining(uint64_t step) {
     Plan plan{.step = step, .epoch = static_cast<uint32_t>(step / StepsPerEpoch())};
-    IMGD_ASSIGN(const EpochOrder order, EpochOrder::Create(options_.seed, plan.epoch, samples_,
-                                                           options_.global_batch, options_.segments));
+    if (!order_ || order_epoch_ != plan.epoch) {
+      IMGD_ASSIGN(order_, EpochOrder::Create({.seed = options_.seed,
+                                              .epoch = plan.epoch,
+                                              .samples = samples_,
+                                              .global_batch = options_.global_batch,
+                                              .segments = options_.segments,
+                                              .shards = dataset_.shard_sizes()}));
+      order_epoch_ = plan.epoch;
+    }
     const uint64_t step_of_epoch = step % StepsPerEpoch();
-    plan.global_count = static_cast<int>(order.StepSize(step_of_epoch));
-    plan.samples = order.RankSamples(step_of_epoch, options_.rank, options_.world_size);
+    plan.global_count = static_cast<int>(order_->StepSize(step_of_epoch));
+    plan.samples = order_->RankSamples(step_of_epoch, options_.rank, options_.world_size);
     return plan;
   }
 
@@ -80,7 +87,10 @@ class Planner {
   }
 
   const LoaderOptions& options_;
+  const Dataset& dataset_;
   uint32_t samples_;
+  std::optional<EpochOrder> order_;
+  uint32_t order_epoch_ = 0;
 };
 
 // A batch that is being decoded. Workers write to distinct images of it; what they wrote is handed over by
@@ -102,10 +112,10 @@ uint64_t StepsPerEpoch(uint64_t images, int global_batch) {
 
 class Loader::Impl {
  public:
-  Impl(const ImageFolder& dataset, LoaderOptions options)
+  Impl(const Dataset& dataset, LoaderOptions options)
       : dataset_(dataset),
         options_(std::move(options)),
-        planner_(options_, static_cast<uint32_t>(dataset.size())),
+        planner_(options_, dataset),
         image_bytes_(static_cast<size_t>(options_.crop_size) * static_cast<size_t>(options_.crop_size) * 3) {
     Status status = Check(options_);
     if (status && dataset.size() == 0)
@@ -156,8 +166,14 @@ class Loader::Impl {
     std::optional<uint64_t> step_to_plan;
   };
 
+  // A thread's memory, kept between images.
+  struct Reader {
+    FileBuffer file;
+    SampleReader decode;
+  };
+
   void Work() {
-    SampleReader reader;
+    Reader reader;
     for (;;) {
       const auto claim = NextClaim();
       if (!claim) return;
@@ -233,18 +249,20 @@ class Loader::Impl {
   }
 
   // Empty, or why the image can't be used.
-  std::string Read(SampleReader& reader, Slot& slot, size_t image) {
+  std::string Read(Reader& reader, Slot& slot, size_t image) {
     const uint32_t sample = slot.plan.samples[image];
     uint8_t* out = slot.pixels.data() + image * image_bytes_;
     try {
-      const auto path = dataset_.path(sample);
-      const Status status =
-          options_.training
-              ? reader.ReadForTraining(path,
-                                       {options_.min_scale, options_.flip,
-                                        Random(options_.seed, slot.plan.epoch, sample, Purpose::kCrop)},
-                                       options_.crop_size, out)
-              : reader.ReadForValidation(path, options_.resize, options_.crop_size, out);
+      Status status = dataset_.Read(sample, reader.file);
+      if (!status) return status.error().message;
+      const auto file = reader.file.bytes();
+      status = options_.training
+                   ? reader.decode.ReadForTraining(
+                         file,
+                         {options_.min_scale, options_.flip,
+                          Random(options_.seed, slot.plan.epoch, sample, Purpose::kCrop)},
+                         options_.crop_size, out)
+                   : reader.decode.ReadForValidation(file, options_.resize, options_.crop_size, out);
       return status ? std::string() : status.error().message;
     } catch (const std::exception& e) {  // out of memory, for one; nothing may leave a thread
       return e.what();
@@ -287,16 +305,16 @@ class Loader::Impl {
     Error error = {
         .code = ErrorCode::kDataLoss,
         .message = fmt::format("{} images could not be decoded, at most {} are allowed; the last is {}: {}",
-                               bad_.size(), options_.max_bad_images, dataset_.path(sample).string(), why)};
+                               bad_.size(), options_.max_bad_images, dataset_.place(sample), why)};
     const std::lock_guard lock(mutex_);
     failure_ = error;
     work_.notify_all();
     return error;
   }
 
-  const ImageFolder& dataset_;
+  const Dataset& dataset_;
   const LoaderOptions options_;
-  const Planner planner_;
+  Planner planner_;
   const size_t image_bytes_;
 
   std::mutex mutex_;  // guards down to spare_
@@ -317,7 +335,7 @@ class Loader::Impl {
   std::vector<std::thread> workers_;  // last, so that all else is there when they start
 };
 
-Loader::Loader(const ImageFolder& dataset, LoaderOptions options)
+Loader::Loader(const Dataset& dataset, LoaderOptions options)
     : impl_(std::make_unique<Impl>(dataset, std::move(options))) {}
 Loader::~Loader() = default;
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "trainer/data/image_folder.h"
+#include "trainer/data/dataset.h"
 
 namespace imgd::data {
 
@@ -50,7 +50,7 @@ struct LoaderOptions {
 class Loader {
  public:
   /// `dataset` must outlive the loader.
-  Loader(const ImageFolder& dataset, LoaderOptions options);
+  Loader(const Dataset& dataset, LoaderOptions options);
   ~Loader();
 
   /// The next batch; nothing after the last. Blocks until it is ready.

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "trainer/data/image_folder.h"
 #include "trainer/data/order.h"
 #include "trainer/data/sample.h"
 #include "trainer/data/test_images.h"
@@ -67,7 +68,7 @@ TEST_F(LoaderTest, GivesTheStepsOfTheOrderWithTheirLabels) {
   const auto batches = Drain(set, Training());
   ASSERT_THAT(batches, SizeIs(6));
   for (uint32_t i = 0; i < 6; ++i) {
-    const auto order = EpochOrder::Create(5, i / 3, kImages, 8, 1).value();
+    const auto order = EpochOrder::Create({5, i / 3, kImages, 8, 1}).value();
     EXPECT_EQ(batches[i].step, i);
     EXPECT_EQ(batches[i].samples, order.StepSamples(i % 3));
     EXPECT_EQ(batches[i].global_count, i % 3 == 2 ? 7 : 8);
@@ -279,10 +280,9 @@ TEST(SampleReader, AColourOfTheMiddleSurvivesTheWholeWay) {
     pixels.insert(pixels.end(),
                   {static_cast<uint8_t>(left ? 250 : 5), 10, static_cast<uint8_t>(left ? 5 : 250)});
   }
-  const TempFolder folder;
-  const auto path = folder.Write("a.jpg", EncodeJpeg(pixels, 200, 100, {.quality = 95}).value());
+  const std::string file = EncodeJpeg(pixels, 200, 100, {.quality = 95}).value();
   std::vector<uint8_t> out(32 * 32 * 3);
-  ASSERT_TRUE(SampleReader().ReadForValidation(path, 36, 32, out.data()).has_value());
+  ASSERT_TRUE(SampleReader().ReadForValidation(AsBytes(file), 36, 32, out.data()).has_value());
   const auto* row = &out[16 * 32 * 3];
   EXPECT_GT(row[0], 230);
   EXPECT_LT(row[2], 25);

@@ -1,6 +1,7 @@
 #include "trainer/data/order.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace imgd::data {
 
@@ -12,26 +13,80 @@ Slice RankSlice(uint32_t count, int rank, int world_size) {
   return {bound(rank), bound(rank + 1)};
 }
 
-Result<EpochOrder> EpochOrder::Create(uint64_t seed, uint32_t epoch, uint32_t samples, int global_batch,
-                                      int segments) {
-  if (segments < 1) {
-    return Fail(ErrorCode::kInvalidArgument, "segments is {}, which must be at least 1", segments);
+ShardedOrder::ShardedOrder(const OrderOptions& options)
+    : seed_(options.seed),
+      epoch_(options.epoch),
+      samples_(options.samples),
+      segments_(static_cast<uint32_t>(options.segments)) {
+  const auto count = static_cast<uint32_t>(options.shards.size());
+  std::vector<uint32_t> first_of(count);
+  std::exclusive_scan(options.shards.begin(), options.shards.end(), first_of.begin(), 0U);
+  const Permutation shard_at(count, seed_, epoch_, Purpose::kShards);
+  uint32_t start = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t shard = shard_at(i);
+    starts_.push_back(start);
+    firsts_.push_back(first_of[shard]);
+    start += options.shards[shard];
   }
-  if (global_batch < 1 || global_batch % segments != 0) {
-    return Fail(ErrorCode::kInvalidArgument, "global batch {} is no positive multiple of segments, {}",
-                global_batch, segments);
-  }
-  return EpochOrder(Permutation(samples, seed, epoch), static_cast<uint32_t>(global_batch),
-                    static_cast<uint32_t>(segments));
 }
 
-uint64_t EpochOrder::steps() const {
-  return (uint64_t{permutation_.size()} + global_batch_ - 1) / global_batch_;
+/// Where the sample at `at` of a segment comes from in a pass whose first window is `shift` long.
+uint32_t ShardedOrder::Shuffled(uint32_t begin, uint32_t size, uint32_t at, uint32_t shift,
+                                Purpose pass) const {
+  const uint32_t start = at < shift ? 0 : shift + (at - shift) / kWindow * kWindow;
+  const uint32_t length = std::min(at < shift ? shift : kWindow, size - start);
+  return start + Permutation(length, seed_, epoch_, pass, begin + start)(at - start);
 }
+
+uint32_t ShardedOrder::operator()(uint32_t position) const {
+  const uint64_t n = samples_;
+  const auto bound = [&](uint64_t k) { return static_cast<uint32_t>(k * n / segments_); };
+  // The division may be off by one, since the bounds are rounded down.
+  uint64_t segment = uint64_t{position} * segments_ / n;
+  while (bound(segment + 1) <= position) ++segment;
+  const uint32_t begin = bound(segment);
+  const uint32_t size = bound(segment + 1) - begin;
+  uint32_t at = Shuffled(begin, size, position - begin, kWindow / 2, Purpose::kWindow2);
+  at = begin + Shuffled(begin, size, at, kWindow, Purpose::kWindow);
+  const auto shard = std::ranges::upper_bound(starts_, at) - starts_.begin() - 1;
+  return firsts_[static_cast<size_t>(shard)] + (at - starts_[static_cast<size_t>(shard)]);
+}
+
+EpochOrder::EpochOrder(const OrderOptions& options)
+    : permutation_(options.samples, options.seed, options.epoch),
+      samples_(options.samples),
+      global_batch_(static_cast<uint32_t>(options.global_batch)),
+      segments_(static_cast<uint32_t>(options.segments)) {
+  if (!options.shards.empty()) sharded_.emplace(options);
+}
+
+Result<EpochOrder> EpochOrder::Create(const OrderOptions& options) {
+  if (options.segments < 1) {
+    return Fail(ErrorCode::kInvalidArgument, "segments is {}, which must be at least 1", options.segments);
+  }
+  if (options.global_batch < 1 || options.global_batch % options.segments != 0) {
+    return Fail(ErrorCode::kInvalidArgument, "global batch {} is no positive multiple of segments, {}",
+                options.global_batch, options.segments);
+  }
+  if (options.shards.empty()) return EpochOrder(options);
+  const uint64_t sum = std::accumulate(options.shards.begin(), options.shards.end(), uint64_t{0});
+  if (sum != options.samples) {
+    return Fail(ErrorCode::kInvalidArgument, "the shards have {} samples together, not {}", sum,
+                options.samples);
+  }
+  if (sum > ShardedOrder::kMaxSamples) {
+    return Fail(ErrorCode::kInvalidArgument, "{} samples in shards; at most {} are possible", sum,
+                ShardedOrder::kMaxSamples);
+  }
+  return EpochOrder(options);
+}
+
+uint64_t EpochOrder::steps() const { return (uint64_t{samples_} + global_batch_ - 1) / global_batch_; }
 
 uint32_t EpochOrder::StepSize(uint64_t step) const {
   const uint64_t start = step * global_batch_;
-  return static_cast<uint32_t>(std::min<uint64_t>(global_batch_, permutation_.size() - start));
+  return static_cast<uint32_t>(std::min<uint64_t>(global_batch_, samples_ - start));
 }
 
 std::vector<uint32_t> EpochOrder::StepSamples(uint64_t step) const {
@@ -45,7 +100,7 @@ std::vector<uint32_t> EpochOrder::RankSamples(uint64_t step, int rank, int world
 std::vector<uint32_t> EpochOrder::Samples(uint64_t step, Slice slice) const {
   std::vector<uint32_t> samples;
   samples.reserve(slice.last - slice.first);
-  const uint64_t n = permutation_.size();
+  const uint64_t n = samples_;
   const uint64_t quota = global_batch_ / segments_;
   uint64_t before = 0;  // samples of this step in the segments before
   for (uint64_t k = 0; k < segments_ && before < slice.last; ++k) {
@@ -57,7 +112,7 @@ std::vector<uint32_t> EpochOrder::Samples(uint64_t step, Slice slice) const {
     const uint64_t skip = slice.first > before ? slice.first - before : 0;
     const uint64_t stop = std::min(last, first + (slice.last - before));
     for (uint64_t position = first + skip; position < stop; ++position) {
-      samples.push_back(permutation_(static_cast<uint32_t>(position)));
+      samples.push_back(SampleAt(static_cast<uint32_t>(position)));
     }
     before += last - first;
   }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <numeric>
 #include <tuple>
 
@@ -13,7 +15,7 @@ using testing::HasSubstr;
 using Samples = std::vector<uint32_t>;
 
 EpochOrder Order(uint32_t samples, int global_batch, int segments, uint32_t epoch = 0, uint64_t seed = 1) {
-  return EpochOrder::Create(seed, epoch, samples, global_batch, segments).value();
+  return EpochOrder::Create({seed, epoch, samples, global_batch, segments}).value();
 }
 
 class OrderOf : public testing::TestWithParam<std::tuple<uint32_t, int, int>> {
@@ -90,6 +92,69 @@ INSTANTIATE_TEST_SUITE_P(Sizes, OrderOf,
                                          std::tuple(999U, 36, 6), std::tuple(1000U, 7, 7),
                                          std::tuple(65U, 64, 16)));
 
+// Shards of uneven sizes, some empty: the same promises as for single files.
+class ShardedOrderOf : public testing::TestWithParam<int> {
+ protected:
+  static constexpr std::array<uint32_t, 7> kShards = {5000, 1, 9000, 0, 12001, 40, 3958};
+  static OrderOptions Options(int segments, uint32_t epoch = 0) {
+    return {.seed = 3,
+            .epoch = epoch,
+            .samples = 30000,
+            .global_batch = 64,
+            .segments = segments,
+            .shards = kShards};
+  }
+  static Samples Epoch(const OrderOptions& options) {
+    const auto order = EpochOrder::Create(options).value();
+    Samples all;
+    for (uint64_t step = 0; step < order.steps(); ++step) {
+      const auto list = order.StepSamples(step);
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    return all;
+  }
+};
+
+TEST_P(ShardedOrderOf, AnEpochHasEachSampleOnce) {
+  Samples all = Epoch(Options(GetParam()));
+  EXPECT_NE(all, Epoch(Options(GetParam(), 1)));
+  std::ranges::sort(all);
+  Samples expected(30000);
+  std::iota(expected.begin(), expected.end(), 0U);
+  EXPECT_EQ(all, expected);
+}
+
+TEST_P(ShardedOrderOf, WhatIsReadTogetherLiesTogether) {
+  const auto options = Options(GetParam());
+  const ShardedOrder order(options);
+  const Permutation shard_at(kShards.size(), 3, 0, Purpose::kShards);
+  std::vector<uint32_t> place(30000);  // of each sample, were the shards read one after the other
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < kShards.size(); ++i) {
+    const uint32_t shard = shard_at(i);
+    const uint32_t first = std::accumulate(kShards.begin(), kShards.begin() + shard, 0U);
+    for (uint32_t k = 0; k < kShards[shard]; ++k) place[first + k] = next++;
+  }
+  uint64_t moved = 0;
+  for (uint32_t position = 0; position < 30000; ++position) {
+    const auto distance =
+        std::abs(static_cast<int64_t>(place[order(position)]) - static_cast<int64_t>(position));
+    ASSERT_LT(distance, ShardedOrder::kWindow * 3 / 2);
+    moved += static_cast<uint64_t>(distance);
+  }
+  if (GetParam() == 1) {
+    EXPECT_GT(moved / 30000, ShardedOrder::kWindow / 4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Segments, ShardedOrderOf, testing::Values(1, 2, 8, 64));
+
+TEST(Order, RefusesShardsThatDoNotAddUp) {
+  const std::array<uint32_t, 2> shards = {3, 4};
+  EXPECT_THAT(EpochOrder::Create({.samples = 8, .shards = shards}).error().message,
+              HasSubstr("the shards have 7 samples together, not 8"));
+}
+
 TEST(Order, ARunThatResumesInTheMiddleSeesTheTail) {
   Samples whole;
   for (uint64_t step = 0; step < 10; ++step) {
@@ -108,10 +173,10 @@ TEST(Order, EpochsAndSeedsDiffer) {
 }
 
 TEST(Order, RefusesABatchThatSegmentsDoNotDivide) {
-  EXPECT_THAT(EpochOrder::Create(0, 0, 10, 10, 4).error().message,
+  EXPECT_THAT(EpochOrder::Create({0, 0, 10, 10, 4}).error().message,
               HasSubstr("global batch 10 is no positive multiple of segments, 4"));
-  EXPECT_FALSE(EpochOrder::Create(0, 0, 10, 0, 1).has_value());
-  EXPECT_FALSE(EpochOrder::Create(0, 0, 10, 10, 0).has_value());
+  EXPECT_FALSE(EpochOrder::Create({0, 0, 10, 0, 1}).has_value());
+  EXPECT_FALSE(EpochOrder::Create({0, 0, 10, 10, 0}).has_value());
 }
 
 }  // namespace

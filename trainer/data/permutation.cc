@@ -2,12 +2,11 @@
 
 #include <cmath>
 
-#include "trainer/data/random.h"
-
 namespace imgd::data {
 namespace {
 
 constexpr uint32_t kRounds = 12;
+constexpr uint32_t kRoundsRoom = 16;  ///< round numbers of one block
 
 uint32_t CeilSqrt(uint32_t n) {
   auto root = static_cast<uint64_t>(std::sqrt(static_cast<double>(n)));
@@ -18,12 +17,14 @@ uint32_t CeilSqrt(uint32_t n) {
 
 }  // namespace
 
-Permutation::Permutation(uint32_t n, uint64_t seed, uint32_t epoch)
+Permutation::Permutation(uint32_t n, uint64_t seed, uint32_t epoch, Purpose purpose, uint32_t block)
     : n_(n),
       a_(n == 0 ? 1 : CeilSqrt(n)),
       b_(n == 0 ? 1 : static_cast<uint32_t>((uint64_t{n} + a_ - 1) / a_)),
       seed_(seed),
-      epoch_(epoch) {}
+      epoch_(epoch),
+      purpose_(static_cast<uint32_t>(purpose)),
+      first_round_(block * kRoundsRoom) {}
 
 uint64_t Permutation::Encrypt(uint64_t value) const {
   uint64_t left = value / b_;
@@ -32,7 +33,7 @@ uint64_t Permutation::Encrypt(uint64_t value) const {
   for (uint32_t round = 0; round < kRounds; ++round) {
     const bool to_left = round % 2 == 0;
     const auto half = static_cast<uint32_t>(to_left ? right : left);
-    const auto words = Philox4x32({half, static_cast<uint32_t>(Purpose::kPermutation), epoch_, round}, key);
+    const auto words = Philox4x32({half, purpose_, epoch_, first_round_ + round}, key);
     const uint64_t random = uint64_t{words[0]} << 32 | words[1];
     if (to_left) {
       left = (left + random % a_) % a_;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "trainer/data/random.h"
+
 namespace imgd::data {
 
 /// A seeded permutation of [0, n) whose values are computed one at a time: no list is kept, so a run resumes
@@ -10,8 +12,9 @@ namespace imgd::data {
 /// docs/data-order.md has the exact definition. A value; safe to read from any thread.
 class Permutation {
  public:
-  /// `epoch` chooses among the permutations of one seed.
-  Permutation(uint32_t n, uint64_t seed, uint32_t epoch);
+  /// `epoch`, `purpose` and `block` (below 2^28) choose among the permutations of one seed.
+  Permutation(uint32_t n, uint64_t seed, uint32_t epoch, Purpose purpose = Purpose::kPermutation,
+              uint32_t block = 0);
 
   uint32_t size() const { return n_; }
 
@@ -26,6 +29,8 @@ class Permutation {
   uint32_t b_;
   uint64_t seed_;
   uint32_t epoch_;
+  uint32_t purpose_;
+  uint32_t first_round_;
 };
 
 }  // namespace imgd::data

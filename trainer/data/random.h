@@ -28,6 +28,9 @@ enum class Purpose : uint32_t {
   kCrop = 2,         ///< RandomResizedCrop and flip
   kSynthesis = 3,    ///< pictures drawn by `dataset synth`
   kSynthNoise = 4,   ///< their noise
+  kShards = 5,       ///< docs/data-order.md
+  kWindow = 6,       ///< docs/data-order.md: first pass
+  kWindow2 = 7,      ///< second pass
 };
 
 /// A stream of random numbers that depends on (seed, epoch, id, purpose) only: never on the rank, the thread

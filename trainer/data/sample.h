@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <vector>
+#include <span>
 
 #include "common/error.h"
 #include "trainer/data/jpeg.h"
@@ -11,13 +10,10 @@
 
 namespace imgd::data {
 
-/// Makes one square RGB picture of crop_size pixels a side from one image file.
+/// Makes one square RGB picture of crop_size pixels a side from the bytes of one image file.
 /// Keeps its memory between files; each decoding thread has one.
 class SampleReader {
  public:
-  /// A file longer than this is refused, unread.
-  static constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
-
   struct TrainingView {
     double min_scale = 0.08;
     bool flip = true;
@@ -25,18 +21,13 @@ class SampleReader {
   };
 
   /// RandomResizedCrop and flip, by `view.random` alone. `out` gets crop_size * crop_size * 3 bytes.
-  /// Errors: those of the file system and of JpegDecoder.
-  Status ReadForTraining(const std::filesystem::path& path, TrainingView view, int crop_size, uint8_t* out);
+  /// Errors: those of JpegDecoder.
+  Status ReadForTraining(std::span<const uint8_t> file, TrainingView view, int crop_size, uint8_t* out);
 
   /// Resize of the short side to `resize`, then CenterCrop; crop_size at most `resize`.
-  Status ReadForValidation(const std::filesystem::path& path, int resize, int crop_size, uint8_t* out);
+  Status ReadForValidation(std::span<const uint8_t> file, int resize, int crop_size, uint8_t* out);
 
  private:
-  Result<JpegSize> Open(const std::filesystem::path& path);
-  Status ReadWhole(const std::filesystem::path& path);
-
-  std::vector<uint8_t> file_;
-  size_t file_size_ = 0;
   JpegDecoder decoder_;
   Resizer resizer_;
 };

@@ -47,7 +47,7 @@ DeviceBatch ToGpu(const data::Batch& batch, int64_t size, at::Device device) {
 
 class Feed::Impl {
  public:
-  Impl(const data::ImageFolder& dataset, data::LoaderOptions options, at::Device device)
+  Impl(const data::Dataset& dataset, data::LoaderOptions options, at::Device device)
       : device_(device), size_(options.crop_size), loader_(dataset, std::move(options)) {
     thread_ = std::thread([this] { Fill(); });
   }
@@ -144,7 +144,7 @@ class Feed::Impl {
   std::thread thread_;
 };
 
-Feed::Feed(const data::ImageFolder& dataset, data::LoaderOptions options, at::Device device)
+Feed::Feed(const data::Dataset& dataset, data::LoaderOptions options, at::Device device)
     : impl_(std::make_unique<Impl>(dataset, std::move(options), device)) {}
 Feed::~Feed() = default;
 

@@ -22,7 +22,7 @@ struct DeviceBatch {
 /// current one is computed. On a GPU: through pinned memory, on a stream of its own.
 class Feed {
  public:
-  Feed(const data::ImageFolder& dataset, data::LoaderOptions options, at::Device device);
+  Feed(const data::Dataset& dataset, data::LoaderOptions options, at::Device device);
   ~Feed();
 
   /// The next batch; nothing after the last. For one thread. On a GPU the calling thread's current stream

@@ -20,11 +20,11 @@ int ShareOfCores(const Environment& env) {
   return std::max(1, cores / env.local_world_size);
 }
 
-/// A folder that can't be used is the job's fault, not this rank's.
-Result<std::unique_ptr<data::ImageFolder>> OpenData(const char* key, const std::string& path) {
-  auto folder = data::ImageFolder::Open(path);
-  if (folder) return std::make_unique<data::ImageFolder>(std::move(*folder));
-  Error error = folder.error();
+/// Data that can't be used are the job's fault, not this rank's.
+Result<std::unique_ptr<data::Dataset>> OpenData(const char* key, const std::string& where) {
+  auto set = data::OpenDataset(where);
+  if (set) return set;
+  Error error = set.error();
   error.message = fmt::format("{}: {}", key, error.message);
   if (error.code != ErrorCode::kResourceExhausted) error.code = ErrorCode::kInvalidArgument;
   return tl::unexpected<Error>(std::move(error));
@@ -66,10 +66,10 @@ Status OpenAllData(Session& session) {
   return {};
 }
 
-std::string Describe(const data::ImageFolder& folder) {
+std::string Describe(const data::Dataset& set) {
   Sha256 hash;
-  for (size_t i = 0; i < folder.size(); ++i) hash.Update(folder.name(i) + "\n");
-  return fmt::format("{} images in {} classes (list {})", folder.size(), folder.classes().size(),
+  for (size_t i = 0; i < set.size(); ++i) hash.Update(set.name(i) + "\n");
+  return fmt::format("{} images in {} classes (list {})", set.size(), set.classes().size(),
                      hash.Finish().substr(0, 8));
 }
 

@@ -8,7 +8,7 @@
 //
 #include "common/job_file.h"
 #include "trainer/commands.h"
-#include "trainer/data/image_folder.h"
+#include "trainer/data/dataset.h"
 #include "trainer/data/loader.h"
 #include "trainer/dist/ddp.h"
 #include "trainer/dist/gang.h"
@@ -30,8 +30,8 @@ struct Session {
   Commands& commands;
 
   at::Device device{at::kCPU};
-  std::unique_ptr<data::ImageFolder> train;
-  std::unique_ptr<data::ImageFolder> val;  ///< null without validation
+  std::unique_ptr<data::Dataset> train;
+  std::unique_ptr<data::Dataset> val;  ///< null without validation
   std::unique_ptr<Gang> gang;
   std::shared_ptr<Model> model;
   std::unique_ptr<Sgd> sgd;

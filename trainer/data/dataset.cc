@@ -1,0 +1,41 @@
+#include "trainer/data/dataset.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "trainer/data/image_folder.h"
+#include "trainer/data/shard_set.h"
+
+namespace imgd::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Whether the folder itself holds shards, rather than folders of images.
+bool HoldsShards(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / "dataset.json", error)) return true;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".tar") return true;
+  }
+  return false;
+}
+
+template <typename T>
+Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
+  if (!set) return tl::unexpected<Error>(std::move(set).error());
+  return std::unique_ptr<Dataset>(std::move(*set));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
+  std::error_code error;
+  const bool is_folder = fs::is_directory(where, error);
+  const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || where.ends_with(".tar");
+  if (is_folder ? HoldsShards(where) : is_pattern) return Opened(ShardSet::Open(where));
+  IMGD_ASSIGN(auto folder, ImageFolder::Open(where));
+  return std::unique_ptr<Dataset>(std::make_unique<ImageFolder>(std::move(folder)));
+}
+
+}  // namespace imgd::data

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+
+namespace imgd::data {
+
+/// Memory for one file that is read again and again: it only grows.
+struct FileBuffer {
+  std::vector<uint8_t> memory;
+  size_t size = 0;  ///< of the file that is in it
+  std::span<const uint8_t> bytes() const { return {memory.data(), size}; }
+  /// Room for `n` bytes, which become the buffer's content.
+  std::span<uint8_t> Take(size_t n) {
+    if (memory.size() < n) memory.resize(n);
+    size = n;
+    return {memory.data(), n};
+  }
+};
+
+/// What a run reads: numbered images with labels, each as the bytes of its file. Immutable once opened; all
+/// calls may come from any thread.
+class Dataset {
+ public:
+  /// A file longer than this is refused, unread.
+  static constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+
+  virtual ~Dataset() = default;
+
+  size_t size() const { return labels_.size(); }
+  /// Names of the classes in the order of their labels.
+  const std::vector<std::string>& classes() const { return classes_; }
+  int32_t label(size_t i) const { return labels_[i]; }
+
+  /// What people call image i: "n01440764/n01440764_10026.JPEG".
+  virtual std::string name(size_t i) const = 0;
+  /// Where it can be looked for: the path of its file, or of its shard and its place there.
+  virtual std::string place(size_t i) const = 0;
+  /// How many images each shard has, in the order of their numbers; empty where a shuffled order costs no
+  /// more to read than any other.
+  virtual const std::vector<uint32_t>& shard_sizes() const = 0;
+  /// The bytes of image i. Errors: those of the file system or server; kDataLoss when it is not what the
+  /// index says.
+  virtual Status Read(size_t i, FileBuffer& out) const = 0;
+
+ protected:
+  std::vector<std::string> classes_;
+  std::vector<int32_t> labels_;
+};
+
+/// Opens what a job file's data.train names: a folder with one folder for each class, or shards
+/// (`shard_set.h`). Errors: kNotFound, kInvalidArgument, saying what was found instead of a data set.
+Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where);
+
+}  // namespace imgd::data

@@ -1,0 +1,182 @@
+#include "trainer/data/shard_index.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+
+#include "trainer/data/crc32c.h"
+#include "trainer/data/tar.h"
+
+namespace imgd::data {
+namespace {
+
+constexpr std::string_view kMagic = "imgdidx1";
+constexpr uint64_t kMaxLabelBytes = 1 << 20;
+
+template <typename T>
+void Put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+/// Takes values off the front of bytes; `ok` turns false where they are too few.
+struct Taker {
+  std::string_view rest;
+  bool ok = true;
+
+  template <typename T>
+  T Take() {
+    T value{};
+    const auto bytes = TakeBytes(sizeof value);
+    if (ok) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  std::string_view TakeBytes(size_t n) {
+    ok = ok && n <= rest.size();
+    if (!ok) return {};
+    const auto bytes = rest.substr(0, n);
+    rest.remove_prefix(n);
+    return bytes;
+  }
+};
+
+std::span<const uint8_t> Bytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+bool IsImageEnding(std::string_view ending) {
+  constexpr std::array<std::string_view, 5> kEndings = {"jpg", "jpeg", "png", "JPEG", "JPG"};
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+Result<std::string> ReadText(const Source& shard, const TarEntry& entry) {
+  if (entry.size > kMaxLabelBytes) {
+    return Fail(ErrorCode::kDataLoss, "{}: {} has {} bytes, which is no label", shard.name(), entry.name,
+                entry.size);
+  }
+  std::string text(entry.size, '\0');
+  IMGD_TRY(shard.ReadAt(entry.offset, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  return text;
+}
+
+std::optional<int32_t> LabelFromText(std::string_view text) {
+  while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos)
+    text.remove_suffix(1);
+  int32_t label = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), label);
+  if (text.empty() || result.ec != std::errc() || result.ptr != text.data() + text.size() || label < 0)
+    return std::nullopt;
+  return label;
+}
+
+std::optional<int32_t> LabelFromJson(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  for (const char* key : {"label", "cls", "class"}) {
+    const auto found = json.find(key);
+    if (found != json.end() && found->is_number_integer() && found->get<int64_t>() >= 0 &&
+        found->get<int64_t>() <= INT32_MAX)
+      return found->get<int32_t>();
+  }
+  return std::nullopt;
+}
+
+/// The parts of one sample, as they come.
+struct Sample {
+  std::string path;  ///< with folders, without endings: what its parts share
+  std::optional<TarEntry> image;
+  std::optional<int32_t> label;
+};
+
+Status Finish(const Source& shard, Sample& sample, ShardIndex& index) {
+  if (!sample.image) return {};
+  if (!sample.label) {
+    return Fail(ErrorCode::kDataLoss,
+                "{}: '{}' has no label: there is neither '{}.cls' with a number nor '{}.json' with \"label\"",
+                shard.name(), sample.image->name, sample.path, sample.path);
+  }
+  if (sample.image->size > UINT32_MAX) {
+    return Fail(ErrorCode::kDataLoss, "{}: '{}' has {} bytes, which is no image", shard.name(),
+                sample.image->name, sample.image->size);
+  }
+  index.images.push_back({sample.path.substr(sample.path.rfind('/') + 1), sample.image->offset,
+                          static_cast<uint32_t>(sample.image->size), *sample.label});
+  return {};
+}
+
+}  // namespace
+
+std::string EncodeShardIndex(const ShardIndex& index) {
+  std::string body;
+  Put(body, index.shard_bytes);
+  Put(body, static_cast<uint32_t>(index.images.size()));
+  for (const auto& image : index.images) {
+    Put(body, image.offset);
+    Put(body, image.size);
+    Put(body, image.label);
+    Put(body, static_cast<uint16_t>(std::min<size_t>(image.key.size(), UINT16_MAX)));
+    body.append(image.key, 0, UINT16_MAX);
+  }
+  std::string out(kMagic);
+  Put(out, Crc32c(Bytes(body)));
+  return out + body;
+}
+
+Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string& name) {
+  const auto bad = [&](std::string_view what) {
+    return Fail(ErrorCode::kDataLoss, "{} is no good shard index: {}", name, what);
+  };
+  if (!bytes.starts_with(kMagic)) return bad("it does not start with 'imgdidx1'");
+  Taker taker{std::string_view(bytes).substr(kMagic.size())};
+  const auto crc = taker.Take<uint32_t>();
+  if (!taker.ok || crc != Crc32c(Bytes(taker.rest))) return bad("its checksum is wrong");
+  ShardIndex index;
+  index.shard_bytes = taker.Take<uint64_t>();
+  const auto count = taker.Take<uint32_t>();
+  for (uint32_t i = 0; i < count && taker.ok; ++i) {
+    IndexedImage image;
+    image.offset = taker.Take<uint64_t>();
+    image.size = taker.Take<uint32_t>();
+    image.label = taker.Take<int32_t>();
+    const auto key_size = taker.Take<uint16_t>();
+    image.key = std::string(taker.TakeBytes(key_size));
+    if (image.label < 0 || image.offset > index.shard_bytes || image.size > index.shard_bytes - image.offset)
+      return bad(fmt::format("image {} does not lie in the shard", i));
+    index.images.push_back(std::move(image));
+  }
+  if (!taker.ok || !taker.rest.empty()) return bad("it is cut short or too long");
+  return index;
+}
+
+Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
+  ShardIndex index{.shard_bytes = shard.size()};
+  TarReader tar(shard);
+  Sample sample;
+  for (;;) {
+    IMGD_ASSIGN(const auto entry, tar.Next());
+    if (!entry) break;
+    const size_t folder = entry->name.rfind('/') + 1;  // npos + 1 is 0
+    const size_t dot = entry->name.find('.', folder);
+    if (dot == std::string::npos) continue;
+    std::string path = entry->name.substr(0, dot);
+    if (path != sample.path) {
+      IMGD_TRY(Finish(shard, sample, index));
+      sample = Sample{.path = std::move(path)};
+    }
+    const std::string ending = entry->name.substr(dot + 1);
+    if (IsImageEnding(ending)) {
+      sample.image = *entry;
+    } else if (ending == "cls" || ending == "json") {
+      IMGD_ASSIGN(const std::string text, ReadText(shard, *entry));
+      const auto label = ending == "cls" ? LabelFromText(text) : LabelFromJson(text);
+      if (label) sample.label = label;
+    }
+  }
+  IMGD_TRY(Finish(shard, sample, index));
+  return index;
+}
+
+}  // namespace imgd::data

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "trainer/data/source.h"
+
+namespace imgd::data {
+
+/// One image of a shard: where the bytes of its file lie, and what it shows.
+struct IndexedImage {
+  std::string key;      ///< its name without folder and ending, unique in the data set: "n01440764_10026"
+  uint64_t offset = 0;  ///< in the shard
+  uint32_t size = 0;    ///< bytes of the image's file
+  int32_t label = 0;    ///< rank of its class, from 0
+  bool operator==(const IndexedImage&) const = default;
+};
+
+/// What lies where in one shard, so that any image can be read by itself. Stored beside the shard as
+/// "<shard>.idx" (docs/formats.md), or made by reading the shard's headers.
+struct ShardIndex {
+  uint64_t shard_bytes = 0;          ///< of the shard that it was made from
+  std::vector<IndexedImage> images;  ///< by offset
+  bool operator==(const ShardIndex&) const = default;
+};
+
+std::string EncodeShardIndex(const ShardIndex& index);
+
+/// Errors: kDataLoss naming `name` when the bytes are no index, are cut short, fail their checksum or point
+/// out of the shard.
+Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string& name);
+
+/// Makes the index of a WebDataset shard: a tar in which files that share their name up to the first dot of
+/// the last part are one sample; the image is the one that ends in .jpg, .jpeg, .png, .JPEG, the label the
+/// number in .cls or .json's "label". Samples without an image are passed over. Errors: those of TarReader;
+/// kDataLoss naming a sample whose label is missing or no number.
+Result<ShardIndex> ScanWebDatasetShard(const Source& shard);
+
+}  // namespace imgd::data

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/data/dataset.h"
+#include "trainer/data/shard_index.h"
+#include "trainer/data/source.h"
+
+namespace imgd::data {
+
+/// What `dataset.json` beside the shards says (docs/formats.md). Written last: a set without it is not
+/// complete.
+struct SetDescription {
+  struct Shard {
+    std::string name;  ///< of its file, in the same folder
+    uint64_t bytes = 0;
+    uint32_t images = 0;
+    std::string crc32c;  ///< of the whole file, 8 hexadecimal digits
+  };
+  std::string name;
+  std::vector<std::string> classes;  ///< in the order of their labels
+  std::vector<Shard> shards;         ///< in the order of their images' numbers
+
+  static Result<SetDescription> Parse(const std::string& json, const std::string& name);
+  std::string ToJson() const;
+};
+
+/// A data set kept in shards. Images are numbered shard by shard, in each by offset.
+class ShardSet final : public Dataset {
+ public:
+  /// `where`: a folder or URL with a dataset.json; a folder with .tar files; or a pattern of shards as
+  /// "train-{000000..000099}.tar" or "train-*.tar" (the latter for local files only). Classes without names
+  /// get their numbers for names. Errors: kNotFound; kInvalidArgument when there is no shard; kDataLoss for
+  /// shards that can't be read, or that do not have the sizes that dataset.json says.
+  static Result<std::unique_ptr<ShardSet>> Open(const std::string& where);
+
+  std::string name(size_t i) const override;
+  std::string place(size_t i) const override;
+  const std::vector<uint32_t>& shard_sizes() const override { return shard_sizes_; }
+  Status Read(size_t i, FileBuffer& out) const override;
+
+ private:
+  struct Place {
+    uint32_t shard;
+    uint32_t bytes;
+    uint64_t offset;
+    uint64_t key;  ///< where it starts in keys_
+  };
+  Status Add(std::shared_ptr<Source> shard, const ShardIndex& index);
+  Status NameClasses(std::vector<std::string> names, const std::string& where);
+
+  std::vector<std::shared_ptr<Source>> shards_;
+  std::vector<uint32_t> shard_sizes_;
+  std::vector<Place> places_;
+  std::string keys_;  ///< one after the other, each ended by 0
+};
+
+/// All that a pattern with braces stands for, in order: "a-{08..10}.tar" is a-08.tar, a-09.tar, a-10.tar,
+/// "{x,y}" is x and y. Errors: kInvalidArgument for a brace that is not closed, or more than a million names.
+Result<std::vector<std::string>> ExpandBraces(const std::string& pattern);
+
+}  // namespace imgd::data

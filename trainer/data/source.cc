@@ -1,0 +1,79 @@
+#include "trainer/data/source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "common/files.h"
+
+namespace imgd::data {
+namespace {
+
+class FileSource final : public Source {
+ public:
+  FileSource(const std::string& path, UniqueFd fd, uint64_t size, std::string version)
+      : Source(path, size, std::move(version)), fd_(std::move(fd)) {}
+
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override {
+    size_t done = 0;
+    while (done < out.size()) {
+      const ssize_t n =
+          ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return FailErrno(errno, fmt::format("cannot read {}", name()));
+      if (n == 0) {
+        return Fail(ErrorCode::kDataLoss, "{} ends at byte {}, before byte {}", name(), offset + done,
+                    offset + out.size());
+      }
+      done += static_cast<size_t>(n);
+    }
+    return {};
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+class PartSource final : public Source {
+ public:
+  PartSource(std::shared_ptr<Source> whole, const std::string& name, uint64_t offset, uint64_t size)
+      : Source(name, size, whole->version()), whole_(std::move(whole)), offset_(offset) {}
+
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override {
+    if (offset > size() || out.size() > size() - offset) {
+      return Fail(ErrorCode::kDataLoss, "{} ends at byte {}, before byte {}", name(), size(),
+                  offset + out.size());
+    }
+    return whole_->ReadAt(offset_ + offset, out);
+  }
+
+ private:
+  std::shared_ptr<Source> whole_;
+  uint64_t offset_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot open {}", path));
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return FailErrno(errno, fmt::format("cannot look at {}", path));
+  if (!S_ISREG(status.st_mode)) {
+    return Fail(ErrorCode::kInvalidArgument, "{} is not a plain file", path);
+  }
+  std::string version =
+      fmt::format("{}-{}.{:09}", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  return std::make_shared<FileSource>(path, std::move(fd), static_cast<uint64_t>(status.st_size),
+                                      std::move(version));
+}
+
+std::shared_ptr<Source> PartOf(std::shared_ptr<Source> whole, const std::string& name, uint64_t offset,
+                               uint64_t size) {
+  return std::make_shared<PartSource>(std::move(whole), name, offset, size);
+}
+
+}  // namespace imgd::data

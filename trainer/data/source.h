@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/error.h"
+
+namespace imgd::data {
+
+/// Bytes that can be read at any place: a local file, or one on a server. All calls may come from any thread.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  /// What it is called in messages: a path or URL.
+  const std::string& name() const { return name_; }
+  /// Bytes in it, as of when it was opened.
+  uint64_t size() const { return size_; }
+  /// Changes when the content may have: the file's size and time of change, a server's ETag.
+  const std::string& version() const { return version_; }
+
+  /// Fills all of `out` with the bytes from `offset` on. Errors: kDataLoss when it ends before or has changed
+  /// since it was opened; those of the file system or server.
+  virtual Status ReadAt(uint64_t offset, std::span<uint8_t> out) const = 0;
+
+ protected:
+  Source(std::string name, uint64_t size, std::string version)
+      : name_(std::move(name)), size_(size), version_(std::move(version)) {}
+
+ private:
+  std::string name_;
+  uint64_t size_;
+  std::string version_;
+};
+
+/// Opens a local file, by its path. Errors: as open(2); kInvalidArgument for what is no plain file.
+Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path);
+
+/// A part of another source, as if it were a source of its own: a tar within a tar.
+std::shared_ptr<Source> PartOf(std::shared_ptr<Source> whole, const std::string& name, uint64_t offset,
+                               uint64_t size);
+
+}  // namespace imgd::data
