@@ -17,7 +17,6 @@ namespace imgd {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 TEST(Config, EveryKeyIsRead) {
@@ -98,6 +97,7 @@ TEST(Identity, AgentsThatComeAtTheSameTimeAgreeOnASharedFolder) {
   std::vector<std::string> ids(8);
   {
     std::vector<std::jthread> agents;
+    agents.reserve(ids.size());
     for (auto& id : ids) agents.emplace_back([&] { id = IdentifySharedFolder(dir.path())->id(); });
   }
   for (const auto& id : ids) EXPECT_EQ(id, ids[0]);
