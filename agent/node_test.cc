@@ -162,14 +162,6 @@ TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
   EXPECT_FALSE(CreateRunDir(dir.path(), spec, "", {}, Generation(0)).has_value()) << "it is there already";
 }
 
-TEST(RunDir, InvalidUtf8IsReplaced) {
-  EXPECT_EQ(ToUtf8("plain"), "plain");
-  EXPECT_EQ(ToUtf8("\xE2\x82\xAC \xF0\x9F\x98\x80"), "\xE2\x82\xAC \xF0\x9F\x98\x80");
-  EXPECT_EQ(ToUtf8("a\xC3"), "a\xEF\xBF\xBD");
-  EXPECT_EQ(ToUtf8("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD") << "overlong";
-  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD") << "surrogate";
-}
-
 TEST(Process, APidIsTheSameProcessOnlyWithTheSameStart) {
   const auto self = ReadProcessStat(::getpid());
   ASSERT_TRUE(self.has_value());
