@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "common/utf8.h"
+
 namespace imgd {
 namespace {
 

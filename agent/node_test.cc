@@ -17,7 +17,6 @@ namespace imgd {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 TEST(Config, EveryKeyIsRead) {
@@ -98,6 +97,7 @@ TEST(Identity, AgentsThatComeAtTheSameTimeAgreeOnASharedFolder) {
   std::vector<std::string> ids(8);
   {
     std::vector<std::jthread> agents;
+    agents.reserve(ids.size());
     for (auto& id : ids) agents.emplace_back([&] { id = IdentifySharedFolder(dir.path())->id(); });
   }
   for (const auto& id : ids) EXPECT_EQ(id, ids[0]);
@@ -160,14 +160,6 @@ TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
   ASSERT_TRUE(read_record.has_value() && read_record->has_value());
   EXPECT_EQ(ToJson(**read_record), ToJson(record));
   EXPECT_FALSE(CreateRunDir(dir.path(), spec, "", {}, Generation(0)).has_value()) << "it is there already";
-}
-
-TEST(RunDir, InvalidUtf8IsReplaced) {
-  EXPECT_EQ(ToUtf8("plain"), "plain");
-  EXPECT_EQ(ToUtf8("\xE2\x82\xAC \xF0\x9F\x98\x80"), "\xE2\x82\xAC \xF0\x9F\x98\x80");
-  EXPECT_EQ(ToUtf8("a\xC3"), "a\xEF\xBF\xBD");
-  EXPECT_EQ(ToUtf8("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD") << "overlong";
-  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD") << "surrogate";
 }
 
 TEST(Process, APidIsTheSameProcessOnlyWithTheSameStart) {

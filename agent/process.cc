@@ -205,6 +205,7 @@ Status StartShim(const ShimStart& start) {
       "imgagent", "shim", "--run-dir", start.dir.path.native(), "--lock-fd", std::to_string(kShimLockFd)};
   if (master.valid()) words.insert(words.end(), {"--master-fd", std::to_string(kShimMasterFd)});
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   pid_t pid = 0;

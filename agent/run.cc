@@ -7,6 +7,7 @@
 #include "agent/cgroup.h"
 #include "agent/network.h"
 #include "agent/process.h"
+#include "common/utf8.h"
 
 namespace imgd {
 namespace {

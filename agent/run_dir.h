@@ -104,7 +104,4 @@ Status SaveRunRecord(const RunDir& dir, const RunRecord& record);
 Result<RunDir> CreateRunDir(const std::filesystem::path& runs, const RunSpec& spec, std::string_view job_yaml,
                             const std::vector<std::string>& resume_from, Generation last_generation);
 
-/// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD: what protobuf and JSON take.
-std::string ToUtf8(std::string_view text);
-
 }  // namespace imgd

@@ -59,7 +59,7 @@ Status Keeper::Listen() {
                    group.error().message.c_str());
     }
   }
-  const auto saved = SaveRunRecord(dir_, record_);
+  auto saved = SaveRunRecord(dir_, record_);
   if (!saved) cgroup_.Remove();
   if (saved) server_->Push(ToJson(record_));
   LookForFolder();

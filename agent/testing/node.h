@@ -112,8 +112,8 @@ class TestNode {
   /// Begins, or begins again as a new agent process would: nothing but the state folder is kept.
   void Begin(bool connect = true) {
     supervisor_.reset();
-    supervisor_ = std::move(
-        *Supervisor::Create(loop_.get(), options_, [this](v1::ConnectRequest request) { Take(request); }));
+    supervisor_ = std::move(*Supervisor::Create(
+        loop_.get(), options_, [this](const v1::ConnectRequest& request) { Take(request); }));
     supervisor_->SetAddress("127.0.0.1");
     if (connect) Connect();
   }

@@ -33,7 +33,7 @@ class TempDir {
   }
   /// An executable shell script.
   std::filesystem::path Script(std::string_view name, std::string_view body) const {
-    const auto path = Write(name, fmt::format("#!/bin/sh\n{}", body));
+    auto path = Write(name, fmt::format("#!/bin/sh\n{}", body));
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
   }

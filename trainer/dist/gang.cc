@@ -1,7 +1,9 @@
 #include "trainer/dist/gang.h"
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -91,12 +93,22 @@ c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>
   return group;
 }
 
-/// The exception's words without LibTorch's C++ stack.
-std::string FirstLine(const std::exception& e) {
+/// The exception's words without LibTorch's C++ stack, source file and good wishes: "[/x/pair.cc:537]
+/// Connection closed by peer [127.0.0.1]:41234. This means that ..." ends after the address.
+std::string PlainWords(const std::exception& e) {
   const auto* error = dynamic_cast<const c10::Error*>(&e);
-  const std::string text = error != nullptr ? error->what_without_backtrace() : e.what();
-  return text.substr(0, text.find('\n'));
+  std::string text = error != nullptr ? error->what_without_backtrace() : e.what();
+  text = text.substr(0, text.find('\n'));
+  if (text.starts_with("[/")) text.erase(0, text.find("] ") + 2);
+  return text.substr(0, std::min(text.find(". This means"), text.find(" GLHF")));
 }
+
+/// LibTorch's own log shows C++ stacks for what comes back as an error too, and is said in our words then.
+void QuietLibTorch() {
+  if (::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0) == 0) c10::initLogging();
+}
+
+bool IsPortInUse(const std::string& words) { return words.find("EADDRINUSE") != std::string::npos; }
 
 bool MentionsTimeout(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -128,6 +140,7 @@ Gang::~Gang() = default;
 Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Device& device) {
   std::unique_ptr<Gang> gang(new Gang(env.rank, env.world_size));
   if (env.world_size == 1) return gang;
+  QuietLibTorch();
   try {
     auto store = ConnectStore(env);
     IMGD_TRY(WaitForAll(*store, env));
@@ -135,14 +148,20 @@ Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Devic
     gang->parts_->group = MakeGroup(store, env, device);
     gang->parts_->board = std::make_unique<PositionBoard>(store->clone(), env.rank, env.world_size);
   } catch (const std::exception& e) {
+    if (IsPortInUse(e.what())) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          "rank {}: MASTER_PORT is {}, where another program listens on this machine; take a free port",
+          env.rank, env.master_port);
+    }
     return Fail(ErrorCode::kUnavailable, "rank {}: cannot join the gang at {}:{}: {}", env.rank,
-                env.master_address, env.master_port, FirstLine(e));
+                env.master_address, env.master_port, PlainWords(e));
   }
   return gang;
 }
 
 void Gang::ThrowBroken(const std::exception& e) {
-  const std::string what = FirstLine(e);
+  const std::string what = PlainWords(e);
   std::string words =
       fmt::format("rank {}: a collective broke at {}: {}", rank_, parts_->board->Here(), what);
   if (MentionsTimeout(what)) {

@@ -86,6 +86,7 @@ Status RemoveCheckpoint(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
   if (error) return FailErrno(error.value(), fmt::format("cannot remove {}", path.native()));
+  ::rmdir(path.parent_path().c_str());  // its generation's folder, if this was the last in it
   return {};
 }
 
@@ -173,6 +174,15 @@ Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
     }
   }
   return out;
+}
+
+Status TryToWriteIn(const fs::path& root) {
+  IMGD_TRY(MakeFolders(root));
+  const fs::path probe = root / fmt::format(".imgtrain-{}", ::getpid());
+  const UniqueFd fd(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot write in {}", root.native()));
+  ::unlink(probe.c_str());
+  return {};
 }
 
 Result<CheckpointWriter> CheckpointWriter::Begin(const fs::path& root, uint64_t generation, uint64_t step) {

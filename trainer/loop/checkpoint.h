@@ -53,6 +53,10 @@ struct CommittedCheckpoint {
   std::string manifest_sha256;
 };
 
+/// Makes the folder where it lacks and writes a file in it, which goes again.
+/// Errors: as the system calls, naming the folder.
+Status TryToWriteIn(const std::filesystem::path& root);
+
 /// Writes one checkpoint. Nothing counts before Commit(); an unfinished one is removed with the writer.
 class CheckpointWriter {
  public:

@@ -89,6 +89,22 @@ Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
   return state;
 }
 
+/// Weights that are no numbers are of no use to go on from, and would push good ones out. The same on all
+/// ranks.
+Status CheckThatWeightsAreFinite(const Session& session) {
+  torch::NoGradGuard no_grad;
+  auto sum = at::zeros({}, at::dtype(at::kFloat).device(session.device));
+  for (const auto& [name, tensor] : StateDict(*session.model)) {
+    if (tensor.is_floating_point()) sum += (tensor * 0).sum();  // 0, or NaN
+  }
+  if (sum.item<float>() == 0) return {};
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      "training diverged: there are weights that are no finite numbers after step {}; a lower optimizer.lr "
+      "or a longer schedule.warmup_epochs may help",
+      session.state.step);
+}
+
 /// Rank 0's part. Leaves the session alone where there is nothing to go on from.
 Status TakeUpNewest(Session& session) {
   IMGD_ASSIGN(const auto candidates, ResumeCandidates(session.checkpoint_root, session.env.resume_file));
@@ -119,6 +135,7 @@ Status TakeUpNewest(Session& session) {
 
 Status SaveCheckpoint(Session& session) {
   ShareBuffers(session);
+  IMGD_TRY(CheckThatWeightsAreFinite(session));
   session.state.loss_scale = session.loss_scale.scale();
   session.state.loss_scale_streak = session.loss_scale.streak();
   if (!session.is_rank0()) return {};

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "trainer/dist/device.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/sha256.h"
 
@@ -66,6 +67,16 @@ Status OpenAllData(Session& session) {
   return {};
 }
 
+/// A folder that can't be written to is found before the training, not after the first epoch.
+Status CheckFolder(const std::filesystem::path& root) {
+  auto written = TryToWriteIn(root);
+  if (written) return {};
+  Error error = written.error();
+  error.message = "checkpoint.dir: " + error.message;
+  if (error.code != ErrorCode::kResourceExhausted) error.code = ErrorCode::kInvalidArgument;
+  return tl::unexpected<Error>(std::move(error));
+}
+
 std::string Describe(const data::Dataset& set) {
   Sha256 hash;
   for (size_t i = 0; i < set.size(); ++i) hash.Update(set.name(i) + "\n");
@@ -120,7 +131,7 @@ RunState FreshState(const Session& session) {
 
 }  // namespace
 
-data::LoaderOptions Session::LoaderOptions(bool training) const {
+data::LoaderOptions Session::LoaderOptions(bool training) {
   data::LoaderOptions options;
   options.training = training;
   options.crop_size = training ? spec.data.image_size : spec.data.val_size;
@@ -136,8 +147,10 @@ data::LoaderOptions Session::LoaderOptions(bool training) const {
   options.end_step = total_steps;
   options.workers = workers;
   options.max_bad_images = spec.data.max_bad_images;
-  options.on_bad_image = [this](const std::string& name, const std::string& error, uint64_t count) {
-    reporter.On(report::BadImage{name, error, count});
+  options.on_bad_image = [this, training](const std::string& name, const std::string& error, uint64_t count) {
+    // Each validation pass has a loader of its own; an image is named once all the same.
+    if (!training && !bad_val_images.insert(name).second) return;
+    reporter.On(report::BadImage{name, error, training ? count : bad_val_images.size()});
   };
   return options;
 }
@@ -154,6 +167,7 @@ Status SetUp(Session& session) {
   session.checkpoint_root =
       env.checkpoint_dir.empty() ? std::filesystem::path(folder) / spec.name : env.checkpoint_dir;
 
+  if (session.is_rank0()) IMGD_TRY(CheckFolder(session.checkpoint_root));
   IMGD_ASSIGN(session.gang, Gang::Join(env, session.device));
   IMGD_TRY(CheckThatAllSeeTheSame(session));
   IMGD_TRY(MakeLearner(session));

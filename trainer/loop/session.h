@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "trainer/torch.h"
 //
@@ -45,6 +46,8 @@ struct Session {
   RunState state;            ///< as of the last finished step
   std::string resumed_from;  ///< folder; empty for a fresh start
   int workers = 1;           ///< decoding threads
+  /// That were reported; touched by one validation loader at a time, one call after the other.
+  std::set<std::string> bad_val_images;
 
   at::ScalarType compute_type() const {
     return spec.train.precision == "bf16"   ? at::kBFloat16
@@ -52,7 +55,7 @@ struct Session {
                                             : at::kFloat;
   }
   bool is_rank0() const { return env.rank == 0; }
-  data::LoaderOptions LoaderOptions(bool training) const;
+  data::LoaderOptions LoaderOptions(bool training);
 };
 
 /// Opens the data, meets the other ranks, makes the model and takes up the newest checkpoint.

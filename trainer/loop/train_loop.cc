@@ -38,6 +38,7 @@ bool TooFewForBatchNorm(const DeviceBatch& batch) {
 
 TrainLoop::TrainLoop(Session& session)
     : session_(session),
+      first_step_(session.state.step),
       meter_(steady_clock::now()),
       sums_(at::zeros({3}, at::dtype(at::kDouble).device(session.device))) {}
 
@@ -81,6 +82,7 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   session_.averager->BeforeForward();
   const at::Tensor loss_sum = ForwardLoss(batch);
   const Agreed agreed = FinishAgreement(std::move(pending));
+  good_images_ += static_cast<uint64_t>(agreed.images);
 
   gang.SetPosition(step, "backward pass and gradient all-reduce");
   learning_rate_ = LearningRate(session_.schedule, step);
@@ -189,6 +191,7 @@ Status TrainLoop::Report() {
 
 /// Whether the run is to stop.
 Result<bool> TrainLoop::AfterStep(const Agreed& agreed) {
+  IMGD_TRY(CheckThatSomethingWasSeen());
   if (agreed.report) IMGD_TRY(Report());
   const bool save = agreed.asked.checkpoint || agreed.asked.stop_with_checkpoint;
   const auto start = steady_clock::now();
@@ -230,6 +233,16 @@ bool TrainLoop::CheckpointDue() const {
   const auto every_epochs = static_cast<uint64_t>(session_.spec.checkpoint.every_epochs);
   return every_epochs > 0 && step % session_.steps_per_epoch == 0 &&
          step / session_.steps_per_epoch % every_epochs == 0;
+}
+
+/// Some damaged images are left out; a run of nothing else would end well and have learnt nothing.
+Status TrainLoop::CheckThatSomethingWasSeen() const {
+  const uint64_t steps = session_.state.step - first_step_;
+  const bool whole_run = first_step_ == 0 && session_.state.step == session_.total_steps;
+  if (good_images_ > 0 || (steps < session_.steps_per_epoch && !whole_run)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "none of the images of data.train ({}) could be decoded; the log names them with what is wrong",
+              session_.spec.data.train);
 }
 
 Status TrainLoop::Save() {

@@ -37,11 +37,14 @@ class TrainLoop {
   bool ValidationDue() const;
   bool CheckpointDue() const;
   Status Save();
+  Status CheckThatSomethingWasSeen() const;
 
   Session& session_;
+  const uint64_t first_step_;  ///< of this start
   Meter meter_;
   at::Tensor sums_;  ///< since the last report, on the device: loss, correct, images
   double learning_rate_ = 0;
+  uint64_t good_images_ = 0;  ///< of all ranks, since this start
   std::optional<uint64_t> saved_step_;
 };
 

@@ -1,6 +1,7 @@
 #include "trainer/loop/validation.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "trainer/input/feed.h"
 #include "trainer/optim/autocast.h"
@@ -87,8 +88,21 @@ Result<ValidationEnd> Validate(Session& session) {
       return end;
     }
   }
-  session.state.validation = tally.Total(*session.gang, session.state.step);
+  const ValidationResult result = tally.Total(*session.gang, session.state.step);
+  if (result.images == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "none of the images of data.val ({}) could be decoded; the log names them with what is wrong",
+                session.spec.data.val);
+  }
+  session.state.validation = result;
   Report(session, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  // No end of the run: after a few steps from scratch the batch-norm statistics alone can do that.
+  if (!std::isfinite(result.loss) && session.is_rank0()) {
+    session.reporter.Note(
+        fmt::format("the validation loss is no finite number after step {}; if it stays so, a "
+                    "lower optimizer.lr or a longer schedule.warmup_epochs may help",
+                    session.state.step));
+  }
   return end;
 }
 

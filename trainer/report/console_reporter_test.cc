@@ -85,7 +85,7 @@ TEST(Console, OnATerminalProgressStaysOnItsLineUntilAnotherLineComes) {
   console->On(StepFigures{.step = 2, .total_steps = 9});
   console->On(CheckpointFigures{.path = "/c", .step = 2, .size_bytes = 94'100'000});
   EXPECT_THAT(out.text(), StartsWith("\r\x1b[K"));
-  EXPECT_THAT(out.text(), testing::EndsWith("\ncheckpoint after step 2: /c (94.1 MB)\n"));
+  EXPECT_THAT(out.text(), testing::EndsWith("\ncheckpoint after step 2: /c (89.7 MiB)\n"));
   EXPECT_EQ(LinesIn(out.text()), 2);
 }
 
@@ -106,7 +106,7 @@ TEST(Console, DurationsAndSizesAreShort) {
   EXPECT_EQ(FormatDuration(2 * 86400 + 5), "2d 0:00:05");
   EXPECT_EQ(FormatDuration(-1), "unknown");
   EXPECT_EQ(FormatBytes(512), "512 B");
-  EXPECT_EQ(FormatBytes(94'100'000), "94.1 MB");
+  EXPECT_EQ(FormatBytes(94'100'000), "89.7 MiB");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/utf8.h"
 #include "imgd/v1/trainer.pb.h"
 #include "trainer/report/events_file.h"
 
@@ -24,13 +25,13 @@ class RunDirReporter final : public Reporter {
     auto& out = *event.mutable_started();
     out.set_pid(::getpid());
     out.set_world_size(static_cast<uint32_t>(x.world_size));
-    out.set_device(x.device);
+    out.set_device(ToUtf8(x.device));
     out.set_start_step(x.start_step);
     out.set_total_steps(x.total_steps);
     out.set_steps_per_epoch(x.steps_per_epoch);
     out.set_train_images(x.train_images);
     out.set_val_images(x.val_images);
-    out.set_resumed_from(x.resumed_from);
+    out.set_resumed_from(ToUtf8(x.resumed_from));
     Write(event);
   }
 
@@ -67,7 +68,7 @@ class RunDirReporter final : public Reporter {
   void On(const CheckpointFigures& x) override {
     v1::TrainerEvent event;
     auto& out = *event.mutable_checkpoint();
-    out.set_path(x.path);
+    out.set_path(ToUtf8(x.path));
     out.set_step(x.step);
     out.set_generation(x.generation);
     out.set_size_bytes(x.size_bytes);
@@ -87,7 +88,7 @@ class RunDirReporter final : public Reporter {
   void On(const Failed& x) override {
     v1::TrainerEvent event;
     auto& out = *event.mutable_failed();
-    out.set_message(x.message);
+    out.set_message(ToUtf8(x.message));
     out.set_bad_input(x.bad_input);
     out.set_collective_broken(x.collective_broken);
     Write(event);
@@ -96,8 +97,8 @@ class RunDirReporter final : public Reporter {
   void On(const BadImage& x) override {
     v1::TrainerEvent event;
     auto& out = *event.mutable_bad_image();
-    out.set_path(x.path);
-    out.set_error(x.error);
+    out.set_path(ToUtf8(x.path));
+    out.set_error(ToUtf8(x.error));
     out.set_count(x.count);
     Write(event);
   }

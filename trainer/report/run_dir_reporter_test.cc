@@ -42,6 +42,17 @@ class RunDir : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(RunDir, NamesOfFilesNeedNotBeUtf8) {
+  auto reporter = Open();
+  reporter->On(BadImage{.path = "caf\xE9.jpg", .error = "\xFF", .count = 1});
+  reporter->On(Failed{.message = "cannot read caf\xE9"});
+  const auto events = Written();
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].bad_image().path(), "caf\xEF\xBF\xBD.jpg");
+  EXPECT_EQ(events[0].bad_image().error(), "\xEF\xBF\xBD");
+  EXPECT_EQ(events[1].failed().message(), "cannot read caf\xEF\xBF\xBD");
+}
+
 TEST_F(RunDir, EventsCarryWhatWasReported) {
   auto reporter = Open();
   reporter->On(Started{.world_size = 2, .device = "cpu", .start_step = 3, .total_steps = 9});

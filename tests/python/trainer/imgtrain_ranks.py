@@ -307,6 +307,7 @@ class Trainer:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
+                    errors="replace",
                     pass_fds=fds,
                 )
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,14 +15,16 @@ import pytest
 from imgtrain_ranks import IMGTRAIN, Trainer, make_images
 
 
-def alone(trainer: Trainer, *arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
+def alone(
+    trainer: Trainer, *arguments: str, env: dict[str, str] | None = None, **changes: Any
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [IMGTRAIN, trainer.job_file(**changes), *arguments],
         cwd=trainer.tmp_path,
         timeout=60,
         capture_output=True,
         text=True,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""} | (env or {}),
         check=False,
     )
 
@@ -56,6 +59,8 @@ def test_a_rank_whose_peer_dies_says_that_a_collective_broke(trainer: Trainer) -
     assert failed.collective_broken and not failed.bad_input
     assert failed.message.startswith("rank 0: a collective broke at step ")
     assert failed.message in run.output[0][1]
+    assert len(run.output[0][1].splitlines()) == 1
+    assert ".cc" not in failed.message and "GLHF" not in failed.message
 
 
 def test_rank_0_may_be_the_one_that_dies(trainer: Trainer) -> None:
@@ -134,6 +139,55 @@ def test_classes_that_do_not_fit(trainer: Trainer, tmp_path: Path) -> None:
     assert "'class3' is only in data.train" in done.stderr
 
 
+def test_data_without_one_good_image_are_bad_input(trainer: Trainer, tmp_path: Path) -> None:
+    bad = make_images(tmp_path / "bad", per_class=3)
+    for image in bad.glob("*/*.jpg"):
+        image.write_bytes(b"no image")
+    done = alone(trainer, data__train=bad, train__global_batch=4)
+    assert done.returncode == 2
+    assert f"none of the images of data.train ({bad}) could be decoded" in done.stderr
+    done = alone(trainer, data__val=bad, train__max_steps=2)
+    assert done.returncode == 2
+    assert f"none of the images of data.val ({bad}) could be decoded" in done.stderr
+
+
+def test_names_of_damaged_images_need_not_be_utf8(trainer: Trainer, tmp_path: Path) -> None:
+    train = make_images(tmp_path / "train", per_class=5)
+    with open(os.fsencode(train / "class1") + b"/caf\xe9.jpg", "wb") as image:  # noqa: PTH123  (no such Path)
+        image.write(b"no image")
+    run = trainer.run(data__train=train, data__val=train, train__epochs=3)
+    bad = run.events("bad_image")
+    assert [b.path for b in bad] == ["class1/caf\ufffd.jpg"] * 2, "once in training, once in validation"
+    assert run.events("finished")
+
+
+def test_a_checkpoint_folder_that_cannot_be_written_to_is_found_before_the_training(trainer: Trainer) -> None:
+    done = alone(trainer, checkpoint__dir="/proc/x")
+    assert done.returncode == 2
+    assert done.stderr.startswith("imgtrain: error: checkpoint.dir: cannot create folder /proc/x"), done.stderr
+    assert "step" not in done.stdout
+
+
+def test_weights_that_are_no_numbers_are_not_saved(trainer: Trainer) -> None:
+    done = alone(trainer, optimizer__lr=1e6, schedule__warmup_epochs=0, train__log_every_steps=1000, train__epochs=2)
+    assert done.returncode == 2
+    assert "training diverged" in done.stderr
+    assert not list(trainer.tmp_path.glob("checkpoints/*/*/*/manifest.json"))
+
+
+def test_a_port_in_use_and_a_rank_0_that_does_not_come_are_one_sentence(trainer: Trainer) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        env = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(other.getsockname()[1])}
+        done = alone(trainer, env=env | {"RANK": "0"})
+        assert done.returncode == 2
+        assert "where another program listens on this machine" in done.stderr
+    done = alone(trainer, env=env | {"RANK": "1", "IMGD_JOIN_TIMEOUT_SECONDS": "1"})
+    assert done.returncode == 10
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
 def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Trainer, tmp_path: Path) -> None:
     train = make_images(tmp_path / "train", per_class=5)
     (train / "class1" / "002.jpg").write_bytes(b"no image")
@@ -154,7 +208,7 @@ def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Train
 def test_a_checkpoint_folder_that_cannot_be_written_is_named(trainer: Trainer) -> None:
     trainer.checkpoints.write_text("a file where a folder should be")
     run = trainer.start(train__max_steps=1)
-    assert run.wait() == [1]
+    assert run.wait() == [2]
     assert str(trainer.checkpoints) in run.output[0][1]
 
 
