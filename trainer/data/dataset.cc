@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 /// Whether the folder itself holds shards, rather than folders of images.
 bool HoldsShards(const fs::path& folder) {
   std::error_code error;
-  if (fs::exists(folder / "dataset.json", error)) return true;
+  if (fs::exists(folder / "shards.json", error)) return true;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (it->path().extension() == ".tar") return true;
   }

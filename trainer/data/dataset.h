@@ -44,6 +44,8 @@ class Dataset {
   /// How many images each shard has, in the order of their numbers; empty where a shuffled order costs no
   /// more to read than any other.
   virtual const std::vector<uint32_t>& shard_sizes() const = 0;
+  /// How many bytes the file of image i has.
+  virtual Result<uint64_t> FileBytes(size_t i) const = 0;
   /// The bytes of image i. Errors: those of the file system or server; kDataLoss when it is not what the
   /// index says.
   virtual Status Read(size_t i, FileBuffer& out) const = 0;

@@ -154,6 +154,13 @@ const std::vector<uint32_t>& ImageFolder::shard_sizes() const {
   return kNone;
 }
 
+Result<uint64_t> ImageFolder::FileBytes(size_t i) const {
+  std::error_code error;
+  const auto size = fs::file_size(path(i), error);
+  if (error) return FailErrno(error.value(), fmt::format("cannot look at {}", path(i).string()));
+  return uint64_t{size};
+}
+
 Status ImageFolder::Read(size_t i, FileBuffer& out) const {
   UniqueFd fd(::open(path(i).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd.valid()) return FailErrno(errno, "cannot open the file");

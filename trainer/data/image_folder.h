@@ -25,6 +25,7 @@ class ImageFolder final : public Dataset {
   std::string place(size_t i) const override { return path(i).string(); }
   /// None: each file costs the same whenever it is read.
   const std::vector<uint32_t>& shard_sizes() const override;
+  Result<uint64_t> FileBytes(size_t i) const override;
   Status Read(size_t i, FileBuffer& out) const override;
 
   std::filesystem::path path(size_t i) const { return root_ / names_[i]; }

@@ -31,6 +31,7 @@ enum class Purpose : uint32_t {
   kShards = 5,       ///< docs/data-order.md
   kWindow = 6,       ///< docs/data-order.md: first pass
   kWindow2 = 7,      ///< second pass
+  kConversion = 8,   ///< order of the images in shards that are written
 };
 
 /// A stream of random numbers that depends on (seed, epoch, id, purpose) only: never on the rank, the thread

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxShards = 1'000'000;
-constexpr const char* kDescriptionName = "dataset.json";
-constexpr const char* kDescriptionFormat = "imgd-dataset-1";
+constexpr const char* kDescriptionName = "shards.json";
+constexpr const char* kDescriptionFormat = "imgd-shards-1";
 
 /// What Open() was pointed at.
 struct Listing {

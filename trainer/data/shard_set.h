@@ -10,7 +10,7 @@
 
 namespace imgd::data {
 
-/// What `dataset.json` beside the shards says (docs/formats.md). Written last: a set without it is not
+/// What `shards.json` beside the shards says (docs/formats.md). Written last: a set without it is not
 /// complete.
 struct SetDescription {
   struct Shard {
@@ -30,15 +30,16 @@ struct SetDescription {
 /// A data set kept in shards. Images are numbered shard by shard, in each by offset.
 class ShardSet final : public Dataset {
  public:
-  /// `where`: a folder or URL with a dataset.json; a folder with .tar files; or a pattern of shards as
+  /// `where`: a folder or URL with a shards.json; a folder with .tar files; or a pattern of shards as
   /// "train-{000000..000099}.tar" or "train-*.tar" (the latter for local files only). Classes without names
   /// get their numbers for names. Errors: kNotFound; kInvalidArgument when there is no shard; kDataLoss for
-  /// shards that can't be read, or that do not have the sizes that dataset.json says.
+  /// shards that can't be read, or that do not have the sizes that shards.json says.
   static Result<std::unique_ptr<ShardSet>> Open(const std::string& where);
 
   std::string name(size_t i) const override;
   std::string place(size_t i) const override;
   const std::vector<uint32_t>& shard_sizes() const override { return shard_sizes_; }
+  Result<uint64_t> FileBytes(size_t i) const override { return uint64_t{places_[i].bytes}; }
   Status Read(size_t i, FileBuffer& out) const override;
 
  private:

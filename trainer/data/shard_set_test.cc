@@ -57,7 +57,7 @@ TEST_F(ShardSetTest, TheIndexAndTheDescriptionAreTakenWhereTheyAre) {
   const ShardIndex index{std::filesystem::file_size(tar), {{"renamed", 513, 2, 1}}};
   folder_.Write("s.tar.idx", EncodeShardIndex(index));
   SetDescription description{"small", {"cat", "dog"}, {{"s.tar", index.shard_bytes, 1, "00000000"}}};
-  folder_.Write("dataset.json", description.ToJson());
+  folder_.Write("shards.json", description.ToJson());
   const auto set = ShardSet::Open(folder_.path());
   ASSERT_TRUE(set.has_value()) << set.error().message;
   EXPECT_EQ((*set)->name(0), "renamed");
@@ -65,11 +65,11 @@ TEST_F(ShardSetTest, TheIndexAndTheDescriptionAreTakenWhereTheyAre) {
   EXPECT_THAT((*set)->classes(), ElementsAre("cat", "dog"));
 
   description.classes = {"cat"};
-  folder_.Write("dataset.json", description.ToJson());
+  folder_.Write("shards.json", description.ToJson());
   EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("has images of label 1, but only 1 classes"));
   description.shards[0].bytes += 1;
-  folder_.Write("dataset.json", description.ToJson());
-  EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("bytes, but dataset.json says"));
+  folder_.Write("shards.json", description.ToJson());
+  EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("bytes, but shards.json says"));
 }
 
 TEST_F(ShardSetTest, SaysWhatIsWrong) {
@@ -85,10 +85,10 @@ TEST_F(ShardSetTest, SaysWhatIsWrong) {
   folder_.Write("a.tar", Tar({{"a.txt", "A"}}));
   EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("no image in the 1 shards of"));
   for (const char* json :
-       {"", "{}", "[]", R"({"format": "imgd-dataset-1"})",
-        R"({"format": "imgd-dataset-1", "name": "x", "classes": [], "shards": [{"name": "../a",
+       {"", "{}", "[]", R"({"format": "imgd-shards-1"})",
+        R"({"format": "imgd-shards-1", "name": "x", "classes": [], "shards": [{"name": "../a",
                               "bytes": 1, "images": 1, "crc32c": ""}]})"}) {
-    folder_.Write("dataset.json", json);
+    folder_.Write("shards.json", json);
     EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("does not describe a data set")) << json;
   }
 }
