@@ -147,11 +147,20 @@ TEST_F(Submit, AFullDiskIsARefusal) {
 
 TEST_F(Submit, ARestartOfTheDaemonNeitherDoublesNorLosesTheJob) {
   daemon_.Stop();
-  CliProcess process(CallTo(daemon_.address(), {"--timeout", "1m", "submit", file_}));
+  CliProcess process(CallTo(daemon_.address(), {"submit", file_}));
   process.err.WaitFor("does not answer");
   daemon_.Start();
   EXPECT_EQ(process.Wait(), 0) << process.err.text();
   EXPECT_EQ(process.out.text(), "job 12 (rn18-demo) submitted\n");
+}
+
+TEST_F(Submit, ARestartThatTakesAWhileIsMetWithinTheDefaultTimeout) {
+  daemon_.Stop();
+  CliProcess process(CallTo(daemon_.address(), {"submit", file_}));
+  // One connection after the other breaks; all of them are tried long before the 10 s are over.
+  ASSERT_TRUE(BreakOffConnections(daemon_.address(), 5)) << process.err.text();
+  daemon_.Start();
+  EXPECT_EQ(process.Wait(), 0) << process.err.text();
 }
 
 TEST_F(Submit, ALostAnswerIsAskedForAgainWithTheSameKey) {
