@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 constexpr Duration kTick = 500ms;       ///< how long a figure on the screen may stay old
 constexpr Duration kReasonEvery = 3s;   ///< how often a waiting job is asked for its reason
 constexpr Duration kReopen = 200ms;     ///< before a stream that ended early is opened again
-constexpr Duration kSlowestRetry = 2s;  ///< between two tries to reach an absent daemon
+constexpr Duration kSlowestRetry = 1s;  ///< between two tries to reach an absent daemon
 
 Instant Now() { return std::chrono::steady_clock::now(); }
 
