@@ -4,6 +4,7 @@
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
+#include "common/utf8.h"
 
 namespace imgd::cli {
 namespace {
@@ -93,8 +94,8 @@ Reply<v1::ListJobsRequest> MakeRequest(const JobsOptions& options) {
     }
     request.add_states(*state);
   }
-  request.set_owner(options.owner);
-  request.set_name_contains(options.name);
+  request.set_owner(ToUtf8(options.owner));
+  request.set_name_contains(ToUtf8(options.name));
   return request;
 }
 
