@@ -116,7 +116,8 @@ int RunJobs(Context& context, const JobsOptions& options) {
     context.Say(filtered ? "no job matches" : "no jobs yet; imgcli submit job.yaml makes one");
   }
   if (listing->more) {
-    context.Say(fmt::format("the newest {} jobs; --all shows every one", listing->jobs.size()), Style::kDim);
+    context.Say(fmt::format("the newest {}; --all shows every one", Count(listing->jobs.size(), "job")),
+                Style::kDim);
   }
   return 0;
 }
@@ -136,9 +137,8 @@ void AddJobsCommand(CLI::App& app, Context& context) {
       ->allow_extra_args(false);
   command->add_option("--name", options->name, "Only jobs whose name contains this")->type_name("TEXT");
   command->add_option("--owner", options->owner, "Only this user's jobs")->type_name("USER");
-  command->add_option("--limit", options->limit, "So many at most (default 20)")
-      ->type_name("N")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}));
+  AddNumberOption(*command, "--limit", "So many at most (default 20)", 1, 1'000'000,
+                  [options](uint64_t limit) { options->limit = limit; });
   command->add_flag("--all", options->all, "Every job, however many");
   AddOutputOption(*command, options->format);
   command->footer(

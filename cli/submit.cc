@@ -143,7 +143,7 @@ void AddSubmitCommand(CLI::App& app, Context& context) {
       ->add_option("--idempotency-key", options->key,
                    "The same key stores the same job once, however often it is sent (default: a new one)")
       ->type_name("KEY");
-  AddOutputOption(*command, options->format);
+  AddOutputOption(*command, options->format, kPlainFormats);
   command->footer(
       "The file is checked here first: every error is named with its line, column and field.\n"
       "While imgd restarts, the job is sent again until --timeout, and stored once.\n\n"
