@@ -19,6 +19,7 @@ std::string Needs(const Waiting& job, std::string_view adjective) {
 }
 
 std::string NameOfJob(const Snapshot& cluster, JobId id) {
+  if (id == kForeignHolder) return "a run of another cluster";
   const auto name = cluster.job_names.find(id);
   return name == cluster.job_names.end() ? fmt::format("job {}", id)
                                          : fmt::format("job {} ({})", id, name->second);

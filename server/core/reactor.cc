@@ -33,6 +33,7 @@ void Reactor::Rollback() {
     edited.silence = Duration::zero();
     edited.session = 0;
     edited.stale.clear();
+    edited.foreign.clear();
   }
   pending_.clear();
   // What was only remembered as to be looked at has to be looked at again.

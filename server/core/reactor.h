@@ -34,10 +34,12 @@ struct Submission {
 
 /// A node's part of a run, as the node tells it.
 struct RunReport {
+  std::string cluster;  ///< whose daemon started it; empty for this one
   RunKey run;
   RunPhase phase = RunPhase::kUnheard;
   std::vector<RankExit> exits;
   std::string start_error;
+  std::vector<uint32_t> devices;  ///< that it holds; only looked at where the cluster is another
 };
 
 /// A node that joins.
@@ -79,9 +81,9 @@ class Reactor {
                      const std::string& error, Now now, Actions& out);
   void OnRunStatus(const NodeId& node, const RunReport& report, Now now, Actions& out);
 
-  /// True when the generation is the job's latest, so that its trainers' reports count; else it is counted as
-  /// stale.
-  bool AcceptsReportsOf(RunKey run);
+  /// True when the generation is the job's latest and the rank's place in it is that node, so that what its
+  /// trainer reports counts; else it is counted as stale.
+  bool AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank);
   void OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out);
   void OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out);
   void OnTrainerFinished(RunKey run, uint32_t rank, Now now, Actions& out);
@@ -111,6 +113,8 @@ class Reactor {
   void NoteExits(const NodeId& node, const RunReport& report, Now now, Actions& out);
   void NoteGone(const NodeId& node, RunKey run);
   void RefuseRun(const NodeId& node, const RunReport& report, Actions& out);
+  bool IsForeign(const RunReport& report) const;
+  void NoteForeign(const NodeId& node, const RunReport& report);
   void ReconcileUnlisted(const NodeHello& hello);
   void NoteUnlisted(JobRecord& job, Part& part);
   void LoseNode(const NodeId& node, Actions& out);

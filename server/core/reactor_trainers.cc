@@ -9,9 +9,12 @@
 /// The reactor's events that come from trainers, and its scheduling.
 namespace imgd {
 
-bool Reactor::AcceptsReportsOf(RunKey run) {
+bool Reactor::AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank) {
   const JobRecord* job = state_.FindJob(run.job);
-  if (job != nullptr && job->generation == run.generation) return true;
+  if (job != nullptr && job->generation == run.generation) {
+    const Part* part = PartOfRank(job->run, rank);
+    if (part != nullptr && part->node == node) return true;
+  }
   ++stale_reports_;
   return false;
 }
@@ -57,7 +60,12 @@ Snapshot Reactor::MakeSnapshot() const {
                     .usable = node.Usable(),
                     .lost = node.state == NodeState::kLost,
                     .why_not = ExplainNode(node)};
-    for (const auto& device : node.devices) slots.devices.push_back(device.index);
+    for (size_t i = 0; i < node.devices.size(); ++i) {
+      slots.devices.push_back(node.devices[i].index);
+      if (slots.holders[i] == JobId() && node.ForeignHolder(node.devices[i].index)) {
+        slots.holders[i] = kForeignHolder;
+      }
+    }
     snapshot.nodes.push_back(std::move(slots));
   }
   for (const JobId id : state_.active()) snapshot.job_names[id] = state_.FindJob(id)->name;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct QueuedJob {
     return priority != other.priority ? priority > other.priority : id < other.id;
   }
 };
+
+/// Stands for the holder of a device that a run of another cluster has.
+inline constexpr JobId kForeignHolder{std::numeric_limits<uint64_t>::max()};
 
 /// What a node can take.
 struct NodeSlots {

@@ -14,9 +14,11 @@ namespace {
 RunKey RunOf(const v1::RunId& run) { return {JobId(run.job_id()), Generation(run.generation())}; }
 
 RunReport ReportOf(const v1::RunStatus& status) {
-  RunReport report{.run = RunOf(status.run()),
+  RunReport report{.cluster = status.cluster_id(),
+                   .run = RunOf(status.run()),
                    .phase = static_cast<RunPhase>(status.phase()),
-                   .start_error = status.start_error()};
+                   .start_error = status.start_error(),
+                   .devices = {status.devices().begin(), status.devices().end()}};
   for (const auto& exit : status.exits()) {
     report.exits.push_back({.rank = exit.rank(),
                             .exit_code = exit.exit_code(),
@@ -135,6 +137,7 @@ v1::ConnectResponse Engine::MakeWelcome(const v1::Hello& hello) {
   welcome->set_server_version(settings_.version);
   welcome->set_cluster_id(cluster_id_);
   for (const auto& status : hello.runs()) {
+    if (!status.cluster_id().empty() && status.cluster_id() != cluster_id_) continue;
     const RunKey run = RunOf(status.run());
     const auto events = OrFail(state_.EventPositions(run));
     std::set<uint32_t> ranks;
@@ -193,7 +196,7 @@ void Engine::OnTrainerEvents(const AgentInput& input) {
   const RunKey run = RunOf(message.run());
   const NodeId node = links_.at(input.session).node;
   uint64_t last = message.events(message.events_size() - 1).sequence();
-  if (reactor_.AcceptsReportsOf(run)) {
+  if (reactor_.AcceptsReportsOf(node, run, message.rank())) {
     const uint64_t before = OrFail(state_.EventPosition(run, message.rank()));
     last = before;
     for (const auto& event : message.events()) {
@@ -271,8 +274,8 @@ void Engine::OnLogLines(const AgentInput& input) {
   if (message.lines().empty()) return;
   const RunKey run = RunOf(message.run());
   uint64_t last = message.lines(message.lines_size() - 1).line_number();
-  // Lines of an older start are still that start's log; those of a job that never was have no place.
-  if (run.job < reactor_.next_job() && run.job != JobId()) {
+  // Lines of an older start are still that start's log; those of a rank that never was there have no place.
+  if (OrFail(state_.RankWasOn(run, message.rank(), links_.at(input.session).node))) {
     std::vector<StoredLine> lines;
     for (const auto& line : message.lines()) {
       lines.push_back({line.line_number(), line.time_us(), line.is_stderr(), line.text()});

@@ -61,6 +61,9 @@ v1::Device DeviceOf(const NodeRecord& node, size_t index, const std::vector<v1::
   out.set_uuid(device.uuid);
   out.set_memory_bytes(device.memory_bytes);
   out.set_job_id(node.holders[index].value());
+  if (const auto cluster = node.ForeignHolder(device.index)) {
+    out.set_held_text(fmt::format("held by a run of another cluster ({})", *cluster));
+  }
   if (readings != nullptr && index < readings->size()) *out.mutable_reading() = (*readings)[index];
   return out;
 }

@@ -352,6 +352,45 @@ TEST_F(RpcTest, ReportsOfAnOlderStartAreRefusedAndAcknowledged) {
   EXPECT_EQ(job.restarts(), 1u);
 }
 
+TEST_F(RpcTest, ReportsOfANodeThatHasNoPartInTheRunAreRefused) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  EXPECT_EQ(agent.Lines(run, 0, 1, {"mine"}), 1u);
+  FakeAgent stranger(channel, "b", 1);
+  stranger.Events(run, 0, 2, {StepEvent(99, 1), CheckpointEvent("/c/g1/step99", 99, 1)});
+  stranger.Lines(run, 0, 2, {"not mine"});
+  EXPECT_EQ(agent.Events(run, 0, 2, {StepEvent(1, 1)}), 2u) << "the stream goes on where the node left it";
+  const auto job = Get(id).job();
+  EXPECT_EQ(job.last_step().step(), 1u);
+  EXPECT_FALSE(job.has_last_checkpoint());
+  v1::ReadLogsRequest request;
+  request.set_id(id);
+  EXPECT_THAT(Logs(request), ElementsAre("0: mine"));
+}
+
+TEST_F(RpcTest, RunsOfAnotherClusterOnlyHoldTheirDevices) {
+  v1::RunStatus foreign;
+  foreign.mutable_run()->set_job_id(1);
+  foreign.mutable_run()->set_generation(1);
+  foreign.set_cluster_id("elsewhere");
+  foreign.set_phase(v1::RUN_PHASE_RUNNING);
+  foreign.add_devices(0);
+  foreign.add_ranks()->set_rank(0);
+  FakeAgent agent(channel, "a", 1, {foreign});
+  EXPECT_THAT(agent.welcome().positions(), IsEmpty());
+  const uint64_t id = Submit(kJob);
+  EXPECT_EQ(Get(id).job().reason(), v1::REASON_CODE_WAITS_FOR_DEVICES);
+  EXPECT_THAT(Get(id).job().reason_text(), HasSubstr("a run of another cluster holds a"));
+  v1::ListNodesResponse nodes;
+  Context context;
+  ASSERT_TRUE(v1::NodeService::NewStub(channel)->ListNodes(&context, {}, &nodes).ok());
+  EXPECT_THAT(nodes.nodes(0).devices(0).held_text(), HasSubstr("another cluster (elsewhere)"));
+  foreign.set_phase(v1::RUN_PHASE_GONE);
+  agent.Status(foreign);
+  EXPECT_EQ(BringUp(agent).job_id(), id) << "nothing was said of the other run before";
+}
+
 TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);

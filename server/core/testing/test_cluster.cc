@@ -197,6 +197,7 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     nodes.back().session = 0;
     nodes.back().silence = {};
     nodes.back().stale.clear();
+    nodes.back().foreign.clear();
     nodes.back().holders.clear();
   }
   Reactor reactor(settings, "cafe0123");
