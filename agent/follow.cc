@@ -99,12 +99,12 @@ std::optional<std::string> EventFollower::NextBody() {
   return std::nullopt;
 }
 
-void EventFollower::AddLost(uint64_t up_to, int64_t time_us, const std::string& reason,
-                            v1::TrainerEvents* out) {
-  spdlog::error("file={} first={} last={} msg=\"events are lost: {}\"", path_.native(), last_ + 1, up_to, reason);
+void EventFollower::AddLost(uint64_t up_to, const char* reason, v1::TrainerEvents* out) {
+  spdlog::error("file={} first={} last={} msg=\"events are lost: {}\"", path_.native(), last_ + 1, up_to,
+                reason);
   auto* event = out->add_events();
   event->set_sequence(up_to);
-  event->set_time_us(time_us);
+  event->set_time_us(last_time_us_);
   event->mutable_lost()->set_count(up_to - last_);
   event->mutable_lost()->set_reason(reason);
   last_ = up_to;
@@ -113,26 +113,28 @@ void EventFollower::AddLost(uint64_t up_to, int64_t time_us, const std::string& 
 size_t EventFollower::Read(size_t max_bytes, v1::TrainerEvents* out) {
   const bool was_damaged = damaged_;
   size_t bytes = 0;
+  bool unreadable = false;
   while (bytes < max_bytes) {
     const auto body = NextBody();
     if (!body) break;
-    bytes += body->size() + 4;
     v1::TrainerEvent event;
     if (!event.ParseFromString(*body)) {
       ++read_;  // the trainer leaves no gap; several in a row are told of together
+      unreadable = true;
       continue;
     }
-    if (read_ > last_) AddLost(read_, event.time_us(), kUnreadable, out);
-    read_ = std::max(read_, event.sequence());
+    read_ = event.sequence();
     last_time_us_ = event.time_us();
+    if (event.sequence() > last_ + 1) AddLost(read_ - 1, unreadable ? kUnreadable : kMissing, out);
+    unreadable = false;
     if (event.sequence() <= last_) continue;
-    if (event.sequence() > last_ + 1) AddLost(event.sequence() - 1, event.time_us(), kMissing, out);
     last_ = event.sequence();
+    bytes += body->size() + 4;
     *out->add_events() = std::move(event);
   }
-  // Whatever comes after them, they stay as they are.
-  if (read_ > last_) AddLost(read_, last_time_us_, kUnreadable, out);
-  if (damaged_ && !was_damaged) AddLost(last_ + 1, last_time_us_, kBadLength, out);
+  // The file only grows: whatever comes after them, they stay as they are.
+  if (read_ > last_) AddLost(read_, kUnreadable, out);
+  if (damaged_ && !was_damaged && read_ == last_) AddLost(last_ + 1, kBadLength, out);
   return out->events().empty() ? 0 : std::max<size_t>(bytes, 1);
 }
 

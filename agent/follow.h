@@ -49,7 +49,7 @@ class EventFollower {
  private:
   bool Fill();
   std::optional<std::string> NextBody();
-  void AddLost(uint64_t up_to, int64_t time_us, const std::string& reason, v1::TrainerEvents* out);
+  void AddLost(uint64_t up_to, const char* reason, v1::TrainerEvents* out);
 
   std::filesystem::path path_;
   UniqueFd fd_;

@@ -39,7 +39,7 @@ class Store {
       const auto& batch = request.trainer_events();
       StoredRank& rank = Of(batch.run(), batch.rank());
       for (const auto& event : batch.events()) {
-        if (event.sequence() != rank.last_event + 1)
+        if (event.sequence() != rank.last_event + std::max<uint64_t>(event.lost().count(), 1))
           rank.faults.push_back("event " + event.ShortDebugString());
         rank.last_event = event.sequence();
       }

@@ -88,6 +88,9 @@ class Reactor {
   void OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out);
   void OnTrainerFinished(RunKey run, uint32_t rank, Now now, Actions& out);
   void OnTrainerFailed(RunKey run, RankFailure failure, Now now, Actions& out);
+  /// Some of what a rank reported can't be read: a line of the job's history, nothing more.
+  void OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank, uint64_t count,
+                           const std::string& reason, Now now, Actions& out);
 
   /// Time passes. Silence of nodes is counted here, at most `heartbeat` a call: what the daemon slept through
   /// is not held against them.

@@ -52,6 +52,22 @@ void Reactor::OnTrainerFailed(RunKey run, RankFailure failure, Now now, Actions&
   Drain(now, out);
 }
 
+void Reactor::OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank, uint64_t count,
+                                  const std::string& reason, Now now, Actions& out) {
+  const JobRecord* job = state_.FindJob(run.job);
+  if (job == nullptr || job->generation != run.generation) return;
+  out.push_back(AppendEvent{
+      .job = run.job,
+      .generation = run.generation,
+      .from = job->state,
+      .to = job->state,
+      .reason = {job->reason.code, fmt::format("{} of rank {} {} lost: {}",
+                                               count == 1 ? "1 event" : fmt::format("{} events", count), rank,
+                                               count == 1 ? "is" : "are", reason)},
+      .actor = fmt::format("agent:{}", node),
+      .time = now.wall});
+}
+
 Snapshot Reactor::MakeSnapshot() const {
   Snapshot snapshot;
   for (const auto& [id, node] : state_.nodes()) {

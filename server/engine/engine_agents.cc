@@ -44,6 +44,11 @@ NodeHello HelloOf(const v1::Hello& hello) {
   return out;
 }
 
+/// How many events before this one the agent knows to be lost.
+uint64_t MissingBefore(const v1::TrainerEvent& event) {
+  return event.has_lost() && event.lost().count() > 0 ? event.lost().count() - 1 : 0;
+}
+
 bool IsNodeName(const std::string& name) {
   return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return c > ' ' && c != 0x7f && c != '/' && c != ',';
@@ -201,7 +206,8 @@ void Engine::OnTrainerEvents(const AgentInput& input) {
     last = before;
     for (const auto& event : message.events()) {
       if (event.sequence() <= last) continue;
-      if (event.sequence() > last + 1) break;  // the acknowledgement says from where to send again
+      // The acknowledgement says from where to send again, unless the agent has said that they are lost.
+      if (event.sequence() > last + 1 + MissingBefore(event)) break;
       last = event.sequence();
       OnTrainerEvent(run, message.rank(), node, event);
     }
@@ -262,6 +268,12 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
     }
     case v1::TrainerEvent::kBadImage:
       append(EventKind::kBadImage, event.bad_image().SerializeAsString());
+      break;
+    case v1::TrainerEvent::kLost:
+      spdlog::warn("job={} gen={} node={} rank={} msg=\"{} trainer events are lost: {}\"", run.job,
+                   run.generation, node, rank, event.lost().count(), event.lost().reason());
+      reactor_.OnTrainerEventsLost(node, run, rank, event.lost().count(), event.lost().reason(), now_,
+                                   actions);
       break;
     default:
       break;  // of a newer trainer

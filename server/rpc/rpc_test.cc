@@ -403,6 +403,24 @@ TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {
   EXPECT_EQ(steps, 3u);
 }
 
+TEST_F(RpcTest, EventsThatTheAgentKnowsToBeLostArePassedOver) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  v1::TrainerEvent lost;
+  lost.mutable_lost()->set_count(3);
+  lost.mutable_lost()->set_reason("what the trainer wrote can't be read");
+  EXPECT_EQ(agent.Events(run, 0, 4, {lost, FinishedEvent()}), 5u);
+  agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 0)});
+  EXPECT_EQ(States(Watch(id)).back(), "JOB_STATE_COMPLETED");
+  size_t told = 0;
+  for (const auto& event : Get(id).history()) {
+    told +=
+        event.state_change().text() == "3 events of rank 0 are lost: what the trainer wrote can't be read";
+  }
+  EXPECT_EQ(told, 1u);
+}
+
 TEST_F(RpcTest, AWatchGoesOnWhereItWasAfterTheDaemonRestarted) {
   auto agent = std::make_unique<FakeAgent>(channel, "a", 1);
   const uint64_t id = Submit(kJob);
