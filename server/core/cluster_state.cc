@@ -2,7 +2,22 @@
 
 #include <algorithm>
 
+#include "server/core/job.h"
+
 namespace imgd {
+namespace {
+
+QueuedJob EntryOf(const JobRecord& job) {
+  return {.priority = job.priority,
+          .id = job.id,
+          .nodes = job.nodes,
+          .ranks_per_node = job.ranks_per_node,
+          .not_before = job.not_before,
+          .keeps_place = KeepsPlace(job.failures_in_row),
+          .code = job.reason.code};
+}
+
+}  // namespace
 
 void ClusterState::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes) {
   std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) {
@@ -74,12 +89,7 @@ void ClusterState::SetWait(JobId id, ReasonCode code) {
 }
 
 void ClusterState::Enqueue(const JobRecord& job) {
-  const QueuedJob entry{.priority = job.priority,
-                        .id = job.id,
-                        .nodes = job.nodes,
-                        .ranks_per_node = job.ranks_per_node,
-                        .not_before = job.not_before,
-                        .code = job.reason.code};
+  const QueuedJob entry = EntryOf(job);
   const auto place = std::lower_bound(queue_.begin(), queue_.end(), entry,
                                       [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
   queue_.insert(place, entry);
@@ -166,7 +176,7 @@ void ClusterState::Rebuild() {
   queued_.clear();
   for (const auto& [id, job] : jobs_) {
     if (job.state == JobState::kQueued) {
-      queue_.push_back({job.priority, id, job.nodes, job.ranks_per_node, job.not_before, job.reason.code});
+      queue_.push_back(EntryOf(job));
       queued_[id] = job.priority;
     }
   }

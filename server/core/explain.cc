@@ -46,8 +46,10 @@ std::vector<std::string> Holders(const Snapshot& cluster, const Waiting& job) {
     }
     const size_t more = names.size() > kMost ? names.size() - kMost : 0;
     names.resize(names.size() - more);
-    out.push_back(fmt::format("{} holds {}{}", NameOfJob(cluster, holder), fmt::join(names, ", "),
-                              more > 0 ? fmt::format(" and {}", Count(more, "more node")) : ""));
+    out.push_back(fmt::format(
+        "{} {} {}{}", NameOfJob(cluster, holder),
+        cluster.retrying.contains(holder) ? "starts again soon and comes first on" : "holds",
+        fmt::join(names, ", "), more > 0 ? fmt::format(" and {}", Count(more, "more node")) : ""));
   }
   return out;
 }

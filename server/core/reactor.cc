@@ -35,6 +35,7 @@ void Reactor::Rollback() {
     edited.stale.clear();
     edited.foreign.clear();
   }
+  kept_.clear();
   pending_.clear();
   // What was only remembered as to be looked at has to be looked at again.
   pending_.insert(state_.active().begin(), state_.active().end());
@@ -247,8 +248,11 @@ void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
   job.not_before = now.steady + wait;
   job.retry_at = {now.wall.micros + std::chrono::duration_cast<std::chrono::microseconds>(wait).count()};
   job.reason = {ReasonCode::kBackoff,
-                fmt::format("waits {} s before it starts again (failure {} of at most {}): {}", seconds,
-                            job.failures, job.max_restarts, job.reason.text)};
+                fmt::format("waits {} s before it starts again (failure {} of at most {}), {}: {}", seconds,
+                            job.failures, job.max_restarts,
+                            KeepsPlace(job.failures_in_row) ? "its place in the queue is kept"
+                                                            : "others may go before it meanwhile",
+                            job.reason.text)};
 }
 
 }  // namespace imgd

@@ -105,6 +105,7 @@ class Reactor {
   void Rollback();
 
   const ClusterState& state() const { return state_; }
+  /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
   Snapshot MakeSnapshot() const;
   JobId blocker() const { return blocker_; }
   uint64_t stale_reports() const { return stale_reports_; }
@@ -136,12 +137,14 @@ class Reactor {
   void StartJob(const Placement& placement, Now now, Actions& out);
   void SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out);
   bool BackoffDue(Now now) const;
+  Snapshot FreeAndHeld() const;
 
   CoreSettings settings_;
   std::string cluster_id_;
   ClusterState state_;
   JobId next_job_{1};
   JobId blocker_;
+  std::vector<Placement> kept_;  ///< of the latest plan
   std::set<JobId> pending_;
   bool dirty_ = true;  ///< something changed that the scheduler looks at
   Instant next_backoff_ = Instant::max();

@@ -68,7 +68,7 @@ void Reactor::OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank,
       .time = now.wall});
 }
 
-Snapshot Reactor::MakeSnapshot() const {
+Snapshot Reactor::FreeAndHeld() const {
   Snapshot snapshot;
   for (const auto& [id, node] : state_.nodes()) {
     NodeSlots slots{.id = id,
@@ -89,6 +89,22 @@ Snapshot Reactor::MakeSnapshot() const {
   return snapshot;
 }
 
+Snapshot Reactor::MakeSnapshot() const {
+  Snapshot snapshot = FreeAndHeld();
+  for (const auto& [id, parts] : kept_) {
+    const JobRecord* job = state_.FindJob(id);
+    if (job == nullptr || job->state != JobState::kQueued) continue;
+    snapshot.job_names[id] = job->name;
+    snapshot.retrying.insert(id);
+    for (const auto& part : parts) {
+      const auto node = std::find_if(snapshot.nodes.begin(), snapshot.nodes.end(),
+                                     [&part](const NodeSlots& slots) { return slots.id == part.node; });
+      if (node != snapshot.nodes.end()) node->Take(id, part.devices);
+    }
+  }
+  return snapshot;
+}
+
 bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }
 
 void Reactor::Schedule(Now now, Actions& out) {
@@ -96,11 +112,12 @@ void Reactor::Schedule(Now now, Actions& out) {
   if (!dirty_) return;
   dirty_ = false;
   next_backoff_ = Instant::max();
-  const Plan plan = MakePlan(MakeSnapshot(), state_.queue(), now.steady);
+  const Plan plan = MakePlan(FreeAndHeld(), state_.queue(), now.steady);
   for (const auto& job : state_.queue()) {
     if (job.not_before > now.steady) next_backoff_ = std::min(next_backoff_, job.not_before);
   }
   blocker_ = plan.blocker;
+  kept_ = plan.kept;
   for (const auto& placement : plan.starts) StartJob(placement, now, out);
   if (!plan.waits.empty()) {
     const Snapshot after = MakeSnapshot();

@@ -64,6 +64,13 @@ uint32_t NodeSlots::Free() const {
   return static_cast<uint32_t>(std::count(holders.begin(), holders.end(), JobId()));
 }
 
+void NodeSlots::Take(JobId job, const std::vector<uint32_t>& indexes) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const bool wanted = std::find(indexes.begin(), indexes.end(), devices[i]) != indexes.end();
+    if (wanted && holders[i] == JobId()) holders[i] = job;
+  }
+}
+
 Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node) {
   Fit fit;
   for (const auto& node : cluster.nodes) {
@@ -79,13 +86,14 @@ Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now
   Plan plan;
   Fits fits(cluster);  // of what a node has, which placing does not change, not of what is free
   for (const auto& job : queue) {
-    if (job.not_before > now) {
-      if (job.code != ReasonCode::kBackoff) plan.waits.push_back({job.id, ReasonCode::kBackoff});
-      continue;
+    const bool retries_later = job.not_before > now;
+    if (retries_later && job.code != ReasonCode::kBackoff) {
+      plan.waits.push_back({job.id, ReasonCode::kBackoff});
     }
+    if (retries_later && !job.keeps_place) continue;
     if (plan.blocker == JobId()) {
       if (auto parts = Place(cluster, job)) {
-        plan.starts.push_back({job.id, std::move(*parts)});
+        (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
         continue;
       }
     }
@@ -99,7 +107,7 @@ Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now
       // A gang that only lost nodes would complete waits for them, but holds up nobody: they may never
       // return.
     }
-    if (job.code != code) plan.waits.push_back({job.id, code});
+    if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
   }
   return plan;
 }

@@ -36,6 +36,13 @@ class Builder {
     queue.push_back({.priority = priority, .id = JobId(id), .nodes = nodes, .ranks_per_node = ranks});
     return *this;
   }
+  /// The job queued last waits for its retry.
+  Builder& Retries(bool keeps_place = true) {
+    queue.back().not_before = kNow + std::chrono::seconds(1);
+    queue.back().keeps_place = keeps_place;
+    queue.back().code = ReasonCode::kBackoff;
+    return *this;
+  }
   Plan Make() const { return MakePlan(cluster, queue, kNow); }
 
   Snapshot cluster;
@@ -146,6 +153,35 @@ TEST(Explain, SaysWhyAGangNeverFits) {
             "needs 2 nodes with 4 devices each; of the 2 nodes known 1 has that many, and the most on one "
             "node is 4 "
             "devices; add nodes or submit a smaller gang; position 1 in the queue");
+}
+
+TEST(Scheduler, AJobThatWaitsForItsRetryKeepsItsPlace) {
+  const auto plan =
+      Builder().Node("a", 1).Node("b", 1).Queue(1, 2, 1, 1000).Retries().Queue(2, 1, 1, -1000).Make();
+  EXPECT_THAT(plan.starts, IsEmpty());
+  ASSERT_THAT(plan.kept, SizeIs(1));
+  EXPECT_THAT(Where(plan.kept[0]), ElementsAre("a:0@0", "b:0@1"));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(2, ReasonCode::kWaitsForDevices)));
+}
+
+TEST(Scheduler, WhatARetryDoesNotNeedIsForTheOthers) {
+  const auto plan = Builder().Node("a", 2).Queue(1, 1, 1, 5).Retries().Queue(2, 1, 1).Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
+  EXPECT_THAT(Where(plan.starts[0]), ElementsAre("a:1@0"));
+}
+
+TEST(Scheduler, AJobThatComesFirstTakesWhatARetryWaitsWith) {
+  const auto plan = Builder().Node("a", 1).Queue(9, 1, 1, 5).Queue(1, 1, 1).Retries().Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(9));
+  EXPECT_THAT(plan.kept, IsEmpty());
+}
+
+TEST(Scheduler, ALongWaitForTheRetryKeepsNoPlace) {
+  const auto plan = Builder().Node("a", 1).Queue(1, 1, 1, 5).Retries(false).Queue(2, 1, 1).Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
 }
 
 NodeRecord Host(const std::string& name, const std::string& filesystem,
