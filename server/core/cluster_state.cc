@@ -1,6 +1,7 @@
 #include "server/core/cluster_state.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "server/core/job.h"
 
@@ -13,6 +14,10 @@ QueuedJob EntryOf(const JobRecord& job) {
           .nodes = job.nodes,
           .ranks_per_node = job.ranks_per_node,
           .not_before = job.not_before,
+          // A gang of one node is only warned at submit, and goes where there is room.
+          .folder = job.nodes > 1 ? std::filesystem::path(job.checkpoint_dir).parent_path().native() : "",
+          .resumes_with =
+              job.checkpoints.empty() || job.run.parts.empty() ? NodeId() : job.run.parts.front().node,
           .keeps_place = KeepsPlace(job.failures_in_row),
           .code = job.reason.code};
 }

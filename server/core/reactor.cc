@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "server/core/explain.h"
+#include "server/core/folders.h"
 #include "server/core/job.h"
 
 namespace imgd {
@@ -53,8 +54,9 @@ JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
                 .ranks_per_node = submission.ranks_per_node,
                 .grace_ms = submission.grace_ms,
                 .max_restarts = submission.max_restarts,
-                .checkpoint_dir = fmt::format("{}/{}-{}-{}", submission.checkpoint_parent, submission.name,
-                                              cluster_id_, id),
+                // As it was checked against the nodes' shared folders.
+                .checkpoint_dir = NormalPath(fmt::format("{}/{}-{}-{}", submission.checkpoint_parent,
+                                                         submission.name, cluster_id_, id)),
                 .state = JobState::kQueued,
                 .reason = {ReasonCode::kSubmitted, "submitted"},
                 .submitted = now.wall};

@@ -75,7 +75,8 @@ Snapshot Reactor::FreeAndHeld() const {
                     .holders = node.holders,
                     .usable = node.Usable(),
                     .lost = node.state == NodeState::kLost,
-                    .why_not = ExplainNode(node)};
+                    .why_not = ExplainNode(node),
+                    .view = ViewOf(node)};
     for (size_t i = 0; i < node.devices.size(); ++i) {
       slots.devices.push_back(node.devices[i].index);
       if (slots.holders[i] == JobId() && node.ForeignHolder(node.devices[i].index)) {
@@ -149,10 +150,7 @@ void Reactor::SetWait(const WaitChange& change, const Snapshot& snapshot, Now no
   const auto& queue = state_.queue();
   const auto place = std::lower_bound(queue.begin(), queue.end(), key,
                                       [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
-  const Waiting waiting{.nodes = job.nodes,
-                        .ranks_per_node = job.ranks_per_node,
-                        .code = change.code,
-                        .position = static_cast<size_t>(place - queue.begin()) + 1};
+  const Waiting waiting = WaitingOf(*place, change.code, static_cast<size_t>(place - queue.begin()) + 1);
   auto event = ChangeState(job, JobState::kQueued, {change.code, ExplainWait(snapshot, waiting, blocker_)},
                            "scheduler", now);
   if (event) out.push_back(std::move(*event));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/core/folders.h"
 #include "server/core/types.h"
 
 namespace imgd {
@@ -19,7 +20,9 @@ struct QueuedJob {
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
   Instant not_before{};
-  bool keeps_place = false;             ///< until not_before, too: those after it get no device that it needs
+  std::string folder = {};   ///< that all nodes of the gang must share; empty where it does not matter
+  NodeId resumes_with = {};  ///< its nodes must share the folder with this one, where its checkpoints are
+  bool keeps_place = false;  ///< until not_before, too: those after it get no device that it needs
   ReasonCode code = ReasonCode::kNone;  ///< why it waits, as last decided
 
   /// True when this one comes before the other in the queue.
@@ -39,6 +42,7 @@ struct NodeSlots {
   bool usable = false;            ///< something may be placed there now
   bool lost = false;
   std::string why_not;  ///< why it takes nothing now; empty when it does
+  FolderView view = {};
 
   uint32_t Free() const;
   /// Makes the job the holder of those of the devices that are free.
@@ -79,13 +83,15 @@ struct Plan {
 /// nodes).
 Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now);
 
-/// How many nodes could hold `ranks_per_node` ranks of a gang: now, if all jobs ended, and counting lost
-/// nodes too.
+/// How many nodes that share its folder could hold `ranks_per_node` ranks of a gang: now, if all jobs ended,
+/// and counting lost nodes too.
 struct Fit {
   uint32_t free_now = 0;
   uint32_t known = 0;
   uint32_t with_lost = 0;
 };
-Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node);
+/// `folder` and `resumes_with` as in QueuedJob.
+Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node, const std::string& folder = "",
+          const NodeId& resumes_with = NodeId());
 
 }  // namespace imgd

@@ -224,5 +224,31 @@ TEST(Folders, TwoFoldersAtOnePathAreRefused) {
   EXPECT_THAT(refused.error().message, HasSubstr("both declare /efs as shared"));
 }
 
+TEST(Folders, PathsAreComparedAsWhatTheyMean) {
+  const std::vector<NodeRecord> nodes = {Host("a", "fs1", {{"/x/sh", "m"}}),
+                                         Host("b", "fs2", {{"/x//sh/", "m"}})};
+  const auto escaped = CheckFolders(nodes, 2, 1, "/x/sh/../priv");
+  ASSERT_FALSE(escaped.has_value());
+  EXPECT_THAT(escaped.error().message, HasSubstr("the checkpoint folder /x/sh/../priv"))
+      << "as it was written";
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/x/./sh/y"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/x/sh/"), IsEmpty());
+}
+
+TEST(Folders, OneNodeWithoutTheFolderDoesNotHoldUpAGangOfTheOthers) {
+  const std::vector<NodeRecord> nodes = {Host("a", "fs1"), Host("b", "fs2", {{"/efs", "m"}}),
+                                         Host("c", "fs3", {{"/efs", "m"}})};
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/efs/c"),
+              ElementsAre(HasSubstr("placed only on nodes that share it, which 2 of 3 do")));
+  EXPECT_FALSE(CheckFolders(nodes, 3, 1, "/efs/c").has_value());
+}
+
+TEST(Folders, NodesAreTiedThroughOthersToo) {
+  const std::vector<FolderView> views = {
+      {"fs2", {}}, {"fs1", {{"/efs", "m"}}}, {"fs2", {{"/efs", "m"}}}, {"", {}}, {"", {}}};
+  EXPECT_THAT(FolderGroups(views, "/efs/c"), ElementsAre(0, 0, 0, 3, 4));
+  EXPECT_THAT(FolderGroups(views, "/other"), ElementsAre(0, 1, 0, 3, 4));
+}
+
 }  // namespace
 }  // namespace imgd

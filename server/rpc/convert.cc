@@ -30,10 +30,7 @@ void FillWait(const JobRecord& job, const ClusterView& view, v1::Job& out) {
   out.set_queue_position(static_cast<uint32_t>(position));
   if (place->code == ReasonCode::kBackoff || place->code == ReasonCode::kSubmitted) return;
   out.set_reason(static_cast<v1::ReasonCode>(place->code));
-  out.set_reason_text(ExplainWait(
-      view.snapshot,
-      {.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .code = place->code, .position = position},
-      view.blocker));
+  out.set_reason_text(ExplainWait(view.snapshot, WaitingOf(*place, place->code, position), view.blocker));
 }
 
 void FillRun(const JobRecord& job, v1::Job& out) {

@@ -68,7 +68,10 @@ void Sim::DropStream(Agent& agent) {
 }
 
 void Sim::Connect(Agent& agent) {
-  NodeHello hello{.node = NodeId(agent.name), .agent_id = "id-" + agent.name, .address = agent.name};
+  NodeHello hello{.node = NodeId(agent.name),
+                  .agent_id = "id-" + agent.name,
+                  .address = agent.name,
+                  .filesystem_id = "fs"};
   for (uint32_t i = 0; i < agent.devices; ++i) hello.devices.push_back({.index = i});
   for (const auto& [key, run] : agent.runs)
     hello.runs.push_back({.run = key, .phase = run.phase, .exits = run.exits});
