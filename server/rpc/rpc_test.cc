@@ -124,7 +124,7 @@ struct RpcTest : testing::Test {
     FAIL() << "job " << id << " never was " << v1::JobState_Name(state) << "; "
            << Get(id).job().ShortDebugString();
   }
-  std::vector<std::string> Logs(v1::ReadLogsRequest request) {
+  std::vector<std::string> Logs(const v1::ReadLogsRequest& request) {
     Context context;
     auto stream = jobs->ReadLogs(&context, request);
     std::vector<std::string> out;
@@ -142,7 +142,7 @@ struct RpcTest : testing::Test {
     const auto prepare = agent.NextCommand();
     EXPECT_TRUE(prepare && prepare->has_prepare_run())
         << (prepare ? prepare->ShortDebugString() : "stream ended");
-    const v1::RunId run = prepare->prepare_run().run();
+    v1::RunId run = prepare->prepare_run().run();
     agent.Prepared(run);
     const auto start = agent.NextCommand();
     EXPECT_TRUE(start && start->has_start_run());
@@ -239,6 +239,50 @@ TEST_F(RpcTest, TheSameKeyReturnsTheSameJob) {
   StartDaemon();
   ASSERT_TRUE(Submit(kJob, second, "key-1").ok());
   EXPECT_TRUE(second.existed());
+}
+
+TEST_F(RpcTest, AKeyOfAnotherContentIsRefused) {
+  v1::SubmitJobResponse response;
+  ASSERT_TRUE(Submit(kJob, response, "key-1").ok());
+  const auto refused = Submit("name: other\ndata: {train: /data/train}\n", response, "key-1");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_THAT(refused.error_message(), HasSubstr("'key-1' belongs to job 1 (rn50)"));
+}
+
+TEST_F(RpcTest, WhatIsTooLargeIsRefusedBeforeItIsStored) {
+  const auto refusal = [this](v1::SubmitJobRequest request) {
+    v1::SubmitJobResponse response;
+    Context context;
+    const auto status = jobs->SubmitJob(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  v1::SubmitJobRequest good;
+  good.set_job_yaml(kJob);
+  auto bad = good;
+  bad.set_job_yaml(std::string(30 << 20, '#') + "\n" + kJob);
+  EXPECT_THAT(refusal(bad), HasSubstr("at most 1048576 (1 MiB) are allowed"));
+  bad = good;
+  bad.set_idempotency_key(std::string(129, 'k'));
+  EXPECT_THAT(refusal(bad), HasSubstr("found 129 bytes; at most 128 bytes of printable ASCII"));
+  bad.set_idempotency_key("a\tb");
+  EXPECT_THAT(refusal(bad), HasSubstr("printable ASCII"));
+  bad = good;
+  bad.set_owner(std::string(257, 'o'));
+  EXPECT_THAT(refusal(bad), HasSubstr("owner: found 257 bytes; at most 256"));
+  bad.set_owner("ada\x1b[31m");
+  EXPECT_THAT(refusal(bad), HasSubstr("owner: found the control character 0x1b at byte 4"));
+  v1::ListJobsResponse list;
+  Context context;
+  ASSERT_TRUE(jobs->ListJobs(&context, {}, &list).ok());
+  EXPECT_THAT(list.jobs(), IsEmpty());
+}
+
+TEST_F(RpcTest, AWatchAfterAnyNumberBeginsAfterIt) {
+  const uint64_t id = Submit(kJob);
+  EXPECT_THAT(Watch(id, 0, false), SizeIs(testing::Ge(1)));
+  EXPECT_THAT(Watch(id, uint64_t{1} << 63, false), IsEmpty());
+  EXPECT_THAT(Watch(id, ~uint64_t{0}, false), IsEmpty());
 }
 
 TEST_F(RpcTest, ADryRunStoresNothingAndWarns) {
