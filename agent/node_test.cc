@@ -121,14 +121,15 @@ TEST(Generations, AreRememberedAndOnlyGrow) {
   const auto file = dir / "generations.json";
   auto generations = Generations::Load(file);
   ASSERT_TRUE(generations.has_value());
-  EXPECT_TRUE(generations->MayStart(JobId(7), Generation(1)));
-  ASSERT_TRUE(generations->AllowFrom(JobId(7), Generation(3)).has_value());
-  ASSERT_TRUE(generations->AllowFrom(JobId(7), Generation(2)).has_value());
+  EXPECT_TRUE(generations->MayStart("c1", JobId(7), Generation(1)));
+  ASSERT_TRUE(generations->AllowFrom("c1", JobId(7), Generation(3)).has_value());
+  ASSERT_TRUE(generations->AllowFrom("c1", JobId(7), Generation(2)).has_value());
   const auto again = Generations::Load(file);
   ASSERT_TRUE(again.has_value());
-  EXPECT_FALSE(again->MayStart(JobId(7), Generation(2)));
-  EXPECT_TRUE(again->MayStart(JobId(7), Generation(3)));
-  EXPECT_TRUE(again->MayStart(JobId(8), Generation(1)));
+  EXPECT_FALSE(again->MayStart("c1", JobId(7), Generation(2)));
+  EXPECT_TRUE(again->MayStart("c1", JobId(7), Generation(3)));
+  EXPECT_TRUE(again->MayStart("c1", JobId(8), Generation(1)));
+  EXPECT_TRUE(again->MayStart("c2", JobId(7), Generation(1))) << "another daemon's job 7 is another job";
   dir.Write("generations.json", "{");
   EXPECT_THAT(Generations::Load(file).error().ToString(),
               HasSubstr("generations.json: the record of generations"));
@@ -136,7 +137,7 @@ TEST(Generations, AreRememberedAndOnlyGrow) {
 
 TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
   const TempDir dir;
-  RunSpec spec{.key = {JobId(7), Generation(2)},
+  RunSpec spec{.key = {JobId(7), Generation(2), "c1"},
                .job_name = "rn50",
                .trainer = "/usr/bin/imgtrain",
                .first_rank = 8,

@@ -210,6 +210,19 @@ void Engine::PublishView() {
   view_ = std::move(view);
 }
 
+std::optional<Error> Engine::OtherContent(JobId job, const SubmitOrder& order) {
+  const auto stored = OrFail(state_.FindJob(job));
+  const bool same =
+      OrFail(state_.JobFile(job)) == order.yaml && stored && stored->owner == order.submission.owner;
+  if (same || failed_) return std::nullopt;
+  return Error{
+      .code = ErrorCode::kAlreadyExists,
+      .message = fmt::format("idempotency_key: '{}' belongs to job {}{}, which was submitted with another {}",
+                             order.idempotency_key, job, stored ? fmt::format(" ({})", stored->name) : "",
+                             stored && stored->owner != order.submission.owner ? "owner" : "job file"),
+      .hint = "take a new key for a new job"};
+}
+
 void Engine::Handle(SubmitInput& input) {
   view_changed_ = true;
   auto& order = input.order;
@@ -217,7 +230,8 @@ void Engine::Handle(SubmitInput& input) {
   if (!order.idempotency_key.empty()) {
     if (const auto known = OrFail(state_.FindKey(order.idempotency_key))) answer = {*known, true};
   }
-  if (!answer.existed && order.refusal) {
+  if (answer.existed) order.refusal = OtherContent(answer.job, order);
+  if (order.refusal) {
     done_.push_back([done = std::move(input.done), refusal = *order.refusal](const Status&) {
       done(tl::unexpected(refusal));
     });

@@ -37,7 +37,7 @@ class AgentLink {
 struct SubmitOrder {
   Submission submission;
   std::string yaml;
-  std::string idempotency_key;   ///< empty for none
+  std::string idempotency_key;   ///< empty for none; a known one with the same content returns its job
   std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
 };
 
@@ -154,6 +154,8 @@ class Engine {
   void Handle(GoneInput& input);
   void Handle(CloseInput& input);
 
+  /// Why the order can't be the one that the job of its key was made of; nothing when it is.
+  std::optional<Error> OtherContent(JobId job, const SubmitOrder& order);
   void OnHello(const AgentInput& input);
   void OnMessage(const AgentInput& input, const NodeId& node);
   void OnTrainerEvents(const AgentInput& input);

@@ -124,7 +124,7 @@ struct RpcTest : testing::Test {
     FAIL() << "job " << id << " never was " << v1::JobState_Name(state) << "; "
            << Get(id).job().ShortDebugString();
   }
-  std::vector<std::string> Logs(v1::ReadLogsRequest request) {
+  std::vector<std::string> Logs(const v1::ReadLogsRequest& request) {
     Context context;
     auto stream = jobs->ReadLogs(&context, request);
     std::vector<std::string> out;
@@ -142,7 +142,7 @@ struct RpcTest : testing::Test {
     const auto prepare = agent.NextCommand();
     EXPECT_TRUE(prepare && prepare->has_prepare_run())
         << (prepare ? prepare->ShortDebugString() : "stream ended");
-    const v1::RunId run = prepare->prepare_run().run();
+    v1::RunId run = prepare->prepare_run().run();
     agent.Prepared(run);
     const auto start = agent.NextCommand();
     EXPECT_TRUE(start && start->has_start_run());
@@ -239,6 +239,50 @@ TEST_F(RpcTest, TheSameKeyReturnsTheSameJob) {
   StartDaemon();
   ASSERT_TRUE(Submit(kJob, second, "key-1").ok());
   EXPECT_TRUE(second.existed());
+}
+
+TEST_F(RpcTest, AKeyOfAnotherContentIsRefused) {
+  v1::SubmitJobResponse response;
+  ASSERT_TRUE(Submit(kJob, response, "key-1").ok());
+  const auto refused = Submit("name: other\ndata: {train: /data/train}\n", response, "key-1");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_THAT(refused.error_message(), HasSubstr("'key-1' belongs to job 1 (rn50)"));
+}
+
+TEST_F(RpcTest, WhatIsTooLargeIsRefusedBeforeItIsStored) {
+  const auto refusal = [this](v1::SubmitJobRequest request) {
+    v1::SubmitJobResponse response;
+    Context context;
+    const auto status = jobs->SubmitJob(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  v1::SubmitJobRequest good;
+  good.set_job_yaml(kJob);
+  auto bad = good;
+  bad.set_job_yaml(std::string(30 << 20, '#') + "\n" + kJob);
+  EXPECT_THAT(refusal(bad), HasSubstr("at most 1048576 (1 MiB) are allowed"));
+  bad = good;
+  bad.set_idempotency_key(std::string(129, 'k'));
+  EXPECT_THAT(refusal(bad), HasSubstr("found 129 bytes; at most 128 bytes of printable ASCII"));
+  bad.set_idempotency_key("a\tb");
+  EXPECT_THAT(refusal(bad), HasSubstr("printable ASCII"));
+  bad = good;
+  bad.set_owner(std::string(257, 'o'));
+  EXPECT_THAT(refusal(bad), HasSubstr("owner: found 257 bytes; at most 256"));
+  bad.set_owner("ada\x1b[31m");
+  EXPECT_THAT(refusal(bad), HasSubstr("owner: found the control character 0x1b at byte 4"));
+  v1::ListJobsResponse list;
+  Context context;
+  ASSERT_TRUE(jobs->ListJobs(&context, {}, &list).ok());
+  EXPECT_THAT(list.jobs(), IsEmpty());
+}
+
+TEST_F(RpcTest, AWatchAfterAnyNumberBeginsAfterIt) {
+  const uint64_t id = Submit(kJob);
+  EXPECT_THAT(Watch(id, 0, false), SizeIs(testing::Ge(1)));
+  EXPECT_THAT(Watch(id, uint64_t{1} << 63, false), IsEmpty());
+  EXPECT_THAT(Watch(id, ~uint64_t{0}, false), IsEmpty());
 }
 
 TEST_F(RpcTest, ADryRunStoresNothingAndWarns) {
@@ -352,6 +396,45 @@ TEST_F(RpcTest, ReportsOfAnOlderStartAreRefusedAndAcknowledged) {
   EXPECT_EQ(job.restarts(), 1u);
 }
 
+TEST_F(RpcTest, ReportsOfANodeThatHasNoPartInTheRunAreRefused) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  EXPECT_EQ(agent.Lines(run, 0, 1, {"mine"}), 1u);
+  FakeAgent stranger(channel, "b", 1);
+  stranger.Events(run, 0, 2, {StepEvent(99, 1), CheckpointEvent("/c/g1/step99", 99, 1)});
+  stranger.Lines(run, 0, 2, {"not mine"});
+  EXPECT_EQ(agent.Events(run, 0, 2, {StepEvent(1, 1)}), 2u) << "the stream goes on where the node left it";
+  const auto job = Get(id).job();
+  EXPECT_EQ(job.last_step().step(), 1u);
+  EXPECT_FALSE(job.has_last_checkpoint());
+  v1::ReadLogsRequest request;
+  request.set_id(id);
+  EXPECT_THAT(Logs(request), ElementsAre("0: mine"));
+}
+
+TEST_F(RpcTest, RunsOfAnotherClusterOnlyHoldTheirDevices) {
+  v1::RunStatus foreign;
+  foreign.mutable_run()->set_job_id(1);
+  foreign.mutable_run()->set_generation(1);
+  foreign.set_cluster_id("elsewhere");
+  foreign.set_phase(v1::RUN_PHASE_RUNNING);
+  foreign.add_devices(0);
+  foreign.add_ranks()->set_rank(0);
+  FakeAgent agent(channel, "a", 1, {foreign});
+  EXPECT_THAT(agent.welcome().positions(), IsEmpty());
+  const uint64_t id = Submit(kJob);
+  EXPECT_EQ(Get(id).job().reason(), v1::REASON_CODE_WAITS_FOR_DEVICES);
+  EXPECT_THAT(Get(id).job().reason_text(), HasSubstr("a run of another cluster holds a"));
+  v1::ListNodesResponse nodes;
+  Context context;
+  ASSERT_TRUE(v1::NodeService::NewStub(channel)->ListNodes(&context, {}, &nodes).ok());
+  EXPECT_THAT(nodes.nodes(0).devices(0).held_text(), HasSubstr("another cluster (elsewhere)"));
+  foreign.set_phase(v1::RUN_PHASE_GONE);
+  agent.Status(foreign);
+  EXPECT_EQ(BringUp(agent).job_id(), id) << "nothing was said of the other run before";
+}
+
 TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);
@@ -362,6 +445,24 @@ TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {
   size_t steps = 0;
   for (const auto& event : Watch(id, 0, false)) steps += event.has_step() ? 1 : 0;
   EXPECT_EQ(steps, 3u);
+}
+
+TEST_F(RpcTest, EventsThatTheAgentKnowsToBeLostArePassedOver) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  v1::TrainerEvent lost;
+  lost.mutable_lost()->set_count(3);
+  lost.mutable_lost()->set_reason("what the trainer wrote can't be read");
+  EXPECT_EQ(agent.Events(run, 0, 4, {lost, FinishedEvent()}), 5u);
+  agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 0)});
+  EXPECT_EQ(States(Watch(id)).back(), "JOB_STATE_COMPLETED");
+  size_t told = 0;
+  for (const auto& event : Get(id).history()) {
+    told +=
+        event.state_change().text() == "3 events of rank 0 are lost: what the trainer wrote can't be read";
+  }
+  EXPECT_EQ(told, 1u);
 }
 
 TEST_F(RpcTest, AWatchGoesOnWhereItWasAfterTheDaemonRestarted) {

@@ -1,5 +1,6 @@
 #include "server/rpc/server.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -51,8 +52,11 @@ Error WhyNot(const std::string& address) {
   return {.code = ErrorCode::kInternal, .message = what};
 }
 
-/// gRPC writes to standard error by itself; what matters of it comes back as errors of ours.
-void QuietGrpc() {
+/// gRPC and protobuf write to standard error by themselves; what matters of it comes back as errors of ours.
+void QuietLibraries() {
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& text) {
+    spdlog::debug("protobuf=\"{}\"", text);
+  });
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc=\"{}\"", args->message); });
 }
 
@@ -92,7 +96,7 @@ RpcServer::~RpcServer() { Stop(Duration::zero()); }
 Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
                                                     const std::string& checkpoint_dir, Engine* engine,
                                                     ReadPool* pool, const Clock* clock) {
-  QuietGrpc();
+  QuietLibraries();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto parts = std::make_unique<Parts>(engine, pool, clock, checkpoint_dir);

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include "server/rpc/convert.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/streams.h"
@@ -33,7 +36,8 @@ WatchStream::WatchStream(const v1::WatchJobRequest& request, Engine* engine, Rea
     : PumpedStream(pool, &engine->events(), JobId(request.id())),
       engine_(engine),
       clock_(clock),
-      after_(request.after_event()),
+      // Event numbers are the database's: none is greater.
+      after_(std::min<uint64_t>(request.after_event(), std::numeric_limits<int64_t>::max())),
       follow_(!request.no_follow()) {}
 
 PumpedStream<v1::WatchJobResponse>::Step WatchStream::Read(Reader& reader,
