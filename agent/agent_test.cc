@@ -200,6 +200,7 @@ TEST_F(AgentTest, StopsItsRunsAfterALongDisconnectionIfToldTo) {
   ASSERT_TRUE(UntilConnected());
   StartRun(7, 1, 1);
   ASSERT_TRUE(UntilLine(7, 1, 1, 1));
+  ASSERT_TRUE(daemon_.Until([](auto& seen) { return seen.Status(7, 1).ranks_size() == 1; }));
   daemon_.Refuse("this daemon is somebody else's");
   daemon_.Shutdown();
   daemon_.Restart();
@@ -250,6 +251,15 @@ TEST(AgentCommandLine, SaysWhatIsWrongAndEndsWithTheRightCode) {
   const auto bad_server = run({"--trainer", trainer, "--server", "nowhere"});
   EXPECT_EQ(bad_server.first, 2);
   EXPECT_THAT(bad_server.second, HasSubstr("server address 'nowhere': HOST:PORT is expected"));
+  const auto many = run({"--trainer", trainer, "--cpu-slots", "99999999", "--nvml", "none"});
+  EXPECT_EQ(many.first, 2);
+  EXPECT_THAT(many.second, HasSubstr("cpu_slots: found 99999999; 0 to 1024 are allowed"));
+  const auto no_trainer = run({"--trainer", "/nonexistent/imgtrain", "--cpu-slots", "1", "--nvml", "none"});
+  EXPECT_EQ(no_trainer.first, 3);
+  EXPECT_THAT(no_trainer.second, HasSubstr("trainer '/nonexistent/imgtrain' can't be run: No such file"));
+  const auto folder = run({"--trainer", dir.path(), "--cpu-slots", "1", "--nvml", "none", "--check-config"});
+  EXPECT_EQ(folder.first, 2);
+  EXPECT_THAT(folder.second, HasSubstr("is not a program"));
   const auto misspelt = run({"--config", dir.Write("agent.yaml", "cpu_slot: 2\n")});
   EXPECT_EQ(misspelt.first, 2);
   EXPECT_THAT(misspelt.second,

@@ -149,7 +149,7 @@ TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
                .log_limit_bytes = 123};
   const auto run = CreateRunDir(dir.path(), spec, "name: rn50\n", {"/ckpt"}, Generation(1));
   ASSERT_TRUE(run.has_value());
-  EXPECT_EQ(run->path, dir / "7-2");
+  EXPECT_EQ(run->path, dir / "7-2-c1");
   const auto read = LoadRunSpec(*run);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(ToJson(*read), ToJson(spec));

@@ -184,8 +184,8 @@ void Supervisor::Start(const v1::StartRun& command) {
   EndOlderPrepared(key);
   Remember(key, key.generation);
   if (run == nullptr) run = &Add(key);
-  spdlog::info("run={} msg=\"starting {} ranks from {} of {}\"", key.ToString(), command.devices_size(),
-               command.first_rank(), command.world_size());
+  spdlog::info("run={} msg=\"starting {} rank{} from {} of {}\"", key.ToString(), command.devices_size(),
+               command.devices_size() == 1 ? "" : "s", command.first_rank(), command.world_size());
   run->Start(MakeStart(command));
   WatchFolder(*run);
 }

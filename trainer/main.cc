@@ -10,9 +10,8 @@
 
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/job_file.h"
+#include "common/job_changes.h"
 #include "common/version.h"
-#include "common/yaml.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
 #include "trainer/loop/run.h"
@@ -77,11 +76,7 @@ tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
     error.code = ErrorCode::kInvalidArgument;
     return failed(std::move(error));
   }
-  for (const auto& setting : arguments.settings) {
-    text = YamlSet(*text, setting);
-    if (!text) return failed(text.error());
-  }
-  return ParseJobFile(*text, arguments.job_file);
+  return ParseChangedJobFile(*text, arguments.job_file, arguments.settings);
 }
 
 int Train(const Arguments& arguments, const Environment& env, report::Reporter& reporter) {

@@ -130,8 +130,12 @@ void Engine::OnHello(const AgentInput& input) {
   readings_[node].clear();
   SendToSession(input.session, MakeWelcome(hello));
   Record(actions);
-  spdlog::info("node={} session={} version={} devices={} runs={} msg=\"agent connected\"", node,
-               input.session, hello.version(), hello.devices_size(), hello.runs_size());
+  done_.push_back([node, session = input.session, version = hello.version(), devices = hello.devices_size(),
+                   runs = hello.runs_size()](const Status& status) {
+    if (!status) return;
+    spdlog::info("node={} session={} version={} devices={} runs={} msg=\"agent connected\"", node, session,
+                 version, devices, runs);
+  });
 }
 
 v1::ConnectResponse Engine::MakeWelcome(const v1::Hello& hello) {

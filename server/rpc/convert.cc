@@ -148,6 +148,7 @@ v1::JobEvent ToProto(const StoredEvent& event) {
 }
 
 void FillNodes(const ClusterView& view, v1::ListNodesResponse& out) {
+  out.set_warning(view.trouble);
   for (const auto& node : view.nodes) {
     auto* proto = out.add_nodes();
     proto->set_name(node.id.name());

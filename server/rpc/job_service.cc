@@ -88,6 +88,7 @@ Status FillPage(const JobFilter& filter, const ClusterView& view, Reader& reader
   for (const auto& row : rows) {
     IMGD_ASSIGN(*out.add_jobs(), FullJob(row, view, reader));
   }
+  out.set_warning(view.trouble);
   if (!last) out.set_next_page_token(fmt::format("{}", rows.back().job.id));
   return {};
 }
@@ -164,6 +165,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
       IMGD_TRY(FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
+      response->set_warning(engine_->View()->trouble);
       return {};
     };
     reactor->Finish(StatusOf(fill()));

@@ -11,8 +11,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 #include "common/files.h"
+#include "grpc/health/v1/health.pb.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/job_service.h"
 
@@ -75,6 +77,12 @@ void SetChannelArguments(grpc::ServerBuilder& builder) {
 
 }  // namespace
 
+/// The health service for as long as there is one; the engine outlives the server.
+struct HealthSwitch {
+  std::mutex mutex;
+  grpc::HealthCheckServiceInterface* service = nullptr;  // guarded by mutex
+};
+
 struct RpcServer::Parts {
   Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, const std::string& checkpoint_dir)
       : engine(the_engine),
@@ -86,6 +94,7 @@ struct RpcServer::Parts {
   JobServiceImpl jobs;
   NodeServiceImpl nodes;
   AgentServiceImpl agents;
+  std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
   int port = 0;
 };
@@ -98,6 +107,8 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
                                                     ReadPool* pool, const Clock* clock) {
   QuietLibraries();
   grpc::EnableDefaultHealthCheckService(true);
+  // Reflection tells of what is linked in: without being named here, this descriptor would not be.
+  (void)grpc::health::v1::HealthCheckRequest::descriptor();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto parts = std::make_unique<Parts>(engine, pool, clock, checkpoint_dir);
   grpc::ServerBuilder builder;
@@ -114,7 +125,12 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
                              v1::AgentService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
+    parts->health->service = health;
   }
+  engine->OnTroubleChanged([health = parts->health](bool in_trouble) {
+    const std::lock_guard lock(health->mutex);
+    if (health->service != nullptr) health->service->SetServingStatus(!in_trouble);
+  });
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
 
@@ -123,6 +139,10 @@ int RpcServer::port() const { return parts_->port; }
 void RpcServer::Stop(Duration patience) {
   if (!parts_->server) return;
   parts_->engine->CloseAgents();
+  {
+    const std::lock_guard lock(parts_->health->mutex);
+    parts_->health->service = nullptr;
+  }
   // Watchers wait on the hubs; closing these ends them with words.
   parts_->engine->events().Close();
   parts_->engine->logs().Close();

@@ -239,6 +239,13 @@ void StateStore::SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence)
   });
 }
 
+void StateStore::Probe() {
+  batch_->Write([](Database& database) {
+    RunSql(database, "INSERT OR REPLACE INTO meta (key, value) VALUES ('probe', ?)",
+           "written when storing had failed, to see whether it works again");
+  });
+}
+
 Result<std::optional<JobId>> StateStore::FindKey(const std::string& key) {
   return database_->Guard([&] {
     auto& query = database_->Prepare("SELECT job FROM idempotency_keys WHERE key = ?");

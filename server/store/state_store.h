@@ -44,6 +44,11 @@ class StateStore {
   void SavePlacement(RunKey run, const std::vector<Part>& parts);
   void SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence);
 
+  /// A small write, which shows whether writes succeed.
+  void Probe();
+  /// True when the batch has written something so far.
+  bool HasWrites() const { return batch_->open(); }
+
   Status Commit() { return batch_->Commit(); }
   void Rollback() { batch_->Rollback(); }
 
