@@ -137,16 +137,17 @@ TEST(Generations, AreRememberedAndOnlyGrow) {
 
 TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
   const TempDir dir;
-  RunSpec spec{.key = {JobId(7), Generation(2), "c1"},
-               .job_name = "rn50",
-               .trainer = "/usr/bin/imgtrain",
-               .first_rank = 8,
-               .local_world_size = 2,
-               .world_size = 16,
-               .node_rank = 1,
-               .devices = {0, 3},
-               .visible_devices = "GPU-a,GPU-b",
-               .log_limit_bytes = 123};
+  RunSpec spec;
+  spec.key = {JobId(7), Generation(2), "c1"};
+  spec.job_name = "rn50";
+  spec.trainer = "/usr/bin/imgtrain";
+  spec.first_rank = 8;
+  spec.local_world_size = 2;
+  spec.world_size = 16;
+  spec.node_rank = 1;
+  spec.devices = {0, 3};
+  spec.visible_devices = "GPU-a,GPU-b";
+  spec.log_limit_bytes = 123;
   const auto run = CreateRunDir(dir.path(), spec, "name: rn50\n", {"/ckpt"}, Generation(1));
   ASSERT_TRUE(run.has_value());
   EXPECT_EQ(run->path, dir / "7-2-c1");

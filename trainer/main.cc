@@ -26,6 +26,8 @@ namespace {
 /// Exit codes besides 128 + signal (docs/job-file.md).
 enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kStopped = 11 };
 
+constexpr size_t kMaxJobFileBytes = size_t{1} << 20;  ///< as imgcli has it
+
 struct Arguments {
   std::string job_file;
   std::vector<std::string> settings;  ///< PATH=VALUE
@@ -70,7 +72,7 @@ Result<std::unique_ptr<report::Reporter>> MakeReporter(const Environment& env, c
 
 tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
   const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
-  auto text = ReadFile(arguments.job_file);
+  const auto text = ReadFile(arguments.job_file, kMaxJobFileBytes);
   if (!text) {
     Error error = text.error();
     error.code = ErrorCode::kInvalidArgument;

@@ -235,16 +235,20 @@ void Engine::PublishView() {
 }
 
 std::optional<Error> Engine::OtherContent(JobId job, const SubmitOrder& order) {
-  const auto stored = OrFail(state_.FindJob(job));
-  const bool same =
-      OrFail(state_.JobFile(job)) == order.yaml && stored && stored->owner == order.submission.owner;
-  if (same || failed_) return std::nullopt;
-  return Error{
-      .code = ErrorCode::kAlreadyExists,
-      .message = fmt::format("idempotency_key: '{}' belongs to job {}{}, which was submitted with another {}",
-                             order.idempotency_key, job, stored ? fmt::format(" ({})", stored->name) : "",
-                             stored && stored->owner != order.submission.owner ? "owner" : "job file"),
-      .hint = "take a new key for a new job"};
+  // One that came just before is not in the database yet; one that ended is no longer in memory.
+  std::optional<JobRecord> first;
+  if (const JobRecord* record = reactor_.state().FindJob(job)) {
+    first = *record;
+  } else {
+    first = OrFail(state_.FindJob(job));
+  }
+  const bool other_file = OrFail(state_.JobFile(job)) != order.yaml;
+  if (failed_ || !first || (!other_file && first->owner == order.submission.owner)) return std::nullopt;
+  return Error{.code = ErrorCode::kAlreadyExists,
+               .message = fmt::format(
+                   "idempotency_key: '{}' belongs to job {} ({}), which was submitted with another {}",
+                   order.idempotency_key, job, first->name, other_file ? "job file" : "owner"),
+               .hint = "take a new key for a new job"};
 }
 
 void Engine::Handle(SubmitInput& input) {
