@@ -3,6 +3,9 @@
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "agent/identity.h"
 #include "agent/network.h"
 #include "common/sd_notify.h"
@@ -13,6 +16,12 @@ namespace {
 /// How long a daemon that took the connection may take to answer a Hello.
 constexpr auto kWelcomeTimeout = std::chrono::seconds(10);
 constexpr auto kGpuPeriod = std::chrono::seconds(2);
+
+/// It becomes part of folders' names.
+bool IsClusterId(const std::string& id) {
+  return !id.empty() && id.size() <= 64 &&
+         std::all_of(id.begin(), id.end(), [](unsigned char c) { return c < 0x80 && std::isalnum(c) != 0; });
+}
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::Create(EventLoop* loop, const Config& config,
@@ -26,8 +35,8 @@ Agent::Agent(EventLoop* loop, Config config)
     : loop_(loop), config_(std::move(config)), incarnation_(RandomHex(8)) {}
 
 Agent::~Agent() {
-  for (const auto timer : {heartbeat_timer_, welcome_timer_, disconnect_timer_, watchdog_timer_})
-    loop_->Cancel(timer);
+  for (const auto timer : {heartbeat_timer_, welcome_timer_, watchdog_timer_}) loop_->Cancel(timer);
+  for (const auto& [cluster, timer] : disconnect_timers_) loop_->Cancel(timer);
   if (link_ != nullptr) loop_->Unwatch(link_->event_fd());
 }
 
@@ -113,15 +122,24 @@ void Agent::OnResponse(const v1::ConnectResponse& response) {
 }
 
 void Agent::OnWelcome(const v1::Welcome& welcome) {
+  if (!IsClusterId(welcome.cluster_id())) {
+    spdlog::error(
+        "node={} msg=\"the daemon at {} names itself '{}'; 1 to 64 letters and digits are expected\"",
+        config_.node, config_.server, welcome.cluster_id());
+    link_->Reset(connection_);
+    return;
+  }
   welcomed_ = true;
+  cluster_ = welcome.cluster_id();
   last_trouble_.clear();
   loop_->Cancel(std::exchange(welcome_timer_, 0));
-  loop_->Cancel(std::exchange(disconnect_timer_, 0));
+  if (const auto timer = disconnect_timers_.extract(cluster_)) loop_->Cancel(timer.mapped());
   if (welcome.heartbeat_ms() > 0) heartbeat_ = std::chrono::milliseconds(welcome.heartbeat_ms());
   link_->Confirm(connection_);
   spdlog::info("node={} cluster={} msg=\"joined imgd {} at {}\"", config_.node, welcome.cluster_id(),
                welcome.server_version(), config_.server);
   supervisor_->OnWelcome(welcome);
+  WatchDisconnection();  // of other clusters' runs, whose daemon this is not
   BeatHeart();
 }
 
@@ -152,13 +170,19 @@ void Agent::BeatHeart() {
 }
 
 void Agent::WatchDisconnection() {
-  if (config_.stop_after_disconnect_ms == 0 || disconnect_timer_ != 0) return;
-  disconnect_timer_ = loop_->After(std::chrono::milliseconds(config_.stop_after_disconnect_ms), [this] {
-    disconnect_timer_ = 0;
-    spdlog::warn("node={} msg=\"no imgd for {} s (stop_after_disconnect): stopping all runs\"", config_.node,
-                 config_.stop_after_disconnect_ms / 1000);
-    supervisor_->StopAll();
-  });
+  if (config_.stop_after_disconnect_ms == 0) return;
+  const auto patience = std::chrono::milliseconds(config_.stop_after_disconnect_ms);
+  for (const auto& cluster : supervisor_->LiveClusters()) {
+    if (disconnect_timers_.contains(cluster) || (welcomed_ && cluster == cluster_)) continue;
+    disconnect_timers_[cluster] = loop_->After(patience, [this, cluster, patience] {
+      disconnect_timers_.erase(cluster);
+      spdlog::warn(
+          "node={} cluster={} msg=\"its imgd was away for {} s (stop_after_disconnect): stopping all its "
+          "runs\"",
+          config_.node, cluster, std::chrono::duration_cast<std::chrono::seconds>(patience).count());
+      supervisor_->StopAll(cluster);
+    });
+  }
 }
 
 void Agent::FeedWatchdog() {

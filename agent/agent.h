@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ class Agent {
   void OnClosed(const Link::Closed& closed);
   v1::ConnectRequest MakeHello(const std::string& address) const;
   void BeatHeart();
+  /// Times how long each cluster that has runs here is without its daemon.
   void WatchDisconnection();
   void FeedWatchdog();
 
@@ -47,11 +49,12 @@ class Agent {
   std::unique_ptr<Link> link_;
   uint64_t connection_ = 0;  ///< that stands now; 0 for none
   bool welcomed_ = false;
+  std::string cluster_;       ///< of the daemon that welcomed last
   std::string last_trouble_;  ///< said once, not at each attempt
   Duration heartbeat_ = std::chrono::seconds(3);
   EventLoop::TimerId heartbeat_timer_ = 0;
   EventLoop::TimerId welcome_timer_ = 0;
-  EventLoop::TimerId disconnect_timer_ = 0;
+  std::map<std::string, EventLoop::TimerId> disconnect_timers_;  ///< by cluster; see WatchDisconnection
   EventLoop::TimerId watchdog_timer_ = 0;
 };
 

@@ -48,7 +48,7 @@ class AgentTest : public testing::Test {
   }
 
   void StartRun(uint64_t job, uint64_t generation, uint32_t ranks) {
-    runs_.push_back(fmt::format("{}-{}", job, generation));
+    runs_.push_back(fmt::format("{}-{}-test", job, generation));
     v1::ConnectResponse command;
     *command.mutable_start_run() = TestNode::StartCommand(job, generation, ranks);
     daemon_.Send(command);
@@ -159,7 +159,8 @@ TEST_F(AgentTest, KilledInTheMiddleOfARunItLosesNothing) {
   forget.mutable_forget_run()->mutable_run()->set_job_id(7);
   forget.mutable_forget_run()->mutable_run()->set_generation(1);
   daemon_.Send(forget);
-  EXPECT_TRUE(daemon_.Until([&](auto&) { return !std::filesystem::exists(dir_.path() / "state/runs/7-1"); }));
+  EXPECT_TRUE(
+      daemon_.Until([&](auto&) { return !std::filesystem::exists(dir_.path() / "state/runs/7-1-test"); }));
   (void)daemon_.Until([](auto& seen) {
     EXPECT_EQ(seen.hellos[0].agent_id(), seen.hellos[1].agent_id());
     EXPECT_NE(seen.hellos[0].incarnation(), seen.hellos[1].incarnation());
@@ -199,10 +200,11 @@ TEST_F(AgentTest, StopsItsRunsAfterALongDisconnectionIfToldTo) {
   ASSERT_TRUE(UntilConnected());
   StartRun(7, 1, 1);
   ASSERT_TRUE(UntilLine(7, 1, 1, 1));
+  ASSERT_TRUE(daemon_.Until([](auto& seen) { return seen.Status(7, 1).ranks_size() == 1; }));
   daemon_.Refuse("this daemon is somebody else's");
   daemon_.Shutdown();
   daemon_.Restart();
-  const RunDir run{dir_.path() / "state/runs/7-1"};
+  const RunDir run{dir_.path() / "state/runs/7-1-test"};
   const auto pid = static_cast<pid_t>(Pids(7, 1).at(0));
   const UniqueFd pidfd = PidfdOpen(pid);
   const auto loop = *EventLoop::Create();
@@ -212,6 +214,23 @@ TEST_F(AgentTest, StopsItsRunsAfterALongDisconnectionIfToldTo) {
   while (!ended) loop->RunOnce(std::chrono::seconds(1));
   daemon_.Refuse("");
   EXPECT_TRUE(daemon_.Until([](auto& seen) { return seen.Status(7, 1).phase() == v1::RUN_PHASE_GONE; }));
+}
+
+TEST_F(AgentTest, ADaemonOfAnotherClusterIsNotTheOneThatItsRunsWaitFor) {
+  dir_.Script("trainer", "echo ready; exec sleep 606");
+  const auto config = dir_.Write("agent.yaml", "cpu_slots: 1\nnvml: none\nstop_after_disconnect: 100ms\n");
+  const auto agent = StartAgent({"--config", config});
+  ASSERT_TRUE(UntilConnected());
+  StartRun(7, 1, 1);
+  ASSERT_TRUE(UntilLine(7, 1, 1, 1));
+  daemon_.Shutdown();
+  daemon_.SetCluster("other");
+  daemon_.Restart();
+  EXPECT_TRUE(daemon_.Until([](auto& seen) {
+    const auto status = seen.Status(7, 1);
+    return status.phase() == v1::RUN_PHASE_GONE && status.cluster_id() == "test";
+  }));
+  EXPECT_THAT(ReadFile(dir_ / "agent.log").value_or(""), HasSubstr("its imgd was away"));
 }
 
 TEST(AgentCommandLine, SaysWhatIsWrongAndEndsWithTheRightCode) {
@@ -232,6 +251,15 @@ TEST(AgentCommandLine, SaysWhatIsWrongAndEndsWithTheRightCode) {
   const auto bad_server = run({"--trainer", trainer, "--server", "nowhere"});
   EXPECT_EQ(bad_server.first, 2);
   EXPECT_THAT(bad_server.second, HasSubstr("server address 'nowhere': HOST:PORT is expected"));
+  const auto many = run({"--trainer", trainer, "--cpu-slots", "99999999", "--nvml", "none"});
+  EXPECT_EQ(many.first, 2);
+  EXPECT_THAT(many.second, HasSubstr("cpu_slots: found 99999999; 0 to 1024 are allowed"));
+  const auto no_trainer = run({"--trainer", "/nonexistent/imgtrain", "--cpu-slots", "1", "--nvml", "none"});
+  EXPECT_EQ(no_trainer.first, 3);
+  EXPECT_THAT(no_trainer.second, HasSubstr("trainer '/nonexistent/imgtrain' can't be run: No such file"));
+  const auto folder = run({"--trainer", dir.path(), "--cpu-slots", "1", "--nvml", "none", "--check-config"});
+  EXPECT_EQ(folder.first, 2);
+  EXPECT_THAT(folder.second, HasSubstr("is not a program"));
   const auto misspelt = run({"--config", dir.Write("agent.yaml", "cpu_slot: 2\n")});
   EXPECT_EQ(misspelt.first, 2);
   EXPECT_THAT(misspelt.second,

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <sstream>
 
@@ -10,6 +11,8 @@
 
 namespace imgd {
 namespace {
+
+constexpr uint32_t kMostCpuSlots = 1024;
 
 /// `name` beside this program, else in PATH; empty when it is in neither.
 std::filesystem::path FindProgram(const std::string& name) {
@@ -21,6 +24,15 @@ std::filesystem::path FindProgram(const std::string& name) {
     if (::access((folder / name).c_str(), X_OK) == 0) return folder / name;
   }
   return {};
+}
+
+/// Every job that is placed here would fail on a trainer that can't be run.
+Status CheckProgram(const std::filesystem::path& trainer) {
+  if (::access(trainer.c_str(), X_OK) != 0) {
+    return FailErrno(errno, fmt::format("trainer '{}' can't be run", trainer.native()));
+  }
+  if (std::filesystem::is_regular_file(trainer)) return {};
+  return Fail(ErrorCode::kInvalidArgument, "trainer '{}' is not a program", trainer.native());
 }
 
 bool IsNodeName(const std::string& name) {
@@ -45,7 +57,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.String("node")) config.node = *v;
   if (auto v = yaml.String("state_dir")) config.state_dir = *v;
   if (auto v = yaml.String("address")) config.address = *v;
-  if (auto v = yaml.Int("cpu_slots", 0, 1024)) config.cpu_slots = static_cast<uint32_t>(*v);
+  if (auto v = yaml.Int("cpu_slots", 0, kMostCpuSlots)) config.cpu_slots = static_cast<uint32_t>(*v);
   if (auto v = yaml.String("trainer")) config.trainer = *v;
   if (auto v = yaml.StringList("shared_folders")) config.shared_folders.assign(v->begin(), v->end());
   if (auto v = yaml.String("nvml")) config.nvml = *v;
@@ -62,6 +74,10 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
 
 Result<Config> CompleteConfig(Config config) {
   IMGD_TRY(ParseHostPort(config.server));
+  if (config.cpu_slots > kMostCpuSlots) {
+    return Fail(ErrorCode::kInvalidArgument, "cpu_slots: found {}; 0 to {} are allowed", config.cpu_slots,
+                kMostCpuSlots);
+  }
   if (config.node.empty()) config.node = HostName();
   if (!IsNodeName(config.node)) {
     return Fail(ErrorCode::kInvalidArgument, "node name '{}': 1 to 253 of A-Z a-z 0-9 . _ - are allowed",
@@ -76,6 +92,7 @@ Result<Config> CompleteConfig(Config config) {
     }
   }
   config.trainer = std::filesystem::absolute(config.trainer);
+  IMGD_TRY(CheckProgram(config.trainer));
   // Ranks have another working directory, and find the run by these paths.
   config.state_dir = std::filesystem::absolute(config.state_dir).lexically_normal();
   return config;

@@ -31,7 +31,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
                                                      Config config);
 
 /// Fills in what was left empty and checks the rest.
-/// Errors: a server address or node name that can't be, a trainer that is nowhere.
+/// Errors: a server address, node name or number of slots that can't be, a trainer that is no program here.
 Result<Config> CompleteConfig(Config config);
 
 /// The program that this process runs.

@@ -15,6 +15,10 @@ namespace {
 constexpr size_t kReadBytes = 256 << 10;
 /// No event of a trainer comes near it; a greater length is not a length.
 constexpr uint32_t kMaxEventBytes = 1 << 20;
+constexpr const char* kUnreadable = "what the trainer wrote can't be read";
+constexpr const char* kMissing = "the trainer's file does not hold them";
+constexpr const char* kBadLength =
+    "the trainer's file is damaged there; neither this event nor any later one of this rank can be read";
 /// What a line costs on the wire besides its text.
 constexpr size_t kLineOverheadBytes = 32;
 
@@ -64,6 +68,7 @@ void EventFollower::GoOnAfter(uint64_t sequence) {
   buffer_.clear();
   consumed_ = 0;
   damaged_ = false;
+  read_ = 0;
   last_ = sequence;
   acknowledged_ = sequence;
 }
@@ -82,10 +87,8 @@ std::optional<std::string> EventFollower::NextBody() {
       const uint32_t length = LittleEndian32(rest);
       if (length > kMaxEventBytes) {
         damaged_ = true;
-        spdlog::error(
-            "file={} event={} msg=\"damaged: a length of {} bytes was found, {} is the greatest; no later "
-            "event of this rank can be relayed\"",
-            path_.native(), last_ + 1, length, kMaxEventBytes);
+        spdlog::error("file={} msg=\"damaged: a length of {} bytes was found, {} is the greatest\"",
+                      path_.native(), length, kMaxEventBytes);
         break;
       }
       if (rest.size() >= 4 + length) {
@@ -98,23 +101,43 @@ std::optional<std::string> EventFollower::NextBody() {
   return std::nullopt;
 }
 
+void EventFollower::AddLost(uint64_t up_to, const char* reason, v1::TrainerEvents* out) {
+  spdlog::error("file={} first={} last={} msg=\"events are lost: {}\"", path_.native(), last_ + 1, up_to,
+                reason);
+  auto* event = out->add_events();
+  event->set_sequence(up_to);
+  event->set_time_us(last_time_us_);
+  event->mutable_lost()->set_count(up_to - last_);
+  event->mutable_lost()->set_reason(reason);
+  last_ = up_to;
+}
+
 size_t EventFollower::Read(size_t max_bytes, v1::TrainerEvents* out) {
+  const bool was_damaged = damaged_;
   size_t bytes = 0;
+  bool unreadable = false;
   while (bytes < max_bytes) {
     const auto body = NextBody();
     if (!body) break;
     v1::TrainerEvent event;
     if (!event.ParseFromString(*body)) {
-      spdlog::error("file={} msg=\"an event after number {} is damaged and left out\"", path_.native(),
-                    last_);
+      ++read_;  // the trainer leaves no gap; several in a row are told of together
+      unreadable = true;
       continue;
     }
+    read_ = event.sequence();
+    last_time_us_ = event.time_us();
+    if (event.sequence() > last_ + 1) AddLost(read_ - 1, unreadable ? kUnreadable : kMissing, out);
+    unreadable = false;
     if (event.sequence() <= last_) continue;
     last_ = event.sequence();
     bytes += body->size() + 4;
     *out->add_events() = std::move(event);
   }
-  return bytes;
+  // The file only grows: whatever comes after them, they stay as they are.
+  if (read_ > last_) AddLost(read_, kUnreadable, out);
+  if (damaged_ && !was_damaged && read_ == last_) AddLost(last_ + 1, kBadLength, out);
+  return out->events().empty() ? 0 : std::max<size_t>(bytes, 1);
 }
 
 LogFollower::LogFollower(const RunDir& dir, uint32_t local_rank, uint32_t rank, uint64_t generation)

@@ -29,7 +29,8 @@ class Window {
   size_t bytes_ = 0;
 };
 
-/// Follows one rank's `events.<local_rank>` and hands the events on, each once and in order.
+/// Follows one rank's `events.<local_rank>` and hands the events on, each once and in order. In the place of
+/// those that can't be read or are missing comes one EventsLost, so that later ones count all the same.
 /// A record that is cut off at the end of the file is waited for. Not thread-safe.
 class EventFollower {
  public:
@@ -48,13 +49,16 @@ class EventFollower {
  private:
   bool Fill();
   std::optional<std::string> NextBody();
+  void AddLost(uint64_t up_to, const char* reason, v1::TrainerEvents* out);
 
   std::filesystem::path path_;
   UniqueFd fd_;
   std::string buffer_;   ///< read from the file
   size_t consumed_ = 0;  ///< of buffer_
+  uint64_t read_ = 0;    ///< sequence of the record that was read last
   uint64_t last_ = 0;    ///< sequence that was handed out last
   uint64_t acknowledged_ = 0;
+  int64_t last_time_us_ = 0;
   bool damaged_ = false;  ///< a length that can't be: nothing after it can be found
 };
 

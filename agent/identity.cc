@@ -28,6 +28,8 @@ Status CreateOnce(const std::filesystem::path& path, const std::string& content)
   const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd.valid()) return FailErrno(errno, fmt::format("cannot create {}", path.native()));
   auto done = WriteAll(fd.get(), content + "\n", path.native());
+  // Else a power cut could leave the name with nothing behind it.
+  if (done && ::fsync(fd.get()) != 0) done = FailErrno(errno, fmt::format("cannot write {}", path.native()));
   if (done && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
     // A file system without links: a reader may come between the two steps, and finds it empty.
     const UniqueFd direct(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
@@ -97,14 +99,15 @@ std::string FilesystemId() {
 }
 
 Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folder) {
-  if (!folder.is_absolute() || !std::filesystem::is_directory(folder)) {
+  // The daemon compares names: "/a/../b" is what "/b" is, also where "/a" is a link to elsewhere.
+  std::string path = folder.lexically_normal();
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  if (!folder.is_absolute() || !std::filesystem::is_directory(path)) {
     return Fail(ErrorCode::kInvalidArgument,
                 "shared folder '{}': an absolute path of a folder that exists is expected", folder.native());
   }
-  IMGD_ASSIGN(auto id, ReadOrMakeId(folder / kMarker));
+  IMGD_ASSIGN(auto id, ReadOrMakeId(std::filesystem::path(path) / kMarker));
   v1::SharedFolder shared;
-  std::string path = folder.lexically_normal();
-  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   shared.set_path(std::move(path));
   shared.set_id(std::move(id));
   return shared;

@@ -216,15 +216,20 @@ class EventsTest : public testing::Test {
   void Append(const std::string& data) {
     std::ofstream(dir_ / "events.0", std::ios::app | std::ios::binary) << data;
   }
-  static std::vector<uint64_t> ReadAll(EventFollower& follower) {
+  std::vector<uint64_t> ReadAll(EventFollower& follower) {
     std::vector<uint64_t> sequences;
     while (true) {
       v1::TrainerEvents batch;
       if (follower.Read(64, &batch) == 0) return sequences;
-      for (const auto& event : batch.events()) sequences.push_back(event.sequence());
+      for (const auto& event : batch.events()) {
+        sequences.push_back(event.sequence());
+        if (event.has_lost())
+          lost_.push_back(fmt::format("{}: {}", event.lost().count(), event.lost().reason()));
+      }
     }
   }
   TempDir dir_;
+  std::vector<std::string> lost_;  ///< how many, and why
   EventFollower follower_{RunDir{dir_.path()}, 0};
 };
 
@@ -249,13 +254,34 @@ TEST_F(EventsTest, ATornTailIsWaitedFor) {
 
 TEST_F(EventsTest, ALengthThatCannotBeEndsTheStreamAndNotTheAgent) {
   Append(Event(1) + "\xFF\xFF\xFF\x7Fgarbage" + Event(2));
-  EXPECT_THAT(ReadAll(follower_), ElementsAre(1));
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(1, 2));
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("neither this event nor any later one")));
   EXPECT_THAT(ReadAll(follower_), IsEmpty());
+  follower_.GoOnAfter(2);
+  EXPECT_THAT(ReadAll(follower_), IsEmpty()) << "it is said once, however often the daemon is back";
 }
 
-TEST_F(EventsTest, AnEventThatCannotBeReadIsLeftOut) {
-  Append(Event(1) + std::string("\x02\x00\x00\x00\xFF\xFF", 6) + Event(2));
-  EXPECT_THAT(ReadAll(follower_), ElementsAre(1, 2));
+/// A whole record whose body is no event.
+constexpr std::string_view kUnreadable("\x02\x00\x00\x00\xFF\xFF", 6);
+
+TEST_F(EventsTest, EventsThatCannotBeReadKeepTheirPlace) {
+  Append(Event(1) + std::string(kUnreadable) + std::string(kUnreadable) + Event(4));
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(1, 3, 4));
+  EXPECT_THAT(lost_, ElementsAre("2: what the trainer wrote can't be read"));
+  Append(std::string(kUnreadable));
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(5)) << "also when nothing comes after it";
+  Append(Event(6));
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(6));
+  follower_.GoOnAfter(2);
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(3, 4, 5, 6));
+  follower_.GoOnAfter(5);
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(6));
+}
+
+TEST_F(EventsTest, EventsThatAreMissingInTheFileArePassedOver) {
+  Append(Event(1) + Event(5));
+  EXPECT_THAT(ReadAll(follower_), ElementsAre(1, 4, 5));
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("3: ")));
 }
 
 TEST(Window, CountsWhatIsOnItsWay) {

@@ -1,3 +1,4 @@
+#include <google/protobuf/stubs/logging.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -92,8 +93,16 @@ std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
   return std::move(*complete);
 }
 
+/// protobuf writes to standard error by itself; what matters of it comes back as errors of ours.
+void QuietProtobuf() {
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& text) {
+    spdlog::debug("protobuf=\"{}\"", text);
+  });
+}
+
 Status RunAgent(const Config& config) {
   IMGD_TRY(SetUpLog("imgagent", config.log_level));
+  QuietProtobuf();
   // Before any thread is made, so that all of them leave these signals to the descriptor.
   sigset_t taken;
   sigemptyset(&taken);

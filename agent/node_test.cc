@@ -121,14 +121,15 @@ TEST(Generations, AreRememberedAndOnlyGrow) {
   const auto file = dir / "generations.json";
   auto generations = Generations::Load(file);
   ASSERT_TRUE(generations.has_value());
-  EXPECT_TRUE(generations->MayStart(JobId(7), Generation(1)));
-  ASSERT_TRUE(generations->AllowFrom(JobId(7), Generation(3)).has_value());
-  ASSERT_TRUE(generations->AllowFrom(JobId(7), Generation(2)).has_value());
+  EXPECT_TRUE(generations->MayStart("c1", JobId(7), Generation(1)));
+  ASSERT_TRUE(generations->AllowFrom("c1", JobId(7), Generation(3)).has_value());
+  ASSERT_TRUE(generations->AllowFrom("c1", JobId(7), Generation(2)).has_value());
   const auto again = Generations::Load(file);
   ASSERT_TRUE(again.has_value());
-  EXPECT_FALSE(again->MayStart(JobId(7), Generation(2)));
-  EXPECT_TRUE(again->MayStart(JobId(7), Generation(3)));
-  EXPECT_TRUE(again->MayStart(JobId(8), Generation(1)));
+  EXPECT_FALSE(again->MayStart("c1", JobId(7), Generation(2)));
+  EXPECT_TRUE(again->MayStart("c1", JobId(7), Generation(3)));
+  EXPECT_TRUE(again->MayStart("c1", JobId(8), Generation(1)));
+  EXPECT_TRUE(again->MayStart("c2", JobId(7), Generation(1))) << "another daemon's job 7 is another job";
   dir.Write("generations.json", "{");
   EXPECT_THAT(Generations::Load(file).error().ToString(),
               HasSubstr("generations.json: the record of generations"));
@@ -136,19 +137,20 @@ TEST(Generations, AreRememberedAndOnlyGrow) {
 
 TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
   const TempDir dir;
-  RunSpec spec{.key = {JobId(7), Generation(2)},
-               .job_name = "rn50",
-               .trainer = "/usr/bin/imgtrain",
-               .first_rank = 8,
-               .local_world_size = 2,
-               .world_size = 16,
-               .node_rank = 1,
-               .devices = {0, 3},
-               .visible_devices = "GPU-a,GPU-b",
-               .log_limit_bytes = 123};
+  RunSpec spec;
+  spec.key = {JobId(7), Generation(2), "c1"};
+  spec.job_name = "rn50";
+  spec.trainer = "/usr/bin/imgtrain";
+  spec.first_rank = 8;
+  spec.local_world_size = 2;
+  spec.world_size = 16;
+  spec.node_rank = 1;
+  spec.devices = {0, 3};
+  spec.visible_devices = "GPU-a,GPU-b";
+  spec.log_limit_bytes = 123;
   const auto run = CreateRunDir(dir.path(), spec, "name: rn50\n", {"/ckpt"}, Generation(1));
   ASSERT_TRUE(run.has_value());
-  EXPECT_EQ(run->path, dir / "7-2");
+  EXPECT_EQ(run->path, dir / "7-2-c1");
   const auto read = LoadRunSpec(*run);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(ToJson(*read), ToJson(spec));

@@ -16,7 +16,7 @@ constexpr auto kConnectRetry = std::chrono::milliseconds(100);
 }  // namespace
 
 Run::Run(EventLoop* loop, RunKey key, std::function<void(Run&)> on_change)
-    : loop_(loop), key_(key), on_change_(std::move(on_change)) {}
+    : loop_(loop), key_(std::move(key)), on_change_(std::move(on_change)) {}
 
 Run::~Run() {
   loop_->Cancel(timer_);
@@ -207,7 +207,9 @@ v1::RunStatus Run::StatusMessage() const {
   v1::RunStatus status;
   status.mutable_run()->set_job_id(key_.job.value());
   status.mutable_run()->set_generation(key_.generation.value());
+  status.set_cluster_id(key_.cluster);
   status.set_phase(phase_);
+  if (phase_ != v1::RUN_PHASE_GONE) status.mutable_devices()->Add(spec_.devices.begin(), spec_.devices.end());
   status.set_start_error(ToUtf8(start_error_));
   if (!record_) return status;
   for (const auto& rank : record_->ranks) {

@@ -46,7 +46,7 @@ class Run {
   /// Ends it without a rank having been started.
   void Refuse(std::string start_error);
 
-  RunKey key() const { return key_; }
+  const RunKey& key() const { return key_; }
   v1::RunPhase phase() const { return phase_; }
   v1::RunStatus StatusMessage() const;
   const std::string& port_address() const { return port_address_; }

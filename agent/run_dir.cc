@@ -70,6 +70,10 @@ Status WriteNewFile(const std::filesystem::path& path, std::string_view content)
 
 std::string RunKey::ToString() const { return fmt::format("{}-{}", job, generation); }
 
+std::string RunKey::FolderName() const {
+  return cluster.empty() ? ToString() : fmt::format("{}-{}", ToString(), cluster);
+}
+
 std::filesystem::path RunDir::Events(uint32_t local_rank) const {
   return path / fmt::format("events.{}", local_rank);
 }
@@ -77,7 +81,8 @@ std::filesystem::path RunDir::Events(uint32_t local_rank) const {
 std::string ControlSocket(uint32_t local_rank) { return fmt::format("control.{}", local_rank); }
 
 std::string ToJson(const RunSpec& spec) {
-  const json out = {{"job_id", spec.key.job.value()},
+  const json out = {{"cluster_id", spec.key.cluster},
+                    {"job_id", spec.key.job.value()},
                     {"generation", spec.key.generation.value()},
                     {"job_name", spec.job_name},
                     {"trainer", spec.trainer},
@@ -101,6 +106,7 @@ std::string ToJson(const RunSpec& spec) {
 Result<RunSpec> ParseRunSpec(std::string_view text) {
   return ReadJson<RunSpec>(text, "run.json", [](const json& in) {
     RunSpec spec;
+    spec.key.cluster = in.at("cluster_id").get<std::string>();
     spec.key.job = JobId(in.at("job_id").get<uint64_t>());
     spec.key.generation = Generation(in.at("generation").get<uint64_t>());
     spec.job_name = in.at("job_name").get<std::string>();
@@ -179,8 +185,8 @@ Status SaveRunRecord(const RunDir& dir, const RunRecord& record) {
 
 Result<RunDir> CreateRunDir(const std::filesystem::path& runs, const RunSpec& spec, std::string_view job_yaml,
                             const std::vector<std::string>& resume_from, Generation last_generation) {
-  const RunDir fresh{runs / (".new-" + spec.key.ToString())};
-  const RunDir final_dir{runs / spec.key.ToString()};
+  const RunDir fresh{runs / (".new-" + spec.key.FolderName())};
+  const RunDir final_dir{runs / spec.key.FolderName()};
   std::error_code ignored;
   std::filesystem::remove_all(fresh.path, ignored);
   const json resume = {{"accepted", resume_from}, {"last_generation", last_generation.value()}};

@@ -13,13 +13,16 @@
 
 namespace imgd {
 
-/// One start of one job.
+/// One start of one job of one cluster: another daemon's job of the same number is another job.
 struct RunKey {
   JobId job;
   Generation generation;
+  std::string cluster = {};  ///< id of the daemon that started it
   auto operator<=>(const RunKey&) const = default;
-  /// "7-2": the name of the run's folder.
+  /// "7-2", for people.
   std::string ToString() const;
+  /// "7-2-1f3a5b7c": the name of the run's folder.
+  std::string FolderName() const;
 };
 
 /// Everything that the shim needs to start a run's ranks on this node; `run.json`.

@@ -18,8 +18,6 @@ constexpr auto kGather = std::chrono::milliseconds(50);
 /// How often files are looked at though nothing said that they changed.
 constexpr auto kLookAnyway = std::chrono::milliseconds(1000);
 
-RunKey KeyOf(const v1::RunId& run) { return {JobId(run.job_id()), Generation(run.generation())}; }
-
 Generation After(Generation generation) { return Generation(generation.value() + 1); }
 
 }  // namespace
@@ -64,7 +62,7 @@ Status Supervisor::FindRuns() {
       continue;
     }
     auto spec = LoadRunSpec(RunDir{path});
-    if (!spec || spec->key.ToString() != path.filename()) {
+    if (!spec || spec->key.FolderName() != path.filename()) {
       spdlog::error("folder={} msg=\"not a run's folder, left alone: {}\"", path.native(),
                     spec ? "its name is another run's" : spec.error().ToString());
       continue;
@@ -108,19 +106,30 @@ void Supervisor::Handle(const v1::ConnectResponse& response) {
   }
 }
 
+RunKey Supervisor::KeyOf(const v1::RunId& run) const {
+  return {JobId(run.job_id()), Generation(run.generation()), cluster_};
+}
+
+bool Supervisor::MayStart(const RunKey& key) const {
+  return generations_.MayStart(key.cluster, key.job, key.generation);
+}
+
+std::string Supervisor::TooOld(const RunKey& key) const {
+  return fmt::format("run {} is older than generation {}, the oldest of its job that this node takes",
+                     key.ToString(), generations_.Oldest(key.cluster, key.job));
+}
+
 void Supervisor::Prepare(const v1::PrepareRun& command) {
   const RunKey key = KeyOf(command.run());
   v1::ConnectRequest answer;
   auto* prepared = answer.mutable_run_prepared();
   *prepared->mutable_run() = command.run();
   Run* run = Find(key);
-  if (run == nullptr && !generations_.MayStart(key.job, key.generation)) {
-    prepared->set_error(
-        fmt::format("run {} is older than generation {}, the oldest of its job that this node takes",
-                    key.ToString(), generations_.Oldest(key.job)));
+  if (run == nullptr && !MayStart(key)) {
+    prepared->set_error(TooOld(key));
   } else if (run == nullptr) {
     EndOlderPrepared(key);
-    Remember(key.job, key.generation);
+    Remember(key, key.generation);
     run = &Add(key);
     if (const auto held = run->HoldPort(address_); !held) {
       prepared->set_error(held.error().ToString());
@@ -144,10 +153,7 @@ void Supervisor::Prepare(const v1::PrepareRun& command) {
 
 std::string Supervisor::WhyNot(const v1::StartRun& command) const {
   const RunKey key = KeyOf(command.run());
-  if (!generations_.MayStart(key.job, key.generation)) {
-    return fmt::format("run {} is older than generation {}, the oldest of its job that this node takes",
-                       key.ToString(), generations_.Oldest(key.job));
-  }
+  if (!MayStart(key)) return TooOld(key);
   if (command.devices().empty()) return "no device is named to run on";
   for (const uint32_t device : command.devices()) {
     if (FindDevice(device) == nullptr) return fmt::format("this node has no device {}", device);
@@ -176,10 +182,10 @@ void Supervisor::Start(const v1::StartRun& command) {
     return;
   }
   EndOlderPrepared(key);
-  Remember(key.job, key.generation);
+  Remember(key, key.generation);
   if (run == nullptr) run = &Add(key);
-  spdlog::info("run={} msg=\"starting {} ranks from {} of {}\"", key.ToString(), command.devices_size(),
-               command.first_rank(), command.world_size());
+  spdlog::info("run={} msg=\"starting {} rank{} from {} of {}\"", key.ToString(), command.devices_size(),
+               command.devices_size() == 1 ? "" : "s", command.first_rank(), command.world_size());
   run->Start(MakeStart(command));
   WatchFolder(*run);
 }
@@ -223,27 +229,27 @@ void Supervisor::Stop(const v1::StopRun& command) {
     SendGone(key, "");
   }
   // A start of it that is still on its way comes too late.
-  Remember(key.job, After(key.generation));
+  Remember(key, After(key.generation));
 }
 
 void Supervisor::Forget(const v1::ForgetRun& command) {
   const RunKey key = KeyOf(command.run());
-  Remember(key.job, After(key.generation));
+  Remember(key, After(key.generation));
   if (Find(key) == nullptr) return;
   forgotten_.insert(key);
   PumpSoon(Duration::zero());
 }
 
-void Supervisor::StopAll() {
+void Supervisor::StopAll(const std::string& cluster) {
   for (auto& [key, run] : runs_) {
-    if (run->phase() != v1::RUN_PHASE_GONE) run->Stop(run->grace_ms(), false);
+    if (key.cluster == cluster && run->phase() != v1::RUN_PHASE_GONE) run->Stop(run->grace_ms(), false);
   }
 }
 
-void Supervisor::EndOlderPrepared(RunKey key) {
+void Supervisor::EndOlderPrepared(const RunKey& key) {
   for (auto& [other, run] : runs_) {
-    if (other.job == key.job && other.generation < key.generation && !run->dir() &&
-        run->phase() == v1::RUN_PHASE_PREPARED) {
+    if (other.cluster == key.cluster && other.job == key.job && other.generation < key.generation &&
+        !run->dir() && run->phase() == v1::RUN_PHASE_PREPARED) {
       run->Stop(0, false);
     }
   }
@@ -269,20 +275,20 @@ std::string Supervisor::VisibleDevices(const std::vector<uint32_t>& indices) con
 
 // --- runs ---
 
-Run* Supervisor::Find(RunKey key) {
+Run* Supervisor::Find(const RunKey& key) {
   const auto it = runs_.find(key);
   return it == runs_.end() ? nullptr : it->second.get();
 }
 
-Run& Supervisor::Add(RunKey key) {
+Run& Supervisor::Add(const RunKey& key) {
   auto& run = runs_[key];
   run = std::make_unique<Run>(loop_, key, [this](Run& changed) { OnChange(changed); });
   return *run;
 }
 
-void Supervisor::Remember(JobId job, Generation oldest) {
-  if (const auto remembered = generations_.AllowFrom(job, oldest); !remembered) {
-    spdlog::error("job={} msg=\"{}\"", job, remembered.error().ToString());
+void Supervisor::Remember(const RunKey& key, Generation oldest) {
+  if (const auto remembered = generations_.AllowFrom(key.cluster, key.job, oldest); !remembered) {
+    spdlog::error("job={} msg=\"{}\"", key.job, remembered.error().ToString());
   }
 }
 
@@ -292,9 +298,20 @@ std::vector<v1::RunStatus> Supervisor::Statuses() const {
   return statuses;
 }
 
+std::set<std::string> Supervisor::LiveClusters() const {
+  std::set<std::string> clusters;
+  for (const auto& [key, run] : runs_) {
+    if (run->phase() != v1::RUN_PHASE_GONE) clusters.insert(key.cluster);
+  }
+  return clusters;
+}
+
 void Supervisor::OnChange(Run& run) {
   // What the ranks said last is on its way before the daemon hears that they are gone.
-  if (welcomed_ && run.phase() == v1::RUN_PHASE_GONE && run.relay() != nullptr) run.relay()->Pump(send_);
+  if (welcomed_ && run.key().cluster == cluster_ && run.phase() == v1::RUN_PHASE_GONE &&
+      run.relay() != nullptr) {
+    run.relay()->Pump(send_);
+  }
   SendStatus(run.StatusMessage());
   if (forgotten_.contains(run.key())) PumpSoon(Duration::zero());
 }
@@ -306,10 +323,11 @@ void Supervisor::SendStatus(v1::RunStatus status) {
   send_(std::move(request));
 }
 
-void Supervisor::SendGone(RunKey key, std::string error) {
+void Supervisor::SendGone(const RunKey& key, std::string error) {
   v1::RunStatus status;
   status.mutable_run()->set_job_id(key.job.value());
   status.mutable_run()->set_generation(key.generation.value());
+  status.set_cluster_id(key.cluster);
   status.set_phase(v1::RUN_PHASE_GONE);
   status.set_start_error(std::move(error));
   SendStatus(std::move(status));
@@ -319,11 +337,32 @@ void Supervisor::SendGone(RunKey key, std::string error) {
 
 void Supervisor::OnWelcome(const v1::Welcome& welcome) {
   welcomed_ = true;
+  cluster_ = welcome.cluster_id();
+  // A port that another daemon's gang was to meet at: nothing runs, and nothing is kept of it.
+  std::erase_if(runs_,
+                [this](const auto& run) { return run.first.cluster != cluster_ && !run.second->dir(); });
   const std::vector<v1::StreamPosition> positions(welcome.positions().begin(), welcome.positions().end());
   for (auto& [key, run] : runs_) {
-    if (run->relay() != nullptr) run->relay()->GoOn(positions);
+    if (key.cluster == cluster_ && run->relay() != nullptr) run->relay()->GoOn(positions);
   }
+  SayWhatIsOthers();
   PumpSoon(Duration::zero());
+}
+
+void Supervisor::SayWhatIsOthers() {
+  told_of_.erase(cluster_);
+  for (const auto& cluster : LiveClusters()) {
+    if (cluster == cluster_ || !told_of_.insert(cluster).second) continue;
+    std::vector<std::string> names;
+    for (const auto& [key, run] : runs_) {
+      if (key.cluster == cluster && run->phase() != v1::RUN_PHASE_GONE) names.push_back(key.ToString());
+    }
+    spdlog::warn(
+        "cluster={} runs={} msg=\"these runs are of another cluster ({}) than the daemon here: they go on "
+        "and keep "
+        "their devices, and are reported when this agent is back with their own daemon\"",
+        cluster_, fmt::join(names, ","), cluster);
+  }
 }
 
 void Supervisor::OnDisconnected() {
@@ -361,7 +400,7 @@ void Supervisor::PumpSoon(Duration delay) {
 void Supervisor::Pump() {
   if (welcomed_) {
     for (auto& [key, run] : runs_) {
-      if (run->relay() != nullptr) run->relay()->Pump(send_);
+      if (key.cluster == cluster_ && run->relay() != nullptr) run->relay()->Pump(send_);
     }
   }
   RemoveForgotten();

@@ -38,18 +38,22 @@ class Supervisor {
 
   /// The node's own address, which rendezvous ports are held on.
   void SetAddress(std::string address) { address_ = std::move(address); }
-  /// For Hello: the state of every run that is not forgotten.
+  /// For Hello: the state of every run that is not forgotten, of whatever cluster: which one the daemon is of
+  /// is not known before its answer.
   std::vector<v1::RunStatus> Statuses() const;
+  /// Clusters with a run here that is not gone.
+  std::set<std::string> LiveClusters() const;
 
   /// A connection stands, and Hello was sent on it: changes of state go out from now on.
   void OnConnected() { connected_ = true; }
-  /// The daemon's first answer: events and lines go out from now on.
+  /// The daemon's first answer: events and lines of its own cluster's runs go out from now on. Other
+  /// clusters' runs go on untouched, with all that they say kept, until the agent is back with their daemon.
   void OnWelcome(const v1::Welcome& welcome);
   void OnDisconnected();
   /// A command or an acknowledgement.
   void Handle(const v1::ConnectResponse& response);
-  /// Ends every run, with its own grace time, as if the daemon had asked for it.
-  void StopAll();
+  /// Ends every run of the cluster, with its own grace time, as if its daemon had asked for it.
+  void StopAll(const std::string& cluster);
 
  private:
   Supervisor(EventLoop* loop, SupervisorOptions options, Generations generations, Send send);
@@ -66,13 +70,18 @@ class Supervisor {
   std::string VisibleDevices(const std::vector<uint32_t>& indices) const;
   const v1::Device* FindDevice(uint32_t index) const;
 
-  Run* Find(RunKey key);
-  Run& Add(RunKey key);
-  void EndOlderPrepared(RunKey key);
-  void Remember(JobId job, Generation oldest);
+  /// The run as the daemon that is there now names it.
+  RunKey KeyOf(const v1::RunId& run) const;
+  Run* Find(const RunKey& key);
+  Run& Add(const RunKey& key);
+  void EndOlderPrepared(const RunKey& key);
+  bool MayStart(const RunKey& key) const;
+  std::string TooOld(const RunKey& key) const;
+  void Remember(const RunKey& key, Generation oldest);
+  void SayWhatIsOthers();
   void OnChange(Run& run);
   void SendStatus(v1::RunStatus status);
-  void SendGone(RunKey key, std::string error);
+  void SendGone(const RunKey& key, std::string error);
   void WatchFolder(const Run& run);
   void OnFilesChanged();
   void PumpSoon(Duration delay);
@@ -84,6 +93,8 @@ class Supervisor {
   Generations generations_;
   Send send_;
   std::string address_;
+  std::string cluster_;            ///< of the daemon that welcomed last; empty before the first
+  std::set<std::string> told_of_;  ///< other clusters whose runs were spoken of
   bool connected_ = false;
   bool welcomed_ = false;
   std::map<RunKey, std::unique_ptr<Run>> runs_;

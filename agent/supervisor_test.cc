@@ -166,6 +166,61 @@ TEST(Supervisor, RefusesGenerationsThatWereOvertaken) {
   ASSERT_TRUE(node.UntilGone(7, 5));
 }
 
+TEST(Supervisor, RunsBelongToTheClusterThatStartedThem) {
+  TestNode node(2);
+  node.Trainer(kCounting);
+  node.cluster = "old";
+  node.Begin();
+  node.Start(1, 1, 1);
+  ASSERT_TRUE(node.UntilLine(1, 1, 1, "line 10"));
+  const auto pid = node.Status(1, 1).ranks(0).pid();
+  const auto old_path = node.RunPath(1, 1);
+
+  // A restarted agent is pointed at another daemon, which has a job 1 of its own.
+  const Store old_store = std::exchange(node.store(), {});
+  node.cluster = "new";
+  node.Begin();
+  node.ForgetStatuses();
+  node.Stop(1, 1, 0);
+  EXPECT_EQ(node.Status(1, 1).phase(), v1::RUN_PHASE_GONE) << "the new daemon's job 1 never ran";
+  node.Start(1, 2, 1);
+  EXPECT_THAT(node.Status(1, 2).start_error(), HasSubstr("device 0 is still held by run 1-1"));
+  auto start = TestNode::StartCommand(1, 2, 1);
+  start.set_devices(0, 1);
+  node.Start(start);
+  ASSERT_TRUE(node.UntilLine(1, 2, 1, "line 100"));
+  ASSERT_TRUE(node.UntilGone(1, 2));
+  EXPECT_EQ(node.store().Rank(1, 1, 1).last_line(), 0) << "nothing of the old run reached the new daemon";
+  EXPECT_EQ(node.store().Rank(1, 1, 1).last_event, 0);
+  EXPECT_TRUE(std::filesystem::exists(old_path));
+
+  // Back with the old daemon, all that the run said since comes.
+  node.store() = old_store;
+  node.cluster = "old";
+  node.ForgetStatuses();
+  node.Begin();
+  EXPECT_EQ(node.Status(1, 2).phase(), v1::RUN_PHASE_UNSPECIFIED);
+  ASSERT_TRUE(node.UntilLine(1, 1, 1, "line 100"));
+  ASSERT_TRUE(node.UntilGone(1, 1));
+  EXPECT_EQ(node.Status(1, 1).exits(0).pid(), pid);
+  EXPECT_EQ(node.Status(1, 1).exits(0).signal(), 0) << "nobody stopped it";
+  EXPECT_THAT(node.store().Rank(1, 1, 1).faults, IsEmpty());
+}
+
+TEST(Supervisor, GenerationsOfOneClusterDoNotHoldUpAnother) {
+  TestNode node(1);
+  node.Trainer("exit 0");
+  node.cluster = "old";
+  node.Begin();
+  node.Start(1, 5, 1);
+  ASSERT_TRUE(node.UntilGone(1, 5));
+  node.cluster = "new";
+  node.Begin();
+  node.Start(1, 1, 1);
+  ASSERT_TRUE(node.UntilGone(1, 1));
+  EXPECT_EQ(node.Status(1, 1).start_error(), "");
+}
+
 TEST(Supervisor, AStopThatComesBeforeItsStartWins) {
   TestNode node(1);
   node.Trainer("sleep 600");

@@ -1,10 +1,12 @@
 #include "cli/app.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
 #include <cstdlib>
 #include <iostream>
 
 #include "cli/commands.h"
-#include "cli/dataset.h"
 #include "cli/format.h"
 #include "common/version.h"
 #include "common/yaml.h"
@@ -63,6 +65,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddCancelCommand(app, context);
   AddNodesCommand(app, context);
   AddVersionCommand(app, context);
+  AddDatasetCommands(app, context);
 }
 
 /// The command (or the command of a command) that was named on the line.
@@ -122,9 +125,8 @@ int ReportUsage(const CLI::App& app, const CLI::ParseError& error, Context& cont
   return kUsage;
 }
 
-int RunParsed(const CLI::App& app, Context& context, int exit_code) {
+int RunParsed(const CLI::App& app, Context& context) {
   if (!context.command) {
-    if (!app.get_subcommands().empty()) return exit_code;
     context.Say(app.help());
     return kUsage;
   }
@@ -176,17 +178,39 @@ std::string Context::Suggest(std::string_view command) const {
                         : fmt::format("imgcli --server {} {}", server, command);
 }
 
-void AddOutputOption(CLI::App& command, OutputFormat& format) {
+void AddOutputOption(CLI::App& command, OutputFormat& format, const std::vector<std::string>& allowed) {
   command
       .add_option_function<std::string>(
           "-o,--output",
-          [&format](const std::string& text) {
-            auto parsed = ParseOutputFormat(text);
+          [&format, allowed](const std::string& text) {
+            auto parsed = ParseOutputFormat(text, allowed);
             if (!parsed) throw CLI::ValidationError("--output", parsed.error().message);
             format = *parsed;
           },
-          "table, wide, json or yaml (default table)")
+          fmt::format("{} (default table)", fmt::join(allowed, ", ")))
       ->type_name("FORMAT");
+}
+
+CLI::Option* AddNumberOption(CLI::App& command, const std::string& name, const std::string& help,
+                             uint64_t least, uint64_t most, const std::function<void(uint64_t)>& set) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [=](const std::string& text) {
+            uint64_t value = 0;
+            const char* end = text.data() + text.size();
+            const auto [at, error] = std::from_chars(text.data(), end, value);
+            if (error != std::errc() || at != end || value < least || value > most) {
+              const bool bounded = most < uint64_t{UINT32_MAX};
+              const auto range =
+                  bounded ? fmt::format("from {} to {}", least, most) : fmt::format("from {}", least);
+              throw CLI::ValidationError(
+                  name, fmt::format("found '{}' where a whole number {} is expected", text, range));
+            }
+            set(value);
+          },
+          help)
+      ->type_name("N");
 }
 
 void AddJobArgument(CLI::App& command, std::string& job) {
@@ -211,8 +235,6 @@ int Run(int argc, const char* const* argv, const Host& host) {
   std::string color = "auto";
   AddGlobalOptions(app, context, color);
   AddCommands(app, context);
-  int exit_code = 0;
-  AddDatasetCommands(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -222,7 +244,7 @@ int Run(int argc, const char* const* argv, const Host& host) {
     return ReportUsage(app, error, context);
   }
   ApplyColor(color, host.env, context.terminal());
-  return CheckOutput(context, RunParsed(app, context, exit_code));
+  return CheckOutput(context, RunParsed(app, context));
 }
 
 int Run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {

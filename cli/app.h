@@ -43,6 +43,7 @@ class Context {
   std::function<int()> command;
 
   std::ostream& out() { return host_.out; }
+  std::ostream& err() { return host_.err; }
   std::istream& in() { return host_.in; }
   const Environment& env() const { return host_.env; }
   Terminal& terminal() { return terminal_; }

@@ -1,6 +1,10 @@
 #include "cli/app.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/testing/fake_daemon.h"
 #include "cli/testing/run_cli.h"
@@ -42,7 +46,9 @@ TEST(App, BadValuesAreUsage) {
                                              {"jobs", "--limit", "many"},
                                              {"jobs", "--timeout", "soon"},
                                              {"jobs", "--color", "red"},
-                                             {"logs", "1", "-o", "yaml"},
+                                             {"logs", "1", "-o", "wide"},
+                                             {"watch", "1", "-o", "wide"},
+                                             {"dataset", "synth", "--seed", "-1", "/nowhere/x"},
                                              {"submit", "x", "--watch", "-o", "json"}}) {
     const auto done = RunIt(arguments);
     EXPECT_EQ(done.exit_code, 2) << testing::PrintToString(arguments);
@@ -59,6 +65,27 @@ TEST(App, HelpAndVersionGoToStandardOutput) {
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.out, HasSubstr("Examples:")) << name;
   }
+  EXPECT_THAT(RunIt({"dataset", "synth", "--help"}).out, HasSubstr("imgcli dataset synth --classes 100"));
+}
+
+TEST(App, ANumberThatIsNoneIsToldInWords) {
+  EXPECT_THAT(RunIt({"logs", "1", "--rank", "-1"}).err,
+              HasSubstr("error: --rank: found '-1' where a whole number from 0 is expected"));
+  EXPECT_THAT(RunIt({"jobs", "--limit", "many"}).err,
+              HasSubstr("--limit: found 'many' where a whole number from 1 to 1000000 is expected"));
+  EXPECT_THAT(RunIt({"dataset", "synth", "--seed", "-1", "x"}).err, HasSubstr("--seed: found '-1'"));
+}
+
+TEST(App, ADataSetIsDrawnAndCounted) {
+  const std::string out = testing::TempDir() + fmt::format("imgcli-set-{}", ::getpid());
+  const auto drawn = RunIt(
+      {"dataset", "synth", "--classes", "1", "--per-class", "3", "--size", "16x16", "--jobs", "1", out});
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.err;
+  EXPECT_EQ(drawn.out, out + ": 1 class, 3 training and 1 validation images of 16 x 16 pixels\n");
+  EXPECT_THAT(RunIt({"dataset", "info", out}).out, HasSubstr("train: 3 images in 1 class\n"));
+  const auto json = nlohmann::json::parse(RunIt({"dataset", "info", out, "-o", "json"}).out);
+  EXPECT_EQ(json[1]["classes"][0]["images"], 1);
+  std::filesystem::remove_all(out);
 }
 
 TEST(App, AnAbsentDaemonIsOneSentence) {

@@ -76,7 +76,7 @@ void AddCancelCommand(CLI::App& app, Context& context) {
   command->add_option("JOB", options->jobs, "Numbers of the jobs, or their names")->required()->type_name("");
   command->add_flag("--checkpoint", options->checkpoint, "Save a checkpoint first");
   command->add_flag("--wait", options->wait, "Wait until no process of the job is left");
-  AddOutputOption(*command, options->format);
+  AddOutputOption(*command, options->format, kPlainFormats);
   command->footer(
       "Without --checkpoint the ranks are ended at once, also in the middle of a step; those that do not "
       "obey\n"

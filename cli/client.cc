@@ -122,9 +122,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   arguments.SetUserAgentPrefix(fmt::format("imgcli/{}", kVersion));
   // The daemon is a neighbour; http_proxy is meant for other things.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);  // in fact the time limit of one connect
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // Channels share what is connected to one address, and with it the pause after a connect that failed; a new
+  // channel of ours is to begin without one (see Client::NoteOutage).
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(64 << 20);
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
 }
@@ -214,39 +214,6 @@ struct Client::Connection {
   std::unique_ptr<v1::NodeService::Stub> nodes;
 };
 
-namespace {
-
-/// One unary call: `call(context, &response)`.
-template <typename Response, typename Call>
-Reply<Response> CallOnce(const ServerAddress& address, Duration limit, Interrupt& interrupt, Call call) {
-  grpc::ClientContext context;
-  context.set_deadline(Wall(std::chrono::steady_clock::now() + limit));
-  const Interrupt::Scope scope(interrupt, [&context] { context.TryCancel(); });
-  Response response;
-  const grpc::Status status = call(&context, &response);
-  if (status.ok()) return response;
-  return tl::unexpected(ErrorsOf(status, address, limit));
-}
-
-/// The call again and again while it meets an outage, for `limit` in all.
-template <typename Response, typename Call>
-Reply<Response> CallUntilAnswered(const ServerAddress& address, Duration limit, Interrupt& interrupt,
-                                  const std::function<void()>& on_retry, Call call) {
-  const Instant end = std::chrono::steady_clock::now() + limit;
-  Duration backoff = kFirstBackoff;
-  for (bool first = true;; first = false) {
-    const Duration left = end - std::chrono::steady_clock::now();
-    auto reply = CallOnce<Response>(address, std::min(left, kAttempt), interrupt, call);
-    if (reply || !IsOutage(reply.error())) return reply;
-    if (std::chrono::steady_clock::now() + backoff >= end) return reply;
-    if (first) on_retry();
-    if (interrupt.WaitFor(backoff)) return reply;
-    backoff = std::min(backoff * 2, kLongestBackoff);
-  }
-}
-
-}  // namespace
-
 bool IsOutage(const Errors& errors) {
   if (errors.empty()) return false;
   const ErrorCode code = errors.front().code;
@@ -263,42 +230,68 @@ Client::Connection& Client::Connected() {
   return *connection_;
 }
 
+void Client::NoteOutage() { connection_.reset(); }
+
+template <typename Response, typename Call>
+Reply<Response> Client::CallOnce(Duration limit, Call call) {
+  grpc::ClientContext context;
+  context.set_deadline(Wall(std::chrono::steady_clock::now() + limit));
+  const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
+  Response response;
+  const grpc::Status status = call(Connected(), &context, &response);
+  if (status.ok()) return response;
+  if (TellsOfOutage(status)) NoteOutage();
+  return tl::unexpected(ErrorsOf(status, address_, limit));
+}
+
+template <typename Response, typename Call>
+Reply<Response> Client::CallUntilAnswered(const std::function<void()>& on_retry, Call call) {
+  const Instant end = std::chrono::steady_clock::now() + timeout_;
+  Duration backoff = kFirstBackoff;
+  for (bool first = true;; first = false) {
+    const Duration left = end - std::chrono::steady_clock::now();
+    auto reply = CallOnce<Response>(std::min(left, kAttempt), call);
+    if (reply || !IsOutage(reply.error())) return reply;
+    if (std::chrono::steady_clock::now() + backoff >= end) return reply;
+    if (first) on_retry();
+    if (interrupt_.WaitFor(backoff)) return reply;
+    backoff = std::min(backoff * 2, kLongestBackoff);
+  }
+}
+
 Reply<v1::SubmitJobResponse> Client::SubmitJob(const v1::SubmitJobRequest& request,
                                                const std::function<void()>& on_retry) {
-  auto& jobs = *Connected().jobs;
   return CallUntilAnswered<v1::SubmitJobResponse>(
-      address_, timeout_, interrupt_, on_retry,
-      [&](auto* context, auto* response) { return jobs.SubmitJob(context, request, response); });
+      on_retry, [&](Connection& connection, auto* context, auto* response) {
+        return connection.jobs->SubmitJob(context, request, response);
+      });
 }
 
 Reply<v1::CancelJobResponse> Client::CancelJob(const v1::CancelJobRequest& request,
                                                const std::function<void()>& on_retry) {
-  auto& jobs = *Connected().jobs;
   return CallUntilAnswered<v1::CancelJobResponse>(
-      address_, timeout_, interrupt_, on_retry,
-      [&](auto* context, auto* response) { return jobs.CancelJob(context, request, response); });
+      on_retry, [&](Connection& connection, auto* context, auto* response) {
+        return connection.jobs->CancelJob(context, request, response);
+      });
 }
 
 Reply<v1::GetJobResponse> Client::GetJob(uint64_t id) {
-  auto& jobs = *Connected().jobs;
   v1::GetJobRequest request;
   request.set_id(id);
-  return CallOnce<v1::GetJobResponse>(address_, timeout_, interrupt_, [&](auto* context, auto* response) {
-    return jobs.GetJob(context, request, response);
+  return CallOnce<v1::GetJobResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
+    return connection.jobs->GetJob(context, request, response);
   });
 }
 
 Reply<v1::ListJobsResponse> Client::ListJobs(const v1::ListJobsRequest& request) {
-  auto& jobs = *Connected().jobs;
-  return CallOnce<v1::ListJobsResponse>(address_, timeout_, interrupt_, [&](auto* context, auto* response) {
-    return jobs.ListJobs(context, request, response);
+  return CallOnce<v1::ListJobsResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
+    return connection.jobs->ListJobs(context, request, response);
   });
 }
 
 Reply<v1::ListNodesResponse> Client::ListNodes() {
-  auto& nodes = *Connected().nodes;
-  return CallOnce<v1::ListNodesResponse>(address_, timeout_, interrupt_, [&](auto* context, auto* response) {
-    return nodes.ListNodes(context, {}, response);
+  return CallOnce<v1::ListNodesResponse>(timeout_, [](Connection& connection, auto* context, auto* response) {
+    return connection.nodes->ListNodes(context, {}, response);
   });
 }
 

@@ -66,6 +66,18 @@ class Client {
   struct Connection;
   Connection& Connected();
 
+  /// The next call connects anew: gRPC's channels pause before they connect again, for longer than a restart
+  /// of the daemon takes, and fail every call meanwhile.
+  void NoteOutage();
+
+  /// One unary call: `call(connection, context, &response)`.
+  template <typename Response, typename Call>
+  Reply<Response> CallOnce(Duration limit, Call call);
+
+  /// The call again and again while it meets an outage, until the timeout.
+  template <typename Response, typename Call>
+  Reply<Response> CallUntilAnswered(const std::function<void()>& on_retry, Call call);
+
   ServerAddress address_;
   Duration timeout_;
   Interrupt& interrupt_;

@@ -15,9 +15,19 @@ void AddWaitCommand(CLI::App& app, Context& context);
 void AddLogsCommand(CLI::App& app, Context& context);
 void AddCancelCommand(CLI::App& app, Context& context);
 void AddNodesCommand(CLI::App& app, Context& context);
+void AddDatasetCommands(CLI::App& app, Context& context);  // synth and info; they need no daemon
 
-/// `-o, --output table|wide|json|yaml`.
-void AddOutputOption(CLI::App& command, OutputFormat& format);
+/// What a command can print: a listing also wide; events and lines, or a sentence, without.
+inline const std::vector<std::string> kListingFormats = {"table", "wide", "json", "yaml"};
+inline const std::vector<std::string> kPlainFormats = {"table", "json", "yaml"};
+
+/// `-o, --output`, one of `allowed`.
+void AddOutputOption(CLI::App& command, OutputFormat& format,
+                     const std::vector<std::string>& allowed = kListingFormats);
+
+/// An option with a whole number from `least` to `most`; the error for anything else names it and them.
+CLI::Option* AddNumberOption(CLI::App& command, const std::string& name, const std::string& help,
+                             uint64_t least, uint64_t most, const std::function<void(uint64_t)>& set);
 
 /// The positional JOB.
 void AddJobArgument(CLI::App& command, std::string& job);

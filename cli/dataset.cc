@@ -1,21 +1,12 @@
-#include "cli/dataset.h"
-
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
-#include "common/error.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/serialize.h"
 #include "trainer/data/image_folder.h"
 #include "trainer/data/synth.h"
 
@@ -27,8 +18,8 @@ namespace fs = std::filesystem;
 // What the words of the command line say, before it is looked at.
 struct SynthArguments {
   data::SynthOptions options;
-  int val_per_class = -1;
-  int jobs = 0;
+  std::optional<int> val_per_class;
+  std::optional<int> jobs;
   std::string size = "128x128";
   std::string out;
 };
@@ -47,116 +38,176 @@ Result<Size> ParseSize(const std::string& text) {
     if (height.ec == std::errc() && height.ptr == end) return size;
   }
   return Fail(ErrorCode::kInvalidArgument,
-              "--size is '{}', which must be WIDTHxHEIGHT in pixels, such as 128x128", text);
+              "--size: found '{}' where WIDTHxHEIGHT in pixels, such as 128x128, is expected", text);
 }
 
 // One line that is drawn over; nothing when standard error is no terminal.
 class ProgressLine {
  public:
-  ProgressLine() : on_terminal_(::isatty(STDERR_FILENO) == 1) {}
+  explicit ProgressLine(Context& context) : context_(context) {}
 
   void Show(uint64_t done, uint64_t total) {
     const auto now = std::chrono::steady_clock::now();
-    if (!on_terminal_ || (done < total && now - last_ < std::chrono::milliseconds(100))) return;
+    if (!context_.terminal().err_is_terminal) return;
+    if (done < total && now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
-    fmt::print(stderr, "\rdrawing {}/{} images", done, total);
-    std::fflush(stderr);
+    context_.err() << fmt::format("\rdrawing {}/{} images", done, total) << std::flush;
     drawn_ = true;
   }
 
   void End() const {
-    if (drawn_) fmt::print(stderr, "\r\033[K");
+    if (drawn_) context_.err() << "\r\033[K" << std::flush;
   }
 
  private:
-  bool on_terminal_;
+  Context& context_;
   bool drawn_ = false;
   std::chrono::steady_clock::time_point last_;
 };
 
-Status Synth(const SynthArguments& arguments) {
+int Synth(Context& context, const SynthArguments& arguments) {
+  // Ctrl-C ends the drawing between two pictures, and nothing of it is left.
+  context.FollowUntilInterrupted();
   data::SynthOptions options = arguments.options;
-  IMGD_ASSIGN(const Size size, ParseSize(arguments.size));
-  options.width = size.width;
-  options.height = size.height;
-  options.val_per_class =
-      arguments.val_per_class < 0 ? std::max(options.per_class / 5, 1) : arguments.val_per_class;
-  options.jobs = arguments.jobs != 0 ? arguments.jobs
-                                     : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  ProgressLine progress;
-  const Status status = data::WriteSynthDataset(
-      options, arguments.out, [&](uint64_t done, uint64_t total) { progress.Show(done, total); });
+  const auto size = ParseSize(arguments.size);
+  if (!size) return context.Fail({size.error()});
+  options.width = size->width;
+  options.height = size->height;
+  options.val_per_class = arguments.val_per_class.value_or(std::max(options.per_class / 5, 1));
+  options.jobs = arguments.jobs.value_or(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  ProgressLine progress(context);
+  const Status status = data::WriteSynthDataset(options, arguments.out, [&](uint64_t done, uint64_t total) {
+    progress.Show(done, total);
+    return !context.interrupt().Triggered();
+  });
   progress.End();
-  IMGD_TRY(status);
-  fmt::print("{}: {} classes, {} training and {} validation images of {} x {} pixels\n", arguments.out,
-             options.classes, int64_t{options.classes} * options.per_class,
-             int64_t{options.classes} * options.val_per_class, options.width, options.height);
-  return {};
+  if (!status) return context.Fail({status.error()});
+  const auto images = [&](int per_class) {
+    return static_cast<uint64_t>(options.classes) * static_cast<uint64_t>(per_class);
+  };
+  context.out() << fmt::format("{}: {}, {} training and {} validation images of {} x {} pixels\n",
+                               Printable(arguments.out), Count(images(1), "class"), images(options.per_class),
+                               images(options.val_per_class), options.width, options.height);
+  return 0;
 }
 
-void PrintCounts(const std::string& title, const data::ImageFolder& set) {
-  std::vector<size_t> counts(set.classes().size());
+std::vector<uint64_t> CountsOf(const data::ImageFolder& set) {
+  std::vector<uint64_t> counts(set.classes().size());
   for (size_t i = 0; i < set.size(); ++i) ++counts[static_cast<size_t>(set.label(i))];
-  size_t width = 5;
-  for (const auto& name : set.classes()) width = std::max(width, name.size());
-  fmt::print("{}: {} images in {} classes\n", title, set.size(), set.classes().size());
+  return counts;
+}
+
+void PrintCounts(Context& context, const std::string& title, const data::ImageFolder& set) {
+  context.out() << fmt::format("{}: {} in {}\n", Printable(title), Count(set.size(), "image"),
+                               Count(set.classes().size(), "class"));
+  Table table({{.title = "CLASS", .shrink = true}, {"IMAGES", true}});
+  const auto counts = CountsOf(set);
   for (size_t c = 0; c < counts.size(); ++c)
-    fmt::print("  {:<{}}  {:>8}\n", set.classes()[c], width, counts[c]);
+    table.Add({Cell(set.classes()[c]), Cell(std::to_string(counts[c]))});
+  table.Print(context.out(), context.terminal(), 2);
+}
+
+nlohmann::ordered_json ToJson(const std::string& folder, const data::ImageFolder& set) {
+  nlohmann::ordered_json document;
+  document["folder"] = folder;
+  document["images"] = set.size();
+  document["classes"] = nlohmann::ordered_json::array();
+  const auto counts = CountsOf(set);
+  for (size_t c = 0; c < counts.size(); ++c) {
+    document["classes"].push_back({{"name", set.classes()[c]}, {"images", counts[c]}});
+  }
+  return document;
 }
 
 // A folder of classes, or one with train/ and val/ in it.
-Status Info(const std::string& folder) {
+int Info(Context& context, const std::string& folder, OutputFormat format) {
   std::vector<fs::path> sets;
   for (const char* split : {"train", "val"}) {
     std::error_code ignored;
     if (fs::is_directory(fs::path(folder) / split, ignored)) sets.push_back(fs::path(folder) / split);
   }
   if (sets.empty()) sets.emplace_back(folder);
+  auto documents = nlohmann::ordered_json::array();
   for (const auto& path : sets) {
-    IMGD_ASSIGN(const auto set, data::ImageFolder::Open(path));
-    PrintCounts(path.string(), set);
+    const auto set = data::ImageFolder::Open(path);
+    if (!set) return context.Fail({set.error()});
+    if (format == OutputFormat::kTable) {
+      PrintCounts(context, path.string(), *set);
+    } else {
+      documents.push_back(ToJson(path.string(), *set));
+    }
   }
-  return {};
+  if (format != OutputFormat::kTable) PrintDocument(context.out(), documents, format);
+  return 0;
 }
 
-int Finish(const Status& status) {
-  if (status) return 0;
-  fmt::print(stderr, "error: {}\n", status.error().ToString());
-  return ExitCodeOf(status.error().code);
-}
-
-void AddSynth(CLI::App& dataset, int& exit_code) {
+void AddSynth(CLI::App& dataset, Context& context) {
   auto arguments = std::make_shared<SynthArguments>();
+  auto& options = arguments->options;
   auto* command =
       dataset.add_subcommand("synth", "Draw a data set of photographs of shapes, as an ImageFolder");
-  auto& options = arguments->options;
-  command->add_option("OUT", arguments->out, "New folder; gets train/, val/ and dataset.json")->required();
-  command->add_option("--classes", options.classes, "Classes, 1 to 1000")->capture_default_str();
-  command->add_option("--per-class", options.per_class, "Training images of each class")
-      ->capture_default_str();
-  command->add_option("--val-per-class", arguments->val_per_class,
-                      "Validation images of each class [a fifth of --per-class]");
-  command->add_option("--size", arguments->size, "WIDTHxHEIGHT in pixels")->capture_default_str();
-  command->add_option("--seed", options.seed, "Same seed and options, same bytes")->capture_default_str();
-  command->add_option("--quality", options.quality, "JPEG quality, 1 to 100")->capture_default_str();
-  command->add_option("--jobs", arguments->jobs, "Threads that draw [one for each core]");
-  command->callback([arguments, &exit_code] { exit_code = Finish(Synth(*arguments)); });
+  command->add_option("OUT", arguments->out, "New folder; gets train/, val/ and dataset.json")
+      ->required()
+      ->type_name("");
+  const auto number = [&](const char* name, const std::string& help, int least, int most, auto& target) {
+    AddNumberOption(*command, name, help, static_cast<uint64_t>(least), static_cast<uint64_t>(most),
+                    [arguments, &target](uint64_t value) { target = static_cast<int>(value); });
+  };
+  number("--classes", fmt::format("Classes, 1 to 1000 (default {})", options.classes), 1, 1000,
+         options.classes);
+  number("--per-class", fmt::format("Training images of each class (default {})", options.per_class), 1,
+         1'000'000, options.per_class);
+  number("--val-per-class", "Validation images of each class; 0 for no val/ (default a fifth of --per-class)",
+         0, 1'000'000, arguments->val_per_class);
+  command->add_option("--size", arguments->size, "In pixels, each side 16 to 4096 (default 128x128)")
+      ->type_name("WIDTHxHEIGHT");
+  AddNumberOption(*command, "--seed", "Same seed and options, same bytes (default 0)", 0, UINT64_MAX,
+                  [arguments](uint64_t seed) { arguments->options.seed = seed; });
+  number("--quality", fmt::format("JPEG quality, 1 to 100 (default {})", options.quality), 1, 100,
+         options.quality);
+  number("--jobs", "Threads that draw (default one for each core)", 1, 1024, arguments->jobs);
+  command->footer(
+      "OUT appears when it is complete; after Ctrl-C nothing is left of it.\n\n"
+      "Examples:\n"
+      "  imgcli dataset synth /data/shapes\n"
+      "  imgcli dataset synth --classes 100 --per-class 500 --size 64x64 --seed 7 /data/shapes100\n"
+      "  imgcli submit job.yaml --set data.train=/data/shapes/train --set data.val=/data/shapes/val");
+  command->callback([&context, arguments] {
+    context.command = [&context, arguments] { return Synth(context, *arguments); };
+  });
 }
 
-void AddInfo(CLI::App& dataset, int& exit_code) {
-  auto folder = std::make_shared<std::string>();
+void AddInfo(CLI::App& dataset, Context& context) {
+  struct Options {
+    std::string folder;
+    OutputFormat format = OutputFormat::kTable;
+  };
+  auto options = std::make_shared<Options>();
   auto* command = dataset.add_subcommand("info", "Count the images of an ImageFolder by class");
-  command->add_option("DIR", *folder, "One folder for each class, or train/ and val/ of them")->required();
-  command->callback([folder, &exit_code] { exit_code = Finish(Info(*folder)); });
+  command->add_option("DIR", options->folder, "One folder for each class, or train/ and val/ of them")
+      ->required()
+      ->type_name("");
+  AddOutputOption(*command, options->format, kPlainFormats);
+  command->footer(
+      "Examples:\n"
+      "  imgcli dataset info /data/shapes\n"
+      "  imgcli dataset info /data/shapes/train -o json | jq '.[0].images'");
+  command->callback([&context, options] {
+    context.command = [&context, options] { return Info(context, options->folder, options->format); };
+  });
 }
 
 }  // namespace
 
-void AddDatasetCommands(CLI::App& app, int& exit_code) {
-  auto* dataset = app.add_subcommand("dataset", "Make and look at data sets");
+void AddDatasetCommands(CLI::App& app, Context& context) {
+  auto* dataset = app.add_subcommand("dataset", "Draw data sets, and count the images of one");
   dataset->require_subcommand(1);
-  AddSynth(*dataset, exit_code);
-  AddInfo(*dataset, exit_code);
+  dataset->footer(
+      "Examples:\n"
+      "  imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /data/shapes\n"
+      "  imgcli dataset info /data/shapes");
+  AddSynth(*dataset, context);
+  AddInfo(*dataset, context);
 }
 
 }  // namespace imgd::cli

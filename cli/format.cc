@@ -47,6 +47,7 @@ int WidthOf(char32_t point) {
 
 std::string HumanDuration(double seconds) {
   if (!std::isfinite(seconds)) return "-";
+  if (seconds > 0 && seconds < 1) return "<1s";
   const auto total = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e15));
   const int64_t s = total % 60, m = total / 60 % 60, h = total / 3600 % 24, d = total / 86400;
   if (d >= 100) return fmt::format("{}d", d);
@@ -91,7 +92,7 @@ std::string HumanLoss(double value) {
 
 std::string HumanPercent(double ratio) {
   if (!std::isfinite(ratio)) return "-";
-  return fmt::format("{:.1f}%", ratio * 100);
+  return fmt::format("{:.1f} %", ratio * 100);
 }
 
 std::string Bar(double ratio, int width, bool utf8) {
@@ -185,7 +186,8 @@ std::string Truncate(std::string_view text, int width, bool utf8) {
 }
 
 std::string Count(uint64_t n, std::string_view noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+  // "class" and its like are the only nouns of ours that take more than an s.
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : noun.ends_with('s') ? "es" : "s");
 }
 
 }  // namespace imgd::cli

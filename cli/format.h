@@ -10,7 +10,7 @@
 
 namespace imgd::cli {
 
-/// "42s", "3m12s", "2h05m", "3d04h"; negative counts as zero, what is no number is "-".
+/// "<1s", "42s", "3m12s", "2h05m", "3d04h"; negative counts as zero, what is no number is "-".
 std::string HumanDuration(double seconds);
 
 /// How long before `now_us` the moment `then_us` was; "-" when `then_us` is 0. Microseconds since 1970 UTC.
@@ -25,7 +25,7 @@ std::string HumanRate(double value);
 /// Four digits that matter: "1.234", "0.01235"; "nan" and "inf" as they are.
 std::string HumanLoss(double value);
 
-/// "45.2%" from 0.452.
+/// "45.2 %" from 0.452.
 std::string HumanPercent(double ratio);
 
 /// A bar of `width` columns, filled by `ratio` (0 to 1): block characters with `utf8`, else '#' and '.'.
@@ -55,7 +55,7 @@ int DisplayWidth(std::string_view text);
 /// `text` cut to at most `width` columns, the end replaced by an ellipsis where it is cut.
 std::string Truncate(std::string_view text, int width, bool utf8);
 
-/// "1 rank", "2 ranks".
+/// "1 rank", "2 ranks", "2 classes".
 std::string Count(uint64_t n, std::string_view noun);
 
 }  // namespace imgd::cli

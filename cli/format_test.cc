@@ -12,6 +12,7 @@ using testing::HasSubstr;
 
 TEST(Format, DurationsHaveTheTwoUnitsThatMatter) {
   EXPECT_EQ(HumanDuration(0), "0s");
+  EXPECT_EQ(HumanDuration(0.3), "<1s");
   EXPECT_EQ(HumanDuration(59.9), "59s");
   EXPECT_EQ(HumanDuration(192), "3m12s");
   EXPECT_EQ(HumanDuration(2 * 3600 + 300), "2h05m");
@@ -35,7 +36,7 @@ TEST(Format, NumbersKeepTheDigitsThatMatter) {
   EXPECT_EQ(HumanLoss(6.9), "6.900");
   EXPECT_EQ(HumanLoss(0.0123456), "0.0123");
   EXPECT_EQ(HumanLoss(NAN), "nan") << "a diverged run must show";
-  EXPECT_EQ(HumanPercent(0.4521), "45.2%");
+  EXPECT_EQ(HumanPercent(0.4521), "45.2 %");
   EXPECT_EQ(HumanBytes(812), "812 B");
   EXPECT_EQ(HumanBytes(47395635), "45.2 MiB");
   EXPECT_EQ(HumanBytes(1010 * 1024ull), "0.99 MiB") << "never four digits and a unit";

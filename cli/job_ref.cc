@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "cli/words.h"
+#include "common/utf8.h"
 #include "common/yaml.h"
 
 namespace imgd::cli {
@@ -40,7 +41,7 @@ Errors NoSuchName(Client& client, const std::string& name) {
   std::vector<std::string> names;
   for (const auto& job : page->jobs()) names.push_back(job.name());
   const auto nearest = NearestWord(name, names);
-  return NotFound(fmt::format("no job is named '{}'", name),
+  return NotFound(fmt::format("no job is named '{}'", ToUtf8(name)),
                   nearest ? fmt::format("did you mean '{}'?", *nearest) : "imgcli jobs shows what there is");
 }
 
@@ -59,7 +60,7 @@ Reply<uint64_t> FindJob(Client& client, const std::string& reference) {
   if (parsed.ec == std::errc() && parsed.ptr == end) return number;
 
   v1::ListJobsRequest request;
-  request.set_name_contains(reference);
+  request.set_name_contains(ToUtf8(reference));
   std::vector<uint64_t> alive;
   uint64_t newest_ended = 0;
   auto seen = ForEachJob(client, request, [&](const v1::Job& job) {

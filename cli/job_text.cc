@@ -1,10 +1,8 @@
 #include "cli/job_text.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "common/files.h"
-#include "common/job_file.h"
+#include "common/job_changes.h"
+#include "common/utf8.h"
 #include "common/yaml.h"
 
 namespace imgd::cli {
@@ -13,23 +11,28 @@ namespace {
 constexpr size_t kMostBytes = 1 << 20;
 
 Reply<std::string> ReadText(const std::string& file, std::istream& in) {
-  std::string text;
-  if (file == "-") {
-    text.assign(std::istreambuf_iterator<char>(in), {});
-  } else {
-    auto content = ReadFile(file);
+  if (file != "-") {
+    auto content = ReadFile(file, kMostBytes);
     if (!content) return tl::unexpected(Errors{std::move(content).error()});
-    text = std::move(*content);
+    return std::move(*content);
   }
+  std::string text(kMostBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
   if (text.size() > kMostBytes) {
     return tl::unexpected(
         Errors{Error{.code = ErrorCode::kInvalidArgument,
-                     .message = fmt::format("found {} bytes where a job file of at most {} is "
-                                            "expected",
-                                            text.size(), kMostBytes),
-                     .file = file}});
+                     .message = fmt::format("has more than the {} bytes that are allowed", kMostBytes),
+                     .file = "stdin"}});
   }
   return text;
+}
+
+/// As YAML that is this text and nothing else.
+std::string YamlText(const std::string& text) {
+  YAML::Emitter out;
+  out << YAML::DoubleQuoted << text;
+  return out.c_str();
 }
 
 /// A job runs in a folder of its own on another machine, where a relative path names nothing.
@@ -51,77 +54,29 @@ Errors CheckText(const std::string& text, const std::string& file) {
   return spec ? CheckDataPaths(text, *spec, file) : spec.error();
 }
 
-/// Where the field (or the nearest mapping around it) stands in the text.
-void FindPlace(const std::string& text, std::string_view field, Error& error) {
-  YAML::Node node = YAML::Load(text);
-  while (node.IsMap()) {
-    if (!node.Mark().is_null()) {
-      error.line = node.Mark().line + 1;
-      error.column = node.Mark().column + 1;
-    }
-    const auto dot = field.find('.');
-    YAML::Node next = node[std::string(field.substr(0, dot))];
-    if (!next.IsDefined()) return;
-    error.line = next.Mark().line + 1;
-    error.column = next.Mark().column + 1;
-    if (dot == std::string_view::npos) return;
-    field.remove_prefix(dot + 1);
-    node.reset(next);
-  }
-}
-
-bool IsPrefix(std::string_view outer, std::string_view inner) {
-  return inner.starts_with(outer) && (inner.size() == outer.size() || inner[outer.size()] == '.');
-}
-
-/// Errors of the changed text, told in terms of what the user wrote: the file and the assignments.
-Errors Relocate(Errors errors, const std::string& original, const std::vector<std::string>& sets,
-                const std::string& file) {
-  for (auto& error : errors) {
-    const std::string field = error.message.substr(0, error.message.find(": "));
-    const auto set = std::find_if(sets.rbegin(), sets.rend(), [&](const std::string& assignment) {
-      const auto path = std::string_view(assignment).substr(0, assignment.find('='));
-      return IsPrefix(path, field) || IsPrefix(field, path);
-    });
-    error.line = error.column = 0;
-    if (set != sets.rend()) {
-      error.file = fmt::format("--set {}", *set);
-    } else {
-      error.file = file;
-      FindPlace(original, field, error);
-    }
-  }
-  return errors;
-}
-
 }  // namespace
 
 Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std::vector<std::string>& sets,
-                           const std::string& name) {
+                           const std::optional<std::string>& name) {
   auto read = ReadText(file, in);
   if (!read) return tl::unexpected(std::move(read).error());
-  const std::string& original = *read;
-  JobText text{.yaml = original, .file = file == "-" ? "stdin" : file};
-  if (sets.empty() && name.empty()) {
-    if (auto errors = CheckText(text.yaml, text.file); !errors.empty())
-      return tl::unexpected(std::move(errors));
+  auto changes = JobChangesOf(sets);
+  if (name) {
+    // Quoted, so that a name is never taken for a number, a list or nothing.
+    changes.push_back({.assignment = "name=" + YamlText(*name), .shown = fmt::format("--name {}", *name)});
+  }
+  JobText text{.yaml = *read, .file = file == "-" ? "stdin" : ToUtf8(file)};
+  auto changed = ChangeJobText(*read, text.file, changes);
+  if (!changed) return tl::unexpected(Errors{std::move(changed).error()});
+  text.yaml = std::move(*changed);
+  auto errors = CheckText(text.yaml, text.file);
+  if (changes.empty()) {
+    if (!errors.empty()) return tl::unexpected(std::move(errors));
     return text;
   }
-
-  // What is no mapping at all can't be changed; its place is in the file.
-  if (auto root = YamlMap::Parse(original, text.file); !root) return tl::unexpected(Errors{root.error()});
-  std::vector<std::string> changes = sets;
-  if (!name.empty()) changes.push_back(fmt::format("name={}", name));
-  for (const auto& change : changes) {
-    auto changed = YamlSet(text.yaml, change);
-    if (!changed) return tl::unexpected(Errors{std::move(changed).error()});
-    text.yaml = std::move(*changed);
-  }
-  if (auto errors = CheckText(text.yaml, text.file); !errors.empty()) {
-    return tl::unexpected(Relocate(std::move(errors), original, changes, text.file));
-  }
+  if (!errors.empty()) return tl::unexpected(PlaceJobErrors(std::move(errors), *read, text.file, changes));
   // The daemon's line numbers would be those of the changed text.
-  text.file += " (with --set)";
+  text.file += sets.empty() ? " (with --name)" : " (with --set)";
   return text;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <istream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,13 @@ namespace imgd::cli {
 /// A job file that is ready to be sent.
 struct JobText {
   std::string yaml;  ///< with --set and --name applied; else exactly as it was read
-  std::string file;  ///< its name in messages
+  std::string file;  ///< its name in messages, in UTF-8
 };
 
-/// Reads `file` ("-": `in`), applies `sets` ("train.epochs=5") and `name` (empty: the file's), and checks the
-/// result as the daemon will. Errors: as the file system's; or every error of the file, each at its place in
-/// the file as it was written, or at the --set that made it.
+/// Reads `file` ("-": `in`), applies `sets` ("train.epochs=5") and `name` (absent: the file's), and checks
+/// the result as the daemon will. Errors: as the file system's; or every error of the file, each at its place
+/// in the file as it was written, or at the option that made it.
 Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std::vector<std::string>& sets,
-                           const std::string& name);
+                           const std::optional<std::string>& name);
 
 }  // namespace imgd::cli

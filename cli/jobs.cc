@@ -4,6 +4,7 @@
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
+#include "common/utf8.h"
 
 namespace imgd::cli {
 namespace {
@@ -93,8 +94,8 @@ Reply<v1::ListJobsRequest> MakeRequest(const JobsOptions& options) {
     }
     request.add_states(*state);
   }
-  request.set_owner(options.owner);
-  request.set_name_contains(options.name);
+  request.set_owner(ToUtf8(options.owner));
+  request.set_name_contains(ToUtf8(options.name));
   return request;
 }
 
@@ -115,7 +116,8 @@ int RunJobs(Context& context, const JobsOptions& options) {
     context.Say(filtered ? "no job matches" : "no jobs yet; imgcli submit job.yaml makes one");
   }
   if (listing->more) {
-    context.Say(fmt::format("the newest {} jobs; --all shows every one", listing->jobs.size()), Style::kDim);
+    context.Say(fmt::format("the newest {}; --all shows every one", Count(listing->jobs.size(), "job")),
+                Style::kDim);
   }
   return 0;
 }
@@ -135,9 +137,8 @@ void AddJobsCommand(CLI::App& app, Context& context) {
       ->allow_extra_args(false);
   command->add_option("--name", options->name, "Only jobs whose name contains this")->type_name("TEXT");
   command->add_option("--owner", options->owner, "Only this user's jobs")->type_name("USER");
-  command->add_option("--limit", options->limit, "So many at most (default 20)")
-      ->type_name("N")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}));
+  AddNumberOption(*command, "--limit", "So many at most (default 20)", 1, 1'000'000,
+                  [options](uint64_t limit) { options->limit = limit; });
   command->add_flag("--all", options->all, "Every job, however many");
   AddOutputOption(*command, options->format);
   command->footer(

@@ -51,7 +51,7 @@ TEST_F(Listing, JobsShowWhatARunDoes) {
   ASSERT_THAT(lines, SizeIs(3));
   EXPECT_THAT(lines[0], ContainsRegex("ID +NAME +STATE +PROGRESS +IMAGES/S +LOSS +TOP-1 +ETA +NODES +AGE"));
   EXPECT_THAT(lines[1],
-              ContainsRegex("12 +rn18-demo +RUNNING +188/400 47% +812 +1.500 +56.1% +1m02s +2 +1m0"));
+              ContainsRegex("12 +rn18-demo +RUNNING +188/400 47 % +812 +1.500 +56.1 % +1m02s +2 +1m0"));
   EXPECT_THAT(lines[2], ContainsRegex("11 +old +COMPLETED +- +- +- +- +- +2 +1m0"));
 }
 
@@ -106,7 +106,7 @@ TEST_F(Listing, ShowTellsEverything) {
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_THAT(done.out, AllOf(HasSubstr("job 12 (rn18-demo)  RUNNING"), HasSubstr("all 2 ranks train"),
                               HasSubstr("2 nodes with 1 rank each"), HasSubstr("1 restart after a failure"),
-                              HasSubstr("188/400 47%"), HasSubstr("top-1 56.1%, top-5 91.0%")));
+                              HasSubstr("188/400 47 %"), HasSubstr("top-1 56.1 %, top-5 91.0 %")));
   EXPECT_THAT(done.out, ContainsRegex("node-b +1 +3"));
   EXPECT_THAT(done.out, ContainsRegex("1 +node-b +0 +killed by SIGKILL:  \\[31mout of memory"));
   EXPECT_THAT(done.out, ContainsRegex("QUEUED +1 +scheduler +submitted by lena"));
@@ -175,7 +175,7 @@ TEST_F(Listing, NodesShowWhatIsFreeAndWhoHoldsTheRest) {
   const auto lines = Lines(RunIt({"nodes", "-o", "wide"}).out);
   ASSERT_THAT(lines, SizeIs(3));
   EXPECT_THAT(lines[1],
-              ContainsRegex("gpu-1 +ready +4 +2 +NVIDIA H100 +12 +45.0% +[23]s ago +10.0.0.7 +0.1.0"));
+              ContainsRegex("gpu-1 +ready +4 +2 +NVIDIA H100 +12 +45.0 % +[23]s ago +10.0.0.7 +0.1.0"));
   EXPECT_THAT(lines[2], ContainsRegex("gpu-2 +unreachable +4 +0 .*no heartbeat for 20 s"))
       << "nothing can be placed on a node that is out of reach";
   EXPECT_EQ(nlohmann::json::parse(RunIt({"nodes", "-o", "json"}).out)[1]["state"], "NODE_STATE_UNREACHABLE");

@@ -28,10 +28,7 @@ struct LogsOptions {
 class LogPrinter {
  public:
   LogPrinter(Context& context, bool prefix, const LogsOptions& options)
-      : context_(context),
-        prefix_(prefix),
-        timestamps_(options.timestamps),
-        json_(options.format == OutputFormat::kJson) {}
+      : context_(context), prefix_(prefix), timestamps_(options.timestamps), format_(options.format) {}
 
   void Print(const v1::ReadLogsResponse& lines) {
     for (const auto& line : lines.lines()) {
@@ -52,7 +49,7 @@ class LogPrinter {
  private:
   void Write(const v1::LogLine& line) {
     printed_any_ = true;
-    if (json_) return PrintJsonLine(context_.out(), line);
+    if (format_ != OutputFormat::kTable) return PrintItem(context_.out(), line, format_);
     auto& out = context_.out();
     const bool color = context_.terminal().color;
     if (timestamps_) out << Paint(LocalTimestamp(line.time_us()), Style::kDim, color) << ' ';
@@ -67,7 +64,7 @@ class LogPrinter {
   Context& context_;
   const bool prefix_;
   const bool timestamps_;
-  const bool json_;
+  const OutputFormat format_;
   bool printed_any_ = false;
   uint64_t generation_ = 0;                                 ///< of the newest line
   std::map<std::pair<uint64_t, uint32_t>, uint64_t> last_;  ///< line number by (generation, rank)
@@ -183,11 +180,6 @@ std::optional<Error> CheckRange(const v1::Job& job, const LogsOptions& options) 
 }
 
 int RunLogs(Context& context, const LogsOptions& options) {
-  if (options.format == OutputFormat::kYaml || options.format == OutputFormat::kWide) {
-    return context.Fail(
-        {Error{.code = ErrorCode::kInvalidArgument,
-               .message = "--output: a log comes as table (its text) or json (a line for each line)"}});
-  }
   context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
@@ -206,18 +198,16 @@ void AddLogsCommand(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("logs", "Print what a job's ranks wrote");
   AddJobArgument(*command, options->job);
   command->add_flag("-f,--follow", options->follow, "Go on with new lines until the job has ended");
-  command->add_option("--rank", options->rank, "Only this rank (default: all, each line with its rank)")
-      ->type_name("N");
-  command->add_option("--tail", options->tail, "Only the last N lines of each rank, and new ones")
-      ->type_name("N")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}));
-  command
-      ->add_option("--generation", options->generation,
-                   "Lines of this start of the job (default: the latest)")
-      ->type_name("G");
+  AddNumberOption(*command, "--rank", "Only this rank (default: all, each line with its rank)", 0, UINT32_MAX,
+                  [options](uint64_t rank) { options->rank = static_cast<uint32_t>(rank); });
+  AddNumberOption(*command, "--tail", "Only the last N lines of each rank, and new ones", 1, 1'000'000'000,
+                  [options](uint64_t lines) { options->tail = lines; });
+  AddNumberOption(*command, "--generation", "Lines of this start of the job (default: the latest)", 1,
+                  UINT64_MAX, [options](uint64_t generation) { options->generation = generation; });
   command->add_flag("--timestamps", options->timestamps, "When each line was written, in local time");
-  AddOutputOption(*command, options->format);
+  AddOutputOption(*command, options->format, kPlainFormats);
   command->footer(
+      "-o json gives one JSON object a line, -o yaml one document for each line.\n"
       "Goes on when imgd restarts, without doubled lines. Ctrl-C ends the following, not the job.\n\n"
       "Examples:\n"
       "  imgcli logs 12 --tail 50\n"

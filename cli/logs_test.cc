@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <yaml-cpp/yaml.h>
 
 #include <nlohmann/json.hpp>
 
@@ -51,6 +52,14 @@ TEST_F(Logs, AsJsonAreALineForALine) {
   const auto lines = Lines(RunLogs({"12", "--rank", "0", "-o", "json"}).out);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(nlohmann::json::parse(lines[1])["line_number"], "2");
+}
+
+TEST_F(Logs, AsYamlAreADocumentForALine) {
+  const auto done = RunLogs({"12", "--rank", "0", "-o", "yaml"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  const auto documents = YAML::LoadAll(done.out);
+  ASSERT_EQ(documents.size(), 2u);
+  EXPECT_EQ(documents[1]["text"].as<std::string>(), "training");
 }
 
 TEST_F(Logs, FollowGoesOnAfterARestartWithoutDoubledLines) {

@@ -1,5 +1,7 @@
 #include "cli/output.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "cli/format.h"
@@ -13,12 +15,14 @@ constexpr int kNarrowest = 8;  ///< a cut column keeps so many
 
 }  // namespace
 
-Result<OutputFormat> ParseOutputFormat(std::string_view text) {
-  if (text == "table") return OutputFormat::kTable;
+Result<OutputFormat> ParseOutputFormat(std::string_view text, const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
+    return Fail(ErrorCode::kInvalidArgument, "found '{}'; allowed: {}", text, fmt::join(allowed, ", "));
+  }
   if (text == "wide") return OutputFormat::kWide;
   if (text == "json") return OutputFormat::kJson;
   if (text == "yaml") return OutputFormat::kYaml;
-  return Fail(ErrorCode::kInvalidArgument, "found '{}'; allowed: table, wide, json, yaml", text);
+  return OutputFormat::kTable;
 }
 
 std::string Paint(std::string_view text, Style style, bool color) {

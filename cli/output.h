@@ -14,7 +14,7 @@ namespace imgd::cli {
 enum class OutputFormat { kTable, kWide, kJson, kYaml };
 
 /// Errors: kInvalidArgument naming what is allowed.
-Result<OutputFormat> ParseOutputFormat(std::string_view text);
+Result<OutputFormat> ParseOutputFormat(std::string_view text, const std::vector<std::string>& allowed);
 
 /// What the standard output can show.
 struct Terminal {

@@ -88,7 +88,8 @@ TEST(Output, YamlReadsBackAsTheSame) {
 }
 
 TEST(Output, AnUnknownFormatIsNamedWithThoseThatAre) {
-  EXPECT_EQ(ParseOutputFormat("xml").error().message, "found 'xml'; allowed: table, wide, json, yaml");
+  EXPECT_EQ(ParseOutputFormat("xml", {"table", "wide", "json", "yaml"}).error().message,
+            "found 'xml'; allowed: table, wide, json, yaml");
 }
 
 }  // namespace

@@ -79,7 +79,11 @@ void PrintDocument(std::ostream& out, const Json& document, OutputFormat format)
   out << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
-void PrintJsonLine(std::ostream& out, const google::protobuf::Message& message) {
+void PrintItem(std::ostream& out, const google::protobuf::Message& message, OutputFormat format) {
+  if (format == OutputFormat::kYaml) {
+    out << "---\n";
+    return PrintDocument(out, ToJson(message), format);
+  }
   out << ToJson(message).dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 

@@ -16,8 +16,9 @@ nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 /// Writes the document as JSON (`format` kJson, indented by 2) or YAML, with a newline at the end.
 void PrintDocument(std::ostream& out, const nlohmann::ordered_json& document, OutputFormat format);
 
-/// Writes the message as JSON on one line.
-void PrintJsonLine(std::ostream& out, const google::protobuf::Message& message);
+/// Writes one of many messages that come one after the other: JSON on one line, or a YAML document of its
+/// own.
+void PrintItem(std::ostream& out, const google::protobuf::Message& message, OutputFormat format);
 
 /// An array of the messages.
 template <typename Messages>

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "common/files.h"
+#include "common/utf8.h"
 #include "common/yaml.h"
 
 namespace imgd::cli {
@@ -101,9 +102,9 @@ Reply<ServerAddress> ResolveServer(const std::string& flag, const Environment& e
 
 std::string OwnerName(const Environment& env) {
   for (const char* name : {"USER", "LOGNAME"}) {
-    if (auto value = env(name); !value.empty()) return value;
+    if (auto value = env(name); !value.empty()) return ToUtf8(value);
   }
-  if (const passwd* entry = getpwuid(geteuid()); entry != nullptr) return entry->pw_name;
+  if (const passwd* entry = getpwuid(geteuid()); entry != nullptr) return ToUtf8(entry->pw_name);
   return fmt::format("uid-{}", geteuid());
 }
 

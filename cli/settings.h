@@ -37,7 +37,8 @@ std::string UserConfigPath(const Environment& env);
 /// wrong in it.
 Reply<ServerAddress> ResolveServer(const std::string& flag, const Environment& env);
 
-/// Name that jobs are submitted under: USER, LOGNAME, or the login name of the process's user.
+/// Name that jobs are submitted under: USER, LOGNAME, or the login name of the process's user; in UTF-8,
+/// whatever bytes it has.
 std::string OwnerName(const Environment& env);
 
 }  // namespace imgd::cli

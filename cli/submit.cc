@@ -7,6 +7,7 @@
 #include "cli/serialize.h"
 #include "cli/watch.h"
 #include "cli/words.h"
+#include "common/utf8.h"
 
 namespace imgd::cli {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 struct SubmitOptions {
   std::string file;
   std::vector<std::string> sets;
-  std::string name;
-  std::string key;
+  std::optional<std::string> name;
+  std::optional<std::string> key;
   bool watch = false;
   bool dry_run = false;
   OutputFormat format = OutputFormat::kTable;
@@ -72,7 +73,7 @@ v1::SubmitJobRequest MakeRequest(const Context& context, const SubmitOptions& op
   request.set_file_name(text.file);
   request.set_dry_run(options.dry_run);
   request.set_owner(OwnerName(context.env()));
-  request.set_idempotency_key(options.key.empty() ? RandomKey() : options.key);
+  request.set_idempotency_key(options.key ? *options.key : RandomKey());
   return request;
 }
 
@@ -91,6 +92,12 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
     return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
                                .message = "--watch and --output json or yaml exclude each other",
                                .hint = "submit with -o json, then imgcli watch JOB -o json"}});
+  }
+  if (options.key && (options.key->empty() || FindInvalidUtf8(*options.key))) {
+    return context.Fail(
+        {Error{.code = ErrorCode::kInvalidArgument,
+               .message = fmt::format("--idempotency-key: found '{}' where text in UTF-8 is expected",
+                                      ToUtf8(*options.key))}});
   }
   if (options.watch) context.FollowUntilInterrupted();
   auto text = ReadJobText(options.file, context.in(), options.sets, options.name);
@@ -136,7 +143,7 @@ void AddSubmitCommand(CLI::App& app, Context& context) {
       ->add_option("--idempotency-key", options->key,
                    "The same key stores the same job once, however often it is sent (default: a new one)")
       ->type_name("KEY");
-  AddOutputOption(*command, options->format);
+  AddOutputOption(*command, options->format, kPlainFormats);
   command->footer(
       "The file is checked here first: every error is named with its line, column and field.\n"
       "While imgd restarts, the job is sent again until --timeout, and stored once.\n\n"

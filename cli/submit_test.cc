@@ -121,6 +121,50 @@ TEST_F(Submit, ASetThatIsNoneSaysHowOneLooks) {
   EXPECT_THAT(done.err, HasSubstr("PATH=VALUE is expected"));
 }
 
+TEST_F(Submit, AnErrorOfTheNameNamesTheOptionThatGaveIt) {
+  EXPECT_THAT(RunSubmit({file_, "--name", "x/y"}).err, testing::StartsWith("--name x/y: name: found 'x/y'"));
+  const auto empty = RunSubmit({file_, "--name", ""});
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("name: found ''"));
+  EXPECT_EQ(RunSubmit({file_, "--name", "123"}).exit_code, 0);
+}
+
+TEST_F(Submit, NamesOfFilesAndUsersMayBeAnyBytes) {
+  const std::string odd = testing::TempDir() + fmt::format("imgcli-caf\xE9-{}.yaml", ::getpid());
+  ASSERT_TRUE(WriteFileAtomically(odd, kGood));
+  auto call = CallTo(daemon_.address(), {"submit", odd});
+  call.env["USER"] = "caf\xE9";
+  const auto done = RunCli(call);
+  std::filesystem::remove(odd);
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  ASSERT_EQ(daemon_.submits().size(), 1u);
+  EXPECT_EQ(daemon_.submits()[0].owner(), "caf\xEF\xBF\xBD");
+  EXPECT_THAT(daemon_.submits()[0].file_name(), HasSubstr("caf\xEF\xBF\xBD"));
+}
+
+TEST_F(Submit, OtherBytesThatAreNoUtf8AreBadInputWithTheirPlace) {
+  WriteJob("name: a\ndata: {train: \"/x\xFF/y\"}\n");
+  const auto file = RunSubmit({file_});
+  EXPECT_EQ(file.exit_code, 2);
+  EXPECT_THAT(file.err, HasSubstr(file_ + ":2:18: found the byte 0xFF, which is no UTF-8"));
+  WriteJob(kGood);
+  EXPECT_EQ(RunSubmit({file_, "--set", "data.train=/\xFF"}).exit_code, 2);
+  EXPECT_EQ(RunSubmit({file_, "--name", "\xFF"}).exit_code, 2);
+  EXPECT_EQ(RunSubmit({file_, "--idempotency-key", "\xFF"}).exit_code, 2);
+  EXPECT_EQ(RunCli(CallTo(daemon_.address(), {"show", "\xFF"})).exit_code, 3);
+  EXPECT_EQ(daemon_.submits().size(), 0u);
+}
+
+TEST_F(Submit, AFolderAndAFileWithoutEndAreBadInput) {
+  const auto folder = RunSubmit({testing::TempDir()});
+  EXPECT_EQ(folder.exit_code, 2);
+  EXPECT_THAT(folder.err, HasSubstr("is a folder where a file is expected"));
+  const auto endless = RunSubmit({"/dev/zero"});
+  EXPECT_EQ(endless.exit_code, 2);
+  EXPECT_THAT(endless.err, HasSubstr("/dev/zero has more than the 1048576 bytes"));
+  EXPECT_THAT(RunSubmit({"-"}, std::string(3 << 20, 'x')).err, HasSubstr("stdin: has more than"));
+}
+
 TEST_F(Submit, ErrorsOfTheDaemonLookLikeLocalOnes) {
   daemon_.on_submit = [](const auto&) -> Reply<v1::SubmitJobResponse> {
     return tl::unexpected(
@@ -147,11 +191,20 @@ TEST_F(Submit, AFullDiskIsARefusal) {
 
 TEST_F(Submit, ARestartOfTheDaemonNeitherDoublesNorLosesTheJob) {
   daemon_.Stop();
-  CliProcess process(CallTo(daemon_.address(), {"--timeout", "1m", "submit", file_}));
+  CliProcess process(CallTo(daemon_.address(), {"submit", file_}));
   process.err.WaitFor("does not answer");
   daemon_.Start();
   EXPECT_EQ(process.Wait(), 0) << process.err.text();
   EXPECT_EQ(process.out.text(), "job 12 (rn18-demo) submitted\n");
+}
+
+TEST_F(Submit, ARestartThatTakesAWhileIsMetWithinTheDefaultTimeout) {
+  daemon_.Stop();
+  CliProcess process(CallTo(daemon_.address(), {"submit", file_}));
+  // One connection after the other breaks; all of them are tried long before the 10 s are over.
+  ASSERT_TRUE(BreakOffConnections(daemon_.address(), 5)) << process.err.text();
+  daemon_.Start();
+  EXPECT_EQ(process.Wait(), 0) << process.err.text();
 }
 
 TEST_F(Submit, ALostAnswerIsAskedForAgainWithTheSameKey) {

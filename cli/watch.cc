@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 constexpr Duration kTick = 500ms;       ///< how long a figure on the screen may stay old
 constexpr Duration kReasonEvery = 3s;   ///< how often a waiting job is asked for its reason
 constexpr Duration kReopen = 200ms;     ///< before a stream that ended early is opened again
-constexpr Duration kSlowestRetry = 2s;  ///< between two tries to reach an absent daemon
+constexpr Duration kSlowestRetry = 1s;  ///< between two tries to reach an absent daemon
 
 Instant Now() { return std::chrono::steady_clock::now(); }
 
@@ -175,36 +175,34 @@ int FollowJob(Context& context, Client& client, uint64_t id, const WatchOptions&
 void AddWatchCommand(CLI::App& app, Context& context) {
   struct Options {
     std::string job;
-    uint64_t from_event = 0;
     WatchOptions watch;
   };
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("watch", "Follow a job until it has ended");
   AddJobArgument(*command, options->job);
-  auto* from =
-      command
-          ->add_option("--from-event", options->from_event,
-                       "Show the job's events from this number on, 1 for all (default: new ones only)")
-          ->type_name("N");
+  AddNumberOption(*command, "--from-event",
+                  "Show the job's events from this number on, 1 for all (default: new ones only)", 0,
+                  UINT64_MAX, [options](uint64_t number) { options->watch.from_event = number; });
   command->add_flag("--no-follow", options->watch.no_follow,
                     "Show all events that there are (or those from --from-event on) and end");
-  AddOutputOption(*command, options->watch.format);
+  AddOutputOption(*command, options->watch.format, kPlainFormats);
   command->footer(
       "On a terminal the job is shown in place, elsewhere with one line for each event (-o json: one JSON\n"
-      "object a line). Goes on when imgd restarts. Ctrl-C ends the watching, not the job.\n\n"
+      "object a line, -o yaml: one document an event). Goes on when imgd restarts. Ctrl-C ends the watching, "
+      "not the job.\n\n"
       "Exit code: 0 the job completed, 6 it failed, 7 it was cancelled, 130 after Ctrl-C.\n\n"
       "Examples:\n"
       "  imgcli watch 12\n"
       "  imgcli watch rn18-demo --no-follow -o json > events.jsonl");
-  command->callback([&context, options, from] {
-    if (from->count() > 0) options->watch.from_event = options->from_event;
+  command->callback([&context, options] {
     context.command = [&context, options] { return RunWatch(context, options->job, options->watch); };
   });
 }
 
 void AddWaitCommand(CLI::App& app, Context& context) {
   auto job = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("wait", "Wait silently until a job has ended");
+  auto* command = app.add_subcommand(
+      "wait", "Wait until a job has ended; say nothing before, and how it ended on standard error");
   AddJobArgument(*command, *job);
   command->footer(
       "Exit code: 0 the job completed, 6 it failed, 7 it was cancelled, 130 after Ctrl-C.\n\n"

@@ -1,6 +1,7 @@
 #include "cli/watch.h"
 
 #include <gmock/gmock.h>
+#include <yaml-cpp/yaml.h>
 
 #include <csignal>
 #include <nlohmann/json.hpp>
@@ -50,12 +51,12 @@ TEST_F(Watch, InAPipeEachEventIsALineAndTheEndIsTheLast) {
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_THAT(
       Lines(process.out.text()),
-      ElementsAre(
-          HasSubstr("job 12 (rn18-demo) is RUNNING"),
-          HasSubstr("step 100/400  epoch 2.50  812 images/s  loss 1.500  top-1 25.0%  eta 1m02s"),
-          HasSubstr("epoch 1/2 validated: top-1 92.4%, top-5 99.8%"),
-          HasSubstr("RUNNING -> COMPLETED: trained to the last step (scheduler)"),
-          AllOf(HasSubstr("job 12 (rn18-demo) COMPLETED after 50s"), HasSubstr("top-1 92.4%, top-5 99.8%"))));
+      ElementsAre(HasSubstr("job 12 (rn18-demo) is RUNNING"),
+                  HasSubstr("step 100/400  epoch 2.50  812 images/s  loss 1.500  top-1 25.0 %  eta 1m02s"),
+                  HasSubstr("epoch 1/2 validated: top-1 92.4 %, top-5 99.8 %"),
+                  HasSubstr("RUNNING -> COMPLETED: trained to the last step (scheduler)"),
+                  AllOf(HasSubstr("job 12 (rn18-demo) COMPLETED after 50s"),
+                        HasSubstr("top-1 92.4 %, top-5 99.8 %"))));
   EXPECT_THAT(process.out.text(), Not(HasSubstr("\x1b")));
 }
 
@@ -123,7 +124,7 @@ TEST_F(Watch, OnATerminalTheJobStandsInPlace) {
   Finish(v1::JOB_STATE_COMPLETED, "done");
   EXPECT_EQ(process.Wait(), 0);
   const std::string text = process.out.text();
-  EXPECT_THAT(text, AllOf(HasSubstr("\x1b[J"), HasSubstr("█"), HasSubstr("47%"), HasSubstr("eta 1m02s")));
+  EXPECT_THAT(text, AllOf(HasSubstr("\x1b[J"), HasSubstr("█"), HasSubstr("47 %"), HasSubstr("eta 1m02s")));
   EXPECT_THAT(text, Not(HasSubstr("\x1b[0m"))) << "NO_COLOR is set";
   EXPECT_THAT(Lines(text).back(), HasSubstr("job 12 (rn18-demo) COMPLETED"));
 }
@@ -151,6 +152,24 @@ TEST_F(Watch, StoredEventsCanBeReadAsJsonLines) {
   ASSERT_THAT(lines, SizeIs(2));
   EXPECT_EQ(nlohmann::json::parse(lines[1])["step"]["step"], "2");
   EXPECT_EQ(nlohmann::json::parse(lines[1])["number"], "2");
+}
+
+TEST_F(Watch, StoredEventsCanBeReadAsYamlDocuments) {
+  daemon_.AddEvent(12, StepEvent(1, 400));
+  daemon_.AddEvent(12, StepEvent(2, 400));
+  const auto done = RunCli(CallTo(daemon_.address(), {"watch", "12", "--no-follow", "-o", "yaml"}));
+  EXPECT_EQ(done.exit_code, 0);
+  const auto documents = YAML::LoadAll(done.out);
+  ASSERT_THAT(documents, SizeIs(2));
+  EXPECT_EQ(documents[1]["step"]["step"].as<std::string>(), "2");
+}
+
+TEST_F(Watch, ARankThatEndedWellHasNothingToExplain) {
+  v1::JobEvent event;
+  event.mutable_rank_exit()->set_last_error_line("imgtrain: cannot write");
+  daemon_.AddEvent(12, event);
+  const auto done = RunCli(CallTo(daemon_.address(), {"watch", "12", "--no-follow"}));
+  EXPECT_THAT(done.out, HasSubstr("rank 0 ended, exit code 0\n"));
 }
 
 TEST_F(Watch, AWaitingJobsNewReasonIsShown) {

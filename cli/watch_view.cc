@@ -134,14 +134,14 @@ class BlockView final : public WatchView {
   Instant drawn_{};
 };
 
-/// One JSON object for each event.
-class JsonView final : public WatchView {
+/// One JSON object or YAML document for each event.
+class DataView final : public WatchView {
  public:
-  explicit JsonView(Context& context) : context_(context) {}
+  DataView(Context& context, OutputFormat format) : context_(context), format_(format) {}
 
   void OnBegin(const v1::GetJobResponse&, bool) override {}
   void OnEvent(const v1::JobEvent& event, const v1::Job&) override {
-    PrintJsonLine(context_.out(), event);
+    PrintItem(context_.out(), event, format_);
     context_.out().flush();
   }
   void OnReason(const v1::Job&) override {}
@@ -153,6 +153,7 @@ class JsonView final : public WatchView {
 
  private:
   Context& context_;
+  const OutputFormat format_;
 };
 
 /// Nothing but the end and what keeps it from coming.
@@ -184,7 +185,7 @@ std::vector<Cell> ProgressLine(const v1::Job& job, double total_epochs, int widt
   const auto& step = job.last_step();
   const double ratio = DoneRatio(job).value_or(0);
   const int bar = std::clamp(width - 60, 8, 40);
-  std::string text = fmt::format("  {:3.0f}%  {}  step {}/{}", ratio * 100,
+  std::string text = fmt::format("  {:3.0f} %  {}  step {}/{}", ratio * 100,
                                  EpochsText(step.epoch(), total_epochs), step.step(), step.total_steps());
   if (job.state() == v1::JOB_STATE_RUNNING)
     text += fmt::format("  eta {}", HumanDuration(step.eta_seconds()));
@@ -252,7 +253,7 @@ std::vector<std::string> EndLines(const v1::GetJobResponse& response) {
 std::unique_ptr<WatchView> MakeWatchView(Context& context, const WatchOptions& options) {
   if (options.quiet) return std::make_unique<QuietView>(context);
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
-    return std::make_unique<JsonView>(context);
+    return std::make_unique<DataView>(context, options.format);
   }
   if (context.terminal().is_terminal && !options.no_follow) return std::make_unique<BlockView>(context);
   return std::make_unique<LineView>(context);

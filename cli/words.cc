@@ -125,7 +125,7 @@ std::string ProgressText(const v1::Job& job) {
     const std::string steps =
         fmt::format("{}/{}", done ? step.total_steps() : step.step(), step.total_steps());
     const auto ratio = DoneRatio(job);
-    return ratio ? fmt::format("{} {}%", steps, static_cast<int>(*ratio * 100)) : steps;
+    return ratio ? fmt::format("{} {} %", steps, static_cast<int>(*ratio * 100)) : steps;
   }
   if (job.has_last_epoch()) {
     return fmt::format("epoch {}/{}", job.last_epoch().epoch(), job.last_epoch().total_epochs());
@@ -151,7 +151,9 @@ std::string RankExitText(const v1::RankExit& exit) {
                                         : fmt::format("exit code {}", exit.exit_code());
   if (exit.signal() == 0 && exit.exit_code() == kCollectiveBroke) text += ", a collective broke";
   if (exit.signal() == 0 && exit.exit_code() == kStoppedAsAsked) text += ", stopped as asked";
-  if (!exit.last_error_line().empty()) text += fmt::format(": {}", exit.last_error_line());
+  // What a rank wrote to standard error is no cause where there is nothing to explain.
+  if (!exit.last_error_line().empty() && !EndedWell(exit))
+    text += fmt::format(": {}", exit.last_error_line());
   return text;
 }
 

@@ -20,7 +20,7 @@ void UniqueFd::reset() {
   fd_ = -1;
 }
 
-Result<std::string> ReadFile(const std::filesystem::path& path) {
+Result<std::string> ReadFile(const std::filesystem::path& path, size_t most_bytes) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return FailErrno(errno, fmt::format("cannot open {}", path.native()));
   std::string out;
@@ -28,8 +28,14 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   while (true) {
     const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EISDIR)
+      return Fail(ErrorCode::kInvalidArgument, "{} is a folder where a file is expected", path.native());
     if (n < 0) return FailErrno(errno, fmt::format("cannot read {}", path.native()));
     if (n == 0) return out;
+    if (static_cast<size_t>(n) > most_bytes - out.size()) {
+      return Fail(ErrorCode::kInvalidArgument, "{} has more than the {} bytes that are allowed",
+                  path.native(), most_bytes);
+    }
     out.append(buffer, static_cast<size_t>(n));
   }
 }

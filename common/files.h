@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -27,8 +28,9 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// The whole file. Errors: as open(2) and read(2), naming the path.
-Result<std::string> ReadFile(const std::filesystem::path& path);
+/// The whole file. Errors: as open(2) and read(2), naming the path; kInvalidArgument for a folder and for a
+/// file of more than `most_bytes`, of which no more is read (it may be a device that never ends).
+Result<std::string> ReadFile(const std::filesystem::path& path, size_t most_bytes = SIZE_MAX);
 
 /// Replaces the file by `content` so that a crash leaves the old or the new one: temporary name, fsync of the
 /// file, rename, fsync of the folder. Errors: as the system calls, naming the path.

@@ -24,6 +24,17 @@ TEST(Files, ErrorsNameThePathAndTheCause) {
   EXPECT_EQ(WriteFileAtomically("/dev/full/x", "").error().code, ErrorCode::kNotFound);
 }
 
+TEST(Files, AFolderOrAFileWithoutEndIsBadInput) {
+  const auto folder = ReadFile(testing::TempDir());
+  ASSERT_FALSE(folder.has_value());
+  EXPECT_EQ(folder.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(folder.error().message, testing::HasSubstr("is a folder where a file is expected"));
+  const auto endless = ReadFile("/dev/zero", 1 << 20);
+  ASSERT_FALSE(endless.has_value());
+  EXPECT_EQ(endless.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(endless.error().message, "/dev/zero has more than the 1048576 bytes that are allowed");
+}
+
 TEST(Files, AFullDiskIsResourceExhausted) {
   UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   ASSERT_TRUE(full.valid());

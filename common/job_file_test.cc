@@ -78,6 +78,17 @@ TEST(JobFile, BrokenYamlHasAPlace) {
               ElementsAre(HasSubstr("job.yaml:2:1: 'name' is set twice")));
 }
 
+TEST(JobFile, ASecondDocumentIsRefusedAtItsLine) {
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\n---\nname: b\n"),
+              ElementsAre(HasSubstr("job.yaml:3:1: a second document begins here")));
+  EXPECT_THAT(ErrorsOf("---\nname: a\ndata: {train: /x}\n...\n"), SizeIs(0)) << "one document, well marked";
+}
+
+TEST(JobFile, BytesThatAreNoUtf8HaveAPlace) {
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: \"/\xC3\xA9\xFF/y\"}\n"),
+              ElementsAre(HasSubstr("job.yaml:2:18: found the byte 0xFF, which is no UTF-8")));
+}
+
 TEST(YamlSet, SetsAndMakesFields) {
   const auto text = YamlSet("name: a\ntrain: {epochs: 3}\n", "train.epochs=5");
   ASSERT_TRUE(text.has_value());

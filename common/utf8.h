@@ -1,15 +1,17 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace imgd {
 
-/// Bytes of the character that `text` starts with; 0 if it does not start with valid UTF-8 (RFC 3629: no
-/// overlong forms, no surrogates, at most U+10FFFF), or is empty.
-size_t Utf8Length(std::string_view text);
+/// Where the first byte is that belongs to no character of UTF-8 (Unicode 15, table 3-7: no overlong forms,
+/// no surrogates); nothing when all do.
+std::optional<size_t> FindInvalidUtf8(std::string_view text);
 
-/// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD: what protobuf and JSON take.
+/// `text` with U+FFFD in the place of each byte that belongs to no character; for names of files and users,
+/// which may be any bytes, where protobuf takes only UTF-8.
 std::string ToUtf8(std::string_view text);
 
 }  // namespace imgd

@@ -5,12 +5,24 @@
 namespace imgd {
 namespace {
 
-TEST(Utf8, InvalidBytesAreReplaced) {
-  EXPECT_EQ(ToUtf8("plain"), "plain");
-  EXPECT_EQ(ToUtf8("\xE2\x82\xAC \xF0\x9F\x98\x80"), "\xE2\x82\xAC \xF0\x9F\x98\x80");
-  EXPECT_EQ(ToUtf8("a\xC3"), "a\xEF\xBF\xBD");
-  EXPECT_EQ(ToUtf8("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD") << "overlong";
-  EXPECT_EQ(ToUtf8("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD") << "surrogate";
+TEST(Utf8, KnowsWhatIsNone) {
+  for (const char* good : {"", "plain", "caf\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xEF\xBF\xBD"}) {
+    EXPECT_EQ(FindInvalidUtf8(good), std::nullopt) << good;
+  }
+  EXPECT_EQ(FindInvalidUtf8("caf\xE9"), 3U);
+  EXPECT_EQ(FindInvalidUtf8("a\xFF"), 1U);
+  EXPECT_EQ(FindInvalidUtf8("\x80"), 0U) << "a byte that goes on from nothing";
+  EXPECT_EQ(FindInvalidUtf8("\xC0\xAF"), 0U) << "an overlong form";
+  EXPECT_EQ(FindInvalidUtf8("\xE0\x80\xAF"), 0U) << "an overlong form";
+  EXPECT_EQ(FindInvalidUtf8("\xED\xA0\x80"), 0U) << "a surrogate";
+  EXPECT_EQ(FindInvalidUtf8("\xF4\x90\x80\x80"), 0U) << "beyond U+10FFFF";
+  EXPECT_EQ(FindInvalidUtf8("\xE2\x82"), 0U) << "cut short";
+}
+
+TEST(Utf8, PutsAMarkInThePlaceOfEachByteThatIsNone) {
+  EXPECT_EQ(ToUtf8("caf\xE9.yaml"), "caf\xEF\xBF\xBD.yaml");
+  EXPECT_EQ(ToUtf8("\xFF\xFE"), "\xEF\xBF\xBD\xEF\xBF\xBD");
+  EXPECT_EQ(ToUtf8("caf\xC3\xA9"), "caf\xC3\xA9");
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 #include "common/yaml.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <sstream>
+
+#include "common/utf8.h"
 
 namespace imgd {
 
@@ -32,6 +36,56 @@ std::string Describe(const YAML::Node& node) {
   return "nothing";
 }
 
+/// Bytes that are no UTF-8 would only be found out when the text is sent. Columns count characters.
+std::optional<Error> CheckUtf8(std::string_view text, const std::string& file) {
+  const auto bad = FindInvalidUtf8(text);
+  if (!bad) return std::nullopt;
+  const std::string_view before = text.substr(0, *bad);
+  const auto line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  const auto in_line = before.substr(line_start);
+  Error error{.code = ErrorCode::kInvalidArgument,
+              .message = fmt::format("found the byte 0x{:02X}, which is no UTF-8",
+                                     static_cast<unsigned char>(text[*bad])),
+              .file = file,
+              .hint = "save the file as UTF-8"};
+  error.line = static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1;
+  error.column = static_cast<int>(std::count_if(in_line.begin(), in_line.end(),
+                                                [](char c) { return (c & 0xC0) != 0x80; })) +
+                 1;
+  return error;
+}
+
+/// Remembers where each document of a text begins, and nothing else.
+class DocumentStarts final : public YAML::EventHandler {
+ public:
+  std::vector<YAML::Mark> marks;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  }
+  void OnMapEnd() override {}
+};
+
+/// A second document would be left out without a word.
+std::optional<Error> CheckOneDocument(std::string_view text, const std::string& file) {
+  std::istringstream in{std::string(text)};
+  YAML::Parser parser(in);
+  DocumentStarts starts;
+  while (starts.marks.size() < 2 && parser.HandleNextDocument(starts)) {
+  }
+  if (starts.marks.size() < 2) return std::nullopt;
+  Error error = ErrorAt(starts.marks[1], file, "a second document begins here; only one is expected");
+  error.hint = "leave out the '---', or make two files";
+  return error;
+}
+
 template <typename T>
 std::optional<T> ParseNumber(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -39,6 +93,10 @@ std::optional<T> ParseNumber(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+bool IsWordForNull(std::string_view text) {
+  return text == "~" || text == "null" || text == "Null" || text == "NULL";
 }
 
 size_t EditDistance(std::string_view a, std::string_view b) {
@@ -71,13 +129,15 @@ std::optional<std::string> NearestWord(std::string_view word, const std::vector<
   return best;
 }
 
-YamlMap::YamlMap(YAML::Node node, std::string path, std::shared_ptr<Shared> shared)
-    : node_(std::move(node)), path_(std::move(path)), shared_(std::move(shared)) {}
+YamlMap::YamlMap(const YAML::Node& node, std::string path, std::shared_ptr<Shared> shared)
+    : node_(node), path_(std::move(path)), shared_(std::move(shared)) {}
 
 Result<YamlMap> YamlMap::Parse(std::string_view text, std::string file) {
   auto shared = std::make_shared<Shared>();
   shared->file = std::move(file);
+  if (auto error = CheckUtf8(text, shared->file)) return tl::unexpected(std::move(*error));
   try {
+    if (auto error = CheckOneDocument(text, shared->file)) return tl::unexpected(std::move(*error));
     YAML::Node root = YAML::Load(std::string(text));
     if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
     if (!root.IsMap()) {
@@ -177,7 +237,7 @@ std::optional<double> YamlMap::Double(std::string_view key, double min, double m
 }
 
 std::optional<std::string> YamlMap::Choice(std::string_view key, const std::vector<std::string>& allowed) {
-  const auto value = String(key);
+  auto value = String(key);
   if (!value) return std::nullopt;
   if (std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) return value;
   const auto nearest = NearestWord(*value, allowed);
@@ -258,9 +318,9 @@ std::vector<Error> YamlMap::Errors() const {
 Result<std::string> YamlSet(std::string_view text, std::string_view assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return Fail(ErrorCode::kInvalidArgument, "--set {}: PATH=VALUE is expected, such as train.epochs=10",
-                assignment);
+    return Fail(ErrorCode::kInvalidArgument, "PATH=VALUE is expected, such as train.epochs=10");
   }
+  if (FindInvalidUtf8(assignment)) return Fail(ErrorCode::kInvalidArgument, "found bytes that are no UTF-8");
   try {
     YAML::Node root = YAML::Load(std::string(text));
     if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
@@ -268,14 +328,15 @@ Result<std::string> YamlSet(std::string_view text, std::string_view assignment) 
     std::string_view path = assignment.substr(0, equals);
     while (true) {
       if (!node.IsMap())
-        return Fail(ErrorCode::kInvalidArgument, "--set {}: goes through {}, not a mapping", assignment,
-                    Describe(node));
+        return Fail(ErrorCode::kInvalidArgument, "goes through {}, not a mapping", Describe(node));
       const auto dot = path.find('.');
       const std::string key(path.substr(0, dot));
-      if (key.empty())
-        return Fail(ErrorCode::kInvalidArgument, "--set {}: an empty name in the path", assignment);
+      if (key.empty()) return Fail(ErrorCode::kInvalidArgument, "an empty name in the path");
       if (dot == std::string_view::npos) {
-        node[key] = YAML::Load(std::string(assignment.substr(equals + 1)));
+        const YAML::Node value = YAML::Load(std::string(assignment.substr(equals + 1)));
+        // Nothing is no null: it would be taken for a field that is left out, and the default for what was
+        // set.
+        node[key] = value.IsNull() && !IsWordForNull(assignment.substr(equals + 1)) ? YAML::Node("") : value;
         break;
       }
       if (!node[key].IsDefined() || node[key].IsNull()) node[key] = YAML::Node(YAML::NodeType::Map);
@@ -285,7 +346,7 @@ Result<std::string> YamlSet(std::string_view text, std::string_view assignment) 
     }
     return YAML::Dump(root) + "\n";
   } catch (const YAML::Exception& e) {
-    return Fail(ErrorCode::kInvalidArgument, "--set {}: {}", assignment, e.msg);
+    return Fail(ErrorCode::kInvalidArgument, "not valid YAML: {}", e.msg);
   }
 }
 

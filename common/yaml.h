@@ -22,7 +22,8 @@ namespace imgd {
 class YamlMap {
  public:
   /// Parses `text`; `file` names it in errors. An empty document is an empty mapping.
-  /// Errors: kInvalidArgument with line and column where the YAML itself is malformed or is not a mapping.
+  /// Errors: kInvalidArgument with line and column where the YAML itself is malformed, is not a mapping, is
+  /// not UTF-8, or where a second document begins.
   static Result<YamlMap> Parse(std::string_view text, std::string file);
 
   /// The mapping below `key`; an empty one when it is absent. Its errors are this one's.
@@ -52,7 +53,7 @@ class YamlMap {
 
  private:
   struct Shared;
-  YamlMap(YAML::Node node, std::string path, std::shared_ptr<Shared> shared);
+  YamlMap(const YAML::Node& node, std::string path, std::shared_ptr<Shared> shared);
   YAML::Node Find(std::string_view key) const;
   YAML::Node Scalar(std::string_view key, std::string_view expected);
   std::string PathOf(std::string_view key) const;
@@ -66,9 +67,9 @@ class YamlMap {
 /// The candidate nearest to `word` by edit distance, if it is near enough to be meant.
 std::optional<std::string> NearestWord(std::string_view word, const std::vector<std::string>& candidates);
 
-/// Sets `path` ("train.epochs") to `value` (YAML) in `text` and returns the new text.
-/// Errors: kInvalidArgument when `assignment` is not PATH=VALUE or goes through something that is not a
-/// mapping.
+/// Sets `path` ("train.epochs") to `value` (YAML; nothing is the empty text) in `text` and returns the new
+/// text. Errors: kInvalidArgument when `assignment` is not PATH=VALUE or goes through something that is not a
+/// mapping; they don't name the assignment.
 Result<std::string> YamlSet(std::string_view text, std::string_view assignment);
 
 }  // namespace imgd

@@ -1,30 +1,60 @@
 #!/usr/bin/env bash
-# A daemon and one local agent that stay: start.sh start|stop. What it starts is recorded in .run/.
+# A daemon and one local agent that stay: start.sh start|stop. What it starts is recorded in .run/ (IMGD_RUN_DIR).
+# The daemon listens on IMGD_LISTEN; IMGD_SERVER, which says where clients look, may well be another machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/cluster.sh
 source scripts/cluster.sh
 
-dir=$PWD/.run
-address=${IMGD_SERVER:-127.0.0.1:7650}
+dir=${IMGD_RUN_DIR:-$PWD/.run}
+address=${IMGD_LISTEN:-127.0.0.1:7650}
+unset IMGD_SERVER
 
 # ours PID PROGRAM: that pid still is that program.
 ours() { [[ -e /proc/$1/exe && $(basename "$(readlink "/proc/$1/exe")") == "$2"* ]]; }
 
+# unfinished ADDRESS: numbers of the jobs that have not ended, newest first.
+unfinished() {
+  "$BIN/imgcli" --server "$1" jobs --all --state queued,starting,running,preempting,paused -o json \
+    | sed -n 's/^    "id": "\{0,1\}\([0-9][0-9]*\).*/\1/p'
+}
+
+# end_jobs ADDRESS: ends every job and waits until no process of them is left; says which are after a minute.
+end_jobs() {
+  local list jobs=() end=$((SECONDS + 60))
+  while true; do
+    if ! list=$(unfinished "$1"); then
+      echo "run: the jobs could not be asked for; those that run go on" >&2
+      return 1
+    fi
+    mapfile -t jobs < <(printf '%s' "$list")
+    ((${#jobs[@]})) || return 0
+    if ((SECONDS > end)); then
+      echo "run: not ended within a minute: ${jobs[*]}; what is left of them ends after the job's grace time" >&2
+      return 1
+    fi
+    # One that has ended meanwhile is no failure. All at once: else the next in the queue starts.
+    "$BIN/imgcli" --server "$1" cancel "${jobs[@]}" >/dev/null 2>&1 || true
+    sleep 0.2
+  done
+}
+
 stop() {
+  local name status=0
   if [[ -f $dir/imgd.pid ]] && ours "$(<"$dir/imgd.pid")" imgd; then
     # Runs outlive the agent by design, so that they are ended first.
-    "$BIN/imgcli" --server "$(<"$dir/address")" jobs -o json 2>/dev/null \
-      | sed -n 's/^ *"id": "\{0,1\}\([0-9][0-9]*\).*/\1/p' \
-      | while read -r job; do "$BIN/imgcli" --server "$(<"$dir/address")" cancel "$job" --wait >/dev/null 2>&1 || true; done
+    end_jobs "$(<"$dir/address")" || status=1
+  elif pgrep -f -- "shim .*$dir/" >/dev/null; then
+    echo "run: imgd is gone, but jobs still run; ./run start and ./run stop once more end them" >&2
+    status=1
   fi
-  local name
   for name in agent imgd; do
     [[ -f $dir/$name.pid ]] || continue
     if ours "$(<"$dir/$name.pid")" img; then end_process "$(<"$dir/$name.pid")"; fi
     rm -f "$dir/$name.pid"
   done
   echo "stopped; state and logs stay in $dir"
+  return "$status"
 }
 
 start() {

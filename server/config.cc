@@ -1,8 +1,22 @@
 #include "server/config.h"
 
+#include <charconv>
+
 #include "common/yaml.h"
 
 namespace imgd {
+namespace {
+
+bool IsHostPort(const std::string& address) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  const char* const end = address.data() + address.size();
+  uint16_t port = 0;
+  const auto [rest, error] = std::from_chars(address.data() + colon + 1, end, port);
+  return error == std::errc() && rest == end;
+}
+
+}  // namespace
 
 tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_view text,
                                                                  const std::string& file,
@@ -35,8 +49,9 @@ Status CheckServerConfig(const ServerConfig& config) {
                 "checkpoint_dir: found '{}'; an absolute path is needed, the same on all nodes",
                 config.checkpoint_dir);
   }
-  if (config.listen.find(':') == std::string::npos) {
-    return Fail(ErrorCode::kInvalidArgument, "listen: found '{}'; HOST:PORT is expected", config.listen);
+  if (!IsHostPort(config.listen)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535", config.listen);
   }
   if (config.heartbeat_ms < 10 || config.heartbeat_ms > 60'000) {
     return Fail(ErrorCode::kInvalidArgument, "heartbeat: found {} ms; 10 ms to 60 s is allowed",

@@ -10,9 +10,8 @@
 
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/job_file.h"
+#include "common/job_changes.h"
 #include "common/version.h"
-#include "common/yaml.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
 #include "trainer/loop/run.h"
@@ -26,6 +25,8 @@ namespace {
 
 /// Exit codes besides 128 + signal (docs/job-file.md).
 enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kStopped = 11 };
+
+constexpr size_t kMaxJobFileBytes = size_t{1} << 20;  ///< as imgcli has it
 
 struct Arguments {
   std::string job_file;
@@ -71,17 +72,13 @@ Result<std::unique_ptr<report::Reporter>> MakeReporter(const Environment& env, c
 
 tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
   const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
-  auto text = ReadFile(arguments.job_file);
+  const auto text = ReadFile(arguments.job_file, kMaxJobFileBytes);
   if (!text) {
     Error error = text.error();
     error.code = ErrorCode::kInvalidArgument;
     return failed(std::move(error));
   }
-  for (const auto& setting : arguments.settings) {
-    text = YamlSet(*text, setting);
-    if (!text) return failed(text.error());
-  }
-  return ParseJobFile(*text, arguments.job_file);
+  return ParseChangedJobFile(*text, arguments.job_file, arguments.settings);
 }
 
 int Train(const Arguments& arguments, const Environment& env, report::Reporter& reporter) {

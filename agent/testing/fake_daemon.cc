@@ -37,7 +37,7 @@ struct FakeDaemon::Impl : v1::AgentService::Service {
     for (const auto& status : hello.runs()) seen.statuses.push_back(status);
     v1::ConnectResponse response;
     response.mutable_welcome()->set_heartbeat_ms(50);
-    response.mutable_welcome()->set_cluster_id("test");
+    response.mutable_welcome()->set_cluster_id(cluster);
     seen.store.AddPositions(response.mutable_welcome());
     stream->Write(response);
     current = stream;
@@ -58,6 +58,7 @@ struct FakeDaemon::Impl : v1::AgentService::Service {
   Seen seen;  // guarded by mutex, as what follows
   Stream* current = nullptr;
   std::string refusal;
+  std::string cluster = "test";
 };
 
 v1::RunStatus FakeDaemon::Seen::Status(uint64_t job, uint64_t generation) const {
@@ -85,6 +86,11 @@ void FakeDaemon::Restart() { impl_->Listen(); }
 void FakeDaemon::Refuse(const std::string& why) {
   const std::scoped_lock lock(impl_->mutex);
   impl_->refusal = why;
+}
+
+void FakeDaemon::SetCluster(const std::string& cluster) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->cluster = cluster;
 }
 
 void FakeDaemon::Send(const v1::ConnectResponse& response) {

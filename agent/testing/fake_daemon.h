@@ -38,6 +38,8 @@ class FakeDaemon {
   void Restart();
   /// Refuses agents from now on with this text; empty to take them again.
   void Refuse(const std::string& why);
+  /// Welcomes agents from now on as the daemon of that cluster ("test" before).
+  void SetCluster(const std::string& cluster);
 
   /// Sends to the agent that is connected now.
   void Send(const v1::ConnectResponse& response);

@@ -39,7 +39,7 @@ class Store {
       const auto& batch = request.trainer_events();
       StoredRank& rank = Of(batch.run(), batch.rank());
       for (const auto& event : batch.events()) {
-        if (event.sequence() != rank.last_event + 1)
+        if (event.sequence() != rank.last_event + std::max<uint64_t>(event.lost().count(), 1))
           rank.faults.push_back("event " + event.ShortDebugString());
         rank.last_event = event.sequence();
       }
@@ -94,9 +94,8 @@ class TestNode {
   }
   ~TestNode() {
     if (supervisor_ != nullptr) {
-      supervisor_->StopAll();
-      for (const auto& status : supervisor_->Statuses())
-        EXPECT_TRUE(UntilGone(status.run().job_id(), status.run().generation()));
+      for (const auto& of : supervisor_->LiveClusters()) supervisor_->StopAll(of);
+      EXPECT_TRUE(Until([this] { return supervisor_->LiveClusters().empty(); }));
     }
   }
 
@@ -104,7 +103,10 @@ class TestNode {
   const TempDir& dir() const { return dir_; }
   EventLoop& loop() { return *loop_; }
   Store& store() { return store_; }
+  Supervisor& supervisor() { return *supervisor_; }
   bool acknowledge = true;
+  /// Of the daemon that welcomes from now on.
+  std::string cluster = {};
 
   /// Makes `body` the trainer of later starts.
   void Trainer(std::string_view body) { options_.trainer = dir_.Script("trainer", body); }
@@ -121,6 +123,7 @@ class TestNode {
     for (auto& status : supervisor_->Statuses()) Remember(status);
     supervisor_->OnConnected();
     v1::Welcome welcome;
+    welcome.set_cluster_id(cluster);
     store_.AddPositions(&welcome);
     supervisor_->OnWelcome(welcome);
   }
@@ -196,9 +199,10 @@ class TestNode {
 
   /// The latest status that the node sent of the run.
   v1::RunStatus Status(uint64_t job, uint64_t generation) { return statuses_[{job, generation}]; }
+  void ForgetStatuses() { statuses_.clear(); }
   const std::vector<v1::RunPrepared>& prepared() const { return prepared_; }
   std::filesystem::path RunPath(uint64_t job, uint64_t generation) const {
-    return options_.state_dir / "runs" / fmt::format("{}-{}", job, generation);
+    return options_.state_dir / "runs" / RunKey{JobId(job), Generation(generation), cluster}.FolderName();
   }
   /// Processes whose environment names this node's state folder: all its ranks and what they started.
   std::vector<pid_t> Processes(uint64_t job, uint64_t generation) const {
@@ -210,6 +214,7 @@ class TestNode {
 
  private:
   void Remember(const v1::RunStatus& status) {
+    if (status.cluster_id() != cluster) return;  // as a daemon does
     statuses_[{status.run().job_id(), status.run().generation()}] = status;
   }
   void Take(const v1::ConnectRequest& request) {

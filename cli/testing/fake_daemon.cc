@@ -1,12 +1,16 @@
 #include "cli/testing/fake_daemon.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <condition_variable>
 #include <map>
 #include <mutex>
 
 #include "cli/words.h"
+#include "common/files.h"
 #include "imgd/v1/job.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
 
@@ -283,6 +287,24 @@ std::vector<v1::ListJobsRequest> FakeDaemon::lists() const {
 std::vector<v1::WatchJobRequest> FakeDaemon::watches() const {
   const std::lock_guard lock(state_->mutex);
   return state_->watches;
+}
+
+bool BreakOffConnections(const std::string& address, int count) {
+  UniqueFd door(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  const int yes = 1;
+  ::setsockopt(door.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(door.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) return false;
+  if (::listen(door.get(), 16) != 0) return false;
+  for (int i = 0; i < count; ++i) {
+    pollfd waiting{.fd = door.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&waiting, 1, 20'000) <= 0) return false;
+    const UniqueFd caller(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+  return true;
 }
 
 v1::Job MakeJob(uint64_t id, const std::string& name, v1::JobState state) {

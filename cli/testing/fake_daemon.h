@@ -55,6 +55,10 @@ class FakeDaemon {
   std::unique_ptr<State> state_;
 };
 
+/// Listens at a stopped daemon's address and breaks off so many connections, as one that comes up and dies
+/// again does. False when they don't come, each within 20 s of the one before.
+bool BreakOffConnections(const std::string& address, int count);
+
 /// A job of two nodes with one rank each, submitted a minute ago.
 v1::Job MakeJob(uint64_t id, const std::string& name, v1::JobState state);
 

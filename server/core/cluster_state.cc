@@ -1,8 +1,28 @@
 #include "server/core/cluster_state.h"
 
 #include <algorithm>
+#include <filesystem>
+
+#include "server/core/job.h"
 
 namespace imgd {
+namespace {
+
+QueuedJob EntryOf(const JobRecord& job) {
+  return {.priority = job.priority,
+          .id = job.id,
+          .nodes = job.nodes,
+          .ranks_per_node = job.ranks_per_node,
+          .not_before = job.not_before,
+          // A gang of one node is only warned at submit, and goes where there is room.
+          .folder = job.nodes > 1 ? std::filesystem::path(job.checkpoint_dir).parent_path().native() : "",
+          .resumes_with =
+              job.checkpoints.empty() || job.run.parts.empty() ? NodeId() : job.run.parts.front().node,
+          .keeps_place = KeepsPlace(job.failures_in_row),
+          .code = job.reason.code};
+}
+
+}  // namespace
 
 void ClusterState::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes) {
   std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) {
@@ -74,12 +94,7 @@ void ClusterState::SetWait(JobId id, ReasonCode code) {
 }
 
 void ClusterState::Enqueue(const JobRecord& job) {
-  const QueuedJob entry{.priority = job.priority,
-                        .id = job.id,
-                        .nodes = job.nodes,
-                        .ranks_per_node = job.ranks_per_node,
-                        .not_before = job.not_before,
-                        .code = job.reason.code};
+  const QueuedJob entry = EntryOf(job);
   const auto place = std::lower_bound(queue_.begin(), queue_.end(), entry,
                                       [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
   queue_.insert(place, entry);
@@ -166,7 +181,7 @@ void ClusterState::Rebuild() {
   queued_.clear();
   for (const auto& [id, job] : jobs_) {
     if (job.state == JobState::kQueued) {
-      queue_.push_back({job.priority, id, job.nodes, job.ranks_per_node, job.not_before, job.reason.code});
+      queue_.push_back(EntryOf(job));
       queued_[id] = job.priority;
     }
   }

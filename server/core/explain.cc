@@ -12,13 +12,24 @@ std::string Count(uint64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
-/// "needs 2 nodes with 1 free device each"; `adjective` is "free " or nothing.
-std::string Needs(const Waiting& job, std::string_view adjective) {
-  return fmt::format("needs {} with {} {}device{} each", Count(job.nodes, "node"), job.ranks_per_node,
-                     adjective, job.ranks_per_node == 1 ? "" : "s");
+Fit FitOfGang(const Snapshot& cluster, const Waiting& job) {
+  return FitOf(cluster, job.ranks_per_node, job.folder, job.resumes_with);
+}
+
+/// "needs 2 nodes with 1 free device each"; `adjective` is "free " or nothing. Where some nodes do not count
+/// because of their folders, it says so.
+std::string Needs(const Snapshot& cluster, const Waiting& job, std::string_view adjective) {
+  std::string text = fmt::format("needs {} with {} {}device{} each", Count(job.nodes, "node"),
+                                 job.ranks_per_node, adjective, job.ranks_per_node == 1 ? "" : "s");
+  if (FitOfGang(cluster, job).with_lost < FitOf(cluster, job.ranks_per_node).with_lost) {
+    text += fmt::format(" that share {}", job.folder);
+    if (job.resumes_with != NodeId()) text += fmt::format(" with {}", job.resumes_with);
+  }
+  return text;
 }
 
 std::string NameOfJob(const Snapshot& cluster, JobId id) {
+  if (id == kForeignHolder) return "a run of another cluster";
   const auto name = cluster.job_names.find(id);
   return name == cluster.job_names.end() ? fmt::format("job {}", id)
                                          : fmt::format("job {} ({})", id, name->second);
@@ -45,8 +56,10 @@ std::vector<std::string> Holders(const Snapshot& cluster, const Waiting& job) {
     }
     const size_t more = names.size() > kMost ? names.size() - kMost : 0;
     names.resize(names.size() - more);
-    out.push_back(fmt::format("{} holds {}{}", NameOfJob(cluster, holder), fmt::join(names, ", "),
-                              more > 0 ? fmt::format(" and {}", Count(more, "more node")) : ""));
+    out.push_back(fmt::format(
+        "{} {} {}{}", NameOfJob(cluster, holder),
+        cluster.retrying.contains(holder) ? "starts again soon and comes first on" : "holds",
+        fmt::join(names, ", "), more > 0 ? fmt::format(" and {}", Count(more, "more node")) : ""));
   }
   return out;
 }
@@ -62,8 +75,8 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const Waiting& job) {
 }
 
 std::string ExplainDevices(const Snapshot& cluster, const Waiting& job) {
-  const Fit fit = FitOf(cluster, job.ranks_per_node);
-  std::vector<std::string> parts = {Needs(job, "free ")};
+  const Fit fit = FitOfGang(cluster, job);
+  std::vector<std::string> parts = {Needs(cluster, job, "free ")};
   parts.push_back(fit.free_now == 1 ? "1 is free" : fmt::format("{} are free", fit.free_now));
   for (auto& text : Holders(cluster, job)) parts.push_back(std::move(text));
   for (auto& text : Unusable(cluster, job)) parts.push_back(std::move(text));
@@ -71,16 +84,25 @@ std::string ExplainDevices(const Snapshot& cluster, const Waiting& job) {
 }
 
 std::string ExplainNeverFits(const Snapshot& cluster, const Waiting& job) {
-  const Fit fit = FitOf(cluster, job.ranks_per_node);
+  const Fit fit = FitOfGang(cluster, job);
   size_t most = 0;
   for (const auto& node : cluster.nodes) most = std::max(most, node.devices.size());
   return fmt::format(
       "{}; of the {} known {} that many, and the most on one node is {}; add nodes or submit a smaller gang",
-      Needs(job, ""), Count(cluster.nodes.size(), "node"),
+      Needs(cluster, job, ""), Count(cluster.nodes.size(), "node"),
       fit.with_lost == 1 ? "1 has" : fmt::format("{} have", fit.with_lost), Count(most, "device"));
 }
 
 }  // namespace
+
+Waiting WaitingOf(const QueuedJob& job, ReasonCode code, size_t position) {
+  return {.nodes = job.nodes,
+          .ranks_per_node = job.ranks_per_node,
+          .code = code,
+          .position = position,
+          .folder = job.folder,
+          .resumes_with = job.resumes_with};
+}
 
 std::string ExplainWait(const Snapshot& cluster, const Waiting& job, JobId blocker) {
   const std::string position =
@@ -94,7 +116,7 @@ std::string ExplainWait(const Snapshot& cluster, const Waiting& job, JobId block
       return ExplainDevices(cluster, job) + position;
     case ReasonCode::kWaitsBehindJob:
       return fmt::format("waits behind {}, which comes first; {}{}", NameOfJob(cluster, blocker),
-                         Needs(job, "free "), position);
+                         Needs(cluster, job, "free "), position);
     default:
       return fmt::format("waits for the scheduler{}", position);
   }

@@ -2,38 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <numeric>
 #include <optional>
-#include <string_view>
 
 namespace imgd {
 namespace {
 
+/// Both are normal paths.
 bool IsBelow(std::string_view path, std::string_view folder) {
-  while (folder.size() > 1 && folder.ends_with('/')) folder.remove_suffix(1);
   return path.starts_with(folder) &&
          (folder == "/" || path.size() == folder.size() || path[folder.size()] == '/');
 }
 
-/// The shared folder that the path is in; the deepest where there are several.
-const SharedFolder* SharedAbove(const NodeRecord& node, std::string_view path) {
+/// The shared folder that the normal path is in; the deepest where there are several.
+const SharedFolder* SharedAbove(const FolderView& view, const std::string& path) {
   const SharedFolder* best = nullptr;
-  for (const auto& folder : node.shared_folders) {
+  for (const auto& folder : view.shared) {
     if (IsBelow(path, folder.path) && (best == nullptr || folder.path.size() > best->path.size()))
       best = &folder;
   }
   return best;
 }
 
-bool SameView(const NodeRecord& a, const NodeRecord& b, std::string_view path) {
-  if (!a.filesystem_id.empty() && a.filesystem_id == b.filesystem_id) return true;
-  const auto* left = SharedAbove(a, path);
-  const auto* right = SharedAbove(b, path);
-  return left != nullptr && right != nullptr && !left->id.empty() && left->id == right->id;
-}
-
-std::optional<Error> Contradiction(const NodeRecord& a, const NodeRecord& b, std::string_view path) {
-  const auto* left = SharedAbove(a, path);
-  const auto* right = SharedAbove(b, path);
+std::optional<Error> Contradiction(const NodeRecord& a, const NodeRecord& b, const std::string& path) {
+  const FolderView view_a = ViewOf(a);
+  const FolderView view_b = ViewOf(b);
+  const auto* left = SharedAbove(view_a, path);
+  const auto* right = SharedAbove(view_b, path);
   if (left == nullptr || right == nullptr || left->path != right->path || left->id == right->id) {
     return std::nullopt;
   }
@@ -45,28 +43,87 @@ std::optional<Error> Contradiction(const NodeRecord& a, const NodeRecord& b, std
       .hint = "mount the same file system there on both nodes"};
 }
 
+/// The number of the group that most are in, and its size.
+std::pair<size_t, size_t> LargestGroup(const std::vector<size_t>& groups) {
+  std::map<size_t, size_t> sizes;
+  for (const size_t group : groups) ++sizes[group];
+  const auto largest = std::max_element(sizes.begin(), sizes.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  return *largest;
+}
+
 }  // namespace
+
+std::string NormalPath(std::string_view path) {
+  std::string normal = std::filesystem::path(path).lexically_normal();
+  while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
+  return normal;
+}
+
+FolderView ViewOf(const NodeRecord& node) {
+  FolderView view{node.filesystem_id, node.shared_folders};
+  for (auto& folder : view.shared) folder.path = NormalPath(folder.path);
+  return view;
+}
+
+std::vector<size_t> FolderGroups(const std::vector<FolderView>& nodes, const std::string& path) {
+  const std::string normal = NormalPath(path);
+  std::vector<size_t> groups(nodes.size());
+  std::iota(groups.begin(), groups.end(), 0);
+  const auto root_of = [&groups](size_t i) {
+    while (groups[i] != i) i = groups[i];
+    return i;
+  };
+  // Two nodes may be tied by their file systems, and one of them to a third by what they share.
+  std::map<std::string, size_t> first_with;
+  const auto tie = [&](const std::string& key, size_t i) {
+    const auto [known, is_new] = first_with.emplace(key, i);
+    const size_t a = root_of(known->second);
+    const size_t b = root_of(i);
+    if (!is_new) groups[std::max(a, b)] = std::min(a, b);
+  };
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!nodes[i].filesystem_id.empty()) tie("filesystem " + nodes[i].filesystem_id, i);
+    const auto* shared = SharedAbove(nodes[i], normal);
+    if (shared != nullptr && !shared->id.empty()) tie("shared " + shared->id, i);
+  }
+  for (size_t i = 0; i < groups.size(); ++i) groups[i] = root_of(i);
+  return groups;
+}
 
 Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nodes, uint32_t gang_nodes,
                                               uint32_t ranks_per_node, const std::string& checkpoint_dir) {
   std::vector<const NodeRecord*> hosts;
+  std::vector<FolderView> views;
   for (const auto& node : nodes) {
-    if (node.Connected() && node.devices.size() >= ranks_per_node) hosts.push_back(&node);
+    if (!node.Connected() || node.devices.size() < ranks_per_node) continue;
+    hosts.push_back(&node);
+    views.push_back(ViewOf(node));
   }
   if (hosts.empty()) {
     return std::vector<std::string>{
         fmt::format("no connected node could take the job yet, so it was not checked that its nodes share {}",
                     checkpoint_dir)};
   }
-  const NodeRecord* other = nullptr;  // the first that does not see the first host's folder
+  const auto groups = FolderGroups(views, checkpoint_dir);
+  const auto [group, size] = LargestGroup(groups);
+  if (size == hosts.size()) return std::vector<std::string>{};
+  const auto member = std::find(groups.begin(), groups.end(), group) - groups.begin();
+  const auto other =
+      std::find_if(groups.begin(), groups.end(), [group](size_t g) { return g != group; }) - groups.begin();
+  const NodeRecord& first = *hosts[static_cast<size_t>(std::min(member, other))];
+  const NodeRecord& second = *hosts[static_cast<size_t>(std::max(member, other))];
+  const bool enough = gang_nodes > 1 && size >= gang_nodes;
   for (const auto* host : hosts) {
-    if (auto error = Contradiction(*hosts.front(), *host, checkpoint_dir)) return tl::unexpected(*error);
-    if (other == nullptr && !SameView(*hosts.front(), *host, checkpoint_dir) && host != hosts.front())
-      other = host;
+    const auto contradiction = Contradiction(*hosts.front(), *host, NormalPath(checkpoint_dir));
+    if (contradiction && !enough) return tl::unexpected(*contradiction);
   }
-  if (other == nullptr) return std::vector<std::string>{};
-  const std::string what = fmt::format("nodes {} and {} do not share the checkpoint folder {}",
-                                       hosts.front()->id, other->id, checkpoint_dir);
+  const std::string what = fmt::format("nodes {} and {} do not share the checkpoint folder {}", first.id,
+                                       second.id, checkpoint_dir);
+  if (enough) {
+    return std::vector<std::string>{fmt::format(
+        "{}: the job is placed only on nodes that share it, which {} of {} do", what, size, hosts.size())};
+  }
   if (gang_nodes > 1) {
     return tl::unexpected(Error{
         .code = ErrorCode::kInvalidArgument,

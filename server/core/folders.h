@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/error.h"
@@ -8,10 +9,24 @@
 
 namespace imgd {
 
-/// Whether the nodes that could host a gang see one and the same checkpoint folder: their file systems are
-/// the same, or the folder is below one that they share by the same id. Returns warnings, one sentence each.
-/// Errors: kInvalidArgument where the job could not resume: a gang over nodes that do not share the folder,
-/// or nodes that declare different folders at the same path.
+/// The path without "." and ".." and doubled or trailing slashes, as text: no link is followed.
+std::string NormalPath(std::string_view path);
+
+/// What a node sees of the file systems, as far as it said.
+struct FolderView {
+  std::string filesystem_id;
+  std::vector<SharedFolder> shared;  ///< with normal paths
+};
+FolderView ViewOf(const NodeRecord& node);
+
+/// For each of the nodes a number that is equal for those that see one and the same folder at `path`: their
+/// file systems are the same, or the folder is below one that they share by the same id.
+std::vector<size_t> FolderGroups(const std::vector<FolderView>& nodes, const std::string& path);
+
+/// Whether enough of the nodes that could host a gang see one and the same checkpoint folder; the scheduler
+/// places the gang on such nodes only. Returns warnings, one sentence each.
+/// Errors: kInvalidArgument where the job could not resume: too few nodes for the gang share the folder, or
+/// nodes that could host a job of one node declare different folders at the same path.
 Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nodes, uint32_t gang_nodes,
                                               uint32_t ranks_per_node, const std::string& checkpoint_dir);
 

@@ -224,9 +224,10 @@ Verdict Judge(const JobRecord& job) {
   if (reason.code == ReasonCode::kBadInput) return {JobState::kFailed, std::move(reason), "scheduler", false};
   const bool counts = reason.code != ReasonCode::kNodeLost;
   if (counts && job.failures >= job.max_restarts) {
-    std::string text = job.max_restarts == 0 ? fmt::format("{}; max_restarts is 0", reason.text)
-                                             : fmt::format("gave up after {} restarts; the last: {}",
-                                                           job.failures, reason.text);
+    std::string text = job.max_restarts == 0
+                           ? fmt::format("{}; max_restarts is 0", reason.text)
+                           : fmt::format("gave up after {} restart{}; the last: {}", job.failures,
+                                         job.failures == 1 ? "" : "s", reason.text);
     return {JobState::kFailed, {ReasonCode::kRetriesExhausted, std::move(text)}, "scheduler", true};
   }
   return {JobState::kQueued, std::move(reason), "scheduler", counts};
@@ -236,6 +237,10 @@ Duration BackoffAfter(uint32_t failures_in_row) {
   constexpr std::array<int, 6> kSeconds = {1, 2, 4, 8, 16, 32};
   if (failures_in_row == 0) return Duration::zero();
   return std::chrono::seconds(failures_in_row <= kSeconds.size() ? kSeconds[failures_in_row - 1] : 60);
+}
+
+bool KeepsPlace(uint32_t failures_in_row) {
+  return BackoffAfter(failures_in_row) <= std::chrono::seconds(30);
 }
 
 void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint) {

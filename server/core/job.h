@@ -56,6 +56,10 @@ Verdict Judge(const JobRecord& job);
 /// Time before the retry after so many failures in a row: 1 s, doubling to 60 s.
 Duration BackoffAfter(uint32_t failures_in_row);
 
+/// True when a job that waits for its retry keeps its place in the queue. Up to 30 s it does; a job that has
+/// failed so often that it waits longer must not leave devices idle again and again.
+bool KeepsPlace(uint32_t failures_in_row);
+
 /// Takes the checkpoint as the newest accepted one.
 void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "server/core/explain.h"
+#include "server/core/folders.h"
 #include "server/core/job.h"
 
 namespace imgd {
@@ -33,7 +34,9 @@ void Reactor::Rollback() {
     edited.silence = Duration::zero();
     edited.session = 0;
     edited.stale.clear();
+    edited.foreign.clear();
   }
+  kept_.clear();
   pending_.clear();
   // What was only remembered as to be looked at has to be looked at again.
   pending_.insert(state_.active().begin(), state_.active().end());
@@ -51,8 +54,9 @@ JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
                 .ranks_per_node = submission.ranks_per_node,
                 .grace_ms = submission.grace_ms,
                 .max_restarts = submission.max_restarts,
-                .checkpoint_dir = fmt::format("{}/{}-{}-{}", submission.checkpoint_parent, submission.name,
-                                              cluster_id_, id),
+                // As it was checked against the nodes' shared folders.
+                .checkpoint_dir = NormalPath(fmt::format("{}/{}-{}-{}", submission.checkpoint_parent,
+                                                         submission.name, cluster_id_, id)),
                 .state = JobState::kQueued,
                 .reason = {ReasonCode::kSubmitted, "submitted"},
                 .submitted = now.wall};
@@ -246,8 +250,11 @@ void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
   job.not_before = now.steady + wait;
   job.retry_at = {now.wall.micros + std::chrono::duration_cast<std::chrono::microseconds>(wait).count()};
   job.reason = {ReasonCode::kBackoff,
-                fmt::format("waits {} s before it starts again (failure {} of at most {}): {}", seconds,
-                            job.failures, job.max_restarts, job.reason.text)};
+                fmt::format("waits {} s before it starts again (failure {} of at most {}), {}: {}", seconds,
+                            job.failures, job.max_restarts,
+                            KeepsPlace(job.failures_in_row) ? "its place in the queue is kept"
+                                                            : "others may go before it meanwhile",
+                            job.reason.text)};
 }
 
 }  // namespace imgd

@@ -34,10 +34,12 @@ struct Submission {
 
 /// A node's part of a run, as the node tells it.
 struct RunReport {
+  std::string cluster;  ///< whose daemon started it; empty for this one
   RunKey run;
   RunPhase phase = RunPhase::kUnheard;
   std::vector<RankExit> exits;
   std::string start_error;
+  std::vector<uint32_t> devices;  ///< that it holds; only looked at where the cluster is another
 };
 
 /// A node that joins.
@@ -79,13 +81,16 @@ class Reactor {
                      const std::string& error, Now now, Actions& out);
   void OnRunStatus(const NodeId& node, const RunReport& report, Now now, Actions& out);
 
-  /// True when the generation is the job's latest, so that its trainers' reports count; else it is counted as
-  /// stale.
-  bool AcceptsReportsOf(RunKey run);
+  /// True when the generation is the job's latest and the rank's place in it is that node, so that what its
+  /// trainer reports counts; else it is counted as stale.
+  bool AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank);
   void OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out);
   void OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out);
   void OnTrainerFinished(RunKey run, uint32_t rank, Now now, Actions& out);
   void OnTrainerFailed(RunKey run, RankFailure failure, Now now, Actions& out);
+  /// Some of what a rank reported can't be read: a line of the job's history, nothing more.
+  void OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank, uint64_t count,
+                           const std::string& reason, Now now, Actions& out);
 
   /// Time passes. Silence of nodes is counted here, at most `heartbeat` a call: what the daemon slept through
   /// is not held against them.
@@ -100,6 +105,7 @@ class Reactor {
   void Rollback();
 
   const ClusterState& state() const { return state_; }
+  /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
   Snapshot MakeSnapshot() const;
   JobId blocker() const { return blocker_; }
   uint64_t stale_reports() const { return stale_reports_; }
@@ -111,6 +117,8 @@ class Reactor {
   void NoteExits(const NodeId& node, const RunReport& report, Now now, Actions& out);
   void NoteGone(const NodeId& node, RunKey run);
   void RefuseRun(const NodeId& node, const RunReport& report, Actions& out);
+  bool IsForeign(const RunReport& report) const;
+  void NoteForeign(const NodeId& node, const RunReport& report);
   void ReconcileUnlisted(const NodeHello& hello);
   void NoteUnlisted(JobRecord& job, Part& part);
   void LoseNode(const NodeId& node, Actions& out);
@@ -129,12 +137,14 @@ class Reactor {
   void StartJob(const Placement& placement, Now now, Actions& out);
   void SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out);
   bool BackoffDue(Now now) const;
+  Snapshot FreeAndHeld() const;
 
   CoreSettings settings_;
   std::string cluster_id_;
   ClusterState state_;
   JobId next_job_{1};
   JobId blocker_;
+  std::vector<Placement> kept_;  ///< of the latest plan
   std::set<JobId> pending_;
   bool dirty_ = true;  ///< something changed that the scheduler looks at
   Instant next_backoff_ = Instant::max();

@@ -37,6 +37,7 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   node.silence = Duration::zero();
   node.last_heartbeat = now.wall;
   node.stale.clear();
+  node.foreign.clear();
   dirty_ = true;
 
   for (const JobId id : state_.active()) {
@@ -56,8 +57,9 @@ void Reactor::ReconcileUnlisted(const NodeHello& hello) {
     const Part* part = PartOnNode(job.run, hello.node);
     if (part == nullptr || part->Over()) continue;
     const RunKey run{id, job.generation};
-    const bool listed = std::any_of(hello.runs.begin(), hello.runs.end(),
-                                    [&run](const RunReport& report) { return report.run == run; });
+    const bool listed = std::any_of(hello.runs.begin(), hello.runs.end(), [&](const RunReport& report) {
+      return report.run == run && !IsForeign(report);
+    });
     if (listed) continue;
     JobRecord& edited = state_.EditJob(id);
     NoteUnlisted(edited, *PartOnNode(edited.run, hello.node));
@@ -142,6 +144,10 @@ void Reactor::OnRunStatus(const NodeId& node, const RunReport& report, Now now, 
 }
 
 void Reactor::ApplyReport(const NodeId& node, const RunReport& report, Now now, Actions& out) {
+  if (IsForeign(report)) {
+    NoteForeign(node, report);
+    return;
+  }
   const JobRecord* job = ActiveRun(report.run);
   const Part* known = job == nullptr ? nullptr : PartOnNode(job->run, node);
   if (known == nullptr || known->lost) {
@@ -185,6 +191,22 @@ void Reactor::NoteGone(const NodeId& node, RunKey key) {
     AddTrouble(key.job, ReasonCode::kRankFailed,
                fmt::format("ranks on node {} are gone and left no exit status", node));
   }
+}
+
+bool Reactor::IsForeign(const RunReport& report) const {
+  return !report.cluster.empty() && report.cluster != cluster_id_;
+}
+
+void Reactor::NoteForeign(const NodeId& node, const RunReport& report) {
+  // Its job's number means another job here. What matters is that its devices are not free.
+  auto& foreign = state_.EditUnstored(node).foreign;
+  const ForeignRun key{report.cluster, report.run};
+  if (report.phase == RunPhase::kGone) {
+    foreign.erase(key);
+  } else {
+    foreign[key] = report.devices;
+  }
+  dirty_ = true;
 }
 
 void Reactor::RefuseRun(const NodeId& node, const RunReport& report, Actions& out) {

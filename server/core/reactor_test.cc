@@ -415,5 +415,68 @@ TEST(Job, OnlyTheDocumentedChangesAreAllowed) {
   }
 }
 
+TEST(Reactor, ARestartedJobIsNotOvertakenByOnesThatComeAfterIt) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId hi = cluster.Submit("hi", {.nodes = 2, .priority = 1000});
+  cluster.BringUp(hi);
+  const JobId low = cluster.Submit("low", {.priority = -1000});
+  cluster.Ends("b", hi, {Killed(1, 9)});
+  cluster.Ends("a", hi, {ExitCode(0, 143)});
+  ASSERT_EQ(cluster.Job(hi).state, JobState::kQueued);
+  EXPECT_THAT(cluster.Job(hi).reason.text, HasSubstr("its place in the queue is kept"));
+  EXPECT_EQ(cluster.Job(low).state, JobState::kQueued);
+  EXPECT_THAT(cluster.WhyWaits(low), HasSubstr("job 1 (hi) starts again soon and comes first on a, b"));
+  cluster.Pass(std::chrono::seconds(2));
+  EXPECT_EQ(cluster.Job(hi).state, JobState::kStarting);
+  EXPECT_EQ(cluster.Job(low).state, JobState::kQueued);
+}
+
+TEST(Reactor, AJobThatFailsOverAndOverLetsOthersGoBeforeIt) {
+  TestCluster cluster;
+  cluster.Join("a", 1);
+  const JobId hi = cluster.Submit("hi", {.priority = 1000});
+  const JobId low = cluster.Submit("low", {.priority = -1000});
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_EQ(cluster.Job(low).state, JobState::kQueued);
+    cluster.Pass(std::chrono::seconds(17));
+    cluster.BringUp(hi);
+    cluster.Ends("a", hi, {Killed(0, 9)});
+  }
+  EXPECT_THAT(cluster.Job(hi).reason.text, HasSubstr("others may go before it"));
+  EXPECT_EQ(cluster.Job(low).state, JobState::kStarting);
+}
+
+TEST(Reactor, AGangGoesOnlyOnNodesThatShareItsFolder) {
+  TestCluster cluster;
+  cluster.filesystem = "one machine";
+  cluster.Join("b", 1).Join("c", 1);
+  cluster.filesystem = "another";
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2});
+  EXPECT_EQ(cluster.Job(job).reason.text, "placed on b, c; its ranks are being started");
+  const JobId second = cluster.Submit("rn50", {.nodes = 2});
+  cluster.Join("d", 1);
+  EXPECT_EQ(cluster.Job(second).reason.text, "placed on a, d; its ranks are being started")
+      << "d joined later";
+  const JobId third = cluster.Submit("rn50", {.nodes = 3});
+  EXPECT_THAT(cluster.WhyWaits(third), HasSubstr("needs 3 nodes with 1 device each that share /ckpt"));
+}
+
+TEST(Reactor, AGangResumesWhereItsCheckpointsAre) {
+  TestCluster cluster;
+  cluster.filesystem = "one machine";
+  cluster.Join("c", 1).Join("d", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2});
+  cluster.BringUp(job);
+  cluster.Wrote(job, 10, Generation(1));
+  cluster.filesystem = "another";
+  cluster.Join("a", 1).Join("b", 1);
+  cluster.Ends("c", job, {Killed(0, 9)});
+  cluster.Ends("d", job, {ExitCode(1, 143)});
+  cluster.Pass(std::chrono::seconds(2));
+  EXPECT_EQ(cluster.Job(job).reason.text, "placed on c, d; its ranks are being started");
+}
+
 }  // namespace
 }  // namespace imgd

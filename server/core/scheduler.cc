@@ -2,16 +2,46 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 namespace imgd {
 namespace {
+
+/// The nodes, by their places in the list, in groups that see the same folder; one group where that does not
+/// matter. Only that of `with` where it is named.
+std::vector<std::vector<size_t>> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder,
+                                          const NodeId& with) {
+  std::vector<size_t> numbers(nodes.size(), 0);
+  if (!folder.empty()) {
+    std::vector<FolderView> views;
+    views.reserve(nodes.size());
+    for (const auto& node : nodes) views.push_back(node.view);
+    numbers = FolderGroups(views, folder);
+  }
+  std::map<size_t, std::vector<size_t>> groups;
+  std::optional<size_t> wanted;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    groups[numbers[i]].push_back(i);
+    if (!folder.empty() && nodes[i].id == with) wanted = numbers[i];
+  }
+  std::vector<std::vector<size_t>> out;
+  for (auto& [number, members] : groups) {
+    if (!wanted || number == *wanted) out.push_back(std::move(members));
+  }
+  return out;
+}
 
 /// Nodes for the gang, the fullest first, so that whole nodes stay free for those who need them; nothing when
 /// it does not fit.
 std::optional<std::vector<Part>> Place(Snapshot& cluster, const QueuedJob& job) {
   std::vector<NodeSlots*> fitting;
-  for (auto& node : cluster.nodes) {
-    if (node.usable && node.Free() >= job.ranks_per_node) fitting.push_back(&node);
+  for (const auto& group : GroupsOf(cluster.nodes, job.folder, job.resumes_with)) {
+    fitting.clear();
+    for (const size_t i : group) {
+      NodeSlots& node = cluster.nodes[i];
+      if (node.usable && node.Free() >= job.ranks_per_node) fitting.push_back(&node);
+    }
+    if (fitting.size() >= job.nodes) break;
   }
   if (fitting.size() < job.nodes) return std::nullopt;
   std::stable_sort(fitting.begin(), fitting.end(),
@@ -35,26 +65,27 @@ std::optional<std::vector<Part>> Place(Snapshot& cluster, const QueuedJob& job) 
   return parts;
 }
 
-/// FitOf for each gang width, worked out once.
+/// FitOf for each shape of gang, worked out once.
 class Fits {
  public:
   explicit Fits(const Snapshot& cluster) : cluster_(cluster) {}
-  const Fit& Of(uint32_t ranks_per_node) {
-    auto known = fits_.find(ranks_per_node);
+  const Fit& Of(const QueuedJob& job) {
+    const auto key = std::tuple(job.ranks_per_node, job.folder, job.resumes_with);
+    auto known = fits_.find(key);
     if (known == fits_.end()) {
-      known = fits_.emplace(ranks_per_node, FitOf(cluster_, ranks_per_node)).first;
+      known = fits_.emplace(key, FitOf(cluster_, job.ranks_per_node, job.folder, job.resumes_with)).first;
     }
     return known->second;
   }
 
  private:
   const Snapshot& cluster_;
-  std::map<uint32_t, Fit> fits_;
+  std::map<std::tuple<uint32_t, std::string, NodeId>, Fit> fits_;
 };
 
 ReasonCode WhyNot(const QueuedJob& job, const Snapshot& cluster, Fits& fits) {
   if (cluster.nodes.empty()) return ReasonCode::kNoNodes;
-  const Fit& fit = fits.Of(job.ranks_per_node);
+  const Fit& fit = fits.Of(job);
   return fit.with_lost < job.nodes ? ReasonCode::kNeverFits : ReasonCode::kWaitsForDevices;
 }
 
@@ -64,28 +95,44 @@ uint32_t NodeSlots::Free() const {
   return static_cast<uint32_t>(std::count(holders.begin(), holders.end(), JobId()));
 }
 
-Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node) {
-  Fit fit;
-  for (const auto& node : cluster.nodes) {
-    if (node.devices.size() < ranks_per_node) continue;
-    ++fit.with_lost;
-    if (!node.lost) ++fit.known;
-    if (node.usable && node.Free() >= ranks_per_node) ++fit.free_now;
+void NodeSlots::Take(JobId job, const std::vector<uint32_t>& indexes) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const bool wanted = std::find(indexes.begin(), indexes.end(), devices[i]) != indexes.end();
+    if (wanted && holders[i] == JobId()) holders[i] = job;
   }
-  return fit;
+}
+
+Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node, const std::string& folder,
+          const NodeId& resumes_with) {
+  Fit best;
+  for (const auto& group : GroupsOf(cluster.nodes, folder, resumes_with)) {
+    Fit fit;
+    for (const size_t i : group) {
+      const NodeSlots& node = cluster.nodes[i];
+      if (node.devices.size() < ranks_per_node) continue;
+      ++fit.with_lost;
+      if (!node.lost) ++fit.known;
+      if (node.usable && node.Free() >= ranks_per_node) ++fit.free_now;
+    }
+    best.free_now = std::max(best.free_now, fit.free_now);
+    best.known = std::max(best.known, fit.known);
+    best.with_lost = std::max(best.with_lost, fit.with_lost);
+  }
+  return best;
 }
 
 Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now) {
   Plan plan;
   Fits fits(cluster);  // of what a node has, which placing does not change, not of what is free
   for (const auto& job : queue) {
-    if (job.not_before > now) {
-      if (job.code != ReasonCode::kBackoff) plan.waits.push_back({job.id, ReasonCode::kBackoff});
-      continue;
+    const bool retries_later = job.not_before > now;
+    if (retries_later && job.code != ReasonCode::kBackoff) {
+      plan.waits.push_back({job.id, ReasonCode::kBackoff});
     }
+    if (retries_later && !job.keeps_place) continue;
     if (plan.blocker == JobId()) {
       if (auto parts = Place(cluster, job)) {
-        plan.starts.push_back({job.id, std::move(*parts)});
+        (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
         continue;
       }
     }
@@ -93,13 +140,13 @@ Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now
     if (code == ReasonCode::kWaitsForDevices) {
       if (plan.blocker != JobId()) {
         code = ReasonCode::kWaitsBehindJob;
-      } else if (fits.Of(job.ranks_per_node).known >= job.nodes) {
+      } else if (fits.Of(job).known >= job.nodes) {
         plan.blocker = job.id;
       }
       // A gang that only lost nodes would complete waits for them, but holds up nobody: they may never
       // return.
     }
-    if (job.code != code) plan.waits.push_back({job.id, code});
+    if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
   }
   return plan;
 }

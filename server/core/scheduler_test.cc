@@ -36,6 +36,13 @@ class Builder {
     queue.push_back({.priority = priority, .id = JobId(id), .nodes = nodes, .ranks_per_node = ranks});
     return *this;
   }
+  /// The job queued last waits for its retry.
+  Builder& Retries(bool keeps_place = true) {
+    queue.back().not_before = kNow + std::chrono::seconds(1);
+    queue.back().keeps_place = keeps_place;
+    queue.back().code = ReasonCode::kBackoff;
+    return *this;
+  }
   Plan Make() const { return MakePlan(cluster, queue, kNow); }
 
   Snapshot cluster;
@@ -148,6 +155,35 @@ TEST(Explain, SaysWhyAGangNeverFits) {
             "devices; add nodes or submit a smaller gang; position 1 in the queue");
 }
 
+TEST(Scheduler, AJobThatWaitsForItsRetryKeepsItsPlace) {
+  const auto plan =
+      Builder().Node("a", 1).Node("b", 1).Queue(1, 2, 1, 1000).Retries().Queue(2, 1, 1, -1000).Make();
+  EXPECT_THAT(plan.starts, IsEmpty());
+  ASSERT_THAT(plan.kept, SizeIs(1));
+  EXPECT_THAT(Where(plan.kept[0]), ElementsAre("a:0@0", "b:0@1"));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(2, ReasonCode::kWaitsForDevices)));
+}
+
+TEST(Scheduler, WhatARetryDoesNotNeedIsForTheOthers) {
+  const auto plan = Builder().Node("a", 2).Queue(1, 1, 1, 5).Retries().Queue(2, 1, 1).Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
+  EXPECT_THAT(Where(plan.starts[0]), ElementsAre("a:1@0"));
+}
+
+TEST(Scheduler, AJobThatComesFirstTakesWhatARetryWaitsWith) {
+  const auto plan = Builder().Node("a", 1).Queue(9, 1, 1, 5).Queue(1, 1, 1).Retries().Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(9));
+  EXPECT_THAT(plan.kept, IsEmpty());
+}
+
+TEST(Scheduler, ALongWaitForTheRetryKeepsNoPlace) {
+  const auto plan = Builder().Node("a", 1).Queue(1, 1, 1, 5).Retries(false).Queue(2, 1, 1).Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
+}
+
 NodeRecord Host(const std::string& name, const std::string& filesystem,
                 std::vector<SharedFolder> shared = {}) {
   return {.id = NodeId(name),
@@ -186,6 +222,32 @@ TEST(Folders, TwoFoldersAtOnePathAreRefused) {
       CheckFolders({Host("a", "fs1", {{"/efs", "m1"}}), Host("b", "fs2", {{"/efs", "m2"}})}, 1, 1, "/efs/c");
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message, HasSubstr("both declare /efs as shared"));
+}
+
+TEST(Folders, PathsAreComparedAsWhatTheyMean) {
+  const std::vector<NodeRecord> nodes = {Host("a", "fs1", {{"/x/sh", "m"}}),
+                                         Host("b", "fs2", {{"/x//sh/", "m"}})};
+  const auto escaped = CheckFolders(nodes, 2, 1, "/x/sh/../priv");
+  ASSERT_FALSE(escaped.has_value());
+  EXPECT_THAT(escaped.error().message, HasSubstr("the checkpoint folder /x/sh/../priv"))
+      << "as it was written";
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/x/./sh/y"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/x/sh/"), IsEmpty());
+}
+
+TEST(Folders, OneNodeWithoutTheFolderDoesNotHoldUpAGangOfTheOthers) {
+  const std::vector<NodeRecord> nodes = {Host("a", "fs1"), Host("b", "fs2", {{"/efs", "m"}}),
+                                         Host("c", "fs3", {{"/efs", "m"}})};
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/efs/c"),
+              ElementsAre(HasSubstr("placed only on nodes that share it, which 2 of 3 do")));
+  EXPECT_FALSE(CheckFolders(nodes, 3, 1, "/efs/c").has_value());
+}
+
+TEST(Folders, NodesAreTiedThroughOthersToo) {
+  const std::vector<FolderView> views = {
+      {"fs2", {}}, {"fs1", {{"/efs", "m"}}}, {"fs2", {{"/efs", "m"}}}, {"", {}}, {"", {}}};
+  EXPECT_THAT(FolderGroups(views, "/efs/c"), ElementsAre(0, 0, 0, 3, 4));
+  EXPECT_THAT(FolderGroups(views, "/other"), ElementsAre(0, 1, 0, 3, 4));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "server/core/types.h"
 
+#include <algorithm>
+
 namespace imgd {
 
 std::string_view NameOf(JobState state) {
@@ -30,6 +32,13 @@ bool IsFinal(JobState state) {
 
 bool HoldsDevices(JobState state) {
   return state == JobState::kStarting || state == JobState::kRunning || state == JobState::kPreempting;
+}
+
+std::optional<std::string> NodeRecord::ForeignHolder(uint32_t index) const {
+  for (const auto& [run, held] : foreign) {
+    if (std::find(held.begin(), held.end(), index) != held.end()) return run.cluster;
+  }
+  return std::nullopt;
 }
 
 }  // namespace imgd

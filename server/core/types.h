@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -76,6 +77,13 @@ struct RunKey {
   JobId job;
   Generation generation;
   auto operator<=>(const RunKey&) const = default;
+};
+
+/// A run that a daemon of another cluster started on one of our nodes.
+struct ForeignRun {
+  std::string cluster;
+  RunKey run;
+  auto operator<=>(const ForeignRun&) const = default;
 };
 
 /// How a rank ended.
@@ -219,8 +227,11 @@ struct NodeRecord {
   Duration silence{};          ///< since it was last heard, counted only while the daemon is up
   std::set<RunKey> stale;      ///< runs that it still holds and should not
   std::vector<JobId> holders;  ///< for each of devices: the job that holds it; JobId() when free
+  std::map<ForeignRun, std::vector<uint32_t>> foreign;  ///< devices that other clusters' runs hold there
 
   bool Connected() const { return session != 0; }
+  /// The cluster whose run holds the device of that index; nothing when none does.
+  std::optional<std::string> ForeignHolder(uint32_t index) const;
   /// New ranks may be placed there.
   bool Usable() const { return Connected() && state == NodeState::kReady && stale.empty(); }
 };

@@ -139,6 +139,7 @@ void Engine::Run() {
     if (tick) reactor_.OnTick(now_, actions);
     reactor_.Schedule(now_, actions);
     Record(actions);
+    ProbeStore();
     if (CommitBatch()) AfterCommit();
     if (tick) {
       next_tick = clock_->Now() + settings_.tick;
@@ -158,6 +159,7 @@ bool Engine::CommitBatch() {
     IMGD_TRY(log_store_.Flush());
     IMGD_TRY(metrics_.Commit());
     log_store_.Committed();
+    wrote_ = state_.HasWrites();
     return state_.Commit();
   };
   const Status status = commit();
@@ -166,7 +168,29 @@ bool Engine::CommitBatch() {
   return false;
 }
 
+void Engine::ProbeStore() {
+  constexpr auto kPeriod = std::chrono::seconds(1);
+  if (trouble_.empty() || now_.steady < probed_ + kPeriod) return;
+  probed_ = now_.steady;
+  state_.Probe();
+}
+
+void Engine::SetTrouble(std::string trouble) {
+  if (trouble.empty() != trouble_.empty()) {
+    if (trouble.empty()) {
+      spdlog::info("msg=\"storing works again\"");
+    } else {
+      spdlog::error("msg=\"{}; said once, until it works again\"", trouble);
+    }
+    if (trouble_changed_) trouble_changed_(!trouble.empty());
+  }
+  trouble_ = std::move(trouble);
+  view_changed_ = true;
+}
+
 void Engine::AfterCommit() {
+  // A batch without a write says nothing of whether one would succeed.
+  if (!trouble_.empty() && wrote_) SetTrouble("");
   reactor_.Commit();
   if (view_changed_) PublishView();
   for (const auto& [job, number] : new_events_) events_.Publish(job, number);
@@ -178,11 +202,10 @@ void Engine::AfterCommit() {
 }
 
 void Engine::AfterFailure(const Error& error) {
-  if (failure_logged_ == Instant{} || now_.steady - failure_logged_ >= std::chrono::seconds(10)) {
-    failure_logged_ = now_.steady;
-    spdlog::error("msg=\"nothing of the last requests was stored, and none was acknowledged: {}\"",
-                  error.message);
-  }
+  SetTrouble(fmt::format(
+      "imgd can't store anything, so that nothing is acknowledged and what it shows may be old: {}",
+      error.message));
+  probed_ = now_.steady;
   log_store_.Rollback();
   metrics_.Rollback();
   state_.Rollback();
@@ -206,8 +229,26 @@ void Engine::PublishView() {
   for (const auto& [id, node] : reactor_.state().nodes()) view->nodes.push_back(node);
   view->readings = readings_;
   view->stale_reports = reactor_.stale_reports();
+  view->trouble = trouble_;
   const std::lock_guard lock(mutex_);
   view_ = std::move(view);
+}
+
+std::optional<Error> Engine::OtherContent(JobId job, const SubmitOrder& order) {
+  // One that came just before is not in the database yet; one that ended is no longer in memory.
+  std::optional<JobRecord> first;
+  if (const JobRecord* record = reactor_.state().FindJob(job)) {
+    first = *record;
+  } else {
+    first = OrFail(state_.FindJob(job));
+  }
+  const bool other_file = OrFail(state_.JobFile(job)) != order.yaml;
+  if (failed_ || !first || (!other_file && first->owner == order.submission.owner)) return std::nullopt;
+  return Error{.code = ErrorCode::kAlreadyExists,
+               .message = fmt::format(
+                   "idempotency_key: '{}' belongs to job {} ({}), which was submitted with another {}",
+                   order.idempotency_key, job, first->name, other_file ? "job file" : "owner"),
+               .hint = "take a new key for a new job"};
 }
 
 void Engine::Handle(SubmitInput& input) {
@@ -217,7 +258,8 @@ void Engine::Handle(SubmitInput& input) {
   if (!order.idempotency_key.empty()) {
     if (const auto known = OrFail(state_.FindKey(order.idempotency_key))) answer = {*known, true};
   }
-  if (!answer.existed && order.refusal) {
+  if (answer.existed) order.refusal = OtherContent(answer.job, order);
+  if (order.refusal) {
     done_.push_back([done = std::move(input.done), refusal = *order.refusal](const Status&) {
       done(tl::unexpected(refusal));
     });

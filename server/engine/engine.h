@@ -37,7 +37,7 @@ class AgentLink {
 struct SubmitOrder {
   Submission submission;
   std::string yaml;
-  std::string idempotency_key;   ///< empty for none
+  std::string idempotency_key;   ///< empty for none; a known one with the same content returns its job
   std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
 };
 
@@ -54,6 +54,7 @@ struct ClusterView {
   std::vector<NodeRecord> nodes;  ///< by name
   std::map<NodeId, std::vector<v1::DeviceReading>> readings;
   uint64_t stale_reports = 0;
+  std::string trouble;  ///< why nothing can be stored, for people; empty when it can
 };
 
 struct EngineSettings {
@@ -69,8 +70,8 @@ struct EngineSettings {
 /// commit, and only then answers, acknowledges and sends. Owns the databases' writing connections.
 ///
 /// When the commit fails (a full disk), nothing of the batch is acknowledged: those who asked get the error,
-/// agents are disconnected so that they report anew, and the memory is put back to what is stored. Once there
-/// is room again, everything goes on.
+/// agents are disconnected so that they report anew, and the memory is put back to what is stored. The view
+/// says so, and a probe tells when there is room again; then everything goes on.
 class Engine {
  public:
   /// Opens the databases and goes on from them. The thread starts with Start(). Errors: those of the store.
@@ -95,6 +96,12 @@ class Engine {
   void OnAgentGone(uint64_t session);
   /// Ends all agents' streams, and those that would begin.
   void CloseAgents();
+
+  /// Before Start(): `changed` is called on the core thread when storing begins to fail, and when it works
+  /// again.
+  void OnTroubleChanged(std::function<void(bool in_trouble)> changed) {
+    trouble_changed_ = std::move(changed);
+  }
 
   std::shared_ptr<const ClusterView> View() const;
   /// Versions are event numbers.
@@ -146,6 +153,8 @@ class Engine {
   bool CommitBatch();
   void AfterCommit();
   void AfterFailure(const Error& error);
+  void SetTrouble(std::string trouble);
+  void ProbeStore();
   void PublishView();
 
   void Handle(SubmitInput& input);
@@ -154,6 +163,8 @@ class Engine {
   void Handle(GoneInput& input);
   void Handle(CloseInput& input);
 
+  /// Why the order can't be the one that the job of its key was made of; nothing when it is.
+  std::optional<Error> OtherContent(JobId job, const SubmitOrder& order);
   void OnHello(const AgentInput& input);
   void OnMessage(const AgentInput& input, const NodeId& node);
   void OnTrainerEvents(const AgentInput& input);
@@ -209,7 +220,10 @@ class Engine {
   std::optional<Error> failed_;
   bool view_changed_ = true;
   uint64_t log_version_ = 0;
-  Instant failure_logged_{};
+  std::string trouble_;  ///< as in ClusterView
+  Instant probed_{};
+  bool wrote_ = false;  ///< the batch wrote to the state
+  std::function<void(bool)> trouble_changed_;
 
   Hub events_;
   Hub log_news_;

@@ -56,6 +56,9 @@ void Engine::AppendMetric(RunKey run, uint32_t rank, uint64_t sequence, EventKin
 
 void Engine::Apply(const AppendEvent& action) {
   state_.AppendEvent(NextEventNumber(action.job), action);
+  if (action.to == JobState::kStarting) {
+    state_.SavePlacement({action.job, action.generation}, reactor_.state().FindJob(action.job)->run.parts);
+  }
   new_logs_.insert(action.job);  // those who follow its logs want to know that it ended
   done_.push_back([action](const Status& status) {
     if (!status) return;

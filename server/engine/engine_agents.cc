@@ -14,9 +14,11 @@ namespace {
 RunKey RunOf(const v1::RunId& run) { return {JobId(run.job_id()), Generation(run.generation())}; }
 
 RunReport ReportOf(const v1::RunStatus& status) {
-  RunReport report{.run = RunOf(status.run()),
+  RunReport report{.cluster = status.cluster_id(),
+                   .run = RunOf(status.run()),
                    .phase = static_cast<RunPhase>(status.phase()),
-                   .start_error = status.start_error()};
+                   .start_error = status.start_error(),
+                   .devices = {status.devices().begin(), status.devices().end()}};
   for (const auto& exit : status.exits()) {
     report.exits.push_back({.rank = exit.rank(),
                             .exit_code = exit.exit_code(),
@@ -40,6 +42,11 @@ NodeHello HelloOf(const v1::Hello& hello) {
     out.shared_folders.push_back({folder.path(), folder.id()});
   for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
   return out;
+}
+
+/// How many events before this one the agent knows to be lost.
+uint64_t MissingBefore(const v1::TrainerEvent& event) {
+  return event.has_lost() && event.lost().count() > 0 ? event.lost().count() - 1 : 0;
 }
 
 bool IsNodeName(const std::string& name) {
@@ -123,8 +130,12 @@ void Engine::OnHello(const AgentInput& input) {
   readings_[node].clear();
   SendToSession(input.session, MakeWelcome(hello));
   Record(actions);
-  spdlog::info("node={} session={} version={} devices={} runs={} msg=\"agent connected\"", node,
-               input.session, hello.version(), hello.devices_size(), hello.runs_size());
+  done_.push_back([node, session = input.session, version = hello.version(), devices = hello.devices_size(),
+                   runs = hello.runs_size()](const Status& status) {
+    if (!status) return;
+    spdlog::info("node={} session={} version={} devices={} runs={} msg=\"agent connected\"", node, session,
+                 version, devices, runs);
+  });
 }
 
 v1::ConnectResponse Engine::MakeWelcome(const v1::Hello& hello) {
@@ -135,6 +146,7 @@ v1::ConnectResponse Engine::MakeWelcome(const v1::Hello& hello) {
   welcome->set_server_version(settings_.version);
   welcome->set_cluster_id(cluster_id_);
   for (const auto& status : hello.runs()) {
+    if (!status.cluster_id().empty() && status.cluster_id() != cluster_id_) continue;
     const RunKey run = RunOf(status.run());
     const auto events = OrFail(state_.EventPositions(run));
     std::set<uint32_t> ranks;
@@ -193,12 +205,13 @@ void Engine::OnTrainerEvents(const AgentInput& input) {
   const RunKey run = RunOf(message.run());
   const NodeId node = links_.at(input.session).node;
   uint64_t last = message.events(message.events_size() - 1).sequence();
-  if (reactor_.AcceptsReportsOf(run)) {
+  if (reactor_.AcceptsReportsOf(node, run, message.rank())) {
     const uint64_t before = OrFail(state_.EventPosition(run, message.rank()));
     last = before;
     for (const auto& event : message.events()) {
       if (event.sequence() <= last) continue;
-      if (event.sequence() > last + 1) break;  // the acknowledgement says from where to send again
+      // The acknowledgement says from where to send again, unless the agent has said that they are lost.
+      if (event.sequence() > last + 1 + MissingBefore(event)) break;
       last = event.sequence();
       OnTrainerEvent(run, message.rank(), node, event);
     }
@@ -260,6 +273,12 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
     case v1::TrainerEvent::kBadImage:
       append(EventKind::kBadImage, event.bad_image().SerializeAsString());
       break;
+    case v1::TrainerEvent::kLost:
+      spdlog::warn("job={} gen={} node={} rank={} msg=\"{} trainer events are lost: {}\"", run.job,
+                   run.generation, node, rank, event.lost().count(), event.lost().reason());
+      reactor_.OnTrainerEventsLost(node, run, rank, event.lost().count(), event.lost().reason(), now_,
+                                   actions);
+      break;
     default:
       break;  // of a newer trainer
   }
@@ -271,8 +290,8 @@ void Engine::OnLogLines(const AgentInput& input) {
   if (message.lines().empty()) return;
   const RunKey run = RunOf(message.run());
   uint64_t last = message.lines(message.lines_size() - 1).line_number();
-  // Lines of an older start are still that start's log; those of a job that never was have no place.
-  if (run.job < reactor_.next_job() && run.job != JobId()) {
+  // Lines of an older start are still that start's log; those of a rank that never was there have no place.
+  if (OrFail(state_.RankWasOn(run, message.rank(), links_.at(input.session).node))) {
     std::vector<StoredLine> lines;
     for (const auto& line : message.lines()) {
       lines.push_back({line.line_number(), line.time_us(), line.is_stderr(), line.text()});

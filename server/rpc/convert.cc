@@ -30,10 +30,7 @@ void FillWait(const JobRecord& job, const ClusterView& view, v1::Job& out) {
   out.set_queue_position(static_cast<uint32_t>(position));
   if (place->code == ReasonCode::kBackoff || place->code == ReasonCode::kSubmitted) return;
   out.set_reason(static_cast<v1::ReasonCode>(place->code));
-  out.set_reason_text(ExplainWait(
-      view.snapshot,
-      {.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .code = place->code, .position = position},
-      view.blocker));
+  out.set_reason_text(ExplainWait(view.snapshot, WaitingOf(*place, place->code, position), view.blocker));
 }
 
 void FillRun(const JobRecord& job, v1::Job& out) {
@@ -61,6 +58,9 @@ v1::Device DeviceOf(const NodeRecord& node, size_t index, const std::vector<v1::
   out.set_uuid(device.uuid);
   out.set_memory_bytes(device.memory_bytes);
   out.set_job_id(node.holders[index].value());
+  if (const auto cluster = node.ForeignHolder(device.index)) {
+    out.set_held_text(fmt::format("held by a run of another cluster ({})", *cluster));
+  }
   if (readings != nullptr && index < readings->size()) *out.mutable_reading() = (*readings)[index];
   return out;
 }
@@ -148,6 +148,7 @@ v1::JobEvent ToProto(const StoredEvent& event) {
 }
 
 void FillNodes(const ClusterView& view, v1::ListNodesResponse& out) {
+  out.set_warning(view.trouble);
   for (const auto& node : view.nodes) {
     auto* proto = out.add_nodes();
     proto->set_name(node.id.name());

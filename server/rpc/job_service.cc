@@ -7,6 +7,7 @@
 #include "server/core/folders.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/errors.h"
+#include "server/rpc/limits.h"
 #include "server/rpc/streams.h"
 
 namespace imgd {
@@ -53,6 +54,7 @@ void FillDryRun(const Submission& job, const v1::SubmitJobRequest& request, v1::
 }
 
 Result<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
+  IMGD_TRY(CheckLimits(request));
   JobFilter filter{.owner = request.owner(), .name_contains = request.name_contains()};
   constexpr uint32_t kMostOfPage = 1000;
   if (request.page_size() > kMostOfPage) {
@@ -86,6 +88,7 @@ Status FillPage(const JobFilter& filter, const ClusterView& view, Reader& reader
   for (const auto& row : rows) {
     IMGD_ASSIGN(*out.add_jobs(), FullJob(row, view, reader));
   }
+  out.set_warning(view.trouble);
   if (!last) out.set_next_page_token(fmt::format("{}", rows.back().job.id));
   return {};
 }
@@ -114,6 +117,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
                                                     const v1::SubmitJobRequest* request,
                                                     v1::SubmitJobResponse* response) {
   auto* reactor = context->DefaultReactor();
+  if (const auto checked = CheckLimits(*request); !checked) {
+    reactor->Finish(ToStatus(checked.error()));
+    return reactor;
+  }
   const std::string file = request->file_name().empty() ? "job.yaml" : request->file_name();
   const auto spec = ParseJobFile(request->job_yaml(), file);
   if (!spec) {
@@ -158,6 +165,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
       IMGD_TRY(FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
+      response->set_warning(engine_->View()->trouble);
       return {};
     };
     reactor->Finish(StatusOf(fill()));
@@ -186,6 +194,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
                                                     const v1::CancelJobRequest* request,
                                                     v1::CancelJobResponse* response) {
   auto* reactor = context->DefaultReactor();
+  if (const auto checked = CheckLimits(*request); !checked) {
+    reactor->Finish(ToStatus(checked.error()));
+    return reactor;
+  }
   const JobId id(request->id());
   const std::string actor = request->actor().empty() ? "unknown" : request->actor();
   engine_->Cancel(id, request->checkpoint(), actor, [this, id, response, reactor](const Status& status) {

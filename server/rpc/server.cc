@@ -1,5 +1,6 @@
 #include "server/rpc/server.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -10,8 +11,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 #include "common/files.h"
+#include "grpc/health/v1/health.pb.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/job_service.h"
 
@@ -51,8 +54,11 @@ Error WhyNot(const std::string& address) {
   return {.code = ErrorCode::kInternal, .message = what};
 }
 
-/// gRPC writes to standard error by itself; what matters of it comes back as errors of ours.
-void QuietGrpc() {
+/// gRPC and protobuf write to standard error by themselves; what matters of it comes back as errors of ours.
+void QuietLibraries() {
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& text) {
+    spdlog::debug("protobuf=\"{}\"", text);
+  });
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc=\"{}\"", args->message); });
 }
 
@@ -71,6 +77,12 @@ void SetChannelArguments(grpc::ServerBuilder& builder) {
 
 }  // namespace
 
+/// The health service for as long as there is one; the engine outlives the server.
+struct HealthSwitch {
+  std::mutex mutex;
+  grpc::HealthCheckServiceInterface* service = nullptr;  // guarded by mutex
+};
+
 struct RpcServer::Parts {
   Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, const std::string& checkpoint_dir)
       : engine(the_engine),
@@ -82,6 +94,7 @@ struct RpcServer::Parts {
   JobServiceImpl jobs;
   NodeServiceImpl nodes;
   AgentServiceImpl agents;
+  std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
   int port = 0;
 };
@@ -92,8 +105,10 @@ RpcServer::~RpcServer() { Stop(Duration::zero()); }
 Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
                                                     const std::string& checkpoint_dir, Engine* engine,
                                                     ReadPool* pool, const Clock* clock) {
-  QuietGrpc();
+  QuietLibraries();
   grpc::EnableDefaultHealthCheckService(true);
+  // Reflection tells of what is linked in: without being named here, this descriptor would not be.
+  (void)grpc::health::v1::HealthCheckRequest::descriptor();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto parts = std::make_unique<Parts>(engine, pool, clock, checkpoint_dir);
   grpc::ServerBuilder builder;
@@ -110,7 +125,12 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
                              v1::AgentService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
+    parts->health->service = health;
   }
+  engine->OnTroubleChanged([health = parts->health](bool in_trouble) {
+    const std::lock_guard lock(health->mutex);
+    if (health->service != nullptr) health->service->SetServingStatus(!in_trouble);
+  });
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(parts)));
 }
 
@@ -119,6 +139,10 @@ int RpcServer::port() const { return parts_->port; }
 void RpcServer::Stop(Duration patience) {
   if (!parts_->server) return;
   parts_->engine->CloseAgents();
+  {
+    const std::lock_guard lock(parts_->health->mutex);
+    parts_->health->service = nullptr;
+  }
   // Watchers wait on the hubs; closing these ends them with words.
   parts_->engine->events().Close();
   parts_->engine->logs().Close();

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include "server/rpc/convert.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/streams.h"
@@ -33,7 +36,8 @@ WatchStream::WatchStream(const v1::WatchJobRequest& request, Engine* engine, Rea
     : PumpedStream(pool, &engine->events(), JobId(request.id())),
       engine_(engine),
       clock_(clock),
-      after_(request.after_event()),
+      // Event numbers are the database's: none is greater.
+      after_(std::min<uint64_t>(request.after_event(), std::numeric_limits<int64_t>::max())),
       follow_(!request.no_follow()) {}
 
 PumpedStream<v1::WatchJobResponse>::Step WatchStream::Read(Reader& reader,
@@ -51,11 +55,15 @@ PumpedStream<v1::WatchJobResponse>::Step WatchStream::Read(Reader& reader,
   if (!readable) return fail(readable.error());
   const auto events = reader.Events(job(), after_, *readable, kMostEvents);
   if (!events) return fail(events.error());
+  bool ended = false;
   for (const auto& event : *events) {
     *out.emplace_back().mutable_event() = ToProto(event);
     after_ = event.number;
+    ended |= event.kind == EventKind::kStateChange && IsFinal(static_cast<JobState>(event.to));
   }
-  if (events->size() == kMostEvents) return {.what = Step::kMore};
+  // A job that ended after its row was read: the row says so by now, and nothing else will come.
+  const bool row_is_old = ended && !IsFinal((*row)->job.state);
+  if (events->size() == kMostEvents || row_is_old) return {.what = Step::kMore};
   if (after_ < *readable) after_ = *readable;  // numbers of events that were never stored
   if (!follow_ || (IsFinal((*row)->job.state) && after_ >= *newest)) return {.what = Step::kEnd};
   return {.what = Step::kWait, .seen = *readable, .deadline = clock_->Now() + kLookAgain};

@@ -87,6 +87,8 @@ class WriteBatch {
   /// Makes all of it durable. On an error nothing of it is stored.
   Status Commit();
   void Rollback();
+  /// True when something was written since the last end of a batch.
+  bool open() const { return open_; }
   void Fail(Error error) {
     if (!error_) error_ = std::move(error);
   }

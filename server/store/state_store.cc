@@ -222,10 +222,27 @@ void StateStore::SaveKey(const std::string& key, JobId job) {
   });
 }
 
+void StateStore::SavePlacement(RunKey run, const std::vector<Part>& parts) {
+  batch_->Write([&](Database& database) {
+    for (const auto& part : parts) {
+      RunSql(database, "INSERT OR REPLACE INTO placements VALUES (?, ?, ?, ?, ?)", Signed(run.job.value()),
+             Signed(run.generation.value()), part.first_rank, static_cast<uint32_t>(part.devices.size()),
+             part.node.name());
+    }
+  });
+}
+
 void StateStore::SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence) {
   batch_->Write([&](Database& database) {
     RunSql(database, "INSERT OR REPLACE INTO event_streams VALUES (?, ?, ?, ?)", Signed(run.job.value()),
            Signed(run.generation.value()), rank, Signed(sequence));
+  });
+}
+
+void StateStore::Probe() {
+  batch_->Write([](Database& database) {
+    RunSql(database, "INSERT OR REPLACE INTO meta (key, value) VALUES ('probe', ?)",
+           "written when storing had failed, to see whether it works again");
   });
 }
 
@@ -262,6 +279,18 @@ Result<std::string> StateStore::JobFile(JobId job) {
     if (query.executeStep()) yaml = query.getColumn(0).getString();
     query.reset();
     return yaml;
+  });
+}
+
+Result<bool> StateStore::RankWasOn(RunKey run, uint32_t rank, const NodeId& node) {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare(
+        "SELECT node FROM placements WHERE job = ? AND generation = ? AND first_rank <= ? AND "
+        "? < first_rank + ranks");
+    BindAll(query, 1, Signed(run.job.value()), Signed(run.generation.value()), rank, rank);
+    const bool there = query.executeStep() && query.getColumn(0).getString() == node.name();
+    query.reset();
+    return there;
   });
 }
 

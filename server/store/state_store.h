@@ -40,7 +40,14 @@ class StateStore {
   void SaveCheckpoint(const imgd::SaveCheckpoint& accepted);
   void AppendEvent(uint64_t number, const imgd::AppendEvent& event);
   void SaveKey(const std::string& key, JobId job);
+  /// Where each rank of a start is; kept for as long as the job.
+  void SavePlacement(RunKey run, const std::vector<Part>& parts);
   void SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence);
+
+  /// A small write, which shows whether writes succeed.
+  void Probe();
+  /// True when the batch has written something so far.
+  bool HasWrites() const { return batch_->open(); }
 
   Status Commit() { return batch_->Commit(); }
   void Rollback() { batch_->Rollback(); }
@@ -49,6 +56,8 @@ class StateStore {
   Result<std::optional<JobId>> FindKey(const std::string& key);
   Result<std::optional<JobRecord>> FindJob(JobId job);
   Result<std::string> JobFile(JobId job);
+  /// True when that start of the job put the rank on the node.
+  Result<bool> RankWasOn(RunKey run, uint32_t rank, const NodeId& node);
   Result<std::map<uint32_t, uint64_t>> EventPositions(RunKey run);
   Result<uint64_t> EventPosition(RunKey run, uint32_t rank);
   /// Number of the job's newest event in this file; 0 for none.

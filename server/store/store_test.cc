@@ -125,6 +125,19 @@ TEST_F(StoreTest, WhatWasNotCommittedIsNotThere) {
   EXPECT_FALSE(store.FindJob(JobId(1))->has_value());
 }
 
+TEST_F(StoreTest, WhereEachStartsRanksWereIsKept) {
+  auto store = OpenState();
+  const RunKey first{JobId(3), Generation(1)};
+  store.SavePlacement(first, {{.node = NodeId("a"), .first_rank = 0, .devices = {0, 1}},
+                              {.node = NodeId("b"), .first_rank = 2, .devices = {4, 5}}});
+  ASSERT_TRUE(store.Commit().has_value());
+  EXPECT_TRUE(*store.RankWasOn(first, 1, NodeId("a")));
+  EXPECT_TRUE(*store.RankWasOn(first, 3, NodeId("b")));
+  EXPECT_FALSE(*store.RankWasOn(first, 1, NodeId("b")));
+  EXPECT_FALSE(*store.RankWasOn(first, 4, NodeId("b")));
+  EXPECT_FALSE(*store.RankWasOn({JobId(3), Generation(2)}, 1, NodeId("a")));
+}
+
 TEST_F(StoreTest, AFileOfANewerImgdIsRefused) {
   OpenState();
   {

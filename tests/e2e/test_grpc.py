@@ -19,6 +19,7 @@ def test_health_and_reflection(cluster: Cluster) -> None:
 
         database = ProtoReflectionDescriptorDatabase(channel)
         services = set(database.get_services())
+        assert DescriptorPool(database).FindServiceByName("grpc.health.v1.Health").FindMethodByName("Check")
         assert {"imgd.v1.JobService", "imgd.v1.NodeService", "imgd.v1.AgentService"} <= services
 
         method = DescriptorPool(database).FindServiceByName("imgd.v1.NodeService").FindMethodByName("ListNodes")

@@ -93,7 +93,9 @@ def main() -> int:
     if not files:
         print(f"no .proto files below {root}", file=sys.stderr)
         return 1
-    errors = [error for path in files for error in File(path, root).read()]
+    # What others have defined keeps their names.
+    own = [path for path in files if path.relative_to(root).parts[0] == "imgd"]
+    errors = [error for path in own for error in File(path, root).read()]
     print("\n".join(errors), end="\n" if errors else "")
     return 1 if errors else 0
 

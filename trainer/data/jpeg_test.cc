@@ -20,7 +20,10 @@ struct Picture {
   int height = 0;
   Box box;
   std::vector<uint8_t> rgbx;
-  int at(int x, int y, int c) const { return rgbx[static_cast<size_t>((y * width + x) * 4 + c)]; }
+  int at(int x, int y, int c) const {
+    const size_t pixel = static_cast<size_t>(y) * static_cast<size_t>(width) + static_cast<size_t>(x);
+    return rgbx[pixel * 4 + static_cast<size_t>(c)];
+  }
 };
 
 Result<Picture> Decode(JpegDecoder& decoder, const std::string& file, const Box& box, int min_size) {
@@ -57,7 +60,8 @@ TEST_P(JpegKind, ComesOutAsItWentIn) {
   for (int y = 0; y < 61; ++y) {
     for (int x = 0; x < 90; ++x) {
       for (int c = 0; c < 3; ++c) {
-        const uint8_t* pixel = &original[static_cast<size_t>((y * 90 + x) * options.components)];
+        const auto index = static_cast<size_t>(y) * 90 + static_cast<size_t>(x);
+        const uint8_t* pixel = &original[index * static_cast<size_t>(options.components)];
         int expected = pixel[options.components == 1 ? 0 : c];
         if (options.components == 4) expected = expected * pixel[3] / 255;  // Adobe's CMYK is inverted
         error += std::abs(expected - picture.at(x, y, c));

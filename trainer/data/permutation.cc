@@ -1,5 +1,6 @@
 #include "trainer/data/permutation.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace imgd::data {
@@ -12,14 +13,15 @@ uint32_t CeilSqrt(uint32_t n) {
   auto root = static_cast<uint64_t>(std::sqrt(static_cast<double>(n)));
   while (root * root < n) ++root;
   while (root > 1 && (root - 1) * (root - 1) >= n) --root;
-  return static_cast<uint32_t>(root);
+  // At least 1, also for nothing: it is divided by.
+  return static_cast<uint32_t>(std::max<uint64_t>(root, 1));
 }
 
 }  // namespace
 
 Permutation::Permutation(uint32_t n, uint64_t seed, uint32_t epoch, Purpose purpose, uint32_t block)
     : n_(n),
-      a_(n == 0 ? 1 : CeilSqrt(n)),
+      a_(CeilSqrt(n)),
       b_(n == 0 ? 1 : static_cast<uint32_t>((uint64_t{n} + a_ - 1) / a_)),
       seed_(seed),
       epoch_(epoch),

@@ -89,7 +89,7 @@ struct Split {
 Status WriteFile(const fs::path& path, std::string_view content) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!fd.valid()) return FailErrno(errno, fmt::format("cannot create {}", path.string()));
-  return WriteAll(fd.get(), content, fmt::format("cannot write {}", path.string()));
+  return WriteAll(fd.get(), content, path.string());
 }
 
 class Writer {
@@ -127,7 +127,9 @@ class Writer {
       if (!status && !failure_) failure_ = status.error();
       if (failure_) return;
       ++done_;
-      if (progress_) progress_(done_, total_);
+      if (progress_ && !progress_(done_, total_)) {
+        failure_ = Error{.code = ErrorCode::kCancelled, .message = "the drawing was broken off"};
+      }
     }
   }
 

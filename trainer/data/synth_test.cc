@@ -85,6 +85,19 @@ TEST(Synth, RefusesAFolderThatIsNotEmptyAndTakesAnEmptyOne) {
   EXPECT_TRUE(WriteSynthDataset(kSmall, folder.path() / "empty").has_value());
 }
 
+TEST(Synth, BrokenOffLeavesNothing) {
+  const TempFolder folder;
+  uint64_t seen = 0;
+  const auto status = WriteSynthDataset(kSmall, folder.path() / "set", [&](uint64_t done, uint64_t) {
+    seen = done;
+    return done < 3;
+  });
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(seen, 3U);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(Synth, NamesTheOptionThatIsOutOfRange) {
   const TempFolder folder;
   auto options = kSmall;

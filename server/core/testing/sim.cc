@@ -68,7 +68,10 @@ void Sim::DropStream(Agent& agent) {
 }
 
 void Sim::Connect(Agent& agent) {
-  NodeHello hello{.node = NodeId(agent.name), .agent_id = "id-" + agent.name, .address = agent.name};
+  NodeHello hello{.node = NodeId(agent.name),
+                  .agent_id = "id-" + agent.name,
+                  .address = agent.name,
+                  .filesystem_id = "fs"};
   for (uint32_t i = 0; i < agent.devices; ++i) hello.devices.push_back({.index = i});
   for (const auto& [key, run] : agent.runs)
     hello.runs.push_back({.run = key, .phase = run.phase, .exits = run.exits});
@@ -217,9 +220,12 @@ void Sim::DeliverEvent(Agent& agent) {
     if (run.events.empty()) continue;
     const std::string event = run.events.front();
     const RunKey of = key;
+    const uint32_t first_rank = run.alive.empty() ? 0 : run.alive.begin()->first;
     run.events.pop_front();
     Daemon([&](Actions& out) {
-      if (!reactor_.AcceptsReportsOf(of)) return;
+      const bool started = event.starts_with("started ");
+      const auto rank = started ? static_cast<uint32_t>(std::stoul(event.substr(8))) : first_rank;
+      if (!reactor_.AcceptsReportsOf(NodeId(agent.name), of, rank)) return;
       if (event.starts_with("started ")) {
         reactor_.OnTrainerStarted(of, static_cast<uint32_t>(std::stoul(event.substr(8))), now_, out);
       } else if (event == "finished") {

@@ -46,7 +46,11 @@ void TestCluster::Settle(Actions actions) {
 
 Status TestCluster::TryJoin(const std::string& node, uint32_t devices, const std::string& agent_id,
                             std::vector<RunReport> runs) {
-  NodeHello hello{.node = NodeId(node), .agent_id = agent_id, .address = node, .runs = std::move(runs)};
+  NodeHello hello{.node = NodeId(node),
+                  .agent_id = agent_id,
+                  .address = node,
+                  .filesystem_id = filesystem,
+                  .runs = std::move(runs)};
   for (uint32_t i = 0; i < devices; ++i) hello.devices.push_back({.index = i, .model = "cpu"});
   Actions actions;
   const uint64_t session = next_session_++;
@@ -197,6 +201,7 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     nodes.back().session = 0;
     nodes.back().silence = {};
     nodes.back().stale.clear();
+    nodes.back().foreign.clear();
     nodes.back().holders.clear();
   }
   Reactor reactor(settings, "cafe0123");
@@ -221,11 +226,7 @@ std::string TestCluster::WhyWaits(JobId job) const {
   const auto& queue = reactor_.state().queue();
   for (size_t i = 0; i < queue.size(); ++i) {
     if (queue[i].id != job) continue;
-    return ExplainWait(reactor_.MakeSnapshot(),
-                       {.nodes = queue[i].nodes,
-                        .ranks_per_node = queue[i].ranks_per_node,
-                        .code = queue[i].code,
-                        .position = i + 1},
+    return ExplainWait(reactor_.MakeSnapshot(), WaitingOf(queue[i], queue[i].code, i + 1),
                        reactor_.blocker());
   }
   return "";

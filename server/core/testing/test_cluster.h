@@ -27,6 +27,9 @@ class TestCluster {
 
   explicit TestCluster(CoreSettings settings = {});
 
+  /// What nodes that join from now on see: those that name the same one share all folders.
+  std::string filesystem = "fs";
+
   /// The node says Hello with so many devices, and with the runs given. Errors fail the test.
   TestCluster& Join(const std::string& node, uint32_t devices, std::vector<RunReport> runs = {});
   Status TryJoin(const std::string& node, uint32_t devices, const std::string& agent_id,

@@ -5,7 +5,7 @@
 namespace imgd {
 
 FakeAgent::FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::string& node, uint32_t devices,
-                     std::vector<v1::RunStatus> runs, std::string agent_id)
+                     std::vector<v1::RunStatus> runs, const std::string& agent_id)
     : stub_(v1::AgentService::NewStub(channel)) {
   context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
   stream_ = stub_->Connect(&context_);
@@ -60,6 +60,12 @@ std::optional<v1::ConnectResponse> FakeAgent::NextCommand() {
 void FakeAgent::Heartbeat() {
   v1::ConnectRequest message;
   message.mutable_heartbeat();
+  Send(message);
+}
+
+void FakeAgent::Status(const v1::RunStatus& status) {
+  v1::ConnectRequest message;
+  *message.mutable_run_status() = status;
   Send(message);
 }
 

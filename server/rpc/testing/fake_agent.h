@@ -17,7 +17,7 @@ class FakeAgent {
  public:
   /// Opens a stream and says Hello with so many devices. `agent_id` defaults to one made of the name.
   FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::string& node, uint32_t devices,
-            std::vector<v1::RunStatus> runs = {}, std::string agent_id = "");
+            std::vector<v1::RunStatus> runs = {}, const std::string& agent_id = "");
   ~FakeAgent();
 
   const v1::Welcome& welcome() const { return welcome_; }
@@ -31,6 +31,7 @@ class FakeAgent {
   std::optional<v1::ConnectResponse> Next();
 
   void Heartbeat();
+  void Status(const v1::RunStatus& status);
   void Prepared(const v1::RunId& run);
   void Phase(const v1::RunId& run, v1::RunPhase phase, std::vector<v1::RankExit> exits = {});
   /// Events of a rank, from `sequence` on. Returns what was acknowledged.

@@ -1,0 +1,108 @@
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <thread>
+
+#include "server/rpc/testing/rpc_fixture.h"
+
+namespace imgd {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+TEST_F(RpcTest, TheDescriptorOfEachServiceIsThere) {
+  const auto* pool = google::protobuf::DescriptorPool::generated_pool();
+  for (const char* service : {"grpc.health.v1.Health", "imgd.v1.JobService", "imgd.v1.NodeService"}) {
+    EXPECT_NE(pool->FindFileContainingSymbol(service), nullptr) << service;
+  }
+  EXPECT_EQ(Health(), "SERVING");
+}
+
+TEST_F(RpcTest, APortInUseIsSaidInASentence) {
+  ServerConfig other = config;
+  other.state_dir = folder.string() + "-other";
+  other.listen = fmt::format("127.0.0.1:{}", daemon->port());
+  const auto refused = Daemon::Start(other, &clock, {});
+  std::filesystem::remove_all(other.state_dir);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message,
+            fmt::format("cannot listen on {}: the port is in use by another program", other.listen));
+  EXPECT_EQ(ExitCodeOf(refused.error().code), 5);
+}
+
+TEST_F(RpcTest, ASecondDaemonOnTheFolderIsRefused) {
+  const auto refused = Daemon::Start(config, &clock, {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("another imgd uses"));
+  EXPECT_EQ(ExitCodeOf(refused.error().code), 5);
+}
+
+/// Files of this process can't grow beyond a size: what a full disk does to writes.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &old_); }
+
+ private:
+  rlimit old_{};
+};
+
+TEST_F(RpcTest, OnAFullDiskNothingIsAcknowledgedAndLaterEverythingGoesOn) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t kept = Submit(kJob);
+  BringUp(agent);
+  {
+    const FullDisk full(4096);
+    v1::SubmitJobResponse response;
+    const auto status = Submit(kJob, response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr((folder / "state.db").native()));
+    EXPECT_EQ(Get(kept).job().state(), v1::JOB_STATE_RUNNING) << "reading goes on";
+    EXPECT_THAT(Get(kept).warning(), HasSubstr("can't store anything"));
+    EXPECT_THAT(List().warning(), HasSubstr((folder / "state.db").native()));
+    EXPECT_THAT(Nodes().warning(), HasSubstr("can't store anything"));
+    EXPECT_EQ(Health(), "NOT_SERVING");
+  }
+  while (!Nodes().warning().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(List().warning(), "");
+  EXPECT_EQ(Health(), "SERVING") << "nobody had to write for it";
+  EXPECT_FALSE(agent.NextCommand().has_value()) << "agents have to report anew";
+  const uint64_t next = Submit(kJob);
+  EXPECT_GT(next, kept);
+  daemon.reset();
+  StartDaemon();
+  v1::ListJobsResponse list;
+  Context context;
+  ASSERT_TRUE(jobs->ListJobs(&context, {}, &list).ok());
+  ASSERT_THAT(list.jobs(), SizeIs(2));
+  EXPECT_EQ(list.jobs(1).id(), kept);
+}
+
+TEST(Config, ChecksEveryKey) {
+  EXPECT_TRUE(ParseServerConfig("listen: 0.0.0.0:1\nlost_after: 1m\n", "imgd.yaml").has_value());
+  const auto errors = ParseServerConfig("lost_aftr: 1m\nheartbeat: fast\n", "imgd.yaml");
+  ASSERT_FALSE(errors.has_value());
+  ASSERT_THAT(errors.error(), SizeIs(2));
+  EXPECT_EQ(errors.error()[0].hint, "did you mean 'lost_after'?");
+  ServerConfig config;
+  config.lost_after_ms = 5000;
+  EXPECT_THAT(CheckServerConfig(config).error().message, HasSubstr("more than three heartbeats"));
+  for (const char* listen :
+       {"127.0.0.1:99999", "127.0.0.1:", "127.0.0.1", ":7650", "localhost:http", "h:-1"}) {
+    ServerConfig bad;
+    bad.listen = listen;
+    const auto checked = CheckServerConfig(bad);
+    ASSERT_FALSE(checked.has_value()) << listen;
+    EXPECT_THAT(checked.error().message, HasSubstr("a port of 0 to 65535"));
+  }
+  EXPECT_TRUE(CheckServerConfig({.listen = "[::1]:0"}).has_value());
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,172 @@
+#include <atomic>
+#include <thread>
+
+#include "server/rpc/testing/rpc_fixture.h"
+
+namespace imgd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST_F(RpcTest, EveryErrorOfABadFileIsInTheAnswer) {
+  v1::SubmitJobResponse response;
+  const auto status = Submit("name: 'a b'\ndata: {train: /x, flipp: true}\n", response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("job.yaml:1:7: name: found 'a b'"));
+  v1::ErrorDetails details;
+  ASSERT_TRUE(details.ParseFromString(status.error_details()));
+  ASSERT_THAT(details.errors(), SizeIs(2));
+  EXPECT_EQ(details.errors(1).line(), 2u);
+  EXPECT_EQ(details.errors(1).hint(), "did you mean 'flip'?");
+}
+
+TEST_F(RpcTest, TheSameKeyReturnsTheSameJob) {
+  v1::SubmitJobResponse first;
+  v1::SubmitJobResponse second;
+  ASSERT_TRUE(Submit(kJob, first, "key-1").ok());
+  ASSERT_TRUE(Submit(kJob, second, "key-1").ok());
+  EXPECT_EQ(first.job().id(), second.job().id());
+  EXPECT_FALSE(first.existed());
+  EXPECT_TRUE(second.existed());
+  daemon.reset();
+  StartDaemon();
+  ASSERT_TRUE(Submit(kJob, second, "key-1").ok());
+  EXPECT_TRUE(second.existed());
+}
+
+TEST_F(RpcTest, AKeyOfAnotherContentIsRefused) {
+  v1::SubmitJobResponse response;
+  ASSERT_TRUE(Submit(kJob, response, "key-1").ok());
+  const auto refused = Submit("name: other\ndata: {train: /data/train}\n", response, "key-1");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_THAT(refused.error_message(), HasSubstr("'key-1' belongs to job 1 (rn50)"));
+}
+
+TEST_F(RpcTest, WhatIsTooLargeIsRefusedBeforeItIsStored) {
+  const auto refusal = [this](v1::SubmitJobRequest request) {
+    v1::SubmitJobResponse response;
+    Context context;
+    const auto status = jobs->SubmitJob(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  v1::SubmitJobRequest good;
+  good.set_job_yaml(kJob);
+  auto bad = good;
+  bad.set_job_yaml(std::string(30 << 20, '#') + "\n" + kJob);
+  EXPECT_THAT(refusal(bad), HasSubstr("at most 1048576 (1 MiB) are allowed"));
+  bad = good;
+  bad.set_idempotency_key(std::string(129, 'k'));
+  EXPECT_THAT(refusal(bad), HasSubstr("found 129 bytes; at most 128 bytes of printable ASCII"));
+  bad.set_idempotency_key("a\tb");
+  EXPECT_THAT(refusal(bad), HasSubstr("printable ASCII"));
+  bad = good;
+  bad.set_owner(std::string(257, 'o'));
+  EXPECT_THAT(refusal(bad), HasSubstr("owner: found 257 bytes; at most 256"));
+  bad.set_owner("ada\x1b[31m");
+  EXPECT_THAT(refusal(bad), HasSubstr("owner: found the control character 0x1b at byte 4"));
+  v1::ListJobsResponse list;
+  Context context;
+  ASSERT_TRUE(jobs->ListJobs(&context, {}, &list).ok());
+  EXPECT_THAT(list.jobs(), IsEmpty());
+}
+
+TEST_F(RpcTest, AWatchAfterAnyNumberBeginsAfterIt) {
+  const uint64_t id = Submit(kJob);
+  EXPECT_THAT(Watch(id, 0, false), SizeIs(testing::Ge(1)));
+  EXPECT_THAT(Watch(id, uint64_t{1} << 63, false), IsEmpty());
+  EXPECT_THAT(Watch(id, ~uint64_t{0}, false), IsEmpty());
+}
+
+TEST_F(RpcTest, ADryRunStoresNothingAndWarns) {
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(kJob);
+  request.set_dry_run(true);
+  v1::SubmitJobResponse response;
+  Context context;
+  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  EXPECT_EQ(response.job().id(), 0u);
+  EXPECT_EQ(response.job().name(), "rn50");
+  EXPECT_THAT(response.warnings(), ElementsAre(HasSubstr("no connected node could take the job yet")));
+  v1::ListJobsResponse list;
+  Context list_context;
+  ASSERT_TRUE(jobs->ListJobs(&list_context, {}, &list).ok());
+  EXPECT_THAT(list.jobs(), IsEmpty());
+}
+
+TEST_F(RpcTest, ListsByPages) {
+  for (int i = 0; i < 5; ++i) Submit(kJob);
+  std::vector<uint64_t> ids;
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  do {
+    v1::ListJobsResponse response;
+    Context context;
+    ASSERT_TRUE(jobs->ListJobs(&context, request, &response).ok());
+    EXPECT_LE(response.jobs_size(), 2);
+    for (const auto& job : response.jobs()) ids.push_back(job.id());
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(ids, ElementsAre(5, 4, 3, 2, 1));
+  request.set_page_token("nonsense");
+  v1::ListJobsResponse response;
+  Context context;
+  EXPECT_EQ(jobs->ListJobs(&context, request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(RpcTest, AWatchGoesOnWhereItWasAfterTheDaemonRestarted) {
+  auto agent = std::make_unique<FakeAgent>(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(*agent);
+  agent->Events(run, 0, 2, {StepEvent(1, 1)});
+  const auto before = Watch(id, 0, false);
+  agent.reset();
+  daemon.reset();
+  StartDaemon();
+
+  v1::RunStatus status;
+  *status.mutable_run() = run;
+  status.set_phase(v1::RUN_PHASE_RUNNING);
+  agent = std::make_unique<FakeAgent>(channel, "a", 1, std::vector{status});
+  ASSERT_TRUE(agent->connected());
+  ASSERT_THAT(agent->welcome().positions(), SizeIs(1));
+  EXPECT_EQ(agent->welcome().positions(0).event_sequence(), 2u);
+  EXPECT_EQ(Get(id).job().state(), v1::JOB_STATE_RUNNING) << "training went on";
+  agent->Events(run, 0, 3, {StepEvent(2, 1), FinishedEvent()});
+  agent->Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 0)});
+  const auto after = Watch(id, before.back().number());
+  EXPECT_GT(after.front().number(), before.back().number());
+  EXPECT_TRUE(after.front().has_step());
+  EXPECT_EQ(States(after).back(), "JOB_STATE_COMPLETED");
+}
+
+TEST_F(RpcTest, ManyWatchersAreWokenAndCancelledOnesGo) {
+  const uint64_t id = Submit(kJob);
+  std::vector<std::thread> watchers;
+  std::atomic<int> ended = 0;
+  for (int i = 0; i < 20; ++i) {
+    watchers.emplace_back([&, i] {
+      v1::WatchJobRequest request;
+      request.set_id(id);
+      Context context;
+      auto stream = jobs->WatchJob(&context, request);
+      v1::WatchJobResponse response;
+      bool final = false;
+      while (stream->Read(&response)) {
+        if (i % 2 == 0) context.TryCancel();
+        final = response.event().state_change().to() == v1::JOB_STATE_CANCELLED;
+      }
+      (void)stream->Finish();
+      if (final) ++ended;
+    });
+  }
+  ASSERT_TRUE(Cancel(id).ok());
+  for (auto& watcher : watchers) watcher.join();
+  EXPECT_GE(ended, 10);
+}
+
+}  // namespace
+}  // namespace imgd

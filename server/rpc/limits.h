@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/error.h"
+#include "imgd/v1/job.pb.h"
+
+namespace imgd {
+
+/// What a request may hold, checked before anything of it is stored: an answer that repeats it has to fit
+/// into a message of a client that knows nothing of us (gRPC's usual limit is 4 MiB), and lines of text into
+/// a terminal. Errors: kInvalidArgument with the field, what was found and what is allowed.
+Status CheckLimits(const v1::SubmitJobRequest& request);
+Status CheckLimits(const v1::ListJobsRequest& request);
+Status CheckLimits(const v1::CancelJobRequest& request);
+
+}  // namespace imgd
