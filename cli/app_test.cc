@@ -85,6 +85,13 @@ TEST(App, ADataSetIsDrawnAndCounted) {
   EXPECT_THAT(RunIt({"dataset", "info", out}).out, HasSubstr("train: 3 images in 1 class\n"));
   const auto json = nlohmann::json::parse(RunIt({"dataset", "info", out, "-o", "json"}).out);
   EXPECT_EQ(json[1]["classes"][0]["images"], 1);
+  const auto converted =
+      RunIt({"dataset", "convert", "--shards", "2", "--jobs", "1", out + "/train", out + "/shards"});
+  EXPECT_EQ(converted.exit_code, 0) << converted.err;
+  EXPECT_THAT(converted.out, HasSubstr("/shards: 3 images in 2 shards, "));
+  EXPECT_THAT(RunIt({"dataset", "info", out + "/shards"}).out, HasSubstr("shards: 3 images in 1 class\n"));
+  EXPECT_THAT(RunIt({"dataset", "convert", "--shard-size", "1x", out + "/train", out + "/s"}).err,
+              HasSubstr("--shard-size: found '1x' where a size such as 256MB or 1GiB is expected"));
   std::filesystem::remove_all(out);
 }
 

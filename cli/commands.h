@@ -15,7 +15,7 @@ void AddWaitCommand(CLI::App& app, Context& context);
 void AddLogsCommand(CLI::App& app, Context& context);
 void AddCancelCommand(CLI::App& app, Context& context);
 void AddNodesCommand(CLI::App& app, Context& context);
-void AddDatasetCommands(CLI::App& app, Context& context);  // synth and info; they need no daemon
+void AddDatasetCommands(CLI::App& app, Context& context);  // they need no daemon
 
 /// What a command can print: a listing also wide; events and lines, or a sentence, without.
 inline const std::vector<std::string> kListingFormats = {"table", "wide", "json", "yaml"};

@@ -1,3 +1,5 @@
+#include "trainer/data/dataset.h"
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -5,9 +7,10 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/dataset_convert.h"
 #include "cli/format.h"
+#include "cli/progress_line.h"
 #include "cli/serialize.h"
-#include "trainer/data/image_folder.h"
 #include "trainer/data/synth.h"
 
 namespace imgd::cli {
@@ -41,30 +44,6 @@ Result<Size> ParseSize(const std::string& text) {
               "--size: found '{}' where WIDTHxHEIGHT in pixels, such as 128x128, is expected", text);
 }
 
-// One line that is drawn over; nothing when standard error is no terminal.
-class ProgressLine {
- public:
-  explicit ProgressLine(Context& context) : context_(context) {}
-
-  void Show(uint64_t done, uint64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!context_.terminal().err_is_terminal) return;
-    if (done < total && now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    context_.err() << fmt::format("\rdrawing {}/{} images", done, total) << std::flush;
-    drawn_ = true;
-  }
-
-  void End() const {
-    if (drawn_) context_.err() << "\r\033[K" << std::flush;
-  }
-
- private:
-  Context& context_;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_;
-};
-
 int Synth(Context& context, const SynthArguments& arguments) {
   // Ctrl-C ends the drawing between two pictures, and nothing of it is left.
   context.FollowUntilInterrupted();
@@ -75,7 +54,7 @@ int Synth(Context& context, const SynthArguments& arguments) {
   options.height = size->height;
   options.val_per_class = arguments.val_per_class.value_or(std::max(options.per_class / 5, 1));
   options.jobs = arguments.jobs.value_or(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
-  ProgressLine progress(context);
+  ProgressLine progress(context, "drawing");
   const Status status = data::WriteSynthDataset(options, arguments.out, [&](uint64_t done, uint64_t total) {
     progress.Show(done, total);
     return !context.interrupt().Triggered();
@@ -91,13 +70,13 @@ int Synth(Context& context, const SynthArguments& arguments) {
   return 0;
 }
 
-std::vector<uint64_t> CountsOf(const data::ImageFolder& set) {
+std::vector<uint64_t> CountsOf(const data::Dataset& set) {
   std::vector<uint64_t> counts(set.classes().size());
   for (size_t i = 0; i < set.size(); ++i) ++counts[static_cast<size_t>(set.label(i))];
   return counts;
 }
 
-void PrintCounts(Context& context, const std::string& title, const data::ImageFolder& set) {
+void PrintCounts(Context& context, const std::string& title, const data::Dataset& set) {
   context.out() << fmt::format("{}: {} in {}\n", Printable(title), Count(set.size(), "image"),
                                Count(set.classes().size(), "class"));
   Table table({{.title = "CLASS", .shrink = true}, {"IMAGES", true}});
@@ -107,7 +86,7 @@ void PrintCounts(Context& context, const std::string& title, const data::ImageFo
   table.Print(context.out(), context.terminal(), 2);
 }
 
-nlohmann::ordered_json ToJson(const std::string& folder, const data::ImageFolder& set) {
+nlohmann::ordered_json ToJson(const std::string& folder, const data::Dataset& set) {
   nlohmann::ordered_json document;
   document["folder"] = folder;
   document["images"] = set.size();
@@ -129,12 +108,12 @@ int Info(Context& context, const std::string& folder, OutputFormat format) {
   if (sets.empty()) sets.emplace_back(folder);
   auto documents = nlohmann::ordered_json::array();
   for (const auto& path : sets) {
-    const auto set = data::ImageFolder::Open(path);
+    const auto set = data::OpenDataset(path);
     if (!set) return context.Fail({set.error()});
     if (format == OutputFormat::kTable) {
-      PrintCounts(context, path.string(), *set);
+      PrintCounts(context, path.string(), **set);
     } else {
-      documents.push_back(ToJson(path.string(), *set));
+      documents.push_back(ToJson(path.string(), **set));
     }
   }
   if (format != OutputFormat::kTable) PrintDocument(context.out(), documents, format);
@@ -207,6 +186,7 @@ void AddDatasetCommands(CLI::App& app, Context& context) {
       "  imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /data/shapes\n"
       "  imgcli dataset info /data/shapes");
   AddSynth(*dataset, context);
+  AddConvert(*dataset, context);
   AddInfo(*dataset, context);
 }
 

@@ -149,7 +149,7 @@ class Converter {
     const uint32_t count = First(shard + 1) - First(shard);
     if (auto finished = Finished(name, count)) {
       ++kept_;
-      Advance(count);
+      IMGD_TRY(Advance(count));
       return *finished;
     }
     IMGD_ASSIGN(auto tar, TarWriter::Create(Path(name)));
@@ -168,7 +168,7 @@ class Converter {
       IMGD_TRY(tar.Add(key + ".cls", {reinterpret_cast<const uint8_t*>(label.data()), label.size()}));
       index.images.push_back(
           {key.substr(key.rfind('/') + 1), offset, static_cast<uint32_t>(buffer.size), set_.label(sample)});
-      Advance(1);
+      IMGD_TRY(Advance(1));
     }
     IMGD_TRY(tar.Finish());
     index.shard_bytes = tar.bytes();
@@ -195,10 +195,12 @@ class Converter {
     return SetDescription::Shard{name, (*tar)->size(), count, fmt::format("{:08x}", crc)};
   }
 
-  void Advance(uint64_t images) {
+  Status Advance(uint64_t images) {
     const std::lock_guard lock(mutex_);
     done_ += images;
-    if (progress_) progress_(done_, set_.size());
+    if (!progress_ || progress_(done_, set_.size())) return {};
+    return Fail(ErrorCode::kCancelled, "stopped after {} of {} images; the same command goes on with it",
+                done_, set_.size());
   }
 
   const Dataset& set_;

@@ -24,15 +24,15 @@ struct ConvertResult {
   uint64_t bytes = 0;  ///< of all shards
 };
 
-/// Told from any thread, one call at a time, how many of the images are written.
-using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
+/// Told from any thread, one call at a time, how many of the images are written; false stops the conversion.
+using ConvertProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
 /// Writes a data set as WebDataset tar shards into the folder `out`, the files of the images as they are, in
 /// an order shuffled by the seed, so that each shard is a sample of the whole. Beside each shard its index;
 /// last of all shards.json (docs/formats.md). The same set and options give the same bytes, whatever `jobs`
 /// is. A run that was interrupted goes on where it stopped when it is started again with the same set and
-/// options. Errors: kInvalidArgument for options out of range, for two images of one name, and for an `out`
-/// that holds something else; those of the set and of the file system.
+/// options. Errors: kCancelled when `progress` stopped it; kInvalidArgument for options out of range, for two
+/// images of one name, and for an `out` that holds something else; those of the set and of the file system.
 Result<ConvertResult> WriteShards(const Dataset& set, const ConvertOptions& options, const std::string& out,
                                   const ConvertProgress& progress = {});
 

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "cli/commands.h"
+
+namespace imgd::cli {
+
+/// Adds `dataset convert` to the `dataset` command.
+void AddConvert(CLI::App& dataset, Context& context);
+
+}  // namespace imgd::cli
