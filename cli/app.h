@@ -61,6 +61,11 @@ class Context {
   /// A line for people, to standard error.
   void Say(std::string_view text, Style style = Style::kPlain);
 
+  /// What is wrong with the daemon itself, as its answers say; nothing when nothing is.
+  void Warn(const std::string& warning) {
+    if (!warning.empty()) Say("warning: " + warning, Style::kWarn);
+  }
+
   /// Prints the errors, each on its line, and returns the exit code of the first. After an interrupt it is
   /// silent, and the code is the interrupt's.
   int Fail(const Errors& errors);

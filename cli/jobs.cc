@@ -23,6 +23,7 @@ struct JobsOptions {
 struct Listing {
   std::vector<v1::Job> jobs;
   bool more = false;  ///< the daemon has others
+  std::string warning;
 };
 
 Reply<Listing> Fetch(Client& client, v1::ListJobsRequest request, uint64_t limit) {
@@ -33,6 +34,7 @@ Reply<Listing> Fetch(Client& client, v1::ListJobsRequest request, uint64_t limit
     auto page = client.ListJobs(request);
     if (!page) return tl::unexpected(std::move(page).error());
     for (auto& job : *page->mutable_jobs()) listing.jobs.push_back(std::move(job));
+    listing.warning = page->warning();
     listing.more = !page->next_page_token().empty();
     if (!listing.more) break;
     request.set_page_token(page->next_page_token());
@@ -106,6 +108,7 @@ int RunJobs(Context& context, const JobsOptions& options) {
   if (!client) return context.Fail(client.error());
   auto listing = Fetch(**client, std::move(*request), options.all ? UINT64_MAX : options.limit);
   if (!listing) return context.Fail(listing.error());
+  context.Warn(listing->warning);
 
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
     PrintDocument(context.out(), ToJsonArray(listing->jobs), options.format);

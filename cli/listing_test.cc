@@ -221,5 +221,18 @@ TEST_F(Listing, ANarrowTerminalCutsTheNameAndNothingWraps) {
   EXPECT_THAT(lines[1], AllOf(HasSubstr("a-name-that-"), HasSubstr("…"), HasSubstr("1m0")));
 }
 
+TEST_F(Listing, WhatIsWrongWithTheDaemonIsSaidBesideWhatItShows) {
+  v1::Job job;
+  job.set_id(1);
+  job.set_name("rn50");
+  daemon_.PutJob(job);
+  daemon_.SetWarning("imgd can't store anything: the disk is full");
+  for (const char* command : {"jobs", "nodes"}) {
+    EXPECT_THAT(RunIt({command}).err, HasSubstr("warning: imgd can't store anything: the disk is full"))
+        << command;
+  }
+  EXPECT_THAT(RunIt({"show", "1"}).err, HasSubstr("warning: imgd can't store anything"));
+}
+
 }  // namespace
 }  // namespace imgd::cli

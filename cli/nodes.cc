@@ -119,6 +119,7 @@ int RunNodes(Context& context, OutputFormat format) {
   if (!client) return context.Fail(client.error());
   auto nodes = (*client)->ListNodes();
   if (!nodes) return context.Fail(nodes.error());
+  context.Warn(nodes->warning());
   if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {
     PrintDocument(context.out(), ToJsonArray(nodes->nodes()), format);
   } else if (nodes->nodes().empty()) {

@@ -174,6 +174,7 @@ int RunShow(Context& context, const std::string& reference, OutputFormat format)
   if (!id) return context.Fail(id.error());
   auto job = (*client)->GetJob(*id);
   if (!job) return context.Fail(job.error());
+  context.Warn(job->warning());
   if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {
     PrintDocument(context.out(), ToJson(*job), format);
     return 0;

@@ -71,6 +71,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
                            v1::ListNodesResponse* response) override {
       const std::lock_guard lock(state.mutex);
       for (const auto& node : state.nodes) *response->add_nodes() = node;
+      response->set_warning(state.warning);
       return grpc::Status::OK;
     }
     State& state;
@@ -110,6 +111,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     const auto found = jobs.find(request->id());
     if (found == jobs.end()) return NoJob(request->id());
     *response->mutable_job() = found->second.job;
+    response->set_warning(warning);
     for (const auto& event : found->second.events) {
       if (event.has_state_change()) *response->add_history() = event;
     }
@@ -120,6 +122,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
                         v1::ListJobsResponse* response) override {
     const std::lock_guard lock(mutex);
     lists.push_back(*request);
+    response->set_warning(warning);
     uint64_t before = request->page_token().empty() ? UINT64_MAX : std::stoull(request->page_token());
     const int size = request->page_size() == 0 ? 100 : static_cast<int>(request->page_size());
     for (auto it = jobs.rbegin(); it != jobs.rend(); ++it) {
@@ -199,6 +202,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::vector<v1::WatchJobRequest> watches;
   int streams = 0;
   bool stopping = false;
+  std::string warning;
 };
 
 FakeDaemon::FakeDaemon() : state_(std::make_unique<State>(*this)) { Start(); }
@@ -236,6 +240,11 @@ void FakeDaemon::PutJob(const v1::Job& job) {
   const std::lock_guard lock(state_->mutex);
   state_->jobs[job.id()].job = job;
   state_->changed.notify_all();
+}
+
+void FakeDaemon::SetWarning(const std::string& warning) {
+  const std::lock_guard lock(state_->mutex);
+  state_->warning = warning;
 }
 
 v1::Job FakeDaemon::GetJob(uint64_t id) const {

@@ -38,6 +38,9 @@ class FakeDaemon {
 
   void PutNode(const v1::Node& node);
 
+  /// What its answers say is wrong with the daemon itself.
+  void SetWarning(const std::string& warning);
+
   /// Waits until so many WatchJob and ReadLogs calls have begun since the fake was made.
   void AwaitStreams(int count);
 
