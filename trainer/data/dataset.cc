@@ -16,7 +16,7 @@ bool HoldsShards(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "shards.json", error)) return true;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".tar") return true;
+    if (IsShardName(it->path().filename().string())) return true;
   }
   return false;
 }
@@ -32,7 +32,7 @@ Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
 Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
   std::error_code error;
   const bool is_folder = fs::is_directory(where, error);
-  const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || where.ends_with(".tar");
+  const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);
   if (is_folder ? HoldsShards(where) : is_pattern) return Opened(ShardSet::Open(where));
   IMGD_ASSIGN(auto folder, ImageFolder::Open(where));
   return std::unique_ptr<Dataset>(std::make_unique<ImageFolder>(std::move(folder)));

@@ -9,7 +9,9 @@
 #include <string_view>
 
 #include "trainer/data/crc32c.h"
+#include "trainer/data/recordio.h"
 #include "trainer/data/tar.h"
+#include "trainer/data/tfrecord.h"
 
 namespace imgd::data {
 namespace {
@@ -117,6 +119,7 @@ std::string EncodeShardIndex(const ShardIndex& index) {
     Put(body, image.offset);
     Put(body, image.size);
     Put(body, image.label);
+    Put(body, image.skip);
     Put(body, static_cast<uint16_t>(std::min<size_t>(image.key.size(), UINT16_MAX)));
     body.append(image.key, 0, UINT16_MAX);
   }
@@ -141,6 +144,7 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
     image.offset = taker.Take<uint64_t>();
     image.size = taker.Take<uint32_t>();
     image.label = taker.Take<int32_t>();
+    image.skip = taker.Take<uint32_t>();
     const auto key_size = taker.Take<uint16_t>();
     image.key = std::string(taker.TakeBytes(key_size));
     if (image.label < 0 || image.offset > index.shard_bytes || image.size > index.shard_bytes - image.offset)
@@ -149,6 +153,12 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
   }
   if (!taker.ok || !taker.rest.empty()) return bad("it is cut short or too long");
   return index;
+}
+
+Result<ShardIndex> ScanShard(const Source& shard) {
+  if (shard.name().ends_with(".tar")) return ScanWebDatasetShard(shard);
+  if (shard.name().ends_with(".rec")) return ScanRecordIoShard(shard);
+  return ScanTfRecordShard(shard);
 }
 
 Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,18 @@ struct IndexedImage {
   uint64_t offset = 0;  ///< in the shard
   uint32_t size = 0;    ///< bytes of the image's file
   int32_t label = 0;    ///< rank of its class, from 0
+  /// RecordIO only: where not 0, the record lies in parts, `offset` is that of the first, and the image
+  /// begins after so many bytes of what they are put together.
+  uint32_t skip = 0;
   bool operator==(const IndexedImage&) const = default;
 };
 
 /// What lies where in one shard, so that any image can be read by itself. Stored beside the shard as
 /// "<shard>.idx" (docs/formats.md), or made by reading the shard's headers.
 struct ShardIndex {
-  uint64_t shard_bytes = 0;          ///< of the shard that it was made from
-  std::vector<IndexedImage> images;  ///< by offset
+  uint64_t shard_bytes = 0;                    ///< of the shard that it was made from
+  std::vector<IndexedImage> images;            ///< by offset
+  std::map<int32_t, std::string> class_names;  ///< by label, where the shard itself names them; not stored
   bool operator==(const ShardIndex&) const = default;
 };
 
@@ -31,6 +36,9 @@ std::string EncodeShardIndex(const ShardIndex& index);
 /// Errors: kDataLoss naming `name` when the bytes are no index, are cut short, fail their checksum or point
 /// out of the shard.
 Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string& name);
+
+/// Makes the index by reading the shard, in the form that its name says: .tar, .rec, or TFRecord for others.
+Result<ShardIndex> ScanShard(const Source& shard);
 
 /// Makes the index of a WebDataset shard: a tar in which files that share their name up to the first dot of
 /// the last part are one sample; the image is the one that ends in .jpg, .jpeg, .png, .JPEG, the label the

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/files.h"
+#include "trainer/data/recordio.h"
 
 namespace imgd::data {
 namespace {
@@ -76,6 +77,31 @@ std::string Joined(const std::string& folder, const std::string& name) {
   return folder.ends_with('/') ? folder + name : folder + "/" + name;
 }
 
+/// "-00000-of-01024"
+bool HasTfRecordNumber(std::string_view name) {
+  const size_t of = name.rfind("-of-");
+  if (of == std::string_view::npos) return false;
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  const std::string_view before = name.substr(0, of);
+  const size_t dash = before.rfind('-');
+  return dash != std::string_view::npos && is_number(before.substr(dash + 1)) &&
+         is_number(name.substr(of + 4));
+}
+
+/// "/data/train-" of "/data/train-00003-of-00008" and of "/data/train-000003.tar".
+std::string SetNameOf(const std::string& path) {
+  std::string_view name = path;
+  if (HasTfRecordNumber(name)) {
+    name = name.substr(0, name.rfind("-of-"));
+  } else {
+    name = name.substr(0, name.rfind('.'));
+  }
+  while (!name.empty() && name.back() >= '0' && name.back() <= '9') name.remove_suffix(1);
+  return std::string(name);
+}
+
 Result<Listing> ListFolder(const std::string& folder) {
   Listing listing;
   const std::string description = Joined(folder, kDescriptionName);
@@ -90,10 +116,18 @@ Result<Listing> ListFolder(const std::string& folder) {
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.ends_with(".tar")) listing.shards.push_back(Joined(folder, name));
+    if (IsShardName(name)) listing.shards.push_back(Joined(folder, name));
   }
   if (error) return FailErrno(error.value(), fmt::format("cannot list {}", folder));
   std::ranges::sort(listing.shards);
+  for (const auto& shard : listing.shards) {
+    const std::string& first = listing.shards.front();
+    if (SetNameOf(shard) == SetNameOf(first)) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                "{} holds shards of several sets, as {} and {}; name those of one by a pattern such as {}*",
+                folder, fs::path(first).filename().string(), fs::path(shard).filename().string(),
+                SetNameOf(first));
+  }
   return listing;
 }
 
@@ -124,7 +158,7 @@ Result<ShardIndex> IndexOf(const Source& shard) {
     return Fail(ErrorCode::kDataLoss, "{} is the index of a shard of {} bytes, but {} has {}", path,
                 index.shard_bytes, shard.name(), shard.size());
   }
-  return ScanWebDatasetShard(shard);
+  return ScanShard(shard);
 }
 
 }  // namespace
@@ -164,6 +198,11 @@ std::string SetDescription::ToJson() const {
   return json.dump(1) + "\n";
 }
 
+bool IsShardName(std::string_view name) {
+  return name.ends_with(".tar") || name.ends_with(".rec") || name.ends_with(".tfrecord") ||
+         name.ends_with(".tfrecords") || HasTfRecordNumber(name);
+}
+
 Result<std::vector<std::string>> ExpandBraces(const std::string& pattern) {
   const size_t open = pattern.find('{');
   if (open == std::string::npos) return std::vector<std::string>{pattern};
@@ -190,22 +229,38 @@ Status ShardSet::Add(std::shared_ptr<Source> shard, const ShardIndex& index) {
     return Fail(ErrorCode::kInvalidArgument, "more than {} images", std::numeric_limits<uint32_t>::max());
   }
   for (const auto& image : index.images) {
-    places_.push_back(
-        {static_cast<uint32_t>(shards_.size()), image.size, image.offset, uint64_t{keys_.size()}});
+    places_.push_back({static_cast<uint32_t>(shards_.size()), image.size, image.skip, image.offset,
+                       uint64_t{keys_.size()}});
     keys_ += image.key;
     keys_ += '\0';
     labels_.push_back(image.label);
   }
+  class_names_.insert(index.class_names.begin(), index.class_names.end());
   shard_sizes_.push_back(static_cast<uint32_t>(index.images.size()));
   shards_.push_back(std::move(shard));
   return {};
+}
+
+/// ImageNet's TFRecords count from 1, since 0 was meant for "background"; a set without a label 0 is taken
+/// for one.
+void ShardSet::CountLabelsFromZero() {
+  const auto is_tf_record = [](const auto& shard) {
+    return !shard->name().ends_with(".tar") && !shard->name().ends_with(".rec");
+  };
+  if (!std::ranges::all_of(shards_, is_tf_record)) return;
+  if (*std::ranges::min_element(labels_) == 0) return;
+  first_label_ = 1;
+  for (auto& label : labels_) --label;
 }
 
 Status ShardSet::NameClasses(std::vector<std::string> names, const std::string& where) {
   classes_ = std::move(names);
   const int32_t last = *std::ranges::max_element(labels_);
   if (classes_.empty()) {
-    for (int32_t label = 0; label <= last; ++label) classes_.push_back(std::to_string(label));
+    for (int32_t label = 0; label <= last; ++label) {
+      const auto named = class_names_.find(label + first_label_);
+      classes_.push_back(named != class_names_.end() ? named->second : std::to_string(label));
+    }
   }
   if (static_cast<size_t>(last) < classes_.size()) return {};
   return Fail(ErrorCode::kDataLoss, "{} has images of label {}, but only {} classes", where, last,
@@ -214,7 +269,9 @@ Status ShardSet::NameClasses(std::vector<std::string> names, const std::string& 
 
 Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where) {
   IMGD_ASSIGN(Listing listing, List(where));
-  if (listing.shards.empty()) return Fail(ErrorCode::kInvalidArgument, "{} has no shard (.tar)", where);
+  if (listing.shards.empty())
+    return Fail(ErrorCode::kInvalidArgument, "{} has no shard (.tar, .rec, .tfrecord, train-00000-of-01024)",
+                where);
   auto set = std::unique_ptr<ShardSet>(new ShardSet());
   for (size_t i = 0; i < listing.shards.size(); ++i) {
     IMGD_ASSIGN(auto shard, OpenFileSource(listing.shards[i]));
@@ -228,6 +285,7 @@ Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where) {
   if (set->size() == 0) {
     return Fail(ErrorCode::kInvalidArgument, "no image in the {} shards of {}", listing.shards.size(), where);
   }
+  set->CountLabelsFromZero();
   IMGD_TRY(set->NameClasses(
       listing.description ? std::move(listing.description->classes) : std::vector<std::string>(), where));
   return set;
@@ -246,7 +304,15 @@ Status ShardSet::Read(size_t i, FileBuffer& out) const {
     return Fail(ErrorCode::kDataLoss, "the file has {} MiB; at most {} MiB are allowed", place.bytes >> 20,
                 kMaxFileBytes >> 20);
   }
-  return shards_[place.shard]->ReadAt(place.offset, out.Take(place.bytes));
+  const Source& shard = *shards_[place.shard];
+  if (place.skip == 0) return shard.ReadAt(place.offset, out.Take(place.bytes));
+  IMGD_ASSIGN(const auto record, ReadRecord(shard, place.offset, uint64_t{place.skip} + place.bytes));
+  if (record.size() != uint64_t{place.skip} + place.bytes) {
+    return Fail(ErrorCode::kDataLoss, "the record has {} bytes, not {}", record.size(),
+                place.skip + place.bytes);
+  }
+  std::copy(record.begin() + place.skip, record.end(), out.Take(place.bytes).begin());
+  return {};
 }
 
 }  // namespace imgd::data

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,10 +31,10 @@ struct SetDescription {
 /// A data set kept in shards. Images are numbered shard by shard, in each by offset.
 class ShardSet final : public Dataset {
  public:
-  /// `where`: a folder or URL with a shards.json; a folder with .tar files; or a pattern of shards as
-  /// "train-{000000..000099}.tar" or "train-*.tar" (the latter for local files only). Classes without names
-  /// get their numbers for names. Errors: kNotFound; kInvalidArgument when there is no shard; kDataLoss for
-  /// shards that can't be read, or that do not have the sizes that shards.json says.
+  /// `where`: a folder or URL with a shards.json; a folder with the shards of one set; or a pattern of shards
+  /// as "train-{000000..000099}.tar" or "train-*.tar" (the latter for local files only). Classes without
+  /// names get their numbers for names. Errors: kNotFound; kInvalidArgument when there is no shard; kDataLoss
+  /// for shards that can't be read, or that do not have the sizes that shards.json says.
   static Result<std::unique_ptr<ShardSet>> Open(const std::string& where);
 
   std::string name(size_t i) const override;
@@ -46,17 +47,24 @@ class ShardSet final : public Dataset {
   struct Place {
     uint32_t shard;
     uint32_t bytes;
+    uint32_t skip;  ///< IndexedImage::skip
     uint64_t offset;
     uint64_t key;  ///< where it starts in keys_
   };
   Status Add(std::shared_ptr<Source> shard, const ShardIndex& index);
+  void CountLabelsFromZero();
   Status NameClasses(std::vector<std::string> names, const std::string& where);
 
   std::vector<std::shared_ptr<Source>> shards_;
   std::vector<uint32_t> shard_sizes_;
   std::vector<Place> places_;
-  std::string keys_;  ///< one after the other, each ended by 0
+  int32_t first_label_ = 0;                     ///< that the files count from
+  std::map<int32_t, std::string> class_names_;  ///< by label, as the shards say
+  std::string keys_;                            ///< one after the other, each ended by 0
 };
+
+/// Whether a file is a shard by its name: .tar, .rec, .tfrecord, or TFRecord's "train-00000-of-01024".
+bool IsShardName(std::string_view name);
 
 /// All that a pattern with braces stands for, in order: "a-{08..10}.tar" is a-08.tar, a-09.tar, a-10.tar,
 /// "{x,y}" is x and y. Errors: kInvalidArgument for a brace that is not closed, or more than a million names.

@@ -73,7 +73,7 @@ TEST_F(ShardSetTest, TheIndexAndTheDescriptionAreTakenWhereTheyAre) {
 }
 
 TEST_F(ShardSetTest, SaysWhatIsWrong) {
-  EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("has no shard (.tar)"));
+  EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("has no shard (.tar, .rec"));
   EXPECT_THAT(ErrorOf(Path("x-*.tar")), HasSubstr("no file is named like"));
   EXPECT_THAT(ErrorOf(Path("x-{0..1.tar")), HasSubstr("has a { without a }"));
   EXPECT_THAT(ErrorOf(Path("x-{5..1}.tar")), HasSubstr("'{5..1}' is no range of numbers"));

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/error.h"
+#include "trainer/data/shard_index.h"
+#include "trainer/data/source.h"
+
+namespace imgd::data {
+
+/// Makes the index of a RecordIO file (.rec) of MXNet's image records. The records themselves say all:
+/// neither .idx nor .lst is needed. Keys are the records' ids, classes the whole part of their (first) label,
+/// as im2rec writes them. Formats: dmlc-core, include/dmlc/recordio.h; MXNet, src/io/image_recordio.h.
+/// Errors: kDataLoss naming the file and the byte.
+Result<ShardIndex> ScanRecordIoShard(const Source& shard);
+
+/// The content of the record whose first word is at `offset`, with the pieces of a record that was cut where
+/// its content had the magic number put together again: at most `most_bytes`. Errors: kDataLoss naming the
+/// file and the byte; those of the source.
+Result<std::vector<uint8_t>> ReadRecord(const Source& shard, uint64_t offset, uint64_t most_bytes);
+
+}  // namespace imgd::data
