@@ -14,7 +14,7 @@ constexpr uint32_t kMostLabels = 65536;
 
 enum Kind : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
 
-struct Part {
+struct Piece {
   uint32_t kind = kWhole;
   uint64_t begin = 0;  ///< of its content
   uint64_t size = 0;
@@ -25,7 +25,7 @@ tl::unexpected<Error> Bad(const Source& shard, uint64_t at, std::string_view wha
   return Fail(ErrorCode::kDataLoss, "{} is no good RecordIO file at byte {}: {}", shard.name(), at, what);
 }
 
-Result<Part> ReadPart(const Source& shard, uint64_t at) {
+Result<Piece> ReadPiece(const Source& shard, uint64_t at) {
   if (shard.size() - at < kPartHeader) return Bad(shard, at, "it ends within a record");
   std::array<uint8_t, kPartHeader> header{};
   IMGD_TRY(shard.ReadAt(at, header));
@@ -34,7 +34,7 @@ Result<Part> ReadPart(const Source& shard, uint64_t at) {
   std::memcpy(&magic, header.data(), 4);
   std::memcpy(&word, header.data() + 4, 4);
   if (magic != kMagic) return Bad(shard, at, "no record begins here");
-  Part part{.kind = word >> 29, .begin = at + kPartHeader, .size = word & 0x1FFFFFFFU};
+  Piece part{.kind = word >> 29, .begin = at + kPartHeader, .size = word & 0x1FFFFFFFU};
   const uint64_t padded = (part.size + 3) / 4 * 4;
   if (padded > shard.size() - part.begin) {
     return Bad(shard, at,
@@ -46,21 +46,21 @@ Result<Part> ReadPart(const Source& shard, uint64_t at) {
 
 /// The whole of a record, as it lies in the file.
 struct Record {
-  Part first;
+  Piece first;
   bool in_parts = false;
   uint64_t next = 0;
 };
 
 Result<Record> FindRecord(const Source& shard, uint64_t at) {
   Record record;
-  IMGD_ASSIGN(record.first, ReadPart(shard, at));
+  IMGD_ASSIGN(record.first, ReadPiece(shard, at));
   record.next = record.first.next;
   if (record.first.kind == kWhole) return record;
   if (record.first.kind != kFirst) return Bad(shard, at, "a record's later part without its first");
   record.in_parts = true;
   for (uint32_t kind = kFirst; kind != kLast;) {
     const uint64_t from = record.next;
-    IMGD_ASSIGN(const Part part, ReadPart(shard, from));
+    IMGD_ASSIGN(const Piece part, ReadPiece(shard, from));
     if (part.kind != kMiddle && part.kind != kLast)
       return Bad(shard, from, "a record in parts that has no last one");
     kind = part.kind;
@@ -93,7 +93,7 @@ Result<ImageHeader> ParseImageHeader(const Source& shard, uint64_t at, std::span
 }
 
 /// The image's header with its labels, or as much as there is of it.
-Result<std::vector<uint8_t>> ReadStart(const Source& shard, const Part& part) {
+Result<std::vector<uint8_t>> ReadStart(const Source& shard, const Piece& part) {
   std::vector<uint8_t> start(std::min(part.size, kImageHeader));
   IMGD_TRY(shard.ReadAt(part.begin, start));
   uint32_t labels = 0;
@@ -109,7 +109,7 @@ Result<std::vector<uint8_t>> ReadStart(const Source& shard, const Part& part) {
 Result<std::vector<uint8_t>> ReadRecord(const Source& shard, uint64_t offset, uint64_t most_bytes) {
   std::vector<uint8_t> content;
   for (uint64_t at = offset;;) {
-    IMGD_ASSIGN(const Part part, ReadPart(shard, at));
+    IMGD_ASSIGN(const Piece part, ReadPiece(shard, at));
     if (part.kind == kMiddle || part.kind == kLast) {
       // The writer cut where the content had the magic number, and left it out.
       const auto* magic = reinterpret_cast<const uint8_t*>(&kMagic);

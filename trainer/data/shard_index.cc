@@ -156,9 +156,48 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
 }
 
 Result<ShardIndex> ScanShard(const Source& shard) {
-  if (shard.name().ends_with(".tar")) return ScanWebDatasetShard(shard);
+  if (shard.name().ends_with(".tar")) {
+    IMGD_ASSIGN(const auto first, TarReader(shard).Next());
+    const bool of_tars = first && first->name.ends_with(".tar");
+    return of_tars ? ScanTarOfTars(shard) : ScanWebDatasetShard(shard);
+  }
   if (shard.name().ends_with(".rec")) return ScanRecordIoShard(shard);
   return ScanTfRecordShard(shard);
+}
+
+Result<ShardIndex> ScanTarOfTars(const Source& archive) {
+  std::map<std::string, TarEntry> classes;  // sorted by name, as labels are
+  TarReader outer(archive);
+  for (;;) {
+    IMGD_ASSIGN(auto entry, outer.Next());
+    if (!entry) break;
+    const std::string name = entry->name.substr(entry->name.rfind('/') + 1);
+    if (!name.ends_with(".tar")) {
+      return Fail(ErrorCode::kDataLoss, "{} holds tars of classes, but '{}' is none", archive.name(),
+                  entry->name);
+    }
+    classes.insert_or_assign(name.substr(0, name.size() - 4), std::move(*entry));
+  }
+  ShardIndex index{.shard_bytes = archive.size()};
+  for (const auto& [name, place] : classes) {
+    const auto label = static_cast<int32_t>(index.class_names.size());
+    index.class_names[label] = name;
+    const Part inner(archive, fmt::format("{} in {}", place.name, archive.name()), place.offset, place.size);
+    TarReader tar(inner);
+    for (;;) {
+      IMGD_ASSIGN(const auto entry, tar.Next());
+      if (!entry) break;
+      const std::string file = entry->name.substr(entry->name.rfind('/') + 1);
+      const size_t dot = file.rfind('.');
+      if (dot == std::string::npos || !IsImageEnding(file.substr(dot + 1)) || entry->size > UINT32_MAX)
+        continue;
+      index.images.push_back({.key = name + "/" + file,
+                              .offset = place.offset + entry->offset,
+                              .size = static_cast<uint32_t>(entry->size),
+                              .label = label});
+    }
+  }
+  return index;
 }
 
 Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {

@@ -37,8 +37,14 @@ std::string EncodeShardIndex(const ShardIndex& index);
 /// out of the shard.
 Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string& name);
 
-/// Makes the index by reading the shard, in the form that its name says: .tar, .rec, or TFRecord for others.
+/// Makes the index by reading the shard, in the form that its name says: .tar (of samples or of tars), .rec,
+/// or TFRecord for others.
 Result<ShardIndex> ScanShard(const Source& shard);
+
+/// Makes the index of a tar of tars, one for each class, as ImageNet's ILSVRC2012_img_train.tar: the inner
+/// archives' names without ending are the classes, and labels their rank in sorted order. Nothing is
+/// unpacked. Errors: those of TarReader; kDataLoss for an entry that is no tar.
+Result<ShardIndex> ScanTarOfTars(const Source& archive);
 
 /// Makes the index of a WebDataset shard: a tar in which files that share their name up to the first dot of
 /// the last part are one sample; the image is the one that ends in .jpg, .jpeg, .png, .JPEG, the label the

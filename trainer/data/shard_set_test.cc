@@ -72,6 +72,27 @@ TEST_F(ShardSetTest, TheIndexAndTheDescriptionAreTakenWhereTheyAre) {
   EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("bytes, but shards.json says"));
 }
 
+TEST_F(ShardSetTest, ATarOfTarsOfClassesIsReadInPlace) {
+  const std::string late = Tar({{"n02_7.JPEG", "seven"}, {"n02_5.JPEG", "five"}});
+  const std::string early = Tar({{"n01_1.JPEG", "one"}, {"note.txt", "?"}});
+  folder_.Write("train.tar", Tar({{"n02.tar", late}, {"n01.tar", early}}));
+  const auto opened = ShardSet::Open(Path("train.tar"));
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  const ShardSet& set = **opened;
+  EXPECT_THAT(set.classes(), ElementsAre("n01", "n02"));
+  ASSERT_EQ(set.size(), 3U);
+  EXPECT_THAT((std::vector<std::string>{set.name(0), set.name(1), set.name(2)}),
+              ElementsAre("n01/n01_1.JPEG", "n02/n02_7.JPEG", "n02/n02_5.JPEG"));
+  EXPECT_THAT((std::vector<std::string>{Bytes(set, 0), Bytes(set, 1), Bytes(set, 2)}),
+              ElementsAre("one", "seven", "five"));
+  EXPECT_THAT((std::vector<int32_t>{set.label(0), set.label(1), set.label(2)}), ElementsAre(0, 1, 1));
+
+  folder_.Write("bad.tar", Tar({{"n02.tar", late}, {"readme.txt", "?"}}));
+  EXPECT_THAT(ErrorOf(Path("bad.tar")), HasSubstr("holds tars of classes, but 'readme.txt' is none"));
+  folder_.Write("cut.tar", Tar({{"n02.tar", late.substr(0, 1300)}}));
+  EXPECT_THAT(ErrorOf(Path("cut.tar")), HasSubstr("n02.tar in "));
+}
+
 TEST_F(ShardSetTest, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("has no shard (.tar, .rec"));
   EXPECT_THAT(ErrorOf(Path("x-*.tar")), HasSubstr("no file is named like"));

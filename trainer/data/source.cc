@@ -37,24 +37,6 @@ class FileSource final : public Source {
   UniqueFd fd_;
 };
 
-class PartSource final : public Source {
- public:
-  PartSource(std::shared_ptr<Source> whole, const std::string& name, uint64_t offset, uint64_t size)
-      : Source(name, size, whole->version()), whole_(std::move(whole)), offset_(offset) {}
-
-  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override {
-    if (offset > size() || out.size() > size() - offset) {
-      return Fail(ErrorCode::kDataLoss, "{} ends at byte {}, before byte {}", name(), size(),
-                  offset + out.size());
-    }
-    return whole_->ReadAt(offset_ + offset, out);
-  }
-
- private:
-  std::shared_ptr<Source> whole_;
-  uint64_t offset_;
-};
-
 }  // namespace
 
 Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path) {
@@ -71,9 +53,12 @@ Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path) {
                                       std::move(version));
 }
 
-std::shared_ptr<Source> PartOf(std::shared_ptr<Source> whole, const std::string& name, uint64_t offset,
-                               uint64_t size) {
-  return std::make_shared<PartSource>(std::move(whole), name, offset, size);
+Status Part::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
+  if (offset > size() || out.size() > size() - offset) {
+    return Fail(ErrorCode::kDataLoss, "{} ends at byte {}, before byte {}", name(), size(),
+                offset + out.size());
+  }
+  return whole_.ReadAt(offset_ + offset, out);
 }
 
 }  // namespace imgd::data

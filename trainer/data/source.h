@@ -38,8 +38,16 @@ class Source {
 /// Opens a local file, by its path. Errors: as open(2); kInvalidArgument for what is no plain file.
 Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path);
 
-/// A part of another source, as if it were a source of its own: a tar within a tar.
-std::shared_ptr<Source> PartOf(std::shared_ptr<Source> whole, const std::string& name, uint64_t offset,
-                               uint64_t size);
+/// A part of another source, which must outlive it, as if it were a source of its own: a tar within a tar.
+class Part final : public Source {
+ public:
+  Part(const Source& whole, const std::string& name, uint64_t offset, uint64_t size)
+      : Source(name, size, whole.version()), whole_(whole), offset_(offset) {}
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override;
+
+ private:
+  const Source& whole_;
+  uint64_t offset_;
+};
 
 }  // namespace imgd::data
