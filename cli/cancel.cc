@@ -16,16 +16,17 @@ struct CancelOptions {
 
 Reply<v1::Job> CancelOne(Context& context, Client& client, const std::string& reference,
                          const CancelOptions& options) {
-  auto id = FindJob(client, reference);
+  const auto on_retry = [&] {
+    context.Say(fmt::format("imgd at {} does not answer; trying again", client.address().target),
+                Style::kWarn);
+  };
+  auto id = FindJob(client, reference, on_retry);
   if (!id) return tl::unexpected(std::move(id).error());
   v1::CancelJobRequest request;
   request.set_id(*id);
   request.set_checkpoint(options.checkpoint);
   request.set_actor(OwnerName(context.env()));
-  auto answer = client.CancelJob(request, [&] {
-    context.Say(fmt::format("imgd at {} does not answer; trying again", client.address().target),
-                Style::kWarn);
-  });
+  auto answer = client.CancelJob(request, on_retry);
   if (!answer) return tl::unexpected(std::move(answer).error());
   return std::move(*answer->mutable_job());
 }

@@ -283,10 +283,13 @@ Reply<v1::GetJobResponse> Client::GetJob(uint64_t id) {
   });
 }
 
-Reply<v1::ListJobsResponse> Client::ListJobs(const v1::ListJobsRequest& request) {
-  return CallOnce<v1::ListJobsResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
+Reply<v1::ListJobsResponse> Client::ListJobs(const v1::ListJobsRequest& request,
+                                             const std::function<void()>& on_retry) {
+  const auto call = [&](Connection& connection, auto* context, auto* response) {
     return connection.jobs->ListJobs(context, request, response);
-  });
+  };
+  if (on_retry) return CallUntilAnswered<v1::ListJobsResponse>(on_retry, call);
+  return CallOnce<v1::ListJobsResponse>(timeout_, call);
 }
 
 Reply<v1::ListNodesResponse> Client::ListNodes() {

@@ -49,7 +49,9 @@ class Client {
                                          const std::function<void()>& on_retry);
 
   Reply<v1::GetJobResponse> GetJob(uint64_t id);
-  Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
+  /// With `on_retry` it is asked again in an outage, as CancelJob is.
+  Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request,
+                                       const std::function<void()>& on_retry = {});
   Reply<v1::ListNodesResponse> ListNodes();
 
   /// A job's events. The stream is ended with an outage from time to time even if the daemon is well, so that

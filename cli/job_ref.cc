@@ -16,11 +16,11 @@ constexpr uint32_t kPage = 1000;
 constexpr int kMostPages = 100;  ///< a bound on the search, not on the daemon
 
 /// Calls `visit` for each job that the request finds until it returns false.
-Reply<void> ForEachJob(Client& client, v1::ListJobsRequest request,
+Reply<void> ForEachJob(Client& client, v1::ListJobsRequest request, const std::function<void()>& on_retry,
                        const std::function<bool(const v1::Job&)>& visit) {
   request.set_page_size(kPage);
   for (int page = 0; page < kMostPages; ++page) {
-    auto answer = client.ListJobs(request);
+    auto answer = client.ListJobs(request, on_retry);
     if (!answer) return tl::unexpected(std::move(answer).error());
     for (const auto& job : answer->jobs()) {
       if (!visit(job)) return {};
@@ -53,7 +53,7 @@ Errors Ambiguous(const std::string& name, const std::vector<uint64_t>& ids) {
 
 }  // namespace
 
-Reply<uint64_t> FindJob(Client& client, const std::string& reference) {
+Reply<uint64_t> FindJob(Client& client, const std::string& reference, const std::function<void()>& on_retry) {
   uint64_t number = 0;
   const char* end = reference.data() + reference.size();
   const auto parsed = std::from_chars(reference.data(), end, number);
@@ -63,7 +63,7 @@ Reply<uint64_t> FindJob(Client& client, const std::string& reference) {
   request.set_name_contains(ToUtf8(reference));
   std::vector<uint64_t> alive;
   uint64_t newest_ended = 0;
-  auto seen = ForEachJob(client, request, [&](const v1::Job& job) {
+  auto seen = ForEachJob(client, request, on_retry, [&](const v1::Job& job) {
     if (job.name() != reference) return true;
     if (!IsFinal(job.state())) {
       alive.push_back(job.id());

@@ -47,7 +47,7 @@ DeviceSummary Summarize(const v1::Node& node) {
     sum.memory_bytes += device.memory_bytes();
     if (device.job_id() != 0) {
       sum.jobs.insert(device.job_id());
-    } else {
+    } else if (device.held_text().empty()) {
       ++sum.free;
     }
     // A CPU slot has readings of nothing.

@@ -198,6 +198,20 @@ TEST_F(Submit, ARestartOfTheDaemonNeitherDoublesNorLosesTheJob) {
   EXPECT_EQ(process.out.text(), "job 12 (rn18-demo) submitted\n");
 }
 
+TEST_F(Submit, ACancelByNameIsAskedAgainToo) {
+  v1::Job job;
+  job.set_id(3);
+  job.set_name("rn50");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  daemon_.PutJob(job);
+  daemon_.Stop();
+  CliProcess process(CallTo(daemon_.address(), {"cancel", "rn50"}));
+  process.err.WaitFor("does not answer");
+  daemon_.Start();
+  EXPECT_EQ(process.Wait(), 0) << process.err.text();
+  EXPECT_EQ(daemon_.cancels().size(), 1U);
+}
+
 TEST_F(Submit, ARestartThatTakesAWhileIsMetWithinTheDefaultTimeout) {
   daemon_.Stop();
   CliProcess process(CallTo(daemon_.address(), {"submit", file_}));

@@ -24,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPlanName = ".convert.json";
-constexpr const char* kDescriptionName = "shards.json";
 constexpr uint64_t kMaxShards = 1'000'000;
 
 /// What parts of one sample share: the image's name without ending. WebDataset cuts at the first dot of the
@@ -64,7 +62,7 @@ class Converter {
     if (failure_) return tl::unexpected<Error>(*failure_);
     IMGD_TRY(WriteFileAtomically(Path(kDescriptionName), description_.ToJson()));
     std::error_code ignored;
-    fs::remove(Path(kPlanName), ignored);
+    fs::remove(Path(kConversionPlanName), ignored);
     ConvertResult result{.shards = shards_, .kept = kept_, .images = set_.size()};
     for (const auto& shard : description_.shards) result.bytes += shard.bytes;
     return result;
@@ -109,8 +107,8 @@ class Converter {
     IMGD_TRY(MakeFolders(out_));
     const std::string plan = Plan();
     std::error_code error;
-    if (fs::exists(Path(kPlanName), error)) {
-      IMGD_ASSIGN(const std::string found, ReadFile(Path(kPlanName)));
+    if (fs::exists(Path(kConversionPlanName), error)) {
+      IMGD_ASSIGN(const std::string found, ReadFile(Path(kConversionPlanName)));
       if (found == plan) return {};
       return Fail(ErrorCode::kInvalidArgument,
                   "{} holds a part of another conversion; remove the folder, or take another", out_);
@@ -118,7 +116,7 @@ class Converter {
     if (!fs::is_empty(out_, error)) {
       return Fail(ErrorCode::kAlreadyExists, "{} is not empty; take a new folder", out_);
     }
-    return WriteFileAtomically(Path(kPlanName), plan);
+    return WriteFileAtomically(Path(kConversionPlanName), plan);
   }
 
   std::string Plan() const {
@@ -166,8 +164,7 @@ class Converter {
                   tar.Add(fmt::format("{}.{}", key, EndingOf(buffer.bytes())), buffer.bytes()));
       const std::string label = std::to_string(set_.label(sample));
       IMGD_TRY(tar.Add(key + ".cls", {reinterpret_cast<const uint8_t*>(label.data()), label.size()}));
-      index.images.push_back(
-          {key.substr(key.rfind('/') + 1), offset, static_cast<uint32_t>(buffer.size), set_.label(sample)});
+      index.images.push_back({key, offset, static_cast<uint32_t>(buffer.size), set_.label(sample)});
       IMGD_TRY(Advance(1));
     }
     IMGD_TRY(tar.Finish());

@@ -55,13 +55,26 @@ TEST_F(ConvertTest, EveryImageIsThereByteForByteWithItsLabel) {
   std::map<std::string, std::pair<int32_t, std::string>> wanted;
   std::map<std::string, std::pair<int32_t, std::string>> found;
   for (size_t i = 0; i < 30; ++i) {
-    std::string key = fs::path(Set().name(i)).stem();
+    std::string key = fs::path(Set().name(i)).replace_extension();
     std::ranges::replace(key, '.', '_');
     wanted[key] = {Set().label(i), Bytes(Set(), i)};
     found[shards->name(i)] = {shards->label(i), Bytes(*shards, i)};
   }
   EXPECT_EQ(found, wanted);
   EXPECT_FALSE(fs::exists(Out("out/.convert.json")));
+}
+
+TEST_F(ConvertTest, ShardsCanBeConvertedAgainAndNamedByAPattern) {
+  ASSERT_TRUE(WriteShards(Set(), {.shards = 4}, Out("four")));
+  const auto four = ShardSet::Open(Out("four")).value();
+  const auto again = WriteShards(*four, {.shards = 2}, Out("two"));
+  ASSERT_TRUE(again.has_value()) << again.error().message;
+  const auto two = ShardSet::Open(Out("two/train-{000000..000001}.tar")).value();
+  EXPECT_EQ(two->size(), 30U);
+  EXPECT_EQ(two->classes(), Set().classes()) << "shards.json lies beside them";
+  const auto half = ShardSet::Open(Out("two/train-000001.tar")).value();
+  EXPECT_EQ(half->size(), 15U);
+  EXPECT_EQ(half->classes(), Set().classes());
 }
 
 TEST_F(ConvertTest, TheIndexIsWhatTheHeadersSay) {
@@ -94,6 +107,8 @@ TEST_F(ConvertTest, AnInterruptedRunIsGoneOnWith) {
   ASSERT_FALSE(stopped.has_value());
   EXPECT_THAT(stopped.error().message, HasSubstr(image.string()));
   EXPECT_FALSE(fs::exists(Out("out/shards.json")));
+  EXPECT_THAT(ShardSet::Open(Out("out")).error().message, HasSubstr("holds a part of a data set"));
+  EXPECT_THAT(OpenDataset(Out("out")).error().message, HasSubstr("holds a part of a data set"));
   for (const auto& [name, content] : Content(Out("out"))) EXPECT_FALSE(name.ends_with(".tmp")) << name;
 
   EXPECT_THAT(WriteShards(set, {.shards = 5, .seed = 9}, Out("out")).error().message,

@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 /// Whether the folder itself holds shards, rather than folders of images.
 bool HoldsShards(const fs::path& folder) {
   std::error_code error;
-  if (fs::exists(folder / "shards.json", error)) return true;
+  if (fs::exists(folder / kDescriptionName, error) || fs::exists(folder / kConversionPlanName, error))
+    return true;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (IsShardName(it->path().filename().string())) return true;
   }

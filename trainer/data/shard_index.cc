@@ -104,7 +104,8 @@ Status Finish(const Source& shard, Sample& sample, ShardIndex& index) {
     return Fail(ErrorCode::kDataLoss, "{}: '{}' has {} bytes, which is no image", shard.name(),
                 sample.image->name, sample.image->size);
   }
-  index.images.push_back({sample.path.substr(sample.path.rfind('/') + 1), sample.image->offset,
+  const bool dotted = sample.path.starts_with("./");
+  index.images.push_back({sample.path.substr(dotted ? 2 : 0), sample.image->offset,
                           static_cast<uint32_t>(sample.image->size), *sample.label});
   return {};
 }

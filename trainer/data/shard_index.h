@@ -12,7 +12,7 @@ namespace imgd::data {
 
 /// One image of a shard: where the bytes of its file lie, and what it shows.
 struct IndexedImage {
-  std::string key;      ///< its name without folder and ending, unique in the data set: "n01440764_10026"
+  std::string key;      ///< its name without ending, unique in the data set: "n01440764/n01440764_10026"
   uint64_t offset = 0;  ///< in the shard
   uint32_t size = 0;    ///< bytes of the image's file
   int32_t label = 0;    ///< rank of its class, from 0

@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxShards = 1'000'000;
-constexpr const char* kDescriptionName = "shards.json";
 constexpr const char* kDescriptionFormat = "imgd-shards-1";
 
 /// What Open() was pointed at.
@@ -113,6 +112,12 @@ Result<Listing> ListFolder(const std::string& folder) {
       listing.shards.push_back(Joined(folder, shard.name));
     return listing;
   }
+  if (fs::exists(Joined(folder, kConversionPlanName), error)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "{} holds a part of a data set: a conversion into it was broken off; the same command goes "
+                "on with it",
+                folder);
+  }
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string();
@@ -131,6 +136,27 @@ Result<Listing> ListFolder(const std::string& folder) {
   return listing;
 }
 
+/// The description beside shards that were named one by one, for those of its shards.
+Status DescribeSome(Listing& listing) {
+  if (listing.shards.empty()) return {};
+  const fs::path folder = fs::path(listing.shards.front()).parent_path();
+  const std::string path = (folder / kDescriptionName).string();
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  IMGD_ASSIGN(const std::string json, ReadFile(path));
+  IMGD_ASSIGN(auto whole, SetDescription::Parse(json, path));
+  SetDescription some{.name = whole.name, .classes = std::move(whole.classes)};
+  for (const auto& shard : listing.shards) {
+    const auto described =
+        std::ranges::find(whole.shards, fs::path(shard).filename().string(), &SetDescription::Shard::name);
+    // Others lie among them: then the classes are not those of all.
+    if (described == whole.shards.end() || fs::path(shard).parent_path() != folder) return {};
+    some.shards.push_back(*described);
+  }
+  listing.description = std::move(some);
+  return {};
+}
+
 Result<Listing> List(const std::string& where) {
   std::error_code error;
   if (fs::is_directory(where, error)) return ListFolder(where);
@@ -144,6 +170,7 @@ Result<Listing> List(const std::string& where) {
     IMGD_ASSIGN(const auto found, Glob(name));
     listing.shards.insert(listing.shards.end(), found.begin(), found.end());
   }
+  IMGD_TRY(DescribeSome(listing));
   return listing;
 }
 

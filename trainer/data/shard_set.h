@@ -11,6 +11,10 @@
 
 namespace imgd::data {
 
+constexpr const char* kDescriptionName = "shards.json";
+/// Lies where a conversion is under way, or was broken off.
+constexpr const char* kConversionPlanName = ".convert.json";
+
 /// What `shards.json` beside the shards says (docs/formats.md). Written last: a set without it is not
 /// complete.
 struct SetDescription {

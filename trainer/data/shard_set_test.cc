@@ -43,7 +43,7 @@ TEST_F(ShardSetTest, ReadsWebDatasetShardsByTheirHeaders) {
     const ShardSet& s = **set;
     ASSERT_EQ(s.size(), 3U) << where;
     EXPECT_THAT(s.shard_sizes(), ElementsAre(2, 1));
-    EXPECT_THAT((std::vector<std::string>{s.name(0), s.name(1), s.name(2)}), ElementsAre("a", "b", "c"));
+    EXPECT_THAT((std::vector<std::string>{s.name(0), s.name(1), s.name(2)}), ElementsAre("x/a", "b", "c"));
     EXPECT_THAT((std::vector<std::string>{Bytes(s, 0), Bytes(s, 1), Bytes(s, 2)}),
                 ElementsAre("A", "BB", "CCC"));
     EXPECT_THAT((std::vector<int32_t>{s.label(0), s.label(1), s.label(2)}), ElementsAre(2, 0, 1));
