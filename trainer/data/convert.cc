@@ -24,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxShards = 1'000'000;
-
 /// What parts of one sample share: the image's name without ending. WebDataset cuts at the first dot of the
 /// last part, so that there must be no other.
 std::string KeyOf(const std::string& name) {
@@ -123,7 +121,7 @@ class Converter {
     uint32_t names = 0;
     for (size_t i = 0; i < set_.size(); ++i) {
       const std::string name = set_.name(i) + '\n';
-      names = Crc32c({reinterpret_cast<const uint8_t*>(name.data()), name.size()}, names);
+      names = Crc32c(AsBytes(name), names);
     }
     const nlohmann::ordered_json json = {{"name", options_.name}, {"shards", shards_},
                                          {"seed", options_.seed}, {"images", set_.size()},
@@ -163,7 +161,7 @@ class Converter {
       IMGD_ASSIGN(const uint64_t offset,
                   tar.Add(fmt::format("{}.{}", key, EndingOf(buffer.bytes())), buffer.bytes()));
       const std::string label = std::to_string(set_.label(sample));
-      IMGD_TRY(tar.Add(key + ".cls", {reinterpret_cast<const uint8_t*>(label.data()), label.size()}));
+      IMGD_TRY(tar.Add(key + ".cls", AsBytes(label)));
       index.images.push_back({key, offset, static_cast<uint32_t>(buffer.size), set_.label(sample)});
       IMGD_TRY(Advance(1));
     }

@@ -45,23 +45,17 @@ struct Taker {
   }
 };
 
-std::span<const uint8_t> Bytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
 bool IsImageEnding(std::string_view ending) {
   constexpr std::array<std::string_view, 5> kEndings = {"jpg", "jpeg", "png", "JPEG", "JPG"};
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
-Result<std::string> ReadText(const Source& shard, const TarEntry& entry) {
+Result<std::string> ReadLabel(const Source& shard, const TarEntry& entry) {
   if (entry.size > kMaxLabelBytes) {
     return Fail(ErrorCode::kDataLoss, "{}: {} has {} bytes, which is no label", shard.name(), entry.name,
                 entry.size);
   }
-  std::string text(entry.size, '\0');
-  IMGD_TRY(shard.ReadAt(entry.offset, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  return text;
+  return ReadText(shard, entry.offset, entry.size);
 }
 
 std::optional<int32_t> LabelFromText(std::string_view text) {
@@ -125,7 +119,7 @@ std::string EncodeShardIndex(const ShardIndex& index) {
     body.append(image.key, 0, UINT16_MAX);
   }
   std::string out(kMagic);
-  Put(out, Crc32c(Bytes(body)));
+  Put(out, Crc32c(AsBytes(body)));
   return out + body;
 }
 
@@ -136,7 +130,7 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
   if (!bytes.starts_with(kMagic)) return bad("it does not start with 'imgdidx1'");
   Taker taker{std::string_view(bytes).substr(kMagic.size())};
   const auto crc = taker.Take<uint32_t>();
-  if (!taker.ok || crc != Crc32c(Bytes(taker.rest))) return bad("its checksum is wrong");
+  if (!taker.ok || crc != Crc32c(AsBytes(taker.rest))) return bad("its checksum is wrong");
   ShardIndex index;
   index.shard_bytes = taker.Take<uint64_t>();
   const auto count = taker.Take<uint32_t>();
@@ -156,14 +150,23 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
   return index;
 }
 
+ShardForm FormOf(std::string_view name) {
+  if (name.ends_with(".tar")) return ShardForm::kTar;
+  return name.ends_with(".rec") ? ShardForm::kRecordIo : ShardForm::kTfRecord;
+}
+
 Result<ShardIndex> ScanShard(const Source& shard) {
-  if (shard.name().ends_with(".tar")) {
-    IMGD_ASSIGN(const auto first, TarReader(shard).Next());
-    const bool of_tars = first && first->name.ends_with(".tar");
-    return of_tars ? ScanTarOfTars(shard) : ScanWebDatasetShard(shard);
+  switch (FormOf(shard.name())) {
+    case ShardForm::kRecordIo:
+      return ScanRecordIoShard(shard);
+    case ShardForm::kTfRecord:
+      return ScanTfRecordShard(shard);
+    case ShardForm::kTar:
+      break;
   }
-  if (shard.name().ends_with(".rec")) return ScanRecordIoShard(shard);
-  return ScanTfRecordShard(shard);
+  IMGD_ASSIGN(const auto first, TarReader(shard).Next());
+  const bool of_tars = first && first->name.ends_with(".tar");
+  return of_tars ? ScanTarOfTars(shard) : ScanWebDatasetShard(shard);
 }
 
 Result<ShardIndex> ScanTarOfTars(const Source& archive) {
@@ -220,7 +223,7 @@ Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
     if (IsImageEnding(ending)) {
       sample.image = *entry;
     } else if (ending == "cls" || ending == "json") {
-      IMGD_ASSIGN(const std::string text, ReadText(shard, *entry));
+      IMGD_ASSIGN(const std::string text, ReadLabel(shard, *entry));
       const auto label = ending == "cls" ? LabelFromText(text) : LabelFromJson(text);
       if (label) sample.label = label;
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/error.h"
@@ -36,6 +37,11 @@ std::string EncodeShardIndex(const ShardIndex& index);
 /// Errors: kDataLoss naming `name` when the bytes are no index, are cut short, fail their checksum or point
 /// out of the shard.
 Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string& name);
+
+enum class ShardForm { kTar, kRecordIo, kTfRecord };
+
+/// The form that a shard's name says: .tar, .rec, or TFRecord for all others.
+ShardForm FormOf(std::string_view name);
 
 /// Makes the index by reading the shard, in the form that its name says: .tar (of samples or of tars), .rec,
 /// or TFRecord for others.

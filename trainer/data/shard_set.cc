@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxShards = 1'000'000;
 constexpr const char* kDescriptionFormat = "imgd-shards-1";
 
 /// What Open() was pointed at.
@@ -101,13 +100,21 @@ std::string SetNameOf(const std::string& path) {
   return std::string(name);
 }
 
+/// The folder's shards.json; nothing where there is none.
+Result<std::optional<SetDescription>> ReadDescription(const std::string& folder) {
+  const std::string path = Joined(folder, kDescriptionName);
+  std::error_code error;
+  if (!fs::exists(path, error)) return std::optional<SetDescription>();
+  IMGD_ASSIGN(const std::string json, ReadFile(path));
+  IMGD_ASSIGN(auto description, SetDescription::Parse(json, path));
+  return std::optional(std::move(description));
+}
+
 Result<Listing> ListFolder(const std::string& folder) {
   Listing listing;
-  const std::string description = Joined(folder, kDescriptionName);
   std::error_code error;
-  if (fs::exists(description, error)) {
-    IMGD_ASSIGN(const std::string json, ReadFile(description));
-    IMGD_ASSIGN(listing.description, SetDescription::Parse(json, description));
+  IMGD_ASSIGN(listing.description, ReadDescription(folder));
+  if (listing.description) {
     for (const auto& shard : listing.description->shards)
       listing.shards.push_back(Joined(folder, shard.name));
     return listing;
@@ -140,17 +147,14 @@ Result<Listing> ListFolder(const std::string& folder) {
 Status DescribeSome(Listing& listing) {
   if (listing.shards.empty()) return {};
   const fs::path folder = fs::path(listing.shards.front()).parent_path();
-  const std::string path = (folder / kDescriptionName).string();
-  std::error_code error;
-  if (!fs::exists(path, error)) return {};
-  IMGD_ASSIGN(const std::string json, ReadFile(path));
-  IMGD_ASSIGN(auto whole, SetDescription::Parse(json, path));
-  SetDescription some{.name = whole.name, .classes = std::move(whole.classes)};
+  IMGD_ASSIGN(auto whole, ReadDescription(folder.empty() ? "." : folder.string()));
+  if (!whole) return {};
+  SetDescription some{.name = whole->name, .classes = std::move(whole->classes)};
   for (const auto& shard : listing.shards) {
     const auto described =
-        std::ranges::find(whole.shards, fs::path(shard).filename().string(), &SetDescription::Shard::name);
+        std::ranges::find(whole->shards, fs::path(shard).filename().string(), &SetDescription::Shard::name);
     // Others lie among them: then the classes are not those of all.
-    if (described == whole.shards.end() || fs::path(shard).parent_path() != folder) return {};
+    if (described == whole->shards.end() || fs::path(shard).parent_path() != folder) return {};
     some.shards.push_back(*described);
   }
   listing.description = std::move(some);
@@ -271,9 +275,7 @@ Status ShardSet::Add(std::shared_ptr<Source> shard, const ShardIndex& index) {
 /// ImageNet's TFRecords count from 1, since 0 was meant for "background"; a set without a label 0 is taken
 /// for one.
 void ShardSet::CountLabelsFromZero() {
-  const auto is_tf_record = [](const auto& shard) {
-    return !shard->name().ends_with(".tar") && !shard->name().ends_with(".rec");
-  };
+  const auto is_tf_record = [](const auto& shard) { return FormOf(shard->name()) == ShardForm::kTfRecord; };
   if (!std::ranges::all_of(shards_, is_tf_record)) return;
   if (*std::ranges::min_element(labels_) == 0) return;
   first_label_ = 1;

@@ -11,6 +11,7 @@
 
 namespace imgd::data {
 
+constexpr uint64_t kMaxShards = 1'000'000;  ///< of one set
 constexpr const char* kDescriptionName = "shards.json";
 /// Lies where a conversion is under way, or was broken off.
 constexpr const char* kConversionPlanName = ".convert.json";

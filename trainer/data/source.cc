@@ -39,6 +39,12 @@ class FileSource final : public Source {
 
 }  // namespace
 
+Result<std::string> ReadText(const Source& source, uint64_t offset, uint64_t size) {
+  std::string text(size, '\0');
+  IMGD_TRY(source.ReadAt(offset, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  return text;
+}
+
 Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd.valid()) return FailErrno(errno, fmt::format("cannot open {}", path));

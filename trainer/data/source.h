@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "common/error.h"
 
@@ -34,6 +35,14 @@ class Source {
   uint64_t size_;
   std::string version_;
 };
+
+/// The bytes of a text, as sources and checksums take them.
+inline std::span<const uint8_t> AsBytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+/// `size` bytes from `offset` on, as text. Errors: those of ReadAt; the caller bounds the size.
+Result<std::string> ReadText(const Source& source, uint64_t offset, uint64_t size);
 
 /// Opens a local file, by its path. Errors: as open(2); kInvalidArgument for what is no plain file.
 Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path);

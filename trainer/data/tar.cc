@@ -99,9 +99,7 @@ Result<std::string> TarReader::ReadText(uint64_t size) {
   if (size > kMaxTextBytes) return Bad(fmt::format("a name or extended header of {} bytes", size));
   const uint64_t from = at_;
   IMGD_TRY(Skip(size));
-  std::string text(size, '\0');
-  IMGD_TRY(source_.ReadAt(from, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  return text;
+  return data::ReadText(source_, from, size);
 }
 
 /// Records "LENGTH KEY=VALUE\n", of which the length counts itself.

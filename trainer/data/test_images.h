@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trainer/data/jpeg_encode.h"
+#include "trainer/data/source.h"
 
 namespace imgd::data {
 
@@ -60,10 +61,6 @@ inline std::vector<uint8_t> Waves(int width, int height, int components, int see
 
 inline std::string WavesJpeg(int width, int height, const JpegEncodeOptions& options = {}, int seed = 0) {
   return EncodeJpeg(Waves(width, height, options.components, seed), width, height, options).value();
-}
-
-inline std::span<const uint8_t> AsBytes(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 }  // namespace imgd::data

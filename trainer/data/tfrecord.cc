@@ -75,13 +75,10 @@ class WireReader {
 
   std::optional<std::string> Text(const Stretch& stretch) {
     if (stretch.size() > kMostTextBytes) return std::nullopt;
-    std::string text(stretch.size(), '\0');
-    auto read = source_.ReadAt(stretch.at, {reinterpret_cast<uint8_t*>(text.data()), text.size()});
-    if (!read) {
-      error_ = read.error();
-      return std::nullopt;
-    }
-    return text;
+    auto text = ReadText(source_, stretch.at, stretch.size());
+    if (text) return *text;
+    error_ = text.error();
+    return std::nullopt;
   }
 
   /// What the file system said, if that is why nothing was read.
