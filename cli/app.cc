@@ -29,8 +29,8 @@ void AddGlobalOptions(CLI::App& app, Context& context, std::string& color) {
            if (!timeout) throw CLI::ValidationError("--timeout", timeout.error().message);
            context.timeout = *timeout;
          },
-         "How long to wait for an answer, and for an absent imgd (default 10s; watch, wait and logs -f: no "
-         "limit)")
+         "How long to wait for an answer, and for an imgd that went away (default 10s; watch, wait and "
+         "logs -f, once they follow: no limit)")
       ->type_name("TIME");
   app.add_option("--color", color, "auto, always or never (auto: on a terminal, unless NO_COLOR is set)")
       ->type_name("WHEN")

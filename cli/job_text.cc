@@ -8,21 +8,19 @@
 namespace imgd::cli {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
-
 Reply<std::string> ReadText(const std::string& file, std::istream& in) {
   if (file != "-") {
-    auto content = ReadFile(file, kMostBytes);
+    auto content = ReadFile(file, kMaxJobFileBytes);
     if (!content) return tl::unexpected(Errors{std::move(content).error()});
     return std::move(*content);
   }
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMaxJobFileBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMostBytes) {
+  if (text.size() > kMaxJobFileBytes) {
     return tl::unexpected(
         Errors{Error{.code = ErrorCode::kInvalidArgument,
-                     .message = fmt::format("has more than the {} bytes that are allowed", kMostBytes),
+                     .message = fmt::format("has more than the {} bytes that are allowed", kMaxJobFileBytes),
                      .file = "stdin"}});
   }
   return text;

@@ -9,6 +9,9 @@
 
 namespace imgd {
 
+/// A job file, or a job's text over the network, is not longer.
+constexpr size_t kMaxJobFileBytes = size_t{1} << 20;
+
 /// A training job as its file describes it. `docs/job-file.md` is the same in words.
 /// Every default here is what a job gets that does not say otherwise.
 struct JobSpec {

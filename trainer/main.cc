@@ -26,8 +26,6 @@ namespace {
 /// Exit codes besides 128 + signal (docs/job-file.md).
 enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kStopped = 11 };
 
-constexpr size_t kMaxJobFileBytes = size_t{1} << 20;  ///< as imgcli has it
-
 struct Arguments {
   std::string job_file;
   std::vector<std::string> settings;  ///< PATH=VALUE

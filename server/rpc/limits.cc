@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/job_file.h"
+
 namespace imgd {
 namespace {
 
-constexpr size_t kMostYamlBytes = 1 << 20;
 constexpr size_t kMostKeyBytes = 128;
 constexpr size_t kMostTextBytes = 256;
 /// A path.
@@ -31,9 +32,9 @@ Status CheckText(std::string_view field, std::string_view text, size_t most = kM
 }  // namespace
 
 Status CheckLimits(const v1::SubmitJobRequest& request) {
-  if (request.job_yaml().size() > kMostYamlBytes) {
+  if (request.job_yaml().size() > kMaxJobFileBytes) {
     return Fail(ErrorCode::kInvalidArgument, "job_yaml: found {} bytes; at most {} (1 MiB) are allowed",
-                request.job_yaml().size(), kMostYamlBytes);
+                request.job_yaml().size(), kMaxJobFileBytes);
   }
   const auto& key = request.idempotency_key();
   if (key.size() > kMostKeyBytes || !std::all_of(key.begin(), key.end(), IsPrintableAscii)) {

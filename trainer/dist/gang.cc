@@ -93,11 +93,10 @@ c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>
   return group;
 }
 
-/// The exception's words without LibTorch's C++ stack, source file and good wishes: "[/x/pair.cc:537]
+/// The first line of them, without source file and good wishes: "[/x/pair.cc:537]
 /// Connection closed by peer [127.0.0.1]:41234. This means that ..." ends after the address.
 std::string PlainWords(const std::exception& e) {
-  const auto* error = dynamic_cast<const c10::Error*>(&e);
-  std::string text = error != nullptr ? error->what_without_backtrace() : e.what();
+  std::string text = WordsOf(e);
   text = text.substr(0, text.find('\n'));
   if (text.starts_with("[/")) text.erase(0, text.find("] ") + 2);
   return text.substr(0, std::min(text.find(". This means"), text.find(" GLHF")));
@@ -115,6 +114,11 @@ bool MentionsTimeout(const std::string& text) {
 }
 
 }  // namespace
+
+std::string WordsOf(const std::exception& e) {
+  const auto* error = dynamic_cast<const c10::Error*>(&e);
+  return error != nullptr ? error->what_without_backtrace() : e.what();
+}
 
 bool IsCollectiveFailure(const std::exception& e) {
   if (dynamic_cast<const c10::DistError*>(&e) != nullptr) return true;

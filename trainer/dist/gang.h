@@ -23,6 +23,9 @@ class CollectiveError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The exception's words, without LibTorch's C++ stack.
+std::string WordsOf(const std::exception& e);
+
 /// Whether an exception of LibTorch comes from a collective rather than from this rank's own computing.
 bool IsCollectiveFailure(const std::exception& e);
 

@@ -6,16 +6,6 @@
 #include "trainer/loop/train_loop.h"
 
 namespace imgd::trainer {
-namespace {
-
-/// The exception's words without LibTorch's C++ stack.
-std::string WordsOf(const std::exception& e) {
-  const auto* error = dynamic_cast<const c10::Error*>(&e);
-  return error != nullptr ? error->what_without_backtrace() : e.what();
-}
-
-}  // namespace
-
 Error ErrorOf(const Environment& env, const std::exception& e) {
   const auto error = [&](ErrorCode code, std::string_view what) {
     return Error{.code = code, .message = fmt::format("rank {}: {}{}", env.rank, what, WordsOf(e))};
