@@ -49,6 +49,9 @@ class Dataset {
   /// The bytes of image i. Errors: those of the file system or server; kDataLoss when it is not what the
   /// index says.
   virtual Status Read(size_t i, FileBuffer& out) const = 0;
+  /// Told which images will be read next, in about this order, so that what is far away can be fetched ahead.
+  /// Returns at once.
+  virtual void WillRead(std::span<const uint32_t> samples) const { static_cast<void>(samples); }
 
  protected:
   std::vector<std::string> classes_;

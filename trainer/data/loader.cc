@@ -220,6 +220,7 @@ class Loader::Impl {
     auto plan = planner_.Make(step);
     auto slot = std::make_unique<Slot>();
     if (plan) {
+      dataset_.WillRead(plan->samples);
       slot->plan = std::move(*plan);
       slot->open = slot->plan.samples.size();
       slot->errors.resize(slot->open);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "common/json.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/recordio.h"
 #include "trainer/data/tar.h"
@@ -73,9 +74,8 @@ std::optional<int32_t> LabelFromJson(const std::string& text) {
   if (!json.is_object()) return std::nullopt;
   for (const char* key : {"label", "cls", "class"}) {
     const auto found = json.find(key);
-    if (found != json.end() && found->is_number_integer() && found->get<int64_t>() >= 0 &&
-        found->get<int64_t>() <= INT32_MAX)
-      return found->get<int32_t>();
+    const auto label = found != json.end() ? WholeNumber<int32_t>(*found) : std::nullopt;
+    if (label && *label >= 0) return label;
   }
   return std::nullopt;
 }

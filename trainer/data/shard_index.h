@@ -20,6 +20,8 @@ struct IndexedImage {
   /// RecordIO only: where not 0, the record lies in parts, `offset` is that of the first, and the image
   /// begins after so many bytes of what they are put together.
   uint32_t skip = 0;
+  uint32_t width = 0;   ///< pixels, as the file's header says; 0: nobody has looked
+  uint32_t height = 0;  ///< likewise
   bool operator==(const IndexedImage&) const = default;
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/files.h"
+#include "common/json.h"
 #include "trainer/data/recordio.h"
 
 namespace imgd::data {
@@ -207,8 +208,11 @@ Result<SetDescription> SetDescription::Parse(const std::string& text, const std:
     set.name = json.at("name").get<std::string>();
     set.classes = json.at("classes").get<std::vector<std::string>>();
     for (const auto& shard : json.at("shards")) {
-      Shard one{shard.at("name").get<std::string>(), shard.at("bytes").get<uint64_t>(),
-                shard.at("images").get<uint32_t>(), shard.at("crc32c").get<std::string>()};
+      const auto bytes = WholeNumber<uint64_t>(shard.at("bytes"));
+      const auto images = WholeNumber<uint32_t>(shard.at("images"));
+      if (!bytes || !images)
+        return bad("\"bytes\" and \"images\" of a shard are whole numbers, from 0 to 2^64-1 and 2^32-1");
+      Shard one{shard.at("name").get<std::string>(), *bytes, *images, shard.at("crc32c").get<std::string>()};
       if (one.name.empty() || one.name.find('/') != std::string::npos)
         return bad(fmt::format("'{}' is no shard's name", one.name));
       set.shards.push_back(std::move(one));
