@@ -39,8 +39,6 @@ class Context {
   // Options of every command.
   std::string server;               ///< --server; empty when not given
   std::optional<Duration> timeout;  ///< --timeout
-  /// What the command line asked for; run after all of it was understood.
-  std::function<int()> command;
 
   std::ostream& out() { return host_.out; }
   std::ostream& err() { return host_.err; }

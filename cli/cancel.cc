@@ -71,14 +71,14 @@ int RunCancel(Context& context, const CancelOptions& options) {
 
 }  // namespace
 
-void AddCancelCommand(CLI::App& app, Context& context) {
+void AddCancelCommand(Command app, Context& context) {
   auto options = std::make_shared<CancelOptions>();
-  auto* command = app.add_subcommand("cancel", "End jobs");
-  command->add_option("JOB", options->jobs, "Numbers of the jobs, or their names")->required()->type_name("");
-  command->add_flag("--checkpoint", options->checkpoint, "Save a checkpoint first");
-  command->add_flag("--wait", options->wait, "Wait until no process of the job is left");
-  AddOutputOption(*command, options->format, kPlainFormats);
-  command->footer(
+  Command command = app.AddSubcommand("cancel", "End jobs");
+  command.AddOption("JOB", options->jobs, "Numbers of the jobs, or their names").Required().ValueName("");
+  command.AddFlag("--checkpoint", options->checkpoint, "Save a checkpoint first");
+  command.AddFlag("--wait", options->wait, "Wait until no process of the job is left");
+  AddOutputOption(command, options->format, kPlainFormats);
+  command.Footer(
       "Without --checkpoint the ranks are ended at once, also in the middle of a step; those that do not "
       "obey\n"
       "are killed after the job's grace time.\n\n"
@@ -86,9 +86,7 @@ void AddCancelCommand(CLI::App& app, Context& context) {
       "  imgcli cancel 12\n"
       "  imgcli cancel rn18-demo --checkpoint --wait\n"
       "  imgcli cancel 13 14 15");
-  command->callback([&context, options] {
-    context.command = [&context, options] { return RunCancel(context, *options); };
-  });
+  command.Runs([&context, options] { return RunCancel(context, *options); });
 }
 
 }  // namespace imgd::cli

@@ -120,17 +120,17 @@ int Info(Context& context, const std::string& folder, OutputFormat format) {
   return 0;
 }
 
-void AddSynth(CLI::App& dataset, Context& context) {
+void AddSynth(Command dataset, Context& context) {
   auto arguments = std::make_shared<SynthArguments>();
   auto& options = arguments->options;
-  auto* command =
-      dataset.add_subcommand("synth", "Draw a data set of photographs of shapes, as an ImageFolder");
-  command->add_option("OUT", arguments->out, "New folder; gets train/, val/ and dataset.json")
-      ->required()
-      ->type_name("");
+  Command command =
+      dataset.AddSubcommand("synth", "Draw a data set of photographs of shapes, as an ImageFolder");
+  command.AddOption("OUT", arguments->out, "New folder; gets train/, val/ and dataset.json")
+      .Required()
+      .ValueName("");
   const auto number = [&](const char* name, const std::string& help, int least, int most, auto& target) {
-    AddNumberOption(*command, name, help, static_cast<uint64_t>(least), static_cast<uint64_t>(most),
-                    [arguments, &target](uint64_t value) { target = static_cast<int>(value); });
+    command.AddNumber(name, help, static_cast<uint64_t>(least), static_cast<uint64_t>(most),
+                      [arguments, &target](uint64_t value) { target = static_cast<int>(value); });
   };
   number("--classes", fmt::format("Classes, 1 to 1000 (default {})", options.classes), 1, 1000,
          options.classes);
@@ -138,56 +138,52 @@ void AddSynth(CLI::App& dataset, Context& context) {
          1'000'000, options.per_class);
   number("--val-per-class", "Validation images of each class; 0 for no val/ (default a fifth of --per-class)",
          0, 1'000'000, arguments->val_per_class);
-  command->add_option("--size", arguments->size, "In pixels, each side 16 to 4096 (default 128x128)")
-      ->type_name("WIDTHxHEIGHT");
-  AddNumberOption(*command, "--seed", "Same seed and options, same bytes (default 0)", 0, UINT64_MAX,
-                  [arguments](uint64_t seed) { arguments->options.seed = seed; });
+  command.AddOption("--size", arguments->size, "In pixels, each side 16 to 4096 (default 128x128)")
+      .ValueName("WIDTHxHEIGHT");
+  command.AddNumber("--seed", "Same seed and options, same bytes (default 0)", 0, UINT64_MAX,
+                    [arguments](uint64_t seed) { arguments->options.seed = seed; });
   number("--quality", fmt::format("JPEG quality, 1 to 100 (default {})", options.quality), 1, 100,
          options.quality);
   number("--jobs", "Threads that draw (default one for each core)", 1, 1024, arguments->jobs);
-  command->footer(
+  command.Footer(
       "OUT appears when it is complete; after Ctrl-C nothing is left of it.\n\n"
       "Examples:\n"
       "  imgcli dataset synth /data/shapes\n"
       "  imgcli dataset synth --classes 100 --per-class 500 --size 64x64 --seed 7 /data/shapes100\n"
       "  imgcli submit job.yaml --set data.train=/data/shapes/train --set data.val=/data/shapes/val");
-  command->callback([&context, arguments] {
-    context.command = [&context, arguments] { return Synth(context, *arguments); };
-  });
+  command.Runs([&context, arguments] { return Synth(context, *arguments); });
 }
 
-void AddInfo(CLI::App& dataset, Context& context) {
+void AddInfo(Command dataset, Context& context) {
   struct Options {
     std::string folder;
     OutputFormat format = OutputFormat::kTable;
   };
   auto options = std::make_shared<Options>();
-  auto* command = dataset.add_subcommand("info", "Count the images of an ImageFolder by class");
-  command->add_option("DIR", options->folder, "One folder for each class, or train/ and val/ of them")
-      ->required()
-      ->type_name("");
-  AddOutputOption(*command, options->format, kPlainFormats);
-  command->footer(
+  Command command = dataset.AddSubcommand("info", "Count the images of an ImageFolder by class");
+  command.AddOption("DIR", options->folder, "One folder for each class, or train/ and val/ of them")
+      .Required()
+      .ValueName("");
+  AddOutputOption(command, options->format, kPlainFormats);
+  command.Footer(
       "Examples:\n"
       "  imgcli dataset info /data/shapes\n"
       "  imgcli dataset info /data/shapes/train -o json | jq '.[0].images'");
-  command->callback([&context, options] {
-    context.command = [&context, options] { return Info(context, options->folder, options->format); };
-  });
+  command.Runs([&context, options] { return Info(context, options->folder, options->format); });
 }
 
 }  // namespace
 
-void AddDatasetCommands(CLI::App& app, Context& context) {
-  auto* dataset = app.add_subcommand("dataset", "Draw data sets, and count the images of one");
-  dataset->require_subcommand(1);
-  dataset->footer(
+void AddDatasetCommands(Command app, Context& context) {
+  Command dataset = app.AddSubcommand("dataset", "Draw data sets, and count the images of one");
+  dataset.NeedsSubcommand();
+  dataset.Footer(
       "Examples:\n"
       "  imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /data/shapes\n"
       "  imgcli dataset info /data/shapes");
-  AddSynth(*dataset, context);
-  AddConvert(*dataset, context);
-  AddInfo(*dataset, context);
+  AddSynth(dataset, context);
+  AddConvert(dataset, context);
+  AddInfo(dataset, context);
 }
 
 }  // namespace imgd::cli

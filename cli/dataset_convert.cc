@@ -77,39 +77,37 @@ int Convert(Context& context, const ConvertArguments& arguments) {
 
 }  // namespace
 
-void AddConvert(CLI::App& dataset, Context& context) {
+void AddConvert(Command dataset, Context& context) {
   auto arguments = std::make_shared<ConvertArguments>();
   auto& options = arguments->options;
-  auto* command = dataset.add_subcommand("convert", "Write a data set as WebDataset shards with an index");
+  Command command = dataset.AddSubcommand("convert", "Write a data set as WebDataset shards with an index");
   command
-      ->add_option("SRC", arguments->source,
-                   "A folder with one folder for each class, or shards (docs/job-file.md)")
-      ->required()
-      ->type_name("");
-  command->add_option("OUT", arguments->out, "Folder for the shards")->required()->type_name("");
-  command->add_option("--to", arguments->to, "Form to write: webdataset")
-      ->check(CLI::IsMember({"webdataset"}))
-      ->type_name("FORM");
-  command->add_option("--name", options.name, "Shards are NAME-000000.tar and so on (default train)")
-      ->type_name("NAME");
-  AddNumberOption(*command, "--shards", "How many shards (default by --shard-size)", 1, 1'000'000,
-                  [arguments](uint64_t shards) { arguments->options.shards = shards; });
-  command->add_option("--shard-size", arguments->shard_size, "About how large a shard is (default 256MiB)")
-      ->type_name("SIZE");
-  AddNumberOption(*command, "--seed", "Of the order in which images are put into shards (default 0)", 0,
-                  UINT64_MAX, [arguments](uint64_t seed) { arguments->options.seed = seed; });
-  AddNumberOption(*command, "--jobs", "Threads that write (default one for each core)", 1, 1024,
-                  [arguments](uint64_t jobs) { arguments->jobs = static_cast<int>(jobs); });
-  command->footer(
+      .AddOption("SRC", arguments->source,
+                 "A folder with one folder for each class, or shards (docs/job-file.md)")
+      .Required()
+      .ValueName("");
+  command.AddOption("OUT", arguments->out, "Folder for the shards").Required().ValueName("");
+  command.AddOption("--to", arguments->to, "Form to write: webdataset")
+      .OneOf({"webdataset"})
+      .ValueName("FORM");
+  command.AddOption("--name", options.name, "Shards are NAME-000000.tar and so on (default train)")
+      .ValueName("NAME");
+  command.AddNumber("--shards", "How many shards (default by --shard-size)", 1, 1'000'000,
+                    [arguments](uint64_t shards) { arguments->options.shards = shards; });
+  command.AddOption("--shard-size", arguments->shard_size, "About how large a shard is (default 256MiB)")
+      .ValueName("SIZE");
+  command.AddNumber("--seed", "Of the order in which images are put into shards (default 0)", 0, UINT64_MAX,
+                    [arguments](uint64_t seed) { arguments->options.seed = seed; });
+  command.AddNumber("--jobs", "Threads that write (default one for each core)", 1, 1024,
+                    [arguments](uint64_t jobs) { arguments->jobs = static_cast<int>(jobs); });
+  command.Footer(
       "The files of the images are taken as they are, in a shuffled order; the same set and options\n"
       "give the same bytes at any --jobs. After Ctrl-C the same command goes on where it stopped.\n\n"
       "Examples:\n"
       "  imgcli dataset convert /data/imagenet/train /data/shards/train\n"
       "  imgcli dataset convert --name val --shards 8 /data/imagenet/val /data/shards/val\n"
       "  imgcli submit job.yaml --set data.train=/data/shards/train --set data.val=/data/shards/val");
-  command->callback([&context, arguments] {
-    context.command = [&context, arguments] { return Convert(context, *arguments); };
-  });
+  command.Runs([&context, arguments] { return Convert(context, *arguments); });
 }
 
 }  // namespace imgd::cli

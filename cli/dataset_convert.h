@@ -7,6 +7,6 @@
 namespace imgd::cli {
 
 /// Adds `dataset convert` to the `dataset` command.
-void AddConvert(CLI::App& dataset, Context& context);
+void AddConvert(Command dataset, Context& context);
 
 }  // namespace imgd::cli

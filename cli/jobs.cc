@@ -127,24 +127,23 @@ int RunJobs(Context& context, const JobsOptions& options) {
 
 }  // namespace
 
-void AddJobsCommand(CLI::App& app, Context& context) {
+void AddJobsCommand(Command app, Context& context) {
   auto options = std::make_shared<JobsOptions>();
-  auto* command = app.add_subcommand("jobs", "List jobs, newest first");
+  Command command = app.AddSubcommand("jobs", "List jobs, newest first");
   command
-      ->add_option(
-          "--state", options->states,
-          "Only jobs in this state (queued, starting, running, preempting, paused, completed, failed, "
-          "cancelled); may be repeated")
-      ->type_name("STATE")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command->add_option("--name", options->name, "Only jobs whose name contains this")->type_name("TEXT");
-  command->add_option("--owner", options->owner, "Only this user's jobs")->type_name("USER");
-  AddNumberOption(*command, "--limit", "So many at most (default 20)", 1, 1'000'000,
-                  [options](uint64_t limit) { options->limit = limit; });
-  command->add_flag("--all", options->all, "Every job, however many");
-  AddOutputOption(*command, options->format);
-  command->footer(
+      .AddOption("--state", options->states,
+                 "Only jobs in this state (queued, starting, running, preempting, paused, completed, failed, "
+                 "cancelled); may be repeated")
+      .ValueName("STATE")
+      .SplitAtCommas()
+      .OneValueEach();
+  command.AddOption("--name", options->name, "Only jobs whose name contains this").ValueName("TEXT");
+  command.AddOption("--owner", options->owner, "Only this user's jobs").ValueName("USER");
+  command.AddNumber("--limit", "So many at most (default 20)", 1, 1'000'000,
+                    [options](uint64_t limit) { options->limit = limit; });
+  command.AddFlag("--all", options->all, "Every job, however many");
+  AddOutputOption(command, options->format);
+  command.Footer(
       "LOSS is the training loss now, TOP-1 the accuracy of the last validation. -o wide adds the owner, "
       "the\n"
       "priority, how often the job was started, and why it is in its state.\n\n"
@@ -152,8 +151,7 @@ void AddJobsCommand(CLI::App& app, Context& context) {
       "  imgcli jobs --state running --state queued\n"
       "  imgcli jobs --owner $USER --name rn50 -o wide\n"
       "  imgcli jobs --all -o json | jq -r '.[] | select(.state == \"JOB_STATE_FAILED\") | .id'");
-  command->callback(
-      [&context, options] { context.command = [&context, options] { return RunJobs(context, *options); }; });
+  command.Runs([&context, options] { return RunJobs(context, *options); });
 }
 
 }  // namespace imgd::cli

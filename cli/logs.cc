@@ -193,28 +193,27 @@ int RunLogs(Context& context, const LogsOptions& options) {
 
 }  // namespace
 
-void AddLogsCommand(CLI::App& app, Context& context) {
+void AddLogsCommand(Command app, Context& context) {
   auto options = std::make_shared<LogsOptions>();
-  auto* command = app.add_subcommand("logs", "Print what a job's ranks wrote");
-  AddJobArgument(*command, options->job);
-  command->add_flag("-f,--follow", options->follow, "Go on with new lines until the job has ended");
-  AddNumberOption(*command, "--rank", "Only this rank (default: all, each line with its rank)", 0, UINT32_MAX,
-                  [options](uint64_t rank) { options->rank = static_cast<uint32_t>(rank); });
-  AddNumberOption(*command, "--tail", "Only the last N lines of each rank, and new ones", 1, 1'000'000'000,
-                  [options](uint64_t lines) { options->tail = lines; });
-  AddNumberOption(*command, "--generation", "Lines of this start of the job (default: the latest)", 1,
-                  UINT64_MAX, [options](uint64_t generation) { options->generation = generation; });
-  command->add_flag("--timestamps", options->timestamps, "When each line was written, in local time");
-  AddOutputOption(*command, options->format, kPlainFormats);
-  command->footer(
+  Command command = app.AddSubcommand("logs", "Print what a job's ranks wrote");
+  AddJobArgument(command, options->job);
+  command.AddFlag("-f,--follow", options->follow, "Go on with new lines until the job has ended");
+  command.AddNumber("--rank", "Only this rank (default: all, each line with its rank)", 0, UINT32_MAX,
+                    [options](uint64_t rank) { options->rank = static_cast<uint32_t>(rank); });
+  command.AddNumber("--tail", "Only the last N lines of each rank, and new ones", 1, 1'000'000'000,
+                    [options](uint64_t lines) { options->tail = lines; });
+  command.AddNumber("--generation", "Lines of this start of the job (default: the latest)", 1, UINT64_MAX,
+                    [options](uint64_t generation) { options->generation = generation; });
+  command.AddFlag("--timestamps", options->timestamps, "When each line was written, in local time");
+  AddOutputOption(command, options->format, kPlainFormats);
+  command.Footer(
       "-o json gives one JSON object a line, -o yaml one document for each line.\n"
       "Goes on when imgd restarts, without doubled lines. Ctrl-C ends the following, not the job.\n\n"
       "Examples:\n"
       "  imgcli logs 12 --tail 50\n"
       "  imgcli logs rn18-demo -f --rank 0\n"
       "  imgcli logs 12 --generation 1 --timestamps > before-the-restart.log");
-  command->callback(
-      [&context, options] { context.command = [&context, options] { return RunLogs(context, *options); }; });
+  command.Runs([&context, options] { return RunLogs(context, *options); });
 }
 
 }  // namespace imgd::cli

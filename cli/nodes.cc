@@ -132,19 +132,18 @@ int RunNodes(Context& context, OutputFormat format) {
 
 }  // namespace
 
-void AddNodesCommand(CLI::App& app, Context& context) {
+void AddNodesCommand(Command app, Context& context) {
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
-  auto* command = app.add_subcommand("nodes", "List the machines that have joined");
-  AddOutputOption(*command, *format);
-  command->footer(
+  Command command = app.AddSubcommand("nodes", "List the machines that have joined");
+  AddOutputOption(command, *format);
+  command.Footer(
       "BUSY is the mean share of time that the GPUs computed; JOBS are those that hold devices there. -o "
       "wide\n"
       "adds memory, power, temperature, and why a node takes nothing new.\n\n"
       "Examples:\n"
       "  imgcli nodes\n"
       "  imgcli nodes -o json | jq -r '.[] | select(.state != \"NODE_STATE_READY\") | .name'");
-  command->callback(
-      [&context, format] { context.command = [&context, format] { return RunNodes(context, *format); }; });
+  command.Runs([&context, format] { return RunNodes(context, *format); });
 }
 
 }  // namespace imgd::cli

@@ -191,25 +191,23 @@ int RunShow(Context& context, const std::string& reference, OutputFormat format)
 
 }  // namespace
 
-void AddShowCommand(CLI::App& app, Context& context) {
+void AddShowCommand(Command app, Context& context) {
   struct Options {
     std::string job;
     OutputFormat format = OutputFormat::kTable;
   };
   auto options = std::make_shared<Options>();
-  auto* command =
-      app.add_subcommand("show", "Show all about a job: why it waits, where it runs, its figures");
-  AddJobArgument(*command, options->job);
-  AddOutputOption(*command, options->format);
-  command->footer(
+  Command command =
+      app.AddSubcommand("show", "Show all about a job: why it waits, where it runs, its figures");
+  AddJobArgument(command, options->job);
+  AddOutputOption(command, options->format);
+  command.Footer(
       "-o wide adds the job file and the whole history.\n\n"
       "Examples:\n"
       "  imgcli show 12\n"
       "  imgcli show rn18-demo -o wide\n"
       "  imgcli show 12 -o json | jq -r .job.reason_text");
-  command->callback([&context, options] {
-    context.command = [&context, options] { return RunShow(context, options->job, options->format); };
-  });
+  command.Runs([&context, options] { return RunShow(context, options->job, options->format); });
 }
 
 }  // namespace imgd::cli

@@ -127,24 +127,24 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
 
 }  // namespace
 
-void AddSubmitCommand(CLI::App& app, Context& context) {
+void AddSubmitCommand(Command app, Context& context) {
   auto options = std::make_shared<SubmitOptions>();
-  auto* command = app.add_subcommand("submit", "Submit a job");
-  command->add_option("FILE", options->file, "The job file; - reads it from standard input")
-      ->required()
-      ->type_name("");
-  command->add_flag("--watch", options->watch, "Follow the job until it has ended, as imgcli watch does");
-  command->add_option("--set", options->sets, "Change a field of the file for this job; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->allow_extra_args(false);
-  command->add_option("--name", options->name, "Name of the job, instead of the file's")->type_name("NAME");
-  command->add_flag("--dry-run", options->dry_run, "Check only: nothing is stored");
+  Command command = app.AddSubcommand("submit", "Submit a job");
+  command.AddOption("FILE", options->file, "The job file; - reads it from standard input")
+      .Required()
+      .ValueName("");
+  command.AddFlag("--watch", options->watch, "Follow the job until it has ended, as imgcli watch does");
+  command.AddOption("--set", options->sets, "Change a field of the file for this job; may be repeated")
+      .ValueName("FIELD=VALUE")
+      .OneValueEach();
+  command.AddOption("--name", options->name, "Name of the job, instead of the file's").ValueName("NAME");
+  command.AddFlag("--dry-run", options->dry_run, "Check only: nothing is stored");
   command
-      ->add_option("--idempotency-key", options->key,
-                   "The same key stores the same job once, however often it is sent (default: a new one)")
-      ->type_name("KEY");
-  AddOutputOption(*command, options->format, kPlainFormats);
-  command->footer(
+      .AddOption("--idempotency-key", options->key,
+                 "The same key stores the same job once, however often it is sent (default: a new one)")
+      .ValueName("KEY");
+  AddOutputOption(command, options->format, kPlainFormats);
+  command.Footer(
       "The file is checked here first: every error is named with its line, column and field.\n"
       "While imgd restarts, the job is sent again until --timeout, and stored once.\n\n"
       "Examples:\n"
@@ -152,9 +152,7 @@ void AddSubmitCommand(CLI::App& app, Context& context) {
       "  imgcli submit job.yaml --set train.epochs=5 --set optimizer.lr=0.4 --name rn50-short\n"
       "  sed s/resnet18/resnet50/ job.yaml | imgcli submit -\n"
       "  imgcli submit job.yaml -o json | jq -r .id");
-  command->callback([&context, options] {
-    context.command = [&context, options] { return RunSubmit(context, *options); };
-  });
+  command.Runs([&context, options] { return RunSubmit(context, *options); });
 }
 
 }  // namespace imgd::cli

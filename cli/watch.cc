@@ -172,21 +172,21 @@ int FollowJob(Context& context, Client& client, uint64_t id, const WatchOptions&
   return Follower(context, client, id, options).Run();
 }
 
-void AddWatchCommand(CLI::App& app, Context& context) {
+void AddWatchCommand(Command app, Context& context) {
   struct Options {
     std::string job;
     WatchOptions watch;
   };
   auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("watch", "Follow a job until it has ended");
-  AddJobArgument(*command, options->job);
-  AddNumberOption(*command, "--from-event",
-                  "Show the job's events from this number on, 1 for all (default: new ones only)", 0,
-                  UINT64_MAX, [options](uint64_t number) { options->watch.from_event = number; });
-  command->add_flag("--no-follow", options->watch.no_follow,
-                    "Show all events that there are (or those from --from-event on) and end");
-  AddOutputOption(*command, options->watch.format, kPlainFormats);
-  command->footer(
+  Command command = app.AddSubcommand("watch", "Follow a job until it has ended");
+  AddJobArgument(command, options->job);
+  command.AddNumber("--from-event",
+                    "Show the job's events from this number on, 1 for all (default: new ones only)", 0,
+                    UINT64_MAX, [options](uint64_t number) { options->watch.from_event = number; });
+  command.AddFlag("--no-follow", options->watch.no_follow,
+                  "Show all events that there are (or those from --from-event on) and end");
+  AddOutputOption(command, options->watch.format, kPlainFormats);
+  command.Footer(
       "On a terminal the job is shown in place, elsewhere with one line for each event (-o json: one JSON\n"
       "object a line, -o yaml: one document an event). Goes on when imgd restarts. Ctrl-C ends the watching, "
       "not the job.\n\n"
@@ -194,23 +194,19 @@ void AddWatchCommand(CLI::App& app, Context& context) {
       "Examples:\n"
       "  imgcli watch 12\n"
       "  imgcli watch rn18-demo --no-follow -o json > events.jsonl");
-  command->callback([&context, options] {
-    context.command = [&context, options] { return RunWatch(context, options->job, options->watch); };
-  });
+  command.Runs([&context, options] { return RunWatch(context, options->job, options->watch); });
 }
 
-void AddWaitCommand(CLI::App& app, Context& context) {
+void AddWaitCommand(Command app, Context& context) {
   auto job = std::make_shared<std::string>();
-  auto* command = app.add_subcommand(
+  Command command = app.AddSubcommand(
       "wait", "Wait until a job has ended; say nothing before, and how it ended on standard error");
-  AddJobArgument(*command, *job);
-  command->footer(
+  AddJobArgument(command, *job);
+  command.Footer(
       "Exit code: 0 the job completed, 6 it failed, 7 it was cancelled, 130 after Ctrl-C.\n\n"
       "Examples:\n"
       "  imgcli wait 12 && ./evaluate.sh");
-  command->callback([&context, job] {
-    context.command = [&context, job] { return RunWatch(context, *job, {.quiet = true}); };
-  });
+  command.Runs([&context, job] { return RunWatch(context, *job, {.quiet = true}); });
 }
 
 }  // namespace imgd::cli
