@@ -8,6 +8,7 @@
 
 #include "cli/format.h"
 #include "common/version.h"
+#include "imgd/v1/dataset.grpc.pb.h"
 #include "imgd/v1/job.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
 
@@ -207,11 +208,13 @@ struct Client::Connection {
   explicit Connection(const std::string& target)
       : channel(MakeChannel(target)),
         jobs(v1::JobService::NewStub(channel)),
-        nodes(v1::NodeService::NewStub(channel)) {}
+        nodes(v1::NodeService::NewStub(channel)),
+        datasets(v1::DatasetService::NewStub(channel)) {}
 
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> jobs;
   std::unique_ptr<v1::NodeService::Stub> nodes;
+  std::unique_ptr<v1::DatasetService::Stub> datasets;
 };
 
 bool IsOutage(const Errors& errors) {
@@ -296,6 +299,29 @@ Reply<v1::ListNodesResponse> Client::ListNodes() {
   return CallOnce<v1::ListNodesResponse>(timeout_, [](Connection& connection, auto* context, auto* response) {
     return connection.nodes->ListNodes(context, {}, response);
   });
+}
+
+Reply<v1::RegisterDatasetResponse> Client::RegisterDataset(const v1::RegisterDatasetRequest& request) {
+  return CallOnce<v1::RegisterDatasetResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.datasets->RegisterDataset(context, request, response);
+      });
+}
+
+Reply<v1::ListDatasetsResponse> Client::ListDatasets() {
+  return CallOnce<v1::ListDatasetsResponse>(timeout_,
+                                            [](Connection& connection, auto* context, auto* response) {
+                                              return connection.datasets->ListDatasets(context, {}, response);
+                                            });
+}
+
+Reply<v1::RemoveDatasetResponse> Client::RemoveDataset(const std::string& name) {
+  v1::RemoveDatasetRequest request;
+  request.set_name(name);
+  return CallOnce<v1::RemoveDatasetResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.datasets->RemoveDataset(context, request, response);
+      });
 }
 
 std::unique_ptr<Stream<v1::WatchJobResponse>> Client::WatchJob(const v1::WatchJobRequest& request) {

@@ -7,6 +7,7 @@
 #include "cli/interrupt.h"
 #include "cli/settings.h"
 #include "common/clock.h"
+#include "imgd/v1/dataset.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
 
@@ -53,6 +54,10 @@ class Client {
   Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request,
                                        const std::function<void()>& on_retry = {});
   Reply<v1::ListNodesResponse> ListNodes();
+
+  Reply<v1::RegisterDatasetResponse> RegisterDataset(const v1::RegisterDatasetRequest& request);
+  Reply<v1::ListDatasetsResponse> ListDatasets();
+  Reply<v1::RemoveDatasetResponse> RemoveDataset(const std::string& name);
 
   /// A job's events. The stream is ended with an outage from time to time even if the daemon is well, so that
   /// one which vanished without a word is noticed; open it again from the last event.

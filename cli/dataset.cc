@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/dataset_convert.h"
+#include "cli/dataset_register.h"
 #include "cli/format.h"
 #include "cli/progress_line.h"
 #include "cli/serialize.h"
@@ -184,6 +185,7 @@ void AddDatasetCommands(Command app, Context& context) {
   AddSynth(dataset, context);
   AddConvert(dataset, context);
   AddInfo(dataset, context);
+  AddRegister(dataset, context);
 }
 
 }  // namespace imgd::cli

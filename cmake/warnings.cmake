@@ -7,3 +7,7 @@ if(IMGD_SANITIZER)
   # GCC 12 sees uses that cannot happen in instrumented code.
   target_compile_options(imgd_warnings INTERFACE -Wno-maybe-uninitialized -Wno-tsan)
 endif()
+if(CMAKE_UNITY_BUILD)
+  # Several sources at once: a private class of one looks like a header's.
+  target_compile_options(imgd_warnings INTERFACE -Wno-subobject-linkage)
+endif()

@@ -33,6 +33,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
   const size_t jobs = stored.jobs.size();
   engine->reactor_.Restore(std::move(stored.jobs), std::move(stored.nodes), stored.next_job,
                            {clock->Now(), clock->Wall()});
+  engine->datasets_ = std::move(stored.datasets);
   engine->PublishView();
   spdlog::info("cluster={} jobs={} nodes={} msg=\"state loaded from {}\"", engine->cluster_id_, jobs,
                engine->reactor_.state().nodes().size(), engine->settings_.state_dir.native());
@@ -73,6 +74,7 @@ void Engine::Push(Input input) {
   const auto refusal = Fail(ErrorCode::kUnavailable, "the daemon is ending");
   if (auto* submit = std::get_if<SubmitInput>(&input)) submit->done(refusal);
   if (auto* cancel = std::get_if<CancelInput>(&input)) cancel->done(refusal);
+  if (auto* dataset = std::get_if<DatasetInput>(&input)) dataset->done(refusal);
   if (auto* agent = std::get_if<AgentInput>(&input)) agent->link->Close(refusal.value());
 }
 
@@ -210,6 +212,7 @@ void Engine::AfterFailure(const Error& error) {
   metrics_.Rollback();
   state_.Rollback();
   reactor_.Rollback();
+  datasets_ = *View()->datasets;  // the view is of what is stored
   failed_.reset();
   new_events_.clear();
   new_logs_.clear();
@@ -228,6 +231,7 @@ void Engine::PublishView() {
   view->blocker = reactor_.blocker();
   for (const auto& [id, node] : reactor_.state().nodes()) view->nodes.push_back(node);
   view->readings = readings_;
+  view->datasets = std::make_shared<const std::map<std::string, DatasetRecord>>(datasets_);
   view->stale_reports = reactor_.stale_reports();
   view->trouble = trouble_;
   const std::lock_guard lock(mutex_);

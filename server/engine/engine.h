@@ -46,6 +46,18 @@ struct SubmitAnswer {
   bool existed = false;
 };
 
+/// A name to be given to a data set, or taken away.
+struct DatasetOrder {
+  DatasetRecord record;  ///< only its name counts for removing; the engine sets the time
+  bool replace = false;  ///< the name may stand for another address
+  bool remove = false;
+};
+
+struct DatasetAnswer {
+  DatasetRecord record;
+  bool existed = false;  ///< with the same address
+};
+
 /// The cluster as it was after a batch; immutable, so that those who ask hold up nobody.
 struct ClusterView {
   Snapshot snapshot;
@@ -53,6 +65,7 @@ struct ClusterView {
   JobId blocker;
   std::vector<NodeRecord> nodes;  ///< by name
   std::map<NodeId, std::vector<v1::DeviceReading>> readings;
+  std::shared_ptr<const std::map<std::string, DatasetRecord>> datasets;  ///< by name
   uint64_t stale_reports = 0;
   std::string trouble;  ///< why nothing can be stored, for people; empty when it can
 };
@@ -88,6 +101,9 @@ class Engine {
   void Submit(SubmitOrder order, std::function<void(Result<SubmitAnswer>)> done);
   /// Errors: as Reactor::OnCancel, and as above.
   void Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done);
+
+  /// Errors: kNotFound, kAlreadyExists, and as Submit.
+  void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
 
   /// A number for a new stream.
   uint64_t NewSession();
@@ -125,6 +141,10 @@ class Engine {
     std::string actor;
     std::function<void(Status)> done;
   };
+  struct DatasetInput {
+    DatasetOrder order;
+    std::function<void(Result<DatasetAnswer>)> done;
+  };
   struct AgentInput {
     std::shared_ptr<AgentLink> link;
     uint64_t session;
@@ -134,7 +154,7 @@ class Engine {
     uint64_t session;
   };
   struct CloseInput {};
-  using Input = std::variant<SubmitInput, CancelInput, AgentInput, GoneInput, CloseInput>;
+  using Input = std::variant<SubmitInput, CancelInput, DatasetInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -159,12 +179,14 @@ class Engine {
 
   void Handle(SubmitInput& input);
   void Handle(CancelInput& input);
+  void Handle(DatasetInput& input);
   void Handle(AgentInput& input);
   void Handle(GoneInput& input);
   void Handle(CloseInput& input);
 
   /// Why the order can't be the one that the job of its key was made of; nothing when it is.
   std::optional<Error> OtherContent(JobId job, const SubmitOrder& order);
+  Result<DatasetAnswer> Change(DatasetOrder& order);
   void OnHello(const AgentInput& input);
   void OnMessage(const AgentInput& input, const NodeId& node);
   void OnTrainerEvents(const AgentInput& input);
@@ -211,6 +233,7 @@ class Engine {
   std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
   std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out
+  std::map<std::string, DatasetRecord> datasets_;
   bool closing_ = false;
   Now now_{};
   // The batch's:

@@ -6,6 +6,7 @@
 #include "server/core/explain.h"
 #include "server/core/folders.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/dataset_service.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/streams.h"
@@ -41,7 +42,7 @@ void WarnIfItNeverFits(const Submission& job, const ClusterView& view, v1::Submi
       {.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .code = ReasonCode::kNeverFits}, JobId()));
 }
 
-void FillDryRun(const Submission& job, const v1::SubmitJobRequest& request, v1::Job& out) {
+void FillDryRun(const Submission& job, const std::string& yaml, v1::Job& out) {
   out.set_name(job.name);
   out.set_owner(job.owner);
   out.set_state(v1::JOB_STATE_QUEUED);
@@ -49,7 +50,7 @@ void FillDryRun(const Submission& job, const v1::SubmitJobRequest& request, v1::
   out.set_priority(job.priority);
   out.set_nodes(job.nodes);
   out.set_ranks_per_node(job.ranks_per_node);
-  out.set_job_yaml(request.job_yaml());
+  out.set_job_yaml(yaml);
   out.set_checkpoint_dir(job.checkpoint_parent);
 }
 
@@ -127,10 +128,15 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
     reactor->Finish(ToStatus(spec.error()));
     return reactor;
   }
-  SubmitOrder order{.submission = SubmissionOf(*spec, *request, checkpoint_dir_),
-                    .yaml = request->job_yaml(),
-                    .idempotency_key = request->idempotency_key()};
   const auto view = engine_->View();
+  const auto yaml = ResolveDatasets(request->job_yaml(), file, *spec, *view->datasets);
+  if (!yaml) {
+    reactor->Finish(ToStatus(yaml.error()));
+    return reactor;
+  }
+  SubmitOrder order{.submission = SubmissionOf(*spec, *request, checkpoint_dir_),
+                    .yaml = *yaml,
+                    .idempotency_key = request->idempotency_key()};
   const auto& job = order.submission;
   if (const auto warnings = CheckFolders(view->nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent)) {
     for (const auto& warning : *warnings) response->add_warnings(warning);
@@ -140,7 +146,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
   }
   WarnIfItNeverFits(job, *view, *response);
   if (request->dry_run()) {
-    FillDryRun(job, *request, *response->mutable_job());
+    FillDryRun(job, *yaml, *response->mutable_job());
     reactor->Finish(order.refusal ? ToStatus(*order.refusal) : grpc::Status::OK);
     return reactor;
   }

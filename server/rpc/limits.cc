@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/dataset_ref.h"
 #include "common/job_file.h"
 
 namespace imgd {
@@ -55,5 +56,21 @@ Status CheckLimits(const v1::ListJobsRequest& request) {
 }
 
 Status CheckLimits(const v1::CancelJobRequest& request) { return CheckText("actor", request.actor()); }
+
+Status CheckLimits(const v1::RegisterDatasetRequest& request) {
+  const auto& dataset = request.dataset();
+  if (!IsDatasetName(dataset.name())) {
+    return Fail(ErrorCode::kInvalidArgument, "name: found '{}'; allowed: {}", dataset.name(),
+                kDatasetNameRule);
+  }
+  IMGD_TRY(CheckText("address", dataset.address(), kMostFileNameBytes));
+  if (dataset.address().empty() || ParseDatasetRef(dataset.address())) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "address: found '{}' where a folder that the nodes share, a pattern of shards or a URL is expected",
+        dataset.address());
+  }
+  return CheckText("owner", dataset.owner());
+}
 
 }  // namespace imgd

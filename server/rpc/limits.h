@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/error.h"
+#include "imgd/v1/dataset.pb.h"
 #include "imgd/v1/job.pb.h"
 
 namespace imgd {
@@ -11,5 +12,6 @@ namespace imgd {
 Status CheckLimits(const v1::SubmitJobRequest& request);
 Status CheckLimits(const v1::ListJobsRequest& request);
 Status CheckLimits(const v1::CancelJobRequest& request);
+Status CheckLimits(const v1::RegisterDatasetRequest& request);
 
 }  // namespace imgd

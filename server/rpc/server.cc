@@ -16,6 +16,7 @@
 #include "common/files.h"
 #include "grpc/health/v1/health.pb.h"
 #include "server/rpc/agent_service.h"
+#include "server/rpc/dataset_service.h"
 #include "server/rpc/job_service.h"
 
 namespace imgd {
@@ -88,11 +89,13 @@ struct RpcServer::Parts {
       : engine(the_engine),
         jobs(the_engine, pool, clock, checkpoint_dir),
         nodes(the_engine),
+        datasets(the_engine),
         agents(the_engine) {}
 
   Engine* engine;
   JobServiceImpl jobs;
   NodeServiceImpl nodes;
+  DatasetServiceImpl datasets;
   AgentServiceImpl agents;
   std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
@@ -116,13 +119,15 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &parts->port);
   builder.RegisterService(&parts->jobs);
   builder.RegisterService(&parts->nodes);
+  builder.RegisterService(&parts->datasets);
   builder.RegisterService(&parts->agents);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
   if (auto* health = parts->server->GetHealthCheckService()) {
     // Of each service by name too, which is how gRPC's clients and probes ask.
-    for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
-                             v1::AgentService::service_full_name()}) {
+    for (const char* name :
+         {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+          v1::DatasetService::service_full_name(), v1::AgentService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
     parts->health->service = health;

@@ -103,6 +103,7 @@ Result<StoredState> StateStore::Load(size_t ended_jobs) {
   StoredState stored;
   IMGD_ASSIGN(stored.jobs, LoadJobs(ended_jobs));
   IMGD_ASSIGN(stored.nodes, LoadNodes());
+  IMGD_ASSIGN(stored.datasets, LoadDatasets());
   IMGD_ASSIGN(stored.next_job, database_->Guard([this] {
     auto& query = database_->Prepare("SELECT coalesce(max(id), 0) + 1 FROM jobs");
     query.executeStep();
@@ -164,6 +165,38 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
   if (!read) return tl::unexpected(read.error());
   IMGD_TRY(*read);
   return nodes;
+}
+
+Result<std::map<std::string, DatasetRecord>> StateStore::LoadDatasets() {
+  return database_->Guard([this] {
+    std::map<std::string, DatasetRecord> datasets;
+    auto& query =
+        database_->Prepare("SELECT name, address, images, classes, owner, registered_us FROM datasets");
+    while (query.executeStep()) {
+      const std::string name = query.getColumn(0).getString();
+      datasets[name] = {.name = name,
+                        .address = query.getColumn(1).getString(),
+                        .images = Unsigned(query.getColumn(2)),
+                        .classes = query.getColumn(3).getUInt(),
+                        .owner = query.getColumn(4).getString(),
+                        .registered = {query.getColumn(5).getInt64()}};
+    }
+    query.reset();
+    return datasets;
+  });
+}
+
+void StateStore::SaveDataset(const DatasetRecord& dataset) {
+  batch_->Write([&dataset](Database& database) {
+    RunSql(database, "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?)", dataset.name,
+           dataset.address, Signed(dataset.images), dataset.classes, dataset.owner,
+           dataset.registered.micros);
+  });
+}
+
+void StateStore::RemoveDataset(const std::string& name) {
+  batch_->Write(
+      [&name](Database& database) { RunSql(database, "DELETE FROM datasets WHERE name = ?", name); });
 }
 
 void StateStore::SaveJob(const JobRecord& job) {

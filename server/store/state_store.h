@@ -17,11 +17,22 @@ namespace imgd {
 extern const char* const kJobColumns;
 Result<JobRecord> JobOfRow(SQLite::Statement& row);
 
+/// A data set that has a name.
+struct DatasetRecord {
+  std::string name;     ///< see IsDatasetName
+  std::string address;  ///< what a job's data.train may name
+  uint64_t images = 0;  ///< 0: nobody looked
+  uint32_t classes = 0;
+  std::string owner;
+  WallTime registered;
+};
+
 /// What is loaded when the daemon starts.
 struct StoredState {
   std::vector<JobRecord> jobs;  ///< those that have not ended, and the last ones that have
   std::vector<NodeRecord> nodes;
   JobId next_job;
+  std::map<std::string, DatasetRecord> datasets;  ///< by name
 };
 
 /// state.db: jobs, their history, nodes. All writes of it. Owned by the core thread.
@@ -43,6 +54,8 @@ class StateStore {
   /// Where each rank of a start is; kept for as long as the job.
   void SavePlacement(RunKey run, const std::vector<Part>& parts);
   void SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence);
+  void SaveDataset(const DatasetRecord& dataset);
+  void RemoveDataset(const std::string& name);
 
   /// A small write, which shows whether writes succeed.
   void Probe();
@@ -68,6 +81,7 @@ class StateStore {
   Status LoadClusterId();
   Result<std::vector<JobRecord>> LoadJobs(size_t ended_jobs);
   Result<std::vector<NodeRecord>> LoadNodes();
+  Result<std::map<std::string, DatasetRecord>> LoadDatasets();
 
   std::unique_ptr<Database> database_;  // its address is batch_'s
   std::unique_ptr<WriteBatch> batch_;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/dataset_ref.h"
 #include "trainer/data/image_folder.h"
 #include "trainer/data/shard_set.h"
 
@@ -31,6 +32,10 @@ Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
+  if (ParseDatasetRef(where)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "{} is a name that imgd knows; without it, name the folder, pattern or URL itself", where);
+  }
   std::error_code error;
   const bool is_folder = fs::is_directory(where, error);
   const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);

@@ -7,7 +7,7 @@
 namespace imgd::data {
 namespace {
 
-constexpr uint32_t kMagic = 0xCED7230A;
+constexpr uint32_t kRecordMagic = 0xCED7230A;
 constexpr uint64_t kPartHeader = 8;    ///< magic; kind in the upper three bits and length in the rest
 constexpr uint64_t kImageHeader = 24;  ///< flag, label, id, id2
 constexpr uint32_t kMostLabels = 65536;
@@ -33,7 +33,7 @@ Result<Piece> ReadPiece(const Source& shard, uint64_t at) {
   uint32_t word = 0;
   std::memcpy(&magic, header.data(), 4);
   std::memcpy(&word, header.data() + 4, 4);
-  if (magic != kMagic) return Bad(shard, at, "no record begins here");
+  if (magic != kRecordMagic) return Bad(shard, at, "no record begins here");
   Piece part{.kind = word >> 29, .begin = at + kPartHeader, .size = word & 0x1FFFFFFFU};
   const uint64_t padded = (part.size + 3) / 4 * 4;
   if (padded > shard.size() - part.begin) {
@@ -112,7 +112,7 @@ Result<std::vector<uint8_t>> ReadRecord(const Source& shard, uint64_t offset, ui
     IMGD_ASSIGN(const Piece part, ReadPiece(shard, at));
     if (part.kind == kMiddle || part.kind == kLast) {
       // The writer cut where the content had the magic number, and left it out.
-      const auto* magic = reinterpret_cast<const uint8_t*>(&kMagic);
+      const auto* magic = reinterpret_cast<const uint8_t*>(&kRecordMagic);
       content.insert(content.end(), magic, magic + 4);
     }
     if (content.size() + part.size > most_bytes) {

@@ -17,7 +17,7 @@
 namespace imgd::data {
 namespace {
 
-constexpr std::string_view kMagic = "imgdidx1";
+constexpr std::string_view kIndexMagic = "imgdidx1";
 constexpr uint64_t kMaxLabelBytes = 1 << 20;
 
 template <typename T>
@@ -118,7 +118,7 @@ std::string EncodeShardIndex(const ShardIndex& index) {
     Put(body, static_cast<uint16_t>(std::min<size_t>(image.key.size(), UINT16_MAX)));
     body.append(image.key, 0, UINT16_MAX);
   }
-  std::string out(kMagic);
+  std::string out(kIndexMagic);
   Put(out, Crc32c(AsBytes(body)));
   return out + body;
 }
@@ -127,8 +127,8 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
   const auto bad = [&](std::string_view what) {
     return Fail(ErrorCode::kDataLoss, "{} is no good shard index: {}", name, what);
   };
-  if (!bytes.starts_with(kMagic)) return bad("it does not start with 'imgdidx1'");
-  Taker taker{std::string_view(bytes).substr(kMagic.size())};
+  if (!bytes.starts_with(kIndexMagic)) return bad("it does not start with 'imgdidx1'");
+  Taker taker{std::string_view(bytes).substr(kIndexMagic.size())};
   const auto crc = taker.Take<uint32_t>();
   if (!taker.ok || crc != Crc32c(AsBytes(taker.rest))) return bad("its checksum is wrong");
   ShardIndex index;

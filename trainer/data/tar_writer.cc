@@ -13,12 +13,12 @@
 namespace imgd::data {
 namespace {
 
-constexpr size_t kBlock = 512;
+constexpr size_t kTarBlock = 512;
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr size_t kNameBytes = 100;
 constexpr size_t kPrefixBytes = 155;
 
-using Header = std::array<char, kBlock>;
+using Header = std::array<char, kTarBlock>;
 
 void PutText(Header& header, size_t offset, std::string_view text) {
   std::memcpy(header.data() + offset, text.data(), text.size());
@@ -77,18 +77,18 @@ Result<uint64_t> TarWriter::Add(const std::string& name, std::span<const uint8_t
   unsigned sum = 0;
   for (const char c : header) sum += static_cast<uint8_t>(c);
   PutText(header, 148, std::string_view(fmt::format("{:06o}", sum).c_str(), 7));
-  IMGD_TRY(Write({reinterpret_cast<const uint8_t*>(header.data()), kBlock}));
+  IMGD_TRY(Write({reinterpret_cast<const uint8_t*>(header.data()), kTarBlock}));
   const uint64_t offset = bytes_;
   IMGD_TRY(Write(content));
-  static constexpr std::array<uint8_t, kBlock> kZeros{};
-  if (const size_t over = content.size() % kBlock; over != 0) {
-    IMGD_TRY(Write(std::span(kZeros).first(kBlock - over)));
+  static constexpr std::array<uint8_t, kTarBlock> kZeros{};
+  if (const size_t over = content.size() % kTarBlock; over != 0) {
+    IMGD_TRY(Write(std::span(kZeros).first(kTarBlock - over)));
   }
   return offset;
 }
 
 Status TarWriter::Finish() {
-  static constexpr std::array<uint8_t, 2 * kBlock> kEnd{};
+  static constexpr std::array<uint8_t, 2 * kTarBlock> kEnd{};
   IMGD_TRY(Write(kEnd));
   IMGD_TRY(WriteAll(fd_.get(), buffer_, temporary()));
   if (::fsync(fd_.get()) != 0) return FailErrno(errno, fmt::format("cannot sync {}", temporary()));

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kManifest = "manifest.json";
-constexpr int kFormat = 1;
+constexpr int kManifestFormat = 1;
 
 /// The number of a folder named `<prefix><number>`.
 std::optional<uint64_t> NumberIn(const std::string& name, std::string_view prefix) {
@@ -153,7 +153,7 @@ Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
   const auto bad = [&](std::string_view what) {
     return Fail(ErrorCode::kDataLoss, "{}: {}", (ref.path / kManifest).native(), what);
   };
-  if (!json.is_object() || json.value("format", 0) != kFormat || !json.contains("files")) {
+  if (!json.is_object() || json.value("format", 0) != kManifestFormat || !json.contains("files")) {
     return bad("not a manifest of this format");
   }
   CheckpointContent out;
@@ -241,7 +241,7 @@ Status CheckpointWriter::AddTensors(const std::string& name, const std::vector<T
 
 Result<CommittedCheckpoint> CheckpointWriter::Commit() {
   CommittedCheckpoint out{.ref = ref_};
-  Json json = {{"format", kFormat}, {"step", ref_.step}, {"generation", ref_.generation}};
+  Json json = {{"format", kManifestFormat}, {"step", ref_.step}, {"generation", ref_.generation}};
   json["files"] = Json::array();
   for (const auto& file : files_) {
     json["files"].push_back({{"name", file.name}, {"size", file.size}, {"sha256", file.sha256}});

@@ -7,7 +7,7 @@
 namespace imgd::trainer {
 namespace {
 using Json = nlohmann::ordered_json;
-constexpr int kFormat = 1;
+constexpr int kStateFormat = 1;
 
 Json Dump(const ValidationResult& result) {
   return {{"step", result.step},
@@ -40,7 +40,7 @@ Result<ValidationResult> ValidationFromJson(std::string_view text) {
 }
 
 std::string ToJson(const RunState& state) {
-  const Json json = {{"format", kFormat},
+  const Json json = {{"format", kStateFormat},
                      {"step", state.step},
                      {"epoch", state.epoch},
                      {"seed", state.seed},
@@ -61,8 +61,8 @@ std::string ToJson(const RunState& state) {
 
 Result<RunState> RunStateFromJson(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("format", 0) != kFormat) {
-    return Fail(ErrorCode::kDataLoss, "state.json is not of format {}", kFormat);
+  if (!json.is_object() || json.value("format", 0) != kStateFormat) {
+    return Fail(ErrorCode::kDataLoss, "state.json is not of format {}", kStateFormat);
   }
   try {
     RunState state;

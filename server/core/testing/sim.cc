@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::seconds;
 
-std::string Text(RunKey run) { return fmt::format("{}/{}", run.job, run.generation); }
+std::string RunText(RunKey run) { return fmt::format("{}/{}", run.job, run.generation); }
 
 NodeId NodeOf(const Action& action) {
   return std::visit(
@@ -169,8 +169,8 @@ void Sim::Obey(Agent& agent, const SendStart& command) {
         std::any_of(other.alive.begin(), other.alive.end(), [](const auto& rank) { return rank.second; });
     for (const uint32_t device : command.devices) {
       if (lives && std::find(other.devices.begin(), other.devices.end(), device) != other.devices.end()) {
-        Fault(fmt::format("{} starts on device {} of {} while {} uses it", Text(command.run), device,
-                          agent.name, Text(key)));
+        Fault(fmt::format("{} starts on device {} of {} while {} uses it", RunText(command.run), device,
+                          agent.name, RunText(key)));
       }
     }
   }
@@ -231,7 +231,7 @@ void Sim::DeliverEvent(Agent& agent) {
       } else if (event == "finished") {
         reactor_.OnTrainerFinished(of, 0, now_, out);
       } else {
-        const Checkpoint checkpoint{.path = Text(of) + event, .step = 1, .generation = of.generation};
+        const Checkpoint checkpoint{.path = RunText(of) + event, .step = 1, .generation = of.generation};
         reactor_.OnTrainerCheckpoint(of, checkpoint, now_, out);
       }
     });

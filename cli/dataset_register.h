@@ -1,0 +1,10 @@
+#pragma once
+
+#include "cli/commands.h"
+
+namespace imgd::cli {
+
+/// Adds `register`, `list` and `forget` to `imgcli dataset`: the names that the daemon keeps for data sets.
+void AddRegister(Command dataset, Context& context);
+
+}  // namespace imgd::cli
