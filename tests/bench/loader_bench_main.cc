@@ -64,7 +64,6 @@ bool SetMode(Options& options, bool exact) {
 }
 
 Status MeasureLoader(const std::string& where, LoaderOptions options, double seconds, uint64_t least_images) {
-  const auto opened = Clock::now();
   IMGD_ASSIGN(const auto set, OpenDataset(where));
   options.training = true;
   options.crop_size = kCropSize;
@@ -74,12 +73,10 @@ Status MeasureLoader(const std::string& where, LoaderOptions options, double sec
   Loader loader(*set, options);
   Sums sums;
   uint64_t images = 0;
-  double ready = 0;
   Clock::time_point start;
   // Steps per epoch end with a smaller one; images are counted, not steps.
   for (int step = 0; step <= kWarmUp || Since(start) < seconds || images < least_images; ++step) {
     IMGD_ASSIGN(auto batch, loader.Next());
-    if (step == 0) ready = Since(opened);
     if (step < kWarmUp) sums.Add(*batch);
     if (step > kWarmUp) images += static_cast<uint64_t>(batch->count());
     loader.Recycle(std::move(*batch));
@@ -87,12 +84,10 @@ Status MeasureLoader(const std::string& where, LoaderOptions options, double sec
   }
   const double took = Since(start);
   fmt::print(
-      "{{\"images\": {}, \"seconds\": {:.4f}, \"images_per_second\": {:.2f}, \"first_batch_seconds\": "
-      "{:.4f}, "
-      "\"pixel_mean\": {:.3f}, \"label_mean\": {:.3f}, \"label_order\": \"{:08x}\", \"peak_rss_mib\": "
-      "{:.1f}, "
-      "\"pss_mib\": {:.1f}}}\n",
-      images, took, static_cast<double>(images) / took, ready,
+      "{{\"images\": {}, \"seconds\": {:.4f}, \"images_per_second\": {:.2f}, \"pixel_mean\": {:.3f}, "
+      "\"label_mean\": {:.3f}, \"label_order\": \"{:08x}\", \"peak_rss_mib\": {:.1f}, \"pss_mib\": "
+      "{:.1f}}}\n",
+      images, took, static_cast<double>(images) / took,
       sums.pixels / (sums.images * kCropSize * kCropSize * 3), sums.labels / sums.images, Crc32c(sums.order),
       MemoryMib("/proc/self/status", "VmHWM:"), MemoryMib("/proc/self/smaps_rollup", "\nPss:"));
   return {};
@@ -103,9 +98,9 @@ Status MeasureCeiling(const std::string& where, const CeilingOptions& options) {
   IMGD_ASSIGN(const auto result, RunCeiling(*set, options));
   fmt::print(
       "{{\"images\": {}, \"seconds\": {:.4f}, \"images_per_second\": {:.2f}, \"pixel_mean\": {:.3f}, "
-      "\"peak_rss_mib\": {:.1f}, \"pss_mib\": {:.1f}}}\n",
+      "\"peak_rss_mib\": {:.1f}}}\n",
       result.images, result.seconds, static_cast<double>(result.images) / result.seconds, result.pixel_mean,
-      MemoryMib("/proc/self/status", "VmHWM:"), MemoryMib("/proc/self/smaps_rollup", "\nPss:"));
+      MemoryMib("/proc/self/status", "VmHWM:"));
   return {};
 }
 

@@ -1,9 +1,11 @@
 """The peers of `./run bench data`: each as its users write it, to ready uint8 [64, 224, 224, 3] batches.
 
-usage: peer_data.py SUBJECT SET WORKERS SECONDS LEAST_IMAGES
+usage: peer_data.py SUBJECT SET WORKERS
 
-SET is a folder of classes, or for webdataset and ffcv what was made of it. Prints one line of JSON, like loader_bench.
-Rates are of a pipeline that is full and stays so: the stream goes on over the ends of epochs.
+SET is a folder of classes, or for webdataset and ffcv what was made of it. For each line "SECONDS LEAST_IMAGES" of the
+input makes one pass and prints a line of JSON, like loader_bench's; between them it idles, so that passes can take
+turns without paying for imports and compilation each time. Rates are of a pipeline that is full and stays so: the
+stream goes on over the ends of epochs.
 """
 
 from __future__ import annotations
@@ -163,47 +165,46 @@ def as_array(value: Any) -> NDArray[Any]:
     return np.asarray(value)
 
 
-def main() -> None:
-    subject, where = sys.argv[1:3]
-    workers, seconds, least_images = int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
-    random.seed(1)
-    began = time.perf_counter()
-    batches = iter(SUBJECTS[subject](where, workers))
-    images, start, ready = 0, 0.0, 0.0
+def one_pass(batches: Iterator[tuple[Any, Any]], seconds: float, least_images: int) -> dict[str, Any]:
+    """What came before the pass is not timed: WARM_UP batches, so that none was made while nobody measured."""
     means: list[float] = []
     order: list[int] = []
-    step = 0
-    while step <= WARM_UP or time.perf_counter() - start < seconds or images < least_images:
-        pixels, labels = next(batches)
-        if step == 0:
-            ready = time.perf_counter() - began
-            shape = tuple(as_array(pixels).shape)
-            if shape != (BATCH, SIZE, SIZE, 3) or as_array(pixels).dtype != np.uint8:
-                raise SystemExit(f"{subject} gives {shape} of {as_array(pixels).dtype}")
-        if step < WARM_UP:
-            means.append(float(as_array(pixels).mean()))
-            order += as_array(labels).reshape(-1).astype(int).tolist()
-        if step == WARM_UP:
-            start = time.perf_counter()
-        else:
-            images += BATCH if step > WARM_UP else 0
-        step += 1
+    for _ in range(WARM_UP):
+        pixels, labels = (as_array(part) for part in next(batches))
+        if pixels.shape != (BATCH, SIZE, SIZE, 3) or pixels.dtype != np.uint8:
+            raise SystemExit(f"a batch is {pixels.shape} of {pixels.dtype}")
+        means.append(float(pixels.mean()))
+        order += labels.reshape(-1).astype(int).tolist()
+    next(batches)
+    start, images = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds or images < least_images:
+        next(batches)
+        images += BATCH
     took = time.perf_counter() - start
-    result = {
+    return {
         "images": images,
         "seconds": took,
         "images_per_second": images / took,
-        "first_batch_seconds": ready,
         "pixel_mean": round(float(np.mean(means)), 3),
         "label_mean": round(float(np.mean(order)), 3),
         "label_order": f"{zlib.crc32(np.asarray(order, '<i4').tobytes()):08x}",
         "peak_rss_mib": round(memory_mib("status", "VmHWM:"), 1),
         "pss_mib": round(memory_mib("smaps_rollup", "Pss:"), 1),
     }
-    print(json.dumps(result), flush=True)
-    # The workers' endless streams have no end to wait for, and must not slow what is measured next.
-    for pid in tree(os.getpid())[1:]:
-        os.kill(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    subject, where, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    random.seed(1)
+    batches = iter(SUBJECTS[subject](where, workers))
+    try:
+        for line in sys.stdin:
+            seconds, least_images = line.split()
+            print(json.dumps(one_pass(batches, float(seconds), int(least_images))), flush=True)
+    finally:
+        # The workers' endless streams have no end to wait for, and must not slow what is measured next.
+        for pid in tree(os.getpid())[1:]:
+            os.kill(pid, signal.SIGKILL)
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
 """JPEG files that look like photographs to a decoder: the same scenes at two qualities.
 
 A scene is what the statistics of natural images are known by: surfaces that hide one another (dead leaves, their sizes
-following a power law), each with a colour, a gradient and a 1/f texture of its own strength, softened as by a lens, with
-a little noise; brightness and colour vary together. Seeded: the same files on each machine with the same Pillow.
+following a power law), each with a colour, a gradient and a 1/f texture of its own strength, softened as by a lens,
+with a little noise; brightness and colour vary together. Seeded: the same files on each machine with the same Pillow.
 """
 
 from __future__ import annotations
