@@ -23,3 +23,9 @@ if(IMGD_SANITIZER)
   endif()
   add_link_options(-fsanitize=${IMGD_SANITIZER})
 endif()
+
+if(IMGD_FUZZ)
+  # Our warnings are GCC's; clang has others.
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -w)
+  add_link_options(-fsanitize=address,undefined)
+endif()

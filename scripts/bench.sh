@@ -8,4 +8,10 @@ if [[ -z $name || " $names" != *" $name "* ]]; then
   echo "run: bench: found '${name}'; there are: $names" >&2
   exit 2
 fi
+if [[ $name == data ]]; then
+  # shellcheck source=scripts/setup.sh
+  source scripts/setup.sh
+  setup_peers
+  ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet bench_programs
+fi
 exec "${IMGD_DEPS:-.deps}/pytest/bin/python" "tests/bench/$name.py" "${@:2}"

@@ -81,3 +81,30 @@ setup_pytest() {
   site=$(echo "$DEPS"/pytest/lib/python3*/site-packages)
   echo "$DEPS"/torch/lib/python3*/site-packages >"$site/torch-beside.pth"
 }
+
+# What `./run bench data` measures us against, beside the torch that is there already.
+setup_peers() {
+  setup_torch torch
+  local dir=$DEPS/peers site before
+  before=$(cat "$dir/.lock-sha256" 2>/dev/null || true)
+  install_lock "$dir" deps/peers.lock 'bin/python'
+  site=$(echo "$dir"/lib/python3*/site-packages)
+  echo "$DEPS"/torch/lib/python3*/site-packages >"$site/torch-beside.pth"
+  [[ $before == "$(<"$dir/.lock-sha256")" && (-d $site/ffcv || -f $dir/ffcv-missing) ]] || setup_ffcv "$dir"
+}
+
+# FFCV comes as source only, and of OpenCV wants core and imgproc. What keeps it from being built is kept for its row.
+setup_ffcv() {
+  local dir=$1 log
+  log=$(log_file ffcv)
+  say "building ffcv"
+  mkdir -p "$dir/opencv/opencv2"
+  printf '#pragma once\n#include <opencv2/core.hpp>\n#include <opencv2/imgproc.hpp>\n' >"$dir/opencv/opencv2/opencv.hpp"
+  printf 'Name: opencv4\nDescription: two of its modules\nVersion: 4\nCflags: -I%s -I/usr/include/opencv4\nLibs: %s\n' \
+    "$dir/opencv" "-lopencv_imgproc -lopencv_core" >"$dir/opencv/opencv4.pc"
+  rm -f "$dir/ffcv-missing"
+  if ! (setup_apt peers && PKG_CONFIG_PATH=$dir/opencv "$dir/bin/pip" install --no-deps --no-build-isolation --quiet \
+    --require-hashes --disable-pip-version-check -r deps/peers-source.lock) >"$log" 2>&1; then
+    { echo "ffcv can't be built here:"; grep -m 1 -iE 'error|missing' "$log"; } >"$dir/ffcv-missing"
+  fi
+}

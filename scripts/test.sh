@@ -25,6 +25,32 @@ sanitizer_tests() {
     TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/tests/suppressions/tsan.txt" ctest_preset "$preset"
 }
 
+# fuzz_one NAME SECONDS: runs a fuzzer with its inputs; what crashes it is printed with the file that does.
+# New inputs that reach more code stay in build/fuzz/corpus, for the next run.
+fuzz_one() {
+  local name=$1 seconds=$2 log="build/log/fuzz-$1.log" found="build/fuzz/crashes/$1-"
+  mkdir -p "build/fuzz/corpus/$name" build/fuzz/crashes build/log
+  rm -f "$found"*
+  if "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" -rss_limit_mb=1500 -timeout=10 -max_len=65536 \
+    -print_final_stats=1 -artifact_prefix="$found" "build/fuzz/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1
+  then
+    say "fuzz_$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, none of them bad"
+    return
+  fi
+  tail -n 60 "$log" >&2
+  printf 'run: fuzz_%s failed; the input: %s\n' "$name" "$(compgen -G "$found*" || echo "see $log")" >&2
+  return 1
+}
+
+fuzz_tests() {
+  build --preset fuzz
+  export -f fuzz_one say
+  # As many at a time as there are cores.
+  # shellcheck disable=SC2016  # $1 is the inner shell's
+  find tests/fuzz -maxdepth 1 -name '*.cc' ! -name make_corpus.cc -printf '%f\n' | sed 's/\.cc$//' | sort \
+    | xargs -P "$JOBS" -I NAME bash -c 'fuzz_one NAME "$1"' _ "${IMGD_FUZZ_SECONDS:-60}"
+}
+
 short_tests() {
   ctest_preset release
   python_tests -m "not long"
@@ -34,6 +60,7 @@ long_tests() {
   IMGD_CORE_SEEDS=5000 ctest_preset release -R '^Sim\.'
   local preset
   for preset in ${IMGD_SANITIZERS:-asan tsan}; do sanitizer_tests "$preset"; done
+  fuzz_tests
   run_lint_quick
 }
 

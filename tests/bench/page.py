@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from report import ROOT
+from report import ROOT, beside
 
 HEAD = """\
 # Benchmarks
 
-Written by `./run bench page` from what `./run bench train` and `./run bench control` measured; don't edit. Each figure
-is the median of several passes, ours and the peers' in turn in one run, with the least and the greatest beside it. A
+Written by `./run bench page` from what `./run bench train`, `control` and `data` measured; don't edit. Each figure is
+the median of several passes, ours and the peers' in turn in one run, with the least and the greatest beside it. A
 ratio says how many times better ours is: for rates ours / peer, for times peer / ours. What could not be measured says
 why.
 
@@ -19,23 +19,31 @@ No figures from GPUs yet: no machine with one was at hand. The CUDA and NCCL pat
 """
 
 
-def line(row: dict[str, Any]) -> str:
+def line(row: dict[str, Any], with_beside: bool) -> str:
+    more = f" {beside(row)} |" if with_beside else ""
     if row["value"] is None:
-        return f"| {row['case']} | {row['subject']} | not measured: {row['why']} | | |"
+        return f"| {row['case']} | {row['subject']} | not measured: {row['why']} | | |" + more
     ratio = ", ".join(f"{value:.2f} x {peer}" for peer, value in row.get("ratio", {}).items())
     return (f"| {row['case']} | {row['subject']} | {row['value']:.4g} {row['unit']} "
-            f"| {row['min']:.4g} to {row['max']:.4g} | {ratio} |")  # fmt: skip
+            f"| {row['min']:.4g} to {row['max']:.4g} | {ratio} |" + more)  # fmt: skip
 
 
 def main() -> None:
     parts = [HEAD]
     for path in sorted((ROOT / "build/bench").glob("*.json")):
+        if path.stem.endswith("-quick"):
+            continue
         found = json.loads(path.read_text())
         on = found["machine"]
         where = f"{on['cores']} cores of {on['cpu']}, {on['memory_gib']} GiB, {on['system']}"
-        rows = "\n".join(line(row) for row in found["rows"])
-        head = "| case | subject | median | least and greatest | ratio |\n| --- | --- | --- | --- | --- |"
-        parts.append(f"## {path.stem}\n\n{found['date']}: {where}\n\n{head}\n{rows}\n")
+        with_beside = any("beside" in row for row in found["rows"])
+        rows = "\n".join(line(row, with_beside) for row in found["rows"])
+        titles = ["case", "subject", "median", "least and greatest", "ratio"] + ["beside it"] * with_beside
+        head = f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}"
+        # Each subject's note once, whichever case it is in.
+        notes = {row["subject"]: row["note"] for row in found["rows"] if row.get("note")}
+        said = "".join(f"- {subject}: {note}\n" for subject, note in notes.items())
+        parts.append(f"## {path.stem}\n\n{found['date']}: {where}\n\n{head}\n{rows}\n" + (f"\n{said}" if said else ""))
     (ROOT / "docs/benchmarks.md").write_text("\n".join(parts))
     print("written: docs/benchmarks.md")
 

@@ -65,16 +65,24 @@ def measure(cases: list[Case], passes: int = 3) -> list[dict[str, Any]]:
     return rows
 
 
+def beside(row: dict[str, Any]) -> str:
+    """What was seen besides the figure: memory, sums of the pixels."""
+    return ", ".join(f"{key} {value}" for key, value in row.get("beside", {}).items())
+
+
 def finish(name: str, rows: list[dict[str, Any]]) -> None:
     """Prints the table and writes build/bench/NAME.json."""
-    print(f"\n{'case':34} {'subject':12} {'median':>10} {'min':>10} {'max':>10}  unit      ours is better by")
+    wide = max(12, *(len(row["subject"]) for row in rows))
+    print(f"\n{'case':34} {'subject':{wide}} {'median':>10} {'min':>10} {'max':>10}  unit      ours is better by")
     for row in rows:
         if row["value"] is None:
-            print(f"{row['case']:34} {row['subject']:12} not measured: {row['why']}")
+            print(f"{row['case']:34} {row['subject']:{wide}} not measured: {row['why']}")
             continue
         ratio = ", ".join(f"{v:.2f}x {k}" for k, v in row.get("ratio", {}).items())
-        print(f"{row['case']:34} {row['subject']:12} {row['value']:10.4g} {row['min']:10.4g} {row['max']:10.4g}  "
+        print(f"{row['case']:34} {row['subject']:{wide}} {row['value']:10.4g} {row['min']:10.4g} {row['max']:10.4g}  "
               f"{row['unit']:9} {ratio}")  # fmt: skip
+        if row.get("beside"):
+            print(f"{'':34} {'':{wide}} {beside(row)}")
     out = ROOT / "build/bench" / f"{name}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     document = {"machine": machine(), "date": datetime.date.today().isoformat(), "rows": rows}

@@ -290,6 +290,10 @@ Status ShardSet::NameClasses(std::vector<std::string> names, const std::string& 
   classes_ = std::move(names);
   const int32_t last = *std::ranges::max_element(labels_);
   if (classes_.empty()) {
+    if (last >= kMaxClasses) {  // one name each would take all memory
+      return Fail(ErrorCode::kDataLoss, "{} has an image of label {}; labels go to {} at most", where, last,
+                  kMaxClasses - 1);
+    }
     for (int32_t label = 0; label <= last; ++label) {
       const auto named = class_names_.find(label + first_label_);
       classes_.push_back(named != class_names_.end() ? named->second : std::to_string(label));

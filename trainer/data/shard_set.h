@@ -12,6 +12,7 @@
 namespace imgd::data {
 
 constexpr uint64_t kMaxShards = 1'000'000;  ///< of one set
+constexpr int32_t kMaxClasses = 1'000'000;  ///< of a set whose classes have no names
 constexpr const char* kDescriptionName = "shards.json";
 /// Lies where a conversion is under way, or was broken off.
 constexpr const char* kConversionPlanName = ".convert.json";

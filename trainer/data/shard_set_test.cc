@@ -103,6 +103,8 @@ TEST_F(ShardSetTest, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("'a.jpg' has no label"));
   folder_.Write("a.tar", Tar({{"a.jpg", "A"}, {"a.cls", "-1"}}));
   EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("'a.jpg' has no label"));
+  folder_.Write("a.tar", Tar({{"a.jpg", "A"}, {"a.cls", "2000000000"}}));
+  EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("label 2000000000; labels go to 999999 at most"));
   folder_.Write("a.tar", Tar({{"a.txt", "A"}}));
   EXPECT_THAT(ErrorOf(folder_.path()), HasSubstr("no image in the 1 shards of"));
   for (const char* json :
