@@ -30,11 +30,15 @@ Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
+bool IsShardSet(const std::string& where) {
   std::error_code error;
   const bool is_folder = fs::is_directory(where, error);
   const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);
-  if (is_folder ? HoldsShards(where) : is_pattern) return Opened(ShardSet::Open(where));
+  return is_folder ? HoldsShards(where) : is_pattern;
+}
+
+Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
+  if (IsShardSet(where)) return Opened(ShardSet::Open(where));
   IMGD_ASSIGN(auto folder, ImageFolder::Open(where));
   return std::unique_ptr<Dataset>(std::make_unique<ImageFolder>(std::move(folder)));
 }
