@@ -233,9 +233,9 @@ std::string SetDescription::ToJson() const {
   return json.dump(1) + "\n";
 }
 
-Result<ShardListing> ListShards(const std::string& where) {
+Result<ShardList> ListShards(const std::string& where) {
   IMGD_ASSIGN(Listing listing, List(where));
-  return ShardListing{std::move(listing.shards), std::move(listing.description)};
+  return ShardList{std::move(listing.shards), std::move(listing.description)};
 }
 
 bool IsShardName(std::string_view name) {

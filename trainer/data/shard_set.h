@@ -73,13 +73,13 @@ class ShardSet final : public Dataset {
 };
 
 /// What a set's shards are, before any of them is opened.
-struct ShardListing {
+struct ShardList {
   std::vector<std::string> shards;  ///< paths or URLs, in order
   std::optional<SetDescription> description;
 };
 
 /// The shards that ShardSet::Open(where) would read, whether they are there or not. Errors: as its.
-Result<ShardListing> ListShards(const std::string& where);
+Result<ShardList> ListShards(const std::string& where);
 
 /// Whether a file is a shard by its name: .tar, .rec, .tfrecord, or TFRecord's "train-00000-of-01024".
 bool IsShardName(std::string_view name);

@@ -207,7 +207,7 @@ uint64_t BytesOf(const std::vector<std::string>& shards) {
 }
 
 /// Files in the folder that belong to no shard of the set.
-void FindExtras(const std::string& folder, const ShardListing& listing, size_t most, VerifyReport& report) {
+void FindExtras(const std::string& folder, const ShardList& listing, size_t most, VerifyReport& report) {
   std::set<std::string> known;
   for (const auto& shard : listing.shards) known.insert(fs::path(shard).filename().string());
   std::set<std::string> extras;
@@ -249,7 +249,7 @@ std::optional<Numbered> NumberOf(const std::string& name) {
 }
 
 /// Numbers that are missing among the shards' names, where nothing else says which there should be.
-void FindGaps(const ShardListing& listing, size_t most, VerifyReport& report) {
+void FindGaps(const ShardList& listing, size_t most, VerifyReport& report) {
   std::set<uint64_t> numbers;
   std::optional<Numbered> like;
   for (const auto& shard : listing.shards) {
@@ -276,7 +276,7 @@ void FindGaps(const ShardListing& listing, size_t most, VerifyReport& report) {
 
 }  // namespace
 
-Status VerifyShards(const std::string& where, const ShardListing& listing, const VerifyOptions& options,
+Status VerifyShards(const std::string& where, const ShardList& listing, const VerifyOptions& options,
                     const VerifyProgress& progress, VerifyReport& report) {
   Meter meter(progress, BytesOf(listing.shards));
   std::vector<ShardResult> results(listing.shards.size());

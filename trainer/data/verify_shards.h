@@ -9,7 +9,7 @@ namespace imgd::data {
 
 /// The part of VerifyDataset() that looks at the shards one by one, `options.jobs` at a time. Errors:
 /// kCancelled.
-Status VerifyShards(const std::string& where, const ShardListing& listing, const VerifyOptions& options,
+Status VerifyShards(const std::string& where, const ShardList& listing, const VerifyOptions& options,
                     const VerifyProgress& progress, VerifyReport& report);
 
 }  // namespace imgd::data
