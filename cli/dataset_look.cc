@@ -46,22 +46,15 @@ nlohmann::ordered_json ToJson(const std::string& folder, const data::Dataset& se
   return document;
 }
 
-// A folder of classes, or one with train/ and val/ in it.
 int Info(Context& context, const std::string& folder, OutputFormat format) {
-  std::vector<fs::path> sets;
-  for (const char* split : {"train", "val"}) {
-    std::error_code ignored;
-    if (fs::is_directory(fs::path(folder) / split, ignored)) sets.push_back(fs::path(folder) / split);
-  }
-  if (sets.empty()) sets.emplace_back(folder);
   auto documents = nlohmann::ordered_json::array();
-  for (const auto& path : sets) {
+  for (const auto& path : SetsIn(folder)) {
     const auto set = data::OpenDataset(path);
     if (!set) return context.Fail({set.error()});
     if (format == OutputFormat::kTable) {
-      PrintCounts(context, path.string(), **set);
+      PrintCounts(context, path, **set);
     } else {
-      documents.push_back(ToJson(path.string(), **set));
+      documents.push_back(ToJson(path, **set));
     }
   }
   if (format != OutputFormat::kTable) PrintDocument(context.out(), documents, format);
@@ -208,7 +201,8 @@ void AddVerify(CLI::App& dataset, Context& context) {
   auto arguments = std::make_shared<VerifyArguments>();
   auto* command = dataset.add_subcommand("verify", "Check that a data set is whole, and name what is broken");
   command
-      ->add_option("SET", arguments->where, "A folder of class folders, or shards: a folder, URL or pattern")
+      ->add_option("SET", arguments->where,
+                   "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
       ->required()
       ->type_name("");
   command->add_flag("--decode", arguments->decode, "Decode every image");
@@ -224,7 +218,7 @@ void AddVerify(CLI::App& dataset, Context& context) {
       "Examples:\n"
       "  imgcli dataset verify /data/shards/train\n"
       "  imgcli dataset verify --decode --classes 1000 /data/imagenet/val\n"
-      "  imgcli dataset verify --decode --all /data/imagenet/train -o json | jq '.findings[].place'");
+      "  imgcli dataset verify --decode --all /data/imagenet/train -o json | jq '.[].findings[].place'");
   command->callback([&context, arguments] {
     context.command = [&context, arguments] { return Verify(context, *arguments); };
   });
@@ -235,7 +229,8 @@ void AddStats(CLI::App& dataset, Context& context) {
   auto* command =
       dataset.add_subcommand("stats", "Balance of the classes, sizes and qualities of the images");
   command
-      ->add_option("SET", arguments->where, "A folder of class folders, or shards: a folder, URL or pattern")
+      ->add_option("SET", arguments->where,
+                   "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
       ->required()
       ->type_name("");
   AddNumberOption(*command, "--sample",
@@ -249,7 +244,7 @@ void AddStats(CLI::App& dataset, Context& context) {
       "quantisation table is the nearest to the file's.\n\n"
       "Examples:\n"
       "  imgcli dataset stats /data/imagenet/train\n"
-      "  imgcli dataset stats --sample 0 /data/shards/val -o json | jq .width.median");
+      "  imgcli dataset stats --sample 0 /data/shards/val -o json | jq '.[].width.median'");
   command->callback([&context, arguments] {
     context.command = [&context, arguments] { return Stats(context, *arguments); };
   });
@@ -298,6 +293,16 @@ int Inspect(Context& context, const InspectArguments& arguments) {
     PrintDocument(context.out(), ToJson(arguments.file, *look), arguments.format);
   }
   return 0;
+}
+
+std::vector<std::string> SetsIn(const std::string& where) {
+  std::vector<std::string> sets;
+  for (const char* part : {"train", "val"}) {
+    std::error_code ignored;
+    if (fs::is_directory(fs::path(where) / part, ignored)) sets.push_back((fs::path(where) / part).string());
+  }
+  if (sets.empty()) sets.push_back(where);
+  return sets;
 }
 
 int JobsOf(int asked) {

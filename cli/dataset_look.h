@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/app.h"
 #include "cli/output.h"
@@ -39,6 +40,9 @@ struct InspectArguments {
   OutputFormat format = OutputFormat::kTable;
 };
 int Inspect(Context& context, const InspectArguments& arguments);
+
+/// train/ and val/ of the folder, those that it has; else what was named itself.
+std::vector<std::string> SetsIn(const std::string& where);
 
 /// Threads: as asked for, or one for each core.
 int JobsOf(int asked);

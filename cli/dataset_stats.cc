@@ -66,7 +66,7 @@ void PrintSpreads(Context& context, const data::SetStats& stats) {
                {"95 %", true},
                {"MAX", true},
                {"MEAN", true}});
-  const auto number = [](double value) { return HumanRate(value); };
+  const auto number = [](double value) { return fmt::format("{:.0f}", value); };
   const auto bytes = [](double value) { return HumanBytes(static_cast<uint64_t>(value)); };
   const auto add = [&](const char* title, const data::Spread& spread, const auto& text) {
     if (spread.count == 0) return;
@@ -95,7 +95,8 @@ void PrintBalance(Context& context, const data::SetStats& stats) {
   const size_t width = std::to_string(stats.per_class.max).size();
   for (const auto& bin : stats.bins) {
     const double ratio = static_cast<double>(bin.classes) / static_cast<double>(most);
-    out << fmt::format("  {:>{}} - {:>{}}  {} {}\n", bin.from, width, bin.to, width,
+    const std::string from = bin.from == bin.to ? "" : fmt::format("{} -", bin.from);
+    out << fmt::format("  {:>{}} {:>{}}  {} {}\n", from, width + 2, bin.to, width,
                        Bar(ratio, kBarWidth, context.terminal().utf8), bin.classes);
   }
 }
@@ -122,27 +123,31 @@ void PrintStats(Context& context, const std::string& where, const data::SetStats
     out << fmt::format("  unreadable   {} (imgcli dataset verify --decode names them)\n", stats.unreadable);
 }
 
+Result<data::SetStats> LookAt(Context& context, const std::string& where, const StatsArguments& arguments) {
+  IMGD_ASSIGN(const auto set, data::OpenDataset(where));
+  RateLine line(context, "looking at", RateLine::Unit::kImages);
+  return data::LookAtDataset(*set, arguments.sample, JobsOf(arguments.jobs),
+                             [&](uint64_t done, uint64_t total) {
+                               line.Show(done, total);
+                               return !context.interrupt().Triggered();
+                             });
+}
+
 }  // namespace
 
 int Stats(Context& context, const StatsArguments& arguments) {
   context.FollowUntilInterrupted();
-  const auto set = data::OpenDataset(arguments.where);
-  if (!set) return context.Fail({set.error()});
-  Result<data::SetStats> stats = data::SetStats{};
-  {
-    RateLine line(context, "looking at", RateLine::Unit::kImages);
-    stats = data::LookAtDataset(**set, arguments.sample, JobsOf(arguments.jobs),
-                                [&](uint64_t done, uint64_t total) {
-                                  line.Show(done, total);
-                                  return !context.interrupt().Triggered();
-                                });
+  auto documents = nlohmann::ordered_json::array();
+  for (const auto& where : SetsIn(arguments.where)) {
+    const auto stats = LookAt(context, where, arguments);
+    if (!stats) return context.Fail({stats.error()});
+    if (arguments.format == OutputFormat::kTable) {
+      PrintStats(context, where, *stats);
+    } else {
+      documents.push_back(ToJson(where, *stats));
+    }
   }
-  if (!stats) return context.Fail({stats.error()});
-  if (arguments.format == OutputFormat::kTable) {
-    PrintStats(context, arguments.where, *stats);
-  } else {
-    PrintDocument(context.out(), ToJson(arguments.where, *stats), arguments.format);
-  }
+  if (arguments.format != OutputFormat::kTable) PrintDocument(context.out(), documents, arguments.format);
   return 0;
 }
 

@@ -43,21 +43,21 @@ std::string ClassSizes(const std::vector<uint64_t>& images) {
   return *least == *most ? fmt::format("{} of each", *least) : fmt::format("{} to {} of each", *least, *most);
 }
 
+/// Whole lines: a reason that is cut would be of no use.
 void PrintFindings(Context& context, const data::VerifyReport& report, bool all) {
-  if (report.findings.empty()) return;
-  Table table({{.title = "WHERE", .shrink = true}, {.title = "WHAT IS WRONG", .shrink = true}});
   const size_t shown = all ? report.findings.size() : std::min(report.findings.size(), kShown);
-  for (size_t i = 0; i < shown; ++i)
-    table.Add({Cell(report.findings[i].place), Cell(report.findings[i].reason, Style::kBad)});
-  context.out() << '\n';
-  table.Print(context.out(), context.terminal());
+  for (size_t i = 0; i < shown; ++i) {
+    const auto& finding = report.findings[i];
+    context.out() << fmt::format("  {} {}\n", Printable(finding.place) + ":",
+                                 Paint(Printable(finding.reason), Style::kBad, context.terminal().color));
+  }
   if (shown < report.broken)
-    context.out() << fmt::format("and {} more, which --all shows\n", report.broken - shown);
+    context.out() << fmt::format("  and {} more, which --all shows\n", report.broken - shown);
 }
 
-void PrintReport(Context& context, const VerifyArguments& arguments, const data::VerifyReport& report) {
+void PrintReport(Context& context, const std::string& set, bool all, const data::VerifyReport& report) {
   auto& out = context.out();
-  const std::string where = Printable(arguments.where);
+  const std::string where = Printable(set);
   if (report.images > 0) {
     out << fmt::format("{}: {} in {}, {}\n", where, Count(report.images, "image"),
                        Count(report.classes.size(), "class"), ClassSizes(report.class_images));
@@ -70,12 +70,12 @@ void PrintReport(Context& context, const VerifyArguments& arguments, const data:
     if (report.indexes > 0)
       out << fmt::format(", {} compared",
                          report.indexes == 1 ? "1 index" : fmt::format("{} indexes", report.indexes));
-    if (report.records > 0) out << fmt::format(", {} compared", Count(report.records, "record's checksum"));
+    if (report.records > 0) out << fmt::format(", checksums of {} compared", Count(report.records, "record"));
     out << '\n';
   }
   if (report.decoded > 0) out << fmt::format("  {} decoded\n", Count(report.decoded, "image"));
   for (const auto& note : report.notes) out << fmt::format("  {}\n", Printable(note));
-  PrintFindings(context, report, arguments.all);
+  PrintFindings(context, report, all);
   const auto& terminal = context.terminal();
   if (report.broken == 0) {
     out << Paint("nothing is broken", Style::kGood, terminal.color);
@@ -85,10 +85,8 @@ void PrintReport(Context& context, const VerifyArguments& arguments, const data:
   }
 }
 
-}  // namespace
-
-int Verify(Context& context, const VerifyArguments& arguments) {
-  context.FollowUntilInterrupted();
+Result<data::VerifyReport> VerifyOne(Context& context, const std::string& where,
+                                     const VerifyArguments& arguments) {
   const data::VerifyOptions options{
       .decode = arguments.decode,
       .jobs = JobsOf(arguments.jobs),
@@ -96,26 +94,37 @@ int Verify(Context& context, const VerifyArguments& arguments) {
       .most_findings = arguments.all ? std::numeric_limits<size_t>::max() : kKept};
   std::unique_ptr<RateLine> line;
   auto drawn = data::VerifyPhase::kShards;
-  const auto report = data::VerifyDataset(
-      arguments.where, options, [&](data::VerifyPhase phase, uint64_t done, uint64_t total) {
-        const bool shards = phase == data::VerifyPhase::kShards;
-        if (line == nullptr || phase != drawn) {
-          line.reset();
-          line = std::make_unique<RateLine>(context, shards ? "checking" : "decoding",
-                                            shards ? RateLine::Unit::kBytes : RateLine::Unit::kImages);
-          drawn = phase;
-        }
-        line->Show(done, total);
-        return !context.interrupt().Triggered();
-      });
-  line.reset();
-  if (!report) return context.Fail({report.error()});
-  if (arguments.format == OutputFormat::kTable) {
-    PrintReport(context, arguments, *report);
-  } else {
-    PrintDocument(context.out(), ToJson(arguments.where, *report), arguments.format);
+  return data::VerifyDataset(where, options, [&](data::VerifyPhase phase, uint64_t done, uint64_t total) {
+    const bool shards = phase == data::VerifyPhase::kShards;
+    if (line == nullptr || phase != drawn) {
+      line.reset();
+      line = std::make_unique<RateLine>(context, shards ? "checking" : "decoding",
+                                        shards ? RateLine::Unit::kBytes : RateLine::Unit::kImages);
+      drawn = phase;
+    }
+    line->Show(done, total);
+    return !context.interrupt().Triggered();
+  });
+}
+
+}  // namespace
+
+int Verify(Context& context, const VerifyArguments& arguments) {
+  context.FollowUntilInterrupted();
+  auto documents = nlohmann::ordered_json::array();
+  bool good = true;
+  for (const auto& where : SetsIn(arguments.where)) {
+    const auto report = VerifyOne(context, where, arguments);
+    if (!report) return context.Fail({report.error()});
+    if (arguments.format == OutputFormat::kTable) {
+      PrintReport(context, where, arguments.all, *report);
+    } else {
+      documents.push_back(ToJson(where, *report));
+    }
+    good = good && report->broken == 0;
   }
-  return report->broken == 0 ? 0 : kBrokenExit;
+  if (arguments.format != OutputFormat::kTable) PrintDocument(context.out(), documents, arguments.format);
+  return good ? 0 : kBrokenExit;
 }
 
 }  // namespace imgd::cli

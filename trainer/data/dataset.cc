@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "trainer/data/ilsvrc.h"
 #include "trainer/data/image_folder.h"
 #include "trainer/data/shard_set.h"
 
@@ -31,6 +32,7 @@ Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
 }  // namespace
 
 bool IsShardSet(const std::string& where) {
+  if (IsIlsvrcValidationArchive(where)) return false;  // it has no labels of its own
   std::error_code error;
   const bool is_folder = fs::is_directory(where, error);
   const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);
@@ -38,6 +40,7 @@ bool IsShardSet(const std::string& where) {
 }
 
 Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
+  if (IsIlsvrcValidationArchive(where)) return OpenIlsvrc2012(where, IlsvrcPart::kVal);
   if (IsShardSet(where)) return Opened(ShardSet::Open(where));
   IMGD_ASSIGN(auto folder, ImageFolder::Open(where));
   return std::unique_ptr<Dataset>(std::make_unique<ImageFolder>(std::move(folder)));

@@ -275,6 +275,8 @@ std::string DevkitBeside(const std::string& archive) {
 
 }  // namespace
 
+bool IsIlsvrcValidationArchive(const std::string& path) { return BaseName(path) == kValArchive; }
+
 Result<IlsvrcDevkit> ReadIlsvrcDevkit(const std::string& path) {
   std::error_code error;
   if (path.ends_with(".txt") && !fs::is_directory(path, error)) {

@@ -37,6 +37,9 @@ Result<std::unique_ptr<Dataset>> OpenIlsvrcValidation(const std::string& archive
 /// classes that differ.
 Result<std::unique_ptr<Dataset>> OpenIlsvrcTraining(const std::string& archive, const IlsvrcDevkit* devkit);
 
+/// Whether the file has the name of the validation archive.
+bool IsIlsvrcValidationArchive(const std::string& path);
+
 enum class IlsvrcPart { kTrain, kVal };
 
 /// Opens a part of the original distribution. `where`: the folder with the archives under their own names, or

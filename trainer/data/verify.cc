@@ -186,7 +186,7 @@ std::vector<std::string> CompareToImageNet(const std::vector<std::string>& class
                   "instead of {}, {} images instead of {}",
                   part, classes.size(), kImageNetClasses, total, wanted));
   if (!unusual.empty()) {
-    notes.push_back(fmt::format("{} classes have another number of images than {}: {}", unusual.size(),
+    notes.push_back(fmt::format("{} of the classes have not {} images: {}", unusual.size(),
                                 is_val ? "50" : "732 to 1300", Listed(unusual)));
   }
   return notes;

@@ -118,6 +118,14 @@ TEST_F(Verify, ImagesThatCannotBeDecodedAreNamedInOrder) {
             ErrorCode::kCancelled);
 }
 
+TEST_F(Verify, TheOriginalArchivesAreSetsToo) {
+  WriteMiniIlsvrc(folder_);
+  EXPECT_THAT(FindingsOf("ILSVRC2012_img_val.tar"), IsEmpty());
+  EXPECT_THAT(
+      FindingsOf("ILSVRC2012_img_train.tar"),
+      ElementsAre(AllOf(HasSubstr("n01440764/n01440764_24.JPEG at byte "), HasSubstr("like a PNG file"))));
+}
+
 TEST_F(Verify, TwoImagesOfOneNameAreNamed) {
   folder_.Write("t-0.tar", Tar({{"a.jpg", "x"}, {"a.cls", "0"}, {"b.jpg", "x"}, {"b.cls", "1"}}));
   folder_.Write("t-1.tar", Tar({{"a.jpg", "x"}, {"a.cls", "0"}}));
@@ -169,7 +177,7 @@ TEST(ImageNet, IsKnownByItsNumbers) {
   images[5] = 10;
   EXPECT_THAT(CompareToImageNet(classes, images),
               ElementsAre(HasSubstr("is not the whole of it: 1000 classes instead of 1000"),
-                          "1 classes have another number of images than 732 to 1300: n00000005 (10)"));
+                          "1 of the classes have not 732 to 1300 images: n00000005 (10)"));
   std::vector<uint64_t> val(1000, 50);
   EXPECT_THAT(CompareToImageNet(classes, val), ElementsAre(HasSubstr("the whole validation set")));
   val.pop_back();
