@@ -1,23 +1,17 @@
-#include "trainer/data/dataset.h"
-
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <filesystem>
 #include <thread>
 
 #include "cli/commands.h"
 #include "cli/dataset_convert.h"
+#include "cli/dataset_look.h"
 #include "cli/dataset_register.h"
 #include "cli/format.h"
 #include "cli/progress_line.h"
-#include "cli/serialize.h"
 #include "trainer/data/synth.h"
 
 namespace imgd::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 // What the words of the command line say, before it is looked at.
 struct SynthArguments {
@@ -71,56 +65,6 @@ int Synth(Context& context, const SynthArguments& arguments) {
   return 0;
 }
 
-std::vector<uint64_t> CountsOf(const data::Dataset& set) {
-  std::vector<uint64_t> counts(set.classes().size());
-  for (size_t i = 0; i < set.size(); ++i) ++counts[static_cast<size_t>(set.label(i))];
-  return counts;
-}
-
-void PrintCounts(Context& context, const std::string& title, const data::Dataset& set) {
-  context.out() << fmt::format("{}: {} in {}\n", Printable(title), Count(set.size(), "image"),
-                               Count(set.classes().size(), "class"));
-  Table table({{.title = "CLASS", .shrink = true}, {"IMAGES", true}});
-  const auto counts = CountsOf(set);
-  for (size_t c = 0; c < counts.size(); ++c)
-    table.Add({Cell(set.classes()[c]), Cell(std::to_string(counts[c]))});
-  table.Print(context.out(), context.terminal(), 2);
-}
-
-nlohmann::ordered_json ToJson(const std::string& folder, const data::Dataset& set) {
-  nlohmann::ordered_json document;
-  document["folder"] = folder;
-  document["images"] = set.size();
-  document["classes"] = nlohmann::ordered_json::array();
-  const auto counts = CountsOf(set);
-  for (size_t c = 0; c < counts.size(); ++c) {
-    document["classes"].push_back({{"name", set.classes()[c]}, {"images", counts[c]}});
-  }
-  return document;
-}
-
-// A folder of classes, or one with train/ and val/ in it.
-int Info(Context& context, const std::string& folder, OutputFormat format) {
-  std::vector<fs::path> sets;
-  for (const char* split : {"train", "val"}) {
-    std::error_code ignored;
-    if (fs::is_directory(fs::path(folder) / split, ignored)) sets.push_back(fs::path(folder) / split);
-  }
-  if (sets.empty()) sets.emplace_back(folder);
-  auto documents = nlohmann::ordered_json::array();
-  for (const auto& path : sets) {
-    const auto set = data::OpenDataset(path);
-    if (!set) return context.Fail({set.error()});
-    if (format == OutputFormat::kTable) {
-      PrintCounts(context, path.string(), **set);
-    } else {
-      documents.push_back(ToJson(path.string(), **set));
-    }
-  }
-  if (format != OutputFormat::kTable) PrintDocument(context.out(), documents, format);
-  return 0;
-}
-
 void AddSynth(Command dataset, Context& context) {
   auto arguments = std::make_shared<SynthArguments>();
   auto& options = arguments->options;
@@ -155,36 +99,19 @@ void AddSynth(Command dataset, Context& context) {
   command.Runs([&context, arguments] { return Synth(context, *arguments); });
 }
 
-void AddInfo(Command dataset, Context& context) {
-  struct Options {
-    std::string folder;
-    OutputFormat format = OutputFormat::kTable;
-  };
-  auto options = std::make_shared<Options>();
-  Command command = dataset.AddSubcommand("info", "Count the images of an ImageFolder by class");
-  command.AddOption("DIR", options->folder, "One folder for each class, or train/ and val/ of them")
-      .Required()
-      .ValueName("");
-  AddOutputOption(command, options->format, kPlainFormats);
-  command.Footer(
-      "Examples:\n"
-      "  imgcli dataset info /data/shapes\n"
-      "  imgcli dataset info /data/shapes/train -o json | jq '.[0].images'");
-  command.Runs([&context, options] { return Info(context, options->folder, options->format); });
-}
-
 }  // namespace
 
 void AddDatasetCommands(Command app, Context& context) {
-  Command dataset = app.AddSubcommand("dataset", "Draw data sets, and count the images of one");
+  Command dataset = app.AddSubcommand("dataset", "Draw, convert and check data sets");
   dataset.NeedsSubcommand();
   dataset.Footer(
       "Examples:\n"
       "  imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /data/shapes\n"
-      "  imgcli dataset info /data/shapes");
+      "  imgcli dataset info /data/shapes\n"
+      "  imgcli dataset verify --decode /data/shapes/train");
   AddSynth(dataset, context);
   AddConvert(dataset, context);
-  AddInfo(dataset, context);
+  AddLookCommands(dataset, context);
   AddRegister(dataset, context);
 }
 

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "common/dataset_ref.h"
+#include "trainer/data/ilsvrc.h"
 #include "trainer/data/image_folder.h"
 #include "trainer/data/shard_set.h"
 
@@ -31,15 +32,21 @@ Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
 
 }  // namespace
 
+bool IsShardSet(const std::string& where) {
+  if (IsIlsvrcValidationArchive(where)) return false;  // it has no labels of its own
+  std::error_code error;
+  const bool is_folder = fs::is_directory(where, error);
+  const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);
+  return is_folder ? HoldsShards(where) : is_pattern;
+}
+
 Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
   if (ParseDatasetRef(where)) {
     return Fail(ErrorCode::kInvalidArgument,
                 "{} is a name that imgd knows; without it, name the folder, pattern or URL itself", where);
   }
-  std::error_code error;
-  const bool is_folder = fs::is_directory(where, error);
-  const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);
-  if (is_folder ? HoldsShards(where) : is_pattern) return Opened(ShardSet::Open(where));
+  if (IsIlsvrcValidationArchive(where)) return OpenIlsvrc2012(where, IlsvrcPart::kVal);
+  if (IsShardSet(where)) return Opened(ShardSet::Open(where));
   IMGD_ASSIGN(auto folder, ImageFolder::Open(where));
   return std::unique_ptr<Dataset>(std::make_unique<ImageFolder>(std::move(folder)));
 }

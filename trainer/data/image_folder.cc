@@ -25,7 +25,7 @@ constexpr size_t kNamesShown = 5;
 bool IsHidden(const std::string& name) { return name.starts_with('.'); }
 
 bool IsImageName(std::string_view name) {
-  constexpr std::array<std::string_view, 2> kEndings = {".jpg", ".jpeg"};
+  constexpr std::array<std::string_view, 3> kEndings = {".jpg", ".jpeg", ".png"};
   std::string lower(name.substr(name.size() - std::min<size_t>(name.size(), 5)));
   std::ranges::transform(lower, lower.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
@@ -133,13 +133,14 @@ Result<ImageFolder> ImageFolder::Open(const fs::path& root) {
     set.classes_.push_back(name);
   }
   if (set.names_.empty()) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "no image below {}: {} class folders with {} other files, but none ends in .jpg or .jpeg",
-                root.string(), top.folders.size(), others);
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "no image below {}: {} class folders with {} other files, but none ends in .jpg, .jpeg or .png",
+        root.string(), top.folders.size(), others);
   }
   if (!empty.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
-                "{} of the {} class folders of {} have no image (.jpg, .jpeg): {}", empty.size(),
+                "{} of the {} class folders of {} have no image (.jpg, .jpeg, .png): {}", empty.size(),
                 top.folders.size(), root.string(), Joined(empty));
   }
   if (set.names_.size() > std::numeric_limits<uint32_t>::max()) {

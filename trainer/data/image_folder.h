@@ -15,7 +15,8 @@ namespace imgd::data {
 /// order.
 class ImageFolder final : public Dataset {
  public:
-  /// Lists the folder. Files that are not images by their ending (.jpg .jpeg .JPEG .JPG) are passed over.
+  /// Lists the folder. Files that are not images by their ending (.jpg, .jpeg, .png, in
+  /// capitals or not) are passed over.
   /// Errors: kNotFound when there is no such folder; kInvalidArgument when it has no class folder or no
   /// image, saying what was found instead.
   static Result<ImageFolder> Open(const std::filesystem::path& root);

@@ -26,15 +26,16 @@ TEST(ImageFolder, ListsClassesAndImagesInTorchvisionsOrder) {
   root.Write("dog/x-1/1.jpg", "");
   root.Write("dog/notes.txt", "");
   root.Write("cat/1.JPG", "");
+  root.Write("cat/2.Png", "");
   root.Write("cat/.hidden.jpg", "");
   root.Write(".cache/1.jpg", "");
   root.Write("readme.txt", "");
   const auto set = ImageFolder::Open(root.path()).value();
   EXPECT_THAT(set.classes(), ElementsAre("cat", "dog"));
-  EXPECT_THAT(Names(set), ElementsAre("cat/1.JPG", "dog/a.jpg", "dog/b.JPEG", "dog/x/y.jpeg", "dog/x-1/1.jpg",
-                                      "dog/x/z/1.jpg"));
+  EXPECT_THAT(Names(set), ElementsAre("cat/1.JPG", "cat/2.Png", "dog/a.jpg", "dog/b.JPEG", "dog/x/y.jpeg",
+                                      "dog/x-1/1.jpg", "dog/x/z/1.jpg"));
   EXPECT_EQ(set.label(0), 0);
-  EXPECT_EQ(set.label(5), 1);
+  EXPECT_EQ(set.label(6), 1);
   EXPECT_EQ(set.path(0), root.path() / "cat/1.JPG");
 }
 
@@ -67,14 +68,15 @@ TEST(ImageFolder, SaysWhatIsThereWhenItIsNoDataSet) {
   EXPECT_EQ(flat.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(flat.error().message, HasSubstr("no class folder, only 1 images and 1 other files"));
 
-  root.Write("dog/1.png", "");
-  root.Write("cat/1.png", "");
+  root.Write("dog/1.gif", "");
+  root.Write("cat/1.gif", "");
   EXPECT_THAT(ImageFolder::Open(root.path()).error().message,
-              HasSubstr("2 class folders with 2 other files, but none ends in .jpg or .jpeg"));
+              HasSubstr("2 class folders with 2 other files, but none ends in .jpg, .jpeg or .png"));
 
   root.Write("dog/1.jpg", "");
-  EXPECT_THAT(ImageFolder::Open(root.path()).error().message,
-              AllOf(HasSubstr("1 of the 2 class folders"), HasSubstr("have no image (.jpg, .jpeg): cat")));
+  EXPECT_THAT(
+      ImageFolder::Open(root.path()).error().message,
+      AllOf(HasSubstr("1 of the 2 class folders"), HasSubstr("have no image (.jpg, .jpeg, .png): cat")));
 }
 
 }  // namespace

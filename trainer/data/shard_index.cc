@@ -59,52 +59,96 @@ Result<std::string> ReadLabel(const Source& shard, const TarEntry& entry) {
   return ReadText(shard, entry.offset, entry.size);
 }
 
-std::optional<int32_t> LabelFromText(std::string_view text) {
+/// What a sample says of its class: its number, or its name.
+struct Label {
+  std::optional<int32_t> number;
+  std::string wnid;
+};
+
+Label LabelFromText(std::string_view text) {
   while (!text.empty() && std::string_view(" \t\r\n").find(text.back()) != std::string_view::npos)
     text.remove_suffix(1);
+  if (IsWnid(text)) return {.wnid = std::string(text)};
   int32_t label = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), label);
   if (text.empty() || result.ec != std::errc() || result.ptr != text.data() + text.size() || label < 0)
-    return std::nullopt;
-  return label;
+    return {};
+  return {.number = label};
 }
 
-std::optional<int32_t> LabelFromJson(const std::string& text) {
+Label LabelFromJson(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  for (const char* key : {"label", "cls", "class"}) {
+  if (!json.is_object()) return {};
+  Label label;
+  for (const char* key : {"label", "cls", "class", "synset", "wnid"}) {
     const auto found = json.find(key);
-    const auto label = found != json.end() ? WholeNumber<int32_t>(*found) : std::nullopt;
-    if (label && *label >= 0) return label;
+    if (found == json.end()) continue;
+    const auto number = WholeNumber<int32_t>(*found);
+    if (number && *number >= 0 && !label.number) label.number = number;
+    if (found->is_string() && label.wnid.empty() && IsWnid(found->get_ref<const std::string&>()))
+      label.wnid = found->get<std::string>();
   }
-  return std::nullopt;
+  return label;
 }
 
 /// The parts of one sample, as they come.
 struct Sample {
   std::string path;  ///< with folders, without endings: what its parts share
   std::optional<TarEntry> image;
-  std::optional<int32_t> label;
+  Label label;
 };
 
-Status Finish(const Source& shard, Sample& sample, ShardIndex& index) {
+/// Numbers of the classes that samples name, as they come.
+using NamedClasses = std::map<std::string, int32_t>;
+
+Status Finish(const Source& shard, Sample& sample, ShardIndex& index, NamedClasses& named) {
   if (!sample.image) return {};
-  if (!sample.label) {
+  if (!sample.label.number && sample.label.wnid.empty()) {
     return Fail(ErrorCode::kDataLoss,
-                "{}: '{}' has no label: there is neither '{}.cls' with a number nor '{}.json' with \"label\"",
+                "{}: '{}' has no label: there is neither '{}.cls' with a number or a WordNet id such as "
+                "n01440764 nor '{}.json' with \"label\"",
                 shard.name(), sample.image->name, sample.path, sample.path);
   }
+  if (!index.images.empty() && sample.label.number.has_value() != named.empty()) {
+    return Fail(ErrorCode::kDataLoss, "{}: '{}' has its class by {}, but the images before it by {}",
+                shard.name(), sample.image->name, named.empty() ? "name" : "number",
+                named.empty() ? "number" : "name");
+  }
+  if (sample.label.number && !sample.label.wnid.empty())
+    index.class_names.try_emplace(*sample.label.number, sample.label.wnid);
+  const auto number = [&] {
+    return named.try_emplace(sample.label.wnid, static_cast<int32_t>(named.size())).first->second;
+  };
   if (sample.image->size > UINT32_MAX) {
     return Fail(ErrorCode::kDataLoss, "{}: '{}' has {} bytes, which is no image", shard.name(),
                 sample.image->name, sample.image->size);
   }
   const bool dotted = sample.path.starts_with("./");
   index.images.push_back({sample.path.substr(dotted ? 2 : 0), sample.image->offset,
-                          static_cast<uint32_t>(sample.image->size), *sample.label});
+                          static_cast<uint32_t>(sample.image->size),
+                          sample.label.number ? *sample.label.number : number()});
   return {};
 }
 
+/// Labels that were numbered as they came become ranks.
+void RankClasses(const NamedClasses& named, ShardIndex& index) {
+  if (named.empty()) return;
+  index.labels_by_name = true;
+  std::vector<int32_t> ranks(named.size());
+  for (const auto& [name, number] : named) {
+    const auto rank = static_cast<int32_t>(index.class_names.size());
+    ranks[static_cast<size_t>(number)] = rank;
+    index.class_names[rank] = name;
+  }
+  for (auto& image : index.images) image.label = ranks[static_cast<size_t>(image.label)];
+}
+
 }  // namespace
+
+bool IsWnid(std::string_view text) {
+  return text.size() == 9 && text[0] == 'n' &&
+         text.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
 
 std::string EncodeShardIndex(const ShardIndex& index) {
   std::string body;
@@ -182,7 +226,7 @@ Result<ShardIndex> ScanTarOfTars(const Source& archive) {
     }
     classes.insert_or_assign(name.substr(0, name.size() - 4), std::move(*entry));
   }
-  ShardIndex index{.shard_bytes = archive.size()};
+  ShardIndex index{.shard_bytes = archive.size(), .labels_by_name = true};
   for (const auto& [name, place] : classes) {
     const auto label = static_cast<int32_t>(index.class_names.size());
     index.class_names[label] = name;
@@ -207,6 +251,7 @@ Result<ShardIndex> ScanTarOfTars(const Source& archive) {
 Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
   ShardIndex index{.shard_bytes = shard.size()};
   TarReader tar(shard);
+  NamedClasses named;
   Sample sample;
   for (;;) {
     IMGD_ASSIGN(const auto entry, tar.Next());
@@ -216,7 +261,7 @@ Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
     if (dot == std::string::npos) continue;
     std::string path = entry->name.substr(0, dot);
     if (path != sample.path) {
-      IMGD_TRY(Finish(shard, sample, index));
+      IMGD_TRY(Finish(shard, sample, index, named));
       sample = Sample{.path = std::move(path)};
     }
     const std::string ending = entry->name.substr(dot + 1);
@@ -224,11 +269,13 @@ Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
       sample.image = *entry;
     } else if (ending == "cls" || ending == "json") {
       IMGD_ASSIGN(const std::string text, ReadLabel(shard, *entry));
-      const auto label = ending == "cls" ? LabelFromText(text) : LabelFromJson(text);
-      if (label) sample.label = label;
+      Label label = ending == "cls" ? LabelFromText(text) : LabelFromJson(text);
+      if (label.number) sample.label.number = label.number;
+      if (!label.wnid.empty()) sample.label.wnid = std::move(label.wnid);
     }
   }
-  IMGD_TRY(Finish(shard, sample, index));
+  IMGD_TRY(Finish(shard, sample, index, named));
+  RankClasses(named, index);
   return index;
 }
 

@@ -31,6 +31,9 @@ struct ShardIndex {
   uint64_t shard_bytes = 0;                    ///< of the shard that it was made from
   std::vector<IndexedImage> images;            ///< by offset
   std::map<int32_t, std::string> class_names;  ///< by label, where the shard itself names them; not stored
+  /// The shard names the classes of its images and does not number them: labels are only ranks among
+  /// class_names, and those of the set come from the names of all its shards; not stored.
+  bool labels_by_name = false;
   bool operator==(const ShardIndex&) const = default;
 };
 
@@ -39,6 +42,9 @@ std::string EncodeShardIndex(const ShardIndex& index);
 /// Errors: kDataLoss naming `name` when the bytes are no index, are cut short, fail their checksum or point
 /// out of the shard.
 Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string& name);
+
+/// Whether the text is a WordNet id such as "n01440764", by which ImageNet names its classes.
+bool IsWnid(std::string_view text);
 
 enum class ShardForm { kTar, kRecordIo, kTfRecord };
 
@@ -50,14 +56,16 @@ ShardForm FormOf(std::string_view name);
 Result<ShardIndex> ScanShard(const Source& shard);
 
 /// Makes the index of a tar of tars, one for each class, as ImageNet's ILSVRC2012_img_train.tar: the inner
-/// archives' names without ending are the classes, and labels their rank in sorted order. Nothing is
-/// unpacked. Errors: those of TarReader; kDataLoss for an entry that is no tar.
+/// archives' names without ending are the classes, and labels their rank in sorted order (labels_by_name).
+/// Nothing is unpacked. Errors: those of TarReader; kDataLoss for an entry that is no tar.
 Result<ShardIndex> ScanTarOfTars(const Source& archive);
 
 /// Makes the index of a WebDataset shard: a tar in which files that share their name up to the first dot of
 /// the last part are one sample; the image is the one that ends in .jpg, .jpeg, .png, .JPEG, the label the
-/// number in .cls or .json's "label". Samples without an image are passed over. Errors: those of TarReader;
-/// kDataLoss naming a sample whose label is missing or no number.
+/// number in .cls or .json's "label"; or all samples name their classes by a WordNet id such as "n01440764"
+/// there or in .json's "synset" or "wnid" (labels_by_name). Samples without an image are passed over. Errors:
+/// those of TarReader; kDataLoss naming a sample whose label is missing or neither of them, or a shard that
+/// has both.
 Result<ShardIndex> ScanWebDatasetShard(const Source& shard);
 
 }  // namespace imgd::data

@@ -233,6 +233,11 @@ std::string SetDescription::ToJson() const {
   return json.dump(1) + "\n";
 }
 
+Result<ShardList> ListShards(const std::string& where) {
+  IMGD_ASSIGN(Listing listing, List(where));
+  return ShardList{std::move(listing.shards), std::move(listing.description)};
+}
+
 bool IsShardName(std::string_view name) {
   return name.ends_with(".tar") || name.ends_with(".rec") || name.ends_with(".tfrecord") ||
          name.ends_with(".tfrecords") || HasTfRecordNumber(name);
@@ -263,16 +268,46 @@ Status ShardSet::Add(std::shared_ptr<Source> shard, const ShardIndex& index) {
   if (labels_.size() + index.images.size() > std::numeric_limits<uint32_t>::max()) {
     return Fail(ErrorCode::kInvalidArgument, "more than {} images", std::numeric_limits<uint32_t>::max());
   }
+  const bool by_name = index.labels_by_name;
+  std::map<int32_t, int32_t> numbers;  // of the shard's labels, among all classes that have names
+  for (const auto& [label, name] : index.class_names) {
+    if (by_name)
+      numbers[label] =
+          named_classes_.try_emplace(name, static_cast<int32_t>(named_classes_.size())).first->second;
+  }
+  has_numbered_ = has_numbered_ || (!by_name && !index.images.empty());
   for (const auto& image : index.images) {
     places_.push_back({static_cast<uint32_t>(shards_.size()), image.size, image.skip, image.offset,
                        uint64_t{keys_.size()}});
     keys_ += image.key;
     keys_ += '\0';
-    labels_.push_back(image.label);
+    labels_.push_back(by_name ? numbers[image.label] : image.label);
   }
-  class_names_.insert(index.class_names.begin(), index.class_names.end());
+  if (!by_name) class_names_.insert(index.class_names.begin(), index.class_names.end());
   shard_sizes_.push_back(static_cast<uint32_t>(index.images.size()));
   shards_.push_back(std::move(shard));
+  return {};
+}
+
+/// Where the shards name classes: the label is the class's place among `classes`, or where there are none its
+/// rank among all names.
+Status ShardSet::RankNamedClasses(const std::vector<std::string>& classes) {
+  if (named_classes_.empty()) return {};
+  if (has_numbered_)
+    return Fail(ErrorCode::kDataLoss,
+                "some of the shards number the classes of their images, others name them");
+  std::vector<int32_t> labels(named_classes_.size());
+  int32_t rank = 0;
+  for (const auto& [name, number] : named_classes_) {
+    const auto place = std::ranges::find(classes, name);
+    if (!classes.empty() && place == classes.end())
+      return Fail(ErrorCode::kDataLoss, "the shards have the class {}, but {} does not", name,
+                  kDescriptionName);
+    const auto label = classes.empty() ? rank++ : static_cast<int32_t>(place - classes.begin());
+    labels[static_cast<size_t>(number)] = label;
+    class_names_[label] = name;
+  }
+  for (auto& label : labels_) label = labels[static_cast<size_t>(label)];
   return {};
 }
 
@@ -322,6 +357,8 @@ Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where) {
   if (set->size() == 0) {
     return Fail(ErrorCode::kInvalidArgument, "no image in the {} shards of {}", listing.shards.size(), where);
   }
+  IMGD_TRY(
+      set->RankNamedClasses(listing.description ? listing.description->classes : std::vector<std::string>()));
   set->CountLabelsFromZero();
   IMGD_TRY(set->NameClasses(
       listing.description ? std::move(listing.description->classes) : std::vector<std::string>(), where));

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,16 +59,28 @@ class ShardSet final : public Dataset {
     uint64_t key;  ///< where it starts in keys_
   };
   Status Add(std::shared_ptr<Source> shard, const ShardIndex& index);
+  Status RankNamedClasses(const std::vector<std::string>& classes);
   void CountLabelsFromZero();
   Status NameClasses(std::vector<std::string> names, const std::string& where);
 
   std::vector<std::shared_ptr<Source>> shards_;
   std::vector<uint32_t> shard_sizes_;
   std::vector<Place> places_;
-  int32_t first_label_ = 0;                     ///< that the files count from
-  std::map<int32_t, std::string> class_names_;  ///< by label, as the shards say
-  std::string keys_;                            ///< one after the other, each ended by 0
+  int32_t first_label_ = 0;                       ///< that the files count from
+  std::map<int32_t, std::string> class_names_;    ///< by label, as the shards say
+  std::map<std::string, int32_t> named_classes_;  ///< of shards with labels_by_name: their numbers for now
+  bool has_numbered_ = false;                     ///< some shard has no labels_by_name
+  std::string keys_;                              ///< one after the other, each ended by 0
 };
+
+/// What a set's shards are, before any of them is opened.
+struct ShardList {
+  std::vector<std::string> shards;  ///< paths or URLs, in order
+  std::optional<SetDescription> description;
+};
+
+/// The shards that ShardSet::Open(where) would read, whether they are there or not. Errors: as its.
+Result<ShardList> ListShards(const std::string& where);
 
 /// Whether a file is a shard by its name: .tar, .rec, .tfrecord, or TFRecord's "train-00000-of-01024".
 bool IsShardName(std::string_view name);

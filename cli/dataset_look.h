@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/app.h"
+#include "cli/output.h"
+
+namespace CLI {
+class App;
+}
+
+namespace imgd::cli {
+
+/// Adds `dataset info`, `verify`, `stats` and `inspect` to the `dataset` command.
+void AddLookCommands(Command dataset, Context& context);
+
+struct VerifyArguments {
+  std::string where;
+  bool decode = false;
+  bool all = false;      ///< show everything that is broken
+  uint64_t classes = 0;  ///< 0: any number
+  int jobs = 0;          ///< 0: one for each core
+  OutputFormat format = OutputFormat::kTable;
+};
+int Verify(Context& context, const VerifyArguments& arguments);
+
+struct StatsArguments {
+  std::string where;
+  uint64_t sample = 20'000;  ///< 0: all
+  int jobs = 0;
+  OutputFormat format = OutputFormat::kTable;
+};
+int Stats(Context& context, const StatsArguments& arguments);
+
+struct InspectArguments {
+  std::string file;
+  uint64_t limit = 20;  ///< 0: all
+  OutputFormat format = OutputFormat::kTable;
+};
+int Inspect(Context& context, const InspectArguments& arguments);
+
+/// train/ and val/ of the folder, those that it has; else what was named itself.
+std::vector<std::string> SetsIn(const std::string& where);
+
+/// Threads: as asked for, or one for each core.
+int JobsOf(int asked);
+
+}  // namespace imgd::cli

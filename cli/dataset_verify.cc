@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/dataset_look.h"
+#include "cli/format.h"
+#include "cli/rate_line.h"
+#include "cli/serialize.h"
+#include "trainer/data/verify.h"
+
+namespace imgd::cli {
+namespace {
+
+constexpr size_t kShown = 20;   ///< findings, where not all are asked for
+constexpr size_t kKept = 1000;  ///< for JSON
+constexpr int kBrokenExit = 6;  ///< docs/exit-codes.md
+
+nlohmann::ordered_json ToJson(const std::string& where, const data::VerifyReport& report) {
+  nlohmann::ordered_json document = {{"set", where},
+                                     {"good", report.broken == 0},
+                                     {"images", report.images},
+                                     {"decoded", report.decoded},
+                                     {"shards", report.shards},
+                                     {"shard_bytes", report.shard_bytes},
+                                     {"checksums", report.checksums},
+                                     {"indexes", report.indexes},
+                                     {"records", report.records},
+                                     {"broken", report.broken}};
+  document["findings"] = nlohmann::ordered_json::array();
+  for (const auto& finding : report.findings)
+    document["findings"].push_back({{"place", finding.place}, {"reason", finding.reason}});
+  document["notes"] = report.notes;
+  document["classes"] = nlohmann::ordered_json::array();
+  for (size_t c = 0; c < report.classes.size(); ++c)
+    document["classes"].push_back({{"name", report.classes[c]}, {"images", report.class_images[c]}});
+  return document;
+}
+
+/// "200 of each", "732 to 1300 of each".
+std::string ClassSizes(const std::vector<uint64_t>& images) {
+  const auto [least, most] = std::ranges::minmax_element(images);
+  return *least == *most ? fmt::format("{} of each", *least) : fmt::format("{} to {} of each", *least, *most);
+}
+
+/// Whole lines: a reason that is cut would be of no use.
+void PrintFindings(Context& context, const data::VerifyReport& report, bool all) {
+  const size_t shown = all ? report.findings.size() : std::min(report.findings.size(), kShown);
+  for (size_t i = 0; i < shown; ++i) {
+    const auto& finding = report.findings[i];
+    context.out() << fmt::format("  {} {}\n", Printable(finding.place) + ":",
+                                 Paint(Printable(finding.reason), Style::kBad, context.terminal().color));
+  }
+  if (shown < report.broken)
+    context.out() << fmt::format("  and {} more, which --all shows\n", report.broken - shown);
+}
+
+void PrintReport(Context& context, const std::string& set, bool all, const data::VerifyReport& report) {
+  auto& out = context.out();
+  const std::string where = Printable(set);
+  if (report.images > 0) {
+    out << fmt::format("{}: {} in {}, {}\n", where, Count(report.images, "image"),
+                       Count(report.classes.size(), "class"), ClassSizes(report.class_images));
+  } else {
+    out << fmt::format("{}:\n", where);
+  }
+  if (report.shards > 0) {
+    out << fmt::format("  {}, {}", Count(report.shards, "shard"), HumanBytes(report.shard_bytes));
+    if (report.checksums > 0) out << fmt::format(", {} compared", Count(report.checksums, "checksum"));
+    if (report.indexes > 0)
+      out << fmt::format(", {} compared",
+                         report.indexes == 1 ? "1 index" : fmt::format("{} indexes", report.indexes));
+    if (report.records > 0) out << fmt::format(", checksums of {} compared", Count(report.records, "record"));
+    out << '\n';
+  }
+  if (report.decoded > 0) out << fmt::format("  {} decoded\n", Count(report.decoded, "image"));
+  for (const auto& note : report.notes) out << fmt::format("  {}\n", Printable(note));
+  PrintFindings(context, report, all);
+  const auto& terminal = context.terminal();
+  if (report.broken == 0) {
+    out << Paint("nothing is broken", Style::kGood, terminal.color);
+    out << (report.decoded == 0 ? " (the images were not decoded, which --decode does)\n" : "\n");
+  } else {
+    out << Paint(fmt::format("{} found", Count(report.broken, "fault")), Style::kBad, terminal.color) << '\n';
+  }
+}
+
+Result<data::VerifyReport> VerifyOne(Context& context, const std::string& where,
+                                     const VerifyArguments& arguments) {
+  const data::VerifyOptions options{
+      .decode = arguments.decode,
+      .jobs = JobsOf(arguments.jobs),
+      .classes = arguments.classes,
+      .most_findings = arguments.all ? std::numeric_limits<size_t>::max() : kKept};
+  std::unique_ptr<RateLine> line;
+  auto drawn = data::VerifyPhase::kShards;
+  return data::VerifyDataset(where, options, [&](data::VerifyPhase phase, uint64_t done, uint64_t total) {
+    const bool shards = phase == data::VerifyPhase::kShards;
+    if (line == nullptr || phase != drawn) {
+      line.reset();
+      line = std::make_unique<RateLine>(context, shards ? "checking" : "decoding",
+                                        shards ? RateLine::Unit::kBytes : RateLine::Unit::kImages);
+      drawn = phase;
+    }
+    line->Show(done, total);
+    return !context.interrupt().Triggered();
+  });
+}
+
+}  // namespace
+
+int Verify(Context& context, const VerifyArguments& arguments) {
+  context.FollowUntilInterrupted();
+  auto documents = nlohmann::ordered_json::array();
+  bool good = true;
+  for (const auto& where : SetsIn(arguments.where)) {
+    const auto report = VerifyOne(context, where, arguments);
+    if (!report) return context.Fail({report.error()});
+    if (arguments.format == OutputFormat::kTable) {
+      PrintReport(context, where, arguments.all, *report);
+    } else {
+      documents.push_back(ToJson(where, *report));
+    }
+    good = good && report->broken == 0;
+  }
+  if (arguments.format != OutputFormat::kTable) PrintDocument(context.out(), documents, arguments.format);
+  return good ? 0 : kBrokenExit;
+}
+
+}  // namespace imgd::cli

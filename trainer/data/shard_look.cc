@@ -1,0 +1,128 @@
+#include "trainer/data/shard_look.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "common/files.h"
+#include "trainer/data/dataset.h"
+#include "trainer/data/recordio.h"
+#include "trainer/data/shard_index.h"
+#include "trainer/data/shard_set.h"
+#include "trainer/data/source.h"
+#include "trainer/data/tar.h"
+
+namespace imgd::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostHeaderBytes = uint64_t{1} << 20;  ///< of a file, in which its headers are looked for
+
+/// Classes that shards.json beside the file names; none where there is none that can be read.
+std::vector<std::string> ClassesBeside(const std::string& path) {
+  const fs::path description = fs::path(path).parent_path() / kDescriptionName;
+  std::error_code error;
+  if (!fs::exists(description, error)) return {};
+  const auto text = ReadFile(description);
+  if (!text) return {};
+  auto set = SetDescription::Parse(*text, description.string());
+  return set ? std::move(set->classes) : std::vector<std::string>();
+}
+
+std::optional<ImageFacts> FactsOf(const Source& shard, uint64_t offset, uint64_t bytes, uint32_t skip) {
+  std::vector<uint8_t> start;
+  if (skip != 0) {
+    auto record = ReadRecord(shard, offset, std::min(bytes + skip, Dataset::kMaxFileBytes));
+    if (!record || record->size() < skip) return std::nullopt;
+    start.assign(record->begin() + skip, record->end());
+  } else {
+    start.resize(std::min(bytes, kMostHeaderBytes));
+    if (!shard.ReadAt(offset, start)) return std::nullopt;
+  }
+  return LookAtImage(start);
+}
+
+/// Of a shard that could be scanned.
+std::string FormName(const Source& shard) {
+  switch (FormOf(shard.name())) {
+    case ShardForm::kRecordIo:
+      return "RecordIO";
+    case ShardForm::kTfRecord:
+      return "TFRecord";
+    case ShardForm::kTar:
+      break;
+  }
+  const auto first = TarReader(shard).Next();
+  const bool of_tars = first && *first && (*first)->name.ends_with(".tar");
+  return of_tars ? "tar of class tars" : "WebDataset";
+}
+
+void TakeEntries(const std::string& path, const Source* shard, const ShardIndex& index, uint64_t most,
+                 ShardLook& look) {
+  const auto classes = ClassesBeside(path);
+  look.images = index.images.size();
+  for (size_t i = 0; i < std::min<uint64_t>(most, index.images.size()); ++i) {
+    const auto& image = index.images[i];
+    ShardEntry entry{.key = image.key, .label = image.label, .offset = image.offset, .bytes = image.size};
+    const auto named = index.class_names.find(image.label);
+    if (named != index.class_names.end()) {
+      entry.class_name = named->second;
+    } else if (static_cast<size_t>(image.label) < classes.size()) {
+      entry.class_name = classes[static_cast<size_t>(image.label)];
+    }
+    if (shard != nullptr) entry.facts = FactsOf(*shard, image.offset, image.size, image.skip);
+    look.entries.push_back(std::move(entry));
+  }
+}
+
+/// The files of a tar that is no shard of samples with labels.
+Result<ShardLook> LookIntoTar(const Source& archive, uint64_t most, std::string why) {
+  ShardLook look{.form = "tar", .bytes = archive.size(), .note = std::move(why)};
+  TarReader tar(archive);
+  for (;;) {
+    IMGD_ASSIGN(auto file, tar.Next());
+    if (!file) return look;
+    if (look.images++ >= most) continue;
+    ShardEntry entry{.key = std::move(file->name), .offset = file->offset, .bytes = file->size};
+    entry.facts = FactsOf(archive, file->offset, file->size, 0);
+    look.entries.push_back(std::move(entry));
+  }
+}
+
+Result<ShardLook> LookIntoIndex(const std::string& path, uint64_t most) {
+  IMGD_ASSIGN(const std::string bytes, ReadFile(path));
+  IMGD_ASSIGN(const auto index, DecodeShardIndex(bytes, path));
+  const std::string shard_path = path.substr(0, path.size() - 4);
+  ShardLook look{.form = "index", .bytes = bytes.size()};
+  std::shared_ptr<Source> shard;
+  if (auto opened = OpenFileSource(shard_path)) shard = std::move(*opened);
+  if (shard == nullptr) {
+    look.note = fmt::format("the shard itself, {}, is not there", shard_path);
+  } else if (shard->size() != index.shard_bytes) {
+    look.note = fmt::format("it is the index of a shard of {} bytes, but {} has {}", index.shard_bytes,
+                            shard_path, shard->size());
+    shard.reset();
+  }
+  TakeEntries(path, shard.get(), index, most, look);
+  return look;
+}
+
+}  // namespace
+
+Result<ShardLook> LookIntoShard(const std::string& path, uint64_t most) {
+  if (path.ends_with(".idx")) return LookIntoIndex(path, most);
+  IMGD_ASSIGN(const auto shard, OpenFileSource(path));
+  auto index = ScanShard(*shard);
+  if (!index && FormOf(path) == ShardForm::kTar) {
+    auto plain = LookIntoTar(*shard, most, index.error().message);
+    if (plain) return plain;
+  }
+  if (!index) return tl::unexpected<Error>(std::move(index).error());
+  ShardLook look{.form = FormName(*shard), .bytes = shard->size()};
+  TakeEntries(path, shard.get(), *index, most, look);
+  return look;
+}
+
+}  // namespace imgd::data
