@@ -197,18 +197,19 @@ void AddInfo(Command dataset, Context& context) {
 
 void AddVerify(Command dataset, Context& context) {
   auto arguments = std::make_shared<VerifyArguments>();
-  Command command = dataset.AddSubcommand("verify", "Check that a data set is whole, and name what is broken");
+  Command command =
+      dataset.AddSubcommand("verify", "Check that a data set is whole, and name what is broken");
   command
       .AddOption("SET", arguments->where,
-                   "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
+                 "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
       .Required()
       .ValueName("");
   command.AddFlag("--decode", arguments->decode, "Decode every image");
   command.AddNumber("--classes", "How many classes there must be", 1, 1'000'000,
-                  [arguments](uint64_t classes) { arguments->classes = classes; });
+                    [arguments](uint64_t classes) { arguments->classes = classes; });
   command.AddFlag("--all", arguments->all, "Show all that is broken, not the first 20");
   command.AddNumber("--jobs", "Threads (default one for each core)", 1, 1024,
-                  [arguments](uint64_t jobs) { arguments->jobs = static_cast<int>(jobs); });
+                    [arguments](uint64_t jobs) { arguments->jobs = static_cast<int>(jobs); });
   AddOutputOption(command, arguments->format, kPlainFormats);
   command.Footer(
       "Counts the images, and compares what there is to compare: checksums, indexes, missing shards,\n"
@@ -226,14 +227,14 @@ void AddStats(Command dataset, Context& context) {
       dataset.AddSubcommand("stats", "Balance of the classes, sizes and qualities of the images");
   command
       .AddOption("SET", arguments->where,
-                   "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
+                 "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
       .Required()
       .ValueName("");
-  command.AddNumber("--sample",
-                  fmt::format("Images to look at, spread evenly; 0 for all (default {})", arguments->sample),
-                  0, UINT32_MAX, [arguments](uint64_t sample) { arguments->sample = sample; });
+  command.AddNumber(
+      "--sample", fmt::format("Images to look at, spread evenly; 0 for all (default {})", arguments->sample),
+      0, UINT32_MAX, [arguments](uint64_t sample) { arguments->sample = sample; });
   command.AddNumber("--jobs", "Threads (default one for each core)", 1, 1024,
-                  [arguments](uint64_t jobs) { arguments->jobs = static_cast<int>(jobs); });
+                    [arguments](uint64_t jobs) { arguments->jobs = static_cast<int>(jobs); });
   AddOutputOption(command, arguments->format, kPlainFormats);
   command.Footer(
       "Reads the images' headers and decodes nothing. The quality is libjpeg's (1 to 100) whose\n"
@@ -250,9 +251,8 @@ void AddInspect(Command dataset, Context& context) {
   command.AddOption("FILE", arguments->file, "A shard, its index (.idx), or a set's shards.json")
       .Required()
       .ValueName("");
-  command.AddNumber("--limit",
-                  fmt::format("Images to show; 0 for all (default {})", arguments->limit), 0, UINT32_MAX,
-                  [arguments](uint64_t limit) { arguments->limit = limit; });
+  command.AddNumber("--limit", fmt::format("Images to show; 0 for all (default {})", arguments->limit), 0,
+                    UINT32_MAX, [arguments](uint64_t limit) { arguments->limit = limit; });
   AddOutputOption(command, arguments->format, kPlainFormats);
   command.Footer(
       "Labels are as in the file: those of TFRecords may count from 1. In an index or shard offsets\n"

@@ -1,37 +1,40 @@
 #pragma once
 
 #include <chrono>
-#include <ostream>
+#include <cstdint>
+#include <string>
 
 #include "cli/commands.h"
 
 namespace imgd::cli {
 
-/// One line on standard error that is drawn over: "writing 120/2000 images"; nothing where that is no
-/// terminal.
+/// One line on standard error that is drawn over: a bar, "writing 120/2000 images", rates and the time that
+/// is left; nothing where that is no terminal.
 class ProgressLine {
  public:
   /// `verb`: what is done to images; a literal.
   ProgressLine(Context& context, const char* verb) : context_(context), verb_(verb) {}
 
-  void Show(uint64_t done, uint64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    if (!context_.terminal().err_is_terminal) return;
-    if (done < total && now - last_ < std::chrono::milliseconds(100)) return;
-    last_ = now;
-    context_.err() << fmt::format("\r{} {}/{} images", verb_, done, total) << std::flush;
-    drawn_ = true;
-  }
-
-  void End() const {
-    if (drawn_) context_.err() << "\r\033[K" << std::flush;
-  }
+  /// `bytes`: read so far, for MB/s; 0: no such rate is shown. `skipped`: of the images done, those that an
+  /// earlier run had done, which say nothing of the rate.
+  void Show(uint64_t done, uint64_t total, uint64_t bytes = 0, uint64_t skipped = 0);
+  /// From here on `verb` is what is done, with rates of its own, if it is another.
+  void Start(const char* verb);
+  void End();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   Context& context_;
   const char* verb_;
   bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_;
+  Clock::time_point last_;
+  Clock::time_point start_ = Clock::now();
 };
+
+/// The line itself: "writing ###....... 120/2000 images, 812 images/s, 91.2 MB/s, 2s left". Rates that are
+/// not known are left out.
+std::string ProgressText(const char* verb, uint64_t done, uint64_t total, double images_per_second,
+                         double bytes_per_second, bool utf8);
 
 }  // namespace imgd::cli

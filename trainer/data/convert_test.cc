@@ -82,8 +82,9 @@ TEST_F(ConvertTest, TheIndexIsWhatTheHeadersSay) {
   for (int i = 0; i < 3; ++i) {
     const std::string path = Out(fmt::format("out/train-{:06}.tar", i));
     const auto source = OpenFileSource(path).value();
-    EXPECT_EQ(ScanWebDatasetShard(*source).value(),
-              DecodeShardIndex(ReadFile(path + ".idx").value(), path).value());
+    auto stored = DecodeShardIndex(ReadFile(path + ".idx").value(), path).value();
+    for (auto& image : stored.images) image.width = image.height = 0;  // the headers don't say
+    EXPECT_EQ(ScanWebDatasetShard(*source).value(), stored);
   }
 }
 

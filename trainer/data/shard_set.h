@@ -28,8 +28,9 @@ struct SetDescription {
     std::string crc32c;  ///< of the whole file, 8 hexadecimal digits
   };
   std::string name;
-  std::vector<std::string> classes;  ///< in the order of their labels
-  std::vector<Shard> shards;         ///< in the order of their images' numbers
+  std::vector<std::string> classes;    ///< in the order of their labels
+  std::vector<Shard> shards;           ///< in the order of their images' numbers
+  std::optional<int32_t> first_label;  ///< TFRecord: what the files' labels count from; else found by looking
 
   static Result<SetDescription> Parse(const std::string& json, const std::string& name);
   std::string ToJson() const;
@@ -50,6 +51,10 @@ class ShardSet final : public Dataset {
   Result<uint64_t> FileBytes(size_t i) const override { return uint64_t{places_[i].bytes}; }
   Status Read(size_t i, FileBuffer& out) const override;
 
+  const std::vector<std::shared_ptr<Source>>& shards() const { return shards_; }
+  /// CRC-32C of each shard by shards.json, as 8 hexadecimal digits; empty without one.
+  const std::vector<std::string>& checksums() const { return checksums_; }
+
  private:
   struct Place {
     uint32_t shard;
@@ -60,10 +65,11 @@ class ShardSet final : public Dataset {
   };
   Status Add(std::shared_ptr<Source> shard, const ShardIndex& index);
   Status RankNamedClasses(const std::vector<std::string>& classes);
-  void CountLabelsFromZero();
+  Status CountLabelsFromZero(std::optional<int32_t> first_label);
   Status NameClasses(std::vector<std::string> names, const std::string& where);
 
   std::vector<std::shared_ptr<Source>> shards_;
+  std::vector<std::string> checksums_;
   std::vector<uint32_t> shard_sizes_;
   std::vector<Place> places_;
   int32_t first_label_ = 0;                       ///< that the files count from

@@ -1,20 +1,12 @@
 #include "trainer/data/tar_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-
-#include "trainer/data/crc32c.h"
 
 namespace imgd::data {
 namespace {
 
 constexpr size_t kTarBlock = 512;
-constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr size_t kNameBytes = 100;
 constexpr size_t kPrefixBytes = 155;
 
@@ -40,24 +32,8 @@ bool PutName(Header& header, std::string_view name) {
 }  // namespace
 
 Result<TarWriter> TarWriter::Create(const std::string& path) {
-  const std::string temporary = path + ".tmp";
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot create {}", temporary));
-  return TarWriter(path, std::move(fd));
-}
-
-TarWriter::~TarWriter() {
-  if (fd_.valid()) ::unlink(temporary().c_str());
-}
-
-Status TarWriter::Write(std::span<const uint8_t> bytes) {
-  crc_ = Crc32c(bytes, crc_);
-  bytes_ += bytes.size();
-  buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (buffer_.size() < kBufferBytes) return {};
-  IMGD_TRY(WriteAll(fd_.get(), buffer_, temporary()));
-  buffer_.clear();
-  return {};
+  IMGD_ASSIGN(auto file, OutputFile::Create(path));
+  return TarWriter(std::move(file));
 }
 
 Result<uint64_t> TarWriter::Add(const std::string& name, std::span<const uint8_t> content) {
@@ -77,26 +53,20 @@ Result<uint64_t> TarWriter::Add(const std::string& name, std::span<const uint8_t
   unsigned sum = 0;
   for (const char c : header) sum += static_cast<uint8_t>(c);
   PutText(header, 148, std::string_view(fmt::format("{:06o}", sum).c_str(), 7));
-  IMGD_TRY(Write({reinterpret_cast<const uint8_t*>(header.data()), kTarBlock}));
-  const uint64_t offset = bytes_;
-  IMGD_TRY(Write(content));
+  IMGD_TRY(file_.Write({reinterpret_cast<const uint8_t*>(header.data()), kTarBlock}));
+  const uint64_t offset = file_.bytes();
+  IMGD_TRY(file_.Write(content));
   static constexpr std::array<uint8_t, kTarBlock> kZeros{};
   if (const size_t over = content.size() % kTarBlock; over != 0) {
-    IMGD_TRY(Write(std::span(kZeros).first(kTarBlock - over)));
+    IMGD_TRY(file_.Write(std::span(kZeros).first(kTarBlock - over)));
   }
   return offset;
 }
 
 Status TarWriter::Finish() {
   static constexpr std::array<uint8_t, 2 * kTarBlock> kEnd{};
-  IMGD_TRY(Write(kEnd));
-  IMGD_TRY(WriteAll(fd_.get(), buffer_, temporary()));
-  if (::fsync(fd_.get()) != 0) return FailErrno(errno, fmt::format("cannot sync {}", temporary()));
-  if (std::rename(temporary().c_str(), path_.c_str()) != 0) {
-    return FailErrno(errno, fmt::format("cannot rename {} to {}", temporary(), path_));
-  }
-  fd_.reset();
-  return {};
+  IMGD_TRY(file_.Write(kEnd));
+  return file_.Finish();
 }
 
 }  // namespace imgd::data

@@ -180,9 +180,12 @@ std::optional<Example> ParseExample(WireReader& reader, Stretch record) {
 }
 
 std::string KeyOf(const Example& example, size_t number) {
-  if (example.filename.empty()) return fmt::format("{:08}", number);
-  const std::string name = example.filename.substr(example.filename.rfind('/') + 1);
-  return name.substr(0, name.rfind('.'));
+  std::string_view name = example.filename;
+  while (name.starts_with('/')) name.remove_prefix(1);
+  if (name.empty()) return fmt::format("{:08}", number);
+  const size_t dot = name.rfind('.');
+  const bool has_ending = dot != std::string_view::npos && dot > name.rfind('/') + 1;  // npos + 1 is 0
+  return std::string(has_ending ? name.substr(0, dot) : name);
 }
 
 }  // namespace

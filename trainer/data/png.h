@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/error.h"
+#include "trainer/data/image.h"
+
+namespace imgd::data {
+
+/// Pixels of our own: [height, width, 4], R, G, B and one that nobody reads.
+struct Pixels {
+  std::vector<uint8_t> bytes;
+  int width = 0;
+  int height = 0;
+  ImageView view() const { return {bytes.data(), width, height}; }
+};
+
+/// Decodes a PNG file of any kind as 8-bit RGB; transparency is dropped, as PIL's convert("RGB") does.
+/// Errors: kDataLoss in libpng's own words, or for an image of more than JpegDecoder::kMaxBytes.
+Result<Pixels> DecodePng(std::span<const uint8_t> file);
+
+}  // namespace imgd::data
