@@ -8,6 +8,8 @@
 
 #include "cli/commands.h"
 #include "cli/dataset_convert.h"
+#include "cli/dataset_fetch.h"
+#include "cli/dataset_serve.h"
 #include "cli/format.h"
 #include "cli/progress_line.h"
 #include "cli/serialize.h"
@@ -187,6 +189,8 @@ void AddDatasetCommands(CLI::App& app, Context& context) {
       "  imgcli dataset info /data/shapes");
   AddSynth(*dataset, context);
   AddConvert(*dataset, context);
+  AddFetch(*dataset, context);
+  AddServe(*dataset, context);
   AddInfo(*dataset, context);
 }
 

@@ -5,6 +5,7 @@
 
 #include "trainer/data/image_folder.h"
 #include "trainer/data/shard_set.h"
+#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {
@@ -31,6 +32,7 @@ Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where) {
+  if (IsUrl(where)) return Opened(ShardSet::Open(where));
   std::error_code error;
   const bool is_folder = fs::is_directory(where, error);
   const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);

@@ -59,7 +59,8 @@ class Dataset {
 };
 
 /// Opens what a job file's data.train names: a folder with one folder for each class, or shards
-/// (`shard_set.h`). Errors: kNotFound, kInvalidArgument, saying what was found instead of a data set.
+/// (`shard_set.h`), here or far away. Errors: kNotFound, kInvalidArgument, saying what was found instead of a
+/// data set.
 Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where);
 
 }  // namespace imgd::data

@@ -11,6 +11,8 @@
 
 namespace imgd::data {
 
+class SourceOpener;
+
 constexpr uint64_t kMaxShards = 1'000'000;  ///< of one set
 constexpr const char* kDescriptionName = "shards.json";
 /// Lies where a conversion is under way, or was broken off.
@@ -36,17 +38,20 @@ struct SetDescription {
 /// A data set kept in shards. Images are numbered shard by shard, in each by offset.
 class ShardSet final : public Dataset {
  public:
-  /// `where`: a folder or URL with a shards.json; a folder with the shards of one set; or a pattern of shards
-  /// as "train-{000000..000099}.tar" or "train-*.tar" (the latter for local files only). Classes without
-  /// names get their numbers for names. Errors: kNotFound; kInvalidArgument when there is no shard; kDataLoss
-  /// for shards that can't be read, or that do not have the sizes that shards.json says.
+  /// `where`: a folder or URL (http, https, s3) with a shards.json; a folder with the shards of one set; or a
+  /// pattern of shards as "train-{000000..000099}.tar" or "train-*.tar" (the latter of a URL where the server
+  /// lists its files). Classes without names get their numbers for names. Errors: kNotFound; kInvalidArgument
+  /// when there is no shard; kDataLoss for shards that can't be read, or that do not have the sizes that
+  /// shards.json says.
   static Result<std::unique_ptr<ShardSet>> Open(const std::string& where);
+  static Result<std::unique_ptr<ShardSet>> Open(const std::string& where, const SourceOpener& opener);
 
   std::string name(size_t i) const override;
   std::string place(size_t i) const override;
   const std::vector<uint32_t>& shard_sizes() const override { return shard_sizes_; }
   Result<uint64_t> FileBytes(size_t i) const override { return uint64_t{places_[i].bytes}; }
   Status Read(size_t i, FileBuffer& out) const override;
+  void WillRead(std::span<const uint32_t> samples) const override;
 
  private:
   struct Place {

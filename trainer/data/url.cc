@@ -62,8 +62,10 @@ Status TakeAuthority(std::string_view authority, Url& url) {
 std::string Url::Origin() const {
   return port == 0 ? fmt::format("{}://{}", scheme, host) : fmt::format("{}://{}:{}", scheme, host, port);
 }
-std::string Url::ToString() const { return fmt::format("{}{}{}{}", Origin(), path, query.empty() ? "" : "?", query); }
-std::string Url::ForPeople() const { return fmt::format("{}{}{}", Origin(), path, query.empty() ? "" : "?..."); }
+std::string Url::ToString() const {
+  return fmt::format("{}{}{}{}", Origin(), path, query.empty() ? "" : "?", query);
+}
+std::string Url::ForPeople() const { return Origin() + path; }
 
 bool IsUrl(std::string_view where) {
   const std::string start = Lower(where.substr(0, 8));
@@ -142,7 +144,8 @@ std::string Beside(const std::string& folder, const std::string& name) {
 }
 
 std::string FolderOf(const std::string& where) {
-  const std::string path = IsUrl(where) ? where.substr(0, where.find('?')) : where;
+  const bool http = IsUrl(where) && !Lower(where).starts_with("s3");
+  const std::string path = http ? where.substr(0, where.find('?')) : where;
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);

@@ -21,7 +21,7 @@ struct Url {
   std::string Origin() const;
   /// As it is asked for, without the user's name and password.
   std::string ToString() const;
-  /// For messages: a query, which may be a signature, is left out.
+  /// For messages: without the query, which may be a signature.
   std::string ForPeople() const;
 };
 
