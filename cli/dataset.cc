@@ -4,8 +4,10 @@
 
 #include "cli/commands.h"
 #include "cli/dataset_convert.h"
+#include "cli/dataset_fetch.h"
 #include "cli/dataset_look.h"
 #include "cli/dataset_register.h"
+#include "cli/dataset_serve.h"
 #include "cli/format.h"
 #include "cli/progress_line.h"
 #include "trainer/data/synth.h"
@@ -112,6 +114,8 @@ void AddDatasetCommands(Command app, Context& context) {
   AddSynth(dataset, context);
   AddConvert(dataset, context);
   AddLookCommands(dataset, context);
+  AddFetch(dataset, context);
+  AddServe(dataset, context);
   AddRegister(dataset, context);
 }
 

@@ -7,6 +7,7 @@
 #include "trainer/data/ilsvrc.h"
 #include "trainer/data/image_folder.h"
 #include "trainer/data/shard_set.h"
+#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {
@@ -34,6 +35,7 @@ Result<std::unique_ptr<Dataset>> Opened(Result<std::unique_ptr<T>> set) {
 
 bool IsShardSet(const std::string& where) {
   if (IsIlsvrcValidationArchive(where)) return false;  // it has no labels of its own
+  if (IsUrl(where)) return true;
   std::error_code error;
   const bool is_folder = fs::is_directory(where, error);
   const bool is_pattern = where.find_first_of("*?[{") != std::string::npos || IsShardName(where);

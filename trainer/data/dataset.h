@@ -61,9 +61,9 @@ class Dataset {
 /// Whether `where` names shards, rather than a folder of images.
 bool IsShardSet(const std::string& where);
 
-/// Opens what a job file's data.train names: a folder with one folder for each class, shards (`shard_set.h`),
-/// or ImageNet's ILSVRC2012_img_val.tar with the development kit beside it (`ilsvrc.h`). Errors: kNotFound,
-/// kInvalidArgument, saying what was found instead of a data set.
+/// Opens what a job file's data.train names: a folder with one folder for each class, shards (`shard_set.h`)
+/// here or far away, or ImageNet's ILSVRC2012_img_val.tar with the development kit beside it (`ilsvrc.h`).
+/// Errors: kNotFound, kInvalidArgument, saying what was found instead of a data set.
 Result<std::unique_ptr<Dataset>> OpenDataset(const std::string& where);
 
 }  // namespace imgd::data

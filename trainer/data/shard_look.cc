@@ -7,10 +7,12 @@
 
 #include "common/files.h"
 #include "trainer/data/dataset.h"
+#include "trainer/data/read_ahead.h"
 #include "trainer/data/recordio.h"
 #include "trainer/data/shard_index.h"
 #include "trainer/data/shard_set.h"
 #include "trainer/data/source.h"
+#include "trainer/data/sources.h"
 #include "trainer/data/tar.h"
 
 namespace imgd::data {
@@ -91,13 +93,14 @@ Result<ShardLook> LookIntoTar(const Source& archive, uint64_t most, std::string 
   }
 }
 
-Result<ShardLook> LookIntoIndex(const std::string& path, uint64_t most) {
-  IMGD_ASSIGN(const std::string bytes, ReadFile(path));
-  IMGD_ASSIGN(const auto index, DecodeShardIndex(bytes, path));
+Result<ShardLook> LookIntoIndex(const std::string& path, const SourceOpener& opener, uint64_t most) {
+  IMGD_ASSIGN(const auto source, opener.OpenPlain(path));
+  IMGD_ASSIGN(const std::string bytes, ReadText(*source, 0, source->size()));
+  IMGD_ASSIGN(const auto index, DecodeShardIndex(bytes, source->name()));
   const std::string shard_path = path.substr(0, path.size() - 4);
   ShardLook look{.form = "index", .bytes = bytes.size()};
   std::shared_ptr<Source> shard;
-  if (auto opened = OpenFileSource(shard_path)) shard = std::move(*opened);
+  if (auto opened = opener.OpenPlain(shard_path)) shard = std::move(*opened);
   if (shard == nullptr) {
     look.note = fmt::format("the shard itself, {}, is not there", shard_path);
   } else if (shard->size() != index.shard_bytes) {
@@ -112,9 +115,11 @@ Result<ShardLook> LookIntoIndex(const std::string& path, uint64_t most) {
 }  // namespace
 
 Result<ShardLook> LookIntoShard(const std::string& path, uint64_t most) {
-  if (path.ends_with(".idx")) return LookIntoIndex(path, most);
-  IMGD_ASSIGN(const auto shard, OpenFileSource(path));
-  auto index = ScanShard(*shard);
+  IMGD_ASSIGN(SourceSettings settings, SourceSettings::FromEnvironment());
+  const SourceOpener opener(std::move(settings));
+  if (path.ends_with(".idx")) return LookIntoIndex(path, opener, most);
+  IMGD_ASSIGN(const auto shard, opener.OpenPlain(path));
+  auto index = ScanShard(WindowSource(*shard));
   if (!index && FormOf(path) == ShardForm::kTar) {
     auto plain = LookIntoTar(*shard, most, index.error().message);
     if (plain) return plain;

@@ -12,6 +12,8 @@
 
 namespace imgd::data {
 
+class SourceOpener;
+
 constexpr uint64_t kMaxShards = 1'000'000;  ///< of one set
 constexpr int32_t kMaxClasses = 1'000'000;  ///< of a set whose classes have no names
 constexpr const char* kDescriptionName = "shards.json";
@@ -39,17 +41,20 @@ struct SetDescription {
 /// A data set kept in shards. Images are numbered shard by shard, in each by offset.
 class ShardSet final : public Dataset {
  public:
-  /// `where`: a folder or URL with a shards.json; a folder with the shards of one set; or a pattern of shards
-  /// as "train-{000000..000099}.tar" or "train-*.tar" (the latter for local files only). Classes without
-  /// names get their numbers for names. Errors: kNotFound; kInvalidArgument when there is no shard; kDataLoss
-  /// for shards that can't be read, or that do not have the sizes that shards.json says.
+  /// `where`: a folder or URL (http, https, s3) with a shards.json; a folder with the shards of one set; or a
+  /// pattern of shards as "train-{000000..000099}.tar" or "train-*.tar" (the latter of a URL where the server
+  /// lists its files). Classes without names get their numbers for names. Errors: kNotFound; kInvalidArgument
+  /// when there is no shard; kDataLoss for shards that can't be read, or that do not have the sizes that
+  /// shards.json says.
   static Result<std::unique_ptr<ShardSet>> Open(const std::string& where);
+  static Result<std::unique_ptr<ShardSet>> Open(const std::string& where, const SourceOpener& opener);
 
   std::string name(size_t i) const override;
   std::string place(size_t i) const override;
   const std::vector<uint32_t>& shard_sizes() const override { return shard_sizes_; }
   Result<uint64_t> FileBytes(size_t i) const override { return uint64_t{places_[i].bytes}; }
   Status Read(size_t i, FileBuffer& out) const override;
+  void WillRead(std::span<const uint32_t> samples) const override;
 
   const std::vector<std::shared_ptr<Source>>& shards() const { return shards_; }
   /// CRC-32C of each shard by shards.json, as 8 hexadecimal digits; empty without one.
@@ -78,15 +83,6 @@ class ShardSet final : public Dataset {
   bool has_numbered_ = false;                     ///< some shard has no labels_by_name
   std::string keys_;                              ///< one after the other, each ended by 0
 };
-
-/// What a set's shards are, before any of them is opened.
-struct ShardList {
-  std::vector<std::string> shards;  ///< paths or URLs, in order
-  std::optional<SetDescription> description;
-};
-
-/// The shards that ShardSet::Open(where) would read, whether they are there or not. Errors: as its.
-Result<ShardList> ListShards(const std::string& where);
 
 /// Whether a file is a shard by its name: .tar, .rec, .tfrecord, or TFRecord's "train-00000-of-01024".
 bool IsShardName(std::string_view name);

@@ -33,6 +33,13 @@ class FileSource final : public Source {
     return {};
   }
 
+  void WillRead(std::span<const ByteRange> ranges) const override {
+    for (const auto& range : ranges) {
+      ::posix_fadvise(fd_.get(), static_cast<off_t>(range.offset), static_cast<off_t>(range.size),
+                      POSIX_FADV_WILLNEED);
+    }
+  }
+
  private:
   UniqueFd fd_;
 };

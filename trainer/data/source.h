@@ -10,6 +10,13 @@
 
 namespace imgd::data {
 
+/// A stretch of a source.
+struct ByteRange {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  uint64_t end() const { return offset + size; }
+};
+
 /// Bytes that can be read at any place: a local file, or one on a server. All calls may come from any thread.
 class Source {
  public:
@@ -25,6 +32,10 @@ class Source {
   /// Fills all of `out` with the bytes from `offset` on. Errors: kDataLoss when it ends before or has changed
   /// since it was opened; those of the file system or server.
   virtual Status ReadAt(uint64_t offset, std::span<uint8_t> out) const = 0;
+
+  /// Told what will be read soon, each stretch by one call of ReadAt, in about this order, so that it can be
+  /// fetched ahead. Returns at once.
+  virtual void WillRead(std::span<const ByteRange> ranges) const { static_cast<void>(ranges); }
 
  protected:
   Source(std::string name, uint64_t size, std::string version)
@@ -46,6 +57,10 @@ Result<std::string> ReadText(const Source& source, uint64_t offset, uint64_t siz
 
 /// Opens a local file, by its path. Errors: as open(2); kInvalidArgument for what is no plain file.
 Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path);
+
+/// Opens a path, http(s):// or s3:// (docs/data-sources.md), as the environment says. Errors: those of
+/// SourceOpener::Open.
+Result<std::shared_ptr<Source>> OpenSource(const std::string& where);
 
 /// A part of another source, which must outlive it, as if it were a source of its own: a tar within a tar.
 class Part final : public Source {

@@ -197,14 +197,16 @@ Result<VerifyReport> VerifyDataset(const std::string& where, const VerifyOptions
   VerifyReport report;
   bool numbers_are_names = true;
   if (IsShardSet(where)) {
-    auto listing = ListShards(where);
+    IMGD_ASSIGN(SourceSettings settings, SourceSettings::FromEnvironment());
+    const SourceOpener opener(std::move(settings));
+    auto listing = ListShards(where, opener);
     if (!listing && !IsBroken(listing.error())) return tl::unexpected<Error>(std::move(listing).error());
     if (!listing) {
       report.Add(where, listing.error().message, options.most_findings);
       return report;
     }
     numbers_are_names = !listing->shards.empty() && FormOf(listing->shards.front()) == ShardForm::kTar;
-    IMGD_TRY(VerifyShards(where, *listing, options, progress, report));
+    IMGD_TRY(VerifyShards(where, *listing, opener, options, progress, report));
   }
   auto set = OpenDataset(where);
   if (!set) {

@@ -16,8 +16,10 @@
 
 #include "common/files.h"
 #include "trainer/data/crc32c.h"
+#include "trainer/data/read_ahead.h"
 #include "trainer/data/source.h"
 #include "trainer/data/tfrecord.h"
+#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr uint64_t kMostIndexRead = uint64_t{2} << 30;
 constexpr uint64_t kMostGaps = 1000;  ///< more missing numbers than that are no gaps
 constexpr size_t kRecordsShown = 20;  ///< bad records of one shard
 
@@ -82,12 +85,14 @@ Result<uint32_t> ChecksumOf(const Source& source, uint64_t at, uint64_t size, Me
 /// Looks at one shard.
 class ShardCheck {
  public:
-  ShardCheck(const Source& shard, Meter& meter) : shard_(shard), meter_(meter) {}
+  /// `where`: the path or URL by which it was opened.
+  ShardCheck(const Source& shard, const std::string& where, const SourceOpener& opener, Meter& meter)
+      : shard_(shard), where_(where), opener_(opener), meter_(meter) {}
 
   ShardResult Run(const SetDescription::Shard* described) {
     result_.bytes = shard_.size();
     if (described != nullptr) CompareBytes(*described);
-    auto index = ScanShard(shard_);
+    auto index = ScanShard(WindowSource(shard_));
     if (!index) {
       Add(index.error().message);
     } else {
@@ -120,13 +125,12 @@ class ShardCheck {
 
   void CompareIndex(const ShardIndex& scanned) {
     const std::string path = shard_.name() + ".idx";
-    std::error_code error;
-    if (!fs::exists(path, error)) return;
+    const auto bytes = opener_.ReadSmall(where_ + ".idx", kMostIndexRead);
+    if (bytes && !*bytes) return;
     result_.has_index = true;
     const auto bad = [&](std::string reason) { result_.findings.push_back({path, std::move(reason)}); };
-    const auto bytes = ReadFile(path);
     if (!bytes) return bad(bytes.error().message);
-    const auto index = DecodeShardIndex(*bytes, path);
+    const auto index = DecodeShardIndex(**bytes, path);
     if (!index) return bad(index.error().message);
     if (index->shard_bytes != scanned.shard_bytes) {
       return bad(fmt::format("it is the index of a shard of {} bytes, but {} has {}", index->shard_bytes,
@@ -179,28 +183,36 @@ class ShardCheck {
   }
 
   const Source& shard_;
+  const std::string& where_;
+  const SourceOpener& opener_;
   Meter& meter_;
   std::vector<uint8_t> chunk_;
   ShardResult result_;
 };
 
-ShardResult CheckOne(const std::string& path, const SetDescription::Shard* described, Meter& meter) {
-  const auto shard = OpenFileSource(path);
-  if (shard) return ShardCheck(**shard, meter).Run(described);
+ShardResult CheckOne(const std::string& path, const SetDescription::Shard* described,
+                     const SourceOpener& opener, Meter& meter) {
+  const auto shard = opener.OpenPlain(path);
+  if (shard) return ShardCheck(**shard, path, opener, meter).Run(described);
   ShardResult result;
   const bool missing = shard.error().code == ErrorCode::kNotFound;
   result.findings.push_back(
-      {path, missing ? (described != nullptr ? fmt::format("it is missing; {} names it", kDescriptionName)
-                                             : std::string("it is missing"))
-                     : shard.error().message});
+      {Shown(path), missing
+                        ? (described != nullptr ? fmt::format("it is missing; {} names it", kDescriptionName)
+                                                : std::string("it is missing"))
+                        : shard.error().message});
   return result;
 }
 
-uint64_t BytesOf(const std::vector<std::string>& shards) {
+uint64_t BytesOf(const ShardList& list) {
   uint64_t total = 0;
-  for (const auto& shard : shards) {
+  if (list.description) {
+    for (const auto& shard : list.description->shards) total += shard.bytes;
+    return total;
+  }
+  for (const auto& shard : list.shards) {
     std::error_code error;
-    const auto size = fs::file_size(shard, error);
+    const auto size = IsUrl(shard) ? 0 : fs::file_size(shard, error);
     if (!error) total += size;
   }
   return total;
@@ -276,15 +288,15 @@ void FindGaps(const ShardList& listing, size_t most, VerifyReport& report) {
 
 }  // namespace
 
-Status VerifyShards(const std::string& where, const ShardList& listing, const VerifyOptions& options,
-                    const VerifyProgress& progress, VerifyReport& report) {
-  Meter meter(progress, BytesOf(listing.shards));
+Status VerifyShards(const std::string& where, const ShardList& listing, const SourceOpener& opener,
+                    const VerifyOptions& options, const VerifyProgress& progress, VerifyReport& report) {
+  Meter meter(progress, BytesOf(listing));
   std::vector<ShardResult> results(listing.shards.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < results.size() && !meter.stopped(); i = next++) {
       const auto* described = listing.description ? &listing.description->shards[i] : nullptr;
-      results[i] = CheckOne(listing.shards[i], described, meter);
+      results[i] = CheckOne(listing.shards[i], described, opener, meter);
     }
   };
   {

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "cli/commands.h"
+
+namespace imgd::cli {
+
+/// Adds `dataset fetch` to the `dataset` command.
+void AddFetch(Command dataset, Context& context);
+
+}  // namespace imgd::cli

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "cli/commands.h"
+
+namespace imgd::cli {
+
+/// Adds `dataset serve` to the `dataset` command.
+void AddServe(Command dataset, Context& context);
+
+}  // namespace imgd::cli

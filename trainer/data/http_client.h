@@ -1,0 +1,107 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "trainer/data/url.h"
+
+namespace imgd::data {
+
+using Milliseconds = std::chrono::milliseconds;
+
+/// How long what is waited for, and who is told.
+struct HttpOptions {
+  Milliseconds connect{10'000};                    ///< for a connection, with name look-up and TLS
+  Milliseconds stall{15'000};                      ///< without a byte: the try has failed
+  Milliseconds patience{60'000};                   ///< of failed tries without progress, then the read fails
+  Milliseconds first_patience{4'000};              ///< the same for a server that was never reached
+  Milliseconds first_wait{100};                    ///< between tries; doubles, up to five seconds
+  Milliseconds quiet{3'000};                       ///< of trying before `notice` is called, once in a read
+  std::string ca_file;                             ///< certificates to trust; empty: the system's
+  std::function<void(const std::string&)> notice;  ///< told in words; from any thread
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method = "GET";
+  Url url;
+  HttpHeaders headers;
+  bool follow = true;  ///< redirects, at most five, to http and https, never from https to http
+  const std::atomic<bool>* stop = nullptr;  ///< breaks the request off within 100 ms
+};
+
+struct HttpAnswer {
+  int status = 0;
+  HttpHeaders headers;  ///< names in lower case
+  std::string excerpt;  ///< at most 4 KiB of a body that nobody asked for
+  /// Empty when there is none.
+  std::string header(std::string_view name) const;
+};
+
+/// Where an answer's body goes. Both may refuse, which ends the request with that error.
+struct HttpBody {
+  /// The answer's head is there. True: the body is wanted; false: only an excerpt of it is kept.
+  std::function<Result<bool>(const HttpAnswer&)> begin;
+  std::function<Status(std::span<const uint8_t>)> take;
+};
+
+/// A try that failed.
+struct HttpTrouble {
+  enum class Kind { kFinal, kRetry, kUnreachable };  ///< kUnreachable: no connection, no such host
+  Error error;
+  Kind kind = Kind::kFinal;
+  Milliseconds wait{0};  ///< what the server asked for (Retry-After)
+};
+
+/// Speaks HTTP/1.1 over connections that are kept and shared. The usual variables name a proxy. All calls may
+/// come from any thread.
+class HttpClient {
+ public:
+  explicit HttpClient(HttpOptions options);
+  ~HttpClient();
+
+  const HttpOptions& options() const { return options_; }
+
+  /// One request, with its redirects. Any status is an answer, not a trouble. An "authorization" header is
+  /// not sent on to another host.
+  tl::expected<HttpAnswer, HttpTrouble> Try(HttpRequest request, const HttpBody& body) const;
+
+ private:
+  class Pool;
+  HttpOptions options_;
+  std::unique_ptr<Pool> pool_;
+};
+
+/// Decides, try after try, whether there is another one, and waits before it.
+class Patience {
+ public:
+  /// `name`: of what is read, for messages. `known`: the server has answered before.
+  Patience(const HttpOptions& options, std::string name, bool known)
+      : options_(options), name_(std::move(name)), known_(known), wait_(options.first_wait) {}
+
+  /// The server answered, with something of use: a fresh start.
+  void Progress();
+  /// Waits; then nothing, or the error to end with.
+  std::optional<Error> Again(const HttpTrouble& trouble, const std::atomic<bool>* stop);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const HttpOptions& options_;
+  std::string name_;
+  bool known_;
+  bool told_ = false;
+  Milliseconds wait_;
+  std::optional<Clock::time_point> since_;
+};
+
+}  // namespace imgd::data

@@ -1,0 +1,66 @@
+#include "trainer/data/index_cache.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "common/files.h"
+#include "common/json.h"
+#include "trainer/data/crc32c.h"
+#include "trainer/data/hash.h"
+
+namespace imgd::data {
+namespace {
+
+/// First line of a kept index: the checksum of the rest, which is a line of JSON and the index.
+constexpr std::string_view kMagic = "imgd-kept-index-1 ";
+constexpr size_t kMostIndexBytes = size_t{2} << 30;
+
+std::string HeadOf(const Source& shard, const ShardIndex& index) {
+  nlohmann::ordered_json head = {{"name", shard.name()}, {"version", shard.version()}};
+  head["classes"] = nlohmann::ordered_json::array();
+  for (const auto& [label, name] : index.class_names) head["classes"].push_back({label, name});
+  return head.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool TakeClasses(const nlohmann::json& head, ShardIndex& index) {
+  if (!head.is_object() || !head.contains("classes") || !head["classes"].is_array()) return false;
+  for (const auto& one : head["classes"]) {
+    const auto label = one.is_array() && one.size() == 2 ? WholeNumber<int32_t>(one[0]) : std::nullopt;
+    if (!label || !one[1].is_string()) return false;
+    index.class_names[*label] = one[1].get<std::string>();
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string IndexCache::PathOf(const Source& shard) const {
+  const std::string what = fmt::format("{}\n{}\n{}", shard.name(), shard.size(), shard.version());
+  return fmt::format("{}/{}.idx", folder_, Sha256Hex(what).substr(0, 40));
+}
+
+std::optional<ShardIndex> IndexCache::Find(const Source& shard) const {
+  if (folder_.empty()) return std::nullopt;
+  const auto bytes = ReadFile(PathOf(shard), kMostIndexBytes);
+  if (!bytes || !bytes->starts_with(kMagic)) return std::nullopt;
+  const size_t line = bytes->find('\n');
+  const size_t head_end = line == std::string::npos ? line : bytes->find('\n', line + 1);
+  if (head_end == std::string::npos) return std::nullopt;
+  const std::string_view rest = std::string_view(*bytes).substr(line + 1);
+  if (bytes->substr(kMagic.size(), line - kMagic.size()) != fmt::format("{:08x}", Crc32c(AsBytes(rest))))
+    return std::nullopt;
+  auto index = DecodeShardIndex(bytes->substr(head_end + 1), "kept index");
+  if (!index || index->shard_bytes != shard.size()) return std::nullopt;
+  const auto head = nlohmann::json::parse(bytes->substr(line + 1, head_end - line - 1), nullptr, false);
+  if (!TakeClasses(head, *index)) return std::nullopt;
+  return std::move(*index);
+}
+
+void IndexCache::Keep(const Source& shard, const ShardIndex& index) const {
+  if (folder_.empty() || !MakeFolders(folder_)) return;
+  const std::string rest = HeadOf(shard, index) + "\n" + EncodeShardIndex(index);
+  static_cast<void>(
+      WriteFileAtomically(PathOf(shard), fmt::format("{}{:08x}\n{}", kMagic, Crc32c(AsBytes(rest)), rest)));
+}
+
+}  // namespace imgd::data

@@ -1,0 +1,243 @@
+#include "trainer/data/remote_file.h"
+
+#include <charconv>
+#include <cstring>
+
+namespace imgd::data {
+namespace {
+
+using Kind = HttpTrouble::Kind;
+
+/// So much makes a try a success for those that count them, however it ended.
+constexpr size_t kProgressBytes = 256 << 10;
+
+/// "bytes 0-99/1000"
+struct ContentRange {
+  uint64_t first = 0;
+  uint64_t last = 0;
+  uint64_t total = 0;
+};
+
+std::optional<uint64_t> TakeNumber(std::string_view& text, std::string_view after) {
+  uint64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(parsed.ptr - text.data()));
+  if (!text.starts_with(after)) return std::nullopt;
+  text.remove_prefix(after.size());
+  return value;
+}
+
+std::optional<ContentRange> ParseContentRange(std::string_view text) {
+  if (!text.starts_with("bytes ")) return std::nullopt;
+  text.remove_prefix(6);
+  const auto first = TakeNumber(text, "-");
+  const auto last = first ? TakeNumber(text, "/") : std::nullopt;
+  const auto total = last ? TakeNumber(text, "") : std::nullopt;
+  if (!total || !text.empty() || *last < *first || *total <= *last) return std::nullopt;
+  return ContentRange{*first, *last, *total};
+}
+
+std::string VersionOf(const HttpAnswer& answer, uint64_t size) {
+  const std::string etag = answer.header("etag");
+  return etag.empty() ? fmt::format("{}-{}", size, answer.header("last-modified")) : etag;
+}
+
+/// S3 says in its body what is wrong: "<Code>AccessDenied</Code>".
+std::string CodeIn(const std::string& excerpt) {
+  const size_t open = excerpt.find("<Code>");
+  const size_t close = open == std::string::npos ? open : excerpt.find("</Code>", open);
+  return close == std::string::npos || close - open > 70 ? "" : excerpt.substr(open + 6, close - open - 6);
+}
+
+std::string RangeHeader(uint64_t offset, uint64_t size) {
+  return fmt::format("bytes={}-{}", offset, offset + size - 1);
+}
+
+tl::unexpected<Error> NoRanges() {
+  return Fail(
+      ErrorCode::kFailedPrecondition,
+      "the server ignores range requests (it sends the whole file); serve the files with `imgcli dataset "
+      "serve`, nginx or any server that knows ranges");
+}
+
+HttpTrouble Again(std::string message) {
+  return {{.code = ErrorCode::kUnavailable, .message = std::move(message)}, Kind::kRetry};
+}
+
+}  // namespace
+
+tl::expected<HttpAnswer, HttpTrouble> TryOnce(const RemoteObject& object, HttpHeaders headers,
+                                              const HttpBody& body, const std::atomic<bool>* stop) {
+  for (bool renewed = false;; renewed = true) {
+    HttpRequest request{.url = object.url, .headers = headers, .follow = object.follow, .stop = stop};
+    if (object.authorizer) {
+      if (auto signed_ = object.authorizer->Sign(request); !signed_) {
+        const bool retry = signed_.error().code == ErrorCode::kUnavailable;
+        return tl::unexpected(HttpTrouble{signed_.error(), retry ? Kind::kRetry : Kind::kFinal});
+      }
+    }
+    auto answer = object.client->Try(std::move(request), body);
+    const bool refused = answer && (answer->status == 400 || answer->status == 401 || answer->status == 403);
+    if (!refused || renewed || !object.authorizer) return answer;
+    const std::string code = CodeIn(answer->excerpt);
+    if (code != "ExpiredToken" && code != "TokenRefreshRequired" && code != "InvalidToken") return answer;
+    if (!object.authorizer->Renew()) return answer;
+  }
+}
+
+std::optional<HttpTrouble> TroubleOfStatus(const HttpAnswer& answer) {
+  const int status = answer.status;
+  if (status >= 200 && status < 300) return std::nullopt;
+  const std::string code = CodeIn(answer.excerpt);
+  const std::string words = code.empty() ? fmt::format("the server answers {}", status)
+                                         : fmt::format("the server answers {} {}", status, code);
+  const auto final = [&](ErrorCode error) {
+    return HttpTrouble{{.code = error, .message = words}, Kind::kFinal};
+  };
+  if (status == 404 || status == 410) return final(ErrorCode::kNotFound);
+  if (status == 401 || status == 403 || status == 407) return final(ErrorCode::kPermissionDenied);
+  if (status == 408 || status == 425 || status == 429 || status >= 500) {
+    HttpTrouble trouble = Again(words);
+    std::string_view seconds = answer.header("retry-after");
+    const std::string held(seconds);
+    seconds = held;
+    if (const auto wait = TakeNumber(seconds, ""))
+      trouble.wait = Milliseconds(1000 * std::min<uint64_t>(*wait, 60));
+    return trouble;
+  }
+  return final(ErrorCode::kUnavailable);
+}
+
+Result<std::optional<std::string>> ReadWhole(const RemoteObject& object, uint64_t most_bytes,
+                                             const std::atomic<bool>* stop) {
+  Patience patience(object.client->options(), object.name, /*known=*/false);
+  for (;;) {
+    std::string content;
+    const HttpBody body = {
+        .begin = [](const HttpAnswer& answer) -> Result<bool> { return answer.status == 200; },
+        .take = [&](std::span<const uint8_t> bytes) -> Status {
+          if (bytes.size() > most_bytes - content.size())
+            return Fail(ErrorCode::kDataLoss, "it has more than {} bytes", most_bytes);
+          content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+          return {};
+        }};
+    const auto answer = TryOnce(object, {}, body, stop);
+    std::optional<HttpTrouble> trouble;
+    if (!answer) {
+      trouble = answer.error();
+    } else {
+      trouble = TroubleOfStatus(*answer);
+      if (trouble && trouble->error.code == ErrorCode::kNotFound) return std::optional<std::string>();
+      if (!trouble && answer->status == 200) return std::optional(std::move(content));
+      if (!trouble)
+        trouble =
+            HttpTrouble{{.code = ErrorCode::kUnavailable, .message = "the server answers without a body"}};
+    }
+    if (const auto error = patience.Again(*trouble, stop)) return tl::unexpected(*error);
+  }
+}
+
+Result<std::shared_ptr<RemoteFile>> RemoteFile::Open(RemoteObject object) {
+  Patience patience(object.client->options(), object.name, /*known=*/false);
+  // No body but that of the one byte.
+  const HttpBody body = {.begin = [](const HttpAnswer& answer) -> Result<bool> {
+                           if (answer.status == 200 && answer.header("content-length") != "0")
+                             return NoRanges();
+                           return answer.status == 206;
+                         },
+                         .take = [](std::span<const uint8_t> bytes) -> Status {
+                           if (bytes.size() > 1)
+                             return Fail(ErrorCode::kDataLoss, "the server sends more than it was asked for");
+                           return {};
+                         }};
+  for (;;) {
+    const auto answer = TryOnce(object, {{"range", "bytes=0-0"}}, body, nullptr);
+    std::optional<HttpTrouble> trouble;
+    if (!answer) {
+      trouble = answer.error();
+    } else if (answer->status == 416 || (answer->status == 200)) {
+      const std::string version = VersionOf(*answer, 0);  // an empty file has no first byte
+      return std::shared_ptr<RemoteFile>(new RemoteFile(std::move(object), 0, version, ""));
+    } else if (answer->status == 206) {
+      const auto range = ParseContentRange(answer->header("content-range"));
+      if (range && range->first == 0) {
+        const std::string version = VersionOf(*answer, range->total);
+        return std::shared_ptr<RemoteFile>(
+            new RemoteFile(std::move(object), range->total, version, answer->header("etag")));
+      }
+      trouble =
+          HttpTrouble{{.code = ErrorCode::kDataLoss,
+                       .message = fmt::format("the server does not say how large it is (Content-Range '{}')",
+                                              PercentEncode(answer->header("content-range"), " /*"))}};
+    } else {
+      trouble = TroubleOfStatus(*answer);
+      if (!trouble)
+        trouble =
+            HttpTrouble{{.code = ErrorCode::kUnavailable, .message = "the server answers without a body"}};
+    }
+    if (const auto error = patience.Again(*trouble, nullptr)) return tl::unexpected(*error);
+  }
+}
+
+/// Whether the body is what was asked for.
+Result<bool> RemoteFile::Check(const HttpAnswer& answer, uint64_t offset, uint64_t wanted) const {
+  const auto changed = [](std::string_view how) {
+    return Fail(ErrorCode::kDataLoss, "the file has changed on the server since it was opened ({})", how);
+  };
+  if (answer.status == 412 || answer.status == 416) return changed(fmt::format("status {}", answer.status));
+  if (answer.status == 200) {
+    const std::string etag = answer.header("etag");
+    if (!etag.empty() && etag != etag_) return changed("another ETag");
+    return NoRanges();
+  }
+  if (answer.status != 206) return false;
+  const auto range = ParseContentRange(answer.header("content-range"));
+  if (!range) return Fail(ErrorCode::kDataLoss, "the server does not say which bytes it sends");
+  if (range->total != size()) return changed(fmt::format("{} bytes, not {}", range->total, size()));
+  if (VersionOf(answer, size()) != version()) return changed("another ETag or time of change");
+  if (range->first != offset || range->last - range->first >= wanted)
+    return Fail(ErrorCode::kDataLoss, "the server sends other bytes than it was asked for");
+  return true;
+}
+
+std::optional<HttpTrouble> RemoteFile::ReadSome(uint64_t offset, std::span<uint8_t> out, size_t& got) const {
+  HttpHeaders headers = {{"range", RangeHeader(offset, out.size())}};
+  if (etag_.starts_with('"')) headers.emplace_back("if-match", etag_);
+  const HttpBody body = {.begin = [&](const HttpAnswer& answer) { return Check(answer, offset, out.size()); },
+                         .take = [&](std::span<const uint8_t> bytes) -> Status {
+                           if (bytes.size() > out.size() - got)
+                             return Fail(ErrorCode::kDataLoss, "the server sends more than it was asked for");
+                           std::memcpy(out.data() + got, bytes.data(), bytes.size());
+                           got += bytes.size();
+                           return {};
+                         }};
+  const auto answer = TryOnce(object_, std::move(headers), body, &stop_);
+  if (!answer) return answer.error();
+  if (auto trouble = TroubleOfStatus(*answer)) return trouble;
+  if (answer->status != 206)
+    return HttpTrouble{
+        {.code = ErrorCode::kUnavailable, .message = fmt::format("the server answers {}", answer->status)}};
+  if (got < out.size())
+    return Again(fmt::format("the server sends {} bytes where {} were asked for", got, out.size()));
+  return std::nullopt;
+}
+
+Status RemoteFile::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
+  if (offset > size() || out.size() > size() - offset) {
+    return Fail(ErrorCode::kDataLoss, "{} ends at byte {}, before byte {}", name(), size(),
+                offset + out.size());
+  }
+  Patience patience(object_.client->options(), name(), /*known=*/true);
+  for (size_t done = 0; done < out.size();) {
+    size_t got = 0;
+    const auto trouble = ReadSome(offset + done, out.subspan(done), got);
+    done += got;
+    if (!trouble) break;
+    if (got >= kProgressBytes) patience.Progress();
+    if (const auto error = patience.Again(*trouble, &stop_)) return tl::unexpected(*error);
+  }
+  return {};
+}
+
+}  // namespace imgd::data

@@ -1,0 +1,206 @@
+#include "trainer/data/remote_file.h"
+
+#include <gmock/gmock.h>
+
+#include "trainer/data/test_http_server.h"
+
+namespace imgd::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+HttpOptions Hurried() {
+  return {.stall = Milliseconds(100),
+          .patience = Milliseconds(250),
+          .first_patience = Milliseconds(100),
+          .first_wait = Milliseconds(5),
+          .quiet = Milliseconds(20)};
+}
+
+std::string Content() {
+  std::string content;
+  for (int i = 0; i < 20'000; ++i) content += fmt::format("{:05}", i);
+  return content;
+}
+
+RemoteObject Object(const std::string& url, HttpOptions options = Hurried()) {
+  const Url parsed = ParseUrl(url).value();
+  return {std::make_shared<HttpClient>(std::move(options)), nullptr, parsed, parsed.ForPeople()};
+}
+
+std::string Read(const Source& source, uint64_t offset, uint64_t size) {
+  const auto text = ReadText(source, offset, size);
+  return text ? *text : "error: " + text.error().message;
+}
+
+/// The first request is answered well, the later ones by `later`, which gets their number from 0.
+TestHttpServer::Handler GoodFirst(const std::string& content,
+                                  std::function<TestReply(TestReply, int)> later) {
+  auto count = std::make_shared<std::atomic<int>>(0);
+  return [=](const TestRequest& request) {
+    const int n = (*count)++;
+    TestReply reply = ServeContent(request, content, "\"1\"");
+    return n == 0 ? reply : later(reply, n - 1);
+  };
+}
+
+std::string ReadAfter(std::function<TestReply(TestReply, int)> later, uint64_t size = 50'000) {
+  const TestHttpServer server(GoodFirst(Content(), std::move(later)));
+  const auto file = RemoteFile::Open(Object(server.url() + "/x"));
+  return file ? Read(**file, 10, size) : "error at opening: " + file.error().message;
+}
+
+std::string OpenErrorOf(TestReply reply) {
+  const TestHttpServer server([&](const TestRequest&) { return reply; });
+  const auto file = RemoteFile::Open(Object(server.url() + "/x?key=secret"));
+  return file ? "" : file.error().message;
+}
+
+TEST(RemoteFile, IsReadByRangesOverOneConnection) {
+  const std::string content = Content();
+  const TestHttpServer server([&](const TestRequest& r) { return ServeContent(r, content, "\"1\""); });
+  const auto file = RemoteFile::Open(Object(server.url() + "/a%20b/x")).value();
+  EXPECT_EQ(file->size(), content.size());
+  EXPECT_EQ(file->version(), "\"1\"");
+  EXPECT_EQ(Read(*file, 0, content.size()), content);
+  EXPECT_EQ(Read(*file, content.size() - 3, 3), "999");
+  EXPECT_THAT(Read(*file, content.size() - 3, 4), HasSubstr("ends at byte 100000, before byte 100001"));
+  EXPECT_THAT(server.log(), ElementsAre("GET /a%20b/x bytes=0-0", "GET /a%20b/x bytes=0-99999",
+                                        "GET /a%20b/x bytes=99997-99999"));
+  EXPECT_EQ(server.connections(), 1U);
+}
+
+TEST(RemoteFile, GoesOnWhereItWasAfterEveryKindOfBreak) {
+  const std::string wanted = Content().substr(10, 50'000);
+  const auto twice = [](auto change) {
+    return [=](TestReply reply, int n) {
+      if (n < 2) change(reply);
+      return reply;
+    };
+  };
+  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.cut_after = 20'000; })), wanted);
+  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.cut_after = 0; })), wanted);
+  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.stall_after = 7; })), wanted);
+  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r = {.status = 503, .body = "busy"}; })), wanted);
+  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.content_length = r.body.size() + 5; })), wanted);
+}
+
+TEST(RemoteFile, ResumesInTheMiddleOfTheRange) {
+  const TestHttpServer server(GoodFirst(Content(), [](TestReply reply, int n) {
+    if (n == 0) reply.content_length = reply.body.size(), reply.body.resize(1'000);
+    return reply;
+  }));
+  const auto file = RemoteFile::Open(Object(server.url() + "/x")).value();
+  EXPECT_EQ(Read(*file, 10, 5'000), Content().substr(10, 5'000));
+  EXPECT_THAT(server.log(), ElementsAre(HasSubstr("0-0"), HasSubstr("10-5009"), HasSubstr("1010-5009")));
+}
+
+TEST(RemoteFile, ReportsWhatTheServerDoesWrong) {
+  const auto each = [](auto change) {
+    return [=](TestReply reply, int) {
+      change(reply);
+      return reply;
+    };
+  };
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.headers[0].second = "\"2\""; })), HasSubstr("has changed"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r = {.status = 412}; })), HasSubstr("has changed"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.headers[1].second = "bytes 10-50009/100001"; })),
+              HasSubstr("has changed"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.headers[1].second = "bytes 11-50010/100000"; })),
+              HasSubstr("other bytes than"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.status = 200; })), HasSubstr("ignores range requests"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.body += "more"; })),
+              HasSubstr("more than it was asked for"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.endless = true; })),
+              HasSubstr("more than it was asked for"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r = {.status = 500}; })), HasSubstr("after tries for 0 s: "));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.stall_after = 0; })), HasSubstr("no answer for 100 ms"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.cut_after = 1; })), HasSubstr("cannot read http"));
+}
+
+TEST(RemoteFile, CannotBeOpenedWhereTheAnswerIsOfNoUse) {
+  EXPECT_THAT(OpenErrorOf({.status = 404}), HasSubstr("/x: the server answers 404"));
+  EXPECT_THAT(OpenErrorOf({.status = 403, .body = "<Error><Code>AccessDenied</Code></Error>"}),
+              HasSubstr("403 AccessDenied"));
+  EXPECT_THAT(OpenErrorOf({.status = 200, .body = "whole"}), HasSubstr("ignores range requests"));
+  EXPECT_THAT(OpenErrorOf({.status = 200, .body = "whole", .endless = true}),
+              HasSubstr("ignores range requests"));
+  EXPECT_THAT(OpenErrorOf({.status = 206, .body = "x"}), HasSubstr("does not say how large"));
+  EXPECT_THAT(OpenErrorOf({.status = 302, .headers = {{"Location", "/y"}}}),
+              HasSubstr("more than five redirects"));
+  EXPECT_THAT(OpenErrorOf({.status = 302, .headers = {{"Location", "file:///etc/passwd"}}}),
+              HasSubstr("a redirect to where none may lead"));
+  EXPECT_THAT(OpenErrorOf({.status = 206, .headers = {{"X", std::string(70'000, 'x')}}}),
+              HasSubstr("headers have no end"));
+}
+
+TEST(RemoteFile, AServerThatIsNotThereIsGivenUpSoonAndSaidOnce) {
+  int port = 0;
+  {
+    port = TestHttpServer([](const TestRequest&) { return TestReply{}; }).port();
+  }
+  std::vector<std::string> notices;
+  HttpOptions options = Hurried();
+  options.notice = [&](const std::string& text) { notices.push_back(text); };
+  const auto file = RemoteFile::Open(Object(fmt::format("http://me:secret@127.0.0.1:{}/x", port), options));
+  ASSERT_FALSE(file.has_value());
+  EXPECT_EQ(file.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(file.error().message, HasSubstr(fmt::format("cannot reach http://127.0.0.1:{}/x: ", port)));
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("trying again")));
+}
+
+TEST(RemoteFile, ARedirectIsFollowedWithoutThePasswordToAnotherHost) {
+  const std::string content = Content();
+  std::string seen = "nothing";
+  const TestHttpServer other([&](const TestRequest& request) {
+    seen = request.header("authorization");
+    return ServeContent(request, content, "\"1\"");
+  });
+  const TestHttpServer server([&](const TestRequest& request) {
+    EXPECT_EQ(request.header("authorization"), "Bearer x");
+    return TestReply{.status = 307, .headers = {{"Location", other.url() + "/there"}}, .body = "moved"};
+  });
+  struct Bearer : Authorizer {
+    Status Sign(HttpRequest& request) override {
+      request.headers.emplace_back("authorization", "Bearer x");
+      return {};
+    }
+  };
+  RemoteObject object = Object(server.url() + "/x");
+  object.authorizer = std::make_shared<Bearer>();
+  const auto file = RemoteFile::Open(object).value();
+  EXPECT_EQ(Read(*file, 5, 5), "00001");
+  EXPECT_EQ(seen, "");
+}
+
+TEST(RemoteFile, StopBreaksAReadOff) {
+  const TestHttpServer server(GoodFirst(Content(), [](TestReply reply, int) {
+    reply.stall_after = 1;
+    return reply;
+  }));
+  HttpOptions patient = Hurried();
+  patient.stall = Milliseconds(60'000);
+  const auto file = RemoteFile::Open(Object(server.url() + "/x", patient)).value();
+  std::thread stopper([&] { file->Stop(); });
+  EXPECT_THAT(Read(*file, 0, 100), HasSubstr("error: stopped"));
+  stopper.join();
+}
+
+TEST(Url, IsReadAndPutTogether) {
+  const Url url = ParseUrl("HTTPS://me:p@ss@Host:8443/a b/c?x=1#frag").value();
+  EXPECT_EQ(url.ToString(), "https://host:8443/a%20b/c?x=1");
+  EXPECT_EQ(url.ForPeople(), "https://host:8443/a%20b/c");
+  EXPECT_EQ(url.userinfo, "me:p@ss");
+  EXPECT_EQ(ParseUrl("s3://bucket/a=b/c?d").value().path, "/a=b/c?d");
+  EXPECT_EQ(Beside("http://h/a?sig=1", "x y.tar"), "http://h/a/x%20y.tar?sig=1");
+  EXPECT_EQ(NameOfFile("http://h/a/x%20y.tar?z"), "x y.tar");
+  EXPECT_EQ(Resolve(url, "../d").value().path, "/a%20b/../d");
+  for (const char* bad :
+       {"http://", "ftp://x/", "http://h:0/", "http://h:x/", "http://h h/", "http://h/\n", "s3:///x"})
+    EXPECT_FALSE(ParseUrl(bad).has_value()) << bad;
+  EXPECT_THAT(ParseUrl("http://me:secret@/").error().message, testing::Not(HasSubstr("secret")));
+}
+
+}  // namespace
+}  // namespace imgd::data
