@@ -18,14 +18,17 @@ class SampleReader {
     double min_scale = 0.08;
     bool flip = true;
     Random random;
+    DecodeMode mode = DecodeMode::kFast;
   };
 
   /// RandomResizedCrop and flip, by `view.random` alone. `out` gets crop_size * crop_size * 3 bytes.
-  /// Errors: those of JpegDecoder.
-  Status ReadForTraining(std::span<const uint8_t> file, TrainingView view, int crop_size, uint8_t* out);
+  /// `restarts` as for JpegDecoder::Open. Errors: those of JpegDecoder.
+  Status ReadForTraining(std::span<const uint8_t> file, TrainingView view, int crop_size, uint8_t* out,
+                         RestartIndex restarts = {});
 
   /// Resize of the short side to `resize`, then CenterCrop; crop_size at most `resize`.
-  Status ReadForValidation(std::span<const uint8_t> file, int resize, int crop_size, uint8_t* out);
+  Status ReadForValidation(std::span<const uint8_t> file, int resize, int crop_size, uint8_t* out,
+                           DecodeMode mode = DecodeMode::kExact, RestartIndex restarts = {});
 
  private:
   JpegDecoder decoder_;
