@@ -21,69 +21,73 @@ constexpr uint64_t kOnes = 0x0101010101010101;
 // Not 0 where a byte is 0xFF; exact up to the lowest such byte.
 uint64_t FindFF(uint64_t word) { return (~word - kOnes) & word & (kOnes << 7); }
 
-// The rest of the block from place k on, without looking at values.
-[[gnu::always_inline]] inline bool SkipAc(BitWindow& window, HuffmanTable& table) {
-  unsigned k = 1;
-  for (;;) {
-    for (int step = 0; step < 3; ++step) {
-      HuffmanTable::Leap& leap = table.leap(window);
-      if (leap.bits == 0) [[unlikely]] {
-        if (table.Make(window, leap)) break;
-        BitWindow copy = window;
-        k = table.DecodeOne(copy, k, nullptr);
-        window = copy;
-        if (k == 64 || k == HuffmanTable::kBlockEnds) return true;
-        if (k == HuffmanTable::kIrregular) return false;
-        break;
-      }
-      const BitWindow before = window;
-      k += leap.advance;
-      window.Drop(leap.bits);
-      if (k < 64) continue;
-      if (k == 64 || k - HuffmanTable::kBlockEnds < 64) return true;
-      // A part of the entry belongs to the next block.
-      k -= leap.advance;
-      BitWindow copy = before;
-      do {
-        k = table.DecodeOne(copy, k, nullptr);
-      } while (k < 64);
-      window = copy;
-      return k != HuffmanTable::kIrregular;
-    }
-    window.Refill();
-  }
+using Decoded = HuffmanTable::Decoded;
+
+// Member by member, and windows are passed so: then the compiler keeps them in registers.
+inline void Move(const BitWindow& from, BitWindow& to) {
+  to.bits = from.bits;
+  to.next = from.next;
+  to.left = from.left;
 }
 
+// Codes that are too long for the table, or reach into the next block: one by one, to the end of the block or
+// only the next. False for irregular data.
+[[gnu::noinline]] Decoded DecodeSlowly(const HuffmanTable& table, uint64_t bits, const uint8_t* next,
+                                       unsigned left, unsigned k, int16_t* block, bool all) {
+  Decoded decoded{{bits, next, left}, 0, k};
+  do {
+    decoded = table.DecodeOne(decoded.window, decoded.k, block);
+  } while (all && decoded.k < 64);
+  return decoded;
+}
+
+struct SkipTraits {
+  static constexpr int kSteps = 3;
+  static auto& Entry(HuffmanTable& table, const BitWindow& window) { return table.leap(window); }
+  static void Store(const HuffmanTable::Leap&, int16_t*, unsigned) {}
+};
+
+struct StoreTraits {
+  static constexpr int kSteps = 4;
+  static auto& Entry(HuffmanTable& table, const BitWindow& window) { return table.pair(window); }
+  static void Store(const HuffmanTable::Pair& pair, int16_t* block, unsigned k) {
+    block[kZigzag[k + pair.at[0]]] = pair.value[0];
+    block[kZigzag[k + pair.at[1]]] = pair.value[1];
+  }
+};
+
+// The AC codes of a block; 56 bits but those of a short DC code are there. A table's entry may hold the end
+// of this block and the start of the next: then it is taken back. False for irregular data.
+template <typename Traits>
 [[gnu::always_inline]] inline bool DecodeAc(BitWindow& window, HuffmanTable& table, int16_t* block) {
   unsigned k = 1;
   for (;;) {
-    for (int step = 0; step < 4; ++step) {
-      HuffmanTable::Pair& pair = table.pair(window);
-      if (pair.bits == 0) [[unlikely]] {
-        if (table.Make(window, pair)) break;
-        BitWindow copy = window;
-        k = table.DecodeOne(copy, k, block);
-        window = copy;
-        if (k == 64 || k == HuffmanTable::kBlockEnds) return true;
-        if (k == HuffmanTable::kIrregular) return false;
+#pragma GCC unroll 4
+    for (int step = 0; step < Traits::kSteps; ++step) {
+      auto& entry = Traits::Entry(table, window);
+      if (entry.bits == 0) [[unlikely]] {
+        if (table.Make(window.bits, entry)) break;
+        const Decoded decoded = DecodeSlowly(table, window.bits, window.next, window.left, k, block, false);
+        Move(decoded.window, window);
+        k = decoded.k;
+        if (k >= 64) return k != HuffmanTable::kIrregular;
         break;
       }
-      const BitWindow before = window;
-      const unsigned advance = pair.advance;
-      block[kZigzag[k + pair.at[0]]] = pair.value[0];
-      block[kZigzag[k + pair.at[1]]] = pair.value[1];
-      window.Drop(pair.bits);
+      const unsigned advance = entry.advance;
+      const unsigned bits = entry.bits;
+      Traits::Store(entry, block, k);
       k += advance;
-      if (k < 64) continue;
-      if (k == 64 || k - HuffmanTable::kBlockEnds < 64) return true;
-      // A part of the entry belongs to the next block.
-      k -= advance;
-      BitWindow copy = before;
-      do {
-        k = table.DecodeOne(copy, k, block);
-      } while (k < 64);
-      window = copy;
-      return k != HuffmanTable::kIrregular;
+      if (k >= 64) [[unlikely]] {
+        if (k != 64 && k - HuffmanTable::kBlockEnds >= 64) [[unlikely]] {
+          const Decoded decoded =
+              DecodeSlowly(table, window.bits, window.next, window.left, k - advance, block, true);
+          Move(decoded.window, window);
+          return decoded.k != HuffmanTable::kIrregular;
+        }
+        window.Drop(bits);
+        return true;
+      }
+      window.Drop(bits);
     }
     window.Refill();
   }
@@ -231,15 +235,15 @@ void HuffmanScan::Fill() {
   std::fill_n(to, kSlack / 2, uint8_t{0});
 }
 
-inline bool HuffmanScan::Difference(BitWindow& window, const Block& block) {
+[[gnu::always_inline]] inline bool HuffmanScan::Difference(BitWindow& window, const Block& block) {
   window.Refill();
   const HuffmanTable::Difference& entry = block.dc->difference(window);
   int value = entry.value;
   if (entry.bits == 0) [[unlikely]] {
-    BitWindow copy = window;
-    if (!block.dc->DecodeDifference(copy, value)) return false;
-    window = copy;
-    window.Refill();
+    const Decoded decoded = block.dc->DecodeDifference(window.bits, window.next, window.left);
+    Move(decoded.window, window);
+    value = decoded.value;
+    if (decoded.k == HuffmanTable::kIrregular) return false;
   } else {
     window.Drop(entry.bits);
   }
@@ -248,32 +252,39 @@ inline bool HuffmanScan::Difference(BitWindow& window, const Block& block) {
   return predicted == static_cast<int16_t>(predicted);
 }
 
-bool HuffmanScan::SkipMcu() {
-  if (valid_end_ - window_.next < kMcuBytes && !at_marker_) Fill();
-  BitWindow window = window_;
-  for (size_t i = 0; i < block_count_; ++i) {
-    if (!Difference(window, blocks_[i]) || !SkipAc(window, *blocks_[i].ac)) return false;
-  }
-  window_ = window;
+[[gnu::always_inline]] inline bool HuffmanScan::FinishMcu(const BitWindow& window) {
+  Move(window, window_);
   ++mcu_;
   --left_in_interval_;
-  return InData();
+  // Whether no more bits were used than there are.
+  return window.next - (window.left >> 3) <= valid_end_;
+}
+
+bool HuffmanScan::SkipMcu() {
+  if (valid_end_ - window_.next < kMcuBytes && !at_marker_) Fill();
+  BitWindow window;
+  Move(window_, window);
+  for (size_t i = 0; i < block_count_; ++i) {
+    if (!Difference(window, blocks_[i])) return false;
+    if (!DecodeAc<SkipTraits>(window, *blocks_[i].ac, nullptr)) return false;
+  }
+  return FinishMcu(window);
 }
 
 bool HuffmanScan::DecodeMcu(JBLOCKROW* blocks) {
   if (valid_end_ - window_.next < kMcuBytes && !at_marker_) Fill();
-  BitWindow window = window_;
+  BitWindow window;
+  Move(window_, window);
   for (size_t i = 0; i < block_count_; ++i) {
     const Block& block = blocks_[i];
     int16_t* const out = blocks[i][0];
     if (!Difference(window, block)) return false;
     out[0] = static_cast<int16_t>(predicted_[static_cast<size_t>(block.component)]);
-    if (!(block.store ? DecodeAc(window, *block.ac, out) : SkipAc(window, *block.ac))) return false;
+    if (!(block.store ? DecodeAc<StoreTraits>(window, *block.ac, out)
+                      : DecodeAc<SkipTraits>(window, *block.ac, nullptr)))
+      return false;
   }
-  window_ = window;
-  ++mcu_;
-  --left_in_interval_;
-  return InData();
+  return FinishMcu(window);
 }
 
 }  // namespace imgd::data

@@ -45,10 +45,9 @@ class HuffmanScan {
   bool SkipMcu();
   bool DecodeMcu(JBLOCKROW* blocks);
   bool Difference(BitWindow& window, const Block& block);
+  bool FinishMcu(const BitWindow& window);
 
   void Fill();
-  /// Whether no more bits were used than there are.
-  bool InData() const { return window_.next - (window_.left >> 3) <= valid_end_; }
 
   std::array<HuffmanTable, NUM_HUFF_TBLS> dc_tables_;
   std::array<HuffmanTable, NUM_HUFF_TBLS> ac_tables_;

@@ -83,10 +83,10 @@ HuffmanTable::Code HuffmanTable::Find(uint32_t next16) const {
   return {};
 }
 
-bool HuffmanTable::Make(const BitWindow& window, Pair& pair) const {
+bool HuffmanTable::Make(uint64_t bits, Pair& pair) const {
   if (pair.advance == kTooLong) return false;
   // Only the bits that the entry is found by may decide what is in it.
-  const uint32_t known = window.Peek(kPairBits) << (32 - kPairBits);
+  const uint32_t known = static_cast<uint32_t>(bits >> (64 - kPairBits)) << (32 - kPairBits);
   Pair made{};
   unsigned used = 0;
   unsigned place = 0;
@@ -120,9 +120,9 @@ bool HuffmanTable::Make(const BitWindow& window, Pair& pair) const {
   return made.bits != 0;
 }
 
-bool HuffmanTable::Make(const BitWindow& window, Leap& leap) const {
+bool HuffmanTable::Make(uint64_t bits, Leap& leap) const {
   if (leap.advance == kTooLong) return false;
-  const uint32_t known = window.Peek(kSkipBits) << (32 - kSkipBits);
+  const uint32_t known = static_cast<uint32_t>(bits >> (64 - kSkipBits)) << (32 - kSkipBits);
   Leap made{};
   unsigned used = 0;
   unsigned place = 0;
@@ -141,36 +141,39 @@ bool HuffmanTable::Make(const BitWindow& window, Leap& leap) const {
   return made.bits != 0;
 }
 
-bool HuffmanTable::DecodeDifference(BitWindow& window, int& value) {
+HuffmanTable::Decoded HuffmanTable::DecodeDifference(uint64_t bits, const uint8_t* next, unsigned left) {
+  BitWindow window{bits, next, left};
   window.Refill();
   Difference& entry = difference(window);
   const Code code = Find(window.Peek(16));
-  if (code.length == 0 || code.symbol > 15) return false;
+  if (code.length == 0 || code.symbol > 15) return {window, 0, kIrregular};
   window.Drop(code.length);
   const unsigned size = code.symbol;
-  value = size > 0 ? ExtendSign(window.Peek(size), size) : 0;
+  const int value = size > 0 ? ExtendSign(window.Peek(size), size) : 0;
   window.Drop(size);
   if (code.length + size <= kDcBits)
-    entry = {static_cast<int16_t>(value), static_cast<uint8_t>(code.length + size), 0};
-  return true;
+    entry = {static_cast<int16_t>(value), static_cast<uint8_t>(code.length + size)};
+  window.Refill();
+  return {window, value, 0};
 }
 
-unsigned HuffmanTable::DecodeOne(BitWindow& window, unsigned k, int16_t* block) const {
+HuffmanTable::Decoded HuffmanTable::DecodeOne(BitWindow window, unsigned k, int16_t* block) const {
   window.Refill();
   const Code code = Find(window.Peek(16));
-  if (code.length == 0) return kIrregular;
+  if (code.length == 0) return {window, 0, kIrregular};
   window.Drop(code.length);
   const unsigned run = code.symbol >> 4;
   const unsigned size = code.symbol & 15;
   if (size == 0) {
-    if (run != kRunOf16) return kBlockEnds;
-    return k + 16 <= 64 ? k + 16 : kIrregular;
+    if (run != kRunOf16) return {window, 0, kBlockEnds};
+    return {window, 0, k + 16 <= 64 ? k + 16 : kIrregular};
   }
   k += run;
-  if (k > 63) return kIrregular;
-  if (block != nullptr) block[kZigzag[k]] = static_cast<int16_t>(ExtendSign(window.Peek(size), size));
+  if (k > 63) return {window, 0, kIrregular};
+  const int value = ExtendSign(window.Peek(size), size);
+  if (block != nullptr) block[kZigzag[k]] = static_cast<int16_t>(value);
   window.Drop(size);
-  return k + 1;
+  return {window, value, k + 1};
 }
 
 }  // namespace imgd::data

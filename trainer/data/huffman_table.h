@@ -45,7 +45,6 @@ class HuffmanTable {
   struct Difference {
     int16_t value;
     uint8_t bits;
-    uint8_t too_long;
   };
   /// One or two AC coefficients (the same one twice, or one that is zero, where there are fewer).
   struct Pair {
@@ -68,16 +67,23 @@ class HuffmanTable {
   Pair& pair(const BitWindow& window) { return pairs_[window.Peek(kPairBits)]; }
   Leap& leap(const BitWindow& window) { return leaps_[window.Peek(kSkipBits)]; }
 
-  /// Fill the entry that the window shows; false when it is too long for the table.
-  bool Make(const BitWindow& window, Pair& pair) const;
-  bool Make(const BitWindow& window, Leap& leap) const;
+  /// Fill the entry that the next bits show; false when it is too long for the table.
+  bool Make(uint64_t bits, Pair& pair) const;
+  bool Make(uint64_t bits, Leap& leap) const;
 
-  /// Decodes one DC difference of any length. False when the data are not good.
-  bool DecodeDifference(BitWindow& window, int& value);
+  /// What a code of any length stands for, and the stream behind it. By value, so that the stream stays in
+  /// registers where codes are short.
+  struct Decoded {
+    BitWindow window;
+    int value;   ///< of a DC difference
+    unsigned k;  ///< of AC codes: the place behind it, kBlockEnds when it ends the block, or kIrregular
+  };
 
-  /// Decodes one AC code of any length at place `k` (1 to 63) of a block; stores its coefficient if there is
-  /// a block. Returns the place after it, at least kBlockEnds when that was the end, or kIrregular.
-  unsigned DecodeOne(BitWindow& window, unsigned k, int16_t* block) const;
+  /// Decodes one DC difference.
+  Decoded DecodeDifference(uint64_t bits, const uint8_t* next, unsigned left);
+
+  /// Decodes one AC code at place `k` (1 to 63) of a block; stores its coefficient if there is a block.
+  Decoded DecodeOne(BitWindow window, unsigned k, int16_t* block) const;
 
  private:
   static constexpr unsigned kShortBits = 11;
