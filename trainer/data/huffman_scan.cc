@@ -42,40 +42,66 @@ inline void Move(const BitWindow& from, BitWindow& to) {
 }
 
 struct SkipTraits {
-  static constexpr int kSteps = 3;
+  static constexpr int kSteps = 2;
+  static constexpr unsigned kPeek = HuffmanTable::kSkipBits;
+  static constexpr unsigned kMost = HuffmanTable::kMostLeapBits;
   static auto& Entry(HuffmanTable& table, const BitWindow& window) { return table.leap(window); }
   static void Store(const HuffmanTable::Leap&, int16_t*, unsigned) {}
+  static bool Store(const HuffmanTable::Leap&, BitWindow&, int16_t*, unsigned&) { return false; }
 };
 
 struct StoreTraits {
   static constexpr int kSteps = 4;
+  static constexpr unsigned kPeek = HuffmanTable::kPairBits;
+  static constexpr unsigned kMost = HuffmanTable::kPairBits;
   static auto& Entry(HuffmanTable& table, const BitWindow& window) { return table.pair(window); }
   static void Store(const HuffmanTable::Pair& pair, int16_t* block, unsigned k) {
     block[kZigzag[k + pair.at[0]]] = pair.value[0];
     block[kZigzag[k + pair.at[1]]] = pair.value[1];
   }
+  // One whose value has more bits than the table shows.
+  static bool Store(const HuffmanTable::Pair& pair, BitWindow& window, int16_t* block, unsigned& k) {
+    if (!pair.IsCode()) return false;
+    const auto [length, symbol] = pair.code();
+    const unsigned at = k + (symbol >> 4);
+    if (at > 63) return false;
+    window.Refill();
+    window.Drop(length);
+    block[kZigzag[at]] = static_cast<int16_t>(TakeValue(window, symbol & 15));
+    k = at + 1;
+    return true;
+  }
 };
 
-// The AC codes of a block; 56 bits but those of a short DC code are there. A table's entry may hold the end
-// of this block and the start of the next: then it is taken back. False for irregular data.
+// The AC codes of a block. At least kPeek bits are there before, and so many as a DC code's table needs
+// after. A table's entry may hold the end of this block and the start of the next: then it is taken back.
+// False for irregular data.
 template <typename Traits>
 [[gnu::always_inline]] inline bool DecodeAc(BitWindow& window, HuffmanTable& table, int16_t* block) {
+  static_assert(Traits::kPeek + Traits::kSteps * Traits::kMost <= 56);
+  static_assert(Traits::kPeek >= HuffmanTable::kDcBits);
   unsigned k = 1;
   for (;;) {
+    auto* entry = &Traits::Entry(table, window);  // loaded while more bits are
+    window.Refill();
 #pragma GCC unroll 4
     for (int step = 0; step < Traits::kSteps; ++step) {
-      auto& entry = Traits::Entry(table, window);
-      if (entry.bits == 0) [[unlikely]] {
-        if (table.Make(window.bits, entry)) break;
+      if (step > 0) entry = &Traits::Entry(table, window);
+      if (entry->bits == 0) [[unlikely]] {
+        if (Traits::Store(*entry, window, block, k)) {
+          if (k == 64) return true;
+          break;
+        }
+        if (table.Make(window.bits, *entry)) break;
         const Decoded decoded = DecodeSlowly(table, window.bits, window.next, window.left, k, block, false);
         Move(decoded.window, window);
         k = decoded.k;
         if (k >= 64) return k != HuffmanTable::kIrregular;
         break;
       }
-      const unsigned advance = entry.advance;
-      const unsigned bits = entry.bits;
-      Traits::Store(entry, block, k);
+      const unsigned advance = entry->advance;
+      const unsigned bits = entry->bits;
+      Traits::Store(*entry, block, k);
       k += advance;
       if (k >= 64) [[unlikely]] {
         if (k != 64 && k - HuffmanTable::kBlockEnds >= 64) [[unlikely]] {
@@ -89,7 +115,6 @@ template <typename Traits>
       }
       window.Drop(bits);
     }
-    window.Refill();
   }
 }
 
@@ -235,17 +260,19 @@ void HuffmanScan::Fill() {
   std::fill_n(to, kSlack / 2, uint8_t{0});
 }
 
+// Needs kDcBits bits, and leaves as many as DecodeAc needs.
 [[gnu::always_inline]] inline bool HuffmanScan::Difference(BitWindow& window, const Block& block) {
+  const HuffmanTable::Code code = block.dc->difference(window);
   window.Refill();
-  const HuffmanTable::Difference& entry = block.dc->difference(window);
-  int value = entry.value;
-  if (entry.bits == 0) [[unlikely]] {
+  int value;
+  if (code.length == 0) [[unlikely]] {
     const Decoded decoded = block.dc->DecodeDifference(window.bits, window.next, window.left);
     Move(decoded.window, window);
     value = decoded.value;
     if (decoded.k == HuffmanTable::kIrregular) return false;
   } else {
-    window.Drop(entry.bits);
+    window.Drop(code.length);
+    value = TakeValue(window, code.symbol);
   }
   int& predicted = predicted_[static_cast<size_t>(block.component)];
   predicted += value;
@@ -264,6 +291,7 @@ bool HuffmanScan::SkipMcu() {
   if (valid_end_ - window_.next < kMcuBytes && !at_marker_) Fill();
   BitWindow window;
   Move(window_, window);
+  window.Refill();
   for (size_t i = 0; i < block_count_; ++i) {
     if (!Difference(window, blocks_[i])) return false;
     if (!DecodeAc<SkipTraits>(window, *blocks_[i].ac, nullptr)) return false;
@@ -275,6 +303,7 @@ bool HuffmanScan::DecodeMcu(JBLOCKROW* blocks) {
   if (valid_end_ - window_.next < kMcuBytes && !at_marker_) Fill();
   BitWindow window;
   Move(window_, window);
+  window.Refill();
   for (size_t i = 0; i < block_count_; ++i) {
     const Block& block = blocks_[i];
     int16_t* const out = blocks[i][0];

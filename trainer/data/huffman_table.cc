@@ -34,7 +34,6 @@ constexpr unsigned kEndOfBlock = 0;
 constexpr unsigned kRunOf16 = 15;  // as a run without a coefficient
 // Runs in one entry of a table; bounds how far behind a block it may point.
 constexpr unsigned kMostInEntry = 32;
-constexpr uint8_t kTooLong = 1;
 
 }  // namespace
 
@@ -62,7 +61,10 @@ bool HuffmanTable::Set(const uint8_t* counts, const uint8_t* symbols) {
     place += count;
     code = (code + count) << 1;
   }
-  differences_.fill({});
+  for (size_t i = 0; i < differences_.size(); ++i) {
+    const Code found = short_[i << (kShortBits - kDcBits)];
+    differences_[i] = found.length <= kDcBits && found.symbol <= 15 ? found : Code{};
+  }
   pairs_.fill({});
   leaps_.fill({});
   std::copy_n(counts + 1, 16, counts_.begin() + 1);
@@ -84,7 +86,7 @@ HuffmanTable::Code HuffmanTable::Find(uint32_t next16) const {
 }
 
 bool HuffmanTable::Make(uint64_t bits, Pair& pair) const {
-  if (pair.advance == kTooLong) return false;
+  if (pair.advance == kOnlyCode) return false;
   // Only the bits that the entry is found by may decide what is in it.
   const uint32_t known = static_cast<uint32_t>(bits >> (64 - kPairBits)) << (32 - kPairBits);
   Pair made{};
@@ -115,45 +117,45 @@ bool HuffmanTable::Make(uint64_t bits, Pair& pair) const {
     made.bits = static_cast<uint8_t>(used);
     made.advance = static_cast<uint8_t>(place);
   }
-  if (made.bits == 0) made.advance = kTooLong;
+  if (made.bits == 0) {
+    const Code code = Find(known >> 16);
+    made.advance = kOnlyCode;
+    if (code.length <= kPairBits && (code.symbol & 15) > 0) made.at = {code.length, code.symbol};
+  }
   pair = made;
   return made.bits != 0;
 }
 
 bool HuffmanTable::Make(uint64_t bits, Leap& leap) const {
-  if (leap.advance == kTooLong) return false;
+  if (leap.advance == kOnlyCode) return false;
   const uint32_t known = static_cast<uint32_t>(bits >> (64 - kSkipBits)) << (32 - kSkipBits);
   Leap made{};
   unsigned used = 0;
   unsigned place = 0;
-  while (place <= kMostInEntry) {
+  while (place <= kMostInEntry && used < kSkipBits) {
     const Code code = Find(known << used >> 16);
     const unsigned run = code.symbol >> 4;
     const unsigned size = code.symbol & 15;
-    if (code.length == 0 || used + code.length + size > kSkipBits) break;
+    if (code.length == 0 || used + code.length > kSkipBits || used + code.length + size > kMostLeapBits)
+      break;
     used += code.length + size;
     place += size > 0 ? run + 1 : run == kRunOf16 ? 16 : kBlockEnds;
     made.bits = static_cast<uint8_t>(used);
     made.advance = static_cast<uint8_t>(place);
   }
-  if (made.bits == 0) made.advance = kTooLong;
+  if (made.bits == 0) made.advance = kOnlyCode;
   leap = made;
   return made.bits != 0;
 }
 
-HuffmanTable::Decoded HuffmanTable::DecodeDifference(uint64_t bits, const uint8_t* next, unsigned left) {
+HuffmanTable::Decoded HuffmanTable::DecodeDifference(uint64_t bits, const uint8_t* next,
+                                                     unsigned left) const {
   BitWindow window{bits, next, left};
   window.Refill();
-  Difference& entry = difference(window);
   const Code code = Find(window.Peek(16));
   if (code.length == 0 || code.symbol > 15) return {window, 0, kIrregular};
   window.Drop(code.length);
-  const unsigned size = code.symbol;
-  const int value = size > 0 ? ExtendSign(window.Peek(size), size) : 0;
-  window.Drop(size);
-  if (code.length + size <= kDcBits)
-    entry = {static_cast<int16_t>(value), static_cast<uint8_t>(code.length + size)};
-  window.Refill();
+  const int value = TakeValue(window, code.symbol);
   return {window, value, 0};
 }
 
@@ -170,9 +172,8 @@ HuffmanTable::Decoded HuffmanTable::DecodeOne(BitWindow window, unsigned k, int1
   }
   k += run;
   if (k > 63) return {window, 0, kIrregular};
-  const int value = ExtendSign(window.Peek(size), size);
+  const int value = TakeValue(window, size);
   if (block != nullptr) block[kZigzag[k]] = static_cast<int16_t>(value);
-  window.Drop(size);
   return {window, value, k + 1};
 }
 

@@ -41,29 +41,33 @@ class HuffmanTable {
   static constexpr unsigned kBlockEnds = 128;   ///< added to `advance` by the code that ends a block
   static constexpr unsigned kIrregular = 1000;  ///< a place in a block that says that the data are not good
 
-  /// A difference of DC values. bits == 0: not known, or too long for the table.
-  struct Difference {
-    int16_t value;
-    uint8_t bits;
+  /// A code of a DC difference: so many bits, then `size` bits of value. length == 0: longer than kDcBits.
+  struct Code {
+    uint8_t length;
+    uint8_t symbol;
   };
   /// One or two AC coefficients (the same one twice, or one that is zero, where there are fewer).
   struct Pair {
     std::array<int16_t, 2> value;
     std::array<uint8_t, 2> at;  ///< places after the present one, in zigzag order
     uint8_t advance;            ///< to the place after them
-    uint8_t bits;               ///< 0: not known, or too long for the table
+    uint8_t bits;               ///< 0: not made yet or, where IsCode(), only the code of one in `at`
+    bool IsCode() const { return advance == kOnlyCode && at[0] > 0; }
+    Code code() const { return {at[0], at[1]}; }
   };
-  /// As many coefficients as fit, without their values.
+  /// As many coefficients as fit, without their values; the bits of the last value may be more than the entry
+  /// is found by, at most kMostLeapBits together.
   struct Leap {
     uint8_t advance;
     uint8_t bits;
   };
+  static constexpr unsigned kMostLeapBits = 21;
 
   /// `counts`: how many codes there are of 0 (none), 1, ..., 16 bits; `symbols`: 256, of which the first are
   /// theirs. Costs little when they are the same as before. False when they make no code.
   bool Set(const uint8_t* counts, const uint8_t* symbols);
 
-  Difference& difference(const BitWindow& window) { return differences_[window.Peek(kDcBits)]; }
+  Code difference(const BitWindow& window) const { return differences_[window.Peek(kDcBits)]; }
   Pair& pair(const BitWindow& window) { return pairs_[window.Peek(kPairBits)]; }
   Leap& leap(const BitWindow& window) { return leaps_[window.Peek(kSkipBits)]; }
 
@@ -80,17 +84,15 @@ class HuffmanTable {
   };
 
   /// Decodes one DC difference.
-  Decoded DecodeDifference(uint64_t bits, const uint8_t* next, unsigned left);
+  Decoded DecodeDifference(uint64_t bits, const uint8_t* next, unsigned left) const;
 
   /// Decodes one AC code at place `k` (1 to 63) of a block; stores its coefficient if there is a block.
   Decoded DecodeOne(BitWindow window, unsigned k, int16_t* block) const;
 
  private:
   static constexpr unsigned kShortBits = 11;
-  struct Code {
-    uint8_t length = 0;  ///< 0: there is none
-    uint8_t symbol = 0;
-  };
+  static constexpr uint8_t kOnlyCode =
+      1;  ///< as `advance` of an entry without bits: no more can be made of it
   Code Find(uint32_t next16) const;
 
   std::array<uint8_t, 17> counts_{};
@@ -98,7 +100,7 @@ class HuffmanTable {
   std::array<Code, size_t{1} << kShortBits> short_{};  ///< by the next bits; length 0 for longer codes
   std::array<int32_t, 17> last_code_{};                ///< of each length; -1 for none
   std::array<int32_t, 17> offset_{};                   ///< from a code of that length to its symbol's place
-  std::array<Difference, size_t{1} << kDcBits> differences_{};
+  std::array<Code, size_t{1} << kDcBits> differences_{};
   std::array<Pair, size_t{1} << kPairBits> pairs_{};
   std::array<Leap, size_t{1} << kSkipBits> leaps_{};
 };
@@ -106,10 +108,18 @@ class HuffmanTable {
 /// From zigzag order to rows; places behind the block are 63, as libjpeg has it.
 extern const std::array<uint8_t, 192> kZigzag;
 
-/// The value that `size` bits stand for (T.81, figure F.12); size from 1 to 15.
+/// The value that `size` bits stand for (T.81, figure F.12); size from 0 to 15, 0 for none.
 inline int ExtendSign(unsigned bits, unsigned size) {
   const int value = static_cast<int>(bits);
-  return bits >> (size - 1) != 0 ? value : value - ((1 << size) - 1);
+  const int half = (1 << size) >> 1;
+  return value - (value < half ? (1 << size) - 1 : 0);
+}
+
+/// The value in the next bits, of which there must be so many.
+inline int TakeValue(BitWindow& window, unsigned size) {
+  const int value = ExtendSign(static_cast<unsigned>(window.bits >> 1 >> (63 - size)), size);
+  window.Drop(size);
+  return value;
 }
 
 }  // namespace imgd::data
