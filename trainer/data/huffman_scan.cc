@@ -8,6 +8,8 @@
 // column that are transformed.
 #include <jpegint.h>
 
+#include "trainer/data/jpeg_markers.h"
+
 namespace imgd::data {
 namespace {
 
@@ -144,9 +146,12 @@ bool HuffmanScan::SetTables(j_decompress_ptr cinfo) {
 // can't be in coded data, they are those of this file.
 void HuffmanScan::SetStarts(RestartIndex index, uint32_t mcus) {
   starts_.clear();
+  find_starts_ = false;
   const size_t markers = (mcus - 1) / interval_size_;
   if (index.empty() || markers == 0) return;
   starts_.push_back(0);
+  find_starts_ = std::ranges::equal(index, kFindRestarts);
+  if (find_starts_) return;
   const auto size = static_cast<size_t>(source_end_ - scan_);
   size_t start = 0;
   for (size_t i = 0; i < markers; ++i) {
@@ -194,14 +199,25 @@ boolean HuffmanScan::OnMcu(j_decompress_ptr cinfo, JBLOCKROW* blocks) {
 bool HuffmanScan::AdvanceTo(uint32_t mcu) {
   if (!starts_.empty()) {
     const uint32_t interval = mcu / interval_size_;
-    if (interval != interval_ && interval < starts_.size())
+    if (interval != interval_) {
+      if (!FindStart(interval)) return false;
       StartInterval(interval, scan_ + starts_[interval]);
+    }
   }
   while (mcu_ < mcu) {
     if (left_in_interval_ == 0 && !NextInterval()) return false;
     if (!SkipMcu()) return false;
   }
   return left_in_interval_ > 0 || NextInterval();
+}
+
+bool HuffmanScan::FindStart(uint32_t interval) {
+  while (starts_.size() <= interval) {
+    const uint8_t* marker = FindMarker(scan_ + starts_.back(), source_end_);
+    if (source_end_ - marker < 2 || marker[1] != JPEG_RST0 + ((starts_.size() - 1) & 7)) return false;
+    starts_.push_back(static_cast<uint32_t>(marker + 2 - scan_));
+  }
+  return true;
 }
 
 bool HuffmanScan::StartInterval(uint32_t interval, const uint8_t* from) {

@@ -40,6 +40,7 @@ class HuffmanScan {
   void SetStarts(RestartIndex index, uint32_t mcus);
 
   bool AdvanceTo(uint32_t mcu);
+  bool FindStart(uint32_t interval);
   bool StartInterval(uint32_t interval, const uint8_t* from);
   bool NextInterval();
   bool SkipMcu();
@@ -68,7 +69,8 @@ class HuffmanScan {
   uint32_t interval_ = 0;          ///< in which that is
   uint32_t interval_size_ = 0;     ///< MCUs; without restart markers all
   uint32_t left_in_interval_ = 0;  ///< MCUs
-  std::vector<uint32_t> starts_;   ///< of restart intervals, from scan_; empty if not known
+  std::vector<uint32_t> starts_;   ///< of restart intervals, from scan_, as far as known; empty: never jump
+  bool find_starts_ = false;       ///< the others can be looked for
 
   uint32_t asked_ = 0;  ///< the MCU that libjpeg asks for next
   uint32_t column_ = 0;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/error.h"
+#include "trainer/data/decode_mode.h"
 #include "trainer/data/image.h"
 #include "trainer/data/restart_index.h"
 
@@ -19,11 +20,6 @@ struct JpegSize {
 struct DecodedPart {
   ImageView pixels;
   Box box;  ///< the asked-for box, in the coordinates of `pixels`
-};
-
-enum class DecodeMode {
-  kExact,  ///< in full size
-  kFast,   ///< at the smallest of libjpeg's scales (1/8, 1/4, 1/2, 1) that leaves enough pixels
 };
 
 /// Decodes the part of a JPEG file that a crop needs. Huffman-coded files of one scan, which are nearly all,

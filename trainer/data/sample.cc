@@ -7,13 +7,13 @@
 namespace imgd::data {
 
 Status SampleReader::ReadForTraining(std::span<const uint8_t> file, TrainingView view, int crop_size,
-                                     uint8_t* out, RestartIndex restarts) {
-  IMGD_ASSIGN(const JpegSize size, decoder_.Open(file, restarts));
+                                     uint8_t* out) {
+  IMGD_ASSIGN(const JpegSize size, decoder_.Open(file, view.restarts));
   const Crop crop = RandomCrop(size.width, size.height, view.min_scale, view.random);
   const bool flip = view.flip && view.random.Coin();
   const Box box{static_cast<double>(crop.left), static_cast<double>(crop.top),
                 static_cast<double>(crop.width), static_cast<double>(crop.height)};
-  IMGD_ASSIGN(const DecodedPart part, decoder_.Decode(box, 0, crop_size, crop_size, view.mode));
+  IMGD_ASSIGN(const DecodedPart part, decoder_.Decode(box, 0, crop_size, crop_size, view.decode));
   resizer_.Resize(part.pixels, part.box, crop_size, crop_size, flip, out);
   return {};
 }
