@@ -23,8 +23,6 @@ constexpr uint64_t kOnes = 0x0101010101010101;
 // Not 0 where a byte is 0xFF; exact up to the lowest such byte.
 uint64_t FindFF(uint64_t word) { return (~word - kOnes) & word & (kOnes << 7); }
 
-using Decoded = HuffmanTable::Decoded;
-
 // Member by member, and windows are passed so: then the compiler keeps them in registers.
 inline void Move(const BitWindow& from, BitWindow& to) {
   to.bits = from.bits;
@@ -33,84 +31,103 @@ inline void Move(const BitWindow& from, BitWindow& to) {
 }
 
 // Codes that are too long for the table, or reach into the next block: one by one, to the end of the block or
-// only the next. False for irregular data.
-[[gnu::noinline]] Decoded DecodeSlowly(const HuffmanTable& table, uint64_t bits, const uint8_t* next,
-                                       unsigned left, unsigned k, int16_t* block, bool all) {
-  Decoded decoded{{bits, next, left}, 0, k};
+// only the next.
+[[gnu::noinline]] AcTable::Decoded DecodeSlowly(const AcTable& table, uint64_t bits, const uint8_t* next,
+                                                unsigned left, unsigned k, int16_t* block, bool all) {
+  AcTable::Decoded decoded{{bits, next, left}, k};
   do {
     decoded = table.DecodeOne(decoded.window, decoded.k, block);
   } while (all && decoded.k < 64);
   return decoded;
 }
 
-struct SkipTraits {
-  static constexpr int kSteps = 2;
-  static constexpr unsigned kPeek = HuffmanTable::kSkipBits;
-  static constexpr unsigned kMost = HuffmanTable::kMostLeapBits;
-  static auto& Entry(HuffmanTable& table, const BitWindow& window) { return table.leap(window); }
-  static void Store(const HuffmanTable::Leap&, int16_t*, unsigned) {}
-  static bool Store(const HuffmanTable::Leap&, BitWindow&, int16_t*, unsigned&) { return false; }
-};
-
-struct StoreTraits {
+// Stores the coefficients.
+struct Storing {
   static constexpr int kSteps = 4;
-  static constexpr unsigned kPeek = HuffmanTable::kPairBits;
-  static constexpr unsigned kMost = HuffmanTable::kPairBits;
-  static auto& Entry(HuffmanTable& table, const BitWindow& window) { return table.pair(window); }
-  static void Store(const HuffmanTable::Pair& pair, int16_t* block, unsigned k) {
+  static constexpr unsigned kPeek = AcTable::kPairBits;
+  static constexpr unsigned kMost = AcTable::kPairBits;
+  static const auto& Entry(AcTable& table, const BitWindow& window) { return table.pair(window); }
+  static void Store(const AcTable::Pair& pair, int16_t* block, unsigned k) {
     block[kZigzag[k + pair.at[0]]] = pair.value[0];
     block[kZigzag[k + pair.at[1]]] = pair.value[1];
   }
-  // One whose value has more bits than the table shows.
-  static bool Store(const HuffmanTable::Pair& pair, BitWindow& window, int16_t* block, unsigned& k) {
-    if (!pair.IsCode()) return false;
+  static void TakeAndStore(BitWindow& window, unsigned size, int16_t* block, unsigned k) {
+    block[kZigzag[k]] = static_cast<int16_t>(TakeValue(window, size));
+  }
+  // What an entry without bits stands for, if it is more than that: then it is done, or made.
+  static bool Resolve(AcTable&, const AcTable::Pair& pair, BitWindow& window, int16_t* block, unsigned& k) {
+    return TakeCode<Storing>(pair, window, block, k);
+  }
+
+ protected:
+  // A code whose value has more bits than the table shows.
+  template <typename Way>
+  static bool TakeCode(const AcTable::Pair& pair, BitWindow& window, int16_t* block, unsigned& k) {
     const auto [length, symbol] = pair.code();
     const unsigned at = k + (symbol >> 4);
-    if (at > 63) return false;
+    if (length == 0 || at > 63) return false;
     window.Refill();
     window.Drop(length);
-    block[kZigzag[at]] = static_cast<int16_t>(TakeValue(window, symbol & 15));
+    Way::TakeAndStore(window, symbol & 15, block, at);
     k = at + 1;
     return true;
   }
 };
 
-// The AC codes of a block. At least kPeek bits are there before, and so many as a DC code's table needs
-// after. A table's entry may hold the end of this block and the start of the next: then it is taken back.
-// False for irregular data.
-template <typename Traits>
-[[gnu::always_inline]] inline bool DecodeAc(BitWindow& window, HuffmanTable& table, int16_t* block) {
-  static_assert(Traits::kPeek + Traits::kSteps * Traits::kMost <= 56);
-  static_assert(Traits::kPeek >= HuffmanTable::kDcBits);
+// The same without storing anything: for a few blocks by a code that is used for little else.
+struct Passing : Storing {
+  static void Store(const AcTable::Pair&, int16_t*, unsigned) {}
+  static void TakeAndStore(BitWindow& window, unsigned size, int16_t*, unsigned) { window.Drop(size); }
+  static bool Resolve(AcTable&, const AcTable::Pair& pair, BitWindow& window, int16_t* block, unsigned& k) {
+    return TakeCode<Passing>(pair, window, block, k);
+  }
+};
+
+// By longer leaps, which are worth making for many blocks.
+struct Leaping {
+  static constexpr int kSteps = 2;
+  static constexpr unsigned kPeek = AcTable::kLeapBits;
+  static constexpr unsigned kMost = AcTable::kMostLeapBits;
+  static auto& Entry(AcTable& table, const BitWindow& window) { return table.leap(window); }
+  static void Store(const AcTable::Leap&, int16_t*, unsigned) {}
+  static bool Resolve(AcTable& table, AcTable::Leap& leap, BitWindow& window, int16_t*, unsigned&) {
+    return table.Make(window.bits, leap);
+  }
+};
+
+// The AC codes of a block. At least kPeek bits are there before, and DcTable::kBits after. A table's entry
+// may hold the end of this block and the start of the next: then it is not used. False for irregular data.
+template <typename Way>
+[[gnu::always_inline]] inline bool DecodeAc(BitWindow& window, AcTable& table, int16_t* block) {
+  static_assert(Way::kPeek + Way::kSteps * Way::kMost <= 56 && Way::kPeek >= DcTable::kBits);
   unsigned k = 1;
   for (;;) {
-    auto* entry = &Traits::Entry(table, window);  // loaded while more bits are
+    auto* entry = &Way::Entry(table, window);  // loaded while more bits are
     window.Refill();
 #pragma GCC unroll 4
-    for (int step = 0; step < Traits::kSteps; ++step) {
-      if (step > 0) entry = &Traits::Entry(table, window);
+    for (int step = 0; step < Way::kSteps; ++step) {
+      if (step > 0) entry = &Way::Entry(table, window);
       if (entry->bits == 0) [[unlikely]] {
-        if (Traits::Store(*entry, window, block, k)) {
+        if (Way::Resolve(table, *entry, window, block, k)) {
           if (k == 64) return true;
           break;
         }
-        if (table.Make(window.bits, *entry)) break;
-        const Decoded decoded = DecodeSlowly(table, window.bits, window.next, window.left, k, block, false);
+        const auto decoded = DecodeSlowly(table, window.bits, window.next, window.left, k, block, false);
         Move(decoded.window, window);
         k = decoded.k;
-        if (k >= 64) return k != HuffmanTable::kIrregular;
+        if (k >= 64) return k != kIrregularPlace;
         break;
       }
       const unsigned advance = entry->advance;
       const unsigned bits = entry->bits;
-      Traits::Store(*entry, block, k);
+      Way::Store(*entry, block, k);
       k += advance;
       if (k >= 64) [[unlikely]] {
-        if (k != 64 && k - HuffmanTable::kBlockEnds >= 64) [[unlikely]] {
-          const Decoded decoded =
+        if (k != 64 && k - kBlockEnds >= 64) [[unlikely]] {
+          const auto decoded =
               DecodeSlowly(table, window.bits, window.next, window.left, k - advance, block, true);
           Move(decoded.window, window);
-          return decoded.k != HuffmanTable::kIrregular;
+          return decoded.k != kIrregularPlace;
         }
         window.Drop(bits);
         return true;
@@ -196,21 +213,6 @@ boolean HuffmanScan::OnMcu(j_decompress_ptr cinfo, JBLOCKROW* blocks) {
   return TRUE;
 }
 
-bool HuffmanScan::AdvanceTo(uint32_t mcu) {
-  if (!starts_.empty()) {
-    const uint32_t interval = mcu / interval_size_;
-    if (interval != interval_) {
-      if (!FindStart(interval)) return false;
-      StartInterval(interval, scan_ + starts_[interval]);
-    }
-  }
-  while (mcu_ < mcu) {
-    if (left_in_interval_ == 0 && !NextInterval()) return false;
-    if (!SkipMcu()) return false;
-  }
-  return left_in_interval_ > 0 || NextInterval();
-}
-
 bool HuffmanScan::FindStart(uint32_t interval) {
   while (starts_.size() <= interval) {
     const uint8_t* marker = FindMarker(scan_ + starts_.back(), source_end_);
@@ -276,16 +278,16 @@ void HuffmanScan::Fill() {
   std::fill_n(to, kSlack / 2, uint8_t{0});
 }
 
-// Needs kDcBits bits, and leaves as many as DecodeAc needs.
+// Needs DcTable::kBits bits, and leaves as many as DecodeAc needs.
 [[gnu::always_inline]] inline bool HuffmanScan::Difference(BitWindow& window, const Block& block) {
-  const HuffmanTable::Code code = block.dc->difference(window);
+  const auto code = (*block.dc)[window];
   window.Refill();
   int value;
   if (code.length == 0) [[unlikely]] {
-    const Decoded decoded = block.dc->DecodeDifference(window.bits, window.next, window.left);
+    const auto decoded = block.dc->Decode(window.bits, window.next, window.left);
     Move(decoded.window, window);
     value = decoded.value;
-    if (decoded.k == HuffmanTable::kIrregular) return false;
+    if (!decoded.good) return false;
   } else {
     window.Drop(code.length);
     value = TakeValue(window, code.symbol);
@@ -303,6 +305,7 @@ void HuffmanScan::Fill() {
   return window.next - (window.left >> 3) <= valid_end_;
 }
 
+template <typename Way>
 bool HuffmanScan::SkipMcu() {
   if (valid_end_ - window_.next < kMcuBytes && !at_marker_) Fill();
   BitWindow window;
@@ -310,9 +313,24 @@ bool HuffmanScan::SkipMcu() {
   window.Refill();
   for (size_t i = 0; i < block_count_; ++i) {
     if (!Difference(window, blocks_[i])) return false;
-    if (!DecodeAc<SkipTraits>(window, *blocks_[i].ac, nullptr)) return false;
+    if (!DecodeAc<Way>(window, *blocks_[i].ac, nullptr)) return false;
   }
   return FinishMcu(window);
+}
+
+bool HuffmanScan::AdvanceTo(uint32_t mcu) {
+  if (!starts_.empty()) {
+    const uint32_t interval = mcu / interval_size_;
+    if (interval != interval_) {
+      if (!FindStart(interval)) return false;
+      StartInterval(interval, scan_ + starts_[interval]);
+    }
+  }
+  while (mcu_ < mcu) {
+    if (left_in_interval_ == 0 && !NextInterval()) return false;
+    if (!(starts_.empty() ? SkipMcu<Leaping>() : SkipMcu<Passing>())) return false;
+  }
+  return left_in_interval_ > 0 || NextInterval();
 }
 
 bool HuffmanScan::DecodeMcu(JBLOCKROW* blocks) {
@@ -325,8 +343,8 @@ bool HuffmanScan::DecodeMcu(JBLOCKROW* blocks) {
     int16_t* const out = blocks[i][0];
     if (!Difference(window, block)) return false;
     out[0] = static_cast<int16_t>(predicted_[static_cast<size_t>(block.component)]);
-    if (!(block.store ? DecodeAc<StoreTraits>(window, *block.ac, out)
-                      : DecodeAc<SkipTraits>(window, *block.ac, nullptr)))
+    if (!(block.store ? DecodeAc<Storing>(window, *block.ac, out)
+                      : DecodeAc<Leaping>(window, *block.ac, nullptr)))
       return false;
   }
   return FinishMcu(window);

@@ -29,8 +29,8 @@ class HuffmanScan {
 
  private:
   struct Block {
-    HuffmanTable* dc;
-    HuffmanTable* ac;
+    DcTable* dc;
+    AcTable* ac;
     int component;
     bool store;  ///< false: only the DC value is wanted
   };
@@ -43,6 +43,7 @@ class HuffmanScan {
   bool FindStart(uint32_t interval);
   bool StartInterval(uint32_t interval, const uint8_t* from);
   bool NextInterval();
+  template <typename Way>
   bool SkipMcu();
   bool DecodeMcu(JBLOCKROW* blocks);
   bool Difference(BitWindow& window, const Block& block);
@@ -50,8 +51,8 @@ class HuffmanScan {
 
   void Fill();
 
-  std::array<HuffmanTable, NUM_HUFF_TBLS> dc_tables_;
-  std::array<HuffmanTable, NUM_HUFF_TBLS> ac_tables_;
+  std::array<DcTable, NUM_HUFF_TBLS> dc_tables_;
+  std::array<AcTable, NUM_HUFF_TBLS> ac_tables_;
   std::array<Block, D_MAX_BLOCKS_IN_MCU> blocks_{};
   size_t block_count_ = 0;
   std::array<int, MAX_COMPS_IN_SCAN> predicted_{};

@@ -6,8 +6,8 @@
 namespace imgd::data {
 namespace {
 
-constexpr std::array<uint8_t, 192> MakeZigzag() {
-  std::array<uint8_t, 192> order{};
+constexpr std::array<uint8_t, 256> MakeZigzag() {
+  std::array<uint8_t, 256> order{};
   order.fill(63);
   int x = 0;
   int y = 0;
@@ -30,19 +30,24 @@ constexpr std::array<uint8_t, 192> MakeZigzag() {
   return order;
 }
 
-constexpr unsigned kEndOfBlock = 0;
 constexpr unsigned kRunOf16 = 15;  // as a run without a coefficient
-// Runs in one entry of a table; bounds how far behind a block it may point.
-constexpr unsigned kMostInEntry = 32;
+// Places in one leap, before the last code; bounds `advance`.
+constexpr unsigned kMostInLeap = 32;
+constexpr uint8_t kNoLeap = 1;  // as `advance` of an entry without bits
+
+// How far a code without a value goes. Runs of less than 16 end the block, as libjpeg has it.
+uint8_t AdvanceWithoutValue(unsigned run) { return run == kRunOf16 ? 16 : kBlockEnds; }
 
 }  // namespace
 
-constinit const std::array<uint8_t, 192> kZigzag = MakeZigzag();
+constinit const std::array<uint8_t, 256> kZigzag = MakeZigzag();
 
-bool HuffmanTable::Set(const uint8_t* counts, const uint8_t* symbols) {
-  if (std::equal(counts_.begin() + 1, counts_.end(), counts + 1) &&
-      std::equal(symbols_.begin(), symbols_.end(), symbols))
-    return true;
+bool HuffmanCode::IsThat(const uint8_t* counts, const uint8_t* symbols) const {
+  return std::equal(counts_.begin() + 1, counts_.end(), counts + 1) &&
+         std::equal(symbols_.begin(), symbols_.end(), symbols);
+}
+
+bool HuffmanCode::Set(const uint8_t* counts, const uint8_t* symbols) {
   counts_ = {};  // until it is known to be good, no later one is the same
   short_.fill({});
   int32_t code = 0;
@@ -55,26 +60,20 @@ bool HuffmanTable::Set(const uint8_t* counts, const uint8_t* symbols) {
     if (place + count > 256 || code + count > 1 << length) return false;
     for (int32_t i = 0; i < count && l <= kShortBits; ++i) {
       const size_t repeats = size_t{1} << (kShortBits - l);
-      std::fill_n(short_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(code + i) * repeats), repeats,
-                  Code{static_cast<uint8_t>(l), symbols[place + i]});
+      std::fill_n(short_.data() + static_cast<size_t>(code + i) * repeats, repeats,
+                  Symbol{static_cast<uint8_t>(l), symbols[place + i]});
     }
     place += count;
     code = (code + count) << 1;
   }
-  for (size_t i = 0; i < differences_.size(); ++i) {
-    const Code found = short_[i << (kShortBits - kDcBits)];
-    differences_[i] = found.length <= kDcBits && found.symbol <= 15 ? found : Code{};
-  }
-  pairs_.fill({});
-  leaps_.fill({});
   std::copy_n(counts + 1, 16, counts_.begin() + 1);
   std::copy_n(symbols, symbols_.size(), symbols_.begin());
   return true;
 }
 
-HuffmanTable::Code HuffmanTable::Find(uint32_t next16) const {
-  const Code code = short_[next16 >> (16 - kShortBits)];
-  if (code.length != 0) return code;
+HuffmanCode::Symbol HuffmanCode::Find(uint32_t next16) const {
+  const Symbol found = short_[next16 >> (16 - kShortBits)];
+  if (found.length != 0) return found;
   for (unsigned length = kShortBits + 1; length <= 16; ++length) {
     const auto value = static_cast<int32_t>(next16 >> (16 - length));
     if (value <= last_code_[length]) {
@@ -85,96 +84,134 @@ HuffmanTable::Code HuffmanTable::Find(uint32_t next16) const {
   return {};
 }
 
-bool HuffmanTable::Make(uint64_t bits, Pair& pair) const {
-  if (pair.advance == kOnlyCode) return false;
-  // Only the bits that the entry is found by may decide what is in it.
-  const uint32_t known = static_cast<uint32_t>(bits >> (64 - kPairBits)) << (32 - kPairBits);
-  Pair made{};
-  unsigned used = 0;
-  unsigned place = 0;
-  for (size_t n = 0; place <= kMostInEntry;) {
-    const Code code = Find(known << used >> 16);
-    const unsigned run = code.symbol >> 4;
-    const unsigned size = code.symbol & 15;
-    if (code.length == 0 || used + code.length + size > kPairBits || (size > 0 && n == 2)) break;
-    used += code.length;
-    if (size == 0 && run == kRunOf16) {
-      place += 16;
-    } else if (size == kEndOfBlock) {
-      place += kBlockEnds;
-    } else {
-      const auto value = static_cast<int16_t>(ExtendSign(known << used >> (32 - size), size));
-      used += size;
-      made.value[n] = value;
-      made.at[n] = static_cast<uint8_t>(place + run);
-      if (n == 0) {
-        made.value[1] = made.value[0];
-        made.at[1] = made.at[0];
-      }
-      place += run + 1;
-      ++n;
-    }
-    made.bits = static_cast<uint8_t>(used);
-    made.advance = static_cast<uint8_t>(place);
+bool DcTable::Set(const uint8_t* counts, const uint8_t* symbols) {
+  if (code_.IsThat(counts, symbols)) return true;
+  if (!code_.Set(counts, symbols)) return false;
+  for (size_t i = 0; i < short_.size(); ++i) {
+    const auto found = code_.FindShort(i << (HuffmanCode::kShortBits - kBits));
+    const bool fits = found.length <= kBits && found.symbol <= 15;
+    short_[i] = fits ? found : HuffmanCode::Symbol{};
   }
-  if (made.bits == 0) {
-    const Code code = Find(known >> 16);
-    made.advance = kOnlyCode;
-    if (code.length <= kPairBits && (code.symbol & 15) > 0) made.at = {code.length, code.symbol};
-  }
-  pair = made;
-  return made.bits != 0;
+  return true;
 }
 
-bool HuffmanTable::Make(uint64_t bits, Leap& leap) const {
-  if (leap.advance == kOnlyCode) return false;
-  const uint32_t known = static_cast<uint32_t>(bits >> (64 - kSkipBits)) << (32 - kSkipBits);
-  Leap made{};
+DcTable::Decoded DcTable::Decode(uint64_t bits, const uint8_t* next, unsigned left) const {
+  BitWindow window{bits, next, left};
+  window.Refill();
+  const auto found = code_.Find(window.Peek(16));
+  if (found.length == 0 || found.symbol > 15) return {window, 0, false};
+  window.Drop(found.length);
+  const int value = TakeValue(window, found.symbol);
+  return {window, value, true};
+}
+
+bool AcTable::Set(const uint8_t* counts, const uint8_t* symbols) {
+  if (code_.IsThat(counts, symbols)) return true;
+  if (!code_.Set(counts, symbols)) return false;
+  Singles singles;
+  MakeSingles(singles);
+  MakePairs(singles);
+  leaps_.fill({});
+  return true;
+}
+
+void AcTable::MakeSingles(Singles& singles) const {
+  constexpr unsigned kShift = HuffmanCode::kShortBits - kPairBits;
+  for (size_t i = 0; i < singles.size();) {
+    const auto [length, symbol] = code_.FindShort(i << kShift);
+    const unsigned run = symbol >> 4;
+    const unsigned size = symbol & 15;
+    if (length == 0 || length > kPairBits) {
+      singles[i++] = {};
+      continue;
+    }
+    const unsigned room = kPairBits - length;
+    Single* const first = &singles[i];
+    i += size_t{1} << room;
+    if (size > room) {
+      std::fill_n(first, size_t{1} << room, Single{});
+    } else if (size == 0) {
+      std::fill_n(first, size_t{1} << room, Single{0, AdvanceWithoutValue(run), length});
+    } else {
+      const size_t repeats = size_t{1} << (room - size);
+      for (unsigned value = 0; value < 1U << size; ++value) {
+        std::fill_n(first + value * repeats, repeats,
+                    Single{static_cast<int16_t>(ExtendSign(value, size)), static_cast<uint8_t>(run + 1),
+                           static_cast<uint8_t>(length + size)});
+      }
+    }
+  }
+}
+
+// A zero of a code without a value is stored where a zero is: in a run, or (behind the end of a block) at 63,
+// where nothing has been if the block ends before.
+void AcTable::MakePairs(const Singles& singles) {
+  constexpr size_t kMask = (size_t{1} << kPairBits) - 1;
+  const Single none{};
+  for (size_t i = 0; i < pairs_.size(); ++i) {
+    const Single a = singles[i];
+    const auto place = static_cast<uint8_t>(a.advance - 1);
+    Pair pair{{a.value, a.value}, {place, place}, a.advance, a.bits};
+    // A code that does not fit into what is left of the bits is that of other bits.
+    const Single& second = singles[i << a.bits & kMask];
+    const bool fits = a.value != 0 && a.bits + second.bits <= kPairBits;
+    const Single b = fits ? second : none;
+    if (b.bits > 0) {
+      pair.value[1] = b.value;
+      pair.at[1] = static_cast<uint8_t>(a.advance + b.advance - 1);
+      pair.advance = static_cast<uint8_t>(a.advance + b.advance);
+      pair.bits = static_cast<uint8_t>(a.bits + b.bits);
+      const Single& end = singles[i << pair.bits & kMask];
+      if (b.advance < kBlockEnds && end.advance == kBlockEnds && pair.bits + end.bits <= kPairBits) {
+        pair.advance = static_cast<uint8_t>(pair.advance + kBlockEnds);
+        pair.bits = static_cast<uint8_t>(pair.bits + end.bits);
+      }
+    }
+    if (a.bits == 0) {
+      const auto [length, symbol] = code_.FindShort(i << (HuffmanCode::kShortBits - kPairBits));
+      const bool whole = length > 0 && length <= kPairBits;
+      pair = {{0, 0}, {whole ? length : uint8_t{0}, whole ? symbol : uint8_t{0}}, 0, 0};
+    }
+    pairs_[i] = pair;
+  }
+}
+
+bool AcTable::Make(uint64_t bits, Leap& leap) const {
+  if (leap.advance == kNoLeap) return false;
+  // Only the bits that the entry is found by may decide what is in it.
+  const uint32_t known = static_cast<uint32_t>(bits >> (64 - kLeapBits)) << (32 - kLeapBits);
+  Leap made{kNoLeap, 0};
   unsigned used = 0;
   unsigned place = 0;
-  while (place <= kMostInEntry && used < kSkipBits) {
-    const Code code = Find(known << used >> 16);
-    const unsigned run = code.symbol >> 4;
-    const unsigned size = code.symbol & 15;
-    if (code.length == 0 || used + code.length > kSkipBits || used + code.length + size > kMostLeapBits)
-      break;
-    used += code.length + size;
-    place += size > 0 ? run + 1 : run == kRunOf16 ? 16 : kBlockEnds;
-    made.bits = static_cast<uint8_t>(used);
-    made.advance = static_cast<uint8_t>(place);
+  while (place <= kMostInLeap && used < kLeapBits) {
+    const auto [length, symbol] = code_.Find(known << used >> 16);
+    const unsigned run = symbol >> 4;
+    const unsigned size = symbol & 15;
+    if (length == 0 || used + length > kLeapBits || used + length + size > kMostLeapBits) break;
+    used += length + size;
+    place += size > 0 ? run + 1 : AdvanceWithoutValue(run);
+    made = {static_cast<uint8_t>(place), static_cast<uint8_t>(used)};
   }
-  if (made.bits == 0) made.advance = kOnlyCode;
   leap = made;
   return made.bits != 0;
 }
 
-HuffmanTable::Decoded HuffmanTable::DecodeDifference(uint64_t bits, const uint8_t* next,
-                                                     unsigned left) const {
-  BitWindow window{bits, next, left};
+AcTable::Decoded AcTable::DecodeOne(BitWindow window, unsigned k, int16_t* block) const {
   window.Refill();
-  const Code code = Find(window.Peek(16));
-  if (code.length == 0 || code.symbol > 15) return {window, 0, kIrregular};
-  window.Drop(code.length);
-  const int value = TakeValue(window, code.symbol);
-  return {window, value, 0};
-}
-
-HuffmanTable::Decoded HuffmanTable::DecodeOne(BitWindow window, unsigned k, int16_t* block) const {
-  window.Refill();
-  const Code code = Find(window.Peek(16));
-  if (code.length == 0) return {window, 0, kIrregular};
-  window.Drop(code.length);
-  const unsigned run = code.symbol >> 4;
-  const unsigned size = code.symbol & 15;
+  const auto [length, symbol] = code_.Find(window.Peek(16));
+  if (length == 0) return {window, kIrregularPlace};
+  window.Drop(length);
+  const unsigned run = symbol >> 4;
+  const unsigned size = symbol & 15;
   if (size == 0) {
-    if (run != kRunOf16) return {window, 0, kBlockEnds};
-    return {window, 0, k + 16 <= 64 ? k + 16 : kIrregular};
+    if (run != kRunOf16) return {window, kBlockEnds};
+    return {window, k + 16 <= 64 ? k + 16 : kIrregularPlace};
   }
   k += run;
-  if (k > 63) return {window, 0, kIrregular};
+  if (k > 63) return {window, kIrregularPlace};
   const int value = TakeValue(window, size);
   if (block != nullptr) block[kZigzag[k]] = static_cast<int16_t>(value);
-  return {window, value, k + 1};
+  return {window, k + 1};
 }
 
 }  // namespace imgd::data

@@ -30,83 +30,117 @@ struct BitWindow {
   unsigned Peek(unsigned n) const { return static_cast<unsigned>(bits >> (64 - n)); }
 };
 
-/// A Huffman code of a JPEG file (ITU-T T.81, annexes C and F), with what makes decoding with it fast: tables
-/// that are filled as their entries are met, which give whole coefficients for the next bits, up to two at
-/// once. One thread at a time.
-class HuffmanTable {
+/// A Huffman code of a JPEG file (ITU-T T.81, annexes C and F).
+class HuffmanCode {
  public:
-  static constexpr unsigned kDcBits = 9;
-  static constexpr unsigned kPairBits = 11;
-  static constexpr unsigned kSkipBits = 13;
-  static constexpr unsigned kBlockEnds = 128;   ///< added to `advance` by the code that ends a block
-  static constexpr unsigned kIrregular = 1000;  ///< a place in a block that says that the data are not good
-
-  /// A code of a DC difference: so many bits, then `size` bits of value. length == 0: longer than kDcBits.
-  struct Code {
-    uint8_t length;
+  struct Symbol {
+    uint8_t length;  ///< of its code in bits; 0: there is none
     uint8_t symbol;
   };
-  /// One or two AC coefficients (the same one twice, or one that is zero, where there are fewer).
+  static constexpr unsigned kShortBits = 11;
+
+  /// `counts`: how many codes there are of 0 (none), 1, ..., 16 bits; `symbols`: 256, of which the first are
+  /// theirs. False when they make no code.
+  bool Set(const uint8_t* counts, const uint8_t* symbols);
+  bool IsThat(const uint8_t* counts, const uint8_t* symbols) const;
+
+  /// By the next 16 bits.
+  Symbol Find(uint32_t next16) const;
+  /// By the next kShortBits bits; only codes of at most so many.
+  Symbol FindShort(size_t next) const { return short_[next]; }
+
+ private:
+  std::array<uint8_t, 17> counts_{};
+  std::array<uint8_t, 256> symbols_{};
+  std::array<Symbol, size_t{1} << kShortBits> short_{};
+  std::array<int32_t, 17> last_code_{};  ///< of each length; -1 for none
+  std::array<int32_t, 17> offset_{};     ///< from a code of that length to its symbol's place
+};
+
+/// A place in a block: where it ended, and where the data are not good.
+constexpr unsigned kBlockEnds = 128;
+constexpr unsigned kIrregularPlace = 1000;
+
+/// The code of DC differences.
+class DcTable {
+ public:
+  static constexpr unsigned kBits = 9;
+
+  /// Costs little when they are the same as before. False when they make no code.
+  bool Set(const uint8_t* counts, const uint8_t* symbols);
+
+  /// Its symbol is the size of the value behind it. Length 0: longer than kBits.
+  HuffmanCode::Symbol operator[](const BitWindow& window) const { return short_[window.Peek(kBits)]; }
+
+  struct Decoded {
+    BitWindow window;  ///< behind it
+    int value;
+    bool good;
+  };
+  /// Of any length. By value, so that the window stays in registers elsewhere.
+  Decoded Decode(uint64_t bits, const uint8_t* next, unsigned left) const;
+
+ private:
+  HuffmanCode code_;
+  std::array<HuffmanCode::Symbol, size_t{1} << kBits> short_{};
+};
+
+/// The code of AC coefficients, with tables that give whole coefficients for the next bits, several at once.
+/// Runs are counted in places of the zigzag order. One thread at a time.
+class AcTable {
+ public:
+  static constexpr unsigned kPairBits = 11;
+  static constexpr unsigned kLeapBits = 13;
+  static constexpr unsigned kMostLeapBits = 21;
+
+  /// Up to two coefficients; where there are fewer, zeros that go where zeros are.
   struct Pair {
     std::array<int16_t, 2> value;
-    std::array<uint8_t, 2> at;  ///< places after the present one, in zigzag order
-    uint8_t advance;            ///< to the place after them
-    uint8_t bits;               ///< 0: not made yet or, where IsCode(), only the code of one in `at`
-    bool IsCode() const { return advance == kOnlyCode && at[0] > 0; }
-    Code code() const { return {at[0], at[1]}; }
+    std::array<uint8_t, 2> at;  ///< places after the present one
+    uint8_t advance;            ///< to the place after them, and kBlockEnds if the block ends there
+    uint8_t bits;  ///< 0: only a code, whose value goes beyond the table, or that is longer itself
+    HuffmanCode::Symbol code() const { return {at[0], at[1]}; }  ///< where bits == 0; length 0 if longer
   };
   /// As many coefficients as fit, without their values; the bits of the last value may be more than the entry
   /// is found by, at most kMostLeapBits together.
   struct Leap {
     uint8_t advance;
-    uint8_t bits;
+    uint8_t bits;  ///< 0: not made yet, or can't be
   };
-  static constexpr unsigned kMostLeapBits = 21;
 
-  /// `counts`: how many codes there are of 0 (none), 1, ..., 16 bits; `symbols`: 256, of which the first are
-  /// theirs. Costs little when they are the same as before. False when they make no code.
   bool Set(const uint8_t* counts, const uint8_t* symbols);
 
-  Code difference(const BitWindow& window) const { return differences_[window.Peek(kDcBits)]; }
-  Pair& pair(const BitWindow& window) { return pairs_[window.Peek(kPairBits)]; }
-  Leap& leap(const BitWindow& window) { return leaps_[window.Peek(kSkipBits)]; }
-
-  /// Fill the entry that the next bits show; false when it is too long for the table.
-  bool Make(uint64_t bits, Pair& pair) const;
+  const Pair& pair(const BitWindow& window) const { return pairs_[window.Peek(kPairBits)]; }
+  Leap& leap(const BitWindow& window) { return leaps_[window.Peek(kLeapBits)]; }
+  /// Makes the entry that the next bits show, when it is met first; false when they are a longer code.
   bool Make(uint64_t bits, Leap& leap) const;
 
-  /// What a code of any length stands for, and the stream behind it. By value, so that the stream stays in
-  /// registers where codes are short.
   struct Decoded {
-    BitWindow window;
-    int value;   ///< of a DC difference
-    unsigned k;  ///< of AC codes: the place behind it, kBlockEnds when it ends the block, or kIrregular
+    BitWindow window;  ///< behind it
+    unsigned k;        ///< the place behind it, kBlockEnds when it ends the block, or kIrregularPlace
   };
-
-  /// Decodes one DC difference.
-  Decoded DecodeDifference(uint64_t bits, const uint8_t* next, unsigned left) const;
-
-  /// Decodes one AC code at place `k` (1 to 63) of a block; stores its coefficient if there is a block.
+  /// One code of any length at place `k` (1 to 63) of a block; stores its coefficient if there is a block.
   Decoded DecodeOne(BitWindow window, unsigned k, int16_t* block) const;
 
  private:
-  static constexpr unsigned kShortBits = 11;
-  static constexpr uint8_t kOnlyCode =
-      1;  ///< as `advance` of an entry without bits: no more can be made of it
-  Code Find(uint32_t next16) const;
+  // The first code and its value. advance: to the place behind it, or kBlockEnds; bits == 0: do not fit.
+  struct Single {
+    int16_t value;
+    uint8_t advance;
+    uint8_t bits;
+  };
+  using Singles = std::array<Single, size_t{1} << kPairBits>;
+  void MakeSingles(Singles& singles) const;
+  void MakePairs(const Singles& singles);
+  static_assert(kPairBits <= HuffmanCode::kShortBits);
 
-  std::array<uint8_t, 17> counts_{};
-  std::array<uint8_t, 256> symbols_{};
-  std::array<Code, size_t{1} << kShortBits> short_{};  ///< by the next bits; length 0 for longer codes
-  std::array<int32_t, 17> last_code_{};                ///< of each length; -1 for none
-  std::array<int32_t, 17> offset_{};                   ///< from a code of that length to its symbol's place
-  std::array<Code, size_t{1} << kDcBits> differences_{};
+  HuffmanCode code_;
   std::array<Pair, size_t{1} << kPairBits> pairs_{};
-  std::array<Leap, size_t{1} << kSkipBits> leaps_{};
+  std::array<Leap, size_t{1} << kLeapBits> leaps_{};
 };
 
 /// From zigzag order to rows; places behind the block are 63, as libjpeg has it.
-extern const std::array<uint8_t, 192> kZigzag;
+extern const std::array<uint8_t, 256> kZigzag;
 
 /// The value that `size` bits stand for (T.81, figure F.12); size from 0 to 15, 0 for none.
 inline int ExtendSign(unsigned bits, unsigned size) {

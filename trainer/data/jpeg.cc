@@ -119,6 +119,7 @@ class JpegDecoder::Impl {
   }
 
   void UseLibjpegAlone() { own_huffman_ = false; }
+  uint64_t left_to_libjpeg() const { return left_to_libjpeg_; }
 
  private:
   struct Progress {
@@ -239,7 +240,8 @@ class JpegDecoder::Impl {
       JDIMENSION width =
           std::min(cinfo_.output_width, static_cast<JDIMENSION>(region.right + kColumnMargin)) - left;
       jpeg_crop_scanline(&cinfo_, &left, &width);
-      if (own_huffman) huffman_.TakeOver(&cinfo_, errors_, restarts_);
+      const bool taken = own_huffman && huffman_.TakeOver(&cinfo_, errors_, restarts_);
+      if (!taken) ++left_to_libjpeg_;
     });
   }
 
@@ -255,6 +257,7 @@ class JpegDecoder::Impl {
   bool own_huffman_ = true;
   bool irregular_ = false;  ///< the last decoding failed because of our own decoder
   HuffmanScan huffman_;
+  uint64_t left_to_libjpeg_ = 0;
   std::span<const uint8_t> file_;
   RestartIndex restarts_;
   std::vector<uint8_t> pixels_;
@@ -274,5 +277,7 @@ Result<DecodedPart> JpegDecoder::Decode(const Box& box, double margin, int min_w
 }
 
 void JpegDecoder::UseLibjpegAlone() { impl_->UseLibjpegAlone(); }
+
+uint64_t JpegDecoder::files_left_to_libjpeg() const { return impl_->left_to_libjpeg(); }
 
 }  // namespace imgd::data

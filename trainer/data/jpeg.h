@@ -50,6 +50,8 @@ class JpegDecoder {
 
   /// For comparisons: leave all to libjpeg, from the next Open() on.
   void UseLibjpegAlone();
+  /// Of those decoded, how many our own Huffman decoder did not take, or gave up.
+  uint64_t files_left_to_libjpeg() const;
 
  private:
   class Impl;

@@ -47,12 +47,14 @@ class ShardSet final : public Dataset {
   const std::vector<uint32_t>& shard_sizes() const override { return shard_sizes_; }
   Result<uint64_t> FileBytes(size_t i) const override { return uint64_t{places_[i].bytes}; }
   Status Read(size_t i, FileBuffer& out) const override;
+  RestartIndex restarts(size_t i) const override;
 
  private:
   struct Place {
     uint32_t shard;
     uint32_t bytes;
-    uint32_t skip;  ///< IndexedImage::skip
+    uint32_t skip;      ///< IndexedImage::skip
+    uint32_t restarts;  ///< where its own start in restarts_
     uint64_t offset;
     uint64_t key;  ///< where it starts in keys_
   };
@@ -66,6 +68,7 @@ class ShardSet final : public Dataset {
   int32_t first_label_ = 0;                     ///< that the files count from
   std::map<int32_t, std::string> class_names_;  ///< by label, as the shards say
   std::string keys_;                            ///< one after the other, each ended by 0
+  std::string restarts_;                        ///< RestartIndex of one image after the other
 };
 
 /// Whether a file is a shard by its name: .tar, .rec, .tfrecord, or TFRecord's "train-00000-of-01024".
