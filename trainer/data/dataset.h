@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "trainer/data/restart_index.h"
 
 namespace imgd::data {
 
@@ -49,6 +50,11 @@ class Dataset {
   /// The bytes of image i. Errors: those of the file system or server; kDataLoss when it is not what the
   /// index says.
   virtual Status Read(size_t i, FileBuffer& out) const = 0;
+  /// What is known of the restart markers in image i's file; lasts as long as the set. Empty: nothing.
+  virtual RestartIndex restarts(size_t i) const {
+    static_cast<void>(i);
+    return {};
+  }
   /// Told which images will be read next, in about this order, so that what is far away can be fetched ahead.
   /// Returns at once.
   virtual void WillRead(std::span<const uint32_t> samples) const { static_cast<void>(samples); }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trainer/data/huffman_scan.h"
 #include "trainer/data/jpeg_errors.h"
 
 namespace imgd::data {
@@ -80,33 +81,45 @@ class JpegDecoder::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  Result<JpegSize> Open(std::span<const uint8_t> file) {
+  Result<JpegSize> Open(std::span<const uint8_t> file, RestartIndex restarts) {
     if (!created_) return Failure();
     IMGD_TRY(CheckMagic(file));
-    jpeg_abort_decompress(&cinfo_);
-    const bool ok = errors_.Guard([this, file] {
-      jpeg_mem_src(&cinfo_, file.data(), file.size());
-      jpeg_read_header(&cinfo_, TRUE);
-    });
-    if (!ok) return Failure();
+    file_ = file;
+    restarts_ = restarts;
+    IMGD_TRY(ReadHeader());
     if (!HasEnd({cinfo_.src->next_input_byte, cinfo_.src->bytes_in_buffer})) {
       return Fail(ErrorCode::kDataLoss, "Premature end of JPEG file");
     }
-    IMGD_TRY(CheckColours());
     IMGD_TRY(CheckCoefficientMemory());
     return JpegSize{static_cast<int>(cinfo_.image_width), static_cast<int>(cinfo_.image_height)};
   }
 
-  Result<DecodedPart> Decode(const Box& box, double margin, int min_width, int min_height) {
-    ChooseScale(box, min_width, min_height);
-    if (!errors_.Guard([this] { jpeg_start_decompress(&cinfo_); })) return Failure();
-    const double scale = static_cast<double>(cinfo_.scale_num) / cinfo_.scale_denom;
+  Result<DecodedPart> Decode(const Box& box, double margin, double scale) {
+    SetScale(scale);
     const Region region = RegionOf(box, margin, scale);
-    IMGD_TRY(DecodeRegion(region));
-    return DecodedPart{.pixels = {pixels_.data(), region.right - region.left, region.bottom - region.top},
+    auto pixels = DecodeRegion(region, own_huffman_);
+    // What is irregular is libjpeg's to judge.
+    if (!pixels && irregular_) {
+      IMGD_TRY(ReadHeader());
+      SetScale(scale);
+      pixels = DecodeRegion(region, false);
+    }
+    if (!pixels) return tl::unexpected<Error>(std::move(pixels).error());
+    return DecodedPart{.pixels = *pixels,
                        .box = {box.left * scale - region.left, box.top * scale - region.top,
                                box.width * scale, box.height * scale}};
   }
+
+  // The smallest that leaves at least so many pixels of the box, if the image itself has as many.
+  static double ChooseScale(const Box& box, int min_width, int min_height) {
+    for (const double scale : {1.0 / 8, 1.0 / 4, 1.0 / 2}) {
+      if (box.width * scale >= min_width && box.height * scale >= min_height) return scale;
+    }
+    return 1;
+  }
+
+  void UseLibjpegAlone() { own_huffman_ = false; }
+  uint64_t left_to_libjpeg() const { return left_to_libjpeg_; }
 
  private:
   struct Progress {
@@ -157,21 +170,24 @@ class JpegDecoder::Impl {
                 cinfo_.image_width, cinfo_.image_height, bytes >> 20, kMaxBytes >> 20);
   }
 
-  void ChooseScale(const Box& box, int min_width, int min_height) {
+  Status ReadHeader() {
+    jpeg_abort_decompress(&cinfo_);
+    const bool ok = errors_.Guard([this] {
+      jpeg_mem_src(&cinfo_, file_.data(), file_.size());
+      jpeg_read_header(&cinfo_, TRUE);
+    });
+    if (!ok) return Failure();
+    return CheckColours();
+  }
+
+  void SetScale(double scale) {
+    cinfo_.scale_num = static_cast<unsigned>(scale * 8);
     cinfo_.scale_denom = 8;
-    cinfo_.scale_num = 8;
-    for (const unsigned candidate : kScales) {
-      const double scale = candidate / 8.0;
-      if (box.width * scale >= min_width && box.height * scale >= min_height) {
-        cinfo_.scale_num = candidate;
-        return;
-      }
-    }
   }
 
   Region RegionOf(const Box& box, double margin, double scale) const {
-    const auto width = static_cast<double>(cinfo_.output_width);
-    const auto height = static_cast<double>(cinfo_.output_height);
+    const double width = std::ceil(cinfo_.image_width * scale);
+    const double height = std::ceil(cinfo_.image_height * scale);
     // A product that should be a whole number may be off by a rounding error.
     constexpr double kSlack = 1e-6;
     const auto low = [&](double edge, double size) {
@@ -184,52 +200,84 @@ class JpegDecoder::Impl {
             high(box.top + box.height, height)};
   }
 
-  // Reads the rows of the region into pixels_, moved left so that no column before it remains.
-  Status DecodeRegion(const Region& region) {
+  Result<ImageView> DecodeRegion(const Region& region, bool own_huffman) {
     JDIMENSION left = static_cast<JDIMENSION>(std::max(region.left - kColumnMargin, 0));
-    JDIMENSION width =
-        std::min(cinfo_.output_width, static_cast<JDIMENSION>(region.right + kColumnMargin)) - left;
-    if (!errors_.Guard([this, &left, &width] { jpeg_crop_scanline(&cinfo_, &left, &width); }))
-      return Failure();
-    const auto used = static_cast<size_t>(region.right - region.left) * 4;
+    irregular_ = false;
+    if (!Start(region, left, own_huffman)) return Failure();
+    const size_t pitch = (size_t{cinfo_.output_width} * 4 + kAlignment - 1) / kAlignment * kAlignment;
     const auto rows = static_cast<size_t>(region.bottom - region.top);
-    IMGD_TRY(CheckMemory(used * rows));
-    if (pixels_.size() < used * rows) pixels_.resize(used * rows);
-    row_.resize(size_t{cinfo_.output_width} * 4);
-    const size_t skip = (static_cast<size_t>(region.left) - left) * 4;
-    const bool ok = errors_.Guard([this, &region, used, rows, skip] {
+    const uint64_t bytes = uint64_t{pitch} * rows;
+    IMGD_TRY(CheckMemory(bytes));
+    if (pixels_.size() < bytes + 2 * kAlignment) pixels_.resize(bytes + 2 * kAlignment);
+    const auto address = reinterpret_cast<uintptr_t>(pixels_.data());
+    uint8_t* const first = pixels_.data() + (kAlignment - address % kAlignment) + kMisalignment;
+    const bool ok = errors_.Guard([this, &region, pitch, rows, first] {
       if (region.top > 0) jpeg_skip_scanlines(&cinfo_, static_cast<JDIMENSION>(region.top));
       for (size_t y = 0; y < rows; ++y) {
-        uint8_t* row = row_.data();
+        uint8_t* row = first + y * pitch;
         jpeg_read_scanlines(&cinfo_, &row, 1);
-        std::copy_n(row + skip, used, pixels_.data() + y * used);
       }
     });
-    if (!ok) return Failure();
+    if (!ok) {
+      irregular_ = own_huffman && std::string_view(errors_.message()) == HuffmanScan::kIrregular;
+      return Failure();
+    }
+    const ImageView view{first + (static_cast<size_t>(region.left) - left) * 4, region.right - region.left,
+                         region.bottom - region.top, pitch};
     if (cinfo_.out_color_space == JCS_CMYK) {
-      CmykToRgb(pixels_.data(), used / 4 * rows, cinfo_.saw_Adobe_marker);
+      for (size_t y = 0; y < rows; ++y) {
+        CmykToRgb(first + y * pitch, size_t{cinfo_.output_width}, cinfo_.saw_Adobe_marker);
+      }
     }
     jpeg_abort_decompress(&cinfo_);
-    return {};
+    return view;
   }
 
-  static constexpr std::array<unsigned, 4> kScales = {1, 2, 4, 8};
+  // `left` becomes the first column that is decoded.
+  bool Start(const Region& region, JDIMENSION& left, bool own_huffman) {
+    return errors_.Guard([this, &region, &left, own_huffman] {
+      jpeg_start_decompress(&cinfo_);
+      JDIMENSION width =
+          std::min(cinfo_.output_width, static_cast<JDIMENSION>(region.right + kColumnMargin)) - left;
+      jpeg_crop_scanline(&cinfo_, &left, &width);
+      const bool taken = own_huffman && huffman_.TakeOver(&cinfo_, errors_, restarts_);
+      if (!taken) ++left_to_libjpeg_;
+    });
+  }
+
+  // A pixel's width away from where libjpeg-turbo would take stores for aligned ones that go past the cache:
+  // the pixels are read again at once.
+  static constexpr size_t kAlignment = 64;
+  static constexpr size_t kMisalignment = 4;
 
   JpegErrors errors_;
   jpeg_decompress_struct cinfo_{};
   Progress progress_;
   bool created_ = false;
+  bool own_huffman_ = true;
+  bool irregular_ = false;  ///< the last decoding failed because of our own decoder
+  HuffmanScan huffman_;
+  uint64_t left_to_libjpeg_ = 0;
+  std::span<const uint8_t> file_;
+  RestartIndex restarts_;
   std::vector<uint8_t> pixels_;
-  std::vector<uint8_t> row_;
 };
 
 JpegDecoder::JpegDecoder() : impl_(std::make_unique<Impl>()) {}
 JpegDecoder::~JpegDecoder() = default;
 
-Result<JpegSize> JpegDecoder::Open(std::span<const uint8_t> file) { return impl_->Open(file); }
-
-Result<DecodedPart> JpegDecoder::Decode(const Box& box, double margin, int min_width, int min_height) {
-  return impl_->Decode(box, margin, min_width, min_height);
+Result<JpegSize> JpegDecoder::Open(std::span<const uint8_t> file, RestartIndex restarts) {
+  return impl_->Open(file, restarts);
 }
+
+Result<DecodedPart> JpegDecoder::Decode(const Box& box, double margin, int min_width, int min_height,
+                                        DecodeMode mode) {
+  const double scale = mode == DecodeMode::kFast ? Impl::ChooseScale(box, min_width, min_height) : 1;
+  return impl_->Decode(box, margin, scale);
+}
+
+void JpegDecoder::UseLibjpegAlone() { impl_->UseLibjpegAlone(); }
+
+uint64_t JpegDecoder::files_left_to_libjpeg() const { return impl_->left_to_libjpeg(); }
 
 }  // namespace imgd::data

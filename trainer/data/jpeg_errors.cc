@@ -31,7 +31,9 @@ void JpegErrors::OnError(j_common_ptr object) {
 
 void JpegErrors::OnMessage(j_common_ptr object, int level) {
   JpegErrors& self = Of(object);
-  if (level >= 0 || !self.strict_) return;
+  if (level >= 0) return;
+  ++self.manager_.num_warnings;
+  if (!self.strict_) return;
   const int code = self.manager_.msg_code;
   if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER) OnError(object);
 }

@@ -29,9 +29,12 @@ struct Picture {
 Result<Picture> Decode(JpegDecoder& decoder, const std::string& file, const Box& box, int min_size) {
   IMGD_TRY(decoder.Open(AsBytes(file)));
   IMGD_ASSIGN(const DecodedPart part, decoder.Decode(box, 0, min_size, min_size));
-  const auto bytes = static_cast<size_t>(part.pixels.width) * static_cast<size_t>(part.pixels.height) * 4;
-  return Picture{part.pixels.width, part.pixels.height, part.box,
-                 std::vector<uint8_t>(part.pixels.data, part.pixels.data + bytes)};
+  Picture picture{part.pixels.width, part.pixels.height, part.box, {}};
+  for (int y = 0; y < picture.height; ++y) {
+    const uint8_t* row = part.pixels.row(y);
+    picture.rgbx.insert(picture.rgbx.end(), row, row + static_cast<ptrdiff_t>(picture.width) * 4);
+  }
+  return picture;
 }
 
 Result<Picture> DecodeAll(const std::string& file, int width, int height) {

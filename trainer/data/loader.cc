@@ -257,13 +257,15 @@ class Loader::Impl {
       Status status = dataset_.Read(sample, reader.file);
       if (!status) return status.error().message;
       const auto file = reader.file.bytes();
-      status = options_.training
-                   ? reader.decode.ReadForTraining(
-                         file,
-                         {options_.min_scale, options_.flip,
-                          Random(options_.seed, slot.plan.epoch, sample, Purpose::kCrop)},
-                         options_.crop_size, out)
-                   : reader.decode.ReadForValidation(file, options_.resize, options_.crop_size, out);
+      status =
+          options_.training
+              ? reader.decode.ReadForTraining(file,
+                                              {options_.min_scale, options_.flip,
+                                               Random(options_.seed, slot.plan.epoch, sample, Purpose::kCrop),
+                                               DecodeMode::kFast, dataset_.restarts(sample)},
+                                              options_.crop_size, out)
+              : reader.decode.ReadForValidation(file, options_.resize, options_.crop_size, out,
+                                                DecodeMode::kExact, dataset_.restarts(sample));
       return status ? std::string() : status.error().message;
     } catch (const std::exception& e) {  // out of memory, for one; nothing may leave a thread
       return e.what();

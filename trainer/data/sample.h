@@ -18,6 +18,8 @@ class SampleReader {
     double min_scale = 0.08;
     bool flip = true;
     Random random;
+    DecodeMode decode = DecodeMode::kFast;
+    RestartIndex restarts;  ///< of the file, as for JpegDecoder::Open
   };
 
   /// RandomResizedCrop and flip, by `view.random` alone. `out` gets crop_size * crop_size * 3 bytes.
@@ -25,7 +27,8 @@ class SampleReader {
   Status ReadForTraining(std::span<const uint8_t> file, TrainingView view, int crop_size, uint8_t* out);
 
   /// Resize of the short side to `resize`, then CenterCrop; crop_size at most `resize`.
-  Status ReadForValidation(std::span<const uint8_t> file, int resize, int crop_size, uint8_t* out);
+  Status ReadForValidation(std::span<const uint8_t> file, int resize, int crop_size, uint8_t* out,
+                           DecodeMode mode = DecodeMode::kExact, RestartIndex restarts = {});
 
  private:
   JpegDecoder decoder_;

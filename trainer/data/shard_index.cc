@@ -17,7 +17,8 @@
 namespace imgd::data {
 namespace {
 
-constexpr std::string_view kIndexMagic = "imgdidx1";
+constexpr std::string_view kIndexMagic = "imgdidx2";
+constexpr std::string_view kIndexMagicBefore = "imgdidx1";  // without width, height and restart intervals
 constexpr uint64_t kMaxLabelBytes = 1 << 20;
 
 template <typename T>
@@ -161,6 +162,10 @@ std::string EncodeShardIndex(const ShardIndex& index) {
     Put(body, image.skip);
     Put(body, static_cast<uint16_t>(std::min<size_t>(image.key.size(), UINT16_MAX)));
     body.append(image.key, 0, UINT16_MAX);
+    Put(body, image.width);
+    Put(body, image.height);
+    Put(body, static_cast<uint32_t>(image.restarts.size()));
+    body += image.restarts;
   }
   std::string out(kIndexMagic);
   Put(out, Crc32c(AsBytes(body)));
@@ -171,7 +176,9 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
   const auto bad = [&](std::string_view what) {
     return Fail(ErrorCode::kDataLoss, "{} is no good shard index: {}", name, what);
   };
-  if (!bytes.starts_with(kIndexMagic)) return bad("it does not start with 'imgdidx1'");
+  const bool before = bytes.starts_with(kIndexMagicBefore);
+  if (!before && !bytes.starts_with(kIndexMagic))
+    return bad("it starts neither with 'imgdidx2' nor with 'imgdidx1'");
   Taker taker{std::string_view(bytes).substr(kIndexMagic.size())};
   const auto crc = taker.Take<uint32_t>();
   if (!taker.ok || crc != Crc32c(AsBytes(taker.rest))) return bad("its checksum is wrong");
@@ -186,8 +193,16 @@ Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string&
     image.skip = taker.Take<uint32_t>();
     const auto key_size = taker.Take<uint16_t>();
     image.key = std::string(taker.TakeBytes(key_size));
+    if (!before) {
+      image.width = taker.Take<uint32_t>();
+      image.height = taker.Take<uint32_t>();
+      const auto restarts_size = taker.Take<uint32_t>();
+      image.restarts = std::string(taker.TakeBytes(restarts_size));
+    }
     if (image.label < 0 || image.offset > index.shard_bytes || image.size > index.shard_bytes - image.offset)
       return bad(fmt::format("image {} does not lie in the shard", i));
+    if (!IsRestartIndex(AsBytes(image.restarts), image.size))
+      return bad(fmt::format("the restart intervals of image {} do not lie in its file", i));
     index.images.push_back(std::move(image));
   }
   if (!taker.ok || !taker.rest.empty()) return bad("it is cut short or too long");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "trainer/data/restart_index.h"
 #include "trainer/data/source.h"
 
 namespace imgd::data {
@@ -20,8 +21,9 @@ struct IndexedImage {
   /// RecordIO only: where not 0, the record lies in parts, `offset` is that of the first, and the image
   /// begins after so many bytes of what they are put together.
   uint32_t skip = 0;
-  uint32_t width = 0;   ///< pixels, as the file's header says; 0: nobody has looked
-  uint32_t height = 0;  ///< likewise
+  uint32_t width = 0;    ///< pixels, as the file's header says; 0: nobody has looked
+  uint32_t height = 0;   ///< likewise
+  std::string restarts;  ///< RestartIndex of a JPEG file that has one; else empty
   bool operator==(const IndexedImage&) const = default;
 };
 
@@ -39,8 +41,8 @@ struct ShardIndex {
 
 std::string EncodeShardIndex(const ShardIndex& index);
 
-/// Errors: kDataLoss naming `name` when the bytes are no index, are cut short, fail their checksum or point
-/// out of the shard.
+/// Reads the present format and the one before. Errors: kDataLoss naming `name` when the bytes are no index,
+/// are cut short, fail their checksum or point out of the shard or of an image.
 Result<ShardIndex> DecodeShardIndex(const std::string& bytes, const std::string& name);
 
 /// Whether the text is a WordNet id such as "n01440764", by which ImageNet names its classes.

@@ -14,6 +14,7 @@ namespace imgd::data {
 namespace {
 
 constexpr size_t kOpenedAtOnce = 64;
+constexpr size_t kMaxRestartBytes = size_t{64} << 20;  // in memory, of a set
 constexpr const char* kDescriptionFormat = "imgd-shards-1";
 
 }  // namespace
@@ -75,8 +76,14 @@ Status ShardSet::Add(std::shared_ptr<Source> shard, const ShardIndex& index) {
   }
   has_numbered_ = has_numbered_ || (!by_name && !index.images.empty());
   for (const auto& image : index.images) {
-    places_.push_back({static_cast<uint32_t>(shards_.size()), image.size, image.skip, image.offset,
-                       uint64_t{keys_.size()}});
+    places_.push_back({static_cast<uint32_t>(shards_.size()), image.size, image.skip,
+                       static_cast<uint32_t>(restarts_.size()), image.offset, uint64_t{keys_.size()}});
+    // Of many images the decoder looks for the markers, rather than that all ranks keep where they are.
+    if (restarts_.size() + image.restarts.size() <= kMaxRestartBytes) {
+      restarts_ += image.restarts;
+    } else if (!image.restarts.empty()) {
+      restarts_.push_back(static_cast<char>(kFindRestarts.front()));
+    }
     keys_ += image.key;
     keys_ += '\0';
     labels_.push_back(by_name ? numbers[image.label] : image.label);
@@ -175,6 +182,11 @@ std::string ShardSet::name(size_t i) const { return keys_.c_str() + places_[i].k
 std::string ShardSet::place(size_t i) const {
   const Place& place = places_[i];
   return fmt::format("{} at byte {} of {}", name(i), place.offset, shards_[place.shard]->name());
+}
+
+RestartIndex ShardSet::restarts(size_t i) const {
+  const size_t end = i + 1 < places_.size() ? places_[i + 1].restarts : restarts_.size();
+  return AsBytes(std::string_view(restarts_).substr(places_[i].restarts, end - places_[i].restarts));
 }
 
 Status ShardSet::Read(size_t i, FileBuffer& out) const {

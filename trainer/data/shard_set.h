@@ -59,12 +59,14 @@ class ShardSet final : public Dataset {
   const std::vector<std::shared_ptr<Source>>& shards() const { return shards_; }
   /// CRC-32C of each shard by shards.json, as 8 hexadecimal digits; empty without one.
   const std::vector<std::string>& checksums() const { return checksums_; }
+  RestartIndex restarts(size_t i) const override;
 
  private:
   struct Place {
     uint32_t shard;
     uint32_t bytes;
-    uint32_t skip;  ///< IndexedImage::skip
+    uint32_t skip;      ///< IndexedImage::skip
+    uint32_t restarts;  ///< where its own start in restarts_
     uint64_t offset;
     uint64_t key;  ///< where it starts in keys_
   };
@@ -82,6 +84,7 @@ class ShardSet final : public Dataset {
   std::map<std::string, int32_t> named_classes_;  ///< of shards with labels_by_name: their numbers for now
   bool has_numbered_ = false;                     ///< some shard has no labels_by_name
   std::string keys_;                              ///< one after the other, each ended by 0
+  std::string restarts_;                          ///< RestartIndex of one image after the other
 };
 
 /// Whether a file is a shard by its name: .tar, .rec, .tfrecord, or TFRecord's "train-00000-of-01024".
