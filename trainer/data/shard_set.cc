@@ -264,7 +264,11 @@ Status ShardSet::Add(std::shared_ptr<Source> shard, const ShardIndex& index) {
     return Fail(ErrorCode::kInvalidArgument, "more than {} images", std::numeric_limits<uint32_t>::max());
   }
   for (const auto& image : index.images) {
-    places_.push_back({static_cast<uint32_t>(shards_.size()), image.size, image.skip, image.offset,
+    // What no JPEG can have is what nobody has looked at.
+    const bool known = std::max(image.width, image.height) <= std::numeric_limits<uint16_t>::max();
+    places_.push_back({static_cast<uint32_t>(shards_.size()), image.size, image.skip,
+                       static_cast<uint16_t>(known ? image.width : 0),
+                       static_cast<uint16_t>(known ? image.height : 0), image.offset,
                        uint64_t{keys_.size()}});
     keys_ += image.key;
     keys_ += '\0';

@@ -47,12 +47,17 @@ class ShardSet final : public Dataset {
   const std::vector<uint32_t>& shard_sizes() const override { return shard_sizes_; }
   Result<uint64_t> FileBytes(size_t i) const override { return uint64_t{places_[i].bytes}; }
   Status Read(size_t i, FileBuffer& out) const override;
+  std::pair<uint32_t, uint32_t> KnownSize(size_t i) const override {
+    return {places_[i].width, places_[i].height};
+  }
 
  private:
   struct Place {
     uint32_t shard;
     uint32_t bytes;
-    uint32_t skip;  ///< IndexedImage::skip
+    uint32_t skip;   ///< IndexedImage::skip
+    uint16_t width;  ///< pixels; 0: not known
+    uint16_t height;
     uint64_t offset;
     uint64_t key;  ///< where it starts in keys_
   };
