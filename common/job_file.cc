@@ -69,7 +69,6 @@ void ReadModelAndData(YamlMap& root, JobSpec& spec) {
   Set(spec.data.val_decode, data.Choice("val_decode", modes));
   Set(spec.data.epoch_mode, data.Choice("epoch_mode", {"exact", "resampled"}));
   Set(spec.data.val_shape, data.Choice("val_shape", {"square", "rectangular"}));
-  Set(spec.data.decoder, data.Choice("decoder", {"cpu", "nvjpeg"}));
   Set(spec.data.prefetch, data.Int("prefetch", 1, 1024));
   Set(spec.data.memory_mib, data.Int("memory_mib", 1, 1 << 24));
   if (spec.data.train.empty()) {

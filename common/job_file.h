@@ -46,7 +46,6 @@ struct JobSpec {
     std::string val_decode = "exact";  ///< the same for validation
     std::string epoch_mode = "exact";  ///< exact or resampled
     std::string val_shape = "square";  ///< square or rectangular
-    std::string decoder = "cpu";       ///< cpu or nvjpeg
     int prefetch = 4;                  ///< batches of each rank that are made ahead, at most
     int memory_mib = 0;                ///< of these batches, MiB; 0 for no limit
   } data;

@@ -52,7 +52,8 @@ Result<RunEnd> TrainLoop::Run() {
     IMGD_ASSIGN(stopped, ValidateAndObey());
   }
   if (!session_.env.trace_file.empty()) {
-    IMGD_ASSIGN(trace_, data::SampleTrace::Open(session_.env.trace_file));
+    IMGD_ASSIGN(auto trace, data::SampleTrace::Open(session_.env.trace_file));
+    trace_.emplace(std::move(trace));
   }
   meter_ = Meter(steady_clock::now());
   while (!stopped && session_.state.step < session_.total_steps) {

@@ -127,7 +127,7 @@ def _named(kind: str, message: bytes) -> dict[str, Any]:
     values = {}
     for number, value in _decode(message).items():
         name = known.get(number)
-        if name in FIELDS:
+        if name == "loader":
             values[name] = SimpleNamespace(**{n: 0 for n in FIELDS[name].values()} | _named(name, value))
         elif name:
             values[name] = value.decode() if isinstance(value, bytes) else value
