@@ -179,6 +179,9 @@ void PrintResult(Context& context, const std::string& out, const data::ConvertOp
     context.out() << fmt::format("  made smaller (short side {} pixels): {}\n", options.images.resize,
                                  report.resized);
   }
+  if (options.images.restart) {
+    context.out() << fmt::format("  with restart markers: {} of {}\n", report.marked, result.images);
+  }
   for (const auto& [kind, entry] : report.repaired) PrintEntry(context, "repaired, " + kind, entry);
   for (const auto& [kind, entry] : report.left_out) PrintEntry(context, "left out, " + kind, entry);
   for (const auto& [kind, entry] : report.as_is) PrintEntry(context, "taken as it is, " + kind, entry);

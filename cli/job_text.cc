@@ -44,6 +44,11 @@ Errors CheckDataPaths(const std::string& text, const JobSpec& spec, const std::s
   };
   check("train", spec.data.train);
   check("val", spec.data.val);
+  for (auto& phase : root->Children("phases")) {
+    const std::string path = phase.String("train").value_or("");
+    if (path.empty() || path.front() == '/' || path.find("://") != std::string::npos) continue;
+    phase.AddError("train", fmt::format("'{}' is relative; nodes need an absolute path", path));
+  }
   return data.Errors();
 }
 

@@ -122,6 +122,28 @@ TEST_F(Listing, ShowOfAWaitingJobSaysWhatItWaitsFor) {
               AllOf(HasSubstr("waits for 2 nodes; 1 is free"), HasSubstr("position 2")));
 }
 
+TEST_F(Listing, ShowTellsWhetherARunWaitsForItsData) {
+  auto job = MakeJob(1, "rn18", v1::JOB_STATE_RUNNING);
+  *job.mutable_last_step() = StepEvent(1, 2).step();
+  auto& loader = *job.mutable_last_step()->mutable_loader();
+  loader.set_interval_seconds(2);
+  loader.set_wait_seconds(0.5);
+  loader.set_workers(4);
+  loader.set_idle_seconds(2);
+  loader.set_read_seconds(1);
+  loader.set_decode_seconds(4);
+  loader.set_images(1000);
+  loader.set_bytes(200 << 20);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunIt({"show", "1"}).out,
+              HasSubstr("loader       too slow: training waits for data 25.0 % of the "
+                        "time; 4 threads 75.0 % busy; an image: read 1.0 ms, decode "
+                        "4.0 ms, resize and augment 0.0 ms; 100 MiB/s"));
+  loader.set_wait_seconds(0.01);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunIt({"show", "1"}).out, HasSubstr("keeps up: training waits for data 0.5 %"));
+}
+
 TEST_F(Listing, AJobIsFoundByItsNumberOrItsName) {
   daemon_.PutJob(MakeJob(1, "rn18", v1::JOB_STATE_COMPLETED));
   daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_QUEUED));

@@ -63,6 +63,7 @@ void PrintFigures(Context& context, Sheet& sheet, const v1::Job& job) {
     sheet.Field("training", fmt::format("{}  learning rate {:.4g}  waits for input {}", TrainingText(step),
                                         step.learning_rate(), HumanPercent(step.input_wait_ratio())));
   }
+  if (job.last_step().has_loader()) sheet.Field("loader", LoaderText(job.last_step().loader()));
   if (job.has_last_epoch()) {
     const auto& epoch = job.last_epoch();
     sheet.Field("validation",

@@ -15,6 +15,8 @@ namespace {
 // Exit codes of a trainer that say more than that it failed (docs/exit-codes.md).
 constexpr int kCollectiveBroke = 10;
 constexpr int kStoppedAsAsked = 11;
+// A run that waits for its data for more than such a share of the time is slowed down by them.
+constexpr double kSlowLoader = 0.05;
 
 std::string WithoutPrefix(std::string name, std::string_view prefix) {
   if (name.starts_with(prefix)) name.erase(0, prefix.size());
@@ -136,6 +138,29 @@ std::string ProgressText(const v1::Job& job) {
 std::string TrainingText(const v1::StepMetrics& step) {
   return fmt::format("{} images/s  loss {}  top-1 {}", HumanRate(step.images_per_second()),
                      HumanLoss(step.loss()), HumanPercent(step.top1()));
+}
+
+std::string LoaderText(const v1::LoaderMetrics& loader) {
+  if (loader.interval_seconds() <= 0) return "";
+  const double wait = std::clamp(loader.wait_seconds() / loader.interval_seconds(), 0.0, 1.0);
+  std::string text =
+      wait < kSlowLoader
+          ? fmt::format("keeps up: training waits for data {} of the time", HumanPercent(wait))
+          : fmt::format("too slow: training waits for data {} of the time", HumanPercent(wait));
+  const double time = loader.interval_seconds() * loader.workers();
+  if (time > 0) {
+    const double busy = std::clamp(1 - loader.idle_seconds() / time, 0.0, 1.0);
+    text += fmt::format("; {} {} busy", Count(loader.workers(), "thread"), HumanPercent(busy));
+  }
+  if (loader.images() > 0) {
+    const auto each = [&](double seconds) { return 1000 * seconds / static_cast<double>(loader.images()); };
+    text += fmt::format("; an image: read {:.1f} ms, decode {:.1f} ms, resize and augment {:.1f} ms",
+                        each(loader.read_seconds()), each(loader.decode_seconds()),
+                        each(loader.augment_seconds()));
+    text += fmt::format("; {}/s", HumanBytes(static_cast<uint64_t>(static_cast<double>(loader.bytes()) /
+                                                                   loader.interval_seconds())));
+  }
+  return text;
 }
 
 std::string AccuracyText(const v1::EpochMetrics& epoch) {

@@ -38,6 +38,9 @@ std::string ProgressText(const v1::Job& job);
 /// "812 images/s  loss 1.234  top-1 45.2%"; empty before the first figures.
 std::string TrainingText(const v1::StepMetrics& step);
 
+/// Whether training waits for its data, and where the loader's time goes: "keeps up: ...".
+std::string LoaderText(const v1::LoaderMetrics& loader);
+
 /// "top-1 92.4%, top-5 99.8%".
 std::string AccuracyText(const v1::EpochMetrics& epoch);
 

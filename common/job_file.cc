@@ -64,6 +64,13 @@ void ReadModelAndData(YamlMap& root, JobSpec& spec) {
   Set(spec.data.workers, data.Int("workers", 1, 1024));
   Set(spec.data.max_bad_images, data.Int("max_bad_images", 0, kMaxInt));
   Set(spec.data.segments, data.Int("segments", 1, 65536));
+  const std::vector<std::string> modes = {"exact", "fast"};
+  Set(spec.data.decode, data.Choice("decode", modes));
+  Set(spec.data.val_decode, data.Choice("val_decode", modes));
+  Set(spec.data.epoch_mode, data.Choice("epoch_mode", {"exact", "resampled"}));
+  Set(spec.data.val_shape, data.Choice("val_shape", {"square", "rectangular"}));
+  Set(spec.data.prefetch, data.Int("prefetch", 1, 1024));
+  Set(spec.data.memory_mib, data.Int("memory_mib", 1, 1 << 24));
   if (spec.data.train.empty()) {
     data.AddError("train", "missing; the folder of the training images, one folder below it for each class");
   }
@@ -76,9 +83,87 @@ void ReadModelAndData(YamlMap& root, JobSpec& spec) {
   data.Finish();
 }
 
+void ReadAugment(YamlMap& root, JobSpec& spec) {
+  auto augment = root.Child("augment");
+  Set(spec.augment.policy, augment.Choice("policy", {"none", "randaugment", "trivialaugment"}));
+  Set(spec.augment.ops, augment.Int("ops", 1, 14));
+  Set(spec.augment.magnitude, augment.Int("magnitude", 0, 30));
+  Set(spec.augment.interpolation, augment.Choice("interpolation", {"nearest", "bilinear"}));
+  Set(spec.augment.mixup, augment.Double("mixup", 0, 100));
+  Set(spec.augment.cutmix, augment.Double("cutmix", 0, 100));
+  Set(spec.augment.erasing, augment.Double("erasing", 0, 1));
+  for (const char* key : {"ops", "magnitude"}) {
+    if (augment.Has(key) && spec.augment.policy != "randaugment") {
+      augment.AddError(key, "is a setting of randaugment alone", "set augment.policy: randaugment");
+    }
+  }
+  augment.Finish();
+}
+
+/// The end of a phase that begins at epoch `start`; the last may leave it out.
+int ReadPhaseEnd(YamlMap& phase, int start, bool last, std::optional<int64_t> epochs) {
+  const auto length = phase.Int("epochs", 1, 1'000'000);
+  const auto until = phase.Int("until", 1, 1'000'000);
+  if (phase.Has("epochs") && phase.Has("until")) {
+    phase.AddError("until", "a phase has either epochs, its length, or until, the epochs done at its end");
+  } else if (length) {
+    return start + static_cast<int>(*length);
+  } else if (until) {
+    if (*until <= start) {
+      phase.AddError("until", fmt::format("{} is no later than the phase's start, {}", *until, start));
+    }
+    return static_cast<int>(*until);
+  } else if (!phase.Has("epochs") && !phase.Has("until") && last && epochs && *epochs > start) {
+    return static_cast<int>(*epochs);
+  } else if (!phase.Has("epochs") && !phase.Has("until")) {
+    phase.AddError("epochs", "missing; a phase has epochs, its length, or until, the epochs done at its end");
+  }
+  return start + 1;
+}
+
+void CheckBatch(YamlMap& map, int batch, const JobSpec& spec) {
+  if (batch % spec.WorldSize() != 0) {
+    map.AddError("global_batch",
+                 fmt::format("{} images can't be divided among {} ranks", batch, spec.WorldSize()),
+                 fmt::format("take a multiple of {}", spec.WorldSize()));
+  }
+  if (batch % spec.data.segments != 0) {
+    map.AddError("global_batch",
+                 fmt::format("{} is no multiple of data.segments, {}", batch, spec.data.segments));
+  }
+}
+
+/// Sets the run's epochs where nothing else does.
+void ReadPhases(YamlMap& root, std::optional<int64_t> epochs, JobSpec& spec) {
+  auto list = root.Children("phases");
+  int start = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    auto& map = list[i];
+    JobSpec::Phase phase{.until = ReadPhaseEnd(map, start, i + 1 == list.size(), epochs),
+                         .image_size = spec.data.image_size,
+                         .global_batch = spec.train.global_batch,
+                         .min_scale = spec.data.min_scale};
+    Set(phase.image_size, map.Int("image_size", 8, 4096));
+    Set(phase.global_batch, map.Int("global_batch", 1, 10'000'000));
+    Set(phase.min_scale, map.Double("min_scale", 0.001, 1));
+    Set(phase.train, map.String("train"));
+    if (map.Has("global_batch")) CheckBatch(map, phase.global_batch, spec);
+    start = phase.until;
+    map.Finish();
+    spec.phases.push_back(std::move(phase));
+  }
+  if (list.empty()) return;
+  if (epochs && start != *epochs) {
+    root.AddError("phases", fmt::format("they end after epoch {}, but train.epochs is {}", start, *epochs),
+                  "leave train.epochs out");
+  }
+  spec.train.epochs = start;
+}
+
 void ReadTraining(YamlMap& root, JobSpec& spec) {
   auto train = root.Child("train");
-  Set(spec.train.epochs, train.Int("epochs", 1, 1'000'000));
+  const auto epochs = train.Int("epochs", 1, 1'000'000);
+  Set(spec.train.epochs, epochs);
   Set(spec.train.global_batch, train.Int("global_batch", 1, 10'000'000));
   Set(spec.train.precision, train.Choice("precision", {"fp32", "bf16", "fp16"}));
   Set(spec.train.device, train.Choice("device", {"auto", "cpu", "cuda"}));
@@ -87,17 +172,9 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
   Set(spec.train.max_steps, train.Int("max_steps", 1, kMaxInt));
   Set(spec.train.freeze_batch_norm, train.Bool("freeze_batch_norm"));
   Set(spec.train.eval_every_epochs, train.Int("eval_every_epochs", 1, kMaxInt));
-  if (spec.train.global_batch % spec.WorldSize() != 0) {
-    train.AddError(
-        "global_batch",
-        fmt::format("{} images can't be divided among {} ranks", spec.train.global_batch, spec.WorldSize()),
-        fmt::format("take a multiple of {}", spec.WorldSize()));
-  }
-  if (spec.train.global_batch % spec.data.segments != 0) {
-    train.AddError("global_batch", fmt::format("{} is no multiple of data.segments, {}",
-                                               spec.train.global_batch, spec.data.segments));
-  }
+  CheckBatch(train, spec.train.global_batch, spec);
   train.Finish();
+  ReadPhases(root, epochs, spec);
 
   auto optimizer = root.Child("optimizer");
   Set(spec.optimizer.lr, optimizer.Double("lr", 0, 1e6));
@@ -135,6 +212,14 @@ void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
 
 }  // namespace
 
+std::vector<JobSpec::Phase> JobSpec::AllPhases() const {
+  if (!phases.empty()) return phases;
+  return {{.until = train.epochs,
+           .image_size = data.image_size,
+           .global_batch = train.global_batch,
+           .min_scale = data.min_scale}};
+}
+
 const std::vector<std::string>& ModelNames() {
   static const std::vector<std::string> kNames = {"resnet18", "resnet34", "resnet50"};
   return kNames;
@@ -146,6 +231,7 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   JobSpec spec;
   ReadHead(*root, spec);
   ReadModelAndData(*root, spec);
+  ReadAugment(*root, spec);
   ReadTraining(*root, spec);
   ReadCheckpoint(*root, spec);
   root->Finish();

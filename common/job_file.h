@@ -32,17 +32,43 @@ struct JobSpec {
   } model;
 
   struct Data {
-    std::string train;         ///< ImageFolder: one folder for each class; required
-    std::string val;           ///< the same; empty for no validation
-    int image_size = 224;      ///< side of a training crop, pixels
-    int val_resize = 0;        ///< short side before the centre crop; 0 for image_size * 256 / 224
-    int val_size = 0;          ///< side of the validation crop; 0 for image_size
-    double min_scale = 0.08;   ///< least share of the area that a training crop has
-    bool flip = true;          ///< mirror half of the training images
-    int workers = 0;           ///< decoding threads of each rank; 0 for its share of the cores
-    int max_bad_images = 100;  ///< images that can't be decoded before a rank gives up
-    int segments = 1;          ///< K: how many streams a step's samples come from (docs/data-order.md)
+    std::string train;            ///< ImageFolder: one folder for each class; required
+    std::string val;              ///< the same; empty for no validation
+    int image_size = 224;         ///< side of a training crop, pixels
+    int val_resize = 0;           ///< short side before the centre crop; 0 for image_size * 256 / 224
+    int val_size = 0;             ///< side of the validation crop; 0 for image_size
+    double min_scale = 0.08;      ///< least share of the area that a training crop has
+    bool flip = true;             ///< mirror half of the training images
+    int workers = 0;              ///< decoding threads of each rank; 0 for its share of the cores
+    int max_bad_images = 100;     ///< images that can't be decoded before a rank gives up
+    int segments = 1;             ///< K: how many streams a step's samples come from (docs/data-order.md)
+    std::string decode = "fast";  ///< exact or fast: whether the JPEG decoder may shrink
+    std::string val_decode = "exact";  ///< the same for validation
+    std::string epoch_mode = "exact";  ///< exact or resampled
+    std::string val_shape = "square";  ///< square or rectangular
+    int prefetch = 4;                  ///< batches of each rank that are made ahead, at most
+    int memory_mib = 0;                ///< of these batches, MiB; 0 for no limit
   } data;
+
+  struct Augment {
+    std::string policy = "none";            ///< none, randaugment or trivialaugment
+    int ops = 2;                            ///< randaugment: operations for each image
+    int magnitude = 9;                      ///< randaugment: their strength, 0 to 30
+    std::string interpolation = "nearest";  ///< nearest or bilinear, where pixels move
+    double mixup = 0;                       ///< alpha; 0 for none
+    double cutmix = 0;                      ///< alpha; 0 for none
+    double erasing = 0;                     ///< chance that a box of an image is erased
+  } augment;
+
+  /// A stretch of epochs with settings of its own.
+  struct Phase {
+    int until = 0;            ///< epochs of the run that are done at its end
+    int image_size = 224;     ///< as in Data
+    int global_batch = 256;   ///< as in Train
+    double min_scale = 0.08;  ///< as in Data
+    std::string train;        ///< the same images, resized before; empty for Data's
+  };
+  std::vector<Phase> phases;  ///< in order, up to train.epochs; empty for one with the settings of the others
 
   struct Train {
     int epochs = 90;
@@ -75,6 +101,8 @@ struct JobSpec {
     int keep = 3;          ///< newest so many are kept
   } checkpoint;
 
+  /// The phases, of which there is at least one.
+  std::vector<Phase> AllPhases() const;
   int WorldSize() const { return resources.nodes * resources.ranks_per_node; }
 };
 

@@ -67,6 +67,43 @@ TEST(JobFile, RefusesWhatDoesNotFitTogether) {
               ElementsAre(HasSubstr("absolute")));
 }
 
+std::string Phases(const char* phases, const char* train = "{}") {
+  return fmt::format("name: a\ndata: {{train: /x, min_scale: 0.25}}\ntrain: {}\nphases: {}\n", train, phases);
+}
+
+TEST(JobFile, PhasesTakeWhatTheyDoNotSayFromTheRest) {
+  const auto spec = ParseJobFile(
+      Phases("[{epochs: 3, image_size: 128, global_batch: 512}, {until: 5, min_scale: 0.5}, {epochs: 1}]"),
+      "f");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->train.epochs, 6);
+  ASSERT_THAT(spec->phases, SizeIs(3));
+  EXPECT_EQ(spec->phases[0].until, 3);
+  EXPECT_EQ(spec->phases[0].global_batch, 512);
+  EXPECT_EQ(spec->phases[0].min_scale, 0.25);
+  EXPECT_EQ(spec->phases[1].until, 5);
+  EXPECT_EQ(spec->phases[1].image_size, 224);
+  EXPECT_EQ(spec->phases[2].until, 6);
+  EXPECT_EQ(ParseJobFile(Phases("[{epochs: 3}, {image_size: 96}]", "{epochs: 7}"), "f")->phases[1].until, 7);
+}
+
+TEST(JobFile, PhasesThatDoNotFitTogetherAreRefusedAtTheirPlace) {
+  EXPECT_THAT(ErrorsOf(Phases("[{epochs: 3}, {until: 3}]")),
+              ElementsAre("job.yaml:4:31: phases[1].until: 3 is no later than the phase's start, 3"));
+  EXPECT_THAT(ErrorsOf(Phases("[{epochs: 3}]", "{epochs: 7}")),
+              ElementsAre(HasSubstr("they end after epoch 3, but train.epochs is 7")));
+  EXPECT_THAT(ErrorsOf(Phases("[{image_size: 32}, {epochs: 3}]")), ElementsAre(HasSubstr("missing")));
+  EXPECT_THAT(ErrorsOf(Phases("[{epochs: 1, size: 3}]")),
+              ElementsAre(HasSubstr("phases[0].size: unknown key")));
+  EXPECT_THAT(ErrorsOf(Phases("3")), ElementsAre(HasSubstr("found '3' where a list is expected")));
+  EXPECT_THAT(ErrorsOf(Phases("[3]")), ElementsAre(HasSubstr("found '3' in the list where a mapping")));
+}
+
+TEST(JobFile, RandAugmentsSettingsNeedRandAugment) {
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\naugment: {policy: trivialaugment, ops: 3}\n"),
+              ElementsAre(HasSubstr("augment.ops: is a setting of randaugment alone")));
+}
+
 TEST(JobFile, MissingNameAndData) {
   EXPECT_THAT(ErrorsOf(""), ElementsAre(HasSubstr("name: missing"), HasSubstr("data.train: missing")));
 }

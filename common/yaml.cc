@@ -191,6 +191,26 @@ YamlMap YamlMap::Child(std::string_view key) {
   return {usable ? child : YAML::Node(YAML::NodeType::Map), PathOf(key) + ".", shared_};
 }
 
+std::vector<YamlMap> YamlMap::Children(std::string_view key) {
+  known_.emplace(key);
+  if (!Has(key)) return {};
+  const YAML::Node list = Find(key);
+  if (!list.IsSequence()) {
+    AddError(key, fmt::format("found {} where a list is expected", Describe(list)));
+    return {};
+  }
+  std::vector<YamlMap> out;
+  for (const auto& item : list) {
+    if (!item.IsMap()) {
+      AddError(key,
+               fmt::format("found {} in the list where a mapping (key: value) is expected", Describe(item)));
+      return {};
+    }
+    out.push_back({item, fmt::format("{}[{}].", PathOf(key), out.size()), shared_});
+  }
+  return out;
+}
+
 YAML::Node YamlMap::Scalar(std::string_view key, std::string_view expected) {
   known_.emplace(key);
   if (!Has(key)) return YAML::Node(YAML::NodeType::Undefined);

@@ -29,6 +29,10 @@ class YamlMap {
   /// The mapping below `key`; an empty one when it is absent. Its errors are this one's.
   YamlMap Child(std::string_view key);
 
+  /// The mappings of the list below `key`; none when it is absent or no list of mappings. Their errors are
+  /// this one's.
+  std::vector<YamlMap> Children(std::string_view key);
+
   /// The field, if it is there and well formed. Range errors name the range.
   std::optional<std::string> String(std::string_view key);
   std::optional<bool> Bool(std::string_view key);

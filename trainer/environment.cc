@@ -55,6 +55,8 @@ Result<Environment> ReadEnvironment(const Getter& get) {
   env.checkpoint_dir = Text(get, "IMGD_CHECKPOINT_DIR");
   if (auto file = Text(get, "IMGD_RESUME"); !file.empty()) env.resume_file = file;
 
+  env.trace_file = Text(get, "IMGD_TRACE_SAMPLES");
+
   int64_t seconds = 0;
   IMGD_TRY(Number(get, "IMGD_JOIN_TIMEOUT_SECONDS", 1, kMany, seconds));
   if (seconds > 0) env.join_timeout = std::chrono::seconds(seconds);

@@ -31,6 +31,8 @@ struct Environment {
   std::filesystem::path checkpoint_dir;              ///< empty: from the job file
   std::optional<std::filesystem::path> resume_file;  ///< resume.json
 
+  std::string trace_file;  ///< where the samples of each step are written down; empty: nowhere
+
   std::chrono::seconds join_timeout{300};        ///< for all ranks to meet
   std::chrono::seconds collective_timeout{600};  ///< for one collective
 };

@@ -29,6 +29,7 @@ enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kSt
 struct Arguments {
   std::string job_file;
   std::vector<std::string> settings;  ///< PATH=VALUE
+  std::string trace_file;
 };
 
 Exit ExitOf(const Error& error) {
@@ -120,11 +121,12 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
 int Main(const Arguments& arguments) {
   BlockEndingSignals();
   static const SystemClock clock;
-  const auto env = ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); });
+  auto env = ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); });
   if (!env) {
     std::fprintf(stderr, "imgtrain: error: %s\n", env.error().ToString().c_str());
     return kBadInput;
   }
+  if (!arguments.trace_file.empty()) env->trace_file = arguments.trace_file;
   const auto reporter = MakeReporter(*env, clock);
   if (!reporter) {
     std::fprintf(stderr, "imgtrain: error: %s\n", reporter.error().ToString().c_str());
@@ -155,6 +157,9 @@ int main(int argc, char** argv) {
   app.add_option("--set", arguments.settings, "Changes a setting of the job file, such as train.epochs=10")
       ->type_name("PATH=VALUE")
       ->take_all();
+  app.add_option("--trace", arguments.trace_file,
+                 "Adds a line to FILE for each step: step, rank, and the numbers of its samples")
+      ->type_name("FILE");
   app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
   try {
     app.parse(argc, argv);

@@ -53,9 +53,6 @@ Status CheckOptions(const ConvertOptions& options) {
   if (options.images.resize > 0 && !options.images.repair) {
     return Bad("images can't be made smaller without being coded anew, which repairs them");
   }
-  if (options.images.restart) {
-    return Fail(ErrorCode::kFailedPrecondition, "restart markers can't be put in by this build");
-  }
   if (options.first_label < 0 || options.first_label > 1) return Bad("labels begin at 0 or 1");
   return {};
 }
@@ -282,8 +279,12 @@ class Converter {
     const PreparedImage image = preparer.Prepare(buffer.bytes());
     report.Add(image, name, options_.images.repair);
     if (!image.keep) return {};
-    return writer.Add(
-        {.name = name, .id = sample, .label = set_.label(sample), .file = image.file, .facts = image.facts});
+    return writer.Add({.name = name,
+                       .id = sample,
+                       .label = set_.label(sample),
+                       .file = image.file,
+                       .facts = image.facts,
+                       .restarts = image.restarts});
   }
 
   Status Read(uint32_t sample, FileBuffer& buffer) const {

@@ -41,6 +41,7 @@ std::string Dump(const Json& json) {
 Json ToJson(const ConvertReport& report) {
   return {{"written", report.written},
           {"resized", report.resized},
+          {"restart_marked", report.marked},
           {"repaired", ToJson(report.repaired)},
           {"left_out", ToJson(report.left_out)},
           {"taken_as_they_are", ToJson(report.as_is)},
@@ -74,6 +75,7 @@ void ConvertReport::Add(const PreparedImage& image, const std::string& name, boo
   }
   ++written;
   if (image.resized) ++resized;
+  if (image.marked) ++marked;
   if (image.finding == Finding::kNone) return;
   AddTo((repairs ? repaired : as_is)[std::string(NameOf(image.finding))], name);
 }
@@ -85,6 +87,7 @@ void ConvertReport::AddLeftOut(Finding finding, std::string what) {
 void ConvertReport::Merge(const ConvertReport& other) {
   written += other.written;
   resized += other.resized;
+  marked += other.marked;
   MergeInto(repaired, other.repaired);
   MergeInto(left_out, other.left_out);
   MergeInto(as_is, other.as_is);
@@ -115,6 +118,7 @@ Result<ShardNote> ShardNote::Parse(const std::string& text, const std::string& n
     const auto& report = json.at("report");
     note.report.written = Number(report.at("written"));
     note.report.resized = Number(report.at("resized"));
+    note.report.marked = Number(report.at("restart_marked"));
     note.report.repaired = EntriesFrom(report.at("repaired"));
     note.report.left_out = EntriesFrom(report.at("left_out"));
     note.report.as_is = EntriesFrom(report.at("taken_as_they_are"));

@@ -22,7 +22,8 @@ struct ConvertReport {
 
   uint64_t written = 0;
   uint64_t resized = 0;
-  Entries repaired;  ///< and written as JPEGs in RGB
+  uint64_t marked = 0;  ///< got restart markers
+  Entries repaired;     ///< and written as JPEGs in RGB
   Entries left_out;
   Entries as_is;    ///< found, and written as they are, since repairs were not wanted
   Entry checksums;  ///< places in the source whose checksum is wrong

@@ -52,6 +52,11 @@ Crop RandomCrop(int image_width, int image_height, double min_scale, Random& ran
 }
 
 CenterCropPlan PlanCenterCrop(int image_width, int image_height, int short_side, int crop_size) {
+  return PlanCenterCrop(image_width, image_height, short_side, crop_size, crop_size);
+}
+
+CenterCropPlan PlanCenterCrop(int image_width, int image_height, int short_side, int crop_width,
+                              int crop_height) {
   const auto long_side = [&](int longer, int shorter) {
     return static_cast<int>(int64_t{short_side} * longer / shorter);
   };
@@ -63,10 +68,10 @@ CenterCropPlan PlanCenterCrop(int image_width, int image_height, int short_side,
     plan.resized_height = short_side;
     plan.resized_width = long_side(image_width, image_height);
   }
-  plan.crop = {.left = RoundHalfToEven((plan.resized_width - crop_size) / 2.0),
-               .top = RoundHalfToEven((plan.resized_height - crop_size) / 2.0),
-               .width = crop_size,
-               .height = crop_size};
+  plan.crop = {.left = RoundHalfToEven((plan.resized_width - crop_width) / 2.0),
+               .top = RoundHalfToEven((plan.resized_height - crop_height) / 2.0),
+               .width = crop_width,
+               .height = crop_height};
   return plan;
 }
 

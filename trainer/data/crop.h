@@ -38,4 +38,8 @@ struct CenterCropPlan {
 /// crop_size must be at most short_side. The long side is truncated, the offsets rounded half to even.
 CenterCropPlan PlanCenterCrop(int image_width, int image_height, int short_side, int crop_size);
 
+/// The same for a crop that is no square; it must fit into the resized image.
+CenterCropPlan PlanCenterCrop(int image_width, int image_height, int short_side, int crop_width,
+                              int crop_height);
+
 }  // namespace imgd::data

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -47,6 +48,11 @@ class Dataset {
   virtual const std::vector<uint32_t>& shard_sizes() const = 0;
   /// How many bytes the file of image i has.
   virtual Result<uint64_t> FileBytes(size_t i) const = 0;
+  /// Its width and height in pixels where they are known without reading it; else 0, 0.
+  virtual std::pair<uint32_t, uint32_t> KnownSize(size_t i) const {
+    static_cast<void>(i);
+    return {0, 0};
+  }
   /// The bytes of image i. Errors: those of the file system or server; kDataLoss when it is not what the
   /// index says.
   virtual Status Read(size_t i, FileBuffer& out) const = 0;

@@ -282,7 +282,7 @@ TEST(SampleReader, AColourOfTheMiddleSurvivesTheWholeWay) {
   }
   const std::string file = EncodeJpeg(pixels, 200, 100, {.quality = 95}).value();
   std::vector<uint8_t> out(32 * 32 * 3);
-  ASSERT_TRUE(SampleReader().ReadForValidation(AsBytes(file), 36, 32, out.data()).has_value());
+  ASSERT_TRUE(SampleReader().ReadForValidation(AsBytes(file), {36, 32, 32}, out.data()).has_value());
   const auto* row = &out[16 * 32 * 3];
   EXPECT_GT(row[0], 230);
   EXPECT_LT(row[2], 25);

@@ -31,15 +31,20 @@ ShardedOrder::ShardedOrder(const OrderOptions& options)
   }
 }
 
+ShardedOrder::Window ShardedOrder::WindowOf(uint32_t size, uint32_t at, uint32_t shift) {
+  const uint32_t start = at < shift ? 0 : shift + (at - shift) / kWindow * kWindow;
+  return {start, std::min(at < shift ? shift : kWindow, size - start)};
+}
+
 /// Where the sample at `at` of a segment comes from in a pass whose first window is `shift` long.
 uint32_t ShardedOrder::Shuffled(uint32_t begin, uint32_t size, uint32_t at, uint32_t shift,
                                 Purpose pass) const {
-  const uint32_t start = at < shift ? 0 : shift + (at - shift) / kWindow * kWindow;
-  const uint32_t length = std::min(at < shift ? shift : kWindow, size - start);
-  return start + Permutation(length, seed_, epoch_, pass, begin + start)(at - start);
+  const Window window = WindowOf(size, at, shift);
+  return window.start +
+         Permutation(window.length, seed_, epoch_, pass, begin + window.start)(at - window.start);
 }
 
-uint32_t ShardedOrder::operator()(uint32_t position) const {
+ShardedOrder::Place ShardedOrder::PlaceOf(uint32_t position) const {
   const uint64_t n = samples_;
   const auto bound = [&](uint64_t k) { return static_cast<uint32_t>(k * n / segments_); };
   // The division may be off by one, since the bounds are rounded down.
@@ -47,17 +52,33 @@ uint32_t ShardedOrder::operator()(uint32_t position) const {
   while (bound(segment + 1) <= position) ++segment;
   const uint32_t begin = bound(segment);
   const uint32_t size = bound(segment + 1) - begin;
-  uint32_t at = Shuffled(begin, size, position - begin, kWindow / 2, Purpose::kWindow2);
-  at = begin + Shuffled(begin, size, at, kWindow, Purpose::kWindow);
-  const auto shard = std::ranges::upper_bound(starts_, at) - starts_.begin() - 1;
-  return firsts_[static_cast<size_t>(shard)] + (at - starts_[static_cast<size_t>(shard)]);
+  return {begin, size, Shuffled(begin, size, position - begin, kWindow / 2, Purpose::kWindow2)};
+}
+
+uint32_t ShardedOrder::SampleAt(uint32_t place) const {
+  const auto shard = std::ranges::upper_bound(starts_, place) - starts_.begin() - 1;
+  return firsts_[static_cast<size_t>(shard)] + (place - starts_[static_cast<size_t>(shard)]);
+}
+
+uint32_t ShardedOrder::operator()(uint32_t position) const {
+  const Place place = PlaceOf(position);
+  return SampleAt(place.begin + Shuffled(place.begin, place.size, place.at, kWindow, Purpose::kWindow));
+}
+
+uint32_t ShardedOrder::Draw(uint32_t position, Random random) const {
+  const Place place = PlaceOf(position);
+  const Window window = WindowOf(place.size, place.at, kWindow);
+  return SampleAt(place.begin + window.start + random.Below(window.length));
 }
 
 EpochOrder::EpochOrder(const OrderOptions& options)
     : permutation_(options.samples, options.seed, options.epoch),
       samples_(options.samples),
       global_batch_(static_cast<uint32_t>(options.global_batch)),
-      segments_(static_cast<uint32_t>(options.segments)) {
+      segments_(static_cast<uint32_t>(options.segments)),
+      seed_(options.seed),
+      first_step_(options.first_step),
+      resampled_(options.mode == EpochMode::kResampled) {
   if (!options.shards.empty()) sharded_.emplace(options);
 }
 
@@ -85,6 +106,7 @@ Result<EpochOrder> EpochOrder::Create(const OrderOptions& options) {
 uint64_t EpochOrder::steps() const { return (uint64_t{samples_} + global_batch_ - 1) / global_batch_; }
 
 uint32_t EpochOrder::StepSize(uint64_t step) const {
+  if (resampled_) return samples_ == 0 ? 0 : global_batch_;
   const uint64_t start = step * global_batch_;
   return static_cast<uint32_t>(std::min<uint64_t>(global_batch_, samples_ - start));
 }
@@ -97,7 +119,29 @@ std::vector<uint32_t> EpochOrder::RankSamples(uint64_t step, int rank, int world
   return Samples(step, RankSlice(StepSize(step), rank, world_size));
 }
 
+/// Positions go on from the start of their segment where it ends before the last step does.
+std::vector<uint32_t> EpochOrder::Drawn(uint64_t step, Slice slice) const {
+  std::vector<uint32_t> samples;
+  samples.reserve(slice.last - slice.first);
+  const uint64_t quota = global_batch_ / segments_;
+  for (uint32_t p = slice.first; p < slice.last; ++p) {
+    Random random(seed_, static_cast<uint32_t>(first_step_ + step), p, Purpose::kDraw);
+    if (!sharded_) {
+      samples.push_back(random.Below(samples_));
+      continue;
+    }
+    const uint64_t k = p / quota;
+    const uint64_t begin = k * samples_ / segments_;
+    const uint64_t size = (k + 1) * samples_ / segments_ - begin;
+    // A segment is empty where there are more of them than samples.
+    const uint64_t position = size > 0 ? begin + (step * quota + p % quota) % size : begin % samples_;
+    samples.push_back(sharded_->Draw(static_cast<uint32_t>(position), random));
+  }
+  return samples;
+}
+
 std::vector<uint32_t> EpochOrder::Samples(uint64_t step, Slice slice) const {
+  if (resampled_) return Drawn(step, slice);
   std::vector<uint32_t> samples;
   samples.reserve(slice.last - slice.first);
   const uint64_t n = samples_;

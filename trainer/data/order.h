@@ -19,6 +19,12 @@ struct Slice {
 /// The slice of rank `rank` of `world_size` in a step of `count` samples: [r*B/W, (r+1)*B/W), rounded down.
 Slice RankSlice(uint32_t count, int rank, int world_size);
 
+/// How an epoch goes through the images.
+enum class EpochMode {
+  kExact,      ///< each once; the last step may be smaller
+  kResampled,  ///< each step draws with replacement; all steps are full
+};
+
 /// What the order of an epoch depends on, and nothing else.
 struct OrderOptions {
   uint64_t seed = 0;
@@ -29,6 +35,8 @@ struct OrderOptions {
   /// Samples in each shard, which sum up to `samples`: then what is read at about the same time lies near
   /// together. Empty: any sample may come at any time.
   std::span<const uint32_t> shards = {};
+  EpochMode mode = EpochMode::kExact;
+  uint64_t first_step = 0;  ///< resampled: step of the run that the epoch begins with
 };
 
 /// Which sample of a sharded set comes at which position of the epoch: the shards in a seeded order, then, in
@@ -43,8 +51,20 @@ class ShardedOrder {
 
   explicit ShardedOrder(const OrderOptions& options);
   uint32_t operator()(uint32_t position) const;
+  /// Some sample out of those that could be at this position: each is as likely over the whole epoch.
+  uint32_t Draw(uint32_t position, Random random) const;
 
  private:
+  struct Window {
+    uint32_t start, length;
+  };
+  /// Bounds of the segment that a position is in, and what the second pass makes of it: a place in there.
+  struct Place {
+    uint32_t begin, size, at;
+  };
+  static Window WindowOf(uint32_t size, uint32_t at, uint32_t shift);
+  Place PlaceOf(uint32_t position) const;
+  uint32_t SampleAt(uint32_t place) const;
   uint32_t Shuffled(uint32_t begin, uint32_t size, uint32_t at, uint32_t shift, Purpose pass) const;
 
   uint64_t seed_;
@@ -57,7 +77,8 @@ class ShardedOrder {
 
 /// Which samples are in which step of one epoch, and in which order: a function of OrderOptions, never of the
 /// world size. docs/data-order.md has the definition.
-/// Each sample is in exactly one step; all steps but the last have `global_batch` samples.
+/// Exact: each sample is in exactly one step; all steps but the last have `global_batch` samples. Resampled:
+/// as many steps, all full.
 /// Any step costs O(its samples). A value; safe to read from any thread.
 class EpochOrder {
  public:
@@ -75,19 +96,25 @@ class EpochOrder {
   /// One rank's slice of it.
   std::vector<uint32_t> RankSamples(uint64_t step, int rank, int world_size) const;
 
+  /// Any part of it.
+  std::vector<uint32_t> Samples(uint64_t step, Slice slice) const;
+
  private:
   explicit EpochOrder(const OrderOptions& options);
 
   uint32_t SampleAt(uint32_t position) const {
     return sharded_ ? (*sharded_)(position) : permutation_(position);
   }
-  std::vector<uint32_t> Samples(uint64_t step, Slice slice) const;
+  std::vector<uint32_t> Drawn(uint64_t step, Slice slice) const;
 
   Permutation permutation_;
   std::optional<ShardedOrder> sharded_;
   uint32_t samples_;
   uint32_t global_batch_;
   uint32_t segments_;
+  uint64_t seed_;
+  uint64_t first_step_;
+  bool resampled_;
 };
 
 }  // namespace imgd::data

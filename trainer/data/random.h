@@ -32,7 +32,17 @@ enum class Purpose : uint32_t {
   kWindow = 6,       ///< docs/data-order.md: first pass
   kWindow2 = 7,      ///< second pass
   kConversion = 8,   ///< order of the images in shards that are written
+  kDraw = 16,        ///< which image a resampled epoch takes; docs/data-order.md
+  kAugment = 17,     ///< RandAugment and TrivialAugment
+  kErase = 18,       ///< RandomErasing
+  kMix = 19,         ///< mixup and cutmix; (step, position) in the place of (epoch, id)
 };
+
+/// The stream of the same use in a resampled epoch, where an image may come twice in a step: (step, position)
+/// stand in the place of (epoch, id).
+constexpr Purpose Resampled(Purpose purpose) {
+  return static_cast<Purpose>(static_cast<uint32_t>(purpose) | 0x100U);
+}
 
 /// A stream of random numbers that depends on (seed, epoch, id, purpose) only: never on the rank, the thread
 /// or what was drawn before elsewhere. A value; copying it forks the stream.

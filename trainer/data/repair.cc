@@ -53,8 +53,7 @@ PreparedImage ImagePreparer::Prepare(std::span<const uint8_t> file) {
     }
   }
   if (rules_.restart && image.facts.kind == Kind::kJpeg) {
-    // A file that can't be given markers (say, arithmetic coding) stays as it is.
-    static_cast<void>(AddRestarts(image));
+    AddRestarts(image);
   }
   return image;
 }
@@ -103,11 +102,13 @@ Status ImagePreparer::Encode(const ImageView& pixels, bool grey, PreparedImage& 
   return {};
 }
 
-/// Where `image.file` becomes AddRestartMarkers(image.file), kept in a member, once there is such a function;
-/// CheckOptions() in convert.cc refuses the option until then.
-Status ImagePreparer::AddRestarts(PreparedImage& image) {
-  static_cast<void>(image);
-  return {};
+void ImagePreparer::AddRestarts(PreparedImage& image) {
+  auto marked = AddRestartMarkers(image.file);
+  if (!marked || !marked->changed) return;  // one that can't be given markers (say, of CMYK) stays as it is
+  marked_ = std::move(*marked);
+  image.file = AsBytes(marked_.file);
+  image.restarts = marked_.index;
+  image.marked = true;
 }
 
 }  // namespace imgd::data

@@ -10,6 +10,7 @@
 #include "trainer/data/file_kind.h"
 #include "trainer/data/jpeg.h"
 #include "trainer/data/resize.h"
+#include "trainer/data/restart_index.h"
 
 namespace imgd::data {
 
@@ -35,6 +36,8 @@ struct PreparedImage {
   std::string detail;  ///< the decoder's sentence, for what can't be decoded
   bool keep = true;    ///< false: it is to be left out
   bool resized = false;
+  bool marked = false;        ///< restart markers were put in
+  std::string_view restarts;  ///< RestartIndex of `file`, as long as it; empty where there is none
 };
 
 /// Goes through the steps from a source's file to the file that is written: look, decode or repair, make
@@ -51,7 +54,7 @@ class ImagePreparer {
   /// Nothing when the file can stay. Errors: kDataLoss where it doesn't decode.
   Status DecodeOrRecode(PreparedImage& image);
   Status Encode(const ImageView& pixels, bool grey, PreparedImage& image);
-  Status AddRestarts(PreparedImage& image);
+  void AddRestarts(PreparedImage& image);
   Result<DecodedPart> Decode(std::span<const uint8_t> file, bool whole);
 
   ImageRules rules_;
@@ -59,6 +62,7 @@ class ImagePreparer {
   Resizer resizer_;
   std::vector<uint8_t> rgb_;
   std::string encoded_;
+  RestartMarked marked_;
 };
 
 }  // namespace imgd::data

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "common/error.h"
+#include "trainer/data/decode_mode.h"
 #include "trainer/data/jpeg.h"
 #include "trainer/data/random.h"
 #include "trainer/data/resize.h"
@@ -21,16 +22,30 @@ class SampleReader {
     DecodeMode decode = DecodeMode::kFast;
     RestartIndex restarts;  ///< of the file, as for JpegDecoder::Open
   };
+  struct ValidationView {
+    int resize = 256;  ///< short side before the centre crop
+    int width = 224;   ///< of the crop; neither side may be longer than the resized image's
+    int height = 224;
+    DecodeMode decode = DecodeMode::kExact;
+    RestartIndex restarts;
+  };
+  /// Where the time went, since this was made; nanoseconds.
+  struct Times {
+    uint64_t decode = 0;
+    uint64_t resize = 0;
+  };
 
   /// RandomResizedCrop and flip, by `view.random` alone. `out` gets crop_size * crop_size * 3 bytes.
   /// Errors: those of JpegDecoder.
   Status ReadForTraining(std::span<const uint8_t> file, TrainingView view, int crop_size, uint8_t* out);
 
-  /// Resize of the short side to `resize`, then CenterCrop; crop_size at most `resize`.
-  Status ReadForValidation(std::span<const uint8_t> file, int resize, int crop_size, uint8_t* out,
-                           DecodeMode mode = DecodeMode::kExact, RestartIndex restarts = {});
+  /// Resize of the short side, then CenterCrop. `out` gets width * height * 3 bytes.
+  Status ReadForValidation(std::span<const uint8_t> file, const ValidationView& view, uint8_t* out);
+
+  const Times& times() const { return times_; }
 
  private:
+  Times times_;
   JpegDecoder decoder_;
   Resizer resizer_;
 };

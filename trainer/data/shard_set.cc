@@ -76,8 +76,12 @@ Status ShardSet::Add(std::shared_ptr<Source> shard, const ShardIndex& index) {
   }
   has_numbered_ = has_numbered_ || (!by_name && !index.images.empty());
   for (const auto& image : index.images) {
-    places_.push_back({static_cast<uint32_t>(shards_.size()), image.size, image.skip,
-                       static_cast<uint32_t>(restarts_.size()), image.offset, uint64_t{keys_.size()}});
+    // What no JPEG can have is what nobody has looked at.
+    const bool known = std::max(image.width, image.height) <= std::numeric_limits<uint16_t>::max();
+    places_.push_back(
+        {static_cast<uint32_t>(shards_.size()), image.size, image.skip,
+         static_cast<uint32_t>(restarts_.size()), static_cast<uint16_t>(known ? image.width : 0),
+         static_cast<uint16_t>(known ? image.height : 0), image.offset, uint64_t{keys_.size()}});
     // Of many images the decoder looks for the markers, rather than that all ranks keep where they are.
     if (restarts_.size() + image.restarts.size() <= kMaxRestartBytes) {
       restarts_ += image.restarts;

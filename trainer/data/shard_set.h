@@ -60,6 +60,9 @@ class ShardSet final : public Dataset {
   /// CRC-32C of each shard by shards.json, as 8 hexadecimal digits; empty without one.
   const std::vector<std::string>& checksums() const { return checksums_; }
   RestartIndex restarts(size_t i) const override;
+  std::pair<uint32_t, uint32_t> KnownSize(size_t i) const override {
+    return {places_[i].width, places_[i].height};
+  }
 
  private:
   struct Place {
@@ -67,6 +70,8 @@ class ShardSet final : public Dataset {
     uint32_t bytes;
     uint32_t skip;      ///< IndexedImage::skip
     uint32_t restarts;  ///< where its own start in restarts_
+    uint16_t width;     ///< pixels; 0: not known
+    uint16_t height;
     uint64_t offset;
     uint64_t key;  ///< where it starts in keys_
   };

@@ -48,7 +48,8 @@ struct OutputImage {
   uint64_t id = 0;        ///< its number in the source
   int32_t label = 0;
   std::span<const uint8_t> file;
-  FileKind facts;  ///< of `file`
+  FileKind facts;             ///< of `file`
+  std::string_view restarts;  ///< RestartIndex of `file`; empty where it has none
 };
 
 /// Writes one shard, front to back. It appears when it is finished; what was not finished is removed.

@@ -25,7 +25,8 @@ class WebDatasetWriter final : public ShardWriter {
                              .size = static_cast<uint32_t>(image.file.size()),
                              .label = image.label,
                              .width = image.facts.width,
-                             .height = image.facts.height});
+                             .height = image.facts.height,
+                             .restarts = std::string(image.restarts)});
     return {};
   }
 

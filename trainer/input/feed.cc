@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "trainer/input/mix_batch.h"
 #include "trainer/input/normalise.h"
 
 namespace imgd::trainer {
@@ -30,25 +31,29 @@ at::Tensor LabelsOf(const data::Batch& batch, bool pinned) {
   return labels;
 }
 
-DeviceBatch ToCpu(const data::Batch& batch, int64_t size) {
-  auto images = at::empty({batch.count(), size, size, 3}, at::kFloat);
+/// All images of the batch, those of other ranks too.
+void ToCpu(const data::Batch& batch, DeviceBatch& out) {
+  auto images = at::empty({batch.count(), batch.height, batch.width, 3}, at::kFloat);
   Normalise(batch.pixels, {images.data_ptr<float>(), batch.pixels.size()});
-  return {batch.step, batch.count(), images.permute({0, 3, 1, 2}), LabelsOf(batch, false)};
+  out.images = images.permute({0, 3, 1, 2});
+  out.labels = LabelsOf(batch, false);
 }
 
-DeviceBatch ToGpu(const data::Batch& batch, int64_t size, at::Device device) {
-  auto pixels = at::empty({batch.count(), size, size, 3}, at::dtype(at::kByte).pinned_memory(true));
+void ToGpu(const data::Batch& batch, at::Device device, DeviceBatch& out) {
+  auto pixels =
+      at::empty({batch.count(), batch.height, batch.width, 3}, at::dtype(at::kByte).pinned_memory(true));
   std::memcpy(pixels.data_ptr(), batch.pixels.data(), batch.pixels.size());
-  return {batch.step, batch.count(), Normalise(pixels.to(device, /*non_blocking=*/true)),
-          LabelsOf(batch, true).to(device, /*non_blocking=*/true)};
+  out.images = Normalise(pixels.to(device, /*non_blocking=*/true));
+  out.labels = LabelsOf(batch, true).to(device, /*non_blocking=*/true);
 }
 
 }  // namespace
 
 class Feed::Impl {
  public:
-  Impl(const data::Dataset& dataset, data::LoaderOptions options, at::Device device)
-      : device_(device), size_(options.crop_size), loader_(dataset, std::move(options)) {
+  Impl(const data::Dataset& dataset, data::LoaderOptions options, at::Device device,
+       const data::MixOptions& mix)
+      : device_(device), mix_(mix), seed_(options.seed), loader_(dataset, std::move(options)) {
     thread_ = std::thread([this] { Fill(); });
   }
 
@@ -76,11 +81,15 @@ class Feed::Impl {
       const c10::Stream stream = guard.getStream(device_);
       item.ready->block(stream);
       // The memory belongs to the feed's stream; this keeps it until the computing one is done with it.
-      (*item.batch)->images.record_stream(stream);
-      (*item.batch)->labels.record_stream(stream);
+      for (const auto& tensor : {(*item.batch)->images, (*item.batch)->labels, (*item.batch)->partner_labels,
+                                 (*item.batch)->own_weights}) {
+        if (tensor.defined()) tensor.record_stream(stream);
+      }
     }
     return std::move(item.batch);
   }
+
+  data::LoaderFigures figures() const { return loader_.figures(); }
 
  private:
   void Fill() {
@@ -112,16 +121,19 @@ class Feed::Impl {
     }
     if (!*loaded) return {std::optional<DeviceBatch>(), std::nullopt};
     data::Batch& batch = **loaded;
-    Item item{DeviceBatch{.step = batch.step}, std::nullopt};
-    if (batch.count() > 0 && device_.is_cuda()) {
-      item.batch = ToGpu(batch, size_, device_);
-      item.ready.emplace(device_.type());
-      item.ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-    } else if (batch.count() > 0) {
-      item.batch = ToCpu(batch, size_);
+    DeviceBatch out{.step = batch.step, .count = batch.own_count()};
+    out.samples.assign(batch.samples.begin() + batch.own.first, batch.samples.begin() + batch.own.last);
+    std::optional<c10::Event> ready;
+    if (out.count > 0) {
+      device_.is_cuda() ? ToGpu(batch, device_, out) : ToCpu(batch, out);
+      EraseAndMix(batch, mix_, seed_, out);
+    }
+    if (out.count > 0 && device_.is_cuda()) {
+      ready.emplace(device_.type());
+      ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     }
     loader_.Recycle(std::move(batch));
-    return item;
+    return {std::optional<DeviceBatch>(std::move(out)), std::move(ready)};
   }
 
   /// False when the feed is to end.
@@ -135,7 +147,8 @@ class Feed::Impl {
   }
 
   const at::Device device_;
-  const int64_t size_;
+  const data::MixOptions mix_;
+  const uint64_t seed_;
   data::Loader loader_;  ///< the thread's
   std::mutex mutex_;     ///< guards the three below
   std::condition_variable changed_;
@@ -144,10 +157,13 @@ class Feed::Impl {
   std::thread thread_;
 };
 
-Feed::Feed(const data::Dataset& dataset, data::LoaderOptions options, at::Device device)
-    : impl_(std::make_unique<Impl>(dataset, std::move(options), device)) {}
+Feed::Feed(const data::Dataset& dataset, data::LoaderOptions options, at::Device device,
+           const data::MixOptions& mix)
+    : impl_(std::make_unique<Impl>(dataset, std::move(options), device, mix)) {}
 Feed::~Feed() = default;
 
 Result<std::optional<DeviceBatch>> Feed::Next() { return impl_->Next(); }
+
+data::LoaderFigures Feed::figures() const { return impl_->figures(); }
 
 }  // namespace imgd::trainer

@@ -13,6 +13,8 @@ Meter::Figures Meter::Report(Instant now, double all_images, uint64_t steps_left
   Figures out;
   out.rank_images_per_second = static_cast<double>(images_) / seconds;
   out.images_per_second = all_images / seconds;
+  out.seconds = seconds;
+  out.input_wait_seconds = Seconds(waited_).count();
   out.input_wait_ratio = std::clamp(Seconds(waited_).count() / seconds, 0.0, 1.0);
   if (steps_ > 0) {
     const double step = seconds / static_cast<double>(steps_);

@@ -22,6 +22,8 @@ class Meter {
     double images_per_second = 0;
     double input_wait_ratio = 0;  ///< 0 to 1
     double eta_seconds = 0;
+    double seconds = 0;  ///< length of the stretch, without pauses
+    double input_wait_seconds = 0;
   };
 
   explicit Meter(Instant now) : since_(now) {}

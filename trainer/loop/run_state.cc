@@ -86,23 +86,50 @@ Result<RunState> RunStateFromJson(std::string_view text) {
   }
 }
 
+namespace {
+
+/// Settings that were added later: left out where they are the default, so that old digests stay what they
+/// are.
+void AddNewer(const JobSpec& spec, Json& json) {
+  const JobSpec standard;
+  const auto add = [&json](const char* key, const auto& value, const auto& usual) {
+    if (value != usual) json[key] = value;
+  };
+  add("decode", spec.data.decode, standard.data.decode);
+  add("epoch_mode", spec.data.epoch_mode, standard.data.epoch_mode);
+  add("policy", spec.augment.policy, standard.augment.policy);
+  add("policy_ops", spec.augment.ops, standard.augment.ops);
+  add("policy_magnitude", spec.augment.magnitude, standard.augment.magnitude);
+  add("policy_interpolation", spec.augment.interpolation, standard.augment.interpolation);
+  add("mixup", spec.augment.mixup, standard.augment.mixup);
+  add("cutmix", spec.augment.cutmix, standard.augment.cutmix);
+  add("erasing", spec.augment.erasing, standard.augment.erasing);
+  for (const auto& phase : spec.phases) {
+    json["phases"].push_back(
+        {phase.until, phase.image_size, phase.global_batch, phase.min_scale, !phase.train.empty()});
+  }
+}
+
+}  // namespace
+
 std::string JobDigest(const JobSpec& spec) {
-  const Json json = {{"seed", spec.seed},
-                     {"model", spec.model.name},
-                     {"image_size", spec.data.image_size},
-                     {"min_scale", spec.data.min_scale},
-                     {"flip", spec.data.flip},
-                     {"segments", spec.data.segments},
-                     {"epochs", spec.train.epochs},
-                     {"global_batch", spec.train.global_batch},
-                     {"precision", spec.train.precision},
-                     {"freeze_batch_norm", spec.train.freeze_batch_norm},
-                     {"lr", spec.optimizer.lr},
-                     {"momentum", spec.optimizer.momentum},
-                     {"nesterov", spec.optimizer.nesterov},
-                     {"weight_decay", spec.optimizer.weight_decay},
-                     {"warmup_epochs", spec.schedule.warmup_epochs},
-                     {"label_smoothing", spec.schedule.label_smoothing}};
+  Json json = {{"seed", spec.seed},
+               {"model", spec.model.name},
+               {"image_size", spec.data.image_size},
+               {"min_scale", spec.data.min_scale},
+               {"flip", spec.data.flip},
+               {"segments", spec.data.segments},
+               {"epochs", spec.train.epochs},
+               {"global_batch", spec.train.global_batch},
+               {"precision", spec.train.precision},
+               {"freeze_batch_norm", spec.train.freeze_batch_norm},
+               {"lr", spec.optimizer.lr},
+               {"momentum", spec.optimizer.momentum},
+               {"nesterov", spec.optimizer.nesterov},
+               {"weight_decay", spec.optimizer.weight_decay},
+               {"warmup_epochs", spec.schedule.warmup_epochs},
+               {"label_smoothing", spec.schedule.label_smoothing}};
+  AddNewer(spec, json);
   return Sha256Of(json.dump());
 }
 

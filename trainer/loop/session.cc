@@ -53,14 +53,39 @@ Status CheckClasses(const Session& session) {
       in_train ? "data.train" : "data.val");
 }
 
+/// A set that was resized before must be of the same images under the same numbers, as far as that shows.
+Status CheckResized(const Session& session, const data::Dataset& resized, const std::string& where) {
+  const auto& train = *session.train;
+  if (resized.size() != train.size() || resized.classes() != train.classes()) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "phases: {} has {} images in {} classes and data.train has {} in {}; they must be the same images",
+        where, resized.size(), resized.classes().size(), train.size(), train.classes().size());
+  }
+  for (size_t i = 0; i < train.size(); ++i) {
+    if (resized.label(i) == train.label(i)) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                "phases: image {} is {} in {} but {} in data.train, of another class; the sets must have the "
+                "same images in the same order",
+                i, resized.name(i), where, train.name(i));
+  }
+  return {};
+}
+
 Status OpenAllData(Session& session) {
   IMGD_ASSIGN(session.train, OpenData("data.train", session.spec.data.train));
   if (!session.spec.data.val.empty()) {
     IMGD_ASSIGN(session.val, OpenData("data.val", session.spec.data.val));
   }
   IMGD_TRY(CheckClasses(session));
-  session.steps_per_epoch = data::StepsPerEpoch(session.train->size(), session.spec.train.global_batch);
-  session.total_steps = session.steps_per_epoch * static_cast<uint64_t>(session.spec.train.epochs);
+  session.phases = Phases(session.spec, session.train->size());
+  for (const Phase& phase : session.phases.all()) {
+    session.resized.push_back(nullptr);
+    if (phase.train.empty()) continue;
+    IMGD_ASSIGN(session.resized.back(), OpenData("phases", phase.train));
+    IMGD_TRY(CheckResized(session, *session.resized.back(), phase.train));
+  }
+  session.total_steps = session.phases.total_steps();
   if (session.spec.train.max_steps > 0) {
     session.total_steps = std::min(session.total_steps, static_cast<uint64_t>(session.spec.train.max_steps));
   }
@@ -114,8 +139,9 @@ Status MakeLearner(Session& session) {
   session.sgd = std::make_unique<Sgd>(
       Parameters(*session.model),
       Sgd::Options{spec.optimizer.momentum, spec.optimizer.nesterov, spec.optimizer.weight_decay});
-  session.schedule = MakeSchedule(spec.optimizer.lr, spec.schedule.warmup_epochs, session.steps_per_epoch,
-                                  static_cast<uint64_t>(spec.train.epochs));
+  session.schedule = {.base = spec.optimizer.lr,
+                      .warmup_steps = session.phases.Steps(spec.schedule.warmup_epochs),
+                      .total_steps = session.phases.total_steps()};
   return {};
 }
 
@@ -129,30 +155,80 @@ RunState FreshState(const Session& session) {
   return state;
 }
 
+/// What training and validation have in common.
+data::LoaderOptions CommonOptions(const Session& session) {
+  const auto& spec = session.spec;
+  return {.seed = spec.seed,
+          .rank = session.env.rank,
+          .world_size = session.env.world_size,
+          .workers = session.workers,
+          .prefetch = spec.data.prefetch,
+          .max_memory_bytes = static_cast<uint64_t>(spec.data.memory_mib) << 20,
+          .max_bad_images = spec.data.max_bad_images};
+}
+
+data::DecodeMode DecodeModeOf(const std::string& name) {
+  return name == "exact" ? data::DecodeMode::kExact : data::DecodeMode::kFast;
+}
+
+data::AugmentOptions AugmentOf(const JobSpec& spec) {
+  const auto& augment = spec.augment;
+  data::AugmentOptions options{.erasing = augment.erasing};
+  options.policy = {.ops = augment.ops, .magnitude = augment.magnitude};
+  if (augment.policy == "randaugment") options.policy.kind = data::Policy::kRandAugment;
+  if (augment.policy == "trivialaugment") options.policy.kind = data::Policy::kTrivialAugment;
+  if (augment.interpolation == "bilinear") options.policy.sampling = data::ImageOps::Sampling::kBilinear;
+  return options;
+}
+
 }  // namespace
 
-data::LoaderOptions Session::LoaderOptions(bool training) {
-  data::LoaderOptions options;
-  options.training = training;
-  options.crop_size = training ? spec.data.image_size : spec.data.val_size;
-  options.resize = spec.data.val_resize;
-  options.min_scale = spec.data.min_scale;
+const data::Dataset& Session::TrainSet(const Phase& phase) const {
+  for (size_t i = 0; i < resized.size(); ++i) {
+    if (resized[i] && phases.all()[i] == phase) return *resized[i];
+  }
+  return *train;
+}
+
+data::LoaderOptions Session::TrainOptions(const Phase& phase) {
+  data::LoaderOptions options = CommonOptions(*this);
+  options.crop_size = phase.image_size;
+  options.min_scale = phase.min_scale;
   options.flip = spec.data.flip;
-  options.seed = spec.seed;
-  options.global_batch = spec.train.global_batch;
+  options.decode = DecodeModeOf(spec.data.decode);
+  options.augment = AugmentOf(spec);
+  options.partners = mix().on();
+  options.epoch_mode =
+      spec.data.epoch_mode == "resampled" ? data::EpochMode::kResampled : data::EpochMode::kExact;
+  options.global_batch = phase.global_batch;
   options.segments = spec.data.segments;
-  options.rank = env.rank;
-  options.world_size = env.world_size;
+  options.first_epoch = phase.first_epoch;
+  options.first_step = phase.first_step;
   options.start_step = state.step;
-  options.end_step = total_steps;
-  options.workers = workers;
-  options.max_bad_images = spec.data.max_bad_images;
-  options.on_bad_image = [this, training](const std::string& name, const std::string& error, uint64_t count) {
-    // Each validation pass has a loader of its own; an image is named once all the same.
-    if (!training && !bad_val_images.insert(name).second) return;
-    reporter.On(report::BadImage{name, error, training ? count : bad_val_images.size()});
+  options.end_step = std::min(phase.end_step, total_steps);
+  options.on_bad_image = [this](const std::string& name, const std::string& error, uint64_t) {
+    OnBadImage(bad_train_images, name, error);
   };
   return options;
+}
+
+data::LoaderOptions Session::ValOptions() {
+  data::LoaderOptions options = CommonOptions(*this);
+  options.training = false;
+  options.crop_size = spec.data.val_size;
+  options.resize = spec.data.val_resize;
+  options.decode = DecodeModeOf(spec.data.val_decode);
+  options.global_batch = spec.train.global_batch;
+  options.on_bad_image = [this](const std::string& name, const std::string& error, uint64_t) {
+    OnBadImage(bad_val_images, name, error);
+  };
+  options.shapes = val_shapes;
+  return options;
+}
+
+/// Each phase and each validation pass has a loader of its own; an image is named once all the same.
+void Session::OnBadImage(std::set<std::string>& named, const std::string& name, const std::string& error) {
+  if (named.insert(name).second) reporter.On(report::BadImage{name, error, named.size()});
 }
 
 Status SetUp(Session& session) {

@@ -11,9 +11,12 @@
 #include "trainer/commands.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/loader.h"
+#include "trainer/data/mix.h"
+#include "trainer/data/shapes.h"
 #include "trainer/dist/ddp.h"
 #include "trainer/dist/gang.h"
 #include "trainer/environment.h"
+#include "trainer/loop/phases.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/loss_scale.h"
@@ -32,7 +35,10 @@ struct Session {
 
   at::Device device{at::kCPU};
   std::unique_ptr<data::Dataset> train;
-  std::unique_ptr<data::Dataset> val;  ///< null without validation
+  std::vector<std::unique_ptr<data::Dataset>>
+      resized;                                     ///< of the phases that have a set of their own, else null
+  std::unique_ptr<data::Dataset> val;              ///< null without validation
+  std::shared_ptr<const data::Shapes> val_shapes;  ///< for rectangular validation, once it is needed
   std::unique_ptr<Gang> gang;
   std::shared_ptr<Model> model;
   std::unique_ptr<Sgd> sgd;
@@ -41,12 +47,13 @@ struct Session {
   Schedule schedule;
   std::filesystem::path checkpoint_root;
 
-  uint64_t steps_per_epoch = 0;
+  Phases phases;
   uint64_t total_steps = 0;  ///< where this run ends: max_steps or all epochs
   RunState state;            ///< as of the last finished step
   std::string resumed_from;  ///< folder; empty for a fresh start
   int workers = 1;           ///< decoding threads
-  /// That were reported; touched by one validation loader at a time, one call after the other.
+  /// That were reported; each touched by one loader at a time, one call after the other.
+  std::set<std::string> bad_train_images;
   std::set<std::string> bad_val_images;
 
   at::ScalarType compute_type() const {
@@ -54,8 +61,13 @@ struct Session {
            : spec.train.precision == "fp16" ? at::kHalf
                                             : at::kFloat;
   }
+  data::MixOptions mix() const { return {spec.augment.mixup, spec.augment.cutmix}; }
   bool is_rank0() const { return env.rank == 0; }
-  data::LoaderOptions LoaderOptions(bool training);
+  const data::Dataset& TrainSet(const Phase& phase) const;
+  /// For what is left of a phase.
+  data::LoaderOptions TrainOptions(const Phase& phase);
+  data::LoaderOptions ValOptions();
+  void OnBadImage(std::set<std::string>& named, const std::string& name, const std::string& error);
 };
 
 /// Opens the data, meets the other ranks, makes the model and takes up the newest checkpoint.

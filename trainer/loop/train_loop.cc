@@ -1,6 +1,8 @@
 #include "trainer/loop/train_loop.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "trainer/dist/device.h"
 #include "trainer/loop/saving.h"
@@ -20,7 +22,7 @@ report::Started DescribeStart(const Session& session) {
           .device = DescribeDevice(session.device),
           .start_step = session.state.step,
           .total_steps = session.total_steps,
-          .steps_per_epoch = session.steps_per_epoch,
+          .steps_per_epoch = session.phases.At(session.state.step).steps_per_epoch,
           .train_images = session.train->size(),
           .val_images = session.val ? session.val->size() : 0,
           .resumed_from = session.resumed_from,
@@ -49,14 +51,13 @@ Result<RunEnd> TrainLoop::Run() {
     saved_step_ = session_.state.step;  // the one that it goes on from
     IMGD_ASSIGN(stopped, ValidateAndObey());
   }
-  std::optional<Feed> feed;
-  if (!stopped && session_.state.step < session_.total_steps) {
-    feed.emplace(*session_.train, session_.LoaderOptions(true), session_.device);
-    meter_ = Meter(steady_clock::now());
+  if (!session_.env.trace_file.empty()) {
+    IMGD_ASSIGN(auto trace, data::SampleTrace::Open(session_.env.trace_file));
+    trace_.emplace(std::move(trace));
   }
+  meter_ = Meter(steady_clock::now());
   while (!stopped && session_.state.step < session_.total_steps) {
-    IMGD_ASSIGN(const Agreed agreed, Step(*feed));
-    IMGD_ASSIGN(stopped, AfterStep(agreed));
+    IMGD_ASSIGN(stopped, RunPhase(session_.phases.At(session_.state.step)));
   }
   if (!stopped) {
     session_.reporter.On(report::Finished{session_.state.step, session_.state.validation.top1,
@@ -65,6 +66,19 @@ Result<RunEnd> TrainLoop::Run() {
   session_.gang->SetPosition(session_.state.step, "the end");
   session_.gang->FinalBarrier();
   return stopped ? RunEnd::kStopped : RunEnd::kFinished;
+}
+
+/// Trains to the end of the phase or of the run. Whether the run is to stop.
+Result<bool> TrainLoop::RunPhase(const Phase& phase) {
+  feed_.reset();
+  feed_.emplace(session_.TrainSet(phase), session_.TrainOptions(phase), session_.device, session_.mix());
+  reported_ = {};
+  bool stopped = false;
+  while (!stopped && session_.state.step < std::min(phase.end_step, session_.total_steps)) {
+    IMGD_ASSIGN(const Agreed agreed, Step(*feed_));
+    IMGD_ASSIGN(stopped, AfterStep(agreed));
+  }
+  return stopped;
 }
 
 Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
@@ -89,20 +103,50 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   Backward(loss_sum, agreed.images);
   meter_.AddStep(batch.count);
   ++session_.state.step;
-  session_.state.epoch =
-      static_cast<double>(session_.state.step) / static_cast<double>(session_.steps_per_epoch);
+  session_.state.epoch = session_.phases.Epochs(session_.state.step);
+  IMGD_TRY(Trace(batch));
   return agreed;
+}
+
+Status TrainLoop::Trace(const DeviceBatch& batch) {
+  if (!trace_) return {};
+  return trace_->Write(batch.step, session_.env.rank, batch.samples);
+}
+
+/// Summed over the images; one that is mixed is as much of each class as there is of it.
+at::Tensor TrainLoop::LossOf(const DeviceBatch& batch, const at::Tensor& logits) const {
+  namespace F = torch::nn::functional;
+  const auto loss_for = [&](const at::Tensor& labels) {
+    const auto options = F::CrossEntropyFuncOptions().label_smoothing(session_.spec.schedule.label_smoothing);
+    if (!batch.own_weights.defined()) {
+      return F::cross_entropy(logits, labels, F::CrossEntropyFuncOptions(options).reduction(torch::kSum));
+    }
+    return F::cross_entropy(logits, labels, F::CrossEntropyFuncOptions(options).reduction(torch::kNone));
+  };
+  const auto loss = loss_for(batch.labels);
+  if (!batch.own_weights.defined()) return loss;
+  return (loss * batch.own_weights + loss_for(batch.partner_labels) * (1 - batch.own_weights)).sum();
+}
+
+/// A mixed image counts as right by the share of the class that was answered.
+void TrainLoop::CountTop1(const DeviceBatch& batch, const at::Tensor& logits) {
+  const auto answers = logits.argmax(1);
+  const auto right = answers.eq(batch.labels);
+  if (!batch.own_weights.defined()) {
+    sums_[1] += right.sum();
+    return;
+  }
+  sums_[1] += (right * batch.own_weights + answers.eq(batch.partner_labels) * (1 - batch.own_weights)).sum();
 }
 
 /// The sum of the losses of this rank's images. A rank without any passes one black image with weight 0
 /// through, since its share in the gradient all-reduce is needed all the same; its batch-norm statistics stay
 /// untouched.
 at::Tensor TrainLoop::ForwardLoss(const DeviceBatch& batch) {
-  namespace F = torch::nn::functional;
   Model& model = *session_.model;
   model.train();
   if (session_.spec.train.freeze_batch_norm || TooFewForBatchNorm(batch)) SetBatchNormTraining(model, false);
-  const int64_t size = session_.spec.data.image_size;
+  const int64_t size = session_.phases.At(batch.step).image_size;
   const auto images = batch.count > 0
                           ? batch.images
                           : at::zeros({1, 3, size, size}, at::dtype(at::kFloat).device(session_.device))
@@ -114,13 +158,10 @@ at::Tensor TrainLoop::ForwardLoss(const DeviceBatch& batch) {
   }
   logits = logits.to(at::kFloat);
   if (batch.count == 0) return (logits * 0).sum();
-  const auto loss = F::cross_entropy(logits, batch.labels,
-                                     F::CrossEntropyFuncOptions()
-                                         .reduction(torch::kSum)
-                                         .label_smoothing(session_.spec.schedule.label_smoothing));
+  const auto loss = LossOf(batch, logits);
   torch::NoGradGuard no_grad;
   sums_[0] += loss.detach();
-  sums_[1] += logits.argmax(1).eq(batch.labels).sum();
+  CountTop1(batch, logits);
   sums_[2] += batch.count;
   return loss;
 }
@@ -157,6 +198,21 @@ TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
           .report = sums[4] > 0};
 }
 
+/// What the loader did since the last report.
+report::LoaderFigures TrainLoop::LoaderFiguresSince(const Meter::Figures& speed) {
+  const data::LoaderFigures now = feed_->figures();
+  const data::LoaderFigures before = std::exchange(reported_, now);
+  return {.interval_seconds = speed.seconds,
+          .wait_seconds = speed.input_wait_seconds,
+          .workers = session_.workers,
+          .read_seconds = now.read_seconds - before.read_seconds,
+          .decode_seconds = now.decode_seconds - before.decode_seconds,
+          .augment_seconds = now.augment_seconds - before.augment_seconds,
+          .idle_seconds = now.idle_seconds - before.idle_seconds,
+          .images = now.images - before.images,
+          .bytes = now.bytes - before.bytes};
+}
+
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "sums for the report");
   // A copy, since a CPU tensor moved to the CPU would be the same one.
@@ -178,7 +234,8 @@ Status TrainLoop::Report() {
                                            .rank_images_per_second = speed.rank_images_per_second,
                                            .images_per_second = speed.images_per_second,
                                            .input_wait_ratio = speed.input_wait_ratio,
-                                           .eta_seconds = speed.eta_seconds});
+                                           .eta_seconds = speed.eta_seconds,
+                                           .loader = LoaderFiguresSince(speed)});
   const bool fp16 = session_.loss_scale.on();
   if (fp16 ? session_.loss_scale.scale() < kLeastLossScale : !std::isfinite(all.loss)) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -220,9 +277,8 @@ bool TrainLoop::ValidationDue() const {
   const uint64_t step = session_.state.step;
   if (!session_.val) return false;
   if (step == session_.total_steps) return true;
-  const uint64_t epoch = step / session_.steps_per_epoch;
-  return step % session_.steps_per_epoch == 0 &&
-         epoch % static_cast<uint64_t>(session_.spec.train.eval_every_epochs) == 0;
+  const auto epochs = session_.phases.WholeEpochs(step);
+  return epochs && *epochs % static_cast<uint64_t>(session_.spec.train.eval_every_epochs) == 0;
 }
 
 bool TrainLoop::CheckpointDue() const {
@@ -231,15 +287,15 @@ bool TrainLoop::CheckpointDue() const {
   const auto every_steps = static_cast<uint64_t>(session_.spec.checkpoint.every_steps);
   if (every_steps > 0 && step % every_steps == 0) return true;
   const auto every_epochs = static_cast<uint64_t>(session_.spec.checkpoint.every_epochs);
-  return every_epochs > 0 && step % session_.steps_per_epoch == 0 &&
-         step / session_.steps_per_epoch % every_epochs == 0;
+  const auto epochs = session_.phases.WholeEpochs(step);
+  return every_epochs > 0 && epochs && *epochs % every_epochs == 0;
 }
 
 /// Some damaged images are left out; a run of nothing else would end well and have learnt nothing.
 Status TrainLoop::CheckThatSomethingWasSeen() const {
   const uint64_t steps = session_.state.step - first_step_;
   const bool whole_run = first_step_ == 0 && session_.state.step == session_.total_steps;
-  if (good_images_ > 0 || (steps < session_.steps_per_epoch && !whole_run)) return {};
+  if (good_images_ > 0 || (steps < session_.phases.At(first_step_).steps_per_epoch && !whole_run)) return {};
   return Fail(ErrorCode::kInvalidArgument,
               "none of the images of data.train ({}) could be decoded; the log names them with what is wrong",
               session_.spec.data.train);

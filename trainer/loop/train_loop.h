@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "trainer/data/trace.h"
 #include "trainer/input/feed.h"
 #include "trainer/loop/meter.h"
 #include "trainer/loop/run.h"
@@ -26,8 +27,13 @@ class TrainLoop {
     bool report = false;
   };
 
+  Result<bool> RunPhase(const Phase& phase);
   Result<Agreed> Step(Feed& feed);
+  Status Trace(const DeviceBatch& batch);
   at::Tensor ForwardLoss(const DeviceBatch& batch);
+  at::Tensor LossOf(const DeviceBatch& batch, const at::Tensor& logits) const;
+  void CountTop1(const DeviceBatch& batch, const at::Tensor& logits);
+  report::LoaderFigures LoaderFiguresSince(const Meter::Figures& speed);
   void Backward(const at::Tensor& loss_sum, int64_t all_images);
   Gang::PendingSum StartAgreement(int64_t images);
   Agreed FinishAgreement(Gang::PendingSum pending) const;
@@ -46,6 +52,9 @@ class TrainLoop {
   double learning_rate_ = 0;
   uint64_t good_images_ = 0;  ///< of all ranks, since this start
   std::optional<uint64_t> saved_step_;
+  std::optional<Feed> feed_;      ///< of the current phase
+  data::LoaderFigures reported_;  ///< of it, that were reported
+  std::optional<data::SampleTrace> trace_;
 };
 
 }  // namespace imgd::trainer

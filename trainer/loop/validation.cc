@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 
 #include "trainer/input/feed.h"
 #include "trainer/optim/autocast.h"
@@ -42,7 +43,7 @@ void Report(Session& session, double seconds) {
   if (!session.is_rank0()) return;
   const ValidationResult& result = session.state.validation;
   session.reporter.On(
-      report::EpochFigures{.epoch = static_cast<uint32_t>(session.state.step / session.steps_per_epoch),
+      report::EpochFigures{.epoch = static_cast<uint32_t>(session.phases.Epochs(session.state.step)),
                            .total_epochs = static_cast<uint32_t>(session.spec.train.epochs),
                            .step = session.state.step,
                            .val_loss = result.loss,
@@ -50,6 +51,29 @@ void Report(Session& session, double seconds) {
                            .val_top5 = result.top5,
                            .val_images = result.images,
                            .val_seconds = seconds});
+}
+
+/// Rank 0 looks at the images' shapes, once, so that all ranks have the same plan whatever they can read.
+void PlanShapes(Session& session) {
+  if (session.spec.data.val_shape != "rectangular" || session.val_shapes) return;
+  session.gang->SetPosition(session.state.step, "looking at the shapes of the validation images");
+  data::Shapes shapes;
+  std::string text;
+  if (session.is_rank0()) {
+    shapes = data::PlanShapes(*session.val, session.spec.train.global_batch, session.spec.data.val_size,
+                              session.workers);
+    text.resize(shapes.order.size() * sizeof(uint32_t) + shapes.batches.size() * sizeof(data::Shapes::Size));
+    std::memcpy(text.data(), shapes.order.data(), shapes.order.size() * sizeof(uint32_t));
+    std::memcpy(text.data() + shapes.order.size() * sizeof(uint32_t), shapes.batches.data(),
+                shapes.batches.size() * sizeof(data::Shapes::Size));
+  }
+  text = session.gang->BroadcastFromRank0(text);
+  shapes.order.resize(session.val->size());
+  const size_t order_bytes = shapes.order.size() * sizeof(uint32_t);
+  shapes.batches.resize((text.size() - order_bytes) / sizeof(data::Shapes::Size));
+  std::memcpy(shapes.order.data(), text.data(), order_bytes);
+  std::memcpy(shapes.batches.data(), text.data() + order_bytes, text.size() - order_bytes);
+  session.val_shapes = std::make_shared<const data::Shapes>(std::move(shapes));
 }
 
 }  // namespace
@@ -68,7 +92,8 @@ Result<ValidationEnd> Validate(Session& session) {
   session.model->eval();
   ValidationEnd end;
   Tally tally(session.device);
-  Feed feed(*session.val, session.LoaderOptions(false), session.device);
+  PlanShapes(session);
+  Feed feed(*session.val, session.ValOptions(), session.device);
   while (true) {
     IMGD_ASSIGN(const auto batch, feed.Next());
     if (!batch) break;  // after as many batches on every rank

@@ -15,11 +15,4 @@ double LearningRate(const Schedule& schedule, uint64_t step) {
   return schedule.base * (1 + std::cos(std::numbers::pi * done)) / 2;
 }
 
-Schedule MakeSchedule(double base, double warmup_epochs, uint64_t steps_per_epoch, uint64_t epochs) {
-  const uint64_t total = steps_per_epoch * epochs;
-  const auto warmup =
-      static_cast<uint64_t>(std::llround(warmup_epochs * static_cast<double>(steps_per_epoch)));
-  return {.base = base, .warmup_steps = std::min(warmup, total), .total_steps = total};
-}
-
 }  // namespace imgd::trainer

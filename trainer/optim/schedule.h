@@ -16,7 +16,4 @@ struct Schedule {
 /// in each.
 double LearningRate(const Schedule& schedule, uint64_t step);
 
-/// The schedule of a run: `warmup_epochs` may be a fraction.
-Schedule MakeSchedule(double base, double warmup_epochs, uint64_t steps_per_epoch, uint64_t epochs);
-
 }  // namespace imgd::trainer

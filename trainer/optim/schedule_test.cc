@@ -23,11 +23,5 @@ TEST(Schedule, NoStepOfARunIsWastedAndNoneComesAfter) {
   EXPECT_EQ(LearningRate(schedule, 4), 0);
 }
 
-TEST(Schedule, WarmUpMayBeAFractionOfAnEpochButNeverLongerThanTheRun) {
-  EXPECT_EQ(MakeSchedule(0.1, 0.5, 10, 4).warmup_steps, 5U);
-  EXPECT_EQ(MakeSchedule(0.1, 0.5, 10, 4).total_steps, 40U);
-  EXPECT_EQ(MakeSchedule(0.1, 9, 10, 4).warmup_steps, 40U);
-}
-
 }  // namespace
 }  // namespace imgd::trainer

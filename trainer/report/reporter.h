@@ -21,6 +21,19 @@ struct Started {
   int total_epochs = 0;
 };
 
+/// What this rank's loader did since the last report; as LoaderMetrics in trainer.proto.
+struct LoaderFigures {
+  double interval_seconds = 0;
+  double wait_seconds = 0;
+  int workers = 0;
+  double read_seconds = 0;
+  double decode_seconds = 0;
+  double augment_seconds = 0;
+  double idle_seconds = 0;
+  uint64_t images = 0;
+  uint64_t bytes = 0;
+};
+
 /// Training figures since the last such report.
 struct StepFigures {
   uint64_t step = 0;  ///< optimiser steps done over all generations
@@ -33,6 +46,7 @@ struct StepFigures {
   double images_per_second = 0;  ///< of the whole gang
   double input_wait_ratio = 0;   ///< share of the interval that this rank waited for input
   double eta_seconds = 0;
+  LoaderFigures loader;
 };
 
 /// Figures of one validation pass over all ranks.

@@ -48,6 +48,7 @@ class RunDirReporter final : public Reporter {
     out.set_input_wait_ratio(x.input_wait_ratio);
     out.set_eta_seconds(x.eta_seconds);
     out.set_total_steps(x.total_steps);
+    Fill(x.loader, *out.mutable_loader());
     Write(event);
   }
 
@@ -107,6 +108,18 @@ class RunDirReporter final : public Reporter {
 
  private:
   static constexpr size_t kMaxPending = 10'000;
+
+  static void Fill(const LoaderFigures& x, v1::LoaderMetrics& out) {
+    out.set_interval_seconds(x.interval_seconds);
+    out.set_wait_seconds(x.wait_seconds);
+    out.set_workers(static_cast<uint32_t>(x.workers));
+    out.set_read_seconds(x.read_seconds);
+    out.set_decode_seconds(x.decode_seconds);
+    out.set_augment_seconds(x.augment_seconds);
+    out.set_idle_seconds(x.idle_seconds);
+    out.set_images(x.images);
+    out.set_bytes(x.bytes);
+  }
 
   void Write(v1::TrainerEvent& event) {
     const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from PIL import Image, ImageDraw
@@ -53,6 +54,18 @@ FIELDS: dict[str, dict[int, str]] = {
         8: "input_wait_ratio",
         9: "eta_seconds",
         10: "total_steps",
+        11: "loader",
+    },
+    "loader": {
+        1: "interval_seconds",
+        2: "wait_seconds",
+        3: "workers",
+        4: "read_seconds",
+        5: "decode_seconds",
+        6: "augment_seconds",
+        7: "idle_seconds",
+        8: "images",
+        9: "bytes",
     },
     "epoch": {
         1: "epoch",
@@ -108,6 +121,19 @@ def _decode(data: bytes) -> dict[int, Any]:
     return out
 
 
+def _named(kind: str, message: bytes) -> dict[str, Any]:
+    """The fields of a message that are known here; a newer trainer may say more."""
+    known = FIELDS[kind]
+    values = {}
+    for number, value in _decode(message).items():
+        name = known.get(number)
+        if name == "loader":
+            values[name] = SimpleNamespace(**{n: 0 for n in FIELDS[name].values()} | _named(name, value))
+        elif name:
+            values[name] = value.decode() if isinstance(value, bytes) else value
+    return values
+
+
 @dataclass
 class Event:
     """One report of a rank; absent fields read as 0."""
@@ -131,9 +157,7 @@ def read_events(path: Path) -> list[Event]:
         message = _decode(data[at + 4 : at + 4 + size])
         number = next(n for n in EVENTS if n in message)
         kind = EVENTS[number]
-        values = {
-            FIELDS[kind][n]: v.decode() if isinstance(v, bytes) else v for n, v in _decode(message[number]).items()
-        }
+        values = _named(kind, message[number])
         events.append(Event(message[1], kind, values))
         at += 4 + size
     return events
@@ -164,14 +188,21 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def make_images(root: Path, per_class: int, classes: int = 4, size: int = 48, seed: int = 1) -> Path:
-    """Shapes on noise as an ImageFolder."""
+def make_images(
+    root: Path,
+    per_class: int,
+    classes: int = 4,
+    size: int = 48,
+    seed: int = 1,
+    shape: tuple[int, int] | None = None,
+) -> Path:
+    """Shapes on noise as an ImageFolder; `shape` makes them longer than high."""
     rng = random.Random(seed)
     for c in range(classes):
         folder = root / f"class{c}"
         folder.mkdir(parents=True)
         for i in range(per_class):
-            image = Image.effect_noise((size, size), 50).convert("RGB")
+            image = Image.effect_noise(shape or (size, size), 50).convert("RGB")
             colour = tuple(rng.randrange(256) for _ in range(3))
             x, y, side = rng.randrange(size // 2), rng.randrange(size // 2), size // 3
             draw = ImageDraw.Draw(image)
