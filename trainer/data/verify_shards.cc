@@ -316,9 +316,11 @@ Status VerifyShards(const std::string& where, const ShardList& listing, const So
       report.Add(std::move(finding.place), std::move(finding.reason), options.most_findings);
   }
   std::error_code error;
-  if (listing.description && fs::is_directory(where, error)) {
+  const bool is_folder = fs::is_directory(where, error);
+  if (listing.description && is_folder) {
     FindExtras(where, listing, options.most_findings, report);
-  } else if (!listing.description) {
+  } else if (!listing.description && (is_folder || where.find_first_of("*?[") != std::string::npos)) {
+    // Shards that are named one by one are as many as were named.
     FindGaps(listing, options.most_findings, report);
   }
   return {};

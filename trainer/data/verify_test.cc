@@ -160,6 +160,7 @@ TEST_F(Verify, ChecksumsOfTfRecordsContentAreCompared) {
               ElementsAre(HasSubstr("train-00000-of-00003: the checksum of the record at byte 7"),
                           "train-00002-of-00003: it is missing"));
   EXPECT_EQ(report.records, 3U);
+  EXPECT_THAT(FindingsOf("train-00001-of-00003", {}), IsEmpty()) << "one shard is no set with gaps";
 }
 
 TEST(ImageNet, IsKnownByItsNumbers) {
