@@ -64,7 +64,8 @@ def check_tfrecord_checksums(path: Path) -> int:
 # In a process of its own: the package's generated code needs protobuf's slow implementation, chosen at its import;
 # and with a new protobuf its loader takes the map of features for a list, so that only its lower half is used.
 TFRECORD_READER = """
-import pickle, sys
+import pickle, sys, types
+sys.modules["tfrecord.torch"] = types.ModuleType("tfrecord.torch")  # or it would import all of torch
 from tfrecord import example_pb2, reader
 
 def value(feature):
@@ -76,21 +77,21 @@ def features(record):
     example = example_pb2.Example.FromString(bytes(record))
     return {entry.key: value(entry.value) for entry in example.features.feature}
 
-records = [features(record) for record in reader.tfrecord_iterator(sys.argv[1])]
+records = [[features(record) for record in reader.tfrecord_iterator(shard)] for shard in sys.argv[1:]]
 sys.stdout.buffer.write(pickle.dumps(records))
 """
 
 
-def tfrecord_examples(shard: Path) -> list[dict[str, Any]]:
+def tfrecord_examples(shards: list[Path]) -> list[list[dict[str, Any]]]:
     env = os.environ | {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
-    done = subprocess.run([sys.executable, "-c", TFRECORD_READER, shard], check=True, capture_output=True, env=env)
+    done = subprocess.run([sys.executable, "-c", TFRECORD_READER, *shards], check=True, capture_output=True, env=env)
     return pickle.loads(done.stdout)
 
 
 def read_tfrecord(path: Path) -> list[Image]:
     found = []
-    for shard in sorted(path.glob("*-of-*")):
-        records = tfrecord_examples(shard)
+    shards = sorted(path.glob("*-of-*"))
+    for shard, records in zip(shards, tfrecord_examples(shards), strict=True):
         assert len(records) == check_tfrecord_checksums(shard)
         for r in records:
             assert (r["image/height"], r["image/width"], r["image/channels"]) == (48, 64, 3)
@@ -197,9 +198,8 @@ def test_every_pair_keeps_names_labels_and_bytes(
 
 def test_labels_can_begin_at_zero(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "out", "tfrecord", "--label-offset", "0")
-    labels = []
-    for shard in (tmp_path / "out").glob("*-of-*"):
-        labels += [r["image/class/label"] for r in tfrecord_examples(shard)]
+    shards = tfrecord_examples(sorted((tmp_path / "out").glob("*-of-*")))
+    labels = [r["image/class/label"] for records in shards for r in records]
     assert set(labels) == set(range(CLASSES))
 
 
