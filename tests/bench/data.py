@@ -140,7 +140,7 @@ def served(folder: Path) -> Iterator[str]:
             if server.poll() is not None:
                 raise Missing("imgcli dataset serve: " + (server.stderr.read() if server.stderr else "").strip()[-200:])
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}/"
     finally:
         server.terminate()
         server.wait()
@@ -155,7 +155,7 @@ def loader(
 def from_http(source: Path, seconds: float, least: int, cold: bool) -> dict[str, Any]:
     cache = WORK / "cache"
     shutil.rmtree(cache, ignore_errors=True)
-    env = {"XDG_CACHE_HOME": str(cache), "no_proxy": "127.0.0.1"}
+    env = {"IMGD_CACHE_DIR": str(cache), "no_proxy": "127.0.0.1"}
     with served(made_shards(source, "plain")) as url:
         if cold:
             images = json.loads((made_shards(source, "plain") / "shards.json").read_text())["shards"]
