@@ -203,7 +203,7 @@ TEST(HostileHuffman, DamagedFilesAreLibjpegsToJudge) {
   JpegDecoder ours;
   Random random(3, 0, 0, Purpose::kCrop);
   size_t differ = 0;
-  for (uint32_t i = 0; i < 1500; ++i) {
+  for (uint32_t i = 0; i < 500; ++i) {
     std::string bad = files[i % files.size()];
     const size_t scan = bad.size() - FirstScan(AsBytes(bad)).size();
     for (uint32_t k = 0; k <= i % 4; ++k) {
@@ -222,7 +222,7 @@ TEST(HostileHuffman, DamagedFilesAreLibjpegsToJudge) {
         << i << expected.substr(0, 99);
     static_cast<void>(AddRestartMarkers(AsBytes(bad)));
   }
-  EXPECT_LT(differ, 20U);
+  EXPECT_LT(differ, 10U);
 }
 
 TEST(HostileHuffman, AnIndexThatLiesChangesNoPixel) {
@@ -230,7 +230,7 @@ TEST(HostileHuffman, AnIndexThatLiesChangesNoPixel) {
   const auto marked = AddRestartMarkers(AsBytes(file)).value();
   JpegDecoder ours;
   Random random(4, 0, 0, Purpose::kCrop);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 120; ++i) {
     std::string index = marked.index;
     const auto at = random.Below(static_cast<uint32_t>(index.size()));
     if (i % 3 == 0) index[at] = static_cast<char>(random.Next32());
