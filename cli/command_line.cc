@@ -80,6 +80,16 @@ Option& Option::OneValueEach() {
   return *this;
 }
 
+Option& Option::AtLeast(int count) {
+  option_->expected(count, -1);
+  return *this;
+}
+
+Option& Option::Excludes(const Option& other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
 Option& Option::SplitAtCommas() {
   option_->delimiter(',');
   return *this;

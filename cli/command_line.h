@@ -32,6 +32,10 @@ class Option {
   Option& OneOf(std::vector<std::string> words);
   /// For lists: one value each time that the option is given, not all words that follow.
   Option& OneValueEach();
+  /// For lists: so many values or more.
+  Option& AtLeast(int count);
+  /// The two must not both be given.
+  Option& Excludes(const Option& other);
   /// For lists: a value may hold several, with commas between.
   Option& SplitAtCommas();
 

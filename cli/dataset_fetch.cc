@@ -150,7 +150,7 @@ void AddFetch(Command dataset, Context& context) {
       .AddOption("URL... OUT", arguments->words,
                  "What to fetch (http, https, s3; braces as {00..99}), and the folder")
       .Required()
-      ->expected(2, -1)
+      .AtLeast(2)
       .ValueName("");
   command
       .AddOption("--checksums", arguments->checksums,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <CLI/App.hpp>
+#include "cli/commands.h"
 
 #include "cli/commands.h"
 

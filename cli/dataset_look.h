@@ -5,11 +5,8 @@
 #include <vector>
 
 #include "cli/app.h"
+#include "cli/command_line.h"
 #include "cli/output.h"
-
-namespace CLI {
-class App;
-}
 
 namespace imgd::cli {
 

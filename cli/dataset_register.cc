@@ -5,6 +5,7 @@
 
 #include "cli/format.h"
 #include "cli/serialize.h"
+#include "cli/words.h"
 #include "trainer/data/dataset.h"
 
 namespace imgd::cli {

@@ -73,12 +73,13 @@ void AddServe(Command dataset, Context& context) {
   auto arguments = std::make_shared<ServeArguments>();
   Command command = dataset.AddSubcommand("serve", "Serve shards by HTTP, to the nodes of a trusted network");
   command.AddOption("DIR", arguments->folder, "Folder with the files to serve").Required().ValueName("");
-  auto* listen = command.AddOption("--listen", arguments->listen, "Where to listen (default 127.0.0.1:8000)");
+  Option listen =
+      command.AddOption("--listen", arguments->listen, "Where to listen (default 127.0.0.1:8000)");
   listen.ValueName("ADDRESS[:PORT]");
   command
       .AddNumber("--port", "The port alone; 0 for a free one", 0, 65535,
                  [arguments](uint64_t port) { arguments->port = static_cast<int>(port); })
-      ->excludes(listen);
+      .Excludes(listen);
   command.Footer(
       "Range requests, keep-alive, ETags; folders are listed as JSON, and as a page for browsers. Files and\n"
       "folders with a dot in front are hidden, and links lead nowhere outside DIR. There is no password and\n"

@@ -17,7 +17,7 @@ struct VerifyOptions {
 };
 
 /// Something that is broken.
-struct Finding {
+struct VerifyFinding {
   std::string place;   ///< a shard, an image and where it lies, a class
   std::string reason;  ///< what is wrong with it, in words
 };
@@ -30,12 +30,12 @@ struct VerifyReport {
   std::vector<uint64_t> class_images;  ///< how many of each
   uint64_t shards = 0;
   uint64_t shard_bytes = 0;
-  uint64_t checksums = 0;          ///< shards whose checksum in shards.json was compared
-  uint64_t indexes = 0;            ///< index files that were compared with their shards
-  uint64_t records = 0;            ///< of TFRecord, whose content's checksum was compared
-  uint64_t broken = 0;             ///< findings in all
-  std::vector<Finding> findings;   ///< the first of them, shards first, images in the set's order
-  std::vector<std::string> notes;  ///< what is worth saying, but is not broken: one sentence each
+  uint64_t checksums = 0;               ///< shards whose checksum in shards.json was compared
+  uint64_t indexes = 0;                 ///< index files that were compared with their shards
+  uint64_t records = 0;                 ///< of TFRecord, whose content's checksum was compared
+  uint64_t broken = 0;                  ///< findings in all
+  std::vector<VerifyFinding> findings;  ///< the first of them, shards first, images in the set's order
+  std::vector<std::string> notes;       ///< what is worth saying, but is not broken: one sentence each
 
   void Add(std::string place, std::string reason, size_t most);
 };

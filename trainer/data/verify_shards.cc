@@ -33,7 +33,7 @@ constexpr size_t kRecordsShown = 20;  ///< bad records of one shard
 
 /// What one shard's check found.
 struct ShardResult {
-  std::vector<Finding> findings;
+  std::vector<VerifyFinding> findings;
   uint64_t bytes = 0;
   uint64_t records = 0;
   bool has_checksum = false;
