@@ -168,8 +168,8 @@ void PrintEntry(Context& context, const std::string& title, const data::ConvertR
 void PrintResult(Context& context, const std::string& out, const data::ConvertOptions& options,
                  const data::ConvertResult& result) {
   const bool folder = options.form == OutputForm::kImageFolder;
-  context.out() << fmt::format("{}: {}, {}{}\n", Printable(out), Count(result.images, "image"),
-                               folder ? "" : Count(result.shards, "shard") + ", ", HumanBytes(result.bytes));
+  context.out() << fmt::format("{}: {}{}, {}\n", Printable(out), Count(result.images, "image"),
+                               folder ? "" : " in " + Count(result.shards, "shard"), HumanBytes(result.bytes));
   if (result.kept > 0) {
     context.out() << fmt::format("  {} of {} {} were there already\n", result.kept, result.shards,
                                  folder ? "blocks of files" : "shards");

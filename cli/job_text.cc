@@ -1,5 +1,6 @@
 #include "cli/job_text.h"
 
+#include "common/dataset_ref.h"
 #include "common/files.h"
 #include "common/job_changes.h"
 #include "common/utf8.h"
@@ -38,15 +39,19 @@ Errors CheckDataPaths(const std::string& text, const JobSpec& spec, const std::s
   auto root = YamlMap::Parse(text, file);
   if (!root) return {root.error()};
   auto data = root->Child("data");
+  const auto is_same_everywhere = [](const std::string& path) {
+    return path.empty() || path.front() == '/' || path.find("://") != std::string::npos ||
+           ParseDatasetRef(path);
+  };
   const auto check = [&](const char* key, const std::string& path) {
-    if (path.empty() || path.front() == '/' || path.find("://") != std::string::npos) return;
+    if (is_same_everywhere(path)) return;
     data.AddError(key, fmt::format("'{}' is relative; nodes need an absolute path", path));
   };
   check("train", spec.data.train);
   check("val", spec.data.val);
   for (auto& phase : root->Children("phases")) {
     const std::string path = phase.String("train").value_or("");
-    if (path.empty() || path.front() == '/' || path.find("://") != std::string::npos) continue;
+    if (is_same_everywhere(path)) continue;
     phase.AddError("train", fmt::format("'{}' is relative; nodes need an absolute path", path));
   }
   return data.Errors();

@@ -335,6 +335,23 @@ std::vector<Error> YamlMap::Errors() const {
   return errors;
 }
 
+namespace {
+
+/// What a part of a path names: the value of a key, or the item of a list by its number from 0.
+Result<YAML::Node> ItemOf(YAML::Node node, const std::string& key) {
+  if (node.IsMap()) return YAML::Node(node[key]);
+  if (!node.IsSequence())
+    return Fail(ErrorCode::kInvalidArgument, "goes through {}, not a mapping", Describe(node));
+  size_t number = 0;
+  const auto parsed = std::from_chars(key.data(), key.data() + key.size(), number);
+  if (parsed.ec == std::errc() && parsed.ptr == key.data() + key.size() && number < node.size())
+    return YAML::Node(node[number]);
+  return Fail(ErrorCode::kInvalidArgument, "'{}' is no item of a list of {}, which are numbered from 0", key,
+              node.size());
+}
+
+}  // namespace
+
 Result<std::string> YamlSet(std::string_view text, std::string_view assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
@@ -347,21 +364,19 @@ Result<std::string> YamlSet(std::string_view text, std::string_view assignment) 
     YAML::Node node = root;
     std::string_view path = assignment.substr(0, equals);
     while (true) {
-      if (!node.IsMap())
-        return Fail(ErrorCode::kInvalidArgument, "goes through {}, not a mapping", Describe(node));
       const auto dot = path.find('.');
       const std::string key(path.substr(0, dot));
       if (key.empty()) return Fail(ErrorCode::kInvalidArgument, "an empty name in the path");
+      IMGD_ASSIGN(YAML::Node item, ItemOf(node, key));
       if (dot == std::string_view::npos) {
         const YAML::Node value = YAML::Load(std::string(assignment.substr(equals + 1)));
         // Nothing is no null: it would be taken for a field that is left out, and the default for what was
         // set.
-        node[key] = value.IsNull() && !IsWordForNull(assignment.substr(equals + 1)) ? YAML::Node("") : value;
+        item = value.IsNull() && !IsWordForNull(assignment.substr(equals + 1)) ? YAML::Node("") : value;
         break;
       }
-      if (!node[key].IsDefined() || node[key].IsNull()) node[key] = YAML::Node(YAML::NodeType::Map);
-      YAML::Node next = node[key];
-      node.reset(next);
+      if (!item.IsDefined() || item.IsNull()) item = YAML::Node(YAML::NodeType::Map);
+      node.reset(item);
       path.remove_prefix(dot + 1);
     }
     return YAML::Dump(root) + "\n";

@@ -35,7 +35,11 @@ std::string Quoted(const std::string& text) {
 Result<std::string> ResolveDatasets(const std::string& yaml, const std::string& file, const JobSpec& spec,
                                     const std::map<std::string, DatasetRecord>& datasets) {
   std::vector<JobChange> changes;
-  for (const auto& [field, value] : {std::pair("data.train", spec.data.train), {"data.val", spec.data.val}}) {
+  std::vector<std::pair<std::string, std::string>> fields = {{"data.train", spec.data.train},
+                                                             {"data.val", spec.data.val}};
+  for (size_t i = 0; i < spec.phases.size(); ++i)
+    fields.emplace_back(fmt::format("phases.{}.train", i), spec.phases[i].train);
+  for (const auto& [field, value] : fields) {
     const auto ref = ParseDatasetRef(value);
     if (!ref) continue;
     const auto found = datasets.find(ref->name);

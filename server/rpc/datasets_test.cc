@@ -78,6 +78,17 @@ TEST_F(DatasetTest, AJobIsStoredWithTheAddressOfTheNameThatItUses) {
   EXPECT_EQ(spec->data.val, R"(/data/"my": shapes #1/val)");
 }
 
+TEST_F(DatasetTest, APhaseMayUseANameToo) {
+  ASSERT_TRUE(Register("small", "/data/shapes160").ok());
+  const auto id = Submit(
+      "name: rn50\ndata: {train: /data/train}\ntrain: {epochs: 2}\n"
+      "phases: [{epochs: 1, train: dataset:small}, {epochs: 1}]\n");
+  const auto spec = ParseJobFile(Get(id).job().job_yaml(), "job.yaml");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->phases[0].train, "/data/shapes160");
+  EXPECT_EQ(spec->phases[1].train, "");
+}
+
 TEST_F(DatasetTest, AJobWithANameThatNobodyRegisteredIsRefusedAtItsPlace) {
   ASSERT_TRUE(Register("imagenet", "/data/imagenet").ok());
   v1::SubmitJobResponse response;

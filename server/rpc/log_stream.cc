@@ -8,7 +8,6 @@ namespace {
 
 constexpr size_t kMostBytesOfRank = 256 << 10;
 constexpr size_t kMostBytesOfStep = 1 << 20;
-constexpr auto kLookAgain = std::chrono::seconds(30);
 /// An agent sends the last lines within this time after it said that the ranks are gone.
 constexpr auto kQuiet = std::chrono::seconds(2);
 constexpr auto kLongestWait = std::chrono::seconds(10);

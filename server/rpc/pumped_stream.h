@@ -13,6 +13,9 @@
 
 namespace imgd {
 
+/// Those who wait on a hub look again after this time even when it is silent.
+constexpr auto kLookAgain = std::chrono::seconds(30);
+
 /// A server stream that is fed by reading the databases: read some, write them one by one, read again; with
 /// nothing left, wait for the hub. It holds no thread while it waits or writes, and no more than one
 /// reading's messages, however slow its reader is. Deletes itself at the end.

@@ -10,9 +10,6 @@ namespace {
 
 constexpr size_t kMostEvents = 256;
 
-/// Looked at again after this time even when the hub is silent.
-constexpr auto kLookAgain = std::chrono::seconds(30);
-
 /// Up to which number the job's events may be read: those of a batch that is just being stored may be in one
 /// database and not yet in the other.
 Result<uint64_t> ReadableUpTo(const Engine& engine, Reader& reader, JobId job) {

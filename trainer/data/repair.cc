@@ -90,7 +90,11 @@ Status ImagePreparer::Encode(const ImageView& pixels, bool grey, PreparedImage& 
     const Box all{0, 0, static_cast<double>(pixels.width), static_cast<double>(pixels.height)};
     resizer_.Resize(pixels, all, size.width, size.height, /*flip=*/false, rgb_.data());
   } else {
-    for (size_t i = 0; i < count; ++i) std::copy_n(pixels.data + i * 4, 3, rgb_.data() + i * 3);
+    uint8_t* out = rgb_.data();
+    for (int y = 0; y < size.height; ++y) {
+      const uint8_t* in = pixels.row(y);
+      for (int x = 0; x < size.width; ++x, in += 4, out += 3) std::copy_n(in, 3, out);
+    }
   }
   if (grey) {
     for (size_t i = 0; i < count; ++i) rgb_[i] = rgb_[i * 3];

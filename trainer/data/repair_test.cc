@@ -36,7 +36,11 @@ double Difference(std::span<const uint8_t> jpeg, const std::vector<uint8_t>& rgb
   const Box all{0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
   const auto part = decoder.Decode(all, 0, size.width, size.height).value();
   double sum = 0;
-  for (size_t i = 0; i < rgb.size(); ++i) sum += std::abs(part.pixels.data[i / 3 * 4 + i % 3] - rgb[i]);
+  const size_t row = static_cast<size_t>(size.width) * 3;
+  for (size_t i = 0; i < rgb.size(); ++i) {
+    const size_t x = i % row;
+    sum += std::abs(part.pixels.row(static_cast<int>(i / row))[x / 3 * 4 + x % 3] - rgb[i]);
+  }
   return sum / static_cast<double>(rgb.size());
 }
 
