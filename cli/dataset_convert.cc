@@ -169,7 +169,8 @@ void PrintResult(Context& context, const std::string& out, const data::ConvertOp
                  const data::ConvertResult& result) {
   const bool folder = options.form == OutputForm::kImageFolder;
   context.out() << fmt::format("{}: {}{}, {}\n", Printable(out), Count(result.images, "image"),
-                               folder ? "" : " in " + Count(result.shards, "shard"), HumanBytes(result.bytes));
+                               folder ? "" : " in " + Count(result.shards, "shard"),
+                               HumanBytes(result.bytes));
   if (result.kept > 0) {
     context.out() << fmt::format("  {} of {} {} were there already\n", result.kept, result.shards,
                                  folder ? "blocks of files" : "shards");

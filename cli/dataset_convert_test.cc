@@ -39,7 +39,7 @@ fs::path DatasetConvert::root_;
 TEST_F(DatasetConvert, TakesBothSplitsAndSaysWhatItDid) {
   const auto result = Convert({"--to", "tfrecord", "--shards", "2", "--resize", "24"}, "shapes", "tf");
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("tf/train: 12 images, 2 shards, "));
+  EXPECT_THAT(result.out, HasSubstr("tf/train: 12 images in 2 shards, "));
   EXPECT_THAT(result.out, HasSubstr("made smaller (short side 24 pixels): 12"));
   EXPECT_THAT(result.out, HasSubstr("labels in the records begin at 1"));
   EXPECT_TRUE(fs::exists(At("tf/train/train-00001-of-00002")));
@@ -52,7 +52,7 @@ TEST_F(DatasetConvert, NamesAndClassesAreChosen) {
       Convert({"--name", "small", "--classes", "c02-square-checker,c00-circle-plain", "--index", "none"},
               "shapes/train", "some");
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("some: 8 images, 1 shard"));
+  EXPECT_THAT(result.out, HasSubstr("some: 8 images in 1 shard"));
   EXPECT_TRUE(fs::exists(At("some/small-000000.tar")));
   EXPECT_FALSE(fs::exists(At("some/small-000000.tar.idx")));
 }

@@ -16,19 +16,19 @@ using testing::AllOf;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-CliResult RunIt(std::vector<std::string> arguments) { return RunCli({.arguments = std::move(arguments)}); }
+CliResult RunLook(std::vector<std::string> arguments) { return RunCli({.arguments = std::move(arguments)}); }
 
 /// Two classes of four and one images, as a folder ("set") and as shards ("shards").
 class LookAtDataset : public testing::Test {
  protected:
   void SetUp() override {
     root_ = testing::TempDir() + fmt::format("imgcli-look-{}", ::getpid());
-    ASSERT_EQ(RunIt({"dataset", "synth", "--classes", "2", "--per-class", "4", "--size", "16x16", "--jobs",
-                     "1", root_})
+    ASSERT_EQ(RunLook({"dataset", "synth", "--classes", "2", "--per-class", "4", "--size", "16x16", "--jobs",
+                       "1", root_})
                   .exit_code,
               0);
     ASSERT_EQ(
-        RunIt({"dataset", "convert", "--shards", "2", "--jobs", "1", root_ + "/train", root_ + "/shards"})
+        RunLook({"dataset", "convert", "--shards", "2", "--jobs", "1", root_ + "/train", root_ + "/shards"})
             .exit_code,
         0);
   }
@@ -38,14 +38,14 @@ class LookAtDataset : public testing::Test {
 };
 
 TEST_F(LookAtDataset, AGoodSetIsSaidToBeGood) {
-  const auto done = RunIt({"dataset", "verify", "--decode", "--jobs", "2", root_ + "/shards"});
+  const auto done = RunLook({"dataset", "verify", "--decode", "--jobs", "2", root_ + "/shards"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.out, AllOf(HasSubstr("/shards: 8 images in 2 classes, 4 of each\n  2 shards, "),
                               HasSubstr("2 checksums compared, 2 indexes compared\n  8 images decoded\n"
                                         "nothing is broken\n")));
   // A folder with train/ and val/ is both.
   EXPECT_THAT(
-      RunIt({"dataset", "verify", root_}).out,
+      RunLook({"dataset", "verify", root_}).out,
       AllOf(HasSubstr("/train: 8 images"), HasSubstr("/val: 2 images"), HasSubstr("were not decoded")));
 }
 
@@ -54,31 +54,32 @@ TEST_F(LookAtDataset, WhatIsBrokenIsNamedAndEndsWithSix) {
   for (const auto& it : fs::directory_iterator(root_ + "/train")) {
     if (it.is_directory()) std::ofstream(it.path() / "x.jpg") << "junk";
   }
-  const auto done = RunIt({"dataset", "verify", "--decode", root_ + "/train"});
+  const auto done = RunLook({"dataset", "verify", "--decode", root_ + "/train"});
   EXPECT_EQ(done.exit_code, 6);
   EXPECT_THAT(done.out, AllOf(HasSubstr("x.jpg: not a JPEG file"), HasSubstr("2 faults found\n")));
   const auto json =
-      nlohmann::json::parse(RunIt({"dataset", "verify", root_ + "/train", "--decode", "-o", "json"}).out);
+      nlohmann::json::parse(RunLook({"dataset", "verify", root_ + "/train", "--decode", "-o", "json"}).out);
   EXPECT_EQ(json[0]["broken"], 2);
   EXPECT_EQ(json[0]["findings"].size(), 2U);
-  EXPECT_EQ(RunIt({"dataset", "verify", root_ + "/none"}).exit_code, 3);
+  EXPECT_EQ(RunLook({"dataset", "verify", root_ + "/none"}).exit_code, 3);
 }
 
 TEST_F(LookAtDataset, StatisticsAndContentsAreShown) {
-  EXPECT_THAT(RunIt({"dataset", "stats", root_ + "/shards"}).out,
+  EXPECT_THAT(RunLook({"dataset", "stats", root_ + "/shards"}).out,
               AllOf(HasSubstr("8 images in 2 classes"), HasSubstr("JPEG quality"),
                     HasSubstr("colours      YCbCr 8")));
-  const auto stats = nlohmann::json::parse(RunIt({"dataset", "stats", root_ + "/shards", "-o", "json"}).out);
+  const auto stats =
+      nlohmann::json::parse(RunLook({"dataset", "stats", root_ + "/shards", "-o", "json"}).out);
   EXPECT_EQ(stats[0]["width"]["median"], 16);
-  const auto shard = RunIt({"dataset", "inspect", "--limit", "3", root_ + "/shards/train-000000.tar"});
+  const auto shard = RunLook({"dataset", "inspect", "--limit", "3", root_ + "/shards/train-000000.tar"});
   EXPECT_THAT(shard.out, AllOf(HasSubstr("WebDataset, 4 images"), HasSubstr("16x16  JPEG YCbCr"),
                                HasSubstr("and 1 more")));
-  EXPECT_THAT(RunIt({"dataset", "inspect", root_ + "/shards"}).out,
+  EXPECT_THAT(RunLook({"dataset", "inspect", root_ + "/shards"}).out,
               HasSubstr("set 'train' of 2 shards, 8 images"));
   const auto index = nlohmann::json::parse(
-      RunIt({"dataset", "inspect", root_ + "/shards/train-000000.tar.idx", "-o", "json"}).out);
+      RunLook({"dataset", "inspect", root_ + "/shards/train-000000.tar.idx", "-o", "json"}).out);
   EXPECT_EQ(index["entries"].size(), 4U);
-  const auto folder = RunIt({"dataset", "inspect", root_ + "/train"});
+  const auto folder = RunLook({"dataset", "inspect", root_ + "/train"});
   EXPECT_EQ(folder.exit_code, 2);
   EXPECT_THAT(folder.err, HasSubstr("is a folder without shards.json (name one of its shards)"));
 }

@@ -22,7 +22,7 @@ struct RegisterArguments {
 };
 
 /// Images and classes of the set at `address`, or of train/ and val/ in it.
-Result<std::pair<uint64_t, uint32_t>> Count(const std::string& address) {
+Result<std::pair<uint64_t, uint32_t>> CountSet(const std::string& address) {
   const auto whole = data::OpenDataset(address);
   const bool remote = address.find("://") != std::string::npos;
   std::error_code ignored;
@@ -48,7 +48,7 @@ int Register(Context& context, const RegisterArguments& arguments) {
   if (!is_url && !address.empty()) address = fs::absolute(address).lexically_normal().string();
   dataset.set_address(address);
   if (!arguments.no_check) {
-    const auto counts = Count(address);
+    const auto counts = CountSet(address);
     if (!counts) {
       Error error = counts.error();
       if (error.hint.empty()) error.hint = "--no-check registers what cannot be seen from this machine";
@@ -66,12 +66,12 @@ int Register(Context& context, const RegisterArguments& arguments) {
     return 0;
   }
   const auto& stored = answer->dataset();
-  context.out() << fmt::format("{}: {}{}{}\n", Printable(stored.name()), Printable(stored.address()),
-                               stored.images() == 0
-                                   ? ""
-                                   : fmt::format(", {} in {}", cli::Count(stored.images(), "image"),
-                                                 cli::Count(stored.classes(), "class")),
-                               answer->existed() ? " (registered before)" : "");
+  context.out() << fmt::format(
+      "{}: {}{}{}\n", Printable(stored.name()), Printable(stored.address()),
+      stored.images() == 0
+          ? ""
+          : fmt::format(", {} in {}", Count(stored.images(), "image"), Count(stored.classes(), "class")),
+      answer->existed() ? " (registered before)" : "");
   context.Say(
       fmt::format("a job uses it as dataset:{0}, or dataset:{0}/train for a folder in it", stored.name()),
       Style::kDim);

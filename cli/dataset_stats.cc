@@ -10,7 +10,7 @@
 namespace imgd::cli {
 namespace {
 
-constexpr int kBarWidth = 30;
+constexpr int kHistogramWidth = 30;
 
 nlohmann::ordered_json ToJson(const data::Spread& spread) {
   return {{"count", spread.count}, {"min", spread.min},       {"p5", spread.p5},
@@ -97,7 +97,7 @@ void PrintBalance(Context& context, const data::SetStats& stats) {
     const double ratio = static_cast<double>(bin.classes) / static_cast<double>(most);
     const std::string from = bin.from == bin.to ? "" : fmt::format("{} -", bin.from);
     out << fmt::format("  {:>{}} {:>{}}  {} {}\n", from, width + 2, bin.to, width,
-                       Bar(ratio, kBarWidth, context.terminal().utf8), bin.classes);
+                       Bar(ratio, kHistogramWidth, context.terminal().utf8), bin.classes);
   }
 }
 

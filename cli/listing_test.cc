@@ -19,7 +19,7 @@ using testing::SizeIs;
 
 class Listing : public testing::Test {
  protected:
-  CliResult RunIt(std::vector<std::string> arguments) {
+  CliResult RunListing(std::vector<std::string> arguments) {
     return RunCli(CallTo(daemon_.address(), std::move(arguments)));
   }
 
@@ -45,7 +45,7 @@ class Listing : public testing::Test {
 TEST_F(Listing, JobsShowWhatARunDoes) {
   daemon_.PutJob(MakeJob(11, "old", v1::JOB_STATE_COMPLETED));
   daemon_.PutJob(RunningJob());
-  const auto done = RunIt({"jobs"});
+  const auto done = RunListing({"jobs"});
   EXPECT_EQ(done.exit_code, 0);
   const auto lines = Lines(done.out);
   ASSERT_THAT(lines, SizeIs(3));
@@ -57,37 +57,37 @@ TEST_F(Listing, JobsShowWhatARunDoes) {
 
 TEST_F(Listing, JobsInJsonAreAnArray) {
   daemon_.PutJob(RunningJob());
-  const auto json = nlohmann::json::parse(RunIt({"jobs", "-o", "json"}).out);
+  const auto json = nlohmann::json::parse(RunListing({"jobs", "-o", "json"}).out);
   ASSERT_THAT(json, SizeIs(1));
   EXPECT_EQ(json[0]["last_step"]["total_steps"], "400");
   EXPECT_EQ(json[0]["state"], "JOB_STATE_RUNNING");
 }
 
 TEST_F(Listing, NoJobsAreAnEmptyArrayAndAWordForPeople) {
-  EXPECT_EQ(RunIt({"jobs", "-o", "json"}).out, "[]\n");
-  const auto done = RunIt({"jobs"});
+  EXPECT_EQ(RunListing({"jobs", "-o", "json"}).out, "[]\n");
+  const auto done = RunListing({"jobs"});
   EXPECT_THAT(done.out, IsEmpty());
   EXPECT_THAT(done.err, HasSubstr("no jobs yet"));
 }
 
 TEST_F(Listing, OnlyTheNewestAreListedUnlessAllAreAskedFor) {
   for (uint64_t id = 1; id <= 25; ++id) daemon_.PutJob(MakeJob(id, "job", v1::JOB_STATE_COMPLETED));
-  const auto some = RunIt({"jobs", "--limit", "3"});
+  const auto some = RunListing({"jobs", "--limit", "3"});
   EXPECT_THAT(Lines(some.out), SizeIs(4));
   EXPECT_THAT(some.err, HasSubstr("--all shows every one"));
-  const auto all = RunIt({"jobs", "--all"});
+  const auto all = RunListing({"jobs", "--all"});
   EXPECT_THAT(Lines(all.out), SizeIs(26));
   EXPECT_THAT(all.err, IsEmpty());
 }
 
 TEST_F(Listing, FiltersGoToTheDaemon) {
-  RunIt({"jobs", "--state", "running", "--state", "QUEUED", "--owner", "lena", "--name", "rn"});
+  RunListing({"jobs", "--state", "running", "--state", "QUEUED", "--owner", "lena", "--name", "rn"});
   const auto lists = daemon_.lists();
   ASSERT_EQ(lists.size(), 1u);
   EXPECT_THAT(lists[0].states(), ElementsAre(v1::JOB_STATE_RUNNING, v1::JOB_STATE_QUEUED));
   EXPECT_EQ(lists[0].owner(), "lena");
   EXPECT_EQ(lists[0].name_contains(), "rn");
-  const auto wrong = RunIt({"jobs", "--state", "runing"});
+  const auto wrong = RunListing({"jobs", "--state", "runing"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'RUNNING'?"));
 }
@@ -102,7 +102,7 @@ TEST_F(Listing, ShowTellsEverything) {
   exit.set_signal(9);
   exit.set_last_error_line("\x1b[31mout of memory");
   daemon_.PutJob(job);
-  const auto done = RunIt({"show", "12"});
+  const auto done = RunListing({"show", "12"});
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_THAT(done.out, AllOf(HasSubstr("job 12 (rn18-demo)  RUNNING"), HasSubstr("all 2 ranks train"),
                               HasSubstr("2 nodes with 1 rank each"), HasSubstr("1 restart after a failure"),
@@ -118,7 +118,7 @@ TEST_F(Listing, ShowOfAWaitingJobSaysWhatItWaitsFor) {
   job.set_reason_text("waits for 2 nodes; 1 is free");
   job.set_queue_position(2);
   daemon_.PutJob(job);
-  EXPECT_THAT(RunIt({"show", "big"}).out,
+  EXPECT_THAT(RunListing({"show", "big"}).out,
               AllOf(HasSubstr("waits for 2 nodes; 1 is free"), HasSubstr("position 2")));
 }
 
@@ -135,13 +135,13 @@ TEST_F(Listing, ShowTellsWhetherARunWaitsForItsData) {
   loader.set_images(1000);
   loader.set_bytes(200 << 20);
   daemon_.PutJob(job);
-  EXPECT_THAT(RunIt({"show", "1"}).out,
+  EXPECT_THAT(RunListing({"show", "1"}).out,
               HasSubstr("loader       too slow: training waits for data 25.0 % of the "
                         "time; 4 threads 75.0 % busy; an image: read 1.0 ms, decode "
                         "4.0 ms, resize and augment 0.0 ms; 100 MiB/s"));
   loader.set_wait_seconds(0.01);
   daemon_.PutJob(job);
-  EXPECT_THAT(RunIt({"show", "1"}).out, HasSubstr("keeps up: training waits for data 0.5 %"));
+  EXPECT_THAT(RunListing({"show", "1"}).out, HasSubstr("keeps up: training waits for data 0.5 %"));
 }
 
 TEST_F(Listing, AJobIsFoundByItsNumberOrItsName) {
@@ -149,16 +149,16 @@ TEST_F(Listing, AJobIsFoundByItsNumberOrItsName) {
   daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_QUEUED));
   daemon_.PutJob(MakeJob(3, "rn18", v1::JOB_STATE_FAILED));
   daemon_.PutJob(MakeJob(4, "rn18-other", v1::JOB_STATE_QUEUED));
-  EXPECT_THAT(RunIt({"show", "1"}).out, HasSubstr("job 1 (rn18)"));
-  EXPECT_THAT(RunIt({"show", "rn18"}).out, HasSubstr("job 2 (rn18)")) << "the one that has not ended";
+  EXPECT_THAT(RunListing({"show", "1"}).out, HasSubstr("job 1 (rn18)"));
+  EXPECT_THAT(RunListing({"show", "rn18"}).out, HasSubstr("job 2 (rn18)")) << "the one that has not ended";
   daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_CANCELLED));
-  EXPECT_THAT(RunIt({"show", "rn18"}).out, HasSubstr("job 3 (rn18)")) << "the newest when all have";
+  EXPECT_THAT(RunListing({"show", "rn18"}).out, HasSubstr("job 3 (rn18)")) << "the newest when all have";
 }
 
 TEST_F(Listing, ANameThatSeveralLiveJobsHaveIsRefused) {
   daemon_.PutJob(MakeJob(1, "rn18", v1::JOB_STATE_RUNNING));
   daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_QUEUED));
-  const auto done = RunIt({"cancel", "rn18"});
+  const auto done = RunListing({"cancel", "rn18"});
   EXPECT_EQ(done.exit_code, 3);
   EXPECT_THAT(done.err, HasSubstr("2 jobs named 'rn18' have not ended: 2, 1"));
   EXPECT_EQ(daemon_.cancels().size(), 0u);
@@ -166,10 +166,10 @@ TEST_F(Listing, ANameThatSeveralLiveJobsHaveIsRefused) {
 
 TEST_F(Listing, AnUnknownJobIsNotFoundAndTheNearestNamed) {
   daemon_.PutJob(MakeJob(1, "rn18-demo", v1::JOB_STATE_RUNNING));
-  const auto named = RunIt({"show", "rn18-dmo"});
+  const auto named = RunListing({"show", "rn18-dmo"});
   EXPECT_EQ(named.exit_code, 3);
   EXPECT_EQ(named.err, "error: no job is named 'rn18-dmo' (did you mean 'rn18-demo'?)\n");
-  const auto numbered = RunIt({"show", "77"});
+  const auto numbered = RunListing({"show", "77"});
   EXPECT_EQ(numbered.exit_code, 3);
   EXPECT_THAT(numbered.err, HasSubstr("no job has the number 77"));
 }
@@ -194,19 +194,20 @@ TEST_F(Listing, NodesShowWhatIsFreeAndWhoHoldsTheRest) {
   node.set_state(v1::NODE_STATE_UNREACHABLE);
   node.set_reason_text("no heartbeat for 20 s");
   daemon_.PutNode(node);
-  const auto lines = Lines(RunIt({"nodes", "-o", "wide"}).out);
+  const auto lines = Lines(RunListing({"nodes", "-o", "wide"}).out);
   ASSERT_THAT(lines, SizeIs(3));
   EXPECT_THAT(lines[1],
               ContainsRegex("gpu-1 +ready +4 +2 +NVIDIA H100 +12 +45.0 % +[23]s ago +10.0.0.7 +0.1.0"));
   EXPECT_THAT(lines[2], ContainsRegex("gpu-2 +unreachable +4 +0 .*no heartbeat for 20 s"))
       << "nothing can be placed on a node that is out of reach";
-  EXPECT_EQ(nlohmann::json::parse(RunIt({"nodes", "-o", "json"}).out)[1]["state"], "NODE_STATE_UNREACHABLE");
+  EXPECT_EQ(nlohmann::json::parse(RunListing({"nodes", "-o", "json"}).out)[1]["state"],
+            "NODE_STATE_UNREACHABLE");
 }
 
 TEST_F(Listing, CancelAsksOnceForEachJobAndSaysSo) {
   daemon_.PutJob(MakeJob(1, "a", v1::JOB_STATE_RUNNING));
   daemon_.PutJob(MakeJob(2, "b", v1::JOB_STATE_QUEUED));
-  const auto done = RunIt({"cancel", "1", "b", "--checkpoint"});
+  const auto done = RunListing({"cancel", "1", "b", "--checkpoint"});
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_THAT(Lines(done.out), ElementsAre("job 1 (a) is being cancelled, after a checkpoint",
                                            "job 2 (b) is being cancelled, after a checkpoint"));
@@ -230,7 +231,7 @@ TEST_F(Listing, CancelOfAnEndedJobIsRefused) {
     return tl::unexpected(
         Errors{Error{.code = ErrorCode::kFailedPrecondition, .message = "job 1 has COMPLETED already"}});
   };
-  const auto done = RunIt({"cancel", "1"});
+  const auto done = RunListing({"cancel", "1"});
   EXPECT_EQ(done.exit_code, 5);
   EXPECT_EQ(done.err, "error: job 1 has COMPLETED already\n");
 }
@@ -250,10 +251,10 @@ TEST_F(Listing, WhatIsWrongWithTheDaemonIsSaidBesideWhatItShows) {
   daemon_.PutJob(job);
   daemon_.SetWarning("imgd can't store anything: the disk is full");
   for (const char* command : {"jobs", "nodes"}) {
-    EXPECT_THAT(RunIt({command}).err, HasSubstr("warning: imgd can't store anything: the disk is full"))
+    EXPECT_THAT(RunListing({command}).err, HasSubstr("warning: imgd can't store anything: the disk is full"))
         << command;
   }
-  EXPECT_THAT(RunIt({"show", "1"}).err, HasSubstr("warning: imgd can't store anything"));
+  EXPECT_THAT(RunListing({"show", "1"}).err, HasSubstr("warning: imgd can't store anything"));
 }
 
 }  // namespace

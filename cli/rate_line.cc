@@ -9,8 +9,8 @@
 namespace imgd::cli {
 namespace {
 
-constexpr auto kBetween = std::chrono::milliseconds(100);
-constexpr double kSettled = 0.5;  ///< seconds before a rate says something
+constexpr auto kBetweenRates = std::chrono::milliseconds(100);
+constexpr double kRateSettled = 0.5;  ///< seconds before a rate says something
 
 }  // namespace
 
@@ -24,7 +24,7 @@ RateLine::~RateLine() {
 void RateLine::Show(uint64_t done, uint64_t total) {
   const auto& terminal = context_.terminal();
   const auto now = Clock::now();
-  if (!terminal.err_is_terminal || (done < total && now - last_ < kBetween)) return;
+  if (!terminal.err_is_terminal || (done < total && now - last_ < kBetweenRates)) return;
   last_ = now;
   std::string text = RateText(verb_, unit_, done, total, std::chrono::duration<double>(now - start_).count());
   // A line that wraps could not be drawn over.
@@ -39,7 +39,7 @@ std::string RateText(const std::string& verb, RateLine::Unit unit, uint64_t done
   const bool bytes = unit == RateLine::Unit::kBytes;
   std::string text = bytes ? fmt::format("{} {} of {}", verb, HumanBytes(done), HumanBytes(total))
                            : fmt::format("{} {} of {} images", verb, done, total);
-  if (seconds < kSettled || done == 0) return text;
+  if (seconds < kRateSettled || done == 0) return text;
   const double rate = static_cast<double>(done) / seconds;
   text += bytes ? fmt::format(", {}/s", HumanBytes(static_cast<uint64_t>(rate)))
                 : fmt::format(", {} images/s", HumanRate(rate));

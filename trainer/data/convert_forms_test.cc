@@ -38,7 +38,7 @@ std::map<std::string, Item> ItemsOf(const Dataset& set) {
   return items;
 }
 
-std::map<std::string, std::string> Content(const std::string& path) {
+std::map<std::string, std::string> ContentOf(const std::string& path) {
   std::map<std::string, std::string> files;
   for (const auto& file : fs::recursive_directory_iterator(path)) {
     if (file.is_regular_file()) files[fs::relative(file.path(), path)] = ReadFile(file.path()).value();
@@ -112,7 +112,7 @@ TEST_P(EveryForm, JobsDoNotChangeAByte) {
   const auto set = Open("set");
   ASSERT_TRUE(WriteShards(*set, Options(1), Out("one")));
   ASSERT_TRUE(WriteShards(*set, Options(3), Out("three")));
-  EXPECT_EQ(Content(Out("one")), Content(Out("three")));
+  EXPECT_EQ(ContentOf(Out("one")), ContentOf(Out("three")));
 }
 
 TEST_P(EveryForm, WhatWasBrokenOffIsGoneOnWith) {
@@ -132,7 +132,7 @@ TEST_P(EveryForm, WhatWasBrokenOffIsGoneOnWith) {
   ASSERT_TRUE(rest.has_value()) << rest.error().message;
   EXPECT_GE(rest->kept, GetParam() == OutputForm::kImageFolder ? 0U : 2U);
   fs::remove(Out("out/train-000004.tar.tmp"));
-  EXPECT_EQ(Content(Out("out")), Content(Out("whole")));
+  EXPECT_EQ(ContentOf(Out("out")), ContentOf(Out("whole")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, EveryForm, testing::ValuesIn(kForms),

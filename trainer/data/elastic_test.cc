@@ -15,7 +15,7 @@ namespace {
 using testing::Each;
 using testing::Le;
 
-constexpr uint32_t kImages = 250;
+constexpr uint32_t kElasticImages = 250;
 constexpr uint64_t kSteps = 50;
 
 LoaderOptions Options(EpochMode mode) {
@@ -49,7 +49,8 @@ class Elastic : public testing::TestWithParam<std::tuple<EpochMode, bool>> {};
 
 TEST_P(Elastic, ARunThatIsResizedTwentyTimesHasTheSameStepsAsOneThatIsNot) {
   const auto [mode, sharded] = GetParam();
-  const CountingDataset set(kImages, sharded ? std::vector<uint32_t>{100, 30, 120} : std::vector<uint32_t>());
+  const CountingDataset set(kElasticImages,
+                            sharded ? std::vector<uint32_t>{100, 30, 120} : std::vector<uint32_t>());
   const TempFolder folder;
   auto options = Options(mode);
   Pixels whole;
@@ -83,7 +84,7 @@ TEST_P(Elastic, ARunThatIsResizedTwentyTimesHasTheSameStepsAsOneThatIsNot) {
     return;
   }
   for (uint64_t epoch = 0; epoch < 5; ++epoch) {  // of nine steps, the last with ten images
-    std::vector<int> seen(kImages);
+    std::vector<int> seen(kElasticImages);
     for (uint64_t s = epoch * 9; s < (epoch + 1) * 9; ++s) {
       for (const uint32_t sample : steps.at(s)) ++seen[sample];
     }
@@ -115,7 +116,7 @@ TEST(Elastic, UnevenTailsCountEachImageOnceOnAnyNumberOfRanks) {
 
 TEST(Resume, GivesTheSameBytesAndReadsNothingThatWasSeen) {
   for (const auto mode : {EpochMode::kExact, EpochMode::kResampled}) {
-    CountingDataset set(kImages);
+    CountingDataset set(kElasticImages);
     auto options = Options(mode);
     options.augment.policy.kind = Policy::kTrivialAugment;
     options.augment.erasing = 0.5;
@@ -129,7 +130,7 @@ TEST(Resume, GivesTheSameBytesAndReadsNothingThatWasSeen) {
       set.TakeReads();
       options.start_step = start;
       Loader loader(set, options);
-      std::vector<int> expected(kImages);
+      std::vector<int> expected(kElasticImages);
       for (uint64_t step = start; step < 12; ++step) {
         const auto batch = loader.Next().value().value();
         EXPECT_EQ(batch.samples, whole[step].samples);
@@ -169,7 +170,7 @@ TEST(Loader, PartnersAreTheNeighboursOfOddSlicesAndNobodysOwn) {
 }
 
 TEST(Loader, HoldsNoMoreBatchesThanTheirMemoryAllows) {
-  CountingDataset set(kImages);
+  CountingDataset set(kElasticImages);
   auto options = Options(EpochMode::kExact);
   options.prefetch = 100;
   options.workers = 2;

@@ -20,7 +20,7 @@
 namespace imgd::data {
 namespace {
 
-constexpr std::string_view kMagic = "imgd-parts-1";
+constexpr std::string_view kPartsMagic = "imgd-parts-1";
 constexpr size_t kReadBytes = 4 << 20;
 
 bool IsHex(std::string_view text) {
@@ -32,7 +32,8 @@ class Parts {
  public:
   Parts(const Source& source, uint64_t chunk_bytes, std::string path)
       : path_(std::move(path)),
-        head_(fmt::format("{} {} {} {}\n", kMagic, source.size(), chunk_bytes, Sha256Hex(source.version()))),
+        head_(fmt::format("{} {} {} {}\n", kPartsMagic, source.size(), chunk_bytes,
+                          Sha256Hex(source.version()))),
         there_((source.size() + chunk_bytes - 1) / chunk_bytes) {}
 
   const std::vector<bool>& there() const { return there_; }

@@ -33,7 +33,7 @@ constexpr std::array<const char*, 4> kDevkitNames = {"ILSVRC2012_devkit_t12.tar.
                                                      "ILSVRC2012_devkit_t12.tar", "ILSVRC2012_devkit_t12",
                                                      "imagenet_2012_validation_synset_labels.txt"};
 constexpr uint64_t kMostBytes = uint64_t{16} << 20;  ///< of a file of the devkit
-constexpr size_t kMostImages = 10'000'000;
+constexpr size_t kMostValImages = 10'000'000;
 constexpr size_t kNamesShown = 5;
 
 /// The two files of the devkit that are wanted, as they are.
@@ -309,8 +309,8 @@ Result<std::unique_ptr<Dataset>> OpenIlsvrcValidation(const std::string& archive
     IMGD_ASSIGN(auto entry, tar.Next());
     if (!entry) break;
     if (BaseName(entry->name).starts_with('.')) continue;  // what some systems put beside each file
-    if (images.size() == kMostImages)
-      return Fail(ErrorCode::kDataLoss, "{} has more than {} files", archive, kMostImages);
+    if (images.size() == kMostValImages)
+      return Fail(ErrorCode::kDataLoss, "{} has more than {} files", archive, kMostValImages);
     images.push_back(std::move(*entry));
   }
   const auto base_name = [](const TarEntry& entry) { return BaseName(entry.name); };

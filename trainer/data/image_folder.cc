@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 // Deeper than this is a link that leads back up.
 constexpr int kMaxDepth = 32;
-constexpr size_t kNamesShown = 5;
+constexpr size_t kFoldersShown = 5;
 
 bool IsHidden(const std::string& name) { return name.starts_with('.'); }
 
@@ -90,8 +90,8 @@ Status AddImages(const fs::path& root, const std::string& class_name, std::vecto
 
 std::string Joined(const std::vector<std::string>& words) {
   std::string text;
-  for (size_t i = 0; i < std::min(words.size(), kNamesShown); ++i) text += (i == 0 ? "" : ", ") + words[i];
-  if (words.size() > kNamesShown) text += fmt::format(" and {} more", words.size() - kNamesShown);
+  for (size_t i = 0; i < std::min(words.size(), kFoldersShown); ++i) text += (i == 0 ? "" : ", ") + words[i];
+  if (words.size() > kFoldersShown) text += fmt::format(" and {} more", words.size() - kFoldersShown);
   return text;
 }
 

@@ -12,7 +12,7 @@ namespace imgd::data {
 namespace {
 
 /// First line of a kept index: the checksum of the rest, which is a line of JSON and the index.
-constexpr std::string_view kMagic = "imgd-kept-index-1 ";
+constexpr std::string_view kKeptMagic = "imgd-kept-index-1 ";
 constexpr size_t kMostIndexBytes = size_t{2} << 30;
 
 std::string HeadOf(const Source& shard, const ShardIndex& index) {
@@ -42,12 +42,13 @@ std::string IndexCache::PathOf(const Source& shard) const {
 std::optional<ShardIndex> IndexCache::Find(const Source& shard) const {
   if (folder_.empty()) return std::nullopt;
   const auto bytes = ReadFile(PathOf(shard), kMostIndexBytes);
-  if (!bytes || !bytes->starts_with(kMagic)) return std::nullopt;
+  if (!bytes || !bytes->starts_with(kKeptMagic)) return std::nullopt;
   const size_t line = bytes->find('\n');
   const size_t head_end = line == std::string::npos ? line : bytes->find('\n', line + 1);
   if (head_end == std::string::npos) return std::nullopt;
   const std::string_view rest = std::string_view(*bytes).substr(line + 1);
-  if (bytes->substr(kMagic.size(), line - kMagic.size()) != fmt::format("{:08x}", Crc32c(AsBytes(rest))))
+  if (bytes->substr(kKeptMagic.size(), line - kKeptMagic.size()) !=
+      fmt::format("{:08x}", Crc32c(AsBytes(rest))))
     return std::nullopt;
   auto index = DecodeShardIndex(bytes->substr(head_end + 1), "kept index");
   if (!index || index->shard_bytes != shard.size()) return std::nullopt;
@@ -59,8 +60,8 @@ std::optional<ShardIndex> IndexCache::Find(const Source& shard) const {
 void IndexCache::Keep(const Source& shard, const ShardIndex& index) const {
   if (folder_.empty() || !MakeFolders(folder_)) return;
   const std::string rest = HeadOf(shard, index) + "\n" + EncodeShardIndex(index);
-  static_cast<void>(
-      WriteFileAtomically(PathOf(shard), fmt::format("{}{:08x}\n{}", kMagic, Crc32c(AsBytes(rest)), rest)));
+  static_cast<void>(WriteFileAtomically(
+      PathOf(shard), fmt::format("{}{:08x}\n{}", kKeptMagic, Crc32c(AsBytes(rest)), rest)));
 }
 
 }  // namespace imgd::data

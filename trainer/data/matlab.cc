@@ -12,9 +12,9 @@
 namespace imgd::data {
 namespace {
 
-constexpr size_t kHeaderBytes = 128;
+constexpr size_t kMatHeaderBytes = 128;
 constexpr size_t kTagBytes = 8;
-constexpr size_t kMostUnpacked = size_t{16} << 20;  ///< of all compressed variables
+constexpr size_t kMostMatUnpacked = size_t{16} << 20;  ///< of all compressed variables
 constexpr size_t kMostArrays = 200'000;
 constexpr int kMostDepth = 16;
 constexpr size_t kMostDimensions = 32;
@@ -280,7 +280,7 @@ class Reader {
 Status CheckHeader(std::string_view bytes, const std::string& name) {
   if (bytes.starts_with("MATLAB 7.3"))
     return Fail(ErrorCode::kInvalidArgument, "{} is a MATLAB 7.3 (HDF5) file; level 5 files are read", name);
-  const std::string_view order = bytes.size() >= kHeaderBytes ? bytes.substr(126, 2) : std::string_view();
+  const std::string_view order = bytes.size() >= kMatHeaderBytes ? bytes.substr(126, 2) : std::string_view();
   if (order == "MI") return Fail(ErrorCode::kInvalidArgument, "{} is a big-endian MATLAB file", name);
   if (order != "IM" || Load<uint16_t>(bytes, 124) != 0x0100)
     return Fail(ErrorCode::kDataLoss, "{} is no MATLAB file of level 5", name);
@@ -305,11 +305,11 @@ Result<std::vector<MatArray>> ReadMatFile(const std::string& bytes, const std::s
   std::vector<MatArray> variables;
   size_t arrays = 0;
   size_t unpacked = 0;
-  Reader reader(std::string_view(bytes).substr(kHeaderBytes), kHeaderBytes, name, arrays);
+  Reader reader(std::string_view(bytes).substr(kMatHeaderBytes), kMatHeaderBytes, name, arrays);
   while (!reader.empty()) {
     IMGD_ASSIGN(const Element element, reader.Next());
     if (element.type == kCompressed) {
-      auto inner = InflateZlib(AsBytes(element.data), kMostUnpacked - unpacked);
+      auto inner = InflateZlib(AsBytes(element.data), kMostMatUnpacked - unpacked);
       if (!inner) return reader.Bad(inner.error().message);
       unpacked += inner->size();
       const std::string where = fmt::format("{}, compressed variable {}", name, variables.size() + 1);

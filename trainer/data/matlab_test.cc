@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-std::string ErrorOf(const std::string& bytes) {
+std::string MatErrorOf(const std::string& bytes) {
   const auto read = ReadMatFile(bytes, "x.mat");
   return read ? "" : read.error().message;
 }
@@ -76,38 +76,38 @@ TEST(Matlab, ReadsWhatScipyWrites) {
 }
 
 TEST(Matlab, HostileFilesAreErrors) {
-  EXPECT_THAT(ErrorOf("x"), HasSubstr("x.mat is no MATLAB file of level 5"));
-  EXPECT_THAT(ErrorOf("MATLAB 7.3 MAT-file"), HasSubstr("is a MATLAB 7.3 (HDF5) file"));
+  EXPECT_THAT(MatErrorOf("x"), HasSubstr("x.mat is no MATLAB file of level 5"));
+  EXPECT_THAT(MatErrorOf("MATLAB 7.3 MAT-file"), HasSubstr("is a MATLAB 7.3 (HDF5) file"));
   std::string big_endian = MatFile("");
   big_endian.replace(124, 4, std::string("\1\0MI", 4));
-  EXPECT_THAT(ErrorOf(big_endian), HasSubstr("big-endian"));
+  EXPECT_THAT(MatErrorOf(big_endian), HasSubstr("big-endian"));
   // Sizes that lie.
-  EXPECT_THAT(ErrorOf(MatFile(MatRaw(uint32_t{14}) + MatRaw(uint32_t{0xFFFFFFF0}))),
+  EXPECT_THAT(MatErrorOf(MatFile(MatRaw(uint32_t{14}) + MatRaw(uint32_t{0xFFFFFFF0}))),
               HasSubstr("at byte 128: an element of 4294967280 bytes, where 0 are left"));
-  EXPECT_THAT(ErrorOf(MatFile(MatMatrix(1, {65536, 65536}, "c", ""))),
+  EXPECT_THAT(MatErrorOf(MatFile(MatMatrix(1, {65536, 65536}, "c", ""))),
               HasSubstr("arrays, where 0 bytes are left"));
-  EXPECT_THAT(ErrorOf(MatFile(MatMatrix(1, {-1, 1}, "c", ""))), HasSubstr("a dimension below zero"));
-  EXPECT_THAT(ErrorOf(MatFile(MatMatrix(6, {3, 1}, "n", MatElement(2, "ab")))),
+  EXPECT_THAT(MatErrorOf(MatFile(MatMatrix(1, {-1, 1}, "c", ""))), HasSubstr("a dimension below zero"));
+  EXPECT_THAT(MatErrorOf(MatFile(MatMatrix(6, {3, 1}, "n", MatElement(2, "ab")))),
               HasSubstr("2 numbers, where the dimensions ask for 3"));
-  EXPECT_THAT(ErrorOf(MatFile(MatMatrix(6, {1, 1}, "n", MatElement(14, "")))),
+  EXPECT_THAT(MatErrorOf(MatFile(MatMatrix(6, {1, 1}, "n", MatElement(14, "")))),
               HasSubstr("numbers of the type 14"));
   // Depth and number.
   std::string deep = MatNumber(1);
   for (int i = 0; i < 40; ++i) deep = MatMatrix(1, {1, 1}, "", deep);
-  EXPECT_THAT(ErrorOf(MatFile(deep)), HasSubstr("arrays more than 16 deep"));
+  EXPECT_THAT(MatErrorOf(MatFile(deep)), HasSubstr("arrays more than 16 deep"));
   std::string many;
   for (int i = 0; i < 300'000; ++i) many += MatElement(14, "");
-  EXPECT_THAT(ErrorOf(MatFile(MatCompressed(MatMatrix(1, {300'000, 1}, "", many)))),
+  EXPECT_THAT(MatErrorOf(MatFile(MatCompressed(MatMatrix(1, {300'000, 1}, "", many)))),
               HasSubstr("more than 200000 arrays"));
   // A bomb, and compressed data that are none or have no end.
-  EXPECT_THAT(ErrorOf(MatFile(MatCompressed(std::string(17 << 20, '\0')))),
+  EXPECT_THAT(MatErrorOf(MatFile(MatCompressed(std::string(17 << 20, '\0')))),
               HasSubstr("it unpacks to more than 16777216 bytes"));
-  EXPECT_THAT(ErrorOf(MatFile(MatRaw(uint32_t{15}) + MatRaw(uint32_t{4}) + "junk")),
+  EXPECT_THAT(MatErrorOf(MatFile(MatRaw(uint32_t{15}) + MatRaw(uint32_t{4}) + "junk")),
               HasSubstr("no good zlib data"));
   std::string cut = MatCompressed(MatText(std::string(100, 'a')));
   cut.resize(cut.size() - 8);
   cut.replace(4, 4, MatRaw(static_cast<uint32_t>(cut.size() - 8)));
-  EXPECT_THAT(ErrorOf(MatFile(cut)), HasSubstr("no good zlib data: it is cut short"));
+  EXPECT_THAT(MatErrorOf(MatFile(cut)), HasSubstr("no good zlib data: it is cut short"));
 }
 
 TEST(Matlab, NoCutOrChangedByteDoesHarm) {
@@ -127,7 +127,7 @@ TEST(Matlab, NoCutOrChangedByteDoesHarm) {
 TEST(Unpacked, ReadsForwardAndBackAndSaysWhereItEnds) {
   const TempFolder folder;
   std::string content;
-  for (int i = 0; i < 300'000; ++i) content += static_cast<char>('a' + i * i % 26);
+  for (uint32_t i = 0; i < 300'000; ++i) content += static_cast<char>('a' + i * i % 26);
   const auto path = folder.Write("x.gz", Deflate(content.substr(0, 1000), true) +
                                              Deflate(content.substr(1000), true) + std::string(512, '\0'));
   const auto source = OpenUnpacked(path).value();

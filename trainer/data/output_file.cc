@@ -11,7 +11,7 @@
 namespace imgd::data {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr size_t kWriteBufferBytes = size_t{1} << 20;
 // The kernel is told to begin writing after so many bytes, so that the fsync at the end is short.
 constexpr uint64_t kStretchBytes = uint64_t{8} << 20;
 
@@ -32,7 +32,7 @@ Status OutputFile::Write(std::span<const uint8_t> bytes) {
   crc_ = Crc32c(bytes, crc_);
   bytes_ += bytes.size();
   buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return buffer_.size() < kBufferBytes ? Status() : Flush();
+  return buffer_.size() < kWriteBufferBytes ? Status() : Flush();
 }
 
 Status OutputFile::Flush() {

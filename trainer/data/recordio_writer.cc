@@ -10,15 +10,15 @@
 namespace imgd::data {
 namespace {
 
-constexpr uint32_t kMagic = 0xCED7230A;
+constexpr uint32_t kWriterMagic = 0xCED7230A;
 constexpr size_t kPartHeader = 8;
 constexpr size_t kImageHeader = 24;  ///< flag, label, id, id2
-constexpr size_t kMostBytes = size_t{1} << 29;
+constexpr size_t kMostRecordBytes = size_t{1} << 29;
 
 enum Kind : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
 
 Status AppendPart(OutputFile& file, Kind kind, std::span<const uint8_t> content) {
-  const std::array<uint32_t, 2> words = {kMagic,
+  const std::array<uint32_t, 2> words = {kWriterMagic,
                                          uint32_t{kind} << 29 | static_cast<uint32_t>(content.size())};
   IMGD_TRY(file.Write({reinterpret_cast<const uint8_t*>(words.data()), kPartHeader}));
   IMGD_TRY(file.Write(content));
@@ -76,7 +76,7 @@ class RecordIoWriter final : public ShardWriter {
 }  // namespace
 
 Result<bool> AppendRecord(OutputFile& file, std::span<const uint8_t> content) {
-  if (content.size() >= kMostBytes) {
+  if (content.size() >= kMostRecordBytes) {
     return Fail(ErrorCode::kInvalidArgument, "a record of {} MiB; RecordIO holds less than 512 MiB",
                 content.size() >> 20);
   }
@@ -84,7 +84,7 @@ Result<bool> AppendRecord(OutputFile& file, std::span<const uint8_t> content) {
   for (size_t at = 0; at + 4 <= content.size(); at += 4) {
     uint32_t word = 0;
     std::memcpy(&word, content.data() + at, 4);
-    if (word != kMagic) continue;
+    if (word != kWriterMagic) continue;
     IMGD_TRY(AppendPart(file, start == 0 ? kFirst : kMiddle, content.subspan(start, at - start)));
     start = at + 4;
   }

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostDescriptionBytes = uint64_t{1} << 30;
-constexpr uint64_t kMostIndexBytes = uint64_t{2} << 30;
+constexpr uint64_t kMostShardIndexBytes = uint64_t{2} << 30;
 /// A local shard that is smaller is scanned faster than its index is found.
 constexpr uint64_t kLeastKeptBytes = 64 << 20;
 constexpr size_t kOpeners = 16;
@@ -211,7 +211,7 @@ Result<ShardIndex> IndexOf(const Source& shard, const std::string& where, const 
   const bool presigned = remote && where.find('?') != std::string::npos;
   std::optional<std::string> bytes;
   if (!presigned) {
-    IMGD_ASSIGN(bytes, opener.ReadSmall(path, kMostIndexBytes));
+    IMGD_ASSIGN(bytes, opener.ReadSmall(path, kMostShardIndexBytes));
   }
   if (bytes) {
     IMGD_ASSIGN(auto index, DecodeShardIndex(*bytes, Shown(path)));

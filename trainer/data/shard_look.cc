@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostHeaderBytes = uint64_t{1} << 20;  ///< of a file, in which its headers are looked for
+constexpr uint64_t kMostImageHeaderBytes = uint64_t{1}
+                                           << 20;  ///< of a file, in which its headers are looked for
 
 /// Classes that shards.json beside the file names; none where there is none that can be read.
 std::vector<std::string> ClassesBeside(const std::string& path) {
@@ -40,7 +41,7 @@ std::optional<ImageFacts> FactsOf(const Source& shard, uint64_t offset, uint64_t
     if (!record || record->size() < skip) return std::nullopt;
     start.assign(record->begin() + skip, record->end());
   } else {
-    start.resize(std::min(bytes, kMostHeaderBytes));
+    start.resize(std::min(bytes, kMostImageHeaderBytes));
     if (!shard.ReadAt(offset, start)) return std::nullopt;
   }
   return LookAtImage(start);

@@ -10,7 +10,7 @@
 namespace imgd::data {
 namespace {
 
-constexpr uint32_t kImages = 60'000;
+constexpr uint32_t kShuffledImages = 60'000;
 constexpr int kBatch = 250;
 constexpr uint32_t kClasses = 100;
 
@@ -18,7 +18,7 @@ using Order = std::vector<uint32_t>;
 
 Order Ours(uint32_t epoch, std::span<const uint32_t> shards, int segments = 1) {
   const auto order =
-      EpochOrder::Create({3, epoch, kImages, kBatch, segments, shards, EpochMode::kExact, 0}).value();
+      EpochOrder::Create({3, epoch, kShuffledImages, kBatch, segments, shards, EpochMode::kExact, 0}).value();
   Order out;
   for (uint64_t step = 0; step < order.steps(); ++step) {
     const auto samples = order.StepSamples(step);
@@ -28,7 +28,7 @@ Order Ours(uint32_t epoch, std::span<const uint32_t> shards, int segments = 1) {
 }
 
 Order True(uint32_t epoch) {
-  Order out(kImages);
+  Order out(kShuffledImages);
   std::iota(out.begin(), out.end(), 0U);
   std::mt19937_64 engine(epoch + 77);
   std::ranges::shuffle(out, engine);
@@ -37,10 +37,10 @@ Order True(uint32_t epoch) {
 
 /// Between a sample's number and its position.
 double RankCorrelation(const Order& order) {
-  const double mean = (kImages - 1) / 2.0;
+  const double mean = (kShuffledImages - 1) / 2.0;
   double products = 0;
   double squares = 0;
-  for (uint32_t i = 0; i < kImages; ++i) {
+  for (uint32_t i = 0; i < kShuffledImages; ++i) {
     products += (i - mean) * (order[i] - mean);
     squares += (i - mean) * (i - mean);
   }
@@ -51,27 +51,27 @@ double RankCorrelation(const Order& order) {
 /// one after the other: 1 for a true permutation, more where a batch has too much of one class.
 double ClassClumping(const Order& order, const std::vector<uint32_t>& class_of) {
   double sum = 0;
-  for (uint32_t first = 0; first < kImages; first += kBatch) {
+  for (uint32_t first = 0; first < kShuffledImages; first += kBatch) {
     std::vector<double> count(kClasses);
     for (uint32_t i = first; i < first + kBatch; ++i) ++count[class_of[order[i]]];
     const double expected = static_cast<double>(kBatch) / kClasses;
     for (const double n : count) sum += (n - expected) * (n - expected) / expected;
   }
-  return sum / (kImages / kBatch) / (kClasses - 1);
+  return sum / (kShuffledImages / kBatch) / (kClasses - 1);
 }
 
 /// How many times as often as by chance two neighbours of one epoch meet in a batch of the next.
 double Reunions(const Order& first, const Order& second) {
-  std::vector<uint32_t> batch_of(kImages);
-  for (uint32_t i = 0; i < kImages; ++i) batch_of[second[i]] = i / kBatch;
+  std::vector<uint32_t> batch_of(kShuffledImages);
+  for (uint32_t i = 0; i < kShuffledImages; ++i) batch_of[second[i]] = i / kBatch;
   double met = 0;
-  for (uint32_t i = 0; i + 1 < kImages; ++i) met += batch_of[first[i]] == batch_of[first[i + 1]];
-  return met / (kImages - 1) / (static_cast<double>(kBatch) / kImages);
+  for (uint32_t i = 0; i + 1 < kShuffledImages; ++i) met += batch_of[first[i]] == batch_of[first[i + 1]];
+  return met / (kShuffledImages - 1) / (static_cast<double>(kBatch) / kShuffledImages);
 }
 
 std::vector<uint32_t> SortedClasses() {
-  std::vector<uint32_t> out(kImages);
-  for (uint32_t i = 0; i < kImages; ++i) out[i] = i / (kImages / kClasses);
+  std::vector<uint32_t> out(kShuffledImages);
+  for (uint32_t i = 0; i < kShuffledImages; ++i) out[i] = i / (kShuffledImages / kClasses);
   return out;
 }
 
@@ -95,7 +95,7 @@ TEST(ShuffleQuality, FoldersAreShuffledAsByATruePermutation) {
   const auto ours = Measure(Ours(0, {}), Ours(1, {}), classes);
   Print("std::shuffle", theirs);
   Print("folders", ours);
-  EXPECT_NEAR(ours.correlation, 0, 3 / std::sqrt(kImages));
+  EXPECT_NEAR(ours.correlation, 0, 3 / std::sqrt(kShuffledImages));
   EXPECT_NEAR(ours.clumping, theirs.clumping, 0.03);
   EXPECT_NEAR(ours.reunions, 1, 0.25);
 }
@@ -103,7 +103,7 @@ TEST(ShuffleQuality, FoldersAreShuffledAsByATruePermutation) {
 // In shards as `dataset convert` writes them, each is a sample of the whole: the class of an image says
 // nothing of its number.
 TEST(ShuffleQuality, ShuffledShardsMixClassesAsATruePermutationDoes) {
-  const std::vector<uint32_t> shards(60, kImages / 60);
+  const std::vector<uint32_t> shards(60, kShuffledImages / 60);
   auto classes = SortedClasses();
   std::mt19937_64 engine(1);
   std::ranges::shuffle(classes, engine);

@@ -10,8 +10,8 @@
 namespace imgd::data {
 namespace {
 
-constexpr size_t kMostListBytes = size_t{64} << 20;
-constexpr size_t kNamesShown = 5;
+constexpr size_t kMostClassListBytes = size_t{64} << 20;
+constexpr size_t kClassesShown = 5;
 
 std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
@@ -50,7 +50,7 @@ Result<std::vector<std::string>> ParseClasses(const std::string& text) {
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(text, error);
   if (is_file) {
-    IMGD_ASSIGN(list, ReadFile(text, kMostListBytes));
+    IMGD_ASSIGN(list, ReadFile(text, kMostClassListBytes));
   }
   std::vector<std::string> classes;
   std::istringstream lines(list);
@@ -73,9 +73,9 @@ Status CheckClasses(const Dataset& set, const std::vector<std::string>& wanted, 
   for (const auto& name : wanted) {
     if (std::ranges::find(set.classes(), name) != set.classes().end()) continue;
     std::string some;
-    for (size_t i = 0; i < std::min(set.classes().size(), kNamesShown); ++i)
+    for (size_t i = 0; i < std::min(set.classes().size(), kClassesShown); ++i)
       some += (i == 0 ? "" : ", ") + set.classes()[i];
-    if (set.classes().size() > kNamesShown) some += ", …";
+    if (set.classes().size() > kClassesShown) some += ", …";
     return Fail(ErrorCode::kInvalidArgument, "{} has no class '{}'; it has {}: {}", where, name,
                 set.classes().size(), some);
   }

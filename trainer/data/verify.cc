@@ -24,7 +24,7 @@ constexpr uint64_t kImageNetValOfClass = 50;
 constexpr uint64_t kImageNetFewest = 732;  ///< training images of a class
 constexpr uint64_t kImageNetMost = 1300;
 constexpr size_t kClassesShown = 5;
-constexpr size_t kStep = 32;  ///< images that a thread takes at a time
+constexpr size_t kVerifyStep = 32;  ///< images that a thread takes at a time
 
 std::string Listed(const std::vector<std::string>& words) {
   std::string text;
@@ -85,9 +85,9 @@ class Decoding {
     FileBuffer file;
     std::vector<uint32_t> samples;
     while (!stop_) {
-      const size_t first = next_.fetch_add(kStep);
+      const size_t first = next_.fetch_add(kVerifyStep);
       if (first >= set_.size()) return;
-      const size_t end = std::min(first + kStep, set_.size());
+      const size_t end = std::min(first + kVerifyStep, set_.size());
       samples.clear();
       for (size_t i = first; i < end; ++i) samples.push_back(static_cast<uint32_t>(i));
       set_.WillRead(samples);

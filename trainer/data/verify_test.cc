@@ -13,6 +13,7 @@
 #include "trainer/data/shard_look.h"
 #include "trainer/data/shard_set.h"
 #include "trainer/data/test_ilsvrc.h"
+#include "trainer/data/test_records.h"
 #include "trainer/data/tfrecord.h"
 
 namespace imgd::data {
@@ -131,10 +132,6 @@ TEST_F(Verify, TwoImagesOfOneNameAreNamed) {
   folder_.Write("t-1.tar", Tar({{"a.jpg", "x"}, {"a.cls", "0"}}));
   EXPECT_THAT(FindingsOf("t-{0..1}.tar", {}),
               ElementsAre("a at byte 512 of t-1.tar: its name is also that of a at byte 512 of t-0.tar"));
-}
-
-std::string Bytes(int field, const std::string& content) {
-  return std::string{static_cast<char>(field << 3 | 2), static_cast<char>(content.size())} + content;
 }
 
 /// A record with an image and a label and nothing else.

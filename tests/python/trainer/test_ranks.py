@@ -20,7 +20,8 @@ def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(
         "train__max_steps": 20,
         "train__epochs": 5,
         "train__freeze_batch_norm": True,
-        "optimizer__lr": 0.02,
+        # Small enough that the rounding of another order of sums does not grow from step to step.
+        "optimizer__lr": 0.005,
     }
     one = trainer.run(1, **settings).losses()
     trainer.checkpoints /= "two"
@@ -28,7 +29,7 @@ def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(
     assert sorted(one) == sorted(two) == list(range(1, 21))
     assert one[1] != one[20]
     for step, loss in one.items():
-        assert two[step] == pytest.approx(loss, abs=1e-3), step
+        assert two[step] == pytest.approx(loss, abs=1e-4), step
 
 
 def test_slices_may_be_uneven_and_even_empty(trainer: Trainer) -> None:
@@ -38,7 +39,7 @@ def test_slices_may_be_uneven_and_even_empty(trainer: Trainer) -> None:
         "train__max_steps": 8,
         "train__epochs": 2,
         "train__freeze_batch_norm": True,
-        "optimizer__lr": 0.02,
+        "optimizer__lr": 0.005,
     }
     one = trainer.run(1, **settings).losses()
     trainer.checkpoints /= "three"
