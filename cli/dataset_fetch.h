@@ -2,8 +2,6 @@
 
 #include "cli/commands.h"
 
-#include "cli/commands.h"
-
 namespace imgd::cli {
 
 /// Adds `dataset fetch` to the `dataset` command.

@@ -64,8 +64,7 @@ Result<std::vector<std::string>> ParseClasses(const std::string& text) {
                 text);
   }
   std::ranges::sort(classes);
-  const auto twice = std::ranges::unique(classes);
-  classes.erase(twice.begin(), twice.end());
+  classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   return classes;
 }
 

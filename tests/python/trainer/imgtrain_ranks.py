@@ -124,7 +124,7 @@ def _decode(data: bytes) -> dict[int, Any]:
 def _named(kind: str, message: bytes) -> dict[str, Any]:
     """The fields of a message that are known here; a newer trainer may say more."""
     known = FIELDS[kind]
-    values = {}
+    values: dict[str, Any] = {}
     for number, value in _decode(message).items():
         name = known.get(number)
         if name == "loader":

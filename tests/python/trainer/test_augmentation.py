@@ -52,7 +52,8 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_rgb(path: Path) -> torch.Tensor:
-    return F.pil_to_tensor(Image.open(path).convert("RGB"))
+    pixels: torch.Tensor = F.pil_to_tensor(Image.open(path).convert("RGB"))
+    return pixels
 
 
 def pictures(path: Path) -> NDArray[np.uint8]:
