@@ -125,8 +125,13 @@ class Loader::Impl {
         continue;
       }
       Slot& slot = *claim->slot;
-      slot.errors[claim->image] = Make(reader, slot, claim->image);
-      if (!slot.errors[claim->image].empty()) ReportBad(slot, claim->image);
+      const Status made = Make(reader, slot, claim->image);
+      if (!made && IsOutage(made.error())) {
+        queue_.Fail(NoRead(slot, claim->image, made.error()));
+      } else if (!made) {
+        slot.errors[claim->image] = made.error().message;
+        ReportBad(slot, claim->image);
+      }
       queue_.Done(slot);
     }
   }
@@ -145,25 +150,25 @@ class Loader::Impl {
     queue_.Opened(std::move(slot));
   }
 
-  // Empty, or why the image can't be used.
-  std::string Make(Reader& reader, Slot& slot, size_t image) {
+  // Errors: why the image can't be used.
+  Status Make(Reader& reader, Slot& slot, size_t image) {
     try {
       const auto start = steady_clock::now();
       const Status status = dataset_.Read(slot.plan.samples[image], reader.file);
       counters_.read += NanosSince(start);
-      if (!status) return status.error().message;
+      IMGD_TRY(status);
       const Status made =
           options_.training ? MakeTraining(reader, slot, image) : MakeValidation(reader, slot, image);
       const auto& times = reader.sample.times();
       counters_.decode += times.decode - reader.counted.decode;
       counters_.augment += times.resize - reader.counted.resize;
       reader.counted = times;
-      if (!made) return made.error().message;
+      IMGD_TRY(made);
       ++counters_.images;
       counters_.bytes += reader.file.bytes().size();
       return {};
     } catch (const std::exception& e) {  // out of memory, for one; nothing may leave a thread
-      return e.what();
+      return Fail(ErrorCode::kInternal, "{}", e.what());
     }
   }
 
@@ -244,6 +249,19 @@ class Loader::Impl {
     batch.pixels = std::move(slot.pixels);
     batch.pixels.resize(batch.samples.size() * bytes);
     return std::optional<Batch>(std::move(batch));
+  }
+
+  // Where a server is away nothing is known of the images: they are not bad, and none is left out.
+  static bool IsOutage(const Error& error) {
+    return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
+  }
+
+  // Of another code than a broken collective's, which the trainer knows by kUnavailable.
+  Error NoRead(const Slot& slot, size_t image, Error error) const {
+    error.code = ErrorCode::kInternal;
+    error.message =
+        fmt::format("cannot read {}: {}", dataset_.place(slot.plan.samples[image]), error.message);
+    return error;
   }
 
   Error TooManyBad(uint32_t sample, const std::string& why) {

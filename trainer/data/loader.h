@@ -90,7 +90,8 @@ class Loader {
 
   /// The next batch; nothing after the last. Blocks until it is ready.
   /// Errors: kDataLoss when more than max_bad_images (different ones) of this rank's could not be decoded,
-  /// naming the last one; kInvalidArgument for options that make no sense.
+  /// naming the last one; kInternal when an image can't be read because its server is away;
+  /// kInvalidArgument for options that make no sense.
   Result<std::optional<Batch>> Next();
 
   /// Gives the memory of a batch that is done with back, for a later one; saves clearing fresh pages.

@@ -8,6 +8,7 @@
 #include "trainer/data/image_folder.h"
 #include "trainer/data/order.h"
 #include "trainer/data/sample.h"
+#include "trainer/data/test_dataset.h"
 #include "trainer/data/test_images.h"
 
 namespace imgd::data {
@@ -263,6 +264,24 @@ TEST_F(LoaderTest, SaysWhichOptionMakesNoSense) {
   EXPECT_EQ(error([](auto& o) { o.rank = 1; }), "rank is 1, which must be from 0 to 0");
   EXPECT_EQ(error([](auto& o) { o.workers = 0; }), "workers is 0, which must be at least 1");
   EXPECT_THAT(error([](auto& o) { o.segments = 3; }), HasSubstr("no positive multiple of segments, 3"));
+}
+
+TEST(Loader, AServerThatIsAwayEndsTheRunRatherThanLeavingImagesOut) {
+  CountingDataset set(64);
+  std::atomic<int> bad = 0;
+  Loader loader(set, {.crop_size = 16,
+                      .global_batch = 8,
+                      .end_step = 8,
+                      .prefetch = 1,
+                      .on_bad_image = [&](const std::string&, const std::string&, uint64_t) { ++bad; }});
+  ASSERT_TRUE(loader.Next().has_value());
+  set.GoAway();
+  auto next = loader.Next();
+  for (int i = 0; next && i < 2; ++i) next = loader.Next();
+  ASSERT_FALSE(next.has_value());
+  EXPECT_EQ(next.error().code, ErrorCode::kInternal);
+  EXPECT_THAT(next.error().message, HasSubstr("no server answers"));
+  EXPECT_EQ(bad, 0);
 }
 
 TEST(StepsPerEpoch, CountsTheSmallerLastStep) {

@@ -36,10 +36,13 @@ class CountingDataset final : public Dataset {
   Result<uint64_t> FileBytes(size_t i) const override { return files_[i].size(); }
   Status Read(size_t i, FileBuffer& out) const override {
     ++reads_[i];
+    if (away_) return Fail(ErrorCode::kUnavailable, "no server answers");
     std::copy(files_[i].begin(), files_[i].end(), out.Take(files_[i].size()).begin());
     return {};
   }
 
+  /// From here on nothing can be read.
+  void GoAway() { away_ = true; }
   void Spoil(size_t i) { files_[i] = "spoilt"; }
 
   /// Since the last call.
@@ -52,6 +55,7 @@ class CountingDataset final : public Dataset {
  private:
   std::vector<std::string> files_;
   std::vector<uint32_t> shards_;
+  std::atomic<bool> away_ = false;
   mutable std::vector<std::atomic<int>> reads_;
 };
 
