@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kBarWidth = 10;
 constexpr std::chrono::milliseconds kBetween{100};
-constexpr double kSettled = 0.5;  ///< seconds before a rate says anything
 
 }  // namespace
 
@@ -33,25 +32,31 @@ void ProgressLine::Start(const char* verb) {
 }
 
 void ProgressLine::Show(uint64_t done, uint64_t total, uint64_t bytes, uint64_t skipped) {
-  if (!context_.terminal().err_is_terminal) return;
-  const auto now = Clock::now();
-  if (done < total && now - last_ < kBetween) return;
-  last_ = now;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  const bool known = seconds >= kSettled && done > skipped;
+  if (!line_.Due(done, total)) return;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const bool known = seconds >= kRateSettled && done > skipped;
   const double rate = known ? static_cast<double>(done - skipped) / seconds : 0;
   const double byte_rate = known ? static_cast<double>(bytes) / seconds : 0;
+  line_.Draw(ProgressText(verb_, done, total, rate, byte_rate, utf8_));
+}
+
+bool DrawnLine::Due(uint64_t done, uint64_t total) {
+  if (!context_.terminal().err_is_terminal) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (done < total && now - last_ < kBetween) return false;
+  last_ = now;
+  return true;
+}
+
+void DrawnLine::Draw(const std::string& text) {
   const Terminal& terminal = context_.terminal();
-  std::string text = ProgressText(verb_, done, total, rate, byte_rate, terminal.utf8);
   // A line that wraps could not be drawn over.
-  if (const int width = terminal.width ? terminal.width() : 0; width > 1) {
-    text = Truncate(text, width - 1, terminal.utf8);
-  }
-  context_.err() << "\r\033[K" << text << std::flush;
+  const int width = terminal.width ? terminal.width() : 0;
+  context_.err() << "\r\033[K" << (width > 1 ? Truncate(text, width - 1, terminal.utf8) : text) << std::flush;
   drawn_ = true;
 }
 
-void ProgressLine::End() {
+void DrawnLine::End() {
   if (drawn_) context_.err() << "\r\033[K" << std::flush;
   drawn_ = false;
 }

@@ -2,36 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "cli/format.h"
 
 namespace imgd::cli {
-namespace {
-
-constexpr auto kBetweenRates = std::chrono::milliseconds(100);
-constexpr double kRateSettled = 0.5;  ///< seconds before a rate says something
-
-}  // namespace
-
-RateLine::RateLine(Context& context, std::string verb, Unit unit)
-    : context_(context), verb_(std::move(verb)), unit_(unit) {}
-
-RateLine::~RateLine() {
-  if (drawn_) context_.err() << "\r\033[K" << std::flush;
-}
 
 void RateLine::Show(uint64_t done, uint64_t total) {
-  const auto& terminal = context_.terminal();
-  const auto now = Clock::now();
-  if (!terminal.err_is_terminal || (done < total && now - last_ < kBetweenRates)) return;
-  last_ = now;
-  std::string text = RateText(verb_, unit_, done, total, std::chrono::duration<double>(now - start_).count());
-  // A line that wraps could not be drawn over.
-  const int width = terminal.width ? terminal.width() : 0;
-  if (width > 1) text = Truncate(text, width - 1, terminal.utf8);
-  context_.err() << "\r\033[K" << text << std::flush;
-  drawn_ = true;
+  if (!line_.Due(done, total)) return;
+  line_.Draw(
+      RateText(verb_, unit_, done, total, std::chrono::duration<double>(Clock::now() - start_).count()));
 }
 
 std::string RateText(const std::string& verb, RateLine::Unit unit, uint64_t done, uint64_t total,

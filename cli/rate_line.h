@@ -3,8 +3,9 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 
-#include "cli/app.h"
+#include "cli/progress_line.h"
 
 namespace imgd::cli {
 
@@ -14,22 +15,18 @@ class RateLine {
  public:
   enum class Unit { kImages, kBytes };
 
-  RateLine(Context& context, std::string verb, Unit unit);
-  ~RateLine();
-  RateLine(const RateLine&) = delete;
-  RateLine& operator=(const RateLine&) = delete;
+  RateLine(Context& context, std::string verb, Unit unit)
+      : line_(context), verb_(std::move(verb)), unit_(unit) {}
 
   void Show(uint64_t done, uint64_t total);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  Context& context_;
+  DrawnLine line_;
   const std::string verb_;
   const Unit unit_;
   const Clock::time_point start_ = Clock::now();
-  Clock::time_point last_;
-  bool drawn_ = false;
 };
 
 /// The line itself, `seconds` after the start.

@@ -19,15 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTrainArchive = "ILSVRC2012_img_train.tar";
-constexpr const char* kValArchive = "ILSVRC2012_img_val.tar";
-
 Result<std::unique_ptr<Dataset>> OpenIlsvrcPart(const std::string& where, const std::string& part,
                                                 const std::string& devkit) {
   std::error_code error;
   const bool only_val = part.empty() && (IsIlsvrcValidationArchive(where) ||
-                                         (fs::exists(fs::path(where) / kValArchive, error) &&
-                                          !fs::exists(fs::path(where) / kTrainArchive, error)));
+                                         (fs::exists(fs::path(where) / kIlsvrcValArchive, error) &&
+                                          !fs::exists(fs::path(where) / kIlsvrcTrainArchive, error)));
   return OpenIlsvrc2012(where, part == "val" || only_val ? IlsvrcPart::kVal : IlsvrcPart::kTrain, devkit);
 }
 
@@ -100,8 +97,8 @@ std::vector<SourcePart> PartsByPattern(const std::string& where, const Folder& f
 Result<ConvertSource> LookIntoFolder(const std::string& where) {
   IMGD_ASSIGN(const Folder folder, List(where));
   ConvertSource source;
-  const bool train = folder.Has(folder.shards, kTrainArchive);
-  const bool val = folder.Has(folder.shards, kValArchive);
+  const bool train = folder.Has(folder.shards, kIlsvrcTrainArchive);
+  const bool val = folder.Has(folder.shards, kIlsvrcValArchive);
   if (train || val) {
     source.form = SourceForm::kIlsvrc2012;
     if (train) source.parts.push_back({"train", where});
@@ -145,10 +142,10 @@ ConvertSource LookAtName(const std::string& where) {
   if (is_url && !IsShardName(where)) return source;
   source.form = FormOfShards(where);
   const std::string file = fs::path(where).filename().string();
-  if (file == kValArchive) {
+  if (file == kIlsvrcValArchive) {
     source.form = SourceForm::kIlsvrc2012;
     source.parts.front().name = "val";
-  } else if (file == kTrainArchive || (file.ends_with(".tar") && !is_url && IsTarOfTars(where))) {
+  } else if (file == kIlsvrcTrainArchive || (file.ends_with(".tar") && !is_url && IsTarOfTars(where))) {
     source.form = SourceForm::kIlsvrc2012;
     source.parts.front().name = "train";
   }

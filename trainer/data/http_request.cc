@@ -3,22 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "trainer/data/text.h"
 #include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {
-
-std::string_view Trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return lower;
-}
 
 std::optional<uint64_t> Number(std::string_view text) {
   uint64_t value = 0;
@@ -68,7 +57,7 @@ std::optional<RequestHead> ParseRequestHead(std::string_view text) {
     if (line.empty()) break;
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos || colon == 0) return std::nullopt;
-    head.headers.emplace_back(Lower(line.substr(0, colon)), Trimmed(line.substr(colon + 1)));
+    head.headers.emplace_back(Lower(line.substr(0, colon)), Trimmed(line.substr(colon + 1), " \t"));
   }
   const std::string connection = Lower(head.header("connection"));
   if (connection == "close") head.keep_alive = false;

@@ -26,8 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTruthName = "ILSVRC2012_validation_ground_truth.txt";
 constexpr std::string_view kMetaName = "meta.mat";
-constexpr const char* kTrainArchive = "ILSVRC2012_img_train.tar";
-constexpr const char* kValArchive = "ILSVRC2012_img_val.tar";
 /// What is looked for beside an archive, the first that is there.
 constexpr std::array<const char*, 4> kDevkitNames = {"ILSVRC2012_devkit_t12.tar.gz",
                                                      "ILSVRC2012_devkit_t12.tar", "ILSVRC2012_devkit_t12",
@@ -248,7 +246,7 @@ Result<std::string> FindArchive(const std::string& where, IlsvrcPart part) {
     if (fs::exists(where, error)) return where;
     return Fail(ErrorCode::kNotFound, "no file or folder {}", where);
   }
-  const char* name = part == IlsvrcPart::kTrain ? kTrainArchive : kValArchive;
+  const char* name = part == IlsvrcPart::kTrain ? kIlsvrcTrainArchive : kIlsvrcValArchive;
   const fs::path archive = fs::path(where) / name;
   if (fs::exists(archive, error)) return archive.string();
   Error missing{.code = ErrorCode::kNotFound, .message = fmt::format("{} has no {}", where, name)};
@@ -275,7 +273,7 @@ std::string DevkitBeside(const std::string& archive) {
 
 }  // namespace
 
-bool IsIlsvrcValidationArchive(const std::string& path) { return BaseName(path) == kValArchive; }
+bool IsIlsvrcValidationArchive(const std::string& path) { return BaseName(path) == kIlsvrcValArchive; }
 
 Result<IlsvrcDevkit> ReadIlsvrcDevkit(const std::string& path) {
   std::error_code error;

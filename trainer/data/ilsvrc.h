@@ -10,6 +10,10 @@
 
 namespace imgd::data {
 
+// The names under which the archives of images are distributed.
+constexpr const char* kIlsvrcTrainArchive = "ILSVRC2012_img_train.tar";
+constexpr const char* kIlsvrcValArchive = "ILSVRC2012_img_val.tar";
+
 /// The classes of ILSVRC2012 and what its validation images show, as its development kit says.
 struct IlsvrcDevkit {
   struct Synset {

@@ -7,9 +7,6 @@
 namespace imgd::data {
 namespace {
 
-constexpr uint32_t kRecordMagic = 0xCED7230A;
-constexpr uint64_t kPartHeader = 8;    ///< magic; kind in the upper three bits and length in the rest
-constexpr uint64_t kImageHeader = 24;  ///< flag, label, id, id2
 constexpr uint32_t kMostLabels = 65536;
 
 enum Kind : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
@@ -26,15 +23,15 @@ tl::unexpected<Error> Bad(const Source& shard, uint64_t at, std::string_view wha
 }
 
 Result<Piece> ReadPiece(const Source& shard, uint64_t at) {
-  if (shard.size() - at < kPartHeader) return Bad(shard, at, "it ends within a record");
-  std::array<uint8_t, kPartHeader> header{};
+  if (shard.size() - at < kRecordHeaderBytes) return Bad(shard, at, "it ends within a record");
+  std::array<uint8_t, kRecordHeaderBytes> header{};
   IMGD_TRY(shard.ReadAt(at, header));
   uint32_t magic = 0;
   uint32_t word = 0;
   std::memcpy(&magic, header.data(), 4);
   std::memcpy(&word, header.data() + 4, 4);
   if (magic != kRecordMagic) return Bad(shard, at, "no record begins here");
-  Piece part{.kind = word >> 29, .begin = at + kPartHeader, .size = word & 0x1FFFFFFFU};
+  Piece part{.kind = word >> 29, .begin = at + kRecordHeaderBytes, .size = word & 0x1FFFFFFFU};
   const uint64_t padded = (part.size + 3) / 4 * 4;
   if (padded > shard.size() - part.begin) {
     return Bad(shard, at,
@@ -70,13 +67,13 @@ Result<Record> FindRecord(const Source& shard, uint64_t at) {
 }
 
 struct ImageHeader {
-  uint64_t size = kImageHeader;  ///< with the labels that follow it
+  uint64_t size = kImageHeaderBytes;  ///< with the labels that follow it
   int32_t label = 0;
   uint64_t id = 0;
 };
 
 Result<ImageHeader> ParseImageHeader(const Source& shard, uint64_t at, std::span<const uint8_t> content) {
-  if (content.size() < kImageHeader) return Bad(shard, at, "the record is too short for an image's");
+  if (content.size() < kImageHeaderBytes) return Bad(shard, at, "the record is too short for an image's");
   ImageHeader header;
   uint32_t flag = 0;
   float label = 0;
@@ -86,7 +83,7 @@ Result<ImageHeader> ParseImageHeader(const Source& shard, uint64_t at, std::span
   if (flag > kMostLabels) return Bad(shard, at, fmt::format("an image with {} labels", flag));
   header.size += uint64_t{flag} * 4;
   if (content.size() < header.size) return Bad(shard, at, "the record is too short for its labels");
-  if (flag > 0) std::memcpy(&label, content.data() + kImageHeader, 4);
+  if (flag > 0) std::memcpy(&label, content.data() + kImageHeaderBytes, 4);
   if (!(label >= 0 && label < 1e9F)) return Bad(shard, at, fmt::format("the label {} is no class", label));
   header.label = static_cast<int32_t>(label);
   return header;
@@ -94,11 +91,11 @@ Result<ImageHeader> ParseImageHeader(const Source& shard, uint64_t at, std::span
 
 /// The image's header with its labels, or as much as there is of it.
 Result<std::vector<uint8_t>> ReadStart(const Source& shard, const Piece& part) {
-  std::vector<uint8_t> start(std::min(part.size, kImageHeader));
+  std::vector<uint8_t> start(std::min(part.size, kImageHeaderBytes));
   IMGD_TRY(shard.ReadAt(part.begin, start));
   uint32_t labels = 0;
-  if (start.size() == kImageHeader) std::memcpy(&labels, start.data(), 4);
-  const uint64_t whole = kImageHeader + uint64_t{std::min(labels, kMostLabels)} * 4;
+  if (start.size() == kImageHeaderBytes) std::memcpy(&labels, start.data(), 4);
+  const uint64_t whole = kImageHeaderBytes + uint64_t{std::min(labels, kMostLabels)} * 4;
   start.resize(std::min(part.size, whole));
   IMGD_TRY(shard.ReadAt(part.begin, start));
   return start;

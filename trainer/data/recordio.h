@@ -9,6 +9,10 @@
 
 namespace imgd::data {
 
+constexpr uint32_t kRecordMagic = 0xCED7230A;
+constexpr size_t kRecordHeaderBytes = 8;  ///< magic; kind in the upper three bits and length in the rest
+constexpr size_t kImageHeaderBytes = 24;  ///< flag, label, id, id2
+
 /// Makes the index of a RecordIO file (.rec) of MXNet's image records. The records themselves say all:
 /// neither .idx nor .lst is needed. Keys are the records' ids, classes the whole part of their (first) label,
 /// as im2rec writes them. Formats: dmlc-core, include/dmlc/recordio.h; MXNet, src/io/image_recordio.h.

@@ -5,22 +5,20 @@
 #include <cstring>
 
 #include "common/files.h"
+#include "trainer/data/recordio.h"
 #include "trainer/data/shard_writer.h"
 
 namespace imgd::data {
 namespace {
 
-constexpr uint32_t kWriterMagic = 0xCED7230A;
-constexpr size_t kPartHeader = 8;
-constexpr size_t kImageHeader = 24;  ///< flag, label, id, id2
 constexpr size_t kMostRecordBytes = size_t{1} << 29;
 
 enum Kind : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
 
 Status AppendPart(OutputFile& file, Kind kind, std::span<const uint8_t> content) {
-  const std::array<uint32_t, 2> words = {kWriterMagic,
+  const std::array<uint32_t, 2> words = {kRecordMagic,
                                          uint32_t{kind} << 29 | static_cast<uint32_t>(content.size())};
-  IMGD_TRY(file.Write({reinterpret_cast<const uint8_t*>(words.data()), kPartHeader}));
+  IMGD_TRY(file.Write({reinterpret_cast<const uint8_t*>(words.data()), kRecordHeaderBytes}));
   IMGD_TRY(file.Write(content));
   static constexpr std::array<uint8_t, 4> kZeros{};
   return file.Write(std::span(kZeros).first((4 - content.size() % 4) % 4));
@@ -36,10 +34,10 @@ class RecordIoWriter final : public ShardWriter {
     const uint64_t start = file_.bytes();
     IMGD_ASSIGN(const bool cut, AppendRecord(file_, record_));
     index_.images.push_back({.key = std::string(WithoutImageEnding(image.name)),
-                             .offset = cut ? start : start + kPartHeader + kImageHeader,
+                             .offset = cut ? start : start + kRecordHeaderBytes + kImageHeaderBytes,
                              .size = static_cast<uint32_t>(image.file.size()),
                              .label = image.label,
-                             .skip = cut ? uint32_t{kImageHeader} : 0,
+                             .skip = cut ? uint32_t{kImageHeaderBytes} : 0,
                              .width = image.facts.width,
                              .height = image.facts.height});
     offsets_ += fmt::format("{}\t{}\n", image.id, start);
@@ -84,7 +82,7 @@ Result<bool> AppendRecord(OutputFile& file, std::span<const uint8_t> content) {
   for (size_t at = 0; at + 4 <= content.size(); at += 4) {
     uint32_t word = 0;
     std::memcpy(&word, content.data() + at, 4);
-    if (word != kWriterMagic) continue;
+    if (word != kRecordMagic) continue;
     IMGD_TRY(AppendPart(file, start == 0 ? kFirst : kMiddle, content.subspan(start, at - start)));
     start = at + 4;
   }
@@ -93,10 +91,10 @@ Result<bool> AppendRecord(OutputFile& file, std::span<const uint8_t> content) {
 }
 
 void EncodeImageRecord(float label, uint64_t id, std::span<const uint8_t> image, std::vector<uint8_t>& out) {
-  out.assign(kImageHeader + image.size(), 0);
+  out.assign(kImageHeaderBytes + image.size(), 0);
   std::memcpy(out.data() + 4, &label, 4);
   std::memcpy(out.data() + 8, &id, 8);
-  std::ranges::copy(image, out.begin() + kImageHeader);
+  std::ranges::copy(image, out.begin() + kImageHeaderBytes);
 }
 
 Result<std::unique_ptr<ShardWriter>> OpenRecordIoWriter(const OutputSet& set, const std::string& shard) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files.h"
+#include "trainer/data/text.h"
 
 namespace imgd::data {
 namespace {
@@ -15,12 +16,6 @@ using std::chrono::system_clock;
 constexpr uint64_t kMostListBytes = 16 << 20;
 constexpr size_t kMostKeys = 2'000'000;
 constexpr const char* kDefaultMetadata = "http://169.254.169.254";
-
-std::string_view Trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 /// "2026-01-31T12:00:00Z"
 std::optional<system_clock::time_point> ParseTime(const std::string& text) {

@@ -6,19 +6,13 @@
 #include <unordered_map>
 
 #include "common/files.h"
+#include "trainer/data/text.h"
 
 namespace imgd::data {
 namespace {
 
 constexpr size_t kMostClassListBytes = size_t{64} << 20;
 constexpr size_t kClassesShown = 5;
-
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 }  // namespace
 

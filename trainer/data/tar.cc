@@ -13,7 +13,7 @@ constexpr uint64_t kBlock = 512;
 /// Long names and pax records; more is no name.
 constexpr uint64_t kMaxTextBytes = 1 << 20;
 
-std::string_view Trimmed(std::string_view field) { return field.substr(0, field.find('\0')); }
+std::string_view FieldText(std::string_view field) { return field.substr(0, field.find('\0')); }
 
 /// Octal text, or GNU's base-256 for large numbers.
 std::optional<uint64_t> Number(std::string_view field) {
@@ -48,9 +48,9 @@ struct TarReader::Header {
   char type() const { return block[156]; }
   std::optional<uint64_t> size() const { return Number(field(124, 12)); }
   std::string name() const {
-    const std::string_view name = Trimmed(field(0, 100));
+    const std::string_view name = FieldText(field(0, 100));
     const bool posix = field(257, 6) == std::string_view("ustar\0", 6);
-    const std::string_view prefix = posix ? Trimmed(field(345, 155)) : std::string_view();
+    const std::string_view prefix = posix ? FieldText(field(345, 155)) : std::string_view();
     return prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
   }
   bool is_zero() const {
@@ -151,7 +151,7 @@ Result<std::optional<TarEntry>> TarReader::Next() {
       }
       case 'L': {
         IMGD_ASSIGN(const std::string name, ReadText(size));
-        overrides.name = std::string(Trimmed(name));
+        overrides.name = std::string(FieldText(name));
         continue;
       }
       case 'K':

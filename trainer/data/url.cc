@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstdint>
 
+#include "trainer/data/text.h"
+
 namespace imgd::data {
 namespace {
 
@@ -17,13 +19,6 @@ int HexValue(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return lower;
 }
 
 /// What people type, as it may go into a request's first line.
