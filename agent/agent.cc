@@ -60,6 +60,12 @@ Status Agent::Begin(std::filesystem::path shim_program) {
                                               [this](v1::ConnectRequest request) {
                                                 link_->Send(connection_, std::move(request));
                                               }));
+  if (!config_.metrics_listen.empty()) {
+    IMGD_ASSIGN(exporter_,
+                Exporter::Create(loop_, config_.metrics_listen, supervisor_.get(), devices_, gpus_.get()));
+    spdlog::info("node={} listen={} port={} msg=\"serves /metrics\"", config_.node, config_.metrics_listen,
+                 exporter_->port());
+  }
   spdlog::info("node={} devices={} model=\"{}\" server={} state_dir={} msg=\"imgagent {} starts\"",
                config_.node, devices_.size(), devices_.front().model(), config_.server,
                config_.state_dir.native(), kVersion);
@@ -162,7 +168,7 @@ void Agent::BeatHeart() {
   auto* heartbeat = request.mutable_heartbeat();
   heartbeat->set_time_us(SystemClock().Wall().micros);
   if (gpus_ != nullptr) {
-    for (auto& reading : gpus_->Latest()) *heartbeat->add_readings() = std::move(reading);
+    for (const auto& reading : gpus_->Latest()) *heartbeat->add_readings() = reading.ToProto();
   }
   link_->Send(connection_, std::move(request));
   loop_->Cancel(heartbeat_timer_);

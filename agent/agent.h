@@ -7,6 +7,7 @@
 
 #include "agent/config.h"
 #include "agent/event_loop.h"
+#include "agent/exporter.h"
 #include "agent/gpu.h"
 #include "agent/link.h"
 #include "agent/supervisor.h"
@@ -46,6 +47,7 @@ class Agent {
   std::vector<v1::Device> devices_;
   std::unique_ptr<GpuMonitor> gpus_;  ///< null on CPU slots
   std::unique_ptr<Supervisor> supervisor_;
+  std::unique_ptr<Exporter> exporter_;  ///< null where metrics are not served
   std::unique_ptr<Link> link_;
   uint64_t connection_ = 0;  ///< that stands now; 0 for none
   bool welcomed_ = false;

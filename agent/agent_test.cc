@@ -5,6 +5,7 @@
 #include "agent/process.h"
 #include "agent/testing/agent_process.h"
 #include "agent/testing/fake_daemon.h"
+#include "agent/testing/loopback_client.h"
 
 namespace imgd {
 namespace {
@@ -41,6 +42,15 @@ class AgentTest : public testing::Test {
                                           "--state-dir", dir_ / "state",    "--trainer", dir_ / "trainer"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return std::make_unique<AgentProcess>(dir_ / "agent.log", arguments);
+  }
+
+  /// As the agent's log names it; 0 if it does not.
+  static uint32_t MetricsPort(const AgentProcess& agent) {
+    const auto log = agent.Output();
+    const auto line_end = log.find(" msg=\"serves /metrics\"");
+    const auto at = log.rfind("port=", line_end);
+    if (line_end == std::string::npos || at == std::string::npos) return 0;
+    return static_cast<uint32_t>(std::stoul(log.substr(at + 5)));
   }
 
   bool UntilConnected(size_t hellos = 1) {
@@ -137,6 +147,29 @@ TEST_F(AgentTest, RelaysReadingsOfItsGpus) {
     EXPECT_EQ(heartbeat.readings(1).error(), "power can't be read: GPU is lost");
     return true;
   });
+}
+
+TEST_F(AgentTest, ServesItsMetricsOnAPortThatItNames) {
+  dir_.Script("trainer", "exit 0");
+  const auto script = dir_.Write("gpus", "count 2\nutil * 97\npower * 650000\nfail power 1 15\n");
+  ::setenv("IMGD_FAKE_NVML_SCRIPT", script.c_str(), 1);
+  const auto agent = StartAgent({"--nvml", IMGD_FAKE_NVML, "--metrics-listen", "127.0.0.1:0"});
+  ASSERT_TRUE(daemon_.Until(
+      [](auto& seen) { return !seen.heartbeats.empty() && seen.heartbeats.back().readings_size() == 2; }));
+  const uint32_t port = MetricsPort(*agent);
+  ASSERT_NE(port, 0) << agent->Output();
+  const auto text = HttpGet(port, "/metrics");
+  EXPECT_THAT(text, HasSubstr("imgd_gpu_busy_ratio{gpu=\"1\",uuid="));
+  EXPECT_THAT(text, HasSubstr("imgd_gpu_power_watts{gpu=\"0\",uuid="));
+  EXPECT_THAT(text, testing::Not(HasSubstr("imgd_gpu_power_watts{gpu=\"1\"")));
+  AgentProcess second(dir_ / "second.log", {"--server", daemon_.address(), "--state-dir", dir_ / "second",
+                                            "--trainer", dir_ / "trainer", "--cpu-slots", "1", "--nvml",
+                                            "none", "--metrics-listen", fmt::format("127.0.0.1:{}", port)});
+  EXPECT_EQ(second.Wait(), 5);
+  EXPECT_THAT(second.Output(), HasSubstr(fmt::format(
+                                   "imgagent: metrics: cannot listen on port {} of 127.0.0.1: the port is in "
+                                   "use by another program\n",
+                                   port)));
 }
 
 TEST_F(AgentTest, KilledInTheMiddleOfARunItLosesNothing) {
@@ -248,6 +281,10 @@ TEST(AgentCommandLine, SaysWhatIsWrongAndEndsWithTheRightCode) {
   const auto no_device = run({"--trainer", trainer, "--nvml", "none"});
   EXPECT_EQ(no_device.first, 3);
   EXPECT_THAT(no_device.second, HasSubstr("nothing to compute with"));
+  const auto bad_metrics =
+      run({"--trainer", trainer, "--cpu-slots", "1", "--nvml", "none", "--metrics-listen", "7651"});
+  EXPECT_EQ(bad_metrics.first, 2);
+  EXPECT_THAT(bad_metrics.second, HasSubstr("metrics_listen: found '7651'; HOST:PORT is expected"));
   const auto bad_server = run({"--trainer", trainer, "--server", "nowhere"});
   EXPECT_EQ(bad_server.first, 2);
   EXPECT_THAT(bad_server.second, HasSubstr("server address 'nowhere': HOST:PORT is expected"));

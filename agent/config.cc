@@ -67,6 +67,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   }
   if (auto v = yaml.Choice("cgroup", {"auto", "off"})) config.use_cgroup = *v == "auto";
   if (auto v = yaml.DurationMs("stop_after_disconnect")) config.stop_after_disconnect_ms = *v;
+  if (auto v = yaml.String("metrics_listen")) config.metrics_listen = *v;
   yaml.Finish();
   if (auto errors = yaml.Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
   return config;
@@ -77,6 +78,12 @@ Result<Config> CompleteConfig(Config config) {
   if (config.cpu_slots > kMostCpuSlots) {
     return Fail(ErrorCode::kInvalidArgument, "cpu_slots: found {}; 0 to {} are allowed", config.cpu_slots,
                 kMostCpuSlots);
+  }
+  if (config.metrics_listen == "off") config.metrics_listen.clear();
+  if (!config.metrics_listen.empty() && !SplitHostPort(config.metrics_listen, 0)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or off",
+                config.metrics_listen);
   }
   if (config.node.empty()) config.node = HostName();
   if (!IsNodeName(config.node)) {

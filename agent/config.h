@@ -24,6 +24,7 @@ struct Config {
   uint64_t run_log_limit_bytes = 256ULL << 20;
   bool use_cgroup = true;
   int64_t stop_after_disconnect_ms = 0;  ///< 0: never
+  std::string metrics_listen;            ///< HOST:PORT of /metrics; empty or "off": not served
 };
 
 /// Reads agent.yaml over `config`. On failure: every error, with its place.
@@ -31,7 +32,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
                                                      Config config);
 
 /// Fills in what was left empty and checks the rest.
-/// Errors: a server address, node name or number of slots that can't be, a trainer that is no program here.
+/// Errors: an address, node name or number of slots that can't be, a trainer that is no program here.
 Result<Config> CompleteConfig(Config config);
 
 /// The program that this process runs.

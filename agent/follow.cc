@@ -60,7 +60,8 @@ void Window::Clear() {
   bytes_ = 0;
 }
 
-EventFollower::EventFollower(const RunDir& dir, uint32_t local_rank) : path_(dir.Events(local_rank)) {}
+EventFollower::EventFollower(const RunDir& dir, uint32_t local_rank, bool quiet)
+    : path_(dir.Events(local_rank)), quiet_(quiet) {}
 
 void EventFollower::GoOnAfter(uint64_t sequence) {
   // From the file's start: events before `sequence` are read over, which is quick and rare.
@@ -87,6 +88,7 @@ std::optional<std::string> EventFollower::NextBody() {
       const uint32_t length = LittleEndian32(rest);
       if (length > kMaxEventBytes) {
         damaged_ = true;
+        if (quiet_) break;
         spdlog::error("file={} msg=\"damaged: a length of {} bytes was found, {} is the greatest\"",
                       path_.native(), length, kMaxEventBytes);
         break;
@@ -102,8 +104,10 @@ std::optional<std::string> EventFollower::NextBody() {
 }
 
 void EventFollower::AddLost(uint64_t up_to, const char* reason, v1::TrainerEvents* out) {
-  spdlog::error("file={} first={} last={} msg=\"events are lost: {}\"", path_.native(), last_ + 1, up_to,
-                reason);
+  if (!quiet_) {
+    spdlog::error("file={} first={} last={} msg=\"events are lost: {}\"", path_.native(), last_ + 1, up_to,
+                  reason);
+  }
   auto* event = out->add_events();
   event->set_sequence(up_to);
   event->set_time_us(last_time_us_);

@@ -34,7 +34,8 @@ class Window {
 /// A record that is cut off at the end of the file is waited for. Not thread-safe.
 class EventFollower {
  public:
-  EventFollower(const RunDir& dir, uint32_t local_rank);
+  /// `quiet`: what is wrong with the file is not logged, since another follower of it does that.
+  EventFollower(const RunDir& dir, uint32_t local_rank, bool quiet = false);
 
   /// Goes on after that sequence; what was handed out before and is later comes again.
   void GoOnAfter(uint64_t sequence);
@@ -52,6 +53,7 @@ class EventFollower {
   void AddLost(uint64_t up_to, const char* reason, v1::TrainerEvents* out);
 
   std::filesystem::path path_;
+  bool quiet_;
   UniqueFd fd_;
   std::string buffer_;   ///< read from the file
   size_t consumed_ = 0;  ///< of buffer_

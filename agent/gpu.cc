@@ -48,7 +48,7 @@ struct Nvml::State {
   Status FindAll();
   /// The device's name, uuid and memory; the first thing that can't be read is the error.
   Result<v1::Device> Describe(unsigned index, nvmlDevice_t handle) const;
-  v1::DeviceReading ReadOne(nvmlDevice_t handle) const;
+  GpuReading ReadOne(nvmlDevice_t handle) const;
 };
 
 Status Nvml::State::ResolveAll() {
@@ -103,24 +103,35 @@ Status Nvml::State::FindAll() {
   return {};
 }
 
-v1::DeviceReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
-  v1::DeviceReading reading;
+GpuReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
+  GpuReading reading;
   const auto read = [&](const char* what, nvmlReturn_t result) {
     if (result == 0) return true;
-    auto* error = reading.mutable_error();
-    *error += fmt::format("{}{} can't be read: {}", error->empty() ? "" : "; ", what, error_string(result));
+    reading.error +=
+        fmt::format("{}{} can't be read: {}", reading.error.empty() ? "" : "; ", what, error_string(result));
     return false;
   };
   nvmlUtilization_t busy{};
   nvmlMemory_t memory_info{};
   unsigned value = 0;
-  if (read("utilisation", utilization(handle, &busy))) reading.set_busy_ratio(busy.gpu / 100.0);
-  if (read("memory", memory(handle, &memory_info))) reading.set_memory_used_bytes(memory_info.used);
-  if (read("power", power(handle, &value))) reading.set_power_watts(value / 1000.0);
+  if (read("utilisation", utilization(handle, &busy))) reading.busy_ratio = busy.gpu / 100.0;
+  if (read("memory", memory(handle, &memory_info))) reading.memory_used_bytes = memory_info.used;
+  if (read("power", power(handle, &value))) reading.power_watts = value / 1000.0;
   if (read("temperature", temperature(handle, NVML_TEMPERATURE_GPU, &value)))
-    reading.set_temperature_celsius(value);
-  if (read("SM clock", clock(handle, NVML_CLOCK_SM, &value))) reading.set_sm_clock_hertz(value * 1e6);
+    reading.temperature_celsius = value;
+  if (read("SM clock", clock(handle, NVML_CLOCK_SM, &value))) reading.sm_clock_hertz = value * 1e6;
   return reading;
+}
+
+v1::DeviceReading GpuReading::ToProto() const {
+  v1::DeviceReading out;
+  out.set_busy_ratio(busy_ratio.value_or(0));
+  out.set_memory_used_bytes(memory_used_bytes.value_or(0));
+  out.set_power_watts(power_watts.value_or(0));
+  out.set_temperature_celsius(temperature_celsius.value_or(0));
+  out.set_sm_clock_hertz(sm_clock_hertz.value_or(0));
+  out.set_error(error);
+  return out;
 }
 
 Nvml::Nvml(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -144,8 +155,8 @@ Result<std::unique_ptr<Nvml>> Nvml::Load(const std::string& library) {
 
 const std::vector<v1::Device>& Nvml::devices() const { return state_->devices; }
 
-std::vector<v1::DeviceReading> Nvml::Read() const {
-  std::vector<v1::DeviceReading> readings;
+std::vector<GpuReading> Nvml::Read() const {
+  std::vector<GpuReading> readings;
   for (nvmlDevice_t handle : state_->handles) readings.push_back(state_->ReadOne(handle));
   return readings;
 }
@@ -157,7 +168,7 @@ struct GpuMonitor::Shared {
   bool ended = false;
   Instant read_at{};  // at first, when the monitor began
   bool has_read = false;
-  std::vector<v1::DeviceReading> readings;
+  std::vector<GpuReading> readings;
   std::unique_ptr<Nvml> nvml;  // of the thread
   Duration period{};
 };
@@ -192,14 +203,15 @@ GpuMonitor::~GpuMonitor() {
   shared_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return shared_->ended; });
 }
 
-std::vector<v1::DeviceReading> GpuMonitor::Latest() const {
+std::vector<GpuReading> GpuMonitor::Latest() const {
   std::unique_lock lock(shared_->mutex);
   auto readings = shared_->readings;
   const auto age = std::chrono::steady_clock::now() - shared_->read_at;
   if (age > 3 * shared_->period) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
     for (auto& reading : readings) {
-      reading.set_error(fmt::format("not read for {} s: NVML has not answered since", seconds));
+      reading.is_old = true;
+      reading.error = fmt::format("not read for {} s: NVML has not answered since", seconds);
     }
   } else if (!shared_->has_read) {
     readings.clear();

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,20 @@
 #include "imgd/v1/node.pb.h"
 
 namespace imgd {
+
+/// What a GPU did when it was read last. What could not be read is empty, and named in `error`.
+struct GpuReading {
+  std::optional<double> busy_ratio;  ///< share of time that a kernel ran, from 0 to 1
+  std::optional<uint64_t> memory_used_bytes;
+  std::optional<double> power_watts;
+  std::optional<double> temperature_celsius;
+  std::optional<double> sm_clock_hertz;
+  std::string error;    ///< for people; empty when all could be read
+  bool is_old = false;  ///< NVML has not answered for several periods: nobody knows what the GPU does now
+
+  /// As the daemon gets it: 0 stands for what could not be read.
+  v1::DeviceReading ToProto() const;
+};
 
 /// The node's GPUs through NVML, loaded at run time. One thread at a time.
 class Nvml {
@@ -22,8 +38,8 @@ class Nvml {
 
   /// GPUs that can be opened, with NVML's index. One that can't is logged and left out.
   const std::vector<v1::Device>& devices() const;
-  /// What each device of devices() does now. What can't be read is 0 and named in `error`.
-  std::vector<v1::DeviceReading> Read() const;
+  /// What each device of devices() does now.
+  std::vector<GpuReading> Read() const;
 
  private:
   struct State;
@@ -41,7 +57,7 @@ class GpuMonitor {
   ~GpuMonitor();
 
   /// The latest reading of each device, in their order; old ones say so in `error`. Empty before the first.
-  std::vector<v1::DeviceReading> Latest() const;
+  std::vector<GpuReading> Latest() const;
 
  private:
   struct Shared;

@@ -28,7 +28,7 @@ int Complain(const Error& error) {
 /// What the command line says; what it does not say is empty.
 struct Flags {
   std::string config_file;
-  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup;
+  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup, metrics;
   std::optional<uint32_t> cpu_slots;
   std::vector<std::string> shared_folders;
   bool check_config = false;
@@ -52,6 +52,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->envname("IMGD_NVML");
   app.add_option("--cgroup", flags.cgroup, "auto or off: a cgroup for each run's ranks where one can be made")
       ->check(CLI::IsMember({"auto", "off"}));
+  app.add_option(
+      "--metrics-listen", flags.metrics,
+      "HOST:PORT to serve /metrics for Prometheus on; port 0: a free one, which the log names (default "
+      "off)");
   app.add_flag("--check-config", flags.check_config, "Check the settings and exit");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn or error (default info)");
 }
@@ -81,6 +85,7 @@ std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
   if (flags.trainer) config.trainer = *flags.trainer;
   if (flags.nvml) config.nvml = *flags.nvml;
   if (flags.log_level) config.log_level = *flags.log_level;
+  if (flags.metrics) config.metrics_listen = *flags.metrics;
   if (flags.cgroup) config.use_cgroup = *flags.cgroup == "auto";
   if (!flags.shared_folders.empty()) {
     config.shared_folders.assign(flags.shared_folders.begin(), flags.shared_folders.end());

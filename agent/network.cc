@@ -46,22 +46,24 @@ std::optional<sockaddr_storage> NameOfSocket(int fd) {
 
 }  // namespace
 
-Result<HostPort> ParseHostPort(const std::string& text) {
+std::optional<HostPort> SplitHostPort(const std::string& text, int least_port) {
   const auto colon = text.rfind(':');
-  HostPort out;
-  int port = 0;
-  if (colon != std::string::npos) {
-    out = {text.substr(0, colon), text.substr(colon + 1)};
-    std::from_chars(out.port.data(), out.port.data() + out.port.size(), port);
-  }
+  if (colon == std::string::npos) return std::nullopt;
+  HostPort out{text.substr(0, colon), text.substr(colon + 1)};
   if (out.host.starts_with('[') && out.host.ends_with(']'))
     out.host = out.host.substr(1, out.host.size() - 2);
-  const bool digits = out.port.find_first_not_of("0123456789") == std::string::npos;
-  if (out.host.empty() || !digits || port < 1 || port > 65535) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "server address '{}': HOST:PORT is expected, such as 10.0.0.5:7650", text);
-  }
+  int port = -1;
+  const char* end = out.port.data() + out.port.size();
+  const auto parsed = std::from_chars(out.port.data(), end, port);
+  if (out.host.empty() || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  if (port < least_port || port > 65535) return std::nullopt;
   return out;
+}
+
+Result<HostPort> ParseHostPort(const std::string& text) {
+  if (auto parts = SplitHostPort(text, 1)) return std::move(*parts);
+  return Fail(ErrorCode::kInvalidArgument,
+              "server address '{}': HOST:PORT is expected, such as 10.0.0.5:7650", text);
 }
 
 Result<std::string> LocalAddressTowards(const std::string& server) {
@@ -91,13 +93,25 @@ std::string InterfaceOf(const std::string& address) {
   return "";
 }
 
-Result<Listener> ListenOn(const std::string& address) {
-  IMGD_ASSIGN(const AddressList addresses, Resolve(address, "0", SOCK_STREAM));
+Result<Listener> ListenOn(const std::string& address, const std::string& port) {
+  IMGD_ASSIGN(const AddressList addresses, Resolve(address, port, SOCK_STREAM));
   Listener listener;
   listener.fd = UniqueFd(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (listener.fd.valid() && port != "0") {
+    // Connections that an earlier process closed don't hold the port; one that listens does.
+    const int on = 1;
+    ::setsockopt(listener.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  }
   if (!listener.fd.valid() || ::bind(listener.fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
       ::listen(listener.fd.get(), 1024) != 0) {
-    return FailErrno(errno, fmt::format("cannot listen on this node's address {}", address));
+    const int error = errno;
+    const auto what = port == "0" ? fmt::format("cannot listen on this node's address {}", address)
+                                  : fmt::format("cannot listen on port {} of {}", port, address);
+    if (error == EADDRINUSE)
+      return Fail(ErrorCode::kAlreadyExists, "{}: the port is in use by another program", what);
+    if (error == EADDRNOTAVAIL)
+      return Fail(ErrorCode::kInvalidArgument, "{}: it is no address of this machine", what);
+    return FailErrno(error, what);
   }
   const auto name = NameOfSocket(listener.fd.get());
   if (!name) return FailErrno(errno, "cannot tell the port of a socket");

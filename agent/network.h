@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,11 @@ struct HostPort {
   std::string port;
 };
 
-/// "host:port" or "[ipv6]:port". Errors: kInvalidArgument for anything else.
+/// The parts of "host:port" or "[ipv6]:port", with a port from `least_port` to 65535; nothing for anything
+/// else.
+std::optional<HostPort> SplitHostPort(const std::string& text, int least_port);
+
+/// As above, for a server that is dialled: port 0 is none. Errors: kInvalidArgument.
 Result<HostPort> ParseHostPort(const std::string& text);
 
 /// The address of this machine that packets to `server` ("host:port") leave from; nothing is sent.
@@ -29,8 +34,9 @@ struct Listener {
   uint32_t port = 0;
 };
 
-/// A TCP socket that listens on `address`, on a port that the system picks.
-/// Errors: when the address is not one of this machine's.
-Result<Listener> ListenOn(const std::string& address);
+/// A TCP socket that listens on `address`, on `port`; "0": one that the system picks.
+/// Errors: kInvalidArgument when the address is not one of this machine's, kAlreadyExists when another
+/// program listens on the port.
+Result<Listener> ListenOn(const std::string& address, const std::string& port = "0");
 
 }  // namespace imgd

@@ -23,7 +23,7 @@ TEST(Config, EveryKeyIsRead) {
   const auto config = ParseConfig(
       "server: imgd:7650\nnode: a\nstate_dir: /s\naddress: 10.0.0.1\ncpu_slots: 4\ntrainer: /t\n"
       "shared_folders: [/a, /b]\nnvml: none\nlog_level: warn\nrun_log_limit_mib: 10\ncgroup: off\n"
-      "stop_after_disconnect: 10m\n",
+      "stop_after_disconnect: 10m\nmetrics_listen: 10.0.0.1:7651\n",
       "agent.yaml", Config());
   ASSERT_TRUE(config.has_value());
   EXPECT_EQ(config->server, "imgd:7650");
@@ -32,6 +32,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config->run_log_limit_bytes, 10 << 20);
   EXPECT_FALSE(config->use_cgroup);
   EXPECT_EQ(config->stop_after_disconnect_ms, 600'000);
+  EXPECT_EQ(config->metrics_listen, "10.0.0.1:7651");
 }
 
 TEST(Config, EveryErrorIsReportedWithItsPlace) {
@@ -50,6 +51,28 @@ TEST(Config, TheExampleFileIsValidAndSaysTheDefaults) {
   EXPECT_EQ(config->server, Config().server);
   EXPECT_EQ(config->run_log_limit_bytes, Config().run_log_limit_bytes);
   EXPECT_EQ(config->stop_after_disconnect_ms, Config().stop_after_disconnect_ms);
+  EXPECT_EQ(Config().metrics_listen, "") << "off: two agents on a machine would want the same port";
+  EXPECT_EQ(config->metrics_listen, "127.0.0.1:7651") << "the one key that is not at its default, as it says";
+}
+
+TEST(Config, MetricsAreServedOnAnAddressOrNotAtAll) {
+  Config config{.trainer = "/bin/true"};
+  for (const auto* good : {"127.0.0.1:0", "[::1]:7651", "gpu-07:65535"}) {
+    config.metrics_listen = good;
+    ASSERT_TRUE(CompleteConfig(config).has_value()) << good;
+    EXPECT_EQ(CompleteConfig(config)->metrics_listen, good);
+  }
+  config.metrics_listen = "off";
+  EXPECT_EQ(CompleteConfig(config)->metrics_listen, "");
+  for (const auto* bad : {"7651", ":7651", "host:", "host:65536", "host:99999999999", "host:-1", "host:1x"}) {
+    config.metrics_listen = bad;
+    const auto checked = CompleteConfig(config);
+    ASSERT_FALSE(checked.has_value()) << bad;
+    EXPECT_EQ(
+        checked.error().message,
+        fmt::format("metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or off",
+                    bad));
+  }
 }
 
 TEST(Config, ServerAndNodeNamesAreChecked) {
@@ -76,6 +99,17 @@ TEST(Network, AnAddressOfAnotherMachineIsRefused) {
   const auto listener = ListenOn("192.0.2.1");
   ASSERT_FALSE(listener.has_value());
   EXPECT_THAT(listener.error().message, HasSubstr("cannot listen on this node's address 192.0.2.1"));
+}
+
+TEST(Network, APortThatIsTakenIsNamed) {
+  const auto first = ListenOn("127.0.0.1");
+  ASSERT_TRUE(first.has_value());
+  const auto second = ListenOn("127.0.0.1", std::to_string(first->port));
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(second.error().message,
+            fmt::format("cannot listen on port {} of 127.0.0.1: the port is in use by another program",
+                        first->port));
 }
 
 TEST(Identity, IdsStayAndSharedFoldersAreRecognised) {
@@ -196,12 +230,13 @@ TEST(Gpu, EightGpusAreFoundAndRead) {
   EXPECT_EQ(devices[7].memory_bytes(), 85899345920);
   const auto readings = (*nvml)->Read();
   ASSERT_EQ(readings.size(), 8);
-  EXPECT_DOUBLE_EQ(readings[7].busy_ratio(), 0.97);
-  EXPECT_EQ(readings[7].memory_used_bytes(), 1073741824);
-  EXPECT_DOUBLE_EQ(readings[7].power_watts(), 650);
-  EXPECT_DOUBLE_EQ(readings[7].temperature_celsius(), 61);
-  EXPECT_DOUBLE_EQ(readings[7].sm_clock_hertz(), 1.98e9);
-  EXPECT_EQ(readings[7].error(), "");
+  const auto sent = readings[7].ToProto();
+  EXPECT_DOUBLE_EQ(sent.busy_ratio(), 0.97);
+  EXPECT_EQ(sent.memory_used_bytes(), 1073741824);
+  EXPECT_DOUBLE_EQ(sent.power_watts(), 650);
+  EXPECT_DOUBLE_EQ(sent.temperature_celsius(), 61);
+  EXPECT_DOUBLE_EQ(sent.sm_clock_hertz(), 1.98e9);
+  EXPECT_EQ(sent.error(), "");
 }
 
 TEST(Gpu, AReadingThatFailsIsNamedAndTheOthersStay) {
@@ -210,15 +245,15 @@ TEST(Gpu, AReadingThatFailsIsNamedAndTheOthersStay) {
       LoadFake(dir, std::string(kEightGpus) + "fail temperature 3 15\nfail power 3 3\nclock 5 1980 345\n");
   ASSERT_TRUE(nvml.has_value());
   auto readings = (*nvml)->Read();
-  EXPECT_EQ(readings[3].error(),
-            "power can't be read: Not Supported; temperature can't be read: GPU is lost");
-  EXPECT_EQ(readings[3].temperature_celsius(), 0);
-  EXPECT_DOUBLE_EQ(readings[3].busy_ratio(), 0.97);
-  EXPECT_EQ(readings[4].error(), "");
-  EXPECT_DOUBLE_EQ(readings[5].sm_clock_hertz(), 1.98e9);
+  EXPECT_EQ(readings[3].error, "power can't be read: Not Supported; temperature can't be read: GPU is lost");
+  EXPECT_FALSE(readings[3].temperature_celsius.has_value()) << "not 0: nobody knows";
+  EXPECT_EQ(readings[3].ToProto().temperature_celsius(), 0);
+  EXPECT_EQ(readings[3].busy_ratio, 0.97);
+  EXPECT_EQ(readings[4].error, "");
+  EXPECT_EQ(readings[5].sm_clock_hertz, 1.98e9);
   readings = (*nvml)->Read();
-  EXPECT_DOUBLE_EQ(readings[5].sm_clock_hertz(), 345e6) << "throttled since";
-  EXPECT_DOUBLE_EQ(readings[4].sm_clock_hertz(), 1.98e9);
+  EXPECT_EQ(readings[5].sm_clock_hertz, 345e6) << "throttled since";
+  EXPECT_EQ(readings[4].sm_clock_hertz, 1.98e9);
 }
 
 TEST(Gpu, OneThatCannotBeOpenedIsLeftOutAndTheOthersKeepTheirIndex) {
@@ -251,8 +286,8 @@ TEST(Gpu, TheMonitorHandsOutTheLatestReadings) {
     std::this_thread::yield();
     readings = monitor.Latest();
   }
-  EXPECT_EQ(readings[7].error(), "");
-  EXPECT_DOUBLE_EQ(readings[7].power_watts(), 650);
+  EXPECT_EQ(readings[7].error, "");
+  EXPECT_EQ(readings[7].power_watts, 650);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
+
 #include "agent/cgroup.h"
 #include "agent/network.h"
 #include "agent/process.h"
@@ -185,6 +187,13 @@ void Run::Stop(int64_t grace_ms, bool checkpoint_first) {
 void Run::SetPhase(v1::RunPhase phase) {
   phase_ = phase;
   on_change_(*this);
+}
+
+uint32_t Run::running_ranks() const {
+  if (!record_) return 0;
+  return static_cast<uint32_t>(
+      std::count_if(record_->ranks.begin(), record_->ranks.end(),
+                    [](const RankRecord& rank) { return rank.state == RankState::kRunning; }));
 }
 
 bool Run::HoldsDevice(uint32_t device) const {

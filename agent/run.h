@@ -47,6 +47,10 @@ class Run {
   void Refuse(std::string start_error);
 
   const RunKey& key() const { return key_; }
+  /// What it was started from; empty before that.
+  const RunSpec& spec() const { return spec_; }
+  /// Ranks whose process runs now.
+  uint32_t running_ranks() const;
   v1::RunPhase phase() const { return phase_; }
   v1::RunStatus StatusMessage() const;
   const std::string& port_address() const { return port_address_; }

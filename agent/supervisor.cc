@@ -298,6 +298,14 @@ std::vector<v1::RunStatus> Supervisor::Statuses() const {
   return statuses;
 }
 
+std::vector<const Run*> Supervisor::LiveRuns() const {
+  std::vector<const Run*> live;
+  for (const auto& [key, run] : runs_) {
+    if (run->dir() && run->phase() != v1::RUN_PHASE_GONE) live.push_back(run.get());
+  }
+  return live;
+}
+
 std::set<std::string> Supervisor::LiveClusters() const {
   std::set<std::string> clusters;
   for (const auto& [key, run] : runs_) {

@@ -41,6 +41,8 @@ class Supervisor {
   /// For Hello: the state of every run that is not forgotten, of whatever cluster: which one the daemon is of
   /// is not known before its answer.
   std::vector<v1::RunStatus> Statuses() const;
+  /// Runs, of whatever cluster, that were started and are not gone. Good until the loop goes on.
+  std::vector<const Run*> LiveRuns() const;
   /// Clusters with a run here that is not gone.
   std::set<std::string> LiveClusters() const;
 

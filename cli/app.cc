@@ -61,6 +61,11 @@ void AddCommands(Command app, Context& context) {
   AddDatasetCommands(app, context);
 }
 
+/// Broken data are bad input: those of the daemon are not among them (client.cc).
+int ExitCodeOfCli(ErrorCode code) {
+  return ExitCodeOf(code == ErrorCode::kDataLoss ? ErrorCode::kInvalidArgument : code);
+}
+
 /// A result that could not be written is a failure, except to a reader that wanted no more of it.
 int CheckOutput(Context& context, int exit_code) {
   context.out().flush();
@@ -98,7 +103,7 @@ int Context::Fail(const Errors& errors) {
     host_.err << Printable(error.ToString()) << '\n';
   }
   host_.err.flush();
-  return errors.empty() ? 1 : ExitCodeOf(errors.front().code);
+  return errors.empty() ? 1 : ExitCodeOfCli(errors.front().code);
 }
 
 std::string Context::Suggest(std::string_view command) const {

@@ -48,8 +48,6 @@ ErrorCode CodeOf(grpc::StatusCode code) {
       return ErrorCode::kUnavailable;
     case grpc::DEADLINE_EXCEEDED:
       return ErrorCode::kDeadlineExceeded;
-    case grpc::DATA_LOSS:
-      return ErrorCode::kDataLoss;
     case grpc::CANCELLED:
       return ErrorCode::kCancelled;
     default:

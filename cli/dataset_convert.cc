@@ -14,6 +14,7 @@
 #include "cli/progress_line.h"
 #include "trainer/data/convert.h"
 #include "trainer/data/convert_source.h"
+#include "trainer/data/output_folder.h"
 #include "trainer/data/subset.h"
 
 namespace imgd::cli {
@@ -31,9 +32,9 @@ struct ConvertArguments {
   std::string to = "webdataset";
   std::string name;
   std::string shard_size;
-  std::string classes;
+  std::optional<std::string> classes;
   std::string devkit;
-  std::string boxes;
+  std::vector<std::string> boxes;
   std::string index;
   std::optional<uint64_t> shards;
   std::optional<uint64_t> seed;
@@ -168,10 +169,10 @@ void PrintEntry(Context& context, const std::string& title, const data::ConvertR
 void PrintResult(Context& context, const std::string& out, const data::ConvertOptions& options,
                  const data::ConvertResult& result) {
   const bool folder = options.form == OutputForm::kImageFolder;
-  context.out() << fmt::format("{}: {}{}, {}\n", Printable(out), Count(result.images, "image"),
-                               folder ? "" : " in " + Count(result.shards, "shard"),
-                               HumanBytes(result.bytes));
-  if (result.kept > 0) {
+  context.out() << fmt::format("{}: {}{}, {}{}\n", Printable(out), Count(result.images, "image"),
+                               folder ? "" : " in " + Count(result.shards, "shard"), HumanBytes(result.bytes),
+                               result.was_there ? ", was there already" : "");
+  if (result.kept > 0 && !result.was_there) {
     context.out() << fmt::format("  {} of {} {} were there already\n", result.kept, result.shards,
                                  folder ? "blocks of files" : "shards");
   }
@@ -186,6 +187,7 @@ void PrintResult(Context& context, const std::string& out, const data::ConvertOp
   for (const auto& [kind, entry] : report.repaired) PrintEntry(context, "repaired, " + kind, entry);
   for (const auto& [kind, entry] : report.left_out) PrintEntry(context, "left out, " + kind, entry);
   for (const auto& [kind, entry] : report.as_is) PrintEntry(context, "taken as it is, " + kind, entry);
+  for (const auto& [kind, entry] : report.renamed) PrintEntry(context, "renamed, " + kind, entry);
   for (const auto& remark : result.remarks) context.out() << "  " << remark << '\n';
   PrintEntry(context, "checksums of the source that are wrong", report.checksums);
   if (report.checksums.count > 0) {
@@ -200,55 +202,89 @@ Result<std::unique_ptr<data::Dataset>> OpenUnlessInterrupted(Context& context,
                                                              const data::SourcePart& part,
                                                              const data::SourceExtras& extras,
                                                              const std::vector<std::string>* classes) {
-  const Interrupt::Scope scope(context.interrupt(), [] { ::_exit(128 + SIGINT); });
-  return data::OpenPart(source, part, extras, classes);
+  const Interrupt::Scope scope(context.interrupt(), [&context] { ::_exit(context.interrupt().ExitCode()); });
+  auto set = data::OpenPart(source, part, extras, classes);
+  if (set) {
+    for (const auto& note : (*set)->notes()) context.Warn(Printable(note));
+  }
+  return set;
+}
+
+/// A part of the source and where it goes.
+struct PartToWrite {
+  std::string out;
+  std::unique_ptr<data::Dataset> set;
+  data::ConvertOptions options;
+  std::unique_ptr<data::Conversion> conversion;
+};
+
+/// Opens and looks at all parts, so that what is wrong with the last is known before the first is written.
+Result<std::vector<PartToWrite>> PrepareParts(Context& context, const ConvertArguments& arguments,
+                                              const data::ConvertSource& source,
+                                              const data::ConvertOptions& options) {
+  data::SourceExtras extras{.devkit = arguments.devkit};
+  if (arguments.classes) {
+    IMGD_ASSIGN(extras.classes, data::ParseClasses(*arguments.classes));
+  }
+  IMGD_TRY(data::CheckOutside(arguments.source, arguments.out));
+  const bool several = source.parts.size() > 1;
+  std::vector<PartToWrite> parts;
+  std::vector<data::OutputFolder> folders;
+  for (const auto& part : source.parts) {
+    parts.push_back({.out = several ? arguments.out + "/" + part.name : arguments.out, .options = options});
+    parts.back().options.name = SetName(arguments, several ? part.name : "", options.form);
+    IMGD_ASSIGN(auto folder, data::OutputFolder::Lock(parts.back().out));
+    folders.push_back(std::move(folder));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto* classes = i == 0 ? nullptr : &parts[0].set->classes();
+    IMGD_ASSIGN(parts[i].set, OpenUnlessInterrupted(context, source, source.parts[i], extras, classes));
+  }
+  data::Boxes boxes;
+  if (!arguments.boxes.empty()) {
+    IMGD_ASSIGN(boxes, data::OpenBoxes(arguments.boxes, parts[0].set->classes()));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].options.boxes = boxes.of;
+    parts[i].options.boxes_id = boxes.id;
+    IMGD_ASSIGN(parts[i].conversion,
+                data::Conversion::Prepare(
+                    *parts[i].set, parts[i].options, std::move(folders[i]),
+                    [&](const data::ConvertState&) { return !context.interrupt().Triggered(); }));
+  }
+  return parts;
+}
+
+int Failed(Context& context, const Error& error) {
+  // Context::Fail is silent after Ctrl-C.
+  if (context.interrupt().Triggered()) context.Say(error.message);
+  return context.Fail({error});
 }
 
 int Convert(Context& context, const ConvertArguments& arguments) {
   // Ctrl-C ends the writing between two images; finished shards stay, and the same command goes on with the
   // rest.
   context.FollowUntilInterrupted();
-  auto options = OptionsOf(arguments);
+  const auto options = OptionsOf(arguments);
   if (!options) return context.Fail({options.error()});
-  data::SourceExtras extras{.devkit = arguments.devkit};
-  if (!arguments.classes.empty()) {
-    auto classes = data::ParseClasses(arguments.classes);
-    if (!classes) return context.Fail({classes.error()});
-    extras.classes = std::move(*classes);
-  }
   const auto source = data::FindSource(arguments.source, FromForm(arguments.from));
   if (!source) return context.Fail({source.error()});
   if (!arguments.devkit.empty() && source->form != data::SourceForm::kIlsvrc2012) {
     return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
                                .message = "--devkit has an effect with ilsvrc2012 only"}});
   }
-  std::vector<std::string> classes;
-  for (const auto& part : source->parts) {
-    const bool several = source->parts.size() > 1;
-    const auto set =
-        OpenUnlessInterrupted(context, *source, part, extras, classes.empty() ? nullptr : &classes);
-    if (!set) return context.Fail({set.error()});
-    classes = (*set)->classes();
-    if (!arguments.boxes.empty()) {
-      auto boxes = data::OpenBoxes(arguments.boxes, classes);
-      if (!boxes) return context.Fail({boxes.error()});
-      options->boxes = std::move(*boxes);
-    }
-    options->name = SetName(arguments, several ? part.name : "", options->form);
-    const std::string out = several ? arguments.out + "/" + part.name : arguments.out;
+  const auto parts = PrepareParts(context, arguments, *source, *options);
+  if (!parts) return Failed(context, parts.error());
+  for (const auto& part : *parts) {
     ProgressLine progress(context, "writing");
-    const auto result = data::WriteShards(**set, *options, out, [&](const data::ConvertState& state) {
+    const auto result = part.conversion->Run([&](const data::ConvertState& state) {
       progress.Start(state.doing);
       progress.Show(state.done, state.total, state.bytes, state.skipped);
       return !context.interrupt().Triggered();
     });
     progress.End();
-    if (!result) {
-      // Context::Fail is silent after Ctrl-C.
-      if (context.interrupt().Triggered()) context.Say(result.error().message);
-      return context.Fail({result.error()});
-    }
-    PrintResult(context, out, *options, *result);
+    if (!result) return Failed(context, result.error());
+    PrintResult(context, part.out, part.options, *result);
   }
   return 0;
 }
@@ -275,9 +311,16 @@ void AddFormOptions(Command command, ConvertArguments& arguments) {
   command
       .AddOption("--devkit", arguments.devkit, "ILSVRC2012's development kit (default: beside the archives)")
       .ValueName("FILE");
-  command.AddOption("--boxes", arguments.boxes, "Archive of bounding boxes for the TFRecords")
+  command
+      .AddOption("--boxes", arguments.boxes,
+                 "Archive of bounding boxes for the TFRecords; more than once for several")
+      .OneValueEach()
       .ValueName("FILE");
-  command.AddOption("--classes", arguments.classes, "Only these: a,b,c, or a file with one on each line")
+  const auto take_classes = [&arguments](const std::string& text) -> Status {
+    arguments.classes = text;  // also an empty one, which is an error
+    return {};
+  };
+  command.AddOption("--classes", take_classes, "Only these: a,b,c, or a file with one on each line")
       .ValueName("LIST");
   command.AddFlag("--no-repair", arguments.no_repair, "Take every file as it is, also broken ones");
   command.AddFlag("--strict", arguments.strict,
@@ -317,7 +360,8 @@ void AddConvert(Command dataset, Context& context) {
   command.Footer(
       "Files that need no repair are taken bit for bit; CMYK JPEGs and PNGs become RGB JPEGs, and what\n"
       "doesn't decode is left out; OUT/report.json says which. The same set and options give the same\n"
-      "bytes at any --jobs. After Ctrl-C the same command goes on where it stopped.\n\n"
+      "bytes at any --jobs. After Ctrl-C the same command goes on where it stopped; what is finished is\n"
+      "left as it is.\n\n"
       "Examples:\n"
       "  imgcli dataset convert /data/imagenet /data/shards\n"
       "  imgcli dataset convert --resize 256 --name imagenet-train /data/imagenet/train /data/shards256\n"

@@ -76,6 +76,7 @@ TEST_F(DatasetConvert, AnOptionWithoutEffectIsAnError) {
       {{"--shard-size", "1XB"}, "found '1XB' where a size such as"},
       {{"--devkit", "x"}, "--devkit has an effect with ilsvrc2012 only"},
       {{"--classes", "c02-square-checker,nope"}, "has no class 'nope'; it has 3"},
+      {{"--classes", ""}, "--classes: found '' where names with commas between"},
       {{"--name", "a/b"}, "'a/b' is no name for a set"},
       {{"--from", "tfrecord"}, "--from tfrecord: found imagefolder in"},
       {{"--label-offset", "2"}, "--label-offset"},
@@ -86,6 +87,42 @@ TEST_F(DatasetConvert, AnOptionWithoutEffectIsAnError) {
     EXPECT_THAT(result.err, HasSubstr(one.message));
   }
   EXPECT_FALSE(fs::exists(At("refused/shards.json")));
+}
+
+TEST_F(DatasetConvert, AllPartsAreLookedAtBeforeOneIsWritten) {
+  fs::create_directories(At("uneven"));
+  fs::copy(At("shapes/train"), At("uneven/train"), fs::copy_options::recursive);
+  fs::copy(At("shapes/val"), At("uneven/validation"), fs::copy_options::recursive);
+  fs::copy(At("uneven/validation/c00-circle-plain"), At("uneven/validation/more"));
+  auto result = Convert({}, "uneven", "uneven-out");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("has the class 'more', which the training part lacks"));
+  EXPECT_FALSE(fs::exists(At("uneven-out/train")));
+  fs::remove_all(At("uneven/validation/more"));
+  result = Convert({}, "uneven", "uneven-out");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(fs::exists(At("uneven-out/val/val-000000.tar")));
+}
+
+TEST_F(DatasetConvert, WhatIsFinishedIsThereAlready) {
+  ASSERT_EQ(Convert({"--shards", "2"}, "shapes", "again").exit_code, 0);
+  // As if it had been killed in val, when train was done.
+  fs::remove_all(At("again/val"));
+  auto result = Convert({"--shards", "2"}, "shapes", "again");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::ContainsRegex("again/train: 12 images in 2 shards, .*was there already"));
+  EXPECT_THAT(result.out, HasSubstr("again/val: 6 images in 2 shards"));
+  result = Convert({"--shards", "2"}, "shapes", "again");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::ContainsRegex("again/val: 6 images in 2 shards, .*was there already"));
+  EXPECT_EQ(Convert({"--shards", "3"}, "shapes", "again").exit_code, 5);
+}
+
+TEST_F(DatasetConvert, OutMustNotLieInSrc) {
+  const auto result = Convert({}, "shapes", "shapes/out");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("which it is made from"));
+  EXPECT_FALSE(fs::exists(At("shapes/out")));
 }
 
 TEST(ProgressText, HasABarRatesAndTheTimeLeft) {

@@ -1,10 +1,12 @@
 #include "cli/dataset_fetch.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
 #include "cli/commands.h"
 #include "cli/format.h"
+#include "cli/progress_line.h"
 #include "common/files.h"
 #include "trainer/data/fetch.h"
 #include "trainer/data/shard_list.h"
@@ -17,51 +19,50 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+constexpr int kTransferBar = 10;
+constexpr int kDamagedExit = 6;  ///< docs/exit-codes.md
+
 struct FetchArguments {
   std::vector<std::string> words;  ///< URLs, and OUT as the last
   std::string checksums;
   int connections = 4;
 };
 
-/// "train.tar 1.2 GiB of 6.3 GiB, 110 MB/s, 48s left", drawn over itself; nothing where nobody watches.
+/// "fetching train.tar ###....... 1.2 GiB of 6.3 GiB, 110 MiB/s, 48s left", drawn over itself.
 class TransferLine {
  public:
-  explicit TransferLine(Context& context) : context_(context) {}
+  explicit TransferLine(Context& context) : utf8_(context.terminal().utf8), line_(context) {}
 
   void Show(const std::string& name, uint64_t done, uint64_t total, bool checking) {
     const auto now = Clock::now();
-    if (!context_.terminal().err_is_terminal || now - last_ < std::chrono::milliseconds(200)) return;
-    last_ = now;
     if (!since_ || checking != checking_) {
       since_ = now;
       from_ = done;
       checking_ = checking;
     }
+    if (!line_.Due(done, total)) return;
+    const double ratio = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
+    std::string text = fmt::format("{} {} {} {} of {}", checking ? "checking" : "fetching", Printable(name),
+                                   Bar(ratio, kTransferBar, utf8_), HumanBytes(done), HumanBytes(total));
     const double seconds = std::chrono::duration<double>(now - *since_).count();
-    const double rate = seconds > 0.5 ? static_cast<double>(done - from_) / seconds : 0;
-    std::string text = fmt::format("{} {}: {} of {}", checking ? "checking" : "fetching", Printable(name),
-                                   HumanBytes(done), HumanBytes(total));
-    if (rate > 0) {
-      const auto left = static_cast<uint64_t>(static_cast<double>(total - done) / rate);
-      text += fmt::format(", {}/s, {}:{:02}:{:02} left", HumanBytes(static_cast<uint64_t>(rate)), left / 3600,
-                          left / 60 % 60, left % 60);
+    if (seconds > kRateSettled && done > from_) {
+      const double rate = static_cast<double>(done - from_) / seconds;
+      text += fmt::format(", {}/s, {} left", HumanBytes(static_cast<uint64_t>(rate)),
+                          HumanDuration(static_cast<double>(total - done) / rate));
     }
-    context_.err() << "\r\033[K" << text << std::flush;
-    drawn_ = true;
+    line_.Draw(text);
   }
   void End() {
-    if (drawn_) context_.err() << "\r\033[K" << std::flush;
-    drawn_ = false;
+    line_.End();
     since_.reset();
   }
 
  private:
-  Context& context_;
-  Clock::time_point last_;
+  const bool utf8_;
+  DrawnLine line_;
   std::optional<Clock::time_point> since_;
   uint64_t from_ = 0;
   bool checking_ = false;
-  bool drawn_ = false;
 };
 
 /// What is fetched where to.
@@ -104,6 +105,12 @@ Result<std::vector<Job>> Plan(const FetchArguments& arguments) {
         job.checksum = data::KnownChecksum(job.name);
       }
       job.out = (fs::path(out) / job.name).string();
+      if (std::ranges::find(jobs, job.name, &Job::name) != jobs.end())
+        return Fail(
+            ErrorCode::kInvalidArgument,
+            "two of the URLs name a file {}, and {} can hold only one of them; fetch them into folders "
+            "of their own",
+            Printable(job.name), Printable(out));
       jobs.push_back(std::move(job));
     }
   }
@@ -129,11 +136,15 @@ int Fetch(Context& context, const FetchArguments& arguments) {
     };
     const auto fetched = data::FetchFile(opener, job.where, job.out, options);
     line.End();
-    if (!fetched) return context.Fail({fetched.error()});
-    const std::string kept = fetched->kept == 0 ? ""
-                             : fetched->kept == fetched->bytes
-                                 ? ", was there already"
-                                 : fmt::format(", {} of it was there already", HumanBytes(fetched->kept));
+    if (!fetched) {
+      const int code = context.Fail({fetched.error()});
+      return fetched.error().code == ErrorCode::kDataLoss ? kDamagedExit : code;
+    }
+    const std::string kept =
+        fetched->kept == 0 ? ""
+        : fetched->kept == fetched->bytes
+            ? fetched->checked ? ", was there already" : ", was there already with this size"
+            : fmt::format(", {} of it was there already", HumanBytes(fetched->kept));
     context.out() << fmt::format("{}: {}{}{}\n", Printable(job.out), HumanBytes(fetched->bytes), kept,
                                  fetched->checked ? ", checksum right" : "")
                   << std::flush;
@@ -161,7 +172,7 @@ void AddFetch(Command dataset, Context& context) {
   command.Footer(
       "A file appears in OUT when it is complete; until then it is NAME.part. After Ctrl-C or a crash the "
       "same\n"
-      "command goes on. A complete file is checked, not fetched again. The checksums of ImageNet's own "
+      "command goes on. A complete file is compared, not fetched again. The checksums of ImageNet's own "
       "archives\n"
       "(ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar, ILSVRC2012_devkit_t12.tar.gz) are known by name.\n"
       "Credentials: a file that IMGD_HTTP_AUTHORIZATION_FILE names, or the usual AWS_ variables.\n\n"

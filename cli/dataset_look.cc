@@ -9,7 +9,9 @@
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "common/files.h"
+#include "trainer/data/convert_source.h"
 #include "trainer/data/dataset.h"
+#include "trainer/data/shard_list.h"
 #include "trainer/data/shard_look.h"
 #include "trainer/data/shard_set.h"
 
@@ -52,9 +54,9 @@ int Info(Context& context, const std::string& folder, OutputFormat format) {
     const auto set = data::OpenDataset(path);
     if (!set) return context.Fail({set.error()});
     if (format == OutputFormat::kTable) {
-      PrintCounts(context, path, **set);
+      PrintCounts(context, data::Shown(path), **set);
     } else {
-      documents.push_back(ToJson(path, **set));
+      documents.push_back(ToJson(data::Shown(path), **set));
     }
   }
   if (format != OutputFormat::kTable) PrintDocument(context.out(), documents, format);
@@ -101,7 +103,7 @@ std::string KindText(const std::optional<data::ImageFacts>& facts) {
 void PrintLook(Context& context, const std::string& file, const data::ShardLook& look) {
   auto& out = context.out();
   const bool plain = look.form == "tar";
-  out << fmt::format("{}: {}, {}, {}\n", Printable(file), look.form,
+  out << fmt::format("{}: {}, {}, {}\n", Printable(data::Shown(file)), look.form,
                      Count(look.images, plain ? "file" : "image"), HumanBytes(look.bytes));
   if (!look.note.empty()) out << fmt::format("  {}\n", Printable(look.note));
   Table table({{"#", true},
@@ -143,7 +145,7 @@ void PrintSet(Context& context, const std::string& file, const data::SetDescript
     bytes += shard.bytes;
   }
   auto& out = context.out();
-  out << fmt::format("{}: set '{}' of {}, {} in {}, {}\n", Printable(file), Printable(set.name),
+  out << fmt::format("{}: set '{}' of {}, {} in {}, {}\n", Printable(data::Shown(file)), Printable(set.name),
                      Count(set.shards.size(), "shard"), Count(images, "image"),
                      Count(set.classes.size(), "class"), HumanBytes(bytes));
   std::string classes;
@@ -165,9 +167,7 @@ void PrintSet(Context& context, const std::string& file, const data::SetDescript
 }
 
 int InspectSet(Context& context, const std::string& file, const InspectArguments& arguments) {
-  const auto text = ReadFile(file);
-  if (!text) return context.Fail({text.error()});
-  const auto set = data::SetDescription::Parse(*text, file);
+  const auto set = data::LookIntoDescription(file);
   if (!set) return context.Fail({set.error()});
   if (arguments.format == OutputFormat::kTable) {
     PrintSet(context, file, *set, arguments.limit);
@@ -289,10 +289,7 @@ int Inspect(Context& context, const InspectArguments& arguments) {
 
 std::vector<std::string> SetsIn(const std::string& where) {
   std::vector<std::string> sets;
-  for (const char* part : {"train", "val"}) {
-    std::error_code ignored;
-    if (fs::is_directory(fs::path(where) / part, ignored)) sets.push_back((fs::path(where) / part).string());
-  }
+  for (const auto& part : data::PartsOf(where)) sets.push_back(part.where);
   if (sets.empty()) sets.push_back(where);
   return sets;
 }

@@ -38,7 +38,8 @@ struct InspectArguments {
 };
 int Inspect(Context& context, const InspectArguments& arguments);
 
-/// train/ and val/ of the folder, those that it has; else what was named itself.
+/// The sets in the folder or URL (data::PartsOf: train/, and val/ or validation/); else what was named
+/// itself.
 std::vector<std::string> SetsIn(const std::string& where);
 
 /// Threads: as asked for, or one for each core.

@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cli/format.h"
+#include "cli/interrupt.h"
 #include "cli/rate_line.h"
 #include "cli/testing/run_cli.h"
 
@@ -64,6 +67,28 @@ TEST_F(LookAtDataset, WhatIsBrokenIsNamedAndEndsWithSix) {
   EXPECT_EQ(RunLook({"dataset", "verify", root_ + "/none"}).exit_code, 3);
 }
 
+TEST_F(LookAtDataset, WarningsAreShownApartAndAreNoFault) {
+  for (const auto& it : fs::recursive_directory_iterator(root_ + "/train")) {
+    if (!it.is_regular_file()) continue;
+    std::fstream file(it.path(), std::ios::in | std::ios::out | std::ios::binary);
+    std::string content((std::istreambuf_iterator<char>(file)), {});
+    content.insert(20, "stray");  // behind the first segment
+    file.seekp(0);
+    file << content;
+    break;
+  }
+  const auto done = RunLook({"dataset", "verify", "--decode", root_ + "/train"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("1 image decoded with warnings, which is no fault:\n  /"),
+                              HasSubstr(": Corrupt JPEG data: 5 extraneous bytes before marker 0xdb\n"),
+                              HasSubstr("nothing is broken\n")));
+  const auto json =
+      nlohmann::json::parse(RunLook({"dataset", "verify", root_ + "/train", "--decode", "-o", "json"}).out);
+  EXPECT_EQ(json[0]["doubtful"], 1);
+  EXPECT_EQ(json[0]["warnings"].size(), 1U);
+  EXPECT_EQ(json[0]["broken"], 0);
+}
+
 TEST_F(LookAtDataset, StatisticsAndContentsAreShown) {
   EXPECT_THAT(RunLook({"dataset", "stats", root_ + "/shards"}).out,
               AllOf(HasSubstr("8 images in 2 classes"), HasSubstr("JPEG quality"),
@@ -82,6 +107,28 @@ TEST_F(LookAtDataset, StatisticsAndContentsAreShown) {
   const auto folder = RunLook({"dataset", "inspect", root_ + "/train"});
   EXPECT_EQ(folder.exit_code, 2);
   EXPECT_THAT(folder.err, HasSubstr("is a folder without shards.json (name one of its shards)"));
+}
+
+TEST_F(LookAtDataset, BrokenDataAreBadInputAndNoFaultOfOurs) {
+  fs::create_directories(root_ + "/bad");
+  std::ofstream(root_ + "/bad/a.tar") << std::string(2000, 'x');
+  for (const std::string command : {"info", "stats", "convert"}) {
+    std::vector<std::string> words = {"dataset", command, root_ + "/bad"};
+    if (command == "convert") words.push_back(root_ + "/out");
+    const auto done = RunLook(words);
+    EXPECT_EQ(done.exit_code, 2) << command;
+    EXPECT_THAT(done.err, HasSubstr("a.tar is no good tar archive")) << command;
+  }
+  EXPECT_EQ(RunLook({"dataset", "inspect", root_ + "/bad/a.tar"}).exit_code, 2);
+  EXPECT_EQ(RunLook({"dataset", "verify", root_ + "/bad"}).exit_code, 6);
+}
+
+TEST(InterruptScope, ItsActionMayEndTheProcessByTheSignal) {
+  Interrupt interrupt;
+  int code = 0;
+  const Interrupt::Scope scope(interrupt, [&] { code = interrupt.ExitCode(); });
+  interrupt.Trigger(SIGTERM);
+  EXPECT_EQ(code, 128 + SIGTERM);
 }
 
 TEST(RateText, HasRateAndTimeLeftOnceTheyAreKnown) {

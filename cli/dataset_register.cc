@@ -3,10 +3,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/dataset_look.h"
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
+#include "trainer/data/convert_source.h"
 #include "trainer/data/dataset.h"
+#include "trainer/data/url.h"
 
 namespace imgd::cli {
 namespace {
@@ -21,19 +24,16 @@ struct RegisterArguments {
   OutputFormat format = OutputFormat::kTable;
 };
 
-/// Images and classes of the set at `address`, or of train/ and val/ in it.
-Result<std::pair<uint64_t, uint32_t>> CountSet(const std::string& address) {
-  const auto whole = data::OpenDataset(address);
-  const bool remote = address.find("://") != std::string::npos;
-  std::error_code ignored;
-  const auto below = [&](const char* part) { return address + (address.ends_with('/') ? "" : "/") + part; };
-  if (whole && (remote || !fs::is_directory(below("train"), ignored)))
-    return std::pair((*whole)->size(), static_cast<uint32_t>((*whole)->classes().size()));
-  const auto train = data::OpenDataset(below("train"));
-  if (!train) return tl::unexpected(whole ? train.error() : whole.error());
-  const auto val = data::OpenDataset(below("val"));
-  return std::pair((*train)->size() + (val ? (*val)->size() : 0),
-                   static_cast<uint32_t>((*train)->classes().size()));
+/// Images of the sets at `address`, and classes of the first.
+Result<std::pair<uint64_t, uint32_t>> CountSets(const std::string& address) {
+  uint64_t images = 0;
+  uint32_t classes = 0;
+  for (const auto& where : SetsIn(address)) {
+    IMGD_ASSIGN(const auto set, data::OpenDataset(where));
+    images += set->size();
+    if (classes == 0) classes = static_cast<uint32_t>(set->classes().size());
+  }
+  return std::pair(images, classes);
 }
 
 int Register(Context& context, const RegisterArguments& arguments) {
@@ -44,11 +44,10 @@ int Register(Context& context, const RegisterArguments& arguments) {
   request.set_replace(arguments.replace);
   // Jobs run elsewhere: a path must mean the same there.
   std::string address = arguments.address;
-  const bool is_url = address.find("://") != std::string::npos;
-  if (!is_url && !address.empty()) address = fs::absolute(address).lexically_normal().string();
+  if (!data::IsUrl(address) && !address.empty()) address = fs::absolute(address).lexically_normal().string();
   dataset.set_address(address);
   if (!arguments.no_check) {
-    const auto counts = CountSet(address);
+    const auto counts = CountSets(address);
     if (!counts) {
       Error error = counts.error();
       if (error.hint.empty()) error.hint = "--no-check registers what cannot be seen from this machine";

@@ -6,6 +6,7 @@
 #include "cli/serialize.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/set_stats.h"
+#include "trainer/data/shard_list.h"
 
 namespace imgd::cli {
 namespace {
@@ -19,7 +20,7 @@ nlohmann::ordered_json ToJson(const data::Spread& spread) {
 }
 
 nlohmann::ordered_json ToJson(const std::string& where, const data::SetStats& stats) {
-  nlohmann::ordered_json document = {{"set", where},
+  nlohmann::ordered_json document = {{"set", data::Shown(where)},
                                      {"images", stats.images},
                                      {"looked_at", stats.looked_at},
                                      {"classes", stats.classes},
@@ -107,7 +108,7 @@ void PrintStats(Context& context, const std::string& where, const data::SetStats
   const double share =
       static_cast<double>(stats.images) / static_cast<double>(std::max<uint64_t>(stats.looked_at, 1));
   const auto total = static_cast<uint64_t>(static_cast<double>(stats.bytes) * share);
-  out << fmt::format("{}: {} in {}, {}{}\n", Printable(where), Count(stats.images, "image"),
+  out << fmt::format("{}: {} in {}, {}{}\n", Printable(data::Shown(where)), Count(stats.images, "image"),
                      Count(stats.classes, "class"), all ? "" : "about ", HumanBytes(total));
   if (!all)
     out << fmt::format("  looked at {} of them, spread evenly (--sample 0: at all)\n", stats.looked_at);

@@ -7,6 +7,7 @@
 #include "cli/format.h"
 #include "cli/rate_line.h"
 #include "cli/serialize.h"
+#include "trainer/data/shard_list.h"
 #include "trainer/data/verify.h"
 
 namespace imgd::cli {
@@ -17,19 +18,18 @@ constexpr size_t kKept = 1000;  ///< for JSON
 constexpr int kBrokenExit = 6;  ///< docs/exit-codes.md
 
 nlohmann::ordered_json ToJson(const std::string& where, const data::VerifyReport& report) {
-  nlohmann::ordered_json document = {{"set", where},
-                                     {"good", report.broken == 0},
-                                     {"images", report.images},
-                                     {"decoded", report.decoded},
-                                     {"shards", report.shards},
-                                     {"shard_bytes", report.shard_bytes},
-                                     {"checksums", report.checksums},
-                                     {"indexes", report.indexes},
-                                     {"records", report.records},
-                                     {"broken", report.broken}};
+  nlohmann::ordered_json document = {{"set", data::Shown(where)},     {"good", report.broken == 0},
+                                     {"images", report.images},       {"decoded", report.decoded},
+                                     {"shards", report.shards},       {"shard_bytes", report.shard_bytes},
+                                     {"checksums", report.checksums}, {"indexes", report.indexes},
+                                     {"records", report.records},     {"broken", report.broken}};
   document["findings"] = nlohmann::ordered_json::array();
   for (const auto& finding : report.findings)
     document["findings"].push_back({{"place", finding.place}, {"reason", finding.reason}});
+  document["doubtful"] = report.doubtful;
+  document["warnings"] = nlohmann::ordered_json::array();
+  for (const auto& warning : report.warnings)
+    document["warnings"].push_back({{"place", warning.place}, {"reason", warning.reason}});
   document["notes"] = report.notes;
   document["classes"] = nlohmann::ordered_json::array();
   for (size_t c = 0; c < report.classes.size(); ++c)
@@ -43,21 +43,20 @@ std::string ClassSizes(const std::vector<uint64_t>& images) {
   return *least == *most ? fmt::format("{} of each", *least) : fmt::format("{} to {} of each", *least, *most);
 }
 
-/// Whole lines: a reason that is cut would be of no use.
-void PrintFindings(Context& context, const data::VerifyReport& report, bool all) {
-  const size_t shown = all ? report.findings.size() : std::min(report.findings.size(), kShown);
+/// The first of `total`. Whole lines: a reason that is cut would be of no use.
+void PrintFindings(Context& context, const std::vector<data::VerifyFinding>& findings, uint64_t total,
+                   bool all, Style style) {
+  const size_t shown = all ? findings.size() : std::min(findings.size(), kShown);
   for (size_t i = 0; i < shown; ++i) {
-    const auto& finding = report.findings[i];
-    context.out() << fmt::format("  {} {}\n", Printable(finding.place) + ":",
-                                 Paint(Printable(finding.reason), Style::kBad, context.terminal().color));
+    context.out() << fmt::format("  {} {}\n", Printable(findings[i].place) + ":",
+                                 Paint(Printable(findings[i].reason), style, context.terminal().color));
   }
-  if (shown < report.broken)
-    context.out() << fmt::format("  and {} more, which --all shows\n", report.broken - shown);
+  if (shown < total) context.out() << fmt::format("  and {} more, which --all shows\n", total - shown);
 }
 
 void PrintReport(Context& context, const std::string& set, bool all, const data::VerifyReport& report) {
   auto& out = context.out();
-  const std::string where = Printable(set);
+  const std::string where = Printable(data::Shown(set));
   if (report.images > 0) {
     out << fmt::format("{}: {} in {}, {}\n", where, Count(report.images, "image"),
                        Count(report.classes.size(), "class"), ClassSizes(report.class_images));
@@ -75,7 +74,12 @@ void PrintReport(Context& context, const std::string& set, bool all, const data:
   }
   if (report.decoded > 0) out << fmt::format("  {} decoded\n", Count(report.decoded, "image"));
   for (const auto& note : report.notes) out << fmt::format("  {}\n", Printable(note));
-  PrintFindings(context, report, all);
+  if (report.doubtful > 0) {
+    out << fmt::format("{} decoded with warnings, which is no fault:\n", Count(report.doubtful, "image"));
+    PrintFindings(context, report.warnings, report.doubtful, all, Style::kWarn);
+    if (report.broken > 0) out << "broken:\n";
+  }
+  PrintFindings(context, report.findings, report.broken, all, Style::kBad);
   const auto& terminal = context.terminal();
   if (report.broken == 0) {
     out << Paint("nothing is broken", Style::kGood, terminal.color);

@@ -57,8 +57,8 @@ void Interrupt::Trigger(int signal) {
 }
 
 int Interrupt::ExitCode() const {
-  const std::lock_guard lock(mutex_);
-  return signal_ == 0 ? 0 : 128 + signal_;
+  const int signal = signal_;  // without the lock: actions, which run under it, may ask
+  return signal == 0 ? 0 : 128 + signal;
 }
 
 bool Interrupt::WaitFor(Duration time) const {

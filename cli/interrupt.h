@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -35,8 +36,8 @@ class Interrupt {
   /// Waits until an interrupt or for `time`; true when interrupted.
   bool WaitFor(Duration time) const;
 
-  /// Calls `action` (from another thread) when an interrupt comes while the scope lives, or at once when one
-  /// has come.
+  /// Calls `action` (from another thread, which may ask for ExitCode() and nothing else here) when an
+  /// interrupt comes while the scope lives, or at once when one has come.
   class Scope {
    public:
     Scope(Interrupt& interrupt, std::function<void()> action);
@@ -51,7 +52,7 @@ class Interrupt {
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  int signal_ = 0;                                         ///< guarded by mutex_
+  std::atomic<int> signal_ = 0;                            ///< written with mutex_
   std::map<const Scope*, std::function<void()>> actions_;  ///< guarded by mutex_
   UniqueFd stop_;                                          ///< eventfd that ends the listener
   std::thread listener_;

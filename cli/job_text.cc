@@ -5,6 +5,7 @@
 #include "common/job_changes.h"
 #include "common/utf8.h"
 #include "common/yaml.h"
+#include "trainer/data/url.h"
 
 namespace imgd::cli {
 namespace {
@@ -40,8 +41,7 @@ Errors CheckDataPaths(const std::string& text, const JobSpec& spec, const std::s
   if (!root) return {root.error()};
   auto data = root->Child("data");
   const auto is_same_everywhere = [](const std::string& path) {
-    return path.empty() || path.front() == '/' || path.find("://") != std::string::npos ||
-           ParseDatasetRef(path);
+    return path.empty() || path.front() == '/' || data::IsUrl(path) || ParseDatasetRef(path);
   };
   const auto check = [&](const char* key, const std::string& path) {
     if (is_same_everywhere(path)) return;

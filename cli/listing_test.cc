@@ -140,8 +140,11 @@ TEST_F(Listing, ShowTellsWhetherARunWaitsForItsData) {
                         "time; 4 threads 75.0 % busy; an image: read 1.0 ms, decode "
                         "4.0 ms, resize and augment 0.0 ms; 100 MiB/s"));
   loader.set_wait_seconds(0.01);
+  loader.set_images_left_to_cpu(12);
   daemon_.PutJob(job);
-  EXPECT_THAT(RunListing({"show", "1"}).out, HasSubstr("keeps up: training waits for data 0.5 %"));
+  EXPECT_THAT(RunListing({"show", "1"}).out,
+              AllOf(HasSubstr("keeps up: training waits for data 0.5 %"),
+                    HasSubstr("100 MiB/s; nvJPEG left 12 of 1000 images to the CPU")));
 }
 
 TEST_F(Listing, AJobIsFoundByItsNumberOrItsName) {

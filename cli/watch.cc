@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kTick = 500ms;       ///< how long a figure on the screen may stay old
+constexpr Duration kRedraw = 500ms;     ///< how long a figure on the screen may stay old
 constexpr Duration kReasonEvery = 3s;   ///< how often a waiting job is asked for its reason
 constexpr Duration kReopen = 200ms;     ///< before a stream that ended early is opened again
 constexpr Duration kSlowestRetry = 1s;  ///< between two tries to reach an absent daemon
@@ -67,7 +67,7 @@ class Follower {
     const auto stream = client_.WatchJob(request);
     v1::WatchJobResponse response;
     while (true) {
-      switch (stream->Next(response, Now() + kTick)) {
+      switch (stream->Next(response, Now() + kRedraw)) {
         case Stream<v1::WatchJobResponse>::Outcome::kEnd:
           return stream->Finish();
         case Stream<v1::WatchJobResponse>::Outcome::kIdle:

@@ -159,6 +159,10 @@ std::string LoaderText(const v1::LoaderMetrics& loader) {
                         each(loader.augment_seconds()));
     text += fmt::format("; {}/s", HumanBytes(static_cast<uint64_t>(static_cast<double>(loader.bytes()) /
                                                                    loader.interval_seconds())));
+    if (loader.images_left_to_cpu() > 0) {
+      text += fmt::format("; nvJPEG left {} of {} to the CPU", loader.images_left_to_cpu(),
+                          Count(loader.images(), "image"));
+    }
   }
   return text;
 }

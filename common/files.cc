@@ -1,8 +1,10 @@
 #include "common/files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace imgd {
@@ -70,6 +72,14 @@ Status WriteFileAtomically(const std::filesystem::path& path, std::string_view c
     return FailErrno(errno, fmt::format("cannot sync folder {}", folder.native()));
   }
   return {};
+}
+
+uint64_t AllowOpenFiles(uint64_t wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return limit.rlim_cur;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
 Status MakeFolders(const std::filesystem::path& path) {

@@ -39,6 +39,10 @@ Status WriteFileAtomically(const std::filesystem::path& path, std::string_view c
 /// Writes all of `data`, going on after short writes and EINTR.
 Status WriteAll(int fd, std::string_view data, std::string_view what);
 
+/// Raises how many files this process may have open to `wanted`, as far as the hard limit lets it; never
+/// lowers it. Returns what holds then.
+uint64_t AllowOpenFiles(uint64_t wanted);
+
 /// Makes the folder and its parents. Errors name the path.
 Status MakeFolders(const std::filesystem::path& path);
 

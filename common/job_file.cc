@@ -66,6 +66,7 @@ void ReadModelAndData(YamlMap& root, JobSpec& spec) {
   Set(spec.data.segments, data.Int("segments", 1, 65536));
   const std::vector<std::string> modes = {"exact", "fast"};
   Set(spec.data.decode, data.Choice("decode", modes));
+  Set(spec.data.decoder, data.Choice("decoder", {"cpu", "nvjpeg"}));
   Set(spec.data.val_decode, data.Choice("val_decode", modes));
   Set(spec.data.epoch_mode, data.Choice("epoch_mode", {"exact", "resampled"}));
   Set(spec.data.val_shape, data.Choice("val_shape", {"square", "rectangular"}));
@@ -173,6 +174,9 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
   Set(spec.train.freeze_batch_norm, train.Bool("freeze_batch_norm"));
   Set(spec.train.eval_every_epochs, train.Int("eval_every_epochs", 1, kMaxInt));
   CheckBatch(train, spec.train.global_batch, spec);
+  if (spec.train.device == "cpu" && spec.data.decoder == "nvjpeg") {
+    train.AddError("device", "is cpu, but data.decoder: nvjpeg needs a GPU", "set data.decoder: cpu");
+  }
   train.Finish();
   ReadPhases(root, epochs, spec);
 

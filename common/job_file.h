@@ -43,6 +43,7 @@ struct JobSpec {
     int max_bad_images = 100;     ///< images that can't be decoded before a rank gives up
     int segments = 1;             ///< K: how many streams a step's samples come from (docs/data-order.md)
     std::string decode = "fast";  ///< exact or fast: whether the JPEG decoder may shrink
+    std::string decoder = "cpu";  ///< cpu or nvjpeg: where training images are decoded
     std::string val_decode = "exact";  ///< the same for validation
     std::string epoch_mode = "exact";  ///< exact or resampled
     std::string val_shape = "square";  ///< square or rectangular

@@ -71,6 +71,19 @@ std::string Phases(const char* phases, const char* train = "{}") {
   return fmt::format("name: a\ndata: {{train: /x, min_scale: 0.25}}\ntrain: {}\nphases: {}\n", train, phases);
 }
 
+TEST(JobFile, TheDecoderIsOneOfTwoAndNvjpegNeedsAGpu) {
+  EXPECT_EQ(ParseJobFile(kGood, "job.yaml")->data.decoder, "cpu");
+  EXPECT_EQ(ParseJobFile("name: a\ndata: {train: /x, decoder: nvjpeg}\n", "job.yaml")->data.decoder,
+            "nvjpeg");
+  EXPECT_THAT(
+      ErrorsOf("name: a\ndata: {train: /x, decoder: nvjpg}\n"),
+      ElementsAre(
+          "job.yaml:2:28: data.decoder: found 'nvjpg'; allowed: cpu, nvjpeg (did you mean 'nvjpeg'?)"));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x, decoder: nvjpeg}\ntrain: {device: cpu}\n"),
+              ElementsAre("job.yaml:3:17: train.device: is cpu, but data.decoder: nvjpeg needs a GPU (set "
+                          "data.decoder: cpu)"));
+}
+
 TEST(JobFile, PhasesTakeWhatTheyDoNotSayFromTheRest) {
   const auto spec = ParseJobFile(
       Phases("[{epochs: 3, image_size: 128, global_batch: 512}, {until: 5, min_scale: 0.5}, {epochs: 1}]"),

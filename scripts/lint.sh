@@ -24,6 +24,11 @@ lint_python() {
 lint_proto() { "$DEPS/pytest/bin/python" tests/lint/proto_rules.py proto; }
 lint_includes() { "$DEPS/pytest/bin/python" tests/lint/include_rules.py; }
 
+# Sources are compiled eight at once by the sanitizer presets, where private names meet.
+lint_names() {
+  "$DEPS/pytest/bin/python" tests/lint/unique_names_test.py --quiet && "$DEPS/pytest/bin/python" tests/lint/unique_names.py
+}
+
 lint_tidy() {
   # Sources outside the trainer: those that include torch take minutes each.
   cpp_sources | grep '\.cc$' | grep -E '^(common|server|agent|cli|trainer/data)/' \
@@ -32,7 +37,7 @@ lint_tidy() {
 
 run_lint() {
   local step
-  for step in format shell python proto includes tidy; do
+  for step in format shell python proto includes names tidy; do
     say "lint: $step"
     "lint_$step"
   done

@@ -82,6 +82,19 @@ setup_pytest() {
   echo "$DEPS"/torch/lib/python3*/site-packages >"$site/torch-beside.pth"
 }
 
+# nginx's program alone, for the test of deploy/nginx: its package would start a server on port 80.
+setup_nginx() {
+  local dir=$DEPS/nginx log
+  [[ ! -x $dir/usr/sbin/nginx ]] || return 0
+  log=$(log_file nginx)
+  mkdir -p "$dir"
+  (
+    cd "$dir"
+    apt-get download nginx || { as_root apt-get update && apt-get download nginx; }
+    dpkg-deb -x nginx_*.deb . && rm nginx_*.deb
+  ) >"$log" 2>&1 || die_log nginx
+}
+
 # What `./run bench data` measures us against, beside the torch that is there already.
 setup_peers() {
   setup_torch torch

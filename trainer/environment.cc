@@ -49,6 +49,9 @@ Result<Environment> ReadEnvironment(const Getter& get) {
   env.host_address = Text(get, "IMGD_HOST_ADDRESS");
   env.gloo_interface = Text(get, "GLOO_SOCKET_IFNAME");
 
+  env.nvjpeg_library = Text(get, "IMGD_NVJPEG_LIBRARY");
+  env.cudart_library = Text(get, "IMGD_CUDART_LIBRARY");
+
   env.run_dir = Text(get, "IMGD_RUN_DIR");
   IMGD_TRY(Number(get, "IMGD_JOB_ID", 0, INT64_MAX, env.job_id));
   IMGD_TRY(Number(get, "IMGD_GENERATION", 0, INT64_MAX, env.generation));

@@ -25,6 +25,9 @@ struct Environment {
   std::string host_address;         ///< this node's own address for collectives; empty for the default
   std::string gloo_interface;       ///< GLOO_SOCKET_IFNAME; used where host_address is empty
 
+  std::string nvjpeg_library;  ///< for data.decoder: nvjpeg; empty for the usual one
+  std::string cudart_library;  ///< likewise
+
   std::filesystem::path run_dir;  ///< empty: progress goes to the terminal
   uint64_t job_id = 0;
   uint64_t generation = 0;

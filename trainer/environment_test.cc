@@ -36,6 +36,7 @@ TEST(Environment, TakesTorchrunsVariablesAndImgds) {
                          {"MASTER_PORT", "4711"},
                          {"IMGD_MASTER_FD", "7"},
                          {"IMGD_RUN_DIR", "/run/x"},
+                         {"IMGD_NVJPEG_LIBRARY", "/opt/libnvjpeg.so"},
                          {"IMGD_GENERATION", "5"},
                          {"IMGD_RESUME", "/run/x/resume.json"},
                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
@@ -46,6 +47,8 @@ TEST(Environment, TakesTorchrunsVariablesAndImgds) {
   EXPECT_EQ(env->master_address, "10.0.0.1");
   EXPECT_EQ(env->master_port, 4711);
   EXPECT_EQ(env->master_fd, 7);
+  EXPECT_EQ(env->nvjpeg_library, "/opt/libnvjpeg.so");
+  EXPECT_EQ(env->cudart_library, "");
   EXPECT_EQ(env->generation, 5U);
   EXPECT_EQ(env->resume_file, "/run/x/resume.json");
   EXPECT_TRUE(env->store_is_elsewhere);

@@ -16,7 +16,7 @@
 namespace imgd {
 namespace {
 
-constexpr size_t kReadBytes = 64 << 10;
+constexpr size_t kPipeBytes = 64 << 10;
 constexpr size_t kMaxErrorLineBytes = 1024;
 /// How often what is left is looked for again, when no signal tells.
 constexpr auto kEndRetry = std::chrono::milliseconds(50);
@@ -120,7 +120,7 @@ void Keeper::Watch(uint32_t local_rank, bool is_stderr) {
 bool Keeper::ReadOutput(uint32_t local_rank, bool is_stderr) {
   Stream& stream = is_stderr ? ranks_[local_rank].err : ranks_[local_rank].out;
   if (!stream.fd.valid()) return false;
-  char buffer[kReadBytes];
+  char buffer[kPipeBytes];
   const ssize_t n = ::read(stream.fd.get(), buffer, sizeof buffer);
   if (n < 0) return errno == EINTR;
   const auto take = [&](std::string_view line) { TakeLine(local_rank, is_stderr, line); };

@@ -29,6 +29,16 @@ struct StoredRank {
   }
 };
 
+/// Runs the loop until `done`; false if that takes longer than any test should.
+inline bool RunUntil(EventLoop& loop, const std::function<bool()>& done) {
+  const Instant give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > give_up) return false;
+    loop.RunOnce(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
 /// Keeps what agents relay, as a daemon does: by run and rank.
 class Store {
  public:
@@ -175,14 +185,7 @@ class TestNode {
   }
 
   /// Runs the node until `done`; false if that takes longer than any test should.
-  bool Until(const std::function<bool()>& done) {
-    const Instant give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > give_up) return false;
-      loop_->RunOnce(std::chrono::milliseconds(20));
-    }
-    return true;
-  }
+  bool Until(const std::function<bool()>& done) { return RunUntil(*loop_, done); }
   bool UntilPhase(uint64_t job, uint64_t generation, v1::RunPhase phase) {
     return Until([&] { return Status(job, generation).phase() == phase; });
   }

@@ -5,8 +5,10 @@
 namespace imgd {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::Property;
 
 struct DatasetTest : RpcTest {
@@ -64,6 +66,11 @@ TEST_F(DatasetTest, WhatIsNoNameOrAddressIsRefused) {
   EXPECT_THAT(Register("Image Net", "/data").error_message(),
               HasSubstr("name: found 'Image Net'; allowed: 1 to 63"));
   EXPECT_THAT(Register("imagenet", "").error_message(), HasSubstr("address: found ''"));
+  for (const char* secret : {"https://me:word@host/set", "https://host/set/?signature=word"}) {
+    EXPECT_THAT(
+        Register("imagenet", secret).error_message(),
+        AllOf(HasSubstr("would be kept and shown"), Not(HasSubstr("word@")), Not(HasSubstr("=word"))));
+  }
   EXPECT_THAT(Register("imagenet", "dataset:other").error_message(),
               HasSubstr("address: found 'dataset:other'"));
 }

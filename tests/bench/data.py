@@ -32,7 +32,7 @@ DEPS = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps"))
 PEERS = DEPS / "peers/bin/python"
 WORK = ROOT / "build/bench"
 SIZES = {"70k": 70_000, "110k": 110_000}
-BESIDE = ("peak_rss_mib", "pss_mib", "pixel_mean", "label_mean", "label_order")
+BESIDE = ("peak_rss_mib", "pss_mib", "pixel_mean", "label_mean", "label_order", "left_to_cpu_percent")
 
 NOTES = {
     "imgd fast": "ImageFolder; libjpeg scales by 1/2, 1/4 or 1/8 where the crop stays at least 224 pixels",
@@ -40,6 +40,7 @@ NOTES = {
     "imgd shards fast": "the same images in WebDataset shards with our index",
     "imgd indexed fast": "restart-indexed shards (convert --index restart): only the crop's part is decoded",
     "imgd indexed exact": "likewise, at full size",
+    "imgd nvjpeg exact": "ImageFolder; decoded at full size by nvJPEG on the GPU, resized on the CPU",
     "imgd http cold fast": "the plain shards from imgcli dataset serve on loopback; first epoch, empty cache",
     "imgd http cached fast": "likewise, once they are in the local cache",
     "torchvision": "ImageFolder and DataLoader as everybody writes them: PIL decodes the whole image at full size",
@@ -147,9 +148,19 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def loader(
-    where: Path | str, mode: str, seconds: float, least: int, env: dict[str, str] | None = None
+    where: Path | str, mode: str, seconds: float, least: int, env: dict[str, str] | None = None, *more: str
 ) -> dict[str, Any]:
-    return run_json([BIN / "loader_bench", "loader", where, mode, CORES, seconds, least], env)
+    return run_json([BIN / "loader_bench", "loader", where, mode, CORES, seconds, least, *more], env)
+
+
+def by_nvjpeg(where: Path, seconds: float, least: int) -> dict[str, Any]:
+    """With the libraries that come with LibTorch. Missing: "no GPU: ..." where there is none."""
+    env = {}
+    for name, key in (("libnvjpeg", "IMGD_NVJPEG_LIBRARY"), ("libcudart", "IMGD_CUDART_LIBRARY")):
+        found = sorted(DEPS.glob(f"torch/lib/python3*/site-packages/nvidia/*/lib/{name}.so.*"))
+        if found:
+            env[key] = str(found[0])
+    return loader(where, "exact", seconds, least, env, "--decoder", "nvjpeg")
 
 
 def from_http(source: Path, seconds: float, least: int, cold: bool) -> dict[str, Any]:
@@ -217,6 +228,7 @@ def loading(source: Path, peers: Peers, seconds: float, least: int) -> list[Subj
         "imgd shards fast": lambda: loader(plain(), "fast", seconds, least),
         "imgd indexed fast": lambda: loader(indexed(), "fast", seconds, least),
         "imgd indexed exact": lambda: loader(indexed(), "exact", seconds, least),
+        "imgd nvjpeg exact": lambda: by_nvjpeg(source, seconds, least),
         "imgd http cold fast": lambda: from_http(source, seconds, least, cold=True),
         "imgd http cached fast": lambda: from_http(source, seconds, least, cold=False),
     }

@@ -1,6 +1,7 @@
 // How fast the loader makes training batches: OpenDataset and Loader as training uses them, or libjpeg-turbo
-// alone decoding the same crops. Prints one line of JSON. Exit code 3: this build can't do it, with the
-// reason.
+// alone decoding the same crops. With `--decoder nvjpeg`, of the libraries in $IMGD_NVJPEG_LIBRARY and
+// $IMGD_CUDART_LIBRARY, the loader's decoding is done on GPU 0. Prints one line of JSON. Exit code 3: this
+// build, or this machine, can't do it, with the reason.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include "trainer/data/crc32c.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/loader.h"
+#include "trainer/input/nvjpeg_decoder.h"
 
 namespace imgd::data {
 namespace {
@@ -83,13 +85,16 @@ Status MeasureLoader(const std::string& where, LoaderOptions options, double sec
     if (step == kWarmUp) start = Clock::now();
   }
   const double took = Since(start);
+  const LoaderFigures figures = loader.figures();
+  const double left = static_cast<double>(figures.images_left_to_cpu) / static_cast<double>(figures.images);
   fmt::print(
       "{{\"images\": {}, \"seconds\": {:.4f}, \"images_per_second\": {:.2f}, \"pixel_mean\": {:.3f}, "
       "\"label_mean\": {:.3f}, \"label_order\": \"{:08x}\", \"peak_rss_mib\": {:.1f}, \"pss_mib\": "
-      "{:.1f}}}\n",
+      "{:.1f}{}}}\n",
       images, took, static_cast<double>(images) / took,
       sums.pixels / (sums.images * kCropSize * kCropSize * 3), sums.labels / sums.images, Crc32c(sums.order),
-      MemoryMib("/proc/self/status", "VmHWM:"), MemoryMib("/proc/self/smaps_rollup", "\nPss:"));
+      MemoryMib("/proc/self/status", "VmHWM:"), MemoryMib("/proc/self/smaps_rollup", "\nPss:"),
+      options.decoder ? fmt::format(", \"left_to_cpu_percent\": {:.2f}", 100 * left) : "");
   return {};
 }
 
@@ -104,13 +109,27 @@ Status MeasureCeiling(const std::string& where, const CeilingOptions& options) {
   return {};
 }
 
+/// Decodes on GPU 0.
+Status TakeNvjpeg(LoaderOptions& options) {
+  trainer::NvjpegLibraries libraries;
+  if (const char* file = std::getenv("IMGD_NVJPEG_LIBRARY")) libraries.nvjpeg = file;
+  if (const char* file = std::getenv("IMGD_CUDART_LIBRARY")) libraries.cudart = file;
+  IMGD_ASSIGN(const auto nvjpeg, trainer::Nvjpeg::Load(libraries, 0));
+  options.decoder = [nvjpeg] { return trainer::MakeNvjpegDecoder(nvjpeg); };
+  return {};
+}
+
 }  // namespace
 }  // namespace imgd::data
 
 int main(int argc, char** argv) {
   using namespace imgd::data;
-  if (argc != 7) {
-    std::fprintf(stderr, "usage: loader_bench loader|ceiling SET fast|exact THREADS SECONDS LEAST_IMAGES\n");
+  const bool names_decoder = argc == 9 && std::string_view(argv[7]) == "--decoder";
+  const std::string_view decoder = names_decoder ? argv[8] : "cpu";
+  if ((argc != 7 && !names_decoder) || (decoder != "cpu" && decoder != "nvjpeg")) {
+    std::fprintf(stderr,
+                 "usage: loader_bench loader|ceiling SET fast|exact THREADS SECONDS LEAST_IMAGES "
+                 "[--decoder cpu|nvjpeg]\n");
     return 2;
   }
   const bool exact = std::string_view(argv[3]) == "exact";
@@ -126,6 +145,12 @@ int main(int argc, char** argv) {
     if (!SetMode(options, exact)) {
       std::fprintf(stderr, "this build's loader has no %s mode\n", argv[3]);
       return 3;
+    }
+    if (decoder == "nvjpeg") {
+      if (const auto taken = TakeNvjpeg(options); !taken) {
+        std::fprintf(stderr, "%s\n", taken.error().message.c_str());
+        return 3;
+      }
     }
     status = MeasureLoader(argv[2], options, seconds, least);
   }

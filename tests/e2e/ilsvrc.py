@@ -63,17 +63,17 @@ def as_format(jpeg: bytes, form: str, mode: str) -> bytes:
     return out.getvalue()
 
 
-def write_ilsvrc(folder: Path, images: Path) -> list[str]:
+def write_ilsvrc(folder: Path, images: Path, dirty: bool = True) -> list[str]:
     """Writes the archives into `folder`, of the classes of `images` (train/ and val/ with one folder for each class).
 
-    Among the training images are a PNG called JPEG, a CMYK JPEG and a cut one. Returns the WNID of each validation
-    image, in the order of their names.
+    If `dirty`, among the training images are a PNG called JPEG, a CMYK JPEG and a cut one. Returns the WNID of each
+    validation image, in the order of their names.
     """
     folder.mkdir(parents=True)
     inner = {}
     for wnid, source in zip(WNIDS, sorted((images / "train").iterdir()), strict=True):
         files = {f"{wnid}_{i}.JPEG": p.read_bytes() for i, p in enumerate(sorted(source.iterdir()))}
-        if wnid == "n02077923":
+        if dirty and wnid == "n02077923":
             files[f"{wnid}_1.JPEG"] = as_format(files[f"{wnid}_1.JPEG"], "JPEG", "CMYK")
             files[f"{wnid}_2.JPEG"] = as_format(files[f"{wnid}_2.JPEG"], "PNG", "RGB")
             files[f"{wnid}_3.JPEG"] = files[f"{wnid}_3.JPEG"][:700]

@@ -1,22 +1,34 @@
-"""What convert writes, read by software that is not ours: each form by its own world's library."""
+"""What convert writes, read by software that is not ours: each form by its own world's library.
+
+The table of every pair is printed (`pytest -s`) and written to build/log/conversions.md.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import os
 import pickle
+import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+import tarfile
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import crc32c
+import numpy as np
+import PIL.Image
 import pytest
 import torchvision
 import webdataset
+from ilsvrc import WNIDS, write_ilsvrc
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("IMGD_BIN", ROOT / "build/release/bin"))
@@ -61,6 +73,20 @@ def check_tfrecord_checksums(path: Path) -> int:
     return count
 
 
+def read_ilsvrc(folder: Path, truth: list[str]) -> list[Image]:
+    """The original archives; `truth` has the WNIDs of the validation images in the order of their names."""
+    found = []
+    with tarfile.open(folder / "ILSVRC2012_img_train.tar") as outer:
+        for member in outer:
+            with tarfile.open(fileobj=outer.extractfile(member)) as inner:
+                label = WNIDS.index(member.name.removesuffix(".tar"))
+                found += [image(one.name, label, inner.extractfile(one).read()) for one in inner]
+    with tarfile.open(folder / "ILSVRC2012_img_val.tar") as val:
+        for wnid, name in zip(truth, sorted(val.getnames()), strict=True):
+            found.append(image(name, WNIDS.index(wnid), val.extractfile(name).read()))
+    return found
+
+
 # In a process of its own: the package's generated code needs protobuf's slow implementation, chosen at its import;
 # and with a new protobuf its loader takes the map of features for a list, so that only its lower half is used.
 TFRECORD_READER = """
@@ -68,14 +94,16 @@ import pickle, sys, types
 sys.modules["tfrecord.torch"] = types.ModuleType("tfrecord.torch")  # or it would import all of torch
 from tfrecord import example_pb2, reader
 
-def value(feature):
-    kind = feature.WhichOneof("kind")
-    (only,) = getattr(feature, kind).value
+def value(key, feature):
+    values = list(getattr(feature, feature.WhichOneof("kind")).value)
+    if key.startswith("image/object/"):
+        return values
+    (only,) = values
     return only
 
 def features(record):
     example = example_pb2.Example.FromString(bytes(record))
-    return {entry.key: value(entry.value) for entry in example.features.feature}
+    return {entry.key: value(entry.key, entry.value) for entry in example.features.feature}
 
 records = [[features(record) for record in reader.tfrecord_iterator(shard)] for shard in sys.argv[1:]]
 sys.stdout.buffer.write(pickle.dumps(records))
@@ -97,7 +125,7 @@ def read_tfrecord(path: Path) -> list[Image]:
             assert (r["image/height"], r["image/width"], r["image/channels"]) == (48, 64, 3)
             assert (r["image/format"], r["image/colorspace"]) == (b"JPEG", b"RGB")
             name, synset = r["image/filename"].decode(), r["image/class/synset"].decode()
-            assert name.startswith(synset + "/")
+            assert "/" not in name or name.startswith(synset + "/")
             found.append(image(name, r["image/class/label"] - 1, r["image/encoded"]))
     return found
 
@@ -138,10 +166,13 @@ def read_recordio(path: Path) -> list[Image]:
 
 READ = {"webdataset": read_webdataset, "tfrecord": read_tfrecord, "recordio": read_recordio,
         "imagefolder": read_imagefolder}  # fmt: skip
+READER = {"ilsvrc2012": "tarfile", "recordio": "struct, by recordio.h",
+          "imagefolder": f"torchvision {version('torchvision')}"}  # fmt: skip
+READER |= {name: f"{name} {version(name)}" for name in ("webdataset", "tfrecord")}
 
 
 def convert(source: Path, out: Path, form: str, *options: str) -> str:
-    sharded = () if form == "imagefolder" else ("--shards", "3")
+    sharded = () if form == "imagefolder" or "--shards" in options else ("--shards", "3")
     command = [BIN / "imgcli", "dataset", "convert", "--to", form, *sharded, *options, source, out]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -161,15 +192,33 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "train"
 
 
-def digest(images: list[Image]) -> str:
-    return hashlib.sha256(repr(sorted(images)).encode()).hexdigest()[:16]
+def digest(found: list[Any]) -> str:
+    """Of what was found, in whatever order."""
+    return hashlib.sha256("\n".join(sorted(map(repr, found))).encode()).hexdigest()[:16]
+
+
+class Table:
+    """A row for each pair of forms: what was there before, and what after."""
+
+    def __init__(self) -> None:
+        self.rows = ["| from | to | images | after | boxes | after | checksum | after | read by |", "| --- " * 9 + "|"]
+
+    def add(self, forms: tuple[str, str], images: tuple[Any, Any], boxes: tuple[Any, Any] = ((), ())) -> None:
+        counts = [len(found) for found in images] + [len(found) or "" for found in boxes]
+        sums = [digest([*found, *more]) for found, more in zip(images, boxes, strict=True)]
+        cells = [*forms, *counts, *sums, f"{READER[forms[0]]}; {READER[forms[1]]}"]
+        self.rows.append("| " + " | ".join(map(str, cells)) + " |")
 
 
 @pytest.fixture(scope="module")
-def table() -> Iterator[list[str]]:
-    rows = [f"{'FROM':<12} {'TO':<12} {'IMAGES':>6} {'CLASSES':>7}  {'BEFORE':<16}  AFTER"]
-    yield rows
-    print("\n" + "\n".join(rows))
+def table() -> Iterator[Table]:
+    table = Table()
+    yield table
+    text = "\n".join(table.rows) + "\n"
+    print("\n" + text)
+    path = ROOT / "build/log/conversions.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -181,19 +230,155 @@ def made(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     return {form: root / form for form in FORMS}
 
 
+class Box(NamedTuple):
+    """Of an object in an image, in shares of its sides, as exactly as 32 bits hold them."""
+
+    key: str
+    label: int
+    edges: tuple[float, ...]  # xmin, ymin, xmax, ymax
+
+    @classmethod
+    def of(cls, key: str, label: int, edges: Iterable[float]) -> Box:
+        return cls(key, label, tuple(round(edge, 6) for edge in edges))
+
+
+class Ilsvrc(NamedTuple):
+    folder: Path
+    images: list[Image]
+    boxes: list[Box]
+    boxes_archive: Path
+
+
+def annotation(pixels: list[tuple[int, ...]], wnid: str) -> bytes:
+    edges = ("xmin", "ymin", "xmax", "ymax")
+    objects = ["".join(f"<{e}>{p}</{e}>" for e, p in zip(edges, box, strict=True)) for box in pixels]
+    objects = [f"<object><name>{wnid}</name><bndbox>{text}</bndbox></object>" for text in objects]
+    size = "<size><width>64</width><height>48</height><depth>3</depth></size>"
+    return f"<annotation><filename>%s</filename>{size}{''.join(objects)}</annotation>".encode()
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Ilsvrc:
+    """A small ILSVRC2012, with none, one or two boxes for each image."""
+    root = tmp_path_factory.mktemp("ilsvrc")
+    command = [BIN / "imgcli", "dataset", "synth", "--classes", str(len(WNIDS)), "--per-class", "8",
+               "--val-per-class", "3", "--size", "64x48", root / "drawn"]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    folder, boxes = root / "archives", []
+    images = read_ilsvrc(folder, write_ilsvrc(folder, root / "drawn", dirty=False))
+    with tarfile.open(root / "boxes.tar.gz", "w:gz") as tar:
+        for i, one in enumerate(images):
+            pixels = [(2 + i % 20, 3, 40, 20 + k) for k in range(i % 3)]
+            boxes += [Box.of(one.key, one.label, (x / 64, y / 48, x2 / 64, y2 / 48)) for x, y, x2, y2 in pixels]
+            xml = annotation(pixels, WNIDS[one.label])
+            info = tarfile.TarInfo(f"{WNIDS[one.label]}/{one.key}.xml")
+            info.size = len(xml)
+            tar.addfile(info, io.BytesIO(xml))
+    return Ilsvrc(folder, images, boxes, root / "boxes.tar.gz")
+
+
+def boxes_in(shards: list[Path]) -> list[Box]:
+    found = []
+    for r in itertools.chain.from_iterable(tfrecord_examples(shards)):
+        key = Path(r["image/filename"].decode()).stem
+        columns = [r[f"image/object/bbox/{column}"] for column in ("label", "xmin", "ymin", "xmax", "ymax")]
+        for label, *edges in zip(*columns, strict=True):
+            found.append(Box.of(key, label - 1, edges))
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pairs_from_the_original_archives(archives: Ilsvrc, tmp_path: Path, table: Table, form: str) -> None:
+    with_boxes = ("--boxes", str(archives.boxes_archive)) if form == "tfrecord" else ()
+    convert(archives.folder, tmp_path / "out", form, "--from", "ilsvrc2012", *with_boxes)
+    parts = [tmp_path / "out/train", tmp_path / "out/val"]
+    after = [i._replace(key=Path(i.key).name) for part in parts for i in READ[form](part)]
+    boxes, boxes_after = [], []
+    if with_boxes:  # no other form has a place for them
+        boxes, boxes_after = archives.boxes, boxes_in([p for part in parts for p in sorted(part.glob("*-of-*"))])
+    table.add(("ilsvrc2012", form), (archives.images, after), (boxes, boxes_after))
+    assert len(after) == len(WNIDS) * (8 + 3)
+    assert sorted(after) == sorted(archives.images)
+    assert sorted(boxes_after) == sorted(boxes)
+
+
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(FORMS, FORMS)))
 def test_every_pair_keeps_names_labels_and_bytes(
-    source: Path, made: dict[str, Path], tmp_path: Path, table: list[str], first: str, second: str
+    source: Path, made: dict[str, Path], tmp_path: Path, table: Table, first: str, second: str
 ) -> None:
     wanted = read_imagefolder(source)
     before = READ[first](made[first])
     convert(made[first], tmp_path / "out", second, "--from", first)
     after = READ[second](tmp_path / "out")
-    labels = {i.label for i in after}
-    table.append(f"{first:<12} {second:<12} {len(after):>6} {len(labels):>7}  {digest(before):<16}  {digest(after)}")
+    table.add((first, second), (before, after))
     assert len(after) == CLASSES * PER_CLASS
     assert sorted(before) == sorted(wanted)
     assert sorted(after) == sorted(wanted)
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    files = (p for p in folder.rglob("*") if p.is_file())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_bytes_each_time_and_at_any_jobs(source: Path, tmp_path: Path, form: str) -> None:
+    for name, jobs in (("one", "1"), ("three", "3"), ("again", "3")):
+        convert(source, tmp_path / name, form, "--jobs", jobs, "--resize", "40")
+    assert len(files_in(tmp_path / "one")) > 3
+    assert files_in(tmp_path / "three") == files_in(tmp_path / "again") == files_in(tmp_path / "one")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images that take their time."""
+    out = tmp_path_factory.mktemp("photos") / "set"
+    command = [BIN / "imgcli", "dataset", "synth", "--classes", "4", "--per-class", "40", "--val-per-class", "0",
+               "--size", "500x375", out]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    return out / "train"
+
+
+def is_half_done(out: Path, form: str) -> bool:
+    """Some shards are finished and others begun; an ImageFolder of this size has no parts that count."""
+    if form == "imagefolder":
+        return (out / ".convert.json").exists() and len(list(out.glob("*/*.jp*g"))) > 20
+    return any(out.glob(".*.done")) and any(out.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_conversion_that_was_killed_is_gone_on_with(photos: Path, tmp_path: Path, form: str) -> None:
+    options = ("--resize", "300")
+    sharded = () if form == "imagefolder" else ("--shards", "6")
+    command = [BIN / "imgcli", "dataset", "convert", "--to", form, *sharded, *options]
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    subprocess.run([*command, "--jobs", "1", photos, whole], check=True, capture_output=True)
+    process = subprocess.Popen([*command, "--jobs", "3", photos, out], stdout=subprocess.DEVNULL)
+    while process.poll() is None and not is_half_done(out, form):
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    assert is_half_done(out, form), "it was killed too late"
+    finished = [out / p.name[1 : -len(".done")] for p in out.glob(".*.done")]
+    times = [p.stat().st_mtime_ns for p in finished]
+    said = subprocess.run([*command, "--jobs", "2", photos, out], check=True, capture_output=True, text=True).stdout
+    assert files_in(out) == files_in(whole)
+    if form != "imagefolder":
+        assert f"{len(finished)} of 6 shards were there already" in said, said
+        assert [p.stat().st_mtime_ns for p in finished] == times
+
+
+def test_long_names_are_in_pax_headers(source: Path, tmp_path: Path) -> None:
+    long = "n" * 180
+    folder = tmp_path / "set" / "c0"
+    folder.mkdir(parents=True)
+    shutil.copy(min(source.rglob("*.jp*g")), folder / f"{long}.jpg")
+    shutil.copy(min(source.rglob("*.jp*g")), folder / "a.jpg")
+    convert(tmp_path / "set", tmp_path / "out", "webdataset", "--shards", "1")
+    with tarfile.open(tmp_path / "out" / "train-000000.tar") as archive:
+        names = set(archive.getnames())
+    assert names == {f"c0/{long}.jpg", f"c0/{long}.cls", "c0/a.jpg", "c0/a.cls"}
+    assert sorted(read_webdataset(tmp_path / "out")) == sorted(read_imagefolder(tmp_path / "set"))
 
 
 def test_labels_can_begin_at_zero(source: Path, tmp_path: Path) -> None:
@@ -201,6 +386,58 @@ def test_labels_can_begin_at_zero(source: Path, tmp_path: Path) -> None:
     shards = tfrecord_examples(sorted((tmp_path / "out").glob("*-of-*")))
     labels = [r["image/class/label"] for records in shards for r in records]
     assert set(labels) == set(range(CLASSES))
+
+
+def png(colours: int, depth: int, pixels: np.ndarray[Any, Any], *chunks: tuple[bytes, bytes]) -> bytes:
+    """A PNG byte by byte: PIL writes neither gAMA nor 16 bits a colour."""
+    rows = pixels.astype(">u2" if depth == 16 else "u1")
+    data = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
+    height, width = pixels.shape[:2]
+    header = struct.pack(">IIBBBBB", width, height, depth, colours, 0, 0, 0)
+    out = b"\x89PNG\r\n\x1a\n"
+    for kind, content in ((b"IHDR", header), *chunks, (b"IDAT", data), (b"IEND", b"")):
+        out += struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return out
+
+
+def dirty_images() -> dict[str, bytes]:
+    """What training can't or shouldn't read as it is, each of a smooth picture of its own kind."""
+    y, x = np.mgrid[0:48, 0:64]
+    rgb = np.stack([x * 3 + 30, y * 4 + 20, 220 - x - y * 2], axis=-1).astype(np.uint8)
+    alpha = (x * 4).astype(np.uint8)[..., None]
+    linear = (b"gAMA", struct.pack(">I", 100000))
+    palette = bytes(v for i in range(64) for v in (i * 4, 255 - i * 3, 40 + i))
+    saved = io.BytesIO()
+    PIL.Image.fromarray(rgb).convert("CMYK").save(saved, "JPEG", quality=95)
+    cmyk = saved.getvalue()
+    ycck = bytearray(cmyk)
+    ycck[cmyk.index(b"Adobe") + 11] = 2  # its transform: the same planes are Y, Cb, Cr and K
+    return {
+        "cmyk": cmyk,
+        "ycck": bytes(ycck),
+        "rgb": png(2, 8, rgb),
+        "gamma": png(2, 8, rgb, linear),
+        "alpha": png(6, 8, np.concatenate([rgb, alpha], axis=-1), linear),
+        "grey-alpha": png(4, 8, np.concatenate([rgb[..., :1], alpha], axis=-1)),
+        "deep": png(2, 16, rgb.astype(np.uint16) * 256 + 200),
+        "deep-alpha": png(6, 16, np.concatenate([rgb, alpha], axis=-1).astype(np.uint16) * 256 + 99, linear),
+        "palette": png(3, 8, x, linear, (b"PLTE", palette), (b"tRNS", bytes(range(64)))),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Palette images with Transparency")
+def test_what_is_repaired_has_the_colours_that_pil_gives_it(tmp_path: Path) -> None:
+    images = dirty_images()
+    (tmp_path / "set" / "a").mkdir(parents=True)
+    for name, content in images.items():
+        (tmp_path / "set" / "a" / f"{name}.JPEG").write_bytes(content)
+    convert(tmp_path / "set", tmp_path / "out", "imagefolder", "--quality", "97")
+    for name, content in images.items():
+        wanted = np.asarray(PIL.Image.open(io.BytesIO(content)).convert("RGB"), dtype=float)
+        with PIL.Image.open(tmp_path / "out" / "a" / f"{name}.JPEG") as made:
+            assert (made.format, made.mode) == ("JPEG", "RGB")
+            difference = np.abs(np.asarray(made, dtype=float) - wanted).mean()
+        assert difference < 3, f"{name}: {difference:.1f} from PIL's colours"
 
 
 def test_a_class_without_images_keeps_its_place(source: Path, tmp_path: Path) -> None:

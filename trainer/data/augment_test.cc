@@ -13,7 +13,9 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-RgbImage View(std::vector<uint8_t>& pixels, int width, int height) { return {pixels.data(), width, height}; }
+RgbImage ViewOf(std::vector<uint8_t>& pixels, int width, int height) {
+  return {pixels.data(), width, height};
+}
 
 // Ten million draws would show more; these would show a wrong formula.
 TEST(Mix, MixupsShareFollowsTheBetaDistribution) {
@@ -88,13 +90,13 @@ TEST(ImageOps, MovesRowsAndColumnsAsTold) {
     for (size_t i = 0; i < pixels.size(); i += 3) out.push_back(pixels[i]);
     return out;
   };
-  ops.TranslateX(View(pixels, 4, 3), 1, ImageOps::Sampling::kNearest);
+  ops.TranslateX(ViewOf(pixels, 4, 3), 1, ImageOps::Sampling::kNearest);
   EXPECT_THAT(red(), ElementsAre(0, 1, 2, 3, 0, 5, 6, 7, 0, 9, 10, 11));
-  ops.TranslateY(View(pixels, 4, 3), -1, ImageOps::Sampling::kBilinear);
+  ops.TranslateY(ViewOf(pixels, 4, 3), -1, ImageOps::Sampling::kBilinear);
   EXPECT_THAT(red(), ElementsAre(0, 5, 6, 7, 0, 9, 10, 11, 0, 0, 0, 0));
-  ops.ShearX(View(pixels, 4, 3), 2, ImageOps::Sampling::kNearest);
+  ops.ShearX(ViewOf(pixels, 4, 3), 2, ImageOps::Sampling::kNearest);
   EXPECT_THAT(red(), ElementsAre(5, 6, 7, 0, 11, 0, 0, 0, 0, 0, 0, 0));
-  ops.Rotate(View(pixels, 4, 3), 180, ImageOps::Sampling::kNearest);
+  ops.Rotate(ViewOf(pixels, 4, 3), 180, ImageOps::Sampling::kNearest);
   EXPECT_THAT(red(), ElementsAre(0, 0, 0, 0, 0, 0, 0, 11, 0, 7, 6, 5));
 }
 
@@ -108,7 +110,7 @@ TEST(ImageOps, BearAnySizeAndAnyStrength) {
         for (const auto policy : {Policy::kRandAugment, Policy::kTrivialAugment}) {
           const auto o = static_cast<PolicyOp>(op);
           ApplyPolicyOp(ops, o, PolicyMagnitude(policy, o, bin, width, height), ImageOps::Sampling::kBilinear,
-                        View(pixels, width, height));
+                        ViewOf(pixels, width, height));
         }
       }
     }
@@ -121,7 +123,7 @@ TEST(Policy, IsDecidedByTheRandomStreamAlone) {
   const auto made = [&](uint32_t id, PolicyOptions options) {
     ImageOps ops;
     auto pixels = picture;
-    ApplyPolicy(ops, options, {1, 0, id, Purpose::kAugment}, View(pixels, 32, 32));
+    ApplyPolicy(ops, options, {1, 0, id, Purpose::kAugment}, ViewOf(pixels, 32, 32));
     return pixels;
   };
   int changed = 0;

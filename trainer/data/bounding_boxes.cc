@@ -203,7 +203,7 @@ Status BoundingBoxes::Take(const Source& archive, const TarEntry& entry) {
 }
 
 Status BoundingBoxes::ReadTar(const Source& archive, int depth) {
-  TarReader tar(archive);
+  TarReader tar(archive, TarLinks::kPassedOver);
   for (;;) {
     IMGD_ASSIGN(const auto entry, tar.Next());
     if (!entry) return {};

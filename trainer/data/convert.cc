@@ -8,12 +8,13 @@
 #include <optional>
 #include <system_error>
 #include <thread>
-#include <unordered_set>
 #include <vector>
 
 #include "common/files.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/folder_writer.h"
+#include "trainer/data/output_boxes.h"
+#include "trainer/data/output_names.h"
 #include "trainer/data/permutation.h"
 #include "trainer/data/shard_set.h"
 #include "trainer/data/source_check.h"
@@ -27,56 +28,48 @@ namespace fs = std::filesystem;
 constexpr uint64_t kFolderBlock = 1000;  ///< files of an ImageFolder that are synced together
 constexpr size_t kSizeSamples = 32;      ///< images that are made smaller to guess all sizes
 constexpr size_t kPollEvery = 1024;      ///< images, where each costs little
+constexpr uint32_t kAhead = 128;         ///< images that are announced before they are read
 
 tl::unexpected<Error> Bad(std::string message) {
   return tl::unexpected<Error>(Error{.code = ErrorCode::kInvalidArgument, .message = std::move(message)});
 }
 
-Status CheckOptions(const ConvertOptions& options) {
-  if (options.jobs < 1 || options.jobs > 1024) return Bad("jobs must be from 1 to 1024");
-  if (options.shard_bytes < 1) return Bad("the size of a shard must be at least 1 byte");
-  const auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-  };
-  const std::string& name = options.name;
-  if (name.empty() || name.size() > 200 || name[0] == '.' || name[0] == '-' ||
-      !std::ranges::all_of(name, is_plain)) {
-    return Bad(
-        fmt::format("'{}' is no name for a set: letters, digits, '_', '-' and '.' are allowed, the "
-                    "first no '-' or '.'",
-                    name));
-  }
-  if (options.images.resize < 0) return Bad("the short side must have at least 1 pixel");
-  if (options.images.quality < 1 || options.images.quality > 100)
-    return Bad("the quality must be from 1 to 100");
-  if (options.images.resize > 0 && !options.images.repair) {
-    return Bad("images can't be made smaller without being coded anew, which repairs them");
-  }
-  if (options.first_label < 0 || options.first_label > 1) return Bad("labels begin at 0 or 1");
-  return {};
-}
-
-class Converter {
+class Converter final : public Conversion {
  public:
-  Converter(const Dataset& set, const ConvertOptions& options, const std::string& out,
-            const ConvertProgress& progress)
-      : set_(set), options_(options), progress_(progress) {
-    output_.form = options.form;
-    output_.folder = out;
-    output_.name = options.name;
+  Converter(const Dataset& set, ConvertOptions options, OutputFolder out)
+      : set_(set),
+        subset_(dynamic_cast<const Subset*>(&set)),
+        shard_set_(dynamic_cast<const ShardSet*>(subset_ != nullptr ? &subset_->whole() : &set)),
+        options_(std::move(options)),
+        out_(std::move(out)),
+        boxes_(set, subset_, options_.boxes) {
+    output_.form = options_.form;
+    output_.folder = out_.path();
+    output_.name = options_.name;
     output_.classes = set.classes();
-    output_.first_label = options.first_label;
-    output_.index = options.index;
-    output_.boxes = options.boxes;
+    output_.words = set.class_words();
+    output_.first_label = options_.first_label;
+    output_.index = options_.index;
   }
 
-  Result<ConvertResult> Run() {
+  Status Look(const ConvertProgress& progress) {
+    progress_ = progress;
     IMGD_TRY(CheckOptions(options_));
     IMGD_TRY(NameFolders());
-    IMGD_TRY(CheckNames());
+    IMGD_ASSIGN(names_, NameImages(
+                            set_, output_, [this] { return Advance(0, 0); }, report_));
+    IMGD_TRY(CountBytes());
     IMGD_TRY(CountShards());
-    IMGD_TRY(OpenPlan());
+    IMGD_TRY(CountBoxes());
+    plan_ = Plan();
+    return LookAtFolder();
+  }
+
+  Result<ConvertResult> Run(const ConvertProgress& progress) override {
+    progress_ = progress;
+    if (finished_) return WasThere();
+    IMGD_TRY(WriteFileAtomically(out_.Path(kConversionPlanName), plan_));
+    IMGD_TRY(RemoveHalves());
     IMGD_TRY(CheckSource());
     IMGD_TRY(MakeClasses());
     notes_.resize(output_.shards);
@@ -89,12 +82,12 @@ class Converter {
   }
 
  private:
-  std::string Path(const std::string& name) const { return (fs::path(output_.folder) / name).string(); }
   std::string NotePath(uint64_t shard) const {
-    return Path(fmt::format(".{}.done", ShardNameOf(output_, shard)));
+    return out_.Path(fmt::format(".{}.done", ShardNameOf(output_, shard)));
   }
   bool ToFolder() const { return options_.form == OutputForm::kImageFolder; }
   uint32_t First(uint64_t shard) const { return static_cast<uint32_t>(shard * set_.size() / output_.shards); }
+  uint32_t SampleAt(uint32_t i) const { return ToFolder() ? i : order_(i); }
 
   Status NameFolders() {
     if (!ToFolder()) return {};
@@ -112,13 +105,31 @@ class Converter {
     return {};
   }
 
-  Status CheckNames() {
-    std::unordered_set<std::string> names;
+  /// Errors: those of set_, but for files that are to be left out.
+  Result<uint64_t> FileBytes(uint32_t sample) const {
+    auto size = set_.FileBytes(sample);
+    if (!size && size.error().code == ErrorCode::kDataLoss) return uint64_t{0};
+    return size;
+  }
+
+  Status CountBytes() {
     for (size_t i = 0; i < set_.size(); ++i) {
       if (i % kPollEvery == 0) IMGD_TRY(Advance(0, 0));
-      const auto [name, added] = names.insert(UniqueNameOf(output_, set_.name(i), set_.label(i)));
-      if (!added) return Bad(fmt::format("two images have the name '{}', which must be unique", *name));
+      IMGD_ASSIGN(const uint64_t size, FileBytes(static_cast<uint32_t>(i)));
+      source_bytes_ += size;
     }
+    return {};
+  }
+
+  /// How many images the boxes that were given are for: an archive may be that of another set.
+  Status CountBoxes() {
+    if (!boxes_.given()) return {};
+    size_t with_boxes = 0;
+    for (size_t i = 0; i < set_.size(); ++i) {
+      if (i % kPollEvery == 0) IMGD_TRY(Advance(0, 0));
+      if (boxes_.WereGiven(static_cast<uint32_t>(i))) ++with_boxes;
+    }
+    remarks_.push_back(fmt::format("boxes: {} of {} images have any", with_boxes, set_.size()));
     return {};
   }
 
@@ -139,17 +150,12 @@ class Converter {
 
   /// How large all shards will be.
   Result<uint64_t> GuessBytes() {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < set_.size(); ++i) {
-      if (i % kPollEvery == 0) IMGD_TRY(Advance(0, 0));
-      IMGD_ASSIGN(const uint64_t size, set_.FileBytes(i));
-      bytes += size;
-    }
+    double share = 1;
     if (options_.images.resize > 0) {
-      IMGD_ASSIGN(const double share, ShareLeft());
-      bytes = static_cast<uint64_t>(static_cast<double>(bytes) * share);
+      IMGD_ASSIGN(share, ShareLeft());
     }
-    return bytes + uint64_t{2048} * set_.size();  // two headers and padding each
+    return static_cast<uint64_t>(static_cast<double>(source_bytes_) * share) +
+           uint64_t{2048} * set_.size();  // two headers and padding each
   }
 
   /// What making images smaller leaves of their bytes, by a few from all over the set.
@@ -161,8 +167,8 @@ class Converter {
     const size_t count = std::min(kSizeSamples, set_.size());
     for (size_t k = 0; k < count; ++k) {
       const size_t i = k * set_.size() / count;
-      IMGD_ASSIGN(const uint64_t size, set_.FileBytes(i));
-      if (size > Dataset::kMaxFileBytes) continue;
+      IMGD_ASSIGN(const uint64_t size, FileBytes(static_cast<uint32_t>(i)));
+      if (size == 0 || size > Dataset::kMaxFileBytes) continue;
       IMGD_TRY(Read(static_cast<uint32_t>(i), buffer));
       const PreparedImage image = preparer.Prepare(buffer.bytes());
       before += static_cast<double>(buffer.size);
@@ -171,21 +177,72 @@ class Converter {
     return before > 0 ? after / before : 1;
   }
 
-  /// That the folder is free, or holds a part of this very conversion.
-  Status OpenPlan() {
-    IMGD_TRY(MakeFolders(output_.folder));
-    const std::string plan = Plan();
+  /// That the folder is free, or holds this very conversion or a part of it.
+  Status LookAtFolder() {
     std::error_code error;
-    if (fs::exists(Path(kConversionPlanName), error)) {
-      IMGD_ASSIGN(const std::string found, ReadFile(Path(kConversionPlanName)));
-      if (found == plan) return {};
-      return Bad(fmt::format("{} holds a part of another conversion; remove the folder, or take another",
-                             output_.folder));
+    const bool is_part = fs::exists(out_.Path(kConversionPlanName), error);
+    if (is_part) {
+      IMGD_ASSIGN(const std::string found, ReadFile(out_.Path(kConversionPlanName)));
+      if (found != plan_) {
+        return Bad(fmt::format("{} holds a part of another conversion; remove the folder, or take another",
+                               out_.path()));
+      }
     }
-    if (!fs::is_empty(output_.folder, error)) {
-      return Fail(ErrorCode::kAlreadyExists, "{} is not empty; take a new folder", output_.folder);
+    if (fs::exists(out_.Path(kReportName), error)) {
+      IMGD_ASSIGN(const std::string json, ReadFile(out_.Path(kReportName)));
+      IMGD_ASSIGN(auto found, ParseReport(json, out_.Path(kReportName)));
+      if (found.plan == plan_) {
+        finished_ = std::move(found);
+        return {};
+      }
+      return Fail(ErrorCode::kAlreadyExists,
+                  "{} is not empty: it holds a conversion of another set or with other options; take a new "
+                  "folder",
+                  out_.path());
     }
-    return WriteFileAtomically(Path(kConversionPlanName), plan);
+    if (is_part || out_.IsEmpty()) return {};
+    return Fail(ErrorCode::kAlreadyExists, "{} is not empty; take a new folder", out_.path());
+  }
+
+  /// The shards are looked at by their sizes; the report was written after they were on disk.
+  Result<ConvertResult> WasThere() {
+    if (!ToFolder()) {
+      const std::string path = out_.Path(kDescriptionName);
+      IMGD_ASSIGN(const std::string json, ReadFile(path));
+      IMGD_ASSIGN(const auto description, SetDescription::Parse(json, path));
+      for (const auto& shard : description.shards) {
+        std::error_code error;
+        if (fs::file_size(out_.Path(shard.name), error) == shard.bytes && !error) continue;
+        return Fail(ErrorCode::kDataLoss,
+                    "{} holds this conversion, finished, but its {} is missing or has another size; remove "
+                    "the folder to convert anew",
+                    out_.path(), shard.name);
+      }
+    }
+    IMGD_TRY(CheckStrict(finished_->report));
+    RemoveNotes();
+    return ConvertResult{.shards = finished_->shards,
+                         .kept = finished_->shards,
+                         .was_there = true,
+                         .images = finished_->report.written,
+                         .bytes = finished_->bytes,
+                         .report = finished_->report,
+                         .remarks = finished_->remarks};
+  }
+
+  /// What a kill left of files that were being written: NAME.tmp, and NAME.tmp.PID of WriteFileAtomically.
+  Status RemoveHalves() const {
+    std::error_code error;
+    for (fs::directory_iterator it(output_.folder, error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      const size_t at = name.rfind(".tmp");
+      if (at == std::string::npos || name.find_first_not_of(".0123456789", at + 4) != std::string::npos)
+        continue;
+      std::error_code ignored;
+      if (it->is_regular_file(ignored)) fs::remove(it->path(), ignored);
+    }
+    if (error) return FailErrno(error.value(), fmt::format("cannot list {}", output_.folder));
+    return {};
   }
 
   /// All that the bytes of the shards depend on, but for the images themselves.
@@ -196,38 +253,51 @@ class Converter {
       names = Crc32c(AsBytes(line), names);
     }
     const ImageRules& rules = options_.images;
-    const nlohmann::ordered_json json = {{"form", NameOf(options_.form)},
-                                         {"name", options_.name},
-                                         {"shards", output_.shards},
-                                         {"seed", options_.seed},
-                                         {"images", set_.size()},
-                                         {"names_crc32c", names},
-                                         {"resize", rules.resize},
-                                         {"quality", rules.quality},
-                                         {"repair", rules.repair},
-                                         {"restart", rules.restart},
-                                         {"index", options_.index},
-                                         {"first_label", options_.first_label},
-                                         {"boxes", static_cast<bool>(options_.boxes)},
-                                         {"classes", output_.classes}};
+    nlohmann::ordered_json json = {{"form", NameOf(options_.form)},
+                                   {"name", options_.name},
+                                   {"shards", output_.shards},
+                                   {"seed", options_.seed},
+                                   {"images", set_.size()},
+                                   {"names_crc32c", names},
+                                   {"source_bytes", source_bytes_},
+                                   {"resize", rules.resize},
+                                   {"quality", rules.quality},
+                                   {"repair", rules.repair},
+                                   {"restart", rules.restart},
+                                   {"index", options_.index},
+                                   {"first_label", options_.first_label},
+                                   {"boxes", options_.boxes_id},
+                                   {"classes", output_.classes}};
+    if (!output_.words.empty()) json["words"] = output_.words;
     return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   }
 
   Status CheckSource() {
-    const auto* subset = dynamic_cast<const Subset*>(&set_);
-    const auto* shards = dynamic_cast<const ShardSet*>(subset != nullptr ? &subset->whole() : &set_);
-    if (shards == nullptr || !HasChecksums(*shards)) return {};
+    output_.boxes = boxes_.given();
+    if (shard_set_ == nullptr || !HasChecksums(*shard_set_)) return {};
     state_.doing = "checking";
-    auto wrong = CheckChecksums(*shards, options_.jobs, [this](uint64_t images, uint64_t bytes) {
+    auto seen = CheckChecksums(*shard_set_, options_.jobs, [this](uint64_t images, uint64_t bytes) {
       return Advance(images, bytes).has_value();
     });
-    if (!wrong && wrong.error().code == ErrorCode::kCancelled) return Stopped();
-    if (!wrong) return tl::unexpected<Error>(std::move(wrong).error());
+    if (!seen && seen.error().code == ErrorCode::kCancelled) return Stopped();
+    if (!seen) return tl::unexpected<Error>(std::move(seen).error());
     state_ = {.doing = "writing"};
-    report_.checksums = std::move(*wrong);
-    if (report_.checksums.count == 0 || !options_.strict) return {};
-    return Fail(ErrorCode::kDataLoss, "{} of the source's checksums are wrong, the first of {}",
-                report_.checksums.count, report_.checksums.names.front());
+    report_.checksums = std::move(seen->wrong);
+    TakeBoxes(std::move(*seen));
+    return CheckStrict(report_);
+  }
+
+  /// Says what becomes of the boxes in the source's own records.
+  void TakeBoxes(SourceFindings seen) {
+    boxes_.SetSource(std::move(seen.boxes));
+    const bool holds_boxes = options_.form == OutputForm::kTfRecord;
+    const uint32_t images = boxes_.CountInSource();
+    output_.boxes = holds_boxes && (boxes_.given() || images > 0);
+    if (images == 0) return;
+    remarks_.push_back(holds_boxes
+                           ? fmt::format("boxes of {} images were taken from the source", images)
+                           : fmt::format("boxes of {} images in the source are left out: {} can't hold them",
+                                         images, NameOf(options_.form)));
   }
 
   Status MakeClasses() { return ToFolder() ? MakeClassFolders(output_.folder, output_.classes) : Status(); }
@@ -254,9 +324,12 @@ class Converter {
     }
     IMGD_ASSIGN(const auto writer, OpenShardWriter(output_, shard));
     ConvertReport report;
-    for (uint32_t i = First(shard); i < First(shard + 1); ++i) {
-      const uint32_t sample = ToFolder() ? i : order_(i);
-      IMGD_TRY(WriteImage(sample, preparer, buffer, *writer, report));
+    const uint32_t end = First(shard + 1);
+    Announce(First(shard), std::min(end - First(shard), kAhead));
+    for (uint32_t i = First(shard); i < end; ++i) {
+      if ((i - First(shard)) % kAhead == 0 && end - i > kAhead)
+        Announce(i + kAhead, std::min(end - i - kAhead, kAhead));
+      IMGD_TRY(WriteImage(SampleAt(i), preparer, buffer, *writer, report));
       IMGD_TRY(CheckStrict(report));
       IMGD_TRY(Advance(1, buffer.size));
     }
@@ -266,25 +339,39 @@ class Converter {
     return note;
   }
 
+  void Announce(uint32_t first, uint32_t count) const {
+    std::vector<uint32_t> samples;
+    for (uint32_t i = first; i < first + count; ++i) samples.push_back(SampleAt(i));
+    set_.WillRead(samples);
+  }
+
   Status WriteImage(uint32_t sample, ImagePreparer& preparer, FileBuffer& buffer, ShardWriter& writer,
                     ConvertReport& report) {
     buffer.size = 0;
-    IMGD_ASSIGN(const uint64_t size, set_.FileBytes(sample));
-    if (size > Dataset::kMaxFileBytes) {
-      report.AddLeftOut(Finding::kTooLarge, fmt::format("{}: {} MiB", set_.name(sample), size >> 20));
+    const std::string name = set_.name(sample);
+    const auto size = set_.FileBytes(sample);
+    if (!size && size.error().code == ErrorCode::kDataLoss) {
+      report.AddLeftOut(Finding::kNoFile, fmt::format("{}: {}", name, size.error().message));
+      return {};
+    }
+    if (!size) return tl::unexpected<Error>(size.error());
+    if (*size > Dataset::kMaxFileBytes) {
+      report.AddLeftOut(Finding::kTooLarge, fmt::format("{}: {} MiB", name, *size >> 20));
       return {};
     }
     IMGD_TRY(Read(sample, buffer));
-    const std::string name = set_.name(sample);
     const PreparedImage image = preparer.Prepare(buffer.bytes());
     report.Add(image, name, options_.images.repair);
     if (!image.keep) return {};
-    return writer.Add({.name = name,
+    const auto boxes = output_.boxes ? boxes_.Of(sample) : std::vector<ObjectBox>();
+    const auto new_name = names_.find(sample);
+    return writer.Add({.name = new_name != names_.end() ? new_name->second : name,
                        .id = sample,
                        .label = set_.label(sample),
                        .file = image.file,
                        .facts = image.facts,
-                       .restarts = image.restarts});
+                       .restarts = image.restarts,
+                       .boxes = boxes});
   }
 
   Status Read(uint32_t sample, FileBuffer& buffer) const {
@@ -296,7 +383,12 @@ class Converter {
   }
 
   Status CheckStrict(const ConvertReport& report) const {
-    if (!options_.strict || report.left_out.empty()) return {};
+    if (!options_.strict) return {};
+    if (report.checksums.count > 0) {
+      return Fail(ErrorCode::kDataLoss, "{} of the source's checksums are wrong, the first of {}",
+                  report.checksums.count, report.checksums.names.front());
+    }
+    if (report.left_out.empty()) return {};
     const auto& [kind, entry] = *report.left_out.begin();
     return Fail(ErrorCode::kDataLoss, "an image would have to be left out ({}): {}", kind,
                 entry.names.front());
@@ -309,7 +401,8 @@ class Converter {
     auto note = ShardNote::Parse(*json, NotePath(shard));
     if (!note || note->name != ShardNameOf(output_, shard)) return std::nullopt;
     std::error_code error;
-    if (!ToFolder() && (fs::file_size(Path(note->name), error) != note->bytes || error)) return std::nullopt;
+    if (!ToFolder() && (fs::file_size(out_.Path(note->name), error) != note->bytes || error))
+      return std::nullopt;
     return std::move(*note);
   }
 
@@ -329,7 +422,7 @@ class Converter {
   }
 
   Result<ConvertResult> Finish() {
-    SetDescription description{.name = options_.name, .classes = output_.classes};
+    SetDescription description{.name = options_.name, .classes = output_.classes, .words = output_.words};
     if (options_.form == OutputForm::kTfRecord) {
       description.first_label = options_.first_label;
       remarks_.push_back(fmt::format("labels in the records begin at {}", options_.first_label));
@@ -343,26 +436,40 @@ class Converter {
     result.images = report_.written;
     if (result.images == 0)
       return Fail(ErrorCode::kDataLoss, "none of the {} images could be used", set_.size());
-    const ReportHead head{options_.name, std::string(NameOf(options_.form)), set_.size(), options_.images,
-                          remarks_};
-    IMGD_TRY(WriteFileAtomically(Path(kReportName), ReportToJson(head, report_)));
     if (ToFolder()) {
       IMGD_TRY(MarkEmptyClasses(output_.folder, output_.classes));
     } else {
-      IMGD_TRY(WriteFileAtomically(Path(kDescriptionName), description.ToJson()));
+      IMGD_TRY(WriteFileAtomically(out_.Path(kDescriptionName), description.ToJson()));
     }
-    std::error_code ignored;
-    fs::remove(Path(kConversionPlanName), ignored);
-    for (uint64_t shard = 0; shard < output_.shards; ++shard) fs::remove(NotePath(shard), ignored);
+    const ReportHead head{plan_,           options_.name, std::string(NameOf(options_.form)),
+                          result.shards,   result.bytes,  set_.size(),
+                          options_.images, remarks_};
+    IMGD_TRY(WriteFileAtomically(out_.Path(kReportName), ReportToJson(head, report_)));
+    RemoveNotes();
     result.report = std::move(report_);
     result.remarks = std::move(remarks_);
     return result;
   }
 
+  /// What only an unfinished conversion has; a report is there already.
+  void RemoveNotes() const {
+    std::error_code ignored;
+    fs::remove(out_.Path(kConversionPlanName), ignored);
+    for (uint64_t shard = 0; shard < output_.shards; ++shard) fs::remove(NotePath(shard), ignored);
+  }
+
   const Dataset& set_;
-  const ConvertOptions& options_;
-  const ConvertProgress& progress_;
+  const Subset* subset_;       ///< set_, where it is one
+  const ShardSet* shard_set_;  ///< set_ or what it is a subset of, where that is one
+  const ConvertOptions options_;
+  const OutputFolder out_;
+  ConvertProgress progress_;
   OutputSet output_;
+  NewNames names_;
+  uint64_t source_bytes_ = 0;
+  std::string plan_;
+  std::optional<FinishedReport> finished_;  ///< the folder holds all of this conversion
+  OutputBoxes boxes_;
   const Permutation order_{static_cast<uint32_t>(set_.size()), options_.seed, 0, Purpose::kConversion};
   std::vector<std::string> remarks_;
   ConvertReport report_;  ///< before the threads start, and after they have ended
@@ -377,9 +484,19 @@ class Converter {
 
 }  // namespace
 
+Result<std::unique_ptr<Conversion>> Conversion::Prepare(const Dataset& set, ConvertOptions options,
+                                                        OutputFolder out, const ConvertProgress& progress) {
+  auto converter = std::make_unique<Converter>(set, std::move(options), std::move(out));
+  IMGD_TRY(converter->Look(progress));
+  return converter;
+}
+
 Result<ConvertResult> WriteShards(const Dataset& set, const ConvertOptions& options, const std::string& out,
                                   const ConvertProgress& progress) {
-  return Converter(set, options, out, progress).Run();
+  IMGD_TRY(CheckOptions(options));
+  IMGD_ASSIGN(OutputFolder folder, OutputFolder::Lock(out));
+  IMGD_ASSIGN(const auto conversion, Conversion::Prepare(set, options, std::move(folder), progress));
+  return conversion->Run(progress);
 }
 
 }  // namespace imgd::data

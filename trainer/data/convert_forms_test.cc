@@ -7,7 +7,9 @@
 #include "trainer/data/convert.h"
 #include "trainer/data/convert_source.h"
 #include "trainer/data/image_folder.h"
+#include "trainer/data/image_name.h"
 #include "trainer/data/shard_set.h"
+#include "trainer/data/source_check.h"
 #include "trainer/data/test_images.h"
 
 namespace imgd::data {
@@ -126,12 +128,12 @@ TEST_P(EveryForm, WhatWasBrokenOffIsGoneOnWith) {
     EXPECT_THAT(stopped.error().message, HasSubstr("the same command goes on with it"));
     EXPECT_FALSE(OpenDataset(Out("out")).has_value());
   }
-  // A file that a kill left behind.
+  // Files that a kill left behind.
   folder_.Write("out/train-000004.tar.tmp", "half");
+  folder_.Write("out/train-000001.tar.idx.tmp.4711", "half");
   const auto rest = WriteShards(*set, Options(2), Out("out"));
   ASSERT_TRUE(rest.has_value()) << rest.error().message;
   EXPECT_GE(rest->kept, GetParam() == OutputForm::kImageFolder ? 0U : 2U);
-  fs::remove(Out("out/train-000004.tar.tmp"));
   EXPECT_EQ(ContentOf(Out("out")), ContentOf(Out("whole")));
 }
 
@@ -192,6 +194,45 @@ TEST_F(FormsTest, WrongChecksumsOfTheSourceAreTold) {
   EXPECT_THAT(result->report.checksums.names[1], HasSubstr("the whole file, by shards.json"));
   EXPECT_THAT(WriteShards(*Open("tf"), {.strict = true}, Out("strict")).error().message,
               HasSubstr("2 of the source's checksums are wrong"));
+}
+
+TEST_F(FormsTest, BoxesOfTheSourceAreTakenAlongOrTold) {
+  const auto given = [](std::string_view name) {
+    if (!name.starts_with("c1/")) return std::vector<ObjectBox>();
+    return std::vector<ObjectBox>{{0, 0.25F, 0.5F, 1, 2}, {0.1F, 0.2F, 0.3F, 0.4F, -1}};
+  };
+  const ConvertOptions options{.shards = 2, .form = OutputForm::kTfRecord, .boxes = given, .boxes_id = "1"};
+  const auto first = WriteShards(*Open("set"), options, Out("one"));
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  EXPECT_THAT(first->remarks, testing::Contains("boxes: 5 of 15 images have any"));
+  // Labels begin at 0 there, and the set has one class less.
+  const auto some = OpenPart({.parts = {}}, {.where = Out("one")}, {.classes = {"c1", "c3"}}).value();
+  const auto second =
+      WriteShards(*some, {.shards = 1, .form = OutputForm::kTfRecord, .first_label = 0}, Out("two"));
+  ASSERT_TRUE(second.has_value()) << second.error().message;
+  EXPECT_THAT(second->remarks, testing::Contains("boxes of 5 images were taken from the source"));
+  const auto two = ShardSet::Open(Out("two")).value();
+  const auto seen = CheckChecksums(*two, 1, [](uint64_t, uint64_t) { return true; }).value();
+  ASSERT_EQ(seen.boxes.size(), 5U);
+  for (const auto& [image, boxes] : seen.boxes) {
+    EXPECT_TRUE(two->name(image).starts_with("c1/"));
+    EXPECT_THAT(boxes, testing::ElementsAre(ObjectBox{0, 0.25F, 0.5F, 1, 0},  // c2 is gone: the image's own
+                                            ObjectBox{0.1F, 0.2F, 0.3F, 0.4F, 0}));
+  }
+  const auto rec = WriteShards(*Open("one"), {.shards = 1, .form = OutputForm::kRecordIo}, Out("rec"));
+  EXPECT_THAT(rec->remarks,
+              testing::Contains("boxes of 5 images in the source are left out: recordio can't hold them"));
+}
+
+TEST_F(FormsTest, OtherBoxesAreAnotherConversion) {
+  ConvertOptions options{.shards = 3, .form = OutputForm::kTfRecord};
+  options.boxes = [](std::string_view) { return std::vector<ObjectBox>(); };
+  options.boxes_id = "a.tgz 7 01234567";
+  ASSERT_FALSE(
+      WriteShards(*Open("set"), options, Out("out"), [](const ConvertState& s) { return s.done < 7; }));
+  options.boxes_id = "b.tgz 7 01234567";
+  EXPECT_THAT(WriteShards(*Open("set"), options, Out("out")).error().message,
+              HasSubstr("holds a part of another conversion"));
 }
 
 TEST_F(FormsTest, RefusesNamesThatAreNone) {

@@ -39,13 +39,10 @@ std::string Dump(const Json& json) {
 }
 
 Json ToJson(const ConvertReport& report) {
-  return {{"written", report.written},
-          {"resized", report.resized},
-          {"restart_marked", report.marked},
-          {"repaired", ToJson(report.repaired)},
-          {"left_out", ToJson(report.left_out)},
-          {"taken_as_they_are", ToJson(report.as_is)},
-          {"wrong_checksums", ToJson(report.checksums)}};
+  return {{"written", report.written},           {"resized", report.resized},
+          {"restart_marked", report.marked},     {"repaired", ToJson(report.repaired)},
+          {"left_out", ToJson(report.left_out)}, {"taken_as_they_are", ToJson(report.as_is)},
+          {"renamed", ToJson(report.renamed)},   {"wrong_checksums", ToJson(report.checksums)}};
 }
 
 struct Broken {};
@@ -66,6 +63,17 @@ ConvertReport::Entries EntriesFrom(const nlohmann::json& json) {
   return entries;
 }
 
+ConvertReport ReportFrom(const nlohmann::json& json) {
+  return {.written = Number(json.at("written")),
+          .resized = Number(json.at("resized")),
+          .marked = Number(json.at("restart_marked")),
+          .repaired = EntriesFrom(json.at("repaired")),
+          .left_out = EntriesFrom(json.at("left_out")),
+          .as_is = EntriesFrom(json.at("taken_as_they_are")),
+          .renamed = EntriesFrom(json.at("renamed")),
+          .checksums = EntryFrom(json.at("wrong_checksums"))};
+}
+
 }  // namespace
 
 void ConvertReport::Add(const PreparedImage& image, const std::string& name, bool repairs) {
@@ -84,6 +92,10 @@ void ConvertReport::AddLeftOut(Finding finding, std::string what) {
   AddTo(left_out[std::string(NameOf(finding))], std::move(what));
 }
 
+void ConvertReport::AddRenamed(const std::string& reason, std::string what) {
+  AddTo(renamed[reason], std::move(what));
+}
+
 void ConvertReport::Merge(const ConvertReport& other) {
   written += other.written;
   resized += other.resized;
@@ -91,6 +103,7 @@ void ConvertReport::Merge(const ConvertReport& other) {
   MergeInto(repaired, other.repaired);
   MergeInto(left_out, other.left_out);
   MergeInto(as_is, other.as_is);
+  MergeInto(renamed, other.renamed);
   MergeInto(checksums, other.checksums);
 }
 
@@ -115,13 +128,7 @@ Result<ShardNote> ShardNote::Parse(const std::string& text, const std::string& n
                    .bytes = Number(json.at("bytes")),
                    .images = static_cast<uint32_t>(Number(json.at("images"))),
                    .crc32c = json.at("crc32c").get<std::string>()};
-    const auto& report = json.at("report");
-    note.report.written = Number(report.at("written"));
-    note.report.resized = Number(report.at("resized"));
-    note.report.marked = Number(report.at("restart_marked"));
-    note.report.repaired = EntriesFrom(report.at("repaired"));
-    note.report.left_out = EntriesFrom(report.at("left_out"));
-    note.report.as_is = EntriesFrom(report.at("taken_as_they_are"));
+    note.report = ReportFrom(json.at("report"));
     return note;
   } catch (const nlohmann::json::exception& e) {
     return Fail(ErrorCode::kDataLoss, "{} is no shard's note: {}", name, e.what());
@@ -134,6 +141,8 @@ std::string ReportToJson(const ReportHead& head, const ConvertReport& report) {
   Json json = {{"format", "imgd-conversion-1"},
                {"name", head.name},
                {"to", head.form},
+               {"shards", head.shards},
+               {"bytes", head.bytes},
                {"source_images", head.source_images},
                {"resize", head.rules.resize},
                {"repairs", head.rules.repair},
@@ -142,7 +151,24 @@ std::string ReportToJson(const ReportHead& head, const ConvertReport& report) {
   json["remarks"] = head.remarks;
   const Json counts = ToJson(report);
   for (const auto& [key, value] : counts.items()) json[key] = value;
+  json["conversion"] = Json::parse(head.plan, nullptr, /*allow_exceptions=*/false);
   return Dump(json);
+}
+
+Result<FinishedReport> ParseReport(const std::string& text, const std::string& name) {
+  const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  try {
+    if (!json.contains("conversion")) return FinishedReport{};
+    return FinishedReport{.plan = Dump(json.at("conversion")),
+                          .shards = Number(json.at("shards")),
+                          .bytes = Number(json.at("bytes")),
+                          .remarks = json.at("remarks").get<std::vector<std::string>>(),
+                          .report = ReportFrom(json)};
+  } catch (const nlohmann::json::exception& e) {
+    return Fail(ErrorCode::kDataLoss, "{} is no conversion's report: {}", name, e.what());
+  } catch (const Broken&) {
+    return Fail(ErrorCode::kDataLoss, "{} is no conversion's report: a count is no whole number", name);
+  }
 }
 
 }  // namespace imgd::data

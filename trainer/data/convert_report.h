@@ -26,10 +26,12 @@ struct ConvertReport {
   Entries repaired;     ///< and written as JPEGs in RGB
   Entries left_out;
   Entries as_is;    ///< found, and written as they are, since repairs were not wanted
+  Entries renamed;  ///< by reason: "not_unique", "unsafe_path"; each with its new name
   Entry checksums;  ///< places in the source whose checksum is wrong
 
   void Add(const PreparedImage& image, const std::string& name, bool repairs);
   void AddLeftOut(Finding finding, std::string what);
+  void AddRenamed(const std::string& reason, std::string what);
   void Merge(const ConvertReport& other);
   uint64_t LeftOut() const;
   bool operator==(const ConvertReport&) const = default;
@@ -50,13 +52,27 @@ struct ShardNote {
 
 /// What report.json says besides the counts.
 struct ReportHead {
+  std::string plan;  ///< JSON: of which conversion it is
   std::string name;
   std::string form;
+  uint64_t shards = 0;
+  uint64_t bytes = 0;  ///< of all shards or files
   uint64_t source_images = 0;
   ImageRules rules;
   std::vector<std::string> remarks;  ///< sentences
 };
 
 std::string ReportToJson(const ReportHead& head, const ConvertReport& report);
+
+/// What a report.json says of the conversion that wrote it.
+struct FinishedReport {
+  std::string plan;  ///< as ReportHead has it; empty where it has none
+  uint64_t shards = 0;
+  uint64_t bytes = 0;
+  std::vector<std::string> remarks;
+  ConvertReport report;
+};
+/// Errors: kDataLoss naming `name`.
+Result<FinishedReport> ParseReport(const std::string& json, const std::string& name);
 
 }  // namespace imgd::data

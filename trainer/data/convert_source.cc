@@ -7,17 +7,24 @@
 #include <system_error>
 
 #include "trainer/data/bounding_boxes.h"
+#include "trainer/data/crc32c.h"
 #include "trainer/data/ilsvrc.h"
 #include "trainer/data/shard_index.h"
+#include "trainer/data/shard_list.h"
 #include "trainer/data/shard_set.h"
 #include "trainer/data/source.h"
 #include "trainer/data/subset.h"
-#include "trainer/data/tar.h"
+#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr uint64_t kPieceOfArchive = uint64_t{4} << 20;
+constexpr std::array<const char*, 3> kPartFolders = {"train", "val", "validation"};
+
+std::string PartNameOf(std::string_view folder) { return folder == "train" ? "train" : "val"; }
 
 Result<std::unique_ptr<Dataset>> OpenIlsvrcPart(const std::string& where, const std::string& part,
                                                 const std::string& devkit) {
@@ -44,9 +51,7 @@ SourceForm FormOfShards(const std::string& name) {
 /// it is opened.
 bool IsTarOfTars(const std::string& path) {
   const auto source = OpenFileSource(path);
-  if (!source) return false;
-  const auto first = TarReader(**source).Next();
-  return first && *first && (*first)->name.ends_with(".tar");
+  return source && HoldsTars(**source).value_or(false);
 }
 
 struct Folder {
@@ -111,19 +116,16 @@ Result<ConvertSource> LookIntoFolder(const std::string& where) {
     if (source.parts.empty()) source.parts.push_back({"", where});
     return source;
   }
-  if (folder.Has(folder.folders, "train") && folder.Has(folder.folders, "val")) {
-    for (const char* name : {"train", "val"}) {
-      IMGD_ASSIGN(const auto inner, LookIntoFolder(In(where, name)));
-      if (source.form && inner.form != source.form) {
-        return Fail(ErrorCode::kInvalidArgument,
-                    "{} holds train/ as {} and val/ as {}; convert them one by one", where,
-                    NameOf(*source.form), NameOf(*inner.form));
-      }
-      source.form = inner.form;
-      source.parts.push_back({name, In(where, name)});
+  for (const auto& part : PartsOf(where)) {
+    IMGD_ASSIGN(const auto inner, LookIntoFolder(part.where));
+    if (source.form && inner.form != source.form) {
+      return Fail(ErrorCode::kInvalidArgument, "{} holds train/ as {} and {}/ as {}; convert them one by one",
+                  where, NameOf(*source.form), fs::path(part.where).filename().string(), NameOf(*inner.form));
     }
-    return source;
+    source.form = inner.form;
+    source.parts.push_back(part);
   }
+  if (!source.parts.empty()) return source;
   if (folder.folders.empty() && !folder.Has(folder.others, kConversionPlanName)) {
     return Fail(
         ErrorCode::kInvalidArgument,
@@ -138,9 +140,12 @@ Result<ConvertSource> LookIntoFolder(const std::string& where) {
 
 ConvertSource LookAtName(const std::string& where) {
   ConvertSource source{.parts = {{"", where}}};
-  const bool is_url = where.find("://") != std::string::npos;
-  if (is_url && !IsShardName(where)) return source;
-  source.form = FormOfShards(where);
+  const bool is_url = IsUrl(where);
+  if (is_url && !IsShardName(NameOfFile(where))) {
+    if (auto parts = PartsOf(where); !parts.empty()) source.parts = std::move(parts);
+    return source;
+  }
+  source.form = FormOfShards(is_url ? NameOfFile(where) : where);
   const std::string file = fs::path(where).filename().string();
   if (file == kIlsvrcValArchive) {
     source.form = SourceForm::kIlsvrc2012;
@@ -156,8 +161,7 @@ Result<ConvertSource> Look(const std::string& where) {
   std::error_code error;
   if (fs::is_directory(where, error)) return LookIntoFolder(where);
   const bool is_pattern = where.find_first_of("*?[{") != std::string::npos;
-  const bool is_url = where.find("://") != std::string::npos;
-  if (!is_pattern && !is_url) {
+  if (!is_pattern && !IsUrl(where)) {
     if (!fs::exists(where, error)) return Fail(ErrorCode::kNotFound, "no folder or file {}", where);
     if (!IsShardName(where)) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -168,7 +172,58 @@ Result<ConvertSource> Look(const std::string& where) {
   return LookAtName(where);
 }
 
+/// Of a server, whose folders can't be listed as such.
+std::vector<SourcePart> PartsAt(const std::string& url) {
+  auto settings = SourceSettings::FromEnvironment();
+  if (!settings) return {};
+  const SourceOpener opener(std::move(*settings));
+  const auto whole = ListShards(url, opener);
+  const bool is_away = !whole && whole.error().code != ErrorCode::kNotFound &&
+                       whole.error().code != ErrorCode::kFailedPrecondition;  // it lists nothing as JSON
+  if (is_away || (whole && !whole->shards.empty())) return {};
+  std::vector<SourcePart> parts;
+  for (const char* name : kPartFolders) {
+    const std::string part = PartNameOf(name);
+    if (!parts.empty() && parts.back().name == part) continue;
+    const std::string where = Beside(url, name);
+    const auto list = ListShards(where, opener);
+    if (list && !list->shards.empty()) parts.push_back({part, where});
+  }
+  return parts;
+}
+
 }  // namespace
+
+std::vector<SourcePart> PartsOf(const std::string& folder) {
+  if (IsUrl(folder)) return IsShardName(NameOfFile(folder)) ? std::vector<SourcePart>() : PartsAt(folder);
+  std::vector<SourcePart> parts;
+  for (const char* name : kPartFolders) {
+    const std::string part = PartNameOf(name);
+    if (!parts.empty() && parts.back().name == part) continue;  // val/ and validation/: the former
+    const std::string where = In(folder, name);
+    std::error_code error;
+    if (!fs::is_directory(where, error)) continue;
+    const auto inner = List(where);
+    const bool is_set = inner && (!inner->folders.empty() || !inner->shards.empty() ||
+                                  inner->Has(inner->others, kConversionPlanName));
+    if (is_set) parts.push_back({part, where});
+  }
+  return parts;
+}
+
+Status CheckOutside(const std::string& source, const std::string& out) {
+  std::error_code error;
+  if (!fs::is_directory(source, error)) return {};
+  const fs::path from = fs::canonical(source, error);
+  if (error) return FailErrno(error.value(), fmt::format("cannot look at {}", source));
+  fs::path to = fs::weakly_canonical(fs::absolute(out, error), error);
+  if (error) return FailErrno(error.value(), fmt::format("cannot look at {}", out));
+  to = fs::path(to.string() + "/").lexically_normal();
+  const bool inside = std::mismatch(from.begin(), from.end(), to.begin(), to.end()).first == from.end();
+  if (!inside) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "{} lies in {}, which it is made from; take a folder outside of it", out, source);
+}
 
 std::string_view NameOf(SourceForm form) {
   static constexpr std::array<std::string_view, 5> kNames = {"ilsvrc2012", "imagefolder", "webdataset",
@@ -203,28 +258,58 @@ Result<std::unique_ptr<Dataset>> OpenPart(const ConvertSource& source, const Sou
   return Subset::Of(std::move(set), *classes_of_train);
 }
 
-Result<BoxesOf> OpenBoxes(const std::string& archive, const std::vector<std::string>& classes) {
-  IMGD_ASSIGN(auto read, BoundingBoxes::Read(archive));
-  auto boxes = std::make_shared<const BoundingBoxes>(std::move(read));
+namespace {
+
+/// Which file it is, by its content.
+Result<std::string> IdOf(const std::string& path) {
+  IMGD_ASSIGN(const auto source, OpenSource(path));
+  std::vector<uint8_t> piece;
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < source->size(); at += piece.size()) {
+    piece.resize(static_cast<size_t>(std::min(kPieceOfArchive, source->size() - at)));
+    IMGD_TRY(source->ReadAt(at, piece));
+    crc = Crc32c(piece, crc);
+  }
+  return fmt::format("{} {} {:08x}", fs::path(path).filename().string(), source->size(), crc);
+}
+
+std::vector<ObjectBox> SharesOf(const ImageBoxes& image, const std::map<std::string, int32_t>& labels) {
+  std::vector<ObjectBox> out;
+  if (image.width <= 0 || image.height <= 0) return out;
+  const auto share = [](int32_t edge, int32_t whole) {
+    return static_cast<float>(edge) / static_cast<float>(whole);
+  };
+  for (const auto& box : image.boxes) {
+    const auto label = labels.find(box.wnid);
+    out.push_back({.xmin = share(box.xmin, image.width),
+                   .ymin = share(box.ymin, image.height),
+                   .xmax = share(box.xmax, image.width),
+                   .ymax = share(box.ymax, image.height),
+                   .label = label == labels.end() ? -1 : label->second});
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Boxes> OpenBoxes(const std::vector<std::string>& archives, const std::vector<std::string>& classes) {
+  Boxes out;
+  auto all = std::make_shared<std::vector<BoundingBoxes>>();
+  for (const auto& archive : archives) {
+    IMGD_ASSIGN(auto read, BoundingBoxes::Read(archive));
+    all->push_back(std::move(read));
+    IMGD_ASSIGN(const std::string id, IdOf(archive));
+    out.id += (out.id.empty() ? "" : ", ") + id;
+  }
   std::map<std::string, int32_t> labels;
   for (const auto& name : classes) labels.emplace(name, static_cast<int32_t>(labels.size()));
-  return [boxes, labels](std::string_view name) {
-    std::vector<ObjectBox> out;
-    const ImageBoxes* found = boxes->Find(name);
-    if (found == nullptr || found->width <= 0 || found->height <= 0) return out;
-    const auto share = [](int32_t edge, int32_t whole) {
-      return static_cast<float>(edge) / static_cast<float>(whole);
-    };
-    for (const auto& box : found->boxes) {
-      const auto label = labels.find(box.wnid);
-      out.push_back({.xmin = share(box.xmin, found->width),
-                     .ymin = share(box.ymin, found->height),
-                     .xmax = share(box.xmax, found->width),
-                     .ymax = share(box.ymax, found->height),
-                     .label = label == labels.end() ? -1 : label->second});
+  out.of = [all, labels](std::string_view name) {
+    for (const auto& archive : *all) {
+      if (const ImageBoxes* found = archive.Find(name)) return SharesOf(*found, labels);
     }
-    return out;
+    return std::vector<ObjectBox>();
   };
+  return out;
 }
 
 }  // namespace imgd::data

@@ -27,8 +27,13 @@ struct ConvertSource {
   std::vector<SourcePart> parts;   ///< "train" before "val"
 };
 
-/// Looks at what `where` holds: train/ and val/ (or ImageNet's two archives, or TFRecords called train-* and
-/// validation-* side by side) are two parts. Errors: kNotFound; kInvalidArgument when the form isn't
+/// The sets in a folder or a server's URL that holds several: train/, and val/ or validation/, those that are
+/// there. Each must hold folders or shards itself: one with images is a class that happens to be called so.
+/// Empty for others.
+std::vector<SourcePart> PartsOf(const std::string& folder);
+
+/// Looks at what `where` holds: its parts (or ImageNet's two archives, or TFRecords called train-* and
+/// validation-* side by side) are each a set. Errors: kNotFound; kInvalidArgument when the form isn't
 /// `wanted`, or none at all, saying what was found.
 Result<ConvertSource> FindSource(const std::string& where, std::optional<SourceForm> wanted);
 
@@ -44,7 +49,15 @@ Result<std::unique_ptr<Dataset>> OpenPart(const ConvertSource& source, const Sou
                                           const SourceExtras& extras,
                                           const std::vector<std::string>* classes_of_train = nullptr);
 
-/// The boxes of an archive of annotations, for data sets of these classes. Errors: those of the archive.
-Result<BoxesOf> OpenBoxes(const std::string& archive, const std::vector<std::string>& classes);
+/// That a conversion of `source` does not write into what it reads. Errors: kInvalidArgument.
+Status CheckOutside(const std::string& source, const std::string& out);
+
+struct Boxes {
+  BoxesOf of;
+  std::string id;  ///< names, sizes and checksums of the archives
+};
+/// The boxes of archives of annotations, for data sets of these classes; those of an image are from the first
+/// archive that has it. Errors: those of the archives.
+Result<Boxes> OpenBoxes(const std::vector<std::string>& archives, const std::vector<std::string>& classes);
 
 }  // namespace imgd::data

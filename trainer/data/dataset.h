@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,8 @@ namespace imgd::data {
 /// Memory for one file that is read again and again: it only grows.
 struct FileBuffer {
   std::vector<uint8_t> memory;
-  size_t size = 0;  ///< of the file that is in it
+  size_t size = 0;       ///< of the file that is in it
+  std::stop_token stop;  ///< of its reader: breaks off a read that waits for a server
   std::span<const uint8_t> bytes() const { return {memory.data(), size}; }
   /// Room for `n` bytes, which become the buffer's content.
   std::span<uint8_t> Take(size_t n) {
@@ -37,6 +39,11 @@ class Dataset {
   size_t size() const { return labels_.size(); }
   /// Names of the classes in the order of their labels.
   const std::vector<std::string>& classes() const { return classes_; }
+  /// What people call the classes, such as "tench, Tinca tinca", in the order of their labels; empty where
+  /// nothing says it of any, an empty text where nothing says it of that one.
+  const std::vector<std::string>& class_words() const { return class_words_; }
+  /// What its reader passed over and people should know of: a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
   int32_t label(size_t i) const { return labels_[i]; }
 
   /// What people call image i: "n01440764/n01440764_10026.JPEG".
@@ -46,7 +53,7 @@ class Dataset {
   /// How many images each shard has, in the order of their numbers; empty where a shuffled order costs no
   /// more to read than any other.
   virtual const std::vector<uint32_t>& shard_sizes() const = 0;
-  /// How many bytes the file of image i has.
+  /// How many bytes the file of image i has. Errors: kDataLoss where it is no file that could be read.
   virtual Result<uint64_t> FileBytes(size_t i) const = 0;
   /// Its width and height in pixels where they are known without reading it; else 0, 0.
   virtual std::pair<uint32_t, uint32_t> KnownSize(size_t i) const {
@@ -54,7 +61,7 @@ class Dataset {
     return {0, 0};
   }
   /// The bytes of image i. Errors: those of the file system or server; kDataLoss when it is not what the
-  /// index says.
+  /// index says; kCancelled after `out.stop`.
   virtual Status Read(size_t i, FileBuffer& out) const = 0;
   /// What is known of the restart markers in image i's file; lasts as long as the set. Empty: nothing.
   virtual RestartIndex restarts(size_t i) const {
@@ -67,7 +74,9 @@ class Dataset {
 
  protected:
   std::vector<std::string> classes_;
+  std::vector<std::string> class_words_;
   std::vector<int32_t> labels_;
+  std::vector<std::string> notes_;
 };
 
 /// Whether `where` names shards, rather than a folder of images.

@@ -24,9 +24,10 @@ LoaderOptions Options(EpochMode mode) {
 }
 
 /// What one world had in its steps: pixels by step, rank after rank; the samples go to the trace.
-using Pixels = std::map<uint64_t, std::vector<uint8_t>>;
+using PixelsById = std::map<uint64_t, std::vector<uint8_t>>;
 
-void RunWorld(const Dataset& set, LoaderOptions options, int world_size, SampleTrace& trace, Pixels& pixels) {
+void RunWorld(const Dataset& set, LoaderOptions options, int world_size, SampleTrace& trace,
+              PixelsById& pixels) {
   options.world_size = world_size;
   for (options.rank = 0; options.rank < world_size; ++options.rank) {
     Loader loader(set, options);
@@ -53,7 +54,7 @@ TEST_P(Elastic, ARunThatIsResizedTwentyTimesHasTheSameStepsAsOneThatIsNot) {
                             sharded ? std::vector<uint32_t>{100, 30, 120} : std::vector<uint32_t>());
   const TempFolder folder;
   auto options = Options(mode);
-  Pixels whole;
+  PixelsById whole;
   {
     auto trace = SampleTrace::Open(folder.path() / "whole").value();
     RunWorld(set, options, 1, trace, whole);
@@ -65,7 +66,7 @@ TEST_P(Elastic, ARunThatIsResizedTwentyTimesHasTheSameStepsAsOneThatIsNot) {
   changes.resize(20);
   changes.push_back(kSteps);
   std::ranges::sort(changes);
-  Pixels resized;
+  PixelsById resized;
   {
     auto trace = SampleTrace::Open(folder.path() / "resized").value();
     options.end_step = 0;

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::string_view kPartsMagic = "imgd-parts-1";
 constexpr size_t kReadBytes = 4 << 20;
+/// Far more than any archive; what is kept for each chunk is bounded by it.
+constexpr uint64_t kMostFileBytes = uint64_t{16} << 40;
 
 bool IsHex(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -41,7 +43,8 @@ class Parts {
   /// What an earlier fetch of the same version noted. Errors: those of the file system.
   Status Open(bool part_is_there) {
     const auto before = part_is_there ? ReadFile(path_, 64 << 20) : Result<std::string>(std::string());
-    if (before && before->starts_with(head_)) Take(std::string_view(*before).substr(head_.size()));
+    if (before && before->starts_with(head_))
+      there_ = ChunksNoted(std::string_view(*before).substr(head_.size()), there_.size());
     std::string text = head_;
     for (size_t i = 0; i < there_.size(); ++i) {
       if (there_[i]) text += fmt::format("{}\n", i);
@@ -55,18 +58,6 @@ class Parts {
   Status Note(size_t chunk) { return WriteAll(fd_.get(), fmt::format("{}\n", chunk), path_); }
 
  private:
-  void Take(std::string_view lines) {
-    while (!lines.empty()) {
-      const size_t end = lines.find('\n');
-      if (end == std::string_view::npos) return;  // torn
-      size_t chunk = 0;
-      const auto parsed = std::from_chars(lines.data(), lines.data() + end, chunk);
-      if (parsed.ec != std::errc() || parsed.ptr != lines.data() + end || chunk >= there_.size()) return;
-      there_[chunk] = true;
-      lines.remove_prefix(end + 1);
-    }
-  }
-
   const std::string path_;
   const std::string head_;
   std::vector<bool> there_;
@@ -76,8 +67,8 @@ class Parts {
 /// Several threads fetch the chunks that are missing.
 class Fetcher {
  public:
-  Fetcher(const Source& source, const FetchOptions& options, Parts& parts, int fd)
-      : source_(source), options_(options), parts_(parts), fd_(fd) {
+  Fetcher(const Source& source, const FetchOptions& options, Parts& parts, const std::string& path, int fd)
+      : source_(source), options_(options), parts_(parts), path_(path), fd_(fd) {
     for (size_t i = 0; i < parts.there().size(); ++i) {
       if (parts.there()[i])
         done_ += SizeOf(i);
@@ -144,11 +135,11 @@ class Fetcher {
       const ssize_t n =
           ::pwrite(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return FailErrno(errno, "cannot write the file");
+      if (n <= 0) return FailErrno(errno, fmt::format("cannot write {}", path_));
       done += static_cast<size_t>(n);
     }
     // Noted only when it outlives a crash of the machine.
-    if (::fdatasync(fd_) != 0) return FailErrno(errno, "cannot write the file");
+    if (::fdatasync(fd_) != 0) return FailErrno(errno, fmt::format("cannot write {}", path_));
     const std::lock_guard lock(mutex_);
     return parts_.Note(chunk);
   }
@@ -156,6 +147,7 @@ class Fetcher {
   const Source& source_;
   const FetchOptions& options_;
   Parts& parts_;
+  const std::string& path_;
   const int fd_;
   std::mutex mutex_;  ///< guards all below, and parts_
   std::condition_variable changed_;
@@ -186,6 +178,16 @@ Status Check(const std::string& path, const FetchOptions& options) {
               *options.checksum);
 }
 
+/// Gives the file its size, and its blocks where the file system can: a disk that is too small shows now, not
+/// after hours.
+Status Reserve(int fd, const std::string& path, uint64_t bytes) {
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    return FailErrno(errno, fmt::format("cannot write {}", path));
+  if (bytes == 0 || ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0) return {};
+  if (errno != ENOSPC && errno != EDQUOT) return {};  // unknown to many file systems
+  return FailErrno(errno, fmt::format("cannot reserve the {} bytes of {}", bytes, path));
+}
+
 Result<UniqueFd> OpenPart(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.valid()) return FailErrno(errno, fmt::format("cannot write {}", path));
@@ -195,6 +197,20 @@ Result<UniqueFd> OpenPart(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<bool> ChunksNoted(std::string_view lines, size_t chunks) {
+  std::vector<bool> there(chunks);
+  while (!lines.empty()) {
+    const size_t end = lines.find('\n');
+    if (end == std::string_view::npos) break;  // torn
+    size_t chunk = 0;
+    const auto parsed = std::from_chars(lines.data(), lines.data() + end, chunk);
+    if (parsed.ec != std::errc() || parsed.ptr != lines.data() + end || chunk >= chunks) break;
+    there[chunk] = true;
+    lines.remove_prefix(end + 1);
+  }
+  return there;
+}
 
 Result<Checksums> ParseChecksums(const std::string& text, const std::string& name) {
   Checksums sums;
@@ -214,7 +230,8 @@ Result<Checksums> ParseChecksums(const std::string& text, const std::string& nam
                       (digits.size() == 32 || digits.size() == 64);
     if (!good)
       return Fail(ErrorCode::kDataLoss, "{}:{}: no line of md5sum or sha256sum, 'DIGITS  NAME'", name, line);
-    sums[one.substr(one.find_last_of(" */") + 1)] = digits;
+    const std::string path = one.substr(space + 2);   // behind two blanks, or a blank and a '*'
+    sums[path.substr(path.rfind('/') + 1)] = digits;  // npos + 1 is 0
   }
   return sums;
 }
@@ -230,6 +247,10 @@ std::optional<std::string> KnownChecksum(const std::string& name) {
 Result<Fetched> FetchFile(const SourceOpener& opener, const std::string& where, const std::string& out,
                           const FetchOptions& options) {
   IMGD_ASSIGN(const auto source, opener.OpenPlain(where));
+  if (source->size() > kMostFileBytes) {
+    return Fail(ErrorCode::kDataLoss, "{} is said to have {} bytes; at most {} are fetched", source->name(),
+                source->size(), kMostFileBytes);
+  }
   Fetched fetched{.bytes = source->size(), .checked = options.checksum.has_value()};
   struct stat there {};
   if (::stat(out.c_str(), &there) == 0) {
@@ -242,14 +263,18 @@ Result<Fetched> FetchFile(const SourceOpener& opener, const std::string& where, 
     return fetched;
   }
   const std::string part = out + ".part";
+  // Where neither a version nor a checksum would tell, parts of two versions might become one file.
+  const bool can_tell = options.checksum || !source->version().empty();
   const bool part_is_there =
-      ::stat(part.c_str(), &there) == 0 && static_cast<uint64_t>(there.st_size) == source->size();
+      can_tell && ::stat(part.c_str(), &there) == 0 && static_cast<uint64_t>(there.st_size) == source->size();
   IMGD_ASSIGN(const UniqueFd fd, OpenPart(part));
-  if (::ftruncate(fd.get(), static_cast<off_t>(source->size())) != 0)
-    return FailErrno(errno, fmt::format("cannot write {}", part));
+  if (const Status reserved = Reserve(fd.get(), part, source->size()); !reserved) {
+    if (!part_is_there) ::unlink(part.c_str());  // else what is there is kept for when there is room
+    return tl::unexpected(reserved.error());
+  }
   Parts parts(*source, options.chunk_bytes, out + ".parts");
   IMGD_TRY(parts.Open(part_is_there));
-  Fetcher fetcher(*source, options, parts, fd.get());
+  Fetcher fetcher(*source, options, parts, part, fd.get());
   fetched.kept = fetcher.done();
   const auto remote = std::dynamic_pointer_cast<RemoteFile>(source);
   IMGD_TRY(fetcher.Run([&] {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/error.h"
@@ -21,6 +22,10 @@ Result<Checksums> ParseChecksums(const std::string& text, const std::string& nam
 
 /// The MD5 of an archive of ILSVRC2012, as published with it; nothing for other names.
 std::optional<std::string> KnownChecksum(const std::string& name);
+
+/// Which of so many chunks a .parts file notes (FetchFile), by its lines behind the first: a number on each.
+/// From a line on that is none, such as a torn last one, nothing counts.
+std::vector<bool> ChunksNoted(std::string_view lines, size_t chunks);
 
 struct FetchOptions {
   int connections = 4;
@@ -39,8 +44,8 @@ struct Fetched {
 /// Fetches `where` into the file `out`. Until it is complete it is `out`.part, and `out`.parts says which
 /// parts of it are there, and of which version of the source: a fetch that was broken off goes on, unless the
 /// source has changed. An `out` that is there is checked by size and checksum, and not fetched again. Errors:
-/// kDataLoss for another size or checksum (a fetched file is removed then); kAlreadyExists where another
-/// fetch writes it.
+/// kDataLoss for another size or checksum (a fetched file is removed then), and for more than 16 TiB;
+/// kAlreadyExists where another fetch writes it.
 Result<Fetched> FetchFile(const SourceOpener& opener, const std::string& where, const std::string& out,
                           const FetchOptions& options);
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -27,6 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostHeadBytes = 16 << 10;
+constexpr uint64_t kFilesBeside = 64;  ///< that the process may have open beside the connections'
 
 /// What is common to all connections.
 struct Site {
@@ -58,6 +60,8 @@ std::string_view Reason(int status) {
       return "Precondition Failed";
     case 416:
       return "Range Not Satisfiable";
+    case 503:
+      return "Service Unavailable";
     default:
       return "Error";
   }
@@ -115,6 +119,11 @@ class Conversation {
     out_ += why;
     out_ += '\n';
   }
+  void RefuseFile(ErrorCode why) {
+    if (why == ErrorCode::kPermissionDenied) return Refuse(403, "no permission");
+    if (why == ErrorCode::kNotFound) return Refuse(404, "no such file");
+    Refuse(503, "the server can't open the file just now");
+  }
   void Begin(int status, std::string_view headers) {
     left_ = 0;
     out_ = fmt::format("HTTP/1.1 {} {}\r\n{}{}\r\n", status, Reason(status), headers,
@@ -171,8 +180,7 @@ void Conversation::Answer(std::string_view text) {
     path_.clear();
     auto opened = OpenBelow(site_.root.get(), head->path);
     if (!opened) {
-      const bool denied = opened.error().code == ErrorCode::kPermissionDenied;
-      Refuse(denied ? 403 : 404, denied ? "no permission" : "no such file");
+      RefuseFile(opened.error().code);
     } else {
       file_ = std::move(*opened);
       path_ = head->path;
@@ -273,7 +281,14 @@ class Worker {
 
   void Accept() {
     UniqueFd fd(::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.valid() || site_.connections >= options_.most_connections) return;
+    if (!fd.valid()) return;
+    if (site_.connections >= options_.most_connections) {
+      constexpr std::string_view kFull =
+          "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: "
+          "close\r\n\r\n";
+      ::send(fd.get(), kFull.data(), kFull.size(), MSG_NOSIGNAL);
+      return;
+    }
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const int raw = fd.get();
@@ -349,6 +364,11 @@ FileServer::~FileServer() = default;
 
 Result<std::unique_ptr<FileServer>> FileServer::Start(const FileServerOptions& options) {
   auto impl = std::make_unique<Impl>(options);
+  // A socket and a file each; beyond what may be open, connections are refused in words.
+  const auto most = static_cast<uint64_t>(options.most_connections);
+  const uint64_t open_files = AllowOpenFiles(2 * most + kFilesBeside);
+  impl->options.most_connections = static_cast<int>(
+      std::clamp<uint64_t>(open_files / 2 - std::min(open_files / 2, kFilesBeside / 2), 1, most));
   impl->site.root = UniqueFd(::open(options.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!impl->site.root.valid()) return FailErrno(errno, fmt::format("cannot serve {}", options.folder));
   IMGD_ASSIGN(impl->listener, Listen(options));

@@ -14,7 +14,7 @@ struct FileServerOptions {
   std::string address = "127.0.0.1";  ///< numeric, IPv4 or IPv6
   int port = 0;                       ///< 0: a free one
   int threads = 2;
-  int most_connections = 1024;  ///< more are closed at once
+  int most_connections = 1024;  ///< more are told to come again (503); two open files each
   int idle_seconds = 60;        ///< a connection on which nothing moves is closed
 };
 

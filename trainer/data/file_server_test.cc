@@ -115,6 +115,25 @@ TEST_F(FileServerTest, ServesShardsToTheReader) {
   }
 }
 
+TEST_F(FileServerTest, TellsThoseThatAreTooManyToComeAgain) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(server_->port()));
+  std::vector<UniqueFd> others;
+  for (int i = 0; i < 8; ++i) {
+    others.emplace_back(::socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(::connect(others.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  // Taken in the order in which they came; until all are, there is room.
+  std::string answer;
+  for (int i = 0; i < 1000 && !answer.starts_with("HTTP/1.1 503"); ++i) answer = Get("/inner");
+  EXPECT_THAT(answer, testing::AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("retry-after: 1")));
+  others.clear();
+  for (int i = 0; i < 1000 && !answer.starts_with("HTTP/1.1 200"); ++i) answer = Get("/inner");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+}
+
 TEST_F(FileServerTest, SaysWhyItCannotListen) {
   const auto error = [&](const std::string& address, int port) {
     return FileServer::Start({.folder = folder_.path(), .address = address, .port = port}).error();

@@ -12,6 +12,7 @@
 #include "common/files.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/image_folder.h"
+#include "trainer/data/image_name.h"
 #include "trainer/data/shard_writer.h"
 
 namespace imgd::data {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <condition_variable>
 #include <mutex>
-#include <thread>
 
 namespace imgd::data {
 namespace {
@@ -19,6 +19,8 @@ constexpr size_t kMostExcerptBytes = 4 << 10;
 constexpr int kMostRedirects = 5;
 constexpr Milliseconds kMostWait{5'000};
 constexpr Milliseconds kPollInterval{100};
+/// Fewer in the time of a stall are as good as none.
+constexpr size_t kLeastBytes = 1 << 10;
 
 /// A handle with the connections that it keeps.
 struct Connection {
@@ -42,6 +44,8 @@ struct Exchange {
   bool wanted = false;  ///< what it said
   std::optional<Error> refusal;
   Clock::time_point last_byte = Clock::now();
+  std::optional<Clock::time_point> counted_since;  ///< nothing before the first byte
+  size_t counted_bytes = 0;
 
   Status Begin() {
     if (begun) return {};
@@ -55,35 +59,37 @@ struct Exchange {
   }
   bool OnHeader(std::string_view line);
   bool OnBody(std::span<const uint8_t> bytes);
+  void Count(size_t bytes) {
+    last_byte = Clock::now();
+    if (!counted_since) counted_since = last_byte;
+    counted_bytes += bytes;
+  }
+  std::optional<std::string> Stalled(Milliseconds most);
 };
 
+/// Why the try has failed, if it has: a server that sends a byte now and then would hold it for ever.
+std::optional<std::string> Exchange::Stalled(Milliseconds most) {
+  const auto now = Clock::now();
+  if (now - last_byte > most) return fmt::format("no answer for {} ms", most.count());
+  if (!counted_since || now - *counted_since <= most) return std::nullopt;
+  if (counted_bytes < kLeastBytes)
+    return fmt::format("only {} bytes came in {} ms", counted_bytes, most.count());
+  counted_since = now;
+  counted_bytes = 0;
+  return std::nullopt;
+}
+
 bool Exchange::OnHeader(std::string_view line) {
-  last_byte = Clock::now();
+  Count(line.size());
   header_bytes += line.size();
   if (header_bytes > kMostHeaderBytes)
     return Refuse({.code = ErrorCode::kDataLoss, .message = "the answer's headers have no end"});
-  if (line.starts_with("HTTP/")) {  // also after "100 Continue"
-    answer.headers.clear();
-    const size_t space = line.find(' ');
-    if (space != std::string_view::npos)
-      std::from_chars(line.data() + space + 1, line.data() + line.size(), answer.status);
-    return true;
-  }
-  const size_t colon = line.find(':');
-  if (colon == std::string_view::npos) return true;
-  std::string name(line.substr(0, colon));
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  const std::string_view rest = line.substr(colon + 1);
-  const size_t first = rest.find_first_not_of(" \t\r\n");
-  const size_t last = rest.find_last_not_of(" \t\r\n");
-  std::string value;
-  if (first != std::string_view::npos) value = rest.substr(first, last - first + 1);
-  answer.headers.emplace_back(std::move(name), std::move(value));
+  TakeHeaderLine(line, answer);
   return true;
 }
 
 bool Exchange::OnBody(std::span<const uint8_t> bytes) {
-  last_byte = Clock::now();
+  Count(bytes.size());
   Status status = Begin();
   if (status && wanted) status = body.take(bytes);
   if (!status) return Refuse(status.error());
@@ -109,11 +115,14 @@ HttpTrouble TroubleOf(CURLcode code, const char* words) {
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
     case CURLE_OPERATION_TIMEDOUT:  // only connecting is timed by curl
+    case CURLE_SSL_CONNECT_ERROR:   // such as https to a server that speaks http
       return {error, Kind::kUnreachable};
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
+      error.hint =
+          "AWS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE may name a file with the certificates to trust";
+      [[fallthrough]];
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
       error.code = ErrorCode::kFailedPrecondition;
       return {error, Kind::kFinal};
     case CURLE_OUT_OF_MEMORY:
@@ -154,6 +163,9 @@ void Prepare(CURL* easy, const HttpRequest& request, const HttpOptions& options,
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect.count()));
   curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L << 10);
   curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+  curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);  // a request that is broken off waits for no name server
+#endif
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, words);
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, HeaderCallback);
@@ -169,6 +181,7 @@ void Prepare(CURL* easy, const HttpRequest& request, const HttpOptions& options,
 /// Until the transfer is over, in one way or the other.
 std::optional<HttpTrouble> Drive(Connection& connection, const HttpRequest& request,
                                  const HttpOptions& options, Exchange& exchange, CURLcode& code) {
+  const std::stop_callback wake(request.stop, [&connection] { curl_multi_wakeup(connection.multi); });
   for (;;) {
     int running = 0;
     const CURLMcode performed = curl_multi_perform(connection.multi, &running);
@@ -182,13 +195,10 @@ std::optional<HttpTrouble> Drive(Connection& connection, const HttpRequest& requ
       code = message->data.result;
       return std::nullopt;
     }
-    if (request.stop != nullptr && *request.stop)
+    if (request.stop.stop_requested())
       return HttpTrouble{{.code = ErrorCode::kCancelled, .message = "stopped"}, Kind::kFinal};
-    if (Clock::now() - exchange.last_byte > options.stall) {
-      return HttpTrouble{{.code = ErrorCode::kUnavailable,
-                          .message = fmt::format("no answer for {} ms", options.stall.count())},
-                         Kind::kRetry};
-    }
+    if (auto why = exchange.Stalled(options.stall))
+      return HttpTrouble{{.code = ErrorCode::kUnavailable, .message = std::move(*why)}, Kind::kRetry};
     const auto interval = std::min(kPollInterval, options.stall);
     curl_multi_poll(connection.multi, nullptr, 0, static_cast<int>(interval.count()), nullptr);
   }
@@ -203,6 +213,26 @@ HttpTrouble Final(ErrorCode code, std::string message) {
 }
 
 }  // namespace
+
+void TakeHeaderLine(std::string_view line, HttpAnswer& answer) {
+  if (line.starts_with("HTTP/")) {
+    answer.headers.clear();
+    const size_t space = line.find(' ');
+    if (space != std::string_view::npos)
+      std::from_chars(line.data() + space + 1, line.data() + line.size(), answer.status);
+    return;
+  }
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return;
+  std::string name(line.substr(0, colon));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string_view rest = line.substr(colon + 1);
+  const size_t first = rest.find_first_not_of(" \t\r\n");
+  const size_t last = rest.find_last_not_of(" \t\r\n");
+  std::string value;
+  if (first != std::string_view::npos) value = rest.substr(first, last - first + 1);
+  answer.headers.emplace_back(std::move(name), std::move(value));
+}
 
 std::string HttpAnswer::header(std::string_view name) const {
   for (const auto& [known, value] : headers) {
@@ -287,11 +317,12 @@ tl::expected<HttpAnswer, HttpTrouble> HttpClient::Try(HttpRequest request, const
 
 void Patience::Progress() {
   known_ = true;
+  tries_ = 0;
   since_.reset();
   wait_ = options_.first_wait;
 }
 
-std::optional<Error> Patience::Again(const HttpTrouble& trouble, const std::atomic<bool>* stop) {
+std::optional<Error> Patience::Again(const HttpTrouble& trouble, const std::stop_token& stop) {
   Error error = trouble.error;
   if (trouble.kind == Kind::kFinal) {
     if (error.code != ErrorCode::kCancelled) error.message = fmt::format("{}: {}", name_, error.message);
@@ -299,15 +330,14 @@ std::optional<Error> Patience::Again(const HttpTrouble& trouble, const std::atom
   }
   const auto now = Clock::now();
   if (!since_) since_ = now;
+  ++tries_;
   const bool unreachable = trouble.kind == Kind::kUnreachable && !known_;
   if (!unreachable) known_ = true;
   const auto left = (unreachable ? options_.first_patience : options_.patience) - (now - *since_);
   if (left <= Milliseconds(0)) {
-    error.message = unreachable
-                        ? fmt::format("cannot reach {}: {}", name_, error.message)
-                        : fmt::format("cannot read {}, after tries for {} s: {}", name_,
-                                      std::chrono::duration_cast<std::chrono::seconds>(now - *since_).count(),
-                                      error.message);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - *since_).count();
+    error.message = fmt::format("cannot {} {}, after {} tries in {} s: {}", unreachable ? "reach" : "read",
+                                name_, tries_, seconds, error.message);
     return error;
   }
   if (!told_ && now - *since_ >= options_.quiet && options_.notice) {
@@ -316,10 +346,11 @@ std::optional<Error> Patience::Again(const HttpTrouble& trouble, const std::atom
   }
   const auto until =
       now + std::min<Clock::duration>(left, std::max(wait_, std::min<Milliseconds>(trouble.wait, kMostWait)));
-  while (Clock::now() < until) {
-    if (stop != nullptr && *stop) return Error{.code = ErrorCode::kCancelled, .message = "stopped"};
-    std::this_thread::sleep_for(std::min<Clock::duration>(until - Clock::now(), Milliseconds(50)));
-  }
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;
+  never.wait_until(lock, stop, until, [] { return false; });
+  if (stop.stop_requested()) return Error{.code = ErrorCode::kCancelled, .message = "stopped"};
   wait_ = std::min(wait_ * 2, kMostWait);
   return std::nullopt;
 }

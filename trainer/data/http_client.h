@@ -1,11 +1,11 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,13 +20,13 @@ using Milliseconds = std::chrono::milliseconds;
 
 /// How long what is waited for, and who is told.
 struct HttpOptions {
-  Milliseconds connect{10'000};                    ///< for a connection, with name look-up and TLS
-  Milliseconds stall{15'000};                      ///< without a byte: the try has failed
-  Milliseconds patience{60'000};                   ///< of failed tries without progress, then the read fails
-  Milliseconds first_patience{4'000};              ///< the same for a server that was never reached
-  Milliseconds first_wait{100};                    ///< between tries; doubles, up to five seconds
-  Milliseconds quiet{3'000};                       ///< of trying before `notice` is called, once in a read
-  std::string ca_file;                             ///< certificates to trust; empty: the system's
+  Milliseconds connect{10'000};        ///< for a connection, with name look-up and TLS
+  Milliseconds stall{15'000};          ///< with less than a KiB, once connected: the try has failed
+  Milliseconds patience{60'000};       ///< of failed tries without progress, then the read fails
+  Milliseconds first_patience{4'000};  ///< the same for a server that was never reached
+  Milliseconds first_wait{100};        ///< between tries; doubles, up to five seconds
+  Milliseconds quiet{3'000};           ///< of trying before `notice` is called, once in a read
+  std::string ca_file;                 ///< certificates to trust; empty: the system's
   std::function<void(const std::string&)> notice;  ///< told in words; from any thread
 };
 
@@ -36,8 +36,8 @@ struct HttpRequest {
   std::string method = "GET";
   Url url;
   HttpHeaders headers;
-  bool follow = true;  ///< redirects, at most five, to http and https, never from https to http
-  const std::atomic<bool>* stop = nullptr;  ///< breaks the request off within 100 ms
+  bool follow = true;    ///< redirects, at most five, to http and https, never from https to http
+  std::stop_token stop;  ///< breaks the request off, at once
 };
 
 struct HttpAnswer {
@@ -47,6 +47,10 @@ struct HttpAnswer {
   /// Empty when there is none.
   std::string header(std::string_view name) const;
 };
+
+/// Takes a line of an answer's head, its end included: the status, which drops the headers of an answer that
+/// came before ("100 Continue"), or a header. What is neither is passed over.
+void TakeHeaderLine(std::string_view line, HttpAnswer& answer);
 
 /// Where an answer's body goes. Both may refuse, which ends the request with that error.
 struct HttpBody {
@@ -92,7 +96,7 @@ class Patience {
   /// The server answered, with something of use: a fresh start.
   void Progress();
   /// Waits; then nothing, or the error to end with.
-  std::optional<Error> Again(const HttpTrouble& trouble, const std::atomic<bool>* stop);
+  std::optional<Error> Again(const HttpTrouble& trouble, const std::stop_token& stop);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -100,6 +104,7 @@ class Patience {
   std::string name_;
   bool known_;
   bool told_ = false;
+  int tries_ = 0;
   Milliseconds wait_;
   std::optional<Clock::time_point> since_;
 };

@@ -9,7 +9,7 @@
 namespace imgd::data {
 namespace {
 
-std::optional<uint64_t> Number(std::string_view text) {
+std::optional<uint64_t> DecimalNumber(std::string_view text) {
   uint64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
@@ -73,8 +73,8 @@ AskedRange ParseRange(std::string_view header, uint64_t size) {
   header.remove_prefix(6);
   const size_t dash = header.find('-');
   if (dash == std::string_view::npos || header.find(',') != std::string_view::npos) return whole;
-  const auto first = Number(header.substr(0, dash));
-  const auto last = Number(header.substr(dash + 1));
+  const auto first = DecimalNumber(header.substr(0, dash));
+  const auto last = DecimalNumber(header.substr(dash + 1));
   if (dash == 0) {  // the last so many
     if (!last) return whole;
     if (*last == 0 || size == 0) return {AskedRange::Kind::kNone};

@@ -58,7 +58,7 @@ Result<DevkitFiles> ReadFolder(const fs::path& folder) {
 
 Result<DevkitFiles> ReadTar(const Source& archive) {
   DevkitFiles files;
-  TarReader tar(archive);
+  TarReader tar(archive, TarLinks::kPassedOver);
   while (!files.truth || !files.meta) {
     IMGD_ASSIGN(const auto entry, tar.Next());
     if (!entry) break;
@@ -185,12 +185,28 @@ Result<IlsvrcDevkit> FromLines(const std::string& text, const std::string& file)
   return devkit;
 }
 
+/// What the kit calls these classes; none where it has no words.
+std::vector<std::string> WordsOf(const std::vector<std::string>& classes, const IlsvrcDevkit& devkit) {
+  std::map<std::string_view, std::string_view> words_of;
+  for (const auto& synset : devkit.synsets) {
+    if (!synset.words.empty()) words_of.emplace(synset.wnid, synset.words);
+  }
+  if (words_of.empty()) return {};
+  std::vector<std::string> words;
+  for (const auto& name : classes) {
+    const auto found = words_of.find(name);
+    words.emplace_back(found == words_of.end() ? std::string_view() : found->second);
+  }
+  return words;
+}
+
 /// Images that lie in one archive.
 class TarImages final : public Dataset {
  public:
   TarImages(std::shared_ptr<Source> archive, std::vector<TarEntry> images, const IlsvrcDevkit& devkit)
       : archive_(std::move(archive)), images_(std::move(images)) {
     for (const auto& synset : devkit.synsets) classes_.push_back(synset.wnid);
+    class_words_ = WordsOf(classes_, devkit);
     labels_ = devkit.labels;
     shard_sizes_ = {static_cast<uint32_t>(images_.size())};
   }
@@ -206,7 +222,7 @@ class TarImages final : public Dataset {
       return Fail(ErrorCode::kDataLoss, "the file has {} MiB; at most {} MiB are allowed",
                   images_[i].size >> 20, kMaxFileBytes >> 20);
     }
-    return archive_->ReadAt(images_[i].offset, out.Take(images_[i].size));
+    return archive_->ReadUntil(images_[i].offset, out.Take(images_[i].size), out.stop);
   }
 
  private:
@@ -325,7 +341,10 @@ Result<std::unique_ptr<Dataset>> OpenIlsvrcValidation(const std::string& archive
 
 Result<std::unique_ptr<Dataset>> OpenIlsvrcTraining(const std::string& archive, const IlsvrcDevkit* devkit) {
   IMGD_ASSIGN(auto set, ShardSet::Open(archive));
-  if (devkit != nullptr) IMGD_TRY(CheckClasses(set->classes(), *devkit, archive));
+  if (devkit != nullptr) {
+    IMGD_TRY(CheckClasses(set->classes(), *devkit, archive));
+    set->SetClassWords(WordsOf(set->classes(), *devkit));
+  }
   return set;
 }
 

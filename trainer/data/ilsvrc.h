@@ -37,8 +37,8 @@ Result<IlsvrcDevkit> ReadIlsvrcDevkit(const std::string& path);
 Result<std::unique_ptr<Dataset>> OpenIlsvrcValidation(const std::string& archive, const IlsvrcDevkit& devkit);
 
 /// Opens ILSVRC2012_img_train.tar, a tar of a tar for each class, in place. The label is the rank of the
-/// WNID. With a development kit the classes must be its. Errors: those of TarReader; kDataLoss naming the
-/// classes that differ.
+/// WNID. With a development kit the classes must be its, and have its words. Errors: those of TarReader;
+/// kDataLoss naming the classes that differ.
 Result<std::unique_ptr<Dataset>> OpenIlsvrcTraining(const std::string& archive, const IlsvrcDevkit* devkit);
 
 /// Whether the file has the name of the validation archive.

@@ -100,7 +100,9 @@ TEST_F(Ilsvrc, WhatDoesNotFitTogetherIsNamed) {
 }
 
 TEST_F(Ilsvrc, BoundingBoxesAreFoundByTheImagesNames) {
-  const auto train = BoundingBoxes::Read(Path("ILSVRC2012_bbox_train_v2.tar.gz")).value();
+  const auto read = BoundingBoxes::Read(Path("ILSVRC2012_bbox_train_v2.tar.gz"));
+  ASSERT_TRUE(read.has_value()) << read.error().message;
+  const auto& train = *read;
   EXPECT_EQ(train.images(), 6U);
   EXPECT_EQ(train.boxes(), 6U);
   const auto* found = train.Find("n01440764/n01440764_17.JPEG");

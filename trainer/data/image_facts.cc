@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "trainer/data/jpeg_markers.h"
+
 namespace imgd::data {
 namespace {
 
 using Bytes = std::span<const uint8_t>;
-using Table = std::array<uint16_t, 64>;
+using QuantTable = std::array<uint16_t, 64>;
 
 /// T.81's example table for brightness (K.1), row after row: what libjpeg scales by its quality.
 constexpr std::array<uint8_t, 64> kBrightness = {
@@ -31,7 +33,7 @@ int ScaledEntry(int base, int quality) {
   return std::clamp((base * scale + 50) / 100, 1, 255);
 }
 
-int QualityOf(const Table& table) {
+int QualityOf(const QuantTable& table) {
   int best = 1;
   long best_difference = -1;
   for (int quality = 1; quality <= 100; ++quality) {
@@ -45,12 +47,9 @@ int QualityOf(const Table& table) {
   return best;
 }
 
-uint32_t Big16(Bytes bytes, size_t at) { return uint32_t{bytes[at]} << 8 | bytes[at + 1]; }
-uint32_t Big32(Bytes bytes, size_t at) { return Big16(bytes, at) << 16 | Big16(bytes, at + 2); }
-
 /// The segments before the first scan.
 struct JpegHeader {
-  std::array<std::optional<Table>, 4> tables;
+  std::array<std::optional<QuantTable>, 4> tables;
   Bytes frame;  ///< content of the start-of-frame segment
   uint8_t frame_marker = 0;
   bool jfif = false;
@@ -58,16 +57,12 @@ struct JpegHeader {
   uint32_t restart_interval = 0;
 };
 
-bool IsFrame(uint8_t marker) {
-  return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
-}
-
 void TakeTables(Bytes segment, JpegHeader& header) {
   while (!segment.empty()) {
     const size_t entry = segment[0] >> 4 == 0 ? 1 : 2;
     const size_t id = segment[0] & 0x0F;
     if (segment.size() < 1 + 64 * entry || id >= header.tables.size()) return;
-    Table table{};
+    QuantTable table{};
     for (size_t i = 0; i < 64; ++i)
       table[i] = static_cast<uint16_t>(entry == 1 ? segment[1 + i] : Big16(segment, 1 + 2 * i));
     header.tables[id] = table;
@@ -76,36 +71,28 @@ void TakeTables(Bytes segment, JpegHeader& header) {
 }
 
 void TakeSegment(uint8_t marker, Bytes segment, JpegHeader& header) {
+  using namespace jpeg_marker;
   const std::string_view text(reinterpret_cast<const char*>(segment.data()), segment.size());
-  if (IsFrame(marker) && header.frame.empty()) {
+  if (IsStartOfFrame(marker) && header.frame.empty()) {
     header.frame = segment;
     header.frame_marker = marker;
-  } else if (marker == 0xDB) {
+  } else if (marker == kQuantisation) {
     TakeTables(segment, header);
-  } else if (marker == 0xDD && segment.size() >= 2) {
+  } else if (marker == kRestartInterval && segment.size() >= 2) {
     header.restart_interval = Big16(segment, 0);
-  } else if (marker == 0xE0 && text.starts_with(std::string_view("JFIF\0", 5))) {
+  } else if (marker == kApp0 && text.starts_with(std::string_view("JFIF\0", 5))) {
     header.jfif = true;
-  } else if (marker == 0xEE && text.starts_with("Adobe") && segment.size() >= 12) {
+  } else if (marker == kApp14 && text.starts_with("Adobe") && segment.size() >= 12) {
     header.adobe = segment[11];
   }
 }
 
 /// Whether a scan was reached.
 bool ReadSegments(Bytes file, JpegHeader& header) {
-  size_t at = 2;
-  while (at + 4 <= file.size()) {
-    if (file[at] != 0xFF) return false;
-    const uint8_t marker = file[at + 1];
-    if (marker == 0xFF || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) {
-      at += marker == 0xFF ? 1 : 2;  // fill bytes, and markers without content
-      continue;
-    }
-    const size_t length = Big16(file, at + 2);
-    if (length < 2 || length > file.size() - at - 2) return false;
-    TakeSegment(marker, file.subspan(at + 4, length - 2), header);
-    if (marker == 0xDA) return true;
-    at += 2 + length;
+  JpegSegments segments(file);
+  while (const auto segment = segments.Next()) {
+    TakeSegment(segment->marker, segment->content, header);
+    if (segment->marker == jpeg_marker::kStartOfScan) return true;
   }
   return false;
 }

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
-#include <string_view>
 #include <system_error>
 
 #include "common/files.h"
+#include "trainer/data/image_name.h"
+#include "trainer/data/shard_index.h"
 
 namespace imgd::data {
 namespace {
@@ -24,18 +24,18 @@ constexpr size_t kFoldersShown = 5;
 
 bool IsHidden(const std::string& name) { return name.starts_with('.'); }
 
-bool IsImageName(std::string_view name) {
-  constexpr std::array<std::string_view, 3> kEndings = {".jpg", ".jpeg", ".png"};
-  std::string lower(name.substr(name.size() - std::min<size_t>(name.size(), 5)));
-  std::ranges::transform(lower, lower.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return lower.ends_with(ending); });
-}
-
 struct Listing {
   std::vector<std::string> folders;  // sorted
   std::vector<std::string> images;   // sorted
   size_t others = 0;
+  std::vector<std::string> unread;  ///< of the others, images in forms that are not read
+};
+
+/// Files that are no images.
+struct Others {
+  size_t count = 0;
+  size_t unread = 0;
+  std::string first_unread;
 };
 
 Result<Listing> List(const fs::path& folder) {
@@ -48,10 +48,11 @@ Result<Listing> List(const fs::path& folder) {
     std::error_code ignored;  // a link to nowhere is no folder
     if (it->is_directory(ignored)) {
       listing.folders.push_back(std::move(name));
-    } else if (IsImageName(name)) {
+    } else if (HasImageEnding(name)) {
       listing.images.push_back(std::move(name));
     } else {
       ++listing.others;
+      if (IsUnreadImageEnding(name.substr(name.rfind('.') + 1))) listing.unread.push_back(std::move(name));
     }
   }
   if (error) return FailErrno(error.value(), fmt::format("cannot list {}", folder.string()));
@@ -63,13 +64,16 @@ Result<Listing> List(const fs::path& folder) {
 // All folders below a class with their images.
 using Folders = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-Status Walk(const fs::path& root, const std::string& folder, int depth, Folders& folders, size_t& others) {
+Status Walk(const fs::path& root, const std::string& folder, int depth, Folders& folders, Others& others) {
   if (depth > kMaxDepth) {
     return Fail(ErrorCode::kInvalidArgument, "{} is more than {} folders deep; does a link lead back up?",
                 (root / folder).string(), kMaxDepth);
   }
   IMGD_ASSIGN(Listing listing, List(root / folder));
-  others += listing.others;
+  others.count += listing.others;
+  others.unread += listing.unread.size();
+  if (others.first_unread.empty() && !listing.unread.empty())
+    others.first_unread = (root / folder / *std::ranges::min_element(listing.unread)).string();
   folders.emplace_back(folder, std::move(listing.images));
   for (const auto& sub : listing.folders)
     IMGD_TRY(Walk(root, folder + "/" + sub, depth + 1, folders, others));
@@ -78,7 +82,7 @@ Status Walk(const fs::path& root, const std::string& folder, int depth, Folders&
 
 // torchvision's order: by the folder's path as a string, then by the file's name.
 Status AddImages(const fs::path& root, const std::string& class_name, std::vector<std::string>& names,
-                 size_t& others) {
+                 Others& others) {
   Folders folders;
   IMGD_TRY(Walk(root, class_name, 1, folders, others));
   std::ranges::sort(folders);
@@ -124,7 +128,7 @@ Result<ImageFolder> ImageFolder::Open(const fs::path& root) {
   ImageFolder set;
   set.root_ = root;
   std::vector<std::string> empty;
-  size_t others = 0;
+  Others others;
   for (const auto& name : top.folders) {
     const size_t before = set.names_.size();
     IMGD_TRY(AddImages(root, name, set.names_, others));
@@ -138,7 +142,7 @@ Result<ImageFolder> ImageFolder::Open(const fs::path& root) {
     return Fail(
         ErrorCode::kInvalidArgument,
         "no image below {}: {} class folders with {} other files, but none ends in .jpg, .jpeg or .png",
-        root.string(), top.folders.size(), others);
+        root.string(), top.folders.size(), others.count);
   }
   if (!empty.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -149,6 +153,7 @@ Result<ImageFolder> ImageFolder::Open(const fs::path& root) {
     return Fail(ErrorCode::kInvalidArgument, "{} has {} images; at most {} are possible", root.string(),
                 set.names_.size(), std::numeric_limits<uint32_t>::max());
   }
+  if (others.unread > 0) set.notes_.push_back(UnreadImagesNote(others.unread, others.first_unread));
   return set;
 }
 
@@ -158,10 +163,16 @@ const std::vector<uint32_t>& ImageFolder::shard_sizes() const {
 }
 
 Result<uint64_t> ImageFolder::FileBytes(size_t i) const {
-  std::error_code error;
-  const auto size = fs::file_size(path(i), error);
-  if (error) return FailErrno(error.value(), fmt::format("cannot look at {}", path(i).string()));
-  return uint64_t{size};
+  struct stat status {};
+  if (::stat(path(i).c_str(), &status) != 0) {
+    const int why = errno;
+    std::error_code ignored;
+    if (why == ENOENT && fs::is_symlink(path(i), ignored))
+      return Fail(ErrorCode::kDataLoss, "a link to a file that isn't there");
+    return FailErrno(why, fmt::format("cannot look at {}", path(i).string()));
+  }
+  if (!S_ISREG(status.st_mode)) return Fail(ErrorCode::kDataLoss, "not a plain file");
+  return static_cast<uint64_t>(status.st_size);
 }
 
 Status ImageFolder::Read(size_t i, FileBuffer& out) const {

@@ -19,7 +19,7 @@ constexpr const char* kEmptyClassName = ".empty";
 class ImageFolder final : public Dataset {
  public:
   /// Lists the folder. Files that are not images by their ending (.jpg, .jpeg, .png, in capitals or not) are
-  /// passed over.
+  /// passed over; notes() say of images in other forms.
   /// A class folder without images must hold a file kEmptyClassName.
   /// Errors: kNotFound when there is no such folder; kInvalidArgument when it has no class folder or no
   /// image, saying what was found instead.

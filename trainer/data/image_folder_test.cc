@@ -79,5 +79,15 @@ TEST(ImageFolder, SaysWhatIsThereWhenItIsNoDataSet) {
       AllOf(HasSubstr("1 of the 2 class folders"), HasSubstr("have no image (.jpg, .jpeg, .png): cat")));
 }
 
+TEST(ImageFolderNotes, ImagesInOtherFormsAreCounted) {
+  const TempFolder folder;
+  for (const char* name : {"a/1.jpg", "a/3.WebP", "a/2.webp", "b/1.PNG", "b/note.txt"})
+    folder.Write(name, "x");
+  EXPECT_THAT(
+      ImageFolder::Open(folder.path())->notes(),
+      testing::ElementsAre(fmt::format("left out, since only JPEG and PNG are read: 2 images, the first {}",
+                                       (folder.path() / "a/2.webp").string())));
+}
+
 }  // namespace
 }  // namespace imgd::data

@@ -12,24 +12,43 @@ namespace imgd::data {
 namespace {
 
 /// First line of a kept index: the checksum of the rest, which is a line of JSON and the index.
-constexpr std::string_view kKeptMagic = "imgd-kept-index-1 ";
+constexpr std::string_view kKeptMagic = "imgd-kept-index-2 ";
 constexpr size_t kMostIndexBytes = size_t{2} << 30;
 
 std::string HeadOf(const Source& shard, const ShardIndex& index) {
-  nlohmann::ordered_json head = {{"name", shard.name()}, {"version", shard.version()}};
+  const ScanNotes& notes = index.notes;
+  nlohmann::ordered_json head = {{"name", shard.name()},   {"version", shard.version()},
+                                 {"unread", notes.unread}, {"first_unread", notes.first_unread},
+                                 {"hidden", notes.hidden}, {"has_end", notes.has_end}};
   head["classes"] = nlohmann::ordered_json::array();
   for (const auto& [label, name] : index.class_names) head["classes"].push_back({label, name});
+  for (const auto& [label, words] : index.class_words) head["words"].push_back({label, words});
   return head.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-bool TakeClasses(const nlohmann::json& head, ShardIndex& index) {
-  if (!head.is_object() || !head.contains("classes") || !head["classes"].is_array()) return false;
-  for (const auto& one : head["classes"]) {
+bool TakeTexts(const nlohmann::json& list, std::map<int32_t, std::string>& texts) {
+  if (!list.is_array()) return false;
+  for (const auto& one : list) {
     const auto label = one.is_array() && one.size() == 2 ? WholeNumber<int32_t>(one[0]) : std::nullopt;
     if (!label || !one[1].is_string()) return false;
-    index.class_names[*label] = one[1].get<std::string>();
+    texts[*label] = one[1].get<std::string>();
   }
   return true;
+}
+
+bool TakeNotes(const nlohmann::json& head, ScanNotes& notes) {
+  const auto at = [&](const char* key) { return head.value(key, nlohmann::json()); };
+  const auto unread = WholeNumber<uint64_t>(at("unread"));
+  const auto hidden = WholeNumber<uint64_t>(at("hidden"));
+  if (!unread || !hidden || !at("first_unread").is_string() || !at("has_end").is_boolean()) return false;
+  notes = {*unread, at("first_unread").get<std::string>(), *hidden, at("has_end").get<bool>()};
+  return true;
+}
+
+bool TakeClasses(const nlohmann::json& head, ShardIndex& index) {
+  if (!head.is_object() || !head.contains("classes")) return false;
+  return TakeNotes(head, index.notes) && TakeTexts(head["classes"], index.class_names) &&
+         (!head.contains("words") || TakeTexts(head["words"], index.class_words));
 }
 
 }  // namespace
@@ -40,7 +59,7 @@ std::string IndexCache::PathOf(const Source& shard) const {
 }
 
 std::optional<ShardIndex> IndexCache::Find(const Source& shard) const {
-  if (folder_.empty()) return std::nullopt;
+  if (folder_.empty() || shard.version().empty()) return std::nullopt;
   const auto bytes = ReadFile(PathOf(shard), kMostIndexBytes);
   if (!bytes || !bytes->starts_with(kKeptMagic)) return std::nullopt;
   const size_t line = bytes->find('\n');
@@ -58,7 +77,7 @@ std::optional<ShardIndex> IndexCache::Find(const Source& shard) const {
 }
 
 void IndexCache::Keep(const Source& shard, const ShardIndex& index) const {
-  if (folder_.empty() || !MakeFolders(folder_)) return;
+  if (folder_.empty() || shard.version().empty() || !MakeFolders(folder_)) return;
   const std::string rest = HeadOf(shard, index) + "\n" + EncodeShardIndex(index);
   static_cast<void>(WriteFileAtomically(
       PathOf(shard), fmt::format("{}{:08x}\n{}", kKeptMagic, Crc32c(AsBytes(rest)), rest)));

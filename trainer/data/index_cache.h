@@ -9,8 +9,9 @@
 namespace imgd::data {
 
 /// Keeps the indexes that were made by reading shards, so that a set which can't be written to is scanned
-/// once. One file for each shard, named by its name, size and version; replaced as a whole, so several
-/// processes may share it.
+/// once. Not of a server that says neither an ETag nor a time of change: a new file of the same size would be
+/// taken for the old one. One file for each shard, named by its name, size and version; replaced as a whole,
+/// so several processes may share it.
 class IndexCache {
  public:
   /// `folder` is made when needed; empty: nothing is kept.

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string_view>
 #include <vector>
 
 #include "trainer/data/huffman_scan.h"
 #include "trainer/data/jpeg_errors.h"
+#include "trainer/data/jpeg_markers.h"
 
 namespace imgd::data {
 namespace {
@@ -44,14 +44,6 @@ Status CheckMagic(std::span<const uint8_t> file) {
       fmt::join(file.begin(), file.begin() + static_cast<ptrdiff_t>(std::min<size_t>(file.size(), 3)), " "));
 }
 
-// Whether the coded image, which starts at `data`, has an end. A crop near the top would not notice.
-bool HasEnd(std::span<const uint8_t> data) {
-  for (size_t i = data.size(); i >= 2; --i) {
-    if (data[i - 2] == 0xFF && data[i - 1] == JPEG_EOI) return true;
-  }
-  return false;
-}
-
 // In place; a byte each of C, M, Y, K becomes R, G, B and one unused. Adobe's programs write CMYK inverted.
 void CmykToRgb(uint8_t* pixels, size_t count, bool inverted) {
   for (uint8_t* p = pixels; p != pixels + count * 4; p += 4) {
@@ -60,11 +52,6 @@ void CmykToRgb(uint8_t* pixels, size_t count, bool inverted) {
     for (int c = 0; c < 3; ++c) p[c] = static_cast<uint8_t>(((p[c] ^ flip) * black + 127) / 255);
   }
 }
-
-// Rows and columns of the scaled image.
-struct Region {
-  int left, top, right, bottom;
-};
 
 }  // namespace
 
@@ -87,7 +74,8 @@ class JpegDecoder::Impl {
     file_ = file;
     restarts_ = restarts;
     IMGD_TRY(ReadHeader());
-    if (!HasEnd({cinfo_.src->next_input_byte, cinfo_.src->bytes_in_buffer})) {
+    // A crop near the top would not notice that the end is missing.
+    if (!HasEndOfImage({cinfo_.src->next_input_byte, cinfo_.src->bytes_in_buffer})) {
       return Fail(ErrorCode::kDataLoss, "Premature end of JPEG file");
     }
     IMGD_TRY(CheckCoefficientMemory());
@@ -96,7 +84,8 @@ class JpegDecoder::Impl {
 
   Result<DecodedPart> Decode(const Box& box, double margin, double scale) {
     SetScale(scale);
-    const Region region = RegionOf(box, margin, scale);
+    const PixelRegion region = RegionOf(box, margin, scale, static_cast<int>(cinfo_.image_width),
+                                        static_cast<int>(cinfo_.image_height));
     auto pixels = DecodeRegion(region, own_huffman_);
     // What is irregular is libjpeg's to judge.
     if (!pixels && irregular_) {
@@ -110,6 +99,19 @@ class JpegDecoder::Impl {
                                box.width * scale, box.height * scale}};
   }
 
+  Result<JpegDoubts> Examine(std::span<const uint8_t> file) {
+    errors_.ForgetWarnings();
+    IMGD_ASSIGN(const JpegSize size, Open(file, {}));
+    SetScale(1);
+    bool good_end = false;
+    const auto pixels = DecodeRegion({0, 0, size.width, size.height}, /*own_huffman=*/false, &good_end);
+    if (!pixels) return tl::unexpected<Error>(pixels.error());
+    JpegDoubts doubts{.damage = errors_.damage()};
+    if (doubts.damage.empty()) doubts.warning = errors_.warning();
+    if (doubts.damage.empty() && doubts.warning.empty() && !good_end) doubts.warning = errors_.message();
+    return doubts;
+  }
+
   // The smallest that leaves at least so many pixels of the box, if the image itself has as many.
   static double ChooseScale(const Box& box, int min_width, int min_height) {
     for (const double scale : {1.0 / 8, 1.0 / 4, 1.0 / 2}) {
@@ -120,6 +122,7 @@ class JpegDecoder::Impl {
 
   void UseLibjpegAlone() { own_huffman_ = false; }
   uint64_t left_to_libjpeg() const { return left_to_libjpeg_; }
+  bool stores_rgb() const { return cinfo_.jpeg_color_space == JCS_RGB; }
 
  private:
   struct Progress {
@@ -185,22 +188,8 @@ class JpegDecoder::Impl {
     cinfo_.scale_denom = 8;
   }
 
-  Region RegionOf(const Box& box, double margin, double scale) const {
-    const double width = std::ceil(cinfo_.image_width * scale);
-    const double height = std::ceil(cinfo_.image_height * scale);
-    // A product that should be a whole number may be off by a rounding error.
-    constexpr double kSlack = 1e-6;
-    const auto low = [&](double edge, double size) {
-      return static_cast<int>(std::clamp(std::floor((edge - margin) * scale + kSlack), 0.0, size - 1));
-    };
-    const auto high = [&](double edge, double size) {
-      return static_cast<int>(std::clamp(std::ceil((edge + margin) * scale - kSlack), 1.0, size));
-    };
-    return {low(box.left, width), low(box.top, height), high(box.left + box.width, width),
-            high(box.top + box.height, height)};
-  }
-
-  Result<ImageView> DecodeRegion(const Region& region, bool own_huffman) {
+  // `good_end`: of a region that is the whole; gets whether the rest of the file is as it should be.
+  Result<ImageView> DecodeRegion(const PixelRegion& region, bool own_huffman, bool* good_end = nullptr) {
     JDIMENSION left = static_cast<JDIMENSION>(std::max(region.left - kColumnMargin, 0));
     irregular_ = false;
     if (!Start(region, left, own_huffman)) return Failure();
@@ -229,12 +218,13 @@ class JpegDecoder::Impl {
         CmykToRgb(first + y * pitch, size_t{cinfo_.output_width}, cinfo_.saw_Adobe_marker);
       }
     }
+    if (good_end != nullptr) *good_end = errors_.Guard([this] { jpeg_finish_decompress(&cinfo_); });
     jpeg_abort_decompress(&cinfo_);
     return view;
   }
 
   // `left` becomes the first column that is decoded.
-  bool Start(const Region& region, JDIMENSION& left, bool own_huffman) {
+  bool Start(const PixelRegion& region, JDIMENSION& left, bool own_huffman) {
     return errors_.Guard([this, &region, &left, own_huffman] {
       jpeg_start_decompress(&cinfo_);
       JDIMENSION width =
@@ -275,6 +265,10 @@ Result<DecodedPart> JpegDecoder::Decode(const Box& box, double margin, int min_w
   const double scale = mode == DecodeMode::kFast ? Impl::ChooseScale(box, min_width, min_height) : 1;
   return impl_->Decode(box, margin, scale);
 }
+
+bool JpegDecoder::stores_rgb() const { return impl_->stores_rgb(); }
+
+Result<JpegDoubts> JpegDecoder::Examine(std::span<const uint8_t> file) { return impl_->Examine(file); }
 
 void JpegDecoder::UseLibjpegAlone() { impl_->UseLibjpegAlone(); }
 

@@ -3,6 +3,15 @@
 #include <jerror.h>
 
 namespace imgd::data {
+namespace {
+
+/// Other warnings are of the header, or of bytes that no pixel comes from.
+bool IsDamage(int code) {
+  return code == JWRN_HUFF_BAD_CODE || code == JWRN_ARITH_BAD_CODE || code == JWRN_MUST_RESYNC ||
+         code == JWRN_BOGUS_PROGRESSION || code == JWRN_HIT_MARKER;
+}
+
+}  // namespace
 
 jpeg_error_mgr* JpegErrors::Install() {
   jpeg_std_error(&manager_);
@@ -33,8 +42,10 @@ void JpegErrors::OnMessage(j_common_ptr object, int level) {
   JpegErrors& self = Of(object);
   if (level >= 0) return;
   ++self.manager_.num_warnings;
-  if (!self.strict_) return;
   const int code = self.manager_.msg_code;
+  if (self.warning_[0] == '\0') self.manager_.format_message(object, self.warning_);
+  if (self.damage_[0] == '\0' && IsDamage(code)) self.manager_.format_message(object, self.damage_);
+  if (!self.strict_) return;
   if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER) OnError(object);
 }
 

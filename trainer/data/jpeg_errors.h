@@ -34,6 +34,12 @@ class JpegErrors {
   /// libjpeg's own sentence about the last failure.
   const char* message() const { return message_; }
 
+  /// What libjpeg warned of, in its own words, since ForgetWarnings(); empty: nothing. The first that tells
+  /// of pixels that may be others than were coded, and the first of any kind.
+  const char* damage() const { return damage_; }
+  const char* warning() const { return warning_; }
+  void ForgetWarnings() { damage_[0] = warning_[0] = '\0'; }
+
   /// Gives up from within a callback of libjpeg, with a sentence of ours.
   [[noreturn]] void GiveUp(const char* message);
 
@@ -45,6 +51,8 @@ class JpegErrors {
   jpeg_error_mgr manager_{};
   std::jmp_buf landing_{};
   char message_[JMSG_LENGTH_MAX] = "";
+  char damage_[JMSG_LENGTH_MAX] = "";
+  char warning_[JMSG_LENGTH_MAX] = "";
   bool strict_;
 };
 

@@ -218,6 +218,7 @@ TEST(HostileJpeg, GarbageNeverCrashes) {
     if (!size) continue;
     const Box all{0, 0, static_cast<double>(size->width), static_cast<double>(size->height)};
     static_cast<void>(decoder.Decode(all, 0, 16, 16));
+    static_cast<void>(decoder.Examine(AsBytes(bad)));
   }
   EXPECT_EQ(Decode(decoder, good, {0, 0, 80, 60}, 60).value().rgbx, DecodeAll(good, 80, 60).value().rgbx);
 }

@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <set>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -35,6 +36,7 @@ struct Counters {
   std::atomic<uint64_t> wait = 0;
   std::atomic<uint64_t> images = 0;
   std::atomic<uint64_t> bytes = 0;
+  std::atomic<uint64_t> left_to_cpu = 0;
 };
 
 size_t PrefetchOf(const LoaderOptions& options, const Planner& planner) {
@@ -70,7 +72,7 @@ class Loader::Impl {
   }
 
   ~Impl() {
-    queue_.Stop();
+    Stop();
     for (auto& worker : workers_) worker.join();
   }
 
@@ -82,6 +84,11 @@ class Loader::Impl {
     return Deliver(*slot);
   }
 
+  void Stop() {
+    queue_.Fail({.code = ErrorCode::kCancelled, .message = "stopped"});
+    stop_.request_stop();
+  }
+
   void Recycle(Batch batch) { queue_.GiveBack(std::move(batch.pixels)); }
 
   LoaderFigures figures() const {
@@ -91,16 +98,20 @@ class Loader::Impl {
             .idle_seconds = Seconds(counters_.idle),
             .wait_seconds = Seconds(counters_.wait),
             .images = counters_.images,
-            .bytes = counters_.bytes};
+            .bytes = counters_.bytes,
+            .images_left_to_cpu = counters_.left_to_cpu};
   }
 
  private:
   // A thread's memory, kept between images.
   struct Reader {
+    explicit Reader(std::unique_ptr<ImageDecoder> decoder) : sample(std::move(decoder)) {}
     FileBuffer file;
+    bool has_file = false;  // of the image in the making
     SampleReader sample;
     ImageOps ops;
     SampleReader::Times counted;  // of `sample`, that the counters have
+    uint64_t counted_left_to_cpu = 0;
   };
 
   Status Check() const {
@@ -114,7 +125,14 @@ class Loader::Impl {
   }
 
   void Work() {
-    Reader reader;
+    std::unique_ptr<ImageDecoder> decoder;
+    if (options_.decoder) {
+      auto made = options_.decoder();
+      if (!made) return queue_.Fail(made.error());
+      decoder = std::move(*made);
+    }
+    Reader reader(std::move(decoder));
+    reader.file.stop = stop_.get_token();
     for (;;) {
       uint64_t idle = 0;
       const auto claim = queue_.NextClaim(idle);
@@ -126,8 +144,9 @@ class Loader::Impl {
       }
       Slot& slot = *claim->slot;
       const Status made = Make(reader, slot, claim->image);
+      if (stop_.stop_requested()) return;
       if (!made && IsOutage(made.error())) {
-        queue_.Fail(NoRead(slot, claim->image, made.error()));
+        queue_.Fail(NoImage(reader.has_file ? "decode" : "read", slot, claim->image, made.error()));
       } else if (!made) {
         slot.errors[claim->image] = made.error().message;
         ReportBad(slot, claim->image);
@@ -156,6 +175,7 @@ class Loader::Impl {
       const auto start = steady_clock::now();
       const Status status = dataset_.Read(slot.plan.samples[image], reader.file);
       counters_.read += NanosSince(start);
+      reader.has_file = status.has_value();
       IMGD_TRY(status);
       const Status made =
           options_.training ? MakeTraining(reader, slot, image) : MakeValidation(reader, slot, image);
@@ -163,6 +183,9 @@ class Loader::Impl {
       counters_.decode += times.decode - reader.counted.decode;
       counters_.augment += times.resize - reader.counted.resize;
       reader.counted = times;
+      const uint64_t left = reader.sample.images_left_to_cpu();
+      counters_.left_to_cpu += left - reader.counted_left_to_cpu;
+      reader.counted_left_to_cpu = left;
       IMGD_TRY(made);
       ++counters_.images;
       counters_.bytes += reader.file.bytes().size();
@@ -251,16 +274,17 @@ class Loader::Impl {
     return std::optional<Batch>(std::move(batch));
   }
 
-  // Where a server is away nothing is known of the images: they are not bad, and none is left out.
+  // Where a server is away, or a decoder broken, nothing is known of the images: they are not bad, and none
+  // is left out.
   static bool IsOutage(const Error& error) {
     return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
   }
 
   // Of another code than a broken collective's, which the trainer knows by kUnavailable.
-  Error NoRead(const Slot& slot, size_t image, Error error) const {
+  Error NoImage(const char* verb, const Slot& slot, size_t image, Error error) const {
     error.code = ErrorCode::kInternal;
     error.message =
-        fmt::format("cannot read {}: {}", dataset_.place(slot.plan.samples[image]), error.message);
+        fmt::format("cannot {} {}: {}", verb, dataset_.place(slot.plan.samples[image]), error.message);
     return error;
   }
 
@@ -278,6 +302,7 @@ class Loader::Impl {
   Planner planner_;  // of the worker that lays out the next step
   SlotQueue queue_;
   Counters counters_;
+  std::stop_source stop_;
 
   std::mutex bad_mutex_;         // guards reported_ and serialises on_bad_image
   std::set<uint32_t> reported_;  // bad images that on_bad_image was told of
@@ -291,6 +316,8 @@ Loader::Loader(const Dataset& dataset, LoaderOptions options)
 Loader::~Loader() = default;
 
 Result<std::optional<Batch>> Loader::Next() { return impl_->Next(); }
+
+void Loader::Stop() { impl_->Stop(); }
 
 void Loader::Recycle(Batch batch) { impl_->Recycle(std::move(batch)); }
 

@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/dataset.h"
-#include "trainer/data/decode_mode.h"
+#include "trainer/data/image_decoder.h"
 #include "trainer/data/order.h"
 
 namespace imgd::data {
@@ -44,6 +44,7 @@ struct LoaderOptions {
   double min_scale = 0.08;  ///< training: least share of the area
   bool flip = true;         ///< training: mirror half of the images
   DecodeMode decode = DecodeMode::kFast;
+  DecoderFactory decoder;  ///< called once by each decoding thread; unset: JpegDecoder
   AugmentOptions augment;  ///< training
   bool partners = false;   ///< training: also the images of other ranks that this rank's are mixed with
   /// Validation: order and crop of each batch, in the place of squares (shapes.h); made for this global_batch
@@ -71,17 +72,18 @@ struct LoaderOptions {
 
 /// Where a loader's time went since it was made. Times of the workers are summed over their threads.
 struct LoaderFigures {
-  double read_seconds = 0;     ///< getting the files
-  double decode_seconds = 0;   ///< JPEG to pixels
-  double augment_seconds = 0;  ///< resizing and augmentation
-  double idle_seconds = 0;     ///< workers had nothing to do: as many batches as allowed lie ready
-  double wait_seconds = 0;     ///< Next() had to wait
-  uint64_t images = 0;         ///< made
-  uint64_t bytes = 0;          ///< of their files
+  double read_seconds = 0;          ///< getting the files
+  double decode_seconds = 0;        ///< JPEG to pixels
+  double augment_seconds = 0;       ///< resizing and augmentation
+  double idle_seconds = 0;          ///< workers had nothing to do: as many batches as allowed lie ready
+  double wait_seconds = 0;          ///< Next() had to wait
+  uint64_t images = 0;              ///< made
+  uint64_t bytes = 0;               ///< of their files
+  uint64_t images_left_to_cpu = 0;  ///< of the images, by a decoder on another device
 };
 
 /// Decodes batches ahead on threads of its own. Batches come in order, whatever the threads do.
-/// Next() is called by one thread. Destruction stops and joins the workers at once.
+/// Next() is called by one thread. Destruction stops and joins the workers at once, as Stop() does.
 class Loader {
  public:
   /// `dataset` must outlive the loader.
@@ -90,9 +92,14 @@ class Loader {
 
   /// The next batch; nothing after the last. Blocks until it is ready.
   /// Errors: kDataLoss when more than max_bad_images (different ones) of this rank's could not be decoded,
-  /// naming the last one; kInternal when an image can't be read because its server is away;
-  /// kInvalidArgument for options that make no sense.
+  /// naming the last one; kInternal when an image can't be read because its server is away, or can't be
+  /// decoded because the decoder itself is broken; kInvalidArgument for options that make no sense; those of
+  /// LoaderOptions::decoder.
   Result<std::optional<Batch>> Next();
+
+  /// From any thread: ends the work at once, also that of workers which wait for a server. Next() gives
+  /// kCancelled from now on, also to the thread that waits in it.
+  void Stop();
 
   /// Gives the memory of a batch that is done with back, for a later one; saves clearing fresh pages.
   /// Optional.

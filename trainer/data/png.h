@@ -17,8 +17,10 @@ struct Pixels {
   ImageView view() const { return {bytes.data(), width, height}; }
 };
 
-/// Decodes a PNG file of any kind as 8-bit RGB; transparency is dropped, as PIL's convert("RGB") does.
-/// Errors: kDataLoss in libpng's own words, or for an image of more than JpegDecoder::kMaxBytes.
+/// Decodes a PNG file of any kind as 8-bit RGB with the colours that PIL's convert("RGB") gives it:
+/// transparency is dropped, gAMA and colour profiles are ignored, of 16 bits the upper 8 are taken (also of
+/// grey, where PIL cuts off what is above 255 instead). Errors: kDataLoss in libpng's own words, or for an
+/// image of more than JpegDecoder::kMaxBytes.
 Result<Pixels> DecodePng(std::span<const uint8_t> file);
 
 }  // namespace imgd::data

@@ -82,7 +82,7 @@ void ReadAhead::Announce(const RemoteFile& file, std::span<const ByteRange> rang
         if (block->state != State::kQueued) return;  // a reader was faster
         block->state = State::kRunning;
       }
-      Fetch(file, block);
+      Fetch(file, block, {});
     });
     if (taken) continue;
     const std::lock_guard lock(mutex_);
@@ -92,9 +92,11 @@ void ReadAhead::Announce(const RemoteFile& file, std::span<const ByteRange> rang
 }
 
 /// Of a block that is kRunning, by the thread that made it so.
-void ReadAhead::Fetch(const RemoteFile& file, const std::shared_ptr<Block>& block) {
-  std::vector<uint8_t> bytes(block->range.size);
-  const Status status = file.ReadAt(block->range.offset, bytes);
+void ReadAhead::Fetch(const RemoteFile& file, const std::shared_ptr<Block>& block,
+                      const std::stop_token& stop) {
+  // All of it is written to: zeros before that would cost as much again as a copy.
+  auto bytes = std::make_unique_for_overwrite<uint8_t[]>(block->range.size);
+  const Status status = file.ReadUntil(block->range.offset, {bytes.get(), block->range.size}, stop);
   {
     const std::lock_guard lock(mutex_);
     block->bytes = std::move(bytes);
@@ -103,7 +105,8 @@ void ReadAhead::Fetch(const RemoteFile& file, const std::shared_ptr<Block>& bloc
   changed_.notify_all();
 }
 
-bool ReadAhead::Take(const RemoteFile& file, uint64_t offset, std::span<uint8_t> out) {
+bool ReadAhead::Take(const RemoteFile& file, uint64_t offset, std::span<uint8_t> out,
+                     const std::stop_token& stop) {
   std::shared_ptr<Block> block;
   {
     std::unique_lock lock(mutex_);
@@ -115,14 +118,14 @@ bool ReadAhead::Take(const RemoteFile& file, uint64_t offset, std::span<uint8_t>
     if (block->state == State::kQueued) {
       block->state = State::kRunning;
       lock.unlock();
-      Fetch(file, block);
+      Fetch(file, block, stop);
       lock.lock();
     }
-    changed_.wait(lock, [&] { return block->state != State::kRunning; });
+    changed_.wait(lock, stop, [&] { return block->state != State::kRunning; });
     if (block->state != State::kDone) return false;
   }
   // Nobody writes to a block that is done.
-  std::memcpy(out.data(), block->bytes.data() + (offset - block->range.offset), out.size());
+  std::memcpy(out.data(), block->bytes.get() + (offset - block->range.offset), out.size());
   return true;
 }
 

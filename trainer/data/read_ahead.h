@@ -30,8 +30,8 @@ class ReadAhead {
       : pool_(std::move(pool)), limit_(most_bytes) {}
 
   void Announce(const RemoteFile& file, std::span<const ByteRange> ranges);
-  /// Copies what was fetched ahead, waiting for what is on its way; false where nothing was.
-  bool Take(const RemoteFile& file, uint64_t offset, std::span<uint8_t> out);
+  /// Copies what was fetched ahead, waiting for what is on its way; false where nothing was, or after `stop`.
+  bool Take(const RemoteFile& file, uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop);
   /// Before the file goes.
   void Forget(const RemoteFile& file);
   uint64_t used_bytes() const;
@@ -43,12 +43,12 @@ class ReadAhead {
     size_t pieces_left;
     uint64_t mark;  ///< announced_ when it was
     State state = State::kQueued;
-    std::vector<uint8_t> bytes;
+    std::unique_ptr<uint8_t[]> bytes;  ///< as many as `range` has
   };
   using Key = std::pair<const RemoteFile*, uint64_t>;
   using Blocks = std::map<Key, std::shared_ptr<Block>>;
 
-  void Fetch(const RemoteFile& file, const std::shared_ptr<Block>& block);
+  void Fetch(const RemoteFile& file, const std::shared_ptr<Block>& block, const std::stop_token& stop);
   Blocks::iterator Find(const RemoteFile& file, uint64_t offset, uint64_t size);
   Blocks::iterator Drop(Blocks::iterator block);
   void DropStale();
@@ -56,7 +56,7 @@ class ReadAhead {
   std::shared_ptr<FetchPool> pool_;
   const uint64_t limit_;
   mutable std::mutex mutex_;  ///< guards all below, and the blocks but for their bytes while kRunning
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   Blocks blocks_;
   uint64_t used_ = 0;
   uint64_t announced_ = 0;  ///< bytes, ever
@@ -73,9 +73,10 @@ class AheadSource final : public Source {
     file_->Stop();
     ahead_->Forget(*file_);
   }
-  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override {
-    if (ahead_->Take(*file_, offset, out)) return {};
-    return file_->ReadAt(offset, out);
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override { return ReadUntil(offset, out, {}); }
+  Status ReadUntil(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const override {
+    if (ahead_->Take(*file_, offset, out, stop)) return {};
+    return file_->ReadUntil(offset, out, stop);
   }
   void WillRead(std::span<const ByteRange> ranges) const override { ahead_->Announce(*file_, ranges); }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 namespace imgd::data {
@@ -9,10 +10,8 @@ namespace {
 
 constexpr uint32_t kMostLabels = 65536;
 
-enum Kind : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
-
 struct Piece {
-  uint32_t kind = kWhole;
+  uint32_t kind = kWholeRecord;
   uint64_t begin = 0;  ///< of its content
   uint64_t size = 0;
   uint64_t next = 0;  ///< of the next part
@@ -52,13 +51,13 @@ Result<Record> FindRecord(const Source& shard, uint64_t at) {
   Record record;
   IMGD_ASSIGN(record.first, ReadPiece(shard, at));
   record.next = record.first.next;
-  if (record.first.kind == kWhole) return record;
-  if (record.first.kind != kFirst) return Bad(shard, at, "a record's later part without its first");
+  if (record.first.kind == kWholeRecord) return record;
+  if (record.first.kind != kFirstPiece) return Bad(shard, at, "a record's later part without its first");
   record.in_parts = true;
-  for (uint32_t kind = kFirst; kind != kLast;) {
+  for (uint32_t kind = kFirstPiece; kind != kLastPiece;) {
     const uint64_t from = record.next;
     IMGD_ASSIGN(const Piece part, ReadPiece(shard, from));
-    if (part.kind != kMiddle && part.kind != kLast)
+    if (part.kind != kMiddlePiece && part.kind != kLastPiece)
       return Bad(shard, from, "a record in parts that has no last one");
     kind = part.kind;
     record.next = part.next;
@@ -84,7 +83,8 @@ Result<ImageHeader> ParseImageHeader(const Source& shard, uint64_t at, std::span
   header.size += uint64_t{flag} * 4;
   if (content.size() < header.size) return Bad(shard, at, "the record is too short for its labels");
   if (flag > 0) std::memcpy(&label, content.data() + kImageHeaderBytes, 4);
-  if (!(label >= 0 && label < 1e9F)) return Bad(shard, at, fmt::format("the label {} is no class", label));
+  if (!(label >= 0 && label < 1e9F && label == std::floor(label)))
+    return Bad(shard, at, fmt::format("the label {} is no class", label));
   header.label = static_cast<int32_t>(label);
   return header;
 }
@@ -107,7 +107,7 @@ Result<std::vector<uint8_t>> ReadRecord(const Source& shard, uint64_t offset, ui
   std::vector<uint8_t> content;
   for (uint64_t at = offset;;) {
     IMGD_ASSIGN(const Piece part, ReadPiece(shard, at));
-    if (part.kind == kMiddle || part.kind == kLast) {
+    if (part.kind == kMiddlePiece || part.kind == kLastPiece) {
       // The writer cut where the content had the magic number, and left it out.
       const auto* magic = reinterpret_cast<const uint8_t*>(&kRecordMagic);
       content.insert(content.end(), magic, magic + 4);
@@ -118,7 +118,7 @@ Result<std::vector<uint8_t>> ReadRecord(const Source& shard, uint64_t offset, ui
     const size_t before = content.size();
     content.resize(before + part.size);
     IMGD_TRY(shard.ReadAt(part.begin, std::span(content).subspan(before)));
-    if (part.kind == kWhole || part.kind == kLast) return content;
+    if (part.kind == kWholeRecord || part.kind == kLastPiece) return content;
     at = part.next;
     if (at >= shard.size()) return Bad(shard, offset, "a record in parts that has no last one");
   }

@@ -12,11 +12,13 @@ namespace imgd::data {
 constexpr uint32_t kRecordMagic = 0xCED7230A;
 constexpr size_t kRecordHeaderBytes = 8;  ///< magic; kind in the upper three bits and length in the rest
 constexpr size_t kImageHeaderBytes = 24;  ///< flag, label, id, id2
+/// The kind of a record's piece: a record is cut where its content has the magic number.
+enum RecordPiece : uint32_t { kWholeRecord = 0, kFirstPiece = 1, kMiddlePiece = 2, kLastPiece = 3 };
 
 /// Makes the index of a RecordIO file (.rec) of MXNet's image records. The records themselves say all:
-/// neither .idx nor .lst is needed. Keys are the records' ids, classes the whole part of their (first) label,
-/// as im2rec writes them. Formats: dmlc-core, include/dmlc/recordio.h; MXNet, src/io/image_recordio.h.
-/// Errors: kDataLoss naming the file and the byte.
+/// neither .idx nor .lst is needed. Keys are the records' ids, classes their (first) label, a whole
+/// number, as im2rec writes them. Formats: dmlc-core, include/dmlc/recordio.h; MXNet,
+/// src/io/image_recordio.h. Errors: kDataLoss naming the file and the byte.
 Result<ShardIndex> ScanRecordIoShard(const Source& shard);
 
 /// The content of the record whose first word is at `offset`, with the pieces of a record that was cut where

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/files.h"
+#include "trainer/data/image_name.h"
 #include "trainer/data/recordio.h"
 #include "trainer/data/shard_writer.h"
 
@@ -13,9 +14,7 @@ namespace {
 
 constexpr size_t kMostRecordBytes = size_t{1} << 29;
 
-enum Kind : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
-
-Status AppendPart(OutputFile& file, Kind kind, std::span<const uint8_t> content) {
+Status AppendPart(OutputFile& file, RecordPiece kind, std::span<const uint8_t> content) {
   const std::array<uint32_t, 2> words = {kRecordMagic,
                                          uint32_t{kind} << 29 | static_cast<uint32_t>(content.size())};
   IMGD_TRY(file.Write({reinterpret_cast<const uint8_t*>(words.data()), kRecordHeaderBytes}));
@@ -83,10 +82,10 @@ Result<bool> AppendRecord(OutputFile& file, std::span<const uint8_t> content) {
     uint32_t word = 0;
     std::memcpy(&word, content.data() + at, 4);
     if (word != kRecordMagic) continue;
-    IMGD_TRY(AppendPart(file, start == 0 ? kFirst : kMiddle, content.subspan(start, at - start)));
+    IMGD_TRY(AppendPart(file, start == 0 ? kFirstPiece : kMiddlePiece, content.subspan(start, at - start)));
     start = at + 4;
   }
-  IMGD_TRY(AppendPart(file, start == 0 ? kWhole : kLast, content.subspan(start)));
+  IMGD_TRY(AppendPart(file, start == 0 ? kWholeRecord : kLastPiece, content.subspan(start)));
   return start != 0;
 }
 

@@ -124,6 +124,7 @@ TEST_F(RecordsTest, DamagedRecordIoIsFound) {
   EXPECT_THAT(error(RecordIo("x", 1)), HasSubstr("it ends within a record"));
   EXPECT_THAT(error(RecordIo("x", 1) + good), HasSubstr("has no last one"));
   EXPECT_THAT(error(RecordIo(ImageRecord(-1, 1, "x"))), HasSubstr("the label -1 is no class"));
+  EXPECT_THAT(error(RecordIo(ImageRecord(1.5, 1, "x"))), HasSubstr("the label 1.5 is no class"));
   EXPECT_THAT(error(RecordIo(Raw(~0U) + std::string(40, '\0'))),
               HasSubstr("an image with 4294967295 labels"));
 }

@@ -11,13 +11,6 @@ using Kind = HttpTrouble::Kind;
 /// So much makes a try a success for those that count them, however it ended.
 constexpr size_t kProgressBytes = 256 << 10;
 
-/// "bytes 0-99/1000"
-struct ContentRange {
-  uint64_t first = 0;
-  uint64_t last = 0;
-  uint64_t total = 0;
-};
-
 std::optional<uint64_t> TakeNumber(std::string_view& text, std::string_view after) {
   uint64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -28,19 +21,11 @@ std::optional<uint64_t> TakeNumber(std::string_view& text, std::string_view afte
   return value;
 }
 
-std::optional<ContentRange> ParseContentRange(std::string_view text) {
-  if (!text.starts_with("bytes ")) return std::nullopt;
-  text.remove_prefix(6);
-  const auto first = TakeNumber(text, "-");
-  const auto last = first ? TakeNumber(text, "/") : std::nullopt;
-  const auto total = last ? TakeNumber(text, "") : std::nullopt;
-  if (!total || !text.empty() || *last < *first || *total <= *last) return std::nullopt;
-  return ContentRange{*first, *last, *total};
-}
-
+/// Empty where the server says neither.
 std::string VersionOf(const HttpAnswer& answer, uint64_t size) {
   const std::string etag = answer.header("etag");
-  return etag.empty() ? fmt::format("{}-{}", size, answer.header("last-modified")) : etag;
+  const std::string changed = answer.header("last-modified");
+  return etag.empty() && !changed.empty() ? fmt::format("{}-{}", size, changed) : etag;
 }
 
 /// S3 says in its body what is wrong: "<Code>AccessDenied</Code>".
@@ -54,9 +39,15 @@ std::string RangeHeader(uint64_t offset, uint64_t size) {
   return fmt::format("bytes={}-{}", offset, offset + size - 1);
 }
 
-tl::unexpected<Error> NoRanges() {
+/// Of one that answers with 200, as if it had been asked for the whole.
+tl::unexpected<Error> NoRanges(const HttpAnswer& answer, ErrorCode code) {
+  if (answer.header("content-type").starts_with("text/html")) {
+    return Fail(code,
+                "the server answers with a web page in the file's place; see whether the URL is right, and "
+                "whether a login or a proxy is in between");
+  }
   return Fail(
-      ErrorCode::kFailedPrecondition,
+      code,
       "the server ignores range requests (it sends the whole file); serve the files with `imgcli dataset "
       "serve`, nginx or any server that knows ranges");
 }
@@ -67,8 +58,18 @@ HttpTrouble Again(std::string message) {
 
 }  // namespace
 
+std::optional<ContentRange> ParseContentRange(std::string_view text) {
+  if (!text.starts_with("bytes ")) return std::nullopt;
+  text.remove_prefix(6);
+  const auto first = TakeNumber(text, "-");
+  const auto last = first ? TakeNumber(text, "/") : std::nullopt;
+  const auto total = last ? TakeNumber(text, "") : std::nullopt;
+  if (!total || !text.empty() || *last < *first || *total <= *last) return std::nullopt;
+  return ContentRange{*first, *last, *total};
+}
+
 tl::expected<HttpAnswer, HttpTrouble> TryOnce(const RemoteObject& object, HttpHeaders headers,
-                                              const HttpBody& body, const std::atomic<bool>* stop) {
+                                              const HttpBody& body, const std::stop_token& stop) {
   for (bool renewed = false;; renewed = true) {
     HttpRequest request{.url = object.url, .headers = headers, .follow = object.follow, .stop = stop};
     if (object.authorizer) {
@@ -99,9 +100,8 @@ std::optional<HttpTrouble> TroubleOfStatus(const HttpAnswer& answer) {
   if (status == 401 || status == 403 || status == 407) return final(ErrorCode::kPermissionDenied);
   if (status == 408 || status == 425 || status == 429 || status >= 500) {
     HttpTrouble trouble = Again(words);
-    std::string_view seconds = answer.header("retry-after");
-    const std::string held(seconds);
-    seconds = held;
+    const std::string header = answer.header("retry-after");
+    std::string_view seconds = header;
     if (const auto wait = TakeNumber(seconds, ""))
       trouble.wait = Milliseconds(1000 * std::min<uint64_t>(*wait, 60));
     return trouble;
@@ -110,7 +110,7 @@ std::optional<HttpTrouble> TroubleOfStatus(const HttpAnswer& answer) {
 }
 
 Result<std::optional<std::string>> ReadWhole(const RemoteObject& object, uint64_t most_bytes,
-                                             const std::atomic<bool>* stop) {
+                                             const std::stop_token& stop) {
   Patience patience(object.client->options(), object.name, /*known=*/false);
   for (;;) {
     std::string content;
@@ -143,7 +143,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::Open(RemoteObject object) {
   // No body but that of the one byte.
   const HttpBody body = {.begin = [](const HttpAnswer& answer) -> Result<bool> {
                            if (answer.status == 200 && answer.header("content-length") != "0")
-                             return NoRanges();
+                             return NoRanges(answer, ErrorCode::kFailedPrecondition);
                            return answer.status == 206;
                          },
                          .take = [](std::span<const uint8_t> bytes) -> Status {
@@ -152,7 +152,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::Open(RemoteObject object) {
                            return {};
                          }};
   for (;;) {
-    const auto answer = TryOnce(object, {{"range", "bytes=0-0"}}, body, nullptr);
+    const auto answer = TryOnce(object, {{"range", "bytes=0-0"}}, body, {});
     std::optional<HttpTrouble> trouble;
     if (!answer) {
       trouble = answer.error();
@@ -176,7 +176,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::Open(RemoteObject object) {
         trouble =
             HttpTrouble{{.code = ErrorCode::kUnavailable, .message = "the server answers without a body"}};
     }
-    if (const auto error = patience.Again(*trouble, nullptr)) return tl::unexpected(*error);
+    if (const auto error = patience.Again(*trouble, {})) return tl::unexpected(*error);
   }
 }
 
@@ -189,7 +189,7 @@ Result<bool> RemoteFile::Check(const HttpAnswer& answer, uint64_t offset, uint64
   if (answer.status == 200) {
     const std::string etag = answer.header("etag");
     if (!etag.empty() && etag != etag_) return changed("another ETag");
-    return NoRanges();
+    return NoRanges(answer, ErrorCode::kUnavailable);  // it knew them before
   }
   if (answer.status != 206) return false;
   const auto range = ParseContentRange(answer.header("content-range"));
@@ -201,7 +201,8 @@ Result<bool> RemoteFile::Check(const HttpAnswer& answer, uint64_t offset, uint64
   return true;
 }
 
-std::optional<HttpTrouble> RemoteFile::ReadSome(uint64_t offset, std::span<uint8_t> out, size_t& got) const {
+std::optional<HttpTrouble> RemoteFile::ReadSome(uint64_t offset, std::span<uint8_t> out,
+                                                const std::stop_token& stop, size_t& got) const {
   HttpHeaders headers = {{"range", RangeHeader(offset, out.size())}};
   if (etag_.starts_with('"')) headers.emplace_back("if-match", etag_);
   const HttpBody body = {.begin = [&](const HttpAnswer& answer) { return Check(answer, offset, out.size()); },
@@ -212,7 +213,7 @@ std::optional<HttpTrouble> RemoteFile::ReadSome(uint64_t offset, std::span<uint8
                            got += bytes.size();
                            return {};
                          }};
-  const auto answer = TryOnce(object_, std::move(headers), body, &stop_);
+  const auto answer = TryOnce(object_, std::move(headers), body, stop);
   if (!answer) return answer.error();
   if (auto trouble = TroubleOfStatus(*answer)) return trouble;
   if (answer->status != 206)
@@ -223,19 +224,29 @@ std::optional<HttpTrouble> RemoteFile::ReadSome(uint64_t offset, std::span<uint8
   return std::nullopt;
 }
 
-Status RemoteFile::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
+Status RemoteFile::ReadUntil(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const {
+  if (!stop.stop_possible()) return ReadAt(offset, out);
+  std::stop_source either;
+  const auto end = [&either] { either.request_stop(); };
+  const std::stop_callback ours(stop_.get_token(), end);
+  const std::stop_callback theirs(stop, end);
+  return Read(offset, out, either.get_token());
+}
+
+Status RemoteFile::Read(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const {
   if (offset > size() || out.size() > size() - offset) {
     return Fail(ErrorCode::kDataLoss, "{} ends at byte {}, before byte {}", name(), size(),
                 offset + out.size());
   }
   Patience patience(object_.client->options(), name(), /*known=*/true);
   for (size_t done = 0; done < out.size();) {
+    if (stop.stop_requested()) return Fail(ErrorCode::kCancelled, "stopped");
     size_t got = 0;
-    const auto trouble = ReadSome(offset + done, out.subspan(done), got);
+    const auto trouble = ReadSome(offset + done, out.subspan(done), stop, got);
     done += got;
     if (!trouble) break;
     if (got >= kProgressBytes) patience.Progress();
-    if (const auto error = patience.Again(*trouble, &stop_)) return tl::unexpected(*error);
+    if (const auto error = patience.Again(*trouble, stop)) return tl::unexpected(*error);
   }
   return {};
 }

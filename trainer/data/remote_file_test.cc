@@ -9,6 +9,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 HttpOptions Hurried() {
   return {.stall = Milliseconds(100),
@@ -34,14 +35,14 @@ std::string Read(const Source& source, uint64_t offset, uint64_t size) {
   return text ? *text : "error: " + text.error().message;
 }
 
-/// The first request is answered well, the later ones by `later`, which gets their number from 0.
+/// Opening is answered well, as often as it is tried; the later requests by `later`, which gets their number
+/// from 0.
 TestHttpServer::Handler GoodFirst(const std::string& content,
                                   std::function<TestReply(TestReply, int)> later) {
   auto count = std::make_shared<std::atomic<int>>(0);
   return [=](const TestRequest& request) {
-    const int n = (*count)++;
     TestReply reply = ServeContent(request, content, "\"1\"");
-    return n == 0 ? reply : later(reply, n - 1);
+    return request.header("range") == "bytes=0-0" ? reply : later(reply, (*count)++);
   };
 }
 
@@ -84,6 +85,7 @@ TEST(RemoteFile, GoesOnWhereItWasAfterEveryKindOfBreak) {
   EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.stall_after = 7; })), wanted);
   EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r = {.status = 503, .body = "busy"}; })), wanted);
   EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.content_length = r.body.size() + 5; })), wanted);
+  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.content_length = 10; })), wanted);
 }
 
 TEST(RemoteFile, ResumesInTheMiddleOfTheRange) {
@@ -94,6 +96,17 @@ TEST(RemoteFile, ResumesInTheMiddleOfTheRange) {
   const auto file = RemoteFile::Open(Object(server.url() + "/x")).value();
   EXPECT_EQ(Read(*file, 10, 5'000), Content().substr(10, 5'000));
   EXPECT_THAT(server.log(), ElementsAre(HasSubstr("0-0"), HasSubstr("10-5009"), HasSubstr("1010-5009")));
+}
+
+TEST(RemoteFile, TakesARangeThatIsShorterThanAskedFor) {
+  const std::string content = Content();
+  EXPECT_EQ(ReadAfter([&](TestReply reply, int n) {
+              if (n > 0) return reply;
+              reply.headers[1].second = "bytes 10-1009/100000";
+              reply.body = content.substr(10, 1'000);
+              return reply;
+            }),
+            content.substr(10, 50'000));
 }
 
 TEST(RemoteFile, ReportsWhatTheServerDoesWrong) {
@@ -114,9 +127,56 @@ TEST(RemoteFile, ReportsWhatTheServerDoesWrong) {
               HasSubstr("more than it was asked for"));
   EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.endless = true; })),
               HasSubstr("more than it was asked for"));
-  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r = {.status = 500}; })), HasSubstr("after tries for 0 s: "));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r = {.status = 500}; })),
+              HasSubstr(" tries in 0 s: the server answers 500"));
   EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.stall_after = 0; })), HasSubstr("no answer for 100 ms"));
   EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.cut_after = 1; })), HasSubstr("cannot read http"));
+}
+
+TEST(RemoteFile, ReportsWhatTheServerLiesAbout) {
+  const auto each = [](auto change) {
+    return [=](TestReply reply, int) {
+      change(reply);
+      return reply;
+    };
+  };
+  // What follows on the connection may be taken for the next answer.
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.content_length = 10; })),
+              testing::AnyOf(HasSubstr("the server sends 10 bytes where 4"), HasSubstr("HTTP/0.9")));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.headers[1].second = "bytes 10-99999/100000"; })),
+              HasSubstr("other bytes than"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.headers[1].second = "bytes 50009-10/100000"; })),
+              HasSubstr("does not say which bytes"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.headers.pop_back(); })),
+              HasSubstr("does not say which bytes"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) {
+                r = {.status = 302, .headers = {{"Location", "/x"}}};
+              })),
+              HasSubstr("more than five redirects"));
+  const TestReply page = {.headers = {{"Content-Type", "text/html"}}, .body = "<html>Log in"};
+  EXPECT_THAT(ReadAfter([&](TestReply, int) { return page; }), HasSubstr("a web page in the file's place"));
+  EXPECT_THAT(OpenErrorOf(page), HasSubstr("a web page in the file's place"));
+}
+
+TEST(RemoteFile, AByteNowAndThenIsNoAnswer) {
+  // At this pace the range would take minutes, without ever a pause that is long.
+  EXPECT_THAT(ReadAfter([](TestReply reply, int) {
+                reply.drip = Milliseconds(5);
+                return reply;
+              }),
+              testing::AnyOf(HasSubstr("bytes came in 100 ms"), HasSubstr("no answer for 100 ms")));
+}
+
+TEST(ReadWhole, TakesNoMoreThanIsAllowed) {
+  const TestHttpServer server([](const TestRequest& request) {
+    return TestReply{.body = std::string(1'000, 'x'), .endless = request.target == "/endless"};
+  });
+  EXPECT_EQ(ReadWhole(Object(server.url() + "/x"), 1'000).value().value().size(), 1'000U);
+  for (const char* path : {"/x", "/endless"}) {
+    const auto found = ReadWhole(Object(server.url() + path), 999);
+    ASSERT_FALSE(found.has_value()) << path;
+    EXPECT_THAT(found.error().message, HasSubstr("it has more than 999 bytes"));
+  }
 }
 
 TEST(RemoteFile, CannotBeOpenedWhereTheAnswerIsOfNoUse) {
@@ -146,7 +206,9 @@ TEST(RemoteFile, AServerThatIsNotThereIsGivenUpSoonAndSaidOnce) {
   const auto file = RemoteFile::Open(Object(fmt::format("http://me:secret@127.0.0.1:{}/x", port), options));
   ASSERT_FALSE(file.has_value());
   EXPECT_EQ(file.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(file.error().message, HasSubstr(fmt::format("cannot reach http://127.0.0.1:{}/x: ", port)));
+  EXPECT_THAT(
+      file.error().message,
+      MatchesRegex(fmt::format("cannot reach http://127.0.0.1:{}/x, after [0-9]+ tries in 0 s: .*", port)));
   EXPECT_THAT(notices, ElementsAre(HasSubstr("trying again")));
 }
 
@@ -185,6 +247,25 @@ TEST(RemoteFile, StopBreaksAReadOff) {
   std::thread stopper([&] { file->Stop(); });
   EXPECT_THAT(Read(*file, 0, 100), HasSubstr("error: stopped"));
   stopper.join();
+}
+
+TEST(RemoteFile, AReaderBreaksOffItsOwnReadOnly) {
+  std::atomic<bool> stalls = true;
+  const TestHttpServer server(GoodFirst(Content(), [&](TestReply reply, int) {
+    if (stalls) reply.stall_after = 1;
+    return reply;
+  }));
+  HttpOptions patient = Hurried();
+  patient.stall = Milliseconds(3'600'000);
+  const auto file = RemoteFile::Open(Object(server.url() + "/x", patient)).value();
+  std::stop_source stop;
+  std::vector<uint8_t> out(100);
+  std::thread reader(
+      [&] { EXPECT_EQ(file->ReadUntil(0, out, stop.get_token()).error().code, ErrorCode::kCancelled); });
+  stop.request_stop();
+  reader.join();
+  stalls = false;
+  EXPECT_EQ(Read(*file, 5, 5), "00001");
 }
 
 TEST(Url, IsReadAndPutTogether) {

@@ -10,12 +10,10 @@
 namespace imgd::data {
 namespace {
 
-using Kind = FileKind::Kind;
-
 /// What the headers alone tell.
 Finding FindingOf(const FileKind& facts) {
-  if (facts.kind == Kind::kPng) return Finding::kPng;
-  if (facts.kind == Kind::kOther) return Finding::kUndecodable;
+  if (facts.kind == FileKind::Kind::kPng) return Finding::kPng;
+  if (facts.kind == FileKind::Kind::kOther) return Finding::kUndecodable;
   if (!facts.has_end) return Finding::kTruncated;
   return facts.components == 4 ? Finding::kCmyk : Finding::kNone;
 }
@@ -33,8 +31,8 @@ JpegSize SmallerSize(const ImageView& image, int target) {
 }  // namespace
 
 std::string_view NameOf(Finding finding) {
-  static constexpr std::array<std::string_view, kFindings> kNames = {"none",      "cmyk",        "png",
-                                                                     "truncated", "undecodable", "too_large"};
+  static constexpr std::array<std::string_view, kFindings> kNames = {
+      "none", "cmyk", "png", "truncated", "undecodable", "too_large", "no_plain_file"};
   return kNames[static_cast<size_t>(finding)];
 }
 
@@ -47,12 +45,12 @@ PreparedImage ImagePreparer::Prepare(std::span<const uint8_t> file) {
       image.detail = decoded.error().message;
       // libjpeg's words for data that end before the image does.
       const bool early =
-          image.facts.kind == Kind::kJpeg && image.detail.find("remature end") != std::string::npos;
+          image.facts.kind == FileKind::Kind::kJpeg && image.detail.find("remature end") != std::string::npos;
       image.finding = early ? Finding::kTruncated : Finding::kUndecodable;
       return image;
     }
   }
-  if (rules_.restart && image.facts.kind == Kind::kJpeg) {
+  if (rules_.restart && image.facts.kind == FileKind::Kind::kJpeg) {
     AddRestarts(image);
   }
   return image;
@@ -67,7 +65,7 @@ Result<DecodedPart> ImagePreparer::Decode(std::span<const uint8_t> file, bool wh
 Status ImagePreparer::DecodeOrRecode(PreparedImage& image) {
   const auto least = std::min(image.facts.width, image.facts.height);
   const bool shrink = rules_.resize > 0 && least > static_cast<uint32_t>(rules_.resize);
-  if (image.facts.kind == Kind::kPng) {
+  if (image.facts.kind == FileKind::Kind::kPng) {
     IMGD_ASSIGN(const Pixels pixels, DecodePng(image.file));
     return Encode(pixels.view(), /*grey=*/false, image);
   }

@@ -23,8 +23,8 @@ struct ImageRules {
 };
 
 /// What is wrong with an image. The first two are repaired, the others leave nothing to repair.
-enum class Finding { kNone, kCmyk, kPng, kTruncated, kUndecodable, kTooLarge };
-constexpr size_t kFindings = 6;
+enum class Finding { kNone, kCmyk, kPng, kTruncated, kUndecodable, kTooLarge, kNoFile };
+constexpr size_t kFindings = 7;
 
 /// "cmyk", "png", "truncated" and so on, as in report.json.
 std::string_view NameOf(Finding finding);

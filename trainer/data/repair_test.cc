@@ -5,7 +5,9 @@
 
 #include <cmath>
 
+#include "trainer/data/image_facts.h"
 #include "trainer/data/png.h"
+#include "trainer/data/test_ilsvrc.h"
 #include "trainer/data/test_images.h"
 
 namespace imgd::data {
@@ -75,6 +77,114 @@ TEST(Repair, CmykBecomesRgbWithItsColours) {
   const auto as_is = ImagePreparer({.repair = false}).Prepare(AsBytes(file));
   EXPECT_EQ(Text(as_is.file), file);
   EXPECT_EQ(as_is.finding, Finding::kCmyk);
+}
+
+TEST(Repair, YcckBecomesRgbWithItsColours) {
+  const auto rgb = Waves(64, 48, 3);
+  const std::string file = YcckJpeg(rgb, 64, 48);
+  EXPECT_EQ(LookAtImage(AsBytes(file)).colours, ImageFacts::Colours::kYcck);
+  EXPECT_LT(Difference(AsBytes(file), rgb), 4) << "as training decodes it";
+  ImagePreparer preparer({.quality = 95});
+  const auto image = preparer.Prepare(AsBytes(file));
+  ASSERT_TRUE(image.keep) << image.detail;
+  EXPECT_EQ(image.finding, Finding::kCmyk);
+  EXPECT_EQ(LookAtImage(image.file).colours, ImageFacts::Colours::kYcc);
+  EXPECT_LT(Difference(image.file, rgb), 6);
+  auto half = rgb;
+  for (uint8_t& value : half) value = static_cast<uint8_t>(value * 128 / 255);
+  EXPECT_LT(Difference(preparer.Prepare(AsBytes(YcckJpeg(rgb, 64, 48, 128))).file, half), 6);
+}
+
+/// A PNG file by its parts. `rows`: the image's data, each row behind the 0 that says that it isn't filtered.
+struct PngParts {
+  int width = 2;
+  int height = 1;
+  int depth = 8;
+  int colours = 2;  ///< 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGB and alpha
+  std::vector<std::pair<std::string, std::string>> chunks = {};  ///< before the data
+  std::string rows = {};
+  bool interlaced = false;
+};
+
+std::string PngFile(const PngParts& png) {
+  const auto big32 = [](size_t value) {
+    std::string out;
+    for (const int shift : {24, 16, 8, 0}) out += static_cast<char>(value >> shift);
+    return out;
+  };
+  const auto chunk = [&](const std::string& type, const std::string& data) {
+    const std::string body = type + data;
+    const auto crc = ::crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
+    return big32(data.size()) + body + big32(crc);
+  };
+  std::string header = big32(static_cast<size_t>(png.width)) + big32(static_cast<size_t>(png.height));
+  for (const int value : {png.depth, png.colours, 0, 0, png.interlaced ? 1 : 0})
+    header += static_cast<char>(value);
+  std::string out = "\x89PNG\r\n\x1A\n" + chunk("IHDR", header);
+  for (const auto& [type, data] : png.chunks) out += chunk(type, data);
+  return out + chunk("IDAT", Deflate(png.rows, /*gzip=*/false)) + chunk("IEND", "");
+}
+
+/// Its colours as "rrggbb rrggbb", row after row; or why there are none.
+std::string ColoursOf(const PngParts& png) {
+  const auto pixels = DecodePng(AsBytes(PngFile(png)));
+  if (!pixels) return pixels.error().message;
+  std::string out;
+  for (size_t i = 0; i < pixels->bytes.size(); i += 4) {
+    out += fmt::format("{}{:02x}{:02x}{:02x}", i == 0 ? "" : " ", pixels->bytes[i], pixels->bytes[i + 1],
+                       pixels->bytes[i + 2]);
+  }
+  return out;
+}
+
+std::string Octets(std::initializer_list<int> values) {
+  std::string out;
+  for (const int value : values) out += static_cast<char>(value);
+  return out;
+}
+
+TEST(Png, HasTheColoursThatPilGivesIt) {
+  const std::string gamma =
+      Octets({0, 1, 0x86, 0xA0});  // 1.0: linear light, which PIL takes for sRGB all the same
+  const std::string red_and_teal = Octets({0, 200, 16, 8, 0, 128, 129});
+  EXPECT_EQ(ColoursOf({.rows = red_and_teal}), "c81008 008081");
+  EXPECT_EQ(ColoursOf({.chunks = {{"gAMA", gamma}}, .rows = red_and_teal}), "c81008 008081");
+  EXPECT_EQ(ColoursOf({.chunks = {{"tRNS", Octets({0, 200, 0, 16, 0, 8})}}, .rows = red_and_teal}),
+            "c81008 008081");
+  EXPECT_EQ(ColoursOf({.depth = 16, .rows = Octets({0, 200, 255, 16, 1, 8, 0, 0, 0, 128, 0, 129, 255})}),
+            "c81008 008081");
+  EXPECT_EQ(ColoursOf({.depth = 16, .colours = 0, .rows = Octets({0, 18, 52, 255, 254})}), "121212 ffffff");
+  EXPECT_EQ(
+      ColoursOf({.depth = 16, .colours = 0, .chunks = {{"gAMA", gamma}}, .rows = Octets({0, 18, 52, 9, 0})}),
+      "121212 090909");
+  EXPECT_EQ(ColoursOf({.colours = 6, .rows = Octets({0, 1, 2, 3, 0, 4, 5, 6, 99})}), "010203 040506");
+  EXPECT_EQ(ColoursOf({.colours = 4, .rows = Octets({0, 7, 0, 8, 255})}), "070707 080808");
+  EXPECT_EQ(ColoursOf({.width = 4, .depth = 2, .colours = 0, .rows = Octets({0, 0b00011011})}),
+            "000000 555555 aaaaaa ffffff");
+  EXPECT_EQ(
+      ColoursOf(
+          {.depth = 4,
+           .colours = 3,
+           .chunks = {{"gAMA", gamma}, {"PLTE", Octets({1, 2, 3, 40, 50, 60})}, {"tRNS", Octets({0, 9})}},
+           .rows = Octets({0, 0x10})}),
+      "28323c 010203");
+  EXPECT_EQ(ColoursOf({.height = 2, .colours = 0, .rows = Octets({0, 1, 0, 2, 0, 3, 4}), .interlaced = true}),
+            "010101 020202 030303 040404");
+}
+
+TEST(Repair, APngOf16BitsBecomesAJpegOfItsColours) {
+  const auto rgb = Waves(61, 43, 3);
+  std::string rows;
+  for (size_t i = 0; i < rgb.size(); ++i) {
+    if (i % (61 * 3) == 0) rows += '\0';
+    rows += Octets({rgb[i], static_cast<int>(i % 256)});
+  }
+  const std::string file = PngFile({.width = 61, .height = 43, .depth = 16, .rows = rows});
+  ImagePreparer preparer({.quality = 95});
+  const auto image = preparer.Prepare(AsBytes(file));
+  ASSERT_TRUE(image.keep) << image.detail;
+  EXPECT_EQ(image.finding, Finding::kPng);
+  EXPECT_LT(Difference(image.file, rgb), 6);
 }
 
 TEST(Repair, APngBecomesAJpeg) {

@@ -156,7 +156,8 @@ Result<std::optional<AwsCredentials>> AwsCredentialSource::FromRole() {
           content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
           return {};
         }};
-    const auto answer = metadata.Try({method, url, std::move(headers), false}, body);
+    const auto answer =
+        metadata.Try({.method = method, .url = url, .headers = std::move(headers), .follow = false}, body);
     if (!answer) return tl::unexpected(answer.error().error);
     if (answer->status == 404) return std::string();
     if (answer->status != 200)

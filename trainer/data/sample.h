@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "common/error.h"
 #include "trainer/data/decode_mode.h"
-#include "trainer/data/jpeg.h"
+#include "trainer/data/image_decoder.h"
 #include "trainer/data/random.h"
 #include "trainer/data/resize.h"
 
@@ -35,18 +36,22 @@ class SampleReader {
     uint64_t resize = 0;
   };
 
+  /// By `decoder`; null: a JpegDecoder.
+  explicit SampleReader(std::unique_ptr<ImageDecoder> decoder = nullptr);
+
   /// RandomResizedCrop and flip, by `view.random` alone. `out` gets crop_size * crop_size * 3 bytes.
-  /// Errors: those of JpegDecoder.
+  /// Errors: those of ImageDecoder.
   Status ReadForTraining(std::span<const uint8_t> file, TrainingView view, int crop_size, uint8_t* out);
 
   /// Resize of the short side, then CenterCrop. `out` gets width * height * 3 bytes.
   Status ReadForValidation(std::span<const uint8_t> file, const ValidationView& view, uint8_t* out);
 
   const Times& times() const { return times_; }
+  uint64_t images_left_to_cpu() const { return decoder_->images_left_to_cpu(); }
 
  private:
   Times times_;
-  JpegDecoder decoder_;
+  std::unique_ptr<ImageDecoder> decoder_;
   Resizer resizer_;
 };
 

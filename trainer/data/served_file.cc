@@ -92,6 +92,8 @@ Result<ServedFile> OpenBelow(int root, const std::string& path) {
   struct stat status {};
   if (!file.fd.valid() || ::fstat(file.fd.get(), &status) != 0) {
     if (errno == EACCES) return Fail(ErrorCode::kPermissionDenied, "no permission to read {}", path);
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO)
+      return FailErrno(errno, fmt::format("cannot read {}", path));
     return Fail(ErrorCode::kNotFound, "no file {}", path);
   }
   file.is_folder = S_ISDIR(status.st_mode);

@@ -103,7 +103,7 @@ bool CacheEntry::LockByte(uint64_t chunk, short kind) const {
   return ::fcntl(fd_.get(), F_OFD_SETLK, &lock) == 0;
 }
 
-Status CacheEntry::Fill(const Source& source, uint64_t chunk) {
+Status CacheEntry::Fill(const Source& source, uint64_t chunk, const std::stop_token& stop) {
   {
     const std::lock_guard lock(mutex_);
     if (finished_ || filling_[chunk] || Has(chunk)) return {};
@@ -114,7 +114,7 @@ Status CacheEntry::Fill(const Source& source, uint64_t chunk) {
     const ByteRange range = RangeOf(chunk);
     if (!Has(chunk) && cache_.MakeRoom(range.size)) {
       std::vector<uint8_t> bytes(range.size);
-      status = source.ReadAt(range.offset, bytes);
+      status = source.ReadUntil(range.offset, bytes, stop);
       const uint8_t there = 1;
       if (status &&
           !(PwriteAll(fd_.get(), range.offset, bytes) && PwriteAll(fd_.get(), size_ + chunk, {&there, 1})))
@@ -135,9 +135,9 @@ Status CacheEntry::Fill(const Source& source, uint64_t chunk) {
   return status;
 }
 
-void CacheEntry::Await(uint64_t chunk) {
+void CacheEntry::Await(uint64_t chunk, const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  filled_.wait(lock, [&] { return !filling_[chunk]; });
+  filled_.wait(lock, stop, [&] { return !filling_[chunk]; });
 }
 
 /// All chunks are there: compared, flushed and given its lasting name by one of the processes.
@@ -253,7 +253,7 @@ void ShardCache::Full(const std::string& why) {
   told_ = true;
 }
 
-Status CachedSource::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
+Status CachedSource::ReadUntil(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const {
   if (offset > size() || out.size() > size() - offset) return file_->ReadAt(offset, out);
   {
     const std::lock_guard lock(mutex_);
@@ -264,15 +264,15 @@ Status CachedSource::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
   const uint64_t last = out.empty() ? 0 : (offset + out.size() - 1) / CacheEntry::kChunkBytes;
   for (uint64_t chunk = offset / CacheEntry::kChunkBytes; chunk <= last; ++chunk) {
     if (asked_[chunk] == 0) continue;
-    Fill(chunk);
-    entry_->Await(chunk);
+    Fill(chunk, stop);
+    entry_->Await(chunk, stop);
   }
   if (entry_->Read(offset, out)) return {};
-  return file_->ReadAt(offset, out);
+  return file_->ReadUntil(offset, out, stop);
 }
 
-void CachedSource::Fill(uint64_t chunk) const {
-  const Status status = entry_->Fill(*file_, chunk);
+void CachedSource::Fill(uint64_t chunk, const std::stop_token& stop) const {
+  const Status status = entry_->Fill(*file_, chunk, stop);
   if (status || status.error().code != ErrorCode::kDataLoss) return;  // others show again when it is read
   const std::lock_guard lock(mutex_);
   bad_ = status.error();
@@ -285,7 +285,7 @@ void CachedSource::WillRead(std::span<const ByteRange> ranges) const {
     for (uint64_t chunk = range.offset / CacheEntry::kChunkBytes; chunk <= last; ++chunk) {
       if (entry_->Has(chunk) || asked_[chunk].exchange(1) != 0) continue;
       const bool taken = pool_->Submit(this, [this, chunk] {
-        Fill(chunk);
+        Fill(chunk, {});
         asked_[chunk] = 0;
       });
       if (!taken) asked_[chunk] = 0;

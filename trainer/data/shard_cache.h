@@ -36,9 +36,9 @@ class CacheEntry {
 
   /// Fetches a chunk into the copy. Does nothing where it is there, on its way, or there is no room for it.
   /// Errors: those of the source; kDataLoss once the copy is complete and not what its checksum says.
-  Status Fill(const Source& source, uint64_t chunk);
-  /// Waits for a thread of this process that fetches the chunk.
-  void Await(uint64_t chunk);
+  Status Fill(const Source& source, uint64_t chunk, const std::stop_token& stop);
+  /// Waits for a thread of this process that fetches the chunk, until `stop`.
+  void Await(uint64_t chunk, const std::stop_token& stop);
 
  private:
   friend class ShardCache;
@@ -57,7 +57,7 @@ class CacheEntry {
   const std::optional<uint32_t> crc32c_;
   mutable std::vector<std::atomic<uint8_t>> here_;  ///< chunks known to be there
   std::mutex mutex_;
-  std::condition_variable filled_;
+  std::condition_variable_any filled_;
   std::vector<bool> filling_;  ///< by this process; guarded by mutex_
   bool finished_ = false;      ///< guarded by mutex_
 };
@@ -111,11 +111,12 @@ class CachedSource final : public Source {
     file_->Stop();
     pool_->Cancel(this);
   }
-  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override;
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override { return ReadUntil(offset, out, {}); }
+  Status ReadUntil(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const override;
   void WillRead(std::span<const ByteRange> ranges) const override;
 
  private:
-  void Fill(uint64_t chunk) const;
+  void Fill(uint64_t chunk, const std::stop_token& stop) const;
 
   std::shared_ptr<RemoteFile> file_;
   std::shared_ptr<ShardCache> cache_;

@@ -1,7 +1,6 @@
 #include "trainer/data/shard_index.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -10,8 +9,10 @@
 
 #include "common/json.h"
 #include "trainer/data/crc32c.h"
+#include "trainer/data/image_name.h"
 #include "trainer/data/recordio.h"
 #include "trainer/data/tar.h"
+#include "trainer/data/text.h"
 #include "trainer/data/tfrecord.h"
 
 namespace imgd::data {
@@ -46,11 +47,6 @@ struct Taker {
     return bytes;
   }
 };
-
-bool IsImageEnding(std::string_view ending) {
-  constexpr std::array<std::string_view, 5> kEndings = {"jpg", "jpeg", "png", "JPEG", "JPG"};
-  return std::ranges::find(kEndings, ending) != kEndings.end();
-}
 
 Result<std::string> ReadLabel(const Source& shard, const TarEntry& entry) {
   if (entry.size > kMaxLabelBytes) {
@@ -96,14 +92,25 @@ Label LabelFromJson(const std::string& text) {
 struct Sample {
   std::string path;  ///< with folders, without endings: what its parts share
   std::optional<TarEntry> image;
+  std::string unread;  ///< an image in a form that is not read
   Label label;
 };
+
+/// As ImageFolder and webdataset have it: what a Mac puts beside each file is none of the set.
+bool IsHiddenFile(std::string_view name) { return name.substr(name.rfind('/') + 1).starts_with('.'); }
+
+void NoteUnread(const std::string& name, ScanNotes& notes) {
+  if (notes.unread++ == 0) notes.first_unread = name;
+}
 
 /// Numbers of the classes that samples name, as they come.
 using NamedClasses = std::map<std::string, int32_t>;
 
 Status Finish(const Source& shard, Sample& sample, ShardIndex& index, NamedClasses& named) {
-  if (!sample.image) return {};
+  if (!sample.image) {
+    if (!sample.unread.empty()) NoteUnread(sample.unread, index.notes);
+    return {};
+  }
   if (!sample.label.number && sample.label.wnid.empty()) {
     return Fail(ErrorCode::kDataLoss,
                 "{}: '{}' has no label: there is neither '{}.cls' with a number or a WordNet id such as "
@@ -149,6 +156,34 @@ void RankClasses(const NamedClasses& named, ShardIndex& index) {
 bool IsWnid(std::string_view text) {
   return text.size() == 9 && text[0] == 'n' &&
          text.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
+
+void SetNotes::Add(const std::string& shard, const ScanNotes& notes) {
+  if (total_.unread == 0 && notes.unread > 0) total_.first_unread = notes.first_unread + " in " + shard;
+  total_.unread += notes.unread;
+  total_.hidden += notes.hidden;
+  if (!notes.has_end && without_end_++ == 0) first_without_end_ = shard;
+}
+
+std::vector<std::string> SetNotes::Lines() const {
+  std::vector<std::string> lines;
+  if (total_.unread > 0) lines.push_back(UnreadImagesNote(total_.unread, total_.first_unread));
+  if (total_.hidden > 0) {
+    lines.push_back(fmt::format(
+        "passed over, since their names begin with a dot (as the ._* of macOS): {} files", total_.hidden));
+  }
+  if (without_end_ > 0) {
+    lines.push_back(fmt::format(
+        "{} of the tars end without the two blocks of zeros that a tar ends with, as {}: if that is "
+        "where they were cut, images are missing",
+        without_end_, first_without_end_));
+  }
+  return lines;
+}
+
+std::string UnreadImagesNote(uint64_t count, const std::string& first) {
+  return fmt::format("left out, since only JPEG and PNG are read: {} {}, the first {}", count,
+                     count == 1 ? "image" : "images", first);
 }
 
 std::string EncodeShardIndex(const ShardIndex& index) {
@@ -223,25 +258,38 @@ Result<ShardIndex> ScanShard(const Source& shard) {
     case ShardForm::kTar:
       break;
   }
-  IMGD_ASSIGN(const auto first, TarReader(shard).Next());
-  const bool of_tars = first && first->name.ends_with(".tar");
+  IMGD_ASSIGN(const bool of_tars, HoldsTars(shard));
   return of_tars ? ScanTarOfTars(shard) : ScanWebDatasetShard(shard);
 }
 
+Result<bool> HoldsTars(const Source& archive) {
+  TarReader tar(archive);
+  for (;;) {
+    IMGD_ASSIGN(const auto entry, tar.Next());
+    if (!entry) return false;
+    if (!IsHiddenFile(entry->name)) return entry->name.ends_with(".tar");
+  }
+}
+
 Result<ShardIndex> ScanTarOfTars(const Source& archive) {
+  ShardIndex index{.shard_bytes = archive.size(), .labels_by_name = true};
   std::map<std::string, TarEntry> classes;  // sorted by name, as labels are
   TarReader outer(archive);
   for (;;) {
     IMGD_ASSIGN(auto entry, outer.Next());
     if (!entry) break;
     const std::string name = entry->name.substr(entry->name.rfind('/') + 1);
+    if (IsHiddenFile(name)) {
+      ++index.notes.hidden;
+      continue;
+    }
     if (!name.ends_with(".tar")) {
       return Fail(ErrorCode::kDataLoss, "{} holds tars of classes, but '{}' is none", archive.name(),
                   entry->name);
     }
     classes.insert_or_assign(name.substr(0, name.size() - 4), std::move(*entry));
   }
-  ShardIndex index{.shard_bytes = archive.size(), .labels_by_name = true};
+  index.notes.has_end = outer.has_end();
   for (const auto& [name, place] : classes) {
     const auto label = static_cast<int32_t>(index.class_names.size());
     index.class_names[label] = name;
@@ -251,14 +299,18 @@ Result<ShardIndex> ScanTarOfTars(const Source& archive) {
       IMGD_ASSIGN(const auto entry, tar.Next());
       if (!entry) break;
       const std::string file = entry->name.substr(entry->name.rfind('/') + 1);
-      const size_t dot = file.rfind('.');
-      if (dot == std::string::npos || !IsImageEnding(file.substr(dot + 1)) || entry->size > UINT32_MAX)
+      if (IsHiddenFile(file)) {
+        ++index.notes.hidden;
         continue;
+      }
+      if (IsUnreadImageEnding(file.substr(file.rfind('.') + 1))) NoteUnread(name + "/" + file, index.notes);
+      if (!HasImageEnding(file) || entry->size > UINT32_MAX) continue;
       index.images.push_back({.key = name + "/" + file,
                               .offset = place.offset + entry->offset,
                               .size = static_cast<uint32_t>(entry->size),
                               .label = label});
     }
+    index.notes.has_end = index.notes.has_end && tar.has_end();
   }
   return index;
 }
@@ -271,6 +323,10 @@ Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
   for (;;) {
     IMGD_ASSIGN(const auto entry, tar.Next());
     if (!entry) break;
+    if (IsHiddenFile(entry->name)) {
+      ++index.notes.hidden;
+      continue;
+    }
     const size_t folder = entry->name.rfind('/') + 1;  // npos + 1 is 0
     const size_t dot = entry->name.find('.', folder);
     if (dot == std::string::npos) continue;
@@ -279,9 +335,11 @@ Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
       IMGD_TRY(Finish(shard, sample, index, named));
       sample = Sample{.path = std::move(path)};
     }
-    const std::string ending = entry->name.substr(dot + 1);
+    const std::string ending = Lower(entry->name.substr(dot + 1));
     if (IsImageEnding(ending)) {
       sample.image = *entry;
+    } else if (IsUnreadImageEnding(ending)) {
+      sample.unread = entry->name;
     } else if (ending == "cls" || ending == "json") {
       IMGD_ASSIGN(const std::string text, ReadLabel(shard, *entry));
       Label label = ending == "cls" ? LabelFromText(text) : LabelFromJson(text);
@@ -291,6 +349,7 @@ Result<ShardIndex> ScanWebDatasetShard(const Source& shard) {
   }
   IMGD_TRY(Finish(shard, sample, index, named));
   RankClasses(named, index);
+  index.notes.has_end = tar.has_end();
   return index;
 }
 

@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "trainer/data/image_name.h"
 #include "trainer/data/index_cache.h"
 #include "trainer/data/read_ahead.h"
 #include "trainer/data/url.h"
@@ -21,7 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostDescriptionBytes = uint64_t{1} << 30;
-constexpr uint64_t kMostShardIndexBytes = uint64_t{2} << 30;
+constexpr uint64_t kMostShardIndexBytes = uint64_t{1} << 30;
+/// Most indexes are far smaller; of larger ones one is read at a time.
+constexpr uint64_t kMostIndexAtOnce = uint64_t{8} << 20;
+/// An index is smaller than its shard, in which each image takes a header of its own, but for a shard of next
+/// to nothing, or restart intervals that take more bytes than they need.
+constexpr uint64_t kMostIndexBeyondShard = 1 << 20;
+constexpr uint64_t kMostIndexOfShard = 2;
 /// A local shard that is smaller is scanned faster than its index is found.
 constexpr uint64_t kLeastKeptBytes = 64 << 20;
 constexpr size_t kOpeners = 16;
@@ -120,8 +128,28 @@ Result<std::vector<std::string>> NamesIn(const std::string& folder, const Source
   return names;
 }
 
+/// A folder of classes into which a shard strayed, or the other way round: nobody knows which is meant.
+Status CheckHoldsNoClasses(const std::string& folder, const std::string& shard) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const std::string name = it->path().filename().string();
+    if (name.starts_with('.') || !it->is_directory(ignored)) continue;
+    for (fs::directory_iterator file(it->path(), ignored), last; !ignored && file != last;
+         file.increment(ignored)) {
+      if (!HasImageEnding(file->path().filename().string())) continue;
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          "{} holds shards, as {}, and folders of images, as {}; move those elsewhere that are not of "
+          "the set, or name the shards by a pattern such as {}*",
+          folder, shard, name, Beside(folder, SetNameOf(shard)));
+    }
+  }
+  return {};
+}
+
 Result<ShardList> ListFolder(const std::string& folder, const SourceOpener& opener) {
-  ShardList list;
+  ShardList list{.found = true};
   IMGD_ASSIGN(list.description, ReadDescription(folder, opener));
   if (list.description) {
     for (const auto& shard : list.description->shards) list.shards.push_back(Beside(folder, shard.name));
@@ -145,6 +173,7 @@ Result<ShardList> ListFolder(const std::string& folder, const SourceOpener& open
                 "{} holds shards of several sets, as {} and {}; name those of one by a pattern such as {}*",
                 Shown(folder), first, name, Shown(Beside(folder, SetNameOf(first))));
   }
+  if (!IsUrl(folder) && !first.empty()) IMGD_TRY(CheckHoldsNoClasses(folder, first));
   return list;
 }
 
@@ -156,7 +185,8 @@ Status DescribeSome(ShardList& list, const SourceOpener& opener) {
   if (IsUrl(folder) && list.shards.front().find('?') != std::string::npos) return {};
   IMGD_ASSIGN(auto whole, ReadDescription(folder, opener));
   if (!whole) return {};
-  SetDescription some{.name = whole->name, .classes = std::move(whole->classes)};
+  SetDescription some{
+      .name = whole->name, .classes = std::move(whole->classes), .words = std::move(whole->words)};
   some.first_label = whole->first_label;
   for (const auto& shard : list.shards) {
     const auto described = std::ranges::find(whole->shards, NameOfFile(shard), &SetDescription::Shard::name);
@@ -178,7 +208,7 @@ Result<std::vector<std::string>> RemoteGlob(const std::string& pattern, const So
   const std::string folder = FolderOf(pattern);
   if (PathPart(folder).find_first_of("*[") != std::string::npos)
     return Fail(ErrorCode::kInvalidArgument,
-                "{} has a * before the last '/'; it may be in the file's name only", pattern);
+                "{} has a * before the last '/'; it may be in the file's name only", Shown(pattern));
   IMGD_ASSIGN(const auto names, NamesIn(folder, opener));
   std::vector<std::string> found;
   for (const auto& name : names) {
@@ -199,28 +229,18 @@ std::optional<uint32_t> ParseCrc(const std::string& digits) {
 
 /// From the file beside the shard, if it is of this very shard; else from what was kept of an earlier scan,
 /// or from the shard's own headers.
-Result<ShardIndex> IndexOf(const Source& shard, const std::string& where, const SourceOpener& opener) {
+Result<ShardIndex> IndexOf(const Source& shard, const std::string& where, const SourceOpener& opener,
+                           IndexReader& indexes) {
   const IndexCache kept(opener.settings().cache_folder.empty() ? ""
                                                                : opener.settings().cache_folder + "/indexes");
   const bool remote = IsUrl(where);
   if (remote) {
     if (auto index = kept.Find(shard)) return std::move(*index);
   }
-  // RecordIO's own .rec has an index of another kind beside it, named without the .rec.
-  const std::string path = remote ? Beside(FolderOf(where), NameOfFile(where) + ".idx") : where + ".idx";
-  const bool presigned = remote && where.find('?') != std::string::npos;
-  std::optional<std::string> bytes;
-  if (!presigned) {
-    IMGD_ASSIGN(bytes, opener.ReadSmall(path, kMostShardIndexBytes));
-  }
-  if (bytes) {
-    IMGD_ASSIGN(auto index, DecodeShardIndex(*bytes, Shown(path)));
-    if (index.shard_bytes != shard.size()) {
-      return Fail(ErrorCode::kDataLoss, "{} is the index of a shard of {} bytes, but {} has {}", Shown(path),
-                  index.shard_bytes, shard.name(), shard.size());
-    }
-    if (remote) kept.Keep(shard, index);
-    return index;
+  IMGD_ASSIGN(auto beside, indexes.Read(shard, where));
+  if (beside) {
+    if (remote) kept.Keep(shard, *beside);
+    return std::move(*beside);
   }
   const bool keep = remote || shard.size() >= kLeastKeptBytes;
   if (keep && !remote) {
@@ -236,7 +256,8 @@ Result<ShardIndex> IndexOf(const Source& shard, const std::string& where, const 
   return index;
 }
 
-Result<OpenedShard> OpenShard(const ShardList& list, size_t i, const SourceOpener& opener) {
+Result<OpenedShard> OpenShard(const ShardList& list, size_t i, const SourceOpener& opener,
+                              IndexReader& indexes) {
   const auto* described = list.description ? &list.description->shards[i] : nullptr;
   OpenedShard shard;
   IMGD_ASSIGN(shard.source,
@@ -245,8 +266,52 @@ Result<OpenedShard> OpenShard(const ShardList& list, size_t i, const SourceOpene
     return Fail(ErrorCode::kDataLoss, "{} has {} bytes, but {} says {}", shard.source->name(),
                 shard.source->size(), kDescriptionName, described->bytes);
   }
-  IMGD_ASSIGN(shard.index, IndexOf(*shard.source, list.shards[i], opener));
+  IMGD_ASSIGN(shard.index, IndexOf(*shard.source, list.shards[i], opener, indexes));
   return shard;
+}
+
+std::string_view NameOf(ShardForm form) {
+  static constexpr std::array<std::string_view, 3> kNames = {"a tar", "RecordIO", "TFRecord"};
+  return kNames[static_cast<size_t>(form)];
+}
+
+/// Labels of one form may count from 1, and those of another from 0.
+Status CheckOneForm(const ShardList& list) {
+  if (list.shards.empty()) return {};
+  const std::string first = NameOfFile(list.shards.front());
+  for (const auto& shard : list.shards) {
+    const std::string name = NameOfFile(shard);
+    if (FormOf(name) == FormOf(first)) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                "{} is {} and {} is {}: the shards of a set are of one form; name those of one by a pattern",
+                Shown(list.shards.front()), NameOf(FormOf(first)), Shown(shard), NameOf(FormOf(name)));
+  }
+  return {};
+}
+
+Result<ShardList> ListNamed(const std::string& where, const SourceOpener& opener) {
+  std::error_code error;
+  const bool is_pattern =
+      PathPart(where).find_first_of("*[{") != std::string::npos || IsShardName(NameOfFile(where));
+  if (IsUrl(where) ? !is_pattern : fs::is_directory(where, error)) return ListFolder(where, opener);
+  ShardList list;
+  if (!IsUrl(where) && fs::is_regular_file(where, error)) {  // whatever is in its name
+    list.shards = {where};
+    IMGD_TRY(DescribeSome(list, opener));
+    return list;
+  }
+  IMGD_ASSIGN(const auto names, ExpandBraces(where));
+  for (const auto& name : names) {
+    if (PathPart(name).find_first_of(IsUrl(name) ? "*[" : "*?[") == std::string::npos) {
+      list.shards.push_back(name);
+      continue;
+    }
+    IMGD_ASSIGN(const auto found, IsUrl(name) ? RemoteGlob(name, opener) : Glob(name));
+    list.shards.insert(list.shards.end(), found.begin(), found.end());
+    list.found = true;
+  }
+  IMGD_TRY(DescribeSome(list, opener));
+  return list;
 }
 
 }  // namespace
@@ -258,33 +323,53 @@ std::string Shown(const std::string& where) {
 }
 
 Result<ShardList> ListShards(const std::string& where, const SourceOpener& opener) {
-  std::error_code error;
-  const bool is_pattern =
-      PathPart(where).find_first_of("*[{") != std::string::npos || IsShardName(NameOfFile(where));
-  if (IsUrl(where) ? !is_pattern : fs::is_directory(where, error)) return ListFolder(where, opener);
-  ShardList list;
-  IMGD_ASSIGN(const auto names, ExpandBraces(where));
-  for (const auto& name : names) {
-    if (PathPart(name).find_first_of(IsUrl(name) ? "*[" : "*?[") == std::string::npos) {
-      list.shards.push_back(name);
-      continue;
-    }
-    IMGD_ASSIGN(const auto found, IsUrl(name) ? RemoteGlob(name, opener) : Glob(name));
-    list.shards.insert(list.shards.end(), found.begin(), found.end());
-  }
-  IMGD_TRY(DescribeSome(list, opener));
+  IMGD_ASSIGN(ShardList list, ListNamed(where, opener));
+  IMGD_TRY(CheckOneForm(list));
   return list;
+}
+
+std::string IndexReader::PathOf(const std::string& where) {
+  return IsUrl(where) ? Beside(FolderOf(where), NameOfFile(where) + ".idx") : where + ".idx";
+}
+
+Result<std::optional<ShardIndex>> IndexReader::Read(const Source& shard, const std::string& where) {
+  if (IsUrl(where)) {
+    const auto url = ParseUrl(where);
+    if (url && !url->query.empty()) return std::optional<ShardIndex>();  // its signature fits no other file
+  }
+  const std::string path = PathOf(where);
+  IMGD_ASSIGN(const auto bytes, ReadBytes(shard, path));
+  if (!bytes) return std::optional<ShardIndex>();
+  IMGD_ASSIGN(auto index, DecodeShardIndex(*bytes, Shown(path)));
+  if (index.shard_bytes != shard.size()) {
+    return Fail(ErrorCode::kDataLoss, "{} is the index of a shard of {} bytes, but {} has {}", Shown(path),
+                index.shard_bytes, shard.name(), shard.size());
+  }
+  return std::optional(std::move(index));
+}
+
+/// What a server sends without end must not fill the memory, nor what sixteen of its shards have beside them.
+Result<std::optional<std::string>> IndexReader::ReadBytes(const Source& shard, const std::string& path) {
+  const uint64_t justified =
+      std::min(shard.size(), kMostShardIndexBytes) * kMostIndexOfShard + kMostIndexBeyondShard;
+  const uint64_t most = std::min(justified, kMostShardIndexBytes);
+  if (!IsUrl(path)) return opener_.ReadSmall(path, most);
+  auto bytes = opener_.ReadSmall(path, std::min(most, kMostIndexAtOnce));
+  if (bytes || bytes.error().code != ErrorCode::kDataLoss || most <= kMostIndexAtOnce) return bytes;
+  const std::scoped_lock lock(large_);
+  return opener_.ReadSmall(path, most);
 }
 
 Result<std::vector<OpenedShard>> OpenShards(const ShardList& list, size_t first, size_t count,
                                             const SourceOpener& opener) {
   const size_t end = std::min(list.shards.size(), first + count);
   std::vector<Result<OpenedShard>> results(end - first);
+  IndexReader indexes(opener);
   std::atomic<size_t> next = first;
   std::atomic<bool> failed = false;
   const auto work = [&] {
     for (size_t i = next++; i < end && !failed; i = next++) {
-      results[i - first] = OpenShard(list, i, opener);
+      results[i - first] = OpenShard(list, i, opener, indexes);
       if (!results[i - first]) failed = true;
     }
   };
@@ -311,7 +396,7 @@ Result<std::vector<std::string>> ExpandBraces(const std::string& pattern) {
   if (open == std::string::npos) return std::vector<std::string>{pattern};
   const size_t close = pattern.find('}', open);
   if (close == std::string::npos) {
-    return Fail(ErrorCode::kInvalidArgument, "{} has a {{ without a }}", pattern);
+    return Fail(ErrorCode::kInvalidArgument, "{} has a {{ without a }}", Shown(pattern));
   }
   const std::string inside = pattern.substr(open + 1, close - open - 1);
   IMGD_ASSIGN(const auto range, ExpandRange(inside));
@@ -320,7 +405,8 @@ Result<std::vector<std::string>> ExpandBraces(const std::string& pattern) {
   for (const auto& word : range ? *range : SplitAtCommas(inside)) {
     for (const auto& tail : tails) {
       if (names.size() == kMaxShards)
-        return Fail(ErrorCode::kInvalidArgument, "{} stands for more than {} shards", pattern, kMaxShards);
+        return Fail(ErrorCode::kInvalidArgument, "{} stands for more than {} shards", Shown(pattern),
+                    kMaxShards);
       names.push_back(pattern.substr(0, open) + word + tail);
     }
   }

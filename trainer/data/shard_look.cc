@@ -1,36 +1,36 @@
 #include "trainer/data/shard_look.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
-#include "common/files.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/read_ahead.h"
 #include "trainer/data/recordio.h"
 #include "trainer/data/shard_index.h"
+#include "trainer/data/shard_list.h"
 #include "trainer/data/shard_set.h"
 #include "trainer/data/source.h"
 #include "trainer/data/sources.h"
 #include "trainer/data/tar.h"
+#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr uint64_t kMostImageHeaderBytes = uint64_t{1}
                                            << 20;  ///< of a file, in which its headers are looked for
 
+constexpr uint64_t kMostBytesRead = uint64_t{1} << 30;  ///< of an index or a description
+
+Result<SetDescription> ReadSetDescription(const std::string& path, const SourceOpener& opener) {
+  IMGD_ASSIGN(const auto text, opener.ReadSmall(path, kMostBytesRead));
+  if (!text) return Fail(ErrorCode::kNotFound, "no file {}", Shown(path));
+  return SetDescription::Parse(*text, Shown(path));
+}
+
 /// Classes that shards.json beside the file names; none where there is none that can be read.
-std::vector<std::string> ClassesBeside(const std::string& path) {
-  const fs::path description = fs::path(path).parent_path() / kDescriptionName;
-  std::error_code error;
-  if (!fs::exists(description, error)) return {};
-  const auto text = ReadFile(description);
-  if (!text) return {};
-  auto set = SetDescription::Parse(*text, description.string());
+std::vector<std::string> ClassesBeside(const std::string& path, const SourceOpener& opener) {
+  auto set = ReadSetDescription(Beside(FolderOf(path), kDescriptionName), opener);
   return set ? std::move(set->classes) : std::vector<std::string>();
 }
 
@@ -57,14 +57,11 @@ std::string FormName(const Source& shard) {
     case ShardForm::kTar:
       break;
   }
-  const auto first = TarReader(shard).Next();
-  const bool of_tars = first && *first && (*first)->name.ends_with(".tar");
-  return of_tars ? "tar of class tars" : "WebDataset";
+  return HoldsTars(shard).value_or(false) ? "tar of class tars" : "WebDataset";
 }
 
-void TakeEntries(const std::string& path, const Source* shard, const ShardIndex& index, uint64_t most,
-                 ShardLook& look) {
-  const auto classes = ClassesBeside(path);
+void TakeEntries(const std::vector<std::string>& classes, const Source* shard, const ShardIndex& index,
+                 uint64_t most, ShardLook& look) {
   look.images = index.images.size();
   for (size_t i = 0; i < std::min<uint64_t>(most, index.images.size()); ++i) {
     const auto& image = index.images[i];
@@ -83,7 +80,7 @@ void TakeEntries(const std::string& path, const Source* shard, const ShardIndex&
 /// The files of a tar that is no shard of samples with labels.
 Result<ShardLook> LookIntoTar(const Source& archive, uint64_t most, std::string why) {
   ShardLook look{.form = "tar", .bytes = archive.size(), .note = std::move(why)};
-  TarReader tar(archive);
+  TarReader tar(archive, TarLinks::kPassedOver);  // links are none of its files
   for (;;) {
     IMGD_ASSIGN(auto file, tar.Next());
     if (!file) return look;
@@ -95,11 +92,11 @@ Result<ShardLook> LookIntoTar(const Source& archive, uint64_t most, std::string 
 }
 
 Result<ShardLook> LookIntoIndex(const std::string& path, const SourceOpener& opener, uint64_t most) {
-  IMGD_ASSIGN(const auto source, opener.OpenPlain(path));
-  IMGD_ASSIGN(const std::string bytes, ReadText(*source, 0, source->size()));
-  IMGD_ASSIGN(const auto index, DecodeShardIndex(bytes, source->name()));
+  IMGD_ASSIGN(const auto bytes, opener.ReadSmall(path, kMostBytesRead));
+  if (!bytes) return Fail(ErrorCode::kNotFound, "no file {}", Shown(path));
+  IMGD_ASSIGN(const auto index, DecodeShardIndex(*bytes, Shown(path)));
   const std::string shard_path = path.substr(0, path.size() - 4);
-  ShardLook look{.form = "index", .bytes = bytes.size()};
+  ShardLook look{.form = "index", .bytes = bytes->size()};
   std::shared_ptr<Source> shard;
   if (auto opened = opener.OpenPlain(shard_path)) shard = std::move(*opened);
   if (shard == nullptr) {
@@ -109,7 +106,7 @@ Result<ShardLook> LookIntoIndex(const std::string& path, const SourceOpener& ope
                             shard_path, shard->size());
     shard.reset();
   }
-  TakeEntries(path, shard.get(), index, most, look);
+  TakeEntries(ClassesBeside(path, opener), shard.get(), index, most, look);
   return look;
 }
 
@@ -121,14 +118,19 @@ Result<ShardLook> LookIntoShard(const std::string& path, uint64_t most) {
   if (path.ends_with(".idx")) return LookIntoIndex(path, opener, most);
   IMGD_ASSIGN(const auto shard, opener.OpenPlain(path));
   auto index = ScanShard(WindowSource(*shard));
-  if (!index && FormOf(path) == ShardForm::kTar) {
+  if (!index && FormOf(shard->name()) == ShardForm::kTar) {
     auto plain = LookIntoTar(*shard, most, index.error().message);
     if (plain) return plain;
   }
   if (!index) return tl::unexpected<Error>(std::move(index).error());
   ShardLook look{.form = FormName(*shard), .bytes = shard->size()};
-  TakeEntries(path, shard.get(), *index, most, look);
+  TakeEntries(ClassesBeside(path, opener), shard.get(), *index, most, look);
   return look;
+}
+
+Result<SetDescription> LookIntoDescription(const std::string& path) {
+  IMGD_ASSIGN(SourceSettings settings, SourceSettings::FromEnvironment());
+  return ReadSetDescription(path, SourceOpener(std::move(settings)));
 }
 
 }  // namespace imgd::data

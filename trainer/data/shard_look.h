@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "trainer/data/image_facts.h"
+#include "trainer/data/shard_set.h"
 
 namespace imgd::data {
 
@@ -33,5 +34,8 @@ struct ShardLook {
 /// sizes in pixels; classes have the names that the shard gives them, or shards.json beside it. Errors: those
 /// of ScanShard and DecodeShardIndex; a tar that has no labels is listed as what it is.
 Result<ShardLook> LookIntoShard(const std::string& path, uint64_t most);
+
+/// A set's shards.json, here or far away. Errors: kNotFound; those of SetDescription::Parse.
+Result<SetDescription> LookIntoDescription(const std::string& path);
 
 }  // namespace imgd::data

@@ -1,11 +1,15 @@
 #include "trainer/data/shard_set.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "common/files.h"
 #include "common/json.h"
 #include "trainer/data/recordio.h"
 #include "trainer/data/shard_list.h"
@@ -16,6 +20,14 @@ namespace {
 constexpr size_t kOpenedAtOnce = 64;
 constexpr size_t kMaxRestartBytes = size_t{64} << 20;  // in memory, of a set
 constexpr const char* kDescriptionFormat = "imgd-shards-1";
+constexpr size_t kOtherFiles = 512;  ///< that the process may have open beside the shards
+
+/// Of this process.
+size_t OpenFiles() {
+  std::error_code error;
+  std::filesystem::directory_iterator it("/proc/self/fd", error);
+  return error ? 0 : static_cast<size_t>(std::distance(it, std::filesystem::directory_iterator()));
+}
 
 }  // namespace
 
@@ -31,6 +43,10 @@ Result<SetDescription> SetDescription::Parse(const std::string& text, const std:
     SetDescription set;
     set.name = json.at("name").get<std::string>();
     set.classes = json.at("classes").get<std::vector<std::string>>();
+    if (const auto words = json.find("words"); words != json.end()) {
+      set.words = words->get<std::vector<std::string>>();
+      if (set.words.size() != set.classes.size()) return bad("\"words\" has not one text for each class");
+    }
     if (const auto first = json.find("first_label"); first != json.end()) {
       set.first_label = WholeNumber<int32_t>(*first);
       if (set.first_label != 0 && set.first_label != 1) return bad("\"first_label\" is 0 or 1");
@@ -53,6 +69,7 @@ Result<SetDescription> SetDescription::Parse(const std::string& text, const std:
 
 std::string SetDescription::ToJson() const {
   nlohmann::ordered_json json = {{"format", kDescriptionFormat}, {"name", name}, {"classes", classes}};
+  if (!words.empty()) json["words"] = words;
   if (first_label) json["first_label"] = *first_label;
   json["shards"] = nlohmann::ordered_json::array();
   for (const auto& shard : shards) {
@@ -92,7 +109,9 @@ Status ShardSet::Add(std::shared_ptr<Source> shard, const ShardIndex& index) {
     keys_ += '\0';
     labels_.push_back(by_name ? numbers[image.label] : image.label);
   }
+  scanned_.Add(shard->name(), index.notes);
   if (!by_name) class_names_.insert(index.class_names.begin(), index.class_names.end());
+  words_.insert(index.class_words.begin(), index.class_words.end());
   shard_sizes_.push_back(static_cast<uint32_t>(index.images.size()));
   shards_.push_back(std::move(shard));
   return {};
@@ -153,6 +172,18 @@ Status ShardSet::NameClasses(std::vector<std::string> names, const std::string& 
               classes_.size());
 }
 
+/// Those that shards.json has, or TFRecords have; a class that is called by its name has none.
+void ShardSet::TakeWords(std::vector<std::string> described) {
+  class_words_ = std::move(described);
+  if (!class_words_.empty()) return;
+  for (const auto& [label, words] : words_) {
+    const auto c = static_cast<size_t>(label - first_label_);
+    if (c >= classes_.size() || words.empty() || words == classes_[c]) continue;
+    class_words_.resize(classes_.size());
+    class_words_[c] = words;
+  }
+}
+
 Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where) {
   IMGD_ASSIGN(SourceSettings settings, SourceSettings::FromEnvironment());
   return Open(where, SourceOpener(std::move(settings)));
@@ -160,9 +191,17 @@ Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where) {
 
 Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where, const SourceOpener& opener) {
   IMGD_ASSIGN(ShardList list, ListShards(where, opener));
+  return Open(where, std::move(list), opener);
+}
+
+Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where, ShardList list,
+                                                 const SourceOpener& opener) {
   if (list.shards.empty())
     return Fail(ErrorCode::kInvalidArgument, "{} has no shard (.tar, .rec, .tfrecord, train-00000-of-01024)",
                 where);
+  // A descriptor stays open for each shard, and a thousand is what a process may usually have. Where the hard
+  // limit is lower, opening says which shard was too many.
+  AllowOpenFiles(OpenFiles() + list.shards.size() + kOtherFiles);
   auto set = std::unique_ptr<ShardSet>(new ShardSet());
   for (size_t first = 0; first < list.shards.size(); first += kOpenedAtOnce) {
     IMGD_ASSIGN(auto shards, OpenShards(list, first, kOpenedAtOnce, opener));
@@ -178,6 +217,8 @@ Result<std::unique_ptr<ShardSet>> ShardSet::Open(const std::string& where, const
   IMGD_TRY(set->CountLabelsFromZero(list.description ? list.description->first_label : std::nullopt));
   IMGD_TRY(set->NameClasses(
       list.description ? std::move(list.description->classes) : std::vector<std::string>(), where));
+  set->notes_ = set->scanned_.Lines();
+  set->TakeWords(list.description ? std::move(list.description->words) : std::vector<std::string>());
   return set;
 }
 
@@ -200,8 +241,9 @@ Status ShardSet::Read(size_t i, FileBuffer& out) const {
                 kMaxFileBytes >> 20);
   }
   const Source& shard = *shards_[place.shard];
-  if (place.skip == 0) return shard.ReadAt(place.offset, out.Take(place.bytes));
-  IMGD_ASSIGN(const auto record, ReadRecord(shard, place.offset, uint64_t{place.skip} + place.bytes));
+  if (place.skip == 0) return shard.ReadUntil(place.offset, out.Take(place.bytes), out.stop);
+  IMGD_ASSIGN(const auto record,
+              ReadRecord(Stoppable(shard, out.stop), place.offset, uint64_t{place.skip} + place.bytes));
   if (record.size() != uint64_t{place.skip} + place.bytes) {
     return Fail(ErrorCode::kDataLoss, "the record has {} bytes, not {}", record.size(),
                 place.skip + place.bytes);

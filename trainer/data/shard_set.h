@@ -13,6 +13,7 @@
 namespace imgd::data {
 
 class SourceOpener;
+struct ShardList;
 
 constexpr uint64_t kMaxShards = 1'000'000;  ///< of one set
 constexpr int32_t kMaxClasses = 1'000'000;  ///< of a set whose classes have no names
@@ -33,6 +34,7 @@ struct SetDescription {
   std::vector<std::string> classes;    ///< in the order of their labels
   std::vector<Shard> shards;           ///< in the order of their images' numbers
   std::optional<int32_t> first_label;  ///< TFRecord: what the files' labels count from; else found by looking
+  std::vector<std::string> words;      ///< what people call the classes, one for each; or none at all
 
   static Result<SetDescription> Parse(const std::string& json, const std::string& name);
   std::string ToJson() const;
@@ -48,6 +50,9 @@ class ShardSet final : public Dataset {
   /// shards.json says.
   static Result<std::unique_ptr<ShardSet>> Open(const std::string& where);
   static Result<std::unique_ptr<ShardSet>> Open(const std::string& where, const SourceOpener& opener);
+  /// The same for what ListShards() made of `where`.
+  static Result<std::unique_ptr<ShardSet>> Open(const std::string& where, ShardList list,
+                                                const SourceOpener& opener);
 
   std::string name(size_t i) const override;
   std::string place(size_t i) const override;
@@ -55,6 +60,9 @@ class ShardSet final : public Dataset {
   Result<uint64_t> FileBytes(size_t i) const override { return uint64_t{places_[i].bytes}; }
   Status Read(size_t i, FileBuffer& out) const override;
   void WillRead(std::span<const uint32_t> samples) const override;
+
+  /// As Dataset::class_words(); as many as there are classes.
+  void SetClassWords(std::vector<std::string> words) { class_words_ = std::move(words); }
 
   const std::vector<std::shared_ptr<Source>>& shards() const { return shards_; }
   /// CRC-32C of each shard by shards.json, as 8 hexadecimal digits; empty without one.
@@ -79,6 +87,7 @@ class ShardSet final : public Dataset {
   Status RankNamedClasses(const std::vector<std::string>& classes);
   Status CountLabelsFromZero(std::optional<int32_t> first_label);
   Status NameClasses(std::vector<std::string> names, const std::string& where);
+  void TakeWords(std::vector<std::string> described);
 
   std::vector<std::shared_ptr<Source>> shards_;
   std::vector<std::string> checksums_;
@@ -86,6 +95,8 @@ class ShardSet final : public Dataset {
   std::vector<Place> places_;
   int32_t first_label_ = 0;                       ///< that the files count from
   std::map<int32_t, std::string> class_names_;    ///< by label, as the shards say
+  SetNotes scanned_;                              ///< of the shards that had no index
+  std::map<int32_t, std::string> words_;          ///< likewise
   std::map<std::string, int32_t> named_classes_;  ///< of shards with labels_by_name: their numbers for now
   bool has_numbered_ = false;                     ///< some shard has no labels_by_name
   std::string keys_;                              ///< one after the other, each ended by 0

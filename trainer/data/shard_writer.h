@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "common/error.h"
 #include "trainer/data/file_kind.h"
+#include "trainer/data/object_box.h"
 #include "trainer/data/shard_set.h"
 
 namespace imgd::data {
@@ -19,17 +19,6 @@ enum class OutputForm { kWebDataset, kTfRecord, kRecordIo, kImageFolder };
 /// "webdataset" and so on.
 std::string_view NameOf(OutputForm form);
 
-/// An object in an image, edges as shares of its width and height.
-struct ObjectBox {
-  float xmin = 0;
-  float ymin = 0;
-  float xmax = 0;
-  float ymax = 0;
-  int32_t label = -1;  ///< of its class, from 0; -1: that of the image
-};
-/// The boxes of the image of a name, as Dataset::name() gives it.
-using BoxesOf = std::function<std::vector<ObjectBox>(std::string_view name)>;
-
 /// What the shards of one set share.
 struct OutputSet {
   OutputForm form = OutputForm::kWebDataset;
@@ -37,19 +26,21 @@ struct OutputSet {
   std::string name;
   uint64_t shards = 1;
   std::vector<std::string> classes;  ///< by label
+  std::vector<std::string> words;    ///< as Dataset::class_words()
   int32_t first_label = 1;           ///< TFRecord: what label 0 is written as
   bool index = true;                 ///< our own index beside a shard (WebDataset, RecordIO)
-  BoxesOf boxes;                     ///< TFRecord; absent: no image/object/bbox
+  bool boxes = false;                ///< TFRecord: records have image/object/bbox/*
 };
 
 /// One image as it goes into a shard. All are the caller's.
 struct OutputImage {
-  std::string_view name;  ///< as Dataset::name() gives it, with or without an ending
+  std::string_view name;  ///< with or without an ending
   uint64_t id = 0;        ///< its number in the source
   int32_t label = 0;
   std::span<const uint8_t> file;
   FileKind facts;             ///< of `file`
   std::string_view restarts;  ///< RestartIndex of `file`; empty where it has none
+  std::span<const ObjectBox> boxes;
 };
 
 /// Writes one shard, front to back. It appears when it is finished; what was not finished is removed.
@@ -71,11 +62,6 @@ Result<std::unique_ptr<ShardWriter>> OpenShardWriter(const OutputSet& set, uint6
 
 /// What must be unique in a set of this form for every image to be found again.
 std::string UniqueNameOf(const OutputSet& set, std::string_view name, int32_t label);
-
-/// `name` without the ending of an image's file; other endings stay.
-std::string_view WithoutImageEnding(std::string_view name);
-/// `name` itself if it has the ending of an image's file, else with ".JPEG".
-std::string WithImageEnding(std::string_view name);
 
 // One for each form; OpenShardWriter() chooses.
 Result<std::unique_ptr<ShardWriter>> OpenWebDatasetWriter(const OutputSet& set, const std::string& shard);

@@ -14,12 +14,12 @@ constexpr uint32_t kShuffledImages = 60'000;
 constexpr int kBatch = 250;
 constexpr uint32_t kClasses = 100;
 
-using Order = std::vector<uint32_t>;
+using Samples = std::vector<uint32_t>;
 
-Order Ours(uint32_t epoch, std::span<const uint32_t> shards, int segments = 1) {
+Samples Ours(uint32_t epoch, std::span<const uint32_t> shards, int segments = 1) {
   const auto order =
       EpochOrder::Create({3, epoch, kShuffledImages, kBatch, segments, shards, EpochMode::kExact, 0}).value();
-  Order out;
+  Samples out;
   for (uint64_t step = 0; step < order.steps(); ++step) {
     const auto samples = order.StepSamples(step);
     out.insert(out.end(), samples.begin(), samples.end());
@@ -27,8 +27,8 @@ Order Ours(uint32_t epoch, std::span<const uint32_t> shards, int segments = 1) {
   return out;
 }
 
-Order True(uint32_t epoch) {
-  Order out(kShuffledImages);
+Samples True(uint32_t epoch) {
+  Samples out(kShuffledImages);
   std::iota(out.begin(), out.end(), 0U);
   std::mt19937_64 engine(epoch + 77);
   std::ranges::shuffle(out, engine);
@@ -36,7 +36,7 @@ Order True(uint32_t epoch) {
 }
 
 /// Between a sample's number and its position.
-double RankCorrelation(const Order& order) {
+double RankCorrelation(const Samples& order) {
   const double mean = (kShuffledImages - 1) / 2.0;
   double products = 0;
   double squares = 0;
@@ -49,7 +49,7 @@ double RankCorrelation(const Order& order) {
 
 /// Mean over batches of the chi-square statistic of their classes, by its expectation, for classes that lie
 /// one after the other: 1 for a true permutation, more where a batch has too much of one class.
-double ClassClumping(const Order& order, const std::vector<uint32_t>& class_of) {
+double ClassClumping(const Samples& order, const std::vector<uint32_t>& class_of) {
   double sum = 0;
   for (uint32_t first = 0; first < kShuffledImages; first += kBatch) {
     std::vector<double> count(kClasses);
@@ -61,7 +61,7 @@ double ClassClumping(const Order& order, const std::vector<uint32_t>& class_of) 
 }
 
 /// How many times as often as by chance two neighbours of one epoch meet in a batch of the next.
-double Reunions(const Order& first, const Order& second) {
+double Reunions(const Samples& first, const Samples& second) {
   std::vector<uint32_t> batch_of(kShuffledImages);
   for (uint32_t i = 0; i < kShuffledImages; ++i) batch_of[second[i]] = i / kBatch;
   double met = 0;
@@ -79,7 +79,7 @@ struct Quality {
   double correlation, clumping, reunions;
 };
 
-Quality Measure(const Order& a, const Order& b, const std::vector<uint32_t>& class_of) {
+Quality Measure(const Samples& a, const Samples& b, const std::vector<uint32_t>& class_of) {
   return {RankCorrelation(a), ClassClumping(a, class_of), Reunions(a, b)};
 }
 

@@ -13,7 +13,7 @@ SlotQueue::SlotQueue(const Limits& limits)
 std::optional<SlotQueue::Claim> SlotQueue::NextClaim(uint64_t& idle_ns) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (stopping_ || failure_) return std::nullopt;
+    if (failure_) return std::nullopt;
     const bool more = next_to_plan_ < limits_.end_step;
     const bool room = next_to_plan_ - next_to_deliver_ < limits_.prefetch;
     if (more && room && !planning_ && Unclaimed() < limits_.workers * 2) {
@@ -76,14 +76,6 @@ void SlotQueue::Fail(const Error& error) {
   }
   work_.notify_all();
   ready_.notify_one();
-}
-
-void SlotQueue::Stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  work_.notify_all();
 }
 
 std::vector<uint8_t> SlotQueue::SpareMemory() {

@@ -61,8 +61,6 @@ class SlotQueue {
 
   /// Ends all work; Take() answers with this from now on. The first one counts.
   void Fail(const Error& error);
-  /// Ends all work.
-  void Stop();
 
   /// Memory that was given back, or none.
   std::vector<uint8_t> SpareMemory();
@@ -79,7 +77,6 @@ class SlotQueue {
   uint64_t next_to_plan_;
   uint64_t next_to_deliver_;
   bool planning_ = false;
-  bool stopping_ = false;
   std::optional<Error> failure_;
   std::vector<std::vector<uint8_t>> spare_;
 };

@@ -66,12 +66,12 @@ Result<std::shared_ptr<Source>> OpenFileSource(const std::string& path) {
                                       std::move(version));
 }
 
-Status Part::ReadAt(uint64_t offset, std::span<uint8_t> out) const {
+Status Part::ReadUntil(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const {
   if (offset > size() || out.size() > size() - offset) {
     return Fail(ErrorCode::kDataLoss, "{} ends at byte {}, before byte {}", name(), size(),
                 offset + out.size());
   }
-  return whole_.ReadAt(offset_ + offset, out);
+  return whole_.ReadUntil(offset_ + offset, out, stop);
 }
 
 }  // namespace imgd::data

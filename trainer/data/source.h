@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -26,12 +27,20 @@ class Source {
   const std::string& name() const { return name_; }
   /// Bytes in it, as of when it was opened.
   uint64_t size() const { return size_; }
-  /// Changes when the content may have: the file's size and time of change, a server's ETag.
+  /// Changes when the content may have: the file's size and time of change, a server's ETag. Empty where a
+  /// server says neither.
   const std::string& version() const { return version_; }
 
   /// Fills all of `out` with the bytes from `offset` on. Errors: kDataLoss when it ends before or has changed
   /// since it was opened; those of the file system or server.
   virtual Status ReadAt(uint64_t offset, std::span<uint8_t> out) const = 0;
+
+  /// The same for one who may lose interest: `stop` breaks off what waits for a server (kCancelled). What is
+  /// near takes no notice of it.
+  virtual Status ReadUntil(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const {
+    static_cast<void>(stop);
+    return ReadAt(offset, out);
+  }
 
   /// Told what will be read soon, each stretch by one call of ReadAt, in about this order, so that it can be
   /// fetched ahead. Returns at once.
@@ -67,11 +76,26 @@ class Part final : public Source {
  public:
   Part(const Source& whole, const std::string& name, uint64_t offset, uint64_t size)
       : Source(name, size, whole.version()), whole_(whole), offset_(offset) {}
-  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override;
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override { return ReadUntil(offset, out, {}); }
+  Status ReadUntil(uint64_t offset, std::span<uint8_t> out, const std::stop_token& stop) const override;
 
  private:
   const Source& whole_;
   uint64_t offset_;
+};
+
+/// Another source, which must outlive it, for code that knows ReadAt alone: `stop` breaks every read off.
+class Stoppable final : public Source {
+ public:
+  Stoppable(const Source& source, std::stop_token stop)
+      : Source(source.name(), source.size(), source.version()), source_(source), stop_(std::move(stop)) {}
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override {
+    return source_.ReadUntil(offset, out, stop_);
+  }
+
+ private:
+  const Source& source_;
+  std::stop_token stop_;
 };
 
 }  // namespace imgd::data

@@ -15,6 +15,7 @@ namespace imgd::data {
 namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+constexpr uint64_t kMostCheckedRecord = Dataset::kMaxFileBytes + (uint64_t{1} << 20);
 
 bool IsTfRecord(const Source& shard) { return FormOf(shard.name()) == ShardForm::kTfRecord; }
 
@@ -70,9 +71,35 @@ void Note(ConvertReport::Entry& wrong, std::string place) {
   if (wrong.names.size() < ConvertReport::kMaxNames) wrong.names.push_back(std::move(place));
 }
 
+/// A shard, and which images of the set are in it.
+struct ShardOfSet {
+  const ShardSet& set;
+  const Source& shard;
+  uint32_t first;  ///< image
+  uint32_t count;
+  std::string crc;  ///< by shards.json; empty without one
+};
+
+/// Of the shard's record of that number; each is an image, in the set's order.
+void TakeBoxes(const ShardOfSet& of, uint32_t record, std::span<const uint8_t> content, SourceFindings& out) {
+  if (record >= of.count) return;
+  auto [image_label, boxes] = BoxesOfRecord(content);
+  if (boxes.empty()) return;
+  // What the file's labels begin at.
+  const int64_t first_label = image_label - of.set.label(of.first + record);
+  for (auto& box : boxes) {
+    const int64_t label = box.label - first_label;
+    const bool known = box.label >= 0 && label >= 0 && static_cast<uint64_t>(label) < of.set.classes().size();
+    box.label = known ? static_cast<int32_t>(label) : -1;
+  }
+  out.boxes.emplace(of.first + record, std::move(boxes));
+}
+
 /// The lengths were looked at when the set was opened; they are only kept from leading astray here.
-Status CheckRecords(const Source& shard, Sweep& sweep, ConvertReport::Entry& wrong) {
-  while (!sweep.AtEnd()) {
+Status CheckRecords(const ShardOfSet& of, Sweep& sweep, SourceFindings& out) {
+  const Source& shard = of.shard;
+  std::vector<uint8_t> content;
+  for (uint32_t record = 0; !sweep.AtEnd(); ++record) {
     const uint64_t start = sweep.at();
     std::array<uint8_t, 12> header{};
     IMGD_TRY(sweep.Take(header));
@@ -80,34 +107,39 @@ Status CheckRecords(const Source& shard, Sweep& sweep, ConvertReport::Entry& wro
     std::memcpy(&left, header.data(), 8);
     if (left > shard.size() - sweep.at()) return Fail(ErrorCode::kDataLoss, "{} has changed", shard.name());
     uint32_t crc = 0;
+    content.clear();
+    const bool keep = left <= kMostCheckedRecord;
     while (left > 0) {
       IMGD_ASSIGN(const auto bytes, sweep.Next(left));
       if (bytes.empty()) return Fail(ErrorCode::kDataLoss, "{} ends within a record", shard.name());
       crc = Crc32c(bytes, crc);
       left -= bytes.size();
+      if (keep) content.insert(content.end(), bytes.begin(), bytes.end());
     }
     std::array<uint8_t, 4> footer{};
     IMGD_TRY(sweep.Take(footer));
     uint32_t wanted = 0;
     std::memcpy(&wanted, footer.data(), 4);
-    if (wanted != MaskedCrc(crc)) Note(wrong, fmt::format("{}: the record at byte {}", shard.name(), start));
+    if (wanted != MaskedCrc(crc))
+      Note(out.wrong, fmt::format("{}: the record at byte {}", shard.name(), start));
+    TakeBoxes(of, record, content, out);
   }
   return {};
 }
 
-Result<ConvertReport::Entry> CheckShard(const Source& shard, const std::string& crc,
-                                        const CheckProgress& progress) {
-  ConvertReport::Entry wrong;
+Result<SourceFindings> CheckShard(const ShardOfSet& of, const CheckProgress& progress) {
+  const Source& shard = of.shard;
+  SourceFindings out;
   Sweep sweep(shard, progress);
-  if (IsTfRecord(shard)) IMGD_TRY(CheckRecords(shard, sweep, wrong));
+  if (IsTfRecord(shard)) IMGD_TRY(CheckRecords(of, sweep, out));
   while (!sweep.AtEnd()) {
     IMGD_ASSIGN(const auto bytes, sweep.Next(kPieceBytes));
     static_cast<void>(bytes);
   }
-  if (!crc.empty() && crc != fmt::format("{:08x}", sweep.whole())) {
-    Note(wrong, fmt::format("{}: the whole file, by {}", shard.name(), kDescriptionName));
+  if (!of.crc.empty() && of.crc != fmt::format("{:08x}", sweep.whole())) {
+    Note(out.wrong, fmt::format("{}: the whole file, by {}", shard.name(), kDescriptionName));
   }
-  return wrong;
+  return out;
 }
 
 }  // namespace
@@ -117,19 +149,23 @@ bool HasChecksums(const ShardSet& set) {
          std::ranges::any_of(set.shards(), [](const auto& shard) { return IsTfRecord(*shard); });
 }
 
-Result<ConvertReport::Entry> CheckChecksums(const ShardSet& set, int jobs, const CheckProgress& progress) {
+Result<SourceFindings> CheckChecksums(const ShardSet& set, int jobs, const CheckProgress& progress) {
   const auto& shards = set.shards();
-  std::vector<ConvertReport::Entry> found(shards.size());
+  std::vector<SourceFindings> found(shards.size());
+  std::vector<uint32_t> first(shards.size());
+  for (size_t i = 1; i < shards.size(); ++i) first[i] = first[i - 1] + set.shard_sizes()[i - 1];
   std::atomic<size_t> next = 0;
   std::mutex mutex;  // guards `failure`
   std::optional<Error> failure;
   const auto work = [&] {
     for (size_t i = next++; i < shards.size(); i = next++) {
-      auto wrong = CheckShard(*shards[i], set.checksums().empty() ? "" : set.checksums()[i], progress);
-      const bool go_on = !wrong || progress(set.shard_sizes()[i], 0);
+      const ShardOfSet shard{set, *shards[i], first[i], set.shard_sizes()[i],
+                             set.checksums().empty() ? "" : set.checksums()[i]};
+      auto seen = CheckShard(shard, progress);
+      const bool go_on = !seen || progress(set.shard_sizes()[i], 0);
       const std::lock_guard lock(mutex);
-      if (wrong) found[i] = std::move(*wrong);
-      if (!failure && !wrong) failure = wrong.error();
+      if (seen) found[i] = std::move(*seen);
+      if (!failure && !seen) failure = seen.error();
       if (!failure && !go_on) failure = Error{.code = ErrorCode::kCancelled, .message = "stopped"};
       if (failure) return;
     }
@@ -140,12 +176,15 @@ Result<ConvertReport::Entry> CheckChecksums(const ShardSet& set, int jobs, const
   }
   if (failure) return tl::unexpected<Error>(std::move(*failure));
   ConvertReport sum;
-  for (auto& entry : found) {
+  SourceFindings all;
+  for (auto& shard : found) {
     ConvertReport one;
-    one.checksums = std::move(entry);
+    one.checksums = std::move(shard.wrong);
     sum.Merge(one);
+    all.boxes.merge(shard.boxes);
   }
-  return std::move(sum.checksums);
+  all.wrong = std::move(sum.checksums);
+  return all;
 }
 
 }  // namespace imgd::data

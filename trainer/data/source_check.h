@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "trainer/data/convert_report.h"
+#include "trainer/data/object_box.h"
 #include "trainer/data/shard_set.h"
 
 namespace imgd::data {
@@ -13,10 +15,17 @@ namespace imgd::data {
 /// From any thread.
 using CheckProgress = std::function<bool(uint64_t images, uint64_t bytes)>;
 
+/// What is seen of a source by reading it once.
+struct SourceFindings {
+  ConvertReport::Entry wrong;  ///< places where a checksum is wrong, in the order of the shards
+  /// Of the images that have any, by their numbers; TFRecord only. Labels are those of the set's classes.
+  std::unordered_map<uint32_t, std::vector<ObjectBox>> boxes;
+};
+
 /// Reads all shards of the set from front to back and compares the checksums that there are: those of each
-/// record of TFRecord files, and those of whole files in shards.json. Returns the places where one is wrong,
-/// in the order of the shards. Errors: kCancelled when `progress` stopped it; those of the sources.
-Result<ConvertReport::Entry> CheckChecksums(const ShardSet& set, int jobs, const CheckProgress& progress);
+/// record of TFRecord files, and those of whole files in shards.json. Errors: kCancelled when `progress`
+/// stopped it; those of the sources.
+Result<SourceFindings> CheckChecksums(const ShardSet& set, int jobs, const CheckProgress& progress);
 
 /// Whether there is anything to compare.
 bool HasChecksums(const ShardSet& set);

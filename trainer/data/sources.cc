@@ -71,6 +71,12 @@ Result<std::string> ReadAuthorization(const std::string& file) {
   return value;
 }
 
+/// None of the small files that are read begins with a '<'.
+bool IsWebPage(std::string_view text) {
+  const size_t at = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  return at != std::string_view::npos && text[at] == '<';
+}
+
 /// What nginx's autoindex_format json and `imgcli dataset serve` list.
 Result<std::vector<RemoteEntry>> ParseListing(const std::string& text, const std::string& name) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -184,7 +190,8 @@ Result<std::shared_ptr<Source>> SourceOpener::Open(const std::string& where,
   if (!IsUrl(where)) return OpenFileSource(where);
   IMGD_ASSIGN(RemoteObject object, impl_->ObjectAt(where));
   IMGD_ASSIGN(auto file, RemoteFile::Open(std::move(object)));
-  if (impl_->cache) {
+  // What nobody can tell from an older one of that size is not kept.
+  if (impl_->cache && (crc32c || !file->version().empty())) {
     if (auto entry = impl_->cache->Open(*file, crc32c))
       return std::make_shared<CachedSource>(std::move(file), impl_->cache, std::move(entry), impl_->pool);
   }
@@ -201,7 +208,10 @@ Result<std::optional<std::string>> SourceOpener::ReadSmall(const std::string& wh
                                                            uint64_t most_bytes) const {
   if (IsUrl(where)) {
     IMGD_ASSIGN(const RemoteObject object, impl_->ObjectAt(where));
-    return ReadWhole(object, most_bytes);
+    auto text = ReadWhole(object, most_bytes);
+    const bool denied = !text && text.error().code == ErrorCode::kPermissionDenied;
+    if (denied || (text && *text && IsWebPage(**text))) return std::optional<std::string>();
+    return text;
   }
   auto text = ReadFile(where, most_bytes);
   if (text) return std::optional(std::move(*text));

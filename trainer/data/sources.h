@@ -52,7 +52,8 @@ class SourceOpener {
   /// The same without cache and fetching ahead, for those who read it once from front to back.
   Result<std::shared_ptr<Source>> OpenPlain(const std::string& where) const;
 
-  /// The whole of a small local or remote file; nothing where there is none.
+  /// The whole of a small local or remote file that may be missing; nothing where there is none. Servers that
+  /// do not say what is missing count too: S3 without the right to list answers 403, others send a web page.
   Result<std::optional<std::string>> ReadSmall(const std::string& where, uint64_t most_bytes) const;
 
   /// The files in a remote folder, sorted by name: from a server that lists as nginx's `autoindex_format

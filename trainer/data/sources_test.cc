@@ -2,12 +2,19 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "trainer/data/convert_source.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/read_ahead.h"
+#include "trainer/data/shard_list.h"
+#include "trainer/data/shard_look.h"
 #include "trainer/data/shard_set.h"
 #include "trainer/data/test_http_server.h"
 #include "trainer/data/test_images.h"
 #include "trainer/data/test_tar.h"
+#include "trainer/data/verify.h"
 
 namespace imgd::data {
 namespace {
@@ -108,6 +115,130 @@ TEST(RemoteShards, AreScannedOnceWithFewRequestsAndFetchedAhead) {
   EXPECT_EQ(from_shard(), before + 1) << "neighbours in one request";
 }
 
+TEST(RemoteShards, AServerThatDoesNotSayWhatIsMissingIsReadAllTheSame) {
+  for (const TestReply& missing :
+       {TestReply{.status = 403, .body = "<Error><Code>AccessDenied</Code></Error>"},
+        TestReply{.body = "\n<!doctype html><p>No such page"}}) {
+    const TempFolder folder;
+    const FakeSite site{{{"/s.tar", Shard("a", 3)}}};
+    const TestHttpServer server([&](const TestRequest& request) {
+      return site.files.contains(request.target) ? site(request) : missing;
+    });
+    const SourceOpener opener(Settings(folder));
+    const auto set = ShardSet::Open(server.url() + "/s.tar", opener);
+    ASSERT_TRUE(set.has_value()) << set.error().message;
+    EXPECT_EQ(Bytes(**set, 2), "a number 2");
+  }
+}
+
+TEST(RemoteShards, VerificationListsThemOnce) {
+  const TempFolder folder;
+  const std::string a = Shard("a", 3);
+  const SetDescription description{
+      "s", {"cat", "dog"}, {{"s-0.tar", a.size(), 3, fmt::format("{:08x}", Crc32c(AsBytes(a)))}}};
+  const TestHttpServer server(FakeSite{{{"/set/shards.json", description.ToJson()}, {"/set/s-0.tar", a}}});
+  const auto listings = [&] {
+    return std::ranges::count_if(server.log(), [](const std::string& line) {
+      return line.find("/set/shards.json") != std::string::npos;
+    });
+  };
+  ASSERT_TRUE(ListShards(server.url() + "/set", SourceOpener(Settings(folder))).has_value());
+  const auto once = listings();
+  ASSERT_EQ(::setenv("IMGD_CACHE_DIR", (folder.path() / "verify").c_str(), 1), 0);
+  const auto report = VerifyDataset(server.url() + "/set", {});
+  ::unsetenv("IMGD_CACHE_DIR");
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(report->images, 3U);
+  EXPECT_EQ(report->broken, 0U);
+  EXPECT_EQ(report->checksums, 1U);
+  EXPECT_EQ(listings(), 2 * once);
+}
+
+/// IMGD_CACHE_DIR while it lives.
+class CacheDir {
+ public:
+  explicit CacheDir(const TempFolder& folder) {
+    ::setenv("IMGD_CACHE_DIR", (folder.path() / "verify").c_str(), 1);
+  }
+  ~CacheDir() { ::unsetenv("IMGD_CACHE_DIR"); }
+};
+
+TEST(RemoteShards, APresignedUrlIsVerifiedWithoutItsIndex) {
+  const TempFolder folder;
+  const CacheDir cache(folder);
+  const TestHttpServer server([&](const TestRequest& request) -> TestReply {
+    if (request.target == "/s.tar?sign=1.5") return ServeContent(request, Shard("a", 2), "\"1\"");
+    return {.status = 403};
+  });
+  const auto report = VerifyDataset(server.url() + "/s.tar?sign=1.5", {});
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(report->broken, 0U) << report->findings.at(0).reason;
+  EXPECT_EQ(report->images, 2U);
+}
+
+TEST(RemoteShards, AnIndexWithoutEndIsReadAsFarAsItsShardCanNeed) {
+  const TempFolder folder;
+  const TestHttpServer server([&](const TestRequest& request) -> TestReply {
+    if (request.target == "/s.tar") return ServeContent(request, Shard("a", 2), "\"1\"");
+    if (request.target != "/s.tar.idx") return {.status = 404};
+    return {.body = std::string(1 << 16, 'x'), .endless = true};
+  });
+  EXPECT_THAT(ShardSet::Open(server.url() + "/s.tar", SourceOpener(Settings(folder))).error().message,
+              HasSubstr("/s.tar.idx: it has more than 105"));
+}
+
+TEST(RemoteShards, WhatHasNoVersionIsNotKept) {
+  const TempFolder folder;
+  std::string content = Shard("a", 2);
+  const TestHttpServer server([&](const TestRequest& request) -> TestReply {
+    if (request.target != "/s.tar") return {.status = 404};
+    TestReply reply = ServeContent(request, content, "");
+    std::erase_if(reply.headers, [](const auto& header) { return header.first == "ETag"; });
+    return reply;
+  });
+  SourceSettings settings = Settings(folder);
+  settings.cache_bytes = 1 << 20;
+  const SourceOpener opener(settings);
+  for (const char* prefix : {"a", "b"}) {
+    content = Shard(prefix, 2);
+    const auto set = ShardSet::Open(server.url() + "/s.tar", opener).value();
+    EXPECT_EQ(set->name(0), fmt::format("{}0", prefix));
+    EXPECT_EQ(Bytes(*set, 0), fmt::format("{} number 0", prefix));
+  }
+}
+
+TEST(RemoteShards, TrainAndValBelowAUrlAreItsParts) {
+  const TempFolder folder;
+  const CacheDir cache(folder);
+  const SetDescription description{"s", {"0", "1"}, {{"s-0.tar", Shard("a", 2).size(), 2, ""}}};
+  const TestHttpServer server(FakeSite{{{"/", "[]"},
+                                        {"/train/shards.json", description.ToJson()},
+                                        {"/train/s-0.tar", Shard("a", 2)},
+                                        {"/val/", R"([{"name":"s-0.tar","type":"file","size":1}])"},
+                                        {"/val/s-0.tar", Shard("b", 2)}}});
+  const auto parts = PartsOf(server.url());
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].name, "train");
+  EXPECT_EQ(parts[0].where, server.url() + "/train");
+  EXPECT_EQ(parts[1].where, server.url() + "/val");
+  EXPECT_EQ(FindSource(server.url() + "/", std::nullopt)->parts.size(), 2U);
+  EXPECT_TRUE(PartsOf(server.url() + "/train/").empty());
+  EXPECT_EQ(LookIntoDescription(server.url() + "/train/shards.json")->name, "s");
+  EXPECT_EQ(LookIntoDescription(server.url() + "/shards.json").error().code, ErrorCode::kNotFound);
+}
+
+TEST(RemoteShards, GapsAreFoundWhereTheServerLists) {
+  const TempFolder folder;
+  const CacheDir cache(folder);
+  const TestHttpServer server(FakeSite{
+      {{"/set/", R"([{"name":"s-0.tar","type":"file","size":1},{"name":"s-2.tar","type":"file","size":1}])"},
+       {"/set/s-0.tar", Shard("a", 2)},
+       {"/set/s-2.tar", Shard("b", 2)}}});
+  const auto report = VerifyDataset(server.url() + "/set/", {}).value();
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].place, server.url() + "/set/s-1.tar");
+}
+
 TEST(RemoteShards, AChangedShardIsScannedAgain) {
   const TempFolder folder;
   FakeSite site{{{"/s.tar", Shard("a", 2)}}};
@@ -118,6 +249,22 @@ TEST(RemoteShards, AChangedShardIsScannedAgain) {
   site.files["/s.tar"] = Shard("b", 2);
   EXPECT_THAT(Bytes(*old, 0), HasSubstr("has changed on the server"));
   EXPECT_EQ(ShardSet::Open(where, opener).value()->name(0), "b0");
+}
+
+TEST(RemoteShards, AnIndexThatIsNoneIsSaidAndNotReadToItsEnd) {
+  const TempFolder folder;
+  const std::string shard = Shard("a", 2);
+  const TestHttpServer server([&](const TestRequest& request) -> TestReply {
+    if (request.target.ends_with(".tar")) return ServeContent(request, shard, "\"1\"");
+    if (!request.target.ends_with(".idx")) return {.status = 404};
+    const bool endless = request.target.starts_with("/endless");
+    return {.body = endless ? std::string(1 << 16, 'x') : "no index", .endless = endless};
+  });
+  const SourceOpener opener(Settings(folder));
+  EXPECT_THAT(ShardSet::Open(server.url() + "/page.tar", opener).error().message,
+              HasSubstr("/page.tar.idx is no good shard index"));
+  EXPECT_THAT(ShardSet::Open(server.url() + "/endless.tar", opener).error().message,
+              HasSubstr("/endless.tar.idx: it has more than 105"));
 }
 
 TEST(ReadAhead, KeepsToItsMemoryAndForgetsWhatNobodyReads) {

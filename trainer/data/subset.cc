@@ -28,7 +28,16 @@ Result<std::unique_ptr<Dataset>> Subset::Of(std::unique_ptr<Dataset> whole,
     set->labels_.push_back(found->second);
   }
   if (set->picks_.empty()) return Fail(ErrorCode::kInvalidArgument, "no image is in one of the classes");
+  if (!whole->class_words().empty()) {
+    set->class_words_.resize(classes.size());
+    for (size_t c = 0; c < whole->classes().size(); ++c) {
+      const auto found = labels.find(whole->classes()[c]);
+      if (found != labels.end())
+        set->class_words_[static_cast<size_t>(found->second)] = whole->class_words()[c];
+    }
+  }
   set->classes_ = std::move(classes);
+  set->notes_ = whole->notes();
   set->whole_ = std::move(whole);
   return set;
 }

@@ -17,6 +17,8 @@ class Subset final : public Dataset {
                                              std::vector<std::string> classes);
 
   const Dataset& whole() const { return *whole_; }
+  /// Its number in whole().
+  uint32_t number(size_t i) const { return picks_[i]; }
   std::string name(size_t i) const override { return whole_->name(picks_[i]); }
   std::string place(size_t i) const override { return whole_->place(picks_[i]); }
   /// None: what is left lies anywhere.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace imgd::data {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr uint64_t kBlock = 512;
 /// Long names and pax records; more is no name.
 constexpr uint64_t kMaxTextBytes = 1 << 20;
+constexpr uint64_t kZerosAtOnce = 64 << 10;
 
 std::string_view FieldText(std::string_view field) { return field.substr(0, field.find('\0')); }
 
@@ -38,6 +40,23 @@ std::optional<uint64_t> Number(std::string_view field) {
 bool IsPlainFile(char type) { return type == '0' || type == '\0' || type == '7'; }
 /// Entries that carry no content: links, devices, folders, queues, a volume's name.
 bool HasNoContent(char type) { return (type >= '1' && type <= '6') || type == 'V'; }
+
+/// What an entry is that stands for something outside of it; empty for others.
+std::string_view NameOfLink(char type) {
+  switch (type) {
+    case '1':
+      return "hard link";
+    case '2':
+      return "symbolic link";
+    case '3':
+    case '4':
+      return "device";
+    case '6':
+      return "pipe";
+    default:
+      return "";
+  }
+}
 
 }  // namespace
 
@@ -74,12 +93,33 @@ tl::unexpected<Error> TarReader::Bad(const std::string& what) const {
   return Fail(ErrorCode::kDataLoss, "{} is no good tar archive at byte {}: {}", source_.name(), at_, what);
 }
 
-/// False at the archive's end: a block of zeros, or nothing more.
+/// All that is left is zeros: a hole in the middle of an archive looks like its end.
+Status TarReader::CheckEnd() {
+  // Archives of other things than images may be packed, and nobody knows where those end (OpenUnpacked).
+  if (links_ == TarLinks::kPassedOver) return {};
+  std::vector<uint8_t> bytes;
+  for (uint64_t at = at_; at < source_.size(); at += bytes.size()) {
+    bytes.resize(std::min(kZerosAtOnce, source_.size() - at));
+    IMGD_TRY(source_.ReadAt(at, bytes));
+    const auto data = std::ranges::find_if(bytes, [](uint8_t byte) { return byte != 0; });
+    if (data == bytes.end()) continue;
+    return Bad(
+        fmt::format("the zeros that end an archive begin here, but there is data behind them at byte {}",
+                    at + static_cast<uint64_t>(data - bytes.begin())));
+  }
+  has_end_ = source_.size() - at_ >= 2 * kBlock;
+  return {};
+}
+
+/// False at the archive's end: blocks of zeros, or nothing more.
 Result<bool> TarReader::ReadHeader(Header& header) {
   if (at_ >= source_.size()) return false;
   if (source_.size() - at_ < kBlock) return Bad("it ends within a header");
   IMGD_TRY(source_.ReadAt(at_, {reinterpret_cast<uint8_t*>(header.block), kBlock}));
-  if (header.is_zero()) return false;
+  if (header.is_zero()) {
+    IMGD_TRY(CheckEnd());
+    return false;
+  }
   if (!header.checksum_fits()) return Bad("the header's checksum is wrong");
   const auto size = header.size();
   if (!size) return Bad("the size is no number");
@@ -166,6 +206,8 @@ Result<std::optional<TarEntry>> TarReader::Next() {
       return Bad(fmt::format("an entry of the unknown type '{}'", header.type()));
     }
     std::string name = overrides.name ? *overrides.name : header.name();
+    if (const auto link = NameOfLink(header.type()); !link.empty() && links_ == TarLinks::kRefused)
+      return Bad(fmt::format("'{}' is a {}, where only files and folders can be read", name, link));
     const uint64_t content = HasNoContent(header.type()) ? 0 : overrides.size.value_or(size);
     const TarEntry entry{std::move(name), at_, content};
     IMGD_TRY(Skip(content));

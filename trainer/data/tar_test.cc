@@ -16,9 +16,9 @@ using testing::HasSubstr;
 class TarTest : public testing::Test {
  protected:
   /// "name=content" of each file, or the error.
-  std::vector<std::string> List(const std::string& archive) {
+  std::vector<std::string> List(const std::string& archive, TarLinks links = TarLinks::kRefused) {
     const auto source = OpenFileSource(folder_.Write("a.tar", archive).string()).value();
-    TarReader tar(*source);
+    TarReader tar(*source, links);
     std::vector<std::string> out;
     for (;;) {
       const auto entry = tar.Next();
@@ -39,10 +39,29 @@ TEST_F(TarTest, FilesLieWhereItSays) {
               ElementsAre("a.jpg=pixels", "a.cls=7", "empty="));
 }
 
-TEST_F(TarTest, FoldersAndLinksArePassedOver) {
-  EXPECT_THAT(List(TarMember("folder/", "", '5') + TarMember("link", "", '2') + TarMember("hard", "", '1') +
-                   Tar({{"folder/a", "1"}})),
-              ElementsAre("folder/a=1"));
+TEST_F(TarTest, FoldersArePassedOverAndLinksAreNot) {
+  EXPECT_THAT(List(TarMember("folder/", "", '5') + Tar({{"folder/a", "1"}})), ElementsAre("folder/a=1"));
+  for (const auto& [type, what] :
+       {std::pair('1', "hard link"), std::pair('2', "symbolic link"), std::pair('3', "device"),
+        std::pair('4', "device"), std::pair('6', "pipe")}) {
+    const std::string archive = TarMember("x.jpg", "", type) + Tar({{"folder/a", "1"}});
+    EXPECT_THAT(List(archive).at(0), HasSubstr(fmt::format("'x.jpg' is a {}, where only files and", what)));
+    EXPECT_THAT(List(archive, TarLinks::kPassedOver), ElementsAre("folder/a=1"));
+  }
+}
+
+TEST_F(TarTest, NamesAreOnlyText) {
+  EXPECT_THAT(List(Tar({{"/etc/a", "1"}, {"../../b", "2"}, {"c/../d", "3"}, {"./e", "4"}})),
+              ElementsAre("/etc/a=1", "../../b=2", "c/../d=3", "./e=4"));
+}
+
+TEST_F(TarTest, SparseFilesOfAllKindsAreRefused) {
+  EXPECT_THAT(List(TarMember("a", "", 'S')).at(0), HasSubstr("sparse files can't be read"));
+  for (const std::string record : {"22 GNU.sparse.major=1\n", "25 GNU.sparse.realsize=9\n"}) {
+    for (const char type : {'x', 'g'})
+      EXPECT_THAT(List(TarMember("pax", record, type) + TarMember("a", "1")).at(0),
+                  HasSubstr("sparse files"));
+  }
 }
 
 TEST_F(TarTest, LongNamesOfBothKinds) {
@@ -69,6 +88,26 @@ TEST_F(TarTest, ASizeInBase256AndInPax) {
 
 TEST_F(TarTest, WithoutTheBlocksOfZerosAtItsEnd) {
   EXPECT_THAT(List(TarMember("a", "1") + TarMember("b", "2")), ElementsAre("a=1", "b=2"));
+}
+
+TEST_F(TarTest, ItsEndIsAllZerosOrMissing) {
+  const auto has_end = [&](const std::string& archive) {
+    const auto source = OpenFileSource(folder_.Write("a.tar", archive).string()).value();
+    TarReader tar(*source);
+    while (tar.Next().value()) {
+    }
+    return tar.has_end();
+  };
+  const std::string file = TarMember("a", "1");
+  EXPECT_TRUE(has_end(file + std::string(1024, '\0')));
+  EXPECT_TRUE(has_end(file + std::string(200'000, '\0')));
+  EXPECT_FALSE(has_end(file + std::string(512, '\0')));
+  EXPECT_FALSE(has_end(file));
+  EXPECT_THAT(
+      List(file + std::string(1024, '\0') + TarMember("b", "2")).at(0),
+      HasSubstr("a.tar is no good tar archive at byte 1024: the zeros that end an archive begin here, but "
+                "there is data behind them at byte 2048"));
+  EXPECT_THAT(List(file + std::string(150'000, '\0') + "x").at(0), HasSubstr("behind them at byte 151024"));
 }
 
 TEST_F(TarTest, LiesAreFound) {

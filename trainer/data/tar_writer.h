@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,16 +11,17 @@
 
 namespace imgd::data {
 
-/// Writes a tar archive in the ustar format, with nothing in it of the machine or the time: the same files
-/// give the same bytes. It appears when it is finished (OutputFile). Source: POSIX.1-2017, "ustar
-/// Interchange Format".
+/// Writes a tar archive in the ustar format, names that it can't hold in pax headers, with nothing in it of
+/// the machine or the time: the same files give the same bytes. It appears when it is finished (OutputFile).
+/// Source: POSIX.1-2017, "ustar Interchange Format" and "pax Extended Header".
 class TarWriter {
  public:
+  using Header = std::array<char, 512>;
   /// Errors: as open(2).
   static Result<TarWriter> Create(const std::string& path);
 
-  /// Appends a file; returns where its bytes lie in the archive. Errors: kInvalidArgument for a name of more
-  /// than 100 bytes (255 where it can be cut at a '/'), as write(2).
+  /// Appends a file; returns where its bytes lie in the archive. Errors: kInvalidArgument for an empty name,
+  /// as write(2).
   Result<uint64_t> Add(const std::string& name, std::span<const uint8_t> content);
 
   /// The end of the archive; on disk under its own name when this returns. Errors: as write(2), fsync(2),
@@ -32,6 +34,8 @@ class TarWriter {
 
  private:
   explicit TarWriter(OutputFile file) : file_(std::move(file)) {}
+
+  Status AddEntry(Header& header, char type, std::span<const uint8_t> content);
 
   OutputFile file_;
 };

@@ -135,6 +135,11 @@ bool TestHttpServer::Answer(int fd, const TestRequest& request) {
     char byte = 0;
     return ::recv(fd, &byte, 1, MSG_PEEK) > 0;
   }
+  if (reply.drip) {
+    for (size_t i = 0; i < body.size() && !stopping_ && SendAll(fd, body.substr(i, 1)); ++i)
+      std::this_thread::sleep_for(*reply.drip);
+    return false;
+  }
   while (reply.endless && SendAll(fd, body)) {
   }
   return SendAll(fd, body) && !reply.content_length;

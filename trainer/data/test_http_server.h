@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,10 +32,11 @@ struct TestReply {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  std::optional<uint64_t> content_length;  ///< another than the body's
-  std::optional<size_t> cut_after;         ///< the connection is reset after so many bytes of the body
-  std::optional<size_t> stall_after;       ///< nothing more comes after so many, until the server ends
-  bool endless = false;                    ///< the body again and again, without a length
+  std::optional<uint64_t> content_length;         ///< another than the body's
+  std::optional<size_t> cut_after;                ///< the connection is reset after so many bytes of the body
+  std::optional<size_t> stall_after;              ///< nothing more comes after so many, until the server ends
+  std::optional<std::chrono::milliseconds> drip;  ///< the body comes byte by byte, with so much time between
+  bool endless = false;                           ///< the body again and again, without a length
 };
 
 /// An HTTP server on the loopback that does what a test says. A thread for each connection.

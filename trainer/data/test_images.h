@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -57,6 +58,27 @@ inline std::vector<uint8_t> Waves(int width, int height, int components, int see
     }
   }
   return pixels;
+}
+
+/// The pixels (R, G, B) as a YCCK file: what an Adobe program makes of CMYK, inverted, where black is `black`
+/// everywhere (255: none). By JFIF's own formula, without libjpeg's.
+inline std::string YcckJpeg(const std::vector<uint8_t>& rgb, int width, int height, uint8_t black = 255) {
+  std::vector<uint8_t> ycck;
+  const auto put = [&](double value) {
+    ycck.push_back(static_cast<uint8_t>(std::clamp(std::lround(value), 0L, 255L)));
+  };
+  for (size_t i = 0; i < rgb.size(); i += 3) {
+    const double r = 255 - rgb[i];  // what is kept is C, M and Y as if they were the complements
+    const double g = 255 - rgb[i + 1];
+    const double b = 255 - rgb[i + 2];
+    put(0.299 * r + 0.587 * g + 0.114 * b);
+    put(128 - 0.168736 * r - 0.331264 * g + 0.5 * b);
+    put(128 + 0.5 * r - 0.418688 * g - 0.081312 * b);
+    ycck.push_back(black);
+  }
+  std::string file = EncodeJpeg(ycck, width, height, {.quality = 97, .components = 4}).value();
+  file[file.find("Adobe") + 11] = 2;  // its transform: the four planes are YCCK
+  return file;
 }
 
 inline std::string WavesJpeg(int width, int height, const JpegEncodeOptions& options = {}, int seed = 0) {

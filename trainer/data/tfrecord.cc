@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trainer/data/crc32c.h"
 
@@ -33,7 +35,7 @@ class WireReader {
   struct Field {
     uint32_t number = 0;
     std::optional<Stretch> bytes;
-    uint64_t value = 0;
+    uint64_t value = 0;  ///< a number's, or a float's bits
   };
   std::optional<Field> Next(Stretch& rest) {
     const auto tag = Varint(rest);
@@ -55,8 +57,12 @@ class WireReader {
         rest.at += *size;
         return field;
       }
-      case 5:
-        return Skip(rest, 4) ? std::optional(field) : std::nullopt;
+      case 5: {
+        const auto value = Fixed32(rest);
+        if (!value) return std::nullopt;
+        field.value = *value;
+        return field;
+      }
       default:
         return std::nullopt;
     }
@@ -71,6 +77,16 @@ class WireReader {
       if (*byte < 0x80) return value;
     }
     return std::nullopt;
+  }
+
+  std::optional<uint32_t> Fixed32(Stretch& rest) {
+    uint32_t value = 0;
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+      const auto byte = Byte(rest);
+      if (!byte) return std::nullopt;
+      value |= uint32_t{*byte} << shift;
+    }
+    return value;
   }
 
   std::optional<std::string> Text(const Stretch& stretch) {
@@ -113,12 +129,21 @@ class WireReader {
   std::optional<Error> error_;
 };
 
+/// Lists of image/object/bbox/*: edges in the order of kEdgeNames.
+struct BoxLists {
+  std::array<std::vector<float>, 4> edges;
+  std::vector<int64_t> labels;
+};
+constexpr std::string_view kBoxPrefix = "image/object/bbox/";
+constexpr std::array<std::string_view, 4> kEdgeNames = {"xmin", "ymin", "xmax", "ymax"};
+
 /// What is wanted of a tf.train.Example.
 struct Example {
   std::optional<Stretch> image;
   std::optional<uint64_t> label;
   std::string filename;
   std::string synset;
+  std::optional<Stretch> words;
 };
 
 /// The one value of a Feature: BytesList and Int64List hold it as field 1.
@@ -141,8 +166,42 @@ std::optional<uint64_t> OnlyNumber(WireReader& reader, Stretch feature) {
   return reader.Varint(packed);
 }
 
+std::vector<float> Floats(WireReader& reader, Stretch feature) {
+  std::vector<float> out;
+  const auto list = reader.Next(feature);
+  if (!list || list->number != 2 || !list->bytes) return out;
+  const auto add = [&](uint64_t bits) { out.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits))); };
+  Stretch values = *list->bytes;
+  while (const auto value = reader.Next(values)) {
+    if (!value->bytes) add(value->value);
+    Stretch packed = value->bytes.value_or(Stretch{});
+    while (const auto bits = reader.Fixed32(packed)) add(*bits);
+  }
+  return out;
+}
+
+std::vector<int64_t> Numbers(WireReader& reader, Stretch feature) {
+  std::vector<int64_t> out;
+  const auto list = reader.Next(feature);
+  if (!list || list->number != 3 || !list->bytes) return out;
+  Stretch values = *list->bytes;
+  while (const auto value = reader.Next(values)) {
+    if (!value->bytes) out.push_back(static_cast<int64_t>(value->value));
+    Stretch packed = value->bytes.value_or(Stretch{});
+    while (const auto number = reader.Varint(packed)) out.push_back(static_cast<int64_t>(*number));
+  }
+  return out;
+}
+
+void TakeBoxList(WireReader& reader, std::string_view list, Stretch feature, BoxLists& out) {
+  for (size_t i = 0; i < kEdgeNames.size(); ++i) {
+    if (list == kEdgeNames[i]) out.edges[i] = Floats(reader, feature);
+  }
+  if (list == "label") out.labels = Numbers(reader, feature);
+}
+
 /// One entry of the map of features: key and Feature.
-bool TakeEntry(WireReader& reader, Stretch entry, Example& out) {
+bool TakeEntry(WireReader& reader, Stretch entry, Example& out, BoxLists* boxes) {
   std::string key;
   std::optional<Stretch> feature;
   while (entry.size() > 0) {
@@ -160,10 +219,13 @@ bool TakeEntry(WireReader& reader, Stretch entry, Example& out) {
   if (key == "image/class/label") out.label = OnlyNumber(reader, *feature);
   if (key == "image/filename") out.filename = text();
   if (key == "image/class/synset") out.synset = text();
+  if (key == "image/class/text") out.words = OnlyBytes(reader, *feature);
+  if (boxes != nullptr && key.starts_with(kBoxPrefix))
+    TakeBoxList(reader, std::string_view(key).substr(kBoxPrefix.size()), *feature, *boxes);
   return true;
 }
 
-std::optional<Example> ParseExample(WireReader& reader, Stretch record) {
+std::optional<Example> ParseExample(WireReader& reader, Stretch record, BoxLists* boxes = nullptr) {
   Example out;
   while (record.size() > 0) {
     const auto features = reader.Next(record);
@@ -173,7 +235,7 @@ std::optional<Example> ParseExample(WireReader& reader, Stretch record) {
     while (entries.size() > 0) {
       const auto entry = reader.Next(entries);
       if (!entry || !entry->bytes) return std::nullopt;
-      if (entry->number == 1 && !TakeEntry(reader, *entry->bytes, out)) return std::nullopt;
+      if (entry->number == 1 && !TakeEntry(reader, *entry->bytes, out, boxes)) return std::nullopt;
     }
   }
   return out;
@@ -188,7 +250,41 @@ std::string KeyOf(const Example& example, size_t number) {
   return std::string(has_ending ? name.substr(0, dot) : name);
 }
 
+/// Bytes in memory as a source; they must outlive it.
+class BytesSource final : public Source {
+ public:
+  explicit BytesSource(std::span<const uint8_t> bytes) : Source("", bytes.size(), ""), bytes_(bytes) {}
+  Status ReadAt(uint64_t offset, std::span<uint8_t> out) const override {
+    if (offset > bytes_.size() || out.size() > bytes_.size() - offset)
+      return Fail(ErrorCode::kDataLoss, "the record ends too early");
+    std::ranges::copy(bytes_.subspan(offset, out.size()), out.begin());
+    return {};
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
 }  // namespace
+
+RecordBoxes BoxesOfRecord(std::span<const uint8_t> content) {
+  const BytesSource source(content);
+  WireReader reader(source);
+  BoxLists lists;
+  const auto example = ParseExample(reader, {0, content.size()}, &lists);
+  RecordBoxes out;
+  if (!example || !example->label) return out;
+  out.image_label = static_cast<int64_t>(*example->label);
+  const auto& edges = lists.edges;
+  const size_t count = std::ranges::min(edges, {}, &std::vector<float>::size).size();
+  for (size_t i = 0; i < count; ++i) {
+    ObjectBox box{edges[0][i], edges[1][i], edges[2][i], edges[3][i]};
+    const bool known = i < lists.labels.size() && lists.labels[i] >= 0 && lists.labels[i] <= INT32_MAX;
+    if (known) box.label = static_cast<int32_t>(lists.labels[i]);
+    out.boxes.push_back(box);
+  }
+  return out;
+}
 
 uint32_t MaskedCrc(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xA282EAD8U; }
 
@@ -223,6 +319,8 @@ Result<ShardIndex> ScanTfRecordShard(const Source& shard) {
     }
     const auto label = static_cast<int32_t>(*example->label);
     if (!example->synset.empty()) index.class_names[label] = example->synset;
+    if (example->words && !index.class_words.contains(label))
+      index.class_words[label] = reader.Text(*example->words).value_or("");
     index.images.push_back({KeyOf(*example, index.images.size()), example->image->at,
                             static_cast<uint32_t>(example->image->size()), label});
     at = start + length + kFooterBytes;

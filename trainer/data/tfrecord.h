@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "common/error.h"
+#include "trainer/data/object_box.h"
 #include "trainer/data/shard_index.h"
 #include "trainer/data/source.h"
 
@@ -16,6 +19,15 @@ namespace imgd::data {
 /// Errors: kDataLoss naming the file and the byte, for a length whose checksum is wrong or that passes the
 /// file's end, and for a record that is no Example with an image and a label.
 Result<ShardIndex> ScanTfRecordShard(const Source& shard);
+
+/// The boxes in the content of one record (image/object/bbox/{xmin,ymin,xmax,ymax,label}), and the image's
+/// label; labels as in the file. Of lists of several lengths what all of the edges have; none where the
+/// content is no Example with a label.
+struct RecordBoxes {
+  int64_t image_label = 0;
+  std::vector<ObjectBox> boxes;
+};
+RecordBoxes BoxesOfRecord(std::span<const uint8_t> content);
 
 /// The checksum that TFRecord stores: a CRC-32C, turned and moved.
 uint32_t MaskedCrc(uint32_t crc);

@@ -3,13 +3,14 @@
 #include <cstring>
 
 #include "trainer/data/crc32c.h"
+#include "trainer/data/image_name.h"
 #include "trainer/data/tfrecord.h"
 
 namespace imgd::data {
 namespace {
 
 // Numbers of the lists in tf.train.Feature.
-enum class List : char { kBytes = 1, kFloats = 2, kNumbers = 3 };
+enum class FeatureList : char { kBytes = 1, kFloats = 2, kNumbers = 3 };
 
 constexpr char Tag(int field) { return static_cast<char>(field << 3 | 2); }  // of bytes and messages
 
@@ -35,7 +36,7 @@ void PutField(std::string& out, int field, std::string_view content) {
 
 /// One entry of Features' map: the key, and a Feature whose list has `content` as its only field: bytes, or
 /// packed numbers.
-void PutFeature(std::string& out, std::string_view key, List list, std::string_view content) {
+void PutFeature(std::string& out, std::string_view key, FeatureList list, std::string_view content) {
   const uint64_t list_bytes = FieldBytes(content.size());
   const uint64_t feature_bytes = FieldBytes(list_bytes);
   out += Tag(1);
@@ -51,11 +52,11 @@ void PutFeature(std::string& out, std::string_view key, List list, std::string_v
 void PutNumber(std::string& out, std::string_view key, uint64_t value) {
   std::string packed;
   PutVarint(packed, value);
-  PutFeature(out, key, List::kNumbers, packed);
+  PutFeature(out, key, FeatureList::kNumbers, packed);
 }
 
-void PutBoxes(std::string& out, const std::vector<ObjectBox>& boxes, const OutputImage& image,
-              int32_t first) {
+void PutBoxes(std::string& out, const OutputImage& image, int32_t first) {
+  const auto boxes = image.boxes;
   std::string labels;
   for (const auto& box : boxes) {
     PutVarint(labels, static_cast<uint64_t>(int64_t{box.label < 0 ? image.label : box.label} + first));
@@ -65,11 +66,11 @@ void PutBoxes(std::string& out, const std::vector<ObjectBox>& boxes, const Outpu
     for (const auto& box : boxes) packed.append(reinterpret_cast<const char*>(&(box.*edge)), 4);
     return packed;
   };
-  PutFeature(out, "image/object/bbox/label", List::kNumbers, labels);
-  PutFeature(out, "image/object/bbox/xmax", List::kFloats, edges(&ObjectBox::xmax));
-  PutFeature(out, "image/object/bbox/xmin", List::kFloats, edges(&ObjectBox::xmin));
-  PutFeature(out, "image/object/bbox/ymax", List::kFloats, edges(&ObjectBox::ymax));
-  PutFeature(out, "image/object/bbox/ymin", List::kFloats, edges(&ObjectBox::ymin));
+  PutFeature(out, "image/object/bbox/label", FeatureList::kNumbers, labels);
+  PutFeature(out, "image/object/bbox/xmax", FeatureList::kFloats, edges(&ObjectBox::xmax));
+  PutFeature(out, "image/object/bbox/xmin", FeatureList::kFloats, edges(&ObjectBox::xmin));
+  PutFeature(out, "image/object/bbox/ymax", FeatureList::kFloats, edges(&ObjectBox::ymax));
+  PutFeature(out, "image/object/bbox/ymin", FeatureList::kFloats, edges(&ObjectBox::ymin));
 }
 
 std::string_view Text(std::span<const uint8_t> bytes) {
@@ -118,21 +119,23 @@ Status AppendTfRecord(OutputFile& file, std::string_view content, std::string_vi
 
 void EncodeExample(const OutputSet& set, const OutputImage& image, EncodedExample& out) {
   const auto label = static_cast<uint64_t>(int64_t{image.label} + set.first_label);
-  const std::string& class_name = set.classes[static_cast<size_t>(image.label)];
+  const auto number = static_cast<size_t>(image.label);
+  const std::string& class_name = set.classes[number];
+  const bool has_words = number < set.words.size() && !set.words[number].empty();
   const bool grey = image.facts.components == 1;
   const bool png = image.facts.kind == FileKind::Kind::kPng;
   std::string& features = out.features;
   features.clear();
   PutNumber(features, "image/channels", grey ? 1 : 3);
   PutNumber(features, "image/class/label", label);
-  PutFeature(features, "image/class/synset", List::kBytes, class_name);
-  PutFeature(features, "image/class/text", List::kBytes, class_name);
-  PutFeature(features, "image/colorspace", List::kBytes, grey ? "Grayscale" : "RGB");
-  PutFeature(features, "image/encoded", List::kBytes, Text(image.file));
-  PutFeature(features, "image/filename", List::kBytes, WithImageEnding(image.name));
-  PutFeature(features, "image/format", List::kBytes, png ? "PNG" : "JPEG");
+  PutFeature(features, "image/class/synset", FeatureList::kBytes, class_name);
+  PutFeature(features, "image/class/text", FeatureList::kBytes, has_words ? set.words[number] : class_name);
+  PutFeature(features, "image/colorspace", FeatureList::kBytes, grey ? "Grayscale" : "RGB");
+  PutFeature(features, "image/encoded", FeatureList::kBytes, Text(image.file));
+  PutFeature(features, "image/filename", FeatureList::kBytes, WithImageEnding(image.name));
+  PutFeature(features, "image/format", FeatureList::kBytes, png ? "PNG" : "JPEG");
   PutNumber(features, "image/height", image.facts.height);
-  if (set.boxes) PutBoxes(features, set.boxes(image.name), image, set.first_label);
+  if (set.boxes) PutBoxes(features, image, set.first_label);
   PutNumber(features, "image/width", image.facts.width);
   out.head.clear();
   out.head += Tag(1);

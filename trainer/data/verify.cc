@@ -12,6 +12,7 @@
 #include "trainer/data/jpeg.h"
 #include "trainer/data/shard_index.h"
 #include "trainer/data/shard_set.h"
+#include "trainer/data/url.h"
 #include "trainer/data/verify_shards.h"
 
 namespace imgd::data {
@@ -23,13 +24,13 @@ constexpr uint64_t kImageNetVal = 50'000;
 constexpr uint64_t kImageNetValOfClass = 50;
 constexpr uint64_t kImageNetFewest = 732;  ///< training images of a class
 constexpr uint64_t kImageNetMost = 1300;
-constexpr size_t kClassesShown = 5;
+constexpr size_t kWordsShown = 5;
 constexpr size_t kVerifyStep = 32;  ///< images that a thread takes at a time
 
 std::string Listed(const std::vector<std::string>& words) {
   std::string text;
-  for (size_t i = 0; i < std::min(words.size(), kClassesShown); ++i) text += (i == 0 ? "" : ", ") + words[i];
-  if (words.size() > kClassesShown) text += fmt::format(" and {} more", words.size() - kClassesShown);
+  for (size_t i = 0; i < std::min(words.size(), kWordsShown); ++i) text += (i == 0 ? "" : ", ") + words[i];
+  if (words.size() > kWordsShown) text += fmt::format(" and {} more", words.size() - kWordsShown);
   return text;
 }
 
@@ -74,8 +75,10 @@ class Decoding {
     }
     if (stop_) return Fail(ErrorCode::kCancelled, "stopped");
     report.decoded = set_.size();
-    for (auto& [i, reason] : bad_) report.Add(set_.place(i), std::move(reason), options_.most_findings);
-    report.broken += dropped_;
+    for (auto& [i, reason] : bad_.first) report.Add(set_.place(i), std::move(reason), options_.most_findings);
+    report.broken += bad_.dropped;
+    for (auto& [i, words] : warned_.first) report.warnings.push_back({set_.place(i), std::move(words)});
+    report.doubtful = warned_.first.size() + warned_.dropped;
     return {};
   }
 
@@ -92,8 +95,14 @@ class Decoding {
       for (size_t i = first; i < end; ++i) samples.push_back(static_cast<uint32_t>(i));
       set_.WillRead(samples);
       for (const uint32_t i : samples) {
-        auto good = DecodeOne(i, decoder, file);
-        if (!good) AddBad(i, std::move(good).error().message);
+        auto doubts = DecodeOne(i, decoder, file);
+        if (!doubts) {
+          Keep(bad_, i, std::move(doubts).error().message);
+        } else if (!doubts->damage.empty()) {
+          Keep(bad_, i, "decodes, but is damaged: " + doubts->damage);
+        } else if (!doubts->warning.empty()) {
+          Keep(warned_, i, std::move(doubts->warning));
+        }
       }
       const std::scoped_lock lock(mutex_);
       done_ += samples.size();
@@ -101,20 +110,23 @@ class Decoding {
     }
   }
 
-  Status DecodeOne(uint32_t i, JpegDecoder& decoder, FileBuffer& file) const {
+  Result<JpegDoubts> DecodeOne(uint32_t i, JpegDecoder& decoder, FileBuffer& file) const {
     IMGD_TRY(set_.Read(i, file));
-    IMGD_ASSIGN(const JpegSize size, decoder.Open(file.bytes()));
-    const Box all{0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
-    IMGD_TRY(decoder.Decode(all, 0, size.width, size.height));
-    return {};
+    return decoder.Examine(file.bytes());
   }
 
-  void AddBad(uint32_t i, std::string reason) {
+  /// The first images of which there is something to say, and how many more there are.
+  struct Kept {
+    std::map<uint32_t, std::string> first;
+    uint64_t dropped = 0;
+  };
+
+  void Keep(Kept& kept, uint32_t i, std::string words) {
     const std::scoped_lock lock(mutex_);
-    bad_.emplace(i, std::move(reason));
-    if (bad_.size() <= options_.most_findings) return;
-    bad_.erase(std::prev(bad_.end()));  // the same ones are kept, whichever thread was first
-    ++dropped_;
+    kept.first.emplace(i, std::move(words));
+    if (kept.first.size() <= options_.most_findings) return;
+    kept.first.erase(std::prev(kept.first.end()));  // the same ones are kept, whichever thread was first
+    ++kept.dropped;
   }
 
   const Dataset& set_;
@@ -122,9 +134,9 @@ class Decoding {
   const VerifyProgress& progress_;
   std::atomic<size_t> next_ = 0;
   std::atomic<bool> stop_ = false;
-  std::mutex mutex_;                     // guards all below
-  std::map<uint32_t, std::string> bad_;  // the first of them
-  uint64_t dropped_ = 0;
+  std::mutex mutex_;  // guards all below
+  Kept bad_;
+  Kept warned_;
   uint64_t done_ = 0;
 };
 
@@ -147,14 +159,70 @@ void CountClasses(const Dataset& set, const VerifyOptions& options, VerifyReport
         fmt::format("{} of {} classes have no image: {}", empty.size(), set.classes().size(), Listed(empty)));
 }
 
+/// The message of an error about the place, for those who have been told the place.
+std::string ReasonAt(const std::string& place, std::string message) {
+  if (message.starts_with(place + ": ")) return message.substr(place.size() + 2);
+  if (message.starts_with(place + " ")) return "it" + message.substr(place.size());
+  return message;
+}
+
 /// An error that is something broken in the set, rather than no set at all.
 bool IsBroken(const Error& error) { return error.code == ErrorCode::kDataLoss; }
+
+void AddUnopened(const std::string& where, const Error& error, const VerifyOptions& options,
+                 VerifyReport& report) {
+  const bool is_known = std::ranges::any_of(report.findings, [&](const auto& finding) {
+    return finding.reason == ReasonAt(finding.place, error.message);
+  });
+  if (!is_known && report.broken == 0) {
+    report.Add(where, error.message, options.most_findings);
+  } else if (!is_known) {
+    report.notes.push_back(error.message);
+  }
+  report.notes.push_back("the set can't be opened like this, so that its images were not looked at");
+}
+
+/// What can be said of an opened set of any form.
+Status LookAtImages(const Dataset& set, bool numbers_are_names, const VerifyOptions& options,
+                    const VerifyProgress& progress, VerifyReport& report) {
+  CountClasses(set, options, report);
+  const auto imagenet = CompareToImageNet(report.classes, report.class_images);
+  report.notes.insert(report.notes.end(), imagenet.begin(), imagenet.end());
+  FindSameNames(set, numbers_are_names, options, report);
+  return options.decode ? Decoding(set, options, progress).Run(report) : Status();
+}
+
+Result<VerifyReport> VerifyShardSet(const std::string& where, const VerifyOptions& options,
+                                    const VerifyProgress& progress) {
+  VerifyReport report;
+  IMGD_ASSIGN(SourceSettings settings, SourceSettings::FromEnvironment());
+  const SourceOpener opener(std::move(settings));
+  auto listing = ListShards(where, opener);
+  if (!listing && !IsBroken(listing.error())) return tl::unexpected<Error>(std::move(listing).error());
+  if (!listing) {
+    report.Add(where, listing.error().message, options.most_findings);
+    return report;
+  }
+  const bool numbers_are_names =
+      !listing->shards.empty() && FormOf(NameOfFile(listing->shards.front())) == ShardForm::kTar;
+  IMGD_TRY(VerifyShards(where, *listing, opener, options, progress, report));
+  const auto set = ShardSet::Open(where, std::move(*listing), opener);
+  if (!set) {
+    if (report.broken == 0 && !IsBroken(set.error())) return tl::unexpected<Error>(set.error());
+    AddUnopened(where, set.error(), options, report);
+    return report;
+  }
+  IMGD_TRY(LookAtImages(**set, numbers_are_names, options, progress, report));
+  return report;
+}
 
 }  // namespace
 
 void VerifyReport::Add(std::string place, std::string reason, size_t most) {
   ++broken;
-  if (findings.size() < most) findings.push_back({std::move(place), std::move(reason)});
+  if (findings.size() >= most) return;
+  reason = ReasonAt(place, std::move(reason));
+  findings.push_back({std::move(place), std::move(reason)});
 }
 
 std::vector<std::string> CompareToImageNet(const std::vector<std::string>& classes,
@@ -194,33 +262,16 @@ std::vector<std::string> CompareToImageNet(const std::vector<std::string>& class
 
 Result<VerifyReport> VerifyDataset(const std::string& where, const VerifyOptions& options,
                                    const VerifyProgress& progress) {
+  if (IsShardSet(where)) return VerifyShardSet(where, options, progress);
   VerifyReport report;
-  bool numbers_are_names = true;
-  if (IsShardSet(where)) {
-    IMGD_ASSIGN(SourceSettings settings, SourceSettings::FromEnvironment());
-    const SourceOpener opener(std::move(settings));
-    auto listing = ListShards(where, opener);
-    if (!listing && !IsBroken(listing.error())) return tl::unexpected<Error>(std::move(listing).error());
-    if (!listing) {
-      report.Add(where, listing.error().message, options.most_findings);
-      return report;
-    }
-    numbers_are_names = !listing->shards.empty() && FormOf(listing->shards.front()) == ShardForm::kTar;
-    IMGD_TRY(VerifyShards(where, *listing, opener, options, progress, report));
-  }
   auto set = OpenDataset(where);
   if (!set) {
-    if (report.broken == 0 && !IsBroken(set.error())) return tl::unexpected<Error>(std::move(set).error());
-    if (report.broken == 0) report.Add(where, set.error().message, options.most_findings);
-    report.notes.push_back("the set can't be opened like this, so that its images were not looked at: " +
-                           set.error().message);
+    if (!IsBroken(set.error())) return tl::unexpected<Error>(std::move(set).error());
+    AddUnopened(where, set.error(), options, report);
     return report;
   }
-  CountClasses(**set, options, report);
-  const auto imagenet = CompareToImageNet(report.classes, report.class_images);
-  report.notes.insert(report.notes.end(), imagenet.begin(), imagenet.end());
-  FindSameNames(**set, numbers_are_names, options, report);
-  if (options.decode) IMGD_TRY(Decoding(**set, options, progress).Run(report));
+  report.notes = (*set)->notes();
+  IMGD_TRY(LookAtImages(**set, /*numbers_are_names=*/true, options, progress, report));
   return report;
 }
 

@@ -35,8 +35,11 @@ struct VerifyReport {
   uint64_t records = 0;                 ///< of TFRecord, whose content's checksum was compared
   uint64_t broken = 0;                  ///< findings in all
   std::vector<VerifyFinding> findings;  ///< the first of them, shards first, images in the set's order
+  uint64_t doubtful = 0;                ///< images that decode as they were coded, but not without a warning
+  std::vector<VerifyFinding> warnings;  ///< the first of them, in the set's order
   std::vector<std::string> notes;       ///< what is worth saying, but is not broken: one sentence each
 
+  /// A reason that begins by naming the place, as errors do, does so no longer.
   void Add(std::string place, std::string reason, size_t most);
 };
 
@@ -53,9 +56,10 @@ using VerifyProgress = std::function<bool(VerifyPhase phase, uint64_t done, uint
 /// shards.json names and that are missing, those in the folder that it does not name, gaps in their numbers;
 /// their bytes against shards.json's checksums; their form from end to end, with the checksums of TFRecord's
 /// records; their index files against the shards themselves. Of all sets: two images of one name, images that
-/// can't be decoded (where asked for), a number of classes other than asked for. Whether it is ImageNet-1k,
-/// or what differs from it, is a note. Errors: kNotFound and kInvalidArgument when there is no data set;
-/// kCancelled when `progress` stopped it. What is broken is no error but in the report.
+/// can't be decoded, or only with damage (where asked for), a number of classes other than asked for. Whether
+/// it is ImageNet-1k, or what differs from it, is a note; so is what readers pass over, and a tar that ends
+/// without the mark of its end. Errors: kNotFound and kInvalidArgument when there
+/// is no data set; kCancelled when `progress` stopped it. What is broken is no error but in the report.
 Result<VerifyReport> VerifyDataset(const std::string& where, const VerifyOptions& options,
                                    const VerifyProgress& progress = {});
 

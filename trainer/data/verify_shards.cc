@@ -27,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kChunkBytes = size_t{1} << 20;
-constexpr uint64_t kMostIndexRead = uint64_t{2} << 30;
 constexpr uint64_t kMostGaps = 1000;  ///< more missing numbers than that are no gaps
 constexpr size_t kRecordsShown = 20;  ///< bad records of one shard
 
@@ -38,6 +37,7 @@ struct ShardResult {
   uint64_t records = 0;
   bool has_checksum = false;
   bool has_index = false;
+  ScanNotes notes;
 };
 
 /// Counts the bytes that all threads have read; false when the progress' owner has had enough.
@@ -86,8 +86,8 @@ Result<uint32_t> ChecksumOf(const Source& source, uint64_t at, uint64_t size, Me
 class ShardCheck {
  public:
   /// `where`: the path or URL by which it was opened.
-  ShardCheck(const Source& shard, const std::string& where, const SourceOpener& opener, Meter& meter)
-      : shard_(shard), where_(where), opener_(opener), meter_(meter) {}
+  ShardCheck(const Source& shard, const std::string& where, IndexReader& indexes, Meter& meter)
+      : shard_(shard), where_(where), indexes_(indexes), meter_(meter) {}
 
   ShardResult Run(const SetDescription::Shard* described) {
     result_.bytes = shard_.size();
@@ -100,6 +100,7 @@ class ShardCheck {
         Add(fmt::format("it holds {} images, but {} says {}", index->images.size(), kDescriptionName,
                         described->images));
       }
+      result_.notes = index->notes;
       CompareIndex(*index);
       if (FormOf(shard_.name()) == ShardForm::kTfRecord) CompareRecords();
     }
@@ -124,25 +125,23 @@ class ShardCheck {
   }
 
   void CompareIndex(const ShardIndex& scanned) {
-    const std::string path = shard_.name() + ".idx";
-    const auto bytes = opener_.ReadSmall(where_ + ".idx", kMostIndexRead);
-    if (bytes && !*bytes) return;
+    const auto read = indexes_.Read(shard_, where_);
+    if (read && !*read) return;
     result_.has_index = true;
-    const auto bad = [&](std::string reason) { result_.findings.push_back({path, std::move(reason)}); };
-    if (!bytes) return bad(bytes.error().message);
-    const auto index = DecodeShardIndex(**bytes, path);
-    if (!index) return bad(index.error().message);
-    if (index->shard_bytes != scanned.shard_bytes) {
-      return bad(fmt::format("it is the index of a shard of {} bytes, but {} has {}", index->shard_bytes,
-                             shard_.name(), scanned.shard_bytes));
-    }
+    const auto bad = [&](std::string reason) {
+      result_.findings.push_back({Shown(IndexReader::PathOf(where_)), std::move(reason)});
+    };
+    if (!read) return bad(read.error().message);
+    const auto& index = *read;
+    // A record of RecordIO has a number only; our index has the names.
+    const bool has_names = FormOf(shard_.name()) != ShardForm::kRecordIo;
     if (index->images.size() != scanned.images.size()) {
       return bad(fmt::format("it has {} images, the shard {}", index->images.size(), scanned.images.size()));
     }
     for (size_t i = 0; i < scanned.images.size(); ++i) {
       const auto& one = index->images[i];
       const auto& other = scanned.images[i];
-      if (one.key == other.key && one.offset == other.offset && one.size == other.size &&
+      if ((one.key == other.key || !has_names) && one.offset == other.offset && one.size == other.size &&
           one.label == other.label && one.skip == other.skip)
         continue;
       return bad(fmt::format(
@@ -184,16 +183,16 @@ class ShardCheck {
 
   const Source& shard_;
   const std::string& where_;
-  const SourceOpener& opener_;
+  IndexReader& indexes_;
   Meter& meter_;
   std::vector<uint8_t> chunk_;
   ShardResult result_;
 };
 
 ShardResult CheckOne(const std::string& path, const SetDescription::Shard* described,
-                     const SourceOpener& opener, Meter& meter) {
+                     const SourceOpener& opener, IndexReader& indexes, Meter& meter) {
   const auto shard = opener.OpenPlain(path);
-  if (shard) return ShardCheck(**shard, path, opener, meter).Run(described);
+  if (shard) return ShardCheck(**shard, path, indexes, meter).Run(described);
   ShardResult result;
   const bool missing = shard.error().code == ErrorCode::kNotFound;
   result.findings.push_back(
@@ -265,7 +264,7 @@ void FindGaps(const ShardList& listing, size_t most, VerifyReport& report) {
   std::set<uint64_t> numbers;
   std::optional<Numbered> like;
   for (const auto& shard : listing.shards) {
-    auto numbered = NumberOf(shard);
+    auto numbered = NumberOf(Shown(shard));
     if (!numbered || (like && (numbered->before != like->before || numbered->after != like->after))) return;
     numbers.insert(numbered->number);
     if (!like) like = std::move(numbered);
@@ -291,12 +290,13 @@ void FindGaps(const ShardList& listing, size_t most, VerifyReport& report) {
 Status VerifyShards(const std::string& where, const ShardList& listing, const SourceOpener& opener,
                     const VerifyOptions& options, const VerifyProgress& progress, VerifyReport& report) {
   Meter meter(progress, BytesOf(listing));
+  IndexReader indexes(opener);
   std::vector<ShardResult> results(listing.shards.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < results.size() && !meter.stopped(); i = next++) {
       const auto* described = listing.description ? &listing.description->shards[i] : nullptr;
-      results[i] = CheckOne(listing.shards[i], described, opener, meter);
+      results[i] = CheckOne(listing.shards[i], described, opener, indexes, meter);
     }
   };
   {
@@ -306,7 +306,10 @@ Status VerifyShards(const std::string& where, const ShardList& listing, const So
     work();
   }
   if (meter.stopped()) return Stopped();
-  for (auto& result : results) {
+  SetNotes notes;
+  for (size_t i = 0; i < results.size(); ++i) {
+    auto& result = results[i];
+    notes.Add(Shown(listing.shards[i]), result.notes);
     ++report.shards;
     report.shard_bytes += result.bytes;
     report.records += result.records;
@@ -315,11 +318,11 @@ Status VerifyShards(const std::string& where, const ShardList& listing, const So
     for (auto& finding : result.findings)
       report.Add(std::move(finding.place), std::move(finding.reason), options.most_findings);
   }
+  report.notes = notes.Lines();
   std::error_code error;
-  const bool is_folder = fs::is_directory(where, error);
-  if (listing.description && is_folder) {
+  if (listing.description && fs::is_directory(where, error)) {
     FindExtras(where, listing, options.most_findings, report);
-  } else if (!listing.description && (is_folder || where.find_first_of("*?[") != std::string::npos)) {
+  } else if (!listing.description && listing.found) {
     // Shards that are named one by one are as many as were named.
     FindGaps(listing, options.most_findings, report);
   }

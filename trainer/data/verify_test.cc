@@ -9,6 +9,8 @@
 #include "trainer/data/crc32c.h"
 #include "trainer/data/image_facts.h"
 #include "trainer/data/image_folder.h"
+#include "trainer/data/jpeg_markers.h"
+#include "trainer/data/restart_index.h"
 #include "trainer/data/set_stats.h"
 #include "trainer/data/shard_look.h"
 #include "trainer/data/shard_set.h"
@@ -119,12 +121,62 @@ TEST_F(Verify, ImagesThatCannotBeDecodedAreNamedInOrder) {
             ErrorCode::kCancelled);
 }
 
+TEST_F(Verify, WhatLibjpegOnlyWarnsOfIsNamedInItsWords) {
+  std::string before = WavesJpeg(50, 40);
+  before.insert(20, std::string("\0\x12\x34", 3));  // between two segments
+  std::string after = WavesJpeg(50, 40);
+  after.insert(after.size() - 2, std::string(40, '\x55'));
+  auto marked = AddRestartMarkers(AsBytes(WavesJpeg(200, 100))).value().file;
+  const size_t marker = marked.find("\xff\xd1", FirstScan(AsBytes(marked)).data() - AsBytes(marked).data());
+  ASSERT_NE(marker, std::string::npos);
+  marked[marker + 1] = '\xd5';
+  folder_.Write("set/a/1.jpg", before);
+  folder_.Write("set/a/2.jpg", marked);
+  folder_.Write("set/b/3.jpg", WavesJpeg(50, 40));
+  folder_.Write("set/b/4.jpg", after);
+  EXPECT_THAT(FindingsOf("set"), ElementsAre("set/a/2.jpg: decodes, but is damaged: Corrupt JPEG data: found "
+                                             "marker 0xd5 instead of RST1"));
+  const auto report = VerifyDataset(Path("set"), {.decode = true}).value();
+  ASSERT_THAT(report.warnings, SizeIs(2));
+  EXPECT_EQ(report.warnings[0].reason, "Corrupt JPEG data: 3 extraneous bytes before marker 0xdb");
+  EXPECT_THAT(report.warnings[1].place, HasSubstr("b/4.jpg"));
+  EXPECT_THAT(report.warnings[1].reason, HasSubstr("extraneous bytes before marker 0xd9"));
+  EXPECT_EQ(report.doubtful, 2U);
+  const auto few = VerifyDataset(Path("set"), {.decode = true, .most_findings = 1}).value();
+  EXPECT_THAT(few.warnings, SizeIs(1));
+  EXPECT_EQ(few.doubtful, 2U);
+}
+
 TEST_F(Verify, TheOriginalArchivesAreSetsToo) {
   WriteMiniIlsvrc(folder_);
   EXPECT_THAT(FindingsOf("ILSVRC2012_img_val.tar"), IsEmpty());
   EXPECT_THAT(
       FindingsOf("ILSVRC2012_img_train.tar"),
       ElementsAre(AllOf(HasSubstr("n01440764/n01440764_24.JPEG at byte "), HasSubstr("like a PNG file"))));
+}
+
+TEST_F(Verify, RecordIoAsItIsConvertedIsGood) {
+  MakeShards();
+  ASSERT_TRUE(WriteShards(ImageFolder::Open(folder_.path() / "set").value(),
+                          {.name = "t", .shards = 2, .form = OutputForm::kRecordIo}, Path("rec")));
+  const auto report = VerifyDataset(Path("rec"), {.decode = true}).value();
+  EXPECT_THAT(Findings(report), IsEmpty());
+  EXPECT_EQ(report.indexes, 2U);
+}
+
+TEST_F(Verify, ATarWithoutItsEndIsNoFaultAndAHoleIsSaidOnce) {
+  const std::string sample = TarMember("a.jpg", "A") + TarMember("a.cls", "0");
+  folder_.Write("s.tar", sample + TarMember("b.gif", "B"));
+  const auto cut = VerifyDataset(Path("s.tar"), {}).value();
+  EXPECT_EQ(cut.broken, 0U);
+  EXPECT_THAT(cut.notes, ElementsAre(HasSubstr("b.gif in "), HasSubstr("without the two blocks of zeros")));
+  folder_.Write("s.tar", sample + std::string(512, '\0') + sample);
+  const auto hole = VerifyDataset(Path("s.tar"), {}).value();
+  EXPECT_THAT(Findings(hole),
+              ElementsAre("s.tar: it is no good tar archive at byte 2048: the zeros that end an "
+                          "archive begin here, but there is data behind them at byte 2560"));
+  EXPECT_THAT(hole.notes,
+              ElementsAre("the set can't be opened like this, so that its images were not looked at"));
 }
 
 TEST_F(Verify, TwoImagesOfOneNameAreNamed) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/files.h"
+#include "trainer/data/image_name.h"
 #include "trainer/data/shard_writer.h"
 #include "trainer/data/tar_writer.h"
 

@@ -3,6 +3,7 @@
 #include "common/files.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/folder_writer.h"
+#include "trainer/data/image_name.h"
 #include "trainer/data/output_file.h"
 #include "trainer/data/recordio_writer.h"
 #include "trainer/data/shard_writer.h"
@@ -13,6 +14,7 @@
 namespace imgd::data {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -68,16 +70,16 @@ TEST_F(WritersTest, AnImagesRecordHasMxNetsHeader) {
 }
 
 TEST_F(WritersTest, AnExampleHasProtobufsBytesInOneOrder) {
-  const OutputSet set{.classes = {"cat", "dog"}, .boxes = [](std::string_view) {
-                        return std::vector<ObjectBox>{{0, 0, 0.5F, 1}};
-                      }};
+  const OutputSet set{.classes = {"cat", "dog"}, .boxes = true};
+  const std::vector<ObjectBox> boxes = {{0, 0, 0.5F, 1}};
   const std::string image = "IMG";
   EncodedExample out;
   EncodeExample(set,
                 {.name = "dog/1",
                  .label = 1,
                  .file = AsBytes(image),
-                 .facts = {.width = 300, .height = 2, .components = 1}},
+                 .facts = {.width = 300, .height = 2, .components = 1},
+                 .boxes = boxes},
                 out);
   const std::string& f = out.features;
   EXPECT_EQ(ToHex(out.head),
@@ -92,6 +94,19 @@ TEST_F(WritersTest, AnExampleHasProtobufsBytesInOneOrder) {
   EXPECT_THAT(f, HasSubstr(half));
   EXPECT_LT(f.find("image/channels"), f.find("image/class/label"));
   EXPECT_LT(f.find("image/object/bbox/label"), f.find("image/width"));
+}
+
+TEST_F(WritersTest, AnExampleHasTheWordsForItsClass) {
+  const auto features = [](const OutputSet& set, int32_t label) {
+    EncodedExample out;
+    EncodeExample(set, {.name = "x", .label = label, .file = AsBytes("IMG")}, out);
+    return out.features;
+  };
+  const OutputSet set{.classes = {"n01440764", "n01443537"}, .words = {"tench, Tinca tinca", ""}};
+  EXPECT_THAT(features(set, 0),
+              AllOf(HasSubstr("image/class/synset\x12\x0d\x0a\x0b\x0a\x09n01440764"),
+                    HasSubstr("image/class/text\x12\x16\x0a\x14\x0a\x12tench, Tinca tinca")));
+  EXPECT_THAT(features(set, 1), HasSubstr("image/class/text\x12\x0d\x0a\x0b\x0a\x09n01443537"));
 }
 
 TEST(Names, AreThoseThatEachWorldExpects) {

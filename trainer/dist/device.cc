@@ -1,5 +1,7 @@
 #include "trainer/dist/device.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #ifdef IMGD_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -11,6 +13,9 @@ namespace {
 #ifdef IMGD_CUDA
 int GpuCount() { return at::hasCUDA() ? static_cast<int>(c10::cuda::device_count()) : 0; }
 std::string GpuName(const at::Device& device) { return at::cuda::getDeviceProperties(device.index())->name; }
+bool GpuHasBf16(const at::Device& device) {
+  return at::cuda::getDeviceProperties(device.index())->major >= 8;
+}
 void UseGpu(const at::Device& device) {
   c10::cuda::set_device(device.index());
   at::globalContext().setBenchmarkCuDNN(true);
@@ -18,8 +23,16 @@ void UseGpu(const at::Device& device) {
 #else
 int GpuCount() { return 0; }
 std::string GpuName(const at::Device&) { return ""; }
+bool GpuHasBf16(const at::Device&) { return true; }
 void UseGpu(const at::Device&) {}
 #endif
+
+/// Whether oneDNN computes in bf16 or fp16 on this processor, as LibTorch itself asks before it uses it.
+bool OneDnnHas(const char* precision) {
+  const auto question = c10::Dispatcher::singleton().findSchema(
+      {fmt::format("mkldnn::_is_mkldnn_{}_supported", precision), ""});
+  return question && question->typed<bool()>().call();
+}
 
 }  // namespace
 
@@ -38,6 +51,23 @@ Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank) {
 
 std::string DescribeDevice(const at::Device& device) {
   return device.is_cuda() ? fmt::format("{} {}", device.str(), GpuName(device)) : device.str();
+}
+
+ComputeType ChooseComputeType(const std::string& precision, const at::Device& device) {
+  const at::ScalarType type = precision == "bf16"   ? at::kBFloat16
+                              : precision == "fp16" ? at::kHalf
+                                                    : at::kFloat;
+  if (type == at::kFloat) return {type, ""};
+  if (device.is_cpu() && !OneDnnHas(precision.c_str())) {
+    return {
+        at::kFloat,
+        fmt::format("train.precision: this processor has no {} convolutions; computing in fp32", precision)};
+  }
+  if (device.is_cuda() && type == at::kBFloat16 && !GpuHasBf16(device)) {
+    return {type, fmt::format("train.precision: {} has no bf16 units and is slow at it; fp16 is faster there",
+                              DescribeDevice(device))};
+  }
+  return {type, ""};
 }
 
 void SetUpDevice(const at::Device& device, int threads) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "trainer/torch.h"
 //
 #include "common/error.h"
@@ -13,6 +15,17 @@ Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank);
 
 /// "cpu", "cuda:0 NVIDIA H100".
 std::string DescribeDevice(const at::Device& device);
+
+/// The type that the forward and backward pass compute in, and a sentence for people where that is not, or
+/// not well, what was asked for; else empty.
+struct ComputeType {
+  at::ScalarType type = at::kFloat;
+  std::string note;
+};
+
+/// `precision` is fp32, bf16 or fp16. A processor on which oneDNN has no convolutions in that type computes
+/// in fp32: LibTorch's own ones take thirty times as long.
+ComputeType ChooseComputeType(const std::string& precision, const at::Device& device);
 
 /// Sets what holds for the whole process: the device, compute threads on the CPU, cuDNN's choice of
 /// algorithms.

@@ -58,6 +58,7 @@ class Feed::Impl {
   }
 
   ~Impl() {
+    loader_.Stop();  // the thread may wait for a batch
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;

@@ -96,6 +96,7 @@ void AddNewer(const JobSpec& spec, Json& json) {
     if (value != usual) json[key] = value;
   };
   add("decode", spec.data.decode, standard.data.decode);
+  add("decoder", spec.data.decoder, standard.data.decoder);
   add("epoch_mode", spec.data.epoch_mode, standard.data.epoch_mode);
   add("policy", spec.augment.policy, standard.augment.policy);
   add("policy_ops", spec.augment.ops, standard.augment.ops);

@@ -39,6 +39,9 @@ TEST(JobDigest, ChangesWithWhatIsLearntAndNotWithWhereItRuns) {
   spec.resources.nodes = 2;
   spec.data.workers = 9;
   EXPECT_EQ(JobDigest(spec), digest);
+  spec.data.decoder = "nvjpeg";
+  EXPECT_NE(JobDigest(spec), digest);
+  spec.data.decoder = "cpu";
   spec.optimizer.lr = 0.2;
   EXPECT_NE(JobDigest(spec), digest);
 }

@@ -21,13 +21,18 @@ int ShareOfCores(const Environment& env) {
   return std::max(1, cores / env.local_world_size);
 }
 
-/// Data that can't be used are the job's fault, not this rank's.
+/// Data that can't be used are the job's fault, not this rank's. A server that is away is nobody's: another
+/// try may reach it. Its code is not a broken collective's, which the trainer knows by kUnavailable.
 Result<std::unique_ptr<data::Dataset>> OpenData(const char* key, const std::string& where) {
   auto set = data::OpenDataset(where);
   if (set) return set;
   Error error = set.error();
   error.message = fmt::format("{}: {}", key, error.message);
-  if (error.code != ErrorCode::kResourceExhausted) error.code = ErrorCode::kInvalidArgument;
+  if (error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded) {
+    error.code = ErrorCode::kInternal;
+  } else if (error.code != ErrorCode::kResourceExhausted) {
+    error.code = ErrorCode::kInvalidArgument;
+  }
   return tl::unexpected<Error>(std::move(error));
 }
 
@@ -145,6 +150,22 @@ Status MakeLearner(Session& session) {
   return {};
 }
 
+/// Validation is decoded on the CPU whatever the setting, so that its results don't depend on it.
+Status SetUpDecoder(Session& session) {
+  if (session.spec.data.decoder != "nvjpeg") return {};
+  if (!session.device.is_cuda()) {
+    return Fail(ErrorCode::kFailedPrecondition,
+                "data.decoder: nvjpeg needs a GPU, but this rank computes on the CPU; set data.decoder: cpu");
+  }
+  NvjpegLibraries libraries;
+  if (!session.env.nvjpeg_library.empty()) libraries.nvjpeg = session.env.nvjpeg_library;
+  if (!session.env.cudart_library.empty()) libraries.cudart = session.env.cudart_library;
+  auto loaded = Nvjpeg::Load(libraries, session.device.index());
+  if (!loaded) return Fail(loaded.error().code, "data.decoder: nvjpeg: {}", loaded.error().message);
+  session.nvjpeg = std::move(*loaded);
+  return {};
+}
+
 RunState FreshState(const Session& session) {
   RunState state;
   state.seed = session.spec.seed;
@@ -196,6 +217,7 @@ data::LoaderOptions Session::TrainOptions(const Phase& phase) {
   options.min_scale = phase.min_scale;
   options.flip = spec.data.flip;
   options.decode = DecodeModeOf(spec.data.decode);
+  if (nvjpeg) options.decoder = [gpu = nvjpeg] { return MakeNvjpegDecoder(gpu); };
   options.augment = AugmentOf(spec);
   options.partners = mix().on();
   options.epoch_mode =
@@ -239,6 +261,10 @@ Status SetUp(Session& session) {
   IMGD_TRY(OpenAllData(session));
   IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, env.local_rank));
   SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share);
+  const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
+  session.compute_type = compute.type;
+  if (!compute.note.empty()) session.reporter.Note(compute.note);
+  IMGD_TRY(SetUpDecoder(session));
   const std::string folder = spec.checkpoint.dir.empty() ? "checkpoints" : spec.checkpoint.dir;
   session.checkpoint_root =
       env.checkpoint_dir.empty() ? std::filesystem::path(folder) / spec.name : env.checkpoint_dir;

@@ -16,6 +16,7 @@
 #include "trainer/dist/ddp.h"
 #include "trainer/dist/gang.h"
 #include "trainer/environment.h"
+#include "trainer/input/nvjpeg_decoder.h"
 #include "trainer/loop/phases.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/model/model.h"
@@ -34,6 +35,7 @@ struct Session {
   Commands& commands;
 
   at::Device device{at::kCPU};
+  at::ScalarType compute_type = at::kFloat;  ///< of the forward and backward pass
   std::unique_ptr<data::Dataset> train;
   std::vector<std::unique_ptr<data::Dataset>>
       resized;                                     ///< of the phases that have a set of their own, else null
@@ -48,19 +50,15 @@ struct Session {
   std::filesystem::path checkpoint_root;
 
   Phases phases;
-  uint64_t total_steps = 0;  ///< where this run ends: max_steps or all epochs
-  RunState state;            ///< as of the last finished step
-  std::string resumed_from;  ///< folder; empty for a fresh start
-  int workers = 1;           ///< decoding threads
+  uint64_t total_steps = 0;        ///< where this run ends: max_steps or all epochs
+  RunState state;                  ///< as of the last finished step
+  std::string resumed_from;        ///< folder; empty for a fresh start
+  int workers = 1;                 ///< decoding threads
+  std::shared_ptr<Nvjpeg> nvjpeg;  ///< that training images are decoded by; null for the CPU
   /// That were reported; each touched by one loader at a time, one call after the other.
   std::set<std::string> bad_train_images;
   std::set<std::string> bad_val_images;
 
-  at::ScalarType compute_type() const {
-    return spec.train.precision == "bf16"   ? at::kBFloat16
-           : spec.train.precision == "fp16" ? at::kHalf
-                                            : at::kFloat;
-  }
   data::MixOptions mix() const { return {spec.augment.mixup, spec.augment.cutmix}; }
   bool is_rank0() const { return env.rank == 0; }
   const data::Dataset& TrainSet(const Phase& phase) const;

@@ -73,6 +73,7 @@ Result<bool> TrainLoop::RunPhase(const Phase& phase) {
   feed_.reset();
   feed_.emplace(session_.TrainSet(phase), session_.TrainOptions(phase), session_.device, session_.mix());
   reported_ = {};
+  noted_ = {};
   bool stopped = false;
   while (!stopped && session_.state.step < std::min(phase.end_step, session_.total_steps)) {
     IMGD_ASSIGN(const Agreed agreed, Step(*feed_));
@@ -153,7 +154,7 @@ at::Tensor TrainLoop::ForwardLoss(const DeviceBatch& batch) {
                                 .contiguous(at::MemoryFormat::ChannelsLast);
   at::Tensor logits;
   {
-    const Autocast autocast(session_.device.type(), session_.compute_type());
+    const Autocast autocast(session_.device.type(), session_.compute_type);
     logits = model.forward(images);
   }
   logits = logits.to(at::kFloat);
@@ -210,7 +211,20 @@ report::LoaderFigures TrainLoop::LoaderFiguresSince(const Meter::Figures& speed)
           .augment_seconds = now.augment_seconds - before.augment_seconds,
           .idle_seconds = now.idle_seconds - before.idle_seconds,
           .images = now.images - before.images,
-          .bytes = now.bytes - before.bytes};
+          .bytes = now.bytes - before.bytes,
+          .images_left_to_cpu = now.images_left_to_cpu - before.images_left_to_cpu};
+}
+
+/// Once an epoch, of the images that were decoded meanwhile.
+void TrainLoop::NoteImagesLeftToCpu() {
+  if (!session_.nvjpeg) return;
+  const data::LoaderFigures now = feed_->figures();
+  const data::LoaderFigures before = std::exchange(noted_, now);
+  const uint64_t left = now.images_left_to_cpu - before.images_left_to_cpu;
+  if (left == 0) return;
+  session_.reporter.Note(
+      fmt::format("rank {}: nvJPEG left {} of {} images to the CPU, the first because of {}",
+                  session_.env.rank, left, now.images - before.images, session_.nvjpeg->first_refusal()));
 }
 
 Status TrainLoop::Report() {
@@ -250,6 +264,8 @@ Status TrainLoop::Report() {
 Result<bool> TrainLoop::AfterStep(const Agreed& agreed) {
   IMGD_TRY(CheckThatSomethingWasSeen());
   if (agreed.report) IMGD_TRY(Report());
+  const uint64_t step = session_.state.step;
+  if (session_.phases.WholeEpochs(step) || step == session_.total_steps) NoteImagesLeftToCpu();
   const bool save = agreed.asked.checkpoint || agreed.asked.stop_with_checkpoint;
   const auto start = steady_clock::now();
   if (save || CheckpointDue()) IMGD_TRY(Save());

@@ -37,6 +37,7 @@ class TrainLoop {
   void Backward(const at::Tensor& loss_sum, int64_t all_images);
   Gang::PendingSum StartAgreement(int64_t images);
   Agreed FinishAgreement(Gang::PendingSum pending) const;
+  void NoteImagesLeftToCpu();
   Status Report();
   Result<bool> AfterStep(const Agreed& agreed);
   Result<bool> ValidateAndObey();
@@ -54,6 +55,7 @@ class TrainLoop {
   std::optional<uint64_t> saved_step_;
   std::optional<Feed> feed_;      ///< of the current phase
   data::LoaderFigures reported_;  ///< of it, that were reported
+  data::LoaderFigures noted_;     ///< of it, as of the last note on images that were left to the CPU
   std::optional<data::SampleTrace> trace_;
 };
 

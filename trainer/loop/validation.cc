@@ -100,7 +100,7 @@ Result<ValidationEnd> Validate(Session& session) {
     const auto taken = session.commands.Take();
     auto pending = session.gang->StartSum({taken.checkpoint, taken.stop, taken.stop_with_checkpoint});
     if (batch->count > 0) {
-      const Autocast autocast(session.device.type(), session.compute_type());
+      const Autocast autocast(session.device.type(), session.compute_type);
       const auto logits = session.model->forward(batch->images);
       tally.Add(logits.to(at::kFloat), batch->labels);
     }

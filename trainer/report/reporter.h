@@ -32,6 +32,7 @@ struct LoaderFigures {
   double idle_seconds = 0;
   uint64_t images = 0;
   uint64_t bytes = 0;
+  uint64_t images_left_to_cpu = 0;
 };
 
 /// Training figures since the last such report.

@@ -119,6 +119,7 @@ class RunDirReporter final : public Reporter {
     out.set_idle_seconds(x.idle_seconds);
     out.set_images(x.images);
     out.set_bytes(x.bytes);
+    out.set_images_left_to_cpu(x.images_left_to_cpu);
   }
 
   void Write(v1::TrainerEvent& event) {

@@ -56,8 +56,10 @@ TEST_F(RunDir, NamesOfFilesNeedNotBeUtf8) {
 TEST_F(RunDir, EventsCarryWhatWasReported) {
   auto reporter = Open();
   reporter->On(Started{.world_size = 2, .device = "cpu", .start_step = 3, .total_steps = 9});
-  reporter->On(
-      StepFigures{.step = 4, .loss = 1.5, .images_per_second = 100, .loader = {.workers = 3, .images = 96}});
+  reporter->On(StepFigures{.step = 4,
+                           .loss = 1.5,
+                           .images_per_second = 100,
+                           .loader = {.workers = 3, .images = 96, .images_left_to_cpu = 4}});
   reporter->On(EpochFigures{.epoch = 1, .val_top1 = 0.5, .val_images = 37});
   reporter->On(CheckpointFigures{.path = "/c/g1/step4", .step = 4, .generation = 1});
   reporter->On(BadImage{.path = "a/b.jpg", .error = "truncated", .count = 1});
@@ -71,6 +73,7 @@ TEST_F(RunDir, EventsCarryWhatWasReported) {
   EXPECT_EQ(events[1].step().loss(), 1.5);
   EXPECT_EQ(events[1].step().loader().workers(), 3U);
   EXPECT_EQ(events[1].step().loader().images(), 96U);
+  EXPECT_EQ(events[1].step().loader().images_left_to_cpu(), 4U);
   EXPECT_EQ(events[2].epoch().val_images(), 37U);
   EXPECT_EQ(events[3].checkpoint().path(), "/c/g1/step4");
   EXPECT_EQ(events[4].bad_image().path(), "a/b.jpg");

@@ -66,6 +66,7 @@ FIELDS: dict[str, dict[int, str]] = {
         7: "idle_seconds",
         8: "images",
         9: "bytes",
+        10: "images_left_to_cpu",
     },
     "epoch": {
         1: "epoch",

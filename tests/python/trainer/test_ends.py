@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from imgtrain_ranks import IMGTRAIN, Trainer, make_images
+import torch
+from imgtrain_ranks import IMGTRAIN, Trainer, free_port, make_images
 
 
 def alone(
@@ -129,6 +131,18 @@ def test_a_data_folder_that_is_not_there_or_has_nothing_in_it(trainer: Trainer, 
     assert str(empty) in done.stderr
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_data_server_that_is_away_is_no_fault_of_the_job(ranks: int, trainer: Trainer) -> None:
+    url = f"http://127.0.0.1:{free_port()}/train/"
+    run = trainer.start(ranks, data__train=url, env={"no_proxy": "127.0.0.1"})
+    assert run.wait(60) == [1] * ranks, "imgd tries again after 1, not after 2; 10 would accuse another rank"
+    for rank in range(ranks):
+        failed = run.events("failed", rank)[0]
+        assert not failed.bad_input and not failed.collective_broken
+        assert re.match(f"data.train: cannot reach {url}shards.json, after [0-9]+ tries in [0-9]+ s: ", failed.message)
+        assert failed.message in run.output[rank][1]
+
+
 def test_classes_that_do_not_fit(trainer: Trainer, tmp_path: Path) -> None:
     done = alone(trainer, model__classes=7)
     assert done.returncode == 2
@@ -137,6 +151,15 @@ def test_classes_that_do_not_fit(trainer: Trainer, tmp_path: Path) -> None:
     done = alone(trainer, data__val=other)
     assert done.returncode == 2
     assert "'class3' is only in data.train" in done.stderr
+
+
+def test_a_decoder_on_the_gpu_needs_a_gpu(trainer: Trainer) -> None:
+    done = alone(trainer, data__decoder="nvjpeg")
+    assert done.returncode == 2
+    assert "train.device: is cpu, but data.decoder: nvjpeg needs a GPU" in done.stderr, done.stderr
+    done = alone(trainer, data__decoder="nvjpeg", train__device="auto")
+    assert done.returncode == 2
+    assert "data.decoder: nvjpeg needs a GPU, but this rank computes on the CPU" in done.stderr, done.stderr
 
 
 def test_data_without_one_good_image_are_bad_input(trainer: Trainer, tmp_path: Path) -> None:
@@ -228,7 +251,11 @@ def test_half_precision_stays_near_the_full_ones_curve(precision: str, trainer: 
     }
     full = trainer.run(**settings).losses()
     trainer.checkpoints /= precision
-    half = trainer.run(train__precision=precision, **settings).losses()
-    assert half != full
+    run = trainer.run(train__precision=precision, **settings)
+    half = run.losses()
+    # As LibTorch asks it; a processor without computes in fp32, and the run says so.
+    supported = getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported")()
+    assert (half != full) == supported
+    assert (f"no {precision} convolutions; computing in fp32" in run.output[0][1]) == (not supported)
     for step, loss in full.items():
         assert half[step] == pytest.approx(loss, abs=0.05), step

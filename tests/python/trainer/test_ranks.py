@@ -187,4 +187,5 @@ def test_a_residual_network_with_one_by_one_kernels_reduces_without_warnings(
     trainer: Trainer,
 ) -> None:
     run = trainer.run(2, model__name="resnet50", train__max_steps=3, train__precision="bf16")
-    assert [error for _, error in run.output] == ["", ""]
+    for _, error in run.output:  # but for what a processor without bf16 is told
+        assert [line for line in error.splitlines() if "computing in fp32" not in line] == []

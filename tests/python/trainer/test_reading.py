@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from imgtrain_ranks import Trainer, make_images
+from imgtrain_ranks import BIN, Event, Trainer, make_images
 
 Steps = dict[int, list[int]]
 
@@ -161,27 +162,35 @@ def test_rectangular_validation_counts_every_image_on_any_number_of_ranks(traine
 
 @pytest.mark.long
 def test_a_model_trained_in_fast_mode_is_as_good_in_both(trainer: Trainer, tmp_path: Path) -> None:
-    train = make_images(tmp_path / "train", per_class=150, size=192)
-    val = make_images(tmp_path / "val", per_class=100, size=192, seed=7)
+    drawn = tmp_path / "shapes"
+    sizes = "--classes 4 --per-class 150 --val-per-class 100 --size 160x160 --seed 1"
+    command: list[str | Path] = [BIN / "imgcli", "dataset", "synth", *sizes.split(), drawn]
+    subprocess.run(command, check=True, capture_output=True)
     settings: dict[str, Any] = {
-        "data__train": train,
-        "data__val": val,
-        "data__image_size": 48,
+        "data__train": drawn / "train",
+        "data__val": drawn / "val",
         "data__min_scale": 0.4,
-        "data__workers": 2,
         "data__decode": "fast",
-        "train__epochs": 8,
+        "train__epochs": 12,
         "train__global_batch": 50,
         "train__threads": 2,
         "train__log_every_steps": 50,
-        "train__eval_every_epochs": 8,
+        "train__eval_every_epochs": 12,
+        "optimizer__lr": 0.02,
     }
-    exact = trainer.run(**settings, data__val_decode="exact").events("epoch")[-1]
-    (found,) = trainer.checkpoints.glob("g*/step96/validation.json")
+
+    def validated(mode: str) -> Event:
+        """After training, or where that is done by itself, after another look at the last checkpoint."""
+        run = trainer.start(**settings, data__val_decode=mode)
+        assert run.wait(600) == [0], run.output
+        return run.events("epoch")[-1]
+
+    exact = validated("exact")
+    (found,) = trainer.checkpoints.glob("g*/step144/validation.json")
     found.unlink()
-    fast = trainer.run(**settings, data__val_decode="fast").events("epoch")[-1]
+    fast = validated("fast")
     print(f"top-1 of the same weights: exact {exact.val_top1:.4f}, fast {fast.val_top1:.4f}")
-    assert exact.val_top1 > 0.6, "it learnt something"
     assert exact.val_loss != fast.val_loss, "the modes differ"
-    # Two standard deviations of a share of 400 images are 5 %; these are the same images besides.
+    # With five seeds, of set and run together, exact was 65 to 76.5 %, and 2 to 5 of the 400 images better than fast.
+    assert exact.val_top1 > 0.5, "it learnt something"
     assert abs(exact.val_top1 - fast.val_top1) <= 0.03

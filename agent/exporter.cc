@@ -1,0 +1,58 @@
+#include "agent/exporter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace imgd {
+namespace {
+constexpr auto kLookPeriod = std::chrono::seconds(1);
+/// Of one rank at a time: an agent that takes up a run of weeks must answer others meanwhile.
+constexpr size_t kMostBytesALook = 1 << 20;
+}  // namespace
+
+Result<std::unique_ptr<Exporter>> Exporter::Create(EventLoop* loop, const std::string& listen,
+                                                   const Supervisor* supervisor,
+                                                   std::vector<v1::Device> devices, const GpuMonitor* gpus) {
+  std::unique_ptr<Exporter> exporter(new Exporter(loop, supervisor, std::move(devices), gpus));
+  IMGD_ASSIGN(exporter->server_, MetricsServer::Listen(loop, listen, [raw = exporter.get()] {
+                return ToMetricsText(raw->Snapshot());
+              }));
+  exporter->Look();
+  return exporter;
+}
+
+Exporter::Exporter(EventLoop* loop, const Supervisor* supervisor, std::vector<v1::Device> devices,
+                   const GpuMonitor* gpus)
+    : loop_(loop), supervisor_(supervisor), devices_(std::move(devices)), gpus_(gpus) {}
+
+Exporter::~Exporter() { loop_->Cancel(timer_); }
+
+void Exporter::Look() {
+  const auto live = supervisor_->LiveRuns();
+  std::erase_if(meters_, [&](const auto& meter) {
+    return std::none_of(live.begin(), live.end(), [&](const Run* run) { return run->key() == meter.first; });
+  });
+  bool all_read = true;
+  for (const Run* run : live) {
+    const auto [it, is_new] = meters_.try_emplace(run->key(), *run->dir(), run->spec().local_world_size);
+    all_read = it->second.Read(kMostBytesALook) && all_read;
+  }
+  timer_ = loop_->After(all_read ? Duration(kLookPeriod) : Duration::zero(), [this] { Look(); });
+}
+
+NodeSnapshot Exporter::Snapshot() const {
+  NodeSnapshot node;
+  for (const Run* run : supervisor_->LiveRuns()) {
+    const auto meter = meters_.find(run->key());
+    if (meter == meters_.end() || !meter->second.is_complete()) continue;
+    node.runs.push_back(
+        {.key = run->key(), .running_ranks = run->running_ranks(), .ranks = meter->second.ranks()});
+  }
+  if (gpus_ != nullptr) {
+    node.gpus = devices_;
+    node.readings = gpus_->Latest();
+  }
+  return node;
+}
+
+}  // namespace imgd

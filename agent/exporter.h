@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/event_loop.h"
+#include "agent/gpu.h"
+#include "agent/metrics.h"
+#include "agent/metrics_server.h"
+#include "agent/run_meter.h"
+#include "agent/supervisor.h"
+
+namespace imgd {
+
+/// Shows this node's live runs and its GPUs to Prometheus. Follows what the ranks report by itself, once a
+/// second, so that a scrape only copies what is there, also while the daemon is away. Lives on the loop's
+/// thread.
+class Exporter {
+ public:
+  /// Serves on `listen` ("host:port"; port 0: a free one). `supervisor` and `gpus` outlive it; `gpus` is null
+  /// on CPU slots. Errors: as MetricsServer::Listen.
+  static Result<std::unique_ptr<Exporter>> Create(EventLoop* loop, const std::string& listen,
+                                                  const Supervisor* supervisor,
+                                                  std::vector<v1::Device> devices, const GpuMonitor* gpus);
+  ~Exporter();
+
+  uint32_t port() const { return server_->port(); }
+  /// All that is known now. A run is in it as soon as its reports were read to the end once.
+  NodeSnapshot Snapshot() const;
+
+ private:
+  Exporter(EventLoop* loop, const Supervisor* supervisor, std::vector<v1::Device> devices,
+           const GpuMonitor* gpus);
+  void Look();
+
+  EventLoop* loop_;
+  const Supervisor* supervisor_;
+  std::vector<v1::Device> devices_;
+  const GpuMonitor* gpus_;
+  std::map<RunKey, RunMeter> meters_;  ///< of live runs
+  EventLoop::TimerId timer_ = 0;
+  std::unique_ptr<MetricsServer> server_;
+};
+
+}  // namespace imgd

@@ -1,0 +1,269 @@
+// From what ranks report to the text of /metrics.
+#include "agent/metrics.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "agent/run_meter.h"
+#include "agent/testing/step_events.h"
+#include "agent/testing/temp_dir.h"
+
+namespace imgd {
+namespace {
+
+using testing::DoubleEq;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
+
+void Append(const TempDir& dir, uint32_t local_rank, const v1::TrainerEvent& event) {
+  std::ofstream(RunDir{dir.path()}.Events(local_rank), std::ios::binary | std::ios::app) << EventFrame(event);
+}
+
+// --- adding up ---
+
+TEST(RunMeter, AddsUpWhatEachRankReports) {
+  const TempDir dir;
+  RunMeter meter(RunDir{dir.path()}, 2);
+  EXPECT_TRUE(meter.Read(1 << 20)) << "there is no file yet";
+  EXPECT_FALSE(meter.ranks()[0].has_step);
+  Append(dir, 0, StepEvent(1, 10, 640, 3));
+  Append(dir, 0, StepEvent(2, 20, 641, 1.5));
+  Append(dir, 1, StepEvent(1, 10, 7, 2));
+  EXPECT_TRUE(meter.Read(1 << 20));
+  const auto& first = meter.ranks()[0];
+  EXPECT_EQ(first.images, 1281) << "whole images, though they come as a speed";
+  EXPECT_EQ(first.step, 20);
+  EXPECT_DOUBLE_EQ(first.images_per_second, 641 / 1.5);
+  EXPECT_DOUBLE_EQ(first.loss, 2.5);
+  EXPECT_DOUBLE_EQ(first.read_seconds, 2.25);
+  EXPECT_DOUBLE_EQ(first.decode_seconds, 4.5);
+  EXPECT_DOUBLE_EQ(first.augment_seconds, 0.5625);
+  EXPECT_DOUBLE_EQ(first.idle_seconds, 0.28125);
+  EXPECT_DOUBLE_EQ(first.wait_seconds, 1.125);
+  EXPECT_EQ(first.loader_images, 1283);
+  EXPECT_EQ(first.loader_bytes, 2000);
+  EXPECT_EQ(meter.ranks()[1].images, 7);
+}
+
+TEST(RunMeter, ATrainerThatBeginsAnewInTheSameRunOnlyAdds) {
+  const TempDir dir;
+  RunMeter meter(RunDir{dir.path()}, 1);
+  RankFigures before;
+  v1::TrainerEvent started;
+  started.set_sequence(3);
+  started.mutable_started()->set_start_step(5);
+  for (const auto& event :
+       {StepEvent(1, 10, 640, 3), StepEvent(2, 20, 640, 3), started, StepEvent(4, 6, 64, 0.25)}) {
+    Append(dir, 0, event);
+    ASSERT_TRUE(meter.Read(1 << 20));
+    const auto& now = meter.ranks()[0];
+    EXPECT_GE(now.images, before.images);
+    EXPECT_GE(now.decode_seconds, before.decode_seconds);
+    EXPECT_GE(now.wait_seconds, before.wait_seconds);
+    before = now;
+  }
+  EXPECT_EQ(before.images, 1344);
+  EXPECT_DOUBLE_EQ(before.decode_seconds, 6.25);
+  EXPECT_EQ(before.step, 6) << "a gauge: where it is now";
+}
+
+TEST(RunMeter, AReportThatCannotBeLeavesTheSumsAlone) {
+  RankFigures rank;
+  AddReport(StepEvent(1, 1, 64, 1).step(), rank);
+  auto report = StepEvent(2, 2, 64, 1).step();
+  report.mutable_loader()->set_decode_seconds(-3);
+  report.mutable_loader()->set_read_seconds(std::nan(""));
+  report.set_rank_images_per_second(std::numeric_limits<double>::infinity());
+  AddReport(report, rank);
+  EXPECT_DOUBLE_EQ(rank.decode_seconds, 1);
+  EXPECT_DOUBLE_EQ(rank.read_seconds, 0.5);
+  EXPECT_EQ(rank.images, 64);
+}
+
+TEST(RunMeter, ALongFileIsReadInPartsAndCompleteAtItsEnd) {
+  const TempDir dir;
+  for (uint64_t i = 1; i <= 5; ++i) Append(dir, 0, StepEvent(i, i, 64, 1));
+  RunMeter meter(RunDir{dir.path()}, 1);
+  EXPECT_FALSE(meter.Read(1));
+  EXPECT_EQ(meter.ranks()[0].images, 64);
+  EXPECT_FALSE(meter.is_complete());
+  while (!meter.Read(1)) {
+  }
+  EXPECT_TRUE(meter.is_complete());
+  EXPECT_EQ(meter.ranks()[0].images, 320);
+  Append(dir, 0, StepEvent(6, 6, 64, 1));
+  EXPECT_FALSE(meter.Read(1));
+  EXPECT_TRUE(meter.is_complete()) << "a moment behind is complete enough";
+}
+
+// --- families ---
+
+/// Label values in their order, and the value.
+using Series = std::vector<std::pair<std::vector<std::string>, double>>;
+
+Series SeriesOf(const NodeSnapshot& node, const std::string& name) {
+  Series series;
+  for (const auto& family : ToFamilies(node)) {
+    if (family.name != name) continue;
+    for (const auto& metric : family.metric) {
+      auto& [labels, value] = series.emplace_back();
+      for (const auto& label : metric.label) labels.push_back(label.value);
+      value = family.type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value;
+    }
+  }
+  return series;
+}
+
+RankFigures Rank(uint64_t step, double images) {
+  RankFigures rank;
+  AddReport(StepEvent(1, step, images, 2).step(), rank);
+  return rank;
+}
+
+GpuReading FullReading() {
+  return {.busy_ratio = 0.97,
+          .memory_used_bytes = 1 << 30,
+          .power_watts = 650,
+          .temperature_celsius = 61,
+          .sm_clock_hertz = 1.98e9};
+}
+
+/// Two runs of eight ranks each, and eight GPUs.
+NodeSnapshot FullNode() {
+  NodeSnapshot node;
+  for (const uint64_t job : {7, 8}) {
+    node.runs.push_back({{JobId(job), Generation(2), "c1"}, 8, {8, Rank(100, 256)}});
+  }
+  for (uint32_t i = 0; i < 8; ++i) {
+    auto& gpu = node.gpus.emplace_back();
+    gpu.set_index(i);
+    gpu.set_uuid(fmt::format("GPU-{}", i));
+    node.readings.push_back(FullReading());
+  }
+  return node;
+}
+
+TEST(Metrics, AreSumsOverTheNodesRanks) {
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(2), "c1"}, 2, {Rank(100, 640), Rank(101, 64)}});
+  const std::vector<std::string> labels = {"c1", "7", "2"};
+  const auto value = [&](const char* name) { return SeriesOf(node, name); };
+  EXPECT_THAT(value("imgd_job_ranks"), ElementsAre(Pair(labels, 2)));
+  EXPECT_THAT(value("imgd_job_step"), ElementsAre(Pair(labels, 101)));
+  EXPECT_THAT(value("imgd_job_loss"), ElementsAre(Pair(labels, 2.5)));
+  EXPECT_THAT(value("imgd_job_images_total"), ElementsAre(Pair(labels, 704)));
+  EXPECT_THAT(value("imgd_job_images_per_second"), ElementsAre(Pair(labels, 352)));
+  EXPECT_THAT(value("imgd_job_loader_images_total"), ElementsAre(Pair(labels, 706)));
+  EXPECT_THAT(value("imgd_job_loader_bytes_total"), ElementsAre(Pair(labels, 2000)));
+  std::map<std::string, double> seconds;
+  for (const auto& [with_stage, sum] : value("imgd_job_loader_seconds_total"))
+    seconds[with_stage.back()] = sum;
+  EXPECT_THAT(seconds, UnorderedElementsAre(Pair("read", DoubleEq(2)), Pair("decode", DoubleEq(4)),
+                                            Pair("augment", DoubleEq(0.5)), Pair("idle", DoubleEq(0.25)),
+                                            Pair("wait", DoubleEq(1))));
+}
+
+TEST(Metrics, KeepToTheRules) {
+  std::map<std::string, int> series_of_job;
+  std::map<std::string, int> series_of_gpu;
+  std::set<std::string> names;
+  for (const auto& family : ToFamilies(FullNode())) {
+    const bool is_counter = family.type == prometheus::MetricType::Counter;
+    EXPECT_THAT(family.name, testing::MatchesRegex("imgd_(job|gpu)_[a-z_]+"));
+    EXPECT_TRUE(names.insert(family.name).second) << family.name;
+    EXPECT_EQ(family.name.ends_with("_total"), is_counter) << family.name;
+    EXPECT_NE(family.help, "") << family.name;
+    std::set<std::vector<prometheus::ClientMetric::Label>> seen;
+    for (const auto& metric : family.metric) {
+      EXPECT_TRUE(seen.insert(metric.label).second) << family.name << ": the same labels twice";
+      EXPECT_TRUE(std::isfinite(is_counter ? metric.counter.value : metric.gauge.value)) << family.name;
+      for (const auto& label : metric.label) {
+        EXPECT_TRUE(label.name != "job" && label.name != "instance") << "Prometheus' own";
+        if (label.name == "job_id") ++series_of_job[label.value];
+        if (label.name == "gpu") ++series_of_gpu[label.value];
+      }
+    }
+  }
+  EXPECT_THAT(series_of_job, ElementsAre(Pair("7", testing::Le(40)), Pair("8", testing::Le(40))));
+  EXPECT_THAT(series_of_gpu, SizeIs(8));
+  for (const auto& [gpu, count] : series_of_gpu) EXPECT_LE(count, 30);
+}
+
+TEST(Metrics, WhatNobodyKnowsIsLeftOut) {
+  EXPECT_EQ(ToMetricsText({}), "");
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(1), "c1"}, 1, {RankFigures()}});
+  EXPECT_THAT(SeriesOf(node, "imgd_job_images_total"), ElementsAre(Pair(testing::_, 0)));
+  EXPECT_THAT(SeriesOf(node, "imgd_job_loader_seconds_total"), SizeIs(5));
+  for (const auto* name : {"imgd_job_step", "imgd_job_loss", "imgd_job_images_per_second"}) {
+    EXPECT_THAT(SeriesOf(node, name), IsEmpty()) << name << ": nothing was reported yet";
+  }
+  node.runs[0].ranks[0] = Rank(3, 64);
+  node.runs[0].ranks[0].loss = std::nan("");
+  EXPECT_THAT(SeriesOf(node, "imgd_job_loss"), IsEmpty());
+  EXPECT_THAT(SeriesOf(node, "imgd_job_step"), SizeIs(1));
+}
+
+TEST(Metrics, AReadingThatFailsOrIsOldIsNoReading) {
+  auto node = FullNode();
+  node.gpus.resize(3);
+  node.readings = {FullReading(), FullReading(), FullReading()};
+  node.readings[1].power_watts.reset();
+  node.readings[2].is_old = true;
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_power_watts"), ElementsAre(Pair(ElementsAre("0", "GPU-0"), 650)));
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_busy_ratio"),
+              ElementsAre(Pair(ElementsAre("0", "GPU-0"), 0.97), Pair(ElementsAre("1", "GPU-1"), 0.97)));
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_memory_used_bytes"), SizeIs(2));
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_temperature_celsius"), SizeIs(2));
+  node.readings.clear();
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_busy_ratio"), IsEmpty()) << "before the first reading";
+}
+
+TEST(Metrics, AnotherStartOrAnotherClustersJobIsAnotherSeries) {
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(1), "c1"}, 1, {Rank(5, 1)}});
+  node.runs.push_back({{JobId(7), Generation(2), "c1"}, 1, {Rank(5, 2)}});
+  node.runs.push_back({{JobId(7), Generation(1), "c2"}, 1, {Rank(5, 3)}});
+  EXPECT_THAT(SeriesOf(node, "imgd_job_images_total"),
+              ElementsAre(Pair(ElementsAre("c1", "7", "1"), 1), Pair(ElementsAre("c1", "7", "2"), 2),
+                          Pair(ElementsAre("c2", "7", "1"), 3)));
+}
+
+TEST(Metrics, TheTextKeepsSmallDifferencesOfLargeSums) {
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(1), "c1"}, 1, {RankFigures()}});
+  node.runs[0].ranks[0].loader_bytes = 123456789012345;
+  node.runs[0].ranks[0].decode_seconds = 86400.125;
+  const auto text = ToMetricsText(node);
+  const auto value_of = [&](const std::string& series) {
+    const auto at = text.find(series + " ");
+    return at == std::string::npos ? -1.0 : std::strtod(text.c_str() + at + series.size(), nullptr);
+  };
+  const std::string labels = R"(cluster="c1",job_id="7",generation="1")";
+  EXPECT_EQ(value_of("\nimgd_job_loader_bytes_total{" + labels + "}"), 123456789012345);
+  EXPECT_EQ(value_of("\nimgd_job_loader_seconds_total{" + labels + ",stage=\"decode\"}"), 86400.125);
+  EXPECT_THAT(text, testing::HasSubstr("# TYPE imgd_job_loader_seconds_total counter\n"));
+  EXPECT_TRUE(text.ends_with("\n"));
+}
+
+TEST(Metrics, PromtoolFindsNothingToComplainOf) {
+  if (::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool is not installed";
+  const TempDir dir;
+  const auto file = dir.Write("metrics", ToMetricsText(FullNode()));
+  const auto said = dir / "said";
+  EXPECT_EQ(
+      ::system(fmt::format("promtool check metrics <{} >{} 2>&1", file.native(), said.native()).c_str()), 0);
+  EXPECT_EQ(ReadFile(said).value_or("?"), "");
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,60 @@
+#include "agent/run_meter.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace imgd {
+namespace {
+
+constexpr size_t kMeterBatchBytes = 256 << 10;
+
+/// A sum that only grows, even if a report is not what it should be.
+void Grow(double& total, double amount) {
+  if (std::isfinite(amount) && amount > 0) total += amount;
+}
+
+}  // namespace
+
+void AddReport(const v1::StepMetrics& report, RankFigures& rank) {
+  const auto& loader = report.loader();
+  // Both are of the same stretch of time, so that this is the whole number that the trainer made the speed
+  // of.
+  Grow(rank.images, std::round(report.rank_images_per_second() * loader.interval_seconds()));
+  Grow(rank.loader_images, static_cast<double>(loader.images()));
+  Grow(rank.loader_bytes, static_cast<double>(loader.bytes()));
+  Grow(rank.read_seconds, loader.read_seconds());
+  Grow(rank.decode_seconds, loader.decode_seconds());
+  Grow(rank.augment_seconds, loader.augment_seconds());
+  Grow(rank.idle_seconds, loader.idle_seconds());
+  Grow(rank.wait_seconds, loader.wait_seconds());
+  rank.has_step = true;
+  rank.step = report.step();
+  rank.loss = report.loss();
+  rank.images_per_second = report.rank_images_per_second();
+}
+
+RunMeter::RunMeter(const RunDir& dir, uint32_t ranks) : figures_(ranks) {
+  followers_.reserve(ranks);
+  for (uint32_t i = 0; i < ranks; ++i) followers_.emplace_back(dir, i, /*quiet=*/true);
+}
+
+bool RunMeter::Read(size_t most_bytes) {
+  bool all_read = true;
+  for (size_t i = 0; i < followers_.size(); ++i) {
+    bool at_end = false;
+    for (size_t taken = 0; taken < most_bytes && !at_end;) {
+      v1::TrainerEvents batch;
+      const size_t bytes = followers_[i].Read(std::min(kMeterBatchBytes, most_bytes - taken), &batch);
+      for (const auto& event : batch.events()) {
+        if (event.has_step()) AddReport(event.step(), figures_[i]);
+      }
+      taken += bytes;
+      at_end = bytes == 0;
+    }
+    all_read = all_read && at_end;
+  }
+  is_complete_ = is_complete_ || all_read;
+  return all_read;
+}
+
+}  // namespace imgd

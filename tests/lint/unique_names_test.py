@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""That unique_names.py finds a planted duplicate, and lets stand what C++ does."""
+
+from __future__ import annotations
+
+import unittest
+
+from unique_names import collisions
+
+
+def private(code: str) -> str:
+    return "namespace a::b {\nnamespace {\n" + code + "\n}  // namespace\n}  // namespace a::b\n"
+
+
+class UniqueNames(unittest.TestCase):
+    def check_two(self, one: str, other: str, wrong: int) -> None:
+        found = collisions({"one.cc": private(one), "two.cc": private(other)})
+        self.assertEqual(len(found), wrong, found)
+
+    def test_a_second_meaning_is_found_with_its_place(self) -> None:
+        found = collisions({"one.cc": private("\nconstexpr int kMost = 1;"), "two.cc": private("int kMost = 2;")})
+        self.assertEqual(found, ["two.cc:3: kMost is also in one.cc:4"])
+
+    def test_each_kind_of_name(self) -> None:
+        for code in (
+            'const std::map<int, std::string> kNames = {{1, "}"}};',
+            "struct S {\n  int x[2] = {};\n  bool f() { return x[x[0]] > 1; }\n};",
+            "class C final : public Base<int> {};",
+            "enum E : uint32_t { kOne = f(1, 2), kTwo };",
+            "namespace fs = std::filesystem;\nint fs2 = '{';",
+            "template <typename T, int N>\nbool F(std::span<const T> in, size_t) {\n  return in[0] < N;\n}",
+            "[[gnu::always_inline]] inline bool operator<(const S& a, const S& b) { return a.x < b.x; }",
+            'TEST(Suite, Name) {}\nMATCHER_P(IsIt, x, "") { return true; }',
+            "#define X {\nauto kLambda = [](int x) { return x; };",
+        ):
+            names = len(collisions({"one.cc": private(code), "two.cc": private(code + " int last;")}))
+            self.assertGreaterEqual(names, 1, code)
+            self.check_two(code + "\nint kEnd = 1;", "int kEnd = 2;", 1)
+
+    def test_overloads_and_equal_aliases_may_stand(self) -> None:
+        self.check_two("int F(int x) { return x; }", "int F(const std::string& x = {}) { return 1; }", 0)
+        self.check_two("int F(int x);", "double F(const int y) { return y; }", 1)
+        self.check_two("int F(int x);", "struct F {};", 1)
+        self.check_two("using T = std::vector<int>;", "using T = std::vector<int>;", 0)
+        self.check_two("using T = std::vector<int>;", "using T = std::vector<char>;", 1)
+        self.check_two("using testing::HasSubstr;", "using testing::HasSubstr;", 0)
+        self.check_two("bool S::Take() { return true; }", "bool S::Take() { return true; }", 0)
+
+    def test_other_namespaces_and_public_names_are_not_looked_at(self) -> None:
+        one = private("int x;")
+        self.assertEqual(collisions({"one.cc": one, "two.cc": one.replace("a::b", "a::c")}), [])
+        public = "namespace a {\nint F() { return 1; }\nint* p = nullptr;\n}\n"
+        self.assertEqual(collisions({"one.cc": public, "two.cc": public}), [])
+        hidden = public.replace("int F", "static int F")
+        self.assertEqual(len(collisions({"one.cc": hidden, "two.cc": hidden})), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
