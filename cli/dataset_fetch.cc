@@ -8,10 +8,10 @@
 #include "cli/format.h"
 #include "cli/progress_line.h"
 #include "common/files.h"
+#include "common/url.h"
 #include "trainer/data/fetch.h"
 #include "trainer/data/shard_list.h"
 #include "trainer/data/sources.h"
-#include "trainer/data/url.h"
 
 namespace imgd::cli {
 namespace {
@@ -84,11 +84,11 @@ Result<std::vector<Job>> Plan(const FetchArguments& arguments) {
   for (size_t i = 0; i + 1 < arguments.words.size(); ++i) {
     IMGD_ASSIGN(const auto urls, data::ExpandBraces(arguments.words[i]));
     for (const auto& url : urls) {
-      if (!data::IsUrl(url)) {
+      if (!IsUrl(url)) {
         return Fail(ErrorCode::kInvalidArgument, "'{}' is no URL that begins with http://, https:// or s3://",
                     Printable(url));
       }
-      Job job{.where = url, .name = data::NameOfFile(url)};
+      Job job{.where = url, .name = NameOfFile(url)};
       if (job.name.empty() || job.name == "." || job.name == "..")
         return Fail(ErrorCode::kInvalidArgument, "{} names no file; what is fetched are single files",
                     Printable(data::Shown(url)));

@@ -36,7 +36,7 @@ void PrintCounts(Context& context, const std::string& title, const data::Dataset
   table.Print(context.out(), context.terminal(), 2);
 }
 
-nlohmann::ordered_json ToJson(const std::string& folder, const data::Dataset& set) {
+nlohmann::ordered_json LookJson(const std::string& folder, const data::Dataset& set) {
   nlohmann::ordered_json document;
   document["folder"] = folder;
   document["images"] = set.size();
@@ -56,14 +56,14 @@ int Info(Context& context, const std::string& folder, OutputFormat format) {
     if (format == OutputFormat::kTable) {
       PrintCounts(context, data::Shown(path), **set);
     } else {
-      documents.push_back(ToJson(data::Shown(path), **set));
+      documents.push_back(LookJson(data::Shown(path), **set));
     }
   }
   if (format != OutputFormat::kTable) PrintDocument(context.out(), documents, format);
   return 0;
 }
 
-nlohmann::ordered_json ToJson(const std::string& file, const data::ShardLook& look) {
+nlohmann::ordered_json LookJson(const std::string& file, const data::ShardLook& look) {
   nlohmann::ordered_json document = {{"file", file},
                                      {"form", look.form},
                                      {"bytes", look.bytes},
@@ -126,7 +126,7 @@ void PrintLook(Context& context, const std::string& file, const data::ShardLook&
     out << fmt::format("  and {} more (--limit 0 shows all)\n", look.images - look.entries.size());
 }
 
-nlohmann::ordered_json ToJson(const std::string& file, const data::SetDescription& set) {
+nlohmann::ordered_json LookJson(const std::string& file, const data::SetDescription& set) {
   nlohmann::ordered_json document = {
       {"file", file}, {"form", "set"}, {"name", set.name}, {"classes", set.classes}};
   document["shards"] = nlohmann::ordered_json::array();
@@ -172,7 +172,7 @@ int InspectSet(Context& context, const std::string& file, const InspectArguments
   if (arguments.format == OutputFormat::kTable) {
     PrintSet(context, file, *set, arguments.limit);
   } else {
-    PrintDocument(context.out(), ToJson(file, *set), arguments.format);
+    PrintDocument(context.out(), LookJson(file, *set), arguments.format);
   }
   return 0;
 }
@@ -282,7 +282,7 @@ int Inspect(Context& context, const InspectArguments& arguments) {
   if (arguments.format == OutputFormat::kTable) {
     PrintLook(context, arguments.file, *look);
   } else {
-    PrintDocument(context.out(), ToJson(arguments.file, *look), arguments.format);
+    PrintDocument(context.out(), LookJson(arguments.file, *look), arguments.format);
   }
   return 0;
 }

@@ -7,9 +7,9 @@
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
+#include "common/url.h"
 #include "trainer/data/convert_source.h"
 #include "trainer/data/dataset.h"
-#include "trainer/data/url.h"
 
 namespace imgd::cli {
 namespace {
@@ -44,7 +44,7 @@ int Register(Context& context, const RegisterArguments& arguments) {
   request.set_replace(arguments.replace);
   // Jobs run elsewhere: a path must mean the same there.
   std::string address = arguments.address;
-  if (!data::IsUrl(address) && !address.empty()) address = fs::absolute(address).lexically_normal().string();
+  if (!IsUrl(address) && !address.empty()) address = fs::absolute(address).lexically_normal().string();
   dataset.set_address(address);
   if (!arguments.no_check) {
     const auto counts = CountSets(address);

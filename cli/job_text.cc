@@ -3,9 +3,9 @@
 #include "common/dataset_ref.h"
 #include "common/files.h"
 #include "common/job_changes.h"
+#include "common/url.h"
 #include "common/utf8.h"
 #include "common/yaml.h"
-#include "trainer/data/url.h"
 
 namespace imgd::cli {
 namespace {
@@ -41,7 +41,7 @@ Errors CheckDataPaths(const std::string& text, const JobSpec& spec, const std::s
   if (!root) return {root.error()};
   auto data = root->Child("data");
   const auto is_same_everywhere = [](const std::string& path) {
-    return path.empty() || path.front() == '/' || data::IsUrl(path) || ParseDatasetRef(path);
+    return path.empty() || path.front() == '/' || IsUrl(path) || ParseDatasetRef(path);
   };
   const auto check = [&](const char* key, const std::string& path) {
     if (is_same_everywhere(path)) return;

@@ -13,6 +13,14 @@ if(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# What decodes and resizes is compiled with -O3 besides.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+# imgd_runs_once(SOURCES...): quick to compile rather than fast; for what reads the command line.
+function(imgd_runs_once)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O0>")
+endfunction()
+
 # RelWithDebInfo serves the sanitizers: stack traces with lines, quick to compile.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
 if(IMGD_SANITIZER)
@@ -29,17 +37,3 @@ if(IMGD_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -w)
   add_link_options(-fsanitize=address,undefined)
 endif()
-
-# imgd_unity(TARGETS...): compiles the sources of each a few at a time (none where IMGD_UNITY is 0). What they all
-# include is most of the work, so this saves some two fifths of it; a change of one source still takes seconds.
-set(IMGD_UNITY 4 CACHE STRING "Sources of our larger libraries that are compiled at once; 0: each by itself")
-function(imgd_unity)
-  if(NOT IMGD_UNITY OR CMAKE_UNITY_BUILD)
-    return()
-  endif()
-  foreach(target IN LISTS ARGN)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${IMGD_UNITY})
-    # A private class of one source looks like a header's.
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
-  endforeach()
-endfunction()

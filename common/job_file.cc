@@ -51,6 +51,7 @@ void ReadModelAndData(YamlMap& root, JobSpec& spec) {
   auto model = root.Child("model");
   Set(spec.model.name, model.Choice("name", ModelNames()));
   Set(spec.model.classes, model.Int("classes", 1, 1'000'000));
+  Set(spec.model.zero_init_residual, model.Bool("zero_init_residual"));
   model.Finish();
 
   auto data = root.Child("data");
@@ -185,6 +186,7 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
   Set(spec.optimizer.momentum, optimizer.Double("momentum", 0, 1));
   Set(spec.optimizer.nesterov, optimizer.Bool("nesterov"));
   Set(spec.optimizer.weight_decay, optimizer.Double("weight_decay", 0, 1e6));
+  Set(spec.optimizer.clip_norm, optimizer.Double("clip_norm", 0, 1e9));
   if (spec.optimizer.nesterov && spec.optimizer.momentum == 0) {
     optimizer.AddError("nesterov", "needs a momentum above 0", "set nesterov: false");
   }

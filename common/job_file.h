@@ -27,8 +27,9 @@ struct JobSpec {
   } resources;
 
   struct Model {
-    std::string name = "resnet50";  ///< resnet18, resnet34 or resnet50
-    int classes = 0;                ///< 0: as many as the training set has
+    std::string name = "resnet50";    ///< resnet18, resnet34 or resnet50
+    int classes = 0;                  ///< 0: as many as the training set has
+    bool zero_init_residual = false;  ///< residual blocks begin as the identity (torchvision's argument)
   } model;
 
   struct Data {
@@ -88,6 +89,7 @@ struct JobSpec {
     double momentum = 0.9;
     bool nesterov = true;
     double weight_decay = 1e-4;  ///< not on norm layers and biases
+    double clip_norm = 0;        ///< greatest norm of all gradients together; 0 for no limit
   } optimizer;
 
   struct Schedule {

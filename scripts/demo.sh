@@ -25,8 +25,8 @@ begun=$SECONDS
 address=127.0.0.1:$(free_port)
 export IMGD_SERVER=$address
 
-echo "1. A data set of real JPEG files: 10 shapes, 200 training and 50 validation images each"
-"$BIN/imgcli" dataset synth --classes 10 --per-class 200 --val-per-class 50 --size 96x96 --seed 1 "$dir/shapes"
+echo "1. A data set of real JPEG files: 10 shapes, 400 training and 50 validation images each"
+"$BIN/imgcli" dataset synth --classes 10 --per-class 400 --val-per-class 50 --size 96x96 --seed 1 "$dir/shapes"
 
 echo "2. The daemon and two agents, on $address"
 start_daemon "$dir" "$address"

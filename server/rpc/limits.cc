@@ -5,6 +5,7 @@
 
 #include "common/dataset_ref.h"
 #include "common/job_file.h"
+#include "common/url.h"
 
 namespace imgd {
 namespace {
@@ -30,13 +31,15 @@ Status CheckText(std::string_view field, std::string_view text, size_t most = kM
               static_cast<unsigned>(static_cast<unsigned char>(*control)), control - text.begin() + 1);
 }
 
-/// "https://me:word@host/" or "https://host/?signature=..."
-bool HoldsSecrets(std::string_view address) {
-  const size_t scheme = address.find("://");
-  if (scheme == std::string_view::npos || address.starts_with('/')) return false;
-  const std::string_view rest = address.substr(scheme + 3);
-  return rest.substr(0, rest.find('/')).find('@') != std::string_view::npos ||
-         rest.find('?') != std::string_view::npos;
+/// A URL that names the server and the file, and no more.
+Status CheckAddress(const std::string& address) {
+  if (!IsUrl(address)) return {};
+  const auto url = ParseUrl(address);
+  if (!url) return Fail(url.error().code, "address: {}", url.error().message);
+  if (url->userinfo.empty() && url->query.empty()) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "address: a URL with a name and password or with a query would be kept and shown to all; give "
+              "credentials to the nodes by file or environment (docs/data-sources.md)");
 }
 
 }  // namespace
@@ -73,12 +76,7 @@ Status CheckLimits(const v1::RegisterDatasetRequest& request) {
                 kDatasetNameRule);
   }
   IMGD_TRY(CheckText("address", dataset.address(), kMostFileNameBytes));
-  if (HoldsSecrets(dataset.address())) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        "address: a URL with a name and password or with a query would be kept and shown to all; give "
-        "credentials to the nodes by file or environment (docs/data-sources.md)");
-  }
+  IMGD_TRY(CheckAddress(dataset.address()));
   if (dataset.address().empty() || ParseDatasetRef(dataset.address())) {
     return Fail(
         ErrorCode::kInvalidArgument,

@@ -2,10 +2,10 @@
 // redirects.
 #include <algorithm>
 
+#include "common/url.h"
 #include "tests/fuzz/memory_source.h"
 #include "trainer/data/http_request.h"
 #include "trainer/data/remote_file.h"
-#include "trainer/data/url.h"
 
 using namespace imgd::data;
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """No two sources of a library may give one private name two meanings.
 
-The sanitizer presets compile eight sources of a library as one (CMAKE_UNITY_BUILD), where anonymous namespaces and
-`static` hide nothing. Which eight changes with each new file, so that all sources of a target are compared here. The
+All presets but dev and fuzz compile several sources of a library as one (CMAKE_UNITY_BUILD), where anonymous namespaces
+and `static` hide nothing. Which ones changes with each new file, so that all sources of a target are compared here. The
 parser is approximate: it knows what stands at namespace scope, and compares parameters by their words.
 """
 

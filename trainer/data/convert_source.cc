@@ -6,6 +6,7 @@
 #include <map>
 #include <system_error>
 
+#include "common/url.h"
 #include "trainer/data/bounding_boxes.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/ilsvrc.h"
@@ -14,7 +15,6 @@
 #include "trainer/data/shard_set.h"
 #include "trainer/data/source.h"
 #include "trainer/data/subset.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

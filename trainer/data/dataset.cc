@@ -4,10 +4,10 @@
 #include <system_error>
 
 #include "common/dataset_ref.h"
+#include "common/url.h"
 #include "trainer/data/ilsvrc.h"
 #include "trainer/data/image_folder.h"
 #include "trainer/data/shard_set.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

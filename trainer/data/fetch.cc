@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "common/files.h"
+#include "common/url.h"
 #include "trainer/data/hash.h"
 #include "trainer/data/remote_file.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

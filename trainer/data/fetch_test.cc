@@ -21,6 +21,7 @@ class FetchTest : public testing::Test {
     for (int i = 0; i < 50'000; ++i) content_ += static_cast<char>(i * 31 >> 3);
   }
   TestReply Answer(const TestRequest& request) {
+    const std::lock_guard lock(mutex_);
     if (request.target == "/gone") return {.status = 404};
     if (request.target == "/huge")
       return {.status = 206, .headers = {{"Content-Range", "bytes 0-0/9223372036854775807"}}, .body = "x"};
@@ -32,20 +33,27 @@ class FetchTest : public testing::Test {
   Result<Fetched> Fetch(FetchOptions options = {}, const std::string& name = "/x") {
     options.chunk_bytes = 10'000;
     options.connections = connections_;
-    return FetchFile(SourceOpener({.http = {.stall = Milliseconds(300),
-                                            .patience = Milliseconds(50),
-                                            .first_wait = Milliseconds(5)}}),
-                     server_.url() + name, Out(), options);
+    return FetchFile(
+        SourceOpener(
+            {.http = {.stall = stall_, .patience = Milliseconds(50), .first_wait = Milliseconds(5)}}),
+        server_.url() + name, Out(), options);
+  }
+  /// How the server answers is changed in this: it may still be at work for a fetch that has ended.
+  void Change(const std::function<void()>& change) {
+    const std::lock_guard lock(mutex_);
+    change();
   }
   std::string Out(const std::string& ending = "") const { return (folder_.path() / "x").string() + ending; }
   std::string Checksum() const { return Sha256Hex(content_); }
 
   TempFolder folder_;
+  int connections_ = 2;
+  Milliseconds stall_ = kLong;
+  std::atomic<uint64_t> sent_ = 0;
+  std::atomic<int> good_ = 1'000;  ///< chunks, before
+  std::mutex mutex_;               ///< guards all below
   std::string content_;
   std::string etag_ = "\"1\"";
-  int connections_ = 2;
-  std::atomic<uint64_t> sent_ = 0;
-  std::atomic<int> good_ = 1'000;                                                 ///< chunks, before
   std::function<void(TestReply&)> after_ = [](TestReply& r) { r.status = 404; };  ///< makes them bad
   TestHttpServer server_;
 };
@@ -71,8 +79,10 @@ TEST_F(FetchTest, BeginsAnewWhereTheSourceHasChanged) {
   good_ = 2;
   EXPECT_FALSE(Fetch().has_value());
   good_ = 1'000;
-  etag_ = "\"2\"";
-  std::ranges::reverse(content_);
+  Change([&] {
+    etag_ = "\"2\"";
+    std::ranges::reverse(content_);
+  });
   EXPECT_EQ(Fetch()->kept, 0U);
   EXPECT_EQ(ReadFile(Out()).value(), content_);
 }
@@ -94,13 +104,15 @@ TEST_F(FetchTest, AServerThatGoesWrongInBetweenIsSaidAndTheFetchGoesOnLater) {
       {[](TestReply& r) { r.stall_after = 0; }, "no answer for 300 ms"},
   };
   for (const auto& [wrong, words] : wrongs) {
-    after_ = wrong;
+    Change([&] { after_ = wrong; });
     good_ = 2;
+    stall_ = words.starts_with("no answer") ? Milliseconds(300) : kLong;
     const auto failed = Fetch();
     ASSERT_FALSE(failed.has_value()) << words;
     EXPECT_THAT(failed.error().message, HasSubstr(words));
     EXPECT_FALSE(std::filesystem::exists(Out()));
     good_ = 1'000;
+    stall_ = kLong;
     const auto fetched = Fetch({.checksum = Checksum()});
     ASSERT_TRUE(fetched.has_value()) << fetched.error().message;
     EXPECT_GT(fetched->kept, 0U) << words;

@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/url.h"
 #include "trainer/data/http_request.h"
 #include "trainer/data/served_file.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "trainer/data/url.h"
+#include "common/url.h"
 
 namespace imgd::data {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "trainer/data/text.h"
-#include "trainer/data/url.h"
+#include "common/text.h"
+#include "common/url.h"
 
 namespace imgd::data {
 namespace {

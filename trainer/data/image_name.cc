@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "trainer/data/text.h"
+#include "common/text.h"
 
 namespace imgd::data {
 

@@ -7,17 +7,24 @@
 namespace imgd::data {
 namespace {
 
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-HttpOptions Hurried() {
-  return {.stall = Milliseconds(100),
+constexpr Milliseconds kShort{100};
+
+/// Gives up soon on what goes wrong every time.
+HttpOptions Hurried(Milliseconds stall = kLong) {
+  return {.stall = stall,
           .patience = Milliseconds(250),
-          .first_patience = Milliseconds(100),
+          .first_patience = kShort,
           .first_wait = Milliseconds(5),
           .quiet = Milliseconds(20)};
 }
+
+/// Gives up soon on a try, not on the read.
+HttpOptions Persistent() { return {.stall = kShort, .patience = kLong, .first_wait = Milliseconds(5)}; }
 
 std::string Content() {
   std::string content;
@@ -46,10 +53,10 @@ TestHttpServer::Handler GoodFirst(const std::string& content,
   };
 }
 
-std::string ReadAfter(std::function<TestReply(TestReply, int)> later, uint64_t size = 50'000) {
+std::string ReadAfter(std::function<TestReply(TestReply, int)> later, HttpOptions options = Hurried()) {
   const TestHttpServer server(GoodFirst(Content(), std::move(later)));
-  const auto file = RemoteFile::Open(Object(server.url() + "/x"));
-  return file ? Read(**file, 10, size) : "error at opening: " + file.error().message;
+  const auto file = RemoteFile::Open(Object(server.url() + "/x", std::move(options)));
+  return file ? Read(**file, 10, 50'000) : "error at opening: " + file.error().message;
 }
 
 std::string OpenErrorOf(TestReply reply) {
@@ -74,18 +81,20 @@ TEST(RemoteFile, IsReadByRangesOverOneConnection) {
 
 TEST(RemoteFile, GoesOnWhereItWasAfterEveryKindOfBreak) {
   const std::string wanted = Content().substr(10, 50'000);
-  const auto twice = [](auto change) {
-    return [=](TestReply reply, int n) {
-      if (n < 2) change(reply);
-      return reply;
-    };
+  const auto read = [](auto change) {
+    return ReadAfter(
+        [=](TestReply reply, int n) {
+          if (n < 2) change(reply);
+          return reply;
+        },
+        Persistent());
   };
-  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.cut_after = 20'000; })), wanted);
-  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.cut_after = 0; })), wanted);
-  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.stall_after = 7; })), wanted);
-  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r = {.status = 503, .body = "busy"}; })), wanted);
-  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.content_length = r.body.size() + 5; })), wanted);
-  EXPECT_EQ(ReadAfter(twice([](TestReply& r) { r.content_length = 10; })), wanted);
+  EXPECT_EQ(read([](TestReply& r) { r.cut_after = 20'000; }), wanted);
+  EXPECT_EQ(read([](TestReply& r) { r.cut_after = 0; }), wanted);
+  EXPECT_EQ(read([](TestReply& r) { r.stall_after = 7; }), wanted);
+  EXPECT_EQ(read([](TestReply& r) { r = {.status = 503, .body = "busy"}; }), wanted);
+  EXPECT_EQ(read([](TestReply& r) { r.content_length = r.body.size() + 5; }), wanted);
+  EXPECT_EQ(read([](TestReply& r) { r.content_length = 10; }), wanted);
 }
 
 TEST(RemoteFile, ResumesInTheMiddleOfTheRange) {
@@ -128,8 +137,9 @@ TEST(RemoteFile, ReportsWhatTheServerDoesWrong) {
   EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.endless = true; })),
               HasSubstr("more than it was asked for"));
   EXPECT_THAT(ReadAfter(each([](TestReply& r) { r = {.status = 500}; })),
-              HasSubstr(" tries in 0 s: the server answers 500"));
-  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.stall_after = 0; })), HasSubstr("no answer for 100 ms"));
+              ContainsRegex(" tries in [0-9]+ s: the server answers 500"));
+  EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.stall_after = 0; }), Hurried(kShort)),
+              HasSubstr("no answer for 100 ms"));
   EXPECT_THAT(ReadAfter(each([](TestReply& r) { r.cut_after = 1; })), HasSubstr("cannot read http"));
 }
 
@@ -160,10 +170,12 @@ TEST(RemoteFile, ReportsWhatTheServerLiesAbout) {
 
 TEST(RemoteFile, AByteNowAndThenIsNoAnswer) {
   // At this pace the range would take minutes, without ever a pause that is long.
-  EXPECT_THAT(ReadAfter([](TestReply reply, int) {
-                reply.drip = Milliseconds(5);
-                return reply;
-              }),
+  EXPECT_THAT(ReadAfter(
+                  [](TestReply reply, int) {
+                    reply.drip = Milliseconds(5);
+                    return reply;
+                  },
+                  Hurried(kShort)),
               testing::AnyOf(HasSubstr("bytes came in 100 ms"), HasSubstr("no answer for 100 ms")));
 }
 
@@ -206,9 +218,9 @@ TEST(RemoteFile, AServerThatIsNotThereIsGivenUpSoonAndSaidOnce) {
   const auto file = RemoteFile::Open(Object(fmt::format("http://me:secret@127.0.0.1:{}/x", port), options));
   ASSERT_FALSE(file.has_value());
   EXPECT_EQ(file.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(
-      file.error().message,
-      MatchesRegex(fmt::format("cannot reach http://127.0.0.1:{}/x, after [0-9]+ tries in 0 s: .*", port)));
+  EXPECT_THAT(file.error().message,
+              MatchesRegex(fmt::format(
+                  "cannot reach http://127.0.0.1:{}/x, after [0-9]+ tries in [0-9]+ s: .*", port)));
   EXPECT_THAT(notices, ElementsAre(HasSubstr("trying again")));
 }
 
@@ -241,9 +253,7 @@ TEST(RemoteFile, StopBreaksAReadOff) {
     reply.stall_after = 1;
     return reply;
   }));
-  HttpOptions patient = Hurried();
-  patient.stall = Milliseconds(60'000);
-  const auto file = RemoteFile::Open(Object(server.url() + "/x", patient)).value();
+  const auto file = RemoteFile::Open(Object(server.url() + "/x")).value();
   std::thread stopper([&] { file->Stop(); });
   EXPECT_THAT(Read(*file, 0, 100), HasSubstr("error: stopped"));
   stopper.join();
@@ -255,9 +265,7 @@ TEST(RemoteFile, AReaderBreaksOffItsOwnReadOnly) {
     if (stalls) reply.stall_after = 1;
     return reply;
   }));
-  HttpOptions patient = Hurried();
-  patient.stall = Milliseconds(3'600'000);
-  const auto file = RemoteFile::Open(Object(server.url() + "/x", patient)).value();
+  const auto file = RemoteFile::Open(Object(server.url() + "/x", Hurried(60 * kLong))).value();
   std::stop_source stop;
   std::vector<uint8_t> out(100);
   std::thread reader(
@@ -266,21 +274,6 @@ TEST(RemoteFile, AReaderBreaksOffItsOwnReadOnly) {
   reader.join();
   stalls = false;
   EXPECT_EQ(Read(*file, 5, 5), "00001");
-}
-
-TEST(Url, IsReadAndPutTogether) {
-  const Url url = ParseUrl("HTTPS://me:p@ss@Host:8443/a b/c?x=1#frag").value();
-  EXPECT_EQ(url.ToString(), "https://host:8443/a%20b/c?x=1");
-  EXPECT_EQ(url.ForPeople(), "https://host:8443/a%20b/c");
-  EXPECT_EQ(url.userinfo, "me:p@ss");
-  EXPECT_EQ(ParseUrl("s3://bucket/a=b/c?d").value().path, "/a=b/c?d");
-  EXPECT_EQ(Beside("http://h/a?sig=1", "x y.tar"), "http://h/a/x%20y.tar?sig=1");
-  EXPECT_EQ(NameOfFile("http://h/a/x%20y.tar?z"), "x y.tar");
-  EXPECT_EQ(Resolve(url, "../d").value().path, "/a%20b/../d");
-  for (const char* bad :
-       {"http://", "ftp://x/", "http://h:0/", "http://h:x/", "http://h h/", "http://h/\n", "s3:///x"})
-    EXPECT_FALSE(ParseUrl(bad).has_value()) << bad;
-  EXPECT_THAT(ParseUrl("http://me:secret@/").error().message, testing::Not(HasSubstr("secret")));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "trainer/data/url.h"
+#include "common/url.h"
 
 namespace imgd::data {
 namespace {

@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "common/json.h"
+#include "common/text.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/image_name.h"
 #include "trainer/data/recordio.h"
 #include "trainer/data/tar.h"
-#include "trainer/data/text.h"
 #include "trainer/data/tfrecord.h"
 
 namespace imgd::data {

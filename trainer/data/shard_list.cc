@@ -12,10 +12,10 @@
 #include <thread>
 #include <utility>
 
+#include "common/url.h"
 #include "trainer/data/image_name.h"
 #include "trainer/data/index_cache.h"
 #include "trainer/data/read_ahead.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

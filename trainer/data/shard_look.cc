@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "common/url.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/read_ahead.h"
 #include "trainer/data/recordio.h"
@@ -12,7 +13,6 @@
 #include "trainer/data/source.h"
 #include "trainer/data/sources.h"
 #include "trainer/data/tar.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

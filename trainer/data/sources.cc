@@ -11,11 +11,11 @@
 
 #include "common/files.h"
 #include "common/json.h"
+#include "common/url.h"
 #include "trainer/data/read_ahead.h"
 #include "trainer/data/remote_file.h"
 #include "trainer/data/s3.h"
 #include "trainer/data/shard_cache.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "common/files.h"
-#include "trainer/data/text.h"
+#include "common/text.h"
 
 namespace imgd::data {
 namespace {

@@ -16,6 +16,9 @@
 
 namespace imgd::data {
 
+/// For what is expected to answer, on a loaded machine too.
+inline constexpr std::chrono::milliseconds kLong{60'000};
+
 /// A request as the test's server got it.
 struct TestRequest {
   std::string method;

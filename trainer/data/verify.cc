@@ -8,11 +8,11 @@
 #include <thread>
 #include <utility>
 
+#include "common/url.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/jpeg.h"
 #include "trainer/data/shard_index.h"
 #include "trainer/data/shard_set.h"
-#include "trainer/data/url.h"
 #include "trainer/data/verify_shards.h"
 
 namespace imgd::data {

@@ -15,11 +15,11 @@
 #include <thread>
 
 #include "common/files.h"
+#include "common/url.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/read_ahead.h"
 #include "trainer/data/source.h"
 #include "trainer/data/tfrecord.h"
-#include "trainer/data/url.h"
 
 namespace imgd::data {
 namespace {

@@ -139,7 +139,7 @@ Status CheckThatAllSeeTheSame(Session& session) {
 Status MakeLearner(Session& session) {
   const auto& spec = session.spec;
   torch::manual_seed(spec.seed);
-  IMGD_ASSIGN(session.model, MakeModel(spec.model.name, static_cast<int>(session.train->classes().size())));
+  IMGD_ASSIGN(session.model, MakeModel(spec.model, static_cast<int>(session.train->classes().size())));
   session.model->to(session.device);
   session.sgd = std::make_unique<Sgd>(
       Parameters(*session.model),

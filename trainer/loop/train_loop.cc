@@ -178,6 +178,8 @@ void TrainLoop::Backward(const at::Tensor& loss_sum, int64_t all_images) {
   if (all_images == 0) return;  // nothing was learnt; decay and momentum alone are no step
   std::optional<at::Tensor> found_inf;
   if (session_.loss_scale.on()) found_inf = session_.loss_scale.Unscale(session_.sgd->Gradients());
+  if (session_.spec.optimizer.clip_norm > 0)
+    ClipNorm(session_.sgd->Gradients(), session_.spec.optimizer.clip_norm);
   session_.sgd->Step(learning_rate_, found_inf);
 }
 

@@ -55,7 +55,7 @@ Status Run(char** arguments) {
   const std::string weights = arguments[3];
   const bool seeded = weights.find_first_not_of("0123456789") == std::string::npos;
   torch::manual_seed(seeded ? std::strtoull(weights.c_str(), nullptr, 10) : 0);
-  IMGD_ASSIGN(const auto model, MakeModel(arguments[1], std::atoi(arguments[2])));
+  IMGD_ASSIGN(const auto model, MakeModel({.name = arguments[1]}, std::atoi(arguments[2])));
   if (!seeded) IMGD_TRY(LoadInto(*model, weights));
   IMGD_ASSIGN(const std::string text, ReadFile(arguments[4]));
   IMGD_ASSIGN(const auto content, ParseSafetensors(text));

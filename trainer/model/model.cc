@@ -61,14 +61,14 @@ NamedTensors Collect(const Model& model, bool parameters, bool buffers) {
 
 }  // namespace
 
-Result<std::shared_ptr<Model>> MakeModel(const std::string& name, int classes) {
+Result<std::shared_ptr<Model>> MakeModel(const JobSpec::Model& asked, int classes) {
   for (const auto& entry : Models()) {
-    if (entry.name != name) continue;
-    auto model = MakeResNet(entry.block, entry.blocks_per_layer, classes);
+    if (entry.name != asked.name) continue;
+    auto model = MakeResNet(entry.block, entry.blocks_per_layer, classes, asked.zero_init_residual);
     MakeChannelsLast(*model);
     return model;
   }
-  return Fail(ErrorCode::kInvalidArgument, "model.name: found '{}'; allowed: {}", name,
+  return Fail(ErrorCode::kInvalidArgument, "model.name: found '{}'; allowed: {}", asked.name,
               fmt::join(ModelNames(), ", "));
 }
 

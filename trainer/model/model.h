@@ -3,6 +3,7 @@
 #include "trainer/torch.h"
 //
 #include "common/error.h"
+#include "common/job_file.h"
 
 namespace imgd::trainer {
 
@@ -12,11 +13,11 @@ class Model : public torch::nn::Module {
   virtual at::Tensor forward(at::Tensor images) = 0;
 };
 
-/// Builds the model `name` (ModelNames() of common/job_file.h) on the CPU, with torchvision's initialisation,
+/// Builds the model that is asked for, for so many classes, on the CPU, with torchvision's initialisation,
 /// from LibTorch's global random generator: after torch::manual_seed(s) the weights are those that
 /// torchvision makes after torch.manual_seed(s). All weights are channels_last, 1x1 convolutions included.
-/// Errors: kInvalidArgument for another name.
-Result<std::shared_ptr<Model>> MakeModel(const std::string& name, int classes);
+/// Errors: kInvalidArgument for a name that is not in ModelNames() of common/job_file.h.
+Result<std::shared_ptr<Model>> MakeModel(const JobSpec::Model& asked, int classes);
 
 /// Parameters in torchvision's order, with its names.
 NamedTensors Parameters(const Model& model);

@@ -10,7 +10,9 @@ namespace {
 
 using testing::HasSubstr;
 
-std::shared_ptr<Model> Make(const std::string& name, int classes) { return *MakeModel(name, classes); }
+std::shared_ptr<Model> Make(const std::string& name, int classes) {
+  return *MakeModel({.name = name}, classes);
+}
 
 int64_t Elements(const NamedTensors& tensors) {
   int64_t total = 0;
@@ -25,8 +27,8 @@ TEST(Model, HasTheParameterCountsThatTorchvisionDocuments) {
 }
 
 TEST(Model, EveryNameThatAJobMayUseCanBeBuiltAndOthersCannot) {
-  for (const auto& name : ModelNames()) EXPECT_TRUE(MakeModel(name, 10).has_value()) << name;
-  EXPECT_THAT(MakeModel("resnet51", 10).error().message, HasSubstr("resnet50"));
+  for (const auto& name : ModelNames()) EXPECT_TRUE(MakeModel({.name = name}, 10).has_value()) << name;
+  EXPECT_THAT(MakeModel({.name = "resnet51"}, 10).error().message, HasSubstr("resnet50"));
 }
 
 TEST(Model, EveryKernelHasChannelsLastStridesThoughItBeOneByOne) {
@@ -44,6 +46,21 @@ TEST(Model, TheSameSeedMakesTheSameWeights) {
   const auto two = Make("resnet18", 10);
   EXPECT_TRUE(at::equal(Parameters(*one).front().second, Parameters(*two).front().second));
   EXPECT_TRUE(at::equal(Parameters(*one).back().second, Parameters(*two).back().second));
+}
+
+TEST(Model, ResidualBlocksMayBeginAsTheIdentity) {
+  const std::pair<std::string, std::string> lasts[] = {{"resnet18", "bn2"}, {"resnet50", "bn3"}};
+  for (const auto& [name, last] : lasts) {
+    const auto model = *MakeModel({.name = name, .zero_init_residual = true}, 10);
+    int zero = 0;
+    for (const auto& [parameter, values] : Parameters(*model)) {
+      if (!parameter.ends_with(".weight") || values.dim() != 1) continue;
+      const bool is_last = parameter.ends_with("." + last + ".weight");
+      EXPECT_EQ(values.abs().max().item<float>(), is_last ? 0 : 1) << parameter;
+      zero += is_last ? 1 : 0;
+    }
+    EXPECT_EQ(zero, name == "resnet18" ? 8 : 16);
+  }
 }
 
 TEST(Model, BatchNormAloneCanBePutIntoEvaluationMode) {

@@ -23,6 +23,8 @@ class Block : public nn::Module {
  public:
   explicit Block(const BlockShape& shape) : shape_(shape) {}
   virtual at::Tensor forward(at::Tensor x) = 0;
+  /// Makes the main path's last batch norm give nothing, so that the block begins as its shortcut.
+  virtual void ZeroInit() = 0;
 
  protected:
   /// Registered last, as torchvision has it.
@@ -55,6 +57,7 @@ class BasicBlock final : public Block {
     out = bn2_(conv2_(out));
     return out.add_(Shortcut(x)).relu_();
   }
+  void ZeroInit() override { nn::init::zeros_(bn2_->weight); }
 
  private:
   nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
@@ -79,6 +82,7 @@ class Bottleneck final : public Block {
     out = bn3_(conv3_(out));
     return out.add_(Shortcut(x)).relu_();
   }
+  void ZeroInit() override { nn::init::zeros_(bn3_->weight); }
 
  private:
   nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr};
@@ -102,7 +106,7 @@ class Layer final : public nn::Module {
 
 class ResNet final : public Model {
  public:
-  ResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes) {
+  ResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes, bool zero_init_residual) {
     const int expansion = block == ResNetBlock::kBottleneck ? 4 : 1;
     conv1_ = register_module("conv1", Conv(3, 64, 7, 2, 3));
     bn1_ = register_module("bn1", nn::BatchNorm2d(64));
@@ -127,6 +131,8 @@ class ResNet final : public Model {
       if (const auto* conv = module->as<nn::Conv2d>()) {
         nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
       }
+      if (auto* residual = module->as<Block>(); residual != nullptr && zero_init_residual)
+        residual->ZeroInit();
     }
   }
 
@@ -146,8 +152,9 @@ class ResNet final : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> MakeResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes) {
-  return std::make_shared<ResNet>(block, blocks_per_layer, classes);
+std::shared_ptr<Model> MakeResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes,
+                                  bool zero_init_residual) {
+  return std::make_shared<ResNet>(block, blocks_per_layer, classes, zero_init_residual);
 }
 
 }  // namespace imgd::trainer

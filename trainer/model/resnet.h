@@ -13,8 +13,9 @@ enum class ResNetBlock {
 };
 
 /// He et al. 2015, as torchvision.models.resnet has it ("v1.5": the stride is on the 3x3 convolution): the
-/// same parameter and buffer names, order and initialisation. The last norm layer of a block starts at 1, as
-/// torchvision's does without zero_init_residual.
-std::shared_ptr<Model> MakeResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes);
+/// same parameter and buffer names, order and initialisation. With `zero_init_residual` the last norm layer
+/// of each block starts at 0 instead of 1 (Goyal et al. 2017).
+std::shared_ptr<Model> MakeResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes,
+                                  bool zero_init_residual);
 
 }  // namespace imgd::trainer

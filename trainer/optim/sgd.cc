@@ -15,6 +15,12 @@ bool SameLayout(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
+at::Tensor ClipNorm(const std::vector<at::Tensor>& gradients, double most) {
+  const auto norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  at::_foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_max(1.0));
+  return norm;
+}
+
 Sgd::Sgd(const NamedTensors& parameters, Options options) : options_(options) {
   groups_[0].weight_decay = options.weight_decay;
   for (const auto& [name, parameter] : parameters) {

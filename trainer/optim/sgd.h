@@ -7,6 +7,10 @@ namespace imgd::trainer {
 /// Whether two tensors of the same shape have their elements in the same places.
 bool SameLayout(const at::Tensor& a, const at::Tensor& b);
 
+/// Scales the gradients where the norm of all of them together is greater than `most`, as
+/// torch.nn.utils.clip_grad_norm_ does; returns that norm as it was, without waiting for the device.
+at::Tensor ClipNorm(const std::vector<at::Tensor>& gradients, double most);
+
 /// SGD with momentum by LibTorch's fused kernel, in two groups: parameters that decay and those that do not.
 /// The update is torch.optim.SGD's with dampening 0: g += weight_decay * w; b = momentum * b + g;
 /// w -= lr * (nesterov ? g + momentum * b : b).

@@ -42,6 +42,15 @@ TEST(Sgd, PlainMomentumLeavesOutTheLookAhead) {
   EXPECT_TRUE(at::allclose(w, Row({1 - 0.1F - 0.15F, 2 - 0.1F - 0.15F})));
 }
 
+TEST(ClipNorm, ScalesAllGradientsByTheirNormTogether) {
+  const std::vector<at::Tensor> gradients = {Row({3, 0}), at::tensor({-4.0F})};
+  EXPECT_FLOAT_EQ(ClipNorm(gradients, 10).item<float>(), 5);
+  EXPECT_TRUE(at::equal(gradients[0], Row({3, 0}))) << "small enough";
+  EXPECT_FLOAT_EQ(ClipNorm(gradients, 0.5).item<float>(), 5);
+  EXPECT_TRUE(at::allclose(gradients[0], Row({0.3F, 0})));
+  EXPECT_TRUE(at::allclose(gradients[1], at::tensor({-0.4F})));
+}
+
 TEST(Sgd, VectorsAndBiasesDoNotDecay) {
   auto weight = Parameter({1.0F}, {1, 1});
   auto bias = Parameter({1.0F}, {1});

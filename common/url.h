@@ -5,7 +5,7 @@
 
 #include "common/error.h"
 
-namespace imgd::data {
+namespace imgd {
 
 /// A URL in its parts. Texts are as they are on the wire (percent-encoded) for http and https; for s3 the
 /// path is the plain key.
@@ -47,4 +47,4 @@ std::string FolderOf(const std::string& where);
 /// The plain name after the last '/' of a URL or path.
 std::string NameOfFile(const std::string& where);
 
-}  // namespace imgd::data
+}  // namespace imgd

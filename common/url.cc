@@ -1,12 +1,12 @@
-#include "trainer/data/url.h"
+#include "common/url.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 
-#include "trainer/data/text.h"
+#include "common/text.h"
 
-namespace imgd::data {
+namespace imgd {
 namespace {
 
 bool IsUnreserved(char c) {
@@ -153,4 +153,4 @@ std::string NameOfFile(const std::string& where) {
   return http ? PercentDecode(name) : name;
 }
 
-}  // namespace imgd::data
+}  // namespace imgd

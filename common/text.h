@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace imgd::data {
+namespace imgd {
 
 /// Without the blanks at both ends.
 inline std::string_view Trimmed(std::string_view text, std::string_view blanks = " \t\r") {
@@ -19,4 +19,4 @@ inline std::string Lower(std::string_view text) {
   return lower;
 }
 
-}  // namespace imgd::data
+}  // namespace imgd
