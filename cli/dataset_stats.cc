@@ -13,25 +13,25 @@ namespace {
 
 constexpr int kHistogramWidth = 30;
 
-nlohmann::ordered_json ToJson(const data::Spread& spread) {
+nlohmann::ordered_json StatsJson(const data::Spread& spread) {
   return {{"count", spread.count}, {"min", spread.min},       {"p5", spread.p5},
           {"p25", spread.p25},     {"median", spread.median}, {"p75", spread.p75},
           {"p95", spread.p95},     {"max", spread.max},       {"mean", spread.mean}};
 }
 
-nlohmann::ordered_json ToJson(const std::string& where, const data::SetStats& stats) {
+nlohmann::ordered_json StatsJson(const std::string& where, const data::SetStats& stats) {
   nlohmann::ordered_json document = {{"set", data::Shown(where)},
                                      {"images", stats.images},
                                      {"looked_at", stats.looked_at},
                                      {"classes", stats.classes},
-                                     {"images_per_class", ToJson(stats.per_class)},
+                                     {"images_per_class", StatsJson(stats.per_class)},
                                      {"fewest", stats.fewest},
                                      {"most", stats.most},
                                      {"bytes", stats.bytes},
-                                     {"file_bytes", ToJson(stats.file_bytes)},
-                                     {"width", ToJson(stats.width)},
-                                     {"height", ToJson(stats.height)},
-                                     {"quality", ToJson(stats.quality)},
+                                     {"file_bytes", StatsJson(stats.file_bytes)},
+                                     {"width", StatsJson(stats.width)},
+                                     {"height", StatsJson(stats.height)},
+                                     {"quality", StatsJson(stats.quality)},
                                      {"formats", stats.formats},
                                      {"colours", stats.colours},
                                      {"subsampling", stats.subsampling},
@@ -145,7 +145,7 @@ int Stats(Context& context, const StatsArguments& arguments) {
     if (arguments.format == OutputFormat::kTable) {
       PrintStats(context, where, *stats);
     } else {
-      documents.push_back(ToJson(where, *stats));
+      documents.push_back(StatsJson(where, *stats));
     }
   }
   if (arguments.format != OutputFormat::kTable) PrintDocument(context.out(), documents, arguments.format);

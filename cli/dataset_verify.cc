@@ -17,7 +17,7 @@ constexpr size_t kShown = 20;   ///< findings, where not all are asked for
 constexpr size_t kKept = 1000;  ///< for JSON
 constexpr int kBrokenExit = 6;  ///< docs/exit-codes.md
 
-nlohmann::ordered_json ToJson(const std::string& where, const data::VerifyReport& report) {
+nlohmann::ordered_json ReportJson(const std::string& where, const data::VerifyReport& report) {
   nlohmann::ordered_json document = {{"set", data::Shown(where)},     {"good", report.broken == 0},
                                      {"images", report.images},       {"decoded", report.decoded},
                                      {"shards", report.shards},       {"shard_bytes", report.shard_bytes},
@@ -123,7 +123,7 @@ int Verify(Context& context, const VerifyArguments& arguments) {
     if (arguments.format == OutputFormat::kTable) {
       PrintReport(context, where, arguments.all, *report);
     } else {
-      documents.push_back(ToJson(where, *report));
+      documents.push_back(ReportJson(where, *report));
     }
     good = good && report->broken == 0;
   }

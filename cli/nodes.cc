@@ -22,7 +22,7 @@ std::string NodeStateName(v1::NodeState state) {
   return word;
 }
 
-Style StyleOf(v1::NodeState state) {
+Style NodeStyle(v1::NodeState state) {
   if (state == v1::NODE_STATE_READY) return Style::kGood;
   return state == v1::NODE_STATE_LOST ? Style::kBad : Style::kWarn;
 }
@@ -67,7 +67,7 @@ std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
   const bool read = sum.readings > 0;
   std::vector<Cell> row = {
       Cell(node.name()),
-      Cell(NodeStateName(node.state()), StyleOf(node.state())),
+      Cell(NodeStateName(node.state()), NodeStyle(node.state())),
       Cell(std::to_string(node.devices_size())),
       // Nothing is placed on a node that is out of reach.
       Cell(std::to_string(ready ? sum.free : 0)),
