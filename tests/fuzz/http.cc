@@ -7,6 +7,7 @@
 #include "trainer/data/http_request.h"
 #include "trainer/data/remote_file.h"
 
+using namespace imgd;
 using namespace imgd::data;
 
 namespace {
