@@ -56,17 +56,11 @@ def make_job(dataset: Path, tmp_path: Path) -> MakeJob:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A daemon and two agents, a and b, of one CPU slot each."""
     (tmp_path / "checkpoints").mkdir()
-    cluster = Cluster(tmp_path)
-    try:
+    with Cluster(tmp_path) as cluster:
         cluster.start_daemon()
         cluster.start_agent("a")
         cluster.start_agent("b")
         yield cluster
-    except BaseException:
-        print(cluster.tails())
-        raise
-    finally:
-        cluster.close()
 
 
 @pytest.hookimpl(hookwrapper=True)

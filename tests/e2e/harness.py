@@ -68,7 +68,7 @@ def processes_with(text: str) -> list[int]:
 
 @dataclass
 class Cluster:
-    """A daemon and its agents below one folder."""
+    """A daemon and its agents below one folder; `with` ends them, and prints their logs where something failed."""
 
     root: Path
     server_args: list[str] = field(default_factory=list)
@@ -182,6 +182,14 @@ class Cluster:
         for path in sorted(self.root.glob("*.log")):
             parts.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-25:]))
         return "\n".join(parts)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind:
+            print(self.tails())
+        self.close()
 
     def close(self) -> None:
         """Ends everything; fails if a process of this cluster survives."""

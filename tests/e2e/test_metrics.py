@@ -21,13 +21,10 @@ STAGES = {"read", "decode", "augment", "idle", "wait"}
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A daemon and one agent, whose metrics are on a port that it picks."""
     (tmp_path / "checkpoints").mkdir()
-    cluster = Cluster(tmp_path)
-    try:
+    with Cluster(tmp_path) as cluster:
         cluster.start_daemon()
         cluster.start_agent("a", "--metrics-listen", "127.0.0.1:0")
         yield cluster
-    finally:
-        cluster.close()
 
 
 def ports(cluster: Cluster) -> list[str]:
