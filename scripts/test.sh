@@ -26,18 +26,20 @@ sanitizer_tests() {
 }
 
 # fuzz_one NAME: runs a fuzzer with its inputs; what crashes it is printed with the file that does.
-# New inputs that reach more code stay in build/fuzz/corpus, for the next run.
+# A test tries the same inputs every time; with IMGD_FUZZ_SEED set to another number than 1, others, and what reaches more
+# code stays in build/fuzz/corpus for the next run: that is a search, and IMGD_FUZZ_SECONDS may be hours.
 fuzz_one() {
-  local name=$1 seconds log="build/log/fuzz-$1.log" found="build/fuzz/crashes/$1-"
+  local name=$1 seconds log="build/log/fuzz-$1.log" found="build/fuzz/crashes/$1-" seed=${IMGD_FUZZ_SEED:-1}
   # Half as long for what training does not read.
   case $name in
     jpeg | recordio | shard_index | tar | tfrecord) seconds=60 ;;
     *) seconds=30 ;;
   esac
   seconds=${IMGD_FUZZ_SECONDS:-$seconds}
+  [[ $seed != 1 ]] || rm -rf "build/fuzz/corpus/$name"
   mkdir -p "build/fuzz/corpus/$name" build/fuzz/crashes build/log
   rm -f "$found"*
-  if "build/fuzz/bin/fuzz_$name" -max_total_time="$seconds" -rss_limit_mb=1500 -timeout=10 -max_len=65536 \
+  if "build/fuzz/bin/fuzz_$name" -seed="$seed" -max_total_time="$seconds" -rss_limit_mb=1500 -timeout=10 -max_len=65536 \
     -print_final_stats=1 -artifact_prefix="$found" "build/fuzz/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1
   then
     say "fuzz_$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, none of them bad"

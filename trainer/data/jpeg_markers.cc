@@ -1,5 +1,6 @@
 #include "trainer/data/jpeg_markers.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace imgd::data {
@@ -28,8 +29,9 @@ std::optional<JpegSegment> JpegSegments::Next() {
       at_ += 2;
       continue;
     }
-    const size_t length = Big16(file_, at_ + 2);
-    if (marker == jpeg_marker::kEndOfImage || length < 2 || length > file_.size() - at_ - 2) break;
+    // A length that leaves out its own two bytes is, to libjpeg, a segment with nothing in it.
+    const size_t length = std::max<size_t>(Big16(file_, at_ + 2), 2);
+    if (marker == jpeg_marker::kEndOfImage || length > file_.size() - at_ - 2) break;
     const JpegSegment segment{marker, file_.subspan(at_ + 4, length - 2)};
     at_ += 2 + length;
     in_scan_ = marker == jpeg_marker::kStartOfScan;

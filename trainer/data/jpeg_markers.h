@@ -31,15 +31,15 @@ struct JpegSegment {
 };
 
 /// Goes through the segments of a JPEG file from its start to its first scan, as libjpeg does: fill bytes,
-/// bytes between segments that belong to none and markers that stand alone are passed over. Never looks
-/// behind the file's end.
+/// bytes between segments that belong to none and markers that stand alone are passed over, and a length of
+/// 0 or 1 is one of 2. Never looks behind the file's end.
 class JpegSegments {
  public:
   /// `file` must begin with a start-of-image marker, which is not looked at.
   explicit JpegSegments(std::span<const uint8_t> file) : file_(file) {}
 
-  /// The next one. None behind the first scan's header, at an end of the image, and where a length is too
-  /// small or leads out of the file.
+  /// The next one. None behind the first scan's header, at an end of the image, and where a length leads
+  /// out of the file.
   std::optional<JpegSegment> Next();
 
   /// The coded data behind the first scan's header, up to the file's end; empty while that was not reached.
