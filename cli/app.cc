@@ -59,6 +59,7 @@ void AddCommands(Command app, Context& context) {
   AddNodesCommand(app, context);
   AddVersionCommand(app, context);
   AddDatasetCommands(app, context);
+  AddRecipesCommand(app, context);
 }
 
 /// Broken data are bad input: those of the daemon are not among them (client.cc).

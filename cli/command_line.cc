@@ -148,7 +148,10 @@ void Command::AddFlag(const std::string& name, bool& value, const std::string& h
 void Command::Footer(const std::string& text) { app_->footer(text); }
 
 void Command::Runs(Action action) {
-  app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
+  // A subcommand's callback comes before that of the command that it belongs to.
+  app_->callback([chosen = chosen_, action = std::move(action)] {
+    if (!*chosen) *chosen = action;
+  });
 }
 
 CommandLine::CommandLine(const std::string& program, const std::string& what_it_does,

@@ -18,6 +18,7 @@ void AddLogsCommand(Command app, Context& context);
 void AddCancelCommand(Command app, Context& context);
 void AddNodesCommand(Command app, Context& context);
 void AddDatasetCommands(Command app, Context& context);  // they need no daemon
+void AddRecipesCommand(Command app, Context& context);   // nor does it
 
 /// What a command can print: a listing also wide; events and lines, or a sentence, without.
 inline const std::vector<std::string> kListingFormats = {"table", "wide", "json", "yaml"};

@@ -1,5 +1,6 @@
 #include "cli/job_text.h"
 
+#include "cli/recipes.h"
 #include "common/dataset_ref.h"
 #include "common/files.h"
 #include "common/job_changes.h"
@@ -11,6 +12,11 @@ namespace imgd::cli {
 namespace {
 
 Reply<std::string> ReadText(const std::string& file, std::istream& in) {
+  if (file.starts_with(kRecipeScheme)) {
+    const auto recipe = FindRecipe(std::string_view(file).substr(kRecipeScheme.size()));
+    if (!recipe) return tl::unexpected(Errors{recipe.error()});
+    return std::string(recipe->yaml);
+  }
   if (file != "-") {
     auto content = ReadFile(file, kMaxJobFileBytes);
     if (!content) return tl::unexpected(Errors{std::move(content).error()});

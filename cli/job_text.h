@@ -15,9 +15,9 @@ struct JobText {
   std::string file;  ///< its name in messages, in UTF-8
 };
 
-/// Reads `file` ("-": `in`), applies `sets` ("train.epochs=5") and `name` (absent: the file's), and checks
-/// the result as the daemon will. Errors: as the file system's; or every error of the file, each at its place
-/// in the file as it was written, or at the option that made it.
+/// Reads `file` ("-": `in`; "recipe:NAME": one of Recipes()), applies `sets` ("train.epochs=5") and `name`
+/// (absent: the file's), and checks the result as the daemon will. Errors: as the file system's; or every
+/// error of the file, each at its place in the file as it was written, or at the option that made it.
 Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std::vector<std::string>& sets,
                            const std::optional<std::string>& name);
 

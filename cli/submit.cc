@@ -130,7 +130,9 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
 void AddSubmitCommand(Command app, Context& context) {
   auto options = std::make_shared<SubmitOptions>();
   Command command = app.AddSubcommand("submit", "Submit a job");
-  command.AddOption("FILE", options->file, "The job file; - reads it from standard input")
+  command
+      .AddOption("FILE", options->file,
+                 "The job file; - reads it from standard input, recipe:NAME takes a ready one")
       .Required()
       .ValueName("");
   command.AddFlag("--watch", options->watch, "Follow the job until it has ended, as imgcli watch does");
@@ -151,6 +153,7 @@ void AddSubmitCommand(Command app, Context& context) {
       "  imgcli submit job.yaml --watch\n"
       "  imgcli submit job.yaml --set train.epochs=5 --set optimizer.lr=0.4 --name rn50-short\n"
       "  sed s/resnet18/resnet50/ job.yaml | imgcli submit -\n"
+      "  imgcli submit recipe:rn50-90ep --set data.train=/data/train --set data.val=/data/val\n"
       "  imgcli submit job.yaml -o json | jq -r .id");
   command.Runs([&context, options] { return RunSubmit(context, *options); });
 }

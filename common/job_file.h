@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,10 +27,24 @@ struct JobSpec {
     int ranks_per_node = 1;  ///< ranks, each with a GPU or CPU slot, on each node
   } resources;
 
+  /// What the job is, in words; nothing depends on it. Recipes fill it in.
+  struct About {
+    std::string title;
+    std::string source;    ///< where the settings come from
+    std::string result;    ///< what the source reports
+    std::string hardware;  ///< that the source used
+  } about;
+
   struct Model {
-    std::string name = "resnet50";    ///< resnet18, resnet34 or resnet50
+    std::string name = "resnet50";    ///< one of ModelNames()
     int classes = 0;                  ///< 0: as many as the training set has
     bool zero_init_residual = false;  ///< residual blocks begin as the identity (torchvision's argument)
+    bool deep_stem = false;           ///< ResNets: three 3x3 convolutions in place of the first
+    bool average_shortcut = false;    ///< ResNets: shortcuts average where they make the image smaller
+    bool blurpool = false;            ///< ResNets: smooth before each stride
+    std::optional<double> drop_path;  ///< share of images that skip the last block; empty: the model's own
+    std::string init_from;            ///< file of weights to begin with; empty for random ones
+    std::vector<std::string> freeze;  ///< beginnings of the names of parameters that stay as they are
   } model;
 
   struct Data {
@@ -64,11 +79,13 @@ struct JobSpec {
 
   /// A stretch of epochs with settings of its own.
   struct Phase {
-    int until = 0;            ///< epochs of the run that are done at its end
-    int image_size = 224;     ///< as in Data
-    int global_batch = 256;   ///< as in Train
-    double min_scale = 0.08;  ///< as in Data
-    std::string train;        ///< the same images, resized before; empty for Data's
+    int until = 0;                 ///< epochs of the run that are done at its end
+    int image_size = 224;          ///< as in Data
+    int global_batch = 256;        ///< as in Train
+    double min_scale = 0.08;       ///< as in Data
+    std::string train;             ///< the same images, resized before; empty for Data's
+    std::optional<double> lr;      ///< learning rate at its start; all phases have one, or none
+    std::optional<double> lr_end;  ///< at its end, linearly; empty for lr
   };
   std::vector<Phase> phases;  ///< in order, up to train.epochs; empty for one with the settings of the others
 
@@ -82,20 +99,44 @@ struct JobSpec {
     int max_steps = 0;               ///< end after so many steps; 0 for no limit
     bool freeze_batch_norm = false;  ///< batch norm in evaluation mode, its statistics fixed
     int eval_every_epochs = 1;
+    int accumulate = 1;  ///< parts that a rank's share of a step is computed in, one after the other
   } train;
 
   struct Optimizer {
-    double lr = 0.1;  ///< for the global batch as it is; nothing is scaled behind your back
-    double momentum = 0.9;
-    bool nesterov = true;
-    double weight_decay = 1e-4;  ///< not on norm layers and biases
-    double clip_norm = 0;        ///< greatest norm of all gradients together; 0 for no limit
+    std::string kind = "sgd";  ///< sgd, lars or adamw
+    double lr = 0.1;           ///< for the global batch as it is; nothing is scaled behind your back
+    double momentum = 0.9;     ///< sgd and lars
+    bool nesterov = true;      ///< sgd and lars
+    double beta1 = 0.9;        ///< adamw
+    double beta2 = 0.999;      ///< adamw
+    double epsilon = 1e-8;     ///< adamw
+    double trust = 0.001;      ///< lars: trust coefficient
+    double weight_decay = 1e-4;
+    double norm_weight_decay = 0;  ///< of norm layers and biases
+    double layer_decay = 1;        ///< each layer's rate is so many times that of the next one
+    double clip_norm = 0;          ///< greatest norm of all gradients together; 0 for no limit
   } optimizer;
 
-  struct Schedule {
-    double warmup_epochs = 5;  ///< linear from 0 to lr, then cosine to 0
+  struct Loss {
+    std::string kind = "cross_entropy";  ///< cross_entropy or bce
     double label_smoothing = 0.1;
+  } loss;
+
+  struct Schedule {
+    std::string kind = "cosine";         ///< cosine, polynomial, step or one_cycle; phases with lr need none
+    double warmup_epochs = 5;            ///< linear up to lr
+    std::optional<double> warmup_start;  ///< share of lr that the first step has; empty: a step's worth
+    double end_lr = 0;                   ///< cosine, polynomial and one_cycle: after the last step
+    double power = 1;                    ///< polynomial
+    std::vector<double> milestones;      ///< step: epochs after which the rate is multiplied by gamma
+    double gamma = 0.1;                  ///< step
   } schedule;
+
+  /// A running average of the weights, which validation is of.
+  struct Ema {
+    double decay = 0;     ///< share that stays at each update; 0 for no average
+    int every_steps = 1;  ///< between updates
+  } ema;
 
   struct Checkpoint {
     std::string dir;       ///< absolute path that all nodes share; empty for the daemon's default
@@ -109,8 +150,11 @@ struct JobSpec {
   int WorldSize() const { return resources.nodes * resources.ranks_per_node; }
 };
 
-/// Names of the models that a job can ask for.
+/// Names of the models that a job can ask for, in the order of common/models.def.
 const std::vector<std::string>& ModelNames();
+
+/// "ResNet", "ConvNeXt", ...; empty for a name that is not in ModelNames().
+std::string_view ModelFamily(std::string_view name);
 
 /// Reads a job file. `file` names it in errors. On failure: every error, in the order of the file, each with
 /// line, column and field. Values that depend on each other are checked too (batch divisible by world size,

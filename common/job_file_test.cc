@@ -7,6 +7,7 @@
 namespace imgd {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -42,11 +43,10 @@ TEST(JobFile, NamesPlaceFieldAndNearestKeyOfAMisspeltOne) {
 }
 
 TEST(JobFile, SaysWhatIsAllowed) {
-  EXPECT_THAT(
-      ErrorsOf("name: a\ndata: {train: /x}\nmodel: {name: resnet81}\n"),
-      ElementsAre(
-          "job.yaml:3:15: model.name: found 'resnet81'; allowed: resnet18, resnet34, resnet50 (did you "
-          "mean 'resnet18'?)"));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nmodel: {name: resnet81}\n"),
+              ElementsAre(AllOf(
+                  HasSubstr("job.yaml:3:15: model.name: found 'resnet81'; allowed: resnet18, resnet34, "),
+                  HasSubstr("vit_small_patch16 (did you mean 'resnet18'?)"))));
   EXPECT_THAT(
       ErrorsOf("name: a\ndata: {train: /x}\ntrain: {epochs: 0}\n"),
       ElementsAre(HasSubstr("job.yaml:3:17: train.epochs: found '0' where a whole number from 1 to")));
@@ -67,7 +67,7 @@ TEST(JobFile, RefusesWhatDoesNotFitTogether) {
               ElementsAre(HasSubstr("absolute")));
 }
 
-std::string Phases(const char* phases, const char* train = "{}") {
+std::string WithPhases(const char* phases, const char* train = "{}") {
   return fmt::format("name: a\ndata: {{train: /x, min_scale: 0.25}}\ntrain: {}\nphases: {}\n", train, phases);
 }
 
@@ -86,7 +86,8 @@ TEST(JobFile, TheDecoderIsOneOfTwoAndNvjpegNeedsAGpu) {
 
 TEST(JobFile, PhasesTakeWhatTheyDoNotSayFromTheRest) {
   const auto spec = ParseJobFile(
-      Phases("[{epochs: 3, image_size: 128, global_batch: 512}, {until: 5, min_scale: 0.5}, {epochs: 1}]"),
+      WithPhases(
+          "[{epochs: 3, image_size: 128, global_batch: 512}, {until: 5, min_scale: 0.5}, {epochs: 1}]"),
       "f");
   ASSERT_TRUE(spec.has_value());
   EXPECT_EQ(spec->train.epochs, 6);
@@ -97,19 +98,20 @@ TEST(JobFile, PhasesTakeWhatTheyDoNotSayFromTheRest) {
   EXPECT_EQ(spec->phases[1].until, 5);
   EXPECT_EQ(spec->phases[1].image_size, 224);
   EXPECT_EQ(spec->phases[2].until, 6);
-  EXPECT_EQ(ParseJobFile(Phases("[{epochs: 3}, {image_size: 96}]", "{epochs: 7}"), "f")->phases[1].until, 7);
+  EXPECT_EQ(ParseJobFile(WithPhases("[{epochs: 3}, {image_size: 96}]", "{epochs: 7}"), "f")->phases[1].until,
+            7);
 }
 
 TEST(JobFile, PhasesThatDoNotFitTogetherAreRefusedAtTheirPlace) {
-  EXPECT_THAT(ErrorsOf(Phases("[{epochs: 3}, {until: 3}]")),
+  EXPECT_THAT(ErrorsOf(WithPhases("[{epochs: 3}, {until: 3}]")),
               ElementsAre("job.yaml:4:31: phases[1].until: 3 is no later than the phase's start, 3"));
-  EXPECT_THAT(ErrorsOf(Phases("[{epochs: 3}]", "{epochs: 7}")),
+  EXPECT_THAT(ErrorsOf(WithPhases("[{epochs: 3}]", "{epochs: 7}")),
               ElementsAre(HasSubstr("they end after epoch 3, but train.epochs is 7")));
-  EXPECT_THAT(ErrorsOf(Phases("[{image_size: 32}, {epochs: 3}]")), ElementsAre(HasSubstr("missing")));
-  EXPECT_THAT(ErrorsOf(Phases("[{epochs: 1, size: 3}]")),
+  EXPECT_THAT(ErrorsOf(WithPhases("[{image_size: 32}, {epochs: 3}]")), ElementsAre(HasSubstr("missing")));
+  EXPECT_THAT(ErrorsOf(WithPhases("[{epochs: 1, size: 3}]")),
               ElementsAre(HasSubstr("phases[0].size: unknown key")));
-  EXPECT_THAT(ErrorsOf(Phases("3")), ElementsAre(HasSubstr("found '3' where a list is expected")));
-  EXPECT_THAT(ErrorsOf(Phases("[3]")), ElementsAre(HasSubstr("found '3' in the list where a mapping")));
+  EXPECT_THAT(ErrorsOf(WithPhases("3")), ElementsAre(HasSubstr("found '3' where a list is expected")));
+  EXPECT_THAT(ErrorsOf(WithPhases("[3]")), ElementsAre(HasSubstr("found '3' in the list where a mapping")));
 }
 
 TEST(JobFile, RandAugmentsSettingsNeedRandAugment) {
@@ -151,6 +153,58 @@ TEST(YamlSet, SetsAndMakesFields) {
 TEST(NearestWord, OnlyWhenNear) {
   EXPECT_EQ(NearestWord("epoch", {"epochs", "seed"}), "epochs");
   EXPECT_EQ(NearestWord("zzzzzz", {"epochs", "seed"}), std::nullopt);
+}
+
+TEST(JobFile, SettingsOfAnotherKindAreErrors) {
+  const auto with = [](const char* text) {
+    return ErrorsOf(fmt::format("name: a\ndata: {{train: /x}}\n{}\n", text));
+  };
+  EXPECT_THAT(with("optimizer: {kind: adamw, momentum: 0.5}"),
+              ElementsAre(HasSubstr("optimizer.momentum: is no setting of adamw, but of sgd, lars")));
+  EXPECT_THAT(with("schedule: {power: 2}"),
+              ElementsAre(HasSubstr("no setting of cosine, but of polynomial")));
+  EXPECT_THAT(with("model: {name: convnext_tiny, blurpool: true}"),
+              ElementsAre(HasSubstr("model.blurpool: is no setting of ConvNeXt, but of ResNet")));
+  EXPECT_THAT(with("schedule: {kind: step}"), ElementsAre(HasSubstr("schedule.milestones: missing")));
+  EXPECT_THAT(with("schedule: {kind: step, milestones: [60, 30]}"), ElementsAre(HasSubstr("must rise")));
+  EXPECT_THAT(with("schedule: {kind: step, milestones: [30, x]}"),
+              ElementsAre(HasSubstr("found 'x' in the list where a number")));
+  EXPECT_THAT(with("ema: {every_steps: 2}"), ElementsAre(HasSubstr("needs ema.decay")));
+}
+
+TEST(JobFile, AViTsImagesAreWholePatches) {
+  EXPECT_THAT(
+      ErrorsOf(
+          "name: a\ndata: {train: /x, image_size: 100, val_size: 120}\nmodel: {name: vit_small_patch16}\n"),
+      ElementsAre(HasSubstr("data.image_size: 100 is no multiple of 16"),
+                  HasSubstr("data.val_size: 120 is no multiple of 16")));
+  EXPECT_THAT(
+      ErrorsOf("name: a\ndata: {train: /x, val_shape: rectangular}\nmodel: {name: vit_small_patch16}\n"),
+      ElementsAre(HasSubstr("data.val_shape")));
+}
+
+TEST(JobFile, PhasesHaveAllARateOrNone) {
+  EXPECT_THAT(ErrorsOf(WithPhases("[{epochs: 2, lr: 1, lr_end: 2}, {epochs: 2}]")),
+              ElementsAre(HasSubstr("phases[1].lr: either all phases have a learning rate or none has")));
+  EXPECT_THAT(ErrorsOf(WithPhases("[{epochs: 2, lr_end: 2}]")),
+              ElementsAre(HasSubstr("phases[0].lr_end: needs lr")));
+  EXPECT_THAT(
+      ErrorsOf(WithPhases("[{epochs: 2, lr: 2}]") + "optimizer: {lr: 1}\nschedule: {warmup_epochs: 0}\n"),
+      ElementsAre(HasSubstr("optimizer.lr: the phases have their own"),
+                  HasSubstr("schedule: the phases have their own")));
+  const auto spec = ParseJobFile(WithPhases("[{epochs: 2, lr: 1, lr_end: 2}]"), "job.yaml");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->phases[0].lr_end, 2);
+}
+
+TEST(JobFile, OneCycleHasTheDefaultsOfItsKind) {
+  const auto spec = ParseJobFile(
+      "name: a\ndata: {train: /x}\ntrain: {epochs: 10}\noptimizer: {lr: 0.5}\nschedule: {kind: one_cycle}\n",
+      "job.yaml");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_DOUBLE_EQ(spec->schedule.warmup_epochs, 3);
+  EXPECT_DOUBLE_EQ(*spec->schedule.warmup_start, 0.04);
+  EXPECT_DOUBLE_EQ(spec->schedule.end_lr, 2e-6);
 }
 
 }  // namespace

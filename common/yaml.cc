@@ -285,6 +285,22 @@ std::optional<std::vector<std::string>> YamlMap::StringList(std::string_view key
   return out;
 }
 
+std::optional<std::vector<double>> YamlMap::Doubles(std::string_view key, double min, double max) {
+  const auto words = StringList(key);
+  if (!words) return std::nullopt;
+  std::vector<double> out;
+  for (const auto& word : *words) {
+    const auto value = ParseNumber<double>(word);
+    if (!value || !std::isfinite(*value) || *value < min || *value > max) {
+      AddError(key, fmt::format("found '{}' in the list where a number from {} to {} is expected", word, min,
+                                max));
+      return std::nullopt;
+    }
+    out.push_back(*value);
+  }
+  return out;
+}
+
 std::optional<int64_t> YamlMap::DurationMs(std::string_view key) {
   const auto node = Scalar(key, "a duration");
   if (!node.IsDefined()) return std::nullopt;

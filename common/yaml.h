@@ -40,6 +40,7 @@ class YamlMap {
   std::optional<double> Double(std::string_view key, double min, double max);
   std::optional<std::string> Choice(std::string_view key, const std::vector<std::string>& allowed);
   std::optional<std::vector<std::string>> StringList(std::string_view key);
+  std::optional<std::vector<double>> Doubles(std::string_view key, double min, double max);
 
   /// "90s", "15m", "2h", or a bare number of seconds. In milliseconds.
   std::optional<int64_t> DurationMs(std::string_view key);

@@ -23,7 +23,8 @@ data:
   workers: 1
 train: {{epochs: {epochs}, global_batch: 16, precision: fp32, threads: 1, log_every_steps: 1}}
 optimizer: {{lr: 0.02}}
-schedule: {{warmup_epochs: 0.5, label_smoothing: 0.0}}
+schedule: {{warmup_epochs: 0.5}}
+loss: {{label_smoothing: 0.0}}
 checkpoint: {{dir: {checkpoints}, every_epochs: 0, every_steps: 5}}
 """
 

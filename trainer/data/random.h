@@ -36,6 +36,7 @@ enum class Purpose : uint32_t {
   kAugment = 17,     ///< RandAugment and TrivialAugment
   kErase = 18,       ///< RandomErasing
   kMix = 19,         ///< mixup and cutmix; (step, position) in the place of (epoch, id)
+  kDropPath = 20,    ///< what the model draws; (step, rank) in the place of (epoch, id)
 };
 
 /// The stream of the same use in a resampled epoch, where an image may come twice in a step: (step, position)

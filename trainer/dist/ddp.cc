@@ -6,6 +6,15 @@
 namespace imgd::trainer {
 namespace {
 
+/// Those that are learnt.
+NamedTensors Learnt(const NamedTensors& parameters) {
+  NamedTensors out;
+  for (const auto& entry : parameters) {
+    if (entry.second.requires_grad()) out.push_back(entry);
+  }
+  return out;
+}
+
 std::vector<at::Tensor> TensorsOf(const NamedTensors& named) {
   std::vector<at::Tensor> out;
   for (const auto& [name, tensor] : named) out.push_back(tensor);
@@ -50,7 +59,7 @@ GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, c
   gang_.SetPosition(0, "broadcast of parameters");
   gang_.BroadcastFromRank0(TensorsOf(parameters));
   gang_.BroadcastFromRank0(TensorsOf(buffers));
-  engine_ = std::make_unique<Engine>(MakeReducer(gang_.group(), parameters));
+  engine_ = std::make_unique<Engine>(MakeReducer(gang_.group(), Learnt(parameters)));
 }
 
 GradientAverager::~GradientAverager() = default;

@@ -157,14 +157,21 @@ Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
     return bad("not a manifest of this format");
   }
   CheckpointContent out;
-  const std::pair<const char*, std::string*> wanted[] = {{"model.safetensors", &out.model},
-                                                         {"optimizer.safetensors", &out.optimizer},
-                                                         {"state.json", &out.state}};
-  for (const auto& [name, content] : wanted) {
+  struct Wanted {
+    const char* name;
+    std::string* content;
+    bool optional = false;
+  };
+  const Wanted all[] = {{"model.safetensors", &out.model},
+                        {"optimizer.safetensors", &out.optimizer},
+                        {"ema.safetensors", &out.average, true},
+                        {"state.json", &out.state}};
+  for (const auto& [name, content, optional] : all) {
     const auto& files = json["files"];
     const auto entry = std::find_if(files.begin(), files.end(), [name = name](const Json& file) {
       return file.is_object() && file.value("name", "") == name;
     });
+    if (entry == files.end() && optional) continue;
     if (entry == files.end()) return bad(fmt::format("it does not list {}", name));
     IMGD_ASSIGN(*content, ReadFile(ref.path / name));
     if (content->size() != entry->value("size", uint64_t{0}) ||

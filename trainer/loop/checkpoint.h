@@ -13,8 +13,8 @@
 namespace imgd::trainer {
 
 /// Checkpoints on disk: `<root>/g<generation>/step<n>/` with model.safetensors, optimizer.safetensors,
-/// state.json, and manifest.json, which is written last and lists the others with size and SHA-256. A folder
-/// without a manifest is no checkpoint. No LibTorch in here.
+/// ema.safetensors where weights are averaged, state.json, and manifest.json, which is written last and lists
+/// the others with size and SHA-256. A folder without a manifest is no checkpoint. No LibTorch in here.
 
 /// A complete checkpoint's place.
 struct CheckpointRef {
@@ -41,6 +41,7 @@ struct CheckpointContent {
   std::string model;
   std::string optimizer;
   std::string state;
+  std::string average;  ///< ema.safetensors; empty where there is none
 };
 
 /// Errors: kDataLoss where a file is not as the manifest says; kNotFound where one lacks.

@@ -88,13 +88,18 @@ Result<RunState> RunStateFromJson(std::string_view text) {
 
 namespace {
 
-/// Settings that were added later: left out where they are the default, so that old digests stay what they
+/// Settings that were added later are left out where they are the default, so that old digests stay what they
 /// are.
+struct Adder {
+  Json& json;
+  void operator()(const char* key, const auto& value, const auto& usual) const {
+    if (value != usual) json[key] = value;
+  }
+};
+
 void AddNewer(const JobSpec& spec, Json& json) {
   const JobSpec standard;
-  const auto add = [&json](const char* key, const auto& value, const auto& usual) {
-    if (value != usual) json[key] = value;
-  };
+  const Adder add{json};
   add("decode", spec.data.decode, standard.data.decode);
   add("decoder", spec.data.decoder, standard.data.decoder);
   add("epoch_mode", spec.data.epoch_mode, standard.data.epoch_mode);
@@ -108,7 +113,41 @@ void AddNewer(const JobSpec& spec, Json& json) {
   for (const auto& phase : spec.phases) {
     json["phases"].push_back(
         {phase.until, phase.image_size, phase.global_batch, phase.min_scale, !phase.train.empty()});
+    if (phase.lr) json["phase_rates"].push_back({*phase.lr, phase.lr_end.value_or(*phase.lr)});
   }
+}
+
+void AddNewerOfLearning(const JobSpec& spec, Json& json) {
+  const JobSpec standard;
+  const Adder add{json};
+  const auto& model = spec.model;
+  const auto& optimizer = spec.optimizer;
+  const auto& schedule = spec.schedule;
+  add("zero_init_residual", model.zero_init_residual, standard.model.zero_init_residual);
+  add("deep_stem", model.deep_stem, standard.model.deep_stem);
+  add("average_shortcut", model.average_shortcut, standard.model.average_shortcut);
+  add("blurpool", model.blurpool, standard.model.blurpool);
+  if (model.drop_path) json["drop_path"] = *model.drop_path;
+  add("init_from", model.init_from, standard.model.init_from);
+  add("freeze", model.freeze, standard.model.freeze);
+  add("optimizer", optimizer.kind, standard.optimizer.kind);
+  add("beta1", optimizer.beta1, standard.optimizer.beta1);
+  add("beta2", optimizer.beta2, standard.optimizer.beta2);
+  add("epsilon", optimizer.epsilon, standard.optimizer.epsilon);
+  add("trust", optimizer.trust, standard.optimizer.trust);
+  add("norm_weight_decay", optimizer.norm_weight_decay, standard.optimizer.norm_weight_decay);
+  add("layer_decay", optimizer.layer_decay, standard.optimizer.layer_decay);
+  add("clip_norm", optimizer.clip_norm, standard.optimizer.clip_norm);
+  add("loss", spec.loss.kind, standard.loss.kind);
+  add("schedule", schedule.kind, standard.schedule.kind);
+  if (schedule.warmup_start) json["warmup_start"] = *schedule.warmup_start;
+  add("end_lr", schedule.end_lr, standard.schedule.end_lr);
+  add("power", schedule.power, standard.schedule.power);
+  add("milestones", schedule.milestones, standard.schedule.milestones);
+  add("gamma", schedule.gamma, standard.schedule.gamma);
+  add("ema_decay", spec.ema.decay, standard.ema.decay);
+  add("ema_every_steps", spec.ema.every_steps, standard.ema.every_steps);
+  add("accumulate", spec.train.accumulate, standard.train.accumulate);
 }
 
 }  // namespace
@@ -129,8 +168,9 @@ std::string JobDigest(const JobSpec& spec) {
                {"nesterov", spec.optimizer.nesterov},
                {"weight_decay", spec.optimizer.weight_decay},
                {"warmup_epochs", spec.schedule.warmup_epochs},
-               {"label_smoothing", spec.schedule.label_smoothing}};
+               {"label_smoothing", spec.loss.label_smoothing}};
   AddNewer(spec, json);
+  AddNewerOfLearning(spec, json);
   return Sha256Of(json.dump());
 }
 

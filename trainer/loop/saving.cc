@@ -60,10 +60,10 @@ Status CopyInto(const NamedTensors& named, const SafetensorsContent& content) {
   return {};
 }
 
-NamedTensors MomentumByName(const Session& session) {
-  NamedTensors out;
-  for (auto& [name, tensor] : session.sgd->MomentumBuffers()) out.emplace_back(name + ".momentum", tensor);
-  return out;
+/// A checkpoint of a run that had none begins it anew, as a copy of the weights.
+Status TakeUpAverage(Session& session, const CheckpointContent& files) {
+  IMGD_ASSIGN(const auto average, ParseSafetensors(files.average.empty() ? files.model : files.average));
+  return CopyInto(session.average->values(), average);
 }
 
 Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
@@ -82,7 +82,8 @@ Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
   IMGD_ASSIGN(const auto model, ParseSafetensors(files.model));
   IMGD_ASSIGN(const auto optimizer, ParseSafetensors(files.optimizer));
   IMGD_TRY(CopyInto(StateDict(*session.model), model));
-  IMGD_TRY(CopyInto(MomentumByName(session), optimizer));
+  IMGD_TRY(CopyInto(session.optimizer->State(), optimizer));
+  if (session.average) IMGD_TRY(TakeUpAverage(session, files));
   if (const auto text = ReadFile(ref.path / "validation.json")) {
     if (const auto validation = ValidationFromJson(*text)) state.validation = *validation;
   }
@@ -145,7 +146,9 @@ Status SaveCheckpoint(Session& session) {
               CheckpointWriter::Begin(session.checkpoint_root, session.env.generation, session.state.step));
   const Metadata metadata = {{"format", "pt"}, {"model", session.spec.model.name}};
   IMGD_TRY(writer.AddTensors("model.safetensors", ToHost(StateDict(*session.model)).views, metadata));
-  IMGD_TRY(writer.AddTensors("optimizer.safetensors", ToHost(MomentumByName(session)).views, {}));
+  IMGD_TRY(writer.AddTensors("optimizer.safetensors", ToHost(session.optimizer->State()).views, {}));
+  if (session.average)
+    IMGD_TRY(writer.AddTensors("ema.safetensors", ToHost(session.average->values()).views, metadata));
   IMGD_TRY(writer.Add("state.json", {ToJson(session.state)}));
   IMGD_ASSIGN(const auto committed, writer.Commit());
   session.reporter.On(report::CheckpointFigures{committed.ref.path, committed.ref.step,
@@ -172,9 +175,9 @@ Status Resume(Session& session) {
   session.resumed_from = session.gang->BroadcastFromRank0(session.resumed_from);
   if (session.resumed_from.empty()) return {};
   IMGD_ASSIGN(session.state, RunStateFromJson(session.gang->BroadcastFromRank0(ToJson(session.state))));
-  std::vector<at::Tensor> momentum;
-  for (const auto& [name, tensor] : session.sgd->MomentumBuffers()) momentum.push_back(tensor);
-  session.gang->BroadcastFromRank0(momentum);
+  std::vector<at::Tensor> state;
+  for (const auto& [name, tensor] : session.optimizer->State()) state.push_back(tensor);
+  session.gang->BroadcastFromRank0(state);
   return {};
 }
 

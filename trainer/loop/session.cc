@@ -7,8 +7,10 @@
 
 #include "trainer/dist/device.h"
 #include "trainer/loop/checkpoint.h"
+#include "trainer/loop/init_from.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/sha256.h"
+#include "trainer/loop/validation.h"
 
 namespace imgd::trainer {
 namespace {
@@ -136,17 +138,45 @@ Status CheckThatAllSeeTheSame(Session& session) {
               other - differs.begin(), rank0s);
 }
 
+/// The parameters whose names begin as `model.freeze` says stay as they are.
+Status Freeze(Session& session) {
+  for (const auto& beginning : session.spec.model.freeze) {
+    bool found = false;
+    for (auto& [name, parameter] : Parameters(*session.model)) {
+      if (!name.starts_with(beginning)) continue;
+      parameter.set_requires_grad(false);
+      found = true;
+    }
+    if (!found) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "model.freeze: {} has no parameter whose name begins with '{}'", session.spec.model.name,
+                  beginning);
+    }
+  }
+  const auto parameters = Parameters(*session.model);
+  if (std::none_of(parameters.begin(), parameters.end(),
+                   [](const auto& p) { return p.second.requires_grad(); })) {
+    return Fail(ErrorCode::kInvalidArgument, "model.freeze leaves nothing to learn");
+  }
+  return {};
+}
+
 Status MakeLearner(Session& session) {
   const auto& spec = session.spec;
   torch::manual_seed(spec.seed);
-  IMGD_ASSIGN(session.model, MakeModel(spec.model, static_cast<int>(session.train->classes().size())));
+  const ModelShape shape{.classes = static_cast<int>(session.train->classes().size()),
+                         .image_size = session.phases.all().back().image_size};
+  IMGD_ASSIGN(session.model, MakeModel(spec.model, shape));
+  if (!spec.model.init_from.empty()) {
+    IMGD_ASSIGN(const auto done, InitFrom(*session.model, spec.model.init_from));
+    if (session.is_rank0()) session.reporter.Note(done);
+  }
+  IMGD_TRY(Freeze(session));
   session.model->to(session.device);
-  session.sgd = std::make_unique<Sgd>(
-      Parameters(*session.model),
-      Sgd::Options{spec.optimizer.momentum, spec.optimizer.nesterov, spec.optimizer.weight_decay});
-  session.schedule = {.base = spec.optimizer.lr,
-                      .warmup_steps = session.phases.Steps(spec.schedule.warmup_epochs),
-                      .total_steps = session.phases.total_steps()};
+  session.optimizer = MakeOptimizer(Parameters(*session.model), spec.optimizer, session.model.get());
+  if (spec.ema.decay > 0)
+    session.average = std::make_unique<WeightAverage>(StateDict(*session.model), spec.ema.decay);
+  session.schedule = Schedule(spec, session.phases);
   return {};
 }
 
@@ -277,6 +307,7 @@ Status SetUp(Session& session) {
   IMGD_TRY(Resume(session));
   session.averager =
       std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model), Buffers(*session.model));
+  ShareAverage(session);
 
   RunState& state = session.state;
   state.world_size = env.world_size;

@@ -8,6 +8,8 @@
 #include "trainer/torch.h"
 //
 #include "common/job_file.h"
+#include "common/phases.h"
+#include "common/schedule.h"
 #include "trainer/commands.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/loader.h"
@@ -17,12 +19,11 @@
 #include "trainer/dist/gang.h"
 #include "trainer/environment.h"
 #include "trainer/input/nvjpeg_decoder.h"
-#include "trainer/loop/phases.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/loss_scale.h"
-#include "trainer/optim/schedule.h"
-#include "trainer/optim/sgd.h"
+#include "trainer/optim/optimizer.h"
+#include "trainer/optim/weight_average.h"
 #include "trainer/report/reporter.h"
 
 namespace imgd::trainer {
@@ -43,7 +44,8 @@ struct Session {
   std::shared_ptr<const data::Shapes> val_shapes;  ///< for rectangular validation, once it is needed
   std::unique_ptr<Gang> gang;
   std::shared_ptr<Model> model;
-  std::unique_ptr<Sgd> sgd;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<WeightAverage> average;  ///< null without ema
   std::unique_ptr<GradientAverager> averager;
   LossScale loss_scale;
   Schedule schedule;

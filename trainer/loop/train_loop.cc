@@ -7,7 +7,6 @@
 #include "trainer/dist/device.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/validation.h"
-#include "trainer/optim/autocast.h"
 
 namespace imgd::trainer {
 namespace {
@@ -30,19 +29,10 @@ report::Started DescribeStart(const Session& session) {
           .total_epochs = session.spec.train.epochs};
 }
 
-/// Batch norm can't gather statistics from one value for each channel, which is what one image makes in the
-/// last layers when it is small.
-bool TooFewForBatchNorm(const DeviceBatch& batch) {
-  return batch.count == 0 || (batch.count == 1 && batch.images.size(2) <= 32);
-}
-
 }  // namespace
 
 TrainLoop::TrainLoop(Session& session)
-    : session_(session),
-      first_step_(session.state.step),
-      meter_(steady_clock::now()),
-      sums_(at::zeros({3}, at::dtype(at::kDouble).device(session.device))) {}
+    : session_(session), first_step_(session.state.step), meter_(steady_clock::now()), learner_(session) {}
 
 Result<RunEnd> TrainLoop::Run() {
   session_.reporter.On(DescribeStart(session_));
@@ -94,14 +84,13 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
 
   gang.SetPosition(step, "forward pass");
   auto pending = StartAgreement(batch.count);
-  session_.averager->BeforeForward();
-  const at::Tensor loss_sum = ForwardLoss(batch);
-  const Agreed agreed = FinishAgreement(std::move(pending));
+  Agreed agreed;
+  learning_rate_ = session_.schedule.LearningRate(step);
+  learner_.Step(batch, learning_rate_, [&] {
+    agreed = FinishAgreement(std::move(pending));
+    return Learner::Agreement{.images = agreed.images, .norm = agreed.report};
+  });
   good_images_ += static_cast<uint64_t>(agreed.images);
-
-  gang.SetPosition(step, "backward pass and gradient all-reduce");
-  learning_rate_ = LearningRate(session_.schedule, step);
-  Backward(loss_sum, agreed.images);
   meter_.AddStep(batch.count);
   ++session_.state.step;
   session_.state.epoch = session_.phases.Epochs(session_.state.step);
@@ -112,75 +101,6 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
 Status TrainLoop::Trace(const DeviceBatch& batch) {
   if (!trace_) return {};
   return trace_->Write(batch.step, session_.env.rank, batch.samples);
-}
-
-/// Summed over the images; one that is mixed is as much of each class as there is of it.
-at::Tensor TrainLoop::LossOf(const DeviceBatch& batch, const at::Tensor& logits) const {
-  namespace F = torch::nn::functional;
-  const auto loss_for = [&](const at::Tensor& labels) {
-    const auto options = F::CrossEntropyFuncOptions().label_smoothing(session_.spec.schedule.label_smoothing);
-    if (!batch.own_weights.defined()) {
-      return F::cross_entropy(logits, labels, F::CrossEntropyFuncOptions(options).reduction(torch::kSum));
-    }
-    return F::cross_entropy(logits, labels, F::CrossEntropyFuncOptions(options).reduction(torch::kNone));
-  };
-  const auto loss = loss_for(batch.labels);
-  if (!batch.own_weights.defined()) return loss;
-  return (loss * batch.own_weights + loss_for(batch.partner_labels) * (1 - batch.own_weights)).sum();
-}
-
-/// A mixed image counts as right by the share of the class that was answered.
-void TrainLoop::CountTop1(const DeviceBatch& batch, const at::Tensor& logits) {
-  const auto answers = logits.argmax(1);
-  const auto right = answers.eq(batch.labels);
-  if (!batch.own_weights.defined()) {
-    sums_[1] += right.sum();
-    return;
-  }
-  sums_[1] += (right * batch.own_weights + answers.eq(batch.partner_labels) * (1 - batch.own_weights)).sum();
-}
-
-/// The sum of the losses of this rank's images. A rank without any passes one black image with weight 0
-/// through, since its share in the gradient all-reduce is needed all the same; its batch-norm statistics stay
-/// untouched.
-at::Tensor TrainLoop::ForwardLoss(const DeviceBatch& batch) {
-  Model& model = *session_.model;
-  model.train();
-  if (session_.spec.train.freeze_batch_norm || TooFewForBatchNorm(batch)) SetBatchNormTraining(model, false);
-  const int64_t size = session_.phases.At(batch.step).image_size;
-  const auto images = batch.count > 0
-                          ? batch.images
-                          : at::zeros({1, 3, size, size}, at::dtype(at::kFloat).device(session_.device))
-                                .contiguous(at::MemoryFormat::ChannelsLast);
-  at::Tensor logits;
-  {
-    const Autocast autocast(session_.device.type(), session_.compute_type);
-    logits = model.forward(images);
-  }
-  logits = logits.to(at::kFloat);
-  if (batch.count == 0) return (logits * 0).sum();
-  const auto loss = LossOf(batch, logits);
-  torch::NoGradGuard no_grad;
-  sums_[0] += loss.detach();
-  CountTop1(batch, logits);
-  sums_[2] += batch.count;
-  return loss;
-}
-
-void TrainLoop::Backward(const at::Tensor& loss_sum, int64_t all_images) {
-  // The averager divides by the world size; together this is the mean over all images of the step.
-  const double weight =
-      static_cast<double>(session_.env.world_size) / static_cast<double>(std::max<int64_t>(all_images, 1));
-  const auto loss = session_.loss_scale.Scale(loss_sum * weight);
-  session_.sgd->ClearGradients();
-  session_.averager->BeforeBackward(loss);
-  session_.gang->Guard([&] { loss.backward(); });
-  if (all_images == 0) return;  // nothing was learnt; decay and momentum alone are no step
-  std::optional<at::Tensor> found_inf;
-  if (session_.loss_scale.on()) found_inf = session_.loss_scale.Unscale(session_.sgd->Gradients());
-  if (session_.spec.optimizer.clip_norm > 0)
-    ClipNorm(session_.sgd->Gradients(), session_.spec.optimizer.clip_norm);
-  session_.sgd->Step(learning_rate_, found_inf);
 }
 
 /// Rank 0 alone decides by the clock when to report, so that all do it after the same step.
@@ -231,9 +151,7 @@ void TrainLoop::NoteImagesLeftToCpu() {
 
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "sums for the report");
-  // A copy, since a CPU tensor moved to the CPU would be the same one.
-  auto sums = sums_.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  sums_.zero_();
+  auto sums = learner_.TakeSums();
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
   const Sums all{data[0], data[1], data[2]};
@@ -247,6 +165,7 @@ Status TrainLoop::Report() {
                                            .loss = all.loss / images,
                                            .top1 = all.correct / images,
                                            .learning_rate = learning_rate_,
+                                           .gradient_norm = learner_.gradient_norm(),
                                            .rank_images_per_second = speed.rank_images_per_second,
                                            .images_per_second = speed.images_per_second,
                                            .input_wait_ratio = speed.input_wait_ratio,

@@ -4,6 +4,7 @@
 
 #include "trainer/data/trace.h"
 #include "trainer/input/feed.h"
+#include "trainer/loop/learner.h"
 #include "trainer/loop/meter.h"
 #include "trainer/loop/run.h"
 #include "trainer/loop/session.h"
@@ -30,11 +31,7 @@ class TrainLoop {
   Result<bool> RunPhase(const Phase& phase);
   Result<Agreed> Step(Feed& feed);
   Status Trace(const DeviceBatch& batch);
-  at::Tensor ForwardLoss(const DeviceBatch& batch);
-  at::Tensor LossOf(const DeviceBatch& batch, const at::Tensor& logits) const;
-  void CountTop1(const DeviceBatch& batch, const at::Tensor& logits);
   report::LoaderFigures LoaderFiguresSince(const Meter::Figures& speed);
-  void Backward(const at::Tensor& loss_sum, int64_t all_images);
   Gang::PendingSum StartAgreement(int64_t images);
   Agreed FinishAgreement(Gang::PendingSum pending) const;
   void NoteImagesLeftToCpu();
@@ -49,7 +46,7 @@ class TrainLoop {
   Session& session_;
   const uint64_t first_step_;  ///< of this start
   Meter meter_;
-  at::Tensor sums_;  ///< since the last report, on the device: loss, correct, images
+  Learner learner_;
   double learning_rate_ = 0;
   uint64_t good_images_ = 0;  ///< of all ranks, since this start
   std::optional<uint64_t> saved_step_;

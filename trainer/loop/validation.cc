@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "trainer/input/feed.h"
 #include "trainer/optim/autocast.h"
@@ -81,8 +82,25 @@ void PlanShapes(Session& session) {
 void ShareBuffers(Session& session) {
   session.gang->SetPosition(session.state.step, "broadcast of batch-norm buffers");
   std::vector<at::Tensor> buffers;
-  for (const auto& [name, buffer] : Buffers(*session.model)) buffers.push_back(buffer);
+  std::set<std::string> names;
+  for (const auto& [name, buffer] : Buffers(*session.model)) {
+    buffers.push_back(buffer);
+    names.insert(name);
+  }
+  if (session.average) {
+    for (const auto& [name, value] : session.average->values()) {
+      if (names.contains(name)) buffers.push_back(value);
+    }
+  }
   session.gang->BroadcastFromRank0(buffers);
+}
+
+void ShareAverage(Session& session) {
+  if (!session.average) return;
+  session.gang->SetPosition(session.state.step, "broadcast of averaged weights");
+  std::vector<at::Tensor> values;
+  for (const auto& [name, value] : session.average->values()) values.push_back(value);
+  session.gang->BroadcastFromRank0(values);
 }
 
 Result<ValidationEnd> Validate(Session& session) {
@@ -93,6 +111,7 @@ Result<ValidationEnd> Validate(Session& session) {
   ValidationEnd end;
   Tally tally(session.device);
   PlanShapes(session);
+  const WithAverage averaged(session.average.get());
   Feed feed(*session.val, session.ValOptions(), session.device);
   while (true) {
     IMGD_ASSIGN(const auto batch, feed.Next());

@@ -10,14 +10,17 @@ struct ValidationEnd {
   Commands::Taken asked;  ///< what was asked of any rank meanwhile
 };
 
-/// Counts every image of the validation set once, whatever the world size, and puts the result into
-/// `session.state.validation`. All ranks call it, with the same batch-norm buffers (SaveCheckpoint() or
-/// ShareBuffers()). The loss is plain cross-entropy, without label smoothing. Reports on rank 0.
-/// Errors: as data::Loader::Next; throws CollectiveError.
+/// Counts every image of the validation set once, whatever the world size, with the averaged weights where
+/// the job has them (ema), and puts the result into `session.state.validation`. All ranks call it, with the
+/// same batch-norm buffers (SaveCheckpoint() or ShareBuffers()). The loss is plain cross-entropy, without
+/// label smoothing. Reports on rank 0. Errors: as data::Loader::Next; throws CollectiveError.
 Result<ValidationEnd> Validate(Session& session);
 
 /// Copies rank 0's batch-norm buffers to all ranks: the rule for statistics that each rank gathers on its own
-/// slice. Done before each checkpoint and each validation pass.
+/// slice, and their averages. Done before each checkpoint and each validation pass.
 void ShareBuffers(Session& session);
+
+/// Copies rank 0's averaged weights to all ranks, once, at the start.
+void ShareAverage(Session& session);
 
 }  // namespace imgd::trainer

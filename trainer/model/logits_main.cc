@@ -1,6 +1,9 @@
 // Computes a model's logits from files, for the tests that compare with torchvision:
 //   model_logits NAME CLASSES SEED|MODEL.safetensors IMAGES.safetensors OUT.safetensors
-// IMAGES has "images" (F32 [N, 3, H, W]); OUT gets "logits" and, from a seed, the weights too.
+// IMAGES has "images" (F32 [N, 3, H, W]); OUT gets "logits" and, from a seed, the weights too. Where IMAGES
+// has "labels" (I64 [N]) as well, the model is in training mode, LibTorch's generator is seeded with 9 before
+// the forward pass, and OUT gets the gradients of the mean cross-entropy as "gradient/NAME". NAME may be
+// followed by options, as "resnet50+blurpool+deep_stem".
 
 #include "trainer/torch.h"
 //
@@ -26,6 +29,7 @@ Result<at::Tensor> Load(const SafetensorsContent& content, const std::string& na
 }
 
 Status LoadInto(Model& model, const std::string& path) {
+  torch::NoGradGuard no_grad;
   IMGD_ASSIGN(const std::string text, ReadFile(path));
   IMGD_ASSIGN(const auto content, ParseSafetensors(text));
   for (auto& [name, tensor] : StateDict(model)) {
@@ -50,21 +54,42 @@ Status Save(const NamedTensors& named, const std::string& path) {
   return WriteFileAtomically(path, file);
 }
 
+/// "NAME+OPTION+OPTION".
+JobSpec::Model AskedFor(const std::string& text) {
+  JobSpec::Model asked{.name = text.substr(0, text.find('+'))};
+  const auto has = [&text](const char* option) { return text.find(std::string("+") + option) != text.npos; };
+  asked.zero_init_residual = has("zero_init_residual");
+  asked.deep_stem = has("deep_stem");
+  asked.average_shortcut = has("average_shortcut");
+  asked.blurpool = has("blurpool");
+  return asked;
+}
+
+void AddGradients(Model& model, const at::Tensor& logits, const at::Tensor& labels, NamedTensors& out) {
+  torch::nn::functional::cross_entropy(logits, labels).backward();
+  for (const auto& [name, parameter] : Parameters(model))
+    out.emplace_back("gradient/" + name, parameter.grad());
+}
+
 Status Run(char** arguments) {
-  torch::NoGradGuard no_grad;
   const std::string weights = arguments[3];
   const bool seeded = weights.find_first_not_of("0123456789") == std::string::npos;
   torch::manual_seed(seeded ? std::strtoull(weights.c_str(), nullptr, 10) : 0);
-  IMGD_ASSIGN(const auto model, MakeModel({.name = arguments[1]}, std::atoi(arguments[2])));
+  IMGD_ASSIGN(const auto model, MakeModel(AskedFor(arguments[1]), {.classes = std::atoi(arguments[2])}));
   if (!seeded) IMGD_TRY(LoadInto(*model, weights));
   IMGD_ASSIGN(const std::string text, ReadFile(arguments[4]));
   IMGD_ASSIGN(const auto content, ParseSafetensors(text));
   IMGD_ASSIGN(const auto images, Load(content, "images"));
-  model->eval();
-  NamedTensors out = {{"logits", model->forward(images.contiguous(at::MemoryFormat::ChannelsLast))}};
+  const auto labels = Load(content, "labels");
+  NamedTensors out;
   if (seeded) {
-    for (auto& entry : StateDict(*model)) out.push_back(std::move(entry));
+    for (auto& [name, tensor] : StateDict(*model)) out.emplace_back(name, tensor.detach().clone());
   }
+  model->train(labels.has_value());
+  torch::manual_seed(9);
+  const auto logits = model->forward(images.contiguous(at::MemoryFormat::ChannelsLast));
+  out.insert(out.begin(), {"logits", logits});
+  if (labels) AddGradients(*model, logits, *labels, out);
   return Save(out, arguments[5]);
 }
 

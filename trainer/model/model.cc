@@ -5,27 +5,26 @@
 #include <functional>
 
 #include "common/job_file.h"
-#include "trainer/model/resnet.h"
 
 namespace imgd::trainer {
+
+#define IMGD_MODEL(name, family) \
+  std::shared_ptr<Model> Make##family(const JobSpec::Model& asked, const ModelShape& shape);
+#include "common/models.def"
+#undef IMGD_MODEL
+
 namespace {
 
-/// The models that there are; ModelNames() of common/job_file.h has their names for programs without
-/// LibTorch.
 struct Entry {
   const char* name;
-  ResNetBlock block;
-  std::vector<int> blocks_per_layer;
+  std::shared_ptr<Model> (*make)(const JobSpec::Model& asked, const ModelShape& shape);
 };
 
-const std::vector<Entry>& Models() {
-  static const std::vector<Entry> kModels = {
-      {"resnet18", ResNetBlock::kBasic, {2, 2, 2, 2}},
-      {"resnet34", ResNetBlock::kBasic, {3, 4, 6, 3}},
-      {"resnet50", ResNetBlock::kBottleneck, {3, 4, 6, 3}},
-  };
-  return kModels;
-}
+constexpr Entry kModels[] = {
+#define IMGD_MODEL(name, family) {#name, Make##family},
+#include "common/models.def"
+#undef IMGD_MODEL
+};
 
 /// Copies into true channels_last strides. contiguous() would leave a 1x1 kernel as it is, since its order in
 /// memory is the same either way; then its gradient's strides would differ and the Reducer would copy.
@@ -61,10 +60,10 @@ NamedTensors Collect(const Model& model, bool parameters, bool buffers) {
 
 }  // namespace
 
-Result<std::shared_ptr<Model>> MakeModel(const JobSpec::Model& asked, int classes) {
-  for (const auto& entry : Models()) {
-    if (entry.name != asked.name) continue;
-    auto model = MakeResNet(entry.block, entry.blocks_per_layer, classes, asked.zero_init_residual);
+Result<std::shared_ptr<Model>> MakeModel(const JobSpec::Model& asked, const ModelShape& shape) {
+  for (const auto& [name, make] : kModels) {
+    if (name != asked.name) continue;
+    auto model = make(asked, shape);
     MakeChannelsLast(*model);
     return model;
   }
@@ -84,9 +83,10 @@ void SetBatchNormTraining(Model& model, bool training) {
   }
 }
 
-bool Decays(const std::string& name, const at::Tensor& parameter) {
-  // Norm layers' weights are the only vectors apart from biases.
-  return parameter.dim() > 1 && !name.ends_with(".bias");
+bool IsNormOrBias(const std::string& name, const at::Tensor& parameter) {
+  // Weights are matrices and kernels; a class token, position embeddings and scales of channels have three
+  // axes.
+  return (parameter.dim() != 2 && parameter.dim() != 4) || name.ends_with(".bias");
 }
 
 }  // namespace imgd::trainer

@@ -1,27 +1,88 @@
-#include "trainer/model/resnet.h"
+// He et al. 2015, "Deep Residual Learning for Image Recognition", as torchvision.models.resnet has it
+// ("v1.5": the stride is on the 3x3 convolution), with Xie et al. 2016 (groups), Zagoruyko and Komodakis 2016
+// (wide), He et al. 2018 (deep stem and averaging shortcuts, with timm's names) and Zhang 2019 (blurred
+// strides).
+#include "trainer/torch.h"
+//
+#include <algorithm>
+#include <numeric>
+
+#include "trainer/model/layers.h"
+#include "trainer/model/model.h"
 
 namespace imgd::trainer {
 namespace {
 
 namespace nn = torch::nn;
 
-nn::Conv2d Conv(int in, int out, int kernel, int stride, int padding) {
-  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(padding).bias(false));
-}
+/// Images of fewer channels are not blurred before a stride: the network's input.
+constexpr int kLeastBlurredChannels = 16;
 
-/// The shape of one block; torchvision's argument names.
+/// A convolution without bias; with `blur`, what comes in is smoothed by [1 2 1] both ways first, so that a
+/// stride doesn't alias (as FFCV's ImageNet script does it).
+class ConvImpl final : public nn::Conv2dImpl {
+ public:
+  ConvImpl(int in, int out, int kernel, int stride, bool blur, int groups = 1)
+      : nn::Conv2dImpl(
+            nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).groups(groups).bias(false)),
+        blur_(blur && stride > 1 && in >= kLeastBlurredChannels) {}
+
+  at::Tensor forward(const at::Tensor& x) { return nn::Conv2dImpl::forward(blur_ ? Blur(x) : x); }
+
+ private:
+  at::Tensor Blur(const at::Tensor& x) {
+    // Not a buffer, since it is no part of what was learnt.
+    if (!kernel_.defined() || kernel_.device() != x.device()) {
+      const auto row = at::tensor({1.0F, 2.0F, 1.0F}) / 4;
+      kernel_ = at::outer(row, row).expand({x.size(1), 1, 3, 3}).contiguous().to(x.device());
+    }
+    return at::conv2d(x, kernel_.to(x.dtype()), {}, 1, 1, 1, x.size(1));
+  }
+
+  bool blur_;
+  at::Tensor kernel_;
+};
+TORCH_MODULE(Conv);
+
+/// What the models of this family differ by.
+struct Architecture {
+  const char* name;
+  bool bottleneck;
+  int blocks[4];
+  int groups = 1;
+  int group_width = 64;  ///< channels of a group in the first layer
+};
+
+constexpr Architecture kArchitectures[] = {
+    {"resnet18", false, {2, 2, 2, 2}},
+    {"resnet34", false, {3, 4, 6, 3}},
+    {"resnet50", true, {3, 4, 6, 3}},
+    {"resnet101", true, {3, 4, 23, 3}},
+    {"resnet152", true, {3, 8, 36, 3}},
+    {"resnext50_32x4d", true, {3, 4, 6, 3}, 32, 4},
+    {"wide_resnet50_2", true, {3, 4, 6, 3}, 1, 128},
+};
+
+/// One block, with torchvision's argument names.
 struct BlockShape {
   int inplanes;
   int planes;
   int stride;
   int expansion;
-  bool downsample() const { return stride != 1 || inplanes != planes * expansion; }
+  int groups;
+  int group_width;
+  double drop_path;
+  bool blur;
+  bool average_shortcut;
+
+  int width() const { return planes * group_width / 64 * groups; }
+  int outplanes() const { return planes * expansion; }
 };
 
 /// A residual block: a main path and a shortcut, added.
-class Block : public nn::Module {
+class ResidualBlock : public nn::Module {
  public:
-  explicit Block(const BlockShape& shape) : shape_(shape) {}
+  explicit ResidualBlock(const BlockShape& shape) : shape_(shape) {}
   virtual at::Tensor forward(at::Tensor x) = 0;
   /// Makes the main path's last batch norm give nothing, so that the block begins as its shortcut.
   virtual void ZeroInit() = 0;
@@ -29,12 +90,26 @@ class Block : public nn::Module {
  protected:
   /// Registered last, as torchvision has it.
   void AddShortcut() {
-    if (!shape_.downsample()) return;
-    const int out = shape_.planes * shape_.expansion;
-    shortcut_ = register_module(
-        "downsample", nn::Sequential(Conv(shape_.inplanes, out, 1, shape_.stride, 0), nn::BatchNorm2d(out)));
+    const BlockShape& s = shape_;
+    if (s.stride == 1 && s.inplanes == s.outplanes()) return;
+    if (!s.average_shortcut) {
+      shortcut_ = nn::Sequential(Conv(s.inplanes, s.outplanes(), 1, s.stride, s.blur),
+                                 nn::BatchNorm2d(s.outplanes()));
+    } else if (s.stride > 1) {
+      const auto pool = nn::AvgPool2dOptions(2).stride(s.stride).ceil_mode(true).count_include_pad(false);
+      shortcut_ = nn::Sequential(nn::AvgPool2d(pool), Conv(s.inplanes, s.outplanes(), 1, 1, false),
+                                 nn::BatchNorm2d(s.outplanes()));
+    } else {
+      shortcut_ = nn::Sequential(nn::Identity(), Conv(s.inplanes, s.outplanes(), 1, 1, false),
+                                 nn::BatchNorm2d(s.outplanes()));
+    }
+    register_module("downsample", shortcut_);
   }
-  at::Tensor Shortcut(const at::Tensor& x) { return shortcut_ ? shortcut_->forward(x) : x; }
+
+  at::Tensor Join(at::Tensor main, const at::Tensor& x) {
+    const auto shortcut = shortcut_.is_empty() ? x : shortcut_->forward(x);
+    return DropPath(main, shape_.drop_path, is_training()).add_(shortcut).relu_();
+  }
 
   BlockShape shape_;
 
@@ -42,57 +117,55 @@ class Block : public nn::Module {
   nn::Sequential shortcut_{nullptr};
 };
 
-class BasicBlock final : public Block {
+class BasicBlock final : public ResidualBlock {
  public:
-  explicit BasicBlock(const BlockShape& s) : Block(s) {
-    conv1_ = register_module("conv1", Conv(s.inplanes, s.planes, 3, s.stride, 1));
+  explicit BasicBlock(const BlockShape& s) : ResidualBlock(s) {
+    conv1_ = register_module("conv1", Conv(s.inplanes, s.planes, 3, s.stride, s.blur));
     bn1_ = register_module("bn1", nn::BatchNorm2d(s.planes));
-    conv2_ = register_module("conv2", Conv(s.planes, s.planes, 3, 1, 1));
+    conv2_ = register_module("conv2", Conv(s.planes, s.planes, 3, 1, false));
     bn2_ = register_module("bn2", nn::BatchNorm2d(s.planes));
     AddShortcut();
   }
 
   at::Tensor forward(at::Tensor x) override {
     auto out = bn1_(conv1_(x)).relu_();
-    out = bn2_(conv2_(out));
-    return out.add_(Shortcut(x)).relu_();
+    return Join(bn2_(conv2_(out)), x);
   }
   void ZeroInit() override { nn::init::zeros_(bn2_->weight); }
 
  private:
-  nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
+  Conv conv1_{nullptr}, conv2_{nullptr};
   nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};
 };
 
-class Bottleneck final : public Block {
+class Bottleneck final : public ResidualBlock {
  public:
-  explicit Bottleneck(const BlockShape& s) : Block(s) {
-    conv1_ = register_module("conv1", Conv(s.inplanes, s.planes, 1, 1, 0));
-    bn1_ = register_module("bn1", nn::BatchNorm2d(s.planes));
-    conv2_ = register_module("conv2", Conv(s.planes, s.planes, 3, s.stride, 1));
-    bn2_ = register_module("bn2", nn::BatchNorm2d(s.planes));
-    conv3_ = register_module("conv3", Conv(s.planes, s.planes * s.expansion, 1, 1, 0));
-    bn3_ = register_module("bn3", nn::BatchNorm2d(s.planes * s.expansion));
+  explicit Bottleneck(const BlockShape& s) : ResidualBlock(s) {
+    conv1_ = register_module("conv1", Conv(s.inplanes, s.width(), 1, 1, false));
+    bn1_ = register_module("bn1", nn::BatchNorm2d(s.width()));
+    conv2_ = register_module("conv2", Conv(s.width(), s.width(), 3, s.stride, s.blur, s.groups));
+    bn2_ = register_module("bn2", nn::BatchNorm2d(s.width()));
+    conv3_ = register_module("conv3", Conv(s.width(), s.outplanes(), 1, 1, false));
+    bn3_ = register_module("bn3", nn::BatchNorm2d(s.outplanes()));
     AddShortcut();
   }
 
   at::Tensor forward(at::Tensor x) override {
     auto out = bn1_(conv1_(x)).relu_();
     out = bn2_(conv2_(out)).relu_();
-    out = bn3_(conv3_(out));
-    return out.add_(Shortcut(x)).relu_();
+    return Join(bn3_(conv3_(out)), x);
   }
   void ZeroInit() override { nn::init::zeros_(bn3_->weight); }
 
  private:
-  nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr};
+  Conv conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr};
   nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr}, bn3_{nullptr};
 };
 
 /// Blocks in a row, registered as "0", "1", ...
 class Layer final : public nn::Module {
  public:
-  void Add(std::shared_ptr<Block> block) {
+  void Add(std::shared_ptr<ResidualBlock> block) {
     blocks_.push_back(register_module(std::to_string(blocks_.size()), std::move(block)));
   }
   at::Tensor forward(at::Tensor x) {
@@ -101,50 +174,83 @@ class Layer final : public nn::Module {
   }
 
  private:
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<ResidualBlock>> blocks_;
 };
+
+/// torchvision's 7x7 convolution, or three of 3x3 in its place.
+nn::Sequential DeepStem() {
+  return nn::Sequential(Conv(3, 32, 3, 2, false), nn::BatchNorm2d(32),
+                        nn::ReLU(nn::ReLUOptions(/*inplace=*/true)), Conv(32, 32, 3, 1, false),
+                        nn::BatchNorm2d(32), nn::ReLU(nn::ReLUOptions(/*inplace=*/true)),
+                        Conv(32, 64, 3, 1, false));
+}
 
 class ResNet final : public Model {
  public:
-  ResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes, bool zero_init_residual) {
-    const int expansion = block == ResNetBlock::kBottleneck ? 4 : 1;
-    conv1_ = register_module("conv1", Conv(3, 64, 7, 2, 3));
-    bn1_ = register_module("bn1", nn::BatchNorm2d(64));
-    int inplanes = 64;
-    int planes = 64;
-    for (size_t i = 0; i < blocks_per_layer.size(); ++i) {
-      auto layer = std::make_shared<Layer>();
-      for (int j = 0; j < blocks_per_layer[i]; ++j) {
-        const BlockShape shape{inplanes, planes, j == 0 && i > 0 ? 2 : 1, expansion};
-        if (block == ResNetBlock::kBottleneck) {
-          layer->Add(std::make_shared<Bottleneck>(shape));
-        } else {
-          layer->Add(std::make_shared<BasicBlock>(shape));
-        }
-        inplanes = planes * expansion;
-      }
-      layers_.push_back(register_module("layer" + std::to_string(i + 1), layer));
-      planes *= 2;
+  ResNet(const Architecture& architecture, const JobSpec::Model& asked, int classes) {
+    if (asked.deep_stem) {
+      deep_stem_ = register_module("conv1", DeepStem());
+    } else {
+      conv1_ = register_module("conv1", Conv(3, 64, 7, 2, asked.blurpool));
     }
-    fc_ = register_module("fc", nn::Linear(inplanes, classes));
+    bn1_ = register_module("bn1", nn::BatchNorm2d(64));
+    AddLayers(architecture, asked);
+    fc_ = register_module("fc", nn::Linear(channels_, classes));
     for (const auto& module : modules(/*include_self=*/false)) {
       if (const auto* conv = module->as<nn::Conv2d>()) {
         nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
       }
-      if (auto* residual = module->as<Block>(); residual != nullptr && zero_init_residual)
-        residual->ZeroInit();
+      if (auto* block = module->as<ResidualBlock>(); block != nullptr && asked.zero_init_residual)
+        block->ZeroInit();
     }
   }
 
   at::Tensor forward(at::Tensor x) override {
-    x = bn1_(conv1_(x)).relu_();
+    x = deep_stem_.is_empty() ? conv1_(x) : deep_stem_->forward(x);
+    x = bn1_(x).relu_();
     x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
     for (auto& layer : layers_) x = layer->forward(std::move(x));
     return fc_(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
+  std::string head() const override { return "fc"; }
+  int LayerOf(const std::string& name) const override {
+    if (name.starts_with("layer")) return name[5] - '0';
+    return name.starts_with("fc.") ? 5 : 0;
+  }
 
  private:
-  nn::Conv2d conv1_{nullptr};
+  void AddLayers(const Architecture& architecture, const JobSpec::Model& asked) {
+    const auto& counts = architecture.blocks;
+    const int blocks = std::accumulate(std::begin(counts), std::end(counts), 0);
+    int block = 0;
+    int planes = 64;
+    for (const int count : counts) {
+      auto layer = std::make_shared<Layer>();
+      for (int i = 0; i < count; ++i) {
+        const BlockShape shape{.inplanes = channels_,
+                               .planes = planes,
+                               .stride = i == 0 && !layers_.empty() ? 2 : 1,
+                               .expansion = architecture.bottleneck ? 4 : 1,
+                               .groups = architecture.groups,
+                               .group_width = architecture.group_width,
+                               .drop_path = DropPathRate(asked.drop_path.value_or(0), block++, blocks),
+                               .blur = asked.blurpool,
+                               .average_shortcut = asked.average_shortcut};
+        if (architecture.bottleneck) {
+          layer->Add(std::make_shared<Bottleneck>(shape));
+        } else {
+          layer->Add(std::make_shared<BasicBlock>(shape));
+        }
+        channels_ = shape.outplanes();
+      }
+      layers_.push_back(register_module("layer" + std::to_string(layers_.size() + 1), layer));
+      planes *= 2;
+    }
+  }
+
+  int channels_ = 64;
+  Conv conv1_{nullptr};
+  nn::Sequential deep_stem_{nullptr};
   nn::BatchNorm2d bn1_{nullptr};
   std::vector<std::shared_ptr<Layer>> layers_;
   nn::Linear fc_{nullptr};
@@ -152,9 +258,11 @@ class ResNet final : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> MakeResNet(ResNetBlock block, const std::vector<int>& blocks_per_layer, int classes,
-                                  bool zero_init_residual) {
-  return std::make_shared<ResNet>(block, blocks_per_layer, classes, zero_init_residual);
+std::shared_ptr<Model> MakeResNet(const JobSpec::Model& asked, const ModelShape& shape) {
+  const auto* architecture = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
+                                          [&](const Architecture& a) { return a.name == asked.name; });
+  TORCH_CHECK(architecture != std::end(kArchitectures), "no ResNet is called ", asked.name);
+  return std::make_shared<ResNet>(*architecture, asked, shape.classes);
 }
 
 }  // namespace imgd::trainer

@@ -43,6 +43,7 @@ struct StepFigures {
   double loss = 0;   ///< mean over the interval and all ranks
   double top1 = 0;   ///< 0 to 1, over the interval and all ranks
   double learning_rate = 0;
+  double gradient_norm = 0;  ///< of this step, over all ranks, before clipping
   double rank_images_per_second = 0;
   double images_per_second = 0;  ///< of the whole gang
   double input_wait_ratio = 0;   ///< share of the interval that this rank waited for input

@@ -43,6 +43,7 @@ class RunDirReporter final : public Reporter {
     out.set_loss(x.loss);
     out.set_top1(x.top1);
     out.set_learning_rate(x.learning_rate);
+    out.set_gradient_norm(x.gradient_norm);
     out.set_rank_images_per_second(x.rank_images_per_second);
     out.set_images_per_second(x.images_per_second);
     out.set_input_wait_ratio(x.input_wait_ratio);

@@ -55,6 +55,7 @@ FIELDS: dict[str, dict[int, str]] = {
         9: "eta_seconds",
         10: "total_steps",
         11: "loader",
+        12: "gradient_norm",
     },
     "loader": {
         1: "interval_seconds",

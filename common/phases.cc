@@ -1,9 +1,9 @@
-#include "trainer/loop/phases.h"
+#include "common/phases.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace imgd::trainer {
+namespace imgd {
 
 Phases::Phases(const JobSpec& spec, uint64_t images) {
   uint64_t epoch = 0;
@@ -55,4 +55,4 @@ uint64_t Phases::Steps(double epochs) const {
   return total_steps();
 }
 
-}  // namespace imgd::trainer
+}  // namespace imgd

@@ -1,8 +1,8 @@
-#include "trainer/loop/phases.h"
+#include "common/phases.h"
 
 #include <gtest/gtest.h>
 
-namespace imgd::trainer {
+namespace imgd {
 namespace {
 
 JobSpec ThreePhases() {
@@ -50,4 +50,4 @@ TEST(Phases, ARunWithoutThemIsOne) {
 }
 
 }  // namespace
-}  // namespace imgd::trainer
+}  // namespace imgd

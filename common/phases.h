@@ -7,7 +7,7 @@
 
 #include "common/job_file.h"
 
-namespace imgd::trainer {
+namespace imgd {
 
 /// A stretch of epochs with its own batch and image size.
 struct Phase {
@@ -48,4 +48,4 @@ class Phases {
   std::vector<Phase> phases_;
 };
 
-}  // namespace imgd::trainer
+}  // namespace imgd

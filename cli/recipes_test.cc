@@ -1,0 +1,159 @@
+#include "cli/recipes.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "cli/testing/fake_daemon.h"
+#include "cli/testing/run_cli.h"
+
+namespace imgd::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+CliResult RunRecipes(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "recipes");
+  return RunCli(CallTo("127.0.0.1:1", std::move(arguments)));
+}
+
+/// What `imgcli recipes show NAME` tells of each epoch.
+Json PlanOf(const std::string& name) {
+  const auto done = RunRecipes({"show", name, "-o", "json"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  return Json::parse(done.out)["plan"];
+}
+
+double Rate(const Json& plan, size_t epoch) { return plan.at(epoch)["learning_rate"]; }
+int Size(const Json& plan, size_t epoch) { return plan.at(epoch)["image_size"]; }
+int Batch(const Json& plan, size_t epoch) { return plan.at(epoch)["global_batch"]; }
+
+TEST(Recipes, AreListedWithTheirResults) {
+  const auto done = RunRecipes({});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  for (const char* name : {"rn50-90ep", "rn50-dawnbench-16x8", "rn50-horovod-32", "rn50-ffcv-16",
+                           "rn50-ffcv-40", "rn50-lars-32k", "rn50-torchvision-v2", "rn18-2gpu"}) {
+    EXPECT_THAT(done.out, HasSubstr(name));
+  }
+  for (const auto& recipe : Json::parse(RunRecipes({"-o", "json"}).out)) {
+    for (const char* key : {"title", "source", "result", "hardware"})
+      EXPECT_NE(recipe[key], "") << recipe["name"];
+  }
+}
+
+TEST(Recipes, AMisspeltOneIsAnErrorWithTheNearest) {
+  const auto done = RunRecipes({"show", "rn50-90epp"});
+  EXPECT_NE(done.exit_code, 0);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("no recipe 'rn50-90epp'"), HasSubstr("did you mean 'rn50-90ep'?")));
+}
+
+TEST(Recipes, AreShownWithAPlotAndATable) {
+  const auto done = RunRecipes({"show", "rn50-ffcv-16"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("learning rate by epoch"), HasSubstr("libffcv"), HasSubstr("EPOCH")));
+  EXPECT_THAT(RunRecipes({"show", "rn50-ffcv-16", "--file"}).out, HasSubstr("blurpool: true"));
+}
+
+TEST(Recipes, AnErrorInAChangeIsNamed) {
+  const auto done = RunRecipes({"show", "rn50-90ep", "--set", "train.epochs=none"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.err, HasSubstr("train.epochs"));
+}
+
+// Goyal et al., section 5.1: 0.1 per 256 images, a tenth at 30, 60 and 80; warmed up from 0.1 in 5 epochs.
+TEST(Recipes, NinetyEpochsAreGoyals) {
+  const Json plan = PlanOf("rn50-90ep");
+  ASSERT_EQ(plan.size(), 90U);
+  EXPECT_DOUBLE_EQ(Rate(plan, 0), 0.1);
+  EXPECT_NEAR(Rate(plan, 1), 0.1 + 3.1 / 5, 1e-9);
+  for (const auto& [epoch, rate] :
+       {std::pair{5, 3.2}, {29, 3.2}, {30, 0.32}, {59, 0.32}, {60, 0.032}, {80, 0.0032}})
+    EXPECT_NEAR(Rate(plan, static_cast<size_t>(epoch)), rate, 1e-12) << epoch;
+  EXPECT_EQ(Batch(plan, 0), 8192);
+  EXPECT_EQ(Size(plan, 89), 224);
+}
+
+// train.py, sixteen_machines, with lr = 0.235 * 8.
+TEST(Recipes, DawnbenchsPhasesAreThoseOfSixteenMachines) {
+  const Json plan = PlanOf("rn50-dawnbench-16x8");
+  ASSERT_EQ(plan.size(), 50U);
+  const double lr = 0.235 * 8;
+  EXPECT_NEAR(Rate(plan, 0), lr, 1e-9);
+  EXPECT_NEAR(Rate(plan, 3), lr * 1.5, 1e-9);
+  EXPECT_NEAR(Rate(plan, 6), lr * 2, 1e-9);
+  EXPECT_NEAR(Rate(plan, 16), lr, 1e-9);
+  EXPECT_NEAR(Rate(plan, 19), 2 * lr / (10 / 1.5), 1e-9);
+  EXPECT_NEAR(Rate(plan, 31), 2 * lr / (100 / 1.5), 1e-9);
+  EXPECT_NEAR(Rate(plan, 37), 2 * lr / 100, 1e-9);
+  EXPECT_NEAR(Rate(plan, 49), 2 * lr / 1000, 1e-9);
+  for (const auto& [epoch, size, batch] : {std::tuple{0, 128, 64},
+                                           {6, 128, 128},
+                                           {15, 128, 128},
+                                           {16, 224, 64},
+                                           {19, 224, 192},
+                                           {37, 288, 128}}) {
+    EXPECT_EQ(Size(plan, static_cast<size_t>(epoch)), size) << epoch;
+    EXPECT_EQ(Batch(plan, static_cast<size_t>(epoch)), batch * 128) << epoch;
+  }
+}
+
+// adjust_learning_rate() of Horovod's example: 0.0125 for each 32 images, reached in 5 epochs from 0.0125.
+TEST(Recipes, HorovodsRatesAreItsExamples) {
+  const Json plan = PlanOf("rn50-horovod-32");
+  EXPECT_NEAR(Rate(plan, 0), 0.0125, 1e-9);
+  EXPECT_NEAR(Rate(plan, 5), 0.0125 * 8192 / 32, 1e-9);
+  EXPECT_NEAR(Rate(plan, 79), 0.032, 1e-9);
+  EXPECT_NEAR(Rate(plan, 89), 0.0032, 1e-9);
+}
+
+// get_cyclic_lr() and get_resolution() of FFCV's script: from 1e-4 of 1.7 to 1.7 at epoch 2, to 0 at the end;
+// 160 pixels until epoch 11 (29) and 192 from 13 (34), rounded to multiples of 32 between.
+TEST(Recipes, FfcvsRatesAndSizesAreItsScripts) {
+  for (const auto& [name, epochs, larger] : {std::tuple{"rn50-ffcv-16", 16, 12}, {"rn50-ffcv-40", 40, 32}}) {
+    const Json plan = PlanOf(name);
+    ASSERT_EQ(plan.size(), static_cast<size_t>(epochs));
+    EXPECT_NEAR(Rate(plan, 0), 1.7e-4, 1e-12);
+    EXPECT_NEAR(Rate(plan, 1), (1.7e-4 + 1.7) / 2, 1e-9);
+    for (int epoch = 2; epoch < epochs; ++epoch) {
+      EXPECT_NEAR(Rate(plan, static_cast<size_t>(epoch)), 1.7 * (epochs - epoch) / (epochs - 2), 2e-6)
+          << epoch;
+      EXPECT_EQ(Size(plan, static_cast<size_t>(epoch)), epoch < larger ? 160 : 192) << epoch;
+    }
+    EXPECT_EQ(Batch(plan, 0), 8 * 512);
+  }
+}
+
+// MLPerf's convergence point for 32768: 21.2 after 16 epochs, then (1 - d)^2 down to 1e-4.
+TEST(Recipes, LarsFollowsMlperfsConvergencePoint) {
+  const Json plan = PlanOf("rn50-lars-32k");
+  EXPECT_NEAR(Rate(plan, 16), 21.2, 1e-9);
+  EXPECT_NEAR(Rate(plan, 8), 10.6, 0.03);
+  EXPECT_NEAR(Rate(plan, 37), 1e-4 + (21.2 - 1e-4) * 0.25, 1e-6);
+  EXPECT_EQ(Batch(plan, 0), 32768);
+  EXPECT_LE(plan.size() * uint64_t{plan[0]["steps"]}, 2400U) << "2267 steps";
+}
+
+// LinearLR from 0.01 of 0.5 over 5 epochs, then CosineAnnealingLR over 595.
+TEST(Recipes, TorchvisionsRatesAreItsSchedulers) {
+  const Json plan = PlanOf("rn50-torchvision-v2");
+  ASSERT_EQ(plan.size(), 600U);
+  for (int epoch = 0; epoch < 5; ++epoch)
+    EXPECT_NEAR(Rate(plan, static_cast<size_t>(epoch)), 0.5 * (0.01 + 0.99 * epoch / 5), 1e-9) << epoch;
+  for (const int epoch : {5, 100, 302, 599}) {
+    const double cosine = 0.25 * (1 + std::cos(M_PI * (epoch - 5) / 595.0));
+    EXPECT_NEAR(Rate(plan, static_cast<size_t>(epoch)), cosine, 1e-9) << epoch;
+  }
+}
+
+TEST(Recipes, ResNet18sRatesAreThoseOfPytorchsExample) {
+  const Json plan = PlanOf("rn18-2gpu");
+  for (size_t epoch = 0; epoch < 90; ++epoch)
+    EXPECT_NEAR(Rate(plan, epoch), 0.1 * std::pow(0.1, static_cast<double>(epoch / 30)), 1e-12) << epoch;
+}
+
+}  // namespace
+}  // namespace imgd::cli

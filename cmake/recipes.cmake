@@ -1,0 +1,13 @@
+# imgd_recipes(OUT): writes a source file with the job files of deploy/recipes/, so that imgcli has them wherever it is.
+function(imgd_recipes out)
+  file(GLOB files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/deploy/recipes/*.yaml")
+  list(SORT files)
+  set(IMGD_RECIPES "")
+  foreach(file IN LISTS files)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+    get_filename_component(name "${file}" NAME_WE)
+    file(READ "${file}" text)
+    string(APPEND IMGD_RECIPES "      {\"${name}\", R\"yaml(${text})yaml\"},\n")
+  endforeach()
+  configure_file("${PROJECT_SOURCE_DIR}/cli/recipes_data.cc.in" "${out}" @ONLY)
+endfunction()

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/job_file.h"
+#include "common/yaml.h"
+
+/// Private to the files that read a job file.
+namespace imgd::job_file_parts {
+
+constexpr int64_t kMaxInt = 1'000'000'000;
+
+inline void Set(int& field, std::optional<int64_t> value) {
+  if (value) field = static_cast<int>(*value);
+}
+
+template <typename T>
+void Set(T& field, std::optional<T> value) {
+  if (value) field = std::move(*value);
+}
+
+template <typename T>
+void Set(std::optional<T>& field, std::optional<T> value) {
+  if (value) field = std::move(value);
+}
+
+/// `model`, once `data` is known.
+void ReadModel(YamlMap& root, JobSpec& spec);
+/// `train` and `phases`.
+void ReadTraining(YamlMap& root, JobSpec& spec);
+/// `optimizer`, `loss`, `schedule` and `ema`, once the epochs and phases are known.
+void ReadLearning(YamlMap& root, JobSpec& spec);
+
+}  // namespace imgd::job_file_parts

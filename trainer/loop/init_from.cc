@@ -1,0 +1,105 @@
+#include "trainer/torch.h"
+//
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "common/files.h"
+#include "trainer/loop/init_from.h"
+#include "trainer/loop/safetensors.h"
+#include "trainer/loop/torch_file.h"
+
+namespace imgd::trainer {
+namespace {
+
+using Weights = std::map<std::string, at::Tensor>;
+
+std::optional<at::ScalarType> TypeOf(const std::string& dtype) {
+  if (dtype == "F32") return at::kFloat;
+  if (dtype == "F16") return at::kHalf;
+  if (dtype == "BF16") return at::kBFloat16;
+  if (dtype == "F64") return at::kDouble;
+  if (dtype == "I64") return at::kLong;
+  return std::nullopt;
+}
+
+Result<Weights> FromSafetensors(const std::string& text) {
+  IMGD_ASSIGN(const auto content, ParseSafetensors(text));
+  Weights out;
+  for (const auto& view : content.tensors) {
+    const auto type = TypeOf(view.dtype);
+    if (!type) return Fail(ErrorCode::kInvalidArgument, "tensor '{}' is of type {}", view.name, view.dtype);
+    auto tensor = at::empty(view.shape, *type);
+    std::memcpy(tensor.data_ptr(), view.bytes.data(), view.bytes.size());
+    out[view.name] = tensor;
+  }
+  return out;
+}
+
+Result<Weights> Read(const std::string& path) {
+  IMGD_ASSIGN(const std::string text, ReadFile(path));
+  auto weights = IsTorchFile(text) ? ReadTorchFile(text) : FromSafetensors(text);
+  if (!weights) return weights;
+  static constexpr std::string_view kWrapper = "module.";
+  Weights out;
+  for (auto& [name, tensor] : *weights)
+    out[name.starts_with(kWrapper) ? name.substr(kWrapper.size()) : name] = std::move(tensor);
+  return out;
+}
+
+/// A square of patches and a class token, of another number than the model's.
+at::Tensor FittingPositions(const at::Tensor& found, const at::Tensor& wanted) {
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(wanted.size(1) - 1))));
+  return ResizedPositions(found.to(at::kFloat), side, side);
+}
+
+Result<std::string> CopyWeights(Model& model, const Weights& weights) {
+  const std::string head = model.head() + ".";
+  size_t taken = 0;
+  bool new_head = false;
+  for (auto& [name, tensor] : StateDict(model)) {
+    const auto found = weights.find(name);
+    if (found == weights.end() && name.ends_with(".num_batches_tracked")) continue;  // old files lack them
+    if (found == weights.end() && name.starts_with(head)) {
+      new_head = true;
+      continue;
+    }
+    if (found == weights.end()) {
+      return Fail(ErrorCode::kInvalidArgument, "it has no tensor '{}'; it seems to be of another model",
+                  name);
+    }
+    auto value = found->second;
+    if (name == "pos_embed" && value.dim() == 3 && value.sizes() != tensor.sizes())
+      value = FittingPositions(value, tensor);
+    if (value.sizes() != tensor.sizes() && name.starts_with(head)) {
+      new_head = true;
+      continue;
+    }
+    if (value.sizes() != tensor.sizes()) {
+      return Fail(ErrorCode::kInvalidArgument, "its tensor '{}' has the shape {}, but the model's has {}",
+                  name, fmt::join(value.sizes(), " x "), fmt::join(tensor.sizes(), " x "));
+    }
+    tensor.copy_(value);
+    ++taken;
+  }
+  return fmt::format("begins with {} tensors of it{}", taken,
+                     new_head ? "; the last layer is new, since the file has none for as many classes" : "");
+}
+
+}  // namespace
+
+Result<std::string> InitFrom(Model& model, const std::string& path) {
+  torch::NoGradGuard no_grad;
+  const auto named = [&path](const Error& error) {
+    return Fail(ErrorCode::kInvalidArgument, "model.init_from: {}: {}", path, error.message);
+  };
+  const auto weights = Read(path);
+  if (!weights) return named(weights.error());
+  const auto done = CopyWeights(model, *weights);
+  if (!done) return named(done.error());
+  return fmt::format("model.init_from: {}: {}", path, *done);
+}
+
+}  // namespace imgd::trainer

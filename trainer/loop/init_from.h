@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "common/error.h"
+#include "trainer/model/model.h"
+
+namespace imgd::trainer {
+
+/// Sets a model's weights from a file: safetensors, or what torch.save() wrote of a state dict, alone or
+/// below "state_dict" or "model", with or without "module." before each name. Names are torchvision's (timm's
+/// for what torchvision doesn't have). Where the file is of other classes, the model keeps its new head;
+/// position embeddings are resized to the model's. Returns a sentence that says what was done. Errors:
+/// kInvalidArgument where the file is none of these, or is of another model.
+Result<std::string> InitFrom(Model& model, const std::string& path);
+
+}  // namespace imgd::trainer

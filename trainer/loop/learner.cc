@@ -1,0 +1,151 @@
+#include "trainer/loop/learner.h"
+
+#include <algorithm>
+
+#include "trainer/data/random.h"
+#include "trainer/optim/autocast.h"
+
+namespace imgd::trainer {
+namespace {
+
+/// Batch norm can't gather statistics from one value for each channel, which is what one image makes in the
+/// last layers when it is small.
+bool TooFewForBatchNorm(const DeviceBatch& batch) {
+  return batch.count == 0 || (batch.count == 1 && batch.images.size(2) <= 32);
+}
+
+/// The batch in `parts` parts, or as many as it has images if these are fewer, but one.
+std::vector<DeviceBatch> Parts(const DeviceBatch& batch, int parts) {
+  const int64_t count = std::clamp<int64_t>(batch.count, 1, parts);
+  if (count == 1) return {batch};
+  std::vector<DeviceBatch> out;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = batch.count * i / count;
+    const int64_t length = batch.count * (i + 1) / count - begin;
+    const auto cut = [&](const at::Tensor& whole) {
+      return whole.defined() ? whole.narrow(0, begin, length) : whole;
+    };
+    out.push_back({.step = batch.step,
+                   .count = length,
+                   .images = cut(batch.images),
+                   .labels = cut(batch.labels),
+                   .partner_labels = cut(batch.partner_labels),
+                   .own_weights = cut(batch.own_weights)});
+  }
+  return out;
+}
+
+/// What the model draws in a step depends on the seed, the step and the rank only, so that a run that was
+/// resumed draws the same.
+void SeedStep(const Session& session, uint64_t step) {
+  data::Random random(session.spec.seed, static_cast<uint32_t>(step), static_cast<uint32_t>(session.env.rank),
+                      data::Purpose::kDropPath);
+  torch::manual_seed(uint64_t{random.Next32()} << 32 | random.Next32());
+}
+
+}  // namespace
+
+Learner::Learner(Session& session)
+    : session_(session), sums_(at::zeros({3}, at::dtype(at::kDouble).device(session.device))) {}
+
+void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree) {
+  SeedStep(session_, batch.step);
+  session_.optimizer->ClearGradients();
+  std::optional<Agreement> agreed;
+  const auto parts = Parts(batch, session_.spec.train.accumulate);
+  for (const auto& part : parts) {
+    session_.averager->BeforeForward();
+    const at::Tensor loss_sum = ForwardLoss(part);
+    if (!agreed) {
+      agreed = agree();
+      session_.gang->SetPosition(batch.step, "backward pass and gradient all-reduce");
+    }
+    // The averager divides by the world size; together this is the mean over all images of the step.
+    const double weight = static_cast<double>(session_.env.world_size) /
+                          static_cast<double>(std::max<int64_t>(agreed->images, 1));
+    const auto loss = session_.loss_scale.Scale(loss_sum * weight);
+    if (&part == &parts.back()) session_.averager->BeforeBackward(loss);
+    session_.gang->Guard([&] { loss.backward(); });
+  }
+  // Decay and momentum alone are no step.
+  if (agreed->images > 0) Update(learning_rate, agreed->norm);
+}
+
+void Learner::Update(double learning_rate, bool norm) {
+  std::optional<at::Tensor> found_inf;
+  const double most = session_.spec.optimizer.clip_norm;
+  if (session_.loss_scale.on()) found_inf = session_.loss_scale.Unscale(session_.optimizer->Gradients());
+  if (norm || most > 0) norm_ = NormOf(session_.optimizer->Gradients());
+  if (most > 0) ClipNorm(session_.optimizer->Gradients(), norm_, most);
+  session_.optimizer->Step(learning_rate, found_inf);
+  const auto every = static_cast<uint64_t>(session_.spec.ema.every_steps);
+  if (session_.average && (session_.state.step + 1) % every == 0) session_.average->Update();
+}
+
+/// The sum of the losses of this rank's images. A rank without any passes one black image with weight 0
+/// through, since its share in the gradient all-reduce is needed all the same; its batch-norm statistics stay
+/// untouched.
+at::Tensor Learner::ForwardLoss(const DeviceBatch& part) {
+  Model& model = *session_.model;
+  model.train();
+  if (session_.spec.train.freeze_batch_norm || TooFewForBatchNorm(part)) SetBatchNormTraining(model, false);
+  const int64_t size = session_.phases.At(part.step).image_size;
+  const auto images = part.count > 0
+                          ? part.images
+                          : at::zeros({1, 3, size, size}, at::dtype(at::kFloat).device(session_.device))
+                                .contiguous(at::MemoryFormat::ChannelsLast);
+  at::Tensor logits;
+  {
+    const Autocast autocast(session_.device.type(), session_.compute_type);
+    logits = model.forward(images);
+  }
+  logits = logits.to(at::kFloat);
+  if (part.count == 0) return (logits * 0).sum();
+  const auto loss = LossOf(part, logits);
+  torch::NoGradGuard no_grad;
+  sums_[0] += loss.detach();
+  CountTop1(part, logits);
+  sums_[2] += part.count;
+  return loss;
+}
+
+/// Of each image.
+at::Tensor Learner::LossFor(const at::Tensor& labels, const at::Tensor& logits) const {
+  namespace F = torch::nn::functional;
+  const double smoothing = session_.spec.loss.label_smoothing;
+  if (session_.spec.loss.kind == "bce") {
+    const int64_t classes = logits.size(1);
+    const auto targets = at::one_hot(labels, classes).to(at::kFloat) * (1 - smoothing) +
+                         smoothing / static_cast<double>(classes);
+    return at::binary_cross_entropy_with_logits(logits, targets, {}, {}, at::Reduction::None).sum(1);
+  }
+  return F::cross_entropy(logits, labels,
+                          F::CrossEntropyFuncOptions().label_smoothing(smoothing).reduction(torch::kNone));
+}
+
+/// Summed over the images; one that is mixed is as much of each class as there is of it.
+at::Tensor Learner::LossOf(const DeviceBatch& part, const at::Tensor& logits) const {
+  const auto loss = LossFor(part.labels, logits);
+  if (!part.own_weights.defined()) return loss.sum();
+  return (loss * part.own_weights + LossFor(part.partner_labels, logits) * (1 - part.own_weights)).sum();
+}
+
+/// A mixed image counts as right by the share of the class that was answered.
+void Learner::CountTop1(const DeviceBatch& part, const at::Tensor& logits) {
+  const auto answers = logits.argmax(1);
+  const auto right = answers.eq(part.labels);
+  if (!part.own_weights.defined()) {
+    sums_[1] += right.sum();
+    return;
+  }
+  sums_[1] += (right * part.own_weights + answers.eq(part.partner_labels) * (1 - part.own_weights)).sum();
+}
+
+at::Tensor Learner::TakeSums() {
+  // A copy, since a CPU tensor moved to the CPU would be the same one.
+  auto sums = sums_.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  sums_.zero_();
+  return sums;
+}
+
+}  // namespace imgd::trainer

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "trainer/input/device_batch.h"
+#include "trainer/loop/session.h"
+
+namespace imgd::trainer {
+
+/// Learns from batches: forward pass, loss, backward pass, update of weights and of their average.
+class Learner {
+ public:
+  explicit Learner(Session& session);
+
+  /// What the ranks agreed on while the first forward pass ran.
+  struct Agreement {
+    int64_t images = 0;  ///< of all ranks in this step
+    bool norm = false;   ///< the gradients' norm is wanted
+  };
+
+  /// One step of the optimiser with this rank's images of step `batch.step`, in as many parts as
+  /// train.accumulate says. `agree` is called once, when the first forward pass was started. Where no rank
+  /// has an image nothing is learnt. Throws what LibTorch throws, and CollectiveError.
+  void Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree);
+
+  /// Loss, right answers and images of this rank since the last call, as doubles on the CPU; waits for the
+  /// device.
+  at::Tensor TakeSums();
+
+  /// Of the last step in which it was wanted, or gradients were clipped, before clipping and over all ranks;
+  /// waits for the device. 0 before.
+  double gradient_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
+
+ private:
+  at::Tensor ForwardLoss(const DeviceBatch& part);
+  at::Tensor LossOf(const DeviceBatch& part, const at::Tensor& logits) const;
+  at::Tensor LossFor(const at::Tensor& labels, const at::Tensor& logits) const;
+  void CountTop1(const DeviceBatch& part, const at::Tensor& logits);
+  void Update(double learning_rate, bool norm);
+
+  Session& session_;
+  at::Tensor sums_;  ///< on the device: loss, correct, images
+  at::Tensor norm_;
+};
+
+}  // namespace imgd::trainer

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "trainer/torch.h"
+
+namespace imgd::trainer {
+
+/// Stochastic depth (Huang et al. 2016): while training, a share `rate` of the images of `x` [N, ...] becomes
+/// 0 and the others grow by 1 / (1 - rate), as torchvision.ops.StochasticDepth does with mode "row". Draws
+/// from LibTorch's global generator of the device, where `rate` is above 0.
+at::Tensor DropPath(const at::Tensor& x, double rate, bool training);
+
+/// The rate of block `block` of `blocks`: rises from 0 in the first to `last` in the last.
+double DropPathRate(double last, int block, int blocks);
+
+/// Weights from a normal distribution with standard deviation 0.02 and biases of 0, which is what
+/// trunc_normal_(std=0.02) amounts to: its bounds are a hundred deviations away.
+void InitTransformerWeights(at::Tensor weight, at::Tensor bias);
+
+/// LayerNorm over channels with `epsilon` 1e-6, as both families of transformers' relatives have it.
+torch::nn::LayerNorm ChannelNorm(int channels);
+
+}  // namespace imgd::trainer
