@@ -1,7 +1,9 @@
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +30,11 @@ enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kSt
 
 struct Arguments {
   std::string job_file;
+  bool evaluate = false;  ///< `eval WEIGHTS DATA`
+  std::string weights;
+  std::string data;
+  std::string model;  ///< empty: as the weights say
+  bool json = false;
   std::vector<std::string> settings;  ///< PATH=VALUE
   std::string trace_file;
 };
@@ -98,6 +105,47 @@ int Train(const Arguments& arguments, const Environment& env, report::Reporter& 
   return *end == RunEnd::kStopped ? kStopped : kFinished;
 }
 
+/// The job that `imgtrain eval` is: the model, its weights, and the data as validation set.
+tl::expected<JobSpec, std::vector<Error>> EvaluationJob(const Arguments& arguments) {
+  std::string model = arguments.model;
+  if (model.empty()) {
+    auto found = ModelOfWeights(arguments.weights);
+    if (!found) return tl::unexpected(std::vector<Error>{found.error()});
+    model = std::move(*found);
+  }
+  auto spec =
+      ParseChangedJobFile("name: eval\ndata: {train: none}\ntrain: {global_batch: 64, precision: fp32}\n",
+                          "imgtrain eval", arguments.settings);
+  if (!spec) return spec;
+  const auto& names = ModelNames();
+  if (std::find(names.begin(), names.end(), model) == names.end()) {
+    return tl::unexpected(std::vector<Error>{
+        {.code = ErrorCode::kInvalidArgument,
+         .message = fmt::format("--model: found '{}'; allowed: {}", model, fmt::join(names, ", "))}});
+  }
+  spec->model.name = model;
+  spec->model.init_from = arguments.weights;
+  spec->data.val = arguments.data;
+  return spec;
+}
+
+int RunEval(const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
+  const auto spec = EvaluationJob(arguments);
+  if (!spec) return ReportFailure(reporter, spec.error());
+  const auto result = RunEvaluation(*spec, env, reporter);
+  if (!result) return ReportFailure(reporter, {result.error()});
+  if (env.rank != 0) return kFinished;
+  if (arguments.json) {
+    std::printf("{\"images\": %llu, \"top1\": %.8f, \"top5\": %.8f, \"loss\": %.8f}\n",
+                static_cast<unsigned long long>(result->images), result->top1, result->top5, result->loss);
+  } else {
+    std::printf("top-1 %.3f %%, top-5 %.3f %%, loss %.5f (%llu images, %s)\n", 100 * result->top1,
+                100 * result->top5, result->loss, static_cast<unsigned long long>(result->images),
+                spec->model.name.c_str());
+  }
+  return kFinished;
+}
+
 /// LibTorch's own threads (NCCL's watchdog, Gloo's loop) end the process by an exception that nobody catches;
 /// this gives it our words and code. Both arguments must outlive the process's other threads.
 void ReportTermination(const Environment& env, report::Reporter& reporter) {
@@ -138,7 +186,7 @@ int Main(const Arguments& arguments) {
     const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
   });
-  const int code = Train(arguments, *env, sink);
+  const int code = arguments.evaluate ? RunEval(arguments, *env, sink) : Train(arguments, *env, sink);
   // At once: other threads may still wait for ranks that are gone.
   std::fflush(nullptr);
   ::_exit(code);
@@ -151,9 +199,8 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Trains an image classifier as a job file says: alone, or as one rank under torchrun's environment."};
   imgd::trainer::Arguments arguments;
-  app.add_option("job", arguments.job_file, "Job file (YAML; docs/job-file.md)")
-      ->required()
-      ->type_name("job.yaml");
+  auto* const job =
+      app.add_option("job", arguments.job_file, "Job file (YAML; docs/job-file.md)")->type_name("job.yaml");
   app.add_option("--set", arguments.settings, "Changes a setting of the job file, such as train.epochs=10")
       ->type_name("PATH=VALUE")
       ->take_all();
@@ -161,8 +208,22 @@ int main(int argc, char** argv) {
                  "Adds a line to FILE for each step: step, rank, and the numbers of its samples")
       ->type_name("FILE");
   app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
+  auto* const eval = app.add_subcommand("eval", "Counts how often weights are right on a validation set");
+  eval->add_option("weights", arguments.weights, "safetensors, or a state dict of torch.save()")->required();
+  eval->add_option("data", arguments.data, "The validation set, as data.val has it")->required();
+  eval->add_option("--model", arguments.model,
+                   "What the weights are of (default: as the file says, which ours do)")
+      ->type_name("NAME");
+  eval->add_option(
+          "--set", arguments.settings,
+          "Changes how it is done, such as data.val_size=224, data.val_resize=232, train.precision=bf16")
+      ->type_name("PATH=VALUE")
+      ->take_all();
+  eval->add_flag("--json", arguments.json, "Prints one JSON object");
   try {
     app.parse(argc, argv);
+    arguments.evaluate = eval->parsed();
+    if (!arguments.evaluate && job->count() == 0) throw CLI::RequiredError("job");
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }

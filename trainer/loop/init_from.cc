@@ -55,7 +55,7 @@ at::Tensor FittingPositions(const at::Tensor& found, const at::Tensor& wanted) {
   return ResizedPositions(found.to(at::kFloat), side, side);
 }
 
-Result<std::string> CopyWeights(Model& model, const Weights& weights) {
+Result<std::string> CopyWeights(Model& model, const Weights& weights, NewHead allowed) {
   const std::string head = model.head() + ".";
   size_t taken = 0;
   bool new_head = false;
@@ -84,20 +84,24 @@ Result<std::string> CopyWeights(Model& model, const Weights& weights) {
     tensor.copy_(value);
     ++taken;
   }
+  if (new_head && allowed == NewHead::kRefused) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "its last layer, {}, is not for as many classes as the data have", model.head());
+  }
   return fmt::format("begins with {} tensors of it{}", taken,
                      new_head ? "; the last layer is new, since the file has none for as many classes" : "");
 }
 
 }  // namespace
 
-Result<std::string> InitFrom(Model& model, const std::string& path) {
+Result<std::string> InitFrom(Model& model, const std::string& path, NewHead new_head) {
   torch::NoGradGuard no_grad;
   const auto named = [&path](const Error& error) {
     return Fail(ErrorCode::kInvalidArgument, "model.init_from: {}: {}", path, error.message);
   };
   const auto weights = Read(path);
   if (!weights) return named(weights.error());
-  const auto done = CopyWeights(model, *weights);
+  const auto done = CopyWeights(model, *weights, new_head);
   if (!done) return named(done.error());
   return fmt::format("model.init_from: {}: {}", path, *done);
 }

@@ -12,6 +12,7 @@ namespace imgd::trainer {
 /// for what torchvision doesn't have). Where the file is of other classes, the model keeps its new head;
 /// position embeddings are resized to the model's. Returns a sentence that says what was done. Errors:
 /// kInvalidArgument where the file is none of these, or is of another model.
-Result<std::string> InitFrom(Model& model, const std::string& path);
+enum class NewHead { kAllowed, kRefused };
+Result<std::string> InitFrom(Model& model, const std::string& path, NewHead new_head);
 
 }  // namespace imgd::trainer

@@ -2,10 +2,15 @@
 
 #include "trainer/torch.h"
 //
+#include "common/files.h"
+#include "trainer/loop/safetensors.h"
 #include "trainer/loop/session.h"
+#include "trainer/loop/torch_file.h"
 #include "trainer/loop/train_loop.h"
+#include "trainer/loop/validation.h"
 
 namespace imgd::trainer {
+
 Error ErrorOf(const Environment& env, const std::exception& e) {
   const auto error = [&](ErrorCode code, std::string_view what) {
     return Error{.code = code, .message = fmt::format("rank {}: {}{}", env.rank, what, WordsOf(e))};
@@ -21,17 +26,59 @@ Error ErrorOf(const Environment& env, const std::exception& e) {
   return error(ErrorCode::kInternal, "");
 }
 
+namespace {
+
+Result<RunEnd> TrainGuarded(Session& session) {
+  try {
+    IMGD_TRY(SetUp(session));
+    return TrainLoop(session).Run();
+  } catch (const std::exception& e) {
+    return tl::unexpected(ErrorOf(session.env, e));
+  }
+}
+
+}  // namespace
+
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
                            Commands& commands) {
   // Never taken down: the process ends now, and the destructor of a process group would wait for ranks that
   // are gone.
   Session& session = *std::make_unique<Session>(Session{spec, env, reporter, commands}).release();
+  auto end = TrainGuarded(session);
+  // What ended the run is no reason to lose the checkpoint that was being written.
+  if (!end && session.saver) {
+    if (const auto saved = session.saver->Finish(); !saved) reporter.Note(saved.error().ToString());
+  }
+  return end;
+}
+
+Result<ValidationResult> RunEvaluation(const JobSpec& spec, const Environment& env,
+                                       report::Reporter& reporter) {
+  static Commands none;
+  Session& session = *std::make_unique<Session>(Session{spec, env, reporter, none}).release();
   try {
-    IMGD_TRY(SetUp(session));
-    return TrainLoop(session).Run();
+    IMGD_TRY(SetUpEvaluation(session));
+    IMGD_ASSIGN(const ValidationEnd end, Measure(session));
+    session.gang->FinalBarrier();
+    return end.result;
   } catch (const std::exception& e) {
     return tl::unexpected(ErrorOf(env, e));
   }
+}
+
+Result<std::string> ModelOfWeights(const std::string& path) {
+  const auto unknown = [&path](std::string_view why) {
+    return Fail(ErrorCode::kInvalidArgument, "{} {}; say it with --model NAME", path, why);
+  };
+  const auto read = ReadFile(path);
+  if (!read) return Fail(ErrorCode::kInvalidArgument, "{}", read.error().message);
+  const std::string& text = *read;
+  if (IsTorchFile(text)) return unknown("does not say which model it is of");
+  const auto content = ParseSafetensors(text);
+  if (!content) return Fail(ErrorCode::kInvalidArgument, "{}: {}", path, content.error().message);
+  const auto found = content->metadata.find("model");
+  if (found == content->metadata.end()) return unknown("does not say which model it is of");
+  return found->second;
 }
 
 }  // namespace imgd::trainer

@@ -6,6 +6,7 @@
 #include "common/job_file.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
+#include "trainer/loop/run_state.h"
 #include "trainer/report/reporter.h"
 
 namespace imgd::trainer {
@@ -24,6 +25,13 @@ enum class RunEnd {
 /// probably the cause; others for faults of this rank. With several ranks the sentence names this one.
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
                            Commands& commands);
+
+/// Validates the weights of model.init_from on data.val, as this rank of it. Errors: as RunTraining().
+Result<ValidationResult> RunEvaluation(const JobSpec& spec, const Environment& env,
+                                       report::Reporter& reporter);
+
+/// The model that a file of weights says it is of, which only ours do. Errors: kInvalidArgument for others.
+Result<std::string> ModelOfWeights(const std::string& path);
 
 /// The error that an exception of LibTorch's amounts to, with the code that RunTraining would give it.
 Error ErrorOf(const Environment& env, const std::exception& e);

@@ -9,32 +9,6 @@
 namespace imgd::trainer {
 namespace {
 
-/// Models have no other types.
-const char* DtypeName(at::ScalarType type) { return type == at::kLong ? "I64" : "F32"; }
-
-/// Contiguous copies on the CPU, and views of them as the file format wants them.
-struct HostTensors {
-  std::vector<at::Tensor> copies;
-  std::vector<TensorView> views;
-};
-
-HostTensors ToHost(const NamedTensors& named) {
-  HostTensors out;
-  for (const auto& [name, tensor] : named) {
-    out.copies.push_back(tensor.detach().to(at::kCPU).contiguous());
-    const auto& copy = out.copies.back();
-    out.views.push_back({name,
-                         DtypeName(copy.scalar_type()),
-                         copy.sizes().vec(),
-                         {static_cast<const char*>(copy.data_ptr()), copy.nbytes()}});
-  }
-  // Wider elements first, so that each lies at a multiple of its size.
-  std::stable_sort(out.views.begin(), out.views.end(), [](const TensorView& a, const TensorView& b) {
-    return ElementBytes(a.dtype) > ElementBytes(b.dtype);
-  });
-  return out;
-}
-
 /// Copies a file's tensors into those of the same names; all must be there, and no others.
 Status CopyInto(const NamedTensors& named, const SafetensorsContent& content) {
   torch::NoGradGuard no_grad;
@@ -141,25 +115,14 @@ Status SaveCheckpoint(Session& session) {
   session.state.loss_scale_streak = session.loss_scale.streak();
   if (!session.is_rank0()) return {};
 
-  session.gang->SetPosition(session.state.step, "writing a checkpoint");
-  IMGD_ASSIGN(auto writer,
-              CheckpointWriter::Begin(session.checkpoint_root, session.env.generation, session.state.step));
-  const Metadata metadata = {{"format", "pt"}, {"model", session.spec.model.name}};
-  IMGD_TRY(writer.AddTensors("model.safetensors", ToHost(StateDict(*session.model)).views, metadata));
-  IMGD_TRY(writer.AddTensors("optimizer.safetensors", ToHost(session.optimizer->State()).views, {}));
-  if (session.average)
-    IMGD_TRY(writer.AddTensors("ema.safetensors", ToHost(session.average->values()).views, metadata));
-  IMGD_TRY(writer.Add("state.json", {ToJson(session.state)}));
-  IMGD_ASSIGN(const auto committed, writer.Commit());
-  session.reporter.On(report::CheckpointFigures{committed.ref.path, committed.ref.step,
-                                                committed.ref.generation, committed.size_bytes,
-                                                committed.manifest_sha256});
-  if (auto removed =
-          RemoveOldCheckpoints(session.checkpoint_root, committed.ref, session.spec.checkpoint.keep);
-      !removed) {
-    session.reporter.Note(fmt::format("old checkpoints stay: {}", removed.error().ToString()));
-  }
-  return {};
+  session.gang->SetPosition(session.state.step, "copying what a checkpoint holds");
+  torch::NoGradGuard no_grad;
+  Snapshot snapshot{.state = session.state,
+                    .model = CopyToHost(StateDict(*session.model)),
+                    .optimizer = CopyToHost(session.optimizer->State())};
+  if (session.average) snapshot.average = CopyToHost(session.average->values());
+  session.gang->SetPosition(session.state.step, "writing the checkpoint before");
+  return session.saver->Start(std::move(snapshot));
 }
 
 Status SaveValidation(const Session& session) {

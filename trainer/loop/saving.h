@@ -5,12 +5,14 @@
 
 namespace imgd::trainer {
 
-/// Writes a checkpoint of the session's state, from rank 0, and removes old ones. All ranks call it: rank 0's
-/// batch-norm buffers are copied to all first, so that what is saved is what everybody has.
-/// Errors: as CheckpointWriter.
+/// Begins to write a checkpoint of the session's state, from rank 0, in the background (session.saver). All
+/// ranks call it: rank 0's batch-norm buffers are copied to all first, so that what is saved is what
+/// everybody has. Errors: kInvalidArgument for weights that are no finite numbers; of the checkpoint before
+/// this one.
 Status SaveCheckpoint(Session& session);
 
-/// Puts what validation found beside the checkpoint of the same step, if there is one. Rank 0 only.
+/// Puts what validation found beside the checkpoint of the same step, if there is one that is
+/// complete. Rank 0 only.
 Status SaveValidation(const Session& session);
 
 /// Rank 0 takes up the newest good checkpoint (weights, momentum, state) and passes over damaged ones with a

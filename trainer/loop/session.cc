@@ -168,7 +168,7 @@ Status MakeLearner(Session& session) {
                          .image_size = session.phases.all().back().image_size};
   IMGD_ASSIGN(session.model, MakeModel(spec.model, shape));
   if (!spec.model.init_from.empty()) {
-    IMGD_ASSIGN(const auto done, InitFrom(*session.model, spec.model.init_from));
+    IMGD_ASSIGN(const auto done, InitFrom(*session.model, spec.model.init_from, NewHead::kAllowed));
     if (session.is_rank0()) session.reporter.Note(done);
   }
   IMGD_TRY(Freeze(session));
@@ -299,7 +299,11 @@ Status SetUp(Session& session) {
   session.checkpoint_root =
       env.checkpoint_dir.empty() ? std::filesystem::path(folder) / spec.name : env.checkpoint_dir;
 
-  if (session.is_rank0()) IMGD_TRY(CheckFolder(session.checkpoint_root));
+  if (session.is_rank0()) {
+    IMGD_TRY(CheckFolder(session.checkpoint_root));
+    const CheckpointPlace place{session.checkpoint_root, env.generation, spec.checkpoint.keep};
+    session.saver = std::make_unique<CheckpointSaver>(place, session.reporter);
+  }
   IMGD_ASSIGN(session.gang, Gang::Join(env, session.device));
   IMGD_TRY(CheckThatAllSeeTheSame(session));
   IMGD_TRY(MakeLearner(session));
@@ -319,6 +323,25 @@ Status SetUp(Session& session) {
     const double scale = state.loss_scale > 0 ? state.loss_scale : LossScale::kInitial;
     session.loss_scale = LossScale(session.device, scale, state.loss_scale_streak);
   }
+  return {};
+}
+
+Status SetUpEvaluation(Session& session) {
+  const auto& spec = session.spec;
+  const int share = ShareOfCores(session.env);
+  session.workers = spec.data.workers > 0 ? spec.data.workers : share;
+  IMGD_ASSIGN(session.val, OpenData("data.val", spec.data.val));
+  IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, session.env.local_rank));
+  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share);
+  const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
+  session.compute_type = compute.type;
+  if (!compute.note.empty()) session.reporter.Note(compute.note);
+  IMGD_ASSIGN(session.gang, Gang::Join(session.env, session.device));
+  const ModelShape shape{.classes = static_cast<int>(session.val->classes().size()),
+                         .image_size = spec.data.val_size};
+  IMGD_ASSIGN(session.model, MakeModel(spec.model, shape));
+  IMGD_TRY(InitFrom(*session.model, spec.model.init_from, NewHead::kRefused));
+  session.model->to(session.device);
   return {};
 }
 

@@ -19,6 +19,7 @@
 #include "trainer/dist/gang.h"
 #include "trainer/environment.h"
 #include "trainer/input/nvjpeg_decoder.h"
+#include "trainer/loop/checkpoint_saver.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/loss_scale.h"
@@ -50,6 +51,7 @@ struct Session {
   LossScale loss_scale;
   Schedule schedule;
   std::filesystem::path checkpoint_root;
+  std::unique_ptr<CheckpointSaver> saver;  ///< rank 0's, else null
 
   Phases phases;
   uint64_t total_steps = 0;        ///< where this run ends: max_steps or all epochs
@@ -73,5 +75,8 @@ struct Session {
 /// Opens the data, meets the other ranks, makes the model and takes up the newest checkpoint.
 /// Errors: as RunTraining().
 Status SetUp(Session& session);
+
+/// The same for a session that only validates: data.val, and the weights of model.init_from.
+Status SetUpEvaluation(Session& session);
 
 }  // namespace imgd::trainer

@@ -49,6 +49,7 @@ Result<RunEnd> TrainLoop::Run() {
   while (!stopped && session_.state.step < session_.total_steps) {
     IMGD_ASSIGN(stopped, RunPhase(session_.phases.At(session_.state.step)));
   }
+  IMGD_TRY(FinishSaving());
   if (!stopped) {
     session_.reporter.On(report::Finished{session_.state.step, session_.state.validation.top1,
                                           session_.state.validation.top5});
@@ -189,6 +190,7 @@ Result<bool> TrainLoop::AfterStep(const Agreed& agreed) {
   if (session_.phases.WholeEpochs(step) || step == session_.total_steps) NoteImagesLeftToCpu();
   const bool save = agreed.asked.checkpoint || agreed.asked.stop_with_checkpoint;
   const auto start = steady_clock::now();
+  if (session_.saver) IMGD_TRY(session_.saver->Poll());
   if (save || CheckpointDue()) IMGD_TRY(Save());
   if (agreed.asked.stop) return true;
   bool stop = false;
@@ -202,6 +204,7 @@ Result<bool> TrainLoop::AfterStep(const Agreed& agreed) {
 Result<bool> TrainLoop::ValidateAndObey() {
   if (saved_step_ != session_.state.step) ShareBuffers(session_);
   IMGD_ASSIGN(const ValidationEnd end, Validate(session_));
+  IMGD_TRY(FinishSaving());
   if (!end.stopped && session_.is_rank0()) {
     if (auto written = SaveValidation(session_); !written) session_.reporter.Note(written.error().ToString());
   }
@@ -236,6 +239,13 @@ Status TrainLoop::CheckThatSomethingWasSeen() const {
   return Fail(ErrorCode::kInvalidArgument,
               "none of the images of data.train ({}) could be decoded; the log names them with what is wrong",
               session_.spec.data.train);
+}
+
+/// What is said of a run after this has its checkpoint on disk.
+Status TrainLoop::FinishSaving() {
+  if (!session_.saver) return {};
+  session_.gang->SetPosition(session_.state.step, "writing a checkpoint");
+  return session_.saver->Finish();
 }
 
 Status TrainLoop::Save() {

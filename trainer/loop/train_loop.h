@@ -41,6 +41,7 @@ class TrainLoop {
   bool ValidationDue() const;
   bool CheckpointDue() const;
   Status Save();
+  Status FinishSaving();
   Status CheckThatSomethingWasSeen() const;
 
   Session& session_;

@@ -103,8 +103,7 @@ void ShareAverage(Session& session) {
   session.gang->BroadcastFromRank0(values);
 }
 
-Result<ValidationEnd> Validate(Session& session) {
-  const auto start = std::chrono::steady_clock::now();
+Result<ValidationEnd> Measure(Session& session) {
   torch::NoGradGuard no_grad;
   session.gang->SetPosition(session.state.step, "validation");
   session.model->eval();
@@ -116,6 +115,7 @@ Result<ValidationEnd> Validate(Session& session) {
   while (true) {
     IMGD_ASSIGN(const auto batch, feed.Next());
     if (!batch) break;  // after as many batches on every rank
+    if (session.saver) IMGD_TRY(session.saver->Poll());
     const auto taken = session.commands.Take();
     auto pending = session.gang->StartSum({taken.checkpoint, taken.stop, taken.stop_with_checkpoint});
     if (batch->count > 0) {
@@ -132,16 +132,23 @@ Result<ValidationEnd> Validate(Session& session) {
       return end;
     }
   }
-  const ValidationResult result = tally.Total(*session.gang, session.state.step);
-  if (result.images == 0) {
+  end.result = tally.Total(*session.gang, session.state.step);
+  if (end.result.images == 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 "none of the images of data.val ({}) could be decoded; the log names them with what is wrong",
                 session.spec.data.val);
   }
-  session.state.validation = result;
+  return end;
+}
+
+Result<ValidationEnd> Validate(Session& session) {
+  const auto start = std::chrono::steady_clock::now();
+  IMGD_ASSIGN(const ValidationEnd end, Measure(session));
+  if (end.stopped) return end;
+  session.state.validation = end.result;
   Report(session, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   // No end of the run: after a few steps from scratch the batch-norm statistics alone can do that.
-  if (!std::isfinite(result.loss) && session.is_rank0()) {
+  if (!std::isfinite(end.result.loss) && session.is_rank0()) {
     session.reporter.Note(
         fmt::format("the validation loss is no finite number after step {}; if it stays so, a "
                     "lower optimizer.lr or a longer schedule.warmup_epochs may help",

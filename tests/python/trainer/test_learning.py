@@ -14,6 +14,7 @@ from imgtrain_ranks import STOP_WITH_CHECKPOINT_COMMAND, Trainer, send_command
 from safetensors.torch import load_file, save_file
 
 STEPS = 24
+LONG = pytest.mark.long
 
 # Phases of 5, 9 and 3 steps an epoch, so that images and batches change at steps 10 and 19.
 EVERYTHING: dict[str, Any] = {
@@ -64,7 +65,7 @@ def cut_at(trainer: Trainer, step: int, ranks: int, settings: dict[str, Any], *,
 
 def check_bit_identical(trainer: Trainer, ranks: int, kind: str, cuts: list[int]) -> None:
     learning = {"optimizer__kind": kind, "optimizer__lr": 0.002 if kind == "adamw" else 0.05}
-    settings = EVERYTHING | learning | {"checkpoint__every_steps": 2, "checkpoint__keep": 50}
+    settings = EVERYTHING | learning | {"checkpoint__every_steps": 2}
     losses = trainer.run(ranks, **settings).losses()
     whole = files_at(trainer, STEPS)
     assert set(whole) == {"model.safetensors", "optimizer.safetensors", "ema.safetensors"}
@@ -77,17 +78,18 @@ def check_bit_identical(trainer: Trainer, ranks: int, kind: str, cuts: list[int]
     assert_identical(whole, files_at(trainer, STEPS))
 
 
-@pytest.mark.parametrize(("ranks", "kind"), [(1, "sgd"), (2, "adamw")])
+@pytest.mark.parametrize(
+    ("ranks", "kind"), [(2, "adamw"), pytest.param(1, "sgd", marks=LONG), pytest.param(1, "lars", marks=LONG)]
+)
 def test_a_run_that_was_cut_ends_with_the_same_bits(ranks: int, kind: str, trainer: Trainer) -> None:
     check_bit_identical(trainer, ranks, kind, [3, 11])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("ranks", "kind"), [(1, "lars"), (1, "adamw"), (2, "sgd")])
-def test_twenty_cuts_leave_no_trace(ranks: int, kind: str, trainer: Trainer) -> None:
-    generator = random.Random(ranks)
-    # Each is after what the last checkpoint has for certain, or nothing would ever be gained.
-    check_bit_identical(trainer, ranks, kind, sorted(generator.choices(range(1, STEPS - 1), k=20)))
+def test_twenty_cuts_leave_no_trace(trainer: Trainer) -> None:
+    # Those at a step that the last start got beyond cost only a start.
+    cuts = sorted(random.Random(1).choices(range(1, STEPS - 1), k=20))
+    check_bit_identical(trainer, 2, "sgd", cuts)
 
 
 def test_parts_of_a_step_add_up_to_the_whole(trainer: Trainer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "resnet50+deep_stem+average_shortcut": ("resnet50d", {"zero_init_last": False}),
 }
 LABELS = torch.tensor([3, 1])
+# The same code as others, and slow.
+LARGE = {"resnet101", "resnet152", "wide_resnet50_2"}
+
+
+def each(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.long) if name in LARGE else name for name in names]
 
 
 def peer_of(name: str, classes: int) -> torch.nn.Module:
@@ -78,7 +85,7 @@ def run_model(
     return load_file(out), images
 
 
-@pytest.mark.parametrize("name", TORCHVISION)
+@pytest.mark.parametrize("name", each(TORCHVISION))
 def test_a_seed_gives_torchvisions_initial_weights_and_logits(name: str, tmp_path: Path) -> None:
     ours, images = run_model(tmp_path, name, 1000, "42")
     logits = ours.pop("logits")
@@ -108,7 +115,7 @@ def test_timms_models_have_its_names_and_its_spread_of_initial_weights(name: str
             assert ours[key].mean().item() == pytest.approx(value.mean().item(), abs=8 * noise), key
 
 
-@pytest.mark.parametrize("name", [*TORCHVISION, *TIMM, "resnet50+blurpool", "resnet18+zero_init_residual"])
+@pytest.mark.parametrize("name", each([*TORCHVISION, *TIMM, "resnet50+blurpool", "resnet18+zero_init_residual"]))
 def test_logits_and_gradients_of_a_step_are_the_peers(name: str, tmp_path: Path) -> None:
     torch.manual_seed(11)
     model = peer_of(name, 7)

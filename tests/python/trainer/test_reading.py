@@ -106,6 +106,7 @@ def test_the_loaders_figures_are_reported(trainer: Trainer) -> None:
 PHASES = "[{epochs: 1, image_size: 32}, {until: 3, image_size: 48, global_batch: 24, min_scale: 0.3, train: %s}]"
 
 
+@pytest.mark.long
 def test_a_run_goes_through_its_phases_and_resumes_in_any_of_them(
     trainer: Trainer, images: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -1,0 +1,81 @@
+"""`imgtrain eval`, beside torchvision's own evaluation of the same weights on the same images."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from imgtrain_ranks import IMGTRAIN, Trainer
+from safetensors.torch import save_file
+from torchvision.transforms import v2
+
+
+def evaluate(*arguments: str | Path) -> dict[str, Any]:
+    done = subprocess.run([IMGTRAIN, "eval", "--json", *arguments], check=True, capture_output=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def refusal(*arguments: str | Path) -> str:
+    done = subprocess.run([IMGTRAIN, "eval", *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    return done.stderr
+
+
+def by_torchvision(model: torch.nn.Module, folder: Path, resize: int, size: int) -> dict[str, float]:
+    steps = [v2.Resize(resize), v2.CenterCrop(size), v2.ToImage(), v2.ToDtype(torch.float32, scale=True),
+             v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]  # fmt: skip
+    images, labels = zip(*torchvision.datasets.ImageFolder(folder, v2.Compose(steps)), strict=True)
+    with torch.no_grad():
+        logits = torch.cat([model(image.unsqueeze(0)) for image in images])
+    target = torch.tensor(labels)
+    best = logits.topk(min(5, logits.shape[1]), 1).indices.eq(target.unsqueeze(1))
+    return {"images": len(labels), "top1": best[:, :1].sum().item() / len(labels),
+            "top5": best.sum().item() / len(labels),
+            "loss": torch.nn.functional.cross_entropy(logits, target).item()}  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pth"])
+def test_the_figures_are_torchvisions(suffix: str, trainer: Trainer, tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    model = torchvision.models.resnet18(num_classes=4)
+    # Batch norm with statistics of something, or the logits are all alike.
+    model.train()
+    with torch.no_grad():
+        for _ in range(10):
+            model(torch.randn(8, 3, 64, 64))
+    file = tmp_path / f"weights.{suffix}"
+    if suffix == "pth":
+        torch.save(model.state_dict(), file)
+    else:
+        save_file(model.state_dict(), file)
+    settings = ["--set", "data.val_size=64", "--set", "data.val_resize=72", "--set", "train.global_batch=10"]
+    ours = evaluate(file, trainer.val, "--model", "resnet18", *settings)
+    theirs = by_torchvision(model.eval(), trainer.val, 72, 64)
+    assert ours["images"] == theirs["images"] == 27
+    assert ours["loss"] == pytest.approx(theirs["loss"], abs=5e-3)
+    assert ours["top1"] == pytest.approx(theirs["top1"], abs=1.01 / 27)
+    assert ours["top5"] == 1
+
+
+def test_a_checkpoint_says_what_it_is_of_and_gives_the_runs_own_figures(trainer: Trainer) -> None:
+    run = trainer.run(train__max_steps=3, data__val=trainer.val)
+    file = trainer.checkpoints / "g0/step3/model.safetensors"
+    ours = evaluate(file, trainer.val, "--set", "data.val_size=32", "--set", "data.val_resize=36")
+    validated = run.events("epoch")[-1]
+    assert ours["loss"] == pytest.approx(validated.val_loss, rel=1e-4)
+    assert ours["top1"] == pytest.approx(validated.val_top1)
+
+
+def test_what_cannot_be_evaluated_is_said(trainer: Trainer, tmp_path: Path) -> None:
+    file = tmp_path / "weights.pth"
+    torch.save(torchvision.models.resnet18(num_classes=9).state_dict(), file)
+    assert "say it with --model NAME" in refusal(file, trainer.val)
+    assert "its last layer, fc, is not for as many classes" in refusal(file, trainer.val, "--model", "resnet18")
+    assert "allowed: resnet18" in refusal(file, trainer.val, "--model", "resnet9")
+    assert "/nowhere" in refusal("/nowhere", trainer.val)
