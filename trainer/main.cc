@@ -14,10 +14,13 @@
 #include "common/version.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/run.h"
 #include "trainer/report/console_reporter.h"
 #include "trainer/report/control_server.h"
+#include "trainer/report/json_lines_reporter.h"
 #include "trainer/report/run_dir_reporter.h"
+#include "trainer/report/tensorboard_reporter.h"
 #include "trainer/signals.h"
 
 namespace imgd::trainer {
@@ -55,8 +58,26 @@ int ReportFailure(report::Reporter& reporter, const std::vector<Error>& errors) 
   return code;
 }
 
-Result<std::unique_ptr<report::Reporter>> MakeReporter(const Environment& env, const Clock& clock) {
-  std::vector<std::unique_ptr<report::Reporter>> reporters;
+using Job = tl::expected<JobSpec, std::vector<Error>>;
+using Reporters = std::vector<std::unique_ptr<report::Reporter>>;
+
+/// The files of figures that the job asks for, which rank 0 alone writes. `console` gets their notes.
+void AddFigures(const JobSpec& spec, const Environment& env, const Clock& clock, report::Reporter& console,
+                Reporters& reporters) {
+  if (env.rank != 0) return;
+  const report::FiguresPlace place{.folder = spec.report.dir.empty()
+                                                 ? CheckpointRoot(spec, env.checkpoint_dir) / "logs"
+                                                 : std::filesystem::path(spec.report.dir),
+                                   .generation = env.generation};
+  const auto note = [&console](const std::string& sentence) { console.Note(sentence); };
+  if (spec.report.tensorboard) reporters.push_back(report::MakeTensorboardReporter(place, clock, note));
+  if (spec.report.json_lines) reporters.push_back(report::MakeJsonLinesReporter(place, clock, note));
+}
+
+/// A job that could not be read has reporters too, which say so.
+Result<std::unique_ptr<report::Reporter>> MakeReporter(const Job& job, const Environment& env,
+                                                       const Clock& clock) {
+  Reporters reporters;
   if (!env.run_dir.empty()) {
     IMGD_ASSIGN(auto events, report::MakeRunDirReporter(env.run_dir, env.local_rank, clock));
     reporters.push_back(std::move(events));
@@ -66,10 +87,11 @@ Result<std::unique_ptr<report::Reporter>> MakeReporter(const Environment& env, c
   options.quiet = env.rank != 0;
   options.in_place = env.run_dir.empty() && ::isatty(STDOUT_FILENO) != 0;
   reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr, clock));
+  if (job) AddFigures(*job, env, clock, *reporters.back(), reporters);
   return std::make_unique<report::Tee>(std::move(reporters));
 }
 
-tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
+Job ReadJob(const Arguments& arguments) {
   const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
   const auto text = ReadFile(arguments.job_file, kMaxJobFileBytes);
   if (!text) {
@@ -80,9 +102,8 @@ tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
   return ParseChangedJobFile(*text, arguments.job_file, arguments.settings);
 }
 
-int Train(const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
-  const auto spec = ReadJob(arguments);
-  if (!spec) return ReportFailure(reporter, spec.error());
+int Train(const Job& job, const Environment& env, report::Reporter& reporter) {
+  if (!job) return ReportFailure(reporter, job.error());
   Commands commands;
   std::unique_ptr<report::ControlServer> control;
   if (!env.run_dir.empty()) {
@@ -93,7 +114,7 @@ int Train(const Arguments& arguments, const Environment& env, report::Reporter& 
     if (!started) return ReportFailure(reporter, {started.error()});
     control = std::move(*started);
   }
-  const auto end = RunTraining(*spec, env, reporter, commands);
+  const auto end = RunTraining(*job, env, reporter, commands);
   if (!end) return ReportFailure(reporter, {end.error()});
   return *end == RunEnd::kStopped ? kStopped : kFinished;
 }
@@ -119,6 +140,8 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
 }
 
 int Main(const Arguments& arguments) {
+  // While signals still end the process by themselves: a pipe that it comes from may take its time.
+  const Job job = ReadJob(arguments);
   BlockEndingSignals();
   static const SystemClock clock;
   auto env = ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); });
@@ -127,7 +150,7 @@ int Main(const Arguments& arguments) {
     return kBadInput;
   }
   if (!arguments.trace_file.empty()) env->trace_file = arguments.trace_file;
-  const auto reporter = MakeReporter(*env, clock);
+  const auto reporter = MakeReporter(job, *env, clock);
   if (!reporter) {
     std::fprintf(stderr, "imgtrain: error: %s\n", reporter.error().ToString().c_str());
     return kError;
@@ -138,7 +161,7 @@ int Main(const Arguments& arguments) {
     const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
   });
-  const int code = Train(arguments, *env, sink);
+  const int code = Train(job, *env, sink);
   // At once: other threads may still wait for ranks that are gone.
   std::fflush(nullptr);
   ::_exit(code);
