@@ -115,17 +115,30 @@ void ReadAugment(YamlMap& root, JobSpec& spec) {
   augment.Finish();
 }
 
+/// Ranks run on other nodes, in folders of their own.
+void CheckAbsolute(YamlMap& map, const char* key, const std::string& path) {
+  if (!path.empty() && path.front() != '/') {
+    map.AddError(key, fmt::format("'{}' is relative; nodes need an absolute path", path));
+  }
+}
+
 void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
   auto checkpoint = root.Child("checkpoint");
   Set(spec.checkpoint.dir, checkpoint.String("dir"));
   Set(spec.checkpoint.every_epochs, checkpoint.Int("every_epochs", 0, kMaxInt));
   Set(spec.checkpoint.every_steps, checkpoint.Int("every_steps", 0, kMaxInt));
   Set(spec.checkpoint.keep, checkpoint.Int("keep", 1, kMaxInt));
-  if (!spec.checkpoint.dir.empty() && spec.checkpoint.dir.front() != '/') {
-    checkpoint.AddError("dir",
-                        fmt::format("'{}' is relative; nodes need an absolute path", spec.checkpoint.dir));
-  }
+  CheckAbsolute(checkpoint, "dir", spec.checkpoint.dir);
   checkpoint.Finish();
+}
+
+void ReadReport(YamlMap& root, JobSpec& spec) {
+  auto report = root.Child("report");
+  Set(spec.report.tensorboard, report.Bool("tensorboard"));
+  Set(spec.report.json_lines, report.Bool("json_lines"));
+  Set(spec.report.dir, report.String("dir"));
+  CheckAbsolute(report, "dir", spec.report.dir);
+  report.Finish();
 }
 
 }  // namespace
@@ -166,6 +179,7 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   ReadTraining(*root, spec);
   ReadLearning(*root, spec);
   ReadCheckpoint(*root, spec);
+  ReadReport(*root, spec);
   CheckPatches(*root, spec);
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));

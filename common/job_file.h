@@ -145,6 +145,13 @@ struct JobSpec {
     int keep = 3;          ///< newest so many are kept
   } checkpoint;
 
+  /// Files of figures, which rank 0 writes (docs/metrics.md).
+  struct Report {
+    bool tensorboard = true;  ///< TensorBoard's event files
+    bool json_lines = false;  ///< the same figures, an object a line
+    std::string dir;          ///< absolute path; empty for `logs` in the job's own checkpoint folder
+  } report;
+
   /// The phases, of which there is at least one.
   std::vector<Phase> AllPhases() const;
   int WorldSize() const { return resources.nodes * resources.ranks_per_node; }

@@ -37,6 +37,23 @@ TEST(JobFile, FillsInDefaults) {
   EXPECT_EQ(spec->model.name, "resnet50");
 }
 
+TEST(JobFile, SaysWhereFiguresAreWritten) {
+  const std::string job = "name: a\ndata: {train: /x}\n";
+  const auto usual = ParseJobFile(job, "job.yaml");
+  ASSERT_TRUE(usual.has_value());
+  EXPECT_TRUE(usual->report.tensorboard);
+  EXPECT_FALSE(usual->report.json_lines);
+  EXPECT_EQ(usual->report.dir, "");
+  const auto other =
+      ParseJobFile(job + "report: {tensorboard: false, json_lines: true, dir: /l}\n", "job.yaml");
+  ASSERT_TRUE(other.has_value());
+  EXPECT_FALSE(other->report.tensorboard);
+  EXPECT_TRUE(other->report.json_lines);
+  EXPECT_EQ(other->report.dir, "/l");
+  EXPECT_THAT(ErrorsOf(job + "report: {dir: logs}\n"),
+              ElementsAre(HasSubstr("report.dir: 'logs' is relative")));
+}
+
 TEST(JobFile, NamesPlaceFieldAndNearestKeyOfAMisspeltOne) {
   EXPECT_THAT(ErrorsOf("name: a\ndata:\n  train: /x\n  imge_size: 64\n"),
               ElementsAre("job.yaml:4:3: data.imge_size: unknown key (did you mean 'image_size'?)"));

@@ -16,10 +16,13 @@
 #include "common/version.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/run.h"
 #include "trainer/report/console_reporter.h"
 #include "trainer/report/control_server.h"
+#include "trainer/report/json_lines_reporter.h"
 #include "trainer/report/run_dir_reporter.h"
+#include "trainer/report/tensorboard_reporter.h"
 #include "trainer/signals.h"
 
 namespace imgd::trainer {
@@ -62,8 +65,26 @@ int ReportFailure(report::Reporter& reporter, const std::vector<Error>& errors) 
   return code;
 }
 
-Result<std::unique_ptr<report::Reporter>> MakeReporter(const Environment& env, const Clock& clock) {
-  std::vector<std::unique_ptr<report::Reporter>> reporters;
+using Job = tl::expected<JobSpec, std::vector<Error>>;
+using Reporters = std::vector<std::unique_ptr<report::Reporter>>;
+
+/// The files of figures that the job asks for, which rank 0 alone writes. `console` gets their notes.
+void AddFigures(const JobSpec& spec, const Environment& env, const Clock& clock, report::Reporter& console,
+                Reporters& reporters) {
+  if (env.rank != 0) return;
+  const report::FiguresPlace place{.folder = spec.report.dir.empty()
+                                                 ? CheckpointRoot(spec, env.checkpoint_dir) / "logs"
+                                                 : std::filesystem::path(spec.report.dir),
+                                   .generation = env.generation};
+  const auto note = [&console](const std::string& sentence) { console.Note(sentence); };
+  if (spec.report.tensorboard) reporters.push_back(report::MakeTensorboardReporter(place, clock, note));
+  if (spec.report.json_lines) reporters.push_back(report::MakeJsonLinesReporter(place, clock, note));
+}
+
+/// A job that could not be read has reporters too, which say so.
+Result<std::unique_ptr<report::Reporter>> MakeReporter(const Job& job, const Environment& env,
+                                                       const Clock& clock) {
+  Reporters reporters;
   if (!env.run_dir.empty()) {
     IMGD_ASSIGN(auto events, report::MakeRunDirReporter(env.run_dir, env.local_rank, clock));
     reporters.push_back(std::move(events));
@@ -73,10 +94,11 @@ Result<std::unique_ptr<report::Reporter>> MakeReporter(const Environment& env, c
   options.quiet = env.rank != 0;
   options.in_place = env.run_dir.empty() && ::isatty(STDOUT_FILENO) != 0;
   reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr, clock));
+  if (job) AddFigures(*job, env, clock, *reporters.back(), reporters);
   return std::make_unique<report::Tee>(std::move(reporters));
 }
 
-tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
+Job ReadJob(const Arguments& arguments) {
   const auto failed = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
   const auto text = ReadFile(arguments.job_file, kMaxJobFileBytes);
   if (!text) {
@@ -87,9 +109,8 @@ tl::expected<JobSpec, std::vector<Error>> ReadJob(const Arguments& arguments) {
   return ParseChangedJobFile(*text, arguments.job_file, arguments.settings);
 }
 
-int Train(const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
-  const auto spec = ReadJob(arguments);
-  if (!spec) return ReportFailure(reporter, spec.error());
+int Train(const Job& job, const Environment& env, report::Reporter& reporter) {
+  if (!job) return ReportFailure(reporter, job.error());
   Commands commands;
   std::unique_ptr<report::ControlServer> control;
   if (!env.run_dir.empty()) {
@@ -100,13 +121,13 @@ int Train(const Arguments& arguments, const Environment& env, report::Reporter& 
     if (!started) return ReportFailure(reporter, {started.error()});
     control = std::move(*started);
   }
-  const auto end = RunTraining(*spec, env, reporter, commands);
+  const auto end = RunTraining(*job, env, reporter, commands);
   if (!end) return ReportFailure(reporter, {end.error()});
   return *end == RunEnd::kStopped ? kStopped : kFinished;
 }
 
 /// The job that `imgtrain eval` is: the model, its weights, and the data as validation set.
-tl::expected<JobSpec, std::vector<Error>> EvaluationJob(const Arguments& arguments) {
+Job EvaluationJob(const Arguments& arguments) {
   std::string model = arguments.model;
   if (model.empty()) {
     auto found = ModelOfWeights(arguments.weights);
@@ -123,25 +144,25 @@ tl::expected<JobSpec, std::vector<Error>> EvaluationJob(const Arguments& argumen
         {.code = ErrorCode::kInvalidArgument,
          .message = fmt::format("--model: found '{}'; allowed: {}", model, fmt::join(names, ", "))}});
   }
+  spec->report.tensorboard = false;
   spec->model.name = model;
   spec->model.init_from = arguments.weights;
   spec->data.val = arguments.data;
   return spec;
 }
 
-int RunEval(const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
-  const auto spec = EvaluationJob(arguments);
-  if (!spec) return ReportFailure(reporter, spec.error());
-  const auto result = RunEvaluation(*spec, env, reporter);
+int RunEval(const Job& job, bool json, const Environment& env, report::Reporter& reporter) {
+  if (!job) return ReportFailure(reporter, job.error());
+  const auto result = RunEvaluation(*job, env, reporter);
   if (!result) return ReportFailure(reporter, {result.error()});
   if (env.rank != 0) return kFinished;
-  if (arguments.json) {
+  if (json) {
     std::printf("{\"images\": %llu, \"top1\": %.8f, \"top5\": %.8f, \"loss\": %.8f}\n",
                 static_cast<unsigned long long>(result->images), result->top1, result->top5, result->loss);
   } else {
     std::printf("top-1 %.3f %%, top-5 %.3f %%, loss %.5f (%llu images, %s)\n", 100 * result->top1,
                 100 * result->top5, result->loss, static_cast<unsigned long long>(result->images),
-                spec->model.name.c_str());
+                job->model.name.c_str());
   }
   return kFinished;
 }
@@ -167,6 +188,8 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
 }
 
 int Main(const Arguments& arguments) {
+  // While signals still end the process by themselves: a pipe that it comes from may take its time.
+  const Job job = arguments.evaluate ? EvaluationJob(arguments) : ReadJob(arguments);
   BlockEndingSignals();
   static const SystemClock clock;
   auto env = ReadEnvironment([](const char* name) -> const char* { return std::getenv(name); });
@@ -175,7 +198,7 @@ int Main(const Arguments& arguments) {
     return kBadInput;
   }
   if (!arguments.trace_file.empty()) env->trace_file = arguments.trace_file;
-  const auto reporter = MakeReporter(*env, clock);
+  const auto reporter = MakeReporter(job, *env, clock);
   if (!reporter) {
     std::fprintf(stderr, "imgtrain: error: %s\n", reporter.error().ToString().c_str());
     return kError;
@@ -186,7 +209,7 @@ int Main(const Arguments& arguments) {
     const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
   });
-  const int code = arguments.evaluate ? RunEval(arguments, *env, sink) : Train(arguments, *env, sink);
+  const int code = arguments.evaluate ? RunEval(job, arguments.json, *env, sink) : Train(job, *env, sink);
   // At once: other threads may still wait for ranks that are gone.
   std::fflush(nullptr);
   ::_exit(code);

@@ -103,18 +103,23 @@ class TfRecordWriter final : public ShardWriter {
 
 }  // namespace
 
-Status AppendTfRecord(OutputFile& file, std::string_view content, std::string_view rest) {
+TfRecordFrame FrameOf(std::string_view content, std::string_view rest) {
+  TfRecordFrame frame;
   const uint64_t length = content.size() + rest.size();
-  const std::span<const uint8_t> length_bytes(reinterpret_cast<const uint8_t*>(&length), 8);
-  const auto put_crc = [&](uint32_t crc) {
-    const uint32_t masked = MaskedCrc(crc);
-    return file.Write({reinterpret_cast<const uint8_t*>(&masked), 4});
-  };
-  IMGD_TRY(file.Write(length_bytes));
-  IMGD_TRY(put_crc(Crc32c(length_bytes)));
+  std::memcpy(frame.head.data(), &length, 8);
+  const uint32_t length_crc = MaskedCrc(Crc32c(AsBytes({frame.head.data(), 8})));
+  std::memcpy(frame.head.data() + 8, &length_crc, 4);
+  const uint32_t content_crc = MaskedCrc(Crc32c(AsBytes(rest), Crc32c(AsBytes(content))));
+  std::memcpy(frame.foot.data(), &content_crc, 4);
+  return frame;
+}
+
+Status AppendTfRecord(OutputFile& file, std::string_view content, std::string_view rest) {
+  const TfRecordFrame frame = FrameOf(content, rest);
+  IMGD_TRY(file.Write(AsBytes({frame.head.data(), frame.head.size()})));
   IMGD_TRY(file.Write(AsBytes(content)));
   IMGD_TRY(file.Write(AsBytes(rest)));
-  return put_crc(Crc32c(AsBytes(rest), Crc32c(AsBytes(content))));
+  return file.Write(AsBytes({frame.foot.data(), frame.foot.size()}));
 }
 
 void EncodeExample(const OutputSet& set, const OutputImage& image, EncodedExample& out) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 
@@ -9,8 +10,16 @@
 
 namespace imgd::data {
 
-/// Appends one record: its length, its content (in two pieces) and the checksum of each. Format: TensorFlow,
-/// "TFRecord and tf.train.Example". Errors: as write(2).
+/// What stands before and behind the content of a record: its length, and the checksum of each. Format:
+/// TensorFlow, "TFRecord and tf.train.Example".
+struct TfRecordFrame {
+  std::array<char, 12> head;
+  std::array<char, 4> foot;
+};
+/// Of content in two pieces.
+TfRecordFrame FrameOf(std::string_view content, std::string_view rest = {});
+
+/// Appends one record: the content, in two pieces, in its frame. Errors: as write(2).
 Status AppendTfRecord(OutputFile& file, std::string_view content, std::string_view rest = {});
 
 /// The tf.train.Example of an image in ImageNet's schema, keys in alphabetical order. Format: Protocol

@@ -123,6 +123,11 @@ Result<ResumeFile> ReadResumeFile(const fs::path& path) {
 
 }  // namespace
 
+fs::path CheckpointRoot(const JobSpec& spec, const fs::path& told) {
+  if (!told.empty()) return told;
+  return fs::path(spec.checkpoint.dir.empty() ? "checkpoints" : spec.checkpoint.dir) / spec.name;
+}
+
 fs::path CheckpointPath(const fs::path& root, uint64_t generation, uint64_t step) {
   return root / fmt::format("g{}", generation) / fmt::format("step{}", step);
 }

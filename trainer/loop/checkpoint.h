@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/job_file.h"
 #include "trainer/loop/safetensors.h"
 
 namespace imgd::trainer {
@@ -15,6 +16,9 @@ namespace imgd::trainer {
 /// Checkpoints on disk: `<root>/g<generation>/step<n>/` with model.safetensors, optimizer.safetensors,
 /// ema.safetensors where weights are averaged, state.json, and manifest.json, which is written last and lists
 /// the others with size and SHA-256. A folder without a manifest is no checkpoint. No LibTorch in here.
+
+/// The job's own folder: `told`, IMGD_CHECKPOINT_DIR, or where that is empty one of the job's name.
+std::filesystem::path CheckpointRoot(const JobSpec& spec, const std::filesystem::path& told);
 
 /// A complete checkpoint's place.
 struct CheckpointRef {

@@ -295,10 +295,7 @@ Status SetUp(Session& session) {
   session.compute_type = compute.type;
   if (!compute.note.empty()) session.reporter.Note(compute.note);
   IMGD_TRY(SetUpDecoder(session));
-  const std::string folder = spec.checkpoint.dir.empty() ? "checkpoints" : spec.checkpoint.dir;
-  session.checkpoint_root =
-      env.checkpoint_dir.empty() ? std::filesystem::path(folder) / spec.name : env.checkpoint_dir;
-
+  session.checkpoint_root = CheckpointRoot(spec, env.checkpoint_dir);
   if (session.is_rank0()) {
     IMGD_TRY(CheckFolder(session.checkpoint_root));
     const CheckpointPlace place{session.checkpoint_root, env.generation, spec.checkpoint.keep};

@@ -1,10 +1,8 @@
 #include "trainer/report/events_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <utility>
+
+#include "common/files.h"
 
 namespace imgd::report {
 namespace {
@@ -28,10 +26,8 @@ std::string Frame(std::string_view payload) {
 }
 
 Result<EventsFile> EventsFile::Open(const std::filesystem::path& path) {
-  EventsFile file;
-  file.path_ = path;
-  file.fd_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file.fd_.valid()) return FailErrno(errno, fmt::format("cannot open {}", path.native()));
+  IMGD_ASSIGN(auto records, RecordFile::Open(path));
+  EventsFile file(std::move(records));
   IMGD_ASSIGN(const std::string content, ReadFile(path));
   size_t at = 0;
   while (content.size() - at >= 4) {
@@ -44,23 +40,10 @@ Result<EventsFile> EventsFile::Open(const std::filesystem::path& path) {
     file.last_payload_ = content.substr(at + 4, length);
     at += 4 + length;
   }
-  if (at != content.size() && ::ftruncate(file.fd_.get(), static_cast<off_t>(at)) != 0) {
-    return FailErrno(errno, fmt::format("cannot cut the incomplete end off {}", path.native()));
-  }
-  file.size_ = at;
+  if (at != content.size()) IMGD_TRY(file.file_.CutAt(at));
   return file;
 }
 
-Status EventsFile::Append(std::string_view payload) {
-  const std::string frame = Frame(payload);
-  if (auto written = WriteAll(fd_.get(), frame, path_.native()); !written) {
-    if (::ftruncate(fd_.get(), static_cast<off_t>(size_)) != 0) {
-      return FailErrno(errno, fmt::format("cannot cut the incomplete end off {}", path_.native()));
-    }
-    return written;
-  }
-  size_ += frame.size();
-  return {};
-}
+Status EventsFile::Append(std::string_view payload) { return file_.Append(Frame(payload)); }
 
 }  // namespace imgd::report

@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/error.h"
-#include "common/files.h"
+#include "trainer/report/record_file.h"
 
 namespace imgd::report {
 
@@ -27,9 +28,9 @@ class EventsFile {
   static constexpr uint32_t kMaxFrame = 1 << 24;
 
  private:
-  std::filesystem::path path_;
-  UniqueFd fd_;
-  uint64_t size_ = 0;
+  explicit EventsFile(RecordFile file) : file_(std::move(file)) {}
+
+  RecordFile file_;
   std::string last_payload_;
 };
 

@@ -131,6 +131,7 @@ def test_it_runs_under_torchrun(trainer: Trainer, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "done: 3 steps" in done.stdout
     assert (tmp_path / "checkpoints" / "test" / "g0" / "step3" / "manifest.json").exists()
+    assert len(list((tmp_path / "checkpoints" / "test" / "logs").glob("events.out.tfevents.*"))) == 1
 
 
 def test_a_missing_rank_is_named(trainer: Trainer, tmp_path: Path) -> None:

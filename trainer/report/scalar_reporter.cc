@@ -1,0 +1,76 @@
+#include "trainer/report/scalar_reporter.h"
+
+#include <fmt/core.h>
+
+#include <mutex>
+#include <utility>
+
+namespace imgd::report {
+namespace {
+
+class ScalarReporter final : public Reporter {
+ public:
+  ScalarReporter(std::unique_ptr<ScalarLog> log, std::function<void(const std::string&)> note)
+      : note_(std::move(note)), log_(std::move(log)) {}
+
+  void On(const Started& x) override {
+    const std::lock_guard lock(mutex_);
+    log_->StartAfter(x.start_step);
+  }
+  void On(const StepFigures& x) override { Add(ScalarsOf(x)); }
+  void On(const EpochFigures& x) override { Add(ScalarsOf(x)); }
+  void On(const CheckpointFigures&) override {}
+  void On(const Finished&) override { Flush(); }
+  void On(const Failed&) override { Flush(); }
+  void On(const BadImage&) override {}
+  void Note(const std::string&) override {}
+
+ private:
+  void Add(const ScalarGroup& group) {
+    const std::lock_guard lock(mutex_);
+    Check(log_->Add(group));
+  }
+
+  void Flush() {
+    const std::lock_guard lock(mutex_);
+    Check(log_->Flush());
+  }
+
+  void Check(const Status& written) {
+    if (written || noted_) return;
+    noted_ = true;
+    note_(fmt::format("figures are not written: {}; the run goes on, and each report tries again",
+                      written.error().ToString()));
+  }
+
+  const std::function<void(const std::string&)> note_;
+  std::mutex mutex_;  ///< guards all below
+  std::unique_ptr<ScalarLog> log_;
+  bool noted_ = false;
+};
+
+}  // namespace
+
+ScalarGroup ScalarsOf(const StepFigures& x) {
+  return {.step = x.step,
+          .epoch = x.epoch,
+          .scalars = {{"train/loss", x.loss},
+                      {"train/top1", x.top1},
+                      {"train/learning_rate", x.learning_rate},
+                      {"train/gradient_norm", x.gradient_norm},
+                      {"train/images_per_second", x.images_per_second},
+                      {"train/input_wait", x.input_wait_ratio}}};
+}
+
+ScalarGroup ScalarsOf(const EpochFigures& x) {
+  return {.step = x.step,
+          .epoch = static_cast<double>(x.epoch),
+          .scalars = {{"val/loss", x.val_loss}, {"val/top1", x.val_top1}, {"val/top5", x.val_top5}}};
+}
+
+std::unique_ptr<Reporter> MakeScalarReporter(std::unique_ptr<ScalarLog> log,
+                                             std::function<void(const std::string&)> note) {
+  return std::make_unique<ScalarReporter>(std::move(log), std::move(note));
+}
+
+}  // namespace imgd::report
