@@ -55,6 +55,10 @@ Errors CheckDataPaths(const std::string& text, const JobSpec& spec, const std::s
   };
   check("train", spec.data.train);
   check("val", spec.data.val);
+  if (!spec.model.init_from.empty() && spec.model.init_from.front() != '/') {
+    root->Child("model").AddError(
+        "init_from", fmt::format("'{}' is relative; nodes need an absolute path", spec.model.init_from));
+  }
   for (auto& phase : root->Children("phases")) {
     const std::string path = phase.String("train").value_or("");
     if (is_same_everywhere(path)) continue;

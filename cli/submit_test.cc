@@ -54,6 +54,22 @@ TEST_F(Submit, SendsTheFileAsItIsAndSaysWhatToDoNext) {
   EXPECT_EQ(daemon_.submits()[0].owner(), "lena");
 }
 
+TEST_F(Submit, ARelativeFileOfWeightsIsRefusedToo) {
+  WriteJob(std::string(kGood) + "model: {init_from: r50.pth}\n");
+  const auto done = RunSubmit({file_});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.err, HasSubstr("model.init_from: 'r50.pth' is relative"));
+}
+
+TEST_F(Submit, ARecipeNeedsItsDataAlone) {
+  EXPECT_THAT(RunSubmit({"recipe:rn50-90ep"}).err, HasSubstr("data.train: missing"));
+  const auto done = RunSubmit({"recipe:rn50-90ep", "--set", "data.train=/data/train"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  ASSERT_EQ(daemon_.submits().size(), 1u);
+  EXPECT_THAT(daemon_.submits()[0].job_yaml(), HasSubstr("/data/train"));
+  EXPECT_THAT(RunSubmit({"recipe:rn50"}).err, HasSubstr("no recipe 'rn50'"));
+}
+
 TEST_F(Submit, TwoInvocationsHaveTwoKeysAndTheUsersOwnIsKept) {
   RunSubmit({file_});
   RunSubmit({file_});

@@ -150,7 +150,8 @@ void ReadSchedule(YamlMap& root, JobSpec& spec) {
     map.AddError("warmup_epochs", fmt::format("{} leaves nothing of the run's {} epochs",
                                               schedule.warmup_epochs, spec.train.epochs));
   }
-  schedule.warmup_epochs = std::min(schedule.warmup_epochs, spec.train.epochs / 2.0);
+  if (!map.Has("warmup_epochs"))
+    schedule.warmup_epochs = std::min(schedule.warmup_epochs, spec.train.epochs / 2.0);
   if (!spec.phases.empty() && spec.phases.front().lr && root.Has("schedule")) {
     root.AddError("schedule", "the phases have their own learning rates", "leave it out");
   }

@@ -46,7 +46,11 @@ Status CheckpointSaver::Start(Snapshot snapshot) {
   done_ = false;
   thread_ = std::thread([this, snapshot = std::move(snapshot)] {
     GiveWay();
-    outcome_ = Write(snapshot);
+    try {
+      outcome_ = Write(snapshot);
+    } catch (const std::exception& e) {
+      outcome_ = Fail(ErrorCode::kInternal, "cannot write a checkpoint: {}", e.what());
+    }
     done_ = true;
   });
   return {};

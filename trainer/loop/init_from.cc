@@ -2,6 +2,7 @@
 //
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -26,6 +27,10 @@ std::optional<at::ScalarType> TypeOf(const std::string& dtype) {
 }
 
 Result<Weights> FromSafetensors(const std::string& text) {
+  if (text.starts_with("\x80\x02")) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "it was saved by a PyTorch before 1.6; load it there and save it again");
+  }
   IMGD_ASSIGN(const auto content, ParseSafetensors(text));
   Weights out;
   for (const auto& view : content.tensors) {
@@ -49,9 +54,15 @@ Result<Weights> Read(const std::string& path) {
   return out;
 }
 
-/// A square of patches and a class token, of another number than the model's.
+int64_t SideOf(int64_t patches) {
+  return static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(patches))));
+}
+
+/// A square of patches and a class token, of another number than the model's; as it is where it is none.
 at::Tensor FittingPositions(const at::Tensor& found, const at::Tensor& wanted) {
-  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(wanted.size(1) - 1))));
+  const int64_t side = SideOf(wanted.size(1) - 1);
+  const int64_t old = SideOf(found.size(1) - 1);
+  if (found.size(1) < 2 || old * old != found.size(1) - 1 || found.size(2) != wanted.size(2)) return found;
   return ResizedPositions(found.to(at::kFloat), side, side);
 }
 
@@ -83,6 +94,15 @@ Result<std::string> CopyWeights(Model& model, const Weights& weights, NewHead al
     }
     tensor.copy_(value);
     ++taken;
+  }
+  const auto state = StateDict(model);
+  for (const auto& [name, tensor] : weights) {
+    const bool known =
+        std::any_of(state.begin(), state.end(), [&name = name](const auto& p) { return p.first == name; });
+    if (!known && !name.starts_with(head)) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "it has a tensor '{}', which the model lacks; it seems to be of another model", name);
+    }
   }
   if (new_head && allowed == NewHead::kRefused) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -8,15 +8,18 @@
 namespace imgd::trainer {
 namespace {
 
-/// Batch norm can't gather statistics from one value for each channel, which is what one image makes in the
-/// last layers when it is small.
+/// Images of at most so many pixels a side are one value for each channel in the last layers.
+constexpr int64_t kSmallImage = 32;
+
+/// Batch norm can't gather statistics from one value for each channel.
 bool TooFewForBatchNorm(const DeviceBatch& batch) {
-  return batch.count == 0 || (batch.count == 1 && batch.images.size(2) <= 32);
+  return batch.count == 0 || (batch.count == 1 && batch.images.size(2) <= kSmallImage);
 }
 
-/// The batch in `parts` parts, or as many as it has images if these are fewer, but one.
+/// The batch in `parts` parts, or fewer, so that each has an image, or two small ones.
 std::vector<DeviceBatch> Parts(const DeviceBatch& batch, int parts) {
-  const int64_t count = std::clamp<int64_t>(batch.count, 1, parts);
+  const bool small = batch.count > 0 && batch.images.size(2) <= kSmallImage;
+  const int64_t count = std::clamp<int64_t>(small ? batch.count / 2 : batch.count, 1, parts);
   if (count == 1) return {batch};
   std::vector<DeviceBatch> out;
   for (int64_t i = 0; i < count; ++i) {

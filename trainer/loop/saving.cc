@@ -115,13 +115,15 @@ Status SaveCheckpoint(Session& session) {
   session.state.loss_scale_streak = session.loss_scale.streak();
   if (!session.is_rank0()) return {};
 
+  // One copy at a time in memory.
+  session.gang->SetPosition(session.state.step, "writing the checkpoint before");
+  IMGD_TRY(session.saver->Finish());
   session.gang->SetPosition(session.state.step, "copying what a checkpoint holds");
   torch::NoGradGuard no_grad;
   Snapshot snapshot{.state = session.state,
                     .model = CopyToHost(StateDict(*session.model)),
                     .optimizer = CopyToHost(session.optimizer->State())};
   if (session.average) snapshot.average = CopyToHost(session.average->values());
-  session.gang->SetPosition(session.state.step, "writing the checkpoint before");
   return session.saver->Start(std::move(snapshot));
 }
 

@@ -242,6 +242,7 @@ def test_a_run_that_diverges_ends_with_advice(trainer: Trainer) -> None:
     assert run.events("failed")[0].bad_input
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_stays_near_the_full_ones_curve(precision: str, trainer: Trainer) -> None:
     settings: dict[str, Any] = {

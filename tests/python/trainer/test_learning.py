@@ -79,10 +79,10 @@ def check_bit_identical(trainer: Trainer, ranks: int, kind: str, cuts: list[int]
 
 
 @pytest.mark.parametrize(
-    ("ranks", "kind"), [(2, "adamw"), pytest.param(1, "sgd", marks=LONG), pytest.param(1, "lars", marks=LONG)]
+    ("ranks", "kind"), [(1, "adamw"), pytest.param(2, "adamw", marks=LONG), pytest.param(1, "lars", marks=LONG)]
 )
 def test_a_run_that_was_cut_ends_with_the_same_bits(ranks: int, kind: str, trainer: Trainer) -> None:
-    check_bit_identical(trainer, ranks, kind, [3, 11])
+    check_bit_identical(trainer, ranks, kind, [11])
 
 
 @pytest.mark.long
@@ -92,14 +92,14 @@ def test_twenty_cuts_leave_no_trace(trainer: Trainer) -> None:
     check_bit_identical(trainer, 2, "sgd", cuts)
 
 
+@pytest.mark.long
 def test_parts_of_a_step_add_up_to_the_whole(trainer: Trainer) -> None:
     settings: dict[str, Any] = {"train__freeze_batch_norm": True, "optimizer__lr": 0.005, "train__max_steps": 8}
     whole = trainer.run(**settings).losses()
-    for ranks, parts in ((1, 4), (2, 3)):
-        trainer.checkpoints = trainer.checkpoints.parent / f"parts{ranks}"
-        losses = trainer.run(ranks, train__accumulate=parts, **settings).losses()
-        for step, loss in whole.items():
-            assert losses[step] == pytest.approx(loss, abs=1e-5), (ranks, step)
+    trainer.checkpoints /= "parts"
+    losses = trainer.run(2, train__accumulate=3, **settings).losses()
+    for step, loss in whole.items():
+        assert losses[step] == pytest.approx(loss, abs=1e-5), step
 
 
 def test_averaged_weights_follow_the_weights_and_are_what_is_validated(trainer: Trainer) -> None:
@@ -167,6 +167,10 @@ def test_weights_of_another_model_are_refused_by_name(trainer: Trainer, tmp_path
     run = trainer.start(model__name="resnet50", model__init_from=file)
     assert run.wait() == [2]
     assert f"model.init_from: {file}: it" in run.output[0][1]
+    # Every tensor of a smaller model is in it too.
+    run = trainer.start(model__name="resnet18", model__init_from=file)
+    assert run.wait() == [2]
+    assert "which the model lacks" in run.output[0][1]
     file.write_bytes(b"PK\x03\x04 and nothing else")
     run = trainer.start(model__init_from=file)
     assert run.wait() == [2]

@@ -33,8 +33,8 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "resnet50+deep_stem+average_shortcut": ("resnet50d", {"zero_init_last": False}),
 }
 LABELS = torch.tensor([3, 1])
-# The same code as others, and slow.
-LARGE = {"resnet101", "resnet152", "wide_resnet50_2"}
+# The same code as others.
+LARGE = {"resnet34", "resnet101", "resnet152", "wide_resnet50_2"}
 
 
 def each(names: Iterable[str]) -> list[Any]:

@@ -32,6 +32,7 @@ def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(
         assert two[step] == pytest.approx(loss, abs=1e-4), step
 
 
+@pytest.mark.long
 def test_slices_may_be_uneven_and_even_empty(trainer: Trainer) -> None:
     """72 images in batches of 14: the last step of an epoch has 2, so that one of 3 ranks has none."""
     settings: dict[str, Any] = {

@@ -60,6 +60,7 @@ def check_elastic(trainer: Trainer, tmp_path: Path, changes: list[int], **settin
         assert seen == Counter(range(72))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["exact", "resampled"])
 def test_a_resized_run_sees_what_one_that_was_not_sees(mode: str, trainer: Trainer, tmp_path: Path) -> None:
     check_elastic(trainer, tmp_path, [2, 4, 7], data__epoch_mode=mode)
@@ -136,6 +137,7 @@ def test_a_phase_with_other_images_is_refused(trainer: Trainer, images: tuple[Pa
     assert "they must be the same images" in run.output[0][1]
 
 
+@pytest.mark.long
 def test_rectangular_validation_counts_every_image_on_any_number_of_ranks(trainer: Trainer, tmp_path: Path) -> None:
     val = make_images(tmp_path / "oblong", per_class=5, shape=(96, 48))
     settings: dict[str, Any] = {

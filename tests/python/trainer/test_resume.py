@@ -23,7 +23,7 @@ def steps_in(folder: Path) -> set[str]:
     return {path.parent.name for path in folder.glob("g*/step*/manifest.json")}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.long)])
 def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str, trainer: Trainer) -> None:
     settings: dict[str, Any] = {
         "train__max_steps": 12,
@@ -50,6 +50,7 @@ def test_a_killed_run_goes_on_with_the_curve_of_one_that_was_not(precision: str,
         assert torch.allclose(tensor, theirs[name], atol=1e-6), name
 
 
+@pytest.mark.long
 def test_a_run_resumes_at_another_world_size(trainer: Trainer) -> None:
     settings: dict[str, Any] = {
         "checkpoint__every_steps": 3,

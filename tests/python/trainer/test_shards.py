@@ -35,6 +35,7 @@ def test_python_reads_every_image_with_its_label(trainer: Trainer, images: tuple
     assert found == wanted
 
 
+@pytest.mark.long
 def test_ranks_resuming_and_indexes_make_no_difference(
     trainer: Trainer, images: tuple[Path, Path], tmp_path: Path
 ) -> None:
