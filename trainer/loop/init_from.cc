@@ -2,10 +2,10 @@
 //
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "common/files.h"
 #include "trainer/loop/init_from.h"
@@ -68,9 +68,11 @@ at::Tensor FittingPositions(const at::Tensor& found, const at::Tensor& wanted) {
 
 Result<std::string> CopyWeights(Model& model, const Weights& weights, NewHead allowed) {
   const std::string head = model.head() + ".";
+  std::set<std::string> names;
   size_t taken = 0;
   bool new_head = false;
   for (auto& [name, tensor] : StateDict(model)) {
+    names.insert(name);
     const auto found = weights.find(name);
     if (found == weights.end() && name.ends_with(".num_batches_tracked")) continue;  // old files lack them
     if (found == weights.end() && name.starts_with(head)) {
@@ -95,11 +97,8 @@ Result<std::string> CopyWeights(Model& model, const Weights& weights, NewHead al
     tensor.copy_(value);
     ++taken;
   }
-  const auto state = StateDict(model);
   for (const auto& [name, tensor] : weights) {
-    const bool known =
-        std::any_of(state.begin(), state.end(), [&name = name](const auto& p) { return p.first == name; });
-    if (!known && !name.starts_with(head)) {
+    if (!names.contains(name) && !name.starts_with(head)) {
       return Fail(ErrorCode::kInvalidArgument,
                   "it has a tensor '{}', which the model lacks; it seems to be of another model", name);
     }

@@ -77,9 +77,12 @@ void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::fu
 void Learner::Update(double learning_rate, bool norm) {
   std::optional<at::Tensor> found_inf;
   const double most = session_.spec.optimizer.clip_norm;
-  if (session_.loss_scale.on()) found_inf = session_.loss_scale.Unscale(session_.optimizer->Gradients());
-  if (norm || most > 0) norm_ = NormOf(session_.optimizer->Gradients());
-  if (most > 0) ClipNorm(session_.optimizer->Gradients(), norm_, most);
+  if (session_.loss_scale.on() || norm || most > 0) {
+    const auto gradients = session_.optimizer->Gradients();
+    if (session_.loss_scale.on()) found_inf = session_.loss_scale.Unscale(gradients);
+    if (norm || most > 0) norm_ = NormOf(gradients);
+    if (most > 0) ClipNorm(gradients, norm_, most);
+  }
   session_.optimizer->Step(learning_rate, found_inf);
   const auto every = static_cast<uint64_t>(session_.spec.ema.every_steps);
   if (session_.average && (session_.state.step + 1) % every == 0) session_.average->Update();

@@ -180,6 +180,19 @@ Status MakeLearner(Session& session) {
   return {};
 }
 
+/// What this rank computes on, with how many threads, and in which precision.
+Status SetUpCompute(Session& session) {
+  const auto& spec = session.spec;
+  const int share = ShareOfCores(session.env);
+  session.workers = spec.data.workers > 0 ? spec.data.workers : share;
+  IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, session.env.local_rank));
+  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share);
+  const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
+  session.compute_type = compute.type;
+  if (!compute.note.empty()) session.reporter.Note(compute.note);
+  return {};
+}
+
 /// Validation is decoded on the CPU whatever the setting, so that its results don't depend on it.
 Status SetUpDecoder(Session& session) {
   if (session.spec.data.decoder != "nvjpeg") return {};
@@ -286,14 +299,8 @@ void Session::OnBadImage(std::set<std::string>& named, const std::string& name, 
 Status SetUp(Session& session) {
   const auto& spec = session.spec;
   const auto& env = session.env;
-  const int share = ShareOfCores(env);
-  session.workers = spec.data.workers > 0 ? spec.data.workers : share;
   IMGD_TRY(OpenAllData(session));
-  IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, env.local_rank));
-  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share);
-  const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
-  session.compute_type = compute.type;
-  if (!compute.note.empty()) session.reporter.Note(compute.note);
+  IMGD_TRY(SetUpCompute(session));
   IMGD_TRY(SetUpDecoder(session));
   session.checkpoint_root = CheckpointRoot(spec, env.checkpoint_dir);
   if (session.is_rank0()) {
@@ -325,14 +332,8 @@ Status SetUp(Session& session) {
 
 Status SetUpEvaluation(Session& session) {
   const auto& spec = session.spec;
-  const int share = ShareOfCores(session.env);
-  session.workers = spec.data.workers > 0 ? spec.data.workers : share;
   IMGD_ASSIGN(session.val, OpenData("data.val", spec.data.val));
-  IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, session.env.local_rank));
-  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share);
-  const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
-  session.compute_type = compute.type;
-  if (!compute.note.empty()) session.reporter.Note(compute.note);
+  IMGD_TRY(SetUpCompute(session));
   IMGD_ASSIGN(session.gang, Gang::Join(session.env, session.device));
   const ModelShape shape{.classes = static_cast<int>(session.val->classes().size()),
                          .image_size = spec.data.val_size};

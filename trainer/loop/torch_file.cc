@@ -3,7 +3,6 @@
 #include <caffe2/serialize/inline_container.h>
 
 #include <cstring>
-#include <limits>
 #include <sstream>
 
 #include "trainer/loop/pickle.h"
@@ -13,7 +12,7 @@ namespace {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-std::optional<at::ScalarType> TypeOf(std::string_view storage) {
+std::optional<at::ScalarType> StorageType(std::string_view storage) {
   if (storage == "torch.FloatStorage") return at::kFloat;
   if (storage == "torch.HalfStorage") return at::kHalf;
   if (storage == "torch.BFloat16Storage") return at::kBFloat16;
@@ -88,7 +87,7 @@ class Archive {
     const PickleList& id = *persistent.id;
     if (id.size() < 5 || id[1].As<PickleGlobal>() == nullptr || id[2].Text() == nullptr) return Damaged();
     const auto& type_name = id[1].As<PickleGlobal>()->name;
-    const auto type = TypeOf(type_name);
+    const auto type = StorageType(type_name);
     if (!type) return Fail(ErrorCode::kInvalidArgument, "it has tensors of type {}", type_name);
     const std::string& key = *id[2].Text();
     if (const auto known = storages_.find(key); known != storages_.end()) return known->second;
