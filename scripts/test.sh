@@ -11,10 +11,13 @@ ctest_preset() {
   ctest --preset "$preset" -j "$JOBS" --no-tests=error --progress "$@"
 }
 
-# python_tests ARGUMENTS...: the tests in Python, against build/release/bin.
+# python_tests ARGUMENTS...: the tests in Python, against build/release/bin. Those of imgtrain and imgcli alone run as many
+# at a time as there are cores; those of the whole service hold it to its times, so they have the machine for themselves.
 python_tests() {
-  say "tests of whole programs"
-  OMP_NUM_THREADS=1 "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/python tests/e2e "$@"
+  say "tests of whole programs: imgtrain and imgcli"
+  OMP_NUM_THREADS=1 "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider -n "$JOBS" --dist worksteal tests/python "$@"
+  say "tests of whole programs: the service"
+  OMP_NUM_THREADS=1 "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/e2e "$@"
 }
 
 sanitizer_tests() {
