@@ -17,7 +17,8 @@ python_tests() {
   say "tests of whole programs: imgtrain and imgcli"
   OMP_NUM_THREADS=1 "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider -n "$JOBS" --dist worksteal tests/python "$@"
   say "tests of whole programs: the service"
-  OMP_NUM_THREADS=1 "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/e2e "$@"
+  # 5: none was selected, as where none of them is a long one.
+  OMP_NUM_THREADS=1 "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/e2e "$@" || (($? == 5))
 }
 
 sanitizer_tests() {
