@@ -112,6 +112,8 @@ void ReadAugment(YamlMap& root, JobSpec& spec) {
       augment.AddError(key, "is a setting of randaugment alone", "set augment.policy: randaugment");
     }
   }
+  if (augment.Has("interpolation") && spec.augment.policy == "none")
+    augment.AddError("interpolation", "needs a policy, whose operations move pixels", "set augment.policy");
   augment.Finish();
 }
 
@@ -129,6 +131,10 @@ void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
   Set(spec.checkpoint.every_steps, checkpoint.Int("every_steps", 0, kMaxInt));
   Set(spec.checkpoint.keep, checkpoint.Int("keep", 1, kMaxInt));
   CheckAbsolute(checkpoint, "dir", spec.checkpoint.dir);
+  if (spec.guard.action == "rollback" && spec.checkpoint.keep < 2) {
+    checkpoint.AddError("keep", "guard.action: rollback goes back to the one before the newest",
+                        "keep at least 2");
+  }
   checkpoint.Finish();
 }
 

@@ -98,6 +98,7 @@ struct JobSpec {
     int threads = 0;                 ///< compute threads of each rank on a CPU; 0 for its share of the cores
     int max_steps = 0;               ///< end after so many steps; 0 for no limit
     bool freeze_batch_norm = false;  ///< batch norm in evaluation mode, its statistics fixed
+    bool sync_batch_norm = false;    ///< batch norm's statistics are of all ranks' images
     int eval_every_epochs = 1;
     int accumulate = 1;  ///< parts that a rank's share of a step is computed in, one after the other
   } train;
@@ -137,6 +138,24 @@ struct JobSpec {
     double decay = 0;     ///< share that stays at each update; 0 for no average
     int every_steps = 1;  ///< between updates
   } ema;
+
+  /// What is done when training goes wrong.
+  struct Guard {
+    std::string action = "stop";  ///< stop, skip or rollback
+    double loss_factor = 0;       ///< a loss of so many times its running mean is wrong too; 0: only one that
+                                  ///< is no finite number
+    int every_steps = 50;         ///< between looks at the loss, for rollback and loss_factor
+    int max_times = 10;           ///< steps left out, or rollbacks, before the run stops
+    /// Whether it looks at more than the figures that are reported anyway.
+    bool on() const { return action != "stop" || loss_factor > 0; }
+  } guard;
+
+  /// Ends the run when validation gets no better.
+  struct EarlyStop {
+    int patience = 0;             ///< validation passes without a better result; 0 for never
+    std::string metric = "top1";  ///< top1 or loss
+    double min_delta = 0;         ///< what is better by no more than this is not better
+  } early_stop;
 
   struct Checkpoint {
     std::string dir;       ///< absolute path that all nodes share; empty for the daemon's default

@@ -31,7 +31,7 @@ void Set(std::optional<T>& field, std::optional<T> value) {
 void ReadModel(YamlMap& root, JobSpec& spec);
 /// `train` and `phases`.
 void ReadTraining(YamlMap& root, JobSpec& spec);
-/// `optimizer`, `loss`, `schedule` and `ema`, once the epochs and phases are known.
+/// `optimizer`, `loss`, `schedule`, `ema`, `guard` and `early_stop`, once the epochs and phases are known.
 void ReadLearning(YamlMap& root, JobSpec& spec);
 
 }  // namespace imgd::job_file_parts

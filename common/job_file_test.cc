@@ -10,6 +10,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr const char* kGood = R"(name: rn50
@@ -182,11 +183,41 @@ TEST(JobFile, SettingsOfAnotherKindAreErrors) {
               ElementsAre(HasSubstr("no setting of cosine, but of polynomial")));
   EXPECT_THAT(with("model: {name: convnext_tiny, blurpool: true}"),
               ElementsAre(HasSubstr("model.blurpool: is no setting of ConvNeXt, but of ResNet")));
+  EXPECT_THAT(with("model: {name: vit_small_patch16}\ntrain: {sync_batch_norm: true}"),
+              ElementsAre(HasSubstr("train.sync_batch_norm: is no setting of ViT, but of ResNet")));
+  EXPECT_THAT(with("train: {sync_batch_norm: true, freeze_batch_norm: true}"),
+              ElementsAre(HasSubstr("train.sync_batch_norm: is of no use with freeze_batch_norm")));
   EXPECT_THAT(with("schedule: {kind: step}"), ElementsAre(HasSubstr("schedule.milestones: missing")));
   EXPECT_THAT(with("schedule: {kind: step, milestones: [60, 30]}"), ElementsAre(HasSubstr("must rise")));
   EXPECT_THAT(with("schedule: {kind: step, milestones: [30, x]}"),
               ElementsAre(HasSubstr("found 'x' in the list where a number")));
   EXPECT_THAT(with("ema: {every_steps: 2}"), ElementsAre(HasSubstr("needs ema.decay")));
+  EXPECT_THAT(with("schedule: {warmup_epochs: 0, warmup_start: 0.1}"),
+              ElementsAre(HasSubstr("schedule.warmup_start: there is no warm-up")));
+  EXPECT_THAT(with("schedule: {kind: step, milestones: [30, 90]}"),
+              ElementsAre(HasSubstr("schedule.milestones: 90 is not before the run's end, 90")));
+  EXPECT_THAT(with("augment: {interpolation: bilinear}"),
+              ElementsAre(HasSubstr("augment.interpolation: needs a policy")));
+}
+
+TEST(JobFile, GuardsThatCanNotWorkAreErrors) {
+  const auto with = [](const char* text) {
+    return ErrorsOf(fmt::format("name: a\ndata: {{train: /x}}\n{}\n", text));
+  };
+  EXPECT_THAT(with("guard: {action: rollback, loss_factor: 1.5, max_times: 3, every_steps: 10}"), IsEmpty());
+  EXPECT_THAT(with("guard: {loss_factor: 0.5}"), ElementsAre(HasSubstr("0 or more than 1 is allowed")));
+  EXPECT_THAT(with("guard: {action: skip, loss_factor: 2}"), ElementsAre(HasSubstr("set action: rollback")));
+  EXPECT_THAT(with("guard: {max_times: 3}"),
+              ElementsAre(HasSubstr("guard.max_times: is no setting of stop, but of skip, rollback")));
+  EXPECT_THAT(with("guard: {action: rollback}\ncheckpoint: {keep: 1}"),
+              ElementsAre(HasSubstr("checkpoint.keep: guard.action: rollback goes back")));
+  EXPECT_THAT(with("guard: {every_steps: 3}"), ElementsAre(HasSubstr("guard.every_steps: needs action")));
+  EXPECT_THAT(with("train: {precision: fp16}\nguard: {action: skip}"),
+              ElementsAre(HasSubstr("fp16 leaves such steps out by itself")));
+  EXPECT_THAT(with("early_stop: {metric: loss}"),
+              ElementsAre(HasSubstr("early_stop.patience: missing")));
+  EXPECT_THAT(with("early_stop: {patience: 3}"),
+              ElementsAre(HasSubstr("early_stop.patience: needs data.val")));
 }
 
 TEST(JobFile, AViTsImagesAreWholePatches) {

@@ -120,6 +120,9 @@ void ReadMilestones(YamlMap& map, JobSpec& spec) {
   if (const auto milestones = map.Doubles("milestones", 0, 1e6)) schedule.milestones = *milestones;
   if (!std::is_sorted(schedule.milestones.begin(), schedule.milestones.end())) {
     map.AddError("milestones", "must rise");
+  } else if (!schedule.milestones.empty() && schedule.milestones.back() >= spec.train.epochs) {
+    map.AddError("milestones", fmt::format("{} is not before the run's end, {} epochs",
+                                           schedule.milestones.back(), spec.train.epochs));
   }
   if (schedule.kind == "step" && !map.Has("milestones")) {
     map.AddError("milestones",
@@ -143,6 +146,8 @@ void ReadSchedule(YamlMap& root, JobSpec& spec) {
   Set(schedule.power, map.Double("power", 0, 100));
   Set(schedule.gamma, map.Double("gamma", 0, 1));
   ReadMilestones(map, spec);
+  if (map.Has("warmup_start") && schedule.warmup_epochs == 0)
+    map.AddError("warmup_start", "there is no warm-up", "set warmup_epochs");
   OnlyFor(map, schedule.kind, {"power"}, {"polynomial"});
   OnlyFor(map, schedule.kind, {"milestones", "gamma"}, {"step"});
   OnlyFor(map, schedule.kind, {"end_lr"}, {"cosine", "polynomial", "one_cycle"});
@@ -155,6 +160,41 @@ void ReadSchedule(YamlMap& root, JobSpec& spec) {
   if (!spec.phases.empty() && spec.phases.front().lr && root.Has("schedule")) {
     root.AddError("schedule", "the phases have their own learning rates", "leave it out");
   }
+  map.Finish();
+}
+
+void ReadGuard(YamlMap& root, JobSpec& spec) {
+  auto map = root.Child("guard");
+  auto& guard = spec.guard;
+  Set(guard.action, map.Choice("action", {"stop", "skip", "rollback"}));
+  Set(guard.loss_factor, map.Double("loss_factor", 0, 1e6));
+  Set(guard.every_steps, map.Int("every_steps", 1, kMaxInt));
+  Set(guard.max_times, map.Int("max_times", 1, kMaxInt));
+  OnlyFor(map, guard.action, {"max_times"}, {"skip", "rollback"});
+  if (guard.loss_factor > 0 && guard.loss_factor <= 1) {
+    map.AddError("loss_factor", "a loss is never far below its running mean; 0 or more than 1 is allowed");
+  }
+  if (guard.action == "skip" && guard.loss_factor > 0) {
+    map.AddError("loss_factor", "skip leaves out single steps whose gradients are no finite numbers",
+                 "set action: rollback");
+  }
+  if (guard.action == "skip" && spec.train.precision == "fp16") {
+    map.AddError("action", "fp16 leaves such steps out by itself", "leave it out");
+  }
+  if (!guard.on() && map.Has("every_steps"))
+    map.AddError("every_steps", "needs action: rollback or skip, or loss_factor");
+  map.Finish();
+}
+
+void ReadEarlyStop(YamlMap& root, JobSpec& spec) {
+  auto map = root.Child("early_stop");
+  auto& stop = spec.early_stop;
+  Set(stop.patience, map.Int("patience", 1, kMaxInt));
+  Set(stop.metric, map.Choice("metric", {"top1", "loss"}));
+  Set(stop.min_delta, map.Double("min_delta", 0, 1e6));
+  if (root.Has("early_stop") && !map.Has("patience"))
+    map.AddError("patience", "missing; validation passes without a better result after which the run ends");
+  if (stop.patience > 0 && spec.data.val.empty()) map.AddError("patience", "needs data.val");
   map.Finish();
 }
 
@@ -183,15 +223,20 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
   const auto epochs = train.Int("epochs", 1, 1'000'000);
   Set(spec.train.epochs, epochs);
   Set(spec.train.global_batch, train.Int("global_batch", 1, 10'000'000));
-  Set(spec.train.precision, train.Choice("precision", {"fp32", "bf16", "fp16"}));
+  Set(spec.train.precision, train.Choice("precision", {"fp32", "tf32", "bf16", "fp16"}));
   Set(spec.train.device, train.Choice("device", {"auto", "cpu", "cuda"}));
   Set(spec.train.log_every_steps, train.Int("log_every_steps", 1, kMaxInt));
   Set(spec.train.threads, train.Int("threads", 1, 1024));
   Set(spec.train.max_steps, train.Int("max_steps", 1, kMaxInt));
   Set(spec.train.freeze_batch_norm, train.Bool("freeze_batch_norm"));
+  Set(spec.train.sync_batch_norm, train.Bool("sync_batch_norm"));
   Set(spec.train.eval_every_epochs, train.Int("eval_every_epochs", 1, kMaxInt));
   Set(spec.train.accumulate, train.Int("accumulate", 1, 10'000));
   CheckBatch(train, spec.train.global_batch, spec);
+  OnlyFor(train, std::string(ModelFamily(spec.model.name)), {"freeze_batch_norm", "sync_batch_norm"},
+          {"ResNet"});
+  if (spec.train.sync_batch_norm && spec.train.freeze_batch_norm)
+    train.AddError("sync_batch_norm", "is of no use with freeze_batch_norm, which gathers no statistics");
   if (spec.train.device == "cpu" && spec.data.decoder == "nvjpeg") {
     train.AddError("device", "is cpu, but data.decoder: nvjpeg needs a GPU", "set data.decoder: cpu");
   }
@@ -211,6 +256,8 @@ void ReadLearning(YamlMap& root, JobSpec& spec) {
   Set(spec.ema.every_steps, ema.Int("every_steps", 1, kMaxInt));
   if (ema.Has("every_steps") && spec.ema.decay == 0) ema.AddError("every_steps", "needs ema.decay");
   ema.Finish();
+  ReadGuard(root, spec);
+  ReadEarlyStop(root, spec);
 }
 
 }  // namespace imgd::job_file_parts

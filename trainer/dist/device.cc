@@ -16,15 +16,19 @@ std::string GpuName(const at::Device& device) { return at::cuda::getDeviceProper
 bool GpuHasBf16(const at::Device& device) {
   return at::cuda::getDeviceProperties(device.index())->major >= 8;
 }
-void UseGpu(const at::Device& device) {
+void UseGpu(const at::Device& device, bool tf32) {
   c10::cuda::set_device(device.index());
-  at::globalContext().setBenchmarkCuDNN(true);
+  at::Context& context = at::globalContext();
+  context.setBenchmarkCuDNN(true);
+  // LibTorch's own default is yes for convolutions and no for matrices.
+  context.setAllowTF32CuDNN(tf32);
+  context.setAllowTF32CuBLAS(tf32);
 }
 #else
 int GpuCount() { return 0; }
 std::string GpuName(const at::Device&) { return ""; }
 bool GpuHasBf16(const at::Device&) { return true; }
-void UseGpu(const at::Device&) {}
+void UseGpu(const at::Device&, bool) {}
 #endif
 
 /// Whether oneDNN computes in bf16 or fp16 on this processor, as LibTorch itself asks before it uses it.
@@ -57,6 +61,8 @@ ComputeType ChooseComputeType(const std::string& precision, const at::Device& de
   const at::ScalarType type = precision == "bf16"   ? at::kBFloat16
                               : precision == "fp16" ? at::kHalf
                                                     : at::kFloat;
+  if (precision == "tf32" && device.is_cpu())
+    return {type, "train.precision: tf32 is of GPUs; computing in fp32"};
   if (type == at::kFloat) return {type, ""};
   if (device.is_cpu() && !OneDnnHas(precision.c_str())) {
     return {
@@ -70,10 +76,10 @@ ComputeType ChooseComputeType(const std::string& precision, const at::Device& de
   return {type, ""};
 }
 
-void SetUpDevice(const at::Device& device, int threads) {
+void SetUpDevice(const at::Device& device, int threads, const std::string& precision) {
   at::set_num_threads(threads);
   at::set_num_interop_threads(1);
-  if (device.is_cuda()) UseGpu(device);
+  if (device.is_cuda()) UseGpu(device, precision != "fp32");
 }
 
 }  // namespace imgd::trainer

@@ -16,10 +16,12 @@ bool TooFewForBatchNorm(const DeviceBatch& batch) {
   return batch.count == 0 || (batch.count == 1 && batch.images.size(2) <= kSmallImage);
 }
 
-/// The batch in `parts` parts, or fewer, so that each has an image, or two small ones.
-std::vector<DeviceBatch> Parts(const DeviceBatch& batch, int parts) {
+/// The batch in `parts` parts. Where the ranks' numbers of parts may differ, in fewer, so that each has an
+/// image, or two small ones.
+std::vector<DeviceBatch> Parts(const DeviceBatch& batch, int parts, bool may_differ) {
   const bool small = batch.count > 0 && batch.images.size(2) <= kSmallImage;
-  const int64_t count = std::clamp<int64_t>(small ? batch.count / 2 : batch.count, 1, parts);
+  const int64_t most = may_differ ? std::max<int64_t>(small ? batch.count / 2 : batch.count, 1) : parts;
+  const int64_t count = std::min<int64_t>(most, parts);
   if (count == 1) return {batch};
   std::vector<DeviceBatch> out;
   for (int64_t i = 0; i < count; ++i) {
@@ -49,13 +51,16 @@ void SeedStep(const Session& session, uint64_t step) {
 }  // namespace
 
 Learner::Learner(Session& session)
-    : session_(session), sums_(at::zeros({3}, at::dtype(at::kDouble).device(session.device))) {}
+    : session_(session),
+      sums_(at::zeros({2, 4}, at::dtype(at::kDouble).device(session.device))),
+      skip_(session.spec.guard.action == "skip") {}
 
 void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree) {
   SeedStep(session_, batch.step);
   session_.optimizer->ClearGradients();
   std::optional<Agreement> agreed;
-  const auto parts = Parts(batch, session_.spec.train.accumulate);
+  if (skip_) KeepBuffers();
+  const auto parts = Parts(batch, session_.spec.train.accumulate, session_.norm_sum == nullptr);
   for (const auto& part : parts) {
     session_.averager->BeforeForward();
     const at::Tensor loss_sum = ForwardLoss(part);
@@ -77,15 +82,36 @@ void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::fu
 void Learner::Update(double learning_rate, bool norm) {
   std::optional<at::Tensor> found_inf;
   const double most = session_.spec.optimizer.clip_norm;
-  if (session_.loss_scale.on() || norm || most > 0) {
+  if (session_.loss_scale.on() || norm || most > 0 || skip_) {
     const auto gradients = session_.optimizer->Gradients();
     if (session_.loss_scale.on()) found_inf = session_.loss_scale.Unscale(gradients);
-    if (norm || most > 0) norm_ = NormOf(gradients);
+    if (norm || most > 0 || skip_) norm_ = NormOf(gradients);
+    if (skip_) found_inf = LeaveOut();
     if (most > 0) ClipNorm(gradients, norm_, most);
   }
   session_.optimizer->Step(learning_rate, found_inf);
   const auto every = static_cast<uint64_t>(session_.spec.ema.every_steps);
   if (session_.average && (session_.state.step + 1) % every == 0) session_.average->Update();
+}
+
+void Learner::KeepBuffers() {
+  torch::NoGradGuard no_grad;
+  const auto buffers = Buffers(*session_.model);
+  kept_.resize(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) kept_[i] = buffers[i].second.clone();
+}
+
+/// 1 where the gradients, which are the same on all ranks, are no finite numbers, and the step is to be as if
+/// it had not been; else 0. Does not wait for the device.
+at::Tensor Learner::LeaveOut() {
+  torch::NoGradGuard no_grad;
+  const auto bad = norm_.isfinite().logical_not();
+  for (size_t i = 0; auto& [name, buffer] : Buffers(*session_.model)) {
+    buffer.copy_(at::where(bad, kept_[i], buffer));
+    ++i;
+  }
+  sums_.select(1, 3) += bad;
+  return bad.to(at::kFloat);
 }
 
 /// The sum of the losses of this rank's images. A rank without any passes one black image with weight 0
@@ -94,7 +120,11 @@ void Learner::Update(double learning_rate, bool norm) {
 at::Tensor Learner::ForwardLoss(const DeviceBatch& part) {
   Model& model = *session_.model;
   model.train();
-  if (session_.spec.train.freeze_batch_norm || TooFewForBatchNorm(part)) SetBatchNormTraining(model, false);
+  if (session_.norm_sum) {
+    session_.norm_sum->has_images = part.count > 0;
+  } else if (session_.spec.train.freeze_batch_norm || TooFewForBatchNorm(part)) {
+    SetBatchNormTraining(model, false);
+  }
   const int64_t size = session_.phases.At(part.step).image_size;
   const auto images = part.count > 0
                           ? part.images
@@ -108,11 +138,16 @@ at::Tensor Learner::ForwardLoss(const DeviceBatch& part) {
   logits = logits.to(at::kFloat);
   if (part.count == 0) return (logits * 0).sum();
   const auto loss = LossOf(part, logits);
-  torch::NoGradGuard no_grad;
-  sums_[0] += loss.detach();
-  CountTop1(part, logits);
-  sums_[2] += part.count;
+  Count(part, logits, loss.detach());
   return loss;
+}
+
+void Learner::Count(const DeviceBatch& part, const at::Tensor& logits, const at::Tensor& loss) {
+  torch::NoGradGuard no_grad;
+  const auto images = at::full_like(loss, static_cast<double>(part.count));
+  auto counted = at::stack({loss, CountTop1(part, logits).to(loss.scalar_type()), images});
+  if (skip_) counted = at::where(loss.isfinite(), counted, at::zeros_like(counted));
+  sums_.narrow(1, 0, 3) += counted;
 }
 
 /// Of each image.
@@ -137,20 +172,27 @@ at::Tensor Learner::LossOf(const DeviceBatch& part, const at::Tensor& logits) co
 }
 
 /// A mixed image counts as right by the share of the class that was answered.
-void Learner::CountTop1(const DeviceBatch& part, const at::Tensor& logits) {
+at::Tensor Learner::CountTop1(const DeviceBatch& part, const at::Tensor& logits) const {
   const auto answers = logits.argmax(1);
   const auto right = answers.eq(part.labels);
-  if (!part.own_weights.defined()) {
-    sums_[1] += right.sum();
-    return;
-  }
-  sums_[1] += (right * part.own_weights + answers.eq(part.partner_labels) * (1 - part.own_weights)).sum();
+  if (!part.own_weights.defined()) return right.sum();
+  return (right * part.own_weights + answers.eq(part.partner_labels) * (1 - part.own_weights)).sum();
 }
 
-at::Tensor Learner::TakeSums() {
+at::Tensor Learner::SumsForGuard() const {
+  const auto row = sums_.select(0, static_cast<int64_t>(Reader::kGuard));
+  return row.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+}
+
+void Learner::BeginSums(const std::array<double, 4>& sums) {
+  sums_.select(0, static_cast<int64_t>(Reader::kGuard)).copy_(at::tensor(at::ArrayRef<double>(sums), at::kDouble));
+}
+
+at::Tensor Learner::TakeSums(Reader reader) {
+  auto row = sums_.select(0, static_cast<int64_t>(reader));
   // A copy, since a CPU tensor moved to the CPU would be the same one.
-  auto sums = sums_.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  sums_.zero_();
+  auto sums = row.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  row.zero_();
   return sums;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 
@@ -24,9 +25,18 @@ class Learner {
   /// has an image nothing is learnt. Throws what LibTorch throws, and CollectiveError.
   void Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree);
 
-  /// Loss, right answers and images of this rank since the last call, as doubles on the CPU; waits for the
-  /// device.
-  at::Tensor TakeSums();
+  /// Who reads sums; each has sums of its own.
+  enum class Reader : int64_t { kReport, kGuard };
+
+  /// Loss, right answers, images, and steps that were left out (guard), of this rank since the reader's last
+  /// call, as doubles on the CPU; waits for the device. With guard.action skip the first three are without
+  /// what gave a loss that is no finite number.
+  at::Tensor TakeSums(Reader reader);
+
+  /// The guard's sums, without taking them.
+  at::Tensor SumsForGuard() const;
+  /// Begins the guard's sums with those that a checkpoint has.
+  void BeginSums(const std::array<double, 4>& sums);
 
   /// Of the last step in which it was wanted, or gradients were clipped, before clipping and over all ranks;
   /// waits for the device. 0 before.
@@ -36,12 +46,17 @@ class Learner {
   at::Tensor ForwardLoss(const DeviceBatch& part);
   at::Tensor LossOf(const DeviceBatch& part, const at::Tensor& logits) const;
   at::Tensor LossFor(const at::Tensor& labels, const at::Tensor& logits) const;
-  void CountTop1(const DeviceBatch& part, const at::Tensor& logits);
+  at::Tensor CountTop1(const DeviceBatch& part, const at::Tensor& logits) const;
+  void Count(const DeviceBatch& part, const at::Tensor& logits, const at::Tensor& loss);
   void Update(double learning_rate, bool norm);
+  void KeepBuffers();
+  at::Tensor LeaveOut();
 
   Session& session_;
-  at::Tensor sums_;  ///< on the device: loss, correct, images
+  at::Tensor sums_;  ///< on the device, a row for each Reader: loss, correct, images, left out
   at::Tensor norm_;
+  bool skip_;                     ///< guard.action is skip
+  std::vector<at::Tensor> kept_;  ///< the buffers as they were before the step, with skip_
 };
 
 }  // namespace imgd::trainer

@@ -1,5 +1,6 @@
 #include "trainer/loop/run_state.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "trainer/loop/sha256.h"
@@ -17,11 +18,40 @@ Json Dump(const ValidationResult& result) {
           {"top5", result.top5}};
 }
 
+/// JSON has no word for what is no finite number; it is written as null.
+double NumberOf(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+Json Dump(const GuardState& guard) {
+  return {{"mean_loss", guard.mean_loss},
+          {"times_used", guard.times_used},
+          {"good_step", guard.good_step},
+          {"sums", guard.sums}};
+}
+
+GuardState LoadGuard(const Json& json) {
+  GuardState guard{json.at("mean_loss"), json.at("times_used"), json.at("good_step"), {}};
+  for (size_t i = 0; i < guard.sums.size(); ++i) guard.sums[i] = NumberOf(json.at("sums").at(i));
+  return guard;
+}
+
+Json Dump(const BestSoFar& best) {
+  return {{"value", best.value},
+          {"step", best.step},
+          {"last_step", best.last_step},
+          {"passes_since", best.passes_since}};
+}
+
+BestSoFar LoadBest(const Json& json) {
+  return {json.at("value"), json.at("step"), json.at("last_step"), json.at("passes_since")};
+}
+
 ValidationResult Load(const Json& json) {
   ValidationResult result;
   json.at("step").get_to(result.step);
   json.at("images").get_to(result.images);
-  json.at("loss").get_to(result.loss);
+  result.loss = NumberOf(json.at("loss"));
   json.at("top1").get_to(result.top1);
   json.at("top5").get_to(result.top5);
   return result;
@@ -49,10 +79,13 @@ std::string ToJson(const RunState& state) {
                      {"global_batch", state.global_batch},
                      {"train_images", state.train_images},
                      {"model", state.model},
+                     {"optimizer", state.optimizer},
                      {"job_digest", state.job_digest},
                      {"loss_scale", state.loss_scale},
                      {"loss_scale_streak", state.loss_scale_streak},
                      {"last_loss", state.last_loss},
+                     {"guard", Dump(state.guard)},
+                     {"best", Dump(state.best)},
                      {"validation", Dump(state.validation)},
                      {"class_names", state.class_names}};
   // Folder names need not be UTF-8.
@@ -74,10 +107,13 @@ Result<RunState> RunStateFromJson(std::string_view text) {
     json.at("global_batch").get_to(state.global_batch);
     json.at("train_images").get_to(state.train_images);
     json.at("model").get_to(state.model);
+    state.optimizer = json.value("optimizer", "");
     json.at("job_digest").get_to(state.job_digest);
     json.at("loss_scale").get_to(state.loss_scale);
     json.at("loss_scale_streak").get_to(state.loss_scale_streak);
-    json.at("last_loss").get_to(state.last_loss);
+    state.last_loss = NumberOf(json.at("last_loss"));
+    if (json.contains("guard")) state.guard = LoadGuard(json["guard"]);
+    if (json.contains("best")) state.best = LoadBest(json["best"]);
     state.validation = Load(json.at("validation"));
     json.at("class_names").get_to(state.class_names);
     return state;
@@ -148,6 +184,11 @@ void AddNewerOfLearning(const JobSpec& spec, Json& json) {
   add("ema_decay", spec.ema.decay, standard.ema.decay);
   add("ema_every_steps", spec.ema.every_steps, standard.ema.every_steps);
   add("accumulate", spec.train.accumulate, standard.train.accumulate);
+  add("sync_batch_norm", spec.train.sync_batch_norm, standard.train.sync_batch_norm);
+  add("guard", spec.guard.action, standard.guard.action);
+  if (spec.guard.on()) json["guard_look"] = {spec.guard.loss_factor, spec.guard.every_steps};
+  if (spec.early_stop.patience > 0)
+    json["early_stop"] = {spec.early_stop.patience, spec.early_stop.metric, spec.early_stop.min_delta};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,6 +20,23 @@ struct ValidationResult {
   double top5 = 0;  ///< 0 to 1
 };
 
+/// What guard remembers of a run.
+struct GuardState {
+  double mean_loss = 0;    ///< running mean of the training loss; 0 before the first look
+  int64_t times_used = 0;  ///< steps left out, or rollbacks
+  uint64_t good_step = 0;  ///< of the last look that found nothing wrong: checkpoints before it are good
+  /// Since the last look, over all ranks: loss, right answers, images, steps left out.
+  std::array<double, 4> sums{};
+};
+
+/// How validation went so far, for early_stop.
+struct BestSoFar {
+  double value = 0;        ///< of early_stop.metric
+  uint64_t step = 0;       ///< that it was reached at; 0 before the first pass
+  uint64_t last_step = 0;  ///< of the last pass that was counted
+  int passes_since = 0;    ///< without a better one
+};
+
 /// What a checkpoint holds apart from tensors: state.json.
 struct RunState {
   uint64_t step = 0;  ///< optimiser steps done
@@ -30,10 +48,13 @@ struct RunState {
   uint64_t train_images = 0;
   std::string model;
   std::vector<std::string> class_names;  ///< in the order of the labels
+  std::string optimizer;                 ///< optimizer.kind; empty in checkpoints of before it was written
   std::string job_digest;                ///< of the settings that change what is learnt; JobDigest()
   double loss_scale = 0;                 ///< fp16 only, else 0
   int64_t loss_scale_streak = 0;         ///< good steps since it last changed
   double last_loss = 0;                  ///< last reported training loss
+  GuardState guard;
+  BestSoFar best;
   ValidationResult validation;           ///< of the last pass before the checkpoint
 };
 

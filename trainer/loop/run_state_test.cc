@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 namespace imgd::trainer {
 namespace {
 
@@ -14,6 +16,9 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   state.class_names = {"cat", "dog"};
   state.loss_scale = 32768;
   state.loss_scale_streak = 17;
+  state.optimizer = "lars";
+  state.guard = {.mean_loss = 1.5, .times_used = 2, .good_step = 90, .sums = {3.25, 1, 8, 0}};
+  state.best = {.value = 0.7, .step = 80, .last_step = 100, .passes_since = 1};
   state.validation = {.step = 100, .images = 50, .loss = 0.5, .top1 = 0.75, .top5 = 1};
   const auto back = RunStateFromJson(ToJson(state));
   ASSERT_TRUE(back.has_value()) << back.error().ToString();
@@ -22,8 +27,27 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   EXPECT_THAT(back->class_names, ElementsAre("cat", "dog"));
   EXPECT_EQ(back->loss_scale, 32768);
   EXPECT_EQ(back->loss_scale_streak, 17);
+  EXPECT_EQ(back->optimizer, "lars");
+  EXPECT_EQ(back->guard.mean_loss, 1.5);
+  EXPECT_EQ(back->guard.times_used, 2);
+  EXPECT_EQ(back->guard.good_step, 90U);
+  EXPECT_EQ(back->guard.sums, state.guard.sums);
+  EXPECT_EQ(back->best.value, 0.7);
+  EXPECT_EQ(back->best.step, 80U);
+  EXPECT_EQ(back->best.last_step, 100U);
+  EXPECT_EQ(back->best.passes_since, 1);
   EXPECT_EQ(back->validation.step, 100U);
   EXPECT_EQ(back->validation.top1, 0.75);
+}
+
+TEST(RunState, KnowsOfNumbersThatAreNone) {
+  RunState state;
+  state.last_loss = std::nan("");
+  state.validation.loss = std::nan("");
+  const auto back = RunStateFromJson(ToJson(state));
+  ASSERT_TRUE(back.has_value()) << back.error().ToString();
+  EXPECT_TRUE(std::isnan(back->last_loss));
+  EXPECT_TRUE(std::isnan(back->validation.loss));
 }
 
 TEST(RunState, RefusesWhatIsNotItsFormat) {

@@ -1,6 +1,9 @@
 #include "trainer/loop/saving.h"
 
+#include <algorithm>
 #include <cstring>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "common/files.h"
@@ -40,6 +43,22 @@ Status TakeUpAverage(Session& session, const CheckpointContent& files) {
   return CopyInto(session.average->values(), average);
 }
 
+/// The files are those that were written: what does not fit comes from other settings.
+Status TakeUpTensors(Session& session, const CheckpointRef& ref, const CheckpointContent& files) {
+  const auto fit = [&ref](const char* settings, const Status& copied) -> Status {
+    if (copied) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                "checkpoint {} was trained with other settings of {}: {}; take another name or checkpoint.dir",
+                ref.path.native(), settings, copied.error().message);
+  };
+  IMGD_ASSIGN(const auto model, ParseSafetensors(files.model));
+  IMGD_ASSIGN(const auto optimizer, ParseSafetensors(files.optimizer));
+  IMGD_TRY(fit("model", CopyInto(StateDict(*session.model), model)));
+  IMGD_TRY(fit("model.freeze or optimizer", CopyInto(session.optimizer->State(), optimizer)));
+  if (session.average) IMGD_TRY(TakeUpAverage(session, files));
+  return {};
+}
+
 Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
   IMGD_ASSIGN(const auto files, ReadCheckpoint(ref));
   IMGD_ASSIGN(RunState state, RunStateFromJson(files.state));
@@ -53,31 +72,17 @@ Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
         ref.path.native(), state.model, state.class_names.size(), ours.model, ours.class_names.size(),
         state.class_names.size() == ours.class_names.size() ? " others" : "");
   }
-  IMGD_ASSIGN(const auto model, ParseSafetensors(files.model));
-  IMGD_ASSIGN(const auto optimizer, ParseSafetensors(files.optimizer));
-  IMGD_TRY(CopyInto(StateDict(*session.model), model));
-  IMGD_TRY(CopyInto(session.optimizer->State(), optimizer));
-  if (session.average) IMGD_TRY(TakeUpAverage(session, files));
+  if (!state.optimizer.empty() && state.optimizer != ours.optimizer) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "checkpoint {} was trained with optimizer.kind: {}, but the job has {}; take another name or "
+                "checkpoint.dir, or begin with its weights by model.init_from",
+                ref.path.native(), state.optimizer, ours.optimizer);
+  }
+  IMGD_TRY(TakeUpTensors(session, ref, files));
   if (const auto text = ReadFile(ref.path / "validation.json")) {
     if (const auto validation = ValidationFromJson(*text)) state.validation = *validation;
   }
   return state;
-}
-
-/// Weights that are no numbers are of no use to go on from, and would push good ones out. The same on all
-/// ranks.
-Status CheckThatWeightsAreFinite(const Session& session) {
-  torch::NoGradGuard no_grad;
-  auto sum = at::zeros({}, at::dtype(at::kFloat).device(session.device));
-  for (const auto& [name, tensor] : StateDict(*session.model)) {
-    if (tensor.is_floating_point()) sum += (tensor * 0).sum();  // 0, or NaN
-  }
-  if (sum.item<float>() == 0) return {};
-  return Fail(
-      ErrorCode::kInvalidArgument,
-      "training diverged: there are weights that are no finite numbers after step {}; a lower optimizer.lr "
-      "or a longer schedule.warmup_epochs may help",
-      session.state.step);
 }
 
 /// Rank 0's part. Leaves the session alone where there is nothing to go on from.
@@ -106,11 +111,68 @@ Status TakeUpNewest(Session& session) {
               candidates.size(), session.checkpoint_root.native());
 }
 
+/// The checkpoints of this start and those that it could have gone on from, as far as they are good, newest
+/// first.
+Result<std::vector<CheckpointRef>> GoodCheckpoints(const Session& session) {
+  IMGD_ASSIGN(auto all, ResumeCandidates(session.checkpoint_root, session.env.resume_file));
+  IMGD_ASSIGN(const auto complete, ListCheckpoints(session.checkpoint_root));
+  std::set<std::filesystem::path> known;
+  for (const auto& ref : all) known.insert(ref.path);
+  for (const auto& ref : complete) {
+    if (ref.generation == session.env.generation && !known.contains(ref.path)) all.push_back(ref);
+  }
+  std::erase_if(all, [&session](const CheckpointRef& ref) {
+    return ref.step >= session.state.guard.good_step || !CheckpointDue(session, ref.step);
+  });
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.step, a.generation) > std::tie(b.step, b.generation);
+  });
+  return all;
+}
+
+/// Rank 0's part; the path of the checkpoint, empty where there is none.
+Result<std::string> TakeUpGood(Session& session) {
+  IMGD_ASSIGN(const auto good, GoodCheckpoints(session));
+  for (const auto& ref : good) {
+    const auto then = TakeUp(session, ref);
+    if (then) {
+      session.state.loss_scale = then->loss_scale;
+      session.state.loss_scale_streak = then->loss_scale_streak;
+      return ref.path.native();
+    }
+    session.reporter.Note(
+        fmt::format("checkpoint {} is passed over: {}", ref.path.native(), then.error().ToString()));
+  }
+  return std::string();
+}
+
+/// Rank 0's optimiser state to all.
+void ShareOptimizer(Session& session) {
+  std::vector<at::Tensor> state;
+  for (const auto& [name, tensor] : session.optimizer->State()) state.push_back(tensor);
+  session.gang->BroadcastFromRank0(state);
+}
+
 }  // namespace
+
+bool WeightsAreFinite(const Session& session) {
+  torch::NoGradGuard no_grad;
+  auto sum = at::zeros({}, at::dtype(at::kFloat).device(session.device));
+  for (const auto& [name, tensor] : StateDict(*session.model)) {
+    if (tensor.is_floating_point()) sum += (tensor * 0).sum();  // 0, or NaN
+  }
+  return sum.item<float>() == 0;
+}
 
 Status SaveCheckpoint(Session& session) {
   ShareBuffers(session);
-  IMGD_TRY(CheckThatWeightsAreFinite(session));
+  if (!WeightsAreFinite(session)) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "training diverged: there are weights that are no finite numbers after step {}; a lower optimizer.lr "
+        "or a longer schedule.warmup_epochs may help",
+        session.state.step);
+  }
   session.state.loss_scale = session.loss_scale.scale();
   session.state.loss_scale_streak = session.loss_scale.streak();
   if (!session.is_rank0()) return {};
@@ -127,6 +189,16 @@ Status SaveCheckpoint(Session& session) {
   return session.saver->Start(std::move(snapshot));
 }
 
+bool CheckpointDue(const Session& session, uint64_t step) {
+  if (step == session.total_steps) return true;
+  const auto& settings = session.spec.checkpoint;
+  const auto every_steps = static_cast<uint64_t>(settings.every_steps);
+  if (every_steps > 0 && step % every_steps == 0) return true;
+  const auto every_epochs = static_cast<uint64_t>(settings.every_epochs);
+  const auto epochs = session.phases.WholeEpochs(step);
+  return every_epochs > 0 && epochs && *epochs % every_epochs == 0;
+}
+
 Status SaveValidation(const Session& session) {
   const auto folder = CheckpointPath(session.checkpoint_root, session.env.generation, session.state.step);
   std::error_code ignored;
@@ -140,10 +212,26 @@ Status Resume(Session& session) {
   session.resumed_from = session.gang->BroadcastFromRank0(session.resumed_from);
   if (session.resumed_from.empty()) return {};
   IMGD_ASSIGN(session.state, RunStateFromJson(session.gang->BroadcastFromRank0(ToJson(session.state))));
-  std::vector<at::Tensor> state;
-  for (const auto& [name, tensor] : session.optimizer->State()) state.push_back(tensor);
-  session.gang->BroadcastFromRank0(state);
+  ShareOptimizer(session);
   return {};
+}
+
+Result<std::string> RollBack(Session& session) {
+  session.gang->SetPosition(session.state.step, "going back to a checkpoint");
+  std::string from;
+  if (session.is_rank0()) {
+    IMGD_ASSIGN(from, TakeUpGood(session));
+  }
+  from = session.gang->BroadcastFromRank0(from);
+  if (from.empty()) return from;
+  IMGD_ASSIGN(session.state, RunStateFromJson(session.gang->BroadcastFromRank0(ToJson(session.state))));
+  std::vector<at::Tensor> weights;
+  for (const auto& [name, tensor] : StateDict(*session.model)) weights.push_back(tensor.detach());
+  session.gang->BroadcastFromRank0(weights);
+  ShareOptimizer(session);
+  ShareAverage(session);
+  BeginLossScale(session);
+  return from;
 }
 
 }  // namespace imgd::trainer

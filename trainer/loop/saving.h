@@ -11,6 +11,10 @@ namespace imgd::trainer {
 /// this one.
 Status SaveCheckpoint(Session& session);
 
+/// Whether all weights and buffers are finite numbers: others are of no use to go on from, and would push
+/// good ones out. The same on all ranks. Waits for the device.
+bool WeightsAreFinite(const Session& session);
+
 /// Puts what validation found beside the checkpoint of the same step, if there is one that is
 /// complete. Rank 0 only.
 Status SaveValidation(const Session& session);
@@ -20,5 +24,14 @@ Status SaveValidation(const Session& session);
 /// here. Errors: kInvalidArgument for a checkpoint of another model or other classes, or where none of
 /// several is good.
 Status Resume(Session& session);
+
+/// Whether the job file asks for a checkpoint after this step.
+bool CheckpointDue(const Session& session, uint64_t step);
+
+/// Rank 0 takes up the weights, momentum, average and loss scale of the newest checkpoint that the job file
+/// asked for and that is older than the guard's last good look, and all ranks get them. The step stays, and
+/// all else of the state. What it took up, in words; empty where there is no such checkpoint. Errors: as
+/// Resume().
+Result<std::string> RollBack(Session& session);
 
 }  // namespace imgd::trainer

@@ -161,22 +161,38 @@ Status Freeze(Session& session) {
   return {};
 }
 
+/// As a copy of the weights.
+void BeginAverage(Session& session) {
+  if (session.spec.ema.decay == 0) return;
+  session.average = std::make_unique<WeightAverage>(StateDict(*session.model), session.spec.ema.decay);
+}
+
 Status MakeLearner(Session& session) {
   const auto& spec = session.spec;
   torch::manual_seed(spec.seed);
   const ModelShape shape{.classes = static_cast<int>(session.train->classes().size()),
                          .image_size = session.phases.all().back().image_size};
   IMGD_ASSIGN(session.model, MakeModel(spec.model, shape));
-  if (!spec.model.init_from.empty()) {
-    IMGD_ASSIGN(const auto done, InitFrom(*session.model, spec.model.init_from, NewHead::kAllowed));
-    if (session.is_rank0()) session.reporter.Note(done);
-  }
   IMGD_TRY(Freeze(session));
   session.model->to(session.device);
   session.optimizer = MakeOptimizer(Parameters(*session.model), spec.optimizer, session.model.get());
-  if (spec.ema.decay > 0)
-    session.average = std::make_unique<WeightAverage>(StateDict(*session.model), spec.ema.decay);
+  if (spec.train.sync_batch_norm && session.env.world_size > 1) {
+    session.norm_sum = std::make_shared<SumOverRanks>();
+    session.norm_sum->sum = [gang = session.gang.get()](at::Tensor& sums) { gang->AllReduceSum(sums); };
+    SynchronizeBatchNorm(*session.model, session.norm_sum);
+  }
+  BeginAverage(session);
   session.schedule = Schedule(spec, session.phases);
+  return {};
+}
+
+/// A run that goes on from a checkpoint has its weights from there.
+Status InitWeights(Session& session) {
+  const auto& file = session.spec.model.init_from;
+  if (file.empty() || !session.resumed_from.empty()) return {};
+  IMGD_ASSIGN(const auto done, InitFrom(*session.model, file, NewHead::kAllowed));
+  if (session.is_rank0()) session.reporter.Note(done);
+  BeginAverage(session);
   return {};
 }
 
@@ -186,7 +202,7 @@ Status SetUpCompute(Session& session) {
   const int share = ShareOfCores(session.env);
   session.workers = spec.data.workers > 0 ? spec.data.workers : share;
   IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, session.env.local_rank));
-  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share);
+  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share, spec.train.precision);
   const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
   session.compute_type = compute.type;
   if (!compute.note.empty()) session.reporter.Note(compute.note);
@@ -214,6 +230,7 @@ RunState FreshState(const Session& session) {
   state.seed = session.spec.seed;
   state.model = session.spec.model.name;
   state.class_names = session.train->classes();
+  state.optimizer = session.spec.optimizer.kind;
   state.job_digest = JobDigest(session.spec);
   state.loss_scale = session.spec.train.precision == "fp16" ? LossScale::kInitial : 0;
   return state;
@@ -313,6 +330,7 @@ Status SetUp(Session& session) {
   IMGD_TRY(MakeLearner(session));
   session.state = FreshState(session);
   IMGD_TRY(Resume(session));
+  IMGD_TRY(InitWeights(session));
   session.averager =
       std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model), Buffers(*session.model));
   ShareAverage(session);
@@ -323,11 +341,15 @@ Status SetUp(Session& session) {
   state.global_batch = spec.train.global_batch;
   state.train_images = session.train->size();
   state.job_digest = JobDigest(spec);
-  if (spec.train.precision == "fp16") {
-    const double scale = state.loss_scale > 0 ? state.loss_scale : LossScale::kInitial;
-    session.loss_scale = LossScale(session.device, scale, state.loss_scale_streak);
-  }
+  BeginLossScale(session);
   return {};
+}
+
+void BeginLossScale(Session& session) {
+  const RunState& state = session.state;
+  if (session.spec.train.precision != "fp16") return;
+  const double scale = state.loss_scale > 0 ? state.loss_scale : LossScale::kInitial;
+  session.loss_scale = LossScale(session.device, scale, state.loss_scale_streak);
 }
 
 Status SetUpEvaluation(Session& session) {

@@ -21,6 +21,7 @@
 #include "trainer/input/nvjpeg_decoder.h"
 #include "trainer/loop/checkpoint_saver.h"
 #include "trainer/loop/run_state.h"
+#include "trainer/model/layers.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/loss_scale.h"
 #include "trainer/optim/optimizer.h"
@@ -48,6 +49,7 @@ struct Session {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<WeightAverage> average;  ///< null without ema
   std::unique_ptr<GradientAverager> averager;
+  std::shared_ptr<SumOverRanks> norm_sum;  ///< null without train.sync_batch_norm, or with one rank
   LossScale loss_scale;
   Schedule schedule;
   std::filesystem::path checkpoint_root;
@@ -78,5 +80,8 @@ Status SetUp(Session& session);
 
 /// The same for a session that only validates: data.val, and the weights of model.init_from.
 Status SetUpEvaluation(Session& session);
+
+/// Begins with the loss scale of `session.state`, in fp16.
+void BeginLossScale(Session& session);
 
 }  // namespace imgd::trainer

@@ -13,9 +13,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// Below this a fp16 run has found no scale that its gradients bear.
-constexpr double kLeastLossScale = 1.0 / (1 << 14);
-
 report::Started DescribeStart(const Session& session) {
   return {.world_size = session.env.world_size,
           .device = DescribeDevice(session.device),
@@ -32,11 +29,12 @@ report::Started DescribeStart(const Session& session) {
 }  // namespace
 
 TrainLoop::TrainLoop(Session& session)
-    : session_(session), first_step_(session.state.step), meter_(steady_clock::now()), learner_(session) {}
+    : session_(session), first_step_(session.state.step), meter_(steady_clock::now()), learner_(session), guard_(session, learner_) {}
 
 Result<RunEnd> TrainLoop::Run() {
   session_.reporter.On(DescribeStart(session_));
   bool stopped = false;
+  enough_ = EnoughIsEnough(session_.spec.early_stop, session_.state);
   if (session_.state.step > 0 && ValidationDue() && session_.state.validation.step < session_.state.step) {
     saved_step_ = session_.state.step;  // the one that it goes on from
     IMGD_ASSIGN(stopped, ValidateAndObey());
@@ -46,9 +44,10 @@ Result<RunEnd> TrainLoop::Run() {
     trace_.emplace(std::move(trace));
   }
   meter_ = Meter(steady_clock::now());
-  while (!stopped && session_.state.step < session_.total_steps) {
+  while (!stopped && !enough_ && session_.state.step < session_.total_steps) {
     IMGD_ASSIGN(stopped, RunPhase(session_.phases.At(session_.state.step)));
   }
+  if (enough_ && !stopped) IMGD_TRY(EndEarly());
   IMGD_TRY(FinishSaving());
   if (!stopped) {
     session_.reporter.On(report::Finished{session_.state.step, session_.state.validation.top1,
@@ -66,7 +65,7 @@ Result<bool> TrainLoop::RunPhase(const Phase& phase) {
   reported_ = {};
   noted_ = {};
   bool stopped = false;
-  while (!stopped && session_.state.step < std::min(phase.end_step, session_.total_steps)) {
+  while (!stopped && !enough_ && session_.state.step < std::min(phase.end_step, session_.total_steps)) {
     IMGD_ASSIGN(const Agreed agreed, Step(*feed_));
     IMGD_ASSIGN(stopped, AfterStep(agreed));
   }
@@ -152,7 +151,7 @@ void TrainLoop::NoteImagesLeftToCpu() {
 
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "sums for the report");
-  auto sums = learner_.TakeSums();
+  auto sums = learner_.TakeSums(Learner::Reader::kReport);
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
   const Sums all{data[0], data[1], data[2]};
@@ -172,8 +171,9 @@ Status TrainLoop::Report() {
                                            .input_wait_ratio = speed.input_wait_ratio,
                                            .eta_seconds = speed.eta_seconds,
                                            .loader = LoaderFiguresSince(speed)});
+  if (session_.spec.guard.action != "stop") return {};
   const bool fp16 = session_.loss_scale.on();
-  if (fp16 ? session_.loss_scale.scale() < kLeastLossScale : !std::isfinite(all.loss)) {
+  if (fp16 ? session_.loss_scale.lost() : !std::isfinite(all.loss)) {
     return Fail(ErrorCode::kInvalidArgument,
                 "training diverged: the loss is {} at step {}; a lower optimizer.lr or a longer "
                 "schedule.warmup_epochs may help",
@@ -188,10 +188,12 @@ Result<bool> TrainLoop::AfterStep(const Agreed& agreed) {
   if (agreed.report) IMGD_TRY(Report());
   const uint64_t step = session_.state.step;
   if (session_.phases.WholeEpochs(step) || step == session_.total_steps) NoteImagesLeftToCpu();
-  const bool save = agreed.asked.checkpoint || agreed.asked.stop_with_checkpoint;
+  const bool save =
+      agreed.asked.checkpoint || agreed.asked.stop_with_checkpoint || CheckpointDue(session_, step);
   const auto start = steady_clock::now();
   if (session_.saver) IMGD_TRY(session_.saver->Poll());
-  if (save || CheckpointDue()) IMGD_TRY(Save());
+  if (guard_.Due()) IMGD_TRY(guard_.Look());
+  if (save) IMGD_TRY(Save());
   if (agreed.asked.stop) return true;
   bool stop = false;
   if (ValidationDue()) {
@@ -208,9 +210,24 @@ Result<bool> TrainLoop::ValidateAndObey() {
   if (!end.stopped && session_.is_rank0()) {
     if (auto written = SaveValidation(session_); !written) session_.reporter.Note(written.error().ToString());
   }
+  if (!end.stopped) enough_ = EnoughIsEnough(session_.spec.early_stop, session_.state);
   const bool save = end.asked.checkpoint || end.asked.stop_with_checkpoint;
   if (save && saved_step_ != session_.state.step) IMGD_TRY(Save());
   return end.stopped;
+}
+
+/// The run ends as one that is finished, with a checkpoint of its last step.
+Status TrainLoop::EndEarly() {
+  const auto& stop = session_.spec.early_stop;
+  const BestSoFar& best = session_.state.best;
+  if (session_.is_rank0()) {
+    session_.reporter.Note(fmt::format(
+        "early_stop: the last {} validation passes were no better than that of step {}, whose {} was {:.4g}; "
+        "the run ends after step {} of {}",
+        best.passes_since, best.step, stop.metric, best.value, session_.state.step, session_.total_steps));
+  }
+  if (session_.state.step == first_step_ || saved_step_ == session_.state.step) return {};
+  return Save();
 }
 
 bool TrainLoop::ValidationDue() const {
@@ -219,16 +236,6 @@ bool TrainLoop::ValidationDue() const {
   if (step == session_.total_steps) return true;
   const auto epochs = session_.phases.WholeEpochs(step);
   return epochs && *epochs % static_cast<uint64_t>(session_.spec.train.eval_every_epochs) == 0;
-}
-
-bool TrainLoop::CheckpointDue() const {
-  const uint64_t step = session_.state.step;
-  if (step == session_.total_steps) return true;
-  const auto every_steps = static_cast<uint64_t>(session_.spec.checkpoint.every_steps);
-  if (every_steps > 0 && step % every_steps == 0) return true;
-  const auto every_epochs = static_cast<uint64_t>(session_.spec.checkpoint.every_epochs);
-  const auto epochs = session_.phases.WholeEpochs(step);
-  return every_epochs > 0 && epochs && *epochs % every_epochs == 0;
 }
 
 /// Some damaged images are left out; a run of nothing else would end well and have learnt nothing.
@@ -249,6 +256,15 @@ Status TrainLoop::FinishSaving() {
 }
 
 Status TrainLoop::Save() {
+  guard_.Keep();
+  // Before the guard's next look, which will go back, there may be nothing to save.
+  if (session_.spec.guard.action == "rollback" && !WeightsAreFinite(session_)) {
+    if (session_.is_rank0()) {
+      session_.reporter.Note(fmt::format(
+          "no checkpoint after step {}: there are weights that are no finite numbers", session_.state.step));
+    }
+    return {};
+  }
   IMGD_TRY(SaveCheckpoint(session_));
   saved_step_ = session_.state.step;
   return {};

@@ -4,6 +4,7 @@
 
 #include "trainer/data/trace.h"
 #include "trainer/input/feed.h"
+#include "trainer/loop/guard.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/meter.h"
 #include "trainer/loop/run.h"
@@ -39,7 +40,7 @@ class TrainLoop {
   Result<bool> AfterStep(const Agreed& agreed);
   Result<bool> ValidateAndObey();
   bool ValidationDue() const;
-  bool CheckpointDue() const;
+  Status EndEarly();
   Status Save();
   Status FinishSaving();
   Status CheckThatSomethingWasSeen() const;
@@ -48,7 +49,9 @@ class TrainLoop {
   const uint64_t first_step_;  ///< of this start
   Meter meter_;
   Learner learner_;
+  Guard guard_;
   double learning_rate_ = 0;
+  bool enough_ = false;       ///< early_stop ends the run
   uint64_t good_images_ = 0;  ///< of all ranks, since this start
   std::optional<uint64_t> saved_step_;
   std::optional<Feed> feed_;      ///< of the current phase

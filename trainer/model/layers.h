@@ -1,8 +1,30 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+
 #include "trainer/torch.h"
 
 namespace imgd::trainer {
+
+/// How batch norm reaches the other ranks; one for all layers of a model.
+struct SumOverRanks {
+  std::function<void(at::Tensor&)> sum;  ///< of all ranks' tensors of this shape, in place
+  bool has_images = true;                ///< false: this rank's images only stand in for none, and don't count
+};
+
+/// Batch norm; with SynchronizeBatchNorm() its statistics while training are those of all ranks' images
+/// together (as torch.nn.SyncBatchNorm's), for which every rank must pass the same layers in the same order.
+class BatchNormImpl final : public torch::nn::BatchNorm2dImpl {
+ public:
+  using torch::nn::BatchNorm2dImpl::BatchNorm2dImpl;
+  at::Tensor forward(const at::Tensor& x);
+  void SetSum(std::shared_ptr<const SumOverRanks> over_ranks) { over_ranks_ = std::move(over_ranks); }
+
+ private:
+  std::shared_ptr<const SumOverRanks> over_ranks_;  ///< null: of this rank alone
+};
+TORCH_MODULE(BatchNorm);
 
 /// Stochastic depth (Huang et al. 2016): while training, a share `rate` of the images of `x` [N, ...] becomes
 /// 0 and the others grow by 1 / (1 - rate), as torchvision.ops.StochasticDepth does with mode "row". Draws

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "common/job_file.h"
+#include "trainer/model/layers.h"
 
 namespace imgd::trainer {
 
@@ -80,6 +81,12 @@ NamedTensors StateDict(const Model& model) { return Collect(model, true, true); 
 void SetBatchNormTraining(Model& model, bool training) {
   for (const auto& module : model.modules()) {
     if (auto* norm = module->as<torch::nn::BatchNorm2d>()) norm->train(training);
+  }
+}
+
+void SynchronizeBatchNorm(Model& model, const std::shared_ptr<const SumOverRanks>& over_ranks) {
+  for (const auto& module : model.modules()) {
+    if (auto* norm = module->as<BatchNorm>()) norm->SetSum(over_ranks);
   }
 }
 

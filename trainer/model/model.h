@@ -7,6 +7,8 @@
 
 namespace imgd::trainer {
 
+struct SumOverRanks;
+
 /// A network that maps images [N, 3, H, W] to logits [N, classes].
 class Model : public torch::nn::Module {
  public:
@@ -45,6 +47,9 @@ NamedTensors StateDict(const Model& model);
 
 /// Sets batch norm alone to training or evaluation mode.
 void SetBatchNormTraining(Model& model, bool training);
+
+/// Has all batch norm gather its statistics over all ranks' images from now on.
+void SynchronizeBatchNorm(Model& model, const std::shared_ptr<const SumOverRanks>& over_ranks);
 
 /// Whether this parameter is of a norm layer, a bias, a scale of channels, a class token or a position
 /// embedding, which have a weight decay of their own, usually none.

@@ -94,14 +94,14 @@ class ResidualBlock : public nn::Module {
     if (s.stride == 1 && s.inplanes == s.outplanes()) return;
     if (!s.average_shortcut) {
       shortcut_ = nn::Sequential(Conv(s.inplanes, s.outplanes(), 1, s.stride, s.blur),
-                                 nn::BatchNorm2d(s.outplanes()));
+                                 BatchNorm(s.outplanes()));
     } else if (s.stride > 1) {
       const auto pool = nn::AvgPool2dOptions(2).stride(s.stride).ceil_mode(true).count_include_pad(false);
       shortcut_ = nn::Sequential(nn::AvgPool2d(pool), Conv(s.inplanes, s.outplanes(), 1, 1, false),
-                                 nn::BatchNorm2d(s.outplanes()));
+                                 BatchNorm(s.outplanes()));
     } else {
       shortcut_ = nn::Sequential(nn::Identity(), Conv(s.inplanes, s.outplanes(), 1, 1, false),
-                                 nn::BatchNorm2d(s.outplanes()));
+                                 BatchNorm(s.outplanes()));
     }
     register_module("downsample", shortcut_);
   }
@@ -121,9 +121,9 @@ class BasicBlock final : public ResidualBlock {
  public:
   explicit BasicBlock(const BlockShape& s) : ResidualBlock(s) {
     conv1_ = register_module("conv1", Conv(s.inplanes, s.planes, 3, s.stride, s.blur));
-    bn1_ = register_module("bn1", nn::BatchNorm2d(s.planes));
+    bn1_ = register_module("bn1", BatchNorm(s.planes));
     conv2_ = register_module("conv2", Conv(s.planes, s.planes, 3, 1, false));
-    bn2_ = register_module("bn2", nn::BatchNorm2d(s.planes));
+    bn2_ = register_module("bn2", BatchNorm(s.planes));
     AddShortcut();
   }
 
@@ -135,18 +135,18 @@ class BasicBlock final : public ResidualBlock {
 
  private:
   Conv conv1_{nullptr}, conv2_{nullptr};
-  nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};
+  BatchNorm bn1_{nullptr}, bn2_{nullptr};
 };
 
 class Bottleneck final : public ResidualBlock {
  public:
   explicit Bottleneck(const BlockShape& s) : ResidualBlock(s) {
     conv1_ = register_module("conv1", Conv(s.inplanes, s.width(), 1, 1, false));
-    bn1_ = register_module("bn1", nn::BatchNorm2d(s.width()));
+    bn1_ = register_module("bn1", BatchNorm(s.width()));
     conv2_ = register_module("conv2", Conv(s.width(), s.width(), 3, s.stride, s.blur, s.groups));
-    bn2_ = register_module("bn2", nn::BatchNorm2d(s.width()));
+    bn2_ = register_module("bn2", BatchNorm(s.width()));
     conv3_ = register_module("conv3", Conv(s.width(), s.outplanes(), 1, 1, false));
-    bn3_ = register_module("bn3", nn::BatchNorm2d(s.outplanes()));
+    bn3_ = register_module("bn3", BatchNorm(s.outplanes()));
     AddShortcut();
   }
 
@@ -159,7 +159,7 @@ class Bottleneck final : public ResidualBlock {
 
  private:
   Conv conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr};
-  nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr}, bn3_{nullptr};
+  BatchNorm bn1_{nullptr}, bn2_{nullptr}, bn3_{nullptr};
 };
 
 /// Blocks in a row, registered as "0", "1", ...
@@ -179,9 +179,9 @@ class Layer final : public nn::Module {
 
 /// torchvision's 7x7 convolution, or three of 3x3 in its place.
 nn::Sequential DeepStem() {
-  return nn::Sequential(Conv(3, 32, 3, 2, false), nn::BatchNorm2d(32),
+  return nn::Sequential(Conv(3, 32, 3, 2, false), BatchNorm(32),
                         nn::ReLU(nn::ReLUOptions(/*inplace=*/true)), Conv(32, 32, 3, 1, false),
-                        nn::BatchNorm2d(32), nn::ReLU(nn::ReLUOptions(/*inplace=*/true)),
+                        BatchNorm(32), nn::ReLU(nn::ReLUOptions(/*inplace=*/true)),
                         Conv(32, 64, 3, 1, false));
 }
 
@@ -193,7 +193,7 @@ class ResNet final : public Model {
     } else {
       conv1_ = register_module("conv1", Conv(3, 64, 7, 2, asked.blurpool));
     }
-    bn1_ = register_module("bn1", nn::BatchNorm2d(64));
+    bn1_ = register_module("bn1", BatchNorm(64));
     AddLayers(architecture, asked);
     fc_ = register_module("fc", nn::Linear(channels_, classes));
     for (const auto& module : modules(/*include_self=*/false)) {
@@ -251,7 +251,7 @@ class ResNet final : public Model {
   int channels_ = 64;
   Conv conv1_{nullptr};
   nn::Sequential deep_stem_{nullptr};
-  nn::BatchNorm2d bn1_{nullptr};
+  BatchNorm bn1_{nullptr};
   std::vector<std::shared_ptr<Layer>> layers_;
   nn::Linear fc_{nullptr};
 };

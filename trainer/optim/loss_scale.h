@@ -26,6 +26,10 @@ class LossScale {
   double scale() const { return on() ? scale_.item<float>() : 0; }
   int64_t streak() const { return on() ? streak_.item<int>() : 0; }
 
+  /// Whether it has sunk so low that no scale seems to fit the gradients. Waits for the device.
+  bool lost() const { return on() && scale() < kLeast; }
+
+  static constexpr double kLeast = 1.0 / (1 << 14);
   static constexpr double kInitial = 65536;
 
  private:

@@ -53,6 +53,31 @@ def test_batch_norm_trains_with_an_empty_slice_too(trainer: Trainer) -> None:
     trainer.run(3, train__global_batch=14, train__epochs=1, schedule__warmup_epochs=0)
 
 
+def test_synchronised_batch_norm_gives_three_ranks_the_statistics_of_one(trainer: Trainer) -> None:
+    """With 14 images a step the last one of an epoch has 2, so that one of 3 ranks has none."""
+    settings: dict[str, Any] = {
+        "train__global_batch": 14,
+        "train__epochs": 1,
+        "schedule__warmup_epochs": 0,
+        "data__image_size": 64,
+        "optimizer__lr": 0.0005,
+    }
+    apart = trainer.run(3, **settings, train__max_steps=1).losses()[1]
+    settings["train__sync_batch_norm"] = True
+    trainer.checkpoints /= "one"
+    one = trainer.run(1, **settings).losses()
+    assert abs(apart - one[1]) > 0.005
+    trainer.checkpoints /= "three"
+    three = trainer.run(3, **settings).losses()
+    # What rounding differs by grows from step to step, as it does with another number of threads.
+    for step in (1, 2, 3):
+        assert three[step] == pytest.approx(one[step], abs=2e-3), step
+    assert len(three) == 6
+    # Parts of a step are as many on each rank.
+    trainer.checkpoints /= "parts"
+    assert len(trainer.run(3, **settings, train__accumulate=3).losses()) == 6
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_validation_counts_every_image_once(ranks: int, trainer: Trainer, tmp_path: Path) -> None:
     """The same weights give the same figures on any number of ranks."""
