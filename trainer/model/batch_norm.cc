@@ -42,6 +42,7 @@ struct Normalise : public torch::autograd::Function<Normalise> {
                             const at::Tensor& variance, double epsilon, const SumOverRanks* over_ranks) {
     context->save_for_backward({x, weight, count, mean, (variance + epsilon).rsqrt()});
     context->saved_data["over_ranks"] = reinterpret_cast<int64_t>(over_ranks);
+    context->saved_data["counts"] = over_ranks->has_images;
     return at::batch_norm(x, weight, bias, mean, variance, /*training=*/false, 0, epsilon, false);
   }
 
@@ -58,6 +59,9 @@ struct Normalise : public torch::autograd::Function<Normalise> {
     const auto own_product = (d * (x - ByChannel(mean))).sum(kAllButChannels);
     auto sums = at::cat({own_sum, own_product}).to(at::kDouble);
     over_ranks->sum(sums);
+    // No rank's loss depends on what only stands in for images.
+    if (!context->saved_data["counts"].toBool())
+      return {at::zeros_like(x), at::zeros_like(mean), at::zeros_like(mean), {}, {}, {}, {}, {}};
     const auto means = (sums / count.clamp_min(1)).to(at::kFloat);
     // dL/dx = a * d + b * x + e, each a number for each channel.
     const auto a = weight * inverse;
@@ -82,6 +86,11 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
     const auto unbiased = (all.count / (all.count - 1).clamp_min(1)).to(at::kFloat);
     running_mean.lerp_(all.mean, share);
     running_var.lerp_(all.variance * unbiased, share);
+    // The others' statistics may fit a stand-in so badly that it overflows.
+    if (!over_ranks_->has_images) {
+      all.mean = running_mean.clone();
+      all.variance = running_var.clone();
+    }
   }
   return Normalise::apply(x, weight, bias, all.count, all.mean, all.variance, options.eps(),
                           over_ranks_.get());

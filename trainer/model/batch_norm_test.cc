@@ -81,6 +81,17 @@ TEST(SynchronisedBatchNorm, OfTwoRanksIsThatOfTheirImagesTogether) {
   }
 }
 
+TEST(SynchronisedBatchNorm, AStandInIsNotLearntFrom) {
+  // The other rank's sums, of images that are far from the stand-in.
+  auto none = std::make_shared<SumOverRanks>();
+  none->sum = [](at::Tensor& sums) { sums += sums.numel() % 2 == 1 ? 10 : 7; };
+  none->has_images = false;
+  const Passed passed = Pass(at::zeros({1, 2, 3, 3}), at::zeros({1, 2, 3, 3}), none);
+  EXPECT_TRUE(at::equal(passed.dx, at::zeros({1, 2, 3, 3})));
+  EXPECT_TRUE(at::equal(passed.dw, at::zeros({2})));
+  EXPECT_TRUE(at::allclose(passed.mean, at::full({2}, 0.1)));  // of 10 values whose sum is 10
+}
+
 TEST(SynchronisedBatchNorm, ARankWithoutImagesCountsForNothing) {
   auto none = std::make_shared<SumOverRanks>();
   none->sum = [](at::Tensor&) {};
