@@ -1,6 +1,7 @@
 #include "trainer/dist/device.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <malloc.h>
 
 #ifdef IMGD_CUDA
 #include <ATen/cuda/CUDAContext.h>
@@ -36,6 +37,17 @@ bool OneDnnHas(const char* precision) {
   const auto question = c10::Dispatcher::singleton().findSchema(
       {fmt::format("mkldnn::_is_mkldnn_{}_supported", precision), ""});
   return question && question->typed<bool()>().call();
+}
+
+/// Each step allocates the same activations anew. By default glibc gives large ones back to the system when
+/// they are freed, and the next step pays for every page once more: a sixth of a CPU run's time.
+void KeepFreedMemory() {
+#ifdef __GLIBC__
+  constexpr int kTopPadBytes = 64 << 20;
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+  ::mallopt(M_TOP_PAD, kTopPadBytes);
+#endif
 }
 
 }  // namespace
@@ -79,6 +91,7 @@ ComputeType ChooseComputeType(const std::string& precision, const at::Device& de
 void SetUpDevice(const at::Device& device, int threads, const std::string& precision) {
   at::set_num_threads(threads);
   at::set_num_interop_threads(1);
+  if (device.is_cpu()) KeepFreedMemory();
   if (device.is_cuda()) UseGpu(device, precision != "fp32");
 }
 

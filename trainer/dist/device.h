@@ -23,13 +23,13 @@ struct ComputeType {
   std::string note;
 };
 
-/// `precision` is fp32, tf32, bf16 or fp16. A processor on which oneDNN has no convolutions in that type computes
-/// in fp32: LibTorch's own ones take thirty times as long.
+/// `precision` is fp32, tf32, bf16 or fp16. A processor on which oneDNN has no convolutions in that type
+/// computes in fp32: LibTorch's own ones take thirty times as long.
 ComputeType ChooseComputeType(const std::string& precision, const at::Device& device);
 
-/// Sets what holds for the whole process: the device, compute threads on the CPU, cuDNN's choice of
-/// algorithms; and whether what is computed in fp32 on a GPU may be rounded to TF32, which `precision` fp32
-/// alone forbids.
+/// Sets what holds for the whole process: the device, compute threads and allocator on the CPU, cuDNN's
+/// choice of algorithms; and whether what is computed in fp32 on a GPU may be rounded to TF32, which
+/// `precision` fp32 alone forbids.
 void SetUpDevice(const at::Device& device, int threads, const std::string& precision);
 
 }  // namespace imgd::trainer
