@@ -12,6 +12,8 @@ if [[ $name == data ]]; then
   # shellcheck source=scripts/setup.sh
   source scripts/setup.sh
   setup_peers
+fi
+if [[ $name == data || $name == train ]]; then
   ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet bench_programs
 fi
 exec "${IMGD_DEPS:-.deps}/pytest/bin/python" "tests/bench/$name.py" "${@:2}"

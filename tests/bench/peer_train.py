@@ -1,50 +1,77 @@
 """The peer of `./run bench train`: plain PyTorch in Python, as the field writes it.
 
-usage: peer_train.py DATA SIZE BATCH THREADS WORKERS EPOCHS PRECISION
-
-Trains torchvision's ResNet-18 on an ImageFolder through its DataLoader and prints, as JSON, the images per second
-after the first epoch and the seconds from the program's start to the end of the first step.
+Trains one of torchvision's models on an ImageFolder through its DataLoader, or on one batch that lies in memory; under
+torchrun's environment with DistributedDataParallel where there are several ranks. Prints, as JSON, the images per
+second of all ranks, and the seconds from the program's start to the end of the first step.
 """
 
 import time
 
 BEGUN = time.time()
 
-import json  # noqa: E402  what comes before the first step counts
-import sys  # noqa: E402
+import argparse  # noqa: E402  what comes before the first step counts
+import json  # noqa: E402
+import os  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
 
 import torch  # noqa: E402
 from torchvision import datasets, models, transforms  # noqa: E402
 
+RANK, WORLD_SIZE = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", help="an ImageFolder; a batch in memory without it")
+    parser.add_argument("--model", required=True)
+    for name in ("size", "batch", "threads", "warm-up", "steps"):
+        parser.add_argument(f"--{name}", type=int, required=True, help="warm-up: steps that are not timed")
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], required=True)
+    return parser.parse_args()
+
+
+def batches(asked: argparse.Namespace) -> tuple[Iterator[tuple[torch.Tensor, torch.Tensor]], int]:
+    """Batches without end, and the number of classes."""
+    if not asked.data:
+        images = torch.randn(asked.batch, 3, asked.size, asked.size).contiguous(memory_format=torch.channels_last)
+        labels = torch.randint(1000, (asked.batch,))
+        return iter(lambda: (images, labels), None), 1000
+    transform = transforms.Compose([
+        transforms.RandomResizedCrop(asked.size, scale=(0.5, 1.0)), transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(), transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])  # fmt: skip
+    dataset = datasets.ImageFolder(asked.data, transform)
+    loader = torch.utils.data.DataLoader(dataset, asked.batch, shuffle=True, num_workers=asked.workers, drop_last=True,
+                                         persistent_workers=asked.workers > 0)  # fmt: skip
+    return (batch for _ in range(10**6) for batch in loader), len(dataset.classes)
+
 
 def main() -> None:
-    data, size, batch, threads, workers, epochs = sys.argv[1], *map(int, sys.argv[2:7])
-    precision = sys.argv[7]
-    torch.set_num_threads(threads)
+    asked = parse()
+    torch.set_num_threads(asked.threads)
     torch.manual_seed(0)
-    transform = transforms.Compose([
-        transforms.RandomResizedCrop(size, scale=(0.5, 1.0)), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
-        transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])  # fmt: skip
-    dataset = datasets.ImageFolder(data, transform)
-    loader = torch.utils.data.DataLoader(dataset, batch, shuffle=True, num_workers=workers, drop_last=True,
-                                         persistent_workers=True)  # fmt: skip
-    model = models.resnet18(num_classes=len(dataset.classes)).to(memory_format=torch.channels_last)
+    endless, classes = batches(asked)
+    model: torch.nn.Module = models.get_model(asked.model, num_classes=classes).to(memory_format=torch.channels_last)
+    if WORLD_SIZE > 1:
+        torch.distributed.init_process_group("gloo")
+        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=1e-4, fused=True)
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
-    first_step, counted, since = 0.0, 0, 0.0
-    for epoch in range(epochs):
-        if epoch == 1:
+    first_step, since = 0.0, 0.0
+    for step in range(asked.warm_up + asked.steps):
+        if step == asked.warm_up:
             since = time.time()
-        for images, labels in loader:
-            images = images.contiguous(memory_format=torch.channels_last)
-            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-                loss = criterion(model(images), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            first_step = first_step or time.time() - BEGUN
-            counted += len(labels) if epoch else 0
-    print(json.dumps({"images_per_second": counted / (time.time() - since), "first_step_seconds": first_step}))
+        images, labels = next(endless)
+        images = images.contiguous(memory_format=torch.channels_last)
+        with torch.autocast("cpu", torch.bfloat16, enabled=asked.precision == "bf16"):
+            loss = criterion(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        first_step = first_step or time.time() - BEGUN
+    rate = asked.steps * asked.batch * WORLD_SIZE / (time.time() - since)
+    if RANK == 0:
+        print(json.dumps({"images_per_second": rate, "first_step_seconds": first_step}))
 
 
 if __name__ == "__main__":

@@ -1,32 +1,54 @@
-"""`./run bench train`: imgtrain beside plain PyTorch in Python, end to end from JPEG files, on the same cores."""
+"""`./run bench train`: imgtrain beside plain PyTorch in Python: computing alone, and end to end from JPEG files."""
 
 from __future__ import annotations
 
 import functools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from report import BIN, ROOT, Case, finish, measure
 
-SIZE, BATCH, EPOCHS = 64, 64, 4
 CORES = os.cpu_count() or 1
+PEER = Path(__file__).with_name("peer_train.py")
+Figures = dict[str, float]
 
 JOB = """\
 name: bench
-model: {{name: resnet18}}
+model: {{name: {model}}}
 data: {{train: {data}, image_size: {size}, min_scale: 0.5, workers: {cores}}}
-train: {{epochs: {epochs}, global_batch: {batch}, precision: {precision}, threads: {cores}, log_every_steps: 1}}
+train: {{epochs: 90, max_steps: {steps}, global_batch: {batch}, precision: {precision}, threads: {cores},
+  log_every_steps: 1}}
 optimizer: {{lr: 0.05}}
 checkpoint: {{every_epochs: 0}}
 """
+
+
+@dataclass(frozen=True)
+class Work:
+    """What both sides do."""
+
+    name: str
+    model: str
+    size: int
+    batch: int  # of each rank
+    steps: int  # that are timed
+    warm_up: int
+    precision: str = "fp32"
+
+
+SMALL = Work("rn18-64px-b64-fp32", "resnet18", 64, 64, steps=60, warm_up=20)
+SMALL_BF16 = Work("rn18-64px-b64-bf16", "resnet18", 64, 64, steps=60, warm_up=20, precision="bf16")
+LARGE = Work("rn50-224px-b16-fp32", "resnet50", 224, 16, steps=5, warm_up=1)
 
 
 @functools.cache
@@ -42,40 +64,127 @@ def trainer_event() -> type:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("imgd.v1.TrainerEvent"))
 
 
-def ours(data: Path, precision: str) -> dict[str, float]:
-    """One run of imgtrain: images per second after the first epoch, and seconds to the end of the first step."""
+def run(command: list[str | Path], env: dict[str, str]) -> tuple[str, float]:
+    """What it printed, and the most memory that its own process held, MiB."""
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(command, env=os.environ | env, stdout=out, stderr=subprocess.PIPE, text=True)
+        assert process.stderr
+        words = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise SystemExit(f"{command[0]} failed:\n{words}")
+        out.seek(0)
+        return out.read(), usage.ru_maxrss / 1024
+
+
+def ours_end_to_end(work: Work, data: Path) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.yaml"
-        job.write_text(JOB.format(data=data, size=SIZE, cores=CORES, epochs=EPOCHS, batch=BATCH, precision=precision))
-        env = os.environ | {"IMGD_RUN_DIR": folder, "IMGD_CHECKPOINT_DIR": f"{folder}/checkpoints"}
+        job.write_text(JOB.format(data=data, cores=CORES, model=work.model, size=work.size, batch=work.batch,
+                                  steps=work.warm_up + work.steps, precision=work.precision))  # fmt: skip
         begun = time.time()
-        subprocess.run([BIN / "imgtrain", job], check=True, env=env, capture_output=True)
-        raw, at, steps = (Path(folder) / "events.0").read_bytes(), 0, []
+        env = {"IMGD_RUN_DIR": folder, "IMGD_CHECKPOINT_DIR": f"{folder}/checkpoints"}
+        _, memory = run([BIN / "imgtrain", job], env)
+        raw, at, times = (Path(folder) / "events.0").read_bytes(), 0, {}
         while at < len(raw):
             length = int.from_bytes(raw[at : at + 4], "little")
             event = trainer_event().FromString(raw[at + 4 : at + 4 + length])  # type: ignore[attr-defined]
             at += 4 + length
             if event.HasField("step"):
-                steps.append((event.step.step, event.step.epoch, event.time_us / 1e6))
-        first = next(s for s in steps if s[1] >= 1)
-        rate = (steps[-1][0] - first[0]) * BATCH / (steps[-1][2] - first[2])
-        return {"images_per_second": rate, "first_step_seconds": steps[0][2] - begun}
+                times[event.step.step] = event.time_us / 1e6
+        rate = work.steps * work.batch / (times[work.warm_up + work.steps] - times[work.warm_up])
+        return {"images/s": rate, "first step": times[1] - begun, "memory": memory}
 
 
-def peer(data: Path, precision: str) -> dict[str, float]:
-    done = subprocess.run([sys.executable, Path(__file__).with_name("peer_train.py"), data, str(SIZE), str(BATCH),
-                           str(CORES), str(CORES), str(EPOCHS), precision],
-                          check=True, capture_output=True, text=True)  # fmt: skip
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
+def peer_command(work: Work, threads: int) -> list[str | Path]:
+    settings = {"model": work.model, "size": work.size, "batch": work.batch, "threads": threads,
+                "warm-up": work.warm_up, "steps": work.steps, "precision": work.precision}  # fmt: skip
+    return [sys.executable, PEER, *(f"--{key}={value}" for key, value in settings.items())]
 
 
-def why_not(precision: str) -> str:
+def peer_end_to_end(work: Work, data: Path) -> Figures:
+    printed, memory = run([*peer_command(work, CORES), f"--data={data}", f"--workers={CORES}"], {})
+    result = json.loads(printed.splitlines()[-1])
+    return {"images/s": result["images_per_second"], "first step": result["first_step_seconds"], "memory": memory}
+
+
+def computing(command: list[str | Path], ranks: int) -> float:
+    """Images per second of all ranks on batches that lie in memory."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
+             "LOCAL_WORLD_SIZE": str(ranks), "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(ranks)
+    ]  # fmt: skip
+    printed = [process.communicate() for process in processes]
+    if any(process.returncode for process in processes):
+        raise SystemExit(f"{command[0]} failed:\n" + "\n".join(words for _, words in printed))
+    rate: float = json.loads(printed[0][0].splitlines()[-1])["images_per_second"]
+    return rate
+
+
+def ours_computing(work: Work, ranks: int, threads: int) -> float:
+    return computing([BIN / "compute_bench", work.model, str(work.size), str(work.batch), str(work.steps), str(threads),
+                      work.precision], ranks)  # fmt: skip
+
+
+def peer_computing(work: Work, ranks: int, threads: int) -> float:
+    return computing(peer_command(work, threads), ranks)
+
+
+def why_not(work: Work) -> str:
     """Why a precision can't be measured here; empty where it can."""
     flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")).split()
-    if precision == "fp32" or "avx512f" in flags or "amx_bf16" in flags:
+    if work.precision == "fp32" or "avx512f" in flags or "amx_bf16" in flags:
         return ""
     return "the CPU has neither AVX-512 nor AMX: imgtrain computes in fp32 instead, PyTorch emulates bf16"
+
+
+def computing_cases(work: Work) -> list[Case]:
+    """All cores in one rank, and how well two ranks of one core each do beside one of one core."""
+
+    def case(name: str, unit: str, ours: Callable[[], float], peer: Callable[[], float]) -> Case:
+        why = why_not(work)
+        return Case(f"{work.name} {name}", unit, "higher", {"imgtrain": why or ours, "pytorch": why or peer})
+
+    def efficiency(measure_one: Callable[[Work, int, int], float]) -> float:
+        return measure_one(work, 2, 1) / (2 * measure_one(work, 1, 1))
+
+    cases = [case("computing alone", "images/s", functools.partial(ours_computing, work, 1, CORES),
+                  functools.partial(peer_computing, work, 1, CORES))]  # fmt: skip
+    if work is SMALL and CORES >= 2:
+        half = CORES // 2
+        cases.append(case("2 ranks, computing alone", "images/s", functools.partial(ours_computing, work, 2, half),
+                          functools.partial(peer_computing, work, 2, half)))  # fmt: skip
+        cases.append(case("efficiency of 2 ranks", "of 1", functools.partial(efficiency, ours_computing),
+                          functools.partial(efficiency, peer_computing)))  # fmt: skip
+    return cases
+
+
+def end_to_end_cases(work: Work, data: Path) -> list[Case]:
+    """One run gives all figures; the later cases take what the first one's passes left."""
+    kept: dict[tuple[str, str], list[float]] = {}
+
+    def once(subject: str, figure: str) -> float:
+        if figure == "images/s":
+            result = (ours_end_to_end if subject == "imgtrain" else peer_end_to_end)(work, data)
+            for key, value in result.items():
+                kept.setdefault((subject, key), []).append(value)
+            return result[figure]
+        return kept[subject, figure].pop(0)
+
+    figures = (("images/s", "from JPEG", "images/s", "higher"), ("first step", "first step after", "s", "lower"),
+               ("memory", "peak memory", "MiB", "lower"))  # fmt: skip
+    return [
+        Case(f"{work.name} {words}", unit, better,
+             {s: why_not(work) or functools.partial(once, s, figure) for s in ("imgtrain", "pytorch")})
+        for figure, words, unit, better in figures
+    ]  # fmt: skip
 
 
 def main() -> None:
@@ -85,28 +194,11 @@ def main() -> None:
         subprocess.run([BIN / "imgcli", "dataset", "synth", "--classes", "10", "--per-class", "128",
                         "--val-per-class", "1", "--size", "500x375", shapes],
                        check=True, capture_output=True)  # fmt: skip
-        data = shapes / "train"
-        cases = []
-        for precision in ("fp32", "bf16"):
-            results: dict[tuple[str, str], list[float]] = {}
-
-            def once(subject: str, figure: str, precision: str = precision, kept=results) -> float:  # noqa: ANN001
-                # One run gives both figures; the second case takes what the first one's passes left.
-                if figure == "images_per_second":
-                    result = (ours if subject == "imgtrain" else peer)(data, precision)
-                    kept.setdefault((subject, "first_step_seconds"), []).append(result["first_step_seconds"])
-                    return result[figure]
-                return kept[subject, figure].pop(0)
-
-            for figure, unit, better in (
-                ("images_per_second", "images/s", "higher"),
-                ("first_step_seconds", "s", "lower"),
-            ):
-                subjects: dict[str, Callable[[], float] | str] = {
-                    s: why_not(precision) or functools.partial(once, s, figure) for s in ("imgtrain", "pytorch")
-                }
-                cases.append(Case(f"rn18-64px-b64-{precision} {figure.replace('_', ' ')}", unit, better, subjects))
+        cases = [case for work in (SMALL, SMALL_BF16, LARGE)
+                 for case in [*computing_cases(work), *end_to_end_cases(work, shapes / "train")]]  # fmt: skip
         finish("train", measure(cases))
+        print("not measured: ResNet-50 in bf16 at 224 px on a GPU (no GPU here)" if not Path("/dev/nvidia0").exists()
+              else "a GPU is here, but no case measures it yet")  # fmt: skip
 
 
 if __name__ == "__main__":
