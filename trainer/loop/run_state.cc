@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trainer/loop/sha256.h"
+#include "common/checkpoint/sha256.h"
 
 namespace imgd::trainer {
 namespace {

@@ -128,10 +128,13 @@ Status SaveCheckpoint(Session& session) {
 }
 
 Status SaveValidation(const Session& session) {
-  const auto folder = CheckpointPath(session.checkpoint_root, session.env.generation, session.state.step);
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "manifest.json", ignored)) return {};
-  return WriteFileAtomically(folder / "validation.json", ToJson(session.state.validation));
+  const auto& state = session.state;
+  const CheckpointRef ref{CheckpointPath(session.checkpoint_root, session.env.generation, state.step),
+                          session.env.generation, state.step};
+  if (!IsCheckpoint(ref.path)) return {};
+  IMGD_TRY(WriteFileAtomically(ref.path / "validation.json", ToJson(state.validation)));
+  session.saver->Prune(ref);  // it may be better than the one that was the best
+  return {};
 }
 
 Status Resume(Session& session) {

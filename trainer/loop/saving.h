@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainer/loop/checkpoint.h"
+#include "common/checkpoint/checkpoint.h"
 #include "trainer/loop/session.h"
 
 namespace imgd::trainer {
