@@ -129,12 +129,16 @@ Status SaveCheckpoint(Session& session) {
 
 Status SaveValidation(const Session& session) {
   const auto& state = session.state;
-  const CheckpointRef ref{CheckpointPath(session.checkpoint_root, session.env.generation, state.step),
-                          session.env.generation, state.step};
-  if (!IsCheckpoint(ref.path)) return {};
-  IMGD_TRY(WriteFileAtomically(ref.path / "validation.json", ToJson(state.validation)));
-  session.saver->Prune(ref);  // it may be better than the one that was the best
-  return {};
+  const std::string text = ToJson(state.validation);
+  const auto own = CheckpointAt(CheckpointPath(session.checkpoint_root, session.env.generation, state.step));
+  if (own) {
+    IMGD_TRY(WriteFileAtomically(own->path / "validation.json", text));
+    session.saver->Prune(*own);  // it may be better than the one that was the best
+    return {};
+  }
+  const auto before = CheckpointAt(session.resumed_from);
+  if (!before || before->step != state.step) return {};
+  return WriteFileAtomically(before->path / "validation.json", text);
 }
 
 Status Resume(Session& session) {

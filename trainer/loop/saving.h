@@ -11,8 +11,8 @@ namespace imgd::trainer {
 /// this one.
 Status SaveCheckpoint(Session& session);
 
-/// Puts what validation found beside the checkpoint of the same step, if there is one that is
-/// complete. Rank 0 only.
+/// Puts what validation found beside the checkpoint of the same step, if there is one that is complete: this
+/// start's, or the one that it went on from. Removes what is then no more to be kept. Rank 0 only.
 Status SaveValidation(const Session& session);
 
 /// Rank 0 takes up the newest good checkpoint (weights, momentum, state) and passes over damaged ones with a

@@ -54,6 +54,15 @@ def test_the_newest_the_best_and_every_nth_stay(trainer: Trainer) -> None:
     assert not (trainer.checkpoints / "g0/step15").exists() or best == 15
 
 
+def test_a_result_that_comes_late_is_put_beside_the_checkpoint_it_is_of(trainer: Trainer) -> None:
+    """As after a kill in mid-validation."""
+    trainer.run(train__max_steps=2)
+    run = trainer.run(train__max_steps=2, data__val=trainer.val, env={"IMGD_GENERATION": "1"})
+    listed = json.loads(imgcli("checkpoints", trainer.checkpoints, "-o", "json"))
+    assert [(c["generation"], c["step"]) for c in listed] == [(0, 2)]
+    assert listed[0]["validation"]["top1"] == pytest.approx(run.events("epoch")[0].val_top1)
+
+
 def test_a_pinned_one_stays(trainer: Trainer) -> None:
     settings: dict[str, Any] = {"checkpoint__every_steps": 1, "checkpoint__keep": 1}
     trainer.run(train__max_steps=1, **settings)
@@ -155,7 +164,7 @@ def test_what_leaves_no_trace_in_the_tensors_comes_along(form: str, trainer: Tra
     if form != "model.safetensors":
         file = tmp_path / "weights"
         imgcli("export", trainer.checkpoints, "--to", form, "-o", file)
-    evaluate = [IMGTRAIN, "eval", "--json", file, trainer.val, "--set", "data.val_size=32",
+    evaluate: list[str | Path] = [IMGTRAIN, "eval", "--json", file, trainer.val, "--set", "data.val_size=32",
                 "--set", "data.val_resize=36"]  # fmt: skip
     done = subprocess.run(evaluate, check=True, capture_output=True, text=True)
     assert json.loads(done.stdout)["loss"] == pytest.approx(run.events("epoch")[-1].val_loss, rel=1e-4)
