@@ -72,32 +72,30 @@ std::vector<Difference> SettingsThatDiffer(const SettingMap& a, const SettingMap
   return out;
 }
 
-std::vector<Difference> FiguresOf(const NamedCheckpoint& a, const NamedCheckpoint& b, const Weights& from_a,
-                                  const Weights& from_b) {
+using Figures = std::vector<std::pair<std::string, std::string>>;
+
+/// Name and value of what is shown side by side.
+Figures FiguresOf(const CheckpointSummary& summary, const Weights& weights) {
+  const Lineage lineage = weights.lineage.value_or(Lineage());
+  const CheckpointScore score = summary.score.value_or(CheckpointScore());
+  const auto known = [](bool is_known, std::string text) { return is_known ? std::move(text) : ""; };
+  const bool has_score = summary.score.has_value();
+  return {
+      {"job", known(weights.lineage.has_value(), fmt::format("{} ({})", lineage.job, lineage.job_id))},
+      {"checkpoint", ShortName(summary.ref)},
+      {"epoch", known(summary.epoch.has_value(), fmt::format("{:.2f}", summary.epoch.value_or(0)))},
+      {"top-1", known(has_score, HumanPercent(score.top1))},
+      {"top-5", known(has_score, HumanPercent(score.top5))},
+      {"validation loss", known(has_score, HumanLoss(score.loss))},
+      {"training loss", HumanLoss(summary.loss)},
+      {"ranks", std::to_string(summary.world_size)},
+      {"training set", lineage.train.checksum},
+      {"program", known(weights.lineage.has_value(), fmt::format("{} {}", lineage.version, lineage.commit))}};
+}
+
+std::vector<Difference> SideBySide(const Figures& a, const Figures& b) {
   std::vector<Difference> out;
-  const auto add = [&](const char* name, const auto& text) {
-    out.push_back({name, text(a.summary, from_a), text(b.summary, from_b)});
-  };
-  const auto lineage = [](const Weights& w) { return w.lineage.value_or(Lineage()); };
-  add("job", [&](const auto&, const Weights& w) {
-    return w.lineage ? fmt::format("{} ({})", lineage(w).job, lineage(w).job_id) : "";
-  });
-  add("checkpoint", [](const CheckpointSummary& s, const Weights&) { return ShortName(s.ref); });
-  add("epoch", [](const CheckpointSummary& s, const Weights&) {
-    return s.epoch ? fmt::format("{:.2f}", *s.epoch) : "";
-  });
-  add("top-1",
-      [](const CheckpointSummary& s, const Weights&) { return s.score ? HumanPercent(s.score->top1) : ""; });
-  add("top-5",
-      [](const CheckpointSummary& s, const Weights&) { return s.score ? HumanPercent(s.score->top5) : ""; });
-  add("validation loss",
-      [](const CheckpointSummary& s, const Weights&) { return s.score ? HumanLoss(s.score->loss) : ""; });
-  add("training loss", [](const CheckpointSummary& s, const Weights&) { return HumanLoss(s.loss); });
-  add("ranks", [](const CheckpointSummary& s, const Weights&) { return std::to_string(s.world_size); });
-  add("training set", [&](const auto&, const Weights& w) { return lineage(w).train.checksum.substr(0, 19); });
-  add("program", [&](const auto&, const Weights& w) {
-    return fmt::format("{} {}", lineage(w).version, lineage(w).commit);
-  });
+  for (size_t i = 0; i < a.size(); ++i) out.push_back({a[i].first, a[i].second, b[i].second});
   return out;
 }
 
@@ -246,7 +244,7 @@ int RunCompare(Context& context, const CompareOptions& options) {
     PrintDocument(context.out(), ComparisonJson(*a, *b, settings, tensors), options.format);
     return 0;
   }
-  PrintDifferences(context, "", FiguresOf(*a, *b, **from_a, **from_b));
+  PrintDifferences(context, "", SideBySide(FiguresOf(a->summary, **from_a), FiguresOf(b->summary, **from_b)));
   context.out() << '\n';
   if (!(*from_a)->lineage || !(*from_b)->lineage) {
     context.out() << "settings are not known of both\n";
