@@ -57,6 +57,9 @@ void AddCommands(Command app, Context& context) {
   AddLogsCommand(app, context);
   AddCancelCommand(app, context);
   AddNodesCommand(app, context);
+  AddCheckpointsCommand(app, context);
+  AddExportCommand(app, context);
+  AddModelCommands(app, context);
   AddVersionCommand(app, context);
   AddDatasetCommands(app, context);
   AddRecipesCommand(app, context);

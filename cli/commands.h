@@ -19,6 +19,9 @@ void AddCancelCommand(Command app, Context& context);
 void AddNodesCommand(Command app, Context& context);
 void AddDatasetCommands(Command app, Context& context);  // they need no daemon
 void AddRecipesCommand(Command app, Context& context);   // nor does it
+void AddCheckpointsCommand(Command app, Context& context);
+void AddExportCommand(Command app, Context& context);
+void AddModelCommands(Command app, Context& context);
 
 /// What a command can print: a listing also wide; events and lines, or a sentence, without.
 inline const std::vector<std::string> kListingFormats = {"table", "wide", "json", "yaml"};

@@ -25,18 +25,34 @@ Reply<ServerAddress> FromText(const std::string& text, std::string source, const
   return ServerAddress{.target = std::move(*target), .source = std::move(source)};
 }
 
-/// The file's `server`; empty text when it has none.
-Reply<std::string> ServerInFile(const std::string& path, const std::string& text) {
+/// What the user's file says; empty text for what it does not.
+struct ConfigFile {
+  std::string server;
+  std::string models;
+};
+
+Reply<ConfigFile> ReadConfig(const std::string& path, const std::string& text) {
   auto root = YamlMap::Parse(text, path);
   if (!root) return tl::unexpected(Errors{root.error()});
   auto server = root->String("server");
+  auto models = root->String("models");
   if (server) {
     auto target = ParseServerAddress(*server);
     if (!target) root->AddError("server", target.error().message, target.error().hint);
   }
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
-  return server.value_or("");
+  return ConfigFile{server.value_or(""), models.value_or("")};
+}
+
+/// The user's file, or an empty one where there is none.
+Reply<ConfigFile> UserConfig(const Environment& env) {
+  const auto path = UserConfigPath(env);
+  if (path.empty()) return ConfigFile();
+  auto text = ReadFile(path);
+  if (!text && text.error().code == ErrorCode::kNotFound) return ConfigFile();
+  if (!text) return tl::unexpected(Errors{std::move(text).error()});
+  return ReadConfig(path, *text);
 }
 
 }  // namespace
@@ -86,18 +102,17 @@ Reply<ServerAddress> ResolveServer(const std::string& flag, const Environment& e
   if (const auto variable = env("IMGD_SERVER"); !variable.empty()) {
     return FromText(variable, "from IMGD_SERVER", "IMGD_SERVER");
   }
-  if (const auto path = UserConfigPath(env); !path.empty()) {
-    auto text = ReadFile(path);
-    if (!text && text.error().code != ErrorCode::kNotFound) {
-      return tl::unexpected(Errors{std::move(text).error()});
-    }
-    if (text) {
-      auto server = ServerInFile(path, *text);
-      if (!server) return tl::unexpected(std::move(server).error());
-      if (!server->empty()) return FromText(*server, fmt::format("from {}", path), "server");
-    }
-  }
+  auto config = UserConfig(env);
+  if (!config) return tl::unexpected(std::move(config).error());
+  if (!config->server.empty())
+    return FromText(config->server, fmt::format("from {}", UserConfigPath(env)), "server");
   return ServerAddress{.target = fmt::format("{}:{}", kDefaultHost, kDefaultPort), .source = "the default"};
+}
+
+Reply<std::string> ModelsInConfig(const Environment& env) {
+  auto config = UserConfig(env);
+  if (!config) return tl::unexpected(std::move(config).error());
+  return config->models;
 }
 
 std::string OwnerName(const Environment& env) {

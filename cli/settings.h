@@ -37,6 +37,10 @@ std::string UserConfigPath(const Environment& env);
 /// wrong in it.
 Reply<ServerAddress> ResolveServer(const std::string& flag, const Environment& env);
 
+/// `models:` in the user's file, the folder of the model registry; empty where it does not say. Errors:
+/// kInvalidArgument with the place for what is wrong in it.
+Reply<std::string> ModelsInConfig(const Environment& env);
+
 /// Name that jobs are submitted under: USER, LOGNAME, or the login name of the process's user; in UTF-8,
 /// whatever bytes it has.
 std::string OwnerName(const Environment& env);

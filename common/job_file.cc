@@ -124,12 +124,26 @@ void CheckAbsolute(YamlMap& map, const char* key, const std::string& path) {
   }
 }
 
+/// Only what is written can be kept.
+void CheckKeepEvery(YamlMap& map, const char* key, int kept, const char* written_key, int written) {
+  if (kept == 0 || (written > 0 && kept % written == 0)) return;
+  map.AddError(key, fmt::format("{} is no multiple of checkpoint.{}, {}, after which checkpoints are written",
+                                kept, written_key, written));
+}
+
 void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
   auto checkpoint = root.Child("checkpoint");
   Set(spec.checkpoint.dir, checkpoint.String("dir"));
   Set(spec.checkpoint.every_epochs, checkpoint.Int("every_epochs", 0, kMaxInt));
   Set(spec.checkpoint.every_steps, checkpoint.Int("every_steps", 0, kMaxInt));
   Set(spec.checkpoint.keep, checkpoint.Int("keep", 1, kMaxInt));
+  Set(spec.checkpoint.keep_best, checkpoint.Int("keep_best", 0, kMaxInt));
+  Set(spec.checkpoint.keep_every_epochs, checkpoint.Int("keep_every_epochs", 0, kMaxInt));
+  Set(spec.checkpoint.keep_every_steps, checkpoint.Int("keep_every_steps", 0, kMaxInt));
+  CheckKeepEvery(checkpoint, "keep_every_epochs", spec.checkpoint.keep_every_epochs, "every_epochs",
+                 spec.checkpoint.every_epochs);
+  CheckKeepEvery(checkpoint, "keep_every_steps", spec.checkpoint.keep_every_steps, "every_steps",
+                 spec.checkpoint.every_steps);
   CheckAbsolute(checkpoint, "dir", spec.checkpoint.dir);
   if (spec.guard.action == "rollback" && spec.checkpoint.keep < 2) {
     checkpoint.AddError("keep", "guard.action: rollback goes back to the one before the newest",
@@ -189,6 +203,7 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   CheckPatches(*root, spec);
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
+  spec.text = text;
   return spec;
 }
 

@@ -158,10 +158,13 @@ struct JobSpec {
   } early_stop;
 
   struct Checkpoint {
-    std::string dir;       ///< absolute path that all nodes share; empty for the daemon's default
-    int every_epochs = 1;  ///< 0 for never by epochs
-    int every_steps = 0;   ///< 0 for never by steps
-    int keep = 3;          ///< newest so many are kept
+    std::string dir;            ///< absolute path that all nodes share; empty for the daemon's default
+    int every_epochs = 1;       ///< 0 for never by epochs
+    int every_steps = 0;        ///< 0 for never by steps
+    int keep = 3;               ///< newest so many are kept
+    int keep_best = 1;          ///< and so many with the highest validated top-1
+    int keep_every_epochs = 0;  ///< and those after a multiple of so many epochs; 0 for none
+    int keep_every_steps = 0;   ///< and those after a multiple of so many steps; 0 for none
   } checkpoint;
 
   /// Files of figures, which rank 0 writes (docs/metrics.md).
@@ -170,6 +173,8 @@ struct JobSpec {
     bool json_lines = false;  ///< the same figures, an object a line
     std::string dir;          ///< absolute path; empty for `logs` in the job's own checkpoint folder
   } report;
+
+  std::string text;  ///< the YAML that all this was read from
 
   /// The phases, of which there is at least one.
   std::vector<Phase> AllPhases() const;

@@ -255,5 +255,23 @@ TEST(JobFile, OneCycleHasTheDefaultsOfItsKind) {
   EXPECT_DOUBLE_EQ(spec->schedule.end_lr, 2e-6);
 }
 
+TEST(JobFile, CheckpointsThatAreKeptMustBeWritten) {
+  const std::string head = "name: x\ndata: {train: /t}\ncheckpoint: ";
+  const auto kept = ParseJobFile(
+      head + "{keep: 2, keep_best: 3, keep_every_epochs: 10, every_steps: 50, keep_every_steps: 100}", "x");
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_EQ(kept->checkpoint.keep_best, 3);
+  EXPECT_EQ(kept->checkpoint.keep_every_epochs, 10);
+  EXPECT_EQ(kept->checkpoint.keep_every_steps, 100);
+  EXPECT_EQ(kept->text.substr(0, head.size()), head);
+  for (const char* text :
+       {"{every_epochs: 4, keep_every_epochs: 10}", "{every_epochs: 0, keep_every_epochs: 10}",
+        "{keep_every_steps: 100}", "{every_steps: 30, keep_every_steps: 100}"}) {
+    const auto refused = ParseJobFile(head + text, "x");
+    ASSERT_FALSE(refused.has_value()) << text;
+    EXPECT_THAT(refused.error().front().message, HasSubstr("is no multiple of checkpoint.every_")) << text;
+  }
+}
+
 }  // namespace
 }  // namespace imgd

@@ -10,13 +10,14 @@
 #include <exception>
 #include <memory>
 
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/lineage.h"
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/job_changes.h"
 #include "common/version.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
-#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/run.h"
 #include "trainer/report/console_reporter.h"
 #include "trainer/report/control_server.h"
@@ -126,26 +127,33 @@ int Train(const Job& job, const Environment& env, report::Reporter& reporter) {
   return *end == RunEnd::kStopped ? kStopped : kFinished;
 }
 
+/// What the weights are of, as a job file has it: as they say, or else as --model says.
+Result<std::string> ModelOfWeights(const Arguments& arguments) {
+  if (!arguments.model.empty()) {
+    const auto& names = ModelNames();
+    if (std::find(names.begin(), names.end(), arguments.model) == names.end()) {
+      return Fail(ErrorCode::kInvalidArgument, "--model: found '{}'; allowed: {}", arguments.model,
+                  fmt::join(names, ", "));
+    }
+  }
+  IMGD_ASSIGN(Metadata metadata, MetadataOfWeights(arguments.weights));
+  // InitFrom() compares the two.
+  if (!arguments.model.empty()) metadata["model"] = arguments.model;
+  std::string model = ModelYaml(metadata);
+  if (!model.empty()) return model;
+  return Fail(ErrorCode::kInvalidArgument, "{} does not say which model it is of; say it with --model NAME",
+              arguments.weights);
+}
+
 /// The job that `imgtrain eval` is: the model, its weights, and the data as validation set.
 Job EvaluationJob(const Arguments& arguments) {
-  std::string model = arguments.model;
-  if (model.empty()) {
-    auto found = ModelOfWeights(arguments.weights);
-    if (!found) return tl::unexpected(std::vector<Error>{found.error()});
-    model = std::move(*found);
-  }
-  auto spec =
-      ParseChangedJobFile("name: eval\ndata: {train: none}\ntrain: {global_batch: 64, precision: fp32}\n",
-                          "imgtrain eval", arguments.settings);
+  const auto model = ModelOfWeights(arguments);
+  if (!model) return tl::unexpected(std::vector<Error>{model.error()});
+  auto spec = ParseChangedJobFile(
+      "name: eval\ndata: {train: none}\ntrain: {global_batch: 64, precision: fp32}\n" + *model,
+      "imgtrain eval", arguments.settings);
   if (!spec) return spec;
-  const auto& names = ModelNames();
-  if (std::find(names.begin(), names.end(), model) == names.end()) {
-    return tl::unexpected(std::vector<Error>{
-        {.code = ErrorCode::kInvalidArgument,
-         .message = fmt::format("--model: found '{}'; allowed: {}", model, fmt::join(names, ", "))}});
-  }
   spec->report.tensorboard = false;
-  spec->model.name = model;
   spec->model.init_from = arguments.weights;
   spec->data.val = arguments.data;
   return spec;

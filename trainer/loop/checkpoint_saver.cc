@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/clock.h"
+
 namespace imgd::trainer {
 namespace {
 
@@ -62,22 +64,36 @@ Status CheckpointSaver::Finish() {
   if (!thread_.joinable()) return {};
   thread_.join();
   const auto outcome = std::exchange(outcome_, std::nullopt);
+  if (!*outcome && outcome->error().code == ErrorCode::kAlreadyExists) {
+    reporter_.Note(fmt::format("no checkpoint is written: {}", outcome->error().message));
+    return {};
+  }
   if (!*outcome) return tl::unexpected(outcome->error());
   const CommittedCheckpoint& committed = **outcome;
   reporter_.On(report::CheckpointFigures{committed.ref.path, committed.ref.step, committed.ref.generation,
                                          committed.size_bytes, committed.manifest_sha256});
-  if (auto removed = RemoveOldCheckpoints(place_.root, committed.ref, place_.keep); !removed)
-    reporter_.Note(fmt::format("old checkpoints stay: {}", removed.error().ToString()));
+  Prune(committed.ref);
   return {};
+}
+
+void CheckpointSaver::Prune(const CheckpointRef& newest) {
+  if (auto removed = RemoveOldCheckpoints(place_.root, newest, place_.keep); !removed)
+    reporter_.Note(fmt::format("old checkpoints stay: {}", removed.error().ToString()));
 }
 
 Result<CommittedCheckpoint> CheckpointSaver::Write(const Snapshot& snapshot) const {
   IMGD_ASSIGN(auto writer, CheckpointWriter::Begin(place_.root, place_.generation, snapshot.state.step));
-  const Metadata metadata = {{"format", "pt"}, {"model", snapshot.state.model}};
+  Lineage lineage = lineage_;
+  lineage.step = snapshot.state.step;
+  lineage.epoch = snapshot.state.epoch;
+  lineage.written_us = SystemClock().Wall().micros;
+  Metadata metadata = ModelMetadata(lineage);
+  metadata["format"] = "pt";
   IMGD_TRY(writer.AddTensors("model.safetensors", snapshot.model.views, metadata));
   IMGD_TRY(writer.AddTensors("optimizer.safetensors", snapshot.optimizer.views, {}));
   if (snapshot.average) IMGD_TRY(writer.AddTensors("ema.safetensors", snapshot.average->views, metadata));
   IMGD_TRY(writer.Add("state.json", {ToJson(snapshot.state)}));
+  IMGD_TRY(writer.Add("lineage.json", {ToJson(lineage)}));
   return writer.Commit();
 }
 

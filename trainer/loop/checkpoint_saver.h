@@ -8,8 +8,10 @@
 
 #include "trainer/torch.h"
 //
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/lineage.h"
+#include "common/checkpoint/retention.h"
 #include "common/error.h"
-#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/report/reporter.h"
 
@@ -35,11 +37,11 @@ struct Snapshot {
   std::optional<HostTensors> average;
 };
 
-/// Where checkpoints go, and how many stay.
+/// Where checkpoints go, and which stay.
 struct CheckpointPlace {
   std::filesystem::path root;
   uint64_t generation = 0;
-  int keep = 1;
+  KeepRule keep;
 };
 
 /// Writes checkpoints while training goes on, one after the other, in a thread of its own that gives way to
@@ -54,6 +56,9 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
+  /// What the ones to come say of where they are from.
+  void SetLineage(Lineage lineage) { lineage_ = std::move(lineage); }
+
   /// Begins to write, once the last one is done. Errors: the last one's.
   Status Start(Snapshot snapshot);
 
@@ -63,10 +68,14 @@ class CheckpointSaver {
   /// The same, after waiting for it.
   Status Finish();
 
+  /// Removes what is not to be kept, `newest` being the last one that was written. None may be under way.
+  void Prune(const CheckpointRef& newest);
+
  private:
   Result<CommittedCheckpoint> Write(const Snapshot& snapshot) const;
 
   CheckpointPlace place_;
+  Lineage lineage_;  ///< not touched while one is being written
   report::Reporter& reporter_;
   std::thread thread_;
   std::atomic<bool> done_ = false;                      ///< the thread has set outcome_

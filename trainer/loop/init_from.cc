@@ -7,15 +7,20 @@
 #include <map>
 #include <set>
 
+#include "common/checkpoint/lineage.h"
+#include "common/checkpoint/safetensors.h"
 #include "common/files.h"
 #include "trainer/loop/init_from.h"
-#include "trainer/loop/safetensors.h"
+#include "trainer/loop/run.h"
 #include "trainer/loop/torch_file.h"
 
 namespace imgd::trainer {
 namespace {
 
-using Weights = std::map<std::string, at::Tensor>;
+struct Weights {
+  std::map<std::string, at::Tensor> tensors;
+  Metadata metadata;  ///< of safetensors, or the model of a lineage
+};
 
 std::optional<at::ScalarType> TypeOf(const std::string& dtype) {
   if (dtype == "F32") return at::kFloat;
@@ -38,19 +43,30 @@ Result<Weights> FromSafetensors(const std::string& text) {
     if (!type) return Fail(ErrorCode::kInvalidArgument, "tensor '{}' is of type {}", view.name, view.dtype);
     auto tensor = at::empty(view.shape, *type);
     std::memcpy(tensor.data_ptr(), view.bytes.data(), view.bytes.size());
-    out[view.name] = tensor;
+    out.tensors[view.name] = tensor;
   }
+  out.metadata = content.metadata;
   return out;
+}
+
+Metadata TorchFileMetadata(const std::string& text) {
+  const auto lineage = LineageFromJson(TorchFileRecord(text, "lineage.json"));
+  return lineage ? ModelMetadata(*lineage) : Metadata();
+}
+
+Result<Weights> FromTorchFile(const std::string& text) {
+  IMGD_ASSIGN(auto tensors, ReadTorchFile(text));
+  return Weights{std::move(tensors), TorchFileMetadata(text)};
 }
 
 Result<Weights> Read(const std::string& path) {
   IMGD_ASSIGN(const std::string text, ReadFile(path));
-  auto weights = IsTorchFile(text) ? ReadTorchFile(text) : FromSafetensors(text);
+  auto weights = IsTorchFile(text) ? FromTorchFile(text) : FromSafetensors(text);
   if (!weights) return weights;
   static constexpr std::string_view kWrapper = "module.";
-  Weights out;
-  for (auto& [name, tensor] : *weights)
-    out[name.starts_with(kWrapper) ? name.substr(kWrapper.size()) : name] = std::move(tensor);
+  Weights out{.metadata = std::move(weights->metadata)};
+  for (auto& [name, tensor] : weights->tensors)
+    out.tensors[name.starts_with(kWrapper) ? name.substr(kWrapper.size()) : name] = std::move(tensor);
   return out;
 }
 
@@ -66,7 +82,8 @@ at::Tensor FittingPositions(const at::Tensor& found, const at::Tensor& wanted) {
   return ResizedPositions(found.to(at::kFloat), side, side);
 }
 
-Result<std::string> CopyWeights(Model& model, const Weights& weights, NewHead allowed) {
+Result<std::string> CopyWeights(Model& model, const std::map<std::string, at::Tensor>& weights,
+                                NewHead allowed) {
   const std::string head = model.head() + ".";
   std::set<std::string> names;
   size_t taken = 0;
@@ -113,14 +130,25 @@ Result<std::string> CopyWeights(Model& model, const Weights& weights, NewHead al
 
 }  // namespace
 
-Result<std::string> InitFrom(Model& model, const std::string& path, NewHead new_head) {
+Result<Metadata> MetadataOfWeights(const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text) return Fail(ErrorCode::kInvalidArgument, "{}", text.error().message);
+  if (IsTorchFile(*text)) return TorchFileMetadata(*text);
+  const auto content = ParseSafetensors(*text);
+  if (!content) return Fail(ErrorCode::kInvalidArgument, "{}: {}", path, content.error().message);
+  return content->metadata;
+}
+
+Result<std::string> InitFrom(Model& model, const JobSpec::Model& spec, NewHead new_head) {
   torch::NoGradGuard no_grad;
+  const std::string& path = spec.init_from;
   const auto named = [&path](const Error& error) {
     return Fail(ErrorCode::kInvalidArgument, "model.init_from: {}: {}", path, error.message);
   };
   const auto weights = Read(path);
   if (!weights) return named(weights.error());
-  const auto done = CopyWeights(model, *weights, new_head);
+  if (const auto fits = CheckModel(weights->metadata, spec); !fits) return named(fits.error());
+  const auto done = CopyWeights(model, weights->tensors, new_head);
   if (!done) return named(done.error());
   return fmt::format("model.init_from: {}: {}", path, *done);
 }

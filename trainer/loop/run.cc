@@ -2,10 +2,7 @@
 
 #include "trainer/torch.h"
 //
-#include "common/files.h"
-#include "trainer/loop/safetensors.h"
 #include "trainer/loop/session.h"
-#include "trainer/loop/torch_file.h"
 #include "trainer/loop/train_loop.h"
 #include "trainer/loop/validation.h"
 
@@ -64,21 +61,6 @@ Result<ValidationResult> RunEvaluation(const JobSpec& spec, const Environment& e
   } catch (const std::exception& e) {
     return tl::unexpected(ErrorOf(env, e));
   }
-}
-
-Result<std::string> ModelOfWeights(const std::string& path) {
-  const auto unknown = [&path](std::string_view why) {
-    return Fail(ErrorCode::kInvalidArgument, "{} {}; say it with --model NAME", path, why);
-  };
-  const auto read = ReadFile(path);
-  if (!read) return Fail(ErrorCode::kInvalidArgument, "{}", read.error().message);
-  const std::string& text = *read;
-  if (IsTorchFile(text)) return unknown("does not say which model it is of");
-  const auto content = ParseSafetensors(text);
-  if (!content) return Fail(ErrorCode::kInvalidArgument, "{}: {}", path, content.error().message);
-  const auto found = content->metadata.find("model");
-  if (found == content->metadata.end()) return unknown("does not say which model it is of");
-  return found->second;
 }
 
 }  // namespace imgd::trainer

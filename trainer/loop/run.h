@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "common/checkpoint/safetensors.h"
 #include "common/error.h"
 #include "common/job_file.h"
 #include "trainer/commands.h"
@@ -30,8 +31,10 @@ Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::
 Result<ValidationResult> RunEvaluation(const JobSpec& spec, const Environment& env,
                                        report::Reporter& reporter);
 
-/// The model that a file of weights says it is of, which only ours do. Errors: kInvalidArgument for others.
-Result<std::string> ModelOfWeights(const std::string& path);
+/// What a file of weights says of itself: safetensors' metadata, or the model of the lineage that
+/// `imgcli export --to torch` puts into its file; nothing for other files. Errors: kInvalidArgument where it
+/// can't be read.
+Result<Metadata> MetadataOfWeights(const std::string& path);
 
 /// The error that an exception of LibTorch's amounts to, with the code that RunTraining would give it.
 Error ErrorOf(const Environment& env, const std::exception& e);

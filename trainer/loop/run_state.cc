@@ -3,7 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "trainer/loop/sha256.h"
+#include "common/checkpoint/sha256.h"
 
 namespace imgd::trainer {
 namespace {

@@ -200,10 +200,17 @@ bool CheckpointDue(const Session& session, uint64_t step) {
 }
 
 Status SaveValidation(const Session& session) {
-  const auto folder = CheckpointPath(session.checkpoint_root, session.env.generation, session.state.step);
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "manifest.json", ignored)) return {};
-  return WriteFileAtomically(folder / "validation.json", ToJson(session.state.validation));
+  const auto& state = session.state;
+  const std::string text = ToJson(state.validation);
+  const auto own = CheckpointAt(CheckpointPath(session.checkpoint_root, session.env.generation, state.step));
+  if (own) {
+    IMGD_TRY(WriteFileAtomically(own->path / "validation.json", text));
+    session.saver->Prune(*own);  // it may be better than the one that was the best
+    return {};
+  }
+  const auto before = CheckpointAt(session.resumed_from);
+  if (!before || before->step != state.step) return {};
+  return WriteFileAtomically(before->path / "validation.json", text);
 }
 
 Status Resume(Session& session) {

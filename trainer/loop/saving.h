@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainer/loop/checkpoint.h"
+#include "common/checkpoint/checkpoint.h"
 #include "trainer/loop/session.h"
 
 namespace imgd::trainer {
@@ -15,8 +15,8 @@ Status SaveCheckpoint(Session& session);
 /// good ones out. The same on all ranks. Waits for the device.
 bool WeightsAreFinite(const Session& session);
 
-/// Puts what validation found beside the checkpoint of the same step, if there is one that is
-/// complete. Rank 0 only.
+/// Puts what validation found beside the checkpoint of the same step, if there is one that is complete: this
+/// start's, or the one that it went on from. Removes what is then no more to be kept. Rank 0 only.
 Status SaveValidation(const Session& session);
 
 /// Rank 0 takes up the newest good checkpoint (weights, momentum, state) and passes over damaged ones with a

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/sha256.h"
 #include "trainer/dist/device.h"
-#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/init_from.h"
+#include "trainer/loop/lineage_of.h"
 #include "trainer/loop/saving.h"
-#include "trainer/loop/sha256.h"
 #include "trainer/loop/validation.h"
 
 namespace imgd::trainer {
@@ -188,9 +189,8 @@ Status MakeLearner(Session& session) {
 
 /// A run that goes on from a checkpoint has its weights from there.
 Status InitWeights(Session& session) {
-  const auto& file = session.spec.model.init_from;
-  if (file.empty() || !session.resumed_from.empty()) return {};
-  IMGD_ASSIGN(const auto done, InitFrom(*session.model, file, NewHead::kAllowed));
+  if (session.spec.model.init_from.empty() || !session.resumed_from.empty()) return {};
+  IMGD_ASSIGN(const auto done, InitFrom(*session.model, session.spec.model, NewHead::kAllowed));
   if (session.is_rank0()) session.reporter.Note(done);
   BeginAverage(session);
   return {};
@@ -322,7 +322,12 @@ Status SetUp(Session& session) {
   session.checkpoint_root = CheckpointRoot(spec, env.checkpoint_dir);
   if (session.is_rank0()) {
     IMGD_TRY(CheckFolder(session.checkpoint_root));
-    const CheckpointPlace place{session.checkpoint_root, env.generation, spec.checkpoint.keep};
+    const CheckpointPlace place{.root = session.checkpoint_root,
+                                .generation = env.generation,
+                                .keep = {.newest = spec.checkpoint.keep,
+                                         .best = spec.checkpoint.keep_best,
+                                         .every_epochs = spec.checkpoint.keep_every_epochs,
+                                         .every_steps = spec.checkpoint.keep_every_steps}};
     session.saver = std::make_unique<CheckpointSaver>(place, session.reporter);
   }
   IMGD_ASSIGN(session.gang, Gang::Join(env, session.device));
@@ -331,6 +336,7 @@ Status SetUp(Session& session) {
   session.state = FreshState(session);
   IMGD_TRY(Resume(session));
   IMGD_TRY(InitWeights(session));
+  if (session.saver) session.saver->SetLineage(LineageOf(session));
   session.averager =
       std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model), Buffers(*session.model));
   ShareAverage(session);
@@ -360,7 +366,7 @@ Status SetUpEvaluation(Session& session) {
   const ModelShape shape{.classes = static_cast<int>(session.val->classes().size()),
                          .image_size = spec.data.val_size};
   IMGD_ASSIGN(session.model, MakeModel(spec.model, shape));
-  IMGD_TRY(InitFrom(*session.model, spec.model.init_from, NewHead::kRefused));
+  IMGD_TRY(InitFrom(*session.model, spec.model, NewHead::kRefused));
   session.model->to(session.device);
   return {};
 }

@@ -140,4 +140,16 @@ Result<std::map<std::string, at::Tensor>> ReadTorchFile(const std::string& text)
   }
 }
 
+std::string TorchFileRecord(const std::string& text, const std::string& name) {
+  try {
+    std::istringstream stream(text);
+    caffe2::serialize::PyTorchStreamReader reader(&stream);
+    if (!reader.hasRecord(name)) return "";
+    const auto [data, size] = reader.getRecord(name);
+    return {static_cast<const char*>(data.get()), size};
+  } catch (const c10::Error&) {
+    return "";
+  }
+}
+
 }  // namespace imgd::trainer

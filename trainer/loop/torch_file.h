@@ -17,4 +17,7 @@ bool IsTorchFile(std::string_view text);
 /// damaged.
 Result<std::map<std::string, at::Tensor>> ReadTorchFile(const std::string& text);
 
+/// Another file in the archive; empty where there is none.
+std::string TorchFileRecord(const std::string& text, const std::string& name);
+
 }  // namespace imgd::trainer

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/checkpoint/safetensors.h"
 #include "common/files.h"
-#include "trainer/loop/safetensors.h"
 #include "trainer/model/model.h"
 
 namespace imgd::trainer {

@@ -1,8 +1,8 @@
-#include "trainer/loop/safetensors.h"
+#include "common/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
 
-namespace imgd::trainer {
+namespace imgd {
 namespace {
 
 using testing::ElementsAre;
@@ -93,4 +93,4 @@ TEST(Safetensors, RefusesTensorsThatLieWhereTheyMustNot) {
 }
 
 }  // namespace
-}  // namespace imgd::trainer
+}  // namespace imgd

@@ -1,4 +1,4 @@
-#include "trainer/loop/checkpoint.h"
+#include "common/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,16 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/checkpoint/retention.h"
+#include "common/checkpoint/sha256.h"
 #include "common/files.h"
-#include "trainer/loop/sha256.h"
 
-namespace imgd::trainer {
+namespace imgd {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kManifest = "manifest.json";
 constexpr int kManifestFormat = 1;
 
 /// The number of a folder named `<prefix><number>`.
@@ -29,14 +29,6 @@ std::optional<uint64_t> NumberIn(const std::string& name, std::string_view prefi
   const auto [end, error] = std::from_chars(begin, name.data() + name.size(), value);
   if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
   return value;
-}
-
-Status SyncFolder(const fs::path& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid() || ::fsync(fd.get()) != 0) {
-    return FailErrno(errno, fmt::format("cannot sync folder {}", path.native()));
-  }
-  return {};
 }
 
 /// Names of the folders in `path`; none where it does not exist.
@@ -61,33 +53,24 @@ void NewestFirst(std::vector<CheckpointRef>& refs) {
   refs.erase(std::unique(refs.begin(), refs.end(), same), refs.end());
 }
 
-bool IsComplete(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::is_regular_file(folder / kManifest, ignored);
-}
-
-Status AddGeneration(const fs::path& root, uint64_t generation, std::vector<CheckpointRef>& out) {
-  const fs::path folder = root / fmt::format("g{}", generation);
+/// The complete ones of a generation, or the others.
+Status AddGeneration(const fs::path& root, uint64_t generation, bool complete,
+                     std::vector<CheckpointRef>& out) {
+  const fs::path folder = GenerationPath(root, generation);
   IMGD_ASSIGN(const auto names, FoldersIn(folder));
   for (const auto& name : names) {
     const auto step = NumberIn(name, "step");
-    if (step && IsComplete(folder / name)) out.push_back({folder / name, generation, *step});
+    if (step && IsCheckpoint(folder / name) == complete) out.push_back({folder / name, generation, *step});
   }
   return {};
 }
 
-/// Unlinks the manifest first, so that a half-removed checkpoint is none.
-Status RemoveCheckpoint(const fs::path& path) {
-  const fs::path manifest = path / kManifest;
-  if (::unlink(manifest.c_str()) != 0 && errno != ENOENT) {
-    return FailErrno(errno, fmt::format("cannot remove {}", manifest.native()));
-  }
-  IMGD_TRY(SyncFolder(path));
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) return FailErrno(error.value(), fmt::format("cannot remove {}", path.native()));
-  ::rmdir(path.parent_path().c_str());  // its generation's folder, if this was the last in it
-  return {};
+Result<std::vector<CheckpointRef>> ListFolders(const fs::path& root, bool complete) {
+  std::vector<CheckpointRef> out;
+  IMGD_ASSIGN(const auto generations, ListGenerations(root));
+  for (const uint64_t generation : generations) IMGD_TRY(AddGeneration(root, generation, complete, out));
+  NewestFirst(out);
+  return out;
 }
 
 struct ResumeFile {
@@ -116,9 +99,42 @@ Result<ResumeFile> ReadResumeFile(const fs::path& path) {
     const auto generation = NumberIn(folder.parent_path().filename(), "g");
     if (!step || !generation)
       return bad(fmt::format("accepted: '{}' is no g<n>/step<n> folder", folder.native()));
-    if (IsComplete(folder)) out.accepted.push_back({folder, *generation, *step});
+    if (IsCheckpoint(folder)) out.accepted.push_back({folder, *generation, *step});
   }
   return out;
+}
+
+/// The files that it lists.
+Result<Json> ReadManifest(const CheckpointRef& ref) {
+  IMGD_ASSIGN(const std::string text, ReadFile(ref.path / kCheckpointManifest));
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("format", Json()) != kManifestFormat || !json.contains("files")) {
+    return Fail(ErrorCode::kDataLoss, "{}: not a manifest of this format",
+                (ref.path / kCheckpointManifest).native());
+  }
+  return json["files"];
+}
+
+/// Null where they don't have it.
+const Json* EntryOf(const Json& files, const std::string& name) {
+  for (const auto& file : files) {
+    if (file.is_object() && file.value("name", Json()) == name) return &file;
+  }
+  return nullptr;
+}
+
+Result<std::string> ReadListed(const CheckpointRef& ref, const Json& files, const std::string& name) {
+  const Json* entry = EntryOf(files, name);
+  if (entry == nullptr) {
+    return Fail(ErrorCode::kNotFound, "{}: it does not list {}", (ref.path / kCheckpointManifest).native(),
+                name);
+  }
+  IMGD_ASSIGN(std::string content, ReadFile(ref.path / name));
+  if (entry->value("size", Json()) != content.size() || entry->value("sha256", Json()) != Sha256Of(content)) {
+    return Fail(ErrorCode::kDataLoss, "{}: its {} bytes are not those that the manifest lists",
+                (ref.path / name).native(), content.size());
+  }
+  return content;
 }
 
 }  // namespace
@@ -129,38 +145,61 @@ fs::path CheckpointRoot(const JobSpec& spec, const fs::path& told) {
 }
 
 fs::path CheckpointPath(const fs::path& root, uint64_t generation, uint64_t step) {
-  return root / fmt::format("g{}", generation) / fmt::format("step{}", step);
+  return GenerationPath(root, generation) / fmt::format("step{}", step);
 }
 
-Result<std::vector<CheckpointRef>> ListCheckpoints(const fs::path& root) {
-  std::vector<CheckpointRef> out;
+fs::path GenerationPath(const fs::path& root, uint64_t generation) {
+  return root / fmt::format("g{}", generation);
+}
+
+bool IsCheckpoint(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / kCheckpointManifest, ignored);
+}
+
+Result<CheckpointRef> CheckpointAt(const fs::path& folder) {
+  const auto step = NumberIn(folder.filename(), "step");
+  const auto generation = NumberIn(folder.parent_path().filename(), "g");
+  if (!step || !generation) {
+    return Fail(ErrorCode::kNotFound, "{} is no g<n>/step<n> folder", folder.native());
+  }
+  if (!IsCheckpoint(folder)) {
+    return Fail(ErrorCode::kNotFound, "{} has no {}, so it is no complete checkpoint", folder.native(),
+                kCheckpointManifest);
+  }
+  return CheckpointRef{folder, *generation, *step};
+}
+
+Result<std::vector<uint64_t>> ListGenerations(const fs::path& root) {
+  std::vector<uint64_t> out;
   IMGD_ASSIGN(const auto names, FoldersIn(root));
   for (const auto& name : names) {
-    if (const auto generation = NumberIn(name, "g")) IMGD_TRY(AddGeneration(root, *generation, out));
+    if (const auto generation = NumberIn(name, "g")) out.push_back(*generation);
   }
-  NewestFirst(out);
   return out;
 }
+
+Result<std::vector<CheckpointRef>> ListCheckpoints(const fs::path& root) { return ListFolders(root, true); }
+
+Result<std::vector<CheckpointRef>> ListUnfinished(const fs::path& root) { return ListFolders(root, false); }
 
 Result<std::vector<CheckpointRef>> ResumeCandidates(const fs::path& root,
                                                     const std::optional<fs::path>& resume_file) {
   if (!resume_file) return ListCheckpoints(root);
   IMGD_ASSIGN(ResumeFile resume, ReadResumeFile(*resume_file));
   std::vector<CheckpointRef> out = std::move(resume.accepted);
-  if (resume.last_generation > 0) IMGD_TRY(AddGeneration(root, resume.last_generation, out));
+  if (resume.last_generation > 0) IMGD_TRY(AddGeneration(root, resume.last_generation, true, out));
   NewestFirst(out);
   return out;
 }
 
+Result<std::string> ReadCheckpointFile(const CheckpointRef& ref, const std::string& name) {
+  IMGD_ASSIGN(const Json files, ReadManifest(ref));
+  return ReadListed(ref, files, name);
+}
+
 Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
-  IMGD_ASSIGN(const std::string text, ReadFile(ref.path / kManifest));
-  const Json json = Json::parse(text, nullptr, false);
-  const auto bad = [&](std::string_view what) {
-    return Fail(ErrorCode::kDataLoss, "{}: {}", (ref.path / kManifest).native(), what);
-  };
-  if (!json.is_object() || json.value("format", 0) != kManifestFormat || !json.contains("files")) {
-    return bad("not a manifest of this format");
-  }
+  IMGD_ASSIGN(const Json files, ReadManifest(ref));
   CheckpointContent out;
   struct Wanted {
     const char* name;
@@ -172,20 +211,18 @@ Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
                         {"ema.safetensors", &out.average, true},
                         {"state.json", &out.state}};
   for (const auto& [name, content, optional] : all) {
-    const auto& files = json["files"];
-    const auto entry = std::find_if(files.begin(), files.end(), [name = name](const Json& file) {
-      return file.is_object() && file.value("name", "") == name;
-    });
-    if (entry == files.end() && optional) continue;
-    if (entry == files.end()) return bad(fmt::format("it does not list {}", name));
-    IMGD_ASSIGN(*content, ReadFile(ref.path / name));
-    if (content->size() != entry->value("size", uint64_t{0}) ||
-        Sha256Of(*content) != entry->value("sha256", "")) {
-      return Fail(ErrorCode::kDataLoss, "{}: its {} bytes are not those that the manifest lists",
-                  (ref.path / name).native(), content->size());
-    }
+    if (optional && EntryOf(files, name) == nullptr) continue;
+    IMGD_ASSIGN(*content, ReadListed(ref, files, name));
   }
   return out;
+}
+
+Status SyncFolder(const fs::path& folder) {
+  UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() || ::fsync(fd.get()) != 0) {
+    return FailErrno(errno, fmt::format("cannot sync folder {}", folder.native()));
+  }
+  return {};
 }
 
 Status TryToWriteIn(const fs::path& root) {
@@ -200,12 +237,11 @@ Status TryToWriteIn(const fs::path& root) {
 Result<CheckpointWriter> CheckpointWriter::Begin(const fs::path& root, uint64_t generation, uint64_t step) {
   CheckpointWriter writer({CheckpointPath(root, generation, step), generation, step}, root);
   const fs::path& folder = writer.ref_.path;
-  if (IsComplete(folder)) {
-    auto removed = RemoveCheckpoint(folder);
-    if (!removed) {
-      writer.open_ = false;
-      return tl::unexpected(removed.error());
-    }
+  if (IsCheckpoint(folder)) {
+    const auto removed = RemoveCheckpoint(folder);
+    writer.open_ = removed && *removed;
+    if (!removed) return tl::unexpected(removed.error());
+    if (!*removed) return Fail(ErrorCode::kAlreadyExists, "the checkpoint {} is pinned", folder.native());
   }
   IMGD_TRY(MakeFolders(folder));
   return writer;
@@ -266,22 +302,9 @@ Result<CommittedCheckpoint> CheckpointWriter::Commit() {
   IMGD_TRY(SyncFolder(ref_.path));
   IMGD_TRY(SyncFolder(ref_.path.parent_path()));
   IMGD_TRY(SyncFolder(root_));
-  IMGD_TRY(WriteFileAtomically(ref_.path / kManifest, manifest));
+  IMGD_TRY(WriteFileAtomically(ref_.path / kCheckpointManifest, manifest));
   open_ = false;
   return out;
 }
 
-Status RemoveOldCheckpoints(const fs::path& root, const CheckpointRef& newest, int keep) {
-  IMGD_ASSIGN(const auto all, ListCheckpoints(root));
-  int kept = 1;
-  std::vector<fs::path> old;
-  for (const auto& ref : all) {
-    if (ref.generation > newest.generation || ref.path == newest.path) continue;
-    if (++kept > keep) old.push_back(ref.path);
-  }
-  std::reverse(old.begin(), old.end());
-  for (const auto& path : old) IMGD_TRY(RemoveCheckpoint(path));
-  return {};
-}
-
-}  // namespace imgd::trainer
+}  // namespace imgd

@@ -1,8 +1,8 @@
-#include "trainer/loop/sha256.h"
+#include "common/checkpoint/sha256.h"
 
 #include <fmt/format.h>
 
-namespace imgd::trainer {
+namespace imgd {
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
 
@@ -23,4 +23,4 @@ std::string Sha256Of(std::string_view bytes) {
   return hash.Finish();
 }
 
-}  // namespace imgd::trainer
+}  // namespace imgd

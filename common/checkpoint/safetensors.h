@@ -8,7 +8,7 @@
 
 #include "common/error.h"
 
-namespace imgd::trainer {
+namespace imgd {
 
 /// A tensor as the safetensors format has it: little-endian, row-major, contiguous. Does not own its bytes.
 struct TensorView {
@@ -41,4 +41,4 @@ struct SafetensorsContent {
 /// Errors: kDataLoss for whatever breaks the format's rules: sizes, overlaps, holes, types, a name twice.
 Result<SafetensorsContent> ParseSafetensors(std::string_view content);
 
-}  // namespace imgd::trainer
+}  // namespace imgd

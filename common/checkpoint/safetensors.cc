@@ -1,4 +1,4 @@
-#include "trainer/loop/safetensors.h"
+#include "common/checkpoint/safetensors.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-namespace imgd::trainer {
+namespace imgd {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -167,4 +167,4 @@ Result<SafetensorsContent> ParseSafetensors(std::string_view content) {
   return out;
 }
 
-}  // namespace imgd::trainer
+}  // namespace imgd

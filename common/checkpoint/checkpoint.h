@@ -7,15 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "common/checkpoint/safetensors.h"
 #include "common/error.h"
 #include "common/job_file.h"
-#include "trainer/loop/safetensors.h"
 
-namespace imgd::trainer {
+namespace imgd {
 
 /// Checkpoints on disk: `<root>/g<generation>/step<n>/` with model.safetensors, optimizer.safetensors,
-/// ema.safetensors where weights are averaged, state.json, and manifest.json, which is written last and lists
-/// the others with size and SHA-256. A folder without a manifest is no checkpoint. No LibTorch in here.
+/// ema.safetensors where weights are averaged, state.json, lineage.json, and manifest.json, which is written
+/// last and lists the others with size and SHA-256. A folder without a manifest is no checkpoint.
+
+constexpr const char* kCheckpointManifest = "manifest.json";
 
 /// The job's own folder: `told`, IMGD_CHECKPOINT_DIR, or where that is empty one of the job's name.
 std::filesystem::path CheckpointRoot(const JobSpec& spec, const std::filesystem::path& told);
@@ -30,9 +32,26 @@ struct CheckpointRef {
 /// The folder of a checkpoint below `root`.
 std::filesystem::path CheckpointPath(const std::filesystem::path& root, uint64_t generation, uint64_t step);
 
+/// The folder of a generation's checkpoints.
+std::filesystem::path GenerationPath(const std::filesystem::path& root, uint64_t generation);
+
+/// The generations that have a folder below `root`, in any order. Errors: as ListCheckpoints().
+Result<std::vector<uint64_t>> ListGenerations(const std::filesystem::path& root);
+
 /// The complete checkpoints below `root`, newest first: by generation, then by step. Other things there are
 /// passed over. Errors: as the system calls; a root that does not exist has none.
 Result<std::vector<CheckpointRef>> ListCheckpoints(const std::filesystem::path& root);
+
+/// Whether the folder has a manifest.
+bool IsCheckpoint(const std::filesystem::path& folder);
+
+/// The complete checkpoint in `folder`, whose path must end with g<n>/step<n>.
+/// Errors: kNotFound where it is none.
+Result<CheckpointRef> CheckpointAt(const std::filesystem::path& folder);
+
+/// Folders below `root` that are called as checkpoints are, but are not complete. Errors: as
+/// ListCheckpoints().
+Result<std::vector<CheckpointRef>> ListUnfinished(const std::filesystem::path& root);
 
 /// What a start may go on from, newest first. With a `resume_file` (resume.json, docs/job-file.md): the
 /// checkpoints that it names as accepted and the complete ones of its last generation; else all complete
@@ -51,12 +70,19 @@ struct CheckpointContent {
 /// Errors: kDataLoss where a file is not as the manifest says; kNotFound where one lacks.
 Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref);
 
+/// One file, compared with the manifest. Errors: as ReadCheckpoint(); kNotFound where the manifest does not
+/// list it.
+Result<std::string> ReadCheckpointFile(const CheckpointRef& ref, const std::string& name);
+
 /// What a finished checkpoint looks like to others.
 struct CommittedCheckpoint {
   CheckpointRef ref;
   uint64_t size_bytes = 0;
   std::string manifest_sha256;
 };
+
+/// Makes the names in a folder durable. Errors: as the system calls.
+Status SyncFolder(const std::filesystem::path& folder);
 
 /// Makes the folder where it lacks and writes a file in it, which goes again.
 /// Errors: as the system calls, naming the folder.
@@ -65,8 +91,8 @@ Status TryToWriteIn(const std::filesystem::path& root);
 /// Writes one checkpoint. Nothing counts before Commit(); an unfinished one is removed with the writer.
 class CheckpointWriter {
  public:
-  /// Makes the folder; one that is there already for this step stops being complete at once.
-  /// Errors: as the system calls, naming the path.
+  /// Makes the folder; a checkpoint that is there already for this step goes.
+  /// Errors: kAlreadyExists where that one is pinned; as the system calls, naming the path.
   static Result<CheckpointWriter> Begin(const std::filesystem::path& root, uint64_t generation,
                                         uint64_t step);
   CheckpointWriter(CheckpointWriter&& other) noexcept;
@@ -97,10 +123,4 @@ class CheckpointWriter {
   bool open_ = true;
 };
 
-/// Removes complete checkpoints of `newest`'s generation and older ones until `keep` (at least 1) of them are
-/// left, the oldest first. `newest`, just committed, always stays: one with a higher step may be a damaged
-/// one that this run did not go on from. Each stops being complete before anything else of it goes. Errors:
-/// as the system calls.
-Status RemoveOldCheckpoints(const std::filesystem::path& root, const CheckpointRef& newest, int keep);
-
-}  // namespace imgd::trainer
+}  // namespace imgd

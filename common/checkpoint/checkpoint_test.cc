@@ -1,4 +1,4 @@
-#include "trainer/loop/checkpoint.h"
+#include "common/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
@@ -6,10 +6,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/checkpoint/sha256.h"
 #include "common/files.h"
-#include "trainer/loop/sha256.h"
 
-namespace imgd::trainer {
+namespace imgd {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,35 +161,6 @@ TEST_F(Checkpoint, AMalformedResumeFileSaysWhatIsExpected) {
               HasSubstr("'/x/latest' is no g<n>/step<n> folder"));
 }
 
-TEST_F(Checkpoint, OnlyTheNewestAreKept) {
-  for (const uint64_t step : {10, 20, 30}) Write(1, step);
-  const auto newest = Write(2, 40);
-  ASSERT_TRUE(RemoveOldCheckpoints(root_, newest.ref, 2).has_value());
-  EXPECT_THAT(All(), ElementsAre("g2/step40", "g1/step30"));
-}
-
-TEST_F(Checkpoint, ALaterGenerationsAreNotOursToRemove) {
-  Write(3, 10);
-  Write(1, 10);
-  const auto newest = Write(2, 20);
-  ASSERT_TRUE(RemoveOldCheckpoints(root_, newest.ref, 1).has_value());
-  EXPECT_THAT(All(), ElementsAre("g3/step10", "g2/step20"));
-}
-
-TEST_F(Checkpoint, TheOneJustWrittenStaysThoughADamagedOneHasAHigherStep) {
-  Write(0, 200);
-  const auto newest = Write(0, 150);
-  ASSERT_TRUE(RemoveOldCheckpoints(root_, newest.ref, 1).has_value());
-  EXPECT_THAT(All(), ElementsAre("g0/step150"));
-}
-
-TEST_F(Checkpoint, AnIncompleteOneIsNeverRemoved) {
-  fs::create_directories(root_ / "g1" / "step5");
-  const auto newest = Write(1, 20);
-  ASSERT_TRUE(RemoveOldCheckpoints(root_, newest.ref, 1).has_value());
-  EXPECT_TRUE(fs::exists(root_ / "g1" / "step5"));
-}
-
 TEST_F(Checkpoint, AFullDiskIsNamedAndCostsNoOlderCheckpoint) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "this machine has no /dev/full";
   Write(0, 5);
@@ -203,4 +174,4 @@ TEST_F(Checkpoint, AFullDiskIsNamedAndCostsNoOlderCheckpoint) {
 }
 
 }  // namespace
-}  // namespace imgd::trainer
+}  // namespace imgd

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace imgd::trainer {
+namespace imgd {
 
 /// SHA-256 of bytes that come piece by piece.
 class Sha256 {
@@ -26,4 +26,4 @@ class Sha256 {
 /// SHA-256 of `bytes` in lower-case hexadecimal.
 std::string Sha256Of(std::string_view bytes);
 
-}  // namespace imgd::trainer
+}  // namespace imgd

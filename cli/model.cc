@@ -1,0 +1,170 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/checkpoint_ref.h"
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/model_registry.h"
+#include "cli/serialize.h"
+#include "cli/weights.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+struct RegistryOption {
+  std::string folder;  ///< --registry; empty: as ResolveRegistry()
+};
+
+struct PromoteOptions : RegistryOption {
+  std::string reference;
+  std::string name;
+  std::string note;
+  WhichWeights weights;
+};
+
+struct ListOfModelsOptions : RegistryOption {
+  OutputFormat format = OutputFormat::kTable;
+};
+
+struct ShowModelOptions : ListOfModelsOptions {
+  std::string reference;
+};
+
+nlohmann::ordered_json ModelJson(const ModelVersion& version) {
+  nlohmann::ordered_json json = {{"name", version.name},
+                                 {"version", version.version},
+                                 {"folder", version.path.native()},
+                                 {"model", version.model},
+                                 {"is_average", version.is_average},
+                                 {"checkpoint", version.checkpoint},
+                                 {"validation", nullptr},
+                                 {"note", version.note},
+                                 {"promoted_by", version.promoted_by},
+                                 {"promoted_us", version.promoted_us},
+                                 {"size_bytes", version.size_bytes},
+                                 {"sha256", version.sha256}};
+  if (version.score) {
+    json["validation"] = {{"top1", version.score->top1},
+                          {"top5", version.score->top5},
+                          {"loss", version.score->loss},
+                          {"images", version.score->images}};
+  }
+  return json;
+}
+
+int RunPromote(Context& context, const PromoteOptions& options) {
+  const auto registry = ResolveRegistry(options.folder, context.env());
+  if (!registry) return context.Fail(registry.error());
+  const auto found = FindCheckpoint(context, options.reference);
+  if (!found) return context.Fail(found.error());
+  const auto weights = ReadWeights(found->summary, options.weights);
+  if (!weights) return context.Fail({weights.error()});
+  ModelVersion version{.name = options.name,
+                       .model = found->summary.model,
+                       .checkpoint = found->summary.ref.path.native(),
+                       .note = options.note,
+                       .promoted_by = OwnerName(context.env()),
+                       .promoted_us = NowMicros()};
+  // Validation is of the average where there is one.
+  if ((*weights)->average == found->summary.has_average) version.score = found->summary.score;
+  const auto promoted = PromoteModel(*registry, version, **weights);
+  if (!promoted) return context.Fail({promoted.error()});
+  context.out() << fmt::format("{}:v{} is {} of {}\n", promoted->name, promoted->version,
+                               promoted->is_average ? "the averaged weights" : "the weights",
+                               Printable(promoted->checkpoint));
+  return 0;
+}
+
+int RunListOfModels(Context& context, const ListOfModelsOptions& options) {
+  const auto registry = ResolveRegistry(options.folder, context.env());
+  if (!registry) return context.Fail(registry.error());
+  const auto all = ListModels(*registry);
+  if (!all) return context.Fail({all.error()});
+  if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
+    auto document = nlohmann::ordered_json::array();
+    for (const auto& version : *all) document.push_back(ModelJson(version));
+    PrintDocument(context.out(), document, options.format);
+    return 0;
+  }
+  if (all->empty()) {
+    context.Say(fmt::format("no models in {} yet; imgcli model promote CKPT NAME puts one there",
+                            registry->native()));
+    return 0;
+  }
+  Table table({{.title = "NAME", .shrink = true},
+               {"VERSION"},
+               {"MODEL"},
+               {"TOP-1", true},
+               {"SIZE", true},
+               {"AGE", true},
+               {.title = "NOTE", .shrink = true}});
+  for (const auto& version : *all) {
+    table.Add({Cell(version.name), Cell(fmt::format("v{}", version.version)), Cell(version.model),
+               Cell(version.score ? HumanPercent(version.score->top1) : ""),
+               Cell(HumanBytes(version.size_bytes)), Cell(HumanAge(NowMicros(), version.promoted_us)),
+               Cell(version.note)});
+  }
+  table.Print(context.out(), context.terminal());
+  return 0;
+}
+
+int RunShowModel(Context& context, const ShowModelOptions& options) {
+  const auto registry = ResolveRegistry(options.folder, context.env());
+  if (!registry) return context.Fail(registry.error());
+  const auto version = FindModel(*registry, options.reference);
+  if (!version) return context.Fail({version.error()});
+  const auto lineage = LineageOfModel(*version);
+  if (!lineage) return context.Fail({lineage.error()});
+  auto document = ModelJson(*version);
+  if (!lineage->empty()) document["lineage"] = nlohmann::ordered_json::parse(*lineage, nullptr, false);
+  PrintDocument(context.out(), document,
+                options.format == OutputFormat::kTable ? OutputFormat::kYaml : options.format);
+  return 0;
+}
+
+void AddRegistryOption(Command command, RegistryOption& option) {
+  command
+      .AddOption("--registry", option.folder,
+                 "The registry's folder (default: IMGD_MODELS, or models: in the configuration file)")
+      .ValueName("DIR");
+}
+
+}  // namespace
+
+void AddModelCommands(Command app, Context& context) {
+  Command model = app.AddSubcommand("model", "Keep named, numbered weights in a folder");
+  model.NeedsSubcommand();
+  model.Footer(
+      "Examples:\n"
+      "  imgcli model promote rn50:best resnet50-imagenet --registry /models\n"
+      "  imgcli model list\n"
+      "  imgcli model show resnet50-imagenet:v2");
+
+  auto promote_options = std::make_shared<PromoteOptions>();
+  Command promote = model.AddSubcommand("promote", "Make a checkpoint's weights the next version of NAME");
+  promote.AddOption("CKPT", promote_options->reference, kCheckpointHelp).Required().ValueName("");
+  promote.AddOption("NAME", promote_options->name, "The model's name in the registry")
+      .Required()
+      .ValueName("");
+  promote.AddOption("--note", promote_options->note, "What is to be known of it").ValueName("TEXT");
+  AddWhichWeights(promote, promote_options->weights);
+  AddRegistryOption(promote, *promote_options);
+  promote.Runs([&context, promote_options] { return RunPromote(context, *promote_options); });
+
+  auto list_options = std::make_shared<ListOfModelsOptions>();
+  Command list = model.AddSubcommand("list", "List all models and versions");
+  AddRegistryOption(list, *list_options);
+  AddOutputOption(list, list_options->format, kPlainFormats);
+  list.Runs([&context, list_options] { return RunListOfModels(context, *list_options); });
+
+  auto show_options = std::make_shared<ShowModelOptions>();
+  Command show = model.AddSubcommand("show", "Show where a version comes from");
+  show.AddOption("MODEL", show_options->reference, "NAME, or NAME:vN (default: its newest version)")
+      .Required()
+      .ValueName("");
+  AddRegistryOption(show, *show_options);
+  AddOutputOption(show, show_options->format, kPlainFormats);
+  show.Runs([&context, show_options] { return RunShowModel(context, *show_options); });
+}
+
+}  // namespace imgd::cli

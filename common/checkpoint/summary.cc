@@ -1,0 +1,95 @@
+#include "common/checkpoint/summary.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "common/checkpoint/retention.h"
+#include "common/files.h"
+#include "common/json.h"
+
+namespace imgd {
+namespace {
+
+namespace fs = std::filesystem;
+using SummaryJson = nlohmann::json;
+
+constexpr size_t kMostBytes = size_t{64} << 20;  ///< a million names of classes
+
+/// An object; an empty one where the file can't be read as such.
+SummaryJson ObjectIn(const fs::path& path) {
+  const auto text = ReadFile(path, kMostBytes);
+  if (!text) return SummaryJson::object();
+  SummaryJson json = SummaryJson::parse(*text, nullptr, false);
+  return json.is_object() ? json : SummaryJson::object();
+}
+
+std::optional<double> NumberOf(const SummaryJson& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+template <typename T>
+T CountOf(const SummaryJson& json, const char* key) {
+  const auto found = json.find(key);
+  return found == json.end() ? T{0} : WholeNumber<T>(*found).value_or(0);
+}
+
+std::optional<CheckpointScore> ScoreOf(const CheckpointRef& ref) {
+  const SummaryJson json = ObjectIn(ref.path / "validation.json");
+  const auto top1 = NumberOf(json, "top1");
+  if (!top1 || !std::isfinite(*top1) || CountOf<uint64_t>(json, "step") != ref.step) return std::nullopt;
+  return CheckpointScore{.top1 = *top1,
+                         .top5 = NumberOf(json, "top5").value_or(0),
+                         .loss = NumberOf(json, "loss").value_or(0),
+                         .images = CountOf<uint64_t>(json, "images")};
+}
+
+}  // namespace
+
+CheckpointSummary SummarizeCheckpoint(const CheckpointRef& ref) {
+  CheckpointSummary out{.ref = ref};
+  const SummaryJson manifest = ObjectIn(ref.path / kCheckpointManifest);
+  for (const auto& file : manifest.value("files", SummaryJson::array())) {
+    if (!file.is_object()) continue;
+    out.size_bytes += CountOf<uint64_t>(file, "size");
+    if (file.value("name", SummaryJson()) == "ema.safetensors") out.has_average = true;
+  }
+  const SummaryJson state = ObjectIn(ref.path / "state.json");
+  out.epoch = NumberOf(state, "epoch");
+  out.loss = NumberOf(state, "last_loss").value_or(0);
+  out.world_size = CountOf<int>(state, "world_size");
+  if (const auto model = state.find("model"); model != state.end() && model->is_string())
+    out.model = model->get<std::string>();
+  out.score = ScoreOf(ref);
+  struct stat facts {};
+  if (::stat((ref.path / kCheckpointManifest).c_str(), &facts) == 0)
+    out.written_us = int64_t{facts.st_mtim.tv_sec} * 1'000'000 + facts.st_mtim.tv_nsec / 1000;
+  out.pinned = IsPinned(ref.path);
+  return out;
+}
+
+Result<std::vector<CheckpointSummary>> SummarizeCheckpoints(const fs::path& root) {
+  IMGD_ASSIGN(const auto refs, ListCheckpoints(root));
+  std::vector<CheckpointSummary> out;
+  for (const auto& ref : refs) out.push_back(SummarizeCheckpoint(ref));
+  const auto best = BestFirst(out);
+  for (auto& summary : out) summary.best = !best.empty() && summary.ref.path == best.front().ref.path;
+  return out;
+}
+
+std::vector<CheckpointSummary> BestFirst(const std::vector<CheckpointSummary>& all) {
+  std::vector<CheckpointSummary> out;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(out), [](const auto& s) { return s.score; });
+  std::stable_sort(out.begin(), out.end(), [](const CheckpointSummary& a, const CheckpointSummary& b) {
+    return std::tuple(a.score->top1, a.ref.generation, a.ref.step) >
+           std::tuple(b.score->top1, b.ref.generation, b.ref.step);
+  });
+  return out;
+}
+
+}  // namespace imgd
