@@ -48,8 +48,10 @@ void SeedStep(const Session& session, uint64_t step) {
 
 }  // namespace
 
-Learner::Learner(Session& session)
-    : session_(session), sums_(at::zeros({3}, at::dtype(at::kDouble).device(session.device))) {}
+Learner::Learner(Session& session, StepClock& clock)
+    : session_(session),
+      clock_(clock),
+      sums_(at::zeros({3}, at::dtype(at::kDouble).device(session.device))) {}
 
 void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree) {
   SeedStep(session_, batch.step);
@@ -59,19 +61,34 @@ void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::fu
   for (const auto& part : parts) {
     session_.averager->BeforeForward();
     const at::Tensor loss_sum = ForwardLoss(part);
+    clock_.Mark(Part::kForward);
     if (!agreed) {
       agreed = agree();
+      clock_.Mark(Part::kCommunication);
       session_.gang->SetPosition(batch.step, "backward pass and gradient all-reduce");
     }
     // The averager divides by the world size; together this is the mean over all images of the step.
     const double weight = static_cast<double>(session_.env.world_size) /
                           static_cast<double>(std::max<int64_t>(agreed->images, 1));
     const auto loss = session_.loss_scale.Scale(loss_sum * weight);
-    if (&part == &parts.back()) session_.averager->BeforeBackward(loss);
-    session_.gang->Guard([&] { loss.backward(); });
+    Backward(loss, &part == &parts.back());
   }
   // Decay and momentum alone are no step.
   if (agreed->images > 0) Update(learning_rate, agreed->norm);
+  clock_.Mark(Part::kOptimizer);
+}
+
+/// The gradients are averaged over the ranks in the last part's backward pass.
+void Learner::Backward(const at::Tensor& loss, bool is_last) {
+  Part part = Part::kBackward;
+  if (is_last) {
+    session_.averager->BeforeBackward(loss, [&] {
+      clock_.Mark(Part::kBackward);
+      part = Part::kCommunication;
+    });
+  }
+  session_.gang->Guard([&] { loss.backward(); });
+  clock_.Mark(part);
 }
 
 void Learner::Update(double learning_rate, bool norm) {

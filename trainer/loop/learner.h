@@ -5,13 +5,15 @@
 
 #include "trainer/input/device_batch.h"
 #include "trainer/loop/session.h"
+#include "trainer/loop/step_clock.h"
 
 namespace imgd::trainer {
 
 /// Learns from batches: forward pass, loss, backward pass, update of weights and of their average.
 class Learner {
  public:
-  explicit Learner(Session& session);
+  /// Both must outlive it.
+  Learner(Session& session, StepClock& clock);
 
   /// What the ranks agreed on while the first forward pass ran.
   struct Agreement {
@@ -39,7 +41,10 @@ class Learner {
   void CountTop1(const DeviceBatch& part, const at::Tensor& logits);
   void Update(double learning_rate, bool norm);
 
+  void Backward(const at::Tensor& loss, bool is_last);
+
   Session& session_;
+  StepClock& clock_;
   at::Tensor sums_;  ///< on the device: loss, correct, images
   at::Tensor norm_;
 };

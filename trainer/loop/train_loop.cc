@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "trainer/dist/device.h"
+#include "trainer/loop/rank_spread.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/validation.h"
 
@@ -29,10 +31,22 @@ report::Started DescribeStart(const Session& session) {
           .total_epochs = session.spec.train.epochs};
 }
 
+/// A rank's own times in its place among zeros, so that the sum over the ranks has those of all.
+at::Tensor TimesAsSums(const report::TimeFigures& times, const Environment& env) {
+  const double steps = std::max(times.steps, 1U);
+  const double input = times.input_seconds / steps;
+  const double busy = (times.forward_seconds + times.backward_seconds + times.optimizer_seconds) / steps;
+  auto out = at::zeros({env.world_size, 3}, at::kDouble);
+  out[env.rank] = at::tensor({input + busy, times.communication_seconds / steps, input}, at::kDouble);
+  return out.flatten();
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(Session& session)
-    : session_(session), first_step_(session.state.step), meter_(steady_clock::now()), learner_(session) {}
+    : session_(session), first_step_(session.state.step), meter_(steady_clock::now()),
+      clock_(session.device),
+      learner_(session, clock_) {}
 
 Result<RunEnd> TrainLoop::Run() {
   session_.reporter.On(DescribeStart(session_));
@@ -77,9 +91,11 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   Gang& gang = *session_.gang;
   const uint64_t step = session_.state.step;
   gang.SetPosition(step, "waiting for input");
+  clock_.Start();
   const auto asked_at = steady_clock::now();
   IMGD_ASSIGN(auto next, feed.Next());
   meter_.AddInputWait(steady_clock::now() - asked_at);
+  clock_.Mark(Part::kInput);
   if (!next) return Fail(ErrorCode::kInternal, "the loader ended before step {}", step);
   const DeviceBatch& batch = *next;
 
@@ -122,6 +138,20 @@ TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
           .report = sums[4] > 0};
 }
 
+report::TimeFigures TrainLoop::TakeTimes() {
+  const StepClock::Times times = clock_.Take();
+  const auto all_reduce = session_.averager->LastAllReduce();
+  return {.steps = times.steps,
+          .input_seconds = times.seconds(Part::kInput),
+          .forward_seconds = times.seconds(Part::kForward),
+          .backward_seconds = times.seconds(Part::kBackward),
+          .communication_seconds = times.seconds(Part::kCommunication),
+          .optimizer_seconds = times.seconds(Part::kOptimizer),
+          .all_reduce_seconds = all_reduce.seconds,
+          .all_reduce_hidden_ratio =
+              all_reduce.seconds > 0 ? all_reduce.hidden_seconds / all_reduce.seconds : 0};
+}
+
 /// What the loader did since the last report.
 report::LoaderFigures TrainLoop::LoaderFiguresSince(const Meter::Figures& speed) {
   const data::LoaderFigures now = feed_->figures();
@@ -152,10 +182,14 @@ void TrainLoop::NoteImagesLeftToCpu() {
 
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "sums for the report");
-  auto sums = learner_.TakeSums();
+  const auto own = learner_.TakeSums();
+  const report::TimeFigures times = TakeTimes();
+  auto sums = at::cat({own, TimesAsSums(times, session_.env)});
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
   const Sums all{data[0], data[1], data[2]};
+  std::vector<RankTimes> of_ranks(static_cast<size_t>(session_.env.world_size));
+  std::memcpy(of_ranks.data(), data + own.numel(), of_ranks.size() * sizeof(RankTimes));
   const uint64_t step = session_.state.step;
   const auto speed = meter_.Report(steady_clock::now(), all.images, session_.total_steps - step);
   const double images = std::max(all.images, 1.0);
@@ -171,7 +205,9 @@ Status TrainLoop::Report() {
                                            .images_per_second = speed.images_per_second,
                                            .input_wait_ratio = speed.input_wait_ratio,
                                            .eta_seconds = speed.eta_seconds,
-                                           .loader = LoaderFiguresSince(speed)});
+                                           .loader = LoaderFiguresSince(speed),
+                                           .times = times,
+                                           .ranks = SpreadOf(of_ranks)});
   const bool fp16 = session_.loss_scale.on();
   if (fp16 ? session_.loss_scale.scale() < kLeastLossScale : !std::isfinite(all.loss)) {
     return Fail(ErrorCode::kInvalidArgument,

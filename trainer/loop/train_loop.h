@@ -8,6 +8,7 @@
 #include "trainer/loop/meter.h"
 #include "trainer/loop/run.h"
 #include "trainer/loop/session.h"
+#include "trainer/loop/step_clock.h"
 
 namespace imgd::trainer {
 
@@ -31,6 +32,7 @@ class TrainLoop {
   Result<bool> RunPhase(const Phase& phase);
   Result<Agreed> Step(Feed& feed);
   Status Trace(const DeviceBatch& batch);
+  report::TimeFigures TakeTimes();
   report::LoaderFigures LoaderFiguresSince(const Meter::Figures& speed);
   Gang::PendingSum StartAgreement(int64_t images);
   Agreed FinishAgreement(Gang::PendingSum pending) const;
@@ -47,6 +49,7 @@ class TrainLoop {
   Session& session_;
   const uint64_t first_step_;  ///< of this start
   Meter meter_;
+  StepClock clock_;
   Learner learner_;
   double learning_rate_ = 0;
   uint64_t good_images_ = 0;  ///< of all ranks, since this start

@@ -35,6 +35,31 @@ struct LoaderFigures {
   uint64_t images_left_to_cpu = 0;
 };
 
+/// Where this rank's time went since the last report; as StepTimes in trainer.proto.
+struct TimeFigures {
+  uint32_t steps = 0;
+  double input_seconds = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double communication_seconds = 0;
+  double optimizer_seconds = 0;
+  double all_reduce_seconds = 0;
+  double all_reduce_hidden_ratio = 0;
+};
+
+/// How the ranks' steps differ, in seconds a step; as RankSpread in trainer.proto.
+struct RankSpread {
+  int ranks = 0;  ///< 0 with one rank: there is nothing to compare
+  double own_least = 0;
+  double own_mean = 0;
+  double own_most = 0;
+  double wait_least = 0;
+  double wait_mean = 0;
+  double wait_most = 0;
+  int slowest_rank = 0;
+  double slowest_input = 0;
+};
+
 /// Training figures since the last such report.
 struct StepFigures {
   uint64_t step = 0;  ///< optimiser steps done over all generations
@@ -49,6 +74,8 @@ struct StepFigures {
   double input_wait_ratio = 0;   ///< share of the interval that this rank waited for input
   double eta_seconds = 0;
   LoaderFigures loader;
+  TimeFigures times;
+  RankSpread ranks;
 };
 
 /// Figures of one validation pass over all ranks.

@@ -19,7 +19,23 @@ TRAIN = {
     "train/learning_rate": "learning_rate",
     "train/gradient_norm": "gradient_norm",
     "train/images_per_second": "images_per_second",
+    "train/rank_images_per_second": "rank_images_per_second",
     "train/input_wait": "input_wait_ratio",
+}
+# Each from a part of the report.
+TIMES = {
+    "time/input": lambda e: e.times.input_seconds / e.times.steps,
+    "time/forward": lambda e: e.times.forward_seconds / e.times.steps,
+    "time/backward": lambda e: e.times.backward_seconds / e.times.steps,
+    "time/communication": lambda e: e.times.communication_seconds / e.times.steps,
+    "time/optimizer": lambda e: e.times.optimizer_seconds / e.times.steps,
+    "time/all_reduce": lambda e: e.times.all_reduce_seconds,
+    "time/all_reduce_hidden": lambda e: e.times.all_reduce_hidden_ratio,
+    "ranks/own_least": lambda e: e.ranks.own_least_seconds,
+    "ranks/own_mean": lambda e: e.ranks.own_mean_seconds,
+    "ranks/own_most": lambda e: e.ranks.own_most_seconds,
+    "ranks/wait_mean": lambda e: e.ranks.wait_mean_seconds,
+    "ranks/slowest": lambda e: e.ranks.slowest_rank,
 }
 VAL = {"val/loss": "val_loss", "val/top1": "val_top1", "val/top5": "val_top5"}
 
@@ -55,7 +71,9 @@ def test_tensorboard_shows_what_was_reported(trainer: Trainer) -> None:
     (events,) = logs.glob("events.out.tfevents.*")
     assert events.name.endswith(f".{run.events('started')[0].pid}.0")
     curves = scalars(logs)
-    assert set(curves) == set(TRAIN) | set(VAL)
+    assert set(curves) == set(TRAIN) | set(TIMES) | set(VAL)
+    for tag, figure in TIMES.items():
+        assert curves[tag] == {e.step: float32(figure(e)) for e in run.events("step")}, tag
     for tag, field in TRAIN.items():
         assert curves[tag] == curve_of([run], "step", field)
     for tag, field in VAL.items():
