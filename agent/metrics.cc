@@ -103,10 +103,8 @@ constexpr Stage kLoaderStages[] = {
 };
 
 constexpr Stage kStepParts[] = {
-    {"input", &RankFigures::step_input_seconds},
-    {"forward", &RankFigures::forward_seconds},
-    {"backward", &RankFigures::backward_seconds},
-    {"communication", &RankFigures::communication_seconds},
+    {"input", &RankFigures::step_input_seconds},    {"forward", &RankFigures::forward_seconds},
+    {"backward", &RankFigures::backward_seconds},   {"communication", &RankFigures::communication_seconds},
     {"optimizer", &RankFigures::optimizer_seconds},
 };
 

@@ -177,10 +177,10 @@ TEST(Metrics, AreSumsOverTheNodesRanks) {
                                             Pair("wait", DoubleEq(1))));
   seconds.clear();
   for (const auto& [with_part, sum] : value("imgd_job_step_seconds_total")) seconds[with_part.back()] = sum;
-  EXPECT_THAT(seconds, UnorderedElementsAre(Pair("input", DoubleEq(0.125)), Pair("forward", DoubleEq(1)),
-                                            Pair("backward", DoubleEq(2)),
-                                            Pair("communication", DoubleEq(0.5)),
-                                            Pair("optimizer", DoubleEq(0.25))));
+  EXPECT_THAT(seconds,
+              UnorderedElementsAre(Pair("input", DoubleEq(0.125)), Pair("forward", DoubleEq(1)),
+                                   Pair("backward", DoubleEq(2)), Pair("communication", DoubleEq(0.5)),
+                                   Pair("optimizer", DoubleEq(0.25))));
   EXPECT_THAT(value("imgd_job_slowest_rank"), ElementsAre(Pair(labels, 1)));
   EXPECT_THAT(value("imgd_job_slowest_rank_ratio"), ElementsAre(Pair(labels, 1.5)));
   for (auto& rank : node.runs[0].ranks) rank.spread.Clear();

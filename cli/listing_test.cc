@@ -151,7 +151,8 @@ TEST_F(Listing, ShowTellsWhereTheTimeGoesAndWhichRankIsSlow) {
   auto job = MakeJob(1, "rn18", v1::JOB_STATE_RUNNING);
   *job.mutable_last_step() = StepEvent(1, 2).step();
   daemon_.PutJob(job);
-  EXPECT_THAT(RunListing({"show", "1"}).out, AllOf(Not(HasSubstr("\n  time ")), Not(HasSubstr("\n  ranks "))));
+  EXPECT_THAT(RunListing({"show", "1"}).out,
+              AllOf(Not(HasSubstr("\n  time ")), Not(HasSubstr("\n  ranks "))));
   job.mutable_last_step()->mutable_loader()->set_interval_seconds(2);
   auto& times = *job.mutable_last_step()->mutable_times();
   times.set_steps(4);

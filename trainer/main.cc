@@ -18,6 +18,8 @@
 #include "trainer/environment.h"
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/run.h"
+#include "trainer/report/background_reporter.h"
+#include "trainer/report/class_file_reporter.h"
 #include "trainer/report/console_reporter.h"
 #include "trainer/report/control_server.h"
 #include "trainer/report/json_lines_reporter.h"
@@ -27,6 +29,8 @@
 
 namespace imgd::trainer {
 namespace {
+
+constexpr Duration kTimeToWriteFigures = std::chrono::seconds(10);  ///< at the end, before they are given up
 
 /// Exit codes besides 128 + signal (docs/job-file.md).
 enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kStopped = 11 };
@@ -38,6 +42,7 @@ struct Arguments {
   std::string data;
   std::string model;  ///< empty: as the weights say
   bool json = false;
+  bool per_class = false;
   std::vector<std::string> settings;  ///< PATH=VALUE
   std::string trace_file;
 };
@@ -77,8 +82,12 @@ void AddFigures(const JobSpec& spec, const Environment& env, const Clock& clock,
                                                  : std::filesystem::path(spec.report.dir),
                                    .generation = env.generation};
   const auto note = [&console](const std::string& sentence) { console.Note(sentence); };
-  if (spec.report.tensorboard) reporters.push_back(report::MakeTensorboardReporter(place, clock, note));
-  if (spec.report.json_lines) reporters.push_back(report::MakeJsonLinesReporter(place, clock, note));
+  Reporters files;
+  if (spec.report.tensorboard) files.push_back(report::MakeTensorboardReporter(place, clock, note));
+  if (spec.report.json_lines) files.push_back(report::MakeJsonLinesReporter(place, clock, note));
+  if (files.empty()) return;
+  files.push_back(report::MakeClassFileReporter(place, note));
+  reporters.push_back(report::MakeBackgroundReporter(std::make_unique<report::Tee>(std::move(files)), note));
 }
 
 /// A job that could not be read has reporters too, which say so.
@@ -151,19 +160,24 @@ Job EvaluationJob(const Arguments& arguments) {
   return spec;
 }
 
-int RunEval(const Job& job, bool json, const Environment& env, report::Reporter& reporter) {
+int RunEval(const Job& job, const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
   if (!job) return ReportFailure(reporter, job.error());
   const auto result = RunEvaluation(*job, env, reporter);
   if (!result) return ReportFailure(reporter, {result.error()});
   if (env.rank != 0) return kFinished;
-  if (json) {
-    std::printf("{\"images\": %llu, \"top1\": %.8f, \"top5\": %.8f, \"loss\": %.8f}\n",
-                static_cast<unsigned long long>(result->images), result->top1, result->top5, result->loss);
-  } else {
-    std::printf("top-1 %.3f %%, top-5 %.3f %%, loss %.5f (%llu images, %s)\n", 100 * result->top1,
-                100 * result->top5, result->loss, static_cast<unsigned long long>(result->images),
-                job->model.name.c_str());
+  const ValidationResult& found = result->result;
+  if (arguments.json) {
+    // Its figures of classes are an object of their own, in which the pass's own are put first.
+    const std::string classes = arguments.per_class ? ", \"classes\": " + ToJson(result->classes) : "";
+    std::printf("{\"images\": %llu, \"top1\": %.8f, \"top5\": %.8f, \"loss\": %.8f%s}\n",
+                static_cast<unsigned long long>(found.images), found.top1, found.top5, found.loss,
+                classes.c_str());
+    return kFinished;
   }
+  if (arguments.per_class) std::fputs((ToTable(result->classes) + "\n").c_str(), stdout);
+  std::printf("top-1 %.3f %%, top-5 %.3f %%, loss %.5f (%llu images, %s)\n", 100 * found.top1,
+              100 * found.top5, found.loss, static_cast<unsigned long long>(found.images),
+              job->model.name.c_str());
   return kFinished;
 }
 
@@ -183,6 +197,8 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
     } catch (...) {
     }
     error.message = "a thread of LibTorch's gave up: " + error.message.substr(0, error.message.find('\n'));
+    // A thread that hangs may hold what a reporter needs.
+    EndAfterTimeToReport(ExitOf(error));
     ::_exit(ReportFailure(*sink, {error}));
   });
 }
@@ -209,7 +225,8 @@ int Main(const Arguments& arguments) {
     const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
   });
-  const int code = arguments.evaluate ? RunEval(job, arguments.json, *env, sink) : Train(job, *env, sink);
+  const int code = arguments.evaluate ? RunEval(job, arguments, *env, sink) : Train(job, *env, sink);
+  sink.Drain(kTimeToWriteFigures);
   // At once: other threads may still wait for ranks that are gone.
   std::fflush(nullptr);
   ::_exit(code);
@@ -243,6 +260,9 @@ int main(int argc, char** argv) {
       ->type_name("PATH=VALUE")
       ->take_all();
   eval->add_flag("--json", arguments.json, "Prints one JSON object");
+  eval->add_flag(
+      "--per-class", arguments.per_class,
+      "Also the accuracy of each class; with --json the confusion matrix and the worst images too");
   try {
     app.parse(argc, argv);
     arguments.evaluate = eval->parsed();

@@ -1,7 +1,8 @@
 #include "trainer/dist/ddp.h"
 
-#include <algorithm>
 #include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 namespace imgd::trainer {
@@ -41,7 +42,7 @@ class TimedReducer final : public c10d::Reducer {
 /// The constructor is internal to LibTorch and changes between releases; this is the one place that knows it.
 /// 2.11 to 2.13 take this call (2.13 has one more argument, with a default).
 std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                           const NamedTensors& parameters) {
+                                          const NamedTensors& parameters) {
   const auto tensors = TensorsOf(parameters);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].first;
@@ -51,12 +52,12 @@ std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::Process
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
       tensors, {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap}, sparse);
   std::reverse(buckets.begin(), buckets.end());
-  auto reducer = std::make_unique<TimedReducer>(
-      tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
-      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::move(names),
-      c10d::kDefaultFirstBucketBytes,
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-      /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  auto reducer =
+      std::make_unique<TimedReducer>(tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
+                                     /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
+                                     std::move(names), c10d::kDefaultFirstBucketBytes,
+                                     /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+                                     /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
   reducer->set_ddp_runtime_logging_sample_rate(1);  // else it times its first steps only
   return reducer;
 }

@@ -1,6 +1,7 @@
 #include "trainer/loop/learner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/data/random.h"
 #include "trainer/optim/autocast.h"
@@ -126,6 +127,7 @@ at::Tensor Learner::ForwardLoss(const DeviceBatch& part) {
   if (part.count == 0) return (logits * 0).sum();
   const auto loss = LossOf(part, logits);
   torch::NoGradGuard no_grad;
+  if (std::exchange(keep_samples_, false)) samples_ = KeepSomeOf(part, logits);
   sums_[0] += loss.detach();
   CountTop1(part, logits);
   sums_[2] += part.count;
@@ -162,6 +164,11 @@ void Learner::CountTop1(const DeviceBatch& part, const at::Tensor& logits) {
     return;
   }
   sums_[1] += (right * part.own_weights + answers.eq(part.partner_labels) * (1 - part.own_weights)).sum();
+}
+
+std::optional<report::SampleFigures> Learner::TakeSamples() {
+  if (!samples_) return std::nullopt;
+  return FiguresOf(*std::exchange(samples_, std::nullopt), session_.state.class_names);
 }
 
 at::Tensor Learner::TakeSums() {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "trainer/input/device_batch.h"
+#include "trainer/loop/samples.h"
 #include "trainer/loop/session.h"
 #include "trainer/loop/step_clock.h"
 
@@ -30,6 +31,11 @@ class Learner {
   /// device.
   at::Tensor TakeSums();
 
+  /// Keeps some images of the next step with what the model answers, for TakeSamples().
+  void KeepSamples() { keep_samples_ = true; }
+  /// Those that were kept since the last call, if any; waits for the device.
+  std::optional<report::SampleFigures> TakeSamples();
+
   /// Of the last step in which it was wanted, or gradients were clipped, before clipping and over all ranks;
   /// waits for the device. 0 before.
   double gradient_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
@@ -47,6 +53,8 @@ class Learner {
   StepClock& clock_;
   at::Tensor sums_;  ///< on the device: loss, correct, images
   at::Tensor norm_;
+  bool keep_samples_ = false;
+  std::optional<KeptSamples> samples_;
 };
 
 }  // namespace imgd::trainer

@@ -26,9 +26,14 @@ enum class RunEnd {
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
                            Commands& commands);
 
+/// What RunEvaluation() found, over all ranks.
+struct Evaluation {
+  ValidationResult result;
+  report::ClassFigures classes;
+};
+
 /// Validates the weights of model.init_from on data.val, as this rank of it. Errors: as RunTraining().
-Result<ValidationResult> RunEvaluation(const JobSpec& spec, const Environment& env,
-                                       report::Reporter& reporter);
+Result<Evaluation> RunEvaluation(const JobSpec& spec, const Environment& env, report::Reporter& reporter);
 
 /// The model that a file of weights says it is of, which only ours do. Errors: kInvalidArgument for others.
 Result<std::string> ModelOfWeights(const std::string& path);

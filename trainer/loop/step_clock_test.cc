@@ -30,9 +30,9 @@ TEST(StepClock, TimeIsThatOfThePartMarkedAtItsEndAndNothingElse) {
   EXPECT_EQ(times.steps, 2U);
   EXPECT_GE(times.seconds(Part::kForward), 0.004);
   EXPECT_GE(times.seconds(Part::kBackward), 0.008);
-  EXPECT_LE(times.seconds(Part::kForward) + times.seconds(Part::kBackward) +
-                times.seconds(Part::kCommunication),
-            all - 0.04);
+  EXPECT_LE(
+      times.seconds(Part::kForward) + times.seconds(Part::kBackward) + times.seconds(Part::kCommunication),
+      all - 0.04);
   EXPECT_EQ(times.seconds(Part::kInput), 0);
   EXPECT_EQ(clock.Take().steps, 0U) << "taken";
 }

@@ -44,7 +44,9 @@ at::Tensor TimesAsSums(const report::TimeFigures& times, const Environment& env)
 }  // namespace
 
 TrainLoop::TrainLoop(Session& session)
-    : session_(session), first_step_(session.state.step), meter_(steady_clock::now()),
+    : session_(session),
+      first_step_(session.state.step),
+      meter_(steady_clock::now()),
       clock_(session.device),
       learner_(session, clock_) {}
 
@@ -103,6 +105,10 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   auto pending = StartAgreement(batch.count);
   Agreed agreed;
   learning_rate_ = session_.schedule.LearningRate(step);
+  // Of the first step of each epoch.
+  if (session_.is_rank0() && session_.spec.report.tensorboard && session_.phases.WholeEpochs(step)) {
+    learner_.KeepSamples();
+  }
   learner_.Step(batch, learning_rate_, [&] {
     agreed = FinishAgreement(std::move(pending));
     return Learner::Agreement{.images = agreed.images, .norm = agreed.report};
@@ -141,15 +147,15 @@ TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
 report::TimeFigures TrainLoop::TakeTimes() {
   const StepClock::Times times = clock_.Take();
   const auto all_reduce = session_.averager->LastAllReduce();
-  return {.steps = times.steps,
-          .input_seconds = times.seconds(Part::kInput),
-          .forward_seconds = times.seconds(Part::kForward),
-          .backward_seconds = times.seconds(Part::kBackward),
-          .communication_seconds = times.seconds(Part::kCommunication),
-          .optimizer_seconds = times.seconds(Part::kOptimizer),
-          .all_reduce_seconds = all_reduce.seconds,
-          .all_reduce_hidden_ratio =
-              all_reduce.seconds > 0 ? all_reduce.hidden_seconds / all_reduce.seconds : 0};
+  return {
+      .steps = times.steps,
+      .input_seconds = times.seconds(Part::kInput),
+      .forward_seconds = times.seconds(Part::kForward),
+      .backward_seconds = times.seconds(Part::kBackward),
+      .communication_seconds = times.seconds(Part::kCommunication),
+      .optimizer_seconds = times.seconds(Part::kOptimizer),
+      .all_reduce_seconds = all_reduce.seconds,
+      .all_reduce_hidden_ratio = all_reduce.seconds > 0 ? all_reduce.hidden_seconds / all_reduce.seconds : 0};
 }
 
 /// What the loader did since the last report.
@@ -208,6 +214,7 @@ Status TrainLoop::Report() {
                                            .loader = LoaderFiguresSince(speed),
                                            .times = times,
                                            .ranks = SpreadOf(of_ranks)});
+  if (const auto samples = learner_.TakeSamples()) session_.reporter.On(*samples);
   const bool fp16 = session_.loss_scale.on();
   if (fp16 ? session_.loss_scale.scale() < kLeastLossScale : !std::isfinite(all.loss)) {
     return Fail(ErrorCode::kInvalidArgument,

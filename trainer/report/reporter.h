@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "common/clock.h"
+#include "trainer/report/class_figures.h"
+#include "trainer/report/picture.h"
+
 namespace imgd::report {
 
 /// The rank has joined its gang and is about to train.
@@ -128,12 +132,17 @@ class Reporter {
   virtual void On(const Started& started) = 0;
   virtual void On(const StepFigures& figures) = 0;
   virtual void On(const EpochFigures& figures) = 0;
+  /// Those two are for files of figures; others pass them over.
+  virtual void On(const SampleFigures&) {}
+  virtual void On(const ClassFigures&) {}
   virtual void On(const CheckpointFigures& figures) = 0;
   virtual void On(const Finished& finished) = 0;
   virtual void On(const Failed& failed) = 0;
   virtual void On(const BadImage& image) = 0;
   /// Something that a person should know and no event carries.
   virtual void Note(const std::string& sentence) = 0;
+  /// Waits, at most so long, until all that was reported is written.
+  virtual void Drain(Duration) {}
 };
 
 /// Passes every report on to each of `reporters`, in order.
@@ -143,10 +152,15 @@ class Tee final : public Reporter {
   void On(const Started& x) override { ToAll(x); }
   void On(const StepFigures& x) override { ToAll(x); }
   void On(const EpochFigures& x) override { ToAll(x); }
+  void On(const SampleFigures& x) override { ToAll(x); }
+  void On(const ClassFigures& x) override { ToAll(x); }
   void On(const CheckpointFigures& x) override { ToAll(x); }
   void On(const Finished& x) override { ToAll(x); }
   void On(const Failed& x) override { ToAll(x); }
   void On(const BadImage& x) override { ToAll(x); }
+  void Drain(Duration most) override {
+    for (auto& reporter : reporters_) reporter->Drain(most);
+  }
   void Note(const std::string& sentence) override {
     for (auto& reporter : reporters_) reporter->Note(sentence);
   }

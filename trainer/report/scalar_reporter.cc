@@ -20,6 +20,8 @@ class ScalarReporter final : public Reporter {
   }
   void On(const StepFigures& x) override { Add(ScalarsOf(x)); }
   void On(const EpochFigures& x) override { Add(ScalarsOf(x)); }
+  void On(const SampleFigures& x) override { Add(x); }
+  void On(const ClassFigures& x) override { Add(x); }
   void On(const CheckpointFigures&) override {}
   void On(const Finished&) override { Flush(); }
   void On(const Failed&) override { Flush(); }
@@ -27,9 +29,10 @@ class ScalarReporter final : public Reporter {
   void Note(const std::string&) override {}
 
  private:
-  void Add(const ScalarGroup& group) {
+  template <typename T>
+  void Add(const T& figures) {
     const std::lock_guard lock(mutex_);
-    Check(log_->Add(group));
+    Check(log_->Add(figures));
   }
 
   void Flush() {
