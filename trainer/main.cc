@@ -102,7 +102,8 @@ Result<std::unique_ptr<report::Reporter>> MakeReporter(const Job& job, const Env
   report::ConsoleOptions options;
   options.quiet = env.rank != 0;
   options.in_place = env.run_dir.empty() && ::isatty(STDOUT_FILENO) != 0;
-  reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr, clock));
+  if (job) options.line_every_steps = static_cast<uint64_t>(job->train.log_every_steps);
+  reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr));
   if (job) AddFigures(*job, env, clock, *reporters.back(), reporters);
   return std::make_unique<report::Tee>(std::move(reporters));
 }

@@ -199,11 +199,13 @@ Status TrainLoop::Report() {
   const uint64_t step = session_.state.step;
   const auto speed = meter_.Report(steady_clock::now(), all.images, session_.total_steps - step);
   const double images = std::max(all.images, 1.0);
+  const double penalty = session_.is_rank0() ? session_.optimizer->Penalty().item<double>() : 0;
   session_.state.last_loss = all.loss / images;
   session_.reporter.On(report::StepFigures{.step = step,
                                            .total_steps = session_.total_steps,
                                            .epoch = session_.state.epoch,
                                            .loss = all.loss / images,
+                                           .penalty = penalty,
                                            .top1 = all.correct / images,
                                            .learning_rate = learning_rate_,
                                            .gradient_norm = learner_.gradient_norm(),

@@ -70,6 +70,7 @@ struct StepFigures {
   uint64_t total_steps = 0;
   double epoch = 0;  ///< epochs done, as a fraction
   double loss = 0;   ///< mean over the interval and all ranks
+  double penalty = 0;  ///< what weight decay adds to it, of the weights after this step; rank 0's only
   double top1 = 0;   ///< 0 to 1, over the interval and all ranks
   double learning_rate = 0;
   double gradient_norm = 0;  ///< of this step, over all ranks, before clipping

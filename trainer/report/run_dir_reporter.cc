@@ -41,6 +41,7 @@ class RunDirReporter final : public Reporter {
     out.set_step(x.step);
     out.set_epoch(x.epoch);
     out.set_loss(x.loss);
+    out.set_penalty(x.penalty);
     out.set_top1(x.top1);
     out.set_learning_rate(x.learning_rate);
     out.set_gradient_norm(x.gradient_norm);

@@ -77,6 +77,7 @@ ScalarGroup ScalarsOf(const StepFigures& x) {
   ScalarGroup group{.step = x.step,
                     .epoch = x.epoch,
                     .scalars = {{"train/loss", x.loss},
+                                {"train/final_loss", x.loss + x.penalty},
                                 {"train/top1", x.top1},
                                 {"train/learning_rate", x.learning_rate},
                                 {"train/gradient_norm", x.gradient_norm},

@@ -58,6 +58,7 @@ FIELDS: dict[str, dict[int, str]] = {
         12: "gradient_norm",
         16: "times",
         17: "ranks",
+        18: "penalty",
     },
     "times": {
         1: "steps",

@@ -24,6 +24,7 @@ TRAIN = {
 }
 # Each from a part of the report.
 TIMES = {
+    "train/final_loss": lambda e: e.loss + e.penalty,
     "time/input": lambda e: e.times.input_seconds / e.times.steps,
     "time/forward": lambda e: e.times.forward_seconds / e.times.steps,
     "time/backward": lambda e: e.times.backward_seconds / e.times.steps,
