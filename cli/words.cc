@@ -260,6 +260,9 @@ std::string EventText(const v1::JobEvent& event) {
     case v1::JobEvent::kBadImage:
       return fmt::format("image {} can't be decoded: {} ({} so far)", event.bad_image().path(),
                          event.bad_image().error(), event.bad_image().count());
+    case v1::JobEvent::kProfile:
+      return fmt::format("rank {} was profiled up to step {}: {}", event.profile().rank(),
+                         event.profile().step(), event.profile().trace());
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }

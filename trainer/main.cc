@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -45,6 +46,8 @@ struct Arguments {
   bool per_class = false;
   std::vector<std::string> settings;  ///< PATH=VALUE
   std::string trace_file;
+  std::string profile_file;
+  std::string profile_steps = "10:15";
 };
 
 Exit ExitOf(const Error& error) {
@@ -77,9 +80,7 @@ using Reporters = std::vector<std::unique_ptr<report::Reporter>>;
 void AddFigures(const JobSpec& spec, const Environment& env, const Clock& clock, report::Reporter& console,
                 Reporters& reporters) {
   if (env.rank != 0) return;
-  const report::FiguresPlace place{.folder = spec.report.dir.empty()
-                                                 ? CheckpointRoot(spec, env.checkpoint_dir) / "logs"
-                                                 : std::filesystem::path(spec.report.dir),
+  const report::FiguresPlace place{.folder = FiguresFolder(spec, env.checkpoint_dir),
                                    .generation = env.generation};
   const auto note = [&console](const std::string& sentence) { console.Note(sentence); };
   Reporters files;
@@ -127,7 +128,8 @@ int Train(const Job& job, const Environment& env, report::Reporter& reporter) {
     auto started = report::ControlServer::Start(
         env.run_dir, env.local_rank,
         {.checkpoint = [&commands] { commands.AskForCheckpoint(); },
-         .stop = [&commands](bool checkpoint_first) { commands.AskToStop(checkpoint_first); }});
+         .stop = [&commands](bool checkpoint_first) { commands.AskToStop(checkpoint_first); },
+         .profile = [&commands](uint32_t steps) { commands.AskForProfile(steps); }});
     if (!started) return ReportFailure(reporter, {started.error()});
     control = std::move(*started);
   }
@@ -204,6 +206,26 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
   });
 }
 
+/// `--profile-steps a:b`: steps a to b, b not included, counted from 0.
+Result<Environment::Profile> ProfileOf(const Arguments& arguments) {
+  const std::string& text = arguments.profile_steps;
+  uint64_t first = 0;
+  uint64_t end = 0;
+  const auto* const last = text.data() + text.size();
+  const auto [colon, bad] = std::from_chars(text.data(), last, first);
+  const bool has_end = bad == std::errc() && colon != last && *colon == ':';
+  const auto [rest, worse] =
+      has_end ? std::from_chars(colon + 1, last, end) : std::from_chars_result{last, bad};
+  if (!has_end || worse != std::errc() || rest != last || end <= first) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "--profile-steps: found '{}'; give it as FIRST:END, such as 10:15 for the five steps after the "
+        "first ten",
+        text);
+  }
+  return Environment::Profile{arguments.profile_file, first, end - first};
+}
+
 int Main(const Arguments& arguments) {
   // While signals still end the process by themselves: a pipe that it comes from may take its time.
   const Job job = arguments.evaluate ? EvaluationJob(arguments) : ReadJob(arguments);
@@ -215,6 +237,14 @@ int Main(const Arguments& arguments) {
     return kBadInput;
   }
   if (!arguments.trace_file.empty()) env->trace_file = arguments.trace_file;
+  if (!arguments.profile_file.empty()) {
+    const auto profile = ProfileOf(arguments);
+    if (!profile) {
+      std::fprintf(stderr, "imgtrain: error: %s\n", profile.error().ToString().c_str());
+      return kBadInput;
+    }
+    env->profile = *profile;
+  }
   const auto reporter = MakeReporter(job, *env, clock);
   if (!reporter) {
     std::fprintf(stderr, "imgtrain: error: %s\n", reporter.error().ToString().c_str());
@@ -248,6 +278,14 @@ int main(int argc, char** argv) {
   app.add_option("--trace", arguments.trace_file,
                  "Adds a line to FILE for each step: step, rank, and the numbers of its samples")
       ->type_name("FILE");
+  app.add_option(
+         "--profile", arguments.profile_file,
+         "Profiles some steps of rank 0: a Chrome trace in FILE, a table of the costliest operators in "
+         "FILE.txt")
+      ->type_name("FILE");
+  app.add_option("--profile-steps", arguments.profile_steps,
+                 "Which steps --profile is of, from 0, the last not included (default: 10:15)")
+      ->type_name("FIRST:END");
   app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
   auto* const eval = app.add_subcommand("eval", "Counts how often weights are right on a validation set");
   eval->add_option("weights", arguments.weights, "safetensors, or a state dict of torch.save()")->required();

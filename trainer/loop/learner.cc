@@ -1,4 +1,6 @@
 #include "trainer/loop/learner.h"
+//
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <utility>
@@ -81,6 +83,7 @@ void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::fu
 
 /// The gradients are averaged over the ranks in the last part's backward pass.
 void Learner::Backward(const at::Tensor& loss, bool is_last) {
+  RECORD_USER_SCOPE("imgtrain: backward and all-reduce");
   Part part = Part::kBackward;
   if (is_last) {
     session_.averager->BeforeBackward(loss, [&] {
@@ -93,6 +96,7 @@ void Learner::Backward(const at::Tensor& loss, bool is_last) {
 }
 
 void Learner::Update(double learning_rate, bool norm) {
+  RECORD_USER_SCOPE("imgtrain: optimizer");
   std::optional<at::Tensor> found_inf;
   const double most = session_.spec.optimizer.clip_norm;
   if (session_.loss_scale.on() || norm || most > 0) {
@@ -110,6 +114,7 @@ void Learner::Update(double learning_rate, bool norm) {
 /// through, since its share in the gradient all-reduce is needed all the same; its batch-norm statistics stay
 /// untouched.
 at::Tensor Learner::ForwardLoss(const DeviceBatch& part) {
+  RECORD_USER_SCOPE("imgtrain: forward");
   Model& model = *session_.model;
   model.train();
   if (session_.spec.train.freeze_batch_norm || TooFewForBatchNorm(part)) SetBatchNormTraining(model, false);

@@ -15,6 +15,7 @@ namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
 constexpr size_t kMostRows = 25;
+constexpr const char* kScopePrefix = "imgtrain: ";
 
 std::set<ActivityType> ActivitiesOf(const at::Device& device) {
   if (device.is_cuda()) return {ActivityType::CPU, ActivityType::CUDA};
@@ -25,12 +26,16 @@ std::vector<ProfiledEvent> EventsOf(const profiler::ProfilerResult& result) {
   std::vector<ProfiledEvent> out;
   for (const auto& event : result.events()) {
     if (event.isAsync()) continue;
+    const bool on_gpu = event.deviceType() == at::kCUDA;
+    // On the GPU our scopes come again, around their kernels.
+    const bool is_scope = event.scope() == static_cast<uint8_t>(at::RecordScope::USER_SCOPE) ||
+                          event.name().starts_with(kScopePrefix);
     out.push_back({.name = event.name(),
-                   .thread = event.startThreadId(),
+                   .thread = on_gpu ? static_cast<uint64_t>(event.deviceResourceId()) : event.startThreadId(),
                    .start_ns = static_cast<int64_t>(event.startNs()),
                    .end_ns = static_cast<int64_t>(event.endNs()),
-                   .on_gpu = event.deviceType() == at::kCUDA,
-                   .is_scope = event.scope() == static_cast<uint8_t>(at::RecordScope::USER_SCOPE)});
+                   .on_gpu = on_gpu,
+                   .is_scope = is_scope});
   }
   return out;
 }
@@ -67,11 +72,12 @@ std::string TextOf(const StepClock::Times& times, uint64_t first, std::vector<Pr
 }  // namespace
 
 void StepProfiler::BeforeStep(uint64_t step, Commands& commands) {
-  const uint32_t asked = commands.TakeProfile();
   if (running_) return;
+  const uint32_t asked = commands.TakeProfile();
   if (asked > 0) {
-    return Begin(folder_ / fmt::format("profile.g{}.rank{}.step{}.json", env_.generation, env_.rank, step + 1),
-                 step, asked);
+    return Begin(
+        folder_ / fmt::format("profile.g{}.rank{}.step{}.json", env_.generation, env_.rank, step + 1), step,
+        asked);
   }
   const auto& wish = env_.profile;
   if (wish && env_.rank == 0 && step == wish->first_step) Begin(wish->trace, step, wish->steps);
@@ -80,10 +86,11 @@ void StepProfiler::BeforeStep(uint64_t step, Commands& commands) {
 void StepProfiler::Begin(std::filesystem::path trace, uint64_t first, uint64_t steps) {
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   const auto activities = ActivitiesOf(device_);
-  running_ = {.trace = std::move(trace), .first = first, .wanted = steps, .before = clock_.SoFar()};
+  running_ = Running{.trace = std::move(trace), .first = first, .wanted = steps, .before = clock_.SoFar()};
   profiler::prepareProfiler(config, activities);
-  profiler::enableProfiler(config, activities, {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE,
-                                                at::RecordScope::BACKWARD_FUNCTION});
+  profiler::enableProfiler(
+      config, activities,
+      {at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE, at::RecordScope::BACKWARD_FUNCTION});
 }
 
 void StepProfiler::AfterStep(bool is_last) {

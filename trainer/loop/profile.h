@@ -10,8 +10,8 @@
 
 namespace imgd::trainer {
 
-/// Profiles some steps by LibTorch's own profiler (Kineto), where somebody asks for it. The training thread's.
-/// Costs nothing while nobody does.
+/// Profiles some steps by LibTorch's own profiler (Kineto), where somebody asks for it. The training
+/// thread's. Costs nothing while nobody does.
 class StepProfiler {
  public:
   /// All must outlive it. `folder` is where profiles go that are asked for while the run is on.

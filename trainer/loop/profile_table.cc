@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -40,9 +41,8 @@ class Walk {
     cost.name = done.event->name;
     ++cost.calls;
     cost.self_seconds += std::max(seconds - done.in_others, 0.0);
-    const bool in_itself = std::any_of(open_.begin(), open_.end(), [&](const Open& above) {
-      return above.event->name == done.event->name;
-    });
+    const bool in_itself = std::any_of(
+        open_.begin(), open_.end(), [&](const Open& above) { return above.event->name == done.event->name; });
     if (!in_itself) cost.total_seconds += seconds;
   }
 
@@ -78,7 +78,8 @@ std::vector<ProfiledCost> CostsOf(std::vector<ProfiledEvent> events, bool on_gpu
   return out;
 }
 
-std::string CostTable(const std::vector<ProfiledCost>& costs, const char* title, double seconds, size_t most) {
+std::string CostTable(const std::vector<ProfiledCost>& costs, const char* title, double seconds,
+                      size_t most) {
   std::string out =
       fmt::format("{:>8}  {:>10}  {:>7}  {:>10}  {}\n", "calls", "self ms", "share", "total ms", title);
   for (size_t i = 0; i < std::min(most, costs.size()); ++i) {

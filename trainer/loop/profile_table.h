@@ -24,8 +24,8 @@ struct ProfiledCost {
   double total_seconds = 0;  ///< with them, once where it calls itself
 };
 
-/// Operators (`on_gpu` false) or kernels by name, those with the most time of their own first. Scopes are left
-/// out, and take from nobody: an operator in one is nobody's.
+/// Operators (`on_gpu` false) or kernels by name, those with the most time of their own first. Scopes are
+/// left out, and take from nobody: an operator in one is nobody's.
 std::vector<ProfiledCost> CostsOf(std::vector<ProfiledEvent> events, bool on_gpu);
 
 /// Lines for people, at most `most` of the costs; shares are of `seconds`.

@@ -15,8 +15,8 @@ constexpr int64_t kMostSamples = 8;
 at::Tensor PixelsOf(const at::Tensor& images) {
   const auto on_cpu = images.to(at::kCPU, at::kFloat).permute({0, 2, 3, 1});
   const auto mean = at::tensor({kImageMean[0], kImageMean[1], kImageMean[2]});
-  const auto std = at::tensor({kImageStd[0], kImageStd[1], kImageStd[2]});
-  return ((on_cpu * std + mean) * 255).round().clamp(0, 255).to(at::kByte).contiguous();
+  const auto deviation = at::tensor({kImageStd[0], kImageStd[1], kImageStd[2]});
+  return ((on_cpu * deviation + mean) * 255).round().clamp(0, 255).to(at::kByte).contiguous();
 }
 
 std::string LabelOf(const KeptSamples& kept, int64_t i, const std::vector<std::string>& classes) {

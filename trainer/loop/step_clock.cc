@@ -29,7 +29,8 @@ void StepClock::Record(std::optional<Part> part) {
   stamp.event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
 }
 
-StepClock::Times StepClock::Take() {
+/// Takes the stamps into the times.
+void StepClock::Settle() {
   if (used_ > 0) stamps_[used_ - 1].event.synchronize();
   for (size_t i = 1; i < used_; ++i) {
     if (!stamps_[i].part) continue;
@@ -37,7 +38,21 @@ StepClock::Times StepClock::Take() {
     times_.of_part[static_cast<size_t>(*stamps_[i].part)] += milliseconds / 1000;
   }
   used_ = 0;
+}
+
+StepClock::Times StepClock::Take() {
+  Settle();
+  taken_.steps += times_.steps;
+  for (size_t i = 0; i < kParts; ++i) taken_.of_part[i] += times_.of_part[i];
   return std::exchange(times_, {});
+}
+
+StepClock::Times StepClock::SoFar() {
+  Settle();
+  Times all = taken_;
+  all.steps += times_.steps;
+  for (size_t i = 0; i < kParts; ++i) all.of_part[i] += times_.of_part[i];
+  return all;
 }
 
 }  // namespace imgd::trainer

@@ -34,6 +34,8 @@ class StepClock {
   };
   /// Since the last call; on a GPU waits for the last mark. Not between Start() and the step's last mark.
   Times Take();
+  /// Since the clock was made, whatever was taken meanwhile; as Take().
+  Times SoFar();
 
  private:
   using SteadyClock = std::chrono::steady_clock;
@@ -42,9 +44,11 @@ class StepClock {
     c10::Event event;
   };
   void Record(std::optional<Part> part);
+  void Settle();
 
   const at::Device device_;
   Times times_;
+  Times taken_;  ///< by all calls of Take()
   SteadyClock::time_point last_;
   std::vector<Stamp> stamps_;  ///< on a GPU; kept from one Take() to the next
   size_t used_ = 0;            ///< of them

@@ -35,6 +35,8 @@ TEST(StepClock, TimeIsThatOfThePartMarkedAtItsEndAndNothingElse) {
       all - 0.04);
   EXPECT_EQ(times.seconds(Part::kInput), 0);
   EXPECT_EQ(clock.Take().steps, 0U) << "taken";
+  EXPECT_EQ(clock.SoFar().steps, 2U);
+  EXPECT_EQ(clock.SoFar().seconds(Part::kBackward), times.seconds(Part::kBackward));
 }
 
 }  // namespace

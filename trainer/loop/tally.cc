@@ -1,6 +1,9 @@
 #include "trainer/loop/tally.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
 
 namespace imgd::trainer {
 namespace {

@@ -1,11 +1,13 @@
 #include "trainer/loop/train_loop.h"
+//
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "trainer/dist/device.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/rank_spread.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/validation.h"
@@ -17,6 +19,11 @@ using std::chrono::steady_clock;
 
 /// Below this a fp16 run has found no scale that its gradients bear.
 constexpr double kLeastLossScale = 1.0 / (1 << 14);
+
+Result<std::optional<DeviceBatch>> NextBatch(Feed& feed) {
+  RECORD_USER_SCOPE("imgtrain: input");
+  return feed.Next();
+}
 
 report::Started DescribeStart(const Session& session) {
   return {.world_size = session.env.world_size,
@@ -48,7 +55,9 @@ TrainLoop::TrainLoop(Session& session)
       first_step_(session.state.step),
       meter_(steady_clock::now()),
       clock_(session.device),
-      learner_(session, clock_) {}
+      learner_(session, clock_),
+      profiler_(session.device, session.env, FiguresFolder(session.spec, session.env.checkpoint_dir), clock_,
+                session.reporter) {}
 
 Result<RunEnd> TrainLoop::Run() {
   session_.reporter.On(DescribeStart(session_));
@@ -93,9 +102,10 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   Gang& gang = *session_.gang;
   const uint64_t step = session_.state.step;
   gang.SetPosition(step, "waiting for input");
+  profiler_.BeforeStep(step, session_.commands);
   clock_.Start();
   const auto asked_at = steady_clock::now();
-  IMGD_ASSIGN(auto next, feed.Next());
+  IMGD_ASSIGN(auto next, NextBatch(feed));
   meter_.AddInputWait(steady_clock::now() - asked_at);
   clock_.Mark(Part::kInput);
   if (!next) return Fail(ErrorCode::kInternal, "the loader ended before step {}", step);
@@ -117,6 +127,7 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   meter_.AddStep(batch.count);
   ++session_.state.step;
   session_.state.epoch = session_.phases.Epochs(session_.state.step);
+  profiler_.AfterStep(session_.state.step == session_.total_steps);
   IMGD_TRY(Trace(batch));
   return agreed;
 }
@@ -194,8 +205,10 @@ Status TrainLoop::Report() {
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
   const Sums all{data[0], data[1], data[2]};
-  std::vector<RankTimes> of_ranks(static_cast<size_t>(session_.env.world_size));
-  std::memcpy(of_ranks.data(), data + own.numel(), of_ranks.size() * sizeof(RankTimes));
+  std::vector<RankTimes> of_ranks;
+  for (const double* row = data + own.numel(); row < data + sums.numel(); row += 3) {
+    of_ranks.push_back({row[0], row[1], row[2]});
+  }
   const uint64_t step = session_.state.step;
   const auto speed = meter_.Report(steady_clock::now(), all.images, session_.total_steps - step);
   const double images = std::max(all.images, 1.0);

@@ -6,6 +6,7 @@
 #include "trainer/input/feed.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/meter.h"
+#include "trainer/loop/profile.h"
 #include "trainer/loop/run.h"
 #include "trainer/loop/session.h"
 #include "trainer/loop/step_clock.h"
@@ -51,6 +52,7 @@ class TrainLoop {
   Meter meter_;
   StepClock clock_;
   Learner learner_;
+  StepProfiler profiler_;
   double learning_rate_ = 0;
   uint64_t good_images_ = 0;  ///< of all ranks, since this start
   std::optional<uint64_t> saved_step_;

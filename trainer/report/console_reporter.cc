@@ -51,6 +51,11 @@ class ConsoleReporter final : public Reporter {
     Line(out_, fmt::format("checkpoint after step {}: {} ({})", x.step, x.path, FormatBytes(x.size_bytes)));
   }
 
+  void On(const Profiled& x) override {
+    std::lock_guard lock(mutex_);
+    Line(out_, fmt::format("profile of rank {} in {}\n{}", x.rank, x.trace, x.text), true);
+  }
+
   void On(const Finished& x) override {
     std::lock_guard lock(mutex_);
     Line(out_, x.val_top1 > 0 ? fmt::format("done: {} steps, validation top-1 {:.2f} %, top-5 {:.2f} %",

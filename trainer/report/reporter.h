@@ -68,10 +68,10 @@ struct RankSpread {
 struct StepFigures {
   uint64_t step = 0;  ///< optimiser steps done over all generations
   uint64_t total_steps = 0;
-  double epoch = 0;  ///< epochs done, as a fraction
-  double loss = 0;   ///< mean over the interval and all ranks
+  double epoch = 0;    ///< epochs done, as a fraction
+  double loss = 0;     ///< mean over the interval and all ranks
   double penalty = 0;  ///< what weight decay adds to it, of the weights after this step; rank 0's only
-  double top1 = 0;   ///< 0 to 1, over the interval and all ranks
+  double top1 = 0;     ///< 0 to 1, over the interval and all ranks
   double learning_rate = 0;
   double gradient_norm = 0;  ///< of this step, over all ranks, before clipping
   double rank_images_per_second = 0;
@@ -104,6 +104,14 @@ struct CheckpointFigures {
   std::string manifest_sha256;  ///< lower-case hexadecimal
 };
 
+/// A profile of some steps is written.
+struct Profiled {
+  uint64_t step = 0;  ///< after which it ended
+  int rank = 0;
+  std::string trace;  ///< file
+  std::string text;   ///< where the time went, for people
+};
+
 /// The rank trained to the end.
 struct Finished {
   uint64_t step = 0;
@@ -133,6 +141,7 @@ class Reporter {
   virtual void On(const Started& started) = 0;
   virtual void On(const StepFigures& figures) = 0;
   virtual void On(const EpochFigures& figures) = 0;
+  virtual void On(const Profiled&) {}
   /// Those two are for files of figures; others pass them over.
   virtual void On(const SampleFigures&) {}
   virtual void On(const ClassFigures&) {}
@@ -153,6 +162,7 @@ class Tee final : public Reporter {
   void On(const Started& x) override { ToAll(x); }
   void On(const StepFigures& x) override { ToAll(x); }
   void On(const EpochFigures& x) override { ToAll(x); }
+  void On(const Profiled& x) override { ToAll(x); }
   void On(const SampleFigures& x) override { ToAll(x); }
   void On(const ClassFigures& x) override { ToAll(x); }
   void On(const CheckpointFigures& x) override { ToAll(x); }

@@ -81,6 +81,16 @@ class RunDirReporter final : public Reporter {
     Write(event);
   }
 
+  void On(const Profiled& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_profile();
+    out.set_step(x.step);
+    out.set_rank(static_cast<uint32_t>(x.rank));
+    out.set_trace(ToUtf8(x.trace));
+    out.set_table(ToUtf8(x.text));
+    Write(event);
+  }
+
   void On(const Finished& x) override {
     v1::TrainerEvent event;
     auto& out = *event.mutable_finished();

@@ -119,10 +119,10 @@ TEST_F(Tensorboard, FiguresAreInTheFileWhenTheyWereReported) {
 
 TEST_F(Tensorboard, PicturesOfSamplesAndOfTheMatrixAreImages) {
   auto reporter = Open();
-  reporter->On(SampleFigures{
-      .step = 1,
-      .size = 1,
-      .samples = {{.rgb = {1, 2, 3}, .label = "cat", .answer = "dog 51%", .right = false}}});
+  reporter->On(
+      SampleFigures{.step = 1,
+                    .size = 1,
+                    .samples = {{.rgb = {1, 2, 3}, .label = "cat", .answer = "dog 51%", .right = false}}});
   reporter->On(ClassFigures{.step = 9, .names = {"a"}, .counts = {{1, 1, 1}}, .confusion = {1}});
   reporter->On(ClassFigures{.step = 9, .names = {"a"}, .counts = {{1, 1, 1}}});
   const auto events = EventsIn(Files().at(0));

@@ -30,6 +30,7 @@ EVENTS = {
     7: "finished",
     8: "failed",
     9: "bad_image",
+    16: "profile",
 }
 FIELDS: dict[str, dict[int, str]] = {
     "started": {
@@ -112,6 +113,7 @@ FIELDS: dict[str, dict[int, str]] = {
     },
     "finished": {1: "step", 2: "val_top1", 3: "val_top5"},
     "failed": {1: "message", 2: "bad_input", 3: "collective_broken"},
+    "profile": {1: "step", 2: "rank", 3: "trace", 4: "table"},
     "bad_image": {1: "path", 2: "error", 3: "count"},
 }
 

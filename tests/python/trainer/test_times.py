@@ -24,7 +24,7 @@ def test_the_parts_of_the_steps_add_up_to_their_time(ranks: int, trainer: Traine
         assert sum(e.times.steps for e in events) == 16
         interval = sum(e.loader.interval_seconds for e in events)
         parts = {part: sum(getattr(e.times, part) for e in events) for part in PARTS}
-        assert 0.8 * interval <= sum(parts.values()) <= interval
+        assert 0.8 * interval <= sum(parts.values()) <= 1.001 * interval
         assert all(parts[f"{name}_seconds"] > 0 for name in ("forward", "backward", "optimizer"))
         # It is the most expensive of all; that it takes more than nothing says that the marks are in their places.
         assert parts["backward_seconds"] > parts["optimizer_seconds"]
