@@ -112,7 +112,7 @@ def test_mixed_images_and_several_parts_of_a_batch_are_shown_too(trainer: Traine
 def test_eval_says_how_often_each_class_is_right(trainer: Trainer) -> None:
     trainer.run(data__val=trainer.val, train__epochs=1)
     weights = trainer.checkpoints / "g0" / "step5" / "model.safetensors"
-    command = [IMGTRAIN, "eval", weights, trainer.val, "--per-class", "--set", f"data.val_size={SIZE}",
+    command: list[str | Path] = [IMGTRAIN, "eval", weights, trainer.val, "--per-class", "--set", f"data.val_size={SIZE}",
                "--set", f"data.val_resize={SIZE}", "--set", "data.val_decode=exact"]  # fmt: skip
     truth = by_torchvision(weights, trainer.val)
     done = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)

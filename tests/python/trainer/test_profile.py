@@ -22,7 +22,7 @@ def names_in(trace: Path) -> Counter[str]:
 def test_a_run_by_hand_profiles_the_steps_that_it_is_told(trainer: Trainer) -> None:
     job = trainer.job_file(train__max_steps=6, checkpoint__dir=trainer.checkpoints)
     trace = trainer.tmp_path / "folder" / "trace.json"
-    command = [IMGTRAIN, job, "--profile", trace, "--profile-steps", "2:4"]
+    command: list[str | Path] = [IMGTRAIN, job, "--profile", trace, "--profile-steps", "2:4"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     names = names_in(trace)
     for scope in ("input", "forward", "backward and all-reduce", "optimizer"):

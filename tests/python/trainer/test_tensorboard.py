@@ -6,11 +6,12 @@ import json
 import math
 import signal
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from imgtrain_ranks import Run, Trainer
+from imgtrain_ranks import Event, Run, Trainer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 TRAIN = {
@@ -23,7 +24,7 @@ TRAIN = {
     "train/input_wait": "input_wait_ratio",
 }
 # Each from a part of the report.
-TIMES = {
+TIMES: dict[str, Callable[[Event], float]] = {
     "train/final_loss": lambda e: e.loss + e.penalty,
     "time/input": lambda e: e.times.input_seconds / e.times.steps,
     "time/forward": lambda e: e.times.forward_seconds / e.times.steps,
