@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "cli/job_ref.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
@@ -10,7 +12,7 @@ namespace {
 
 constexpr Duration kLookAtJob = std::chrono::seconds(2);  ///< whether it still runs
 
-constexpr uint64_t kMostSteps = 1000;                 ///< that imgd takes
+constexpr uint64_t kMostSteps = 1000;  ///< that imgd takes
 
 struct ProfileOptions {
   std::string job;

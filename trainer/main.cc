@@ -170,7 +170,6 @@ int RunEval(const Job& job, const Arguments& arguments, const Environment& env, 
   if (env.rank != 0) return kFinished;
   const ValidationResult& found = result->result;
   if (arguments.json) {
-    // Its figures of classes are an object of their own, in which the pass's own are put first.
     const std::string classes = arguments.per_class ? ", \"classes\": " + ToJson(result->classes) : "";
     std::printf("{\"images\": %llu, \"top1\": %.8f, \"top5\": %.8f, \"loss\": %.8f%s}\n",
                 static_cast<unsigned long long>(found.images), found.top1, found.top5, found.loss,
@@ -206,7 +205,7 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
   });
 }
 
-/// `--profile-steps a:b`: steps a to b, b not included, counted from 0.
+/// What --profile and --profile-steps ask for: FIRST:END, END not included, counted from 0.
 Result<Environment::Profile> ProfileOf(const Arguments& arguments) {
   const std::string& text = arguments.profile_steps;
   uint64_t first = 0;
@@ -257,7 +256,8 @@ int Main(const Arguments& arguments) {
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
   });
   const int code = arguments.evaluate ? RunEval(job, arguments, *env, sink) : Train(job, *env, sink);
-  sink.Drain(kTimeToWriteFigures);
+  // A failure has waited for what it may, and others wait for its end.
+  if (code == kFinished || code == kStopped) sink.Drain(kTimeToWriteFigures);
   // At once: other threads may still wait for ranks that are gone.
   std::fflush(nullptr);
   ::_exit(code);

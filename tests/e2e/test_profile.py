@@ -29,4 +29,4 @@ def test_a_rank_of_a_running_job_is_profiled_and_the_job_goes_on(
     cluster.cli("cancel", str(job), "--wait")
     ended = cluster.cli("profile", str(job), check=False)
     assert ended.returncode == 5
-    assert "has ended already" in ended.stderr
+    assert "does not run now: it is CANCELLED" in ended.stderr

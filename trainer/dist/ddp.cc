@@ -23,7 +23,7 @@ std::vector<at::Tensor> TensorsOf(const NamedTensors& named) {
   return out;
 }
 
-/// It times itself, and tells only its friends.
+/// The Reducer times itself, but shows that to its subclasses only.
 class TimedReducer final : public c10d::Reducer {
  public:
   using Reducer::Reducer;

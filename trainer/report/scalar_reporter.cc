@@ -68,7 +68,7 @@ void AddTimes(const StepFigures& x, std::vector<Scalar>& scalars) {
                                  {"ranks/own_mean", x.ranks.own_mean},
                                  {"ranks/own_most", x.ranks.own_most},
                                  {"ranks/wait_mean", x.ranks.wait_mean},
-                                 {"ranks/slowest", x.ranks.slowest_rank}});
+                                 {"ranks/slowest", static_cast<double>(x.ranks.slowest_rank)}});
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ def test_tensorboard_has_pictures_that_pillow_reads(trainer: Trainer) -> None:
     # Eight images of 32 pixels, four times as large, over two lines of words each.
     assert image.size == (4 * 134, 2 * 154)
     below = image.convert("L").crop((0, 130, 128, 137))
-    assert min(below.getdata()) < 80, "the label is written"
+    assert any(below.histogram()[:80]), "the label is written"
     assert len({image.getpixel((4 * x + 2, 60)) for x in range(32)}) > 10, "there is a picture"
 
     matrices = board.Images("val/confusion_matrix")
@@ -110,10 +110,11 @@ def test_mixed_images_and_several_parts_of_a_batch_are_shown_too(trainer: Traine
 
 
 def test_eval_says_how_often_each_class_is_right(trainer: Trainer) -> None:
-    trainer.run(data__val=trainer.val, train__epochs=1)
+    trainer.run(data__val=trainer.val, train__epochs=1, schedule__warmup_epochs=0)
     weights = trainer.checkpoints / "g0" / "step5" / "model.safetensors"
-    command: list[str | Path] = [IMGTRAIN, "eval", weights, trainer.val, "--per-class", "--set", f"data.val_size={SIZE}",
-               "--set", f"data.val_resize={SIZE}", "--set", "data.val_decode=exact"]  # fmt: skip
+    command: list[str | Path] = [IMGTRAIN, "eval", weights, trainer.val, "--per-class",
+                                 "--set", f"data.val_size={SIZE}", "--set", f"data.val_resize={SIZE}", "--set",
+                                 "data.val_decode=exact"]  # fmt: skip
     truth = by_torchvision(weights, trainer.val)
     done = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)
     check(json.loads(done.stdout)["classes"], truth)
