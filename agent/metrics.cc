@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -47,6 +48,17 @@ MaybeValue SpeedOf(const LiveRun& run) {
   return FurthestRank(run) == nullptr ? MaybeValue() : SumOf(run, &RankFigures::images_per_second);
 }
 
+MaybeValue SlowestRankOf(const LiveRun& run) {
+  const auto* rank = FurthestRank(run);
+  return rank == nullptr || rank->spread.ranks() == 0 ? MaybeValue() : rank->spread.slowest_rank();
+}
+
+MaybeValue SlownessOf(const LiveRun& run) {
+  const auto* rank = FurthestRank(run);
+  if (rank == nullptr || !(rank->spread.own_mean_seconds() > 0)) return MaybeValue();
+  return rank->spread.own_most_seconds() / rank->spread.own_mean_seconds();
+}
+
 struct RunMetric {
   const char* name;
   MetricType type;
@@ -70,19 +82,30 @@ constexpr RunMetric kRunMetrics[] = {
     {"imgd_job_loader_images_total", MetricType::Counter,
      "Images that the data loaders of this node's ranks made for training.",
      [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::loader_images)); }},
+    {"imgd_job_slowest_rank", MetricType::Gauge,
+     "Rank of the whole gang whose own work took longest, in the latest report.", SlowestRankOf},
+    {"imgd_job_slowest_rank_ratio", MetricType::Gauge,
+     "How many times the mean over the gang this rank's own work took.", SlownessOf},
     {"imgd_job_loader_bytes_total", MetricType::Counter, "Bytes of the image files that these loaders read.",
      [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::loader_bytes)); }},
 };
 
-struct LoaderStage {
+/// What time went into, summed over a rank's reports.
+struct Stage {
   const char* name;
   double RankFigures::*seconds;
 };
 
-constexpr LoaderStage kLoaderStages[] = {
+constexpr Stage kLoaderStages[] = {
     {"read", &RankFigures::read_seconds},       {"decode", &RankFigures::decode_seconds},
     {"augment", &RankFigures::augment_seconds}, {"idle", &RankFigures::idle_seconds},
     {"wait", &RankFigures::wait_seconds},
+};
+
+constexpr Stage kStepParts[] = {
+    {"input", &RankFigures::step_input_seconds},    {"forward", &RankFigures::forward_seconds},
+    {"backward", &RankFigures::backward_seconds},   {"communication", &RankFigures::communication_seconds},
+    {"optimizer", &RankFigures::optimizer_seconds},
 };
 
 struct GpuMetric {
@@ -140,6 +163,17 @@ class Families {
   std::vector<MetricFamily> list_;
 };
 
+void AddStages(const std::vector<LiveRun>& runs, const char* label, std::span<const Stage> stages,
+               Families& families) {
+  for (const auto& run : runs) {
+    for (const auto& stage : stages) {
+      auto labels = LabelsOf(run.key);
+      labels.push_back({label, stage.name});
+      families.Add(std::move(labels), SumOf(run, stage.seconds));
+    }
+  }
+}
+
 void AddRuns(const std::vector<LiveRun>& runs, Families& families) {
   for (const auto& metric : kRunMetrics) {
     families.Begin(metric.name, metric.type, metric.help);
@@ -149,13 +183,11 @@ void AddRuns(const std::vector<LiveRun>& runs, Families& families) {
       "imgd_job_loader_seconds_total", MetricType::Counter,
       "Where the data loaders' time went: their threads read, decode, augment or are idle, and wait is the "
       "time that training stood still for input; sums over threads and over this node's ranks.");
-  for (const auto& run : runs) {
-    for (const auto& stage : kLoaderStages) {
-      auto labels = LabelsOf(run.key);
-      labels.push_back({"stage", stage.name});
-      families.Add(std::move(labels), SumOf(run, stage.seconds));
-    }
-  }
+  AddStages(runs, "stage", kLoaderStages, families);
+  families.Begin("imgd_job_step_seconds_total", MetricType::Counter,
+                 "Where the time of training steps went, summed over this node's ranks; communication is "
+                 "waiting for other ranks.");
+  AddStages(runs, "part", kStepParts, families);
 }
 
 void AddGpus(const NodeSnapshot& node, Families& families) {

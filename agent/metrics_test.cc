@@ -51,6 +51,11 @@ TEST(RunMeter, AddsUpWhatEachRankReports) {
   EXPECT_DOUBLE_EQ(first.wait_seconds, 1.125);
   EXPECT_EQ(first.loader_images, 1283);
   EXPECT_EQ(first.loader_bytes, 2000);
+  EXPECT_DOUBLE_EQ(first.step_input_seconds, 0.140625);
+  EXPECT_DOUBLE_EQ(first.forward_seconds, 1.125);
+  EXPECT_DOUBLE_EQ(first.backward_seconds, 2.25);
+  EXPECT_DOUBLE_EQ(first.communication_seconds, 0.5625);
+  EXPECT_DOUBLE_EQ(first.optimizer_seconds, 0.28125);
   EXPECT_EQ(meter.ranks()[1].images, 7);
 }
 
@@ -170,6 +175,17 @@ TEST(Metrics, AreSumsOverTheNodesRanks) {
   EXPECT_THAT(seconds, UnorderedElementsAre(Pair("read", DoubleEq(2)), Pair("decode", DoubleEq(4)),
                                             Pair("augment", DoubleEq(0.5)), Pair("idle", DoubleEq(0.25)),
                                             Pair("wait", DoubleEq(1))));
+  seconds.clear();
+  for (const auto& [with_part, sum] : value("imgd_job_step_seconds_total")) seconds[with_part.back()] = sum;
+  EXPECT_THAT(seconds,
+              UnorderedElementsAre(Pair("input", DoubleEq(0.125)), Pair("forward", DoubleEq(1)),
+                                   Pair("backward", DoubleEq(2)), Pair("communication", DoubleEq(0.5)),
+                                   Pair("optimizer", DoubleEq(0.25))));
+  EXPECT_THAT(value("imgd_job_slowest_rank"), ElementsAre(Pair(labels, 1)));
+  EXPECT_THAT(value("imgd_job_slowest_rank_ratio"), ElementsAre(Pair(labels, 1.5)));
+  for (auto& rank : node.runs[0].ranks) rank.spread.Clear();
+  EXPECT_THAT(value("imgd_job_slowest_rank"), IsEmpty()) << "a rank alone is not compared";
+  EXPECT_THAT(value("imgd_job_slowest_rank_ratio"), IsEmpty());
 }
 
 TEST(Metrics, KeepToTheRules) {

@@ -27,10 +27,17 @@ void AddReport(const v1::StepMetrics& report, RankFigures& rank) {
   Grow(rank.augment_seconds, loader.augment_seconds());
   Grow(rank.idle_seconds, loader.idle_seconds());
   Grow(rank.wait_seconds, loader.wait_seconds());
+  const auto& times = report.times();
+  Grow(rank.step_input_seconds, times.input_seconds());
+  Grow(rank.forward_seconds, times.forward_seconds());
+  Grow(rank.backward_seconds, times.backward_seconds());
+  Grow(rank.communication_seconds, times.communication_seconds());
+  Grow(rank.optimizer_seconds, times.optimizer_seconds());
   rank.has_step = true;
   rank.step = report.step();
   rank.loss = report.loss();
   rank.images_per_second = report.rank_images_per_second();
+  rank.spread = report.ranks();
 }
 
 RunMeter::RunMeter(const RunDir& dir, uint32_t ranks) : figures_(ranks) {

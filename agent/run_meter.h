@@ -22,12 +22,19 @@ struct RankFigures {
   double augment_seconds = 0;
   double idle_seconds = 0;
   double wait_seconds = 0;  ///< that training stood still for input
+  // Of the steps' time, as StepTimes in trainer.proto.
+  double step_input_seconds = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double communication_seconds = 0;
+  double optimizer_seconds = 0;
 
   // The latest report; without meaning before the first.
   bool has_step = false;
   uint64_t step = 0;             ///< done since the job's beginning, over all generations
   double loss = 0;               ///< mean over the gang
   double images_per_second = 0;  ///< of this rank
+  v1::RankSpread spread;         ///< of the gang; of 0 ranks where there is only one
 };
 
 /// Adds up what the ranks of one run on this node report, from their files' beginning: an agent that takes a

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "agent/network.h"
+#include "agent/trainer_client.h"
 
 namespace imgd {
 namespace {
@@ -86,6 +87,8 @@ void Supervisor::Handle(const v1::ConnectResponse& response) {
       return Start(response.start_run());
     case Response::kStopRun:
       return Stop(response.stop_run());
+    case Response::kProfileRun:
+      return Profile(response.profile_run());
     case Response::kForgetRun:
       return Forget(response.forget_run());
     case Response::kEventsAck:
@@ -230,6 +233,19 @@ void Supervisor::Stop(const v1::StopRun& command) {
   }
   // A start of it that is still on its way comes too late.
   Remember(key, After(key.generation));
+}
+
+void Supervisor::Profile(const v1::ProfileRun& command) {
+  const RunKey key = KeyOf(command.run());
+  const Run* run = Find(key);
+  if (run == nullptr || !run->dir()) return;
+  const uint32_t first = run->spec().first_rank;
+  if (command.rank() < first || command.rank() - first >= run->spec().local_world_size) return;
+  v1::TrainerCommand profile;
+  profile.mutable_profile()->set_steps(command.steps());
+  const auto sent = SendToTrainer(*run->dir(), command.rank() - first, profile);
+  spdlog::info("run={} rank={} msg=\"asked for a profile of {} steps{}\"", key.ToString(), command.rank(),
+               command.steps(), sent ? "" : ", but: " + sent.error().ToString());
 }
 
 void Supervisor::Forget(const v1::ForgetRun& command) {

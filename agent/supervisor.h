@@ -64,6 +64,7 @@ class Supervisor {
   void Prepare(const v1::PrepareRun& command);
   void Start(const v1::StartRun& command);
   void Stop(const v1::StopRun& command);
+  void Profile(const v1::ProfileRun& command);
   void Forget(const v1::ForgetRun& command);
 
   /// Why the command can't be followed; nothing if it can.

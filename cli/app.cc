@@ -56,6 +56,7 @@ void AddCommands(Command app, Context& context) {
   AddWaitCommand(app, context);
   AddLogsCommand(app, context);
   AddCancelCommand(app, context);
+  AddProfileCommand(app, context);
   AddNodesCommand(app, context);
   AddCheckpointsCommand(app, context);
   AddExportCommand(app, context);

@@ -276,6 +276,13 @@ Reply<v1::CancelJobResponse> Client::CancelJob(const v1::CancelJobRequest& reque
       });
 }
 
+Reply<v1::ProfileJobResponse> Client::ProfileJob(const v1::ProfileJobRequest& request) {
+  return CallOnce<v1::ProfileJobResponse>(timeout_,
+                                          [&](Connection& connection, auto* context, auto* response) {
+                                            return connection.jobs->ProfileJob(context, request, response);
+                                          });
+}
+
 Reply<v1::GetJobResponse> Client::GetJob(uint64_t id) {
   v1::GetJobRequest request;
   request.set_id(id);

@@ -49,6 +49,9 @@ class Client {
   Reply<v1::CancelJobResponse> CancelJob(const v1::CancelJobRequest& request,
                                          const std::function<void()>& on_retry);
 
+  /// Asks a rank for a profile, once.
+  Reply<v1::ProfileJobResponse> ProfileJob(const v1::ProfileJobRequest& request);
+
   Reply<v1::GetJobResponse> GetJob(uint64_t id);
   /// With `on_retry` it is asked again in an outage, as CancelJob is.
   Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request,

@@ -16,6 +16,7 @@ void AddWatchCommand(Command app, Context& context);
 void AddWaitCommand(Command app, Context& context);
 void AddLogsCommand(Command app, Context& context);
 void AddCancelCommand(Command app, Context& context);
+void AddProfileCommand(Command app, Context& context);
 void AddNodesCommand(Command app, Context& context);
 void AddDatasetCommands(Command app, Context& context);  // they need no daemon
 void AddRecipesCommand(Command app, Context& context);   // nor does it

@@ -147,6 +147,46 @@ TEST_F(Listing, ShowTellsWhetherARunWaitsForItsData) {
                     HasSubstr("100 MiB/s; nvJPEG left 12 of 1000 images to the CPU")));
 }
 
+TEST_F(Listing, ShowTellsWhereTheTimeGoesAndWhichRankIsSlow) {
+  auto job = MakeJob(1, "rn18", v1::JOB_STATE_RUNNING);
+  *job.mutable_last_step() = StepEvent(1, 2).step();
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"show", "1"}).out,
+              AllOf(Not(HasSubstr("\n  time ")), Not(HasSubstr("\n  ranks "))));
+  job.mutable_last_step()->mutable_loader()->set_interval_seconds(2);
+  auto& times = *job.mutable_last_step()->mutable_times();
+  times.set_steps(4);
+  times.set_input_seconds(0.1);
+  times.set_forward_seconds(0.5);
+  times.set_backward_seconds(1);
+  times.set_communication_seconds(0.2);
+  times.set_optimizer_seconds(0.1);
+  times.set_all_reduce_seconds(0.04);
+  times.set_all_reduce_hidden_ratio(0.75);
+  auto& ranks = *job.mutable_last_step()->mutable_ranks();
+  ranks.set_ranks(4);
+  ranks.set_slowest_rank(3);
+  ranks.set_own_least_seconds(0.3);
+  ranks.set_own_mean_seconds(0.32);
+  ranks.set_own_most_seconds(0.4);
+  ranks.set_wait_least_seconds(0.002);
+  ranks.set_wait_most_seconds(0.1);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"show", "1"}).out,
+              AllOf(HasSubstr("time         500 ms a step: input 5.0 %, forward 25.0 %, backward 50.0 %, "
+                              "communication 10.0 %, optimiser 5.0 %, other 5.0 %; the all-reduce takes 40 "
+                              "ms, 75.0 % of it behind the backward pass"),
+                    HasSubstr("ranks        rank 3 is slow: 400 ms a step of its own where the mean is 320 "
+                              "ms; they wait 2.0 ms to 100 ms for one another")));
+  ranks.set_slowest_input_seconds(0.3);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"show", "1"}).out, HasSubstr("320 ms, most of it waiting for input; they wait"));
+  ranks.set_own_most_seconds(0.33);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"show", "1"}).out,
+              HasSubstr("alike: 300 ms to 330 ms a step of their own (rank 3 the slowest); they wait"));
+}
+
 TEST_F(Listing, AJobIsFoundByItsNumberOrItsName) {
   daemon_.PutJob(MakeJob(1, "rn18", v1::JOB_STATE_COMPLETED));
   daemon_.PutJob(MakeJob(2, "rn18", v1::JOB_STATE_QUEUED));

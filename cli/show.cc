@@ -63,6 +63,8 @@ void PrintFigures(Context& context, Sheet& sheet, const v1::Job& job) {
     sheet.Field("training", fmt::format("{}  learning rate {:.4g}  waits for input {}", TrainingText(step),
                                         step.learning_rate(), HumanPercent(step.input_wait_ratio())));
   }
+  sheet.Field("time", TimesText(job.last_step()));
+  sheet.Field("ranks", RankSpreadText(job.last_step().ranks()));
   if (job.last_step().has_loader()) sheet.Field("loader", LoaderText(job.last_step().loader()));
   if (job.has_last_epoch()) {
     const auto& epoch = job.last_epoch();

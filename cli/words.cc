@@ -17,10 +17,17 @@ constexpr int kCollectiveBroke = 10;
 constexpr int kStoppedAsAsked = 11;
 // A run that waits for its data for more than such a share of the time is slowed down by them.
 constexpr double kSlowLoader = 0.05;
+// A rank whose own work takes so many times the mean holds the others up.
+constexpr double kStraggler = 1.1;
 
 std::string WithoutPrefix(std::string name, std::string_view prefix) {
   if (name.starts_with(prefix)) name.erase(0, prefix.size());
   return name;
+}
+
+std::string HumanMilliseconds(double seconds) {
+  const double ms = seconds * 1000;
+  return ms < 10 ? fmt::format("{:.1f} ms", ms) : fmt::format("{:.0f} ms", ms);
 }
 
 std::string StateChangeText(const v1::StateChange& change) {
@@ -167,6 +174,47 @@ std::string LoaderText(const v1::LoaderMetrics& loader) {
   return text;
 }
 
+std::string TimesText(const v1::StepMetrics& step) {
+  const auto& times = step.times();
+  const double all = step.loader().interval_seconds();
+  if (times.steps() == 0 || all <= 0) return "";
+  double named = 0;
+  const auto share = [&](std::string_view name, double seconds) {
+    named += seconds;
+    return fmt::format(" {} {},", name, HumanPercent(std::clamp(seconds / all, 0.0, 1.0)));
+  };
+  std::string text = fmt::format("{} a step:", HumanMilliseconds(all / times.steps()));
+  text += share("input", times.input_seconds()) + share("forward", times.forward_seconds()) +
+          share("backward", times.backward_seconds()) +
+          share("communication", times.communication_seconds()) +
+          share("optimiser", times.optimizer_seconds());
+  text += fmt::format(" other {}", HumanPercent(std::clamp(1 - named / all, 0.0, 1.0)));
+  if (times.all_reduce_seconds() > 0) {
+    text += fmt::format("; the all-reduce takes {}, {} of it behind the backward pass",
+                        HumanMilliseconds(times.all_reduce_seconds()),
+                        HumanPercent(times.all_reduce_hidden_ratio()));
+  }
+  return text;
+}
+
+std::string RankSpreadText(const v1::RankSpread& ranks) {
+  if (ranks.ranks() < 2 || ranks.own_mean_seconds() <= 0) return "";
+  const double ratio = ranks.own_most_seconds() / ranks.own_mean_seconds();
+  std::string text = ratio < kStraggler
+                         ? fmt::format("alike: {} to {} a step of their own (rank {} the slowest)",
+                                       HumanMilliseconds(ranks.own_least_seconds()),
+                                       HumanMilliseconds(ranks.own_most_seconds()), ranks.slowest_rank())
+                         : fmt::format("rank {} is slow: {} a step of its own where the mean is {}",
+                                       ranks.slowest_rank(), HumanMilliseconds(ranks.own_most_seconds()),
+                                       HumanMilliseconds(ranks.own_mean_seconds()));
+  if (ratio >= kStraggler && ranks.slowest_input_seconds() > ranks.own_most_seconds() / 2) {
+    text += ", most of it waiting for input";
+  }
+  return text + fmt::format("; they wait {} to {} for one another",
+                            HumanMilliseconds(ranks.wait_least_seconds()),
+                            HumanMilliseconds(ranks.wait_most_seconds()));
+}
+
 std::string AccuracyText(const v1::EpochMetrics& epoch) {
   return fmt::format("top-1 {}, top-5 {}", HumanPercent(epoch.val_top1()), HumanPercent(epoch.val_top5()));
 }
@@ -212,6 +260,9 @@ std::string EventText(const v1::JobEvent& event) {
     case v1::JobEvent::kBadImage:
       return fmt::format("image {} can't be decoded: {} ({} so far)", event.bad_image().path(),
                          event.bad_image().error(), event.bad_image().count());
+    case v1::JobEvent::kProfile:
+      return fmt::format("rank {} was profiled up to step {}: {}", event.profile().rank(),
+                         event.profile().step(), event.profile().trace());
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }

@@ -41,6 +41,12 @@ std::string TrainingText(const v1::StepMetrics& step);
 /// Whether training waits for its data, and where the loader's time goes: "keeps up: ...".
 std::string LoaderText(const v1::LoaderMetrics& loader);
 
+/// Where a step's time goes: "412 ms a step: forward 31 %, ..."; empty without figures.
+std::string TimesText(const v1::StepMetrics& step);
+
+/// Which rank is the slowest, and how much the others wait: empty with one rank.
+std::string RankSpreadText(const v1::RankSpread& ranks);
+
 /// "top-1 92.4%, top-5 99.8%".
 std::string AccuracyText(const v1::EpochMetrics& epoch);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 namespace imgd::trainer {
 
@@ -16,6 +17,12 @@ class Commands {
   };
 
   void AskForCheckpoint() { asked_ |= kCheckpoint; }
+  /// A profile of so many steps; the last one asked for counts.
+  void AskForProfile(uint32_t steps) { profile_steps_ = steps; }
+  /// 0 for none.
+  uint32_t TakeProfile() {
+    return profile_steps_.load(std::memory_order_relaxed) == 0 ? 0 : profile_steps_.exchange(0);
+  }
   void AskToStop(bool checkpoint_first) { asked_ |= checkpoint_first ? kStop | kSaveAtStop : kStop; }
   Taken Take() {
     const unsigned asked = asked_.exchange(0);
@@ -28,6 +35,7 @@ class Commands {
   static constexpr unsigned kStop = 2;
   static constexpr unsigned kSaveAtStop = 4;
   std::atomic<unsigned> asked_ = 0;
+  std::atomic<uint32_t> profile_steps_ = 0;
 };
 
 }  // namespace imgd::trainer

@@ -34,6 +34,14 @@ struct Environment {
   std::filesystem::path checkpoint_dir;              ///< empty: from the job file
   std::optional<std::filesystem::path> resume_file;  ///< resume.json
 
+  /// Steps that the command line wants a profile of.
+  struct Profile {
+    std::filesystem::path trace;  ///< file
+    uint64_t first_step = 10;     ///< steps done before; the first ones are not like the others
+    uint64_t steps = 5;
+  };
+  std::optional<Profile> profile;
+
   std::string trace_file;  ///< where the samples of each step are written down; empty: nowhere
 
   std::chrono::seconds join_timeout{300};        ///< for all ranks to meet

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,8 @@
 #include "trainer/commands.h"
 #include "trainer/environment.h"
 #include "trainer/loop/run.h"
+#include "trainer/report/background_reporter.h"
+#include "trainer/report/class_file_reporter.h"
 #include "trainer/report/console_reporter.h"
 #include "trainer/report/control_server.h"
 #include "trainer/report/json_lines_reporter.h"
@@ -28,6 +31,8 @@
 
 namespace imgd::trainer {
 namespace {
+
+constexpr Duration kTimeToWriteFigures = std::chrono::seconds(10);  ///< at the end, before they are given up
 
 /// Exit codes besides 128 + signal (docs/job-file.md).
 enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kStopped = 11 };
@@ -39,8 +44,11 @@ struct Arguments {
   std::string data;
   std::string model;  ///< empty: as the weights say
   bool json = false;
+  bool per_class = false;
   std::vector<std::string> settings;  ///< PATH=VALUE
   std::string trace_file;
+  std::string profile_file;
+  std::string profile_steps = "10:15";
 };
 
 Exit ExitOf(const Error& error) {
@@ -73,13 +81,15 @@ using Reporters = std::vector<std::unique_ptr<report::Reporter>>;
 void AddFigures(const JobSpec& spec, const Environment& env, const Clock& clock, report::Reporter& console,
                 Reporters& reporters) {
   if (env.rank != 0) return;
-  const report::FiguresPlace place{.folder = spec.report.dir.empty()
-                                                 ? CheckpointRoot(spec, env.checkpoint_dir) / "logs"
-                                                 : std::filesystem::path(spec.report.dir),
+  const report::FiguresPlace place{.folder = FiguresFolder(spec, env.checkpoint_dir),
                                    .generation = env.generation};
   const auto note = [&console](const std::string& sentence) { console.Note(sentence); };
-  if (spec.report.tensorboard) reporters.push_back(report::MakeTensorboardReporter(place, clock, note));
-  if (spec.report.json_lines) reporters.push_back(report::MakeJsonLinesReporter(place, clock, note));
+  Reporters files;
+  if (spec.report.tensorboard) files.push_back(report::MakeTensorboardReporter(place, clock, note));
+  if (spec.report.json_lines) files.push_back(report::MakeJsonLinesReporter(place, clock, note));
+  if (files.empty()) return;
+  files.push_back(report::MakeClassFileReporter(place, note));
+  reporters.push_back(report::MakeBackgroundReporter(std::make_unique<report::Tee>(std::move(files)), note));
 }
 
 /// A job that could not be read has reporters too, which say so.
@@ -94,7 +104,8 @@ Result<std::unique_ptr<report::Reporter>> MakeReporter(const Job& job, const Env
   report::ConsoleOptions options;
   options.quiet = env.rank != 0;
   options.in_place = env.run_dir.empty() && ::isatty(STDOUT_FILENO) != 0;
-  reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr, clock));
+  if (job) options.line_every_steps = static_cast<uint64_t>(job->train.log_every_steps);
+  reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr));
   if (job) AddFigures(*job, env, clock, *reporters.back(), reporters);
   return std::make_unique<report::Tee>(std::move(reporters));
 }
@@ -118,7 +129,8 @@ int Train(const Job& job, const Environment& env, report::Reporter& reporter) {
     auto started = report::ControlServer::Start(
         env.run_dir, env.local_rank,
         {.checkpoint = [&commands] { commands.AskForCheckpoint(); },
-         .stop = [&commands](bool checkpoint_first) { commands.AskToStop(checkpoint_first); }});
+         .stop = [&commands](bool checkpoint_first) { commands.AskToStop(checkpoint_first); },
+         .profile = [&commands](uint32_t steps) { commands.AskForProfile(steps); }});
     if (!started) return ReportFailure(reporter, {started.error()});
     control = std::move(*started);
   }
@@ -159,19 +171,23 @@ Job EvaluationJob(const Arguments& arguments) {
   return spec;
 }
 
-int RunEval(const Job& job, bool json, const Environment& env, report::Reporter& reporter) {
+int RunEval(const Job& job, const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
   if (!job) return ReportFailure(reporter, job.error());
   const auto result = RunEvaluation(*job, env, reporter);
   if (!result) return ReportFailure(reporter, {result.error()});
   if (env.rank != 0) return kFinished;
-  if (json) {
-    std::printf("{\"images\": %llu, \"top1\": %.8f, \"top5\": %.8f, \"loss\": %.8f}\n",
-                static_cast<unsigned long long>(result->images), result->top1, result->top5, result->loss);
-  } else {
-    std::printf("top-1 %.3f %%, top-5 %.3f %%, loss %.5f (%llu images, %s)\n", 100 * result->top1,
-                100 * result->top5, result->loss, static_cast<unsigned long long>(result->images),
-                job->model.name.c_str());
+  const ValidationResult& found = result->result;
+  if (arguments.json) {
+    const std::string classes = arguments.per_class ? ", \"classes\": " + ToJson(result->classes) : "";
+    std::printf("{\"images\": %llu, \"top1\": %.8f, \"top5\": %.8f, \"loss\": %.8f%s}\n",
+                static_cast<unsigned long long>(found.images), found.top1, found.top5, found.loss,
+                classes.c_str());
+    return kFinished;
   }
+  if (arguments.per_class) std::fputs((ToTable(result->classes) + "\n").c_str(), stdout);
+  std::printf("top-1 %.3f %%, top-5 %.3f %%, loss %.5f (%llu images, %s)\n", 100 * found.top1,
+              100 * found.top5, found.loss, static_cast<unsigned long long>(found.images),
+              job->model.name.c_str());
   return kFinished;
 }
 
@@ -191,8 +207,30 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
     } catch (...) {
     }
     error.message = "a thread of LibTorch's gave up: " + error.message.substr(0, error.message.find('\n'));
+    // A thread that hangs may hold what a reporter needs.
+    EndAfterTimeToReport(ExitOf(error));
     ::_exit(ReportFailure(*sink, {error}));
   });
+}
+
+/// What --profile and --profile-steps ask for: FIRST:END, END not included, counted from 0.
+Result<Environment::Profile> ProfileOf(const Arguments& arguments) {
+  const std::string& text = arguments.profile_steps;
+  uint64_t first = 0;
+  uint64_t end = 0;
+  const auto* const last = text.data() + text.size();
+  const auto [colon, bad] = std::from_chars(text.data(), last, first);
+  const bool has_end = bad == std::errc() && colon != last && *colon == ':';
+  const auto [rest, worse] =
+      has_end ? std::from_chars(colon + 1, last, end) : std::from_chars_result{last, bad};
+  if (!has_end || worse != std::errc() || rest != last || end <= first) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "--profile-steps: found '{}'; give it as FIRST:END, such as 10:15 for the five steps after the "
+        "first ten",
+        text);
+  }
+  return Environment::Profile{arguments.profile_file, first, end - first};
 }
 
 int Main(const Arguments& arguments) {
@@ -206,6 +244,14 @@ int Main(const Arguments& arguments) {
     return kBadInput;
   }
   if (!arguments.trace_file.empty()) env->trace_file = arguments.trace_file;
+  if (!arguments.profile_file.empty()) {
+    const auto profile = ProfileOf(arguments);
+    if (!profile) {
+      std::fprintf(stderr, "imgtrain: error: %s\n", profile.error().ToString().c_str());
+      return kBadInput;
+    }
+    env->profile = *profile;
+  }
   const auto reporter = MakeReporter(job, *env, clock);
   if (!reporter) {
     std::fprintf(stderr, "imgtrain: error: %s\n", reporter.error().ToString().c_str());
@@ -217,7 +263,9 @@ int Main(const Arguments& arguments) {
     const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
     sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
   });
-  const int code = arguments.evaluate ? RunEval(job, arguments.json, *env, sink) : Train(job, *env, sink);
+  const int code = arguments.evaluate ? RunEval(job, arguments, *env, sink) : Train(job, *env, sink);
+  // A failure has waited for what it may, and others wait for its end.
+  if (code == kFinished || code == kStopped) sink.Drain(kTimeToWriteFigures);
   // At once: other threads may still wait for ranks that are gone.
   std::fflush(nullptr);
   ::_exit(code);
@@ -238,6 +286,14 @@ int main(int argc, char** argv) {
   app.add_option("--trace", arguments.trace_file,
                  "Adds a line to FILE for each step: step, rank, and the numbers of its samples")
       ->type_name("FILE");
+  app.add_option(
+         "--profile", arguments.profile_file,
+         "Profiles some steps of rank 0: a Chrome trace in FILE, a table of the costliest operators in "
+         "FILE.txt")
+      ->type_name("FILE");
+  app.add_option("--profile-steps", arguments.profile_steps,
+                 "Which steps --profile is of, from 0, the last not included (default: 10:15)")
+      ->type_name("FIRST:END");
   app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
   auto* const eval = app.add_subcommand("eval", "Counts how often weights are right on a validation set");
   eval->add_option("weights", arguments.weights, "safetensors, or a state dict of torch.save()")->required();
@@ -251,6 +307,9 @@ int main(int argc, char** argv) {
       ->type_name("PATH=VALUE")
       ->take_all();
   eval->add_flag("--json", arguments.json, "Prints one JSON object");
+  eval->add_flag(
+      "--per-class", arguments.per_class,
+      "Also the accuracy of each class; with --json the confusion matrix and the worst images too");
   try {
     app.parse(argc, argv);
     arguments.evaluate = eval->parsed();

@@ -23,6 +23,13 @@ sigset_t EndingSignals() {
 
 }  // namespace
 
+void EndAfterTimeToReport(int code) {
+  std::thread([code] {
+    std::this_thread::sleep_for(kTimeToReport);
+    ::_exit(code);
+  }).detach();
+}
+
 void BlockEndingSignals() {
   const sigset_t set = EndingSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -36,10 +43,7 @@ void EndOnSignals(std::function<void(int)> on_signal) {
     while (sigwait(&set, &number) != 0) {
     }
     // A thread that hangs in a write may hold what `on_signal` needs.
-    std::thread([number] {
-      std::this_thread::sleep_for(kTimeToReport);
-      ::_exit(128 + number);
-    }).detach();
+    EndAfterTimeToReport(128 + number);
     on_signal(number);
     ::_exit(128 + number);
   }).detach();

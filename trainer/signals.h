@@ -4,6 +4,9 @@
 
 namespace imgd::trainer {
 
+/// Ends the process with `code` after half a second, whatever its threads do; returns at once.
+void EndAfterTimeToReport(int code);
+
 /// Blocks SIGTERM and SIGINT in this thread and those it starts later, and ignores SIGPIPE. Call first in
 /// main().
 void BlockEndingSignals();

@@ -24,6 +24,18 @@ inline v1::TrainerEvent StepEvent(uint64_t sequence, uint64_t step, double image
   loader->set_idle_seconds(seconds / 16);
   loader->set_images(static_cast<uint64_t>(images) + 1);
   loader->set_bytes(1000);
+  auto* times = report->mutable_times();
+  times->set_steps(2);
+  times->set_input_seconds(seconds / 32);
+  times->set_forward_seconds(seconds / 4);
+  times->set_backward_seconds(seconds / 2);
+  times->set_communication_seconds(seconds / 8);
+  times->set_optimizer_seconds(seconds / 16);
+  auto* ranks = report->mutable_ranks();
+  ranks->set_ranks(2);
+  ranks->set_slowest_rank(1);
+  ranks->set_own_mean_seconds(0.5);
+  ranks->set_own_most_seconds(0.75);
   return event;
 }
 

@@ -98,6 +98,12 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status ProfileJob(grpc::ServerContext*, const v1::ProfileJobRequest* request,
+                          v1::ProfileJobResponse* response) override {
+    if (owner.on_profile) return Answer(owner.on_profile(*request), response);
+    return StatusOf({Error{.message = "the test says nothing of profiles"}});
+  }
+
   template <typename Response>
   static grpc::Status Answer(const Reply<Response>& reply, Response* response) {
     if (!reply) return StatusOf(reply.error());

@@ -52,6 +52,7 @@ class FakeDaemon {
 
   std::function<Reply<v1::SubmitJobResponse>(const v1::SubmitJobRequest&)> on_submit;
   std::function<Reply<v1::CancelJobResponse>(const v1::CancelJobRequest&)> on_cancel;
+  std::function<Reply<v1::ProfileJobResponse>(const v1::ProfileJobRequest&)> on_profile;
 
  private:
   struct State;

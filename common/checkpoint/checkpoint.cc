@@ -144,6 +144,10 @@ fs::path CheckpointRoot(const JobSpec& spec, const fs::path& told) {
   return fs::path(spec.checkpoint.dir.empty() ? "checkpoints" : spec.checkpoint.dir) / spec.name;
 }
 
+fs::path FiguresFolder(const JobSpec& spec, const fs::path& told) {
+  return spec.report.dir.empty() ? CheckpointRoot(spec, told) / "logs" : fs::path(spec.report.dir);
+}
+
 fs::path CheckpointPath(const fs::path& root, uint64_t generation, uint64_t step) {
   return GenerationPath(root, generation) / fmt::format("step{}", step);
 }

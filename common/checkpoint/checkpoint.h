@@ -22,6 +22,9 @@ constexpr const char* kCheckpointManifest = "manifest.json";
 /// The job's own folder: `told`, IMGD_CHECKPOINT_DIR, or where that is empty one of the job's name.
 std::filesystem::path CheckpointRoot(const JobSpec& spec, const std::filesystem::path& told);
 
+/// Where files of figures and profiles go: report.dir, or `logs` in the checkpoints' folder.
+std::filesystem::path FiguresFolder(const JobSpec& spec, const std::filesystem::path& told);
+
 /// A complete checkpoint's place.
 struct CheckpointRef {
   std::filesystem::path path;

@@ -94,6 +94,15 @@ void Engine::Cancel(JobId job, bool checkpoint_first, std::string actor, std::fu
   Push(CancelInput{job, checkpoint_first, std::move(actor), std::move(done)});
 }
 
+void Engine::Profile(JobId job, uint32_t rank, uint32_t steps,
+                     std::function<void(Result<std::string>)> done) {
+  if (Full()) {
+    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
+    return;
+  }
+  Push(ProfileInput{job, rank, steps, std::move(done)});
+}
+
 uint64_t Engine::NewSession() {
   const std::lock_guard lock(mutex_);
   return next_session_++;
@@ -302,6 +311,16 @@ void Engine::Handle(CancelInput& input) {
   Record(actions);
   done_.push_back(
       [done = std::move(input.done), result](const Status& status) { done(status ? result : status); });
+}
+
+void Engine::Handle(ProfileInput& input) {
+  done_.push_back([done = std::move(input.done), result = AskForProfile(input)](const Status& status) {
+    if (status) {
+      done(result);
+    } else {
+      done(tl::unexpected(status.error()));
+    }
+  });
 }
 
 }  // namespace imgd

@@ -102,6 +102,10 @@ class Engine {
   /// Errors: as Reactor::OnCancel, and as above.
   void Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done);
 
+  /// Asks a rank for a profile of its next steps; `done` gets the name of the rank's node. Errors: kNotFound
+  /// for the job and the rank, kFailedPrecondition where it does not run or its node is away, and as above.
+  void Profile(JobId job, uint32_t rank, uint32_t steps, std::function<void(Result<std::string>)> done);
+
   /// Errors: kNotFound, kAlreadyExists, and as Submit.
   void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
 
@@ -141,6 +145,12 @@ class Engine {
     std::string actor;
     std::function<void(Status)> done;
   };
+  struct ProfileInput {
+    JobId job;
+    uint32_t rank;
+    uint32_t steps;
+    std::function<void(Result<std::string>)> done;
+  };
   struct DatasetInput {
     DatasetOrder order;
     std::function<void(Result<DatasetAnswer>)> done;
@@ -154,7 +164,8 @@ class Engine {
     uint64_t session;
   };
   struct CloseInput {};
-  using Input = std::variant<SubmitInput, CancelInput, DatasetInput, AgentInput, GoneInput, CloseInput>;
+  using Input =
+      std::variant<SubmitInput, CancelInput, ProfileInput, DatasetInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -179,6 +190,8 @@ class Engine {
 
   void Handle(SubmitInput& input);
   void Handle(CancelInput& input);
+  void Handle(ProfileInput& input);
+  Result<std::string> AskForProfile(const ProfileInput& input);
   void Handle(DatasetInput& input);
   void Handle(AgentInput& input);
   void Handle(GoneInput& input);

@@ -125,6 +125,37 @@ void Engine::Apply(const SendForget& action) {
 
 void Engine::Apply(const Disconnect& action) { CloseSession(action.session, action.why); }
 
+/// Changes nothing that is stored: a request that is lost on its way is made again by whoever waits for it.
+Result<std::string> Engine::AskForProfile(const ProfileInput& input) {
+  const JobRecord* job = reactor_.state().FindJob(input.job);
+  if (job == nullptr) {
+    const auto stored = OrFail(state_.FindJob(input.job));
+    if (!stored) return Fail(ErrorCode::kNotFound, "there is no job {}", input.job);
+    return Fail(ErrorCode::kFailedPrecondition, "job {} has ended already ({})", input.job,
+                NameOf(stored->state));
+  }
+  if (job->state != JobState::kRunning) {
+    return Fail(ErrorCode::kFailedPrecondition, "job {} does not run now: it is {}", input.job,
+                NameOf(job->state));
+  }
+  for (const auto& part : job->run.parts) {
+    if (input.rank < part.first_rank || input.rank - part.first_rank >= part.devices.size()) continue;
+    const NodeRecord* node = reactor_.state().FindNode(part.node);
+    if (node == nullptr || !node->Connected()) {
+      return Fail(ErrorCode::kFailedPrecondition, "node {}, which has rank {}, is out of reach",
+                  part.node.name(), input.rank);
+    }
+    v1::ConnectResponse message;
+    SetRun(message.mutable_profile_run()->mutable_run(), {job->id, job->generation});
+    message.mutable_profile_run()->set_rank(input.rank);
+    message.mutable_profile_run()->set_steps(input.steps);
+    SendToNode(part.node, std::move(message));
+    return part.node.name();
+  }
+  return Fail(ErrorCode::kNotFound, "job {} has ranks 0 to {}; found {}", input.job, job->WorldSize() - 1,
+              input.rank);
+}
+
 void Engine::SendToNode(const NodeId& node, v1::ConnectResponse message) {
   const NodeRecord* known = reactor_.state().FindNode(node);
   if (known != nullptr && known->Connected()) SendToSession(known->session, std::move(message));

@@ -273,6 +273,9 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
     case v1::TrainerEvent::kBadImage:
       append(EventKind::kBadImage, event.bad_image().SerializeAsString());
       break;
+    case v1::TrainerEvent::kProfile:
+      append(EventKind::kProfile, event.profile().SerializeAsString());
+      break;
     case v1::TrainerEvent::kLost:
       spdlog::warn("job={} gen={} node={} rank={} msg=\"{} trainer events are lost: {}\"", run.job,
                    run.generation, node, rank, event.lost().count(), event.lost().reason());

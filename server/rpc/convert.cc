@@ -19,6 +19,7 @@ static_assert(static_cast<int>(EventKind::kCheckpoint) == v1::JobEvent::kCheckpo
 static_assert(static_cast<int>(EventKind::kRankExit) == v1::JobEvent::kRankExitFieldNumber);
 static_assert(static_cast<int>(EventKind::kRankStarted) == v1::JobEvent::kRankStartedFieldNumber);
 static_assert(static_cast<int>(EventKind::kBadImage) == v1::JobEvent::kBadImageFieldNumber);
+static_assert(static_cast<int>(EventKind::kProfile) == v1::JobEvent::kProfileFieldNumber);
 
 /// What only the cluster as it is now can say about a queued job.
 void FillWait(const JobRecord& job, const ClusterView& view, v1::Job& out) {
@@ -142,6 +143,9 @@ v1::JobEvent ToProto(const StoredEvent& event) {
       break;
     case EventKind::kBadImage:
       out.mutable_bad_image()->ParseFromString(event.payload);
+      break;
+    case EventKind::kProfile:
+      out.mutable_profile()->ParseFromString(event.payload);
       break;
   }
   return out;

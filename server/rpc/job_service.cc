@@ -216,6 +216,22 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobServiceImpl::ProfileJob(grpc::CallbackServerContext* context,
+                                                     const v1::ProfileJobRequest* request,
+                                                     v1::ProfileJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const auto checked = CheckLimits(*request); !checked) {
+    reactor->Finish(ToStatus(checked.error()));
+    return reactor;
+  }
+  engine_->Profile(JobId(request->id()), request->rank(), request->steps(),
+                   [response, reactor](const Result<std::string>& node) {
+                     if (node) response->set_node(*node);
+                     reactor->Finish(node ? grpc::Status::OK : ToStatus(node.error()));
+                   });
+  return reactor;
+}
+
 grpc::ServerWriteReactor<v1::WatchJobResponse>* JobServiceImpl::WatchJob(grpc::CallbackServerContext*,
                                                                          const v1::WatchJobRequest* request) {
   return WatchStream::Start(*request, engine_, pool_, clock_);

@@ -69,6 +69,12 @@ Status CheckLimits(const v1::ListJobsRequest& request) {
 
 Status CheckLimits(const v1::CancelJobRequest& request) { return CheckText("actor", request.actor()); }
 
+Status CheckLimits(const v1::ProfileJobRequest& request) {
+  constexpr uint32_t kMostSteps = 1000;
+  if (request.steps() >= 1 && request.steps() <= kMostSteps) return {};
+  return Fail(ErrorCode::kInvalidArgument, "steps: found {}; allowed: 1 to {}", request.steps(), kMostSteps);
+}
+
 Status CheckLimits(const v1::RegisterDatasetRequest& request) {
   const auto& dataset = request.dataset();
   if (!IsDatasetName(dataset.name())) {

@@ -12,6 +12,7 @@ namespace imgd {
 Status CheckLimits(const v1::SubmitJobRequest& request);
 Status CheckLimits(const v1::ListJobsRequest& request);
 Status CheckLimits(const v1::CancelJobRequest& request);
+Status CheckLimits(const v1::ProfileJobRequest& request);
 Status CheckLimits(const v1::RegisterDatasetRequest& request);
 
 }  // namespace imgd

@@ -20,6 +20,7 @@ enum class EventKind : int {
   kRankExit = 8,
   kRankStarted = 9,
   kBadImage = 10,
+  kProfile = 16,
 };
 
 /// Sequence of a rank's exit, which comes from the agent and not from the trainer's own count.

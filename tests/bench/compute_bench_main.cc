@@ -11,6 +11,7 @@
 #include "trainer/dist/device.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/session.h"
+#include "trainer/loop/step_clock.h"
 #include "trainer/report/reporter.h"
 
 namespace imgd::trainer {
@@ -67,7 +68,8 @@ Result<double> ImagesPerSecond(const Wanted& wanted, const Environment& env) {
   // Never taken down, as in a run.
   Session& session = *new Session{spec, env, nobody, commands};
   IMGD_TRY(SetUpCompute(session, wanted));
-  Learner learner(session);
+  StepClock clock(session.device);
+  Learner learner(session, clock);
   DeviceBatch batch{.count = wanted.rank_batch};
   batch.images = at::randn({wanted.rank_batch, 3, wanted.size, wanted.size})
                      .contiguous(at::MemoryFormat::ChannelsLast)

@@ -107,4 +107,19 @@ Result<Pixels> DecodePng(std::span<const uint8_t> file) {
   return pixels;
 }
 
+Result<std::string> EncodePng(std::span<const uint8_t> rgb, int width, int height) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width);
+  image.height = static_cast<png_uint_32>(height);
+  image.format = PNG_FORMAT_RGB;
+  std::string out(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t size = out.size();
+  if (png_image_write_to_memory(&image, out.data(), &size, 0, rgb.data(), 0, nullptr) == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "no PNG file can be made: {}", image.message);
+  }
+  out.resize(size);
+  return out;
+}
+
 }  // namespace imgd::data

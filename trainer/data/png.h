@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/error.h"
@@ -22,5 +23,8 @@ struct Pixels {
 /// grey, where PIL cuts off what is above 255 instead). Errors: kDataLoss in libpng's own words, or for an
 /// image of more than JpegDecoder::kMaxBytes.
 Result<Pixels> DecodePng(std::span<const uint8_t> file);
+
+/// A PNG file of [height, width, 3] bytes, RGB. Errors: kInvalidArgument in libpng's own words.
+Result<std::string> EncodePng(std::span<const uint8_t> rgb, int width, int height);
 
 }  // namespace imgd::data

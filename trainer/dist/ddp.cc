@@ -1,5 +1,7 @@
 #include "trainer/dist/ddp.h"
 
+#include <torch/csrc/autograd/engine.h>
+
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
@@ -21,10 +23,26 @@ std::vector<at::Tensor> TensorsOf(const NamedTensors& named) {
   return out;
 }
 
+/// The Reducer times itself, but shows that to its subclasses only.
+class TimedReducer final : public c10d::Reducer {
+ public:
+  using Reducer::Reducer;
+
+  GradientAverager::AllReduceTimes Times() const {
+    using Event = c10d::Timer::Event;
+    const auto seconds = [&](Event end) {
+      const auto ns = timer_ ? timer_->measureDifference(Event::kBackwardCommStart, end) : std::nullopt;
+      return std::max(static_cast<double>(ns.value_or(0)) / 1e9, 0.0);
+    };
+    const double all = seconds(Event::kBackwardCommEnd);
+    return {all, std::min(seconds(Event::kBackwardComputeEnd), all)};
+  }
+};
+
 /// The constructor is internal to LibTorch and changes between releases; this is the one place that knows it.
 /// 2.11 to 2.13 take this call (2.13 has one more argument, with a default).
-std::unique_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                           const NamedTensors& parameters) {
+std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                          const NamedTensors& parameters) {
   const auto tensors = TensorsOf(parameters);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].first;
@@ -34,20 +52,22 @@ std::unique_ptr<c10d::Reducer> MakeReducer(const c10::intrusive_ptr<c10d::Proces
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
       tensors, {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap}, sparse);
   std::reverse(buckets.begin(), buckets.end());
-  return std::make_unique<c10d::Reducer>(
-      tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
-      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::move(names),
-      c10d::kDefaultFirstBucketBytes,
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-      /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  auto reducer =
+      std::make_unique<TimedReducer>(tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
+                                     /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
+                                     std::move(names), c10d::kDefaultFirstBucketBytes,
+                                     /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+                                     /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  reducer->set_ddp_runtime_logging_sample_rate(1);  // else it times its first steps only
+  return reducer;
 }
 
 }  // namespace
 
 class GradientAverager::Engine {
  public:
-  explicit Engine(std::unique_ptr<c10d::Reducer> made) : reducer(std::move(made)) {}
-  std::unique_ptr<c10d::Reducer> reducer;
+  explicit Engine(std::unique_ptr<TimedReducer> made) : reducer(std::move(made)) {}
+  std::unique_ptr<TimedReducer> reducer;
 };
 
 GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, const NamedTensors& buffers)
@@ -73,8 +93,18 @@ void GradientAverager::BeforeForward() {
   });
 }
 
-void GradientAverager::BeforeBackward(const at::Tensor& loss) {
-  if (engine_) engine_->reducer->prepare_for_backward({loss});
+void GradientAverager::BeforeBackward(const at::Tensor& loss, std::function<void()> on_own_done) {
+  if (!engine_) return;
+  engine_->reducer->prepare_for_backward({loss});
+  // The loss comes first in the backward pass, so that this callback is queued before the Reducer's, which
+  // waits for the other ranks; callbacks run in their order when all gradients are there.
+  loss.register_hook([on_own_done = std::move(on_own_done)](const at::Tensor&) {
+    torch::autograd::Engine::get_default_engine().queue_callback(on_own_done);
+  });
+}
+
+GradientAverager::AllReduceTimes GradientAverager::LastAllReduce() const {
+  return engine_ ? engine_->reducer->Times() : AllReduceTimes{};
 }
 
 }  // namespace imgd::trainer

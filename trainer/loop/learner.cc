@@ -1,6 +1,9 @@
 #include "trainer/loop/learner.h"
+//
+#include <ATen/record_function.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/data/random.h"
 #include "trainer/optim/autocast.h"
@@ -50,8 +53,9 @@ void SeedStep(const Session& session, uint64_t step) {
 
 }  // namespace
 
-Learner::Learner(Session& session)
+Learner::Learner(Session& session, StepClock& clock)
     : session_(session),
+      clock_(clock),
       sums_(at::zeros({2, 4}, at::dtype(at::kDouble).device(session.device))),
       skip_(session.spec.guard.action == "skip") {}
 
@@ -64,22 +68,39 @@ void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::fu
   for (const auto& part : parts) {
     session_.averager->BeforeForward();
     const at::Tensor loss_sum = ForwardLoss(part);
+    clock_.Mark(Part::kForward);
     if (!agreed) {
       agreed = agree();
+      clock_.Mark(Part::kCommunication);
       session_.gang->SetPosition(batch.step, "backward pass and gradient all-reduce");
     }
     // The averager divides by the world size; together this is the mean over all images of the step.
     const double weight = static_cast<double>(session_.env.world_size) /
                           static_cast<double>(std::max<int64_t>(agreed->images, 1));
     const auto loss = session_.loss_scale.Scale(loss_sum * weight);
-    if (&part == &parts.back()) session_.averager->BeforeBackward(loss);
-    session_.gang->Guard([&] { loss.backward(); });
+    Backward(loss, &part == &parts.back());
   }
   // Decay and momentum alone are no step.
   if (agreed->images > 0) Update(learning_rate, agreed->norm);
+  clock_.Mark(Part::kOptimizer);
+}
+
+/// The gradients are averaged over the ranks in the last part's backward pass.
+void Learner::Backward(const at::Tensor& loss, bool is_last) {
+  RECORD_USER_SCOPE("imgtrain: backward and all-reduce");
+  Part part = Part::kBackward;
+  if (is_last) {
+    session_.averager->BeforeBackward(loss, [&] {
+      clock_.Mark(Part::kBackward);
+      part = Part::kCommunication;
+    });
+  }
+  session_.gang->Guard([&] { loss.backward(); });
+  clock_.Mark(part);
 }
 
 void Learner::Update(double learning_rate, bool norm) {
+  RECORD_USER_SCOPE("imgtrain: optimizer");
   std::optional<at::Tensor> found_inf;
   const double most = session_.spec.optimizer.clip_norm;
   if (session_.loss_scale.on() || norm || most > 0 || skip_) {
@@ -118,6 +139,7 @@ at::Tensor Learner::LeaveOut() {
 /// through, since its share in the gradient all-reduce is needed all the same; its batch-norm statistics stay
 /// untouched.
 at::Tensor Learner::ForwardLoss(const DeviceBatch& part) {
+  RECORD_USER_SCOPE("imgtrain: forward");
   Model& model = *session_.model;
   model.train();
   if (session_.norm_sum) {
@@ -138,6 +160,10 @@ at::Tensor Learner::ForwardLoss(const DeviceBatch& part) {
   logits = logits.to(at::kFloat);
   if (part.count == 0) return (logits * 0).sum();
   const auto loss = LossOf(part, logits);
+  if (std::exchange(keep_samples_, false)) {
+    torch::NoGradGuard no_grad;
+    samples_ = KeepSomeOf(part, logits);
+  }
   Count(part, logits, loss.detach());
   return loss;
 }
@@ -177,6 +203,11 @@ at::Tensor Learner::CountTop1(const DeviceBatch& part, const at::Tensor& logits)
   const auto right = answers.eq(part.labels);
   if (!part.own_weights.defined()) return right.sum();
   return (right * part.own_weights + answers.eq(part.partner_labels) * (1 - part.own_weights)).sum();
+}
+
+std::optional<report::SampleFigures> Learner::TakeSamples() {
+  if (!samples_) return std::nullopt;
+  return FiguresOf(*std::exchange(samples_, std::nullopt), session_.state.class_names);
 }
 
 at::Tensor Learner::SumsForGuard() const {

@@ -5,14 +5,17 @@
 #include <optional>
 
 #include "trainer/input/device_batch.h"
+#include "trainer/loop/samples.h"
 #include "trainer/loop/session.h"
+#include "trainer/loop/step_clock.h"
 
 namespace imgd::trainer {
 
 /// Learns from batches: forward pass, loss, backward pass, update of weights and of their average.
 class Learner {
  public:
-  explicit Learner(Session& session);
+  /// Both must outlive it.
+  Learner(Session& session, StepClock& clock);
 
   /// What the ranks agreed on while the first forward pass ran.
   struct Agreement {
@@ -38,6 +41,11 @@ class Learner {
   /// Begins the guard's sums with those that a checkpoint has.
   void BeginSums(const std::array<double, 4>& sums);
 
+  /// Keeps some images of the next step with what the model answers, for TakeSamples().
+  void KeepSamples() { keep_samples_ = true; }
+  /// Those that were kept since the last call, if any; waits for the device.
+  std::optional<report::SampleFigures> TakeSamples();
+
   /// Of the last step in which it was wanted, or gradients were clipped, before clipping and over all ranks;
   /// waits for the device. 0 before.
   double gradient_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
@@ -52,11 +60,16 @@ class Learner {
   void KeepBuffers();
   at::Tensor LeaveOut();
 
+  void Backward(const at::Tensor& loss, bool is_last);
+
   Session& session_;
+  StepClock& clock_;
   at::Tensor sums_;  ///< on the device, a row for each Reader: loss, correct, images, left out
   at::Tensor norm_;
   bool skip_;                     ///< guard.action is skip
   std::vector<at::Tensor> kept_;  ///< the buffers as they were before the step, with skip_
+  bool keep_samples_ = false;
+  std::optional<KeptSamples> samples_;
 };
 
 }  // namespace imgd::trainer

@@ -49,15 +49,14 @@ Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::
   return end;
 }
 
-Result<ValidationResult> RunEvaluation(const JobSpec& spec, const Environment& env,
-                                       report::Reporter& reporter) {
+Result<Evaluation> RunEvaluation(const JobSpec& spec, const Environment& env, report::Reporter& reporter) {
   static Commands none;
   Session& session = *std::make_unique<Session>(Session{spec, env, reporter, none}).release();
   try {
     IMGD_TRY(SetUpEvaluation(session));
-    IMGD_ASSIGN(const ValidationEnd end, Measure(session));
+    IMGD_ASSIGN(ValidationEnd end, Measure(session));
     session.gang->FinalBarrier();
-    return end.result;
+    return Evaluation{end.result, std::move(end.classes)};
   } catch (const std::exception& e) {
     return tl::unexpected(ErrorOf(env, e));
   }

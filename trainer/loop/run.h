@@ -27,9 +27,14 @@ enum class RunEnd {
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
                            Commands& commands);
 
+/// What RunEvaluation() found, over all ranks.
+struct Evaluation {
+  ValidationResult result;
+  report::ClassFigures classes;
+};
+
 /// Validates the weights of model.init_from on data.val, as this rank of it. Errors: as RunTraining().
-Result<ValidationResult> RunEvaluation(const JobSpec& spec, const Environment& env,
-                                       report::Reporter& reporter);
+Result<Evaluation> RunEvaluation(const JobSpec& spec, const Environment& env, report::Reporter& reporter);
 
 /// What a file of weights says of itself: safetensors' metadata, or the model of the lineage that
 /// `imgcli export --to torch` puts into its file; nothing for other files. Errors: kInvalidArgument where it

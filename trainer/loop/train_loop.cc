@@ -1,10 +1,14 @@
 #include "trainer/loop/train_loop.h"
+//
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "trainer/dist/device.h"
+#include "common/checkpoint/checkpoint.h"
+#include "trainer/loop/rank_spread.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/validation.h"
 
@@ -12,6 +16,11 @@ namespace imgd::trainer {
 namespace {
 
 using std::chrono::steady_clock;
+
+Result<std::optional<DeviceBatch>> NextBatch(Feed& feed) {
+  RECORD_USER_SCOPE("imgtrain: input");
+  return feed.Next();
+}
 
 report::Started DescribeStart(const Session& session) {
   return {.world_size = session.env.world_size,
@@ -26,10 +35,27 @@ report::Started DescribeStart(const Session& session) {
           .total_epochs = session.spec.train.epochs};
 }
 
+/// A rank's own times in its place among zeros, so that the sum over the ranks has those of all.
+at::Tensor TimesAsSums(const report::TimeFigures& times, const Environment& env) {
+  const double steps = std::max(times.steps, 1U);
+  const double input = times.input_seconds / steps;
+  const double busy = (times.forward_seconds + times.backward_seconds + times.optimizer_seconds) / steps;
+  auto out = at::zeros({env.world_size, 3}, at::kDouble);
+  out[env.rank] = at::tensor({input + busy, times.communication_seconds / steps, input}, at::kDouble);
+  return out.flatten();
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(Session& session)
-    : session_(session), first_step_(session.state.step), meter_(steady_clock::now()), learner_(session), guard_(session, learner_) {}
+    : session_(session),
+      first_step_(session.state.step),
+      meter_(steady_clock::now()),
+      clock_(session.device),
+      learner_(session, clock_),
+      guard_(session, learner_),
+      profiler_(session.device, session.env, FiguresFolder(session.spec, session.env.checkpoint_dir), clock_,
+                session.reporter) {}
 
 Result<RunEnd> TrainLoop::Run() {
   session_.reporter.On(DescribeStart(session_));
@@ -76,9 +102,12 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   Gang& gang = *session_.gang;
   const uint64_t step = session_.state.step;
   gang.SetPosition(step, "waiting for input");
+  profiler_.BeforeStep(step, session_.commands);
+  clock_.Start();
   const auto asked_at = steady_clock::now();
-  IMGD_ASSIGN(auto next, feed.Next());
+  IMGD_ASSIGN(auto next, NextBatch(feed));
   meter_.AddInputWait(steady_clock::now() - asked_at);
+  clock_.Mark(Part::kInput);
   if (!next) return Fail(ErrorCode::kInternal, "the loader ended before step {}", step);
   const DeviceBatch& batch = *next;
 
@@ -86,6 +115,10 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   auto pending = StartAgreement(batch.count);
   Agreed agreed;
   learning_rate_ = session_.schedule.LearningRate(step);
+  // Of the first step of each epoch.
+  if (session_.is_rank0() && session_.spec.report.tensorboard && session_.phases.WholeEpochs(step)) {
+    learner_.KeepSamples();
+  }
   learner_.Step(batch, learning_rate_, [&] {
     agreed = FinishAgreement(std::move(pending));
     return Learner::Agreement{.images = agreed.images, .norm = agreed.report};
@@ -94,6 +127,7 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   meter_.AddStep(batch.count);
   ++session_.state.step;
   session_.state.epoch = session_.phases.Epochs(session_.state.step);
+  profiler_.AfterStep(session_.state.step == session_.total_steps);
   IMGD_TRY(Trace(batch));
   return agreed;
 }
@@ -119,6 +153,20 @@ TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
   return {.images = sums[0],
           .asked = {.checkpoint = sums[1] > 0, .stop = sums[2] > 0, .stop_with_checkpoint = sums[3] > 0},
           .report = sums[4] > 0};
+}
+
+report::TimeFigures TrainLoop::TakeTimes() {
+  const StepClock::Times times = clock_.Take();
+  const auto all_reduce = session_.averager->LastAllReduce();
+  return {
+      .steps = times.steps,
+      .input_seconds = times.seconds(Part::kInput),
+      .forward_seconds = times.seconds(Part::kForward),
+      .backward_seconds = times.seconds(Part::kBackward),
+      .communication_seconds = times.seconds(Part::kCommunication),
+      .optimizer_seconds = times.seconds(Part::kOptimizer),
+      .all_reduce_seconds = all_reduce.seconds,
+      .all_reduce_hidden_ratio = all_reduce.seconds > 0 ? all_reduce.hidden_seconds / all_reduce.seconds : 0};
 }
 
 /// What the loader did since the last report.
@@ -151,18 +199,26 @@ void TrainLoop::NoteImagesLeftToCpu() {
 
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "sums for the report");
-  auto sums = learner_.TakeSums(Learner::Reader::kReport);
+  const auto own = learner_.TakeSums(Learner::Reader::kReport);
+  const report::TimeFigures times = TakeTimes();
+  auto sums = at::cat({own, TimesAsSums(times, session_.env)});
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
   const Sums all{data[0], data[1], data[2]};
+  std::vector<RankTimes> of_ranks;
+  for (const double* row = data + own.numel(); row < data + sums.numel(); row += 3) {
+    of_ranks.push_back({row[0], row[1], row[2]});
+  }
   const uint64_t step = session_.state.step;
   const auto speed = meter_.Report(steady_clock::now(), all.images, session_.total_steps - step);
   const double images = std::max(all.images, 1.0);
+  const double penalty = session_.is_rank0() ? session_.optimizer->Penalty().item<double>() : 0;
   session_.state.last_loss = all.loss / images;
   session_.reporter.On(report::StepFigures{.step = step,
                                            .total_steps = session_.total_steps,
                                            .epoch = session_.state.epoch,
                                            .loss = all.loss / images,
+                                           .penalty = penalty,
                                            .top1 = all.correct / images,
                                            .learning_rate = learning_rate_,
                                            .gradient_norm = learner_.gradient_norm(),
@@ -170,7 +226,10 @@ Status TrainLoop::Report() {
                                            .images_per_second = speed.images_per_second,
                                            .input_wait_ratio = speed.input_wait_ratio,
                                            .eta_seconds = speed.eta_seconds,
-                                           .loader = LoaderFiguresSince(speed)});
+                                           .loader = LoaderFiguresSince(speed),
+                                           .times = times,
+                                           .ranks = SpreadOf(of_ranks)});
+  if (const auto samples = learner_.TakeSamples()) session_.reporter.On(*samples);
   if (session_.spec.guard.action != "stop") return {};
   const bool fp16 = session_.loss_scale.on();
   if (fp16 ? session_.loss_scale.lost() : !std::isfinite(all.loss)) {

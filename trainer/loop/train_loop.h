@@ -7,8 +7,10 @@
 #include "trainer/loop/guard.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/meter.h"
+#include "trainer/loop/profile.h"
 #include "trainer/loop/run.h"
 #include "trainer/loop/session.h"
+#include "trainer/loop/step_clock.h"
 
 namespace imgd::trainer {
 
@@ -32,6 +34,7 @@ class TrainLoop {
   Result<bool> RunPhase(const Phase& phase);
   Result<Agreed> Step(Feed& feed);
   Status Trace(const DeviceBatch& batch);
+  report::TimeFigures TakeTimes();
   report::LoaderFigures LoaderFiguresSince(const Meter::Figures& speed);
   Gang::PendingSum StartAgreement(int64_t images);
   Agreed FinishAgreement(Gang::PendingSum pending) const;
@@ -48,8 +51,10 @@ class TrainLoop {
   Session& session_;
   const uint64_t first_step_;  ///< of this start
   Meter meter_;
+  StepClock clock_;
   Learner learner_;
   Guard guard_;
+  StepProfiler profiler_;
   double learning_rate_ = 0;
   bool enough_ = false;       ///< early_stop ends the run
   uint64_t good_images_ = 0;  ///< of all ranks, since this start

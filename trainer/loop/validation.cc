@@ -6,39 +6,11 @@
 #include <set>
 
 #include "trainer/input/feed.h"
+#include "trainer/loop/tally.h"
 #include "trainer/optim/autocast.h"
 
 namespace imgd::trainer {
 namespace {
-
-/// Sums of a pass, on the device: loss, top-1, top-5 and images.
-class Tally {
- public:
-  explicit Tally(at::Device device) : sums_(at::zeros({4}, at::dtype(at::kDouble).device(device))) {}
-
-  void Add(const at::Tensor& logits, const at::Tensor& labels) {
-    namespace F = torch::nn::functional;
-    const auto loss = F::cross_entropy(logits, labels, F::CrossEntropyFuncOptions().reduction(torch::kSum));
-    const int64_t k = std::min<int64_t>(5, logits.size(1));
-    const auto best = std::get<1>(logits.topk(k, 1));
-    const auto hits = best.eq(labels.unsqueeze(1));
-    sums_[0] += loss;
-    sums_[1] += hits.narrow(1, 0, 1).sum();
-    sums_[2] += hits.sum();
-    sums_[3] += labels.size(0);
-  }
-
-  ValidationResult Total(Gang& gang, uint64_t step) {
-    auto sums = sums_.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-    gang.AllReduceSum(sums);
-    const auto* s = sums.const_data_ptr<double>();
-    const double images = std::max(s[3], 1.0);
-    return {step, static_cast<uint64_t>(s[3]), s[0] / images, s[1] / images, s[2] / images};
-  }
-
- private:
-  at::Tensor sums_;
-};
 
 void Report(Session& session, double seconds) {
   if (!session.is_rank0()) return;
@@ -108,7 +80,7 @@ Result<ValidationEnd> Measure(Session& session) {
   session.gang->SetPosition(session.state.step, "validation");
   session.model->eval();
   ValidationEnd end;
-  Tally tally(session.device);
+  Tally tally(session.device, session.val->classes().size());
   PlanShapes(session);
   const WithAverage averaged(session.average.get());
   Feed feed(*session.val, session.ValOptions(), session.device);
@@ -121,7 +93,7 @@ Result<ValidationEnd> Measure(Session& session) {
     if (batch->count > 0) {
       const Autocast autocast(session.device.type(), session.compute_type);
       const auto logits = session.model->forward(batch->images);
-      tally.Add(logits.to(at::kFloat), batch->labels);
+      tally.Add(logits.to(at::kFloat), batch->labels, batch->samples);
     }
     const auto asked = pending.Wait();
     end.asked.checkpoint |= asked[0] > 0;
@@ -133,6 +105,7 @@ Result<ValidationEnd> Measure(Session& session) {
     }
   }
   end.result = tally.Total(*session.gang, session.state.step);
+  end.classes = tally.OfClasses(*session.gang, *session.val);
   if (end.result.images == 0) {
     return Fail(ErrorCode::kInvalidArgument,
                 "none of the images of data.val ({}) could be decoded; the log names them with what is wrong",
@@ -143,10 +116,15 @@ Result<ValidationEnd> Measure(Session& session) {
 
 Result<ValidationEnd> Validate(Session& session) {
   const auto start = std::chrono::steady_clock::now();
-  IMGD_ASSIGN(const ValidationEnd end, Measure(session));
+  IMGD_ASSIGN(ValidationEnd end, Measure(session));
   if (end.stopped) return end;
   session.state.validation = end.result;
   Report(session, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (session.is_rank0()) {
+    end.classes.step = session.state.step;
+    end.classes.epoch = session.phases.Epochs(session.state.step);
+    session.reporter.On(end.classes);
+  }
   // No end of the run: after a few steps from scratch the batch-norm statistics alone can do that.
   if (!std::isfinite(end.result.loss) && session.is_rank0()) {
     session.reporter.Note(

@@ -8,7 +8,8 @@ namespace imgd::trainer {
 struct ValidationEnd {
   bool stopped = false;     ///< a stop command came; there is no result
   ValidationResult result;  ///< else
-  Commands::Taken asked;    ///< what was asked of any rank meanwhile
+  report::ClassFigures classes;
+  Commands::Taken asked;  ///< what was asked of any rank meanwhile
 };
 
 /// Counts every image of the validation set once, whatever the world size, with the averaged weights where

@@ -12,6 +12,7 @@ class AdamW final : public Optimizer {
         settings_(settings) {}
 
  private:
+  bool decay_is_decoupled() const override { return true; }
   void StepGroup(ParameterGroup& group, const std::vector<at::Tensor>& gradients, double learning_rate,
                  const std::optional<at::Tensor>& found_inf) override {
     const auto& steps = group.state[2];

@@ -95,6 +95,18 @@ std::vector<at::Tensor> Optimizer::Gradients() const {
   return out;
 }
 
+at::Tensor Optimizer::Penalty() const {
+  torch::NoGradGuard no_grad;
+  auto sum = at::zeros({}, groups_.front().parameters.front().options().dtype(at::kFloat));
+  if (decay_is_decoupled()) return sum;
+  for (const auto& group : groups_) {
+    if (group.weight_decay == 0) continue;
+    const auto norms = at::stack(at::_foreach_norm(group.parameters, 2));
+    sum += norms.square().sum() * (group.weight_decay / 2);
+  }
+  return sum;
+}
+
 NamedTensors Optimizer::State() const {
   NamedTensors out;
   for (const auto& group : groups_) {

@@ -60,6 +60,10 @@ class Optimizer {
   /// All gradients, in the order of the groups.
   std::vector<at::Tensor> Gradients() const;
 
+  /// What weight decay adds to the loss whose gradient it is: the sum of weight_decay / 2 * w^2, a scalar on
+  /// the parameters' device. 0 where decay is decoupled from the loss (AdamW).
+  at::Tensor Penalty() const;
+
   /// What is remembered, as "<parameter>.<slot>"; copying into it restores it.
   NamedTensors State() const;
 
@@ -67,6 +71,7 @@ class Optimizer {
   Optimizer(std::vector<ParameterGroup> groups, std::vector<OptimizerSlot> slots);
 
  private:
+  virtual bool decay_is_decoupled() const { return false; }
   virtual void StepGroup(ParameterGroup& group, const std::vector<at::Tensor>& gradients,
                          double learning_rate, const std::optional<at::Tensor>& found_inf) = 0;
 

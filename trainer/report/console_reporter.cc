@@ -5,15 +5,15 @@
 #include <array>
 #include <cmath>
 #include <mutex>
-#include <optional>
+#include <utility>
 
 namespace imgd::report {
 namespace {
 
 class ConsoleReporter final : public Reporter {
  public:
-  ConsoleReporter(ConsoleOptions options, std::FILE* out, std::FILE* err, const Clock& clock)
-      : options_(options), clock_(clock), out_(out), err_(err) {}
+  ConsoleReporter(ConsoleOptions options, std::FILE* out, std::FILE* err)
+      : options_(options), out_(out), err_(err) {}
 
   void On(const Started& x) override {
     std::lock_guard lock(mutex_);
@@ -28,12 +28,7 @@ class ConsoleReporter final : public Reporter {
 
   void On(const StepFigures& x) override {
     std::lock_guard lock(mutex_);
-    const Instant now = clock_.Now();
-    if (!options_.in_place && last_line_ && now - *last_line_ < options_.line_interval &&
-        x.step < x.total_steps) {
-      return;
-    }
-    last_line_ = now;
+    if (!options_.in_place) return TableLine(x);
     Progress(
         fmt::format("epoch {:.2f}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  {:.0f} images/s  lr {:.4g}  "
                     "input wait {:.0f} %"
@@ -54,6 +49,11 @@ class ConsoleReporter final : public Reporter {
   void On(const CheckpointFigures& x) override {
     std::lock_guard lock(mutex_);
     Line(out_, fmt::format("checkpoint after step {}: {} ({})", x.step, x.path, FormatBytes(x.size_bytes)));
+  }
+
+  void On(const Profiled& x) override {
+    std::lock_guard lock(mutex_);
+    Line(out_, fmt::format("profile of rank {} in {}\n{}", x.rank, x.trace, x.text), true);
   }
 
   void On(const Finished& x) override {
@@ -92,29 +92,37 @@ class ConsoleReporter final : public Reporter {
     std::fflush(to);
   }
 
+  /// Reports come between the steps that have a line too: once a second.
+  void TableLine(const StepFigures& x) {
+    if (x.step % options_.line_every_steps != 0 && x.step != x.total_steps) return;
+    if (!std::exchange(head_shown_, true)) {
+      Line(out_, fmt::format("{:>8} {:>8} {:>10} {:>9} {:>9} {:>11}", "Step", "Epoch", "Speed", "Loss",
+                             "FinLoss", "LR"));
+    }
+    Line(out_, fmt::format("{:>8} {:>8.2f} {:>10.1f} {:>9.4f} {:>9.4f} {:>11.6g}", x.step, x.epoch,
+                           x.images_per_second, x.loss, x.loss + x.penalty, x.learning_rate));
+  }
+
   void Progress(const std::string& text) {
     if (options_.quiet) return;
-    if (!options_.in_place) return Line(out_, text);
     std::fputs(("\r\x1b[K" + text).c_str(), out_);
     std::fflush(out_);
     progress_shown_ = true;
   }
 
   const ConsoleOptions options_;
-  const Clock& clock_;
   std::mutex mutex_;  ///< guards all below, and keeps lines whole
   std::FILE* out_;
   std::FILE* err_;
   int total_epochs_ = 0;
-  std::optional<Instant> last_line_;
+  bool head_shown_ = false;
   bool progress_shown_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Reporter> MakeConsoleReporter(ConsoleOptions options, std::FILE* out, std::FILE* err,
-                                              const Clock& clock) {
-  return std::make_unique<ConsoleReporter>(options, out, err, clock);
+std::unique_ptr<Reporter> MakeConsoleReporter(ConsoleOptions options, std::FILE* out, std::FILE* err) {
+  return std::make_unique<ConsoleReporter>(options, out, err);
 }
 
 std::string FormatDuration(double seconds) {

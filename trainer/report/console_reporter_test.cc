@@ -10,13 +10,6 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-class FakeClock final : public Clock {
- public:
-  Instant Now() const override { return now; }
-  WallTime Wall() const override { return {}; }
-  Instant now{};
-};
-
 /// A stream that keeps what is written to it.
 class Captured {
  public:
@@ -39,10 +32,9 @@ class Captured {
 
 int LinesIn(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
-TEST(Console, ProgressIsLinesAPersonCanRead) {
+TEST(Console, ProgressIsATableAsClassifiersLogsHaveIt) {
   Captured out, err;
-  FakeClock clock;
-  const auto console = MakeConsoleReporter({}, out.file(), err.file(), clock);
+  const auto console = MakeConsoleReporter({}, out.file(), err.file());
   console->On(Started{.device = "cpu",
                       .total_steps = 100,
                       .steps_per_epoch = 50,
@@ -53,34 +45,46 @@ TEST(Console, ProgressIsLinesAPersonCanRead) {
                           .total_steps = 100,
                           .epoch = 0.5,
                           .loss = 2.25,
+                          .penalty = 0.5,
+                          .learning_rate = 0.1,
+                          .images_per_second = 812.44});
+  console->On(StepFigures{.step = 100, .total_steps = 100, .epoch = 2, .learning_rate = 1.25e-5});
+  EXPECT_THAT(out.text(), StartsWith("resnet18 on 1 x cpu: 640 training images"));
+  EXPECT_THAT(out.text(),
+              testing::EndsWith("\n"
+                                "    Step    Epoch      Speed      Loss   FinLoss          LR\n"
+                                "      25     0.50      812.4    2.2500    2.7500         0.1\n"
+                                "     100     2.00        0.0    0.0000    0.0000    1.25e-05\n"));
+  EXPECT_EQ(err.text(), "");
+}
+
+TEST(Console, TheTableHasALineInSoManySteps) {
+  Captured out, err;
+  const auto console = MakeConsoleReporter({.line_every_steps = 10}, out.file(), err.file());
+  for (uint64_t step = 1; step <= 25; ++step) console->On(StepFigures{.step = step, .total_steps = 25});
+  EXPECT_EQ(LinesIn(out.text()), 4);  // the head, steps 10 and 20, and the last
+}
+
+TEST(Console, OnATerminalProgressIsOneLine) {
+  Captured out, err;
+  const auto console = MakeConsoleReporter({.in_place = true}, out.file(), err.file());
+  console->On(StepFigures{.step = 25,
+                          .total_steps = 100,
+                          .epoch = 0.5,
+                          .loss = 2.25,
                           .top1 = 0.125,
                           .learning_rate = 0.1,
                           .images_per_second = 812.4,
                           .input_wait_ratio = 0.02,
                           .eta_seconds = 83});
-  EXPECT_THAT(out.text(), StartsWith("resnet18 on 1 x cpu: 640 training images"));
   EXPECT_THAT(out.text(),
-              HasSubstr("epoch 0.50/2  step 25/100  loss 2.2500  top-1 12.5 %  812 images/s  lr 0.1  "
-                        "input wait 2 %  eta 0:01:23\n"));
-  EXPECT_EQ(err.text(), "");
-}
-
-TEST(Console, LinesOfProgressKeepTheirDistanceInALog) {
-  Captured out, err;
-  FakeClock clock;
-  const auto console =
-      MakeConsoleReporter({.line_interval = std::chrono::seconds(10)}, out.file(), err.file(), clock);
-  for (uint64_t step = 1; step <= 25; ++step) {
-    console->On(StepFigures{.step = step, .total_steps = 25});
-    clock.now += std::chrono::seconds(1);
-  }
-  EXPECT_EQ(LinesIn(out.text()), 4);  // steps 1, 11, 21 and the last
+              HasSubstr("epoch 0.50/0  step 25/100  loss 2.2500  top-1 12.5 %  812 images/s  lr 0.1  "
+                        "input wait 2 %  eta 0:01:23"));
 }
 
 TEST(Console, OnATerminalProgressStaysOnItsLineUntilAnotherLineComes) {
   Captured out, err;
-  FakeClock clock;
-  const auto console = MakeConsoleReporter({.in_place = true}, out.file(), err.file(), clock);
+  const auto console = MakeConsoleReporter({.in_place = true}, out.file(), err.file());
   console->On(StepFigures{.step = 1, .total_steps = 9});
   console->On(StepFigures{.step = 2, .total_steps = 9});
   console->On(CheckpointFigures{.path = "/c", .step = 2, .size_bytes = 94'100'000});
@@ -91,8 +95,7 @@ TEST(Console, OnATerminalProgressStaysOnItsLineUntilAnotherLineComes) {
 
 TEST(Console, OtherRanksOnlySpeakOfTrouble) {
   Captured out, err;
-  FakeClock clock;
-  const auto console = MakeConsoleReporter({.quiet = true}, out.file(), err.file(), clock);
+  const auto console = MakeConsoleReporter({.quiet = true}, out.file(), err.file());
   console->On(StepFigures{.step = 9, .total_steps = 9});
   console->On(Finished{.step = 9});
   console->On(BadImage{.path = "a/b.jpg", .error = "truncated", .count = 2});

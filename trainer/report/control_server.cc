@@ -107,6 +107,10 @@ class Server final : public ControlServer {
       case v1::TrainerCommand::kStop:
         handlers_.stop(command.stop().checkpoint_first());
         return "";
+      case v1::TrainerCommand::kProfile:
+        if (command.profile().steps() == 0) return "a profile of no steps";
+        handlers_.profile(command.profile().steps());
+        return "";
       default:
         return "a command that this trainer does not know";
     }

@@ -12,6 +12,7 @@ namespace imgd::report {
 struct ControlHandlers {
   std::function<void()> checkpoint;
   std::function<void(bool checkpoint_first)> stop;
+  std::function<void(uint32_t steps)> profile;
 };
 
 /// Serves `<run_dir>/control.<local_rank>`: framed TrainerCommand in, framed TrainerReply out

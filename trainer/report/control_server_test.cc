@@ -83,13 +83,15 @@ class Control : public testing::Test {
   void Start(const fs::path& folder) {
     auto started = ControlServer::Start(folder, 0,
                                         {.checkpoint = [this] { ++checkpoints_; },
-                                         .stop = [this](bool first) { (first ? saved_stops_ : stops_)++; }});
+                                         .stop = [this](bool first) { (first ? saved_stops_ : stops_)++; },
+                                         .profile = [this](uint32_t steps) { profiled_ = steps; }});
     ASSERT_TRUE(started.has_value()) << started.error().ToString();
     server_ = std::move(*started);
   }
 
   fs::path folder_;
   std::atomic<int> checkpoints_ = 0, stops_ = 0, saved_stops_ = 0;
+  std::atomic<uint32_t> profiled_ = 0;
   std::unique_ptr<ControlServer> server_;
 };
 
@@ -105,6 +107,19 @@ TEST_F(Control, TakesCommandsFromSeveralConnectionsAndAnswersEach) {
   EXPECT_EQ(checkpoints_, 1);
   EXPECT_EQ(stops_, 1);
   EXPECT_EQ(saved_stops_, 1);
+}
+
+TEST_F(Control, AProfileIsOfSomeSteps) {
+  Start(folder_);
+  Client client(folder_ / "control.0");
+  v1::TrainerCommand command;
+  command.mutable_profile()->set_steps(0);
+  client.Send(Frame(command.SerializeAsString()));
+  EXPECT_EQ(client.Reply().error(), "a profile of no steps");
+  command.mutable_profile()->set_steps(7);
+  client.Send(Frame(command.SerializeAsString()));
+  EXPECT_EQ(client.Reply().error(), "");
+  EXPECT_EQ(profiled_, 7U);
 }
 
 TEST_F(Control, ACommandMayComeInPieces) {

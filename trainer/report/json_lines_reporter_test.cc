@@ -47,17 +47,22 @@ TEST_F(JsonLines, HasAnObjectForEachReportOfFigures) {
   reporter->On(StepFigures{.step = 4,
                            .epoch = 0.5,
                            .loss = 1.25,
+                           .penalty = 0.25,
                            .top1 = 0.5,
                            .learning_rate = 0.1,
                            .gradient_norm = 3,
+                           .rank_images_per_second = 50,
                            .images_per_second = 100,
-                           .input_wait_ratio = 0.25});
+                           .input_wait_ratio = 0.25,
+                           .times = {.steps = 2, .forward_seconds = 0.5, .backward_seconds = 1}});
   reporter->On(EpochFigures{.epoch = 1, .step = 8, .val_loss = 0.75, .val_top1 = 0.5, .val_top5 = 1});
   EXPECT_EQ(
       Content(),
-      R"({"time":1.5,"generation":2,"step":4,"epoch":0.5,"train/loss":1.25,"train/top1":0.5,)"
+      R"({"time":1.5,"generation":2,"step":4,"epoch":0.5,"train/loss":1.25,"train/final_loss":1.5,)"
+      R"("train/top1":0.5,)"
       R"("train/learning_rate":0.1,"train/gradient_norm":3.0,"train/images_per_second":100.0,)"
-      R"("train/input_wait":0.25})"
+      R"("train/rank_images_per_second":50.0,"train/input_wait":0.25,"time/input":0.0,)"
+      R"("time/forward":0.25,"time/backward":0.5,"time/communication":0.0,"time/optimizer":0.0})"
       "\n"
       R"({"time":1.5,"generation":2,"step":8,"epoch":1.0,"val/loss":0.75,"val/top1":0.5,"val/top5":1.0})"
       "\n");

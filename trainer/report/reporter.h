@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "common/clock.h"
+#include "trainer/report/class_figures.h"
+#include "trainer/report/picture.h"
+
 namespace imgd::report {
 
 /// The rank has joined its gang and is about to train.
@@ -35,13 +39,39 @@ struct LoaderFigures {
   uint64_t images_left_to_cpu = 0;
 };
 
+/// Where this rank's time went since the last report; as StepTimes in trainer.proto.
+struct TimeFigures {
+  uint32_t steps = 0;
+  double input_seconds = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double communication_seconds = 0;
+  double optimizer_seconds = 0;
+  double all_reduce_seconds = 0;
+  double all_reduce_hidden_ratio = 0;
+};
+
+/// How the ranks' steps differ, in seconds a step; as RankSpread in trainer.proto.
+struct RankSpread {
+  int ranks = 0;  ///< 0 with one rank: there is nothing to compare
+  double own_least = 0;
+  double own_mean = 0;
+  double own_most = 0;
+  double wait_least = 0;
+  double wait_mean = 0;
+  double wait_most = 0;
+  int slowest_rank = 0;
+  double slowest_input = 0;
+};
+
 /// Training figures since the last such report.
 struct StepFigures {
   uint64_t step = 0;  ///< optimiser steps done over all generations
   uint64_t total_steps = 0;
-  double epoch = 0;  ///< epochs done, as a fraction
-  double loss = 0;   ///< mean over the interval and all ranks
-  double top1 = 0;   ///< 0 to 1, over the interval and all ranks
+  double epoch = 0;    ///< epochs done, as a fraction
+  double loss = 0;     ///< mean over the interval and all ranks
+  double penalty = 0;  ///< what weight decay adds to it, of the weights after this step; rank 0's only
+  double top1 = 0;     ///< 0 to 1, over the interval and all ranks
   double learning_rate = 0;
   double gradient_norm = 0;  ///< of this step, over all ranks, before clipping
   double rank_images_per_second = 0;
@@ -49,6 +79,8 @@ struct StepFigures {
   double input_wait_ratio = 0;   ///< share of the interval that this rank waited for input
   double eta_seconds = 0;
   LoaderFigures loader;
+  TimeFigures times;
+  RankSpread ranks;
 };
 
 /// Figures of one validation pass over all ranks.
@@ -70,6 +102,14 @@ struct CheckpointFigures {
   uint64_t generation = 0;
   uint64_t size_bytes = 0;
   std::string manifest_sha256;  ///< lower-case hexadecimal
+};
+
+/// A profile of some steps is written.
+struct Profiled {
+  uint64_t step = 0;  ///< after which it ended
+  int rank = 0;
+  std::string trace;  ///< file
+  std::string text;   ///< where the time went, for people
 };
 
 /// The rank trained to the end.
@@ -101,12 +141,18 @@ class Reporter {
   virtual void On(const Started& started) = 0;
   virtual void On(const StepFigures& figures) = 0;
   virtual void On(const EpochFigures& figures) = 0;
+  virtual void On(const Profiled&) {}
+  /// Those two are for files of figures; others pass them over.
+  virtual void On(const SampleFigures&) {}
+  virtual void On(const ClassFigures&) {}
   virtual void On(const CheckpointFigures& figures) = 0;
   virtual void On(const Finished& finished) = 0;
   virtual void On(const Failed& failed) = 0;
   virtual void On(const BadImage& image) = 0;
   /// Something that a person should know and no event carries.
   virtual void Note(const std::string& sentence) = 0;
+  /// Waits, at most so long, until all that was reported is written.
+  virtual void Drain(Duration) {}
 };
 
 /// Passes every report on to each of `reporters`, in order.
@@ -116,10 +162,16 @@ class Tee final : public Reporter {
   void On(const Started& x) override { ToAll(x); }
   void On(const StepFigures& x) override { ToAll(x); }
   void On(const EpochFigures& x) override { ToAll(x); }
+  void On(const Profiled& x) override { ToAll(x); }
+  void On(const SampleFigures& x) override { ToAll(x); }
+  void On(const ClassFigures& x) override { ToAll(x); }
   void On(const CheckpointFigures& x) override { ToAll(x); }
   void On(const Finished& x) override { ToAll(x); }
   void On(const Failed& x) override { ToAll(x); }
   void On(const BadImage& x) override { ToAll(x); }
+  void Drain(Duration most) override {
+    for (auto& reporter : reporters_) reporter->Drain(most);
+  }
   void Note(const std::string& sentence) override {
     for (auto& reporter : reporters_) reporter->Note(sentence);
   }

@@ -41,6 +41,7 @@ class RunDirReporter final : public Reporter {
     out.set_step(x.step);
     out.set_epoch(x.epoch);
     out.set_loss(x.loss);
+    out.set_penalty(x.penalty);
     out.set_top1(x.top1);
     out.set_learning_rate(x.learning_rate);
     out.set_gradient_norm(x.gradient_norm);
@@ -50,6 +51,8 @@ class RunDirReporter final : public Reporter {
     out.set_eta_seconds(x.eta_seconds);
     out.set_total_steps(x.total_steps);
     Fill(x.loader, *out.mutable_loader());
+    Fill(x.times, *out.mutable_times());
+    if (x.ranks.ranks > 0) Fill(x.ranks, *out.mutable_ranks());
     Write(event);
   }
 
@@ -75,6 +78,16 @@ class RunDirReporter final : public Reporter {
     out.set_generation(x.generation);
     out.set_size_bytes(x.size_bytes);
     out.set_manifest_sha256(x.manifest_sha256);
+    Write(event);
+  }
+
+  void On(const Profiled& x) override {
+    v1::TrainerEvent event;
+    auto& out = *event.mutable_profile();
+    out.set_step(x.step);
+    out.set_rank(static_cast<uint32_t>(x.rank));
+    out.set_trace(ToUtf8(x.trace));
+    out.set_table(ToUtf8(x.text));
     Write(event);
   }
 
@@ -121,6 +134,29 @@ class RunDirReporter final : public Reporter {
     out.set_images(x.images);
     out.set_bytes(x.bytes);
     out.set_images_left_to_cpu(x.images_left_to_cpu);
+  }
+
+  static void Fill(const TimeFigures& x, v1::StepTimes& out) {
+    out.set_steps(x.steps);
+    out.set_input_seconds(x.input_seconds);
+    out.set_forward_seconds(x.forward_seconds);
+    out.set_backward_seconds(x.backward_seconds);
+    out.set_communication_seconds(x.communication_seconds);
+    out.set_optimizer_seconds(x.optimizer_seconds);
+    out.set_all_reduce_seconds(x.all_reduce_seconds);
+    out.set_all_reduce_hidden_ratio(x.all_reduce_hidden_ratio);
+  }
+
+  static void Fill(const RankSpread& x, v1::RankSpread& out) {
+    out.set_own_least_seconds(x.own_least);
+    out.set_own_mean_seconds(x.own_mean);
+    out.set_own_most_seconds(x.own_most);
+    out.set_wait_least_seconds(x.wait_least);
+    out.set_wait_mean_seconds(x.wait_mean);
+    out.set_wait_most_seconds(x.wait_most);
+    out.set_slowest_rank(static_cast<uint32_t>(x.slowest_rank));
+    out.set_slowest_input_seconds(x.slowest_input);
+    out.set_ranks(static_cast<uint32_t>(x.ranks));
   }
 
   void Write(v1::TrainerEvent& event) {

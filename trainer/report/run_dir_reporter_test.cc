@@ -59,7 +59,9 @@ TEST_F(RunDir, EventsCarryWhatWasReported) {
   reporter->On(StepFigures{.step = 4,
                            .loss = 1.5,
                            .images_per_second = 100,
-                           .loader = {.workers = 3, .images = 96, .images_left_to_cpu = 4}});
+                           .loader = {.workers = 3, .images = 96, .images_left_to_cpu = 4},
+                           .times = {.steps = 7, .communication_seconds = 0.25},
+                           .ranks = {.ranks = 2, .own_most = 0.5, .slowest_rank = 1}});
   reporter->On(EpochFigures{.epoch = 1, .val_top1 = 0.5, .val_images = 37});
   reporter->On(CheckpointFigures{.path = "/c/g1/step4", .step = 4, .generation = 1});
   reporter->On(BadImage{.path = "a/b.jpg", .error = "truncated", .count = 1});
@@ -74,6 +76,10 @@ TEST_F(RunDir, EventsCarryWhatWasReported) {
   EXPECT_EQ(events[1].step().loader().workers(), 3U);
   EXPECT_EQ(events[1].step().loader().images(), 96U);
   EXPECT_EQ(events[1].step().loader().images_left_to_cpu(), 4U);
+  EXPECT_EQ(events[1].step().times().steps(), 7U);
+  EXPECT_EQ(events[1].step().times().communication_seconds(), 0.25);
+  EXPECT_EQ(events[1].step().ranks().slowest_rank(), 1U);
+  EXPECT_EQ(events[1].step().ranks().own_most_seconds(), 0.5);
   EXPECT_EQ(events[2].epoch().val_images(), 37U);
   EXPECT_EQ(events[3].checkpoint().path(), "/c/g1/step4");
   EXPECT_EQ(events[4].bad_image().path(), "a/b.jpg");

@@ -43,6 +43,9 @@ class ScalarLog {
   /// What is written can be read when this returns. What can't be written is kept, within limits, and tried
   /// again with the next call. Errors: as the system calls, naming the path.
   virtual Status Add(const ScalarGroup& group) = 0;
+  /// Pictures, where the format has them.
+  virtual Status Add(const SampleFigures&) { return {}; }
+  virtual Status Add(const ClassFigures&) { return {}; }
   /// Tries again to write what was kept.
   virtual Status Flush() = 0;
 };

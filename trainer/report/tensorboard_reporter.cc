@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "trainer/data/jpeg_encode.h"
+#include "trainer/data/png.h"
 #include "trainer/report/tensorboard_writer.h"
 
 namespace imgd::report {
@@ -14,7 +16,29 @@ class TensorboardLog final : public ScalarLog {
   Status Add(const ScalarGroup& group) override { return writer_.AddScalars(group); }
   Status Flush() override { return writer_.Flush(); }
 
+  Status Add(const SampleFigures& figures) override {
+    const Picture picture = Draw(figures);
+    IMGD_ASSIGN(const auto file, data::EncodeJpeg(picture.rgb, picture.width, picture.height,
+                                                  {.quality = 90, .chroma_sampling = 1}));
+    return AddPicture(figures.step, "train/samples", picture, file);
+  }
+
+  Status Add(const ClassFigures& figures) override {
+    if (figures.confusion.empty()) return {};
+    const Picture picture = DrawConfusion(figures);
+    IMGD_ASSIGN(const auto file, data::EncodePng(picture.rgb, picture.width, picture.height));
+    return AddPicture(figures.step, "val/confusion_matrix", picture, file);
+  }
+
  private:
+  Status AddPicture(uint64_t step, std::string_view tag, const Picture& picture, std::string_view file) {
+    return writer_.AddImage(step, tag,
+                            {.width = static_cast<uint32_t>(picture.width),
+                             .height = static_cast<uint32_t>(picture.height),
+                             .channels = 3,
+                             .file = file});
+  }
+
   TensorboardWriter writer_;
 };
 

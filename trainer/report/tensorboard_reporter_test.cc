@@ -117,6 +117,20 @@ TEST_F(Tensorboard, FiguresAreInTheFileWhenTheyWereReported) {
   for (const char* tag : {"val/loss", "val/top1", "val/top5"}) EXPECT_THAT(events[3], HasSubstr(tag));
 }
 
+TEST_F(Tensorboard, PicturesOfSamplesAndOfTheMatrixAreImages) {
+  auto reporter = Open();
+  reporter->On(
+      SampleFigures{.step = 1,
+                    .size = 1,
+                    .samples = {{.rgb = {1, 2, 3}, .label = "cat", .answer = "dog 51%", .right = false}}});
+  reporter->On(ClassFigures{.step = 9, .names = {"a"}, .counts = {{1, 1, 1}}, .confusion = {1}});
+  reporter->On(ClassFigures{.step = 9, .names = {"a"}, .counts = {{1, 1, 1}}});
+  const auto events = EventsIn(Files().at(0));
+  ASSERT_EQ(events.size(), 4U) << "without the matrix there is no picture of it";
+  EXPECT_THAT(events[2], testing::AllOf(HasSubstr("train/samples"), HasSubstr("JFIF")));
+  EXPECT_THAT(events[3], testing::AllOf(HasSubstr("val/confusion_matrix"), HasSubstr("PNG")));
+}
+
 TEST_F(Tensorboard, AResumedRunHasAFileOfItsOwnThatTakesBackWhatIsTrainedAgain) {
   auto first = Open();
   first->On(Started{});

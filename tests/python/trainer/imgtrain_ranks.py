@@ -30,6 +30,7 @@ EVENTS = {
     7: "finished",
     8: "failed",
     9: "bad_image",
+    16: "profile",
 }
 FIELDS: dict[str, dict[int, str]] = {
     "started": {
@@ -56,6 +57,30 @@ FIELDS: dict[str, dict[int, str]] = {
         10: "total_steps",
         11: "loader",
         12: "gradient_norm",
+        16: "times",
+        17: "ranks",
+        18: "penalty",
+    },
+    "times": {
+        1: "steps",
+        2: "input_seconds",
+        3: "forward_seconds",
+        4: "backward_seconds",
+        5: "communication_seconds",
+        6: "optimizer_seconds",
+        7: "all_reduce_seconds",
+        8: "all_reduce_hidden_ratio",
+    },
+    "ranks": {
+        1: "own_least_seconds",
+        2: "own_mean_seconds",
+        3: "own_most_seconds",
+        4: "wait_least_seconds",
+        5: "wait_mean_seconds",
+        6: "wait_most_seconds",
+        7: "slowest_rank",
+        8: "slowest_input_seconds",
+        9: "ranks",
     },
     "loader": {
         1: "interval_seconds",
@@ -88,6 +113,7 @@ FIELDS: dict[str, dict[int, str]] = {
     },
     "finished": {1: "step", 2: "val_top1", 3: "val_top5"},
     "failed": {1: "message", 2: "bad_input", 3: "collective_broken"},
+    "profile": {1: "step", 2: "rank", 3: "trace", 4: "table"},
     "bad_image": {1: "path", 2: "error", 3: "count"},
 }
 
@@ -129,7 +155,7 @@ def _named(kind: str, message: bytes) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for number, value in _decode(message).items():
         name = known.get(number)
-        if name == "loader":
+        if name in ("loader", "times") or (kind == "step" and name == "ranks"):
             values[name] = SimpleNamespace(**{n: 0 for n in FIELDS[name].values()} | _named(name, value))
         elif name:
             values[name] = value.decode() if isinstance(value, bytes) else value

@@ -6,11 +6,12 @@ import json
 import math
 import signal
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from imgtrain_ranks import Run, Trainer
+from imgtrain_ranks import Event, Run, Trainer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 TRAIN = {
@@ -19,7 +20,24 @@ TRAIN = {
     "train/learning_rate": "learning_rate",
     "train/gradient_norm": "gradient_norm",
     "train/images_per_second": "images_per_second",
+    "train/rank_images_per_second": "rank_images_per_second",
     "train/input_wait": "input_wait_ratio",
+}
+# Each from a part of the report.
+TIMES: dict[str, Callable[[Event], float]] = {
+    "train/final_loss": lambda e: e.loss + e.penalty,
+    "time/input": lambda e: e.times.input_seconds / e.times.steps,
+    "time/forward": lambda e: e.times.forward_seconds / e.times.steps,
+    "time/backward": lambda e: e.times.backward_seconds / e.times.steps,
+    "time/communication": lambda e: e.times.communication_seconds / e.times.steps,
+    "time/optimizer": lambda e: e.times.optimizer_seconds / e.times.steps,
+    "time/all_reduce": lambda e: e.times.all_reduce_seconds,
+    "time/all_reduce_hidden": lambda e: e.times.all_reduce_hidden_ratio,
+    "ranks/own_least": lambda e: e.ranks.own_least_seconds,
+    "ranks/own_mean": lambda e: e.ranks.own_mean_seconds,
+    "ranks/own_most": lambda e: e.ranks.own_most_seconds,
+    "ranks/wait_mean": lambda e: e.ranks.wait_mean_seconds,
+    "ranks/slowest": lambda e: e.ranks.slowest_rank,
 }
 VAL = {"val/loss": "val_loss", "val/top1": "val_top1", "val/top5": "val_top5"}
 
@@ -55,7 +73,9 @@ def test_tensorboard_shows_what_was_reported(trainer: Trainer) -> None:
     (events,) = logs.glob("events.out.tfevents.*")
     assert events.name.endswith(f".{run.events('started')[0].pid}.0")
     curves = scalars(logs)
-    assert set(curves) == set(TRAIN) | set(VAL)
+    assert set(curves) == set(TRAIN) | set(TIMES) | set(VAL)
+    for tag, figure in TIMES.items():
+        assert curves[tag] == {e.step: float32(figure(e)) for e in run.events("step")}, tag
     for tag, field in TRAIN.items():
         assert curves[tag] == curve_of([run], "step", field)
     for tag, field in VAL.items():
@@ -63,7 +83,12 @@ def test_tensorboard_shows_what_was_reported(trainer: Trainer) -> None:
     assert sorted(curves["train/loss"]) == list(range(1, 11))
     assert sorted(curves["val/top1"]) == [5, 10]
 
-    assert {p.name for p in logs.iterdir()} == {events.name, "metrics.g0.jsonl"}
+    assert {p.name for p in logs.iterdir()} == {
+        events.name,
+        "metrics.g0.jsonl",
+        "classes.step5.json",
+        "classes.step10.json",
+    }
     for tag, curve in curves.items():
         assert {line["step"]: float32(line[tag]) for line in lines(logs) if tag in line} == curve
     assert {line["generation"] for line in lines(logs)} == {0}
@@ -83,7 +108,7 @@ def test_a_resumed_run_goes_on_with_the_curve(trainer: Trainer) -> None:
     cut.wait()
     resumed = trainer.run(env={"IMGD_GENERATION": "2"}, **settings)
     assert resumed.events("started")[0].start_step in (4, 8, 12)
-    assert len(list((trainer.tmp_path / "logs").iterdir())) == 2
+    assert len(list((trainer.tmp_path / "logs").glob("events.*"))) == 2
     assert not (trainer.checkpoints / "logs").exists()
     curves = scalars(trainer.tmp_path / "logs")
     assert sorted(curves["train/loss"]) == list(range(1, 16))

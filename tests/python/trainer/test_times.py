@@ -1,0 +1,62 @@
+"""Where the time of steps goes, and which rank is slow."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from imgtrain_ranks import Event, Trainer
+
+PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "communication_seconds", "optimizer_seconds")
+
+
+def own(event: Event) -> float:
+    return float(sum(getattr(event.times, part) for part in PARTS if part != "communication_seconds"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_parts_of_the_steps_add_up_to_their_time(ranks: int, trainer: Trainer) -> None:
+    # An epoch is five steps, and a report is made after four: the mean over a report's steps counts.
+    run = trainer.run(ranks, train__log_every_steps=4, train__max_steps=16, data__image_size=64)
+    for rank in range(ranks):
+        events = run.events("step", rank)
+        assert sum(e.times.steps for e in events) == 16
+        interval = sum(e.loader.interval_seconds for e in events)
+        parts = {part: sum(getattr(e.times, part) for e in events) for part in PARTS}
+        assert 0.8 * interval <= sum(parts.values()) <= 1.001 * interval
+        assert all(parts[f"{name}_seconds"] > 0 for name in ("forward", "backward", "optimizer"))
+        # It is the most expensive of all; that it takes more than nothing says that the marks are in their places.
+        assert parts["backward_seconds"] > parts["optimizer_seconds"]
+        last = events[-1]
+        if ranks == 1:
+            assert parts["communication_seconds"] < 0.05 * interval
+            assert (last.ranks, last.times.all_reduce_seconds) == (0, 0)
+        else:
+            assert last.times.all_reduce_seconds > 0
+            assert 0 <= last.times.all_reduce_hidden_ratio <= 1
+            assert last.ranks.ranks == 2
+            assert last.ranks.own_least_seconds <= last.ranks.own_mean_seconds <= last.ranks.own_most_seconds
+            assert vars(last.ranks) == vars(run.events("step", 0)[-1].ranks), "all ranks say the same"
+
+
+def test_a_rank_that_is_slow_is_named_and_the_others_wait_for_it(trainer: Trainer) -> None:
+    run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0)
+    run.wait_for_step(3)
+    first = len(run.events("step", 0))
+    # Stopped five sixths of the time: its computing takes about six times as long, and it is seldom early.
+    deadline = time.monotonic() + 90
+    while (count := min(len(run.events("step", rank)) for rank in range(2)) - first) < 6:
+        assert time.monotonic() < deadline, run.events("step")
+        run.ranks[1].send_signal(signal.SIGSTOP)
+        time.sleep(0.05)
+        run.ranks[1].send_signal(signal.SIGCONT)
+        time.sleep(0.01)
+    # The first of them may have begun before.
+    events = [run.events("step", rank)[first + 1 : first + count] for rank in range(2)]
+    fast, slow = events
+    assert sum(own(e) for e in slow) > 2 * sum(own(e) for e in fast)
+    assert sum(e.times.communication_seconds for e in fast) > 2 * sum(e.times.communication_seconds for e in slow)
+    # Of steps that were slow at all; single ones may have passed between two stops.
+    named = [e.ranks for e in fast if e.ranks.own_most_seconds > 1.5 * e.ranks.own_least_seconds]
+    assert sum(ranks.slowest_rank == 1 for ranks in named) > 0.8 * len(named) > 0

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "trainer/torch.h"
+//
+#include "trainer/data/dataset.h"
+#include "trainer/dist/gang.h"
+#include "trainer/loop/run_state.h"
+#include "trainer/report/class_figures.h"
+
+namespace imgd::trainer {
+
+/// Sums of a validation pass, on the device, so that nothing waits for it before the end.
+class Tally {
+ public:
+  Tally(at::Device device, size_t classes);
+
+  /// `logits` is float [N, classes], `labels` int64 [N]; `samples` are the images' numbers in the set.
+  void Add(const at::Tensor& logits, const at::Tensor& labels, const std::vector<uint32_t>& samples);
+
+  /// Over all ranks, which call both together, in this order; they wait for the device and throw
+  /// CollectiveError.
+  ValidationResult Total(Gang& gang, uint64_t step) const;
+  /// The counts are exact; of images with the same loss any may be among the worst.
+  report::ClassFigures OfClasses(Gang& gang, const data::Dataset& set) const;
+
+ private:
+  void KeepWorst(const at::Tensor& losses, const at::Tensor& logits, const at::Tensor& labels);
+
+  const int64_t classes_;
+  at::Tensor sums_;       ///< double: loss, top-1, top-5 and images
+  at::Tensor counts_;     ///< int64 [3, classes]: images, top-1, top-5
+  at::Tensor confusion_;  ///< int64 [classes * classes] by label and answer; undefined for too many classes
+  at::Tensor worst_;  ///< double [up to kMostWorst, 5]: loss, place in samples_, label, answer, probability
+  std::vector<uint32_t> samples_;  ///< of all images so far
+};
+
+}  // namespace imgd::trainer
