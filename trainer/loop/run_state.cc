@@ -148,6 +148,7 @@ void AddNewerOfLearning(const JobSpec& spec, Json& json) {
   add("ema_decay", spec.ema.decay, standard.ema.decay);
   add("ema_every_steps", spec.ema.every_steps, standard.ema.every_steps);
   add("accumulate", spec.train.accumulate, standard.train.accumulate);
+  add("gradient_compression", spec.dist.gradient_compression, standard.dist.gradient_compression);
 }
 
 }  // namespace

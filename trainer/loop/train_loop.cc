@@ -11,7 +11,12 @@
 namespace imgd::trainer {
 namespace {
 
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+/// Algorithms are chosen, and memory is got, in the first steps of a start or of an image size.
+constexpr int kAutotuneSteps = 3;
 
 /// Below this a fp16 run has found no scale that its gradients bear.
 constexpr double kLeastLossScale = 1.0 / (1 << 14);
@@ -65,6 +70,7 @@ Result<bool> TrainLoop::RunPhase(const Phase& phase) {
   feed_.emplace(session_.TrainSet(phase), session_.TrainOptions(phase), session_.device, session_.mix());
   reported_ = {};
   noted_ = {};
+  warm_steps_ = 0;
   bool stopped = false;
   while (!stopped && session_.state.step < std::min(phase.end_step, session_.total_steps)) {
     IMGD_ASSIGN(const Agreed agreed, Step(*feed_));
@@ -76,9 +82,10 @@ Result<bool> TrainLoop::RunPhase(const Phase& phase) {
 Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   Gang& gang = *session_.gang;
   const uint64_t step = session_.state.step;
+  session_.pulse->SetActivity(warm_steps_ < kAutotuneSteps ? Activity::kAutotune : Activity::kStep);
   gang.SetPosition(step, "waiting for input");
   const auto asked_at = steady_clock::now();
-  IMGD_ASSIGN(auto next, feed.Next());
+  IMGD_ASSIGN(auto next, NextBatch(feed));
   meter_.AddInputWait(steady_clock::now() - asked_at);
   if (!next) return Fail(ErrorCode::kInternal, "the loader ended before step {}", step);
   const DeviceBatch& batch = *next;
@@ -95,8 +102,15 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   meter_.AddStep(batch.count);
   ++session_.state.step;
   session_.state.epoch = session_.phases.Epochs(session_.state.step);
+  session_.pulse->AddStep(duration_cast<milliseconds>(steady_clock::now() - asked_at));
+  warm_steps_ = std::min(warm_steps_ + 1, kAutotuneSteps);
   IMGD_TRY(Trace(batch));
   return agreed;
+}
+
+Result<std::optional<DeviceBatch>> TrainLoop::NextBatch(Feed& feed) {
+  const Pulse::During input(*session_.pulse, Activity::kInput);
+  return feed.Next();
 }
 
 Status TrainLoop::Trace(const DeviceBatch& batch) {
@@ -116,6 +130,7 @@ Gang::PendingSum TrainLoop::StartAgreement(int64_t images) {
 }
 
 TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
+  session_.gang->SetPosition(session_.state.step, "all-reduce of what the ranks agree on");
   const auto sums = pending.Wait();
   return {.images = sums[0],
           .asked = {.checkpoint = sums[1] > 0, .stop = sums[2] > 0, .stop_with_checkpoint = sums[3] > 0},
@@ -151,7 +166,7 @@ void TrainLoop::NoteImagesLeftToCpu() {
 }
 
 Status TrainLoop::Report() {
-  session_.gang->SetPosition(session_.state.step, "sums for the report");
+  session_.gang->SetPosition(session_.state.step, "all-reduce of the sums for the report");
   auto sums = learner_.TakeSums();
   session_.gang->AllReduceSum(sums);
   const auto* data = sums.const_data_ptr<double>();
@@ -244,11 +259,13 @@ Status TrainLoop::CheckThatSomethingWasSeen() const {
 /// What is said of a run after this has its checkpoint on disk.
 Status TrainLoop::FinishSaving() {
   if (!session_.saver) return {};
+  const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
   session_.gang->SetPosition(session_.state.step, "writing a checkpoint");
   return session_.saver->Finish();
 }
 
 Status TrainLoop::Save() {
+  const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
   IMGD_TRY(SaveCheckpoint(session_));
   saved_step_ = session_.state.step;
   return {};
