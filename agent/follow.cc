@@ -194,6 +194,7 @@ size_t LogFollower::AddLine(const LogRecord& record, v1::LogLines* out) {
   line->set_generation(generation_);
   last_ = record.number;
   last_time_us_ = record.time_us;
+  last_text_ = line->text();
   return line->text().size() + kLineOverheadBytes;
 }
 

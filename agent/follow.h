@@ -80,6 +80,8 @@ class LogFollower {
   void Acknowledge(uint64_t line);
   bool AllAcknowledged() const { return acknowledged_ >= last_; }
   uint64_t last() const { return last_; }
+  /// Text of the line that was handed out last; empty before the first.
+  const std::string& last_text() const { return last_text_; }
 
  private:
   bool OpenNext();
@@ -99,6 +101,7 @@ class LogFollower {
   uint64_t last_ = 0;
   uint64_t acknowledged_ = 0;
   int64_t last_time_us_ = 0;
+  std::string last_text_;
   std::optional<uint64_t> end_;
 };
 

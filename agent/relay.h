@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "agent/follow.h"
@@ -26,6 +27,8 @@ class RunRelay {
   void Pump(const Send& send);
   /// No process of the run is left: what is there now is all that there will be.
   void SetGone(const RunRecord& record, bool lines_are_known);
+  /// The last line of a rank's log that was sent; empty when there is none.
+  const std::string& LastLine(uint32_t local_rank) const { return streams_[local_rank].log.last_text(); }
   /// True when all of it was sent and acknowledged.
   bool Drained() const;
 

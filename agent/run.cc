@@ -15,6 +15,10 @@ namespace imgd {
 namespace {
 /// How often a shim that holds its lock but does not answer is tried again.
 constexpr auto kConnectRetry = std::chrono::milliseconds(100);
+
+uint64_t MillisecondsOf(Duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+}
 }  // namespace
 
 Run::Run(EventLoop* loop, RunKey key, std::function<void(Run&)> on_change)
@@ -194,6 +198,31 @@ uint32_t Run::running_ranks() const {
   return static_cast<uint32_t>(
       std::count_if(record_->ranks.begin(), record_->ranks.end(),
                     [](const RankRecord& rank) { return rank.state == RankState::kRunning; }));
+}
+
+v1::RunPulse Run::LookAtPulses(Instant now) {
+  constexpr size_t kLineBytes = 200;
+  v1::RunPulse message;
+  message.mutable_run()->set_job_id(key_.job.value());
+  message.mutable_run()->set_generation(key_.generation.value());
+  if (!dir_) return message;
+  pulses_.resize(spec_.local_world_size);
+  for (uint32_t i = 0; i < pulses_.size(); ++i) {
+    const auto seen = pulses_[i].Look(*dir_, i, now);
+    if (!seen) continue;
+    auto* rank = message.add_ranks();
+    rank->set_rank(spec_.first_rank + i);
+    rank->set_step(seen->state.step);
+    rank->set_collectives(seen->state.collectives);
+    rank->set_what(ToUtf8(seen->state.what));
+    rank->set_silent_ms(MillisecondsOf(seen->silent));
+    rank->set_still_ms(MillisecondsOf(seen->still));
+    rank->set_silence_limit_ms(seen->state.silence_limit_ms);
+    rank->set_limit_ms(seen->state.limit_ms);
+    rank->set_unanswered(ToUtf8(seen->state.unanswered));
+    rank->set_last_line(ToUtf8(relay_->LastLine(i).substr(0, kLineBytes)));
+  }
+  return message;
 }
 
 bool Run::HoldsDevice(uint32_t device) const {

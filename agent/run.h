@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/event_loop.h"
+#include "agent/pulse_watch.h"
 #include "agent/relay.h"
 #include "agent/run_dir.h"
 #include "agent/shim_client.h"
@@ -58,6 +59,8 @@ class Run {
   /// The job's own time between SIGTERM and SIGKILL, milliseconds.
   int64_t grace_ms() const { return spec_.grace_ms; }
   bool HoldsDevice(uint32_t device) const;
+  /// Where the ranks are, looked up now; without ranks while none has said so.
+  v1::RunPulse LookAtPulses(Instant now);
   /// Null while there is no folder.
   RunRelay* relay() { return relay_ ? &*relay_ : nullptr; }
   const std::optional<RunDir>& dir() const { return dir_; }
@@ -89,6 +92,7 @@ class Run {
   RunSpec spec_;
   std::optional<RunRecord> record_;
   std::optional<RunRelay> relay_;
+  std::vector<PulseWatch> pulses_;  ///< by local rank
   std::unique_ptr<ShimClient> shim_;
   std::optional<StopRequest> stop_request_;
   EventLoop::TimerId timer_ = 0;

@@ -18,6 +18,7 @@ namespace {
 constexpr auto kGather = std::chrono::milliseconds(50);
 /// How often files are looked at though nothing said that they changed.
 constexpr auto kLookAnyway = std::chrono::milliseconds(1000);
+constexpr auto kPulsePeriod = std::chrono::milliseconds(1000);
 
 Generation After(Generation generation) { return Generation(generation.value() + 1); }
 
@@ -42,10 +43,12 @@ Supervisor::Supervisor(EventLoop* loop, SupervisorOptions options, Generations g
   if (!inotify_.valid() || !loop_->Watch(inotify_.get(), EPOLLIN, [this](uint32_t) { OnFilesChanged(); })) {
     spdlog::warn("msg=\"no inotify: the ranks' output is looked at every second\"");
   }
+  SendPulses();
 }
 
 Supervisor::~Supervisor() {
   loop_->Cancel(pump_timer_);
+  loop_->Cancel(pulse_timer_);
   loop_->Unwatch(inotify_.get());
 }
 
@@ -336,6 +339,7 @@ void Supervisor::OnChange(Run& run) {
       run.relay() != nullptr) {
     run.relay()->Pump(send_);
   }
+  SendPulse(run);
   SendStatus(run.StatusMessage());
   if (forgotten_.contains(run.key())) PumpSoon(Duration::zero());
 }
@@ -429,6 +433,22 @@ void Supervisor::Pump() {
   }
   RemoveForgotten();
   if (!runs_.empty()) PumpSoon(kLookAnyway);
+}
+
+void Supervisor::SendPulse(Run& run) {
+  // Looked at whether somebody hears it or not: the times count from the last look.
+  v1::RunPulse pulse = run.LookAtPulses(std::chrono::steady_clock::now());
+  if (!welcomed_ || run.key().cluster != cluster_ || pulse.ranks().empty()) return;
+  v1::ConnectRequest request;
+  *request.mutable_run_pulse() = std::move(pulse);
+  send_(std::move(request));
+}
+
+void Supervisor::SendPulses() {
+  for (auto& [key, run] : runs_) {
+    if (run->phase() != v1::RUN_PHASE_GONE) SendPulse(*run);
+  }
+  pulse_timer_ = loop_->After(kPulsePeriod, [this] { SendPulses(); });
 }
 
 void Supervisor::RemoveForgotten() {

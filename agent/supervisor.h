@@ -89,6 +89,8 @@ class Supervisor {
   void OnFilesChanged();
   void PumpSoon(Duration delay);
   void Pump();
+  void SendPulse(Run& run);
+  void SendPulses();
   void RemoveForgotten();
 
   EventLoop* loop_;
@@ -105,6 +107,7 @@ class Supervisor {
   UniqueFd inotify_;
   EventLoop::TimerId pump_timer_ = 0;
   Instant pump_at_{};
+  EventLoop::TimerId pulse_timer_ = 0;
 };
 
 }  // namespace imgd

@@ -161,6 +161,50 @@ void ReadReport(YamlMap& root, JobSpec& spec) {
   report.Finish();
 }
 
+bool IsNcclName(const std::string& name) {
+  return name.starts_with("NCCL_") && name.size() > 5 && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+         });
+}
+
+void ReadDist(YamlMap& root, JobSpec& spec) {
+  auto dist = root.Child("dist");
+  auto nccl = dist.Child("nccl");
+  for (const auto& name : nccl.Keys()) {
+    const auto value = nccl.String(name);
+    if (!IsNcclName(name)) {
+      nccl.AddError(name, "is no variable of NCCL's: NCCL_ and capital letters, digits or '_' are expected");
+    } else if (value) {
+      spec.dist.nccl[name] = *value;
+    }
+  }
+  nccl.Finish();
+  Set(spec.dist.gradient_compression, dist.Choice("gradient_compression", {"none", "bf16"}));
+  Set(spec.dist.bucket_mb, dist.Int("bucket_mb", 1, 4096));
+  Set(spec.dist.allow_tcp, dist.Bool("allow_tcp"));
+  dist.Finish();
+}
+
+void ReadLimits(YamlMap& root, JobSpec& spec) {
+  /// Less is within what a busy machine makes of the second between two looks at a rank.
+  constexpr int64_t kLeastMs = 2'000;
+  auto limits = root.Child("limits");
+  const auto read = [&limits](const char* key, int64_t& field) {
+    const auto value = limits.DurationMs(key);
+    if (!value) return;
+    field = *value;
+    if (field != 0 && field < kLeastMs) limits.AddError(key, "must be at least 2s, or 0 for no limit");
+  };
+  read("silence", spec.limits.silence_ms);
+  read("step", spec.limits.step_ms);
+  read("input", spec.limits.input_ms);
+  read("start", spec.limits.start_ms);
+  read("autotune", spec.limits.autotune_ms);
+  read("validation", spec.limits.validation_ms);
+  read("checkpoint", spec.limits.checkpoint_ms);
+  limits.Finish();
+}
+
 }  // namespace
 
 std::vector<JobSpec::Phase> JobSpec::AllPhases() const {
@@ -200,6 +244,8 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   ReadLearning(*root, spec);
   ReadCheckpoint(*root, spec);
   ReadReport(*root, spec);
+  ReadDist(*root, spec);
+  ReadLimits(*root, spec);
   CheckPatches(*root, spec);
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));

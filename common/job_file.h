@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -96,6 +97,7 @@ struct JobSpec {
     std::string device = "auto";     ///< auto, cpu or cuda
     int log_every_steps = 50;        ///< also at least once a second
     int threads = 0;                 ///< compute threads of each rank on a CPU; 0 for its share of the cores
+    bool bind_numa = true;           ///< ranks keep to the cores and the memory beside their GPU
     int max_steps = 0;               ///< end after so many steps; 0 for no limit
     bool freeze_batch_norm = false;  ///< batch norm in evaluation mode, its statistics fixed
     bool sync_batch_norm = false;    ///< batch norm's statistics are of all ranks' images
@@ -173,6 +175,25 @@ struct JobSpec {
     bool json_lines = false;  ///< the same figures, an object a line
     std::string dir;          ///< absolute path; empty for `logs` in the job's own checkpoint folder
   } report;
+
+  /// How ranks talk to each other.
+  struct Dist {
+    std::map<std::string, std::string> nccl;    ///< NCCL_* variables of the ranks
+    std::string gradient_compression = "none";  ///< none or bf16: as what gradients travel
+    int bucket_mb = 25;                         ///< gradients that travel together, MiB
+    bool allow_tcp = false;                     ///< though there is a fast fabric between the nodes
+  } dist;
+
+  /// How long a rank may stand still, milliseconds, before its run is ended as stuck; 0 for ever.
+  struct Limits {
+    int64_t silence_ms = 15'000;      ///< its process gives no sign of life
+    int64_t step_ms = 15'000;         ///< in a step; at least five median steps
+    int64_t input_ms = 75'000;        ///< waiting for input; more than the 60 s that reads are tried again
+    int64_t start_ms = 600'000;       ///< up to the first step
+    int64_t autotune_ms = 300'000;    ///< in the first steps of a start or phase
+    int64_t validation_ms = 600'000;  ///< between two batches
+    int64_t checkpoint_ms = 600'000;  ///< for a checkpoint to be copied or written
+  } limits;
 
   std::string text;  ///< the YAML that all this was read from
 

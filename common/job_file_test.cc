@@ -245,6 +245,37 @@ TEST(JobFile, PhasesHaveAllARateOrNone) {
   EXPECT_EQ(spec->phases[0].lr_end, 2);
 }
 
+TEST(JobFile, OnlyNcclsOwnVariablesAreSetForIt) {
+  const std::string head = "name: a\ndata: {train: /x}\n";
+  const auto spec = ParseJobFile(
+      head +
+          "dist: {nccl: {NCCL_IB_HCA: mlx5, NCCL_ALGO: Ring}, gradient_compression: bf16, bucket_mb: 50}\n",
+      "job.yaml");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->dist.nccl.at("NCCL_IB_HCA"), "mlx5");
+  EXPECT_EQ(spec->dist.nccl.at("NCCL_ALGO"), "Ring");
+  EXPECT_EQ(spec->dist.gradient_compression, "bf16");
+  EXPECT_EQ(spec->dist.bucket_mb, 50);
+  EXPECT_FALSE(spec->dist.allow_tcp);
+  EXPECT_THAT(ErrorsOf(head + "dist: {nccl: {LD_PRELOAD: /x.so}}\n"),
+              ElementsAre(HasSubstr("dist.nccl.LD_PRELOAD: is no variable of NCCL's")));
+  EXPECT_THAT(ErrorsOf(head + "dist: {gradient_compression: fp8}\n"),
+              ElementsAre(HasSubstr("dist.gradient_compression")));
+}
+
+TEST(JobFile, LimitsAreDurationsThatAreNotTooShort) {
+  const std::string head = "name: a\ndata: {train: /x}\n";
+  const auto spec =
+      ParseJobFile(head + "limits: {silence: 20s, validation: 1h, checkpoint: 0}\n", "job.yaml");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->limits.silence_ms, 20'000);
+  EXPECT_EQ(spec->limits.step_ms, 15'000);
+  EXPECT_EQ(spec->limits.validation_ms, 3'600'000);
+  EXPECT_EQ(spec->limits.checkpoint_ms, 0);
+  EXPECT_THAT(ErrorsOf(head + "limits: {step: 1s}\n"),
+              ElementsAre(HasSubstr("limits.step: must be at least 2s, or 0 for no limit")));
+}
+
 TEST(JobFile, OneCycleHasTheDefaultsOfItsKind) {
   const auto spec = ParseJobFile(
       "name: a\ndata: {train: /x}\ntrain: {epochs: 10}\noptimizer: {lr: 0.5}\nschedule: {kind: one_cycle}\n",

@@ -227,6 +227,7 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
   Set(spec.train.device, train.Choice("device", {"auto", "cpu", "cuda"}));
   Set(spec.train.log_every_steps, train.Int("log_every_steps", 1, kMaxInt));
   Set(spec.train.threads, train.Int("threads", 1, 1024));
+  Set(spec.train.bind_numa, train.Bool("bind_numa"));
   Set(spec.train.max_steps, train.Int("max_steps", 1, kMaxInt));
   Set(spec.train.freeze_batch_norm, train.Bool("freeze_batch_norm"));
   Set(spec.train.sync_batch_norm, train.Bool("sync_batch_norm"));

@@ -330,6 +330,14 @@ std::optional<int64_t> YamlMap::DurationMs(std::string_view key) {
   return std::nullopt;
 }
 
+std::vector<std::string> YamlMap::Keys() const {
+  std::vector<std::string> keys;
+  for (const auto& entry : node_) {
+    if (entry.first.IsScalar()) keys.push_back(entry.first.Scalar());
+  }
+  return keys;
+}
+
 void YamlMap::Finish() {
   const std::vector<std::string> known(known_.begin(), known_.end());
   for (const auto& entry : node_) {

@@ -46,6 +46,8 @@ class YamlMap {
   std::optional<int64_t> DurationMs(std::string_view key);
 
   bool Has(std::string_view key) const;
+  /// The keys that it has, in the order of the file; for mappings with names of somebody else's.
+  std::vector<std::string> Keys() const;
 
   /// Adds an error at the field (or at the mapping, where the field is absent).
   void AddError(std::string_view key, std::string message, std::string hint = "");

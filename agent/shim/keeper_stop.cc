@@ -102,7 +102,9 @@ void Keeper::Terminate(Duration grace) {
   if (stop_ == Stop::kKill || (stop_ == Stop::kTerm && stop_deadline_ <= deadline)) return;
   if (stop_ != Stop::kTerm) {
     for (const auto& rank : record_.ranks) {
-      if (rank.state == RankState::kRunning) ::kill(static_cast<pid_t>(-rank.pid), SIGTERM);
+      if (rank.state != RankState::kRunning) continue;
+      ::kill(static_cast<pid_t>(-rank.pid), SIGTERM);
+      ::kill(static_cast<pid_t>(-rank.pid), SIGCONT);  // one that is stopped can't obey
     }
   }
   stop_ = Stop::kTerm;

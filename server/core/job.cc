@@ -62,10 +62,13 @@ std::string Describe(const Run& run, const RankExit& exit) {
   } else {
     text += fmt::format("failed with exit code {}", exit.exit_code);
   }
+  if (!exit.where.empty()) text += fmt::format(" at {}", exit.where);
   if (const auto* failure = FailureOf(run, exit.rank); failure != nullptr && !failure->message.empty()) {
     text += fmt::format(": {}", failure->message);
   } else if (!exit.last_error_line.empty()) {
     text += fmt::format("; last error line: {}", exit.last_error_line);
+  } else if (!exit.last_line.empty()) {
+    text += fmt::format("; last log line: {}", exit.last_line);
   }
   return text;
 }

@@ -129,7 +129,7 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
     for (const auto& part : run.parts) {
       const NodeRecord* node = state_.FindNode(part.node);
       if (!part.Over() && node != nullptr && node->state == NodeState::kUnreachable) {
-        LoseNode(part.node, out);
+        LoseNode(part.node, " and the gang's collectives broke", out);
       }
     }
   }
@@ -238,6 +238,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
     out.push_back(std::move(*event));
   }
   state_.Changed(id);
+  watched_.erase(id);
   dirty_ = true;
 }
 

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/core/actions.h"
 #include "server/core/cluster_state.h"
 #include "server/core/scheduler.h"
+#include "server/core/stall.h"
 #include "server/core/types.h"
 
 namespace imgd {
@@ -80,6 +83,9 @@ class Reactor {
   void OnRunPrepared(const NodeId& node, RunKey run, const std::string& address, uint32_t port,
                      const std::string& error, Now now, Actions& out);
   void OnRunStatus(const NodeId& node, const RunReport& report, Now now, Actions& out);
+  /// Where a node's ranks are. Nothing of it is stored; a gang of which a rank is stopped, or which stands
+  /// still for longer than what its last rank does may take, is ended.
+  void OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> ranks, Now now, Actions& out);
 
   /// True when the generation is the job's latest and the rank's place in it is that node, so that what its
   /// trainer reports counts; else it is counted as stale.
@@ -113,6 +119,8 @@ class Reactor {
 
  private:
   const JobRecord* ActiveRun(RunKey run) const;
+  void JudgePulses(RunKey run, Now now, Actions& out);
+  void NoteWhere(RunKey run, RankExit& exit) const;
   void ApplyReport(const NodeId& node, const RunReport& report, Now now, Actions& out);
   void NoteExits(const NodeId& node, const RunReport& report, Now now, Actions& out);
   void NoteGone(const NodeId& node, RunKey run);
@@ -121,7 +129,7 @@ class Reactor {
   void NoteForeign(const NodeId& node, const RunReport& report);
   void ReconcileUnlisted(const NodeHello& hello);
   void NoteUnlisted(JobRecord& job, Part& part);
-  void LoseNode(const NodeId& node, Actions& out);
+  void LoseNode(const NodeId& node, std::string_view besides, Actions& out);
   void CountSilence(Now now, Actions& out);
   void CheckTimeouts(JobId job, Now now);
   void AddTrouble(JobId job, ReasonCode code, std::string text);
@@ -150,6 +158,12 @@ class Reactor {
   Instant next_backoff_ = Instant::max();
   Instant last_tick_{};
   uint64_t stale_reports_ = 0;
+  /// Where the ranks of a job's latest start are.
+  struct Watched {
+    Generation generation;
+    GangPulses ranks;
+  };
+  std::map<JobId, Watched> watched_;  ///< by job; never stored
 };
 
 }  // namespace imgd

@@ -175,6 +175,7 @@ void Reactor::NoteExits(const NodeId& node, const RunReport& report, Now now, Ac
                                    [&exit](const RankExit& other) { return other.rank == exit.rank; });
     if (known || part == nullptr || part->node != node) continue;
     exit.by_us = EndedByUs(job, exit, now.steady);
+    NoteWhere(report.run, exit);
     out.push_back(AppendRankExit{report.run, exit, now.wall});
     job.run.exits.push_back(std::move(exit));
   }
@@ -226,7 +227,7 @@ void Reactor::RefuseRun(const NodeId& node, const RunReport& report, Actions& ou
   out.push_back(SendStop{node, report.run, false, job != nullptr ? job->grace_ms : 10'000});
 }
 
-void Reactor::LoseNode(const NodeId& id, Actions& out) {
+void Reactor::LoseNode(const NodeId& id, std::string_view besides, Actions& out) {
   NodeRecord& node = state_.EditNode(id);
   if (node.state == NodeState::kLost) return;
   node.state = NodeState::kLost;
@@ -244,8 +245,7 @@ void Reactor::LoseNode(const NodeId& id, Actions& out) {
     if (known == nullptr || known->Over()) continue;
     PartOnNode(state_.EditJob(job_id).run, id)->lost = true;
     AddTrouble(job_id, ReasonCode::kNodeLost,
-               fmt::format("node {} is lost: it was out of reach for {} s{}", id, seconds,
-                           node.silence < settings_.lost_after ? " and the gang's collectives broke" : ""));
+               fmt::format("node {} is lost: it was out of reach for {} s{}", id, seconds, besides));
   }
 }
 
@@ -267,7 +267,7 @@ void Reactor::CountSilence(Now now, Actions& out) {
     NodeRecord& node = state_.EditUnstored(id);
     node.silence += passed;
     if (node.silence >= settings_.lost_after) {
-      LoseNode(id, out);
+      LoseNode(id, "", out);
     } else if (node.state == NodeState::kReady && node.silence > 3 * settings_.heartbeat) {
       state_.EditNode(id).state = NodeState::kUnreachable;
       dirty_ = true;

@@ -45,6 +45,7 @@ enum class ReasonCode : uint8_t {
   kRetriesExhausted = 14,
   kBadInput = 15,
   kNoNodes = 16,
+  kRankStuck = 17,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };
@@ -93,8 +94,24 @@ struct RankExit {
   int signal = 0;  ///< 0 when it ended by itself
   std::string last_error_line;
   int64_t pid = 0;
-  bool by_us = false;  ///< it ended because imgd stopped it, so it is not a cause
+  bool by_us = false;          ///< it ended because imgd stopped it, so it is not a cause
+  std::string where = {};      ///< where it was: "step 12, forward pass"; empty where it never said
+  std::string last_line = {};  ///< of its log, as far as it was sent before; may be empty
   bool operator==(const RankExit&) const = default;
+};
+
+/// Where a rank is, as its node saw it last; as RankPulse in agent.proto.
+struct RankPulse {
+  uint32_t rank = 0;
+  uint64_t step = 0;
+  uint64_t collectives = 0;
+  std::string what = {};
+  Duration silent{};
+  Duration still{};
+  Duration silence_limit{};  ///< zero: for ever
+  Duration limit{};          ///< of `still`; zero: for ever
+  std::string unanswered = {};
+  std::string last_line = {};
 };
 
 /// What a rank's trainer said about its failure.

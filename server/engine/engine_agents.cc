@@ -29,6 +29,24 @@ RunReport ReportOf(const v1::RunStatus& status) {
   return report;
 }
 
+std::vector<RankPulse> PulsesOf(const v1::RunPulse& message) {
+  using std::chrono::milliseconds;
+  std::vector<RankPulse> out;
+  for (const auto& rank : message.ranks()) {
+    out.push_back({.rank = rank.rank(),
+                   .step = rank.step(),
+                   .collectives = rank.collectives(),
+                   .what = rank.what(),
+                   .silent = milliseconds(rank.silent_ms()),
+                   .still = milliseconds(rank.still_ms()),
+                   .silence_limit = milliseconds(rank.silence_limit_ms()),
+                   .limit = milliseconds(rank.limit_ms()),
+                   .unanswered = rank.unanswered(),
+                   .last_line = rank.last_line()});
+  }
+  return out;
+}
+
 NodeHello HelloOf(const v1::Hello& hello) {
   NodeHello out{.node = NodeId(hello.node()),
                 .agent_id = hello.agent_id(),
@@ -186,6 +204,10 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
     case v1::ConnectRequest::kRunStatus:
       view_changed_ = true;
       reactor_.OnRunStatus(node, ReportOf(message.run_status()), now_, actions);
+      break;
+    case v1::ConnectRequest::kRunPulse:
+      reactor_.OnRunPulse(node, RunOf(message.run_pulse().run()), PulsesOf(message.run_pulse()), now_,
+                          actions);
       break;
     case v1::ConnectRequest::kTrainerEvents:
       OnTrainerEvents(input);

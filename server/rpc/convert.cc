@@ -10,6 +10,7 @@ namespace {
 static_assert(static_cast<int>(JobState::kCancelled) == v1::JOB_STATE_CANCELLED);
 static_assert(static_cast<int>(JobState::kQueued) == v1::JOB_STATE_QUEUED);
 static_assert(static_cast<int>(ReasonCode::kNoNodes) == v1::REASON_CODE_NO_NODES);
+static_assert(static_cast<int>(ReasonCode::kRankStuck) == v1::REASON_CODE_RANK_STUCK);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
 static_assert(static_cast<int>(EventKind::kStateChange) == v1::JobEvent::kStateChangeFieldNumber);

@@ -25,7 +25,8 @@ Part PartFrom(const json& value) {
 json ToJson(const RankExit& exit) {
   return {{"rank", exit.rank},     {"exit_code", exit.exit_code},
           {"signal", exit.signal}, {"last_error_line", exit.last_error_line},
-          {"pid", exit.pid},       {"by_us", exit.by_us}};
+          {"pid", exit.pid},       {"by_us", exit.by_us},
+          {"where", exit.where},   {"last_line", exit.last_line}};
 }
 
 RankExit ExitFrom(const json& value) {
@@ -34,7 +35,9 @@ RankExit ExitFrom(const json& value) {
           .signal = value.at("signal").get<int>(),
           .last_error_line = value.at("last_error_line").get<std::string>(),
           .pid = value.at("pid").get<int64_t>(),
-          .by_us = value.at("by_us").get<bool>()};
+          .by_us = value.at("by_us").get<bool>(),
+          .where = value.value("where", ""),
+          .last_line = value.value("last_line", "")};
 }
 
 json ToJson(const RankFailure& failure) {

@@ -43,13 +43,14 @@ Status SetUpCompute(Session& session, const Wanted& wanted) {
   SetUpDevice(session.device, wanted.threads, wanted.precision);
   session.compute_type = ChooseComputeType(wanted.precision, session.device).type;
   session.phases = Phases(spec, static_cast<uint64_t>(spec.train.global_batch) * 1000);
-  IMGD_ASSIGN(session.gang, Gang::Join(session.env, session.device));
+  session.pulse = std::make_unique<Pulse>(spec.limits);
+  IMGD_ASSIGN(session.gang, Gang::Join(session.env, session.device, *session.pulse));
   torch::manual_seed(0);
   IMGD_ASSIGN(session.model, MakeModel(spec.model, {.classes = kClasses, .image_size = wanted.size}));
   session.model->to(session.device);
   session.optimizer = MakeOptimizer(Parameters(*session.model), spec.optimizer, session.model.get());
-  session.averager =
-      std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model), Buffers(*session.model));
+  session.averager = std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model),
+                                                         Buffers(*session.model), spec.dist);
   return {};
 }
 

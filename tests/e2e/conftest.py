@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from harness import BIN, Cluster
+from netns import Network, namespaces_work
 
 JOB = """\
 name: small
@@ -62,6 +64,19 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         cluster.start_agent("a")
         cluster.start_agent("b")
         yield cluster
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """Nodes a and b, each in a network namespace of its own, and a hub for the daemon."""
+    missing = namespaces_work()
+    if missing:
+        pytest.skip(missing)
+    net = Network(str(os.getpid() % 100000), ["a", "b"])
+    try:
+        yield net
+    finally:
+        net.close()
 
 
 @pytest.hookimpl(hookwrapper=True)

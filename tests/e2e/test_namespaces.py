@@ -5,65 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from conftest import MakeJob
 from harness import Cluster, processes_with, wait_for
-
-
-def ip(*args: str) -> None:
-    subprocess.run(["ip", *args], check=True, capture_output=True, text=True)
-
-
-def namespaces_work() -> str:
-    """Empty when this machine has what the test needs, else what it lacks."""
-    if os.geteuid() != 0:
-        return "needs root to make network namespaces"
-    probe = subprocess.run(["ip", "netns", "add", "imgd-probe"], capture_output=True, text=True)
-    if probe.returncode != 0:
-        return f"no network namespaces here: {probe.stderr.strip()}"
-    ip("netns", "del", "imgd-probe")
-    return ""
-
-
-class Network:
-    """A bridge in a namespace of its own, for the daemon, and one namespace for each node."""
-
-    def __init__(self, tag: str, nodes: list[str]) -> None:
-        self.hub = f"imgd-{tag}-hub"
-        self.names = {node: f"imgd-{tag}-{node}" for node in nodes}
-        self.address = {"hub": "10.77.0.1", **{n: f"10.77.0.{10 + i}" for i, n in enumerate(nodes)}}
-        ip("netns", "add", self.hub)
-        ip("-n", self.hub, "link", "set", "lo", "up")
-        ip("-n", self.hub, "link", "add", "br0", "type", "bridge")
-        ip("-n", self.hub, "addr", "add", "10.77.0.1/24", "dev", "br0")
-        ip("-n", self.hub, "link", "set", "br0", "up")
-        for node, name in self.names.items():
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", self.hub, "link", "add", f"to-{node}", "type", "veth", "peer", "name", "eth0", "netns", name)
-            ip("-n", self.hub, "link", "set", f"to-{node}", "master", "br0", "up")
-            ip("-n", name, "addr", "add", f"{self.address[node]}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-
-    def close(self) -> None:
-        for name in [*self.names.values(), self.hub]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-
-@pytest.fixture
-def network() -> Iterator[Network]:
-    missing = namespaces_work()
-    if missing:
-        pytest.skip(missing)
-    net = Network(str(os.getpid() % 100000), ["a", "b"])
-    try:
-        yield net
-    finally:
-        net.close()
+from netns import Network
 
 
 def test_a_killed_rank_resumes_though_the_first_agents_folder_is_gone(

@@ -42,7 +42,7 @@ class TimedReducer final : public c10d::Reducer {
 /// The constructor is internal to LibTorch and changes between releases; this is the one place that knows it.
 /// 2.11 to 2.13 take this call (2.13 has one more argument, with a default).
 std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                          const NamedTensors& parameters) {
+                                           const NamedTensors& parameters, int64_t bucket_bytes) {
   const auto tensors = TensorsOf(parameters);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].first;
@@ -50,10 +50,13 @@ std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::Process
   // A small bucket first, so that reducing starts early in the backward pass; gradients come in reverse
   // order.
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-      tensors, {c10d::kDefaultFirstBucketBytes, c10d::kDefaultBucketBytesCap}, sparse);
+      tensors,
+      {std::min<size_t>(c10d::kDefaultFirstBucketBytes, static_cast<size_t>(bucket_bytes)),
+       static_cast<size_t>(bucket_bytes)},
+      sparse);
   std::reverse(buckets.begin(), buckets.end());
   auto reducer =
-      std::make_unique<TimedReducer>(tensors, std::move(buckets), group, sparse, c10d::kDefaultBucketBytesCap,
+      std::make_unique<TimedReducer>(tensors, std::move(buckets), group, sparse, bucket_bytes,
                                      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
                                      std::move(names), c10d::kDefaultFirstBucketBytes,
                                      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
@@ -61,6 +64,23 @@ std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::Process
   reducer->set_ddp_runtime_logging_sample_rate(1);  // else it times its first steps only
   return reducer;
 }
+
+/// Sends gradients as bf16, half as many bytes, and averages them in it. What is rounded away is not kept.
+class Bf16Hook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    at::Tensor gradients = bucket.getBufferRef();
+    std::vector<at::Tensor> sent = {gradients.div(state_->getSize()).to(at::kBFloat16)};
+    const auto summed = state_->allreduce(sent)->getFuture();
+    const auto widen = [gradients](c10::ivalue::Future& done) {
+      gradients.copy_(done.value().toTensorVector().front());
+      return c10::IValue(gradients);
+    };
+    return summed->then(widen, summed->elementType());
+  }
+};
 
 }  // namespace
 
@@ -70,7 +90,8 @@ class GradientAverager::Engine {
   std::unique_ptr<TimedReducer> reducer;
 };
 
-GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, const NamedTensors& buffers)
+GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, const NamedTensors& buffers,
+                                   const JobSpec::Dist& dist)
     : gang_(gang) {
   if (gang.world_size() == 1) return;
   gang_.SetPosition(0, "comparing parameters");
@@ -79,7 +100,11 @@ GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, c
   gang_.SetPosition(0, "broadcast of parameters");
   gang_.BroadcastFromRank0(TensorsOf(parameters));
   gang_.BroadcastFromRank0(TensorsOf(buffers));
-  engine_ = std::make_unique<Engine>(MakeReducer(gang_.group(), Learnt(parameters)));
+  auto reducer = MakeReducer(gang_.group(), Learnt(parameters), int64_t{dist.bucket_mb} << 20);
+  if (dist.gradient_compression == "bf16") {
+    reducer->register_comm_hook(std::make_unique<Bf16Hook>(gang_.group()));
+  }
+  engine_ = std::make_unique<Engine>(std::move(reducer));
 }
 
 GradientAverager::~GradientAverager() = default;

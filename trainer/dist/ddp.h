@@ -5,6 +5,8 @@
 
 #include "trainer/dist/gang.h"
 #include "trainer/torch.h"
+//
+#include "common/job_file.h"
 
 namespace imgd::trainer {
 
@@ -20,8 +22,9 @@ namespace imgd::trainer {
 class GradientAverager {
  public:
   /// Compares the parameters' shapes over the ranks, then copies rank 0's parameters and buffers to all.
-  /// Throws CollectiveError. `gang` must outlive it.
-  GradientAverager(Gang& gang, const NamedTensors& parameters, const NamedTensors& buffers);
+  /// `dist` says how gradients travel. Throws CollectiveError. `gang` must outlive it.
+  GradientAverager(Gang& gang, const NamedTensors& parameters, const NamedTensors& buffers,
+                   const JobSpec::Dist& dist);
   ~GradientAverager();
 
   void BeforeForward();

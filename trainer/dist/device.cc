@@ -17,6 +17,10 @@ std::string GpuName(const at::Device& device) { return at::cuda::getDeviceProper
 bool GpuHasBf16(const at::Device& device) {
   return at::cuda::getDeviceProperties(device.index())->major >= 8;
 }
+std::string GpuAddress(const at::Device& device) {
+  const auto* gpu = at::cuda::getDeviceProperties(device.index());
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", gpu->pciDomainID, gpu->pciBusID, gpu->pciDeviceID);
+}
 void UseGpu(const at::Device& device, bool tf32) {
   c10::cuda::set_device(device.index());
   at::Context& context = at::globalContext();
@@ -29,6 +33,7 @@ void UseGpu(const at::Device& device, bool tf32) {
 int GpuCount() { return 0; }
 std::string GpuName(const at::Device&) { return ""; }
 bool GpuHasBf16(const at::Device&) { return true; }
+std::string GpuAddress(const at::Device&) { return ""; }
 void UseGpu(const at::Device&, bool) {}
 #endif
 
@@ -68,6 +73,8 @@ Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank) {
 std::string DescribeDevice(const at::Device& device) {
   return device.is_cuda() ? fmt::format("{} {}", device.str(), GpuName(device)) : device.str();
 }
+
+std::string PciAddressOf(const at::Device& device) { return device.is_cuda() ? GpuAddress(device) : ""; }
 
 ComputeType ChooseComputeType(const std::string& precision, const at::Device& device) {
   const at::ScalarType type = precision == "bf16"   ? at::kBFloat16

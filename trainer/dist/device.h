@@ -16,6 +16,9 @@ Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank);
 /// "cpu", "cuda:0 NVIDIA H100".
 std::string DescribeDevice(const at::Device& device);
 
+/// Where a GPU is on the PCI bus, as sysfs names it: "0000:3b:00.0"; empty for the CPU.
+std::string PciAddressOf(const at::Device& device);
+
 /// The type that the forward and backward pass compute in, and a sentence for people where that is not, or
 /// not well, what was asked for; else empty.
 struct ComputeType {

@@ -16,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "trainer/dist/position_board.h"
+#include "trainer/unanswered.h"
 
 namespace imgd::trainer {
 namespace {
@@ -82,15 +83,26 @@ c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>
   group->setDefaultBackend(Type::GLOO);
 #ifdef IMGD_CUDA
   if (device.is_cuda()) {
+    // A collective that fails or takes too long ends the process, whatever its environment says.
+    ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", /*overwrite=*/1);
     auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
     nccl_options->timeout = env.collective_timeout;
     c10::intrusive_ptr<c10d::Backend> nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
         c10::make_intrusive<c10d::PrefixStore>("nccl", store), env.rank, env.world_size, nccl_options);
     group->setBackend(at::kCUDA, Type::NCCL, nccl);
     group->setDefaultBackend(Type::NCCL);
+    // Now rather than at the first collective, so that what fails here is said to have failed here.
+    nccl->eagerConnectSingleDevice(device);
   }
 #endif
   return group;
+}
+
+/// Collectives that this rank has begun, of both process groups: all ranks begin them in the same order.
+uint64_t CollectivesBegun(c10d::ProcessGroup& group, const at::Device& device) {
+  uint64_t count = group.getBackend(at::kCPU)->getSequenceNumberForGroup();
+  if (device.is_cuda()) count += group.getBackend(at::kCUDA)->getSequenceNumberForGroup();
+  return count;
 }
 
 /// The first line of them, without source file and good wishes: "[/x/pair.cc:537]
@@ -138,19 +150,22 @@ struct Gang::Parts {
   std::unique_ptr<PositionBoard> board;
 };
 
-Gang::Gang(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+Gang::Gang(int rank, int world_size, Pulse& pulse) : rank_(rank), world_size_(world_size), pulse_(pulse) {}
 Gang::~Gang() = default;
 
-Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Device& device) {
-  std::unique_ptr<Gang> gang(new Gang(env.rank, env.world_size));
+Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Device& device, Pulse& pulse) {
+  std::unique_ptr<Gang> gang(new Gang(env.rank, env.world_size, pulse));
   if (env.world_size == 1) return gang;
   QuietLibTorch();
   try {
     auto store = ConnectStore(env);
     IMGD_TRY(WaitForAll(*store, env));
+    pulse.SetPosition(0, "making the process groups");
     gang->parts_ = std::make_unique<Parts>();
     gang->parts_->group = MakeGroup(store, env, device);
-    gang->parts_->board = std::make_unique<PositionBoard>(store->clone(), env.rank, env.world_size);
+    gang->parts_->board = std::make_unique<PositionBoard>(store->clone(), env.rank, env.world_size, pulse);
+    pulse.CountCollectivesBy(
+        [group = gang->parts_->group, device] { return CollectivesBegun(*group, device); });
   } catch (const std::exception& e) {
     if (IsPortInUse(e.what())) {
       return Fail(
@@ -170,13 +185,12 @@ void Gang::ThrowBroken(const std::exception& e) {
       fmt::format("rank {}: a collective broke at {}: {}", rank_, parts_->board->Here(), what);
   if (MentionsTimeout(what)) {
     if (const std::string late = parts_->board->Laggards(); !late.empty()) words += "; " + late;
+    if (const std::string peer = UnansweredPeer(); !peer.empty()) words += "; no answer from " + peer;
   }
   throw CollectiveError(words);
 }
 
-void Gang::SetPosition(uint64_t step, const char* what) {
-  if (parts_) parts_->board->Set(step, what);
-}
+void Gang::SetPosition(uint64_t step, const char* what) { pulse_.SetPosition(step, what); }
 
 void Gang::AllReduceSum(at::Tensor& tensor) {
   if (!parts_) return;

@@ -9,6 +9,7 @@
 //
 #include "common/error.h"
 #include "trainer/environment.h"
+#include "trainer/pulse.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -36,15 +37,15 @@ class Gang {
  public:
   /// Meets the other ranks at the rendezvous store, under the generation's prefix, and makes the process
   /// group: Gloo for tensors on the CPU, NCCL for those on a GPU. Errors: kDeadlineExceeded naming the ranks
-  /// that did not come; kUnavailable when the store can't be reached.
-  static Result<std::unique_ptr<Gang>> Join(const Environment& env, const at::Device& device);
+  /// that did not come; kUnavailable when the store can't be reached. `pulse` must outlive it.
+  static Result<std::unique_ptr<Gang>> Join(const Environment& env, const at::Device& device, Pulse& pulse);
   ~Gang();
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
   /// What this rank does from now on, for its own errors and for other ranks' ("step 12, gradient
-  /// all-reduce"). `what` must be a literal.
+  /// all-reduce"), and that it has come a bit further. `what` must be a literal.
   void SetPosition(uint64_t step, const char* what);
 
   /// Sums a CPU or GPU tensor over all ranks, in place.
@@ -93,11 +94,12 @@ class Gang {
  private:
   class Board;
   struct Parts;
-  Gang(int rank, int world_size);
+  Gang(int rank, int world_size, Pulse& pulse);
   [[noreturn]] void ThrowBroken(const std::exception& e);
 
   const int rank_;
   const int world_size_;
+  Pulse& pulse_;
   std::unique_ptr<Parts> parts_;  ///< null with one rank
 };
 

@@ -2,51 +2,61 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <chrono>
+#include <future>
 
 namespace imgd::trainer {
 namespace {
 
 constexpr std::chrono::seconds kPublishInterval{2};
+constexpr std::chrono::seconds kStoreTimeout{5};
 
 std::string KeyOf(int rank) { return fmt::format("at/{}", rank); }
 
+/// The collectives lead, padded, so that places can be compared as text: ranks begin them in the same order.
+std::string PlaceOf(const PulseState& state) {
+  return fmt::format("{:020} {} {}", state.collectives, state.step, state.what);
+}
+
+/// "step 12, forward pass".
+std::string WordsOfPlace(const std::string& place) {
+  const size_t step = place.find(' ') + 1;
+  const size_t what = place.find(' ', step) + 1;
+  return fmt::format("step {}, {}", place.substr(step, what - step - 1), place.substr(what));
+}
+
 }  // namespace
 
-PositionBoard::PositionBoard(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size)
-    : store_(std::move(store)), rank_(rank), world_size_(world_size), thread_([this] { Publish(); }) {}
+PositionBoard::PositionBoard(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size,
+                             const Pulse& pulse)
+    : shared_(std::make_shared<Shared>()), pulse_(pulse) {
+  shared_->store = std::move(store);
+  shared_->rank = rank;
+  shared_->world_size = world_size;
+  thread_ = std::thread([this] { Publish(); });
+}
 
 PositionBoard::~PositionBoard() {
   {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
   thread_.join();
 }
 
-void PositionBoard::Set(uint64_t step, const char* what) {
-  std::lock_guard lock(mutex_);
-  step_ = step;
-  what_ = what;
-}
-
-std::string PositionBoard::Here() const {
-  std::lock_guard lock(mutex_);
-  return fmt::format("step {}, {}", step_, what_);
-}
+std::string PositionBoard::Here() const { return WordsOfPlace(PlaceOf(pulse_.State())); }
 
 void PositionBoard::Publish() {
   std::string published;
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    // The step leads, padded, so that places can be compared as text.
-    const std::string place = fmt::format("{:020} {}", step_, what_);
+    const std::string place = PlaceOf(pulse_.State());
     lock.unlock();
     if (place != published) {
       try {
-        std::lock_guard store_lock(store_mutex_);
-        store_->set(KeyOf(rank_), std::vector<uint8_t>(place.begin(), place.end()));
+        const std::lock_guard store_lock(shared_->mutex);
+        shared_->store->set(KeyOf(shared_->rank), std::vector<uint8_t>(place.begin(), place.end()));
         published = place;
       } catch (const std::exception&) {
         return;  // the store is gone, and with it those who would read
@@ -57,28 +67,36 @@ void PositionBoard::Publish() {
   }
 }
 
-std::string PositionBoard::Laggards() {
+std::string PositionBoard::Laggards() const {
+  // A question to a store whose process is stopped has no end of its own.
+  std::promise<std::string> promise;
+  auto answer = promise.get_future();
+  std::thread([shared = shared_, promise = std::move(promise)]() mutable {
+    promise.set_value(shared->FindLaggards());
+  }).detach();
+  if (answer.wait_for(kStoreTimeout) == std::future_status::ready) return answer.get();
+  return shared_->rank == 0 ? "the rendezvous store does not answer"
+                            : "the rendezvous store, which rank 0 or its launcher keeps, does not answer";
+}
+
+std::string PositionBoard::Shared::FindLaggards() {
   std::string least;
   std::vector<int> ranks;
   try {
-    std::lock_guard lock(store_mutex_);
-    for (int rank = 0; rank < world_size_; ++rank) {
-      if (rank == rank_ || !store_->check({KeyOf(rank)})) continue;
-      const auto bytes = store_->get(KeyOf(rank));
+    const std::lock_guard lock(mutex);
+    for (int other = 0; other < world_size; ++other) {
+      if (other == rank || !store->check({KeyOf(other)})) continue;
+      const auto bytes = store->get(KeyOf(other));
       const std::string place(bytes.begin(), bytes.end());
       if (least.empty() || place < least) ranks.clear();
       if (ranks.empty()) least = place;
-      if (place == least) ranks.push_back(rank);
+      if (place == least) ranks.push_back(other);
     }
   } catch (const std::exception&) {
     return "";
   }
   if (ranks.empty()) return "";
-  const size_t digits = least.find_first_not_of('0');
-  const size_t space = least.find(' ');
-  const std::string step = digits < space ? least.substr(digits, space - digits) : "0";
-  return fmt::format("rank {} was last seen at step {}, {}", fmt::join(ranks, ", "), step,
-                     least.substr(space + 1));
+  return fmt::format("rank {} was last seen at {}", fmt::join(ranks, ", "), WordsOfPlace(least));
 }
 
 }  // namespace imgd::trainer

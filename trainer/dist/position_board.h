@@ -1,8 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
-#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -11,37 +10,42 @@
 //
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "trainer/pulse.h"
+
 namespace imgd::trainer {
 
 /// Where each rank is, kept in the rendezvous store, so that after a time-out one can say which rank is late
 /// and at what. A thread publishes this rank's place when it has changed, every few seconds.
 class PositionBoard {
  public:
-  /// `store` must be a connection of the board's own.
-  PositionBoard(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size);
+  /// `store` must be a connection of the board's own; `pulse` says where this rank is, and must outlive the
+  /// board.
+  PositionBoard(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const Pulse& pulse);
   ~PositionBoard();
-
-  /// Any thread; cheap.
-  void Set(uint64_t step, const char* what);
 
   /// "step 12, gradient all-reduce".
   std::string Here() const;
 
-  /// The ranks that have come least far, in words; empty when the store does not answer.
-  std::string Laggards();
+  /// The ranks that have begun the fewest collectives, in words. The store may be kept by a rank that is
+  /// stopped: then it says, after a few seconds, that the store does not answer.
+  std::string Laggards() const;
 
  private:
+  /// Outlives the board where a store that does not answer holds somebody up.
+  struct Shared {
+    c10::intrusive_ptr<c10d::Store> store;
+    int rank;
+    int world_size;
+    std::mutex mutex;  ///< of the store
+    std::string FindLaggards();
+  };
   void Publish();
 
-  c10::intrusive_ptr<c10d::Store> store_;
-  const int rank_;
-  const int world_size_;
-  mutable std::mutex mutex_;  ///< guards the four below
+  const std::shared_ptr<Shared> shared_;
+  const Pulse& pulse_;
+  std::mutex mutex_;  ///< guards stop_
   std::condition_variable changed_;
-  uint64_t step_ = 0;
-  const char* what_ = "joining the gang";
   bool stop_ = false;
-  std::mutex store_mutex_;  ///< for store_
   std::thread thread_;
 };
 

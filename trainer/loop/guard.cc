@@ -37,7 +37,7 @@ bool Guard::Due() const {
 
 void Guard::Keep() {
   if (!session_.spec.guard.on()) return;
-  session_.gang->SetPosition(session_.state.step, "sums for the guard");
+  session_.gang->SetPosition(session_.state.step, "all-reduce of the sums for the guard");
   auto sums = learner_.SumsForGuard();
   session_.gang->AllReduceSum(sums);
   std::copy_n(sums.const_data_ptr<double>(), sums.numel(), session_.state.guard.sums.begin());
@@ -91,6 +91,7 @@ Status Guard::Rollback(double loss) {
                 "training diverged: {}, and it went back {} times (guard.max_times) before; {}", wrong,
                 session_.spec.guard.max_times, kAdvice);
   }
+  const Pulse::During reading(*session_.pulse, Activity::kCheckpoint);
   if (session_.saver) IMGD_TRY(session_.saver->Finish());
   IMGD_ASSIGN(const std::string from, RollBack(session_));
   if (from.empty()) {

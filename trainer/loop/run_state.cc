@@ -189,6 +189,7 @@ void AddNewerOfLearning(const JobSpec& spec, Json& json) {
   if (spec.guard.on()) json["guard_look"] = {spec.guard.loss_factor, spec.guard.every_steps};
   if (spec.early_stop.patience > 0)
     json["early_stop"] = {spec.early_stop.patience, spec.early_stop.metric, spec.early_stop.min_delta};
+  add("gradient_compression", spec.dist.gradient_compression, standard.dist.gradient_compression);
 }
 
 }  // namespace

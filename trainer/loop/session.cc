@@ -1,27 +1,25 @@
 #include "trainer/loop/session.h"
 
-#include <sched.h>
-
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/sha256.h"
 #include "trainer/dist/device.h"
+#include "trainer/dist/nccl_log.h"
 #include "trainer/loop/init_from.h"
 #include "trainer/loop/lineage_of.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/validation.h"
+#include "trainer/numa.h"
 
 namespace imgd::trainer {
 namespace {
 
 /// Cores that this process may use, shared among the ranks of this node.
 int ShareOfCores(const Environment& env) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(1, cores / env.local_world_size);
+  return std::max(1, static_cast<int>(AllowedCores().size()) / env.local_world_size);
 }
 
 /// Data that can't be used are the job's fault, not this rank's. A server that is away is nobody's: another
@@ -196,13 +194,37 @@ Status InitWeights(Session& session) {
   return {};
 }
 
+/// Threads that are started from here on keep to the cores and the memory beside the rank's GPU. Returns how
+/// many cores there are; nothing where it is not bound.
+std::optional<int> BindBesideGpu(const Session& session) {
+  if (!session.device.is_cuda() || !session.spec.train.bind_numa) return std::nullopt;
+  const auto note = [&](const std::string& text) {
+    session.reporter.Note(fmt::format("rank {}: {}", session.env.rank, text));
+  };
+  const std::string gpu = PciAddressOf(session.device);
+  const auto place = FindNumaPlace("/sys", gpu, AllowedCores());
+  if (!place) {
+    note(fmt::format("not bound to a NUMA node: {}", place.error().message));
+    return std::nullopt;
+  }
+  if (const auto bound = BindTo(*place); !bound) {
+    note(bound.error().message);
+    return std::nullopt;
+  }
+  note(fmt::format("bound to NUMA node {} beside its GPU {}, with {} cores", place->node, gpu,
+                   place->cores.size()));
+  return static_cast<int>(place->cores.size());
+}
+
 /// What this rank computes on, with how many threads, and in which precision.
 Status SetUpCompute(Session& session) {
   const auto& spec = session.spec;
-  const int share = ShareOfCores(session.env);
-  session.workers = spec.data.workers > 0 ? spec.data.workers : share;
+  int share = ShareOfCores(session.env);
   IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, session.env.local_rank));
-  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share, spec.train.precision);
+  if (const auto cores = BindBesideGpu(session)) share = std::min(share, *cores);
+  session.workers = spec.data.workers > 0 ? spec.data.workers : share;
+  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share,
+              spec.train.precision);
   const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
   session.compute_type = compute.type;
   if (!compute.note.empty()) session.reporter.Note(compute.note);
@@ -262,6 +284,23 @@ data::AugmentOptions AugmentOf(const JobSpec& spec) {
   return options;
 }
 
+NcclLog BeginNccl(const Session& session) {
+  if (!session.device.is_cuda()) return {};
+  const char* libraries = std::getenv("LD_LIBRARY_PATH");
+  auto log =
+      NcclLog::Begin(session.spec.dist, session.env, FindFabric("/", libraries == nullptr ? "" : libraries));
+  if (session.is_rank0() && !log.note().empty()) session.reporter.Note(log.note());
+  return log;
+}
+
+/// A rank without a pulse trains all the same; it is only not looked after.
+void StartPulse(Session& session) {
+  session.pulse = std::make_unique<Pulse>(session.spec.limits);
+  if (session.env.run_dir.empty()) return;
+  const auto written = session.pulse->WriteTo(session.env.run_dir, session.env.local_rank);
+  if (!written) session.reporter.Note(written.error().ToString());
+}
+
 }  // namespace
 
 const data::Dataset& Session::TrainSet(const Phase& phase) const {
@@ -316,7 +355,10 @@ void Session::OnBadImage(std::set<std::string>& named, const std::string& name, 
 Status SetUp(Session& session) {
   const auto& spec = session.spec;
   const auto& env = session.env;
+  StartPulse(session);
+  session.pulse->SetPosition(0, "opening the data");
   IMGD_TRY(OpenAllData(session));
+  session.pulse->SetPosition(0, "setting up the device");
   IMGD_TRY(SetUpCompute(session));
   IMGD_TRY(SetUpDecoder(session));
   session.checkpoint_root = CheckpointRoot(spec, env.checkpoint_dir);
@@ -330,15 +372,19 @@ Status SetUp(Session& session) {
                                          .every_steps = spec.checkpoint.keep_every_steps}};
     session.saver = std::make_unique<CheckpointSaver>(place, session.reporter);
   }
-  IMGD_ASSIGN(session.gang, Gang::Join(env, session.device));
+  const auto nccl = BeginNccl(session);
+  session.pulse->SetPosition(0, "joining the gang");
+  IMGD_ASSIGN(session.gang, Gang::Join(env, session.device, *session.pulse));
   IMGD_TRY(CheckThatAllSeeTheSame(session));
+  session.gang->SetPosition(0, "making the model");
   IMGD_TRY(MakeLearner(session));
   session.state = FreshState(session);
   IMGD_TRY(Resume(session));
   IMGD_TRY(InitWeights(session));
   if (session.saver) session.saver->SetLineage(LineageOf(session));
-  session.averager =
-      std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model), Buffers(*session.model));
+  session.averager = std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model),
+                                                        Buffers(*session.model), spec.dist);
+  IMGD_TRY(nccl.Check());
   ShareAverage(session);
 
   RunState& state = session.state;
@@ -360,9 +406,10 @@ void BeginLossScale(Session& session) {
 
 Status SetUpEvaluation(Session& session) {
   const auto& spec = session.spec;
+  StartPulse(session);
   IMGD_ASSIGN(session.val, OpenData("data.val", spec.data.val));
   IMGD_TRY(SetUpCompute(session));
-  IMGD_ASSIGN(session.gang, Gang::Join(session.env, session.device));
+  IMGD_ASSIGN(session.gang, Gang::Join(session.env, session.device, *session.pulse));
   const ModelShape shape{.classes = static_cast<int>(session.val->classes().size()),
                          .image_size = spec.data.val_size};
   IMGD_ASSIGN(session.model, MakeModel(spec.model, shape));

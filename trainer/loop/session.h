@@ -26,6 +26,7 @@
 #include "trainer/optim/loss_scale.h"
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/weight_average.h"
+#include "trainer/pulse.h"
 #include "trainer/report/reporter.h"
 
 namespace imgd::trainer {
@@ -44,6 +45,7 @@ struct Session {
       resized;                                     ///< of the phases that have a set of their own, else null
   std::unique_ptr<data::Dataset> val;              ///< null without validation
   std::shared_ptr<const data::Shapes> val_shapes;  ///< for rectangular validation, once it is needed
+  std::unique_ptr<Pulse> pulse;
   std::unique_ptr<Gang> gang;
   std::shared_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;

@@ -15,12 +15,12 @@
 namespace imgd::trainer {
 namespace {
 
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-Result<std::optional<DeviceBatch>> NextBatch(Feed& feed) {
-  RECORD_USER_SCOPE("imgtrain: input");
-  return feed.Next();
-}
+/// Algorithms are chosen, and memory is got, in the first steps of a start or of an image size.
+constexpr int kAutotuneSteps = 3;
 
 report::Started DescribeStart(const Session& session) {
   return {.world_size = session.env.world_size,
@@ -90,6 +90,7 @@ Result<bool> TrainLoop::RunPhase(const Phase& phase) {
   feed_.emplace(session_.TrainSet(phase), session_.TrainOptions(phase), session_.device, session_.mix());
   reported_ = {};
   noted_ = {};
+  warm_steps_ = 0;
   bool stopped = false;
   while (!stopped && !enough_ && session_.state.step < std::min(phase.end_step, session_.total_steps)) {
     IMGD_ASSIGN(const Agreed agreed, Step(*feed_));
@@ -101,6 +102,7 @@ Result<bool> TrainLoop::RunPhase(const Phase& phase) {
 Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   Gang& gang = *session_.gang;
   const uint64_t step = session_.state.step;
+  session_.pulse->SetActivity(warm_steps_ < kAutotuneSteps ? Activity::kAutotune : Activity::kStep);
   gang.SetPosition(step, "waiting for input");
   profiler_.BeforeStep(step, session_.commands);
   clock_.Start();
@@ -127,9 +129,20 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   meter_.AddStep(batch.count);
   ++session_.state.step;
   session_.state.epoch = session_.phases.Epochs(session_.state.step);
-  profiler_.AfterStep(session_.state.step == session_.total_steps);
+  session_.pulse->AddStep(duration_cast<milliseconds>(steady_clock::now() - asked_at));
+  warm_steps_ = std::min(warm_steps_ + 1, kAutotuneSteps);
+  {
+    const Pulse::During writing(*session_.pulse, Activity::kCheckpoint);
+    profiler_.AfterStep(session_.state.step == session_.total_steps);
+  }
   IMGD_TRY(Trace(batch));
   return agreed;
+}
+
+Result<std::optional<DeviceBatch>> TrainLoop::NextBatch(Feed& feed) {
+  const Pulse::During input(*session_.pulse, Activity::kInput);
+  RECORD_USER_SCOPE("imgtrain: input");
+  return feed.Next();
 }
 
 Status TrainLoop::Trace(const DeviceBatch& batch) {
@@ -149,6 +162,7 @@ Gang::PendingSum TrainLoop::StartAgreement(int64_t images) {
 }
 
 TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
+  session_.gang->SetPosition(session_.state.step, "all-reduce of what the ranks agree on");
   const auto sums = pending.Wait();
   return {.images = sums[0],
           .asked = {.checkpoint = sums[1] > 0, .stop = sums[2] > 0, .stop_with_checkpoint = sums[3] > 0},
@@ -198,7 +212,7 @@ void TrainLoop::NoteImagesLeftToCpu() {
 }
 
 Status TrainLoop::Report() {
-  session_.gang->SetPosition(session_.state.step, "sums for the report");
+  session_.gang->SetPosition(session_.state.step, "all-reduce of the sums for the report");
   const auto own = learner_.TakeSums(Learner::Reader::kReport);
   const report::TimeFigures times = TakeTimes();
   auto sums = at::cat({own, TimesAsSums(times, session_.env)});
@@ -310,11 +324,13 @@ Status TrainLoop::CheckThatSomethingWasSeen() const {
 /// What is said of a run after this has its checkpoint on disk.
 Status TrainLoop::FinishSaving() {
   if (!session_.saver) return {};
+  const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
   session_.gang->SetPosition(session_.state.step, "writing a checkpoint");
   return session_.saver->Finish();
 }
 
 Status TrainLoop::Save() {
+  const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
   guard_.Keep();
   // Before the guard's next look, which will go back, there may be nothing to save.
   if (session_.spec.guard.action == "rollback" && !WeightsAreFinite(session_)) {

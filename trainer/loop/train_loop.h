@@ -33,6 +33,7 @@ class TrainLoop {
 
   Result<bool> RunPhase(const Phase& phase);
   Result<Agreed> Step(Feed& feed);
+  Result<std::optional<DeviceBatch>> NextBatch(Feed& feed);
   Status Trace(const DeviceBatch& batch);
   report::TimeFigures TakeTimes();
   report::LoaderFigures LoaderFiguresSince(const Meter::Figures& speed);
@@ -50,6 +51,7 @@ class TrainLoop {
 
   Session& session_;
   const uint64_t first_step_;  ///< of this start
+  int warm_steps_ = 0;         ///< of the current phase in this start, as far as they matter
   Meter meter_;
   StepClock clock_;
   Learner learner_;

@@ -77,6 +77,7 @@ void ShareAverage(Session& session) {
 
 Result<ValidationEnd> Measure(Session& session) {
   torch::NoGradGuard no_grad;
+  const Pulse::During validation(*session.pulse, Activity::kValidation);
   session.gang->SetPosition(session.state.step, "validation");
   session.model->eval();
   ValidationEnd end;
@@ -87,6 +88,7 @@ Result<ValidationEnd> Measure(Session& session) {
   while (true) {
     IMGD_ASSIGN(const auto batch, feed.Next());
     if (!batch) break;  // after as many batches on every rank
+    session.gang->SetPosition(session.state.step, "validation");
     if (session.saver) IMGD_TRY(session.saver->Poll());
     const auto taken = session.commands.Take();
     auto pending = session.gang->StartSum({taken.checkpoint, taken.stop, taken.stop_with_checkpoint});

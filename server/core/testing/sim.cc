@@ -277,6 +277,27 @@ void Sim::RankDoes(Agent& agent) {
   }
 }
 
+void Sim::BeatPulse(Agent& agent) {
+  if (agent.session == 0) return;
+  for (const auto& [key, run] : agent.runs) {
+    std::vector<RankPulse> pulses;
+    for (const auto& [rank, alive] : run.alive) {
+      if (!alive) continue;
+      pulses.push_back({.rank = rank,
+                        .collectives = Random(3),
+                        .what = "step",
+                        .silent = seconds(Chance(10) ? 20 : 0),
+                        .still = seconds(Random(20)),
+                        .silence_limit = seconds(15),
+                        .limit = seconds(15)});
+    }
+    Daemon([&, run_key = key](Actions& out) {
+      reactor_.OnRunPulse(NodeId(agent.name), run_key, std::move(pulses), now_, out);
+    });
+    return;  // the daemon may have dropped the stream, and the agent its runs
+  }
+}
+
 void Sim::Step() {
   Agent& agent = AnyAgent();
   const auto what = Random(100);
@@ -286,8 +307,10 @@ void Sim::Step() {
     DeliverReport(agent);
   } else if (what < 55) {
     DeliverEvent(agent);
-  } else if (what < 70) {
+  } else if (what < 66) {
     RankDoes(agent);
+  } else if (what < 70) {
+    BeatPulse(agent);
   } else if (what < 80) {
     if (agent.session == 0) Connect(agent);
   } else if (what < 85) {

@@ -69,6 +69,7 @@ class Sim {
   void DeliverReport(Agent& agent);
   void DeliverEvent(Agent& agent);
   void RankDoes(Agent& agent);
+  void BeatPulse(Agent& agent);
 
   void Obey(Agent& agent, const SendPrepare& command);
   void Obey(Agent& agent, const SendStart& command);

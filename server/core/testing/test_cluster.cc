@@ -118,6 +118,12 @@ void TestCluster::Exits(const std::string& node, JobId job, std::vector<RankExit
   Says(node, {.run = RunOf(job), .phase = RunPhase::kRunning, .exits = std::move(exits)});
 }
 
+void TestCluster::Pulses(const std::string& node, JobId job, std::vector<RankPulse> ranks) {
+  Actions actions;
+  reactor_.OnRunPulse(NodeId(node), RunOf(job), std::move(ranks), now_, actions);
+  Settle(std::move(actions));
+}
+
 void TestCluster::Started(JobId job, uint32_t rank) {
   Actions actions;
   reactor_.OnTrainerStarted(RunOf(job), rank, now_, actions);

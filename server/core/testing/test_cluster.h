@@ -50,6 +50,8 @@ class TestCluster {
   void Ends(const std::string& node, JobId job, std::vector<RankExit> exits);
   /// Ranks have ended, but the node still has processes of the run.
   void Exits(const std::string& node, JobId job, std::vector<RankExit> exits);
+  /// Where the node's ranks are.
+  void Pulses(const std::string& node, JobId job, std::vector<RankPulse> ranks);
   void Started(JobId job, uint32_t rank);
   void Finished(JobId job, uint32_t rank = 0);
   void Failed(JobId job, RankFailure failure);

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -86,6 +87,38 @@ def test_a_rank_that_hangs_is_named_after_the_time_out(trainer: Trainer) -> None
     assert run.ranks[0].wait(30) == 10, run.ranks[0].communicate()
     message = run.events("failed")[0].message
     assert "rank 1 was last seen at step " in message, message
+
+
+def test_a_hanging_rank_0_holds_up_nobody_though_it_keeps_the_store(trainer: Trainer) -> None:
+    run = trainer.start(
+        2,
+        train__epochs=1000,
+        checkpoint__every_epochs=0,
+        env={"IMGD_COLLECTIVE_TIMEOUT_SECONDS": "4"},
+    )
+    run.wait_for_step(2)
+    run.ranks[0].send_signal(signal.SIGSTOP)
+    assert run.ranks[1].wait(30) == 10, run.ranks[1].communicate()
+    message = run.events("failed", rank=1)[0].message
+    assert "the rendezvous store, which rank 0 or its launcher keeps, does not answer" in message, message
+
+
+def test_a_rank_says_where_it_is_and_how_long_that_may_take(trainer: Trainer) -> None:
+    run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0, limits__silence="20s", limits__step="30s")
+    run.wait_for_step(10)
+    run.ranks[1].send_signal(signal.SIGSTOP)
+    path = run.folder / "pulse.0"
+    time.sleep(4)  # by then it has counted what it waits for
+    assert b"all-reduce" in path.read_bytes()
+    beats, moves, step, collectives, limit_ms, silence_ms = struct.unpack_from("=6Q", path.read_bytes(), 16)
+    assert beats > 4 and moves > 20 and step >= 10 and collectives > 20
+    assert (limit_ms, silence_ms) == (30_000, 20_000)
+    time.sleep(1.5)
+    later = struct.unpack_from("=2Q", path.read_bytes(), 16)
+    assert later[0] > beats, "it lives"
+    assert later[1] == moves, "and stands still"
+    for rank in run.ranks:
+        rank.kill()
 
 
 def test_a_job_file_with_errors_lists_each_with_its_place(trainer: Trainer) -> None:

@@ -32,6 +32,20 @@ def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(
         assert two[step] == pytest.approx(loss, abs=1e-4), step
 
 
+def test_gradients_that_travel_as_bf16_learn_nearly_the_same(trainer: Trainer) -> None:
+    settings: dict[str, Any] = {
+        "train__max_steps": 10,
+        "train__freeze_batch_norm": True,
+        "optimizer__lr": 0.005,
+    }
+    exact = trainer.run(2, **settings).losses()
+    trainer.checkpoints /= "bf16"
+    rounded = trainer.run(2, **settings, dist__gradient_compression="bf16", dist__bucket_mb=1).losses()
+    assert rounded != exact
+    for step, loss in exact.items():
+        assert rounded[step] == pytest.approx(loss, abs=1e-2), step
+
+
 @pytest.mark.long
 def test_slices_may_be_uneven_and_even_empty(trainer: Trainer) -> None:
     """72 images in batches of 14: the last step of an epoch has 2, so that one of 3 ranks has none."""

@@ -1,0 +1,50 @@
+#include <algorithm>
+
+#include "server/core/job.h"
+#include "server/core/reactor.h"
+
+/// The reactor's part in finding gangs that can't go on.
+namespace imgd {
+
+void Reactor::OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> ranks, Now now,
+                         Actions& out) {
+  const JobRecord* job = ActiveRun(run);
+  const Part* part = job == nullptr ? nullptr : PartOnNode(job->run, node);
+  if (part == nullptr || part->lost) return;
+  Watched& watched = watched_[run.job];
+  if (watched.generation != run.generation) watched = {.generation = run.generation};
+  for (auto& pulse : ranks) {
+    if (PartOfRank(job->run, pulse.rank) == part) {
+      watched.ranks[pulse.rank] = {.pulse = std::move(pulse), .at = now.steady};
+    }
+  }
+  JudgePulses(run, now, out);
+}
+
+void Reactor::JudgePulses(RunKey run, Now now, Actions& out) {
+  const JobRecord& job = *state_.FindJob(run.job);
+  if (job.run.stop != StopFor::kNothing || MustStop(job.run)) return;
+  std::vector<PartNode> nodes;
+  for (const auto& part : job.run.parts) {
+    const NodeRecord* node = state_.FindNode(part.node);
+    nodes.push_back({.out_of_reach = node == nullptr || node->state != NodeState::kReady,
+                     .address = node == nullptr ? "" : node->address});
+  }
+  auto stall = FindStall(job.run, nodes, watched_.at(run.job).ranks, now.steady);
+  if (!stall) return;
+  AddTrouble(run.job, stall->trouble.code, std::move(stall->trouble.text));
+  // It is not just hard to reach; the gang can start elsewhere.
+  if (stall->lost) LoseNode(*stall->lost, "", out);
+  Drain(now, out);
+}
+
+void Reactor::NoteWhere(RunKey run, RankExit& exit) const {
+  const auto watched = watched_.find(run.job);
+  if (watched == watched_.end() || watched->second.generation != run.generation) return;
+  const auto rank = watched->second.ranks.find(exit.rank);
+  if (rank == watched->second.ranks.end()) return;
+  exit.where = WhereOf(rank->second.pulse);
+  exit.last_line = rank->second.pulse.last_line;
+}
+
+}  // namespace imgd

@@ -1,0 +1,185 @@
+#include "server/core/stall.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/core/job.h"
+
+namespace imgd {
+namespace {
+
+/// Pulses come each second; one that is older says nothing of now.
+constexpr auto kFresh = std::chrono::seconds(5);
+
+/// A rank that has not ended.
+struct Member {
+  const Part* part = nullptr;
+  const PartNode* node = nullptr;
+  uint32_t rank = 0;
+  const RankPulse* pulse = nullptr;  ///< the last one; null where it never came
+  bool fresh = false;
+
+  uint64_t collectives() const { return pulse == nullptr ? 0 : pulse->collectives; }
+};
+
+std::vector<Member> MembersOf(const Run& run, const std::vector<PartNode>& nodes, const GangPulses& pulses,
+                              Instant now) {
+  std::vector<Member> members;
+  for (size_t i = 0; i < run.parts.size(); ++i) {
+    const Part& part = run.parts[i];
+    if (part.Over()) continue;
+    for (size_t device = 0; device < part.devices.size(); ++device) {
+      const auto rank = part.first_rank + static_cast<uint32_t>(device);
+      if (std::any_of(run.exits.begin(), run.exits.end(),
+                      [rank](const RankExit& exit) { return exit.rank == rank; })) {
+        continue;
+      }
+      const auto heard = pulses.find(rank);
+      const bool known = heard != pulses.end();
+      members.push_back({.part = &part,
+                         .node = &nodes[i],
+                         .rank = rank,
+                         .pulse = known ? &heard->second.pulse : nullptr,
+                         .fresh = known && !nodes[i].out_of_reach && now - heard->second.at <= kFresh});
+    }
+  }
+  return members;
+}
+
+std::string Named(const Member& member) {
+  return fmt::format("rank {} on node {}", member.rank, member.part->node);
+}
+
+std::string LastLineOf(const Member& member) {
+  if (member.pulse == nullptr || member.pulse->last_line.empty()) return "";
+  return fmt::format("; its last log line: {}", member.pulse->last_line);
+}
+
+int64_t SecondsOf(Duration time) { return std::chrono::duration_cast<std::chrono::seconds>(time).count(); }
+
+std::optional<Stall> FindSilent(const std::vector<Member>& members) {
+  const Member* stopped = nullptr;
+  for (const auto& member : members) {
+    if (!member.fresh || member.pulse->silence_limit == Duration::zero()) continue;
+    if (member.pulse->silent < member.pulse->silence_limit) continue;
+    if (stopped == nullptr || member.collectives() < stopped->collectives()) stopped = &member;
+  }
+  if (stopped == nullptr) return std::nullopt;
+  return Stall{
+      {ReasonCode::kRankStuck,
+       fmt::format("{} is stopped: its process has given no sign of life for {} s, at {}{}", Named(*stopped),
+                   SecondsOf(stopped->pulse->silent), WhereOf(*stopped->pulse), LastLineOf(*stopped))},
+      {}};
+}
+
+/// Those that the others wait for.
+std::vector<const Member*> Last(const std::vector<Member>& members) {
+  std::vector<const Member*> last;
+  for (const auto& member : members) {
+    if (!last.empty() && member.collectives() > last.front()->collectives()) continue;
+    if (!last.empty() && member.collectives() < last.front()->collectives()) last.clear();
+    last.push_back(&member);
+  }
+  return last;
+}
+
+/// How long they may stand still; nothing for ever. Of a rank that was never heard nothing is known but that
+/// the others wait for it, within their own limits.
+std::optional<Duration> LimitOf(const std::vector<const Member*>& last, const std::vector<Member>& members) {
+  Duration limit{};
+  for (const Member* member : last) {
+    if (member->pulse == nullptr) continue;
+    if (member->pulse->limit == Duration::zero()) return std::nullopt;
+    limit = std::max(limit, member->pulse->limit);
+  }
+  if (limit != Duration::zero()) return limit;
+  for (const auto& member : members) {
+    if (!member.fresh) continue;
+    if (member.pulse->limit == Duration::zero()) return std::nullopt;
+    limit = std::max(limit, member.pulse->limit);
+  }
+  return limit;
+}
+
+std::string RanksOf(const Part& part) {
+  const auto last = part.first_rank + static_cast<uint32_t>(part.devices.size()) - 1;
+  return last == part.first_rank ? fmt::format("rank {}", last)
+                                 : fmt::format("ranks {} to {}", part.first_rank, last);
+}
+
+/// The link that one of the ranks finds dead; empty where all peers answer.
+std::string LostLink(const std::vector<Member>& members) {
+  for (const auto& member : members) {
+    if (!member.fresh || member.pulse->unanswered.empty()) continue;
+    const auto& address = member.pulse->unanswered;
+    const auto peer = std::find_if(members.begin(), members.end(), [&](const Member& other) {
+      return other.node->address == address && other.part != member.part;
+    });
+    if (peer == members.end()) return fmt::format("{} gets no answer from {}", Named(member), address);
+    return fmt::format("the link between {} and node {} ({}) is lost: the former gets no answer from {}",
+                       Named(member), peer->part->node, RanksOf(*peer->part), address);
+  }
+  return "";
+}
+
+Stall Blame(const std::vector<const Member*>& last, const std::vector<Member>& members, Duration still) {
+  const std::string link = LostLink(members);
+  const auto away =
+      std::find_if(last.begin(), last.end(), [](const Member* member) { return member->node->out_of_reach; });
+  if (away != last.end()) {
+    const Member& member = **away;
+    return {{ReasonCode::kNodeLost,
+             fmt::format("node {} is out of reach, and the gang has stood still for {} s: rank {} there was "
+                         "last seen at {}{}{}",
+                         member.part->node, SecondsOf(still), member.rank,
+                         member.pulse == nullptr ? "its start" : WhereOf(*member.pulse),
+                         link.empty() ? "" : "; " + link, LastLineOf(member))},
+            member.part->node};
+  }
+  const Member& member = **std::max_element(last.begin(), last.end(), [](const Member* a, const Member* b) {
+    return a->pulse->still < b->pulse->still;
+  });
+  const std::string where = fmt::format("{} has been at {} for {} s", Named(member), WhereOf(*member.pulse),
+                                        SecondsOf(member.pulse->still));
+  std::string text;
+  if (!link.empty()) {
+    text = fmt::format("{}; {}", link, where);
+  } else if (members.size() == 1) {
+    text = fmt::format("no progress: {}", where);
+  } else if (last.size() == members.size()) {
+    text = fmt::format("no rank makes progress: {}, the longest of all {}", where, members.size());
+  } else {
+    text = fmt::format("no progress: {}, and {} wait{} for it", where, members.size() - last.size(),
+                       members.size() - last.size() == 1 ? "s" : "");
+  }
+  return {{ReasonCode::kRankStuck, text + LastLineOf(member)}, {}};
+}
+
+std::optional<Stall> FindStandstill(const std::vector<Member>& members) {
+  std::optional<Duration> still;
+  for (const auto& member : members) {
+    if (member.fresh) still = still ? std::min(*still, member.pulse->still) : member.pulse->still;
+    if (!member.fresh && !member.node->out_of_reach) return std::nullopt;
+  }
+  if (!still) return std::nullopt;
+  const auto last = Last(members);
+  const auto limit = LimitOf(last, members);
+  if (!limit || *still < *limit) return std::nullopt;
+  return Blame(last, members, *still);
+}
+
+}  // namespace
+
+std::string WhereOf(const RankPulse& pulse) {
+  return fmt::format("step {}, {} (collective {})", pulse.step, pulse.what, pulse.collectives);
+}
+
+std::optional<Stall> FindStall(const Run& run, const std::vector<PartNode>& nodes, const GangPulses& pulses,
+                               Instant now) {
+  const auto members = MembersOf(run, nodes, pulses, now);
+  if (auto silent = FindSilent(members)) return silent;
+  return FindStandstill(members);
+}
+
+}  // namespace imgd

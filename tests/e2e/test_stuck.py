@@ -1,0 +1,210 @@
+"""Ranks that stop, die or lose their link: the whole gang ends soon, and the reason says which and where."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from conftest import MakeJob
+from harness import Cluster, alive, wait_for
+from netns import Network
+
+# Short ones, so that the tests are; the defaults are tested by test_the_default_limits.
+LIMITS = ("limits={silence: 5s, step: 5s, input: 5s, autotune: 20s}",)
+
+
+def pulse(cluster: Cluster, node: str, generation: int = 1) -> tuple[int, str]:
+    """The step that the node's rank is at, and what it does (common/pulse.cc has the layout)."""
+    path = next((cluster.root / node / "runs").glob(f"*-{generation}-*/pulse.0"))
+    data = path.read_bytes()
+    return struct.unpack_from("=Q", data, 32)[0], data[64:128].split(b"\0")[0].decode()
+
+
+def requeued(cluster: Cluster, job: int) -> dict[str, str]:
+    """Why the job went back to the queue, once."""
+    changes = [h["state_change"] for h in cluster.history(job)]
+    found = [c for c in changes if c["to"] == "JOB_STATE_QUEUED" and c["from"] != "JOB_STATE_UNSPECIFIED"]
+    assert len(found) == 1, found
+    change: dict[str, str] = found[0]
+    return change
+
+
+def wait_requeued(cluster: Cluster, job: int, seconds: float) -> dict[str, str]:
+    wait_for("the run to be ended", lambda: cluster.job(job)["restarts"] == 1 or None, seconds)
+    return requeued(cluster, job)
+
+
+def wait_started_again(cluster: Cluster, job: int) -> None:
+    """Waits until the job trains again, and ends it."""
+    assert int(cluster.wait_state(job, "JOB_STATE_RUNNING")["generation"]) >= 2
+    cluster.cli("cancel", str(job))
+
+
+def node_of(cluster: Cluster, job: int, rank: int) -> str:
+    name: str = next(p["node"] for p in cluster.job(job)["placements"] if int(p.get("first_rank", 0)) == rank)
+    return name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stopped_rank_is_named_and_the_run_goes_on_without_it(rank: int, cluster: Cluster, make_job: MakeJob) -> None:
+    job = cluster.submit(make_job(epochs=500), *LIMITS)
+    cluster.wait_step(job, 13)
+    pids = cluster.rank_pids(job)
+    node = node_of(cluster, job, rank)
+    os.kill(pids[rank], signal.SIGSTOP)
+    stopped = time.monotonic()
+    reason = wait_requeued(cluster, job, 20)
+    assert 4 < time.monotonic() - stopped < 15
+    assert reason["reason"] == "REASON_CODE_RANK_STUCK"
+    stuck = rf"rank {rank} on node {node} is stopped: .* sign of life for \d+ s, at step \d+, "
+    assert re.search(stuck, reason["text"]), reason
+    if rank == 0:
+        assert "its last log line: " in reason["text"], reason
+    assert not any(alive(pid) for pid in pids.values()), "a stopped rank is ended as the others are"
+    wait_started_again(cluster, job)
+
+
+@pytest.mark.long
+def test_the_default_limits(cluster: Cluster, make_job: MakeJob) -> None:
+    """A rank that stands for less than 15 s is left alone, one that does for longer is not."""
+    job = cluster.submit(make_job(epochs=500))
+    cluster.wait_step(job, 13)
+    pids = cluster.rank_pids(job)
+    os.kill(pids[1], signal.SIGSTOP)
+    time.sleep(10)
+    os.kill(pids[1], signal.SIGCONT)
+    cluster.wait_step(job, int(cluster.job(job)["last_step"]["step"]) + 5)
+    assert int(cluster.job(job)["generation"]) == 1
+    os.kill(pids[1], signal.SIGSTOP)
+    stopped = time.monotonic()
+    reason = wait_requeued(cluster, job, 30)
+    assert 14 < time.monotonic() - stopped < 20
+    assert "rank 1 on node" in reason["text"] and "is stopped" in reason["text"]
+    cluster.cli("cancel", str(job))
+
+
+@pytest.mark.long
+def test_a_rank_killed_in_the_all_reduce_ends_the_run_within_3_seconds(cluster: Cluster, make_job: MakeJob) -> None:
+    job = cluster.submit(make_job(epochs=500))
+    cluster.wait_step(job, 13)
+    pids = cluster.rank_pids(job)
+    victim = node_of(cluster, job, 1)
+
+    # The other one stands still, so that this one waits for it in an all-reduce until it is killed.
+    def stop_it_in_an_all_reduce() -> bool:
+        os.kill(pids[0], signal.SIGSTOP)
+        time.sleep(1)
+        if "all-reduce" in pulse(cluster, victim)[1]:
+            return True
+        os.kill(pids[0], signal.SIGCONT)
+        return False
+
+    wait_for("rank 1 to wait in an all-reduce", stop_it_in_an_all_reduce, 20)
+    step, what = pulse(cluster, victim)
+    os.kill(pids[1], signal.SIGKILL)
+    killed = time.monotonic()
+    reason = wait_requeued(cluster, job, 10)
+    assert time.monotonic() - killed < 3
+    assert reason["reason"] == "REASON_CODE_RANK_KILLED"
+    expected = f"rank 1 on node {victim} was killed by signal 9 (SIGKILL) at step {step}, {what} (collective "
+    assert expected in reason["text"], reason
+    assert not any(alive(pid) for pid in pids.values())
+    wait_started_again(cluster, job)
+
+
+@pytest.mark.long
+def test_slow_ranks_and_absent_agents_and_daemons_stop_no_run(cluster: Cluster, make_job: MakeJob) -> None:
+    job = cluster.submit(make_job(epochs=500), *LIMITS)
+    cluster.wait_step(job, 13)
+    pids = cluster.rank_pids(job)
+    assert cluster.daemon
+    for _ in range(2):  # each less than the limits, together more
+        os.kill(pids[1], signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(pids[1], signal.SIGCONT)
+        time.sleep(1)
+    cluster.agents["a"].send_signal(signal.SIGSTOP)
+    time.sleep(6)  # of which the agent knows nothing afterwards
+    cluster.agents["a"].send_signal(signal.SIGCONT)
+    cluster.agents["b"].kill()
+    cluster.agents["b"].wait()
+    cluster.daemon.kill()
+    cluster.daemon.wait()
+    time.sleep(6)
+    cluster.start_daemon()
+    cluster.restart_agent("b")
+    step = int(cluster.job(job)["last_step"]["step"])
+    cluster.wait_step(job, step + 3)
+    time.sleep(6)  # longer than the limits: nothing of what was not heard counts
+    assert int(cluster.wait_step(job, step + 5)["generation"]) == 1
+    assert cluster.rank_pids(job) == pids
+    cluster.cli("cancel", str(job))
+
+
+def start_nodes(network: Network, root: Path, address: dict[str, str]) -> Cluster:
+    """A daemon on the hub and an agent on each node; their ranks talk by these addresses."""
+    (root / "checkpoints").mkdir()
+    config = root / "imgd.yaml"
+    config.write_text("heartbeat: 1s\n")
+    cluster = Cluster(root, server_args=["--config", str(config)], host=network.address["hub"], port=7650,
+                      prefix=["ip", "netns", "exec", network.hub])  # fmt: skip
+    cluster.start_daemon()
+    for node in ("a", "b"):
+        cluster.start_agent(node, "--shared-folder", str(root / "checkpoints"), "--address", address[node],
+                            prefix=network.command(node))  # fmt: skip
+    return cluster
+
+
+@pytest.mark.long
+def test_of_a_lost_link_between_ranks_the_pair_is_named(network: Network, tmp_path: Path, make_job: MakeJob) -> None:
+    cluster = start_nodes(network, tmp_path, network.data_address)
+    try:
+        job = cluster.submit(make_job(epochs=500), *LIMITS)
+        cluster.wait_step(job, 13)
+        pids = cluster.rank_pids(job)
+        network.cut_data("b")
+        cut = time.monotonic()
+        reason = wait_requeued(cluster, job, 30)
+        assert time.monotonic() - cut < 20
+        assert reason["reason"] == "REASON_CODE_RANK_STUCK"
+        link = re.search(r"the link between rank (\d) on node (\w) and node (\w) \(rank (\d)\) is lost", reason["text"])
+        assert link, reason["text"]
+        assert {link[1], link[4]} == {"0", "1"} and {link[2], link[3]} == {"a", "b"}
+        assert re.search(r"has been at step \d+, .* \(collective \d+\) for \d+ s", reason["text"]), reason["text"]
+        assert not any(alive(pid) for pid in pids.values())
+        network.mend("b")
+        wait_started_again(cluster, job)
+    finally:
+        cluster.close()
+
+
+@pytest.mark.long
+def test_a_node_off_the_network_is_lost_as_soon_as_its_gang_waits_for_it(
+    network: Network, tmp_path: Path, make_job: MakeJob
+) -> None:
+    cluster = start_nodes(network, tmp_path, network.address)
+    try:
+        job = cluster.submit(make_job(epochs=500), *LIMITS)
+        cluster.wait_step(job, 13)
+        other = cluster.rank_pids(job)[0 if node_of(cluster, job, 0) == "a" else 1]
+        network.cut("b")
+        cut = time.monotonic()
+        reason = wait_requeued(cluster, job, 40)
+        assert time.monotonic() - cut < 25, "lost_after, 45 s, is for nodes whose gang goes on"
+        assert reason["reason"] == "REASON_CODE_NODE_LOST"
+        lost = (
+            r"node b is out of reach, and the gang has stood still for \d+ s: rank . there was last seen at step \d+, "
+        )
+        assert re.search(lost, reason["text"]), reason
+        assert not alive(other)
+        assert cluster.node_state("b") == "NODE_STATE_LOST"
+        cluster.cli("cancel", str(job))
+        network.mend("b")
+    finally:
+        cluster.close()
