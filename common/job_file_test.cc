@@ -214,8 +214,7 @@ TEST(JobFile, GuardsThatCanNotWorkAreErrors) {
   EXPECT_THAT(with("guard: {every_steps: 3}"), ElementsAre(HasSubstr("guard.every_steps: needs action")));
   EXPECT_THAT(with("train: {precision: fp16}\nguard: {action: skip}"),
               ElementsAre(HasSubstr("fp16 leaves such steps out by itself")));
-  EXPECT_THAT(with("early_stop: {metric: loss}"),
-              ElementsAre(HasSubstr("early_stop.patience: missing")));
+  EXPECT_THAT(with("early_stop: {metric: loss}"), ElementsAre(HasSubstr("early_stop.patience: missing")));
   EXPECT_THAT(with("early_stop: {patience: 3}"),
               ElementsAre(HasSubstr("early_stop.patience: needs data.val")));
 }

@@ -50,7 +50,7 @@ Status SetUpCompute(Session& session, const Wanted& wanted) {
   session.model->to(session.device);
   session.optimizer = MakeOptimizer(Parameters(*session.model), spec.optimizer, session.model.get());
   session.averager = std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model),
-                                                         Buffers(*session.model), spec.dist);
+                                                        Buffers(*session.model), spec.dist);
   return {};
 }
 

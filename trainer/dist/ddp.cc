@@ -42,7 +42,7 @@ class TimedReducer final : public c10d::Reducer {
 /// The constructor is internal to LibTorch and changes between releases; this is the one place that knows it.
 /// 2.11 to 2.13 take this call (2.13 has one more argument, with a default).
 std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                           const NamedTensors& parameters, int64_t bucket_bytes) {
+                                          const NamedTensors& parameters, int64_t bucket_bytes) {
   const auto tensors = TensorsOf(parameters);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) names[i] = parameters[i].first;

@@ -19,8 +19,7 @@ constexpr std::string_view kAdvice =
 bool HasDiverged(double loss, double factor, GuardState& state) {
   if (!std::isfinite(loss)) return true;
   if (factor > 0 && state.mean_loss > 0 && loss > factor * state.mean_loss) return true;
-  state.mean_loss =
-      state.mean_loss > 0 ? (1 - kShareOfALook) * state.mean_loss + kShareOfALook * loss : loss;
+  state.mean_loss = state.mean_loss > 0 ? (1 - kShareOfALook) * state.mean_loss + kShareOfALook * loss : loss;
   return false;
 }
 
@@ -96,13 +95,14 @@ Status Guard::Rollback(double loss) {
   IMGD_ASSIGN(const std::string from, RollBack(session_));
   if (from.empty()) {
     return Fail(ErrorCode::kInvalidArgument,
-                "training diverged: {}, before there was a good checkpoint to go back to; {}", wrong, kAdvice);
+                "training diverged: {}, before there was a good checkpoint to go back to; {}", wrong,
+                kAdvice);
   }
   if (session_.is_rank0()) {
-    session_.reporter.Note(fmt::format("guard: {}; the weights are those of {} again, and training goes on "
-                                       "with step {}, without the steps between; rollback {} of {}",
-                                       wrong, from, state.step + 1, state.guard.times_used,
-                                       session_.spec.guard.max_times));
+    session_.reporter.Note(
+        fmt::format("guard: {}; the weights are those of {} again, and training goes on "
+                    "with step {}, without the steps between; rollback {} of {}",
+                    wrong, from, state.step + 1, state.guard.times_used, session_.spec.guard.max_times));
   }
   return {};
 }

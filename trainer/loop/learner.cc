@@ -216,7 +216,8 @@ at::Tensor Learner::SumsForGuard() const {
 }
 
 void Learner::BeginSums(const std::array<double, 4>& sums) {
-  sums_.select(0, static_cast<int64_t>(Reader::kGuard)).copy_(at::tensor(at::ArrayRef<double>(sums), at::kDouble));
+  sums_.select(0, static_cast<int64_t>(Reader::kGuard))
+      .copy_(at::tensor(at::ArrayRef<double>(sums), at::kDouble));
 }
 
 at::Tensor Learner::TakeSums(Reader reader) {

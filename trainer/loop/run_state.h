@@ -55,7 +55,7 @@ struct RunState {
   double last_loss = 0;                  ///< last reported training loss
   GuardState guard;
   BestSoFar best;
-  ValidationResult validation;           ///< of the last pass before the checkpoint
+  ValidationResult validation;  ///< of the last pass before the checkpoint
 };
 
 std::string ToJson(const RunState& state);

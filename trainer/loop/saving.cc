@@ -47,9 +47,10 @@ Status TakeUpAverage(Session& session, const CheckpointContent& files) {
 Status TakeUpTensors(Session& session, const CheckpointRef& ref, const CheckpointContent& files) {
   const auto fit = [&ref](const char* settings, const Status& copied) -> Status {
     if (copied) return {};
-    return Fail(ErrorCode::kInvalidArgument,
-                "checkpoint {} was trained with other settings of {}: {}; take another name or checkpoint.dir",
-                ref.path.native(), settings, copied.error().message);
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "checkpoint {} was trained with other settings of {}: {}; take another name or checkpoint.dir",
+        ref.path.native(), settings, copied.error().message);
   };
   IMGD_ASSIGN(const auto model, ParseSafetensors(files.model));
   IMGD_ASSIGN(const auto optimizer, ParseSafetensors(files.optimizer));

@@ -223,8 +223,7 @@ Status SetUpCompute(Session& session) {
   IMGD_ASSIGN(session.device, ChooseDevice(spec.train.device, session.env.local_rank));
   if (const auto cores = BindBesideGpu(session)) share = std::min(share, *cores);
   session.workers = spec.data.workers > 0 ? spec.data.workers : share;
-  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share,
-              spec.train.precision);
+  SetUpDevice(session.device, spec.train.threads > 0 ? spec.train.threads : share, spec.train.precision);
   const ComputeType compute = ChooseComputeType(spec.train.precision, session.device);
   session.compute_type = compute.type;
   if (!compute.note.empty()) session.reporter.Note(compute.note);

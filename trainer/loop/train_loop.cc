@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "trainer/dist/device.h"
 #include "common/checkpoint/checkpoint.h"
+#include "trainer/dist/device.h"
 #include "trainer/loop/rank_spread.h"
 #include "trainer/loop/saving.h"
 #include "trainer/loop/validation.h"

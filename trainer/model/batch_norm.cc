@@ -51,9 +51,9 @@ struct Normalise : public torch::autograd::Function<Normalise> {
   /// share, like all gradients.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& [x, weight, count, mean, inverse] = std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
-    const auto* over_ranks =
-        reinterpret_cast<const SumOverRanks*>(context->saved_data["over_ranks"].toInt());
+    const auto& [x, weight, count, mean, inverse] =
+        std::tie(saved[0], saved[1], saved[2], saved[3], saved[4]);
+    const auto* over_ranks = reinterpret_cast<const SumOverRanks*>(context->saved_data["over_ranks"].toInt());
     const auto d = gradients[0].to(at::kFloat);
     const auto own_sum = d.sum(kAllButChannels);
     const auto own_product = (d * (x - ByChannel(mean))).sum(kAllButChannels);

@@ -45,7 +45,7 @@ Passed Pass(const at::Tensor& x, const at::Tensor& weights, std::shared_ptr<SumO
   const auto input = x.clone().requires_grad_();
   const auto y = layer->forward(input);
   (y * weights).sum().backward();
-  return {y.detach(),         input.grad(),         layer->weight.grad(),
+  return {y.detach(),         input.grad(),        layer->weight.grad(),
           layer->bias.grad(), layer->running_mean, layer->running_var};
 }
 

@@ -10,7 +10,7 @@ namespace imgd::trainer {
 /// How batch norm reaches the other ranks; one for all layers of a model.
 struct SumOverRanks {
   std::function<void(at::Tensor&)> sum;  ///< of all ranks' tensors of this shape, in place
-  bool has_images = true;                ///< false: this rank's images only stand in for none, and don't count
+  bool has_images = true;  ///< false: this rank's images only stand in for none, and don't count
 };
 
 /// Batch norm; with SynchronizeBatchNorm() its statistics while training are those of all ranks' images

@@ -93,8 +93,8 @@ class ResidualBlock : public nn::Module {
     const BlockShape& s = shape_;
     if (s.stride == 1 && s.inplanes == s.outplanes()) return;
     if (!s.average_shortcut) {
-      shortcut_ = nn::Sequential(Conv(s.inplanes, s.outplanes(), 1, s.stride, s.blur),
-                                 BatchNorm(s.outplanes()));
+      shortcut_ =
+          nn::Sequential(Conv(s.inplanes, s.outplanes(), 1, s.stride, s.blur), BatchNorm(s.outplanes()));
     } else if (s.stride > 1) {
       const auto pool = nn::AvgPool2dOptions(2).stride(s.stride).ceil_mode(true).count_include_pad(false);
       shortcut_ = nn::Sequential(nn::AvgPool2d(pool), Conv(s.inplanes, s.outplanes(), 1, 1, false),
@@ -179,9 +179,8 @@ class Layer final : public nn::Module {
 
 /// torchvision's 7x7 convolution, or three of 3x3 in its place.
 nn::Sequential DeepStem() {
-  return nn::Sequential(Conv(3, 32, 3, 2, false), BatchNorm(32),
-                        nn::ReLU(nn::ReLUOptions(/*inplace=*/true)), Conv(32, 32, 3, 1, false),
-                        BatchNorm(32), nn::ReLU(nn::ReLUOptions(/*inplace=*/true)),
+  return nn::Sequential(Conv(3, 32, 3, 2, false), BatchNorm(32), nn::ReLU(nn::ReLUOptions(/*inplace=*/true)),
+                        Conv(32, 32, 3, 1, false), BatchNorm(32), nn::ReLU(nn::ReLUOptions(/*inplace=*/true)),
                         Conv(32, 64, 3, 1, false));
 }
 

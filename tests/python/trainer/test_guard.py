@@ -72,7 +72,7 @@ def test_a_run_that_goes_wrong_again_and_again_ends(trainer: Trainer) -> None:
 
 
 def test_without_a_checkpoint_there_is_nothing_to_go_back_to(trainer: Trainer) -> None:
-    settings = {"optimizer__lr": EXPLOSIVE, "schedule__warmup_epochs": 0, "guard__loss_factor": 3}
+    settings: dict[str, Any] = {"optimizer__lr": EXPLOSIVE, "schedule__warmup_epochs": 0, "guard__loss_factor": 3}
     run = trainer.start(guard__action="rollback", guard__every_steps=1, **settings)
     assert run.wait() == [2]
     assert "before there was a good checkpoint to go back to" in notes(run)
