@@ -62,11 +62,19 @@ Error NotSeenHere(const v1::Job& job) {
       .hint = "run imgcli there, or name the folder as it is called here"};
 }
 
+/// A folder without a slash is a likely mistake.
+Errors WithHint(Errors errors, const std::string& reference) {
+  std::error_code ignored;
+  if (!errors.empty() && fs::is_directory(reference, ignored))
+    errors.front().hint = fmt::format("'{0}' is taken for a job; the folder here is ./{0}", reference);
+  return errors;
+}
+
 Reply<CheckpointFolder> FolderOfJob(Context& context, const std::string& reference) {
   auto client = context.client();
-  if (!client) return tl::unexpected(client.error());
+  if (!client) return tl::unexpected(WithHint(client.error(), reference));
   const auto id = FindJob(**client, reference);
-  if (!id) return tl::unexpected(id.error());
+  if (!id) return tl::unexpected(WithHint(id.error(), reference));
   auto answer = (*client)->GetJob(*id);
   if (!answer) return tl::unexpected(answer.error());
   context.Warn(answer->warning());

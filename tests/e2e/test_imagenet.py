@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import tarfile
@@ -10,9 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import pytest
 from conftest import JOB
 from harness import BIN, Cluster, free_port, wait_for
 from ilsvrc import WNIDS, write_ilsvrc
+from safetensors.numpy import load_file
 
 
 def imgcli(*args: str | Path, code: int = 0) -> str:
@@ -80,3 +84,48 @@ def test_the_original_archives_become_a_finished_job_over_http(cluster: Cluster,
         assert "loader" in shown, shown
     refused = cluster.cli("submit", str(job), "--set", "data.train=dataset:mini-imagnet/train", check=False)
     assert refused.returncode == 2 and "did you mean 'mini-imagenet'?" in refused.stderr, refused.stderr
+
+
+PHASES_JOB = """\
+name: {name}
+model: {{name: resnet18}}
+resources: {{nodes: 2}}
+seed: 7
+grace: 5s
+data: {{train: {shards}/train, val: {shards}/val, image_size: 32, workers: 1}}
+phases:
+  - {{epochs: 1, image_size: 24, global_batch: 16, train: {small}/train, lr: 0.02, lr_end: 0.04}}
+  - {{epochs: 1, image_size: 32, min_scale: 0.25, lr: 0.03, lr_end: 0.01}}
+  - {{epochs: 1, image_size: 48, global_batch: 8, min_scale: 0.5, lr: 0.005}}
+train: {{epochs: 3, global_batch: 16, precision: fp32, threads: 1, log_every_steps: 1}}
+ema: {{decay: 0.9}}
+checkpoint: {{dir: {checkpoints}, every_epochs: 1, every_steps: 4}}
+"""
+
+
+@pytest.mark.long
+def test_three_phases_end_the_same_whether_the_run_is_killed_or_not(
+    cluster: Cluster, dataset: Path, tmp_path: Path
+) -> None:
+    """159 images: phases of 10, 10 and 20 steps, killed in the first and in the last."""
+    write_ilsvrc(tmp_path / "archives", dataset)
+    folders = {"shards": tmp_path / "shards", "small": tmp_path / "small"}
+    resized = ["--resize", "32"]
+    for folder, how in ((folders["shards"], []), (folders["small"], resized)):
+        imgcli("dataset", "convert", "--from", "ilsvrc2012", tmp_path / "archives", *how, "--shards", "2", folder)
+    checkpoints = tmp_path / "checkpoints"
+    ends: dict[str, Path] = {}
+    for name, kills in (("whole", []), ("killed", [(0, 7), (1, 26)])):
+        job = tmp_path / f"{name}.yaml"
+        job.write_text(PHASES_JOB.format(name=name, checkpoints=checkpoints, **folders))
+        number = cluster.submit(job)
+        for rank, step in kills:
+            cluster.wait_step(number, step)
+            os.kill(cluster.rank_pids(number)[rank], signal.SIGKILL)
+        done = cluster.wait_state(number, "JOB_STATE_COMPLETED", seconds=240)
+        assert int(done.get("restarts", 0)) == len(kills)
+        ends[name] = next(path for path in checkpoints.rglob("step40") if path not in ends.values())
+    for file in ("model.safetensors", "ema.safetensors", "optimizer.safetensors"):
+        whole, killed = (load_file(ends[name] / file) for name in ("whole", "killed"))
+        assert whole.keys() == killed.keys()
+        assert all(np.array_equal(value, killed[key]) for key, value in whole.items()), file

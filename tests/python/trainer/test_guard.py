@@ -52,6 +52,7 @@ def test_a_rollback_leaves_out_what_went_wrong(trainer: Trainer) -> None:
     assert state["guard"]["times_used"] >= 1
 
 
+@pytest.mark.long
 def test_a_rollback_is_the_same_when_the_run_is_cut(trainer: Trainer) -> None:
     settings = with_an_explosion(trainer, action="rollback", every_steps=2) | {"checkpoint__every_steps": 3}
     settings["guard__max_times"] = 20
@@ -108,6 +109,7 @@ def test_steps_without_numbers_change_nothing(trainer: Trainer, tmp_path: Path) 
     assert "5 steps had gradients that are no finite numbers, more than guard.max_times, 4" in notes(run)
 
 
+@pytest.mark.long
 def test_a_healthy_run_is_the_same_under_guard(trainer: Trainer) -> None:
     plain = trainer.run(train__max_steps=7).losses()
     for action in ("skip", "rollback"):

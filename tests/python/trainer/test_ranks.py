@@ -67,6 +67,7 @@ def test_batch_norm_trains_with_an_empty_slice_too(trainer: Trainer) -> None:
     trainer.run(3, train__global_batch=14, train__epochs=1, schedule__warmup_epochs=0)
 
 
+@pytest.mark.long
 def test_synchronised_batch_norm_gives_three_ranks_the_statistics_of_one(trainer: Trainer) -> None:
     """With 14 images a step the last one of an epoch has 2, so that one of 3 ranks has none."""
     settings: dict[str, Any] = {
