@@ -12,6 +12,9 @@ namespace {
 /// Pulses come each second; one that is older says nothing of now.
 constexpr auto kFresh = std::chrono::seconds(5);
 
+/// A process that runs gives a sign of life twice a second.
+constexpr auto kSilent = std::chrono::seconds(4);
+
 /// A rank that has not ended.
 struct Member {
   const Part* part = nullptr;
@@ -58,6 +61,14 @@ std::string LastLineOf(const Member& member) {
 
 int64_t SecondsOf(Duration time) { return std::chrono::duration_cast<std::chrono::seconds>(time).count(); }
 
+Stall Stopped(const Member& member) {
+  return {
+      {ReasonCode::kRankStuck,
+       fmt::format("{} is stopped: its process has given no sign of life for {} s, at {}{}", Named(member),
+                   SecondsOf(member.pulse->silent), WhereOf(*member.pulse), LastLineOf(member))},
+      {}};
+}
+
 std::optional<Stall> FindSilent(const std::vector<Member>& members) {
   const Member* stopped = nullptr;
   for (const auto& member : members) {
@@ -66,11 +77,7 @@ std::optional<Stall> FindSilent(const std::vector<Member>& members) {
     if (stopped == nullptr || member.collectives() < stopped->collectives()) stopped = &member;
   }
   if (stopped == nullptr) return std::nullopt;
-  return Stall{
-      {ReasonCode::kRankStuck,
-       fmt::format("{} is stopped: its process has given no sign of life for {} s, at {}{}", Named(*stopped),
-                   SecondsOf(stopped->pulse->silent), WhereOf(*stopped->pulse), LastLineOf(*stopped))},
-      {}};
+  return Stopped(*stopped);
 }
 
 /// Those that the others wait for.
@@ -140,6 +147,8 @@ Stall Blame(const std::vector<const Member*>& last, const std::vector<Member>& m
   const Member& member = **std::max_element(last.begin(), last.end(), [](const Member* a, const Member* b) {
     return a->pulse->still < b->pulse->still;
   });
+  // The limits of silence and of standing still may end in either order.
+  if (member.pulse->silent >= kSilent) return Stopped(member);
   const std::string where = fmt::format("{} has been at {} for {} s", Named(member), WhereOf(*member.pulse),
                                         SecondsOf(member.pulse->still));
   std::string text;

@@ -70,6 +70,15 @@ TEST(Stall, ASilentProcessIsNamedWithWhereItWas) {
   EXPECT_EQ(gang.Reason(), "") << "it has ended";
 }
 
+TEST(Stall, AStoppedProcessIsCalledSoThoughItsStandingStillIsFoundFirst) {
+  Gang gang;
+  gang.AllStandStillFor(seconds(15));
+  gang.Rank(1).collectives = 39;
+  gang.Rank(1).silent = seconds(14);
+  EXPECT_THAT(gang.Reason(), StartsWith("rank 1 on node b is stopped: its process has given no sign of life "
+                                        "for 14 s"));
+}
+
 TEST(Stall, TheRankThatTheOthersWaitForIsNamed) {
   Gang gang;
   gang.AllStandStillFor(seconds(15));
