@@ -35,6 +35,7 @@ Reply<v1::ProfileWritten> AwaitProfile(Context& context, Client& client, uint64_
     auto outcome = ProfileStream::Outcome::kIdle;
     while (outcome != ProfileStream::Outcome::kEnd && !context.interrupt().Triggered()) {
       outcome = stream->Next(response, std::chrono::steady_clock::now() + kLookAtJob);
+      if (outcome == ProfileStream::Outcome::kIdle) break;  // the job may not run any more
       if (outcome != ProfileStream::Outcome::kItem) continue;
       after = std::max(after, response.event().number());
       if (response.event().has_profile() && response.event().profile().rank() == rank) {
@@ -44,8 +45,10 @@ Reply<v1::ProfileWritten> AwaitProfile(Context& context, Client& client, uint64_
     if (context.interrupt().Triggered()) {
       return tl::unexpected(Errors{Error{.code = ErrorCode::kCancelled, .message = "no longer waiting"}});
     }
-    if (auto ended = stream->Finish(); !ended && !IsOutage(ended.error())) {
-      return tl::unexpected(std::move(ended).error());
+    if (outcome == ProfileStream::Outcome::kEnd) {
+      if (auto ended = stream->Finish(); !ended && !IsOutage(ended.error())) {
+        return tl::unexpected(std::move(ended).error());
+      }
     }
     auto job = client.GetJob(id);
     if (!job) return tl::unexpected(std::move(job).error());

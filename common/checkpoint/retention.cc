@@ -76,8 +76,9 @@ std::set<fs::path> KeptBy(const KeepRule& rule, const std::vector<CheckpointSumm
 }  // namespace
 
 bool IsPinned(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / kPin, ignored);
+  // One that can't be looked at may be there.
+  std::error_code error;
+  return fs::exists(folder / kPin, error) || error;
 }
 
 Status PinCheckpoint(const fs::path& folder, const std::string& why) {

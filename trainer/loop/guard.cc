@@ -48,8 +48,7 @@ Status Guard::Look() {
   GuardState& guard = session_.state.guard;
   const auto [loss_sum, correct, images, skipped] = std::exchange(guard.sums, {});
   const auto& settings = session_.spec.guard;
-  // Every rank leaves out the same steps.
-  if (settings.action == "skip") return LookAtSkipped(std::llround(skipped / session_.env.world_size));
+  if (settings.action == "skip") return LookAtSkipped(std::llround(skipped));
   if (images == 0) return {};
   const double loss = loss_sum / images;
   // In fp16 a single loss that is no finite number is what the loss scale is for.
@@ -58,7 +57,10 @@ Status Guard::Look() {
     guard.good_step = session_.state.step;
     return {};
   }
-  if (settings.action == "rollback") return Rollback(loss);
+  if (settings.action == "rollback") {
+    return GoBack(fmt::format("the loss is {:.4g} at step {}, its running mean was {:.4g}", loss,
+                              session_.state.step, guard.mean_loss));
+  }
   return Fail(ErrorCode::kInvalidArgument,
               "training diverged: the loss is {:.4g} at step {}, its running mean was {:.4g}; {}", loss,
               session_.state.step, guard.mean_loss, kAdvice);
@@ -81,10 +83,8 @@ Status Guard::LookAtSkipped(int64_t skipped) {
               times, session_.spec.guard.max_times, kAdvice);
 }
 
-Status Guard::Rollback(double loss) {
+Status Guard::GoBack(const std::string& wrong) {
   RunState& state = session_.state;
-  const std::string wrong = fmt::format("the loss is {:.4g} at step {}, its running mean was {:.4g}", loss,
-                                        state.step, state.guard.mean_loss);
   if (++state.guard.times_used > session_.spec.guard.max_times) {
     return Fail(ErrorCode::kInvalidArgument,
                 "training diverged: {}, and it went back {} times (guard.max_times) before; {}", wrong,
@@ -92,17 +92,18 @@ Status Guard::Rollback(double loss) {
   }
   const Pulse::During reading(*session_.pulse, Activity::kCheckpoint);
   if (session_.saver) IMGD_TRY(session_.saver->Finish());
-  IMGD_ASSIGN(const std::string from, RollBack(session_));
-  if (from.empty()) {
+  IMGD_ASSIGN(const auto back, RollBack(session_));
+  if (!back) {
     return Fail(ErrorCode::kInvalidArgument,
                 "training diverged: {}, before there was a good checkpoint to go back to; {}", wrong,
                 kAdvice);
   }
+  state.guard.given_up.emplace_back(back->step, state.step);
   if (session_.is_rank0()) {
-    session_.reporter.Note(
-        fmt::format("guard: {}; the weights are those of {} again, and training goes on "
-                    "with step {}, without the steps between; rollback {} of {}",
-                    wrong, from, state.step + 1, state.guard.times_used, session_.spec.guard.max_times));
+    session_.reporter.Note(fmt::format(
+        "guard: {}; the weights are those of {} again, and training goes on "
+        "with step {}, without the steps between; rollback {} of {}",
+        wrong, back->path, state.step + 1, state.guard.times_used, session_.spec.guard.max_times));
   }
   return {};
 }

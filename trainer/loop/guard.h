@@ -22,12 +22,15 @@ class Guard {
   /// same step. Errors: kInvalidArgument where the run must stop.
   Status Look();
 
+  /// Rolls back because of what is wrong, in words; all ranks call it after the same step. Errors:
+  /// kInvalidArgument where it went back too often, or there is nothing to go back to.
+  Status GoBack(const std::string& wrong);
+
   /// Puts what a look would see into the session's state, for a checkpoint; all ranks call it.
   void Keep();
 
  private:
   Status LookAtSkipped(int64_t skipped);
-  Status Rollback(double loss);
 
   Session& session_;
   Learner& learner_;

@@ -131,7 +131,8 @@ at::Tensor Learner::LeaveOut() {
     buffer.copy_(at::where(bad, kept_[i], buffer));
     ++i;
   }
-  sums_.select(1, 3) += bad;
+  // The same steps on every rank, which are summed.
+  if (session_.is_rank0()) sums_.select(1, 3) += bad;
   return bad.to(at::kFloat);
 }
 

@@ -44,6 +44,7 @@ Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::
   auto end = TrainGuarded(session);
   // What ended the run is no reason to lose the checkpoint that was being written.
   if (!end && session.saver) {
+    const Pulse::During saving(*session.pulse, Activity::kCheckpoint);
     if (const auto saved = session.saver->Finish(); !saved) reporter.Note(saved.error().ToString());
   }
   return end;

@@ -27,11 +27,13 @@ Json Dump(const GuardState& guard) {
   return {{"mean_loss", guard.mean_loss},
           {"times_used", guard.times_used},
           {"good_step", guard.good_step},
+          {"given_up", guard.given_up},
           {"sums", guard.sums}};
 }
 
 GuardState LoadGuard(const Json& json) {
-  GuardState guard{json.at("mean_loss"), json.at("times_used"), json.at("good_step"), {}};
+  GuardState guard{json.at("mean_loss"), json.at("times_used"), json.at("good_step"), {}, {}};
+  json.at("given_up").get_to(guard.given_up);
   for (size_t i = 0; i < guard.sums.size(); ++i) guard.sums[i] = NumberOf(json.at("sums").at(i));
   return guard;
 }
@@ -58,6 +60,15 @@ ValidationResult Load(const Json& json) {
 }
 
 }  // namespace
+
+bool IsGood(const GuardState& guard, uint64_t step) {
+  bool good = step < guard.good_step;
+  for (const auto& [back_to, from] : guard.given_up) {
+    if (step == from) good = true;
+    if (step > back_to && step < from) return false;
+  }
+  return good;
+}
 
 std::string ToJson(const ValidationResult& result) { return Dump(result).dump(2) + "\n"; }
 

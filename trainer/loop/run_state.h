@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -25,6 +26,9 @@ struct GuardState {
   double mean_loss = 0;    ///< running mean of the training loss; 0 before the first look
   int64_t times_used = 0;  ///< steps left out, or rollbacks
   uint64_t good_step = 0;  ///< of the last look that found nothing wrong: checkpoints before it are good
+  /// Rollbacks, by the steps of the checkpoint and of the run. Checkpoints between the two are no good; one
+  /// of the second step, whose weights are those of the first, is.
+  std::vector<std::pair<uint64_t, uint64_t>> given_up;
   /// Since the last look, over all ranks: loss, right answers, images, steps left out.
   std::array<double, 4> sums{};
 };
@@ -67,6 +71,9 @@ Result<RunState> RunStateFromJson(std::string_view text);
 /// not part of the checkpoint (the manifest does not list it).
 std::string ToJson(const ValidationResult& result);
 Result<ValidationResult> ValidationFromJson(std::string_view text);
+
+/// Whether a checkpoint of this step has weights that a look at the loss found nothing wrong with.
+bool IsGood(const GuardState& guard, uint64_t step);
 
 /// A digest of the settings that change what is learnt; priority, folders and the like are left out.
 std::string JobDigest(const JobSpec& spec);

@@ -17,7 +17,8 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   state.loss_scale = 32768;
   state.loss_scale_streak = 17;
   state.optimizer = "lars";
-  state.guard = {.mean_loss = 1.5, .times_used = 2, .good_step = 90, .sums = {3.25, 1, 8, 0}};
+  state.guard = {
+      .mean_loss = 1.5, .times_used = 2, .good_step = 90, .given_up = {{40, 60}}, .sums = {3.25, 1, 8, 0}};
   state.best = {.value = 0.7, .step = 80, .last_step = 100, .passes_since = 1};
   state.validation = {.step = 100, .images = 50, .loss = 0.5, .top1 = 0.75, .top5 = 1};
   const auto back = RunStateFromJson(ToJson(state));
@@ -31,6 +32,7 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   EXPECT_EQ(back->guard.mean_loss, 1.5);
   EXPECT_EQ(back->guard.times_used, 2);
   EXPECT_EQ(back->guard.good_step, 90U);
+  EXPECT_EQ(back->guard.given_up, state.guard.given_up);
   EXPECT_EQ(back->guard.sums, state.guard.sums);
   EXPECT_EQ(back->best.value, 0.7);
   EXPECT_EQ(back->best.step, 80U);
@@ -38,6 +40,21 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   EXPECT_EQ(back->best.passes_since, 1);
   EXPECT_EQ(back->validation.step, 100U);
   EXPECT_EQ(back->validation.top1, 0.75);
+}
+
+TEST(GuardState, CheckpointsOfAWayThatWasGivenUpAreNeverGood) {
+  GuardState guard{.good_step = 200};
+  EXPECT_TRUE(IsGood(guard, 150));
+  EXPECT_FALSE(IsGood(guard, 200)) << "nobody has looked since";
+  guard.given_up = {{150, 250}};
+  EXPECT_TRUE(IsGood(guard, 250)) << "a copy of the one that it went back to";
+  guard.good_step = 300;
+  EXPECT_TRUE(IsGood(guard, 150));
+  EXPECT_FALSE(IsGood(guard, 200)) << "a later look was at other weights";
+  EXPECT_TRUE(IsGood(guard, 260));
+  guard.given_up.emplace_back(250, 400);
+  EXPECT_FALSE(IsGood(guard, 260));
+  EXPECT_TRUE(IsGood(guard, 250));
 }
 
 TEST(RunState, KnowsOfNumbersThatAreNone) {

@@ -123,7 +123,7 @@ Result<std::vector<CheckpointRef>> GoodCheckpoints(const Session& session) {
     if (ref.generation == session.env.generation && !known.contains(ref.path)) all.push_back(ref);
   }
   std::erase_if(all, [&session](const CheckpointRef& ref) {
-    return ref.step >= session.state.guard.good_step || !CheckpointDue(session, ref.step);
+    return !IsGood(session.state.guard, ref.step) || !CheckpointDue(session, ref.step);
   });
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return std::tie(a.step, a.generation) > std::tie(b.step, b.generation);
@@ -131,20 +131,20 @@ Result<std::vector<CheckpointRef>> GoodCheckpoints(const Session& session) {
   return all;
 }
 
-/// Rank 0's part; the path of the checkpoint, empty where there is none.
-Result<std::string> TakeUpGood(Session& session) {
+/// Rank 0's part.
+Result<RolledBack> TakeUpGood(Session& session) {
   IMGD_ASSIGN(const auto good, GoodCheckpoints(session));
   for (const auto& ref : good) {
     const auto then = TakeUp(session, ref);
     if (then) {
       session.state.loss_scale = then->loss_scale;
       session.state.loss_scale_streak = then->loss_scale_streak;
-      return ref.path.native();
+      return RolledBack{ref.path.native(), ref.step};
     }
     session.reporter.Note(
         fmt::format("checkpoint {} is passed over: {}", ref.path.native(), then.error().ToString()));
   }
-  return std::string();
+  return RolledBack{};
 }
 
 /// Rank 0's optimiser state to all.
@@ -224,14 +224,15 @@ Status Resume(Session& session) {
   return {};
 }
 
-Result<std::string> RollBack(Session& session) {
+Result<std::optional<RolledBack>> RollBack(Session& session) {
   session.gang->SetPosition(session.state.step, "going back to a checkpoint");
-  std::string from;
+  RolledBack back;
   if (session.is_rank0()) {
-    IMGD_ASSIGN(from, TakeUpGood(session));
+    IMGD_ASSIGN(back, TakeUpGood(session));
   }
-  from = session.gang->BroadcastFromRank0(from);
-  if (from.empty()) return from;
+  back.path = session.gang->BroadcastFromRank0(back.path);
+  if (back.path.empty()) return std::nullopt;
+  back.step = std::stoull(session.gang->BroadcastFromRank0(std::to_string(back.step)));
   IMGD_ASSIGN(session.state, RunStateFromJson(session.gang->BroadcastFromRank0(ToJson(session.state))));
   std::vector<at::Tensor> weights;
   for (const auto& [name, tensor] : StateDict(*session.model)) weights.push_back(tensor.detach());
@@ -239,7 +240,7 @@ Result<std::string> RollBack(Session& session) {
   ShareOptimizer(session);
   ShareAverage(session);
   BeginLossScale(session);
-  return from;
+  return back;
 }
 
 }  // namespace imgd::trainer

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "common/checkpoint/checkpoint.h"
 #include "trainer/loop/session.h"
 
@@ -12,7 +15,7 @@ namespace imgd::trainer {
 Status SaveCheckpoint(Session& session);
 
 /// Whether all weights and buffers are finite numbers: others are of no use to go on from, and would push
-/// good ones out. The same on all ranks. Waits for the device.
+/// good ones out. The same on all ranks after ShareBuffers(). Waits for the device.
 bool WeightsAreFinite(const Session& session);
 
 /// Puts what validation found beside the checkpoint of the same step, if there is one that is complete: this
@@ -28,10 +31,15 @@ Status Resume(Session& session);
 /// Whether the job file asks for a checkpoint after this step.
 bool CheckpointDue(const Session& session, uint64_t step);
 
-/// Rank 0 takes up the weights, momentum, average and loss scale of the newest checkpoint that the job file
-/// asked for and that is older than the guard's last good look, and all ranks get them. The step stays, and
-/// all else of the state. What it took up, in words; empty where there is no such checkpoint. Errors: as
-/// Resume().
-Result<std::string> RollBack(Session& session);
+/// Where a rollback went.
+struct RolledBack {
+  std::string path;
+  uint64_t step = 0;
+};
+
+/// Rank 0 takes up the weights, momentum, average and loss scale of the newest good checkpoint (IsGood())
+/// that the job file asked for, and all ranks get them. The step stays, and all else of the state. Nothing
+/// where there is no such checkpoint. Errors: as Resume().
+Result<std::optional<RolledBack>> RollBack(Session& session);
 
 }  // namespace imgd::trainer

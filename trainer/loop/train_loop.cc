@@ -264,7 +264,11 @@ Result<bool> TrainLoop::AfterStep(const Agreed& agreed) {
   const bool save =
       agreed.asked.checkpoint || agreed.asked.stop_with_checkpoint || CheckpointDue(session_, step);
   const auto start = steady_clock::now();
-  if (session_.saver) IMGD_TRY(session_.saver->Poll());
+  if (session_.saver) {
+    // It may have old checkpoints to remove.
+    const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
+    IMGD_TRY(session_.saver->Poll());
+  }
   if (guard_.Due()) IMGD_TRY(guard_.Look());
   if (save) IMGD_TRY(Save());
   if (agreed.asked.stop) return true;
@@ -280,13 +284,22 @@ Result<bool> TrainLoop::ValidateAndObey() {
   if (saved_step_ != session_.state.step) ShareBuffers(session_);
   IMGD_ASSIGN(const ValidationEnd end, Validate(session_));
   IMGD_TRY(FinishSaving());
-  if (!end.stopped && session_.is_rank0()) {
-    if (auto written = SaveValidation(session_); !written) session_.reporter.Note(written.error().ToString());
-  }
+  if (!end.stopped) KeepValidation();
   if (!end.stopped) enough_ = EnoughIsEnough(session_.spec.early_stop, session_.state);
   const bool save = end.asked.checkpoint || end.asked.stop_with_checkpoint;
-  if (save && saved_step_ != session_.state.step) IMGD_TRY(Save());
+  if (save && saved_step_ != session_.state.step) {
+    IMGD_TRY(Save());
+    IMGD_TRY(FinishSaving());
+    if (!end.stopped) KeepValidation();
+  }
   return end.stopped;
+}
+
+/// Beside the checkpoint of the same step, if there is one.
+void TrainLoop::KeepValidation() {
+  if (!session_.is_rank0()) return;
+  const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
+  if (auto written = SaveValidation(session_); !written) session_.reporter.Note(written.error().ToString());
 }
 
 /// The run ends as one that is finished, with a checkpoint of its last step.
@@ -300,7 +313,10 @@ Status TrainLoop::EndEarly() {
         best.passes_since, best.step, stop.metric, best.value, session_.state.step, session_.total_steps));
   }
   if (session_.state.step == first_step_ || saved_step_ == session_.state.step) return {};
-  return Save();
+  IMGD_TRY(Save());
+  IMGD_TRY(FinishSaving());
+  KeepValidation();
+  return {};
 }
 
 bool TrainLoop::ValidationDue() const {
@@ -332,13 +348,12 @@ Status TrainLoop::FinishSaving() {
 Status TrainLoop::Save() {
   const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
   guard_.Keep();
-  // Before the guard's next look, which will go back, there may be nothing to save.
-  if (session_.spec.guard.action == "rollback" && !WeightsAreFinite(session_)) {
-    if (session_.is_rank0()) {
-      session_.reporter.Note(fmt::format(
-          "no checkpoint after step {}: there are weights that are no finite numbers", session_.state.step));
+  if (session_.spec.guard.action == "rollback") {
+    ShareBuffers(session_);
+    if (!WeightsAreFinite(session_)) {
+      IMGD_TRY(guard_.GoBack(
+          fmt::format("there are weights that are no finite numbers after step {}", session_.state.step)));
     }
-    return {};
   }
   IMGD_TRY(SaveCheckpoint(session_));
   saved_step_ = session_.state.step;

@@ -44,6 +44,7 @@ class TrainLoop {
   Result<bool> AfterStep(const Agreed& agreed);
   Result<bool> ValidateAndObey();
   bool ValidationDue() const;
+  void KeepValidation();
   Status EndEarly();
   Status Save();
   Status FinishSaving();

@@ -94,6 +94,7 @@ def test_a_checkpoint_says_where_it_comes_from(trainer: Trainer) -> None:
     assert "lineage.json" in names
 
 
+@pytest.mark.long
 def test_the_checksum_of_a_set_follows_names_labels_and_sizes(trainer: Trainer) -> None:
     def checksum() -> str:
         trainer.checkpoints = trainer.checkpoints.parent / f"run{len(trainer.started)}"
@@ -149,6 +150,7 @@ def test_exported_weights_load_strictly_in_torchvision(trainer: Trainer, tmp_pat
     assert torch.equal(mapped["fc.weight"], average["fc.weight"])
 
 
+@pytest.mark.long
 def test_an_exported_vit_loads_strictly_in_timm(trainer: Trainer, tmp_path: Path) -> None:
     trainer.run(train__max_steps=1, model__name="vit_small_patch16", optimizer__kind="adamw")
     file = tmp_path / "vit.pth"

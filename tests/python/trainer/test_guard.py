@@ -66,6 +66,7 @@ def test_a_rollback_is_the_same_when_the_run_is_cut(trainer: Trainer) -> None:
     assert all(torch.equal(tensor, cut[name]) for name, tensor in whole.items())
 
 
+@pytest.mark.long
 def test_a_run_that_goes_wrong_again_and_again_ends(trainer: Trainer) -> None:
     run = trainer.start(**with_an_explosion(trainer, action="rollback", every_steps=1, max_times=1))
     assert run.wait() == [2]
@@ -79,6 +80,7 @@ def test_without_a_checkpoint_there_is_nothing_to_go_back_to(trainer: Trainer) -
     assert "before there was a good checkpoint to go back to" in notes(run)
 
 
+@pytest.mark.long
 def test_a_loss_far_above_its_mean_ends_the_run(trainer: Trainer) -> None:
     settings = with_an_explosion(trainer, loss_factor=1.5, every_steps=1)
     settings["phases"] = settings["phases"].replace("1000000", "2")

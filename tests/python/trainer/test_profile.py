@@ -37,6 +37,7 @@ def test_a_run_by_hand_profiles_the_steps_that_it_is_told(trainer: Trainer) -> N
     assert {path.name for path in trace.parent.iterdir()} == {"trace.json", "trace.json.txt"}
 
 
+@pytest.mark.long
 def test_a_running_rank_profiles_its_next_steps_and_goes_on(trainer: Trainer) -> None:
     run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0)
     run.wait_for_step(2)

@@ -40,6 +40,7 @@ def test_the_parts_of_the_steps_add_up_to_their_time(ranks: int, trainer: Traine
             assert vars(last.ranks) == vars(run.events("step", 0)[-1].ranks), "all ranks say the same"
 
 
+@pytest.mark.long
 def test_a_rank_that_is_slow_is_named_and_the_others_wait_for_it(trainer: Trainer) -> None:
     run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0)
     run.wait_for_step(3)
