@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "agent/network.h"
+#include "common/labels.h"
 #include "common/yaml.h"
 
 namespace imgd {
@@ -60,6 +61,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.Int("cpu_slots", 0, kMostCpuSlots)) config.cpu_slots = static_cast<uint32_t>(*v);
   if (auto v = yaml.String("trainer")) config.trainer = *v;
   if (auto v = yaml.StringList("shared_folders")) config.shared_folders.assign(v->begin(), v->end());
+  if (yaml.Has("labels")) config.labels = ReadLabels(yaml, "labels");
   if (auto v = yaml.String("nvml")) config.nvml = *v;
   if (auto v = yaml.Choice("log_level", {"trace", "debug", "info", "warn", "error"})) config.log_level = *v;
   if (auto v = yaml.Int("run_log_limit_mib", 1, 1 << 20)) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct Config {
   uint32_t cpu_slots = 0;
   std::filesystem::path trainer;  ///< empty: imgtrain beside this program, else in PATH
   std::vector<std::filesystem::path> shared_folders;
+  std::map<std::string, std::string> labels;
   std::string nvml;  ///< NVML's library; empty: the system's, "none": look for no GPU
   std::string log_level = "info";
   uint64_t run_log_limit_bytes = 256ULL << 20;

@@ -13,6 +13,7 @@
 #include "agent/config.h"
 #include "agent/event_loop.h"
 #include "agent/shim/shim.h"
+#include "common/labels.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
 #include "common/version.h"
@@ -31,6 +32,7 @@ struct Flags {
   std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup, metrics;
   std::optional<uint32_t> cpu_slots;
   std::vector<std::string> shared_folders;
+  std::vector<std::string> labels;
   bool check_config = false;
 };
 
@@ -48,6 +50,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Address that other nodes reach this one at (default: that towards imgd)");
   app.add_option("--shared-folder", flags.shared_folders,
                  "Folder that other nodes see too; may be given several times");
+  app.add_option(
+      "--label", flags.labels,
+      "NAME=VALUE for jobs to choose by (zone, fabric, placement_group, ...); may be given several "
+      "times");
   app.add_option("--nvml", flags.nvml, "NVML library (default: the system's; none: look for no GPU)")
       ->envname("IMGD_NVML");
   app.add_option("--cgroup", flags.cgroup, "auto or off: a cgroup for each run's ranks where one can be made")
@@ -89,6 +95,12 @@ std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
   if (flags.cgroup) config.use_cgroup = *flags.cgroup == "auto";
   if (!flags.shared_folders.empty()) {
     config.shared_folders.assign(flags.shared_folders.begin(), flags.shared_folders.end());
+  }
+  for (const auto& label : flags.labels) {
+    if (const auto added = AddLabel(label, config.labels); !added) {
+      *exit_code = Complain(added.error());
+      return std::nullopt;
+    }
   }
   auto complete = CompleteConfig(std::move(config));
   if (!complete) {

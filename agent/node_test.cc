@@ -12,6 +12,7 @@
 #include "agent/process.h"
 #include "agent/run_dir.h"
 #include "agent/testing/temp_dir.h"
+#include "common/labels.h"
 
 namespace imgd {
 namespace {
@@ -23,7 +24,7 @@ TEST(Config, EveryKeyIsRead) {
   const auto config = ParseConfig(
       "server: imgd:7650\nnode: a\nstate_dir: /s\naddress: 10.0.0.1\ncpu_slots: 4\ntrainer: /t\n"
       "shared_folders: [/a, /b]\nnvml: none\nlog_level: warn\nrun_log_limit_mib: 10\ncgroup: off\n"
-      "stop_after_disconnect: 10m\nmetrics_listen: 10.0.0.1:7651\n",
+      "stop_after_disconnect: 10m\nmetrics_listen: 10.0.0.1:7651\nlabels: {zone: us-east-1a, slots: 4}\n",
       "agent.yaml", Config());
   ASSERT_TRUE(config.has_value());
   EXPECT_EQ(config->server, "imgd:7650");
@@ -33,6 +34,20 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_FALSE(config->use_cgroup);
   EXPECT_EQ(config->stop_after_disconnect_ms, 600'000);
   EXPECT_EQ(config->metrics_listen, "10.0.0.1:7651");
+  EXPECT_EQ(config->labels, (std::map<std::string, std::string>{{"slots", "4"}, {"zone", "us-east-1a"}}));
+}
+
+TEST(Config, LabelsAreWords) {
+  const auto config = ParseConfig("labels: {zone: 'us east', 'a=b': c}\n", "agent.yaml", Config());
+  ASSERT_FALSE(config.has_value());
+  ASSERT_THAT(config.error(), SizeIs(2));
+  EXPECT_THAT(config.error()[0].ToString(), HasSubstr("agent.yaml:1:16: labels.zone: found 'us east'"));
+  EXPECT_THAT(config.error()[1].ToString(), HasSubstr("a label's name has 1 to 63"));
+  std::map<std::string, std::string> labels;
+  EXPECT_TRUE(AddLabel("zone=us-east-1a", labels).has_value());
+  EXPECT_EQ(labels.at("zone"), "us-east-1a");
+  EXPECT_THAT(AddLabel("zone", labels).error().message, HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(AddLabel("zone=", labels).error().message, HasSubstr("a label's value has 1 to 127"));
 }
 
 TEST(Config, EveryErrorIsReportedWithItsPlace) {

@@ -56,8 +56,17 @@ void AddCommands(Command app, Context& context) {
   AddWaitCommand(app, context);
   AddLogsCommand(app, context);
   AddCancelCommand(app, context);
+  AddPauseCommand(app, context);
+  AddResumeCommand(app, context);
+  AddMoveCommand(app, context);
+  AddPriorityCommand(app, context);
+  AddExtendCommand(app, context);
+  AddRerunCommand(app, context);
   AddProfileCommand(app, context);
+  AddEventsCommand(app, context);
   AddNodesCommand(app, context);
+  AddNodeCommands(app, context);
+  AddTokenCommands(app, context);
   AddCheckpointsCommand(app, context);
   AddExportCommand(app, context);
   AddModelCommands(app, context);

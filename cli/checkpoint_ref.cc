@@ -70,6 +70,13 @@ Errors WithHint(Errors errors, const std::string& reference) {
   return errors;
 }
 
+Reply<CheckpointFolder> Opened(Context& context, const fs::path& root,
+                               std::optional<v1::Job> job = std::nullopt) {
+  auto store = OpenCheckpoints(root, {}, context.env());
+  if (!store) return One(store.error());
+  return CheckpointFolder{std::move(*store), std::move(job)};
+}
+
 Reply<CheckpointFolder> FolderOfJob(Context& context, const std::string& reference) {
   auto client = context.client();
   if (!client) return tl::unexpected(WithHint(client.error(), reference));
@@ -78,10 +85,11 @@ Reply<CheckpointFolder> FolderOfJob(Context& context, const std::string& referen
   auto answer = (*client)->GetJob(*id);
   if (!answer) return tl::unexpected(answer.error());
   context.Warn(answer->warning());
-  CheckpointFolder out{answer->job().checkpoint_dir(), answer->job()};
+  const auto& job = answer->job();
+  const fs::path root = job.checkpoint_dir();
   std::error_code ignored;
-  if (out.root.empty() || !fs::is_directory(out.root, ignored)) return One(NotSeenHere(*out.job));
-  return out;
+  if (!IsInS3(root) && !fs::is_directory(root, ignored)) return One(NotSeenHere(job));
+  return Opened(context, root, job);
 }
 
 /// A folder of several jobs' folders is a likely mistake.
@@ -97,8 +105,9 @@ Error NoCheckpointsIn(const fs::path& root) {
   return error;
 }
 
-Reply<CheckpointSummary> Choose(const fs::path& root, const std::string& which) {
-  const auto all = SummarizeCheckpoints(root);
+Reply<CheckpointSummary> Choose(const CheckpointStore& store, const std::string& which) {
+  const fs::path& root = store.root();
+  const auto all = SummarizeCheckpoints(store);
   if (!all) return One(all.error());
   if (all->empty()) return One(NoCheckpointsIn(root));
   if (which.empty() || which == "latest") return all->front();
@@ -129,24 +138,32 @@ std::string ShortName(const CheckpointRef& ref) {
 Reply<CheckpointFolder> FindCheckpointFolder(Context& context, const std::string& where) {
   if (!IsPath(where)) return FolderOfJob(context, where);
   std::error_code ignored;
-  if (!fs::is_directory(where, ignored)) {
+  if (!IsInS3(where) && !fs::is_directory(where, ignored)) {
     return One({.code = ErrorCode::kNotFound, .message = fmt::format("there is no folder {}", where)});
   }
-  return CheckpointFolder{.root = where};
+  return Opened(context, where);
+}
+
+std::optional<NamedCheckpoint> CheckpointItself(Context& context, const std::string& where) {
+  if (!IsPath(where)) return std::nullopt;
+  fs::path folder = IsInS3(where) ? fs::path(where) : fs::absolute(where).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // a slash at the end
+  auto above = Opened(context, folder.parent_path().parent_path());
+  if (!above) return std::nullopt;
+  const auto ref = CheckpointAt(*above->store, folder);
+  if (!ref) return std::nullopt;
+  auto summary = SummarizeCheckpoint(*above->store, *ref);
+  return NamedCheckpoint{std::move(*above), std::move(summary)};
 }
 
 Reply<NamedCheckpoint> FindCheckpoint(Context& context, const std::string& reference) {
   const auto [where, which] = SplitReference(reference);
-  if (which.empty() && IsPath(where)) {
-    fs::path folder = fs::absolute(where).lexically_normal();
-    if (!folder.has_filename()) folder = folder.parent_path();  // a slash at the end
-    if (const auto ref = CheckpointAt(folder)) {
-      return NamedCheckpoint{{.root = folder.parent_path().parent_path()}, SummarizeCheckpoint(*ref)};
-    }
+  if (which.empty()) {
+    if (auto itself = CheckpointItself(context, where)) return std::move(*itself);
   }
   auto folder = FindCheckpointFolder(context, where);
   if (!folder) return tl::unexpected(folder.error());
-  auto chosen = Choose(folder->root, which);
+  auto chosen = Choose(*folder->store, which);
   if (!chosen) return tl::unexpected(chosen.error());
   return NamedCheckpoint{std::move(*folder), std::move(*chosen)};
 }

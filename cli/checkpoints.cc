@@ -10,7 +10,6 @@
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
-#include "common/checkpoint/retention.h"
 
 namespace imgd::cli {
 namespace {
@@ -76,10 +75,10 @@ int RunCheckpoints(Context& context, const ListOptions& options) {
   auto folder = FindCheckpointFolder(context, options.where);
   if (!folder) return context.Fail(folder.error());
   std::vector<CheckpointSummary> shown;
-  if (const auto one = CheckpointAt(folder->root)) {
-    shown.push_back(SummarizeCheckpoint(*one));
+  if (auto itself = CheckpointItself(context, options.where)) {
+    shown.push_back(std::move(itself->summary));
   } else {
-    auto all = SummarizeCheckpoints(folder->root);
+    auto all = SummarizeCheckpoints(*folder->store);
     if (!all) return context.Fail({all.error()});
     shown = std::move(*all);
   }
@@ -90,7 +89,7 @@ int RunCheckpoints(Context& context, const ListOptions& options) {
   } else if (!shown.empty()) {
     PrintCheckpoints(context, shown, options.format == OutputFormat::kWide);
   } else {
-    context.Say(fmt::format("no complete checkpoints in {}", folder->root.native()));
+    context.Say(fmt::format("no complete checkpoints in {}", folder->root().native()));
   }
   return 0;
 }
@@ -115,12 +114,13 @@ int RunPin(Context& context, const PinOptions& options, bool pin) {
   const auto all = FindAll(context, options.references);
   if (!all) return context.Fail(all.error());
   for (const auto& [folder, summary] : *all) {
-    const auto& path = summary.ref.path;
+    const auto& ref = summary.ref;
     std::string why = fmt::format("pinned by {}", OwnerName(context.env()));
     if (!options.note.empty()) why += ": " + options.note;
-    const auto done = pin ? PinCheckpoint(path, why) : UnpinCheckpoint(path);
+    const auto done = pin ? folder.store->Pin(ref, why) : folder.store->Unpin(ref);
     if (!done) return context.Fail({done.error()});
-    context.out() << fmt::format("{} is {}\n", Printable(path.native()), pin ? "pinned" : "pinned no more");
+    context.out() << fmt::format("{} is {}\n", Printable(ref.path.native()),
+                                 pin ? "pinned" : "pinned no more");
   }
   return 0;
 }
@@ -130,8 +130,8 @@ bool MayBeNeeded(const NamedCheckpoint& named) {
   const auto& job = named.folder.job;
   if (job && IsFinal(job->state())) return false;
   if (job && job->last_checkpoint().path() == named.summary.ref.path) return true;
-  const auto all = ListCheckpoints(named.folder.root);
-  return !all || all->empty() || all->front().path == named.summary.ref.path;
+  const auto all = named.folder.store->List();
+  return !all || all->complete.empty() || all->complete.front().path == named.summary.ref.path;
 }
 
 Errors ReasonsAgainst(const std::vector<NamedCheckpoint>& all, bool force) {
@@ -178,7 +178,7 @@ int RunDelete(Context& context, const DeleteOptions& options) {
   }
   for (const auto& named : *all) {
     const auto& path = named.summary.ref.path;
-    const auto removed = RemoveCheckpoint(path);
+    const auto removed = named.folder.store->Remove(named.summary.ref);
     if (!removed) return context.Fail({removed.error()});
     context.out() << fmt::format("{} {}\n", Printable(path.native()),
                                  *removed ? "is deleted" : "was pinned just now, and stays");

@@ -1,5 +1,4 @@
 #include <fmt/ranges.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/serialize.h"
+#include "cli/setting_diff.h"
 #include "cli/weights.h"
 
 namespace imgd::cli {
@@ -27,49 +27,8 @@ struct CompareOptions {
   OutputFormat format = OutputFormat::kTable;
 };
 
-using SettingMap = std::map<std::string, std::string>;
-
-/// "train.epochs" and so on, each with its value as it is written.
-void FlattenInto(const YAML::Node& node, const std::string& path, SettingMap& out) {
-  if (node.IsMap()) {
-    for (const auto& item : node) {
-      const auto key = item.first.as<std::string>("?");
-      FlattenInto(item.second, path.empty() ? key : path + "." + key, out);
-    }
-  } else if (node.IsSequence()) {
-    for (size_t i = 0; i < node.size(); ++i) FlattenInto(node[i], fmt::format("{}[{}]", path, i), out);
-  } else if (!path.empty()) {
-    out[path] = node.IsScalar() ? node.Scalar() : "null";
-  }
-}
-
 SettingMap SettingsOf(const Weights& weights) {
-  SettingMap out;
-  if (!weights.lineage) return out;
-  try {
-    FlattenInto(YAML::Load(weights.lineage->configuration), "", out);
-  } catch (const YAML::Exception&) {
-    // A configuration that is no YAML could not have been trained; then there is nothing to compare.
-  }
-  return out;
-}
-
-/// What differs: name, value in A, value in B; an empty text where one lacks it.
-struct Difference {
-  std::string name, a, b;
-};
-
-std::vector<Difference> SettingsThatDiffer(const SettingMap& a, const SettingMap& b) {
-  std::vector<Difference> out;
-  for (const auto& [name, value] : a) {
-    const auto other = b.find(name);
-    if (other == b.end() || other->second != value)
-      out.push_back({name, value, other == b.end() ? "" : other->second});
-  }
-  for (const auto& [name, value] : b) {
-    if (!a.contains(name)) out.push_back({name, "", value});
-  }
-  return out;
+  return weights.lineage ? SettingsOfYaml(weights.lineage->configuration) : SettingMap();
 }
 
 using Figures = std::vector<std::pair<std::string, std::string>>;
@@ -234,9 +193,9 @@ int RunCompare(Context& context, const CompareOptions& options) {
   if (!a) return context.Fail(a.error());
   const auto b = FindCheckpoint(context, options.b);
   if (!b) return context.Fail(b.error());
-  const auto from_a = ReadWeights(a->summary, options.weights);
+  const auto from_a = ReadWeights(*a->folder.store, a->summary, options.weights);
   if (!from_a) return context.Fail({from_a.error()});
-  const auto from_b = ReadWeights(b->summary, options.weights);
+  const auto from_b = ReadWeights(*b->folder.store, b->summary, options.weights);
   if (!from_b) return context.Fail({from_b.error()});
   const auto settings = SettingsThatDiffer(SettingsOf(**from_a), SettingsOf(**from_b));
   const auto tensors = CompareTensors((*from_a)->content, (*from_b)->content);

@@ -10,6 +10,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/lineage.h"
 #include "common/files.h"
+#include "common/remote/testing/fake_s3.h"
 
 namespace imgd::cli {
 namespace {
@@ -99,6 +100,34 @@ TEST_F(Checkpoints, AreListedWithWhatIsKnownOfThem) {
   EXPECT_TRUE(json[0]["has_average"]);
   EXPECT_EQ(json[1]["validation"]["top1"], 0.75);
   EXPECT_TRUE(json[1]["best"]);
+}
+
+TEST_F(Checkpoints, InABucketAreFoundByAddressAndThroughTheDaemon) {
+  FakeS3 s3;
+  const std::string root = "s3://b/ckpt/rn18-ab-12";
+  for (const uint64_t step : {10, 20}) {
+    for (const auto& file : fs::directory_iterator(Write(1, step, {1, 2}))) {
+      const std::string key = fmt::format("ckpt/rn18-ab-12/g1/step{}/", step);
+      s3.Set(key + file.path().filename().native(), *ReadFile(file.path()));
+    }
+  }
+  EXPECT_THAT(Lines(RunIt({"checkpoints", root + "/"}, s3.Variables()).out), SizeIs(3));
+  EXPECT_THAT(Lines(RunIt({"checkpoints", root + "/g1/step10"}, s3.Variables()).out), SizeIs(2));
+  auto job = Job(v1::JOB_STATE_RUNNING);
+  job.set_checkpoint_dir(root);
+  daemon_.PutJob(job);
+  const auto pinned = RunIt({"checkpoints", "pin", "rn18:10", "--note", "x"}, s3.Variables());
+  EXPECT_EQ(pinned.out, root + "/g1/step10 is pinned\n") << pinned.err;
+  EXPECT_EQ(s3.Objects().at("ckpt/rn18-ab-12/g1/step10/pinned"), "pinned by lena: x\n");
+  const auto file = folder_ / "out.safetensors";
+  const auto exported = RunIt({"export", root + ":10", "--to", "safetensors", "-o", file}, s3.Variables());
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_TRUE(fs::exists(file));
+  EXPECT_THAT(RunIt({"checkpoints", "delete", root, "--yes", "--force"}, s3.Variables()).out,
+              HasSubstr("/g1/step20 is deleted"));
+  EXPECT_THAT(Lines(RunIt({"checkpoints", root}, s3.Variables()).out), SizeIs(2));
+  EXPECT_THAT(RunIt({"checkpoints", "s3://none/x"}, s3.Variables()).err,
+              HasSubstr("there is no such bucket"));
 }
 
 TEST_F(Checkpoints, AJobsAreFoundThroughTheDaemon) {

@@ -9,8 +9,10 @@
 #include "cli/format.h"
 #include "common/version.h"
 #include "imgd/v1/dataset.grpc.pb.h"
+#include "imgd/v1/event.grpc.pb.h"
 #include "imgd/v1/job.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
+#include "imgd/v1/token.grpc.pb.h"
 
 namespace imgd::cli {
 namespace {
@@ -207,12 +209,16 @@ struct Client::Connection {
       : channel(MakeChannel(target)),
         jobs(v1::JobService::NewStub(channel)),
         nodes(v1::NodeService::NewStub(channel)),
-        datasets(v1::DatasetService::NewStub(channel)) {}
+        events(v1::EventService::NewStub(channel)),
+        datasets(v1::DatasetService::NewStub(channel)),
+        tokens(v1::TokenService::NewStub(channel)) {}
 
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> jobs;
   std::unique_ptr<v1::NodeService::Stub> nodes;
+  std::unique_ptr<v1::EventService::Stub> events;
   std::unique_ptr<v1::DatasetService::Stub> datasets;
+  std::unique_ptr<v1::TokenService::Stub> tokens;
 };
 
 bool IsOutage(const Errors& errors) {
@@ -306,6 +312,42 @@ Reply<v1::ListNodesResponse> Client::ListNodes() {
   });
 }
 
+Reply<v1::GetNodeResponse> Client::GetNode(const std::string& name) {
+  v1::GetNodeRequest request;
+  request.set_name(name);
+  return CallOnce<v1::GetNodeResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
+    return connection.nodes->GetNode(context, request, response);
+  });
+}
+
+Reply<v1::ChangeJobResponse> Client::ChangeJob(const v1::ChangeJobRequest& request) {
+  return CallOnce<v1::ChangeJobResponse>(timeout_,
+                                         [&](Connection& connection, auto* context, auto* response) {
+                                           return connection.jobs->ChangeJob(context, request, response);
+                                         });
+}
+
+Reply<v1::SetAsideNodeResponse> Client::SetAsideNode(const v1::SetAsideNodeRequest& request) {
+  return CallOnce<v1::SetAsideNodeResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.nodes->SetAsideNode(context, request, response);
+      });
+}
+
+Reply<v1::ReturnNodeResponse> Client::ReturnNode(const v1::ReturnNodeRequest& request) {
+  return CallOnce<v1::ReturnNodeResponse>(timeout_,
+                                          [&](Connection& connection, auto* context, auto* response) {
+                                            return connection.nodes->ReturnNode(context, request, response);
+                                          });
+}
+
+std::unique_ptr<Stream<v1::WatchEventsResponse>> Client::WatchEvents(const v1::WatchEventsRequest& request) {
+  auto& events = *Connected().events;
+  return std::make_unique<GrpcStream<v1::WatchEventsResponse>>(
+      address_, kWatchLease, interrupt_,
+      [&](auto* context, auto* queue) { return events.AsyncWatchEvents(context, request, queue, nullptr); });
+}
+
 Reply<v1::RegisterDatasetResponse> Client::RegisterDataset(const v1::RegisterDatasetRequest& request) {
   return CallOnce<v1::RegisterDatasetResponse>(
       timeout_, [&](Connection& connection, auto* context, auto* response) {
@@ -326,6 +368,29 @@ Reply<v1::RemoveDatasetResponse> Client::RemoveDataset(const std::string& name) 
   return CallOnce<v1::RemoveDatasetResponse>(
       timeout_, [&](Connection& connection, auto* context, auto* response) {
         return connection.datasets->RemoveDataset(context, request, response);
+      });
+}
+
+Reply<v1::CreateTokenResponse> Client::CreateToken(const v1::CreateTokenRequest& request) {
+  return CallOnce<v1::CreateTokenResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.tokens->CreateToken(context, request, response);
+      });
+}
+
+Reply<v1::ListTokensResponse> Client::ListTokens() {
+  return CallOnce<v1::ListTokensResponse>(timeout_,
+                                          [](Connection& connection, auto* context, auto* response) {
+                                            return connection.tokens->ListTokens(context, {}, response);
+                                          });
+}
+
+Reply<v1::RevokeTokenResponse> Client::RevokeToken(const std::string& name) {
+  v1::RevokeTokenRequest request;
+  request.set_name(name);
+  return CallOnce<v1::RevokeTokenResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.tokens->RevokeToken(context, request, response);
       });
 }
 

@@ -8,8 +8,10 @@
 #include "cli/settings.h"
 #include "common/clock.h"
 #include "imgd/v1/dataset.pb.h"
+#include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
+#include "imgd/v1/token.pb.h"
 
 namespace imgd::cli {
 
@@ -57,14 +59,27 @@ class Client {
   Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request,
                                        const std::function<void()>& on_retry = {});
   Reply<v1::ListNodesResponse> ListNodes();
+  Reply<v1::GetNodeResponse> GetNode(const std::string& name);
+
+  // Asked once: a repetition would be refused, where the first was taken and only its answer was lost.
+  Reply<v1::ChangeJobResponse> ChangeJob(const v1::ChangeJobRequest& request);
+  Reply<v1::SetAsideNodeResponse> SetAsideNode(const v1::SetAsideNodeRequest& request);
+  Reply<v1::ReturnNodeResponse> ReturnNode(const v1::ReturnNodeRequest& request);
 
   Reply<v1::RegisterDatasetResponse> RegisterDataset(const v1::RegisterDatasetRequest& request);
   Reply<v1::ListDatasetsResponse> ListDatasets();
   Reply<v1::RemoveDatasetResponse> RemoveDataset(const std::string& name);
 
+  Reply<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
+  Reply<v1::ListTokensResponse> ListTokens();
+  Reply<v1::RevokeTokenResponse> RevokeToken(const std::string& name);
+
   /// A job's events. The stream is ended with an outage from time to time even if the daemon is well, so that
   /// one which vanished without a word is noticed; open it again from the last event.
   std::unique_ptr<Stream<v1::WatchJobResponse>> WatchJob(const v1::WatchJobRequest& request);
+
+  /// The record of decisions; ends as WatchJob does.
+  std::unique_ptr<Stream<v1::WatchEventsResponse>> WatchEvents(const v1::WatchEventsRequest& request);
 
   /// A job's log lines; ends as WatchJob does.
   std::unique_ptr<Stream<v1::ReadLogsResponse>> ReadLogs(const v1::ReadLogsRequest& request);

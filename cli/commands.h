@@ -16,8 +16,17 @@ void AddWatchCommand(Command app, Context& context);
 void AddWaitCommand(Command app, Context& context);
 void AddLogsCommand(Command app, Context& context);
 void AddCancelCommand(Command app, Context& context);
+void AddPauseCommand(Command app, Context& context);
+void AddResumeCommand(Command app, Context& context);
+void AddMoveCommand(Command app, Context& context);
+void AddPriorityCommand(Command app, Context& context);
+void AddExtendCommand(Command app, Context& context);
+void AddRerunCommand(Command app, Context& context);
+void AddEventsCommand(Command app, Context& context);
+void AddNodeCommands(Command app, Context& context);
 void AddProfileCommand(Command app, Context& context);
 void AddNodesCommand(Command app, Context& context);
+void AddTokenCommands(Command app, Context& context);
 void AddDatasetCommands(Command app, Context& context);  // they need no daemon
 void AddRecipesCommand(Command app, Context& context);   // nor does it
 void AddCheckpointsCommand(Command app, Context& context);
@@ -31,6 +40,9 @@ inline const std::vector<std::string> kPlainFormats = {"table", "json", "yaml"};
 /// `-o, --output`, one of `allowed`.
 void AddOutputOption(Command command, OutputFormat& format,
                      const std::vector<std::string>& allowed = kListingFormats);
+
+/// An idempotency key of 128 random bits: no two invocations share one.
+std::string NewSubmitKey();
 
 /// The positional JOB.
 void AddJobArgument(Command command, std::string& job);

@@ -6,8 +6,8 @@
 
 #include "cli/testing/run_cli.h"
 #include "common/files.h"
+#include "common/sha256.h"
 #include "trainer/data/file_server.h"
-#include "trainer/data/hash.h"
 
 namespace imgd::cli {
 namespace {
@@ -78,7 +78,7 @@ TEST_F(DatasetRemote, ServeSaysWhyItCannot) {
 }
 
 TEST_F(DatasetRemote, FetchTakesAFileOnce) {
-  const std::string sums = Sums(data::Sha256Hex(std::string(100'000, 'x')));
+  const std::string sums = Sums(Sha256Of(std::string(100'000, 'x')));
   const auto first = Fetch({Url("x.tar"), "--checksums", sums});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.out, testing::AllOf(HasSubstr("out/x.tar: "), testing::EndsWith(", checksum right\n"),

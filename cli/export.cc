@@ -19,7 +19,7 @@ int RunExport(Context& context, const ExportOptions& options) {
       options.which.empty() ? options.reference : options.reference + ":" + options.which;
   const auto found = FindCheckpoint(context, reference);
   if (!found) return context.Fail(found.error());
-  const auto weights = ReadWeights(found->summary, options.weights);
+  const auto weights = ReadWeights(*found->folder.store, found->summary, options.weights);
   if (!weights) return context.Fail({weights.error()});
   const auto written = options.form == "torch" ? WriteTorch(**weights, options.file)
                                                : WriteSafetensors(**weights, options.file);

@@ -145,12 +145,13 @@ Result<Duration> ParseDuration(std::string_view text) {
   take("ms", 1e-3);
   take("m", 60);
   take("h", 3600);
+  take("d", 86400);
   if (number.size() == text.size() && number.ends_with('s')) number.remove_suffix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (error != std::errc() || end != number.data() + number.size() || !(value > 0) || value * unit > 3.2e7) {
     return Fail(ErrorCode::kInvalidArgument,
-                "found '{}' where a duration like 500ms, 10s, 2m or 1h is expected", text);
+                "found '{}' where a duration like 500ms, 10s, 2m, 1h or 30d is expected", text);
   }
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value * unit));
 }

@@ -78,13 +78,18 @@ Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std:
                            const std::optional<std::string>& name) {
   auto read = ReadText(file, in);
   if (!read) return tl::unexpected(std::move(read).error());
+  return ChangeJobTextOf(*read, file == "-" ? "stdin" : ToUtf8(file), sets, name);
+}
+
+Reply<JobText> ChangeJobTextOf(const std::string& read, const std::string& file,
+                               const std::vector<std::string>& sets, const std::optional<std::string>& name) {
   auto changes = JobChangesOf(sets);
   if (name) {
     // Quoted, so that a name is never taken for a number, a list or nothing.
     changes.push_back({.assignment = "name=" + YamlText(*name), .shown = fmt::format("--name {}", *name)});
   }
-  JobText text{.yaml = *read, .file = file == "-" ? "stdin" : ToUtf8(file)};
-  auto changed = ChangeJobText(*read, text.file, changes);
+  JobText text{.yaml = read, .file = file};
+  auto changed = ChangeJobText(read, text.file, changes);
   if (!changed) return tl::unexpected(Errors{std::move(changed).error()});
   text.yaml = std::move(*changed);
   auto errors = CheckText(text.yaml, text.file);
@@ -92,7 +97,7 @@ Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std:
     if (!errors.empty()) return tl::unexpected(std::move(errors));
     return text;
   }
-  if (!errors.empty()) return tl::unexpected(PlaceJobErrors(std::move(errors), *read, text.file, changes));
+  if (!errors.empty()) return tl::unexpected(PlaceJobErrors(std::move(errors), read, text.file, changes));
   // The daemon's line numbers would be those of the changed text.
   text.file += sets.empty() ? " (with --name)" : " (with --set)";
   return text;

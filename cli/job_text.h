@@ -21,4 +21,8 @@ struct JobText {
 Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std::vector<std::string>& sets,
                            const std::optional<std::string>& name);
 
+/// The same of a text that was read already; `file` is its name in messages.
+Reply<JobText> ChangeJobTextOf(const std::string& text, const std::string& file,
+                               const std::vector<std::string>& sets, const std::optional<std::string>& name);
+
 }  // namespace imgd::cli

@@ -42,7 +42,9 @@ Reply<Listing> Fetch(Client& client, v1::ListJobsRequest request, uint64_t limit
   return listing;
 }
 
-std::vector<Cell> Row(const v1::Job& job, bool wide, int64_t now_us) {
+bool IsByHand(const v1::Job& job) { return job.has_external(); }
+
+std::vector<Cell> Row(const v1::Job& job, bool wide, bool by_hand, int64_t now_us) {
   const bool running = job.state() == v1::JOB_STATE_RUNNING && job.has_last_step();
   const auto& step = job.last_step();
   std::vector<Cell> row = {
@@ -57,6 +59,7 @@ std::vector<Cell> Row(const v1::Job& job, bool wide, int64_t now_us) {
       Cell(std::to_string(job.nodes())),
       Cell(HumanAge(now_us, job.submitted_us())),
   };
+  if (by_hand) row.emplace_back(ByHandText(job), Style::kDim);
   if (wide) {
     row.insert(row.end(), {Cell(std::to_string(job.nodes() * job.ranks_per_node())), Cell(job.owner()),
                            Cell(std::to_string(job.priority())), Cell(std::to_string(job.generation())),
@@ -71,6 +74,9 @@ void PrintTable(Context& context, const std::vector<v1::Job>& jobs, bool wide) {
                                  {"IMAGES/S", true}, {"LOSS", true},
                                  {"TOP-1", true},    {"ETA", true},
                                  {"NODES", true},    {"AGE", true}};
+  // Most lists have none, and no column for it.
+  const bool by_hand = std::any_of(jobs.begin(), jobs.end(), IsByHand);
+  if (by_hand) columns.push_back({.title = "NOT MANAGED", .shrink = true});
   if (wide) {
     columns.insert(columns.end(), {{"RANKS", true},
                                    {.title = "OWNER", .shrink = true},
@@ -81,7 +87,7 @@ void PrintTable(Context& context, const std::vector<v1::Job>& jobs, bool wide) {
   }
   Table table(std::move(columns));
   const int64_t now_us = NowMicros();
-  for (const auto& job : jobs) table.Add(Row(job, wide, now_us));
+  for (const auto& job : jobs) table.Add(Row(job, wide, by_hand, now_us));
   table.Print(context.out(), context.terminal());
 }
 

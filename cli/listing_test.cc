@@ -55,6 +55,20 @@ TEST_F(Listing, JobsShowWhatARunDoes) {
   EXPECT_THAT(lines[2], ContainsRegex("11 +old +COMPLETED +- +- +- +- +- +2 +1m0"));
 }
 
+TEST_F(Listing, ARunByHandSaysWhereItRuns) {
+  daemon_.PutJob(RunningJob());
+  EXPECT_THAT(RunListing({"jobs"}).out, Not(HasSubstr("NOT MANAGED"))) << "most lists have none";
+  auto job = MakeJob(13, "mine", v1::JOB_STATE_RUNNING);
+  job.mutable_external()->add_hosts("gpu-3");
+  job.mutable_external()->add_hosts("gpu-4");
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"jobs"}).out,
+              AllOf(HasSubstr("NOT MANAGED"), HasSubstr("started by hand on gpu-3 and 1 other host")));
+  EXPECT_THAT(RunListing({"show", "13"}).out,
+              HasSubstr("started by hand on gpu-3 and 1 other host; imgd only"));
+  EXPECT_THAT(RunListing({"logs", "13"}).err, HasSubstr("was started by hand on gpu-3"));
+}
+
 TEST_F(Listing, JobsInJsonAreAnArray) {
   daemon_.PutJob(RunningJob());
   const auto json = nlohmann::json::parse(RunListing({"jobs", "-o", "json"}).out);

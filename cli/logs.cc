@@ -148,10 +148,10 @@ class LogReader {
   }
 
   int Interrupted() {
-    context_.Say(options_.follow && !IsFinal(job_.state())
-                     ? fmt::format("no longer following; {} goes on ({} ends it)", JobTitle(job_),
-                                   context_.Suggest(fmt::format("cancel {}", job_.id())))
-                     : "interrupted");
+    context_.Say(
+        options_.follow && !IsFinal(job_.state())
+            ? fmt::format("no longer following; {} goes on ({})", JobTitle(job_), HowToEnd(context_, job_))
+            : "interrupted");
     return context_.interrupt().ExitCode();
   }
 
@@ -188,6 +188,12 @@ int RunLogs(Context& context, const LogsOptions& options) {
   auto job = (*client)->GetJob(*id);
   if (!job) return context.Fail(job.error());
   if (auto error = CheckRange(job->job(), options)) return context.Fail({*error});
+  if (job->job().has_external()) {
+    context.Say(
+        fmt::format("{} was {}: here are its notes and its last error; the rest of its output is there",
+                    JobTitle(job->job()), ByHandText(job->job())),
+        Style::kDim);
+  }
   return LogReader(context, **client, job->job(), options).Run();
 }
 

@@ -57,7 +57,7 @@ int RunPromote(Context& context, const PromoteOptions& options) {
   if (!registry) return context.Fail(registry.error());
   const auto found = FindCheckpoint(context, options.reference);
   if (!found) return context.Fail(found.error());
-  const auto weights = ReadWeights(found->summary, options.weights);
+  const auto weights = ReadWeights(*found->folder.store, found->summary, options.weights);
   if (!weights) return context.Fail({weights.error()});
   ModelVersion version{.name = options.name,
                        .model = found->summary.model,

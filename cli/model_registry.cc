@@ -9,8 +9,9 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "common/checkpoint/sha256.h"
 #include "common/files.h"
+#include "common/sha256.h"
+#include "common/text.h"
 
 namespace imgd::cli {
 namespace {
@@ -22,13 +23,6 @@ constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kLineageFile = "lineage.json";
 constexpr const char* kVersionFile = "version.json";
 constexpr int kMostTries = 100;  ///< at a number that others take at the same time
-
-bool IsModelName(std::string_view name) {
-  return !name.empty() && name.size() <= 63 && name.front() != '.' && name.front() != '-' &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-         });
-}
 
 /// The number of "v12".
 std::optional<uint64_t> VersionIn(std::string_view text) {
@@ -140,7 +134,7 @@ Reply<fs::path> ResolveRegistry(const std::string& flag, const Environment& env)
 
 Result<ModelVersion> PromoteModel(const fs::path& registry, const ModelVersion& what,
                                   const Weights& weights) {
-  if (!IsModelName(what.name)) {
+  if (!IsName(what.name)) {
     return Fail(ErrorCode::kInvalidArgument,
                 "found '{}' where a name is expected: 1 to 63 letters, digits, '.', '_' or '-', the first a "
                 "letter, digit or '_'",
@@ -167,8 +161,7 @@ Result<std::vector<ModelVersion>> ListModels(const fs::path& registry) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(registry, error), end; !error && it != end; it.increment(error)) {
-    if (IsModelName(it->path().filename().native()) && it->is_directory())
-      names.push_back(it->path().filename());
+    if (IsName(it->path().filename().native()) && it->is_directory()) names.push_back(it->path().filename());
   }
   if (error) return FailErrno(error.value(), fmt::format("cannot list the registry {}", registry.native()));
   std::sort(names.begin(), names.end());
@@ -186,7 +179,7 @@ Result<std::vector<ModelVersion>> ListModels(const fs::path& registry) {
 Result<ModelVersion> FindModel(const fs::path& registry, const std::string& reference) {
   const auto colon = reference.find(':');
   const std::string name = reference.substr(0, colon);
-  if (!IsModelName(name)) return Fail(ErrorCode::kNotFound, "no model can be called '{}'", name);
+  if (!IsName(name)) return Fail(ErrorCode::kNotFound, "no model can be called '{}'", name);
   IMGD_ASSIGN(const auto versions, VersionsOf(registry / name));
   if (versions.empty()) {
     return Fail(ErrorCode::kNotFound, "there is no model '{}' in {}", name, registry.native());

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 
 #include "cli/commands.h"
 #include "cli/format.h"
+#include "cli/node_text.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
 #include "imgd/v1/node.pb.h"
@@ -14,17 +16,12 @@ namespace imgd::cli {
 namespace {
 
 /// "ready"; jobs' states are in capitals, nodes' are not.
-std::string NodeStateName(v1::NodeState state) {
+std::string ReachName(v1::NodeState state) {
   const std::string name = v1::NodeState_Name(state);
   constexpr std::string_view kPrefix = "NODE_STATE_";
   std::string word = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
   std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
   return word;
-}
-
-Style NodeStyle(v1::NodeState state) {
-  if (state == v1::NODE_STATE_READY) return Style::kGood;
-  return state == v1::NODE_STATE_LOST ? Style::kBad : Style::kWarn;
 }
 
 /// What a node's devices add up to.
@@ -61,16 +58,25 @@ DeviceSummary Summarize(const v1::Node& node) {
   return sum;
 }
 
+/// "zone=us-east-1a,capacity=spot", by name.
+std::string LabelsOf(const v1::Node& node) {
+  const std::map<std::string, std::string> labels(node.labels().begin(), node.labels().end());
+  std::string text;
+  for (const auto& [name, value] : labels)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  return text;
+}
+
 std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
   const auto sum = Summarize(node);
   const bool ready = node.state() == v1::NODE_STATE_READY;
   const bool read = sum.readings > 0;
   std::vector<Cell> row = {
       Cell(node.name()),
-      Cell(NodeStateName(node.state()), NodeStyle(node.state())),
+      Cell(NodeStateText(node), NodeStyle(node)),
       Cell(std::to_string(node.devices_size())),
-      // Nothing is placed on a node that is out of reach.
-      Cell(std::to_string(ready ? sum.free : 0)),
+      // Nothing is placed on a node that is out of reach, or set aside.
+      Cell(std::to_string(ready && !node.has_set_aside() ? sum.free : 0)),
       Cell(fmt::format("{}", fmt::join(sum.models, ", "))),
       Cell(fmt::format("{}", fmt::join(sum.jobs, ","))),
       Cell(read && ready ? HumanPercent(sum.busy / sum.readings) : ""),
@@ -85,7 +91,7 @@ std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
                    : ""),
          Cell(read ? fmt::format("{:.0f} W", sum.watts) : ""),
          Cell(read ? fmt::format("{:.0f} C", sum.hottest) : ""), Cell(HumanAge(now_us, node.joined_us())),
-         Cell(node.reason_text(), Style::kDim)});
+         Cell(LabelsOf(node)), Cell(node.reason_text(), Style::kDim)});
   }
   return row;
 }
@@ -106,6 +112,7 @@ void PrintTable(Context& context, const v1::ListNodesResponse& nodes, bool wide)
                                    {"POWER", true},
                                    {"HOTTEST", true},
                                    {"JOINED", true},
+                                   {.title = "LABELS", .shrink = true},
                                    {.title = "REASON", .shrink = true}});
   }
   Table table(std::move(columns));
@@ -132,6 +139,18 @@ int RunNodes(Context& context, OutputFormat format) {
 
 }  // namespace
 
+std::string NodeStateText(const v1::Node& node) {
+  if (!node.has_set_aside()) return ReachName(node.state());
+  const auto& aside = node.set_aside();
+  const std::string word = !aside.drain() ? "cordoned" : aside.empty() ? "drained" : "draining";
+  return node.state() == v1::NODE_STATE_READY ? word : fmt::format("{}, {}", ReachName(node.state()), word);
+}
+
+Style NodeStyle(const v1::Node& node) {
+  if (node.state() == v1::NODE_STATE_LOST) return Style::kBad;
+  return node.state() == v1::NODE_STATE_READY && !node.has_set_aside() ? Style::kGood : Style::kWarn;
+}
+
 void AddNodesCommand(Command app, Context& context) {
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   Command command = app.AddSubcommand("nodes", "List the machines that have joined");
@@ -139,7 +158,8 @@ void AddNodesCommand(Command app, Context& context) {
   command.Footer(
       "BUSY is the mean share of time that the GPUs computed; JOBS are those that hold devices there. -o "
       "wide\n"
-      "adds memory, power, temperature, and why a node takes nothing new.\n\n"
+      "adds memory, power, temperature, and why a node takes nothing new. imgcli node sets one aside.\n"
+      "\n"
       "Examples:\n"
       "  imgcli nodes\n"
       "  imgcli nodes -o json | jq -r '.[] | select(.state != \"NODE_STATE_READY\") | .name'");

@@ -46,7 +46,7 @@ std::vector<EpochPlan> PlanOf(const JobSpec& spec, uint64_t images) {
     for (uint64_t epoch = phase.first_epoch; epoch < phase.end_epoch; ++epoch) {
       const uint64_t step = phase.first_step + (epoch - phase.first_epoch) * phase.steps_per_epoch;
       plan.push_back({.epoch = epoch,
-                      .learning_rate = schedule.LearningRate(step),
+                      .learning_rate = schedule.LearningRate(static_cast<double>(step)),
                       .image_size = phase.image_size,
                       .global_batch = phase.global_batch,
                       .steps = phase.steps_per_epoch});

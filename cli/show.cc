@@ -4,6 +4,7 @@
 #include "cli/format.h"
 #include "cli/job_ref.h"
 #include "cli/serialize.h"
+#include "cli/sheet.h"
 #include "cli/watch_view.h"
 #include "cli/words.h"
 
@@ -11,33 +12,6 @@ namespace imgd::cli {
 namespace {
 
 constexpr size_t kMostHistory = 20;  ///< changes of state that fit a screen; wide shows all
-
-/// Writes "  label       value" lines.
-class Sheet {
- public:
-  explicit Sheet(Context& context) : context_(context) {}
-
-  void Field(std::string_view label, const std::string& value, Style style = Style::kPlain) {
-    if (value.empty()) return;
-    const auto& terminal = context_.terminal();
-    const auto padded = fmt::format("  {:<13}", label);
-    std::string text = Printable(value);
-    context_.out() << Paint(padded, Style::kDim, terminal.color) << Paint(text, style, terminal.color)
-                   << '\n';
-  }
-
-  void Heading(std::string_view title) {
-    context_.out() << '\n' << Paint(title, Style::kBold, context_.terminal().color) << '\n';
-  }
-
- private:
-  Context& context_;
-};
-
-std::string WhenText(int64_t time_us, int64_t now_us) {
-  if (time_us == 0) return "";
-  return fmt::format("{} ({} ago)", LocalTime(time_us), HumanAge(now_us, time_us));
-}
 
 std::string RanksText(const v1::Placement& placement) {
   const auto count = static_cast<uint32_t>(placement.devices_size());
@@ -90,8 +64,15 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
   sheet.Field("reason", job.reason_text());
   if (wide) sheet.Field("reason code", ReasonName(job.reason()));
   if (job.queue_position() > 0) sheet.Field("queue", fmt::format("position {}", job.queue_position()));
+  if (job.has_external()) {
+    sheet.Field("not managed", fmt::format("{}; imgd only hears of it, last {} ago", ByHandText(job),
+                                           HumanAge(now_us, job.external().last_heard_us())));
+  }
   sheet.Field("owner", job.owner());
-  sheet.Field("priority", std::to_string(job.priority()));
+  if (!job.has_external()) sheet.Field("priority", std::to_string(job.priority()));
+  if (job.time_limit_ms() > 0)
+    sheet.Field("time limit", HumanDuration(static_cast<double>(job.time_limit_ms()) / 1000));
+  if (job.rerun_of() > 0) sheet.Field("made from", fmt::format("job {}", job.rerun_of()));
   sheet.Field("gang", fmt::format("{} with {} each", Count(job.nodes(), "node"),
                                   Count(job.ranks_per_node(), "rank")));
   if (job.generation() > 0) {
@@ -110,9 +91,9 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
 
 void PrintPlacements(Context& context, Sheet& sheet, const v1::Job& job) {
   if (job.placements().empty()) return;
-  sheet.Heading(job.state() == v1::JOB_STATE_RUNNING || job.state() == v1::JOB_STATE_STARTING
-                    ? "Runs on"
-                    : "Last ran on");
+  const bool runs = job.state() == v1::JOB_STATE_RUNNING || job.state() == v1::JOB_STATE_STARTING ||
+                    job.state() == v1::JOB_STATE_PREEMPTING;
+  sheet.Heading(runs ? "Runs on" : "Last ran on");
   Table table({{.title = "NODE", .shrink = true}, {"RANKS"}, {"DEVICES"}});
   for (const auto& placement : job.placements()) {
     table.Add({Cell(placement.node()), Cell(RanksText(placement)), Cell(RangesText(placement.devices()))});

@@ -22,14 +22,6 @@ struct SubmitOptions {
   OutputFormat format = OutputFormat::kTable;
 };
 
-/// 128 random bits: no two invocations share one.
-std::string RandomKey() {
-  std::random_device random;
-  std::string key = "imgcli-";
-  for (int i = 0; i < 4; ++i) key += fmt::format("{:08x}", random());
-  return key;
-}
-
 void PrintStored(Context& context, const v1::SubmitJobResponse& answer, bool hints) {
   const auto& job = answer.job();
   if (answer.existed()) {
@@ -73,7 +65,7 @@ v1::SubmitJobRequest MakeRequest(const Context& context, const SubmitOptions& op
   request.set_file_name(text.file);
   request.set_dry_run(options.dry_run);
   request.set_owner(OwnerName(context.env()));
-  request.set_idempotency_key(options.key ? *options.key : RandomKey());
+  request.set_idempotency_key(options.key ? *options.key : NewSubmitKey());
   return request;
 }
 
@@ -126,6 +118,13 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
 }
 
 }  // namespace
+
+std::string NewSubmitKey() {
+  std::random_device random;
+  std::string key = "imgcli-";
+  for (int i = 0; i < 4; ++i) key += fmt::format("{:08x}", random());
+  return key;
+}
 
 void AddSubmitCommand(Command app, Context& context) {
   auto options = std::make_shared<SubmitOptions>();

@@ -128,8 +128,8 @@ class Follower {
 
   int Interrupted() {
     view_->Close();
-    context_.Say(fmt::format("no longer watching; {} goes on ({} ends it)", JobTitle(job_),
-                             context_.Suggest(fmt::format("cancel {}", id_))));
+    context_.Say(
+        fmt::format("no longer watching; {} goes on ({})", JobTitle(job_), HowToEnd(context_, job_)));
     return context_.interrupt().ExitCode();
   }
 
@@ -166,6 +166,11 @@ Reply<v1::GetJobResponse> AwaitDaemon(Context& context, Client& client, uint64_t
     if (reply || !IsOutage(reply.error())) return reply;
     if (context.timeout && Now() - began > *context.timeout) return reply;
   }
+}
+
+std::string HowToEnd(const Context& context, const v1::Job& job) {
+  if (job.has_external()) return "it was " + ByHandText(job);
+  return context.Suggest(fmt::format("cancel {}", job.id())) + " ends it";
 }
 
 int FollowJob(Context& context, Client& client, uint64_t id, const WatchOptions& options) {

@@ -25,4 +25,8 @@ int FollowJob(Context& context, Client& client, uint64_t id, const WatchOptions&
 Reply<v1::GetJobResponse> AwaitDaemon(Context& context, Client& client, uint64_t id,
                                       const std::function<void(const Errors&)>& announce);
 
+/// What to tell somebody who leaves a job running: "imgcli cancel 12 ends it", or where it was started by
+/// hand.
+std::string HowToEnd(const Context& context, const v1::Job& job);
+
 }  // namespace imgd::cli

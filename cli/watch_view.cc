@@ -17,6 +17,9 @@ constexpr Duration kRedrawEvery = 100ms;
 std::string SituationText(const v1::Job& job) {
   std::string text = fmt::format("{} is {}", JobTitle(job), StateName(job.state()));
   if (!job.reason_text().empty()) text += fmt::format(": {}", job.reason_text());
+  // Its reason says so itself while it runs as it began.
+  if (const auto by_hand = ByHandText(job); !job.reason_text().ends_with(by_hand))
+    text += fmt::format(" ({})", by_hand);
   if (const auto progress = ProgressText(job); !progress.empty()) text += fmt::format(", {}", progress);
   return Printable(text);
 }

@@ -41,7 +41,8 @@ void AddWhichWeights(Command command, WhichWeights& which) {
   command.AddFlag("--no-ema", which.plain, "The weights themselves, not their average");
 }
 
-Result<std::unique_ptr<Weights>> ReadWeights(const CheckpointSummary& checkpoint, const WhichWeights& which) {
+Result<std::unique_ptr<Weights>> ReadWeights(const CheckpointStore& store,
+                                             const CheckpointSummary& checkpoint, const WhichWeights& which) {
   const auto& ref = checkpoint.ref;
   if (which.average && which.plain)
     return Fail(ErrorCode::kInvalidArgument, "--ema and --no-ema exclude one another");
@@ -52,9 +53,9 @@ Result<std::unique_ptr<Weights>> ReadWeights(const CheckpointSummary& checkpoint
   auto out = std::make_unique<Weights>();
   out->average = checkpoint.has_average && !which.plain;
   const char* name = out->average ? "ema.safetensors" : "model.safetensors";
-  IMGD_ASSIGN(out->file, ReadCheckpointFile(ref, name));
+  IMGD_ASSIGN(out->file, ReadCheckpointFile(store, ref, name));
   IMGD_ASSIGN(out->content, ParseSafetensors(out->file));
-  const auto lineage = ReadCheckpointFile(ref, "lineage.json");
+  const auto lineage = ReadCheckpointFile(store, ref, "lineage.json");
   if (!lineage && lineage.error().code != ErrorCode::kNotFound) return tl::unexpected(lineage.error());
   if (!lineage) return out;
   IMGD_ASSIGN(out->lineage, LineageFromJson(*lineage));

@@ -31,7 +31,8 @@ struct Weights {
 /// The averaged weights where there are any, unless `which` says otherwise; compared with the manifest.
 /// Errors: kInvalidArgument where both were asked for; kNotFound where there are no averaged ones; as
 /// ReadCheckpointFile(), and kDataLoss where the lineage can't be read.
-Result<std::unique_ptr<Weights>> ReadWeights(const CheckpointSummary& checkpoint, const WhichWeights& which);
+Result<std::unique_ptr<Weights>> ReadWeights(const CheckpointStore& store,
+                                             const CheckpointSummary& checkpoint, const WhichWeights& which);
 
 /// The file's metadata, with the lineage.
 Metadata MetadataOf(const Weights& weights);

@@ -119,6 +119,16 @@ std::string JobTitle(const v1::Job& job) {
   return fmt::format("job {} ({})", job.id(), Printable(job.name()));
 }
 
+std::string ByHandText(const v1::Job& job) {
+  if (!job.has_external()) return "";
+  const auto& hosts = job.external().hosts();
+  std::string text = "started by hand";
+  if (!hosts.empty()) text += fmt::format(" on {}", Printable(hosts[0]));
+  if (hosts.size() > 1)
+    text += fmt::format(" and {}", Count(static_cast<uint64_t>(hosts.size()) - 1, "other host"));
+  return text;
+}
+
 std::optional<double> DoneRatio(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_COMPLETED) return 1;
   const auto& step = job.last_step();

@@ -29,6 +29,9 @@ int ExitCodeOfState(v1::JobState state);
 /// "job 12 (rn18-demo)".
 std::string JobTitle(const v1::Job& job);
 
+/// "started by hand on gpu-3", with how many other hosts; empty for a job that imgd manages.
+std::string ByHandText(const v1::Job& job);
+
 /// Share of the steps that are done, if steps are known.
 std::optional<double> DoneRatio(const v1::Job& job);
 

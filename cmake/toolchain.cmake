@@ -16,9 +16,10 @@ endif()
 # What decodes and resizes is compiled with -O3 besides.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
-# imgd_runs_once(SOURCES...): quick to compile rather than fast; for what reads the command line.
+# imgd_runs_once(SOURCES...): quick to compile rather than fast; for what reads the command line. Not -O0: of an inline
+# function that several objects have the linker takes the first one's copy for the whole program, and main's comes first.
 function(imgd_runs_once)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O0>")
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
 endfunction()
 
 # RelWithDebInfo serves the sanitizers: stack traces with lines, quick to compile.

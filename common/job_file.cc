@@ -4,6 +4,9 @@
 #include <cctype>
 
 #include "common/job_file_parts.h"
+#include "common/labels.h"
+#include "common/text.h"
+#include "common/url.h"
 #include "common/yaml.h"
 
 namespace imgd {
@@ -11,13 +14,6 @@ namespace imgd {
 using namespace job_file_parts;
 
 namespace {
-
-bool IsName(std::string_view name) {
-  return !name.empty() && name.size() <= 63 && name.front() != '.' && name.front() != '-' &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-         });
-}
 
 void ReadHead(YamlMap& root, JobSpec& spec) {
   Set(spec.name, root.String("name"));
@@ -29,10 +25,17 @@ void ReadHead(YamlMap& root, JobSpec& spec) {
                               "letter, digit or '_'",
                               spec.name));
   }
+  Set(spec.project, root.String("project"));
+  if (!spec.project.empty() && !IsName(spec.project))
+    root.AddError("project", fmt::format("found '{}'; what is allowed as a name is expected", spec.project));
   Set(spec.priority, root.Int("priority", -1000, 1000));
   if (const auto seed = root.Int("seed", 0, INT64_MAX)) spec.seed = static_cast<uint64_t>(*seed);
   Set(spec.grace_ms, root.DurationMs("grace"));
   Set(spec.max_restarts, root.Int("max_restarts", 0, 1'000'000));
+  Set(spec.preemptible, root.Bool("preemptible"));
+  Set(spec.time_limit_ms, root.DurationMs("time_limit"));
+  if (root.Has("time_limit") && spec.time_limit_ms < 1000)
+    root.AddError("time_limit", "must be at least 1s", "leave it out for no limit");
 
   auto about = root.Child("about");
   Set(spec.about.title, about.String("title"));
@@ -40,10 +43,69 @@ void ReadHead(YamlMap& root, JobSpec& spec) {
   Set(spec.about.result, about.String("result"));
   Set(spec.about.hardware, about.String("hardware"));
   about.Finish();
+}
 
+/// The values of "a|b".
+std::vector<std::string> Alternatives(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('|', begin), text.size());
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::map<std::string, std::vector<std::string>> ReadWantedLabels(YamlMap& resources, const char* key) {
+  std::map<std::string, std::vector<std::string>> labels;
+  auto map = resources.Child(key);
+  for (const auto& name : map.Keys()) {
+    const auto text = map.String(name);
+    if (!IsLabelName(name))
+      map.AddError(name, fmt::format("'{}' is no name that a node's label can have", name));
+    if (!text) continue;
+    labels[name] = Alternatives(*text);
+    for (const auto& value : labels[name]) {
+      if (!IsLabelValue(value)) {
+        map.AddError(name, fmt::format("'{}' is no value that a node's label can have; VALUE or VALUE|VALUE "
+                                       "is expected",
+                                       value));
+      }
+    }
+  }
+  map.Finish();
+  return labels;
+}
+
+void ReadGpu(YamlMap& resources, JobSpec::Resources& out) {
+  if (!resources.Has("gpu")) return;
+  out.gpu = true;
+  auto gpu = resources.Child("gpu");
+  if (gpu.Has("count") && resources.Has("ranks_per_node"))
+    gpu.AddError("count", "is ranks_per_node by another name; give one of them");
+  Set(out.ranks_per_node, gpu.Int("count", 1, 1024));
+  if (const auto model = gpu.String("model"); model && *model != "any") {
+    out.gpu_models = Alternatives(*model);
+    for (const auto& name : out.gpu_models) {
+      if (std::none_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0; }))
+        gpu.AddError("model",
+                     fmt::format("found '{}'; words of the GPU's name are expected, such as H100, or "
+                                 "H100|A100, or any",
+                                 *model));
+    }
+  }
+  if (const auto memory = gpu.Int("memory_gib", 1, 1 << 20)) out.gpu_memory_gib = *memory;
+  gpu.Finish();
+}
+
+void ReadResources(YamlMap& root, JobSpec& spec) {
   auto resources = root.Child("resources");
   Set(spec.resources.nodes, resources.Int("nodes", 1, 100'000));
   Set(spec.resources.ranks_per_node, resources.Int("ranks_per_node", 1, 1024));
+  ReadGpu(resources, spec.resources);
+  Set(spec.resources.whole_nodes, resources.Bool("whole_nodes"));
+  spec.resources.labels = ReadWantedLabels(resources, "labels");
+  spec.resources.not_labels = ReadWantedLabels(resources, "not_labels");
   resources.Finish();
 }
 
@@ -124,6 +186,16 @@ void CheckAbsolute(YamlMap& map, const char* key, const std::string& path) {
   }
 }
 
+void CheckBucket(YamlMap& map, const char* key, const std::string& where) {
+  const auto url = ParseUrl(where);
+  if (!url) {
+    map.AddError(key, url.error().message);
+  } else if (!where.starts_with("s3://")) {
+    map.AddError(key, fmt::format("nothing can be written to '{}'", url->ForPeople()),
+                 "an absolute path or s3://bucket/prefix");
+  }
+}
+
 /// Only what is written can be kept.
 void CheckKeepEvery(YamlMap& map, const char* key, int kept, const char* written_key, int written) {
   if (kept == 0 || (written > 0 && kept % written == 0)) return;
@@ -144,7 +216,11 @@ void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
                  spec.checkpoint.every_epochs);
   CheckKeepEvery(checkpoint, "keep_every_steps", spec.checkpoint.keep_every_steps, "every_steps",
                  spec.checkpoint.every_steps);
-  CheckAbsolute(checkpoint, "dir", spec.checkpoint.dir);
+  if (IsUrl(spec.checkpoint.dir)) {
+    CheckBucket(checkpoint, "dir", spec.checkpoint.dir);
+  } else {
+    CheckAbsolute(checkpoint, "dir", spec.checkpoint.dir);
+  }
   if (spec.guard.action == "rollback" && spec.checkpoint.keep < 2) {
     checkpoint.AddError("keep", "guard.action: rollback goes back to the one before the newest",
                         "keep at least 2");
@@ -237,6 +313,7 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   if (!root) return tl::unexpected(std::vector<Error>{root.error()});
   JobSpec spec;
   ReadHead(*root, spec);
+  ReadResources(*root, spec);
   ReadData(*root, spec);
   ReadModel(*root, spec);
   ReadAugment(*root, spec);

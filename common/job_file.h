@@ -18,14 +18,23 @@ constexpr size_t kMaxJobFileBytes = size_t{1} << 20;
 /// Every default here is what a job gets that does not say otherwise.
 struct JobSpec {
   std::string name;           ///< [A-Za-z0-9._-], 1 to 63 characters; required
+  std::string project;        ///< that its devices count for, of quotas; as name, or empty
   int priority = 0;           ///< -1000 to 1000; higher goes first
   uint64_t seed = 0;          ///< of initialisation, order and augmentation
   int64_t grace_ms = 10'000;  ///< between SIGTERM and SIGKILL
   int max_restarts = 10;      ///< how often a failed run goes back to the queue
+  bool preemptible = true;    ///< jobs of a higher priority may have its devices
+  int64_t time_limit_ms = 0;  ///< that it may hold its nodes for, over all starts; 0 for no limit
 
   struct Resources {
-    int nodes = 1;           ///< nodes in the gang
-    int ranks_per_node = 1;  ///< ranks, each with a GPU or CPU slot, on each node
+    int nodes = 1;                        ///< nodes in the gang
+    int ranks_per_node = 1;               ///< ranks, each with a GPU or CPU slot, on each node
+    bool gpu = false;                     ///< a CPU slot does not do
+    std::vector<std::string> gpu_models;  ///< words of the GPU's name, one of which it has; empty for any
+    int64_t gpu_memory_gib = 0;           ///< of each GPU, at least, as it is sold
+    bool whole_nodes = false;             ///< no other job on its nodes
+    std::map<std::string, std::vector<std::string>> labels;      ///< of each node, one of the values
+    std::map<std::string, std::vector<std::string>> not_labels;  ///< none of the values
   } resources;
 
   /// What the job is, in words; nothing depends on it. Recipes fill it in.
@@ -101,9 +110,16 @@ struct JobSpec {
     int max_steps = 0;               ///< end after so many steps; 0 for no limit
     bool freeze_batch_norm = false;  ///< batch norm in evaluation mode, its statistics fixed
     bool sync_batch_norm = false;    ///< batch norm's statistics are of all ranks' images
+    bool cuda_graph = false;         ///< the forward and backward pass of a step are recorded once, on a GPU
     int eval_every_epochs = 1;
     int accumulate = 1;  ///< parts that a rank's share of a step is computed in, one after the other
   } train;
+
+  /// What follows the number of ranks where that is not the one that the file is for.
+  struct Elastic {
+    std::string rule;  ///< keep_global_batch or linear_scaling; empty: nothing does
+    int ranks = 1;     ///< that the batch, accumulate and the rates are for
+  } elastic;
 
   struct Optimizer {
     std::string kind = "sgd";  ///< sgd, lars or adamw

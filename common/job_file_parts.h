@@ -29,7 +29,7 @@ void Set(std::optional<T>& field, std::optional<T> value) {
 
 /// `model`, once `data` is known.
 void ReadModel(YamlMap& root, JobSpec& spec);
-/// `train` and `phases`.
+/// `train`, `phases` and `elastic`.
 void ReadTraining(YamlMap& root, JobSpec& spec);
 /// `optimizer`, `loss`, `schedule`, `ema`, `guard` and `early_stop`, once the epochs and phases are known.
 void ReadLearning(YamlMap& root, JobSpec& spec);

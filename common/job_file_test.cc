@@ -55,6 +55,20 @@ TEST(JobFile, SaysWhereFiguresAreWritten) {
               ElementsAre(HasSubstr("report.dir: 'logs' is relative")));
 }
 
+TEST(JobFile, CheckpointsMayGoToABucketAndFiguresNot) {
+  const std::string job = "name: a\ndata: {train: /x}\n";
+  const auto spec = ParseJobFile(job + "checkpoint: {dir: 's3://bucket/a b'}\n", "job.yaml");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->checkpoint.dir, "s3://bucket/a b");
+  EXPECT_THAT(ErrorsOf(job + "checkpoint: {dir: 'https://host/x'}\n"),
+              ElementsAre(AllOf(HasSubstr("checkpoint.dir: nothing can be written to 'https://host/x'"),
+                                HasSubstr("s3://bucket/prefix"))));
+  EXPECT_THAT(ErrorsOf(job + "checkpoint: {dir: 's3://'}\n"),
+              ElementsAre(HasSubstr("checkpoint.dir: no URL")));
+  EXPECT_THAT(ErrorsOf(job + "checkpoint: {dir: s3}\n"), ElementsAre(HasSubstr("is relative")));
+  EXPECT_THAT(ErrorsOf(job + "report: {dir: 's3://bucket/x'}\n"), ElementsAre(HasSubstr("is relative")));
+}
+
 TEST(JobFile, NamesPlaceFieldAndNearestKeyOfAMisspeltOne) {
   EXPECT_THAT(ErrorsOf("name: a\ndata:\n  train: /x\n  imge_size: 64\n"),
               ElementsAre("job.yaml:4:3: data.imge_size: unknown key (did you mean 'image_size'?)"));
@@ -83,6 +97,62 @@ TEST(JobFile, RefusesWhatDoesNotFitTogether) {
               ElementsAre(HasSubstr("256 images can't be divided among 3 ranks")));
   EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\ncheckpoint: {dir: ckpt}\n"),
               ElementsAre(HasSubstr("absolute")));
+}
+
+TEST(JobFile, ATimeLimitIsADuration) {
+  EXPECT_EQ(ParseJobFile("name: a\ndata: {train: /x}\n", "f")->time_limit_ms, 0);
+  EXPECT_EQ(ParseJobFile("name: a\ndata: {train: /x}\ntime_limit: 36h\n", "f")->time_limit_ms,
+            36 * 3'600'000);
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\ntime_limit: 0\n"),
+              ElementsAre(HasSubstr("time_limit: must be at least 1s")));
+}
+
+TEST(JobFile, WhatAGangAsksOfItsNodes) {
+  const auto with = [](const std::string& resources) {
+    return "name: a\ndata: {train: /x}\nresources: {" + resources + "}\n";
+  };
+  const auto plain = ParseJobFile(with("nodes: 2"), "f");
+  ASSERT_TRUE(plain.has_value());
+  EXPECT_FALSE(plain->resources.gpu);
+  const auto spec =
+      ParseJobFile(with("nodes: 2, gpu: {count: 8, model: H100|A100, memory_gib: 40}, whole_nodes: "
+                        "true, labels: {zone: a|b}, not_labels: {capacity: spot}"),
+                   "f");
+  ASSERT_TRUE(spec.has_value()) << spec.error().front().ToString();
+  const auto& wanted = spec->resources;
+  EXPECT_EQ(wanted.ranks_per_node, 8);
+  EXPECT_TRUE(wanted.gpu && wanted.whole_nodes);
+  EXPECT_THAT(wanted.gpu_models, ElementsAre("H100", "A100"));
+  EXPECT_EQ(wanted.gpu_memory_gib, 40);
+  EXPECT_THAT(wanted.labels.at("zone"), ElementsAre("a", "b"));
+  EXPECT_THAT(wanted.not_labels.at("capacity"), ElementsAre("spot"));
+  EXPECT_THAT(ParseJobFile(with("gpu: {model: any}"), "f")->resources.gpu_models, testing::IsEmpty());
+
+  EXPECT_THAT(ErrorsOf(with("ranks_per_node: 2, gpu: {count: 2}")),
+              ElementsAre(HasSubstr("resources.gpu.count: is ranks_per_node by another name")));
+  EXPECT_THAT(ErrorsOf(with("gpu: {model: '|H100'}")), ElementsAre(HasSubstr("words of the GPU's name")));
+  EXPECT_THAT(ErrorsOf(with("labels: {zone: 'a b'}")),
+              ElementsAre(HasSubstr("job.yaml:3:28: resources.labels.zone: 'a b' is no value")));
+  EXPECT_THAT(ErrorsOf(with("labels: {'z!': a}")), ElementsAre(HasSubstr("'z!' is no name")));
+  EXPECT_THAT(ErrorsOf(with("gpu: {}") + "train: {device: cpu}\n"),
+              ElementsAre(HasSubstr("train.device: is cpu where resources.gpu asks for GPUs")));
+}
+
+TEST(JobFile, TheElasticRuleIsForTheRanksOfTheFile) {
+  const auto with = [](const std::string& rest) {
+    return "name: a\ndata: {train: /x, segments: 4}\nresources: {nodes: 3, ranks_per_node: 2}\n" + rest;
+  };
+  EXPECT_EQ(ParseJobFile(with("train: {global_batch: 24}\n"), "f")->elastic.rule, "");
+  const auto spec = ParseJobFile(with("train: {global_batch: 24}\nelastic: {rule: linear_scaling}\n"), "f");
+  ASSERT_TRUE(spec.has_value()) << spec.error().front().ToString();
+  EXPECT_EQ(spec->elastic.ranks, 6);
+  EXPECT_THAT(ErrorsOf(with("train: {global_batch: 24}\nelastic: {ranks: 8}\n")),
+              ElementsAre(HasSubstr("elastic.rule: missing; keep_global_batch or linear_scaling")));
+  EXPECT_THAT(ErrorsOf(with("train: {global_batch: 24}\nelastic: {rule: linear_scaling, ranks: 5}\n")),
+              ElementsAre(HasSubstr("train.global_batch: 24 images can't be divided among 5 ranks")));
+  EXPECT_THAT(
+      ErrorsOf(with("train: {global_batch: 24}\nelastic: {rule: linear_scaling, ranks: 12}\n")),
+      ElementsAre(HasSubstr("2 images for each of 12 ranks (elastic) are no multiple of data.segments, 4")));
 }
 
 std::string WithPhases(const char* phases, const char* train = "{}") {
@@ -151,6 +221,9 @@ TEST(JobFile, BrokenYamlHasAPlace) {
 TEST(JobFile, ASecondDocumentIsRefusedAtItsLine) {
   EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\n---\nname: b\n"),
               ElementsAre(HasSubstr("job.yaml:3:1: a second document begins here")));
+  EXPECT_THAT(ErrorsOf("{name: a, data: {train: /x}}\nmodel: {}\n"),
+              ElementsAre(HasSubstr("job.yaml:2:1: a second document begins here")))
+      << "also where nothing marks it";
   EXPECT_THAT(ErrorsOf("---\nname: a\ndata: {train: /x}\n...\n"), SizeIs(0)) << "one document, well marked";
 }
 

@@ -30,13 +30,29 @@ int ReadPhaseEnd(YamlMap& phase, int start, bool last, std::optional<int64_t> ep
   return start + 1;
 }
 
+void ReadElastic(YamlMap& root, JobSpec& spec) {
+  auto map = root.Child("elastic");
+  auto& elastic = spec.elastic;
+  elastic.ranks = spec.WorldSize();
+  Set(elastic.rule, map.Choice("rule", {"keep_global_batch", "linear_scaling"}));
+  Set(elastic.ranks, map.Int("ranks", 1, 1'000'000));
+  if (root.Has("elastic") && !map.Has("rule"))
+    map.AddError("rule", "missing; keep_global_batch or linear_scaling");
+  map.Finish();
+}
+
 void CheckBatch(YamlMap& map, int batch, const JobSpec& spec) {
-  if (batch % spec.WorldSize() != 0) {
-    map.AddError("global_batch",
-                 fmt::format("{} images can't be divided among {} ranks", batch, spec.WorldSize()),
-                 fmt::format("take a multiple of {}", spec.WorldSize()));
-  }
-  if (batch % spec.data.segments != 0) {
+  // What scales must do so to any number of ranks.
+  const bool scales = spec.elastic.rule == "linear_scaling";
+  const int ranks = scales ? spec.elastic.ranks : spec.WorldSize();
+  if (batch % ranks != 0) {
+    map.AddError("global_batch", fmt::format("{} images can't be divided among {} ranks", batch, ranks),
+                 fmt::format("take a multiple of {}", ranks));
+  } else if (scales && batch / ranks % spec.data.segments != 0) {
+    map.AddError("global_batch", fmt::format("{} images for each of {} ranks (elastic) are no multiple of "
+                                             "data.segments, {}",
+                                             batch / ranks, ranks, spec.data.segments));
+  } else if (batch % spec.data.segments != 0) {
     map.AddError("global_batch",
                  fmt::format("{} is no multiple of data.segments, {}", batch, spec.data.segments));
   }
@@ -219,6 +235,7 @@ void ReadModel(YamlMap& root, JobSpec& spec) {
 }
 
 void ReadTraining(YamlMap& root, JobSpec& spec) {
+  ReadElastic(root, spec);
   auto train = root.Child("train");
   const auto epochs = train.Int("epochs", 1, 1'000'000);
   Set(spec.train.epochs, epochs);
@@ -231,6 +248,7 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
   Set(spec.train.max_steps, train.Int("max_steps", 1, kMaxInt));
   Set(spec.train.freeze_batch_norm, train.Bool("freeze_batch_norm"));
   Set(spec.train.sync_batch_norm, train.Bool("sync_batch_norm"));
+  Set(spec.train.cuda_graph, train.Bool("cuda_graph"));
   Set(spec.train.eval_every_epochs, train.Int("eval_every_epochs", 1, kMaxInt));
   Set(spec.train.accumulate, train.Int("accumulate", 1, 10'000));
   CheckBatch(train, spec.train.global_batch, spec);
@@ -238,9 +256,13 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
           {"ResNet"});
   if (spec.train.sync_batch_norm && spec.train.freeze_batch_norm)
     train.AddError("sync_batch_norm", "is of no use with freeze_batch_norm, which gathers no statistics");
+  if (spec.train.device == "cpu" && spec.resources.gpu)
+    train.AddError("device", "is cpu where resources.gpu asks for GPUs");
   if (spec.train.device == "cpu" && spec.data.decoder == "nvjpeg") {
     train.AddError("device", "is cpu, but data.decoder: nvjpeg needs a GPU", "set data.decoder: cpu");
   }
+  if (spec.train.cuda_graph && spec.train.device == "cpu")
+    train.AddError("cuda_graph", "needs a GPU, but train.device is cpu");
   train.Finish();
   ReadPhases(root, epochs, spec);
 }

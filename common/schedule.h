@@ -21,14 +21,16 @@ namespace imgd {
 class Schedule {
  public:
   Schedule() = default;
+  /// `phases`: of a run that is never resized.
   Schedule(const JobSpec& spec, const Phases& phases);
 
-  double LearningRate(uint64_t step) const;
+  /// `step`: Phases::PlannedSteps(), which are whole numbers where the run was not resized.
+  double LearningRate(double step) const;
 
  private:
   struct Line {
-    uint64_t first_step;
-    uint64_t end_step;
+    double first_step;
+    double end_step;
     double from;
     double to;
   };
@@ -36,10 +38,10 @@ class Schedule {
   JobSpec::Schedule settings_;
   double base_ = 0.1;
   double start_ = 0;
-  uint64_t warmup_steps_ = 0;
-  uint64_t total_steps_ = 1;
-  std::vector<uint64_t> milestones_;  ///< in steps
-  std::vector<Line> lines_;           ///< of the phases; empty where they have no rates
+  double warmup_steps_ = 0;
+  double total_steps_ = 1;
+  std::vector<double> milestones_;  ///< in steps
+  std::vector<Line> lines_;         ///< of the phases; empty where they have no rates
 };
 
 }  // namespace imgd

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,15 @@ inline std::string_view Trimmed(std::string_view text, std::string_view blanks =
   const size_t first = text.find_first_not_of(blanks);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+/// Whether jobs, tokens and weights may be called so: 1 to 63 letters, digits, '.', '_' or '-', the first one
+/// a letter, digit or '_'.
+inline bool IsName(std::string_view text) {
+  return !text.empty() && text.size() <= 63 && text.front() != '.' && text.front() != '-' &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+         });
 }
 
 /// ASCII's capitals made small.

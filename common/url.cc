@@ -1,5 +1,7 @@
 #include "common/url.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -100,6 +102,13 @@ Result<Url> Resolve(const Url& from, const std::string& location) {
   if (location.starts_with('/')) return ParseUrl(from.Origin() + location);
   if (location.starts_with('?')) return ParseUrl(from.Origin() + from.path + location);
   return ParseUrl(from.Origin() + from.path.substr(0, from.path.rfind('/') + 1) + location);
+}
+
+bool IsLoopbackHost(std::string host) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  std::array<unsigned char, 16> bytes{};
+  if (::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1) return bytes[0] == 127;
+  return host == "localhost" || host == "::1";
 }
 
 std::string PercentEncode(std::string_view text, std::string_view keep) {

@@ -34,6 +34,10 @@ Result<Url> ParseUrl(const std::string& text);
 /// What a reply's Location means, seen from `from`. Errors: as ParseUrl.
 Result<Url> Resolve(const Url& from, const std::string& location);
 
+/// Whether a host, as in Url or "[::1]" for "::1", is this machine whoever resolves it: "localhost",
+/// 127.x.x.x or ::1.
+bool IsLoopbackHost(std::string host);
+
 /// Every byte but letters, digits, "-._~" and those of `keep` as %XX (RFC 3986; what S3 signs).
 std::string PercentEncode(std::string_view text, std::string_view keep = "");
 /// The bytes that %XX stand for; what is no such escape stays.

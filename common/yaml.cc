@@ -86,6 +86,16 @@ std::optional<Error> CheckOneDocument(std::string_view text, const std::string& 
   return error;
 }
 
+/// The text's only document; nothing where there are others, or where it is malformed.
+std::optional<YAML::Node> LoadOne(const std::string& text) {
+  try {
+    const auto documents = YAML::LoadAll(text);
+    if (documents.size() == 1) return documents.front();
+  } catch (const YAML::Exception&) {
+  }
+  return std::nullopt;
+}
+
 template <typename T>
 std::optional<T> ParseNumber(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -130,15 +140,23 @@ std::optional<std::string> NearestWord(std::string_view word, const std::vector<
 }
 
 YamlMap::YamlMap(const YAML::Node& node, std::string path, std::shared_ptr<Shared> shared)
-    : node_(node), path_(std::move(path)), shared_(std::move(shared)) {}
+    : node_(node), path_(std::move(path)), shared_(std::move(shared)) {
+  for (const auto& entry : node_) {
+    if (entry.first.IsScalar()) fields_.emplace_back(entry.first.Scalar(), entry.second);
+  }
+}
 
 Result<YamlMap> YamlMap::Parse(std::string_view text, std::string file) {
   auto shared = std::make_shared<Shared>();
   shared->file = std::move(file);
   if (auto error = CheckUtf8(text, shared->file)) return tl::unexpected(std::move(*error));
   try {
-    if (auto error = CheckOneDocument(text, shared->file)) return tl::unexpected(std::move(*error));
-    YAML::Node root = YAML::Load(std::string(text));
+    const auto only = LoadOne(std::string(text));
+    // A second pass, to find out what is wrong and where.
+    if (!only) {
+      if (auto error = CheckOneDocument(text, shared->file)) return tl::unexpected(std::move(*error));
+    }
+    YAML::Node root = only ? *only : YAML::Load(std::string(text));
     if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
     if (!root.IsMap()) {
       return tl::unexpected(
@@ -161,21 +179,21 @@ Result<YamlMap> YamlMap::Parse(std::string_view text, std::string file) {
 
 std::string YamlMap::PathOf(std::string_view key) const { return fmt::format("{}{}", path_, key); }
 
-YAML::Node YamlMap::Find(std::string_view key) const {
-  for (const auto& entry : node_) {
-    if (entry.first.IsScalar() && entry.first.Scalar() == key) return entry.second;
+const YAML::Node* YamlMap::Find(std::string_view key) const {
+  for (const auto& [name, value] : fields_) {
+    if (name == key) return &value;
   }
-  return YAML::Node(YAML::NodeType::Undefined);
+  return nullptr;
 }
 
 bool YamlMap::Has(std::string_view key) const {
-  const YAML::Node child = Find(key);
-  return child.IsDefined() && !child.IsNull();
+  const YAML::Node* child = Find(key);
+  return child != nullptr && !child->IsNull();
 }
 
 void YamlMap::AddError(std::string_view key, std::string message, std::string hint) {
-  const YAML::Node child = Find(key);
-  auto error = ErrorAt(child.IsDefined() ? child.Mark() : node_.Mark(), shared_->file,
+  const YAML::Node* child = Find(key);
+  auto error = ErrorAt(child != nullptr ? child->Mark() : node_.Mark(), shared_->file,
                        fmt::format("{}: {}", PathOf(key), message));
   error.hint = std::move(hint);
   shared_->errors.push_back(std::move(error));
@@ -183,18 +201,18 @@ void YamlMap::AddError(std::string_view key, std::string message, std::string hi
 
 YamlMap YamlMap::Child(std::string_view key) {
   known_.emplace(key);
-  YAML::Node child = Find(key);
-  if (child.IsDefined() && !child.IsNull() && !child.IsMap()) {
-    AddError(key, fmt::format("found {} where a mapping (key: value) is expected", Describe(child)));
+  const YAML::Node* child = Find(key);
+  if (child != nullptr && !child->IsNull() && !child->IsMap()) {
+    AddError(key, fmt::format("found {} where a mapping (key: value) is expected", Describe(*child)));
   }
-  const bool usable = child.IsDefined() && child.IsMap();
-  return {usable ? child : YAML::Node(YAML::NodeType::Map), PathOf(key) + ".", shared_};
+  const bool usable = child != nullptr && child->IsMap();
+  return {usable ? *child : YAML::Node(), PathOf(key) + ".", shared_};
 }
 
 std::vector<YamlMap> YamlMap::Children(std::string_view key) {
   known_.emplace(key);
   if (!Has(key)) return {};
-  const YAML::Node list = Find(key);
+  const YAML::Node& list = *Find(key);
   if (!list.IsSequence()) {
     AddError(key, fmt::format("found {} where a list is expected", Describe(list)));
     return {};
@@ -211,48 +229,46 @@ std::vector<YamlMap> YamlMap::Children(std::string_view key) {
   return out;
 }
 
-YAML::Node YamlMap::Scalar(std::string_view key, std::string_view expected) {
+const YAML::Node* YamlMap::Scalar(std::string_view key, std::string_view expected) {
   known_.emplace(key);
-  if (!Has(key)) return YAML::Node(YAML::NodeType::Undefined);
-  YAML::Node child = Find(key);
-  if (!child.IsScalar()) {
-    AddError(key, fmt::format("found {} where {} is expected", Describe(child), expected));
-    return YAML::Node(YAML::NodeType::Undefined);
-  }
-  return child;
+  if (!Has(key)) return nullptr;
+  const YAML::Node* child = Find(key);
+  if (child->IsScalar()) return child;
+  AddError(key, fmt::format("found {} where {} is expected", Describe(*child), expected));
+  return nullptr;
 }
 
 std::optional<std::string> YamlMap::String(std::string_view key) {
-  const auto node = Scalar(key, "text");
-  if (!node.IsDefined()) return std::nullopt;
-  return node.Scalar();
+  const YAML::Node* node = Scalar(key, "text");
+  if (node == nullptr) return std::nullopt;
+  return node->Scalar();
 }
 
 std::optional<bool> YamlMap::Bool(std::string_view key) {
-  const auto node = Scalar(key, "true or false");
-  if (!node.IsDefined()) return std::nullopt;
-  if (node.Scalar() == "true") return true;
-  if (node.Scalar() == "false") return false;
-  AddError(key, fmt::format("found {} where true or false is expected", Describe(node)));
+  const YAML::Node* node = Scalar(key, "true or false");
+  if (node == nullptr) return std::nullopt;
+  if (node->Scalar() == "true") return true;
+  if (node->Scalar() == "false") return false;
+  AddError(key, fmt::format("found {} where true or false is expected", Describe(*node)));
   return std::nullopt;
 }
 
 std::optional<int64_t> YamlMap::Int(std::string_view key, int64_t min, int64_t max) {
-  const auto node = Scalar(key, "a whole number");
-  if (!node.IsDefined()) return std::nullopt;
-  const auto value = ParseNumber<int64_t>(node.Scalar());
+  const YAML::Node* node = Scalar(key, "a whole number");
+  if (node == nullptr) return std::nullopt;
+  const auto value = ParseNumber<int64_t>(node->Scalar());
   if (value && *value >= min && *value <= max) return value;
   AddError(key,
-           fmt::format("found {} where a whole number from {} to {} is expected", Describe(node), min, max));
+           fmt::format("found {} where a whole number from {} to {} is expected", Describe(*node), min, max));
   return std::nullopt;
 }
 
 std::optional<double> YamlMap::Double(std::string_view key, double min, double max) {
-  const auto node = Scalar(key, "a number");
-  if (!node.IsDefined()) return std::nullopt;
-  const auto value = ParseNumber<double>(node.Scalar());
+  const YAML::Node* node = Scalar(key, "a number");
+  if (node == nullptr) return std::nullopt;
+  const auto value = ParseNumber<double>(node->Scalar());
   if (value && std::isfinite(*value) && *value >= min && *value <= max) return value;
-  AddError(key, fmt::format("found {} where a number from {} to {} is expected", Describe(node), min, max));
+  AddError(key, fmt::format("found {} where a number from {} to {} is expected", Describe(*node), min, max));
   return std::nullopt;
 }
 
@@ -269,7 +285,7 @@ std::optional<std::string> YamlMap::Choice(std::string_view key, const std::vect
 std::optional<std::vector<std::string>> YamlMap::StringList(std::string_view key) {
   known_.emplace(key);
   if (!Has(key)) return std::nullopt;
-  const YAML::Node child = Find(key);
+  const YAML::Node& child = *Find(key);
   if (!child.IsSequence()) {
     AddError(key, fmt::format("found {} where a list is expected", Describe(child)));
     return std::nullopt;
@@ -302,9 +318,9 @@ std::optional<std::vector<double>> YamlMap::Doubles(std::string_view key, double
 }
 
 std::optional<int64_t> YamlMap::DurationMs(std::string_view key) {
-  const auto node = Scalar(key, "a duration");
-  if (!node.IsDefined()) return std::nullopt;
-  std::string_view text = node.Scalar();
+  const YAML::Node* node = Scalar(key, "a duration");
+  if (node == nullptr) return std::nullopt;
+  std::string_view text = node->Scalar();
   double unit = 1000;
   if (text.ends_with("ms")) {
     unit = 1;
@@ -326,15 +342,13 @@ std::optional<int64_t> YamlMap::DurationMs(std::string_view key) {
     return static_cast<int64_t>(std::llround(*value * unit));
   }
   AddError(key, fmt::format("found {} where a duration like 500ms, 90s, 15m, 2h or 1d is expected",
-                            Describe(node)));
+                            Describe(*node)));
   return std::nullopt;
 }
 
 std::vector<std::string> YamlMap::Keys() const {
   std::vector<std::string> keys;
-  for (const auto& entry : node_) {
-    if (entry.first.IsScalar()) keys.push_back(entry.first.Scalar());
-  }
+  for (const auto& [name, value] : fields_) keys.push_back(name);
   return keys;
 }
 

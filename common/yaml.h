@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -61,11 +62,16 @@ class YamlMap {
  private:
   struct Shared;
   YamlMap(const YAML::Node& node, std::string path, std::shared_ptr<Shared> shared);
-  YAML::Node Find(std::string_view key) const;
-  YAML::Node Scalar(std::string_view key, std::string_view expected);
+  /// What stands there; nullptr when the key is absent. It lives as long as this mapping.
+  const YAML::Node* Find(std::string_view key) const;
+  /// The same, if it is a scalar; else notes the error. An absent field and a null are no scalars and no
+  /// errors.
+  const YAML::Node* Scalar(std::string_view key, std::string_view expected);
   std::string PathOf(std::string_view key) const;
 
   YAML::Node node_;
+  /// Its fields by key. Going through a YAML::Node takes several allocations for each.
+  std::vector<std::pair<std::string, YAML::Node>> fields_;
   std::string path_;  ///< "train.": prefix of this mapping's keys
   std::set<std::string, std::less<>> known_;
   std::shared_ptr<Shared> shared_;

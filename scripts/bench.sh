@@ -13,7 +13,13 @@ if [[ $name == data ]]; then
   source scripts/setup.sh
   setup_peers
 fi
-if [[ $name == data || $name == train ]]; then
+if [[ $name == control ]]; then
+  # shellcheck source=scripts/setup.sh
+  source scripts/setup.sh
+  setup_apt slurm deps/apt-bench.txt
+  ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet control_programs
+fi
+if [[ $name == data || $name == train || $name == scheduler ]]; then
   ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet bench_programs
 fi
 exec "${IMGD_DEPS:-.deps}/pytest/bin/python" "tests/bench/$name.py" "${@:2}"

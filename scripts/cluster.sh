@@ -8,11 +8,11 @@ free_port() {
   /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# start_daemon DIR ADDRESS: sets DAEMON_PID and waits until it answers.
+# start_daemon DIR ADDRESS [WEB]: sets DAEMON_PID and waits until it answers. HTTPS is on WEB, else on a free port.
 start_daemon() {
-  local dir=$1 address=$2
+  local dir=$1 address=$2 web=${3-127.0.0.1:0}
   mkdir -p "$dir/checkpoints"
-  "$BIN/imgd" --listen "$address" --state-dir "$dir/imgd" --checkpoint-dir "$dir/checkpoints" \
+  "$BIN/imgd" --listen "$address" --web-listen "$web" --state-dir "$dir/imgd" --checkpoint-dir "$dir/checkpoints" \
     >>"$dir/imgd.log" 2>&1 </dev/null &
   DAEMON_PID=$!
   await "$DAEMON_PID" "imgd" "$dir/imgd.log" "$BIN/imgcli" --server "$address" nodes

@@ -19,15 +19,15 @@ as_root() {
 
 installed() { [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null) == ii* ]]; }
 
-# setup_apt SECTION: installs the section's packages of deps/apt.txt that are not installed.
+# setup_apt SECTION [LIST]: installs the section's packages of deps/apt.txt, or of another list, that are not installed.
 setup_apt() {
-  local section=$1 missing=() kind names name found
+  local section=$1 list=${2:-deps/apt.txt} missing=() kind names name found
   while read -r kind names _; do
     [[ $kind == "$section" ]] || continue
     found=
     for name in ${names//|/ }; do installed "$name" && found=1 && break; done
     [[ $found ]] || missing+=("$names")
-  done <deps/apt.txt
+  done <"$list"
   ((${#missing[@]})) || return 0
   command -v apt-get >/dev/null || die "this needs apt-get (Debian 12, Ubuntu 24.04); missing: ${missing[*]}"
   say "installing Debian packages: ${missing[*]}"
@@ -39,7 +39,8 @@ setup_apt() {
       apt-cache show "$name" >/dev/null 2>&1 && choice+=("$name") && break
     done
   done
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${choice[@]}" >>"$log" 2>&1 || die_log apt
+  # RUNLEVEL: Debian's scripts start no service in single-user mode.
+  as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends "${choice[@]}" >>"$log" 2>&1 || die_log apt
 }
 
 # install_lock DIR LOCK PROBE: a Python environment with exactly the lock's wheels; PROBE is a file that must be in it.

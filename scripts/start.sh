@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A daemon and one local agent that stay: start.sh start|stop. What it starts is recorded in .run/ (IMGD_RUN_DIR).
-# The daemon listens on IMGD_LISTEN; IMGD_SERVER, which says where clients look, may well be another machine.
+# The daemon listens on IMGD_LISTEN, with HTTPS on IMGD_WEB_LISTEN (a free port where only the first is given);
+# IMGD_SERVER, which says where clients look, may well be another machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/cluster.sh
@@ -8,6 +9,7 @@ source scripts/cluster.sh
 
 dir=${IMGD_RUN_DIR:-$PWD/.run}
 address=${IMGD_LISTEN:-127.0.0.1:7650}
+web=${IMGD_WEB_LISTEN-127.0.0.1:$([[ ${IMGD_LISTEN-} ]] && echo 0 || echo 7651)}
 unset IMGD_SERVER
 
 # ours PID PROGRAM: that pid still is that program.
@@ -75,7 +77,7 @@ start() {
     return
   fi
   mkdir -p "$dir"
-  start_daemon "$dir" "$address"
+  start_daemon "$dir" "$address" "$web"
   echo "$DAEMON_PID" >"$dir/imgd.pid"
   echo "$address" >"$dir/address"
   # GPUs where there are any, else one slot a core.

@@ -2,7 +2,9 @@
 
 #include <charconv>
 
+#include "common/url.h"
 #include "common/yaml.h"
+#include "server/core/folders.h"
 
 namespace imgd {
 namespace {
@@ -14,6 +16,52 @@ bool IsHostPort(const std::string& address) {
   uint16_t port = 0;
   const auto [rest, error] = std::from_chars(address.data() + colon + 1, end, port);
   return error == std::errc() && rest == end;
+}
+
+Status CheckWeb(const WebConfig& web) {
+  if (web.listen.empty()) return {};
+  if (!IsHostPort(web.listen)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "web.listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or '' for none",
+                web.listen);
+  }
+  if (web.certificate.empty() != web.key.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "web: a {} is named without a {}",
+                web.key.empty() ? "certificate" : "key", web.key.empty() ? "key" : "certificate");
+  }
+  if (!web.plain_http) return {};
+  if (!web.certificate.empty())
+    return Fail(ErrorCode::kInvalidArgument, "web: plain_http and a certificate exclude each other");
+  if (IsLoopbackHost(web.listen.substr(0, web.listen.rfind(':')))) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "web.plain_http: {} is no loopback address; tokens would cross the network in plain text",
+              web.listen);
+}
+
+Quota ReadQuota(YamlMap& map, std::string_view key) {
+  auto quota = map.Child(key);
+  Quota out;
+  if (const auto devices = quota.Int("devices", 1, UINT32_MAX)) out.devices = static_cast<uint32_t>(*devices);
+  if (const auto queued = quota.Int("queued", 1, UINT32_MAX)) out.queued = static_cast<uint32_t>(*queued);
+  quota.Finish();
+  return out;
+}
+
+void ReadQuotas(YamlMap& root, Quotas& quotas) {
+  if (!root.Has("quotas")) return;
+  auto map = root.Child("quotas");
+  const auto named = [&map](std::string_view key) {
+    std::map<std::string, Quota> out;
+    auto names = map.Child(key);
+    for (const auto& name : names.Keys()) out[name] = ReadQuota(names, name);
+    names.Finish();
+    return out;
+  };
+  quotas.user = ReadQuota(map, "user");
+  quotas.users = named("users");
+  quotas.project = ReadQuota(map, "project");
+  quotas.projects = named("projects");
+  map.Finish();
 }
 
 }  // namespace
@@ -32,8 +80,20 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.heartbeat_ms, root->DurationMs("heartbeat"));
   take(config.lost_after_ms, root->DurationMs("lost_after"));
   take(config.start_timeout_ms, root->DurationMs("start_timeout"));
+  take(config.report_timeout_ms, root->DurationMs("report_timeout"));
+  take(config.preemption, root->Bool("preemption"));
+  take(config.fair_share_half_life_ms, root->DurationMs("fair_share_half_life"));
+  ReadQuotas(*root, config.quotas);
   take(config.log_level, root->Choice("log_level", {"trace", "debug", "info", "warn", "error"}));
   take(config.log_kept_bytes, root->Int("log_kept_bytes", 1 << 16, int64_t{1} << 50));
+  take(config.events_kept, root->Int("events_kept", 1, 100'000'000));
+  take(config.events_kept_for_ms, root->DurationMs("events_kept_for"));
+  auto web = root->Child("web");
+  take(config.web.listen, web.String("listen"));
+  take(config.web.certificate, web.String("certificate"));
+  take(config.web.key, web.String("key"));
+  take(config.web.plain_http, web.Bool("plain_http"));
+  web.Finish();
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
   return config;
@@ -44,10 +104,12 @@ Status CheckServerConfig(const ServerConfig& config) {
     return Fail(ErrorCode::kInvalidArgument, "state_dir: found '{}'; an absolute path is needed",
                 config.state_dir);
   }
-  if (!config.checkpoint_dir.empty() && config.checkpoint_dir.front() != '/') {
+  const std::string& folder = config.checkpoint_dir;
+  if (!folder.empty() && folder.front() != '/' && !IsInBucket(folder)) {
     return Fail(ErrorCode::kInvalidArgument,
-                "checkpoint_dir: found '{}'; an absolute path is needed, the same on all nodes",
-                config.checkpoint_dir);
+                "checkpoint_dir: found '{}'; an absolute path is needed, the same on all nodes, or "
+                "s3://bucket/prefix",
+                folder);
   }
   if (!IsHostPort(config.listen)) {
     return Fail(ErrorCode::kInvalidArgument,
@@ -67,7 +129,12 @@ Status CheckServerConfig(const ServerConfig& config) {
     return Fail(ErrorCode::kInvalidArgument, "start_timeout: found {} ms; at least 1 s is needed",
                 config.start_timeout_ms);
   }
-  return {};
+  if (config.report_timeout_ms < 1'000) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "report_timeout: found {} ms; at least 1 s is needed, and 30 s pass between signs of life",
+                config.report_timeout_ms);
+  }
+  return CheckWeb(config.web);
 }
 
 }  // namespace imgd

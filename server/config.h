@@ -6,8 +6,17 @@
 #include <vector>
 
 #include "common/error.h"
+#include "server/core/shares.h"
 
 namespace imgd {
+
+/// How the daemon serves HTTP.
+struct WebConfig {
+  std::string listen = "127.0.0.1:7651";  ///< empty: not at all
+  std::string certificate;                ///< PEM file; empty: one that imgd makes
+  std::string key;                        ///< PEM file; given with the certificate
+  bool plain_http = false;                ///< no TLS; on loopback addresses only
+};
 
 /// The daemon's configuration. deploy/imgd.yaml tells of each key.
 struct ServerConfig {
@@ -17,8 +26,15 @@ struct ServerConfig {
   int64_t heartbeat_ms = 3'000;
   int64_t lost_after_ms = 45'000;
   int64_t start_timeout_ms = 600'000;
+  int64_t report_timeout_ms = 300'000;
+  bool preemption = true;
+  Quotas quotas;
+  int64_t fair_share_half_life_ms = 7LL * 24 * 3600 * 1000;  ///< 0: age alone decides
   std::string log_level = "info";
   int64_t log_kept_bytes = 256ll << 20;
+  int64_t events_kept = 100'000;
+  int64_t events_kept_for_ms = 30ll * 24 * 3600 * 1000;
+  WebConfig web;
 
   std::string CheckpointDir() const {
     return checkpoint_dir.empty() ? state_dir + "/checkpoints" : checkpoint_dir;

@@ -1,11 +1,14 @@
 #include "server/daemon.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 
 #include <cerrno>
 
 #include "common/version.h"
+#include "server/web/certificate.h"
+#include "server/web/routes.h"
 
 namespace imgd {
 namespace {
@@ -29,11 +32,17 @@ Result<UniqueFd> LockFolder(const std::filesystem::path& folder) {
 EngineSettings SettingsOf(const ServerConfig& config, std::function<void()> on_tick) {
   EngineSettings settings{.state_dir = config.state_dir,
                           .log_kept_bytes = static_cast<uint64_t>(config.log_kept_bytes),
+                          .events_kept = static_cast<uint64_t>(config.events_kept),
+                          .events_kept_for = std::chrono::milliseconds(config.events_kept_for_ms),
                           .version = kVersion,
                           .on_tick = std::move(on_tick)};
   settings.core.heartbeat = std::chrono::milliseconds(config.heartbeat_ms);
   settings.core.lost_after = std::chrono::milliseconds(config.lost_after_ms);
   settings.core.start_timeout = std::chrono::milliseconds(config.start_timeout_ms);
+  settings.core.report_timeout = std::chrono::milliseconds(config.report_timeout_ms);
+  settings.core.preemption = config.preemption;
+  settings.core.quotas = config.quotas;
+  settings.core.half_life = std::chrono::milliseconds(config.fair_share_half_life_ms);
   // Short heartbeats, as in tests, need a clock that ticks as short.
   settings.tick = std::min<Duration>(settings.tick, settings.core.heartbeat);
   return settings;
@@ -51,13 +60,40 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
   IMGD_ASSIGN(daemon->server_, RpcServer::Start(config.listen, config.CheckpointDir(), daemon->engine_.get(),
                                                 daemon->pool_.get(), clock));
+  IMGD_TRY(daemon->StartWeb(config, clock));
   daemon->engine_->Start();
   return daemon;
 }
 
+Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
+  if (config.web.listen.empty()) return {};
+  const std::string host = config.web.listen.substr(0, config.web.listen.rfind(':'));
+  web::WebSettings settings{
+      .listen = config.web.listen, .certificate = config.web.certificate, .key = config.web.key};
+  if (!config.web.plain_http && settings.certificate.empty()) {
+    IMGD_ASSIGN(const auto own, web::OwnCertificate(config.state_dir, host));
+    settings.certificate = own.certificate;
+    settings.key = own.key;
+  }
+  std::string fingerprint;
+  if (!settings.certificate.empty()) {
+    IMGD_ASSIGN(fingerprint, web::FingerprintOf(settings.certificate));
+  }
+  IMGD_ASSIGN(web_, web::WebServer::Start(settings, web::MakeRouter(engine_.get(), clock)));
+  if (fingerprint.empty()) {
+    spdlog::info("web=http://{}:{} msg=\"serves plain HTTP\"", host, web_->port());
+  } else {
+    spdlog::info("web=https://{}:{} certificate={} sha256={}", host, web_->port(), settings.certificate,
+                 fingerprint);
+  }
+  return {};
+}
+
 Daemon::~Daemon() {
+  if (web_) web_->Stop(kPatience);
   if (server_) server_->Stop(kPatience);
   if (engine_) engine_->Stop();
+  web_.reset();  // the engine had answers for it until now
   // The readers' connections close before the writers', which then tidy up the write-ahead logs.
   server_.reset();
   pool_.reset();

@@ -10,6 +10,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/rpc/server.h"
+#include "server/web/server.h"
 
 namespace imgd {
 
@@ -25,15 +26,19 @@ class Daemon {
   ~Daemon();
 
   int port() const { return server_->port(); }
+  /// Port of HTTP; 0 where it is off.
+  int web_port() const { return web_ ? web_->port() : 0; }
   Engine& engine() { return *engine_; }
 
  private:
   Daemon() = default;
+  Status StartWeb(const ServerConfig& config, const Clock* clock);
 
   UniqueFd lock_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ReadPool> pool_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<web::WebServer> web_;
 };
 
 }  // namespace imgd

@@ -23,6 +23,14 @@ struct Flags {
   std::string start_timeout;
   std::string log_level;
   std::string log_kept_bytes;
+  std::string events_kept;
+  std::string events_kept_for;
+  std::string report_timeout;
+  std::string web_listen;
+  const CLI::Option* web_listen_option = nullptr;  ///< an empty text is an answer too
+  std::string web_certificate;
+  std::string web_key;
+  bool web_plain_http = false;
   bool check_config = false;
 };
 
@@ -43,17 +51,30 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--start-timeout", flags.start_timeout, "Time for all ranks to begin to train (10m)");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn or error (info)");
   app.add_option("--log-kept-bytes", flags.log_kept_bytes, "How much of each rank's log is kept (268435456)");
+  app.add_option("--events-kept", flags.events_kept, "How many events imgcli events can show (100000)");
+  app.add_option("--events-kept-for", flags.events_kept_for, "And for how long (30d)");
+  app.add_option("--report-timeout", flags.report_timeout,
+                 "Silence after which a run started by hand is given up (5m)");
+  flags.web_listen_option = app.add_option(
+      "--web-listen", flags.web_listen,
+      "Address to serve HTTPS on, HOST:PORT (127.0.0.1:7651); port 0 takes a free one, '' is off");
+  app.add_option("--web-certificate", flags.web_certificate,
+                 "Certificate for HTTPS, PEM (one that imgd makes in its state folder)");
+  app.add_option("--web-key", flags.web_key, "Key of the certificate, PEM");
+  app.add_flag("--web-plain-http", flags.web_plain_http, "Serve plain HTTP, on a loopback address only");
   app.add_flag("--check-config", flags.check_config, "Check the configuration and exit");
 }
 
 /// The flags as a configuration file, so that they are read and checked the same way.
 std::string AsYaml(const Flags& flags) {
   std::string yaml;
-  const auto add = [&yaml](const char* key, const std::string& value) {
-    if (value.empty()) return;
+  const auto line = [&yaml](const char* key, const std::string& value) {
     std::string quoted = "'";
     for (const char c : value) quoted += c == '\'' ? std::string("''") : std::string(1, c);
     yaml += fmt::format("{}: {}'\n", key, quoted);
+  };
+  const auto add = [&line](const char* key, const std::string& value) {
+    if (!value.empty()) line(key, value);
   };
   add("listen", flags.listen);
   add("state_dir", flags.state_dir);
@@ -63,6 +84,14 @@ std::string AsYaml(const Flags& flags) {
   add("start_timeout", flags.start_timeout);
   add("log_level", flags.log_level);
   add("log_kept_bytes", flags.log_kept_bytes);
+  add("events_kept", flags.events_kept);
+  add("events_kept_for", flags.events_kept_for);
+  add("report_timeout", flags.report_timeout);
+  yaml += "web:\n";
+  if (flags.web_listen_option->count() > 0) line("  listen", flags.web_listen);
+  add("  certificate", flags.web_certificate);
+  add("  key", flags.web_key);
+  if (flags.web_plain_http) yaml += "  plain_http: true\n";
   return yaml;
 }
 
@@ -124,7 +153,7 @@ int Serve(const imgd::ServerConfig& config) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("imgd: the central daemon. Stores jobs, decides what runs where, serves gRPC.");
+  CLI::App app("imgd: the central daemon. Stores jobs, decides what runs where, serves gRPC and HTTPS.");
   Flags flags;
   AddFlags(app, flags);
   try {

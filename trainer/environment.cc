@@ -3,6 +3,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "common/checkpoint/store.h"
+
 namespace imgd::trainer {
 namespace {
 
@@ -67,6 +69,16 @@ Result<Environment> ReadEnvironment(const Getter& get) {
   IMGD_TRY(Number(get, "IMGD_COLLECTIVE_TIMEOUT_SECONDS", 1, kMany, seconds));
   if (seconds > 0) env.collective_timeout = std::chrono::seconds(seconds);
   return env;
+}
+
+std::filesystem::path LocalFolderOf(const JobSpec& spec, const Environment& env) {
+  const auto root = CheckpointRoot(spec, env.checkpoint_dir);
+  if (!IsInS3(root)) return root;
+  return env.run_dir.empty() ? std::filesystem::path("checkpoints") / spec.name : env.run_dir;
+}
+
+std::filesystem::path FiguresFolder(const JobSpec& spec, const Environment& env) {
+  return spec.report.dir.empty() ? LocalFolderOf(spec, env) / "logs" : std::filesystem::path(spec.report.dir);
 }
 
 }  // namespace imgd::trainer

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/error.h"
+#include "common/job_file.h"
 
 namespace imgd::trainer {
 
@@ -31,7 +32,7 @@ struct Environment {
   std::filesystem::path run_dir;  ///< empty: progress goes to the terminal
   uint64_t job_id = 0;
   uint64_t generation = 0;
-  std::filesystem::path checkpoint_dir;              ///< empty: from the job file
+  std::filesystem::path checkpoint_dir;              ///< or an address in S3; empty: from the job file
   std::optional<std::filesystem::path> resume_file;  ///< resume.json
 
   /// Steps that the command line wants a profile of.
@@ -51,5 +52,12 @@ struct Environment {
 /// Reads the variables through `get`, which answers like getenv(3).
 /// Errors: kInvalidArgument, naming the variable, what was found and what is allowed.
 Result<Environment> ReadEnvironment(const std::function<const char*(const char*)>& get);
+
+/// The run's folder on this machine: the job's checkpoint folder, or where that is in S3 the run's directory,
+/// or without one ./checkpoints with the job's name.
+std::filesystem::path LocalFolderOf(const JobSpec& spec, const Environment& env);
+
+/// Where files of figures and profiles go: report.dir, or `logs` in the local folder.
+std::filesystem::path FiguresFolder(const JobSpec& spec, const Environment& env);
 
 }  // namespace imgd::trainer

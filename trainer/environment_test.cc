@@ -54,6 +54,21 @@ TEST(Environment, TakesTorchrunsVariablesAndImgds) {
   EXPECT_TRUE(env->store_is_elsewhere);
 }
 
+TEST(Environment, SaysWhereARunsLocalFilesAre) {
+  JobSpec spec;
+  spec.name = "rn50";
+  EXPECT_EQ(FiguresFolder(spec, *Read({{"IMGD_CHECKPOINT_DIR", "/ckpt/rn50-1"}})), "/ckpt/rn50-1/logs");
+  EXPECT_EQ(LocalFolderOf(spec, *Read({})), "checkpoints/rn50");
+  spec.checkpoint.dir = "s3://bucket/x/";
+  EXPECT_EQ(LocalFolderOf(spec, *Read({})), "checkpoints/rn50");
+  EXPECT_EQ(FiguresFolder(spec, *Read({{"IMGD_RUN_DIR", "/run/7-1"}})), "/run/7-1/logs");
+  EXPECT_EQ(
+      LocalFolderOf(spec, *Read({{"IMGD_RUN_DIR", "/run/7-1"}, {"IMGD_CHECKPOINT_DIR", "/ckpt/rn50-1"}})),
+      "/ckpt/rn50-1");
+  spec.report.dir = "/figures";
+  EXPECT_EQ(FiguresFolder(spec, *Read({{"IMGD_RUN_DIR", "/run/7-1"}})), "/figures");
+}
+
 TEST(Environment, NamesTheVariableThatIsWrong) {
   EXPECT_THAT(Read({{"WORLD_SIZE", "two"}}).error().message,
               HasSubstr("WORLD_SIZE: found 'two' where a whole number"));

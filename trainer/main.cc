@@ -11,12 +11,12 @@
 #include <exception>
 #include <memory>
 
-#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/lineage.h"
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/job_changes.h"
 #include "common/version.h"
+#include "trainer/by_hand.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
 #include "trainer/loop/run.h"
@@ -24,6 +24,7 @@
 #include "trainer/report/class_file_reporter.h"
 #include "trainer/report/console_reporter.h"
 #include "trainer/report/control_server.h"
+#include "trainer/report/http_reporter.h"
 #include "trainer/report/json_lines_reporter.h"
 #include "trainer/report/run_dir_reporter.h"
 #include "trainer/report/tensorboard_reporter.h"
@@ -49,6 +50,7 @@ struct Arguments {
   std::string trace_file;
   std::string profile_file;
   std::string profile_steps = "10:15";
+  ReportArguments report;
 };
 
 Exit ExitOf(const Error& error) {
@@ -81,8 +83,7 @@ using Reporters = std::vector<std::unique_ptr<report::Reporter>>;
 void AddFigures(const JobSpec& spec, const Environment& env, const Clock& clock, report::Reporter& console,
                 Reporters& reporters) {
   if (env.rank != 0) return;
-  const report::FiguresPlace place{.folder = FiguresFolder(spec, env.checkpoint_dir),
-                                   .generation = env.generation};
+  const report::FiguresPlace place{.folder = FiguresFolder(spec, env), .generation = env.generation};
   const auto note = [&console](const std::string& sentence) { console.Note(sentence); };
   Reporters files;
   if (spec.report.tensorboard) files.push_back(report::MakeTensorboardReporter(place, clock, note));
@@ -92,8 +93,9 @@ void AddFigures(const JobSpec& spec, const Environment& env, const Clock& clock,
   reporters.push_back(report::MakeBackgroundReporter(std::make_unique<report::Tee>(std::move(files)), note));
 }
 
-/// A job that could not be read has reporters too, which say so.
+/// A job that could not be read has reporters too, which say so. `by_hand`: what is told to imgd.
 Result<std::unique_ptr<report::Reporter>> MakeReporter(const Job& job, const Environment& env,
+                                                       std::optional<report::HttpReport> by_hand,
                                                        const Clock& clock) {
   Reporters reporters;
   if (!env.run_dir.empty()) {
@@ -106,7 +108,13 @@ Result<std::unique_ptr<report::Reporter>> MakeReporter(const Job& job, const Env
   options.in_place = env.run_dir.empty() && ::isatty(STDOUT_FILENO) != 0;
   if (job) options.line_every_steps = static_cast<uint64_t>(job->train.log_every_steps);
   reporters.push_back(report::MakeConsoleReporter(options, stdout, stderr));
-  if (job) AddFigures(*job, env, clock, *reporters.back(), reporters);
+  report::Reporter& console = *reporters.back();
+  if (job) AddFigures(*job, env, clock, console, reporters);
+  // The last: it waits longest for a failure to arrive.
+  if (by_hand) {
+    reporters.push_back(report::MakeHttpReporter(
+        std::move(*by_hand), clock, [&console](const std::string& sentence) { console.Note(sentence); }));
+  }
   return std::make_unique<report::Tee>(std::move(reporters));
 }
 
@@ -121,9 +129,8 @@ Job ReadJob(const Arguments& arguments) {
   return ParseChangedJobFile(*text, arguments.job_file, arguments.settings);
 }
 
-int Train(const Job& job, const Environment& env, report::Reporter& reporter) {
+int Train(const Job& job, const Environment& env, report::Reporter& reporter, Commands& commands) {
   if (!job) return ReportFailure(reporter, job.error());
-  Commands commands;
   std::unique_ptr<report::ControlServer> control;
   if (!env.run_dir.empty()) {
     auto started = report::ControlServer::Start(
@@ -233,6 +240,15 @@ Result<Environment::Profile> ProfileOf(const Arguments& arguments) {
   return Environment::Profile{arguments.profile_file, first, end - first};
 }
 
+/// What --report and its like ask for. A job that could not be read is none that imgd is told of.
+Result<std::optional<report::HttpReport>> ReportOf(const Arguments& arguments, const Job& job,
+                                                   const Environment& env) {
+  if (arguments.evaluate && !arguments.report.url.empty())
+    return Fail(ErrorCode::kInvalidArgument, "--report goes with a job file, not with eval");
+  if (!job) return std::nullopt;
+  return ReportByHand(arguments.report, *job, env, [](const char* name) { return std::getenv(name); });
+}
+
 int Main(const Arguments& arguments) {
   // While signals still end the process by themselves: a pipe that it comes from may take its time.
   const Job job = arguments.evaluate ? EvaluationJob(arguments) : ReadJob(arguments);
@@ -252,18 +268,37 @@ int Main(const Arguments& arguments) {
     }
     env->profile = *profile;
   }
-  const auto reporter = MakeReporter(job, *env, clock);
+  auto by_hand = ReportOf(arguments, job, *env);
+  if (!by_hand) {
+    std::fprintf(stderr, "imgtrain: error: %s\n", by_hand.error().ToString().c_str());
+    return kBadInput;
+  }
+  const auto reporter = MakeReporter(job, *env, std::move(*by_hand), clock);
   if (!reporter) {
     std::fprintf(stderr, "imgtrain: error: %s\n", reporter.error().ToString().c_str());
     return kError;
   }
   report::Reporter& sink = **reporter;
   ReportTermination(*env, sink);
-  EndOnSignals([&sink, rank = env->rank](int number) {
-    const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
-    sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
-  });
-  const int code = arguments.evaluate ? RunEval(job, arguments, *env, sink) : Train(job, *env, sink);
+  static Commands commands;
+  // Slurm and torchrun tell a run so that its time is over; under imgd the agent has commands for that.
+  const bool saves = !arguments.evaluate && env->run_dir.empty();
+  EndOnSignals(
+      [&sink, saves, rank = env->rank, told = false](int number) mutable {
+        if (!saves || number != SIGTERM || std::exchange(told, true)) return false;
+        commands.AskToStop(/*checkpoint_first=*/true);
+        sink.Note(
+            fmt::format("rank {}: SIGTERM: the run ends after this step, with a checkpoint; another signal "
+                        "ends it at once",
+                        rank));
+        return true;
+      },
+      [&sink, rank = env->rank](int number) {
+        const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
+        sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
+      });
+  const int code =
+      arguments.evaluate ? RunEval(job, arguments, *env, sink) : Train(job, *env, sink, commands);
   // A failure has waited for what it may, and others wait for its end.
   if (code == kFinished || code == kStopped) sink.Drain(kTimeToWriteFigures);
   // At once: other threads may still wait for ranks that are gone.
@@ -294,6 +329,17 @@ int main(int argc, char** argv) {
   app.add_option("--profile-steps", arguments.profile_steps,
                  "Which steps --profile is of, from 0, the last not included (default: 10:15)")
       ->type_name("FIRST:END");
+  auto* const report = app.add_option("--report", arguments.report.url,
+                                      "Tells imgd of this run, with the token in IMGD_REPORT_TOKEN; rank 0 "
+                                      "does it for all (docs/report.md)")
+                           ->type_name("URL");
+  app.add_option("--report-token-file", arguments.report.token_file, "Takes the token from FILE")
+      ->type_name("FILE")
+      ->needs(report);
+  app.add_option("--report-ca", arguments.report.ca_file,
+                 "Certificates to trust (PEM), such as the one that imgd made itself")
+      ->type_name("FILE")
+      ->needs(report);
   app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
   auto* const eval = app.add_subcommand("eval", "Counts how often weights are right on a validation set");
   eval->add_option("weights", arguments.weights, "safetensors, or a state dict of torch.save()")->required();

@@ -36,15 +36,15 @@ void BlockEndingSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-void EndOnSignals(std::function<void(int)> on_signal) {
-  std::thread([on_signal = std::move(on_signal)] {
+void EndOnSignals(std::function<bool(int)> goes_on, std::function<void(int)> on_end) {
+  std::thread([goes_on = std::move(goes_on), on_end = std::move(on_end)] {
     const sigset_t set = EndingSignals();
     int number = 0;
-    while (sigwait(&set, &number) != 0) {
+    while (sigwait(&set, &number) != 0 || goes_on(number)) {
     }
-    // A thread that hangs in a write may hold what `on_signal` needs.
+    // A thread that hangs in a write may hold what `on_end` needs.
     EndAfterTimeToReport(128 + number);
-    on_signal(number);
+    on_end(number);
     ::_exit(128 + number);
   }).detach();
 }

@@ -11,9 +11,10 @@ void EndAfterTimeToReport(int code);
 /// main().
 void BlockEndingSignals();
 
-/// Starts a thread that waits for SIGTERM and SIGINT for the rest of the process. On one it calls
-/// `on_signal(number)` and ends the process at once with 128 + number, whatever other threads do (in mid-step
-/// too). `on_signal` runs on that thread; it is not waited for longer than half a second.
-void EndOnSignals(std::function<void(int)> on_signal);
+/// Starts a thread that waits for SIGTERM and SIGINT for the rest of the process. On one that
+/// `goes_on(number)` is not true of it calls `on_end(number)` and ends the process at once with 128 + number,
+/// whatever other threads do (in mid-step too). Both run on that thread; `on_end` is not waited for longer
+/// than half a second.
+void EndOnSignals(std::function<bool(int)> goes_on, std::function<void(int)> on_end);
 
 }  // namespace imgd::trainer

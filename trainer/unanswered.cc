@@ -12,14 +12,35 @@ namespace imgd::trainer {
 namespace {
 
 /// So often data are sent again in about three seconds; one lost packet is sent again once.
-constexpr int kManyRetransmits = 4;
+constexpr int kManyAttempts = 4;
 
-/// How often what is under way was sent again; 0 where the descriptor is no TCP connection.
-int RetransmitsOf(int fd) {
+/// A rank that only waits to receive has nothing under way: it asks its peer's kernel once a second. The
+/// kernel gives up such a connection after the most attempts that it allows, two minutes: the gang is judged
+/// long before.
+constexpr int kProbeAfterSeconds = 1;
+constexpr int kProbeEverySeconds = 1;
+constexpr int kMostProbes = 127;
+
+void ProbeWhenIdle(int fd) {
+  int on = 0;
+  socklen_t size = sizeof on;
+  if (::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) != 0 || on != 0) return;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kProbeAfterSeconds, sizeof kProbeAfterSeconds);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kProbeEverySeconds, sizeof kProbeEverySeconds);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kMostProbes, sizeof kMostProbes);
+  on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+/// How often what is under way, or where nothing is a probe, was sent without an answer; 0 where the
+/// descriptor is no TCP connection.
+int AttemptsOf(int fd) {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  return info.tcpi_unacked > 0 ? info.tcpi_retransmits : 0;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state != TCP_ESTABLISHED)
+    return 0;
+  ProbeWhenIdle(fd);
+  return info.tcpi_unacked > 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
 
 std::string PeerOf(int fd) {
@@ -44,14 +65,14 @@ std::string PeerOf(int fd) {
 
 std::string UnansweredPeer() {
   int worst = -1;
-  int most = kManyRetransmits - 1;
+  int most = kManyAttempts - 1;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end;
        it.increment(error)) {
     const std::string name = it->path().filename();
     int fd = -1;
     std::from_chars(name.data(), name.data() + name.size(), fd);
-    if (const int count = RetransmitsOf(fd); count > most) {
+    if (const int count = AttemptsOf(fd); count > most) {
       most = count;
       worst = fd;
     }

@@ -11,6 +11,7 @@
 
 #include "cli/words.h"
 #include "common/files.h"
+#include "imgd/v1/event.grpc.pb.h"
 #include "imgd/v1/job.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
 
@@ -63,7 +64,7 @@ struct StoredJob {
 }  // namespace
 
 struct FakeDaemon::State final : public v1::JobService::Service {
-  explicit State(FakeDaemon& owner) : owner(owner), nodes_service(*this) {}
+  explicit State(FakeDaemon& owner) : owner(owner), nodes_service(*this), events_service(*this) {}
 
   struct Nodes final : public v1::NodeService::Service {
     explicit Nodes(State& state) : state(state) {}
@@ -74,8 +75,63 @@ struct FakeDaemon::State final : public v1::JobService::Service {
       response->set_warning(state.warning);
       return grpc::Status::OK;
     }
+    grpc::Status GetNode(grpc::ServerContext*, const v1::GetNodeRequest* request,
+                         v1::GetNodeResponse* response) override {
+      const std::lock_guard lock(state.mutex);
+      return state.FillNode(request->name(), response->mutable_node());
+    }
+    grpc::Status SetAsideNode(grpc::ServerContext*, const v1::SetAsideNodeRequest* request,
+                              v1::SetAsideNodeResponse* response) override {
+      const std::lock_guard lock(state.mutex);
+      state.set_asides.push_back(*request);
+      for (auto& node : state.nodes) {
+        if (node.name() != request->name()) continue;
+        node.mutable_set_aside()->set_drain(request->drain());
+        node.mutable_set_aside()->set_reason(request->reason());
+        node.mutable_set_aside()->set_actor(request->actor());
+      }
+      return state.FillNode(request->name(), response->mutable_node());
+    }
+    grpc::Status ReturnNode(grpc::ServerContext*, const v1::ReturnNodeRequest* request,
+                            v1::ReturnNodeResponse* response) override {
+      const std::lock_guard lock(state.mutex);
+      for (auto& node : state.nodes) {
+        if (node.name() == request->name()) node.clear_set_aside();
+      }
+      return state.FillNode(request->name(), response->mutable_node());
+    }
     State& state;
   };
+
+  struct Events final : public v1::EventService::Service {
+    explicit Events(State& state) : state(state) {}
+    grpc::Status WatchEvents(grpc::ServerContext* context, const v1::WatchEventsRequest* request,
+                             grpc::ServerWriter<v1::WatchEventsResponse>* writer) override {
+      std::unique_lock lock(state.mutex);
+      state.event_watches.push_back(*request);
+      for (size_t next = 0;;) {
+        while (next < state.decisions.size()) {
+          v1::WatchEventsResponse response;
+          *response.mutable_event() = state.decisions[next++];
+          response.set_oldest_number(state.decisions.front().number());
+          if (response.event().number() > request->after_event()) writer->Write(response);
+        }
+        if (request->no_follow()) return grpc::Status::OK;
+        if (!state.WaitForMore(lock, *context)) return {grpc::UNAVAILABLE, "ends"};
+      }
+    }
+    State& state;
+  };
+
+  grpc::Status FillNode(const std::string& name, v1::Node* out) const {
+    for (const auto& node : nodes) {
+      if (node.name() != name) continue;
+      *out = node;
+      return grpc::Status::OK;
+    }
+    return StatusOf(
+        {Error{.code = ErrorCode::kNotFound, .message = fmt::format("there is no node {}", name)}});
+  }
 
   grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
                          v1::SubmitJobResponse* response) override {
@@ -94,6 +150,17 @@ struct FakeDaemon::State final : public v1::JobService::Service {
       cancels.push_back(*request);
     }
     if (owner.on_cancel) return Answer(owner.on_cancel(*request), response);
+    *response->mutable_job() = owner.GetJob(request->id());
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ChangeJob(grpc::ServerContext*, const v1::ChangeJobRequest* request,
+                         v1::ChangeJobResponse* response) override {
+    {
+      const std::lock_guard lock(mutex);
+      changes.push_back(*request);
+    }
+    if (owner.on_change) return Answer(owner.on_change(*request), response);
     *response->mutable_job() = owner.GetJob(request->id());
     return grpc::Status::OK;
   }
@@ -195,6 +262,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
 
   FakeDaemon& owner;
   Nodes nodes_service;
+  Events events_service;
   std::unique_ptr<grpc::Server> server;
   int port = 0;
 
@@ -206,6 +274,10 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::vector<v1::CancelJobRequest> cancels;
   std::vector<v1::ListJobsRequest> lists;
   std::vector<v1::WatchJobRequest> watches;
+  std::vector<v1::ChangeJobRequest> changes;
+  std::vector<v1::SetAsideNodeRequest> set_asides;
+  std::vector<v1::WatchEventsRequest> event_watches;
+  std::vector<v1::Event> decisions;
   int streams = 0;
   bool stopping = false;
   std::string warning;
@@ -237,6 +309,7 @@ void FakeDaemon::Start() {
                            &state_->port);
   builder.RegisterService(state_.get());
   builder.RegisterService(&state_->nodes_service);
+  builder.RegisterService(&state_->events_service);
   state_->server = builder.BuildAndStart();
 }
 
@@ -276,7 +349,19 @@ void FakeDaemon::AddLine(uint64_t id, const v1::LogLine& line) {
 
 void FakeDaemon::PutNode(const v1::Node& node) {
   const std::lock_guard lock(state_->mutex);
+  for (auto& known : state_->nodes) {
+    if (known.name() != node.name()) continue;
+    known = node;
+    return;
+  }
   state_->nodes.push_back(node);
+}
+
+void FakeDaemon::AddDecision(v1::Event event) {
+  const std::lock_guard lock(state_->mutex);
+  event.set_number(state_->decisions.size() + 1);
+  state_->decisions.push_back(std::move(event));
+  state_->changed.notify_all();
 }
 
 void FakeDaemon::AwaitStreams(int count) {
@@ -302,6 +387,21 @@ std::vector<v1::ListJobsRequest> FakeDaemon::lists() const {
 std::vector<v1::WatchJobRequest> FakeDaemon::watches() const {
   const std::lock_guard lock(state_->mutex);
   return state_->watches;
+}
+
+std::vector<v1::ChangeJobRequest> FakeDaemon::changes() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->changes;
+}
+
+std::vector<v1::SetAsideNodeRequest> FakeDaemon::set_asides() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->set_asides;
+}
+
+std::vector<v1::WatchEventsRequest> FakeDaemon::event_watches() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->event_watches;
 }
 
 bool BreakOffConnections(const std::string& address, int count) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/settings.h"
+#include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
 
@@ -36,7 +37,10 @@ class FakeDaemon {
   /// Appends a line to the log of the job; watchers of the log get it.
   void AddLine(uint64_t id, const v1::LogLine& line);
 
+  /// Adds the node, or replaces the one of its name.
   void PutNode(const v1::Node& node);
+  /// Appends the event with the next number.
+  void AddDecision(v1::Event event);
 
   /// What its answers say is wrong with the daemon itself.
   void SetWarning(const std::string& warning);
@@ -49,9 +53,13 @@ class FakeDaemon {
   std::vector<v1::CancelJobRequest> cancels() const;
   std::vector<v1::ListJobsRequest> lists() const;
   std::vector<v1::WatchJobRequest> watches() const;
+  std::vector<v1::ChangeJobRequest> changes() const;
+  std::vector<v1::SetAsideNodeRequest> set_asides() const;
+  std::vector<v1::WatchEventsRequest> event_watches() const;
 
   std::function<Reply<v1::SubmitJobResponse>(const v1::SubmitJobRequest&)> on_submit;
   std::function<Reply<v1::CancelJobResponse>(const v1::CancelJobRequest&)> on_cancel;
+  std::function<Reply<v1::ChangeJobResponse>(const v1::ChangeJobRequest&)> on_change;
   std::function<Reply<v1::ProfileJobResponse>(const v1::ProfileJobRequest&)> on_profile;
 
  private:

@@ -10,26 +10,14 @@
 #include <utility>
 
 #include "common/checkpoint/retention.h"
-#include "common/checkpoint/sha256.h"
 #include "common/files.h"
+#include "common/sha256.h"
 
 namespace imgd {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-constexpr int kManifestFormat = 1;
-
-/// The number of a folder named `<prefix><number>`.
-std::optional<uint64_t> NumberIn(const std::string& name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return std::nullopt;
-  uint64_t value = 0;
-  const char* begin = name.data() + prefix.size();
-  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), value);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return value;
-}
 
 /// Names of the folders in `path`; none where it does not exist.
 Result<std::vector<std::string>> FoldersIn(const fs::path& path) {
@@ -43,14 +31,6 @@ Result<std::vector<std::string>> FoldersIn(const fs::path& path) {
     return FailErrno(error.value(), fmt::format("cannot list {}", path.native()));
   }
   return names;
-}
-
-void NewestFirst(std::vector<CheckpointRef>& refs) {
-  std::sort(refs.begin(), refs.end(), [](const CheckpointRef& a, const CheckpointRef& b) {
-    return std::tie(a.generation, a.step, a.path) > std::tie(b.generation, b.step, b.path);
-  });
-  const auto same = [](const CheckpointRef& a, const CheckpointRef& b) { return a.path == b.path; };
-  refs.erase(std::unique(refs.begin(), refs.end(), same), refs.end());
 }
 
 /// The complete ones of a generation, or the others.
@@ -73,79 +53,28 @@ Result<std::vector<CheckpointRef>> ListFolders(const fs::path& root, bool comple
   return out;
 }
 
-struct ResumeFile {
-  std::vector<CheckpointRef> accepted;
-  uint64_t last_generation = 0;
-};
-
-Result<ResumeFile> ReadResumeFile(const fs::path& path) {
-  IMGD_ASSIGN(const std::string text, ReadFile(path));
-  const Json json = Json::parse(text, nullptr, false);
-  const auto bad = [&](std::string_view what) {
-    return Fail(ErrorCode::kInvalidArgument, "{}: {}", path.native(), what);
-  };
-  if (!json.is_object()) return bad("a JSON object is expected");
-  ResumeFile out;
-  if (json.contains("last_generation")) {
-    if (!json["last_generation"].is_number_unsigned()) return bad("last_generation: a number is expected");
-    out.last_generation = json["last_generation"].get<uint64_t>();
-  }
-  if (!json.contains("accepted")) return out;
-  if (!json["accepted"].is_array()) return bad("accepted: a list of folders is expected");
-  for (const auto& item : json["accepted"]) {
-    if (!item.is_string()) return bad("accepted: a list of folders is expected");
-    const fs::path folder = item.get<std::string>();
-    const auto step = NumberIn(folder.filename(), "step");
-    const auto generation = NumberIn(folder.parent_path().filename(), "g");
-    if (!step || !generation)
-      return bad(fmt::format("accepted: '{}' is no g<n>/step<n> folder", folder.native()));
-    if (IsCheckpoint(folder)) out.accepted.push_back({folder, *generation, *step});
-  }
-  return out;
-}
-
-/// The files that it lists.
-Result<Json> ReadManifest(const CheckpointRef& ref) {
-  IMGD_ASSIGN(const std::string text, ReadFile(ref.path / kCheckpointManifest));
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("format", Json()) != kManifestFormat || !json.contains("files")) {
-    return Fail(ErrorCode::kDataLoss, "{}: not a manifest of this format",
-                (ref.path / kCheckpointManifest).native());
-  }
-  return json["files"];
-}
-
-/// Null where they don't have it.
-const Json* EntryOf(const Json& files, const std::string& name) {
-  for (const auto& file : files) {
-    if (file.is_object() && file.value("name", Json()) == name) return &file;
-  }
-  return nullptr;
-}
-
-Result<std::string> ReadListed(const CheckpointRef& ref, const Json& files, const std::string& name) {
-  const Json* entry = EntryOf(files, name);
-  if (entry == nullptr) {
-    return Fail(ErrorCode::kNotFound, "{}: it does not list {}", (ref.path / kCheckpointManifest).native(),
-                name);
-  }
-  IMGD_ASSIGN(std::string content, ReadFile(ref.path / name));
-  if (entry->value("size", Json()) != content.size() || entry->value("sha256", Json()) != Sha256Of(content)) {
-    return Fail(ErrorCode::kDataLoss, "{}: its {} bytes are not those that the manifest lists",
-                (ref.path / name).native(), content.size());
-  }
-  return content;
-}
-
 }  // namespace
+
+std::optional<uint64_t> NumberIn(const std::string& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  uint64_t value = 0;
+  const char* begin = name.data() + prefix.size();
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), value);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return value;
+}
+
+void NewestFirst(std::vector<CheckpointRef>& refs) {
+  std::sort(refs.begin(), refs.end(), [](const CheckpointRef& a, const CheckpointRef& b) {
+    return std::tie(a.generation, a.step, a.path) > std::tie(b.generation, b.step, b.path);
+  });
+  const auto same = [](const CheckpointRef& a, const CheckpointRef& b) { return a.path == b.path; };
+  refs.erase(std::unique(refs.begin(), refs.end(), same), refs.end());
+}
 
 fs::path CheckpointRoot(const JobSpec& spec, const fs::path& told) {
   if (!told.empty()) return told;
   return fs::path(spec.checkpoint.dir.empty() ? "checkpoints" : spec.checkpoint.dir) / spec.name;
-}
-
-fs::path FiguresFolder(const JobSpec& spec, const fs::path& told) {
-  return spec.report.dir.empty() ? CheckpointRoot(spec, told) / "logs" : fs::path(spec.report.dir);
 }
 
 fs::path CheckpointPath(const fs::path& root, uint64_t generation, uint64_t step) {
@@ -161,19 +90,6 @@ bool IsCheckpoint(const fs::path& folder) {
   return fs::is_regular_file(folder / kCheckpointManifest, ignored);
 }
 
-Result<CheckpointRef> CheckpointAt(const fs::path& folder) {
-  const auto step = NumberIn(folder.filename(), "step");
-  const auto generation = NumberIn(folder.parent_path().filename(), "g");
-  if (!step || !generation) {
-    return Fail(ErrorCode::kNotFound, "{} is no g<n>/step<n> folder", folder.native());
-  }
-  if (!IsCheckpoint(folder)) {
-    return Fail(ErrorCode::kNotFound, "{} has no {}, so it is no complete checkpoint", folder.native(),
-                kCheckpointManifest);
-  }
-  return CheckpointRef{folder, *generation, *step};
-}
-
 Result<std::vector<uint64_t>> ListGenerations(const fs::path& root) {
   std::vector<uint64_t> out;
   IMGD_ASSIGN(const auto names, FoldersIn(root));
@@ -186,40 +102,6 @@ Result<std::vector<uint64_t>> ListGenerations(const fs::path& root) {
 Result<std::vector<CheckpointRef>> ListCheckpoints(const fs::path& root) { return ListFolders(root, true); }
 
 Result<std::vector<CheckpointRef>> ListUnfinished(const fs::path& root) { return ListFolders(root, false); }
-
-Result<std::vector<CheckpointRef>> ResumeCandidates(const fs::path& root,
-                                                    const std::optional<fs::path>& resume_file) {
-  if (!resume_file) return ListCheckpoints(root);
-  IMGD_ASSIGN(ResumeFile resume, ReadResumeFile(*resume_file));
-  std::vector<CheckpointRef> out = std::move(resume.accepted);
-  if (resume.last_generation > 0) IMGD_TRY(AddGeneration(root, resume.last_generation, true, out));
-  NewestFirst(out);
-  return out;
-}
-
-Result<std::string> ReadCheckpointFile(const CheckpointRef& ref, const std::string& name) {
-  IMGD_ASSIGN(const Json files, ReadManifest(ref));
-  return ReadListed(ref, files, name);
-}
-
-Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref) {
-  IMGD_ASSIGN(const Json files, ReadManifest(ref));
-  CheckpointContent out;
-  struct Wanted {
-    const char* name;
-    std::string* content;
-    bool optional = false;
-  };
-  const Wanted all[] = {{"model.safetensors", &out.model},
-                        {"optimizer.safetensors", &out.optimizer},
-                        {"ema.safetensors", &out.average, true},
-                        {"state.json", &out.state}};
-  for (const auto& [name, content, optional] : all) {
-    if (optional && EntryOf(files, name) == nullptr) continue;
-    IMGD_ASSIGN(*content, ReadListed(ref, files, name));
-  }
-  return out;
-}
 
 Status SyncFolder(const fs::path& folder) {
   UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -293,7 +175,7 @@ Status CheckpointWriter::AddTensors(const std::string& name, const std::vector<T
 
 Result<CommittedCheckpoint> CheckpointWriter::Commit() {
   CommittedCheckpoint out{.ref = ref_};
-  Json json = {{"format", kManifestFormat}, {"step", ref_.step}, {"generation", ref_.generation}};
+  Json json = {{"format", kCheckpointFormat}, {"step", ref_.step}, {"generation", ref_.generation}};
   json["files"] = Json::array();
   for (const auto& file : files_) {
     json["files"].push_back({{"name", file.name}, {"size", file.size}, {"sha256", file.sha256}});

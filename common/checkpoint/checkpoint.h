@@ -13,17 +13,20 @@
 
 namespace imgd {
 
-/// Checkpoints on disk: `<root>/g<generation>/step<n>/` with model.safetensors, optimizer.safetensors,
+/// Checkpoints in a folder: `<root>/g<generation>/step<n>/` with model.safetensors, optimizer.safetensors,
 /// ema.safetensors where weights are averaged, state.json, lineage.json, and manifest.json, which is written
 /// last and lists the others with size and SHA-256. A folder without a manifest is no checkpoint.
+/// CheckpointStore (store.h) has them in S3 too; an address there, "s3://bucket/...", is a path like any
+/// other as far as only its text is concerned.
 
 constexpr const char* kCheckpointManifest = "manifest.json";
+constexpr int kCheckpointFormat = 1;  ///< that a manifest says
 
 /// The job's own folder: `told`, IMGD_CHECKPOINT_DIR, or where that is empty one of the job's name.
 std::filesystem::path CheckpointRoot(const JobSpec& spec, const std::filesystem::path& told);
 
-/// Where files of figures and profiles go: report.dir, or `logs` in the checkpoints' folder.
-std::filesystem::path FiguresFolder(const JobSpec& spec, const std::filesystem::path& told);
+/// The number of a folder named `<prefix><number>`.
+std::optional<uint64_t> NumberIn(const std::string& name, std::string_view prefix);
 
 /// A complete checkpoint's place.
 struct CheckpointRef {
@@ -48,34 +51,9 @@ Result<std::vector<CheckpointRef>> ListCheckpoints(const std::filesystem::path& 
 /// Whether the folder has a manifest.
 bool IsCheckpoint(const std::filesystem::path& folder);
 
-/// The complete checkpoint in `folder`, whose path must end with g<n>/step<n>.
-/// Errors: kNotFound where it is none.
-Result<CheckpointRef> CheckpointAt(const std::filesystem::path& folder);
-
 /// Folders below `root` that are called as checkpoints are, but are not complete. Errors: as
 /// ListCheckpoints().
 Result<std::vector<CheckpointRef>> ListUnfinished(const std::filesystem::path& root);
-
-/// What a start may go on from, newest first. With a `resume_file` (resume.json, docs/job-file.md): the
-/// checkpoints that it names as accepted and the complete ones of its last generation; else all complete
-/// ones. Errors: kInvalidArgument where resume.json is malformed; as the system calls.
-Result<std::vector<CheckpointRef>> ResumeCandidates(const std::filesystem::path& root,
-                                                    const std::optional<std::filesystem::path>& resume_file);
-
-/// The files of a checkpoint, read and compared with the manifest.
-struct CheckpointContent {
-  std::string model;
-  std::string optimizer;
-  std::string state;
-  std::string average;  ///< ema.safetensors; empty where there is none
-};
-
-/// Errors: kDataLoss where a file is not as the manifest says; kNotFound where one lacks.
-Result<CheckpointContent> ReadCheckpoint(const CheckpointRef& ref);
-
-/// One file, compared with the manifest. Errors: as ReadCheckpoint(); kNotFound where the manifest does not
-/// list it.
-Result<std::string> ReadCheckpointFile(const CheckpointRef& ref, const std::string& name);
 
 /// What a finished checkpoint looks like to others.
 struct CommittedCheckpoint {
@@ -83,6 +61,9 @@ struct CommittedCheckpoint {
   uint64_t size_bytes = 0;
   std::string manifest_sha256;
 };
+
+/// Newest first, each once.
+void NewestFirst(std::vector<CheckpointRef>& refs);
 
 /// Makes the names in a folder durable. Errors: as the system calls.
 Status SyncFolder(const std::filesystem::path& folder);
@@ -111,12 +92,15 @@ class CheckpointWriter {
   /// Writes the manifest. From its rename on the checkpoint is complete.
   Result<CommittedCheckpoint> Commit();
 
- private:
+  /// A file that was added, with its size in bytes.
   struct File {
     std::string name;
     uint64_t size = 0;
     std::string sha256;
   };
+  const std::vector<File>& files() const { return files_; }
+
+ private:
   CheckpointWriter(CheckpointRef ref, std::filesystem::path root)
       : ref_(std::move(ref)), root_(std::move(root)) {}
 

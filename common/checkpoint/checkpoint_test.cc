@@ -6,8 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/checkpoint/sha256.h"
+#include "common/checkpoint/store.h"
 #include "common/files.h"
+#include "common/sha256.h"
 
 namespace imgd {
 namespace {
@@ -75,7 +76,7 @@ TEST_F(Checkpoint, ListsItsFilesInAManifestThatSaysWhatTheyAre) {
 
 TEST_F(Checkpoint, IsReadBackAsItWasWritten) {
   const auto committed = Write(0, 7);
-  const auto content = ReadCheckpoint(committed.ref);
+  const auto content = ReadCheckpoint(LocalCheckpoints(root_), committed.ref);
   ASSERT_TRUE(content.has_value()) << content.error().ToString();
   EXPECT_EQ(content->state, "{\"step\":7}");
   EXPECT_EQ(ParseSafetensors(content->model)->Find("w")->bytes, "1234");
@@ -100,7 +101,7 @@ TEST_F(Checkpoint, StopsBeingCompleteWhileItIsWrittenAnew) {
 TEST_F(Checkpoint, AFileThatChangedIsFoundAndNamed) {
   const auto committed = Write(0, 5);
   std::ofstream(committed.ref.path / "model.safetensors", std::ios::app) << "x";
-  const auto content = ReadCheckpoint(committed.ref);
+  const auto content = ReadCheckpoint(LocalCheckpoints(root_), committed.ref);
   ASSERT_FALSE(content.has_value());
   EXPECT_EQ(content.error().code, ErrorCode::kDataLoss);
   EXPECT_THAT(content.error().message, HasSubstr("model.safetensors"));
@@ -109,13 +110,13 @@ TEST_F(Checkpoint, AFileThatChangedIsFoundAndNamed) {
 TEST_F(Checkpoint, AFileOfTheRightLengthWithOtherBytesIsFoundToo) {
   const auto committed = Write(0, 5);
   std::ofstream(committed.ref.path / "state.json") << "{\"step\":6}";
-  EXPECT_EQ(ReadCheckpoint(committed.ref).error().code, ErrorCode::kDataLoss);
+  EXPECT_EQ(ReadCheckpoint(LocalCheckpoints(root_), committed.ref).error().code, ErrorCode::kDataLoss);
 }
 
 TEST_F(Checkpoint, ADamagedManifestIsNoManifest) {
   const auto committed = Write(0, 5);
   std::ofstream(committed.ref.path / "manifest.json") << "{\"format\": 1";
-  EXPECT_EQ(ReadCheckpoint(committed.ref).error().code, ErrorCode::kDataLoss);
+  EXPECT_EQ(ReadCheckpoint(LocalCheckpoints(root_), committed.ref).error().code, ErrorCode::kDataLoss);
 }
 
 TEST_F(Checkpoint, NewestMeansLatestGenerationThenLatestStep) {
@@ -129,7 +130,7 @@ TEST_F(Checkpoint, NewestMeansLatestGenerationThenLatestStep) {
 
 TEST_F(Checkpoint, AFolderThatIsNotThereHasNone) {
   EXPECT_THAT(*ListCheckpoints(root_ / "nothing"), IsEmpty());
-  EXPECT_THAT(*ResumeCandidates(root_ / "nothing", std::nullopt), IsEmpty());
+  EXPECT_THAT(*ResumeCandidates(LocalCheckpoints(root_ / "nothing"), std::nullopt), IsEmpty());
 }
 
 TEST_F(Checkpoint, AResumeTakesOnlyAcceptedOnesAndThoseOfTheLastGeneration) {
@@ -139,26 +140,29 @@ TEST_F(Checkpoint, AResumeTakesOnlyAcceptedOnesAndThoseOfTheLastGeneration) {
   const auto file = ResumeFile(nlohmann::json{
       {"accepted", {(root_ / "g1" / "step10").string(), (root_ / "g1" / "step5").string()}},
       {"last_generation", 2}}.dump());
-  EXPECT_THAT(Names(ResumeCandidates(root_, file)), ElementsAre("g2/step15", "g1/step10"));
+  EXPECT_THAT(Names(ResumeCandidates(LocalCheckpoints(root_), file)), ElementsAre("g2/step15", "g1/step10"));
 }
 
 TEST_F(Checkpoint, AnAcceptedOneOfTheLastGenerationCountsOnce) {
   Write(1, 10);
   const auto file = ResumeFile(
       nlohmann::json{{"accepted", {(root_ / "g1" / "step10").string()}}, {"last_generation", 1}}.dump());
-  EXPECT_THAT(Names(ResumeCandidates(root_, file)), ElementsAre("g1/step10"));
+  EXPECT_THAT(Names(ResumeCandidates(LocalCheckpoints(root_), file)), ElementsAre("g1/step10"));
 }
 
 TEST_F(Checkpoint, ASeenResumeFileWithNothingInItMeansAFreshStart) {
   Write(1, 10);
-  EXPECT_THAT(*ResumeCandidates(root_, ResumeFile(R"({"accepted": [], "last_generation": 0})")), IsEmpty());
+  EXPECT_THAT(
+      *ResumeCandidates(LocalCheckpoints(root_), ResumeFile(R"({"accepted": [], "last_generation": 0})")),
+      IsEmpty());
 }
 
 TEST_F(Checkpoint, AMalformedResumeFileSaysWhatIsExpected) {
-  EXPECT_THAT(ResumeCandidates(root_, ResumeFile("[]")).error().message,
+  EXPECT_THAT(ResumeCandidates(LocalCheckpoints(root_), ResumeFile("[]")).error().message,
               HasSubstr("a JSON object is expected"));
-  EXPECT_THAT(ResumeCandidates(root_, ResumeFile(R"({"accepted": ["/x/latest"]})")).error().message,
-              HasSubstr("'/x/latest' is no g<n>/step<n> folder"));
+  EXPECT_THAT(
+      ResumeCandidates(LocalCheckpoints(root_), ResumeFile(R"({"accepted": ["/x/latest"]})")).error().message,
+      HasSubstr("'/x/latest' is no g<n>/step<n> folder"));
 }
 
 TEST_F(Checkpoint, AFullDiskIsNamedAndCostsNoOlderCheckpoint) {

@@ -70,6 +70,10 @@ std::set<fs::path> KeptBy(const KeepRule& rule, const std::vector<CheckpointSumm
   for (const auto& summary : all) {
     if (AfterAMultiple(summary, rule)) kept.insert(summary.ref.path);
   }
+  const auto good = std::find_if(all.begin(), all.end(), [&rule](const CheckpointSummary& summary) {
+    return rule.is_good && rule.is_good(summary.ref.step);
+  });
+  if (good != all.end()) kept.insert(good->ref.path);
   return kept;
 }
 
@@ -118,22 +122,26 @@ Result<bool> RemoveCheckpoint(const fs::path& folder) {
   return true;
 }
 
-Status RemoveOldCheckpoints(const fs::path& root, const CheckpointRef& newest, const KeepRule& rule) {
-  IMGD_ASSIGN(auto all, SummarizeCheckpoints(root));
+Status RemoveOldCheckpoints(const CheckpointStore& store, const CheckpointRef& newest, const KeepRule& rule) {
+  IMGD_ASSIGN(auto all, SummarizeCheckpoints(store));
   std::erase_if(all, [&](const auto& summary) { return summary.ref.generation > newest.generation; });
   const auto kept = KeptBy(rule, all, newest);
   std::reverse(all.begin(), all.end());
   for (const auto& summary : all) {
-    if (!kept.contains(summary.ref.path)) IMGD_TRY(RemoveCheckpoint(summary.ref.path));
+    if (!kept.contains(summary.ref.path)) IMGD_TRY(store.Remove(summary.ref));
   }
+  return store.RemoveUnfinished(newest.generation);
+}
+
+Status RemoveUnfinishedCheckpoints(const fs::path& root, uint64_t generation) {
   IMGD_ASSIGN(const auto unfinished, ListUnfinished(root));
   for (const auto& ref : unfinished) {
-    if (ref.generation <= newest.generation && !IsPinned(ref.path)) IMGD_TRY(RemoveAll(ref.path));
+    if (ref.generation <= generation && !IsPinned(ref.path)) IMGD_TRY(RemoveAll(ref.path));
   }
   IMGD_ASSIGN(const auto generations, ListGenerations(root));
-  for (const uint64_t generation : generations) {
-    if (generation > newest.generation) continue;
-    const fs::path folder = GenerationPath(root, generation);
+  for (const uint64_t number : generations) {
+    if (number > generation) continue;
+    const fs::path folder = GenerationPath(root, number);
     IMGD_TRY(FinishRemovals(folder));
     ::rmdir(folder.c_str());  // fails where something is in it
   }

@@ -1,27 +1,34 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 
-#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/store.h"
 #include "common/error.h"
 
 namespace imgd {
 
 /// Which of a job's checkpoints stay when another one is complete. One that any of these names stays.
 struct KeepRule {
-  int newest = 1;        ///< so many, at least 1
-  int best = 0;          ///< so many with the highest top-1 in validation.json
-  int every_epochs = 0;  ///< those after a multiple of so many whole epochs; 0: none
-  int every_steps = 0;   ///< those after a multiple of so many steps; 0: none
+  int newest = 1;                              ///< so many, at least 1
+  int best = 0;                                ///< so many with the highest top-1 in validation.json
+  int every_epochs = 0;                        ///< those after a multiple of so many whole epochs; 0: none
+  int every_steps = 0;                         ///< those after a multiple of so many steps; 0: none
+  std::function<bool(uint64_t step)> is_good;  ///< the newest that this is true of; empty: none
 };
 
 /// Removes complete checkpoints of `newest`'s generation and older ones that the rule does not keep, the
 /// oldest first, and what a kill has left of unfinished ones. `newest`, just committed, always stays: one
 /// with a higher step may be a damaged one that this run did not go on from. So do pinned ones, and all of a
-/// later generation. Call it while no checkpoint of this generation is being written. Errors: as the system
-/// calls.
-Status RemoveOldCheckpoints(const std::filesystem::path& root, const CheckpointRef& newest,
-                            const KeepRule& rule);
+/// later generation. Call it while no checkpoint of this generation is being written. Errors: the
+/// store's.
+Status RemoveOldCheckpoints(const CheckpointStore& store, const CheckpointRef& newest, const KeepRule& rule);
+
+// What follows is of checkpoints in a folder; CheckpointStore has it for those in S3 too.
+
+/// CheckpointStore::RemoveUnfinished(). Errors: as the system calls.
+Status RemoveUnfinishedCheckpoints(const std::filesystem::path& root, uint64_t generation);
 
 /// Whether somebody wants the checkpoint in `folder` to stay: it has a file `pinned`.
 bool IsPinned(const std::filesystem::path& folder);

@@ -50,7 +50,7 @@ class Retention : public testing::Test {
   }
 
   void Prune(const CheckpointRef& newest, const KeepRule& rule) {
-    const auto removed = RemoveOldCheckpoints(root_, newest, rule);
+    const auto removed = RemoveOldCheckpoints(LocalCheckpoints(root_), newest, rule);
     EXPECT_TRUE(removed.has_value()) << removed.error().ToString();
   }
 
@@ -64,6 +64,14 @@ TEST_F(Retention, OnlyTheNewestAreKept) {
   Prune(Write(2, 50), {.newest = 1});
   EXPECT_THAT(All(), ElementsAre("g2/step50"));
   EXPECT_FALSE(fs::exists(root_ / "g1")) << "nothing is left in it";
+}
+
+TEST_F(Retention, TheNewestGoodOneStays) {
+  for (const uint64_t step : {10, 20, 30}) Write(1, step);
+  Prune(Write(2, 40), {.newest = 1, .is_good = [](uint64_t step) { return step < 30; }});
+  EXPECT_THAT(All(), ElementsAre("g2/step40", "g1/step20"));
+  Prune(Write(2, 50), {.newest = 1, .is_good = [](uint64_t) { return false; }});
+  EXPECT_THAT(All(), ElementsAre("g2/step50"));
 }
 
 TEST_F(Retention, ALaterGenerationsAreNotOursToRemove) {
@@ -158,7 +166,7 @@ TEST_F(Retention, ASummarySaysWhatTheFilesSay) {
   Write(1, 10, 0.25);
   const auto ref = Write(1, 20, 0.5);
   ASSERT_TRUE(PinCheckpoint(ref.path, "").has_value());
-  const auto all = SummarizeCheckpoints(root_);
+  const auto all = SummarizeCheckpoints(LocalCheckpoints(root_));
   ASSERT_EQ(all->size(), 2U);
   const auto& newest = all->front();
   EXPECT_EQ(newest.ref.step, 20U);
@@ -177,7 +185,7 @@ TEST_F(Retention, FilesThatAreDamagedLeaveTheirPartOfASummaryEmpty) {
   const auto ref = Write(1, 10);
   ASSERT_TRUE(WriteFileAtomically(ref.path / "state.json", "[1]").has_value());
   ASSERT_TRUE(WriteFileAtomically(ref.path / "manifest.json", R"({"files": [3, {"name": 4}]})").has_value());
-  const auto summary = SummarizeCheckpoint(ref);
+  const auto summary = SummarizeCheckpoint(LocalCheckpoints(root_), ref);
   EXPECT_FALSE(summary.epoch.has_value());
   EXPECT_EQ(summary.size_bytes, 0U);
 }

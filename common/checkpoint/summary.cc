@@ -1,27 +1,22 @@
 #include "common/checkpoint/summary.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "common/checkpoint/retention.h"
-#include "common/files.h"
 #include "common/json.h"
 
 namespace imgd {
 namespace {
 
-namespace fs = std::filesystem;
 using SummaryJson = nlohmann::json;
 
 constexpr size_t kMostBytes = size_t{64} << 20;  ///< a million names of classes
 
 /// An object; an empty one where the file can't be read as such.
-SummaryJson ObjectIn(const fs::path& path) {
-  const auto text = ReadFile(path, kMostBytes);
+SummaryJson ObjectIn(const CheckpointStore& store, const CheckpointRef& ref, const char* name) {
+  const auto text = store.Read(ref, name, kMostBytes);
   if (!text) return SummaryJson::object();
   SummaryJson json = SummaryJson::parse(*text, nullptr, false);
   return json.is_object() ? json : SummaryJson::object();
@@ -39,8 +34,8 @@ T CountOf(const SummaryJson& json, const char* key) {
   return found == json.end() ? T{0} : WholeNumber<T>(*found).value_or(0);
 }
 
-std::optional<CheckpointScore> ScoreOf(const CheckpointRef& ref) {
-  const SummaryJson json = ObjectIn(ref.path / "validation.json");
+std::optional<CheckpointScore> ScoreOf(const CheckpointStore& store, const CheckpointRef& ref) {
+  const SummaryJson json = ObjectIn(store, ref, "validation.json");
   const auto top1 = NumberOf(json, "top1");
   if (!top1 || !std::isfinite(*top1) || CountOf<uint64_t>(json, "step") != ref.step) return std::nullopt;
   return CheckpointScore{.top1 = *top1,
@@ -51,32 +46,31 @@ std::optional<CheckpointScore> ScoreOf(const CheckpointRef& ref) {
 
 }  // namespace
 
-CheckpointSummary SummarizeCheckpoint(const CheckpointRef& ref) {
+CheckpointSummary SummarizeCheckpoint(const CheckpointStore& store, const CheckpointRef& ref) {
   CheckpointSummary out{.ref = ref};
-  const SummaryJson manifest = ObjectIn(ref.path / kCheckpointManifest);
+  const SummaryJson manifest = ObjectIn(store, ref, kCheckpointManifest);
   for (const auto& file : manifest.value("files", SummaryJson::array())) {
     if (!file.is_object()) continue;
     out.size_bytes += CountOf<uint64_t>(file, "size");
     if (file.value("name", SummaryJson()) == "ema.safetensors") out.has_average = true;
   }
-  const SummaryJson state = ObjectIn(ref.path / "state.json");
+  const SummaryJson state = ObjectIn(store, ref, "state.json");
   out.epoch = NumberOf(state, "epoch");
   out.loss = NumberOf(state, "last_loss").value_or(0);
   out.world_size = CountOf<int>(state, "world_size");
   if (const auto model = state.find("model"); model != state.end() && model->is_string())
     out.model = model->get<std::string>();
-  out.score = ScoreOf(ref);
-  struct stat facts {};
-  if (::stat((ref.path / kCheckpointManifest).c_str(), &facts) == 0)
-    out.written_us = int64_t{facts.st_mtim.tv_sec} * 1'000'000 + facts.st_mtim.tv_nsec / 1000;
-  out.pinned = IsPinned(ref.path);
+  out.score = ScoreOf(store, ref);
+  const CheckpointFacts facts = store.Look(ref);
+  out.written_us = facts.written_us;
+  out.pinned = facts.pinned;
   return out;
 }
 
-Result<std::vector<CheckpointSummary>> SummarizeCheckpoints(const fs::path& root) {
-  IMGD_ASSIGN(const auto refs, ListCheckpoints(root));
+Result<std::vector<CheckpointSummary>> SummarizeCheckpoints(const CheckpointStore& store) {
+  IMGD_ASSIGN(const auto all, store.List());
   std::vector<CheckpointSummary> out;
-  for (const auto& ref : refs) out.push_back(SummarizeCheckpoint(ref));
+  for (const auto& ref : all.complete) out.push_back(SummarizeCheckpoint(store, ref));
   const auto best = BestFirst(out);
   for (auto& summary : out) summary.best = !best.empty() && summary.ref.path == best.front().ref.path;
   return out;

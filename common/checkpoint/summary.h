@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/store.h"
 #include "common/error.h"
 
 namespace imgd {
@@ -34,10 +34,10 @@ struct CheckpointSummary {
   bool best = false;  ///< the first of BestFirst()
 };
 
-CheckpointSummary SummarizeCheckpoint(const CheckpointRef& ref);
+CheckpointSummary SummarizeCheckpoint(const CheckpointStore& store, const CheckpointRef& ref);
 
-/// Of all complete checkpoints below `root`, newest first. Errors: as ListCheckpoints().
-Result<std::vector<CheckpointSummary>> SummarizeCheckpoints(const std::filesystem::path& root);
+/// Of all complete checkpoints, newest first. Errors: those of the store's List().
+Result<std::vector<CheckpointSummary>> SummarizeCheckpoints(const CheckpointStore& store);
 
 /// Those that were validated, highest top-1 first; of equal ones the newest first.
 std::vector<CheckpointSummary> BestFirst(const std::vector<CheckpointSummary>& all);

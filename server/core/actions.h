@@ -22,6 +22,15 @@ struct AppendEvent {
   WallTime time;
 };
 
+/// A line of the record of decisions that is no change of a job's state.
+struct AppendDecision {
+  JobId job;    ///< that it is about; JobId() for none
+  NodeId node;  ///< the same; an empty name for none
+  Reason reason;
+  std::string actor;  ///< as in AppendEvent
+  WallTime time;
+};
+
 /// A rank ended: a numbered event of the job.
 struct AppendRankExit {
   RunKey run;
@@ -81,8 +90,8 @@ struct Disconnect {
   Error why;
 };
 
-using Action = std::variant<AppendEvent, AppendRankExit, SaveCheckpoint, SendPrepare, SendStart, SendStop,
-                            SendForget, Disconnect>;
+using Action = std::variant<AppendEvent, AppendDecision, AppendRankExit, SaveCheckpoint, SendPrepare,
+                            SendStart, SendStop, SendForget, Disconnect>;
 using Actions = std::vector<Action>;
 
 }  // namespace imgd

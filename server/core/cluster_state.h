@@ -7,22 +7,33 @@
 #include <vector>
 
 #include "server/core/scheduler.h"
+#include "server/core/shares.h"
 #include "server/core/types.h"
 
 namespace imgd {
+
+/// `folder` and `resumes_with` of QueuedJob.
+std::string FolderOf(const JobRecord& job);
+NodeId NodeWithCheckpoints(const JobRecord& job);
+
+/// Those that its devices count for: "user ada", "project vision".
+std::vector<std::string> AccountsOf(const JobRecord& job);
 
 /// All that the core remembers: live jobs, some that ended lately, and nodes. A small transaction: what was
 /// changed since the last Commit() is known, and Rollback() undoes it. One owner thread.
 class ClusterState {
  public:
   /// Takes what was stored; nothing else may have been called before.
-  void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes);
+  void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes,
+               std::map<std::string, Usage> usage = {});
 
   const JobRecord* FindJob(JobId id) const;
   const NodeRecord* FindNode(const NodeId& id) const;
   const std::map<NodeId, NodeRecord>& nodes() const { return nodes_; }
   /// Jobs that hold devices.
   const std::set<JobId>& active() const { return active_; }
+  /// Jobs that were started by hand and have not ended.
+  const std::set<JobId>& by_hand() const { return by_hand_; }
   const std::vector<QueuedJob>& queue() const { return queue_; }
 
   void AddJob(JobRecord job);
@@ -32,14 +43,28 @@ class ClusterState {
   NodeRecord& EditNode(const NodeId& id);
   /// The same for what is not stored: such changes neither count as touched nor are rolled back.
   NodeRecord& EditUnstored(const NodeId& id) { return nodes_.at(id); }
+  JobRecord& EditUnstored(JobId id) { return jobs_.at(id); }
   /// Brings the queue, the active set and the devices' holders in line with the job's state.
   void Changed(JobId id);
+  /// Each user's turn; those that are not named have turn 0. Puts the queue in order.
+  void SetTurns(std::map<std::string, uint32_t> turns);
+  const std::map<std::string, uint32_t>& turns() const { return turns_; }
+  /// As much of a queued job as its place depends on.
+  QueuedJob KeyOf(const JobRecord& job) const;
+  /// How many jobs of the account wait ("user ada").
+  uint32_t QueuedOf(const std::string& account) const;
+
+  /// What users have had; nothing of those who had nothing.
+  const std::map<std::string, Usage>& usage() const { return usage_; }
+  void AddUsage(const std::string& owner, double device_seconds, WallTime now, Duration half_life);
+
   /// Notes in the queue why the job waits.
   void SetWait(JobId id, ReasonCode code);
 
   /// Changed since the last Commit(), in order of ids.
   std::vector<JobId> TouchedJobs() const;
   std::vector<NodeId> TouchedNodes() const;
+  std::vector<std::string> TouchedUsage() const;
   void Commit();
   void Rollback();
 
@@ -56,11 +81,16 @@ class ClusterState {
   std::map<JobId, JobRecord> jobs_;
   std::map<NodeId, NodeRecord> nodes_;
   std::set<JobId> active_;
+  std::set<JobId> by_hand_;
   std::vector<QueuedJob> queue_;
-  std::map<JobId, int> queued_;  ///< priority under which the job stands in the queue
+  std::map<JobId, QueuedJob> queued_;  ///< the key under which the job stands in the queue
+  std::map<std::string, uint32_t> turns_;
+  std::map<std::string, uint32_t> queued_of_;  ///< jobs that wait, by account
+  std::map<std::string, Usage> usage_;
   std::deque<JobId> ended_;
   std::map<JobId, std::optional<JobRecord>> old_jobs_;  ///< as they were; nothing where they were not
   std::map<NodeId, std::optional<NodeRecord>> old_nodes_;
+  std::map<std::string, std::optional<Usage>> old_usage_;
 };
 
 }  // namespace imgd

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <set>
+
+#include "server/core/needs.h"
 
 namespace imgd {
 namespace {
@@ -12,16 +16,16 @@ std::string Count(uint64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
-Fit FitOfGang(const Snapshot& cluster, const Waiting& job) {
-  return FitOf(cluster, job.ranks_per_node, job.folder, job.resumes_with);
-}
-
 /// "needs 2 nodes with 1 free device each"; `adjective` is "free " or nothing. Where some nodes do not count
 /// because of their folders, it says so.
-std::string Needs(const Snapshot& cluster, const Waiting& job, std::string_view adjective) {
-  std::string text = fmt::format("needs {} with {} {}device{} each", Count(job.nodes, "node"),
-                                 job.ranks_per_node, adjective, job.ranks_per_node == 1 ? "" : "s");
-  if (FitOfGang(cluster, job).with_lost < FitOf(cluster, job.ranks_per_node).with_lost) {
+std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_view adjective) {
+  std::string text =
+      fmt::format("needs {} with {} {}{} each{}{}", Count(job.nodes, "node"), job.ranks_per_node, adjective,
+                  NounFor(job.needs, job.ranks_per_node != 1),
+                  job.needs.whole_nodes ? " and nothing else on them" : "", LabelsFor(job.needs));
+  QueuedJob anywhere = job;
+  anywhere.folder.clear();
+  if (FitOf(cluster.nodes, job).with_lost < FitOf(cluster.nodes, anywhere).with_lost) {
     text += fmt::format(" that share {}", job.folder);
     if (job.resumes_with != NodeId()) text += fmt::format(" with {}", job.resumes_with);
   }
@@ -35,14 +39,22 @@ std::string NameOfJob(const Snapshot& cluster, JobId id) {
                                          : fmt::format("job {} ({})", id, name->second);
 }
 
+std::string_view VerbFor(const Snapshot& cluster, JobId id) {
+  if (cluster.retrying.contains(id)) return "starts again soon and comes first on";
+  const auto holder = cluster.holders.find(id);
+  return holder != cluster.holders.end() && holder->second.leaving ? "gives back" : "holds";
+}
+
 /// "job 3 (rn50-a) holds gpu-1, gpu-2", for the jobs in the way, by number; at most three of them.
-std::vector<std::string> Holders(const Snapshot& cluster, const Waiting& job) {
+std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) {
   std::map<JobId, std::vector<std::string>> held;
   for (const auto& node : cluster.nodes) {
-    if (!node.usable || node.devices.size() < job.ranks_per_node || node.Free() >= job.ranks_per_node)
+    if (!node.usable || node.RoomFor(job.needs) < job.ranks_per_node ||
+        node.FreeFor(job.needs) >= job.ranks_per_node)
       continue;
-    for (const JobId holder : node.holders) {
-      if (holder == JobId()) continue;
+    for (size_t i = 0; i < node.holders.size(); ++i) {
+      const JobId holder = node.holders[i];
+      if (holder == JobId() || (!job.needs.whole_nodes && !node.DeviceDoes(job.needs, i))) continue;
       auto& names = held[holder];
       if (names.empty() || names.back() != node.id.name()) names.push_back(node.id.name());
     }
@@ -56,73 +68,106 @@ std::vector<std::string> Holders(const Snapshot& cluster, const Waiting& job) {
     }
     const size_t more = names.size() > kMost ? names.size() - kMost : 0;
     names.resize(names.size() - more);
-    out.push_back(fmt::format(
-        "{} {} {}{}", NameOfJob(cluster, holder),
-        cluster.retrying.contains(holder) ? "starts again soon and comes first on" : "holds",
-        fmt::join(names, ", "), more > 0 ? fmt::format(" and {}", Count(more, "more node")) : ""));
+    out.push_back(fmt::format("{} {} {}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder),
+                              fmt::join(names, ", "),
+                              more > 0 ? fmt::format(" and {}", Count(more, "more node")) : ""));
   }
   return out;
 }
 
 /// Nodes that would do, but take nothing now; at most three of them.
-std::vector<std::string> Unusable(const Snapshot& cluster, const Waiting& job) {
+std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job) {
   std::vector<std::string> out;
   for (const auto& node : cluster.nodes) {
-    if (node.usable || node.devices.size() < job.ranks_per_node || out.size() == 3) continue;
+    if (node.usable || node.RoomFor(job.needs) < job.ranks_per_node || out.size() == 3) continue;
     out.push_back(fmt::format("node {} {}", node.id, node.why_not));
   }
   return out;
 }
 
-std::string ExplainDevices(const Snapshot& cluster, const Waiting& job) {
-  const Fit fit = FitOfGang(cluster, job);
-  std::vector<std::string> parts = {Needs(cluster, job, "free ")};
+/// "1 h 05 min", "40 min", "20 s".
+std::string TextOf(Duration time) {
+  using std::chrono::duration_cast;
+  const auto minutes = duration_cast<std::chrono::minutes>(time + std::chrono::seconds(30)).count();
+  if (minutes >= 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
+  if (time >= std::chrono::minutes(2)) return fmt::format("{} min", minutes);
+  return fmt::format("{} s", std::max<int64_t>(duration_cast<std::chrono::seconds>(time).count(), 0));
+}
+
+/// "; it can start in 40 min at the latest", where that is known.
+std::string StartOfReserved(const Snapshot& cluster) {
+  const auto& reserved = cluster.reserved;
+  if (!reserved || !reserved->from) return "";
+  return fmt::format(" in {} at the latest", TextOf(*reserved->from - cluster.now));
+}
+
+std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {
+  const Fit fit = FitOf(cluster.nodes, job);
+  std::vector<std::string> parts = {NeedsOf(cluster, job, "free ")};
   parts.push_back(fit.free_now == 1 ? "1 is free" : fmt::format("{} are free", fit.free_now));
   for (auto& text : Holders(cluster, job)) parts.push_back(std::move(text));
   for (auto& text : Unusable(cluster, job)) parts.push_back(std::move(text));
+  if (!job.avoid.empty()) {
+    std::vector<std::string> names;
+    for (const auto& node : job.avoid) names.push_back(node.name());
+    parts.push_back(fmt::format("it was moved off {} and does not start there", fmt::join(names, ", ")));
+  }
+  if (cluster.reserved && cluster.reserved->job == job.id) {
+    if (const std::string start = StartOfReserved(cluster); !start.empty())
+      parts.push_back(fmt::format("it can start{}", start));
+  }
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-std::string ExplainNeverFits(const Snapshot& cluster, const Waiting& job) {
-  const Fit fit = FitOfGang(cluster, job);
-  size_t most = 0;
-  for (const auto& node : cluster.nodes) most = std::max(most, node.devices.size());
-  return fmt::format(
-      "{}; of the {} known {} that many, and the most on one node is {}; add nodes or submit a smaller gang",
-      Needs(cluster, job, ""), Count(cluster.nodes.size(), "node"),
-      fit.with_lost == 1 ? "1 has" : fmt::format("{} have", fit.with_lost), Count(most, "device"));
-}
-
-}  // namespace
-
-Waiting WaitingOf(const QueuedJob& job, ReasonCode code, size_t position) {
-  return {.nodes = job.nodes,
-          .ranks_per_node = job.ranks_per_node,
-          .code = code,
-          .position = position,
-          .folder = job.folder,
-          .resumes_with = job.resumes_with};
-}
-
-std::string ExplainWait(const Snapshot& cluster, const Waiting& job, JobId blocker) {
-  const std::string position =
-      job.position > 0 ? fmt::format("; position {} in the queue", job.position) : "";
-  switch (job.code) {
-    case ReasonCode::kNoNodes:
-      return fmt::format("no node has joined yet; start imgagent on one{}", position);
-    case ReasonCode::kNeverFits:
-      return ExplainNeverFits(cluster, job) + position;
-    case ReasonCode::kWaitsForDevices:
-      return ExplainDevices(cluster, job) + position;
-    case ReasonCode::kWaitsBehindJob:
-      return fmt::format("waits behind {}, which comes first; {}{}", NameOfJob(cluster, blocker),
-                         Needs(cluster, job, "free "), position);
-    default:
-      return fmt::format("waits for the scheduler{}", position);
+/// What the cluster has instead: "2 of 8 NVIDIA H100 80GB HBM3, 1 of 4 cpu"; at most three kinds.
+std::string WhatThereIs(const Snapshot& cluster) {
+  std::map<std::pair<std::string, size_t>, uint32_t> nodes;
+  for (const auto& node : cluster.nodes) {
+    std::set<std::string> models;
+    if (node.kind) {
+      for (const auto& device : node.kind->devices) models.insert(device.model);
+    }
+    ++nodes[{fmt::format("{}", fmt::join(models, " and ")), node.devices.size()}];
   }
+  std::vector<std::string> kinds;
+  for (const auto& [kind, count] : nodes) {
+    if (kinds.size() == 3) {
+      kinds.emplace_back("others");
+      break;
+    }
+    kinds.push_back(fmt::format(
+        "{} of {}", count,
+        kind.first.empty() ? Count(kind.second, "device") : fmt::format("{} {}", kind.second, kind.first)));
+  }
+  return fmt::format("{}", fmt::join(kinds, ", "));
 }
 
-std::string ExplainNode(const NodeRecord& node) {
+std::string ExplainNeverFits(const Snapshot& cluster, const QueuedJob& job) {
+  const Fit fit = FitOf(cluster.nodes, job);
+  return fmt::format("{}; of the {} known ({}) {}; add nodes or submit a smaller gang",
+                     NeedsOf(cluster, job, ""), Count(cluster.nodes.size(), "node"), WhatThereIs(cluster),
+                     fit.with_lost == 0   ? "none does"
+                     : fit.with_lost == 1 ? "1 does"
+                                          : fmt::format("{} do", fit.with_lost));
+}
+
+/// "user ada may have 16 devices at once and has 14; it needs 4", for the first account that is in the way.
+std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
+  const uint32_t needs = job.nodes * job.ranks_per_node;
+  for (const auto& account : job.accounts) {
+    const auto allowance = cluster.allowances.find(account);
+    if (allowance == cluster.allowances.end() || allowance->second.used + needs <= allowance->second.devices)
+      continue;
+    return fmt::format("{} may have {} at once and has {}; it needs {}{}", account,
+                       Count(allowance->second.devices, "device"), allowance->second.used, needs,
+                       needs > allowance->second.devices ? ", which is more than the quota" : "");
+  }
+  return fmt::format("waits behind an earlier job of {}, which waits for its quota",
+                     fmt::join(job.accounts, " or "));
+}
+
+/// Why nobody could use the node, whoever wanted to.
+std::string ExplainReach(const NodeRecord& node) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(node.silence).count();
   if (node.state == NodeState::kLost) return "is lost: it was out of reach for too long";
   if (node.state == NodeState::kUnreachable) return fmt::format("is out of reach for {} s", seconds);
@@ -132,6 +177,59 @@ std::string ExplainNode(const NodeRecord& node) {
                        node.stale.begin()->generation);
   }
   return "";
+}
+
+}  // namespace
+
+std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting) {
+  const QueuedJob& job = waiting.job;
+  const std::string position =
+      waiting.position > 0 ? fmt::format("; position {} in the queue", waiting.position) : "";
+  switch (waiting.code) {
+    case ReasonCode::kNoNodes:
+      return fmt::format("no node has joined yet; start imgagent on one{}", position);
+    case ReasonCode::kNeverFits:
+      return ExplainNeverFits(cluster, job) + position;
+    case ReasonCode::kWaitsForDevices:
+      return ExplainDevices(cluster, job) + position;
+    case ReasonCode::kWaitsBehindJob:
+      if (!cluster.reserved) return NeedsOf(cluster, job, "free ") + position;
+      return fmt::format(
+          "{}; what is free is kept for {}, which comes first{}{}", NeedsOf(cluster, job, "free "),
+          NameOfJob(cluster, cluster.reserved->job),
+          cluster.reserved->from ? fmt::format(" and can start{}", StartOfReserved(cluster)) : "", position);
+    case ReasonCode::kQuota:
+      return ExplainQuota(cluster, job) + position;
+    default:
+      return fmt::format("waits for the scheduler{}", position);
+  }
+}
+
+std::string ExplainByHand(const ByHand& run) {
+  if (run.hosts.size() == 1) return fmt::format("started by hand on {}", run.hosts.front());
+  return fmt::format("started by hand on {} and {}", run.hosts.front(),
+                     Count(run.hosts.size() - 1, "other host"));
+}
+
+std::string ExplainAside(const NodeRecord& node) {
+  if (!node.set_aside) return "";
+  const SetAside& aside = *node.set_aside;
+  std::string text = fmt::format("is {} by {}", aside.drain ? "drained" : "cordoned", aside.actor);
+  if (!aside.reason.empty()) text += fmt::format(": {}", aside.reason);
+  if (!aside.drain) return text;
+  std::set<JobId> jobs(node.holders.begin(), node.holders.end());
+  jobs.erase(JobId());
+  const size_t others = node.foreign.size();
+  if (!jobs.empty()) return text + fmt::format(" ({} still there)", Count(jobs.size(), "job"));
+  return others == 0 ? text
+                     : text + fmt::format(" ({} of another cluster still there)", Count(others, "run"));
+}
+
+std::string ExplainNode(const NodeRecord& node) {
+  const std::string reach = ExplainReach(node);
+  if (!node.set_aside) return reach;
+  const std::string aside = ExplainAside(node);
+  return reach.empty() ? aside : fmt::format("{}; it {}", aside, reach);
 }
 
 }  // namespace imgd

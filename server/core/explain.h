@@ -10,18 +10,20 @@ namespace imgd {
 
 /// Who asks why it waits.
 struct Waiting {
-  uint32_t nodes = 1;
-  uint32_t ranks_per_node = 1;
+  QueuedJob job;
   ReasonCode code = ReasonCode::kNone;
-  size_t position = 0;      ///< in the queue, from 1
-  std::string folder = {};  ///< as in QueuedJob, like what follows
-  NodeId resumes_with = {};
+  size_t position = 0;  ///< in the queue, from 1
 };
-Waiting WaitingOf(const QueuedJob& job, ReasonCode code, size_t position);
 
 /// Why a queued job waits and what it waits for, in a sentence: "needs 2 nodes with 1 free device each; 1 is
 /// free; job 3 (rn50-a) holds gpu-2; position 1 in the queue".
-std::string ExplainWait(const Snapshot& cluster, const Waiting& job, JobId blocker);
+std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting);
+
+/// "started by hand on gpu-3", or "... and 2 other hosts".
+std::string ExplainByHand(const ByHand& run);
+
+/// "is drained by alice: bad fan (1 job still there)"; empty for a node that nobody set aside.
+std::string ExplainAside(const NodeRecord& node);
 
 /// Why a node takes nothing new; empty when it does.
 std::string ExplainNode(const NodeRecord& node);

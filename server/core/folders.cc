@@ -11,6 +11,8 @@
 namespace imgd {
 namespace {
 
+constexpr std::string_view kBucket = "s3://";
+
 /// Both are normal paths.
 bool IsBelow(std::string_view path, std::string_view folder) {
   return path.starts_with(folder) &&
@@ -54,7 +56,10 @@ std::pair<size_t, size_t> LargestGroup(const std::vector<size_t>& groups) {
 
 }  // namespace
 
+bool IsInBucket(std::string_view path) { return path.starts_with(kBucket); }
+
 std::string NormalPath(std::string_view path) {
+  if (IsInBucket(path)) return fmt::format("s3:/{}", NormalPath(path.substr(kBucket.size() - 1)));
   std::string normal = std::filesystem::path(path).lexically_normal();
   while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
   return normal;
@@ -93,6 +98,7 @@ std::vector<size_t> FolderGroups(const std::vector<FolderView>& nodes, const std
 
 Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nodes, uint32_t gang_nodes,
                                               uint32_t ranks_per_node, const std::string& checkpoint_dir) {
+  if (IsInBucket(checkpoint_dir)) return std::vector<std::string>{};
   std::vector<const NodeRecord*> hosts;
   std::vector<FolderView> views;
   for (const auto& node : nodes) {

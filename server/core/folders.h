@@ -9,7 +9,11 @@
 
 namespace imgd {
 
-/// The path without "." and ".." and doubled or trailing slashes, as text: no link is followed.
+/// Whether it is an address in S3, "s3://bucket/prefix", which all nodes see.
+bool IsInBucket(std::string_view path);
+
+/// The path without "." and ".." and doubled or trailing slashes, as text: no link is followed. Of an address
+/// in S3 what follows "s3:/".
 std::string NormalPath(std::string_view path);
 
 /// What a node sees of the file systems, as far as it said.

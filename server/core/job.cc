@@ -105,6 +105,50 @@ Cause FindCause(const Run& run) {
   return {kFailedWeight, {ReasonCode::kRankFailed, "the run ended without saying why"}};
 }
 
+/// `cause`: of its end, where that was not the limit.
+Verdict TimeIsOver(const JobRecord& job, const std::string& cause) {
+  const std::string checkpoint = job.checkpoints.empty() ? "there is no checkpoint"
+                                                         : fmt::format("its newest checkpoint is of step {}",
+                                                                       job.checkpoints.front().step);
+  return {JobState::kFailed,
+          {ReasonCode::kTimeLimit,
+           fmt::format("its time_limit of {} s is over; {}{}", job.time_limit_ms / 1000, checkpoint,
+                       cause.empty() ? "" : "; its last start ended early: " + cause)},
+          "scheduler",
+          false};
+}
+
+/// "goes on from the checkpoint of step 70; 12 steps after it are lost and done again".
+std::string Progress(const JobRecord& job, uint64_t last_step) {
+  const uint64_t saved = job.checkpoints.empty() ? 0 : job.checkpoints.front().step;
+  std::string text = job.checkpoints.empty()
+                         ? "there is no checkpoint, so it begins anew"
+                         : fmt::format("it goes on from the checkpoint of step {}", saved);
+  if (last_step > saved) {
+    const uint64_t lost = last_step - saved;
+    text += fmt::format("; {} step{} after it {} lost and done again", lost, lost == 1 ? "" : "s",
+                        lost == 1 ? "is" : "are");
+  }
+  return text;
+}
+
+bool EndedOfItself(const Run& run) {
+  return std::any_of(run.exits.begin(), run.exits.end(), [](const RankExit& exit) { return !exit.by_us; });
+}
+
+/// Of a run whose devices were asked back. Whatever its ranks died of meanwhile is no failure of the job, but
+/// is told.
+Verdict GaveBack(const JobRecord& job, const Reason& cause, uint64_t last_step) {
+  const Run& run = job.run;
+  std::string text = fmt::format("{}; {}", run.stop_text, Progress(job, last_step));
+  if (!run.troubles.empty() || EndedOfItself(run)) text += fmt::format("; meanwhile {}", cause.text);
+  const std::string actor = StopActor(run);
+  if (run.stop == StopFor::kPause)
+    return {JobState::kPaused, {ReasonCode::kPausedByUser, std::move(text)}, actor, false};
+  if (job.time_limit_ms > 0 && job.held_ms >= job.time_limit_ms) return TimeIsOver(job, run.stop_text);
+  return {JobState::kQueued, {StopCode(run.stop), std::move(text)}, actor, false};
+}
+
 bool AllEndedWell(const Run& run, uint32_t world_size) {
   return run.finished && run.exits.size() == world_size &&
          std::all_of(run.exits.begin(), run.exits.end(),
@@ -113,6 +157,23 @@ bool AllEndedWell(const Run& run, uint32_t world_size) {
 
 }  // namespace
 
+std::string StopActor(const Run& run) {
+  return run.stop == StopFor::kPreempt ? "scheduler" : fmt::format("user:{}", run.stop_actor);
+}
+
+ReasonCode StopCode(StopFor stop) {
+  switch (stop) {
+    case StopFor::kPause:
+      return ReasonCode::kPausedByUser;
+    case StopFor::kMove:
+      return ReasonCode::kMovedByUser;
+    case StopFor::kPreempt:
+      return ReasonCode::kPreempted;
+    default:
+      return ReasonCode::kNodeDrained;
+  }
+}
+
 bool MayFollow(JobState from, JobState to) {
   using enum JobState;
   if (from == to) return !IsFinal(from);
@@ -120,7 +181,8 @@ bool MayFollow(JobState from, JobState to) {
     case kQueued:
       return to == kStarting || to == kCancelled || to == kFailed || to == kPaused;
     case kStarting:
-      return to == kRunning || to == kQueued || to == kCompleted || to == kFailed || to == kCancelled;
+      return to == kRunning || to == kPaused || to == kQueued || to == kCompleted || to == kFailed ||
+             to == kCancelled;
     case kRunning:
       return to == kPreempting || to == kPaused || to == kQueued || to == kCompleted || to == kFailed ||
              to == kCancelled;
@@ -150,11 +212,29 @@ std::optional<AppendEvent> ChangeState(JobRecord& job, JobState to, Reason reaso
   return event;
 }
 
+std::optional<AppendEvent> ComeBack(JobRecord& job, std::string text, std::string actor, Now now) {
+  if (!job.by_hand || job.state != JobState::kFailed || job.reason.code != ReasonCode::kSilent)
+    return std::nullopt;
+  AppendEvent event{.job = job.id,
+                    .generation = job.generation,
+                    .from = job.state,
+                    .to = JobState::kRunning,
+                    .reason = {ReasonCode::kStartedByHand, std::move(text)},
+                    .actor = std::move(actor),
+                    .time = now.wall};
+  job.state = event.to;
+  job.reason = event.reason;
+  job.ended = {};
+  return event;
+}
+
 void BeginRun(JobRecord& job, std::vector<Part> parts, Now now) {
   job.generation = Generation(job.generation.value() + 1);
-  job.run = Run{.parts = std::move(parts), .since = now.steady};
+  job.run =
+      Run{.parts = std::move(parts), .since = now.steady, .kept_since = now.steady, .held_since = now.steady};
   job.retry_at = {};
   job.not_before = {};
+  job.avoid.clear();
 }
 
 const Part* PartOfRank(const Run& run, uint32_t rank) {
@@ -193,8 +273,13 @@ bool CollectiveBroke(const Run& run) {
 }
 
 bool IsExplained(const Run& run) {
-  if (run.stop == StopFor::kCancel) return true;
+  if (run.stop == StopFor::kCancel || run.stop == StopFor::kTimeLimit) return true;
   if (!run.troubles.empty()) return true;
+  if (GivesBack(run.stop)) {
+    // Who says that it stopped as asked has written a checkpoint, and it is said in the end where that is.
+    return run.saved || std::none_of(run.exits.begin(), run.exits.end(),
+                                     [](const RankExit& exit) { return exit.exit_code == kStoppedExit; });
+  }
   return std::all_of(run.exits.begin(), run.exits.end(), [&run](const RankExit& exit) {
     if (exit.by_us || SignalOf(exit) != 0) return true;
     if (exit.exit_code == 0) return exit.rank != 0 || run.finished;
@@ -212,7 +297,7 @@ bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
   return signal == kKill && now >= job.run.stop_since + std::chrono::milliseconds(job.grace_ms);
 }
 
-Verdict Judge(const JobRecord& job) {
+Verdict Judge(const JobRecord& job, uint64_t last_step) {
   const Run& run = job.run;
   if (AllEndedWell(run, job.WorldSize())) {
     return {JobState::kCompleted, {ReasonCode::kFinished, "trained to the last step"}, "scheduler", false};
@@ -223,8 +308,10 @@ Verdict Judge(const JobRecord& job) {
             fmt::format("user:{}", run.stop_actor),
             false};
   }
+  if (run.stop == StopFor::kTimeLimit) return TimeIsOver(job, "");
   Reason reason = FindCause(run).reason;
   if (reason.code == ReasonCode::kBadInput) return {JobState::kFailed, std::move(reason), "scheduler", false};
+  if (GivesBack(run.stop)) return GaveBack(job, reason, last_step);
   const bool counts = reason.code != ReasonCode::kNodeLost;
   if (counts && job.failures >= job.max_restarts) {
     std::string text = job.max_restarts == 0
@@ -233,7 +320,25 @@ Verdict Judge(const JobRecord& job) {
                                          job.failures == 1 ? "" : "s", reason.text);
     return {JobState::kFailed, {ReasonCode::kRetriesExhausted, std::move(text)}, "scheduler", true};
   }
+  if (job.time_limit_ms > 0 && job.held_ms >= job.time_limit_ms) return TimeIsOver(job, reason.text);
   return {JobState::kQueued, std::move(reason), "scheduler", counts};
+}
+
+std::optional<Duration> TimeLeft(const JobRecord& job, Instant now) {
+  if (job.time_limit_ms == 0) return std::nullopt;
+  const Duration held = std::chrono::milliseconds(job.held_ms) + (now - job.run.held_since);
+  return std::max(Duration(std::chrono::milliseconds(job.time_limit_ms)) - held, Duration::zero());
+}
+
+Duration TimeToStop(const JobRecord& job) {
+  // The agent gives the ranks the grace for their checkpoint, and as long again to end.
+  const Duration grace = std::chrono::milliseconds(job.grace_ms);
+  return std::max(2 * grace, grace + kTimeForCheckpoint);
+}
+
+std::optional<Duration> LongestStart(const JobRecord& job) {
+  if (job.time_limit_ms == 0) return std::nullopt;
+  return std::chrono::milliseconds(job.time_limit_ms - job.held_ms) + TimeToStop(job);
 }
 
 Duration BackoffAfter(uint32_t failures_in_row) {
@@ -253,6 +358,7 @@ void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint) {
     job.checkpoints.resize(JobRecord::kCheckpointsKept);
   }
   job.run.progressed = true;
+  if (job.run.stop != StopFor::kNothing) job.run.saved = true;
 }
 
 }  // namespace imgd

@@ -18,6 +18,10 @@ bool MayFollow(JobState from, JobState to);
 std::optional<AppendEvent> ChangeState(JobRecord& job, JobState to, Reason reason, std::string actor,
                                        Now now);
 
+/// A run started by hand that was given up for its silence has been heard again: RUNNING once more. Returns
+/// nothing, and changes nothing, for any other job.
+std::optional<AppendEvent> ComeBack(JobRecord& job, std::string text, std::string actor, Now now);
+
 /// Gives the job a new generation and the run that goes with it. Call before ChangeState(kStarting).
 void BeginRun(JobRecord& job, std::vector<Part> parts, Now now);
 
@@ -41,6 +45,10 @@ bool IsExplained(const Run& run);
 /// Marks whether imgd itself ended this rank, by what was asked for before.
 bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now);
 
+/// Who asked for the devices of a run that GivesBack(), as in AppendEvent, and the code of it.
+std::string StopActor(const Run& run);
+ReasonCode StopCode(StopFor stop);
+
 /// What becomes of a job whose run is over.
 struct Verdict {
   JobState to = JobState::kQueued;
@@ -49,9 +57,23 @@ struct Verdict {
   bool counts = false;  ///< as a failure, against max_restarts
 };
 
-/// Judges a run that is over. The cause named is the rank that was killed, else one that failed by itself,
-/// and one whose collective broke only when there is no other: that is a consequence.
-Verdict Judge(const JobRecord& job);
+/// Judges a run that is over. `last_step` is the last one that its ranks were seen at; 0 where nobody knows.
+/// The cause named is the rank that was killed, else one that failed by itself, and one whose collective
+/// broke only when there is no other: that is a consequence.
+Verdict Judge(const JobRecord& job, uint64_t last_step = 0);
+
+/// One whose time is over may write a last checkpoint for so long.
+inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
+
+/// That a run that is asked to stop takes at most.
+Duration TimeToStop(const JobRecord& job);
+
+/// What is left of the job's time limit in its present start; nothing without a limit.
+std::optional<Duration> TimeLeft(const JobRecord& job, Instant now);
+
+/// That the present start takes at most, or that a queued job's next one will, ending included; nothing
+/// without a limit.
+std::optional<Duration> LongestStart(const JobRecord& job);
 
 /// Time before the retry after so many failures in a row: 1 s, doubling to 60 s.
 Duration BackoffAfter(uint32_t failures_in_row);

@@ -13,16 +13,22 @@ namespace imgd {
 Reactor::Reactor(CoreSettings settings, std::string cluster_id)
     : settings_(settings), cluster_id_(std::move(cluster_id)) {}
 
-void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now) {
+void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now,
+                      std::map<std::string, Usage> usage) {
   for (auto& job : jobs) {
     job.run.since = job.run.stop_since = now.steady;
+    // The wall clock may have been set meanwhile.
+    const int64_t held_us = std::max<int64_t>(now.wall.micros - job.started.micros, 0);
+    job.run.held_since = now.steady - std::chrono::microseconds(job.HoldsDevices() ? held_us : 0);
+    job.run.kept_since = job.run.held_since;
     const int64_t left_us = job.retry_at.micros - now.wall.micros;
     // Bounded, since the wall clock may have been set meanwhile.
     const int64_t most_us = std::chrono::microseconds(std::chrono::seconds(60)).count();
     if (left_us > 0) job.not_before = now.steady + std::chrono::microseconds(std::min(left_us, most_us));
-    if (HoldsDevices(job.state)) pending_.insert(job.id);
+    if (job.HoldsDevices()) pending_.insert(job.id);
+    if (job.by_hand) job.by_hand->silence = Duration::zero();
   }
-  state_.Restore(std::move(jobs), std::move(nodes));
+  state_.Restore(std::move(jobs), std::move(nodes), std::move(usage));
   next_job_ = next_job;
   last_tick_ = now.steady;
 }
@@ -36,30 +42,47 @@ void Reactor::Rollback() {
     edited.stale.clear();
     edited.foreign.clear();
   }
+  // They may well have been heard in what is undone.
+  for (const JobId id : state_.by_hand()) state_.EditUnstored(id).by_hand->silence = Duration::zero();
   kept_.clear();
+  reserved_.reset();
   pending_.clear();
+  news_.clear();
   // What was only remembered as to be looked at has to be looked at again.
   pending_.insert(state_.active().begin(), state_.active().end());
   dirty_ = true;
 }
 
-JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
+JobId Reactor::TakeJobId() {
   const JobId id = next_job_;
   next_job_ = JobId(id.value() + 1);
+  return id;
+}
+
+JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
+  const JobId id = TakeJobId();
   JobRecord job{.id = id,
                 .name = submission.name,
                 .owner = submission.owner,
+                .project = submission.project,
                 .priority = submission.priority,
                 .nodes = submission.nodes,
                 .ranks_per_node = submission.ranks_per_node,
+                .needs = submission.needs,
                 .grace_ms = submission.grace_ms,
                 .max_restarts = submission.max_restarts,
+                .time_limit_ms = submission.time_limit_ms,
+                .preemptible = submission.preemptible,
                 // As it was checked against the nodes' shared folders.
                 .checkpoint_dir = NormalPath(fmt::format("{}/{}-{}-{}", submission.checkpoint_parent,
                                                          submission.name, cluster_id_, id)),
                 .state = JobState::kQueued,
-                .reason = {ReasonCode::kSubmitted, "submitted"},
-                .submitted = now.wall};
+                .reason = {ReasonCode::kSubmitted,
+                           submission.rerun_of == JobId()
+                               ? "submitted"
+                               : fmt::format("submitted, from the file of job {}", submission.rerun_of)},
+                .submitted = now.wall,
+                .rerun_of = submission.rerun_of};
   out.push_back(AppendEvent{.job = id,
                             .first = true,
                             .reason = job.reason,
@@ -78,8 +101,15 @@ Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& act
     return Fail(ErrorCode::kFailedPrecondition, "job {} cannot be cancelled: it has ended already ({})", id,
                 NameOf(known->state));
   }
+  if (known->by_hand) {
+    return tl::unexpected(
+        Error{.code = ErrorCode::kFailedPrecondition,
+              .message = fmt::format("job {} was {}; imgd has no part in it and can't end it", id,
+                                     ExplainByHand(*known->by_hand)),
+              .hint = "end it there, with Ctrl-C, kill or scancel; it then reports its end"});
+  }
   JobRecord& job = state_.EditJob(id);
-  if (!HoldsDevices(job.state)) {
+  if (!job.HoldsDevices()) {
     auto event = ChangeState(job, JobState::kCancelled,
                              {ReasonCode::kCancelledByUser, fmt::format("cancelled by {}", actor)},
                              fmt::format("user:{}", actor), now);
@@ -105,7 +135,7 @@ Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& act
 
 const JobRecord* Reactor::ActiveRun(RunKey run) const {
   const JobRecord* job = state_.FindJob(run.job);
-  return job != nullptr && HoldsDevices(job->state) && job->generation == run.generation ? job : nullptr;
+  return job != nullptr && job->IsActive() && job->generation == run.generation ? job : nullptr;
 }
 
 void Reactor::AddTrouble(JobId id, ReasonCode code, std::string text) {
@@ -129,7 +159,7 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
     for (const auto& part : run.parts) {
       const NodeRecord* node = state_.FindNode(part.node);
       if (!part.Over() && node != nullptr && node->state == NodeState::kUnreachable) {
-        LoseNode(part.node, " and the gang's collectives broke", out);
+        LoseNode(part.node, " and the gang's collectives broke", now, out);
       }
     }
   }
@@ -228,15 +258,22 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
       out.push_back(SendForget{part.node, {id, job.generation}});
     }
   }
-  Verdict verdict = Judge(job);
-  if (verdict.to == JobState::kQueued) {
-    auto event = ChangeState(job, JobState::kQueued, verdict.reason, verdict.actor, now);
-    if (job.run.master_port != 0) job.last_writer = job.generation;
-    Requeue(job, verdict.counts, now);
-    if (event) out.push_back(std::move(*event));
-  } else if (auto event = ChangeState(job, verdict.to, verdict.reason, verdict.actor, now)) {
-    out.push_back(std::move(*event));
+  const Duration held = now.steady - job.run.held_since;
+  job.held_ms += std::chrono::duration_cast<std::chrono::milliseconds>(held).count();
+  if (settings_.half_life > Duration::zero()) {
+    state_.AddUsage(job.owner, std::chrono::duration<double>(held).count() * DevicesOf(job), now.wall,
+                    settings_.half_life);
   }
+  Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
+  auto event = ChangeState(job, verdict.to, verdict.reason, verdict.actor, now);
+  if (!IsFinal(verdict.to) && job.run.master_port != 0) job.last_writer = job.generation;
+  if (GivesBack(job.run.stop)) {
+    if (job.run.stop == StopFor::kMove)
+      for (const auto& part : job.run.parts) job.avoid.insert(part.node);
+  } else if (verdict.to == JobState::kQueued) {
+    Requeue(job, verdict.counts, now);
+  }
+  if (event) out.push_back(std::move(*event));
   state_.Changed(id);
   watched_.erase(id);
   dirty_ = true;

@@ -21,18 +21,44 @@ struct CoreSettings {
   Duration prepare_timeout = std::chrono::seconds(30);  ///< for the rendezvous port
   Duration start_timeout = std::chrono::minutes(10);    ///< until every rank trains
   Duration settle = std::chrono::seconds(2);            ///< for the reports of ranks that are gone to arrive
+  Duration report_timeout = std::chrono::minutes(5);    ///< for a run started by hand to be heard again
+  Quotas quotas;
+  Duration half_life = std::chrono::hours(7 * 24);  ///< of what users have had; zero: it does not matter
+  bool preemption = true;                           ///< jobs of a lower priority make room
 };
 
 /// A job as submitted.
 struct Submission {
   std::string name;
   std::string owner;
+  std::string project;
   int priority = 0;
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
+  Needs needs;
   int64_t grace_ms = 10'000;
   uint32_t max_restarts = 10;
+  int64_t time_limit_ms = 0;
+  bool preemptible = true;
+  JobId rerun_of;                 ///< the job whose file it was made from; JobId() for none
   std::string checkpoint_parent;  ///< the job's own folder is made below it
+};
+
+/// What becomes of a job's time limit.
+struct TimeLimitChange {
+  std::optional<int64_t> to_ms;  ///< 0: for ever
+  int64_t by_ms = 0;             ///< without `to_ms`: longer, or shorter
+};
+
+/// A run that somebody started by hand, as its rank 0 tells it.
+struct HandStart {
+  std::string name;
+  std::string owner;
+  uint32_t nodes = 1;
+  uint32_t ranks_per_node = 1;
+  std::string checkpoint_dir;
+  std::vector<std::string> hosts;  ///< rank 0's first, never empty
+  std::string token;               ///< name of the token that it reports with
 };
 
 /// A node's part of a run, as the node tells it.
@@ -54,6 +80,7 @@ struct NodeHello {
   std::string filesystem_id;
   std::vector<Device> devices;
   std::vector<SharedFolder> shared_folders;
+  Labels labels;
   std::vector<RunReport> runs;
 };
 
@@ -64,17 +91,49 @@ struct NodeHello {
 /// compared with what it said it does, at each Hello and after each event, so that nothing depends on a
 /// message that got lost.
 ///
-/// After the events of a batch: Schedule(), then Commit() when everything is durable, else Rollback().
+/// After the events of a batch: Settle(), and Schedule() then or soon, then Commit() when everything is
+/// durable, else Rollback().
 class Reactor {
  public:
   Reactor(CoreSettings settings, std::string cluster_id);
 
   /// Goes on from what was stored. `next_job` is the first number that no job ever had.
-  void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now);
+  void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now,
+               std::map<std::string, Usage> usage = {});
 
+  /// Whether the quotas allow another job in the queue. Errors: kResourceExhausted.
+  Status MaySubmit(const Submission& submission) const;
   JobId OnSubmit(const Submission& submission, Now now, Actions& out);
   /// Errors: kNotFound; kFailedPrecondition when the job ended otherwise. Cancelling twice is no error.
   Status OnCancel(JobId job, bool checkpoint_first, const std::string& actor, Now now, Actions& out);
+
+  // What somebody asks of a job. Errors: kNotFound; kFailedPrecondition with what is possible instead; of all
+  // for one that has ended or that was started by hand.
+
+  /// PAUSED: at once where it waits, else when its run has ended, through a checkpoint where it trains.
+  Status OnPause(JobId job, const std::string& actor, Now now, Actions& out);
+  /// Back in the queue, in its old place.
+  Status OnResume(JobId job, const std::string& actor, Now now, Actions& out);
+  /// Off its nodes, through a checkpoint; they are avoided for its next start. Refused where no others could
+  /// hold it.
+  Status OnMove(JobId job, const std::string& actor, Now now, Actions& out);
+  Status OnSetPriority(JobId job, int priority, const std::string& actor, Now now, Actions& out);
+  Status OnSetTimeLimit(JobId job, TimeLimitChange change, const std::string& actor, Now now, Actions& out);
+
+  /// Nothing new is placed on the node; with `drain`, what runs there is ended through a checkpoint and goes
+  /// back to the queue. Errors: kNotFound; kFailedPrecondition where it is so already.
+  Status OnSetAside(const NodeId& node, bool drain, const std::string& reason, const std::string& actor,
+                    Now now, Actions& out);
+  /// Undoes the same. Errors: as above.
+  Status OnReturn(const NodeId& node, bool drained, const std::string& actor, Now now, Actions& out);
+
+  /// A run that imgd did not start: RUNNING at once, and never in the queue or on a node. Its trainer's
+  /// events come by the functions below, as of generation 1, rank 0.
+  JobId OnStartedByHand(const HandStart& start, Now now, Actions& out);
+  /// It was heard; one that had been given up for its silence is RUNNING again.
+  void OnHeardByHand(JobId job, Now now, Actions& out);
+  /// Takes back a job that ended so long ago that it is no longer remembered.
+  void Recall(JobRecord job);
 
   /// Errors: kAlreadyExists when another agent of that name is connected. `session` is new for each stream.
   Status OnAgentHello(const NodeHello& hello, uint64_t session, Now now, Actions& out);
@@ -104,6 +163,10 @@ class Reactor {
 
   /// Starts what fits and gives the others their reasons. Cheap when nothing changed.
   void Schedule(Now now, Actions& out);
+  /// What follows from the batch's events besides a plan. Schedule() does it too.
+  void Settle(Now now, Actions& out);
+  /// Schedule() would make a plan. It may be put off, so that one plan takes many batches' changes.
+  bool WantsToSchedule() const { return dirty_; }
 
   void Commit() { state_.Commit(); }
   /// Undoes the batch. What nodes said in it is forgotten, so every one has to say Hello again: the caller
@@ -112,12 +175,14 @@ class Reactor {
 
   const ClusterState& state() const { return state_; }
   /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
-  Snapshot MakeSnapshot() const;
-  JobId blocker() const { return blocker_; }
+  Snapshot MakeSnapshot(Now now) const;
+  /// By the latest plan; nothing where nobody waits for devices.
+  const std::optional<Reservation>& reserved() const { return reserved_; }
   uint64_t stale_reports() const { return stale_reports_; }
   JobId next_job() const { return next_job_; }
 
  private:
+  JobId TakeJobId();
   const JobRecord* ActiveRun(RunKey run) const;
   void JudgePulses(RunKey run, Now now, Actions& out);
   void NoteWhere(RunKey run, RankExit& exit) const;
@@ -129,32 +194,52 @@ class Reactor {
   void NoteForeign(const NodeId& node, const RunReport& report);
   void ReconcileUnlisted(const NodeHello& hello);
   void NoteUnlisted(JobRecord& job, Part& part);
-  void LoseNode(const NodeId& node, std::string_view besides, Actions& out);
-  void CountSilence(Now now, Actions& out);
+  void LoseNode(const NodeId& node, std::string_view besides, Now now, Actions& out);
+  void CountSilence(Duration passed, Now now, Actions& out);
+  void CountSilenceByHand(Duration passed, Now now, Actions& out);
+  void EndByHand(JobId job, JobState to, Reason reason, Now now, Actions& out);
   void CheckTimeouts(JobId job, Now now);
+  void CheckTimeLimit(JobId job, Now now);
   void AddTrouble(JobId job, ReasonCode code, std::string text);
 
   /// Works off pending_: what follows for each job from what became known of it.
   void Drain(Now now, Actions& out);
   void Advance(JobId job, Now now, Actions& out);
   void BeginStop(JobRecord& job, Now now);
+  Result<JobRecord*> JobForOrder(JobId job, std::string_view what);
+  void AskBack(JobRecord& job, StopFor stop, const std::string& actor, std::string text, Now now,
+               Actions& out);
+  void DrainRuns(const NodeId& node, const SetAside& aside, Now now, Actions& out);
+  Status CouldMove(const JobRecord& job) const;
+  void NoteChange(const JobRecord& job, std::string text, const std::string& actor, Now now, Actions& out);
+  void NoteNode(const NodeId& node, ReasonCode code, std::string text, const std::string& actor, Now now,
+                Actions& out);
+  void NoteHello(const NodeHello& hello, Now now, Actions& out);
+  void NoteEmptied(Now now, Actions& out);
+  void NoteReservation(const std::optional<Reservation>& before, Now now, Actions& out);
+  uint64_t LastStepOf(RunKey run) const;
   void SyncParts(JobId job, Actions& out);
   void SendTo(JobRecord& job, size_t part, Command command, Actions& out);
   void Conclude(JobId job, Now now, Actions& out);
   void Requeue(JobRecord& job, bool counts, Now now);
   void StartJob(const Placement& placement, Now now, Actions& out);
+  void TakeTurns(Now now);
+  uint32_t DevicesOf(const JobRecord& job) const;
+  void FillAllowances(Snapshot& snapshot) const;
+  void Preempt(const std::vector<JobId>& victims, JobId for_job, Now now, Actions& out);
   void SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out);
   bool BackoffDue(Now now) const;
-  Snapshot FreeAndHeld() const;
+  Snapshot FreeAndHeld(Now now) const;
 
   CoreSettings settings_;
   std::string cluster_id_;
   ClusterState state_;
   JobId next_job_{1};
-  JobId blocker_;
-  std::vector<Placement> kept_;  ///< of the latest plan
+  std::optional<Reservation> reserved_;  ///< of the latest plan, as the next
+  std::vector<Placement> kept_;
   std::set<JobId> pending_;
-  bool dirty_ = true;  ///< something changed that the scheduler looks at
+  std::vector<AppendDecision> news_;  ///< of nodes that are heard again, for the next Schedule()
+  bool dirty_ = true;                 ///< something changed that the scheduler looks at
   Instant next_backoff_ = Instant::max();
   Instant last_tick_{};
   uint64_t stale_reports_ = 0;

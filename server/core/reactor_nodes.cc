@@ -15,6 +15,7 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
                 "another agent is connected as node {} (its address is {}); give each node a name of its own",
                 hello.node, known->address);
   }
+  NoteHello(hello, now, out);
   if (known == nullptr) state_.AddNode({.id = hello.node, .joined = now.wall});
   NodeRecord& node = state_.EditNode(hello.node);
   if (node.devices != hello.devices) {
@@ -32,6 +33,8 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   node.filesystem_id = hello.filesystem_id;
   node.devices = hello.devices;
   node.shared_folders = hello.shared_folders;
+  node.labels = hello.labels;
+  node.NoteKind();
   node.session = session;
   node.state = NodeState::kReady;
   node.silence = Duration::zero();
@@ -49,6 +52,25 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   ReconcileUnlisted(hello);
   Drain(now, out);
   return {};
+}
+
+void Reactor::NoteHello(const NodeHello& hello, Now now, Actions& out) {
+  const auto devices = [](size_t count) { return fmt::format("{} device{}", count, count == 1 ? "" : "s"); };
+  const std::string actor = fmt::format("agent:{}", hello.node);
+  const NodeRecord* known = state_.FindNode(hello.node);
+  if (known == nullptr) {
+    NoteNode(hello.node, ReasonCode::kNodeJoined,
+             fmt::format("node {} has joined with {}", hello.node, devices(hello.devices.size())), actor, now,
+             out);
+    return;
+  }
+  const bool was_away = known->state != NodeState::kReady;
+  const bool other = known->devices.size() != hello.devices.size();
+  if (!was_away && !other) return;
+  NoteNode(hello.node, ReasonCode::kNodeHeard,
+           fmt::format("node {} is back with {}{}", hello.node, devices(hello.devices.size()),
+                       other ? fmt::format("; it had {}", known->devices.size()) : ""),
+           actor, now, out);
 }
 
 void Reactor::ReconcileUnlisted(const NodeHello& hello) {
@@ -111,6 +133,10 @@ void Reactor::OnHeartbeat(const NodeId& id, Now now) {
   node.last_heartbeat = now.wall;
   if (node.state == NodeState::kUnreachable) {
     state_.EditNode(id).state = NodeState::kReady;
+    news_.push_back({.node = id,
+                     .reason = {ReasonCode::kNodeHeard, fmt::format("node {} is heard again", id)},
+                     .actor = fmt::format("agent:{}", id),
+                     .time = now.wall});
     dirty_ = true;
   }
 }
@@ -227,7 +253,7 @@ void Reactor::RefuseRun(const NodeId& node, const RunReport& report, Actions& ou
   out.push_back(SendStop{node, report.run, false, job != nullptr ? job->grace_ms : 10'000});
 }
 
-void Reactor::LoseNode(const NodeId& id, std::string_view besides, Actions& out) {
+void Reactor::LoseNode(const NodeId& id, std::string_view besides, Now now, Actions& out) {
   NodeRecord& node = state_.EditNode(id);
   if (node.state == NodeState::kLost) return;
   node.state = NodeState::kLost;
@@ -240,6 +266,9 @@ void Reactor::LoseNode(const NodeId& id, std::string_view besides, Actions& out)
     node.session = 0;
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(node.silence).count();
+  NoteNode(id, ReasonCode::kNodeLost,
+           fmt::format("node {} is lost: it was out of reach for {} s{}", id, seconds, besides), "scheduler",
+           now, out);
   for (const JobId job_id : state_.active()) {
     const Part* known = PartOnNode(state_.FindJob(job_id)->run, id);
     if (known == nullptr || known->Over()) continue;
@@ -250,15 +279,16 @@ void Reactor::LoseNode(const NodeId& id, std::string_view besides, Actions& out)
 }
 
 void Reactor::OnTick(Now now, Actions& out) {
-  CountSilence(now, out);
+  const Duration passed = std::min(now.steady - last_tick_, settings_.heartbeat);
+  last_tick_ = now.steady;
+  CountSilence(passed, now, out);
+  CountSilenceByHand(passed, now, out);
   for (const JobId id : state_.active()) CheckTimeouts(id, now);
   Drain(now, out);
   if (BackoffDue(now)) dirty_ = true;
 }
 
-void Reactor::CountSilence(Now now, Actions& out) {
-  const Duration passed = std::min(now.steady - last_tick_, settings_.heartbeat);
-  last_tick_ = now.steady;
+void Reactor::CountSilence(Duration passed, Now now, Actions& out) {
   std::vector<NodeId> silent;
   for (const auto& [id, node] : state_.nodes()) {
     if (node.state != NodeState::kLost) silent.push_back(id);
@@ -267,18 +297,39 @@ void Reactor::CountSilence(Now now, Actions& out) {
     NodeRecord& node = state_.EditUnstored(id);
     node.silence += passed;
     if (node.silence >= settings_.lost_after) {
-      LoseNode(id, "", out);
+      LoseNode(id, "", now, out);
     } else if (node.state == NodeState::kReady && node.silence > 3 * settings_.heartbeat) {
       state_.EditNode(id).state = NodeState::kUnreachable;
+      NoteNode(id, ReasonCode::kNodeSilent,
+               fmt::format(
+                   "node {} is out of reach: three heartbeats are missing; nothing new is placed there", id),
+               "scheduler", now, out);
       dirty_ = true;
       for (const JobId job : state_.active()) pending_.insert(job);
     }
   }
 }
 
+void Reactor::CheckTimeLimit(JobId id, Now now) {
+  const JobRecord& known = *state_.FindJob(id);
+  const bool over = known.run.stop == StopFor::kNothing && TimeLeft(known, now.steady) == Duration::zero();
+  const bool late = known.run.stop == StopFor::kTimeLimit && known.run.checkpoint_first &&
+                    now.steady >= known.run.stop_since + kTimeForCheckpoint;
+  if (!over && !late) return;
+  JobRecord& job = state_.EditJob(id);
+  job.run.checkpoint_first = over && job.state == JobState::kRunning;
+  if (over) {
+    job.run.stop = StopFor::kTimeLimit;
+    job.run.stop_since = now.steady;
+    job.reason.text = "its time_limit is over; the ranks are being stopped";
+  }
+  pending_.insert(id);
+}
+
 void Reactor::CheckTimeouts(JobId id, Now now) {
   const JobRecord& job = *state_.FindJob(id);
   if (job.run.gone_since != Instant{}) pending_.insert(id);  // it waits for its last reports
+  CheckTimeLimit(id, now);
   if (job.state != JobState::kStarting || job.run.stop != StopFor::kNothing) return;
   const Duration passed = now.steady - job.run.since;
   if (job.run.master_port == 0 && passed >= settings_.prepare_timeout) {

@@ -34,7 +34,7 @@ void Reactor::JudgePulses(RunKey run, Now now, Actions& out) {
   if (!stall) return;
   AddTrouble(run.job, stall->trouble.code, std::move(stall->trouble.text));
   // It is not just hard to reach; the gang can start elsewhere.
-  if (stall->lost) LoseNode(*stall->lost, "", out);
+  if (stall->lost) LoseNode(*stall->lost, "", now, out);
   Drain(now, out);
 }
 

@@ -369,7 +369,7 @@ TEST(Reactor, TheSecondOfTwoGangsWaitsSaysWhyAndStartsByItself) {
 TEST(Reactor, HigherPriorityGoesFirstAndAgeDecidesAmongEquals) {
   TestCluster cluster;
   cluster.Join("a", 1);
-  const JobId holder = cluster.Submit("holder");
+  const JobId holder = cluster.Submit("holder", {.preemptible = false});
   const JobId low = cluster.Submit("low", {.priority = -1});
   const JobId early = cluster.Submit("early");
   const JobId late = cluster.Submit("late");
@@ -474,6 +474,21 @@ TEST(Reactor, AGangResumesWhereItsCheckpointsAre) {
   cluster.Join("a", 1).Join("b", 1);
   cluster.Ends("c", job, {Killed(0, 9)});
   cluster.Ends("d", job, {ExitCode(1, 143)});
+  cluster.Pass(std::chrono::seconds(2));
+  EXPECT_EQ(cluster.Job(job).reason.text, "placed on c, d; its ranks are being started");
+}
+
+TEST(Reactor, AGangResumesWhereItsCheckpointsAreThoughTheyAreToldLate) {
+  TestCluster cluster;
+  cluster.filesystem = "one machine";
+  cluster.Join("c", 1).Join("d", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2});
+  cluster.BringUp(job);
+  cluster.filesystem = "another";
+  cluster.Join("a", 1).Join("b", 1);
+  cluster.Ends("c", job, {Killed(0, 9)});
+  cluster.Ends("d", job, {ExitCode(1, 143)});
+  cluster.Wrote(job, 10, Generation(1));
   cluster.Pass(std::chrono::seconds(2));
   EXPECT_EQ(cluster.Job(job).reason.text, "placed on c, d; its ranks are being started");
 }

@@ -29,24 +29,45 @@ void Reactor::OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out)
 
 void Reactor::OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out) {
   const JobRecord* job = state_.FindJob(run.job);
-  if (job == nullptr || job->generation != run.generation || checkpoint.generation != run.generation) {
+  // A run that was started by hand numbers its starts itself.
+  const bool own_numbers = job != nullptr && job->by_hand;
+  if (job == nullptr || job->generation != run.generation ||
+      (!own_numbers && checkpoint.generation != run.generation)) {
     ++stale_reports_;
     return;
   }
   JobRecord& edited = state_.EditJob(run.job);
   out.push_back(SaveCheckpoint{run.job, checkpoint, now.wall});
   AcceptCheckpoint(edited, std::move(checkpoint));
+  edited.run.kept_since = now.steady;
+  // Told late, of a start that is over: the next one has to go where the checkpoint can be seen.
+  if (edited.state != JobState::kQueued) return;
+  state_.Changed(run.job);
+  dirty_ = true;
 }
 
 void Reactor::OnTrainerFinished(RunKey run, uint32_t rank, Now now, Actions& out) {
-  if (ActiveRun(run) == nullptr || rank != 0) return;
+  const JobRecord* job = ActiveRun(run);
+  if (job == nullptr || rank != 0) return;
+  if (job->by_hand) {
+    EndByHand(run.job, JobState::kCompleted, {ReasonCode::kFinished, "trained to the last step"}, now, out);
+    return;
+  }
   state_.EditJob(run.job).run.finished = true;
   pending_.insert(run.job);
   Drain(now, out);
 }
 
 void Reactor::OnTrainerFailed(RunKey run, RankFailure failure, Now now, Actions& out) {
-  if (ActiveRun(run) == nullptr) return;
+  const JobRecord* job = ActiveRun(run);
+  if (job == nullptr) return;
+  if (job->by_hand) {
+    const auto code = failure.bad_input ? ReasonCode::kBadInput : ReasonCode::kRankFailed;
+    EndByHand(run.job, JobState::kFailed,
+              {code, failure.message.empty() ? "the run ended without saying why" : failure.message}, now,
+              out);
+    return;
+  }
   state_.EditJob(run.job).run.failures.push_back(std::move(failure));
   pending_.insert(run.job);
   Drain(now, out);
@@ -68,15 +89,17 @@ void Reactor::OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank,
       .time = now.wall});
 }
 
-Snapshot Reactor::FreeAndHeld() const {
-  Snapshot snapshot;
+Snapshot Reactor::FreeAndHeld(Now now) const {
+  Snapshot snapshot{.now = now.steady};
+  FillAllowances(snapshot);
   for (const auto& [id, node] : state_.nodes()) {
     NodeSlots slots{.id = id,
                     .holders = node.holders,
                     .usable = node.Usable(),
-                    .lost = node.state == NodeState::kLost,
+                    .lost = node.state == NodeState::kLost || node.set_aside.has_value(),
                     .why_not = ExplainNode(node),
-                    .view = ViewOf(node)};
+                    .view = ViewOf(node),
+                    .kind = node.kind};
     for (size_t i = 0; i < node.devices.size(); ++i) {
       slots.devices.push_back(node.devices[i].index);
       if (slots.holders[i] == JobId() && node.ForeignHolder(node.devices[i].index)) {
@@ -85,13 +108,39 @@ Snapshot Reactor::FreeAndHeld() const {
     }
     snapshot.nodes.push_back(std::move(slots));
   }
-  for (const JobId id : state_.active()) snapshot.job_names[id] = state_.FindJob(id)->name;
-  if (const JobRecord* job = state_.FindJob(blocker_)) snapshot.job_names[blocker_] = job->name;
+  for (const JobId id : state_.active()) {
+    const JobRecord& job = *state_.FindJob(id);
+    snapshot.job_names[id] = job.name;
+    const StopFor stop = job.run.stop;
+    const bool comes_back = stop == StopFor::kRetry;
+    // A run that is over only waits for its last reports: mostly that it trained to the last step.
+    const bool over = stop == StopFor::kNothing && job.run.gone_since != Instant{};
+    const bool leaving = over || stop != StopFor::kNothing;
+    // The earliest counts: that a time limit is over is noticed a moment later.
+    std::optional<Instant> end;
+    if (const auto most = LongestStart(job)) end = job.run.held_since + *most;
+    const auto bound = [&end](Instant by) { end = std::min(end.value_or(by), by); };
+    if (over) bound(job.run.gone_since + settings_.settle);
+    if (leaving && !over && !comes_back) bound(job.run.stop_since + TimeToStop(job));
+    if (end) snapshot.ends[id] = *end;
+    snapshot.holders[id] = {
+        .priority = job.priority,
+        .preemptible = settings_.preemption && job.preemptible && stop == StopFor::kNothing,
+        .leaving = leaving,
+        .comes_back = comes_back,
+        .to_stop = TimeToStop(job),
+        .at_risk = (now.steady - job.run.kept_since) * job.WorldSize()};
+  }
   return snapshot;
 }
 
-Snapshot Reactor::MakeSnapshot() const {
-  Snapshot snapshot = FreeAndHeld();
+Snapshot Reactor::MakeSnapshot(Now now) const {
+  Snapshot snapshot = FreeAndHeld(now);
+  const JobRecord* first = reserved_ ? state_.FindJob(reserved_->job) : nullptr;
+  if (first != nullptr && first->state == JobState::kQueued) {
+    snapshot.reserved = reserved_;
+    snapshot.job_names[first->id] = first->name;
+  }
   for (const auto& [id, parts] : kept_) {
     const JobRecord* job = state_.FindJob(id);
     if (job == nullptr || job->state != JobState::kQueued) continue;
@@ -100,28 +149,97 @@ Snapshot Reactor::MakeSnapshot() const {
     for (const auto& part : parts) {
       const auto node = std::find_if(snapshot.nodes.begin(), snapshot.nodes.end(),
                                      [&part](const NodeSlots& slots) { return slots.id == part.node; });
-      if (node != snapshot.nodes.end()) node->Take(id, part.devices);
+      if (node != snapshot.nodes.end()) node->Take(id, part);
     }
   }
   return snapshot;
 }
 
+/// Who has had less lately comes first among jobs of one priority; what runs counts too.
+void Reactor::TakeTurns(Now now) {
+  if (settings_.half_life == Duration::zero()) return;
+  std::map<std::string, double> had;
+  for (const auto& [owner, usage] : state_.usage()) had[owner] = usage.At(now.wall, settings_.half_life);
+  for (const JobId id : state_.active()) {
+    const JobRecord& job = *state_.FindJob(id);
+    had[job.owner] += std::chrono::duration<double>(now.steady - job.run.held_since).count() * DevicesOf(job);
+  }
+  std::map<std::string, uint32_t> turns;
+  for (const auto& [owner, device_seconds] : had) {
+    if (const uint32_t turn = TurnOf(device_seconds); turn > 0) turns[owner] = turn;
+  }
+  state_.SetTurns(std::move(turns));
+}
+
+/// Those that it holds, which are more than its ranks where it has nodes for itself.
+uint32_t Reactor::DevicesOf(const JobRecord& job) const {
+  size_t devices = 0;
+  for (const auto& part : job.run.parts) {
+    const NodeRecord* node = part.whole ? state_.FindNode(part.node) : nullptr;
+    devices += node != nullptr ? node->devices.size() : part.devices.size();
+  }
+  return static_cast<uint32_t>(devices);
+}
+
+void Reactor::FillAllowances(Snapshot& snapshot) const {
+  const auto allow = [&snapshot](const std::string& account, const Quota& quota) {
+    if (quota.devices > 0) snapshot.allowances[account].devices = quota.devices;
+  };
+  const auto of_job = [&](const JobRecord& job) {
+    allow("user " + job.owner, settings_.quotas.OfUser(job.owner));
+    if (!job.project.empty()) allow("project " + job.project, settings_.quotas.OfProject(job.project));
+  };
+  if (settings_.quotas == Quotas()) return;
+  for (const auto& job : state_.queue()) of_job(*state_.FindJob(job.id));
+  for (const JobId id : state_.active()) {
+    const JobRecord& job = *state_.FindJob(id);
+    of_job(job);
+    for (const auto& account : AccountsOf(job)) {
+      const auto allowance = snapshot.allowances.find(account);
+      if (allowance != snapshot.allowances.end()) allowance->second.used += DevicesOf(job);
+    }
+  }
+}
+
+Status Reactor::MaySubmit(const Submission& submission) const {
+  const auto check = [this](const std::string& account, const Quota& quota) -> Status {
+    const uint32_t has = state_.QueuedOf(account);
+    if (quota.queued == 0 || has < quota.queued) return {};
+    return tl::unexpected(
+        Error{.code = ErrorCode::kResourceExhausted,
+              .message = fmt::format("{} has as many jobs waiting as the quota allows, {}", account, has),
+              .hint = "try again when some have started, or ask the operator (quotas in imgd.yaml)"});
+  };
+  IMGD_TRY(check("user " + submission.owner, settings_.quotas.OfUser(submission.owner)));
+  if (submission.project.empty()) return {};
+  return check("project " + submission.project, settings_.quotas.OfProject(submission.project));
+}
+
 bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }
 
-void Reactor::Schedule(Now now, Actions& out) {
+void Reactor::Settle(Now now, Actions& out) {
   Drain(now, out);
+  for (auto& news : std::exchange(news_, {})) out.push_back(std::move(news));
+}
+
+void Reactor::Schedule(Now now, Actions& out) {
+  Settle(now, out);
   if (!dirty_) return;
   dirty_ = false;
+  NoteEmptied(now, out);
   next_backoff_ = Instant::max();
-  const Plan plan = MakePlan(FreeAndHeld(), state_.queue(), now.steady);
+  TakeTurns(now);
+  Plan plan = MakePlan(FreeAndHeld(now), state_.queue());
   for (const auto& job : state_.queue()) {
     if (job.not_before > now.steady) next_backoff_ = std::min(next_backoff_, job.not_before);
   }
-  blocker_ = plan.blocker;
-  kept_ = plan.kept;
+  const auto before = std::exchange(reserved_, std::move(plan.reserved));
+  kept_ = std::move(plan.kept);
   for (const auto& placement : plan.starts) StartJob(placement, now, out);
+  if (reserved_) Preempt(plan.victims, reserved_->job, now, out);
+  NoteReservation(before, now, out);
   if (!plan.waits.empty()) {
-    const Snapshot after = MakeSnapshot();
+    const Snapshot after = MakeSnapshot(now);
     for (const auto& change : plan.waits) SetWait(change, after, now, out);
   }
   Drain(now, out);
@@ -132,27 +250,43 @@ void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   BeginRun(job, placement.parts, now);
   std::string nodes;
   for (const auto& part : job.run.parts) nodes += fmt::format("{}{}", nodes.empty() ? "" : ", ", part.node);
-  auto event =
-      ChangeState(job, JobState::kStarting,
-                  {ReasonCode::kPlaced, fmt::format("placed on {}; its ranks are being started", nodes)},
-                  "scheduler", now);
+  Reason reason{ReasonCode::kPlaced, fmt::format("placed on {}; its ranks are being started", nodes)};
+  const JobRecord* first = reserved_ ? state_.FindJob(reserved_->job) : nullptr;
+  if (first != nullptr && state_.KeyOf(*first).Before(state_.KeyOf(job))) {
+    reason = {ReasonCode::kBackfilled,
+              fmt::format("placed on {}, beside what is kept for job {} ({}), which comes first", nodes,
+                          first->id, first->name)};
+  }
+  auto event = ChangeState(job, JobState::kStarting, std::move(reason), "scheduler", now);
   if (event) out.push_back(std::move(*event));
   state_.Changed(job.id);
   pending_.insert(job.id);
 }
 
+void Reactor::Preempt(const std::vector<JobId>& victims, JobId for_job, Now now, Actions& out) {
+  const JobRecord& first = *state_.FindJob(for_job);
+  for (const JobId id : victims) {
+    AskBack(
+        state_.EditJob(id), StopFor::kPreempt, "",
+        fmt::format("preempted for job {} ({}), whose priority is {}", for_job, first.name, first.priority),
+        now, out);
+  }
+}
+
 void Reactor::SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out) {
   // A backoff was given its reason, and its row in the history, when it began.
   if (change.code == ReasonCode::kBackoff) return;
+  state_.SetWait(change.job, change.code);
+  // These two take turns whenever a device comes free; who asks is told which it is.
+  const auto waits = [](ReasonCode code) {
+    return code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob;
+  };
+  if (waits(change.code) && waits(state_.FindJob(change.job)->reason.code)) return;
   JobRecord& job = state_.EditJob(change.job);
-  state_.SetWait(job.id, change.code);
-  const QueuedJob key{.priority = job.priority, .id = job.id};
-  const auto& queue = state_.queue();
-  const auto place = std::lower_bound(queue.begin(), queue.end(), key,
-                                      [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
-  const Waiting waiting = WaitingOf(*place, change.code, static_cast<size_t>(place - queue.begin()) + 1);
-  auto event = ChangeState(job, JobState::kQueued, {change.code, ExplainWait(snapshot, waiting, blocker_)},
-                           "scheduler", now);
+  const size_t place = *PlaceIn(state_.queue(), state_.KeyOf(job));
+  const Waiting waiting{state_.queue()[place], change.code, place + 1};
+  auto event =
+      ChangeState(job, JobState::kQueued, {change.code, ExplainWait(snapshot, waiting)}, "scheduler", now);
   if (event) out.push_back(std::move(*event));
 }
 

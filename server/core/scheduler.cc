@@ -2,91 +2,135 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
+
+#include "server/core/needs.h"
+#include "server/core/room.h"
 
 namespace imgd {
 namespace {
 
-/// The nodes, by their places in the list, in groups that see the same folder; one group where that does not
-/// matter. Only that of `with` where it is named.
-std::vector<std::vector<size_t>> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder,
-                                          const NodeId& with) {
-  std::vector<size_t> numbers(nodes.size(), 0);
-  if (!folder.empty()) {
-    std::vector<FolderView> views;
-    views.reserve(nodes.size());
-    for (const auto& node : nodes) views.push_back(node.view);
-    numbers = FolderGroups(views, folder);
+/// A plan in the making.
+class Planner {
+ public:
+  /// `cluster` must outlive it.
+  explicit Planner(const Snapshot& cluster)
+      : cluster_(cluster), room_(cluster.nodes), allowances_(cluster.allowances) {}
+  void Consider(const QueuedJob& job);
+  Plan plan;
+
+ private:
+  bool OverQuota(const QueuedJob& job, uint32_t devices) const;
+  void Count(const QueuedJob& job, uint32_t devices);
+  void KeepForLater(const QueuedJob& job);
+  uint32_t DevicesOf(const std::vector<Part>& parts) const;
+  void Take(const QueuedJob& job, const std::vector<Part>& parts);
+  std::optional<std::vector<Part>> Place(const QueuedJob& job);
+  ReasonCode WhyNot(const QueuedJob& job);
+  void Reserve(const QueuedJob& job);
+
+  const Snapshot& cluster_;
+  Room room_;
+  std::map<std::string, Allowance> allowances_;
+  std::optional<Room> beside_;  ///< without what is reserved; with plan.reserved
+};
+
+void Planner::Consider(const QueuedJob& job) {
+  const bool retries_later = job.not_before > cluster_.now;
+  if (retries_later && job.code != ReasonCode::kBackoff) {
+    plan.waits.push_back({job.id, ReasonCode::kBackoff});
   }
-  std::map<size_t, std::vector<size_t>> groups;
-  std::optional<size_t> wanted;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    groups[numbers[i]].push_back(i);
-    if (!folder.empty() && nodes[i].id == with) wanted = numbers[i];
+  if (retries_later && !job.keeps_place) return;
+  const auto over_quota = [&] {
+    KeepForLater(job);
+    if (!retries_later && job.code != ReasonCode::kQuota) plan.waits.push_back({job.id, ReasonCode::kQuota});
+  };
+  if (OverQuota(job, job.nodes * job.ranks_per_node)) return over_quota();
+  if (auto parts = Place(job)) {
+    if (OverQuota(job, DevicesOf(*parts))) return over_quota();
+    Take(job, *parts);
+    (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
+    return;
   }
-  std::vector<std::vector<size_t>> out;
-  for (auto& [number, members] : groups) {
-    if (!wanted || number == *wanted) out.push_back(std::move(members));
-  }
-  return out;
+  const ReasonCode code = WhyNot(job);
+  if (code == ReasonCode::kWaitsForDevices && !plan.reserved) Reserve(job);
+  if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
 }
 
-/// Nodes for the gang, the fullest first, so that whole nodes stay free for those who need them; nothing when
-/// it does not fit.
-std::optional<std::vector<Part>> Place(Snapshot& cluster, const QueuedJob& job) {
-  std::vector<NodeSlots*> fitting;
-  for (const auto& group : GroupsOf(cluster.nodes, job.folder, job.resumes_with)) {
-    fitting.clear();
-    for (const size_t i : group) {
-      NodeSlots& node = cluster.nodes[i];
-      if (node.usable && node.Free() >= job.ranks_per_node) fitting.push_back(&node);
-    }
-    if (fitting.size() >= job.nodes) break;
+bool Planner::OverQuota(const QueuedJob& job, uint32_t devices) const {
+  if (allowances_.empty()) return false;
+  return std::any_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
+    const auto allowance = allowances_.find(account);
+    return allowance != allowances_.end() && allowance->second.used + devices > allowance->second.devices;
+  });
+}
+
+void Planner::Count(const QueuedJob& job, uint32_t devices) {
+  for (const auto& account : job.accounts) {
+    const auto allowance = allowances_.find(account);
+    if (allowance != allowances_.end()) allowance->second.used += devices;
   }
-  if (fitting.size() < job.nodes) return std::nullopt;
-  std::stable_sort(fitting.begin(), fitting.end(),
-                   [](const NodeSlots* a, const NodeSlots* b) { return a->Free() < b->Free(); });
-  fitting.resize(job.nodes);
-  // Ranks go by node name, so that a gang's layout can be told by looking at it.
-  std::sort(fitting.begin(), fitting.end(),
-            [](const NodeSlots* a, const NodeSlots* b) { return a->id < b->id; });
-  std::vector<Part> parts;
-  uint32_t rank = 0;
-  for (auto* node : fitting) {
-    Part part{.node = node->id, .first_rank = rank};
-    for (size_t i = 0; i < node->devices.size() && part.devices.size() < job.ranks_per_node; ++i) {
-      if (node->holders[i] != JobId()) continue;
-      node->holders[i] = job.id;
-      part.devices.push_back(node->devices[i]);
-    }
-    rank += job.ranks_per_node;
-    parts.push_back(std::move(part));
+}
+
+/// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever.
+void Planner::KeepForLater(const QueuedJob& job) {
+  const uint32_t devices = job.nodes * job.ranks_per_node;
+  const bool fits = std::all_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
+    const auto allowance = allowances_.find(account);
+    return allowance == allowances_.end() || devices <= allowance->second.devices;
+  });
+  if (fits) Count(job, devices);
+}
+
+/// With those of whole nodes that no rank has.
+uint32_t Planner::DevicesOf(const std::vector<Part>& parts) const {
+  size_t devices = 0;
+  for (const auto& part : parts) {
+    devices += part.devices.size();
+    if (!part.whole) continue;
+    const auto node =
+        std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), part.node,
+                         [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
+    devices += node->devices.size() - part.devices.size();
+  }
+  return static_cast<uint32_t>(devices);
+}
+
+void Planner::Take(const QueuedJob& job, const std::vector<Part>& parts) {
+  Count(job, DevicesOf(parts));
+  room_.Take(parts);
+  if (beside_) beside_->Take(parts);
+}
+
+/// On devices that are not reserved; or on any, where the job is over before those are needed.
+std::optional<std::vector<Part>> Planner::Place(const QueuedJob& job) {
+  auto parts = beside_ ? beside_->Find(job) : room_.Find(job);
+  if (!parts && beside_ && plan.reserved->from && job.most > Duration::zero() &&
+      std::max(cluster_.now, job.not_before) + job.most <= *plan.reserved->from) {
+    parts = room_.Find(job);
   }
   return parts;
 }
 
-/// FitOf for each shape of gang, worked out once.
-class Fits {
- public:
-  explicit Fits(const Snapshot& cluster) : cluster_(cluster) {}
-  const Fit& Of(const QueuedJob& job) {
-    const auto key = std::tuple(job.ranks_per_node, job.folder, job.resumes_with);
-    auto known = fits_.find(key);
-    if (known == fits_.end()) {
-      known = fits_.emplace(key, FitOf(cluster_, job.ranks_per_node, job.folder, job.resumes_with)).first;
-    }
-    return known->second;
+ReasonCode Planner::WhyNot(const QueuedJob& job) {
+  if (cluster_.nodes.empty()) return ReasonCode::kNoNodes;
+  if (!room_.CouldEverHold(job)) return ReasonCode::kNeverFits;
+  return room_.Holds(job) ? ReasonCode::kWaitsBehindJob : ReasonCode::kWaitsForDevices;
+}
+
+/// Nothing is reserved for a gang that only lost nodes would complete: they may never return.
+void Planner::Reserve(const QueuedJob& job) {
+  auto ends = cluster_.ends;
+  const auto victims =
+      room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
+  for (const JobId victim : victims) {
+    plan.victims.push_back(victim);
+    ends[victim] = cluster_.now + cluster_.holders.at(victim).to_stop;
   }
-
- private:
-  const Snapshot& cluster_;
-  std::map<std::tuple<uint32_t, std::string, NodeId>, Fit> fits_;
-};
-
-ReasonCode WhyNot(const QueuedJob& job, const Snapshot& cluster, Fits& fits) {
-  if (cluster.nodes.empty()) return ReasonCode::kNoNodes;
-  const Fit& fit = fits.Of(job);
-  return fit.with_lost < job.nodes ? ReasonCode::kNeverFits : ReasonCode::kWaitsForDevices;
+  plan.reserved = room_.Reserve(job, ends);
+  if (!plan.reserved) return;
+  Count(job, DevicesOf(plan.reserved->parts));
+  beside_ = room_;
+  beside_->Take(plan.reserved->parts);
 }
 
 }  // namespace
@@ -95,60 +139,80 @@ uint32_t NodeSlots::Free() const {
   return static_cast<uint32_t>(std::count(holders.begin(), holders.end(), JobId()));
 }
 
-void NodeSlots::Take(JobId job, const std::vector<uint32_t>& indexes) {
+bool NodeSlots::DeviceDoes(const Needs& needs, size_t i) const {
+  if (!AsksOfDevices(needs)) return true;
+  return kind != nullptr && i < kind->devices.size() && Does(needs, kind->devices[i]);
+}
+
+std::vector<uint32_t> NodeSlots::Suitable(const Needs& needs, const std::vector<uint32_t>& indexes) const {
+  if (!AsksOfDevices(needs)) return indexes;
+  std::vector<uint32_t> out;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const bool wanted = std::find(indexes.begin(), indexes.end(), devices[i]) != indexes.end();
+    if (DeviceDoes(needs, i) && std::find(indexes.begin(), indexes.end(), devices[i]) != indexes.end())
+      out.push_back(devices[i]);
+  }
+  return out;
+}
+
+uint32_t NodeSlots::CountOf(const Needs& needs, const std::vector<uint32_t>& indexes) const {
+  return static_cast<uint32_t>(AsksOfDevices(needs) ? Suitable(needs, indexes).size() : indexes.size());
+}
+
+uint32_t NodeSlots::RoomFor(const Needs& needs) const {
+  if (!Does(needs, kind ? kind->labels : Labels())) return 0;
+  return CountOf(needs, devices);
+}
+
+uint32_t NodeSlots::FreeFor(const Needs& needs) const {
+  std::vector<uint32_t> free;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (holders[i] == JobId()) free.push_back(devices[i]);
+  }
+  if (needs.whole_nodes && free.size() < devices.size()) return 0;
+  return std::min(RoomFor(needs), CountOf(needs, free));
+}
+
+void NodeSlots::Take(JobId job, const Part& part) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const bool wanted =
+        part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end();
     if (wanted && holders[i] == JobId()) holders[i] = job;
   }
 }
 
-Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node, const std::string& folder,
-          const NodeId& resumes_with) {
+Fit FitOf(const std::vector<NodeSlots>& nodes, const QueuedJob& job) {
+  const auto groups = GroupsOf(nodes, job.folder);
+  std::map<size_t, Fit> fits;
+  std::optional<size_t> wanted;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodeSlots& node = nodes[i];
+    Fit& fit = fits[groups[i]];
+    if (!job.folder.empty() && node.id == job.resumes_with) wanted = groups[i];
+    if (node.RoomFor(job.needs) < job.ranks_per_node) continue;
+    ++fit.with_lost;
+    if (node.usable && !job.avoid.contains(node.id) && node.FreeFor(job.needs) >= job.ranks_per_node)
+      ++fit.free_now;
+  }
+  if (wanted) return fits.at(*wanted);
   Fit best;
-  for (const auto& group : GroupsOf(cluster.nodes, folder, resumes_with)) {
-    Fit fit;
-    for (const size_t i : group) {
-      const NodeSlots& node = cluster.nodes[i];
-      if (node.devices.size() < ranks_per_node) continue;
-      ++fit.with_lost;
-      if (!node.lost) ++fit.known;
-      if (node.usable && node.Free() >= ranks_per_node) ++fit.free_now;
-    }
+  for (const auto& [group, fit] : fits) {
     best.free_now = std::max(best.free_now, fit.free_now);
-    best.known = std::max(best.known, fit.known);
     best.with_lost = std::max(best.with_lost, fit.with_lost);
   }
   return best;
 }
 
-Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now) {
-  Plan plan;
-  Fits fits(cluster);  // of what a node has, which placing does not change, not of what is free
-  for (const auto& job : queue) {
-    const bool retries_later = job.not_before > now;
-    if (retries_later && job.code != ReasonCode::kBackoff) {
-      plan.waits.push_back({job.id, ReasonCode::kBackoff});
-    }
-    if (retries_later && !job.keeps_place) continue;
-    if (plan.blocker == JobId()) {
-      if (auto parts = Place(cluster, job)) {
-        (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
-        continue;
-      }
-    }
-    ReasonCode code = WhyNot(job, cluster, fits);
-    if (code == ReasonCode::kWaitsForDevices) {
-      if (plan.blocker != JobId()) {
-        code = ReasonCode::kWaitsBehindJob;
-      } else if (fits.Of(job).known >= job.nodes) {
-        plan.blocker = job.id;
-      }
-      // A gang that only lost nodes would complete waits for them, but holds up nobody: they may never
-      // return.
-    }
-    if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
-  }
-  return plan;
+std::optional<size_t> PlaceIn(const std::vector<QueuedJob>& queue, const QueuedJob& key) {
+  const auto place = std::lower_bound(queue.begin(), queue.end(), key,
+                                      [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
+  if (place == queue.end() || place->id != key.id) return std::nullopt;
+  return static_cast<size_t>(place - queue.begin());
+}
+
+Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue) {
+  Planner planner(cluster);
+  for (const auto& job : queue) planner.Consider(job);
+  return std::move(planner.plan);
 }
 
 }  // namespace imgd

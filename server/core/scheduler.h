@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,24 +14,34 @@
 
 namespace imgd {
 
-/// A job that waits, as the scheduler sees it. The queue is in this order: higher priority first, then the
-/// earlier submission.
+/// A job that waits, as the scheduler sees it. The queue is in this order: higher priority first, then those
+/// whose users have had less lately, then the earlier submission.
 struct QueuedJob {
   int priority = 0;
   JobId id;
+  uint32_t turn = 0;  ///< of its user among jobs of this priority (TurnOf() in server/core/shares.h)
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
+  Needs needs = {};
+  std::vector<std::string> accounts = {};  ///< that its devices count for: "user ada", "project vision"
   Instant not_before{};
   std::string folder = {};   ///< that all nodes of the gang must share; empty where it does not matter
   NodeId resumes_with = {};  ///< its nodes must share the folder with this one, where its checkpoints are
   bool keeps_place = false;  ///< until not_before, too: those after it get no device that it needs
+  Duration most{};           ///< that it will hold its devices for, from its start; zero where nobody knows
+  std::set<NodeId> avoid = {};          ///< nodes that it must not be placed on
   ReasonCode code = ReasonCode::kNone;  ///< why it waits, as last decided
 
   /// True when this one comes before the other in the queue.
   bool Before(const QueuedJob& other) const {
-    return priority != other.priority ? priority > other.priority : id < other.id;
+    if (priority != other.priority) return priority > other.priority;
+    return turn != other.turn ? turn < other.turn : id < other.id;
   }
 };
+
+/// Where the job is in a queue that is in order, from 0; nothing where it is not. Of the key only what the
+/// order depends on is looked at.
+std::optional<size_t> PlaceIn(const std::vector<QueuedJob>& queue, const QueuedJob& key);
 
 /// Stands for the holder of a device that a run of another cluster has.
 inline constexpr JobId kForeignHolder{std::numeric_limits<uint64_t>::max()};
@@ -40,20 +52,58 @@ struct NodeSlots {
   std::vector<uint32_t> devices;  ///< indexes
   std::vector<JobId> holders;     ///< for each of devices; JobId() when free
   bool usable = false;            ///< something may be placed there now
-  bool lost = false;
-  std::string why_not;  ///< why it takes nothing now; empty when it does
+  bool lost = false;              ///< or set aside: it may never take anything again
+  std::string why_not;            ///< why it takes nothing now; empty when it does
   FolderView view = {};
+  std::shared_ptr<const NodeKind> kind =
+      {};  ///< null: nothing is known, so only a gang without needs goes there
 
   uint32_t Free() const;
-  /// Makes the job the holder of those of the devices that are free.
-  void Take(JobId job, const std::vector<uint32_t>& indexes);
+  /// Its i-th device does for a gang of these needs, whatever its labels.
+  bool DeviceDoes(const Needs& needs, size_t i) const;
+  /// Of these devices, by index, those that do; and only how many.
+  std::vector<uint32_t> Suitable(const Needs& needs, const std::vector<uint32_t>& indexes) const;
+  uint32_t CountOf(const Needs& needs, const std::vector<uint32_t>& indexes) const;
+  /// How many ranks of such a gang it could have if nothing else ran, and now.
+  uint32_t RoomFor(const Needs& needs) const;
+  uint32_t FreeFor(const Needs& needs) const;
+  /// Makes the job the holder of those of the part's devices that are free.
+  void Take(JobId job, const Part& part);
+};
+
+/// What is kept for the first job that waits for devices.
+struct Reservation {
+  JobId job;
+  std::vector<Part> parts;
+  std::optional<Instant> from;  ///< when it can start at the latest; nothing where nobody knows
+};
+
+/// A job that holds devices, as one of a higher priority sees it.
+struct Holder {
+  int priority = 0;
+  bool preemptible = false;
+  bool leaving = false;     ///< it gives its devices back already
+  bool comes_back = false;  ///< and takes its old place in the queue, so that only who is before it gets them
+  Duration to_stop{};       ///< that this takes at most
+  Duration at_risk{};       ///< work of all its ranks together that is in no checkpoint
+};
+
+/// What an account may have at once, and has.
+struct Allowance {
+  uint32_t devices = 0;
+  uint32_t used = 0;
 };
 
 /// The cluster at one moment.
 struct Snapshot {
-  std::vector<NodeSlots> nodes;            ///< by name
-  std::map<JobId, std::string> job_names;  ///< of those that hold devices, and of the blocker
-  std::set<JobId> retrying;                ///< of those holders: jobs that wait for their next start
+  Instant now{};
+  std::vector<NodeSlots> nodes;                 ///< by name
+  std::map<JobId, std::string> job_names;       ///< of those that hold devices, and of the blocker
+  std::set<JobId> retrying;                     ///< of those holders: jobs that wait for their next start
+  std::map<JobId, Instant> ends;                ///< of those holders: the latest end, where that is known
+  std::map<JobId, Holder> holders;              ///< those that hold devices
+  std::map<std::string, Allowance> allowances;  ///< of accounts that have one
+  std::optional<Reservation> reserved;          ///< by the plan before; not looked at by MakePlan()
 };
 
 /// A gang and where it goes.
@@ -72,26 +122,27 @@ struct Plan {
   std::vector<Placement> starts;
   std::vector<Placement> kept;    ///< devices that are kept for jobs that wait for their retry
   std::vector<WaitChange> waits;  ///< only where the code differs from the queue's
-  JobId blocker;                  ///< the job that the ones after it wait behind; JobId() for none
+  std::optional<Reservation> reserved;
+  std::vector<JobId> victims;  ///< that are to give their devices back, so that the reserved job can start
 };
 
-/// Places whole gangs on free devices; never part of one. Goes through the queue in order: a job that waits
-/// for devices holds up all that come after it, so nobody is starved; one that no set of known nodes could
-/// hold holds up nobody. One that waits for its retry keeps its place: it gets devices before those that come
-/// after it, but only starts on them when the wait is over. Where the wait is long it has no place. Pure: the
-/// same snapshot, queue and `now` give the same plan, in the same order. Cost: O(jobs + starts * nodes log
-/// nodes).
-Plan MakePlan(Snapshot cluster, const std::vector<QueuedJob>& queue, Instant now);
+/// Places whole gangs on free devices; never part of one. Goes through the queue in order. The first job that
+/// waits for devices has those reserved that come free for it first (EASY backfilling, Lifka 1995); those
+/// after it may start on others, or on these too where they end before they are needed, so nobody is starved.
+/// Where jobs of a lower priority than this first one hold what it needs, they are preempted, as few and as
+/// cheaply as Room::ChooseVictims() finds. One that no set of known nodes could hold has nothing reserved.
+/// One that waits for its retry keeps its place: it gets devices before those that come after it, but only
+/// starts on them when the wait is over. Where the wait is long it has no place. Pure: the same snapshot and
+/// queue give the same plan, in the same order. Cost: O(nodes * log nodes + jobs + nodes of those that start
+/// * log nodes), for each folder that gangs must share and each set of needs.
+Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue);
 
-/// How many nodes that share its folder could hold `ranks_per_node` ranks of a gang: now, if all jobs ended,
-/// and counting lost nodes too.
+/// How many nodes that share its folder could hold a node's share of the gang: now, and if all jobs ended,
+/// counting lost nodes too.
 struct Fit {
   uint32_t free_now = 0;
-  uint32_t known = 0;
   uint32_t with_lost = 0;
 };
-/// `folder` and `resumes_with` as in QueuedJob.
-Fit FitOf(const Snapshot& cluster, uint32_t ranks_per_node, const std::string& folder = "",
-          const NodeId& resumes_with = NodeId());
+Fit FitOf(const std::vector<NodeSlots>& nodes, const QueuedJob& job);
 
 }  // namespace imgd

@@ -4,6 +4,7 @@
 
 #include "server/core/explain.h"
 #include "server/core/folders.h"
+#include "server/core/testing/plan_builder.h"
 
 namespace imgd {
 namespace {
@@ -13,84 +14,34 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr Instant kNow(std::chrono::hours(1));
-
-/// A cluster and a queue, built up in a line each.
-class Builder {
- public:
-  Builder& Node(const std::string& name, uint32_t devices, std::vector<uint64_t> holders = {}) {
-    NodeSlots node{.id = NodeId(name), .usable = true};
-    for (uint32_t i = 0; i < devices; ++i) node.devices.push_back(i);
-    node.holders.resize(devices);
-    for (size_t i = 0; i < holders.size(); ++i) node.holders[i] = JobId(holders[i]);
-    cluster.nodes.push_back(std::move(node));
-    return *this;
-  }
-  Builder& Away(bool lost = false) {
-    cluster.nodes.back().usable = false;
-    cluster.nodes.back().lost = lost;
-    cluster.nodes.back().why_not = lost ? "is lost" : "is out of reach for 10 s";
-    return *this;
-  }
-  Builder& Queue(uint64_t id, uint32_t nodes, uint32_t ranks, int priority = 0) {
-    queue.push_back({.priority = priority, .id = JobId(id), .nodes = nodes, .ranks_per_node = ranks});
-    return *this;
-  }
-  /// The job queued last waits for its retry.
-  Builder& Retries(bool keeps_place = true) {
-    queue.back().not_before = kNow + std::chrono::seconds(1);
-    queue.back().keeps_place = keeps_place;
-    queue.back().code = ReasonCode::kBackoff;
-    return *this;
-  }
-  Plan Make() const { return MakePlan(cluster, queue, kNow); }
-
-  Snapshot cluster;
-  std::vector<QueuedJob> queue;
-};
-
-std::vector<std::string> Where(const Placement& placement) {
-  std::vector<std::string> out;
-  for (const auto& part : placement.parts) {
-    out.push_back(fmt::format("{}:{}@{}", part.node, fmt::join(part.devices, ","), part.first_rank));
-  }
-  return out;
-}
-
-std::vector<std::pair<uint64_t, ReasonCode>> Waits(const Plan& plan) {
-  std::vector<std::pair<uint64_t, ReasonCode>> out;
-  for (const auto& wait : plan.waits) out.emplace_back(wait.job.value(), wait.code);
-  return out;
-}
-
 TEST(Scheduler, PlacesAGangOnDistinctNodesWithItsRanksInOrder) {
-  const auto plan = Builder().Node("a", 2).Node("b", 2).Queue(1, 2, 2).Make();
+  const auto plan = PlanBuilder().Node("a", 2).Node("b", 2).Queue(1, 2, 2).Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_THAT(Where(plan.starts[0]), ElementsAre("a:0,1@0", "b:0,1@2"));
 }
 
 TEST(Scheduler, NeverStartsAPartOfAGang) {
-  const auto plan = Builder().Node("a", 2).Node("b", 2, {9}).Queue(1, 2, 2).Make();
+  const auto plan = PlanBuilder().Node("a", 2).Node("b", 2, {9}).Queue(1, 2, 2).Make();
   EXPECT_THAT(plan.starts, IsEmpty());
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices)));
 }
 
 TEST(Scheduler, LeavesWholeNodesFree) {
-  const auto plan = Builder().Node("a", 8).Node("b", 8, {9, 9}).Queue(1, 1, 4).Make();
+  const auto plan = PlanBuilder().Node("a", 8).Node("b", 8, {9, 9}).Queue(1, 1, 4).Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_THAT(Where(plan.starts[0]), ElementsAre("b:2,3,4,5@0"));
 }
 
 TEST(Scheduler, ABlockedJobIsNotOvertaken) {
-  const auto plan = Builder().Node("a", 1).Node("b", 1, {9}).Queue(1, 2, 1).Queue(2, 1, 1).Make();
+  const auto plan = PlanBuilder().Node("a", 1).Node("b", 1, {9}).Queue(1, 2, 1).Queue(2, 1, 1).Make();
   EXPECT_THAT(plan.starts, IsEmpty());
-  EXPECT_EQ(plan.blocker, JobId(1));
+  EXPECT_EQ(plan.reserved->job, JobId(1));
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices),
                                        std::pair(2u, ReasonCode::kWaitsBehindJob)));
 }
 
 TEST(Scheduler, AJobThatNeverFitsHoldsUpNobody) {
-  const auto plan = Builder().Node("a", 1).Queue(1, 2, 1).Queue(2, 1, 8).Queue(3, 1, 1).Make();
+  const auto plan = PlanBuilder().Node("a", 1).Queue(1, 2, 1).Queue(2, 1, 8).Queue(3, 1, 1).Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_EQ(plan.starts[0].job, JobId(3));
   EXPECT_THAT(Waits(plan),
@@ -98,23 +49,23 @@ TEST(Scheduler, AJobThatNeverFitsHoldsUpNobody) {
 }
 
 TEST(Scheduler, AJobThatOnlyALostNodeWouldCompleteHoldsUpNobody) {
-  const auto plan = Builder().Node("a", 1).Node("b", 1).Away(true).Queue(1, 2, 1).Queue(2, 1, 1).Make();
+  const auto plan = PlanBuilder().Node("a", 1).Node("b", 1).Away(true).Queue(1, 2, 1).Queue(2, 1, 1).Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_EQ(plan.starts[0].job, JobId(2));
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices)));
 }
 
 TEST(Scheduler, NothingIsPlacedOnANodeThatIsAway) {
-  const auto plan = Builder().Node("a", 1).Away().Queue(1, 1, 1).Make();
+  const auto plan = PlanBuilder().Node("a", 1).Away().Queue(1, 1, 1).Make();
   EXPECT_THAT(plan.starts, IsEmpty());
 }
 
 TEST(Scheduler, WithoutNodesItSaysSo) {
-  EXPECT_THAT(Waits(Builder().Queue(1, 1, 1).Make()), ElementsAre(std::pair(1u, ReasonCode::kNoNodes)));
+  EXPECT_THAT(Waits(PlanBuilder().Queue(1, 1, 1).Make()), ElementsAre(std::pair(1u, ReasonCode::kNoNodes)));
 }
 
 TEST(Scheduler, AJobInBackoffIsPassedBy) {
-  Builder builder;
+  PlanBuilder builder;
   builder.Node("a", 1).Queue(1, 1, 1).Queue(2, 1, 1);
   builder.queue[0].not_before = kNow + std::chrono::seconds(1);
   const auto plan = builder.Make();
@@ -123,41 +74,40 @@ TEST(Scheduler, AJobInBackoffIsPassedBy) {
 }
 
 TEST(Scheduler, SaysOnlyWhatChanged) {
-  Builder builder;
+  PlanBuilder builder;
   builder.Node("a", 1, {9}).Queue(1, 1, 1);
   builder.queue[0].code = ReasonCode::kWaitsForDevices;
   EXPECT_THAT(builder.Make().waits, IsEmpty());
 }
 
 TEST(Explain, NamesWhatIsNeededWhatIsFreeAndWhoHoldsIt) {
-  auto builder = Builder().Node("gpu-1", 1).Node("gpu-2", 1, {3});
+  auto builder = PlanBuilder().Node("gpu-1", 1).Node("gpu-2", 1, {3});
   builder.cluster.job_names[JobId(3)] = "rn50-a";
-  EXPECT_EQ(ExplainWait(builder.cluster, {2, 1, ReasonCode::kWaitsForDevices, 1}, JobId()),
+  EXPECT_EQ(ExplainWait(builder.cluster,
+                        {.job = {.nodes = 2}, .code = ReasonCode::kWaitsForDevices, .position = 1}),
             "needs 2 nodes with 1 free device each; 1 is free; job 3 (rn50-a) holds gpu-2; position 1 in the "
-            "queue");
-  EXPECT_EQ(ExplainWait(builder.cluster, {1, 1, ReasonCode::kWaitsBehindJob, 2}, JobId(3)),
-            "waits behind job 3 (rn50-a), which comes first; needs 1 node with 1 free device each; position "
-            "2 in the "
             "queue");
 }
 
 TEST(Explain, NamesNodesThatAreAway) {
-  const auto builder = Builder().Node("gpu-1", 8).Away();
-  EXPECT_THAT(ExplainWait(builder.cluster, {1, 8, ReasonCode::kWaitsForDevices, 1}, JobId()),
-              HasSubstr("0 are free; node gpu-1 is out of reach for 10 s"));
+  const auto builder = PlanBuilder().Node("gpu-1", 8).Away();
+  EXPECT_THAT(
+      ExplainWait(builder.cluster, {.job = {.ranks_per_node = 8}, .code = ReasonCode::kWaitsForDevices}),
+      HasSubstr("0 are free; node gpu-1 is out of reach for 10 s"));
 }
 
 TEST(Explain, SaysWhyAGangNeverFits) {
-  const auto builder = Builder().Node("gpu-1", 4).Node("gpu-2", 2);
-  EXPECT_EQ(ExplainWait(builder.cluster, {2, 4, ReasonCode::kNeverFits, 1}, JobId()),
-            "needs 2 nodes with 4 devices each; of the 2 nodes known 1 has that many, and the most on one "
-            "node is 4 "
-            "devices; add nodes or submit a smaller gang; position 1 in the queue");
+  const auto builder = PlanBuilder().Node("gpu-1", 4).Node("gpu-2", 2);
+  EXPECT_EQ(
+      ExplainWait(builder.cluster,
+                  {.job = {.nodes = 2, .ranks_per_node = 4}, .code = ReasonCode::kNeverFits, .position = 1}),
+      "needs 2 nodes with 4 devices each; of the 2 nodes known (1 of 2 devices, 1 of 4 devices) 1 does; "
+      "add nodes or submit a smaller gang; position 1 in the queue");
 }
 
 TEST(Scheduler, AJobThatWaitsForItsRetryKeepsItsPlace) {
   const auto plan =
-      Builder().Node("a", 1).Node("b", 1).Queue(1, 2, 1, 1000).Retries().Queue(2, 1, 1, -1000).Make();
+      PlanBuilder().Node("a", 1).Node("b", 1).Queue(1, 2, 1, 1000).Retries().Queue(2, 1, 1, -1000).Make();
   EXPECT_THAT(plan.starts, IsEmpty());
   ASSERT_THAT(plan.kept, SizeIs(1));
   EXPECT_THAT(Where(plan.kept[0]), ElementsAre("a:0@0", "b:0@1"));
@@ -165,23 +115,104 @@ TEST(Scheduler, AJobThatWaitsForItsRetryKeepsItsPlace) {
 }
 
 TEST(Scheduler, WhatARetryDoesNotNeedIsForTheOthers) {
-  const auto plan = Builder().Node("a", 2).Queue(1, 1, 1, 5).Retries().Queue(2, 1, 1).Make();
+  const auto plan = PlanBuilder().Node("a", 2).Queue(1, 1, 1, 5).Retries().Queue(2, 1, 1).Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_EQ(plan.starts[0].job, JobId(2));
   EXPECT_THAT(Where(plan.starts[0]), ElementsAre("a:1@0"));
 }
 
 TEST(Scheduler, AJobThatComesFirstTakesWhatARetryWaitsWith) {
-  const auto plan = Builder().Node("a", 1).Queue(9, 1, 1, 5).Queue(1, 1, 1).Retries().Make();
+  const auto plan = PlanBuilder().Node("a", 1).Queue(9, 1, 1, 5).Queue(1, 1, 1).Retries().Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_EQ(plan.starts[0].job, JobId(9));
   EXPECT_THAT(plan.kept, IsEmpty());
 }
 
 TEST(Scheduler, ALongWaitForTheRetryKeepsNoPlace) {
-  const auto plan = Builder().Node("a", 1).Queue(1, 1, 1, 5).Retries(false).Queue(2, 1, 1).Make();
+  const auto plan = PlanBuilder().Node("a", 1).Queue(1, 1, 1, 5).Retries(false).Queue(2, 1, 1).Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_EQ(plan.starts[0].job, JobId(2));
+}
+
+using std::chrono::minutes;
+
+TEST(Backfill, AJobThatNeedsNothingOfWhatIsReservedStarts) {
+  // Job 1 waits for two nodes with 2 devices each, of which there are just two.
+  const auto plan =
+      PlanBuilder().Node("a", 2, {9}).Node("b", 2).Node("c", 1).Queue(1, 2, 2).Queue(2, 1, 1).Make();
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_EQ(plan.reserved->job, JobId(1));
+  EXPECT_FALSE(plan.reserved->from) << "nobody knows when job 9 ends";
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_THAT(Where(plan.starts[0]), ElementsAre("c:0@0"));
+}
+
+TEST(Backfill, WhatIsFreeNowIsReservedRatherThanWhatMayComeFree) {
+  const auto plan = PlanBuilder().Node("a", 1, {9}).Node("b", 1, {8}).Node("c", 1).Queue(1, 2, 1).Make();
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_THAT(Where({JobId(1), plan.reserved->parts}), ElementsAre("a:0@0", "c:0@1"));
+}
+
+TEST(Backfill, WhatIsReservedStaysSoThoughTheNodesOtherDevicesAreTaken) {
+  const auto plan = PlanBuilder().Node("a", 1, {9}).Node("b", 1, {8}).Node("c", 2, {7}).Queue(1, 2, 1).Make();
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_THAT(Where({JobId(1), plan.reserved->parts}), ElementsAre("a:0@0", "c:1@1"));
+}
+
+TEST(Backfill, TheReservationIsOnWhatComesFreeFirst) {
+  const auto plan = PlanBuilder()
+                        .Node("a", 1, {9})
+                        .Node("b", 1, {8})
+                        .Node("c", 1, {7})
+                        .Ends(9, minutes(90))
+                        .Ends(8, minutes(20))
+                        .Ends(7, minutes(40))
+                        .Queue(1, 2, 1)
+                        .Make();
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_EQ(plan.reserved->from, kNow + minutes(40));
+  EXPECT_THAT(Where({JobId(1), plan.reserved->parts}), ElementsAre("b:0@0", "c:0@1"));
+}
+
+TEST(Backfill, AShortJobUsesReservedDevicesUntilTheyAreNeeded) {
+  PlanBuilder builder;
+  builder.Node("a", 1, {9}).Node("b", 1).Ends(9, minutes(30)).Queue(1, 2, 1);
+  builder.Queue(2, 1, 1).For(minutes(31)).Queue(3, 1, 1).For(minutes(30)).Queue(4, 1, 1).For(minutes(1));
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(1)) << "job 2 would be late, and job 3 takes the only free device";
+  EXPECT_EQ(plan.starts[0].job, JobId(3));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices),
+                                       std::pair(2u, ReasonCode::kWaitsBehindJob),
+                                       std::pair(4u, ReasonCode::kWaitsForDevices)));
+}
+
+TEST(Backfill, OneWhoseTimeNobodyKnowsLeavesReservedDevicesAlone) {
+  const auto plan =
+      PlanBuilder().Node("a", 1, {9}).Node("b", 1).Ends(9, minutes(30)).Queue(1, 2, 1).Queue(2, 1, 1).Make();
+  EXPECT_THAT(plan.starts, IsEmpty());
+}
+
+TEST(Backfill, AGangThatWaitsForANodeOutOfReachHasTheOthersReserved) {
+  const auto plan = PlanBuilder().Node("a", 1).Node("b", 1).Away().Queue(1, 2, 1).Queue(2, 1, 1).Make();
+  EXPECT_THAT(plan.starts, IsEmpty());
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_FALSE(plan.reserved->from);
+}
+
+TEST(Explain, SaysWhenTheFirstOneStartsAndForWhomDevicesAreKept) {
+  auto builder = PlanBuilder().Node("gpu-1", 1).Node("gpu-2", 1, {3}).Ends(3, minutes(40)).Queue(7, 2, 1);
+  builder.cluster.job_names = {{JobId(3), "rn50-a"}, {JobId(7), "rn50-b"}};
+  builder.cluster.reserved = builder.Make().reserved;
+  EXPECT_EQ(
+      ExplainWait(builder.cluster,
+                  {.job = {.id = JobId(7), .nodes = 2}, .code = ReasonCode::kWaitsForDevices, .position = 1}),
+      "needs 2 nodes with 1 free device each; 1 is free; job 3 (rn50-a) holds gpu-2; it can start in 40 "
+      "min at the latest; position 1 in the queue");
+  EXPECT_EQ(
+      ExplainWait(builder.cluster,
+                  {.job = {.id = JobId(8)}, .code = ReasonCode::kWaitsBehindJob, .position = 2}),
+      "needs 1 node with 1 free device each; what is free is kept for job 7 (rn50-b), which comes first "
+      "and can start in 40 min at the latest; position 2 in the queue");
 }
 
 NodeRecord Host(const std::string& name, const std::string& filesystem,
@@ -241,6 +272,13 @@ TEST(Folders, OneNodeWithoutTheFolderDoesNotHoldUpAGangOfTheOthers) {
   EXPECT_THAT(*CheckFolders(nodes, 2, 1, "/efs/c"),
               ElementsAre(HasSubstr("placed only on nodes that share it, which 2 of 3 do")));
   EXPECT_FALSE(CheckFolders(nodes, 3, 1, "/efs/c").has_value());
+}
+
+TEST(Folders, ABucketIsSeenByAll) {
+  const std::vector<NodeRecord> nodes = {Host("a", "fs1"), Host("b", "fs2")};
+  EXPECT_THAT(*CheckFolders(nodes, 2, 1, "s3://bucket/x"), IsEmpty());
+  EXPECT_THAT(*CheckFolders(nodes, 1, 1, "s3://bucket/x"), IsEmpty());
+  EXPECT_EQ(NormalPath("s3://bucket//x/"), "s3://bucket/x");
 }
 
 TEST(Folders, NodesAreTiedThroughOthersToo) {

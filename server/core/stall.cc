@@ -130,20 +130,34 @@ std::string LostLink(const std::vector<Member>& members) {
   return "";
 }
 
-Stall Blame(const std::vector<const Member*>& last, const std::vector<Member>& members, Duration still) {
+bool GetsNoAnswer(const std::vector<Member>& members, const Member& from) {
+  return std::any_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.fresh && !member.pulse->unanswered.empty() &&
+           member.pulse->unanswered == from.node->address;
+  });
+}
+
+Stall Lost(const Member& member, const std::string& link, Duration still) {
+  return {
+      {ReasonCode::kNodeLost,
+       fmt::format("node {} is out of reach, and the gang has stood still for {} s: rank {} there was "
+                   "last seen at {}; {}{}",
+                   member.part->node, SecondsOf(still), member.rank,
+                   member.pulse == nullptr ? "its start" : WhereOf(*member.pulse), link, LastLineOf(member))},
+      member.part->node};
+}
+
+std::optional<Stall> Blame(const std::vector<const Member*>& last, const std::vector<Member>& members,
+                           Duration still) {
   const std::string link = LostLink(members);
-  const auto away =
-      std::find_if(last.begin(), last.end(), [](const Member* member) { return member->node->out_of_reach; });
-  if (away != last.end()) {
-    const Member& member = **away;
-    return {{ReasonCode::kNodeLost,
-             fmt::format("node {} is out of reach, and the gang has stood still for {} s: rank {} there was "
-                         "last seen at {}{}{}",
-                         member.part->node, SecondsOf(still), member.rank,
-                         member.pulse == nullptr ? "its start" : WhereOf(*member.pulse),
-                         link.empty() ? "" : "; " + link, LastLineOf(member))},
-            member.part->node};
+  bool away = false;
+  for (const Member* member : last) {
+    if (!member->node->out_of_reach) continue;
+    if (GetsNoAnswer(members, *member)) return Lost(*member, link, still);
+    away = true;
   }
+  // Its agent alone may be away, while the rank does what takes longer than the others know of.
+  if (away) return std::nullopt;
   const Member& member = **std::max_element(last.begin(), last.end(), [](const Member* a, const Member* b) {
     return a->pulse->still < b->pulse->still;
   });
@@ -162,7 +176,7 @@ Stall Blame(const std::vector<const Member*>& last, const std::vector<Member>& m
     text = fmt::format("no progress: {}, and {} wait{} for it", where, members.size() - last.size(),
                        members.size() - last.size() == 1 ? "s" : "");
   }
-  return {{ReasonCode::kRankStuck, text + LastLineOf(member)}, {}};
+  return Stall{{ReasonCode::kRankStuck, text + LastLineOf(member)}, {}};
 }
 
 std::optional<Stall> FindStandstill(const std::vector<Member>& members) {

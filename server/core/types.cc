@@ -1,6 +1,7 @@
 #include "server/core/types.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace imgd {
 
@@ -30,6 +31,16 @@ bool IsFinal(JobState state) {
   return state == JobState::kCompleted || state == JobState::kFailed || state == JobState::kCancelled;
 }
 
+bool GivesBack(StopFor stop) {
+  if (stop == StopFor::kPreempt) return true;
+  return stop == StopFor::kPause || stop == StopFor::kMove || stop == StopFor::kDrain;
+}
+
+bool NodeRecord::IsEmpty() const {
+  return Connected() && state == NodeState::kReady && stale.empty() && foreign.empty() &&
+         std::all_of(holders.begin(), holders.end(), [](JobId holder) { return holder == JobId(); });
+}
+
 bool HoldsDevices(JobState state) {
   return state == JobState::kStarting || state == JobState::kRunning || state == JobState::kPreempting;
 }
@@ -39,6 +50,13 @@ std::optional<std::string> NodeRecord::ForeignHolder(uint32_t index) const {
     if (std::find(held.begin(), held.end(), index) != held.end()) return run.cluster;
   }
   return std::nullopt;
+}
+
+std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels labels) {
+  const bool uniform = std::all_of(devices.begin(), devices.end(), [&devices](const Device& device) {
+    return device.model == devices.front().model && device.memory_bytes == devices.front().memory_bytes;
+  });
+  return std::make_shared<const NodeKind>(NodeKind{std::move(devices), std::move(labels), uniform});
 }
 
 }  // namespace imgd

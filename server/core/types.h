@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -46,6 +47,24 @@ enum class ReasonCode : uint8_t {
   kBadInput = 15,
   kNoNodes = 16,
   kRankStuck = 17,
+  kStartedByHand = 18,
+  kSilent = 19,
+  kTimeLimit = 20,
+  kPreempted = 21,
+  kQuota = 22,
+  kPausedByUser = 30,
+  kResumedByUser = 31,
+  kMovedByUser = 32,
+  kNodeDrained = 33,
+  kChangedByUser = 34,
+  kBackfilled = 35,
+  kReserved = 36,
+  kNodeJoined = 37,
+  kNodeSilent = 38,
+  kNodeHeard = 39,
+  kSetAsideByUser = 40,
+  kNodeEmpty = 41,
+  kReturnedByUser = 42,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };
@@ -57,7 +76,7 @@ enum class RunPhase : uint8_t { kUnheard = 0, kPrepared = 1, kRunning = 2, kStop
 std::string_view NameOf(JobState state);
 /// COMPLETED, FAILED or CANCELLED: nothing comes after it.
 bool IsFinal(JobState state);
-/// STARTING, RUNNING or PREEMPTING: the job holds devices.
+/// STARTING, RUNNING or PREEMPTING: a job that imgd started holds devices.
 bool HoldsDevices(JobState state);
 
 /// One moment: the steady time that decisions take and the wall time that records take.
@@ -138,6 +157,7 @@ struct Part {
   NodeId node;
   uint32_t first_rank = 0;
   std::vector<uint32_t> devices;  ///< by index on the node; one rank each
+  bool whole = false;             ///< nobody else gets the node's other devices
   RunPhase phase = RunPhase::kUnheard;
   bool contacted = false;            ///< something was sent, so the node may hold processes of the run
   bool lost = false;                 ///< the node is lost; the gang no longer waits for it
@@ -148,7 +168,18 @@ struct Part {
 };
 
 /// Why a run is being stopped.
-enum class StopFor : uint8_t { kNothing = 0, kRetry = 1, kCancel = 2 };
+enum class StopFor : uint8_t {
+  kNothing = 0,
+  kRetry = 1,
+  kCancel = 2,
+  kTimeLimit = 3,
+  kPause = 4,
+  kMove = 5,
+  kDrain = 6,
+  kPreempt = 7,
+};
+/// The run's devices are asked back while nothing is wrong with it; it goes on later from its checkpoint.
+bool GivesBack(StopFor stop);
 
 /// The latest start of a job.
 struct Run {
@@ -163,10 +194,26 @@ struct Run {
   StopFor stop = StopFor::kNothing;
   bool checkpoint_first = false;
   std::string stop_actor;
+  std::string stop_text;    ///< of a stop that GivesBack(): why, as "paused by ada"
+  bool saved = false;       ///< a checkpoint was accepted after the stop was asked for
   bool progressed = false;  ///< a checkpoint of this run was accepted
   Instant since{};          ///< start of STARTING; not stored
+  Instant kept_since{};     ///< what it did since then is in no checkpoint; not stored
+  Instant held_since{};     ///< the same, also over a restart of the daemon; not stored
   Instant stop_since{};     ///< when the stop was sent; not stored
   Instant gone_since{};     ///< when the last part was over; not stored
+};
+
+/// What a gang asks of its nodes and devices beside their number (server/core/needs.h).
+struct Needs {
+  bool gpu = false;                                        ///< a CPU slot does not do
+  std::vector<std::string> models;                         ///< one of these, as IsModel() has it; empty: any
+  uint64_t memory_bytes = 0;                               ///< of a device, at least
+  bool whole_nodes = false;                                ///< no other job on its nodes
+  std::map<std::string, std::vector<std::string>> labels;  ///< a node has one of the values
+  std::map<std::string, std::vector<std::string>> not_labels;  ///< a node has none of the values
+
+  auto operator<=>(const Needs&) const = default;
 };
 
 /// A checkpoint that the daemon accepted.
@@ -179,16 +226,29 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
+/// What is known of a run that somebody started by hand: imgd tells of it, and has no part in it.
+struct ByHand {
+  std::vector<std::string> hosts;  ///< where it runs, as far as it said; rank 0's first, never empty
+  std::string token;               ///< name of the token that it reports with
+  WallTime last_heard;
+
+  Duration silence{};  ///< since then, counted only while the daemon is up; not stored
+};
+
 /// A job, without its file.
 struct JobRecord {
   JobId id;
   std::string name;
   std::string owner;
+  std::string project;  ///< that it counts for; may be empty
   int priority = 0;
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
+  Needs needs;
   int64_t grace_ms = 10'000;
   uint32_t max_restarts = 10;
+  int64_t time_limit_ms = 0;  ///< that it may hold devices for, over all starts; 0: for ever
+  bool preemptible = true;    ///< jobs of a higher priority may have its devices
   std::string checkpoint_dir;
 
   JobState state = JobState::kQueued;
@@ -198,24 +258,33 @@ struct JobRecord {
   uint32_t restarts = 0;         ///< times back to the queue after a failure
   uint32_t failures = 0;         ///< those of them that count against max_restarts: all but lost nodes
   uint32_t failures_in_row = 0;  ///< since the last progress; the backoff grows with it
+  int64_t held_ms = 0;           ///< that its former starts held devices for
   WallTime submitted;
   WallTime started;
   WallTime ended;
+  std::set<NodeId> avoid;               ///< nodes that its next start must not be on
+  JobId rerun_of;                       ///< the job whose file it was made from; JobId() for none
   WallTime retry_at;                    ///< QUEUED with kBackoff: when it may start
   Instant not_before{};                 ///< the same by the steady clock; not stored
   Run run;                              ///< no parts before the first start
   std::vector<Checkpoint> checkpoints;  ///< accepted ones, newest first, at most kCheckpointsKept
+  std::optional<ByHand> by_hand;        ///< nothing: imgd starts and ends it
 
   static constexpr size_t kCheckpointsKept = 16;
   uint32_t WorldSize() const { return nodes * ranks_per_node; }
+  /// It holds devices of imgd's nodes.
+  bool HoldsDevices() const { return !by_hand && imgd::HoldsDevices(state); }
+  /// Its latest start has not ended.
+  bool IsActive() const { return imgd::HoldsDevices(state); }
 };
 
 /// A GPU or CPU slot.
 struct Device {
   uint32_t index = 0;
-  std::string model;
+  std::string model;  ///< "cpu" for a CPU slot
   std::string uuid;
   uint64_t memory_bytes = 0;
+  bool IsGpu() const { return model != "cpu"; }
   bool operator==(const Device&) const = default;
 };
 
@@ -224,6 +293,28 @@ struct SharedFolder {
   std::string path;
   std::string id;
   bool operator==(const SharedFolder&) const = default;
+};
+
+/// Words about a node, by name: "zone" -> "us-east-1a". What its agent declares.
+using Labels = std::map<std::string, std::string>;
+
+/// What a node is, as far as gangs choose by it.
+struct NodeKind {
+  std::vector<Device> devices;
+  Labels labels;
+  bool uniform = false;  ///< all devices are of one model and memory
+};
+
+std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels labels);
+
+/// That somebody keeps new runs off a node.
+struct SetAside {
+  bool drain = false;  ///< what ran there was asked to go elsewhere too; else it goes on
+  std::string reason;  ///< may be empty
+  std::string actor;
+  WallTime since;
+  bool told_empty = false;  ///< it was said that nothing runs there any more
+  bool operator==(const SetAside&) const = default;
 };
 
 /// A node.
@@ -235,22 +326,29 @@ struct NodeRecord {
   std::string filesystem_id;
   std::vector<Device> devices;
   std::vector<SharedFolder> shared_folders;
+  Labels labels;
   WallTime joined;
   NodeState state = NodeState::kReady;
   WallTime last_heartbeat;
+  std::optional<SetAside> set_aside;
 
   // Not stored:
-  uint64_t session = 0;        ///< of the agent's stream; 0 when there is none
-  Duration silence{};          ///< since it was last heard, counted only while the daemon is up
-  std::set<RunKey> stale;      ///< runs that it still holds and should not
-  std::vector<JobId> holders;  ///< for each of devices: the job that holds it; JobId() when free
+  std::shared_ptr<const NodeKind> kind;  ///< of devices and labels; never null once the core has the node
+  uint64_t session = 0;                  ///< of the agent's stream; 0 when there is none
+  Duration silence{};                    ///< since it was last heard, counted only while the daemon is up
+  std::set<RunKey> stale;                ///< runs that it still holds and should not
+  std::vector<JobId> holders;            ///< for each of devices: the job that holds it; JobId() when free
   std::map<ForeignRun, std::vector<uint32_t>> foreign;  ///< devices that other clusters' runs hold there
 
+  /// Call after a change of devices or labels.
+  void NoteKind() { kind = KindOf(devices, labels); }
   bool Connected() const { return session != 0; }
   /// The cluster whose run holds the device of that index; nothing when none does.
   std::optional<std::string> ForeignHolder(uint32_t index) const;
   /// New ranks may be placed there.
-  bool Usable() const { return Connected() && state == NodeState::kReady && stale.empty(); }
+  bool Usable() const { return Connected() && state == NodeState::kReady && stale.empty() && !set_aside; }
+  /// It is there, and no run of any cluster has anything on it.
+  bool IsEmpty() const;
 };
 
 }  // namespace imgd

@@ -11,6 +11,8 @@ namespace {
 
 constexpr size_t kMostWaiting = 4096;
 constexpr size_t kMostInBatch = 1024;
+/// Nodes and queued jobs together up to which everything is decided and shown with each batch.
+constexpr size_t kSmallCluster = 256;
 
 }  // namespace
 
@@ -32,8 +34,10 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
       new Engine(std::move(settings), clock, std::move(state), std::move(metrics)));
   const size_t jobs = stored.jobs.size();
   engine->reactor_.Restore(std::move(stored.jobs), std::move(stored.nodes), stored.next_job,
-                           {clock->Now(), clock->Wall()});
+                           {clock->Now(), clock->Wall()}, std::move(stored.usage));
+  IMGD_ASSIGN(engine->last_decision_, engine->state_.LastDecision());
   engine->datasets_ = std::move(stored.datasets);
+  engine->tokens_ = std::move(stored.tokens);
   engine->PublishView();
   spdlog::info("cluster={} jobs={} nodes={} msg=\"state loaded from {}\"", engine->cluster_id_, jobs,
                engine->reactor_.state().nodes().size(), engine->settings_.state_dir.native());
@@ -72,10 +76,12 @@ void Engine::Push(Input input) {
     }
   }
   const auto refusal = Fail(ErrorCode::kUnavailable, "the daemon is ending");
-  if (auto* submit = std::get_if<SubmitInput>(&input)) submit->done(refusal);
-  if (auto* cancel = std::get_if<CancelInput>(&input)) cancel->done(refusal);
-  if (auto* dataset = std::get_if<DatasetInput>(&input)) dataset->done(refusal);
-  if (auto* agent = std::get_if<AgentInput>(&input)) agent->link->Close(refusal.value());
+  std::visit(
+      [&refusal](auto& refused) {
+        if constexpr (requires { refused.done; }) refused.done(refusal);
+        if constexpr (requires { refused.link; }) refused.link->Close(refusal.value());
+      },
+      input);
 }
 
 void Engine::Submit(SubmitOrder order, std::function<void(Result<SubmitAnswer>)> done) {
@@ -134,24 +140,31 @@ void Engine::Run() {
     std::vector<Input> inputs;
     {
       std::unique_lock lock(mutex_);
-      const auto left = std::max<Duration>(next_tick - clock_->Now(), Duration::zero());
+      const Instant wake = std::min(next_tick, NextPaced());
+      const auto left = std::max<Duration>(wake - clock_->Now(), Duration::zero());
       ready_.wait_for(lock, left, [this] { return stopping_ || !queue_.empty(); });
       if (stopping_ && queue_.empty()) return;
       inputs = Take();
     }
     const bool tick = clock_->Now() >= next_tick;
     now_ = {clock_->Now(), clock_->Wall()};
-    view_changed_ = tick;
+    view_changed_ = view_changed_ || tick;
     for (auto& input : inputs) {
       std::visit([this](auto& known) { Handle(known); }, input);
     }
     Actions actions;
     // After the inputs, so that a heartbeat that waited here counts before its node is called silent.
     if (tick) reactor_.OnTick(now_, actions);
-    reactor_.Schedule(now_, actions);
+    if (tick) TrimDecisions();
+    if (IsSmall()) {
+      reactor_.Schedule(now_, actions);
+    } else {
+      reactor_.Settle(now_, actions);
+    }
     Record(actions);
     ProbeStore();
     if (CommitBatch()) AfterCommit();
+    ScheduleWhenDue();
     if (tick) {
       next_tick = clock_->Now() + settings_.tick;
       events_.Expire(now_.steady);
@@ -161,8 +174,39 @@ void Engine::Run() {
   }
 }
 
+bool Engine::IsSmall() const {
+  return reactor_.state().nodes().size() + reactor_.state().queue().size() <= kSmallCluster;
+}
+
+Instant Engine::NextPaced() const {
+  Instant next = Instant::max();
+  // Nothing starts while nothing can be stored.
+  if (reactor_.WantsToSchedule() && trouble_.empty()) next = std::min(next, scheduling_.next());
+  if (view_changed_) next = std::min(next, viewing_.next());
+  return next;
+}
+
+void Engine::ScheduleWhenDue() {
+  const Instant begun = clock_->Now();
+  if (!trouble_.empty() || !reactor_.WantsToSchedule() || !scheduling_.Due(begun)) return;
+  Actions actions;
+  reactor_.Schedule(now_, actions);
+  Record(actions);
+  scheduling_.Took(begun, clock_->Now());
+  if (CommitBatch()) AfterCommit();
+}
+
+void Engine::PublishWhenDue() {
+  const Instant begun = clock_->Now();
+  if (!view_changed_ || !viewing_.Due(begun)) return;
+  PublishView();
+  viewing_.Took(begun, clock_->Now());
+}
+
 bool Engine::CommitBatch() {
   for (const JobId id : reactor_.state().TouchedJobs()) state_.SaveJob(*reactor_.state().FindJob(id));
+  for (const auto& owner : reactor_.state().TouchedUsage())
+    state_.SaveUsage(owner, reactor_.state().usage().at(owner));
   for (const NodeId& id : reactor_.state().TouchedNodes()) state_.SaveNode(*reactor_.state().FindNode(id));
   const auto commit = [this]() -> Status {
     if (failed_) return tl::unexpected(*failed_);
@@ -196,20 +240,22 @@ void Engine::SetTrouble(std::string trouble) {
     if (trouble_changed_) trouble_changed_(!trouble.empty());
   }
   trouble_ = std::move(trouble);
-  view_changed_ = true;
+  view_changed_ = view_urgent_ = true;
 }
 
 void Engine::AfterCommit() {
   // A batch without a write says nothing of whether one would succeed.
   if (!trouble_.empty() && wrote_) SetTrouble("");
   reactor_.Commit();
-  if (view_changed_) PublishView();
+  if (view_urgent_ || (view_changed_ && IsSmall())) PublishView();
   for (const auto& [job, number] : new_events_) events_.Publish(job, number);
+  events_.Publish(kDecisionsTopic, last_decision_);
   for (const JobId job : new_logs_) log_news_.Publish(job, ++log_version_);
   new_events_.clear();
   new_logs_.clear();
   const auto done = std::exchange(done_, {});
   for (const auto& call : done) call({});
+  PublishWhenDue();
 }
 
 void Engine::AfterFailure(const Error& error) {
@@ -222,6 +268,7 @@ void Engine::AfterFailure(const Error& error) {
   state_.Rollback();
   reactor_.Rollback();
   datasets_ = *View()->datasets;  // the view is of what is stored
+  tokens_ = *View()->tokens;
   failed_.reset();
   new_events_.clear();
   new_logs_.clear();
@@ -235,19 +282,22 @@ void Engine::AfterFailure(const Error& error) {
 
 void Engine::PublishView() {
   auto view = std::make_shared<ClusterView>();
-  view->snapshot = reactor_.MakeSnapshot();
+  view->snapshot = reactor_.MakeSnapshot(now_);
   view->queue = reactor_.state().queue();
-  view->blocker = reactor_.blocker();
+  view->turns = reactor_.state().turns();
   for (const auto& [id, node] : reactor_.state().nodes()) view->nodes.push_back(node);
   view->readings = readings_;
   view->datasets = std::make_shared<const std::map<std::string, DatasetRecord>>(datasets_);
+  view->tokens = std::make_shared<const std::map<std::string, TokenRecord>>(tokens_);
   view->stale_reports = reactor_.stale_reports();
   view->trouble = trouble_;
+  view_changed_ = view_urgent_ = false;
   const std::lock_guard lock(mutex_);
   view_ = std::move(view);
 }
 
-std::optional<Error> Engine::OtherContent(JobId job, const SubmitOrder& order) {
+std::optional<Error> Engine::OtherContent(JobId job, const std::string& key, const std::string& yaml,
+                                          const std::string& owner) {
   // One that came just before is not in the database yet; one that ended is no longer in memory.
   std::optional<JobRecord> first;
   if (const JobRecord* record = reactor_.state().FindJob(job)) {
@@ -255,12 +305,12 @@ std::optional<Error> Engine::OtherContent(JobId job, const SubmitOrder& order) {
   } else {
     first = OrFail(state_.FindJob(job));
   }
-  const bool other_file = OrFail(state_.JobFile(job)) != order.yaml;
-  if (failed_ || !first || (!other_file && first->owner == order.submission.owner)) return std::nullopt;
+  const bool other_file = OrFail(state_.JobFile(job)) != yaml;
+  if (failed_ || !first || (!other_file && first->owner == owner)) return std::nullopt;
   return Error{.code = ErrorCode::kAlreadyExists,
                .message = fmt::format(
-                   "idempotency_key: '{}' belongs to job {} ({}), which was submitted with another {}",
-                   order.idempotency_key, job, first->name, other_file ? "job file" : "owner"),
+                   "idempotency_key: '{}' belongs to job {} ({}), which was submitted with another {}", key,
+                   job, first->name, other_file ? "job file" : "owner"),
                .hint = "take a new key for a new job"};
 }
 
@@ -271,7 +321,11 @@ void Engine::Handle(SubmitInput& input) {
   if (!order.idempotency_key.empty()) {
     if (const auto known = OrFail(state_.FindKey(order.idempotency_key))) answer = {*known, true};
   }
-  if (answer.existed) order.refusal = OtherContent(answer.job, order);
+  if (answer.existed) {
+    order.refusal = OtherContent(answer.job, order.idempotency_key, order.yaml, order.submission.owner);
+  } else if (!order.refusal && order.submission.rerun_of != JobId()) {
+    order.refusal = CheckRerun(order.submission.rerun_of);
+  }
   if (order.refusal) {
     done_.push_back([done = std::move(input.done), refusal = *order.refusal](const Status&) {
       done(tl::unexpected(refusal));
@@ -279,18 +333,29 @@ void Engine::Handle(SubmitInput& input) {
     return;
   }
   if (!answer.existed) {
+    if (const auto may = reactor_.MaySubmit(order.submission); !may) {
+      done_.push_back(
+          [done = std::move(input.done), may](const Status&) { done(tl::unexpected(may.error())); });
+      return;
+    }
     Actions actions;
     answer.job = reactor_.OnSubmit(order.submission, now_, actions);
+    event_numbers_.emplace(answer.job, 0);  // a new job has none in either file
     state_.SaveJobFile(answer.job, order.yaml);
     if (!order.idempotency_key.empty()) state_.SaveKey(order.idempotency_key, answer.job);
     Record(actions);
   }
-  done_.push_back([done = std::move(input.done), answer](const Status& status) {
-    if (status) {
-      done(answer);
-    } else {
+  done_.push_back([this, done = std::move(input.done), answer](const Status& status) mutable {
+    if (!status) {
       done(tl::unexpected(status.error()));
+      return;
     }
+    const JobRecord* record = answer.existed ? nullptr : reactor_.state().FindJob(answer.job);
+    if (record != nullptr) {
+      answer.record = *record;
+      answer.last_event = event_numbers_.at(answer.job);
+    }
+    done(std::move(answer));
   });
 }
 

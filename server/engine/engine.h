@@ -16,6 +16,7 @@
 #include "imgd/v1/agent.pb.h"
 #include "server/core/reactor.h"
 #include "server/engine/hub.h"
+#include "server/engine/pace.h"
 #include "server/store/log_store.h"
 #include "server/store/metrics_store.h"
 #include "server/store/state_store.h"
@@ -44,6 +45,8 @@ struct SubmitOrder {
 struct SubmitAnswer {
   JobId job;
   bool existed = false;
+  std::optional<JobRecord> record;  ///< as it was stored; nothing when it existed
+  uint64_t last_event = 0;          ///< its newest one's number, with the record
 };
 
 /// A name to be given to a data set, or taken away.
@@ -58,14 +61,64 @@ struct DatasetAnswer {
   bool existed = false;  ///< with the same address
 };
 
-/// The cluster as it was after a batch; immutable, so that those who ask hold up nobody.
+/// A run that somebody started by hand begins to report.
+struct HandStartOrder {
+  HandStart start;
+  std::string yaml;
+  std::string idempotency_key;  ///< never empty; a known one with the same content returns its job
+};
+
+/// What it reports: its rank 0's events by number. None: a sign of life.
+struct HandReport {
+  JobId job;
+  std::string token;  ///< name of the token that it was sent with
+  google::protobuf::RepeatedPtrField<v1::TrainerEvent> events;
+};
+
+struct HandAnswer {
+  JobId job;
+  uint64_t sequence = 0;  ///< of the last event that is stored
+  bool existed = false;   ///< of a start: nothing new was stored
+};
+
+/// A token to be made, or taken back.
+struct TokenOrder {
+  TokenRecord record;  ///< only its name counts for taking back; the engine sets the time of its making
+  int64_t ttl_ms = 0;  ///< 0: for ever
+  bool remove = false;
+};
+
+/// What somebody asks of a job, as Reactor's function of the same name.
+struct JobOrder {
+  enum class What { kPause, kResume, kMove, kPriority, kTimeLimit } what = What::kPause;
+  JobId job;
+  std::string actor;
+  int priority = 0;            ///< of kPriority
+  TimeLimitChange time_limit;  ///< of kTimeLimit
+};
+
+/// What somebody asks of a node.
+struct NodeOrder {
+  enum class What { kCordon, kDrain, kUncordon, kUndrain } what = What::kCordon;
+  NodeId node;
+  std::string reason;  ///< of kCordon and kDrain
+  std::string actor;
+};
+
+/// Of Engine::events(): the topic whose versions are the numbers of decisions. No job has this number.
+inline constexpr JobId kDecisionsTopic{};
+
+/// The cluster as it was after a batch; immutable, so that those who ask hold up nobody. In a large cluster
+/// under load it is older than the last answer, by at most 20 times what it takes to make; names of data sets
+/// and tokens, and trouble, never are.
 struct ClusterView {
   Snapshot snapshot;
+  std::map<std::string, uint32_t> turns;  ///< of users, that the queue's order depends on
   std::vector<QueuedJob> queue;
-  JobId blocker;
   std::vector<NodeRecord> nodes;  ///< by name
   std::map<NodeId, std::vector<v1::DeviceReading>> readings;
   std::shared_ptr<const std::map<std::string, DatasetRecord>> datasets;  ///< by name
+  std::shared_ptr<const std::map<std::string, TokenRecord>> tokens;      ///< by name
   uint64_t stale_reports = 0;
   std::string trouble;  ///< why nothing can be stored, for people; empty when it can
 };
@@ -74,6 +127,8 @@ struct EngineSettings {
   std::filesystem::path state_dir;
   CoreSettings core;
   uint64_t log_kept_bytes = 256ull << 20;
+  uint64_t events_kept = 100'000;  ///< decisions
+  Duration events_kept_for = std::chrono::hours(30 * 24);
   Duration tick = std::chrono::milliseconds(200);
   std::string version;
   std::function<void()> on_tick;  ///< on the core thread, about every `tick`; may be empty
@@ -102,12 +157,25 @@ class Engine {
   /// Errors: as Reactor::OnCancel, and as above.
   void Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done);
 
+  /// Errors: those of the reactor, and as above.
+  void ChangeJob(JobOrder order, std::function<void(Status)> done);
+  void ChangeNode(NodeOrder order, std::function<void(Status)> done);
+
   /// Asks a rank for a profile of its next steps; `done` gets the name of the rank's node. Errors: kNotFound
   /// for the job and the rank, kFailedPrecondition where it does not run or its node is away, and as above.
   void Profile(JobId job, uint32_t rank, uint32_t steps, std::function<void(Result<std::string>)> done);
 
   /// Errors: kNotFound, kAlreadyExists, and as Submit.
   void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
+
+  /// Errors: kAlreadyExists, kNotFound, and as Submit.
+  void ChangeToken(TokenOrder order, std::function<void(Result<TokenRecord>)> done);
+
+  /// Errors: kAlreadyExists when the key belongs to a job of another content, and as Submit.
+  void StartByHand(HandStartOrder order, std::function<void(Result<HandAnswer>)> done);
+  /// Stores what follows on what is stored of the run. Errors: kNotFound; kFailedPrecondition for a job that
+  /// imgd started; kPermissionDenied for another token than the run began with; and as Submit.
+  void ReportByHand(HandReport report, std::function<void(Result<HandAnswer>)> done);
 
   /// A number for a new stream.
   uint64_t NewSession();
@@ -151,9 +219,29 @@ class Engine {
     uint32_t steps;
     std::function<void(Result<std::string>)> done;
   };
+  struct JobOrderInput {
+    JobOrder order;
+    std::function<void(Status)> done;
+  };
+  struct NodeOrderInput {
+    NodeOrder order;
+    std::function<void(Status)> done;
+  };
   struct DatasetInput {
     DatasetOrder order;
     std::function<void(Result<DatasetAnswer>)> done;
+  };
+  struct TokenInput {
+    TokenOrder order;
+    std::function<void(Result<TokenRecord>)> done;
+  };
+  struct HandStartInput {
+    HandStartOrder order;
+    std::function<void(Result<HandAnswer>)> done;
+  };
+  struct HandReportInput {
+    HandReport report;
+    std::function<void(Result<HandAnswer>)> done;
   };
   struct AgentInput {
     std::shared_ptr<AgentLink> link;
@@ -165,7 +253,8 @@ class Engine {
   };
   struct CloseInput {};
   using Input =
-      std::variant<SubmitInput, CancelInput, ProfileInput, DatasetInput, AgentInput, GoneInput, CloseInput>;
+      std::variant<SubmitInput, CancelInput, JobOrderInput, NodeOrderInput, ProfileInput, DatasetInput,
+                   TokenInput, HandStartInput, HandReportInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -186,23 +275,57 @@ class Engine {
   void AfterFailure(const Error& error);
   void SetTrouble(std::string trouble);
   void ProbeStore();
+  /// Nodes and queued jobs are so few that planning and showing them costs next to nothing.
+  bool IsSmall() const;
+  /// When the plan or the view that waits for its turn is due; never when none does.
+  Instant NextPaced() const;
+  /// The plan of a large cluster: in a commit of its own, after what was asked for has been answered.
+  void ScheduleWhenDue();
+  void PublishWhenDue();
   void PublishView();
 
   void Handle(SubmitInput& input);
   void Handle(CancelInput& input);
+  void Handle(JobOrderInput& input);
+  void Handle(NodeOrderInput& input);
+  Status Ask(const JobOrder& order, Actions& actions);
+  Status Ask(const NodeOrder& order, Actions& actions);
+  /// Of a job that the reactor does not know (any more): that it has ended, or that there is none.
+  Status EndedOrUnknown(JobId job, std::string_view what);
+  std::optional<Error> CheckRerun(JobId job);
+  void AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event = 0);
+  void TrimDecisions();
   void Handle(ProfileInput& input);
   Result<std::string> AskForProfile(const ProfileInput& input);
   void Handle(DatasetInput& input);
+  void Handle(TokenInput& input);
+  void Handle(HandStartInput& input);
+  void Handle(HandReportInput& input);
   void Handle(AgentInput& input);
   void Handle(GoneInput& input);
   void Handle(CloseInput& input);
 
-  /// Why the order can't be the one that the job of its key was made of; nothing when it is.
-  std::optional<Error> OtherContent(JobId job, const SubmitOrder& order);
+  /// Refuses a request when too many wait.
+  template <typename Asked, typename Order, typename Answered>
+  void PushOrRefuse(Order order, Answered done);
+  /// The call's answer once the batch is durable, or why it is not.
+  template <typename T>
+  void AnswerLater(std::function<void(Result<T>)> done, Result<T> answer);
+
+  /// Why a request with this key and content can't be the one that its job was made of; nothing when it is.
+  std::optional<Error> OtherContent(JobId job, const std::string& key, const std::string& yaml,
+                                    const std::string& owner);
   Result<DatasetAnswer> Change(DatasetOrder& order);
+  Result<TokenRecord> Change(TokenOrder& order);
+  Result<HandAnswer> TakeStart(const HandStartOrder& order);
+  Result<HandAnswer> TakeReport(const HandReport& report);
   void OnHello(const AgentInput& input);
   void OnMessage(const AgentInput& input, const NodeId& node);
   void OnTrainerEvents(const AgentInput& input);
+  /// Stores the events that follow on those that are stored; returns the number of the last that then is.
+  uint64_t TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
+                      const google::protobuf::RepeatedPtrField<v1::TrainerEvent>& events);
+  void OnTrainerNote(RunKey run, uint32_t rank, const v1::TrainerEvent& event);
   void OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event);
   void OnLogLines(const AgentInput& input);
   v1::ConnectResponse MakeWelcome(const v1::Hello& hello);
@@ -210,6 +333,7 @@ class Engine {
   /// Stores, or keeps for sending, what the reactor asked for.
   void Record(Actions& actions);
   void Apply(const AppendEvent& action);
+  void Apply(const imgd::AppendDecision& action);
   void Apply(const AppendRankExit& action);
   void Apply(const SaveCheckpoint& action);
   void Apply(const SendPrepare& action);
@@ -247,14 +371,20 @@ class Engine {
   std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out
   std::map<std::string, DatasetRecord> datasets_;
+  std::map<std::string, TokenRecord> tokens_;
   bool closing_ = false;
   Now now_{};
   // The batch's:
   std::vector<Done> done_;
   std::map<JobId, uint64_t> new_events_;
   std::set<JobId> new_logs_;
+  uint64_t last_decision_ = 0;  ///< number given out; never taken back
+  Instant trim_at_{};           ///< when decisions are looked through for what is too old
   std::optional<Error> failed_;
-  bool view_changed_ = true;
+  bool view_changed_ = true;  ///< since the last one was published
+  bool view_urgent_ = false;  ///< so that who was answered must find it there
+  Pace scheduling_{9};
+  Pace viewing_{19};
   uint64_t log_version_ = 0;
   std::string trouble_;  ///< as in ClusterView
   Instant probed_{};
@@ -271,6 +401,26 @@ T Engine::OrFail(Result<T> result) {
   if (result) return std::move(*result);
   if (!failed_) failed_ = result.error();
   return T();
+}
+
+template <typename Asked, typename Order, typename Answered>
+void Engine::PushOrRefuse(Order order, Answered done) {
+  if (Full()) {
+    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
+    return;
+  }
+  Push(Asked{std::move(order), std::move(done)});
+}
+
+template <typename T>
+void Engine::AnswerLater(std::function<void(Result<T>)> done, Result<T> answer) {
+  done_.push_back([done = std::move(done), answer = std::move(answer)](const Status& status) {
+    if (status) {
+      done(answer);
+    } else {
+      done(tl::unexpected(status.error()));
+    }
+  });
 }
 
 }  // namespace imgd

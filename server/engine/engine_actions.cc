@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/core/explain.h"
 #include "server/engine/engine.h"
 
 /// The engine's way from the reactor's actions to the store and the agents.
@@ -55,7 +56,10 @@ void Engine::AppendMetric(RunKey run, uint32_t rank, uint64_t sequence, EventKin
 }
 
 void Engine::Apply(const AppendEvent& action) {
-  state_.AppendEvent(NextEventNumber(action.job), action);
+  const uint64_t number = NextEventNumber(action.job);
+  state_.AppendEvent(number, action);
+  AppendDecision({.job = action.job, .reason = action.reason, .actor = action.actor, .time = action.time},
+                 number);
   if (action.to == JobState::kStarting) {
     state_.SavePlacement({action.job, action.generation}, reactor_.state().FindJob(action.job)->run.parts);
   }
@@ -67,6 +71,21 @@ void Engine::Apply(const AppendEvent& action) {
                 "job={} gen={} from={} to={} actor=\"{}\" msg=\"{}\"", action.job, action.generation,
                 action.first ? "NONE" : NameOf(action.from), NameOf(action.to), action.actor,
                 action.reason.text);
+  });
+}
+
+void Engine::AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event) {
+  state_.AppendDecision(++last_decision_, decision, job_event);
+}
+
+void Engine::Apply(const imgd::AppendDecision& action) {
+  AppendDecision(action);
+  done_.push_back([action](const Status& status) {
+    if (!status) return;
+    spdlog::info(
+        "{} actor=\"{}\" msg=\"{}\"",
+        action.node.name().empty() ? fmt::format("job={}", action.job) : fmt::format("node={}", action.node),
+        action.actor, action.reason.text);
   });
 }
 
@@ -137,6 +156,13 @@ Result<std::string> Engine::AskForProfile(const ProfileInput& input) {
   if (job->state != JobState::kRunning) {
     return Fail(ErrorCode::kFailedPrecondition, "job {} does not run now: it is {}", input.job,
                 NameOf(job->state));
+  }
+  if (job->by_hand) {
+    return tl::unexpected(
+        Error{.code = ErrorCode::kFailedPrecondition,
+              .message = fmt::format("job {} was {}; imgd has no part in it and can't reach its ranks",
+                                     input.job, ExplainByHand(*job->by_hand)),
+              .hint = "start it with imgtrain --profile FILE"});
   }
   for (const auto& part : job->run.parts) {
     if (input.rank < part.first_rank || input.rank - part.first_rank >= part.devices.size()) continue;

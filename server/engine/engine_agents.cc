@@ -58,6 +58,7 @@ NodeHello HelloOf(const v1::Hello& hello) {
   }
   for (const auto& folder : hello.shared_folders())
     out.shared_folders.push_back({folder.path(), folder.id()});
+  for (const auto& [name, value] : hello.labels()) out.labels[name] = value;
   for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
   return out;
 }
@@ -189,8 +190,9 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
   Actions actions;
   switch (message.message_case()) {
     case v1::ConnectRequest::kHeartbeat: {
-      view_changed_ = true;
       const auto& readings = message.heartbeat().readings();
+      // Shown at the next tick; only a node that was out of reach is news.
+      if (reactor_.state().FindNode(node)->state != NodeState::kReady) view_changed_ = true;
       if (!readings.empty()) readings_[node].assign(readings.begin(), readings.end());
       reactor_.OnHeartbeat(node, now_);
       break;
@@ -228,16 +230,7 @@ void Engine::OnTrainerEvents(const AgentInput& input) {
   const NodeId node = links_.at(input.session).node;
   uint64_t last = message.events(message.events_size() - 1).sequence();
   if (reactor_.AcceptsReportsOf(node, run, message.rank())) {
-    const uint64_t before = OrFail(state_.EventPosition(run, message.rank()));
-    last = before;
-    for (const auto& event : message.events()) {
-      if (event.sequence() <= last) continue;
-      // The acknowledgement says from where to send again, unless the agent has said that they are lost.
-      if (event.sequence() > last + 1 + MissingBefore(event)) break;
-      last = event.sequence();
-      OnTrainerEvent(run, message.rank(), node, event);
-    }
-    if (last != before) state_.SaveEventPosition(run, message.rank(), last);
+    last = TakeEvents(run, message.rank(), node, message.events());
   } else {
     view_changed_ = true;  // it was counted
   }
@@ -247,6 +240,21 @@ void Engine::OnTrainerEvents(const AgentInput& input) {
   ack.mutable_events_ack()->set_rank(message.rank());
   ack.mutable_events_ack()->set_sequence(last);
   SendToSession(input.session, std::move(ack));
+}
+
+uint64_t Engine::TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
+                            const google::protobuf::RepeatedPtrField<v1::TrainerEvent>& events) {
+  const uint64_t before = OrFail(state_.EventPosition(run, rank));
+  uint64_t last = before;
+  for (const auto& event : events) {
+    if (event.sequence() <= last) continue;
+    // The acknowledgement says from where to send again, unless the agent has said that they are lost.
+    if (event.sequence() > last + 1 + MissingBefore(event)) break;
+    last = event.sequence();
+    OnTrainerEvent(run, rank, node, event);
+  }
+  if (last != before) state_.SaveEventPosition(run, rank, last);
+  return last;
 }
 
 void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event) {
@@ -297,6 +305,9 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
       break;
     case v1::TrainerEvent::kProfile:
       append(EventKind::kProfile, event.profile().SerializeAsString());
+      break;
+    case v1::TrainerEvent::kNote:
+      OnTrainerNote(run, rank, event);
       break;
     case v1::TrainerEvent::kLost:
       spdlog::warn("job={} gen={} node={} rank={} msg=\"{} trainer events are lost: {}\"", run.job,

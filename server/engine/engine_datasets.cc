@@ -38,7 +38,7 @@ Result<DatasetAnswer> Engine::Change(DatasetOrder& order) {
 }
 
 void Engine::Handle(DatasetInput& input) {
-  view_changed_ = true;
+  view_changed_ = view_urgent_ = true;
   auto answer = Change(input.order);
   done_.push_back([done = std::move(input.done), answer = std::move(answer)](const Status& status) {
     if (status) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "server/engine/read_pool.h"
@@ -70,10 +71,11 @@ struct EngineTest : testing::Test {
     engine.reset();
     std::filesystem::remove_all(folder);
   }
-  void Open() {
+  void Open() { OpenWith(&clock); }
+  void OpenWith(const Clock* with) {
     pool.reset();
     engine.reset();
-    auto opened = Engine::Open({.state_dir = folder, .version = "test"}, &clock);
+    auto opened = Engine::Open({.state_dir = folder, .version = "test"}, with);
     ASSERT_TRUE(opened.has_value()) << opened.error().message;
     engine = std::move(*opened);
     auto readers = ReadPool::Start(folder, 3);
@@ -269,6 +271,87 @@ TEST_F(EngineTest, AJobThatEndedLongAgoIsStillKnownToCancel) {
     ASSERT_TRUE(Cancel(Submit().value().job).has_value());
   EXPECT_TRUE(Cancel(first).has_value());
   EXPECT_EQ(Cancel(JobId(100'000)).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(EngineTest, ANewJobIsAnsweredWithItsRecordAndAKnownOneWithItsNumber) {
+  const auto first = Submit("key").value();
+  ASSERT_TRUE(first.record.has_value());
+  EXPECT_EQ(first.record->id, first.job);
+  EXPECT_EQ(first.record->state, JobState::kQueued);
+  EXPECT_EQ(first.record->reason.code, ReasonCode::kNoNodes);
+  EXPECT_EQ(first.last_event, engine->PublishedEvent(first.job));
+  EXPECT_THAT(Read([&](Reader& reader) { return reader.History(first.job).value(); }),
+              SizeIs(first.last_event));
+  const auto again = Submit("key").value();
+  EXPECT_EQ(again.job, first.job);
+  EXPECT_FALSE(again.record.has_value());
+}
+
+/// Each look at it takes a moment, so that what the engine does seems to take as long as in a cluster of
+/// thousands.
+class SlowClock final : public Clock {
+ public:
+  Instant Now() const override {
+    return Instant(std::chrono::hours(1)) + std::chrono::milliseconds(10 * ++looks_);
+  }
+  WallTime Wall() const override { return {1'700'000'000'000'000}; }
+
+ private:
+  mutable std::atomic<int64_t> looks_ = 0;
+};
+
+struct LargeClusterTest : EngineTest {
+  void SetUp() override {
+    EngineTest::SetUp();
+    OpenWith(&slow_clock);
+    for (int i = 0; i < kManyJobs; ++i) ASSERT_TRUE(Submit().has_value());
+  }
+
+  static constexpr int kManyJobs = 300;
+  SlowClock slow_clock;
+};
+
+TEST_F(LargeClusterTest, ChangesThatComeQuicklyShareAViewAndAllAreShown) {
+  std::set<std::shared_ptr<const ClusterView>> views;
+  constexpr int kMore = 100;
+  for (int i = 0; i < kMore; ++i) {
+    ASSERT_TRUE(Submit().has_value());
+    views.insert(engine->View());
+  }
+  EXPECT_LT(views.size(), kMore * 2 / 3);
+  while (engine->View()->queue.size() != kManyJobs + kMore) std::this_thread::yield();
+  while (engine->View()->queue.back().code != ReasonCode::kNoNodes) std::this_thread::yield();
+}
+
+TEST_F(LargeClusterTest, AnAgentThatJoinsGetsTheFirstJob) {
+  auto link = std::make_shared<LocalAgent>();
+  engine->OnAgentMessage(link, engine->NewSession(), Hello("a"));
+  EXPECT_TRUE(link->Next()->has_welcome());
+  const auto next = link->Next();
+  ASSERT_TRUE(next.has_value() && next->has_prepare_run());
+  EXPECT_EQ(next->prepare_run().run().job_id(), 1u);
+}
+
+TEST_F(LargeClusterTest, ATokenCountsFromItsAnswerOn) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = fmt::format("token-{}", i);
+    std::promise<void> answered;
+    engine->ChangeToken({.record = {.name = name, .hash = name, .owner = "ada", .scopes = {"report"}}},
+                        [&](const Result<TokenRecord>&) { answered.set_value(); });
+    answered.get_future().get();
+    EXPECT_TRUE(engine->View()->tokens->contains(name));
+  }
+}
+
+TEST(Pace, RestsForAMultipleOfWhatTheWorkTook) {
+  using std::chrono::milliseconds;
+  const Instant start(std::chrono::hours(1));
+  Pace pace(9);
+  EXPECT_TRUE(pace.Due(start)) << "the first is due at once";
+  pace.Took(start, start + milliseconds(2));
+  EXPECT_FALSE(pace.Due(start + milliseconds(19)));
+  EXPECT_TRUE(pace.Due(start + milliseconds(20)));
+  EXPECT_EQ(pace.next(), start + milliseconds(20));
 }
 
 TEST(Hub, WakesThoseWhoWaitOnceAndOnlyForNews) {

@@ -11,6 +11,12 @@ static_assert(static_cast<int>(JobState::kCancelled) == v1::JOB_STATE_CANCELLED)
 static_assert(static_cast<int>(JobState::kQueued) == v1::JOB_STATE_QUEUED);
 static_assert(static_cast<int>(ReasonCode::kNoNodes) == v1::REASON_CODE_NO_NODES);
 static_assert(static_cast<int>(ReasonCode::kRankStuck) == v1::REASON_CODE_RANK_STUCK);
+static_assert(static_cast<int>(ReasonCode::kSilent) == v1::REASON_CODE_SILENT);
+static_assert(static_cast<int>(ReasonCode::kPreempted) == v1::REASON_CODE_PREEMPTED);
+static_assert(static_cast<int>(ReasonCode::kQuota) == v1::REASON_CODE_QUOTA);
+static_assert(static_cast<int>(ReasonCode::kTimeLimit) == v1::REASON_CODE_TIME_LIMIT);
+static_assert(static_cast<int>(ReasonCode::kPausedByUser) == v1::REASON_CODE_PAUSED_BY_USER);
+static_assert(static_cast<int>(ReasonCode::kReturnedByUser) == v1::REASON_CODE_RETURNED_BY_USER);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
 static_assert(static_cast<int>(EventKind::kStateChange) == v1::JobEvent::kStateChangeFieldNumber);
@@ -24,15 +30,16 @@ static_assert(static_cast<int>(EventKind::kProfile) == v1::JobEvent::kProfileFie
 
 /// What only the cluster as it is now can say about a queued job.
 void FillWait(const JobRecord& job, const ClusterView& view, v1::Job& out) {
-  const QueuedJob key{.priority = job.priority, .id = job.id};
-  const auto place = std::lower_bound(view.queue.begin(), view.queue.end(), key,
-                                      [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
-  if (place == view.queue.end() || place->id != job.id) return;
-  const auto position = static_cast<size_t>(place - view.queue.begin()) + 1;
-  out.set_queue_position(static_cast<uint32_t>(position));
-  if (place->code == ReasonCode::kBackoff || place->code == ReasonCode::kSubmitted) return;
-  out.set_reason(static_cast<v1::ReasonCode>(place->code));
-  out.set_reason_text(ExplainWait(view.snapshot, WaitingOf(*place, place->code, position), view.blocker));
+  const auto turn = view.turns.find(job.owner);
+  const auto place =
+      PlaceIn(view.queue,
+              {.priority = job.priority, .id = job.id, .turn = turn == view.turns.end() ? 0 : turn->second});
+  if (!place) return;
+  const QueuedJob& queued = view.queue[*place];
+  out.set_queue_position(static_cast<uint32_t>(*place + 1));
+  if (queued.code == ReasonCode::kBackoff || queued.code == ReasonCode::kSubmitted) return;
+  out.set_reason(static_cast<v1::ReasonCode>(queued.code));
+  out.set_reason_text(ExplainWait(view.snapshot, {queued, queued.code, *place + 1}));
 }
 
 void FillRun(const JobRecord& job, v1::Job& out) {
@@ -86,6 +93,9 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   out.set_restarts(job.restarts);
   out.set_owner(job.owner);
   out.set_checkpoint_dir(job.checkpoint_dir);
+  out.set_time_limit_ms(job.time_limit_ms);
+  out.set_held_ms(job.held_ms);
+  out.set_rerun_of(job.rerun_of.value());
   FillRun(job, out);
   if (!job.checkpoints.empty()) {
     const auto& newest = job.checkpoints.front();
@@ -97,6 +107,12 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
     checkpoint->set_manifest_sha256(newest.manifest_sha256);
   }
   if (job.state == JobState::kQueued) FillWait(job, view, out);
+  if (job.by_hand) {
+    auto* external = out.mutable_external();
+    for (const auto& host : job.by_hand->hosts) external->add_hosts(host);
+    external->set_last_heard_us(job.by_hand->last_heard.micros);
+    external->set_token(job.by_hand->token);
+  }
   return out;
 }
 
@@ -152,22 +168,69 @@ v1::JobEvent ToProto(const StoredEvent& event) {
   return out;
 }
 
+v1::Node ToProto(const NodeRecord& node, const ClusterView& view) {
+  v1::Node out;
+  out.set_name(node.id.name());
+  out.set_state(static_cast<v1::NodeState>(node.state));
+  out.set_agent_version(node.agent_version);
+  out.set_address(node.address);
+  out.set_last_heartbeat_us(node.last_heartbeat.micros);
+  out.set_joined_us(node.joined.micros);
+  out.set_reason_text(ExplainNode(node));
+  for (const auto& [name, value] : node.labels) (*out.mutable_labels())[name] = value;
+  if (node.set_aside) {
+    auto* aside = out.mutable_set_aside();
+    aside->set_drain(node.set_aside->drain);
+    aside->set_reason(node.set_aside->reason);
+    aside->set_actor(node.set_aside->actor);
+    aside->set_since_us(node.set_aside->since.micros);
+    aside->set_empty(node.IsEmpty());
+  }
+  const auto known = view.readings.find(node.id);
+  for (size_t i = 0; i < node.devices.size(); ++i) {
+    *out.add_devices() = DeviceOf(node, i, known == view.readings.end() ? nullptr : &known->second);
+  }
+  return out;
+}
+
+Result<v1::Node> NodeOf(const std::string& name, const ClusterView& view) {
+  for (const auto& node : view.nodes) {
+    if (node.id.name() == name) return ToProto(node, view);
+  }
+  return Fail(ErrorCode::kNotFound, "there is no node {}", name);
+}
+
 void FillNodes(const ClusterView& view, v1::ListNodesResponse& out) {
   out.set_warning(view.trouble);
-  for (const auto& node : view.nodes) {
-    auto* proto = out.add_nodes();
-    proto->set_name(node.id.name());
-    proto->set_state(static_cast<v1::NodeState>(node.state));
-    proto->set_agent_version(node.agent_version);
-    proto->set_address(node.address);
-    proto->set_last_heartbeat_us(node.last_heartbeat.micros);
-    proto->set_joined_us(node.joined.micros);
-    proto->set_reason_text(ExplainNode(node));
-    const auto known = view.readings.find(node.id);
-    for (size_t i = 0; i < node.devices.size(); ++i) {
-      *proto->add_devices() = DeviceOf(node, i, known == view.readings.end() ? nullptr : &known->second);
-    }
-  }
+  for (const auto& node : view.nodes) *out.add_nodes() = ToProto(node, view);
+}
+
+v1::Event ToProto(const StoredDecision& decision) {
+  v1::Event out;
+  out.set_number(decision.number);
+  out.set_time_us(decision.time_us);
+  out.set_actor(decision.actor);
+  out.set_reason(static_cast<v1::ReasonCode>(decision.reason));
+  out.set_text(decision.text);
+  out.set_job_id(decision.job.value());
+  out.set_generation(decision.generation.value());
+  out.set_from(static_cast<v1::JobState>(decision.from));
+  out.set_to(static_cast<v1::JobState>(decision.to));
+  out.set_node(decision.node);
+  return out;
+}
+
+v1::NodeRun ToProto(const NodeRunRow& row) {
+  v1::NodeRun out;
+  out.set_job_id(row.run.job.value());
+  out.set_job_name(row.job_name);
+  out.set_generation(row.run.generation.value());
+  out.set_first_rank(row.first_rank);
+  out.set_ranks(row.ranks);
+  out.set_started_us(row.started_us);
+  out.set_ended_us(row.ended_us);
+  out.set_ended_text(row.ended_text);
+  return out;
 }
 
 }  // namespace imgd

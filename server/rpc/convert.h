@@ -1,5 +1,6 @@
 #pragma once
 
+#include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
 #include "server/engine/engine.h"
@@ -16,6 +17,12 @@ Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& read
 
 v1::JobEvent ToProto(const StoredEvent& event);
 
+v1::Event ToProto(const StoredDecision& decision);
+v1::NodeRun ToProto(const NodeRunRow& row);
+
+v1::Node ToProto(const NodeRecord& node, const ClusterView& view);
+/// Errors: kNotFound.
+Result<v1::Node> NodeOf(const std::string& name, const ClusterView& view);
 /// Every node, by name.
 void FillNodes(const ClusterView& view, v1::ListNodesResponse& out);
 

@@ -104,5 +104,57 @@ TEST(Config, ChecksEveryKey) {
   EXPECT_TRUE(CheckServerConfig({.listen = "[::1]:0"}).has_value());
 }
 
+TEST(Config, QuotasAreForAllAndByName) {
+  const auto config = ParseServerConfig(
+      "preemption: false\nfair_share_half_life: 0\nquotas:\n  user: {devices: 8, queued: 100}\n  users: "
+      "{ada: {devices: 16}}\n"
+      "  projects: {vision: {queued: 5}}\n",
+      "imgd.yaml");
+  ASSERT_TRUE(config.has_value());
+  EXPECT_FALSE(config->preemption);
+  EXPECT_EQ(config->fair_share_half_life_ms, 0);
+  EXPECT_EQ(config->quotas, (Quotas{.user = {.devices = 8, .queued = 100},
+                                    .users = {{"ada", {.devices = 16}}},
+                                    .projects = {{"vision", {.queued = 5}}}}));
+  EXPECT_EQ(ParseServerConfig("log_level: warn\n", "command line", *config)->quotas, config->quotas);
+  const auto wrong = ParseServerConfig("quotas: {users: {ada: {devices: 0, gpus: 1}}}\n", "imgd.yaml");
+  ASSERT_FALSE(wrong.has_value());
+  ASSERT_THAT(wrong.error(), SizeIs(2));
+  EXPECT_THAT(wrong.error()[0].message, HasSubstr("quotas.users.ada.devices"));
+}
+
+TEST_F(RpcTest, ASubmitAboveTheQuotaIsRefusedInWords) {
+  daemon.reset();
+  config.quotas.user.queued = 1;
+  StartDaemon();
+  v1::SubmitJobResponse response;
+  ASSERT_TRUE(Submit(kJob, response).ok());
+  const auto refused = Submit(kJob, response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("has as many jobs waiting as the quota allows, 1"));
+}
+
+TEST(Config, PlainHttpStaysOnTheMachine) {
+  const auto checked = [](const std::string& yaml) -> std::string {
+    const auto config = ParseServerConfig(yaml, "imgd.yaml");
+    if (!config) return config.error().front().message;
+    const auto status = CheckServerConfig(*config);
+    return status ? "" : status.error().message;
+  };
+  EXPECT_EQ(checked("web: {listen: '0.0.0.0:7651'}\n"), "");
+  EXPECT_EQ(checked("web: {listen: ''}\n"), "");
+  EXPECT_EQ(checked("web: {listen: '[::1]:0', plain_http: true}\n"), "");
+  EXPECT_EQ(checked("web: {listen: 'localhost:0', plain_http: true}\n"), "");
+  EXPECT_THAT(checked("web: {listen: '0.0.0.0:1', plain_http: true}\n"), HasSubstr("no loopback address"));
+  EXPECT_THAT(checked("web: {listen: '127.example:1', plain_http: true}\n"),
+              HasSubstr("no loopback address"));
+  EXPECT_THAT(checked("web: {certificate: /c, plain_http: true, key: /k}\n"),
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(checked("web: {certificate: /c}\n"), HasSubstr("a certificate is named without a key"));
+  EXPECT_THAT(checked("web: {listen: '7651'}\n"), HasSubstr("HOST:PORT is expected"));
+  EXPECT_THAT(checked("web: {lsten: 'x'}\n"), HasSubstr("unknown key"));
+  EXPECT_THAT(checked("report_timeout: 10ms\n"), HasSubstr("at least 1 s"));
+}
+
 }  // namespace
 }  // namespace imgd

@@ -22,24 +22,65 @@ Error NoJob(JobId id) {
   return {.code = ErrorCode::kNotFound, .message = fmt::format("there is no job {}", id)};
 }
 
+Needs NeedsOf(const JobSpec::Resources& resources) {
+  return {.gpu = resources.gpu,
+          .models = resources.gpu_models,
+          .memory_bytes = static_cast<uint64_t>(resources.gpu_memory_gib) << 30,
+          .whole_nodes = resources.whole_nodes,
+          .labels = resources.labels,
+          .not_labels = resources.not_labels};
+}
+
 Submission SubmissionOf(const JobSpec& spec, const v1::SubmitJobRequest& request,
                         const std::string& checkpoint_dir) {
   return {.name = spec.name,
           .owner = request.owner().empty() ? "unknown" : request.owner(),
+          .project = spec.project,
           .priority = spec.priority,
           .nodes = static_cast<uint32_t>(spec.resources.nodes),
           .ranks_per_node = static_cast<uint32_t>(spec.resources.ranks_per_node),
+          .needs = NeedsOf(spec.resources),
           .grace_ms = spec.grace_ms,
           .max_restarts = static_cast<uint32_t>(spec.max_restarts),
+          .time_limit_ms = spec.time_limit_ms,
+          .preemptible = spec.preemptible,
+          .rerun_of = JobId(request.rerun_of()),
           .checkpoint_parent = spec.checkpoint.dir.empty() ? checkpoint_dir : spec.checkpoint.dir};
+}
+
+/// `request` is within its limits.
+JobOrder OrderOf(const v1::ChangeJobRequest& request) {
+  JobOrder order{.job = JobId(request.id()), .actor = request.actor().empty() ? "unknown" : request.actor()};
+  switch (request.change_case()) {
+    case v1::ChangeJobRequest::kResume:
+      order.what = JobOrder::What::kResume;
+      break;
+    case v1::ChangeJobRequest::kMove:
+      order.what = JobOrder::What::kMove;
+      break;
+    case v1::ChangeJobRequest::kPriority:
+      order.what = JobOrder::What::kPriority;
+      order.priority = request.priority();
+      break;
+    case v1::ChangeJobRequest::kTimeLimitMs:
+      order.what = JobOrder::What::kTimeLimit;
+      order.time_limit.to_ms = request.time_limit_ms();
+      break;
+    case v1::ChangeJobRequest::kMoreTimeMs:
+      order.what = JobOrder::What::kTimeLimit;
+      order.time_limit.by_ms = request.more_time_ms();
+      break;
+    default:
+      order.what = JobOrder::What::kPause;
+  }
+  return order;
 }
 
 /// A gang that no known nodes could hold is stored all the same: nodes may join.
 void WarnIfItNeverFits(const Submission& job, const ClusterView& view, v1::SubmitJobResponse& response) {
-  if (view.nodes.empty() || FitOf(view.snapshot, job.ranks_per_node).with_lost >= job.nodes) return;
-  response.add_warnings(ExplainWait(
-      view.snapshot,
-      {.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .code = ReasonCode::kNeverFits}, JobId()));
+  const QueuedJob gang{.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .needs = job.needs};
+  if (view.nodes.empty() || FitOf(view.snapshot.nodes, gang).with_lost >= job.nodes) return;
+  response.add_warnings(ExplainWait(view.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
 }
 
 void FillDryRun(const Submission& job, const std::string& yaml, v1::Job& out) {
@@ -150,13 +191,23 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
     reactor->Finish(order.refusal ? ToStatus(*order.refusal) : grpc::Status::OK);
     return reactor;
   }
-  engine_->Submit(std::move(order), [this, response, reactor](const Result<SubmitAnswer>& answer) {
+  engine_->Submit(std::move(order), [this, yaml = *yaml, response, reactor](Result<SubmitAnswer> answer) {
     if (!answer) {
       reactor->Finish(ToStatus(answer.error()));
       return;
     }
     response->set_existed(answer->existed);
-    AnswerWithJob(answer->job, response->mutable_job(), reactor);
+    if (!answer->record) {
+      AnswerWithJob(answer->job, response->mutable_job(), reactor);
+      return;
+    }
+    // Without a look at the databases, which would cost as much as storing it; but not on the core's thread.
+    pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader&) {
+      v1::Job& out = *response->mutable_job() = ToProto(*answer.record, *engine_->View());
+      out.set_job_yaml(yaml);
+      out.set_last_event_number(answer.last_event);
+      reactor->Finish(grpc::Status::OK);
+    });
   });
   return reactor;
 }
@@ -216,6 +267,25 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobServiceImpl::ChangeJob(grpc::CallbackServerContext* context,
+                                                    const v1::ChangeJobRequest* request,
+                                                    v1::ChangeJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const auto checked = CheckLimits(*request); !checked) {
+    reactor->Finish(ToStatus(checked.error()));
+    return reactor;
+  }
+  engine_->ChangeJob(OrderOf(*request),
+                     [this, id = JobId(request->id()), response, reactor](const Status& status) {
+                       if (!status) {
+                         reactor->Finish(ToStatus(status.error()));
+                       } else {
+                         AnswerWithJob(id, response->mutable_job(), reactor);
+                       }
+                     });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* JobServiceImpl::ProfileJob(grpc::CallbackServerContext* context,
                                                      const v1::ProfileJobRequest* request,
                                                      v1::ProfileJobResponse* response) {
@@ -240,15 +310,6 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobServiceImpl::WatchJob(grpc::C
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobServiceImpl::ReadLogs(grpc::CallbackServerContext*,
                                                                          const v1::ReadLogsRequest* request) {
   return LogStreamReader::Start(*request, engine_, pool_, clock_);
-}
-
-grpc::ServerUnaryReactor* NodeServiceImpl::ListNodes(grpc::CallbackServerContext* context,
-                                                     const v1::ListNodesRequest*,
-                                                     v1::ListNodesResponse* response) {
-  auto* reactor = context->DefaultReactor();
-  FillNodes(*engine_->View(), *response);
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
 }
 
 }  // namespace imgd

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "imgd/v1/job.grpc.pb.h"
-#include "imgd/v1/node.grpc.pb.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 
@@ -26,6 +25,9 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override;
+  grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context,
+                                      const v1::ChangeJobRequest* request,
+                                      v1::ChangeJobResponse* response) override;
   grpc::ServerUnaryReactor* ProfileJob(grpc::CallbackServerContext* context,
                                        const v1::ProfileJobRequest* request,
                                        v1::ProfileJobResponse* response) override;
@@ -42,18 +44,6 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   ReadPool* pool_;
   const Clock* clock_;
   std::string checkpoint_dir_;
-};
-
-/// NodeService on the engine's view.
-class NodeServiceImpl final : public v1::NodeService::CallbackService {
- public:
-  explicit NodeServiceImpl(Engine* engine) : engine_(engine) {}
-  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
-                                      const v1::ListNodesRequest* request,
-                                      v1::ListNodesResponse* response) override;
-
- private:
-  Engine* engine_;
 };
 
 }  // namespace imgd

@@ -42,21 +42,38 @@ Status CheckAddress(const std::string& address) {
               "credentials to the nodes by file or environment (docs/data-sources.md)");
 }
 
+Status CheckJobText(const std::string& yaml) {
+  if (yaml.size() <= kMaxJobFileBytes) return {};
+  return Fail(ErrorCode::kInvalidArgument, "job_yaml: found {} bytes; at most {} (1 MiB) are allowed",
+              yaml.size(), kMaxJobFileBytes);
+}
+
+Status CheckKey(const std::string& key) {
+  const bool printable = std::all_of(key.begin(), key.end(), IsPrintableAscii);
+  if (key.size() <= kMostKeyBytes && printable) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "idempotency_key: found {} bytes{}; at most {} bytes of printable ASCII are allowed",
+              key.size(), printable ? "" : " that are not all printable ASCII", kMostKeyBytes);
+}
+
+Status CheckHosts(const v1::StartReportRequest& request) {
+  constexpr int kMostHosts = 1024;
+  if (request.hosts().empty() || request.hosts_size() > kMostHosts) {
+    return Fail(ErrorCode::kInvalidArgument, "hosts: found {}; 1 to {} are allowed", request.hosts_size(),
+                kMostHosts);
+  }
+  for (const auto& host : request.hosts()) {
+    if (host.empty()) return Fail(ErrorCode::kInvalidArgument, "hosts: found an empty name");
+    IMGD_TRY(CheckText("hosts", host));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckLimits(const v1::SubmitJobRequest& request) {
-  if (request.job_yaml().size() > kMaxJobFileBytes) {
-    return Fail(ErrorCode::kInvalidArgument, "job_yaml: found {} bytes; at most {} (1 MiB) are allowed",
-                request.job_yaml().size(), kMaxJobFileBytes);
-  }
-  const auto& key = request.idempotency_key();
-  if (key.size() > kMostKeyBytes || !std::all_of(key.begin(), key.end(), IsPrintableAscii)) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        "idempotency_key: found {} bytes{}; at most {} bytes of printable ASCII are allowed", key.size(),
-        std::all_of(key.begin(), key.end(), IsPrintableAscii) ? "" : " that are not all printable ASCII",
-        kMostKeyBytes);
-  }
+  IMGD_TRY(CheckJobText(request.job_yaml()));
+  IMGD_TRY(CheckKey(request.idempotency_key()));
   IMGD_TRY(CheckText("file_name", request.file_name(), kMostFileNameBytes));
   return CheckText("owner", request.owner());
 }
@@ -68,6 +85,35 @@ Status CheckLimits(const v1::ListJobsRequest& request) {
 }
 
 Status CheckLimits(const v1::CancelJobRequest& request) { return CheckText("actor", request.actor()); }
+
+Status CheckLimits(const v1::ChangeJobRequest& request) {
+  constexpr int kMostPriority = 1000;
+  constexpr int64_t kMostMs = int64_t{3650} * 24 * 3600 * 1000;
+  const auto within = [](const char* field, int64_t found, int64_t least, int64_t most) -> Status {
+    if (found >= least && found <= most) return {};
+    return Fail(ErrorCode::kInvalidArgument, "{}: found {}; allowed: {} to {}", field, found, least, most);
+  };
+  IMGD_TRY(CheckText("actor", request.actor()));
+  switch (request.change_case()) {
+    case v1::ChangeJobRequest::kPriority:
+      return within("priority", request.priority(), -kMostPriority, kMostPriority);
+    case v1::ChangeJobRequest::kTimeLimitMs:
+      return within("time_limit_ms", request.time_limit_ms(), 0, kMostMs);
+    case v1::ChangeJobRequest::kMoreTimeMs:
+      return within("more_time_ms", request.more_time_ms(), -kMostMs, kMostMs);
+    case v1::ChangeJobRequest::CHANGE_NOT_SET:
+      return Fail(ErrorCode::kInvalidArgument, "change: missing; what shall become of the job?");
+    default:
+      return {};
+  }
+}
+
+Status CheckLimits(const v1::SetAsideNodeRequest& request) {
+  IMGD_TRY(CheckText("reason", request.reason()));
+  return CheckText("actor", request.actor());
+}
+
+Status CheckLimits(const v1::ReturnNodeRequest& request) { return CheckText("actor", request.actor()); }
 
 Status CheckLimits(const v1::ProfileJobRequest& request) {
   constexpr uint32_t kMostSteps = 1000;
@@ -90,6 +136,51 @@ Status CheckLimits(const v1::RegisterDatasetRequest& request) {
         dataset.address());
   }
   return CheckText("owner", dataset.owner());
+}
+
+Status CheckLimits(const v1::CreateTokenRequest& request) {
+  constexpr uint64_t kMostTtlMs = uint64_t{3650} * 24 * 3600 * 1000;
+  if (request.ttl_ms() > kMostTtlMs) {
+    return Fail(ErrorCode::kInvalidArgument, "ttl_ms: found {}; at most {} (ten years) are allowed",
+                request.ttl_ms(), kMostTtlMs);
+  }
+  return CheckText("owner", request.owner());
+}
+
+Status CheckLimits(const v1::StartReportRequest& request) {
+  constexpr size_t kLeastKeyBytes = 16;
+  constexpr uint32_t kMostRanks = 1'000'000;
+  IMGD_TRY(CheckJobText(request.job_yaml()));
+  IMGD_TRY(CheckKey(request.idempotency_key()));
+  if (request.idempotency_key().size() < kLeastKeyBytes) {
+    return Fail(ErrorCode::kInvalidArgument, "idempotency_key: found {} bytes; at least {} are needed",
+                request.idempotency_key().size(), kLeastKeyBytes);
+  }
+  if (request.name().empty()) return Fail(ErrorCode::kInvalidArgument, "name: missing; a job needs a name");
+  if (request.nodes() == 0 || request.ranks_per_node() == 0 || request.nodes() > kMostRanks ||
+      request.ranks_per_node() > kMostRanks) {
+    return Fail(ErrorCode::kInvalidArgument, "nodes, ranks_per_node: found {} and {}; 1 to {} are allowed",
+                request.nodes(), request.ranks_per_node(), kMostRanks);
+  }
+  IMGD_TRY(CheckHosts(request));
+  IMGD_TRY(CheckText("name", request.name()));
+  IMGD_TRY(CheckText("checkpoint_dir", request.checkpoint_dir(), kMostFileNameBytes));
+  return CheckText("owner", request.owner());
+}
+
+Status CheckLimits(const v1::ReportEventsRequest& request) {
+  constexpr int kMostEvents = 1000;
+  constexpr size_t kMostEventBytes = 64 << 10;
+  if (request.events_size() > kMostEvents) {
+    return Fail(ErrorCode::kInvalidArgument, "events: found {}; at most {} are allowed in one request",
+                request.events_size(), kMostEvents);
+  }
+  for (const auto& event : request.events()) {
+    if (event.ByteSizeLong() <= kMostEventBytes) continue;
+    return Fail(ErrorCode::kInvalidArgument, "events: number {} has {} bytes; at most {} are allowed",
+                event.sequence(), event.ByteSizeLong(), kMostEventBytes);
+  }
+  return {};
 }
 
 }  // namespace imgd

@@ -3,6 +3,9 @@
 #include "common/error.h"
 #include "imgd/v1/dataset.pb.h"
 #include "imgd/v1/job.pb.h"
+#include "imgd/v1/node.pb.h"
+#include "imgd/v1/report.pb.h"
+#include "imgd/v1/token.pb.h"
 
 namespace imgd {
 
@@ -12,7 +15,13 @@ namespace imgd {
 Status CheckLimits(const v1::SubmitJobRequest& request);
 Status CheckLimits(const v1::ListJobsRequest& request);
 Status CheckLimits(const v1::CancelJobRequest& request);
+Status CheckLimits(const v1::ChangeJobRequest& request);
 Status CheckLimits(const v1::ProfileJobRequest& request);
+Status CheckLimits(const v1::SetAsideNodeRequest& request);
+Status CheckLimits(const v1::ReturnNodeRequest& request);
 Status CheckLimits(const v1::RegisterDatasetRequest& request);
+Status CheckLimits(const v1::CreateTokenRequest& request);
+Status CheckLimits(const v1::StartReportRequest& request);
+Status CheckLimits(const v1::ReportEventsRequest& request);
 
 }  // namespace imgd

@@ -17,7 +17,10 @@
 #include "grpc/health/v1/health.pb.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/dataset_service.h"
+#include "server/rpc/event_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/node_service.h"
+#include "server/rpc/token_service.h"
 
 namespace imgd {
 namespace {
@@ -88,14 +91,18 @@ struct RpcServer::Parts {
   Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, const std::string& checkpoint_dir)
       : engine(the_engine),
         jobs(the_engine, pool, clock, checkpoint_dir),
-        nodes(the_engine),
+        nodes(the_engine, pool),
+        events(the_engine, pool, clock),
         datasets(the_engine),
+        tokens(the_engine),
         agents(the_engine) {}
 
   Engine* engine;
   JobServiceImpl jobs;
   NodeServiceImpl nodes;
+  EventServiceImpl events;
   DatasetServiceImpl datasets;
+  TokenServiceImpl tokens;
   AgentServiceImpl agents;
   std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
@@ -119,15 +126,17 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &parts->port);
   builder.RegisterService(&parts->jobs);
   builder.RegisterService(&parts->nodes);
+  builder.RegisterService(&parts->events);
   builder.RegisterService(&parts->datasets);
+  builder.RegisterService(&parts->tokens);
   builder.RegisterService(&parts->agents);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
   if (auto* health = parts->server->GetHealthCheckService()) {
     // Of each service by name too, which is how gRPC's clients and probes ask.
-    for (const char* name :
-         {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
-          v1::DatasetService::service_full_name(), v1::AgentService::service_full_name()}) {
+    for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+                             v1::EventService::service_full_name(), v1::DatasetService::service_full_name(),
+                             v1::TokenService::service_full_name(), v1::AgentService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
     parts->health->service = health;

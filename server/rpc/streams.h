@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "server/engine/engine.h"
 #include "server/rpc/pumped_stream.h"
@@ -24,6 +25,22 @@ class WatchStream final : public PumpedStream<v1::WatchJobResponse> {
   Engine* engine_;
   const Clock* clock_;
   uint64_t after_;
+  bool follow_;
+};
+
+/// WatchEvents: the record of decisions by number, until the caller goes.
+class EventStream final : public PumpedStream<v1::WatchEventsResponse> {
+ public:
+  /// Begins at once; owns itself.
+  static EventStream* Start(const v1::WatchEventsRequest& request, Engine* engine, ReadPool* pool,
+                            const Clock* clock);
+
+ private:
+  EventStream(const v1::WatchEventsRequest& request, Engine* engine, ReadPool* pool, const Clock* clock);
+  Step Read(Reader& reader, std::vector<v1::WatchEventsResponse>& out) override;
+
+  const Clock* clock_;
+  DecisionFilter filter_;
   bool follow_;
 };
 

@@ -8,15 +8,16 @@ namespace {
 using nlohmann::json;
 
 json ToJson(const Part& part) {
-  return {{"node", part.node.name()},    {"first_rank", part.first_rank},
-          {"devices", part.devices},     {"phase", static_cast<int>(part.phase)},
-          {"contacted", part.contacted}, {"lost", part.lost}};
+  return {{"node", part.node.name()}, {"first_rank", part.first_rank},         {"devices", part.devices},
+          {"whole", part.whole},      {"phase", static_cast<int>(part.phase)}, {"contacted", part.contacted},
+          {"lost", part.lost}};
 }
 
 Part PartFrom(const json& value) {
   return {.node = NodeId(value.at("node").get<std::string>()),
           .first_rank = value.at("first_rank").get<uint32_t>(),
           .devices = value.at("devices").get<std::vector<uint32_t>>(),
+          .whole = value.value("whole", false),
           .phase = static_cast<RunPhase>(value.at("phase").get<int>()),
           .contacted = value.at("contacted").get<bool>(),
           .lost = value.at("lost").get<bool>()};
@@ -102,6 +103,8 @@ std::string EncodeRun(const Run& run) {
                {"stop", static_cast<int>(run.stop)},
                {"checkpoint_first", run.checkpoint_first},
                {"stop_actor", run.stop_actor},
+               {"stop_text", run.stop_text},
+               {"saved", run.saved},
                {"progressed", run.progressed}});
 }
 
@@ -119,6 +122,8 @@ Result<Run> DecodeRun(const std::string& text) {
                .stop = static_cast<StopFor>(value.at("stop").get<int>()),
                .checkpoint_first = value.at("checkpoint_first").get<bool>(),
                .stop_actor = value.at("stop_actor").get<std::string>(),
+               .stop_text = value.value("stop_text", ""),
+               .saved = value.value("saved", false),
                .progressed = value.at("progressed").get<bool>()};
   });
 }
@@ -157,6 +162,43 @@ Result<std::vector<SharedFolder>> DecodeFolders(const std::string& text) {
       return SharedFolder{value.at("path").get<std::string>(), value.at("id").get<std::string>()};
     });
   });
+}
+
+std::string EncodeLabels(const Labels& labels) { return Dump(json(labels)); }
+
+Result<Labels> DecodeLabels(const std::string& text) {
+  return Decode([&text] { return json::parse(text).get<Labels>(); });
+}
+
+std::string EncodeNeeds(const Needs& needs) {
+  if (needs == Needs()) return "{}";
+  return Dump({{"gpu", needs.gpu},
+               {"models", needs.models},
+               {"memory_bytes", needs.memory_bytes},
+               {"whole_nodes", needs.whole_nodes},
+               {"labels", needs.labels},
+               {"not_labels", needs.not_labels}});
+}
+
+Result<Needs> DecodeNeeds(const std::string& text) {
+  if (text == "{}") return Needs{};
+  return Decode([&text] {
+    const json value = json::parse(text);
+    return Needs{
+        .gpu = value.at("gpu").get<bool>(),
+        .models = value.at("models").get<std::vector<std::string>>(),
+        .memory_bytes = value.at("memory_bytes").get<uint64_t>(),
+        .whole_nodes = value.at("whole_nodes").get<bool>(),
+        .labels = value.at("labels").get<decltype(Needs::labels)>(),
+        .not_labels = value.at("not_labels").get<decltype(Needs::not_labels)>(),
+    };
+  });
+}
+
+std::string EncodeTexts(const std::vector<std::string>& texts) { return Dump(json(texts)); }
+
+Result<std::vector<std::string>> DecodeTexts(const std::string& text) {
+  return Decode([&text] { return json::parse(text).get<std::vector<std::string>>(); });
 }
 
 }  // namespace imgd

@@ -19,4 +19,14 @@ Result<std::vector<Device>> DecodeDevices(const std::string& text);
 std::string EncodeFolders(const std::vector<SharedFolder>& folders);
 Result<std::vector<SharedFolder>> DecodeFolders(const std::string& text);
 
+std::string EncodeLabels(const Labels& labels);
+Result<Labels> DecodeLabels(const std::string& text);
+
+/// "{}" for none.
+std::string EncodeNeeds(const Needs& needs);
+Result<Needs> DecodeNeeds(const std::string& text);
+
+std::string EncodeTexts(const std::vector<std::string>& texts);
+Result<std::vector<std::string>> DecodeTexts(const std::string& text);
+
 }  // namespace imgd

@@ -42,6 +42,41 @@ struct JobFilter {
   size_t most = 100;
 };
 
+/// A line of the record of decisions.
+struct StoredDecision {
+  uint64_t number = 0;
+  int64_t time_us = 0;
+  JobId job;              ///< JobId() for none
+  Generation generation;  ///< of a change of a job, like the two states
+  int from = 0;
+  int to = 0;
+  std::string node;  ///< empty for none
+  int reason = 0;
+  std::string text;
+  std::string actor;
+};
+
+/// Which decisions are wanted.
+struct DecisionFilter {
+  uint64_t after = 0;  ///< greater numbers only
+  uint64_t last = 0;   ///< none greater
+  JobId job;           ///< JobId() for all
+  std::string node;    ///< about it, or changes of runs that are or were on it; empty for all
+  int64_t since_us = 0;
+  size_t most = 256;
+};
+
+/// A part of one start of a job on a node.
+struct NodeRunRow {
+  RunKey run;
+  std::string job_name;
+  uint32_t first_rank = 0;
+  uint32_t ranks = 0;
+  int64_t started_us = 0;
+  int64_t ended_us = 0;  ///< 0 while it has not
+  std::string ended_text;
+};
+
 /// Reads both databases, read-only. Not thread-safe: each reading thread has its own.
 class Reader {
  public:
@@ -59,6 +94,12 @@ class Reader {
   Result<uint64_t> LastEventNumber(JobId job);
   /// The newest event of a kind.
   Result<std::optional<StoredEvent>> Latest(JobId job, EventKind kind);
+  /// Oldest first.
+  Result<std::vector<StoredDecision>> Decisions(const DecisionFilter& filter);
+  /// Numbers of the oldest and the newest decision; 0 for none.
+  Result<std::pair<uint64_t, uint64_t>> DecisionRange();
+  /// Newest first.
+  Result<std::vector<NodeRunRow>> NodeRuns(const NodeId& node, size_t most);
   /// Each rank's log of one start.
   Result<std::map<uint32_t, LogPosition>> LogPositions(RunKey run);
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
+#include <utility>
 
 #include "server/store/codec.h"
 #include "server/store/sql.h"
@@ -14,9 +16,33 @@ const char* const kJobColumns =
     "reason, "
     "reason_text, generation, last_writer, restarts, failures, failures_in_row, submitted_us, started_us, "
     "ended_us, "
-    "retry_at_us, run";
+    "retry_at_us, run, by_hand_token, by_hand_hosts, last_heard_us, time_limit_ms, held_ms, needs, "
+    "preemptible, project, avoid, rerun_of";
 
 namespace {
+
+// What nodes.aside says.
+constexpr int kCordoned = 1;
+constexpr int kDrained = 2;
+
+std::optional<SetAside> SetAsideOfRow(SQLite::Statement& row, int first) {
+  const int kind = row.getColumn(first).getInt();
+  if (kind == 0) return std::nullopt;
+  return SetAside{.drain = kind == kDrained,
+                  .reason = row.getColumn(first + 1).getString(),
+                  .actor = row.getColumn(first + 2).getString(),
+                  .since = {row.getColumn(first + 3).getInt64()},
+                  .told_empty = row.getColumn(first + 4).getInt() != 0};
+}
+
+/// "?,?,?", one for each of the columns.
+std::string PlacesFor(std::string_view columns) {
+  std::string places = "?";
+  for (const char c : columns) {
+    if (c == ',') places += ",?";
+  }
+  return places;
+}
 
 std::string NewClusterId() {
   std::random_device random;
@@ -78,6 +104,18 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
   job.ended = time();
   job.retry_at = time();
   IMGD_ASSIGN(job.run, DecodeRun(next().getString()));
+  ByHand by_hand{.token = next().getString()};
+  IMGD_ASSIGN(by_hand.hosts, DecodeTexts(next().getString()));
+  by_hand.last_heard = time();
+  if (!by_hand.token.empty()) job.by_hand = std::move(by_hand);
+  job.time_limit_ms = next().getInt64();
+  job.held_ms = next().getInt64();
+  IMGD_ASSIGN(job.needs, DecodeNeeds(next().getString()));
+  job.preemptible = next().getInt() != 0;
+  job.project = next().getString();
+  IMGD_ASSIGN(const auto avoid, DecodeTexts(next().getString()));
+  for (const auto& node : avoid) job.avoid.insert(NodeId(node));
+  job.rerun_of = JobId(Unsigned(next()));
   return job;
 }
 
@@ -104,6 +142,8 @@ Result<StoredState> StateStore::Load(size_t ended_jobs) {
   IMGD_ASSIGN(stored.jobs, LoadJobs(ended_jobs));
   IMGD_ASSIGN(stored.nodes, LoadNodes());
   IMGD_ASSIGN(stored.datasets, LoadDatasets());
+  IMGD_ASSIGN(stored.usage, LoadUsage());
+  IMGD_ASSIGN(stored.tokens, LoadTokens());
   IMGD_ASSIGN(stored.next_job, database_->Guard([this] {
     auto& query = database_->Prepare("SELECT coalesce(max(id), 0) + 1 FROM jobs");
     query.executeStep();
@@ -145,7 +185,9 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
   auto read = database_->Guard([&]() -> Status {
     auto& query = database_->Prepare(
         "SELECT name, agent_id, agent_version, address, filesystem_id, devices, shared_folders, joined_us, "
-        "last_heartbeat_us, state FROM nodes ORDER BY name");
+        "last_heartbeat_us, state, labels, aside, aside_reason, aside_by, aside_us, aside_empty FROM nodes "
+        "ORDER "
+        "BY name");
     while (query.executeStep()) {
       NodeRecord node{.id = NodeId(query.getColumn(0).getString()),
                       .agent_id = query.getColumn(1).getString(),
@@ -157,6 +199,8 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
                       .last_heartbeat = {query.getColumn(8).getInt64()}};
       IMGD_ASSIGN(node.devices, DecodeDevices(query.getColumn(5).getString()));
       IMGD_ASSIGN(node.shared_folders, DecodeFolders(query.getColumn(6).getString()));
+      IMGD_ASSIGN(node.labels, DecodeLabels(query.getColumn(10).getString()));
+      node.set_aside = SetAsideOfRow(query, 11);
       nodes.push_back(std::move(node));
     }
     query.reset();
@@ -165,6 +209,19 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
   if (!read) return tl::unexpected(read.error());
   IMGD_TRY(*read);
   return nodes;
+}
+
+Result<std::map<std::string, Usage>> StateStore::LoadUsage() {
+  return database_->Guard([this] {
+    std::map<std::string, Usage> usage;
+    auto& query = database_->Prepare("SELECT owner, device_seconds, at_us FROM usage");
+    while (query.executeStep()) {
+      usage[query.getColumn(0).getString()] = {query.getColumn(1).getDouble(),
+                                               {query.getColumn(2).getInt64()}};
+    }
+    query.reset();
+    return usage;
+  });
 }
 
 Result<std::map<std::string, DatasetRecord>> StateStore::LoadDatasets() {
@@ -186,6 +243,45 @@ Result<std::map<std::string, DatasetRecord>> StateStore::LoadDatasets() {
   });
 }
 
+Result<std::map<std::string, TokenRecord>> StateStore::LoadTokens() {
+  return database_->Guard([this] {
+    std::map<std::string, TokenRecord> tokens;
+    auto& query = database_->Prepare("SELECT name, hash, owner, created_us, expires_us FROM tokens");
+    while (query.executeStep()) {
+      const std::string name = query.getColumn(0).getString();
+      tokens[name] = {.name = name,
+                      .hash = query.getColumn(1).getString(),
+                      .owner = query.getColumn(2).getString(),
+                      .created = {query.getColumn(3).getInt64()},
+                      .expires = {query.getColumn(4).getInt64()}};
+    }
+    query.reset();
+    auto& scopes = database_->Prepare("SELECT token, scope FROM token_scopes");
+    while (scopes.executeStep()) {
+      const auto token = tokens.find(scopes.getColumn(0).getString());
+      if (token != tokens.end()) token->second.scopes.insert(scopes.getColumn(1).getString());
+    }
+    scopes.reset();
+    return tokens;
+  });
+}
+
+void StateStore::SaveToken(const TokenRecord& token) {
+  batch_->Write([&token](Database& database) {
+    RunSql(database, "INSERT INTO tokens VALUES (?, ?, ?, ?, ?)", token.name, token.hash, token.owner,
+           token.created.micros, token.expires.micros);
+    for (const auto& scope : token.scopes)
+      RunSql(database, "INSERT INTO token_scopes VALUES (?, ?)", token.name, scope);
+  });
+}
+
+void StateStore::RemoveToken(const std::string& name) {
+  batch_->Write([&name](Database& database) {
+    RunSql(database, "DELETE FROM token_scopes WHERE token = ?", name);
+    RunSql(database, "DELETE FROM tokens WHERE name = ?", name);
+  });
+}
+
 void StateStore::SaveDataset(const DatasetRecord& dataset) {
   batch_->Write([&dataset](Database& database) {
     RunSql(database, "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?)", dataset.name,
@@ -201,14 +297,26 @@ void StateStore::RemoveDataset(const std::string& name) {
 
 void StateStore::SaveJob(const JobRecord& job) {
   batch_->Write([&job](Database& database) {
-    static const std::string kSql = fmt::format(
-        "INSERT OR REPLACE INTO jobs ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", kJobColumns);
+    static const std::string kSql =
+        fmt::format("INSERT OR REPLACE INTO jobs ({}) VALUES ({})", kJobColumns, PlacesFor(kJobColumns));
+    const ByHand by_hand = job.by_hand.value_or(ByHand{});
+    std::vector<std::string> avoid;
+    for (const auto& node : job.avoid) avoid.push_back(node.name());
     RunSql(database, kSql, Signed(job.id.value()), job.name, job.owner, job.priority, job.nodes,
            job.ranks_per_node, job.grace_ms, job.max_restarts, job.checkpoint_dir,
            static_cast<int>(job.state), static_cast<int>(job.reason.code), job.reason.text,
            Signed(job.generation.value()), Signed(job.last_writer.value()), job.restarts, job.failures,
            job.failures_in_row, job.submitted.micros, job.started.micros, job.ended.micros,
-           job.retry_at.micros, EncodeRun(job.run));
+           job.retry_at.micros, EncodeRun(job.run), by_hand.token, EncodeTexts(by_hand.hosts),
+           by_hand.last_heard.micros, job.time_limit_ms, job.held_ms, EncodeNeeds(job.needs),
+           job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()));
+  });
+}
+
+void StateStore::SaveUsage(const std::string& owner, const Usage& usage) {
+  batch_->Write([&](Database& database) {
+    RunSql(database, "INSERT OR REPLACE INTO usage (owner, device_seconds, at_us) VALUES (?, ?, ?)", owner,
+           usage.device_seconds, usage.at.micros);
   });
 }
 
@@ -220,10 +328,13 @@ void StateStore::SaveJobFile(JobId job, const std::string& yaml) {
 
 void StateStore::SaveNode(const NodeRecord& node) {
   batch_->Write([&node](Database& database) {
-    RunSql(database, "INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?,?,?,?,?)", node.id.name(),
+    const SetAside aside = node.set_aside.value_or(SetAside{});
+    RunSql(database, "INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", node.id.name(),
            node.agent_id, node.agent_version, node.address, node.filesystem_id, EncodeDevices(node.devices),
            EncodeFolders(node.shared_folders), node.joined.micros, node.last_heartbeat.micros,
-           static_cast<int>(node.state));
+           static_cast<int>(node.state), EncodeLabels(node.labels),
+           node.set_aside ? (aside.drain ? kDrained : kCordoned) : 0, aside.reason, aside.actor,
+           aside.since.micros, static_cast<int>(aside.told_empty));
   });
 }
 
@@ -247,6 +358,42 @@ void StateStore::AppendEvent(uint64_t number, const imgd::AppendEvent& event) {
            event.first ? 0 : static_cast<int>(event.from), static_cast<int>(event.to),
            static_cast<int>(event.reason.code), event.reason.text, event.actor);
   });
+}
+
+void StateStore::AppendDecision(uint64_t number, const imgd::AppendDecision& decision, uint64_t job_event) {
+  batch_->Write([&](Database& database) {
+    // The words of a job's change are in its history.
+    const bool own_words = job_event == 0;
+    RunSql(database, "INSERT INTO decisions VALUES (?,?,?,?,?,?,?,?)", Signed(number), decision.time.micros,
+           Signed(decision.job.value()), Signed(job_event), decision.node.name(),
+           static_cast<int>(decision.reason.code), own_words ? decision.reason.text : "",
+           own_words ? decision.actor : "");
+  });
+}
+
+Status StateStore::TrimDecisions(uint64_t most, WallTime oldest) {
+  constexpr uint64_t kMostAtOnce = 10'000;
+  IMGD_ASSIGN(const uint64_t newest, LastDecision());
+  // The first row that is young enough; as cheap as what is to go is long.
+  IMGD_ASSIGN(const auto found, database_->Guard([&] {
+    auto& query = database_->Prepare(
+        "SELECT (SELECT number FROM decisions ORDER BY number LIMIT 1), (SELECT number FROM decisions WHERE "
+        "time_us >= ? ORDER BY number LIMIT 1)");
+    query.bind(1, oldest.micros);
+    query.executeStep();
+    const bool young = !query.getColumn(1).isNull();
+    const std::pair out{Unsigned(query.getColumn(0)), young ? Unsigned(query.getColumn(1)) : newest};
+    query.reset();
+    return out;
+  }));
+  const auto [first, first_young] = found;
+  const uint64_t keep = std::max(first_young, newest >= most ? newest - most + 1 : 0);
+  const uint64_t below = std::min({keep, newest, first + kMostAtOnce});
+  if (below <= first) return {};
+  batch_->Write([below](Database& database) {
+    RunSql(database, "DELETE FROM decisions WHERE number < ?", Signed(below));
+  });
+  return {};
 }
 
 void StateStore::SaveKey(const std::string& key, JobId job) {
@@ -347,6 +494,16 @@ Result<uint64_t> StateStore::EventPosition(RunKey run, uint32_t rank) {
     const uint64_t sequence = query.executeStep() ? Unsigned(query.getColumn(0)) : 0;
     query.reset();
     return sequence;
+  });
+}
+
+Result<uint64_t> StateStore::LastDecision() {
+  return database_->Guard([&] {
+    auto& query = database_->Prepare("SELECT coalesce(max(number), 0) FROM decisions");
+    query.executeStep();
+    const uint64_t number = Unsigned(query.getColumn(0));
+    query.reset();
+    return number;
   });
 }
 

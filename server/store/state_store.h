@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "server/core/actions.h"
+#include "server/core/shares.h"
 #include "server/core/types.h"
 #include "server/store/database.h"
 
@@ -27,12 +29,24 @@ struct DatasetRecord {
   WallTime registered;
 };
 
+/// Leave to ask something by HTTP. The token itself is not kept.
+struct TokenRecord {
+  std::string name;
+  std::string hash;  ///< SHA-256 of the token, lower-case hexadecimal
+  std::string owner;
+  std::set<std::string> scopes;  ///< words of server/auth/tokens.h
+  WallTime created;
+  WallTime expires;  ///< zero: never
+};
+
 /// What is loaded when the daemon starts.
 struct StoredState {
   std::vector<JobRecord> jobs;  ///< those that have not ended, and the last ones that have
   std::vector<NodeRecord> nodes;
   JobId next_job;
   std::map<std::string, DatasetRecord> datasets;  ///< by name
+  std::map<std::string, Usage> usage;             ///< by user
+  std::map<std::string, TokenRecord> tokens;      ///< by name
 };
 
 /// state.db: jobs, their history, nodes. All writes of it. Owned by the core thread.
@@ -46,16 +60,24 @@ class StateStore {
   Result<StoredState> Load(size_t ended_jobs);
 
   void SaveJob(const JobRecord& job);
+  void SaveUsage(const std::string& owner, const Usage& usage);
   void SaveJobFile(JobId job, const std::string& yaml);
   void SaveNode(const NodeRecord& node);
   void SaveCheckpoint(const imgd::SaveCheckpoint& accepted);
   void AppendEvent(uint64_t number, const imgd::AppendEvent& event);
+  /// A line of the record of decisions; `job_event`: of a change of a job, its number in the job's history.
+  void AppendDecision(uint64_t number, const imgd::AppendDecision& decision, uint64_t job_event = 0);
+  /// Forgets the oldest decisions, some 10,000 at most: those beyond the newest `most`, and those from before
+  /// `oldest`. The newest of all stays.
+  Status TrimDecisions(uint64_t most, WallTime oldest);
   void SaveKey(const std::string& key, JobId job);
   /// Where each rank of a start is; kept for as long as the job.
   void SavePlacement(RunKey run, const std::vector<Part>& parts);
   void SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence);
   void SaveDataset(const DatasetRecord& dataset);
   void RemoveDataset(const std::string& name);
+  void SaveToken(const TokenRecord& token);
+  void RemoveToken(const std::string& name);
 
   /// A small write, which shows whether writes succeed.
   void Probe();
@@ -75,6 +97,8 @@ class StateStore {
   Result<uint64_t> EventPosition(RunKey run, uint32_t rank);
   /// Number of the job's newest event in this file; 0 for none.
   Result<uint64_t> LastEventNumber(JobId job);
+  /// Number of the newest decision; 0 for none.
+  Result<uint64_t> LastDecision();
 
  private:
   explicit StateStore(Database database);
@@ -82,6 +106,8 @@ class StateStore {
   Result<std::vector<JobRecord>> LoadJobs(size_t ended_jobs);
   Result<std::vector<NodeRecord>> LoadNodes();
   Result<std::map<std::string, DatasetRecord>> LoadDatasets();
+  Result<std::map<std::string, Usage>> LoadUsage();
+  Result<std::map<std::string, TokenRecord>> LoadTokens();
 
   std::unique_ptr<Database> database_;  // its address is batch_'s
   std::unique_ptr<WriteBatch> batch_;

@@ -78,7 +78,16 @@ const LogStream kStream{{JobId(1), Generation(1)}, 0};
 TEST_F(StoreTest, AJobComesBackAsItWas) {
   JobRecord job = MakeJob(1, JobState::kRunning);
   job.generation = Generation(3);
-  job.run.parts = {{.node = NodeId("a"), .first_rank = 0, .devices = {0, 2}, .phase = RunPhase::kRunning}};
+  job.run.parts = {
+      {.node = NodeId("a"), .first_rank = 0, .devices = {0, 2}, .whole = true, .phase = RunPhase::kRunning}};
+  job.preemptible = false;
+  job.project = "vision";
+  job.needs = {.gpu = true,
+               .models = {"H100"},
+               .memory_bytes = 80,
+               .whole_nodes = true,
+               .labels = {{"zone", {"x", "y"}}},
+               .not_labels = {{"capacity", {"spot"}}}};
   job.run.exits = {{.rank = 1, .signal = 9, .last_error_line = "no \xff UTF-8", .by_us = true}};
   job.run.started = {0, 1};
   job.run.stop = StopFor::kCancel;
@@ -99,6 +108,9 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   const JobRecord& back = stored->jobs[0];
   EXPECT_EQ(back.name, "rn50-1");
   EXPECT_EQ(back.run.parts, job.run.parts);
+  EXPECT_EQ(back.needs, job.needs);
+  EXPECT_FALSE(back.preemptible);
+  EXPECT_EQ(back.project, "vision");
   EXPECT_EQ(back.run.started, job.run.started);
   EXPECT_EQ(back.run.stop, StopFor::kCancel);
   EXPECT_EQ(back.run.exits[0].signal, 9);
@@ -109,6 +121,60 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   EXPECT_EQ(*store.FindKey("other"), std::nullopt);
   EXPECT_EQ(*store.JobFile(job.id), "name: x\n");
   EXPECT_EQ(*store.EventPosition({job.id, Generation(3)}, 1), 42u);
+}
+
+TEST_F(StoreTest, WhatUsersHaveHadComesBack) {
+  {
+    auto store = OpenState();
+    store.SaveUsage("ada", {.device_seconds = 12.5, .at = {7}});
+    store.SaveUsage("ada", {.device_seconds = 13.5, .at = {8}});
+    ASSERT_TRUE(store.Commit().has_value());
+  }
+  const auto stored = OpenState().Load(10);
+  ASSERT_TRUE(stored.has_value());
+  EXPECT_EQ(stored->usage, (std::map<std::string, Usage>{{"ada", {.device_seconds = 13.5, .at = {8}}}}));
+}
+
+TEST_F(StoreTest, ANodeComesBackAsItWas) {
+  {
+    auto store = OpenState();
+    store.SaveNode({.id = NodeId("gpu-1"),
+                    .devices = {{.index = 0, .model = "NVIDIA H100 80GB HBM3", .memory_bytes = 80}},
+                    .labels = {{"zone", "x"}}});
+    ASSERT_TRUE(store.Commit().has_value());
+  }
+  const auto stored = OpenState().Load(10);
+  ASSERT_TRUE(stored.has_value());
+  ASSERT_THAT(stored->nodes, SizeIs(1));
+  EXPECT_EQ(stored->nodes[0].devices.at(0).model, "NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(stored->nodes[0].labels, (Labels{{"zone", "x"}}));
+}
+
+TEST_F(StoreTest, ARunByHandAndATokenComeBackAsTheyWere) {
+  JobRecord job = MakeJob(1, JobState::kRunning);
+  job.by_hand = ByHand{.hosts = {"gpu-3", "gpu,4"}, .token = "t", .last_heard = {77}};
+  {
+    auto store = OpenState();
+    store.SaveJob(job);
+    store.SaveJob(MakeJob(2, JobState::kRunning));
+    store.SaveToken(
+        {.name = "t", .hash = "ab", .owner = "ada", .scopes = {"report", "view"}, .expires = {9}});
+    store.SaveToken({.name = "gone", .hash = "cd", .scopes = {"report"}});
+    store.RemoveToken("gone");
+    ASSERT_TRUE(store.Commit().has_value());
+  }
+  auto store = OpenState();
+  const auto stored = store.Load(10);
+  ASSERT_TRUE(stored.has_value());
+  ASSERT_THAT(stored->jobs, SizeIs(2));
+  ASSERT_TRUE(stored->jobs[0].by_hand.has_value());
+  EXPECT_THAT(stored->jobs[0].by_hand->hosts, ElementsAre("gpu-3", "gpu,4"));
+  EXPECT_EQ(stored->jobs[0].by_hand->token, "t");
+  EXPECT_EQ(stored->jobs[0].by_hand->last_heard, (WallTime{77}));
+  EXPECT_FALSE(stored->jobs[1].by_hand.has_value());
+  ASSERT_THAT(stored->tokens, SizeIs(1));
+  EXPECT_THAT(stored->tokens.at("t").scopes, ElementsAre("report", "view"));
+  EXPECT_EQ(stored->tokens.at("t").expires, (WallTime{9}));
 }
 
 TEST_F(StoreTest, TheClusterIdStays) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "trainer/dist/device.h"
 #include "trainer/loop/learner.h"
@@ -26,6 +27,7 @@ struct Wanted {
   int steps = 0;
   int threads = 0;
   std::string precision;
+  bool cuda_graph = false;
 };
 
 JobSpec SpecOf(const Wanted& wanted, const Environment& env) {
@@ -34,6 +36,7 @@ JobSpec SpecOf(const Wanted& wanted, const Environment& env) {
   spec.data.image_size = wanted.size;
   spec.train.global_batch = wanted.rank_batch * env.world_size;
   spec.train.precision = wanted.precision;
+  spec.train.cuda_graph = wanted.cuda_graph;
   return spec;
 }
 
@@ -58,7 +61,7 @@ Status SetUpCompute(Session& session, const Wanted& wanted) {
 void Step(Learner& learner, Session& session, DeviceBatch& batch, bool wait) {
   auto pending = session.gang->StartSum({batch.count});
   learner.Step(batch, 0.01, [&] { return Learner::Agreement{.images = pending.Wait()[0]}; });
-  if (wait) learner.TakeSums(Learner::Reader::kReport);
+  if (wait) learner.TakeSums();
   session.state.step = ++batch.step;
 }
 
@@ -90,8 +93,9 @@ Result<double> ImagesPerSecond(const Wanted& wanted, const Environment& env) {
 
 int main(int argc, char** argv) {
   using namespace imgd;
-  if (argc != 7) {
-    std::fprintf(stderr, "usage: compute_bench MODEL SIZE RANK_BATCH STEPS THREADS PRECISION\n");
+  const bool cuda_graph = argc == 8 && std::string_view(argv[7]) == "graph";
+  if (argc != 7 && !cuda_graph) {
+    std::fprintf(stderr, "usage: compute_bench MODEL SIZE RANK_BATCH STEPS THREADS PRECISION [graph]\n");
     return 2;
   }
   const auto env =
@@ -100,9 +104,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", env.error().ToString().c_str());
     return 2;
   }
-  const auto rate = trainer::ImagesPerSecond(
-      {argv[1], std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]), argv[6]},
-      *env);
+  const auto rate = trainer::ImagesPerSecond({argv[1], std::atoi(argv[2]), std::atoi(argv[3]),
+                                              std::atoi(argv[4]), std::atoi(argv[5]), argv[6], cuda_graph},
+                                             *env);
   if (!rate) {
     std::fprintf(stderr, "%s\n", rate.error().ToString().c_str());
     return 1;

@@ -1,59 +1,318 @@
-"""`./run bench control`: how quickly the service itself answers. Its peer, Slurm, is not set up yet and says so."""
+"""`./run bench control`: what the service itself can carry, and how quickly it answers, beside Slurm's.
+
+With names of parts (agents, many-agents, submits, starts, listing) only these are measured; the rest of
+build/bench/control.json stays. The daemon, the load and the peer share the machine, and each other's processors.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import json
+import resource
+import shutil
+import signal
+import socket
+import sqlite3
+import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import peer_slurm
 from report import BIN, ROOT, Case, finish, measure
 
 sys.path.insert(0, str(ROOT / "tests/e2e"))
-from harness import Cluster, wait_for  # noqa: E402
+from harness import Cluster, free_port  # noqa: E402
 
-SLURM = "Slurm is not part of this benchmark's set-up"
-JOB = "name: quick\ndata: {{train: /nowhere}}\nmax_restarts: 0\ncheckpoint: {{dir: {dir}}}\n"
+LOAD = BIN / "control_bench"
+AGENT_SECONDS = 9  # over which the daemon's processor time is taken
+SUBMIT_SECONDS = 4
+SBATCH_OF_ALL = 640  # over all clients
+STARTS = 60
+JOB = """\
+name: bench
+data: {{train: /data/imagenet/train, val: /data/imagenet/val}}
+model: {{name: resnet50}}
+resources: {{nodes: 1, ranks_per_node: {ranks}}}
+train: {{epochs: 90, global_batch: 1024}}
+checkpoint: {{dir: {folder}}}
+max_restarts: 0
+"""
+Json = dict[str, Any]
 
 
-def version_seconds() -> float:
-    """Start-up of the client: the mean of 20 starts."""
+def load(*arguments: object) -> Json:
+    """What the load generator measured."""
+    done = subprocess.run([LOAD, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"control_bench {arguments[0]}: {done.stderr}")
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+class Seen:
+    """A run gives several figures; each is a case of its own. The first case runs, the others take what it saw."""
+
+    def __init__(self, run: Callable[[], dict[str, float]]) -> None:
+        self.run = run
+        self.passes: list[dict[str, float]] = []
+
+    def figure(self, name: str) -> Callable[[], float]:
+        numbers = itertools.count()
+
+        def once() -> float:
+            number = next(numbers)
+            if number == len(self.passes):
+                self.passes.append(self.run())
+            return self.passes[number][name]
+
+        return once
+
+
+@contextmanager
+def daemon() -> Iterator[Cluster]:
+    """A daemon with an empty database, on the disk that the system's temporary folder is on."""
+    with tempfile.TemporaryDirectory(prefix="imgd-bench-") as folder:
+        (Path(folder) / "checkpoints").mkdir()
+        cluster = Cluster(Path(folder), server_args=["--web-listen", ""])
+        try:
+            cluster.start_daemon()
+            yield cluster
+        finally:
+            cluster.close()
+
+
+def job_file(cluster: Cluster, ranks: int) -> Path:
+    path = cluster.root / "job.yaml"
+    path.write_text(JOB.format(ranks=ranks, folder=cluster.root / "checkpoints"))
+    return path
+
+
+def agents_pass(count: int) -> dict[str, float]:
+    with daemon() as cluster:
+        assert cluster.daemon is not None
+        return load("agents", cluster.address, count, AGENT_SECONDS, cluster.daemon.pid)
+
+
+def agents_cases(count: int) -> list[Case]:
+    seen = Seen(functools.partial(agents_pass, count))
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    few = f"this machine allows {most} open files a process, which is too few connections"
+    return [
+        Case(f"{count:,} agents, no TLS yet: {title}", unit, "lower",
+             {"imgd": seen.figure(figure) if most > count + 200 else few})
+        for title, figure, unit in (("processor", "cpu_cores", "cores"), ("memory", "rss_mib", "MiB"),
+                                    ("all joined after", "join_seconds", "s"))
+    ]  # fmt: skip
+
+
+def one_node_away(cluster: Cluster) -> None:
+    """A node that was there and is out of reach: jobs wait for it."""
+    assert cluster.daemon is not None
+    load("agents", cluster.address, 1, 0, cluster.daemon.pid)
+
+
+def check_stored(state_dir: Path, acknowledged: Path) -> None:
+    """Every job that was acknowledged is in the database that a killed daemon left."""
+    with sqlite3.connect(f"file:{state_dir / 'state.db'}?mode=ro", uri=True) as database:
+        stored = dict(database.execute("SELECT key, job FROM idempotency_keys JOIN jobs ON jobs.id = job"))
+    lines = [line.split() for line in acknowledged.read_text().splitlines()]
+    lost = [key for number, key in lines if stored.get(key) != int(number)]
+    if lost or not lines:
+        raise AssertionError(f"{len(lost)} of {len(lines)} acknowledged jobs are not stored, such as {lost[:3]}")
+
+
+def submits_pass(clients: int) -> dict[str, float]:
+    with daemon() as cluster:
+        assert cluster.daemon is not None
+        one_node_away(cluster)
+        acknowledged = cluster.root / "acknowledged"
+        seen = load("submits", cluster.address, clients, SUBMIT_SECONDS, job_file(cluster, 8), acknowledged)
+        cluster.daemon.send_signal(signal.SIGKILL)
+        cluster.daemon.wait()
+        check_stored(cluster.root / "imgd", acknowledged)
+        return seen
+
+
+def by_command(command: str, clients: int, of_all: int, environment: dict[str, str] | None = None) -> float:
+    """Commands a second that as many shells run, each one after the other."""
+    each = of_all // clients
+    loop = f"i=0; while [ $i -lt {each} ]; do {command} >/dev/null 2>&1 || exit 1; i=$((i+1)); done"
     begun = time.perf_counter()
-    for _ in range(20):
-        subprocess.run([BIN / "imgcli", "--version"], check=True, capture_output=True)
-    return (time.perf_counter() - begun) / 20
+    shells = [subprocess.Popen(["/bin/sh", "-c", loop], env=environment) for _ in range(clients)]
+    if any([shell.wait() for shell in shells]):
+        raise AssertionError(f"failed: {command}")
+    return each * clients / (time.perf_counter() - begun)
 
 
-def start_seconds(cluster: Cluster, job: Path, mark: Path) -> float:
-    """From before `imgcli submit` to the first instruction of the rank, on an idle agent."""
-    mark.unlink(missing_ok=True)
-    begun = time.time()
-    job_id = cluster.submit(job)
-    wait_for("the rank", lambda: mark.exists() and mark.read_text(), 20)
-    cluster.wait_state(job_id, "JOB_STATE_FAILED")  # its trainer only says when it began
-    return float(mark.read_text()) - begun
+def imgcli_pass(clients: int) -> float:
+    with daemon() as cluster:
+        one_node_away(cluster)
+        command = f"{BIN}/imgcli --server {cluster.address} submit {job_file(cluster, 8)}"
+        return by_command(command, clients, SBATCH_OF_ALL)
+
+
+@contextmanager
+def slurm(nodes: int = 1) -> Iterator[peer_slurm.Slurm]:
+    # Below /tmp itself: munged wants a path that others can't write to.
+    with tempfile.TemporaryDirectory(prefix="imgd-slurm-") as folder:
+        Path(folder).chmod(0o755)
+        peer = peer_slurm.Slurm(Path(folder) / "slurm", free_port(), nodes)
+        try:
+            peer.start()
+            yield peer
+        finally:
+            peer.close()
+
+
+def sbatch_pass(clients: int) -> dict[str, float]:
+    with slurm() as peer:
+        peer.drain()
+        script = peer.root / "job"
+        script.write_text("#!/bin/true\n")
+        rate = by_command(f"sbatch --output=/dev/null {script}", clients, SBATCH_OF_ALL, peer.environment)
+        if peer.queued() != SBATCH_OF_ALL:
+            raise AssertionError(f"{peer.queued()} jobs are queued; {SBATCH_OF_ALL} were submitted")
+        return {"rate": rate}
+
+
+def submits_cases() -> list[Case]:
+    absent = peer_slurm.missing()
+    cases = []
+    for clients in (64, 8):
+        ours = Seen(functools.partial(submits_pass, clients))
+        theirs = Seen(functools.partial(sbatch_pass, clients))
+        cases += [
+            Case(f"durable submits, {clients} clients", "submits/s", "higher",
+                 {"imgd": ours.figure("per_second"), "slurm": absent or theirs.figure("rate")}),
+            Case(f"durable submits, {clients} clients: p99", "ms", "lower", {"imgd": ours.figure("p99_ms")}),
+            Case(f"submits by command, {clients} shells", "submits/s", "higher",
+                 {"imgd": functools.partial(imgcli_pass, clients),
+                  "slurm": absent or theirs.figure("rate")}),
+        ]  # fmt: skip
+    return cases
+
+
+@contextmanager
+def marks(folder: Path) -> Iterator[Callable[[], float]]:
+    """Waits for the next process that is `start_mark` in that folder: when it began, by the steady clock, s."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(folder / "mark.sock"))
+        listener.settimeout(20)
+
+        def mark() -> float:
+            (nanoseconds,) = struct.unpack("q", listener.recv(8))
+            return float(nanoseconds) / 1e9
+
+        yield mark
+    (folder / "mark.sock").unlink()
+
+
+def mark_program(folder: Path) -> Path:
+    return Path(shutil.copy(BIN / "start_mark", folder / "start_mark"))
+
+
+def starts_pass() -> dict[str, float]:
+    """By gRPC and by imgcli, on an agent that is idle each time."""
+    with daemon() as cluster:
+        cluster.start_agent("a", "--trainer", str(mark_program(cluster.root)))
+        job = job_file(cluster, 1)
+        seen = load("starts", cluster.address, STARTS, job, cluster.root / "mark.sock")
+        (cluster.root / "mark.sock").unlink()
+        by_cli = []
+        with marks(cluster.root) as mark:
+            for _ in range(10):
+                begun = time.monotonic()
+                job_id = cluster.submit(job)
+                by_cli.append((mark() - begun) * 1000)
+                cluster.wait_state(job_id, "JOB_STATE_FAILED")  # its trainer only says when it began
+                time.sleep(0.1)
+        return seen | {"cli_ms": statistics.median(by_cli)}
+
+
+def sbatch_start_pass() -> dict[str, float]:
+    """Milliseconds, the median of a few: each takes about a second."""
+    with slurm() as peer:
+        folder = peer.root.parent
+        script = peer.root / "job"
+        script.write_text(f"#!{mark_program(folder)}\n")
+        with marks(folder) as mark:
+            peer.start_seconds(script, mark)  # the first is slower
+            return {"ms": statistics.median(peer.start_seconds(script, mark) * 1000 for _ in range(5))}
+
+
+def starts_cases() -> list[Case]:
+    absent = peer_slurm.missing()
+    ours = Seen(starts_pass)
+    theirs = Seen(sbatch_start_pass)
+    title = "submit to process started"
+    return [
+        Case(f"{title}, p50", "ms", "lower", {"imgd": ours.figure("p50_ms"), "slurm": absent or theirs.figure("ms")}),
+        Case(f"{title}, p99", "ms", "lower", {"imgd": ours.figure("p99_ms")}),
+        Case(f"{title}, by command, p50", "ms", "lower",
+             {"imgd": ours.figure("cli_ms"), "slurm": absent or theirs.figure("ms")}),
+    ]  # fmt: skip
+
+
+def milliseconds_of(*command: object) -> float:
+    begun = time.perf_counter()
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
+    return (time.perf_counter() - begun) * 1000
+
+
+def listing_rows() -> list[Json]:
+    with tempfile.TemporaryDirectory(prefix="imgd-bench-") as folder:
+        load("fill", Path(folder) / "imgd", 100_000)
+        cluster = Cluster(Path(folder), server_args=["--web-listen", ""])
+        try:
+            cluster.start_daemon()
+            jobs = functools.partial(milliseconds_of, BIN / "imgcli", "--server", cluster.address, "jobs")
+            version = functools.partial(milliseconds_of, BIN / "imgcli", "--version")
+            return measure([
+                Case("imgcli jobs, 100,000 jobs stored", "ms", "lower", {"imgd": jobs}),
+                Case("imgcli --version", "ms", "lower", {"imgd": version}),
+            ], passes=15)  # fmt: skip
+        finally:
+            cluster.close()
+
+
+PARTS: dict[str, Callable[[], list[Json]]] = {
+    "agents": lambda: measure(agents_cases(2_000)),
+    "many-agents": lambda: measure(agents_cases(10_000)),
+    "submits": lambda: measure(submits_cases()),
+    "starts": lambda: measure(starts_cases()),
+    "listing": listing_rows,
+}
+SLURM_NOTE = ("Slurm 22.05 of Debian on loopback, one node, batch_sched_delay=0, sched_min_interval=0; submits by "
+              "`sbatch` in a shell's loop, while ours are gRPC calls unless they say `by command`; what it "
+              "acknowledges is in memory, not durable")  # fmt: skip
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "checkpoints").mkdir()
-        mark, trainer, job = root / "mark", root / "trainer", root / "job.yaml"
-        trainer.write_text(f"#!/bin/sh\ndate +%s.%N > {mark}\n")
-        trainer.chmod(0o755)
-        job.write_text(JOB.format(dir=root / "checkpoints"))
-        cluster = Cluster(root)
-        try:
-            cluster.start_daemon()
-            cluster.start_agent("a", "--trainer", str(trainer))
-            finish("control", measure([
-                Case("imgcli --version", "s", "lower", {"imgd": version_seconds}),
-                Case("submit to rank started", "s", "lower",
-                     {"imgd": lambda: start_seconds(cluster, job, mark), "slurm": SLURM}),
-            ], passes=7))  # fmt: skip
-        finally:
-            cluster.close()
+    chosen = sys.argv[1:] or list(PARTS)
+    if unknown := set(chosen) - set(PARTS):
+        sys.exit(f"run: bench control: found {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    # So that what was started is ended, whoever ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Soft limits may be raised to the hard ones; the daemon and the load inherit it.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    rows = [row for part in chosen for row in PARTS[part]()]
+    for row in rows:
+        if row["subject"] == "slurm":
+            row["note"] = SLURM_NOTE
+    written = ROOT / "build/bench/control.json"
+    if len(chosen) < len(PARTS) and written.exists():
+        measured = {row["case"] for row in rows}
+        rows = [row for row in json.loads(written.read_text())["rows"] if row["case"] not in measured] + rows
+    finish("control", rows)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ def parse() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, required=True, help="warm-up: steps that are not timed")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--precision", choices=["fp32", "bf16"], required=True)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
     return parser.parse_args()
 
 
@@ -35,15 +37,21 @@ def batches(asked: argparse.Namespace) -> tuple[Iterator[tuple[torch.Tensor, tor
     """Batches without end, and the number of classes."""
     if not asked.data:
         images = torch.randn(asked.batch, 3, asked.size, asked.size).contiguous(memory_format=torch.channels_last)
-        labels = torch.randint(1000, (asked.batch,))
+        images, labels = images.to(asked.device), torch.randint(1000, (asked.batch,)).to(asked.device)
         return iter(lambda: (images, labels), None), 1000
     transform = transforms.Compose([
         transforms.RandomResizedCrop(asked.size, scale=(0.5, 1.0)), transforms.RandomHorizontalFlip(),
         transforms.ToTensor(), transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])  # fmt: skip
     dataset = datasets.ImageFolder(asked.data, transform)
     loader = torch.utils.data.DataLoader(dataset, asked.batch, shuffle=True, num_workers=asked.workers, drop_last=True,
+                                         pin_memory=asked.device == "cuda",
                                          persistent_workers=asked.workers > 0)  # fmt: skip
     return (batch for _ in range(10**6) for batch in loader), len(dataset.classes)
+
+
+def finish_queue(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def main() -> None:
@@ -51,7 +59,11 @@ def main() -> None:
     torch.set_num_threads(asked.threads)
     torch.manual_seed(0)
     endless, classes = batches(asked)
-    model: torch.nn.Module = models.get_model(asked.model, num_classes=classes).to(memory_format=torch.channels_last)
+    torch.backends.cudnn.benchmark = True
+    model: torch.nn.Module = models.get_model(asked.model, num_classes=classes)
+    model = model.to(asked.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if asked.compile:
+        model.compile()
     if WORLD_SIZE > 1:
         torch.distributed.init_process_group("gloo")
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -60,15 +72,19 @@ def main() -> None:
     first_step, since = 0.0, 0.0
     for step in range(asked.warm_up + asked.steps):
         if step == asked.warm_up:
+            finish_queue(asked.device)
             since = time.time()
-        images, labels = next(endless)
+        images, labels = (tensor.to(asked.device, non_blocking=True) for tensor in next(endless))
         images = images.contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cpu", torch.bfloat16, enabled=asked.precision == "bf16"):
+        with torch.autocast(asked.device, torch.bfloat16, enabled=asked.precision == "bf16"):
             loss = criterion(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        first_step = first_step or time.time() - BEGUN
+        if first_step == 0:
+            finish_queue(asked.device)
+            first_step = time.time() - BEGUN
+    finish_queue(asked.device)
     rate = asked.steps * asked.batch * WORLD_SIZE / (time.time() - since)
     if RANK == 0:
         print(json.dumps({"images_per_second": rate, "first_step_seconds": first_step}))

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,15 @@ def measure(cases: list[Case], passes: int = 3) -> list[dict[str, Any]]:
             for p in peers
         }
     return rows
+
+
+def wait_until(what: str, there: Callable[[], bool], seconds: float) -> None:
+    """Returns when it is there; fails with `what` when it does not come in time."""
+    deadline = time.monotonic() + seconds
+    while not there():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds} s in vain for {what}")
+        time.sleep(0.02)
 
 
 def beside(row: dict[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""`./run bench train`: imgtrain beside plain PyTorch in Python: computing alone, and end to end from JPEG files."""
+"""`./run bench train`: imgtrain beside plain PyTorch in Python: computing alone, and end to end from JPEG files.
+
+With --gpu on the first GPU alone, as train-gpu.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from google.protobuf import descriptor_pb2, message_factory
@@ -29,7 +32,7 @@ data: {{train: {data}, image_size: {size}, min_scale: 0.5, workers: {cores}}}
 train: {{epochs: 90, max_steps: {steps}, global_batch: {batch}, precision: {precision}, threads: {cores},
   log_every_steps: 1}}
 optimizer: {{lr: 0.05}}
-checkpoint: {{every_epochs: 0}}
+checkpoint: {{every_epochs: 0, every_steps: {every_steps}}}
 """
 
 
@@ -44,11 +47,14 @@ class Work:
     steps: int  # that are timed
     warm_up: int
     precision: str = "fp32"
+    device: str = "cpu"
 
 
 SMALL = Work("rn18-64px-b64-fp32", "resnet18", 64, 64, steps=60, warm_up=20)
 SMALL_BF16 = Work("rn18-64px-b64-bf16", "resnet18", 64, 64, steps=60, warm_up=20, precision="bf16")
 LARGE = Work("rn50-224px-b16-fp32", "resnet50", 224, 16, steps=5, warm_up=1)
+ON_GPU = Work("rn50-224px-b256-bf16", "resnet50", 224, 256, steps=60, warm_up=20, precision="bf16", device="cuda")
+LONG = Work("rn50-96px-b16-fp32", "resnet50", 96, 16, steps=100, warm_up=50)
 
 
 @functools.cache
@@ -78,11 +84,13 @@ def run(command: list[str | Path], env: dict[str, str]) -> tuple[str, float]:
         return out.read(), usage.ru_maxrss / 1024
 
 
-def ours_end_to_end(work: Work, data: Path) -> Figures:
+def ours_end_to_end(work: Work, data: Path, every_steps: int = 0) -> Figures:
+    """`every_steps`: between checkpoints."""
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / "job.yaml"
         job.write_text(JOB.format(data=data, cores=CORES, model=work.model, size=work.size, batch=work.batch,
-                                  steps=work.warm_up + work.steps, precision=work.precision))  # fmt: skip
+                                  steps=work.warm_up + work.steps, precision=work.precision,
+                                  every_steps=every_steps))  # fmt: skip
         begun = time.time()
         env = {"IMGD_RUN_DIR": folder, "IMGD_CHECKPOINT_DIR": f"{folder}/checkpoints"}
         _, memory = run([BIN / "imgtrain", job], env)
@@ -99,7 +107,8 @@ def ours_end_to_end(work: Work, data: Path) -> Figures:
 
 def peer_command(work: Work, threads: int) -> list[str | Path]:
     settings = {"model": work.model, "size": work.size, "batch": work.batch, "threads": threads,
-                "warm-up": work.warm_up, "steps": work.steps, "precision": work.precision}  # fmt: skip
+                "warm-up": work.warm_up, "steps": work.steps, "precision": work.precision,
+                "device": work.device}  # fmt: skip
     return [sys.executable, PEER, *(f"--{key}={value}" for key, value in settings.items())]
 
 
@@ -109,13 +118,13 @@ def peer_end_to_end(work: Work, data: Path) -> Figures:
     return {"images/s": result["images_per_second"], "first step": result["first_step_seconds"], "memory": memory}
 
 
-def computing(command: list[str | Path], ranks: int) -> float:
+def computing(command: list[str | Path], ranks: int, device: str) -> float:
     """Images per second of all ranks on batches that lie in memory."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
-             "LOCAL_WORLD_SIZE": str(ranks), "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+             "LOCAL_WORLD_SIZE": str(ranks)} | ({} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""})  # fmt: skip
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                          env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
@@ -128,17 +137,19 @@ def computing(command: list[str | Path], ranks: int) -> float:
     return rate
 
 
-def ours_computing(work: Work, ranks: int, threads: int) -> float:
+def ours_computing(work: Work, ranks: int, threads: int, *more: str) -> float:
     return computing([BIN / "compute_bench", work.model, str(work.size), str(work.batch), str(work.steps), str(threads),
-                      work.precision], ranks)  # fmt: skip
+                      work.precision, *more], ranks, work.device)  # fmt: skip
 
 
-def peer_computing(work: Work, ranks: int, threads: int) -> float:
-    return computing(peer_command(work, threads), ranks)
+def peer_computing(work: Work, ranks: int, threads: int, *more: str) -> float:
+    return computing([*peer_command(work, threads), *more], ranks, work.device)
 
 
 def why_not(work: Work) -> str:
     """Why a precision can't be measured here; empty where it can."""
+    if work.device == "cuda":
+        return ""
     flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")).split()
     if work.precision == "fp32" or "avx512f" in flags or "amx_bf16" in flags:
         return ""
@@ -187,18 +198,42 @@ def end_to_end_cases(work: Work, data: Path) -> list[Case]:
     ]  # fmt: skip
 
 
+def checkpoint_case(data: Path) -> Case:
+    """One checkpoint falls into the steps that are timed."""
+    return Case(f"{LONG.name} from JPEG", "images/s", "higher",
+                {"a checkpoint each 100 steps": lambda: ours_end_to_end(LONG, data, every_steps=100)["images/s"],
+                 "no checkpoints": lambda: ours_end_to_end(LONG, data)["images/s"]})  # fmt: skip
+
+
+def gpu_cases(data: Path) -> list[Case]:
+    alone = {"imgtrain": functools.partial(ours_computing, ON_GPU, 1, CORES),
+             "imgtrain, CUDA graph": functools.partial(ours_computing, ON_GPU, 1, CORES, "graph"),
+             "pytorch": functools.partial(peer_computing, ON_GPU, 1, CORES),
+             "torch.compile": functools.partial(peer_computing, ON_GPU, 1, CORES, "--compile")}  # fmt: skip
+    return [Case(f"{ON_GPU.name} computing alone", "images/s", "higher", dict(alone)),
+            *end_to_end_cases(replace(ON_GPU, name=f"{ON_GPU.name} with {CORES} loader cores"), data)]  # fmt: skip
+
+
 def main() -> None:
+    on_gpu = sys.argv[1:] == ["--gpu"]
+    if sys.argv[1:] and not on_gpu:
+        raise SystemExit(f"bench train: found {' '.join(sys.argv[1:])}; allowed: --gpu")
+    if on_gpu and not Path("/dev/nvidia0").exists():
+        raise SystemExit(f"no GPU here; not measured: {ON_GPU.name}")
     with tempfile.TemporaryDirectory() as folder:
         shapes = Path(folder) / "shapes"
         # 1,280 images: whole batches, so that both sides count the same.
         subprocess.run([BIN / "imgcli", "dataset", "synth", "--classes", "10", "--per-class", "128",
                         "--val-per-class", "1", "--size", "500x375", shapes],
                        check=True, capture_output=True)  # fmt: skip
+        if on_gpu:
+            finish("train-gpu", measure(gpu_cases(shapes / "train")))
+            return
         cases = [case for work in (SMALL, SMALL_BF16, LARGE)
                  for case in [*computing_cases(work), *end_to_end_cases(work, shapes / "train")]]  # fmt: skip
+        cases.append(checkpoint_case(shapes / "train"))
         finish("train", measure(cases))
-        print("not measured: ResNet-50 in bf16 at 224 px on a GPU (no GPU here)" if not Path("/dev/nvidia0").exists()
-              else "a GPU is here, but no case measures it yet")  # fmt: skip
+        print(f"not measured: {ON_GPU.name} on a GPU, which --gpu does where there is one")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ class Cluster:
     server_args: list[str] = field(default_factory=list)
     host: str = "127.0.0.1"
     port: int = field(default_factory=free_port)
+    web_port: int = field(default_factory=free_port)
     prefix: list[str] = field(default_factory=list)  # put before the daemon's command: a namespace
     daemon: subprocess.Popen[bytes] | None = None
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -88,8 +89,10 @@ class Cluster:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def start_daemon(self) -> None:
-        command = [*self.prefix, str(BIN / "imgd"), "--listen", self.address, "--state-dir", str(self.root / "imgd"),
-                   "--checkpoint-dir", str(self.root / "checkpoints"), *self.server_args]  # fmt: skip
+        web = [] if "--web-listen" in self.server_args else ["--web-listen", f"{self.host}:{self.web_port}"]
+        command = [*self.prefix, str(BIN / "imgd"), "--listen", self.address, *web,
+                   "--state-dir", str(self.root / "imgd"), "--checkpoint-dir", str(self.root / "checkpoints"),
+                   *self.server_args]  # fmt: skip
         self.daemon = self._spawn("imgd", command)
         wait_for("the daemon to answer", lambda: self.cli("nodes", check=False).returncode == 0, 20)
 

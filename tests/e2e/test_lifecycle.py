@@ -85,6 +85,7 @@ def test_training_goes_on_while_the_daemon_is_dead(cluster: Cluster, make_job: M
     assert_each_step_once(cluster, job, 80)
 
 
+@pytest.mark.long
 def test_the_same_trainers_train_on_when_the_agent_dies(cluster: Cluster, make_job: MakeJob) -> None:
     job = cluster.submit(make_job(epochs=8))
     cluster.wait_step(job, 5)
@@ -176,6 +177,7 @@ def test_cancel_of_a_trainer_that_ignores_sigterm(tmp_path: Path, make_job: Make
         cluster.close()
 
 
+@pytest.mark.long
 def test_a_second_job_waits_says_why_and_starts_by_itself(cluster: Cluster, make_job: MakeJob) -> None:
     first = cluster.submit(make_job(epochs=6), "name=first")
     second = cluster.submit(make_job(epochs=1), "name=second")

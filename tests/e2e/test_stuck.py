@@ -185,14 +185,20 @@ def test_of_a_lost_link_between_ranks_the_pair_is_named(network: Network, tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("waits_to", ["go on", "receive"])
 def test_a_node_off_the_network_is_lost_as_soon_as_its_gang_waits_for_it(
-    network: Network, tmp_path: Path, make_job: MakeJob
+    waits_to: str, network: Network, tmp_path: Path, make_job: MakeJob
 ) -> None:
+    """Also where the rank that is left has nothing under way that the other's kernel could leave unanswered."""
     cluster = start_nodes(network, tmp_path, network.address)
     try:
         job = cluster.submit(make_job(epochs=500), *LIMITS)
         cluster.wait_step(job, 13)
-        other = cluster.rank_pids(job)[0 if node_of(cluster, job, 0) == "a" else 1]
+        first = int(node_of(cluster, job, 0) != "a")
+        other, gone = cluster.rank_pids(job)[first], cluster.rank_pids(job)[1 - first]
+        if waits_to == "receive":
+            os.kill(gone, signal.SIGSTOP)
+            time.sleep(1.5)
         network.cut("b")
         cut = time.monotonic()
         reason = wait_requeued(cluster, job, 40)

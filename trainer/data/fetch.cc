@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/files.h"
+#include "common/sha256.h"
 #include "common/url.h"
 #include "trainer/data/hash.h"
 #include "trainer/data/remote_file.h"
@@ -35,7 +36,7 @@ class Parts {
   Parts(const Source& source, uint64_t chunk_bytes, std::string path)
       : path_(std::move(path)),
         head_(fmt::format("{} {} {} {}\n", kPartsMagic, source.size(), chunk_bytes,
-                          Sha256Hex(source.version()))),
+                          Sha256Of(source.version()))),
         there_((source.size() + chunk_bytes - 1) / chunk_bytes) {}
 
   const std::vector<bool>& there() const { return there_; }

@@ -5,8 +5,9 @@
 #include <filesystem>
 
 #include "common/files.h"
+#include "common/remote/testing/http_server.h"
+#include "common/sha256.h"
 #include "trainer/data/hash.h"
-#include "trainer/data/test_http_server.h"
 #include "trainer/data/test_images.h"
 
 namespace imgd::data {
@@ -44,7 +45,7 @@ class FetchTest : public testing::Test {
     change();
   }
   std::string Out(const std::string& ending = "") const { return (folder_.path() / "x").string() + ending; }
-  std::string Checksum() const { return Sha256Hex(content_); }
+  std::string Checksum() const { return Sha256Of(content_); }
 
   TempFolder folder_;
   int connections_ = 2;

@@ -1,35 +1,10 @@
 #include "trainer/data/hash.h"
 
-#include <fmt/core.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
+
+#include "common/sha256.h"
 
 namespace imgd::data {
-
-std::string Hex(std::string_view bytes) {
-  std::string out;
-  for (const char c : bytes) out += fmt::format("{:02x}", static_cast<uint8_t>(c));
-  return out;
-}
-
-std::string Sha256(std::string_view text) {
-  std::string out(32, '\0');
-  unsigned size = 32;
-  EVP_Digest(text.data(), text.size(), reinterpret_cast<unsigned char*>(out.data()), &size, EVP_sha256(),
-             nullptr);
-  return out;
-}
-
-std::string Sha256Hex(std::string_view text) { return Hex(Sha256(text)); }
-
-std::string HmacSha256(std::string_view key, std::string_view text) {
-  std::string out(32, '\0');
-  unsigned size = 32;
-  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-       reinterpret_cast<unsigned char*>(out.data()), &size);
-  return out;
-}
 
 struct Digest::Impl {
   EVP_MD_CTX* context = EVP_MD_CTX_new();

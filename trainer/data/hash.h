@@ -8,12 +8,6 @@
 
 namespace imgd::data {
 
-/// SHA-256 of a text, as 32 bytes and as 64 hexadecimal digits.
-std::string Sha256(std::string_view text);
-std::string Sha256Hex(std::string_view text);
-std::string HmacSha256(std::string_view key, std::string_view text);
-std::string Hex(std::string_view bytes);
-
 /// A digest that is fed piece by piece.
 class Digest {
  public:

@@ -5,8 +5,8 @@
 
 #include "common/files.h"
 #include "common/json.h"
+#include "common/sha256.h"
 #include "trainer/data/crc32c.h"
-#include "trainer/data/hash.h"
 
 namespace imgd::data {
 namespace {
@@ -55,7 +55,7 @@ bool TakeClasses(const nlohmann::json& head, ShardIndex& index) {
 
 std::string IndexCache::PathOf(const Source& shard) const {
   const std::string what = fmt::format("{}\n{}\n{}", shard.name(), shard.size(), shard.version());
-  return fmt::format("{}/{}.idx", folder_, Sha256Hex(what).substr(0, 40));
+  return fmt::format("{}/{}.idx", folder_, Sha256Of(what).substr(0, 40));
 }
 
 std::optional<ShardIndex> IndexCache::Find(const Source& shard) const {

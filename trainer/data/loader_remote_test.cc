@@ -2,10 +2,10 @@
 
 #include <thread>
 
+#include "common/remote/testing/http_server.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/shard_set.h"
 #include "trainer/data/sources.h"
-#include "trainer/data/test_http_server.h"
 #include "trainer/data/test_images.h"
 #include "trainer/data/test_tar.h"
 

@@ -28,13 +28,6 @@ std::string VersionOf(const HttpAnswer& answer, uint64_t size) {
   return etag.empty() && !changed.empty() ? fmt::format("{}-{}", size, changed) : etag;
 }
 
-/// S3 says in its body what is wrong: "<Code>AccessDenied</Code>".
-std::string CodeIn(const std::string& excerpt) {
-  const size_t open = excerpt.find("<Code>");
-  const size_t close = open == std::string::npos ? open : excerpt.find("</Code>", open);
-  return close == std::string::npos || close - open > 70 ? "" : excerpt.substr(open + 6, close - open - 6);
-}
-
 std::string RangeHeader(uint64_t offset, uint64_t size) {
   return fmt::format("bytes={}-{}", offset, offset + size - 1);
 }
@@ -68,76 +61,6 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   return ContentRange{*first, *last, *total};
 }
 
-tl::expected<HttpAnswer, HttpTrouble> TryOnce(const RemoteObject& object, HttpHeaders headers,
-                                              const HttpBody& body, const std::stop_token& stop) {
-  for (bool renewed = false;; renewed = true) {
-    HttpRequest request{.url = object.url, .headers = headers, .follow = object.follow, .stop = stop};
-    if (object.authorizer) {
-      if (auto signed_ = object.authorizer->Sign(request); !signed_) {
-        const bool retry = signed_.error().code == ErrorCode::kUnavailable;
-        return tl::unexpected(HttpTrouble{signed_.error(), retry ? Kind::kRetry : Kind::kFinal});
-      }
-    }
-    auto answer = object.client->Try(std::move(request), body);
-    const bool refused = answer && (answer->status == 400 || answer->status == 401 || answer->status == 403);
-    if (!refused || renewed || !object.authorizer) return answer;
-    const std::string code = CodeIn(answer->excerpt);
-    if (code != "ExpiredToken" && code != "TokenRefreshRequired" && code != "InvalidToken") return answer;
-    if (!object.authorizer->Renew()) return answer;
-  }
-}
-
-std::optional<HttpTrouble> TroubleOfStatus(const HttpAnswer& answer) {
-  const int status = answer.status;
-  if (status >= 200 && status < 300) return std::nullopt;
-  const std::string code = CodeIn(answer.excerpt);
-  const std::string words = code.empty() ? fmt::format("the server answers {}", status)
-                                         : fmt::format("the server answers {} {}", status, code);
-  const auto final = [&](ErrorCode error) {
-    return HttpTrouble{{.code = error, .message = words}, Kind::kFinal};
-  };
-  if (status == 404 || status == 410) return final(ErrorCode::kNotFound);
-  if (status == 401 || status == 403 || status == 407) return final(ErrorCode::kPermissionDenied);
-  if (status == 408 || status == 425 || status == 429 || status >= 500) {
-    HttpTrouble trouble = Again(words);
-    const std::string header = answer.header("retry-after");
-    std::string_view seconds = header;
-    if (const auto wait = TakeNumber(seconds, ""))
-      trouble.wait = Milliseconds(1000 * std::min<uint64_t>(*wait, 60));
-    return trouble;
-  }
-  return final(ErrorCode::kUnavailable);
-}
-
-Result<std::optional<std::string>> ReadWhole(const RemoteObject& object, uint64_t most_bytes,
-                                             const std::stop_token& stop) {
-  Patience patience(object.client->options(), object.name, /*known=*/false);
-  for (;;) {
-    std::string content;
-    const HttpBody body = {
-        .begin = [](const HttpAnswer& answer) -> Result<bool> { return answer.status == 200; },
-        .take = [&](std::span<const uint8_t> bytes) -> Status {
-          if (bytes.size() > most_bytes - content.size())
-            return Fail(ErrorCode::kDataLoss, "it has more than {} bytes", most_bytes);
-          content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-          return {};
-        }};
-    const auto answer = TryOnce(object, {}, body, stop);
-    std::optional<HttpTrouble> trouble;
-    if (!answer) {
-      trouble = answer.error();
-    } else {
-      trouble = TroubleOfStatus(*answer);
-      if (trouble && trouble->error.code == ErrorCode::kNotFound) return std::optional<std::string>();
-      if (!trouble && answer->status == 200) return std::optional(std::move(content));
-      if (!trouble)
-        trouble =
-            HttpTrouble{{.code = ErrorCode::kUnavailable, .message = "the server answers without a body"}};
-    }
-    if (const auto error = patience.Again(*trouble, stop)) return tl::unexpected(*error);
-  }
-}
-
 Result<std::shared_ptr<RemoteFile>> RemoteFile::Open(RemoteObject object) {
   Patience patience(object.client->options(), object.name, /*known=*/false);
   // No body but that of the one byte.
@@ -152,7 +75,7 @@ Result<std::shared_ptr<RemoteFile>> RemoteFile::Open(RemoteObject object) {
                            return {};
                          }};
   for (;;) {
-    const auto answer = TryOnce(object, {{"range", "bytes=0-0"}}, body, {});
+    const auto answer = TryOnce(object, {.headers = {{"range", "bytes=0-0"}}}, body, {});
     std::optional<HttpTrouble> trouble;
     if (!answer) {
       trouble = answer.error();
@@ -213,7 +136,7 @@ std::optional<HttpTrouble> RemoteFile::ReadSome(uint64_t offset, std::span<uint8
                            got += bytes.size();
                            return {};
                          }};
-  const auto answer = TryOnce(object_, std::move(headers), body, stop);
+  const auto answer = TryOnce(object_, {.headers = std::move(headers)}, body, stop);
   if (!answer) return answer.error();
   if (auto trouble = TroubleOfStatus(*answer)) return trouble;
   if (answer->status != 206)

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "trainer/data/test_http_server.h"
+#include "common/remote/testing/http_server.h"
 
 namespace imgd::data {
 namespace {

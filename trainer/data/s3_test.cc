@@ -1,9 +1,8 @@
-#include "trainer/data/s3.h"
-
 #include <gmock/gmock.h>
 
+#include "common/remote/testing/http_server.h"
 #include "trainer/data/shard_set.h"
-#include "trainer/data/test_http_server.h"
+#include "trainer/data/sources.h"
 #include "trainer/data/test_images.h"
 #include "trainer/data/test_tar.h"
 
@@ -20,37 +19,6 @@ Environment Env(Variables variables) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::string() : found->second;
   };
-}
-
-/// The published examples' time and keys.
-const AwsCredentials kExample{"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"};
-const auto kExampleTime = std::chrono::system_clock::from_time_t(1440938160);  // 2015-08-30T12:36:00Z
-
-std::string Signature(const std::string& url) {
-  HttpRequest request{.url = ParseUrl(url).value()};
-  SignV4(request, kExample, {"us-east-1", "service", kExampleTime});
-  const std::string value = request.headers.back().second;
-  return value.substr(value.find("SignedHeaders="));
-}
-
-TEST(SignV4, GivesThePublishedSignatures) {
-  EXPECT_EQ(Signature("https://example.amazonaws.com/"),
-            "SignedHeaders=host;x-amz-date, "
-            "Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
-  // get-vanilla-query-order-key-case
-  EXPECT_EQ(Signature("https://example.amazonaws.com/?Param2=value2&Param1=value1"),
-            "SignedHeaders=host;x-amz-date, "
-            "Signature=b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500");
-}
-
-TEST(SignV4, GivesThePublishedSignatureOfARangeOfAnObject) {
-  // "Example: GET Object" of the S3 API's reference.
-  HttpRequest request{.url = ParseUrl("https://examplebucket.s3.amazonaws.com/test.txt").value(),
-                      .headers = {{"range", "bytes=0-9"}}};
-  SignV4(request, {"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"},
-         {"us-east-1", "s3", std::chrono::system_clock::from_time_t(1369353600)});
-  EXPECT_THAT(request.headers.back().second,
-              HasSubstr("Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"));
 }
 
 /// A bucket that knows one key, and an instance's metadata beside it.

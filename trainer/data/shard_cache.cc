@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/sha256.h"
 #include "trainer/data/crc32c.h"
-#include "trainer/data/hash.h"
 
 namespace imgd::data {
 namespace {
@@ -32,7 +32,7 @@ int64_t SteadySeconds() {
 /// Differs after each start of the machine.
 std::string BootId() {
   const auto id = ReadFile("/proc/sys/kernel/random/boot_id", 64);
-  return id ? Sha256Hex(*id).substr(0, 12) : std::string("unknown");
+  return id ? Sha256Of(*id).substr(0, 12) : std::string("unknown");
 }
 
 bool PreadAll(int fd, uint64_t offset, std::span<uint8_t> out) {
@@ -172,7 +172,7 @@ std::shared_ptr<CacheEntry> ShardCache::Open(const Source& source, std::optional
   ::chmod(folder_.c_str(), 0700);
   const std::string what = fmt::format("{}\n{}\n{}\n{}", source.name(), source.size(), source.version(),
                                        crc32c ? fmt::format("{:08x}", *crc32c) : "");
-  const std::string stem = fmt::format("{}/{}", folder_, Sha256Hex(what).substr(0, 40));
+  const std::string stem = fmt::format("{}/{}", folder_, Sha256Of(what).substr(0, 40));
   const std::string final_path = stem + ".shard";
   const std::string path = fmt::format("{}.{}.part", stem, BootId());
   const uint64_t whole =

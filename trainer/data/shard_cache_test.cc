@@ -4,9 +4,9 @@
 
 #include <thread>
 
+#include "common/remote/testing/http_server.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/sources.h"
-#include "trainer/data/test_http_server.h"
 #include "trainer/data/test_images.h"
 
 namespace imgd::data {

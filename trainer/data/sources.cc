@@ -1,20 +1,17 @@
 #include "trainer/data/sources.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "common/files.h"
 #include "common/json.h"
+#include "common/remote/s3.h"
+#include "common/sha256.h"
 #include "common/url.h"
 #include "trainer/data/read_ahead.h"
 #include "trainer/data/remote_file.h"
-#include "trainer/data/s3.h"
 #include "trainer/data/shard_cache.h"
 
 namespace imgd::data {
@@ -23,18 +20,6 @@ namespace {
 constexpr uint64_t kMostListingBytes = uint64_t{256} << 20;
 constexpr size_t kMostSecretBytes = 64 << 10;
 constexpr uint64_t kDefaultCacheBytes = uint64_t{256} << 30;
-
-std::string FromProcess(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-std::string FirstOf(const Environment& env, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (std::string value = env(name); !value.empty()) return value;
-  }
-  return "";
-}
 
 /// A header's value that a user chose.
 class FixedAuthorization final : public Authorizer {
@@ -48,15 +33,6 @@ class FixedAuthorization final : public Authorizer {
  private:
   const std::string value_;
 };
-
-std::string Base64(const std::string& text) {
-  std::string out(4 * ((text.size() + 2) / 3) + 1, '\0');
-  const int size =
-      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                      reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-  out.resize(static_cast<size_t>(size));
-  return out;
-}
 
 Result<std::string> ReadAuthorization(const std::string& file) {
   IMGD_ASSIGN(std::string value, ReadFile(file, kMostSecretBytes));
@@ -105,10 +81,9 @@ Result<std::vector<RemoteEntry>> ParseListing(const std::string& text, const std
 }  // namespace
 
 Result<SourceSettings> SourceSettings::FromEnvironment(Environment env) {
-  SourceSettings settings{.env = env ? std::move(env) : FromProcess, .cache_bytes = kDefaultCacheBytes};
+  SourceSettings settings{.env = env ? std::move(env) : VariableOfProcess, .cache_bytes = kDefaultCacheBytes};
   const auto& get = settings.env;
-  settings.http.notice = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
-  settings.http.ca_file = FirstOf(get, {"AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"});
+  settings.http = HttpOptionsFrom(get);
   settings.authorization_file = get("IMGD_HTTP_AUTHORIZATION_FILE");
   settings.cache_folder = get("IMGD_CACHE_DIR");
   if (settings.cache_folder.empty()) {

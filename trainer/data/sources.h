@@ -1,19 +1,17 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/error.h"
-#include "trainer/data/http_client.h"
+#include "common/remote/s3.h"
 #include "trainer/data/source.h"
 
 namespace imgd::data {
 
-/// Gives a variable of the environment; empty when it is not set.
-using Environment = std::function<std::string(const char*)>;
+using Environment = GetVariable;
 
 /// Where data that is far away comes from and is kept. docs/data-sources.md has the variables.
 struct SourceSettings {
@@ -27,12 +25,6 @@ struct SourceSettings {
 
   /// Says on standard error what it waits for. Errors: kInvalidArgument for a variable that makes no sense.
   static Result<SourceSettings> FromEnvironment(Environment env = {});
-};
-
-/// What a listing of a remote folder has.
-struct RemoteEntry {
-  std::string name;  ///< plain, without folders
-  uint64_t bytes = 0;
 };
 
 /// Opens local and remote files that share connections, credentials, cache and memory. Sources outlive it.

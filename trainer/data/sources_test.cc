@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "common/remote/testing/http_server.h"
 #include "trainer/data/convert_source.h"
 #include "trainer/data/crc32c.h"
 #include "trainer/data/read_ahead.h"
 #include "trainer/data/shard_list.h"
 #include "trainer/data/shard_look.h"
 #include "trainer/data/shard_set.h"
-#include "trainer/data/test_http_server.h"
 #include "trainer/data/test_images.h"
 #include "trainer/data/test_tar.h"
 #include "trainer/data/verify.h"

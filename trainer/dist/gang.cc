@@ -2,7 +2,9 @@
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -50,6 +52,11 @@ c10::intrusive_ptr<Store> ConnectStore(const Environment& env) {
   return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
 }
 
+std::string HostName() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
+}
+
 /// Waits until every rank has left its mark in the store.
 Status WaitForAll(Store& store, const Environment& env) {
   const auto key = [](int rank) { return fmt::format("joined/{}", rank); };
@@ -64,9 +71,10 @@ Status WaitForAll(Store& store, const Environment& env) {
     for (int rank = 0; rank < env.world_size; ++rank) {
       if (!store.check({key(rank)})) missing.push_back(rank);
     }
-    return Fail(ErrorCode::kDeadlineExceeded, "rank {}: of {} ranks, {} did not come to {}:{} within {} s",
-                env.rank, env.world_size, fmt::join(missing, ", "), env.master_address, env.master_port,
-                env.join_timeout.count());
+    return Fail(ErrorCode::kDeadlineExceeded,
+                "rank {} on {}: joining the gang: of {} ranks, {} did not come to {}:{} within {} s",
+                env.rank, HostName(), env.world_size, fmt::join(missing, ", "), env.master_address,
+                env.master_port, env.join_timeout.count());
   }
 }
 
@@ -157,10 +165,12 @@ Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Devic
   std::unique_ptr<Gang> gang(new Gang(env.rank, env.world_size, pulse));
   if (env.world_size == 1) return gang;
   QuietLibTorch();
+  const char* phase = "connecting to rank 0's store";
   try {
     auto store = ConnectStore(env);
     IMGD_TRY(WaitForAll(*store, env));
-    pulse.SetPosition(0, "making the process groups");
+    phase = device.is_cuda() ? "making the communicators of Gloo and NCCL" : "making Gloo's communicator";
+    pulse.SetPosition(0, phase);
     gang->parts_ = std::make_unique<Parts>();
     gang->parts_->group = MakeGroup(store, env, device);
     gang->parts_->board = std::make_unique<PositionBoard>(store->clone(), env.rank, env.world_size, pulse);
@@ -173,8 +183,8 @@ Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Devic
           "rank {}: MASTER_PORT is {}, where another program listens on this machine; take a free port",
           env.rank, env.master_port);
     }
-    return Fail(ErrorCode::kUnavailable, "rank {}: cannot join the gang at {}:{}: {}", env.rank,
-                env.master_address, env.master_port, PlainWords(e));
+    return Fail(ErrorCode::kUnavailable, "rank {} on {}: cannot join the gang at {}:{}, {}: {}", env.rank,
+                HostName(), env.master_address, env.master_port, phase, PlainWords(e));
   }
   return gang;
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "common/files.h"
 
@@ -28,8 +29,10 @@ NcclLog NcclLog::Begin(const JobSpec::Dist& dist, const Environment& env, Fabric
   }
   const auto folder = env.run_dir.empty() ? std::filesystem::temp_directory_path() : env.run_dir;
   log.file_ = folder / fmt::format("nccl.{}.{}", env.local_rank, ::getpid());
-  // NCCL says at this level alone which network it uses.
-  ::setenv("NCCL_DEBUG", "INFO", /*overwrite=*/1);
+  log.keep_ = !env.run_dir.empty();
+  // NCCL says at this level, and the one above, which network it uses.
+  const char* level = std::getenv("NCCL_DEBUG");
+  if (level == nullptr || std::string_view(level) != "TRACE") ::setenv("NCCL_DEBUG", "INFO", /*overwrite=*/1);
   SetDefault("NCCL_DEBUG_SUBSYS", "INIT,NET");
   ::setenv("NCCL_DEBUG_FILE", log.file_.c_str(), /*overwrite=*/1);
   return log;
@@ -38,6 +41,8 @@ NcclLog NcclLog::Begin(const JobSpec::Dist& dist, const Environment& env, Fabric
 Status NcclLog::Check() const {
   if (file_.empty()) return {};
   const auto text = ReadFile(file_, kMostLogBytes);
+  // NCCL goes on writing to what has no name any more.
+  if (!keep_) ::unlink(file_.c_str());
   if (!text) return {};  // without its log there is nothing to say
   return CheckFabric(fabric_, NcclNetworks(*text));
 }

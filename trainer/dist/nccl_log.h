@@ -26,6 +26,7 @@ class NcclLog {
  private:
   Fabric fabric_;
   std::filesystem::path file_;  ///< empty where the log is not looked at
+  bool keep_ = false;           ///< it is in the run's folder, and goes with it
   std::string note_;
 };
 

@@ -43,33 +43,49 @@ CheckpointSaver::~CheckpointSaver() {
   if (thread_.joinable()) thread_.join();
 }
 
+/// In the thread, which is free.
+void CheckpointSaver::Run(std::function<void()> work) {
+  done_ = false;
+  thread_ = std::thread([this, work = std::move(work)] {
+    GiveWay();
+    work();
+    done_ = true;
+  });
+}
+
 Status CheckpointSaver::Start(Snapshot snapshot) {
   IMGD_TRY(Finish());
-  done_ = false;
-  thread_ = std::thread([this, snapshot = std::move(snapshot)] {
-    GiveWay();
+  Run([this, snapshot = std::make_shared<Snapshot>(std::move(snapshot))] {
     try {
-      outcome_ = Write(snapshot);
+      written_ = Write(*snapshot);
     } catch (const std::exception& e) {
-      outcome_ = Fail(ErrorCode::kInternal, "cannot write a checkpoint: {}", e.what());
+      written_ = Fail(ErrorCode::kInternal, "cannot write a checkpoint: {}", e.what());
     }
-    done_ = true;
   });
   return {};
 }
 
-Status CheckpointSaver::Poll() { return thread_.joinable() && done_ ? Finish() : Status(); }
+Status CheckpointSaver::Poll() { return thread_.joinable() && done_ ? TakeOutcome() : Status(); }
 
 Status CheckpointSaver::Finish() {
-  if (!thread_.joinable()) return {};
+  while (thread_.joinable()) IMGD_TRY(TakeOutcome());
+  return {};
+}
+
+/// Waits for the thread, which after a checkpoint has another task.
+Status CheckpointSaver::TakeOutcome() {
   thread_.join();
-  const auto outcome = std::exchange(outcome_, std::nullopt);
-  if (!*outcome && outcome->error().code == ErrorCode::kAlreadyExists) {
-    reporter_.Note(fmt::format("no checkpoint is written: {}", outcome->error().message));
+  if (const auto removed = std::exchange(removed_, std::nullopt)) {
+    if (!*removed) reporter_.Note(fmt::format("old checkpoints stay: {}", removed->error().ToString()));
     return {};
   }
-  if (!*outcome) return tl::unexpected(outcome->error());
-  const CommittedCheckpoint& committed = **outcome;
+  const auto written = std::exchange(written_, std::nullopt);
+  if (!*written && written->error().code == ErrorCode::kAlreadyExists) {
+    reporter_.Note(fmt::format("no checkpoint is written: {}", written->error().message));
+    return {};
+  }
+  if (!*written) return tl::unexpected(written->error());
+  const CommittedCheckpoint& committed = **written;
   reporter_.On(report::CheckpointFigures{committed.ref.path, committed.ref.step, committed.ref.generation,
                                          committed.size_bytes, committed.manifest_sha256});
   Prune(committed.ref);
@@ -77,12 +93,17 @@ Status CheckpointSaver::Finish() {
 }
 
 void CheckpointSaver::Prune(const CheckpointRef& newest) {
-  if (auto removed = RemoveOldCheckpoints(place_.root, newest, place_.keep); !removed)
-    reporter_.Note(fmt::format("old checkpoints stay: {}", removed.error().ToString()));
+  Run([this, newest, rule = place_.keep()] {
+    try {
+      removed_ = RemoveOldCheckpoints(*place_.store, newest, rule);
+    } catch (const std::exception& e) {
+      removed_ = Fail(ErrorCode::kInternal, "{}", e.what());
+    }
+  });
 }
 
 Result<CommittedCheckpoint> CheckpointSaver::Write(const Snapshot& snapshot) const {
-  IMGD_ASSIGN(auto writer, CheckpointWriter::Begin(place_.root, place_.generation, snapshot.state.step));
+  IMGD_ASSIGN(auto writer, place_.store->Begin(place_.generation, snapshot.state.step));
   Lineage lineage = lineage_;
   lineage.step = snapshot.state.step;
   lineage.epoch = snapshot.state.epoch;
@@ -94,7 +115,7 @@ Result<CommittedCheckpoint> CheckpointSaver::Write(const Snapshot& snapshot) con
   if (snapshot.average) IMGD_TRY(writer.AddTensors("ema.safetensors", snapshot.average->views, metadata));
   IMGD_TRY(writer.Add("state.json", {ToJson(snapshot.state)}));
   IMGD_TRY(writer.Add("lineage.json", {ToJson(lineage)}));
-  return writer.Commit();
+  return place_.store->Commit(std::move(writer));
 }
 
 }  // namespace imgd::trainer

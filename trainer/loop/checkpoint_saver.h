@@ -1,7 +1,8 @@
 #pragma once
 
 #include <atomic>
-#include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/lineage.h"
 #include "common/checkpoint/retention.h"
+#include "common/checkpoint/store.h"
 #include "common/error.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/report/reporter.h"
@@ -39,13 +41,13 @@ struct Snapshot {
 
 /// Where checkpoints go, and which stay.
 struct CheckpointPlace {
-  std::filesystem::path root;
+  std::shared_ptr<CheckpointStore> store;
   uint64_t generation = 0;
-  KeepRule keep;
+  std::function<KeepRule()> keep;  ///< asked for by the saver's user's thread; the rule is for any
 };
 
-/// Writes checkpoints while training goes on, one after the other, in a thread of its own that gives way to
-/// others. Used by one thread.
+/// Writes checkpoints and removes old ones while training goes on, one after the other, in a thread of its
+/// own that gives way to others. Used by one thread.
 class CheckpointSaver {
  public:
   /// `reporter` must outlive it.
@@ -62,24 +64,32 @@ class CheckpointSaver {
   /// Begins to write, once the last one is done. Errors: the last one's.
   Status Start(Snapshot snapshot);
 
-  /// Reports the one that is being written, and removes old ones, if it is done. Errors: as CheckpointWriter.
+  /// Reports the one that is being written, if it is done, and begins to remove old ones. Errors: those of
+  /// CheckpointStore.
   Status Poll();
 
-  /// The same, after waiting for it.
+  /// The same, after waiting for all of it.
   Status Finish();
 
-  /// Removes what is not to be kept, `newest` being the last one that was written. None may be under way.
+  /// Begins to remove what is not to be kept, `newest` being the last one that was written. Nothing may be
+  /// under way.
   void Prune(const CheckpointRef& newest);
 
  private:
-  Result<CommittedCheckpoint> Write(const Snapshot& snapshot) const;
+  using Written = Result<CommittedCheckpoint>;
+  using Removed = Status;
+
+  Written Write(const Snapshot& snapshot) const;
+  void Run(std::function<void()> work);
+  Status TakeOutcome();
 
   CheckpointPlace place_;
   Lineage lineage_;  ///< not touched while one is being written
   report::Reporter& reporter_;
   std::thread thread_;
-  std::atomic<bool> done_ = false;                      ///< the thread has set outcome_
-  std::optional<Result<CommittedCheckpoint>> outcome_;  ///< of the thread, once done_
+  std::atomic<bool> done_ = false;  ///< the thread has set one of these
+  std::optional<Written> written_;  ///< of the thread, once done_
+  std::optional<Removed> removed_;  ///< likewise
 };
 
 }  // namespace imgd::trainer

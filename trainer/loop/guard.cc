@@ -24,7 +24,7 @@ bool HasDiverged(double loss, double factor, GuardState& state) {
 }
 
 Guard::Guard(Session& session, Learner& learner) : session_(session), learner_(learner) {
-  if (session.is_rank0()) learner.BeginSums(session.state.guard.sums);
+  if (session.is_rank0()) learner.SetGuardSums(session.state.guard.sums);
 }
 
 bool Guard::Due() const {
@@ -37,14 +37,14 @@ bool Guard::Due() const {
 void Guard::Keep() {
   if (!session_.spec.guard.on()) return;
   session_.gang->SetPosition(session_.state.step, "all-reduce of the sums for the guard");
-  auto sums = learner_.SumsForGuard();
+  auto sums = learner_.GuardSums();
   session_.gang->AllReduceSum(sums);
   std::copy_n(sums.const_data_ptr<double>(), sums.numel(), session_.state.guard.sums.begin());
 }
 
 Status Guard::Look() {
   Keep();
-  learner_.TakeSums(Learner::Reader::kGuard);
+  learner_.SetGuardSums({});
   GuardState& guard = session_.state.guard;
   const auto [loss_sum, correct, images, skipped] = std::exchange(guard.sums, {});
   const auto& settings = session_.spec.guard;

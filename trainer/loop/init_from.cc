@@ -9,7 +9,7 @@
 
 #include "common/checkpoint/lineage.h"
 #include "common/checkpoint/safetensors.h"
-#include "common/files.h"
+#include "common/remote/s3_folder.h"
 #include "trainer/loop/init_from.h"
 #include "trainer/loop/run.h"
 #include "trainer/loop/torch_file.h"
@@ -60,7 +60,7 @@ Result<Weights> FromTorchFile(const std::string& text) {
 }
 
 Result<Weights> Read(const std::string& path) {
-  IMGD_ASSIGN(const std::string text, ReadFile(path));
+  IMGD_ASSIGN(const std::string text, ReadFileOrObject(path));
   auto weights = IsTorchFile(text) ? FromTorchFile(text) : FromSafetensors(text);
   if (!weights) return weights;
   static constexpr std::string_view kWrapper = "module.";
@@ -131,7 +131,7 @@ Result<std::string> CopyWeights(Model& model, const std::map<std::string, at::Te
 }  // namespace
 
 Result<Metadata> MetadataOfWeights(const std::string& path) {
-  const auto text = ReadFile(path);
+  const auto text = ReadFileOrObject(path);
   if (!text) return Fail(ErrorCode::kInvalidArgument, "{}", text.error().message);
   if (IsTorchFile(*text)) return TorchFileMetadata(*text);
   const auto content = ParseSafetensors(*text);

@@ -56,15 +56,45 @@ void SeedStep(const Session& session, uint64_t step) {
 Learner::Learner(Session& session, StepClock& clock)
     : session_(session),
       clock_(clock),
-      sums_(at::zeros({2, 4}, at::dtype(at::kDouble).device(session.device))),
-      skip_(session.spec.guard.action == "skip") {}
+      sums_(at::zeros({4}, at::dtype(at::kDouble).device(session.device))),
+      guard_sums_(at::zeros_like(sums_)),
+      skip_(session.spec.guard.action == "skip") {
+  if (session.spec.train.cuda_graph) BeginGraph();
+  if (!skip_) return;
+  for (const auto& [name, buffer] : Buffers(*session.model)) buffers_.push_back(buffer);
+}
+
+void Learner::BeginGraph() {
+  const std::string why = WhyNotRecorded(session_.spec, session_.device, session_.env.world_size);
+  if (why.empty()) {
+    std::vector<at::Tensor> parameters;
+    for (const auto& [name, parameter] : Parameters(*session_.model)) parameters.push_back(parameter);
+    graph_.emplace(std::move(parameters), MakeCudaGraph, session_.reporter);
+  } else if (session_.is_rank0()) {
+    session_.reporter.Note(fmt::format("train.cuda_graph: steps are computed without a recording: {}", why));
+  }
+}
 
 void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree) {
   SeedStep(session_, batch.step);
   session_.optimizer->ClearGradients();
   std::optional<Agreement> agreed;
-  if (skip_) KeepBuffers();
-  const auto parts = Parts(batch, session_.spec.train.accumulate, session_.norm_sum == nullptr);
+  kept_.clear();
+  for (const auto& buffer : buffers_) kept_.push_back(buffer.clone());
+  const int wanted = PartsOfStep(session_.spec, session_.phases.At(batch.step), session_.env.world_size);
+  auto parts = Parts(batch, wanted, session_.norm_sum == nullptr);
+  // The averager divides by the world size; together this is the mean over all images of the step.
+  const auto weight = [&] {
+    return static_cast<double>(session_.env.world_size) /
+           static_cast<double>(std::max<int64_t>(agreed->images, 1));
+  };
+  if (graph_ && parts.size() == 1 && !keep_samples_) {
+    agreed = agree();
+    if (graph_->Run(batch, [&](const DeviceBatch& part) { (ForwardLoss(part) * weight()).backward(); })) {
+      clock_.Mark(Part::kBackward);
+      parts.clear();  // the recording has done it
+    }
+  }
   for (const auto& part : parts) {
     session_.averager->BeforeForward();
     const at::Tensor loss_sum = ForwardLoss(part);
@@ -74,10 +104,7 @@ void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::fu
       clock_.Mark(Part::kCommunication);
       session_.gang->SetPosition(batch.step, "backward pass and gradient all-reduce");
     }
-    // The averager divides by the world size; together this is the mean over all images of the step.
-    const double weight = static_cast<double>(session_.env.world_size) /
-                          static_cast<double>(std::max<int64_t>(agreed->images, 1));
-    const auto loss = session_.loss_scale.Scale(loss_sum * weight);
+    const auto loss = session_.loss_scale.Scale(loss_sum * weight());
     Backward(loss, &part == &parts.back());
   }
   // Decay and momentum alone are no step.
@@ -115,24 +142,17 @@ void Learner::Update(double learning_rate, bool norm) {
   if (session_.average && (session_.state.step + 1) % every == 0) session_.average->Update();
 }
 
-void Learner::KeepBuffers() {
-  torch::NoGradGuard no_grad;
-  const auto buffers = Buffers(*session_.model);
-  kept_.resize(buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) kept_[i] = buffers[i].second.clone();
-}
-
 /// 1 where the gradients, which are the same on all ranks, are no finite numbers, and the step is to be as if
 /// it had not been; else 0. Does not wait for the device.
 at::Tensor Learner::LeaveOut() {
   torch::NoGradGuard no_grad;
   const auto bad = norm_.isfinite().logical_not();
-  for (size_t i = 0; auto& [name, buffer] : Buffers(*session_.model)) {
-    buffer.copy_(at::where(bad, kept_[i], buffer));
-    ++i;
-  }
+  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(at::where(bad, kept_[i], buffers_[i]));
   // The same steps on every rank, which are summed.
-  if (session_.is_rank0()) sums_.select(1, 3) += bad;
+  if (session_.is_rank0()) {
+    sums_[3] += bad;
+    guard_sums_[3] += bad;
+  }
   return bad.to(at::kFloat);
 }
 
@@ -174,7 +194,8 @@ void Learner::Count(const DeviceBatch& part, const at::Tensor& logits, const at:
   const auto images = at::full_like(loss, static_cast<double>(part.count));
   auto counted = at::stack({loss, CountTop1(part, logits).to(loss.scalar_type()), images});
   if (skip_) counted = at::where(loss.isfinite(), counted, at::zeros_like(counted));
-  sums_.narrow(1, 0, 3) += counted;
+  sums_.narrow(0, 0, 3) += counted;
+  guard_sums_.narrow(0, 0, 3) += counted;
 }
 
 /// Of each image.
@@ -211,21 +232,18 @@ std::optional<report::SampleFigures> Learner::TakeSamples() {
   return FiguresOf(*std::exchange(samples_, std::nullopt), session_.state.class_names);
 }
 
-at::Tensor Learner::SumsForGuard() const {
-  const auto row = sums_.select(0, static_cast<int64_t>(Reader::kGuard));
-  return row.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+/// A copy, since a CPU tensor moved to the CPU would be the same one.
+at::Tensor Learner::OnHost(const at::Tensor& sums) {
+  return sums.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
 }
 
-void Learner::BeginSums(const std::array<double, 4>& sums) {
-  sums_.select(0, static_cast<int64_t>(Reader::kGuard))
-      .copy_(at::tensor(at::ArrayRef<double>(sums), at::kDouble));
+void Learner::SetGuardSums(const std::array<double, 4>& sums) {
+  guard_sums_.copy_(at::tensor(at::ArrayRef<double>(sums), at::kDouble));
 }
 
-at::Tensor Learner::TakeSums(Reader reader) {
-  auto row = sums_.select(0, static_cast<int64_t>(reader));
-  // A copy, since a CPU tensor moved to the CPU would be the same one.
-  auto sums = row.to(at::kCPU, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  row.zero_();
+at::Tensor Learner::TakeSums() {
+  auto sums = OnHost(sums_);
+  sums_.zero_();
   return sums;
 }
 

@@ -8,6 +8,7 @@
 #include "trainer/loop/samples.h"
 #include "trainer/loop/session.h"
 #include "trainer/loop/step_clock.h"
+#include "trainer/loop/step_graph.h"
 
 namespace imgd::trainer {
 
@@ -24,22 +25,18 @@ class Learner {
   };
 
   /// One step of the optimiser with this rank's images of step `batch.step`, in as many parts as
-  /// train.accumulate says. `agree` is called once, when the first forward pass was started. Where no rank
+  /// PartsOfStep() says. `agree` is called once, when the first forward pass was started. Where no rank
   /// has an image nothing is learnt. Throws what LibTorch throws, and CollectiveError.
   void Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree);
 
-  /// Who reads sums; each has sums of its own.
-  enum class Reader : int64_t { kReport, kGuard };
+  /// Loss, right answers, images, and steps that were left out (guard; on rank 0), of this rank since the
+  /// last call, as doubles on the CPU; waits for the device. With guard.action skip the first three are
+  /// without what gave a loss that is no finite number.
+  at::Tensor TakeSums();
 
-  /// Loss, right answers, images, and steps that were left out (guard), of this rank since the reader's last
-  /// call, as doubles on the CPU; waits for the device. With guard.action skip the first three are without
-  /// what gave a loss that is no finite number.
-  at::Tensor TakeSums(Reader reader);
-
-  /// The guard's sums, without taking them.
-  at::Tensor SumsForGuard() const;
-  /// Begins the guard's sums with those that a checkpoint has.
-  void BeginSums(const std::array<double, 4>& sums);
+  /// The same since SetGuardSums(), without taking them.
+  at::Tensor GuardSums() const { return OnHost(guard_sums_); }
+  void SetGuardSums(const std::array<double, 4>& sums);
 
   /// Keeps some images of the next step with what the model answers, for TakeSamples().
   void KeepSamples() { keep_samples_ = true; }
@@ -51,23 +48,27 @@ class Learner {
   double gradient_norm() const { return norm_.defined() ? norm_.item<double>() : 0; }
 
  private:
+  static at::Tensor OnHost(const at::Tensor& sums);
   at::Tensor ForwardLoss(const DeviceBatch& part);
   at::Tensor LossOf(const DeviceBatch& part, const at::Tensor& logits) const;
   at::Tensor LossFor(const at::Tensor& labels, const at::Tensor& logits) const;
   at::Tensor CountTop1(const DeviceBatch& part, const at::Tensor& logits) const;
   void Count(const DeviceBatch& part, const at::Tensor& logits, const at::Tensor& loss);
   void Update(double learning_rate, bool norm);
-  void KeepBuffers();
   at::Tensor LeaveOut();
+  void BeginGraph();
 
   void Backward(const at::Tensor& loss, bool is_last);
 
   Session& session_;
   StepClock& clock_;
-  at::Tensor sums_;  ///< on the device, a row for each Reader: loss, correct, images, left out
+  at::Tensor sums_;        ///< on the device: loss, correct, images, left out
+  at::Tensor guard_sums_;  ///< the same, for the guard
   at::Tensor norm_;
-  bool skip_;                     ///< guard.action is skip
-  std::vector<at::Tensor> kept_;  ///< the buffers as they were before the step, with skip_
+  bool skip_;                        ///< guard.action is skip
+  std::vector<at::Tensor> buffers_;  ///< the model's, with skip_
+  std::vector<at::Tensor> kept_;     ///< they as they were before the step
+  std::optional<StepGraph> graph_;   ///< with train.cuda_graph, where it can be had
   bool keep_samples_ = false;
   std::optional<KeptSamples> samples_;
 };

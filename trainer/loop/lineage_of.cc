@@ -2,8 +2,8 @@
 
 #include <torch/version.h>
 
-#include "common/checkpoint/sha256.h"
 #include "common/commit.h"
+#include "common/sha256.h"
 #include "common/version.h"
 #include "trainer/data/shard_list.h"
 #include "trainer/data/shard_set.h"

@@ -1,9 +1,10 @@
 #include "trainer/loop/run_state.h"
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "common/checkpoint/sha256.h"
+#include "common/sha256.h"
 
 namespace imgd::trainer {
 namespace {
@@ -16,6 +17,18 @@ Json Dump(const ValidationResult& result) {
           {"loss", result.loss},
           {"top1", result.top1},
           {"top5", result.top5}};
+}
+
+Json Dump(const std::vector<Resize>& resizes) {
+  Json json = Json::array();
+  for (const auto& resize : resizes) json.push_back({{"epoch", resize.epoch}, {"ranks", resize.ranks}});
+  return json;
+}
+
+std::vector<Resize> LoadResizes(const Json& json) {
+  std::vector<Resize> resizes;
+  for (const Json& resize : json) resizes.push_back({resize.at("epoch"), resize.at("ranks")});
+  return resizes;
 }
 
 /// JSON has no word for what is no finite number; it is written as null.
@@ -95,6 +108,7 @@ std::string ToJson(const RunState& state) {
                      {"loss_scale", state.loss_scale},
                      {"loss_scale_streak", state.loss_scale_streak},
                      {"last_loss", state.last_loss},
+                     {"resizes", Dump(state.resizes)},
                      {"guard", Dump(state.guard)},
                      {"best", Dump(state.best)},
                      {"validation", Dump(state.validation)},
@@ -123,6 +137,7 @@ Result<RunState> RunStateFromJson(std::string_view text) {
     json.at("loss_scale").get_to(state.loss_scale);
     json.at("loss_scale_streak").get_to(state.loss_scale_streak);
     state.last_loss = NumberOf(json.at("last_loss"));
+    if (json.contains("resizes")) state.resizes = LoadResizes(json["resizes"]);
     if (json.contains("guard")) state.guard = LoadGuard(json["guard"]);
     if (json.contains("best")) state.best = LoadBest(json["best"]);
     state.validation = Load(json.at("validation"));
@@ -145,6 +160,7 @@ struct Adder {
 };
 
 void AddNewer(const JobSpec& spec, Json& json) {
+  if (!spec.elastic.rule.empty()) json["elastic"] = {spec.elastic.rule, spec.elastic.ranks};
   const JobSpec standard;
   const Adder add{json};
   add("decode", spec.data.decode, standard.data.decode);
@@ -204,6 +220,14 @@ void AddNewerOfLearning(const JobSpec& spec, Json& json) {
 }
 
 }  // namespace
+
+void FollowRanks(const JobSpec& spec, uint64_t images, int ranks, RunState& state) {
+  auto& resizes = state.resizes;
+  const auto epoch = static_cast<uint64_t>(std::ceil(Phases(spec, images, resizes).Epochs(state.step)));
+  std::erase_if(resizes, [&](const Resize& resize) { return resize.epoch >= epoch; });
+  const int before = resizes.empty() ? spec.elastic.ranks : resizes.back().ranks;
+  if (ranks != before) resizes.push_back({epoch, ranks});
+}
 
 std::string JobDigest(const JobSpec& spec) {
   Json json = {{"seed", spec.seed},

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/job_file.h"
+#include "common/phases.h"
 
 namespace imgd::trainer {
 
@@ -57,6 +58,7 @@ struct RunState {
   double loss_scale = 0;                 ///< fp16 only, else 0
   int64_t loss_scale_streak = 0;         ///< good steps since it last changed
   double last_loss = 0;                  ///< last reported training loss
+  std::vector<Resize> resizes;           ///< by epoch; with linear_scaling only
   GuardState guard;
   BestSoFar best;
   ValidationResult validation;  ///< of the last pass before the checkpoint
@@ -74,6 +76,10 @@ Result<ValidationResult> ValidationFromJson(std::string_view text);
 
 /// Whether a checkpoint of this step has weights that a look at the loss found nothing wrong with.
 bool IsGood(const GuardState& guard, uint64_t step);
+
+/// linear_scaling: a run that goes on at `state.step` with `ranks` ranks is of as many from the next epoch on
+/// that has not begun; one that has is finished as it was begun. Puts that down in the state.
+void FollowRanks(const JobSpec& spec, uint64_t images, int ranks, RunState& state);
 
 /// A digest of the settings that change what is learnt; priority, folders and the like are left out.
 std::string JobDigest(const JobSpec& spec);

@@ -17,6 +17,7 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   state.loss_scale = 32768;
   state.loss_scale_streak = 17;
   state.optimizer = "lars";
+  state.resizes = {{0, 2}, {7, 8}};
   state.guard = {
       .mean_loss = 1.5, .times_used = 2, .good_step = 90, .given_up = {{40, 60}}, .sums = {3.25, 1, 8, 0}};
   state.best = {.value = 0.7, .step = 80, .last_step = 100, .passes_since = 1};
@@ -29,6 +30,7 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   EXPECT_EQ(back->loss_scale, 32768);
   EXPECT_EQ(back->loss_scale_streak, 17);
   EXPECT_EQ(back->optimizer, "lars");
+  EXPECT_EQ(back->resizes, state.resizes);
   EXPECT_EQ(back->guard.mean_loss, 1.5);
   EXPECT_EQ(back->guard.times_used, 2);
   EXPECT_EQ(back->guard.good_step, 90U);
@@ -55,6 +57,36 @@ TEST(GuardState, CheckpointsOfAWayThatWasGivenUpAreNeverGood) {
   guard.given_up.emplace_back(250, 400);
   EXPECT_FALSE(IsGood(guard, 260));
   EXPECT_TRUE(IsGood(guard, 250));
+}
+
+/// 10 images, of which 4 ranks take 4 a step: 3 steps an epoch.
+JobSpec LinearScaling() {
+  JobSpec spec;
+  spec.train.epochs = 10;
+  spec.train.global_batch = 4;
+  spec.elastic = {.rule = "linear_scaling", .ranks = 4};
+  return spec;
+}
+
+TEST(FollowRanks, AFreshRunIsOfTheRanksThatItHas) {
+  RunState state;
+  FollowRanks(LinearScaling(), 10, 4, state);
+  EXPECT_THAT(state.resizes, ElementsAre()) << "as the file says";
+  FollowRanks(LinearScaling(), 10, 8, state);
+  EXPECT_THAT(state.resizes, ElementsAre(Resize{0, 8}));
+}
+
+TEST(FollowRanks, AnEpochThatHasBegunIsFinishedAsItWas) {
+  RunState state{.step = 6};
+  FollowRanks(LinearScaling(), 10, 8, state);
+  EXPECT_THAT(state.resizes, ElementsAre(Resize{2, 8})) << "the third epoch begins with this step";
+  state.step = 7;  // in the third epoch, of 2 steps
+  FollowRanks(LinearScaling(), 10, 2, state);
+  EXPECT_THAT(state.resizes, ElementsAre(Resize{2, 8}, Resize{3, 2}));
+  FollowRanks(LinearScaling(), 10, 1, state);
+  EXPECT_THAT(state.resizes, ElementsAre(Resize{2, 8}, Resize{3, 1})) << "what has not begun never was";
+  FollowRanks(LinearScaling(), 10, 8, state);
+  EXPECT_THAT(state.resizes, ElementsAre(Resize{2, 8}));
 }
 
 TEST(RunState, KnowsOfNumbersThatAreNone) {

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "common/files.h"
 #include "trainer/loop/validation.h"
 
 namespace imgd::trainer {
@@ -61,7 +60,7 @@ Status TakeUpTensors(Session& session, const CheckpointRef& ref, const Checkpoin
 }
 
 Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
-  IMGD_ASSIGN(const auto files, ReadCheckpoint(ref));
+  IMGD_ASSIGN(const auto files, ReadCheckpoint(*session.checkpoints, ref));
   IMGD_ASSIGN(RunState state, RunStateFromJson(files.state));
   // Through JSON and back, as the saved names went.
   IMGD_ASSIGN(const RunState ours, RunStateFromJson(ToJson(session.state)));
@@ -80,7 +79,7 @@ Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
                 ref.path.native(), state.optimizer, ours.optimizer);
   }
   IMGD_TRY(TakeUpTensors(session, ref, files));
-  if (const auto text = ReadFile(ref.path / "validation.json")) {
+  if (const auto text = session.checkpoints->Read(ref, "validation.json")) {
     if (const auto validation = ValidationFromJson(*text)) state.validation = *validation;
   }
   return state;
@@ -88,7 +87,7 @@ Result<RunState> TakeUp(Session& session, const CheckpointRef& ref) {
 
 /// Rank 0's part. Leaves the session alone where there is nothing to go on from.
 Status TakeUpNewest(Session& session) {
-  IMGD_ASSIGN(const auto candidates, ResumeCandidates(session.checkpoint_root, session.env.resume_file));
+  IMGD_ASSIGN(const auto candidates, ResumeCandidates(*session.checkpoints, session.env.resume_file));
   for (const auto& ref : candidates) {
     auto state = TakeUp(session, ref);
     if (state) {
@@ -109,21 +108,26 @@ Status TakeUpNewest(Session& session) {
   if (candidates.empty()) return {};
   return Fail(ErrorCode::kInvalidArgument,
               "none of the {} checkpoints in {} can be read; move them away to start afresh",
-              candidates.size(), session.checkpoint_root.native());
+              candidates.size(), session.checkpoints->root().native());
+}
+
+/// Whether a checkpoint of this step, which the job file asked for, is known to be good.
+bool MayGoBackTo(const Session& session, const GuardState& guard, uint64_t step) {
+  return IsGood(guard, step) && CheckpointDue(session, step);
 }
 
 /// The checkpoints of this start and those that it could have gone on from, as far as they are good, newest
 /// first.
 Result<std::vector<CheckpointRef>> GoodCheckpoints(const Session& session) {
-  IMGD_ASSIGN(auto all, ResumeCandidates(session.checkpoint_root, session.env.resume_file));
-  IMGD_ASSIGN(const auto complete, ListCheckpoints(session.checkpoint_root));
+  IMGD_ASSIGN(auto all, ResumeCandidates(*session.checkpoints, session.env.resume_file));
+  IMGD_ASSIGN(const auto listed, session.checkpoints->List());
   std::set<std::filesystem::path> known;
   for (const auto& ref : all) known.insert(ref.path);
-  for (const auto& ref : complete) {
+  for (const auto& ref : listed.complete) {
     if (ref.generation == session.env.generation && !known.contains(ref.path)) all.push_back(ref);
   }
   std::erase_if(all, [&session](const CheckpointRef& ref) {
-    return !IsGood(session.state.guard, ref.step) || !CheckpointDue(session, ref.step);
+    return !MayGoBackTo(session, session.state.guard, ref.step);
   });
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return std::tie(a.step, a.generation) > std::tie(b.step, b.generation);
@@ -166,14 +170,6 @@ bool WeightsAreFinite(const Session& session) {
 }
 
 Status SaveCheckpoint(Session& session) {
-  ShareBuffers(session);
-  if (!WeightsAreFinite(session)) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        "training diverged: there are weights that are no finite numbers after step {}; a lower optimizer.lr "
-        "or a longer schedule.warmup_epochs may help",
-        session.state.step);
-  }
   session.state.loss_scale = session.loss_scale.scale();
   session.state.loss_scale_streak = session.loss_scale.streak();
   if (!session.is_rank0()) return {};
@@ -200,18 +196,33 @@ bool CheckpointDue(const Session& session, uint64_t step) {
   return every_epochs > 0 && epochs && *epochs % every_epochs == 0;
 }
 
+KeepRule KeepRuleOf(const Session& session) {
+  const auto& settings = session.spec.checkpoint;
+  KeepRule rule{.newest = settings.keep,
+                .best = settings.keep_best,
+                .every_epochs = settings.keep_every_epochs,
+                .every_steps = settings.keep_every_steps};
+  if (session.spec.guard.action == "rollback") {
+    rule.is_good = [&session, guard = session.state.guard](uint64_t step) {
+      return MayGoBackTo(session, guard, step);
+    };
+  }
+  return rule;
+}
+
 Status SaveValidation(const Session& session) {
   const auto& state = session.state;
   const std::string text = ToJson(state.validation);
-  const auto own = CheckpointAt(CheckpointPath(session.checkpoint_root, session.env.generation, state.step));
+  const CheckpointStore& store = *session.checkpoints;
+  const auto own = CheckpointAt(store, CheckpointPath(store.root(), session.env.generation, state.step));
   if (own) {
-    IMGD_TRY(WriteFileAtomically(own->path / "validation.json", text));
+    IMGD_TRY(store.Write(*own, "validation.json", text));
     session.saver->Prune(*own);  // it may be better than the one that was the best
     return {};
   }
-  const auto before = CheckpointAt(session.resumed_from);
+  const auto before = CheckpointAt(store, session.resumed_from);
   if (!before || before->step != state.step) return {};
-  return WriteFileAtomically(before->path / "validation.json", text);
+  return store.Write(*before, "validation.json", text);
 }
 
 Status Resume(Session& session) {

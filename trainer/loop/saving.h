@@ -3,15 +3,13 @@
 #include <optional>
 #include <string>
 
-#include "common/checkpoint/checkpoint.h"
 #include "trainer/loop/session.h"
 
 namespace imgd::trainer {
 
 /// Begins to write a checkpoint of the session's state, from rank 0, in the background (session.saver). All
-/// ranks call it: rank 0's batch-norm buffers are copied to all first, so that what is saved is what
-/// everybody has. Errors: kInvalidArgument for weights that are no finite numbers; of the checkpoint before
-/// this one.
+/// ranks call it, after ShareBuffers(), so that what is saved is what everybody has, and only with
+/// WeightsAreFinite(). Errors: of the checkpoint before this one.
 Status SaveCheckpoint(Session& session);
 
 /// Whether all weights and buffers are finite numbers: others are of no use to go on from, and would push
@@ -30,6 +28,9 @@ Status Resume(Session& session);
 
 /// Whether the job file asks for a checkpoint after this step.
 bool CheckpointDue(const Session& session, uint64_t step);
+
+/// Which checkpoints stay, as things are now. For any thread, while the session lives.
+KeepRule KeepRuleOf(const Session& session);
 
 /// Where a rollback went.
 struct RolledBack {

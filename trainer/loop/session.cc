@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/sha256.h"
+#include "common/checkpoint/store.h"
+#include "common/sha256.h"
 #include "trainer/dist/device.h"
 #include "trainer/dist/nccl_log.h"
 #include "trainer/loop/init_from.h"
@@ -91,21 +91,43 @@ Status OpenAllData(Session& session) {
     IMGD_ASSIGN(session.resized.back(), OpenData("phases", phase.train));
     IMGD_TRY(CheckResized(session, *session.resized.back(), phase.train));
   }
-  session.total_steps = session.phases.total_steps();
-  if (session.spec.train.max_steps > 0) {
-    session.total_steps = std::min(session.total_steps, static_cast<uint64_t>(session.spec.train.max_steps));
-  }
   return {};
 }
 
-/// A folder that can't be written to is found before the training, not after the first epoch.
-Status CheckFolder(const std::filesystem::path& root) {
-  auto written = TryToWriteIn(root);
-  if (written) return {};
+/// The steps of the run, once it is known at which one it goes on.
+void PlanSteps(Session& session) {
+  const auto& spec = session.spec;
+  if (spec.elastic.rule == "linear_scaling") {
+    FollowRanks(spec, session.train->size(), session.env.world_size, session.state);
+  }
+  session.phases = Phases(spec, session.train->size(), session.state.resizes);
+  session.total_steps = session.phases.total_steps();
+  if (spec.train.max_steps > 0) {
+    session.total_steps = std::min(session.total_steps, static_cast<uint64_t>(spec.train.max_steps));
+  }
+}
+
+/// A folder that can't be written to is found before the training, not after the first epoch. A server that
+/// is away may come back.
+Result<std::shared_ptr<CheckpointStore>> OpenStore(const JobSpec& spec, const Environment& env) {
+  const auto root = CheckpointRoot(spec, env.checkpoint_dir);
+  auto store = OpenCheckpoints(root, LocalFolderOf(spec, env) / "staging");
+  const Status written = store ? (*store)->TryToWrite() : tl::unexpected(store.error());
+  if (written) return store;
   Error error = written.error();
   error.message = "checkpoint.dir: " + error.message;
-  if (error.code != ErrorCode::kResourceExhausted) error.code = ErrorCode::kInvalidArgument;
+  const bool away = IsInS3(root) && error.code == ErrorCode::kInternal;
+  if (error.code != ErrorCode::kResourceExhausted && !away) error.code = ErrorCode::kInvalidArgument;
   return tl::unexpected<Error>(std::move(error));
+}
+
+Status SetUpSaving(Session& session) {
+  IMGD_ASSIGN(session.checkpoints, OpenStore(session.spec, session.env));
+  CheckpointPlace place{.store = session.checkpoints,
+                        .generation = session.env.generation,
+                        .keep = [&session] { return KeepRuleOf(session); }};
+  session.saver = std::make_unique<CheckpointSaver>(std::move(place), session.reporter);
+  return {};
 }
 
 std::string Describe(const data::Dataset& set) {
@@ -302,11 +324,13 @@ void StartPulse(Session& session) {
 
 }  // namespace
 
+double Session::LearningRate(uint64_t step) const {
+  const double scale = static_cast<double>(phases.At(step).ranks) / spec.elastic.ranks;
+  return scale * schedule.LearningRate(phases.PlannedSteps(step));
+}
+
 const data::Dataset& Session::TrainSet(const Phase& phase) const {
-  for (size_t i = 0; i < resized.size(); ++i) {
-    if (resized[i] && phases.all()[i] == phase) return *resized[i];
-  }
-  return *train;
+  return resized[phase.number] ? *resized[phase.number] : *train;
 }
 
 data::LoaderOptions Session::TrainOptions(const Phase& phase) {
@@ -360,17 +384,7 @@ Status SetUp(Session& session) {
   session.pulse->SetPosition(0, "setting up the device");
   IMGD_TRY(SetUpCompute(session));
   IMGD_TRY(SetUpDecoder(session));
-  session.checkpoint_root = CheckpointRoot(spec, env.checkpoint_dir);
-  if (session.is_rank0()) {
-    IMGD_TRY(CheckFolder(session.checkpoint_root));
-    const CheckpointPlace place{.root = session.checkpoint_root,
-                                .generation = env.generation,
-                                .keep = {.newest = spec.checkpoint.keep,
-                                         .best = spec.checkpoint.keep_best,
-                                         .every_epochs = spec.checkpoint.keep_every_epochs,
-                                         .every_steps = spec.checkpoint.keep_every_steps}};
-    session.saver = std::make_unique<CheckpointSaver>(place, session.reporter);
-  }
+  if (session.is_rank0()) IMGD_TRY(SetUpSaving(session));
   const auto nccl = BeginNccl(session);
   session.pulse->SetPosition(0, "joining the gang");
   IMGD_ASSIGN(session.gang, Gang::Join(env, session.device, *session.pulse));
@@ -379,6 +393,7 @@ Status SetUp(Session& session) {
   IMGD_TRY(MakeLearner(session));
   session.state = FreshState(session);
   IMGD_TRY(Resume(session));
+  PlanSteps(session);
   IMGD_TRY(InitWeights(session));
   if (session.saver) session.saver->SetLineage(LineageOf(session));
   session.averager = std::make_unique<GradientAverager>(*session.gang, Parameters(*session.model),

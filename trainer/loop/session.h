@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
@@ -42,8 +41,8 @@ struct Session {
   at::ScalarType compute_type = at::kFloat;  ///< of the forward and backward pass
   std::unique_ptr<data::Dataset> train;
   std::vector<std::unique_ptr<data::Dataset>>
-      resized;                                     ///< of the phases that have a set of their own, else null
-  std::unique_ptr<data::Dataset> val;              ///< null without validation
+      resized;                         ///< of the job file's phases that have a set of their own, else null
+  std::unique_ptr<data::Dataset> val;  ///< null without validation
   std::shared_ptr<const data::Shapes> val_shapes;  ///< for rectangular validation, once it is needed
   std::unique_ptr<Pulse> pulse;
   std::unique_ptr<Gang> gang;
@@ -54,8 +53,8 @@ struct Session {
   std::shared_ptr<SumOverRanks> norm_sum;  ///< null without train.sync_batch_norm, or with one rank
   LossScale loss_scale;
   Schedule schedule;
-  std::filesystem::path checkpoint_root;
-  std::unique_ptr<CheckpointSaver> saver;  ///< rank 0's, else null
+  std::shared_ptr<CheckpointStore> checkpoints;  ///< rank 0's, else null
+  std::unique_ptr<CheckpointSaver> saver;        ///< likewise
 
   Phases phases;
   uint64_t total_steps = 0;        ///< where this run ends: max_steps or all epochs
@@ -69,6 +68,7 @@ struct Session {
 
   data::MixOptions mix() const { return {spec.augment.mixup, spec.augment.cutmix}; }
   bool is_rank0() const { return env.rank == 0; }
+  double LearningRate(uint64_t step) const;
   const data::Dataset& TrainSet(const Phase& phase) const;
   /// For what is left of a phase.
   data::LoaderOptions TrainOptions(const Phase& phase);

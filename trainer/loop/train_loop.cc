@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "common/checkpoint/checkpoint.h"
 #include "trainer/dist/device.h"
 #include "trainer/loop/rank_spread.h"
 #include "trainer/loop/saving.h"
@@ -54,7 +53,7 @@ TrainLoop::TrainLoop(Session& session)
       clock_(session.device),
       learner_(session, clock_),
       guard_(session, learner_),
-      profiler_(session.device, session.env, FiguresFolder(session.spec, session.env.checkpoint_dir), clock_,
+      profiler_(session.device, session.env, FiguresFolder(session.spec, session.env), clock_,
                 session.reporter) {}
 
 Result<RunEnd> TrainLoop::Run() {
@@ -116,7 +115,7 @@ Result<TrainLoop::Agreed> TrainLoop::Step(Feed& feed) {
   gang.SetPosition(step, "forward pass");
   auto pending = StartAgreement(batch.count);
   Agreed agreed;
-  learning_rate_ = session_.schedule.LearningRate(step);
+  learning_rate_ = session_.LearningRate(step);
   // Of the first step of each epoch.
   if (session_.is_rank0() && session_.spec.report.tensorboard && session_.phases.WholeEpochs(step)) {
     learner_.KeepSamples();
@@ -213,7 +212,7 @@ void TrainLoop::NoteImagesLeftToCpu() {
 
 Status TrainLoop::Report() {
   session_.gang->SetPosition(session_.state.step, "all-reduce of the sums for the report");
-  const auto own = learner_.TakeSums(Learner::Reader::kReport);
+  const auto own = learner_.TakeSums();
   const report::TimeFigures times = TakeTimes();
   auto sums = at::cat({own, TimesAsSums(times, session_.env)});
   session_.gang->AllReduceSum(sums);
@@ -307,10 +306,15 @@ Status TrainLoop::EndEarly() {
   const auto& stop = session_.spec.early_stop;
   const BestSoFar& best = session_.state.best;
   if (session_.is_rank0()) {
-    session_.reporter.Note(fmt::format(
-        "early_stop: the last {} validation passes were no better than that of step {}, whose {} was {:.4g}; "
-        "the run ends after step {} of {}",
-        best.passes_since, best.step, stop.metric, best.value, session_.state.step, session_.total_steps));
+    const std::string passes =
+        best.step == 0 ? fmt::format("none of the {} validation passes had a loss that is a finite number",
+                                     best.passes_since)
+                       : fmt::format(
+                             "the last {} validation passes were no better than that of step {}, "
+                             "whose {} was {:.4g}",
+                             best.passes_since, best.step, stop.metric, best.value);
+    session_.reporter.Note(fmt::format("early_stop: {}; the run ends after step {} of {}", passes,
+                                       session_.state.step, session_.total_steps));
   }
   if (session_.state.step == first_step_ || saved_step_ == session_.state.step) return {};
   IMGD_TRY(Save());
@@ -348,12 +352,16 @@ Status TrainLoop::FinishSaving() {
 Status TrainLoop::Save() {
   const Pulse::During saving(*session_.pulse, Activity::kCheckpoint);
   guard_.Keep();
-  if (session_.spec.guard.action == "rollback") {
-    ShareBuffers(session_);
-    if (!WeightsAreFinite(session_)) {
-      IMGD_TRY(guard_.GoBack(
-          fmt::format("there are weights that are no finite numbers after step {}", session_.state.step)));
+  ShareBuffers(session_);
+  if (!WeightsAreFinite(session_)) {
+    const std::string wrong =
+        fmt::format("there are weights that are no finite numbers after step {}", session_.state.step);
+    if (session_.spec.guard.action != "rollback") {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "training diverged: {}; a lower optimizer.lr or a longer schedule.warmup_epochs may help",
+                  wrong);
     }
+    IMGD_TRY(guard_.GoBack(wrong));
   }
   IMGD_TRY(SaveCheckpoint(session_));
   saved_step_ = session_.state.step;

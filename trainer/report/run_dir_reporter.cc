@@ -1,15 +1,12 @@
 #include "trainer/report/run_dir_reporter.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <deque>
 #include <mutex>
 #include <string>
 #include <utility>
 
-#include "common/utf8.h"
-#include "imgd/v1/trainer.pb.h"
+#include "trainer/report/event_of.h"
 #include "trainer/report/events_file.h"
 
 namespace imgd::report {
@@ -20,146 +17,20 @@ class RunDirReporter final : public Reporter {
   RunDirReporter(EventsFile file, uint64_t last_sequence, const Clock& clock)
       : clock_(clock), file_(std::move(file)), sequence_(last_sequence) {}
 
-  void On(const Started& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_started();
-    out.set_pid(::getpid());
-    out.set_world_size(static_cast<uint32_t>(x.world_size));
-    out.set_device(ToUtf8(x.device));
-    out.set_start_step(x.start_step);
-    out.set_total_steps(x.total_steps);
-    out.set_steps_per_epoch(x.steps_per_epoch);
-    out.set_train_images(x.train_images);
-    out.set_val_images(x.val_images);
-    out.set_resumed_from(ToUtf8(x.resumed_from));
-    Write(event);
-  }
-
-  void On(const StepFigures& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_step();
-    out.set_step(x.step);
-    out.set_epoch(x.epoch);
-    out.set_loss(x.loss);
-    out.set_penalty(x.penalty);
-    out.set_top1(x.top1);
-    out.set_learning_rate(x.learning_rate);
-    out.set_gradient_norm(x.gradient_norm);
-    out.set_rank_images_per_second(x.rank_images_per_second);
-    out.set_images_per_second(x.images_per_second);
-    out.set_input_wait_ratio(x.input_wait_ratio);
-    out.set_eta_seconds(x.eta_seconds);
-    out.set_total_steps(x.total_steps);
-    Fill(x.loader, *out.mutable_loader());
-    Fill(x.times, *out.mutable_times());
-    if (x.ranks.ranks > 0) Fill(x.ranks, *out.mutable_ranks());
-    Write(event);
-  }
-
-  void On(const EpochFigures& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_epoch();
-    out.set_epoch(x.epoch);
-    out.set_step(x.step);
-    out.set_val_loss(x.val_loss);
-    out.set_val_top1(x.val_top1);
-    out.set_val_top5(x.val_top5);
-    out.set_val_images(x.val_images);
-    out.set_val_seconds(x.val_seconds);
-    out.set_total_epochs(x.total_epochs);
-    Write(event);
-  }
-
-  void On(const CheckpointFigures& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_checkpoint();
-    out.set_path(ToUtf8(x.path));
-    out.set_step(x.step);
-    out.set_generation(x.generation);
-    out.set_size_bytes(x.size_bytes);
-    out.set_manifest_sha256(x.manifest_sha256);
-    Write(event);
-  }
-
-  void On(const Profiled& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_profile();
-    out.set_step(x.step);
-    out.set_rank(static_cast<uint32_t>(x.rank));
-    out.set_trace(ToUtf8(x.trace));
-    out.set_table(ToUtf8(x.text));
-    Write(event);
-  }
-
-  void On(const Finished& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_finished();
-    out.set_step(x.step);
-    out.set_val_top1(x.val_top1);
-    out.set_val_top5(x.val_top5);
-    Write(event);
-  }
-
-  void On(const Failed& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_failed();
-    out.set_message(ToUtf8(x.message));
-    out.set_bad_input(x.bad_input);
-    out.set_collective_broken(x.collective_broken);
-    Write(event);
-  }
-
-  void On(const BadImage& x) override {
-    v1::TrainerEvent event;
-    auto& out = *event.mutable_bad_image();
-    out.set_path(ToUtf8(x.path));
-    out.set_error(ToUtf8(x.error));
-    out.set_count(x.count);
-    Write(event);
-  }
-
+  void On(const Started& x) override { Write(EventOf(x)); }
+  void On(const StepFigures& x) override { Write(EventOf(x)); }
+  void On(const EpochFigures& x) override { Write(EventOf(x)); }
+  void On(const CheckpointFigures& x) override { Write(EventOf(x)); }
+  void On(const Profiled& x) override { Write(EventOf(x)); }
+  void On(const Finished& x) override { Write(EventOf(x)); }
+  void On(const Failed& x) override { Write(EventOf(x)); }
+  void On(const BadImage& x) override { Write(EventOf(x)); }
   void Note(const std::string&) override {}
 
  private:
   static constexpr size_t kMaxPending = 10'000;
 
-  static void Fill(const LoaderFigures& x, v1::LoaderMetrics& out) {
-    out.set_interval_seconds(x.interval_seconds);
-    out.set_wait_seconds(x.wait_seconds);
-    out.set_workers(static_cast<uint32_t>(x.workers));
-    out.set_read_seconds(x.read_seconds);
-    out.set_decode_seconds(x.decode_seconds);
-    out.set_augment_seconds(x.augment_seconds);
-    out.set_idle_seconds(x.idle_seconds);
-    out.set_images(x.images);
-    out.set_bytes(x.bytes);
-    out.set_images_left_to_cpu(x.images_left_to_cpu);
-  }
-
-  static void Fill(const TimeFigures& x, v1::StepTimes& out) {
-    out.set_steps(x.steps);
-    out.set_input_seconds(x.input_seconds);
-    out.set_forward_seconds(x.forward_seconds);
-    out.set_backward_seconds(x.backward_seconds);
-    out.set_communication_seconds(x.communication_seconds);
-    out.set_optimizer_seconds(x.optimizer_seconds);
-    out.set_all_reduce_seconds(x.all_reduce_seconds);
-    out.set_all_reduce_hidden_ratio(x.all_reduce_hidden_ratio);
-  }
-
-  static void Fill(const RankSpread& x, v1::RankSpread& out) {
-    out.set_own_least_seconds(x.own_least);
-    out.set_own_mean_seconds(x.own_mean);
-    out.set_own_most_seconds(x.own_most);
-    out.set_wait_least_seconds(x.wait_least);
-    out.set_wait_mean_seconds(x.wait_mean);
-    out.set_wait_most_seconds(x.wait_most);
-    out.set_slowest_rank(static_cast<uint32_t>(x.slowest_rank));
-    out.set_slowest_input_seconds(x.slowest_input);
-    out.set_ranks(static_cast<uint32_t>(x.ranks));
-  }
-
-  void Write(v1::TrainerEvent& event) {
+  void Write(v1::TrainerEvent event) {
     const std::lock_guard lock(mutex_);
     event.set_sequence(++sequence_);
     event.set_time_us(clock_.Wall().micros);

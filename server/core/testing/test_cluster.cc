@@ -21,6 +21,7 @@ TestCluster::TestCluster(CoreSettings settings) : settings_(settings), reactor_(
 void TestCluster::Take(Actions actions) {
   for (auto& action : actions) {
     if (auto* event = std::get_if<AppendEvent>(&action)) history_.push_back(*event);
+    if (auto* decision = std::get_if<AppendDecision>(&action)) decisions_.push_back(decision->reason.text);
     if (auto* prepare = std::get_if<SendPrepare>(&action)) {
       sent_[prepare->node.name()].push_back("prepare " + Text(prepare->run));
     } else if (auto* start = std::get_if<SendStart>(&action)) {
@@ -76,11 +77,14 @@ void TestCluster::Leave(const std::string& node) {
 JobId TestCluster::Submit(const std::string& name, Want want) {
   Actions actions;
   const JobId job = reactor_.OnSubmit({.name = name,
-                                       .owner = "ada",
+                                       .owner = want.owner,
+                                       .project = want.project,
                                        .priority = want.priority,
                                        .nodes = want.nodes,
                                        .ranks_per_node = want.ranks,
                                        .max_restarts = want.max_restarts,
+                                       .time_limit_ms = want.time_limit_ms,
+                                       .preemptible = want.preemptible,
                                        .checkpoint_parent = "/ckpt"},
                                       now_, actions);
   Settle(std::move(actions));
@@ -92,6 +96,60 @@ Status TestCluster::Cancel(JobId job, bool checkpoint_first) {
   auto status = reactor_.OnCancel(job, checkpoint_first, "ada", now_, actions);
   Settle(std::move(actions));
   return status;
+}
+
+Status TestCluster::Ask(const std::function<Status(Actions&)>& order) {
+  Actions actions;
+  auto status = order(actions);
+  Settle(std::move(actions));
+  return status;
+}
+
+Status TestCluster::Pause(JobId job) {
+  return Ask([&](Actions& out) { return reactor_.OnPause(job, "ada", now_, out); });
+}
+
+Status TestCluster::Resume(JobId job) {
+  return Ask([&](Actions& out) { return reactor_.OnResume(job, "ada", now_, out); });
+}
+
+Status TestCluster::Move(JobId job) {
+  return Ask([&](Actions& out) { return reactor_.OnMove(job, "ada", now_, out); });
+}
+
+Status TestCluster::SetPriority(JobId job, int priority) {
+  return Ask([&](Actions& out) { return reactor_.OnSetPriority(job, priority, "ada", now_, out); });
+}
+
+Status TestCluster::SetTimeLimit(JobId job, TimeLimitChange change) {
+  return Ask([&](Actions& out) { return reactor_.OnSetTimeLimit(job, change, "ada", now_, out); });
+}
+
+Status TestCluster::SetAside(const std::string& node, bool drain, const std::string& reason) {
+  return Ask(
+      [&](Actions& out) { return reactor_.OnSetAside(NodeId(node), drain, reason, "ada", now_, out); });
+}
+
+Status TestCluster::Return(const std::string& node, bool drained) {
+  return Ask([&](Actions& out) { return reactor_.OnReturn(NodeId(node), drained, "ada", now_, out); });
+}
+
+JobId TestCluster::StartedByHand(const std::string& name, std::vector<std::string> hosts) {
+  Actions actions;
+  const JobId job = reactor_.OnStartedByHand({.name = name,
+                                              .owner = "ada",
+                                              .nodes = static_cast<uint32_t>(hosts.size()),
+                                              .hosts = std::move(hosts),
+                                              .token = "t"},
+                                             now_, actions);
+  Settle(std::move(actions));
+  return job;
+}
+
+void TestCluster::HeardByHand(JobId job) {
+  Actions actions;
+  reactor_.OnHeardByHand(job, now_, actions);
+  Settle(std::move(actions));
 }
 
 void TestCluster::Prepared(const std::string& node, JobId job, const std::string& error) {
@@ -200,6 +258,7 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     jobs.back().not_before = {};
     jobs.back().run.since = jobs.back().run.stop_since = jobs.back().run.gone_since = {};
     for (auto& part : jobs.back().run.parts) part.sent = Command::kNothing;
+    if (jobs.back().by_hand) jobs.back().by_hand->silence = {};
   }
   std::vector<NodeRecord> nodes;
   for (const auto& [id, node] : old.state().nodes()) {
@@ -211,7 +270,7 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     nodes.back().holders.clear();
   }
   Reactor reactor(settings, "cafe0123");
-  reactor.Restore(std::move(jobs), std::move(nodes), old.next_job(), now);
+  reactor.Restore(std::move(jobs), std::move(nodes), old.next_job(), now, old.state().usage());
   return reactor;
 }
 
@@ -228,12 +287,17 @@ std::vector<std::string> TestCluster::History(JobId job) const {
   return out;
 }
 
+const AppendEvent& TestCluster::LastEvent(JobId job) const {
+  const auto last = std::find_if(history_.rbegin(), history_.rend(),
+                                 [job](const AppendEvent& event) { return event.job == job; });
+  return *last;  // every job has one, of its submission
+}
+
 std::string TestCluster::WhyWaits(JobId job) const {
   const auto& queue = reactor_.state().queue();
   for (size_t i = 0; i < queue.size(); ++i) {
     if (queue[i].id != job) continue;
-    return ExplainWait(reactor_.MakeSnapshot(), WaitingOf(queue[i], queue[i].code, i + 1),
-                       reactor_.blocker());
+    return ExplainWait(reactor_.MakeSnapshot(now_), {queue[i], queue[i].code, i + 1});
   }
   return "";
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ class TestCluster {
     uint32_t ranks = 1;  ///< on each node
     int priority = 0;
     uint32_t max_restarts = 10;
+    int64_t time_limit_ms = 0;
+    bool preemptible = true;
+    std::string owner = "ada";
+    std::string project = {};
   };
 
   explicit TestCluster(CoreSettings settings = {});
@@ -41,6 +46,19 @@ class TestCluster {
   JobId Submit(const std::string& name) { return Submit(name, Want{}); }
   JobId Submit(const std::string& name, Want want);
   Status Cancel(JobId job, bool checkpoint_first = false);
+
+  // What somebody (ada) asks of a job or a node.
+  Status Pause(JobId job);
+  Status Resume(JobId job);
+  Status Move(JobId job);
+  Status SetPriority(JobId job, int priority);
+  Status SetTimeLimit(JobId job, TimeLimitChange change);
+  Status SetAside(const std::string& node, bool drain, const std::string& reason = "");
+  Status Return(const std::string& node, bool drained);
+
+  /// A run that somebody started by hand, and a sign of life of it.
+  JobId StartedByHand(const std::string& name, std::vector<std::string> hosts);
+  void HeardByHand(JobId job);
 
   void Prepared(const std::string& node, JobId job, const std::string& error = "");
   void Says(const std::string& node, const RunReport& report);
@@ -77,6 +95,10 @@ class TestCluster {
   /// "QUEUED", "STARTING", ...: the states that the job's history names, without repetitions.
   std::vector<std::string> History(JobId job) const;
   std::string WhyWaits(JobId job) const;
+  /// The texts of the record of decisions since it was last asked, without those of jobs' states.
+  std::vector<std::string> Decisions() { return std::exchange(decisions_, {}); }
+  /// The last line of the job's history.
+  const AppendEvent& LastEvent(JobId job) const;
 
   Reactor& reactor() { return reactor_; }
   Now now() const { return now_; }
@@ -85,6 +107,8 @@ class TestCluster {
 
  private:
   void Settle(Actions actions);
+  /// What `order` asks of the reactor.
+  Status Ask(const std::function<Status(Actions&)>& order);
 
   CoreSettings settings_;
   Reactor reactor_;
@@ -95,6 +119,7 @@ class TestCluster {
   std::map<std::string, std::vector<std::string>> sent_;
   std::map<std::string, SendStart> starts_;
   std::vector<AppendEvent> history_;
+  std::vector<std::string> decisions_;
 };
 
 /// A reactor that knows what the old one would have stored, and nothing else.

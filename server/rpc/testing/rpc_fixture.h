@@ -29,6 +29,7 @@ struct RpcTest : testing::Test {
         std::filesystem::path(testing::TempDir()) / fmt::format("imgd_rpc_{}_{}", info->name(), ::getpid());
     std::filesystem::remove_all(folder);
     config.listen = "127.0.0.1:0";
+    config.web.listen = "";
     config.state_dir = folder.string();
     StartDaemon();
   }

@@ -159,7 +159,14 @@ def test_an_exported_vit_loads_strictly_in_timm(trainer: Trainer, tmp_path: Path
     model.load_state_dict(torch.load(file, weights_only=True), strict=True)
 
 
-@pytest.mark.parametrize("form", ["model.safetensors", "torch", "safetensors"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "model.safetensors",
+        pytest.param("torch", marks=pytest.mark.long),
+        pytest.param("safetensors", marks=pytest.mark.long),
+    ],
+)
 def test_what_leaves_no_trace_in_the_tensors_comes_along(form: str, trainer: Trainer, tmp_path: Path) -> None:
     run = trainer.run(train__max_steps=3, data__val=trainer.val, model__blurpool=True)
     file = trainer.checkpoints / "g0/step3/model.safetensors"

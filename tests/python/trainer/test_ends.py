@@ -51,6 +51,33 @@ def test_a_signal_ends_it_at_once_in_mid_step(number: int, code: int, trainer: T
     assert not run.events("failed")[0].bad_input
 
 
+def test_sigterm_to_a_run_by_hand_saves_first(trainer: Trainer) -> None:
+    """As from Slurm: to one of two ranks, both of which save what they have and end alike."""
+    settings: dict[str, Any] = {"train__epochs": 1000, "checkpoint__every_epochs": 0}
+    run = trainer.start(2, env={"IMGD_RUN_DIR": ""}, **settings)
+    for line in run.ranks[0].stdout or ():
+        if line.split()[:1] == ["3"]:
+            break
+    run.ranks[1].send_signal(signal.SIGTERM)
+    assert run.wait(20) == [11, 11]
+    assert "the run ends after this step" in "".join(run.output[1])
+    saved = {path.parent.name for path in trainer.checkpoints.glob("g0/step*/manifest.json")}
+    assert len(saved) == 1
+    again = trainer.start(2, **settings)
+    again.wait_for(lambda: bool(again.events("started")))
+    assert f"step{again.events('started')[0].start_step}" in saved
+
+
+def test_two_signals_to_a_run_by_hand_end_it_at_once(trainer: Trainer) -> None:
+    run = trainer.start(env={"IMGD_RUN_DIR": ""}, model__name="resnet50", data__image_size=224, train__global_batch=72)
+    time.sleep(4)
+    for _ in range(2):
+        run.ranks[0].send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+    assert run.wait(5) == [143]
+    assert not list(trainer.checkpoints.glob("g0/step*/manifest.json"))
+
+
 def test_a_rank_whose_peer_dies_says_that_a_collective_broke(trainer: Trainer) -> None:
     run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0)
     run.wait_for_step(2)

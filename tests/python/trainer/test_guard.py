@@ -138,7 +138,7 @@ def test_a_run_that_gets_no_better_ends_as_finished(trainer: Trainer) -> None:
     assert not again.events("step") and again.events("finished")[0].step == 3 * STEPS_PER_EPOCH
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_settings_that_a_checkpoint_can_not_go_on_with_are_named(ranks: int, trainer: Trainer) -> None:
     trainer.run(train__max_steps=2)
     run = trainer.start(ranks, optimizer__kind="lars")

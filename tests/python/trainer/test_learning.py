@@ -14,7 +14,6 @@ from imgtrain_ranks import STOP_WITH_CHECKPOINT_COMMAND, Trainer, send_command
 from safetensors.torch import load_file, save_file
 
 STEPS = 24
-LONG = pytest.mark.long
 
 # Phases of 5, 9 and 3 steps an epoch, so that images and batches change at steps 10 and 19.
 EVERYTHING: dict[str, Any] = {
@@ -78,9 +77,8 @@ def check_bit_identical(trainer: Trainer, ranks: int, kind: str, cuts: list[int]
     assert_identical(whole, files_at(trainer, STEPS))
 
 
-@pytest.mark.parametrize(
-    ("ranks", "kind"), [(1, "adamw"), pytest.param(2, "adamw", marks=LONG), pytest.param(1, "lars", marks=LONG)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("ranks", "kind"), [(1, "adamw"), (2, "adamw"), (1, "lars")])
 def test_a_run_that_was_cut_ends_with_the_same_bits(ranks: int, kind: str, trainer: Trainer) -> None:
     check_bit_identical(trainer, ranks, kind, [11])
 

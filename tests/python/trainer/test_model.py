@@ -145,7 +145,7 @@ def names_in(path: Path) -> list[str]:
     return [name for name in header if name != "__metadata__"]
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+@pytest.mark.parametrize("name", ["resnet18", pytest.param("resnet50", marks=pytest.mark.long)])
 def test_a_checkpoint_loads_strictly_and_gives_the_same_logits(name: str, trainer: Trainer, tmp_path: Path) -> None:
     trainer.run(model__name=name, train__max_steps=2, data__image_size=64)
     file = trainer.checkpoints / "g0" / "step2" / "model.safetensors"

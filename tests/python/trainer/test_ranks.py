@@ -32,6 +32,7 @@ def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(
         assert two[step] == pytest.approx(loss, abs=1e-4), step
 
 
+@pytest.mark.long
 def test_gradients_that_travel_as_bf16_learn_nearly_the_same(trainer: Trainer) -> None:
     settings: dict[str, Any] = {
         "train__max_steps": 10,

@@ -82,6 +82,7 @@ AUGMENTED: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 def test_augmentation_and_mixing_do_not_depend_on_the_ranks(trainer: Trainer) -> None:
     one = trainer.run(1, train__max_steps=4, **AUGMENTED)
     trainer.checkpoints /= "two"

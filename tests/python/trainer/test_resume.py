@@ -166,6 +166,7 @@ def test_a_stop_command_may_do_without_a_checkpoint(trainer: Trainer) -> None:
     assert steps_in(trainer.checkpoints) == set()
 
 
+@pytest.mark.long
 def test_a_stop_in_mid_validation_saves_and_the_next_start_validates(
     trainer: Trainer,
 ) -> None:

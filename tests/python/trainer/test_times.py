@@ -15,7 +15,7 @@ def own(event: Event) -> float:
     return float(sum(getattr(event.times, part) for part in PARTS if part != "communication_seconds"))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_the_parts_of_the_steps_add_up_to_their_time(ranks: int, trainer: Trainer) -> None:
     # An epoch is five steps, and a report is made after four: the mean over a report's steps counts.
     run = trainer.run(ranks, train__log_every_steps=4, train__max_steps=16, data__image_size=64)

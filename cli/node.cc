@@ -1,0 +1,300 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/commands.h"
+#include "cli/event_text.h"
+#include "cli/format.h"
+#include "cli/node_text.h"
+#include "cli/serialize.h"
+#include "cli/sheet.h"
+#include "cli/words.h"
+#include "common/yaml.h"
+
+namespace imgd::cli {
+namespace {
+
+constexpr int kMostLines = 20;  ///< of runs and of events that fit a screen; wide shows all
+constexpr Duration kLookAtDrain = std::chrono::milliseconds(500);
+
+struct NodeOptions {
+  std::string node;
+  std::string reason;
+  bool wait = false;
+  OutputFormat format = OutputFormat::kTable;
+};
+
+/// The error with the nearest name beside it.
+Errors WithNearest(Client& client, Errors errors, const std::string& node) {
+  if (errors.empty() || errors.front().code != ErrorCode::kNotFound) return errors;
+  const auto all = client.ListNodes();
+  if (!all) return errors;
+  std::vector<std::string> names;
+  for (const auto& known : all->nodes()) names.push_back(known.name());
+  const auto nearest = NearestWord(node, names);
+  errors.front().hint =
+      nearest ? fmt::format("did you mean '{}'?", *nearest) : "imgcli nodes shows what there is";
+  return errors;
+}
+
+/// "2 jobs (12, 13)" that hold devices there; empty for none.
+std::string JobsThere(const v1::Node& node) {
+  std::set<uint64_t> jobs;
+  for (const auto& device : node.devices()) {
+    if (device.job_id() != 0) jobs.insert(device.job_id());
+  }
+  return jobs.empty() ? "" : fmt::format("{} ({})", Count(jobs.size(), "job"), fmt::join(jobs, ", "));
+}
+
+/// What a node that was set aside is now.
+std::string AsideText(const v1::Node& node) {
+  const std::string name = Printable(node.name());
+  const std::string jobs = JobsThere(node);
+  if (!node.set_aside().drain()) {
+    return fmt::format("{} is cordoned: nothing new is placed there{}", name,
+                       jobs.empty() ? "" : fmt::format(", and {} go on", jobs));
+  }
+  if (node.set_aside().empty()) return fmt::format("{} is drained and empty: nothing runs there", name);
+  if (!jobs.empty()) {
+    return fmt::format("{} is being drained: {} still there, to go elsewhere through a checkpoint", name,
+                       jobs);
+  }
+  return Printable(fmt::format("{} is set to be drained, but whether it is empty is not known: it {}",
+                               node.name(), node.reason_text()));
+}
+
+int WaitUntilEmpty(Context& context, Client& client, const std::string& name) {
+  while (true) {
+    auto now = client.GetNode(name);
+    if (!now) return context.Fail(now.error());
+    const auto& node = now->node();
+    if (node.set_aside().empty()) {
+      context.out() << AsideText(node) << '\n';
+      return 0;
+    }
+    if (!node.has_set_aside()) {
+      context.Say(fmt::format("{} is not set aside any more", Printable(name)), Style::kWarn);
+      return ExitCodeOf(ErrorCode::kFailedPrecondition);
+    }
+    if (context.interrupt().WaitFor(kLookAtDrain)) return context.interrupt().ExitCode();
+  }
+}
+
+int RunSetAside(Context& context, const NodeOptions& options, bool drain) {
+  if (options.wait) context.FollowUntilInterrupted();
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  v1::SetAsideNodeRequest request;
+  request.set_name(options.node);
+  request.set_drain(drain);
+  request.set_reason(options.reason);
+  request.set_actor(OwnerName(context.env()));
+  auto answer = (*client)->SetAsideNode(request);
+  if (!answer) return context.Fail(WithNearest(**client, answer.error(), options.node));
+  const auto& node = answer->node();
+  const bool empty = node.set_aside().empty();
+  if (options.format != OutputFormat::kTable) {
+    PrintDocument(context.out(), ToJson(node), options.format);
+  } else if (!options.wait || !empty) {
+    context.out() << AsideText(node) << '\n';
+  }
+  if (options.wait) return WaitUntilEmpty(context, **client, options.node);
+  if (drain && !empty) {
+    context.Say(
+        fmt::format("{} says when it is empty", context.Suggest(fmt::format("node show {}", options.node))),
+        Style::kDim);
+  }
+  return 0;
+}
+
+int RunReturn(Context& context, const NodeOptions& options, bool drained) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  v1::ReturnNodeRequest request;
+  request.set_name(options.node);
+  request.set_drained(drained);
+  request.set_actor(OwnerName(context.env()));
+  auto answer = (*client)->ReturnNode(request);
+  if (!answer) return context.Fail(WithNearest(**client, answer.error(), options.node));
+  if (options.format != OutputFormat::kTable) {
+    PrintDocument(context.out(), ToJson(answer->node()), options.format);
+  } else {
+    const auto& node = answer->node();
+    context.out() << Printable(fmt::format(
+                         "{} may be used again{}", node.name(),
+                         node.reason_text().empty() ? "" : fmt::format(", but it {}", node.reason_text())))
+                  << '\n';
+  }
+  return 0;
+}
+
+/// All that is kept, oldest first.
+Reply<std::vector<v1::Event>> EventsOfNode(Client& client, const std::string& node) {
+  v1::WatchEventsRequest request;
+  request.set_node(node);
+  request.set_no_follow(true);
+  const auto stream = client.WatchEvents(request);
+  std::vector<v1::Event> events;
+  v1::WatchEventsResponse response;
+  using Outcome = Stream<v1::WatchEventsResponse>::Outcome;
+  for (auto outcome = Outcome::kIdle; outcome != Outcome::kEnd;) {
+    outcome = stream->Next(response, std::chrono::steady_clock::now() + client.timeout());
+    if (outcome == Outcome::kItem) events.push_back(response.event());
+    if (outcome == Outcome::kIdle) break;
+  }
+  if (auto ended = stream->Finish(); !ended) return tl::unexpected(std::move(ended).error());
+  return events;
+}
+
+void PrintNodeSummary(Context& context, const v1::Node& node) {
+  Sheet sheet(context);
+  const int64_t now_us = NowMicros();
+  context.out() << Paint(Printable(node.name()), Style::kBold, context.terminal().color) << "  "
+                << Paint(NodeStateText(node), NodeStyle(node), context.terminal().color) << '\n';
+  sheet.Field("reason", node.reason_text());
+  if (node.has_set_aside()) {
+    sheet.Field("set aside", fmt::format("{} by {}", WhenText(node.set_aside().since_us(), now_us),
+                                         node.set_aside().actor()));
+    if (node.set_aside().drain())
+      sheet.Field("empty", node.set_aside().empty() ? "yes: nothing runs there" : "no, or not known");
+  }
+  std::map<std::string, int> models;
+  for (const auto& device : node.devices()) ++models[device.model()];
+  std::vector<std::string> devices;
+  for (const auto& [model, count] : models) devices.push_back(fmt::format("{} x {}", count, model));
+  sheet.Field("devices", fmt::format("{}", fmt::join(devices, ", ")));
+  sheet.Field("jobs", JobsThere(node));
+  sheet.Field("address", node.address());
+  sheet.Field("agent", node.agent_version());
+  sheet.Field("joined", WhenText(node.joined_us(), now_us));
+  sheet.Field("last heard", WhenText(node.last_heartbeat_us(), now_us));
+}
+
+void PrintRuns(Context& context, const v1::GetNodeResponse& response, bool wide) {
+  if (response.runs().empty()) return;
+  Sheet(context).Heading("Runs, newest first");
+  Table table({{"STARTED"},
+               {"TOOK", true},
+               {"JOB", true},
+               {.title = "NAME", .shrink = true},
+               {"START", true},
+               {"RANKS"},
+               {.title = "ENDED", .shrink = true}});
+  const int64_t now_us = NowMicros();
+  int left = wide ? response.runs_size() : kMostLines;
+  for (const auto& run : response.runs()) {
+    if (left-- == 0) break;
+    const int64_t end_us = run.ended_us() == 0 ? now_us : run.ended_us();
+    const uint32_t last = run.first_rank() + run.ranks() - 1;
+    table.Add(
+        {Cell(LocalTime(run.started_us())),
+         Cell(run.started_us() == 0 ? ""
+                                    : HumanDuration(static_cast<double>(end_us - run.started_us()) / 1e6)),
+         Cell(std::to_string(run.job_id())), Cell(run.job_name()), Cell(std::to_string(run.generation())),
+         Cell(last == run.first_rank() ? std::to_string(last) : fmt::format("{}-{}", run.first_rank(), last)),
+         Cell(run.ended_us() == 0 ? "goes on" : run.ended_text())});
+  }
+  table.Print(context.out(), context.terminal(), 2);
+}
+
+void PrintTimeline(Context& context, const std::vector<v1::Event>& events, bool wide) {
+  if (events.empty()) return;
+  Sheet(context).Heading("Timeline");
+  size_t first = 0;
+  if (!wide && events.size() > kMostLines) {
+    first = events.size() - kMostLines;
+    context.out() << fmt::format("  ({} earlier events: -o wide)\n", first);
+  }
+  Table table(
+      {{"TIME"}, {"JOB", true}, {"WHAT"}, {.title = "BY", .shrink = true}, {.title = "WHY", .shrink = true}});
+  for (size_t i = first; i < events.size(); ++i) {
+    const auto& event = events[i];
+    table.Add({Cell(LocalTime(event.time_us())),
+               Cell(event.job_id() == 0 ? "" : std::to_string(event.job_id())),
+               Cell(WordOf(event), StyleOf(event)), Cell(event.actor()), Cell(event.text())});
+  }
+  table.Print(context.out(), context.terminal(), 2);
+}
+
+int RunShowNode(Context& context, const NodeOptions& options) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto node = (*client)->GetNode(options.node);
+  if (!node) return context.Fail(WithNearest(**client, node.error(), options.node));
+  auto events = EventsOfNode(**client, options.node);
+  if (!events) return context.Fail(events.error());
+  context.Warn(node->warning());
+  if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
+    auto document = ToJson(*node);
+    document["events"] = ToJsonArray(*events);
+    PrintDocument(context.out(), document, options.format);
+    return 0;
+  }
+  const bool wide = options.format == OutputFormat::kWide;
+  PrintNodeSummary(context, node->node());
+  PrintRuns(context, *node, wide);
+  PrintTimeline(context, *events, wide);
+  return 0;
+}
+
+/// One of the subcommands, with its NODE.
+Command AddNodeCommand(Command node, const std::string& name, const std::string& help,
+                       const std::shared_ptr<NodeOptions>& options, const std::string& footer) {
+  Command command = node.AddSubcommand(name, help);
+  command.AddOption("NODE", options->node, "Name of the node, as imgcli nodes shows it")
+      .Required()
+      .ValueName("");
+  command.Footer(footer);
+  return command;
+}
+
+void AddReasonOption(Command command, NodeOptions& options) {
+  command.AddOption("--reason", options.reason, "Why, for those whose jobs wait for it").ValueName("TEXT");
+}
+
+}  // namespace
+
+void AddNodeCommands(Command app, Context& context) {
+  Command node = app.AddSubcommand("node", "Show one node with what ran on it, or set it aside");
+  node.NeedsSubcommand();
+  node.Footer("Examples:\n  imgcli node drain gpu-3 --reason 'bad fan' --wait\n  imgcli node undrain gpu-3");
+  {
+    auto options = std::make_shared<NodeOptions>();
+    Command command = AddNodeCommand(node, "show", "Show a node: its state, the runs on it, its timeline",
+                                     options, "Examples:\n  imgcli node show gpu-3 -o wide");
+    AddOutputOption(command, options->format);
+    command.Runs([&context, options] { return RunShowNode(context, *options); });
+  }
+  {
+    auto options = std::make_shared<NodeOptions>();
+    Command command = AddNodeCommand(
+        node, "drain", "Empty a node: nothing new is placed there, and what runs goes elsewhere", options,
+        "Runs there are ended through a checkpoint and go back to the queue at once, which counts as no "
+        "failure.\n"
+        "It holds over restarts of imgd and of the node's agent, until imgcli node undrain.\n\n"
+        "Examples:\n  imgcli node drain gpu-3 --reason 'bad fan' --wait");
+    AddReasonOption(command, *options);
+    command.AddFlag("--wait", options->wait, "Wait until nothing runs there any more");
+    AddOutputOption(command, options->format, kPlainFormats);
+    command.Runs([&context, options] { return RunSetAside(context, *options, true); });
+  }
+  {
+    auto options = std::make_shared<NodeOptions>();
+    Command command =
+        AddNodeCommand(node, "cordon", "Place nothing new on a node; what runs there goes on", options,
+                       "Examples:\n  imgcli node cordon gpu-3 --reason 'reboots at 6'");
+    AddReasonOption(command, *options);
+    AddOutputOption(command, options->format, kPlainFormats);
+    command.Runs([&context, options] { return RunSetAside(context, *options, false); });
+  }
+  for (const bool drained : {true, false}) {
+    auto options = std::make_shared<NodeOptions>();
+    const std::string name = drained ? "undrain" : "uncordon";
+    Command command =
+        AddNodeCommand(node, name, fmt::format("Use a {} node again", drained ? "drained" : "cordoned"),
+                       options, fmt::format("Examples:\n  imgcli node {} gpu-3", name));
+    AddOutputOption(command, options->format, kPlainFormats);
+    command.Runs([&context, options, drained] { return RunReturn(context, *options, drained); });
+  }
+}
+
+}  // namespace imgd::cli

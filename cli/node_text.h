@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "cli/output.h"
+#include "imgd/v1/node.pb.h"
+
+namespace imgd::cli {
+
+/// "ready", "cordoned", "draining" (something runs there yet), "drained", "lost, drained"; jobs' states are
+/// in capitals, nodes' are not.
+std::string NodeStateText(const v1::Node& node);
+Style NodeStyle(const v1::Node& node);
+
+}  // namespace imgd::cli

@@ -1,0 +1,260 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/testing/fake_daemon.h"
+#include "cli/testing/run_cli.h"
+#include "cli/words.h"
+
+namespace imgd::cli {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+class Operating : public testing::Test {
+ protected:
+  CliResult RunOn(std::vector<std::string> arguments) {
+    return RunCli(CallTo(daemon_.address(), std::move(arguments)));
+  }
+  void PutJob(uint64_t id, v1::JobState state, const std::string& reason = "") {
+    auto job = MakeJob(id, "rn50", state);
+    job.set_reason_text(reason);
+    job.set_job_yaml("name: rn50\ndata: {train: /data}\noptimizer: {lr: 0.4}\n");
+    daemon_.PutJob(job);
+  }
+  void PutNode(const std::string& name, uint64_t holder = 0) {
+    v1::Node node;
+    node.set_name(name);
+    node.set_state(v1::NODE_STATE_READY);
+    auto& device = *node.add_devices();
+    device.set_model("cpu");
+    device.set_job_id(holder);
+    daemon_.PutNode(node);
+  }
+  static v1::Event NodeEvent(const std::string& node, v1::ReasonCode reason, const std::string& text) {
+    v1::Event event;
+    event.set_node(node);
+    event.set_reason(reason);
+    event.set_text(text);
+    event.set_actor("scheduler");
+    event.set_time_us(1'700'000'000'000'000);
+    return event;
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(Operating, PauseAndResumeSayWhatTheJobIs) {
+  PutJob(3, v1::JOB_STATE_PREEMPTING, "paused by lena; a checkpoint is written first");
+  auto done = RunOn({"pause", "3"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_EQ(done.out, "job 3 (rn50) is PREEMPTING: paused by lena; a checkpoint is written first\n");
+  RunOn({"resume", "rn50"});
+  RunOn({"move", "3"});
+  const auto changes = daemon_.changes();
+  ASSERT_THAT(changes, SizeIs(3));
+  EXPECT_TRUE(changes[0].has_pause());
+  EXPECT_EQ(changes[0].actor(), "lena");
+  EXPECT_TRUE(changes[1].has_resume());
+  EXPECT_EQ(changes[1].id(), 3U);
+  EXPECT_TRUE(changes[2].has_move());
+}
+
+TEST_F(Operating, PauseWaitsUntilTheJobHoldsNoDevices) {
+  PutJob(3, v1::JOB_STATE_PREEMPTING, "paused by lena; a checkpoint is written first");
+  CliProcess process(CallTo(daemon_.address(), {"pause", "3", "--wait"}));
+  process.out.WaitFor("PREEMPTING");
+  PutJob(3, v1::JOB_STATE_PAUSED, "paused by lena; it goes on from the checkpoint of step 70");
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out.text(), HasSubstr("job 3 (rn50) is PAUSED: paused by lena; it goes on from"));
+}
+
+TEST_F(Operating, AJobThatEndsInsteadOfBeingPausedFailsTheWait) {
+  PutJob(3, v1::JOB_STATE_COMPLETED, "trained to the last step");
+  const auto done = RunOn({"pause", "3", "--wait"});
+  EXPECT_EQ(done.exit_code, 5);
+  EXPECT_THAT(done.err, HasSubstr("is COMPLETED"));
+  PutJob(4, v1::JOB_STATE_FAILED, "no images");
+  EXPECT_EQ(RunOn({"pause", "4", "--wait"}).exit_code, 6);
+}
+
+TEST_F(Operating, ARefusalIsSaidWithItsHintAndTheOthersAreStillAsked) {
+  daemon_.on_change = [this](const v1::ChangeJobRequest& request) -> Reply<v1::ChangeJobResponse> {
+    if (request.id() == 4) {
+      return tl::unexpected(Errors{Error{.code = ErrorCode::kFailedPrecondition,
+                                         .message = "job 4 is paused already",
+                                         .hint = "imgcli resume 4 goes on with it"}});
+    }
+    v1::ChangeJobResponse response;
+    *response.mutable_job() = daemon_.GetJob(request.id());
+    return response;
+  };
+  PutJob(5, v1::JOB_STATE_PAUSED, "paused by lena while it waited");
+  const auto done = RunOn({"pause", "4", "5"});
+  EXPECT_EQ(done.exit_code, 5);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("job 4 is paused already"), HasSubstr("imgcli resume 4")));
+  EXPECT_THAT(done.out, HasSubstr("job 5 (rn50) is PAUSED"));
+}
+
+TEST_F(Operating, PriorityTakesWholeNumbersBelowZeroToo) {
+  PutJob(3, v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(RunOn({"priority", "3", "50"}).exit_code, 0);
+  EXPECT_EQ(RunOn({"priority", "3", "--", "-5"}).exit_code, 0);
+  const auto wrong = RunOn({"priority", "3", "high"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("found 'high'; a whole number from -1000 to 1000"));
+  ASSERT_THAT(daemon_.changes(), SizeIs(2));
+  EXPECT_EQ(daemon_.changes()[0].priority(), 50);
+  EXPECT_EQ(daemon_.changes()[1].priority(), -5);
+}
+
+TEST_F(Operating, ExtendMakesLongerShorterOrSets) {
+  auto job = MakeJob(3, "rn50", v1::JOB_STATE_RUNNING);
+  job.set_time_limit_ms(7'200'000);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunOn({"extend", "3", "90m"}).out, HasSubstr("has a time_limit of 2h00m, over all its starts"));
+  RunOn({"extend", "3", "--less", "30m"});
+  RunOn({"extend", "3", "--to", "36h"});
+  RunOn({"extend", "3", "--to", "none"});
+  const auto changes = daemon_.changes();
+  ASSERT_THAT(changes, SizeIs(4));
+  EXPECT_EQ(changes[0].more_time_ms(), 5'400'000);
+  EXPECT_EQ(changes[1].more_time_ms(), -1'800'000);
+  EXPECT_EQ(changes[2].time_limit_ms(), 129'600'000);
+  EXPECT_EQ(changes[3].change_case(), v1::ChangeJobRequest::kTimeLimitMs);
+  EXPECT_EQ(changes[3].time_limit_ms(), 0);
+  const auto none = RunOn({"extend", "3"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("one of TIME (so much longer), --less and --to is needed"));
+}
+
+TEST_F(Operating, RerunSubmitsTheStoredFileWithChangesAndSaysWhichTheyAre) {
+  PutJob(3, v1::JOB_STATE_FAILED);
+  daemon_.on_submit = [](const v1::SubmitJobRequest& request) -> Reply<v1::SubmitJobResponse> {
+    v1::SubmitJobResponse response;
+    *response.mutable_job() = MakeJob(9, "rn50", v1::JOB_STATE_QUEUED);
+    response.mutable_job()->set_job_yaml(request.job_yaml());
+    return response;
+  };
+  const auto done = RunOn({"rerun", "3", "--set", "optimizer.lr=0.2", "--set", "seed=2"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(done.out,
+            "job 9 (rn50) submitted, made from job 3 (rn50):\n"
+            "  optimizer.lr: 0.4 -> 0.2\n  seed: (not set) -> 2\n");
+  ASSERT_THAT(daemon_.submits(), SizeIs(1));
+  EXPECT_EQ(daemon_.submits()[0].rerun_of(), 3U);
+  EXPECT_FALSE(daemon_.submits()[0].idempotency_key().empty());
+  EXPECT_THAT(RunOn({"rerun", "3"}).out, HasSubstr("nothing is different"));
+  const auto wrong = RunOn({"rerun", "3", "--set", "optimizer.lrr=1"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean 'lr'?"));
+}
+
+TEST_F(Operating, AJobThatWasStartedByHandIsNotRerun) {
+  auto job = MakeJob(3, "mine", v1::JOB_STATE_COMPLETED);
+  job.mutable_external()->add_hosts("laptop");
+  daemon_.PutJob(job);
+  const auto done = RunOn({"rerun", "3"});
+  EXPECT_EQ(done.exit_code, 5);
+  EXPECT_THAT(done.err, HasSubstr("was started by hand on laptop"));
+}
+
+TEST_F(Operating, ADrainSaysWhatIsStillThereAndWhenTheNodeIsEmpty) {
+  PutNode("gpu-3", 12);
+  const auto done = RunOn({"node", "drain", "gpu-3", "--reason", "bad fan"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("gpu-3 is being drained: 1 job (12) still there"));
+  ASSERT_THAT(daemon_.set_asides(), SizeIs(1));
+  EXPECT_TRUE(daemon_.set_asides()[0].drain());
+  EXPECT_EQ(daemon_.set_asides()[0].reason(), "bad fan");
+  EXPECT_EQ(daemon_.set_asides()[0].actor(), "lena");
+  EXPECT_THAT(RunOn({"nodes"}).out, ContainsRegex("gpu-3 +draining"));
+
+  CliProcess process(CallTo(daemon_.address(), {"node", "drain", "gpu-3", "--wait"}));
+  process.out.WaitFor("still there");
+  v1::Node empty;
+  empty.set_name("gpu-3");
+  empty.set_state(v1::NODE_STATE_READY);
+  empty.mutable_set_aside()->set_drain(true);
+  empty.mutable_set_aside()->set_empty(true);
+  daemon_.PutNode(empty);
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out.text(), HasSubstr("gpu-3 is drained and empty: nothing runs there"));
+  EXPECT_THAT(RunOn({"nodes"}).out, ContainsRegex("gpu-3 +drained"));
+  EXPECT_THAT(RunOn({"node", "undrain", "gpu-3"}).out, HasSubstr("gpu-3 may be used again"));
+  EXPECT_THAT(RunOn({"nodes"}).out, ContainsRegex("gpu-3 +ready"));
+}
+
+TEST_F(Operating, ACordonedNodeKeepsWhatRuns) {
+  PutNode("gpu-3", 12);
+  EXPECT_THAT(RunOn({"node", "cordon", "gpu-3"}).out,
+              HasSubstr("gpu-3 is cordoned: nothing new is placed there, and 1 job (12) go on"));
+  EXPECT_FALSE(daemon_.set_asides()[0].drain());
+}
+
+TEST_F(Operating, AnUnknownNodeIsAnsweredWithTheNearest) {
+  PutNode("gpu-3");
+  const auto done = RunOn({"node", "drain", "gpu3"});
+  EXPECT_EQ(done.exit_code, 3);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("there is no node gpu3"), HasSubstr("did you mean 'gpu-3'?")));
+}
+
+TEST_F(Operating, NodeShowHasItsTimeline) {
+  PutNode("gpu-3");
+  daemon_.AddDecision(NodeEvent("gpu-3", v1::REASON_CODE_NODE_JOINED, "node gpu-3 has joined with 1 device"));
+  const auto shown = RunOn({"node", "show", "gpu-3"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("gpu-3  ready"), HasSubstr("1 x cpu"),
+                               ContainsRegex("NODE_JOINED +scheduler +node gpu-3 has joined")));
+  const auto json = nlohmann::json::parse(RunOn({"node", "show", "gpu-3", "-o", "json"}).out);
+  EXPECT_EQ(json["node"]["name"], "gpu-3");
+  EXPECT_EQ(json["events"][0]["reason"], "REASON_CODE_NODE_JOINED");
+}
+
+TEST_F(Operating, EventsAreLinesAndFiltersGoToTheDaemon) {
+  PutJob(3, v1::JOB_STATE_RUNNING);
+  PutNode("gpu-3");
+  daemon_.AddDecision(NodeEvent("gpu-3", v1::REASON_CODE_NODE_LOST, "node gpu-3 is lost"));
+  v1::Event placed;
+  placed.set_job_id(3);
+  placed.set_from(v1::JOB_STATE_QUEUED);
+  placed.set_to(v1::JOB_STATE_STARTING);
+  placed.set_text("placed on gpu-3");
+  placed.set_actor("scheduler");
+  daemon_.AddDecision(placed);
+  const auto done = RunOn({"events", "--job", "rn50", "--node", "gpu-3", "--since", "1h"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(ContainsRegex("gpu-3 +NODE_LOST +node gpu-3 is lost \\(scheduler\\)"),
+                              ContainsRegex("job 3 +STARTING +placed on gpu-3")));
+  const auto request = daemon_.event_watches().front();
+  EXPECT_EQ(request.job_id(), 3U);
+  EXPECT_EQ(request.node(), "gpu-3");
+  EXPECT_TRUE(request.no_follow());
+  EXPECT_GT(request.since_us(), NowMicros() - 3'700'000'000);
+  EXPECT_EQ(RunOn({"events", "--node", "gpu-9"}).exit_code, 3);
+  const auto json = RunOn({"events", "-o", "json", "--from-event", "2"}).out;
+  ASSERT_THAT(Lines(json), SizeIs(1));
+  EXPECT_EQ(nlohmann::json::parse(json)["number"], "2");
+}
+
+TEST_F(Operating, EventsAreFollowedOverARestartWithoutLossOrRepetition) {
+  daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "first"));
+  // It ends when the timeout is over and the daemon still away.
+  CliProcess process(CallTo(daemon_.address(), {"--timeout", "1s", "events", "-f"}));
+  process.out.WaitFor("first");
+  daemon_.Stop();
+  process.err.WaitFor("goes on once imgd is back");
+  daemon_.Start();
+  daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_LOST, "second"));
+  process.out.WaitFor("second");
+  daemon_.Stop();
+  EXPECT_EQ(process.Wait(), 4);
+  EXPECT_THAT(Lines(process.out.text()), SizeIs(2));
+}
+
+}  // namespace
+}  // namespace imgd::cli

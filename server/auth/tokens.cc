@@ -1,0 +1,69 @@
+#include "server/auth/tokens.h"
+
+#include <openssl/rand.h>
+
+#include <array>
+
+#include "common/sha256.h"
+#include "common/text.h"
+
+namespace imgd {
+namespace {
+
+constexpr std::array kScopes = {Scope::kReport};
+
+}  // namespace
+
+std::string_view NameOf(Scope scope) {
+  switch (scope) {
+    case Scope::kOpen:
+      return "";
+    case Scope::kReport:
+      return "report";
+  }
+  return "";
+}
+
+Status CheckScopeName(const std::string& name) {
+  std::string allowed;
+  for (const Scope scope : kScopes) {
+    if (name == NameOf(scope)) return {};
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", NameOf(scope));
+  }
+  return Fail(ErrorCode::kInvalidArgument, "scope: found '{}'; allowed: {}", name, allowed);
+}
+
+Status CheckTokenName(const std::string& name) {
+  if (IsName(name)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "name: found '{}'; 1 to 63 letters, digits, '.', '_' or '-' are allowed, the first a letter, "
+              "digit or '_'",
+              name);
+}
+
+Result<std::string> NewSecret() {
+  std::array<unsigned char, 32> bytes{};
+  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
+    return Fail(ErrorCode::kInternal, "the system gives no random numbers");
+  std::string secret = "imgd_";
+  for (const unsigned char byte : bytes) secret += fmt::format("{:02x}", byte);
+  return secret;
+}
+
+std::string HashOf(std::string_view secret) { return Sha256Of(secret); }
+
+Caller Authorise(const std::map<std::string, TokenRecord>& tokens, Scope scope, std::string_view secret,
+                 WallTime now) {
+  if (scope == Scope::kOpen) return {};
+  if (secret.empty()) return {.refusal = Refusal::kUnknown, .token = {}};
+  const std::string hash = HashOf(secret);
+  for (const auto& [name, token] : tokens) {
+    if (token.hash != hash) continue;
+    if (token.expires.micros != 0 && token.expires <= now) return {Refusal::kExpired, name};
+    if (!token.scopes.contains(std::string(NameOf(scope)))) return {Refusal::kWrongScope, name};
+    return {Refusal::kNone, name};
+  }
+  return {.refusal = Refusal::kUnknown, .token = {}};
+}
+
+}  // namespace imgd

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "server/store/state_store.h"
+
+/// Tokens: what they look like, what they are good for, and who one is of. No clock, thread or file.
+namespace imgd {
+
+/// What a call may need. kOpen calls need no token.
+enum class Scope { kOpen, kReport };
+
+/// "report"; empty for kOpen.
+std::string_view NameOf(Scope scope);
+/// Errors: kInvalidArgument, naming what is allowed.
+Status CheckScopeName(const std::string& name);
+/// 1 to 63 of a-z, A-Z, 0-9, '.', '_' and '-', not starting with '.' or '-'. Errors: kInvalidArgument.
+Status CheckTokenName(const std::string& name);
+
+/// A new token, of 32 random bytes: "imgd_" and 64 hexadecimal digits. Errors: kInternal without randomness.
+Result<std::string> NewSecret();
+/// What is stored of it. 32 random bytes can't be guessed, so that a plain SHA-256 is enough.
+std::string HashOf(std::string_view secret);
+
+/// Why a call is refused.
+enum class Refusal { kNone, kUnknown, kExpired, kWrongScope };
+
+/// The token of a call.
+struct Caller {
+  Refusal refusal = Refusal::kNone;
+  std::string token;  ///< its name; empty where none was needed
+};
+
+/// Whether `secret` (empty: none was given) is good for `scope` now. One that is not known is kUnknown.
+Caller Authorise(const std::map<std::string, TokenRecord>& tokens, Scope scope, std::string_view secret,
+                 WallTime now);
+
+}  // namespace imgd

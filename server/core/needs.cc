@@ -1,0 +1,87 @@
+#include "server/core/needs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace imgd {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+/// What a GPU has is less than what it is sold as, of which people think: the driver of a "24 GB" L4 tells of
+/// 22.5 GiB, that of a "16 GB" T4 of 14.8.
+constexpr double kLeastShareOfMemory = 0.9;
+
+std::vector<std::string> WordsOf(std::string_view text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  if (words.back().empty()) words.pop_back();
+  return words;
+}
+
+bool HasOneOf(const Labels& labels, const std::string& name, const std::vector<std::string>& values) {
+  const auto label = labels.find(name);
+  return label != labels.end() && std::find(values.begin(), values.end(), label->second) != values.end();
+}
+
+std::string TextOf(const std::map<std::string, std::vector<std::string>>& labels, std::string_view before) {
+  std::string text;
+  for (const auto& [name, values] : labels) {
+    text += fmt::format("{}{}{}={}", text.empty() ? "" : " and ", before, name, fmt::join(values, "|"));
+  }
+  return text;
+}
+
+}  // namespace
+
+bool IsModel(std::string_view name, std::string_view wanted) {
+  const auto words = WordsOf(name);
+  const auto part = WordsOf(wanted);
+  return !part.empty() && std::search(words.begin(), words.end(), part.begin(), part.end()) != words.end();
+}
+
+bool AsksOfDevices(const Needs& needs) {
+  return needs.gpu || needs.memory_bytes > 0 || !needs.models.empty();
+}
+
+bool Does(const Needs& needs, const Device& device) {
+  if (needs.gpu && !device.IsGpu()) return false;
+  if (static_cast<double>(device.memory_bytes) <
+      kLeastShareOfMemory * static_cast<double>(needs.memory_bytes))
+    return false;
+  return needs.models.empty() ||
+         std::any_of(needs.models.begin(), needs.models.end(),
+                     [&device](const std::string& model) { return IsModel(device.model, model); });
+}
+
+bool Does(const Needs& needs, const Labels& labels) {
+  return std::all_of(needs.labels.begin(), needs.labels.end(),
+                     [&](const auto& wanted) { return HasOneOf(labels, wanted.first, wanted.second); }) &&
+         std::none_of(needs.not_labels.begin(), needs.not_labels.end(), [&](const auto& unwanted) {
+           return HasOneOf(labels, unwanted.first, unwanted.second);
+         });
+}
+
+std::string NounFor(const Needs& needs, bool plural) {
+  std::string text = needs.gpu ? (plural ? "GPUs" : "GPU") : (plural ? "devices" : "device");
+  if (!needs.models.empty()) text = fmt::format("{}", fmt::join(needs.models, " or "));
+  if (needs.memory_bytes > 0) text += fmt::format(" of at least {} GiB", needs.memory_bytes / kGiB);
+  return text;
+}
+
+std::string LabelsFor(const Needs& needs) {
+  const std::string with = TextOf(needs.labels, "");
+  const std::string without = TextOf(needs.not_labels, "not ");
+  if (with.empty() && without.empty()) return "";
+  return fmt::format(" that have {}{}{}", with, with.empty() || without.empty() ? "" : " and ", without);
+}
+
+}  // namespace imgd

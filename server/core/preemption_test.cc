@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+
+#include "server/core/testing/plan_builder.h"
+#include "server/core/testing/test_cluster.h"
+
+namespace imgd {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<uint64_t> Victims(const PlanBuilder& builder) {
+  std::vector<uint64_t> out;
+  for (const JobId id : builder.Make().victims) out.push_back(id.value());
+  return out;
+}
+
+TEST(Preemption, JobsOfALowerPriorityMakeRoomThoseOfTheSameDoNot) {
+  auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 5).Holds(9, 4);
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 1, 1, 5)), ElementsAre(9));
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 1, 1, 4)), IsEmpty());
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 2, 1, 5)), IsEmpty()) << "one would not be enough";
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 2, 1, 6)), ElementsAre(8, 9));
+}
+
+TEST(Preemption, NobodyIsPreemptedWhereItFitsAnyway) {
+  EXPECT_THAT(Victims(PlanBuilder().Node("a", 1, {9}).Node("b", 1).Holds(9, 0).Queue(1, 1, 1, 5)), IsEmpty());
+}
+
+TEST(Preemption, TheLowestPriorityGoesFirstThenWhoLosesTheLeastWork) {
+  auto builder = PlanBuilder().Node("a", 1, {7}).Node("b", 1, {8}).Node("c", 1, {9});
+  EXPECT_THAT(Victims(PlanBuilder(builder).Holds(7, 2, 1).Holds(8, 1, 50).Holds(9, 2, 2).Queue(1, 1, 1, 5)),
+              ElementsAre(8));
+  EXPECT_THAT(Victims(PlanBuilder(builder).Holds(7, 1, 30).Holds(8, 1, 50).Holds(9, 1, 20).Queue(1, 1, 1, 5)),
+              ElementsAre(9));
+}
+
+TEST(Preemption, WhoCanBeSparedIs) {
+  // Job 8 has to go for the first node, and with it the second is free too.
+  auto builder = PlanBuilder().Node("a", 2, {8, 8}).Node("b", 2, {8, 9}).Holds(8, 1, 10).Holds(9, 1, 1);
+  EXPECT_THAT(Victims(builder.Queue(1, 2, 1, 5)), ElementsAre(8));
+}
+
+TEST(Preemption, ThoseWhoLeaveAlreadyAreWaitedFor) {
+  auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 3).Holds(9, 0).Queue(1, 1, 1, 5);
+  builder.cluster.holders[JobId(8)].leaving = true;
+  EXPECT_THAT(Victims(builder), IsEmpty());
+}
+
+TEST(Preemption, OneThatFailedAndEndsMakesRoomForThoseBeforeIt) {
+  auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 3).Holds(9, 0);
+  builder.cluster.holders[JobId(8)] = {.priority = 3, .leaving = true, .comes_back = true};
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 1, 1, 5)), IsEmpty());
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 1, 1, 2)), ElementsAre(9)) << "job 8 is before it";
+}
+
+TEST(Preemption, ANodeThatIsOnlyOutOfReachIsWaitedFor) {
+  auto builder = PlanBuilder().Node("a", 1, {9}).Node("b", 1).Away().Holds(9, 0).Queue(1, 1, 1, 5);
+  EXPECT_THAT(Victims(builder), IsEmpty());
+  builder.cluster.nodes[1].lost = true;
+  const auto plan = builder.Make();
+  EXPECT_THAT(plan.victims, ElementsAre(JobId(9)));
+  EXPECT_EQ(plan.reserved->parts.at(0).node, NodeId("a"));
+}
+
+TEST(Preemption, WhatIsReservedIsWhereTheVictimsAre) {
+  auto builder =
+      PlanBuilder().Node("a", 1).Away().Node("b", 1, {8}).Node("c", 1, {9}).Holds(8, 0).Holds(9, 0);
+  const auto plan = builder.Queue(1, 2, 1, 5).Make();
+  EXPECT_THAT(plan.victims, ElementsAre(JobId(8), JobId(9)));
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_EQ(plan.reserved->parts.at(0).node, NodeId("b"));
+}
+
+TEST(Preemption, OfOneThatIsNotPreemptibleNothingIsTaken) {
+  auto builder = PlanBuilder().Node("a", 1, {9}).Holds(9, 0).Queue(1, 1, 1, 5);
+  builder.cluster.holders[JobId(9)].preemptible = false;
+  EXPECT_THAT(Victims(builder), IsEmpty());
+}
+
+TEST(Preemption, OnlyDevicesThatDoCount) {
+  auto builder = PlanBuilder().Node("a", 1, {8}).Is("Tesla T4").Node("b", 1, {9}).Is("NVIDIA H100");
+  builder.Holds(8, 0).Holds(9, 1).Queue(1, 1, 1, 5).Asks({.models = {"H100"}});
+  EXPECT_THAT(Victims(builder), ElementsAre(9));
+}
+
+TEST(Preemption, AWholeNodeNeedsAllWhoAreThereToGo) {
+  auto builder = PlanBuilder().Node("a", 2, {8, 9}).Holds(8, 0).Holds(9, 1).Queue(1, 1, 1, 5);
+  EXPECT_THAT(Victims(builder.Asks({.whole_nodes = true})), ElementsAre(8, 9));
+  builder.cluster.holders[JobId(9)].preemptible = false;
+  EXPECT_THAT(Victims(builder), IsEmpty());
+}
+
+TEST(Preemption, WhatIsFreeBesideTheVictimsIsKeptToo) {
+  auto builder = PlanBuilder().Node("a", 2, {9}).Holds(9, 0).Queue(1, 1, 2, 5).Queue(2, 1, 1, 1);
+  const auto plan = builder.Make();
+  EXPECT_THAT(plan.starts, IsEmpty()) << "job 2 would take what job 1 needs beside the victim's device";
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_EQ(plan.reserved->from, kNow + minutes(2));
+}
+
+struct PreemptionOfARun : testing::Test {
+  PreemptionOfARun() {
+    cluster.Join("a", 1);
+    low = cluster.Submit("low");
+    cluster.BringUp(low);
+    cluster.Sent("a");
+  }
+  TestCluster cluster;
+  JobId low;
+};
+
+TEST_F(PreemptionOfARun, ItSavesWaitsAndGoesOnWhenTheOtherHasEnded) {
+  const JobId high = cluster.Submit("high", {.priority = 3});
+  EXPECT_EQ(cluster.Job(low).state, JobState::kPreempting);
+  EXPECT_EQ(cluster.Job(low).reason, (Reason{ReasonCode::kPreempted,
+                                             "preempted for job 2 (high), whose priority "
+                                             "is 3; a checkpoint is written first"}));
+  EXPECT_EQ(cluster.LastEvent(low).actor, "scheduler");
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  EXPECT_THAT(cluster.WhyWaits(high), HasSubstr("job 1 (low) gives back a; it can start in "));
+  cluster.Wrote(low, 70, cluster.Job(low).generation);
+  cluster.Ends("a", low, {ExitCode(0, 11)});
+  EXPECT_EQ(cluster.Job(low).state, JobState::kQueued);
+  EXPECT_EQ(cluster.Job(low).failures, 0u);
+  EXPECT_EQ(cluster.Job(high).state, JobState::kStarting);
+  cluster.BringUp(high);
+  cluster.Complete(high);
+  EXPECT_EQ(cluster.Job(low).state, JobState::kStarting);
+  EXPECT_THAT(cluster.History(low),
+              ElementsAre("QUEUED", "STARTING", "RUNNING", "PREEMPTING", "QUEUED", "STARTING"));
+}
+
+TEST_F(PreemptionOfARun, NobodyElseIsAskedWhileOneLeaves) {
+  cluster.Join("b", 1);
+  const JobId other = cluster.Submit("other");
+  cluster.BringUp(other);
+  cluster.Submit("high", {.priority = 3});
+  cluster.Pass(seconds(5));
+  const bool low_leaves = cluster.Job(low).state == JobState::kPreempting;
+  EXPECT_EQ(cluster.Job(low_leaves ? other : low).state, JobState::kRunning);
+}
+
+TEST_F(PreemptionOfARun, ARunThatIsOverIsWaitedFor) {
+  cluster.Ends("a", low, {ExitCode(0, 0)});
+  const JobId high = cluster.Submit("high", {.priority = 3});
+  EXPECT_EQ(cluster.Job(low).state, JobState::kRunning) << "whether it trained to its end is on its way";
+  ASSERT_TRUE(cluster.reactor().reserved());
+  EXPECT_TRUE(cluster.reactor().reserved()->from);
+  cluster.Finished(low);
+  EXPECT_EQ(cluster.Job(low).state, JobState::kCompleted);
+  EXPECT_EQ(cluster.Job(high).state, JobState::kStarting);
+}
+
+TEST_F(PreemptionOfARun, NotWhereItIsTurnedOff) {
+  TestCluster calm({.preemption = false});
+  calm.Join("a", 1);
+  const JobId job = calm.Submit("low");
+  calm.BringUp(job);
+  calm.Submit("high", {.priority = 3});
+  EXPECT_EQ(calm.Job(job).state, JobState::kRunning);
+}
+
+TEST_F(PreemptionOfARun, NotWhereTheJobSaysSo) {
+  const JobId stays = [this] {
+    cluster.Join("b", 1);
+    return cluster.Submit("stays", {.preemptible = false});
+  }();
+  cluster.BringUp(stays);
+  cluster.Submit("high", {.nodes = 2, .priority = 3});
+  EXPECT_EQ(cluster.Job(low).state, JobState::kRunning) << "it alone would not be enough";
+  EXPECT_EQ(cluster.Job(stays).state, JobState::kRunning);
+}
+
+}  // namespace
+}  // namespace imgd

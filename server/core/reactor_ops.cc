@@ -1,0 +1,355 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/core/explain.h"
+#include "server/core/folders.h"
+#include "server/core/job.h"
+#include "server/core/reactor.h"
+
+/// The reactor's part in what somebody asks of jobs and nodes.
+namespace imgd {
+namespace {
+
+template <typename... Args>
+tl::unexpected<Error> Refuse(std::string hint, fmt::format_string<Args...> text, Args&&... args) {
+  return tl::unexpected(Error{.code = ErrorCode::kFailedPrecondition,
+                              .message = fmt::format(text, std::forward<Args>(args)...),
+                              .hint = std::move(hint)});
+}
+
+std::string UserActor(const std::string& name) { return fmt::format("user:{}", name); }
+
+/// Why the job's run ends already; empty while nobody ends it.
+std::string Ending(const JobRecord& job) {
+  switch (job.HoldsDevices() ? job.run.stop : StopFor::kNothing) {
+    case StopFor::kNothing:
+      return "";
+    case StopFor::kRetry:
+      return "is being stopped after a failure";
+    case StopFor::kCancel:
+      return fmt::format("is being cancelled by {}", job.run.stop_actor);
+    case StopFor::kTimeLimit:
+      return "is being ended, for its time_limit is over";
+    case StopFor::kPause:
+      return fmt::format("is being paused by {}", job.run.stop_actor);
+    case StopFor::kMove:
+      return fmt::format("is being moved by {}", job.run.stop_actor);
+    case StopFor::kDrain:
+    case StopFor::kPreempt:
+      return fmt::format("gives its devices back: {}", job.run.stop_text);
+  }
+  return "";
+}
+
+int64_t HeldMs(const JobRecord& job, Instant now) {
+  if (!job.HoldsDevices()) return job.held_ms;
+  return job.held_ms +
+         std::chrono::duration_cast<std::chrono::milliseconds>(now - job.run.held_since).count();
+}
+
+std::string LimitText(int64_t ms) { return ms == 0 ? "none" : fmt::format("{} s", ms / 1000); }
+
+std::string NamesOf(const std::vector<Part>& parts) {
+  std::vector<std::string> names;
+  for (const auto& part : parts) names.push_back(part.node.name());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// The same but for when it begins, as far as that is within a minute: ends are estimates.
+bool IsSame(const Reservation& a, const Reservation& b) {
+  if (a.job != b.job || a.from.has_value() != b.from.has_value() || NamesOf(a.parts) != NamesOf(b.parts))
+    return false;
+  if (!a.from) return true;
+  const Duration moved = *a.from > *b.from ? *a.from - *b.from : *b.from - *a.from;
+  return moved < std::chrono::minutes(1);
+}
+
+}  // namespace
+
+Result<JobRecord*> Reactor::JobForOrder(JobId id, std::string_view what) {
+  const JobRecord* job = state_.FindJob(id);
+  if (job == nullptr) return Fail(ErrorCode::kNotFound, "there is no job {}", id);
+  if (IsFinal(job->state)) {
+    return Refuse(fmt::format("imgcli rerun {} makes a new job of its file", id),
+                  "job {} cannot be {}: it has ended already ({})", id, what, NameOf(job->state));
+  }
+  if (job->by_hand) {
+    return Refuse("whoever started it can stop it there and start it again",
+                  "job {} cannot be {}: it was {}, and imgd has no part in it", id, what,
+                  ExplainByHand(*job->by_hand));
+  }
+  return &state_.EditJob(id);
+}
+
+/// Has the run's devices given back: through a checkpoint where it trains.
+void Reactor::AskBack(JobRecord& job, StopFor stop, const std::string& actor, std::string text, Now now,
+                      Actions& out) {
+  Run& run = job.run;
+  const bool first = run.stop == StopFor::kNothing;
+  if (first) {
+    run.stop_since = now.steady;
+    run.checkpoint_first = job.state == JobState::kRunning;
+    run.saved = false;
+  }
+  run.stop = stop;
+  run.stop_actor = actor;
+  run.stop_text = std::move(text);
+  const std::string_view how = run.checkpoint_first ? "a checkpoint is written first"
+                               : first              ? "it did not train yet, and its ranks are being stopped"
+                                                    : "its ranks are being stopped already";
+  // One that only begins, or that ends already, stays what it is until its ranks are gone.
+  const JobState to = run.checkpoint_first ? JobState::kPreempting : job.state;
+  auto event =
+      ChangeState(job, to, {StopCode(stop), fmt::format("{}; {}", run.stop_text, how)}, StopActor(run), now);
+  if (event) out.push_back(std::move(*event));
+  state_.Changed(job.id);
+  pending_.insert(job.id);
+}
+
+Status Reactor::OnPause(JobId id, const std::string& actor, Now now, Actions& out) {
+  IMGD_ASSIGN(JobRecord* const job, JobForOrder(id, "paused"));
+  if (job->state == JobState::kPaused) {
+    return Refuse(fmt::format("imgcli resume {} goes on with it", id), "job {} is paused already", id);
+  }
+  const std::string text = fmt::format("paused by {}", actor);
+  if (job->HoldsDevices()) {
+    const StopFor stop = job->run.stop;
+    if (stop == StopFor::kPause || stop == StopFor::kCancel || stop == StopFor::kTimeLimit) {
+      return Refuse("", "job {} cannot be paused: it {}", id, Ending(*job));
+    }
+    AskBack(*job, StopFor::kPause, actor, text, now, out);
+    Drain(now, out);
+    return {};
+  }
+  auto event = ChangeState(*job, JobState::kPaused,
+                           {ReasonCode::kPausedByUser, fmt::format("{} while it waited", text)},
+                           UserActor(actor), now);
+  if (event) out.push_back(std::move(*event));
+  state_.Changed(id);
+  dirty_ = true;
+  return {};
+}
+
+Status Reactor::OnResume(JobId id, const std::string& actor, Now now, Actions& out) {
+  IMGD_ASSIGN(JobRecord* const job, JobForOrder(id, "resumed"));
+  if (job->state != JobState::kPaused) {
+    const bool soon = job->HoldsDevices() && job->run.stop == StopFor::kPause;
+    if (soon)
+      return Refuse("imgcli pause --wait waits for that",
+                    "job {} is still being paused; it can be resumed when it is PAUSED", id);
+    return Refuse("only what imgcli pause has stopped can be resumed", "job {} is not paused: it is {}", id,
+                  NameOf(job->state));
+  }
+  if (job->time_limit_ms > 0 && job->held_ms >= job->time_limit_ms) {
+    return Refuse(fmt::format("imgcli extend {} TIME gives it more", id),
+                  "job {} cannot be resumed: its time_limit of {} s is used up", id,
+                  job->time_limit_ms / 1000);
+  }
+  job->not_before = {};
+  job->retry_at = {};
+  job->avoid.clear();
+  auto event =
+      ChangeState(*job, JobState::kQueued, {ReasonCode::kResumedByUser, fmt::format("resumed by {}", actor)},
+                  UserActor(actor), now);
+  if (event) out.push_back(std::move(*event));
+  state_.Changed(id);
+  dirty_ = true;
+  return {};
+}
+
+/// Whether nodes other than its own could hold the job, if nothing else ran on them.
+Status Reactor::CouldMove(const JobRecord& job) const {
+  std::vector<NodeSlots> nodes;
+  for (const auto& [id, node] : state_.nodes()) {
+    NodeSlots slots{.id = id, .view = ViewOf(node), .kind = node.kind};
+    const bool counts =
+        node.state != NodeState::kLost && !node.set_aside && PartOnNode(job.run, id) == nullptr;
+    // Its own nodes stay in the list, for they say which others see its checkpoints.
+    for (const auto& device : node.devices) {
+      if (counts) slots.devices.push_back(device.index);
+    }
+    slots.holders.resize(slots.devices.size());
+    nodes.push_back(std::move(slots));
+  }
+  const Fit fit = FitOf(nodes, {.nodes = job.nodes,
+                                .ranks_per_node = job.ranks_per_node,
+                                .needs = job.needs,
+                                .folder = FolderOf(job),
+                                .resumes_with = NodeWithCheckpoints(job)});
+  if (fit.with_lost >= job.nodes) return {};
+  return Refuse(
+      "add nodes, or undrain some; imgcli pause frees the devices without a new place",
+      "job {} cannot be moved: it needs {} node{} with {} device{} each besides {}{}; {} could hold it",
+      job.id, job.nodes, job.nodes == 1 ? "" : "s", job.ranks_per_node, job.ranks_per_node == 1 ? "" : "s",
+      NamesOf(job.run.parts), FolderOf(job).empty() ? "" : " that see its checkpoints",
+      fit.with_lost == 0 ? "none" : fmt::format("only {}", fit.with_lost));
+}
+
+Status Reactor::OnMove(JobId id, const std::string& actor, Now now, Actions& out) {
+  IMGD_ASSIGN(JobRecord* const job, JobForOrder(id, "moved"));
+  if (!job->HoldsDevices()) {
+    return Refuse("only a job that runs has nodes to be moved off", "job {} cannot be moved: it is {}", id,
+                  NameOf(job->state));
+  }
+  if (job->run.stop != StopFor::kNothing)
+    return Refuse("", "job {} cannot be moved: it {}", id, Ending(*job));
+  IMGD_TRY(CouldMove(*job));
+  AskBack(*job, StopFor::kMove, actor, fmt::format("moved off {} by {}", NamesOf(job->run.parts), actor), now,
+          out);
+  Drain(now, out);
+  return {};
+}
+
+void Reactor::NoteChange(const JobRecord& job, std::string text, const std::string& actor, Now now,
+                         Actions& out) {
+  // The reason of its state stays what it was.
+  out.push_back(AppendEvent{.job = job.id,
+                            .generation = job.generation,
+                            .from = job.state,
+                            .to = job.state,
+                            .reason = {ReasonCode::kChangedByUser, std::move(text)},
+                            .actor = UserActor(actor),
+                            .time = now.wall});
+}
+
+Status Reactor::OnSetPriority(JobId id, int priority, const std::string& actor, Now now, Actions& out) {
+  IMGD_ASSIGN(JobRecord* const job, JobForOrder(id, "given another priority"));
+  if (job->priority == priority) return {};
+  NoteChange(*job, fmt::format("priority {} instead of {}, by {}", priority, job->priority, actor), actor,
+             now, out);
+  job->priority = priority;
+  state_.Changed(id);
+  dirty_ = true;
+  return {};
+}
+
+Status Reactor::OnSetTimeLimit(JobId id, TimeLimitChange change, const std::string& actor, Now now,
+                               Actions& out) {
+  IMGD_ASSIGN(JobRecord* const job, JobForOrder(id, "given another time_limit"));
+  if (!change.to_ms && job->time_limit_ms == 0) {
+    return Refuse(fmt::format("imgcli extend {} --to TIME gives it one", id),
+                  "job {} has no time_limit that could be longer or shorter", id);
+  }
+  if (job->HoldsDevices() && job->run.stop == StopFor::kTimeLimit)
+    return Refuse("", "job {} cannot be given another time_limit: it {}", id, Ending(*job));
+  const int64_t limit = change.to_ms.value_or(job->time_limit_ms + change.by_ms);
+  const int64_t held = HeldMs(*job, now.steady);
+  const bool none = change.to_ms && limit == 0;
+  if (!none && (limit < 1000 || limit <= held)) {
+    return Refuse(
+        "imgcli pause or cancel ends it now",
+        "job {} cannot have a time_limit of {} s: it has held its devices for {} s, and a second is the "
+        "least",
+        id, limit / 1000, held / 1000);
+  }
+  if (limit == job->time_limit_ms) return {};
+  NoteChange(*job,
+             fmt::format("time_limit {} instead of {}, by {}", LimitText(limit),
+                         LimitText(job->time_limit_ms), actor),
+             actor, now, out);
+  job->time_limit_ms = limit;
+  state_.Changed(id);
+  dirty_ = true;
+  return {};
+}
+
+void Reactor::NoteNode(const NodeId& node, ReasonCode code, std::string text, const std::string& actor,
+                       Now now, Actions& out) {
+  out.push_back(
+      AppendDecision{.node = node, .reason = {code, std::move(text)}, .actor = actor, .time = now.wall});
+}
+
+Status Reactor::OnSetAside(const NodeId& id, bool drain, const std::string& reason, const std::string& actor,
+                           Now now, Actions& out) {
+  const NodeRecord* known = state_.FindNode(id);
+  if (known == nullptr) return Fail(ErrorCode::kNotFound, "there is no node {}", id);
+  if (known->set_aside && (known->set_aside->drain || !drain)) {
+    const auto& aside = *known->set_aside;
+    return Refuse(fmt::format("imgcli node {} {} undoes it", aside.drain ? "undrain" : "uncordon", id),
+                  "node {} {} already", id, ExplainAside(*known));
+  }
+  NodeRecord& node = state_.EditNode(id);
+  node.set_aside = {.drain = drain, .reason = reason, .actor = actor, .since = now.wall};
+  const std::string why = reason.empty() ? "" : fmt::format(": {}", reason);
+  NoteNode(id, ReasonCode::kSetAsideByUser,
+           fmt::format("node {} is {} by {}{}", id, drain ? "drained" : "cordoned", actor, why),
+           UserActor(actor), now, out);
+  dirty_ = true;
+  if (drain) DrainRuns(id, *node.set_aside, now, out);
+  Drain(now, out);
+  return {};
+}
+
+void Reactor::DrainRuns(const NodeId& id, const SetAside& aside, Now now, Actions& out) {
+  const std::string text = fmt::format("node {} is drained by {}{}", id, aside.actor,
+                                       aside.reason.empty() ? "" : fmt::format(": {}", aside.reason));
+  for (const JobId job : std::set<JobId>(state_.active())) {
+    const JobRecord& known = *state_.FindJob(job);
+    const Part* part = PartOnNode(known.run, id);
+    if (part == nullptr || part->Over() || known.run.stop != StopFor::kNothing) continue;
+    AskBack(state_.EditJob(job), StopFor::kDrain, aside.actor, text, now, out);
+  }
+}
+
+Status Reactor::OnReturn(const NodeId& id, bool drained, const std::string& actor, Now now, Actions& out) {
+  const NodeRecord* known = state_.FindNode(id);
+  if (known == nullptr) return Fail(ErrorCode::kNotFound, "there is no node {}", id);
+  if (!known->set_aside || known->set_aside->drain != drained) {
+    std::string hint;
+    if (known->set_aside) hint = fmt::format("imgcli node {} {}", drained ? "uncordon" : "undrain", id);
+    return Refuse(hint, "node {} is not {}{}", id, drained ? "drained" : "cordoned",
+                  known->set_aside ? fmt::format("; it {}", ExplainAside(*known)) : "");
+  }
+  state_.EditNode(id).set_aside.reset();
+  NoteNode(id, ReasonCode::kReturnedByUser,
+           fmt::format("node {} is {} by {}: it may be used again", id, drained ? "undrained" : "uncordoned",
+                       actor),
+           UserActor(actor), now, out);
+  dirty_ = true;
+  return {};
+}
+
+void Reactor::NoteEmptied(Now now, Actions& out) {
+  std::vector<NodeId> emptied;
+  for (const auto& [id, node] : state_.nodes()) {
+    if (node.set_aside && node.set_aside->drain && !node.set_aside->told_empty && node.IsEmpty())
+      emptied.push_back(id);
+  }
+  for (const auto& id : emptied) {
+    state_.EditNode(id).set_aside->told_empty = true;
+    NoteNode(id, ReasonCode::kNodeEmpty, fmt::format("node {} is drained and empty: nothing runs there", id),
+             "scheduler", now, out);
+  }
+}
+
+void Reactor::NoteReservation(const std::optional<Reservation>& before, Now now, Actions& out) {
+  if (!reserved_ || (before && IsSame(*before, *reserved_))) return;
+  const JobRecord* job = state_.FindJob(reserved_->job);
+  if (job == nullptr) return;
+  size_t devices = 0;
+  for (const auto& part : reserved_->parts) devices += part.devices.size();
+  const bool changed = before && before->job == reserved_->job;
+  std::string text =
+      fmt::format("{} device{} on {} {} kept for job {} ({})", devices, devices == 1 ? "" : "s",
+                  NamesOf(reserved_->parts), devices == 1 ? "is" : "are", job->id, job->name);
+  if (reserved_->from) {
+    const auto left = std::chrono::duration_cast<std::chrono::seconds>(*reserved_->from - now.steady).count();
+    text += fmt::format(", which can start in {} s at the latest", std::max<int64_t>(left, 0));
+  }
+  if (changed) text += fmt::format("; before it was {}", NamesOf(before->parts));
+  out.push_back(AppendDecision{.job = job->id,
+                               .reason = {ReasonCode::kReserved, std::move(text)},
+                               .actor = "scheduler",
+                               .time = now.wall});
+}
+
+uint64_t Reactor::LastStepOf(RunKey run) const {
+  const auto watched = watched_.find(run.job);
+  if (watched == watched_.end() || watched->second.generation != run.generation) return 0;
+  uint64_t last = 0;
+  for (const auto& [rank, heard] : watched->second.ranks) last = std::max(last, heard.pulse.step);
+  return last;
+}
+
+}  // namespace imgd

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "server/core/needs.h"
+#include "server/core/scheduler.h"
+
+namespace imgd {
+
+/// For each node the number of its group: nodes of one see the same `folder`, where that is not empty.
+std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder);
+
+/// The cluster's nodes while a plan fills them with one gang after the other. Asking what a gang finds costs
+/// O(devices of a node), placing it O(its nodes * log nodes), whatever the size of the cluster; where nodes
+/// say by labels how close they are, also O(sets of close nodes) for a gang of several.
+class Room {
+ public:
+  /// `nodes`: by name; must outlive it and its copies.
+  explicit Room(const std::vector<NodeSlots>& nodes);
+
+  /// Whether so many nodes have enough devices, free or not, lost nodes too.
+  bool CouldEverHold(const QueuedJob& job);
+  /// Whether so many nodes that can be used have enough free devices.
+  bool Holds(const QueuedJob& job);
+  /// The same, with those that are only out of reach.
+  bool WillHold(const QueuedJob& job);
+  /// Where it would go: nodes as close to each other as there are, and of these the fullest first, so that
+  /// whole ones stay free for those who need them. Nothing where it does not fit.
+  std::optional<std::vector<Part>> Find(const QueuedJob& job);
+  /// What is not free is left alone.
+  void Take(const std::vector<Part>& parts);
+
+  /// What the gang gets first, and when, as holders end; devices that are free now before others. Nothing
+  /// where it could not be had though all of them ended, without lost nodes.
+  std::optional<Reservation> Reserve(const QueuedJob& job, const std::map<JobId, Instant>& ends);
+
+  /// Jobs of a lower priority that have to give their devices back for the gang to start, where that is
+  /// enough: of the lowest priority first, then those that lose the least work. None where it is not, or
+  /// where it starts anyway when those that are leaving are gone.
+  std::vector<JobId> ChooseVictims(const QueuedJob& job, const std::map<JobId, Holder>& holders);
+
+ private:
+  /// Nodes that can be used, by so many ranks that they could take now; not those that could take none.
+  using ByFree = std::vector<std::set<uint32_t>>;
+  /// Nodes of one label.
+  struct CloseSet {
+    std::vector<uint32_t> members;  ///< those that had a free device when it was made
+    std::vector<uint32_t> by_free;  ///< how many could take so many ranks now
+  };
+  /// Nodes that see the same folder, by their places in the list.
+  struct Group {
+    std::vector<uint32_t> members;
+    ByFree by_free;
+    std::vector<uint32_t> by_size;  ///< how many have so many devices
+    /// Nodes of the same label, by its number; made when a gang of several nodes first asks.
+    std::optional<std::array<std::map<uint32_t, CloseSet>, kTopology.size()>> close;
+  };
+  /// All nodes as gangs see them that share a folder, needs and the nodes to avoid.
+  enum class Devices : uint8_t { kNone, kSome, kAll };
+  struct View {
+    bool whole_nodes = false;
+    std::vector<size_t> group_of;  ///< for each node
+    std::map<size_t, Group> groups;
+    std::vector<Devices> does;                       ///< which devices of each node do
+    std::map<uint32_t, std::vector<uint32_t>> some;  ///< those of nodes of which some do
+  };
+  struct ViewLess {
+    using is_transparent = void;
+    bool operator()(const auto& a, const auto& b) const {
+      return std::tie(a.folder, a.needs, a.avoid) < std::tie(b.folder, b.needs, b.avoid);
+    }
+  };
+  struct ViewKey {
+    std::string folder;
+    Needs needs;
+    std::set<NodeId> avoid;
+  };
+
+  View& ViewOf(const QueuedJob& job);
+  /// The groups that the job may be in.
+  std::vector<Group*> GroupsFor(const QueuedJob& job);
+  /// Of a group that has enough nodes with enough free devices, those to take, in the order of ranks.
+  std::vector<uint32_t> Choose(Group& group, const QueuedJob& job);
+  void ChooseClose(Group& group, const QueuedJob& job, std::set<uint32_t>& chosen);
+  /// Adds members of the set, the fullest first, until there are as many as the job needs.
+  void FillFrom(const CloseSet& set, const QueuedJob& job, std::set<uint32_t>& chosen);
+  void SortByCloseness(Group& group);
+  void NumberLabels();
+  /// The node could take `from` ranks, and can take `to` now.
+  void Move(Group& group, uint32_t node, uint32_t from, uint32_t to);
+  /// How many ranks the node could take now.
+  uint32_t FreeFor(const View& view, uint32_t node) const;
+  /// Of its free devices those that do.
+  std::vector<uint32_t> FreeDevices(const View& view, uint32_t node) const;
+  Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
+  size_t IndexOf(const NodeId& id) const;
+
+  const std::vector<NodeSlots>* nodes_;
+  std::vector<std::vector<uint32_t>> free_;  ///< indexes of each node's free devices, rising
+  /// Number of each node's label; empty until a gang of several nodes first asks.
+  std::vector<std::array<uint32_t, kTopology.size()>> close_;
+  std::map<ViewKey, View, ViewLess> views_;
+};
+
+}  // namespace imgd

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "server/core/types.h"
+
+/// Who may have how much, and who has had how much lately.
+namespace imgd {
+
+/// What an account (a user or a project) may have at once; 0: any number.
+struct Quota {
+  uint32_t devices = 0;
+  uint32_t queued = 0;  ///< jobs that wait
+  bool operator==(const Quota&) const = default;
+};
+
+/// The operator's bounds, by name and for those that have none of their own.
+struct Quotas {
+  Quota user;
+  std::map<std::string, Quota> users;
+  Quota project;
+  std::map<std::string, Quota> projects;
+  bool operator==(const Quotas&) const = default;
+
+  const Quota& OfUser(const std::string& name) const;
+  const Quota& OfProject(const std::string& name) const;
+};
+
+/// Device-time that counts for less the longer ago it was.
+struct Usage {
+  double device_seconds = 0;  ///< at the time of `at`
+  WallTime at;
+  bool operator==(const Usage&) const = default;
+
+  /// What is left of it: halved for each half-life that has passed. A clock that was set back changes
+  /// nothing.
+  double At(WallTime now, Duration half_life) const;
+  void Add(double more, WallTime now, Duration half_life);
+};
+
+/// The user's turn among jobs of one priority, the lower the sooner: 0 for less than one device-hour, then
+/// one more each time that it doubles. So who has had about as much as others waits by age alone.
+uint32_t TurnOf(double device_seconds);
+
+}  // namespace imgd

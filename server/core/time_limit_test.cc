@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+
+#include "server/core/testing/test_cluster.h"
+
+namespace imgd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct TimeLimit : testing::Test {
+  TimeLimit() {
+    cluster.Join("a", 1);
+    job = cluster.Submit("short", {.time_limit_ms = 60'000});
+    cluster.BringUp(job);
+    cluster.Sent("a");
+  }
+  TestCluster cluster;
+  JobId job;
+};
+
+TEST_F(TimeLimit, WhenItIsOverALastCheckpointIsWrittenAndTheJobHasFailed) {
+  cluster.Pass(std::chrono::seconds(59));
+  EXPECT_THAT(cluster.Sent("a"), IsEmpty());
+  cluster.Pass(std::chrono::seconds(1));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  cluster.Wrote(job, 70, Generation(1));
+  cluster.Ends("a", job, {ExitCode(0, 11)});
+  EXPECT_EQ(cluster.Job(job).state, JobState::kFailed);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kTimeLimit);
+  EXPECT_EQ(cluster.Job(job).reason.text,
+            "its time_limit of 60 s is over; its newest checkpoint is of step 70");
+}
+
+TEST_F(TimeLimit, TheCheckpointMayTakeTwoMinutes) {
+  cluster.Pass(std::chrono::seconds(60 + 119));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  cluster.Pass(std::chrono::seconds(1));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
+  cluster.Ends("a", job, {ExitCode(0, 143)});
+  EXPECT_EQ(cluster.Job(job).reason.text, "its time_limit of 60 s is over; there is no checkpoint");
+}
+
+TEST_F(TimeLimit, AllStartsCountTogether) {
+  cluster.Pass(std::chrono::seconds(40));
+  cluster.Ends("a", job, {Killed(0, 9)});
+  cluster.Pass(std::chrono::seconds(2));  // the retry waits a second, which is not counted
+  cluster.BringUp(job);
+  cluster.Sent("a");
+  cluster.Restart();
+  cluster.Join("a", 1, {{.run = cluster.RunOf(job), .phase = RunPhase::kRunning}});
+  cluster.Pass(std::chrono::seconds(17));
+  EXPECT_THAT(cluster.Sent("a"), IsEmpty());
+  cluster.Pass(std::chrono::seconds(3));
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/2"));
+}
+
+TEST_F(TimeLimit, AJobThatEndsInTimeIsFinished) {
+  cluster.Pass(std::chrono::seconds(59));
+  cluster.Complete(job);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
+}
+
+TEST_F(TimeLimit, WhatIsLeftIsWhatAStartTakesAtMost) {
+  const JobId waits = cluster.Submit("waits", {.time_limit_ms = 5'000});
+  ASSERT_EQ(cluster.reactor().state().queue().size(), 1U);
+  EXPECT_EQ(cluster.reactor().state().queue()[0].most, std::chrono::seconds(5 + 10 + 120)) << "with grace";
+  EXPECT_THAT(cluster.WhyWaits(waits), HasSubstr("it can start in 3 min at the latest"));
+}
+
+TEST_F(TimeLimit, WhatItLetTheNextOneExpectIsNotPutOffByTheStop) {
+  cluster.Submit("waits");
+  ASSERT_TRUE(cluster.reactor().reserved());
+  const auto promised = cluster.reactor().reserved()->from;
+  ASSERT_TRUE(promised);
+  cluster.Pass(std::chrono::milliseconds(300));
+  cluster.Pass(std::chrono::seconds(60));
+  ASSERT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  cluster.Submit("has it planned anew");
+  EXPECT_EQ(cluster.reactor().reserved()->from, promised);
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,217 @@
+#include <thread>
+
+#include "imgd/v1/event.grpc.pb.h"
+#include "server/rpc/testing/rpc_fixture.h"
+
+namespace imgd {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+struct OperationsRpc : RpcTest {
+  grpc::Status Change(v1::ChangeJobRequest request, uint64_t id) {
+    request.set_id(id);
+    request.set_actor("ada");
+    v1::ChangeJobResponse response;
+    Context context;
+    const auto status = jobs->ChangeJob(&context, request, &response);
+    changed = response.job();
+    return status;
+  }
+  static v1::ChangeJobRequest Pause() {
+    v1::ChangeJobRequest request;
+    request.mutable_pause();
+    return request;
+  }
+  static v1::ChangeJobRequest Resume() {
+    v1::ChangeJobRequest request;
+    request.mutable_resume();
+    return request;
+  }
+  grpc::Status SetAside(const std::string& node, bool drain, const std::string& reason,
+                        v1::Node* out = nullptr) {
+    v1::SetAsideNodeRequest request;
+    request.set_name(node);
+    request.set_drain(drain);
+    request.set_reason(reason);
+    request.set_actor("ada");
+    v1::SetAsideNodeResponse response;
+    Context context;
+    const auto status = v1::NodeService::NewStub(channel)->SetAsideNode(&context, request, &response);
+    if (out != nullptr) *out = response.node();
+    return status;
+  }
+  std::vector<v1::Event> Events(v1::WatchEventsRequest request = {}) {
+    request.set_no_follow(true);
+    Context context;
+    auto stream = v1::EventService::NewStub(channel)->WatchEvents(&context, request);
+    std::vector<v1::Event> out;
+    v1::WatchEventsResponse response;
+    while (stream->Read(&response)) out.push_back(response.event());
+    EXPECT_TRUE(stream->Finish().ok());
+    return out;
+  }
+  static std::vector<std::string> Texts(const std::vector<v1::Event>& events) {
+    std::vector<std::string> out;
+    for (const auto& event : events) out.push_back(event.text());
+    return out;
+  }
+  v1::Job changed;
+};
+
+TEST_F(OperationsRpc, AJobIsPausedThroughACheckpointAndResumed) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  ASSERT_TRUE(Change(Pause(), id).ok());
+  EXPECT_EQ(changed.state(), v1::JOB_STATE_PREEMPTING);
+  const auto stop = agent.NextCommand();
+  ASSERT_TRUE(stop && stop->has_stop_run());
+  EXPECT_TRUE(stop->stop_run().checkpoint_first());
+  agent.Events(run, 0, 2, {CheckpointEvent("/ckpt/g1/step7", 7, 1)});
+  agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 11)});
+  WaitFor(id, v1::JOB_STATE_PAUSED);
+  EXPECT_EQ(Get(id).job().reason_text(), "paused by ada; it goes on from the checkpoint of step 7");
+  const auto twice = Change(Pause(), id);
+  EXPECT_EQ(twice.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(twice.error_message(), HasSubstr("job 1 is paused already"));
+  ASSERT_TRUE(Change(Resume(), id).ok());
+  EXPECT_EQ(changed.state(), v1::JOB_STATE_STARTING);
+}
+
+TEST_F(OperationsRpc, WhatJobsCannotDoIsSaidAndEndedOnesAreNotUnknown) {
+  const uint64_t id = Submit(kJob);
+  EXPECT_THAT(Change(Resume(), id).error_message(), HasSubstr("job 1 is not paused: it is QUEUED"));
+  EXPECT_EQ(Change(Resume(), 99).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(Change({}, id).error_message(), HasSubstr("change: missing"));
+  v1::ChangeJobRequest priority;
+  priority.set_priority(1001);
+  EXPECT_THAT(Change(priority, id).error_message(),
+              HasSubstr("priority: found 1001; allowed: -1000 to 1000"));
+  priority.set_priority(5);
+  ASSERT_TRUE(Change(priority, id).ok());
+  EXPECT_EQ(changed.priority(), 5);
+  v1::ChangeJobRequest limit;
+  limit.set_time_limit_ms(3'600'000);
+  ASSERT_TRUE(Change(limit, id).ok());
+  limit.set_more_time_ms(-600'000);
+  ASSERT_TRUE(Change(limit, id).ok());
+  EXPECT_EQ(changed.time_limit_ms(), 3'000'000);
+  ASSERT_TRUE(Cancel(id).ok());
+  EXPECT_THAT(Change(Pause(), id).error_message(), HasSubstr("it has ended already (CANCELLED)"));
+  EXPECT_EQ(Get(id).job().priority(), 5);
+}
+
+TEST_F(OperationsRpc, ARerunKeepsTheLinkToTheJobThatItCameFrom) {
+  Submit(kJob);
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(kJob);
+  request.set_rerun_of(1);
+  v1::SubmitJobResponse response;
+  Context context;
+  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  EXPECT_EQ(response.job().rerun_of(), 1U);
+  EXPECT_EQ(Get(2).history(0).state_change().text(), "submitted, from the file of job 1");
+  request.set_rerun_of(77);
+  Context other;
+  EXPECT_EQ(jobs->SubmitJob(&other, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(OperationsRpc, ADrainedNodeStaysSoOverARestartAndItsRunsAreListed) {
+  auto agent = std::make_unique<FakeAgent>(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(*agent);
+  v1::Node node;
+  ASSERT_TRUE(SetAside("a", true, "bad fan", &node).ok());
+  EXPECT_EQ(node.reason_text(), "is drained by ada: bad fan (1 job still there)");
+  EXPECT_FALSE(node.set_aside().empty());
+  ASSERT_TRUE(agent->NextCommand()->has_stop_run());
+  agent->Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 143)});
+  WaitFor(id, v1::JOB_STATE_QUEUED);
+  agent.reset();
+  daemon.reset();
+  StartDaemon();
+  agent = std::make_unique<FakeAgent>(channel, "a", 1);
+  ASSERT_TRUE(agent->connected());
+  EXPECT_TRUE(Nodes().nodes(0).set_aside().empty());
+  EXPECT_THAT(Get(id).job().reason_text(), HasSubstr("node a is drained by ada: bad fan"));
+
+  v1::GetNodeRequest request;
+  request.set_name("a");
+  v1::GetNodeResponse response;
+  Context context;
+  ASSERT_TRUE(v1::NodeService::NewStub(channel)->GetNode(&context, request, &response).ok());
+  ASSERT_EQ(response.runs_size(), 1);
+  EXPECT_EQ(response.runs(0).job_id(), id);
+  EXPECT_THAT(response.runs(0).ended_text(), HasSubstr("node a is drained by ada: bad fan"));
+  EXPECT_EQ(SetAside("a", true, "").error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(SetAside("b", true, "").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(SetAside("a", true, "x\ny").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(OperationsRpc, EventsAreKeptFilteredAndGoOnFromANumber) {
+  FakeAgent agent(channel, "a", 1);
+  Submit(kJob);
+  BringUp(agent);
+  Submit(kJob);
+  ASSERT_TRUE(SetAside("a", false, "look").ok());
+  const auto all = Events();
+  EXPECT_THAT(Texts(all),
+              AllOf(Contains("node a has joined with 1 device"), Contains("submitted"),
+                    Contains("placed on a; its ranks are being started"), Contains("the rank trains"),
+                    Contains(HasSubstr("needs 1 node")), Contains("node a is cordoned by ada: look")));
+  for (size_t i = 1; i < all.size(); ++i) EXPECT_GT(all[i].number(), all[i - 1].number());
+  v1::WatchEventsRequest request;
+  request.set_after_event(all[2].number());
+  EXPECT_EQ(Events(request).size(), all.size() - 3);
+  request = {};
+  request.set_job_id(1);
+  EXPECT_THAT(Texts(Events(request)), Not(Contains(HasSubstr("node a has joined"))));
+  request = {};
+  request.set_node("a");
+  EXPECT_THAT(Texts(Events(request)),
+              ElementsAre("node a has joined with 1 device", "placed on a; its ranks are being started",
+                          "the rank trains", "node a is cordoned by ada: look"));
+  daemon.reset();
+  StartDaemon();
+  EXPECT_EQ(Events().size(), all.size());
+}
+
+TEST_F(OperationsRpc, OnlySoManyEventsAreKeptAndTheHistoryOfJobsStays) {
+  for (int i = 0; i < 5; ++i) Submit(kJob);
+  ASSERT_EQ(Events().front().number(), 1U);
+  const uint64_t last = Events().back().number();
+  daemon.reset();
+  config.events_kept = 2;
+  StartDaemon();
+  Submit(kJob);  // answered by the first batch at the earliest, which looks for what is too old
+  EXPECT_GE(Events().front().number(), last - 1);
+  EXPECT_EQ(Get(1).history(0).state_change().text(), "submitted");
+}
+
+TEST_F(OperationsRpc, EventsAreStreamedAsTheyCome) {
+  v1::WatchEventsRequest request;
+  Context context;
+  auto stream = v1::EventService::NewStub(channel)->WatchEvents(&context, request);
+  v1::WatchEventsResponse response;
+  const uint64_t id = Submit(kJob);
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.event().job_id(), id);
+  EXPECT_EQ(response.event().reason(), v1::REASON_CODE_SUBMITTED);
+  EXPECT_EQ(response.event().actor(), "user:ada");
+  ASSERT_TRUE(Cancel(id).ok());
+  do {
+    ASSERT_TRUE(stream->Read(&response));
+  } while (response.event().to() != v1::JOB_STATE_CANCELLED);
+  context.TryCancel();
+  while (stream->Read(&response)) {
+  }
+  (void)stream->Finish();
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,99 @@
+#include "server/web/router.h"
+
+#include <strings.h>
+
+#include <optional>
+#include <set>
+
+#include "server/web/errors.h"
+
+namespace imgd::web {
+namespace {
+
+std::vector<std::string_view> PartsOf(std::string_view path) {
+  std::vector<std::string_view> parts;
+  while (!path.empty()) {
+    path.remove_prefix(1);  // the slash
+    const size_t end = std::min(path.find('/'), path.size());
+    parts.push_back(path.substr(0, end));
+    path.remove_prefix(end);
+  }
+  return parts;
+}
+
+/// What the names in the pattern stand for; nothing when the path is another.
+std::optional<std::map<std::string, std::string>> MatchPath(std::string_view pattern, std::string_view path) {
+  const auto wanted = PartsOf(pattern);
+  const auto found = PartsOf(path);
+  if (wanted.size() != found.size()) return std::nullopt;
+  std::map<std::string, std::string> parameters;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto part = wanted[i];
+    if (part.starts_with('{') && part.ends_with('}')) {
+      if (found[i].empty()) return std::nullopt;
+      parameters.emplace(part.substr(1, part.size() - 2), found[i]);
+    } else if (part != found[i]) {
+      return std::nullopt;
+    }
+  }
+  return parameters;
+}
+
+Response NotLetIn(const Caller& caller, Scope scope) {
+  switch (caller.refusal) {
+    case Refusal::kWrongScope:
+      return ErrorResponse(403, "PERMISSION_DENIED",
+                           fmt::format("the token '{}' is not good for this: the scope '{}' is needed",
+                                       caller.token, NameOf(scope)),
+                           fmt::format("imgcli token create --scope {}", NameOf(scope)));
+    case Refusal::kExpired:
+      return ErrorResponse(401, "UNAUTHENTICATED", fmt::format("the token '{}' has expired", caller.token),
+                           fmt::format("imgcli token create --scope {}", NameOf(scope)));
+    default:
+      return ErrorResponse(401, "UNAUTHENTICATED",
+                           "a token that imgd knows is needed, as \"Authorization: Bearer TOKEN\"",
+                           fmt::format("imgcli token create --scope {}", NameOf(scope)));
+  }
+}
+
+}  // namespace
+
+std::string_view BearerOf(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (authorization.size() < kScheme.size() ||
+      ::strncasecmp(authorization.data(), kScheme.data(), kScheme.size()) != 0) {
+    return {};
+  }
+  authorization.remove_prefix(kScheme.size());
+  while (authorization.starts_with(' ')) authorization.remove_prefix(1);
+  return authorization;
+}
+
+tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) const {
+  const size_t mark = std::min(head.target.find('?'), head.target.size());
+  const std::string_view path = head.target.substr(0, mark);
+  std::set<std::string> methods;
+  for (const auto& route : routes_) {
+    auto parameters = path.starts_with('/') ? MatchPath(route.pattern, path) : std::nullopt;
+    if (!parameters) continue;
+    methods.insert(route.method);
+    if (route.method != head.method) continue;
+    Caller caller = gate_(route.scope, BearerOf(head.authorization));
+    if (caller.refusal != Refusal::kNone) return tl::unexpected(NotLetIn(caller, route.scope));
+    Request request{.path = std::string(path),
+                    .query = std::string(head.target.substr(std::min(mark + 1, head.target.size()))),
+                    .parameters = std::move(*parameters),
+                    .body = {},
+                    .token = std::move(caller.token)};
+    return Match{&route, std::move(request)};
+  }
+  if (methods.empty())
+    return tl::unexpected(ErrorResponse(404, "NOT_FOUND", "there is nothing at this path"));
+  Response refusal = ErrorResponse(405, "METHOD_NOT_ALLOWED", "this path takes another method");
+  std::string allowed;
+  for (const auto& method : methods) allowed += (allowed.empty() ? "" : ", ") + method;
+  refusal.headers.emplace_back("Allow", std::move(allowed));
+  return tl::unexpected(std::move(refusal));
+}
+
+}  // namespace imgd::web

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "server/auth/tokens.h"
+
+/// Which handler answers an HTTP request, and whether the caller may ask it. No socket, clock or thread.
+namespace imgd::web {
+
+/// A request whose caller may make it.
+struct Request {
+  std::string path;
+  std::string query;                              ///< without the '?'
+  std::map<std::string, std::string> parameters;  ///< what stands for "{name}" in the route's pattern
+  std::string body;
+  std::string token;  ///< name of the caller's token; empty for an open call
+};
+
+/// An answer.
+struct Response {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+/// To be called once, from any thread.
+using Answer = std::function<void(Response)>;
+/// Must not block: it runs on the server's I/O threads.
+using Handler = std::function<void(Request, Answer)>;
+
+/// A row of the table.
+struct Route {
+  std::string method;
+  std::string pattern;  ///< "/api/v1/reports/{job}/events": a name in braces stands for one part of the path
+  Scope scope = Scope::kOpen;
+  size_t most_body_bytes = 0;
+  Handler handler;
+};
+
+/// The first lines of a request, as far as they decide.
+struct RequestHead {
+  std::string_view method;
+  std::string_view target;         ///< path and query
+  std::string_view authorization;  ///< of the header; may be empty
+};
+
+/// Thread-safe.
+class Router {
+ public:
+  /// Whether a token is good for a scope now; see Authorise() in server/auth/tokens.h.
+  using Gate = std::function<Caller(Scope scope, std::string_view secret)>;
+  Router(std::vector<Route> routes, Gate gate) : routes_(std::move(routes)), gate_(std::move(gate)) {}
+
+  struct Match {
+    const Route* route;  ///< lives as long as the router
+    Request request;     ///< without its body
+  };
+  /// The only place that lets a call in. Refusals are answers: 401 without a good token, 403 for one of
+  /// another scope, 404, 405.
+  tl::expected<Match, Response> Find(const RequestHead& head) const;
+
+ private:
+  std::vector<Route> routes_;
+  Gate gate_;
+};
+
+/// What "Bearer WORD" has after it; empty for any other text.
+std::string_view BearerOf(std::string_view authorization);
+
+}  // namespace imgd::web

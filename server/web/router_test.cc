@@ -1,0 +1,106 @@
+#include "server/web/router.h"
+
+#include <gmock/gmock.h>
+
+#include "server/web/errors.h"
+
+namespace imgd::web {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Pair;
+
+const std::map<std::string, TokenRecord> kTokens = {
+    {"good", {.name = "good", .hash = HashOf("imgd_good"), .scopes = {"report"}}},
+    {"late", {.name = "late", .hash = HashOf("imgd_late"), .scopes = {"report"}, .expires = {100}}},
+    {"other", {.name = "other", .hash = HashOf("imgd_other"), .scopes = {"view"}}},
+};
+
+Router MakeTable(WallTime now = {50}) {
+  const Handler nothing = [](const Request&, const Answer& answer) { answer({}); };
+  return Router(
+      {{"GET", "/healthz", Scope::kOpen, 0, nothing},
+       {"POST", "/api/v1/reports", Scope::kReport, 10, nothing},
+       {"POST", "/api/v1/reports/{job}/events", Scope::kReport, 10, nothing}},
+      [now](Scope scope, std::string_view secret) { return Authorise(kTokens, scope, secret, now); });
+}
+
+TEST(WebRouter, FindsTheRouteAndWhatItsNamesStandFor) {
+  const Router router = MakeTable();
+  const auto open = router.Find({.method = "GET", .target = "/healthz?x=1", .authorization = ""});
+  ASSERT_TRUE(open.has_value());
+  EXPECT_EQ(open->request.path, "/healthz");
+  EXPECT_EQ(open->request.query, "x=1");
+  const auto events = router.Find(
+      {.method = "POST", .target = "/api/v1/reports/12/events", .authorization = "bearer  imgd_good"});
+  ASSERT_TRUE(events.has_value()) << events.error().body;
+  EXPECT_THAT(events->request.parameters, Contains(Pair("job", "12")));
+  EXPECT_EQ(events->request.token, "good");
+  EXPECT_EQ(events->route->pattern, "/api/v1/reports/{job}/events");
+}
+
+TEST(WebRouter, WhatIsNotThereIs404AndAnotherMethod405) {
+  const Router router = MakeTable();
+  for (const char* target :
+       {"/", "", "*", "healthz", "/healthz/", "/api/v1/reports//events", "/api/v1/reports/1"}) {
+    const auto found = router.Find({.method = "POST", .target = target, .authorization = "Bearer imgd_good"});
+    ASSERT_FALSE(found.has_value()) << target;
+    EXPECT_EQ(found.error().status, 404) << target;
+  }
+  const auto found = router.Find({.method = "DELETE", .target = "/api/v1/reports", .authorization = ""});
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().status, 405);
+  EXPECT_THAT(found.error().headers, Contains(Pair("Allow", "POST")));
+}
+
+TEST(WebRouter, WithoutAGoodTokenNobodyComesIn) {
+  const auto status = [](const char* authorization, WallTime now = {50}) {
+    const auto found =
+        MakeTable(now).Find({.method = "POST", .target = "/api/v1/reports", .authorization = authorization});
+    return found ? 200 : found.error().status;
+  };
+  EXPECT_EQ(status("Bearer imgd_good"), 200);
+  EXPECT_EQ(status(""), 401);
+  EXPECT_EQ(status("Bearer "), 401);
+  EXPECT_EQ(status("Bearer imgd_bad"), 401);
+  EXPECT_EQ(status("Basic imgd_good"), 401);
+  EXPECT_EQ(status("imgd_good"), 401);
+  EXPECT_EQ(status("Bearer imgd_other"), 403);
+  EXPECT_EQ(status("Bearer imgd_late"), 200);
+  EXPECT_EQ(status("Bearer imgd_late", {100}), 401) << "it has expired";
+}
+
+TEST(WebRouter, ErrorsAreJsonWithACodeAndASentence) {
+  const auto found = MakeTable().Find({.method = "POST", .target = "/api/v1/reports", .authorization = ""});
+  EXPECT_THAT(found.error().body, HasSubstr("\"code\":\"UNAUTHENTICATED\""));
+  EXPECT_THAT(found.error().body, HasSubstr("a token that imgd knows is needed"));
+  EXPECT_THAT(found.error().headers, Contains(Pair("WWW-Authenticate", testing::_)));
+  const auto busy = ErrorResponse({.code = ErrorCode::kResourceExhausted, .message = "too many"});
+  EXPECT_EQ(busy.status, 503);
+  EXPECT_THAT(busy.headers, Contains(Pair("Retry-After", testing::_)));
+  EXPECT_EQ(ErrorResponse({.code = ErrorCode::kAlreadyExists, .message = "x"}).status, 409);
+  EXPECT_EQ(ErrorResponse({.code = ErrorCode::kPermissionDenied, .message = "x"}).status, 403);
+}
+
+TEST(Tokens, AreRandomAndOnlyTheirHashIsKnown) {
+  const std::string a = NewSecret().value();
+  const std::string b = NewSecret().value();
+  EXPECT_NE(a, b);
+  EXPECT_EQ(a.size(), 5u + 64u);
+  EXPECT_EQ(HashOf("imgd_good"), HashOf("imgd_good"));
+  EXPECT_EQ(HashOf(a).size(), 64u);
+  EXPECT_THAT(HashOf(a), testing::Not(HasSubstr(a)));
+}
+
+TEST(Tokens, NamesAndScopesAreChecked) {
+  EXPECT_TRUE(CheckTokenName("slurm-1").has_value());
+  for (const char* name : {"", ".a", "-a", "a b", "a/b", "a\n"})
+    EXPECT_FALSE(CheckTokenName(name).has_value());
+  EXPECT_TRUE(CheckScopeName("report").has_value());
+  EXPECT_THAT(CheckScopeName("reprt").error().message, HasSubstr("allowed: report"));
+  EXPECT_FALSE(CheckScopeName("").has_value());
+}
+
+}  // namespace
+}  // namespace imgd::web

@@ -1,0 +1,164 @@
+#include "server/web/server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <cerrno>
+#include <future>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "server/web/session.h"
+
+namespace imgd::web {
+namespace {
+
+namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+
+Error ListenError(const std::string& address, const error_code& code) {
+  const std::string what = fmt::format("web.listen: cannot listen on {}", address);
+  if (code == asio::error::address_in_use) {
+    return {.code = ErrorCode::kAlreadyExists,
+            .message = what + ": the port is in use by another program",
+            .hint = "--web-listen HOST:PORT takes another, --web-listen '' none"};
+  }
+  const bool ours =
+      code.category() != asio::error::get_netdb_category() && code != asio::error::access_denied;
+  if (code == asio::error::access_denied)
+    return {.code = ErrorCode::kPermissionDenied, .message = fmt::format("{}: {}", what, code.message())};
+  return {.code = ErrorCode::kInvalidArgument,
+          .message = ours && code.value() == EADDRNOTAVAIL ? what + ": it is no address of this machine"
+                                                           : fmt::format("{}: {}", what, code.message())};
+}
+
+/// Listens; port 0 takes a free one.
+Result<tcp::acceptor> Listen(asio::io_context& context, const std::string& address) {
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  error_code code;
+  tcp::resolver resolver(context);
+  const auto found = resolver.resolve(host, address.substr(colon + 1), tcp::resolver::passive, code);
+  if (code) return tl::unexpected(ListenError(address, code));
+  tcp::acceptor acceptor(asio::make_strand(context));
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  const auto step = [&code](auto action) {
+    if (!code) action();
+  };
+  step([&] { acceptor.open(endpoint.protocol(), code); });
+  step([&] { acceptor.set_option(asio::socket_base::reuse_address(true), code); });
+  step([&] { acceptor.bind(endpoint, code); });
+  step([&] { acceptor.listen(asio::socket_base::max_listen_connections, code); });
+  if (code) return tl::unexpected(ListenError(address, code));
+  return acceptor;
+}
+
+Status UseCertificate(ssl::context& context, const WebSettings& settings) {
+  const auto failed = [](const char* key, const std::string& file, const error_code& code) {
+    return Fail(ErrorCode::kFailedPrecondition, "web.{}: {} can't be used: {}", key, file, code.message());
+  };
+  error_code code;
+  SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
+  context.set_options(ssl::context::default_workarounds, code);
+  context.use_certificate_chain_file(settings.certificate, code);
+  if (code) return failed("certificate", settings.certificate, code);
+  context.use_private_key_file(settings.key, ssl::context::pem, code);
+  if (code) return failed("key", settings.key, code);
+  return {};
+}
+
+}  // namespace
+
+struct WebServer::Parts {
+  Parts(const WebSettings& settings, Router router)
+      : shared(std::make_shared<Shared>(settings, std::move(router))) {}
+
+  void Accept() {
+    acceptor->async_accept(asio::make_strand(shared->context), [this](error_code code, tcp::socket socket) {
+      if (shared->stopping || code == asio::error::operation_aborted) return;
+      if (code) return AcceptLater(code);
+      Serve(std::move(socket));
+      Accept();
+    });
+  }
+
+  /// Out of descriptors, most likely: at once it would be the same.
+  void AcceptLater(const error_code& code) {
+    spdlog::warn("msg=\"web: cannot accept a connection: {}\"", code.message());
+    again.expires_after(std::chrono::milliseconds(200));
+    again.async_wait([this](error_code ended) {
+      if (ended) return;
+      asio::post(acceptor->get_executor(), [this] {
+        if (!shared->stopping) Accept();
+      });
+    });
+  }
+
+  void Serve(tcp::socket socket) {
+    if (shared->connections >= shared->settings.most_connections) return;  // closed with the socket
+    ++shared->connections;
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    if (tls) {
+      std::make_shared<Session<TlsStream>>(shared, std::move(socket), *tls)->Start();
+    } else {
+      std::make_shared<Session<PlainStream>>(shared, std::move(socket))->Start();
+    }
+  }
+
+  std::shared_ptr<Shared> shared;
+  std::optional<ssl::context> tls;
+  std::optional<tcp::acceptor> acceptor;
+  asio::steady_timer again{shared->context};
+  /// Connections that wait for an answer have nothing under way that would keep the threads.
+  asio::executor_work_guard<asio::io_context::executor_type> work{shared->context.get_executor()};
+  std::vector<std::thread> threads;
+  int port = 0;
+};
+
+WebServer::WebServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+WebServer::~WebServer() { Stop(Duration::zero()); }
+
+Result<std::unique_ptr<WebServer>> WebServer::Start(const WebSettings& settings, Router router) {
+  auto parts = std::make_unique<Parts>(settings, std::move(router));
+  if (!settings.certificate.empty()) {
+    parts->tls.emplace(ssl::context::tls_server);
+    IMGD_TRY(UseCertificate(*parts->tls, settings));
+  }
+  IMGD_ASSIGN(parts->acceptor, Listen(parts->shared->context, settings.listen));
+  parts->port = parts->acceptor->local_endpoint().port();
+  parts->Accept();
+  for (int i = 0; i < settings.threads; ++i)
+    parts->threads.emplace_back([&context = parts->shared->context] { context.run(); });
+  return std::unique_ptr<WebServer>(new WebServer(std::move(parts)));
+}
+
+int WebServer::port() const { return parts_->port; }
+
+void WebServer::Stop(Duration patience) {
+  if (parts_->shared->stopping.exchange(true)) return;
+  std::promise<void> closed;
+  asio::post(parts_->acceptor->get_executor(), [parts = parts_.get(), &closed] {
+    error_code ignored;
+    parts->acceptor->close(ignored);
+    parts->again.cancel();
+    closed.set_value();
+  });
+  closed.get_future().get();  // no connection begins from here on
+  parts_->shared->AwaitIdle(patience);
+  parts_->shared->EndAll();
+  parts_->work.reset();
+  // Nothing of the connections is left in the queue then.
+  for (auto& thread : parts_->threads) thread.join();
+}
+
+}  // namespace imgd::web

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "server/web/router.h"
+
+namespace imgd::web {
+
+/// Where it serves, and what a caller may take of it.
+struct WebSettings {
+  std::string listen;       ///< "host:port"; port 0 takes a free one
+  std::string certificate;  ///< PEM file, the chain included; empty: plain HTTP
+  std::string key;          ///< its key, PEM
+  int threads = 2;
+  size_t most_connections = 512;  ///< more are closed at once
+  size_t most_in_flight = 256;    ///< requests that wait for their answer; more get 503
+  size_t most_header_bytes = 16 << 10;
+  Duration handshake_limit = std::chrono::seconds(10);
+  Duration head_limit = std::chrono::seconds(10);  ///< for the first request's head to be there
+  Duration idle_limit = std::chrono::seconds(75);  ///< for the next one's, on a connection that is kept
+  Duration body_limit = std::chrono::seconds(30);
+  Duration write_limit = std::chrono::seconds(30);
+};
+
+/// An HTTP/1.1 server: HTTPS with a certificate, else plain. Asynchronous, on a few threads of its own, which
+/// never wait for an answer. A body is read only when the router lets its caller in.
+class WebServer {
+ public:
+  /// What the router's handlers use must outlive Stop(). Errors: kAlreadyExists when the address is in use,
+  /// kInvalidArgument when it is none of this machine, kFailedPrecondition for a certificate or key that
+  /// can't be used; all name the address or file.
+  static Result<std::unique_ptr<WebServer>> Start(const WebSettings& settings, Router router);
+  /// Answers may still be given after Stop() and after this, and go nowhere.
+  ~WebServer();
+
+  int port() const;
+
+  /// Takes no more connections, waits up to `patience` for the answers that are under way, and ends.
+  void Stop(Duration patience);
+
+ private:
+  struct Parts;
+  explicit WebServer(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace imgd::web

@@ -1,0 +1,316 @@
+#include "server/web/server.h"
+
+#include <curl/curl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "server/web/certificate.h"
+#include "server/web/testing/http_client.h"
+
+namespace imgd::web {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// A server with paths of the test's own.
+struct WebServerTest : testing::Test {
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder =
+        std::filesystem::path(testing::TempDir()) / fmt::format("imgd_web_{}_{}", info->name(), ::getpid());
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    settings.listen = "127.0.0.1:0";
+  }
+  void TearDown() override {
+    server.reset();
+    std::filesystem::remove_all(folder);
+  }
+  void Start() {
+    std::vector<Route> routes = {
+        {"GET", "/ok", Scope::kOpen, 0, [](const Request&, const Answer& answer) { answer({.body = "ok"}); }},
+        {"POST", "/echo", Scope::kReport, 1000,
+         [](const Request& request, const Answer& answer) { answer({.body = request.body}); }},
+        {"GET", "/later", Scope::kOpen, 0,
+         [this](const Request&, const Answer& answer) {
+           const std::lock_guard lock(mutex);
+           waiting.push_back(answer);
+         }},
+    };
+    auto started =
+        WebServer::Start(settings, Router(std::move(routes), [](Scope scope, std::string_view secret) {
+                           const bool good = scope == Scope::kOpen || secret == "secret";
+                           return Caller{.refusal = good ? Refusal::kNone : Refusal::kUnknown};
+                         }));
+    ASSERT_TRUE(started.has_value()) << started.error().message;
+    server = std::move(*started);
+  }
+  /// The answer that a request to /later waits for.
+  Answer TakeWaiting() {
+    while (true) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!waiting.empty()) {
+          Answer first = waiting.front();
+          waiting.erase(waiting.begin());
+          return first;
+        }
+      }
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+  }
+
+  std::filesystem::path folder;
+  WebSettings settings;
+  std::mutex mutex;
+  std::vector<Answer> waiting;  // guarded by mutex
+  std::unique_ptr<WebServer> server;
+};
+
+TEST_F(WebServerTest, AThousandRequestsOverOneConnection) {
+  Start();
+  TestConnection connection(server->port());
+  for (int i = 0; i < 1000; ++i) {
+    const std::string body = fmt::format("{{\"number\": {}}}", i);
+    const auto answer = i % 2 == 0 ? connection.Post("/echo", "secret", body) : connection.Get("/ok");
+    ASSERT_TRUE(answer.has_value()) << i;
+    ASSERT_EQ(answer->status, 200);
+    ASSERT_EQ(answer->body, i % 2 == 0 ? body : "ok");
+  }
+}
+
+TEST_F(WebServerTest, RequestsThatComeTogetherAreAnsweredInTurn) {
+  Start();
+  TestConnection connection(server->port());
+  const std::string get = "GET /ok HTTP/1.1\r\nHost: test\r\n\r\n";
+  connection.Send(get + get + get);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(connection.Read()->body, "ok");
+}
+
+TEST_F(WebServerTest, WhatIsNoRequestGets400AndTheConnectionEnds) {
+  Start();
+  for (const char* text :
+       {"nonsense\r\n\r\n", "GET /ok HTTP/9.9\r\n\r\n", "GET /ok HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n"}) {
+    TestConnection connection(server->port());
+    connection.Send(text);
+    const auto answer = connection.Read();
+    ASSERT_TRUE(answer.has_value()) << text;
+    EXPECT_EQ(answer->status, 400) << text;
+    EXPECT_THAT(answer->body, HasSubstr("\"code\":\"INVALID_ARGUMENT\""));
+    EXPECT_TRUE(connection.ReadToEnd()) << text;
+  }
+}
+
+TEST_F(WebServerTest, HeadersAreBounded) {
+  Start();
+  TestConnection connection(server->port());
+  connection.Send("GET /ok HTTP/1.1\r\nX: " + std::string(40'000, 'x') + "\r\n\r\n");
+  const auto answer = connection.Read();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->status, 431);
+}
+
+TEST_F(WebServerTest, BodiesAreBounded) {
+  Start();
+  {
+    TestConnection connection(server->port());
+    EXPECT_EQ(connection.Post("/echo", "secret", std::string(1000, 'x'))->body, std::string(1000, 'x'));
+    const auto answer = connection.Post("/echo", "secret", std::string(1001, 'x'));
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_EQ(answer->status, 413);
+    EXPECT_THAT(answer->body, HasSubstr("at most 1000 bytes"));
+    EXPECT_TRUE(connection.ReadToEnd());
+  }
+  TestConnection chunked(server->port());
+  chunked.Send(
+      "POST /echo HTTP/1.1\r\nAuthorization: Bearer secret\r\nTransfer-Encoding: chunked\r\n\r\n7D0\r\n" +
+      std::string(2000, 'x') + "\r\n0\r\n\r\n");
+  const auto answer = chunked.Read();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->status, 413);
+}
+
+TEST_F(WebServerTest, ABodyIsNotReadWithoutAToken) {
+  Start();
+  TestConnection connection(server->port());
+  connection.Send("POST /echo HTTP/1.1\r\nContent-Length: 900\r\n\r\n");
+  const auto answer = connection.Read();
+  ASSERT_TRUE(answer.has_value()) << "it waits for no byte of the body";
+  EXPECT_EQ(answer->status, 401);
+  connection.Send(std::string(900, 'x'));
+  EXPECT_TRUE(connection.ReadToEnd());
+}
+
+TEST_F(WebServerTest, AClientThatWaitsToBeAskedForItsBodyIs) {
+  Start();
+  TestConnection connection(server->port());
+  connection.Send(
+      "POST /echo HTTP/1.1\r\nAuthorization: Bearer secret\r\nExpect: 100-continue\r\n"
+      "Content-Length: 2\r\n\r\n");
+  EXPECT_EQ(connection.Read()->status, 100);
+  connection.Send("hi");
+  EXPECT_EQ(connection.Read()->body, "hi");
+}
+
+TEST_F(WebServerTest, ASlowHeadEndsByItsLimit) {
+  settings.head_limit = milliseconds(100);
+  Start();
+  TestConnection connection(server->port());
+  connection.Send("GET /ok HT");
+  EXPECT_TRUE(connection.ReadToEnd());
+  TestConnection silent(server->port());
+  EXPECT_TRUE(silent.ReadToEnd());
+}
+
+TEST_F(WebServerTest, ASlowBodyEndsByItsLimit) {
+  settings.body_limit = milliseconds(100);
+  Start();
+  TestConnection connection(server->port());
+  connection.Send("POST /echo HTTP/1.1\r\nAuthorization: Bearer secret\r\nContent-Length: 10\r\n\r\nhalf");
+  EXPECT_TRUE(connection.ReadToEnd());
+}
+
+TEST_F(WebServerTest, AKeptConnectionEndsWhenNothingComes) {
+  settings.idle_limit = milliseconds(100);
+  Start();
+  TestConnection connection(server->port());
+  EXPECT_EQ(connection.Get("/ok")->status, 200);
+  EXPECT_TRUE(connection.ReadToEnd());
+}
+
+TEST_F(WebServerTest, MoreThanItTakesAreToldToComeAgain) {
+  settings.most_in_flight = 1;
+  Start();
+  TestConnection first(server->port());
+  first.Send("GET /later HTTP/1.1\r\n\r\n");
+  Answer answer = TakeWaiting();
+  TestConnection second(server->port());
+  const auto refused = second.Get("/ok");
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status, 503);
+  EXPECT_THAT(refused->head, HasSubstr("Retry-After: "));
+  answer({.body = "late"});
+  answer = nullptr;
+  EXPECT_EQ(first.Read()->body, "late");
+  EXPECT_EQ(second.Get("/ok")->status, 200) << "the connection stays, and there is room again";
+}
+
+TEST_F(WebServerTest, MoreConnectionsThanItTakesAreEnded) {
+  settings.most_connections = 2;
+  Start();
+  TestConnection first(server->port());
+  TestConnection second(server->port());
+  EXPECT_EQ(first.Get("/ok")->status, 200);
+  EXPECT_EQ(second.Get("/ok")->status, 200);
+  TestConnection third(server->port());
+  EXPECT_TRUE(third.ReadToEnd());
+  EXPECT_EQ(first.Get("/ok")->status, 200);
+}
+
+TEST_F(WebServerTest, ItEndsWithRequestsUnderWayAndLateAnswersGoNowhere) {
+  Start();
+  TestConnection soon(server->port());
+  soon.Send("GET /later HTTP/1.1\r\n\r\n");
+  Answer answer_soon = TakeWaiting();
+  TestConnection never(server->port());
+  never.Send("GET /later HTTP/1.1\r\n\r\n");
+  Answer answer_never = TakeWaiting();
+  std::thread answering([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    answer_soon({.body = "just so"});
+  });
+  server->Stop(milliseconds(500));
+  answering.join();
+  const auto answer = soon.Read();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->body, "just so");
+  answer_never({.body = "too late"});
+  answer_soon = answer_never = nullptr;
+  server.reset();
+  EXPECT_TRUE(never.ReadToEnd());
+}
+
+TEST_F(WebServerTest, APortInUseIsSaidInASentence) {
+  Start();
+  settings.listen = fmt::format("127.0.0.1:{}", server->port());
+  const auto refused = WebServer::Start(settings, Router({}, {}));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(refused.error().message, HasSubstr("the port is in use by another program"));
+}
+
+size_t Append(char* data, size_t, size_t size, void* text) {
+  static_cast<std::string*>(text)->append(data, size);
+  return size;
+}
+
+/// What curl gets, or its error.
+std::pair<CURLcode, std::string> Fetch(const std::string& url, const std::string& ca_file) {
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> easy(curl_easy_init(), &curl_easy_cleanup);
+  std::string body;
+  curl_easy_setopt(easy.get(), CURLOPT_URL, url.c_str());
+  curl_easy_setopt(easy.get(), CURLOPT_CAINFO, ca_file.c_str());
+  curl_easy_setopt(easy.get(), CURLOPT_NOPROXY, "*");
+  curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT, 60L);
+  curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, Append);
+  curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &body);
+  const CURLcode code = curl_easy_perform(easy.get());
+  return {code, body};
+}
+
+TEST_F(WebServerTest, TheCertificateThatItMakesIsGoodForThisMachine) {
+  const auto files = OwnCertificate(folder, "127.0.0.1");
+  ASSERT_TRUE(files.has_value()) << files.error().message;
+  settings.certificate = files->certificate;
+  settings.key = files->key;
+  Start();
+  for (const char* host : {"127.0.0.1", "localhost"}) {
+    const auto [code, body] =
+        Fetch(fmt::format("https://{}:{}/ok", host, server->port()), files->certificate);
+    EXPECT_EQ(code, CURLE_OK) << host << ": " << curl_easy_strerror(code);
+    EXPECT_EQ(body, "ok");
+  }
+  std::filesystem::create_directories(folder / "other");
+  const auto others = OwnCertificate(folder / "other", "x");
+  ASSERT_TRUE(others.has_value());
+  const auto [code, body] =
+      Fetch(fmt::format("https://127.0.0.1:{}/ok", server->port()), others->certificate);
+  EXPECT_EQ(code, CURLE_PEER_FAILED_VERIFICATION) << "it trusts another";
+  // Plain HTTP to a TLS port ends, and so does a handshake that never comes.
+  TestConnection plain(server->port());
+  plain.Send("GET /ok HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(plain.ReadToEnd());
+}
+
+TEST_F(WebServerTest, TheCertificateStaysAndItsKeyIsTheOwnersAlone) {
+  const auto first = OwnCertificate(folder, "gpu-head");
+  ASSERT_TRUE(first.has_value());
+  struct stat status {};
+  ASSERT_EQ(::stat(first->key.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  const std::string print = FingerprintOf(first->certificate).value();
+  EXPECT_EQ(print.size(), 32u * 3 - 1);
+  EXPECT_EQ(FingerprintOf(OwnCertificate(folder, "gpu-head")->certificate).value(), print);
+  std::filesystem::remove(first->key);
+  EXPECT_NE(FingerprintOf(OwnCertificate(folder, "gpu-head")->certificate).value(), print)
+      << "without its key it is of no use";
+}
+
+TEST_F(WebServerTest, ACertificateThatCannotBeUsedIsNamed) {
+  settings.certificate = (folder / "none.crt").string();
+  settings.key = (folder / "none.key").string();
+  const auto refused = WebServer::Start(settings, Router({}, {}));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, StartsWith("web.certificate: " + settings.certificate));
+}
+
+}  // namespace
+}  // namespace imgd::web

@@ -1,0 +1,219 @@
+#pragma once
+
+#include <array>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "server/web/errors.h"
+#include "server/web/shared.h"
+
+namespace imgd::web {
+
+using PlainStream = boost::beast::tcp_stream;
+using TlsStream = boost::asio::ssl::stream<boost::beast::tcp_stream>;
+
+/// One connection: reads a request, has it answered, writes the answer, and again, until somebody ends it or
+/// one of the limits does. Everything of it runs on its strand; it lives as long as something is under way.
+template <typename Stream>
+class Session : public std::enable_shared_from_this<Session<Stream>> {
+ public:
+  /// The caller has counted it in `shared->connections`.
+  template <typename... Arguments>
+  explicit Session(std::shared_ptr<Shared> shared, Arguments&&... arguments)
+      : shared_(std::move(shared)), stream_(std::forward<Arguments>(arguments)...) {}
+  ~Session() {
+    EndRequest();
+    if (closer_ != 0) shared_->Forget(closer_);
+    --shared_->connections;
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void Start() {
+    closer_ = shared_->Remember([weak = this->weak_from_this()] {
+      if (const auto self = weak.lock())
+        boost::asio::post(self->stream_.get_executor(), [self] { self->tcp().close(); });
+    });
+    boost::asio::dispatch(stream_.get_executor(), [self = this->shared_from_this()] { self->Begin(); });
+  }
+
+ private:
+  using Code = boost::beast::error_code;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  static constexpr bool kTls = std::is_same_v<Stream, TlsStream>;
+  static constexpr Duration kLinger = std::chrono::seconds(2);
+  static constexpr size_t kMostLingerBytes = size_t{16} << 20;
+  /// What one read brings at most, beside the head.
+  static constexpr size_t kReadBytes = size_t{64} << 10;
+  /// The router has a limit for each path; none is above this.
+  static constexpr size_t kMostBodyBytes = size_t{16} << 20;
+
+  auto& tcp() { return boost::beast::get_lowest_layer(stream_); }
+
+  void Begin() {
+    if constexpr (kTls) {
+      tcp().expires_after(shared_->settings.handshake_limit);
+      stream_.async_handshake(boost::asio::ssl::stream_base::server,
+                              [self = this->shared_from_this()](Code code) {
+                                if (!code) self->ReadHead(self->shared_->settings.head_limit);
+                              });
+    } else {
+      ReadHead(shared_->settings.head_limit);
+    }
+  }
+
+  void ReadHead(Duration limit) {
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(shared_->settings.most_header_bytes));
+    parser_->body_limit(kMostBodyBytes);
+    tcp().expires_after(limit);
+    boost::beast::http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = this->shared_from_this()](Code code, size_t) { self->OnHead(code); });
+  }
+
+  void OnHead(Code code) {
+    using boost::beast::http::error;
+    using boost::beast::http::field;
+    if (code == error::end_of_stream) return Close();
+    if (code) return RefuseMalformed(code);
+    const auto& head = parser_->get();
+    const auto view = [](auto text) { return std::string_view(text.data(), text.size()); };
+    auto match = shared_->router.Find({.method = view(head.method_string()),
+                                       .target = view(head.target()),
+                                       .authorization = view(head[field::authorization])});
+    keep_alive_ = head.keep_alive();
+    if (!match) {
+      // What the caller may still be sending is not read.
+      keep_alive_ = keep_alive_ && parser_->is_done();
+      return Write(std::move(match.error()));
+    }
+    match_.emplace(std::move(*match));
+    const auto length = parser_->content_length();
+    if (length && *length > match_->route->most_body_bytes) return RefuseBody();
+    parser_->body_limit(match_->route->most_body_bytes);
+    if (parser_->is_done()) return Ask();
+    if (boost::beast::iequals(head[field::expect], "100-continue")) return WriteContinue();
+    ReadBody();
+  }
+
+  void WriteContinue() {
+    continue_.emplace(boost::beast::http::status::continue_, 11);
+    tcp().expires_after(shared_->settings.write_limit);
+    boost::beast::http::async_write(stream_, *continue_,
+                                    [self = this->shared_from_this()](Code code, size_t) {
+                                      if (!code) self->ReadBody();
+                                    });
+  }
+
+  void ReadBody() {
+    tcp().expires_after(shared_->settings.body_limit);
+    boost::beast::http::async_read(stream_, buffer_, *parser_,
+                                   [self = this->shared_from_this()](Code code, size_t) {
+                                     if (code) return self->RefuseMalformed(code);
+                                     self->Ask();
+                                   });
+  }
+
+  /// A fault of the network, or a time-out, is nobody's to be told.
+  void RefuseMalformed(Code code) {
+    using boost::beast::http::error;
+    if (code.category() != boost::beast::http::make_error_code(error::end_of_stream).category()) return;
+    if (code == error::partial_message) return;
+    keep_alive_ = false;
+    if (code == error::body_limit) return RefuseBody();
+    if (code == error::header_limit || code == error::buffer_overflow) {
+      return Write(ErrorResponse(431, "RESOURCE_EXHAUSTED", "the request's headers are too long"));
+    }
+    Write(ErrorResponse(400, "INVALID_ARGUMENT", "this is no HTTP/1.1 request"));
+  }
+
+  void RefuseBody() {
+    keep_alive_ = false;
+    const size_t most = match_ ? match_->route->most_body_bytes : kMostBodyBytes;
+    Write(ErrorResponse(413, "RESOURCE_EXHAUSTED",
+                        fmt::format("the request's body is too long: at most {} bytes are taken", most)));
+  }
+
+  void Ask() {
+    if (!shared_->BeginRequest()) {
+      return Write(ErrorResponse(503, "RESOURCE_EXHAUSTED", "too many requests wait already; try again"));
+    }
+    asked_ = true;
+    Request request = std::move(match_->request);
+    request.body = std::move(parser_->get().body());
+    match_->route->handler(std::move(request), [self = this->shared_from_this()](Response response) {
+      // From whatever thread it comes; after the server's end it goes nowhere.
+      self->shared_->UnlessEnded([&] {
+        boost::asio::post(self->stream_.get_executor(), [self, response = std::move(response)]() mutable {
+          self->Write(std::move(response));
+        });
+      });
+    });
+  }
+
+  /// It counts as under way until its answer is written, or can't be.
+  void EndRequest() {
+    if (std::exchange(asked_, false)) shared_->EndRequest();
+  }
+
+  void Write(Response response) {
+    namespace http = boost::beast::http;
+    keep_alive_ = keep_alive_ && !shared_->stopping;
+    response_.emplace();
+    response_->version(11);
+    response_->result(static_cast<unsigned>(response.status));
+    response_->set(http::field::content_type, response.content_type);
+    response_->set(http::field::cache_control, "no-store");
+    for (const auto& [name, value] : response.headers) response_->set(name, value);
+    response_->body() = std::move(response.body);
+    response_->keep_alive(keep_alive_);
+    response_->prepare_payload();
+    match_.reset();
+    tcp().expires_after(shared_->settings.write_limit);
+    http::async_write(stream_, *response_, [self = this->shared_from_this()](Code code, size_t) {
+      self->EndRequest();
+      if (code) return;
+      if (!self->keep_alive_) return self->Close();
+      self->ReadHead(self->shared_->settings.idle_limit);
+    });
+  }
+
+  /// Says that nothing more comes and then reads what the caller still sends, for a moment: a socket that is
+  /// closed with bytes unread takes the answer back from those who have not read it yet.
+  void Close() {
+    Code ignored;
+    tcp().socket().shutdown(boost::asio::ip::tcp::socket::shutdown_send, ignored);
+    tcp().expires_after(kLinger);
+    Linger(0);
+  }
+
+  void Linger(size_t bytes) {
+    if (bytes > kMostLingerBytes) return;
+    tcp().async_read_some(boost::asio::buffer(rest_),
+                          [self = this->shared_from_this(), bytes](Code code, size_t more) {
+                            if (!code) self->Linger(bytes + more);
+                          });
+  }
+
+  std::shared_ptr<Shared> shared_;  ///< goes last: the stream needs its io_context
+  Stream stream_;
+  boost::beast::flat_buffer buffer_{shared_->settings.most_header_bytes + kReadBytes};
+  std::optional<Parser> parser_;
+  std::optional<Router::Match> match_;
+  std::optional<boost::beast::http::response<boost::beast::http::empty_body>> continue_;
+  std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;
+  std::array<char, 4096> rest_{};
+  bool keep_alive_ = false;
+  uint64_t closer_ = 0;
+  bool asked_ = false;  ///< a handler has the request
+};
+
+}  // namespace imgd::web

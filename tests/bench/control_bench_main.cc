@@ -1,0 +1,66 @@
+// The load of `./run bench control`: agents, submits and starts on a daemon that runs, and jobs in the store
+// of one that does not.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "common/files.h"
+#include "tests/bench/control_load.h"
+
+namespace {
+
+imgd::Status ReadJob(const std::string& file, std::string& yaml) {
+  IMGD_ASSIGN(yaml, imgd::ReadFile(file));
+  return {};
+}
+
+int Report(const imgd::Status& status) {
+  if (status) return 0;
+  std::cerr << "control_bench: " << status.error().ToString() << "\n";
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("control_bench: load for imgd");
+  app.require_subcommand(1);
+  imgd::AgentLoad agents;
+  auto* run_agents = app.add_subcommand("agents", "simulated agents");
+  run_agents->add_option("server", agents.server, "HOST:PORT")->required();
+  run_agents->add_option("count", agents.agents, "how many")->required()->check(CLI::PositiveNumber);
+  run_agents->add_option("seconds", agents.seconds, "how long it is measured")->required();
+  run_agents->add_option("pid", agents.daemon_pid, "the daemon")->required();
+
+  imgd::SubmitLoad submits;
+  std::string job;
+  auto* run_submits = app.add_subcommand("submits", "clients that submit");
+  run_submits->add_option("server", submits.server, "HOST:PORT")->required();
+  run_submits->add_option("clients", submits.clients, "how many")->required()->check(CLI::PositiveNumber);
+  run_submits->add_option("seconds", submits.seconds, "for how long")->required();
+  run_submits->add_option("job", job, "job file")->required();
+  run_submits->add_option("acknowledged", submits.acknowledged, "file for what was acknowledged")->required();
+
+  imgd::StartLoad starts;
+  auto* run_starts = app.add_subcommand("starts", "one job after the other");
+  run_starts->add_option("server", starts.server, "HOST:PORT")->required();
+  run_starts->add_option("jobs", starts.jobs, "how many")->required();
+  run_starts->add_option("job", job, "job file")->required();
+  run_starts->add_option("socket", starts.socket, "mark.sock beside start_mark")->required();
+
+  std::string state_dir;
+  uint64_t jobs = 0;
+  auto* fill = app.add_subcommand("fill", "jobs in the store");
+  fill->add_option("state_dir", state_dir, "the daemon's")->required();
+  fill->add_option("jobs", jobs, "how many")->required();
+  CLI11_PARSE(app, argc, argv);
+
+  if (!job.empty()) {
+    std::string yaml;
+    if (const auto read = ReadJob(job, yaml); !read) return Report(read);
+    submits.job_yaml = starts.job_yaml = yaml;
+  }
+  if (*run_agents) return Report(imgd::RunAgents(agents));
+  if (*run_submits) return Report(imgd::RunSubmits(submits));
+  if (*run_starts) return Report(imgd::RunStarts(starts));
+  return Report(imgd::FillStore(state_dir, jobs));
+}

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+
+namespace grpc {
+class Channel;
+}
+
+/// What `./run bench control` puts on a real daemon. Each function prints one line of JSON when it is done.
+namespace imgd {
+
+/// Nodes that only say that they are there: each with a connection and a stream of its own, a Hello with 8
+/// devices, and a Heartbeat with their readings every 3 s, evenly spread.
+struct AgentLoad {
+  std::string server;  ///< HOST:PORT
+  size_t agents = 1;
+  double seconds = 20;   ///< measured, after two heartbeats of all; 0: they join and leave
+  pid_t daemon_pid = 0;  ///< whose processor time and memory are read
+};
+/// Errors: an agent that was refused, a connection that broke, a node that is not ready at the end.
+Status RunAgents(const AgentLoad& load);
+
+/// Clients with a connection each, which submit the same job over and over, each the next when the last was
+/// acknowledged.
+struct SubmitLoad {
+  std::string server;
+  size_t clients = 64;
+  double seconds = 5;
+  std::string job_yaml;
+  std::filesystem::path acknowledged;  ///< a file that gets "ID KEY" for each job that was acknowledged
+};
+Status RunSubmits(const SubmitLoad& load);
+
+/// One job after the other, each when the node is idle again. The ranks are start_mark, which tells of its
+/// beginning by a datagram to `socket`.
+struct StartLoad {
+  std::string server;
+  size_t jobs = 100;
+  std::string job_yaml;
+  std::filesystem::path socket;
+};
+Status RunStarts(const StartLoad& load);
+
+/// Fills a daemon's database, through its own store, before the daemon starts: of ten jobs nine have ended.
+Status FillStore(const std::filesystem::path& state_dir, uint64_t jobs);
+
+/// A connection that is shared with nobody.
+std::shared_ptr<grpc::Channel> OwnChannel(const std::string& server);
+
+/// The value below which the share of the values lies; sorts them. Zero when there are none.
+double Quantile(std::vector<double>& values, double share);
+
+}  // namespace imgd

@@ -1,0 +1,62 @@
+"""Who starts when and where: labels, preemption, quotas. Real processes throughout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import MakeJob
+from harness import Cluster, wait_for
+from test_operations import states, step_counts
+
+
+@pytest.fixture
+def zones(tmp_path: Path) -> Iterator[Cluster]:
+    """A node in each of two zones. A user has at most two slots, and at most two jobs that wait."""
+    (tmp_path / "checkpoints").mkdir()
+    config = tmp_path / "imgd.yaml"
+    config.write_text("quotas: {user: {devices: 2, queued: 2}}\n")
+    with Cluster(tmp_path, server_args=["--config", str(config)]) as cluster:
+        cluster.start_daemon()
+        cluster.start_agent("a", "--label", "zone=x")
+        cluster.start_agent("b", "--label", "zone=y", "--label", "capacity=spot")
+        yield cluster
+
+
+def test_a_job_of_a_higher_priority_gets_the_node_that_it_asks_for(zones: Cluster, make_job: MakeJob) -> None:
+    """The one that was there saves, waits for that zone, and loses no step."""
+    in_y = "resources.labels={zone: y}"
+    low = zones.submit(make_job(nodes=1, epochs=6), in_y, "checkpoint.every_steps=0")
+    assert [p["node"] for p in zones.wait_step(low, 12)["placements"]] == ["b"]
+    high = zones.submit(make_job(nodes=1, epochs=1), in_y, "name=high", "priority=5")
+    wait_for("the lower one to wait", lambda: zones.job(low)["state"] == "JOB_STATE_QUEUED" or None, 30)
+    waits = zones.job(low)["reason_text"]
+    assert "needs 1 node with 1 free device each that have zone=y" in waits
+    assert "(high) holds b" in waits
+    zones.wait_state(high, "JOB_STATE_COMPLETED")
+    done = zones.wait_state(low, "JOB_STATE_COMPLETED")
+    assert [p["node"] for p in done["placements"]] == ["b"]
+    assert int(done["restarts"]) == 0
+    assert step_counts(zones, low) == Counter(range(1, 61)), "a step was done twice or never"
+    assert "PREEMPTING" in states(zones, low)
+    why = [e["state_change"]["text"] for e in zones.history(low) if e["state_change"]["to"] == "JOB_STATE_PREEMPTING"]
+    assert why == [f"preempted for job {high} (high), whose priority is 5; a checkpoint is written first"]
+
+
+def test_a_quota_is_a_reason_to_wait_and_to_refuse(zones: Cluster, make_job: MakeJob) -> None:
+    never = zones.submit(make_job(nodes=1, epochs=1), "name=never", "resources.labels={zone: z}")
+    assert "that have zone=z; of the 2 nodes known (2 of 1 cpu) none does" in zones.job(never)["reason_text"]
+    zones.cli("cancel", str(never))
+    running = zones.submit(make_job(nodes=2, epochs=500))
+    zones.wait_step(running, 1)
+    zones.start_agent("c")
+    one = zones.submit(make_job(nodes=1, epochs=1), "name=one")
+    wait_for("the quota to be named", lambda: zones.job(one)["reason"] == "REASON_CODE_QUOTA" or None, 10)
+    assert "may have 2 devices at once and has 2; it needs 1" in zones.job(one)["reason_text"]
+    zones.submit(make_job(nodes=1, epochs=1), "name=two")
+    refused = zones.cli("submit", str(make_job(nodes=1, epochs=1)), check=False)
+    assert refused.returncode != 0 and "has as many jobs waiting as the quota allows, 2" in refused.stderr
+    zones.cli("cancel", str(running))
+    zones.wait_state(one, "JOB_STATE_COMPLETED")

@@ -1,0 +1,313 @@
+#include "tests/sim/daemon.h"
+
+#include "tests/sim/invariants.h"
+#include "tests/sim/words.h"
+#include "tests/sim/world.h"
+
+namespace imgd::sim {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr auto kTick = seconds(1);
+
+/// As state.db has it: without what is only in memory.
+JobRecord AsStored(JobRecord job) {
+  job.not_before = {};
+  job.run.since = job.run.held_since = job.run.stop_since = job.run.gone_since = {};
+  for (auto& part : job.run.parts) part.sent = Command::kNothing;
+  return job;
+}
+
+NodeRecord AsStored(NodeRecord node) {
+  node.session = 0;
+  node.silence = {};
+  node.stale.clear();
+  node.foreign.clear();
+  node.holders.clear();
+  return node;
+}
+
+}  // namespace
+
+Daemon::Daemon(World& world) : world_(&world), reactor_(world.settings, "cafe0123") {
+  reactor_.Restore({}, {}, JobId(1), world_->time.now());
+  TickAfter(kTick);
+}
+
+const JobRecord* Daemon::Stored(JobId job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+void Daemon::Call(std::function<void(Actions&)> call, Answer answer) {
+  if (!up_) {
+    if (answer) answer(false);
+    return;
+  }
+  inputs_.push_back({std::move(call), std::move(answer)});
+  Wake();
+}
+
+/// What comes within some milliseconds is one batch.
+void Daemon::Wake() {
+  if (awake_) return;
+  awake_ = true;
+  const Duration sleep = asleep_until_ - world_->time.now().steady;
+  world_->time.After(std::max<Duration>(sleep, Duration::zero()) + milliseconds(world_->dice.Below(4)),
+                     [this, life = life_] {
+                       if (life != life_) return;
+                       awake_ = false;
+                       if (!inputs_.empty()) Work(false);
+                     });
+}
+
+/// The process looks at the clock each second, for as long as it lives.
+void Daemon::TickAfter(Duration time) {
+  world_->time.After(time, [this, life = life_] {
+    if (life == life_) Tick();
+  });
+}
+
+void Daemon::Tick() {
+  const Duration sleep = asleep_until_ - world_->time.now().steady;
+  if (sleep > Duration::zero()) {
+    world_->time.After(sleep, [this, sleep, life = life_] {
+      if (life != life_) return;
+      // What passes between two looks counts for at most one heartbeat.
+      world_->ledger.Slept(sleep - world_->settings.heartbeat, world_->time.now().steady);
+      Tick();
+    });
+    return;
+  }
+  const uint64_t life = life_;
+  Work(true);
+  if (life == life_) TickAfter(kTick);
+}
+
+/// Heartbeats: not messages of their own, to save time.
+void Daemon::Beat() {
+  const Now now = world_->time.now();
+  for (const uint64_t session : world_->network.PassingSessions()) {
+    const NodeId& id = world_->network.Passing(session)->id();
+    const NodeRecord* node = reactor_.state().FindNode(id);
+    if (node == nullptr || node->session != session) continue;
+    reactor_.OnHeartbeat(id, now);
+    world_->ledger.Heard(id, now.steady);
+  }
+}
+
+void Daemon::Work(bool tick) {
+  const Now now = world_->time.now();
+  const auto inputs = std::exchange(inputs_, {});
+  Actions actions;
+  for (const auto& input : inputs) input.call(actions);
+  if (tick) {
+    if (ticks_++ % 3 == 0) Beat();
+    reactor_.OnTick(now, actions);
+  }
+  reactor_.Schedule(now, actions);
+  const auto touched = reactor_.state().TouchedJobs();
+  const bool nodes_touched = !reactor_.state().TouchedNodes().empty();
+  const auto answer = [&inputs](bool stored) {
+    for (const auto& input : inputs) {
+      if (input.answer) input.answer(stored);
+    }
+  };
+  if (CommitFails(!touched.empty() || nodes_touched)) {
+    Undo();
+    answer(false);
+    return;
+  }
+  Store();
+  reactor_.Commit();
+  for (const auto& action : actions) world_->Say("imgd: {}", InWords(action));
+  Check(*world_, {.actions = actions, .touched = touched, .nodes_touched = nodes_touched});
+  if (!world_->quiet() && !touched.empty() && world_->dice.Chance(world_->shape.failed_commits / 2)) {
+    world_->Say("imgd: crashes after the commit, before it answers");
+    Crash(world_->dice.Between(milliseconds(100), seconds(20)));
+    answer(false);
+    return;
+  }
+  answer(true);
+  Send(actions);
+}
+
+void Daemon::Undo() {
+  world_->Say("imgd: the commit failed; everything is as it was stored");
+  reactor_.Rollback();
+  positions_ = stored_positions_;
+  touched_positions_.clear();
+  disturbed_ = world_->time.now().steady;
+  world_->ledger.Disturb();
+  world_->network.CloseAllByDaemon();
+}
+
+bool Daemon::CommitFails(bool touched) {
+  if (!touched || world_->quiet()) return false;
+  return disk_full_until_ > world_->time.now().steady || world_->dice.Chance(world_->shape.failed_commits);
+}
+
+void Daemon::Store() {
+  for (const JobId id : reactor_.state().TouchedJobs()) {
+    jobs_[id] = AsStored(*reactor_.state().FindJob(id));
+  }
+  for (const NodeId& id : reactor_.state().TouchedNodes()) {
+    nodes_[id] = AsStored(*reactor_.state().FindNode(id));
+  }
+  for (const auto& key : touched_positions_) stored_positions_[key] = positions_[key];
+  touched_positions_.clear();
+}
+
+void Daemon::Send(const Actions& actions) {
+  for (const auto& action : actions) {
+    const NodeId node = NodeOf(action);
+    if (node == NodeId()) continue;
+    if (const auto* disconnect = std::get_if<Disconnect>(&action)) {
+      world_->network.CloseByDaemon(disconnect->session);
+      continue;
+    }
+    const NodeRecord* record = reactor_.state().FindNode(node);
+    if (record == nullptr || !record->Connected()) continue;
+    world_->network.ToAgent(record->session, [action](Agent& agent) { agent.Obey(action); });
+  }
+}
+
+void Daemon::Submit(const Submission& submission) {
+  const auto id = std::make_shared<JobId>();
+  Call([this, submission, id](Actions& out) { *id = reactor_.OnSubmit(submission, world_->time.now(), out); },
+       [this, submission, id](bool stored) {
+         if (stored) {
+           world_->ledger.Acknowledged(*id);
+           return;
+         }
+         // As a client does that gets no answer.
+         world_->time.After(seconds(5), [this, submission] { Submit(submission); });
+       });
+}
+
+void Daemon::Cancel(JobId job, bool checkpoint_first) {
+  const auto taken = std::make_shared<bool>(false);
+  Call(
+      [this, job, checkpoint_first, taken](Actions& out) {
+        *taken = reactor_.OnCancel(job, checkpoint_first, "sim", world_->time.now(), out).has_value();
+      },
+      [this, job, taken](bool stored) {
+        if (stored && *taken) world_->ledger.CancelAcknowledged(job);
+      });
+}
+
+void Daemon::OnHello(uint64_t session, NodeHello hello) {
+  Call([this, session, hello = std::move(hello)](Actions& out) {
+    const NodeRecord* known = reactor_.state().FindNode(hello.node);
+    const uint64_t old = known == nullptr ? 0 : known->session;
+    const std::string old_agent = known == nullptr ? "" : known->agent_id;
+    if (hello.devices.empty() && old == 0)
+      return;  // the second agent comes while the first is there, or never
+    if (!reactor_.OnAgentHello(hello, session, world_->time.now(), out)) {
+      world_->Say("imgd: refuses a second agent of the name {}", hello.node);
+      world_->network.CloseByDaemon(session);
+      return;
+    }
+    if (old != 0 && old_agent != hello.agent_id) {
+      world_->Break("one agent a name", fmt::format("node {} is two agents", hello.node));
+    }
+    world_->ledger.Heard(hello.node, world_->time.now().steady);
+    world_->ledger.foreign.erase(hello.node);
+    for (const auto& run : hello.runs) {
+      if (!run.cluster.empty()) world_->ledger.foreign[hello.node] = run.devices.front();
+    }
+    if (old != 0) world_->network.CloseByDaemon(old);
+    // The Welcome: from which events to send again.
+    const auto positions = stored_positions_;
+    world_->network.ToAgent(session, [positions](Agent& agent) { agent.OnWelcome(positions); });
+  });
+}
+
+void Daemon::OnGone(const NodeId& node, uint64_t session) {
+  Call([this, node, session](Actions&) { reactor_.OnAgentGone(node, session); });
+}
+
+void Daemon::OnMessage(const NodeId& node, uint64_t session, std::function<void(Actions&)> call,
+                       Answer answer) {
+  Call(
+      [this, node, session, call = std::move(call)](Actions& out) {
+        const NodeRecord* known = reactor_.state().FindNode(node);
+        if (known != nullptr && known->session == session) call(out);
+      },
+      std::move(answer));
+}
+
+void Daemon::OnEvent(const NodeId& node, uint64_t session, RunKey run, uint32_t rank, uint64_t number,
+                     std::function<void(Actions&)> take) {
+  const auto last = std::make_shared<uint64_t>(0);
+  OnMessage(
+      node, session,
+      [this, node, run, rank, number, last, take = std::move(take)](Actions& out) {
+        uint64_t& known = positions_[{run, rank}];
+        if (!reactor_.AcceptsReportsOf(node, run, rank)) {
+          known = std::max(known, number);  // refused for good
+        } else if (number == known + 1) {
+          known = number;
+          take(out);
+        }
+        *last = known;
+        touched_positions_.insert({run, rank});
+      },
+      [this, session, run, rank, last](bool stored) {
+        if (!stored || *last == 0) return;
+        world_->network.ToAgent(session,
+                                [run, rank, last](Agent& agent) { agent.OnAcknowledged(run, rank, *last); });
+      });
+}
+
+void Daemon::Crash(Duration away) {
+  if (!up_) return;
+  up_ = false;
+  awake_ = false;
+  ++life_;
+  for (const auto& input : std::exchange(inputs_, {})) {
+    if (input.answer) input.answer(false);
+  }
+  world_->network.CloseAllByDaemon();
+  world_->time.After(away, [this] { Restart(); });
+}
+
+void Daemon::Restart() {
+  world_->Say("imgd: starts again");
+  std::vector<JobRecord> jobs;
+  JobId next(1);
+  for (const auto& [id, job] : jobs_) {
+    jobs.push_back(job);
+    next = JobId(id.value() + 1);
+  }
+  std::vector<NodeRecord> nodes;
+  for (const auto& [id, node] : nodes_) nodes.push_back(node);
+  reactor_ = Reactor(world_->settings, "cafe0123");
+  reactor_.Restore(std::move(jobs), std::move(nodes), next, world_->time.now());
+  positions_ = stored_positions_;
+  touched_positions_.clear();
+  up_ = true;
+  asleep_until_ = {};
+  TickAfter(kTick);
+  for (const auto& [id, node] : nodes_) {
+    // Silence is counted anew, of those that were not out of reach already.
+    if (node.state == NodeState::kReady) world_->ledger.heard[id] = world_->time.now().steady;
+  }
+  disturbed_ = world_->time.now().steady;
+  world_->ledger.Disturb();
+}
+
+void Daemon::Sleep(Duration time) {
+  if (!up_ || asleep_until_ > world_->time.now().steady) return;
+  asleep_until_ = world_->time.now().steady + time;
+  disturbed_ = asleep_until_;
+}
+
+void Daemon::FillDisk(Duration time) { disk_full_until_ = world_->time.now().steady + time; }
+
+void Daemon::EmptyDisk() { disk_full_until_ = asleep_until_ = {}; }
+
+}  // namespace imgd::sim

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "server/core/reactor.h"
+
+namespace imgd::sim {
+
+class World;
+
+/// The engine around the core, in small: it takes what came in since it last looked, steps the reactor,
+/// stores everything in one commit, and only then answers and sends. It crashes, sleeps, and fails to store.
+class Daemon {
+ public:
+  using Positions = std::map<std::pair<RunKey, uint32_t>, uint64_t>;
+  explicit Daemon(World& world);
+
+  /// Called with true when everything that the call changed is durable, with false when nothing is.
+  using Answer = std::function<void(bool)>;
+  void Call(std::function<void(Actions&)> call, Answer answer = {});
+  void Submit(const Submission& submission);
+  void Cancel(JobId job, bool checkpoint_first);
+  void OnHello(uint64_t session, NodeHello hello);
+  void OnGone(const NodeId& node, uint64_t session);
+  /// A call that only counts while the node's stream is this one.
+  void OnMessage(const NodeId& node, uint64_t session, std::function<void(Actions&)> call,
+                 Answer answer = {});
+  /// The number of the event among the rank's; `take` steps the reactor.
+  void OnEvent(const NodeId& node, uint64_t session, RunKey run, uint32_t rank, uint64_t number,
+               std::function<void(Actions&)> take);
+
+  void Crash(Duration away);
+  void Sleep(Duration time);
+  void FillDisk(Duration time);
+  void EmptyDisk();
+
+  bool up() const { return up_; }
+  /// When something last kept it from doing its work in time.
+  Instant disturbed() const { return disturbed_; }
+  const Reactor& reactor() const { return reactor_; }
+  Reactor& reactor() { return reactor_; }
+  const JobRecord* Stored(JobId job) const;
+  const std::map<JobId, JobRecord>& stored() const { return jobs_; }
+
+ private:
+  struct Input {
+    std::function<void(Actions&)> call;
+    Answer answer;
+  };
+  void Wake();
+  void TickAfter(Duration time);
+  void Tick();
+  void Work(bool tick);
+  void Beat();
+  bool CommitFails(bool touched);
+  void Undo();
+  void Store();
+  void Send(const Actions& actions);
+  void Restart();
+
+  World* world_;
+  Reactor reactor_;
+  bool up_ = true;
+  bool awake_ = false;  ///< a batch is planned
+  uint64_t life_ = 0;   ///< of the process: what was planned by an earlier one does not happen
+  uint64_t ticks_ = 0;
+  Instant asleep_until_{};
+  Instant disk_full_until_{};
+  Instant disturbed_{};
+  std::vector<Input> inputs_;
+  Positions positions_;  ///< of each rank's events: the last that was taken
+  std::set<Positions::key_type> touched_positions_;
+  // What is on disk.
+  std::map<JobId, JobRecord> jobs_;
+  std::map<NodeId, NodeRecord> nodes_;
+  Positions stored_positions_;
+};
+
+}  // namespace imgd::sim

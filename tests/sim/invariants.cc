@@ -1,0 +1,126 @@
+#include "tests/sim/invariants.h"
+
+#include <algorithm>
+
+#include "tests/sim/world.h"
+
+namespace imgd::sim {
+namespace {
+
+void NoteEvent(Ledger& ledger, const AppendEvent& event, Instant now) {
+  Ledger::Job& job = ledger.jobs[event.job];
+  if (event.from == event.to && !event.first) return;
+  if (event.to == JobState::kStarting) job.held_since = now;
+  const bool was_active = !event.first && HoldsDevices(event.from);
+  if (was_active && !HoldsDevices(event.to)) {
+    job.held += now - job.held_since;
+    ledger.longest_hold = std::max(ledger.longest_hold, now - job.held_since);
+  }
+  const bool counts = event.reason.code != ReasonCode::kNodeLost && !IsGivenBack(event.reason.code);
+  if (was_active && event.to == JobState::kQueued && counts) ++job.own_failures;
+}
+
+void NoteActions(World& world, const Batch& batch) {
+  Ledger& ledger = world.ledger;
+  for (const auto& action : batch.actions) {
+    if (const auto* event = std::get_if<AppendEvent>(&action)) {
+      NoteEvent(ledger, *event, world.time.now().steady);
+    } else if (const auto* saved = std::get_if<SaveCheckpoint>(&action)) {
+      Ledger::Job& job = ledger.jobs[saved->job];
+      std::erase(job.accepted, saved->checkpoint.path);
+      job.accepted.insert(job.accepted.begin(), saved->checkpoint.path);
+      job.newest_accepted = saved->checkpoint.generation;
+    } else if (const auto* end = std::get_if<AppendRankExit>(&action)) {
+      if (end->exit.exit_code == 2 && end->exit.signal == 0) ledger.jobs[end->run.job].bad_input = true;
+    }
+  }
+}
+
+void NoteJobs(World& world, const Batch& batch) {
+  for (const JobId id : batch.touched) {
+    const JobRecord* job = world.daemon.reactor().state().FindJob(id);
+    if (job == nullptr) continue;
+    Ledger::Job& known = world.ledger.jobs[id];
+    known.state = job->state;
+    known.generation = job->generation;
+    known.not_before = job->not_before;
+    if (!job->HoldsDevices()) continue;
+    const NodeRecord* first = world.daemon.reactor().state().FindNode(job->run.parts.front().node);
+    if (first != nullptr) known.storage = first->filesystem_id;
+  }
+}
+
+void NoteNodes(World& world) {
+  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) world.ledger.nodes[id] = node.state;
+}
+
+}  // namespace
+
+const std::vector<Invariant>& Invariants() {
+  static const std::vector<Invariant> all = [] {
+    std::vector<Invariant> rules = JobInvariants();
+    rules.insert(rules.end(), QueueInvariants().begin(), QueueInvariants().end());
+    return rules;
+  }();
+  return all;
+}
+
+void Check(World& world, const Batch& batch) {
+  ++world.ledger.checks;
+  // Actions first: most rules compare with what they add up to, and with the states before.
+  NoteActions(world, batch);
+  for (const auto& rule : Invariants()) rule.check(world, batch, rule.name);
+  NoteJobs(world, batch);
+  if (batch.nodes_touched) NoteNodes(world);
+}
+
+bool IsGivenBack(ReasonCode code) {
+  return code == ReasonCode::kPreempted || code == ReasonCode::kPausedByUser ||
+         code == ReasonCode::kMovedByUser || code == ReasonCode::kNodeDrained;
+}
+
+bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space) {
+  const bool tied =
+      job.nodes > 1 && !world.truths.at(job.name).submission.checkpoint_parent.starts_with("s3:");
+  std::string_view wanted;
+  if (tied && !job.checkpoints.empty() && !job.run.parts.empty()) {
+    const NodeRecord* last = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
+    if (last != nullptr) wanted = last->filesystem_id;
+  }
+  std::vector<std::pair<std::string_view, uint32_t>> storages;  // few
+  for (const auto& node : space) {
+    if (node.devices < job.ranks_per_node) continue;
+    const std::string_view storage = tied ? std::string_view(node.node->filesystem_id) : "";
+    if (!wanted.empty() && storage != wanted) continue;
+    auto known =
+        std::find_if(storages.begin(), storages.end(), [&](const auto& s) { return s.first == storage; });
+    if (known == storages.end()) known = storages.insert(storages.end(), {storage, 0});
+    if (++known->second >= job.nodes) return true;
+  }
+  return false;
+}
+
+const std::vector<Space>& FreeSpace(World& world) {
+  Ledger& ledger = world.ledger;
+  if (ledger.space_of == ledger.checks) return ledger.space;
+  ledger.space_of = ledger.checks;
+  ledger.space.clear();
+  auto held = ledger.held.begin();  // both are by name
+  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
+    while (held != ledger.held.end() && held->first < id) ++held;
+    if (node.session == 0 || node.state != NodeState::kReady || !node.stale.empty() || node.set_aside)
+      continue;
+    size_t taken = held == ledger.held.end() || held->first != id ? 0 : held->second;
+    for (const auto& device : node.devices) {
+      if (!node.foreign.empty() && node.ForeignHolder(device.index) &&
+          !ledger.holders.contains({id, device.index})) {
+        ++taken;
+      }
+    }
+    const size_t all = node.devices.size();
+    ledger.space.push_back({.node = &node, .devices = static_cast<uint32_t>(all - std::min(all, taken))});
+  }
+  return ledger.space;
+}
+
+}  // namespace imgd::sim

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include "server/core/actions.h"
+
+namespace imgd::sim {
+
+class World;
+
+/// What one commit of the daemon changed.
+struct Batch {
+  const Actions& actions;
+  const std::vector<JobId>& touched;
+  bool nodes_touched = false;
+};
+
+/// A rule that holds after every event. A new one is a function and a row in the table in invariants.cc.
+struct Invariant {
+  const char* name;
+  void (*check)(World& world, const Batch& batch, const char* name);
+};
+const std::vector<Invariant>& Invariants();
+
+/// Checks them all after a commit, then notes in the ledger what it changed. Breaks are told to the world.
+void Check(World& world, const Batch& batch);
+
+// By file; see the rules there.
+const std::vector<Invariant>& JobInvariants();
+const std::vector<Invariant>& QueueInvariants();
+
+/// The run ended because somebody, or a job of a higher priority, asked its devices back: no failure.
+bool IsGivenBack(ReasonCode code);
+
+/// Whether the gang fits into the nodes, each with so many devices, counted without the core's help: all its
+/// nodes see one storage, which is the one of its checkpoints where it has some.
+struct Space {
+  const NodeRecord* node = nullptr;
+  uint32_t devices = 0;
+};
+bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space);
+/// The devices on nodes that can be used and that nobody holds, by name. Good until the next check.
+const std::vector<Space>& FreeSpace(World& world);
+
+}  // namespace imgd::sim

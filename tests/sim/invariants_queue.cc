@@ -1,0 +1,246 @@
+// What must always hold for the queue: order, reasons, reservations.
+#include <algorithm>
+
+#include "tests/sim/invariants.h"
+#include "tests/sim/world.h"
+
+namespace imgd::sim {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+/// Failures in a row up to which a job that waits for its retry keeps its place: 1, 2, 4, 8, 16 s.
+constexpr uint32_t kKeepsPlace = 5;
+
+bool Changed(const Batch& batch) { return batch.nodes_touched || !batch.touched.empty(); }
+
+const JobRecord& RecordOf(const World& world, const QueuedJob& entry) {
+  return *world.daemon.reactor().state().FindJob(entry.id);
+}
+
+/// The core will look at the queue once more in its next step: what came free at the end of this one (a gang
+/// that was asked to make room before any of its ranks had started) is nobody's yet, and is not told of yet.
+bool LooksAgain(const World& world) { return world.daemon.reactor().WantsToSchedule(); }
+
+bool WaitsForRetry(const World& world, const JobRecord& job) {
+  return job.not_before > world.time.now().steady;
+}
+
+/// Its wait is over, and the daemon has looked at the clock since.
+bool IsDue(const World& world, const JobRecord& job) {
+  const Instant late = world.time.now().steady - seconds(3);
+  return job.not_before < late && (job.not_before == Instant{} || world.daemon.disturbed() < late);
+}
+
+/// The first that has a claim: no retry that waits so long that others may go before it. Null where none has.
+const JobRecord* FirstWithClaim(const World& world) {
+  for (const auto& entry : world.daemon.reactor().state().queue()) {
+    const JobRecord& job = RecordOf(world, entry);
+    if (!WaitsForRetry(world, job) || job.failures_in_row <= kKeepsPlace) return &job;
+  }
+  return nullptr;
+}
+
+/// What was free before jobs that come after this one started in the same plan.
+struct Before {
+  std::vector<Space> space;
+  JobId taker;  ///< one of them; none where nobody started
+};
+Before BeforeLaterStarts(World& world, const Batch& batch, const JobRecord& first) {
+  Before before{.space = FreeSpace(world)};
+  const QueuedJob claim{.priority = first.priority, .id = first.id};
+  for (const auto& action : batch.actions) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event == nullptr || event->to != JobState::kStarting || event->from == event->to) continue;
+    const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
+    if (job == nullptr || !job->HoldsDevices() || !claim.Before({.priority = job->priority, .id = job->id}))
+      continue;
+    before.taker = job->id;
+    for (const auto& part : job->run.parts) {
+      for (auto& node : before.space) {
+        if (node.node->id == part.node) node.devices += static_cast<uint32_t>(part.devices.size());
+      }
+    }
+  }
+  return before;
+}
+
+/// Everything that does not run has a reason, in a code and in words, and the code is true.
+void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* name) {
+  for (const JobId id : batch.touched) {
+    const JobRecord* job = world.daemon.reactor().state().FindJob(id);
+    if (job == nullptr) continue;
+    if (job->reason.code == ReasonCode::kNone || job->reason.text.empty()) {
+      world.Break(name, fmt::format("job {} is {} for no reason", id, NameOf(job->state)));
+    }
+    if (job->state != JobState::kQueued || LooksAgain(world)) continue;
+    // Whoever asks is told what the queue has; the record is not written for reasons that only take turns.
+    const auto& state = world.daemon.reactor().state();
+    const ReasonCode code = state.queue()[*PlaceIn(state.queue(), state.KeyOf(*job))].code;
+    const bool fits = Fits(world, *job, FreeSpace(world));
+    const bool is_wait = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob ||
+                         code == ReasonCode::kNeverFits || code == ReasonCode::kBackoff ||
+                         code == ReasonCode::kNoNodes || IsGivenBack(code);
+    const bool fitted = fits || Fits(world, *job, BeforeLaterStarts(world, batch, *job).space);
+    const bool no_nodes = world.daemon.reactor().state().nodes().empty();
+    const bool kept = std::any_of(world.daemon.reactor().state().queue().begin(),
+                                  world.daemon.reactor().state().queue().end(), [&](const QueuedJob& other) {
+                                    return other.id != id && WaitsForRetry(world, RecordOf(world, other));
+                                  });
+    if (!is_wait || no_nodes != (code == ReasonCode::kNoNodes) ||
+        (code == ReasonCode::kWaitsBehindJob && !fitted) ||
+        (code == ReasonCode::kWaitsForDevices && fits && !kept) || (code == ReasonCode::kNeverFits && fits)) {
+      world.Break(name, fmt::format("job {} waits for what is not so: {}", id, job->reason.text));
+    }
+  }
+}
+
+/// The first in the queue starts as soon as its gang fits.
+void TheFirstStartsWhenItFits(World& world, const Batch& batch, const char* name) {
+  if (!Changed(batch) || LooksAgain(world)) return;
+  const JobRecord* first = FirstWithClaim(world);
+  if (first == nullptr || !IsDue(world, *first)) return;
+  if (Fits(world, *first, FreeSpace(world))) {
+    world.Break(name, fmt::format("job {} fits and waits: {}", first->id, first->reason.text));
+  }
+}
+
+/// A retry whose wait is over is looked at, though nothing else happens.
+void WaitsEnd(World& world, const Batch&, const char* name) {
+  const Instant late = world.time.now().steady - seconds(5);
+  if (world.ledger.checks % 16 != 0 || world.daemon.disturbed() > late) return;
+  for (const auto& entry : world.daemon.reactor().state().queue()) {
+    const JobRecord& job = RecordOf(world, entry);
+    if (job.reason.code == ReasonCode::kBackoff && job.not_before < late) {
+      world.Break(name, fmt::format("the wait of job {} is over and nobody looks", job.id));
+    }
+  }
+}
+
+/// Nobody who comes later takes the devices on which the first would fit, nor those of a retry that keeps its
+/// place.
+void NobodyOvertakesTheFirst(World& world, const Batch& batch, const char* name) {
+  if (!Changed(batch)) return;
+  const JobRecord* first = FirstWithClaim(world);
+  if (first == nullptr || Fits(world, *first, FreeSpace(world))) return;
+  const Before before = BeforeLaterStarts(world, batch, *first);
+  if (before.taker != JobId() && Fits(world, *first, before.space)) {
+    world.Break(name, fmt::format("job {} took devices that job {} could have had", before.taker, first->id));
+  }
+}
+
+/// How many of the devices in the reservation are held, by ours or by another cluster's.
+uint32_t BusyOf(const World& world, const Reservation& reserved) {
+  uint32_t busy = 0;
+  for (const auto& part : reserved.parts) {
+    const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
+    for (const uint32_t device : part.devices) {
+      const bool foreign = node != nullptr && node->ForeignHolder(device);
+      busy += foreign || world.ledger.holders.contains({part.node, device}) ? 1 : 0;
+    }
+  }
+  return busy;
+}
+
+/// The nodes with what they have, by name, and whether they can be used: a promise is of these.
+std::vector<size_t> NodesNow(const World& world) {
+  std::vector<size_t> out;
+  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
+    const size_t flags = (node.Usable() ? 1 : 0) + (node.state == NodeState::kLost ? 2 : 0);
+    out.push_back((((node.devices.size() << 8) + node.foreign.size()) << 2) + flags);
+  }
+  return out;
+}
+
+/// Whether this plan started a job that comes before the other in the queue.
+bool StartedBefore(const World& world, const Batch& batch, JobId other) {
+  const JobRecord& record = *world.daemon.reactor().state().FindJob(other);
+  const QueuedJob claim{.priority = record.priority, .id = other};
+  return std::any_of(batch.actions.begin(), batch.actions.end(), [&](const Action& action) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event == nullptr || event->to != JobState::kStarting) return false;
+    const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
+    return job != nullptr && QueuedJob{.priority = job->priority, .id = job->id}.Before(claim);
+  });
+}
+
+/// A run gives its devices back, for which what is reserved is planned anew.
+bool SomebodyLeaves(const World& world) {
+  const auto& state = world.daemon.reactor().state();
+  return std::any_of(state.active().begin(), state.active().end(),
+                     [&](JobId id) { return GivesBack(state.FindJob(id)->run.stop); });
+}
+
+/// What is reserved for the first in the queue gets no later: its start, where that is known, is not pushed
+/// back by jobs that start later, and where it is not known no more of its devices are taken. Unless nodes
+/// come and go, or jobs that come before it.
+///
+/// That bounds the wait of the first, so that nobody starves. None of its devices that is free is given away,
+/// so that within D, the longest time for which any job holds devices, one device less of the same nodes is
+/// held; and other nodes are reserved only where fewer of the devices are held. So with n devices in the gang
+/// it waits for at most (n + 1) * D on nodes that stay, but for as many turns again as nodes of the cluster
+/// can be chosen in another way with equally many devices held. The one behind it becomes the first then. A
+/// job of lower priority waits for as long as others of a higher one keep coming: that is the policy.
+void AReservationHolds(World& world, const Batch& batch, const char* name) {
+  if (!Changed(batch)) return;
+  auto& promise = world.ledger.promise;
+  const auto& queue = world.daemon.reactor().state().queue();
+  const auto& reserved = world.daemon.reactor().reserved();
+  if (!reserved || queue.empty() || queue.front().id != reserved->job) {
+    promise.reset();
+    return;
+  }
+  const uint32_t busy = reserved->from ? 0 : BusyOf(world, *reserved);
+  std::vector<size_t> nodes = NodesNow(world);
+  const Instant now = world.time.now().steady;
+  if (!promise || promise->job != reserved->job || promise->nodes != nodes ||
+      StartedBefore(world, batch, reserved->job) || SomebodyLeaves(world)) {
+    promise = {reserved->job, reserved->from, busy, now, std::move(nodes)};
+    return;
+  }
+  // Where nothing of it is held any more it only waits for a node to be back, and nobody knows when.
+  const bool unknown = !reserved->from && busy > 0;
+  if (promise->from && (unknown || (reserved->from && *reserved->from > *promise->from))) {
+    world.Break(name, fmt::format("the start of job {} was put off", reserved->job));
+  } else if (!promise->from && !reserved->from && busy > promise->busy) {
+    world.Break(name, fmt::format("job {} waits for {} devices where it waited for {}", reserved->job, busy,
+                                  promise->busy));
+  }
+  promise->from = reserved->from;
+  promise->busy = busy;
+}
+
+/// The bound of AReservationHolds, with one such turn for each node. How long another cluster keeps a device
+/// is not ours to bound.
+void NobodyStarves(World& world, const Batch&, const char* name) {
+  const auto& promise = world.ledger.promise;
+  if (!promise || world.ledger.checks % 16 != 0 || !world.ledger.foreign.empty()) return;
+  const Instant now = world.time.now().steady;
+  Duration longest = world.ledger.longest_hold;
+  for (const JobId id : world.daemon.reactor().state().active()) {
+    longest = std::max(longest, now - world.ledger.jobs[id].held_since);
+  }
+  const JobRecord* job = world.daemon.reactor().state().FindJob(promise->job);
+  if (job == nullptr || job->state != JobState::kQueued) return;
+  const uint64_t turns = job->WorldSize() + 1 + world.agents.size();
+  if (now - promise->first_since > turns * (longest + minutes(1))) {
+    world.Break(name, fmt::format("job {} has been the first for longer than the bound", job->id));
+  }
+}
+
+}  // namespace
+
+const std::vector<Invariant>& QueueInvariants() {
+  static const std::vector<Invariant> rules = {
+      {"nothing waits without a reason", NothingWaitsWithoutAReason},
+      {"the first starts when it fits", TheFirstStartsWhenItFits},
+      {"waits end", WaitsEnd},
+      {"nobody overtakes the first", NobodyOvertakesTheFirst},
+      {"a reservation holds", AReservationHolds},
+      {"nobody starves", NobodyStarves},
+  };
+  return rules;
+}
+
+}  // namespace imgd::sim

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/core/scheduler.h"
+#include "server/core/types.h"
+#include "tests/sim/invariants.h"
+
+namespace imgd::sim {
+
+/// What the simulator itself notes of what was promised and done, so that the core is not asked about itself.
+struct Ledger {
+  struct Job {
+    bool acknowledged = false;
+    bool cancel_acknowledged = false;
+    bool bad_input = false;  ///< a rank ended with exit code 2
+    JobState state = JobState::kQueued;
+    Generation generation;
+    Instant not_before{};                                      ///< of a retry
+    uint32_t own_failures = 0;                                 ///< ends that were not a lost node's
+    std::vector<std::string> accepted;                         ///< checkpoints, newest first
+    Generation newest_accepted;                                ///< generation of the newest
+    std::string storage;                                       ///< that its latest start saw
+    std::vector<std::pair<NodeId, uint32_t>> devices;          ///< that it holds
+    Duration held{};                                           ///< by former starts
+    Instant held_since{};                                      ///< of the present one
+    std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
+  };
+  /// What the first in the queue was promised.
+  struct Promise {
+    JobId job;
+    std::optional<Instant> from;
+    uint32_t busy = 0;          ///< devices of its gang that are still held
+    Instant first_since{};      ///< since when it has been the first, on these nodes
+    std::vector<size_t> nodes;  ///< as NodesNow() has them
+  };
+
+  std::map<JobId, Job> jobs;
+  std::map<std::pair<NodeId, uint32_t>, JobId> holders;
+  std::map<NodeId, uint32_t> held;     ///< how many devices of each node are among them
+  std::map<NodeId, uint32_t> foreign;  ///< the device that another cluster's run has, as the node told
+  std::map<NodeId, NodeState> nodes;
+  std::map<NodeId, Instant> heard;  ///< the daemon's sleep since then does not count
+  std::optional<Promise> promise;
+  Duration longest_hold{};
+  uint64_t checks = 0;
+  std::vector<Space> space;  ///< what FreeSpace() found in the check `space_of`
+  uint64_t space_of = 0;
+
+  void Acknowledged(JobId job) { jobs[job].acknowledged = true; }
+  void CancelAcknowledged(JobId job) { jobs[job].cancel_acknowledged = true; }
+  void Heard(const NodeId& node, Instant at) { heard[node] = at; }
+  void Slept(Duration time, Instant now) {
+    for (auto& [node, at] : heard) at = std::min(at + time, now);
+  }
+  /// The daemon lost what it had not stored.
+  void Disturb() { promise.reset(); }
+};
+
+}  // namespace imgd::sim

@@ -1,0 +1,166 @@
+"""Faults put into the core by hand, to see whether the simulator finds them: `./run sim --mutants`.
+
+Each is a name, a file of server/core/, a text that occurs exactly once there, and what stands in its place. The list
+was written from the core alone, before the rules; one that changes nothing that could be seen is replaced, and
+REPLACED says which and why.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str  # below server/core/
+    text: str
+    instead: str
+
+
+MUTANTS = [
+    # Devices and gangs.
+    Mutant("a stopped part counts as gone though it was contacted", "reactor.cc",
+           "if (!part.contacted) {\n        part.phase", "if (part.contacted) {\n        part.phase"),
+    Mutant("a run is concluded while ranks live", "reactor.cc",
+           "  if (!AllOver(run)) return;\n", ""),
+    Mutant("a run is over when one part is", "job.cc",
+           "return std::all_of(run.parts.begin(), run.parts.end(), [](const Part& part) { return part.Over(); });",
+           "return std::any_of(run.parts.begin(), run.parts.end(), [](const Part& part) { return part.Over(); });"),
+    Mutant("a job that starts holds no devices yet", "types.cc",
+           "return state == JobState::kStarting || state == JobState::kRunning || state",
+           "return state == JobState::kRunning || state"),
+    Mutant("held devices count as free", "room.cc",
+           "if (nodes[i].holders[device] == JobId()) free_", "free_"),
+    Mutant("nodes out of reach get gangs", "room.cc",
+           "node.usable && !job.avoid.contains(node.id) ? FreeFor", "!job.avoid.contains(node.id) ? FreeFor"),
+    Mutant("a gang of one plan does not take its devices from the next", "scheduler.cc",
+           "  room_.Take(parts);\n", ""),
+    Mutant("a gang is one node too small", "room.cc",
+           "  std::vector<uint32_t> nodes(chosen.begin(), chosen.end());\n",
+           "  std::vector<uint32_t> nodes(chosen.begin(), chosen.end());\n  if (nodes.size() > 1) nodes.pop_back();\n"),
+    Mutant("a gang has one device too few on each node", "room.cc",
+           "devices.resize(job.ranks_per_node);",
+           "devices.resize(job.ranks_per_node > 2 ? job.ranks_per_node - 1 : job.ranks_per_node);"),
+    Mutant("first ranks are counted by nodes", "room.cc",
+           "const auto first_rank = static_cast<uint32_t>(parts.size()) * job.ranks_per_node;",
+           "const auto first_rank = static_cast<uint32_t>(parts.size());"),
+    Mutant("devices are not released", "cluster_state.cc", "    Release(id);\n    active_", "    active_"),
+    Mutant("a node with another device forgets who holds the others", "reactor_nodes.cc",
+           "holders[i] = node.holders[j];", "holders[i] = JobId();"),
+    Mutant("the devices of another cluster's run are free", "reactor_nodes.cc",
+           "    foreign[key] = report.devices;\n", "    foreign.erase(key);\n"),
+    Mutant("a gang may span folders", "cluster_state.cc",
+           "if (job.nodes == 1 || IsInBucket(job.checkpoint_dir)) return \"\";", "return \"\";"),
+    # The fence.
+    Mutant("an old run on a node does not fence it off", "reactor_nodes.cc",
+           "  state_.EditUnstored(node).stale.insert(report.run);\n", ""),
+    Mutant("an old run is not told to stop", "reactor_nodes.cc",
+           "  out.push_back(SendStop{node, report.run, false, job != nullptr ? job->grace_ms : 10'000});\n",
+           "  (void)job;\n"),
+    Mutant("a node stays fenced off when its old run is gone", "reactor_nodes.cc",
+           "      state_.EditUnstored(node).stale.erase(report.run);\n", ""),
+    Mutant("a lost node's ranks count as the gang's again", "reactor_nodes.cc",
+           "  if (known == nullptr || known->lost) {\n    RefuseRun", "  if (known == nullptr) {\n    RefuseRun"),
+    Mutant("reports of older generations are taken", "reactor.cc",
+           "job->IsActive() && job->generation == run.generation ? job", "job->IsActive() ? job"),
+    Mutant("a checkpoint does not count as progress", "job.cc", "  job.run.progressed = true;\n", ""),
+    Mutant("a start gets no new generation", "job.cc",
+           "Generation(job.generation.value() + 1);\n  job.run", "Generation(std::max<uint64_t>("
+           "job.generation.value(), 1));\n  job.run"),
+    Mutant("a second agent of a node's name is let in", "reactor_nodes.cc",
+           "known->Connected() && known->agent_id != hello.agent_id", "known->Connected() && hello.agent_id.empty()"),
+    Mutant("the end of an old stream ends the new one", "reactor_nodes.cc",
+           "if (node == nullptr || node->session != session) return;", "if (node == nullptr) return;"),
+    # Starts, stops and what gets lost on the way.
+    Mutant("commands are not repeated on a new stream", "reactor_nodes.cc",
+           "    PartOnNode(state_.EditJob(id).run, hello.node)->sent = Command::kNothing;\n", ""),
+    Mutant("runs that a node came back without are thought to go on", "reactor_nodes.cc",
+           "  ReconcileUnlisted(hello);\n", ""),
+    Mutant("a lost port that others know of is asked for again", "reactor_nodes.cc",
+           "return other.node != part.node && other.contacted;", "return other.node == part.node && other.lost;"),
+    Mutant("the gang waits for the ranks of a lost node", "reactor_nodes.cc",
+           "    PartOnNode(state_.EditJob(job_id).run, id)->lost = true;\n", ""),
+    Mutant("a lost node's stream is left open", "reactor_nodes.cc", "  if (node.Connected()) {\n", "  if (false) {\n"),
+    Mutant("a node is lost as soon as it is out of reach", "reactor_nodes.cc",
+           "if (node.silence >= settings_.lost_after) {", "if (node.silence > 3 * settings_.heartbeat) {"),
+    Mutant("what the daemon slept through is held against nodes", "reactor_nodes.cc",
+           "std::min(now.steady - last_tick_, settings_.heartbeat)", "now.steady - last_tick_"),
+    Mutant("nobody waits in vain for the rendezvous port", "reactor_nodes.cc",
+           "passed >= settings_.prepare_timeout) {", "passed >= 1000 * settings_.prepare_timeout) {"),
+    Mutant("nobody waits in vain for ranks to train", "reactor_nodes.cc",
+           "passed >= settings_.start_timeout) {", "passed >= 1000 * settings_.start_timeout) {"),
+    Mutant("a killed rank does not end the gang", "job.cc",
+           "return exit.exit_code != 0 || exit.signal != 0;\n  });", "return exit.exit_code != 0;\n  });"),
+    Mutant("a run without an explanation is never concluded", "reactor.cc",
+           "IsExplained(run) || now.steady >= run.gone_since + settings_.settle", "IsExplained(run)"),
+    Mutant("nodes are never told to forget a run", "reactor.cc",
+           "      out.push_back(SendForget{part.node, {id, job.generation}});\n", ""),
+    Mutant("runs that were under way are not looked at after a restart", "reactor.cc",
+           "    if (job.HoldsDevices()) pending_.insert(job.id);\n", ""),
+    Mutant("after a failed commit nodes are thought to be connected", "reactor.cc",
+           "    edited.session = 0;\n", ""),
+    Mutant("after a failed commit the holders stay as they were", "cluster_state.cc",
+           "  old_nodes_.clear();\n  Rebuild();\n", "  old_nodes_.clear();\n"),
+    Mutant("a gang that hangs is left alone", "stall.cc",
+           "if (!limit || *still < *limit) return std::nullopt;",
+           "if (!limit || *still < 1000 * *limit) return std::nullopt;"),
+    Mutant("a gang that stands still for a moment is ended", "stall.cc",
+           "if (!limit || *still < *limit) return std::nullopt;", "if (!limit) return std::nullopt;"),
+    # What becomes of a job.
+    Mutant("a failed job is not put back into the queue", "cluster_state.cc",
+           "if (job.state == JobState::kQueued) Enqueue(job);",
+           "if (job.state == JobState::kQueued && job.restarts == 0) Enqueue(job);"),
+    Mutant("a job may fail once more than allowed", "job.cc",
+           "job.failures >= job.max_restarts", "job.failures > job.max_restarts"),
+    Mutant("lost nodes count against max_restarts", "job.cc",
+           "const bool counts = reason.code != ReasonCode::kNodeLost;", "const bool counts = true;"),
+    Mutant("bad input is tried again", "job.cc",
+           "  if (reason.code == ReasonCode::kBadInput) return {JobState::kFailed, std::move(reason), \"scheduler\", "
+           "false};\n", ""),
+    Mutant("exit code 0 is taken for the end of the training", "job.cc",
+           "return run.finished && run.exits", "return run.exits"),
+    Mutant("a rank's end is counted as often as it is told", "reactor_nodes.cc",
+           "if (known || part == nullptr", "if (part == nullptr"),
+    Mutant("a cancel ends the run and the job goes on", "reactor.cc",
+           "  job.run.stop = StopFor::kCancel;\n", "  job.run.stop = StopFor::kRetry;\n"),
+    Mutant("older checkpoints come first", "job.cc",
+           "job.checkpoints.insert(job.checkpoints.begin(), std::move(checkpoint));",
+           "job.checkpoints.push_back(std::move(checkpoint));"),
+    Mutant("a start does not resume", "reactor.cc",
+           "  for (const auto& checkpoint : job.checkpoints) start.resume_from.push_back(checkpoint.path);\n", ""),
+    Mutant("a start does not know who wrote last", "reactor.cc",
+           "  if (!IsFinal(verdict.to) && job.run.master_port != 0) job.last_writer = job.generation;\n", ""),
+    Mutant("time limits are not kept", "reactor_nodes.cc", "  CheckTimeLimit(id, now);\n", ""),
+    Mutant("each start has the whole time limit", "reactor.cc", "  job.held_ms +=", "  job.held_ms ="),
+    # The queue.
+    Mutant("a retry does not wait", "reactor.cc",
+           "  job.not_before = now.steady + wait;\n", "  job.not_before = now.steady;\n"),
+    Mutant("the end of a wait is not noticed", "reactor_nodes.cc", "  if (BackoffDue(now)) dirty_ = true;\n", ""),
+    Mutant("nothing is planned when a run ends", "reactor.cc",
+           "  watched_.erase(id);\n  dirty_ = true;\n", "  watched_.erase(id);\n"),
+    Mutant("a retry does not keep its place", "scheduler.cc",
+           "if (retries_later && !job.keeps_place) return;", "if (retries_later) return;"),
+    Mutant("a retry keeps its place however long it waits", "job.cc",
+           "return BackoffAfter(failures_in_row) <= std::chrono::seconds(30);", "return failures_in_row < 1000;"),
+    Mutant("a retry starts before its wait is over", "scheduler.cc",
+           "(retries_later ? plan.kept : plan.starts)", "(retries_later ? plan.starts : plan.starts)"),
+    Mutant("what is reserved is given away", "scheduler.cc", "  beside_->Take(plan.reserved->parts);\n", ""),
+    Mutant("jobs that end too late are filled in", "scheduler.cc",
+           "std::max(cluster_.now, job.not_before) + job.most <= *plan.reserved->from",
+           "std::max(cluster_.now, job.not_before) <= *plan.reserved->from"),
+    Mutant("jobs of unknown length are filled in", "scheduler.cc",
+           "plan.reserved->from && job.most > Duration::zero() &&", "plan.reserved->from &&"),
+    Mutant("later jobs come first", "cluster_state.cc",
+           "  queue_.insert(place, std::move(entry));\n", "  queue_.insert(queue_.begin(), std::move(entry));\n"),
+    Mutant("a job that fits is told to wait for devices", "scheduler.cc",
+           "return room_.Holds(job) ? ReasonCode::kWaitsBehindJob : ReasonCode::kWaitsForDevices;",
+           "return ReasonCode::kWaitsForDevices;"),
+    Mutant("the reasons for waiting are not stored", "reactor_trainers.cc",
+           "for (const auto& change : plan.waits) SetWait(change, after, now, out);", ";"),
+]  # fmt: skip
+
+# Name, and why it could not be seen.
+REPLACED: list[tuple[str, str]] = [
+    ("checkpoints of older generations are taken (OnTrainerCheckpoint)",
+     "the engine asks AcceptsReportsOf before, which refuses them too"),
+]  # fmt: skip

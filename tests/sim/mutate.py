@@ -1,0 +1,147 @@
+"""`./run sim --mutants`: puts each fault of mutants.py into a copy of the core, and says which rule finds it.
+
+A copy of the one changed source lies in build/mutants/, is compiled with the release build's own command and linked
+with the simulator; the tree is not touched. The table goes to README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mutants import MUTANTS, REPLACED, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build/release"
+OUT = ROOT / "build/mutants"
+README = Path(__file__).parent / "README.md"
+BEGIN, END = "<!-- table of mutants: written by ./run sim --mutants -->", "<!-- end of the table -->"
+SEEDS = 2000
+
+
+def compile_command(source: Path, target: Path) -> list[str]:
+    """As the release build compiles the core, of one source alone."""
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        if "imgd_core.dir" in entry["command"]:
+            words = [*shlex.split(entry["command"]), "-w"]
+            words[words.index("-o") + 1] = str(target)
+            words[words.index("-c") + 1] = str(source)
+            return [word for word in words if word != "-Werror"]
+    raise SystemExit("run: sim: build/release does not know the core")
+
+
+def link_command(objects: list[Path], target: Path) -> list[str]:
+    """As the release build links the simulator, with these objects in place of the core's library."""
+    printed = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "bin/sim"], check=True, capture_output=True,
+                             text=True).stdout.splitlines()[-1]  # fmt: skip
+    words = [word for word in shlex.split(printed) if word not in (":", "&&")]
+    words[words.index("-o") + 1] = str(target)
+    core = words.index("server/libimgd_core.a")
+    words[core : core + 1] = [str(part) for part in objects]
+    return words
+
+
+def build(command: list[str]) -> None:
+    done = subprocess.run(command, cwd=BUILD, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"run: sim: {shlex.join(command)} failed:\n{done.stderr}")
+
+
+def object_of(source: Path, target: Path) -> Path:
+    newest = max(path.stat().st_mtime for path in [source, *source.parent.glob("*.h")])
+    if not target.exists() or target.stat().st_mtime < newest:
+        build(compile_command(source, target))
+    return target
+
+
+def program(mutant: Mutant, number: int) -> Path:
+    source = ROOT / "server/core" / mutant.file
+    text = source.read_text()
+    if text.count(mutant.text) != 1:
+        raise SystemExit(f"run: sim: the text of the mutant '{mutant.name}' is {text.count(mutant.text)} times in "
+                         f"server/core/{mutant.file}, not once; write it anew")  # fmt: skip
+    changed = OUT / f"{number}-{mutant.file}"
+    changed.write_text(text.replace(mutant.text, mutant.instead))
+    objects = [OUT / "base" / f"{other.stem}.o" for other in core_sources() if other.name != mutant.file]
+    build(compile_command(changed, OUT / f"{number}.o"))
+    build(link_command([OUT / f"{number}.o", *objects], OUT / f"sim-{number}"))
+    return OUT / f"sim-{number}"
+
+
+def core_sources() -> list[Path]:
+    return [path for path in sorted((ROOT / "server/core").glob("*.cc")) if not path.name.endswith("_test.cc")]
+
+
+def verdict(simulator: Path) -> tuple[str, str]:
+    """Which seed finds it, and the rule; of one that nothing finds "no seed"."""
+    try:
+        done = subprocess.run([simulator, "--seeds", str(SEEDS)], capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        return "?", "a life that never ends"
+    found = re.search(r'seed (\d+) breaks "([^"]+)"', done.stdout)
+    if found:
+        return found[1], found[2]
+    crashed = re.search(r"seed (\d+) crashes", done.stderr)
+    if crashed:
+        return crashed[1], "a crash"
+    return ("no seed", "") if done.returncode == 0 else ("?", "a crash")
+
+
+def try_one(number: int, mutant: Mutant) -> tuple[str, str]:
+    simulator = program(mutant, number)
+    found = verdict(simulator)
+    simulator.unlink()
+    return found
+
+
+def table(results: dict[str, list[str]]) -> str:
+    lines = [f"Each mutant lived {SEEDS:,} seeds, or until one broke a rule.", "",
+             "| mutant | file | found by seed | by the rule |", "| --- | --- | --- | --- |"]  # fmt: skip
+    for mutant in MUTANTS:
+        seed, rule = results.get(mutant.name, ["not tried", ""])
+        lines.append(f"| {mutant.name} | {mutant.file} | {seed} | {rule} |")
+    tried = [results[mutant.name] for mutant in MUTANTS if mutant.name in results]
+    missed = sum(seed == "no seed" for seed, _ in tried)
+    lines += ["", f"{len(tried)} mutants, {len(tried) - missed} found."]
+    if REPLACED:
+        lines += ["", "Replaced, since nothing could be seen of them:", ""]
+        lines += [f"- {name}: {why}" for name, why in REPLACED]
+    return "\n".join(lines)
+
+
+def write_readme(results: dict[str, list[str]]) -> None:
+    text = README.read_text()
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    README.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./run sim --mutants")
+    parser.add_argument("--only", default="", help="mutants whose name has this text; the others keep their results")
+    parser.add_argument("--part", default="1/1", help="K/N: the K-th of N parts of the list")
+    arguments = parser.parse_args()
+    (OUT / "base").mkdir(parents=True, exist_ok=True)
+    workers = ThreadPoolExecutor(os.cpu_count())
+    list(workers.map(lambda source: object_of(source, OUT / "base" / f"{source.stem}.o"), core_sources()))
+    kept = OUT / "results.json"
+    results: dict[str, list[str]] = json.loads(kept.read_text()) if kept.exists() else {}
+    part, parts = (int(number) for number in arguments.part.split("/"))
+    chosen = [(number, mutant) for number, mutant in enumerate(MUTANTS)
+              if arguments.only in mutant.name and number % parts == part - 1]  # fmt: skip
+    for (_, mutant), result in zip(chosen, workers.map(lambda item: try_one(*item), chosen), strict=True):
+        results[mutant.name] = list(result)
+        print(f"{mutant.name}: {': '.join(result)}", flush=True)
+        kept.write_text(json.dumps(results, indent=1))
+    write_readme(results)
+    return 1 if any(seed == "no seed" for seed, _ in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+#include "tests/sim/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "server/core/reactor.h"
+
+namespace imgd::sim {
+namespace {
+
+constexpr Instant kBegin{std::chrono::hours(1)};
+
+Now NowAt(double seconds) {
+  const auto passed = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  return {kBegin + passed, WallTime{1'000'000'000'000'000 + passed.count() * 1000}};
+}
+
+double SecondsOf(Instant at) { return std::chrono::duration<double>(at - kBegin).count(); }
+
+/// Drives the core through a trace.
+class OursReplay {
+ public:
+  OursReplay(const std::vector<SwfJob>& jobs, Machine machine);
+  Replay Run();
+
+ private:
+  using End = std::pair<double, JobId>;
+  void Join(Machine machine);
+  void Submit(const Outcome& outcome);
+  void Finish(JobId job);
+  void Settle(Actions actions);
+  void Obey(const SendPrepare& prepare, Actions& out);
+  void Obey(const SendStart& start, Actions& out);
+  template <typename Other>
+  void Obey(const Other&, Actions&) {}
+  Outcome& OutcomeOf(JobId job) { return replay_.outcomes[job.value() - 1]; }
+
+  Reactor reactor_{CoreSettings{}, "cafe0123"};
+  double now_ = 0;
+  Replay replay_{.policy = "imgd"};
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+};
+
+OursReplay::OursReplay(const std::vector<SwfJob>& jobs, Machine machine) {
+  reactor_.Restore({}, {}, JobId(1), NowAt(0));
+  for (const auto& job : jobs) replay_.outcomes.push_back(GangOf(job, machine));
+  Join(machine);
+}
+
+void OursReplay::Join(Machine machine) {
+  Actions actions;
+  for (uint32_t i = 0; i < machine.nodes; ++i) {
+    const std::string name = fmt::format("n{:05}", i);
+    NodeHello hello{.node = NodeId(name), .agent_id = name, .address = name, .filesystem_id = "fs"};
+    for (uint32_t device = 0; device < machine.devices; ++device) hello.devices.push_back({.index = device});
+    (void)reactor_.OnAgentHello(hello, i + 1, NowAt(now_), actions);
+  }
+  Settle(std::move(actions));
+}
+
+Replay OursReplay::Run() {
+  auto next = replay_.outcomes.begin();
+  while (next != replay_.outcomes.end() || !ends_.empty()) {
+    if (!ends_.empty() && (next == replay_.outcomes.end() || ends_.top().first <= next->job->submit_s)) {
+      const auto [at, job] = ends_.top();
+      ends_.pop();
+      now_ = at;
+      Finish(job);
+    } else {
+      now_ = next->job->submit_s;
+      Submit(*next++);
+    }
+  }
+  return std::move(replay_);
+}
+
+void OursReplay::Submit(const Outcome& outcome) {
+  Actions actions;
+  const double limit = outcome.job->requested_s;
+  reactor_.OnSubmit({.name = "job",
+                     .owner = "trace",
+                     .nodes = outcome.nodes,
+                     .ranks_per_node = outcome.devices,
+                     .time_limit_ms = limit > 0 ? static_cast<int64_t>(limit * 1000) : 0,
+                     .checkpoint_parent = "/ckpt"},
+                    NowAt(now_), actions);
+  Settle(std::move(actions));
+}
+
+void OursReplay::Settle(Actions actions) {
+  while (true) {
+    reactor_.Schedule(NowAt(now_), actions);
+    reactor_.Commit();
+    if (actions.empty()) break;
+    Actions more;
+    for (const auto& action : actions) {
+      std::visit([&](const auto& known) { Obey(known, more); }, action);
+    }
+    actions = std::move(more);
+  }
+  const auto& reserved = reactor_.reserved();
+  if (!reserved || !reserved->from) return;
+  Outcome& outcome = OutcomeOf(reserved->job);
+  if (!outcome.promised_s) outcome.promised_s = SecondsOf(*reserved->from);
+}
+
+void OursReplay::Obey(const SendPrepare& prepare, Actions& out) {
+  Outcome& outcome = OutcomeOf(prepare.run.job);
+  outcome.start_s = now_;
+  ends_.emplace(now_ + outcome.job->run_s, prepare.run.job);
+  reactor_.OnRunPrepared(prepare.node, prepare.run, prepare.node.name(), 29500, "", NowAt(now_), out);
+}
+
+void OursReplay::Obey(const SendStart& start, Actions& out) {
+  reactor_.OnRunStatus(start.node, {.run = start.run, .phase = RunPhase::kRunning}, NowAt(now_), out);
+  for (uint32_t i = 0; i < start.devices.size(); ++i) {
+    reactor_.OnTrainerStarted(start.run, start.first_rank + i, NowAt(now_), out);
+  }
+}
+
+void OursReplay::Finish(JobId id) {
+  Actions actions;
+  const RunKey run{id, reactor_.state().FindJob(id)->generation};
+  const auto parts = reactor_.state().FindJob(id)->run.parts;
+  reactor_.OnTrainerFinished(run, 0, NowAt(now_), actions);
+  for (const auto& part : parts) {
+    RunReport gone{.run = run, .phase = RunPhase::kGone};
+    for (uint32_t i = 0; i < part.devices.size(); ++i) gone.exits.push_back({.rank = part.first_rank + i});
+    reactor_.OnRunStatus(part.node, gone, NowAt(now_), actions);
+  }
+  Settle(std::move(actions));
+}
+
+/// The value below which that part of them lies.
+double Quantile(std::vector<double> values, double part) {
+  if (values.empty()) return 0;
+  const auto nth =
+      values.begin() + static_cast<std::ptrdiff_t>(std::floor(part * static_cast<double>(values.size() - 1)));
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+std::string RowOf(const Replay& replay, Machine machine) {
+  double used = 0;
+  double last = 0;
+  double waited = 0;
+  double slowdown = 0;
+  size_t slipped = 0;
+  std::vector<double> waits;
+  std::vector<double> errors;
+  for (const auto& outcome : replay.outcomes) {
+    const SwfJob& job = *outcome.job;
+    const double wait = outcome.start_s - job.submit_s;
+    used += job.run_s * outcome.nodes * outcome.devices;
+    last = std::max(last, outcome.start_s + job.run_s);
+    waited += wait;
+    waits.push_back(wait);
+    // Feitelson's bounded slow-down: jobs of less than 10 s count as such of 10 s.
+    slowdown += std::max((wait + job.run_s) / std::max(job.run_s, 10.0), 1.0);
+    if (!outcome.promised_s) continue;
+    errors.push_back(std::abs(outcome.start_s - *outcome.promised_s));
+    if (outcome.start_s > *outcome.promised_s + 1) ++slipped;
+  }
+  const auto count = static_cast<double>(replay.outcomes.size());
+  const double span = last - replay.outcomes.front().job->submit_s;
+  const std::string promises = errors.empty()
+                                   ? "- | - | -"
+                                   : fmt::format("{:.0f} s | {:.0f} s | {} of {}", Quantile(errors, 0.5),
+                                                 Quantile(errors, 0.9), slipped, errors.size());
+  return fmt::format("| {} | {:.1f} % | {:.0f} s | {:.0f} s | {:.1f} | {} |\n", replay.policy,
+                     100 * used / (span * machine.nodes * machine.devices), waited / count,
+                     Quantile(waits, 0.95), slowdown / count, promises);
+}
+
+}  // namespace
+
+Replay ReplayOurs(const std::vector<SwfJob>& jobs, Machine machine) {
+  return OursReplay(jobs, machine).Run();
+}
+
+Outcome GangOf(const SwfJob& job, Machine machine) {
+  if (job.processors <= machine.devices) return {.job = &job, .nodes = 1, .devices = job.processors};
+  return {.job = &job,
+          .nodes = (job.processors + machine.devices - 1) / machine.devices,
+          .devices = machine.devices};
+}
+
+std::vector<SwfJob> JobsFor(const SwfTrace& trace, Machine machine) {
+  std::vector<SwfJob> jobs;
+  for (SwfJob job : trace.jobs) {
+    if (GangOf(job, machine).nodes > machine.nodes) continue;
+    // Who asked for less than it took was ended there.
+    if (job.requested_s > 0) job.run_s = std::min(job.run_s, job.requested_s);
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+std::string TableOf(const std::vector<Replay>& replays, Machine machine) {
+  std::string out =
+      "| policy | utilisation | mean wait | p95 wait | bounded slow-down | error of promised starts: median "
+      "| p90 | "
+      "started later than promised |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& replay : replays) out += RowOf(replay, machine);
+  return out;
+}
+
+}  // namespace imgd::sim

@@ -1,0 +1,104 @@
+#include "tests/sim/shape.h"
+
+#include <fmt/format.h>
+
+namespace imgd::sim {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+namespace {
+
+int64_t MillisecondsOf(Duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+void Small(Dice&, const Shape&, JobTruth& job) {
+  job.submission.nodes = 1;
+  job.submission.ranks_per_node = 1;
+}
+
+void Gang(Dice& dice, const Shape& shape, JobTruth& job) {
+  job.submission.nodes = static_cast<uint32_t>(1 + dice.Below(std::min(shape.nodes, 16U)));
+  job.submission.ranks_per_node = static_cast<uint32_t>(1 + dice.Below(shape.most_devices));
+}
+
+void Limited(Dice& dice, const Shape& shape, JobTruth& job) {
+  Gang(dice, shape, job);
+  job.submission.nodes = std::min(job.submission.nodes, 2U);
+  job.submission.time_limit_ms = MillisecondsOf(job.work * 2 + minutes(2));
+}
+
+void Overlong(Dice& dice, const Shape& shape, JobTruth& job) {
+  Limited(dice, shape, job);
+  job.submission.time_limit_ms = MillisecondsOf(job.work / 2 + seconds(20));
+}
+
+void Crashing(Dice& dice, const Shape& shape, JobTruth& job) {
+  Gang(dice, shape, job);
+  job.submission.nodes = std::min(job.submission.nodes, 2U);
+  job.fails = 0.8;
+}
+
+void BadInput(Dice&, const Shape&, JobTruth& job) { job.bad_input = true; }
+
+void InBucket(Dice& dice, const Shape& shape, JobTruth& job) {
+  Gang(dice, shape, job);
+  job.submission.checkpoint_parent = "s3://bucket/runs";
+}
+
+}  // namespace
+
+const std::vector<JobKind>& KindsOfJobs() {
+  static const std::vector<JobKind> kinds = {
+      {"small", 20, Small},       {"gang", 30, Gang},         {"limited", 20, Limited},
+      {"overlong", 6, Overlong},  {"crashing", 10, Crashing}, {"bad-input", 3, BadInput},
+      {"in-bucket", 8, InBucket},
+  };
+  return kinds;
+}
+
+JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
+  uint64_t sum = 0;
+  for (const auto& kind : KindsOfJobs()) sum += kind.weight;
+  uint64_t drawn = dice.Below(sum);
+  auto kind = KindsOfJobs().begin();
+  while (drawn >= kind->weight) drawn -= (kind++)->weight;
+  JobTruth job{.work = dice.Between(seconds(5), shape.longest_work),
+               .checkpoint_every = dice.Between(seconds(20), minutes(5)),
+               .fails = shape.rank_faults};
+  job.submission = {.name = fmt::format("{}-{}", kind->name, number),
+                    .owner = "sim",
+                    .priority = static_cast<int>(dice.Below(3)),
+                    .max_restarts = static_cast<uint32_t>(dice.Below(8)),
+                    .checkpoint_parent = "/ckpt"};
+  kind->make(dice, shape, job);
+  return job;
+}
+
+Shape ShapeOf(uint64_t seed) {
+  Dice dice(seed ^ 0x5eed'0000'0000'0000);  // other draws than the life's
+  Shape shape{.nodes = static_cast<uint32_t>(1 + dice.Below(5)),
+              .most_devices = static_cast<uint32_t>(1 + dice.Below(4)),
+              .two_storages = dice.Chance(0.3)};
+  shape.busy = dice.Between(minutes(15), minutes(40));
+  shape.between_jobs = dice.Between(seconds(20), minutes(3));
+  shape.longest_work = dice.Between(minutes(1), minutes(15));
+  shape.between_faults = dice.Chance(0.1) ? Duration::zero() : dice.Between(seconds(30), minutes(6));
+  if (dice.Chance(0.2)) shape.rank_faults = 0;
+  if (dice.Chance(0.3)) shape.failed_commits = 0;
+  return shape;
+}
+
+Shape LargeShape(uint32_t nodes) {
+  return {.nodes = nodes,
+          .most_devices = 8,
+          .busy = std::chrono::hours(24),
+          .between_jobs = minutes(8) * 25 / std::max(nodes, 1U),
+          .longest_work = std::chrono::hours(8),
+          .between_faults = std::chrono::hours(100) / std::max(nodes, 1U),
+          .rank_faults = 0.1,
+          .failed_commits = 0.0001};
+}
+
+}  // namespace imgd::sim

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/core/reactor.h"
+#include "tests/sim/timeline.h"
+
+namespace imgd::sim {
+
+/// What kind of cluster lives, and how badly.
+struct Shape {
+  uint32_t nodes = 4;
+  uint32_t most_devices = 4;                 ///< on a node
+  bool two_storages = false;                 ///< half of the nodes see another file system
+  Duration busy = std::chrono::minutes(40);  ///< jobs come and things fail for so long
+  Duration between_jobs = std::chrono::minutes(2);
+  Duration longest_work = std::chrono::minutes(15);
+  Duration between_faults = std::chrono::minutes(2);  ///< of machines, streams, the daemon; zero: none
+  double rank_faults = 0.25;                          ///< part of the starts that fail by themselves
+  double failed_commits = 0.004;                      ///< of those that store something
+};
+
+/// A small cluster, different for each seed.
+Shape ShapeOf(uint64_t seed);
+/// A large one that is rarely in trouble, to see how fast it goes.
+Shape LargeShape(uint32_t nodes);
+
+/// What is true of a job, whatever the daemon knows of it.
+struct JobTruth {
+  Submission submission;
+  Duration work{};  ///< training from the first step to the last
+  Duration checkpoint_every{};
+  double fails = 0;        ///< of its starts
+  bool bad_input = false;  ///< each start ends with exit code 2
+};
+
+/// One kind of job that users submit. A new kind is a row in KindsOfJobs().
+struct JobKind {
+  const char* name;
+  uint32_t weight;
+  void (*make)(Dice&, const Shape&, JobTruth&);
+};
+const std::vector<JobKind>& KindsOfJobs();
+
+/// The next job that some user wants.
+JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number);
+
+}  // namespace imgd::sim

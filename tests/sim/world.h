@@ -1,0 +1,80 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/agent.h"
+#include "tests/sim/daemon.h"
+#include "tests/sim/gang.h"
+#include "tests/sim/ledger.h"
+#include "tests/sim/network.h"
+#include "tests/sim/shape.h"
+#include "tests/sim/timeline.h"
+
+namespace imgd::sim {
+
+/// A rule that was broken.
+struct Finding {
+  std::string rule;
+  std::string text;
+};
+
+/// One life of a cluster: the real core, and simulated agents, ranks, network, users, clock and faults. The
+/// same seed and shape give the same life. One thread.
+class World {
+ public:
+  World(uint64_t seed, Shape shape, bool trace);
+  World(const World&) = delete;
+
+  /// Lives until the queue has drained after the busy time, or a rule is broken, which is returned.
+  const std::vector<Finding>& Live();
+
+  /// All jobs have one owner and there are no quotas: turns between users are not simulated.
+  CoreSettings settings{.half_life = Duration::zero()};
+  Dice dice;
+  Shape shape;
+  Timeline time;
+  Ledger ledger;
+  Network network;
+  Daemon daemon;
+  Gangs gangs;
+  std::vector<std::unique_ptr<Agent>> agents;
+  std::vector<std::unique_ptr<Agent>> strangers;  ///< agents with another's name
+  std::map<std::string, JobTruth> truths;         ///< by the job's name
+
+  bool quiet() const { return quiet_; }
+  void Break(const char* rule, std::string text);
+  const std::vector<Finding>& findings() const { return findings_; }
+
+  /// A line of the trace: what happens, in words. Costs nothing where no trace is wanted.
+  template <typename... Values>
+  void Say(fmt::format_string<Values...> format, Values&&... values) const {
+    if (trace_) Print(fmt::format(format, std::forward<Values>(values)...));
+  }
+
+ private:
+  void Print(const std::string& line) const;
+  void SubmitNext();
+  void Submit(const JobTruth& job);
+  void CancelOne();
+  void FailNext();
+  void BeQuiet();
+  bool Drained() const;
+  void CheckDrained(Instant deadline);
+  Duration LongestDrain() const;
+
+  bool trace_;
+  bool quiet_ = false;
+  bool ended_ = false;
+  uint64_t submitted_ = 0;
+  std::vector<Finding> findings_;
+};
+
+/// Something goes wrong outside the daemon's core, by chance.
+void DrawFault(World& world);
+
+}  // namespace imgd::sim
