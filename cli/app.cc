@@ -52,6 +52,7 @@ void AddCommands(Command app, Context& context) {
   AddSubmitCommand(app, context);
   AddJobsCommand(app, context);
   AddShowCommand(app, context);
+  AddExplainCommand(app, context);
   AddWatchCommand(app, context);
   AddWaitCommand(app, context);
   AddLogsCommand(app, context);

@@ -12,6 +12,7 @@ namespace imgd::cli {
 void AddSubmitCommand(Command app, Context& context);
 void AddJobsCommand(Command app, Context& context);
 void AddShowCommand(Command app, Context& context);
+void AddExplainCommand(Command app, Context& context);
 void AddWatchCommand(Command app, Context& context);
 void AddWaitCommand(Command app, Context& context);
 void AddLogsCommand(Command app, Context& context);

@@ -64,6 +64,10 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
   sheet.Field("reason", job.reason_text());
   if (wide) sheet.Field("reason code", ReasonName(job.reason()));
   if (job.queue_position() > 0) sheet.Field("queue", fmt::format("position {}", job.queue_position()));
+  if (job.state() == v1::JOB_STATE_QUEUED) {
+    const std::string start = ExpectedStartText(job, now_us);
+    sheet.Field("will start", start.empty() ? "nobody knows when" : "probably " + start);
+  }
   if (job.has_external()) {
     sheet.Field("not managed", fmt::format("{}; imgd only hears of it, last {} ago", ByHandText(job),
                                            HumanAge(now_us, job.external().last_heard_us())));

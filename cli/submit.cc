@@ -54,7 +54,11 @@ void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
   context.out() << fmt::format("{} is fine; nothing was submitted (it needs {} with {} each)\n",
                                Printable(job.name()), Count(job.nodes(), "node"),
                                Count(job.ranks_per_node(), "rank"));
-  if (!job.reason_text().empty()) context.Say(job.reason_text());
+  if (!job.reason_text().empty()) context.out() << Printable(job.reason_text()) << '\n';
+  if (job.reason() != v1::REASON_CODE_PLACED) {
+    if (const auto start = ExpectedStartText(job, NowMicros()); !start.empty())
+      context.out() << fmt::format("it would probably start {}\n", start);
+  }
   for (const auto& warning : answer.warnings())
     context.Say(fmt::format("warning: {}", warning), Style::kWarn);
 }

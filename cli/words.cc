@@ -129,6 +129,13 @@ std::string ByHandText(const v1::Job& job) {
   return text;
 }
 
+std::string ExpectedStartText(const v1::Job& job, int64_t now_us) {
+  if (job.expected_start_us() == 0) return "";
+  const double seconds = static_cast<double>(job.expected_start_us() - now_us) / 1e6;
+  if (seconds < 1) return "now";
+  return fmt::format("in about {}, at {}", HumanDuration(seconds), LocalTime(job.expected_start_us()));
+}
+
 std::optional<double> DoneRatio(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_COMPLETED) return 1;
   const auto& step = job.last_step();

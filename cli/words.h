@@ -32,6 +32,9 @@ std::string JobTitle(const v1::Job& job);
 /// "started by hand on gpu-3", with how many other hosts; empty for a job that imgd manages.
 std::string ByHandText(const v1::Job& job);
 
+/// "in about 40m00s, at 2025-11-21 07:53:14" or "now"; empty where nobody knows. Microseconds since 1970 UTC.
+std::string ExpectedStartText(const v1::Job& job, int64_t now_us);
+
 /// Share of the steps that are done, if steps are known.
 std::optional<double> DoneRatio(const v1::Job& job);
 

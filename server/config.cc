@@ -84,6 +84,7 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.preemption, root->Bool("preemption"));
   take(config.fair_share_half_life_ms, root->DurationMs("fair_share_half_life"));
   ReadQuotas(*root, config.quotas);
+  if (root->Has("policies")) config.policies = ReadPolicies(*root);
   take(config.log_level, root->Choice("log_level", {"trace", "debug", "info", "warn", "error"}));
   take(config.log_kept_bytes, root->Int("log_kept_bytes", 1 << 16, int64_t{1} << 50));
   take(config.events_kept, root->Int("events_kept", 1, 100'000'000));

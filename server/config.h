@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "server/core/shares.h"
+#include "server/policy/policy.h"
 
 namespace imgd {
 
@@ -29,6 +30,7 @@ struct ServerConfig {
   int64_t report_timeout_ms = 300'000;
   bool preemption = true;
   Quotas quotas;
+  Policies policies;
   int64_t fair_share_half_life_ms = 7LL * 24 * 3600 * 1000;  ///< 0: age alone decides
   std::string log_level = "info";
   int64_t log_kept_bytes = 256ll << 20;

@@ -7,13 +7,12 @@
 #include "server/core/job.h"
 
 namespace imgd {
+
 std::vector<std::string> AccountsOf(const JobRecord& job) {
   std::vector<std::string> accounts = {"user " + job.owner};
   if (!job.project.empty()) accounts.push_back("project " + job.project);
   return accounts;
 }
-
-namespace {
 
 QueuedJob EntryOf(const JobRecord& job) {
   return {.priority = job.priority,
@@ -30,8 +29,6 @@ QueuedJob EntryOf(const JobRecord& job) {
           .avoid = job.avoid,
           .code = job.reason.code};
 }
-
-}  // namespace
 
 std::string FolderOf(const JobRecord& job) {
   // A gang of one node is only warned at submit, and goes where there is room; a bucket is seen from
@@ -55,7 +52,7 @@ void ClusterState::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> 
     jobs_.emplace(job.id, std::move(job));
   }
   for (auto& node : nodes) {
-    node.NoteKind();
+    node.kind = kinds_.Of(node.devices, node.labels);
     nodes_.emplace(node.id, std::move(node));
   }
   Rebuild();

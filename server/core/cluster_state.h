@@ -19,6 +19,9 @@ NodeId NodeWithCheckpoints(const JobRecord& job);
 /// Those that its devices count for: "user ada", "project vision".
 std::vector<std::string> AccountsOf(const JobRecord& job);
 
+/// The job as it stands in the queue, but for its user's turn.
+QueuedJob EntryOf(const JobRecord& job);
+
 /// All that the core remembers: live jobs, some that ended lately, and nodes. A small transaction: what was
 /// changed since the last Commit() is known, and Rollback() undoes it. One owner thread.
 class ClusterState {
@@ -41,6 +44,8 @@ class ClusterState {
   /// The job, to be changed; call Changed() when done. It must exist.
   JobRecord& EditJob(JobId id);
   NodeRecord& EditNode(const NodeId& id);
+  /// Call after a change of its devices or labels.
+  void NoteKind(NodeRecord& node) { node.kind = kinds_.Of(node.devices, node.labels); }
   /// The same for what is not stored: such changes neither count as touched nor are rolled back.
   NodeRecord& EditUnstored(const NodeId& id) { return nodes_.at(id); }
   JobRecord& EditUnstored(JobId id) { return jobs_.at(id); }
@@ -80,6 +85,7 @@ class ClusterState {
 
   std::map<JobId, JobRecord> jobs_;
   std::map<NodeId, NodeRecord> nodes_;
+  NodeKinds kinds_;
   std::set<JobId> active_;
   std::set<JobId> by_hand_;
   std::vector<QueuedJob> queue_;

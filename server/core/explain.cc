@@ -45,7 +45,32 @@ std::string_view VerbFor(const Snapshot& cluster, JobId id) {
   return holder != cluster.holders.end() && holder->second.leaving ? "gives back" : "holds";
 }
 
-/// "job 3 (rn50-a) holds gpu-1, gpu-2", for the jobs in the way, by number; at most three of them.
+/// "1 h 05 min", "40 min", "20 s".
+std::string TextOf(Duration time) {
+  using std::chrono::duration_cast;
+  const auto minutes = duration_cast<std::chrono::minutes>(time + std::chrono::seconds(30)).count();
+  if (minutes >= 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
+  if (time >= std::chrono::minutes(2)) return fmt::format("{} min", minutes);
+  return fmt::format("{} s", std::max<int64_t>(duration_cast<std::chrono::seconds>(time).count(), 0));
+}
+
+/// "in about 40 min" where it is an estimate, else "in 40 min at the latest".
+std::string TimeUntil(const Snapshot& cluster, Instant when, bool estimate) {
+  const std::string time = TextOf(when - cluster.now);
+  return estimate ? fmt::format("in about {}", time) : fmt::format("in {} at the latest", time);
+}
+
+/// " and ends in about 40 min"; empty where nobody knows, or where it is said otherwise.
+std::string EndOf(const Snapshot& cluster, JobId id) {
+  const auto end = cluster.ends.find(id);
+  const auto holder = cluster.holders.find(id);
+  const bool leaves = holder != cluster.holders.end() && holder->second.leaving;
+  if (end == cluster.ends.end() || leaves || cluster.retrying.contains(id)) return "";
+  return fmt::format(" and ends {}", TimeUntil(cluster, end->second, cluster.estimated.contains(id)));
+}
+
+/// "job 3 (rn50-a) holds gpu-1, gpu-2 and ends in about 40 min", for the jobs in the way, by number; at most
+/// three of them.
 std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) {
   std::map<JobId, std::vector<std::string>> held;
   for (const auto& node : cluster.nodes) {
@@ -68,9 +93,9 @@ std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) 
     }
     const size_t more = names.size() > kMost ? names.size() - kMost : 0;
     names.resize(names.size() - more);
-    out.push_back(fmt::format("{} {} {}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder),
-                              fmt::join(names, ", "),
-                              more > 0 ? fmt::format(" and {}", Count(more, "more node")) : ""));
+    out.push_back(fmt::format(
+        "{} {} {}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder), fmt::join(names, ", "),
+        more > 0 ? fmt::format(" and {}", Count(more, "more node")) : "", EndOf(cluster, holder)));
   }
   return out;
 }
@@ -85,20 +110,11 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job)
   return out;
 }
 
-/// "1 h 05 min", "40 min", "20 s".
-std::string TextOf(Duration time) {
-  using std::chrono::duration_cast;
-  const auto minutes = duration_cast<std::chrono::minutes>(time + std::chrono::seconds(30)).count();
-  if (minutes >= 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
-  if (time >= std::chrono::minutes(2)) return fmt::format("{} min", minutes);
-  return fmt::format("{} s", std::max<int64_t>(duration_cast<std::chrono::seconds>(time).count(), 0));
-}
-
-/// "; it can start in 40 min at the latest", where that is known.
+/// " in 40 min at the latest", where that is known.
 std::string StartOfReserved(const Snapshot& cluster) {
   const auto& reserved = cluster.reserved;
   if (!reserved || !reserved->from) return "";
-  return fmt::format(" in {} at the latest", TextOf(*reserved->from - cluster.now));
+  return " " + TimeUntil(cluster, *reserved->from, reserved->estimate);
 }
 
 std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {

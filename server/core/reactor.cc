@@ -59,30 +59,34 @@ JobId Reactor::TakeJobId() {
   return id;
 }
 
+JobRecord NewJob(const Submission& submission, JobId id, const std::string& cluster_id, WallTime now) {
+  return {.id = id,
+          .name = submission.name,
+          .owner = submission.owner,
+          .project = submission.project,
+          .priority = submission.priority,
+          .nodes = submission.nodes,
+          .ranks_per_node = submission.ranks_per_node,
+          .needs = submission.needs,
+          .grace_ms = submission.grace_ms,
+          .max_restarts = submission.max_restarts,
+          .time_limit_ms = submission.time_limit_ms,
+          .preemptible = submission.preemptible,
+          // As it was checked against the nodes' shared folders.
+          .checkpoint_dir = NormalPath(
+              fmt::format("{}/{}-{}-{}", submission.checkpoint_parent, submission.name, cluster_id, id)),
+          .state = JobState::kQueued,
+          .reason = {ReasonCode::kSubmitted,
+                     submission.rerun_of == JobId()
+                         ? "submitted"
+                         : fmt::format("submitted, from the file of job {}", submission.rerun_of)},
+          .submitted = now,
+          .rerun_of = submission.rerun_of};
+}
+
 JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
   const JobId id = TakeJobId();
-  JobRecord job{.id = id,
-                .name = submission.name,
-                .owner = submission.owner,
-                .project = submission.project,
-                .priority = submission.priority,
-                .nodes = submission.nodes,
-                .ranks_per_node = submission.ranks_per_node,
-                .needs = submission.needs,
-                .grace_ms = submission.grace_ms,
-                .max_restarts = submission.max_restarts,
-                .time_limit_ms = submission.time_limit_ms,
-                .preemptible = submission.preemptible,
-                // As it was checked against the nodes' shared folders.
-                .checkpoint_dir = NormalPath(fmt::format("{}/{}-{}-{}", submission.checkpoint_parent,
-                                                         submission.name, cluster_id_, id)),
-                .state = JobState::kQueued,
-                .reason = {ReasonCode::kSubmitted,
-                           submission.rerun_of == JobId()
-                               ? "submitted"
-                               : fmt::format("submitted, from the file of job {}", submission.rerun_of)},
-                .submitted = now.wall,
-                .rerun_of = submission.rerun_of};
+  JobRecord job = NewJob(submission, id, cluster_id_, now.wall);
   out.push_back(AppendEvent{.job = id,
                             .first = true,
                             .reason = job.reason,
@@ -158,7 +162,9 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
     // A silent node whose gang's collectives broke is not just hard to reach.
     for (const auto& part : run.parts) {
       const NodeRecord* node = state_.FindNode(part.node);
-      if (!part.Over() && node != nullptr && node->state == NodeState::kUnreachable) {
+      // What it said since may not have been stored.
+      if (!part.Over() && node != nullptr && node->state == NodeState::kUnreachable &&
+          node->silence > 3 * settings_.heartbeat) {
         LoseNode(part.node, " and the gang's collectives broke", now, out);
       }
     }

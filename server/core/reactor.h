@@ -44,6 +44,9 @@ struct Submission {
   std::string checkpoint_parent;  ///< the job's own folder is made below it
 };
 
+/// The record of a job that was just submitted.
+JobRecord NewJob(const Submission& submission, JobId id, const std::string& cluster_id, WallTime now);
+
 /// What becomes of a job's time limit.
 struct TimeLimitChange {
   std::optional<int64_t> to_ms;  ///< 0: for ever
@@ -150,6 +153,8 @@ class Reactor {
   /// trainer reports counts; else it is counted as stale.
   bool AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank);
   void OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out);
+  /// Rank 0 says how long the rest of the training will take.
+  void OnTrainerProgress(RunKey run, Duration left, Now now);
   void OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out);
   void OnTrainerFinished(RunKey run, uint32_t rank, Now now, Actions& out);
   void OnTrainerFailed(RunKey run, RankFailure failure, Now now, Actions& out);

@@ -34,7 +34,7 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   node.devices = hello.devices;
   node.shared_folders = hello.shared_folders;
   node.labels = hello.labels;
-  node.NoteKind();
+  state_.NoteKind(node);
   node.session = session;
   node.state = NodeState::kReady;
   node.silence = Duration::zero();
@@ -296,17 +296,20 @@ void Reactor::CountSilence(Duration passed, Now now, Actions& out) {
   for (const auto& id : silent) {
     NodeRecord& node = state_.EditUnstored(id);
     node.silence += passed;
+    const bool silent_now = node.silence > 3 * settings_.heartbeat;
+    const bool silent_before = node.silence - passed > 3 * settings_.heartbeat;
     if (node.silence >= settings_.lost_after) {
       LoseNode(id, "", now, out);
-    } else if (node.state == NodeState::kReady && node.silence > 3 * settings_.heartbeat) {
+    } else if (node.state == NodeState::kReady && silent_now) {
       state_.EditNode(id).state = NodeState::kUnreachable;
       NoteNode(id, ReasonCode::kNodeSilent,
                fmt::format(
                    "node {} is out of reach: three heartbeats are missing; nothing new is placed there", id),
                "scheduler", now, out);
       dirty_ = true;
-      for (const JobId job : state_.active()) pending_.insert(job);
     }
+    // Whether a gang whose collectives broke still waits for it depends on this.
+    if (silent_now && !silent_before) pending_.insert(state_.active().begin(), state_.active().end());
   }
 }
 

@@ -56,13 +56,15 @@ std::string NamesOf(const std::vector<Part>& parts) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// The same but for when it begins, as far as that is within a minute: ends are estimates.
-bool IsSame(const Reservation& a, const Reservation& b) {
+/// The same but for when it begins, as far as that is within a minute, or within a quarter of the time until
+/// then where it is an estimate.
+bool IsSame(const Reservation& a, const Reservation& b, Instant now) {
   if (a.job != b.job || a.from.has_value() != b.from.has_value() || NamesOf(a.parts) != NamesOf(b.parts))
     return false;
   if (!a.from) return true;
   const Duration moved = *a.from > *b.from ? *a.from - *b.from : *b.from - *a.from;
-  return moved < std::chrono::minutes(1);
+  const Duration close = b.estimate ? (*b.from - now) / 4 : Duration::zero();
+  return moved < std::max<Duration>(close, std::chrono::minutes(1));
 }
 
 }  // namespace
@@ -324,7 +326,7 @@ void Reactor::NoteEmptied(Now now, Actions& out) {
 }
 
 void Reactor::NoteReservation(const std::optional<Reservation>& before, Now now, Actions& out) {
-  if (!reserved_ || (before && IsSame(*before, *reserved_))) return;
+  if (!reserved_ || (before && IsSame(*before, *reserved_, now.steady))) return;
   const JobRecord* job = state_.FindJob(reserved_->job);
   if (job == nullptr) return;
   size_t devices = 0;
@@ -335,7 +337,8 @@ void Reactor::NoteReservation(const std::optional<Reservation>& before, Now now,
                   NamesOf(reserved_->parts), devices == 1 ? "is" : "are", job->id, job->name);
   if (reserved_->from) {
     const auto left = std::chrono::duration_cast<std::chrono::seconds>(*reserved_->from - now.steady).count();
-    text += fmt::format(", which can start in {} s at the latest", std::max<int64_t>(left, 0));
+    text += fmt::format(", which can start in {}{} s{}", reserved_->estimate ? "about " : "",
+                        std::max<int64_t>(left, 0), reserved_->estimate ? "" : " at the latest");
   }
   if (changed) text += fmt::format("; before it was {}", NamesOf(before->parts));
   out.push_back(AppendDecision{.job = job->id,

@@ -293,6 +293,19 @@ TEST_F(TwoNodeGang, ABrokenCollectiveMakesAnUnreachableNodeLostAtOnce) {
   EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("collectives broke"));
 }
 
+TEST_F(TwoNodeGang, ANodeIsNotLostAtOnceWhereWhatItSaidCouldNotBeStored) {
+  cluster.Silence("b");
+  cluster.Pass(seconds(10));
+  EXPECT_EQ(cluster.Node("b").state, NodeState::kUnreachable);
+  cluster.reactor().Rollback();  // of its Hello
+  cluster.Join("a", 1, {{.run = cluster.RunOf(job), .phase = RunPhase::kRunning}});
+  cluster.Failed(job, {.rank = 0, .message = "peer timed out", .collective_broken = true});
+  cluster.Ends("a", job, {ExitCode(0, 10)});
+  EXPECT_EQ(cluster.Node("b").state, NodeState::kUnreachable);
+  cluster.Pass(seconds(10));
+  EXPECT_EQ(cluster.Node("b").state, NodeState::kLost);
+}
+
 TEST_F(TwoNodeGang, NodesAreNotLostForTheDaemonsOwnAbsence) {
   cluster.Restart();
   EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);

@@ -27,6 +27,11 @@ void Reactor::OnTrainerStarted(RunKey run, uint32_t rank, Now now, Actions& out)
   Drain(now, out);
 }
 
+void Reactor::OnTrainerProgress(RunKey run, Duration left, Now now) {
+  const JobRecord* job = ActiveRun(run);
+  if (job != nullptr && !job->by_hand) state_.EditUnstored(run.job).run.expected_end = now.steady + left;
+}
+
 void Reactor::OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out) {
   const JobRecord* job = state_.FindJob(run.job);
   // A run that was started by hand numbers its starts itself.
@@ -120,6 +125,10 @@ Snapshot Reactor::FreeAndHeld(Now now) const {
     std::optional<Instant> end;
     if (const auto most = LongestStart(job)) end = job.run.held_since + *most;
     const auto bound = [&end](Instant by) { end = std::min(end.value_or(by), by); };
+    if (const auto expected = job.run.expected_end; expected && (!end || *expected < *end)) {
+      bound(std::max(*expected, now.steady));
+      snapshot.estimated.insert(id);
+    }
     if (over) bound(job.run.gone_since + settings_.settle);
     if (leaving && !over && !comes_back) bound(job.run.stop_since + TimeToStop(job));
     if (end) snapshot.ends[id] = *end;
@@ -202,17 +211,8 @@ void Reactor::FillAllowances(Snapshot& snapshot) const {
 }
 
 Status Reactor::MaySubmit(const Submission& submission) const {
-  const auto check = [this](const std::string& account, const Quota& quota) -> Status {
-    const uint32_t has = state_.QueuedOf(account);
-    if (quota.queued == 0 || has < quota.queued) return {};
-    return tl::unexpected(
-        Error{.code = ErrorCode::kResourceExhausted,
-              .message = fmt::format("{} has as many jobs waiting as the quota allows, {}", account, has),
-              .hint = "try again when some have started, or ask the operator (quotas in imgd.yaml)"});
-  };
-  IMGD_TRY(check("user " + submission.owner, settings_.quotas.OfUser(submission.owner)));
-  if (submission.project.empty()) return {};
-  return check("project " + submission.project, settings_.quotas.OfProject(submission.project));
+  return MayQueue(settings_.quotas, submission.owner, submission.project,
+                  [this](const std::string& account) { return state_.QueuedOf(account); });
 }
 
 bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }

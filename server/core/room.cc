@@ -21,36 +21,54 @@ uint64_t CountFrom(const Counts& counts, uint32_t least, const CountOf& count_of
 }
 
 /// Nodes that could take so many ranks now.
-uint64_t FreeNodes(const std::vector<std::set<uint32_t>>& by_free, uint32_t ranks) {
+uint64_t FreeNodes(const std::vector<BitSet>& by_free, uint32_t ranks) {
   return CountFrom(by_free, ranks, [](const auto& nodes) { return nodes.size(); });
 }
 uint64_t FreeNodes(const std::vector<uint32_t>& by_free, uint32_t ranks) {
   return CountFrom(by_free, ranks, [](uint32_t count) { return count; });
 }
 
-/// Adds nodes that could take so many ranks, the fullest first, until there are `most`.
-void Fill(const std::vector<std::set<uint32_t>>& by_free, uint32_t ranks, size_t most,
-          std::set<uint32_t>& chosen) {
+/// Adds those of the members that could take so many ranks, the fullest first, until there are `most`.
+void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& members, uint32_t ranks,
+          size_t most, std::set<uint32_t>& chosen) {
   for (size_t free = ranks; free < by_free.size(); ++free) {
-    for (auto node = by_free[free].begin(); node != by_free[free].end(); ++node) {
-      if (chosen.size() == most) return;
-      chosen.insert(*node);
-    }
+    const bool more = by_free[free].ForEach([&](uint32_t place) {
+      if (chosen.size() == most) return false;
+      chosen.insert(members[place]);
+      return true;
+    });
+    if (!more) return;
   }
 }
 
+/// When holders end; many devices in a row have the same.
+class Ends {
+ public:
+  explicit Ends(const std::map<JobId, Instant>& ends) : ends_(ends) {}
+
+  Instant Of(JobId holder) {
+    if (holder == last_) return end_;
+    const auto end = ends_.find(holder);
+    last_ = holder;
+    end_ = end == ends_.end() ? Instant::max() : end->second;
+    return end_;
+  }
+
+ private:
+  const std::map<JobId, Instant>& ends_;
+  JobId last_;
+  Instant end_ = Instant::max();
+};
+
 /// When each device of a node that does comes free, with its index, the first one first.
 std::vector<std::pair<Instant, uint32_t>> Releases(const NodeSlots& node, const Needs& needs,
-                                                   const std::vector<uint32_t>& free,
-                                                   const std::map<JobId, Instant>& ends) {
+                                                   const std::vector<uint32_t>& free, Ends& ends) {
   std::vector<std::pair<Instant, uint32_t>> releases;
   Instant last = Instant::min();
   for (size_t i = 0; i < node.devices.size(); ++i) {
     const uint32_t device = node.devices[i];
-    const auto end = ends.find(node.holders[i]);
-    const Instant taken = end == ends.end() ? Instant::max() : end->second;
     const bool is_free = std::binary_search(free.begin(), free.end(), device);
-    const Instant release = is_free ? Instant::min() : taken;
+    const Instant release = is_free ? Instant::min() : ends.Of(node.holders[i]);
     last = std::max(last, release);
     if (node.DeviceDoes(needs, i)) releases.emplace_back(release, device);
   }
@@ -62,27 +80,29 @@ std::vector<std::pair<Instant, uint32_t>> Releases(const NodeSlots& node, const 
   return releases;
 }
 
-/// Asks node after node what it has for a gang; each kind of device is judged once.
-class NodeCheck {
+/// Which devices do; many in a row are the same.
+class DeviceCheck {
  public:
-  /// `needs` must outlive it, like the nodes.
-  explicit NodeCheck(const Needs& needs)
-      : needs_(needs), any_(needs == Needs{.whole_nodes = needs.whole_nodes}) {}
+  explicit DeviceCheck(const Needs& needs) : needs_(needs), any_(!AsksOfDevices(needs)) {}
 
-  uint32_t RoomOn(const NodeSlots& node) {
-    if (any_) return static_cast<uint32_t>(node.devices.size());
-    if (!node.kind || !node.kind->uniform || node.kind->devices.empty()) return node.RoomFor(needs_);
-    if (!Does(needs_, node.kind->labels)) return 0;
-    const Device& device = node.kind->devices.front();
+  bool IsFine(const NodeSlots& node, size_t i) {
+    if (any_) return true;
+    if (!node.kind || i >= node.kind->devices.size()) return false;
+    const Device& device = node.kind->devices[i];
+    if (last_ != nullptr && device.model == last_->model && device.memory_bytes == last_->memory_bytes)
+      return fine_;
+    last_ = &device;
     const auto [known, is_new] = known_.try_emplace({device.model, device.memory_bytes}, false);
     if (is_new) known->second = Does(needs_, device);
-    return known->second ? static_cast<uint32_t>(node.devices.size()) : 0;
+    return fine_ = known->second;
   }
 
  private:
   const Needs& needs_;
   bool any_;
   std::map<std::pair<std::string_view, uint64_t>, bool> known_;  ///< by model and memory
+  const Device* last_ = nullptr;
+  bool fine_ = false;
 };
 
 /// A node that a gang could have a part of.
@@ -102,72 +122,148 @@ std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::str
   return FolderGroups(views, folder);
 }
 
-Room::Room(const std::vector<NodeSlots>& nodes) : nodes_(&nodes), free_(nodes.size()) {
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    for (size_t device = 0; device < nodes[i].devices.size(); ++device) {
-      if (nodes[i].holders[device] == JobId()) free_[i].push_back(nodes[i].devices[device]);
+Room::Room(const std::vector<NodeSlots>& nodes) : nodes_(&nodes) {
+  std::map<std::pair<const NodeKind*, size_t>, uint32_t> sorts;
+  size_t next = 0;
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    const NodeSlots& node = nodes[i];
+    layout_->first.push_back(next);
+    for (size_t device = 0; device < node.devices.size(); ++device) {
+      if (node.holders[device] == JobId()) free_.Insert(next + device);
     }
-    std::sort(free_[i].begin(), free_[i].end());
+    next += node.devices.size();
+    const auto [sort, is_new] =
+        sorts.try_emplace({node.kind.get(), node.devices.size()}, static_cast<uint32_t>(sorts.size()));
+    if (is_new) layout_->example.push_back(i);
+    layout_->sort_of.push_back(sort->second);
+    if (node.usable) layout_->usable.Insert(i);
   }
+  layout_->first.push_back(next);
+}
+
+std::vector<uint32_t> Room::FreeDevices(uint32_t node) const {
+  std::vector<uint32_t> out;
+  const auto& devices = (*nodes_)[node].devices;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (free_.Contains(layout_->first[node] + i)) out.push_back(devices[i]);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
-  if (view.does[node] == Devices::kNone) return {};
-  if (view.whole_nodes && free_[node].size() < (*nodes_)[node].devices.size()) return {};
-  if (view.does[node] == Devices::kAll) return free_[node];
+  if (FreeFor(view, node) == 0) return {};
+  const Judged& judged = (*view.judged)[layout_->sort_of[node]];
+  if (judged.does.empty()) return FreeDevices(node);
   std::vector<uint32_t> out;
-  const auto& some = view.some.at(node);
-  std::set_intersection(free_[node].begin(), free_[node].end(), some.begin(), some.end(),
-                        std::back_inserter(out));
+  for (size_t i = 0; i < judged.does.size(); ++i) {
+    if (judged.does[i] && free_.Contains(layout_->first[node] + i)) out.push_back((*nodes_)[node].devices[i]);
+  }
+  std::sort(out.begin(), out.end());
   return out;
 }
 
 uint32_t Room::FreeFor(const View& view, uint32_t node) const {
-  if (view.does[node] == Devices::kAll && !view.whole_nodes) return static_cast<uint32_t>(free_[node].size());
-  return static_cast<uint32_t>(FreeDevices(view, node).size());
+  const Judged& judged = (*view.judged)[layout_->sort_of[node]];
+  if (judged.room == 0) return 0;
+  const size_t first = layout_->first[node];
+  const size_t end = layout_->first[node + 1];
+  const uint32_t free = free_.CountIn(first, end);
+  if (view.whole_nodes && free < end - first) return 0;
+  if (judged.does.empty()) return free;
+  uint32_t does = 0;
+  for (size_t i = 0; i < judged.does.size(); ++i) does += judged.does[i] && free_.Contains(first + i) ? 1 : 0;
+  return does;
+}
+
+auto Room::Judge(const Needs& needs) const -> std::shared_ptr<const std::vector<Judged>> {
+  DeviceCheck check(needs);
+  std::vector<Judged> out;
+  for (const uint32_t example : layout_->example) {
+    const NodeSlots& node = (*nodes_)[example];
+    Judged& judged = out.emplace_back();
+    if (!Does(needs, node.kind ? node.kind->labels : Labels())) continue;
+    judged.does.resize(node.devices.size());
+    for (size_t i = 0; i < node.devices.size(); ++i) {
+      judged.does[i] = check.IsFine(node, i);
+      judged.room += judged.does[i] ? 1 : 0;
+    }
+    if (judged.room == node.devices.size()) judged.does.clear();
+  }
+  return std::make_shared<const std::vector<Judged>>(std::move(out));
 }
 
 Room::View& Room::ViewOf(const QueuedJob& job) {
-  const auto known = views_.find(job);
-  if (known != views_.end()) return known->second;
-  View& view = views_[{job.folder, job.needs, job.avoid}];
-  view.whole_nodes = job.needs.whole_nodes;
-  view.group_of = GroupsOf(*nodes_, job.folder);
-  view.does.resize(nodes_->size());
-  NodeCheck check(job.needs);
-  for (uint32_t i = 0; i < nodes_->size(); ++i) {
-    const NodeSlots& node = (*nodes_)[i];
-    Group& group = view.groups[view.group_of[i]];
-    const uint32_t size = check.RoomOn(node);
-    if (size == 0) continue;
-    view.does[i] = size == node.devices.size() ? Devices::kAll : Devices::kSome;
-    if (view.does[i] == Devices::kSome) {
-      auto& some = view.some[i] = node.Suitable(job.needs, node.devices);
-      std::sort(some.begin(), some.end());
-    }
-    group.members.push_back(i);
-    if (group.by_size.size() <= size) group.by_size.resize(size + 1);
-    ++group.by_size[size];
-    const uint32_t free = node.usable && !job.avoid.contains(node.id) ? FreeFor(view, i) : 0;
-    if (free == 0) continue;
-    if (group.by_free.size() <= free) group.by_free.resize(free + 1);
-    group.by_free[free].emplace_hint(group.by_free[free].end(), i);
+  ViewNumbers& numbers = *numbers_;
+  if (numbers.known.empty() || numbers.last_job != job.id) {
+    auto known = numbers.known.find(job);
+    if (known == numbers.known.end())
+      known = numbers.known.emplace(ViewKey{job.folder, job.needs, job.avoid}, numbers.known.size()).first;
+    numbers.last_job = job.id;
+    numbers.last = known->second;
   }
-  return view;
+  if (views_.size() <= numbers.last) views_.resize(numbers.last + 1);
+  auto& view = views_[numbers.last];
+  if (!view) {
+    numbers.judged.resize(numbers.known.size());
+    auto& judged = numbers.judged[numbers.last];
+    if (!judged) judged = Judge(job.needs);
+    view.emplace().judged = judged;
+    Look(*view, job);
+  }
+  return *view;
+}
+
+void Room::Look(View& view, const QueuedJob& job) const {
+  const size_t count = nodes_->size();
+  view.whole_nodes = job.needs.whole_nodes;
+  view.group_of.resize(count);
+  view.place_of.resize(count);
+  const auto roots = GroupsOf(*nodes_, job.folder);
+  for (uint32_t i = 0; i < count; ++i) {
+    // The first node of a group is its root.
+    if (roots[i] == i) {
+      view.group_of[i] = static_cast<uint32_t>(view.groups.size());
+      view.groups.emplace_back();
+    } else {
+      view.group_of[i] = view.group_of[roots[i]];
+    }
+    Group& group = view.groups[view.group_of[i]];
+    const uint32_t room = (*view.judged)[layout_->sort_of[i]].room;
+    if (room == 0) continue;
+    view.place_of[i] = static_cast<uint32_t>(group.members.size());
+    group.members.push_back(i);
+    if (group.by_size.size() <= room) group.by_size.resize(room + 1);
+    ++group.by_size[room];
+  }
+  SortByFree(view, job);
+}
+
+void Room::SortByFree(View& view, const QueuedJob& job) const {
+  for (Group& group : view.groups) {
+    group.by_free.resize(group.by_size.size());
+    for (uint32_t place = 0; place < group.members.size(); ++place) {
+      const uint32_t node = group.members[place];
+      if (!layout_->usable.Contains(node)) continue;
+      if (!job.avoid.empty() && job.avoid.contains((*nodes_)[node].id)) continue;
+      if (const uint32_t free = FreeFor(view, node); free > 0) group.by_free[free].Insert(place);
+    }
+  }
 }
 
 void Room::NumberLabels() {
-  if (!close_.empty()) return;
-  close_.assign(nodes_->size(), {kNoLabel, kNoLabel, kNoLabel});
+  auto& labels = layout_->labels;
+  if (!labels.empty()) return;
   static_assert(kTopology.size() == 3);
+  labels.assign(layout_->example.size(), {kNoLabel, kNoLabel, kNoLabel});
   for (size_t level = 0; level < kTopology.size(); ++level) {
     std::map<std::string, uint32_t> numbers;
-    for (size_t i = 0; i < nodes_->size(); ++i) {
-      const auto& kind = (*nodes_)[i].kind;
+    for (size_t sort = 0; sort < labels.size(); ++sort) {
+      const auto& kind = (*nodes_)[layout_->example[sort]].kind;
       if (!kind || kind->labels.empty()) continue;
       const auto label = kind->labels.find(kTopology[level]);
       if (label == kind->labels.end()) continue;
-      close_[i][level] =
+      labels[sort][level] =
           numbers.try_emplace(label->second, static_cast<uint32_t>(numbers.size())).first->second;
     }
   }
@@ -180,14 +276,16 @@ void Room::SortByCloseness(Group& group) {
   for (size_t level = 0; level < kTopology.size(); ++level) {
     auto& sets = (*group.close)[level];
     for (size_t free = 0; free < group.by_free.size(); ++free) {
-      for (const uint32_t node : group.by_free[free]) {
-        const uint32_t number = close_[node][level];
-        if (number == kNoLabel) continue;
+      group.by_free[free].ForEach([&](uint32_t place) {
+        const uint32_t node = group.members[place];
+        const uint32_t number = LabelsOf(node)[level];
+        if (number == kNoLabel) return true;
         auto& set = sets[number];
         set.by_free.resize(group.by_free.size());
         ++set.by_free[free];
         set.members.push_back(node);
-      }
+        return true;
+      });
     }
   }
 }
@@ -200,36 +298,34 @@ size_t Room::IndexOf(const NodeId& id) const {
                                                  : nodes_->size();
 }
 
-std::vector<Room::Group*> Room::GroupsFor(const QueuedJob& job) {
+std::span<Room::Group> Room::GroupsFor(const QueuedJob& job) {
   View& view = ViewOf(job);
   if (!job.folder.empty() && job.resumes_with != NodeId()) {
     const size_t with = IndexOf(job.resumes_with);
-    if (with < nodes_->size()) return {&view.groups.at(view.group_of[with])};
+    if (with < nodes_->size()) return {&view.groups[view.group_of[with]], 1};
   }
-  std::vector<Group*> groups;
-  for (auto& [number, group] : view.groups) groups.push_back(&group);
-  return groups;
+  return view.groups;
 }
 
 bool Room::CouldEverHold(const QueuedJob& job) {
   const auto groups = GroupsFor(job);
-  return std::any_of(groups.begin(), groups.end(), [&job](const Group* group) {
-    return CountFrom(group->by_size, job.ranks_per_node, [](uint32_t count) { return count; }) >= job.nodes;
+  return std::any_of(groups.begin(), groups.end(), [&job](const Group& group) {
+    return CountFrom(group.by_size, job.ranks_per_node, [](uint32_t count) { return count; }) >= job.nodes;
   });
 }
 
 bool Room::Holds(const QueuedJob& job) {
   const auto groups = GroupsFor(job);
-  return std::any_of(groups.begin(), groups.end(), [&job](const Group* group) {
-    return FreeNodes(group->by_free, job.ranks_per_node) >= job.nodes;
+  return std::any_of(groups.begin(), groups.end(), [&job](const Group& group) {
+    return FreeNodes(group.by_free, job.ranks_per_node) >= job.nodes;
   });
 }
 
 bool Room::WillHold(const QueuedJob& job) {
   const View& view = ViewOf(job);
   const auto groups = GroupsFor(job);
-  return std::any_of(groups.begin(), groups.end(), [&](const Group* group) {
-    const auto count = std::count_if(group->members.begin(), group->members.end(), [&](uint32_t i) {
+  return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
+    const auto count = std::count_if(group.members.begin(), group.members.end(), [&](uint32_t i) {
       const NodeSlots& node = (*nodes_)[i];
       return !node.lost && !job.avoid.contains(node.id) && FreeFor(view, i) >= job.ranks_per_node;
     });
@@ -289,23 +385,23 @@ void Room::FillFrom(const CloseSet& set, const QueuedJob& job, std::set<uint32_t
 std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
   std::set<uint32_t> chosen;
   if (job.nodes > 1) ChooseClose(group, job, chosen);
-  Fill(group.by_free, job.ranks_per_node, job.nodes, chosen);
+  Fill(group.by_free, group.members, job.ranks_per_node, job.nodes, chosen);
   // Neighbours in rank are close, and else ranks go by node name, so that a gang's layout can be told by
   // looking at it.
   std::vector<uint32_t> nodes(chosen.begin(), chosen.end());
-  if (!close_.empty()) {
+  if (!layout_->labels.empty()) {
     std::stable_sort(nodes.begin(), nodes.end(),
-                     [this](uint32_t a, uint32_t b) { return close_[a] < close_[b]; });
+                     [this](uint32_t a, uint32_t b) { return LabelsOf(a) < LabelsOf(b); });
   }
   return nodes;
 }
 
 std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
-  for (Group* group : GroupsFor(job)) {
-    if (FreeNodes(group->by_free, job.ranks_per_node) < job.nodes) continue;
+  for (Group& group : GroupsFor(job)) {
+    if (FreeNodes(group.by_free, job.ranks_per_node) < job.nodes) continue;
     const View& view = ViewOf(job);
     std::vector<Part> parts;
-    for (const uint32_t node : Choose(*group, job)) {
+    for (const uint32_t node : Choose(group, job)) {
       const auto first_rank = static_cast<uint32_t>(parts.size()) * job.ranks_per_node;
       auto devices = FreeDevices(view, node);
       devices.resize(job.ranks_per_node);
@@ -317,27 +413,31 @@ std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
 }
 
 void Room::Take(const std::vector<Part>& parts) {
+  std::vector<uint32_t> before(views_.size());
   for (const auto& part : parts) {
     const auto node = static_cast<uint32_t>(IndexOf(part.node));
-    std::vector<uint32_t> before;
-    for (const auto& [key, view] : views_) before.push_back(FreeFor(view, node));
-    std::erase_if(free_[node], [&part](uint32_t device) {
-      return part.whole || std::find(part.devices.begin(), part.devices.end(), device) != part.devices.end();
-    });
-    size_t i = 0;
-    for (auto& [key, view] : views_)
-      Move(view.groups.at(view.group_of[node]), node, before[i++], FreeFor(view, node));
+    for (size_t i = 0; i < views_.size(); ++i) before[i] = views_[i] ? FreeFor(*views_[i], node) : 0;
+    const auto& devices = (*nodes_)[node].devices;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end())
+        free_.Erase(layout_->first[node] + i);
+    }
+    for (size_t i = 0; i < views_.size(); ++i) {
+      if (before[i] > 0) Move(*views_[i], node, before[i], FreeFor(*views_[i], node));
+    }
   }
 }
 
-void Room::Move(Group& group, uint32_t node, uint32_t from, uint32_t to) {
-  // One that does not do, or can't be used, is nowhere.
-  if (from == 0 || from >= group.by_free.size() || !group.by_free[from].contains(node)) return;
-  group.by_free[from].erase(node);
-  if (to > 0) group.by_free[to].insert(node);
+void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
+  Group& group = view.groups[view.group_of[node]];
+  const uint32_t place = view.place_of[node];
+  // One that can't be used is nowhere.
+  if (!group.by_free[from].Contains(place)) return;
+  group.by_free[from].Erase(place);
+  if (to > 0) group.by_free[to].Insert(place);
   if (!group.close) return;
   for (size_t level = 0; level < kTopology.size(); ++level) {
-    const uint32_t number = close_[node][level];
+    const uint32_t number = LabelsOf(node)[level];
     if (number == kNoLabel) continue;
     auto& by_free = (*group.close)[level].at(number).by_free;
     --by_free[from];
@@ -348,14 +448,16 @@ void Room::Move(Group& group, uint32_t node, uint32_t from, uint32_t to) {
 std::optional<Reservation> Room::Reserve(const QueuedJob& job, const std::map<JobId, Instant>& ends) {
   std::optional<Instant> best;
   std::vector<Candidate> chosen;
-  NodeCheck check(job.needs);
-  for (const Group* group : GroupsFor(job)) {
+  Ends known_ends(ends);
+  const View& view = ViewOf(job);
+  for (const Group& group : GroupsFor(job)) {
     std::vector<Candidate> candidates;
-    for (const uint32_t i : group->members) {
+    for (const uint32_t i : group.members) {
       const NodeSlots& node = (*nodes_)[i];
       // One that is only out of reach may come back in time.
-      if (node.lost || job.avoid.contains(node.id) || check.RoomOn(node) < job.ranks_per_node) continue;
-      const auto releases = Releases(node, job.needs, free_[i], ends);
+      if (node.lost || job.avoid.contains(node.id)) continue;
+      if ((*view.judged)[layout_->sort_of[i]].room < job.ranks_per_node) continue;
+      const auto releases = Releases(node, job.needs, FreeDevices(i), known_ends);
       // When one that is out of reach is back, nobody knows.
       const Instant ready = node.usable ? releases[job.ranks_per_node - 1].first : Instant::max();
       const auto busy = std::count_if(releases.begin(), releases.begin() + job.ranks_per_node,
@@ -384,7 +486,8 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const std::map<Jo
   // Where all is free already it is nodes out of reach that it waits for.
   if (*best != Instant::max() && *best != Instant::min()) reserved.from = *best;
   for (const auto& candidate : chosen) {
-    const auto releases = Releases((*nodes_)[candidate.node], job.needs, free_[candidate.node], ends);
+    const auto releases =
+        Releases((*nodes_)[candidate.node], job.needs, FreeDevices(candidate.node), known_ends);
     std::vector<uint32_t> devices;
     for (uint32_t i = 0; i < job.ranks_per_node; ++i) devices.push_back(releases[i].second);
     const auto first_rank = static_cast<uint32_t>(reserved.parts.size()) * job.ranks_per_node;

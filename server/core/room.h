@@ -3,12 +3,15 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "server/core/bit_set.h"
 #include "server/core/needs.h"
 #include "server/core/scheduler.h"
 
@@ -19,7 +22,8 @@ std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::str
 
 /// The cluster's nodes while a plan fills them with one gang after the other. Asking what a gang finds costs
 /// O(devices of a node), placing it O(its nodes * log nodes), whatever the size of the cluster; where nodes
-/// say by labels how close they are, also O(sets of close nodes) for a gang of several.
+/// say by labels how close they are, also O(sets of close nodes) for a gang of several. Jobs are told apart
+/// by their ids: one id stands for one gang.
 class Room {
  public:
   /// `nodes`: by name; must outlive it and its copies.
@@ -47,8 +51,19 @@ class Room {
   std::vector<JobId> ChooseVictims(const QueuedJob& job, const std::map<JobId, Holder>& holders);
 
  private:
-  /// Nodes that can be used, by so many ranks that they could take now; not those that could take none.
-  using ByFree = std::vector<std::set<uint32_t>>;
+  /// What never changes, the same for all copies of a room. Devices are numbered through all nodes.
+  struct Layout {
+    std::vector<size_t> first;  ///< number of each node's first device; at the end how many there are
+    std::vector<uint32_t>
+        sort_of;  ///< nodes of one sort have as many devices, of the same kind, and the same labels
+    std::vector<uint32_t> example;  ///< a node of each sort
+    BitSet usable;                  ///< nodes
+    /// Numbers of each sort's labels; empty until a gang of several nodes first asks.
+    std::vector<std::array<uint32_t, kTopology.size()>> labels;
+  };
+  /// Nodes that can be used, by so many ranks that they could take now; not those that could take none. By
+  /// their places among the members of a group.
+  using ByFree = std::vector<BitSet>;
   /// Nodes of one label.
   struct CloseSet {
     std::vector<uint32_t> members;  ///< those that had a free device when it was made
@@ -62,14 +77,18 @@ class Room {
     /// Nodes of the same label, by its number; made when a gang of several nodes first asks.
     std::optional<std::array<std::map<uint32_t, CloseSet>, kTopology.size()>> close;
   };
+  /// What a sort of nodes has for a gang.
+  struct Judged {
+    uint32_t room = 0;       ///< devices that do
+    std::vector<bool> does;  ///< which; empty where all do
+  };
   /// All nodes as gangs see them that share a folder, needs and the nodes to avoid.
-  enum class Devices : uint8_t { kNone, kSome, kAll };
   struct View {
     bool whole_nodes = false;
-    std::vector<size_t> group_of;  ///< for each node
-    std::map<size_t, Group> groups;
-    std::vector<Devices> does;                       ///< which devices of each node do
-    std::map<uint32_t, std::vector<uint32_t>> some;  ///< those of nodes of which some do
+    std::shared_ptr<const std::vector<Judged>> judged;  ///< for each sort
+    std::vector<uint32_t> group_of;                     ///< for each node
+    std::vector<uint32_t> place_of;                     ///< among the group's members, for each of them
+    std::vector<Group> groups;
   };
   struct ViewLess {
     using is_transparent = void;
@@ -82,10 +101,20 @@ class Room {
     Needs needs;
     std::set<NodeId> avoid;
   };
+  /// What all copies of a room know of views: their numbers, and what sorts of nodes have for them.
+  struct ViewNumbers {
+    std::map<ViewKey, size_t, ViewLess> known;
+    std::vector<std::shared_ptr<const std::vector<Judged>>> judged;  ///< by number
+    JobId last_job;  ///< the job that was asked about last, and its view
+    size_t last = 0;
+  };
 
   View& ViewOf(const QueuedJob& job);
+  void Look(View& view, const QueuedJob& job) const;
+  std::shared_ptr<const std::vector<Judged>> Judge(const Needs& needs) const;
+  void SortByFree(View& view, const QueuedJob& job) const;
   /// The groups that the job may be in.
-  std::vector<Group*> GroupsFor(const QueuedJob& job);
+  std::span<Group> GroupsFor(const QueuedJob& job);
   /// Of a group that has enough nodes with enough free devices, those to take, in the order of ranks.
   std::vector<uint32_t> Choose(Group& group, const QueuedJob& job);
   void ChooseClose(Group& group, const QueuedJob& job, std::set<uint32_t>& chosen);
@@ -94,19 +123,23 @@ class Room {
   void SortByCloseness(Group& group);
   void NumberLabels();
   /// The node could take `from` ranks, and can take `to` now.
-  void Move(Group& group, uint32_t node, uint32_t from, uint32_t to);
+  void Move(View& view, uint32_t node, uint32_t from, uint32_t to);
   /// How many ranks the node could take now.
   uint32_t FreeFor(const View& view, uint32_t node) const;
-  /// Of its free devices those that do.
+  /// Of its free devices those that do; and all of them. By index, rising.
   std::vector<uint32_t> FreeDevices(const View& view, uint32_t node) const;
+  std::vector<uint32_t> FreeDevices(uint32_t node) const;
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
   size_t IndexOf(const NodeId& id) const;
+  const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {
+    return layout_->labels[layout_->sort_of[node]];
+  }
 
   const std::vector<NodeSlots>* nodes_;
-  std::vector<std::vector<uint32_t>> free_;  ///< indexes of each node's free devices, rising
-  /// Number of each node's label; empty until a gang of several nodes first asks.
-  std::vector<std::array<uint32_t, kTopology.size()>> close_;
-  std::map<ViewKey, View, ViewLess> views_;
+  std::shared_ptr<Layout> layout_ = std::make_shared<Layout>();
+  BitSet free_;  ///< devices
+  std::shared_ptr<ViewNumbers> numbers_ = std::make_shared<ViewNumbers>();
+  std::vector<std::optional<View>> views_;  ///< by number; those that were asked for
 };
 
 }  // namespace imgd

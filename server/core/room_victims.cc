@@ -114,12 +114,12 @@ std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const std::map<JobI
   if (!any) return {};
   std::optional<Price> best;
   std::set<JobId> victims;
-  for (const Group* group : GroupsFor(job)) {
+  for (const Group& group : GroupsFor(job)) {
     std::vector<Seat> seats;
-    for (const uint32_t i : group->members) {
+    for (const uint32_t i : group.members) {
       const NodeSlots& node = (*nodes_)[i];
       if (!node.usable || job.avoid.contains(node.id)) continue;
-      if (auto seat = SeatOn(i, node, free_[i], job, holders)) seats.push_back(std::move(*seat));
+      if (auto seat = SeatOn(i, node, FreeDevices(i), job, holders)) seats.push_back(std::move(*seat));
     }
     if (seats.size() < job.nodes) continue;
     std::sort(seats.begin(), seats.end(), [](const Seat& a, const Seat& b) { return a.Key() < b.Key(); });

@@ -27,6 +27,8 @@ class Planner {
   std::optional<std::vector<Part>> Place(const QueuedJob& job);
   ReasonCode WhyNot(const QueuedJob& job);
   void Reserve(const QueuedJob& job);
+  bool IsHeldByGuess(const Part& part) const;
+  const NodeSlots& NodeOf(const Part& part) const;
 
   const Snapshot& cluster_;
   Room room_;
@@ -81,16 +83,29 @@ void Planner::KeepForLater(const QueuedJob& job) {
   if (fits) Count(job, devices);
 }
 
+const NodeSlots& Planner::NodeOf(const Part& part) const {
+  return *std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), part.node,
+                           [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
+}
+
+/// Of some of its devices only the holder itself says when it ends.
+bool Planner::IsHeldByGuess(const Part& part) const {
+  const NodeSlots& node = NodeOf(part);
+  for (size_t i = 0; i < node.devices.size(); ++i) {
+    const bool wanted = part.whole || std::find(part.devices.begin(), part.devices.end(), node.devices[i]) !=
+                                          part.devices.end();
+    if (wanted && cluster_.estimated.contains(node.holders[i])) return true;
+  }
+  return false;
+}
+
 /// With those of whole nodes that no rank has.
 uint32_t Planner::DevicesOf(const std::vector<Part>& parts) const {
   size_t devices = 0;
   for (const auto& part : parts) {
     devices += part.devices.size();
     if (!part.whole) continue;
-    const auto node =
-        std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), part.node,
-                         [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
-    devices += node->devices.size() - part.devices.size();
+    devices += NodeOf(part).devices.size() - part.devices.size();
   }
   return static_cast<uint32_t>(devices);
 }
@@ -128,6 +143,8 @@ void Planner::Reserve(const QueuedJob& job) {
   }
   plan.reserved = room_.Reserve(job, ends);
   if (!plan.reserved) return;
+  plan.reserved->estimate = std::any_of(plan.reserved->parts.begin(), plan.reserved->parts.end(),
+                                        [this](const Part& part) { return IsHeldByGuess(part); });
   Count(job, DevicesOf(plan.reserved->parts));
   beside_ = room_;
   beside_->Take(plan.reserved->parts);

@@ -75,7 +75,8 @@ struct NodeSlots {
 struct Reservation {
   JobId job;
   std::vector<Part> parts;
-  std::optional<Instant> from;  ///< when it can start at the latest; nothing where nobody knows
+  std::optional<Instant> from;  ///< when it can start; nothing where nobody knows
+  bool estimate = false;        ///< `from` is what running jobs think; else they are ended by then
 };
 
 /// A job that holds devices, as one of a higher priority sees it.
@@ -100,7 +101,8 @@ struct Snapshot {
   std::vector<NodeSlots> nodes;                 ///< by name
   std::map<JobId, std::string> job_names;       ///< of those that hold devices, and of the blocker
   std::set<JobId> retrying;                     ///< of those holders: jobs that wait for their next start
-  std::map<JobId, Instant> ends;                ///< of those holders: the latest end, where that is known
+  std::map<JobId, Instant> ends;                ///< of those holders: when they end, where that is known
+  std::set<JobId> estimated;                    ///< of those ends: what the job itself thinks by its speed
   std::map<JobId, Holder> holders;              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::optional<Reservation> reserved;          ///< by the plan before; not looked at by MakePlan()

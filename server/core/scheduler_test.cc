@@ -206,7 +206,8 @@ TEST(Explain, SaysWhenTheFirstOneStartsAndForWhomDevicesAreKept) {
   EXPECT_EQ(
       ExplainWait(builder.cluster,
                   {.job = {.id = JobId(7), .nodes = 2}, .code = ReasonCode::kWaitsForDevices, .position = 1}),
-      "needs 2 nodes with 1 free device each; 1 is free; job 3 (rn50-a) holds gpu-2; it can start in 40 "
+      "needs 2 nodes with 1 free device each; 1 is free; job 3 (rn50-a) holds gpu-2 and ends in 40 min at "
+      "the latest; it can start in 40 "
       "min at the latest; position 1 in the queue");
   EXPECT_EQ(
       ExplainWait(builder.cluster,

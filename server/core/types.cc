@@ -1,6 +1,7 @@
 #include "server/core/types.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace imgd {
@@ -53,10 +54,28 @@ std::optional<std::string> NodeRecord::ForeignHolder(uint32_t index) const {
 }
 
 std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels labels) {
-  const bool uniform = std::all_of(devices.begin(), devices.end(), [&devices](const Device& device) {
-    return device.model == devices.front().model && device.memory_bytes == devices.front().memory_bytes;
-  });
-  return std::make_shared<const NodeKind>(NodeKind{std::move(devices), std::move(labels), uniform});
+  for (auto& device : devices) {
+    device.index = 0;
+    device.uuid.clear();
+  }
+  return std::make_shared<const NodeKind>(NodeKind{std::move(devices), std::move(labels)});
+}
+
+bool NodeKinds::Less::operator()(const Shared& a, const Shared& b) const {
+  if (a->labels != b->labels) return a->labels < b->labels;
+  return std::lexicographical_compare(a->devices.begin(), a->devices.end(), b->devices.begin(),
+                                      b->devices.end(), [](const Device& x, const Device& y) {
+                                        return std::tie(x.model, x.memory_bytes) <
+                                               std::tie(y.model, y.memory_bytes);
+                                      });
+}
+
+std::shared_ptr<const NodeKind> NodeKinds::Of(std::vector<Device> devices, Labels labels) {
+  if (known_.size() >= clean_at_) {
+    std::erase_if(known_, [](const Shared& kind) { return kind.use_count() == 1; });
+    clean_at_ = std::max<size_t>(2 * known_.size(), 64);
+  }
+  return *known_.insert(KindOf(std::move(devices), std::move(labels))).first;
 }
 
 }  // namespace imgd

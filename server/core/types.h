@@ -202,6 +202,8 @@ struct Run {
   Instant held_since{};     ///< the same, also over a restart of the daemon; not stored
   Instant stop_since{};     ///< when the stop was sent; not stored
   Instant gone_since{};     ///< when the last part was over; not stored
+  /// When the training will be over at its present speed, as rank 0 said last; not stored.
+  std::optional<Instant> expected_end;
 };
 
 /// What a gang asks of its nodes and devices beside their number (server/core/needs.h).
@@ -300,12 +302,25 @@ using Labels = std::map<std::string, std::string>;
 
 /// What a node is, as far as gangs choose by it.
 struct NodeKind {
-  std::vector<Device> devices;
+  std::vector<Device> devices;  ///< without index and uuid
   Labels labels;
-  bool uniform = false;  ///< all devices are of one model and memory
 };
 
 std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels labels);
+
+/// Gives nodes that are the same one NodeKind, so that a plan looks at it once.
+class NodeKinds {
+ public:
+  std::shared_ptr<const NodeKind> Of(std::vector<Device> devices, Labels labels);
+
+ private:
+  using Shared = std::shared_ptr<const NodeKind>;
+  struct Less {
+    bool operator()(const Shared& a, const Shared& b) const;
+  };
+  std::set<Shared, Less> known_;
+  size_t clean_at_ = 64;  ///< those that no node has any more go when there are so many
+};
 
 /// That somebody keeps new runs off a node.
 struct SetAside {
@@ -340,8 +355,6 @@ struct NodeRecord {
   std::vector<JobId> holders;            ///< for each of devices: the job that holds it; JobId() when free
   std::map<ForeignRun, std::vector<uint32_t>> foreign;  ///< devices that other clusters' runs hold there
 
-  /// Call after a change of devices or labels.
-  void NoteKind() { kind = KindOf(devices, labels); }
   bool Connected() const { return session != 0; }
   /// The cluster whose run holds the device of that index; nothing when none does.
   std::optional<std::string> ForeignHolder(uint32_t index) const;

@@ -197,6 +197,7 @@ class Engine {
   /// Versions count additions to the job's logs.
   Hub& logs() { return log_news_; }
   const std::string& cluster_id() const { return cluster_id_; }
+  const Quotas& quotas() const { return settings_.core.quotas; }
   std::filesystem::path log_folder() const { return settings_.state_dir / "logs"; }
   /// Number of the newest event that may be read of the job; 0 when the databases may be asked for it. Ask
   /// before and after reading them.
@@ -326,6 +327,8 @@ class Engine {
   uint64_t TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
                       const google::protobuf::RepeatedPtrField<v1::TrainerEvent>& events);
   void OnTrainerNote(RunKey run, uint32_t rank, const v1::TrainerEvent& event);
+  /// How long the rest will take, as rank 0 says.
+  void NoteProgress(RunKey run, const v1::StepMetrics& step);
   void OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event);
   void OnLogLines(const AgentInput& input);
   v1::ConnectResponse MakeWelcome(const v1::Hello& hello);

@@ -257,6 +257,14 @@ uint64_t Engine::TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
   return last;
 }
 
+void Engine::NoteProgress(RunKey run, const v1::StepMetrics& step) {
+  constexpr double kMost = 10.0 * 365 * 24 * 3600;
+  const double left = step.eta_seconds();
+  if (!(left >= 0 && left < kMost)) return;
+  reactor_.OnTrainerProgress(run, std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left)),
+                             now_);
+}
+
 void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event) {
   const auto append = [&](EventKind kind, std::string payload) {
     AppendMetric(run, rank, event.sequence(), kind, event.time_us(), std::move(payload));
@@ -274,7 +282,9 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
     }
     case v1::TrainerEvent::kStep:
       // Figures of other ranks than 0 are the same but for their own speed.
-      if (rank == 0) append(EventKind::kStep, event.step().SerializeAsString());
+      if (rank != 0) break;
+      append(EventKind::kStep, event.step().SerializeAsString());
+      NoteProgress(run, event.step());
       break;
     case v1::TrainerEvent::kEpoch:
       if (rank == 0) append(EventKind::kEpoch, event.epoch().SerializeAsString());

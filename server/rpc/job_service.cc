@@ -9,6 +9,7 @@
 #include "server/rpc/dataset_service.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/prospects.h"
 #include "server/rpc/streams.h"
 
 namespace imgd {
@@ -31,10 +32,14 @@ Needs NeedsOf(const JobSpec::Resources& resources) {
           .not_labels = resources.not_labels};
 }
 
+std::string OwnerOf(const v1::SubmitJobRequest& request) {
+  return request.owner().empty() ? "unknown" : request.owner();
+}
+
 Submission SubmissionOf(const JobSpec& spec, const v1::SubmitJobRequest& request,
                         const std::string& checkpoint_dir) {
   return {.name = spec.name,
-          .owner = request.owner().empty() ? "unknown" : request.owner(),
+          .owner = OwnerOf(request),
           .project = spec.project,
           .priority = spec.priority,
           .nodes = static_cast<uint32_t>(spec.resources.nodes),
@@ -81,18 +86,6 @@ void WarnIfItNeverFits(const Submission& job, const ClusterView& view, v1::Submi
   const QueuedJob gang{.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .needs = job.needs};
   if (view.nodes.empty() || FitOf(view.snapshot.nodes, gang).with_lost >= job.nodes) return;
   response.add_warnings(ExplainWait(view.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
-}
-
-void FillDryRun(const Submission& job, const std::string& yaml, v1::Job& out) {
-  out.set_name(job.name);
-  out.set_owner(job.owner);
-  out.set_state(v1::JOB_STATE_QUEUED);
-  out.set_reason(v1::REASON_CODE_SUBMITTED);
-  out.set_priority(job.priority);
-  out.set_nodes(job.nodes);
-  out.set_ranks_per_node(job.ranks_per_node);
-  out.set_job_yaml(yaml);
-  out.set_checkpoint_dir(job.checkpoint_parent);
 }
 
 Result<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
@@ -146,13 +139,42 @@ grpc::Status StatusOf(const Status& status) { return status ? grpc::Status::OK :
 
 }  // namespace
 
-JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir)
-    : engine_(engine), pool_(pool), clock_(clock), checkpoint_dir_(std::move(checkpoint_dir)) {}
+JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir,
+                               Policies policies)
+    : engine_(engine),
+      pool_(pool),
+      clock_(clock),
+      checkpoint_dir_(std::move(checkpoint_dir)),
+      policies_(std::move(policies)) {}
 
 void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor) {
   pool_->Post([this, id, job, reactor](Reader& reader) {
     reactor->Finish(StatusOf(FillJob(id, true, *engine_->View(), reader, *job)));
   });
+}
+
+tl::expected<SubmitOrder, std::vector<Error>> JobServiceImpl::Check(const v1::SubmitJobRequest& request,
+                                                                    const ClusterView& view,
+                                                                    v1::SubmitJobResponse& response) const {
+  const auto fail = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
+  const std::string file = request.file_name().empty() ? "job.yaml" : request.file_name();
+  auto spec = ParseJobFile(request.job_yaml(), file);
+  if (!spec) return tl::unexpected(std::move(spec.error()));
+  const auto allowed = ApplyPolicies(policies_, request.job_yaml(), std::move(*spec), file, OwnerOf(request));
+  if (!allowed) return fail(allowed.error());
+  auto yaml = ResolveDatasets(allowed->yaml, file, allowed->spec, *view.datasets);
+  if (!yaml) return fail(yaml.error());
+  SubmitOrder order{.submission = SubmissionOf(allowed->spec, request, checkpoint_dir_),
+                    .yaml = std::move(*yaml),
+                    .idempotency_key = request.idempotency_key()};
+  const auto& job = order.submission;
+  if (const auto warnings = CheckFolders(view.nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent)) {
+    for (const auto& warning : *warnings) response.add_warnings(warning);
+  } else {
+    order.refusal = warnings.error();
+    order.refusal->file = file;
+  }
+  return order;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext* context,
@@ -163,35 +185,24 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
     reactor->Finish(ToStatus(checked.error()));
     return reactor;
   }
-  const std::string file = request->file_name().empty() ? "job.yaml" : request->file_name();
-  const auto spec = ParseJobFile(request->job_yaml(), file);
-  if (!spec) {
-    reactor->Finish(ToStatus(spec.error()));
-    return reactor;
-  }
   const auto view = engine_->View();
-  const auto yaml = ResolveDatasets(request->job_yaml(), file, *spec, *view->datasets);
-  if (!yaml) {
-    reactor->Finish(ToStatus(yaml.error()));
+  auto order = Check(*request, *view, *response);
+  if (!order) {
+    reactor->Finish(ToStatus(order.error()));
     return reactor;
   }
-  SubmitOrder order{.submission = SubmissionOf(*spec, *request, checkpoint_dir_),
-                    .yaml = *yaml,
-                    .idempotency_key = request->idempotency_key()};
-  const auto& job = order.submission;
-  if (const auto warnings = CheckFolders(view->nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent)) {
-    for (const auto& warning : *warnings) response->add_warnings(warning);
-  } else {
-    order.refusal = warnings.error();
-    order.refusal->file = file;
-  }
-  WarnIfItNeverFits(job, *view, *response);
   if (request->dry_run()) {
-    FillDryRun(job, *yaml, *response->mutable_job());
-    reactor->Finish(order.refusal ? ToStatus(*order.refusal) : grpc::Status::OK);
+    pool_->Post([this, order = std::move(*order), view, response, reactor](Reader&) {
+      reactor->Finish(order.refusal
+                          ? ToStatus(*order.refusal)
+                          : StatusOf(FillDryRun(order.submission, order.yaml, *view, engine_->quotas(),
+                                                {clock_->Now(), clock_->Wall()}, *response->mutable_job())));
+    });
     return reactor;
   }
-  engine_->Submit(std::move(order), [this, yaml = *yaml, response, reactor](Result<SubmitAnswer> answer) {
+  WarnIfItNeverFits(order->submission, *view, *response);
+  const std::string yaml = order->yaml;
+  engine_->Submit(std::move(*order), [this, yaml, response, reactor](Result<SubmitAnswer> answer) {
     if (!answer) {
       reactor->Finish(ToStatus(answer.error()));
       return;
@@ -222,6 +233,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
       IMGD_TRY(FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
+      FillForecast(*engine_->View(), {clock_->Now(), clock_->Wall()}, *response->mutable_job());
       response->set_warning(engine_->View()->trouble);
       return {};
     };

@@ -5,6 +5,7 @@
 #include "imgd/v1/job.grpc.pb.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
+#include "server/policy/policy.h"
 
 namespace imgd {
 
@@ -13,7 +14,8 @@ namespace imgd {
 class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
   /// `checkpoint_dir` is where jobs that name none keep their checkpoints.
-  JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir);
+  JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir,
+                 Policies policies);
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -37,6 +39,11 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                                            const v1::ReadLogsRequest* request) override;
 
  private:
+  /// What is to be stored for the request, with warnings in the response. Errors: all of them, at their
+  /// places.
+  tl::expected<SubmitOrder, std::vector<Error>> Check(const v1::SubmitJobRequest& request,
+                                                      const ClusterView& view,
+                                                      v1::SubmitJobResponse& response) const;
   /// Reads the job for an answer and ends the call with it.
   void AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor);
 
@@ -44,6 +51,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   ReadPool* pool_;
   const Clock* clock_;
   std::string checkpoint_dir_;
+  Policies policies_;
 };
 
 }  // namespace imgd

@@ -88,9 +88,9 @@ struct HealthSwitch {
 };
 
 struct RpcServer::Parts {
-  Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, const std::string& checkpoint_dir)
+  Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, JobRules rules)
       : engine(the_engine),
-        jobs(the_engine, pool, clock, checkpoint_dir),
+        jobs(the_engine, pool, clock, std::move(rules.checkpoint_dir), std::move(rules.policies)),
         nodes(the_engine, pool),
         events(the_engine, pool, clock),
         datasets(the_engine),
@@ -112,15 +112,14 @@ struct RpcServer::Parts {
 RpcServer::RpcServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 RpcServer::~RpcServer() { Stop(Duration::zero()); }
 
-Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address,
-                                                    const std::string& checkpoint_dir, Engine* engine,
-                                                    ReadPool* pool, const Clock* clock) {
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, JobRules rules,
+                                                    Engine* engine, ReadPool* pool, const Clock* clock) {
   QuietLibraries();
   grpc::EnableDefaultHealthCheckService(true);
   // Reflection tells of what is linked in: without being named here, this descriptor would not be.
   (void)grpc::health::v1::HealthCheckRequest::descriptor();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto parts = std::make_unique<Parts>(engine, pool, clock, checkpoint_dir);
+  auto parts = std::make_unique<Parts>(engine, pool, clock, std::move(rules));
   grpc::ServerBuilder builder;
   SetChannelArguments(builder);
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &parts->port);

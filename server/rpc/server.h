@@ -7,16 +7,22 @@
 #include "common/error.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
+#include "server/policy/policy.h"
 
 namespace imgd {
 
 /// The gRPC server with all services, health checking and reflection. Plain text.
 class RpcServer {
  public:
+  /// What jobs get and may ask for.
+  struct JobRules {
+    std::string checkpoint_dir;  ///< of jobs that name none
+    Policies policies;
+  };
+
   /// Listens on "host:port"; port 0 takes a free one. The engine and the pool must outlive it.
   /// Errors: kAlreadyExists when the address is in use, kInvalidArgument when it is none of this machine.
-  static Result<std::unique_ptr<RpcServer>> Start(const std::string& address,
-                                                  const std::string& checkpoint_dir, Engine* engine,
+  static Result<std::unique_ptr<RpcServer>> Start(const std::string& address, JobRules rules, Engine* engine,
                                                   ReadPool* pool, const Clock* clock);
   ~RpcServer();
 

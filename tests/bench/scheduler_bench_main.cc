@@ -24,14 +24,14 @@ uint32_t Draw(std::mt19937_64& random, uint32_t below) { return static_cast<uint
 constexpr std::array<const char*, 3> kModels = {"NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "Tesla T4"};
 
 /// One of three models, in eight zones, of 16 nodes to a placement group; every third node is spot.
-std::shared_ptr<const NodeKind> KindOfNode(uint32_t node) {
+std::shared_ptr<const NodeKind> KindOfNode(NodeKinds& kinds, uint32_t node) {
   Labels labels = {{"zone", fmt::format("zone-{}", node % 8)},
                    {"placement_group", fmt::format("group-{}", node / 128 * 8 + node % 8)}};
   if (node % 3 == 0) labels["capacity"] = "spot";
   std::vector<Device> devices;
   for (uint32_t device = 0; device < kDevices; ++device)
     devices.push_back({.index = device, .model = kModels[node / 8 % kModels.size()]});
-  return KindOf(std::move(devices), std::move(labels));
+  return kinds.Of(std::move(devices), std::move(labels));
 }
 
 /// Half of the jobs take any node.
@@ -48,11 +48,12 @@ Needs DrawNeeds(std::mt19937_64& random) {
 /// half say when they end.
 Snapshot ClusterOf(uint32_t nodes, uint32_t running, std::mt19937_64& random) {
   Snapshot cluster{.now = kNow};
+  NodeKinds kinds;
   for (uint32_t i = 0; i < nodes; ++i) {
     NodeSlots node{.id = NodeId(fmt::format("gpu-{:06}", i)), .usable = true};
     for (uint32_t device = 0; device < kDevices; ++device) node.devices.push_back(device);
     node.holders.resize(kDevices);
-    node.kind = KindOfNode(i);
+    node.kind = KindOfNode(kinds, i);
     cluster.nodes.push_back(std::move(node));
   }
   uint32_t slot = 0;

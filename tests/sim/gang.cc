@@ -59,7 +59,15 @@ void Gangs::Begin(RunKey run) {
     const Duration left = std::max<Duration>(truth.work - gang.done, seconds(2));
     gang.fails_at = gang.since + world_->dice.Between(seconds(1), left);
   }
+  SayProgress(run, gang);
   Continue(run);
+}
+
+/// What is left, as well as ranks know it: speeds change.
+void Gangs::SayProgress(RunKey run, const Gang& gang) {
+  const Duration left = world_->truths.at(gang.start.job_name).work - Done(gang);
+  const auto percent = 60 + static_cast<int>(world_->dice.Below(90));
+  gang.members.at(0)->Report(run, 0, {.kind = TrainerEvent::Kind::kProgress, .left = left * percent / 100});
 }
 
 Duration Gangs::Done(const Gang& gang) const { return gang.done + (world_->time.now().steady - gang.since); }
@@ -83,6 +91,7 @@ void Gangs::Reach(RunKey run) {
     Finish(run, gang);
   } else {
     WriteCheckpoint(run);
+    SayProgress(run, gang);
     BeatAll(run, gang);
     Continue(run);
   }

@@ -59,6 +59,7 @@ class Gangs {
   void Begin(RunKey run);
   void Continue(RunKey run);
   void Reach(RunKey run);
+  void SayProgress(RunKey run, const Gang& gang);
   void Finish(RunKey run, Gang& gang);
   void Fail(RunKey run, Gang& gang);
   void BreakUp(RunKey run, Gang& gang);

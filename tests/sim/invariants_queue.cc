@@ -174,7 +174,8 @@ bool SomebodyLeaves(const World& world) {
 
 /// What is reserved for the first in the queue gets no later: its start, where that is known, is not pushed
 /// back by jobs that start later, and where it is not known no more of its devices are taken. Unless nodes
-/// come and go, or jobs that come before it.
+/// come and go, or jobs that come before it, or another cluster's run is on a device: it may be under one of
+/// ours.
 ///
 /// That bounds the wait of the first, so that nobody starves. None of its devices that is free is given away,
 /// so that within D, the longest time for which any job holds devices, one device less of the same nodes is
@@ -191,23 +192,30 @@ void AReservationHolds(World& world, const Batch& batch, const char* name) {
     promise.reset();
     return;
   }
+  const std::optional<Instant> from = reserved->estimate ? std::nullopt : reserved->from;
+  const bool guessed = reserved->estimate;
   const uint32_t busy = reserved->from ? 0 : BusyOf(world, *reserved);
   std::vector<size_t> nodes = NodesNow(world);
   const Instant now = world.time.now().steady;
   if (!promise || promise->job != reserved->job || promise->nodes != nodes ||
-      StartedBefore(world, batch, reserved->job) || SomebodyLeaves(world)) {
-    promise = {reserved->job, reserved->from, busy, now, std::move(nodes)};
+      StartedBefore(world, batch, reserved->job) || SomebodyLeaves(world) || !world.ledger.foreign.empty()) {
+    promise = {reserved->job, from, guessed, busy, now, std::move(nodes)};
+    return;
+  }
+  // What running jobs think of their end is no promise: by it others may be reserved, and all begins anew.
+  if (guessed || promise->guessed) {
+    promise = {reserved->job, from, guessed, busy, promise->first_since, std::move(nodes)};
     return;
   }
   // Where nothing of it is held any more it only waits for a node to be back, and nobody knows when.
-  const bool unknown = !reserved->from && busy > 0;
-  if (promise->from && (unknown || (reserved->from && *reserved->from > *promise->from))) {
+  const bool unknown = !from && busy > 0;
+  if (promise->from && (unknown || (from && *from > *promise->from))) {
     world.Break(name, fmt::format("the start of job {} was put off", reserved->job));
-  } else if (!promise->from && !reserved->from && busy > promise->busy) {
+  } else if (!promise->from && !from && busy > promise->busy) {
     world.Break(name, fmt::format("job {} waits for {} devices where it waited for {}", reserved->job, busy,
                                   promise->busy));
   }
-  promise->from = reserved->from;
+  promise->from = from;
   promise->busy = busy;
 }
 

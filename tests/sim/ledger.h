@@ -33,7 +33,8 @@ struct Ledger {
   /// What the first in the queue was promised.
   struct Promise {
     JobId job;
-    std::optional<Instant> from;
+    std::optional<Instant> from;  ///< nothing where nobody knows, or only guesses
+    bool guessed = false;
     uint32_t busy = 0;          ///< devices of its gang that are still held
     Instant first_since{};      ///< since when it has been the first, on these nodes
     std::vector<size_t> nodes;  ///< as NodesNow() has them

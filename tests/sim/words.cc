@@ -64,6 +64,9 @@ std::string InWords(const TrainerEvent& event) {
   switch (event.kind) {
     case TrainerEvent::Kind::kStarted:
       return "trains";
+    case TrainerEvent::Kind::kProgress:
+      return fmt::format("thinks that {} s are left",
+                         std::chrono::duration_cast<std::chrono::seconds>(event.left).count());
     case TrainerEvent::Kind::kCheckpoint:
       return "wrote " + event.checkpoint.path;
     case TrainerEvent::Kind::kFinished:

@@ -1,0 +1,126 @@
+#include "server/core/forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "server/core/explain.h"
+#include "server/core/room.h"
+
+namespace imgd {
+namespace {
+
+/// Jobs times nodes that are looked at, at most.
+constexpr size_t kMostWork = 1'000'000;
+
+/// Of a job that is not in the queue yet: it comes after all others of its priority and turn.
+constexpr JobId kNewJob{kForeignHolder.value() - 1};
+
+/// The cluster to come, as one job after the other gets its place in it.
+class Future {
+ public:
+  explicit Future(const Snapshot& cluster)
+      : cluster_(cluster), nodes_(cluster.nodes), ends_(cluster.ends), allowances_(cluster.allowances) {}
+
+  /// When the job starts, and from then on it holds its devices; nothing where nobody knows.
+  std::optional<Instant> Place(const QueuedJob& job);
+
+ private:
+  bool OverQuota(const QueuedJob& job);
+  void Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::optional<Instant> start);
+
+  const Snapshot& cluster_;
+  std::vector<NodeSlots> nodes_;
+  std::map<JobId, Instant> ends_;
+  std::map<std::string, Allowance> allowances_;
+};
+
+std::optional<Instant> Future::Place(const QueuedJob& job) {
+  // Its devices are kept for it, and are its own in the snapshot.
+  if (cluster_.retrying.contains(job.id)) return job.not_before;
+  if (OverQuota(job)) return std::nullopt;
+  Room room(nodes_);
+  const Instant earliest = std::max(cluster_.now, job.not_before);
+  if (const auto parts = room.Find(job)) {
+    Occupy(job, *parts, earliest);
+    return earliest;
+  }
+  auto ends = ends_;
+  if (!room.WillHold(job)) {
+    for (const JobId victim : room.ChooseVictims(job, cluster_.holders))
+      ends[victim] = cluster_.now + cluster_.holders.at(victim).to_stop;
+  }
+  const auto reserved = room.Reserve(job, ends);
+  if (!reserved) return std::nullopt;
+  std::optional<Instant> start = reserved->from;
+  if (start) start = std::max(*start, earliest);
+  Occupy(job, reserved->parts, start);
+  return start;
+}
+
+bool Future::OverQuota(const QueuedJob& job) {
+  const uint32_t devices = job.nodes * job.ranks_per_node;
+  return std::any_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
+    const auto known = allowances_.find(account);
+    return known != allowances_.end() && known->second.used + devices > known->second.devices;
+  });
+}
+
+void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::optional<Instant> start) {
+  for (const auto& account : job.accounts) {
+    const auto known = allowances_.find(account);
+    if (known != allowances_.end()) known->second.used += job.nodes * job.ranks_per_node;
+  }
+  for (const auto& part : parts) {
+    const auto node =
+        std::lower_bound(nodes_.begin(), nodes_.end(), part.node,
+                         [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
+    for (size_t i = 0; i < node->devices.size(); ++i) {
+      const bool taken = part.whole || std::find(part.devices.begin(), part.devices.end(),
+                                                 node->devices[i]) != part.devices.end();
+      if (taken) node->holders[i] = job.id;
+    }
+  }
+  if (start && job.most > Duration::zero()) ends_[job.id] = *start + job.most;
+}
+
+}  // namespace
+
+std::optional<Instant> ForecastStart(const Snapshot& cluster, const std::vector<QueuedJob>& queue,
+                                     size_t place) {
+  if ((place + 1) * std::max<size_t>(cluster.nodes.size(), 1) > kMostWork) return std::nullopt;
+  Future future(cluster);
+  for (size_t i = 0; i < place; ++i) future.Place(queue[i]);
+  return future.Place(queue[place]);
+}
+
+Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job) {
+  job.id = kNewJob;
+  job.code = ReasonCode::kNone;
+  std::erase_if(queue, [&cluster](const QueuedJob& other) { return cluster.retrying.contains(other.id); });
+  const auto at = std::upper_bound(queue.begin(), queue.end(), job,
+                                   [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
+  const auto place = static_cast<size_t>(at - queue.begin());
+  queue.insert(at, job);
+  const Plan plan = MakePlan(cluster, queue);
+  for (const auto& start : plan.starts) {
+    if (start.job != kNewJob) continue;
+    std::string nodes;
+    for (const auto& part : start.parts) nodes += fmt::format("{}{}", nodes.empty() ? "" : ", ", part.node);
+    return {ReasonCode::kPlaced, fmt::format("it would start at once, on {}", nodes), cluster.now};
+  }
+  Prospect prospect;
+  for (const auto& wait : plan.waits) {
+    if (wait.job == kNewJob) prospect.code = wait.code;
+  }
+  Snapshot with = cluster;
+  with.reserved = plan.reserved;
+  with.job_names[kNewJob] = "this one";
+  prospect.text =
+      fmt::format("it would wait: {}", ExplainWait(with, {std::move(job), prospect.code, place + 1}));
+  prospect.start = ForecastStart(cluster, queue, place);
+  return prospect;
+}
+
+}  // namespace imgd

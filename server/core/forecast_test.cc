@@ -1,0 +1,118 @@
+#include "server/core/forecast.h"
+
+#include <gmock/gmock.h>
+
+#include "server/core/testing/plan_builder.h"
+#include "server/core/testing/test_cluster.h"
+
+namespace imgd {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::minutes;
+using testing::HasSubstr;
+
+std::optional<Duration> StartOf(const PlanBuilder& builder, size_t place = 0) {
+  const auto start = ForecastStart(builder.cluster, builder.queue, place);
+  if (!start) return std::nullopt;
+  return *start - kNow;
+}
+
+TEST(Forecast, WhatFitsStartsNow) {
+  EXPECT_EQ(StartOf(PlanBuilder().Node("a", 2).Queue(1, 1, 2)), Duration::zero());
+}
+
+TEST(Forecast, WhatDoesNotFitStartsWhenEnoughEnds) {
+  const auto cluster = PlanBuilder().Node("a", 2, {8, 9}).Ends(8, minutes(10)).Ends(9, minutes(40));
+  EXPECT_EQ(StartOf(PlanBuilder(cluster).Queue(1, 1, 1)), minutes(10));
+  EXPECT_EQ(StartOf(PlanBuilder(cluster).Queue(1, 1, 2)), minutes(40));
+}
+
+TEST(Forecast, WhoComesFirstTakesWhatComesFreeFirst) {
+  const auto cluster =
+      PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Ends(8, minutes(10)).Ends(9, minutes(40));
+  // For ten minutes, and the second has the same node then.
+  EXPECT_EQ(StartOf(PlanBuilder(cluster).Queue(1, 1, 1).For(minutes(10)).Queue(2, 1, 1), 1), minutes(20));
+  // For two hours, so that the other node is sooner.
+  EXPECT_EQ(StartOf(PlanBuilder(cluster).Queue(1, 1, 1).For(hours(2)).Queue(2, 1, 1), 1), minutes(40));
+  // For ever.
+  EXPECT_EQ(StartOf(PlanBuilder(cluster).Queue(1, 1, 1).Queue(2, 1, 1).Queue(3, 1, 1), 2), std::nullopt);
+}
+
+TEST(Forecast, NobodyKnowsWhereAnEndIsUnknownOrANodeIsAway) {
+  EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1, {9}).Queue(1, 1, 1)), std::nullopt);
+  EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1).Away().Queue(1, 1, 1)), std::nullopt);
+  EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1).Queue(1, 2, 1)), std::nullopt);
+}
+
+TEST(Forecast, WhatNeverFitsIsInNobodysWay) {
+  EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1).Queue(1, 5, 1).Queue(2, 1, 1), 1), Duration::zero());
+}
+
+TEST(Forecast, JobsOfALowerPriorityMakeRoom) {
+  EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1, {9}).Holds(9, 0).Queue(1, 1, 1, 5)), minutes(2));
+}
+
+TEST(Forecast, ARetryIsNotBeforeItsTime) {
+  EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1).Queue(1, 1, 1).Retries()), std::chrono::seconds(1));
+}
+
+TEST(Forecast, AQuotaEndsNobodyKnowsWhen) {
+  PlanBuilder builder;
+  builder.Node("a", 4).Queue(1, 1, 4);
+  builder.queue.back().accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 2};
+  EXPECT_EQ(StartOf(builder), std::nullopt);
+}
+
+TEST(Prospect, OfOneThatFitsIsWhereItGoes) {
+  const auto builder = PlanBuilder().Node("a", 2).Node("b", 2);
+  const auto prospect = ProspectOf(builder.cluster, {}, {.nodes = 2, .ranks_per_node = 2});
+  EXPECT_EQ(prospect.code, ReasonCode::kPlaced);
+  EXPECT_EQ(prospect.text, "it would start at once, on a, b");
+  EXPECT_EQ(prospect.start, kNow);
+}
+
+TEST(Prospect, OfOneThatWaitsIsWhyAndUntilWhen) {
+  auto builder = PlanBuilder().Node("a", 2, {8, 9}).Ends(8, minutes(10)).Ends(9, minutes(40));
+  builder.cluster.job_names = {{JobId(8), "rn50-a"}, {JobId(9), "rn50-b"}};
+  builder.cluster.estimated = {JobId(8)};
+  const auto prospect = ProspectOf(builder.cluster, {}, {.nodes = 1, .ranks_per_node = 2});
+  EXPECT_EQ(prospect.code, ReasonCode::kWaitsForDevices);
+  EXPECT_EQ(
+      prospect.text,
+      "it would wait: needs 1 node with 2 free devices each; 0 are free; job 8 (rn50-a) holds a and ends "
+      "in about 10 min; job 9 (rn50-b) holds a and ends in 40 min at the latest; it can start in about 40 "
+      "min; position 1 in the queue");
+  EXPECT_EQ(prospect.start, kNow + minutes(40));
+}
+
+TEST(Prospect, ComesAfterThoseOfItsPriority) {
+  auto builder = PlanBuilder().Node("a", 1, {9}).Ends(9, minutes(10)).Queue(7, 1, 1).For(minutes(5));
+  EXPECT_EQ(ProspectOf(builder.cluster, builder.queue, {.ranks_per_node = 1}).start, kNow + minutes(15));
+  const auto first = ProspectOf(builder.cluster, builder.queue, {.priority = 1, .ranks_per_node = 1});
+  EXPECT_EQ(first.start, kNow + minutes(10));
+  EXPECT_THAT(first.text, HasSubstr("position 1"));
+}
+
+TEST(Prospect, OfOneThatNeverFits) {
+  const auto prospect = ProspectOf(PlanBuilder().Node("a", 1).cluster, {}, {.nodes = 2, .ranks_per_node = 1});
+  EXPECT_EQ(prospect.code, ReasonCode::kNeverFits);
+  EXPECT_EQ(prospect.start, std::nullopt);
+}
+
+TEST(Estimates, AJobsOwnWordOfItsEndCountsForThoseWhoWait) {
+  TestCluster cluster;
+  cluster.Join("a", 1);
+  const JobId first = cluster.Submit("rn50-a");
+  cluster.BringUp(first);
+  const JobId second = cluster.Submit("rn50-b");
+  EXPECT_EQ(cluster.reactor().reserved()->from, std::nullopt);
+  cluster.reactor().OnTrainerProgress(cluster.RunOf(first), minutes(30), cluster.now());
+  cluster.Submit("rn50-c");
+  EXPECT_EQ(cluster.reactor().reserved()->from, cluster.now().steady + minutes(30));
+  EXPECT_THAT(cluster.WhyWaits(second), HasSubstr("it can start in about 30 min"));
+}
+
+}  // namespace
+}  // namespace imgd

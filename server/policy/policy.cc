@@ -1,0 +1,255 @@
+#include "server/policy/policy.h"
+
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "common/job_changes.h"
+
+namespace imgd {
+namespace {
+
+enum class Unit : uint8_t { kNumber, kTime, kWords };
+
+/// A field that a policy can be about.
+struct Field {
+  std::string_view name;
+  Unit unit;
+  std::function<double(const JobSpec&)> number;  ///< of numbers and times, which are in milliseconds
+  /// Of words: its values; none where the job leaves it open and that is nobody's business.
+  std::function<std::vector<std::string>(const JobSpec&)> words;
+};
+
+Field Number(std::string_view name, std::function<double(const JobSpec&)> get) {
+  return {name, Unit::kNumber, std::move(get), {}};
+}
+
+Field Time(std::string_view name, std::function<double(const JobSpec&)> get) {
+  return {name, Unit::kTime, std::move(get), {}};
+}
+
+Field Words(std::string_view name, std::function<std::vector<std::string>(const JobSpec&)> get) {
+  return {name, Unit::kWords, {}, std::move(get)};
+}
+
+std::vector<std::string> Given(const std::string& word) {
+  return word.empty() ? std::vector<std::string>() : std::vector<std::string>{word};
+}
+
+std::vector<std::string> TrainSets(const JobSpec& job) {
+  std::vector<std::string> sets = {job.data.train};
+  for (const auto& phase : job.phases) {
+    if (!phase.train.empty()) sets.push_back(phase.train);
+  }
+  return sets;
+}
+
+/// **A field that policies may bound is a row here.**
+const std::vector<Field>& Fields() {
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  static const std::vector<Field> fields = {
+      Number("priority", [](const JobSpec& job) { return job.priority; }),
+      Number("max_restarts", [](const JobSpec& job) { return job.max_restarts; }),
+      Time("grace", [](const JobSpec& job) { return static_cast<double>(job.grace_ms); }),
+      Time("time_limit",
+           [](const JobSpec& job) {
+             return job.time_limit_ms == 0 ? kNoLimit : static_cast<double>(job.time_limit_ms);
+           }),
+      Number("resources.nodes", [](const JobSpec& job) { return job.resources.nodes; }),
+      Number("resources.ranks_per_node", [](const JobSpec& job) { return job.resources.ranks_per_node; }),
+      Number("resources.ranks",
+             [](const JobSpec& job) {
+               return static_cast<double>(job.resources.nodes) * job.resources.ranks_per_node;
+             }),
+      Number("train.epochs", [](const JobSpec& job) { return job.train.epochs; }),
+      Number("train.global_batch", [](const JobSpec& job) { return job.train.global_batch; }),
+      Number("data.workers", [](const JobSpec& job) { return job.data.workers; }),
+      // One of no project is in none of those that are allowed.
+      Words("project", [](const JobSpec& job) { return std::vector<std::string>{job.project}; }),
+      Words("preemptible",
+            [](const JobSpec& job) { return std::vector<std::string>{job.preemptible ? "true" : "false"}; }),
+      Words("model.name", [](const JobSpec& job) { return Given(job.model.name); }),
+      Words("model.init_from", [](const JobSpec& job) { return Given(job.model.init_from); }),
+      Words("data.train", TrainSets),
+      Words("data.val", [](const JobSpec& job) { return Given(job.data.val); }),
+      Words("checkpoint.dir", [](const JobSpec& job) { return Given(job.checkpoint.dir); }),
+  };
+  return fields;
+}
+
+const Field* FieldOf(std::string_view name) {
+  const auto& fields = Fields();
+  const auto field =
+      std::find_if(fields.begin(), fields.end(), [name](const Field& f) { return f.name == name; });
+  return field == fields.end() ? nullptr : &*field;
+}
+
+std::string TextOfNumber(double value, Unit unit) {
+  if (std::isinf(value)) return "without a limit";
+  if (unit == Unit::kNumber) return fmt::format("{}", value);
+  for (const auto& [size, letter] : {std::pair(86400e3, 'd'), {3600e3, 'h'}, {60e3, 'm'}, {1e3, 's'}}) {
+    if (value >= size && std::fmod(value, size) == 0) return fmt::format("{}{}", value / size, letter);
+  }
+  return fmt::format("{}ms", value);
+}
+
+/// "is 4d, and at most 3d is allowed"; nothing where the job keeps the bound.
+std::optional<std::string> Broken(const Field& field, const Bound& bound, const JobSpec& job) {
+  if (field.unit != Unit::kWords) {
+    const double value = field.number(job);
+    const auto broken = [&](std::string_view what, double limit) {
+      return fmt::format("is {}, and {} {} is allowed", TextOfNumber(value, field.unit), what,
+                         TextOfNumber(limit, field.unit));
+    };
+    if (bound.at_most && value > *bound.at_most) return broken("at most", *bound.at_most);
+    if (bound.at_least && value < *bound.at_least) return broken("at least", *bound.at_least);
+    return std::nullopt;
+  }
+  if (bound.one_of.empty()) return std::nullopt;
+  for (const auto& word : field.words(job)) {
+    const bool fits = std::any_of(
+        bound.one_of.begin(), bound.one_of.end(),
+        [&word](const std::string& pattern) { return fnmatch(pattern.c_str(), word.c_str(), 0) == 0; });
+    if (fits) continue;
+    return fmt::format("is '{}', and {}{} is allowed", word, bound.one_of.size() > 1 ? "one of " : "",
+                       fmt::join(bound.one_of, ", "));
+  }
+  return std::nullopt;
+}
+
+bool IsFor(const Policy& policy, const std::string& owner, const std::string& project) {
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return has(policy.users, owner) && has(policy.projects, project);
+}
+
+/// The mapping that "a.b" is in, and "b".
+std::pair<YamlMap, std::string> PlaceOf(YamlMap& root, const std::string& field) {
+  YamlMap map = root;
+  size_t begin = 0;
+  for (size_t dot = field.find('.'); dot != std::string::npos; dot = field.find('.', begin)) {
+    map = map.Child(field.substr(begin, dot - begin));
+    begin = dot + 1;
+  }
+  return {map, field.substr(begin)};
+}
+
+Error Refusal(const Policy& policy, const std::string& field, const std::string& how, const std::string& yaml,
+              const std::string& file) {
+  const std::string message = fmt::format("{} by policy {}", how, policy.name);
+  auto root = YamlMap::Parse(yaml, file);
+  if (!root) return root.error();
+  auto [map, key] = PlaceOf(*root, field);
+  map.AddError(key, message, policy.text);
+  return root->Errors().front();
+}
+
+bool IsGiven(const std::string& yaml, const std::string& field) {
+  auto root = YamlMap::Parse(yaml, "");
+  if (!root) return false;
+  auto [map, key] = PlaceOf(*root, field);
+  return map.Has(key);
+}
+
+void ReadBounds(YamlMap& map, std::string_view key, std::map<std::string, Bound>& bounds) {
+  auto named = map.Child(key);
+  for (const auto& name : named.Keys()) {
+    const Field* field = FieldOf(name);
+    const bool words = key == "one_of";
+    if (field == nullptr || (field->unit == Unit::kWords) != words) {
+      std::vector<std::string> allowed;
+      for (const auto& known : Fields()) {
+        if ((known.unit == Unit::kWords) == words) allowed.emplace_back(known.name);
+      }
+      named.AddError(
+          name, fmt::format("is no field that can be bounded so; these can: {}", fmt::join(allowed, ", ")));
+      named.String(name);  // it is known by this error
+      continue;
+    }
+    if (words) {
+      if (auto patterns = named.StringList(name)) bounds[name].one_of = std::move(*patterns);
+      continue;
+    }
+    std::optional<double> value;
+    if (field->unit == Unit::kTime) {
+      if (const auto ms = named.DurationMs(name)) value = static_cast<double>(*ms);
+    } else {
+      value = named.Double(name, -1e9, 1e9);
+    }
+    (key == "at_most" ? bounds[name].at_most : bounds[name].at_least) = value;
+  }
+  named.Finish();
+}
+
+void ReadDefaults(YamlMap& map, std::map<std::string, std::string>& defaults) {
+  auto named = map.Child("defaults");
+  for (const auto& name : named.Keys()) {
+    if (FieldOf(name) == nullptr)
+      named.AddError(name, fmt::format("is no field that can have a default here; these can: {}",
+                                       fmt::join(PolicyFields(), ", ")));
+    if (auto value = named.String(name)) defaults[name] = std::move(*value);
+  }
+  named.Finish();
+}
+
+}  // namespace
+
+std::vector<std::string> PolicyFields() {
+  std::vector<std::string> names;
+  for (const auto& field : Fields()) names.emplace_back(field.name);
+  return names;
+}
+
+Policies ReadPolicies(YamlMap& root) {
+  Policies policies;
+  for (auto& map : root.Children("policies")) {
+    Policy policy;
+    policy.name = map.String("name").value_or("");
+    if (policy.name.empty()) map.AddError("name", "missing; who breaks the policy is told its name");
+    policy.text = map.String("text").value_or("");
+    policy.users = map.StringList("users").value_or(std::vector<std::string>());
+    policy.projects = map.StringList("projects").value_or(std::vector<std::string>());
+    ReadDefaults(map, policy.defaults);
+    for (const char* key : {"at_least", "at_most", "one_of"}) ReadBounds(map, key, policy.bounds);
+    if (policy.defaults.empty() && policy.bounds.empty())
+      map.AddError("name", "the policy has none of defaults, at_least, at_most and one_of");
+    map.Finish();
+    policies.push_back(std::move(policy));
+  }
+  return policies;
+}
+
+Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, JobSpec spec,
+                                 const std::string& file, const std::string& owner) {
+  for (const auto& policy : policies) {
+    if (!IsFor(policy, owner, spec.project)) continue;
+    std::vector<std::string> sets;
+    for (const auto& [field, value] : policy.defaults) {
+      if (!IsGiven(yaml, field)) sets.push_back(fmt::format("{}={}", field, value));
+    }
+    if (sets.empty()) continue;
+    IMGD_ASSIGN(yaml, ChangeJobText(yaml, file, JobChangesOf(sets)));
+    auto changed = ParseJobFile(yaml, file);
+    if (!changed) {
+      Error error = changed.error().front();
+      error.hint = fmt::format("policy {} filled in {}", policy.name, fmt::join(sets, ", "));
+      return tl::unexpected(std::move(error));
+    }
+    spec = std::move(*changed);
+  }
+  for (const auto& policy : policies) {
+    if (!IsFor(policy, owner, spec.project)) continue;
+    for (const auto& [name, bound] : policy.bounds) {
+      if (const auto how = Broken(*FieldOf(name), bound, spec))
+        return tl::unexpected(Refusal(policy, name, *how, yaml, file));
+    }
+  }
+  return AllowedJob{std::move(yaml), std::move(spec)};
+}
+
+}  // namespace imgd

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/error.h"
+#include "common/job_file.h"
+#include "common/yaml.h"
+
+/// What the operator fixes or bounds in job files. Pure.
+namespace imgd {
+
+/// Bounds of one field; what is given holds.
+struct Bound {
+  std::optional<double> at_least;   ///< of numbers; durations in milliseconds
+  std::optional<double> at_most;    ///< the same; "no limit" is more than any
+  std::vector<std::string> one_of;  ///< of words: shell patterns, one of which has to match
+};
+
+/// A rule for the jobs of some, or of all.
+struct Policy {
+  std::string name;                             ///< as the refusal names it
+  std::string text;                             ///< the operator's words for who breaks it; may be empty
+  std::vector<std::string> users;               ///< whose jobs; empty: anybody's
+  std::vector<std::string> projects;            ///< of which projects; empty: of any and of none
+  std::map<std::string, std::string> defaults;  ///< values of fields that the file leaves out, as in YAML
+  std::map<std::string, Bound> bounds;          ///< by field
+};
+
+using Policies = std::vector<Policy>;
+
+/// Reads the list `policies`. Errors are added to the map's.
+Policies ReadPolicies(YamlMap& root);
+
+/// A job file that keeps the rules.
+struct AllowedJob {
+  std::string yaml;  ///< with the defaults
+  JobSpec spec;
+};
+
+/// The file with the defaults of the policies for its owner and its project, if it keeps their bounds.
+/// `spec` is what `yaml` says. Errors: kInvalidArgument at the field's place, with the rule's words.
+Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, JobSpec spec,
+                                 const std::string& file, const std::string& owner);
+
+/// Names of the fields that a policy can be about.
+std::vector<std::string> PolicyFields();
+
+}  // namespace imgd

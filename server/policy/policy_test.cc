@@ -1,0 +1,125 @@
+#include "server/policy/policy.h"
+
+#include <gmock/gmock.h>
+
+namespace imgd {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+Policies Read(const std::string& text) {
+  auto root = YamlMap::Parse(text, "imgd.yaml");
+  EXPECT_TRUE(root);
+  auto policies = ReadPolicies(*root);
+  root->Finish();
+  for (const auto& error : root->Errors()) ADD_FAILURE() << error.ToString();
+  return policies;
+}
+
+std::vector<std::string> ErrorsOf(const std::string& text) {
+  auto root = YamlMap::Parse(text, "imgd.yaml");
+  EXPECT_TRUE(root);
+  ReadPolicies(*root);
+  std::vector<std::string> out;
+  for (const auto& error : root->Errors()) out.push_back(error.ToString());
+  return out;
+}
+
+constexpr char kJob[] = "name: rn50\ndata: {train: /data/in1k/train}\n";
+
+Result<AllowedJob> Apply(const Policies& policies, const std::string& yaml,
+                         const std::string& owner = "ada") {
+  auto spec = ParseJobFile(yaml, "job.yaml");
+  EXPECT_TRUE(spec);
+  return ApplyPolicies(policies, yaml, *spec, "job.yaml", owner);
+}
+
+std::string Refused(const Policies& policies, const std::string& yaml, const std::string& owner = "ada") {
+  const auto job = Apply(policies, yaml, owner);
+  return job ? "" : job.error().ToString();
+}
+
+TEST(Policy, WithoutAnyTheFileIsAsItWas) { EXPECT_EQ(Apply({}, kJob)->yaml, kJob); }
+
+TEST(Policy, BoundsNumbersAndTimesAndSaysWhoseRuleItIs) {
+  const auto policies = Read(
+      "policies: [{name: caps, text: ask Bob for more, at_most: {time_limit: 72h, resources.ranks: 16},\n"
+      "            at_least: {priority: -5}}]");
+  EXPECT_EQ(Refused(policies, "name: a\ntime_limit: 4d\ndata: {train: /d}\n"),
+            "job.yaml:2:13: time_limit: is 4d, and at most 3d is allowed by policy caps (ask Bob for more)");
+  EXPECT_EQ(Refused(policies, "name: a\ntime_limit: 72h\ndata: {train: /d}\n"), "");
+  EXPECT_THAT(Refused(policies, kJob),
+              HasSubstr("time_limit: is without a limit, and at most 3d is allowed"));
+  EXPECT_THAT(Refused(policies,
+                      "name: a\ntime_limit: 1h\nresources: {nodes: 3, ranks_per_node: 8}\n"
+                      "train: {global_batch: 240}\ndata: {train: /d}\n"),
+              HasSubstr("resources.ranks: is 24, and at most 16 is allowed"));
+  EXPECT_THAT(Refused(policies, "name: a\ntime_limit: 1h\npriority: -6\ndata: {train: /d}\n"),
+              HasSubstr("priority: is -6, and at least -5 is allowed"));
+}
+
+TEST(Policy, FillsInWhatIsLeftOutBeforeItBounds) {
+  const auto policies = Read(
+      "policies: [{name: caps, defaults: {time_limit: 24h, checkpoint.dir: /shared/c}, at_most: {time_limit: "
+      "72h}}]");
+  const auto job = Apply(policies, kJob);
+  ASSERT_TRUE(job) << job.error().ToString();
+  EXPECT_EQ(job->spec.time_limit_ms, 24 * 3600 * 1000);
+  EXPECT_EQ(job->spec.checkpoint.dir, "/shared/c");
+  EXPECT_THAT(job->yaml, AllOf(HasSubstr("time_limit: 24h"), HasSubstr("dir: /shared/c")));
+  EXPECT_EQ(Apply(policies, "name: a\ntime_limit: 1h\ndata: {train: /d}\n")->spec.time_limit_ms, 3600 * 1000);
+}
+
+TEST(Policy, WordsMatchOneOfThePatterns) {
+  const auto policies = Read(
+      "policies: [{name: paths, one_of: {data.train: [/data/*, 'dataset:*'], project: [vision, nlp], "
+      "model.init_from: ['/models/*']}}]");
+  const std::string rest = "project: vision\n";
+  EXPECT_EQ(Refused(policies, kJob + rest), "");
+  EXPECT_EQ(Refused(policies, "name: a\ndata: {train: 'dataset:in1k'}\n" + rest), "");
+  EXPECT_THAT(
+      Refused(policies, "name: a\ndata: {train: /home/ada}\n" + rest),
+      HasSubstr("data.train: is '/home/ada', and one of /data/*, dataset:* is allowed by policy paths"));
+  EXPECT_THAT(Refused(policies, kJob), HasSubstr("project: is '', and one of vision, nlp is allowed"));
+  EXPECT_THAT(Refused(policies, kJob + rest + "model: {init_from: /tmp/w.pth}\n"),
+              HasSubstr("model.init_from: is '/tmp/w.pth', and /models/* is allowed"));
+}
+
+TEST(Policy, EveryPhasesImagesAreLookedAt) {
+  const auto policies = Read("policies: [{name: paths, one_of: {data.train: [/data/*]}}]");
+  EXPECT_THAT(Refused(policies, std::string(kJob) +
+                                    "train: {epochs: 2}\nphases: [{until: 1, train: /home/x}, {until: 2}]\n"),
+              HasSubstr("is '/home/x'"));
+}
+
+TEST(Policy, IsForTheUsersAndProjectsThatItNames) {
+  const auto policies =
+      Read("policies: [{name: caps, users: [ada], projects: [vision], at_most: {train.epochs: 10}}]");
+  EXPECT_NE(Refused(policies, std::string(kJob) + "project: vision\n"), "");
+  EXPECT_EQ(Refused(policies, kJob), "") << "of no project";
+  EXPECT_EQ(Refused(policies, std::string(kJob) + "project: vision\n", "bob"), "");
+}
+
+TEST(Policy, ADefaultThatMakesTheFileWrongNamesThePolicy) {
+  const auto policies = Read("policies: [{name: caps, defaults: {time_limit: soon}}]");
+  EXPECT_THAT(Refused(policies, kJob), AllOf(HasSubstr("time_limit"), HasSubstr("policy caps filled in")));
+}
+
+TEST(Policy, WhatIsWrongInTheConfigurationIsNamed) {
+  EXPECT_THAT(ErrorsOf("policies: [{at_most: {priority: 1}}]"),
+              testing::ElementsAre(HasSubstr("name: missing")));
+  EXPECT_THAT(ErrorsOf("policies: [{name: a}]"), testing::ElementsAre(HasSubstr("none of defaults")));
+  EXPECT_THAT(ErrorsOf("policies: [{name: a, at_most: {optimizer.lr: 1, priority: 1}}]"),
+              testing::ElementsAre(AllOf(HasSubstr("imgd.yaml:1:"), HasSubstr("time_limit"))));
+  EXPECT_THAT(ErrorsOf("policies: [{name: a, at_most: {model.name: x}, one_of: {priority: a}, "
+                       "at_least: {priority: 1}}]"),
+              SizeIs(2));
+  EXPECT_THAT(ErrorsOf("policies: [{name: a, at_most: {time_limit: long}}]"),
+              testing::Contains(HasSubstr("a duration")));
+  EXPECT_THAT(ErrorsOf("policies: {name: a}"), testing::ElementsAre(HasSubstr("a list is expected")));
+}
+
+}  // namespace
+}  // namespace imgd

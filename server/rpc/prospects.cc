@@ -1,0 +1,67 @@
+#include "server/rpc/prospects.h"
+
+#include <algorithm>
+
+#include "server/core/forecast.h"
+
+namespace imgd {
+namespace {
+
+/// Microseconds since 1970; nothing that is past.
+int64_t WallOf(Instant when, Now now) {
+  const auto left = std::chrono::duration_cast<std::chrono::microseconds>(when - now.steady).count();
+  return now.wall.micros + std::max<int64_t>(left, 0);
+}
+
+uint32_t TurnIn(const ClusterView& view, const std::string& owner) {
+  const auto turn = view.turns.find(owner);
+  return turn == view.turns.end() ? 0 : turn->second;
+}
+
+/// What nobody of these accounts has anything of yet, the view does not know.
+void AllowNew(const Submission& job, const Quotas& quotas, Snapshot& snapshot) {
+  const auto allow = [&snapshot](const std::string& account, const Quota& quota) {
+    if (quota.devices > 0) snapshot.allowances.try_emplace(account, Allowance{.devices = quota.devices});
+  };
+  allow("user " + job.owner, quotas.OfUser(job.owner));
+  if (!job.project.empty()) allow("project " + job.project, quotas.OfProject(job.project));
+}
+
+}  // namespace
+
+void FillForecast(const ClusterView& view, Now now, v1::Job& job) {
+  if (job.queue_position() == 0 || job.queue_position() > view.queue.size()) return;
+  const size_t place = job.queue_position() - 1;
+  if (view.queue[place].id.value() != job.id()) return;
+  const auto start = ForecastStart(view.snapshot, view.queue, place);
+  if (start) job.set_expected_start_us(WallOf(*start, now));
+}
+
+Status FillDryRun(const Submission& submission, const std::string& yaml, const ClusterView& view,
+                  const Quotas& quotas, Now now, v1::Job& out) {
+  IMGD_TRY(MayQueue(quotas, submission.owner, submission.project, [&view](const std::string& account) {
+    return static_cast<uint32_t>(
+        std::count_if(view.queue.begin(), view.queue.end(), [&account](const QueuedJob& job) {
+          return std::find(job.accounts.begin(), job.accounts.end(), account) != job.accounts.end();
+        }));
+  }));
+  QueuedJob job = EntryOf(NewJob(submission, JobId(), "", now.wall));
+  job.turn = TurnIn(view, submission.owner);
+  Snapshot snapshot = view.snapshot;
+  AllowNew(submission, quotas, snapshot);
+  const Prospect prospect = ProspectOf(snapshot, view.queue, std::move(job));
+  out.set_name(submission.name);
+  out.set_owner(submission.owner);
+  out.set_state(v1::JOB_STATE_QUEUED);
+  out.set_reason(static_cast<v1::ReasonCode>(prospect.code));
+  out.set_reason_text(prospect.text);
+  if (prospect.start) out.set_expected_start_us(WallOf(*prospect.start, now));
+  out.set_priority(submission.priority);
+  out.set_nodes(submission.nodes);
+  out.set_ranks_per_node(submission.ranks_per_node);
+  out.set_job_yaml(yaml);
+  out.set_checkpoint_dir(submission.checkpoint_parent);
+  return {};
+}
+
+}  // namespace imgd
