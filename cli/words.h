@@ -32,6 +32,13 @@ std::string JobTitle(const v1::Job& job);
 /// "started by hand on gpu-3", with how many other hosts; empty for a job that imgd manages.
 std::string ByHandText(const v1::Job& job);
 
+/// "job 12 (rn50-pre) to complete, job 13 (b) to end: it is COMPLETED"; empty for a job that comes after
+/// none.
+std::string AfterText(const v1::Job& job);
+
+/// "optimizer.lr=0.1, seed=2".
+std::string SweepSettingsText(const google::protobuf::RepeatedPtrField<v1::SweepSetting>& settings);
+
 /// Share of the steps that are done, if steps are known.
 std::optional<double> DoneRatio(const v1::Job& job);
 

@@ -201,20 +201,6 @@ void Reactor::FillAllowances(Snapshot& snapshot) const {
   }
 }
 
-Status Reactor::MaySubmit(const Submission& submission) const {
-  const auto check = [this](const std::string& account, const Quota& quota) -> Status {
-    const uint32_t has = state_.QueuedOf(account);
-    if (quota.queued == 0 || has < quota.queued) return {};
-    return tl::unexpected(
-        Error{.code = ErrorCode::kResourceExhausted,
-              .message = fmt::format("{} has as many jobs waiting as the quota allows, {}", account, has),
-              .hint = "try again when some have started, or ask the operator (quotas in imgd.yaml)"});
-  };
-  IMGD_TRY(check("user " + submission.owner, settings_.quotas.OfUser(submission.owner)));
-  if (submission.project.empty()) return {};
-  return check("project " + submission.project, settings_.quotas.OfProject(submission.project));
-}
-
 bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }
 
 void Reactor::Settle(Now now, Actions& out) {

@@ -14,8 +14,9 @@ namespace imgd::sim {
 
 /// What a trainer reports; kept on the node until it is acknowledged.
 struct TrainerEvent {
-  enum class Kind : uint8_t { kStarted, kCheckpoint, kFinished, kFailed };
+  enum class Kind : uint8_t { kStarted, kEpoch, kCheckpoint, kFinished, kFailed };
   Kind kind = Kind::kStarted;
+  EpochFigures figures = {};
   Checkpoint checkpoint = {};
   RankFailure failure = {};
 };
