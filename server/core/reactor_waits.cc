@@ -85,6 +85,13 @@ void Reactor::NoteHeldBack(JobId id, Now now, Actions& out) {
   const JobRecord* known = state_.FindJob(id);
   if (known == nullptr || known->state != JobState::kQueued || PlaceIn(state_.queue(), state_.KeyOf(*known)))
     return;
+  if (known->not_before_wall.micros != 0 && known->not_before_wall <= now.wall) {
+    // It came while the job waited for others.
+    state_.EditJob(id).not_before_wall = {};
+    state_.Changed(id);
+    dirty_ = true;
+    return;
+  }
   if (std::any_of(known->after.begin(), known->after.end(), IsBroken)) {
     JobRecord& job = state_.EditJob(id);
     auto event =

@@ -125,7 +125,8 @@ TEST_F(SweepsRpc, ASweepIsManyJobsInOneSubmissionAndOnceForAKey) {
   EXPECT_TRUE(again.existed());
   EXPECT_EQ(again.sweep().id(), id);
   EXPECT_EQ(List().jobs_size(), 2);
-  EXPECT_THAT(Submit(file + "seed: 1\n", *std::make_unique<v1::SubmitJobResponse>(), "k").error_message(),
+  v1::SubmitJobResponse refused;
+  EXPECT_THAT(Submit(file + "seed: 1\n", refused, "k").error_message(),
               HasSubstr("which was submitted with another job file"));
   const auto second = Get(id + 1).job();
   EXPECT_EQ(second.reason(), v1::REASON_CODE_SWEEP_FULL);
@@ -145,7 +146,8 @@ TEST_F(SweepsRpc, ASweepIsManyJobsInOneSubmissionAndOnceForAKey) {
   Context context;
   EXPECT_TRUE(jobs->CancelSweep(&context, request, &response).ok());
   EXPECT_EQ(response.cancelled(), 2u);
-  for (const auto& job : List().jobs()) EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
+  const auto listed = List();
+  for (const auto& job : listed.jobs()) EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
   Context another;
   EXPECT_TRUE(jobs->CancelSweep(&another, request, &response).ok());
   EXPECT_EQ(response.cancelled(), 0u);
