@@ -105,7 +105,7 @@ TEST_F(SweepCli, WhatAJobWaitsForIsGivenOnTheCommandLineAndShown) {
   RunIt({"submit", file, "--after", "12", "--after", "rn18[1]:any", "--not-before", "8h"});
   ASSERT_EQ(daemon.submits().size(), 1u);
   const auto sent = daemon.submits()[0].job_yaml();
-  EXPECT_THAT(sent, AllOf(HasSubstr("not_before: \"8h\""), HasSubstr("rn18[1]"), HasSubstr("when: any"),
+  EXPECT_THAT(sent, AllOf(HasSubstr("not_before: 8h"), HasSubstr("rn18[1]"), HasSubstr("when: any"),
                           Not(HasSubstr("after: [1]"))));
   EXPECT_THAT(RunIt({"submit", file, "--after", "12:soon"}).err,
               HasSubstr("--after: found '12:soon' where JOB, JOB:ok, JOB:any or JOB:failed is expected"));
