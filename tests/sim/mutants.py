@@ -159,9 +159,11 @@ MUTANTS = [
            "for (const auto& change : plan.waits) SetWait(change, after, now, out);", ";"),
     # Jobs after others, before their time, in sweeps.
     Mutant("any end of the other lets a job start", "waits.cc",
-           "  return ended == (when == AfterEnd::kOk ? JobState::kCompleted : JobState::kFailed);\n", "  return true;\n"),
+           "  return ended == (when == AfterEnd::kOk ? JobState::kCompleted : JobState::kFailed);\n",
+           "  return true;\n"),
     Mutant("a job does not wait for those that it comes after", "waits.cc",
-           "if (held || job.state == JobState::kPaused) return false;", "if (job.state == JobState::kPaused) return false;"),
+           "if (held || job.state == JobState::kPaused) return false;",
+           "if (job.state == JobState::kPaused) return false;"),
     Mutant("those who wait are not told of an end", "cluster_state.cc",
            "  if (IsFinal(job.state) && !held_back_.After(job.id).empty()) awaited_.insert(job.id);\n", ""),
     Mutant("a job waits on for what can't come any more", "reactor_waits.cc",
