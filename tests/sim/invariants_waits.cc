@@ -100,7 +100,7 @@ void NothingWaitsForWhatCannotCome(World& world, const Batch& batch, const char*
     if (job->reason.code == ReasonCode::kAfterNever && !IsHopeless(world, *job))
       world.Break(name, fmt::format("job {} has failed though nothing kept it", id));
   }
-  if (world.ledger.checks % 8 != 0) return;
+  if (world.ledger.checks % 64 != 0) return;
   for (const auto& [id, job] : world.daemon.stored()) {
     if (job.state == JobState::kQueued && IsHopeless(world, job))
       world.Break(name, fmt::format("job {} waits in vain: {}", id, job.reason.text));
@@ -136,12 +136,16 @@ uint32_t MayPass(const Ledger::Sweep& sweep, size_t rung) {
 
 /// Whoever is surely not among the best is stopped at once, and nobody else is.
 void OnlyTheBestGoOn(World& world, const Batch& batch, const char* name) {
+  bool news = false;
   for (const auto& action : batch.actions) {
-    if (const auto* result = std::get_if<SaveRungResult>(&action))
+    if (const auto* result = std::get_if<SaveRungResult>(&action)) {
       world.ledger.rungs[{result->sweep, result->rung}].emplace(result->job, result->value);
+      news = true;
+    }
   }
+  if (!news && world.ledger.checks % 64 != 0) return;
   for (const auto& [first, sweep] : world.ledger.sweeps) {
-    if (!sweep.halving || world.ledger.checks % 4 != 0) continue;
+    if (!sweep.halving) continue;
     for (uint32_t i = 0; i < sweep.members; ++i) {
       const JobId id(first.value() + i);
       const JobRecord* job = world.daemon.reactor().state().FindJob(id);
