@@ -57,6 +57,7 @@ void AddCommands(Command app, Context& context) {
   AddWaitCommand(app, context);
   AddLogsCommand(app, context);
   AddCancelCommand(app, context);
+  AddSweepCommand(app, context);
   AddPauseCommand(app, context);
   AddResumeCommand(app, context);
   AddMoveCommand(app, context);

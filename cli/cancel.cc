@@ -1,6 +1,8 @@
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "cli/job_ref.h"
 #include "cli/serialize.h"
+#include "cli/sweep_ref.h"
 #include "cli/watch.h"
 #include "cli/words.h"
 
@@ -11,6 +13,7 @@ struct CancelOptions {
   std::vector<std::string> jobs;
   bool checkpoint = false;
   bool wait = false;
+  bool sweep = false;
   OutputFormat format = OutputFormat::kTable;
 };
 
@@ -38,10 +41,50 @@ int WaitForEnd(Context& context, Client& client, const v1::Job& job) {
   return code == ExitCodeOfState(v1::JOB_STATE_CANCELLED) ? 0 : code;
 }
 
+int CancelOneSweep(Context& context, Client& client, const std::string& reference,
+                   const CancelOptions& options) {
+  auto sweep = FindSweep(client, reference);
+  if (!sweep) return context.Fail(sweep.error());
+  v1::CancelSweepRequest request;
+  request.set_id(sweep->id());
+  request.set_checkpoint(options.checkpoint);
+  request.set_actor(OwnerName(context.env()));
+  auto answer = client.CancelSweep(request, [&] {
+    context.Say(fmt::format("imgd at {} does not answer; trying again", client.address().target),
+                Style::kWarn);
+  });
+  if (!answer) return context.Fail(answer.error());
+  if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
+    PrintDocument(context.out(), ToJson(*answer), options.format);
+  } else if (answer->cancelled() == 0) {
+    context.out() << fmt::format("all jobs of {} had ended before\n", SweepTitle(*sweep));
+  } else {
+    context.out() << fmt::format("{} of {} {} being cancelled{}\n", Count(answer->cancelled(), "job"),
+                                 SweepTitle(*sweep), answer->cancelled() == 1 ? "is" : "are",
+                                 options.checkpoint ? ", after a checkpoint" : "");
+  }
+  return 0;
+}
+
+int CancelSweeps(Context& context, Client& client, const CancelOptions& options) {
+  if (options.wait) {
+    return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
+                               .message = "--sweep and --wait exclude each other",
+                               .hint = "imgcli sweep SWEEP shows what is left"}});
+  }
+  int exit_code = 0;
+  for (const auto& reference : options.jobs) {
+    const int code = CancelOneSweep(context, client, reference, options);
+    if (exit_code == 0) exit_code = code;
+  }
+  return exit_code;
+}
+
 int RunCancel(Context& context, const CancelOptions& options) {
   if (options.wait) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
+  if (options.sweep) return CancelSweeps(context, **client, options);
   int exit_code = 0;
   auto documents = nlohmann::ordered_json::array();
   for (const auto& reference : options.jobs) {
@@ -77,6 +120,7 @@ void AddCancelCommand(Command app, Context& context) {
   command.AddOption("JOB", options->jobs, "Numbers of the jobs, or their names").Required().ValueName("");
   command.AddFlag("--checkpoint", options->checkpoint, "Save a checkpoint first");
   command.AddFlag("--wait", options->wait, "Wait until no process of the job is left");
+  command.AddFlag("--sweep", options->sweep, "JOB is a sweep: all of its jobs are ended");
   AddOutputOption(command, options->format, kPlainFormats);
   command.Footer(
       "Without --checkpoint the ranks are ended at once, also in the middle of a step; those that do not "
@@ -85,7 +129,8 @@ void AddCancelCommand(Command app, Context& context) {
       "Examples:\n"
       "  imgcli cancel 12\n"
       "  imgcli cancel rn18-demo --checkpoint --wait\n"
-      "  imgcli cancel 13 14 15");
+      "  imgcli cancel 13 14 15\n"
+      "  imgcli cancel --sweep rn18");
   command.Runs([&context, options] { return RunCancel(context, *options); });
 }
 

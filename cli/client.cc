@@ -282,6 +282,20 @@ Reply<v1::CancelJobResponse> Client::CancelJob(const v1::CancelJobRequest& reque
       });
 }
 
+Reply<v1::GetSweepResponse> Client::GetSweep(const v1::GetSweepRequest& request) {
+  return CallOnce<v1::GetSweepResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
+    return connection.jobs->GetSweep(context, request, response);
+  });
+}
+
+Reply<v1::CancelSweepResponse> Client::CancelSweep(const v1::CancelSweepRequest& request,
+                                                   const std::function<void()>& on_retry) {
+  return CallUntilAnswered<v1::CancelSweepResponse>(
+      on_retry, [&](Connection& connection, auto* context, auto* response) {
+        return connection.jobs->CancelSweep(context, request, response);
+      });
+}
+
 Reply<v1::ProfileJobResponse> Client::ProfileJob(const v1::ProfileJobRequest& request) {
   return CallOnce<v1::ProfileJobResponse>(timeout_,
                                           [&](Connection& connection, auto* context, auto* response) {

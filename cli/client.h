@@ -51,6 +51,11 @@ class Client {
   Reply<v1::CancelJobResponse> CancelJob(const v1::CancelJobRequest& request,
                                          const std::function<void()>& on_retry);
 
+  Reply<v1::GetSweepResponse> GetSweep(const v1::GetSweepRequest& request);
+  /// Asks for the end of a sweep's jobs; repeated as SubmitJob is.
+  Reply<v1::CancelSweepResponse> CancelSweep(const v1::CancelSweepRequest& request,
+                                             const std::function<void()>& on_retry);
+
   /// Asks a rank for a profile, once.
   Reply<v1::ProfileJobResponse> ProfileJob(const v1::ProfileJobRequest& request);
 

@@ -22,6 +22,7 @@ void AddResumeCommand(Command app, Context& context);
 void AddMoveCommand(Command app, Context& context);
 void AddPriorityCommand(Command app, Context& context);
 void AddExtendCommand(Command app, Context& context);
+void AddSweepCommand(Command app, Context& context);
 void AddRerunCommand(Command app, Context& context);
 void AddEventsCommand(Command app, Context& context);
 void AddNodeCommands(Command app, Context& context);

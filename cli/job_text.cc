@@ -34,13 +34,6 @@ Reply<std::string> ReadText(const std::string& file, std::istream& in) {
   return text;
 }
 
-/// As YAML that is this text and nothing else.
-std::string YamlText(const std::string& text) {
-  YAML::Emitter out;
-  out << YAML::DoubleQuoted << text;
-  return out.c_str();
-}
-
 /// A job runs in a folder of its own on another machine, where a relative path names nothing.
 Errors CheckDataPaths(const std::string& text, const JobSpec& spec, const std::string& file) {
   auto root = YamlMap::Parse(text, file);
@@ -74,16 +67,24 @@ Errors CheckText(const std::string& text, const std::string& file) {
 
 }  // namespace
 
+std::string YamlText(const std::string& text) {
+  YAML::Emitter out;
+  out << YAML::DoubleQuoted << text;
+  return out.c_str();
+}
+
 Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std::vector<std::string>& sets,
-                           const std::optional<std::string>& name) {
+                           const std::optional<std::string>& name, const std::vector<JobChange>& more) {
   auto read = ReadText(file, in);
   if (!read) return tl::unexpected(std::move(read).error());
-  return ChangeJobTextOf(*read, file == "-" ? "stdin" : ToUtf8(file), sets, name);
+  return ChangeJobTextOf(*read, file == "-" ? "stdin" : ToUtf8(file), sets, name, more);
 }
 
 Reply<JobText> ChangeJobTextOf(const std::string& read, const std::string& file,
-                               const std::vector<std::string>& sets, const std::optional<std::string>& name) {
+                               const std::vector<std::string>& sets, const std::optional<std::string>& name,
+                               const std::vector<JobChange>& more) {
   auto changes = JobChangesOf(sets);
+  changes.insert(changes.end(), more.begin(), more.end());
   if (name) {
     // Quoted, so that a name is never taken for a number, a list or nothing.
     changes.push_back({.assignment = "name=" + YamlText(*name), .shown = fmt::format("--name {}", *name)});
@@ -99,7 +100,7 @@ Reply<JobText> ChangeJobTextOf(const std::string& read, const std::string& file,
   }
   if (!errors.empty()) return tl::unexpected(PlaceJobErrors(std::move(errors), read, text.file, changes));
   // The daemon's line numbers would be those of the changed text.
-  text.file += sets.empty() ? " (with --name)" : " (with --set)";
+  text.file += changes.size() > 1 || !name ? " (with --set)" : " (with --name)";
   return text;
 }
 

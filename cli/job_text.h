@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/settings.h"
+#include "common/job_changes.h"
 
 namespace imgd::cli {
 
@@ -15,14 +16,19 @@ struct JobText {
   std::string file;  ///< its name in messages, in UTF-8
 };
 
-/// Reads `file` ("-": `in`; "recipe:NAME": one of Recipes()), applies `sets` ("train.epochs=5") and `name`
-/// (absent: the file's), and checks the result as the daemon will. Errors: as the file system's; or every
-/// error of the file, each at its place in the file as it was written, or at the option that made it.
+/// Reads `file` ("-": `in`; "recipe:NAME": one of Recipes()), applies `sets` ("train.epochs=5"), `name`
+/// (absent: the file's) and what `more` options change, and checks the result as the daemon will. Errors: as
+/// the file system's; or every error of the file, each at its place in the file as it was written, or at the
+/// option that made it.
 Reply<JobText> ReadJobText(const std::string& file, std::istream& in, const std::vector<std::string>& sets,
-                           const std::optional<std::string>& name);
+                           const std::optional<std::string>& name, const std::vector<JobChange>& more = {});
 
 /// The same of a text that was read already; `file` is its name in messages.
 Reply<JobText> ChangeJobTextOf(const std::string& text, const std::string& file,
-                               const std::vector<std::string>& sets, const std::optional<std::string>& name);
+                               const std::vector<std::string>& sets, const std::optional<std::string>& name,
+                               const std::vector<JobChange>& more = {});
+
+/// As YAML that is this text and nothing else.
+std::string YamlText(const std::string& text);
 
 }  // namespace imgd::cli

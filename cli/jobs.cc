@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/serialize.h"
+#include "cli/sweep_ref.h"
 #include "cli/words.h"
 #include "common/utf8.h"
 
@@ -15,6 +16,7 @@ struct JobsOptions {
   std::vector<std::string> states;
   std::string name;
   std::string owner;
+  std::string sweep;
   uint64_t limit = 20;
   bool all = false;
   OutputFormat format = OutputFormat::kTable;
@@ -112,6 +114,11 @@ int RunJobs(Context& context, const JobsOptions& options) {
   if (!request) return context.Fail(request.error());
   auto client = context.client();
   if (!client) return context.Fail(client.error());
+  if (!options.sweep.empty()) {
+    auto sweep = FindSweep(**client, options.sweep);
+    if (!sweep) return context.Fail(sweep.error());
+    request->set_sweep_id(sweep->id());
+  }
   auto listing = Fetch(**client, std::move(*request), options.all ? UINT64_MAX : options.limit);
   if (!listing) return context.Fail(listing.error());
   context.Warn(listing->warning);
@@ -121,7 +128,8 @@ int RunJobs(Context& context, const JobsOptions& options) {
   } else if (!listing->jobs.empty()) {
     PrintTable(context, listing->jobs, options.format == OutputFormat::kWide);
   } else {
-    const bool filtered = !options.states.empty() || !options.name.empty() || !options.owner.empty();
+    const bool filtered =
+        !options.states.empty() || !options.name.empty() || !options.owner.empty() || !options.sweep.empty();
     context.Say(filtered ? "no job matches" : "no jobs yet; imgcli submit job.yaml makes one");
   }
   if (listing->more) {
@@ -145,6 +153,7 @@ void AddJobsCommand(Command app, Context& context) {
       .OneValueEach();
   command.AddOption("--name", options->name, "Only jobs whose name contains this").ValueName("TEXT");
   command.AddOption("--owner", options->owner, "Only this user's jobs").ValueName("USER");
+  command.AddOption("--sweep", options->sweep, "Only jobs of this sweep").ValueName("SWEEP");
   command.AddNumber("--limit", "So many at most (default 20)", 1, 1'000'000,
                     [options](uint64_t limit) { options->limit = limit; });
   command.AddFlag("--all", options->all, "Every job, however many");

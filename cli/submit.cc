@@ -5,6 +5,7 @@
 #include "cli/format.h"
 #include "cli/job_text.h"
 #include "cli/serialize.h"
+#include "cli/sweep_ref.h"
 #include "cli/watch.h"
 #include "cli/words.h"
 #include "common/utf8.h"
@@ -17,12 +18,31 @@ struct SubmitOptions {
   std::vector<std::string> sets;
   std::optional<std::string> name;
   std::optional<std::string> key;
+  std::vector<std::string> after;
+  std::optional<std::string> not_before;
   bool watch = false;
   bool dry_run = false;
   OutputFormat format = OutputFormat::kTable;
 };
 
+void PrintStoredSweep(Context& context, const v1::SubmitJobResponse& answer) {
+  const auto& sweep = answer.sweep();
+  const std::string numbers =
+      sweep.members() == 1 ? fmt::format("job {}", sweep.id())
+                           : fmt::format("jobs {} to {}", sweep.id(), sweep.id() + sweep.members() - 1);
+  context.out() << fmt::format(
+      "{} {}: {}, {}\n", SweepTitle(sweep),
+      answer.existed() ? "was submitted before with this idempotency key" : "submitted",
+      Count(sweep.members(), "job"), numbers);
+  for (const auto& warning : answer.warnings())
+    context.Say(fmt::format("warning: {}", warning), Style::kWarn);
+  context.Say(fmt::format("see it: {}   end it: {}", context.Suggest(fmt::format("sweep {}", sweep.id())),
+                          context.Suggest(fmt::format("cancel --sweep {}", sweep.id()))),
+              Style::kDim);
+}
+
 void PrintStored(Context& context, const v1::SubmitJobResponse& answer, bool hints) {
+  if (answer.has_sweep()) return PrintStoredSweep(context, answer);
   const auto& job = answer.job();
   if (answer.existed()) {
     context.out() << JobTitle(job) << " was submitted before with this idempotency key\n";
@@ -46,14 +66,42 @@ nlohmann::ordered_json StoredDocument(const v1::SubmitJobResponse& answer) {
   document["warnings"] = nlohmann::ordered_json::array();
   for (const auto& warning : answer.warnings()) document["warnings"].push_back(warning);
   document["existed"] = answer.existed();
+  if (answer.has_sweep()) {
+    document["sweep"] = ToJson(answer.sweep());
+    document["settings"] = ToJsonArray(answer.settings());
+  }
   return document;
+}
+
+/// What the jobs of a sweep would differ in.
+void PrintDrySweep(Context& context, const v1::SubmitJobResponse& answer) {
+  const auto& sweep = answer.sweep();
+  context.out() << fmt::format(
+      "{} is fine; nothing was submitted ({} of {} with {} each{})\n", Printable(sweep.name()),
+      Count(sweep.members(), "job"), Count(answer.job().nodes(), "node"),
+      Count(answer.job().ranks_per_node(), "rank"),
+      sweep.max_running() > 0 ? fmt::format(", at most {} at once", sweep.max_running()) : "");
+  for (int i = 0; i < answer.settings_size(); ++i) {
+    context.out() << fmt::format("  {}[{}]  {}\n", Printable(sweep.name()), i + 1,
+                                 SweepSettingsText(answer.settings(i).settings()));
+  }
+  if (static_cast<int>(sweep.members()) > answer.settings_size())
+    context.out() << fmt::format("  and {} more\n",
+                                 static_cast<int>(sweep.members()) - answer.settings_size());
 }
 
 void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
   const auto& job = answer.job();
-  context.out() << fmt::format("{} is fine; nothing was submitted (it needs {} with {} each)\n",
-                               Printable(job.name()), Count(job.nodes(), "node"),
-                               Count(job.ranks_per_node(), "rank"));
+  if (answer.has_sweep()) {
+    PrintDrySweep(context, answer);
+  } else {
+    context.out() << fmt::format("{} is fine; nothing was submitted (it needs {} with {} each)\n",
+                                 Printable(job.name()), Count(job.nodes(), "node"),
+                                 Count(job.ranks_per_node(), "rank"));
+  }
+  if (!job.after().empty()) context.out() << fmt::format("  it waits for {}\n", AfterText(job));
+  if (job.not_before_us() > 0)
+    context.out() << fmt::format("  it does not start before {}\n", LocalTime(job.not_before_us()));
   if (!job.reason_text().empty()) context.out() << Printable(job.reason_text()) << '\n';
   if (job.reason() != v1::REASON_CODE_PLACED) {
     if (const auto start = ExpectedStartText(job, NowMicros()); !start.empty())
@@ -83,6 +131,31 @@ int FailSubmit(Context& context, Errors errors, const v1::SubmitJobRequest& requ
   return context.Fail(errors);
 }
 
+/// `--after JOB:WHEN`, `--not-before TIME`, as what they change in the file.
+Reply<std::vector<JobChange>> WaitChanges(const SubmitOptions& options) {
+  std::vector<JobChange> changes;
+  if (options.not_before) {
+    changes.push_back({.assignment = "not_before=" + YamlText(*options.not_before),
+                       .shown = fmt::format("--not-before {}", *options.not_before)});
+  }
+  std::string list, shown;
+  for (const auto& text : options.after) {
+    const auto colon = text.rfind(':');
+    const std::string job = text.substr(0, colon);
+    const std::string when = colon == std::string::npos ? "ok" : text.substr(colon + 1);
+    if (job.empty() || (when != "ok" && when != "any" && when != "failed")) {
+      return tl::unexpected(Errors{Error{
+          .code = ErrorCode::kInvalidArgument,
+          .message = fmt::format("--after: found '{}' where JOB, JOB:ok, JOB:any or JOB:failed is expected",
+                                 ToUtf8(text))}});
+    }
+    list += fmt::format("{}{{job: {}, when: {}}}", list.empty() ? "" : ", ", YamlText(job), when);
+    shown += fmt::format("{}--after {}", shown.empty() ? "" : " ", text);
+  }
+  if (!list.empty()) changes.push_back({.assignment = fmt::format("after=[{}]", list), .shown = shown});
+  return changes;
+}
+
 int RunSubmit(Context& context, const SubmitOptions& options) {
   if (options.watch && (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml)) {
     return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
@@ -96,7 +169,9 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
                                       ToUtf8(*options.key))}});
   }
   if (options.watch) context.FollowUntilInterrupted();
-  auto text = ReadJobText(options.file, context.in(), options.sets, options.name);
+  const auto waits = WaitChanges(options);
+  if (!waits) return context.Fail(waits.error());
+  auto text = ReadJobText(options.file, context.in(), options.sets, options.name, *waits);
   if (!text) return context.Fail(text.error());
   auto client = context.client();
   if (!client) return context.Fail(client.error());
@@ -117,6 +192,10 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
     return 0;
   }
   PrintStored(context, *answer, !options.watch);
+  if (options.watch && answer->has_sweep()) {
+    context.Say("a sweep can't be followed as a whole; imgcli watch follows one of its jobs", Style::kWarn);
+    return 0;
+  }
   if (!options.watch) return 0;
   return FollowJob(context, **client, answer->job().id(), {.from_event = 1});
 }
@@ -143,6 +222,17 @@ void AddSubmitCommand(Command app, Context& context) {
       .ValueName("FIELD=VALUE")
       .OneValueEach();
   command.AddOption("--name", options->name, "Name of the job, instead of the file's").ValueName("NAME");
+  command
+      .AddOption(
+          "--after", options->after,
+          "Start after this job, by number or name, has completed; JOB:any: has ended; JOB:failed: has "
+          "failed; may be repeated; instead of the file's")
+      .ValueName("JOB[:WHEN]")
+      .OneValueEach();
+  command
+      .AddOption("--not-before", options->not_before,
+                 "Start at this time or later: 2026-12-01T02:00:00Z, or 8h from now")
+      .ValueName("TIME");
   command.AddFlag("--dry-run", options->dry_run, "Check only: nothing is stored");
   command
       .AddOption("--idempotency-key", options->key,
@@ -157,6 +247,7 @@ void AddSubmitCommand(Command app, Context& context) {
       "  imgcli submit job.yaml --set train.epochs=5 --set optimizer.lr=0.4 --name rn50-short\n"
       "  sed s/resnet18/resnet50/ job.yaml | imgcli submit -\n"
       "  imgcli submit recipe:rn50-90ep --set data.train=/data/train --set data.val=/data/val\n"
+      "  imgcli submit job.yaml --after 12 --after rn50-pre:any --not-before 2026-12-01T02:00:00Z\n"
       "  imgcli submit job.yaml -o json | jq -r .id");
   command.Runs([&context, options] { return RunSubmit(context, *options); });
 }

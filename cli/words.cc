@@ -136,6 +136,28 @@ std::string ExpectedStartText(const v1::Job& job, int64_t now_us) {
   return fmt::format("in about {}, at {}", HumanDuration(seconds), LocalTime(job.expected_start_us()));
 }
 
+std::string AfterText(const v1::Job& job) {
+  std::string text;
+  for (const auto& one : job.after()) {
+    const std::string_view verb = one.when() == v1::AFTER_END_ANY      ? "to end"
+                                  : one.when() == v1::AFTER_END_FAILED ? "to fail"
+                                                                       : "to complete";
+    text += fmt::format("{}job {} ({}) {}", text.empty() ? "" : ", ", one.job_id(), Printable(one.job_name()),
+                        verb);
+    if (one.ended() != v1::JOB_STATE_UNSPECIFIED) text += fmt::format(": it is {}", StateName(one.ended()));
+  }
+  return text;
+}
+
+std::string SweepSettingsText(const google::protobuf::RepeatedPtrField<v1::SweepSetting>& settings) {
+  std::string text;
+  for (const auto& setting : settings) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", Printable(setting.name()),
+                        Printable(setting.value()));
+  }
+  return text;
+}
+
 std::optional<double> DoneRatio(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_COMPLETED) return 1;
   const auto& step = job.last_step();

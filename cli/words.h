@@ -35,6 +35,13 @@ std::string ByHandText(const v1::Job& job);
 /// "in about 40m00s, at 2025-11-21 07:53:14" or "now"; empty where nobody knows. Microseconds since 1970 UTC.
 std::string ExpectedStartText(const v1::Job& job, int64_t now_us);
 
+/// "job 12 (rn50-pre) to complete, job 13 (b) to end: it is COMPLETED"; empty for a job that comes after
+/// none.
+std::string AfterText(const v1::Job& job);
+
+/// "optimizer.lr=0.1, seed=2".
+std::string SweepSettingsText(const google::protobuf::RepeatedPtrField<v1::SweepSetting>& settings);
+
 /// Share of the steps that are done, if steps are known.
 std::optional<double> DoneRatio(const v1::Job& job);
 

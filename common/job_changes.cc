@@ -28,7 +28,8 @@ void FindPlace(const std::string& text, std::string_view field, Error& error) {
 }
 
 bool IsPrefix(std::string_view outer, std::string_view inner) {
-  return inner.starts_with(outer) && (inner.size() == outer.size() || inner[outer.size()] == '.');
+  return inner.starts_with(outer) &&
+         (inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[');
 }
 
 }  // namespace

@@ -313,6 +313,7 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   if (!root) return tl::unexpected(std::vector<Error>{root.error()});
   JobSpec spec;
   ReadHead(*root, spec);
+  ReadWaits(*root, spec);
   ReadResources(*root, spec);
   ReadData(*root, spec);
   ReadModel(*root, spec);
@@ -324,6 +325,7 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   ReadDist(*root, spec);
   ReadLimits(*root, spec);
   CheckPatches(*root, spec);
+  ReadSweep(*root, spec);
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
   spec.text = text;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/sweep_spec.h"
 
 namespace imgd {
 
@@ -25,6 +26,16 @@ struct JobSpec {
   int max_restarts = 10;      ///< how often a failed run goes back to the queue
   bool preemptible = true;    ///< jobs of a higher priority may have its devices
   int64_t time_limit_ms = 0;  ///< that it may hold its nodes for, over all starts; 0 for no limit
+
+  /// A job that has to end before this one starts.
+  struct After {
+    std::string job;          ///< its number, or its name
+    std::string when = "ok";  ///< ok, any or failed: how it has to have ended
+  };
+  std::vector<After> after;
+  int64_t not_before_us = 0;  ///< it starts at this time or later, microseconds since 1970 UTC; 0: at once
+  int64_t not_before_delay_ms = 0;  ///< the same, from when it is submitted
+  std::optional<SweepSpec> sweep;   ///< many jobs, that differ from this file by some settings
 
   struct Resources {
     int nodes = 1;                        ///< nodes in the gang

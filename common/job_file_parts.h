@@ -27,6 +27,10 @@ void Set(std::optional<T>& field, std::optional<T> value) {
   if (value) field = std::move(value);
 }
 
+/// `after` and `not_before`.
+void ReadWaits(YamlMap& root, JobSpec& spec);
+/// `sweep`, once the epochs and the data are known.
+void ReadSweep(YamlMap& root, JobSpec& spec);
 /// `model`, once `data` is known.
 void ReadModel(YamlMap& root, JobSpec& spec);
 /// `train`, `phases` and `elastic`.

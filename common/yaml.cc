@@ -229,6 +229,28 @@ std::vector<YamlMap> YamlMap::Children(std::string_view key) {
   return out;
 }
 
+std::vector<YamlMap> YamlMap::Children(std::string_view key, const std::string& short_for) {
+  known_.emplace(key);
+  if (!Has(key)) return {};
+  const YAML::Node& found = *Find(key);
+  YAML::Node alone(YAML::NodeType::Sequence);
+  if (!found.IsSequence()) alone.push_back(found);
+  std::vector<YamlMap> out;
+  for (const auto& item : found.IsSequence() ? found : alone) {
+    if (!item.IsMap() && !item.IsScalar()) {
+      AddError(key, fmt::format("found {} where text or a mapping (key: value) is expected", Describe(item)));
+      return {};
+    }
+    YAML::Node map = item;
+    if (item.IsScalar()) {
+      map.reset(YAML::Node(YAML::NodeType::Map));
+      map[short_for] = YAML::Node(item);
+    }
+    out.push_back({map, fmt::format("{}[{}].", PathOf(key), out.size()), shared_});
+  }
+  return out;
+}
+
 const YAML::Node* YamlMap::Scalar(std::string_view key, std::string_view expected) {
   known_.emplace(key);
   if (!Has(key)) return nullptr;
@@ -317,6 +339,41 @@ std::optional<std::vector<double>> YamlMap::Doubles(std::string_view key, double
   return out;
 }
 
+namespace {
+
+std::string OnOneLine(const YAML::Node& node) {
+  YAML::Node copy = YAML::Clone(node);
+  const auto flow = [](auto&& self, YAML::Node at) -> void {
+    if (!at.IsMap() && !at.IsSequence()) return;
+    at.SetStyle(YAML::EmitterStyle::Flow);
+    for (const auto& item : at) self(self, at.IsMap() ? item.second : YAML::Node(item));
+  };
+  flow(flow, copy);
+  return YAML::Dump(copy);
+}
+
+}  // namespace
+
+std::optional<std::string> YamlMap::Value(std::string_view key) {
+  known_.emplace(key);
+  if (Find(key) == nullptr) return std::nullopt;
+  return OnOneLine(*Find(key));
+}
+
+std::optional<std::vector<std::string>> YamlMap::Values(std::string_view key) {
+  known_.emplace(key);
+  if (!Has(key)) return std::nullopt;
+  const YAML::Node& child = *Find(key);
+  if (!child.IsSequence() || child.size() == 0) {
+    AddError(key, fmt::format("found {} where a list of values is expected",
+                              child.IsSequence() ? "an empty list" : Describe(child)));
+    return std::nullopt;
+  }
+  std::vector<std::string> out;
+  for (const auto& item : child) out.push_back(OnOneLine(item));
+  return out;
+}
+
 std::optional<int64_t> YamlMap::DurationMs(std::string_view key) {
   const YAML::Node* node = Scalar(key, "a duration");
   if (node == nullptr) return std::nullopt;
@@ -390,16 +447,24 @@ Result<YAML::Node> ItemOf(YAML::Node node, const std::string& key) {
 
 }  // namespace
 
-Result<std::string> YamlSet(std::string_view text, std::string_view assignment) {
+Result<YamlEditor> YamlEditor::Parse(std::string_view text) {
+  try {
+    YAML::Node root = YAML::Load(std::string(text));
+    if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
+    return YamlEditor(root);
+  } catch (const YAML::Exception& e) {
+    return Fail(ErrorCode::kInvalidArgument, "not valid YAML: {}", e.msg);
+  }
+}
+
+Status YamlEditor::Set(std::string_view assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
     return Fail(ErrorCode::kInvalidArgument, "PATH=VALUE is expected, such as train.epochs=10");
   }
   if (FindInvalidUtf8(assignment)) return Fail(ErrorCode::kInvalidArgument, "found bytes that are no UTF-8");
   try {
-    YAML::Node root = YAML::Load(std::string(text));
-    if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
-    YAML::Node node = root;
+    YAML::Node node = root_;
     std::string_view path = assignment.substr(0, equals);
     while (true) {
       const auto dot = path.find('.');
@@ -411,16 +476,21 @@ Result<std::string> YamlSet(std::string_view text, std::string_view assignment) 
         // Nothing is no null: it would be taken for a field that is left out, and the default for what was
         // set.
         item = value.IsNull() && !IsWordForNull(assignment.substr(equals + 1)) ? YAML::Node("") : value;
-        break;
+        return {};
       }
       if (!item.IsDefined() || item.IsNull()) item = YAML::Node(YAML::NodeType::Map);
       node.reset(item);
       path.remove_prefix(dot + 1);
     }
-    return YAML::Dump(root) + "\n";
   } catch (const YAML::Exception& e) {
     return Fail(ErrorCode::kInvalidArgument, "not valid YAML: {}", e.msg);
   }
+}
+
+Result<std::string> YamlSet(std::string_view text, std::string_view assignment) {
+  IMGD_ASSIGN(YamlEditor editor, YamlEditor::Parse(text));
+  IMGD_TRY(editor.Set(assignment));
+  return editor.Text();
 }
 
 }  // namespace imgd

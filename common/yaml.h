@@ -33,6 +33,9 @@ class YamlMap {
   /// The mappings of the list below `key`; none when it is absent or no list of mappings. Their errors are
   /// this one's.
   std::vector<YamlMap> Children(std::string_view key);
+  /// The same, where an item that is plain text stands for a mapping with only this key; and where one item
+  /// alone, without a list, stands for a list of one.
+  std::vector<YamlMap> Children(std::string_view key, const std::string& short_for);
 
   /// The field, if it is there and well formed. Range errors name the range.
   std::optional<std::string> String(std::string_view key);
@@ -42,6 +45,9 @@ class YamlMap {
   std::optional<std::string> Choice(std::string_view key, const std::vector<std::string>& allowed);
   std::optional<std::vector<std::string>> StringList(std::string_view key);
   std::optional<std::vector<double>> Doubles(std::string_view key, double min, double max);
+  /// What stands there, or each item of the list there, as YAML on one line: whatever it is.
+  std::optional<std::string> Value(std::string_view key);
+  std::optional<std::vector<std::string>> Values(std::string_view key);
 
   /// "90s", "15m", "2h", or a bare number of seconds. In milliseconds.
   std::optional<int64_t> DurationMs(std::string_view key);
@@ -79,6 +85,23 @@ class YamlMap {
 
 /// The candidate nearest to `word` by edit distance, if it is near enough to be meant.
 std::optional<std::string> NearestWord(std::string_view word, const std::vector<std::string>& candidates);
+
+/// A YAML text that is changed field by field.
+class YamlEditor {
+ public:
+  /// Errors: kInvalidArgument for what is no YAML.
+  static Result<YamlEditor> Parse(std::string_view text);
+  YamlEditor Copy() const { return YamlEditor(YAML::Clone(root_)); }
+  /// As YamlSet().
+  Status Set(std::string_view assignment);
+  /// Takes out a key of the outermost mapping.
+  void Remove(const std::string& key) { root_.remove(key); }
+  std::string Text() const { return YAML::Dump(root_) + "\n"; }
+
+ private:
+  explicit YamlEditor(YAML::Node root) : root_(std::move(root)) {}
+  YAML::Node root_;
+};
 
 /// Sets `path` ("train.epochs") to `value` (YAML; nothing is the empty text) in `text` and returns the new
 /// text. Errors: kInvalidArgument when `assignment` is not PATH=VALUE or goes through something that is not a

@@ -154,6 +154,26 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status GetSweep(grpc::ServerContext*, const v1::GetSweepRequest* request,
+                        v1::GetSweepResponse* response) override {
+    const std::lock_guard lock(mutex);
+    for (const auto& sweep : sweeps) {
+      const bool has = request->id() >= sweep.id() && request->id() < sweep.id() + sweep.members();
+      if (request->id() != 0 ? !has : sweep.name() != request->name()) continue;
+      *response->mutable_sweep() = sweep;
+      return grpc::Status::OK;
+    }
+    return StatusOf({Error{.code = ErrorCode::kNotFound, .message = "there is no such sweep"}});
+  }
+
+  grpc::Status CancelSweep(grpc::ServerContext*, const v1::CancelSweepRequest* request,
+                           v1::CancelSweepResponse* response) override {
+    const std::lock_guard lock(mutex);
+    sweep_cancels.push_back(*request);
+    response->set_cancelled(2);
+    return grpc::Status::OK;
+  }
+
   grpc::Status ChangeJob(grpc::ServerContext*, const v1::ChangeJobRequest* request,
                          v1::ChangeJobResponse* response) override {
     {
@@ -201,6 +221,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     for (auto it = jobs.rbegin(); it != jobs.rend(); ++it) {
       const auto& job = it->second.job;
       if (job.id() >= before || job.name().find(request->name_contains()) == std::string::npos) continue;
+      if (request->sweep_id() != 0 && job.sweep_id() != request->sweep_id()) continue;
       if (response->jobs_size() == size) {
         response->set_next_page_token(std::to_string(response->jobs(size - 1).id()));
         break;
@@ -272,6 +293,8 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::vector<v1::Node> nodes;
   std::vector<v1::SubmitJobRequest> submits;
   std::vector<v1::CancelJobRequest> cancels;
+  std::vector<v1::CancelSweepRequest> sweep_cancels;
+  std::vector<v1::Sweep> sweeps;
   std::vector<v1::ListJobsRequest> lists;
   std::vector<v1::WatchJobRequest> watches;
   std::vector<v1::ChangeJobRequest> changes;
@@ -319,6 +342,16 @@ void FakeDaemon::PutJob(const v1::Job& job) {
   const std::lock_guard lock(state_->mutex);
   state_->jobs[job.id()].job = job;
   state_->changed.notify_all();
+}
+
+void FakeDaemon::PutSweep(const v1::Sweep& sweep) {
+  const std::lock_guard lock(state_->mutex);
+  state_->sweeps.push_back(sweep);
+}
+
+std::vector<v1::CancelSweepRequest> FakeDaemon::sweep_cancels() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->sweep_cancels;
 }
 
 void FakeDaemon::SetWarning(const std::string& warning) {

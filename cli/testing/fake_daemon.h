@@ -37,6 +37,8 @@ class FakeDaemon {
   /// Appends a line to the log of the job; watchers of the log get it.
   void AddLine(uint64_t id, const v1::LogLine& line);
 
+  void PutSweep(const v1::Sweep& sweep);
+
   /// Adds the node, or replaces the one of its name.
   void PutNode(const v1::Node& node);
   /// Appends the event with the next number.
@@ -51,6 +53,7 @@ class FakeDaemon {
   /// What was asked so far.
   std::vector<v1::SubmitJobRequest> submits() const;
   std::vector<v1::CancelJobRequest> cancels() const;
+  std::vector<v1::CancelSweepRequest> sweep_cancels() const;
   std::vector<v1::ListJobsRequest> lists() const;
   std::vector<v1::WatchJobRequest> watches() const;
   std::vector<v1::ChangeJobRequest> changes() const;

@@ -45,6 +45,14 @@ struct SaveCheckpoint {
   WallTime time;
 };
 
+/// A member of a sweep has reached a rung.
+struct SaveRungResult {
+  JobId sweep;
+  size_t rung = 0;
+  JobId job;
+  double value = 0;
+};
+
 /// Ask the node of rank 0 for a rendezvous port.
 struct SendPrepare {
   NodeId node;
@@ -90,8 +98,8 @@ struct Disconnect {
   Error why;
 };
 
-using Action = std::variant<AppendEvent, AppendDecision, AppendRankExit, SaveCheckpoint, SendPrepare,
-                            SendStart, SendStop, SendForget, Disconnect>;
+using Action = std::variant<AppendEvent, AppendDecision, AppendRankExit, SaveCheckpoint, SaveRungResult,
+                            SendPrepare, SendStart, SendStop, SendForget, Disconnect>;
 using Actions = std::vector<Action>;
 
 }  // namespace imgd

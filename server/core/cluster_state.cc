@@ -42,8 +42,9 @@ NodeId NodeWithCheckpoints(const JobRecord& job) {
 }
 
 void ClusterState::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes,
-                           std::map<std::string, Usage> usage) {
+                           std::map<std::string, Usage> usage, std::vector<SweepRecord> sweeps) {
   usage_ = std::move(usage);
+  for (auto& sweep : sweeps) sweeps_.emplace(sweep.id, std::move(sweep));
   std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) {
     return a.ended != b.ended ? a.ended < b.ended : a.id < b.id;
   });
@@ -66,6 +67,23 @@ const JobRecord* ClusterState::FindJob(JobId id) const {
 const NodeRecord* ClusterState::FindNode(const NodeId& id) const {
   const auto node = nodes_.find(id);
   return node == nodes_.end() ? nullptr : &node->second;
+}
+
+const SweepRecord* ClusterState::FindSweep(JobId id) const {
+  const auto sweep = sweeps_.find(id);
+  return sweep == sweeps_.end() ? nullptr : &sweep->second;
+}
+
+void ClusterState::AddSweep(SweepRecord sweep) {
+  old_sweeps_.emplace(sweep.id, std::nullopt);
+  held_back_.AddSweep(sweep);
+  sweeps_.emplace(sweep.id, std::move(sweep));
+}
+
+SweepRecord& ClusterState::EditSweep(JobId id) {
+  SweepRecord& sweep = sweeps_.at(id);
+  if (!old_sweeps_.contains(id)) old_sweeps_.emplace(id, sweep);
+  return sweep;
 }
 
 void ClusterState::AddJob(JobRecord job) {
@@ -95,7 +113,9 @@ NodeRecord& ClusterState::EditNode(const NodeId& id) {
 void ClusterState::Changed(JobId id) {
   const JobRecord& job = jobs_.at(id);
   Dequeue(id);
-  if (job.state == JobState::kQueued) Enqueue(job);
+  Count(job);
+  if (held_back_.Update(job)) Enqueue(job);
+  LookAtWaits(job);
   const bool was_active = active_.contains(id);
   if (job.by_hand && job.IsActive()) {
     by_hand_.insert(id);
@@ -108,6 +128,53 @@ void ClusterState::Changed(JobId id) {
   } else if (was_active) {
     Release(id);
     active_.erase(id);
+  }
+}
+
+/// What it waits for may have ended before it came.
+void ClusterState::NoteEndedBefore(const JobRecord& job) {
+  for (const auto& dependency : job.after) {
+    const JobRecord* other = dependency.ended ? nullptr : FindJob(dependency.job);
+    if (other != nullptr && IsFinal(other->state)) awaited_.insert(dependency.job);
+  }
+}
+
+/// Who waits for it, or for its place, or what it waits for itself.
+void ClusterState::LookAtWaits(const JobRecord& job) {
+  if (IsFinal(job.state) && !held_back_.After(job.id).empty()) awaited_.insert(job.id);
+  NoteEndedBefore(job);
+  if (job.sweep != JobId()) {
+    for (JobId next = held_back_.Admit(job.sweep); next != JobId(); next = held_back_.Admit(job.sweep))
+      Enqueue(jobs_.at(next));
+  }
+  if (job.state == JobState::kQueued && !queued_.contains(job.id)) to_explain_.insert(job.id);
+}
+
+JobId ClusterState::TakeAwaited() {
+  if (awaited_.empty()) return {};
+  return awaited_.extract(awaited_.begin()).value();
+}
+
+JobId ClusterState::TakeHeldBack() {
+  if (to_explain_.empty()) return {};
+  return to_explain_.extract(to_explain_.begin()).value();
+}
+
+void ClusterState::Count(const JobRecord& job) {
+  const bool was = counted_.contains(job.id);
+  const bool waits = job.state == JobState::kQueued;
+  if (was == waits) return;
+  for (const auto& account : AccountsOf(job)) {
+    if (waits) {
+      ++queued_of_[account];
+    } else if (--queued_of_.at(account) == 0) {
+      queued_of_.erase(account);
+    }
+  }
+  if (waits) {
+    counted_.insert(job.id);
+  } else {
+    counted_.erase(job.id);
   }
 }
 
@@ -149,7 +216,6 @@ void ClusterState::Enqueue(const JobRecord& job) {
   entry.turn = KeyOf(job).turn;
   const auto place = std::lower_bound(queue_.begin(), queue_.end(), entry,
                                       [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
-  for (const auto& account : entry.accounts) ++queued_of_[account];
   queue_.insert(place, std::move(entry));
   queued_[job.id] = KeyOf(job);
 }
@@ -158,9 +224,6 @@ void ClusterState::Dequeue(JobId id) {
   const auto key = queued_.find(id);
   if (key == queued_.end()) return;
   const auto place = queue_.begin() + static_cast<std::ptrdiff_t>(*PlaceIn(queue_, key->second));
-  for (const auto& account : place->accounts) {
-    if (--queued_of_.at(account) == 0) queued_of_.erase(account);
-  }
   queue_.erase(place);
   queued_.erase(key);
 }
@@ -211,6 +274,11 @@ void ClusterState::Commit() {
     if (!was_final && is_final) ended_.push_back(id);
     // One that had only fallen silent is back.
     if (was_final && !is_final) std::erase(ended_, id);
+    const JobId sweep = jobs_.at(id).sweep;
+    if (is_final && sweep != JobId() && !held_back_.IsOpen(sweep)) {
+      held_back_.DropSweep(sweep);
+      sweeps_.erase(sweep);
+    }
   }
   while (ended_.size() > kEndedKept) {
     jobs_.erase(ended_.front());
@@ -219,9 +287,18 @@ void ClusterState::Commit() {
   old_jobs_.clear();
   old_nodes_.clear();
   old_usage_.clear();
+  old_sweeps_.clear();
 }
 
 void ClusterState::Rollback() {
+  for (auto& [id, old] : old_sweeps_) {
+    if (old) {
+      sweeps_[id] = std::move(*old);
+    } else {
+      sweeps_.erase(id);
+    }
+  }
+  old_sweeps_.clear();
   for (const auto& [owner, old] : old_usage_) {
     if (old) {
       usage_[owner] = *old;
@@ -252,18 +329,7 @@ void ClusterState::Rollback() {
 void ClusterState::Rebuild() {
   active_.clear();
   by_hand_.clear();
-  queue_.clear();
-  queued_.clear();
-  queued_of_.clear();
-  for (const auto& [id, job] : jobs_) {
-    if (job.state == JobState::kQueued) {
-      queue_.push_back(EntryOf(job));
-      queue_.back().turn = KeyOf(job).turn;
-      queued_[id] = KeyOf(job);
-      for (const auto& account : queue_.back().accounts) ++queued_of_[account];
-    }
-  }
-  std::sort(queue_.begin(), queue_.end(), [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
+  RebuildQueue();
   for (auto& [name, node] : nodes_) node.holders.assign(node.devices.size(), JobId());
   for (const auto& [id, job] : jobs_) {
     if (job.by_hand && job.IsActive()) by_hand_.insert(id);
@@ -271,6 +337,43 @@ void ClusterState::Rebuild() {
     Hold(job);
     active_.insert(id);
   }
+}
+
+/// Those who have their places in a sweep keep them: who runs, and who did not wait for one.
+void ClusterState::RebuildQueue() {
+  queue_.clear();
+  queued_.clear();
+  queued_of_.clear();
+  counted_.clear();
+  awaited_.clear();
+  to_explain_.clear();
+  held_back_.Clear();
+  for (const auto& [id, sweep] : sweeps_) held_back_.AddSweep(sweep);
+  std::vector<const JobRecord*> had_places, others;
+  for (const auto& [id, job] : jobs_) {
+    Count(job);
+    if (job.state != JobState::kQueued) {
+      held_back_.Update(job);
+    } else {
+      (job.reason.code == ReasonCode::kSweepFull ? others : had_places).push_back(&job);
+    }
+  }
+  had_places.insert(had_places.end(), others.begin(), others.end());
+  const auto enqueue = [this](const JobRecord& job) {
+    queue_.push_back(EntryOf(job));
+    queue_.back().turn = KeyOf(job).turn;
+    queued_[job.id] = KeyOf(job);
+  };
+  for (const JobRecord* job : had_places) {
+    if (held_back_.Update(*job)) enqueue(*job);
+    const JobId admitted = held_back_.Admit(job->sweep);
+    if (admitted != JobId()) enqueue(jobs_.at(admitted));
+  }
+  for (const auto& [id, job] : jobs_) {
+    NoteEndedBefore(job);
+    if (job.state == JobState::kQueued && !queued_.contains(id)) to_explain_.insert(id);
+  }
+  std::sort(queue_.begin(), queue_.end(), [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
 }
 
 }  // namespace imgd

@@ -8,7 +8,9 @@
 
 #include "server/core/scheduler.h"
 #include "server/core/shares.h"
+#include "server/core/sweep.h"
 #include "server/core/types.h"
+#include "server/core/waits.h"
 
 namespace imgd {
 
@@ -28,7 +30,7 @@ class ClusterState {
  public:
   /// Takes what was stored; nothing else may have been called before.
   void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes,
-               std::map<std::string, Usage> usage = {});
+               std::map<std::string, Usage> usage = {}, std::vector<SweepRecord> sweeps = {});
 
   const JobRecord* FindJob(JobId id) const;
   const NodeRecord* FindNode(const NodeId& id) const;
@@ -37,9 +39,17 @@ class ClusterState {
   const std::set<JobId>& active() const { return active_; }
   /// Jobs that were started by hand and have not ended.
   const std::set<JobId>& by_hand() const { return by_hand_; }
+  /// Jobs that wait and may start when there is room for them: without those that held_back() has.
   const std::vector<QueuedJob>& queue() const { return queue_; }
+  const HeldBack& held_back() const { return held_back_; }
+  /// Sweeps of which a job has not ended.
+  const std::map<JobId, SweepRecord>& sweeps() const { return sweeps_; }
+  const SweepRecord* FindSweep(JobId id) const;
 
   void AddJob(JobRecord job);
+  /// Call before its jobs are added.
+  void AddSweep(SweepRecord sweep);
+  SweepRecord& EditSweep(JobId id);
   void AddNode(NodeRecord node);
   /// The job, to be changed; call Changed() when done. It must exist.
   JobRecord& EditJob(JobId id);
@@ -56,7 +66,11 @@ class ClusterState {
   const std::map<std::string, uint32_t>& turns() const { return turns_; }
   /// As much of a queued job as its place depends on.
   QueuedJob KeyOf(const JobRecord& job) const;
-  /// How many jobs of the account wait ("user ada").
+  /// A job that has ended and that others wait for, each once; JobId() for none.
+  JobId TakeAwaited();
+  /// A job that is held back, for a reason that its record may not have yet; as above.
+  JobId TakeHeldBack();
+  /// How many jobs of the account wait ("user ada"), those that are held back too.
   uint32_t QueuedOf(const std::string& account) const;
 
   /// What users have had; nothing of those who had nothing.
@@ -79,6 +93,10 @@ class ClusterState {
  private:
   void Enqueue(const JobRecord& job);
   void Dequeue(JobId id);
+  void Count(const JobRecord& job);
+  void LookAtWaits(const JobRecord& job);
+  void NoteEndedBefore(const JobRecord& job);
+  void RebuildQueue();
   void Hold(const JobRecord& job);
   void Release(JobId id);
   void Rebuild();
@@ -91,12 +109,18 @@ class ClusterState {
   std::vector<QueuedJob> queue_;
   std::map<JobId, QueuedJob> queued_;  ///< the key under which the job stands in the queue
   std::map<std::string, uint32_t> turns_;
+  HeldBack held_back_;
+  std::map<JobId, SweepRecord> sweeps_;
+  std::set<JobId> awaited_;                    ///< that have ended and others wait for
+  std::set<JobId> to_explain_;                 ///< that are held back since they were last looked at
+  std::set<JobId> counted_;                    ///< in queued_of_
   std::map<std::string, uint32_t> queued_of_;  ///< jobs that wait, by account
   std::map<std::string, Usage> usage_;
   std::deque<JobId> ended_;
   std::map<JobId, std::optional<JobRecord>> old_jobs_;  ///< as they were; nothing where they were not
   std::map<NodeId, std::optional<NodeRecord>> old_nodes_;
   std::map<std::string, std::optional<Usage>> old_usage_;
+  std::map<JobId, std::optional<SweepRecord>> old_sweeps_;
 };
 
 }  // namespace imgd

@@ -179,7 +179,7 @@ bool MayFollow(JobState from, JobState to) {
   if (from == to) return !IsFinal(from);
   switch (from) {
     case kQueued:
-      return to == kStarting || to == kCancelled || to == kFailed || to == kPaused;
+      return to == kStarting || to == kCompleted || to == kCancelled || to == kFailed || to == kPaused;
     case kStarting:
       return to == kRunning || to == kPaused || to == kQueued || to == kCompleted || to == kFailed ||
              to == kCancelled;
@@ -189,7 +189,7 @@ bool MayFollow(JobState from, JobState to) {
     case kPreempting:
       return to == kQueued || to == kPaused || to == kCompleted || to == kFailed || to == kCancelled;
     case kPaused:
-      return to == kQueued || to == kCancelled;
+      return to == kQueued || to == kCompleted || to == kCancelled;
     default:
       return false;
   }
@@ -273,7 +273,8 @@ bool CollectiveBroke(const Run& run) {
 }
 
 bool IsExplained(const Run& run) {
-  if (run.stop == StopFor::kCancel || run.stop == StopFor::kTimeLimit) return true;
+  if (run.stop == StopFor::kCancel || run.stop == StopFor::kTimeLimit || run.stop == StopFor::kHalve)
+    return true;
   if (!run.troubles.empty()) return true;
   if (GivesBack(run.stop)) {
     // Who says that it stopped as asked has written a checkpoint, and it is said in the end where that is.
@@ -308,6 +309,8 @@ Verdict Judge(const JobRecord& job, uint64_t last_step) {
             fmt::format("user:{}", run.stop_actor),
             false};
   }
+  if (run.stop == StopFor::kHalve)
+    return {JobState::kCompleted, {ReasonCode::kHalved, run.stop_text}, "scheduler", false};
   if (run.stop == StopFor::kTimeLimit) return TimeIsOver(job, "");
   Reason reason = FindCause(run).reason;
   if (reason.code == ReasonCode::kBadInput) return {JobState::kFailed, std::move(reason), "scheduler", false};

@@ -9,12 +9,22 @@
 #include "server/core/job.h"
 
 namespace imgd {
+namespace {
+
+/// "rn18[3]" has brackets, which shells take for a pattern: "rn18-3".
+std::string FolderNameOf(std::string name) {
+  std::replace(name.begin(), name.end(), '[', '-');
+  std::erase(name, ']');
+  return name;
+}
+
+}  // namespace
 
 Reactor::Reactor(CoreSettings settings, std::string cluster_id)
     : settings_(settings), cluster_id_(std::move(cluster_id)) {}
 
 void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now,
-                      std::map<std::string, Usage> usage) {
+                      std::map<std::string, Usage> usage, std::vector<SweepRecord> sweeps) {
   for (auto& job : jobs) {
     job.run.since = job.run.stop_since = now.steady;
     // The wall clock may have been set meanwhile.
@@ -28,7 +38,7 @@ void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes
     if (job.HoldsDevices()) pending_.insert(job.id);
     if (job.by_hand) job.by_hand->silence = Duration::zero();
   }
-  state_.Restore(std::move(jobs), std::move(nodes), std::move(usage));
+  state_.Restore(std::move(jobs), std::move(nodes), std::move(usage), std::move(sweeps));
   next_job_ = next_job;
   last_tick_ = now.steady;
 }
@@ -73,20 +83,24 @@ JobRecord NewJob(const Submission& submission, JobId id, const std::string& clus
           .time_limit_ms = submission.time_limit_ms,
           .preemptible = submission.preemptible,
           // As it was checked against the nodes' shared folders.
-          .checkpoint_dir = NormalPath(
-              fmt::format("{}/{}-{}-{}", submission.checkpoint_parent, submission.name, cluster_id, id)),
+          .checkpoint_dir = NormalPath(fmt::format("{}/{}-{}-{}", submission.checkpoint_parent,
+                                                   FolderNameOf(submission.name), cluster_id, id)),
           .state = JobState::kQueued,
           .reason = {ReasonCode::kSubmitted,
                      submission.rerun_of == JobId()
                          ? "submitted"
                          : fmt::format("submitted, from the file of job {}", submission.rerun_of)},
           .submitted = now,
-          .rerun_of = submission.rerun_of};
+          .rerun_of = submission.rerun_of,
+          .after = submission.after,
+          .not_before_wall = submission.not_before > now ? submission.not_before : WallTime{},
+          .sweep_settings = submission.sweep_settings};
 }
 
-JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
+JobId Reactor::Add(const Submission& submission, JobId sweep, Now now, Actions& out) {
   const JobId id = TakeJobId();
   JobRecord job = NewJob(submission, id, cluster_id_, now.wall);
+  job.sweep = sweep;
   out.push_back(AppendEvent{.job = id,
                             .first = true,
                             .reason = job.reason,
@@ -95,6 +109,10 @@ JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
   state_.AddJob(std::move(job));
   dirty_ = true;
   return id;
+}
+
+JobId Reactor::OnSubmit(const Submission& submission, Now now, Actions& out) {
+  return Add(submission, JobId(), now, out);
 }
 
 Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& actor, Now now, Actions& out) {
@@ -148,7 +166,8 @@ void Reactor::AddTrouble(JobId id, ReasonCode code, std::string text) {
 }
 
 void Reactor::Drain(Now now, Actions& out) {
-  while (!pending_.empty()) {
+  while (!pending_.empty() || SettleWaits(now, out)) {
+    if (pending_.empty()) continue;
     const JobId id = *pending_.begin();
     pending_.erase(pending_.begin());
     if (state_.active().contains(id)) Advance(id, now, out);

@@ -40,8 +40,20 @@ struct Submission {
   uint32_t max_restarts = 10;
   int64_t time_limit_ms = 0;
   bool preemptible = true;
-  JobId rerun_of;                 ///< the job whose file it was made from; JobId() for none
-  std::string checkpoint_parent;  ///< the job's own folder is made below it
+  JobId rerun_of;  ///< the job whose file it was made from; JobId() for none
+  std::vector<Dependency> after = {};
+  WallTime not_before = {};                       ///< zero: at once
+  std::vector<SweepSetting> sweep_settings = {};  ///< of a member of a sweep
+  std::string checkpoint_parent;                  ///< the job's own folder is made below it
+};
+
+/// Jobs of one file, as submitted.
+struct SweepSubmission {
+  std::string name;
+  std::string owner;
+  uint32_t max_running = 0;  ///< 0: any number
+  std::optional<Halving> halving;
+  std::vector<Submission> members;  ///< at least one; they have numbers one after the other
 };
 
 /// The record of a job that was just submitted.
@@ -102,11 +114,15 @@ class Reactor {
 
   /// Goes on from what was stored. `next_job` is the first number that no job ever had.
   void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now,
-               std::map<std::string, Usage> usage = {});
+               std::map<std::string, Usage> usage = {}, std::vector<SweepRecord> sweeps = {});
 
-  /// Whether the quotas allow another job in the queue. Errors: kResourceExhausted.
-  Status MaySubmit(const Submission& submission) const;
+  /// Whether so many jobs like this one may be submitted. Errors: kResourceExhausted where the quotas don't
+  /// allow as many in the queue; kNotFound for a job that it comes after and that nobody knows;
+  /// kFailedPrecondition where that has ended otherwise than it had to.
+  Status MaySubmit(const Submission& submission, uint32_t count = 1) const;
   JobId OnSubmit(const Submission& submission, Now now, Actions& out);
+  /// Returns the number of the first; the others follow.
+  JobId OnSubmitSweep(const SweepSubmission& submission, Now now, Actions& out);
   /// Errors: kNotFound; kFailedPrecondition when the job ended otherwise. Cancelling twice is no error.
   Status OnCancel(JobId job, bool checkpoint_first, const std::string& actor, Now now, Actions& out);
 
@@ -156,6 +172,9 @@ class Reactor {
   /// Rank 0 says how long the rest of the training will take.
   void OnTrainerProgress(RunKey run, Duration left, Now now);
   void OnTrainerCheckpoint(RunKey run, Checkpoint checkpoint, Now now, Actions& out);
+  /// Validation after an epoch. Where the job's sweep halves, the worst that have reached the same rung are
+  /// stopped.
+  void OnTrainerEpoch(RunKey run, const EpochFigures& figures, Now now, Actions& out);
   void OnTrainerFinished(RunKey run, uint32_t rank, Now now, Actions& out);
   void OnTrainerFailed(RunKey run, RankFailure failure, Now now, Actions& out);
   /// Some of what a rank reported can't be read: a line of the job's history, nothing more.
@@ -188,6 +207,14 @@ class Reactor {
 
  private:
   JobId TakeJobId();
+  JobId Add(const Submission& submission, JobId sweep, Now now, Actions& out);
+  Status MayComeAfter(const Dependency& dependency) const;
+  bool SettleWaits(Now now, Actions& out);
+  void TellThoseAfter(JobId ended);
+  void NoteHeldBack(JobId job, Now now, Actions& out);
+  void LetGoInTime(WallTime now);
+  void StopWorst(JobId sweep, size_t rung, Now now, Actions& out);
+  void Halve(JobId job, std::string why, Now now, Actions& out);
   const JobRecord* ActiveRun(RunKey run) const;
   void JudgePulses(RunKey run, Now now, Actions& out);
   void NoteWhere(RunKey run, RankExit& exit) const;

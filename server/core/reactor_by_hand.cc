@@ -1,11 +1,9 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-
-#include <ctime>
 
 #include "server/core/explain.h"
 #include "server/core/job.h"
 #include "server/core/reactor.h"
+#include "server/core/waits.h"
 
 /// The reactor's part in runs that somebody started by hand. They have no place on a node, so that neither
 /// the scheduler nor what nodes say touches them: their rank 0 reports for all, and its silence is counted.
@@ -13,12 +11,6 @@ namespace imgd {
 namespace {
 
 std::string ActorOf(const JobRecord& job) { return fmt::format("host:{}", job.by_hand->hosts.front()); }
-
-/// "2026-11-22 23:01:07 UTC".
-std::string UtcText(WallTime time) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
-                     fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
-}
 
 }  // namespace
 

@@ -284,6 +284,7 @@ void Reactor::OnTick(Now now, Actions& out) {
   CountSilence(passed, now, out);
   CountSilenceByHand(passed, now, out);
   for (const JobId id : state_.active()) CheckTimeouts(id, now);
+  LetGoInTime(now.wall);
   Drain(now, out);
   if (BackoffDue(now)) dirty_ = true;
 }

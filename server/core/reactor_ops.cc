@@ -31,6 +31,8 @@ std::string Ending(const JobRecord& job) {
       return fmt::format("is being cancelled by {}", job.run.stop_actor);
     case StopFor::kTimeLimit:
       return "is being ended, for its time_limit is over";
+    case StopFor::kHalve:
+      return "is being " + job.run.stop_text;
     case StopFor::kPause:
       return fmt::format("is being paused by {}", job.run.stop_actor);
     case StopFor::kMove:
@@ -117,7 +119,8 @@ Status Reactor::OnPause(JobId id, const std::string& actor, Now now, Actions& ou
   const std::string text = fmt::format("paused by {}", actor);
   if (job->HoldsDevices()) {
     const StopFor stop = job->run.stop;
-    if (stop == StopFor::kPause || stop == StopFor::kCancel || stop == StopFor::kTimeLimit) {
+    const bool ends = stop == StopFor::kCancel || stop == StopFor::kTimeLimit || stop == StopFor::kHalve;
+    if (stop == StopFor::kPause || ends) {
       return Refuse("", "job {} cannot be paused: it {}", id, Ending(*job));
     }
     AskBack(*job, StopFor::kPause, actor, text, now, out);

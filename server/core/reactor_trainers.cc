@@ -210,11 +210,6 @@ void Reactor::FillAllowances(Snapshot& snapshot) const {
   }
 }
 
-Status Reactor::MaySubmit(const Submission& submission) const {
-  return MayQueue(settings_.quotas, submission.owner, submission.project,
-                  [this](const std::string& account) { return state_.QueuedOf(account); });
-}
-
 bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }
 
 void Reactor::Settle(Now now, Actions& out) {

@@ -1,7 +1,5 @@
 #include "server/core/shares.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -19,22 +17,6 @@ const Quota& Of(const std::map<std::string, Quota>& named, const std::string& na
 
 const Quota& Quotas::OfUser(const std::string& name) const { return Of(users, name, user); }
 const Quota& Quotas::OfProject(const std::string& name) const { return Of(projects, name, project); }
-
-Status MayQueue(const Quotas& quotas, const std::string& owner, const std::string& project,
-                const std::function<uint32_t(const std::string& account)>& queued_of) {
-  const auto check = [&](const std::string& account, const Quota& quota) -> Status {
-    if (quota.queued == 0) return {};
-    const uint32_t has = queued_of(account);
-    if (has < quota.queued) return {};
-    return tl::unexpected(
-        Error{.code = ErrorCode::kResourceExhausted,
-              .message = fmt::format("{} has as many jobs waiting as the quota allows, {}", account, has),
-              .hint = "try again when some have started, or ask the operator (quotas in imgd.yaml)"});
-  };
-  IMGD_TRY(check("user " + owner, quotas.OfUser(owner)));
-  if (project.empty()) return {};
-  return check("project " + project, quotas.OfProject(project));
-}
 
 double Usage::At(WallTime now, Duration half_life) const {
   const auto passed = static_cast<double>(std::max<int64_t>(now.micros - at.micros, 0)) / 1e6;

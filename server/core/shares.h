@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -28,10 +27,6 @@ struct Quotas {
   const Quota& OfUser(const std::string& name) const;
   const Quota& OfProject(const std::string& name) const;
 };
-
-/// Errors: kResourceExhausted where so many jobs of the user or project wait already.
-Status MayQueue(const Quotas& quotas, const std::string& owner, const std::string& project,
-                const std::function<uint32_t(const std::string& account)>& queued_of);
 
 /// Device-time that counts for less the longer ago it was.
 struct Usage {

@@ -52,6 +52,11 @@ enum class ReasonCode : uint8_t {
   kTimeLimit = 20,
   kPreempted = 21,
   kQuota = 22,
+  kAfterJob = 24,
+  kAfterNever = 25,
+  kNotBefore = 26,
+  kSweepFull = 27,
+  kHalved = 28,
   kPausedByUser = 30,
   kResumedByUser = 31,
   kMovedByUser = 32,
@@ -177,6 +182,7 @@ enum class StopFor : uint8_t {
   kMove = 5,
   kDrain = 6,
   kPreempt = 7,
+  kHalve = 12,
 };
 /// The run's devices are asked back while nothing is wrong with it; it goes on later from its checkpoint.
 bool GivesBack(StopFor stop);
@@ -228,6 +234,25 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
+/// How another job has to have ended for one that comes after it.
+enum class AfterEnd : uint8_t { kOk = 1, kAny = 2, kFailed = 3 };
+
+/// A job that another one comes after.
+struct Dependency {
+  JobId job;
+  std::string name;  ///< of that job
+  AfterEnd when = AfterEnd::kOk;
+  std::optional<JobState> ended = {};  ///< as what it has ended; nothing before
+  bool operator==(const Dependency&) const = default;
+};
+
+/// A setting that a member of a sweep has of its own: "optimizer.lr" and "0.1".
+struct SweepSetting {
+  std::string name;
+  std::string value;
+  bool operator==(const SweepSetting&) const = default;
+};
+
 /// What is known of a run that somebody started by hand: imgd tells of it, and has no part in it.
 struct ByHand {
   std::vector<std::string> hosts;  ///< where it runs, as far as it said; rank 0's first, never empty
@@ -264,13 +289,17 @@ struct JobRecord {
   WallTime submitted;
   WallTime started;
   WallTime ended;
-  std::set<NodeId> avoid;               ///< nodes that its next start must not be on
-  JobId rerun_of;                       ///< the job whose file it was made from; JobId() for none
-  WallTime retry_at;                    ///< QUEUED with kBackoff: when it may start
-  Instant not_before{};                 ///< the same by the steady clock; not stored
-  Run run;                              ///< no parts before the first start
-  std::vector<Checkpoint> checkpoints;  ///< accepted ones, newest first, at most kCheckpointsKept
-  std::optional<ByHand> by_hand;        ///< nothing: imgd starts and ends it
+  std::set<NodeId> avoid;         ///< nodes that its next start must not be on
+  JobId rerun_of;                 ///< the job whose file it was made from; JobId() for none
+  std::vector<Dependency> after;  ///< it waits for them
+  WallTime not_before_wall;       ///< it waits for this time; zero once that has come, or for none
+  JobId sweep;                    ///< that it belongs to, by the sweep's first job; JobId() for none
+  std::vector<SweepSetting> sweep_settings;  ///< that make it differ from the others of its sweep
+  WallTime retry_at;                         ///< QUEUED with kBackoff: when it may start
+  Instant not_before{};                      ///< the same by the steady clock; not stored
+  Run run;                                   ///< no parts before the first start
+  std::vector<Checkpoint> checkpoints;       ///< accepted ones, newest first, at most kCheckpointsKept
+  std::optional<ByHand> by_hand;             ///< nothing: imgd starts and ends it
 
   static constexpr size_t kCheckpointsKept = 16;
   uint32_t WorldSize() const { return nodes * ranks_per_node; }

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
       new Engine(std::move(settings), clock, std::move(state), std::move(metrics)));
   const size_t jobs = stored.jobs.size();
   engine->reactor_.Restore(std::move(stored.jobs), std::move(stored.nodes), stored.next_job,
-                           {clock->Now(), clock->Wall()}, std::move(stored.usage));
+                           {clock->Now(), clock->Wall()}, std::move(stored.usage), std::move(stored.sweeps));
   IMGD_ASSIGN(engine->last_decision_, engine->state_.LastDecision());
   engine->datasets_ = std::move(stored.datasets);
   engine->tokens_ = std::move(stored.tokens);
@@ -82,22 +82,6 @@ void Engine::Push(Input input) {
         if constexpr (requires { refused.link; }) refused.link->Close(refusal.value());
       },
       input);
-}
-
-void Engine::Submit(SubmitOrder order, std::function<void(Result<SubmitAnswer>)> done) {
-  if (Full()) {
-    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
-    return;
-  }
-  Push(SubmitInput{std::move(order), std::move(done)});
-}
-
-void Engine::Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done) {
-  if (Full()) {
-    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
-    return;
-  }
-  Push(CancelInput{job, checkpoint_first, std::move(actor), std::move(done)});
 }
 
 void Engine::Profile(JobId job, uint32_t rank, uint32_t steps,
@@ -294,88 +278,6 @@ void Engine::PublishView() {
   view_changed_ = view_urgent_ = false;
   const std::lock_guard lock(mutex_);
   view_ = std::move(view);
-}
-
-std::optional<Error> Engine::OtherContent(JobId job, const std::string& key, const std::string& yaml,
-                                          const std::string& owner) {
-  // One that came just before is not in the database yet; one that ended is no longer in memory.
-  std::optional<JobRecord> first;
-  if (const JobRecord* record = reactor_.state().FindJob(job)) {
-    first = *record;
-  } else {
-    first = OrFail(state_.FindJob(job));
-  }
-  const bool other_file = OrFail(state_.JobFile(job)) != yaml;
-  if (failed_ || !first || (!other_file && first->owner == owner)) return std::nullopt;
-  return Error{.code = ErrorCode::kAlreadyExists,
-               .message = fmt::format(
-                   "idempotency_key: '{}' belongs to job {} ({}), which was submitted with another {}", key,
-                   job, first->name, other_file ? "job file" : "owner"),
-               .hint = "take a new key for a new job"};
-}
-
-void Engine::Handle(SubmitInput& input) {
-  view_changed_ = true;
-  auto& order = input.order;
-  SubmitAnswer answer;
-  if (!order.idempotency_key.empty()) {
-    if (const auto known = OrFail(state_.FindKey(order.idempotency_key))) answer = {*known, true};
-  }
-  if (answer.existed) {
-    order.refusal = OtherContent(answer.job, order.idempotency_key, order.yaml, order.submission.owner);
-  } else if (!order.refusal && order.submission.rerun_of != JobId()) {
-    order.refusal = CheckRerun(order.submission.rerun_of);
-  }
-  if (order.refusal) {
-    done_.push_back([done = std::move(input.done), refusal = *order.refusal](const Status&) {
-      done(tl::unexpected(refusal));
-    });
-    return;
-  }
-  if (!answer.existed) {
-    if (const auto may = reactor_.MaySubmit(order.submission); !may) {
-      done_.push_back(
-          [done = std::move(input.done), may](const Status&) { done(tl::unexpected(may.error())); });
-      return;
-    }
-    Actions actions;
-    answer.job = reactor_.OnSubmit(order.submission, now_, actions);
-    event_numbers_.emplace(answer.job, 0);  // a new job has none in either file
-    state_.SaveJobFile(answer.job, order.yaml);
-    if (!order.idempotency_key.empty()) state_.SaveKey(order.idempotency_key, answer.job);
-    Record(actions);
-  }
-  done_.push_back([this, done = std::move(input.done), answer](const Status& status) mutable {
-    if (!status) {
-      done(tl::unexpected(status.error()));
-      return;
-    }
-    const JobRecord* record = answer.existed ? nullptr : reactor_.state().FindJob(answer.job);
-    if (record != nullptr) {
-      answer.record = *record;
-      answer.last_event = event_numbers_.at(answer.job);
-    }
-    done(std::move(answer));
-  });
-}
-
-void Engine::Handle(CancelInput& input) {
-  view_changed_ = true;
-  Actions actions;
-  Status result = reactor_.OnCancel(input.job, input.checkpoint_first, input.actor, now_, actions);
-  if (!result && result.error().code == ErrorCode::kNotFound) {
-    // It may have ended too long ago to be remembered here.
-    const auto stored = OrFail(state_.FindJob(input.job));
-    if (stored && stored->state == JobState::kCancelled) {
-      result = {};
-    } else if (stored) {
-      result = Fail(ErrorCode::kFailedPrecondition, "job {} cannot be cancelled: it has ended already ({})",
-                    input.job, NameOf(stored->state));
-    }
-  }
-  Record(actions);
-  done_.push_back(
-      [done = std::move(input.done), result](const Status& status) { done(status ? result : status); });
 }
 
 void Engine::Handle(ProfileInput& input) {

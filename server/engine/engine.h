@@ -34,19 +34,36 @@ class AgentLink {
   virtual void Handled() = 0;
 };
 
-/// A job to be stored.
+/// A job that another one is to come after, as a person names it.
+struct AfterOrder {
+  std::string job;  ///< its number, or its name: the newest of that name that the same owner has
+  AfterEnd when = AfterEnd::kOk;
+};
+
+/// The jobs of a sweep, each with its file.
+struct SweepOrder {
+  SweepSubmission submission;
+  std::vector<std::string> files;  ///< as many as members
+};
+
+/// A job to be stored, or many.
 struct SubmitOrder {
-  Submission submission;
-  std::string yaml;
+  Submission submission;         ///< of a sweep: its first job's
+  std::string yaml;              ///< of a sweep: as it was submitted
   std::string idempotency_key;   ///< empty for none; a known one with the same content returns its job
   std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
+  std::vector<AfterOrder> after;
+  std::optional<SweepOrder> sweep;
+  bool dry_run = false;  ///< everything is checked and nothing is stored
 };
 
 struct SubmitAnswer {
-  JobId job;
+  JobId job;  ///< of a sweep, the first
   bool existed = false;
-  std::optional<JobRecord> record;  ///< as it was stored; nothing when it existed
-  uint64_t last_event = 0;          ///< its newest one's number, with the record
+  std::optional<JobRecord> record;   ///< as it was stored; nothing when it existed
+  uint64_t last_event = 0;           ///< its newest one's number, with the record
+  std::optional<SweepRecord> sweep;  ///< with the record
+  std::vector<Dependency> after;     ///< of a dry run
 };
 
 /// A name to be given to a data set, or taken away.
@@ -157,6 +174,10 @@ class Engine {
   /// Errors: as Reactor::OnCancel, and as above.
   void Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done);
 
+  /// Ends all jobs of the sweep that have not ended; `done` gets how many. Errors: kNotFound, and as above.
+  void CancelSweep(JobId sweep, bool checkpoint_first, std::string actor,
+                   std::function<void(Result<uint32_t>)> done);
+
   /// Errors: those of the reactor, and as above.
   void ChangeJob(JobOrder order, std::function<void(Status)> done);
   void ChangeNode(NodeOrder order, std::function<void(Status)> done);
@@ -214,6 +235,12 @@ class Engine {
     std::string actor;
     std::function<void(Status)> done;
   };
+  struct SweepCancelInput {
+    JobId sweep;
+    bool checkpoint_first;
+    std::string actor;
+    std::function<void(Result<uint32_t>)> done;
+  };
   struct ProfileInput {
     JobId job;
     uint32_t rank;
@@ -253,9 +280,9 @@ class Engine {
     uint64_t session;
   };
   struct CloseInput {};
-  using Input =
-      std::variant<SubmitInput, CancelInput, JobOrderInput, NodeOrderInput, ProfileInput, DatasetInput,
-                   TokenInput, HandStartInput, HandReportInput, AgentInput, GoneInput, CloseInput>;
+  using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, JobOrderInput, NodeOrderInput,
+                             ProfileInput, DatasetInput, TokenInput, HandStartInput, HandReportInput,
+                             AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -287,6 +314,13 @@ class Engine {
 
   void Handle(SubmitInput& input);
   void Handle(CancelInput& input);
+  void Handle(SweepCancelInput& input);
+  /// The submission's refusal, or nothing once `order` is ready to be stored.
+  std::optional<Error> Refusal(SubmitOrder& order);
+  Result<std::vector<Dependency>> FindAfter(const std::vector<AfterOrder>& wanted, const std::string& owner);
+  Result<JobId> FindByName(const std::string& name, const std::string& owner);
+  SubmitAnswer Store(SubmitOrder& order);
+  Result<uint32_t> CancelAll(const SweepCancelInput& input, Actions& actions);
   void Handle(JobOrderInput& input);
   void Handle(NodeOrderInput& input);
   Status Ask(const JobOrder& order, Actions& actions);
@@ -339,6 +373,7 @@ class Engine {
   void Apply(const imgd::AppendDecision& action);
   void Apply(const AppendRankExit& action);
   void Apply(const SaveCheckpoint& action);
+  void Apply(const SaveRungResult& action);
   void Apply(const SendPrepare& action);
   void Apply(const SendStart& action);
   void Apply(const SendStop& action);

@@ -102,6 +102,8 @@ void Engine::Apply(const AppendRankExit& action) {
 
 void Engine::Apply(const SaveCheckpoint& action) { state_.SaveCheckpoint(action); }
 
+void Engine::Apply(const SaveRungResult& action) { state_.SaveRungResult(action); }
+
 void Engine::Apply(const SendPrepare& action) {
   v1::ConnectResponse message;
   SetRun(message.mutable_prepare_run()->mutable_run(), action.run);

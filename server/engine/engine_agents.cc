@@ -287,7 +287,14 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
       NoteProgress(run, event.step());
       break;
     case v1::TrainerEvent::kEpoch:
-      if (rank == 0) append(EventKind::kEpoch, event.epoch().SerializeAsString());
+      if (rank != 0) break;
+      append(EventKind::kEpoch, event.epoch().SerializeAsString());
+      reactor_.OnTrainerEpoch(run,
+                              {.epoch = event.epoch().epoch(),
+                               .top1 = event.epoch().val_top1(),
+                               .top5 = event.epoch().val_top5(),
+                               .loss = event.epoch().val_loss()},
+                              now_, actions);
       break;
     case v1::TrainerEvent::kCheckpoint: {
       const auto& written = event.checkpoint();

@@ -15,6 +15,9 @@ static_assert(static_cast<int>(ReasonCode::kSilent) == v1::REASON_CODE_SILENT);
 static_assert(static_cast<int>(ReasonCode::kPreempted) == v1::REASON_CODE_PREEMPTED);
 static_assert(static_cast<int>(ReasonCode::kQuota) == v1::REASON_CODE_QUOTA);
 static_assert(static_cast<int>(ReasonCode::kTimeLimit) == v1::REASON_CODE_TIME_LIMIT);
+static_assert(static_cast<int>(ReasonCode::kAfterJob) == v1::REASON_CODE_AFTER_JOB);
+static_assert(static_cast<int>(ReasonCode::kHalved) == v1::REASON_CODE_HALVED);
+static_assert(static_cast<int>(AfterEnd::kFailed) == v1::AFTER_END_FAILED);
 static_assert(static_cast<int>(ReasonCode::kPausedByUser) == v1::REASON_CODE_PAUSED_BY_USER);
 static_assert(static_cast<int>(ReasonCode::kReturnedByUser) == v1::REASON_CODE_RETURNED_BY_USER);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
@@ -96,6 +99,14 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   out.set_time_limit_ms(job.time_limit_ms);
   out.set_held_ms(job.held_ms);
   out.set_rerun_of(job.rerun_of.value());
+  FillAfter(job.after, out);
+  out.set_not_before_us(job.not_before_wall.micros);
+  out.set_sweep_id(job.sweep.value());
+  for (const auto& [name, value] : job.sweep_settings) {
+    auto* setting = out.add_sweep_settings();
+    setting->set_name(name);
+    setting->set_value(value);
+  }
   FillRun(job, out);
   if (!job.checkpoints.empty()) {
     const auto& newest = job.checkpoints.front();
@@ -114,6 +125,36 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
     external->set_token(job.by_hand->token);
   }
   return out;
+}
+
+void FillAfter(const std::vector<Dependency>& after, v1::Job& out) {
+  for (const auto& one : after) {
+    auto* dependency = out.add_after();
+    dependency->set_job_id(one.job.value());
+    dependency->set_job_name(one.name);
+    dependency->set_when(static_cast<v1::AfterEnd>(one.when));
+    if (one.ended) dependency->set_ended(static_cast<v1::JobState>(*one.ended));
+  }
+}
+
+void FillSweep(const SweepRecord& sweep, v1::Sweep& out) {
+  out.set_id(sweep.id.value());
+  out.set_name(sweep.name);
+  out.set_owner(sweep.owner);
+  out.set_members(sweep.members);
+  out.set_max_running(sweep.max_running);
+  out.set_submitted_us(sweep.submitted.micros);
+  if (!sweep.halving) return;
+  auto* halving = out.mutable_halving();
+  halving->set_metric(std::string(NameOf(sweep.halving->metric)));
+  halving->set_max(sweep.halving->max);
+  halving->set_factor(sweep.halving->factor);
+  for (size_t i = 0; i < sweep.halving->rungs.size(); ++i) {
+    auto* rung = halving->add_rungs();
+    rung->set_epoch(sweep.halving->rungs[i]);
+    rung->set_kept(sweep.halving->Kept(sweep.members, i));
+    for (const auto& [job, value] : sweep.rungs[i]) (*rung->mutable_results())[job.value()] = value;
+  }
 }
 
 Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& reader) {

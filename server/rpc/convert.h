@@ -15,6 +15,10 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view);
 /// The same with its latest figures and, where the row has it, the file. Reads the databases.
 Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& reader);
 
+/// What the job comes after.
+void FillAfter(const std::vector<Dependency>& after, v1::Job& out);
+void FillSweep(const SweepRecord& sweep, v1::Sweep& out);
+
 v1::JobEvent ToProto(const StoredEvent& event);
 
 v1::Event ToProto(const StoredDecision& decision);

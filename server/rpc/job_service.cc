@@ -2,15 +2,12 @@
 
 #include <charconv>
 
-#include "common/job_file.h"
-#include "server/core/explain.h"
-#include "server/core/folders.h"
 #include "server/rpc/convert.h"
-#include "server/rpc/dataset_service.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/prospects.h"
 #include "server/rpc/streams.h"
+#include "server/rpc/submission.h"
 
 namespace imgd {
 namespace {
@@ -21,36 +18,6 @@ Error Busy() {
 
 Error NoJob(JobId id) {
   return {.code = ErrorCode::kNotFound, .message = fmt::format("there is no job {}", id)};
-}
-
-Needs NeedsOf(const JobSpec::Resources& resources) {
-  return {.gpu = resources.gpu,
-          .models = resources.gpu_models,
-          .memory_bytes = static_cast<uint64_t>(resources.gpu_memory_gib) << 30,
-          .whole_nodes = resources.whole_nodes,
-          .labels = resources.labels,
-          .not_labels = resources.not_labels};
-}
-
-std::string OwnerOf(const v1::SubmitJobRequest& request) {
-  return request.owner().empty() ? "unknown" : request.owner();
-}
-
-Submission SubmissionOf(const JobSpec& spec, const v1::SubmitJobRequest& request,
-                        const std::string& checkpoint_dir) {
-  return {.name = spec.name,
-          .owner = OwnerOf(request),
-          .project = spec.project,
-          .priority = spec.priority,
-          .nodes = static_cast<uint32_t>(spec.resources.nodes),
-          .ranks_per_node = static_cast<uint32_t>(spec.resources.ranks_per_node),
-          .needs = NeedsOf(spec.resources),
-          .grace_ms = spec.grace_ms,
-          .max_restarts = static_cast<uint32_t>(spec.max_restarts),
-          .time_limit_ms = spec.time_limit_ms,
-          .preemptible = spec.preemptible,
-          .rerun_of = JobId(request.rerun_of()),
-          .checkpoint_parent = spec.checkpoint.dir.empty() ? checkpoint_dir : spec.checkpoint.dir};
 }
 
 /// `request` is within its limits.
@@ -81,13 +48,6 @@ JobOrder OrderOf(const v1::ChangeJobRequest& request) {
   return order;
 }
 
-/// A gang that no known nodes could hold is stored all the same: nodes may join.
-void WarnIfItNeverFits(const Submission& job, const ClusterView& view, v1::SubmitJobResponse& response) {
-  const QueuedJob gang{.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .needs = job.needs};
-  if (view.nodes.empty() || FitOf(view.snapshot.nodes, gang).with_lost >= job.nodes) return;
-  response.add_warnings(ExplainWait(view.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
-}
-
 Result<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
   IMGD_TRY(CheckLimits(request));
   JobFilter filter{.owner = request.owner(), .name_contains = request.name_contains()};
@@ -114,6 +74,23 @@ Result<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
   return filter;
 }
 
+Error NoSweep(const v1::GetSweepRequest& request) {
+  return {.code = ErrorCode::kNotFound,
+          .message = request.id() != 0 ? fmt::format("job {} is of no sweep", request.id())
+                                       : fmt::format("there is no sweep '{}'", request.name()),
+          .hint = "imgcli jobs shows what there is; jobs of sweeps are called NAME[1], NAME[2] and so on"};
+}
+
+/// Of a sweep only its jobs, whose numbers follow each other.
+Status NarrowToSweep(JobId id, Reader& reader, JobFilter& filter) {
+  IMGD_ASSIGN(const auto sweep, reader.SweepWith(id));
+  if (!sweep) return Fail(ErrorCode::kNotFound, "job {} is of no sweep", id);
+  const JobId end = sweep->Member(sweep->members);
+  filter.from = sweep->id;
+  if (filter.before == JobId() || filter.before > end) filter.before = end;
+  return {};
+}
+
 Status FillPage(const JobFilter& filter, const ClusterView& view, Reader& reader, v1::ListJobsResponse& out) {
   JobFilter one_more = filter;
   one_more.most = filter.most + 1;
@@ -135,6 +112,22 @@ Status FillJob(JobId id, bool with_yaml, const ClusterView& view, Reader& reader
   return {};
 }
 
+/// What a submission stored, or had stored before.
+Status FillStored(const SubmitAnswer& answer, const std::string& yaml, const ClusterView& view,
+                  Reader& reader, v1::SubmitJobResponse& out) {
+  if (!answer.record) {
+    IMGD_TRY(FillJob(answer.job, true, view, reader, *out.mutable_job()));
+    IMGD_ASSIGN(const auto sweep, reader.SweepWith(answer.job));
+    if (sweep) FillSweep(*sweep, *out.mutable_sweep());
+    return {};
+  }
+  *out.mutable_job() = ToProto(*answer.record, view);
+  out.mutable_job()->set_job_yaml(yaml);
+  out.mutable_job()->set_last_event_number(answer.last_event);
+  if (answer.sweep) FillSweep(*answer.sweep, *out.mutable_sweep());
+  return {};
+}
+
 grpc::Status StatusOf(const Status& status) { return status ? grpc::Status::OK : ToStatus(status.error()); }
 
 }  // namespace
@@ -153,73 +146,104 @@ void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReac
   });
 }
 
-tl::expected<SubmitOrder, std::vector<Error>> JobServiceImpl::Check(const v1::SubmitJobRequest& request,
-                                                                    const ClusterView& view,
-                                                                    v1::SubmitJobResponse& response) const {
-  const auto fail = [](Error error) { return tl::unexpected(std::vector<Error>{std::move(error)}); };
-  const std::string file = request.file_name().empty() ? "job.yaml" : request.file_name();
-  auto spec = ParseJobFile(request.job_yaml(), file);
-  if (!spec) return tl::unexpected(std::move(spec.error()));
-  const auto allowed = ApplyPolicies(policies_, request.job_yaml(), std::move(*spec), file, OwnerOf(request));
-  if (!allowed) return fail(allowed.error());
-  auto yaml = ResolveDatasets(allowed->yaml, file, allowed->spec, *view.datasets);
-  if (!yaml) return fail(yaml.error());
-  SubmitOrder order{.submission = SubmissionOf(allowed->spec, request, checkpoint_dir_),
-                    .yaml = std::move(*yaml),
-                    .idempotency_key = request.idempotency_key()};
-  const auto& job = order.submission;
-  if (const auto warnings = CheckFolders(view.nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent)) {
-    for (const auto& warning : *warnings) response.add_warnings(warning);
-  } else {
-    order.refusal = warnings.error();
-    order.refusal->file = file;
+void JobServiceImpl::SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* response,
+                                   grpc::ServerUnaryReactor* reactor) {
+  for (const auto& warning : submit.warnings) response->add_warnings(warning);
+  if (submit.order.dry_run) {
+    FillDryRun(submit.order, *response);
+    const SubmitOrder& order = submit.order;
+    // When others will have ended, nobody knows.
+    if (!order.sweep && order.after.empty() && order.submission.not_before == WallTime()) {
+      FillProspect(order.submission, *engine_->View(), engine_->quotas(), {clock_->Now(), clock_->Wall()},
+                   *response->mutable_job());
+    }
   }
-  return order;
+  engine_->Submit(std::move(submit.order), [this, yaml = submit.first_file, response,
+                                            reactor](Result<SubmitAnswer> answer) {
+    if (!answer) {
+      reactor->Finish(ToStatus(answer.error()));
+      return;
+    }
+    response->set_existed(answer->existed);
+    if (!answer->record && !answer->existed) {
+      FillAfter(answer->after, *response->mutable_job());
+      reactor->Finish(grpc::Status::OK);
+      return;
+    }
+    // Without a look at the databases, which would cost as much as storing it; but not on the core's thread.
+    pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader& reader) {
+      reactor->Finish(StatusOf(FillStored(answer, yaml, *engine_->View(), reader, *response)));
+    });
+  });
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext* context,
                                                     const v1::SubmitJobRequest* request,
                                                     v1::SubmitJobResponse* response) {
   auto* reactor = context->DefaultReactor();
-  if (const auto checked = CheckLimits(*request); !checked) {
-    reactor->Finish(ToStatus(checked.error()));
-    return reactor;
-  }
-  const auto view = engine_->View();
-  auto order = Check(*request, *view, *response);
-  if (!order) {
-    reactor->Finish(ToStatus(order.error()));
-    return reactor;
-  }
-  if (request->dry_run()) {
-    pool_->Post([this, order = std::move(*order), view, response, reactor](Reader&) {
-      reactor->Finish(order.refusal
-                          ? ToStatus(*order.refusal)
-                          : StatusOf(FillDryRun(order.submission, order.yaml, *view, engine_->quotas(),
-                                                {clock_->Now(), clock_->Wall()}, *response->mutable_job())));
-    });
-    return reactor;
-  }
-  WarnIfItNeverFits(order->submission, *view, *response);
-  const std::string yaml = order->yaml;
-  engine_->Submit(std::move(*order), [this, yaml, response, reactor](Result<SubmitAnswer> answer) {
-    if (!answer) {
-      reactor->Finish(ToStatus(answer.error()));
+  const auto submit = [this, request, response, reactor](auto& spec) {
+    auto checked = CheckSubmit(*request, std::move(spec), *engine_->View(), {policies_, checkpoint_dir_},
+                               clock_->Wall());
+    if (!checked) {
+      reactor->Finish(ToStatus(checked.error()));
       return;
     }
-    response->set_existed(answer->existed);
-    if (!answer->record) {
-      AnswerWithJob(answer->job, response->mutable_job(), reactor);
-      return;
-    }
-    // Without a look at the databases, which would cost as much as storing it; but not on the core's thread.
-    pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader&) {
-      v1::Job& out = *response->mutable_job() = ToProto(*answer.record, *engine_->View());
-      out.set_job_yaml(yaml);
-      out.set_last_event_number(answer.last_event);
+    SubmitChecked(std::move(*checked), response, reactor);
+  };
+  if (const auto within = CheckLimits(*request); !within) {
+    reactor->Finish(ToStatus(within.error()));
+    return reactor;
+  }
+  auto spec = ParseJobFile(request->job_yaml(), FileNameOf(*request));
+  if (!spec) {
+    reactor->Finish(ToStatus(spec.error()));
+  } else if (!spec->sweep) {
+    submit(*spec);
+  } else if (!pool_->TryPost([submit, spec = std::move(*spec)](Reader&) mutable { submit(spec); })) {
+    // To make and check thousands of files takes seconds, which is why it is done there.
+    reactor->Finish(ToStatus(Busy()));
+  }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::GetSweep(grpc::CallbackServerContext* context,
+                                                   const v1::GetSweepRequest* request,
+                                                   v1::GetSweepResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const auto within = CheckLimits(*request); !within) {
+    reactor->Finish(ToStatus(within.error()));
+    return reactor;
+  }
+  const bool posted = pool_->TryPost([request, response, reactor](Reader& reader) {
+    const auto found =
+        request->id() != 0 ? reader.SweepWith(JobId(request->id())) : reader.SweepNamed(request->name());
+    if (!found) {
+      reactor->Finish(ToStatus(found.error()));
+    } else if (!*found) {
+      reactor->Finish(ToStatus(NoSweep(*request)));
+    } else {
+      FillSweep(**found, *response->mutable_sweep());
       reactor->Finish(grpc::Status::OK);
-    });
+    }
   });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::CancelSweep(grpc::CallbackServerContext* context,
+                                                      const v1::CancelSweepRequest* request,
+                                                      v1::CancelSweepResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const auto within = CheckLimits(*request); !within) {
+    reactor->Finish(ToStatus(within.error()));
+    return reactor;
+  }
+  const std::string actor = request->actor().empty() ? "unknown" : request->actor();
+  engine_->CancelSweep(JobId(request->id()), request->checkpoint(), actor,
+                       [response, reactor](const Result<uint32_t>& cancelled) {
+                         if (cancelled) response->set_cancelled(*cancelled);
+                         reactor->Finish(cancelled ? grpc::Status::OK : ToStatus(cancelled.error()));
+                       });
   return reactor;
 }
 
@@ -252,8 +276,13 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* 
     reactor->Finish(ToStatus(filter.error()));
     return reactor;
   }
-  const bool posted = pool_->TryPost([this, filter = std::move(*filter), response, reactor](Reader& reader) {
-    reactor->Finish(StatusOf(FillPage(filter, *engine_->View(), reader, *response)));
+  const bool posted = pool_->TryPost([this, filter = std::move(*filter), sweep = JobId(request->sweep_id()),
+                                      response, reactor](Reader& reader) mutable {
+    const auto fill = [&]() -> Status {
+      if (sweep != JobId()) IMGD_TRY(NarrowToSweep(sweep, reader, filter));
+      return FillPage(filter, *engine_->View(), reader, *response);
+    };
+    reactor->Finish(StatusOf(fill()));
   });
   if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;

@@ -6,6 +6,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/policy/policy.h"
+#include "server/rpc/submission.h"
 
 namespace imgd {
 
@@ -27,6 +28,11 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetSweep(grpc::CallbackServerContext* context, const v1::GetSweepRequest* request,
+                                     v1::GetSweepResponse* response) override;
+  grpc::ServerUnaryReactor* CancelSweep(grpc::CallbackServerContext* context,
+                                        const v1::CancelSweepRequest* request,
+                                        v1::CancelSweepResponse* response) override;
   grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context,
                                       const v1::ChangeJobRequest* request,
                                       v1::ChangeJobResponse* response) override;
@@ -39,11 +45,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                                            const v1::ReadLogsRequest* request) override;
 
  private:
-  /// What is to be stored for the request, with warnings in the response. Errors: all of them, at their
-  /// places.
-  tl::expected<SubmitOrder, std::vector<Error>> Check(const v1::SubmitJobRequest& request,
-                                                      const ClusterView& view,
-                                                      v1::SubmitJobResponse& response) const;
+  void SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* response,
+                     grpc::ServerUnaryReactor* reactor);
   /// Reads the job for an answer and ends the call with it.
   void AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor);
 

@@ -86,6 +86,10 @@ Status CheckLimits(const v1::ListJobsRequest& request) {
 
 Status CheckLimits(const v1::CancelJobRequest& request) { return CheckText("actor", request.actor()); }
 
+Status CheckLimits(const v1::GetSweepRequest& request) { return CheckText("name", request.name()); }
+
+Status CheckLimits(const v1::CancelSweepRequest& request) { return CheckText("actor", request.actor()); }
+
 Status CheckLimits(const v1::ChangeJobRequest& request) {
   constexpr int kMostPriority = 1000;
   constexpr int64_t kMostMs = int64_t{3650} * 24 * 3600 * 1000;

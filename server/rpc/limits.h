@@ -15,6 +15,8 @@ namespace imgd {
 Status CheckLimits(const v1::SubmitJobRequest& request);
 Status CheckLimits(const v1::ListJobsRequest& request);
 Status CheckLimits(const v1::CancelJobRequest& request);
+Status CheckLimits(const v1::GetSweepRequest& request);
+Status CheckLimits(const v1::CancelSweepRequest& request);
 Status CheckLimits(const v1::ChangeJobRequest& request);
 Status CheckLimits(const v1::ProfileJobRequest& request);
 Status CheckLimits(const v1::SetAsideNodeRequest& request);

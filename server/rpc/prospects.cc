@@ -37,31 +37,16 @@ void FillForecast(const ClusterView& view, Now now, v1::Job& job) {
   if (start) job.set_expected_start_us(WallOf(*start, now));
 }
 
-Status FillDryRun(const Submission& submission, const std::string& yaml, const ClusterView& view,
-                  const Quotas& quotas, Now now, v1::Job& out) {
-  IMGD_TRY(MayQueue(quotas, submission.owner, submission.project, [&view](const std::string& account) {
-    return static_cast<uint32_t>(
-        std::count_if(view.queue.begin(), view.queue.end(), [&account](const QueuedJob& job) {
-          return std::find(job.accounts.begin(), job.accounts.end(), account) != job.accounts.end();
-        }));
-  }));
+void FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
+                  v1::Job& out) {
   QueuedJob job = EntryOf(NewJob(submission, JobId(), "", now.wall));
   job.turn = TurnIn(view, submission.owner);
   Snapshot snapshot = view.snapshot;
   AllowNew(submission, quotas, snapshot);
   const Prospect prospect = ProspectOf(snapshot, view.queue, std::move(job));
-  out.set_name(submission.name);
-  out.set_owner(submission.owner);
-  out.set_state(v1::JOB_STATE_QUEUED);
   out.set_reason(static_cast<v1::ReasonCode>(prospect.code));
   out.set_reason_text(prospect.text);
   if (prospect.start) out.set_expected_start_us(WallOf(*prospect.start, now));
-  out.set_priority(submission.priority);
-  out.set_nodes(submission.nodes);
-  out.set_ranks_per_node(submission.ranks_per_node);
-  out.set_job_yaml(yaml);
-  out.set_checkpoint_dir(submission.checkpoint_parent);
-  return {};
 }
 
 }  // namespace imgd

@@ -195,6 +195,64 @@ Result<Needs> DecodeNeeds(const std::string& text) {
   });
 }
 
+std::string EncodeAfter(const std::vector<Dependency>& after) {
+  json out = json::array();
+  for (const auto& one : after) {
+    out.push_back({{"job", one.job.value()},
+                   {"name", one.name},
+                   {"when", static_cast<int>(one.when)},
+                   {"ended", one.ended ? static_cast<int>(*one.ended) : 0}});
+  }
+  return Dump(out);
+}
+
+Result<std::vector<Dependency>> DecodeAfter(const std::string& text) {
+  if (text == "[]") return std::vector<Dependency>{};
+  return Decode([&text] {
+    return ListFrom<Dependency>(json::parse(text), [](const json& value) {
+      const int ended = value.at("ended").get<int>();
+      return Dependency{.job = JobId(value.at("job").get<uint64_t>()),
+                        .name = value.at("name").get<std::string>(),
+                        .when = static_cast<AfterEnd>(value.at("when").get<int>()),
+                        .ended = ended == 0 ? std::nullopt : std::optional(static_cast<JobState>(ended))};
+    });
+  });
+}
+
+std::string EncodeSettings(const std::vector<SweepSetting>& settings) {
+  json out = json::array();
+  for (const auto& [name, value] : settings) out.push_back({name, value});
+  return Dump(out);
+}
+
+Result<std::vector<SweepSetting>> DecodeSettings(const std::string& text) {
+  if (text == "[]") return std::vector<SweepSetting>{};
+  return Decode([&text] {
+    return ListFrom<SweepSetting>(json::parse(text), [](const json& value) {
+      return SweepSetting{value.at(0).get<std::string>(), value.at(1).get<std::string>()};
+    });
+  });
+}
+
+std::string EncodeHalving(const std::optional<Halving>& halving) {
+  if (!halving) return "";
+  return Dump({{"metric", static_cast<int>(halving->metric)},
+               {"max", halving->max},
+               {"factor", halving->factor},
+               {"rungs", halving->rungs}});
+}
+
+Result<std::optional<Halving>> DecodeHalving(const std::string& text) {
+  if (text.empty()) return std::optional<Halving>{};
+  return Decode([&text] {
+    const json value = json::parse(text);
+    return std::optional(Halving{.metric = static_cast<SweepMetric>(value.at("metric").get<int>()),
+                                 .max = value.at("max").get<bool>(),
+                                 .factor = value.at("factor").get<uint32_t>(),
+                                 .rungs = value.at("rungs").get<std::vector<uint32_t>>()});
+  });
+}
+
 std::string EncodeTexts(const std::vector<std::string>& texts) { return Dump(json(texts)); }
 
 Result<std::vector<std::string>> DecodeTexts(const std::string& text) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "server/core/sweep.h"
 #include "server/core/types.h"
 
 /// The JSON columns of state.db.
@@ -25,6 +26,16 @@ Result<Labels> DecodeLabels(const std::string& text);
 /// "{}" for none.
 std::string EncodeNeeds(const Needs& needs);
 Result<Needs> DecodeNeeds(const std::string& text);
+
+std::string EncodeAfter(const std::vector<Dependency>& after);
+Result<std::vector<Dependency>> DecodeAfter(const std::string& text);
+
+std::string EncodeSettings(const std::vector<SweepSetting>& settings);
+Result<std::vector<SweepSetting>> DecodeSettings(const std::string& text);
+
+/// Empty for none.
+std::string EncodeHalving(const std::optional<Halving>& halving);
+Result<std::optional<Halving>> DecodeHalving(const std::string& text);
 
 std::string EncodeTexts(const std::vector<std::string>& texts);
 Result<std::vector<std::string>> DecodeTexts(const std::string& text);

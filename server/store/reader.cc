@@ -45,9 +45,9 @@ std::vector<StoredEvent> Collect(SQLite::Statement& query, Convert convert) {
 }
 
 /// The listing's SQL. One branch for each state, so that each is read newest first from its index.
-/// Parameters: 1 owner, 2 part of the name, 3 number before which, 4 most.
+/// Parameters: 1 owner, 2 part of the name, 3 number before which, 4 most, 5 number from which on.
 std::string ListSql(const JobFilter& filter) {
-  std::string where = "id < ?3";
+  std::string where = "id < ?3 AND id >= ?5";
   if (!filter.owner.empty()) where += " AND owner = ?1";
   if (!filter.name_contains.empty()) where += " AND instr(name, ?2) > 0";
   const auto branch = [&where](const std::string& state) {
@@ -71,6 +71,7 @@ void BindList(SQLite::Statement& query, const JobFilter& filter) {
   if (!filter.name_contains.empty()) query.bind(2, filter.name_contains);
   query.bind(3, filter.before == JobId() ? INT64_MAX : Signed(filter.before.value()));
   query.bind(4, Signed(filter.most));
+  query.bind(5, Signed(filter.from.value()));
 }
 
 /// Runs `work`, which returns a Result and may throw as well.
@@ -123,6 +124,24 @@ Result<std::vector<JobRow>> Reader::Jobs(const JobFilter& filter) {
     query.reset();
     for (auto& row : rows) row.job.checkpoints = CheckpointsOf(state_, row.job.id, 1);
     return rows;
+  });
+}
+
+Result<std::optional<SweepRecord>> Reader::SweepWith(JobId job) {
+  return Flat(state_, [&]() -> Result<std::optional<SweepRecord>> {
+    IMGD_ASSIGN(const auto found, SweepsOf(state_, "WHERE id <= CAST(? AS INTEGER) ORDER BY id DESC LIMIT 1",
+                                           fmt::format("{}", job)));
+    if (found.empty() || job.value() >= found.front().Member(found.front().members).value())
+      return std::nullopt;
+    return found.front();
+  });
+}
+
+Result<std::optional<SweepRecord>> Reader::SweepNamed(const std::string& name) {
+  return Flat(state_, [&]() -> Result<std::optional<SweepRecord>> {
+    IMGD_ASSIGN(const auto found, SweepsOf(state_, "WHERE name = ? ORDER BY id DESC LIMIT 1", name));
+    if (found.empty()) return std::nullopt;
+    return found.front();
   });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/core/sweep.h"
 #include "server/core/types.h"
 #include "server/store/database.h"
 #include "server/store/metrics_store.h"
@@ -39,6 +40,7 @@ struct JobFilter {
   std::string owner;             ///< empty for all
   std::string name_contains;     ///< empty for all
   JobId before;                  ///< only older ones; JobId() for all
+  JobId from;                    ///< only this one and newer ones
   size_t most = 100;
 };
 
@@ -86,6 +88,9 @@ class Reader {
   Result<std::optional<JobRow>> Job(JobId id, bool with_yaml);
   /// Newest first.
   Result<std::vector<JobRow>> Jobs(const JobFilter& filter);
+  /// The sweep that the job belongs to; and the newest one of that name.
+  Result<std::optional<SweepRecord>> SweepWith(JobId job);
+  Result<std::optional<SweepRecord>> SweepNamed(const std::string& name);
   /// Changes of the job's state, oldest first.
   Result<std::vector<StoredEvent>> History(JobId job);
   /// Events with numbers above `after` and up to `last`, by number, at most `most`.

@@ -17,7 +17,7 @@ const char* const kJobColumns =
     "reason_text, generation, last_writer, restarts, failures, failures_in_row, submitted_us, started_us, "
     "ended_us, "
     "retry_at_us, run, by_hand_token, by_hand_hosts, last_heard_us, time_limit_ms, held_ms, needs, "
-    "preemptible, project, avoid, rerun_of";
+    "preemptible, project, avoid, rerun_of, after_jobs, not_before_us, sweep, sweep_settings";
 
 namespace {
 
@@ -116,6 +116,10 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
   IMGD_ASSIGN(const auto avoid, DecodeTexts(next().getString()));
   for (const auto& node : avoid) job.avoid.insert(NodeId(node));
   job.rerun_of = JobId(Unsigned(next()));
+  IMGD_ASSIGN(job.after, DecodeAfter(next().getString()));
+  job.not_before_wall = time();
+  job.sweep = JobId(Unsigned(next()));
+  IMGD_ASSIGN(job.sweep_settings, DecodeSettings(next().getString()));
   return job;
 }
 
@@ -144,6 +148,7 @@ Result<StoredState> StateStore::Load(size_t ended_jobs) {
   IMGD_ASSIGN(stored.datasets, LoadDatasets());
   IMGD_ASSIGN(stored.usage, LoadUsage());
   IMGD_ASSIGN(stored.tokens, LoadTokens());
+  IMGD_ASSIGN(stored.sweeps, LoadSweeps());
   IMGD_ASSIGN(stored.next_job, database_->Guard([this] {
     auto& query = database_->Prepare("SELECT coalesce(max(id), 0) + 1 FROM jobs");
     query.executeStep();
@@ -309,7 +314,9 @@ void StateStore::SaveJob(const JobRecord& job) {
            job.failures_in_row, job.submitted.micros, job.started.micros, job.ended.micros,
            job.retry_at.micros, EncodeRun(job.run), by_hand.token, EncodeTexts(by_hand.hosts),
            by_hand.last_heard.micros, job.time_limit_ms, job.held_ms, EncodeNeeds(job.needs),
-           job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()));
+           job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()),
+           EncodeAfter(job.after), job.not_before_wall.micros, Signed(job.sweep.value()),
+           EncodeSettings(job.sweep_settings));
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "server/core/actions.h"
 #include "server/core/shares.h"
+#include "server/core/sweep.h"
 #include "server/core/types.h"
 #include "server/store/database.h"
 
@@ -47,7 +48,13 @@ struct StoredState {
   std::map<std::string, DatasetRecord> datasets;  ///< by name
   std::map<std::string, Usage> usage;             ///< by user
   std::map<std::string, TokenRecord> tokens;      ///< by name
+  std::vector<SweepRecord> sweeps;                ///< those of which a job has not ended
 };
+
+/// The sweeps that `where` (SQL after FROM sweeps, with one parameter) finds, with their results. Throws
+/// SQLite::Exception.
+Result<std::vector<SweepRecord>> SweepsOf(Database& database, const std::string& where,
+                                          const std::string& parameter);
 
 /// state.db: jobs, their history, nodes. All writes of it. Owned by the core thread.
 /// Writes belong to one batch until Commit(): all are stored or none; see WriteBatch for their errors.
@@ -74,6 +81,9 @@ class StateStore {
   /// Where each rank of a start is; kept for as long as the job.
   void SavePlacement(RunKey run, const std::vector<Part>& parts);
   void SaveEventPosition(RunKey run, uint32_t rank, uint64_t sequence);
+  /// `yaml`: as it was submitted.
+  void SaveSweep(const SweepRecord& sweep, const std::string& yaml);
+  void SaveRungResult(const imgd::SaveRungResult& result);
   void SaveDataset(const DatasetRecord& dataset);
   void RemoveDataset(const std::string& name);
   void SaveToken(const TokenRecord& token);
@@ -91,6 +101,10 @@ class StateStore {
   Result<std::optional<JobId>> FindKey(const std::string& key);
   Result<std::optional<JobRecord>> FindJob(JobId job);
   Result<std::string> JobFile(JobId job);
+  /// The file that the sweep was made of; empty where this is the number of none.
+  Result<std::string> SweepFile(JobId sweep);
+  /// The owner's newest job of that name; of anybody's where the owner is empty.
+  Result<std::optional<JobId>> NewestJobNamed(const std::string& name, const std::string& owner);
   /// True when that start of the job put the rank on the node.
   Result<bool> RankWasOn(RunKey run, uint32_t rank, const NodeId& node);
   Result<std::map<uint32_t, uint64_t>> EventPositions(RunKey run);
@@ -108,6 +122,7 @@ class StateStore {
   Result<std::map<std::string, DatasetRecord>> LoadDatasets();
   Result<std::map<std::string, Usage>> LoadUsage();
   Result<std::map<std::string, TokenRecord>> LoadTokens();
+  Result<std::vector<SweepRecord>> LoadSweeps();
 
   std::unique_ptr<Database> database_;  // its address is batch_'s
   std::unique_ptr<WriteBatch> batch_;

@@ -125,6 +125,8 @@ void Agent::SendEvent(RunKey run, uint32_t rank, uint64_t number, const TrainerE
           return reactor.OnTrainerStarted(run, rank, now, out);
         case TrainerEvent::Kind::kProgress:
           return reactor.OnTrainerProgress(run, event.left, now);
+        case TrainerEvent::Kind::kEpoch:
+          return reactor.OnTrainerEpoch(run, event.figures, now, out);
         case TrainerEvent::Kind::kCheckpoint:
           return reactor.OnTrainerCheckpoint(run, event.checkpoint, now, out);
         case TrainerEvent::Kind::kFinished:

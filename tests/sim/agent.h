@@ -14,9 +14,10 @@ namespace imgd::sim {
 
 /// What a trainer reports; kept on the node until it is acknowledged.
 struct TrainerEvent {
-  enum class Kind : uint8_t { kStarted, kProgress, kCheckpoint, kFinished, kFailed };
+  enum class Kind : uint8_t { kStarted, kProgress, kEpoch, kCheckpoint, kFinished, kFailed };
   Kind kind = Kind::kStarted;
   Duration left{};  ///< of kProgress
+  EpochFigures figures = {};
   Checkpoint checkpoint = {};
   RankFailure failure = {};
 };

@@ -103,12 +103,17 @@ void Daemon::Work(bool tick) {
   const Now now = world_->time.now();
   const auto inputs = std::exchange(inputs_, {});
   Actions actions;
-  for (const auto& input : inputs) input.call(actions);
+  std::vector<uint64_t> sessions;
+  for (const auto& input : inputs) {
+    input.call(actions);
+    Address(actions, sessions);
+  }
   if (tick) {
     if (ticks_++ % 3 == 0) Beat();
     reactor_.OnTick(now, actions);
   }
   reactor_.Schedule(now, actions);
+  Address(actions, sessions);
   const auto touched = reactor_.state().TouchedJobs();
   const bool nodes_touched = !reactor_.state().TouchedNodes().empty();
   const auto answer = [&inputs](bool stored) {
@@ -132,7 +137,15 @@ void Daemon::Work(bool tick) {
     return;
   }
   answer(true);
-  Send(actions);
+  Send(actions, sessions);
+}
+
+/// What is asked for goes out by the stream that the node had then, though it may have a new one by now.
+void Daemon::Address(const Actions& actions, std::vector<uint64_t>& sessions) const {
+  for (size_t i = sessions.size(); i < actions.size(); ++i) {
+    const NodeRecord* node = reactor_.state().FindNode(NodeOf(actions[i]));
+    sessions.push_back(node != nullptr && node->Connected() ? node->session : 0);
+  }
 }
 
 void Daemon::Undo() {
@@ -157,35 +170,67 @@ void Daemon::Store() {
   for (const NodeId& id : reactor_.state().TouchedNodes()) {
     nodes_[id] = AsStored(*reactor_.state().FindNode(id));
   }
+  sweeps_ = reactor_.state().sweeps();
   for (const auto& key : touched_positions_) stored_positions_[key] = positions_[key];
   touched_positions_.clear();
 }
 
-void Daemon::Send(const Actions& actions) {
-  for (const auto& action : actions) {
-    const NodeId node = NodeOf(action);
-    if (node == NodeId()) continue;
-    if (const auto* disconnect = std::get_if<Disconnect>(&action)) {
+void Daemon::Send(const Actions& actions, const std::vector<uint64_t>& sessions) {
+  for (size_t i = 0; i < actions.size(); ++i) {
+    if (const auto* disconnect = std::get_if<Disconnect>(&actions[i])) {
       world_->network.CloseByDaemon(disconnect->session);
-      continue;
+    } else if (sessions[i] != 0) {
+      world_->network.ToAgent(sessions[i], [action = actions[i]](Agent& agent) { agent.Obey(action); });
     }
-    const NodeRecord* record = reactor_.state().FindNode(node);
-    if (record == nullptr || !record->Connected()) continue;
-    world_->network.ToAgent(record->session, [action](Agent& agent) { agent.Obey(action); });
   }
+}
+
+/// What has ended otherwise than it had to by now is left out, as a user does who is told so.
+void Daemon::LeaveOutBroken(Submission& submission) {
+  std::erase_if(submission.after, [this](const Dependency& dependency) {
+    return !reactor_.MaySubmit({.after = {dependency}});
+  });
+}
+
+void Daemon::SubmitSweep(const SweepSubmission& submission) {
+  const auto id = std::make_shared<JobId>();
+  Call(
+      [this, submission, id](Actions& out) {
+        SweepSubmission sweep = submission;
+        for (auto& member : sweep.members) LeaveOutBroken(member);
+        *id = reactor_.OnSubmitSweep(sweep, world_->time.now(), out);
+        const auto members = static_cast<uint32_t>(sweep.members.size());
+        for (uint32_t i = 0; i < members; ++i)
+          world_->ledger.after[JobId(id->value() + i)] = sweep.members[i].after;
+        world_->ledger.sweeps[*id] = {sweep.name, *id, members, sweep.max_running, sweep.halving};
+      },
+      [this, submission, id](bool stored) {
+        if (!stored) {
+          world_->time.After(seconds(5), [this, submission] { SubmitSweep(submission); });
+          return;
+        }
+        for (uint32_t i = 0; i < submission.members.size(); ++i)
+          world_->ledger.Acknowledged(JobId(id->value() + i));
+      });
 }
 
 void Daemon::Submit(const Submission& submission) {
   const auto id = std::make_shared<JobId>();
-  Call([this, submission, id](Actions& out) { *id = reactor_.OnSubmit(submission, world_->time.now(), out); },
-       [this, submission, id](bool stored) {
-         if (stored) {
-           world_->ledger.Acknowledged(*id);
-           return;
-         }
-         // As a client does that gets no answer.
-         world_->time.After(seconds(5), [this, submission] { Submit(submission); });
-       });
+  Call(
+      [this, submission, id](Actions& out) {
+        Submission job = submission;
+        LeaveOutBroken(job);
+        *id = reactor_.OnSubmit(job, world_->time.now(), out);
+        world_->ledger.after[*id] = job.after;
+      },
+      [this, submission, id](bool stored) {
+        if (stored) {
+          world_->ledger.Acknowledged(*id);
+          return;
+        }
+        // As a client does that gets no answer.
+        world_->time.After(seconds(5), [this, submission] { Submit(submission); });
+      });
 }
 
 void Daemon::Cancel(JobId job, bool checkpoint_first) {
@@ -286,7 +331,9 @@ void Daemon::Restart() {
   std::vector<NodeRecord> nodes;
   for (const auto& [id, node] : nodes_) nodes.push_back(node);
   reactor_ = Reactor(world_->settings, "cafe0123");
-  reactor_.Restore(std::move(jobs), std::move(nodes), next, world_->time.now());
+  std::vector<SweepRecord> sweeps;
+  for (const auto& [id, sweep] : sweeps_) sweeps.push_back(sweep);
+  reactor_.Restore(std::move(jobs), std::move(nodes), next, world_->time.now(), {}, std::move(sweeps));
   positions_ = stored_positions_;
   touched_positions_.clear();
   up_ = true;

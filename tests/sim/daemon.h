@@ -22,6 +22,7 @@ class Daemon {
   using Answer = std::function<void(bool)>;
   void Call(std::function<void(Actions&)> call, Answer answer = {});
   void Submit(const Submission& submission);
+  void SubmitSweep(const SweepSubmission& submission);
   void Cancel(JobId job, bool checkpoint_first);
   void OnHello(uint64_t session, NodeHello hello);
   void OnGone(const NodeId& node, uint64_t session);
@@ -58,8 +59,10 @@ class Daemon {
   bool CommitFails(bool touched);
   void Undo();
   void Store();
-  void Send(const Actions& actions);
+  void Address(const Actions& actions, std::vector<uint64_t>& sessions) const;
+  void Send(const Actions& actions, const std::vector<uint64_t>& sessions);
   void Restart();
+  void LeaveOutBroken(Submission& submission);
 
   World* world_;
   Reactor reactor_;
@@ -76,6 +79,7 @@ class Daemon {
   // What is on disk.
   std::map<JobId, JobRecord> jobs_;
   std::map<NodeId, NodeRecord> nodes_;
+  std::map<JobId, SweepRecord> sweeps_;
   Positions stored_positions_;
 };
 

@@ -54,6 +54,7 @@ void Gangs::Begin(RunKey run) {
   gang.since = world_->time.now().steady;
   if (!gang.start.resume_from.empty()) gang.done = progress_[gang.start.resume_from.front()];
   gang.saved = gang.done;
+  gang.epoch = static_cast<uint32_t>(gang.done * kEpochs / truth.work);
   if (fails) {
     gang.fault = static_cast<Fault>(1 + world_->dice.Below(6));
     const Duration left = std::max<Duration>(truth.work - gang.done, seconds(2));
@@ -72,27 +73,45 @@ void Gangs::SayProgress(RunKey run, const Gang& gang) {
 
 Duration Gangs::Done(const Gang& gang) const { return gang.done + (world_->time.now().steady - gang.since); }
 
-/// Waits for the next of: a checkpoint, the end, the fault.
+/// Only members of sweeps tell how good they are; nobody would listen to others.
+void Gangs::TellEpoch(RunKey run, Gang& gang, const JobTruth& truth) {
+  const auto done = static_cast<uint32_t>(Done(gang) * kEpochs / truth.work);
+  if (truth.sweep.empty() || done <= gang.epoch) return;
+  gang.epoch = done;
+  gang.members.at(0)->Report(
+      run, 0,
+      {.kind = TrainerEvent::Kind::kEpoch, .figures = {.epoch = done, .top1 = ValidationOf(truth, done)}});
+}
+
+/// Waits for the next of: an epoch's end, a checkpoint, the end, the fault.
 void Gangs::Continue(RunKey run) {
   const Gang& gang = gangs_.at(run);
   const JobTruth& truth = world_->truths.at(gang.start.job_name);
   const Instant now = world_->time.now().steady;
-  const Duration next = std::min({truth.work - Done(gang), gang.saved + truth.checkpoint_every - Done(gang),
-                                  gang.fails_at == Instant::max() ? Duration::max() : gang.fails_at - now});
+  const Duration epoch = truth.sweep.empty()
+                             ? Duration::max()
+                             : truth.work * (gang.epoch + 1) / kEpochs - Done(gang) + milliseconds(1);
+  const Duration next =
+      std::min({truth.work - Done(gang), gang.saved + truth.checkpoint_every - Done(gang), epoch,
+                gang.fails_at == Instant::max() ? Duration::max() : gang.fails_at - now});
   world_->time.After(next, [this, run] { Reach(run); });
 }
 
 void Gangs::Reach(RunKey run) {
   Gang& gang = gangs_.at(run);
   if (!gang.training) return;
+  const JobTruth& truth = world_->truths.at(gang.start.job_name);
   if (world_->time.now().steady >= gang.fails_at) {
     Fail(run, gang);
-  } else if (Done(gang) >= world_->truths.at(gang.start.job_name).work) {
+  } else if (Done(gang) >= truth.work) {
     Finish(run, gang);
   } else {
-    WriteCheckpoint(run);
-    SayProgress(run, gang);
-    BeatAll(run, gang);
+    TellEpoch(run, gang, truth);
+    if (Done(gang) >= gang.saved + truth.checkpoint_every) {
+      WriteCheckpoint(run);
+      SayProgress(run, gang);
+      BeatAll(run, gang);
+    }
     Continue(run);
   }
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/core/actions.h"
+#include "tests/sim/shape.h"
 #include "tests/sim/timeline.h"
 
 namespace imgd::sim {
@@ -52,7 +53,8 @@ class Gangs {
     Instant hung_since{};
     Duration done{};  ///< training behind it at `since`
     Instant since{};
-    Duration saved{};  ///< that its newest checkpoint has
+    Duration saved{};    ///< that its newest checkpoint has
+    uint32_t epoch = 0;  ///< that it has told of
     Fault fault = Fault::kNone;
     Instant fails_at = Instant::max();
   };
@@ -60,6 +62,7 @@ class Gangs {
   void Continue(RunKey run);
   void Reach(RunKey run);
   void SayProgress(RunKey run, const Gang& gang);
+  void TellEpoch(RunKey run, Gang& gang, const JobTruth& truth);
   void Finish(RunKey run, Gang& gang);
   void Fail(RunKey run, Gang& gang);
   void BreakUp(RunKey run, Gang& gang);

@@ -60,6 +60,7 @@ const std::vector<Invariant>& Invariants() {
   static const std::vector<Invariant> all = [] {
     std::vector<Invariant> rules = JobInvariants();
     rules.insert(rules.end(), QueueInvariants().begin(), QueueInvariants().end());
+    rules.insert(rules.end(), WaitInvariants().begin(), WaitInvariants().end());
     return rules;
   }();
   return all;

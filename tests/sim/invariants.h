@@ -28,6 +28,10 @@ void Check(World& world, const Batch& batch);
 // By file; see the rules there.
 const std::vector<Invariant>& JobInvariants();
 const std::vector<Invariant>& QueueInvariants();
+const std::vector<Invariant>& WaitInvariants();
+
+/// The job is held back from the queue, and the reason that its record has is so.
+bool IsHeldBackRightly(const World& world, const JobRecord& job);
 
 /// The run ended because somebody, or a job of a higher priority, asked its devices back: no failure.
 bool IsGivenBack(ReasonCode code);

@@ -330,10 +330,10 @@ void CompletedIsTrue(World& world, const Batch& batch, const char* name) {
       if (exit.exit_code == 0 && exit.signal == 0) well.insert(exit.rank);
     }
     const bool all = well.size() == job.WorldSize() && job.run.finished;
-    const bool completed = job.state == JobState::kCompleted;
+    const bool completed = job.state == JobState::kCompleted && job.reason.code != ReasonCode::kHalved;
     if (completed && (!all || !world.gangs.Finished({job.id, job.generation}))) {
       world.Break(name, fmt::format("job {} is COMPLETED and was not trained to its end", job.id));
-    } else if (!completed && all && HoldsDevices(event.from)) {
+    } else if (job.state != JobState::kCompleted && all && HoldsDevices(event.from)) {
       world.Break(name, fmt::format("job {} was trained to its end and is {}", job.id, NameOf(job.state)));
     }
   });

@@ -77,6 +77,11 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
     if (job->state != JobState::kQueued || LooksAgain(world)) continue;
     // Whoever asks is told what the queue has; the record is not written for reasons that only take turns.
     const auto& state = world.daemon.reactor().state();
+    if (!PlaceIn(state.queue(), state.KeyOf(*job))) {
+      if (!IsHeldBackRightly(world, *job))
+        world.Break(name, fmt::format("job {} is held back for what is not so: {}", id, job->reason.text));
+      continue;
+    }
     const ReasonCode code = state.queue()[*PlaceIn(state.queue(), state.KeyOf(*job))].code;
     const bool fits = Fits(world, *job, FreeSpace(world));
     const bool is_wait = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob ||

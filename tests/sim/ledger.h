@@ -30,6 +30,13 @@ struct Ledger {
     Instant held_since{};                                      ///< of the present one
     std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
   };
+  struct Sweep {
+    std::string name;
+    JobId first;
+    uint32_t members = 0;
+    uint32_t max_running = 0;
+    std::optional<Halving> halving;
+  };
   /// What the first in the queue was promised.
   struct Promise {
     JobId job;
@@ -41,6 +48,10 @@ struct Ledger {
   };
 
   std::map<JobId, Job> jobs;
+  std::map<std::pair<JobId, size_t>, RungResults> rungs;  ///< by sweep and rung
+  /// By the first job; also some that were not stored in the end. A client that got no answer submits twice.
+  std::map<JobId, Sweep> sweeps;
+  std::map<JobId, std::vector<Dependency>> after;  ///< of each job, as it was submitted
   std::map<std::pair<NodeId, uint32_t>, JobId> holders;
   std::map<NodeId, uint32_t> held;     ///< how many devices of each node are among them
   std::map<NodeId, uint32_t> foreign;  ///< the device that another cluster's run has, as the node told
@@ -52,6 +63,13 @@ struct Ledger {
   std::vector<Space> space;  ///< what FreeSpace() found in the check `space_of`
   uint64_t space_of = 0;
 
+  /// The sweep of this name that the job is of; null where it is of none.
+  const Sweep* SweepOf(JobId job, const std::string& name) const {
+    auto after_it = sweeps.upper_bound(job);
+    if (name.empty() || after_it == sweeps.begin()) return nullptr;
+    const Sweep& sweep = std::prev(after_it)->second;
+    return sweep.name == name && job.value() < sweep.first.value() + sweep.members ? &sweep : nullptr;
+  }
   void Acknowledged(JobId job) { jobs[job].acknowledged = true; }
   void CancelAcknowledged(JobId job) { jobs[job].cancel_acknowledged = true; }
   void Heard(const NodeId& node, Instant at) { heard[node] = at; }

@@ -47,13 +47,37 @@ void InBucket(Dice& dice, const Shape& shape, JobTruth& job) {
   job.submission.checkpoint_parent = "s3://bucket/runs";
 }
 
+void After(Dice& dice, const Shape& shape, JobTruth& job) {
+  Gang(dice, shape, job);
+  job.comes_after = true;
+}
+
+void NotBefore(Dice& dice, const Shape& shape, JobTruth& job) {
+  Gang(dice, shape, job);
+  job.not_before = dice.Between(seconds(1), minutes(10));
+  job.comes_after = dice.Chance(0.3);
+}
+
+void Sweep(Dice& dice, const Shape&, JobTruth& job) {
+  job.members = static_cast<uint32_t>(2 + dice.Below(6));
+  job.max_running = static_cast<uint32_t>(dice.Below(4));
+  job.comes_after = dice.Chance(0.3);
+  if (dice.Chance(0.6)) job.halving = Halving{.factor = 2, .rungs = {1, 3}};
+}
+
 }  // namespace
+
+double ValidationOf(const JobTruth& job, uint32_t epoch) {
+  const double value = job.quality * (1 + 7.13 * epoch);
+  return value - static_cast<double>(static_cast<uint64_t>(value));
+}
 
 const std::vector<JobKind>& KindsOfJobs() {
   static const std::vector<JobKind> kinds = {
       {"small", 20, Small},       {"gang", 30, Gang},         {"limited", 20, Limited},
       {"overlong", 6, Overlong},  {"crashing", 10, Crashing}, {"bad-input", 3, BadInput},
-      {"in-bucket", 8, InBucket},
+      {"in-bucket", 8, InBucket}, {"after", 14, After},       {"not-before", 5, NotBefore},
+      {"sweep", 6, Sweep},
   };
   return kinds;
 }
@@ -66,7 +90,8 @@ JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
   while (drawn >= kind->weight) drawn -= (kind++)->weight;
   JobTruth job{.work = dice.Between(seconds(5), shape.longest_work),
                .checkpoint_every = dice.Between(seconds(20), minutes(5)),
-               .fails = shape.rank_faults};
+               .fails = shape.rank_faults,
+               .quality = static_cast<double>(dice.Below(1'000'000)) / 1e6};
   job.submission = {.name = fmt::format("{}-{}", kind->name, number),
                     .owner = "sim",
                     .priority = static_cast<int>(dice.Below(3)),

@@ -33,7 +33,21 @@ struct JobTruth {
   Duration checkpoint_every{};
   double fails = 0;        ///< of its starts
   bool bad_input = false;  ///< each start ends with exit code 2
+  // Of one that waits for more than devices:
+  bool comes_after = false;  ///< some other job, which the world chooses
+  Duration not_before{};     ///< from its submission
+  // Of a sweep:
+  uint32_t members = 0;  ///< 0: no sweep
+  uint32_t max_running = 0;
+  std::optional<Halving> halving;
+  std::string sweep = {};  ///< a member's: its sweep's name
+  double quality = 0;      ///< from 0 to 1
 };
+
+/// Epochs that a job trains for.
+inline constexpr uint32_t kEpochs = 5;
+/// What its validation finds after one of them. Who is the best changes from epoch to epoch.
+double ValidationOf(const JobTruth& job, uint32_t epoch);
 
 /// One kind of job that users submit. A new kind is a row in KindsOfJobs().
 struct JobKind {

@@ -21,6 +21,10 @@ std::string Words(const AppendRankExit& end) {
 std::string Words(const SaveCheckpoint& saved) {
   return fmt::format("accepts checkpoint {} of job {}", saved.checkpoint.path, saved.job);
 }
+std::string Words(const SaveRungResult& result) {
+  return fmt::format("notes that job {} has {} at rung {} of sweep {}", result.job, result.value, result.rung,
+                     result.sweep);
+}
 std::string Words(const SendPrepare& send) {
   return fmt::format("asks {} for a port for {}", send.node, InWords(send.run));
 }
@@ -67,6 +71,8 @@ std::string InWords(const TrainerEvent& event) {
     case TrainerEvent::Kind::kProgress:
       return fmt::format("thinks that {} s are left",
                          std::chrono::duration_cast<std::chrono::seconds>(event.left).count());
+    case TrainerEvent::Kind::kEpoch:
+      return fmt::format("has {} after epoch {}", event.figures.top1, event.figures.epoch);
     case TrainerEvent::Kind::kCheckpoint:
       return "wrote " + event.checkpoint.path;
     case TrainerEvent::Kind::kFinished:

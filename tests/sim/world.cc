@@ -56,8 +56,46 @@ void World::SubmitNext() {
   });
 }
 
-void World::Submit(const JobTruth& job) {
-  const auto& wanted = job.submission;
+/// One or two of the newest jobs, whatever has become of them.
+std::vector<Dependency> World::ChooseAfter() {
+  std::vector<Dependency> out;
+  const auto& known = daemon.stored();
+  const uint64_t most = dice.Chance(0.3) ? 2 : 1;
+  for (uint64_t i = 0; i < most && !known.empty(); ++i) {
+    const auto back = static_cast<std::ptrdiff_t>(1 + dice.Below(std::min<uint64_t>(known.size(), 6)));
+    const JobRecord& job = std::prev(known.end(), back)->second;
+    const auto when = static_cast<AfterEnd>(1 + dice.Below(3));
+    Say("user: it is to come after job {} ({})", job.id, static_cast<int>(when));
+    out.push_back({.job = job.id, .name = job.name, .when = when});
+  }
+  return out;
+}
+
+void World::SubmitSweep(const JobTruth& sweep) {
+  const auto& wanted = sweep.submission;
+  Say("user: sweeps {}: {} jobs, {} at once{}", wanted.name, sweep.members, sweep.max_running,
+      sweep.halving ? ", halving" : "");
+  SweepSubmission all{
+      .name = wanted.name, .owner = wanted.owner, .max_running = sweep.max_running, .halving = sweep.halving};
+  for (uint32_t i = 1; i <= sweep.members; ++i) {
+    JobTruth member = sweep;
+    member.sweep = wanted.name;
+    member.submission.name = fmt::format("{}[{}]", wanted.name, i);
+    member.quality = static_cast<double>(dice.Below(1'000'000)) / 1e6;
+    all.members.push_back(member.submission);
+    truths[member.submission.name] = std::move(member);
+  }
+  daemon.SubmitSweep(all);
+}
+
+void World::Submit(JobTruth job) {
+  auto& wanted = job.submission;
+  if (job.comes_after) wanted.after = ChooseAfter();
+  if (job.not_before > Duration::zero()) {
+    const auto wait = std::chrono::duration_cast<std::chrono::microseconds>(job.not_before);
+    wanted.not_before = {time.now().wall.micros + wait.count()};
+  }
+  if (job.members > 0) return SubmitSweep(job);
   Say("user: submits {}: {} nodes of {} devices, priority {}, {} s of training", wanted.name, wanted.nodes,
       wanted.ranks_per_node, wanted.priority, std::chrono::duration_cast<seconds>(job.work).count());
   truths[wanted.name] = job;
@@ -103,6 +141,29 @@ Duration World::LongestDrain() const {
   return sum;
 }
 
+/// It waits for what can't come: nodes that are gone for ever, or a job that waits for them itself.
+bool World::Excused(const JobRecord& job, const std::vector<Space>& space) const {
+  if (job.state != JobState::kQueued) return false;
+  if (!Fits(*this, job, space)) return true;
+  const auto waits = [&](JobId id) {
+    const JobRecord* other = daemon.Stored(id);
+    return other != nullptr && !IsFinal(other->state) && other->id != job.id && Excused(*other, space);
+  };
+  for (const auto& dependency : ledger.after.at(job.id)) {
+    if (waits(dependency.job)) return true;
+  }
+  const Ledger::Sweep* sweep = ledger.SweepOf(job.id, truths.at(job.name).sweep);
+  if (sweep == nullptr || sweep->max_running == 0 || job.reason.code != ReasonCode::kSweepFull) return false;
+  // Those who have the places of its sweep.
+  uint32_t places = 0;
+  for (uint32_t i = 0; i < sweep->members; ++i) {
+    const JobRecord* other = daemon.Stored(JobId(sweep->first.value() + i));
+    if (other == nullptr || IsFinal(other->state) || other->reason.code == ReasonCode::kSweepFull) continue;
+    if (Excused(*other, space)) ++places;
+  }
+  return places >= sweep->max_running;
+}
+
 bool World::Drained() const {
   std::vector<Space> space;
   for (const auto& agent : agents) {
@@ -113,8 +174,7 @@ bool World::Drained() const {
   }
   for (const auto& [id, job] : daemon.stored()) {
     if (IsFinal(job.state)) continue;
-    // One that only nodes which are gone for ever could hold waits for them.
-    if (job.state != JobState::kQueued || Fits(*this, job, space)) return false;
+    if (!Excused(job, space)) return false;
   }
   return daemon.up();
 }

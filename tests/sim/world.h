@@ -10,6 +10,7 @@
 #include "tests/sim/agent.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/gang.h"
+#include "tests/sim/invariants.h"
 #include "tests/sim/ledger.h"
 #include "tests/sim/network.h"
 #include "tests/sim/shape.h"
@@ -59,7 +60,10 @@ class World {
  private:
   void Print(const std::string& line) const;
   void SubmitNext();
-  void Submit(const JobTruth& job);
+  void Submit(JobTruth job);
+  void SubmitSweep(const JobTruth& sweep);
+  std::vector<Dependency> ChooseAfter();
+  bool Excused(const JobRecord& job, const std::vector<Space>& space) const;
   void CancelOne();
   void FailNext();
   void BeQuiet();

@@ -74,21 +74,51 @@ void TestCluster::Leave(const std::string& node) {
   Settle({});
 }
 
+Submission TestCluster::SubmissionOf(const std::string& name, const Want& want) {
+  return {.name = name,
+          .owner = want.owner,
+          .project = want.project,
+          .priority = want.priority,
+          .nodes = want.nodes,
+          .ranks_per_node = want.ranks,
+          .max_restarts = want.max_restarts,
+          .time_limit_ms = want.time_limit_ms,
+          .preemptible = want.preemptible,
+          .after = want.after,
+          .not_before = want.not_before,
+          .checkpoint_parent = "/ckpt"};
+}
+
 JobId TestCluster::Submit(const std::string& name, Want want) {
   Actions actions;
-  const JobId job = reactor_.OnSubmit({.name = name,
-                                       .owner = want.owner,
-                                       .project = want.project,
-                                       .priority = want.priority,
-                                       .nodes = want.nodes,
-                                       .ranks_per_node = want.ranks,
-                                       .max_restarts = want.max_restarts,
-                                       .time_limit_ms = want.time_limit_ms,
-                                       .preemptible = want.preemptible,
-                                       .checkpoint_parent = "/ckpt"},
-                                      now_, actions);
+  const JobId job = reactor_.OnSubmit(SubmissionOf(name, want), now_, actions);
   Settle(std::move(actions));
   return job;
+}
+
+JobId TestCluster::SubmitSweep(const std::string& name, uint32_t members, uint32_t max_running,
+                               std::optional<Halving> halving) {
+  const Want want;
+  SweepSubmission sweep{
+      .name = name, .owner = want.owner, .max_running = max_running, .halving = std::move(halving)};
+  for (uint32_t i = 1; i <= members; ++i)
+    sweep.members.push_back(SubmissionOf(fmt::format("{}[{}]", name, i), want));
+  Actions actions;
+  const JobId first = reactor_.OnSubmitSweep(sweep, now_, actions);
+  Settle(std::move(actions));
+  return first;
+}
+
+Dependency TestCluster::After(JobId job, AfterEnd when) const {
+  return {.job = job, .name = Job(job).name, .when = when};
+}
+
+void TestCluster::FailCommit(const std::function<void(Actions&)>& batch) {
+  Actions actions;
+  batch(actions);
+  reactor_.Schedule(now_, actions);
+  reactor_.Rollback();
+  sessions_.clear();
 }
 
 Status TestCluster::Cancel(JobId job, bool checkpoint_first) {
@@ -188,6 +218,12 @@ void TestCluster::Started(JobId job, uint32_t rank) {
   Settle(std::move(actions));
 }
 
+void TestCluster::Epoch(JobId job, uint32_t epoch, double top1) {
+  Actions actions;
+  reactor_.OnTrainerEpoch(RunOf(job), {.epoch = epoch, .top1 = top1}, now_, actions);
+  Settle(std::move(actions));
+}
+
 void TestCluster::Finished(JobId job, uint32_t rank) {
   Actions actions;
   reactor_.OnTrainerFinished(RunOf(job), rank, now_, actions);
@@ -269,8 +305,11 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     nodes.back().foreign.clear();
     nodes.back().holders.clear();
   }
+  std::vector<SweepRecord> sweeps;
+  for (const auto& [id, sweep] : old.state().sweeps()) sweeps.push_back(sweep);
   Reactor reactor(settings, "cafe0123");
-  reactor.Restore(std::move(jobs), std::move(nodes), old.next_job(), now, old.state().usage());
+  reactor.Restore(std::move(jobs), std::move(nodes), old.next_job(), now, old.state().usage(),
+                  std::move(sweeps));
   return reactor;
 }
 

@@ -28,6 +28,8 @@ class TestCluster {
     bool preemptible = true;
     std::string owner = "ada";
     std::string project = {};
+    std::vector<Dependency> after = {};
+    WallTime not_before = {};
   };
 
   explicit TestCluster(CoreSettings settings = {});
@@ -45,6 +47,11 @@ class TestCluster {
 
   JobId Submit(const std::string& name) { return Submit(name, Want{}); }
   JobId Submit(const std::string& name, Want want);
+  /// Jobs NAME[1] and so on; returns the first one's number.
+  JobId SubmitSweep(const std::string& name, uint32_t members, uint32_t max_running,
+                    std::optional<Halving> halving = std::nullopt);
+  /// A dependency on the job.
+  Dependency After(JobId job, AfterEnd when = AfterEnd::kOk) const;
   Status Cancel(JobId job, bool checkpoint_first = false);
 
   // What somebody (ada) asks of a job or a node.
@@ -71,6 +78,7 @@ class TestCluster {
   /// Where the node's ranks are.
   void Pulses(const std::string& node, JobId job, std::vector<RankPulse> ranks);
   void Started(JobId job, uint32_t rank);
+  void Epoch(JobId job, uint32_t epoch, double top1);
   void Finished(JobId job, uint32_t rank = 0);
   void Failed(JobId job, RankFailure failure);
   void Wrote(JobId job, uint64_t step, Generation generation);
@@ -78,6 +86,8 @@ class TestCluster {
   void BringUp(JobId job);
   /// Every rank exits with 0 and rank 0 says that it finished.
   void Complete(JobId job);
+  /// The commit fails: the batch is undone, and every node has to say Hello again.
+  void FailCommit(const std::function<void(Actions&)>& batch);
 
   /// Time passes in steps of a second, with heartbeats of those who are connected and not silenced.
   void Pass(Duration time);
@@ -106,6 +116,7 @@ class TestCluster {
   void Take(Actions actions);
 
  private:
+  static Submission SubmissionOf(const std::string& name, const Want& want);
   void Settle(Actions actions);
   /// What `order` asks of the reactor.
   Status Ask(const std::function<Status(Actions&)>& order);

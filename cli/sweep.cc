@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/serialize.h"
+#include "cli/sweep_ref.h"
+#include "cli/words.h"
+#include "common/utf8.h"
+
+namespace imgd::cli {
+
+Reply<v1::Sweep> FindSweep(Client& client, const std::string& reference) {
+  v1::GetSweepRequest request;
+  uint64_t number = 0;
+  const char* end = reference.data() + reference.size();
+  const auto parsed = std::from_chars(reference.data(), end, number);
+  if (parsed.ec == std::errc() && parsed.ptr == end) {
+    request.set_id(number);
+  } else {
+    request.set_name(ToUtf8(reference));
+  }
+  auto answer = client.GetSweep(request);
+  if (!answer) return tl::unexpected(std::move(answer).error());
+  return std::move(*answer->mutable_sweep());
+}
+
+std::string SweepTitle(const v1::Sweep& sweep) {
+  return fmt::format("sweep {} ({})", sweep.id(), Printable(sweep.name()));
+}
+
+namespace {
+
+/// What jobs of the sweep are compared by: the halving's figure, or top-1.
+struct Measure {
+  std::string title;  ///< of its column
+  bool max = true;
+  double (v1::EpochMetrics::*of)() const;
+  bool is_share = true;
+};
+
+Measure MeasureOf(const v1::Sweep& sweep) {
+  const std::string& metric = sweep.halving().metric();
+  if (metric == "loss") return {"VAL LOSS", false, &v1::EpochMetrics::val_loss, false};
+  if (metric == "top5") return {"TOP-5", true, &v1::EpochMetrics::val_top5};
+  return {"TOP-1", true, &v1::EpochMetrics::val_top1};
+}
+
+Reply<std::vector<v1::Job>> JobsOf(Client& client, const v1::Sweep& sweep) {
+  constexpr uint32_t kPage = 1000;
+  v1::ListJobsRequest request;
+  request.set_sweep_id(sweep.id());
+  request.set_page_size(kPage);
+  std::vector<v1::Job> jobs;
+  do {
+    auto page = client.ListJobs(request);
+    if (!page) return tl::unexpected(std::move(page).error());
+    for (auto& job : *page->mutable_jobs()) jobs.push_back(std::move(job));
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  std::reverse(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+/// The job with the best newest figure; null where none has one.
+const v1::Job* BestOf(const std::vector<v1::Job>& jobs, const Measure& measure) {
+  const v1::Job* best = nullptr;
+  for (const auto& job : jobs) {
+    if (!job.has_last_epoch()) continue;
+    const double value = (job.last_epoch().*measure.of)();
+    if (std::isnan(value)) continue;
+    const double found = best == nullptr ? 0 : (best->last_epoch().*measure.of)();
+    if (best == nullptr || (measure.max ? value > found : value < found)) best = &job;
+  }
+  return best;
+}
+
+/// "3 COMPLETED, 2 RUNNING, 4 QUEUED".
+std::string StatesText(const std::vector<v1::Job>& jobs) {
+  std::map<v1::JobState, size_t> counts;
+  for (const auto& job : jobs) ++counts[job.state()];
+  std::string text;
+  for (const auto& [state, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, StateName(state));
+  return text;
+}
+
+void PrintHead(Context& context, const v1::Sweep& sweep, const std::vector<v1::Job>& jobs) {
+  context.out() << Paint(SweepTitle(sweep), Style::kBold, context.terminal().color)
+                << fmt::format("  {}: {}{}\n", Count(sweep.members(), "job"), StatesText(jobs),
+                               sweep.max_running() > 0
+                                   ? fmt::format("; at most {} at once", sweep.max_running())
+                                   : "");
+  for (const auto& rung : sweep.halving().rungs()) {
+    context.out() << fmt::format("  epoch {}: {} of {} have reached it; the best {} by {} go on\n",
+                                 rung.epoch(), rung.results_size(), sweep.members(), rung.kept(),
+                                 sweep.halving().metric());
+  }
+}
+
+void PrintTable(Context& context, const v1::Sweep& sweep, const std::vector<v1::Job>& jobs) {
+  const Measure measure = MeasureOf(sweep);
+  const v1::Job* best = BestOf(jobs, measure);
+  std::vector<std::string> names;
+  for (const auto& job : jobs) {
+    for (const auto& setting : job.sweep_settings()) {
+      if (std::find(names.begin(), names.end(), setting.name()) == names.end())
+        names.push_back(setting.name());
+    }
+  }
+  std::vector<Column> columns = {{"ID", true}, {.title = "NAME", .shrink = true}};
+  for (const auto& name : names) columns.push_back({.title = Printable(name)});
+  columns.insert(columns.end(), {{"STATE"},
+                                 {"PROGRESS"},
+                                 {"EPOCH", true},
+                                 {measure.title, true},
+                                 {"BEST"},
+                                 {.title = "REASON", .shrink = true}});
+  Table table(std::move(columns));
+  for (const auto& job : jobs) {
+    std::vector<Cell> row = {Cell(std::to_string(job.id())), Cell(job.name())};
+    for (const auto& name : names) {
+      const auto& settings = job.sweep_settings();
+      const auto own = std::find_if(settings.begin(), settings.end(),
+                                    [&name](const auto& setting) { return setting.name() == name; });
+      row.emplace_back(own == settings.end() ? "" : Printable(own->value()));
+    }
+    const bool validated = job.has_last_epoch();
+    const double value = validated ? (job.last_epoch().*measure.of)() : 0;
+    const std::string figure = measure.is_share ? HumanPercent(value) : HumanLoss(value);
+    row.insert(row.end(), {Cell(StateName(job.state()), StyleOf(job.state())), Cell(ProgressText(job)),
+                           Cell(validated ? std::to_string(job.last_epoch().epoch()) : ""),
+                           Cell(validated ? figure : ""), Cell(&job == best ? "best" : "", Style::kGood),
+                           Cell(job.reason_text(), Style::kDim)});
+    table.Add(std::move(row));
+  }
+  table.Print(context.out(), context.terminal());
+}
+
+int RunSweep(Context& context, const std::string& reference, OutputFormat format) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto sweep = FindSweep(**client, reference);
+  if (!sweep) return context.Fail(sweep.error());
+  auto jobs = JobsOf(**client, *sweep);
+  if (!jobs) return context.Fail(jobs.error());
+  if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {
+    nlohmann::ordered_json document;
+    document["sweep"] = ToJson(*sweep);
+    document["jobs"] = ToJsonArray(*jobs);
+    PrintDocument(context.out(), document, format);
+    return 0;
+  }
+  PrintHead(context, *sweep, *jobs);
+  PrintTable(context, *sweep, *jobs);
+  return 0;
+}
+
+}  // namespace
+
+void AddSweepCommand(Command app, Context& context) {
+  struct Options {
+    std::string sweep;
+    OutputFormat format = OutputFormat::kTable;
+  };
+  auto options = std::make_shared<Options>();
+  Command command =
+      app.AddSubcommand("sweep", "Show a sweep: its jobs, what they differ in, which is the best");
+  command.AddOption("SWEEP", options->sweep, "Its name, or the number of one of its jobs")
+      .Required()
+      .ValueName("");
+  AddOutputOption(command, options->format, kPlainFormats);
+  command.Footer(
+      "The figures are those of each job's newest validation. A sweep is made by sweep: in a job file\n"
+      "(docs/job-file.md).\n\n"
+      "Examples:\n"
+      "  imgcli sweep rn18\n"
+      "  imgcli sweep 17 -o json | jq -r '.jobs[] | [.id, .last_epoch.val_top1] | @tsv'\n"
+      "  imgcli cancel --sweep rn18");
+  command.Runs([&context, options] { return RunSweep(context, options->sweep, options->format); });
+}
+
+}  // namespace imgd::cli

@@ -1,0 +1,207 @@
+#include "server/core/waits.h"
+
+#include <gmock/gmock.h>
+
+#include "server/core/testing/test_cluster.h"
+
+namespace imgd {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(After, WhatFulfilsIt) {
+  using enum JobState;
+  struct Row {
+    AfterEnd when;
+    std::vector<JobState> by;
+  };
+  for (const auto& [when, by] : std::vector<Row>{{AfterEnd::kOk, {kCompleted}},
+                                                 {AfterEnd::kAny, {kCompleted, kFailed, kCancelled}},
+                                                 {AfterEnd::kFailed, {kFailed}}}) {
+    for (const JobState state :
+         {kQueued, kStarting, kRunning, kPreempting, kPaused, kCompleted, kFailed, kCancelled}) {
+      const bool wanted = std::find(by.begin(), by.end(), state) != by.end();
+      EXPECT_EQ(Fulfils(when, state), wanted) << NameOf(state);
+    }
+  }
+}
+
+struct Waits : testing::Test {
+  Waits() {
+    cluster.Join("a", 2);
+    pre = cluster.Submit("pre", {.max_restarts = 0});
+    cluster.BringUp(pre);
+  }
+  JobId SubmitAfter(const std::string& name, std::vector<Dependency> after) {
+    return cluster.Submit(name, {.after = std::move(after)});
+  }
+  void FailPre() { cluster.Ends("a", pre, {Killed(0, 9)}); }
+  JobState StateOf(JobId job) const { return cluster.Job(job).state; }
+  Status MaySubmit(Dependency after) {
+    return cluster.reactor().MaySubmit({.name = "x", .owner = "ada", .after = {std::move(after)}});
+  }
+  TestCluster cluster;
+  JobId pre;
+};
+
+TEST_F(Waits, AJobWaitsOutsideTheQueueUntilTheOtherHasCompleted) {
+  const JobId job = SubmitAfter("main", {cluster.After(pre)});
+  EXPECT_EQ(StateOf(job), JobState::kQueued);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kAfterJob);
+  EXPECT_EQ(cluster.Job(job).reason.text, "waits for job 1 (pre) to complete");
+  EXPECT_THAT(cluster.reactor().state().queue(), IsEmpty());
+  const JobId other = cluster.Submit("other");
+  EXPECT_EQ(StateOf(other), JobState::kStarting) << "it holds up nobody";
+  cluster.Complete(pre);
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
+}
+
+TEST_F(Waits, HowItHasToEnd) {
+  const JobId ok = SubmitAfter("ok", {cluster.After(pre)});
+  const JobId any = SubmitAfter("any", {cluster.After(pre, AfterEnd::kAny)});
+  const JobId failed = SubmitAfter("failed", {cluster.After(pre, AfterEnd::kFailed)});
+  const JobId next = SubmitAfter("next", {cluster.After(ok)});
+  FailPre();
+  EXPECT_EQ(StateOf(ok), JobState::kFailed);
+  EXPECT_EQ(cluster.Job(ok).reason.code, ReasonCode::kAfterNever);
+  EXPECT_EQ(cluster.Job(ok).reason.text,
+            "job 1 (pre) ended as FAILED, and this one was to start only if it completed");
+  EXPECT_EQ(StateOf(any), JobState::kStarting);
+  EXPECT_EQ(StateOf(failed), JobState::kStarting);
+  EXPECT_EQ(StateOf(next), JobState::kFailed) << "what comes after it does not wait for ever either";
+  EXPECT_THAT(cluster.Job(next).reason.text, HasSubstr("job 2 (ok) ended as FAILED"));
+}
+
+TEST_F(Waits, ACancelledJobHasNeitherCompletedNorFailed) {
+  const JobId ok = SubmitAfter("ok", {cluster.After(pre)});
+  const JobId failed = SubmitAfter("failed", {cluster.After(pre, AfterEnd::kFailed)});
+  EXPECT_TRUE(cluster.Cancel(pre));
+  cluster.Ends("a", pre, {Killed(0, 15)});
+  EXPECT_EQ(StateOf(ok), JobState::kFailed);
+  EXPECT_EQ(cluster.Job(failed).reason.text,
+            "job 1 (pre) ended as CANCELLED, and this one was to start only if it failed");
+}
+
+TEST_F(Waits, AllOfThemHaveToEndAndTheReasonSaysWhichAreLeft) {
+  const JobId second = cluster.Submit("second");
+  const JobId job = SubmitAfter("main", {cluster.After(pre), cluster.After(second, AfterEnd::kAny)});
+  EXPECT_EQ(cluster.Job(job).reason.text, "waits for job 1 (pre) to complete, job 2 (second) to end");
+  cluster.Complete(pre);
+  EXPECT_EQ(cluster.Job(job).reason.text, "waits for job 2 (second) to end");
+  EXPECT_TRUE(cluster.Cancel(second));
+  cluster.Ends("a", second, {Killed(0, 15)});
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
+}
+
+TEST_F(Waits, ARetryOrAPauseOfTheOtherIsNoEnd) {
+  const JobId other = cluster.Submit("other");
+  cluster.BringUp(other);
+  const JobId job = SubmitAfter("main", {cluster.After(other, AfterEnd::kAny)});
+  cluster.Ends("a", other, {Killed(0, 9)});
+  EXPECT_TRUE(cluster.Pause(other));
+  EXPECT_EQ(StateOf(other), JobState::kPaused);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kAfterJob);
+  EXPECT_TRUE(cluster.Cancel(other));
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
+}
+
+TEST_F(Waits, APausedOneLearnsOfTheEndWhenItIsResumed) {
+  const JobId good = SubmitAfter("good", {cluster.After(pre, AfterEnd::kFailed)});
+  const JobId bad = SubmitAfter("bad", {cluster.After(pre)});
+  EXPECT_TRUE(cluster.Pause(good));
+  EXPECT_TRUE(cluster.Pause(bad));
+  FailPre();
+  EXPECT_EQ(StateOf(good), JobState::kPaused);
+  EXPECT_EQ(StateOf(bad), JobState::kPaused);
+  EXPECT_TRUE(cluster.Resume(good));
+  EXPECT_TRUE(cluster.Resume(bad));
+  EXPECT_EQ(StateOf(good), JobState::kStarting);
+  EXPECT_EQ(StateOf(bad), JobState::kFailed);
+}
+
+TEST_F(Waits, OverARestartItStillWaits) {
+  const JobId job = SubmitAfter("main", {cluster.After(pre)});
+  cluster.Restart();
+  cluster.Join("a", 2, {{.run = cluster.RunOf(pre), .phase = RunPhase::kRunning}});
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kAfterJob);
+  cluster.Complete(pre);
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
+}
+
+TEST_F(Waits, AnEndThatWasNotStoredDidNotHappen) {
+  const JobId job = SubmitAfter("main", {cluster.After(pre)});
+  cluster.FailCommit([&](Actions& out) {
+    EXPECT_TRUE(cluster.reactor().OnCancel(pre, false, "ada", cluster.now(), out));
+    cluster.reactor().OnRunStatus(
+        NodeId("a"), {.run = cluster.RunOf(pre), .phase = RunPhase::kGone, .exits = {Killed(0, 15)}},
+        cluster.now(), out);
+    EXPECT_EQ(StateOf(pre), JobState::kCancelled);
+  });
+  cluster.Join("a", 2, {{.run = cluster.RunOf(pre), .phase = RunPhase::kRunning}});
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kAfterJob);
+  cluster.Complete(pre);
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
+}
+
+TEST_F(Waits, OneThatHasEndedAlreadyIsNoWaitOrNoSubmission) {
+  FailPre();
+  EXPECT_EQ(StateOf(SubmitAfter("main", {cluster.After(pre, AfterEnd::kAny)})), JobState::kStarting);
+  const auto refused = MaySubmit(cluster.After(pre));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kFailedPrecondition);
+  EXPECT_EQ(refused.error().message,
+            "after: job 1 (pre) has ended as FAILED already, and this one is to start only if it completes");
+  EXPECT_TRUE(MaySubmit(cluster.After(pre, AfterEnd::kFailed)));
+  EXPECT_EQ(MaySubmit({.job = JobId(99)}).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(Waits, ThoseWhoWaitCountAgainstTheQuotaOfJobs) {
+  TestCluster bounded(CoreSettings{.quotas = {.user = {.queued = 2}}});
+  const JobId first = bounded.Submit("first");
+  bounded.Submit("second", {.after = {bounded.After(first)}});
+  EXPECT_EQ(bounded.reactor().MaySubmit({.name = "x", .owner = "ada"}).error().code,
+            ErrorCode::kResourceExhausted);
+  EXPECT_TRUE(bounded.reactor().MaySubmit({.name = "x", .owner = "bob"}, 2));
+  EXPECT_THAT(bounded.reactor().MaySubmit({.name = "x", .owner = "bob"}, 3).error().message,
+              HasSubstr("user bob has 0 jobs waiting and the quota allows 2; the sweep has 3"));
+}
+
+TEST_F(Waits, NotBeforeItsTime) {
+  const WallTime later{cluster.now().wall.micros + 60'000'000};
+  const JobId job = cluster.Submit("night", {.not_before = later});
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kNotBefore);
+  EXPECT_EQ(cluster.Job(job).reason.text, "is not to start before 2001-09-09 01:47:40 UTC");
+  cluster.Pass(seconds(30));
+  cluster.Restart();
+  cluster.Join("a", 2, {{.run = cluster.RunOf(pre), .phase = RunPhase::kRunning}});
+  cluster.Pass(seconds(29));
+  EXPECT_EQ(StateOf(job), JobState::kQueued);
+  cluster.Pass(seconds(1));
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
+  EXPECT_EQ(StateOf(cluster.Submit("past", {.not_before = WallTime{1}})), JobState::kQueued)
+      << "no device is free";
+}
+
+TEST_F(Waits, TheTimeCountsAfterTheJobs) {
+  const WallTime later{cluster.now().wall.micros + 60'000'000};
+  const JobId job = cluster.Submit("night", {.after = {cluster.After(pre)}, .not_before = later});
+  cluster.Pass(seconds(90));
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kAfterJob);
+  cluster.Complete(pre);
+  cluster.Pass(seconds(1));
+  EXPECT_EQ(StateOf(job), JobState::kStarting);
+}
+
+TEST_F(Waits, ThousandsWhoWaitAreNotInThePlan) {
+  for (int i = 0; i < 5000; ++i) SubmitAfter("main", {cluster.After(pre)});
+  EXPECT_THAT(cluster.reactor().state().queue(), IsEmpty());
+  cluster.Complete(pre);
+  EXPECT_EQ(cluster.reactor().state().queue().size(), 4998u);
+}
+
+}  // namespace
+}  // namespace imgd

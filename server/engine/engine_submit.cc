@@ -1,0 +1,206 @@
+#include <charconv>
+
+#include "server/engine/engine.h"
+
+/// Submitting jobs and sweeps, and ending them.
+namespace imgd {
+
+void Engine::Submit(SubmitOrder order, std::function<void(Result<SubmitAnswer>)> done) {
+  PushOrRefuse<SubmitInput>(std::move(order), std::move(done));
+}
+
+void Engine::Cancel(JobId job, bool checkpoint_first, std::string actor, std::function<void(Status)> done) {
+  if (Full()) {
+    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
+    return;
+  }
+  Push(CancelInput{job, checkpoint_first, std::move(actor), std::move(done)});
+}
+
+void Engine::CancelSweep(JobId sweep, bool checkpoint_first, std::string actor,
+                         std::function<void(Result<uint32_t>)> done) {
+  if (Full()) {
+    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
+    return;
+  }
+  Push(SweepCancelInput{sweep, checkpoint_first, std::move(actor), std::move(done)});
+}
+
+std::optional<Error> Engine::OtherContent(JobId job, const std::string& key, const std::string& yaml,
+                                          const std::string& owner) {
+  // One that came just before is not in the database yet; one that ended is no longer in memory.
+  std::optional<JobRecord> first;
+  if (const JobRecord* record = reactor_.state().FindJob(job)) {
+    first = *record;
+  } else {
+    first = OrFail(state_.FindJob(job));
+  }
+  std::string file = OrFail(state_.SweepFile(job));
+  if (file.empty()) file = OrFail(state_.JobFile(job));
+  const bool other_file = file != yaml;
+  if (failed_ || !first || (!other_file && first->owner == owner)) return std::nullopt;
+  return Error{.code = ErrorCode::kAlreadyExists,
+               .message = fmt::format(
+                   "idempotency_key: '{}' belongs to job {} ({}), which was submitted with another {}", key,
+                   job, first->name, other_file ? "job file" : "owner"),
+               .hint = "take a new key for a new job"};
+}
+
+/// One that came just before is not in the database yet.
+Result<JobId> Engine::FindByName(const std::string& name, const std::string& owner) {
+  JobId newest;
+  for (const JobId id : reactor_.state().TouchedJobs()) {
+    const JobRecord& job = *reactor_.state().FindJob(id);
+    if (job.name == name && job.owner == owner) newest = std::max(newest, id);
+  }
+  if (newest != JobId()) return newest;
+  if (const auto stored = OrFail(state_.NewestJobNamed(name, owner))) return *stored;
+  Error error{.code = ErrorCode::kNotFound,
+              .message = fmt::format("after: {} has no job named '{}'", owner, name),
+              .hint = "imgcli jobs shows what there is"};
+  if (const auto others = OrFail(state_.NewestJobNamed(name, ""))) {
+    error.hint = fmt::format("somebody else's job {} is called so; name it by its number", *others);
+  } else if (OrFail(state_.NewestJobNamed(name + "[1]", owner))) {
+    error.hint = fmt::format("it is a sweep; name one of its jobs, such as {}[1]", name);
+  }
+  return tl::unexpected(std::move(error));
+}
+
+Result<std::vector<Dependency>> Engine::FindAfter(const std::vector<AfterOrder>& wanted,
+                                                  const std::string& owner) {
+  std::vector<Dependency> out;
+  for (const auto& [name, when] : wanted) {
+    uint64_t number = 0;
+    const char* end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data(), end, number);
+    JobId id(number);
+    if (parsed.ec != std::errc() || parsed.ptr != end) {
+      IMGD_ASSIGN(id, FindByName(name, owner));
+    }
+    if (reactor_.state().FindJob(id) == nullptr) {
+      // It ended so long ago that only the database knows.
+      auto stored = OrFail(state_.FindJob(id));
+      if (!stored) return Fail(ErrorCode::kNotFound, "after: there is no job {}", name);
+      reactor_.Recall(std::move(*stored));
+    }
+    out.push_back({.job = id, .name = reactor_.state().FindJob(id)->name, .when = when});
+  }
+  return out;
+}
+
+std::optional<Error> Engine::Refusal(SubmitOrder& order) {
+  if (order.refusal) return order.refusal;
+  if (order.submission.rerun_of != JobId()) {
+    if (auto refusal = CheckRerun(order.submission.rerun_of)) return refusal;
+  }
+  auto after = FindAfter(order.after, order.submission.owner);
+  if (!after) return after.error();
+  order.submission.after = *after;
+  const uint32_t count = order.sweep ? static_cast<uint32_t>(order.sweep->submission.members.size()) : 1;
+  if (const auto may = reactor_.MaySubmit(order.submission, count); !may) return may.error();
+  if (order.sweep) {
+    for (auto& member : order.sweep->submission.members) member.after = *after;
+  }
+  return std::nullopt;
+}
+
+SubmitAnswer Engine::Store(SubmitOrder& order) {
+  SubmitAnswer answer;
+  Actions actions;
+  const auto store_file = [this](JobId job, const std::string& yaml) {
+    event_numbers_.emplace(job, 0);  // a new job has none in either file
+    state_.SaveJobFile(job, yaml);
+  };
+  if (order.sweep) {
+    answer.job = reactor_.OnSubmitSweep(order.sweep->submission, now_, actions);
+    answer.sweep = *reactor_.state().FindSweep(answer.job);
+    state_.SaveSweep(*answer.sweep, order.yaml);
+    for (uint32_t i = 0; i < answer.sweep->members; ++i)
+      store_file(answer.sweep->Member(i), order.sweep->files[i]);
+  } else {
+    answer.job = reactor_.OnSubmit(order.submission, now_, actions);
+    store_file(answer.job, order.yaml);
+  }
+  if (!order.idempotency_key.empty()) state_.SaveKey(order.idempotency_key, answer.job);
+  Record(actions);
+  return answer;
+}
+
+void Engine::Handle(SubmitInput& input) {
+  view_changed_ = true;
+  auto& order = input.order;
+  std::optional<JobId> known;
+  if (!order.idempotency_key.empty() && !order.dry_run) known = OrFail(state_.FindKey(order.idempotency_key));
+  auto refusal = known ? OtherContent(*known, order.idempotency_key, order.yaml, order.submission.owner)
+                       : Refusal(order);
+  if (refusal) {
+    done_.push_back([done = std::move(input.done), refusal = std::move(*refusal)](const Status&) {
+      done(tl::unexpected(refusal));
+    });
+    return;
+  }
+  SubmitAnswer answer{.job = known.value_or(JobId()), .existed = known.has_value()};
+  if (order.dry_run) {
+    answer.after = order.submission.after;
+  } else if (!known) {
+    answer = Store(order);
+  }
+  done_.push_back([this, done = std::move(input.done), answer](const Status& status) mutable {
+    if (!status) {
+      done(tl::unexpected(status.error()));
+      return;
+    }
+    const JobRecord* record = answer.existed ? nullptr : reactor_.state().FindJob(answer.job);
+    if (record != nullptr) {
+      answer.record = *record;
+      answer.last_event = event_numbers_.at(answer.job);
+    }
+    done(std::move(answer));
+  });
+}
+
+void Engine::Handle(CancelInput& input) {
+  view_changed_ = true;
+  Actions actions;
+  Status result = reactor_.OnCancel(input.job, input.checkpoint_first, input.actor, now_, actions);
+  if (!result && result.error().code == ErrorCode::kNotFound) {
+    // It may have ended too long ago to be remembered here.
+    const auto stored = OrFail(state_.FindJob(input.job));
+    if (stored && stored->state == JobState::kCancelled) {
+      result = {};
+    } else if (stored) {
+      result = Fail(ErrorCode::kFailedPrecondition, "job {} cannot be cancelled: it has ended already ({})",
+                    input.job, NameOf(stored->state));
+    }
+  }
+  Record(actions);
+  done_.push_back(
+      [done = std::move(input.done), result](const Status& status) { done(status ? result : status); });
+}
+
+Result<uint32_t> Engine::CancelAll(const SweepCancelInput& input, Actions& actions) {
+  const SweepRecord* sweep = reactor_.state().FindSweep(input.sweep);
+  if (sweep == nullptr) {
+    if (!OrFail(state_.SweepFile(input.sweep)).empty()) return 0;
+    return tl::unexpected(Error{.code = ErrorCode::kNotFound,
+                                .message = fmt::format("there is no sweep {}", input.sweep),
+                                .hint = "a sweep has the number of its first job"});
+  }
+  uint32_t cancelled = 0;
+  for (uint32_t i = 0; i < sweep->members; ++i) {
+    const JobRecord* job = reactor_.state().FindJob(sweep->Member(i));
+    if (job == nullptr || IsFinal(job->state)) continue;
+    if (reactor_.OnCancel(job->id, input.checkpoint_first, input.actor, now_, actions)) ++cancelled;
+  }
+  return cancelled;
+}
+
+void Engine::Handle(SweepCancelInput& input) {
+  view_changed_ = true;
+  Actions actions;
+  auto result = CancelAll(input, actions);
+  Record(actions);
+  AnswerLater(std::move(input.done), std::move(result));
+}
+
+}  // namespace imgd

@@ -1,0 +1,210 @@
+#include "server/rpc/submission.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "common/sweep_members.h"
+#include "server/core/explain.h"
+#include "server/core/folders.h"
+#include "server/rpc/dataset_service.h"
+
+namespace imgd {
+namespace {
+
+/// Of a sweep, a dry run shows so many jobs.
+constexpr size_t kMostShown = 100;
+
+Needs NeedsOf(const JobSpec::Resources& resources) {
+  return {.gpu = resources.gpu,
+          .models = resources.gpu_models,
+          .memory_bytes = static_cast<uint64_t>(resources.gpu_memory_gib) << 30,
+          .whole_nodes = resources.whole_nodes,
+          .labels = resources.labels,
+          .not_labels = resources.not_labels};
+}
+
+WallTime NotBeforeOf(const JobSpec& spec, WallTime now) {
+  if (spec.not_before_us != 0) return {spec.not_before_us};
+  return spec.not_before_delay_ms == 0 ? WallTime{} : WallTime{now.micros + spec.not_before_delay_ms * 1000};
+}
+
+AfterEnd AfterEndOf(const std::string& when) {
+  if (when == "any") return AfterEnd::kAny;
+  return when == "failed" ? AfterEnd::kFailed : AfterEnd::kOk;
+}
+
+Halving HalvingOf(const SweepSpec::Halving& spec) {
+  const SweepMetric metric = spec.metric == "loss"   ? SweepMetric::kLoss
+                             : spec.metric == "top5" ? SweepMetric::kTop5
+                                                     : SweepMetric::kTop1;
+  return {.metric = metric,
+          .max = metric != SweepMetric::kLoss,
+          .factor = static_cast<uint32_t>(spec.factor),
+          .rungs = {spec.rungs.begin(), spec.rungs.end()}};
+}
+
+/// Where it is said what nodes must share, and how many could ever hold the job: once for jobs that are
+/// alike.
+class Checks {
+ public:
+  Checks(const ClusterView& view, const std::string& file, CheckedSubmit& out)
+      : view_(view), file_(file), out_(out) {}
+
+  void Look(const Submission& job) {
+    if (!seen_.insert({job.nodes, job.ranks_per_node, job.needs, job.checkpoint_parent}).second) return;
+    const auto warnings = CheckFolders(view_.nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent);
+    if (warnings) {
+      for (const auto& warning : *warnings) Warn(warning);
+    } else if (!out_.order.refusal) {
+      out_.order.refusal = warnings.error();
+      out_.order.refusal->file = file_;
+    }
+    WarnIfItNeverFits(job);
+  }
+
+ private:
+  void Warn(const std::string& text) {
+    if (std::find(out_.warnings.begin(), out_.warnings.end(), text) == out_.warnings.end())
+      out_.warnings.push_back(text);
+  }
+
+  /// A gang that no known nodes could hold is stored all the same: nodes may join.
+  void WarnIfItNeverFits(const Submission& job) {
+    const QueuedJob gang{.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .needs = job.needs};
+    if (view_.nodes.empty() || FitOf(view_.snapshot.nodes, gang).with_lost >= job.nodes) return;
+    Warn(ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
+  }
+
+  const ClusterView& view_;
+  const std::string& file_;
+  CheckedSubmit& out_;
+  std::set<std::tuple<uint32_t, uint32_t, Needs, std::string>> seen_;
+};
+
+/// What all jobs of a request have alike, besides their files.
+struct Origin {
+  const v1::SubmitJobRequest& request;
+  JobRules rules;
+  WallTime now;
+
+  std::string Owner() const { return request.owner().empty() ? "unknown" : request.owner(); }
+};
+
+Submission SubmissionOf(const JobSpec& spec, const Origin& origin) {
+  return {
+      .name = spec.name,
+      .owner = origin.Owner(),
+      .project = spec.project,
+      .priority = spec.priority,
+      .nodes = static_cast<uint32_t>(spec.resources.nodes),
+      .ranks_per_node = static_cast<uint32_t>(spec.resources.ranks_per_node),
+      .needs = NeedsOf(spec.resources),
+      .grace_ms = spec.grace_ms,
+      .max_restarts = static_cast<uint32_t>(spec.max_restarts),
+      .time_limit_ms = spec.time_limit_ms,
+      .preemptible = spec.preemptible,
+      .rerun_of = JobId(origin.request.rerun_of()),
+      .not_before = NotBeforeOf(spec, origin.now),
+      .checkpoint_parent = spec.checkpoint.dir.empty() ? origin.rules.checkpoint_dir : spec.checkpoint.dir};
+}
+
+Status AddMember(const SweepMember& member, const std::string& file, const Origin& origin,
+                 const ClusterView& view, SweepOrder& out) {
+  IMGD_ASSIGN(const auto job,
+              ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner()));
+  IMGD_ASSIGN(auto yaml, ResolveDatasets(job.yaml, file, job.spec, *view.datasets));
+  Submission submission = SubmissionOf(job.spec, origin);
+  submission.name = fmt::format("{}[{}]", member.spec.name, out.files.size() + 1);
+  for (const auto& [name, value] : member.values) submission.sweep_settings.push_back({name, value});
+  out.submission.members.push_back(std::move(submission));
+  out.files.push_back(std::move(yaml));
+  return {};
+}
+
+tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const JobSpec& spec, const std::string& file,
+                                                       const Origin& origin, const ClusterView& view) {
+  auto members = MakeSweepMembers(origin.request.job_yaml(), file, spec);
+  if (!members) return tl::unexpected(std::move(members).error());
+  SweepOrder out{.submission = {.name = spec.name,
+                                .owner = SubmissionOf(spec, origin).owner,
+                                .max_running = static_cast<uint32_t>(spec.sweep->max_running)}};
+  if (spec.sweep->halving) out.submission.halving = HalvingOf(*spec.sweep->halving);
+  for (const auto& member : *members) {
+    if (auto added = AddMember(member, file, origin, view, out); !added)
+      return tl::unexpected(std::vector<Error>{added.error()});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string FileNameOf(const v1::SubmitJobRequest& request) {
+  return request.file_name().empty() ? "job.yaml" : request.file_name();
+}
+
+tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobRequest& request, JobSpec spec,
+                                                            const ClusterView& view, JobRules rules,
+                                                            WallTime now) {
+  const std::string file = FileNameOf(request);
+  const Origin origin{request, rules, now};
+  std::string text = request.job_yaml();
+  if (!spec.sweep) {
+    auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner());
+    if (!allowed) return tl::unexpected(std::vector<Error>{allowed.error()});
+    text = std::move(allowed->yaml);
+    spec = std::move(allowed->spec);
+  }
+  CheckedSubmit out{.order = {.submission = SubmissionOf(spec, origin),
+                              .idempotency_key = request.idempotency_key(),
+                              .dry_run = request.dry_run()}};
+  SubmitOrder& order = out.order;
+  for (const auto& after : spec.after) order.after.push_back({after.job, AfterEndOf(after.when)});
+  Checks checks(view, file, out);
+  if (spec.sweep) {
+    auto sweep = MakeSweep(spec, file, origin, view);
+    if (!sweep) return tl::unexpected(std::move(sweep).error());
+    order.sweep = std::move(*sweep);
+    order.yaml = request.job_yaml();
+    out.first_file = order.sweep->files.front();
+    for (const auto& member : order.sweep->submission.members) checks.Look(member);
+    return out;
+  }
+  const auto yaml = ResolveDatasets(text, file, spec, *view.datasets);
+  if (!yaml) return tl::unexpected(std::vector<Error>{yaml.error()});
+  order.yaml = out.first_file = *yaml;
+  checks.Look(order.submission);
+  return out;
+}
+
+void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
+  const Submission& job = order.sweep ? order.sweep->submission.members.front() : order.submission;
+  v1::Job& shown = *out.mutable_job();
+  shown.set_name(job.name);
+  shown.set_owner(job.owner);
+  shown.set_state(v1::JOB_STATE_QUEUED);
+  shown.set_reason(v1::REASON_CODE_SUBMITTED);
+  shown.set_priority(job.priority);
+  shown.set_nodes(job.nodes);
+  shown.set_ranks_per_node(job.ranks_per_node);
+  shown.set_job_yaml(order.sweep ? order.sweep->files.front() : order.yaml);
+  shown.set_checkpoint_dir(job.checkpoint_parent);
+  shown.set_not_before_us(job.not_before.micros);
+  if (!order.sweep) return;
+  const auto& members = order.sweep->submission.members;
+  v1::Sweep& sweep = *out.mutable_sweep();
+  sweep.set_name(order.sweep->submission.name);
+  sweep.set_owner(job.owner);
+  sweep.set_members(static_cast<uint32_t>(members.size()));
+  sweep.set_max_running(order.sweep->submission.max_running);
+  for (size_t i = 0; i < std::min(members.size(), kMostShown); ++i) {
+    auto* settings = out.add_settings();
+    for (const auto& [name, value] : members[i].sweep_settings) {
+      auto* setting = settings->add_settings();
+      setting->set_name(name);
+      setting->set_value(value);
+    }
+  }
+}
+
+}  // namespace imgd

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/job_file.h"
+#include "imgd/v1/job.pb.h"
+#include "server/engine/engine.h"
+#include "server/policy/policy.h"
+
+/// From a request to submit to what the engine is asked, and back.
+namespace imgd {
+
+/// A submission that is fine as far as its files go.
+struct CheckedSubmit {
+  SubmitOrder order;
+  std::string first_file;  ///< the job's; of a sweep, its first job's
+  std::vector<std::string> warnings;
+};
+
+/// What the operator says of jobs.
+struct JobRules {
+  const Policies& policies;
+  const std::string& checkpoint_dir;  ///< of jobs that name none
+};
+
+/// The request's file name, or one for messages.
+std::string FileNameOf(const v1::SubmitJobRequest& request);
+
+/// `spec` is of the request, which is within its limits. Of a sweep all jobs are made and checked, which
+/// takes up to seconds. Errors: each with its place, or the sweep's job that has it.
+tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobRequest& request, JobSpec spec,
+                                                            const ClusterView& view, JobRules rules,
+                                                            WallTime now);
+
+/// What would be stored; of a sweep also what its jobs differ in.
+void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out);
+
+}  // namespace imgd

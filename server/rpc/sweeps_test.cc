@@ -1,0 +1,195 @@
+#include "server/rpc/testing/rpc_fixture.h"
+
+namespace imgd {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string File(const std::string& name, const std::string& more = "") {
+  return fmt::format("name: {}\ndata: {{train: /data/train, val: /data/val}}\ntrain: {{epochs: 9}}\n{}", name,
+                     more);
+}
+
+v1::TrainerEvent EpochEvent(uint32_t epoch, double top1) {
+  v1::TrainerEvent event;
+  event.mutable_epoch()->set_epoch(epoch);
+  event.mutable_epoch()->set_val_top1(top1);
+  return event;
+}
+
+struct SweepsRpc : RpcTest {
+  std::string Refused(const std::string& yaml) {
+    v1::SubmitJobResponse response;
+    const auto status = Submit(yaml, response);
+    EXPECT_FALSE(status.ok());
+    v1::ErrorDetails details;
+    details.ParseFromString(status.error_details());
+    std::string text = status.error_message();
+    if (!details.errors().empty()) text += " | " + details.errors(0).hint();
+    return text;
+  }
+  v1::SubmitJobResponse Stored(const std::string& yaml, const std::string& key = "", bool dry_run = false) {
+    v1::SubmitJobRequest request;
+    request.set_job_yaml(yaml);
+    request.set_owner("ada");
+    request.set_idempotency_key(key);
+    request.set_dry_run(dry_run);
+    v1::SubmitJobResponse response;
+    Context context;
+    const auto status = jobs->SubmitJob(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+  v1::Sweep Sweep(uint64_t id) {
+    v1::GetSweepRequest request;
+    request.set_id(id);
+    v1::GetSweepResponse response;
+    Context context;
+    EXPECT_TRUE(jobs->GetSweep(&context, request, &response).ok());
+    return response.sweep();
+  }
+  std::vector<std::string> NamesOfSweep(uint64_t id) {
+    v1::ListJobsRequest request;
+    request.set_sweep_id(id);
+    v1::ListJobsResponse response;
+    Context context;
+    EXPECT_TRUE(jobs->ListJobs(&context, request, &response).ok());
+    std::vector<std::string> names;
+    for (const auto& job : response.jobs()) names.push_back(job.name());
+    return names;
+  }
+};
+
+TEST_F(SweepsRpc, ANameIsTheOwnersNewestJobOfThatName) {
+  Submit(File("pre"));
+  const uint64_t pre = Submit(File("pre"));
+  const uint64_t job = Submit(File("main", "after: [pre]\n"));
+  const auto shown = Get(job).job();
+  ASSERT_EQ(shown.after_size(), 1);
+  EXPECT_EQ(shown.after(0).job_id(), pre);
+  EXPECT_EQ(shown.reason(), v1::REASON_CODE_AFTER_JOB);
+  EXPECT_EQ(shown.reason_text(), fmt::format("waits for job {} (pre) to complete", pre));
+  EXPECT_EQ(shown.queue_position(), 0u);
+  EXPECT_THAT(Refused(File("x", "after: [pree]\n")), HasSubstr("after: ada has no job named 'pree'"));
+  EXPECT_THAT(Refused(File("x", "after: [99]\n")), HasSubstr("after: there is no job 99"));
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(File("x", "after: [pre]\n"));
+  request.set_owner("bob");
+  v1::SubmitJobResponse response;
+  Context context;
+  const auto status = jobs->SubmitJob(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr(fmt::format("somebody else's job {} is called so", pre)));
+}
+
+TEST_F(SweepsRpc, OneThatEndedLongAgoIsFoundAndOverARestartItStillWaits) {
+  const uint64_t old = Submit(File("old"));
+  ASSERT_TRUE(Cancel(old).ok());
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(Cancel(Submit(kJob)).ok());
+  const uint64_t any = Submit(File("any", fmt::format("after: [{{job: {}, when: any}}]\n", old)));
+  EXPECT_NE(Get(any).job().reason(), v1::REASON_CODE_AFTER_JOB);
+  EXPECT_THAT(Refused(File("ok", "after: [old]\n")), HasSubstr("has ended as CANCELLED already"));
+
+  const uint64_t next = Submit(File("next", fmt::format("after: [{}]\nnot_before: 1h\n", any)));
+  daemon.reset();
+  StartDaemon();
+  EXPECT_EQ(Get(next).job().reason(), v1::REASON_CODE_AFTER_JOB);
+  EXPECT_GT(Get(next).job().not_before_us(), clock.Wall().micros);
+  ASSERT_TRUE(Cancel(any).ok());
+  WaitFor(next, v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Get(next).job().reason(), v1::REASON_CODE_AFTER_NEVER);
+}
+
+TEST_F(SweepsRpc, ADryRunLooksAtWhatItComesAfterAndStoresNothing) {
+  const uint64_t pre = Submit(File("pre"));
+  const auto dry = Stored(File("main", "after: [pre]\n"), "", true);
+  ASSERT_EQ(dry.job().after_size(), 1);
+  EXPECT_EQ(dry.job().after(0).job_id(), pre);
+  const auto sweep = Stored(File("rn18", "sweep: {grid: {seed: [1, 2, 3]}, max_running: 2}\n"), "", true);
+  EXPECT_EQ(sweep.sweep().members(), 3u);
+  ASSERT_EQ(sweep.settings_size(), 3);
+  EXPECT_EQ(sweep.settings(2).settings(0).value(), "3");
+  EXPECT_EQ(List().jobs_size(), 1);
+}
+
+TEST_F(SweepsRpc, ASweepIsManyJobsInOneSubmissionAndOnceForAKey) {
+  const std::string file =
+      File("rn18", "sweep: {grid: {optimizer.lr: [0.1, 0.2], seed: [5]}, max_running: 1}\n");
+  const auto first = Stored(file, "k");
+  const uint64_t id = first.sweep().id();
+  EXPECT_EQ(first.job().id(), id);
+  EXPECT_THAT(NamesOfSweep(id), ElementsAre("rn18[2]", "rn18[1]"));
+  const auto again = Stored(file, "k");
+  EXPECT_TRUE(again.existed());
+  EXPECT_EQ(again.sweep().id(), id);
+  EXPECT_EQ(List().jobs_size(), 2);
+  v1::SubmitJobResponse refused;
+  EXPECT_THAT(Submit(file + "seed: 1\n", refused, "k").error_message(),
+              HasSubstr("which was submitted with another job file"));
+  const auto second = Get(id + 1).job();
+  EXPECT_EQ(second.reason(), v1::REASON_CODE_SWEEP_FULL);
+  EXPECT_THAT(second.job_yaml(),
+              AllOf(HasSubstr("lr: 0.2"), HasSubstr("seed: 5"), testing::Not(HasSubstr("sweep"))));
+  EXPECT_THAT(second.checkpoint_dir(), HasSubstr("/rn18-2-"));
+  EXPECT_EQ(second.sweep_settings(0).name(), "optimizer.lr");
+  daemon.reset();
+  StartDaemon();
+  EXPECT_EQ(Sweep(id + 1).id(), id);
+  EXPECT_EQ(Get(id + 1).job().reason(), v1::REASON_CODE_SWEEP_FULL);
+
+  v1::CancelSweepRequest request;
+  request.set_id(id);
+  request.set_actor("ada");
+  v1::CancelSweepResponse response;
+  Context context;
+  EXPECT_TRUE(jobs->CancelSweep(&context, request, &response).ok());
+  EXPECT_EQ(response.cancelled(), 2u);
+  const auto listed = List();
+  for (const auto& job : listed.jobs()) EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
+  Context another;
+  EXPECT_TRUE(jobs->CancelSweep(&another, request, &response).ok());
+  EXPECT_EQ(response.cancelled(), 0u);
+}
+
+TEST_F(SweepsRpc, ABadMemberLeavesNoneStored) {
+  EXPECT_THAT(Refused(File("rn18", "sweep: {grid: {optimizer.lr: [0.1, fast]}}\n")),
+              HasSubstr("sweep member 2 (optimizer.lr=fast): optimizer.lr: found 'fast'"));
+  EXPECT_EQ(List().jobs_size(), 0);
+}
+
+TEST_F(SweepsRpc, TheWorstIsStoppedByWhatTrainersReportAndItIsKnownAfterARestart) {
+  FakeAgent agent(channel, "a", 2);
+  const uint64_t id =
+      Stored(File("rn18", "sweep: {grid: {seed: [1, 2]}, halving: {first: 2, factor: 2}}\n")).sweep().id();
+  std::map<uint64_t, v1::RunId> runs;
+  while (runs.size() < 2) {
+    const auto command = agent.NextCommand();
+    ASSERT_TRUE(command.has_value());
+    if (command->has_prepare_run()) agent.Prepared(command->prepare_run().run());
+    if (!command->has_start_run()) continue;
+    const v1::RunId run = command->start_run().run();
+    runs[run.job_id()] = run;
+    agent.Phase(run, v1::RUN_PHASE_RUNNING);
+  }
+  EXPECT_EQ(agent.Events(runs[id], 0, 1, {StartedEvent(), EpochEvent(1, 0.9), EpochEvent(2, 0.3)}), 3u);
+  EXPECT_EQ(agent.Events(runs[id + 1], 0, 1, {StartedEvent(), EpochEvent(2, 0.4)}), 2u);
+  // The command to stop came before the acknowledgement.
+  agent.Phase(runs[id], v1::RUN_PHASE_GONE, {MakeExit(0, 0, 15)});
+  WaitFor(id, v1::JOB_STATE_COMPLETED);
+  EXPECT_EQ(
+      Get(id).job().reason_text(),
+      fmt::format("stopped at epoch 2: top1 30.0 % is not among the best 1 of the 2 of sweep {} (rn18)", id));
+  agent.End();
+  daemon.reset();
+  StartDaemon();
+  const auto halving = Sweep(id).halving();
+  ASSERT_EQ(halving.rungs_size(), 3);
+  EXPECT_EQ(halving.rungs(0).kept(), 1u);
+  EXPECT_EQ(halving.rungs(0).results().at(id), 0.3);
+  EXPECT_EQ(halving.rungs(0).results().at(id + 1), 0.4);
+}
+
+}  // namespace
+}  // namespace imgd
