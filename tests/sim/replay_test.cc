@@ -11,8 +11,10 @@ using testing::DoubleEq;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+/// A file of its own for each test: they run side by side.
 std::string Written(const std::string& text) {
-  const std::string path = testing::TempDir() + "trace.swf";
+  const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string path = testing::TempDir() + "imgd-" + test + "-trace.swf";
   std::ofstream(path) << text;
   return path;
 }
@@ -42,7 +44,7 @@ TEST(Swf, ReadsTheFieldsThatMatterAndTheHeader) {
 TEST(Swf, NamesTheLineThatIsNone) {
   const auto trace = ReadSwf(Written("; Version: 2.2\n1 0 5\n"));
   ASSERT_FALSE(trace.has_value());
-  EXPECT_THAT(trace.error().message, HasSubstr("trace.swf:2: found '1 0 5'"));
+  EXPECT_THAT(trace.error().message, HasSubstr("-trace.swf:2: found '1 0 5'"));
 }
 
 TEST(Swf, AGeneratedTraceCanBeRead) {
