@@ -26,6 +26,13 @@ Result<Labels> DecodeLabels(const std::string& text);
 std::string EncodeNeeds(const Needs& needs);
 Result<Needs> DecodeNeeds(const std::string& text);
 
+/// "{}" for none.
+std::string EncodeCrashes(const Crashes& crashes);
+Result<Crashes> DecodeCrashes(const std::string& text);
+
+std::string EncodeStrikes(const std::vector<Strike>& strikes);
+Result<std::vector<Strike>> DecodeStrikes(const std::string& text);
+
 std::string EncodeTexts(const std::vector<std::string>& texts);
 Result<std::vector<std::string>> DecodeTexts(const std::string& text);
 

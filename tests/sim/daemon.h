@@ -22,6 +22,8 @@ class Daemon {
   using Answer = std::function<void(bool)>;
   void Call(std::function<void(Actions&)> call, Answer answer = {});
   void Submit(const Submission& submission);
+  /// Somebody has looked after a node that was set aside.
+  void Return(const NodeId& node);
   void Cancel(JobId job, bool checkpoint_first);
   void OnHello(uint64_t session, NodeHello hello);
   void OnGone(const NodeId& node, uint64_t session);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -55,6 +56,7 @@ class Gangs {
     Duration saved{};  ///< that its newest checkpoint has
     Fault fault = Fault::kNone;
     Instant fails_at = Instant::max();
+    std::optional<uint32_t> culprit;  ///< the rank that does; nothing: any
   };
   void Begin(RunKey run);
   void Continue(RunKey run);

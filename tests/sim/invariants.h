@@ -28,6 +28,7 @@ void Check(World& world, const Batch& batch);
 // By file; see the rules there.
 const std::vector<Invariant>& JobInvariants();
 const std::vector<Invariant>& QueueInvariants();
+const std::vector<Invariant>& RetryInvariants();
 
 /// The run ended because somebody, or a job of a higher priority, asked its devices back: no failure.
 bool IsGivenBack(ReasonCode code);

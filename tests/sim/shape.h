@@ -33,6 +33,7 @@ struct JobTruth {
   Duration checkpoint_every{};
   double fails = 0;        ///< of its starts
   bool bad_input = false;  ///< each start ends with exit code 2
+  Duration crashes_at{};   ///< each start crashes when so much is trained; zero: none does
 };
 
 /// One kind of job that users submit. A new kind is a row in KindsOfJobs().

@@ -59,6 +59,7 @@ class World {
  private:
   void Print(const std::string& line) const;
   void SubmitNext();
+  void LookAfterNodes();
   void Submit(const JobTruth& job);
   void CancelOne();
   void FailNext();
