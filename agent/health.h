@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/error.h"
 #include "imgd/v1/agent.pb.h"
 #include "imgd/v1/node.pb.h"
 

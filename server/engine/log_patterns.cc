@@ -79,7 +79,7 @@ std::vector<LogPattern> MakeBuiltIn() {
           "host-oom",
           R"(Out of memory: Killed process \d|oom-kill:constraint=|oom_reaper: reaped process|)"
           R"([Dd]efaultCPUAllocator: (can't|not enough memory)|std::bad_alloc|[Cc]annot allocate memory|)"
-          R"(^MemoryError\b|DataLoader worker \(pid.*killed by signal: Killed|detected \d+ oom[-_]kill event)",
+          R"(^MemoryError\b|DataLoader worker \(pid.*killed by signal: Killed|[Dd]etected \d+ oom[-_]kill event)",
           "the machine's memory is full"),
       retry("disk-full", R"(No space left on device|[Dd]isk quota exceeded|\bENOSPC\b|\bEDQUOT\b)",
             "a disk is full"),

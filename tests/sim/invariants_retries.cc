@@ -49,7 +49,8 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
           job.run.exits.begin(), job.run.exits.end(),
           [&](const RankExit& exit) { return IsOwn(exit) && PartOfRank(job.run, exit.rank) == &part; });
       // What a node is set aside for is remembered until it is used again.
-      if (good && !failed_here && !world.ledger.aside.contains(part.node)) jobs.clear();
+      if (good && !failed_here && job.run.troubles.empty() && !world.ledger.aside.contains(part.node))
+        jobs.clear();
       if (failed_here || !job.run.troubles.empty()) jobs.insert(job.id);
     }
     const auto own = std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn);
@@ -122,15 +123,21 @@ void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
                       std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn) == 1 &&
                       exit->exit_code == 1 && exit->signal == 0;
     const Part* part = exit == job.run.exits.end() ? nullptr : PartOfRank(job.run, exit->rank);
-    if (part == nullptr) return;
-    known.crashed_on.insert(part->node);
-    auto& blamed = world.ledger.blamed[part->node];
-    if (!sure) {
-      blamed.clear();
-      return;
+    // Whatever it may be blamed for.
+    for (const auto& other : job.run.parts) {
+      const bool own = std::any_of(job.run.exits.begin(), job.run.exits.end(), [&](const RankExit& end) {
+        return IsOwn(end) && PartOfRank(job.run, end.rank) == &other;
+      });
+      if (own || !job.run.troubles.empty()) known.crashed_on.insert(other.node);
     }
     if (known.crashed_on.size() > 1) {
       for (auto& [node, jobs] : world.ledger.blamed) jobs.erase(job.id);
+      return;
+    }
+    if (part == nullptr) return;
+    auto& blamed = world.ledger.blamed[part->node];
+    if (!sure) {
+      blamed.clear();
       return;
     }
     blamed.insert(job.id);
