@@ -26,8 +26,11 @@ void ForEnds(World& world, const Batch& batch, const Rule& rule) {
     if (HoldsDevices(event->to)) continue;
     const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
     // One that has started again in this commit has another run now.
-    if (job == nullptr || job->by_hand || job->generation != event->generation || job->HoldsDevices())
+    if (job == nullptr || job->by_hand) continue;
+    if (job->generation != event->generation || job->HoldsDevices()) {
+      world.ledger.blamed.clear();  // where it was, and how it ended, is not known any more
       continue;
+    }
     rule(*event, *job, world.ledger.jobs[event->job]);
   }
 }
@@ -35,7 +38,9 @@ void ForEnds(World& world, const Batch& batch, const Rule& rule) {
 /// Notes crashes and blame, of which the rules below are. First in the table.
 void NoteBlame(World& world, const Batch& batch, const char*) {
   ForEnds(world, batch, [&](const AppendEvent& event, const JobRecord& job, Ledger::Job& known) {
-    const bool progressed = known.newest_accepted == event.generation;
+    // Also in a start between, which ended and began again in one commit.
+    const bool progressed = known.newest_accepted > known.noted;
+    known.noted = event.generation;
     if (progressed) {
       known.crashed_on.clear();
       known.crashes_there = 0;

@@ -25,6 +25,7 @@ struct Ledger {
     uint32_t in_row = 0;                               ///< failures since the last accepted checkpoint
     std::string crashed_at;                            ///< where its latest start did; empty: elsewhere
     uint32_t crashes_there = 0;                        ///< how often running, without a checkpoint
+    Generation noted;                                  ///< the start of the latest end among these
     bool doubtful = false;                             ///< some of these crashes are not known
     std::set<NodeId> crashed_on;                       ///< since its last accepted checkpoint
     uint32_t own_failures = 0;                         ///< ends that were not a lost node's
