@@ -46,6 +46,10 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
       known.crashes_there = 0;
       known.doubtful = false;
     }
+    for (const auto& other : batch.actions) {
+      const auto* saved = std::get_if<SaveCheckpoint>(&other);
+      if (saved != nullptr && saved->job == job.id) known.doubtful = true;  // before the end, or after it?
+    }
     for (const auto& part : job.run.parts) {
       auto& jobs = world.ledger.failed_on[part.node];
       const bool good = event.to == JobState::kCompleted || progressed;
@@ -53,9 +57,9 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
       const bool failed_here = std::any_of(
           job.run.exits.begin(), job.run.exits.end(),
           [&](const RankExit& exit) { return IsOwn(exit) && PartOfRank(job.run, exit.rank) == &part; });
-      // What a node is set aside for is remembered until it is used again.
-      if (good && !failed_here && job.run.troubles.empty() && !world.ledger.aside.contains(part.node))
-        jobs.clear();
+      // What a node is set aside for is remembered until it is used again. Of checkpoints nobody knows here
+      // whether they were told before the end.
+      if (event.to == JobState::kCompleted && !world.ledger.aside.contains(part.node)) jobs.clear();
       if (failed_here || !job.run.troubles.empty()) jobs.insert(job.id);
     }
     const auto own = std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn);
