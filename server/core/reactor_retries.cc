@@ -63,12 +63,15 @@ void Reactor::ClearStrikes(const JobRecord& job, const NodeId& but) {
 std::string Reactor::Strike(const JobRecord& job, const NodeId& id, const std::string& cause, Now now,
                             Actions& out) {
   const NodeRecord* known = state_.FindNode(id);
-  if (known == nullptr || IsStruckBy(*known, job.id)) return "";
+  if (known == nullptr) return "";
+  const bool again = IsStruckBy(*known, job.id);
   NodeRecord& node = state_.EditNode(id);
-  node.strikes.push_back({job.id, job.name});
+  if (!again) node.strikes.push_back({job.id, job.name});
   if (node.strikes.size() > kMostStrikes) node.strikes.erase(node.strikes.begin());
   const size_t limit = settings_.set_aside_after;
   if (limit == 0 || node.strikes.size() < limit) return "";
+  // That it stays in use was said before.
+  if (again && !WhyNotSetAside(id).empty()) return "";
   return SetAsideByImgd(id, AsideBy::kStrikes,
                         fmt::format("{} different jobs failed there in a row: {}; the last: {}",
                                     node.strikes.size(), NamesOfJobs(node.strikes), cause),
@@ -111,8 +114,8 @@ std::string Reactor::WhyNotSetAside(const NodeId& id) const {
     if (node.strikes.size() + 1 >= std::max(settings_.set_aside_after, 2U)) ++struck;
   }
   if (2 * (aside + 1) > known)
-    return fmt::format("that would be more than half of the {} nodes, {} are set aside already", known,
-                       aside);
+    return fmt::format("that would be more than half of the nodes ({} of {} are set aside already)", aside,
+                       known);
   if (struck > 0 && 2 * struck >= others)
     return fmt::format("jobs fail on {} of the {} other nodes too", struck, others);
   return "";

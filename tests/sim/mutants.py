@@ -171,7 +171,7 @@ MUTANTS = [
     Mutant("a node where jobs fail in a row is used on", "reactor_retries.cc",
            "if (limit == 0 || node.strikes.size() < limit) return \"\";", "if (limit < 1000) return \"\";"),
     Mutant("one job that fails over and over sets its node aside", "reactor_retries.cc",
-           "if (known == nullptr || IsStruckBy(*known, job.id)) return \"\";", "if (known == nullptr) return \"\";"),
+           "const bool again = IsStruckBy(*known, job.id);", "const bool again = false;"),
     Mutant("a success does not clear a node", "reactor_retries.cc",
            "      state_.EditNode(part.node).strikes.clear();\n", "      ;\n"),
     Mutant("all nodes may be set aside", "reactor_retries.cc", "if (2 * (aside + 1) > known)", "if (known == 0)"),
