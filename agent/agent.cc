@@ -16,6 +16,7 @@ namespace {
 /// How long a daemon that took the connection may take to answer a Hello.
 constexpr auto kWelcomeTimeout = std::chrono::seconds(10);
 constexpr auto kGpuPeriod = std::chrono::seconds(2);
+constexpr auto kHealthPeriod = std::chrono::seconds(10);
 
 /// It becomes part of folders' names.
 bool IsClusterId(const std::string& id) {
@@ -50,6 +51,8 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   IMGD_ASSIGN(auto devices, FindDevices(config_.nvml, config_.cpu_slots));
   devices_ = std::move(devices.list);
   if (devices.nvml != nullptr) gpus_ = std::make_unique<GpuMonitor>(std::move(devices.nvml), kGpuPeriod);
+  health_ = std::make_unique<HealthMonitor>(
+      HealthChecks(ThisMachine(), config_.health, config_.state_dir, shared_folders_), kHealthPeriod);
   IMGD_ASSIGN(supervisor_, Supervisor::Create(loop_,
                                               {.state_dir = config_.state_dir,
                                                .shim_program = std::move(shim_program),
@@ -117,7 +120,23 @@ v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
   for (auto& status : supervisor_->Statuses()) *hello->add_runs() = std::move(status);
   hello->set_incarnation(incarnation_);
   hello->set_agent_id(agent_id_);
+  hello->set_time_us(SystemClock().Wall().micros);
+  for (auto& problem : Problems()) *hello->add_problems() = std::move(problem);
   return request;
+}
+
+std::vector<v1::NodeProblem> Agent::Problems() const {
+  auto problems = health_->Latest();
+  std::string gpus;
+  const auto readings = gpus_ != nullptr ? gpus_->Latest() : std::vector<GpuReading>();
+  for (size_t i = 0; i < readings.size() && i < devices_.size(); ++i) {
+    const std::string why = readings[i].WhyIll();
+    if (!why.empty()) gpus += fmt::format("{}GPU {} {}", gpus.empty() ? "" : "; ", devices_[i].index(), why);
+  }
+  if (gpus.empty()) return problems;
+  problems.emplace_back().set_kind(v1::PROBLEM_KIND_GPU);
+  problems.back().set_text("has a broken GPU: " + gpus);
+  return problems;
 }
 
 void Agent::OnResponse(const v1::ConnectResponse& response) {
@@ -171,6 +190,7 @@ void Agent::BeatHeart() {
   if (gpus_ != nullptr) {
     for (const auto& reading : gpus_->Latest()) *heartbeat->add_readings() = reading.ToProto();
   }
+  for (auto& problem : Problems()) *heartbeat->add_problems() = std::move(problem);
   link_->Send(connection_, std::move(request));
   loop_->Cancel(heartbeat_timer_);
   heartbeat_timer_ = loop_->After(heartbeat_, [this] { BeatHeart(); });

@@ -9,6 +9,7 @@
 #include "agent/event_loop.h"
 #include "agent/exporter.h"
 #include "agent/gpu.h"
+#include "agent/health.h"
 #include "agent/link.h"
 #include "agent/supervisor.h"
 
@@ -32,6 +33,8 @@ class Agent {
   void OnResponse(const v1::ConnectResponse& response);
   void OnWelcome(const v1::Welcome& welcome);
   void OnClosed(const Link::Closed& closed);
+  /// What is wrong with the node now.
+  std::vector<v1::NodeProblem> Problems() const;
   v1::ConnectRequest MakeHello(const std::string& address) const;
   void BeatHeart();
   /// Times how long each cluster that has runs here is without its daemon.
@@ -46,6 +49,7 @@ class Agent {
   std::vector<v1::SharedFolder> shared_folders_;
   std::vector<v1::Device> devices_;
   std::unique_ptr<GpuMonitor> gpus_;  ///< null on CPU slots
+  std::unique_ptr<HealthMonitor> health_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Exporter> exporter_;  ///< null where metrics are not served
   std::unique_ptr<Link> link_;

@@ -70,6 +70,15 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.Choice("cgroup", {"auto", "off"})) config.use_cgroup = *v == "auto";
   if (auto v = yaml.DurationMs("stop_after_disconnect")) config.stop_after_disconnect_ms = *v;
   if (auto v = yaml.String("metrics_listen")) config.metrics_listen = *v;
+  if (yaml.Has("health")) {
+    auto health = yaml.Child("health");
+    const auto mib = [&health](const char* key, uint64_t& bytes) {
+      if (auto v = health.Int(key, 0, 1 << 30)) bytes = static_cast<uint64_t>(*v) << 20;
+    };
+    mib("min_disk_free_mib", config.health.disk_free_bytes);
+    mib("min_memory_free_mib", config.health.memory_free_bytes);
+    health.Finish();
+  }
   yaml.Finish();
   if (auto errors = yaml.Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
   return config;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/health.h"
 #include "common/error.h"
 
 namespace imgd {
@@ -26,7 +27,8 @@ struct Config {
   uint64_t run_log_limit_bytes = 256ULL << 20;
   bool use_cgroup = true;
   int64_t stop_after_disconnect_ms = 0;  ///< 0: never
-  std::string metrics_listen;            ///< HOST:PORT of /metrics; empty or "off": not served
+  HealthLimits health;
+  std::string metrics_listen;  ///< HOST:PORT of /metrics; empty or "off": not served
 };
 
 /// Reads agent.yaml over `config`. On failure: every error, with its place.

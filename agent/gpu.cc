@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -12,6 +14,7 @@
 namespace imgd {
 namespace {
 
+constexpr nvmlReturn_t kGpuIsLost = 15;
 constexpr const char* kSystemLibrary = "libnvidia-ml.so.1";
 
 struct CloseLibrary {
@@ -23,6 +26,12 @@ Status Resolve(void* library, const char* name, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(library, name));
   if (*out == nullptr) return Fail(ErrorCode::kFailedPrecondition, "the NVML library has no {}", name);
   return {};
+}
+
+/// Null where the library is too old to have it.
+template <typename Function>
+void ResolveIfThere(void* library, const char* name, Function* out) {
+  *out = reinterpret_cast<Function>(::dlsym(library, name));
 }
 
 }  // namespace
@@ -41,6 +50,15 @@ struct Nvml::State {
   nvmlDeviceGetPowerUsage_t power;
   nvmlDeviceGetTemperature_t temperature;
   nvmlDeviceGetClockInfo_t clock;
+  nvmlDeviceGetTotalEccErrors_t ecc_errors;
+  nvmlDeviceGetRemappedRows_t remapped_rows;
+  nvmlDeviceGetRetiredPagesPendingStatus_t retired_pending;
+  nvmlEventSetCreate_t create_events;
+  nvmlEventSetFree_t free_events;
+  nvmlDeviceRegisterEvents_t register_events;
+  nvmlEventSetWait_v2_t wait_event;
+  nvmlEventSet_t events = nullptr;
+  std::vector<uint32_t> xids;  ///< of each device, the latest of the hardware
   std::vector<nvmlDevice_t> handles;
   std::vector<v1::Device> devices;
 
@@ -49,6 +67,9 @@ struct Nvml::State {
   /// The device's name, uuid and memory; the first thing that can't be read is the error.
   Result<v1::Device> Describe(unsigned index, nvmlDevice_t handle) const;
   GpuReading ReadOne(nvmlDevice_t handle) const;
+  void ReadHealth(nvmlDevice_t handle, GpuReading& reading) const;
+  void ListenForXids();
+  void TakeXids();
 };
 
 Status Nvml::State::ResolveAll() {
@@ -64,6 +85,13 @@ Status Nvml::State::ResolveAll() {
   IMGD_TRY(Resolve(handle, "nvmlDeviceGetUtilizationRates", &utilization));
   IMGD_TRY(Resolve(handle, "nvmlDeviceGetPowerUsage", &power));
   IMGD_TRY(Resolve(handle, "nvmlDeviceGetTemperature", &temperature));
+  ResolveIfThere(handle, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
+  ResolveIfThere(handle, "nvmlDeviceGetRemappedRows", &remapped_rows);
+  ResolveIfThere(handle, "nvmlDeviceGetRetiredPagesPendingStatus", &retired_pending);
+  ResolveIfThere(handle, "nvmlEventSetCreate", &create_events);
+  ResolveIfThere(handle, "nvmlEventSetFree", &free_events);
+  ResolveIfThere(handle, "nvmlDeviceRegisterEvents", &register_events);
+  ResolveIfThere(handle, "nvmlEventSetWait_v2", &wait_event);
   return Resolve(handle, "nvmlDeviceGetClockInfo", &clock);
 }
 
@@ -100,13 +128,75 @@ Status Nvml::State::FindAll() {
     handles.push_back(handle);
     devices.push_back(std::move(*device));
   }
+  ListenForXids();
   return {};
+}
+
+void Nvml::State::ListenForXids() {
+  xids.resize(handles.size());
+  const bool can = create_events != nullptr && free_events != nullptr && register_events != nullptr &&
+                   wait_event != nullptr;
+  if (!can || create_events(&events) != 0) {
+    events = nullptr;
+    return;
+  }
+  for (nvmlDevice_t handle : handles) register_events(handle, NVML_EVENT_XID, events);
+}
+
+void Nvml::State::TakeXids() {
+  constexpr int kMost = 1000;  // a GPU that never stops must not hold up the readings
+  nvmlEventData_t event{};
+  for (int i = 0; events != nullptr && i < kMost && wait_event(events, &event, 0) == 0; ++i) {
+    for (size_t device = 0; device < handles.size(); ++device) {
+      if (handles[device] == event.device && IsOfHardware(event.data))
+        xids[device] = static_cast<uint32_t>(event.data);
+    }
+  }
+}
+
+void Nvml::State::ReadHealth(nvmlDevice_t handle, GpuReading& reading) const {
+  unsigned long long errors = 0;
+  if (ecc_errors != nullptr && ecc_errors(handle, NVML_UNCORRECTED, NVML_VOLATILE_ECC, &errors) == 0)
+    reading.uncorrected_errors = errors;
+  unsigned corrected = 0;
+  unsigned uncorrected = 0;
+  unsigned pending = 0;
+  unsigned failed = 0;
+  int pages_pending = 0;
+  if (remapped_rows != nullptr && remapped_rows(handle, &corrected, &uncorrected, &pending, &failed) == 0) {
+    reading.knows_remaps = true;
+    reading.remaps_pending = pending != 0;
+    reading.remap_failed = failed != 0;
+  } else if (retired_pending != nullptr && retired_pending(handle, &pages_pending) == 0) {
+    reading.knows_remaps = true;
+    reading.remaps_pending = pages_pending != 0;
+  }
+}
+
+bool IsOfHardware(uint64_t xid) {
+  // As the log pattern `xid` of imgd, but for those that are fatal only at times.
+  constexpr std::array<uint64_t, 15> kOfHardware = {46, 48, 61,  62,  64,  74,  79, 92,
+                                                    94, 95, 110, 119, 120, 140, 143};
+  return xid != 0 && std::find(kOfHardware.begin(), kOfHardware.end(), xid) != kOfHardware.end();
+}
+
+std::string GpuReading::WhyIll() const {
+  if (is_lost) return "has fallen off its bus";
+  if (is_old) return error;
+  if (remap_failed) return "has no spare memory left for broken rows: it has to be replaced";
+  if (remaps_pending && uncorrected_errors > 0)
+    return fmt::format("has {} uncorrected memory errors, and needs a reset", uncorrected_errors);
+  if (!knows_remaps && uncorrected_errors > 0)
+    return fmt::format("has {} uncorrected memory errors since the driver was loaded", uncorrected_errors);
+  if (xid != 0) return fmt::format("reported Xid {}, an error of its hardware, since the agent began", xid);
+  return "";
 }
 
 GpuReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
   GpuReading reading;
   const auto read = [&](const char* what, nvmlReturn_t result) {
     if (result == 0) return true;
+    reading.is_lost = reading.is_lost || result == kGpuIsLost;
     reading.error +=
         fmt::format("{}{} can't be read: {}", reading.error.empty() ? "" : "; ", what, error_string(result));
     return false;
@@ -120,6 +210,7 @@ GpuReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
   if (read("temperature", temperature(handle, NVML_TEMPERATURE_GPU, &value)))
     reading.temperature_celsius = value;
   if (read("SM clock", clock(handle, NVML_CLOCK_SM, &value))) reading.sm_clock_hertz = value * 1e6;
+  ReadHealth(handle, reading);
   return reading;
 }
 
@@ -136,7 +227,10 @@ v1::DeviceReading GpuReading::ToProto() const {
 
 Nvml::Nvml(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-Nvml::~Nvml() { state_->shutdown(); }
+Nvml::~Nvml() {
+  if (state_->events != nullptr) state_->free_events(state_->events);
+  state_->shutdown();
+}
 
 Result<std::unique_ptr<Nvml>> Nvml::Load(const std::string& library) {
   auto state = std::make_unique<State>();
@@ -155,9 +249,13 @@ Result<std::unique_ptr<Nvml>> Nvml::Load(const std::string& library) {
 
 const std::vector<v1::Device>& Nvml::devices() const { return state_->devices; }
 
-std::vector<GpuReading> Nvml::Read() const {
+std::vector<GpuReading> Nvml::Read() {
+  state_->TakeXids();
   std::vector<GpuReading> readings;
-  for (nvmlDevice_t handle : state_->handles) readings.push_back(state_->ReadOne(handle));
+  for (size_t i = 0; i < state_->handles.size(); ++i) {
+    readings.push_back(state_->ReadOne(state_->handles[i]));
+    readings.back().xid = state_->xids[i];
+  }
   return readings;
 }
 

@@ -19,12 +19,23 @@ struct GpuReading {
   std::optional<double> power_watts;
   std::optional<double> temperature_celsius;
   std::optional<double> sm_clock_hertz;
-  std::string error;    ///< for people; empty when all could be read
+  std::string error;                ///< for people; empty when all could be read
+  bool is_lost = false;             ///< it has fallen off its bus
+  uint64_t uncorrected_errors = 0;  ///< of its memory, since the driver was loaded; 0 where it has no ECC
+  bool remaps_pending = false;      ///< broken rows of its memory wait for a reset to be replaced by others
+  bool remap_failed = false;        ///< there is no row left to replace a broken one by
+  bool knows_remaps = false;        ///< it can replace rows, or retire pages
+  uint32_t xid = 0;                 ///< the latest error of the hardware that the driver reported; 0: none
   bool is_old = false;  ///< NVML has not answered for several periods: nobody knows what the GPU does now
 
   /// As the daemon gets it: 0 stands for what could not be read.
   v1::DeviceReading ToProto() const;
+  /// What is broken, to go after "GPU 3"; empty for one that can be trained on.
+  std::string WhyIll() const;
 };
+
+/// Of the errors that the driver reports (NVIDIA, "Xid Errors"): one of the hardware, not of a program.
+bool IsOfHardware(uint64_t xid);
 
 /// The node's GPUs through NVML, loaded at run time. One thread at a time.
 class Nvml {
@@ -39,7 +50,7 @@ class Nvml {
   /// GPUs that can be opened, with NVML's index. One that can't is logged and left out.
   const std::vector<v1::Device>& devices() const;
   /// What each device of devices() does now.
-  std::vector<GpuReading> Read() const;
+  std::vector<GpuReading> Read();
 
  private:
   struct State;

@@ -113,4 +113,11 @@ Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folde
   return shared;
 }
 
+std::string WhyNoSharedFolder(const v1::SharedFolder& folder) {
+  const auto text = ReadFile(std::filesystem::path(folder.path()) / kMarker);
+  if (!text) return text.error().message;
+  if (Trimmed(*text) == folder.id()) return "";
+  return fmt::format("{} is another folder than when the agent began", folder.path());
+}
+
 }  // namespace imgd

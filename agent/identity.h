@@ -26,4 +26,7 @@ std::string FilesystemId();
 /// makes. Errors: when the folder is not there or the marker can be neither read nor made.
 Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folder);
 
+/// Why a folder that was identified can't be used now; empty where it can. Hangs where its server does.
+std::string WhyNoSharedFolder(const v1::SharedFolder& folder);
+
 }  // namespace imgd

@@ -44,4 +44,35 @@ using nvmlDeviceGetPowerUsage_t = nvmlReturn_t (*)(nvmlDevice_t device, unsigned
 using nvmlDeviceGetTemperature_t = nvmlReturn_t (*)(nvmlDevice_t device, int sensor, unsigned int* celsius);
 using nvmlDeviceGetClockInfo_t = nvmlReturn_t (*)(nvmlDevice_t device, int clock, unsigned int* megahertz);
 
+// Optional: what older libraries lack is not looked at.
+
+/// nvmlMemoryErrorType_t, nvmlEccCounterType_t, nvmlEventType.
+enum : int { NVML_UNCORRECTED = 1, NVML_VOLATILE_ECC = 0 };
+inline constexpr unsigned long long NVML_EVENT_XID = 8;
+
+struct nvmlEventSet_st;
+using nvmlEventSet_t = nvmlEventSet_st*;
+
+/// nvmlEventData_t.
+struct nvmlEventData_t {
+  nvmlDevice_t device;
+  unsigned long long type;
+  unsigned long long data;  ///< of NVML_EVENT_XID: its number
+  unsigned int gpu_instance;
+  unsigned int compute_instance;
+};
+
+using nvmlDeviceGetTotalEccErrors_t = nvmlReturn_t (*)(nvmlDevice_t device, int type, int counter,
+                                                       unsigned long long* count);
+using nvmlDeviceGetRemappedRows_t = nvmlReturn_t (*)(nvmlDevice_t device, unsigned int* corrected,
+                                                     unsigned int* uncorrected, unsigned int* pending,
+                                                     unsigned int* failed);
+using nvmlDeviceGetRetiredPagesPendingStatus_t = nvmlReturn_t (*)(nvmlDevice_t device, int* pending);
+using nvmlEventSetCreate_t = nvmlReturn_t (*)(nvmlEventSet_t* set);
+using nvmlEventSetFree_t = nvmlReturn_t (*)(nvmlEventSet_t set);
+using nvmlDeviceRegisterEvents_t = nvmlReturn_t (*)(nvmlDevice_t device, unsigned long long types,
+                                                    nvmlEventSet_t set);
+using nvmlEventSetWait_v2_t = nvmlReturn_t (*)(nvmlEventSet_t set, nvmlEventData_t* data,
+                                               unsigned int timeout_ms);
+
 }  // extern "C"

@@ -262,6 +262,7 @@ v1::RunStatus Run::StatusMessage() const {
     exit->set_exit_code(rank.exit_code);
     exit->set_signal(rank.signal);
     exit->set_last_error_line(ToUtf8(rank.last_error_line));
+    for (const auto& line : rank.last_lines) exit->add_last_lines(ToUtf8(line));
     exit->set_pid(rank.pid);
   }
   return status;

@@ -34,6 +34,7 @@ json RankToJson(const RankRecord& rank) {
           {"exit_code", rank.exit_code},
           {"signal", rank.signal},
           {"last_error_line", rank.last_error_line},
+          {"last_lines", rank.last_lines},
           {"lines", rank.lines}};
 }
 
@@ -46,6 +47,8 @@ RankRecord RankFromJson(const json& in) {
   rank.exit_code = in.at("exit_code").get<int>();
   rank.signal = in.at("signal").get<int>();
   rank.last_error_line = in.at("last_error_line").get<std::string>();
+  // A shim of an earlier version does not tell them.
+  rank.last_lines = in.value("last_lines", std::vector<std::string>());
   rank.lines = in.at("lines").get<uint64_t>();
   return rank;
 }

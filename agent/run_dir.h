@@ -55,9 +55,10 @@ struct RankRecord {
   int64_t pid = 0;
   uint64_t start_time = 0;  ///< /proc/PID/stat, field 22
   int exit_code = 0;
-  int signal = 0;               ///< that ended it; else 0
-  std::string last_error_line;  ///< last line on standard error, valid UTF-8
-  uint64_t lines = 0;           ///< log lines so far, lost ones included
+  int signal = 0;                       ///< that ended it; else 0
+  std::string last_error_line;          ///< last line on standard error, valid UTF-8
+  std::vector<std::string> last_lines;  ///< of a rank that failed: the last ones of its log, cut
+  uint64_t lines = 0;                   ///< log lines so far, lost ones included
 };
 
 enum class ShimPhase { kStarting, kRunning, kStopping, kGone };

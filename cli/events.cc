@@ -156,7 +156,9 @@ Style StyleOf(const v1::Event& event) {
     case v1::REASON_CODE_NODE_LOST:
       return Style::kBad;
     case v1::REASON_CODE_NODE_SILENT:
+    case v1::REASON_CODE_NODE_SICK:
     case v1::REASON_CODE_SET_ASIDE_BY_USER:
+    case v1::REASON_CODE_SET_ASIDE_BY_IMGD:
       return Style::kWarn;
     default:
       return Style::kPlain;

@@ -153,9 +153,13 @@ void PrintNodeSummary(Context& context, const v1::Node& node) {
   sheet.Field("reason", node.reason_text());
   if (node.has_set_aside()) {
     sheet.Field("set aside", fmt::format("{} by {}", WhenText(node.set_aside().since_us(), now_us),
-                                         node.set_aside().actor()));
+                                         node.set_aside().by_imgd() ? "imgd" : node.set_aside().actor()));
     if (node.set_aside().drain())
       sheet.Field("empty", node.set_aside().empty() ? "yes: nothing runs there" : "no, or not known");
+  }
+  if (!node.struck_by().empty()) {
+    sheet.Field("failed here", fmt::format("job{} {}, in a row", node.struck_by_size() == 1 ? "" : "s",
+                                           fmt::join(node.struck_by(), ", ")));
   }
   std::map<std::string, int> models;
   for (const auto& device : node.devices()) ++models[device.model()];

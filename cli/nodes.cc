@@ -75,8 +75,8 @@ std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
       Cell(node.name()),
       Cell(NodeStateText(node), NodeStyle(node)),
       Cell(std::to_string(node.devices_size())),
-      // Nothing is placed on a node that is out of reach, or set aside.
-      Cell(std::to_string(ready && !node.has_set_aside() ? sum.free : 0)),
+      // Nothing is placed on a node that is out of reach, set aside or sick.
+      Cell(std::to_string(ready && !node.has_set_aside() && node.problems().empty() ? sum.free : 0)),
       Cell(fmt::format("{}", fmt::join(sum.models, ", "))),
       Cell(fmt::format("{}", fmt::join(sum.jobs, ","))),
       Cell(read && ready ? HumanPercent(sum.busy / sum.readings) : ""),
@@ -140,15 +140,23 @@ int RunNodes(Context& context, OutputFormat format) {
 }  // namespace
 
 std::string NodeStateText(const v1::Node& node) {
-  if (!node.has_set_aside()) return ReachName(node.state());
+  std::vector<std::string> words;
+  if (node.state() != v1::NODE_STATE_READY) words.push_back(ReachName(node.state()));
   const auto& aside = node.set_aside();
-  const std::string word = !aside.drain() ? "cordoned" : aside.empty() ? "drained" : "draining";
-  return node.state() == v1::NODE_STATE_READY ? word : fmt::format("{}, {}", ReachName(node.state()), word);
+  if (node.has_set_aside())
+    words.emplace_back(aside.by_imgd()  ? "set aside"
+                       : !aside.drain() ? "cordoned"
+                       : aside.empty()  ? "drained"
+                                        : "draining");
+  if (!node.problems().empty()) words.emplace_back("sick");
+  return words.empty() ? ReachName(node.state()) : fmt::format("{}", fmt::join(words, ", "));
 }
 
 Style NodeStyle(const v1::Node& node) {
   if (node.state() == v1::NODE_STATE_LOST) return Style::kBad;
-  return node.state() == v1::NODE_STATE_READY && !node.has_set_aside() ? Style::kGood : Style::kWarn;
+  const bool usable =
+      node.state() == v1::NODE_STATE_READY && !node.has_set_aside() && node.problems().empty();
+  return usable ? Style::kGood : Style::kWarn;
 }
 
 void AddNodesCommand(Command app, Context& context) {

@@ -1,5 +1,8 @@
 #include "server/config.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 
 #include "common/url.h"
@@ -64,6 +67,48 @@ void ReadQuotas(YamlMap& root, Quotas& quotas) {
   map.Finish();
 }
 
+LogPattern ReadLogPattern(YamlMap& map) {
+  LogPattern pattern;
+  if (const auto name = map.String("name")) pattern.name = *name;
+  if (const auto match = map.String("match")) pattern.match = *match;
+  if (const auto label = map.String("label")) pattern.label = *label;
+  const auto action = map.Choice("action", {"exclude_node", "no_retry", "retry", "label", "ignore"});
+  if (action == "exclude_node") pattern.action = PatternAction::kExcludeNode;
+  if (action == "no_retry") pattern.action = PatternAction::kNoRetry;
+  if (action == "retry") pattern.action = PatternAction::kRetry;
+  pattern.ignored = action == "ignore";
+  map.Finish();
+  const auto& known = BuiltInPatterns();
+  const bool built_in = std::any_of(
+      known.begin(), known.end(), [&pattern](const LogPattern& other) { return other.name == pattern.name; });
+  if (pattern.name.empty() || pattern.name.size() > 64) {
+    map.AddError("name", "found no name of 1 to 64 bytes, by which failures show the pattern");
+  } else if (pattern.match.empty() && !built_in) {
+    std::vector<std::string> names;
+    for (const auto& other : known) names.push_back(other.name);
+    map.AddError("match",
+                 fmt::format("found no regular expression for '{}', which is not built in", pattern.name),
+                 fmt::format("built in: {}", fmt::join(names, ", ")));
+  } else if (const auto why = WhyNoPattern(pattern.match); !pattern.match.empty() && !why.empty()) {
+    map.AddError("match", fmt::format("found '{}', which can't be used: {}", pattern.match, why),
+                 "a regular expression of RE2 is expected");
+  }
+  return pattern;
+}
+
+void ReadLogPatterns(YamlMap& root, std::vector<LogPattern>& patterns) {
+  if (!root.Has("log_patterns")) return;
+  patterns.clear();
+  for (auto& map : root.Children("log_patterns")) {
+    LogPattern pattern = ReadLogPattern(map);
+    const bool twice = std::any_of(patterns.begin(), patterns.end(), [&pattern](const LogPattern& other) {
+      return other.name == pattern.name;
+    });
+    if (twice) map.AddError("name", fmt::format("found '{}' a second time; names are unique", pattern.name));
+    patterns.push_back(std::move(pattern));
+  }
+}
+
 }  // namespace
 
 tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_view text,
@@ -85,6 +130,10 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.fair_share_half_life_ms, root->DurationMs("fair_share_half_life"));
   ReadQuotas(*root, config.quotas);
   if (root->Has("policies")) config.policies = ReadPolicies(*root);
+  take(config.set_aside_after, root->Int("set_aside_after", 0, 1000));
+  take(config.most_clock_skew_ms, root->DurationMs("most_clock_skew"));
+  take(config.built_in_log_patterns, root->Bool("built_in_log_patterns"));
+  ReadLogPatterns(*root, config.log_patterns);
   take(config.log_level, root->Choice("log_level", {"trace", "debug", "info", "warn", "error"}));
   take(config.log_kept_bytes, root->Int("log_kept_bytes", 1 << 16, int64_t{1} << 50));
   take(config.events_kept, root->Int("events_kept", 1, 100'000'000));

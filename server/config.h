@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "server/core/shares.h"
+#include "server/engine/log_patterns.h"
 #include "server/policy/policy.h"
 
 namespace imgd {
@@ -36,6 +37,10 @@ struct ServerConfig {
   int64_t log_kept_bytes = 256ll << 20;
   int64_t events_kept = 100'000;
   int64_t events_kept_for_ms = 30ll * 24 * 3600 * 1000;
+  int64_t set_aside_after = 3;           ///< different jobs that fail on a node in a row; 0: never
+  int64_t most_clock_skew_ms = 10'000;   ///< of nodes; 0: it does not matter
+  std::vector<LogPattern> log_patterns;  ///< the operator's own
+  bool built_in_log_patterns = true;
   WebConfig web;
 
   std::string CheckpointDir() const {

@@ -42,6 +42,9 @@ EngineSettings SettingsOf(const ServerConfig& config, std::function<void()> on_t
   settings.core.report_timeout = std::chrono::milliseconds(config.report_timeout_ms);
   settings.core.preemption = config.preemption;
   settings.core.quotas = config.quotas;
+  settings.core.set_aside_after = static_cast<uint32_t>(config.set_aside_after);
+  settings.core.most_skew = std::chrono::milliseconds(config.most_clock_skew_ms);
+  settings.log_patterns = AllPatterns(config.log_patterns, config.built_in_log_patterns);
   settings.core.half_life = std::chrono::milliseconds(config.fair_share_half_life_ms);
   // Short heartbeats, as in tests, need a clock that ticks as short.
   settings.tick = std::min<Duration>(settings.tick, settings.core.heartbeat);

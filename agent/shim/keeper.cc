@@ -136,6 +136,7 @@ bool Keeper::ReadOutput(uint32_t local_rank, bool is_stderr) {
 
 void Keeper::TakeLine(uint32_t local_rank, bool is_stderr, std::string_view line) {
   log_.Append(local_rank, SystemClock().Wall().micros, is_stderr, line);
+  ranks_[local_rank].last_lines.Add(line);
   if (is_stderr && line.find_first_not_of(" \t") != std::string_view::npos) {
     record_.ranks[local_rank].last_error_line.assign(line.substr(0, kMaxErrorLineBytes));
   }
@@ -187,6 +188,10 @@ void Keeper::RecordExit(int64_t pid, int status_code, int status) {
     if (const auto rest = ranks_[i].err.lines.partial(); rest.find_first_not_of(" \t") != rest.npos) {
       rank.last_error_line.assign(rest.substr(0, kMaxErrorLineBytes));
     }
+    rank.last_lines.clear();
+    if (status_code != CLD_EXITED || status != 0) rank.last_lines = ranks_[i].last_lines.List();
+    if (const auto rest = ranks_[i].err.lines.partial(); !rank.last_lines.empty() && !rest.empty())
+      rank.last_lines.emplace_back(rest.substr(0, kMaxErrorLineBytes));
     rank.state = RankState::kExited;
     (status_code == CLD_EXITED ? rank.exit_code : rank.signal) = status;
     loop_->Unwatch(ranks_[i].control.get());

@@ -8,6 +8,7 @@
 #include "agent/cgroup.h"
 #include "agent/event_loop.h"
 #include "agent/run_dir.h"
+#include "agent/shim/last_lines.h"
 #include "agent/shim/log_writer.h"
 #include "agent/shim/rank.h"
 #include "agent/shim/status_server.h"
@@ -36,6 +37,7 @@ class Keeper {
   struct Rank {
     Stream out;
     Stream err;
+    LastLines last_lines;
     UniqueFd control;  ///< connection to the trainer, while it takes a stop command
   };
 

@@ -8,8 +8,9 @@
 //   util | power | temperature | clock DEVICE VALUE...   percent, mW, degrees C, MHz; each reading takes the
 //   next
 //                                                        value, and the last one stays
-//   fail init | count CODE
-//   fail handle | name | util | memory | power | temperature | clock DEVICE CODE
+//   ecc | pending | failed DEVICE VALUE...   uncorrected errors; rows that wait to be remapped, and could not
+//   be xid DEVICE NUMBER...   each is an event fail init | count CODE fail handle | name | util | memory |
+//   power | temperature | clock DEVICE CODE
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -182,6 +183,40 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int, unsigned* celsiu
 
 nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int, unsigned* megahertz) {
   return NextValue(device, "clock", megahertz);
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int, int, unsigned long long* count) {
+  unsigned value = 0;
+  const nvmlReturn_t result = NextValue(device, "ecc", &value);
+  *count = value;
+  return result;
+}
+
+nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned*, unsigned*, unsigned* pending,
+                                       unsigned* failed) {
+  const nvmlReturn_t result = NextValue(device, "pending", pending);
+  return result != 0 ? result : NextValue(device, "failed", failed);
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
+  static char any;
+  *set = reinterpret_cast<nvmlEventSet_t>(&any);
+  return 0;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t) { return 0; }
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t, unsigned long long, nvmlEventSet_t) { return 0; }
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t, nvmlEventData_t* data, unsigned) {
+  for (auto& device : script.devices) {
+    auto& xids = device.values["xid"];
+    if (xids.empty()) continue;
+    *data = {.device = &device.handle, .type = NVML_EVENT_XID, .data = xids.front()};
+    xids.erase(xids.begin());
+    return 0;
+  }
+  return 10;  // NVML_ERROR_TIMEOUT
 }
 
 }  // extern "C"

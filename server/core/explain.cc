@@ -192,7 +192,7 @@ std::string ExplainReach(const NodeRecord& node) {
     return fmt::format("still ends job {} of generation {}", node.stale.begin()->job,
                        node.stale.begin()->generation);
   }
-  return "";
+  return ExplainProblems(node);
 }
 
 }  // namespace
@@ -230,6 +230,7 @@ std::string ExplainByHand(const ByHand& run) {
 std::string ExplainAside(const NodeRecord& node) {
   if (!node.set_aside) return "";
   const SetAside& aside = *node.set_aside;
+  if (aside.by != AsideBy::kUser) return fmt::format("is set aside by imgd: {}", aside.reason);
   std::string text = fmt::format("is {} by {}", aside.drain ? "drained" : "cordoned", aside.actor);
   if (!aside.reason.empty()) text += fmt::format(": {}", aside.reason);
   if (!aside.drain) return text;
@@ -239,6 +240,12 @@ std::string ExplainAside(const NodeRecord& node) {
   if (!jobs.empty()) return text + fmt::format(" ({} still there)", Count(jobs.size(), "job"));
   return others == 0 ? text
                      : text + fmt::format(" ({} of another cluster still there)", Count(others, "run"));
+}
+
+std::string ExplainProblems(const NodeRecord& node) {
+  std::vector<std::string> texts;
+  for (const auto& [kind, text] : node.problems) texts.push_back(text);
+  return texts.empty() ? "" : fmt::format("is sick: it {}", fmt::join(texts, "; it "));
 }
 
 std::string ExplainNode(const NodeRecord& node) {

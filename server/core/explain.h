@@ -22,8 +22,12 @@ std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting);
 /// "started by hand on gpu-3", or "... and 2 other hosts".
 std::string ExplainByHand(const ByHand& run);
 
-/// "is drained by alice: bad fan (1 job still there)"; empty for a node that nobody set aside.
+/// "is drained by alice: bad fan (1 job still there)", "is set aside by imgd: ..."; empty for a node that
+/// nobody set aside.
 std::string ExplainAside(const NodeRecord& node);
+
+/// "is sick: it has a clock that is 40 s behind imgd's"; empty for a node that passed its health checks.
+std::string ExplainProblems(const NodeRecord& node);
 
 /// Why a node takes nothing new; empty when it does.
 std::string ExplainNode(const NodeRecord& node);

@@ -7,6 +7,8 @@
 #include <array>
 #include <utility>
 
+#include "server/core/crash.h"
+
 namespace imgd {
 namespace {
 
@@ -14,6 +16,8 @@ constexpr int kBadInputExit = 2;
 constexpr int kCollectiveExit = 10;
 constexpr int kStoppedExit = 11;
 constexpr int kSignalBase = 128;
+constexpr int kTerm = 15;
+constexpr int kKill = 9;
 
 /// The signal that ended the rank, also when a handler or shell turned it into 128 + n; 0 for none.
 int SignalOf(const RankExit& exit) {
@@ -29,9 +33,17 @@ const RankFailure* FailureOf(const Run& run, uint32_t rank) {
   return nullptr;
 }
 
+/// What the trainer said comes before what else is in its log.
+std::optional<LogMatch> MatchOf(const Run& run, const RankExit& exit) {
+  const auto* failure = FailureOf(run, exit.rank);
+  return failure != nullptr && failure->match ? failure->match : exit.match;
+}
+
 bool IsCollective(const Run& run, const RankExit& exit) {
   const auto* failure = FailureOf(run, exit.rank);
-  return exit.exit_code == kCollectiveExit || (failure != nullptr && failure->collective_broken);
+  if (exit.exit_code == kCollectiveExit || (failure != nullptr && failure->collective_broken)) return true;
+  const auto match = MatchOf(run, exit);
+  return match && match->collective && exit.exit_code != kBadInputExit;
 }
 
 bool IsBadInput(const Run& run, const RankExit& exit) {
@@ -46,6 +58,17 @@ enum Weight { kBadInputWeight, kSignalWeight, kLostWeight, kFailedWeight, kTimeo
 struct Cause {
   Weight weight;
   Reason reason;
+  NodeId node = {};  ///< as in Verdict, as the next two
+  std::optional<LogMatch> match = {};
+  std::string place = {};  ///< of a crash, as CrashPlace() has it
+  bool crash = false;      ///< a rank's own
+
+  /// Of two, the one that tells more is believed: a broken GPU before what follows from it.
+  bool Before(const Cause& other) const {
+    if (weight != other.weight) return weight < other.weight;
+    const auto tells = [](const std::optional<LogMatch>& m) { return m ? static_cast<int>(m->action) : 0; };
+    return tells(match) > tells(other.match);
+  }
 };
 
 std::string Describe(const Run& run, const RankExit& exit) {
@@ -74,27 +97,41 @@ std::string Describe(const Run& run, const RankExit& exit) {
 }
 
 Cause CauseOfExit(const Run& run, const RankExit& exit) {
+  const auto* failure = FailureOf(run, exit.rank);
   if (IsBadInput(run, exit)) {
-    const auto* failure = FailureOf(run, exit.rank);
     const bool told = failure != nullptr && !failure->message.empty();
     return {kBadInputWeight, {ReasonCode::kBadInput, told ? failure->message : Describe(run, exit)}};
   }
-  if (SignalOf(exit) != 0) return {kSignalWeight, {ReasonCode::kRankKilled, Describe(run, exit)}};
-  const Weight weight = IsCollective(run, exit) ? kBrokenWeight
-                        : exit.exit_code == 0   ? kTimeoutWeight
-                                                : kFailedWeight;
-  return {weight, {ReasonCode::kRankFailed, Describe(run, exit)}};
+  const int signal = SignalOf(exit);
+  const bool collective = IsCollective(run, exit);
+  Cause cause{.weight = collective            ? kBrokenWeight
+                        : signal != 0         ? kSignalWeight
+                        : exit.exit_code == 0 ? kTimeoutWeight
+                                              : kFailedWeight,
+              .reason = {collective    ? ReasonCode::kCollectiveBroken
+                         : signal != 0 ? ReasonCode::kRankKilled
+                                       : ReasonCode::kRankFailed,
+                         Describe(run, exit)},
+              .match = MatchOf(run, exit)};
+  if (collective) return cause;
+  cause.crash = true;
+  cause.place = CrashPlace(exit, signal, failure);
+  const auto* part = PartOfRank(run, exit.rank);
+  // Of SIGKILL the node's memory may be the cause.
+  const bool asked = IsFromOutside(signal) && signal != kKill;
+  if (part != nullptr && (signal != 0 || exit.exit_code != 0) && !asked) cause.node = part->node;
+  return cause;
 }
 
 Cause CauseOfTrouble(const Trouble& trouble) {
   const Weight weight = trouble.code == ReasonCode::kNodeLost ? kLostWeight : kFailedWeight;
-  return {weight, {trouble.code, trouble.text}};
+  return {weight, {trouble.code, trouble.text}, trouble.node};
 }
 
 Cause FindCause(const Run& run) {
   std::optional<Cause> best;
   const auto offer = [&best](Cause cause) {
-    if (!best || cause.weight < best->weight) best = std::move(cause);
+    if (!best || cause.Before(*best)) best = std::move(cause);
   };
   for (const auto& exit : run.exits) {
     if (!exit.by_us) offer(CauseOfExit(run, exit));
@@ -103,6 +140,13 @@ Cause FindCause(const Run& run) {
   if (best) return *best;
   // Every rank ended by imgd's own signal, and nothing says why it was sent.
   return {kFailedWeight, {ReasonCode::kRankFailed, "the run ended without saying why"}};
+}
+
+/// Whether it is the fault of the job itself, or of whoever wrote it.
+bool Counts(const Cause& cause) {
+  if (cause.match && cause.match->action == PatternAction::kNoRetry) return true;
+  if (cause.match && cause.match->action != PatternAction::kLabel) return false;
+  return cause.reason.code != ReasonCode::kNodeLost && cause.reason.code != ReasonCode::kCollectiveBroken;
 }
 
 /// `cause`: of its end, where that was not the limit.
@@ -147,6 +191,61 @@ Verdict GaveBack(const JobRecord& job, const Reason& cause, uint64_t last_step) 
     return {JobState::kPaused, {ReasonCode::kPausedByUser, std::move(text)}, actor, false};
   if (job.time_limit_ms > 0 && job.held_ms >= job.time_limit_ms) return TimeIsOver(job, run.stop_text);
   return {JobState::kQueued, {StopCode(run.stop), std::move(text)}, actor, false};
+}
+
+/// "; its log says \"CUDA error: uncorrectable ECC error\": a GPU is broken (pattern ecc)".
+std::string TextOf(const LogMatch& match) {
+  return fmt::format("; its log says \"{}\"{}{} (pattern {})", match.line, match.label.empty() ? "" : ": ",
+                     match.label, match.pattern);
+}
+
+/// Why a failed job is not tried again; nothing where it is.
+std::optional<Reason> GivenUp(const JobRecord& job, const Cause& cause, const Verdict& verdict) {
+  const std::string& text = verdict.reason.text;
+  if (cause.match && cause.match->action == PatternAction::kNoRetry) {
+    return Reason{ReasonCode::kLogPattern, fmt::format("{}; it is not tried again", text)};
+  }
+  if (verdict.counts && cause.crash && verdict.crashes->times >= kMostCrashesInPlace) {
+    return Reason{ReasonCode::kSamePlace,
+                  fmt::format("failed {} times running in the same place without a checkpoint between{}, so "
+                              "that another start would not help: {}",
+                              verdict.crashes->times, OnNodes(*verdict.crashes), text)};
+  }
+  if (verdict.counts && job.failures >= job.max_restarts) {
+    return Reason{ReasonCode::kRetriesExhausted,
+                  job.max_restarts == 0 ? fmt::format("{}; max_restarts is 0", text)
+                                        : fmt::format("gave up after {} restart{}; the last: {}",
+                                                      job.failures, job.failures == 1 ? "" : "s", text)};
+  }
+  const uint32_t in_row = FailuresInRow(job);
+  if (!verdict.counts && cause.reason.code != ReasonCode::kNodeLost && in_row >= kMostWithoutProgress) {
+    return Reason{
+        ReasonCode::kRetriesExhausted,
+        fmt::format("gave up after {} starts running without a checkpoint; the last: {}", in_row, text)};
+  }
+  return std::nullopt;
+}
+
+Verdict Failed(const JobRecord& job, const Cause& cause) {
+  Verdict verdict{.reason = cause.reason,
+                  .actor = "scheduler",
+                  .counts = Counts(cause),
+                  .node = cause.node,
+                  .match = cause.match};
+  if (cause.match) verdict.reason.text += TextOf(*cause.match);
+  verdict.crashes =
+      After(job.run.progressed ? Crashes{} : job.crashes,
+            cause.crash && verdict.counts ? std::optional(cause.place) : std::nullopt, cause.node);
+  if (auto why = GivenUp(job, cause, verdict)) {
+    verdict.to = JobState::kFailed;
+    verdict.reason = std::move(*why);
+  } else if (job.time_limit_ms > 0 && job.held_ms >= job.time_limit_ms) {
+    const Verdict over = TimeIsOver(job, verdict.reason.text);
+    verdict.to = over.to;
+    verdict.reason = over.reason;
+    verdict.counts = false;
+  }
+  return verdict;
 }
 
 bool AllEndedWell(const Run& run, uint32_t world_size) {
@@ -290,8 +389,6 @@ bool IsExplained(const Run& run) {
 
 bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
   if (job.run.stop == StopFor::kNothing) return false;
-  constexpr int kTerm = 15;
-  constexpr int kKill = 9;
   const int signal = SignalOf(exit);
   if (signal == kTerm || exit.exit_code == kStoppedExit) return true;
   // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's.
@@ -312,19 +409,11 @@ Verdict Judge(const JobRecord& job, uint64_t last_step) {
   if (run.stop == StopFor::kHalve)
     return {JobState::kCompleted, {ReasonCode::kHalved, run.stop_text}, "scheduler", false};
   if (run.stop == StopFor::kTimeLimit) return TimeIsOver(job, "");
-  Reason reason = FindCause(run).reason;
-  if (reason.code == ReasonCode::kBadInput) return {JobState::kFailed, std::move(reason), "scheduler", false};
-  if (GivesBack(run.stop)) return GaveBack(job, reason, last_step);
-  const bool counts = reason.code != ReasonCode::kNodeLost;
-  if (counts && job.failures >= job.max_restarts) {
-    std::string text = job.max_restarts == 0
-                           ? fmt::format("{}; max_restarts is 0", reason.text)
-                           : fmt::format("gave up after {} restart{}; the last: {}", job.failures,
-                                         job.failures == 1 ? "" : "s", reason.text);
-    return {JobState::kFailed, {ReasonCode::kRetriesExhausted, std::move(text)}, "scheduler", true};
-  }
-  if (job.time_limit_ms > 0 && job.held_ms >= job.time_limit_ms) return TimeIsOver(job, reason.text);
-  return {JobState::kQueued, std::move(reason), "scheduler", counts};
+  const Cause cause = FindCause(run);
+  if (cause.reason.code == ReasonCode::kBadInput)
+    return {JobState::kFailed, cause.reason, "scheduler", false};
+  if (GivesBack(run.stop)) return GaveBack(job, cause.reason, last_step);
+  return Failed(job, cause);
 }
 
 std::optional<Duration> TimeLeft(const JobRecord& job, Instant now) {
@@ -343,6 +432,8 @@ std::optional<Duration> LongestStart(const JobRecord& job) {
   if (job.time_limit_ms == 0) return std::nullopt;
   return std::chrono::milliseconds(job.time_limit_ms - job.held_ms) + TimeToStop(job);
 }
+
+uint32_t FailuresInRow(const JobRecord& job) { return job.run.progressed ? 1 : job.failures_in_row + 1; }
 
 Duration BackoffAfter(uint32_t failures_in_row) {
   constexpr std::array<int, 6> kSeconds = {1, 2, 4, 8, 16, 32};

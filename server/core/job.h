@@ -54,13 +54,22 @@ struct Verdict {
   JobState to = JobState::kQueued;
   Reason reason;
   std::string actor;
-  bool counts = false;  ///< as a failure, against max_restarts
+  bool counts = false;                  ///< as a failure of the job itself, against max_restarts
+  std::optional<Crashes> crashes = {};  ///< of a failed run: the job's, with this one
+  NodeId node = {};                     ///< that the cause may be the fault of; an empty name for none
+  std::optional<LogMatch> match = {};   ///< of the cause's log
 };
 
 /// Judges a run that is over. `last_step` is the last one that its ranks were seen at; 0 where nobody knows.
 /// The cause named is the rank that was killed, else one that failed by itself, and one whose collective
-/// broke only when there is no other: that is a consequence.
+/// broke only when there is no other: that is a consequence. What is not the job's own fault (a lost node, a
+/// broken collective, a log pattern that says so) does not count against max_restarts; three crashes running
+/// in one place without progress end the job, whatever max_restarts is.
 Verdict Judge(const JobRecord& job, uint64_t last_step = 0);
+
+/// Ends in a row that do not count, without progress, after which it is given up all the same: nobody wants a
+/// job to hold its devices over and over for nothing.
+inline constexpr uint32_t kMostWithoutProgress = 20;
 
 /// One whose time is over may write a last checkpoint for so long.
 inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
@@ -74,6 +83,9 @@ std::optional<Duration> TimeLeft(const JobRecord& job, Instant now);
 /// That the present start takes at most, or that a queued job's next one will, ending included; nothing
 /// without a limit.
 std::optional<Duration> LongestStart(const JobRecord& job);
+
+/// How many starts running have failed without progress, when the present one has.
+uint32_t FailuresInRow(const JobRecord& job);
 
 /// Time before the retry after so many failures in a row: 1 s, doubling to 60 s.
 Duration BackoffAfter(uint32_t failures_in_row);

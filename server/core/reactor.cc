@@ -51,6 +51,7 @@ void Reactor::Rollback() {
     edited.session = 0;
     edited.stale.clear();
     edited.foreign.clear();
+    edited.problems.clear();
   }
   // They may well have been heard in what is undone.
   for (const JobId id : state_.by_hand()) state_.EditUnstored(id).by_hand->silence = Duration::zero();
@@ -160,8 +161,8 @@ const JobRecord* Reactor::ActiveRun(RunKey run) const {
   return job != nullptr && job->IsActive() && job->generation == run.generation ? job : nullptr;
 }
 
-void Reactor::AddTrouble(JobId id, ReasonCode code, std::string text) {
-  state_.EditJob(id).run.troubles.push_back({code, std::move(text)});
+void Reactor::AddTrouble(JobId id, ReasonCode code, std::string text, const NodeId& node) {
+  state_.EditJob(id).run.troubles.push_back({code, std::move(text), node});
   pending_.insert(id);
 }
 
@@ -290,6 +291,9 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
                     settings_.half_life);
   }
   Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
+  if (job.run.progressed) job.crashes = {};
+  if (verdict.crashes) job.crashes = *verdict.crashes;
+  verdict.reason.text += JudgeNodes(job, verdict, now, out);
   auto event = ChangeState(job, verdict.to, verdict.reason, verdict.actor, now);
   if (!IsFinal(verdict.to) && job.run.master_port != 0) job.last_writer = job.generation;
   if (GivesBack(job.run.stop)) {
@@ -302,19 +306,21 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   state_.Changed(id);
   watched_.erase(id);
   dirty_ = true;
+  TryElsewhere(id, now);
 }
 
 void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
   ++job.restarts;
   if (counts) ++job.failures;
-  job.failures_in_row = job.run.progressed ? 1 : job.failures_in_row + 1;
+  job.failures_in_row = FailuresInRow(job);
   const Duration wait = BackoffAfter(job.failures_in_row);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
   job.not_before = now.steady + wait;
   job.retry_at = {now.wall.micros + std::chrono::duration_cast<std::chrono::microseconds>(wait).count()};
   job.reason = {ReasonCode::kBackoff,
-                fmt::format("waits {} s before it starts again (failure {} of at most {}), {}: {}", seconds,
-                            job.failures, job.max_restarts,
+                fmt::format("waits {} s before it starts again ({}), {}: {}", seconds,
+                            counts ? fmt::format("failure {} of at most {}", job.failures, job.max_restarts)
+                                   : "not counted against max_restarts",
                             KeepsPlace(job.failures_in_row) ? "its place in the queue is kept"
                                                             : "others may go before it meanwhile",
                             job.reason.text)};

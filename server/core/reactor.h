@@ -25,6 +25,8 @@ struct CoreSettings {
   Quotas quotas;
   Duration half_life = std::chrono::hours(7 * 24);  ///< of what users have had; zero: it does not matter
   bool preemption = true;                           ///< jobs of a lower priority make room
+  uint32_t set_aside_after = 3;                     ///< different jobs that fail on a node in a row; 0: never
+  Duration most_skew = std::chrono::seconds(10);    ///< of nodes' clocks; zero: it does not matter
 };
 
 /// A job as submitted.
@@ -86,6 +88,12 @@ struct RunReport {
   std::vector<uint32_t> devices;  ///< that it holds; only looked at where the cluster is another
 };
 
+/// What a node says of its health.
+struct Health {
+  Problems problems;
+  std::optional<Duration> clock_ahead;  ///< of the daemon's; negative where it is behind; nothing: not told
+};
+
 /// A node that joins.
 struct NodeHello {
   NodeId node;
@@ -97,7 +105,10 @@ struct NodeHello {
   std::vector<SharedFolder> shared_folders;
   Labels labels;
   std::vector<RunReport> runs;
+  Health health = {};
 };
+
+struct Verdict;
 
 /// Decides what follows from each thing that happens: one function an event, each of which adds what is to be
 /// done to `out`. Pure: no clock, no I/O; the same events give the same actions. One owner thread.
@@ -158,6 +169,8 @@ class Reactor {
   Status OnAgentHello(const NodeHello& hello, uint64_t session, Now now, Actions& out);
   void OnAgentGone(const NodeId& node, uint64_t session);
   void OnHeartbeat(const NodeId& node, Now now);
+  /// With a heartbeat. A node with a problem gets nothing new until it has none.
+  void OnHealth(const NodeId& node, const Health& health, Now now, Actions& out);
   void OnRunPrepared(const NodeId& node, RunKey run, const std::string& address, uint32_t port,
                      const std::string& error, Now now, Actions& out);
   void OnRunStatus(const NodeId& node, const RunReport& report, Now now, Actions& out);
@@ -232,7 +245,8 @@ class Reactor {
   void EndByHand(JobId job, JobState to, Reason reason, Now now, Actions& out);
   void CheckTimeouts(JobId job, Now now);
   void CheckTimeLimit(JobId job, Now now);
-  void AddTrouble(JobId job, ReasonCode code, std::string text);
+  /// `node`: whose fault it is; an empty name where nobody knows.
+  void AddTrouble(JobId job, ReasonCode code, std::string text, const NodeId& node = {});
 
   /// Works off pending_: what follows for each job from what became known of it.
   void Drain(Now now, Actions& out);
@@ -247,6 +261,8 @@ class Reactor {
   void NoteNode(const NodeId& node, ReasonCode code, std::string text, const std::string& actor, Now now,
                 Actions& out);
   void NoteHello(const NodeHello& hello, Now now, Actions& out);
+  void NoteHealth(const NodeId& node, Problems problems, Now now, Actions& out);
+  std::optional<std::string> SkewOf(const Health& health) const;
   void NoteEmptied(Now now, Actions& out);
   void NoteReservation(const std::optional<Reservation>& before, Now now, Actions& out);
   uint64_t LastStepOf(RunKey run) const;
@@ -254,6 +270,14 @@ class Reactor {
   void SendTo(JobRecord& job, size_t part, Command command, Actions& out);
   void Conclude(JobId job, Now now, Actions& out);
   void Requeue(JobRecord& job, bool counts, Now now);
+  std::string JudgeNodes(const JobRecord& job, const Verdict& verdict, Now now, Actions& out);
+  std::string Strike(const JobRecord& job, const NodeId& node, const std::string& cause, Now now,
+                     Actions& out);
+  void ClearStrikes(const JobRecord& job, const NodeId& but);
+  void TakeBackStrikes(const JobRecord& job, Now now, Actions& out);
+  std::string WhyNotSetAside(const NodeId& node) const;
+  std::string SetAsideByImgd(const NodeId& node, AsideBy by, std::string reason, Now now, Actions& out);
+  void TryElsewhere(JobId job, Now now);
   void StartJob(const Placement& placement, Now now, Actions& out);
   void TakeTurns(Now now);
   uint32_t DevicesOf(const JobRecord& job) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/core/explain.h"
 #include "server/core/job.h"
 #include "server/core/reactor.h"
 
@@ -42,6 +43,9 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   node.stale.clear();
   node.foreign.clear();
   dirty_ = true;
+  Problems problems = hello.health.problems;
+  if (auto skew = SkewOf(hello.health)) problems[ProblemKind::kClock] = std::move(*skew);
+  NoteHealth(hello.node, std::move(problems), now, out);
 
   for (const JobId id : state_.active()) {
     if (PartOnNode(state_.FindJob(id)->run, hello.node) == nullptr) continue;
@@ -97,7 +101,7 @@ void Reactor::NoteUnlisted(JobRecord& job, Part& part) {
   if (job.run.stop != StopFor::kNothing || had_ranks) {
     if (job.run.stop == StopFor::kNothing) {
       AddTrouble(job.id, ReasonCode::kRankFailed,
-                 fmt::format("node {} came back without the ranks that it ran", part.node));
+                 fmt::format("node {} came back without the ranks that it ran", part.node), part.node);
     }
     part.phase = RunPhase::kGone;
     return;
@@ -139,6 +143,45 @@ void Reactor::OnHeartbeat(const NodeId& id, Now now) {
                      .time = now.wall});
     dirty_ = true;
   }
+}
+
+std::optional<std::string> Reactor::SkewOf(const Health& health) const {
+  if (settings_.most_skew == Duration::zero() || !health.clock_ahead) return std::nullopt;
+  const Duration ahead = *health.clock_ahead;
+  if (std::chrono::abs(ahead) <= settings_.most_skew) return std::nullopt;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::abs(ahead)).count();
+  return fmt::format("has a clock that is {} s {} imgd's", seconds,
+                     ahead > Duration::zero() ? "ahead of" : "behind");
+}
+
+void Reactor::OnHealth(const NodeId& id, const Health& health, Now now, Actions& out) {
+  const NodeRecord* known = state_.FindNode(id);
+  if (known == nullptr || !known->Connected()) return;
+  Problems problems = health.problems;
+  const auto skew = SkewOf(health);
+  const uint32_t skewed = skew ? known->skewed + 1 : 0;
+  if (skewed != known->skewed) state_.EditUnstored(id).skewed = skewed;
+  // One heartbeat may have waited on its way; what is known to be skewed stays so until one is not.
+  constexpr uint32_t kEnough = 3;
+  if (skew && (skewed >= kEnough || known->problems.contains(ProblemKind::kClock)))
+    problems[ProblemKind::kClock] = *skew;
+  NoteHealth(id, std::move(problems), now, out);
+}
+
+void Reactor::NoteHealth(const NodeId& id, Problems problems, Now now, Actions& out) {
+  const Problems before = state_.FindNode(id)->problems;
+  if (problems == before) return;
+  NodeRecord& node = state_.EditUnstored(id);
+  node.problems = std::move(problems);
+  const auto same_kind = [](const auto& a, const auto& b) { return a.first == b.first; };
+  // The figures of a problem that goes on are no news.
+  if (std::equal(before.begin(), before.end(), node.problems.begin(), node.problems.end(), same_kind)) return;
+  dirty_ = true;
+  const bool well = node.problems.empty();
+  NoteNode(id, well ? ReasonCode::kNodeWell : ReasonCode::kNodeSick,
+           well ? fmt::format("node {} is well again", id)
+                : fmt::format("node {} {}; nothing new is placed there", id, ExplainProblems(node)),
+           fmt::format("agent:{}", id), now, out);
 }
 
 void Reactor::OnRunPrepared(const NodeId& node, RunKey run, const std::string& address, uint32_t port,
@@ -184,7 +227,7 @@ void Reactor::ApplyReport(const NodeId& node, const RunReport& report, Now now, 
   NoteExits(node, report, now, out);
   if (!report.start_error.empty()) {
     AddTrouble(report.run.job, ReasonCode::kStartFailed,
-               fmt::format("node {} could not start the ranks: {}", node, report.start_error));
+               fmt::format("node {} could not start the ranks: {}", node, report.start_error), node);
   }
   Part& part = *PartOnNode(state_.EditJob(report.run.job).run, node);
   part.phase = report.phase;
@@ -216,7 +259,7 @@ void Reactor::NoteGone(const NodeId& node, RunKey key) {
   if (static_cast<size_t>(ended) < part.devices.size() && job.run.stop == StopFor::kNothing &&
       job.run.troubles.empty()) {
     AddTrouble(key.job, ReasonCode::kRankFailed,
-               fmt::format("ranks on node {} are gone and left no exit status", node));
+               fmt::format("ranks on node {} are gone and left no exit status", node), node);
   }
 }
 

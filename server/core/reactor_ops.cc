@@ -168,8 +168,8 @@ Status Reactor::CouldMove(const JobRecord& job) const {
   std::vector<NodeSlots> nodes;
   for (const auto& [id, node] : state_.nodes()) {
     NodeSlots slots{.id = id, .view = ViewOf(node), .kind = node.kind};
-    const bool counts =
-        node.state != NodeState::kLost && !node.set_aside && PartOnNode(job.run, id) == nullptr;
+    const bool counts = node.state != NodeState::kLost && !node.set_aside && node.problems.empty() &&
+                        PartOnNode(job.run, id) == nullptr;
     // Its own nodes stay in the list, for they say which others see its checkpoints.
     for (const auto& device : node.devices) {
       if (counts) slots.devices.push_back(device.index);
@@ -269,7 +269,9 @@ Status Reactor::OnSetAside(const NodeId& id, bool drain, const std::string& reas
                            Now now, Actions& out) {
   const NodeRecord* known = state_.FindNode(id);
   if (known == nullptr) return Fail(ErrorCode::kNotFound, "there is no node {}", id);
-  if (known->set_aside && (known->set_aside->drain || !drain)) {
+  // What imgd set aside may be taken over: then it stays so until somebody undoes it.
+  const bool by_user = known->set_aside && known->set_aside->by == AsideBy::kUser;
+  if (by_user && (known->set_aside->drain || !drain)) {
     const auto& aside = *known->set_aside;
     return Refuse(fmt::format("imgcli node {} {} undoes it", aside.drain ? "undrain" : "uncordon", id),
                   "node {} {} already", id, ExplainAside(*known));
@@ -300,13 +302,15 @@ void Reactor::DrainRuns(const NodeId& id, const SetAside& aside, Now now, Action
 Status Reactor::OnReturn(const NodeId& id, bool drained, const std::string& actor, Now now, Actions& out) {
   const NodeRecord* known = state_.FindNode(id);
   if (known == nullptr) return Fail(ErrorCode::kNotFound, "there is no node {}", id);
-  if (!known->set_aside || known->set_aside->drain != drained) {
+  const bool by_user = known->set_aside && known->set_aside->by == AsideBy::kUser;
+  if (!known->set_aside || (by_user && known->set_aside->drain != drained)) {
     std::string hint;
     if (known->set_aside) hint = fmt::format("imgcli node {} {}", drained ? "uncordon" : "undrain", id);
     return Refuse(hint, "node {} is not {}{}", id, drained ? "drained" : "cordoned",
                   known->set_aside ? fmt::format("; it {}", ExplainAside(*known)) : "");
   }
   state_.EditNode(id).set_aside.reset();
+  state_.EditNode(id).strikes.clear();
   NoteNode(id, ReasonCode::kReturnedByUser,
            fmt::format("node {} is {} by {}: it may be used again", id, drained ? "undrained" : "uncordoned",
                        actor),

@@ -101,7 +101,7 @@ Snapshot Reactor::FreeAndHeld(Now now) const {
     NodeSlots slots{.id = id,
                     .holders = node.holders,
                     .usable = node.Usable(),
-                    .lost = node.state == NodeState::kLost || node.set_aside.has_value(),
+                    .lost = node.state == NodeState::kLost || node.set_aside || !node.problems.empty(),
                     .why_not = ExplainNode(node),
                     .view = ViewOf(node),
                     .kind = node.kind};
@@ -278,11 +278,17 @@ void Reactor::SetWait(const WaitChange& change, const Snapshot& snapshot, Now no
   };
   if (waits(change.code) && waits(state_.FindJob(change.job)->reason.code)) return;
   JobRecord& job = state_.EditJob(change.job);
+  const bool elsewhere = job.reason.code == ReasonCode::kBackoff && !job.avoid.empty();
   const size_t place = *PlaceIn(state_.queue(), state_.KeyOf(job));
   const Waiting waiting{state_.queue()[place], change.code, place + 1};
   auto event =
       ChangeState(job, JobState::kQueued, {change.code, ExplainWait(snapshot, waiting)}, "scheduler", now);
   if (event) out.push_back(std::move(*event));
+  if (!elsewhere) return;
+  // Others took what TryElsewhere() had found free: it may go anywhere.
+  job.avoid.clear();
+  state_.Changed(job.id);
+  dirty_ = true;
 }
 
 }  // namespace imgd

@@ -52,7 +52,7 @@ struct NodeSlots {
   std::vector<uint32_t> devices;  ///< indexes
   std::vector<JobId> holders;     ///< for each of devices; JobId() when free
   bool usable = false;            ///< something may be placed there now
-  bool lost = false;              ///< or set aside: it may never take anything again
+  bool lost = false;              ///< or set aside, or sick: it may never take anything again
   std::string why_not;            ///< why it takes nothing now; empty when it does
   FolderView view = {};
   std::shared_ptr<const NodeKind> kind =

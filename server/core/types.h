@@ -70,6 +70,13 @@ enum class ReasonCode : uint8_t {
   kSetAsideByUser = 40,
   kNodeEmpty = 41,
   kReturnedByUser = 42,
+  kCollectiveBroken = 46,
+  kSamePlace = 47,
+  kSetAsideByImgd = 48,
+  kReturnedByImgd = 49,
+  kNodeSick = 50,
+  kNodeWell = 51,
+  kLogPattern = 52,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };
@@ -111,6 +118,19 @@ struct ForeignRun {
   auto operator<=>(const ForeignRun&) const = default;
 };
 
+/// What a log pattern asks for. The numbers are those of LogMatch in common.proto.
+enum class PatternAction : uint8_t { kLabel = 1, kRetry = 2, kNoRetry = 3, kExcludeNode = 4 };
+
+/// A line of a rank that failed, which one of the operator's patterns matches (log_patterns in imgd.yaml).
+struct LogMatch {
+  std::string pattern;  ///< its name
+  std::string label;    ///< what the line means, for people; may be empty
+  std::string line;
+  PatternAction action = PatternAction::kLabel;
+  bool collective = false;  ///< it tells of a broken collective, of which another rank may be the cause
+  bool operator==(const LogMatch&) const = default;
+};
+
 /// How a rank ended.
 struct RankExit {
   uint32_t rank = 0;
@@ -121,6 +141,7 @@ struct RankExit {
   bool by_us = false;          ///< it ended because imgd stopped it, so it is not a cause
   std::string where = {};      ///< where it was: "step 12, forward pass"; empty where it never said
   std::string last_line = {};  ///< of its log, as far as it was sent before; may be empty
+  std::optional<LogMatch> match = {};
   bool operator==(const RankExit&) const = default;
 };
 
@@ -144,6 +165,7 @@ struct RankFailure {
   std::string message;
   bool bad_input = false;
   bool collective_broken = false;
+  std::optional<LogMatch> match = {};
   bool operator==(const RankFailure&) const = default;
 };
 
@@ -151,6 +173,7 @@ struct RankFailure {
 struct Trouble {
   ReasonCode code = ReasonCode::kStartFailed;
   std::string text;
+  NodeId node = {};  ///< that it is the fault of; an empty name where nobody knows
   bool operator==(const Trouble&) const = default;
 };
 
@@ -262,6 +285,14 @@ struct ByHand {
   Duration silence{};  ///< since then, counted only while the daemon is up; not stored
 };
 
+/// How a job's own ranks crashed since its last progress (an accepted checkpoint).
+struct Crashes {
+  std::string place;       ///< of the latest, as CrashPlace() has it; empty where nobody knows
+  uint32_t times = 0;      ///< how often running it was there
+  std::set<NodeId> nodes;  ///< that any of them were on
+  bool operator==(const Crashes&) const = default;
+};
+
 /// A job, without its file.
 struct JobRecord {
   JobId id;
@@ -283,9 +314,10 @@ struct JobRecord {
   Generation generation;         ///< of the latest start
   Generation last_writer;        ///< latest generation whose ranks ran
   uint32_t restarts = 0;         ///< times back to the queue after a failure
-  uint32_t failures = 0;         ///< those of them that count against max_restarts: all but lost nodes
+  uint32_t failures = 0;         ///< those of them that count against max_restarts (Verdict::counts)
   uint32_t failures_in_row = 0;  ///< since the last progress; the backoff grows with it
-  int64_t held_ms = 0;           ///< that its former starts held devices for
+  Crashes crashes;
+  int64_t held_ms = 0;  ///< that its former starts held devices for
   WallTime submitted;
   WallTime started;
   WallTime ended;
@@ -351,14 +383,33 @@ class NodeKinds {
   size_t clean_at_ = 64;  ///< those that no node has any more go when there are so many
 };
 
-/// That somebody keeps new runs off a node.
+/// Who keeps new runs off a node: somebody, or imgd itself, after jobs failed there in a row or for a line
+/// of a log.
+enum class AsideBy : uint8_t { kUser, kStrikes, kPattern };
+
+/// That new runs are kept off a node.
 struct SetAside {
   bool drain = false;  ///< what ran there was asked to go elsewhere too; else it goes on
   std::string reason;  ///< may be empty
   std::string actor;
   WallTime since;
   bool told_empty = false;  ///< it was said that nothing runs there any more
+  AsideBy by = AsideBy::kUser;
   bool operator==(const SetAside&) const = default;
+};
+
+/// What a health check of a node looks at. The numbers are those of node.proto.
+enum class ProblemKind : uint8_t { kDisk = 1, kMemory = 2, kClock = 3, kGpu = 4, kSharedFolder = 5 };
+
+/// What is wrong with a node, in words that go after "it": "has 0.2 GiB free on the disk of
+/// /var/lib/imgagent".
+using Problems = std::map<ProblemKind, std::string>;
+
+/// A job that failed on a node, by what may be the node's fault.
+struct Strike {
+  JobId job;
+  std::string name;
+  bool operator==(const Strike&) const = default;
 };
 
 /// A node.
@@ -375,12 +426,15 @@ struct NodeRecord {
   NodeState state = NodeState::kReady;
   WallTime last_heartbeat;
   std::optional<SetAside> set_aside;
+  std::vector<Strike> strikes;  ///< different jobs that failed there in a row, the oldest first
 
   // Not stored:
   std::shared_ptr<const NodeKind> kind;  ///< of devices and labels; never null once the core has the node
   uint64_t session = 0;                  ///< of the agent's stream; 0 when there is none
   Duration silence{};                    ///< since it was last heard, counted only while the daemon is up
   std::set<RunKey> stale;                ///< runs that it still holds and should not
+  Problems problems;                     ///< of the latest health check
+  uint32_t skewed = 0;                   ///< heartbeats in a row whose clock was far off
   std::vector<JobId> holders;            ///< for each of devices: the job that holds it; JobId() when free
   std::map<ForeignRun, std::vector<uint32_t>> foreign;  ///< devices that other clusters' runs hold there
 
@@ -388,7 +442,9 @@ struct NodeRecord {
   /// The cluster whose run holds the device of that index; nothing when none does.
   std::optional<std::string> ForeignHolder(uint32_t index) const;
   /// New ranks may be placed there.
-  bool Usable() const { return Connected() && state == NodeState::kReady && stale.empty() && !set_aside; }
+  bool Usable() const {
+    return Connected() && state == NodeState::kReady && stale.empty() && !set_aside && problems.empty();
+  }
   /// It is there, and no run of any cluster has anything on it.
   bool IsEmpty() const;
 };

@@ -23,6 +23,7 @@ Engine::Engine(EngineSettings settings, const Clock* clock, StateStore state, Me
       state_(std::move(state)),
       metrics_(std::move(metrics)),
       log_store_(settings_.state_dir / "logs", settings_.log_kept_bytes, &metrics_),
+      log_matcher_(settings_.log_patterns),
       reactor_(settings_.core, cluster_id_) {}
 
 Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Clock* clock) {

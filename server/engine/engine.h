@@ -16,6 +16,7 @@
 #include "imgd/v1/agent.pb.h"
 #include "server/core/reactor.h"
 #include "server/engine/hub.h"
+#include "server/engine/log_patterns.h"
 #include "server/engine/pace.h"
 #include "server/store/log_store.h"
 #include "server/store/metrics_store.h"
@@ -122,6 +123,8 @@ struct NodeOrder {
   std::string actor;
 };
 
+v1::LogMatch ToProto(const LogMatch& match);
+
 /// Of Engine::events(): the topic whose versions are the numbers of decisions. No job has this number.
 inline constexpr JobId kDecisionsTopic{};
 
@@ -146,6 +149,7 @@ struct EngineSettings {
   uint64_t log_kept_bytes = 256ull << 20;
   uint64_t events_kept = 100'000;  ///< decisions
   Duration events_kept_for = std::chrono::hours(30 * 24);
+  std::vector<LogPattern> log_patterns = BuiltInPatterns();
   Duration tick = std::chrono::milliseconds(200);
   std::string version;
   std::function<void()> on_tick;  ///< on the core thread, about every `tick`; may be empty
@@ -354,6 +358,8 @@ class Engine {
   Result<TokenRecord> Change(TokenOrder& order);
   Result<HandAnswer> TakeStart(const HandStartOrder& order);
   Result<HandAnswer> TakeReport(const HandReport& report);
+  RunReport ReportOf(const v1::RunStatus& status) const;
+  NodeHello HelloOf(const v1::Hello& hello) const;
   void OnHello(const AgentInput& input);
   void OnMessage(const AgentInput& input, const NodeId& node);
   void OnTrainerEvents(const AgentInput& input);
@@ -404,6 +410,7 @@ class Engine {
   StateStore state_;
   MetricsStore metrics_;
   LogStore log_store_;
+  LogMatcher log_matcher_;
   Reactor reactor_;
   std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
   std::map<NodeId, std::vector<v1::DeviceReading>> readings_;

@@ -14,11 +14,23 @@ void SetRun(v1::RunId* out, RunKey run) {
   out->set_generation(run.generation.value());
 }
 
+static_assert(static_cast<int>(PatternAction::kLabel) == v1::PATTERN_ACTION_LABEL);
+static_assert(static_cast<int>(PatternAction::kExcludeNode) == v1::PATTERN_ACTION_EXCLUDE_NODE);
+
 uint32_t Milliseconds(int64_t value) {
   return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, UINT32_MAX));
 }
 
 }  // namespace
+
+v1::LogMatch ToProto(const LogMatch& match) {
+  v1::LogMatch out;
+  out.set_pattern(match.pattern);
+  out.set_label(match.label);
+  out.set_line(match.line);
+  out.set_action(static_cast<v1::PatternAction>(match.action));
+  return out;
+}
 
 void Engine::Record(Actions& actions) {
   for (const auto& action : actions) {
@@ -96,6 +108,7 @@ void Engine::Apply(const AppendRankExit& action) {
   exit.set_signal(action.exit.signal);
   exit.set_last_error_line(action.exit.last_error_line);
   exit.set_pid(action.exit.pid);
+  if (action.exit.match) *exit.mutable_match() = ToProto(*action.exit.match);
   AppendMetric(action.run, action.exit.rank, kExitSequence, EventKind::kRankExit, action.time.micros,
                exit.SerializeAsString());
 }

@@ -13,22 +13,6 @@ namespace {
 
 RunKey RunOf(const v1::RunId& run) { return {JobId(run.job_id()), Generation(run.generation())}; }
 
-RunReport ReportOf(const v1::RunStatus& status) {
-  RunReport report{.cluster = status.cluster_id(),
-                   .run = RunOf(status.run()),
-                   .phase = static_cast<RunPhase>(status.phase()),
-                   .start_error = status.start_error(),
-                   .devices = {status.devices().begin(), status.devices().end()}};
-  for (const auto& exit : status.exits()) {
-    report.exits.push_back({.rank = exit.rank(),
-                            .exit_code = exit.exit_code(),
-                            .signal = exit.signal(),
-                            .last_error_line = exit.last_error_line(),
-                            .pid = exit.pid()});
-  }
-  return report;
-}
-
 std::vector<RankPulse> PulsesOf(const v1::RunPulse& message) {
   using std::chrono::milliseconds;
   std::vector<RankPulse> out;
@@ -47,22 +31,6 @@ std::vector<RankPulse> PulsesOf(const v1::RunPulse& message) {
   return out;
 }
 
-NodeHello HelloOf(const v1::Hello& hello) {
-  NodeHello out{.node = NodeId(hello.node()),
-                .agent_id = hello.agent_id(),
-                .agent_version = hello.version(),
-                .address = hello.address(),
-                .filesystem_id = hello.filesystem_id()};
-  for (const auto& device : hello.devices()) {
-    out.devices.push_back({device.index(), device.model(), device.uuid(), device.memory_bytes()});
-  }
-  for (const auto& folder : hello.shared_folders())
-    out.shared_folders.push_back({folder.path(), folder.id()});
-  for (const auto& [name, value] : hello.labels()) out.labels[name] = value;
-  for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
-  return out;
-}
-
 /// How many events before this one the agent knows to be lost.
 uint64_t MissingBefore(const v1::TrainerEvent& event) {
   return event.has_lost() && event.lost().count() > 0 ? event.lost().count() - 1 : 0;
@@ -74,7 +42,58 @@ bool IsNodeName(const std::string& name) {
   });
 }
 
+/// Of a message that has `problems` and `time_us`.
+template <typename Message>
+Health HealthOf(const Message& message, Now now) {
+  Health health;
+  for (const auto& problem : message.problems()) {
+    if (problem.kind() > v1::PROBLEM_KIND_UNSPECIFIED && problem.kind() <= v1::PROBLEM_KIND_SHARED_FOLDER)
+      health.problems[static_cast<ProblemKind>(problem.kind())] = problem.text();
+  }
+  health.problems.erase(ProblemKind::kClock);  // the daemon's to judge
+  if (message.time_us() > 0)
+    health.clock_ahead = std::chrono::microseconds(message.time_us() - now.wall.micros);
+  return health;
+}
+
 }  // namespace
+
+RunReport Engine::ReportOf(const v1::RunStatus& status) const {
+  RunReport report{.cluster = status.cluster_id(),
+                   .run = RunOf(status.run()),
+                   .phase = static_cast<RunPhase>(status.phase()),
+                   .start_error = status.start_error(),
+                   .devices = {status.devices().begin(), status.devices().end()}};
+  for (const auto& exit : status.exits()) {
+    report.exits.push_back({.rank = exit.rank(),
+                            .exit_code = exit.exit_code(),
+                            .signal = exit.signal(),
+                            .last_error_line = exit.last_error_line(),
+                            .pid = exit.pid()});
+    if (exit.exit_code() == 0 && exit.signal() == 0) continue;
+    std::vector<std::string> lines(exit.last_lines().begin(), exit.last_lines().end());
+    if (lines.empty()) lines.push_back(exit.last_error_line());
+    report.exits.back().match = log_matcher_.Find(lines);
+  }
+  return report;
+}
+
+NodeHello Engine::HelloOf(const v1::Hello& hello) const {
+  NodeHello out{.node = NodeId(hello.node()),
+                .agent_id = hello.agent_id(),
+                .agent_version = hello.version(),
+                .address = hello.address(),
+                .filesystem_id = hello.filesystem_id(),
+                .health = HealthOf(hello, now_)};
+  for (const auto& device : hello.devices()) {
+    out.devices.push_back({device.index(), device.model(), device.uuid(), device.memory_bytes()});
+  }
+  for (const auto& folder : hello.shared_folders())
+    out.shared_folders.push_back({folder.path(), folder.id()});
+  for (const auto& [name, value] : hello.labels()) out.labels[name] = value;
+  for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
+  return out;
+}
 
 void Engine::Handle(AgentInput& input) {
   if (closing_) {
@@ -195,6 +214,7 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
       if (reactor_.state().FindNode(node)->state != NodeState::kReady) view_changed_ = true;
       if (!readings.empty()) readings_[node].assign(readings.begin(), readings.end());
       reactor_.OnHeartbeat(node, now_);
+      reactor_.OnHealth(node, HealthOf(message.heartbeat(), now_), now_, actions);
       break;
     }
     case v1::ConnectRequest::kRunPrepared: {
@@ -313,7 +333,12 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
       break;
     case v1::TrainerEvent::kFailed: {
       const auto& failed = event.failed();
-      reactor_.OnTrainerFailed(run, {rank, failed.message(), failed.bad_input(), failed.collective_broken()},
+      reactor_.OnTrainerFailed(run,
+                               {.rank = rank,
+                                .message = failed.message(),
+                                .bad_input = failed.bad_input(),
+                                .collective_broken = failed.collective_broken(),
+                                .match = log_matcher_.FindIn(failed.message())},
                                now_, actions);
       break;
     }

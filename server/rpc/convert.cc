@@ -20,7 +20,10 @@ static_assert(static_cast<int>(ReasonCode::kHalved) == v1::REASON_CODE_HALVED);
 static_assert(static_cast<int>(AfterEnd::kFailed) == v1::AFTER_END_FAILED);
 static_assert(static_cast<int>(ReasonCode::kPausedByUser) == v1::REASON_CODE_PAUSED_BY_USER);
 static_assert(static_cast<int>(ReasonCode::kReturnedByUser) == v1::REASON_CODE_RETURNED_BY_USER);
+static_assert(static_cast<int>(ReasonCode::kCollectiveBroken) == v1::REASON_CODE_COLLECTIVE_BROKEN);
+static_assert(static_cast<int>(ReasonCode::kLogPattern) == v1::REASON_CODE_LOG_PATTERN);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
+static_assert(static_cast<int>(ProblemKind::kSharedFolder) == v1::PROBLEM_KIND_SHARED_FOLDER);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
 static_assert(static_cast<int>(EventKind::kStateChange) == v1::JobEvent::kStateChangeFieldNumber);
 static_assert(static_cast<int>(EventKind::kStep) == v1::JobEvent::kStepFieldNumber);
@@ -59,6 +62,7 @@ void FillRun(const JobRecord& job, v1::Job& out) {
     rank_exit->set_signal(exit.signal);
     rank_exit->set_last_error_line(exit.last_error_line);
     rank_exit->set_pid(exit.pid);
+    if (exit.match) *rank_exit->mutable_match() = ToProto(*exit.match);
   }
 }
 
@@ -226,7 +230,14 @@ v1::Node ToProto(const NodeRecord& node, const ClusterView& view) {
     aside->set_actor(node.set_aside->actor);
     aside->set_since_us(node.set_aside->since.micros);
     aside->set_empty(node.IsEmpty());
+    aside->set_by_imgd(node.set_aside->by != AsideBy::kUser);
   }
+  for (const auto& [kind, text] : node.problems) {
+    auto* problem = out.add_problems();
+    problem->set_kind(static_cast<v1::ProblemKind>(kind));
+    problem->set_text(text);
+  }
+  for (const auto& strike : node.strikes) out.add_struck_by(strike.job.value());
   const auto known = view.readings.find(node.id);
   for (size_t i = 0; i < node.devices.size(); ++i) {
     *out.add_devices() = DeviceOf(node, i, known == view.readings.end() ? nullptr : &known->second);

@@ -104,6 +104,44 @@ TEST(Config, ChecksEveryKey) {
   EXPECT_TRUE(CheckServerConfig({.listen = "[::1]:0"}).has_value());
 }
 
+TEST(Config, LogPatternsAreReadAndFlagsKeepThem) {
+  const auto config = ParseServerConfig(
+      "set_aside_after: 5\nmost_clock_skew: 2s\nbuilt_in_log_patterns: false\n"
+      "log_patterns:\n  - {name: licence, match: 'server .* refused', action: retry, label: busy}\n"
+      "  - {name: cuda-oom, action: ignore}\n",
+      "imgd.yaml");
+  ASSERT_TRUE(config.has_value()) << config.error().front().ToString();
+  ASSERT_EQ(config->log_patterns.size(), 2u);
+  EXPECT_EQ(config->log_patterns[0].match, "server .* refused");
+  EXPECT_EQ(config->log_patterns[0].action, PatternAction::kRetry);
+  EXPECT_EQ(config->log_patterns[0].label, "busy");
+  EXPECT_TRUE(config->log_patterns[1].ignored);
+  EXPECT_FALSE(config->built_in_log_patterns);
+  EXPECT_EQ(config->set_aside_after, 5);
+  EXPECT_EQ(config->most_clock_skew_ms, 2000);
+  const auto with_flags = ParseServerConfig("log_level: warn\n", "command line", *config);
+  ASSERT_TRUE(with_flags.has_value());
+  EXPECT_EQ(with_flags->log_patterns.size(), 2u);
+  EXPECT_FALSE(with_flags->built_in_log_patterns);
+}
+
+TEST(Config, ALogPatternThatCannotBeUsedIsNamedWithItsPlace) {
+  const auto wrong = ParseServerConfig(
+      "log_patterns:\n  - {name: a, match: '(x'}\n  - {name: b}\n  - {match: x}\n  - {name: c, match: x, "
+      "action: kill}\n"
+      "  - {name: d, match: x}\n  - {name: d, match: y}\n",
+      "imgd.yaml");
+  ASSERT_FALSE(wrong.has_value());
+  std::string all;
+  for (const auto& error : wrong.error()) all += error.ToString() + "\n";
+  EXPECT_THAT(all, HasSubstr("imgd.yaml:2:"));
+  EXPECT_THAT(all, HasSubstr("found '(x', which can't be used: missing )"));
+  EXPECT_THAT(all, HasSubstr("found no regular expression for 'b', which is not built in"));
+  EXPECT_THAT(all, HasSubstr("found no name of 1 to 64 bytes"));
+  EXPECT_THAT(all, HasSubstr("'kill'"));
+  EXPECT_THAT(all, HasSubstr("found 'd' a second time"));
+}
+
 TEST(Config, QuotasAreForAllAndByName) {
   const auto config = ParseServerConfig(
       "preemption: false\nfair_share_half_life: 0\nquotas:\n  user: {devices: 8, queued: 100}\n  users: "

@@ -23,11 +23,36 @@ Part PartFrom(const json& value) {
           .lost = value.at("lost").get<bool>()};
 }
 
+json ToJson(const std::optional<LogMatch>& match) {
+  if (!match) return nullptr;
+  return {{"pattern", match->pattern},
+          {"label", match->label},
+          {"line", match->line},
+          {"action", static_cast<int>(match->action)},
+          {"collective", match->collective}};
+}
+
+/// Of what holds it; nothing in what an older daemon wrote.
+std::optional<LogMatch> MatchIn(const json& holder) {
+  const auto value = holder.find("match");
+  if (value == holder.end() || value->is_null()) return std::nullopt;
+  return LogMatch{.pattern = value->at("pattern").get<std::string>(),
+                  .label = value->at("label").get<std::string>(),
+                  .line = value->at("line").get<std::string>(),
+                  .action = static_cast<PatternAction>(value->at("action").get<int>()),
+                  .collective = value->at("collective").get<bool>()};
+}
+
 json ToJson(const RankExit& exit) {
-  return {{"rank", exit.rank},     {"exit_code", exit.exit_code},
-          {"signal", exit.signal}, {"last_error_line", exit.last_error_line},
-          {"pid", exit.pid},       {"by_us", exit.by_us},
-          {"where", exit.where},   {"last_line", exit.last_line}};
+  return {{"rank", exit.rank},
+          {"exit_code", exit.exit_code},
+          {"signal", exit.signal},
+          {"last_error_line", exit.last_error_line},
+          {"pid", exit.pid},
+          {"by_us", exit.by_us},
+          {"where", exit.where},
+          {"last_line", exit.last_line},
+          {"match", ToJson(exit.match)}};
 }
 
 RankExit ExitFrom(const json& value) {
@@ -38,29 +63,33 @@ RankExit ExitFrom(const json& value) {
           .pid = value.at("pid").get<int64_t>(),
           .by_us = value.at("by_us").get<bool>(),
           .where = value.value("where", ""),
-          .last_line = value.value("last_line", "")};
+          .last_line = value.value("last_line", ""),
+          .match = MatchIn(value)};
 }
 
 json ToJson(const RankFailure& failure) {
   return {{"rank", failure.rank},
           {"message", failure.message},
           {"bad_input", failure.bad_input},
-          {"collective_broken", failure.collective_broken}};
+          {"collective_broken", failure.collective_broken},
+          {"match", ToJson(failure.match)}};
 }
 
 RankFailure FailureFrom(const json& value) {
   return {.rank = value.at("rank").get<uint32_t>(),
           .message = value.at("message").get<std::string>(),
           .bad_input = value.at("bad_input").get<bool>(),
-          .collective_broken = value.at("collective_broken").get<bool>()};
+          .collective_broken = value.at("collective_broken").get<bool>(),
+          .match = MatchIn(value)};
 }
 
 json ToJson(const Trouble& trouble) {
-  return {{"code", static_cast<int>(trouble.code)}, {"text", trouble.text}};
+  return {{"code", static_cast<int>(trouble.code)}, {"text", trouble.text}, {"node", trouble.node.name()}};
 }
 
 Trouble TroubleFrom(const json& value) {
-  return {static_cast<ReasonCode>(value.at("code").get<int>()), value.at("text").get<std::string>()};
+  return {static_cast<ReasonCode>(value.at("code").get<int>()), value.at("text").get<std::string>(),
+          NodeId(value.value("node", ""))};
 }
 
 template <typename T>
@@ -192,6 +221,39 @@ Result<Needs> DecodeNeeds(const std::string& text) {
         .labels = value.at("labels").get<decltype(Needs::labels)>(),
         .not_labels = value.at("not_labels").get<decltype(Needs::not_labels)>(),
     };
+  });
+}
+
+std::string EncodeCrashes(const Crashes& crashes) {
+  if (crashes == Crashes()) return "{}";
+  std::vector<std::string> nodes;
+  for (const auto& node : crashes.nodes) nodes.push_back(node.name());
+  return Dump({{"place", crashes.place}, {"times", crashes.times}, {"nodes", nodes}});
+}
+
+Result<Crashes> DecodeCrashes(const std::string& text) {
+  if (text == "{}") return Crashes{};
+  return Decode([&text] {
+    const json value = json::parse(text);
+    Crashes crashes{.place = value.at("place").get<std::string>(),
+                    .times = value.at("times").get<uint32_t>()};
+    for (const auto& node : value.at("nodes")) crashes.nodes.insert(NodeId(node.get<std::string>()));
+    return crashes;
+  });
+}
+
+std::string EncodeStrikes(const std::vector<Strike>& strikes) {
+  json out = json::array();
+  for (const auto& strike : strikes) out.push_back({{"job", strike.job.value()}, {"name", strike.name}});
+  return Dump(out);
+}
+
+Result<std::vector<Strike>> DecodeStrikes(const std::string& text) {
+  return Decode([&text] {
+    return ListFrom<Strike>(json::parse(text), [](const json& value) {
+      return Strike{.job = JobId(value.at("job").get<uint64_t>()),
+                    .name = value.at("name").get<std::string>()};
+    });
   });
 }
 

@@ -37,6 +37,13 @@ Result<std::vector<SweepSetting>> DecodeSettings(const std::string& text);
 std::string EncodeHalving(const std::optional<Halving>& halving);
 Result<std::optional<Halving>> DecodeHalving(const std::string& text);
 
+/// "{}" for none.
+std::string EncodeCrashes(const Crashes& crashes);
+Result<Crashes> DecodeCrashes(const std::string& text);
+
+std::string EncodeStrikes(const std::vector<Strike>& strikes);
+Result<std::vector<Strike>> DecodeStrikes(const std::string& text);
+
 std::string EncodeTexts(const std::vector<std::string>& texts);
 Result<std::vector<std::string>> DecodeTexts(const std::string& text);
 

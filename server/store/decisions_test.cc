@@ -100,12 +100,19 @@ TEST_F(DecisionStore, ANodeThatIsSetAsideComesBackSo) {
   node.set_aside = {.drain = true, .reason = "bad fan", .actor = "ada", .since = {7}, .told_empty = true};
   store->SaveNode(node);
   NodeRecord other{.id = NodeId("b"), .agent_id = "y"};
+  other.strikes = {{JobId(3), "rn50"}, {JobId(5), "vit"}};
   store->SaveNode(other);
+  NodeRecord broken{.id = NodeId("c"), .agent_id = "z"};
+  broken.set_aside = {
+      .reason = "its log says so", .actor = "scheduler", .since = {8}, .by = AsideBy::kPattern};
+  store->SaveNode(broken);
   ASSERT_TRUE(store->Commit());
   const auto stored = store->Load(10);
   ASSERT_TRUE(stored.has_value());
   EXPECT_EQ(stored->nodes[0].set_aside, node.set_aside);
   EXPECT_FALSE(stored->nodes[1].set_aside.has_value());
+  EXPECT_EQ(stored->nodes[1].strikes, other.strikes);
+  EXPECT_EQ(stored->nodes[2].set_aside, broken.set_aside);
 }
 
 TEST_F(DecisionStore, WhatAJobWasAskedForComesBack) {

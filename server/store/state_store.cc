@@ -17,13 +17,22 @@ const char* const kJobColumns =
     "reason_text, generation, last_writer, restarts, failures, failures_in_row, submitted_us, started_us, "
     "ended_us, "
     "retry_at_us, run, by_hand_token, by_hand_hosts, last_heard_us, time_limit_ms, held_ms, needs, "
-    "preemptible, project, avoid, rerun_of, after_jobs, not_before_us, sweep, sweep_settings";
+    "preemptible, project, avoid, rerun_of, after_jobs, not_before_us, sweep, sweep_settings, crashes";
 
 namespace {
 
 // What nodes.aside says.
 constexpr int kCordoned = 1;
 constexpr int kDrained = 2;
+constexpr int kForStrikes = 3;
+constexpr int kForPattern = 4;
+
+int KindOf(const std::optional<SetAside>& aside) {
+  if (!aside) return 0;
+  if (aside->by == AsideBy::kStrikes) return kForStrikes;
+  if (aside->by == AsideBy::kPattern) return kForPattern;
+  return aside->drain ? kDrained : kCordoned;
+}
 
 std::optional<SetAside> SetAsideOfRow(SQLite::Statement& row, int first) {
   const int kind = row.getColumn(first).getInt();
@@ -32,7 +41,10 @@ std::optional<SetAside> SetAsideOfRow(SQLite::Statement& row, int first) {
                   .reason = row.getColumn(first + 1).getString(),
                   .actor = row.getColumn(first + 2).getString(),
                   .since = {row.getColumn(first + 3).getInt64()},
-                  .told_empty = row.getColumn(first + 4).getInt() != 0};
+                  .told_empty = row.getColumn(first + 4).getInt() != 0,
+                  .by = kind == kForStrikes   ? AsideBy::kStrikes
+                        : kind == kForPattern ? AsideBy::kPattern
+                                              : AsideBy::kUser};
 }
 
 /// "?,?,?", one for each of the columns.
@@ -120,6 +132,7 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
   job.not_before_wall = time();
   job.sweep = JobId(Unsigned(next()));
   IMGD_ASSIGN(job.sweep_settings, DecodeSettings(next().getString()));
+  IMGD_ASSIGN(job.crashes, DecodeCrashes(next().getString()));
   return job;
 }
 
@@ -190,9 +203,9 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
   auto read = database_->Guard([&]() -> Status {
     auto& query = database_->Prepare(
         "SELECT name, agent_id, agent_version, address, filesystem_id, devices, shared_folders, joined_us, "
-        "last_heartbeat_us, state, labels, aside, aside_reason, aside_by, aside_us, aside_empty FROM nodes "
-        "ORDER "
-        "BY name");
+        "last_heartbeat_us, state, labels, aside, aside_reason, aside_by, aside_us, aside_empty, strikes "
+        "FROM "
+        "nodes ORDER BY name");
     while (query.executeStep()) {
       NodeRecord node{.id = NodeId(query.getColumn(0).getString()),
                       .agent_id = query.getColumn(1).getString(),
@@ -206,6 +219,7 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
       IMGD_ASSIGN(node.shared_folders, DecodeFolders(query.getColumn(6).getString()));
       IMGD_ASSIGN(node.labels, DecodeLabels(query.getColumn(10).getString()));
       node.set_aside = SetAsideOfRow(query, 11);
+      IMGD_ASSIGN(node.strikes, DecodeStrikes(query.getColumn(16).getString()));
       nodes.push_back(std::move(node));
     }
     query.reset();
@@ -316,7 +330,7 @@ void StateStore::SaveJob(const JobRecord& job) {
            by_hand.last_heard.micros, job.time_limit_ms, job.held_ms, EncodeNeeds(job.needs),
            job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()),
            EncodeAfter(job.after), job.not_before_wall.micros, Signed(job.sweep.value()),
-           EncodeSettings(job.sweep_settings));
+           EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes));
   });
 }
 
@@ -336,12 +350,12 @@ void StateStore::SaveJobFile(JobId job, const std::string& yaml) {
 void StateStore::SaveNode(const NodeRecord& node) {
   batch_->Write([&node](Database& database) {
     const SetAside aside = node.set_aside.value_or(SetAside{});
-    RunSql(database, "INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", node.id.name(),
-           node.agent_id, node.agent_version, node.address, node.filesystem_id, EncodeDevices(node.devices),
-           EncodeFolders(node.shared_folders), node.joined.micros, node.last_heartbeat.micros,
-           static_cast<int>(node.state), EncodeLabels(node.labels),
-           node.set_aside ? (aside.drain ? kDrained : kCordoned) : 0, aside.reason, aside.actor,
-           aside.since.micros, static_cast<int>(aside.told_empty));
+    RunSql(database, "INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+           node.id.name(), node.agent_id, node.agent_version, node.address, node.filesystem_id,
+           EncodeDevices(node.devices), EncodeFolders(node.shared_folders), node.joined.micros,
+           node.last_heartbeat.micros, static_cast<int>(node.state), EncodeLabels(node.labels),
+           KindOf(node.set_aside), aside.reason, aside.actor, aside.since.micros,
+           static_cast<int>(aside.told_empty), EncodeStrikes(node.strikes));
   });
 }
 

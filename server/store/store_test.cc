@@ -89,6 +89,14 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
                .labels = {{"zone", {"x", "y"}}},
                .not_labels = {{"capacity", {"spot"}}}};
   job.run.exits = {{.rank = 1, .signal = 9, .last_error_line = "no \xff UTF-8", .by_us = true}};
+  job.run.exits[0].match = {.pattern = "ecc",
+                            .label = "broken",
+                            .line = "\"ECC\"",
+                            .action = PatternAction::kExcludeNode,
+                            .collective = true};
+  job.run.failures = {{.rank = 1, .message = "it broke", .match = job.run.exits[0].match}};
+  job.run.troubles = {{ReasonCode::kStartFailed, "no program", NodeId("a")}};
+  job.crashes = {"exit code 1 | step 7 | it broke", 2, {NodeId("a"), NodeId("b")}};
   job.run.started = {0, 1};
   job.run.stop = StopFor::kCancel;
   {
@@ -114,6 +122,10 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   EXPECT_EQ(back.run.started, job.run.started);
   EXPECT_EQ(back.run.stop, StopFor::kCancel);
   EXPECT_EQ(back.run.exits[0].signal, 9);
+  EXPECT_EQ(back.run.exits[0].match, job.run.exits[0].match);
+  EXPECT_EQ(back.run.failures, job.run.failures);
+  EXPECT_EQ(back.run.troubles, job.run.troubles);
+  EXPECT_EQ(back.crashes, job.crashes);
   ASSERT_THAT(back.checkpoints, SizeIs(2));
   EXPECT_EQ(back.checkpoints[0].path, "/c/2");
   EXPECT_EQ(stored->next_job, JobId(2));

@@ -39,7 +39,43 @@ NodeHello Agent::MakeHello() const {
                           .phase = RunPhase::kRunning,
                           .devices = {*foreign_}});
   }
+  hello.health = HealthNow();
   return hello;
+}
+
+Health Agent::HealthNow() const {
+  Health health;
+  if (disk_full_) health.problems[ProblemKind::kDisk] = "has no space left";
+  return health;
+}
+
+void Agent::SendHealth() {
+  if (session_ == 0 || !welcome_ || !running_) return;
+  world_->network.ToDaemon(session_, [this, session = session_, health = HealthNow()] {
+    world_->daemon.OnMessage(id_, session, [this, health](Actions& out) {
+      world_->ledger.ill[id_] = !health.problems.empty();
+      world_->daemon.reactor().OnHealth(id_, health, world_->time.now(), out);
+    });
+  });
+}
+
+bool Agent::sick() const { return world_->time.now().steady < sick_until_; }
+
+void Agent::FallSick(Duration time) {
+  world_->Say("{}: falls sick for {} s: every rank crashes there", id_,
+              std::chrono::duration_cast<seconds>(time).count());
+  sick_until_ = world_->time.now().steady + time;
+}
+
+void Agent::FillDisk(Duration time) {
+  if (disk_full_) return;
+  world_->Say("{}: its disk is full", id_);
+  disk_full_ = true;
+  SendHealth();
+  world_->time.After(time, [this] {
+    disk_full_ = false;
+    SendHealth();
+  });
 }
 
 RunReport Agent::ReportOf(RunKey key, const LiveRun& run) const {
@@ -73,6 +109,8 @@ void Agent::OnStreamLost(uint64_t session) {
 
 void Agent::OnWelcome(const Daemon::Positions& stored) {
   welcome_ = true;
+  // With each heartbeat, so that what was lost on its way comes later.
+  SendHealth();
   for (auto& [key, run] : runs_) {
     for (auto& [rank, life] : run.ranks) {
       const auto position = stored.find({key, rank});
@@ -374,7 +412,7 @@ void Agent::CutOff(Duration time) {
   if (session_ != 0) world_->network.Stall(session_, time);
 }
 
-void Agent::Mend() { cut_off_until_ = {}; }
+void Agent::Mend() { cut_off_until_ = sick_until_ = {}; }
 
 void Agent::RunForeign(Duration time) {
   if (!on_ || foreign_ || std::any_of(runs_.begin(), runs_.end(), [](const auto& run) {

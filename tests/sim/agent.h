@@ -32,6 +32,8 @@ class Agent {
   const std::string& storage() const { return storage_; }
   uint64_t session() const { return session_; }
   bool on() const { return on_; }
+  /// Every rank that starts on it crashes.
+  bool sick() const;
   bool gone_for_ever() const { return gone_for_ever_; }
   size_t runs() const { return runs_.size(); }
   size_t devices() const { return devices_.size(); }
@@ -56,6 +58,10 @@ class Agent {
   void CutOff(Duration time);
   /// Ranks of another cluster's run hold the last device for so long.
   void RunForeign(Duration time);
+  /// Its ranks crash for so long.
+  void FallSick(Duration time);
+  /// Its disk is full for so long, which its health checks find.
+  void FillDisk(Duration time);
   void Mend();
   /// Closes the stream and stays away.
   void Leave();
@@ -95,6 +101,8 @@ class Agent {
   void DropForgotten(RunKey run);
   RunReport ReportOf(RunKey key, const LiveRun& run) const;
   NodeHello MakeHello() const;
+  Health HealthNow() const;
+  void SendHealth();
   void ComeBack(Duration after);
   void LoseRanks();
 
@@ -112,6 +120,8 @@ class Agent {
   Instant cut_off_until_{};
   std::map<RunKey, LiveRun> runs_;
   std::map<JobId, Generation> newest_;
+  Instant sick_until_{};
+  bool disk_full_ = false;
   std::optional<uint32_t> foreign_;  ///< the device that another cluster's run holds
   uint32_t next_port_ = 20'000;
 };

@@ -26,6 +26,7 @@ NodeRecord AsStored(NodeRecord node) {
   node.silence = {};
   node.stale.clear();
   node.foreign.clear();
+  node.problems.clear();
   node.holders.clear();
   return node;
 }
@@ -244,6 +245,12 @@ void Daemon::Cancel(JobId job, bool checkpoint_first) {
       });
 }
 
+void Daemon::Return(const NodeId& node) {
+  Call([this, node](Actions& out) {
+    if (reactor_.OnReturn(node, false, "sim", world_->time.now(), out)) world_->ledger.Returned(node);
+  });
+}
+
 void Daemon::OnHello(uint64_t session, NodeHello hello) {
   Call([this, session, hello = std::move(hello)](Actions& out) {
     const NodeRecord* known = reactor_.state().FindNode(hello.node);
@@ -260,6 +267,7 @@ void Daemon::OnHello(uint64_t session, NodeHello hello) {
       world_->Break("one agent a name", fmt::format("node {} is two agents", hello.node));
     }
     world_->ledger.Heard(hello.node, world_->time.now().steady);
+    world_->ledger.ill[hello.node] = !hello.health.problems.empty();
     world_->ledger.foreign.erase(hello.node);
     for (const auto& run : hello.runs) {
       if (!run.cluster.empty()) world_->ledger.foreign[hello.node] = run.devices.front();

@@ -23,6 +23,8 @@ class Daemon {
   void Call(std::function<void(Actions&)> call, Answer answer = {});
   void Submit(const Submission& submission);
   void SubmitSweep(const SweepSubmission& submission);
+  /// Somebody has looked after a node that was set aside.
+  void Return(const NodeId& node);
   void Cancel(JobId job, bool checkpoint_first);
   void OnHello(uint64_t session, NodeHello hello);
   void OnGone(const NodeId& node, uint64_t session);

@@ -70,6 +70,15 @@ void DiskIsFull(World& world, Agent&) {
   world.daemon.FillDisk(world.dice.Between(seconds(1), seconds(30)));
 }
 
+/// A GPU is broken and nobody has noticed.
+void NodeFallsSick(World& world, Agent& agent) {
+  agent.FallSick(world.dice.Between(minutes(3), minutes(15)));
+}
+
+void NodesDiskIsFull(World& world, Agent& agent) {
+  agent.FillDisk(world.dice.Between(seconds(10), minutes(4)));
+}
+
 /// Somebody started a second agent by the name of one that is there.
 void SecondAgentComes(World& world, Agent& agent) {
   if (world.network.Passing(agent.session()) == nullptr) return;
@@ -88,6 +97,7 @@ constexpr Fault kFaults[] = {
     {20, StreamBreaks},   {15, ControlIsCutOff}, {8, AllIsCutOff}, {12, AgentRestarts},
     {10, MachineReboots}, {8, PowerIsLost},      {1, MachineDies}, {3, AnotherClusterComes},
     {10, DaemonCrashes},  {4, DaemonSleeps},     {3, DiskIsFull},  {4, SecondAgentComes},
+    {5, NodeFallsSick},   {4, NodesDiskIsFull},
 };
 
 }  // namespace

@@ -47,6 +47,8 @@ void Gangs::Begin(RunKey run) {
     gang.members.at(0)->EndRank(run, 0, 2, 0);
     return;
   }
+  const auto sick = std::find_if(gang.members.begin(), gang.members.end(),
+                                 [](const auto& member) { return member.second->sick(); });
   const bool fails = !world_->quiet() && world_->dice.Chance(truth.fails);
   if (fails && world_->dice.Chance(0.05)) return;  // it never trains
   for (const auto& [rank, agent] : gang.members) agent->Report(run, rank, {});
@@ -59,6 +61,14 @@ void Gangs::Begin(RunKey run) {
     gang.fault = static_cast<Fault>(1 + world_->dice.Below(6));
     const Duration left = std::max<Duration>(truth.work - gang.done, seconds(2));
     gang.fails_at = gang.since + world_->dice.Between(seconds(1), left);
+  }
+  if (sick != gang.members.end()) {
+    gang.fault = Fault::kFails;
+    gang.culprit = sick->first;
+    gang.fails_at = gang.since + world_->dice.Between(seconds(1), seconds(15));
+  } else if (truth.crashes_at > Duration::zero()) {
+    gang.fault = Fault::kFails;
+    gang.fails_at = gang.since + std::max<Duration>(truth.crashes_at - gang.done, seconds(0));
   }
   SayProgress(run, gang);
   Continue(run);
@@ -142,6 +152,14 @@ void Gangs::Finish(RunKey run, Gang& gang) {
 void Gangs::End(RunKey run, Gang& gang, uint32_t rank, int exit_code, int signal, bool reports) {
   Agent& agent = *gang.members.at(rank);
   if (!agent.Lives(run, rank)) return;
+  if (reports && exit_code == 1) {
+    // Without limits, so that nobody takes it for a gang that stands still.
+    agent.SendPulses(run,
+                     {{.rank = rank,
+                       .step = static_cast<uint64_t>(std::chrono::duration_cast<seconds>(Done(gang)).count()),
+                       .collectives = 5,
+                       .what = "step"}});
+  }
   if (reports) {
     agent.Report(run, rank,
                  {.kind = TrainerEvent::Kind::kFailed,
@@ -151,7 +169,7 @@ void Gangs::End(RunKey run, Gang& gang, uint32_t rank, int exit_code, int signal
 }
 
 void Gangs::Fail(RunKey run, Gang& gang) {
-  const auto rank = static_cast<uint32_t>(world_->dice.Below(gang.members.size()));
+  const auto rank = gang.culprit.value_or(static_cast<uint32_t>(world_->dice.Below(gang.members.size())));
   switch (gang.fault) {
     case Fault::kNone:
       return;

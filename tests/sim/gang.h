@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -57,6 +58,7 @@ class Gangs {
     uint32_t epoch = 0;  ///< that it has told of
     Fault fault = Fault::kNone;
     Instant fails_at = Instant::max();
+    std::optional<uint32_t> culprit;  ///< the rank that does; nothing: any
   };
   void Begin(RunKey run);
   void Continue(RunKey run);

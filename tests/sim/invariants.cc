@@ -16,8 +16,10 @@ void NoteEvent(Ledger& ledger, const AppendEvent& event, Instant now) {
     job.held += now - job.held_since;
     ledger.longest_hold = std::max(ledger.longest_hold, now - job.held_since);
   }
-  const bool counts = event.reason.code != ReasonCode::kNodeLost && !IsGivenBack(event.reason.code);
+  const bool counts = event.reason.code != ReasonCode::kNodeLost &&
+                      event.reason.code != ReasonCode::kCollectiveBroken && !IsGivenBack(event.reason.code);
   if (was_active && event.to == JobState::kQueued && counts) ++job.own_failures;
+  if (was_active && event.to == JobState::kQueued && !IsGivenBack(event.reason.code)) ++job.in_row;
 }
 
 void NoteActions(World& world, const Batch& batch) {
@@ -30,6 +32,7 @@ void NoteActions(World& world, const Batch& batch) {
       std::erase(job.accepted, saved->checkpoint.path);
       job.accepted.insert(job.accepted.begin(), saved->checkpoint.path);
       job.newest_accepted = saved->checkpoint.generation;
+      job.in_row = 0;
     } else if (const auto* end = std::get_if<AppendRankExit>(&action)) {
       if (end->exit.exit_code == 2 && end->exit.signal == 0) ledger.jobs[end->run.job].bad_input = true;
     }
@@ -61,6 +64,7 @@ const std::vector<Invariant>& Invariants() {
     std::vector<Invariant> rules = JobInvariants();
     rules.insert(rules.end(), QueueInvariants().begin(), QueueInvariants().end());
     rules.insert(rules.end(), WaitInvariants().begin(), WaitInvariants().end());
+    rules.insert(rules.end(), RetryInvariants().begin(), RetryInvariants().end());
     return rules;
   }();
   return all;
@@ -90,7 +94,7 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
   }
   std::vector<std::pair<std::string_view, uint32_t>> storages;  // few
   for (const auto& node : space) {
-    if (node.devices < job.ranks_per_node) continue;
+    if (node.devices < job.ranks_per_node || job.avoid.contains(node.node->id)) continue;
     const std::string_view storage = tied ? std::string_view(node.node->filesystem_id) : "";
     if (!wanted.empty() && storage != wanted) continue;
     auto known =
@@ -109,7 +113,8 @@ const std::vector<Space>& FreeSpace(World& world) {
   auto held = ledger.held.begin();  // both are by name
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     while (held != ledger.held.end() && held->first < id) ++held;
-    if (node.session == 0 || node.state != NodeState::kReady || !node.stale.empty() || node.set_aside)
+    if (node.session == 0 || node.state != NodeState::kReady || !node.stale.empty() || node.set_aside ||
+        !node.problems.empty())
       continue;
     size_t taken = held == ledger.held.end() || held->first != id ? 0 : held->second;
     for (const auto& device : node.devices) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "server/core/job.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/words.h"
 #include "tests/sim/world.h"
@@ -304,7 +305,9 @@ void RestartsAreCounted(World& world, const Batch& batch, const char* name) {
       world.Break(name,
                   fmt::format("job {} failed {} times of {}", job.id, known.own_failures, job.max_restarts));
     }
-    if (event.reason.code == ReasonCode::kRetriesExhausted && known.own_failures < job.max_restarts) {
+    const bool no_progress = known.in_row + 1 >= kMostWithoutProgress;
+    if (event.reason.code == ReasonCode::kRetriesExhausted && known.own_failures < job.max_restarts &&
+        !no_progress) {
       world.Break(name, fmt::format("job {} was given up after {} restarts of {}", job.id, known.own_failures,
                                     job.max_restarts));
     }

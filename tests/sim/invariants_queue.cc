@@ -150,12 +150,13 @@ uint32_t BusyOf(const World& world, const Reservation& reserved) {
 
 /// The nodes with what they have, by name, and whether they can be used: a promise is of these.
 std::vector<size_t> NodesNow(const World& world) {
-  std::vector<size_t> out;
+  std::vector<size_t> nodes;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    const size_t flags = (node.Usable() ? 1 : 0) + (node.state == NodeState::kLost ? 2 : 0);
-    out.push_back((((node.devices.size() << 8) + node.foreign.size()) << 2) + flags);
+    const bool out = node.state == NodeState::kLost || node.set_aside || !node.problems.empty();
+    const size_t flags = (node.Usable() ? 1 : 0) + (out ? 2 : 0);
+    nodes.push_back((((node.devices.size() << 8) + node.foreign.size()) << 2) + flags);
   }
-  return out;
+  return nodes;
 }
 
 /// Whether this plan started a job that comes before the other in the queue.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,14 +21,20 @@ struct Ledger {
     bool bad_input = false;  ///< a rank ended with exit code 2
     JobState state = JobState::kQueued;
     Generation generation;
-    Instant not_before{};                                      ///< of a retry
-    uint32_t own_failures = 0;                                 ///< ends that were not a lost node's
-    std::vector<std::string> accepted;                         ///< checkpoints, newest first
-    Generation newest_accepted;                                ///< generation of the newest
-    std::string storage;                                       ///< that its latest start saw
-    std::vector<std::pair<NodeId, uint32_t>> devices;          ///< that it holds
-    Duration held{};                                           ///< by former starts
-    Instant held_since{};                                      ///< of the present one
+    Instant not_before{};                              ///< of a retry
+    uint32_t in_row = 0;                               ///< failures since the last accepted checkpoint
+    std::string crashed_at;                            ///< where its latest start did; empty: elsewhere
+    uint32_t crashes_there = 0;                        ///< how often running, without a checkpoint
+    Generation noted;                                  ///< the start of the latest end among these
+    bool doubtful = false;                             ///< some of these crashes are not known
+    std::set<NodeId> crashed_on;                       ///< since its last accepted checkpoint
+    uint32_t own_failures = 0;                         ///< ends that were not a lost node's
+    std::vector<std::string> accepted;                 ///< checkpoints, newest first
+    Generation newest_accepted;                        ///< generation of the newest
+    std::string storage;                               ///< that its latest start saw
+    std::vector<std::pair<NodeId, uint32_t>> devices;  ///< that it holds
+    Duration held{};                                   ///< by former starts
+    Instant held_since{};                              ///< of the present one
     std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
   };
   struct Sweep {
@@ -56,6 +63,12 @@ struct Ledger {
   std::map<NodeId, uint32_t> held;     ///< how many devices of each node are among them
   std::map<NodeId, uint32_t> foreign;  ///< the device that another cluster's run has, as the node told
   std::map<NodeId, NodeState> nodes;
+  std::map<NodeId, bool> ill;  ///< by its health checks, as the daemon was told
+  /// Jobs of which a rank failed on the node by itself since it was last known to be good.
+  std::map<NodeId, std::set<JobId>> failed_on;
+  /// Of these, those of which it is certain that imgd blames the node.
+  std::map<NodeId, std::set<JobId>> blamed;
+  std::set<NodeId> aside;           ///< set aside, as of the last check
   std::map<NodeId, Instant> heard;  ///< the daemon's sleep since then does not count
   std::optional<Promise> promise;
   Duration longest_hold{};
@@ -69,6 +82,10 @@ struct Ledger {
     if (name.empty() || after_it == sweeps.begin()) return nullptr;
     const Sweep& sweep = std::prev(after_it)->second;
     return sweep.name == name && job.value() < sweep.first.value() + sweep.members ? &sweep : nullptr;
+  }
+  void Returned(const NodeId& node) {
+    failed_on.erase(node);
+    blamed.erase(node);
   }
   void Acknowledged(JobId job) { jobs[job].acknowledged = true; }
   void CancelAcknowledged(JobId job) { jobs[job].cancel_acknowledged = true; }

@@ -40,6 +40,14 @@ void Crashing(Dice& dice, const Shape& shape, JobTruth& job) {
   job.fails = 0.8;
 }
 
+/// A bug: it crashes at the same step each time.
+void SamePlace(Dice& dice, const Shape& shape, JobTruth& job) {
+  Gang(dice, shape, job);
+  job.submission.nodes = std::min(job.submission.nodes, 2U);
+  job.submission.max_restarts = 1000;
+  job.crashes_at = dice.Between(seconds(2), job.work);
+}
+
 void BadInput(Dice&, const Shape&, JobTruth& job) { job.bad_input = true; }
 
 void InBucket(Dice& dice, const Shape& shape, JobTruth& job) {
@@ -74,10 +82,10 @@ double ValidationOf(const JobTruth& job, uint32_t epoch) {
 
 const std::vector<JobKind>& KindsOfJobs() {
   static const std::vector<JobKind> kinds = {
-      {"small", 20, Small},       {"gang", 30, Gang},         {"limited", 20, Limited},
-      {"overlong", 6, Overlong},  {"crashing", 10, Crashing}, {"bad-input", 3, BadInput},
-      {"in-bucket", 8, InBucket}, {"after", 14, After},       {"not-before", 5, NotBefore},
-      {"sweep", 6, Sweep},
+      {"small", 20, Small},       {"gang", 30, Gang},           {"limited", 20, Limited},
+      {"overlong", 6, Overlong},  {"crashing", 10, Crashing},   {"bad-input", 3, BadInput},
+      {"in-bucket", 8, InBucket}, {"after", 14, After},         {"not-before", 5, NotBefore},
+      {"sweep", 6, Sweep},        {"same-place", 5, SamePlace},
   };
   return kinds;
 }

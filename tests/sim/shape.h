@@ -33,6 +33,7 @@ struct JobTruth {
   Duration checkpoint_every{};
   double fails = 0;        ///< of its starts
   bool bad_input = false;  ///< each start ends with exit code 2
+  Duration crashes_at{};   ///< each start crashes when so much is trained; zero: none does
   // Of one that waits for more than devices:
   bool comes_after = false;  ///< some other job, which the world chooses
   Duration not_before{};     ///< from its submission

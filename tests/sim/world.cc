@@ -35,6 +35,7 @@ const std::vector<Finding>& World::Live() {
     time.After(dice.Between(seconds(0), seconds(20)), [&agent] { agent->Connect(); });
   }
   SubmitNext();
+  LookAfterNodes();
   if (shape.between_faults > Duration::zero()) FailNext();
   time.After(shape.busy, [this] { BeQuiet(); });
   const uint64_t most = 2'000'000 + uint64_t{200'000} * shape.nodes;
@@ -53,6 +54,18 @@ void World::SubmitNext() {
       Submit(DrawJob(dice, shape, ++submitted_));
     }
     SubmitNext();
+  });
+}
+
+/// Nodes that imgd has set aside are used again by somebody, some time later.
+void World::LookAfterNodes() {
+  time.After(dice.Between(minutes(2), minutes(8)), [this] {
+    for (const auto& [id, node] : daemon.reactor().state().nodes()) {
+      if (!node.set_aside || !dice.Chance(0.7)) continue;
+      Say("user: uses {} again", id);
+      daemon.Return(id);
+    }
+    LookAfterNodes();
   });
 }
 

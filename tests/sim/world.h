@@ -60,6 +60,7 @@ class World {
  private:
   void Print(const std::string& line) const;
   void SubmitNext();
+  void LookAfterNodes();
   void Submit(JobTruth job);
   void SubmitSweep(const JobTruth& sweep);
   std::vector<Dependency> ChooseAfter();

@@ -1,0 +1,134 @@
+#include "agent/health.h"
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <fstream>
+#include <thread>
+
+#include "agent/identity.h"
+
+namespace imgd {
+namespace {
+
+v1::NodeProblem Problem(v1::ProblemKind kind, std::string text) {
+  v1::NodeProblem problem;
+  problem.set_kind(kind);
+  problem.set_text(std::move(text));
+  return problem;
+}
+
+std::string GiB(uint64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(1ULL << 30));
+}
+
+Result<uint64_t> DiskFree(const std::filesystem::path& folder) {
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0)
+    return FailErrno(errno, fmt::format("cannot look at the disk of {}", folder.native()));
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+/// What the kernel thinks that programs can have without swapping (proc(5), MemAvailable).
+Result<uint64_t> MemoryFree() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  for (uint64_t value = 0; file >> key >> value; file.ignore(64, '\n')) {
+    if (key == "MemAvailable:") return value << 10;
+  }
+  return Fail(ErrorCode::kUnavailable, "/proc/meminfo does not tell MemAvailable");
+}
+
+}  // namespace
+
+Machine ThisMachine() { return {DiskFree, MemoryFree, WhyNoSharedFolder}; }
+
+bool HealthChecks::TooLittle(bool& was, uint64_t found, uint64_t limit) {
+  was = found < (was ? limit + limit / 10 : limit);
+  return was;
+}
+
+std::vector<v1::NodeProblem> HealthChecks::Look() {
+  std::vector<v1::NodeProblem> problems;
+  if (const auto free = machine_.disk_free(state_dir_); limits_.disk_free_bytes > 0 && !free) {
+    problems.push_back(Problem(v1::PROBLEM_KIND_DISK, free.error().message));
+  } else if (limits_.disk_free_bytes > 0 && TooLittle(disk_full_, *free, limits_.disk_free_bytes)) {
+    problems.push_back(
+        Problem(v1::PROBLEM_KIND_DISK, fmt::format("has {} free on the disk of {}; {} are needed", GiB(*free),
+                                                   state_dir_.native(), GiB(limits_.disk_free_bytes))));
+  }
+  const auto memory = machine_.memory_free();
+  if (limits_.memory_free_bytes > 0 && memory && TooLittle(memory_low_, *memory, limits_.memory_free_bytes)) {
+    problems.push_back(Problem(
+        v1::PROBLEM_KIND_MEMORY,
+        fmt::format("has {} of free memory; {} are needed", GiB(*memory), GiB(limits_.memory_free_bytes))));
+  }
+  std::string folders;
+  for (const auto& folder : folders_) {
+    const std::string why = machine_.why_no_folder(folder);
+    if (!why.empty()) folders += fmt::format("{}{}", folders.empty() ? "" : "; ", why);
+  }
+  if (!folders.empty())
+    problems.push_back(Problem(v1::PROBLEM_KIND_SHARED_FOLDER, "can't use a shared folder: " + folders));
+  return problems;
+}
+
+struct HealthMonitor::Shared {
+  Shared(HealthChecks all, Duration every) : checks(std::move(all)), period(every) {}
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stop = false;  // guarded by mutex, as what follows
+  bool ended = false;
+  Instant looked_at = std::chrono::steady_clock::now();
+  std::vector<v1::NodeProblem> problems;
+  HealthChecks checks;  // of the thread
+  const Duration period;
+};
+
+HealthMonitor::HealthMonitor(HealthChecks checks, Duration period)
+    : shared_(std::make_shared<Shared>(std::move(checks), period)) {
+  // The first look is waited for, so that a node that is ill when it joins says so at once; not for ever.
+  constexpr auto kPatience = std::chrono::seconds(2);
+  std::unique_lock first(shared_->mutex);
+  std::thread([shared = shared_] {
+    std::unique_lock lock(shared->mutex, std::defer_lock);
+    while (true) {
+      auto problems = shared->checks.Look();
+      lock.lock();
+      shared->problems = std::move(problems);
+      shared->looked_at = std::chrono::steady_clock::now();
+      shared->changed.notify_all();
+      shared->changed.wait_for(lock, shared->period, [&] { return shared->stop; });
+      if (shared->stop) break;
+      lock.unlock();
+    }
+    shared->ended = true;
+    shared->changed.notify_all();
+  }).detach();
+  const Instant begun = shared_->looked_at;
+  shared_->changed.wait_for(first, kPatience, [&] { return shared_->looked_at != begun; });
+}
+
+HealthMonitor::~HealthMonitor() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->changed.notify_all();
+  shared_->changed.wait_for(lock, std::chrono::seconds(1), [&] { return shared_->ended; });
+}
+
+std::vector<v1::NodeProblem> HealthMonitor::Latest() const {
+  std::unique_lock lock(shared_->mutex);
+  auto problems = shared_->problems;
+  const auto age = std::chrono::steady_clock::now() - shared_->looked_at;
+  // Half a minute more than it should: disks may be slow.
+  if (age > 2 * shared_->period + std::chrono::seconds(30)) {
+    problems.push_back(Problem(
+        v1::PROBLEM_KIND_SHARED_FOLDER,
+        fmt::format("has not passed its health checks for {} s: a disk or a shared folder does not answer",
+                    std::chrono::duration_cast<std::chrono::seconds>(age).count())));
+  }
+  return problems;
+}
+
+}  // namespace imgd

@@ -1,0 +1,112 @@
+#include "agent/health.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "agent/gpu.h"
+#include "agent/identity.h"
+#include "agent/testing/temp_dir.h"
+
+namespace imgd {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr uint64_t kMiB = 1ULL << 20;
+
+struct HealthTest : testing::Test {
+  HealthChecks Checks(HealthLimits limits = {.disk_free_bytes = 500 * kMiB,
+                                             .memory_free_bytes = 200 * kMiB}) {
+    return {
+        {[this](const std::filesystem::path&) -> Result<uint64_t> { return disk; },
+         [this]() -> Result<uint64_t> { return memory; }, [this](const v1::SharedFolder&) { return folder; }},
+        limits,
+        "/state",
+        {v1::SharedFolder()}};
+  }
+  uint64_t disk = 1000 * kMiB;
+  uint64_t memory = 1000 * kMiB;
+  std::string folder;
+};
+
+TEST_F(HealthTest, AWellNodeHasNoProblem) { EXPECT_THAT(Checks().Look(), IsEmpty()); }
+
+TEST_F(HealthTest, ALittleSpaceIsAProblemUntilThereIsATenthMoreThanIsNeeded) {
+  auto checks = Checks();
+  disk = 499 * kMiB;
+  ASSERT_THAT(checks.Look(), SizeIs(1));
+  EXPECT_EQ(checks.Look()[0].kind(), v1::PROBLEM_KIND_DISK);
+  EXPECT_EQ(checks.Look()[0].text(), "has 0.49 GiB free on the disk of /state; 0.49 GiB are needed");
+  disk = 549 * kMiB;
+  EXPECT_THAT(checks.Look(), SizeIs(1)) << "it must not come and go";
+  disk = 550 * kMiB;
+  EXPECT_THAT(checks.Look(), IsEmpty());
+  disk = 501 * kMiB;
+  EXPECT_THAT(checks.Look(), IsEmpty());
+}
+
+TEST_F(HealthTest, EachProblemIsNamed) {
+  memory = 100 * kMiB;
+  folder = "cannot read /data: Stale file handle";
+  const auto problems = Checks().Look();
+  ASSERT_THAT(problems, SizeIs(2));
+  EXPECT_EQ(problems[0].kind(), v1::PROBLEM_KIND_MEMORY);
+  EXPECT_EQ(problems[0].text(), "has 0.10 GiB of free memory; 0.20 GiB are needed");
+  EXPECT_EQ(problems[1].kind(), v1::PROBLEM_KIND_SHARED_FOLDER);
+  EXPECT_THAT(problems[1].text(), HasSubstr("Stale file handle"));
+}
+
+TEST_F(HealthTest, ALimitOf0IsNotLookedAt) {
+  disk = memory = 0;
+  EXPECT_THAT(Checks({.disk_free_bytes = 0, .memory_free_bytes = 0}).Look(), IsEmpty());
+}
+
+TEST_F(HealthTest, TheMonitorKnowsTheFirstLook) {
+  disk = 0;
+  const HealthMonitor monitor(Checks(), std::chrono::hours(1));
+  EXPECT_THAT(monitor.Latest(), SizeIs(1));
+}
+
+TEST(Health, ThisMachineTellsOfItselfAndOfItsSharedFolders) {
+  const TempDir dir;
+  const Machine machine = ThisMachine();
+  EXPECT_GT(machine.disk_free(dir.path()).value_or(0), 0u);
+  EXPECT_FALSE(machine.disk_free(dir.path() / "none").has_value());
+  EXPECT_GT(machine.memory_free().value_or(0), 0u);
+  const auto folder = IdentifySharedFolder(dir.path());
+  ASSERT_TRUE(folder.has_value());
+  EXPECT_EQ(machine.why_no_folder(*folder), "");
+  std::ofstream(dir.path() / ".imgd-shared-id") << "another";
+  EXPECT_THAT(machine.why_no_folder(*folder), HasSubstr("is another folder"));
+  std::filesystem::remove(dir.path() / ".imgd-shared-id");
+  EXPECT_THAT(machine.why_no_folder(*folder), Not(IsEmpty())) << "its disk is not mounted any more";
+}
+
+std::vector<GpuReading> ReadFake(const std::string& script) {
+  const TempDir dir;
+  const std::string gpus = "count 2\nmemory * 80 1\nutil * 9\npower * 6\ntemperature * 61\nclock * 1980\n";
+  ::setenv("IMGD_FAKE_NVML_SCRIPT", dir.Write("gpus", gpus + script).c_str(), 1);
+  const auto nvml = Nvml::Load(IMGD_FAKE_NVML);
+  return nvml ? (*nvml)->Read() : std::vector<GpuReading>(2);
+}
+
+TEST(Health, AGpuIsIllByItsMemoryItsBusOrItsDriver) {
+  for (const auto& reading : ReadFake("")) EXPECT_EQ(reading.WhyIll(), "") << "it does not tell of ECC";
+  for (const auto& reading : ReadFake("ecc * 0\npending * 0\nfailed * 0\nxid * 13 31 43 45\n"))
+    EXPECT_EQ(reading.WhyIll(), "") << "those Xids are of programs";
+  EXPECT_EQ(ReadFake("ecc 1 3\n")[1].WhyIll(), "has 3 uncorrected memory errors since the driver was loaded");
+  EXPECT_EQ(ReadFake("ecc 1 3\npending * 0\nfailed * 0\n")[1].WhyIll(), "") << "their rows were replaced";
+  EXPECT_EQ(ReadFake("ecc 1 3\npending * 1\nfailed * 0\n")[1].WhyIll(),
+            "has 3 uncorrected memory errors, and needs a reset");
+  EXPECT_THAT(ReadFake("ecc 1 3\npending * 0\nfailed * 1\n")[1].WhyIll(), HasSubstr("has to be replaced"));
+  EXPECT_EQ(ReadFake("fail power 1 15\n")[1].WhyIll(), "has fallen off its bus");
+  EXPECT_THAT(ReadFake("xid 1 45 79\n")[1].WhyIll(), HasSubstr("reported Xid 79"));
+  EXPECT_EQ(ReadFake("xid 1 45 79\n")[0].WhyIll(), "");
+}
+
+}  // namespace
+}  // namespace imgd

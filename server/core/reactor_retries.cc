@@ -1,0 +1,163 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/core/job.h"
+#include "server/core/reactor.h"
+
+/// The reactor's part in telling a job's fault from a node's: nodes on which different jobs fail are set
+/// aside, and a job that crashed twice on one node is tried on another.
+namespace imgd {
+namespace {
+
+/// So many of a node's strikes are remembered.
+constexpr size_t kMostStrikes = 16;
+
+bool IsStruckBy(const NodeRecord& node, JobId job) {
+  return std::any_of(node.strikes.begin(), node.strikes.end(),
+                     [job](const auto& strike) { return strike.job == job; });
+}
+
+std::string NamesOfJobs(const std::vector<Strike>& strikes) {
+  std::vector<std::string> names;
+  for (const auto& strike : strikes) names.push_back(fmt::format("{} ({})", strike.job, strike.name));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+/// What a run's end says of the nodes that it was on. Returns what was done, to go after the cause.
+std::string Reactor::JudgeNodes(const JobRecord& job, const Verdict& verdict, Now now, Actions& out) {
+  const bool gave_back = GivesBack(job.run.stop) || verdict.to == JobState::kCancelled;
+  const NodeId node = gave_back ? NodeId() : verdict.node;
+  if (verdict.to == JobState::kCompleted || job.run.progressed) ClearStrikes(job, node);
+  if (node == NodeId()) return "";
+  const auto action = verdict.match ? verdict.match->action : PatternAction::kLabel;
+  if (action == PatternAction::kNoRetry) return "";
+  // One that fails on several nodes is at fault itself.
+  if (job.crashes.nodes.size() > 1) {
+    TakeBackStrikes(job, now, out);
+    return "";
+  }
+  if (action != PatternAction::kExcludeNode) return Strike(job, node, verdict.reason.text, now, out);
+  const NodeRecord* known = state_.FindNode(node);
+  if (known == nullptr || known->set_aside) return "";
+  state_.EditNode(node).strikes = {{job.id, job.name}};
+  return SetAsideByImgd(
+      node, AsideBy::kPattern,
+      fmt::format("job {} ({}) failed there, and its log says \"{}\"{}{} (pattern {})", job.id, job.name,
+                  verdict.match->line, verdict.match->label.empty() ? "" : ": ", verdict.match->label,
+                  verdict.match->pattern),
+      now, out);
+}
+
+/// The job got somewhere, so its nodes can't be all that bad; of `but` it is not known.
+void Reactor::ClearStrikes(const JobRecord& job, const NodeId& but) {
+  for (const auto& part : job.run.parts) {
+    const NodeRecord* node = state_.FindNode(part.node);
+    if (node != nullptr && part.node != but && !node->strikes.empty() && !node->set_aside)
+      state_.EditNode(part.node).strikes.clear();
+  }
+}
+
+std::string Reactor::Strike(const JobRecord& job, const NodeId& id, const std::string& cause, Now now,
+                            Actions& out) {
+  const NodeRecord* known = state_.FindNode(id);
+  if (known == nullptr) return "";
+  const bool again = IsStruckBy(*known, job.id);
+  NodeRecord& node = state_.EditNode(id);
+  if (!again) node.strikes.push_back({job.id, job.name});
+  if (node.strikes.size() > kMostStrikes) node.strikes.erase(node.strikes.begin());
+  const size_t limit = settings_.set_aside_after;
+  if (limit == 0 || node.strikes.size() < limit) return "";
+  // That it stays in use was said before.
+  if (again && !WhyNotSetAside(id).empty()) return "";
+  return SetAsideByImgd(id, AsideBy::kStrikes,
+                        fmt::format("{} different jobs failed there in a row: {}; the last: {}",
+                                    node.strikes.size(), NamesOfJobs(node.strikes), cause),
+                        now, out);
+}
+
+void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
+  for (const NodeId& id : job.crashes.nodes) {
+    const NodeRecord* known = state_.FindNode(id);
+    if (known == nullptr || !IsStruckBy(*known, job.id)) continue;
+    NodeRecord& node = state_.EditNode(id);
+    std::erase_if(node.strikes, [&job](const auto& strike) { return strike.job == job.id; });
+    const AsideBy by = node.set_aside ? node.set_aside->by : AsideBy::kUser;
+    const size_t limit = by == AsideBy::kStrikes ? settings_.set_aside_after : 1;
+    if (by == AsideBy::kUser || node.strikes.size() >= limit) continue;
+    node.set_aside.reset();
+    NoteNode(
+        id, ReasonCode::kReturnedByImgd,
+        fmt::format("node {} may be used again: job {} ({}), for which it was set aside, failed on other "
+                    "nodes too",
+                    id, job.id, job.name),
+        "scheduler", now, out);
+    dirty_ = true;
+  }
+}
+
+/// Why imgd leaves the node in use all the same: a fault of all jobs or of all nodes must not empty the
+/// cluster. Empty where it may be set aside.
+std::string Reactor::WhyNotSetAside(const NodeId& id) const {
+  size_t known = 0;
+  size_t aside = 0;
+  size_t others = 0;
+  size_t struck = 0;
+  for (const auto& [other, node] : state_.nodes()) {
+    if (node.state == NodeState::kLost) continue;
+    ++known;
+    if (node.set_aside && node.set_aside->by != AsideBy::kUser) ++aside;
+    if (other == id || node.set_aside) continue;
+    ++others;
+    if (node.strikes.size() + 1 >= std::max(settings_.set_aside_after, 2U)) ++struck;
+  }
+  if (2 * (aside + 1) > known)
+    return fmt::format("that would be more than half of the nodes ({} of {} are set aside already)", aside,
+                       known);
+  if (struck > 0 && 2 * struck >= others)
+    return fmt::format("jobs fail on {} of the {} other nodes too", struck, others);
+  return "";
+}
+
+std::string Reactor::SetAsideByImgd(const NodeId& id, AsideBy by, std::string reason, Now now, Actions& out) {
+  const NodeRecord* known = state_.FindNode(id);
+  if (known == nullptr || known->set_aside) return "";
+  if (const std::string why_not = WhyNotSetAside(id); !why_not.empty()) {
+    NoteNode(id, ReasonCode::kSetAsideByImgd,
+             fmt::format("node {} stays in use, for {}, though {}", id, why_not, reason), "scheduler", now,
+             out);
+    return fmt::format("; node {} stays in use, for {}", id, why_not);
+  }
+  NoteNode(id, ReasonCode::kSetAsideByImgd,
+           fmt::format("node {} is set aside: {}; imgcli node uncordon {} undoes it", id, reason, id),
+           "scheduler", now, out);
+  state_.EditNode(id).set_aside = {
+      .reason = std::move(reason), .actor = "scheduler", .since = now.wall, .by = by};
+  dirty_ = true;
+  return fmt::format("; node {} is set aside", id);
+}
+
+/// One that crashed twice in a place, both times on one node, is tried on others where they are free: a third
+/// crash there is its own fault, and a sick node does not end jobs.
+void Reactor::TryElsewhere(JobId id, Now now) {
+  const JobRecord& job = *state_.FindJob(id);
+  if (job.state != JobState::kQueued || job.reason.code != ReasonCode::kBackoff) return;
+  if (job.crashes.times != 2 || job.crashes.nodes.size() != 1) return;
+  const NodeId node = *job.crashes.nodes.begin();
+  Snapshot snapshot = FreeAndHeld(now);
+  // It stays in the list, for it says who else sees the job's checkpoints.
+  for (auto& slots : snapshot.nodes) slots.usable = slots.usable && slots.id != node;
+  if (FitOf(snapshot.nodes, {.nodes = job.nodes,
+                             .ranks_per_node = job.ranks_per_node,
+                             .needs = job.needs,
+                             .folder = FolderOf(job),
+                             .resumes_with = NodeWithCheckpoints(job)})
+          .free_now < job.nodes)
+    return;
+  state_.EditJob(id).avoid.insert(node);
+  state_.Changed(id);
+}
+
+}  // namespace imgd

@@ -1,0 +1,313 @@
+#include <gmock/gmock.h>
+
+#include "server/core/explain.h"
+#include "server/core/job.h"
+#include "server/core/testing/test_cluster.h"
+
+namespace imgd {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+LogMatch Match(PatternAction action) {
+  return {.pattern = "p", .label = "it is broken", .line = "a line", .action = action};
+}
+
+struct Retries : testing::Test {
+  /// The job's only rank crashes by itself at that step, wherever it runs; returns where.
+  std::string Crash(JobId job, uint64_t step, std::optional<LogMatch> match = {}) {
+    BringUp(job);
+    const std::string node = NodeOf(job);
+    cluster.Pulses(node, job, {{.rank = 0, .step = step, .what = "forward pass"}});
+    RankExit exit = ExitCode(0, 1, "IndexError: label 1000");
+    exit.match = std::move(match);
+    cluster.Failed(job, {.rank = 0, .message = "label 1000 is out of range"});
+    cluster.Ends(node, job, {exit});
+    return node;
+  }
+  void BringUp(JobId job) {
+    for (int i = 0; i < 70 && cluster.Job(job).state == JobState::kQueued; ++i) cluster.Pass(seconds(1));
+    cluster.BringUp(job);
+  }
+  std::string NodeOf(JobId job) { return cluster.Job(job).run.parts.front().node.name(); }
+  /// A job of its own that crashes once and is cancelled.
+  JobId FailsOnce(const std::string& name) {
+    const JobId job = cluster.Submit(name);
+    Crash(job, 5);
+    EXPECT_TRUE(cluster.Cancel(job).has_value());
+    return job;
+  }
+  TestCluster cluster;
+};
+
+TEST_F(Retries, ThreeCrashesRunningInOnePlaceEndTheJobAndSaySo) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50", {.max_restarts = 100});
+  Crash(job, 57);
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("(failure 1 of at most 100)"));
+  Crash(job, 57);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  Crash(job, 57);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kFailed);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kSamePlace);
+  EXPECT_EQ(cluster.Job(job).reason.text,
+            "failed 3 times running in the same place without a checkpoint between, each time on a, so that "
+            "another "
+            "start would not help: rank 0 on node a failed with exit code 1 at step 57, forward pass "
+            "(collective 0): "
+            "label 1000 is out of range");
+}
+
+TEST_F(Retries, AnotherPlaceOrACheckpointBetweenBeginsTheCountAnew) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50", {.max_restarts = 100});
+  for (const uint64_t step : {57, 57, 58, 57, 57}) Crash(job, step);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  BringUp(job);
+  cluster.Wrote(job, 50, cluster.Job(job).generation);
+  Crash(job, 57);
+  Crash(job, 57);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  Crash(job, 57);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kSamePlace);
+}
+
+TEST_F(Retries, TheCountIsKeptOverARestartOfTheDaemonAndOverWhatIsNotTheJobsFault) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50");
+  Crash(job, 57);
+  Crash(job, 57);
+  BringUp(job);
+  cluster.Failed(job, {.rank = 0, .message = "all-reduce broke", .collective_broken = true});
+  cluster.Ends("a", job, {ExitCode(0, 10)});
+  cluster.Restart();
+  cluster.Join("a", 1);
+  Crash(job, 57);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kSamePlace);
+}
+
+TEST_F(Retries, ABrokenCollectiveCountsAgainstNobody) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
+  for (uint32_t i = 1; i < kMostWithoutProgress; ++i) {
+    BringUp(job);
+    cluster.Failed(job, {.rank = 0, .message = "all-reduce broke", .collective_broken = true});
+    cluster.Ends("a", job, {ExitCode(0, 10)});
+    ASSERT_EQ(cluster.Job(job).state, JobState::kQueued) << i;
+  }
+  EXPECT_EQ(cluster.Job(job).failures, 0u);
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("(not counted against max_restarts)"));
+  EXPECT_THAT(cluster.Node("a").strikes, IsEmpty());
+  BringUp(job);
+  cluster.Failed(job, {.rank = 0, .message = "all-reduce broke", .collective_broken = true});
+  cluster.Ends("a", job, {ExitCode(0, 10)});
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kRetriesExhausted) << "nor does it go on for ever";
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("gave up after 20 starts running without a checkpoint"));
+}
+
+TEST_F(Retries, AJobThatCrashedTwiceOnANodeIsTriedOnAnotherThatIsFree) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50");
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 57), "b");
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kSamePlace);
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("without a checkpoint between, on a, b, so"));
+}
+
+TEST_F(Retries, ItGoesBackWhereOthersTookTheNode) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50");
+  Crash(job, 57);
+  Crash(job, 57);
+  cluster.Leave("b");
+  cluster.Pass(seconds(5));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kStarting);
+  EXPECT_EQ(NodeOf(job), "a");
+}
+
+TEST_F(Retries, ANodeWhereThreeJobsFailInARowIsSetAside) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId first = FailsOnce("one");
+  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{first, "one"}));
+  FailsOnce("two");
+  EXPECT_FALSE(cluster.Node("a").set_aside);
+  cluster.Decisions();
+  FailsOnce("three");
+  ASSERT_TRUE(cluster.Node("a").set_aside);
+  EXPECT_EQ(cluster.Node("a").set_aside->by, AsideBy::kStrikes);
+  EXPECT_THAT(
+      ExplainNode(cluster.Node("a")),
+      HasSubstr("is set aside by imgd: 3 different jobs failed there in a row: 1 (one), 2 (two), 3 (three)"));
+  EXPECT_THAT(cluster.Decisions(), Contains(AllOf(HasSubstr("node a is set aside: 3 different jobs"),
+                                                  HasSubstr("imgcli node uncordon a undoes it"))));
+  EXPECT_EQ(NodeOf(cluster.Submit("four")), "b");
+  cluster.Restart();
+  cluster.Join("a", 1).Join("b", 1);
+  EXPECT_FALSE(cluster.Node("a").Usable()) << "also after a restart";
+  EXPECT_TRUE(cluster.Return("a", false).has_value());
+  EXPECT_TRUE(cluster.Node("a").Usable());
+  EXPECT_THAT(cluster.Node("a").strikes, IsEmpty());
+}
+
+TEST_F(Retries, TheSameJobOverAndOverIsOneStrikeAndASuccessTakesAllAway) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50");
+  for (const uint64_t step : {1, 2, 3, 4}) Crash(job, step);
+  EXPECT_EQ(cluster.Node("a").strikes.size(), 1u);
+  BringUp(job);
+  cluster.Complete(job);
+  EXPECT_THAT(cluster.Node("a").strikes, IsEmpty());
+}
+
+TEST_F(Retries, WhatIsTheJobsOwnFaultIsNoStrike) {
+  cluster.Join("a", 1);
+  const JobId bad = cluster.Submit("bad-input");
+  BringUp(bad);
+  cluster.Ends("a", bad, {ExitCode(0, 2, "no such folder")});
+  Crash(cluster.Submit("told"), 5, Match(PatternAction::kNoRetry));
+  const JobId stopped = cluster.Submit("stopped");
+  BringUp(stopped);
+  cluster.Ends("a", stopped, {Killed(0, 15)});
+  EXPECT_THAT(cluster.Node("a").strikes, IsEmpty());
+}
+
+TEST_F(Retries, AJobThatFailsOnSeveralNodesTakesItsStrikesBackAndTheNodeWithThem) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  FailsOnce("one");
+  FailsOnce("two");
+  const JobId job = cluster.Submit("buggy");
+  Crash(job, 57);
+  ASSERT_TRUE(cluster.Node("a").set_aside);
+  cluster.Decisions();
+  EXPECT_EQ(Crash(job, 57), "b");
+  EXPECT_FALSE(cluster.Node("a").set_aside) << "it fails everywhere";
+  EXPECT_EQ(cluster.Node("a").strikes.size(), 2u);
+  EXPECT_THAT(cluster.Node("b").strikes, IsEmpty());
+  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("node a may be used again: job 3 (buggy)")));
+}
+
+TEST_F(Retries, AFaultOfAllJobsDoesNotEmptyTheCluster) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
+  // Jobs that crash wherever they are; each is on a node of its own.
+  std::vector<JobId> jobs;
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 3; ++i) {
+      const JobId job = cluster.Submit("sweep");
+      BringUp(job);
+      jobs.push_back(job);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const JobId job = jobs[jobs.size() - 3 + static_cast<size_t>(i)];
+      cluster.Failed(job, {.rank = 0, .message = "bug"});
+      cluster.Ends(NodeOf(job), job, {ExitCode(0, 1, "bug")});
+      EXPECT_TRUE(cluster.Cancel(job).has_value());
+    }
+  }
+  for (const char* node : {"a", "b", "c"}) {
+    EXPECT_FALSE(cluster.Node(node).set_aside) << node;
+    EXPECT_EQ(cluster.Node(node).strikes.size(), 4u) << node;
+  }
+  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("stays in use, for jobs fail on")));
+}
+
+TEST_F(Retries, NeverMoreThanHalfOfTheNodesAreSetAside) {
+  cluster.Join("a", 1);
+  for (const char* name : {"one", "two", "three"}) FailsOnce(name);
+  EXPECT_FALSE(cluster.Node("a").set_aside) << "it is the only one";
+  EXPECT_THAT(cluster.Decisions(),
+              Contains(HasSubstr("node a stays in use, for that would be more than half")));
+}
+
+TEST_F(Retries, SettingNoneAsideIsASetting) {
+  cluster = TestCluster({.set_aside_after = 0});
+  cluster.Join("a", 1).Join("b", 1);
+  for (const char* name : {"one", "two", "three", "four"}) FailsOnce(name);
+  EXPECT_FALSE(cluster.Node("a").set_aside);
+}
+
+TEST_F(Retries, APatternMaySetTheNodeAsideAtOnceAndTheJobIsNotBlamed) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
+  Crash(job, 57, Match(PatternAction::kExcludeNode));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  EXPECT_EQ(cluster.Job(job).failures, 0u);
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("; its log says \"a line\": it is broken (pattern p); node a is set aside"));
+  EXPECT_THAT(
+      ExplainNode(cluster.Node("a")),
+      HasSubstr(
+          "is set aside by imgd: job 1 (rn50) failed there, and its log says \"a line\": it is broken"));
+  BringUp(job);
+  EXPECT_EQ(NodeOf(job), "b");
+}
+
+TEST_F(Retries, APatternMaySayThatARetryWouldNotHelp) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50");
+  Crash(job, 57, Match(PatternAction::kNoRetry));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kFailed);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kLogPattern);
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("its log says \"a line\": it is broken (pattern p); it is not tried again"));
+}
+
+TEST_F(Retries, APatternMaySayThatTheJobIsNotAtFault) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
+  for (int i = 0; i < 5; ++i) Crash(job, 57, Match(PatternAction::kRetry));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued) << "nor does the place matter";
+  EXPECT_EQ(cluster.Job(job).restarts, 5u);
+}
+
+TEST_F(Retries, APatternMayOnlySayWhatItMeans) {
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50", {.max_restarts = 0});
+  Crash(job, 57, Match(PatternAction::kLabel));
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kRetriesExhausted);
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("its log says \"a line\": it is broken (pattern p)"));
+}
+
+TEST_F(Retries, OfRanksThatFailedAlikeTheOneThatTellsOfABrokenNodeIsBelieved) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2});
+  cluster.BringUp(job);
+  RankExit broken = Killed(1, 6);
+  broken.match = Match(PatternAction::kExcludeNode);
+  cluster.Ends("a", job, {Killed(0, 6)});
+  cluster.Ends("b", job, {broken});
+  EXPECT_TRUE(cluster.Node("b").set_aside);
+  EXPECT_FALSE(cluster.Node("a").set_aside);
+}
+
+TEST_F(Retries, ALineOfABrokenCollectiveIsNotBelievedBeforeARankThatFailedByItself) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2});
+  cluster.BringUp(job);
+  RankExit consequence = Killed(0, 6);
+  consequence.match = Match(PatternAction::kRetry);
+  consequence.match->collective = true;
+  cluster.Ends("a", job, {consequence});
+  cluster.Failed(job, {.rank = 1, .message = "label 7"});
+  cluster.Ends("b", job, {ExitCode(1, 1)});
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("rank 1 on node b failed with exit code 1: label 7"));
+}
+
+TEST_F(Retries, SomebodyMayTakeOverWhatImgdSetAside) {
+  cluster.Join("a", 1).Join("b", 1);
+  Crash(cluster.Submit("rn50"), 57, Match(PatternAction::kExcludeNode));
+  ASSERT_TRUE(cluster.SetAside("a", false, "I look after it").has_value());
+  EXPECT_THAT(ExplainNode(cluster.Node("a")), HasSubstr("is cordoned by ada: I look after it"));
+  EXPECT_TRUE(cluster.Return("a", false).has_value());
+}
+
+}  // namespace
+}  // namespace imgd
