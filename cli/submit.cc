@@ -51,9 +51,8 @@ nlohmann::ordered_json StoredDocument(const v1::SubmitJobResponse& answer) {
 
 void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
   const auto& job = answer.job();
-  context.out() << fmt::format("{} is fine; nothing was submitted (it needs {} with {} each)\n",
-                               Printable(job.name()), Count(job.nodes(), "node"),
-                               Count(job.ranks_per_node(), "rank"));
+  context.out() << fmt::format("{} is fine; nothing was submitted (it needs {})\n", Printable(job.name()),
+                               GangText(job));
   if (!job.reason_text().empty()) context.Say(job.reason_text());
   for (const auto& warning : answer.warnings())
     context.Say(fmt::format("warning: {}", warning), Style::kWarn);

@@ -285,7 +285,7 @@ void Reactor::OnTick(Now now, Actions& out) {
   CountSilenceByHand(passed, now, out);
   for (const JobId id : state_.active()) CheckTimeouts(id, now);
   Drain(now, out);
-  if (BackoffDue(now)) dirty_ = true;
+  if (BackoffDue(now) || now.steady >= next_growth_) dirty_ = true;
 }
 
 void Reactor::CountSilence(Duration passed, Now now, Actions& out) {

@@ -17,6 +17,7 @@ static_assert(static_cast<int>(ReasonCode::kQuota) == v1::REASON_CODE_QUOTA);
 static_assert(static_cast<int>(ReasonCode::kTimeLimit) == v1::REASON_CODE_TIME_LIMIT);
 static_assert(static_cast<int>(ReasonCode::kPausedByUser) == v1::REASON_CODE_PAUSED_BY_USER);
 static_assert(static_cast<int>(ReasonCode::kReturnedByUser) == v1::REASON_CODE_RETURNED_BY_USER);
+static_assert(static_cast<int>(ReasonCode::kResized) == v1::REASON_CODE_RESIZED);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
 static_assert(static_cast<int>(EventKind::kStateChange) == v1::JobEvent::kStateChangeFieldNumber);
@@ -86,6 +87,9 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   out.set_generation(job.generation.value());
   out.set_priority(job.priority);
   out.set_nodes(job.nodes);
+  out.set_max_nodes(job.MostNodes());
+  if (job.generation != Generation()) out.set_nodes_now(job.NodesNow());
+  if (job.IsElastic()) out.set_resize_interval_ms(job.resize_interval_ms);
   out.set_ranks_per_node(job.ranks_per_node);
   out.set_submitted_us(job.submitted.micros);
   out.set_started_us(job.started.micros);

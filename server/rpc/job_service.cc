@@ -38,6 +38,8 @@ Submission SubmissionOf(const JobSpec& spec, const v1::SubmitJobRequest& request
           .project = spec.project,
           .priority = spec.priority,
           .nodes = static_cast<uint32_t>(spec.resources.nodes),
+          .max_nodes = spec.IsElastic() ? static_cast<uint32_t>(spec.resources.max_nodes) : 0,
+          .resize_interval_ms = spec.resources.resize_interval_ms,
           .ranks_per_node = static_cast<uint32_t>(spec.resources.ranks_per_node),
           .needs = NeedsOf(spec.resources),
           .grace_ms = spec.grace_ms,
@@ -78,7 +80,10 @@ JobOrder OrderOf(const v1::ChangeJobRequest& request) {
 
 /// A gang that no known nodes could hold is stored all the same: nodes may join.
 void WarnIfItNeverFits(const Submission& job, const ClusterView& view, v1::SubmitJobResponse& response) {
-  const QueuedJob gang{.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .needs = job.needs};
+  const QueuedJob gang{.nodes = job.nodes,
+                       .max_nodes = job.max_nodes,
+                       .ranks_per_node = job.ranks_per_node,
+                       .needs = job.needs};
   if (view.nodes.empty() || FitOf(view.snapshot.nodes, gang).with_lost >= job.nodes) return;
   response.add_warnings(ExplainWait(view.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
 }
@@ -90,6 +95,7 @@ void FillDryRun(const Submission& job, const std::string& yaml, v1::Job& out) {
   out.set_reason(v1::REASON_CODE_SUBMITTED);
   out.set_priority(job.priority);
   out.set_nodes(job.nodes);
+  out.set_max_nodes(std::max(job.nodes, job.max_nodes));
   out.set_ranks_per_node(job.ranks_per_node);
   out.set_job_yaml(yaml);
   out.set_checkpoint_dir(job.checkpoint_parent);
@@ -179,7 +185,9 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
                     .yaml = *yaml,
                     .idempotency_key = request->idempotency_key()};
   const auto& job = order.submission;
-  if (const auto warnings = CheckFolders(view->nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent)) {
+  // What may grow has to see its checkpoints from more than one node.
+  const uint32_t nodes = std::max(job.nodes, std::min(job.max_nodes, 2U));
+  if (const auto warnings = CheckFolders(view->nodes, nodes, job.ranks_per_node, job.checkpoint_parent)) {
     for (const auto& warning : *warnings) response->add_warnings(warning);
   } else {
     order.refusal = warnings.error();

@@ -17,7 +17,7 @@ const char* const kJobColumns =
     "reason_text, generation, last_writer, restarts, failures, failures_in_row, submitted_us, started_us, "
     "ended_us, "
     "retry_at_us, run, by_hand_token, by_hand_hosts, last_heard_us, time_limit_ms, held_ms, needs, "
-    "preemptible, project, avoid, rerun_of";
+    "preemptible, project, avoid, rerun_of, max_nodes, resize_interval_ms";
 
 namespace {
 
@@ -116,6 +116,8 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
   IMGD_ASSIGN(const auto avoid, DecodeTexts(next().getString()));
   for (const auto& node : avoid) job.avoid.insert(NodeId(node));
   job.rerun_of = JobId(Unsigned(next()));
+  job.max_nodes = next().getUInt();
+  job.resize_interval_ms = next().getInt64();
   return job;
 }
 
@@ -309,7 +311,8 @@ void StateStore::SaveJob(const JobRecord& job) {
            job.failures_in_row, job.submitted.micros, job.started.micros, job.ended.micros,
            job.retry_at.micros, EncodeRun(job.run), by_hand.token, EncodeTexts(by_hand.hosts),
            by_hand.last_heard.micros, job.time_limit_ms, job.held_ms, EncodeNeeds(job.needs),
-           job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()));
+           job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()),
+           job.max_nodes, job.resize_interval_ms);
   });
 }
 

@@ -91,6 +91,11 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   job.run.exits = {{.rank = 1, .signal = 9, .last_error_line = "no \xff UTF-8", .by_us = true}};
   job.run.started = {0, 1};
   job.run.stop = StopFor::kCancel;
+  job.max_nodes = 8;
+  job.resize_interval_ms = 5000;
+  job.run.grows_to = {{.node = NodeId("a"), .devices = {0}},
+                      {.node = NodeId("b"), .first_rank = 1, .devices = {1}}};
+  job.run.avoided = {NodeId("c")};
   {
     auto store = OpenState();
     store.SaveJob(job);
@@ -112,6 +117,10 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   EXPECT_FALSE(back.preemptible);
   EXPECT_EQ(back.project, "vision");
   EXPECT_EQ(back.run.started, job.run.started);
+  EXPECT_EQ(back.max_nodes, 8U);
+  EXPECT_EQ(back.resize_interval_ms, 5000);
+  EXPECT_EQ(back.run.grows_to, job.run.grows_to);
+  EXPECT_EQ(back.run.avoided, job.run.avoided);
   EXPECT_EQ(back.run.stop, StopFor::kCancel);
   EXPECT_EQ(back.run.exits[0].signal, 9);
   ASSERT_THAT(back.checkpoints, SizeIs(2));

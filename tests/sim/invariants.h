@@ -28,9 +28,16 @@ void Check(World& world, const Batch& batch);
 // By file; see the rules there.
 const std::vector<Invariant>& JobInvariants();
 const std::vector<Invariant>& QueueInvariants();
+const std::vector<Invariant>& ElasticInvariants();
 
 /// The run ended because somebody, or a job of a higher priority, asked its devices back: no failure.
 bool IsGivenBack(ReasonCode code);
+
+/// In this commit its run was over that had been ended so that the job goes on with more nodes.
+bool EndedToGrow(const Batch& batch, JobId job);
+
+/// Whether all nodes of the gang have to see one storage.
+bool IsTied(const World& world, const JobRecord& job);
 
 /// Whether the gang fits into the nodes, each with so many devices, counted without the core's help: all its
 /// nodes see one storage, which is the one of its checkpoints where it has some.

@@ -100,8 +100,9 @@ void AStartIsBounded(World& world, const Batch&, const char* name) {
   }
 }
 
-/// A gang is whole: as many nodes as asked for, each with as many devices, all ranks once, on nodes that see
-/// the same checkpoints and could be used when it was placed.
+/// A gang is whole: as many nodes as asked for (no fewer than the least and no more than the most), each with
+/// as many devices, all ranks once, on nodes that see the same checkpoints and could be used when it was
+/// placed.
 void AGangIsWhole(World& world, const Batch& batch, const char* name) {
   ForChanges(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job& known) {
     if (event.to != JobState::kStarting || job.generation != event.generation) return;
@@ -119,12 +120,13 @@ void AGangIsWhole(World& world, const Batch& batch, const char* name) {
     }
     bool each_once = ranks.size() == job.WorldSize();
     for (uint32_t i = 0; i < ranks.size(); ++i) each_once = each_once && ranks[i] == i;
-    if (!enough || !each_once || nodes.size() != job.nodes) {
-      world.Break(name, fmt::format("job {} has {} of {} nodes and ranks {}", job.id, nodes.size(), job.nodes,
-                                    fmt::join(ranks, ",")));
+    const Submission& wanted = world.truths.at(job.name).submission;
+    const uint32_t most = std::max(wanted.nodes, wanted.max_nodes);
+    if (!enough || !each_once || nodes.size() < wanted.nodes || nodes.size() > most) {
+      world.Break(name, fmt::format("job {} has {} of {} to {} nodes and ranks {}", job.id, nodes.size(),
+                                    wanted.nodes, most, fmt::join(ranks, ",")));
     }
-    const bool tied =
-        job.nodes > 1 && !world.truths.at(job.name).submission.checkpoint_parent.starts_with("s3:");
+    const bool tied = IsTied(world, job);
     if (tied && storages.size() != 1) {
       world.Break(name, fmt::format("job {} is on nodes of {} storages", job.id, storages.size()));
     } else if (tied && !known.accepted.empty() && !storages.contains(known.storage)) {

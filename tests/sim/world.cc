@@ -58,8 +58,9 @@ void World::SubmitNext() {
 
 void World::Submit(const JobTruth& job) {
   const auto& wanted = job.submission;
-  Say("user: submits {}: {} nodes of {} devices, priority {}, {} s of training", wanted.name, wanted.nodes,
-      wanted.ranks_per_node, wanted.priority, std::chrono::duration_cast<seconds>(job.work).count());
+  Say("user: submits {}: {} nodes (at most {}) of {} devices, priority {}, {} s of training", wanted.name,
+      wanted.nodes, std::max(wanted.nodes, wanted.max_nodes), wanted.ranks_per_node, wanted.priority,
+      std::chrono::duration_cast<seconds>(job.work).count());
   truths[wanted.name] = job;
   daemon.Submit(wanted);
 }

@@ -81,6 +81,7 @@ JobId TestCluster::Submit(const std::string& name, Want want) {
                                        .project = want.project,
                                        .priority = want.priority,
                                        .nodes = want.nodes,
+                                       .max_nodes = want.max_nodes,
                                        .ranks_per_node = want.ranks,
                                        .max_restarts = want.max_restarts,
                                        .time_limit_ms = want.time_limit_ms,
