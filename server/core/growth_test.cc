@@ -213,6 +213,18 @@ TEST_F(ElasticRun, NotMoreOftenThanItsIntervalAndNotBeyondItsMost) {
   EXPECT_EQ(State(), JobState::kRunning) << "three are the most";
 }
 
+TEST(ElasticWait, ItGrowsThoughNothingHappensAfterItsStart) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId other = cluster.Submit("other");
+  cluster.BringUp(other);
+  const JobId job = cluster.Submit("rn50", {.nodes = 1, .max_nodes = 2});
+  cluster.Complete(other);
+  cluster.BringUp(job);
+  cluster.Pass(minutes(10) + seconds(31));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kPreempting);
+}
+
 TEST_F(ElasticRun, ItGrowsWhenAnotherJobEnds) {
   cluster.Join("b", 1);
   const JobId other = cluster.Submit("other");

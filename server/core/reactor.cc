@@ -177,6 +177,7 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
           "scheduler", now);
       if (event) out.push_back(std::move(*event));
       state_.Changed(id);
+      if (job.IsElastic()) dirty_ = true;  // when it may grow is to be noted
     }
   }
   // What can't save any more is not waited for.

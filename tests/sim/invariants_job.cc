@@ -353,6 +353,18 @@ void OnlyWhatHangsIsStuck(World& world, const Batch& batch, const char* name) {
   });
 }
 
+/// A gang that has a part on the node fell apart, though its ranks there may never have started.
+bool GangFellApart(const World& world, const NodeId& id) {
+  if (world.gangs.BrokenOn(id)) return true;
+  const auto& state = world.daemon.reactor().state();
+  return std::any_of(state.active().begin(), state.active().end(), [&](JobId active) {
+    const JobRecord& job = *state.FindJob(active);
+    return world.gangs.FellApart({active, job.generation}) &&
+           std::any_of(job.run.parts.begin(), job.run.parts.end(),
+                       [&id](const Part& part) { return part.node == id; });
+  });
+}
+
 /// A node is lost after 45 s of silence; earlier only where it is out of reach and a gang there fell apart.
 /// What the daemon slept through does not count, but for a heartbeat.
 void LostOnlyAfterSilence(World& world, const Batch& batch, const char* name) {
@@ -361,7 +373,7 @@ void LostOnlyAfterSilence(World& world, const Batch& batch, const char* name) {
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     if (node.state != NodeState::kLost || world.ledger.nodes[id] == NodeState::kLost) continue;
     const Duration silent = world.time.now().steady - world.ledger.heard[id];
-    if (silent >= seconds(45) - kRounding || (silent >= seconds(9) - kRounding && world.gangs.BrokenOn(id)))
+    if (silent >= seconds(45) - kRounding || (silent >= seconds(9) - kRounding && GangFellApart(world, id)))
       continue;
     world.Break(name, fmt::format("node {} was called lost after {} s", id,
                                   std::chrono::duration_cast<seconds>(silent).count()));
