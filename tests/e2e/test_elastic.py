@@ -14,7 +14,7 @@ from conftest import MakeJob
 from harness import Cluster, Json, processes_with, wait_for
 from test_operations import first_step, step_counts
 
-STEPS = 240
+STEPS = 110
 
 
 @pytest.fixture

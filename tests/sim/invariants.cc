@@ -113,19 +113,26 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
   return false;
 }
 
+std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
+  std::set<std::pair<NodeId, uint32_t>> kept;
+  const auto& state = world.daemon.reactor().state();
+  for (const JobId id : state.active()) {
+    for (const auto& part : state.FindJob(id)->run.grows_to) {
+      for (const uint32_t device : part.devices) {
+        if (!world.ledger.holders.contains({part.node, device})) kept.insert({part.node, device});
+      }
+    }
+  }
+  return kept;
+}
+
 const std::vector<Space>& FreeSpace(World& world) {
   Ledger& ledger = world.ledger;
   if (ledger.space_of == ledger.checks) return ledger.space;
   ledger.space_of = ledger.checks;
   ledger.space.clear();
-  // What is kept for jobs that grow.
   std::map<NodeId, size_t> kept;
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    for (const auto& part : world.daemon.reactor().state().FindJob(id)->run.grows_to) {
-      for (const uint32_t device : part.devices)
-        kept[part.node] += ledger.holders.contains({part.node, device}) ? 0 : 1;
-    }
-  }
+  for (const auto& [node, device] : KeptForGrowth(world)) ++kept[node];
   auto held = ledger.held.begin();  // both are by name
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     while (held != ledger.held.end() && held->first < id) ++held;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "server/core/actions.h"
@@ -46,6 +48,9 @@ struct Space {
   uint32_t devices = 0;
 };
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space);
+/// The devices that jobs which end so that they can grow are to have besides their own: nobody else gets
+/// them.
+std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world);
 /// The devices on nodes that can be used and that nobody holds, by name. Good until the next check.
 const std::vector<Space>& FreeSpace(World& world);
 

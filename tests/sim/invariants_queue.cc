@@ -134,11 +134,13 @@ void NobodyOvertakesTheFirst(World& world, const Batch& batch, const char* name)
 /// How many of the devices in the reservation are held, by ours or by another cluster's.
 uint32_t BusyOf(const World& world, const Reservation& reserved) {
   uint32_t busy = 0;
+  const auto kept = KeptForGrowth(world);
   for (const auto& part : reserved.parts) {
     const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
     for (const uint32_t device : part.devices) {
       const bool foreign = node != nullptr && node->ForeignHolder(device);
-      busy += foreign || world.ledger.holders.contains({part.node, device}) ? 1 : 0;
+      const std::pair held(part.node, device);
+      busy += foreign || world.ledger.holders.contains(held) || kept.contains(held) ? 1 : 0;
     }
   }
   return busy;
