@@ -183,7 +183,7 @@ TEST(JobFile, AGangMayHaveFewerOrMoreNodes) {
               ElementsAre(HasSubstr("resources.nodes.min: found '0' where a whole number from 1 to 100000")));
   EXPECT_THAT(ErrorsOf(with("nodes: {max: 2}")), ElementsAre(HasSubstr("resources.nodes.min: missing")));
   EXPECT_THAT(ErrorsOf(with("nodes: {min: 1, maximum: 2}")),
-              ElementsAre(HasSubstr("resources.nodes.max: missing"), HasSubstr("'maximum'")));
+              ElementsAre(HasSubstr("resources.nodes.max: missing"), HasSubstr("resources.nodes.maximum: unknown key")));
   EXPECT_THAT(ErrorsOf(with("nodes: 2, resize_interval: 5m")),
               ElementsAre(HasSubstr("resources.resize_interval: is for a gang that may grow and shrink")));
   EXPECT_THAT(ErrorsOf(with("nodes: {min: 1, max: 2}, resize_interval: 0")),
