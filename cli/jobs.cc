@@ -58,12 +58,12 @@ std::vector<Cell> Row(const v1::Job& job, bool wide, bool by_hand, int64_t now_u
       Cell(job.has_last_step() ? HumanLoss(step.loss()) : ""),
       Cell(job.has_last_epoch() ? HumanPercent(job.last_epoch().val_top1()) : ""),
       Cell(running ? HumanDuration(step.eta_seconds()) : ""),
-      Cell(std::to_string(job.nodes())),
+      Cell(NodesText(job)),
       Cell(HumanAge(now_us, job.submitted_us())),
   };
   if (by_hand) row.emplace_back(ByHandText(job), Style::kDim);
   if (wide) {
-    row.insert(row.end(), {Cell(std::to_string(job.nodes() * job.ranks_per_node())), Cell(job.owner()),
+    row.insert(row.end(), {Cell(std::to_string(RanksNow(job))), Cell(job.owner()),
                            Cell(std::to_string(job.priority())), Cell(std::to_string(job.generation())),
                            Cell(std::to_string(job.restarts())), Cell(job.reason_text(), Style::kDim)});
   }

@@ -55,6 +55,24 @@ TEST_F(Listing, JobsShowWhatARunDoes) {
   EXPECT_THAT(lines[2], ContainsRegex("11 +old +COMPLETED +- +- +- +- +- +2 +1m0"));
 }
 
+TEST_F(Listing, AGangThatMayGrowShowsItsRangeAndItsSize) {
+  auto job = RunningJob();
+  job.set_nodes(2);
+  job.set_max_nodes(8);
+  job.set_nodes_now(4);
+  job.set_ranks_per_node(1);
+  EXPECT_EQ(GangText(job), "2 to 8 nodes with 1 rank each; 4 nodes now");
+  EXPECT_EQ(NodesText(job), "4 (2-8)");
+  EXPECT_EQ(RanksNow(job), 4U);
+  EXPECT_EQ(MostRanks(job), 8U);
+  job.set_state(v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(GangText(job), "2 to 8 nodes with 1 rank each; 4 nodes before");
+  job.set_nodes_now(0);
+  EXPECT_EQ(GangText(job), "2 to 8 nodes with 1 rank each");
+  EXPECT_EQ(NodesText(job), "2-8");
+  EXPECT_EQ(GangText(RunningJob()), "2 nodes with 1 rank each");
+}
+
 TEST_F(Listing, ARunByHandSaysWhereItRuns) {
   daemon_.PutJob(RunningJob());
   EXPECT_THAT(RunListing({"jobs"}).out, Not(HasSubstr("NOT MANAGED"))) << "most lists have none";

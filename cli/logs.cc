@@ -78,7 +78,7 @@ class LogReader {
         client_(client),
         job_(job),
         options_(options),
-        printer_(context, job.nodes() * job.ranks_per_node() > 1 && !options.rank, options) {}
+        printer_(context, MostRanks(job) > 1 && !options.rank, options) {}
 
   int Run() {
     uint64_t tail = options_.tail;
@@ -163,7 +163,7 @@ class LogReader {
 };
 
 std::optional<Error> CheckRange(const v1::Job& job, const LogsOptions& options) {
-  const uint32_t world = job.nodes() * job.ranks_per_node();
+  const uint32_t world = MostRanks(job);
   Error error{.code = ErrorCode::kNotFound};
   if (options.rank && *options.rank >= world) {
     error.message = fmt::format("{} has no rank {}; it has {}", JobTitle(job), *options.rank,

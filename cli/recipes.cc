@@ -79,8 +79,9 @@ void PrintPlan(Context& context, const JobSpec& spec, const std::vector<EpochPla
   line("hardware", spec.about.hardware);
   uint64_t steps = 0;
   for (const auto& epoch : plan) steps += epoch.steps;
-  line("model", fmt::format("{}, {}, {} on {} x {} ranks, {} steps", spec.model.name, spec.train.precision,
-                            spec.optimizer.kind, spec.resources.nodes, spec.resources.ranks_per_node, steps));
+  line("model",
+       fmt::format("{}, {}, {} on {} x {} ranks, {} steps", spec.model.name, spec.train.precision,
+                   spec.optimizer.kind, spec.resources.max_nodes, spec.resources.ranks_per_node, steps));
   std::vector<double> rates;
   for (const auto& epoch : plan) rates.push_back(epoch.learning_rate);
   const int width = context.terminal().Width();

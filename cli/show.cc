@@ -81,8 +81,7 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
   if (job.not_before_us() > 0) sheet.Field("not before", LocalTime(job.not_before_us()));
   if (job.sweep_id() > 0)
     sheet.Field("sweep", fmt::format("{}: {}", job.sweep_id(), SweepSettingsText(job.sweep_settings())));
-  sheet.Field("gang", fmt::format("{} with {} each", Count(job.nodes(), "node"),
-                                  Count(job.ranks_per_node(), "rank")));
+  sheet.Field("gang", GangText(job));
   if (job.generation() > 0) {
     sheet.Field("starts", job.restarts() > 0 ? fmt::format("{} ({} after a failure)", job.generation(),
                                                            Count(job.restarts(), "restart"))
@@ -99,9 +98,7 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
 
 void PrintPlacements(Context& context, Sheet& sheet, const v1::Job& job) {
   if (job.placements().empty()) return;
-  const bool runs = job.state() == v1::JOB_STATE_RUNNING || job.state() == v1::JOB_STATE_STARTING ||
-                    job.state() == v1::JOB_STATE_PREEMPTING;
-  sheet.Heading(runs ? "Runs on" : "Last ran on");
+  sheet.Heading(HoldsNodes(job) ? "Runs on" : "Last ran on");
   Table table({{.title = "NODE", .shrink = true}, {"RANKS"}, {"DEVICES"}});
   for (const auto& placement : job.placements()) {
     table.Add({Cell(placement.node()), Cell(RanksText(placement)), Cell(RangesText(placement.devices()))});

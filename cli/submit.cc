@@ -95,9 +95,8 @@ void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
   if (answer.has_sweep()) {
     PrintDrySweep(context, answer);
   } else {
-    context.out() << fmt::format("{} is fine; nothing was submitted (it needs {} with {} each)\n",
-                                 Printable(job.name()), Count(job.nodes(), "node"),
-                                 Count(job.ranks_per_node(), "rank"));
+    context.out() << fmt::format("{} is fine; nothing was submitted (it needs {})\n", Printable(job.name()),
+                                 GangText(job));
   }
   if (!job.after().empty()) context.out() << fmt::format("  it waits for {}\n", AfterText(job));
   if (job.not_before_us() > 0)

@@ -115,8 +115,36 @@ int ExitCodeOfState(v1::JobState state) {
   return 0;
 }
 
+bool HoldsNodes(const v1::Job& job) {
+  return job.state() == v1::JOB_STATE_RUNNING || job.state() == v1::JOB_STATE_STARTING ||
+         job.state() == v1::JOB_STATE_PREEMPTING;
+}
+
 std::string JobTitle(const v1::Job& job) {
   return fmt::format("job {} ({})", job.id(), Printable(job.name()));
+}
+
+std::string GangText(const v1::Job& job) {
+  const std::string ranks = fmt::format("with {} each", Count(job.ranks_per_node(), "rank"));
+  if (job.max_nodes() <= job.nodes()) return fmt::format("{} {}", Count(job.nodes(), "node"), ranks);
+  const std::string now = job.nodes_now() == 0 ? ""
+                          : HoldsNodes(job)    ? fmt::format("; {} now", Count(job.nodes_now(), "node"))
+                                               : fmt::format("; {} before", Count(job.nodes_now(), "node"));
+  return fmt::format("{} to {} nodes {}{}", job.nodes(), job.max_nodes(), ranks, now);
+}
+
+std::string NodesText(const v1::Job& job) {
+  if (job.max_nodes() <= job.nodes()) return std::to_string(job.nodes());
+  const std::string range = fmt::format("{}-{}", job.nodes(), job.max_nodes());
+  return job.nodes_now() == 0 ? range : fmt::format("{} ({})", job.nodes_now(), range);
+}
+
+uint32_t RanksNow(const v1::Job& job) {
+  return (job.nodes_now() > 0 ? job.nodes_now() : job.nodes()) * job.ranks_per_node();
+}
+
+uint32_t MostRanks(const v1::Job& job) {
+  return std::max(job.nodes(), job.max_nodes()) * job.ranks_per_node();
 }
 
 std::string ByHandText(const v1::Job& job) {

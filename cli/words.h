@@ -21,6 +21,9 @@ std::string ReasonName(v1::ReasonCode reason);
 /// COMPLETED, FAILED or CANCELLED.
 bool IsFinal(v1::JobState state);
 
+/// STARTING, RUNNING or PREEMPTING.
+bool HoldsNodes(const v1::Job& job);
+
 Style StyleOf(v1::JobState state);
 
 /// Exit code of a command that follows a job to its end: 0 COMPLETED, 6 FAILED, 7 CANCELLED.
@@ -28,6 +31,17 @@ int ExitCodeOfState(v1::JobState state);
 
 /// "job 12 (rn18-demo)".
 std::string JobTitle(const v1::Job& job);
+
+/// "2 nodes with 8 ranks each"; of a gang that may grow and shrink "2 to 8 nodes with 8 ranks each; 4 nodes
+/// now".
+std::string GangText(const v1::Job& job);
+
+/// The same as a number: "2", "4 (2-8)" or "2-8" before its first start.
+std::string NodesText(const v1::Job& job);
+
+/// Ranks of its latest start, or that it needs before the first; and those of the largest gang it may be.
+uint32_t RanksNow(const v1::Job& job);
+uint32_t MostRanks(const v1::Job& job);
 
 /// "started by hand on gpu-3", with how many other hosts; empty for a job that imgd manages.
 std::string ByHandText(const v1::Job& job);

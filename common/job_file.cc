@@ -98,9 +98,35 @@ void ReadGpu(YamlMap& resources, JobSpec::Resources& out) {
   gpu.Finish();
 }
 
+/// A number, or {min: 2, max: 8}.
+void ReadNodes(YamlMap& resources, JobSpec::Resources& out) {
+  constexpr int64_t kMost = 100'000;
+  if (resources.IsMap("nodes")) {
+    auto nodes = resources.Child("nodes");
+    Set(out.nodes, nodes.Int("min", 1, kMost));
+    Set(out.max_nodes, nodes.Int("max", 1, kMost));
+    for (const char* key : {"min", "max"}) {
+      if (!nodes.Has(key)) nodes.AddError(key, "missing; {min: 2, max: 8} are the fewest and the most nodes");
+    }
+    if (nodes.Has("min") && nodes.Has("max") && out.max_nodes < out.nodes)
+      nodes.AddError("max", fmt::format("{} is less than min, {}", out.max_nodes, out.nodes));
+    nodes.Finish();
+  } else {
+    Set(out.nodes, resources.Int("nodes", 1, kMost));
+    out.max_nodes = out.nodes;
+  }
+  Set(out.resize_interval_ms, resources.DurationMs("resize_interval"));
+  if (!resources.Has("resize_interval")) return;
+  if (out.resize_interval_ms < 1000) resources.AddError("resize_interval", "must be at least 1s");
+  if (!resources.IsMap("nodes")) {
+    resources.AddError("resize_interval", "is for a gang that may grow and shrink",
+                       "set resources.nodes: {min: 2, max: 8}");
+  }
+}
+
 void ReadResources(YamlMap& root, JobSpec& spec) {
   auto resources = root.Child("resources");
-  Set(spec.resources.nodes, resources.Int("nodes", 1, 100'000));
+  ReadNodes(resources, spec.resources);
   Set(spec.resources.ranks_per_node, resources.Int("ranks_per_node", 1, 1024));
   ReadGpu(resources, spec.resources);
   Set(spec.resources.whole_nodes, resources.Bool("whole_nodes"));

@@ -38,12 +38,14 @@ struct JobSpec {
   std::optional<SweepSpec> sweep;   ///< many jobs, that differ from this file by some settings
 
   struct Resources {
-    int nodes = 1;                        ///< nodes in the gang
-    int ranks_per_node = 1;               ///< ranks, each with a GPU or CPU slot, on each node
-    bool gpu = false;                     ///< a CPU slot does not do
-    std::vector<std::string> gpu_models;  ///< words of the GPU's name, one of which it has; empty for any
-    int64_t gpu_memory_gib = 0;           ///< of each GPU, at least, as it is sold
-    bool whole_nodes = false;             ///< no other job on its nodes
+    int nodes = 1;                         ///< nodes in the gang, at least
+    int max_nodes = 1;                     ///< at most; more than `nodes` where the gang is elastic
+    int64_t resize_interval_ms = 600'000;  ///< that a start of an elastic gang lasts before it may grow
+    int ranks_per_node = 1;                ///< ranks, each with a GPU or CPU slot, on each node
+    bool gpu = false;                      ///< a CPU slot does not do
+    std::vector<std::string> gpu_models;   ///< words of the GPU's name, one of which it has; empty for any
+    int64_t gpu_memory_gib = 0;            ///< of each GPU, at least, as it is sold
+    bool whole_nodes = false;              ///< no other job on its nodes
     std::map<std::string, std::vector<std::string>> labels;      ///< of each node, one of the values
     std::map<std::string, std::vector<std::string>> not_labels;  ///< none of the values
   } resources;
@@ -226,7 +228,9 @@ struct JobSpec {
 
   /// The phases, of which there is at least one.
   std::vector<Phase> AllPhases() const;
-  int WorldSize() const { return resources.nodes * resources.ranks_per_node; }
+  bool IsElastic() const { return resources.max_nodes > resources.nodes; }
+  /// Of the largest gang that it may be.
+  int WorldSize() const { return resources.max_nodes * resources.ranks_per_node; }
 };
 
 /// Names of the models that a job can ask for, in the order of common/models.def.

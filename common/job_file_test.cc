@@ -8,6 +8,7 @@ namespace imgd {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -153,6 +154,48 @@ TEST(JobFile, TheElasticRuleIsForTheRanksOfTheFile) {
   EXPECT_THAT(
       ErrorsOf(with("train: {global_batch: 24}\nelastic: {rule: linear_scaling, ranks: 12}\n")),
       ElementsAre(HasSubstr("2 images for each of 12 ranks (elastic) are no multiple of data.segments, 4")));
+}
+
+TEST(JobFile, AGangMayHaveFewerOrMoreNodes) {
+  const auto with = [](const std::string& resources, const std::string& rest = "") {
+    return "name: a\ndata: {train: /x}\nresources: {" + resources + "}\n" + rest;
+  };
+  const auto fixed = ParseJobFile(with("nodes: 4"), "f");
+  ASSERT_TRUE(fixed.has_value());
+  EXPECT_FALSE(fixed->IsElastic());
+  EXPECT_EQ(fixed->resources.max_nodes, 4);
+  EXPECT_EQ(ParseJobFile("name: a\ndata: {train: /x}\n", "f")->WorldSize(), 1);
+
+  const auto spec =
+      ParseJobFile(with("nodes: {min: 2, max: 8}, ranks_per_node: 4, resize_interval: 15m"), "f");
+  ASSERT_TRUE(spec.has_value()) << spec.error().front().ToString();
+  EXPECT_TRUE(spec->IsElastic());
+  EXPECT_EQ(spec->resources.nodes, 2);
+  EXPECT_EQ(spec->resources.max_nodes, 8);
+  EXPECT_EQ(spec->resources.resize_interval_ms, 900'000);
+  EXPECT_EQ(spec->elastic.rule, "keep_global_batch") << "what is learnt does not hang on what is free";
+  EXPECT_EQ(spec->elastic.ranks, 32) << "a rank's part is no larger on fewer nodes";
+  EXPECT_EQ(ParseJobFile(with("nodes: {min: 1, max: 2}"), "f")->resources.resize_interval_ms, 600'000);
+
+  EXPECT_THAT(ErrorsOf(with("nodes: {min: 3, max: 2}")),
+              ElementsAre(HasSubstr("resources.nodes.max: 2 is less than min, 3")));
+  EXPECT_THAT(ErrorsOf(with("nodes: {min: 0, max: 2}")),
+              ElementsAre(HasSubstr("resources.nodes.min: found '0' where a whole number from 1 to 100000")));
+  EXPECT_THAT(ErrorsOf(with("nodes: {max: 2}")), ElementsAre(HasSubstr("resources.nodes.min: missing")));
+  EXPECT_THAT(ErrorsOf(with("nodes: {min: 1, maximum: 2}")),
+              ElementsAre(HasSubstr("resources.nodes.max: missing"),
+                          HasSubstr("resources.nodes.maximum: unknown key")));
+  EXPECT_THAT(ErrorsOf(with("nodes: 2, resize_interval: 5m")),
+              ElementsAre(HasSubstr("resources.resize_interval: is for a gang that may grow and shrink")));
+  EXPECT_THAT(ErrorsOf(with("nodes: {min: 1, max: 2}, resize_interval: 0")),
+              ElementsAre(HasSubstr("resources.resize_interval: must be at least 1s")));
+  EXPECT_THAT(
+      ErrorsOf(with("nodes: {min: 2, max: 6}")),
+      ElementsAre(HasSubstr("256 images can't be divided among 6 ranks, the most that resources.nodes")));
+  EXPECT_THAT(ErrorsOf(with("nodes: {min: 2, max: 6}", "elastic: {rule: linear_scaling}\n")),
+              Contains(HasSubstr("elastic.ranks: missing; how many ranks train.global_batch")));
+  EXPECT_TRUE(
+      ParseJobFile(with("nodes: {min: 2, max: 6}", "elastic: {rule: linear_scaling, ranks: 4}\n"), "f"));
 }
 
 std::string WithPhases(const char* phases, const char* train = "{}") {

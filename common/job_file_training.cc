@@ -34,10 +34,17 @@ void ReadElastic(YamlMap& root, JobSpec& spec) {
   auto map = root.Child("elastic");
   auto& elastic = spec.elastic;
   elastic.ranks = spec.WorldSize();
+  // What is learnt, and the memory that it takes, should not hang on how many nodes are free.
+  if (spec.IsElastic()) elastic.rule = "keep_global_batch";
   Set(elastic.rule, map.Choice("rule", {"keep_global_batch", "linear_scaling"}));
   Set(elastic.ranks, map.Int("ranks", 1, 1'000'000));
-  if (root.Has("elastic") && !map.Has("rule"))
+  if (root.Has("elastic") && !map.Has("rule") && !spec.IsElastic())
     map.AddError("rule", "missing; keep_global_batch or linear_scaling");
+  if (spec.IsElastic() && elastic.rule == "linear_scaling" && !map.Has("ranks")) {
+    map.AddError("ranks",
+                 "missing; how many ranks train.global_batch and the learning rates are for, since "
+                 "resources.nodes is not one number");
+  }
   map.Finish();
 }
 
@@ -46,7 +53,10 @@ void CheckBatch(YamlMap& map, int batch, const JobSpec& spec) {
   const bool scales = spec.elastic.rule == "linear_scaling";
   const int ranks = scales ? spec.elastic.ranks : spec.WorldSize();
   if (batch % ranks != 0) {
-    map.AddError("global_batch", fmt::format("{} images can't be divided among {} ranks", batch, ranks),
+    const bool most = !scales && spec.IsElastic();
+    map.AddError("global_batch",
+                 fmt::format("{} images can't be divided among {} ranks{}", batch, ranks,
+                             most ? ", the most that resources.nodes allows" : ""),
                  fmt::format("take a multiple of {}", ranks));
   } else if (scales && batch / ranks % spec.data.segments != 0) {
     map.AddError("global_batch", fmt::format("{} images for each of {} ranks (elastic) are no multiple of "

@@ -191,6 +191,11 @@ bool YamlMap::Has(std::string_view key) const {
   return child != nullptr && !child->IsNull();
 }
 
+bool YamlMap::IsMap(std::string_view key) const {
+  const YAML::Node* child = Find(key);
+  return child != nullptr && child->IsMap();
+}
+
 void YamlMap::AddError(std::string_view key, std::string message, std::string hint) {
   const YAML::Node* child = Find(key);
   auto error = ErrorAt(child != nullptr ? child->Mark() : node_.Mark(), shared_->file,

@@ -53,6 +53,7 @@ class YamlMap {
   std::optional<int64_t> DurationMs(std::string_view key);
 
   bool Has(std::string_view key) const;
+  bool IsMap(std::string_view key) const;
   /// The keys that it has, in the order of the file; for mappings with names of somebody else's.
   std::vector<std::string> Keys() const;
 

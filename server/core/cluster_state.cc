@@ -18,6 +18,7 @@ QueuedJob EntryOf(const JobRecord& job) {
   return {.priority = job.priority,
           .id = job.id,
           .nodes = job.nodes,
+          .max_nodes = job.max_nodes,
           .ranks_per_node = job.ranks_per_node,
           .needs = job.needs,
           .accounts = AccountsOf(job),
@@ -27,13 +28,14 @@ QueuedJob EntryOf(const JobRecord& job) {
           .keeps_place = KeepsPlace(job.failures_in_row),
           .most = LongestStart(job).value_or(Duration::zero()),
           .avoid = job.avoid,
-          .code = job.reason.code};
+          .code = job.reason.code,
+          .regroups = job.reason.code == ReasonCode::kGrows && !job.run.grows_to.empty()};
 }
 
 std::string FolderOf(const JobRecord& job) {
   // A gang of one node is only warned at submit, and goes where there is room; a bucket is seen from
   // anywhere.
-  if (job.nodes == 1 || IsInBucket(job.checkpoint_dir)) return "";
+  if (job.MostNodes() == 1 || IsInBucket(job.checkpoint_dir)) return "";
   return std::filesystem::path(job.checkpoint_dir).parent_path().native();
 }
 
@@ -178,6 +180,13 @@ void ClusterState::Count(const JobRecord& job) {
   }
 }
 
+void ClusterState::SetGrowth(JobId id, std::vector<Part> parts) {
+  JobRecord& job = EditJob(id);
+  Release(id);
+  job.run.grows_to = std::move(parts);
+  Hold(job);
+}
+
 void ClusterState::SetWait(JobId id, ReasonCode code) {
   const auto key = queued_.find(id);
   if (key == queued_.end()) return;
@@ -229,7 +238,7 @@ void ClusterState::Dequeue(JobId id) {
 }
 
 void ClusterState::Hold(const JobRecord& job) {
-  for (const auto& part : job.run.parts) {
+  for (const auto& part : job.run.Held()) {
     if (!nodes_.contains(part.node)) continue;
     NodeRecord& node = EditUnstored(part.node);
     for (size_t i = 0; i < node.devices.size(); ++i) {
@@ -242,7 +251,7 @@ void ClusterState::Hold(const JobRecord& job) {
 }
 
 void ClusterState::Release(JobId id) {
-  for (const auto& part : jobs_.at(id).run.parts) {
+  for (const auto& part : jobs_.at(id).run.Held()) {
     if (!nodes_.contains(part.node)) continue;
     auto& holders = EditUnstored(part.node).holders;
     std::replace(holders.begin(), holders.end(), id, JobId());

@@ -18,6 +18,9 @@ namespace imgd {
 std::string FolderOf(const JobRecord& job);
 NodeId NodeWithCheckpoints(const JobRecord& job);
 
+/// The job as the scheduler would see it in the queue, without its user's turn.
+QueuedJob EntryOf(const JobRecord& job);
+
 /// Those that its devices count for: "user ada", "project vision".
 std::vector<std::string> AccountsOf(const JobRecord& job);
 
@@ -61,6 +64,9 @@ class ClusterState {
   JobRecord& EditUnstored(JobId id) { return jobs_.at(id); }
   /// Brings the queue, the active set and the devices' holders in line with the job's state.
   void Changed(JobId id);
+  /// The next gang of a job that holds devices, all of whose devices are its own from now on; none to give
+  /// those up that its present gang does not have.
+  void SetGrowth(JobId id, std::vector<Part> parts);
   /// Each user's turn; those that are not named have turn 0. Puts the queue in order.
   void SetTurns(std::map<std::string, uint32_t> turns);
   const std::map<std::string, uint32_t>& turns() const { return turns_; }

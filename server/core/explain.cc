@@ -16,12 +16,17 @@ std::string Count(uint64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
+/// "2 nodes", "2 to 8 nodes".
+std::string GangText(uint32_t nodes, uint32_t max_nodes) {
+  return max_nodes > nodes ? fmt::format("{} to {} nodes", nodes, max_nodes) : Count(nodes, "node");
+}
+
 /// "needs 2 nodes with 1 free device each"; `adjective` is "free " or nothing. Where some nodes do not count
 /// because of their folders, it says so.
 std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_view adjective) {
   std::string text =
-      fmt::format("needs {} with {} {}{} each{}{}", Count(job.nodes, "node"), job.ranks_per_node, adjective,
-                  NounFor(job.needs, job.ranks_per_node != 1),
+      fmt::format("needs {} with {} {}{} each{}{}", GangText(job.nodes, job.max_nodes), job.ranks_per_node,
+                  adjective, NounFor(job.needs, job.ranks_per_node != 1),
                   job.needs.whole_nodes ? " and nothing else on them" : "", LabelsFor(job.needs));
   QueuedJob anywhere = job;
   anywhere.folder.clear();

@@ -257,7 +257,8 @@ bool AllEndedWell(const Run& run, uint32_t world_size) {
 }  // namespace
 
 std::string StopActor(const Run& run) {
-  return run.stop == StopFor::kPreempt ? "scheduler" : fmt::format("user:{}", run.stop_actor);
+  if (run.stop == StopFor::kPreempt || run.stop == StopFor::kGrow) return "scheduler";
+  return fmt::format("user:{}", run.stop_actor);
 }
 
 ReasonCode StopCode(StopFor stop) {
@@ -268,6 +269,8 @@ ReasonCode StopCode(StopFor stop) {
       return ReasonCode::kMovedByUser;
     case StopFor::kPreempt:
       return ReasonCode::kPreempted;
+    case StopFor::kGrow:
+      return ReasonCode::kGrows;
     default:
       return ReasonCode::kNodeDrained;
   }
@@ -329,8 +332,11 @@ std::optional<AppendEvent> ComeBack(JobRecord& job, std::string text, std::strin
 
 void BeginRun(JobRecord& job, std::vector<Part> parts, Now now) {
   job.generation = Generation(job.generation.value() + 1);
-  job.run =
-      Run{.parts = std::move(parts), .since = now.steady, .kept_since = now.steady, .held_since = now.steady};
+  job.run = Run{.parts = std::move(parts),
+                .avoided = std::move(job.avoid),
+                .since = now.steady,
+                .kept_since = now.steady,
+                .held_since = now.steady};
   job.retry_at = {};
   job.not_before = {};
   job.avoid.clear();
@@ -361,6 +367,12 @@ bool AllOver(const Run& run) {
 bool MustStop(const Run& run) {
   return !run.troubles.empty() || std::any_of(run.exits.begin(), run.exits.end(), [](const RankExit& exit) {
     return exit.exit_code != 0 || exit.signal != 0;
+  });
+}
+
+bool FailedOfItself(const Run& run) {
+  return !run.troubles.empty() || std::any_of(run.exits.begin(), run.exits.end(), [](const RankExit& exit) {
+    return !exit.by_us && (exit.exit_code != 0 || exit.signal != 0);
   });
 }
 
@@ -426,6 +438,13 @@ Duration TimeToStop(const JobRecord& job) {
   // The agent gives the ranks the grace for their checkpoint, and as long again to end.
   const Duration grace = std::chrono::milliseconds(job.grace_ms);
   return std::max(2 * grace, grace + kTimeForCheckpoint);
+}
+
+int64_t GraceForCheckpoint(const JobRecord& job) {
+  if (job.run.stop != StopFor::kGrow) return job.grace_ms;
+  // With as long again to end it is within TimeToStop().
+  return std::max<int64_t>(
+      job.grace_ms, std::chrono::duration_cast<std::chrono::milliseconds>(kTimeForCheckpoint).count() / 2);
 }
 
 std::optional<Duration> LongestStart(const JobRecord& job) {

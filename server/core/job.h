@@ -42,6 +42,9 @@ bool CollectiveBroke(const Run& run);
 /// True when every end is explained, so that waiting for more reports would not change the verdict.
 bool IsExplained(const Run& run);
 
+/// True when the run fell apart, and not because it was asked to end.
+bool FailedOfItself(const Run& run);
+
 /// Marks whether imgd itself ended this rank, by what was asked for before.
 bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now);
 
@@ -73,6 +76,9 @@ inline constexpr uint32_t kMostWithoutProgress = 20;
 
 /// One whose time is over may write a last checkpoint for so long.
 inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
+
+/// That the ranks have for a checkpoint before they are ended. To grow is not urgent: it shall lose nothing.
+int64_t GraceForCheckpoint(const JobRecord& job);
 
 /// That a run that is asked to stop takes at most.
 Duration TimeToStop(const JobRecord& job);

@@ -77,6 +77,8 @@ JobRecord NewJob(const Submission& submission, JobId id, const std::string& clus
           .project = submission.project,
           .priority = submission.priority,
           .nodes = submission.nodes,
+          .max_nodes = submission.max_nodes,
+          .resize_interval_ms = submission.resize_interval_ms,
           .ranks_per_node = submission.ranks_per_node,
           .needs = submission.needs,
           .grace_ms = submission.grace_ms,
@@ -147,6 +149,7 @@ Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& act
       checkpoint_first && (first || job.run.checkpoint_first) && job.run.stop != StopFor::kRetry;
   if (first) job.run.stop_actor = actor;
   if (job.run.stop == StopFor::kNothing) job.run.stop_since = now.steady;
+  GiveUpGrowth(id);
   job.run.stop = StopFor::kCancel;
   job.reason = {ReasonCode::kCancelledByUser,
                 fmt::format("{} asked for the end{}; the ranks are being stopped", job.run.stop_actor,
@@ -200,8 +203,11 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
           "scheduler", now);
       if (event) out.push_back(std::move(*event));
       state_.Changed(id);
+      if (job.IsElastic()) dirty_ = true;  // when it may grow is to be noted
     }
   }
+  // What can't save any more is not waited for.
+  if (run.stop == StopFor::kGrow && FailedOfItself(run)) run.checkpoint_first = false;
   SyncParts(id, out);
   if (!AllOver(run)) return;
   if (run.gone_since == Instant{}) run.gone_since = now.steady;
@@ -253,7 +259,8 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Actions& out
       return;
     case Command::kStopAfterCheckpoint:
     case Command::kStop:
-      out.push_back(SendStop{part.node, run, command == Command::kStopAfterCheckpoint, job.grace_ms});
+      out.push_back(SendStop{part.node, run, command == Command::kStopAfterCheckpoint,
+                             command == Command::kStop ? job.grace_ms : GraceForCheckpoint(job)});
       return;
     case Command::kStart:
       break;
@@ -265,7 +272,7 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Actions& out
                   .first_rank = part.first_rank,
                   .devices = part.devices,
                   .world_size = job.WorldSize(),
-                  .node_count = job.nodes,
+                  .node_count = job.NodesNow(),
                   .node_rank = static_cast<uint32_t>(index),
                   .master_address = job.run.master_address,
                   .master_port = job.run.master_port,

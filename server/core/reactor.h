@@ -35,7 +35,9 @@ struct Submission {
   std::string owner;
   std::string project;
   int priority = 0;
-  uint32_t nodes = 1;
+  uint32_t nodes = 1;                    ///< as in JobRecord
+  uint32_t max_nodes = 0;                ///< the same
+  int64_t resize_interval_ms = 600'000;  ///< the same
   uint32_t ranks_per_node = 1;
   Needs needs;
   int64_t grace_ms = 10'000;
@@ -284,6 +286,11 @@ class Reactor {
   void FillAllowances(Snapshot& snapshot) const;
   void Preempt(const std::vector<JobId>& victims, JobId for_job, Now now, Actions& out);
   void SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out);
+  void Regroup(Now now, Actions& out);
+  void Grow(Now now, Actions& out);
+  void GiveUpGrowth(JobId job);
+  bool CanTake(const Part& part) const;
+  std::vector<JobId> MayGrow(Now now);
   bool BackoffDue(Now now) const;
   Snapshot FreeAndHeld(Now now) const;
 
@@ -297,6 +304,8 @@ class Reactor {
   std::vector<AppendDecision> news_;  ///< of nodes that are heard again, for the next Schedule()
   bool dirty_ = true;                 ///< something changed that the scheduler looks at
   Instant next_backoff_ = Instant::max();
+  Instant next_growth_ = Instant::max();       ///< when a job may grow that may not yet
+  std::map<JobId, Instant> could_grow_since_;  ///< of those that may; never stored
   Instant last_tick_{};
   uint64_t stale_reports_ = 0;
   /// Where the ranks of a job's latest start are.

@@ -329,7 +329,7 @@ void Reactor::OnTick(Now now, Actions& out) {
   for (const JobId id : state_.active()) CheckTimeouts(id, now);
   LetGoInTime(now.wall);
   Drain(now, out);
-  if (BackoffDue(now)) dirty_ = true;
+  if (BackoffDue(now) || now.steady >= next_growth_) dirty_ = true;
 }
 
 void Reactor::CountSilence(Duration passed, Now now, Actions& out) {

@@ -37,6 +37,7 @@ std::string Ending(const JobRecord& job) {
       return fmt::format("is being paused by {}", job.run.stop_actor);
     case StopFor::kMove:
       return fmt::format("is being moved by {}", job.run.stop_actor);
+    case StopFor::kGrow:
     case StopFor::kDrain:
     case StopFor::kPreempt:
       return fmt::format("gives its devices back: {}", job.run.stop_text);
@@ -96,6 +97,7 @@ void Reactor::AskBack(JobRecord& job, StopFor stop, const std::string& actor, st
     run.checkpoint_first = job.state == JobState::kRunning;
     run.saved = false;
   }
+  GiveUpGrowth(job.id);
   run.stop = stop;
   run.stop_actor = actor;
   run.stop_text = std::move(text);
@@ -197,7 +199,7 @@ Status Reactor::OnMove(JobId id, const std::string& actor, Now now, Actions& out
     return Refuse("only a job that runs has nodes to be moved off", "job {} cannot be moved: it is {}", id,
                   NameOf(job->state));
   }
-  if (job->run.stop != StopFor::kNothing)
+  if (job->run.stop != StopFor::kNothing && job->run.stop != StopFor::kGrow)
     return Refuse("", "job {} cannot be moved: it {}", id, Ending(*job));
   IMGD_TRY(CouldMove(*job));
   AskBack(*job, StopFor::kMove, actor, fmt::format("moved off {} by {}", NamesOf(job->run.parts), actor), now,
@@ -294,7 +296,8 @@ void Reactor::DrainRuns(const NodeId& id, const SetAside& aside, Now now, Action
   for (const JobId job : std::set<JobId>(state_.active())) {
     const JobRecord& known = *state_.FindJob(job);
     const Part* part = PartOnNode(known.run, id);
-    if (part == nullptr || part->Over() || known.run.stop != StopFor::kNothing) continue;
+    const bool stays = known.run.stop == StopFor::kNothing || known.run.stop == StopFor::kGrow;
+    if (part == nullptr || part->Over() || !stays) continue;
     AskBack(state_.EditJob(job), StopFor::kDrain, aside.actor, text, now, out);
   }
 }

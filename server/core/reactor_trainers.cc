@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/core/explain.h"
+#include "server/core/growth.h"
 #include "server/core/job.h"
 #include "server/core/reactor.h"
 
@@ -120,7 +121,9 @@ Snapshot Reactor::FreeAndHeld(Now now) const {
     const bool comes_back = stop == StopFor::kRetry;
     // A run that is over only waits for its last reports: mostly that it trained to the last step.
     const bool over = stop == StopFor::kNothing && job.run.gone_since != Instant{};
-    const bool leaving = over || stop != StopFor::kNothing;
+    // One that grows keeps what it has.
+    const bool stays = stop == StopFor::kNothing || stop == StopFor::kGrow;
+    const bool leaving = over || !stays;
     // The earliest counts: that a time limit is over is noticed a moment later.
     std::optional<Instant> end;
     if (const auto most = LongestStart(job)) end = job.run.held_since + *most;
@@ -132,13 +135,12 @@ Snapshot Reactor::FreeAndHeld(Now now) const {
     if (over) bound(job.run.gone_since + settings_.settle);
     if (leaving && !over && !comes_back) bound(job.run.stop_since + TimeToStop(job));
     if (end) snapshot.ends[id] = *end;
-    snapshot.holders[id] = {
-        .priority = job.priority,
-        .preemptible = settings_.preemption && job.preemptible && stop == StopFor::kNothing,
-        .leaving = leaving,
-        .comes_back = comes_back,
-        .to_stop = TimeToStop(job),
-        .at_risk = (now.steady - job.run.kept_since) * job.WorldSize()};
+    snapshot.holders[id] = {.priority = job.priority,
+                            .preemptible = settings_.preemption && job.preemptible && stays,
+                            .leaving = leaving,
+                            .comes_back = comes_back,
+                            .to_stop = TimeToStop(job),
+                            .at_risk = (now.steady - job.run.kept_since) * job.WorldSize()};
   }
   return snapshot;
 }
@@ -183,7 +185,7 @@ void Reactor::TakeTurns(Now now) {
 /// Those that it holds, which are more than its ranks where it has nodes for itself.
 uint32_t Reactor::DevicesOf(const JobRecord& job) const {
   size_t devices = 0;
-  for (const auto& part : job.run.parts) {
+  for (const auto& part : job.run.Held()) {
     const NodeRecord* node = part.whole ? state_.FindNode(part.node) : nullptr;
     devices += node != nullptr ? node->devices.size() : part.devices.size();
   }
@@ -222,6 +224,7 @@ void Reactor::Schedule(Now now, Actions& out) {
   if (!dirty_) return;
   dirty_ = false;
   NoteEmptied(now, out);
+  Regroup(now, out);
   next_backoff_ = Instant::max();
   TakeTurns(now);
   Plan plan = MakePlan(FreeAndHeld(now), state_.queue());
@@ -237,11 +240,13 @@ void Reactor::Schedule(Now now, Actions& out) {
     const Snapshot after = MakeSnapshot(now);
     for (const auto& change : plan.waits) SetWait(change, after, now, out);
   }
+  Grow(now, out);
   Drain(now, out);
 }
 
 void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   JobRecord& job = state_.EditJob(placement.job);
+  const std::string resized = ExplainResize(job, placement.parts);
   BeginRun(job, placement.parts, now);
   std::string nodes;
   for (const auto& part : job.run.parts) nodes += fmt::format("{}{}", nodes.empty() ? "" : ", ", part.node);
@@ -252,6 +257,7 @@ void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
               fmt::format("placed on {}, beside what is kept for job {} ({}), which comes first", nodes,
                           first->id, first->name)};
   }
+  if (!resized.empty()) reason = {ReasonCode::kResized, fmt::format("{}; {}", resized, reason.text)};
   auto event = ChangeState(job, JobState::kStarting, std::move(reason), "scheduler", now);
   if (event) out.push_back(std::move(*event));
   state_.Changed(job.id);

@@ -321,6 +321,13 @@ bool Room::Holds(const QueuedJob& job) {
   });
 }
 
+uint32_t Room::MostNodes(const QueuedJob& job) {
+  uint64_t most = 0;
+  for (const Group* group : GroupsFor(job))
+    most = std::max(most, FreeNodes(group->by_free, job.ranks_per_node));
+  return static_cast<uint32_t>(most);
+}
+
 bool Room::WillHold(const QueuedJob& job) {
   const View& view = ViewOf(job);
   const auto groups = GroupsFor(job);

@@ -33,7 +33,9 @@ class Room {
   bool CouldEverHold(const QueuedJob& job);
   /// Whether so many nodes that can be used have enough free devices.
   bool Holds(const QueuedJob& job);
-  /// The same, with those that are only out of reach.
+  /// How many nodes that it could have together can be used and have enough free devices.
+  uint32_t MostNodes(const QueuedJob& job);
+  /// As Holds(), with those that are only out of reach.
   bool WillHold(const QueuedJob& job);
   /// Where it would go: nodes as close to each other as there are, and of these the fullest first, so that
   /// whole ones stay free for those who need them. Nothing where it does not fit.

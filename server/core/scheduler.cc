@@ -25,6 +25,7 @@ class Planner {
   uint32_t DevicesOf(const std::vector<Part>& parts) const;
   void Take(const QueuedJob& job, const std::vector<Part>& parts);
   std::optional<std::vector<Part>> Place(const QueuedJob& job);
+  std::optional<std::vector<Part>> FindIn(Room& room, const QueuedJob& job);
   ReasonCode WhyNot(const QueuedJob& job);
   void Reserve(const QueuedJob& job);
   bool IsHeldByGuess(const Part& part) const;
@@ -116,12 +117,25 @@ void Planner::Take(const QueuedJob& job, const std::vector<Part>& parts) {
   if (beside_) beside_->Take(parts);
 }
 
+/// As many nodes as there are, of those that it takes, and as the quotas allow; at least those that it needs.
+std::optional<std::vector<Part>> Planner::FindIn(Room& room, const QueuedJob& job) {
+  if (job.max_nodes <= job.nodes) return room.Find(job);
+  QueuedJob sized = job;
+  sized.nodes = std::min(room.MostNodes(job), job.max_nodes);
+  for (; sized.nodes > job.nodes; --sized.nodes) {
+    if (OverQuota(job, sized.nodes * job.ranks_per_node)) continue;
+    auto parts = room.Find(sized);
+    if (parts && !OverQuota(job, DevicesOf(*parts))) return parts;
+  }
+  return room.Find(job);
+}
+
 /// On devices that are not reserved; or on any, where the job is over before those are needed.
 std::optional<std::vector<Part>> Planner::Place(const QueuedJob& job) {
-  auto parts = beside_ ? beside_->Find(job) : room_.Find(job);
+  auto parts = FindIn(beside_ ? *beside_ : room_, job);
   if (!parts && beside_ && plan.reserved->from && job.most > Duration::zero() &&
       std::max(cluster_.now, job.not_before) + job.most <= *plan.reserved->from) {
-    parts = room_.Find(job);
+    parts = FindIn(room_, job);
   }
   return parts;
 }

@@ -19,8 +19,10 @@ namespace imgd {
 struct QueuedJob {
   int priority = 0;
   JobId id;
-  uint32_t turn = 0;  ///< of its user among jobs of this priority (TurnOf() in server/core/shares.h)
-  uint32_t nodes = 1;
+  uint32_t turn = 0;   ///< of its user among jobs of this priority (TurnOf() in server/core/shares.h)
+  uint32_t nodes = 1;  ///< that it needs
+  uint32_t max_nodes =
+      0;  ///< that it takes where there are so many; no more than it needs where this is less
   uint32_t ranks_per_node = 1;
   Needs needs = {};
   std::vector<std::string> accounts = {};  ///< that its devices count for: "user ada", "project vision"
@@ -31,6 +33,7 @@ struct QueuedJob {
   Duration most{};           ///< that it will hold its devices for, from its start; zero where nobody knows
   std::set<NodeId> avoid = {};          ///< nodes that it must not be placed on
   ReasonCode code = ReasonCode::kNone;  ///< why it waits, as last decided
+  bool regroups = false;                ///< it only ended to go on with the nodes that are kept for it
 
   /// True when this one comes before the other in the queue.
   bool Before(const QueuedJob& other) const {

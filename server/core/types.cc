@@ -33,7 +33,7 @@ bool IsFinal(JobState state) {
 }
 
 bool GivesBack(StopFor stop) {
-  if (stop == StopFor::kPreempt) return true;
+  if (stop == StopFor::kPreempt || stop == StopFor::kGrow) return true;
   return stop == StopFor::kPause || stop == StopFor::kMove || stop == StopFor::kDrain;
 }
 

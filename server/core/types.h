@@ -70,6 +70,8 @@ enum class ReasonCode : uint8_t {
   kSetAsideByUser = 40,
   kNodeEmpty = 41,
   kReturnedByUser = 42,
+  kGrows = 43,
+  kResized = 44,
   kCollectiveBroken = 46,
   kSamePlace = 47,
   kSetAsideByImgd = 48,
@@ -205,6 +207,7 @@ enum class StopFor : uint8_t {
   kMove = 5,
   kDrain = 6,
   kPreempt = 7,
+  kGrow = 8,  ///< it goes on at once, on more nodes
   kHalve = 12,
 };
 /// The run's devices are asked back while nothing is wrong with it; it goes on later from its checkpoint.
@@ -223,16 +226,21 @@ struct Run {
   StopFor stop = StopFor::kNothing;
   bool checkpoint_first = false;
   std::string stop_actor;
-  std::string stop_text;    ///< of a stop that GivesBack(): why, as "paused by ada"
-  bool saved = false;       ///< a checkpoint was accepted after the stop was asked for
-  bool progressed = false;  ///< a checkpoint of this run was accepted
-  Instant since{};          ///< start of STARTING; not stored
-  Instant kept_since{};     ///< what it did since then is in no checkpoint; not stored
-  Instant held_since{};     ///< the same, also over a restart of the daemon; not stored
-  Instant stop_since{};     ///< when the stop was sent; not stored
-  Instant gone_since{};     ///< when the last part was over; not stored
+  std::string stop_text;       ///< of a stop that GivesBack(): why, as "paused by ada"
+  bool saved = false;          ///< a checkpoint was accepted after the stop was asked for
+  bool progressed = false;     ///< a checkpoint of this run was accepted
+  std::vector<Part> grows_to;  ///< with kGrow: its next gang, whose devices are kept for it
+  std::set<NodeId> avoided;  ///< nodes that the job was moved off for this start; it does not grow onto them
+  Instant since{};           ///< start of STARTING; not stored
+  Instant kept_since{};      ///< what it did since then is in no checkpoint; not stored
+  Instant held_since{};      ///< the same, also over a restart of the daemon; not stored
+  Instant stop_since{};      ///< when the stop was sent; not stored
+  Instant gone_since{};      ///< when the last part was over; not stored
   /// When the training will be over at its present speed, as rank 0 said last; not stored.
   std::optional<Instant> expected_end;
+
+  /// Where devices are its own.
+  const std::vector<Part>& Held() const { return grows_to.empty() ? parts : grows_to; }
 };
 
 /// What a gang asks of its nodes and devices beside their number (server/core/needs.h).
@@ -300,7 +308,9 @@ struct JobRecord {
   std::string owner;
   std::string project;  ///< that it counts for; may be empty
   int priority = 0;
-  uint32_t nodes = 1;
+  uint32_t nodes = 1;                    ///< that it needs, at least
+  uint32_t max_nodes = 0;                ///< that it takes at most, where those are more
+  int64_t resize_interval_ms = 600'000;  ///< that a start lasts before it may grow
   uint32_t ranks_per_node = 1;
   Needs needs;
   int64_t grace_ms = 10'000;
@@ -334,7 +344,12 @@ struct JobRecord {
   std::optional<ByHand> by_hand;             ///< nothing: imgd starts and ends it
 
   static constexpr size_t kCheckpointsKept = 16;
-  uint32_t WorldSize() const { return nodes * ranks_per_node; }
+  /// It may have more nodes than it needs.
+  bool IsElastic() const { return max_nodes > nodes; }
+  uint32_t MostNodes() const { return IsElastic() ? max_nodes : nodes; }
+  /// Of the latest start; what it needs where there was none.
+  uint32_t NodesNow() const { return run.parts.empty() ? nodes : static_cast<uint32_t>(run.parts.size()); }
+  uint32_t WorldSize() const { return NodesNow() * ranks_per_node; }
   /// It holds devices of imgd's nodes.
   bool HoldsDevices() const { return !by_hand && imgd::HoldsDevices(state); }
   /// Its latest start has not ended.

@@ -20,6 +20,7 @@ static_assert(static_cast<int>(ReasonCode::kHalved) == v1::REASON_CODE_HALVED);
 static_assert(static_cast<int>(AfterEnd::kFailed) == v1::AFTER_END_FAILED);
 static_assert(static_cast<int>(ReasonCode::kPausedByUser) == v1::REASON_CODE_PAUSED_BY_USER);
 static_assert(static_cast<int>(ReasonCode::kReturnedByUser) == v1::REASON_CODE_RETURNED_BY_USER);
+static_assert(static_cast<int>(ReasonCode::kResized) == v1::REASON_CODE_RESIZED);
 static_assert(static_cast<int>(ReasonCode::kCollectiveBroken) == v1::REASON_CODE_COLLECTIVE_BROKEN);
 static_assert(static_cast<int>(ReasonCode::kLogPattern) == v1::REASON_CODE_LOG_PATTERN);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
@@ -93,6 +94,9 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   out.set_generation(job.generation.value());
   out.set_priority(job.priority);
   out.set_nodes(job.nodes);
+  out.set_max_nodes(job.MostNodes());
+  if (job.generation != Generation()) out.set_nodes_now(job.NodesNow());
+  if (job.IsElastic()) out.set_resize_interval_ms(job.resize_interval_ms);
   out.set_ranks_per_node(job.ranks_per_node);
   out.set_submitted_us(job.submitted.micros);
   out.set_started_us(job.started.micros);

@@ -24,6 +24,25 @@ TEST_F(RpcTest, EveryErrorOfABadFileIsInTheAnswer) {
   EXPECT_EQ(details.errors(1).hint(), "did you mean 'flip'?");
 }
 
+TEST_F(RpcTest, AnElasticJobTellsItsRange) {
+  const std::string yaml =
+      "name: rn50\ndata: {train: /x}\nresources: {nodes: {min: 2, max: 8}, resize_interval: 5m}\n";
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(yaml);
+  request.set_dry_run(true);
+  v1::SubmitJobResponse response;
+  Context context;
+  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  EXPECT_EQ(response.job().nodes(), 2U);
+  EXPECT_EQ(response.job().max_nodes(), 8U);
+  const v1::Job job = Get(Submit(yaml)).job();
+  EXPECT_EQ(job.nodes(), 2U);
+  EXPECT_EQ(job.max_nodes(), 8U);
+  EXPECT_EQ(job.nodes_now(), 0U);
+  EXPECT_EQ(job.resize_interval_ms(), 300'000);
+  EXPECT_EQ(Get(Submit(kJob)).job().max_nodes(), 1U);
+}
+
 TEST_F(RpcTest, TheSameKeyReturnsTheSameJob) {
   v1::SubmitJobResponse first;
   v1::SubmitJobResponse second;

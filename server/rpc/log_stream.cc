@@ -56,9 +56,10 @@ Result<PumpedStream<v1::ReadLogsResponse>::Step> LogStreamReader::ReadStep(
     return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job(), generation_,
                 row->job.generation);
   }
-  if (request_.has_rank() && request_.rank() >= row->job.WorldSize()) {
+  const uint32_t most = row->job.MostNodes() * row->job.ranks_per_node;
+  if (request_.has_rank() && request_.rank() >= most) {
     return Fail(ErrorCode::kInvalidArgument, "job {} has no rank {}; 0 to {} are allowed", job(),
-                request_.rank(), row->job.WorldSize() - 1);
+                request_.rank(), most - 1);
   }
   if (generation_ == Generation()) generation_ = row->job.generation;
   std::vector<v1::LogLine> lines;

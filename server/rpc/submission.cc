@@ -52,8 +52,11 @@ class Checks {
       : view_(view), file_(file), out_(out) {}
 
   void Look(const Submission& job) {
-    if (!seen_.insert({job.nodes, job.ranks_per_node, job.needs, job.checkpoint_parent}).second) return;
-    const auto warnings = CheckFolders(view_.nodes, job.nodes, job.ranks_per_node, job.checkpoint_parent);
+    // What may grow has to see its checkpoints from more than one node.
+    const uint32_t nodes = std::max(job.nodes, std::min(job.max_nodes, 2U));
+    if (!seen_.insert({job.nodes, nodes, job.ranks_per_node, job.needs, job.checkpoint_parent}).second)
+      return;
+    const auto warnings = CheckFolders(view_.nodes, nodes, job.ranks_per_node, job.checkpoint_parent);
     if (warnings) {
       for (const auto& warning : *warnings) Warn(warning);
     } else if (!out_.order.refusal) {
@@ -71,7 +74,10 @@ class Checks {
 
   /// A gang that no known nodes could hold is stored all the same: nodes may join.
   void WarnIfItNeverFits(const Submission& job) {
-    const QueuedJob gang{.nodes = job.nodes, .ranks_per_node = job.ranks_per_node, .needs = job.needs};
+    const QueuedJob gang{.nodes = job.nodes,
+                         .max_nodes = job.max_nodes,
+                         .ranks_per_node = job.ranks_per_node,
+                         .needs = job.needs};
     if (view_.nodes.empty() || FitOf(view_.snapshot.nodes, gang).with_lost >= job.nodes) return;
     Warn(ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
   }
@@ -79,7 +85,7 @@ class Checks {
   const ClusterView& view_;
   const std::string& file_;
   CheckedSubmit& out_;
-  std::set<std::tuple<uint32_t, uint32_t, Needs, std::string>> seen_;
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t, Needs, std::string>> seen_;
 };
 
 /// What all jobs of a request have alike, besides their files.
@@ -98,6 +104,8 @@ Submission SubmissionOf(const JobSpec& spec, const Origin& origin) {
       .project = spec.project,
       .priority = spec.priority,
       .nodes = static_cast<uint32_t>(spec.resources.nodes),
+      .max_nodes = spec.IsElastic() ? static_cast<uint32_t>(spec.resources.max_nodes) : 0,
+      .resize_interval_ms = spec.resources.resize_interval_ms,
       .ranks_per_node = static_cast<uint32_t>(spec.resources.ranks_per_node),
       .needs = NeedsOf(spec.resources),
       .grace_ms = spec.grace_ms,
@@ -186,6 +194,7 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   shown.set_reason(v1::REASON_CODE_SUBMITTED);
   shown.set_priority(job.priority);
   shown.set_nodes(job.nodes);
+  shown.set_max_nodes(std::max(job.nodes, job.max_nodes));
   shown.set_ranks_per_node(job.ranks_per_node);
   shown.set_job_yaml(order.sweep ? order.sweep->files.front() : order.yaml);
   shown.set_checkpoint_dir(job.checkpoint_parent);

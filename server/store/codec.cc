@@ -121,6 +121,8 @@ auto Decode(Work work) -> Result<decltype(work())> {
 }  // namespace
 
 std::string EncodeRun(const Run& run) {
+  std::vector<std::string> avoided;
+  for (const auto& node : run.avoided) avoided.push_back(node.name());
   return Dump({{"parts", List(run.parts)},
                {"master_address", run.master_address},
                {"master_port", run.master_port},
@@ -134,12 +136,16 @@ std::string EncodeRun(const Run& run) {
                {"stop_actor", run.stop_actor},
                {"stop_text", run.stop_text},
                {"saved", run.saved},
-               {"progressed", run.progressed}});
+               {"progressed", run.progressed},
+               {"grows_to", List(run.grows_to)},
+               {"avoided", avoided}});
 }
 
 Result<Run> DecodeRun(const std::string& text) {
   return Decode([&text] {
     const json value = json::parse(text);
+    std::set<NodeId> avoided;
+    for (const auto& node : value.value("avoided", std::vector<std::string>())) avoided.insert(NodeId(node));
     return Run{.parts = ListFrom<Part>(value.at("parts"), PartFrom),
                .master_address = value.at("master_address").get<std::string>(),
                .master_port = value.at("master_port").get<uint32_t>(),
@@ -153,7 +159,9 @@ Result<Run> DecodeRun(const std::string& text) {
                .stop_actor = value.at("stop_actor").get<std::string>(),
                .stop_text = value.value("stop_text", ""),
                .saved = value.value("saved", false),
-               .progressed = value.at("progressed").get<bool>()};
+               .progressed = value.at("progressed").get<bool>(),
+               .grows_to = ListFrom<Part>(value.value("grows_to", json::array()), PartFrom),
+               .avoided = std::move(avoided)};
   });
 }
 

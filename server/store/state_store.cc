@@ -17,7 +17,8 @@ const char* const kJobColumns =
     "reason_text, generation, last_writer, restarts, failures, failures_in_row, submitted_us, started_us, "
     "ended_us, "
     "retry_at_us, run, by_hand_token, by_hand_hosts, last_heard_us, time_limit_ms, held_ms, needs, "
-    "preemptible, project, avoid, rerun_of, after_jobs, not_before_us, sweep, sweep_settings, crashes";
+    "preemptible, project, avoid, rerun_of, after_jobs, not_before_us, sweep, sweep_settings, crashes, "
+    "max_nodes, resize_interval_ms";
 
 namespace {
 
@@ -133,6 +134,8 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
   job.sweep = JobId(Unsigned(next()));
   IMGD_ASSIGN(job.sweep_settings, DecodeSettings(next().getString()));
   IMGD_ASSIGN(job.crashes, DecodeCrashes(next().getString()));
+  job.max_nodes = next().getUInt();
+  job.resize_interval_ms = next().getInt64();
   return job;
 }
 
@@ -330,7 +333,8 @@ void StateStore::SaveJob(const JobRecord& job) {
            by_hand.last_heard.micros, job.time_limit_ms, job.held_ms, EncodeNeeds(job.needs),
            job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()),
            EncodeAfter(job.after), job.not_before_wall.micros, Signed(job.sweep.value()),
-           EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes));
+           EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes), job.max_nodes,
+           job.resize_interval_ms);
   });
 }
 

@@ -99,6 +99,11 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   job.crashes = {"exit code 1 | step 7 | it broke", 2, {NodeId("a"), NodeId("b")}};
   job.run.started = {0, 1};
   job.run.stop = StopFor::kCancel;
+  job.max_nodes = 8;
+  job.resize_interval_ms = 5000;
+  job.run.grows_to = {{.node = NodeId("a"), .devices = {0}},
+                      {.node = NodeId("b"), .first_rank = 1, .devices = {1}}};
+  job.run.avoided = {NodeId("c")};
   {
     auto store = OpenState();
     store.SaveJob(job);
@@ -120,6 +125,10 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   EXPECT_FALSE(back.preemptible);
   EXPECT_EQ(back.project, "vision");
   EXPECT_EQ(back.run.started, job.run.started);
+  EXPECT_EQ(back.max_nodes, 8U);
+  EXPECT_EQ(back.resize_interval_ms, 5000);
+  EXPECT_EQ(back.run.grows_to, job.run.grows_to);
+  EXPECT_EQ(back.run.avoided, job.run.avoided);
   EXPECT_EQ(back.run.stop, StopFor::kCancel);
   EXPECT_EQ(back.run.exits[0].signal, 9);
   EXPECT_EQ(back.run.exits[0].match, job.run.exits[0].match);

@@ -252,31 +252,38 @@ void Daemon::Return(const NodeId& node) {
 }
 
 void Daemon::OnHello(uint64_t session, NodeHello hello) {
-  Call([this, session, hello = std::move(hello)](Actions& out) {
-    const NodeRecord* known = reactor_.state().FindNode(hello.node);
-    const uint64_t old = known == nullptr ? 0 : known->session;
-    const std::string old_agent = known == nullptr ? "" : known->agent_id;
-    if (hello.devices.empty() && old == 0)
-      return;  // the second agent comes while the first is there, or never
-    if (!reactor_.OnAgentHello(hello, session, world_->time.now(), out)) {
-      world_->Say("imgd: refuses a second agent of the name {}", hello.node);
-      world_->network.CloseByDaemon(session);
-      return;
-    }
-    if (old != 0 && old_agent != hello.agent_id) {
-      world_->Break("one agent a name", fmt::format("node {} is two agents", hello.node));
-    }
-    world_->ledger.Heard(hello.node, world_->time.now().steady);
-    world_->ledger.ill[hello.node] = !hello.health.problems.empty();
-    world_->ledger.foreign.erase(hello.node);
-    for (const auto& run : hello.runs) {
-      if (!run.cluster.empty()) world_->ledger.foreign[hello.node] = run.devices.front();
-    }
-    if (old != 0) world_->network.CloseByDaemon(old);
-    // The Welcome: from which events to send again.
-    const auto positions = stored_positions_;
-    world_->network.ToAgent(session, [positions](Agent& agent) { agent.OnWelcome(positions); });
-  });
+  const auto taken = std::make_shared<bool>(false);
+  const auto heard = [this, taken, node = hello.node](bool stored) {
+    // What was undone was never heard.
+    if (stored && *taken) world_->ledger.Heard(node, world_->time.now().steady);
+  };
+  Call(
+      [this, session, taken, hello = std::move(hello)](Actions& out) {
+        const NodeRecord* known = reactor_.state().FindNode(hello.node);
+        const uint64_t old = known == nullptr ? 0 : known->session;
+        const std::string old_agent = known == nullptr ? "" : known->agent_id;
+        if (hello.devices.empty() && old == 0)
+          return;  // the second agent comes while the first is there, or never
+        if (!reactor_.OnAgentHello(hello, session, world_->time.now(), out)) {
+          world_->Say("imgd: refuses a second agent of the name {}", hello.node);
+          world_->network.CloseByDaemon(session);
+          return;
+        }
+        if (old != 0 && old_agent != hello.agent_id) {
+          world_->Break("one agent a name", fmt::format("node {} is two agents", hello.node));
+        }
+        *taken = true;
+        world_->ledger.ill[hello.node] = !hello.health.problems.empty();
+        world_->ledger.foreign.erase(hello.node);
+        for (const auto& run : hello.runs) {
+          if (!run.cluster.empty()) world_->ledger.foreign[hello.node] = run.devices.front();
+        }
+        if (old != 0) world_->network.CloseByDaemon(old);
+        // The Welcome: from which events to send again.
+        const auto positions = stored_positions_;
+        world_->network.ToAgent(session, [positions](Agent& agent) { agent.OnWelcome(positions); });
+      },
+      heard);
 }
 
 void Daemon::OnGone(const NodeId& node, uint64_t session) {

@@ -312,6 +312,11 @@ bool Gangs::BrokenOn(const NodeId& node) const {
   });
 }
 
+bool Gangs::FellApart(RunKey run) const {
+  const auto gang = gangs_.find(run);
+  return gang != gangs_.end() && (gang->second.broken || gang->second.hung);
+}
+
 bool Gangs::EverHung(RunKey run) const {
   const auto gang = gangs_.find(run);
   return gang != gangs_.end() && gang->second.hung;

@@ -33,6 +33,7 @@ class Gangs {
   Generation NewestThatRan(RunKey before) const;
   /// Some gang that had a part on the node fell apart or hung.
   bool BrokenOn(const NodeId& node) const;
+  bool FellApart(RunKey run) const;
   bool EverHung(RunKey run) const;
   /// All ranks of that start trained to the last step and ended with 0.
   bool Finished(RunKey run) const;

@@ -63,6 +63,7 @@ const std::vector<Invariant>& Invariants() {
   static const std::vector<Invariant> all = [] {
     std::vector<Invariant> rules = JobInvariants();
     rules.insert(rules.end(), QueueInvariants().begin(), QueueInvariants().end());
+    rules.insert(rules.end(), ElasticInvariants().begin(), ElasticInvariants().end());
     rules.insert(rules.end(), WaitInvariants().begin(), WaitInvariants().end());
     rules.insert(rules.end(), RetryInvariants().begin(), RetryInvariants().end());
     return rules;
@@ -81,12 +82,24 @@ void Check(World& world, const Batch& batch) {
 
 bool IsGivenBack(ReasonCode code) {
   return code == ReasonCode::kPreempted || code == ReasonCode::kPausedByUser ||
-         code == ReasonCode::kMovedByUser || code == ReasonCode::kNodeDrained;
+         code == ReasonCode::kMovedByUser || code == ReasonCode::kNodeDrained || code == ReasonCode::kGrows;
+}
+
+bool EndedToGrow(const Batch& batch, JobId job) {
+  return std::any_of(batch.actions.begin(), batch.actions.end(), [job](const Action& action) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    return event != nullptr && event->job == job && event->from != event->to &&
+           event->to == JobState::kQueued && event->reason.code == ReasonCode::kGrows;
+  });
+}
+
+bool IsTied(const World& world, const JobRecord& job) {
+  const Submission& wanted = world.truths.at(job.name).submission;
+  return std::max(wanted.nodes, wanted.max_nodes) > 1 && !wanted.checkpoint_parent.starts_with("s3:");
 }
 
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space) {
-  const bool tied =
-      job.nodes > 1 && !world.truths.at(job.name).submission.checkpoint_parent.starts_with("s3:");
+  const bool tied = IsTied(world, job);
   std::string_view wanted;
   if (tied && !job.checkpoints.empty() && !job.run.parts.empty()) {
     const NodeRecord* last = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
@@ -105,11 +118,26 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
   return false;
 }
 
+std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
+  std::set<std::pair<NodeId, uint32_t>> kept;
+  const auto& state = world.daemon.reactor().state();
+  for (const JobId id : state.active()) {
+    for (const auto& part : state.FindJob(id)->run.grows_to) {
+      for (const uint32_t device : part.devices) {
+        if (!world.ledger.holders.contains({part.node, device})) kept.insert({part.node, device});
+      }
+    }
+  }
+  return kept;
+}
+
 const std::vector<Space>& FreeSpace(World& world) {
   Ledger& ledger = world.ledger;
   if (ledger.space_of == ledger.checks) return ledger.space;
   ledger.space_of = ledger.checks;
   ledger.space.clear();
+  std::map<NodeId, size_t> kept;
+  for (const auto& [node, device] : KeptForGrowth(world)) ++kept[node];
   auto held = ledger.held.begin();  // both are by name
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     while (held != ledger.held.end() && held->first < id) ++held;
@@ -117,6 +145,7 @@ const std::vector<Space>& FreeSpace(World& world) {
         !node.problems.empty())
       continue;
     size_t taken = held == ledger.held.end() || held->first != id ? 0 : held->second;
+    if (const auto more = kept.find(id); more != kept.end()) taken += more->second;
     for (const auto& device : node.devices) {
       if (!node.foreign.empty() && node.ForeignHolder(device.index) &&
           !ledger.holders.contains({id, device.index})) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "server/core/actions.h"
@@ -28,6 +30,8 @@ void Check(World& world, const Batch& batch);
 // By file; see the rules there.
 const std::vector<Invariant>& JobInvariants();
 const std::vector<Invariant>& QueueInvariants();
+const std::vector<Invariant>& ElasticInvariants();
+
 const std::vector<Invariant>& WaitInvariants();
 
 /// The job is held back from the queue, and the reason that its record has is so.
@@ -37,6 +41,12 @@ const std::vector<Invariant>& RetryInvariants();
 /// The run ended because somebody, or a job of a higher priority, asked its devices back: no failure.
 bool IsGivenBack(ReasonCode code);
 
+/// In this commit its run was over that had been ended so that the job goes on with more nodes.
+bool EndedToGrow(const Batch& batch, JobId job);
+
+/// Whether all nodes of the gang have to see one storage.
+bool IsTied(const World& world, const JobRecord& job);
+
 /// Whether the gang fits into the nodes, each with so many devices, counted without the core's help: all its
 /// nodes see one storage, which is the one of its checkpoints where it has some.
 struct Space {
@@ -44,6 +54,9 @@ struct Space {
   uint32_t devices = 0;
 };
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space);
+/// The devices that jobs which end so that they can grow are to have besides their own: nobody else gets
+/// them.
+std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world);
 /// The devices on nodes that can be used and that nobody holds, by name. Good until the next check.
 const std::vector<Space>& FreeSpace(World& world);
 

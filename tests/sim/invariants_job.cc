@@ -101,8 +101,9 @@ void AStartIsBounded(World& world, const Batch&, const char* name) {
   }
 }
 
-/// A gang is whole: as many nodes as asked for, each with as many devices, all ranks once, on nodes that see
-/// the same checkpoints and could be used when it was placed.
+/// A gang is whole: as many nodes as asked for (no fewer than the least and no more than the most), each with
+/// as many devices, all ranks once, on nodes that see the same checkpoints and could be used when it was
+/// placed.
 void AGangIsWhole(World& world, const Batch& batch, const char* name) {
   ForChanges(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job& known) {
     if (event.to != JobState::kStarting || job.generation != event.generation) return;
@@ -120,12 +121,13 @@ void AGangIsWhole(World& world, const Batch& batch, const char* name) {
     }
     bool each_once = ranks.size() == job.WorldSize();
     for (uint32_t i = 0; i < ranks.size(); ++i) each_once = each_once && ranks[i] == i;
-    if (!enough || !each_once || nodes.size() != job.nodes) {
-      world.Break(name, fmt::format("job {} has {} of {} nodes and ranks {}", job.id, nodes.size(), job.nodes,
-                                    fmt::join(ranks, ",")));
+    const Submission& wanted = world.truths.at(job.name).submission;
+    const uint32_t most = std::max(wanted.nodes, wanted.max_nodes);
+    if (!enough || !each_once || nodes.size() < wanted.nodes || nodes.size() > most) {
+      world.Break(name, fmt::format("job {} has {} of {} to {} nodes and ranks {}", job.id, nodes.size(),
+                                    wanted.nodes, most, fmt::join(ranks, ",")));
     }
-    const bool tied =
-        job.nodes > 1 && !world.truths.at(job.name).submission.checkpoint_parent.starts_with("s3:");
+    const bool tied = IsTied(world, job);
     if (tied && storages.size() != 1) {
       world.Break(name, fmt::format("job {} is on nodes of {} storages", job.id, storages.size()));
     } else if (tied && !known.accepted.empty() && !storages.contains(known.storage)) {
@@ -354,6 +356,18 @@ void OnlyWhatHangsIsStuck(World& world, const Batch& batch, const char* name) {
   });
 }
 
+/// A gang that has a part on the node fell apart, though its ranks there may never have started.
+bool GangFellApart(const World& world, const NodeId& id) {
+  if (world.gangs.BrokenOn(id)) return true;
+  const auto& state = world.daemon.reactor().state();
+  return std::any_of(state.active().begin(), state.active().end(), [&](JobId active) {
+    const JobRecord& job = *state.FindJob(active);
+    return world.gangs.FellApart({active, job.generation}) &&
+           std::any_of(job.run.parts.begin(), job.run.parts.end(),
+                       [&id](const Part& part) { return part.node == id; });
+  });
+}
+
 /// A node is lost after 45 s of silence; earlier only where it is out of reach and a gang there fell apart.
 /// What the daemon slept through does not count, but for a heartbeat.
 void LostOnlyAfterSilence(World& world, const Batch& batch, const char* name) {
@@ -362,7 +376,7 @@ void LostOnlyAfterSilence(World& world, const Batch& batch, const char* name) {
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     if (node.state != NodeState::kLost || world.ledger.nodes[id] == NodeState::kLost) continue;
     const Duration silent = world.time.now().steady - world.ledger.heard[id];
-    if (silent >= seconds(45) - kRounding || (silent >= seconds(9) - kRounding && world.gangs.BrokenOn(id)))
+    if (silent >= seconds(45) - kRounding || (silent >= seconds(9) - kRounding && GangFellApart(world, id)))
       continue;
     world.Break(name, fmt::format("node {} was called lost after {} s", id,
                                   std::chrono::duration_cast<seconds>(silent).count()));

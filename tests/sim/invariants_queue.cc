@@ -56,6 +56,7 @@ Before BeforeLaterStarts(World& world, const Batch& batch, const JobRecord& firs
     const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
     if (job == nullptr || !job->HoldsDevices() || !claim.Before({.priority = job->priority, .id = job->id}))
       continue;
+    if (EndedToGrow(batch, job->id)) continue;  // what it goes on with was its own before
     before.taker = job->id;
     for (const auto& part : job->run.parts) {
       for (auto& node : before.space) {
@@ -138,11 +139,13 @@ void NobodyOvertakesTheFirst(World& world, const Batch& batch, const char* name)
 /// How many of the devices in the reservation are held, by ours or by another cluster's.
 uint32_t BusyOf(const World& world, const Reservation& reserved) {
   uint32_t busy = 0;
+  const auto kept = KeptForGrowth(world);
   for (const auto& part : reserved.parts) {
     const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
     for (const uint32_t device : part.devices) {
       const bool foreign = node != nullptr && node->ForeignHolder(device);
-      busy += foreign || world.ledger.holders.contains({part.node, device}) ? 1 : 0;
+      const std::pair held(part.node, device);
+      busy += foreign || world.ledger.holders.contains(held) || kept.contains(held) ? 1 : 0;
     }
   }
   return busy;
@@ -237,7 +240,7 @@ void NobodyStarves(World& world, const Batch&, const char* name) {
   }
   const JobRecord* job = world.daemon.reactor().state().FindJob(promise->job);
   if (job == nullptr || job->state != JobState::kQueued) return;
-  const uint64_t turns = job->WorldSize() + 1 + world.agents.size();
+  const uint64_t turns = job->nodes * job->ranks_per_node + 1 + world.agents.size();
   if (now - promise->first_since > turns * (longest + minutes(1))) {
     world.Break(name, fmt::format("job {} has been the first for longer than the bound", job->id));
   }

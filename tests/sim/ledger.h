@@ -36,6 +36,8 @@ struct Ledger {
     Duration held{};                                   ///< by former starts
     Instant held_since{};                              ///< of the present one
     std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
+    std::vector<Part> grows_to;                                ///< that its latest start was ended for
+    std::optional<Instant> could_grow;  ///< since when nothing has kept it from growing
   };
   struct Sweep {
     std::string name;

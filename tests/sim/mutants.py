@@ -50,7 +50,7 @@ MUTANTS = [
     Mutant("the devices of another cluster's run are free", "reactor_nodes.cc",
            "    foreign[key] = report.devices;\n", "    foreign.erase(key);\n"),
     Mutant("a gang may span folders", "cluster_state.cc",
-           "if (job.nodes == 1 || IsInBucket(job.checkpoint_dir)) return \"\";", "return \"\";"),
+           "if (job.MostNodes() == 1 || IsInBucket(job.checkpoint_dir)) return \"\";", "return \"\";"),
     # The fence.
     Mutant("an old run on a node does not fence it off", "reactor_nodes.cc",
            "  state_.EditUnstored(node).stale.insert(report.run);\n", ""),
@@ -134,7 +134,7 @@ MUTANTS = [
     # The queue.
     Mutant("a retry does not wait", "reactor.cc",
            "  job.not_before = now.steady + wait;\n", "  job.not_before = now.steady;\n"),
-    Mutant("the end of a wait is not noticed", "reactor_nodes.cc", "  if (BackoffDue(now)) dirty_ = true;\n", ""),
+    Mutant("the end of a wait is not noticed", "reactor_nodes.cc", "if (BackoffDue(now) || now", "if (now"),
     Mutant("nothing is planned when a run ends", "reactor.cc",
            "  watched_.erase(id);\n  dirty_ = true;\n", "  watched_.erase(id);\n"),
     Mutant("a retry does not keep its place", "scheduler.cc",
@@ -211,6 +211,24 @@ MUTANTS = [
     Mutant("a node that is used again keeps its count", "reactor_ops.cc",
            "  state_.EditNode(id).strikes.clear();\n", ""),
     Mutant("sick nodes get gangs", "reactor_nodes.cc", "  node.problems = std::move(problems);\n", ""),
+    # Gangs that grow and shrink.
+    Mutant("a job grows as soon as it can", "reactor_growth.cc",
+           "const Instant due = run.held_since + IntervalOf(job);", "const Instant due = run.held_since;"),
+    Mutant("a job grows onto what others wait for", "growth.cc", " && !claimed) open_", ") open_"),
+    Mutant("a job grows without a checkpoint", "reactor_growth.cc",
+           "    state_.SetGrowth(id, std::move(*gang));\n",
+           "    state_.SetGrowth(id, std::move(*gang));\n    state_.EditJob(id).run.checkpoint_first = false;\n"),
+    Mutant("a gang grows beyond its most", "growth.cc", "    if (gang.size() >= job.max_nodes) break;\n", ""),
+    Mutant("what a job is to have is not kept for it", "cluster_state.cc",
+           "for (const auto& part : job.run.Held()) {", "for (const auto& part : job.run.parts) {"),
+    Mutant("a job that grows goes back to the queue", "reactor_trainers.cc", "  Regroup(now, out);\n", ""),
+    Mutant("to grow counts as a failure", "types.cc",
+           "stop == StopFor::kPreempt || stop == StopFor::kGrow", "stop == StopFor::kPreempt"),
+    Mutant("nobody grows when time has passed", "reactor_nodes.cc", " || now.steady >= next_growth_", ""),
+    Mutant("a gang starts no larger than it must", "scheduler.cc",
+           "sized.nodes = std::min(room.MostNodes(job), job.max_nodes);", "sized.nodes = job.nodes;"),
+    Mutant("a gang that lost a node waits for its old size", "cluster_state.cc",
+           ".nodes = job.nodes,\n", ".nodes = job.NodesNow(),\n"),
 ]  # fmt: skip
 
 # Name, and why it could not be seen.

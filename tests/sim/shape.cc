@@ -73,6 +73,16 @@ void Sweep(Dice& dice, const Shape&, JobTruth& job) {
   if (dice.Chance(0.6)) job.halving = Halving{.factor = 2, .rungs = {1, 3}};
 }
 
+/// Takes what there is, and more when nobody else waits.
+void Elastic(Dice& dice, const Shape& shape, JobTruth& job) {
+  job.submission.nodes = static_cast<uint32_t>(1 + dice.Below(std::min(shape.nodes, 3U)));
+  job.submission.max_nodes =
+      job.submission.nodes + static_cast<uint32_t>(1 + dice.Below(std::min(shape.nodes, 8U)));
+  job.submission.ranks_per_node = static_cast<uint32_t>(1 + dice.Below(std::min(shape.most_devices, 2U)));
+  job.submission.resize_interval_ms = MillisecondsOf(dice.Between(seconds(20), minutes(3)));
+  if (dice.Chance(0.2)) job.submission.time_limit_ms = MillisecondsOf(job.work * 2 + minutes(4));
+}
+
 }  // namespace
 
 double ValidationOf(const JobTruth& job, uint32_t epoch) {
@@ -85,7 +95,7 @@ const std::vector<JobKind>& KindsOfJobs() {
       {"small", 20, Small},       {"gang", 30, Gang},           {"limited", 20, Limited},
       {"overlong", 6, Overlong},  {"crashing", 10, Crashing},   {"bad-input", 3, BadInput},
       {"in-bucket", 8, InBucket}, {"after", 14, After},         {"not-before", 5, NotBefore},
-      {"sweep", 6, Sweep},        {"same-place", 5, SamePlace},
+      {"sweep", 6, Sweep},        {"same-place", 5, SamePlace}, {"elastic", 16, Elastic},
   };
   return kinds;
 }

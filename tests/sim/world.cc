@@ -109,8 +109,9 @@ void World::Submit(JobTruth job) {
     wanted.not_before = {time.now().wall.micros + wait.count()};
   }
   if (job.members > 0) return SubmitSweep(job);
-  Say("user: submits {}: {} nodes of {} devices, priority {}, {} s of training", wanted.name, wanted.nodes,
-      wanted.ranks_per_node, wanted.priority, std::chrono::duration_cast<seconds>(job.work).count());
+  Say("user: submits {}: {} nodes (at most {}) of {} devices, priority {}, {} s of training", wanted.name,
+      wanted.nodes, std::max(wanted.nodes, wanted.max_nodes), wanted.ranks_per_node, wanted.priority,
+      std::chrono::duration_cast<seconds>(job.work).count());
   truths[wanted.name] = job;
   daemon.Submit(wanted);
 }

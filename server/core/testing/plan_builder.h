@@ -44,6 +44,11 @@ class PlanBuilder {
     queue.push_back({.priority = priority, .id = JobId(id), .nodes = nodes, .ranks_per_node = ranks});
     return *this;
   }
+  /// The job queued last takes up to so many nodes.
+  PlanBuilder& UpTo(uint32_t nodes) {
+    queue.back().max_nodes = nodes;
+    return *this;
+  }
   /// What the job queued last asks for.
   PlanBuilder& Asks(Needs needs) {
     queue.back().needs = std::move(needs);

@@ -80,6 +80,7 @@ Submission TestCluster::SubmissionOf(const std::string& name, const Want& want) 
           .project = want.project,
           .priority = want.priority,
           .nodes = want.nodes,
+          .max_nodes = want.max_nodes,
           .ranks_per_node = want.ranks,
           .max_restarts = want.max_restarts,
           .time_limit_ms = want.time_limit_ms,

@@ -21,6 +21,7 @@ class TestCluster {
  public:
   struct Want {
     uint32_t nodes = 1;
+    uint32_t max_nodes = 0;
     uint32_t ranks = 1;  ///< on each node
     int priority = 0;
     uint32_t max_restarts = 10;

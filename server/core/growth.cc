@@ -1,0 +1,222 @@
+#include "server/core/growth.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "server/core/needs.h"
+#include "server/core/room.h"
+
+namespace imgd {
+namespace {
+
+using Place = std::array<std::string, kTopology.size()>;
+
+/// The labels that say where the node is, from the widest to the narrowest; empty where it has none.
+Place PlaceOf(const NodeSlots& node) {
+  Place place;
+  for (size_t level = 0; node.kind && level < place.size(); ++level) {
+    const auto label = node.kind->labels.find(kTopology[level]);
+    if (label != node.kind->labels.end()) place[level] = label->second;
+  }
+  return place;
+}
+
+/// How many of the labels they share.
+uint32_t Closeness(const Place& a, const Place& b) {
+  uint32_t shared = 0;
+  for (size_t level = 0; level < a.size(); ++level)
+    shared += !a[level].empty() && a[level] == b[level] ? 1 : 0;
+  return shared;
+}
+
+bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
+  return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
+}
+
+/// What a gang asks of a node, but for the folder: it may be the right one.
+using Asked = std::pair<Needs, uint32_t>;  // with the ranks on each node
+
+bool IsFor(const NodeSlots& node, const Asked& asked) { return node.RoomFor(asked.first) >= asked.second; }
+
+Part MorePart(const NodeSlots& node, const QueuedJob& job) {
+  std::vector<uint32_t> free;
+  for (size_t i = 0; i < node.devices.size(); ++i) {
+    if (node.holders[i] == JobId()) free.push_back(node.devices[i]);
+  }
+  std::vector<uint32_t> devices = node.Suitable(job.needs, free);
+  std::sort(devices.begin(), devices.end());
+  devices.resize(job.ranks_per_node);
+  return {.node = node.id, .devices = std::move(devices), .whole = job.needs.whole_nodes};
+}
+
+std::string NodesText(size_t count) { return fmt::format("{} node{}", count, count == 1 ? "" : "s"); }
+
+/// "node gpu-2 is free", "gpu-3 and gpu-4 are free", "gpu-3, gpu-4, gpu-5 and 4 more are free".
+std::string NodesAre(std::vector<std::string> names, std::string_view are) {
+  if (names.size() == 1) return fmt::format("node {} is {}", names.front(), are);
+  constexpr size_t kNamed = 3;
+  std::string last = names.back();
+  if (names.size() > kNamed + 1) last = fmt::format("{} more", names.size() - kNamed);
+  names.resize(std::min(names.size() - 1, kNamed));
+  return fmt::format("{} and {} are {}", fmt::join(names, ", "), last, are);
+}
+
+/// Why it has fewer nodes than its last start.
+std::string WhyFewer(const Run& run) {
+  std::vector<std::string> lost;
+  for (const auto& part : run.parts) {
+    if (part.lost) lost.push_back(part.node.name());
+  }
+  if (!lost.empty()) return NodesAre(std::move(lost), "lost");
+  if (GivesBack(run.stop) && run.stop != StopFor::kGrow) return run.stop_text;
+  return "no more are free";
+}
+
+}  // namespace
+
+/// A node that a gang could have besides its own.
+struct Growth::Extra {
+  uint32_t closeness = 0;
+  uint32_t free = 0;
+  size_t index = 0;
+  bool operator<(const Extra& other) const {
+    if (closeness != other.closeness) return closeness > other.closeness;
+    return std::tie(free, index) < std::tie(other.free, other.index);
+  }
+};
+
+Growth::Growth(Snapshot cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming)
+    : cluster_(std::move(cluster)) {
+  FindOpen(waiting, coming);
+  if (cluster_.allowances.empty()) return;
+  for (const auto* jobs : {&waiting, &coming}) {
+    for (const auto& job : *jobs) claimed_.insert(job.accounts.begin(), job.accounts.end());
+  }
+}
+
+void Growth::FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming) {
+  std::map<Asked, uint32_t> fewest;  // nodes of a job that asks for this
+  for (const auto* jobs : {&waiting, &coming}) {
+    for (const auto& job : *jobs) {
+      if (job.code == ReasonCode::kNeverFits || job.code == ReasonCode::kQuota) continue;
+      const auto [known, is_new] = fewest.try_emplace({job.needs, job.ranks_per_node}, job.nodes);
+      if (!is_new) known->second = std::min(known->second, job.nodes);
+    }
+  }
+  // One that only lost nodes would complete holds up nobody: they may never return.
+  std::erase_if(fewest, [this](const auto& kind) {
+    const auto nodes =
+        std::count_if(cluster_.nodes.begin(), cluster_.nodes.end(),
+                      [&kind](const NodeSlots& node) { return !node.lost && IsFor(node, kind.first); });
+    return static_cast<uint64_t>(nodes) < kind.second;
+  });
+  for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
+    const NodeSlots& node = cluster_.nodes[i];
+    const bool claimed = std::any_of(fewest.begin(), fewest.end(),
+                                     [&node](const auto& kind) { return IsFor(node, kind.first); });
+    if (node.usable && node.Free() > 0 && !claimed) open_.push_back(i);
+  }
+}
+
+const NodeSlots* Growth::SlotsOf(const NodeId& id) const {
+  const auto node =
+      std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), id,
+                       [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
+  return node != cluster_.nodes.end() && node->id == id ? &*node : nullptr;
+}
+
+/// How many devices more it may have.
+uint32_t Growth::LeftOfQuotas(const QueuedJob& job) const {
+  uint32_t left = std::numeric_limits<uint32_t>::max();
+  for (const auto& account : job.accounts) {
+    const auto allowance = cluster_.allowances.find(account);
+    if (allowance == cluster_.allowances.end()) continue;
+    const auto& [devices, used] = allowance->second;
+    left = claimed_.contains(account) || used >= devices ? 0 : std::min(left, devices - used);
+  }
+  return left;
+}
+
+std::vector<Growth::Extra> Growth::ExtrasFor(const QueuedJob& job, const std::vector<Part>& parts) {
+  const auto [known, is_new] = groups_.try_emplace(job.folder);
+  if (is_new) known->second = GroupsOf(cluster_.nodes, job.folder);
+  const auto& groups = known->second;
+  const NodeSlots& first = *SlotsOf(parts.front().node);
+  const size_t group = groups[static_cast<size_t>(&first - cluster_.nodes.data())];
+  const Place place = PlaceOf(first);
+  std::vector<Extra> extras;
+  for (const size_t i : open_) {
+    const NodeSlots& node = cluster_.nodes[i];
+    if (groups[i] != group || job.avoid.contains(node.id) || IsAmong(parts, node.id)) continue;
+    const uint32_t free = node.FreeFor(job.needs);
+    if (free >= job.ranks_per_node) extras.push_back({Closeness(place, PlaceOf(node)), free, i});
+  }
+  std::sort(extras.begin(), extras.end());
+  return extras;
+}
+
+/// Neighbours in rank are close, and else in the order of their names, as Room has it.
+void Growth::NumberRanks(std::vector<Part>& parts) const {
+  std::map<NodeId, Place> places;
+  for (const auto& part : parts) places[part.node] = PlaceOf(*SlotsOf(part.node));
+  std::sort(parts.begin(), parts.end(), [&places](const Part& a, const Part& b) {
+    return std::tie(places.at(a.node), a.node) < std::tie(places.at(b.node), b.node);
+  });
+  uint32_t rank = 0;
+  for (auto& part : parts)
+    part.first_rank = std::exchange(rank, rank + static_cast<uint32_t>(part.devices.size()));
+}
+
+std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::vector<Part>& parts) {
+  uint32_t left = LeftOfQuotas(job);
+  if (open_.empty() || left < job.ranks_per_node) return std::nullopt;
+  std::vector<Part> gang;
+  for (const auto& part : parts) {
+    const NodeSlots* node = SlotsOf(part.node);
+    if (node == nullptr || !node->usable) return std::nullopt;
+    gang.push_back({.node = part.node, .devices = part.devices, .whole = part.whole});
+  }
+  for (const auto& extra : ExtrasFor(job, parts)) {
+    if (gang.size() >= job.max_nodes) break;
+    const NodeSlots& node = cluster_.nodes[extra.index];
+    const auto devices =
+        job.needs.whole_nodes ? static_cast<uint32_t>(node.devices.size()) : job.ranks_per_node;
+    if (devices > left) continue;
+    left -= devices;
+    gang.push_back(MorePart(node, job));
+  }
+  if (gang.size() == parts.size()) return std::nullopt;
+  NumberRanks(gang);
+  return gang;
+}
+
+void Growth::Take(JobId job, const std::vector<Part>& gang) {
+  for (const auto& part : gang) {
+    const auto index = static_cast<size_t>(SlotsOf(part.node) - cluster_.nodes.data());
+    cluster_.nodes[index].Take(job, part);
+  }
+}
+
+std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Part>& after) {
+  std::vector<std::string> added;
+  for (const auto& part : after) {
+    if (!IsAmong(before, part.node)) added.push_back(part.node.name());
+  }
+  return fmt::format("{} instead of {}: {}", NodesText(after.size()), before.size(),
+                     NodesAre(std::move(added), "free"));
+}
+
+std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after) {
+  const auto& before = job.run.parts;
+  if (before.empty() || before.size() == after.size()) return "";
+  if (after.size() > before.size()) return fmt::format("goes on with {}", ExplainGrowth(before, after));
+  return fmt::format("goes on with {} instead of {}: {}", NodesText(after.size()), before.size(),
+                     WhyFewer(job.run));
+}
+
+}  // namespace imgd

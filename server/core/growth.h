@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/core/scheduler.h"
+#include "server/core/types.h"
+
+/// How a gang that may have more nodes than it needs gets them, and what is said of it. Pure.
+namespace imgd {
+
+/// What jobs may grow onto: free devices of nodes that nobody who waits could use.
+class Growth {
+ public:
+  /// `waiting`, `coming`: the queue, and those who will be in it when their ranks have ended. Where all nodes
+  /// that are not lost are too few for one of these it counts as nobody. Cost: O(nodes * kinds of those who
+  /// wait + those who wait).
+  Growth(Snapshot cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
+
+  /// The gang of a job that runs on `parts`, with as many more nodes as it may have, the nearest to its first
+  /// one before others, and of these the fullest; the quotas of its accounts hold, and while one of these
+  /// accounts has somebody who waits it gets nothing. Nothing where there are none, or where one of its own
+  /// nodes could not be used again. Cost: O(open nodes * log nodes), besides the nodes' folders.
+  std::optional<std::vector<Part>> Find(const QueuedJob& job, const std::vector<Part>& parts);
+
+  /// The gang's devices are the job's.
+  void Take(JobId job, const std::vector<Part>& gang);
+
+ private:
+  struct Extra;
+  std::vector<Extra> ExtrasFor(const QueuedJob& job, const std::vector<Part>& parts);
+  void FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
+  const NodeSlots* SlotsOf(const NodeId& id) const;
+  uint32_t LeftOfQuotas(const QueuedJob& job) const;
+  void NumberRanks(std::vector<Part>& parts) const;
+
+  Snapshot cluster_;
+  std::vector<size_t> open_;       ///< nodes that something is free on and nobody waits for
+  std::set<std::string> claimed_;  ///< accounts of those who wait
+  std::map<std::string, std::vector<size_t>> groups_;  ///< of nodes that share the folder, by folder
+};
+
+/// "4 nodes instead of 2: gpu-3 and gpu-4 are free".
+std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Part>& after);
+
+/// The same of a job that starts on `after`, and why: "goes on with 1 node instead of 2: node gpu-2 is lost".
+/// Empty for its first start, and where it has as many nodes as before.
+std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after);
+
+}  // namespace imgd

@@ -1,0 +1,438 @@
+#include "server/core/growth.h"
+
+#include <gmock/gmock.h>
+
+#include "server/core/testing/plan_builder.h"
+#include "server/core/testing/test_cluster.h"
+
+namespace imgd {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(Elastic, AGangStartsWithWhatThereIs) {
+  auto builder = PlanBuilder().Node("a", 1).Node("b", 1, {9}).Node("c", 1).Node("d", 1);
+  EXPECT_THAT(Where(PlanBuilder(builder).Queue(1, 2, 1).UpTo(8).Make().starts.at(0)),
+              ElementsAre("a:0@0", "c:0@1", "d:0@2"));
+  EXPECT_THAT(PlanBuilder(builder).Queue(1, 1, 1).UpTo(2).Make().starts.at(0).parts, SizeIs(2));
+  const auto plan = PlanBuilder(builder).Queue(1, 4, 1).UpTo(8).Make();
+  EXPECT_THAT(plan.starts, IsEmpty());
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1U, ReasonCode::kWaitsForDevices)));
+  EXPECT_THAT(plan.reserved->parts, SizeIs(4)) << "what it needs, not what it would take";
+}
+
+TEST(Elastic, WhatIsForThoseBeforeItIsNotTaken) {
+  auto builder = PlanBuilder().Node("a", 1).Node("b", 1).Node("c", 1).Node("d", 1);
+  const auto plan = PlanBuilder(builder).Queue(1, 3, 1).Queue(2, 1, 1).UpTo(8).Make();
+  ASSERT_THAT(plan.starts, SizeIs(2));
+  EXPECT_THAT(plan.starts[1].parts, SizeIs(1));
+
+  auto busy = PlanBuilder().Node("a", 2, {9}).Node("b", 2).Node("c", 1);
+  const auto beside = busy.Queue(1, 2, 2).Queue(2, 1, 1).UpTo(3).Make();
+  ASSERT_TRUE(beside.reserved);
+  ASSERT_THAT(beside.starts, SizeIs(1));
+  EXPECT_THAT(Where(beside.starts[0]), ElementsAre("c:0@0"));
+}
+
+TEST(Elastic, ItTakesWhatComesBeforeOthers) {
+  const auto plan = PlanBuilder().Node("a", 1).Node("b", 1).Queue(1, 1, 1).UpTo(2).Queue(2, 1, 1).Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_THAT(plan.starts[0].parts, SizeIs(2));
+}
+
+TEST(Elastic, AQuotaBoundsItsSize) {
+  auto builder = PlanBuilder().Node("a", 1).Node("b", 1).Node("c", 1).Node("d", 1).Queue(1, 2, 1).UpTo(4);
+  builder.queue.back().accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 4, .used = 1};
+  EXPECT_THAT(builder.Make().starts.at(0).parts, SizeIs(3));
+  builder.cluster.allowances["user ada"].used = 3;
+  EXPECT_THAT(Waits(builder.Make()), ElementsAre(std::pair(1U, ReasonCode::kQuota)));
+}
+
+TEST(Elastic, OneGroupOfNodesThatShareTheFolder) {
+  auto builder = PlanBuilder().Node("a", 1).Node("b", 1).Node("c", 1).Queue(1, 1, 1).UpTo(3);
+  builder.queue.back().folder = "/ckpt";
+  for (auto& node : builder.cluster.nodes) node.view.filesystem_id = node.id == NodeId("a") ? "x" : "y";
+  EXPECT_THAT(Where(builder.Make().starts.at(0)), ElementsAre("b:0@0", "c:0@1"));
+}
+
+/// Job 1 with a rank on each of its nodes, and who waits.
+struct FindingGrowth : testing::Test {
+  FindingGrowth() { cluster.Node("b", 1, {1}).Node("c", 1, {1}); }
+  std::vector<std::string> Find(uint32_t most = 8) {
+    job.max_nodes = most;
+    const auto gang =
+        Growth(cluster.cluster, cluster.queue, {})
+            .Find(job, {{.node = NodeId("b"), .devices = {0}}, {.node = NodeId("c"), .devices = {0}}});
+    return gang ? Where({.job = JobId(1), .parts = *gang}) : std::vector<std::string>();
+  }
+  PlanBuilder cluster;
+  QueuedJob job{.id = JobId(1), .nodes = 2, .accounts = {"user ada"}};
+};
+
+TEST_F(FindingGrowth, ItKeepsWhatItHasAndTakesWhatIsFree) {
+  EXPECT_THAT(Find(), IsEmpty());
+  cluster.Node("d", 2, {9}).Node("e", 1, {9}).Node("f", 1).Node("g", 1).Away();
+  EXPECT_THAT(Find(), ElementsAre("b:0@0", "c:0@1", "d:1@2", "f:0@3"));
+  EXPECT_THAT(Find(3), ElementsAre("b:0@0", "c:0@1", "d:1@2"));
+}
+
+TEST_F(FindingGrowth, ThePlacesOfItsRanksAreInTheOrderOfNodes) {
+  PlanBuilder other;
+  other.Node("a", 1).Node("b", 1, {1}).Node("c", 1, {1});
+  cluster = other;
+  EXPECT_THAT(Find(), ElementsAre("a:0@0", "b:0@1", "c:0@2"));
+}
+
+TEST_F(FindingGrowth, TheNearestFirst) {
+  PlanBuilder near;
+  near.Node("b", 1, {1}).Is("x", 1, {{"zone", "2"}}).Node("c", 1, {1}).Is("x", 1, {{"zone", "2"}});
+  near.Node("d", 1).Is("x", 1, {{"zone", "1"}}).Node("e", 1).Is("x", 1, {{"zone", "2"}});
+  cluster = near;
+  EXPECT_THAT(Find(3), ElementsAre("b:0@0", "c:0@1", "e:0@2"));
+  EXPECT_THAT(Find(4), ElementsAre("d:0@0", "b:0@1", "c:0@2", "e:0@3"));
+}
+
+TEST_F(FindingGrowth, NotWhatSomebodyWhoWaitsCouldUse) {
+  cluster.Node("d", 1).Is("T4").Node("e", 1).Is("H100").Queue(2, 2, 1).Asks({.models = {"H100"}});
+  cluster.Node("f", 1).Is("H100").Away();
+  EXPECT_THAT(Find(), ElementsAre("b:0@0", "c:0@1", "d:0@2"));
+  cluster.Queue(3, 1, 1);
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(FindingGrowth, WhoNeverFitsOrWaitsForLostNodesOrAQuotaHoldsUpNobody) {
+  cluster.Node("d", 1);
+  cluster.Queue(2, 1, 8).queue.back().code = ReasonCode::kNeverFits;
+  cluster.Queue(3, 1, 1).queue.back().code = ReasonCode::kQuota;
+  cluster.Node("e", 1).Away(true).Queue(4, 4, 1);
+  EXPECT_THAT(Find(), SizeIs(3));
+}
+
+TEST_F(FindingGrowth, NotAboveAQuotaNorWhileSomebodyWaitsForIt) {
+  cluster.Node("d", 1).Node("e", 1);
+  cluster.cluster.allowances["user ada"] = {.devices = 3, .used = 2};
+  EXPECT_THAT(Find(), SizeIs(3));
+  cluster.Queue(2, 1, 1).queue.back().code = ReasonCode::kQuota;
+  cluster.queue.back().accounts = {"user ada"};
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(FindingGrowth, OnlyWhereItsCheckpointsAreAndNotWhereItWasMovedOff) {
+  cluster.Node("d", 1).Node("e", 1).Node("f", 1);
+  job.folder = "/ckpt";
+  for (auto& node : cluster.cluster.nodes) node.view.filesystem_id = node.id == NodeId("e") ? "other" : "fs";
+  job.avoid = {NodeId("f")};
+  EXPECT_THAT(Find(), ElementsAre("b:0@0", "c:0@1", "d:0@2"));
+}
+
+TEST_F(FindingGrowth, NotWhileOneOfItsNodesIsAway) {
+  cluster.Node("d", 1);
+  cluster.cluster.nodes[0].usable = false;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+/// A job of one to three nodes that has run on node a for ten minutes.
+struct ElasticRun : testing::Test {
+  ElasticRun() {
+    cluster.Join("a", 1);
+    job = cluster.Submit("rn50", {.nodes = 1, .max_nodes = 3});
+    cluster.BringUp(job);
+    cluster.Pass(minutes(10));
+    cluster.Sent("a");
+  }
+  /// It wrote a checkpoint of that step, as it was asked, and its ranks ended.
+  void SavesAndEnds(uint64_t step) {
+    cluster.Wrote(job, step, cluster.Job(job).generation);
+    const auto parts = cluster.Job(job).run.parts;
+    for (const auto& part : parts) cluster.Ends(part.node.name(), job, {ExitCode(part.first_rank, 11)});
+  }
+  void GrowsToB() {
+    cluster.Join("b", 1);
+    cluster.Pass(seconds(31));
+    SavesAndEnds(70);
+    cluster.BringUp(job);
+  }
+  std::vector<std::string> Nodes() const {
+    std::vector<std::string> out;
+    for (const auto& part : cluster.Job(job).run.parts) out.push_back(part.node.name());
+    return out;
+  }
+  JobState State() const { return cluster.Job(job).state; }
+  TestCluster cluster;
+  JobId job;
+};
+
+TEST_F(ElasticRun, ItGrowsThroughACheckpointWhenANodeJoins) {
+  cluster.Join("b", 1);
+  cluster.Pass(seconds(29));
+  EXPECT_EQ(State(), JobState::kRunning) << "others may join a moment later";
+  cluster.Join("c", 1);
+  cluster.Pass(seconds(2));
+  EXPECT_EQ(State(), JobState::kPreempting);
+  EXPECT_EQ(cluster.Job(job).reason, (Reason{ReasonCode::kGrows,
+                                             "is to go on with 3 nodes instead of 1: b and c are free; a "
+                                             "checkpoint is written first"}));
+  EXPECT_EQ(cluster.LastEvent(job).actor, "scheduler");
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
+  SavesAndEnds(70);
+  EXPECT_EQ(State(), JobState::kStarting);
+  EXPECT_EQ(cluster.Job(job).reason,
+            (Reason{ReasonCode::kResized,
+                    "goes on with 3 nodes instead of 1: b and c are free; placed on a, b, c; its "
+                    "ranks are being started"}));
+  cluster.BringUp(job);
+  EXPECT_EQ(cluster.LastStart("c").world_size, 3U);
+  EXPECT_EQ(cluster.LastStart("c").node_count, 3U);
+  EXPECT_EQ(cluster.LastStart("c").resume_from.front(), "/ckpt/g1/step70");
+  EXPECT_EQ(cluster.Job(job).restarts + cluster.Job(job).failures, 0U);
+  EXPECT_THAT(cluster.History(job),
+              ElementsAre("QUEUED", "STARTING", "RUNNING", "PREEMPTING", "QUEUED", "STARTING", "RUNNING"));
+  cluster.Complete(job);
+  EXPECT_EQ(State(), JobState::kCompleted);
+}
+
+TEST_F(ElasticRun, NotMoreOftenThanItsIntervalAndNotBeyondItsMost) {
+  GrowsToB();
+  cluster.Join("c", 1);
+  cluster.Pass(minutes(9));
+  EXPECT_EQ(State(), JobState::kRunning);
+  cluster.Pass(minutes(1) + seconds(31));
+  EXPECT_EQ(State(), JobState::kPreempting);
+  SavesAndEnds(80);
+  cluster.BringUp(job);
+  cluster.Join("d", 1);
+  cluster.Pass(minutes(20));
+  EXPECT_EQ(State(), JobState::kRunning) << "three are the most";
+}
+
+TEST(ElasticWait, ItGrowsThoughNothingHappensAfterItsStart) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId other = cluster.Submit("other");
+  cluster.BringUp(other);
+  const JobId job = cluster.Submit("rn50", {.nodes = 1, .max_nodes = 2});
+  cluster.Complete(other);
+  cluster.BringUp(job);
+  cluster.Pass(minutes(10) + seconds(31));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kPreempting);
+}
+
+TEST_F(ElasticRun, ItGrowsWhenAnotherJobEnds) {
+  cluster.Join("b", 1);
+  const JobId other = cluster.Submit("other");
+  cluster.BringUp(other);
+  cluster.Pass(minutes(1));
+  EXPECT_EQ(State(), JobState::kRunning);
+  cluster.Complete(other);
+  cluster.Pass(seconds(31));
+  EXPECT_EQ(State(), JobState::kPreempting);
+}
+
+TEST_F(ElasticRun, NotWhileSomebodyWaits) {
+  const JobId big = cluster.Submit("big", {.nodes = 3});
+  cluster.Join("b", 1).Join("c", 1).Join("d", 1);
+  cluster.BringUp(big);
+  const JobId more = cluster.Submit("more", {.nodes = 2});
+  cluster.Join("e", 1);
+  cluster.Pass(minutes(5));
+  EXPECT_EQ(State(), JobState::kRunning) << "e is kept for the other";
+  cluster.Cancel(more);
+  cluster.Pass(seconds(31));
+  EXPECT_EQ(State(), JobState::kPreempting);
+}
+
+TEST_F(ElasticRun, NotOntoWhatAJobThatIsEndingWillWant) {
+  cluster.Join("b", 1).Join("c", 1);
+  const JobId other = cluster.Submit("other", {.nodes = 2});
+  cluster.BringUp(other);
+  cluster.Join("d", 1);
+  cluster.Pass(seconds(25));
+  cluster.Ends("b", other, {Killed(0, 9)});
+  cluster.Pass(seconds(10));
+  EXPECT_EQ(State(), JobState::kRunning);
+}
+
+TEST_F(ElasticRun, NobodyGetsWhatItHasOrWillHaveMeanwhile) {
+  cluster.Join("b", 1);
+  cluster.Pass(seconds(31));
+  const JobId other = cluster.Submit("other");
+  EXPECT_EQ(cluster.Job(other).state, JobState::kQueued);
+  EXPECT_THAT(cluster.WhyWaits(other), HasSubstr("job 1 (rn50) holds a, b"));
+  SavesAndEnds(70);
+  EXPECT_THAT(Nodes(), ElementsAre("a", "b"));
+  cluster.BringUp(job);
+  cluster.Complete(job);
+  EXPECT_EQ(cluster.Job(other).state, JobState::kStarting);
+}
+
+TEST_F(ElasticRun, OneOfAHigherPriorityIsServedFirstAllTheSame) {
+  cluster.Join("b", 1);
+  cluster.Pass(seconds(31));
+  const JobId high = cluster.Submit("high", {.priority = 3});
+  cluster.Pass(seconds(1));
+  EXPECT_EQ(cluster.Job(high).state, JobState::kStarting) << "b is free again";
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kPreempted);
+  SavesAndEnds(70);
+  EXPECT_THAT(Nodes(), ElementsAre("a"));
+}
+
+TEST_F(ElasticRun, WhereTheNewNodeHasGoneItGoesOnWithItsOwn) {
+  cluster.Join("b", 1);
+  cluster.Pass(seconds(31));
+  const JobId other = cluster.Submit("other");
+  cluster.Leave("b");
+  SavesAndEnds(70);
+  EXPECT_THAT(Nodes(), ElementsAre("a"));
+  EXPECT_EQ(cluster.Job(other).state, JobState::kQueued);
+}
+
+TEST_F(ElasticRun, ItGrowsOverARestartOfTheDaemon) {
+  cluster.Join("b", 1);
+  cluster.Pass(seconds(31));
+  cluster.Restart();
+  cluster.Join("a", 1, {{.run = cluster.RunOf(job), .phase = RunPhase::kRunning}});
+  cluster.Join("b", 1);
+  const JobId other = cluster.Submit("other");
+  EXPECT_EQ(cluster.Job(other).state, JobState::kQueued);
+  SavesAndEnds(70);
+  EXPECT_THAT(Nodes(), ElementsAre("a", "b"));
+}
+
+TEST_F(ElasticRun, ARankThatFailsMeanwhileIsNotWaitedForAndCountsForNothing) {
+  GrowsToB();
+  cluster.Join("c", 1);
+  cluster.Pass(minutes(10) + seconds(31));
+  ASSERT_EQ(State(), JobState::kPreempting);
+  cluster.Sent("b");
+  cluster.Ends("a", job, {Killed(0, 11)});
+  EXPECT_THAT(cluster.Sent("b"), ElementsAre("stop 1/2"));
+  cluster.Ends("b", job, {ExitCode(1, 143)});
+  EXPECT_THAT(Nodes(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(cluster.Job(job).failures, 0U);
+}
+
+TEST_F(ElasticRun, APauseOrACancelGoesBeforeGrowing) {
+  cluster.Join("b", 1);
+  cluster.Pass(seconds(31));
+  ASSERT_TRUE(cluster.Pause(job));
+  const JobId other = cluster.Submit("other");
+  EXPECT_EQ(cluster.Job(other).state, JobState::kStarting) << "b is free again";
+  SavesAndEnds(70);
+  EXPECT_EQ(State(), JobState::kPaused);
+  ASSERT_TRUE(cluster.Resume(job));
+  EXPECT_THAT(Nodes(), ElementsAre("a"));
+  EXPECT_TRUE(cluster.Cancel(job));
+}
+
+TEST_F(ElasticRun, ALostNodeMakesItSmaller) {
+  GrowsToB();
+  cluster.Silence("b");
+  cluster.Pass(seconds(50));
+  cluster.Ends("a", job, {ExitCode(0, 143)});
+  cluster.Pass(seconds(2));
+  EXPECT_THAT(Nodes(), ElementsAre("a"));
+  EXPECT_EQ(cluster.Job(job).reason,
+            (Reason{ReasonCode::kResized,
+                    "goes on with 1 node instead of 2: node b is lost; placed on a; its "
+                    "ranks are being started"}));
+  EXPECT_EQ(cluster.Job(job).failures, 0U);
+  cluster.BringUp(job);
+  cluster.Complete(job);
+  EXPECT_EQ(State(), JobState::kCompleted) << "one rank is all it has";
+}
+
+TEST_F(ElasticRun, ADrainedNodeMakesItSmallerAtOnce) {
+  GrowsToB();
+  cluster.SetAside("b", true, "bad fan");
+  SavesAndEnds(80);
+  EXPECT_THAT(Nodes(), ElementsAre("a"));
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("goes on with 1 node instead of 2: node b is drained by ada: bad fan; placed on a"));
+  cluster.BringUp(job);
+  cluster.Pass(minutes(20));
+  EXPECT_EQ(State(), JobState::kRunning);
+}
+
+TEST_F(ElasticRun, PreemptedItGoesOnWithWhatIsLeft) {
+  GrowsToB();
+  const JobId high = cluster.Submit("high", {.priority = 3});
+  SavesAndEnds(80);
+  EXPECT_EQ(cluster.Job(high).state, JobState::kStarting);
+  EXPECT_THAT(Nodes(), SizeIs(1));
+  EXPECT_EQ(State(), JobState::kStarting);
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("goes on with 1 node instead of 2: preempted for job 2 (high), whose priority is 3"));
+}
+
+TEST_F(ElasticRun, MovedItDoesNotGrowBack) {
+  cluster.Join("b", 1);
+  ASSERT_TRUE(cluster.Move(job));
+  SavesAndEnds(70);
+  EXPECT_THAT(Nodes(), ElementsAre("b"));
+  cluster.BringUp(job);
+  cluster.Pass(minutes(20));
+  EXPECT_EQ(State(), JobState::kRunning);
+  cluster.Join("c", 1);
+  cluster.Pass(seconds(31));
+  SavesAndEnds(80);
+  EXPECT_THAT(Nodes(), ElementsAre("b", "c"));
+  cluster.BringUp(job);
+  cluster.Pass(minutes(20));
+  EXPECT_EQ(State(), JobState::kRunning) << "nor later";
+}
+
+TEST(ElasticWait, BelowItsLeastItWaitsAndSaysSo) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2, .max_nodes = 8});
+  cluster.BringUp(job);
+  cluster.Wrote(job, 70, Generation(1));
+  cluster.Silence("b");
+  cluster.Pass(seconds(50));
+  cluster.Ends("a", job, {ExitCode(0, 143)});
+  cluster.Pass(seconds(10));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  EXPECT_THAT(cluster.WhyWaits(job), AllOf(HasSubstr("needs 2 to 8 nodes with 1 free device each; 1 is free"),
+                                           HasSubstr("node b is lost")));
+  cluster.Join("c", 1).Join("d", 1);
+  EXPECT_EQ(cluster.Job(job).state, JobState::kStarting) << "as soon as two are there";
+  EXPECT_EQ(cluster.Job(job).run.parts.size(), 2U);
+}
+
+TEST(ElasticWait, ItsTimeLimitLeavesNoTimeToGrow) {
+  TestCluster cluster;
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 1, .max_nodes = 2, .time_limit_ms = 19 * 60'000});
+  cluster.BringUp(job);
+  cluster.Pass(minutes(10));
+  cluster.Join("b", 1);
+  cluster.Pass(minutes(2));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);
+}
+
+TEST(ElasticWait, OfTwoTheFirstInTheQueueGrows) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  cluster.BringUp(cluster.Submit("other"));
+  const JobId one = cluster.Submit("one", {.nodes = 1, .max_nodes = 2});
+  cluster.BringUp(one);
+  cluster.Join("c", 1);
+  const JobId two = cluster.Submit("two", {.nodes = 1, .max_nodes = 2, .priority = 1});
+  cluster.BringUp(two);
+  cluster.Pass(minutes(11));
+  cluster.Join("d", 1);
+  cluster.Pass(seconds(31));
+  EXPECT_EQ(cluster.Job(two).state, JobState::kPreempting);
+  EXPECT_EQ(cluster.Job(one).state, JobState::kRunning);
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,202 @@
+// What must always hold for jobs that may have more nodes than they need.
+#include <algorithm>
+#include <set>
+
+#include "tests/sim/invariants.h"
+#include "tests/sim/words.h"
+#include "tests/sim/world.h"
+
+namespace imgd::sim {
+namespace {
+
+using std::chrono::seconds;
+
+/// Nodes are free for so long before a job grows onto them.
+constexpr auto kSettles = seconds(30);
+
+Duration IntervalOf(const World& world, const JobRecord& job) {
+  return std::chrono::milliseconds(world.truths.at(job.name).submission.resize_interval_ms);
+}
+
+bool IsUsable(const World& world, const NodeId& id) {
+  const NodeRecord* node = world.daemon.reactor().state().FindNode(id);
+  return node != nullptr && node->session != 0 && node->state == NodeState::kReady && node->stale.empty() &&
+         node->foreign.empty() && !node->set_aside;
+}
+
+bool IsOn(const std::vector<Part>& parts, const NodeId& node) {
+  return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
+}
+
+bool Starts(const Batch& batch, JobId job) {
+  return std::any_of(batch.actions.begin(), batch.actions.end(), [job](const Action& action) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    return event != nullptr && event->job == job && event->from != event->to &&
+           event->to == JobState::kStarting;
+  });
+}
+
+/// For each job that is ended in this commit so that it grows.
+template <typename Rule>
+void ForGrowing(World& world, const Batch& batch, const Rule& rule) {
+  for (const auto& action : batch.actions) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event == nullptr || event->reason.code != ReasonCode::kGrows || event->from == event->to) continue;
+    if (event->to != JobState::kPreempting) continue;
+    const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
+    // One of a higher priority may have taken its place at once.
+    if (job == nullptr || job->run.stop != StopFor::kGrow) continue;
+    rule(*job, world.ledger.jobs[job->id]);
+  }
+}
+
+/// A start lasts for the interval before it is ended to grow.
+void GrowingIsRare(World& world, const Batch& batch, const char* name) {
+  ForGrowing(world, batch, [&](const JobRecord& job, const Ledger::Job& known) {
+    if (world.time.now().steady >= known.held_since + IntervalOf(world, job)) return;
+    world.Break(name, fmt::format("job {} is resized too soon", job.id));
+  });
+}
+
+/// Nothing is lost by it: a checkpoint is asked for first, and there is time for one.
+void GrowingSavesFirst(World& world, const Batch& batch, const char* name) {
+  ForGrowing(world, batch, [&](const JobRecord& job, const Ledger::Job&) {
+    for (const auto& action : batch.actions) {
+      const auto* stop = std::get_if<SendStop>(&action);
+      if (stop == nullptr || stop->run != RunKey{job.id, job.generation}) continue;
+      if (stop->checkpoint_first && stop->grace_ms >= 60'000) continue;
+      world.Break(name, fmt::format("{} is ended without a checkpoint", InWords(stop->run)));
+    }
+  });
+}
+
+/// How many nodes that are not lost have so many devices.
+uint32_t NodesOf(const World& world, uint32_t devices) {
+  uint32_t count = 0;
+  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
+    count += node.state != NodeState::kLost && !node.set_aside && node.devices.size() >= devices ? 1 : 0;
+  }
+  return count;
+}
+
+/// Growing gains something, and takes only what nobody who waits could use.
+void GrowingTakesFromNobody(World& world, const Batch& batch, const char* name) {
+  ForGrowing(world, batch, [&](const JobRecord& job, Ledger::Job& known) {
+    known.grows_to = job.run.grows_to;
+    if (known.grows_to.size() <= job.run.parts.size())
+      world.Break(name, fmt::format("job {} is resized for nothing", job.id));
+    const auto& state = world.daemon.reactor().state();
+    for (const auto& entry : state.queue()) {
+      const JobRecord& waits = *state.FindJob(entry.id);
+      if (entry.code == ReasonCode::kNeverFits || NodesOf(world, waits.ranks_per_node) < waits.nodes)
+        continue;
+      for (const auto& part : job.run.grows_to) {
+        const auto& devices = state.FindNode(part.node)->devices;
+        if (IsOn(job.run.parts, part.node) || devices.size() < waits.ranks_per_node) continue;
+        world.Break(name,
+                    fmt::format("job {} grows onto {}, for which job {} waits", job.id, part.node, entry.id));
+      }
+    }
+  });
+}
+
+/// A job that was ended to grow goes on at once, with all that it had and was to have and that can be used.
+void GrowingLosesNoPlace(World& world, const Batch& batch, const char* name) {
+  for (const JobId id : batch.touched) {
+    const JobRecord* job = world.daemon.reactor().state().FindJob(id);
+    if (job == nullptr || IsFinal(job->state) || !EndedToGrow(batch, id)) continue;
+    const auto& wanted = world.ledger.jobs[id].grows_to;
+    const auto usable = std::count_if(wanted.begin(), wanted.end(),
+                                      [&](const Part& part) { return IsUsable(world, part.node); });
+    if (static_cast<size_t>(usable) < wanted.size()) continue;
+    // One of a higher priority may have had it ended again at once.
+    const bool same = Starts(batch, id) &&
+                      (job->state != JobState::kStarting ||
+                       (job->run.parts.size() == wanted.size() &&
+                        std::all_of(wanted.begin(), wanted.end(),
+                                    [job](const Part& part) { return IsOn(job->run.parts, part.node); })));
+    if (!same) {
+      world.Break(name, fmt::format("job {} was ended to have {} nodes and is {} with {}", id, wanted.size(),
+                                    NameOf(job->state), job->run.parts.size()));
+    }
+  }
+}
+
+/// A node that the job could have besides its own; null where there is none.
+const NodeRecord* MoreFor(World& world, const JobRecord& job) {
+  const NodeRecord* first = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
+  for (const auto& space : FreeSpace(world)) {
+    if (space.devices < job.ranks_per_node || IsOn(job.run.parts, space.node->id)) continue;
+    if (IsTied(world, job) && (first == nullptr || first->filesystem_id != space.node->filesystem_id))
+      continue;
+    return space.node;
+  }
+  return nullptr;
+}
+
+bool NobodyWaitsOrLeaves(const World& world) {
+  const auto& state = world.daemon.reactor().state();
+  return state.queue().empty() &&
+         std::all_of(state.active().begin(), state.active().end(),
+                     [&state](JobId id) { return state.FindJob(id)->run.stop == StopFor::kNothing; });
+}
+
+/// A start takes all that there is, where nobody else waits.
+void AStartTakesWhatThereIs(World& world, const Batch& batch, const char* name) {
+  if (!world.daemon.reactor().state().queue().empty() || world.daemon.reactor().WantsToSchedule()) return;
+  for (const auto& action : batch.actions) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event == nullptr || event->to != JobState::kStarting || event->from == event->to) continue;
+    const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
+    if (job == nullptr || job->state != JobState::kStarting || EndedToGrow(batch, job->id)) continue;
+    const auto& wanted = world.truths.at(job->name).submission;
+    if (job->run.parts.size() >= wanted.max_nodes) continue;
+    if (const NodeRecord* more = MoreFor(world, *job)) {
+      world.Break(name, fmt::format("job {} starts with {} nodes and leaves {}", job->id,
+                                    job->run.parts.size(), more->id));
+    }
+  }
+}
+
+/// When the cluster is quiet a job grows as soon as it may.
+void JobsGrow(World& world, const Batch&, const char* name) {
+  if (!world.quiet()) return;
+  const auto& state = world.daemon.reactor().state();
+  const Instant now = world.time.now().steady;
+  const bool calm = NobodyWaitsOrLeaves(world);
+  for (const JobId id : state.active()) {
+    const JobRecord& job = *state.FindJob(id);
+    Ledger::Job& known = world.ledger.jobs[id];
+    const auto& wanted = world.truths.at(job.name).submission;
+    const bool could = calm && job.state == JobState::kRunning && job.run.parts.size() < wanted.max_nodes &&
+                       wanted.time_limit_ms == 0 && !job.run.finished && job.run.exits.empty() &&
+                       job.run.troubles.empty() && now >= known.held_since + IntervalOf(world, job) &&
+                       now >= world.daemon.disturbed() &&
+                       std::all_of(job.run.parts.begin(), job.run.parts.end(),
+                                   [&world](const Part& part) { return IsUsable(world, part.node); }) &&
+                       MoreFor(world, job) != nullptr;
+    if (!could) {
+      known.could_grow.reset();
+    } else if (!known.could_grow || *known.could_grow < world.daemon.disturbed()) {
+      known.could_grow = now;
+    } else if (now > *known.could_grow + kSettles + seconds(5)) {
+      world.Break(name, fmt::format("job {} could have had {} for long", id, MoreFor(world, job)->id));
+    }
+  }
+}
+
+}  // namespace
+
+const std::vector<Invariant>& ElasticInvariants() {
+  static const std::vector<Invariant> rules = {
+      {"growing is rare", GrowingIsRare},
+      {"growing saves first", GrowingSavesFirst},
+      {"growing takes from nobody", GrowingTakesFromNobody},
+      {"growing loses no place", GrowingLosesNoPlace},
+      {"a start takes what there is", AStartTakesWhatThereIs},
+      {"jobs grow", JobsGrow},
+  };
+  return rules;
+}
+
+}  // namespace imgd::sim
