@@ -323,8 +323,8 @@ bool Room::Holds(const QueuedJob& job) {
 
 uint32_t Room::MostNodes(const QueuedJob& job) {
   uint64_t most = 0;
-  for (const Group* group : GroupsFor(job))
-    most = std::max(most, FreeNodes(group->by_free, job.ranks_per_node));
+  for (const Group& group : GroupsFor(job))
+    most = std::max<uint64_t>(most, FreeNodes(group.by_free, job.ranks_per_node));
   return static_cast<uint32_t>(most);
 }
 
