@@ -246,9 +246,14 @@ void Daemon::Cancel(JobId job, bool checkpoint_first) {
 }
 
 void Daemon::Return(const NodeId& node) {
-  Call([this, node](Actions& out) {
-    if (reactor_.OnReturn(node, false, "sim", world_->time.now(), out)) world_->ledger.Returned(node);
-  });
+  const auto taken = std::make_shared<bool>(false);
+  Call(
+      [this, node, taken](Actions& out) {
+        *taken = reactor_.OnReturn(node, false, "sim", world_->time.now(), out).has_value();
+      },
+      [this, node, taken](bool stored) {
+        if (stored && *taken) world_->ledger.Returned(node);
+      });
 }
 
 void Daemon::OnHello(uint64_t session, NodeHello hello) {
