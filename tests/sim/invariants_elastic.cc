@@ -74,7 +74,10 @@ void GrowingSavesFirst(World& world, const Batch& batch, const char* name) {
 uint32_t NodesOf(const World& world, uint32_t devices) {
   uint32_t count = 0;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    count += node.state != NodeState::kLost && !node.set_aside && node.devices.size() >= devices ? 1 : 0;
+    count += node.state != NodeState::kLost && !node.set_aside && node.problems.empty() &&
+                     node.devices.size() >= devices
+                 ? 1
+                 : 0;
   }
   return count;
 }
