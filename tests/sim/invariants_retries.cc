@@ -67,7 +67,11 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
     // Only where there is no doubt which rank it was.
     const bool sure = own == 1 && job.run.troubles.empty() && !IsGivenBack(event.reason.code) &&
                       event.to != JobState::kCancelled && event.to != JobState::kCompleted;
-    if (own == 0) return;
+    if (own == 0) {
+      // Ranks that ended too early, with exit code 0, crashed too, and elsewhere.
+      if (event.reason.code == ReasonCode::kRankFailed) known.crashes_there = 0;
+      return;
+    }
     const bool told = std::any_of(job.run.failures.begin(), job.run.failures.end(),
                                   [&](const RankFailure& failure) { return failure.rank == exit->rank; });
     if (!sure || exit->signal != 0 || exit->exit_code != 1 || exit->where.empty() || !told) {

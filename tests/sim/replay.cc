@@ -79,14 +79,11 @@ Replay OursReplay::Run() {
 
 void OursReplay::Submit(const Outcome& outcome) {
   Actions actions;
-  const double limit = outcome.job->requested_s;
-  reactor_.OnSubmit({.name = "job",
-                     .owner = "trace",
-                     .nodes = outcome.nodes,
-                     .ranks_per_node = outcome.devices,
-                     .time_limit_ms = limit > 0 ? static_cast<int64_t>(limit * 1000) : 0,
-                     .checkpoint_parent = "/ckpt"},
-                    NowAt(now_), actions);
+  Submission submission{.name = "job", .owner = "trace", .checkpoint_parent = "/ckpt"};
+  submission.nodes = outcome.nodes;
+  submission.ranks_per_node = outcome.devices;
+  submission.time_limit_ms = static_cast<int64_t>(std::max(outcome.job->requested_s, 0.0) * 1000);
+  reactor_.OnSubmit(submission, NowAt(now_), actions);
   Settle(std::move(actions));
 }
 
