@@ -69,7 +69,10 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
                       event.to != JobState::kCancelled && event.to != JobState::kCompleted;
     if (own == 0) {
       // Ranks that ended too early, with exit code 0, crashed too, and elsewhere.
-      if (event.reason.code == ReasonCode::kRankFailed) known.crashes_there = 0;
+      const bool early = std::any_of(job.run.exits.begin(), job.run.exits.end(), [](const RankExit& end) {
+        return !end.by_us && end.exit_code == 0 && end.signal == 0;
+      });
+      if (early && event.reason.code == ReasonCode::kRankFailed) known.crashes_there = 0;
       return;
     }
     const bool told = std::any_of(job.run.failures.begin(), job.run.failures.end(),

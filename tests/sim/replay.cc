@@ -79,7 +79,10 @@ Replay OursReplay::Run() {
 
 void OursReplay::Submit(const Outcome& outcome) {
   Actions actions;
-  Submission submission{.name = "job", .owner = "trace", .checkpoint_parent = "/ckpt"};
+  Submission submission;
+  submission.name = "job";
+  submission.owner = "trace";
+  submission.checkpoint_parent = "/ckpt";
   submission.nodes = outcome.nodes;
   submission.ranks_per_node = outcome.devices;
   submission.time_limit_ms = static_cast<int64_t>(std::max(outcome.job->requested_s, 0.0) * 1000);
