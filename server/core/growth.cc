@@ -67,13 +67,17 @@ std::string NodesAre(std::vector<std::string> names, std::string_view are) {
 }
 
 /// Why it has fewer nodes than its last start.
-std::string WhyFewer(const Run& run) {
+std::string WhyFewer(const JobRecord& job) {
+  const Run& run = job.run;
   std::vector<std::string> lost;
+  std::vector<std::string> avoided;
   for (const auto& part : run.parts) {
     if (part.lost) lost.push_back(part.node.name());
+    if (job.avoid.contains(part.node)) avoided.push_back(part.node.name());
   }
   if (!lost.empty()) return NodesAre(std::move(lost), "lost");
   if (GivesBack(run.stop) && run.stop != StopFor::kGrow) return run.stop_text;
+  if (!avoided.empty()) return NodesAre(std::move(avoided), "avoided after failures");
   return "no more are free";
 }
 
@@ -216,7 +220,7 @@ std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after) 
   if (before.empty() || before.size() == after.size()) return "";
   if (after.size() > before.size()) return fmt::format("goes on with {}", ExplainGrowth(before, after));
   return fmt::format("goes on with {} instead of {}: {}", NodesText(after.size()), before.size(),
-                     WhyFewer(job.run));
+                     WhyFewer(job));
 }
 
 }  // namespace imgd

@@ -130,6 +130,7 @@ const NodeRecord* MoreFor(World& world, const JobRecord& job) {
   const NodeRecord* first = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
   for (const auto& space : FreeSpace(world)) {
     if (space.devices < job.ranks_per_node || IsOn(job.run.parts, space.node->id)) continue;
+    if (job.run.avoided.contains(space.node->id)) continue;
     if (IsTied(world, job) && (first == nullptr || first->filesystem_id != space.node->filesystem_id))
       continue;
     return space.node;
