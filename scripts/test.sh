@@ -18,8 +18,8 @@ temp_root() {
   if ((kib >= 12 << 20)); then echo /dev/shm; else echo "${TMPDIR:-/tmp}"; fi
 }
 
-# python_tests ARGUMENTS...: the tests in Python, against build/release/bin, one more at a time than there are cores, since
-# they also wait; but for those that hold the service to its times, which have the machine for themselves.
+# python_tests ARGUMENTS...: the tests in Python, against build/release/bin, twice as many at a time as there are cores, since
+# they mostly wait; but for those that hold the service to its times, which have the machine for themselves.
 python_tests() {
   local timed=(tests/e2e/test_lifecycle.py tests/e2e/test_namespaces.py tests/e2e/test_stuck.py) others=(tests/python)
   local file
@@ -30,7 +30,7 @@ python_tests() {
   PYTEST_DEBUG_TEMPROOT=$(temp_root)
   export PYTEST_DEBUG_TEMPROOT
   say "tests of whole programs, their files in $PYTEST_DEBUG_TEMPROOT"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider -n "$((JOBS + 1))" --dist worksteal "${others[@]}" "$@"
+  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider -n "$((JOBS * 2))" --dist worksteal "${others[@]}" "$@"
   say "tests of whole programs: the service's times"
   "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider "${timed[@]}" "$@"
 }

@@ -56,6 +56,7 @@ def texts(cluster: Cluster, job: int, reason: str) -> list[str]:
     return [c["text"] for c in changes if c["reason"] == reason and c["to"] != "JOB_STATE_QUEUED"]
 
 
+@pytest.mark.long
 def test_it_grows_when_a_node_joins_and_shrinks_when_that_one_dies(one_node: Cluster, make_job: MakeJob) -> None:
     elastic = ("resources.nodes={min: 1, max: 2}", "resources.resize_interval=2s")
     said = one_node.cli("submit", "--dry-run", str(make_job(nodes=1)), "--set", elastic[0]).stdout

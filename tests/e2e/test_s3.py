@@ -12,6 +12,7 @@ from fake_s3 import BUCKET, FakeS3
 from harness import Cluster, wait_for
 
 
+@pytest.mark.long
 def test_a_gang_goes_on_from_a_bucket_and_imgcli_finds_its_checkpoints_by_name(
     make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

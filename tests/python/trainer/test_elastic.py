@@ -20,6 +20,7 @@ def samples_by_step(trace: Path) -> dict[int, list[int]]:
     return steps
 
 
+@pytest.mark.long
 def test_linear_scaling_follows_the_ranks_at_the_next_epoch(trainer: Trainer) -> None:
     """72 images: 9 steps of 8 for one rank, in two epochs, and 3 steps of 24 for three ranks in the last one."""
     trace = trainer.tmp_path / "trace"

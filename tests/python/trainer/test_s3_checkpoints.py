@@ -79,6 +79,7 @@ def test_a_run_that_is_killed_in_mid_upload_ends_as_one_that_was_not(
         assert torch.equal(tensor, exported[name]), name
 
 
+@pytest.mark.long
 def test_a_damaged_one_is_passed_over_and_imgcli_pins_compares_and_deletes(
     trainer: Trainer, s3: FakeS3, tmp_path: Path
 ) -> None:
