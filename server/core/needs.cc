@@ -14,17 +14,30 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 /// 22.5 GiB, that of a "16 GB" T4 of 14.8.
 constexpr double kLeastShareOfMemory = 0.9;
 
-std::vector<std::string> WordsOf(std::string_view text) {
-  std::vector<std::string> words(1);
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else if (!words.back().empty()) {
-      words.emplace_back();
-    }
+bool IsOfWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+/// Takes the first word off the text; empty where there is none.
+std::string_view TakeWord(std::string_view& text) {
+  const auto begin = std::find_if(text.begin(), text.end(), IsOfWord);
+  const auto end = std::find_if_not(begin, text.end(), IsOfWord);
+  const std::string_view word(begin, end);
+  text = std::string_view(end, text.end());
+  return word;
+}
+
+bool IsSameWord(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return x == y || std::tolower(x) == std::tolower(y);
+  });
+}
+
+/// The text begins with these words.
+bool BeginsWith(std::string_view text, std::string_view words) {
+  while (true) {
+    const auto wanted = TakeWord(words);
+    if (wanted.empty()) return true;
+    if (!IsSameWord(TakeWord(text), wanted)) return false;
   }
-  if (words.back().empty()) words.pop_back();
-  return words;
 }
 
 bool HasOneOf(const Labels& labels, const std::string& name, const std::vector<std::string>& values) {
@@ -43,9 +56,12 @@ std::string TextOf(const std::map<std::string, std::vector<std::string>>& labels
 }  // namespace
 
 bool IsModel(std::string_view name, std::string_view wanted) {
-  const auto words = WordsOf(name);
-  const auto part = WordsOf(wanted);
-  return !part.empty() && std::search(words.begin(), words.end(), part.begin(), part.end()) != words.end();
+  std::string_view words = wanted;
+  if (TakeWord(words).empty()) return false;
+  for (std::string_view rest = name; !rest.empty(); TakeWord(rest)) {
+    if (BeginsWith(rest, wanted)) return true;
+  }
+  return false;
 }
 
 bool AsksOfDevices(const Needs& needs) {

@@ -41,45 +41,6 @@ void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& membe
   }
 }
 
-/// When holders end; many devices in a row have the same.
-class Ends {
- public:
-  explicit Ends(const std::map<JobId, Instant>& ends) : ends_(ends) {}
-
-  Instant Of(JobId holder) {
-    if (holder == last_) return end_;
-    const auto end = ends_.find(holder);
-    last_ = holder;
-    end_ = end == ends_.end() ? Instant::max() : end->second;
-    return end_;
-  }
-
- private:
-  const std::map<JobId, Instant>& ends_;
-  JobId last_;
-  Instant end_ = Instant::max();
-};
-
-/// When each device of a node that does comes free, with its index, the first one first.
-std::vector<std::pair<Instant, uint32_t>> Releases(const NodeSlots& node, const Needs& needs,
-                                                   const std::vector<uint32_t>& free, Ends& ends) {
-  std::vector<std::pair<Instant, uint32_t>> releases;
-  Instant last = Instant::min();
-  for (size_t i = 0; i < node.devices.size(); ++i) {
-    const uint32_t device = node.devices[i];
-    const bool is_free = std::binary_search(free.begin(), free.end(), device);
-    const Instant release = is_free ? Instant::min() : ends.Of(node.holders[i]);
-    last = std::max(last, release);
-    if (node.DeviceDoes(needs, i)) releases.emplace_back(release, device);
-  }
-  // None of a whole node is any good before the last one.
-  if (needs.whole_nodes) {
-    for (auto& release : releases) release.first = last;
-  }
-  std::sort(releases.begin(), releases.end());
-  return releases;
-}
-
 /// Which devices do; many in a row are the same.
 class DeviceCheck {
  public:
@@ -113,6 +74,25 @@ struct Candidate {
 };
 
 }  // namespace
+
+/// When holders end; many devices in a row have the same.
+class Room::Ends {
+ public:
+  explicit Ends(const std::map<JobId, Instant>& ends) : ends_(ends) {}
+
+  Instant Of(JobId holder) {
+    if (holder == last_) return end_;
+    const auto end = ends_.find(holder);
+    last_ = holder;
+    end_ = end == ends_.end() ? Instant::max() : end->second;
+    return end_;
+  }
+
+ private:
+  const std::map<JobId, Instant>& ends_;
+  JobId last_;
+  Instant end_ = Instant::max();
+};
 
 std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder) {
   if (folder.empty()) return std::vector<size_t>(nodes.size(), 0);
@@ -152,8 +132,9 @@ std::vector<uint32_t> Room::FreeDevices(uint32_t node) const {
 }
 
 std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
-  if (FreeFor(view, node) == 0) return {};
+  if (FreeFor(view, node, FreeOn(node)) == 0) return {};
   const Judged& judged = (*view.judged)[layout_->sort_of[node]];
+  if (judged.room == 0) return {};
   if (judged.does.empty()) return FreeDevices(node);
   std::vector<uint32_t> out;
   for (size_t i = 0; i < judged.does.size(); ++i) {
@@ -163,13 +144,15 @@ std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
   return out;
 }
 
-uint32_t Room::FreeFor(const View& view, uint32_t node) const {
+uint32_t Room::FreeOn(uint32_t node) const {
+  return free_.CountIn(layout_->first[node], layout_->first[node + 1]);
+}
+
+uint32_t Room::FreeFor(const View& view, uint32_t node, uint32_t free) const {
   const Judged& judged = (*view.judged)[layout_->sort_of[node]];
   if (judged.room == 0) return 0;
   const size_t first = layout_->first[node];
-  const size_t end = layout_->first[node + 1];
-  const uint32_t free = free_.CountIn(first, end);
-  if (view.whole_nodes && free < end - first) return 0;
+  if (view.whole_nodes && free < layout_->first[node + 1] - first) return 0;
   if (judged.does.empty()) return free;
   uint32_t does = 0;
   for (size_t i = 0; i < judged.does.size(); ++i) does += judged.does[i] && free_.Contains(first + i) ? 1 : 0;
@@ -179,16 +162,15 @@ uint32_t Room::FreeFor(const View& view, uint32_t node) const {
 auto Room::Judge(const Needs& needs) const -> std::shared_ptr<const std::vector<Judged>> {
   DeviceCheck check(needs);
   std::vector<Judged> out;
+  out.reserve(layout_->example.size());
   for (const uint32_t example : layout_->example) {
     const NodeSlots& node = (*nodes_)[example];
     Judged& judged = out.emplace_back();
-    if (!Does(needs, node.kind ? node.kind->labels : Labels())) continue;
+    if (!Does(needs, node.LabelsOrNone())) continue;
+    for (size_t i = 0; i < node.devices.size(); ++i) judged.room += check.IsFine(node, i) ? 1 : 0;
+    if (judged.room == 0 || judged.room == node.devices.size()) continue;
     judged.does.resize(node.devices.size());
-    for (size_t i = 0; i < node.devices.size(); ++i) {
-      judged.does[i] = check.IsFine(node, i);
-      judged.room += judged.does[i] ? 1 : 0;
-    }
-    if (judged.room == node.devices.size()) judged.does.clear();
+    for (size_t i = 0; i < node.devices.size(); ++i) judged.does[i] = check.IsFine(node, i);
   }
   return std::make_shared<const std::vector<Judged>>(std::move(out));
 }
@@ -246,7 +228,8 @@ void Room::SortByFree(View& view, const QueuedJob& job) const {
       const uint32_t node = group.members[place];
       if (!layout_->usable.Contains(node)) continue;
       if (!job.avoid.empty() && job.avoid.contains((*nodes_)[node].id)) continue;
-      if (const uint32_t free = FreeFor(view, node); free > 0) group.by_free[free].Insert(place);
+      if (const uint32_t free = FreeFor(view, node, FreeOn(node)); free > 0)
+        group.by_free[free].Insert(place);
     }
   }
 }
@@ -334,7 +317,7 @@ bool Room::WillHold(const QueuedJob& job) {
   return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
     const auto count = std::count_if(group.members.begin(), group.members.end(), [&](uint32_t i) {
       const NodeSlots& node = (*nodes_)[i];
-      return !node.lost && !job.avoid.contains(node.id) && FreeFor(view, i) >= job.ranks_per_node;
+      return !node.lost && !job.avoid.contains(node.id) && FreeFor(view, i, FreeOn(i)) >= job.ranks_per_node;
     });
     return count >= static_cast<std::ptrdiff_t>(job.nodes);
   });
@@ -383,7 +366,8 @@ void Room::FillFrom(const CloseSet& set, const QueuedJob& job, std::set<uint32_t
   const View& view = ViewOf(job);
   std::vector<std::pair<uint32_t, uint32_t>> fits;  // free devices, node
   for (const uint32_t node : set.members) {
-    if (const uint32_t free = FreeFor(view, node); free >= job.ranks_per_node) fits.emplace_back(free, node);
+    if (const uint32_t free = FreeFor(view, node, FreeOn(node)); free >= job.ranks_per_node)
+      fits.emplace_back(free, node);
   }
   std::sort(fits.begin(), fits.end());
   for (size_t i = 0; i < fits.size() && chosen.size() < job.nodes; ++i) chosen.insert(fits[i].second);
@@ -423,14 +407,16 @@ void Room::Take(const std::vector<Part>& parts) {
   std::vector<uint32_t> before(views_.size());
   for (const auto& part : parts) {
     const auto node = static_cast<uint32_t>(IndexOf(part.node));
-    for (size_t i = 0; i < views_.size(); ++i) before[i] = views_[i] ? FreeFor(*views_[i], node) : 0;
+    const uint32_t had = FreeOn(node);
+    for (size_t i = 0; i < views_.size(); ++i) before[i] = views_[i] ? FreeFor(*views_[i], node, had) : 0;
     const auto& devices = (*nodes_)[node].devices;
     for (size_t i = 0; i < devices.size(); ++i) {
       if (part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end())
         free_.Erase(layout_->first[node] + i);
     }
+    const uint32_t has = FreeOn(node);
     for (size_t i = 0; i < views_.size(); ++i) {
-      if (before[i] > 0) Move(*views_[i], node, before[i], FreeFor(*views_[i], node));
+      if (before[i] > 0) Move(*views_[i], node, before[i], FreeFor(*views_[i], node, has));
     }
   }
 }
@@ -452,10 +438,30 @@ void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
   }
 }
 
+/// When each device of a node that does comes free, with its index, the first one first.
+void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const {
+  out.clear();
+  const NodeSlots& slots = (*nodes_)[node];
+  const Judged& judged = (*view.judged)[layout_->sort_of[node]];
+  Instant last = Instant::min();
+  for (size_t i = 0; i < slots.devices.size(); ++i) {
+    const bool is_free = free_.Contains(layout_->first[node] + i);
+    const Instant release = is_free ? Instant::min() : ends.Of(slots.holders[i]);
+    last = std::max(last, release);
+    if (judged.does.empty() || judged.does[i]) out.emplace_back(release, slots.devices[i]);
+  }
+  // None of a whole node is any good before the last one.
+  if (view.whole_nodes) {
+    for (auto& release : out) release.first = last;
+  }
+  std::sort(out.begin(), out.end());
+}
+
 std::optional<Reservation> Room::Reserve(const QueuedJob& job, const std::map<JobId, Instant>& ends) {
   std::optional<Instant> best;
   std::vector<Candidate> chosen;
   Ends known_ends(ends);
+  std::vector<Release> releases;
   const View& view = ViewOf(job);
   for (const Group& group : GroupsFor(job)) {
     std::vector<Candidate> candidates;
@@ -464,7 +470,7 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const std::map<Jo
       // One that is only out of reach may come back in time.
       if (node.lost || job.avoid.contains(node.id)) continue;
       if ((*view.judged)[layout_->sort_of[i]].room < job.ranks_per_node) continue;
-      const auto releases = Releases(node, job.needs, FreeDevices(i), known_ends);
+      FindReleases(view, i, known_ends, releases);
       // When one that is out of reach is back, nobody knows.
       const Instant ready = node.usable ? releases[job.ranks_per_node - 1].first : Instant::max();
       const auto busy = std::count_if(releases.begin(), releases.begin() + job.ranks_per_node,
@@ -493,8 +499,7 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const std::map<Jo
   // Where all is free already it is nodes out of reach that it waits for.
   if (*best != Instant::max() && *best != Instant::min()) reserved.from = *best;
   for (const auto& candidate : chosen) {
-    const auto releases =
-        Releases((*nodes_)[candidate.node], job.needs, FreeDevices(candidate.node), known_ends);
+    FindReleases(view, candidate.node, known_ends, releases);
     std::vector<uint32_t> devices;
     for (uint32_t i = 0; i < job.ranks_per_node; ++i) devices.push_back(releases[i].second);
     const auto first_rank = static_cast<uint32_t>(reserved.parts.size()) * job.ranks_per_node;

@@ -82,7 +82,7 @@ class Room {
   /// What a sort of nodes has for a gang.
   struct Judged {
     uint32_t room = 0;       ///< devices that do
-    std::vector<bool> does;  ///< which; empty where all do
+    std::vector<bool> does;  ///< which; empty where all do, or none
   };
   /// All nodes as gangs see them that share a folder, needs and the nodes to avoid.
   struct View {
@@ -111,6 +111,9 @@ class Room {
     size_t last = 0;
   };
 
+  class Ends;
+  using Release = std::pair<Instant, uint32_t>;  ///< when a device comes free, and its index
+
   View& ViewOf(const QueuedJob& job);
   void Look(View& view, const QueuedJob& job) const;
   std::shared_ptr<const std::vector<Judged>> Judge(const Needs& needs) const;
@@ -126,12 +129,15 @@ class Room {
   void NumberLabels();
   /// The node could take `from` ranks, and can take `to` now.
   void Move(View& view, uint32_t node, uint32_t from, uint32_t to);
-  /// How many ranks the node could take now.
-  uint32_t FreeFor(const View& view, uint32_t node) const;
+  /// How many devices of the node are free.
+  uint32_t FreeOn(uint32_t node) const;
+  /// How many ranks a node with so many free devices could take now.
+  uint32_t FreeFor(const View& view, uint32_t node, uint32_t free) const;
   /// Of its free devices those that do; and all of them. By index, rising.
   std::vector<uint32_t> FreeDevices(const View& view, uint32_t node) const;
   std::vector<uint32_t> FreeDevices(uint32_t node) const;
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
+  void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
   size_t IndexOf(const NodeId& id) const;
   const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {
     return layout_->labels[layout_->sort_of[node]];

@@ -170,6 +170,11 @@ uint32_t NodeSlots::Free() const {
   return static_cast<uint32_t>(std::count(holders.begin(), holders.end(), JobId()));
 }
 
+const Labels& NodeSlots::LabelsOrNone() const {
+  static const Labels none;
+  return kind ? kind->labels : none;
+}
+
 bool NodeSlots::DeviceDoes(const Needs& needs, size_t i) const {
   if (!AsksOfDevices(needs)) return true;
   return kind != nullptr && i < kind->devices.size() && Does(needs, kind->devices[i]);
@@ -190,7 +195,7 @@ uint32_t NodeSlots::CountOf(const Needs& needs, const std::vector<uint32_t>& ind
 }
 
 uint32_t NodeSlots::RoomFor(const Needs& needs) const {
-  if (!Does(needs, kind ? kind->labels : Labels())) return 0;
+  if (!Does(needs, LabelsOrNone())) return 0;
   return CountOf(needs, devices);
 }
 

@@ -62,6 +62,7 @@ struct NodeSlots {
       {};  ///< null: nothing is known, so only a gang without needs goes there
 
   uint32_t Free() const;
+  const Labels& LabelsOrNone() const;
   /// Its i-th device does for a gang of these needs, whatever its labels.
   bool DeviceDoes(const Needs& needs, size_t i) const;
   /// Of these devices, by index, those that do; and only how many.
