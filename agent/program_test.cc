@@ -1,0 +1,8 @@
+#include "agent/program.h"
+
+#include <gmock/gmock.h>
+
+namespace imgd {
+namespace {
+}
+}  // namespace imgd
