@@ -117,7 +117,7 @@ void AGangIsWhole(World& world, const Batch& batch, const char* name) {
       storages.insert(node == nullptr ? "?" : node->filesystem_id);
       const std::set<uint32_t> devices(part.devices.begin(), part.devices.end());
       enough = enough && devices.size() == job.ranks_per_node && part.devices.size() == devices.size();
-      for (uint32_t i = 0; i < part.devices.size(); ++i) ranks.push_back(part.first_rank + i);
+      for (uint32_t i = 0; i < part.Ranks(); ++i) ranks.push_back(part.first_rank + i);
     }
     bool each_once = ranks.size() == job.WorldSize();
     for (uint32_t i = 0; i < ranks.size(); ++i) each_once = each_once && ranks[i] == i;
@@ -326,7 +326,7 @@ void BadInputEndsTheJob(World& world, const Batch& batch, const char* name) {
 }
 
 /// COMPLETED means that all ranks trained to the last step and ended with 0, and a job of which the daemon
-/// knows that is COMPLETED.
+/// knows that is COMPLETED. Of a program it knows that only where nobody told it to end before.
 void CompletedIsTrue(World& world, const Batch& batch, const char* name) {
   ForChanges(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job&) {
     if (job.HoldsDevices() || event.to == JobState::kStarting) return;
@@ -334,7 +334,8 @@ void CompletedIsTrue(World& world, const Batch& batch, const char* name) {
     for (const auto& exit : job.run.exits) {
       if (exit.exit_code == 0 && exit.signal == 0) well.insert(exit.rank);
     }
-    const bool all = well.size() == job.WorldSize() && job.run.finished;
+    const bool said_so = job.Trains() ? job.run.finished : job.run.stop == StopFor::kNothing;
+    const bool all = well.size() == job.WorldSize() && said_so;
     const bool completed = job.state == JobState::kCompleted && job.reason.code != ReasonCode::kHalved;
     if (completed && (!all || !world.gangs.Finished({job.id, job.generation}))) {
       world.Break(name, fmt::format("job {} is COMPLETED and was not trained to its end", job.id));
