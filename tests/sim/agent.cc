@@ -268,7 +268,7 @@ void Agent::Handle(const SendStop& command) {
   SendStatus(command.run);
   if (run.phase == RunPhase::kGone) return;
   const Duration grace = milliseconds(command.grace_ms);
-  if (command.checkpoint_first && run.kind != JobKind::kTraining) {
+  if (command.checkpoint_first && run.kind != imgd::JobKind::kTraining) {
     world_->Break("a program is not asked for checkpoints",
                   fmt::format("{} is, on {}", InWords(command.run), id_));
   }
@@ -299,7 +299,7 @@ void Agent::Terminate(RunKey key, Duration grace) {
     const Duration after = life.stubborn ? grace : world_->dice.Between(milliseconds(1), seconds(2));
     world_->time.After(after, [this, key, rank_ = rank, kill = life.stubborn] {
       const auto known = runs_.find(key);
-      const bool program = known != runs_.end() && known->second.kind != JobKind::kTraining;
+      const bool program = known != runs_.end() && known->second.kind != imgd::JobKind::kTraining;
       EndRank(key, rank_, kill ? 0 : program ? world_->gangs.PutAside(key) : 143, kill ? 9 : 0);
     });
   }

@@ -13,7 +13,7 @@ namespace {
 constexpr auto kSilenceLimit = seconds(20);
 constexpr auto kLimit = seconds(30);
 
-bool Trains(const SendStart& start) { return start.kind == JobKind::kTraining; }
+bool Trains(const SendStart& start) { return start.kind == imgd::JobKind::kTraining; }
 
 }  // namespace
 

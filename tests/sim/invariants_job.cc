@@ -101,6 +101,16 @@ void AStartIsBounded(World& world, const Batch&, const char* name) {
   }
 }
 
+/// A program has begun when its processes run: nobody else says so.
+void AProgramIsSeenToRun(World& world, const Batch& batch, const char* name) {
+  ForTouched(world, batch, [&](const JobRecord& job, const Ledger::Job&) {
+    if (job.Trains() || job.state != JobState::kStarting || job.run.stop != StopFor::kNothing) return;
+    const bool all = std::all_of(job.run.parts.begin(), job.run.parts.end(),
+                                 [](const Part& part) { return part.phase == RunPhase::kRunning; });
+    if (all) world.Break(name, fmt::format("all processes of job {} run and it is STARTING", job.id));
+  });
+}
+
 /// A gang is whole: as many nodes as asked for (no fewer than the least and no more than the most), each with
 /// as many devices, all ranks once, on nodes that see the same checkpoints and could be used when it was
 /// placed.
@@ -392,6 +402,7 @@ const std::vector<Invariant>& JobInvariants() {
       {"no gang on foreign devices", NoGangOnForeignDevices},
       {"no gang out of reach", NoGangOutOfReach},
       {"a start is bounded", AStartIsBounded},
+      {"a program is seen to run", AProgramIsSeenToRun},
       {"a gang is whole", AGangIsWhole},
       {"final is final", FinalIsFinal},
       {"each start is a generation", EachStartIsAGeneration},

@@ -16,7 +16,7 @@ struct IsOwn {
   const JobRecord& job;
   bool operator()(const RankExit& exit) const {
     const bool broken = exit.exit_code == 10 && job.Trains();
-    const bool bad_input = exit.exit_code == 2 && job.kind != JobKind::kCommand;
+    const bool bad_input = exit.exit_code == 2 && job.kind != imgd::JobKind::kCommand;
     return !exit.by_us && !broken && !bad_input && (exit.exit_code != 0 || exit.signal != 0);
   }
 };

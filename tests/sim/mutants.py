@@ -229,6 +229,17 @@ MUTANTS = [
            "sized.nodes = std::min(room.MostNodes(job), job.max_nodes);", "sized.nodes = job.nodes;"),
     Mutant("a gang that lost a node waits for its old size", "cluster_state.cc",
            ".nodes = job.nodes,\n", ".nodes = job.NodesNow(),\n"),
+    # Jobs that do not train.
+    Mutant("a program that ends with 0 when it is told to is completed", "job.cc",
+           "return EndedWell(exit) && (job.Trains() || !exit.by_us);", "return EndedWell(exit);"),
+    Mutant("a program is asked for a checkpoint", "reactor_ops.cc",
+           "job.state == JobState::kRunning && job.Trains();", "job.state == JobState::kRunning;"),
+    Mutant("a program's processes are not seen to run", "reactor_nodes.cc",
+           "if (ended || part.phase == RunPhase::kRunning) job", "if (ended) job"),
+    Mutant("one process a node is one for each device", "job.cc",
+           "      job.run.parts[i].ranks = 1;\n", ""),
+    Mutant("exit codes of a program mean what a trainer's do", "job.cc",
+           "  if (kind == JobKind::kCommand) return false;\n", ""),
 ]  # fmt: skip
 
 # Name, and why it could not be seen.

@@ -91,7 +91,7 @@ void Command(Dice& dice, const Shape& shape, JobTruth& job) {
     Gang(dice, shape, job);
   }
   if (dice.Chance(0.2)) job.submission.time_limit_ms = MillisecondsOf(job.work * 2 + minutes(4));
-  job.submission.kind = dice.Chance(0.8) ? JobKind::kCommand : JobKind::kConversion;
+  job.submission.kind = dice.Chance(0.8) ? imgd::JobKind::kCommand : imgd::JobKind::kConversion;
   job.submission.per_node = dice.Chance(0.4);
 }
 
