@@ -3,10 +3,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <sstream>
 
 #include "agent/network.h"
+#include "agent/program.h"
 #include "common/labels.h"
 #include "common/yaml.h"
 
@@ -14,18 +13,6 @@ namespace imgd {
 namespace {
 
 constexpr uint32_t kMostCpuSlots = 1024;
-
-/// `name` beside this program, else in PATH; empty when it is in neither.
-std::filesystem::path FindProgram(const std::string& name) {
-  std::vector<std::filesystem::path> folders = {OwnProgram().parent_path()};
-  const char* path = std::getenv("PATH");
-  std::istringstream in(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(in, folder, ':');) folders.emplace_back(folder);
-  for (const auto& folder : folders) {
-    if (::access((folder / name).c_str(), X_OK) == 0) return folder / name;
-  }
-  return {};
-}
 
 /// Every job that is placed here would fail on a trainer that can't be run.
 Status CheckProgram(const std::filesystem::path& trainer) {

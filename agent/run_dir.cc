@@ -89,10 +89,16 @@ std::string ToJson(const RunSpec& spec) {
                     {"generation", spec.key.generation.value()},
                     {"job_name", spec.job_name},
                     {"trainer", spec.trainer},
+                    {"program", spec.program.arguments},
+                    {"environment", spec.program.environment},
+                    {"dir", spec.program.dir},
+                    {"per_node", spec.program.per_node},
+                    {"own_folder", spec.program.own_folder},
                     {"first_rank", spec.first_rank},
                     {"local_world_size", spec.local_world_size},
                     {"world_size", spec.world_size},
                     {"node_rank", spec.node_rank},
+                    {"node_count", spec.node_count},
                     {"devices", spec.devices},
                     {"visible_devices", spec.visible_devices},
                     {"master_address", spec.master_address},
@@ -114,6 +120,13 @@ Result<RunSpec> ParseRunSpec(std::string_view text) {
     spec.key.generation = Generation(in.at("generation").get<uint64_t>());
     spec.job_name = in.at("job_name").get<std::string>();
     spec.trainer = in.at("trainer").get<std::string>();
+    // An older agent wrote none of these.
+    spec.program.arguments = in.value("program", std::vector<std::string>());
+    spec.program.environment = in.value("environment", std::map<std::string, std::string>());
+    spec.program.dir = in.value("dir", "");
+    spec.program.per_node = in.value("per_node", false);
+    spec.program.own_folder = in.value("own_folder", false);
+    spec.node_count = in.value("node_count", 1U);
     spec.first_rank = in.at("first_rank").get<uint32_t>();
     spec.local_world_size = in.at("local_world_size").get<uint32_t>();
     spec.world_size = in.at("world_size").get<uint32_t>();

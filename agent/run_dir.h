@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,15 +26,26 @@ struct RunKey {
   std::string FolderName() const;
 };
 
+/// What the ranks run in place of the trainer.
+struct RunProgram {
+  std::vector<std::string> arguments;              ///< the program first; none: the trainer
+  std::map<std::string, std::string> environment;  ///< variables of the job's own
+  std::string dir;                                 ///< to run in; empty: the job's own folder, or the run's
+  bool per_node = false;                           ///< one process here, which has all devices
+  bool own_folder = false;                         ///< it may keep files in the job's own folder
+};
+
 /// Everything that the shim needs to start a run's ranks on this node; `run.json`.
 struct RunSpec {
   RunKey key;
   std::string job_name;
   std::string trainer;  ///< program of each rank; gets job.yaml as its argument
+  RunProgram program;   ///< the same where the job does not train
   uint32_t first_rank = 0;
   uint32_t local_world_size = 1;
   uint32_t world_size = 1;
   uint32_t node_rank = 0;
+  uint32_t node_count = 1;
   std::vector<uint32_t> devices;  ///< by index on the node
   std::string visible_devices;    ///< CUDA_VISIBLE_DEVICES; empty on CPU slots
   std::string master_address;
@@ -44,6 +56,8 @@ struct RunSpec {
   int64_t grace_ms = 10'000;
   uint64_t log_limit_bytes = 256ULL << 20;  ///< of all ranks' logs on this node together
   bool use_cgroup = true;                   ///< where one can be made
+
+  bool Trains() const { return program.arguments.empty(); }
 };
 
 enum class RankState { kPending, kRunning, kExited };

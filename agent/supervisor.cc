@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "agent/network.h"
+#include "agent/program.h"
 #include "agent/trainer_client.h"
 
 namespace imgd {
@@ -190,22 +191,31 @@ void Supervisor::Start(const v1::StartRun& command) {
   EndOlderPrepared(key);
   Remember(key, key.generation);
   if (run == nullptr) run = &Add(key);
-  spdlog::info("run={} msg=\"starting {} rank{} from {} of {}\"", key.ToString(), command.devices_size(),
-               command.devices_size() == 1 ? "" : "s", command.first_rank(), command.world_size());
-  run->Start(MakeStart(command));
+  const auto start = MakeStart(command);
+  if (!start) {
+    run->Refuse(start.error().ToString());
+    return;
+  }
+  const uint32_t ranks = start->spec.local_world_size;
+  spdlog::info("run={} msg=\"starting {} rank{} from {} of {}\"", key.ToString(), ranks,
+               ranks == 1 ? "" : "s", command.first_rank(), command.world_size());
+  run->Start(*start);
   WatchFolder(*run);
 }
 
-RunStart Supervisor::MakeStart(const v1::StartRun& command) const {
+Result<RunStart> Supervisor::MakeStart(const v1::StartRun& command) const {
   RunStart start;
   RunSpec& spec = start.spec;
+  IMGD_ASSIGN(spec.program, ProgramOf(command.kind(), command.job_yaml(), options_.converter));
   spec.key = KeyOf(command.run());
   spec.job_name = command.job_name();
   spec.trainer = options_.trainer;
   spec.first_rank = command.first_rank();
-  spec.local_world_size = static_cast<uint32_t>(command.devices_size());
+  const auto devices = static_cast<uint32_t>(command.devices_size());
+  spec.local_world_size = command.ranks() > 0 ? command.ranks() : devices;
   spec.world_size = command.world_size();
   spec.node_rank = command.node_rank();
+  spec.node_count = command.node_count();
   spec.devices.assign(command.devices().begin(), command.devices().end());
   spec.visible_devices = VisibleDevices(spec.devices);
   spec.master_address = command.master_address();

@@ -20,6 +20,7 @@ struct SupervisorOptions {
   std::filesystem::path state_dir;
   std::filesystem::path shim_program;
   std::filesystem::path trainer;
+  std::filesystem::path converter;  ///< imgcli; empty: found when it is needed
   std::vector<v1::Device> devices;
   uint64_t run_log_limit_bytes = 256ULL << 20;
   bool use_cgroup = true;
@@ -69,7 +70,8 @@ class Supervisor {
 
   /// Why the command can't be followed; nothing if it can.
   std::string WhyNot(const v1::StartRun& command) const;
-  RunStart MakeStart(const v1::StartRun& command) const;
+  /// Errors: what ProgramOf() says.
+  Result<RunStart> MakeStart(const v1::StartRun& command) const;
   std::string VisibleDevices(const std::vector<uint32_t>& indices) const;
   const v1::Device* FindDevice(uint32_t index) const;
 

@@ -100,7 +100,9 @@ int List(Context& context, OutputFormat format) {
   for (const auto& set : answer->datasets()) {
     table.Add({Printable(set.name()), set.images() == 0 ? "" : std::to_string(set.images()),
                set.classes() == 0 ? "" : std::to_string(set.classes()), Printable(set.owner()),
-               HumanAge(now_us, set.registered_us()), Printable(set.address())});
+               HumanAge(now_us, set.registered_us()),
+               Printable(set.address()) +
+                   (set.made_by() == 0 ? "" : fmt::format(" (job {} is to make it)", set.made_by()))});
   }
   table.Print(context.out(), context.terminal());
   return 0;

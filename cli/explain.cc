@@ -11,7 +11,7 @@ nlohmann::ordered_json ExplainDocument(const v1::Job& job) {
   auto whole = ToJson(job);
   nlohmann::ordered_json document;
   for (const char* field :
-       {"id", "name", "state", "reason", "reason_text", "queue_position", "expected_start_us"}) {
+       {"id", "name", "kind", "state", "reason", "reason_text", "queue_position", "expected_start_us"}) {
     if (whole.contains(field)) document[field] = whole[field];
   }
   return document;

@@ -46,23 +46,29 @@ Reply<Listing> Fetch(Client& client, v1::ListJobsRequest request, uint64_t limit
 
 bool IsByHand(const v1::Job& job) { return job.has_external(); }
 
-std::vector<Cell> Row(const v1::Job& job, bool wide, bool by_hand, int64_t now_us) {
+/// Columns that most lists have no use for are left out.
+struct Columns {
+  bool wide = false;
+  bool by_hand = false;  ///< some job was started by hand
+  bool kinds = false;    ///< some job does not train
+  bool figures = false;  ///< some job trains
+};
+
+std::vector<Cell> Row(const v1::Job& job, const Columns& columns, int64_t now_us) {
   const bool running = job.state() == v1::JOB_STATE_RUNNING && job.has_last_step();
   const auto& step = job.last_step();
-  std::vector<Cell> row = {
-      Cell(std::to_string(job.id())),
-      Cell(job.name()),
-      Cell(StateName(job.state()), StyleOf(job.state())),
-      Cell(ProgressText(job)),
-      Cell(running ? HumanRate(step.images_per_second()) : ""),
-      Cell(job.has_last_step() ? HumanLoss(step.loss()) : ""),
-      Cell(job.has_last_epoch() ? HumanPercent(job.last_epoch().val_top1()) : ""),
-      Cell(running ? HumanDuration(step.eta_seconds()) : ""),
-      Cell(NodesText(job)),
-      Cell(HumanAge(now_us, job.submitted_us())),
-  };
-  if (by_hand) row.emplace_back(ByHandText(job), Style::kDim);
-  if (wide) {
+  std::vector<Cell> row = {Cell(std::to_string(job.id())), Cell(job.name())};
+  if (columns.kinds) row.emplace_back(KindText(job.kind()));
+  row.emplace_back(StateName(job.state()), StyleOf(job.state()));
+  if (columns.figures) {
+    row.insert(row.end(), {Cell(ProgressText(job)), Cell(running ? HumanRate(step.images_per_second()) : ""),
+                           Cell(job.has_last_step() ? HumanLoss(step.loss()) : ""),
+                           Cell(job.has_last_epoch() ? HumanPercent(job.last_epoch().val_top1()) : ""),
+                           Cell(running ? HumanDuration(step.eta_seconds()) : "")});
+  }
+  row.insert(row.end(), {Cell(NodesText(job)), Cell(HumanAge(now_us, job.submitted_us()))});
+  if (columns.by_hand) row.emplace_back(ByHandText(job), Style::kDim);
+  if (columns.wide) {
     row.insert(row.end(), {Cell(std::to_string(RanksNow(job))), Cell(job.owner()),
                            Cell(std::to_string(job.priority())), Cell(std::to_string(job.generation())),
                            Cell(std::to_string(job.restarts())), Cell(job.reason_text(), Style::kDim)});
@@ -70,26 +76,34 @@ std::vector<Cell> Row(const v1::Job& job, bool wide, bool by_hand, int64_t now_u
   return row;
 }
 
-void PrintTable(Context& context, const std::vector<v1::Job>& jobs, bool wide) {
-  std::vector<Column> columns = {{"ID", true},       {.title = "NAME", .shrink = true},
-                                 {"STATE"},          {"PROGRESS"},
-                                 {"IMAGES/S", true}, {"LOSS", true},
-                                 {"TOP-1", true},    {"ETA", true},
-                                 {"NODES", true},    {"AGE", true}};
-  // Most lists have none, and no column for it.
-  const bool by_hand = std::any_of(jobs.begin(), jobs.end(), IsByHand);
-  if (by_hand) columns.push_back({.title = "NOT MANAGED", .shrink = true});
-  if (wide) {
-    columns.insert(columns.end(), {{"RANKS", true},
-                                   {.title = "OWNER", .shrink = true},
-                                   {"PRIORITY", true},
-                                   {"GENERATION", true},
-                                   {"RESTARTS", true},
-                                   {.title = "REASON", .shrink = true}});
+std::vector<Column> HeadOf(const Columns& columns) {
+  std::vector<Column> head = {{"ID", true}, {.title = "NAME", .shrink = true}};
+  if (columns.kinds) head.push_back({"KIND"});
+  head.push_back({"STATE"});
+  if (columns.figures)
+    head.insert(head.end(),
+                {{"PROGRESS"}, {"IMAGES/S", true}, {"LOSS", true}, {"TOP-1", true}, {"ETA", true}});
+  head.insert(head.end(), {{"NODES", true}, {"AGE", true}});
+  if (columns.by_hand) head.push_back({.title = "NOT MANAGED", .shrink = true});
+  if (columns.wide) {
+    head.insert(head.end(), {{"RANKS", true},
+                             {.title = "OWNER", .shrink = true},
+                             {"PRIORITY", true},
+                             {"GENERATION", true},
+                             {"RESTARTS", true},
+                             {.title = "REASON", .shrink = true}});
   }
-  Table table(std::move(columns));
+  return head;
+}
+
+void PrintTable(Context& context, const std::vector<v1::Job>& jobs, bool wide) {
+  const Columns columns{.wide = wide,
+                        .by_hand = std::any_of(jobs.begin(), jobs.end(), IsByHand),
+                        .kinds = !std::all_of(jobs.begin(), jobs.end(), Trains),
+                        .figures = std::any_of(jobs.begin(), jobs.end(), Trains)};
+  Table table(HeadOf(columns));
   const int64_t now_us = NowMicros();
-  for (const auto& job : jobs) table.Add(Row(job, wide, by_hand, now_us));
+  for (const auto& job : jobs) table.Add(Row(job, columns, now_us));
   table.Print(context.out(), context.terminal());
 }
 

@@ -73,6 +73,44 @@ TEST_F(Listing, AGangThatMayGrowShowsItsRangeAndItsSize) {
   EXPECT_EQ(GangText(RunningJob()), "2 nodes with 1 rank each");
 }
 
+TEST_F(Listing, WhatDoesNotTrainHasAKindAndNoFigures) {
+  auto command = MakeJob(13, "mae", v1::JOB_STATE_RUNNING);
+  command.set_kind(v1::JOB_KIND_COMMAND);
+  command.set_per_node(true);
+  command.set_ranks_per_node(8);
+  command.set_checkpoint_dir("/ckpt/mae");
+  command.set_job_yaml("name: mae\ncommand: {run: [torchrun, train.py]}\n");
+  for (uint32_t i = 0; i < 2; ++i) {
+    auto& placement = *command.add_placements();
+    placement.set_node(i == 0 ? "node-a" : "node-b");
+    placement.set_first_rank(i);
+    placement.set_ranks(1);
+    for (uint32_t device = 0; device < 8; ++device) placement.add_devices(device);
+  }
+  daemon_.PutJob(command);
+  EXPECT_THAT(Lines(RunListing({"jobs"}).out)[0], ContainsRegex("ID +NAME +KIND +STATE +NODES +AGE"));
+  EXPECT_THAT(Lines(RunListing({"jobs"}).out)[1], ContainsRegex("13 +mae +command +RUNNING +2 +1m0"));
+  const auto shown = RunListing({"show", "13"}).out;
+  EXPECT_THAT(shown, AllOf(ContainsRegex("command +torchrun train.py"), ContainsRegex("folder +/ckpt/mae"),
+                           HasSubstr("2 nodes with one process and 8 devices each"),
+                           ContainsRegex("node-b +1 +0-7")));
+  EXPECT_THAT(shown, AllOf(Not(HasSubstr("checkpoints")), Not(HasSubstr("nan"))));
+  daemon_.PutJob(RunningJob());
+  EXPECT_THAT(Lines(RunListing({"jobs"}).out)[0], ContainsRegex("NAME +KIND +STATE +PROGRESS +IMAGES/S"));
+  EXPECT_EQ(nlohmann::json::parse(RunListing({"explain", "13", "-o", "json"}).out)["kind"],
+            "JOB_KIND_COMMAND");
+}
+
+TEST_F(Listing, ExitCodesOfATrainerAreOnlyATrainers) {
+  v1::RankExit exit;
+  exit.set_exit_code(11);
+  EXPECT_EQ(RankExitText(exit), "exit code 11, stopped as asked");
+  EXPECT_TRUE(EndedWell(exit));
+  exit.set_program(true);
+  EXPECT_EQ(RankExitText(exit), "exit code 11");
+  EXPECT_FALSE(EndedWell(exit));
+}
+
 TEST_F(Listing, ARunByHandSaysWhereItRuns) {
   daemon_.PutJob(RunningJob());
   EXPECT_THAT(RunListing({"jobs"}).out, Not(HasSubstr("NOT MANAGED"))) << "most lists have none";

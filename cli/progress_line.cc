@@ -10,6 +10,10 @@ namespace {
 
 constexpr int kBarWidth = 10;
 constexpr std::chrono::milliseconds kBetween{100};
+constexpr std::chrono::milliseconds kBetweenLogged{10'000};
+
+/// Started by imgd, as a conversion: what it says goes to the job's log.
+bool IsJob(const Context& context) { return !context.env()("IMGD_JOB_ID").empty(); }
 
 }  // namespace
 
@@ -41,15 +45,20 @@ void ProgressLine::Show(uint64_t done, uint64_t total, uint64_t bytes, uint64_t 
 }
 
 bool DrawnLine::Due(uint64_t done, uint64_t total) {
-  if (!context_.terminal().err_is_terminal) return false;
+  const bool logged = !context_.terminal().err_is_terminal;
+  if (logged && !IsJob(context_)) return false;
   const auto now = std::chrono::steady_clock::now();
-  if (done < total && now - last_ < kBetween) return false;
+  if (done < total && now - last_ < (logged ? kBetweenLogged : kBetween)) return false;
   last_ = now;
   return true;
 }
 
 void DrawnLine::Draw(const std::string& text) {
   const Terminal& terminal = context_.terminal();
+  if (!terminal.err_is_terminal) {
+    context_.err() << text << '\n' << std::flush;
+    return;
+  }
   // A line that wraps could not be drawn over.
   const int width = terminal.width ? terminal.width() : 0;
   context_.err() << "\r\033[K" << (width > 1 ? Truncate(text, width - 1, terminal.utf8) : text) << std::flush;

@@ -9,7 +9,8 @@
 namespace imgd::cli {
 
 /// One line on standard error that is drawn over, not too often and never wider than the terminal; nothing
-/// where that is no terminal. Gone when it ends. One thread at a time.
+/// where that is no terminal, but for jobs of imgd, whose log gets a line each 10 s. Gone when it ends. One
+/// thread at a time.
 class DrawnLine {
  public:
   explicit DrawnLine(Context& context) : context_(context) {}

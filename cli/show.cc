@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "cli/commands.h"
@@ -7,6 +9,7 @@
 #include "cli/sheet.h"
 #include "cli/watch_view.h"
 #include "cli/words.h"
+#include "common/job_file.h"
 
 namespace imgd::cli {
 namespace {
@@ -14,7 +17,7 @@ namespace {
 constexpr size_t kMostHistory = 20;  ///< changes of state that fit a screen; wide shows all
 
 std::string RanksText(const v1::Placement& placement) {
-  const auto count = static_cast<uint32_t>(placement.devices_size());
+  const uint32_t count = RanksOn(placement);
   if (count == 0) return "";
   if (count == 1) return std::to_string(placement.first_rank());
   return fmt::format("{}-{}", placement.first_rank(), placement.first_rank() + count - 1);
@@ -50,9 +53,23 @@ void PrintFigures(Context& context, Sheet& sheet, const v1::Job& job) {
     const auto& checkpoint = job.last_checkpoint();
     sheet.Field("checkpoint", fmt::format("step {}, {}: {}", checkpoint.step(),
                                           HumanBytes(checkpoint.size_bytes()), checkpoint.path()));
-  } else {
-    sheet.Field("checkpoints", job.checkpoint_dir());
+  } else if (job.kind() != v1::JOB_KIND_CONVERSION) {
+    sheet.Field(Trains(job) ? "checkpoints" : "folder", job.checkpoint_dir());
   }
+}
+
+/// What a job runs that does not train.
+std::string ProgramText(const v1::Job& job) {
+  const auto spec = ParseJobFile(job.job_yaml(), "");
+  if (Trains(job) || !spec) return "";
+  if (spec->kind == JobKind::kConversion) {
+    const std::string name =
+        spec->convert.registers.empty() ? "" : fmt::format(" (dataset:{})", spec->convert.registers);
+    return fmt::format("{} to {}{}", spec->convert.source, spec->convert.target, name);
+  }
+  const auto& run = spec->command.run;
+  const bool shell = run.size() == 3 && run[0] == "/bin/sh" && run[1] == "-c";
+  return shell ? run[2] : fmt::format("{}", fmt::join(run, " "));
 }
 
 void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& response, bool wide) {
@@ -72,6 +89,7 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
     sheet.Field("not managed", fmt::format("{}; imgd only hears of it, last {} ago", ByHandText(job),
                                            HumanAge(now_us, job.external().last_heard_us())));
   }
+  if (!Trains(job)) sheet.Field(KindText(job.kind()), ProgramText(job));
   sheet.Field("owner", job.owner());
   if (!job.has_external()) sheet.Field("priority", std::to_string(job.priority()));
   if (job.time_limit_ms() > 0)

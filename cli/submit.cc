@@ -95,8 +95,9 @@ void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
   if (answer.has_sweep()) {
     PrintDrySweep(context, answer);
   } else {
-    context.out() << fmt::format("{} is fine; nothing was submitted (it needs {})\n", Printable(job.name()),
-                                 GangText(job));
+    const std::string kind = Trains(job) ? "" : fmt::format("a {}; ", KindText(job.kind()));
+    context.out() << fmt::format("{} is fine; nothing was submitted ({}it needs {})\n", Printable(job.name()),
+                                 kind, GangText(job));
   }
   if (!job.after().empty()) context.out() << fmt::format("  it waits for {}\n", AfterText(job));
   if (job.not_before_us() > 0)

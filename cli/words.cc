@@ -65,6 +65,8 @@ std::string EpochText(const v1::EpochMetrics& epoch) {
                      HumanDuration(epoch.val_seconds()));
 }
 
+uint32_t RanksOnNode(const v1::Job& job) { return job.per_node() ? 1 : job.ranks_per_node(); }
+
 }  // namespace
 
 std::string StateName(v1::JobState state) { return WithoutPrefix(v1::JobState_Name(state), "JOB_STATE_"); }
@@ -125,7 +127,9 @@ std::string JobTitle(const v1::Job& job) {
 }
 
 std::string GangText(const v1::Job& job) {
-  const std::string ranks = fmt::format("with {} each", Count(job.ranks_per_node(), "rank"));
+  const std::string ranks =
+      job.per_node() ? fmt::format("with one process and {} each", Count(job.ranks_per_node(), "device"))
+                     : fmt::format("with {} each", Count(job.ranks_per_node(), "rank"));
   if (job.max_nodes() <= job.nodes()) return fmt::format("{} {}", Count(job.nodes(), "node"), ranks);
   const std::string now = job.nodes_now() == 0 ? ""
                           : HoldsNodes(job)    ? fmt::format("; {} now", Count(job.nodes_now(), "node"))
@@ -139,13 +143,24 @@ std::string NodesText(const v1::Job& job) {
   return job.nodes_now() == 0 ? range : fmt::format("{} ({})", job.nodes_now(), range);
 }
 
-uint32_t RanksNow(const v1::Job& job) {
-  return (job.nodes_now() > 0 ? job.nodes_now() : job.nodes()) * job.ranks_per_node();
+bool Trains(const v1::Job& job) {
+  return job.kind() == v1::JOB_KIND_TRAINING || job.kind() == v1::JOB_KIND_UNSPECIFIED;
 }
 
-uint32_t MostRanks(const v1::Job& job) {
-  return std::max(job.nodes(), job.max_nodes()) * job.ranks_per_node();
+std::string KindText(v1::JobKind kind) {
+  if (kind == v1::JOB_KIND_COMMAND) return "command";
+  return kind == v1::JOB_KIND_CONVERSION ? "conversion" : "training";
 }
+
+uint32_t RanksOn(const v1::Placement& placement) {
+  return placement.ranks() > 0 ? placement.ranks() : static_cast<uint32_t>(placement.devices_size());
+}
+
+uint32_t RanksNow(const v1::Job& job) {
+  return (job.nodes_now() > 0 ? job.nodes_now() : job.nodes()) * RanksOnNode(job);
+}
+
+uint32_t MostRanks(const v1::Job& job) { return std::max(job.nodes(), job.max_nodes()) * RanksOnNode(job); }
 
 std::string ByHandText(const v1::Job& job) {
   if (!job.has_external()) return "";
@@ -287,14 +302,17 @@ std::string AccuracyText(const v1::EpochMetrics& epoch) {
 }
 
 bool EndedWell(const v1::RankExit& exit) {
-  return exit.signal() == 0 && (exit.exit_code() == 0 || exit.exit_code() == kStoppedAsAsked);
+  const bool as_asked = exit.exit_code() == kStoppedAsAsked && !exit.program();
+  return exit.signal() == 0 && (exit.exit_code() == 0 || as_asked);
 }
 
 std::string RankExitText(const v1::RankExit& exit) {
   std::string text = exit.signal() != 0 ? fmt::format("killed by {}", SignalName(exit.signal()))
                                         : fmt::format("exit code {}", exit.exit_code());
-  if (exit.signal() == 0 && exit.exit_code() == kCollectiveBroke) text += ", a collective broke";
-  if (exit.signal() == 0 && exit.exit_code() == kStoppedAsAsked) text += ", stopped as asked";
+  if (exit.signal() == 0 && !exit.program()) {
+    if (exit.exit_code() == kCollectiveBroke) text += ", a collective broke";
+    if (exit.exit_code() == kStoppedAsAsked) text += ", stopped as asked";
+  }
   // What a rank wrote to standard error is no cause where there is nothing to explain.
   if (!exit.last_error_line().empty() && !EndedWell(exit))
     text += fmt::format(": {}", exit.last_error_line());
@@ -303,8 +321,8 @@ std::string RankExitText(const v1::RankExit& exit) {
 
 std::string NodeOfRank(const v1::Job& job, uint32_t rank) {
   for (const auto& placement : job.placements()) {
-    const auto count = static_cast<uint32_t>(placement.devices_size());
-    if (rank >= placement.first_rank() && rank < placement.first_rank() + count) return placement.node();
+    if (rank >= placement.first_rank() && rank < placement.first_rank() + RanksOn(placement))
+      return placement.node();
   }
   return "";
 }

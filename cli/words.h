@@ -36,6 +36,16 @@ std::string JobTitle(const v1::Job& job);
 /// now".
 std::string GangText(const v1::Job& job);
 
+/// Its ranks report figures, epochs and checkpoints. Of a command or conversion only processes and logs are
+/// known.
+bool Trains(const v1::Job& job);
+
+/// "training", "command" or "conversion".
+std::string KindText(v1::JobKind kind);
+
+/// Ranks on the node.
+uint32_t RanksOn(const v1::Placement& placement);
+
 /// The same as a number: "2", "4 (2-8)" or "2-8" before its first start.
 std::string NodesText(const v1::Job& job);
 

@@ -205,13 +205,6 @@ void ReadAugment(YamlMap& root, JobSpec& spec) {
   augment.Finish();
 }
 
-/// Ranks run on other nodes, in folders of their own.
-void CheckAbsolute(YamlMap& map, const char* key, const std::string& path) {
-  if (!path.empty() && path.front() != '/') {
-    map.AddError(key, fmt::format("'{}' is relative; nodes need an absolute path", path));
-  }
-}
-
 void CheckBucket(YamlMap& map, const char* key, const std::string& where) {
   const auto url = ParseUrl(where);
   if (!url) {
@@ -229,9 +222,30 @@ void CheckKeepEvery(YamlMap& map, const char* key, int kept, const char* written
                                 kept, written_key, written));
 }
 
+void ReadCheckpointDir(YamlMap& checkpoint, JobSpec& spec) {
+  Set(spec.checkpoint.dir, checkpoint.String("dir"));
+  if (IsUrl(spec.checkpoint.dir)) {
+    CheckBucket(checkpoint, "dir", spec.checkpoint.dir);
+  } else {
+    CheckAbsolute(checkpoint, "dir", spec.checkpoint.dir);
+  }
+}
+
+/// Of a job that is no training: only where its own folder is.
+void ReadFolder(YamlMap& root, JobSpec& spec) {
+  auto checkpoint = root.Child("checkpoint");
+  ReadCheckpointDir(checkpoint, spec);
+  for (const auto& key : checkpoint.Keys()) {
+    if (key == "dir") continue;
+    checkpoint.Value(key);
+    checkpoint.AddError(
+        key, "is of training; checkpoint.dir alone, below which the job has its folder, is allowed here");
+  }
+  checkpoint.Finish();
+}
+
 void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
   auto checkpoint = root.Child("checkpoint");
-  Set(spec.checkpoint.dir, checkpoint.String("dir"));
   Set(spec.checkpoint.every_epochs, checkpoint.Int("every_epochs", 0, kMaxInt));
   Set(spec.checkpoint.every_steps, checkpoint.Int("every_steps", 0, kMaxInt));
   Set(spec.checkpoint.keep, checkpoint.Int("keep", 1, kMaxInt));
@@ -242,11 +256,7 @@ void ReadCheckpoint(YamlMap& root, JobSpec& spec) {
                  spec.checkpoint.every_epochs);
   CheckKeepEvery(checkpoint, "keep_every_steps", spec.checkpoint.keep_every_steps, "every_steps",
                  spec.checkpoint.every_steps);
-  if (IsUrl(spec.checkpoint.dir)) {
-    CheckBucket(checkpoint, "dir", spec.checkpoint.dir);
-  } else {
-    CheckAbsolute(checkpoint, "dir", spec.checkpoint.dir);
-  }
+  ReadCheckpointDir(checkpoint, spec);
   if (spec.guard.action == "rollback" && spec.checkpoint.keep < 2) {
     checkpoint.AddError("keep", "guard.action: rollback goes back to the one before the newest",
                         "keep at least 2");
@@ -307,7 +317,26 @@ void ReadLimits(YamlMap& root, JobSpec& spec) {
   limits.Finish();
 }
 
+void ReadTrainingJob(YamlMap& root, JobSpec& spec) {
+  ReadData(root, spec);
+  ReadModel(root, spec);
+  ReadAugment(root, spec);
+  ReadTraining(root, spec);
+  ReadLearning(root, spec);
+  ReadCheckpoint(root, spec);
+  ReadReport(root, spec);
+  ReadDist(root, spec);
+  ReadLimits(root, spec);
+  CheckPatches(root, spec);
+}
+
 }  // namespace
+
+void job_file_parts::CheckAbsolute(YamlMap& map, const char* key, const std::string& path) {
+  if (!path.empty() && path.front() != '/') {
+    map.AddError(key, fmt::format("'{}' is relative; nodes need an absolute path", path));
+  }
+}
 
 std::vector<JobSpec::Phase> JobSpec::AllPhases() const {
   if (!phases.empty()) return phases;
@@ -341,16 +370,12 @@ tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, co
   ReadHead(*root, spec);
   ReadWaits(*root, spec);
   ReadResources(*root, spec);
-  ReadData(*root, spec);
-  ReadModel(*root, spec);
-  ReadAugment(*root, spec);
-  ReadTraining(*root, spec);
-  ReadLearning(*root, spec);
-  ReadCheckpoint(*root, spec);
-  ReadReport(*root, spec);
-  ReadDist(*root, spec);
-  ReadLimits(*root, spec);
-  CheckPatches(*root, spec);
+  ReadKind(*root, spec);
+  if (spec.kind == JobKind::kTraining) {
+    ReadTrainingJob(*root, spec);
+  } else {
+    ReadFolder(*root, spec);
+  }
   ReadSweep(*root, spec);
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/job_kind.h"
 #include "common/sweep_spec.h"
 
 namespace imgd {
@@ -15,7 +16,7 @@ namespace imgd {
 /// A job file, or a job's text over the network, is not longer.
 constexpr size_t kMaxJobFileBytes = size_t{1} << 20;
 
-/// A training job as its file describes it. `docs/job-file.md` is the same in words.
+/// A job as its file describes it. `docs/job-file.md` is the same in words.
 /// Every default here is what a job gets that does not say otherwise.
 struct JobSpec {
   std::string name;           ///< [A-Za-z0-9._-], 1 to 63 characters; required
@@ -36,6 +37,25 @@ struct JobSpec {
   int64_t not_before_us = 0;  ///< it starts at this time or later, microseconds since 1970 UTC; 0: at once
   int64_t not_before_delay_ms = 0;  ///< the same, from when it is submitted
   std::optional<SweepSpec> sweep;   ///< many jobs, that differ from this file by some settings
+
+  /// What follows the resources, the waits and `checkpoint.dir` is only of training.
+  JobKind kind = JobKind::kTraining;
+
+  /// The program of a command.
+  struct Command {
+    std::vector<std::string> run;            ///< the program and its arguments; of a text: /bin/sh -c TEXT
+    bool per_node = false;                   ///< one process a node, with all its devices, not one a device
+    std::map<std::string, std::string> env;  ///< variables of its own
+    std::string dir;                         ///< absolute path to run in; empty for the job's own folder
+  } command;
+
+  /// A conversion of a data set.
+  struct Convert {
+    std::string source;                ///< absolute path, pattern or URL
+    std::string target;                ///< absolute path of the new folder
+    std::vector<std::string> options;  ///< of `imgcli dataset convert`
+    std::string registers;             ///< name that the set gets with imgd; empty for none
+  } convert;
 
   struct Resources {
     int nodes = 1;                         ///< nodes in the gang, at least

@@ -27,6 +27,10 @@ void Set(std::optional<T>& field, std::optional<T> value) {
   if (value) field = std::move(value);
 }
 
+/// `command` and `convert`, once the resources are known; what only training has is an error beside them.
+void ReadKind(YamlMap& root, JobSpec& spec);
+/// Ranks run on other nodes, in folders of their own: an error where the path is relative.
+void CheckAbsolute(YamlMap& map, const char* key, const std::string& path);
 /// `after` and `not_before`.
 void ReadWaits(YamlMap& root, JobSpec& spec);
 /// `sweep`, once the epochs and the data are known.

@@ -156,6 +156,11 @@ std::vector<int> ReadRungs(YamlMap& halving, int factor, int epochs) {
 void ReadHalving(YamlMap& sweep, const JobSpec& spec, SweepSpec& out) {
   if (!sweep.Has("halving")) return;
   auto halving = sweep.Child("halving");
+  if (spec.kind != JobKind::kTraining) {
+    sweep.AddError("halving",
+                   fmt::format("compares figures of training, and a {} has none", NameOf(spec.kind)));
+    return;
+  }
   SweepSpec::Halving& into = out.halving.emplace();
   Set(into.metric, halving.Choice("metric", {"top1", "top5", "loss"}));
   Set(into.factor, halving.Int("factor", 2, 1000));

@@ -196,6 +196,11 @@ bool YamlMap::IsMap(std::string_view key) const {
   return child != nullptr && child->IsMap();
 }
 
+bool YamlMap::IsList(std::string_view key) const {
+  const YAML::Node* child = Find(key);
+  return child != nullptr && child->IsSequence();
+}
+
 void YamlMap::AddError(std::string_view key, std::string message, std::string hint) {
   const YAML::Node* child = Find(key);
   auto error = ErrorAt(child != nullptr ? child->Mark() : node_.Mark(), shared_->file,

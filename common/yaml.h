@@ -54,6 +54,7 @@ class YamlMap {
 
   bool Has(std::string_view key) const;
   bool IsMap(std::string_view key) const;
+  bool IsList(std::string_view key) const;
   /// The keys that it has, in the order of the file; for mappings with names of somebody else's.
   std::vector<std::string> Keys() const;
 

@@ -130,6 +130,7 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.fair_share_half_life_ms, root->DurationMs("fair_share_half_life"));
   ReadQuotas(*root, config.quotas);
   if (root->Has("policies")) config.policies = ReadPolicies(*root);
+  take(config.commands, root->Bool("commands"));
   take(config.set_aside_after, root->Int("set_aside_after", 0, 1000));
   take(config.most_clock_skew_ms, root->DurationMs("most_clock_skew"));
   take(config.built_in_log_patterns, root->Bool("built_in_log_patterns"));

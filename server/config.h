@@ -32,6 +32,7 @@ struct ServerConfig {
   bool preemption = true;
   Quotas quotas;
   Policies policies;
+  bool commands = false;                                     ///< jobs may be any program
   int64_t fair_share_half_life_ms = 7LL * 24 * 3600 * 1000;  ///< 0: age alone decides
   std::string log_level = "info";
   int64_t log_kept_bytes = 256ll << 20;

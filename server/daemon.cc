@@ -61,7 +61,8 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   IMGD_ASSIGN(daemon->lock_, LockFolder(config.state_dir));
   IMGD_ASSIGN(daemon->engine_, Engine::Open(SettingsOf(config, std::move(on_tick)), clock));
   IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
-  RpcServer::JobRules rules{.checkpoint_dir = config.CheckpointDir(), .policies = config.policies};
+  RpcServer::JobRules rules{
+      .checkpoint_dir = config.CheckpointDir(), .policies = config.policies, .commands = config.commands};
   IMGD_ASSIGN(daemon->server_, RpcServer::Start(config.listen, std::move(rules), daemon->engine_.get(),
                                                 daemon->pool_.get(), clock));
   IMGD_TRY(daemon->StartWeb(config, clock));

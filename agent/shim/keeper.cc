@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <sstream>
 
 #include "agent/process.h"
+#include "agent/program.h"
 #include "common/clock.h"
 
 namespace imgd {
@@ -29,6 +31,12 @@ std::string CgroupName(const RunDir& dir, RunKey key) {
   uint64_t hash = 14695981039346656037ULL;  // FNV-1a
   for (const char c : dir.path.native()) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   return fmt::format("imgd-{}-{:08x}", key.ToString(), hash & 0xFFFFFFFFU);
+}
+
+/// "=====" under a message is not what a rank said last.
+bool HasWord(std::string_view line) {
+  return std::any_of(line.begin(), line.end(),
+                     [](unsigned char c) { return c >= 0x80 || std::isalnum(c) != 0; });
 }
 
 }  // namespace
@@ -77,7 +85,13 @@ void Keeper::LookForFolder() {
 void Keeper::StartRanks(int master_fd) {
   const UniqueFd joining = cgroup_.OpenForJoining();
   UniqueFd master(master_fd);
-  for (uint32_t i = 0; i < spec_.local_world_size; ++i) {
+  if (!spec_.Trains()) {
+    // What such a program listens on it binds itself.
+    master.reset();
+    if (const auto ready = PrepareFolders(spec_.checkpoint_dir, spec_.program); !ready)
+      record_.start_error = ready.error().message;
+  }
+  for (uint32_t i = 0; i < spec_.local_world_size && record_.start_error.empty(); ++i) {
     const bool is_first = spec_.first_rank + i == 0;
     auto started = StartRank(spec_, {i, dir_.path, is_first ? master.get() : -1, joining.get()});
     if (!started) {
@@ -137,7 +151,7 @@ bool Keeper::ReadOutput(uint32_t local_rank, bool is_stderr) {
 void Keeper::TakeLine(uint32_t local_rank, bool is_stderr, std::string_view line) {
   log_.Append(local_rank, SystemClock().Wall().micros, is_stderr, line);
   ranks_[local_rank].last_lines.Add(line);
-  if (is_stderr && line.find_first_not_of(" \t") != std::string_view::npos) {
+  if (is_stderr && HasWord(line)) {
     record_.ranks[local_rank].last_error_line.assign(line.substr(0, kMaxErrorLineBytes));
   }
 }

@@ -46,7 +46,8 @@ void Keeper::StopRanks(Duration grace, bool checkpoint) {
     record_.phase = ShimPhase::kStopping;
     Publish();
   }
-  if (!checkpoint) {
+  // Nobody but a trainer can be asked for one.
+  if (!checkpoint || !spec_.Trains()) {
     Terminate(grace);
     return;
   }

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "agent/process.h"
+#include "agent/program.h"
 
 namespace imgd {
 namespace {
@@ -29,10 +30,11 @@ Result<Pipe> MakePipe() {
 
 /// Variables that belong to the agent's own service, or that say who a rank is.
 bool IsOurs(std::string_view entry) {
-  static constexpr std::array<std::string_view, 14> kNames = {
-      "NOTIFY_SOCKET",    "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS",          "LISTEN_PID",
-      "LISTEN_FDNAMES",   "INVOCATION_ID", "RANK",         "WORLD_SIZE",          "LOCAL_RANK",
-      "LOCAL_WORLD_SIZE", "MASTER_ADDR",   "MASTER_PORT",  "CUDA_VISIBLE_DEVICES"};
+  static constexpr std::array<std::string_view, 16> kNames = {
+      "NOTIFY_SOCKET", "WATCHDOG_USEC",        "WATCHDOG_PID",     "LISTEN_FDS",
+      "LISTEN_PID",    "LISTEN_FDNAMES",       "INVOCATION_ID",    "RANK",
+      "WORLD_SIZE",    "LOCAL_RANK",           "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+      "MASTER_PORT",   "CUDA_VISIBLE_DEVICES", "GROUP_RANK",       "GROUP_WORLD_SIZE"};
   const std::string_view name = entry.substr(0, entry.find('='));
   return name.starts_with("IMGD_") || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
@@ -50,7 +52,8 @@ struct Child {
   pid_t shim;
   int out;
   int err;
-  int report;  ///< gets errno when the program can't be executed
+  int report;       ///< gets errno when the program can't be executed
+  std::string dir;  ///< to run in; empty: where the shim is
   std::string program;
   std::vector<char*> arguments;
   std::vector<char*> environment;
@@ -85,7 +88,8 @@ void ResetSignals() {
   // Everything that the shim opens closes on exec; this is for what it may itself have inherited.
   ::close_range(static_cast<unsigned>(first_closed), ~0U, CLOSE_RANGE_CLOEXEC);
   ResetSignals();
-  ::execve(child.program.c_str(), child.arguments.data(), child.environment.data());
+  if (child.dir.empty() || ::chdir(child.dir.c_str()) == 0)
+    ::execve(child.program.c_str(), child.arguments.data(), child.environment.data());
   const int error = errno;
   (void)!::write(child.report, &error, sizeof error);
   ::_exit(127);
@@ -99,6 +103,42 @@ int ReadReport(int fd) {
     n = ::read(fd, &error, sizeof error);
   } while (n < 0 && errno == EINTR);
   return n == sizeof error ? error : 0;
+}
+
+void SetVariable(std::vector<std::string>& environment, std::string_view name, std::string_view value) {
+  std::erase_if(environment, [name](std::string_view entry) {
+    return entry.starts_with(name) && entry.substr(name.size()).starts_with('=');
+  });
+  environment.push_back(fmt::format("{}={}", name, value));
+}
+
+/// What a program that is no trainer gets besides: the rest of torchrun's variables for its workers, and
+/// where there is one process a node, by PET_*, torchrun's own options; last, what the job says itself.
+void AddProgramVariables(const RunSpec& spec, std::vector<std::string>& environment) {
+  const auto set = [&environment](std::string_view name, const auto& value) {
+    SetVariable(environment, name, fmt::format("{}", value));
+  };
+  set("GROUP_RANK", spec.node_rank);
+  set("GROUP_WORLD_SIZE", spec.node_count);
+  set("IMGD_DEVICES", spec.devices.size());
+  if (spec.program.per_node) {
+    set("PET_NNODES", spec.node_count);
+    set("PET_NODE_RANK", spec.node_rank);
+    set("PET_NPROC_PER_NODE", spec.devices.size());
+    set("PET_MASTER_ADDR", spec.master_address);
+    set("PET_MASTER_PORT", spec.master_port);
+  }
+  for (const auto& [name, value] : spec.program.environment) set(name, value);
+}
+
+/// What the rank executes, and its words.
+Result<std::pair<std::string, std::vector<std::string>>> CommandOf(
+    const RunSpec& spec, const RankStart& start, const std::vector<std::string>& environment) {
+  if (spec.Trains())
+    return std::pair(spec.trainer,
+                     std::vector<std::string>{spec.trainer, RunDir{start.run_dir}.JobYaml().native()});
+  IMGD_ASSIGN(auto program, ResolveProgram(spec.program.arguments.front(), environment));
+  return std::pair(std::move(program), spec.program.arguments);
 }
 
 }  // namespace
@@ -130,6 +170,7 @@ std::vector<std::string> RankEnvironment(const RunSpec& spec, const RankStart& s
   // "=" asks NCCL for exactly this interface, not for all that begin so.
   if (!spec.interface.empty()) set("NCCL_SOCKET_IFNAME", "=" + spec.interface);
   if (start.master_fd >= 0) set("IMGD_MASTER_FD", kRankMasterFd);
+  if (!spec.Trains()) AddProgramVariables(spec, environment);
   return environment;
 }
 
@@ -140,12 +181,13 @@ Result<RankProcess> StartRank(const RunSpec& spec, const RankStart& start) {
   std::vector<std::string> inherited;
   for (char** entry = environ; *entry != nullptr; ++entry) inherited.emplace_back(*entry);
   auto environment = RankEnvironment(spec, start, inherited);
-  std::vector<std::string> arguments = {spec.trainer, RunDir{start.run_dir}.JobYaml().native()};
+  IMGD_ASSIGN(auto command, CommandOf(spec, start, environment));
+  auto& [program, arguments] = command;
   // Above the numbers that the child gives to what it keeps.
   UniqueFd report_fd(::fcntl(report.write.get(), F_DUPFD_CLOEXEC, 10));
   report.write.reset();
-  const Child child{::getpid(),   out.write.get(),     err.write.get(),      report_fd.get(),
-                    spec.trainer, Pointers(arguments), Pointers(environment)};
+  const Child child{::getpid(),       out.write.get(), err.write.get(),     report_fd.get(),
+                    spec.program.dir, program,         Pointers(arguments), Pointers(environment)};
 
   const pid_t pid = ::fork();
   if (pid < 0) return FailErrno(errno, "cannot start a process");
@@ -156,7 +198,7 @@ Result<RankProcess> StartRank(const RunSpec& spec, const RankStart& start) {
   report_fd.reset();
   if (const int error = ReadReport(report.read.get()); error != 0) {
     ::waitpid(pid, nullptr, 0);
-    return FailErrno(error, fmt::format("cannot run the trainer {}", spec.trainer));
+    return FailErrno(error, fmt::format("cannot run {}{}", spec.Trains() ? "the trainer " : "", program));
   }
   ::fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(err.read.get(), F_SETFL, O_NONBLOCK);

@@ -64,7 +64,9 @@ struct SendStart {
   NodeId node;
   RunKey run;
   std::string job_name;
+  JobKind kind = JobKind::kTraining;
   uint32_t first_rank = 0;
+  uint32_t ranks = 0;  ///< on the node
   std::vector<uint32_t> devices;
   uint32_t world_size = 0;
   uint32_t node_count = 0;

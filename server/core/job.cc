@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "server/core/crash.h"
@@ -39,14 +38,18 @@ std::optional<LogMatch> MatchOf(const Run& run, const RankExit& exit) {
   return failure != nullptr && failure->match ? failure->match : exit.match;
 }
 
-bool IsCollective(const Run& run, const RankExit& exit) {
+bool IsCollective(JobKind kind, const Run& run, const RankExit& exit) {
   const auto* failure = FailureOf(run, exit.rank);
-  if (exit.exit_code == kCollectiveExit || (failure != nullptr && failure->collective_broken)) return true;
+  const bool trains = kind == JobKind::kTraining;
+  if ((trains && exit.exit_code == kCollectiveExit) || (failure != nullptr && failure->collective_broken))
+    return true;
   const auto match = MatchOf(run, exit);
-  return match && match->collective && exit.exit_code != kBadInputExit;
+  return match && match->collective && !(trains && exit.exit_code == kBadInputExit);
 }
 
-bool IsBadInput(const Run& run, const RankExit& exit) {
+/// A program that is none of ours may mean anything by its exit codes.
+bool IsBadInput(JobKind kind, const Run& run, const RankExit& exit) {
+  if (kind == JobKind::kCommand) return false;
   const auto* failure = FailureOf(run, exit.rank);
   return exit.signal == 0 && (exit.exit_code == kBadInputExit ||
                               (failure != nullptr && failure->bad_input && exit.exit_code != 0));
@@ -70,6 +73,8 @@ struct Cause {
     return tells(match) > tells(other.match);
   }
 };
+
+bool EndedWell(const RankExit& exit) { return exit.exit_code == 0 && exit.signal == 0; }
 
 std::string Describe(const Run& run, const RankExit& exit) {
   const auto* part = PartOfRank(run, exit.rank);
@@ -96,14 +101,14 @@ std::string Describe(const Run& run, const RankExit& exit) {
   return text;
 }
 
-Cause CauseOfExit(const Run& run, const RankExit& exit) {
+Cause CauseOfExit(JobKind kind, const Run& run, const RankExit& exit) {
   const auto* failure = FailureOf(run, exit.rank);
-  if (IsBadInput(run, exit)) {
+  if (IsBadInput(kind, run, exit)) {
     const bool told = failure != nullptr && !failure->message.empty();
     return {kBadInputWeight, {ReasonCode::kBadInput, told ? failure->message : Describe(run, exit)}};
   }
   const int signal = SignalOf(exit);
-  const bool collective = IsCollective(run, exit);
+  const bool collective = IsCollective(kind, run, exit);
   Cause cause{.weight = collective            ? kBrokenWeight
                         : signal != 0         ? kSignalWeight
                         : exit.exit_code == 0 ? kTimeoutWeight
@@ -128,13 +133,18 @@ Cause CauseOfTrouble(const Trouble& trouble) {
   return {weight, {trouble.code, trouble.text}, trouble.node};
 }
 
-Cause FindCause(const Run& run) {
+/// It ended of itself, and not as it should.
+bool IsCause(JobKind kind, const RankExit& exit) {
+  return !exit.by_us && (kind == JobKind::kTraining || !EndedWell(exit));
+}
+
+Cause FindCause(JobKind kind, const Run& run) {
   std::optional<Cause> best;
   const auto offer = [&best](Cause cause) {
     if (!best || cause.Before(*best)) best = std::move(cause);
   };
   for (const auto& exit : run.exits) {
-    if (!exit.by_us) offer(CauseOfExit(run, exit));
+    if (IsCause(kind, exit)) offer(CauseOfExit(kind, run, exit));
   }
   for (const auto& trouble : run.troubles) offer(CauseOfTrouble(trouble));
   if (best) return *best;
@@ -151,12 +161,14 @@ bool Counts(const Cause& cause) {
 
 /// `cause`: of its end, where that was not the limit.
 Verdict TimeIsOver(const JobRecord& job, const std::string& cause) {
-  const std::string checkpoint = job.checkpoints.empty() ? "there is no checkpoint"
-                                                         : fmt::format("its newest checkpoint is of step {}",
-                                                                       job.checkpoints.front().step);
+  const std::string checkpoint =
+      !job.Trains() ? ""
+      : job.checkpoints.empty()
+          ? "; there is no checkpoint"
+          : fmt::format("; its newest checkpoint is of step {}", job.checkpoints.front().step);
   return {JobState::kFailed,
           {ReasonCode::kTimeLimit,
-           fmt::format("its time_limit of {} s is over; {}{}", job.time_limit_ms / 1000, checkpoint,
+           fmt::format("its time_limit of {} s is over{}{}", job.time_limit_ms / 1000, checkpoint,
                        cause.empty() ? "" : "; its last start ended early: " + cause)},
           "scheduler",
           false};
@@ -164,6 +176,7 @@ Verdict TimeIsOver(const JobRecord& job, const std::string& cause) {
 
 /// "goes on from the checkpoint of step 70; 12 steps after it are lost and done again".
 std::string Progress(const JobRecord& job, uint64_t last_step) {
+  if (!job.Trains()) return fmt::format("its {} is started again then", NameOf(job.kind));
   const uint64_t saved = job.checkpoints.empty() ? 0 : job.checkpoints.front().step;
   std::string text = job.checkpoints.empty()
                          ? "there is no checkpoint, so it begins anew"
@@ -176,8 +189,9 @@ std::string Progress(const JobRecord& job, uint64_t last_step) {
   return text;
 }
 
-bool EndedOfItself(const Run& run) {
-  return std::any_of(run.exits.begin(), run.exits.end(), [](const RankExit& exit) { return !exit.by_us; });
+bool EndedOfItself(const JobRecord& job) {
+  return std::any_of(job.run.exits.begin(), job.run.exits.end(),
+                     [&job](const RankExit& exit) { return IsCause(job.kind, exit); });
 }
 
 /// Of a run whose devices were asked back. Whatever its ranks died of meanwhile is no failure of the job, but
@@ -185,7 +199,7 @@ bool EndedOfItself(const Run& run) {
 Verdict GaveBack(const JobRecord& job, const Reason& cause, uint64_t last_step) {
   const Run& run = job.run;
   std::string text = fmt::format("{}; {}", run.stop_text, Progress(job, last_step));
-  if (!run.troubles.empty() || EndedOfItself(run)) text += fmt::format("; meanwhile {}", cause.text);
+  if (!run.troubles.empty() || EndedOfItself(job)) text += fmt::format("; meanwhile {}", cause.text);
   const std::string actor = StopActor(run);
   if (run.stop == StopFor::kPause)
     return {JobState::kPaused, {ReasonCode::kPausedByUser, std::move(text)}, actor, false};
@@ -248,10 +262,21 @@ Verdict Failed(const JobRecord& job, const Cause& cause) {
   return verdict;
 }
 
-bool AllEndedWell(const Run& run, uint32_t world_size) {
-  return run.finished && run.exits.size() == world_size &&
-         std::all_of(run.exits.begin(), run.exits.end(),
-                     [](const RankExit& exit) { return exit.exit_code == 0 && exit.signal == 0; });
+/// A trainer says itself that it came to its last step, also after it was told to stop. A program that ends
+/// with 0 then may only have put its work aside.
+bool AllEndedWell(const JobRecord& job) {
+  const Run& run = job.run;
+  return (run.finished || !job.Trains()) && run.exits.size() == job.WorldSize() &&
+         std::all_of(run.exits.begin(), run.exits.end(), [&job](const RankExit& exit) {
+           return EndedWell(exit) && (job.Trains() || !exit.by_us);
+         });
+}
+
+std::string Finished(const JobRecord& job) {
+  if (job.Trains()) return "trained to the last step";
+  if (job.kind == JobKind::kConversion) return "the data set is converted";
+  return job.WorldSize() == 1 ? "ended with exit code 0"
+                              : fmt::format("all {} processes ended with exit code 0", job.WorldSize());
 }
 
 }  // namespace
@@ -337,6 +362,12 @@ void BeginRun(JobRecord& job, std::vector<Part> parts, Now now) {
                 .since = now.steady,
                 .kept_since = now.steady,
                 .held_since = now.steady};
+  if (job.per_node) {
+    for (uint32_t i = 0; i < job.run.parts.size(); ++i) {
+      job.run.parts[i].first_rank = i;
+      job.run.parts[i].ranks = 1;
+    }
+  }
   job.retry_at = {};
   job.not_before = {};
   job.avoid.clear();
@@ -344,7 +375,7 @@ void BeginRun(JobRecord& job, std::vector<Part> parts, Now now) {
 
 const Part* PartOfRank(const Run& run, uint32_t rank) {
   for (const auto& part : run.parts) {
-    if (rank >= part.first_rank && rank - part.first_rank < part.devices.size()) return &part;
+    if (part.Has(rank)) return &part;
   }
   return nullptr;
 }
@@ -376,14 +407,18 @@ bool FailedOfItself(const Run& run) {
   });
 }
 
-bool CollectiveBroke(const Run& run) {
-  return std::any_of(run.exits.begin(), run.exits.end(),
-                     [&run](const RankExit& exit) { return !exit.by_us && IsCollective(run, exit); }) ||
+bool CollectiveBroke(const JobRecord& job) {
+  const Run& run = job.run;
+  return std::any_of(
+             run.exits.begin(), run.exits.end(),
+             [&](const RankExit& exit) { return !exit.by_us && IsCollective(job.kind, run, exit); }) ||
          std::any_of(run.failures.begin(), run.failures.end(),
                      [](const RankFailure& failure) { return failure.collective_broken; });
 }
 
-bool IsExplained(const Run& run) {
+bool IsExplained(const JobRecord& job) {
+  const Run& run = job.run;
+  if (!job.Trains()) return true;
   if (run.stop == StopFor::kCancel || run.stop == StopFor::kTimeLimit || run.stop == StopFor::kHalve)
     return true;
   if (!run.troubles.empty()) return true;
@@ -401,6 +436,7 @@ bool IsExplained(const Run& run) {
 
 bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
   if (job.run.stop == StopFor::kNothing) return false;
+  if (!job.Trains()) return true;
   const int signal = SignalOf(exit);
   if (signal == kTerm || exit.exit_code == kStoppedExit) return true;
   // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's.
@@ -409,8 +445,8 @@ bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
 
 Verdict Judge(const JobRecord& job, uint64_t last_step) {
   const Run& run = job.run;
-  if (AllEndedWell(run, job.WorldSize())) {
-    return {JobState::kCompleted, {ReasonCode::kFinished, "trained to the last step"}, "scheduler", false};
+  if (AllEndedWell(job)) {
+    return {JobState::kCompleted, {ReasonCode::kFinished, Finished(job)}, "scheduler", false};
   }
   if (run.stop == StopFor::kCancel) {
     return {JobState::kCancelled,
@@ -421,47 +457,11 @@ Verdict Judge(const JobRecord& job, uint64_t last_step) {
   if (run.stop == StopFor::kHalve)
     return {JobState::kCompleted, {ReasonCode::kHalved, run.stop_text}, "scheduler", false};
   if (run.stop == StopFor::kTimeLimit) return TimeIsOver(job, "");
-  const Cause cause = FindCause(run);
+  const Cause cause = FindCause(job.kind, run);
   if (cause.reason.code == ReasonCode::kBadInput)
     return {JobState::kFailed, cause.reason, "scheduler", false};
   if (GivesBack(run.stop)) return GaveBack(job, cause.reason, last_step);
   return Failed(job, cause);
-}
-
-std::optional<Duration> TimeLeft(const JobRecord& job, Instant now) {
-  if (job.time_limit_ms == 0) return std::nullopt;
-  const Duration held = std::chrono::milliseconds(job.held_ms) + (now - job.run.held_since);
-  return std::max(Duration(std::chrono::milliseconds(job.time_limit_ms)) - held, Duration::zero());
-}
-
-Duration TimeToStop(const JobRecord& job) {
-  // The agent gives the ranks the grace for their checkpoint, and as long again to end.
-  const Duration grace = std::chrono::milliseconds(job.grace_ms);
-  return std::max(2 * grace, grace + kTimeForCheckpoint);
-}
-
-int64_t GraceForCheckpoint(const JobRecord& job) {
-  if (job.run.stop != StopFor::kGrow) return job.grace_ms;
-  // With as long again to end it is within TimeToStop().
-  return std::max<int64_t>(
-      job.grace_ms, std::chrono::duration_cast<std::chrono::milliseconds>(kTimeForCheckpoint).count() / 2);
-}
-
-std::optional<Duration> LongestStart(const JobRecord& job) {
-  if (job.time_limit_ms == 0) return std::nullopt;
-  return std::chrono::milliseconds(job.time_limit_ms - job.held_ms) + TimeToStop(job);
-}
-
-uint32_t FailuresInRow(const JobRecord& job) { return job.run.progressed ? 1 : job.failures_in_row + 1; }
-
-Duration BackoffAfter(uint32_t failures_in_row) {
-  constexpr std::array<int, 6> kSeconds = {1, 2, 4, 8, 16, 32};
-  if (failures_in_row == 0) return Duration::zero();
-  return std::chrono::seconds(failures_in_row <= kSeconds.size() ? kSeconds[failures_in_row - 1] : 60);
-}
-
-bool KeepsPlace(uint32_t failures_in_row) {
-  return BackoffAfter(failures_in_row) <= std::chrono::seconds(30);
 }
 
 void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint) {

@@ -37,15 +37,16 @@ bool AllOver(const Run& run);
 bool MustStop(const Run& run);
 
 /// True when the run's collectives broke, which is what ranks see when another one's node has gone.
-bool CollectiveBroke(const Run& run);
+bool CollectiveBroke(const JobRecord& job);
 
 /// True when every end is explained, so that waiting for more reports would not change the verdict.
-bool IsExplained(const Run& run);
+bool IsExplained(const JobRecord& job);
 
 /// True when the run fell apart, and not because it was asked to end.
 bool FailedOfItself(const Run& run);
 
-/// Marks whether imgd itself ended this rank, by what was asked for before.
+/// Tells whether imgd itself ended this rank, by what was asked for before. Of a program that is no trainer
+/// nobody knows how it ends when it is told to, so that any end counts.
 bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now);
 
 /// Who asked for the devices of a run that GivesBack(), as in AppendEvent, and the code of it.
@@ -73,6 +74,10 @@ Verdict Judge(const JobRecord& job, uint64_t last_step = 0);
 /// Ends in a row that do not count, without progress, after which it is given up all the same: nobody wants a
 /// job to hold its devices over and over for nothing.
 inline constexpr uint32_t kMostWithoutProgress = 20;
+
+/// A command that ran for so long has got somewhere: what it fails of then does not add up with what it
+/// failed of before.
+inline constexpr Duration kRanForLong = std::chrono::minutes(10);
 
 /// One whose time is over may write a last checkpoint for so long.
 inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);

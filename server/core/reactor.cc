@@ -18,6 +18,12 @@ std::string FolderNameOf(std::string name) {
   return name;
 }
 
+std::string AllBegan(const JobRecord& job) {
+  const uint32_t ranks = job.WorldSize();
+  if (!job.Trains()) return ranks == 1 ? "its process runs" : fmt::format("all {} processes run", ranks);
+  return ranks == 1 ? "the rank trains" : fmt::format("all {} ranks train", ranks);
+}
+
 }  // namespace
 
 Reactor::Reactor(CoreSettings settings, std::string cluster_id)
@@ -72,6 +78,8 @@ JobId Reactor::TakeJobId() {
 
 JobRecord NewJob(const Submission& submission, JobId id, const std::string& cluster_id, WallTime now) {
   return {.id = id,
+          .kind = submission.kind,
+          .per_node = submission.per_node,
           .name = submission.name,
           .owner = submission.owner,
           .project = submission.project,
@@ -145,8 +153,8 @@ Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& act
   }
   // A second, plain cancel does not wait for the checkpoint of the first.
   const bool first = job.run.stop != StopFor::kCancel;
-  job.run.checkpoint_first =
-      checkpoint_first && (first || job.run.checkpoint_first) && job.run.stop != StopFor::kRetry;
+  job.run.checkpoint_first = checkpoint_first && job.Trains() && (first || job.run.checkpoint_first) &&
+                             job.run.stop != StopFor::kRetry;
   if (first) job.run.stop_actor = actor;
   if (job.run.stop == StopFor::kNothing) job.run.stop_since = now.steady;
   GiveUpGrowth(id);
@@ -181,7 +189,7 @@ void Reactor::Drain(Now now, Actions& out) {
 void Reactor::Advance(JobId id, Now now, Actions& out) {
   JobRecord& job = state_.EditJob(id);
   Run& run = job.run;
-  if (CollectiveBroke(run)) {
+  if (CollectiveBroke(job)) {
     // A silent node whose gang's collectives broke is not just hard to reach.
     for (const auto& part : run.parts) {
       const NodeRecord* node = state_.FindNode(part.node);
@@ -196,11 +204,8 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
     if (MustStop(run)) {
       BeginStop(job, now);
     } else if (job.state == JobState::kStarting && run.started.size() == job.WorldSize()) {
-      auto event = ChangeState(
-          job, JobState::kRunning,
-          {ReasonCode::kAllRanksStarted,
-           job.WorldSize() == 1 ? "the rank trains" : fmt::format("all {} ranks train", job.WorldSize())},
-          "scheduler", now);
+      auto event = ChangeState(job, JobState::kRunning, {ReasonCode::kAllRanksStarted, AllBegan(job)},
+                               "scheduler", now);
       if (event) out.push_back(std::move(*event));
       state_.Changed(id);
       if (job.IsElastic()) dirty_ = true;  // when it may grow is to be noted
@@ -211,7 +216,7 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
   SyncParts(id, out);
   if (!AllOver(run)) return;
   if (run.gone_since == Instant{}) run.gone_since = now.steady;
-  if (IsExplained(run) || now.steady >= run.gone_since + settings_.settle) Conclude(id, now, out);
+  if (IsExplained(job) || now.steady >= run.gone_since + settings_.settle) Conclude(id, now, out);
 }
 
 void Reactor::BeginStop(JobRecord& job, Now now) {
@@ -269,7 +274,9 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Actions& out
   SendStart start{.node = part.node,
                   .run = run,
                   .job_name = job.name,
+                  .kind = job.kind,
                   .first_rank = part.first_rank,
+                  .ranks = part.Ranks(),
                   .devices = part.devices,
                   .world_size = job.WorldSize(),
                   .node_count = job.NodesNow(),
@@ -297,6 +304,8 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
     state_.AddUsage(job.owner, std::chrono::duration<double>(held).count() * DevicesOf(job), now.wall,
                     settings_.half_life);
   }
+  // Nobody knows whether a program got anywhere: one that ran for so long did.
+  if (!job.Trains() && job.state != JobState::kStarting && held >= kRanForLong) job.run.progressed = true;
   Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
   if (job.run.progressed) job.crashes = {};
   if (verdict.crashes) job.crashes = *verdict.crashes;

@@ -31,6 +31,8 @@ struct CoreSettings {
 
 /// A job as submitted.
 struct Submission {
+  JobKind kind = JobKind::kTraining;
+  bool per_node = false;  ///< as in JobRecord
   std::string name;
   std::string owner;
   std::string project;
@@ -235,6 +237,7 @@ class Reactor {
   void NoteWhere(RunKey run, RankExit& exit) const;
   void ApplyReport(const NodeId& node, const RunReport& report, Now now, Actions& out);
   void NoteExits(const NodeId& node, const RunReport& report, Now now, Actions& out);
+  void NoteProcesses(JobId job, const Part& part);
   void NoteGone(const NodeId& node, RunKey run);
   void RefuseRun(const NodeId& node, const RunReport& report, Actions& out);
   bool IsForeign(const RunReport& report) const;

@@ -232,6 +232,7 @@ void Reactor::ApplyReport(const NodeId& node, const RunReport& report, Now now, 
   Part& part = *PartOnNode(state_.EditJob(report.run.job).run, node);
   part.phase = report.phase;
   part.contacted = true;
+  NoteProcesses(report.run.job, part);
   if (report.phase == RunPhase::kGone) NoteGone(node, report.run);
   pending_.insert(report.run.job);
 }
@@ -250,14 +251,24 @@ void Reactor::NoteExits(const NodeId& node, const RunReport& report, Now now, Ac
   }
 }
 
+/// A program that is no trainer says nothing itself: it has begun when its process runs, or has run.
+void Reactor::NoteProcesses(JobId id, const Part& part) {
+  JobRecord& job = state_.EditJob(id);
+  if (job.Trains()) return;
+  for (uint32_t rank = part.first_rank; part.Has(rank); ++rank) {
+    const bool ended = std::any_of(job.run.exits.begin(), job.run.exits.end(),
+                                   [rank](const RankExit& exit) { return exit.rank == rank; });
+    if (ended || part.phase == RunPhase::kRunning) job.run.started.insert(rank);
+  }
+}
+
 void Reactor::NoteGone(const NodeId& node, RunKey key) {
   JobRecord& job = state_.EditJob(key.job);
   const Part& part = *PartOnNode(job.run, node);
   const auto ended = std::count_if(job.run.exits.begin(), job.run.exits.end(), [&](const RankExit& exit) {
     return PartOfRank(job.run, exit.rank) == &part;
   });
-  if (static_cast<size_t>(ended) < part.devices.size() && job.run.stop == StopFor::kNothing &&
-      job.run.troubles.empty()) {
+  if (ended < part.Ranks() && job.run.stop == StopFor::kNothing && job.run.troubles.empty()) {
     AddTrouble(key.job, ReasonCode::kRankFailed,
                fmt::format("ranks on node {} are gone and left no exit status", node), node);
   }
@@ -364,7 +375,7 @@ void Reactor::CheckTimeLimit(JobId id, Now now) {
                     now.steady >= known.run.stop_since + kTimeForCheckpoint;
   if (!over && !late) return;
   JobRecord& job = state_.EditJob(id);
-  job.run.checkpoint_first = over && job.state == JobState::kRunning;
+  job.run.checkpoint_first = over && job.state == JobState::kRunning && job.Trains();
   if (over) {
     job.run.stop = StopFor::kTimeLimit;
     job.run.stop_since = now.steady;
@@ -390,8 +401,8 @@ void Reactor::CheckTimeouts(JobId id, Now now) {
     const Part* part = PartOfRank(job.run, missing);
     AddTrouble(
         id, ReasonCode::kStartFailed,
-        fmt::format("rank {} on node {} did not begin to train within {} s", missing,
-                    part != nullptr ? part->node.name() : "?",
+        fmt::format("rank {} on node {} did not begin{} within {} s", missing,
+                    part != nullptr ? part->node.name() : "?", job.Trains() ? " to train" : "",
                     std::chrono::duration_cast<std::chrono::seconds>(settings_.start_timeout).count()));
   }
 }

@@ -94,18 +94,20 @@ void Reactor::AskBack(JobRecord& job, StopFor stop, const std::string& actor, st
   const bool first = run.stop == StopFor::kNothing;
   if (first) {
     run.stop_since = now.steady;
-    run.checkpoint_first = job.state == JobState::kRunning;
+    run.checkpoint_first = job.state == JobState::kRunning && job.Trains();
     run.saved = false;
   }
   GiveUpGrowth(job.id);
   run.stop = stop;
   run.stop_actor = actor;
   run.stop_text = std::move(text);
-  const std::string_view how = run.checkpoint_first ? "a checkpoint is written first"
-                               : first              ? "it did not train yet, and its ranks are being stopped"
-                                                    : "its ranks are being stopped already";
+  const bool ran = first && job.state == JobState::kRunning;
+  const std::string_view how = run.checkpoint_first   ? "a checkpoint is written first"
+                               : ran || !job.Trains() ? "its processes are told to end"
+                               : first ? "it did not train yet, and its ranks are being stopped"
+                                       : "its ranks are being stopped already";
   // One that only begins, or that ends already, stays what it is until its ranks are gone.
-  const JobState to = run.checkpoint_first ? JobState::kPreempting : job.state;
+  const JobState to = run.checkpoint_first || ran ? JobState::kPreempting : job.state;
   auto event =
       ChangeState(job, to, {StopCode(stop), fmt::format("{}; {}", run.stop_text, how)}, StopActor(run), now);
   if (event) out.push_back(std::move(*event));

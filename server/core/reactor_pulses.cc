@@ -10,7 +10,8 @@ void Reactor::OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> 
                          Actions& out) {
   const JobRecord* job = ActiveRun(run);
   const Part* part = job == nullptr ? nullptr : PartOnNode(job->run, node);
-  if (part == nullptr || part->lost) return;
+  // What a command runs may well give signs of life; nobody knows what it means by them.
+  if (part == nullptr || part->lost || !job->Trains()) return;
   Watched& watched = watched_[run.job];
   if (watched.generation != run.generation) watched = {.generation = run.generation};
   for (auto& pulse : ranks) {

@@ -32,8 +32,7 @@ std::vector<Member> MembersOf(const Run& run, const std::vector<PartNode>& nodes
   for (size_t i = 0; i < run.parts.size(); ++i) {
     const Part& part = run.parts[i];
     if (part.Over()) continue;
-    for (size_t device = 0; device < part.devices.size(); ++device) {
-      const auto rank = part.first_rank + static_cast<uint32_t>(device);
+    for (uint32_t rank = part.first_rank; part.Has(rank); ++rank) {
       if (std::any_of(run.exits.begin(), run.exits.end(),
                       [rank](const RankExit& exit) { return exit.rank == rank; })) {
         continue;
@@ -110,7 +109,7 @@ std::optional<Duration> LimitOf(const std::vector<const Member*>& last, const st
 }
 
 std::string RanksOf(const Part& part) {
-  const auto last = part.first_rank + static_cast<uint32_t>(part.devices.size()) - 1;
+  const auto last = part.first_rank + part.Ranks() - 1;
   return last == part.first_rank ? fmt::format("rank {}", last)
                                  : fmt::format("ranks {} to {}", part.first_rank, last);
 }

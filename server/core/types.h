@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/ids.h"
+#include "common/job_kind.h"
 
 /// What the core knows of jobs and nodes. Plain values; no part of it touches the outside world.
 /// The numbers of the enums are those of proto/imgd/v1/common.proto and node.proto, and of the database.
@@ -186,7 +187,8 @@ enum class Command : uint8_t { kNothing, kPrepare, kStart, kStopAfterCheckpoint,
 struct Part {
   NodeId node;
   uint32_t first_rank = 0;
-  std::vector<uint32_t> devices;  ///< by index on the node; one rank each
+  std::vector<uint32_t> devices;  ///< by index on the node
+  uint32_t ranks = 0;             ///< there; 0: one for each device
   bool whole = false;             ///< nobody else gets the node's other devices
   RunPhase phase = RunPhase::kUnheard;
   bool contacted = false;            ///< something was sent, so the node may hold processes of the run
@@ -194,6 +196,8 @@ struct Part {
   Command sent = Command::kNothing;  ///< not stored
 
   bool Over() const { return lost || phase == RunPhase::kGone; }
+  uint32_t Ranks() const { return ranks != 0 ? ranks : static_cast<uint32_t>(devices.size()); }
+  bool Has(uint32_t rank) const { return rank >= first_rank && rank - first_rank < Ranks(); }
   bool operator==(const Part&) const = default;
 };
 
@@ -304,6 +308,8 @@ struct Crashes {
 /// A job, without its file.
 struct JobRecord {
   JobId id;
+  JobKind kind = JobKind::kTraining;
+  bool per_node = false;  ///< one process on each node, with all of the job's devices there
   std::string name;
   std::string owner;
   std::string project;  ///< that it counts for; may be empty
@@ -311,7 +317,7 @@ struct JobRecord {
   uint32_t nodes = 1;                    ///< that it needs, at least
   uint32_t max_nodes = 0;                ///< that it takes at most, where those are more
   int64_t resize_interval_ms = 600'000;  ///< that a start lasts before it may grow
-  uint32_t ranks_per_node = 1;
+  uint32_t ranks_per_node = 1;           ///< devices on each node, and ranks unless per_node
   Needs needs;
   int64_t grace_ms = 10'000;
   uint32_t max_restarts = 10;
@@ -349,7 +355,10 @@ struct JobRecord {
   uint32_t MostNodes() const { return IsElastic() ? max_nodes : nodes; }
   /// Of the latest start; what it needs where there was none.
   uint32_t NodesNow() const { return run.parts.empty() ? nodes : static_cast<uint32_t>(run.parts.size()); }
-  uint32_t WorldSize() const { return NodesNow() * ranks_per_node; }
+  /// It trains: its ranks report what they do, save checkpoints when asked, and have an end of their own.
+  bool Trains() const { return kind == JobKind::kTraining; }
+  uint32_t RanksOnNode() const { return per_node ? 1 : ranks_per_node; }
+  uint32_t WorldSize() const { return NodesNow() * RanksOnNode(); }
   /// It holds devices of imgd's nodes.
   bool HoldsDevices() const { return !by_hand && imgd::HoldsDevices(state); }
   /// Its latest start has not ended.

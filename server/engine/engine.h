@@ -47,6 +47,13 @@ struct SweepOrder {
   std::vector<std::string> files;  ///< as many as members
 };
 
+/// A data set that a job uses, and that a conversion was still to make when it was looked up.
+struct UnmadeSet {
+  std::string field;  ///< "data.train"
+  std::string name;
+  JobId made_by;
+};
+
 /// A job to be stored, or many.
 struct SubmitOrder {
   Submission submission;         ///< of a sweep: its first job's
@@ -55,6 +62,9 @@ struct SubmitOrder {
   std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
   std::vector<AfterOrder> after;
   std::optional<SweepOrder> sweep;
+  std::vector<UnmadeSet> unmade;  ///< refused unless the job comes after what makes them
+  std::optional<DatasetRecord>
+      makes;             ///< of a conversion: the data set that has its name once it is COMPLETED
   bool dry_run = false;  ///< everything is checked and nothing is stored
 };
 
@@ -354,6 +364,10 @@ class Engine {
   /// Why a request with this key and content can't be the one that its job was made of; nothing when it is.
   std::optional<Error> OtherContent(JobId job, const std::string& key, const std::string& yaml,
                                     const std::string& owner);
+  std::optional<Error> RefusalOfSets(const SubmitOrder& order) const;
+  void Promise(DatasetRecord record, JobId maker);
+  /// The conversion has ended: what it was to make is there, or never will be.
+  void SettlePromise(JobId maker, JobState ended);
   Result<DatasetAnswer> Change(DatasetOrder& order);
   Result<TokenRecord> Change(TokenOrder& order);
   Result<HandAnswer> TakeStart(const HandStartOrder& order);

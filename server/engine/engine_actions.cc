@@ -14,6 +14,7 @@ void SetRun(v1::RunId* out, RunKey run) {
   out->set_generation(run.generation.value());
 }
 
+static_assert(static_cast<int>(JobKind::kConversion) == v1::JOB_KIND_CONVERSION);
 static_assert(static_cast<int>(PatternAction::kLabel) == v1::PATTERN_ACTION_LABEL);
 static_assert(static_cast<int>(PatternAction::kExcludeNode) == v1::PATTERN_ACTION_EXCLUDE_NODE);
 
@@ -75,6 +76,7 @@ void Engine::Apply(const AppendEvent& action) {
   if (action.to == JobState::kStarting) {
     state_.SavePlacement({action.job, action.generation}, reactor_.state().FindJob(action.job)->run.parts);
   }
+  if (IsFinal(action.to)) SettlePromise(action.job, action.to);
   new_logs_.insert(action.job);  // those who follow its logs want to know that it ended
   done_.push_back([action](const Status& status) {
     if (!status) return;
@@ -108,6 +110,7 @@ void Engine::Apply(const AppendRankExit& action) {
   exit.set_signal(action.exit.signal);
   exit.set_last_error_line(action.exit.last_error_line);
   exit.set_pid(action.exit.pid);
+  exit.set_program(!reactor_.state().FindJob(action.run.job)->Trains());
   if (action.exit.match) *exit.mutable_match() = ToProto(*action.exit.match);
   AppendMetric(action.run, action.exit.rank, kExitSequence, EventKind::kRankExit, action.time.micros,
                exit.SerializeAsString());
@@ -129,7 +132,9 @@ void Engine::Apply(const SendStart& action) {
   SetRun(start->mutable_run(), action.run);
   start->set_job_yaml(OrFail(state_.JobFile(action.run.job)));
   start->set_job_name(action.job_name);
+  start->set_kind(static_cast<v1::JobKind>(action.kind));
   start->set_first_rank(action.first_rank);
+  start->set_ranks(action.ranks);
   start->mutable_devices()->Add(action.devices.begin(), action.devices.end());
   start->set_world_size(action.world_size);
   start->set_node_count(action.node_count);
@@ -179,8 +184,12 @@ Result<std::string> Engine::AskForProfile(const ProfileInput& input) {
                                      input.job, ExplainByHand(*job->by_hand)),
               .hint = "start it with imgtrain --profile FILE"});
   }
+  if (!job->Trains()) {
+    return Fail(ErrorCode::kFailedPrecondition, "job {} is a {}; only training has steps to profile",
+                input.job, NameOf(job->kind));
+  }
   for (const auto& part : job->run.parts) {
-    if (input.rank < part.first_rank || input.rank - part.first_rank >= part.devices.size()) continue;
+    if (!part.Has(input.rank)) continue;
     const NodeRecord* node = reactor_.state().FindNode(part.node);
     if (node == nullptr || !node->Connected()) {
       return Fail(ErrorCode::kFailedPrecondition, "node {}, which has rank {}, is out of reach",

@@ -74,6 +74,7 @@ RunReport Engine::ReportOf(const v1::RunStatus& status) const {
     std::vector<std::string> lines(exit.last_lines().begin(), exit.last_lines().end());
     if (lines.empty()) lines.push_back(exit.last_error_line());
     report.exits.back().match = log_matcher_.Find(lines);
+    report.exits.back().last_line = lines.back();
   }
   return report;
 }

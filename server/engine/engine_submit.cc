@@ -101,7 +101,7 @@ std::optional<Error> Engine::Refusal(SubmitOrder& order) {
   if (order.sweep) {
     for (auto& member : order.sweep->submission.members) member.after = *after;
   }
-  return std::nullopt;
+  return RefusalOfSets(order);
 }
 
 SubmitAnswer Engine::Store(SubmitOrder& order) {
@@ -121,6 +121,7 @@ SubmitAnswer Engine::Store(SubmitOrder& order) {
     answer.job = reactor_.OnSubmit(order.submission, now_, actions);
     store_file(answer.job, order.yaml);
   }
+  if (order.makes) Promise(*order.makes, answer.job);
   if (!order.idempotency_key.empty()) state_.SaveKey(order.idempotency_key, answer.job);
   Record(actions);
   return answer;

@@ -22,7 +22,15 @@ struct Field {
   std::function<double(const JobSpec&)> number;  ///< of numbers and times, which are in milliseconds
   /// Of words: its values; none where the job leaves it open and that is nobody's business.
   std::function<std::vector<std::string>(const JobSpec&)> words;
+  std::optional<JobKind> only_of = {};  ///< jobs of other kinds don't have it
 };
+
+bool IsOf(const Field& field, const JobSpec& job) { return !field.only_of || *field.only_of == job.kind; }
+
+Field Only(JobKind kind, Field field) {
+  field.only_of = kind;
+  return field;
+}
 
 Field Number(std::string_view name, std::function<double(const JobSpec&)> get) {
   return {name, Unit::kNumber, std::move(get), {}};
@@ -51,6 +59,8 @@ std::vector<std::string> TrainSets(const JobSpec& job) {
 /// **A field that policies may bound is a row here.**
 const std::vector<Field>& Fields() {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  constexpr auto kTrains = JobKind::kTraining;
+  constexpr auto kConverts = JobKind::kConversion;
   static const std::vector<Field> fields = {
       Number("priority", [](const JobSpec& job) { return job.priority; }),
       Number("max_restarts", [](const JobSpec& job) { return job.max_restarts; }),
@@ -65,17 +75,21 @@ const std::vector<Field>& Fields() {
              [](const JobSpec& job) {
                return static_cast<double>(job.resources.nodes) * job.resources.ranks_per_node;
              }),
-      Number("train.epochs", [](const JobSpec& job) { return job.train.epochs; }),
-      Number("train.global_batch", [](const JobSpec& job) { return job.train.global_batch; }),
-      Number("data.workers", [](const JobSpec& job) { return job.data.workers; }),
+      Only(kTrains, Number("train.epochs", [](const JobSpec& job) { return job.train.epochs; })),
+      Only(kTrains, Number("train.global_batch", [](const JobSpec& job) { return job.train.global_batch; })),
+      Only(kTrains, Number("data.workers", [](const JobSpec& job) { return job.data.workers; })),
+      Words("kind",
+            [](const JobSpec& job) { return std::vector<std::string>{std::string(NameOf(job.kind))}; }),
       // One of no project is in none of those that are allowed.
       Words("project", [](const JobSpec& job) { return std::vector<std::string>{job.project}; }),
       Words("preemptible",
             [](const JobSpec& job) { return std::vector<std::string>{job.preemptible ? "true" : "false"}; }),
-      Words("model.name", [](const JobSpec& job) { return Given(job.model.name); }),
-      Words("model.init_from", [](const JobSpec& job) { return Given(job.model.init_from); }),
-      Words("data.train", TrainSets),
-      Words("data.val", [](const JobSpec& job) { return Given(job.data.val); }),
+      Only(kTrains, Words("model.name", [](const JobSpec& job) { return Given(job.model.name); })),
+      Only(kTrains, Words("model.init_from", [](const JobSpec& job) { return Given(job.model.init_from); })),
+      Only(kTrains, Words("data.train", TrainSets)),
+      Only(kTrains, Words("data.val", [](const JobSpec& job) { return Given(job.data.val); })),
+      Only(kConverts, Words("convert.source", [](const JobSpec& job) { return Given(job.convert.source); })),
+      Only(kConverts, Words("convert.target", [](const JobSpec& job) { return Given(job.convert.target); })),
       Words("checkpoint.dir", [](const JobSpec& job) { return Given(job.checkpoint.dir); }),
   };
   return fields;
@@ -99,6 +113,7 @@ std::string TextOfNumber(double value, Unit unit) {
 
 /// "is 4d, and at most 3d is allowed"; nothing where the job keeps the bound.
 std::optional<std::string> Broken(const Field& field, const Bound& bound, const JobSpec& job) {
+  if (!IsOf(field, job)) return std::nullopt;
   if (field.unit != Unit::kWords) {
     const double value = field.number(job);
     const auto broken = [&](std::string_view what, double limit) {
@@ -189,10 +204,13 @@ void ReadBounds(YamlMap& map, std::string_view key, std::map<std::string, Bound>
 void ReadDefaults(YamlMap& map, std::map<std::string, std::string>& defaults) {
   auto named = map.Child("defaults");
   for (const auto& name : named.Keys()) {
-    if (FieldOf(name) == nullptr)
+    auto value = named.String(name);
+    if (FieldOf(name) == nullptr || name == "kind") {
       named.AddError(name, fmt::format("is no field that can have a default here; these can: {}",
                                        fmt::join(PolicyFields(), ", ")));
-    if (auto value = named.String(name)) defaults[name] = std::move(*value);
+    } else if (value) {
+      defaults[name] = std::move(*value);
+    }
   }
   named.Finish();
 }
@@ -230,7 +248,8 @@ Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, Job
     if (!IsFor(policy, owner, spec.project)) continue;
     std::vector<std::string> sets;
     for (const auto& [field, value] : policy.defaults) {
-      if (!IsGiven(yaml, field)) sets.push_back(fmt::format("{}={}", field, value));
+      if (IsOf(*FieldOf(field), spec) && !IsGiven(yaml, field))
+        sets.push_back(fmt::format("{}={}", field, value));
     }
     if (sets.empty()) continue;
     IMGD_ASSIGN(yaml, ChangeJobText(yaml, file, JobChangesOf(sets)));

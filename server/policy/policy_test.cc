@@ -102,6 +102,31 @@ TEST(Policy, IsForTheUsersAndProjectsThatItNames) {
   EXPECT_EQ(Refused(policies, std::string(kJob) + "project: vision\n", "bob"), "");
 }
 
+TEST(Policy, FieldsThatAKindOfJobDoesNotHaveBoundItNot) {
+  const auto policies = Read(
+      "policies: [{name: caps, defaults: {train.epochs: 5, time_limit: 1h}, at_most: {train.epochs: 10, "
+      "time_limit: 2h},\n"
+      "            one_of: {data.train: [/data/*], convert.source: [/data/*]}}]");
+  const auto command = Apply(policies, "name: a\ncommand: {run: [x]}\n");
+  ASSERT_TRUE(command) << command.error().ToString();
+  EXPECT_EQ(command->yaml.find("train"), std::string::npos);
+  EXPECT_EQ(command->spec.time_limit_ms, 3600 * 1000);
+  EXPECT_THAT(Refused(policies, "name: a\ncommand: {run: [x]}\ntime_limit: 3h\n"),
+              HasSubstr("time_limit: is 3h"));
+  EXPECT_EQ(Refused(policies, "name: a\nconvert: {source: /data/x, target: /y}\n"), "");
+  EXPECT_THAT(Refused(policies, "name: a\nconvert: {source: /home/x, target: /y}\n"),
+              HasSubstr("convert.source: is '/home/x', and /data/* is allowed"));
+}
+
+TEST(Policy, KeepsCommandsFromAProject) {
+  const auto policies =
+      Read("policies: [{name: no, projects: [vision], one_of: {kind: [training, conversion]}}]");
+  EXPECT_THAT(Refused(policies, "name: a\nproject: vision\ncommand: {run: [x]}\n"),
+              HasSubstr("kind: is 'command', and one of training, conversion is allowed by policy no"));
+  EXPECT_EQ(Refused(policies, "name: a\ncommand: {run: [x]}\n"), "");
+  EXPECT_EQ(Refused(policies, std::string(kJob) + "project: vision\n"), "");
+}
+
 TEST(Policy, ADefaultThatMakesTheFileWrongNamesThePolicy) {
   const auto policies = Read("policies: [{name: caps, defaults: {time_limit: soon}}]");
   EXPECT_THAT(Refused(policies, kJob), AllOf(HasSubstr("time_limit"), HasSubstr("policy caps filled in")));

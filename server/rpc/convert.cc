@@ -54,6 +54,7 @@ void FillRun(const JobRecord& job, v1::Job& out) {
     auto* placement = out.add_placements();
     placement->set_node(part.node.name());
     placement->set_first_rank(part.first_rank);
+    placement->set_ranks(part.Ranks());
     placement->mutable_devices()->Add(part.devices.begin(), part.devices.end());
   }
   for (const auto& exit : job.run.exits) {
@@ -63,6 +64,7 @@ void FillRun(const JobRecord& job, v1::Job& out) {
     rank_exit->set_signal(exit.signal);
     rank_exit->set_last_error_line(exit.last_error_line);
     rank_exit->set_pid(exit.pid);
+    rank_exit->set_program(!job.Trains());
     if (exit.match) *rank_exit->mutable_match() = ToProto(*exit.match);
   }
 }
@@ -98,6 +100,8 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   if (job.generation != Generation()) out.set_nodes_now(job.NodesNow());
   if (job.IsElastic()) out.set_resize_interval_ms(job.resize_interval_ms);
   out.set_ranks_per_node(job.ranks_per_node);
+  out.set_kind(static_cast<v1::JobKind>(job.kind));
+  out.set_per_node(job.per_node);
   out.set_submitted_us(job.submitted.micros);
   out.set_started_us(job.started.micros);
   out.set_ended_us(job.ended.micros);

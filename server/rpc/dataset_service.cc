@@ -17,6 +17,7 @@ v1::Dataset ToProto(const DatasetRecord& record) {
   out.set_classes(record.classes);
   out.set_owner(record.owner);
   out.set_registered_us(record.registered.micros);
+  out.set_made_by(record.made_by.value());
   return out;
 }
 
@@ -33,7 +34,8 @@ std::string Quoted(const std::string& text) {
 }  // namespace
 
 Result<std::string> ResolveDatasets(const std::string& yaml, const std::string& file, const JobSpec& spec,
-                                    const std::map<std::string, DatasetRecord>& datasets) {
+                                    const std::map<std::string, DatasetRecord>& datasets,
+                                    std::vector<UnmadeSet>& unmade) {
   std::vector<JobChange> changes;
   std::vector<std::pair<std::string, std::string>> fields = {{"data.train", spec.data.train},
                                                              {"data.val", spec.data.val}};
@@ -54,6 +56,7 @@ Result<std::string> ResolveDatasets(const std::string& yaml, const std::string& 
                               : "imgcli dataset register gives one a name; imgcli dataset list shows them"};
       return tl::unexpected(PlaceJobErrors({std::move(error)}, yaml, file, {}).front());
     }
+    if (found->second.made_by != JobId()) unmade.push_back({field, ref->name, found->second.made_by});
     std::string address = found->second.address;
     if (!ref->below.empty()) {
       while (address.ends_with('/')) address.pop_back();

@@ -133,12 +133,13 @@ grpc::Status StatusOf(const Status& status) { return status ? grpc::Status::OK :
 }  // namespace
 
 JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir,
-                               Policies policies)
+                               Policies policies, bool commands)
     : engine_(engine),
       pool_(pool),
       clock_(clock),
       checkpoint_dir_(std::move(checkpoint_dir)),
-      policies_(std::move(policies)) {}
+      policies_(std::move(policies)),
+      commands_(commands) {}
 
 void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor) {
   pool_->Post([this, id, job, reactor](Reader& reader) {
@@ -182,8 +183,8 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
                                                     v1::SubmitJobResponse* response) {
   auto* reactor = context->DefaultReactor();
   const auto submit = [this, request, response, reactor](auto& spec) {
-    auto checked = CheckSubmit(*request, std::move(spec), *engine_->View(), {policies_, checkpoint_dir_},
-                               clock_->Wall());
+    auto checked = CheckSubmit(*request, std::move(spec), *engine_->View(),
+                               {policies_, checkpoint_dir_, commands_}, clock_->Wall());
     if (!checked) {
       reactor->Finish(ToStatus(checked.error()));
       return;

@@ -14,9 +14,10 @@ namespace imgd {
 /// thread while it waits.
 class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
-  /// `checkpoint_dir` is where jobs that name none keep their checkpoints.
+  /// `checkpoint_dir` is where jobs that name none keep their checkpoints; `commands`: jobs may be any
+  /// program.
   JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir,
-                 Policies policies);
+                 Policies policies, bool commands);
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -55,6 +56,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   const Clock* clock_;
   std::string checkpoint_dir_;
   Policies policies_;
+  bool commands_;
 };
 
 }  // namespace imgd

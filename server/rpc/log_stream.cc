@@ -56,7 +56,7 @@ Result<PumpedStream<v1::ReadLogsResponse>::Step> LogStreamReader::ReadStep(
     return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job(), generation_,
                 row->job.generation);
   }
-  const uint32_t most = row->job.MostNodes() * row->job.ranks_per_node;
+  const uint32_t most = row->job.MostNodes() * row->job.RanksOnNode();
   if (request_.has_rank() && request_.rank() >= most) {
     return Fail(ErrorCode::kInvalidArgument, "job {} has no rank {}; 0 to {} are allowed", job(),
                 request_.rank(), most - 1);

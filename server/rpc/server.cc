@@ -90,7 +90,8 @@ struct HealthSwitch {
 struct RpcServer::Parts {
   Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, JobRules rules)
       : engine(the_engine),
-        jobs(the_engine, pool, clock, std::move(rules.checkpoint_dir), std::move(rules.policies)),
+        jobs(the_engine, pool, clock, std::move(rules.checkpoint_dir), std::move(rules.policies),
+             rules.commands),
         nodes(the_engine, pool),
         events(the_engine, pool, clock),
         datasets(the_engine),

@@ -18,6 +18,7 @@ class RpcServer {
   struct JobRules {
     std::string checkpoint_dir;  ///< of jobs that name none
     Policies policies;
+    bool commands = false;  ///< jobs may be any program
   };
 
   /// Listens on "host:port"; port 0 takes a free one. The engine and the pool must outlive it.

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "common/sweep_members.h"
+#include "common/yaml.h"
 #include "server/core/explain.h"
 #include "server/core/folders.h"
 #include "server/rpc/dataset_service.h"
@@ -99,6 +100,8 @@ struct Origin {
 
 Submission SubmissionOf(const JobSpec& spec, const Origin& origin) {
   return {
+      .kind = spec.kind,
+      .per_node = spec.command.per_node,
       .name = spec.name,
       .owner = origin.Owner(),
       .project = spec.project,
@@ -117,11 +120,27 @@ Submission SubmissionOf(const JobSpec& spec, const Origin& origin) {
       .checkpoint_parent = spec.checkpoint.dir.empty() ? origin.rules.checkpoint_dir : spec.checkpoint.dir};
 }
 
+/// A program may do on the nodes whatever the agents' user may.
+Status CheckKind(const JobSpec& spec, const std::string& yaml, const std::string& file,
+                 const JobRules& rules) {
+  if (spec.kind != JobKind::kCommand || rules.commands) return {};
+  IMGD_ASSIGN(auto root, YamlMap::Parse(yaml, file));
+  root.AddError("command", "commands are not allowed here; jobs that train and conversions of data sets are",
+                "whoever runs imgd allows them by commands: true in imgd.yaml");
+  return tl::unexpected(root.Errors().front());
+}
+
+std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& owner) {
+  if (spec.convert.registers.empty()) return std::nullopt;
+  return DatasetRecord{.name = spec.convert.registers, .address = spec.convert.target, .owner = owner};
+}
+
 Status AddMember(const SweepMember& member, const std::string& file, const Origin& origin,
-                 const ClusterView& view, SweepOrder& out) {
+                 const ClusterView& view, SweepOrder& out, std::vector<UnmadeSet>& unmade) {
+  IMGD_TRY(CheckKind(member.spec, origin.request.job_yaml(), file, origin.rules));
   IMGD_ASSIGN(const auto job,
               ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner()));
-  IMGD_ASSIGN(auto yaml, ResolveDatasets(job.yaml, file, job.spec, *view.datasets));
+  IMGD_ASSIGN(auto yaml, ResolveDatasets(job.yaml, file, job.spec, *view.datasets, unmade));
   Submission submission = SubmissionOf(job.spec, origin);
   submission.name = fmt::format("{}[{}]", member.spec.name, out.files.size() + 1);
   for (const auto& [name, value] : member.values) submission.sweep_settings.push_back({name, value});
@@ -131,7 +150,8 @@ Status AddMember(const SweepMember& member, const std::string& file, const Origi
 }
 
 tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const JobSpec& spec, const std::string& file,
-                                                       const Origin& origin, const ClusterView& view) {
+                                                       const Origin& origin, const ClusterView& view,
+                                                       std::vector<UnmadeSet>& unmade) {
   auto members = MakeSweepMembers(origin.request.job_yaml(), file, spec);
   if (!members) return tl::unexpected(std::move(members).error());
   SweepOrder out{.submission = {.name = spec.name,
@@ -139,7 +159,7 @@ tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const JobSpec& spec, cons
                                 .max_running = static_cast<uint32_t>(spec.sweep->max_running)}};
   if (spec.sweep->halving) out.submission.halving = HalvingOf(*spec.sweep->halving);
   for (const auto& member : *members) {
-    if (auto added = AddMember(member, file, origin, view, out); !added)
+    if (auto added = AddMember(member, file, origin, view, out, unmade); !added)
       return tl::unexpected(std::vector<Error>{added.error()});
   }
   return out;
@@ -162,6 +182,8 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
     if (!allowed) return tl::unexpected(std::vector<Error>{allowed.error()});
     text = std::move(allowed->yaml);
     spec = std::move(allowed->spec);
+    if (auto may = CheckKind(spec, text, file, rules); !may)
+      return tl::unexpected(std::vector<Error>{may.error()});
   }
   CheckedSubmit out{.order = {.submission = SubmissionOf(spec, origin),
                               .idempotency_key = request.idempotency_key(),
@@ -170,7 +192,7 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   for (const auto& after : spec.after) order.after.push_back({after.job, AfterEndOf(after.when)});
   Checks checks(view, file, out);
   if (spec.sweep) {
-    auto sweep = MakeSweep(spec, file, origin, view);
+    auto sweep = MakeSweep(spec, file, origin, view, order.unmade);
     if (!sweep) return tl::unexpected(std::move(sweep).error());
     order.sweep = std::move(*sweep);
     order.yaml = request.job_yaml();
@@ -178,7 +200,8 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
     for (const auto& member : order.sweep->submission.members) checks.Look(member);
     return out;
   }
-  const auto yaml = ResolveDatasets(text, file, spec, *view.datasets);
+  order.makes = SetMadeBy(spec, origin.Owner());
+  const auto yaml = ResolveDatasets(text, file, spec, *view.datasets, order.unmade);
   if (!yaml) return tl::unexpected(std::vector<Error>{yaml.error()});
   order.yaml = out.first_file = *yaml;
   checks.Look(order.submission);
@@ -196,6 +219,8 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   shown.set_nodes(job.nodes);
   shown.set_max_nodes(std::max(job.nodes, job.max_nodes));
   shown.set_ranks_per_node(job.ranks_per_node);
+  shown.set_kind(static_cast<v1::JobKind>(job.kind));
+  shown.set_per_node(job.per_node);
   shown.set_job_yaml(order.sweep ? order.sweep->files.front() : order.yaml);
   shown.set_checkpoint_dir(job.checkpoint_parent);
   shown.set_not_before_us(job.not_before.micros);

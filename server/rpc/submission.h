@@ -22,6 +22,7 @@ struct CheckedSubmit {
 struct JobRules {
   const Policies& policies;
   const std::string& checkpoint_dir;  ///< of jobs that name none
+  bool commands = false;              ///< jobs may be any program
 };
 
 /// The request's file name, or one for messages.

@@ -8,15 +8,17 @@ namespace {
 using nlohmann::json;
 
 json ToJson(const Part& part) {
-  return {{"node", part.node.name()}, {"first_rank", part.first_rank},         {"devices", part.devices},
-          {"whole", part.whole},      {"phase", static_cast<int>(part.phase)}, {"contacted", part.contacted},
-          {"lost", part.lost}};
+  return {{"node", part.node.name()},    {"first_rank", part.first_rank},
+          {"devices", part.devices},     {"ranks", part.ranks},
+          {"whole", part.whole},         {"phase", static_cast<int>(part.phase)},
+          {"contacted", part.contacted}, {"lost", part.lost}};
 }
 
 Part PartFrom(const json& value) {
   return {.node = NodeId(value.at("node").get<std::string>()),
           .first_rank = value.at("first_rank").get<uint32_t>(),
           .devices = value.at("devices").get<std::vector<uint32_t>>(),
+          .ranks = value.value("ranks", 0U),
           .whole = value.value("whole", false),
           .phase = static_cast<RunPhase>(value.at("phase").get<int>()),
           .contacted = value.at("contacted").get<bool>(),

@@ -18,7 +18,7 @@ const char* const kJobColumns =
     "ended_us, "
     "retry_at_us, run, by_hand_token, by_hand_hosts, last_heard_us, time_limit_ms, held_ms, needs, "
     "preemptible, project, avoid, rerun_of, after_jobs, not_before_us, sweep, sweep_settings, crashes, "
-    "max_nodes, resize_interval_ms";
+    "max_nodes, resize_interval_ms, kind, per_node";
 
 namespace {
 
@@ -136,6 +136,8 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
   IMGD_ASSIGN(job.crashes, DecodeCrashes(next().getString()));
   job.max_nodes = next().getUInt();
   job.resize_interval_ms = next().getInt64();
+  job.kind = static_cast<JobKind>(next().getInt());
+  job.per_node = next().getInt() != 0;
   return job;
 }
 
@@ -249,8 +251,8 @@ Result<std::map<std::string, Usage>> StateStore::LoadUsage() {
 Result<std::map<std::string, DatasetRecord>> StateStore::LoadDatasets() {
   return database_->Guard([this] {
     std::map<std::string, DatasetRecord> datasets;
-    auto& query =
-        database_->Prepare("SELECT name, address, images, classes, owner, registered_us FROM datasets");
+    auto& query = database_->Prepare(
+        "SELECT name, address, images, classes, owner, registered_us, made_by FROM datasets");
     while (query.executeStep()) {
       const std::string name = query.getColumn(0).getString();
       datasets[name] = {.name = name,
@@ -258,7 +260,8 @@ Result<std::map<std::string, DatasetRecord>> StateStore::LoadDatasets() {
                         .images = Unsigned(query.getColumn(2)),
                         .classes = query.getColumn(3).getUInt(),
                         .owner = query.getColumn(4).getString(),
-                        .registered = {query.getColumn(5).getInt64()}};
+                        .registered = {query.getColumn(5).getInt64()},
+                        .made_by = JobId(Unsigned(query.getColumn(6)))};
     }
     query.reset();
     return datasets;
@@ -306,9 +309,9 @@ void StateStore::RemoveToken(const std::string& name) {
 
 void StateStore::SaveDataset(const DatasetRecord& dataset) {
   batch_->Write([&dataset](Database& database) {
-    RunSql(database, "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?)", dataset.name,
-           dataset.address, Signed(dataset.images), dataset.classes, dataset.owner,
-           dataset.registered.micros);
+    RunSql(database, "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", dataset.name,
+           dataset.address, Signed(dataset.images), dataset.classes, dataset.owner, dataset.registered.micros,
+           Signed(dataset.made_by.value()));
   });
 }
 
@@ -334,7 +337,7 @@ void StateStore::SaveJob(const JobRecord& job) {
            job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()),
            EncodeAfter(job.after), job.not_before_wall.micros, Signed(job.sweep.value()),
            EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes), job.max_nodes,
-           job.resize_interval_ms);
+           job.resize_interval_ms, static_cast<int>(job.kind), job.per_node ? 1 : 0);
   });
 }
 
@@ -431,8 +434,7 @@ void StateStore::SavePlacement(RunKey run, const std::vector<Part>& parts) {
   batch_->Write([&](Database& database) {
     for (const auto& part : parts) {
       RunSql(database, "INSERT OR REPLACE INTO placements VALUES (?, ?, ?, ?, ?)", Signed(run.job.value()),
-             Signed(run.generation.value()), part.first_rank, static_cast<uint32_t>(part.devices.size()),
-             part.node.name());
+             Signed(run.generation.value()), part.first_rank, part.Ranks(), part.node.name());
     }
   });
 }

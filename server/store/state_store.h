@@ -28,6 +28,7 @@ struct DatasetRecord {
   uint32_t classes = 0;
   std::string owner;
   WallTime registered;
+  JobId made_by;  ///< the conversion that is still to make it; JobId(): it is there
 };
 
 /// Leave to ask something by HTTP. The token itself is not kept.

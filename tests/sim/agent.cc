@@ -252,8 +252,9 @@ void Agent::Handle(const SendStart& command) {
                                                InWords(command.run), command.master_port, id_));
   }
   run.phase = RunPhase::kRunning;
+  run.kind = command.kind;
   run.devices = command.devices;
-  for (uint32_t i = 0; i < command.devices.size(); ++i) {
+  for (uint32_t i = 0; i < command.ranks; ++i) {
     run.ranks[command.first_rank + i] = {.alive = true, .stubborn = world_->dice.Chance(0.1)};
   }
   SendStatus(command.run);
@@ -267,6 +268,10 @@ void Agent::Handle(const SendStop& command) {
   SendStatus(command.run);
   if (run.phase == RunPhase::kGone) return;
   const Duration grace = milliseconds(command.grace_ms);
+  if (command.checkpoint_first && run.kind != imgd::JobKind::kTraining) {
+    world_->Break("a program is not asked for checkpoints",
+                  fmt::format("{} is, on {}", InWords(command.run), id_));
+  }
   if (command.checkpoint_first) {
     StopAfterCheckpoint(command.run, grace);
   } else {
@@ -293,7 +298,9 @@ void Agent::Terminate(RunKey key, Duration grace) {
     if (!life.alive) continue;
     const Duration after = life.stubborn ? grace : world_->dice.Between(milliseconds(1), seconds(2));
     world_->time.After(after, [this, key, rank_ = rank, kill = life.stubborn] {
-      EndRank(key, rank_, kill ? 0 : 143, kill ? 9 : 0);
+      const auto known = runs_.find(key);
+      const bool program = known != runs_.end() && known->second.kind != imgd::JobKind::kTraining;
+      EndRank(key, rank_, kill ? 0 : program ? world_->gangs.PutAside(key) : 143, kill ? 9 : 0);
     });
   }
 }

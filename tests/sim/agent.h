@@ -77,6 +77,7 @@ class Agent {
   struct LiveRun {
     RunPhase phase = RunPhase::kPrepared;
     bool forgotten = false;
+    imgd::JobKind kind = imgd::JobKind::kTraining;
     std::vector<uint32_t> devices;
     std::map<uint32_t, RankLife> ranks;
     std::vector<RankExit> exits;

@@ -13,6 +13,8 @@ namespace {
 constexpr auto kSilenceLimit = seconds(20);
 constexpr auto kLimit = seconds(30);
 
+bool Trains(const SendStart& start) { return start.kind == imgd::JobKind::kTraining; }
+
 }  // namespace
 
 void Gangs::Join(Agent& agent, const SendStart& start) {
@@ -23,7 +25,7 @@ void Gangs::Join(Agent& agent, const SendStart& start) {
              gang.start.master_address != start.master_address || gang.start.node_count != start.node_count) {
     world_->Break("a gang agrees", fmt::format("nodes of {} were told different things", InWords(start.run)));
   }
-  for (uint32_t i = 0; i < start.devices.size(); ++i) {
+  for (uint32_t i = 0; i < start.ranks; ++i) {
     if (!gang.members.emplace(start.first_rank + i, &agent).second) {
       world_->Break("a gang is whole",
                     fmt::format("rank {} of {} is started twice", start.first_rank + i, InWords(start.run)));
@@ -50,15 +52,20 @@ void Gangs::Begin(RunKey run) {
   const auto sick = std::find_if(gang.members.begin(), gang.members.end(),
                                  [](const auto& member) { return member.second->sick(); });
   const bool fails = !world_->quiet() && world_->dice.Chance(truth.fails);
-  if (fails && world_->dice.Chance(0.05)) return;  // it never trains
-  for (const auto& [rank, agent] : gang.members) agent->Report(run, rank, {});
+  if (Trains(gang.start)) {
+    if (fails && world_->dice.Chance(0.05)) return;  // it never trains
+    for (const auto& [rank, agent] : gang.members) agent->Report(run, rank, {});
+  }
   gang.training = true;
   gang.since = world_->time.now().steady;
+  if (!Trains(gang.start)) gang.done = progress_[gang.start.checkpoint_dir];
   if (!gang.start.resume_from.empty()) gang.done = progress_[gang.start.resume_from.front()];
   gang.saved = gang.done;
   gang.epoch = static_cast<uint32_t>(gang.done * kEpochs / truth.work);
   if (fails) {
-    gang.fault = static_cast<Fault>(1 + world_->dice.Below(6));
+    // Nobody could find out that a program hangs, or that it should not have ended with 0.
+    gang.fault = Trains(gang.start) ? static_cast<Fault>(1 + world_->dice.Below(6))
+                                    : static_cast<Fault>(1 + world_->dice.Below(3));
     const Duration left = std::max<Duration>(truth.work - gang.done, seconds(2));
     gang.fails_at = gang.since + world_->dice.Between(seconds(1), left);
   }
@@ -76,6 +83,7 @@ void Gangs::Begin(RunKey run) {
 
 /// What is left, as well as ranks know it: speeds change.
 void Gangs::SayProgress(RunKey run, const Gang& gang) {
+  if (!Trains(gang.start)) return;
   const Duration left = world_->truths.at(gang.start.job_name).work - Done(gang);
   const auto percent = 60 + static_cast<int>(world_->dice.Below(90));
   gang.members.at(0)->Report(run, 0, {.kind = TrainerEvent::Kind::kProgress, .left = left * percent / 100});
@@ -120,7 +128,7 @@ void Gangs::Reach(RunKey run) {
     if (Done(gang) >= gang.saved + truth.checkpoint_every) {
       WriteCheckpoint(run);
       SayProgress(run, gang);
-      BeatAll(run, gang);
+      if (Trains(gang.start)) BeatAll(run, gang);
     }
     Continue(run);
   }
@@ -130,6 +138,10 @@ bool Gangs::WriteCheckpoint(RunKey run) {
   Gang& gang = gangs_.at(run);
   if (!gang.training) return false;
   gang.saved = Done(gang);
+  if (!Trains(gang.start)) {
+    Keep(gang);
+    return true;
+  }
   const auto step = static_cast<uint64_t>(std::chrono::duration_cast<seconds>(gang.saved).count());
   const auto path = fmt::format("{}/g{}/step{}", gang.start.checkpoint_dir, run.generation, step);
   progress_[path] = gang.saved;
@@ -139,10 +151,21 @@ bool Gangs::WriteCheckpoint(RunKey run) {
   return true;
 }
 
+void Gangs::Keep(Gang& gang) { progress_[gang.start.checkpoint_dir] = Done(gang); }
+
+int Gangs::PutAside(RunKey run) {
+  Gang& gang = gangs_.at(run);
+  const int codes[] = {0, 0, 1, 143};
+  const int code = codes[world_->dice.Below(4)];
+  if (code == 0 && gang.training) Keep(gang);
+  return code;
+}
+
 void Gangs::Finish(RunKey run, Gang& gang) {
+  if (!Trains(gang.start)) Keep(gang);
   gang.training = false;
   gang.finished = true;
-  gang.members.at(0)->Report(run, 0, {.kind = TrainerEvent::Kind::kFinished});
+  if (Trains(gang.start)) gang.members.at(0)->Report(run, 0, {.kind = TrainerEvent::Kind::kFinished});
   for (const auto& [rank, agent] : gang.members) {
     world_->time.After(world_->dice.Between(milliseconds(0), seconds(2)),
                        [run, rank_ = rank, agent_ = agent] { agent_->EndRank(run, rank_, 0, 0); });
@@ -152,6 +175,13 @@ void Gangs::Finish(RunKey run, Gang& gang) {
 void Gangs::End(RunKey run, Gang& gang, uint32_t rank, int exit_code, int signal, bool reports) {
   Agent& agent = *gang.members.at(rank);
   if (!agent.Lives(run, rank)) return;
+  if (!Trains(gang.start)) {
+    // What exit codes mean is a program's own business.
+    const int codes[] = {1, 1, 2, 10, 11};
+    agent.EndRank(run, rank, signal != 0 || exit_code == 0 ? exit_code : codes[world_->dice.Below(5)],
+                  signal);
+    return;
+  }
   if (reports && exit_code == 1) {
     // Without limits, so that nobody takes it for a gang that stands still.
     agent.SendPulses(run,
@@ -227,7 +257,7 @@ void Gangs::BreakUp(RunKey run, Gang& gang) {
   bool waits = false;
   for (const auto& [rank, agent] : gang.members) {
     if (gang.ended.contains(rank)) continue;
-    if (world_->dice.Chance(0.4)) {
+    if (Trains(gang.start) && world_->dice.Chance(0.4)) {
       waits = true;
       continue;
     }

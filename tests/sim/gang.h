@@ -26,6 +26,8 @@ class Gangs {
   void RankVanished(RunKey run, uint32_t rank, const std::string& address);
   /// Before a stop; false where the ranks can't.
   bool WriteCheckpoint(RunKey run);
+  /// A program that is told to end: how it does. With 0 it has put its work aside.
+  int PutAside(RunKey run);
   /// Connections between this node and the others are dead.
   void CutOff(Agent& agent);
 
@@ -74,11 +76,13 @@ class Gangs {
   void BeatAll(RunKey run, Gang& gang);
   void End(RunKey run, Gang& gang, uint32_t rank, int exit_code, int signal, bool reports);
   Duration Done(const Gang& gang) const;
+  void Keep(Gang& gang);
   bool AnyAlive(RunKey run, const Gang& gang) const;
 
   World* world_;
   std::map<RunKey, Gang> gangs_;
-  std::map<std::string, Duration> progress_;  ///< of each checkpoint
+  std::map<std::string, Duration>
+      progress_;  ///< of each checkpoint, and of what programs keep in their folders
 };
 
 }  // namespace imgd::sim

@@ -34,7 +34,10 @@ void NoteActions(World& world, const Batch& batch) {
       job.newest_accepted = saved->checkpoint.generation;
       job.in_row = 0;
     } else if (const auto* end = std::get_if<AppendRankExit>(&action)) {
-      if (end->exit.exit_code == 2 && end->exit.signal == 0) ledger.jobs[end->run.job].bad_input = true;
+      const JobRecord* job = world.daemon.reactor().state().FindJob(end->run.job);
+      const bool known = job == nullptr || job->kind != imgd::JobKind::kCommand;
+      if (known && end->exit.exit_code == 2 && end->exit.signal == 0 && !end->exit.by_us)
+        ledger.jobs[end->run.job].bad_input = true;
     }
   }
 }

@@ -101,6 +101,16 @@ void AStartIsBounded(World& world, const Batch&, const char* name) {
   }
 }
 
+/// A program has begun when its processes run: nobody else says so.
+void AProgramIsSeenToRun(World& world, const Batch& batch, const char* name) {
+  ForTouched(world, batch, [&](const JobRecord& job, const Ledger::Job&) {
+    if (job.Trains() || job.state != JobState::kStarting || job.run.stop != StopFor::kNothing) return;
+    const bool all = std::all_of(job.run.parts.begin(), job.run.parts.end(),
+                                 [](const Part& part) { return part.phase == RunPhase::kRunning; });
+    if (all) world.Break(name, fmt::format("all processes of job {} run and it is STARTING", job.id));
+  });
+}
+
 /// A gang is whole: as many nodes as asked for (no fewer than the least and no more than the most), each with
 /// as many devices, all ranks once, on nodes that see the same checkpoints and could be used when it was
 /// placed.
@@ -117,7 +127,7 @@ void AGangIsWhole(World& world, const Batch& batch, const char* name) {
       storages.insert(node == nullptr ? "?" : node->filesystem_id);
       const std::set<uint32_t> devices(part.devices.begin(), part.devices.end());
       enough = enough && devices.size() == job.ranks_per_node && part.devices.size() == devices.size();
-      for (uint32_t i = 0; i < part.devices.size(); ++i) ranks.push_back(part.first_rank + i);
+      for (uint32_t i = 0; i < part.Ranks(); ++i) ranks.push_back(part.first_rank + i);
     }
     bool each_once = ranks.size() == job.WorldSize();
     for (uint32_t i = 0; i < ranks.size(); ++i) each_once = each_once && ranks[i] == i;
@@ -326,7 +336,7 @@ void BadInputEndsTheJob(World& world, const Batch& batch, const char* name) {
 }
 
 /// COMPLETED means that all ranks trained to the last step and ended with 0, and a job of which the daemon
-/// knows that is COMPLETED.
+/// knows that is COMPLETED. Of a program it knows that only where nobody told it to end before.
 void CompletedIsTrue(World& world, const Batch& batch, const char* name) {
   ForChanges(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job&) {
     if (job.HoldsDevices() || event.to == JobState::kStarting) return;
@@ -334,7 +344,8 @@ void CompletedIsTrue(World& world, const Batch& batch, const char* name) {
     for (const auto& exit : job.run.exits) {
       if (exit.exit_code == 0 && exit.signal == 0) well.insert(exit.rank);
     }
-    const bool all = well.size() == job.WorldSize() && job.run.finished;
+    const bool said_so = job.Trains() ? job.run.finished : job.run.stop == StopFor::kNothing;
+    const bool all = well.size() == job.WorldSize() && said_so;
     const bool completed = job.state == JobState::kCompleted && job.reason.code != ReasonCode::kHalved;
     if (completed && (!all || !world.gangs.Finished({job.id, job.generation}))) {
       world.Break(name, fmt::format("job {} is COMPLETED and was not trained to its end", job.id));
@@ -391,6 +402,7 @@ const std::vector<Invariant>& JobInvariants() {
       {"no gang on foreign devices", NoGangOnForeignDevices},
       {"no gang out of reach", NoGangOutOfReach},
       {"a start is bounded", AStartIsBounded},
+      {"a program is seen to run", AProgramIsSeenToRun},
       {"a gang is whole", AGangIsWhole},
       {"final is final", FinalIsFinal},
       {"each start is a generation", EachStartIsAGeneration},

@@ -12,9 +12,23 @@ constexpr uint32_t kRunning = 3;  ///< crashes in one place, and jobs on one nod
 
 /// Ends by itself that are no consequence of another's; `exit.by_us` is the core's word, and checked
 /// elsewhere.
-bool IsOwn(const RankExit& exit) {
-  return !exit.by_us && exit.exit_code != 10 && exit.exit_code != 2 &&
-         (exit.exit_code != 0 || exit.signal != 0);
+struct IsOwn {
+  const JobRecord& job;
+  bool operator()(const RankExit& exit) const {
+    const bool broken = exit.exit_code == 10 && job.Trains();
+    const bool bad_input = exit.exit_code == 2 && job.kind != imgd::JobKind::kCommand;
+    return !exit.by_us && !broken && !bad_input && (exit.exit_code != 0 || exit.signal != 0);
+  }
+};
+
+/// A program ran for so long that its start counts as progress. Nothing where it is not sure, since the
+/// daemon restarted meanwhile, or it was close.
+std::optional<bool> RanForLong(const World& world, const JobRecord& job, const Ledger::Job& known) {
+  if (job.Trains()) return false;
+  const Duration ran = world.time.now().steady - known.held_since;
+  if (ran < kRanForLong - std::chrono::seconds(30)) return false;
+  if (ran > kRanForLong + std::chrono::seconds(30)) return true;
+  return std::nullopt;
 }
 
 /// The end of a job's run in this commit, which is the last one in it.
@@ -39,7 +53,9 @@ void ForEnds(World& world, const Batch& batch, const Rule& rule) {
 void NoteBlame(World& world, const Batch& batch, const char*) {
   ForEnds(world, batch, [&](const AppendEvent& event, const JobRecord& job, Ledger::Job& known) {
     // Also in a start between, which ended and began again in one commit.
-    const bool progressed = known.newest_accepted > known.noted;
+    const auto ran_for_long = RanForLong(world, job, known);
+    if (!ran_for_long) world.ledger.blamed.clear();
+    const bool progressed = known.newest_accepted > known.noted || ran_for_long.value_or(true);
     known.noted = event.generation;
     if (progressed) {
       known.crashed_on.clear();
@@ -56,14 +72,14 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
       if (good) world.ledger.blamed[part.node].clear();
       const bool failed_here = std::any_of(
           job.run.exits.begin(), job.run.exits.end(),
-          [&](const RankExit& exit) { return IsOwn(exit) && PartOfRank(job.run, exit.rank) == &part; });
+          [&](const RankExit& exit) { return IsOwn{job}(exit) && PartOfRank(job.run, exit.rank) == &part; });
       // What a node is set aside for is remembered until it is used again. Of checkpoints nobody knows here
       // whether they were told before the end.
       if (event.to == JobState::kCompleted && !world.ledger.aside.contains(part.node)) jobs.clear();
       if (failed_here || !job.run.troubles.empty()) jobs.insert(job.id);
     }
-    const auto own = std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn);
-    const auto exit = std::find_if(job.run.exits.begin(), job.run.exits.end(), IsOwn);
+    const auto own = std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job});
+    const auto exit = std::find_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job});
     // Only where there is no doubt which rank it was.
     const bool sure = own == 1 && job.run.troubles.empty() && !IsGivenBack(event.reason.code) &&
                       event.to != JobState::kCancelled && event.to != JobState::kCompleted;
@@ -132,17 +148,17 @@ void HalfOfTheNodesStay(World& world, const Batch& batch, const char* name) {
 void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
   const auto& nodes = world.daemon.reactor().state().nodes();
   ForEnds(world, batch, [&](const AppendEvent& event, const JobRecord& job, Ledger::Job& known) {
-    const auto exit = std::find_if(job.run.exits.begin(), job.run.exits.end(), IsOwn);
+    const auto exit = std::find_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job});
     const bool crashed = event.to == JobState::kQueued || event.to == JobState::kFailed;
     const bool sure = crashed && event.reason.code != ReasonCode::kTimeLimit &&
                       !IsGivenBack(event.reason.code) && job.run.troubles.empty() &&
-                      std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn) == 1 &&
+                      std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job}) == 1 &&
                       exit->exit_code == 1 && exit->signal == 0;
     const Part* part = exit == job.run.exits.end() ? nullptr : PartOfRank(job.run, exit->rank);
     // Whatever it may be blamed for.
     for (const auto& other : job.run.parts) {
       const bool own = std::any_of(job.run.exits.begin(), job.run.exits.end(), [&](const RankExit& end) {
-        return IsOwn(end) && PartOfRank(job.run, end.rank) == &other;
+        return IsOwn{job}(end) && PartOfRank(job.run, end.rank) == &other;
       });
       if (own || !job.run.troubles.empty()) known.crashed_on.insert(other.node);
     }

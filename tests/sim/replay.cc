@@ -116,7 +116,7 @@ void OursReplay::Obey(const SendPrepare& prepare, Actions& out) {
 
 void OursReplay::Obey(const SendStart& start, Actions& out) {
   reactor_.OnRunStatus(start.node, {.run = start.run, .phase = RunPhase::kRunning}, NowAt(now_), out);
-  for (uint32_t i = 0; i < start.devices.size(); ++i) {
+  for (uint32_t i = 0; i < start.ranks; ++i) {
     reactor_.OnTrainerStarted(start.run, start.first_rank + i, NowAt(now_), out);
   }
 }

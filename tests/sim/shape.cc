@@ -83,6 +83,18 @@ void Elastic(Dice& dice, const Shape& shape, JobTruth& job) {
   if (dice.Chance(0.2)) job.submission.time_limit_ms = MillisecondsOf(job.work * 2 + minutes(4));
 }
 
+/// A program that says nothing of itself, and keeps for itself how far it got.
+void Command(Dice& dice, const Shape& shape, JobTruth& job) {
+  if (dice.Chance(0.2)) {
+    Elastic(dice, shape, job);
+  } else {
+    Gang(dice, shape, job);
+  }
+  if (dice.Chance(0.2)) job.submission.time_limit_ms = MillisecondsOf(job.work * 2 + minutes(4));
+  job.submission.kind = dice.Chance(0.8) ? imgd::JobKind::kCommand : imgd::JobKind::kConversion;
+  job.submission.per_node = dice.Chance(0.4);
+}
+
 }  // namespace
 
 double ValidationOf(const JobTruth& job, uint32_t epoch) {
@@ -96,6 +108,7 @@ const std::vector<JobKind>& KindsOfJobs() {
       {"overlong", 6, Overlong},  {"crashing", 10, Crashing},   {"bad-input", 3, BadInput},
       {"in-bucket", 8, InBucket}, {"after", 14, After},         {"not-before", 5, NotBefore},
       {"sweep", 6, Sweep},        {"same-place", 5, SamePlace}, {"elastic", 16, Elastic},
+      {"command", 16, Command},
   };
   return kinds;
 }

@@ -75,7 +75,9 @@ void TestCluster::Leave(const std::string& node) {
 }
 
 Submission TestCluster::SubmissionOf(const std::string& name, const Want& want) {
-  return {.name = name,
+  return {.kind = want.kind,
+          .per_node = want.per_node,
+          .name = name,
           .owner = want.owner,
           .project = want.project,
           .priority = want.priority,
@@ -251,16 +253,16 @@ void TestCluster::BringUp(JobId job) {
   ASSERT_FALSE(parts.empty()) << "the job was not placed: " << Job(job).reason.text;
   Prepared(parts.front().node.name(), job);
   for (const auto& part : parts) Runs(part.node.name(), job);
-  for (uint32_t rank = 0; rank < Job(job).WorldSize(); ++rank) Started(job, rank);
+  for (uint32_t rank = 0; rank < Job(job).WorldSize() && Job(job).Trains(); ++rank) Started(job, rank);
   ASSERT_EQ(Job(job).state, JobState::kRunning);
 }
 
 void TestCluster::Complete(JobId job) {
-  Finished(job);
+  if (Job(job).Trains()) Finished(job);
   const auto parts = Job(job).run.parts;
   for (const auto& part : parts) {
     std::vector<RankExit> exits;
-    for (uint32_t i = 0; i < part.devices.size(); ++i) exits.push_back(ExitCode(part.first_rank + i, 0));
+    for (uint32_t i = 0; i < part.Ranks(); ++i) exits.push_back(ExitCode(part.first_rank + i, 0));
     Ends(part.node.name(), job, std::move(exits));
   }
 }

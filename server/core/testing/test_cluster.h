@@ -31,6 +31,8 @@ class TestCluster {
     std::string project = {};
     std::vector<Dependency> after = {};
     WallTime not_before = {};
+    JobKind kind = JobKind::kTraining;
+    bool per_node = false;
   };
 
   explicit TestCluster(CoreSettings settings = {});

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/run_dir.h"
+#include "common/error.h"
+#include "imgd/v1/common.pb.h"
+
+namespace imgd {
+
+/// The program of this name beside the one of this process, or else in PATH; empty where there is none.
+std::filesystem::path FindProgram(std::string_view name);
+
+/// What each rank of a job runs, by its file; nothing in it for training, which is the trainer's. `converter`
+/// is imgcli; empty: the one that FindProgram() finds.
+/// Errors: kInvalidArgument for a file that is none, kNotFound without a converter.
+Result<RunProgram> ProgramOf(v1::JobKind kind, const std::string& job_yaml,
+                             const std::filesystem::path& converter);
+
+/// Makes the job's own folder where the program may keep files there, and chooses it to run in unless the job
+/// names another; where it is in a bucket, none is chosen. Errors: what kept the folder from being made;
+/// kNotFound for a folder of the job's that is not there.
+Status PrepareFolders(const std::string& checkpoint_dir, RunProgram& program);
+
+/// The file that `name` means, by the PATH of `environment` ("NAME=value") where it has no '/'.
+/// Errors: kNotFound, naming it.
+Result<std::string> ResolveProgram(const std::string& name, const std::vector<std::string>& environment);
+
+}  // namespace imgd

@@ -1,0 +1,45 @@
+// How long a job's starts, stops and waits may take.
+#include <algorithm>
+#include <array>
+
+#include "server/core/job.h"
+
+namespace imgd {
+
+std::optional<Duration> TimeLeft(const JobRecord& job, Instant now) {
+  if (job.time_limit_ms == 0) return std::nullopt;
+  const Duration held = std::chrono::milliseconds(job.held_ms) + (now - job.run.held_since);
+  return std::max(Duration(std::chrono::milliseconds(job.time_limit_ms)) - held, Duration::zero());
+}
+
+Duration TimeToStop(const JobRecord& job) {
+  // The agent gives the ranks the grace for their checkpoint, and as long again to end.
+  const Duration grace = std::chrono::milliseconds(job.grace_ms);
+  return std::max(2 * grace, grace + kTimeForCheckpoint);
+}
+
+int64_t GraceForCheckpoint(const JobRecord& job) {
+  if (job.run.stop != StopFor::kGrow) return job.grace_ms;
+  // With as long again to end it is within TimeToStop().
+  return std::max<int64_t>(
+      job.grace_ms, std::chrono::duration_cast<std::chrono::milliseconds>(kTimeForCheckpoint).count() / 2);
+}
+
+std::optional<Duration> LongestStart(const JobRecord& job) {
+  if (job.time_limit_ms == 0) return std::nullopt;
+  return std::chrono::milliseconds(job.time_limit_ms - job.held_ms) + TimeToStop(job);
+}
+
+uint32_t FailuresInRow(const JobRecord& job) { return job.run.progressed ? 1 : job.failures_in_row + 1; }
+
+Duration BackoffAfter(uint32_t failures_in_row) {
+  constexpr std::array<int, 6> kSeconds = {1, 2, 4, 8, 16, 32};
+  if (failures_in_row == 0) return Duration::zero();
+  return std::chrono::seconds(failures_in_row <= kSeconds.size() ? kSeconds[failures_in_row - 1] : 60);
+}
+
+bool KeepsPlace(uint32_t failures_in_row) {
+  return BackoffAfter(failures_in_row) <= std::chrono::seconds(30);
+}
+
+}  // namespace imgd
