@@ -257,7 +257,8 @@ bool AllEndedWell(const Run& run, uint32_t world_size) {
 }  // namespace
 
 std::string StopActor(const Run& run) {
-  if (run.stop == StopFor::kPreempt || run.stop == StopFor::kGrow) return "scheduler";
+  if (run.stop == StopFor::kPreempt || run.stop == StopFor::kGrow || run.stop == StopFor::kNotice)
+    return "scheduler";
   return fmt::format("user:{}", run.stop_actor);
 }
 
@@ -271,6 +272,8 @@ ReasonCode StopCode(StopFor stop) {
       return ReasonCode::kPreempted;
     case StopFor::kGrow:
       return ReasonCode::kGrows;
+    case StopFor::kNotice:
+      return ReasonCode::kSpotNotice;
     default:
       return ReasonCode::kNodeDrained;
   }
@@ -403,7 +406,9 @@ bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
   if (job.run.stop == StopFor::kNothing) return false;
   const int signal = SignalOf(exit);
   if (signal == kTerm || exit.exit_code == kStoppedExit) return true;
-  // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's.
+  // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's. Where a node is
+  // taken back there may have been less, and the machine's own end looks the same.
+  if (job.run.stop == StopFor::kNotice && signal == kKill) return true;
   return signal == kKill && now >= job.run.stop_since + std::chrono::milliseconds(job.grace_ms);
 }
 
@@ -441,10 +446,17 @@ Duration TimeToStop(const JobRecord& job) {
 }
 
 int64_t GraceForCheckpoint(const JobRecord& job) {
-  if (job.run.stop != StopFor::kGrow) return job.grace_ms;
+  if (job.run.stop != StopFor::kGrow && job.run.stop != StopFor::kNotice) return job.grace_ms;
   // With as long again to end it is within TimeToStop().
   return std::max<int64_t>(
       job.grace_ms, std::chrono::duration_cast<std::chrono::milliseconds>(kTimeForCheckpoint).count() / 2);
+}
+
+int64_t GraceWithin(int64_t grace_ms, Duration left) {
+  constexpr auto kForReports = std::chrono::seconds(5);
+  constexpr int64_t kLeast = 1000;
+  const auto half = std::chrono::duration_cast<std::chrono::milliseconds>((left - kForReports) / 2).count();
+  return std::clamp<int64_t>(half, std::min(kLeast, grace_ms), grace_ms);
 }
 
 std::optional<Duration> LongestStart(const JobRecord& job) {
