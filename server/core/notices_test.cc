@@ -271,6 +271,19 @@ TEST_F(Notices, AGangThatMayShrinkGoesOnWithTheRest) {
   EXPECT_EQ(cluster.Job(gang).restarts, 0U);
 }
 
+TEST_F(Notices, AGangThatCanNotSaveAnyMoreIsNotWaitedFor) {
+  cluster.Complete(job);
+  const JobId gang = cluster.Submit("gang", {.nodes = 2});
+  cluster.BringUp(gang);
+  Hears("b", seconds(120));
+  cluster.Sent("a");
+  cluster.Ends("b", gang, {Killed(1, 11)});
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 2/1"));
+  cluster.Ends("a", gang, {ExitCode(0, 143)});
+  EXPECT_EQ(cluster.Job(gang).state, JobState::kQueued);
+  EXPECT_EQ(cluster.Job(gang).restarts, 0U);
+}
+
 TEST_F(Notices, WhatIsBeingEndedAnywayIsLeftAlone) {
   cluster.Pause(job);
   Hears("a", seconds(120));

@@ -208,7 +208,8 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
     }
   }
   // What can't save any more is not waited for.
-  if (run.stop == StopFor::kGrow && FailedOfItself(run)) run.checkpoint_first = false;
+  const bool patient = run.stop == StopFor::kGrow || run.stop == StopFor::kNotice;
+  if (patient && FailedOfItself(run)) run.checkpoint_first = false;
   SyncParts(id, now, out);
   if (!AllOver(run)) return;
   if (run.gone_since == Instant{}) run.gone_since = now.steady;
@@ -260,8 +261,9 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Now now, Act
       return;
     case Command::kStopAfterCheckpoint:
     case Command::kStop:
-      out.push_back(SendStop{part.node, run, command == Command::kStopAfterCheckpoint,
-                             command == Command::kStop ? job.grace_ms : GraceFor(job, now)});
+      out.push_back(SendStop{
+          part.node, run, command == Command::kStopAfterCheckpoint,
+          command == Command::kStop ? std::min(job.grace_ms, GraceFor(job, now)) : GraceFor(job, now)});
       return;
     case Command::kStart:
       break;
