@@ -17,6 +17,8 @@ namespace {
 constexpr auto kWelcomeTimeout = std::chrono::seconds(10);
 constexpr auto kGpuPeriod = std::chrono::seconds(2);
 constexpr auto kHealthPeriod = std::chrono::seconds(10);
+/// As EC2 advises.
+constexpr auto kNoticePeriod = std::chrono::seconds(5);
 
 /// It becomes part of folders' names.
 bool IsClusterId(const std::string& id) {
@@ -53,6 +55,8 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   if (devices.nvml != nullptr) gpus_ = std::make_unique<GpuMonitor>(std::move(devices.nvml), kGpuPeriod);
   health_ = std::make_unique<HealthMonitor>(
       HealthChecks(ThisMachine(), config_.health, config_.state_dir, shared_folders_), kHealthPeriod);
+  IMGD_ASSIGN(auto look_for_notice, NoticesFrom(config_.spot_notices));
+  if (look_for_notice) notices_ = std::make_unique<NoticeMonitor>(std::move(look_for_notice), kNoticePeriod);
   IMGD_ASSIGN(supervisor_, Supervisor::Create(loop_,
                                               {.state_dir = config_.state_dir,
                                                .shim_program = std::move(shim_program),
@@ -122,7 +126,12 @@ v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
   hello->set_agent_id(agent_id_);
   hello->set_time_us(SystemClock().Wall().micros);
   for (auto& problem : Problems()) *hello->add_problems() = std::move(problem);
+  if (auto notice = Notice()) *hello->mutable_notice() = std::move(*notice);
   return request;
+}
+
+std::optional<v1::NodeNotice> Agent::Notice() const {
+  return notices_ != nullptr ? notices_->Latest() : std::nullopt;
 }
 
 std::vector<v1::NodeProblem> Agent::Problems() const {
@@ -191,6 +200,7 @@ void Agent::BeatHeart() {
     for (const auto& reading : gpus_->Latest()) *heartbeat->add_readings() = reading.ToProto();
   }
   for (auto& problem : Problems()) *heartbeat->add_problems() = std::move(problem);
+  if (auto notice = Notice()) *heartbeat->mutable_notice() = std::move(*notice);
   link_->Send(connection_, std::move(request));
   loop_->Cancel(heartbeat_timer_);
   heartbeat_timer_ = loop_->After(heartbeat_, [this] { BeatHeart(); });

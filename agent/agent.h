@@ -11,6 +11,7 @@
 #include "agent/gpu.h"
 #include "agent/health.h"
 #include "agent/link.h"
+#include "agent/notice.h"
 #include "agent/supervisor.h"
 
 namespace imgd {
@@ -35,6 +36,8 @@ class Agent {
   void OnClosed(const Link::Closed& closed);
   /// What is wrong with the node now.
   std::vector<v1::NodeProblem> Problems() const;
+  /// Set while the machine is being taken back.
+  std::optional<v1::NodeNotice> Notice() const;
   v1::ConnectRequest MakeHello(const std::string& address) const;
   void BeatHeart();
   /// Times how long each cluster that has runs here is without its daemon.
@@ -50,6 +53,7 @@ class Agent {
   std::vector<v1::Device> devices_;
   std::unique_ptr<GpuMonitor> gpus_;  ///< null on CPU slots
   std::unique_ptr<HealthMonitor> health_;
+  std::unique_ptr<NoticeMonitor> notices_;  ///< null where there are none to look for
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Exporter> exporter_;  ///< null where metrics are not served
   std::unique_ptr<Link> link_;

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "agent/network.h"
+#include "agent/notice.h"
 #include "agent/program.h"
 #include "common/labels.h"
 #include "common/yaml.h"
@@ -57,6 +58,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.Choice("cgroup", {"auto", "off"})) config.use_cgroup = *v == "auto";
   if (auto v = yaml.DurationMs("stop_after_disconnect")) config.stop_after_disconnect_ms = *v;
   if (auto v = yaml.String("metrics_listen")) config.metrics_listen = *v;
+  if (auto v = yaml.String("spot_notices")) config.spot_notices = *v;
   if (yaml.Has("health")) {
     auto health = yaml.Child("health");
     const auto mib = [&health](const char* key, uint64_t& bytes) {
@@ -83,6 +85,7 @@ Result<Config> CompleteConfig(Config config) {
                 "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or off",
                 config.metrics_listen);
   }
+  IMGD_TRY(NoticesFrom(config.spot_notices));
   if (config.node.empty()) config.node = HostName();
   if (!IsNodeName(config.node)) {
     return Fail(ErrorCode::kInvalidArgument, "node name '{}': 1 to 253 of A-Z a-z 0-9 . _ - are allowed",

@@ -29,7 +29,8 @@ int Complain(const Error& error) {
 /// What the command line says; what it does not say is empty.
 struct Flags {
   std::string config_file;
-  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup, metrics;
+  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup, metrics,
+      spot_notices;
   std::optional<uint32_t> cpu_slots;
   std::vector<std::string> shared_folders;
   std::vector<std::string> labels;
@@ -62,6 +63,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
       "--metrics-listen", flags.metrics,
       "HOST:PORT to serve /metrics for Prometheus on; port 0: a free one, which the log names (default "
       "off)");
+  app.add_option(
+      "--spot-notices", flags.spot_notices,
+      "Where to hear that this machine is being taken back: auto, off, the URL of a metadata service "
+      "like EC2's, or the path of a file (default auto: EC2's, on its spot instances)");
   app.add_flag("--check-config", flags.check_config, "Check the settings and exit");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn or error (default info)");
 }
@@ -91,6 +96,7 @@ std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
   if (flags.trainer) config.trainer = *flags.trainer;
   if (flags.nvml) config.nvml = *flags.nvml;
   if (flags.log_level) config.log_level = *flags.log_level;
+  if (flags.spot_notices) config.spot_notices = *flags.spot_notices;
   if (flags.metrics) config.metrics_listen = *flags.metrics;
   if (flags.cgroup) config.use_cgroup = *flags.cgroup == "auto";
   if (!flags.shared_folders.empty()) {

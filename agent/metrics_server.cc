@@ -18,7 +18,7 @@ constexpr size_t kMostScrapers = 32;
 constexpr auto kScrapeTimeout = std::chrono::seconds(10);
 constexpr auto kAcceptPause = std::chrono::seconds(1);
 
-std::string HttpAnswer(std::string_view status, std::string_view more_headers, std::string_view body,
+std::string AnswerText(std::string_view status, std::string_view more_headers, std::string_view body,
                        bool with_body) {
   return fmt::format(
       "HTTP/1.1 {}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n{}"
@@ -91,7 +91,7 @@ bool MetricsServer::ReadRequest(Client& client) {
   if (!is_whole && client.request.size() <= kMostRequestBytes) return true;
   client.answer =
       is_whole ? AnswerTo(client.request)
-               : HttpAnswer("431 Request Header Fields Too Large", "", "the request is too long\n", true);
+               : AnswerText("431 Request Header Fields Too Large", "", "the request is too long\n", true);
   return SendAnswer(client);
 }
 
@@ -101,18 +101,18 @@ std::string MetricsServer::AnswerTo(const std::string& request) const {
   const auto version_at = line.rfind(' ');
   if (target_at == std::string_view::npos || target_at == version_at ||
       !line.substr(version_at + 1).starts_with("HTTP/1.")) {
-    return HttpAnswer("400 Bad Request", "", "this is not HTTP/1.1\n", true);
+    return AnswerText("400 Bad Request", "", "this is not HTTP/1.1\n", true);
   }
   const auto method = line.substr(0, target_at);
   const auto target = line.substr(target_at + 1, version_at - target_at - 1);
   const bool is_head = method == "HEAD";
   if (target.substr(0, target.find('?')) != "/metrics") {
-    return HttpAnswer("404 Not Found", "", "imgagent has /metrics and nothing else\n", !is_head);
+    return AnswerText("404 Not Found", "", "imgagent has /metrics and nothing else\n", !is_head);
   }
   if (method != "GET" && !is_head) {
-    return HttpAnswer("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET and HEAD are allowed\n", true);
+    return AnswerText("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET and HEAD are allowed\n", true);
   }
-  return HttpAnswer("200 OK", "", make_text_(), !is_head);
+  return AnswerText("200 OK", "", make_text_(), !is_head);
 }
 
 bool MetricsServer::SendAnswer(Client& client) {

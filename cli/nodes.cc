@@ -67,6 +67,11 @@ std::string LabelsOf(const v1::Node& node) {
   return text;
 }
 
+bool IsUsable(const v1::Node& node) {
+  return node.state() == v1::NODE_STATE_READY && !node.has_set_aside() && node.problems().empty() &&
+         !node.has_notice();
+}
+
 std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
   const auto sum = Summarize(node);
   const bool ready = node.state() == v1::NODE_STATE_READY;
@@ -75,8 +80,8 @@ std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
       Cell(node.name()),
       Cell(NodeStateText(node), NodeStyle(node)),
       Cell(std::to_string(node.devices_size())),
-      // Nothing is placed on a node that is out of reach, set aside or sick.
-      Cell(std::to_string(ready && !node.has_set_aside() && node.problems().empty() ? sum.free : 0)),
+      // Nothing is placed on a node that is out of reach, set aside, sick or about to go.
+      Cell(std::to_string(IsUsable(node) ? sum.free : 0)),
       Cell(fmt::format("{}", fmt::join(sum.models, ", "))),
       Cell(fmt::format("{}", fmt::join(sum.jobs, ","))),
       Cell(read && ready ? HumanPercent(sum.busy / sum.readings) : ""),
@@ -141,7 +146,12 @@ int RunNodes(Context& context, OutputFormat format) {
 
 std::string NodeStateText(const v1::Node& node) {
   std::vector<std::string> words;
-  if (node.state() != v1::NODE_STATE_READY) words.push_back(ReachName(node.state()));
+  const bool ready = node.state() == v1::NODE_STATE_READY;
+  if (node.has_notice()) {
+    words.emplace_back(ready ? "leaving" : "taken back");
+  } else if (!ready) {
+    words.push_back(ReachName(node.state()));
+  }
   const auto& aside = node.set_aside();
   if (node.has_set_aside())
     words.emplace_back(aside.by_imgd()  ? "set aside"
@@ -154,9 +164,7 @@ std::string NodeStateText(const v1::Node& node) {
 
 Style NodeStyle(const v1::Node& node) {
   if (node.state() == v1::NODE_STATE_LOST) return Style::kBad;
-  const bool usable =
-      node.state() == v1::NODE_STATE_READY && !node.has_set_aside() && node.problems().empty();
-  return usable ? Style::kGood : Style::kWarn;
+  return IsUsable(node) ? Style::kGood : Style::kWarn;
 }
 
 void AddNodesCommand(Command app, Context& context) {

@@ -49,6 +49,11 @@ std::string RankStartedText(const v1::RankStarted& rank) {
   if (!started.resumed_from().empty()) {
     text += fmt::format(", goes on from step {} ({})", started.start_step(), started.resumed_from());
   }
+  if (started.has_trial()) {
+    const auto& trial = started.trial();
+    text += fmt::format(", all-reduce of {} across {} node{}: {:.2f} GB/s", HumanBytes(trial.bytes()),
+                        trial.nodes(), trial.nodes() == 1 ? "" : "s", trial.bytes_per_second() / 1e9);
+  }
   return text;
 }
 

@@ -6,14 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files.h"
+#include "common/remote/instance_metadata.h"
 #include "common/text.h"
 
 namespace imgd {
 namespace {
 
 using std::chrono::system_clock;
-
-constexpr const char* kDefaultMetadata = "http://169.254.169.254";
 
 /// "2026-01-31T12:00:00Z"
 std::optional<system_clock::time_point> ParseTime(const std::string& text) {
@@ -99,45 +98,19 @@ Result<std::optional<AwsCredentials>> AwsCredentialSource::Find() {
 /// IMDSv2: a token, the role's name, its credentials. Nothing where this is no such machine or it has no
 /// role.
 Result<std::optional<AwsCredentials>> AwsCredentialSource::FromRole() {
-  std::string endpoint = env_("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  const std::string endpoint = env_("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   const bool given = !endpoint.empty();
-  if (!given) endpoint = kDefaultMetadata;
-  while (endpoint.ends_with('/')) endpoint.pop_back();
-  HttpOptions hurried = client_->options();
-  hurried.connect = Milliseconds(1'000);
-  hurried.stall = Milliseconds(5'000);
-  const HttpClient metadata(hurried);
-  const auto ask = [&](const char* method, const std::string& path,
-                       HttpHeaders headers) -> Result<std::string> {
-    std::string content;
-    IMGD_ASSIGN(Url url, ParseUrl(endpoint + path));
-    const HttpBody body = {
-        .begin = [](const HttpAnswer& answer) -> Result<bool> { return answer.status == 200; },
-        .take = [&](std::span<const uint8_t> bytes) -> Status {
-          if (content.size() + bytes.size() > 64 << 10)
-            return Fail(ErrorCode::kDataLoss, "an answer without end");
-          content.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-          return {};
-        }};
-    const auto answer =
-        metadata.Try({.method = method, .url = url, .headers = std::move(headers), .follow = false}, body);
-    if (!answer) return tl::unexpected(answer.error().error);
-    if (answer->status == 404) return std::string();
-    if (answer->status != 200)
-      return Fail(ErrorCode::kUnavailable, "{}{}: status {}", endpoint, path, answer->status);
-    return content;
-  };
-  const auto token = ask("PUT", "/latest/api/token", {{"x-amz-ec2-metadata-token-ttl-seconds", "300"}});
-  if (!token) {
+  InstanceMetadata metadata(given ? endpoint : InstanceMetadata::kAddress, client_->options());
+  if (const auto begun = metadata.Begin(); !begun) {
     if (!given && !from_role_) return std::optional<AwsCredentials>();  // not on such a machine
-    return Fail(ErrorCode::kUnavailable, "cannot fetch the instance's role: {}", token.error().message);
+    return Fail(ErrorCode::kUnavailable, "cannot fetch the instance's role: {}", begun.error().message);
   }
   const std::string base = "/latest/meta-data/iam/security-credentials/";
-  const HttpHeaders with = {{"x-amz-ec2-metadata-token", *token}};
-  IMGD_ASSIGN(const std::string roles, ask("GET", base, with));
-  const std::string role = roles.substr(0, roles.find('\n'));
+  IMGD_ASSIGN(const auto roles, metadata.Get(base));
+  const std::string role = roles ? roles->substr(0, roles->find('\n')) : "";
   if (role.empty()) return std::optional<AwsCredentials>();
-  IMGD_ASSIGN(const std::string text, ask("GET", base + PercentEncode(role), with));
+  IMGD_ASSIGN(const auto keys, metadata.Get(base + PercentEncode(role)));
+  const std::string text = keys.value_or("");
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto field = [&](const char* name) {
     return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>()

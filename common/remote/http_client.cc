@@ -198,6 +198,7 @@ void Prepare(CURL* easy, const HttpRequest& request, const HttpOptions& options,
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, BodyCallback);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &exchange);
+  if (options.direct) curl_easy_setopt(easy, CURLOPT_PROXY, "");
   if (!options.ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str());
   if (request.method == "HEAD") curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
   if (request.method != "GET" && request.method != "HEAD")

@@ -26,6 +26,7 @@ struct HttpOptions {
   Milliseconds first_patience{4'000};              ///< the same for a server that was never reached
   Milliseconds first_wait{100};                    ///< between tries; doubles, up to five seconds
   Milliseconds quiet{3'000};                       ///< of trying before `notice` is called, once in a read
+  bool direct = false;                             ///< never by a proxy
   std::string ca_file;                             ///< certificates to trust; empty: the system's
   std::function<void(const std::string&)> notice;  ///< told in words; from any thread
 };

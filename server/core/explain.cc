@@ -190,6 +190,7 @@ std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
 /// Why nobody could use the node, whoever wanted to.
 std::string ExplainReach(const NodeRecord& node) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(node.silence).count();
+  if (node.state != NodeState::kReady && node.notice) return ExplainNotice(node);
   if (node.state == NodeState::kLost) return "is lost: it was out of reach for too long";
   if (node.state == NodeState::kUnreachable) return fmt::format("is out of reach for {} s", seconds);
   if (!node.Connected()) return "is not connected";
@@ -197,7 +198,9 @@ std::string ExplainReach(const NodeRecord& node) {
     return fmt::format("still ends job {} of generation {}", node.stale.begin()->job,
                        node.stale.begin()->generation);
   }
-  return ExplainProblems(node);
+  const std::string problems = ExplainProblems(node);
+  const std::string notice = ExplainNotice(node);
+  return notice.empty() || problems.empty() ? problems + notice : fmt::format("{}; it {}", notice, problems);
 }
 
 }  // namespace
@@ -251,6 +254,17 @@ std::string ExplainProblems(const NodeRecord& node) {
   std::vector<std::string> texts;
   for (const auto& [kind, text] : node.problems) texts.push_back(text);
   return texts.empty() ? "" : fmt::format("is sick: it {}", fmt::join(texts, "; it "));
+}
+
+std::string ExplainNotice(const NodeRecord& node) {
+  if (!node.notice) return "";
+  std::string text =
+      node.state == NodeState::kReady ? "is being taken back by the cloud" : "was taken back by the cloud";
+  if (node.notice->at != WallTime{}) {
+    const int64_t seconds = node.notice->at.micros / 1'000'000;
+    text += fmt::format(", at {:02}:{:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+  }
+  return node.notice->action.empty() ? text : fmt::format("{} ({})", text, node.notice->action);
 }
 
 std::string ExplainNode(const NodeRecord& node) {

@@ -29,6 +29,10 @@ std::string ExplainAside(const NodeRecord& node);
 /// "is sick: it has a clock that is 40 s behind imgd's"; empty for a node that passed its health checks.
 std::string ExplainProblems(const NodeRecord& node);
 
+/// "is being taken back by the cloud, at 14:02:11 UTC (terminate)", or "was ..." where it can't be reached
+/// any more; empty for a node that stays.
+std::string ExplainNotice(const NodeRecord& node);
+
 /// Why a node takes nothing new; empty when it does.
 std::string ExplainNode(const NodeRecord& node);
 

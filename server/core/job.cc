@@ -282,7 +282,8 @@ std::string Finished(const JobRecord& job) {
 }  // namespace
 
 std::string StopActor(const Run& run) {
-  if (run.stop == StopFor::kPreempt || run.stop == StopFor::kGrow) return "scheduler";
+  if (run.stop == StopFor::kPreempt || run.stop == StopFor::kGrow || run.stop == StopFor::kNotice)
+    return "scheduler";
   return fmt::format("user:{}", run.stop_actor);
 }
 
@@ -296,6 +297,8 @@ ReasonCode StopCode(StopFor stop) {
       return ReasonCode::kPreempted;
     case StopFor::kGrow:
       return ReasonCode::kGrows;
+    case StopFor::kNotice:
+      return ReasonCode::kSpotNotice;
     default:
       return ReasonCode::kNodeDrained;
   }
@@ -439,7 +442,9 @@ bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
   if (!job.Trains()) return true;
   const int signal = SignalOf(exit);
   if (signal == kTerm || exit.exit_code == kStoppedExit) return true;
-  // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's.
+  // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's. Where a node is
+  // taken back there may have been less, and the machine's own end looks the same.
+  if (job.run.stop == StopFor::kNotice && signal == kKill) return true;
   return signal == kKill && now >= job.run.stop_since + std::chrono::milliseconds(job.grace_ms);
 }
 

@@ -82,8 +82,13 @@ inline constexpr Duration kRanForLong = std::chrono::minutes(10);
 /// One whose time is over may write a last checkpoint for so long.
 inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
 
-/// That the ranks have for a checkpoint before they are ended. To grow is not urgent: it shall lose nothing.
+/// That the ranks have for a checkpoint before they are ended. To grow is not urgent, and a node that is
+/// taken back mostly says so two minutes before: neither shall lose anything.
 int64_t GraceForCheckpoint(const JobRecord& job);
+
+/// The same where there is only so much time for all of it, milliseconds: the ranks may take as long again to
+/// end, and some seconds are left for what they report.
+int64_t GraceWithin(int64_t grace_ms, Duration left);
 
 /// That a run that is asked to stop takes at most.
 Duration TimeToStop(const JobRecord& job);

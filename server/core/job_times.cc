@@ -19,10 +19,17 @@ Duration TimeToStop(const JobRecord& job) {
 }
 
 int64_t GraceForCheckpoint(const JobRecord& job) {
-  if (job.run.stop != StopFor::kGrow) return job.grace_ms;
+  if (job.run.stop != StopFor::kGrow && job.run.stop != StopFor::kNotice) return job.grace_ms;
   // With as long again to end it is within TimeToStop().
   return std::max<int64_t>(
       job.grace_ms, std::chrono::duration_cast<std::chrono::milliseconds>(kTimeForCheckpoint).count() / 2);
+}
+
+int64_t GraceWithin(int64_t grace_ms, Duration left) {
+  constexpr auto kForReports = std::chrono::seconds(5);
+  constexpr int64_t kLeast = 1000;
+  const auto half = std::chrono::duration_cast<std::chrono::milliseconds>((left - kForReports) / 2).count();
+  return std::clamp<int64_t>(half, std::min(kLeast, grace_ms), grace_ms);
 }
 
 std::optional<Duration> LongestStart(const JobRecord& job) {

@@ -58,6 +58,7 @@ void Reactor::Rollback() {
     edited.stale.clear();
     edited.foreign.clear();
     edited.problems.clear();
+    edited.notice.reset();
   }
   // They may well have been heard in what is undone.
   for (const JobId id : state_.by_hand()) state_.EditUnstored(id).by_hand->silence = Duration::zero();
@@ -212,8 +213,9 @@ void Reactor::Advance(JobId id, Now now, Actions& out) {
     }
   }
   // What can't save any more is not waited for.
-  if (run.stop == StopFor::kGrow && FailedOfItself(run)) run.checkpoint_first = false;
-  SyncParts(id, out);
+  const bool patient = run.stop == StopFor::kGrow || run.stop == StopFor::kNotice;
+  if (patient && FailedOfItself(run)) run.checkpoint_first = false;
+  SyncParts(id, now, out);
   if (!AllOver(run)) return;
   if (run.gone_since == Instant{}) run.gone_since = now.steady;
   if (IsExplained(job) || now.steady >= run.gone_since + settings_.settle) Conclude(id, now, out);
@@ -228,7 +230,7 @@ void Reactor::BeginStop(JobRecord& job, Now now) {
                         : fmt::format("{}; the ranks are being stopped", job.run.troubles.front().text);
 }
 
-void Reactor::SyncParts(JobId id, Actions& out) {
+void Reactor::SyncParts(JobId id, Now now, Actions& out) {
   JobRecord& job = state_.EditJob(id);
   for (size_t i = 0; i < job.run.parts.size(); ++i) {
     Part& part = job.run.parts[i];
@@ -247,11 +249,11 @@ void Reactor::SyncParts(JobId id, Actions& out) {
     }
     const NodeRecord* node = state_.FindNode(part.node);
     if (wanted == Command::kNothing || wanted == part.sent || node == nullptr || !node->Connected()) continue;
-    SendTo(job, i, wanted, out);
+    SendTo(job, i, wanted, now, out);
   }
 }
 
-void Reactor::SendTo(JobRecord& job, size_t index, Command command, Actions& out) {
+void Reactor::SendTo(JobRecord& job, size_t index, Command command, Now now, Actions& out) {
   Part& part = job.run.parts[index];
   const RunKey run{job.id, job.generation};
   part.sent = command;
@@ -264,8 +266,9 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Actions& out
       return;
     case Command::kStopAfterCheckpoint:
     case Command::kStop:
-      out.push_back(SendStop{part.node, run, command == Command::kStopAfterCheckpoint,
-                             command == Command::kStop ? job.grace_ms : GraceForCheckpoint(job)});
+      out.push_back(SendStop{
+          part.node, run, command == Command::kStopAfterCheckpoint,
+          command == Command::kStop ? std::min(job.grace_ms, GraceFor(job, now)) : GraceFor(job, now)});
       return;
     case Command::kStart:
       break;

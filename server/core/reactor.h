@@ -95,6 +95,7 @@ struct RunReport {
 /// What a node says of its health.
 struct Health {
   Problems problems;
+  std::optional<Notice> notice = {};
   std::optional<Duration> clock_ahead;  ///< of the daemon's; negative where it is behind; nothing: not told
 };
 
@@ -173,7 +174,8 @@ class Reactor {
   Status OnAgentHello(const NodeHello& hello, uint64_t session, Now now, Actions& out);
   void OnAgentGone(const NodeId& node, uint64_t session);
   void OnHeartbeat(const NodeId& node, Now now);
-  /// With a heartbeat. A node with a problem gets nothing new until it has none.
+  /// With a heartbeat. A node with a problem gets nothing new until it has none. The runs of one that is
+  /// being taken back are ended through a checkpoint, and go back to the queue at once.
   void OnHealth(const NodeId& node, const Health& health, Now now, Actions& out);
   void OnRunPrepared(const NodeId& node, RunKey run, const std::string& address, uint32_t port,
                      const std::string& error, Now now, Actions& out);
@@ -260,19 +262,22 @@ class Reactor {
   Result<JobRecord*> JobForOrder(JobId job, std::string_view what);
   void AskBack(JobRecord& job, StopFor stop, const std::string& actor, std::string text, Now now,
                Actions& out);
-  void DrainRuns(const NodeId& node, const SetAside& aside, Now now, Actions& out);
+  void AskBackAllOn(const NodeId& node, StopFor stop, const std::string& actor, const std::string& text,
+                    Now now, Actions& out);
   Status CouldMove(const JobRecord& job) const;
   void NoteChange(const JobRecord& job, std::string text, const std::string& actor, Now now, Actions& out);
   void NoteNode(const NodeId& node, ReasonCode code, std::string text, const std::string& actor, Now now,
                 Actions& out);
   void NoteHello(const NodeHello& hello, Now now, Actions& out);
   void NoteHealth(const NodeId& node, Problems problems, Now now, Actions& out);
+  void NoteNotice(const NodeId& node, const std::optional<Notice>& notice, Now now, Actions& out);
+  int64_t GraceFor(const JobRecord& job, Now now) const;
   std::optional<std::string> SkewOf(const Health& health) const;
   void NoteEmptied(Now now, Actions& out);
   void NoteReservation(const std::optional<Reservation>& before, Now now, Actions& out);
   uint64_t LastStepOf(RunKey run) const;
-  void SyncParts(JobId job, Actions& out);
-  void SendTo(JobRecord& job, size_t part, Command command, Actions& out);
+  void SyncParts(JobId job, Now now, Actions& out);
+  void SendTo(JobRecord& job, size_t part, Command command, Now now, Actions& out);
   void Conclude(JobId job, Now now, Actions& out);
   void Requeue(JobRecord& job, bool counts, Now now);
   std::string JudgeNodes(const JobRecord& job, const Verdict& verdict, Now now, Actions& out);

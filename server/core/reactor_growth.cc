@@ -20,7 +20,7 @@ Duration IntervalOf(const JobRecord& job) { return std::chrono::milliseconds(job
 /// It will be in the queue once its ranks have ended.
 bool ComesToQueue(StopFor stop) {
   return stop == StopFor::kRetry || stop == StopFor::kMove || stop == StopFor::kDrain ||
-         stop == StopFor::kPreempt;
+         stop == StopFor::kPreempt || stop == StopFor::kNotice;
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   Problems problems = hello.health.problems;
   if (auto skew = SkewOf(hello.health)) problems[ProblemKind::kClock] = std::move(*skew);
   NoteHealth(hello.node, std::move(problems), now, out);
+  NoteNotice(hello.node, hello.health.notice, now, out);
 
   for (const JobId id : state_.active()) {
     if (PartOnNode(state_.FindJob(id)->run, hello.node) == nullptr) continue;
@@ -166,6 +167,8 @@ void Reactor::OnHealth(const NodeId& id, const Health& health, Now now, Actions&
   if (skew && (skewed >= kEnough || known->problems.contains(ProblemKind::kClock)))
     problems[ProblemKind::kClock] = *skew;
   NoteHealth(id, std::move(problems), now, out);
+  NoteNotice(id, health.notice, now, out);
+  Drain(now, out);
 }
 
 void Reactor::NoteHealth(const NodeId& id, Problems problems, Now now, Actions& out) {
@@ -320,9 +323,11 @@ void Reactor::LoseNode(const NodeId& id, std::string_view besides, Now now, Acti
     node.session = 0;
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(node.silence).count();
-  NoteNode(id, ReasonCode::kNodeLost,
-           fmt::format("node {} is lost: it was out of reach for {} s{}", id, seconds, besides), "scheduler",
-           now, out);
+  // One that was to go is not missed.
+  NoteNode(id, node.notice ? ReasonCode::kSpotNotice : ReasonCode::kNodeLost,
+           node.notice ? fmt::format("node {} {}", id, ExplainNotice(node))
+                       : fmt::format("node {} is lost: it was out of reach for {} s{}", id, seconds, besides),
+           "scheduler", now, out);
   for (const JobId job_id : state_.active()) {
     const Part* known = PartOnNode(state_.FindJob(job_id)->run, id);
     if (known == nullptr || known->Over()) continue;

@@ -39,6 +39,7 @@ std::string Ending(const JobRecord& job) {
       return fmt::format("is being moved by {}", job.run.stop_actor);
     case StopFor::kGrow:
     case StopFor::kDrain:
+    case StopFor::kNotice:
     case StopFor::kPreempt:
       return fmt::format("gives its devices back: {}", job.run.stop_text);
   }
@@ -173,7 +174,7 @@ Status Reactor::CouldMove(const JobRecord& job) const {
   for (const auto& [id, node] : state_.nodes()) {
     NodeSlots slots{.id = id, .view = ViewOf(node), .kind = node.kind};
     const bool counts = node.state != NodeState::kLost && !node.set_aside && node.problems.empty() &&
-                        PartOnNode(job.run, id) == nullptr;
+                        !node.notice && PartOnNode(job.run, id) == nullptr;
     // Its own nodes stay in the list, for they say which others see its checkpoints.
     for (const auto& device : node.devices) {
       if (counts) slots.devices.push_back(device.index);
@@ -287,20 +288,22 @@ Status Reactor::OnSetAside(const NodeId& id, bool drain, const std::string& reas
            fmt::format("node {} is {} by {}{}", id, drain ? "drained" : "cordoned", actor, why),
            UserActor(actor), now, out);
   dirty_ = true;
-  if (drain) DrainRuns(id, *node.set_aside, now, out);
+  if (drain)
+    AskBackAllOn(id, StopFor::kDrain, actor, fmt::format("node {} is drained by {}{}", id, actor, why), now,
+                 out);
   Drain(now, out);
   return {};
 }
 
-void Reactor::DrainRuns(const NodeId& id, const SetAside& aside, Now now, Actions& out) {
-  const std::string text = fmt::format("node {} is drained by {}{}", id, aside.actor,
-                                       aside.reason.empty() ? "" : fmt::format(": {}", aside.reason));
+/// Has the devices given back of every run that has a part on the node and is not being ended already.
+void Reactor::AskBackAllOn(const NodeId& id, StopFor stop, const std::string& actor, const std::string& text,
+                           Now now, Actions& out) {
   for (const JobId job : std::set<JobId>(state_.active())) {
     const JobRecord& known = *state_.FindJob(job);
     const Part* part = PartOnNode(known.run, id);
     const bool stays = known.run.stop == StopFor::kNothing || known.run.stop == StopFor::kGrow;
     if (part == nullptr || part->Over() || !stays) continue;
-    AskBack(state_.EditJob(job), StopFor::kDrain, aside.actor, text, now, out);
+    AskBack(state_.EditJob(job), stop, actor, text, now, out);
   }
 }
 

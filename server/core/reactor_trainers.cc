@@ -99,13 +99,14 @@ Snapshot Reactor::FreeAndHeld(Now now) const {
   Snapshot snapshot{.now = now.steady};
   FillAllowances(snapshot);
   for (const auto& [id, node] : state_.nodes()) {
-    NodeSlots slots{.id = id,
-                    .holders = node.holders,
-                    .usable = node.Usable(),
-                    .lost = node.state == NodeState::kLost || node.set_aside || !node.problems.empty(),
-                    .why_not = ExplainNode(node),
-                    .view = ViewOf(node),
-                    .kind = node.kind};
+    NodeSlots slots{
+        .id = id,
+        .holders = node.holders,
+        .usable = node.Usable(),
+        .lost = node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice,
+        .why_not = ExplainNode(node),
+        .view = ViewOf(node),
+        .kind = node.kind};
     for (size_t i = 0; i < node.devices.size(); ++i) {
       slots.devices.push_back(node.devices[i].index);
       if (slots.holders[i] == JobId() && node.ForeignHolder(node.devices[i].index)) {

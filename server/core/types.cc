@@ -33,7 +33,7 @@ bool IsFinal(JobState state) {
 }
 
 bool GivesBack(StopFor stop) {
-  if (stop == StopFor::kPreempt || stop == StopFor::kGrow) return true;
+  if (stop == StopFor::kPreempt || stop == StopFor::kGrow || stop == StopFor::kNotice) return true;
   return stop == StopFor::kPause || stop == StopFor::kMove || stop == StopFor::kDrain;
 }
 

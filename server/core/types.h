@@ -80,6 +80,7 @@ enum class ReasonCode : uint8_t {
   kNodeSick = 50,
   kNodeWell = 51,
   kLogPattern = 52,
+  kSpotNotice = 53,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };
@@ -213,6 +214,7 @@ enum class StopFor : uint8_t {
   kPreempt = 7,
   kGrow = 8,  ///< it goes on at once, on more nodes
   kHalve = 12,
+  kNotice = 13,  ///< a node of it is being taken back by its owner
 };
 /// The run's devices are asked back while nothing is wrong with it; it goes on later from its checkpoint.
 bool GivesBack(StopFor stop);
@@ -429,6 +431,13 @@ enum class ProblemKind : uint8_t { kDisk = 1, kMemory = 2, kClock = 3, kGpu = 4,
 /// /var/lib/imgagent".
 using Problems = std::map<ProblemKind, std::string>;
 
+/// That a machine is being taken back by whoever owns it: a spot instance, mostly.
+struct Notice {
+  WallTime at;         ///< when, by the owner's clock; zero where nobody said
+  std::string action;  ///< what becomes of it then: "terminate", "stop", "hibernate"; may be empty
+  bool operator==(const Notice&) const = default;
+};
+
 /// A job that failed on a node, by what may be the node's fault.
 struct Strike {
   JobId job;
@@ -458,6 +467,7 @@ struct NodeRecord {
   Duration silence{};                    ///< since it was last heard, counted only while the daemon is up
   std::set<RunKey> stale;                ///< runs that it still holds and should not
   Problems problems;                     ///< of the latest health check
+  std::optional<Notice> notice;          ///< as its agent heard it last
   uint32_t skewed = 0;                   ///< heartbeats in a row whose clock was far off
   std::vector<JobId> holders;            ///< for each of devices: the job that holds it; JobId() when free
   std::map<ForeignRun, std::vector<uint32_t>> foreign;  ///< devices that other clusters' runs hold there
@@ -467,7 +477,8 @@ struct NodeRecord {
   std::optional<std::string> ForeignHolder(uint32_t index) const;
   /// New ranks may be placed there.
   bool Usable() const {
-    return Connected() && state == NodeState::kReady && stale.empty() && !set_aside && problems.empty();
+    return Connected() && state == NodeState::kReady && stale.empty() && !set_aside && problems.empty() &&
+           !notice;
   }
   /// It is there, and no run of any cluster has anything on it.
   bool IsEmpty() const;

@@ -42,7 +42,7 @@ bool IsNodeName(const std::string& name) {
   });
 }
 
-/// Of a message that has `problems` and `time_us`.
+/// Of a message that has `problems`, `notice` and `time_us`.
 template <typename Message>
 Health HealthOf(const Message& message, Now now) {
   Health health;
@@ -51,6 +51,8 @@ Health HealthOf(const Message& message, Now now) {
       health.problems[static_cast<ProblemKind>(problem.kind())] = problem.text();
   }
   health.problems.erase(ProblemKind::kClock);  // the daemon's to judge
+  if (message.has_notice())
+    health.notice = Notice{{message.notice().at_us()}, message.notice().action().substr(0, 32)};
   if (message.time_us() > 0)
     health.clock_ahead = std::chrono::microseconds(message.time_us() - now.wall.micros);
   return health;

@@ -23,6 +23,7 @@ static_assert(static_cast<int>(ReasonCode::kReturnedByUser) == v1::REASON_CODE_R
 static_assert(static_cast<int>(ReasonCode::kResized) == v1::REASON_CODE_RESIZED);
 static_assert(static_cast<int>(ReasonCode::kCollectiveBroken) == v1::REASON_CODE_COLLECTIVE_BROKEN);
 static_assert(static_cast<int>(ReasonCode::kLogPattern) == v1::REASON_CODE_LOG_PATTERN);
+static_assert(static_cast<int>(ReasonCode::kSpotNotice) == v1::REASON_CODE_SPOT_NOTICE);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
 static_assert(static_cast<int>(ProblemKind::kSharedFolder) == v1::PROBLEM_KIND_SHARED_FOLDER);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
@@ -244,6 +245,10 @@ v1::Node ToProto(const NodeRecord& node, const ClusterView& view) {
     auto* problem = out.add_problems();
     problem->set_kind(static_cast<v1::ProblemKind>(kind));
     problem->set_text(text);
+  }
+  if (node.notice) {
+    out.mutable_notice()->set_at_us(node.notice->at.micros);
+    out.mutable_notice()->set_action(node.notice->action);
   }
   for (const auto& strike : node.strikes) out.add_struck_by(strike.job.value());
   const auto known = view.readings.find(node.id);

@@ -46,6 +46,7 @@ NodeHello Agent::MakeHello() const {
 Health Agent::HealthNow() const {
   Health health;
   if (disk_full_) health.problems[ProblemKind::kDisk] = "has no space left";
+  health.notice = notice_;
   return health;
 }
 
@@ -54,6 +55,7 @@ void Agent::SendHealth() {
   world_->network.ToDaemon(session_, [this, session = session_, health = HealthNow()] {
     world_->daemon.OnMessage(id_, session, [this, health](Actions& out) {
       world_->ledger.ill[id_] = !health.problems.empty();
+      world_->ledger.Noticed(id_, health.notice);
       world_->daemon.reactor().OnHealth(id_, health, world_->time.now(), out);
     });
   });
@@ -75,6 +77,20 @@ void Agent::FillDisk(Duration time) {
   world_->time.After(time, [this] {
     disk_full_ = false;
     SendHealth();
+  });
+}
+
+void Agent::TakeBack(Duration in, Duration away, bool stays) {
+  if (!on_ || notice_) return;
+  world_->Say("{}: is to be taken back in {} s", id_, std::chrono::duration_cast<seconds>(in).count());
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(in).count();
+  notice_ = Notice{{world_->time.now().wall.micros + microseconds}, "terminate"};
+  SendHealth();
+  world_->time.After(in, [this, away, stays, notice = *notice_] {
+    if (notice_ != notice) return;
+    notice_.reset();
+    if (stays) return SendHealth();
+    Reboot(away, true);
   });
 }
 
@@ -419,7 +435,11 @@ void Agent::CutOff(Duration time) {
   if (session_ != 0) world_->network.Stall(session_, time);
 }
 
-void Agent::Mend() { cut_off_until_ = sick_until_ = {}; }
+void Agent::Mend() {
+  cut_off_until_ = sick_until_ = {};
+  notice_.reset();
+  SendHealth();
+}
 
 void Agent::RunForeign(Duration time) {
   if (!on_ || foreign_ || std::any_of(runs_.begin(), runs_.end(), [](const auto& run) {

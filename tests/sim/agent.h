@@ -62,6 +62,8 @@ class Agent {
   void FallSick(Duration time);
   /// Its disk is full for so long, which its health checks find.
   void FillDisk(Duration time);
+  /// Its machine is taken back in so long; then it is gone for a while, or stays after all.
+  void TakeBack(Duration in, Duration away, bool stays);
   void Mend();
   /// Closes the stream and stays away.
   void Leave();
@@ -123,6 +125,7 @@ class Agent {
   std::map<JobId, Generation> newest_;
   Instant sick_until_{};
   bool disk_full_ = false;
+  std::optional<Notice> notice_;
   std::optional<uint32_t> foreign_;  ///< the device that another cluster's run holds
   uint32_t next_port_ = 20'000;
 };

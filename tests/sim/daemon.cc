@@ -27,6 +27,7 @@ NodeRecord AsStored(NodeRecord node) {
   node.stale.clear();
   node.foreign.clear();
   node.problems.clear();
+  node.notice.reset();
   node.holders.clear();
   return node;
 }
@@ -279,6 +280,7 @@ void Daemon::OnHello(uint64_t session, NodeHello hello) {
         }
         *taken = true;
         world_->ledger.ill[hello.node] = !hello.health.problems.empty();
+        world_->ledger.Noticed(hello.node, hello.health.notice);
         world_->ledger.foreign.erase(hello.node);
         for (const auto& run : hello.runs) {
           if (!run.cluster.empty()) world_->ledger.foreign[hello.node] = run.devices.front();

@@ -79,6 +79,12 @@ void NodesDiskIsFull(World& world, Agent& agent) {
   agent.FillDisk(world.dice.Between(seconds(10), minutes(4)));
 }
 
+/// A spot instance: two minutes, mostly; another machine of that name comes later.
+void MachineIsTakenBack(World& world, Agent& agent) {
+  const Duration in = world.dice.Chance(0.8) ? seconds(120) : world.dice.Between(seconds(2), minutes(5));
+  agent.TakeBack(in, world.dice.Between(seconds(30), minutes(6)), world.dice.Chance(0.2));
+}
+
 /// Somebody started a second agent by the name of one that is there.
 void SecondAgentComes(World& world, Agent& agent) {
   if (world.network.Passing(agent.session()) == nullptr) return;
@@ -94,10 +100,10 @@ struct Fault {
 };
 
 constexpr Fault kFaults[] = {
-    {20, StreamBreaks},   {15, ControlIsCutOff}, {8, AllIsCutOff}, {12, AgentRestarts},
-    {10, MachineReboots}, {8, PowerIsLost},      {1, MachineDies}, {3, AnotherClusterComes},
-    {10, DaemonCrashes},  {4, DaemonSleeps},     {3, DiskIsFull},  {4, SecondAgentComes},
-    {5, NodeFallsSick},   {4, NodesDiskIsFull},
+    {20, StreamBreaks},   {15, ControlIsCutOff}, {8, AllIsCutOff},        {12, AgentRestarts},
+    {10, MachineReboots}, {8, PowerIsLost},      {1, MachineDies},        {3, AnotherClusterComes},
+    {10, DaemonCrashes},  {4, DaemonSleeps},     {3, DiskIsFull},         {4, SecondAgentComes},
+    {5, NodeFallsSick},   {4, NodesDiskIsFull},  {9, MachineIsTakenBack},
 };
 
 }  // namespace

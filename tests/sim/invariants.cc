@@ -50,6 +50,8 @@ void NoteJobs(World& world, const Batch& batch) {
     known.state = job->state;
     known.generation = job->generation;
     known.not_before = job->not_before;
+    known.failures = job->failures;
+    known.gives_back = job->HoldsDevices() && job->run.stop == StopFor::kNotice;
     if (!job->HoldsDevices()) continue;
     const NodeRecord* first = world.daemon.reactor().state().FindNode(job->run.parts.front().node);
     if (first != nullptr) known.storage = first->filesystem_id;
@@ -68,6 +70,7 @@ const std::vector<Invariant>& Invariants() {
     rules.insert(rules.end(), QueueInvariants().begin(), QueueInvariants().end());
     rules.insert(rules.end(), ElasticInvariants().begin(), ElasticInvariants().end());
     rules.insert(rules.end(), WaitInvariants().begin(), WaitInvariants().end());
+    rules.insert(rules.end(), NoticeInvariants().begin(), NoticeInvariants().end());
     rules.insert(rules.end(), RetryInvariants().begin(), RetryInvariants().end());
     return rules;
   }();
@@ -85,7 +88,8 @@ void Check(World& world, const Batch& batch) {
 
 bool IsGivenBack(ReasonCode code) {
   return code == ReasonCode::kPreempted || code == ReasonCode::kPausedByUser ||
-         code == ReasonCode::kMovedByUser || code == ReasonCode::kNodeDrained || code == ReasonCode::kGrows;
+         code == ReasonCode::kMovedByUser || code == ReasonCode::kNodeDrained || code == ReasonCode::kGrows ||
+         code == ReasonCode::kSpotNotice;
 }
 
 bool EndedToGrow(const Batch& batch, JobId job) {
@@ -145,7 +149,7 @@ const std::vector<Space>& FreeSpace(World& world) {
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     while (held != ledger.held.end() && held->first < id) ++held;
     if (node.session == 0 || node.state != NodeState::kReady || !node.stale.empty() || node.set_aside ||
-        !node.problems.empty())
+        !node.problems.empty() || node.notice)
       continue;
     size_t taken = held == ledger.held.end() || held->first != id ? 0 : held->second;
     if (const auto more = kept.find(id); more != kept.end()) taken += more->second;

@@ -37,6 +37,7 @@ const std::vector<Invariant>& WaitInvariants();
 /// The job is held back from the queue, and the reason that its record has is so.
 bool IsHeldBackRightly(const World& world, const JobRecord& job);
 const std::vector<Invariant>& RetryInvariants();
+const std::vector<Invariant>& NoticeInvariants();
 
 /// The run ended because somebody, or a job of a higher priority, asked its devices back: no failure.
 bool IsGivenBack(ReasonCode code);

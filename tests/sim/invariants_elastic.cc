@@ -21,7 +21,7 @@ Duration IntervalOf(const World& world, const JobRecord& job) {
 bool IsUsable(const World& world, const NodeId& id) {
   const NodeRecord* node = world.daemon.reactor().state().FindNode(id);
   return node != nullptr && node->session != 0 && node->state == NodeState::kReady && node->stale.empty() &&
-         node->foreign.empty() && !node->set_aside && node->problems.empty();
+         node->foreign.empty() && !node->set_aside && node->problems.empty() && !node->notice;
 }
 
 bool IsOn(const std::vector<Part>& parts, const NodeId& node) {
@@ -70,14 +70,14 @@ void GrowingSavesFirst(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// How many nodes that are not lost have so many devices.
+/// How many nodes that somebody could wait for have so many devices: neither lost, set aside, sick nor
+/// leaving.
 uint32_t NodesOf(const World& world, uint32_t devices) {
   uint32_t count = 0;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    count += node.state != NodeState::kLost && !node.set_aside && node.problems.empty() &&
-                     node.devices.size() >= devices
-                 ? 1
-                 : 0;
+    const bool out =
+        node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice;
+    count += !out && node.devices.size() >= devices ? 1 : 0;
   }
   return count;
 }

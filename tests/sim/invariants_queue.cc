@@ -155,7 +155,8 @@ uint32_t BusyOf(const World& world, const Reservation& reserved) {
 std::vector<size_t> NodesNow(const World& world) {
   std::vector<size_t> nodes;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    const bool out = node.state == NodeState::kLost || node.set_aside || !node.problems.empty();
+    const bool out =
+        node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice;
     const size_t flags = (node.Usable() ? 1 : 0) + (out ? 2 : 0);
     nodes.push_back((((node.devices.size() << 8) + node.foreign.size()) << 2) + flags);
   }

@@ -37,6 +37,8 @@ struct Ledger {
     Instant held_since{};                              ///< of the present one
     std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
     std::vector<Part> grows_to;                                ///< that its latest start was ended for
+    uint32_t failures = 0;                                     ///< that count
+    bool gives_back = false;  ///< a node of its latest start is being taken back, and it was ended for that
     std::optional<Instant> could_grow;  ///< since when nothing has kept it from growing
   };
   struct Sweep {
@@ -66,6 +68,8 @@ struct Ledger {
   std::map<NodeId, uint32_t> foreign;  ///< the device that another cluster's run has, as the node told
   std::map<NodeId, NodeState> nodes;
   std::map<NodeId, bool> ill;  ///< by its health checks, as the daemon was told
+  /// Nodes that are being taken back, as the daemon was told since it last lost what it had not stored.
+  std::map<NodeId, Notice> notices;
   /// Jobs of which a rank failed on the node by itself since it was last known to be good.
   std::map<NodeId, std::set<JobId>> failed_on;
   /// Of these, those of which it is certain that imgd blames the node.
@@ -89,6 +93,10 @@ struct Ledger {
     failed_on.erase(node);
     blamed.erase(node);
   }
+  void Noticed(const NodeId& node, const std::optional<Notice>& notice) {
+    notices.erase(node);
+    if (notice) notices[node] = *notice;
+  }
   void Acknowledged(JobId job) { jobs[job].acknowledged = true; }
   void CancelAcknowledged(JobId job) { jobs[job].cancel_acknowledged = true; }
   void Heard(const NodeId& node, Instant at) { heard[node] = at; }
@@ -96,7 +104,10 @@ struct Ledger {
     for (auto& [node, at] : heard) at = std::min(at + time, now);
   }
   /// The daemon lost what it had not stored.
-  void Disturb() { promise.reset(); }
+  void Disturb() {
+    promise.reset();
+    notices.clear();
+  }
 };
 
 }  // namespace imgd::sim

@@ -211,6 +211,13 @@ MUTANTS = [
     Mutant("a node that is used again keeps its count", "reactor_ops.cc",
            "  state_.EditNode(id).strikes.clear();\n", ""),
     Mutant("sick nodes get gangs", "reactor_nodes.cc", "  node.problems = std::move(problems);\n", ""),
+    # Machines that are taken back.
+    Mutant("a machine that is taken back gets gangs", "reactor_notices.cc", "  node.notice = notice;\n", ""),
+    Mutant("what runs on a machine that is taken back goes on", "reactor_notices.cc",
+           "  AskBackAllOn(id, StopFor::kNotice, \"\", text, now, out);\n", ""),
+    Mutant("a notice counts as a failure", "types.cc", " || stop == StopFor::kNotice) return true;", ") return true;"),
+    Mutant("a checkpoint may take longer than the machine stays", "reactor_notices.cc",
+           "left > Duration::zero() ? GraceWithin(grace_ms, left) : job.grace_ms", "grace_ms"),
     # Gangs that grow and shrink.
     Mutant("a job grows as soon as it can", "reactor_growth.cc",
            "const Instant due = run.held_since + IntervalOf(job);", "const Instant due = run.held_since;"),

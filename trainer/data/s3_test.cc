@@ -42,8 +42,9 @@ struct MiniS3 {
   }
 
   TestReply Metadata(const TestRequest& request) {
-    if (request.target == "/latest/api/token") return {.body = request.method == "PUT" ? "T" : ""};
-    if (request.header("x-amz-ec2-metadata-token") != "T") return {.status = 401};
+    const bool lasts = !request.header("x-aws-ec2-metadata-token-ttl-seconds").empty();
+    if (request.target == "/latest/api/token") return {.body = request.method == "PUT" && lasts ? "T" : ""};
+    if (request.header("x-aws-ec2-metadata-token") != "T") return {.status = 401};
     if (request.target.ends_with("/security-credentials/")) return {.body = "my role"};
     if (!request.target.ends_with("/my%20role")) return {.status = 404};
     const std::string key = roles_keys[static_cast<size_t>(handed_out++)];

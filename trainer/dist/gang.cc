@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstdlib>
+#include <stdexcept>
 #include <string_view>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -129,6 +131,17 @@ void QuietLibTorch() {
 
 bool IsPortInUse(const std::string& words) { return words.find("EADDRINUSE") != std::string::npos; }
 
+/// As Work::wait(), which of NCCL's work makes only the stream wait, and with a limit of its own. False: it
+/// has not ended by then.
+bool WaitUntil(c10d::Work& work, std::chrono::steady_clock::time_point deadline) {
+  while (!work.isCompleted()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  work.wait();  // throws what it ended with
+  return true;
+}
+
 bool MentionsTimeout(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
 }
@@ -201,6 +214,32 @@ void Gang::ThrowBroken(const std::exception& e) {
 }
 
 void Gang::SetPosition(uint64_t step, const char* what) { pulse_.SetPosition(step, what); }
+
+std::optional<report::Trial> Gang::TryAllReduce(const at::Device& device, int nodes, milliseconds limit) {
+  if (!parts_) return std::nullopt;
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kValues = 4 << 20;
+  constexpr int kTimed = 3;  // after one that only warms up
+  torch::NoGradGuard no_grad;
+  return Guard([&]() -> std::optional<report::Trial> {
+    report::Trial trial{.bytes = kValues * sizeof(float), .ranks = world_size_, .nodes = nodes};
+    const auto deadline = Clock::now() + limit;
+    std::vector<at::Tensor> tensors = {at::empty({kValues}, at::TensorOptions(at::kFloat).device(device))};
+    at::Tensor& ones = tensors.front();
+    for (int round = 0; round <= kTimed; ++round) {
+      ones.fill_(1);
+      (void)ones[0].item<float>();  // until then a GPU may be busy with something else
+      const auto begun = Clock::now();
+      if (!WaitUntil(*parts_->group->allreduce(tensors), deadline))
+        ThrowBroken(std::runtime_error(fmt::format("the trial timed out after {} ms", limit.count())));
+      const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+      if (round == 1 || (round > 1 && seconds < trial.seconds)) trial.seconds = seconds;
+    }
+    if (!ones.eq(world_size_).all().item<bool>())
+      ThrowBroken(std::runtime_error(fmt::format("ones of {} ranks add up to something else", world_size_)));
+    return trial;
+  });
+}
 
 void Gang::AllReduceSum(at::Tensor& tensor) {
   if (!parts_) return;

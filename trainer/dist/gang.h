@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "trainer/environment.h"
 #include "trainer/pulse.h"
+#include "trainer/report/trial.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -47,6 +48,12 @@ class Gang {
   /// What this rank does from now on, for its own errors and for other ranks' ("step 12, gradient
   /// all-reduce"), and that it has come a bit further. `what` must be a literal.
   void SetPosition(uint64_t step, const char* what);
+
+  /// A short all-reduce where gradients will go, timed, so that a link that is dead, slow or wrong is known
+  /// before the training begins. Nothing with one rank. After `limit` it is a CollectiveError, as is a wrong
+  /// sum. `nodes`: that the ranks are on, to be told.
+  std::optional<report::Trial> TryAllReduce(const at::Device& device, int nodes,
+                                            std::chrono::milliseconds limit);
 
   /// Sums a CPU or GPU tensor over all ranks, in place.
   void AllReduceSum(at::Tensor& tensor);

@@ -322,6 +322,16 @@ void StartPulse(Session& session) {
   if (!written) session.reporter.Note(written.error().ToString());
 }
 
+/// Two nodes that do not reach each other are known now, and not after the model was made.
+void TryNetwork(Session& session) {
+  constexpr auto kLimit = std::chrono::seconds(60);
+  const auto& env = session.env;
+  session.gang->SetPosition(0, "trial all-reduce");
+  const auto trial =
+      session.gang->TryAllReduce(session.device, env.world_size / std::max(env.local_world_size, 1), kLimit);
+  if (session.is_rank0()) session.trial = trial;
+}
+
 }  // namespace
 
 double Session::LearningRate(uint64_t step) const {
@@ -388,6 +398,7 @@ Status SetUp(Session& session) {
   const auto nccl = BeginNccl(session);
   session.pulse->SetPosition(0, "joining the gang");
   IMGD_ASSIGN(session.gang, Gang::Join(env, session.device, *session.pulse));
+  TryNetwork(session);
   IMGD_TRY(CheckThatAllSeeTheSame(session));
   session.gang->SetPosition(0, "making the model");
   IMGD_TRY(MakeLearner(session));

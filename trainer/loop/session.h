@@ -46,6 +46,7 @@ struct Session {
   std::shared_ptr<const data::Shapes> val_shapes;  ///< for rectangular validation, once it is needed
   std::unique_ptr<Pulse> pulse;
   std::unique_ptr<Gang> gang;
+  std::optional<report::Trial> trial;  ///< of rank 0; nothing with one rank
   std::shared_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<WeightAverage> average;  ///< null without ema

@@ -31,7 +31,8 @@ report::Started DescribeStart(const Session& session) {
           .val_images = session.val ? session.val->size() : 0,
           .resumed_from = session.resumed_from,
           .model = session.spec.model.name,
-          .total_epochs = session.spec.train.epochs};
+          .total_epochs = session.spec.train.epochs,
+          .trial = session.trial};
 }
 
 /// A rank's own times in its place among zeros, so that the sum over the ranks has those of all.

@@ -21,6 +21,7 @@ class ConsoleReporter final : public Reporter {
     Line(out_,
          fmt::format("{} on {} x {}: {} training images, {} for validation, {} steps, {} an epoch", x.model,
                      x.world_size, x.device, x.train_images, x.val_images, x.total_steps, x.steps_per_epoch));
+    if (x.trial) Line(out_, x.trial->ToString());
     if (!x.resumed_from.empty()) {
       Line(out_, fmt::format("goes on after step {} from {}", x.start_step, x.resumed_from));
     }

@@ -57,6 +57,12 @@ v1::TrainerEvent EventOf(const Started& x) {
   out.set_train_images(x.train_images);
   out.set_val_images(x.val_images);
   out.set_resumed_from(ToUtf8(x.resumed_from));
+  if (x.trial) {
+    out.mutable_trial()->set_bytes(x.trial->bytes);
+    out.mutable_trial()->set_seconds(x.trial->seconds);
+    out.mutable_trial()->set_bytes_per_second(x.trial->BytesPerSecond());
+    out.mutable_trial()->set_nodes(static_cast<uint32_t>(x.trial->nodes));
+  }
   return event;
 }
 

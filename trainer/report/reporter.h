@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "trainer/report/class_figures.h"
 #include "trainer/report/picture.h"
+#include "trainer/report/trial.h"
 
 namespace imgd::report {
 
@@ -23,6 +24,7 @@ struct Started {
   std::string resumed_from;  ///< folder of the checkpoint; empty for a fresh start
   std::string model;
   int total_epochs = 0;
+  std::optional<Trial> trial = {};  ///< of rank 0; nothing with one rank
 };
 
 /// What this rank's loader did since the last report; as LoaderMetrics in trainer.proto.

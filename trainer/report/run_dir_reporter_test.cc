@@ -55,7 +55,11 @@ TEST_F(RunDir, NamesOfFilesNeedNotBeUtf8) {
 
 TEST_F(RunDir, EventsCarryWhatWasReported) {
   auto reporter = Open();
-  reporter->On(Started{.world_size = 2, .device = "cpu", .start_step = 3, .total_steps = 9});
+  reporter->On(Started{.world_size = 2,
+                       .device = "cpu",
+                       .start_step = 3,
+                       .total_steps = 9,
+                       .trial = Trial{.bytes = 1000, .seconds = 0.5, .ranks = 2, .nodes = 2}});
   reporter->On(StepFigures{.step = 4,
                            .loss = 1.5,
                            .images_per_second = 100,
@@ -71,6 +75,8 @@ TEST_F(RunDir, EventsCarryWhatWasReported) {
   ASSERT_EQ(events.size(), 7U);
   EXPECT_EQ(events[0].started().world_size(), 2U);
   EXPECT_GT(events[0].started().pid(), 0);
+  EXPECT_EQ(events[0].started().trial().bytes_per_second(), 2000);
+  EXPECT_EQ(events[0].started().trial().nodes(), 2U);
   EXPECT_GT(events[0].time_us(), 0);
   EXPECT_EQ(events[1].step().loss(), 1.5);
   EXPECT_EQ(events[1].step().loader().workers(), 3U);

@@ -306,6 +306,7 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     nodes.back().silence = {};
     nodes.back().stale.clear();
     nodes.back().foreign.clear();
+    nodes.back().notice.reset();
     nodes.back().holders.clear();
   }
   std::vector<SweepRecord> sweeps;
