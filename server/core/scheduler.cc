@@ -63,7 +63,7 @@ bool Planner::OverQuota(const QueuedJob& job, uint32_t devices) const {
   if (allowances_.empty()) return false;
   return std::any_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
     const auto allowance = allowances_.find(account);
-    return allowance != allowances_.end() && allowance->second.used + devices > allowance->second.devices;
+    return allowance != allowances_.end() && !allowance->second.Has(devices);
   });
 }
 
@@ -74,12 +74,13 @@ void Planner::Count(const QueuedJob& job, uint32_t devices) {
   }
 }
 
-/// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever.
+/// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever. Not
+/// where one of them may start nothing at all: that can last for weeks.
 void Planner::KeepForLater(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
   const bool fits = std::all_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
     const auto allowance = allowances_.find(account);
-    return allowance == allowances_.end() || devices <= allowance->second.devices;
+    return allowance == allowances_.end() || allowance->second.CouldHave(devices);
   });
   if (fits) Count(job, devices);
 }

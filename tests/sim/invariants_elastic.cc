@@ -122,11 +122,13 @@ void GrowingLosesNoPlace(World& world, const Batch& batch, const char* name) {
   }
 }
 
-/// A node that the job could have besides its own; null where there is none.
+/// A node that the job could have besides its own; null where there is none. Not one that it crashed on or
+/// was moved off before this start.
 const NodeRecord* MoreFor(World& world, const JobRecord& job) {
   const NodeRecord* first = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
   for (const auto& space : FreeSpace(world)) {
-    if (space.devices < job.ranks_per_node || IsOn(job.run.parts, space.node->id)) continue;
+    const NodeId& id = space.node->id;
+    if (space.devices < job.ranks_per_node || IsOn(job.run.parts, id) || job.run.avoided.contains(id)) continue;
     if (IsTied(world, job) && (first == nullptr || first->filesystem_id != space.node->filesystem_id))
       continue;
     return space.node;
