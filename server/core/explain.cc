@@ -212,6 +212,13 @@ std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
                        Count(allowance->second.devices, "device"), allowance->second.used, needs,
                        needs > allowance->second.devices ? ", which is more than the quota" : "");
   }
+  for (const auto& account : job.needs.whole_nodes ? job.accounts : std::vector<std::string>()) {
+    const auto allowance = cluster.allowances.find(account);
+    if (allowance == cluster.allowances.end() || allowance->second.devices == 0) continue;
+    return fmt::format("{} may have {} at once and has {}; it needs {} for itself, with all their devices",
+                       account, Count(allowance->second.devices, "device"), allowance->second.used,
+                       GangText(job.nodes, job.max_nodes));
+  }
   return fmt::format("waits behind an earlier job of {}, which waits for its quota",
                      fmt::join(job.accounts, " or "));
 }

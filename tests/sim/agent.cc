@@ -354,7 +354,10 @@ void Agent::RestartAgent(Duration away) {
   // A port that was only held is gone.
   std::erase_if(runs_, [](const auto& item) { return item.second.phase == RunPhase::kPrepared; });
   if (devices_.size() < 8 && world_->dice.Chance(0.2)) {
-    devices_.insert(devices_.begin(), {.index = static_cast<uint32_t>(devices_.size()), .model = "new"});
+    devices_.insert(devices_.begin(), {.index = static_cast<uint32_t>(devices_.size()),
+                                       .model = truth_.model,
+                                       .uuid = "new",
+                                       .memory_bytes = truth_.memory_bytes});
   }
   world_->time.After(away, [this, life = life_] {
     if (life != life_) return;

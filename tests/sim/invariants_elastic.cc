@@ -70,11 +70,18 @@ void GrowingSavesFirst(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// How many nodes that are not lost have so many devices.
-uint32_t NodesOf(const World& world, uint32_t devices) {
+/// The job could have a part there, if nothing else were.
+bool IsFor(const World& world, const NodeRecord& node, const JobRecord& job) {
+  return node.devices.size() >= job.ranks_per_node &&
+         NodeDoes(world.truths.at(job.name).submission.needs, node);
+}
+
+/// Of how many nodes that are not lost that is true.
+uint32_t NodesFor(const World& world, const JobRecord& job) {
   uint32_t count = 0;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    count += node.state != NodeState::kLost && !node.set_aside && node.devices.size() >= devices ? 1 : 0;
+    const bool there = node.state != NodeState::kLost && !node.set_aside && node.problems.empty();
+    count += there && IsFor(world, node, job) ? 1 : 0;
   }
   return count;
 }
@@ -88,11 +95,11 @@ void GrowingTakesFromNobody(World& world, const Batch& batch, const char* name) 
     const auto& state = world.daemon.reactor().state();
     for (const auto& entry : state.queue()) {
       const JobRecord& waits = *state.FindJob(entry.id);
-      if (entry.code == ReasonCode::kNeverFits || NodesOf(world, waits.ranks_per_node) < waits.nodes)
+      if (entry.code == ReasonCode::kNeverFits || entry.code == ReasonCode::kQuota ||
+          NodesFor(world, waits) < waits.nodes)
         continue;
       for (const auto& part : job.run.grows_to) {
-        const auto& devices = state.FindNode(part.node)->devices;
-        if (IsOn(job.run.parts, part.node) || devices.size() < waits.ranks_per_node) continue;
+        if (IsOn(job.run.parts, part.node) || !IsFor(world, *state.FindNode(part.node), waits)) continue;
         world.Break(name,
                     fmt::format("job {} grows onto {}, for which job {} waits", job.id, part.node, entry.id));
       }
@@ -128,7 +135,8 @@ const NodeRecord* MoreFor(World& world, const JobRecord& job) {
   const NodeRecord* first = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
   for (const auto& space : FreeSpace(world)) {
     const NodeId& id = space.node->id;
-    if (space.devices < job.ranks_per_node || IsOn(job.run.parts, id) || job.run.avoided.contains(id)) continue;
+    if (space.devices < job.ranks_per_node || IsOn(job.run.parts, id) || job.run.avoided.contains(id))
+      continue;
     if (IsTied(world, job) && (first == nullptr || first->filesystem_id != space.node->filesystem_id))
       continue;
     return space.node;
@@ -152,7 +160,7 @@ void AStartTakesWhatThereIs(World& world, const Batch& batch, const char* name) 
     const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
     if (job == nullptr || job->state != JobState::kStarting || EndedToGrow(batch, job->id)) continue;
     const auto& wanted = world.truths.at(job->name).submission;
-    if (job->run.parts.size() >= wanted.max_nodes) continue;
+    if (job->run.parts.size() >= wanted.max_nodes || HasQuotas(world, *job)) continue;
     if (const NodeRecord* more = MoreFor(world, *job)) {
       world.Break(name, fmt::format("job {} starts with {} nodes and leaves {}", job->id,
                                     job->run.parts.size(), more->id));
@@ -171,9 +179,9 @@ void JobsGrow(World& world, const Batch&, const char* name) {
     Ledger::Job& known = world.ledger.jobs[id];
     const auto& wanted = world.truths.at(job.name).submission;
     const bool could = calm && job.state == JobState::kRunning && job.run.parts.size() < wanted.max_nodes &&
-                       wanted.time_limit_ms == 0 && !job.run.finished && job.run.exits.empty() &&
-                       job.run.troubles.empty() && now >= known.held_since + IntervalOf(world, job) &&
-                       now >= world.daemon.disturbed() &&
+                       job.time_limit_ms == 0 && !HasQuotas(world, job) && !job.run.finished &&
+                       job.run.exits.empty() && job.run.troubles.empty() &&
+                       now >= known.held_since + IntervalOf(world, job) && now >= world.daemon.disturbed() &&
                        std::all_of(job.run.parts.begin(), job.run.parts.end(),
                                    [&world](const Part& part) { return IsUsable(world, part.node); }) &&
                        MoreFor(world, job) != nullptr;

@@ -38,6 +38,8 @@ struct Ledger {
     std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
     std::vector<Part> grows_to;                                ///< that its latest start was ended for
     std::optional<Instant> could_grow;  ///< since when nothing has kept it from growing
+    bool uses = false;                  ///< the last of `used` of its accounts is not over
+    std::set<NodeId> moved_off;         ///< nodes that its next start must not be on
   };
   struct Sweep {
     std::string name;
@@ -56,7 +58,25 @@ struct Ledger {
     std::vector<size_t> nodes;  ///< as NodesNow() has them
   };
 
+  /// Devices that were held, and what they cost an hour.
+  struct Use {
+    JobId job;
+    Instant from;
+    Instant to;  ///< Instant::max() while they are
+    double devices = 0;
+    double price_per_hour = 0;
+  };
+  /// What people asked for and what holds until it is undone.
+  struct Asked {
+    std::set<JobId> paused;
+    std::map<NodeId, bool> aside;  ///< nodes that somebody set aside, and whether they are drained
+    bool changed = false;          ///< since it was stored
+  };
+
   std::map<JobId, Job> jobs;
+  std::map<std::string, std::vector<Use>> used;  ///< by account
+  Asked asked;
+  Asked asked_stored;
   std::map<std::pair<JobId, size_t>, RungResults> rungs;  ///< by sweep and rung
   /// By the first job; also some that were not stored in the end. A client that got no answer submits twice.
   std::map<JobId, Sweep> sweeps;
@@ -95,8 +115,16 @@ struct Ledger {
   void Slept(Duration time, Instant now) {
     for (auto& [node, at] : heard) at = std::min(at + time, now);
   }
+  void Stored() {
+    if (!asked.changed) return;
+    asked.changed = false;
+    asked_stored = asked;
+  }
   /// The daemon lost what it had not stored.
-  void Disturb() { promise.reset(); }
+  void Disturb() {
+    promise.reset();
+    asked = asked_stored;
+  }
 };
 
 }  // namespace imgd::sim

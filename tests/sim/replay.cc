@@ -80,13 +80,14 @@ Replay OursReplay::Run() {
 void OursReplay::Submit(const Outcome& outcome) {
   Actions actions;
   const double limit = outcome.job->requested_s;
-  reactor_.OnSubmit({.name = "job",
-                     .owner = "trace",
-                     .nodes = outcome.nodes,
-                     .ranks_per_node = outcome.devices,
-                     .time_limit_ms = limit > 0 ? static_cast<int64_t>(limit * 1000) : 0,
-                     .checkpoint_parent = "/ckpt"},
-                    NowAt(now_), actions);
+  Submission job;
+  job.name = "job";
+  job.owner = "trace";
+  job.nodes = outcome.nodes;
+  job.ranks_per_node = outcome.devices;
+  job.time_limit_ms = limit > 0 ? static_cast<int64_t>(limit * 1000) : 0;
+  job.checkpoint_parent = "/ckpt";
+  reactor_.OnSubmit(job, NowAt(now_), actions);
   Settle(std::move(actions));
 }
 
