@@ -121,6 +121,7 @@ v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
   hello->set_filesystem_id(FilesystemId());
   for (const auto& folder : shared_folders_) *hello->add_shared_folders() = folder;
   for (const auto& [name, value] : config_.labels) (*hello->mutable_labels())[name] = value;
+  hello->set_price_per_hour(config_.price_per_hour);
   for (auto& status : supervisor_->Statuses()) *hello->add_runs() = std::move(status);
   hello->set_incarnation(incarnation_);
   hello->set_agent_id(agent_id_);

@@ -49,6 +49,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.Int("cpu_slots", 0, kMostCpuSlots)) config.cpu_slots = static_cast<uint32_t>(*v);
   if (auto v = yaml.String("trainer")) config.trainer = *v;
   if (auto v = yaml.StringList("shared_folders")) config.shared_folders.assign(v->begin(), v->end());
+  if (auto v = yaml.Double("price_per_hour", 0, 1e9)) config.price_per_hour = *v;
   if (yaml.Has("labels")) config.labels = ReadLabels(yaml, "labels");
   if (auto v = yaml.String("nvml")) config.nvml = *v;
   if (auto v = yaml.Choice("log_level", {"trace", "debug", "info", "warn", "error"})) config.log_level = *v;

@@ -22,7 +22,8 @@ struct Config {
   std::filesystem::path trainer;  ///< empty: imgtrain beside this program, else in PATH
   std::vector<std::filesystem::path> shared_folders;
   std::map<std::string, std::string> labels;
-  std::string nvml;  ///< NVML's library; empty: the system's, "none": look for no GPU
+  double price_per_hour = 0;  ///< of the whole node
+  std::string nvml;           ///< NVML's library; empty: the system's, "none": look for no GPU
   std::string log_level = "info";
   uint64_t run_log_limit_bytes = 256ULL << 20;
   bool use_cgroup = true;

@@ -68,6 +68,7 @@ void AddCommands(Command app, Context& context) {
   AddEventsCommand(app, context);
   AddNodesCommand(app, context);
   AddNodeCommands(app, context);
+  AddUsageCommand(app, context);
   AddTokenCommands(app, context);
   AddCheckpointsCommand(app, context);
   AddExportCommand(app, context);

@@ -13,6 +13,7 @@
 #include "imgd/v1/job.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
 #include "imgd/v1/token.grpc.pb.h"
+#include "imgd/v1/usage.grpc.pb.h"
 
 namespace imgd::cli {
 namespace {
@@ -211,7 +212,8 @@ struct Client::Connection {
         nodes(v1::NodeService::NewStub(channel)),
         events(v1::EventService::NewStub(channel)),
         datasets(v1::DatasetService::NewStub(channel)),
-        tokens(v1::TokenService::NewStub(channel)) {}
+        tokens(v1::TokenService::NewStub(channel)),
+        usage(v1::UsageService::NewStub(channel)) {}
 
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> jobs;
@@ -219,6 +221,7 @@ struct Client::Connection {
   std::unique_ptr<v1::EventService::Stub> events;
   std::unique_ptr<v1::DatasetService::Stub> datasets;
   std::unique_ptr<v1::TokenService::Stub> tokens;
+  std::unique_ptr<v1::UsageService::Stub> usage;
 };
 
 bool IsOutage(const Errors& errors) {
@@ -331,6 +334,12 @@ Reply<v1::GetNodeResponse> Client::GetNode(const std::string& name) {
   request.set_name(name);
   return CallOnce<v1::GetNodeResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
     return connection.nodes->GetNode(context, request, response);
+  });
+}
+
+Reply<v1::ListUsageResponse> Client::ListUsage() {
+  return CallOnce<v1::ListUsageResponse>(timeout_, [](Connection& connection, auto* context, auto* response) {
+    return connection.usage->ListUsage(context, {}, response);
   });
 }
 

@@ -12,6 +12,7 @@
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
 #include "imgd/v1/token.pb.h"
+#include "imgd/v1/usage.pb.h"
 
 namespace imgd::cli {
 
@@ -65,6 +66,7 @@ class Client {
                                        const std::function<void()>& on_retry = {});
   Reply<v1::ListNodesResponse> ListNodes();
   Reply<v1::GetNodeResponse> GetNode(const std::string& name);
+  Reply<v1::ListUsageResponse> ListUsage();
 
   // Asked once: a repetition would be refused, where the first was taken and only its answer was lost.
   Reply<v1::ChangeJobResponse> ChangeJob(const v1::ChangeJobRequest& request);

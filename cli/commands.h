@@ -28,6 +28,7 @@ void AddEventsCommand(Command app, Context& context);
 void AddNodeCommands(Command app, Context& context);
 void AddProfileCommand(Command app, Context& context);
 void AddNodesCommand(Command app, Context& context);
+void AddUsageCommand(Command app, Context& context);
 void AddTokenCommands(Command app, Context& context);
 void AddDatasetCommands(Command app, Context& context);  // they need no daemon
 void AddRecipesCommand(Command app, Context& context);   // nor does it

@@ -111,6 +111,10 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
   if (const double seconds = RunSeconds(response, now_us); seconds > 0) {
     sheet.Field(IsFinal(job.state()) ? "took" : "so far", HumanDuration(seconds));
   }
+  if (job.device_hours() > 0) {
+    sheet.Field("used", fmt::format("{:.2f} device-hours{}", job.device_hours(),
+                                    job.cost() > 0 ? fmt::format(", cost {:.2f}", job.cost()) : ""));
+  }
   PrintFigures(context, sheet, job);
 }
 

@@ -41,11 +41,28 @@ Status CheckWeb(const WebConfig& web) {
               web.listen);
 }
 
+Budget ReadBudget(YamlMap& quota, std::string_view key) {
+  Budget out;
+  if (!quota.Has(key)) return out;
+  auto map = quota.Child(key);
+  const auto most = map.Double("most", 0.001, 1e12);
+  if (most) out.most = *most;
+  if (!map.Has("most")) map.AddError("most", "found nothing; a number is needed");
+  const auto per = map.Choice("per", {"day", "week", "month", "total"});
+  if (per == "day") out.per = Period::kDay;
+  if (per == "week") out.per = Period::kWeek;
+  if (per == "total") out.per = Period::kTotal;
+  map.Finish();
+  return out;
+}
+
 Quota ReadQuota(YamlMap& map, std::string_view key) {
   auto quota = map.Child(key);
   Quota out;
   if (const auto devices = quota.Int("devices", 1, UINT32_MAX)) out.devices = static_cast<uint32_t>(*devices);
   if (const auto queued = quota.Int("queued", 1, UINT32_MAX)) out.queued = static_cast<uint32_t>(*queued);
+  out.device_hours = ReadBudget(quota, "device_hours");
+  out.spend = ReadBudget(quota, "spend");
   quota.Finish();
   return out;
 }
@@ -129,6 +146,7 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.preemption, root->Bool("preemption"));
   take(config.fair_share_half_life_ms, root->DurationMs("fair_share_half_life"));
   ReadQuotas(*root, config.quotas);
+  take(config.currency, root->String("currency"));
   if (root->Has("policies")) config.policies = ReadPolicies(*root);
   take(config.commands, root->Bool("commands"));
   take(config.set_aside_after, root->Int("set_aside_after", 0, 1000));

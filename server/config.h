@@ -31,6 +31,7 @@ struct ServerConfig {
   int64_t report_timeout_ms = 300'000;
   bool preemption = true;
   Quotas quotas;
+  std::string currency;  ///< of nodes' prices, for people
   Policies policies;
   bool commands = false;                                     ///< jobs may be any program
   int64_t fair_share_half_life_ms = 7LL * 24 * 3600 * 1000;  ///< 0: age alone decides

@@ -42,6 +42,7 @@ EngineSettings SettingsOf(const ServerConfig& config, std::function<void()> on_t
   settings.core.report_timeout = std::chrono::milliseconds(config.report_timeout_ms);
   settings.core.preemption = config.preemption;
   settings.core.quotas = config.quotas;
+  settings.core.currency = config.currency;
   settings.core.set_aside_after = static_cast<uint32_t>(config.set_aside_after);
   settings.core.most_skew = std::chrono::milliseconds(config.most_clock_skew_ms);
   settings.log_patterns = AllPatterns(config.log_patterns, config.built_in_log_patterns);

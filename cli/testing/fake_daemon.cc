@@ -14,6 +14,7 @@
 #include "imgd/v1/event.grpc.pb.h"
 #include "imgd/v1/job.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
+#include "imgd/v1/usage.grpc.pb.h"
 
 namespace imgd::cli {
 namespace {
@@ -64,7 +65,8 @@ struct StoredJob {
 }  // namespace
 
 struct FakeDaemon::State final : public v1::JobService::Service {
-  explicit State(FakeDaemon& owner) : owner(owner), nodes_service(*this), events_service(*this) {}
+  explicit State(FakeDaemon& owner)
+      : owner(owner), nodes_service(*this), events_service(*this), usage_service(*this) {}
 
   struct Nodes final : public v1::NodeService::Service {
     explicit Nodes(State& state) : state(state) {}
@@ -99,6 +101,17 @@ struct FakeDaemon::State final : public v1::JobService::Service {
         if (node.name() == request->name()) node.clear_set_aside();
       }
       return state.FillNode(request->name(), response->mutable_node());
+    }
+    State& state;
+  };
+
+  struct Usage final : public v1::UsageService::Service {
+    explicit Usage(State& state) : state(state) {}
+    grpc::Status ListUsage(grpc::ServerContext*, const v1::ListUsageRequest*,
+                           v1::ListUsageResponse* response) override {
+      const std::lock_guard lock(state.mutex);
+      *response = state.usage;
+      return grpc::Status::OK;
     }
     State& state;
   };
@@ -284,6 +297,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   FakeDaemon& owner;
   Nodes nodes_service;
   Events events_service;
+  Usage usage_service;
   std::unique_ptr<grpc::Server> server;
   int port = 0;
 
@@ -291,6 +305,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::condition_variable changed;
   std::map<uint64_t, StoredJob> jobs;  // all below: guarded by mutex
   std::vector<v1::Node> nodes;
+  v1::ListUsageResponse usage;
   std::vector<v1::SubmitJobRequest> submits;
   std::vector<v1::CancelJobRequest> cancels;
   std::vector<v1::CancelSweepRequest> sweep_cancels;
@@ -333,6 +348,7 @@ void FakeDaemon::Start() {
   builder.RegisterService(state_.get());
   builder.RegisterService(&state_->nodes_service);
   builder.RegisterService(&state_->events_service);
+  builder.RegisterService(&state_->usage_service);
   state_->server = builder.BuildAndStart();
 }
 
@@ -378,6 +394,11 @@ void FakeDaemon::AddLine(uint64_t id, const v1::LogLine& line) {
   const std::lock_guard lock(state_->mutex);
   state_->jobs.at(id).lines.push_back(line);
   state_->changed.notify_all();
+}
+
+void FakeDaemon::PutUsage(const v1::ListUsageResponse& usage) {
+  const std::lock_guard lock(state_->mutex);
+  state_->usage = usage;
 }
 
 void FakeDaemon::PutNode(const v1::Node& node) {

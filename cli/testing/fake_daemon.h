@@ -10,6 +10,7 @@
 #include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
+#include "imgd/v1/usage.pb.h"
 
 namespace imgd::cli {
 
@@ -41,6 +42,8 @@ class FakeDaemon {
 
   /// Adds the node, or replaces the one of its name.
   void PutNode(const v1::Node& node);
+  /// What it answers about accounts.
+  void PutUsage(const v1::ListUsageResponse& usage);
   /// Appends the event with the next number.
   void AddDecision(v1::Event event);
 

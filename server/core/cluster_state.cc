@@ -7,6 +7,22 @@
 #include "server/core/job.h"
 
 namespace imgd {
+namespace {
+
+/// Undoes what was done since the old values were noted, and forgets these.
+template <typename Key, typename Value>
+void PutBack(std::map<Key, std::optional<Value>>& old_values, std::map<Key, Value>& values) {
+  for (auto& [key, old] : old_values) {
+    if (old) {
+      values[key] = std::move(*old);
+    } else {
+      values.erase(key);
+    }
+  }
+  old_values.clear();
+}
+
+}  // namespace
 
 std::vector<std::string> AccountsOf(const JobRecord& job) {
   std::vector<std::string> accounts = {"user " + job.owner};
@@ -44,8 +60,10 @@ NodeId NodeWithCheckpoints(const JobRecord& job) {
 }
 
 void ClusterState::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes,
-                           std::map<std::string, Usage> usage, std::vector<SweepRecord> sweeps) {
+                           std::map<std::string, Usage> usage, std::vector<SweepRecord> sweeps,
+                           std::map<std::string, Account> accounts) {
   usage_ = std::move(usage);
+  accounts_ = std::move(accounts);
   for (auto& sweep : sweeps) sweeps_.emplace(sweep.id, std::move(sweep));
   std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) {
     return a.ended != b.ended ? a.ended < b.ended : a.id < b.id;
@@ -164,7 +182,8 @@ JobId ClusterState::TakeHeldBack() {
 
 void ClusterState::Count(const JobRecord& job) {
   const bool was = counted_.contains(job.id);
-  const bool waits = job.state == JobState::kQueued;
+  // Who pauses what waits does not get room for more.
+  const bool waits = job.state == JobState::kQueued || job.state == JobState::kPaused;
   if (was == waits) return;
   for (const auto& account : AccountsOf(job)) {
     if (waits) {
@@ -218,6 +237,26 @@ void ClusterState::AddUsage(const std::string& owner, double device_seconds, Wal
   const auto known = usage_.find(owner);
   old_usage_.try_emplace(owner, known == usage_.end() ? std::nullopt : std::optional(known->second));
   usage_[owner].Add(device_seconds, now, half_life);
+}
+
+void ClusterState::DropUsage(const std::string& owner) {
+  const auto known = usage_.find(owner);
+  if (known == usage_.end()) return;
+  old_usage_.try_emplace(owner, known->second);
+  usage_.erase(known);
+}
+
+Account& ClusterState::EditAccount(const std::string& account) {
+  const auto known = accounts_.find(account);
+  old_accounts_.try_emplace(account, known == accounts_.end() ? std::nullopt : std::optional(known->second));
+  return accounts_[account];
+}
+
+void ClusterState::DropAccount(const std::string& account) {
+  const auto known = accounts_.find(account);
+  if (known == accounts_.end()) return;
+  old_accounts_.try_emplace(account, known->second);
+  accounts_.erase(known);
 }
 
 void ClusterState::Enqueue(const JobRecord& job) {
@@ -276,6 +315,12 @@ std::vector<std::string> ClusterState::TouchedUsage() const {
   return out;
 }
 
+std::vector<std::string> ClusterState::TouchedAccounts() const {
+  std::vector<std::string> out;
+  for (const auto& [account, old] : old_accounts_) out.push_back(account);
+  return out;
+}
+
 void ClusterState::Commit() {
   for (const auto& [id, old] : old_jobs_) {
     const bool was_final = old && IsFinal(old->state);
@@ -296,42 +341,16 @@ void ClusterState::Commit() {
   old_jobs_.clear();
   old_nodes_.clear();
   old_usage_.clear();
+  old_accounts_.clear();
   old_sweeps_.clear();
 }
 
 void ClusterState::Rollback() {
-  for (auto& [id, old] : old_sweeps_) {
-    if (old) {
-      sweeps_[id] = std::move(*old);
-    } else {
-      sweeps_.erase(id);
-    }
-  }
-  old_sweeps_.clear();
-  for (const auto& [owner, old] : old_usage_) {
-    if (old) {
-      usage_[owner] = *old;
-    } else {
-      usage_.erase(owner);
-    }
-  }
-  old_usage_.clear();
-  for (auto& [id, old] : old_jobs_) {
-    if (old) {
-      jobs_[id] = std::move(*old);
-    } else {
-      jobs_.erase(id);
-    }
-  }
-  for (auto& [id, old] : old_nodes_) {
-    if (old) {
-      nodes_[id] = std::move(*old);
-    } else {
-      nodes_.erase(id);
-    }
-  }
-  old_jobs_.clear();
-  old_nodes_.clear();
+  PutBack(old_sweeps_, sweeps_);
+  PutBack(old_usage_, usage_);
+  PutBack(old_accounts_, accounts_);
+  PutBack(old_jobs_, jobs_);
+  PutBack(old_nodes_, nodes_);
   Rebuild();
 }
 

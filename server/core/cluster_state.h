@@ -33,7 +33,8 @@ class ClusterState {
  public:
   /// Takes what was stored; nothing else may have been called before.
   void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes,
-               std::map<std::string, Usage> usage = {}, std::vector<SweepRecord> sweeps = {});
+               std::map<std::string, Usage> usage = {}, std::vector<SweepRecord> sweeps = {},
+               std::map<std::string, Account> accounts = {});
 
   const JobRecord* FindJob(JobId id) const;
   const NodeRecord* FindNode(const NodeId& id) const;
@@ -76,12 +77,19 @@ class ClusterState {
   JobId TakeAwaited();
   /// A job that is held back, for a reason that its record may not have yet; as above.
   JobId TakeHeldBack();
-  /// How many jobs of the account wait ("user ada"), those that are held back too.
+  /// How many jobs of the account wait ("user ada"), those that are held back or paused too.
   uint32_t QueuedOf(const std::string& account) const;
+  const std::map<std::string, uint32_t>& queued_of() const { return queued_of_; }
 
   /// What users have had; nothing of those who had nothing.
   const std::map<std::string, Usage>& usage() const { return usage_; }
   void AddUsage(const std::string& owner, double device_seconds, WallTime now, Duration half_life);
+  void DropUsage(const std::string& owner);
+
+  /// What users and projects ("user ada") have used by period; nothing of those who used nothing.
+  const std::map<std::string, Account>& accounts() const { return accounts_; }
+  Account& EditAccount(const std::string& account);
+  void DropAccount(const std::string& account);
 
   /// Notes in the queue why the job waits.
   void SetWait(JobId id, ReasonCode code);
@@ -89,7 +97,9 @@ class ClusterState {
   /// Changed since the last Commit(), in order of ids.
   std::vector<JobId> TouchedJobs() const;
   std::vector<NodeId> TouchedNodes() const;
+  /// Those that are not there any more are to be forgotten.
   std::vector<std::string> TouchedUsage() const;
+  std::vector<std::string> TouchedAccounts() const;
   void Commit();
   void Rollback();
 
@@ -120,12 +130,14 @@ class ClusterState {
   std::set<JobId> awaited_;                    ///< that have ended and others wait for
   std::set<JobId> to_explain_;                 ///< that are held back since they were last looked at
   std::set<JobId> counted_;                    ///< in queued_of_
-  std::map<std::string, uint32_t> queued_of_;  ///< jobs that wait, by account
+  std::map<std::string, uint32_t> queued_of_;  ///< jobs that wait or are paused, by account
   std::map<std::string, Usage> usage_;
+  std::map<std::string, Account> accounts_;
   std::deque<JobId> ended_;
   std::map<JobId, std::optional<JobRecord>> old_jobs_;  ///< as they were; nothing where they were not
   std::map<NodeId, std::optional<NodeRecord>> old_nodes_;
   std::map<std::string, std::optional<Usage>> old_usage_;
+  std::map<std::string, std::optional<Account>> old_accounts_;
   std::map<JobId, std::optional<SweepRecord>> old_sweeps_;
 };
 

@@ -172,16 +172,52 @@ std::string ExplainNeverFits(const Snapshot& cluster, const QueuedJob& job) {
                                           : fmt::format("{} do", fit.with_lost));
 }
 
+/// "user ada has spent 100.20 of 100 EUR this month; it starts again on 2026-12-01".
+std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, const UsedUp& used_up) {
+  const Budget& budget = used_up.budget;
+  const auto when = [&budget] {
+    switch (budget.per) {
+      case Period::kDay:
+        return "today";
+      case Period::kWeek:
+        return "this week";
+      case Period::kMonth:
+        return "this month";
+      case Period::kTotal:
+        break;
+    }
+    return "in all";
+  }();
+  const std::string unit = !used_up.spend             ? " device-hours"
+                           : cluster.currency.empty() ? ""
+                                                      : " " + cluster.currency;
+  const std::string text =
+      fmt::format("{} has {} {:.2f} of {}{} {}", account, used_up.spend ? "spent" : "used", used_up.used,
+                  budget.most, unit, when);
+  if (!used_up.until) return text + ", which does not begin anew; the operator can give it more";
+  const std::chrono::year_month_day date{std::chrono::floor<std::chrono::days>(
+      std::chrono::sys_time<std::chrono::microseconds>(std::chrono::microseconds(used_up.until->micros)))};
+  return fmt::format("{}; it starts again on {:04}-{:02}-{:02}", text, static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
+}
+
 /// "user ada may have 16 devices at once and has 14; it needs 4", for the first account that is in the way.
 std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
   const uint32_t needs = job.nodes * job.ranks_per_node;
   for (const auto& account : job.accounts) {
     const auto allowance = cluster.allowances.find(account);
-    if (allowance == cluster.allowances.end() || allowance->second.used + needs <= allowance->second.devices)
-      continue;
+    if (allowance == cluster.allowances.end() || allowance->second.Has(needs)) continue;
+    if (allowance->second.used_up) return ExplainUsedUp(cluster, account, *allowance->second.used_up);
     return fmt::format("{} may have {} at once and has {}; it needs {}{}", account,
                        Count(allowance->second.devices, "device"), allowance->second.used, needs,
                        needs > allowance->second.devices ? ", which is more than the quota" : "");
+  }
+  for (const auto& account : job.needs.whole_nodes ? job.accounts : std::vector<std::string>()) {
+    const auto allowance = cluster.allowances.find(account);
+    if (allowance == cluster.allowances.end() || allowance->second.devices == 0) continue;
+    return fmt::format("{} may have {} at once and has {}; it needs {} for itself, with all their devices",
+                       account, Count(allowance->second.devices, "device"), allowance->second.used,
+                       GangText(job.nodes, job.max_nodes));
   }
   return fmt::format("waits behind an earlier job of {}, which waits for its quota",
                      fmt::join(job.accounts, " or "));

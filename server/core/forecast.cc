@@ -63,7 +63,7 @@ bool Future::OverQuota(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
   return std::any_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
     const auto known = allowances_.find(account);
-    return known != allowances_.end() && known->second.used + devices > known->second.devices;
+    return known != allowances_.end() && !known->second.Has(devices);
   });
 }
 

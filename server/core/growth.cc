@@ -140,7 +140,9 @@ uint32_t Growth::LeftOfQuotas(const QueuedJob& job) const {
   for (const auto& account : job.accounts) {
     const auto allowance = cluster_.allowances.find(account);
     if (allowance == cluster_.allowances.end()) continue;
-    const auto& [devices, used] = allowance->second;
+    const auto& [devices, used, used_up] = allowance->second;
+    if (used_up) return 0;
+    if (devices == 0) continue;
     left = claimed_.contains(account) || used >= devices ? 0 : std::min(left, devices - used);
   }
   return left;

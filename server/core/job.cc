@@ -362,7 +362,9 @@ void BeginRun(JobRecord& job, std::vector<Part> parts, Now now) {
   job.generation = Generation(job.generation.value() + 1);
   job.run = Run{.parts = std::move(parts),
                 .avoided = std::move(job.avoid),
+                .charged = now.wall,
                 .since = now.steady,
+                .charged_at = now.steady,
                 .kept_since = now.steady,
                 .held_since = now.steady};
   if (job.per_node) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "server/core/explain.h"
 #include "server/core/folders.h"
@@ -24,19 +25,35 @@ std::string AllBegan(const JobRecord& job) {
   return ranks == 1 ? "the rank trains" : fmt::format("all {} ranks train", ranks);
 }
 
+/// What passed while the daemon was away counts as held, but no more than this: nobody can tell whether the
+/// wall clock, by which alone it is known, was set meanwhile.
+constexpr int64_t kMostAwayUs = 3600LL * 1'000'000;
+
+/// Since when the job has held its devices, and from when on that is not counted yet.
+void RestoreHeld(JobRecord& job, Now now) {
+  Run& run = job.run;
+  run.held_since = run.charged_at = run.kept_since = now.steady;
+  if (!job.HoldsDevices()) return;
+  // One that began before imgd noted what it had counted: all of it is counted at its end.
+  const bool noted = run.charged.micros != 0;
+  const int64_t away_us = now.wall.micros - (noted ? run.charged : job.started).micros;
+  const std::chrono::microseconds away(
+      std::clamp<int64_t>(away_us, 0, noted ? kMostAwayUs : std::numeric_limits<int64_t>::max()));
+  run.charged_at = now.steady - away;
+  run.held_since = run.kept_since = run.charged_at - std::chrono::milliseconds(run.charged_ms);
+}
+
 }  // namespace
 
 Reactor::Reactor(CoreSettings settings, std::string cluster_id)
     : settings_(settings), cluster_id_(std::move(cluster_id)) {}
 
 void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now,
-                      std::map<std::string, Usage> usage, std::vector<SweepRecord> sweeps) {
+                      std::map<std::string, Usage> usage, std::vector<SweepRecord> sweeps,
+                      std::map<std::string, Account> accounts) {
   for (auto& job : jobs) {
     job.run.since = job.run.stop_since = now.steady;
-    // The wall clock may have been set meanwhile.
-    const int64_t held_us = std::max<int64_t>(now.wall.micros - job.started.micros, 0);
-    job.run.held_since = now.steady - std::chrono::microseconds(job.HoldsDevices() ? held_us : 0);
-    job.run.kept_since = job.run.held_since;
+    RestoreHeld(job, now);
     const int64_t left_us = job.retry_at.micros - now.wall.micros;
     // Bounded, since the wall clock may have been set meanwhile.
     const int64_t most_us = std::chrono::microseconds(std::chrono::seconds(60)).count();
@@ -44,7 +61,7 @@ void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes
     if (job.HoldsDevices()) pending_.insert(job.id);
     if (job.by_hand) job.by_hand->silence = Duration::zero();
   }
-  state_.Restore(std::move(jobs), std::move(nodes), std::move(usage), std::move(sweeps));
+  state_.Restore(std::move(jobs), std::move(nodes), std::move(usage), std::move(sweeps), std::move(accounts));
   next_job_ = next_job;
   last_tick_ = now.steady;
 }
@@ -158,7 +175,7 @@ Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& act
                              job.run.stop != StopFor::kRetry;
   if (first) job.run.stop_actor = actor;
   if (job.run.stop == StopFor::kNothing) job.run.stop_since = now.steady;
-  GiveUpGrowth(id);
+  GiveUpGrowth(id, now);
   job.run.stop = StopFor::kCancel;
   job.reason = {ReasonCode::kCancelledByUser,
                 fmt::format("{} asked for the end{}; the ranks are being stopped", job.run.stop_actor,
@@ -301,13 +318,10 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
       out.push_back(SendForget{part.node, {id, job.generation}});
     }
   }
-  const Duration held = now.steady - job.run.held_since;
-  job.held_ms += std::chrono::duration_cast<std::chrono::milliseconds>(held).count();
-  if (settings_.half_life > Duration::zero()) {
-    state_.AddUsage(job.owner, std::chrono::duration<double>(held).count() * DevicesOf(job), now.wall,
-                    settings_.half_life);
-  }
+  Charge(id, now);
+  job.held_ms += job.run.charged_ms;
   // Nobody knows whether a program got anywhere: one that ran for so long did.
+  const Duration held = now.steady - job.run.held_since;
   if (!job.Trains() && job.state != JobState::kStarting && held >= kRanForLong) job.run.progressed = true;
   Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
   if (job.run.progressed) job.crashes = {};

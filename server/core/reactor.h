@@ -23,6 +23,7 @@ struct CoreSettings {
   Duration settle = std::chrono::seconds(2);            ///< for the reports of ranks that are gone to arrive
   Duration report_timeout = std::chrono::minutes(5);    ///< for a run started by hand to be heard again
   Quotas quotas;
+  std::string currency;                             ///< of nodes' prices, for people; may be empty
   Duration half_life = std::chrono::hours(7 * 24);  ///< of what users have had; zero: it does not matter
   bool preemption = true;                           ///< jobs of a lower priority make room
   uint32_t set_aside_after = 3;                     ///< different jobs that fail on a node in a row; 0: never
@@ -111,6 +112,7 @@ struct NodeHello {
   Labels labels;
   std::vector<RunReport> runs;
   Health health = {};
+  double price_per_hour = 0;  ///< of the whole node
 };
 
 struct Verdict;
@@ -130,7 +132,8 @@ class Reactor {
 
   /// Goes on from what was stored. `next_job` is the first number that no job ever had.
   void Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now,
-               std::map<std::string, Usage> usage = {}, std::vector<SweepRecord> sweeps = {});
+               std::map<std::string, Usage> usage = {}, std::vector<SweepRecord> sweeps = {},
+               std::map<std::string, Account> accounts = {});
 
   /// Whether so many jobs like this one may be submitted. Errors: kResourceExhausted where the quotas don't
   /// allow as many in the queue; kNotFound for a job that it comes after and that nobody knows;
@@ -217,6 +220,8 @@ class Reactor {
   void Rollback();
 
   const ClusterState& state() const { return state_; }
+  /// Users and projects that had or have something, or that a quota names, by name.
+  std::vector<AccountUse> Accounts(Now now) const;
   /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
   Snapshot MakeSnapshot(Now now) const;
   /// By the latest plan; nothing where nobody waits for devices.
@@ -290,13 +295,19 @@ class Reactor {
   void TryElsewhere(JobId job, Now now);
   void StartJob(const Placement& placement, Now now, Actions& out);
   void TakeTurns(Now now);
+  void Charge(JobId job, Now now);
+  void ChargeAll(Now now);
+  void ForgetOld(WallTime now);
   uint32_t DevicesOf(const JobRecord& job) const;
-  void FillAllowances(Snapshot& snapshot) const;
+  double PricePerHour(const JobRecord& job) const;
+  std::map<std::string, Account> AccountsAt(Now now) const;
+  void FillAllowances(Snapshot& snapshot, Now now) const;
+  void NoteRelease(const Snapshot& snapshot);
   void Preempt(const std::vector<JobId>& victims, JobId for_job, Now now, Actions& out);
   void SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out);
   void Regroup(Now now, Actions& out);
   void Grow(Now now, Actions& out);
-  void GiveUpGrowth(JobId job);
+  void GiveUpGrowth(JobId job, Now now);
   bool CanTake(const Part& part) const;
   std::vector<JobId> MayGrow(Now now);
   bool BackoffDue(Now now) const;
@@ -315,6 +326,8 @@ class Reactor {
   Instant next_growth_ = Instant::max();       ///< when a job may grow that may not yet
   std::map<JobId, Instant> could_grow_since_;  ///< of those that may; never stored
   Instant last_tick_{};
+  std::optional<WallTime> next_release_;  ///< when who has used up what they may can start something again
+  Instant next_forgetting_{};
   uint64_t stale_reports_ = 0;
   /// Where the ranks of a job's latest start are.
   struct Watched {

@@ -46,8 +46,9 @@ void Reactor::Regroup(Now now, Actions& out) {
 }
 
 /// What it was to have besides its own is free.
-void Reactor::GiveUpGrowth(JobId id) {
+void Reactor::GiveUpGrowth(JobId id, Now now) {
   if (state_.FindJob(id)->run.grows_to.empty()) return;
+  Charge(id, now);
   state_.SetGrowth(id, {});
   dirty_ = true;
 }
@@ -120,6 +121,7 @@ void Reactor::Grow(Now now, Actions& out) {
     }
     AskBack(state_.EditJob(id), StopFor::kGrow, "",
             fmt::format("is to go on with {}", ExplainGrowth(job.run.parts, *gang)), now, out);
+    Charge(id, now);
     state_.SetGrowth(id, std::move(*gang));
   }
 }

@@ -35,6 +35,7 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   node.devices = hello.devices;
   node.shared_folders = hello.shared_folders;
   node.labels = hello.labels;
+  node.price_per_hour = hello.price_per_hour;
   state_.NoteKind(node);
   node.session = session;
   node.state = NodeState::kReady;
@@ -343,6 +344,7 @@ void Reactor::OnTick(Now now, Actions& out) {
   CountSilence(passed, now, out);
   CountSilenceByHand(passed, now, out);
   for (const JobId id : state_.active()) CheckTimeouts(id, now);
+  ChargeAll(now);
   LetGoInTime(now.wall);
   Drain(now, out);
   if (BackoffDue(now) || now.steady >= next_growth_) dirty_ = true;

@@ -98,7 +98,7 @@ void Reactor::AskBack(JobRecord& job, StopFor stop, const std::string& actor, st
     run.checkpoint_first = job.state == JobState::kRunning && job.Trains();
     run.saved = false;
   }
-  GiveUpGrowth(job.id);
+  GiveUpGrowth(job.id, now);
   run.stop = stop;
   run.stop_actor = actor;
   run.stop_text = std::move(text);

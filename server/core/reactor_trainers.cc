@@ -97,7 +97,7 @@ void Reactor::OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank,
 
 Snapshot Reactor::FreeAndHeld(Now now) const {
   Snapshot snapshot{.now = now.steady};
-  FillAllowances(snapshot);
+  FillAllowances(snapshot, now);
   for (const auto& [id, node] : state_.nodes()) {
     NodeSlots slots{
         .id = id,
@@ -167,52 +167,6 @@ Snapshot Reactor::MakeSnapshot(Now now) const {
   return snapshot;
 }
 
-/// Who has had less lately comes first among jobs of one priority; what runs counts too.
-void Reactor::TakeTurns(Now now) {
-  if (settings_.half_life == Duration::zero()) return;
-  std::map<std::string, double> had;
-  for (const auto& [owner, usage] : state_.usage()) had[owner] = usage.At(now.wall, settings_.half_life);
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
-    had[job.owner] += std::chrono::duration<double>(now.steady - job.run.held_since).count() * DevicesOf(job);
-  }
-  std::map<std::string, uint32_t> turns;
-  for (const auto& [owner, device_seconds] : had) {
-    if (const uint32_t turn = TurnOf(device_seconds); turn > 0) turns[owner] = turn;
-  }
-  state_.SetTurns(std::move(turns));
-}
-
-/// Those that it holds, which are more than its ranks where it has nodes for itself.
-uint32_t Reactor::DevicesOf(const JobRecord& job) const {
-  size_t devices = 0;
-  for (const auto& part : job.run.Held()) {
-    const NodeRecord* node = part.whole ? state_.FindNode(part.node) : nullptr;
-    devices += node != nullptr ? node->devices.size() : part.devices.size();
-  }
-  return static_cast<uint32_t>(devices);
-}
-
-void Reactor::FillAllowances(Snapshot& snapshot) const {
-  const auto allow = [&snapshot](const std::string& account, const Quota& quota) {
-    if (quota.devices > 0) snapshot.allowances[account].devices = quota.devices;
-  };
-  const auto of_job = [&](const JobRecord& job) {
-    allow("user " + job.owner, settings_.quotas.OfUser(job.owner));
-    if (!job.project.empty()) allow("project " + job.project, settings_.quotas.OfProject(job.project));
-  };
-  if (settings_.quotas == Quotas()) return;
-  for (const auto& job : state_.queue()) of_job(*state_.FindJob(job.id));
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
-    of_job(job);
-    for (const auto& account : AccountsOf(job)) {
-      const auto allowance = snapshot.allowances.find(account);
-      if (allowance != snapshot.allowances.end()) allowance->second.used += DevicesOf(job);
-    }
-  }
-}
-
 bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }
 
 void Reactor::Settle(Now now, Actions& out) {
@@ -228,7 +182,9 @@ void Reactor::Schedule(Now now, Actions& out) {
   Regroup(now, out);
   next_backoff_ = Instant::max();
   TakeTurns(now);
-  Plan plan = MakePlan(FreeAndHeld(now), state_.queue());
+  const Snapshot cluster = FreeAndHeld(now);
+  NoteRelease(cluster);
+  Plan plan = MakePlan(cluster, state_.queue());
   for (const auto& job : state_.queue()) {
     if (job.not_before > now.steady) next_backoff_ = std::min(next_backoff_, job.not_before);
   }

@@ -161,7 +161,7 @@ void Reactor::Halve(JobId id, std::string why, Now now, Actions& out) {
   if (stop == StopFor::kCancel || stop == StopFor::kTimeLimit || stop == StopFor::kHalve) return;
   JobRecord& job = state_.EditJob(id);
   if (stop == StopFor::kNothing) job.run.stop_since = now.steady;
-  GiveUpGrowth(id);
+  GiveUpGrowth(id, now);
   job.run.stop = StopFor::kHalve;
   job.run.checkpoint_first = false;
   job.run.stop_text = std::move(why);

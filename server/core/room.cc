@@ -177,11 +177,12 @@ auto Room::Judge(const Needs& needs) const -> std::shared_ptr<const std::vector<
 
 Room::View& Room::ViewOf(const QueuedJob& job) {
   ViewNumbers& numbers = *numbers_;
-  if (numbers.known.empty() || numbers.last_job != job.id) {
+  const std::pair asked(job.id, job.avoid.size());
+  if (numbers.known.empty() || numbers.last_asked != asked) {
     auto known = numbers.known.find(job);
     if (known == numbers.known.end())
       known = numbers.known.emplace(ViewKey{job.folder, job.needs, job.avoid}, numbers.known.size()).first;
-    numbers.last_job = job.id;
+    numbers.last_asked = asked;
     numbers.last = known->second;
   }
   if (views_.size() <= numbers.last) views_.resize(numbers.last + 1);

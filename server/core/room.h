@@ -107,7 +107,8 @@ class Room {
   struct ViewNumbers {
     std::map<ViewKey, size_t, ViewLess> known;
     std::vector<std::shared_ptr<const std::vector<Judged>>> judged;  ///< by number
-    JobId last_job;  ///< the job that was asked about last, and its view
+    /// The job that was asked about last, with how many nodes to avoid, and its view.
+    std::pair<JobId, size_t> last_asked;
     size_t last = 0;
   };
 

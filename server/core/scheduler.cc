@@ -1,6 +1,7 @@
 #include "server/core/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "server/core/needs.h"
@@ -22,6 +23,9 @@ class Planner {
   bool OverQuota(const QueuedJob& job, uint32_t devices) const;
   void Count(const QueuedJob& job, uint32_t devices);
   void KeepForLater(const QueuedJob& job);
+  uint32_t MostOnEach(const QueuedJob& job, bool left) const;
+  uint32_t NodesFor(const QueuedJob& job, uint32_t most) const;
+  std::optional<QueuedJob> WithinQuota(const QueuedJob& job) const;
   uint32_t DevicesOf(const std::vector<Part>& parts) const;
   void Take(const QueuedJob& job, const std::vector<Part>& parts);
   std::optional<std::vector<Part>> Place(const QueuedJob& job);
@@ -48,22 +52,60 @@ void Planner::Consider(const QueuedJob& job) {
     if (!retries_later && job.code != ReasonCode::kQuota) plan.waits.push_back({job.id, ReasonCode::kQuota});
   };
   if (OverQuota(job, job.nodes * job.ranks_per_node)) return over_quota();
-  if (auto parts = Place(job)) {
+  const std::optional<QueuedJob> within = WithinQuota(job);
+  const QueuedJob& wanted = within ? *within : job;
+  if (auto parts = Place(wanted)) {
     if (OverQuota(job, DevicesOf(*parts))) return over_quota();
     Take(job, *parts);
     (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
     return;
   }
-  const ReasonCode code = WhyNot(job);
-  if (code == ReasonCode::kWaitsForDevices && !plan.reserved) Reserve(job);
+  if (within && (Place(job) || NodesFor(job, MostOnEach(job, true)) < job.nodes)) return over_quota();
+  const ReasonCode code = WhyNot(wanted);
+  if (code == ReasonCode::kWaitsForDevices && !plan.reserved) Reserve(wanted);
   if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
+}
+
+/// The most devices that each node of a gang may have that has them for itself, so that the gang stays within
+/// its quotas: `left` of them, or all.
+uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
+  uint32_t most = std::numeric_limits<uint32_t>::max();
+  for (const auto& account : job.accounts) {
+    const auto known = allowances_.find(account);
+    if (known == allowances_.end() || known->second.devices == 0) continue;
+    const auto& [devices, used, used_up] = known->second;
+    most = std::min(most, (left ? devices - std::min(used, devices) : devices) / job.nodes);
+  }
+  return most;
+}
+
+/// Of those that do for the job, the nodes that have no more devices.
+uint32_t Planner::NodesFor(const QueuedJob& job, uint32_t most) const {
+  const auto& nodes = cluster_.nodes;
+  return static_cast<uint32_t>(std::count_if(nodes.begin(), nodes.end(), [&](const NodeSlots& node) {
+    return node.devices.size() <= most && node.RoomFor(job.needs) >= job.ranks_per_node;
+  }));
+}
+
+/// The same job, kept off nodes that would take it above its quotas; nothing where there are none. Else such
+/// nodes would be reserved and others preempted for it, over and over, and it never start.
+std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
+  if (!job.needs.whole_nodes || allowances_.empty()) return std::nullopt;
+  const uint32_t most = MostOnEach(job, true);
+  std::optional<QueuedJob> within;
+  for (const auto& node : cluster_.nodes) {
+    if (node.devices.size() <= most) continue;
+    if (!within) within = job;
+    within->avoid.insert(node.id);
+  }
+  return within;
 }
 
 bool Planner::OverQuota(const QueuedJob& job, uint32_t devices) const {
   if (allowances_.empty()) return false;
   return std::any_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
     const auto allowance = allowances_.find(account);
-    return allowance != allowances_.end() && allowance->second.used + devices > allowance->second.devices;
+    return allowance != allowances_.end() && !allowance->second.Has(devices);
   });
 }
 
@@ -74,12 +116,14 @@ void Planner::Count(const QueuedJob& job, uint32_t devices) {
   }
 }
 
-/// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever.
+/// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever. Not
+/// where one of them may start nothing at all: that can last for weeks.
 void Planner::KeepForLater(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
+  if (job.needs.whole_nodes && NodesFor(job, MostOnEach(job, false)) < job.nodes) return;
   const bool fits = std::all_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
     const auto allowance = allowances_.find(account);
-    return allowance == allowances_.end() || devices <= allowance->second.devices;
+    return allowance == allowances_.end() || allowance->second.CouldHave(devices);
   });
   if (fits) Count(job, devices);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/core/folders.h"
+#include "server/core/shares.h"
 #include "server/core/types.h"
 
 namespace imgd {
@@ -95,8 +96,13 @@ struct Holder {
 
 /// What an account may have at once, and has.
 struct Allowance {
-  uint32_t devices = 0;
-  uint32_t used = 0;
+  uint32_t devices = 0;           ///< 0: any number
+  uint32_t used = 0;              ///< of them
+  std::optional<UsedUp> used_up;  ///< nothing of it starts
+
+  bool Has(uint32_t more) const { return !used_up && (devices == 0 || used + more <= devices); }
+  /// So many devices may be had once others are given back.
+  bool CouldHave(uint32_t count) const { return !used_up && (devices == 0 || count <= devices); }
 };
 
 /// The cluster at one moment.
@@ -109,6 +115,7 @@ struct Snapshot {
   std::set<JobId> estimated;                    ///< of those ends: what the job itself thinks by its speed
   std::map<JobId, Holder> holders;              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
+  std::string currency;                         ///< of prices, for people; may be empty
   std::optional<Reservation> reserved;          ///< by the plan before; not looked at by MakePlan()
 };
 

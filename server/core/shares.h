@@ -4,15 +4,18 @@
 #include <map>
 #include <string>
 
+#include "server/core/budgets.h"
 #include "server/core/types.h"
 
 /// Who may have how much, and who has had how much lately.
 namespace imgd {
 
-/// What an account (a user or a project) may have at once; 0: any number.
+/// What an account (a user or a project) may have at once, and use in time; 0: any number.
 struct Quota {
   uint32_t devices = 0;
-  uint32_t queued = 0;  ///< jobs that wait
+  uint32_t queued = 0;  ///< jobs that wait or are paused
+  Budget device_hours;
+  Budget spend;  ///< by the prices of nodes
   bool operator==(const Quota&) const = default;
 };
 
@@ -26,6 +29,30 @@ struct Quotas {
 
   const Quota& OfUser(const std::string& name) const;
   const Quota& OfProject(const std::string& name) const;
+  /// Of "user ada" or "project vision".
+  const Quota& OfAccount(const std::string& account) const;
+  /// Any of them bounds what is used in time.
+  bool HasBudgets() const;
+};
+
+/// Why an account may start nothing more for now: it has used what it may in a period.
+struct UsedUp {
+  bool spend = false;  ///< what was spent; else device-hours
+  double used = 0;
+  Budget budget;
+  std::optional<WallTime> until;  ///< when the next period begins; nothing: never
+};
+/// Nothing where something is left. Of two the one that lasts longer.
+std::optional<UsedUp> UsedUpOf(const Quota& quota, const Account& account, WallTime now);
+
+/// One account with all that is known of it.
+struct AccountUse {
+  std::string account;  ///< "user ada"
+  uint32_t devices = 0;
+  uint32_t queued = 0;
+  double recent_device_seconds = 0;  ///< that its turn depends on
+  Account used;
+  Quota quota;
 };
 
 /// Device-time that counts for less the longer ago it was.

@@ -237,7 +237,10 @@ struct Run {
   bool progressed = false;     ///< a checkpoint of this run was accepted
   std::vector<Part> grows_to;  ///< with kGrow: its next gang, whose devices are kept for it
   std::set<NodeId> avoided;  ///< nodes that the job was moved off for this start; it does not grow onto them
+  int64_t charged_ms = 0;    ///< that it has held its devices for, as far as it was counted for its accounts
+  WallTime charged;          ///< when it was counted last; zero: never
   Instant since{};           ///< start of STARTING; not stored
+  Instant charged_at{};      ///< the same by the steady clock; not stored
   Instant kept_since{};      ///< what it did since then is in no checkpoint; not stored
   Instant held_since{};      ///< the same, also over a restart of the daemon; not stored
   Instant stop_since{};      ///< when the stop was sent; not stored
@@ -335,7 +338,9 @@ struct JobRecord {
   uint32_t failures = 0;         ///< those of them that count against max_restarts (Verdict::counts)
   uint32_t failures_in_row = 0;  ///< since the last progress; the backoff grows with it
   Crashes crashes;
-  int64_t held_ms = 0;  ///< that its former starts held devices for
+  int64_t held_ms = 0;        ///< that its former starts held devices for
+  double device_seconds = 0;  ///< that all its starts had, as far as they were counted
+  double cost = 0;            ///< of these, by the prices of the nodes
   WallTime submitted;
   WallTime started;
   WallTime ended;
@@ -455,6 +460,7 @@ struct NodeRecord {
   std::vector<Device> devices;
   std::vector<SharedFolder> shared_folders;
   Labels labels;
+  double price_per_hour = 0;  ///< of the whole node, in whatever currency prices are
   WallTime joined;
   NodeState state = NodeState::kReady;
   WallTime last_heartbeat;

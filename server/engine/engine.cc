@@ -35,7 +35,8 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
       new Engine(std::move(settings), clock, std::move(state), std::move(metrics)));
   const size_t jobs = stored.jobs.size();
   engine->reactor_.Restore(std::move(stored.jobs), std::move(stored.nodes), stored.next_job,
-                           {clock->Now(), clock->Wall()}, std::move(stored.usage), std::move(stored.sweeps));
+                           {clock->Now(), clock->Wall()}, std::move(stored.usage), std::move(stored.sweeps),
+                           std::move(stored.accounts));
   IMGD_ASSIGN(engine->last_decision_, engine->state_.LastDecision());
   engine->datasets_ = std::move(stored.datasets);
   engine->tokens_ = std::move(stored.tokens);
@@ -188,10 +189,30 @@ void Engine::PublishWhenDue() {
   viewing_.Took(begun, clock_->Now());
 }
 
+/// What accounts have had; of those that are forgotten nothing more.
+void Engine::SaveUsed() {
+  const ClusterState& cluster = reactor_.state();
+  for (const auto& owner : cluster.TouchedUsage()) {
+    const auto usage = cluster.usage().find(owner);
+    if (usage != cluster.usage().end()) {
+      state_.SaveUsage(owner, usage->second);
+    } else {
+      state_.RemoveUsage(owner);
+    }
+  }
+  for (const auto& name : cluster.TouchedAccounts()) {
+    const auto account = cluster.accounts().find(name);
+    if (account != cluster.accounts().end()) {
+      state_.SaveAccount(name, account->second);
+    } else {
+      state_.RemoveAccount(name);
+    }
+  }
+}
+
 bool Engine::CommitBatch() {
   for (const JobId id : reactor_.state().TouchedJobs()) state_.SaveJob(*reactor_.state().FindJob(id));
-  for (const auto& owner : reactor_.state().TouchedUsage())
-    state_.SaveUsage(owner, reactor_.state().usage().at(owner));
+  SaveUsed();
   for (const NodeId& id : reactor_.state().TouchedNodes()) state_.SaveNode(*reactor_.state().FindNode(id));
   const auto commit = [this]() -> Status {
     if (failed_) return tl::unexpected(*failed_);
@@ -280,6 +301,17 @@ void Engine::PublishView() {
   const std::lock_guard lock(mutex_);
   view_ = std::move(view);
 }
+
+void Engine::ListUsage(std::function<void(Result<std::vector<AccountUse>>)> done) {
+  if (Full()) {
+    done(Fail(ErrorCode::kResourceExhausted, "too many requests wait already; try again"));
+    return;
+  }
+  Push(UsageInput{std::move(done)});
+}
+
+/// To the moment, with what is not stored yet: nothing is acknowledged by it.
+void Engine::Handle(UsageInput& input) { input.done(reactor_.Accounts(now_)); }
 
 void Engine::Handle(ProfileInput& input) {
   done_.push_back([done = std::move(input.done), result = AskForProfile(input)](const Status& status) {

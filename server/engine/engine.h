@@ -200,6 +200,9 @@ class Engine {
   /// for the job and the rank, kFailedPrecondition where it does not run or its node is away, and as above.
   void Profile(JobId job, uint32_t rank, uint32_t steps, std::function<void(Result<std::string>)> done);
 
+  /// What each account has had and may have. Errors: kResourceExhausted, kUnavailable.
+  void ListUsage(std::function<void(Result<std::vector<AccountUse>>)> done);
+
   /// Errors: kNotFound, kAlreadyExists, and as Submit.
   void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
 
@@ -233,6 +236,7 @@ class Engine {
   Hub& logs() { return log_news_; }
   const std::string& cluster_id() const { return cluster_id_; }
   const Quotas& quotas() const { return settings_.core.quotas; }
+  const std::string& currency() const { return settings_.core.currency; }
   std::filesystem::path log_folder() const { return settings_.state_dir / "logs"; }
   /// Number of the newest event that may be read of the job; 0 when the databases may be asked for it. Ask
   /// before and after reading them.
@@ -260,6 +264,9 @@ class Engine {
     uint32_t rank;
     uint32_t steps;
     std::function<void(Result<std::string>)> done;
+  };
+  struct UsageInput {
+    std::function<void(Result<std::vector<AccountUse>>)> done;
   };
   struct JobOrderInput {
     JobOrder order;
@@ -295,8 +302,8 @@ class Engine {
   };
   struct CloseInput {};
   using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, JobOrderInput, NodeOrderInput,
-                             ProfileInput, DatasetInput, TokenInput, HandStartInput, HandReportInput,
-                             AgentInput, GoneInput, CloseInput>;
+                             ProfileInput, UsageInput, DatasetInput, TokenInput, HandStartInput,
+                             HandReportInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -313,6 +320,7 @@ class Engine {
   std::vector<Input> Take();
   void RunBatch(std::vector<Input> inputs);
   bool CommitBatch();
+  void SaveUsed();
   void AfterCommit();
   void AfterFailure(const Error& error);
   void SetTrouble(std::string trouble);
@@ -344,6 +352,7 @@ class Engine {
   std::optional<Error> CheckRerun(JobId job);
   void AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event = 0);
   void TrimDecisions();
+  void Handle(UsageInput& input);
   void Handle(ProfileInput& input);
   Result<std::string> AskForProfile(const ProfileInput& input);
   void Handle(DatasetInput& input);

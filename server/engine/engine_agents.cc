@@ -95,6 +95,7 @@ NodeHello Engine::HelloOf(const v1::Hello& hello) const {
     out.shared_folders.push_back({folder.path(), folder.id()});
   for (const auto& [name, value] : hello.labels()) out.labels[name] = value;
   for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
+  out.price_per_hour = std::max(hello.price_per_hour(), 0.0);
   return out;
 }
 

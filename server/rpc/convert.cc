@@ -111,6 +111,8 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   out.set_checkpoint_dir(job.checkpoint_dir);
   out.set_time_limit_ms(job.time_limit_ms);
   out.set_held_ms(job.held_ms);
+  out.set_device_hours(job.device_seconds / 3600);
+  out.set_cost(job.cost);
   out.set_rerun_of(job.rerun_of.value());
   FillAfter(job.after, out);
   out.set_not_before_us(job.not_before_wall.micros);
@@ -232,6 +234,7 @@ v1::Node ToProto(const NodeRecord& node, const ClusterView& view) {
   out.set_joined_us(node.joined.micros);
   out.set_reason_text(ExplainNode(node));
   for (const auto& [name, value] : node.labels) (*out.mutable_labels())[name] = value;
+  out.set_price_per_hour(node.price_per_hour);
   if (node.set_aside) {
     auto* aside = out.mutable_set_aside();
     aside->set_drain(node.set_aside->drain);

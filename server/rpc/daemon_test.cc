@@ -161,6 +161,27 @@ TEST(Config, QuotasAreForAllAndByName) {
   EXPECT_THAT(wrong.error()[0].message, HasSubstr("quotas.users.ada.devices"));
 }
 
+TEST(Config, QuotasOfWhatIsUsedHaveAPeriod) {
+  const auto config = ParseServerConfig(
+      "currency: EUR\nquotas:\n  user: {device_hours: {most: 100}, spend: {most: 12.5, per: day}}\n"
+      "  projects: {vision: {spend: {most: 9, per: total}, device_hours: {most: 1, per: week}}}\n",
+      "imgd.yaml");
+  ASSERT_TRUE(config.has_value());
+  EXPECT_EQ(config->currency, "EUR");
+  EXPECT_EQ(
+      config->quotas,
+      (Quotas{.user = {.device_hours = {.most = 100}, .spend = {.most = 12.5, .per = Period::kDay}},
+              .projects = {{"vision", {.device_hours = {1, Period::kWeek}, .spend = {9, Period::kTotal}}}}}));
+  const auto wrong =
+      ParseServerConfig("quotas: {user: {spend: {per: year}, device_hours: {most: -1}}}\n", "imgd.yaml");
+  ASSERT_FALSE(wrong.has_value());
+  std::string all;
+  for (const auto& error : wrong.error()) all += error.ToString() + "\n";
+  EXPECT_THAT(all, HasSubstr("quotas.user.spend.most"));
+  EXPECT_THAT(all, HasSubstr("'year'"));
+  EXPECT_THAT(all, HasSubstr("quotas.user.device_hours.most"));
+}
+
 TEST_F(RpcTest, ASubmitAboveTheQuotaIsRefusedInWords) {
   daemon.reset();
   config.quotas.user.queued = 1;

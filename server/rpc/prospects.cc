@@ -21,7 +21,8 @@ uint32_t TurnIn(const ClusterView& view, const std::string& owner) {
 /// What nobody of these accounts has anything of yet, the view does not know.
 void AllowNew(const Submission& job, const Quotas& quotas, Snapshot& snapshot) {
   const auto allow = [&snapshot](const std::string& account, const Quota& quota) {
-    if (quota.devices > 0) snapshot.allowances.try_emplace(account, Allowance{.devices = quota.devices});
+    // One that has used up what it may is known.
+    if (quota.devices > 0) snapshot.allowances[account].devices = quota.devices;
   };
   allow("user " + job.owner, quotas.OfUser(job.owner));
   if (!job.project.empty()) allow("project " + job.project, quotas.OfProject(job.project));

@@ -21,6 +21,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/token_service.h"
+#include "server/rpc/usage_service.h"
 
 namespace imgd {
 namespace {
@@ -96,6 +97,7 @@ struct RpcServer::Parts {
         events(the_engine, pool, clock),
         datasets(the_engine),
         tokens(the_engine),
+        usage(the_engine, clock),
         agents(the_engine) {}
 
   Engine* engine;
@@ -104,6 +106,7 @@ struct RpcServer::Parts {
   EventServiceImpl events;
   DatasetServiceImpl datasets;
   TokenServiceImpl tokens;
+  UsageServiceImpl usage;
   AgentServiceImpl agents;
   std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
@@ -129,6 +132,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
   builder.RegisterService(&parts->events);
   builder.RegisterService(&parts->datasets);
   builder.RegisterService(&parts->tokens);
+  builder.RegisterService(&parts->usage);
   builder.RegisterService(&parts->agents);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
@@ -136,7 +140,8 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
     // Of each service by name too, which is how gRPC's clients and probes ask.
     for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
                              v1::EventService::service_full_name(), v1::DatasetService::service_full_name(),
-                             v1::TokenService::service_full_name(), v1::AgentService::service_full_name()}) {
+                             v1::TokenService::service_full_name(), v1::UsageService::service_full_name(),
+                             v1::AgentService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
     parts->health->service = health;

@@ -139,6 +139,8 @@ std::string EncodeRun(const Run& run) {
                {"stop_text", run.stop_text},
                {"saved", run.saved},
                {"progressed", run.progressed},
+               {"charged_ms", run.charged_ms},
+               {"charged_us", run.charged.micros},
                {"grows_to", List(run.grows_to)},
                {"avoided", avoided}});
 }
@@ -163,7 +165,9 @@ Result<Run> DecodeRun(const std::string& text) {
                .saved = value.value("saved", false),
                .progressed = value.at("progressed").get<bool>(),
                .grows_to = ListFrom<Part>(value.value("grows_to", json::array()), PartFrom),
-               .avoided = std::move(avoided)};
+               .avoided = std::move(avoided),
+               .charged_ms = value.value("charged_ms", int64_t{0}),
+               .charged = {value.value("charged_us", int64_t{0})}};
   });
 }
 

@@ -18,7 +18,7 @@ const char* const kJobColumns =
     "ended_us, "
     "retry_at_us, run, by_hand_token, by_hand_hosts, last_heard_us, time_limit_ms, held_ms, needs, "
     "preemptible, project, avoid, rerun_of, after_jobs, not_before_us, sweep, sweep_settings, crashes, "
-    "max_nodes, resize_interval_ms, kind, per_node";
+    "max_nodes, resize_interval_ms, kind, per_node, device_seconds, cost";
 
 namespace {
 
@@ -138,6 +138,8 @@ Result<JobRecord> JobOfRow(SQLite::Statement& row) {
   job.resize_interval_ms = next().getInt64();
   job.kind = static_cast<JobKind>(next().getInt());
   job.per_node = next().getInt() != 0;
+  job.device_seconds = next().getDouble();
+  job.cost = next().getDouble();
   return job;
 }
 
@@ -165,6 +167,7 @@ Result<StoredState> StateStore::Load(size_t ended_jobs) {
   IMGD_ASSIGN(stored.nodes, LoadNodes());
   IMGD_ASSIGN(stored.datasets, LoadDatasets());
   IMGD_ASSIGN(stored.usage, LoadUsage());
+  IMGD_ASSIGN(stored.accounts, LoadAccounts());
   IMGD_ASSIGN(stored.tokens, LoadTokens());
   IMGD_ASSIGN(stored.sweeps, LoadSweeps());
   IMGD_ASSIGN(stored.next_job, database_->Guard([this] {
@@ -208,9 +211,8 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
   auto read = database_->Guard([&]() -> Status {
     auto& query = database_->Prepare(
         "SELECT name, agent_id, agent_version, address, filesystem_id, devices, shared_folders, joined_us, "
-        "last_heartbeat_us, state, labels, aside, aside_reason, aside_by, aside_us, aside_empty, strikes "
-        "FROM "
-        "nodes ORDER BY name");
+        "last_heartbeat_us, state, labels, aside, aside_reason, aside_by, aside_us, aside_empty, strikes, "
+        "price_per_hour FROM nodes ORDER BY name");
     while (query.executeStep()) {
       NodeRecord node{.id = NodeId(query.getColumn(0).getString()),
                       .agent_id = query.getColumn(1).getString(),
@@ -224,6 +226,7 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
       IMGD_ASSIGN(node.shared_folders, DecodeFolders(query.getColumn(6).getString()));
       IMGD_ASSIGN(node.labels, DecodeLabels(query.getColumn(10).getString()));
       node.set_aside = SetAsideOfRow(query, 11);
+      node.price_per_hour = query.getColumn(17).getDouble();
       IMGD_ASSIGN(node.strikes, DecodeStrikes(query.getColumn(16).getString()));
       nodes.push_back(std::move(node));
     }
@@ -233,19 +236,6 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
   if (!read) return tl::unexpected(read.error());
   IMGD_TRY(*read);
   return nodes;
-}
-
-Result<std::map<std::string, Usage>> StateStore::LoadUsage() {
-  return database_->Guard([this] {
-    std::map<std::string, Usage> usage;
-    auto& query = database_->Prepare("SELECT owner, device_seconds, at_us FROM usage");
-    while (query.executeStep()) {
-      usage[query.getColumn(0).getString()] = {query.getColumn(1).getDouble(),
-                                               {query.getColumn(2).getInt64()}};
-    }
-    query.reset();
-    return usage;
-  });
 }
 
 Result<std::map<std::string, DatasetRecord>> StateStore::LoadDatasets() {
@@ -337,14 +327,8 @@ void StateStore::SaveJob(const JobRecord& job) {
            job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()),
            EncodeAfter(job.after), job.not_before_wall.micros, Signed(job.sweep.value()),
            EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes), job.max_nodes,
-           job.resize_interval_ms, static_cast<int>(job.kind), job.per_node ? 1 : 0);
-  });
-}
-
-void StateStore::SaveUsage(const std::string& owner, const Usage& usage) {
-  batch_->Write([&](Database& database) {
-    RunSql(database, "INSERT OR REPLACE INTO usage (owner, device_seconds, at_us) VALUES (?, ?, ?)", owner,
-           usage.device_seconds, usage.at.micros);
+           job.resize_interval_ms, static_cast<int>(job.kind), job.per_node ? 1 : 0, job.device_seconds,
+           job.cost);
   });
 }
 
@@ -357,12 +341,12 @@ void StateStore::SaveJobFile(JobId job, const std::string& yaml) {
 void StateStore::SaveNode(const NodeRecord& node) {
   batch_->Write([&node](Database& database) {
     const SetAside aside = node.set_aside.value_or(SetAside{});
-    RunSql(database, "INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    RunSql(database, "INSERT OR REPLACE INTO nodes VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
            node.id.name(), node.agent_id, node.agent_version, node.address, node.filesystem_id,
            EncodeDevices(node.devices), EncodeFolders(node.shared_folders), node.joined.micros,
            node.last_heartbeat.micros, static_cast<int>(node.state), EncodeLabels(node.labels),
            KindOf(node.set_aside), aside.reason, aside.actor, aside.since.micros,
-           static_cast<int>(aside.told_empty), EncodeStrikes(node.strikes));
+           static_cast<int>(aside.told_empty), EncodeStrikes(node.strikes), node.price_per_hour);
   });
 }
 

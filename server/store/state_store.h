@@ -48,6 +48,7 @@ struct StoredState {
   JobId next_job;
   std::map<std::string, DatasetRecord> datasets;  ///< by name
   std::map<std::string, Usage> usage;             ///< by user
+  std::map<std::string, Account> accounts;        ///< "user ada", "project vision"
   std::map<std::string, TokenRecord> tokens;      ///< by name
   std::vector<SweepRecord> sweeps;                ///< those of which a job has not ended
 };
@@ -69,6 +70,9 @@ class StateStore {
 
   void SaveJob(const JobRecord& job);
   void SaveUsage(const std::string& owner, const Usage& usage);
+  void RemoveUsage(const std::string& owner);
+  void SaveAccount(const std::string& name, const Account& account);
+  void RemoveAccount(const std::string& name);
   void SaveJobFile(JobId job, const std::string& yaml);
   void SaveNode(const NodeRecord& node);
   void SaveCheckpoint(const imgd::SaveCheckpoint& accepted);
@@ -122,6 +126,7 @@ class StateStore {
   Result<std::vector<NodeRecord>> LoadNodes();
   Result<std::map<std::string, DatasetRecord>> LoadDatasets();
   Result<std::map<std::string, Usage>> LoadUsage();
+  Result<std::map<std::string, Account>> LoadAccounts();
   Result<std::map<std::string, TokenRecord>> LoadTokens();
   Result<std::vector<SweepRecord>> LoadSweeps();
 

@@ -156,6 +156,26 @@ TEST_F(StoreTest, WhatUsersHaveHadComesBack) {
   EXPECT_EQ(stored->usage, (std::map<std::string, Usage>{{"ada", {.device_seconds = 13.5, .at = {8}}}}));
 }
 
+TEST_F(StoreTest, WhatAccountsHaveUsedComesBackUntilItIsForgotten) {
+  Account account;
+  account.Add(7200, 1.5, {1'000'000'000'000'000}, {1'000'003'600'000'000});
+  {
+    auto store = OpenState();
+    store.SaveAccount("user ada", Account());
+    store.SaveAccount("user ada", account);
+    store.SaveAccount("project old", account);
+    store.SaveUsage("bob", {.device_seconds = 1, .at = {7}});
+    ASSERT_TRUE(store.Commit().has_value());
+    store.RemoveAccount("project old");
+    store.RemoveUsage("bob");
+    ASSERT_TRUE(store.Commit().has_value());
+  }
+  const auto stored = OpenState().Load(10);
+  ASSERT_TRUE(stored.has_value());
+  EXPECT_EQ(stored->accounts, (std::map<std::string, Account>{{"user ada", account}}));
+  EXPECT_TRUE(stored->usage.empty());
+}
+
 TEST_F(StoreTest, ANodeComesBackAsItWas) {
   {
     auto store = OpenState();

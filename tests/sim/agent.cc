@@ -17,9 +17,10 @@ constexpr const char* kForeignCluster = "beef4567";
 
 }  // namespace
 
-Agent::Agent(World& world, std::string name, std::string agent_id, uint32_t devices, std::string storage)
-    : world_(&world), id_(std::move(name)), agent_id_(std::move(agent_id)), storage_(std::move(storage)) {
-  for (uint32_t i = 0; i < devices; ++i) devices_.push_back({.index = i, .model = "sim"});
+Agent::Agent(World& world, std::string name, std::string agent_id, NodeTruth truth)
+    : world_(&world), id_(std::move(name)), agent_id_(std::move(agent_id)), truth_(std::move(truth)) {
+  for (uint32_t i = 0; i < truth_.devices; ++i)
+    devices_.push_back({.index = i, .model = truth_.model, .memory_bytes = truth_.memory_bytes});
 }
 
 bool Agent::LiveRun::AnyAlive() const {
@@ -30,8 +31,10 @@ NodeHello Agent::MakeHello() const {
   NodeHello hello{.node = id_,
                   .agent_id = agent_id_,
                   .address = id_.name(),
-                  .filesystem_id = storage_,
-                  .devices = devices_};
+                  .filesystem_id = truth_.storage,
+                  .devices = devices_,
+                  .labels = truth_.labels,
+                  .price_per_hour = truth_.price_per_hour};
   for (const auto& [key, run] : runs_) hello.runs.push_back(ReportOf(key, run));
   if (foreign_) {
     hello.runs.push_back({.cluster = kForeignCluster,
@@ -374,7 +377,10 @@ void Agent::RestartAgent(Duration away) {
   // A port that was only held is gone.
   std::erase_if(runs_, [](const auto& item) { return item.second.phase == RunPhase::kPrepared; });
   if (devices_.size() < 8 && world_->dice.Chance(0.2)) {
-    devices_.insert(devices_.begin(), {.index = static_cast<uint32_t>(devices_.size()), .model = "new"});
+    devices_.insert(devices_.begin(), {.index = static_cast<uint32_t>(devices_.size()),
+                                       .model = truth_.model,
+                                       .uuid = "new",
+                                       .memory_bytes = truth_.memory_bytes});
   }
   world_->time.After(away, [this, life = life_] {
     if (life != life_) return;

@@ -9,6 +9,7 @@
 
 #include "server/core/reactor.h"
 #include "tests/sim/daemon.h"
+#include "tests/sim/shape.h"
 
 namespace imgd::sim {
 
@@ -26,10 +27,10 @@ struct TrainerEvent {
 /// when it comes back. Ranks live on when only the agent ends.
 class Agent {
  public:
-  Agent(World& world, std::string name, std::string agent_id, uint32_t devices, std::string storage);
+  Agent(World& world, std::string name, std::string agent_id, NodeTruth truth);
 
   const NodeId& id() const { return id_; }
-  const std::string& storage() const { return storage_; }
+  const std::string& storage() const { return truth_.storage; }
   uint64_t session() const { return session_; }
   bool on() const { return on_; }
   /// Every rank that starts on it crashes.
@@ -112,7 +113,7 @@ class Agent {
   World* world_;
   NodeId id_;
   std::string agent_id_;
-  std::string storage_;
+  NodeTruth truth_;
   std::vector<Device> devices_;
   bool on_ = true;       ///< the machine
   bool running_ = true;  ///< the agent

@@ -17,6 +17,7 @@ constexpr auto kTick = seconds(1);
 JobRecord AsStored(JobRecord job) {
   job.not_before = {};
   job.run.since = job.run.held_since = job.run.stop_since = job.run.gone_since = {};
+  job.run.kept_since = job.run.charged_at = {};
   for (auto& part : job.run.parts) part.sent = Command::kNothing;
   return job;
 }
@@ -173,6 +174,9 @@ void Daemon::Store() {
     nodes_[id] = AsStored(*reactor_.state().FindNode(id));
   }
   sweeps_ = reactor_.state().sweeps();
+  if (!reactor_.state().TouchedUsage().empty()) usage_ = reactor_.state().usage();
+  if (!reactor_.state().TouchedAccounts().empty()) accounts_ = reactor_.state().accounts();
+  world_->ledger.Stored();
   for (const auto& key : touched_positions_) stored_positions_[key] = positions_[key];
   touched_positions_.clear();
 }
@@ -190,8 +194,17 @@ void Daemon::Send(const Actions& actions, const std::vector<uint64_t>& sessions)
 /// What has ended otherwise than it had to by now is left out, as a user does who is told so.
 void Daemon::LeaveOutBroken(Submission& submission) {
   std::erase_if(submission.after, [this](const Dependency& dependency) {
-    return !reactor_.MaySubmit({.after = {dependency}});
+    Submission alone;
+    alone.after.push_back(dependency);
+    return !reactor_.MaySubmit(alone);
   });
+}
+
+/// Who has too many jobs waiting is told so, and gives up.
+bool Daemon::IsRefused(const Submission& submission, uint32_t count) {
+  Submission wanted = submission;
+  wanted.after.clear();
+  return !reactor_.MaySubmit(wanted, count);
 }
 
 void Daemon::SubmitSweep(const SweepSubmission& submission) {
@@ -199,6 +212,7 @@ void Daemon::SubmitSweep(const SweepSubmission& submission) {
   Call(
       [this, submission, id](Actions& out) {
         SweepSubmission sweep = submission;
+        if (IsRefused(sweep.members.front(), static_cast<uint32_t>(sweep.members.size()))) return;
         for (auto& member : sweep.members) LeaveOutBroken(member);
         *id = reactor_.OnSubmitSweep(sweep, world_->time.now(), out);
         const auto members = static_cast<uint32_t>(sweep.members.size());
@@ -211,7 +225,7 @@ void Daemon::SubmitSweep(const SweepSubmission& submission) {
           world_->time.After(seconds(5), [this, submission] { SubmitSweep(submission); });
           return;
         }
-        for (uint32_t i = 0; i < submission.members.size(); ++i)
+        for (uint32_t i = 0; *id != JobId() && i < submission.members.size(); ++i)
           world_->ledger.Acknowledged(JobId(id->value() + i));
       });
 }
@@ -221,13 +235,14 @@ void Daemon::Submit(const Submission& submission) {
   Call(
       [this, submission, id](Actions& out) {
         Submission job = submission;
+        if (IsRefused(job, 1)) return;
         LeaveOutBroken(job);
         *id = reactor_.OnSubmit(job, world_->time.now(), out);
         world_->ledger.after[*id] = job.after;
       },
       [this, submission, id](bool stored) {
         if (stored) {
-          world_->ledger.Acknowledged(*id);
+          if (*id != JobId()) world_->ledger.Acknowledged(*id);
           return;
         }
         // As a client does that gets no answer.
@@ -246,11 +261,60 @@ void Daemon::Cancel(JobId job, bool checkpoint_first) {
       });
 }
 
-void Daemon::Return(const NodeId& node) {
+void Daemon::Pause(JobId job) {
+  Call([this, job](Actions& out) {
+    if (!reactor_.OnPause(job, "sim", world_->time.now(), out)) return;
+    world_->ledger.asked.paused.insert(job);
+    world_->ledger.asked.changed = true;
+  });
+}
+
+void Daemon::Resume(JobId job) {
+  Call([this, job](Actions& out) {
+    const JobRecord* known = reactor_.state().FindJob(job);
+    if (known == nullptr || known->state != JobState::kPaused) return;
+    if (!reactor_.OnResume(job, "sim", world_->time.now(), out)) {
+      const bool ended = reactor_.OnCancel(job, false, "sim", world_->time.now(), out).has_value();
+      if (!ended) world_->Break("what is paused can go on", fmt::format("job {} can't", job));
+    }
+    world_->ledger.asked.paused.erase(job);
+    world_->ledger.asked.changed = true;
+  });
+}
+
+void Daemon::Move(JobId job) {
+  Call([this, job](Actions& out) { (void)reactor_.OnMove(job, "sim", world_->time.now(), out); });
+}
+
+void Daemon::SetPriority(JobId job, int priority) {
+  Call([this, job, priority](Actions& out) {
+    (void)reactor_.OnSetPriority(job, priority, "sim", world_->time.now(), out);
+  });
+}
+
+void Daemon::SetTimeLimit(JobId job, TimeLimitChange change) {
+  Call([this, job, change](Actions& out) {
+    // By when something comes free may be another time now.
+    if (reactor_.OnSetTimeLimit(job, change, "sim", world_->time.now(), out)) world_->ledger.promise.reset();
+  });
+}
+
+void Daemon::SetAside(const NodeId& node, bool drain) {
+  Call([this, node, drain](Actions& out) {
+    if (!reactor_.OnSetAside(node, drain, "a fan is loud", "sim", world_->time.now(), out)) return;
+    world_->ledger.asked.aside[node] = drain;
+    world_->ledger.asked.changed = true;
+  });
+}
+
+void Daemon::Return(const NodeId& node, bool drained) {
   const auto taken = std::make_shared<bool>(false);
   Call(
-      [this, node, taken](Actions& out) {
-        *taken = reactor_.OnReturn(node, false, "sim", world_->time.now(), out).has_value();
+      [this, node, drained, taken](Actions& out) {
+        *taken = reactor_.OnReturn(node, drained, "sim", world_->time.now(), out).has_value();
+        if (!*taken) return;
+        world_->ledger.asked.aside.erase(node);
+        world_->ledger.asked.changed = true;
       },
       [this, node, taken](bool stored) {
         if (stored && *taken) world_->ledger.Returned(node);
@@ -355,7 +419,8 @@ void Daemon::Restart() {
   reactor_ = Reactor(world_->settings, "cafe0123");
   std::vector<SweepRecord> sweeps;
   for (const auto& [id, sweep] : sweeps_) sweeps.push_back(sweep);
-  reactor_.Restore(std::move(jobs), std::move(nodes), next, world_->time.now(), {}, std::move(sweeps));
+  reactor_.Restore(std::move(jobs), std::move(nodes), next, world_->time.now(), usage_, std::move(sweeps),
+                   accounts_);
   positions_ = stored_positions_;
   touched_positions_.clear();
   up_ = true;

@@ -23,9 +23,16 @@ class Daemon {
   void Call(std::function<void(Actions&)> call, Answer answer = {});
   void Submit(const Submission& submission);
   void SubmitSweep(const SweepSubmission& submission);
-  /// Somebody has looked after a node that was set aside.
-  void Return(const NodeId& node);
   void Cancel(JobId job, bool checkpoint_first);
+  // What people ask for; refused where the core does.
+  void Pause(JobId job);
+  /// One that can't be resumed, since its time is over, is cancelled.
+  void Resume(JobId job);
+  void Move(JobId job);
+  void SetPriority(JobId job, int priority);
+  void SetTimeLimit(JobId job, TimeLimitChange change);
+  void SetAside(const NodeId& node, bool drain);
+  void Return(const NodeId& node, bool drained);
   void OnHello(uint64_t session, NodeHello hello);
   void OnGone(const NodeId& node, uint64_t session);
   /// A call that only counts while the node's stream is this one.
@@ -65,6 +72,7 @@ class Daemon {
   void Send(const Actions& actions, const std::vector<uint64_t>& sessions);
   void Restart();
   void LeaveOutBroken(Submission& submission);
+  bool IsRefused(const Submission& submission, uint32_t count);
 
   World* world_;
   Reactor reactor_;
@@ -82,6 +90,8 @@ class Daemon {
   std::map<JobId, JobRecord> jobs_;
   std::map<NodeId, NodeRecord> nodes_;
   std::map<JobId, SweepRecord> sweeps_;
+  std::map<std::string, Usage> usage_;
+  std::map<std::string, Account> accounts_;
   Positions stored_positions_;
 };
 

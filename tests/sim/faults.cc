@@ -88,7 +88,8 @@ void MachineIsTakenBack(World& world, Agent& agent) {
 /// Somebody started a second agent by the name of one that is there.
 void SecondAgentComes(World& world, Agent& agent) {
   if (world.network.Passing(agent.session()) == nullptr) return;
-  world.strangers.push_back(std::make_unique<Agent>(world, agent.id().name(), "second", 0, agent.storage()));
+  world.strangers.push_back(std::make_unique<Agent>(world, agent.id().name(), "second",
+                                                    NodeTruth{.devices = 0, .storage = agent.storage()}));
   Agent& second = *world.strangers.back();
   second.Connect();
   world.time.After(seconds(30), [&second] { second.Leave(); });

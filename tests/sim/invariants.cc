@@ -72,6 +72,8 @@ const std::vector<Invariant>& Invariants() {
     rules.insert(rules.end(), WaitInvariants().begin(), WaitInvariants().end());
     rules.insert(rules.end(), NoticeInvariants().begin(), NoticeInvariants().end());
     rules.insert(rules.end(), RetryInvariants().begin(), RetryInvariants().end());
+    rules.insert(rules.end(), QuotaInvariants().begin(), QuotaInvariants().end());
+    rules.insert(rules.end(), PeopleInvariants().begin(), PeopleInvariants().end());
     return rules;
   }();
   return all;
@@ -100,6 +102,24 @@ bool EndedToGrow(const Batch& batch, JobId job) {
   });
 }
 
+std::vector<uint32_t> DevicesOf(const World& world, const Part& part) {
+  const NodeRecord* node = part.whole ? world.daemon.reactor().state().FindNode(part.node) : nullptr;
+  if (node == nullptr) return part.devices;
+  std::vector<uint32_t> all;
+  for (const auto& device : node->devices) all.push_back(device.index);
+  return all;
+}
+
+const JobRecord* StartedBy(const World& world, const Action& action) {
+  const auto* event = std::get_if<AppendEvent>(&action);
+  if (event == nullptr || event->first || event->to != JobState::kStarting || event->from == event->to)
+    return nullptr;
+  const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
+  const bool is =
+      job != nullptr && !job->by_hand && job->HoldsDevices() && job->generation == event->generation;
+  return is ? job : nullptr;
+}
+
 bool IsTied(const World& world, const JobRecord& job) {
   const Submission& wanted = world.truths.at(job.name).submission;
   return std::max(wanted.nodes, wanted.max_nodes) > 1 && !wanted.checkpoint_parent.starts_with("s3:");
@@ -112,9 +132,12 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
     const NodeRecord* last = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
     if (last != nullptr) wanted = last->filesystem_id;
   }
+  const Needs& needs = world.truths.at(job.name).submission.needs;
   std::vector<std::pair<std::string_view, uint32_t>> storages;  // few
   for (const auto& node : space) {
     if (node.devices < job.ranks_per_node || job.avoid.contains(node.node->id)) continue;
+    if (!NodeDoes(needs, *node.node)) continue;
+    if (needs.whole_nodes && node.devices < node.node->devices.size()) continue;
     const std::string_view storage = tied ? std::string_view(node.node->filesystem_id) : "";
     if (!wanted.empty() && storage != wanted) continue;
     auto known =
@@ -130,7 +153,7 @@ std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
   const auto& state = world.daemon.reactor().state();
   for (const JobId id : state.active()) {
     for (const auto& part : state.FindJob(id)->run.grows_to) {
-      for (const uint32_t device : part.devices) {
+      for (const uint32_t device : DevicesOf(world, part)) {
         if (!world.ledger.holders.contains({part.node, device})) kept.insert({part.node, device});
       }
     }

@@ -38,6 +38,21 @@ const std::vector<Invariant>& WaitInvariants();
 bool IsHeldBackRightly(const World& world, const JobRecord& job);
 const std::vector<Invariant>& RetryInvariants();
 const std::vector<Invariant>& NoticeInvariants();
+const std::vector<Invariant>& QuotaInvariants();
+const std::vector<Invariant>& PeopleInvariants();
+
+/// Devices of the part's node that nobody else gets: of a whole node all of them.
+std::vector<uint32_t> DevicesOf(const World& world, const Part& part);
+
+/// The job's start may be called by this event, which is not undone in the same commit.
+const JobRecord* StartedBy(const World& world, const Action& action);
+
+/// Its accounts may not have enough for it, however many devices are free: its code is true.
+bool LacksQuota(const World& world, const JobRecord& job);
+/// Nothing that ends or is given back would help, but the end of a period.
+bool MayNeverHave(const World& world, const JobRecord& job);
+/// A quota of any kind may keep the job from having more devices.
+bool HasQuotas(const World& world, const JobRecord& job);
 
 /// The run ended because somebody, or a job of a higher priority, asked its devices back: no failure.
 bool IsGivenBack(ReasonCode code);

@@ -70,14 +70,19 @@ void GrowingSavesFirst(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// How many nodes that somebody could wait for have so many devices: neither lost, set aside, sick nor
-/// leaving.
-uint32_t NodesOf(const World& world, uint32_t devices) {
+/// The job could have a part there, if nothing else were.
+bool IsFor(const World& world, const NodeRecord& node, const JobRecord& job) {
+  return node.devices.size() >= job.ranks_per_node &&
+         NodeDoes(world.truths.at(job.name).submission.needs, node);
+}
+
+/// Of how many nodes that somebody could wait for that is true.
+uint32_t NodesFor(const World& world, const JobRecord& job) {
   uint32_t count = 0;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    const bool out =
-        node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice;
-    count += !out && node.devices.size() >= devices ? 1 : 0;
+    const bool there =
+        node.state != NodeState::kLost && !node.set_aside && node.problems.empty() && !node.notice;
+    count += there && IsFor(world, node, job) ? 1 : 0;
   }
   return count;
 }
@@ -91,11 +96,11 @@ void GrowingTakesFromNobody(World& world, const Batch& batch, const char* name) 
     const auto& state = world.daemon.reactor().state();
     for (const auto& entry : state.queue()) {
       const JobRecord& waits = *state.FindJob(entry.id);
-      if (entry.code == ReasonCode::kNeverFits || NodesOf(world, waits.ranks_per_node) < waits.nodes)
+      if (entry.code == ReasonCode::kNeverFits || entry.code == ReasonCode::kQuota ||
+          NodesFor(world, waits) < waits.nodes)
         continue;
       for (const auto& part : job.run.grows_to) {
-        const auto& devices = state.FindNode(part.node)->devices;
-        if (IsOn(job.run.parts, part.node) || devices.size() < waits.ranks_per_node) continue;
+        if (IsOn(job.run.parts, part.node) || !IsFor(world, *state.FindNode(part.node), waits)) continue;
         world.Break(name,
                     fmt::format("job {} grows onto {}, for which job {} waits", job.id, part.node, entry.id));
       }
@@ -125,12 +130,14 @@ void GrowingLosesNoPlace(World& world, const Batch& batch, const char* name) {
   }
 }
 
-/// A node that the job could have besides its own; null where there is none.
+/// A node that the job could have besides its own; null where there is none. Not one that it crashed on or
+/// was moved off before this start.
 const NodeRecord* MoreFor(World& world, const JobRecord& job) {
   const NodeRecord* first = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
   for (const auto& space : FreeSpace(world)) {
-    if (space.devices < job.ranks_per_node || IsOn(job.run.parts, space.node->id)) continue;
-    if (job.run.avoided.contains(space.node->id)) continue;
+    const NodeId& id = space.node->id;
+    if (space.devices < job.ranks_per_node || IsOn(job.run.parts, id) || job.run.avoided.contains(id))
+      continue;
     if (IsTied(world, job) && (first == nullptr || first->filesystem_id != space.node->filesystem_id))
       continue;
     return space.node;
@@ -154,7 +161,7 @@ void AStartTakesWhatThereIs(World& world, const Batch& batch, const char* name) 
     const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
     if (job == nullptr || job->state != JobState::kStarting || EndedToGrow(batch, job->id)) continue;
     const auto& wanted = world.truths.at(job->name).submission;
-    if (job->run.parts.size() >= wanted.max_nodes) continue;
+    if (job->run.parts.size() >= wanted.max_nodes || HasQuotas(world, *job)) continue;
     if (const NodeRecord* more = MoreFor(world, *job)) {
       world.Break(name, fmt::format("job {} starts with {} nodes and leaves {}", job->id,
                                     job->run.parts.size(), more->id));
@@ -173,9 +180,9 @@ void JobsGrow(World& world, const Batch&, const char* name) {
     Ledger::Job& known = world.ledger.jobs[id];
     const auto& wanted = world.truths.at(job.name).submission;
     const bool could = calm && job.state == JobState::kRunning && job.run.parts.size() < wanted.max_nodes &&
-                       wanted.time_limit_ms == 0 && !job.run.finished && job.run.exits.empty() &&
-                       job.run.troubles.empty() && now >= known.held_since + IntervalOf(world, job) &&
-                       now >= world.daemon.disturbed() &&
+                       job.time_limit_ms == 0 && !HasQuotas(world, job) && !job.run.finished &&
+                       job.run.exits.empty() && job.run.troubles.empty() &&
+                       now >= known.held_since + IntervalOf(world, job) && now >= world.daemon.disturbed() &&
                        std::all_of(job.run.parts.begin(), job.run.parts.end(),
                                    [&world](const Part& part) { return IsUsable(world, part.node); }) &&
                        MoreFor(world, job) != nullptr;

@@ -48,7 +48,7 @@ void OneGangADevice(World& world, const Batch& batch, const char* name) {
   ForTouched(world, batch, [&](const JobRecord& job, Ledger::Job& known) {
     if (!job.HoldsDevices() || !known.devices.empty()) return;
     for (const auto& part : job.run.parts) {
-      for (const uint32_t index : part.devices) {
+      for (const uint32_t index : DevicesOf(world, part)) {
         const std::pair device(part.node, index);
         const auto [held, is_new] = holders.emplace(device, job.id);
         if (is_new) {
@@ -70,7 +70,8 @@ void NoGangOnForeignDevices(World& world, const Batch& batch, const char* name) 
     for (const auto& part : job.run.parts) {
       const auto held = world.ledger.foreign.find(part.node);
       if (held == world.ledger.foreign.end()) continue;
-      if (std::count(part.devices.begin(), part.devices.end(), held->second) == 0) continue;
+      const auto devices = DevicesOf(world, part);
+      if (std::count(devices.begin(), devices.end(), held->second) == 0) continue;
       world.Break(name, fmt::format("job {} is placed on device {} of {}", job.id, held->second, part.node));
     }
   });
@@ -287,6 +288,7 @@ void ARetryWaits(World& world, const Batch& batch, const char* name) {
     }
     if (event.to != JobState::kQueued || job.state != JobState::kQueued || IsGivenBack(event.reason.code))
       return;
+    if (event.from == JobState::kPaused) return;
     if (job.not_before < now + seconds(1) || job.not_before > now + seconds(60)) {
       world.Break(name, fmt::format("job {} goes back to the queue without a wait", job.id));
     }

@@ -37,6 +37,9 @@ bool IsDue(const World& world, const JobRecord& job) {
 const JobRecord* FirstWithClaim(const World& world) {
   for (const auto& entry : world.daemon.reactor().state().queue()) {
     const JobRecord& job = RecordOf(world, entry);
+    if (entry.code == ReasonCode::kQuota) continue;  // whether that is so is looked at elsewhere
+    // What waits for its retry does not say whether it lacks a quota, and keeps its place only where not.
+    if (WaitsForRetry(world, job) && LacksQuota(world, job)) return nullptr;
     if (!WaitsForRetry(world, job) || job.failures_in_row <= kKeepsPlace) return &job;
   }
   return nullptr;
@@ -49,18 +52,18 @@ struct Before {
 };
 Before BeforeLaterStarts(World& world, const Batch& batch, const JobRecord& first) {
   Before before{.space = FreeSpace(world)};
-  const QueuedJob claim{.priority = first.priority, .id = first.id};
+  const auto& state = world.daemon.reactor().state();
+  const QueuedJob claim = state.KeyOf(first);
   for (const auto& action : batch.actions) {
     const auto* event = std::get_if<AppendEvent>(&action);
     if (event == nullptr || event->to != JobState::kStarting || event->from == event->to) continue;
     const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
-    if (job == nullptr || !job->HoldsDevices() || !claim.Before({.priority = job->priority, .id = job->id}))
-      continue;
+    if (job == nullptr || !job->HoldsDevices() || !claim.Before(state.KeyOf(*job))) continue;
     if (EndedToGrow(batch, job->id)) continue;  // what it goes on with was its own before
     before.taker = job->id;
     for (const auto& part : job->run.parts) {
       for (auto& node : before.space) {
-        if (node.node->id == part.node) node.devices += static_cast<uint32_t>(part.devices.size());
+        if (node.node->id == part.node) node.devices += static_cast<uint32_t>(DevicesOf(world, part).size());
       }
     }
   }
@@ -87,14 +90,15 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
     const bool fits = Fits(world, *job, FreeSpace(world));
     const bool is_wait = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob ||
                          code == ReasonCode::kNeverFits || code == ReasonCode::kBackoff ||
-                         code == ReasonCode::kNoNodes || IsGivenBack(code);
+                         code == ReasonCode::kNoNodes || IsGivenBack(code) ||
+                         (code == ReasonCode::kQuota && LacksQuota(world, *job));
     const bool fitted = fits || Fits(world, *job, BeforeLaterStarts(world, batch, *job).space);
     const bool no_nodes = world.daemon.reactor().state().nodes().empty();
     const bool kept = std::any_of(world.daemon.reactor().state().queue().begin(),
                                   world.daemon.reactor().state().queue().end(), [&](const QueuedJob& other) {
                                     return other.id != id && WaitsForRetry(world, RecordOf(world, other));
                                   });
-    if (!is_wait || no_nodes != (code == ReasonCode::kNoNodes) ||
+    if (!is_wait || (no_nodes && code != ReasonCode::kQuota) != (code == ReasonCode::kNoNodes) ||
         (code == ReasonCode::kWaitsBehindJob && !fitted) ||
         (code == ReasonCode::kWaitsForDevices && fits && !kept) || (code == ReasonCode::kNeverFits && fits)) {
       world.Break(name, fmt::format("job {} waits for what is not so: {}", id, job->reason.text));
@@ -142,7 +146,7 @@ uint32_t BusyOf(const World& world, const Reservation& reserved) {
   const auto kept = KeptForGrowth(world);
   for (const auto& part : reserved.parts) {
     const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
-    for (const uint32_t device : part.devices) {
+    for (const uint32_t device : DevicesOf(world, part)) {
       const bool foreign = node != nullptr && node->ForeignHolder(device);
       const std::pair held(part.node, device);
       busy += foreign || world.ledger.holders.contains(held) || kept.contains(held) ? 1 : 0;
@@ -165,13 +169,13 @@ std::vector<size_t> NodesNow(const World& world) {
 
 /// Whether this plan started a job that comes before the other in the queue.
 bool StartedBefore(const World& world, const Batch& batch, JobId other) {
-  const JobRecord& record = *world.daemon.reactor().state().FindJob(other);
-  const QueuedJob claim{.priority = record.priority, .id = other};
+  const auto& state = world.daemon.reactor().state();
+  const QueuedJob claim = state.KeyOf(*state.FindJob(other));
   return std::any_of(batch.actions.begin(), batch.actions.end(), [&](const Action& action) {
     const auto* event = std::get_if<AppendEvent>(&action);
     if (event == nullptr || event->to != JobState::kStarting) return false;
-    const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
-    return job != nullptr && QueuedJob{.priority = job->priority, .id = job->id}.Before(claim);
+    const JobRecord* job = state.FindJob(event->job);
+    return job != nullptr && state.KeyOf(*job).Before(claim);
   });
 }
 
@@ -241,7 +245,8 @@ void NobodyStarves(World& world, const Batch&, const char* name) {
   }
   const JobRecord* job = world.daemon.reactor().state().FindJob(promise->job);
   if (job == nullptr || job->state != JobState::kQueued) return;
-  const uint64_t turns = job->nodes * job->ranks_per_node + 1 + world.agents.size();
+  const uint64_t devices = job->needs.whole_nodes ? world.shape.most_devices : job->ranks_per_node;
+  const uint64_t turns = job->nodes * devices + 1 + world.agents.size();
   if (now - promise->first_since > turns * (longest + minutes(1))) {
     world.Break(name, fmt::format("job {} has been the first for longer than the bound", job->id));
   }

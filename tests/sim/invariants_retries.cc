@@ -31,6 +31,8 @@ std::optional<bool> RanForLong(const World& world, const JobRecord& job, const L
   return std::nullopt;
 }
 
+bool IsAsideByImgd(const NodeRecord& node) { return node.set_aside && node.set_aside->by != AsideBy::kUser; }
+
 /// The end of a job's run in this commit, which is the last one in it.
 template <typename Rule>
 void ForEnds(World& world, const Batch& batch, const Rule& rule) {
@@ -121,7 +123,7 @@ void SamePlaceEndsTheJob(World& world, const Batch& batch, const char* name) {
 void AHealthyNodeIsNotSetAside(World& world, const Batch& batch, const char* name) {
   if (!batch.nodes_touched) return;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
-    if (!node.set_aside || world.ledger.aside.contains(id)) continue;
+    if (!IsAsideByImgd(node) || world.ledger.aside.contains(id)) continue;
     const size_t jobs = world.ledger.failed_on[id].size();
     if (jobs < kRunning)
       world.Break(name, fmt::format("node {} is set aside where {} jobs failed", id, jobs));
@@ -137,8 +139,8 @@ void HalfOfTheNodesStay(World& world, const Batch& batch, const char* name) {
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     if (node.state == NodeState::kLost) continue;
     ++known;
-    aside += node.set_aside ? 1 : 0;
-    more = more || (node.set_aside && !world.ledger.aside.contains(id));
+    aside += IsAsideByImgd(node) ? 1 : 0;
+    more = more || (IsAsideByImgd(node) && !world.ledger.aside.contains(id));
   }
   if (more && 2 * aside > known) world.Break(name, fmt::format("{} of {} nodes are set aside", aside, known));
 }
@@ -182,7 +184,7 @@ void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
     for (const auto& [id, other] : nodes) {
       if (other.state == NodeState::kLost) continue;
       ++known_nodes;
-      aside += other.set_aside ? 1 : 0;
+      aside += IsAsideByImgd(other) ? 1 : 0;
       if (id == part->node || other.set_aside) continue;
       ++others;
       others_struck += world.ledger.failed_on[id].size() + 1 >= kRunning ? 1 : 0;

@@ -40,6 +40,8 @@ struct Ledger {
     uint32_t failures = 0;                                     ///< that count
     bool gives_back = false;  ///< a node of its latest start is being taken back, and it was ended for that
     std::optional<Instant> could_grow;  ///< since when nothing has kept it from growing
+    bool uses = false;                  ///< the last of `used` of its accounts is not over
+    std::set<NodeId> moved_off;         ///< nodes that its next start must not be on
   };
   struct Sweep {
     std::string name;
@@ -58,7 +60,25 @@ struct Ledger {
     std::vector<size_t> nodes;  ///< as NodesNow() has them
   };
 
+  /// Devices that were held, and what they cost an hour.
+  struct Use {
+    JobId job;
+    Instant from;
+    Instant to;  ///< Instant::max() while they are
+    double devices = 0;
+    double price_per_hour = 0;
+  };
+  /// What people asked for and what holds until it is undone.
+  struct Asked {
+    std::set<JobId> paused;
+    std::map<NodeId, bool> aside;  ///< nodes that somebody set aside, and whether they are drained
+    bool changed = false;          ///< since it was stored
+  };
+
   std::map<JobId, Job> jobs;
+  std::map<std::string, std::vector<Use>> used;  ///< by account
+  Asked asked;
+  Asked asked_stored;
   std::map<std::pair<JobId, size_t>, RungResults> rungs;  ///< by sweep and rung
   /// By the first job; also some that were not stored in the end. A client that got no answer submits twice.
   std::map<JobId, Sweep> sweeps;
@@ -106,11 +126,17 @@ struct Ledger {
   void Slept(Duration time, Instant now) {
     for (auto& [node, at] : heard) at = std::min(at + time, now);
   }
+  void Stored() {
+    if (!asked.changed) return;
+    asked.changed = false;
+    asked_stored = asked;
+  }
   /// The daemon lost what it had not stored.
   void Disturb() {
     promise.reset();
     notices.clear();
     noticed.clear();
+    asked = asked_stored;
   }
 };
 

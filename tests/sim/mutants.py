@@ -100,7 +100,7 @@ MUTANTS = [
     Mutant("after a failed commit nodes are thought to be connected", "reactor.cc",
            "    edited.session = 0;\n", ""),
     Mutant("after a failed commit the holders stay as they were", "cluster_state.cc",
-           "  old_nodes_.clear();\n  Rebuild();\n", "  old_nodes_.clear();\n"),
+           "  PutBack(old_nodes_, nodes_);\n  Rebuild();\n", "  PutBack(old_nodes_, nodes_);\n"),
     Mutant("a gang that hangs is left alone", "stall.cc",
            "if (!limit || *still < *limit) return std::nullopt;",
            "if (!limit || *still < 1000 * *limit) return std::nullopt;"),

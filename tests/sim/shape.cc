@@ -2,12 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 namespace imgd::sim {
 
 using std::chrono::minutes;
 using std::chrono::seconds;
 
 namespace {
+
+constexpr std::array<const char*, 3> kUsers = {"ada", "bob", "cyn"};
+constexpr std::array<const char*, 3> kProjects = {"", "vision", "speech"};
 
 int64_t MillisecondsOf(Duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
@@ -73,8 +79,31 @@ void Sweep(Dice& dice, const Shape&, JobTruth& job) {
   if (dice.Chance(0.6)) job.halving = Halving{.factor = 2, .rungs = {1, 3}};
 }
 
-/// Takes what there is, and more when nobody else waits.
+/// Not every node does for it.
+void Picky(Dice& dice, const Shape& shape, JobTruth& job) {
+  Gang(dice, shape, job);
+  job.submission.nodes = std::min(job.submission.nodes, 2U);
+  if (!shape.kinds_of_nodes) return;
+  Needs& needs = job.submission.needs;
+  if (dice.Chance(0.3)) needs.models = {"H100"};
+  if (dice.Chance(0.1)) needs.models.emplace_back("a100");
+  if (dice.Chance(0.2)) needs.gpu = true;
+  if (dice.Chance(0.2)) needs.memory_bytes = uint64_t{40 + 40 * dice.Below(2)} << 30;
+  if (dice.Chance(0.3)) needs.labels["zone"] = {dice.Chance(0.5) ? "a" : "b"};
+  if (dice.Chance(0.3)) needs.not_labels["capacity"] = {"spot"};
+}
+
+/// Nobody else on its nodes.
+void WholeNodes(Dice& dice, const Shape& shape, JobTruth& job) {
+  Picky(dice, shape, job);
+  job.submission.needs.whole_nodes = true;
+}
+
+/// Takes what there is, and more when nobody else waits. Its owner has no other jobs: while it grows it has
+/// devices that the ledger does not count.
 void Elastic(Dice& dice, const Shape& shape, JobTruth& job) {
+  job.submission.owner = kElasticOwner;
+  job.submission.project.clear();
   job.submission.nodes = static_cast<uint32_t>(1 + dice.Below(std::min(shape.nodes, 3U)));
   job.submission.max_nodes =
       job.submission.nodes + static_cast<uint32_t>(1 + dice.Below(std::min(shape.nodes, 8U)));
@@ -108,7 +137,7 @@ const std::vector<JobKind>& KindsOfJobs() {
       {"overlong", 6, Overlong},  {"crashing", 10, Crashing},   {"bad-input", 3, BadInput},
       {"in-bucket", 8, InBucket}, {"after", 14, After},         {"not-before", 5, NotBefore},
       {"sweep", 6, Sweep},        {"same-place", 5, SamePlace}, {"elastic", 16, Elastic},
-      {"command", 16, Command},
+      {"command", 16, Command},   {"picky", 14, Picky},         {"whole-nodes", 6, WholeNodes},
   };
   return kinds;
 }
@@ -128,9 +157,77 @@ JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
                     .priority = static_cast<int>(dice.Below(3)),
                     .max_restarts = static_cast<uint32_t>(dice.Below(8)),
                     .checkpoint_parent = "/ckpt"};
+  if (shape.users > 1) {
+    job.submission.owner = kUsers[dice.Below(std::min<uint64_t>(shape.users, kUsers.size()))];
+    job.submission.project = kProjects[dice.Below(kProjects.size())];
+  }
   kind->make(dice, shape, job);
   return job;
 }
+
+NodeTruth DrawNode(Dice& dice, const Shape& shape, uint32_t number) {
+  NodeTruth node{.devices = static_cast<uint32_t>(
+                     shape.most_devices > 4 ? shape.most_devices : 1 + dice.Below(shape.most_devices)),
+                 .storage = shape.two_storages && number % 2 == 1 ? "storage-b" : "storage-a"};
+  if (!shape.kinds_of_nodes) return node;
+  const uint64_t kind = dice.Below(3);
+  node.model = kind == 0 ? "NVIDIA H100 80GB HBM3" : kind == 1 ? "NVIDIA A100-SXM4-40GB" : "cpu";
+  // What a driver tells is less than what the GPU is sold as.
+  node.memory_bytes = kind == 0 ? uint64_t{79} << 30 : kind == 1 ? uint64_t{39} << 30 : 0;
+  node.labels["zone"] = dice.Chance(0.5) ? "a" : "b";
+  if (dice.Chance(0.3)) node.labels["capacity"] = "spot";
+  node.price_per_hour = static_cast<double>(dice.Below(9));
+  return node;
+}
+
+bool NodeDoes(const Needs& needs, const NodeRecord& node) {
+  const auto has = [&node](const auto& label) {
+    const auto own = node.labels.find(label.first);
+    return own != node.labels.end() && std::count(label.second.begin(), label.second.end(), own->second) > 0;
+  };
+  if (!std::all_of(needs.labels.begin(), needs.labels.end(), has)) return false;
+  if (std::any_of(needs.not_labels.begin(), needs.not_labels.end(), has)) return false;
+  if (node.devices.empty()) return false;
+  const Device& device = node.devices.front();
+  const bool is_gpu = device.model != "cpu";
+  if ((needs.gpu || needs.memory_bytes > 0 || !needs.models.empty()) && !is_gpu) return false;
+  if (device.memory_bytes + (uint64_t{1} << 30) < needs.memory_bytes) return false;
+  const auto is = [&device](const std::string& model) {
+    return device.model.starts_with(model == "a100" ? "NVIDIA A100" : "NVIDIA H100");
+  };
+  return needs.models.empty() || std::any_of(needs.models.begin(), needs.models.end(), is);
+}
+
+namespace {
+
+Budget DrawBudget(Dice& dice, double most) {
+  const uint64_t per = dice.Below(10);  // rarely in all: then nothing more of it starts
+  return {.most = most * (0.05 + dice.Unit()), .per = static_cast<Period>(per == 9 ? 4 : 1 + per % 3)};
+}
+
+Quota DrawQuota(Dice& dice, const Shape& shape) {
+  Quota quota;
+  const uint64_t devices = uint64_t{shape.nodes} * shape.most_devices;
+  if (dice.Chance(0.5)) quota.devices = static_cast<uint32_t>(1 + dice.Below(devices));
+  if (dice.Chance(0.3)) quota.queued = static_cast<uint32_t>(1 + dice.Below(8));
+  if (dice.Chance(0.3)) quota.device_hours = DrawBudget(dice, 2);
+  if (dice.Chance(0.3)) quota.spend = DrawBudget(dice, 6);
+  return quota;
+}
+
+/// Several users and projects, and how much each may have.
+void DrawAccounts(Dice& dice, Shape& shape) {
+  shape.users = 2 + static_cast<uint32_t>(dice.Below(2));
+  if (dice.Chance(0.7)) shape.half_life = std::chrono::hours(7 * 24);
+  shape.to_midnight = dice.Between(minutes(5), shape.busy);
+  if (dice.Chance(0.3)) return;
+  if (dice.Chance(0.5)) shape.quotas.user = DrawQuota(dice, shape);
+  if (dice.Chance(0.5)) shape.quotas.users[kUsers[0]] = DrawQuota(dice, shape);
+  if (dice.Chance(0.5)) shape.quotas.project = DrawQuota(dice, shape);
+  if (dice.Chance(0.5)) shape.quotas.projects["vision"] = DrawQuota(dice, shape);
+}
+
+}  // namespace
 
 Shape ShapeOf(uint64_t seed) {
   Dice dice(seed ^ 0x5eed'0000'0000'0000);  // other draws than the life's
@@ -143,6 +240,9 @@ Shape ShapeOf(uint64_t seed) {
   shape.between_faults = dice.Chance(0.1) ? Duration::zero() : dice.Between(seconds(30), minutes(6));
   if (dice.Chance(0.2)) shape.rank_faults = 0;
   if (dice.Chance(0.3)) shape.failed_commits = 0;
+  shape.kinds_of_nodes = dice.Chance(0.4);
+  if (dice.Chance(0.6)) shape.between_orders = dice.Between(seconds(40), minutes(5));
+  if (dice.Chance(0.5)) DrawAccounts(dice, shape);
   return shape;
 }
 

@@ -19,7 +19,28 @@ struct Shape {
   Duration between_faults = std::chrono::minutes(2);  ///< of machines, streams, the daemon; zero: none
   double rank_faults = 0.25;                          ///< part of the starts that fail by themselves
   double failed_commits = 0.004;                      ///< of those that store something
+  bool kinds_of_nodes = false;                        ///< several, and jobs that ask for some of them
+  Duration between_orders{};                          ///< of people to jobs and nodes; zero: none
+  uint32_t users = 1;
+  Quotas quotas;
+  Duration half_life{};    ///< of what users have had; zero: they take no turns
+  Duration to_midnight{};  ///< when the day, the week and the month end; zero: later
 };
+
+/// What is true of a node.
+struct NodeTruth {
+  uint32_t devices = 1;
+  std::string storage;
+  std::string model = "sim";
+  uint64_t memory_bytes = 0;
+  Labels labels = {};
+  double price_per_hour = 0;
+};
+NodeTruth DrawNode(Dice& dice, const Shape& shape, uint32_t number);
+
+/// The gang may be on such a node, and have its devices: all of a node here are of one kind. In words of the
+/// job file, not of the core.
+bool NodeDoes(const Needs& needs, const NodeRecord& node);
 
 /// A small cluster, different for each seed.
 Shape ShapeOf(uint64_t seed);
@@ -44,6 +65,9 @@ struct JobTruth {
   std::string sweep = {};  ///< a member's: its sweep's name
   double quality = 0;      ///< from 0 to 1
 };
+
+/// Of jobs that may grow.
+inline constexpr const char* kElasticOwner = "eve";
 
 /// Epochs that a job trains for.
 inline constexpr uint32_t kEpochs = 5;

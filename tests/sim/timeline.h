@@ -35,6 +35,8 @@ class Dice {
 class Timeline {
  public:
   Now now() const { return now_; }
+  /// Before the first event.
+  void SetWall(WallTime wall) { now_.wall = wall; }
   Duration passed() const { return now_.steady - kBegin; }
   void After(Duration time, std::function<void()> what) {
     events_.push_back({now_.steady + std::max(time, Duration::zero()), next_++, std::move(what)});

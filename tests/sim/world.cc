@@ -9,14 +9,28 @@ namespace imgd::sim {
 using std::chrono::minutes;
 using std::chrono::seconds;
 
+namespace {
+
+/// 2001-10-01, a Monday.
+constexpr WallTime kMidnight{1'001'894'400'000'000};
+
+}  // namespace
+
 World::World(uint64_t seed, Shape of, bool trace)
-    : dice(seed), shape(of), network(*this), daemon(*this), gangs(*this), trace_(trace) {
+    : dice(seed),
+      shape(of),
+      settings({.quotas = shape.quotas, .half_life = shape.half_life}),
+      network(*this),
+      daemon(*this),
+      gangs(*this),
+      trace_(trace) {
+  if (shape.to_midnight > Duration::zero()) {
+    const auto left = std::chrono::duration_cast<std::chrono::microseconds>(shape.to_midnight).count();
+    time.SetWall({kMidnight.micros - left});
+  }
   for (uint32_t i = 0; i < shape.nodes; ++i) {
-    const auto devices = static_cast<uint32_t>(shape.most_devices > 4 ? shape.most_devices
-                                                                      : 1 + dice.Below(shape.most_devices));
     const std::string name = fmt::format("n{:03}", i);
-    agents.push_back(std::make_unique<Agent>(*this, name, "agent-of-" + name, devices,
-                                             shape.two_storages && i % 2 == 1 ? "storage-b" : "storage-a"));
+    agents.push_back(std::make_unique<Agent>(*this, name, "agent-of-" + name, DrawNode(dice, shape, i)));
   }
 }
 
@@ -37,6 +51,7 @@ const std::vector<Finding>& World::Live() {
   SubmitNext();
   LookAfterNodes();
   if (shape.between_faults > Duration::zero()) FailNext();
+  if (shape.between_orders > Duration::zero()) GiveOrders();
   time.After(shape.busy, [this] { BeQuiet(); });
   const uint64_t most = 2'000'000 + uint64_t{200'000} * shape.nodes;
   while (findings_.empty() && !ended_ && time.Step()) {
@@ -61,11 +76,19 @@ void World::SubmitNext() {
 void World::LookAfterNodes() {
   time.After(dice.Between(minutes(2), minutes(8)), [this] {
     for (const auto& [id, node] : daemon.reactor().state().nodes()) {
-      if (!node.set_aside || !dice.Chance(0.7)) continue;
+      if (!node.set_aside || node.set_aside->by == AsideBy::kUser || !dice.Chance(0.7)) continue;
       Say("user: uses {} again", id);
-      daemon.Return(id);
+      daemon.Return(id, false);
     }
     LookAfterNodes();
+  });
+}
+
+void World::GiveOrders() {
+  time.After(dice.Exponential(shape.between_orders), [this] {
+    if (quiet_) return;
+    DrawOrder(*this);
+    GiveOrders();
   });
 }
 
@@ -158,7 +181,7 @@ Duration World::LongestDrain() const {
 /// It waits for what can't come: nodes that are gone for ever, or a job that waits for them itself.
 bool World::Excused(const JobRecord& job, const std::vector<Space>& space) const {
   if (job.state != JobState::kQueued) return false;
-  if (!Fits(*this, job, space)) return true;
+  if (!Fits(*this, job, space) || MayNeverHave(*this, job)) return true;
   const auto waits = [&](JobId id) {
     const JobRecord* other = daemon.Stored(id);
     return other != nullptr && !IsFinal(other->state) && other->id != job.id && Excused(*other, space);
@@ -195,6 +218,7 @@ bool World::Drained() const {
 
 /// The queue drains when the cluster is quiet, and agents forget the runs that have ended.
 void World::CheckDrained(Instant deadline) {
+  TidyUp(*this);
   if (Drained()) {
     ended_ = true;
     return;

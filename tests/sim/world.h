@@ -34,10 +34,9 @@ class World {
   /// Lives until the queue has drained after the busy time, or a rule is broken, which is returned.
   const std::vector<Finding>& Live();
 
-  /// All jobs have one owner and there are no quotas: turns between users are not simulated.
-  CoreSettings settings{.half_life = Duration::zero()};
   Dice dice;
   Shape shape;
+  CoreSettings settings;
   Timeline time;
   Ledger ledger;
   Network network;
@@ -61,6 +60,7 @@ class World {
   void Print(const std::string& line) const;
   void SubmitNext();
   void LookAfterNodes();
+  void GiveOrders();
   void Submit(JobTruth job);
   void SubmitSweep(const JobTruth& sweep);
   std::vector<Dependency> ChooseAfter();
@@ -78,6 +78,11 @@ class World {
   uint64_t submitted_ = 0;
   std::vector<Finding> findings_;
 };
+
+/// Somebody asks something of a job or a node, by chance.
+void DrawOrder(World& world);
+/// Nothing is paused or set aside for ever.
+void TidyUp(World& world);
 
 /// Something goes wrong outside the daemon's core, by chance.
 void DrawFault(World& world);

@@ -51,7 +51,8 @@ Status TestCluster::TryJoin(const std::string& node, uint32_t devices, const std
                   .agent_id = agent_id,
                   .address = node,
                   .filesystem_id = filesystem,
-                  .runs = std::move(runs)};
+                  .runs = std::move(runs),
+                  .price_per_hour = price_per_hour};
   for (uint32_t i = 0; i < devices; ++i) hello.devices.push_back({.index = i, .model = "cpu"});
   Actions actions;
   const uint64_t session = next_session_++;
@@ -295,7 +296,8 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     if (job == nullptr) continue;
     jobs.push_back(*job);
     jobs.back().not_before = {};
-    jobs.back().run.since = jobs.back().run.stop_since = jobs.back().run.gone_since = {};
+    jobs.back().run.since = jobs.back().run.stop_since = jobs.back().run.gone_since =
+        jobs.back().run.held_since = jobs.back().run.charged_at = {};
     for (auto& part : jobs.back().run.parts) part.sent = Command::kNothing;
     if (jobs.back().by_hand) jobs.back().by_hand->silence = {};
   }
@@ -313,7 +315,7 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
   for (const auto& [id, sweep] : old.state().sweeps()) sweeps.push_back(sweep);
   Reactor reactor(settings, "cafe0123");
   reactor.Restore(std::move(jobs), std::move(nodes), old.next_job(), now, old.state().usage(),
-                  std::move(sweeps));
+                  std::move(sweeps), old.state().accounts());
   return reactor;
 }
 

@@ -39,6 +39,8 @@ class TestCluster {
 
   /// What nodes that join from now on see: those that name the same one share all folders.
   std::string filesystem = "fs";
+  /// What nodes that join from now on cost an hour.
+  double price_per_hour = 0;
 
   /// The node says Hello with so many devices, and with the runs given. Errors fail the test.
   TestCluster& Join(const std::string& node, uint32_t devices, std::vector<RunReport> runs = {});
@@ -96,6 +98,10 @@ class TestCluster {
   void Pass(Duration time);
   /// The daemon restarts: only what is stored is known, and every node has to say Hello.
   void Restart();
+  /// Somebody sets the wall clock.
+  void SetClockAhead(Duration time) {
+    now_.wall.micros += std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  }
 
   const JobRecord& Job(JobId job) const;
   const NodeRecord& Node(const std::string& node) const { return *reactor_.state().FindNode(NodeId(node)); }
