@@ -75,6 +75,7 @@ TEST_F(Program, RunsInTheJobsOwnFolderWhichStays) {
   ASSERT_TRUE(node.UntilLine(7, 1, 1, folder.native()));
   EXPECT_EQ(*ReadFile(folder / "state"), "kept\n");
   EXPECT_EQ(node.Status(7, 1).exits(0).exit_code(), 4);
+  EXPECT_FALSE(node.Status(7, 1).exits(0).told());
 }
 
 TEST_F(Program, RunsWhereTheJobSaysAndByThePathOfTheJob) {
@@ -132,6 +133,7 @@ TEST_F(Program, AStopIsSigtermThenSigkillAlsoWhereACheckpointIsAskedFor) {
   ASSERT_TRUE(node.UntilGone(7, 1));
   EXPECT_TRUE(node.UntilLine(7, 1, 1, "told"));
   EXPECT_EQ(node.Status(7, 1).exits(0).exit_code(), 0);
+  EXPECT_TRUE(node.Status(7, 1).exits(0).told());
   auto deaf = CommandStart("{run: 'trap \"\" TERM; sleep 600 & echo up; wait; sleep 600'}", 1);
   deaf.mutable_run()->set_generation(2);
   Start(deaf);

@@ -264,6 +264,7 @@ v1::RunStatus Run::StatusMessage() const {
     exit->set_last_error_line(ToUtf8(rank.last_error_line));
     for (const auto& line : rank.last_lines) exit->add_last_lines(ToUtf8(line));
     exit->set_pid(rank.pid);
+    exit->set_told(rank.told);
   }
   return status;
 }

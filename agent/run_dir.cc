@@ -33,6 +33,7 @@ json RankToJson(const RankRecord& rank) {
           {"start_time", rank.start_time},
           {"exit_code", rank.exit_code},
           {"signal", rank.signal},
+          {"told", rank.told},
           {"last_error_line", rank.last_error_line},
           {"last_lines", rank.last_lines},
           {"lines", rank.lines}};
@@ -47,7 +48,8 @@ RankRecord RankFromJson(const json& in) {
   rank.exit_code = in.at("exit_code").get<int>();
   rank.signal = in.at("signal").get<int>();
   rank.last_error_line = in.at("last_error_line").get<std::string>();
-  // A shim of an earlier version does not tell them.
+  // A shim of an earlier version does not tell these two.
+  rank.told = in.value("told", false);
   rank.last_lines = in.value("last_lines", std::vector<std::string>());
   rank.lines = in.at("lines").get<uint64_t>();
   return rank;

@@ -70,6 +70,7 @@ struct RankRecord {
   uint64_t start_time = 0;  ///< /proc/PID/stat, field 22
   int exit_code = 0;
   int signal = 0;                       ///< that ended it; else 0
+  bool told = false;                    ///< it had been told to end before
   std::string last_error_line;          ///< last line on standard error, valid UTF-8
   std::vector<std::string> last_lines;  ///< of a rank that failed: the last ones of its log, cut
   uint64_t lines = 0;                   ///< log lines so far, lost ones included

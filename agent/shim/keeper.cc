@@ -199,7 +199,7 @@ void Keeper::RecordExit(int64_t pid, int status_code, int status) {
     if (rank.pid != pid || rank.state != RankState::kRunning) continue;
     // What it wrote last says why; a pipe holds at most a few reads' worth, a grandchild may go on writing.
     DrainOutput(i, 16);
-    if (const auto rest = ranks_[i].err.lines.partial(); rest.find_first_not_of(" \t") != rest.npos) {
+    if (const auto rest = ranks_[i].err.lines.partial(); HasWord(rest)) {
       rank.last_error_line.assign(rest.substr(0, kMaxErrorLineBytes));
     }
     rank.last_lines.clear();
@@ -208,6 +208,7 @@ void Keeper::RecordExit(int64_t pid, int status_code, int status) {
       rank.last_lines.emplace_back(rest.substr(0, kMaxErrorLineBytes));
     rank.state = RankState::kExited;
     (status_code == CLD_EXITED ? rank.exit_code : rank.signal) = status;
+    rank.told = stop_ != Stop::kNo;
     loop_->Unwatch(ranks_[i].control.get());
     ranks_[i].control.reset();
     Publish();

@@ -86,7 +86,7 @@ std::string Describe(const Run& run, const RankExit& exit) {
                         name != nullptr ? fmt::format(" (SIG{})", name) : "");
     if (exit.signal == 0) text += fmt::format(", exit code {}", exit.exit_code);
   } else if (exit.exit_code == 0) {
-    text += "ended with exit code 0 before the training was finished";
+    text += exit.told ? "was told to end there" : "ended with exit code 0 before the training was finished";
   } else {
     text += fmt::format("failed with exit code {}", exit.exit_code);
   }
@@ -135,7 +135,7 @@ Cause CauseOfTrouble(const Trouble& trouble) {
 
 /// It ended of itself, and not as it should.
 bool IsCause(JobKind kind, const RankExit& exit) {
-  return !exit.by_us && (kind == JobKind::kTraining || !EndedWell(exit));
+  return !exit.by_us && (kind == JobKind::kTraining || exit.told || !EndedWell(exit));
 }
 
 Cause FindCause(JobKind kind, const Run& run) {
@@ -268,7 +268,7 @@ bool AllEndedWell(const JobRecord& job) {
   const Run& run = job.run;
   return (run.finished || !job.Trains()) && run.exits.size() == job.WorldSize() &&
          std::all_of(run.exits.begin(), run.exits.end(), [&job](const RankExit& exit) {
-           return EndedWell(exit) && (job.Trains() || !exit.by_us);
+           return EndedWell(exit) && (job.Trains() || !exit.told);
          });
 }
 
@@ -402,7 +402,8 @@ bool AllOver(const Run& run) {
 
 bool MustStop(const Run& run) {
   return !run.troubles.empty() || std::any_of(run.exits.begin(), run.exits.end(), [](const RankExit& exit) {
-    return exit.exit_code != 0 || exit.signal != 0;
+    // A node may tell ranks to end for reasons of its own.
+    return exit.exit_code != 0 || exit.signal != 0 || exit.told;
   });
 }
 
@@ -441,7 +442,8 @@ bool IsExplained(const JobRecord& job) {
 
 bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now) {
   if (job.run.stop == StopFor::kNothing) return false;
-  if (!job.Trains()) return true;
+  // Of what ends after another one failed nobody can tell whether that is why.
+  if (!job.Trains()) return exit.told || job.run.stop == StopFor::kRetry;
   const int signal = SignalOf(exit);
   if (signal == kTerm || exit.exit_code == kStoppedExit) return true;
   // A SIGKILL of ours comes only after the grace time; an earlier one is somebody else's. Where a node is

@@ -45,8 +45,7 @@ bool IsExplained(const JobRecord& job);
 /// True when the run fell apart, and not because it was asked to end.
 bool FailedOfItself(const Run& run);
 
-/// Tells whether imgd itself ended this rank, by what was asked for before. Of a program that is no trainer
-/// nobody knows how it ends when it is told to, so that any end counts.
+/// Marks whether imgd itself ended this rank, by what was asked for before.
 bool EndedByUs(const JobRecord& job, const RankExit& exit, Instant now);
 
 /// Who asked for the devices of a run that GivesBack(), as in AppendEvent, and the code of it.

@@ -20,6 +20,12 @@ Want Command(Want want = {}) {
   return want;
 }
 
+/// It had been told to end.
+RankExit Told(RankExit exit) {
+  exit.told = true;
+  return exit;
+}
+
 struct Kinds : testing::Test {
   Kinds() { cluster.Join("a", 2).Join("b", 2); }
   JobId Runs(const Want& want) {
@@ -78,7 +84,7 @@ TEST_F(Kinds, OneThatFailsEndsTheGangAndIsTriedAgain) {
   const JobId job = Runs(Command({.nodes = 2, .max_restarts = 1}));
   cluster.Ends("a", job, {ExitCode(0, 3, "no such file")});
   // However the other ends when it is told to: it is not the cause.
-  cluster.Ends("b", job, {Killed(1, 6, "terminate called")});
+  cluster.Ends("b", job, {Told(Killed(1, 6, "terminate called"))});
   EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
   EXPECT_THAT(cluster.Job(job).reason.text,
               AllOf(HasSubstr("failure 1 of at most 1"),
@@ -86,7 +92,7 @@ TEST_F(Kinds, OneThatFailsEndsTheGangAndIsTriedAgain) {
   cluster.Pass(seconds(2));
   cluster.BringUp(job);
   cluster.Ends("a", job, {ExitCode(0, 3, "no such file")});
-  cluster.Ends("b", job, {ExitCode(1, 0)});
+  cluster.Ends("b", job, {Told(ExitCode(1, 0))});
   EXPECT_EQ(cluster.Job(job).state, JobState::kFailed);
   EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kRetriesExhausted);
 }
@@ -116,7 +122,7 @@ TEST_F(Kinds, WhoEndsWithZeroAfterItWasToldToEndIsNotCompleted) {
   ASSERT_TRUE(cluster.Pause(job).has_value());
   EXPECT_EQ(cluster.Job(job).state, JobState::kPreempting);
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1")) << "there is nobody to ask for a checkpoint";
-  cluster.Ends("a", job, {ExitCode(0, 0)});
+  cluster.Ends("a", job, {Told(ExitCode(0, 0))});
   EXPECT_EQ(cluster.Job(job).state, JobState::kPaused);
   EXPECT_EQ(cluster.Job(job).reason.text, "paused by ada; its command is started again then");
   ASSERT_TRUE(cluster.Resume(job).has_value());
@@ -125,13 +131,30 @@ TEST_F(Kinds, WhoEndsWithZeroAfterItWasToldToEndIsNotCompleted) {
   EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
 }
 
+TEST_F(Kinds, WhoWasAtItsEndBeforeItHeardIsCompleted) {
+  const JobId job = Runs(Command());
+  ASSERT_TRUE(cluster.Pause(job).has_value());
+  cluster.Ends("a", job, {ExitCode(0, 0)});
+  EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
+}
+
+TEST_F(Kinds, WhatANodeTellsToEndForReasonsOfItsOwnIsTriedAgain) {
+  const JobId job = Runs(Command({.nodes = 2}));
+  cluster.Sent("b");
+  cluster.Ends("a", job, {Told(ExitCode(0, 0))});
+  EXPECT_THAT(cluster.Sent("b"), ElementsAre("stop 1/1"));
+  cluster.Ends("b", job, {Told(ExitCode(1, 0))});
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("rank 0 on node a was told to end there"));
+}
+
 TEST_F(Kinds, ACancelEndsItWhateverItsExitCode) {
   for (const auto& exit : {ExitCode(0, 0), ExitCode(0, 1), Killed(0, 15), Killed(0, 9)}) {
     const JobId job = Runs(Command());
     cluster.Sent("a");
     ASSERT_TRUE(cluster.Cancel(job, /*checkpoint_first=*/true).has_value());
     EXPECT_THAT(cluster.Sent("a"), ElementsAre(HasSubstr("stop ")));
-    cluster.Ends("a", job, {exit});
+    cluster.Ends("a", job, {Told(exit)});
     EXPECT_EQ(cluster.Job(job).state, JobState::kCancelled);
   }
 }
@@ -141,7 +164,7 @@ TEST_F(Kinds, ATimeLimitEndsItWithoutACheckpoint) {
   cluster.Sent("a");
   cluster.Pass(seconds(61));
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
-  cluster.Ends("a", job, {ExitCode(0, 0)});
+  cluster.Ends("a", job, {Told(ExitCode(0, 0))});
   EXPECT_EQ(cluster.Job(job).state, JobState::kFailed);
   EXPECT_EQ(cluster.Job(job).reason.text, "its time_limit of 60 s is over");
 }
@@ -182,7 +205,7 @@ TEST_F(Kinds, ALostNodeStartsItElsewhere) {
   const JobId job = Runs(Command({.nodes = 2, .max_restarts = 0}));
   cluster.Silence("b");
   cluster.Pass(seconds(50));
-  cluster.Ends("a", job, {ExitCode(0, 0)});
+  cluster.Ends("a", job, {Told(ExitCode(0, 0))});
   cluster.Pass(seconds(2));
   EXPECT_EQ(cluster.Job(job).state, JobState::kStarting);
   EXPECT_EQ(cluster.Job(job).generation, Generation(2));

@@ -248,6 +248,8 @@ void Reactor::NoteExits(const NodeId& node, const RunReport& report, Now now, Ac
     const bool known = std::any_of(job.run.exits.begin(), job.run.exits.end(),
                                    [&exit](const RankExit& other) { return other.rank == exit.rank; });
     if (known || part == nullptr || part->node != node) continue;
+    // A trainer says by its exit code, and by itself, how it ended.
+    if (job.Trains()) exit.told = false;
     exit.by_us = EndedByUs(job, exit, now.steady);
     NoteWhere(report.run, exit);
     out.push_back(AppendRankExit{report.run, exit, now.wall});

@@ -146,6 +146,7 @@ struct RankExit {
   std::string where = {};      ///< where it was: "step 12, forward pass"; empty where it never said
   std::string last_line = {};  ///< of its log, as far as it was sent before; may be empty
   std::optional<LogMatch> match = {};
+  bool told = false;  ///< its node had told it to end, whoever wanted that
   bool operator==(const RankExit&) const = default;
 };
 

@@ -110,6 +110,7 @@ void Engine::Apply(const AppendRankExit& action) {
   exit.set_signal(action.exit.signal);
   exit.set_last_error_line(action.exit.last_error_line);
   exit.set_pid(action.exit.pid);
+  exit.set_told(action.exit.told);
   exit.set_program(!reactor_.state().FindJob(action.run.job)->Trains());
   if (action.exit.match) *exit.mutable_match() = ToProto(*action.exit.match);
   AppendMetric(action.run, action.exit.rank, kExitSequence, EventKind::kRankExit, action.time.micros,

@@ -71,7 +71,8 @@ RunReport Engine::ReportOf(const v1::RunStatus& status) const {
                             .exit_code = exit.exit_code(),
                             .signal = exit.signal(),
                             .last_error_line = exit.last_error_line(),
-                            .pid = exit.pid()});
+                            .pid = exit.pid(),
+                            .told = exit.told()});
     if (exit.exit_code() == 0 && exit.signal() == 0) continue;
     std::vector<std::string> lines(exit.last_lines().begin(), exit.last_lines().end());
     if (lines.empty()) lines.push_back(exit.last_error_line());

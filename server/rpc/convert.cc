@@ -65,6 +65,7 @@ void FillRun(const JobRecord& job, v1::Job& out) {
     rank_exit->set_signal(exit.signal);
     rank_exit->set_last_error_line(exit.last_error_line);
     rank_exit->set_pid(exit.pid);
+    rank_exit->set_told(exit.told);
     rank_exit->set_program(!job.Trains());
     if (exit.match) *rank_exit->mutable_match() = ToProto(*exit.match);
   }

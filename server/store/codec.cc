@@ -54,7 +54,8 @@ json ToJson(const RankExit& exit) {
           {"by_us", exit.by_us},
           {"where", exit.where},
           {"last_line", exit.last_line},
-          {"match", ToJson(exit.match)}};
+          {"match", ToJson(exit.match)},
+          {"told", exit.told}};
 }
 
 RankExit ExitFrom(const json& value) {
@@ -66,7 +67,8 @@ RankExit ExitFrom(const json& value) {
           .by_us = value.at("by_us").get<bool>(),
           .where = value.value("where", ""),
           .last_line = value.value("last_line", ""),
-          .match = MatchIn(value)};
+          .match = MatchIn(value),
+          .told = value.value("told", false)};
 }
 
 json ToJson(const RankFailure& failure) {

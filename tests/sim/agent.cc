@@ -304,7 +304,7 @@ void Agent::StopAfterCheckpoint(RunKey key, Duration grace) {
     const auto run = runs_.find(key);
     if (run == runs_.end() || !world_->gangs.WriteCheckpoint(key)) return;
     for (auto& [rank, life] : run->second.ranks) {
-      if (life.alive && !life.stubborn) EndRank(key, rank, 11, 0);
+      if (life.alive && !life.stubborn) EndRank(key, rank, 11, 0, true);
     }
   });
   world_->time.After(grace, [this, key, grace] { Terminate(key, grace); });
@@ -319,7 +319,7 @@ void Agent::Terminate(RunKey key, Duration grace) {
     world_->time.After(after, [this, key, rank_ = rank, kill = life.stubborn] {
       const auto known = runs_.find(key);
       const bool program = known != runs_.end() && known->second.kind != imgd::JobKind::kTraining;
-      EndRank(key, rank_, kill ? 0 : program ? world_->gangs.PutAside(key) : 143, kill ? 9 : 0);
+      EndRank(key, rank_, kill ? 0 : program ? world_->gangs.PutAside(key) : 143, kill ? 9 : 0, true);
     });
   }
 }
@@ -358,13 +358,13 @@ bool Agent::Stopping(RunKey run) const {
   return found != runs_.end() && found->second.phase == RunPhase::kStopping;
 }
 
-void Agent::EndRank(RunKey key, uint32_t rank, int exit_code, int signal) {
+void Agent::EndRank(RunKey key, uint32_t rank, int exit_code, int signal, bool told) {
   if (!Lives(key, rank)) return;
   LiveRun& run = runs_.at(key);
   world_->Say("{}: rank {} of {} ends with exit code {}, signal {}", id_, rank, InWords(key), exit_code,
               signal);
   run.ranks.at(rank).alive = false;
-  run.exits.push_back({.rank = rank, .exit_code = exit_code, .signal = signal});
+  run.exits.push_back({.rank = rank, .exit_code = exit_code, .signal = signal, .told = told});
   if (!run.AnyAlive()) run.phase = RunPhase::kGone;
   SendStatus(key);
   world_->gangs.RankEnded(key, rank);

@@ -49,7 +49,7 @@ class Agent {
   bool Lives(RunKey run, uint32_t rank) const;
   bool Stopping(RunKey run) const;
   void Report(RunKey run, uint32_t rank, TrainerEvent event);
-  void EndRank(RunKey run, uint32_t rank, int exit_code, int signal);
+  void EndRank(RunKey run, uint32_t rank, int exit_code, int signal, bool told = false);
   void SendPulses(RunKey run, std::vector<RankPulse> pulses);
 
   // What goes wrong.

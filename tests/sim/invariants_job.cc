@@ -338,7 +338,7 @@ void BadInputEndsTheJob(World& world, const Batch& batch, const char* name) {
 }
 
 /// COMPLETED means that all ranks trained to the last step and ended with 0, and a job of which the daemon
-/// knows that is COMPLETED. Of a program it knows that only where nobody told it to end before.
+/// knows that is COMPLETED. Of a program it knows that only where its ranks were not told to end.
 void CompletedIsTrue(World& world, const Batch& batch, const char* name) {
   ForChanges(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job&) {
     if (job.HoldsDevices() || event.to == JobState::kStarting) return;
@@ -346,7 +346,9 @@ void CompletedIsTrue(World& world, const Batch& batch, const char* name) {
     for (const auto& exit : job.run.exits) {
       if (exit.exit_code == 0 && exit.signal == 0) well.insert(exit.rank);
     }
-    const bool said_so = job.Trains() ? job.run.finished : job.run.stop == StopFor::kNothing;
+    const bool told = std::any_of(job.run.exits.begin(), job.run.exits.end(),
+                                  [](const RankExit& exit) { return exit.told; });
+    const bool said_so = job.Trains() ? job.run.finished : !told;
     const bool all = well.size() == job.WorldSize() && said_so;
     const bool completed = job.state == JobState::kCompleted && job.reason.code != ReasonCode::kHalved;
     if (completed && (!all || !world.gangs.Finished({job.id, job.generation}))) {

@@ -90,7 +90,7 @@ MUTANTS = [
     Mutant("nobody waits in vain for ranks to train", "reactor_nodes.cc",
            "passed >= settings_.start_timeout) {", "passed >= 1000 * settings_.start_timeout) {"),
     Mutant("a killed rank does not end the gang", "job.cc",
-           "return exit.exit_code != 0 || exit.signal != 0;\n  });", "return exit.exit_code != 0;\n  });"),
+           "return exit.exit_code != 0 || exit.signal != 0 || exit.told;", "return exit.exit_code != 0 || exit.told;"),
     Mutant("a run without an explanation is never concluded", "reactor.cc",
            "IsExplained(job) || now.steady >= run.gone_since + settings_.settle", "IsExplained(job)"),
     Mutant("nodes are never told to forget a run", "reactor.cc",
@@ -238,7 +238,7 @@ MUTANTS = [
            ".nodes = job.nodes,\n", ".nodes = job.NodesNow(),\n"),
     # Jobs that do not train.
     Mutant("a program that ends with 0 when it is told to is completed", "job.cc",
-           "return EndedWell(exit) && (job.Trains() || !exit.by_us);", "return EndedWell(exit);"),
+           "return EndedWell(exit) && (job.Trains() || !exit.told);", "return EndedWell(exit);"),
     Mutant("a program is asked for a checkpoint", "reactor_ops.cc",
            "job.state == JobState::kRunning && job.Trains();", "job.state == JobState::kRunning;"),
     Mutant("a program's processes are not seen to run", "reactor_nodes.cc",
