@@ -163,6 +163,24 @@ TEST_F(Operating, AJobThatWasStartedByHandIsNotRerun) {
   EXPECT_THAT(done.err, HasSubstr("was started by hand on laptop"));
 }
 
+TEST_F(Operating, AMachineThatIsTakenBackHasNothingFree) {
+  const struct {
+    v1::NodeState state;
+    const char* word;
+  } cases[] = {{v1::NODE_STATE_READY, "leaving"},
+               {v1::NODE_STATE_UNREACHABLE, "taken back"},
+               {v1::NODE_STATE_LOST, "taken back"}};
+  for (const auto& c : cases) {
+    v1::Node node;
+    node.set_name("gpu-3");
+    node.set_state(c.state);
+    node.add_devices()->set_model("cpu");
+    node.mutable_notice()->set_action("terminate");
+    daemon_.PutNode(node);
+    EXPECT_THAT(RunOn({"nodes"}).out, ContainsRegex(fmt::format("gpu-3 +{} +1 +0 ", c.word)));
+  }
+}
+
 TEST_F(Operating, ADrainSaysWhatIsStillThereAndWhenTheNodeIsEmpty) {
   PutNode("gpu-3", 12);
   const auto done = RunOn({"node", "drain", "gpu-3", "--reason", "bad fan"});

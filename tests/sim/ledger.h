@@ -70,6 +70,7 @@ struct Ledger {
   std::map<NodeId, bool> ill;  ///< by its health checks, as the daemon was told
   /// Nodes that are being taken back, as the daemon was told since it last lost what it had not stored.
   std::map<NodeId, Notice> notices;
+  std::set<NodeId> noticed;  ///< that had one since the last commit
   /// Jobs of which a rank failed on the node by itself since it was last known to be good.
   std::map<NodeId, std::set<JobId>> failed_on;
   /// Of these, those of which it is certain that imgd blames the node.
@@ -95,7 +96,9 @@ struct Ledger {
   }
   void Noticed(const NodeId& node, const std::optional<Notice>& notice) {
     notices.erase(node);
-    if (notice) notices[node] = *notice;
+    if (!notice) return;
+    notices[node] = *notice;
+    noticed.insert(node);
   }
   void Acknowledged(JobId job) { jobs[job].acknowledged = true; }
   void CancelAcknowledged(JobId job) { jobs[job].cancel_acknowledged = true; }
@@ -107,6 +110,7 @@ struct Ledger {
   void Disturb() {
     promise.reset();
     notices.clear();
+    noticed.clear();
   }
 };
 
