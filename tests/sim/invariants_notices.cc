@@ -95,17 +95,18 @@ void ANoticeIsNoFailure(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// A job goes back for a notice only where there was one.
+/// A job goes back for a notice only where there was one. Last in the table.
 void OnlyWhatLeavesIsEmptied(World& world, const Batch& batch, const char* name) {
   ForMoves(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job& known) {
     if (event.to != JobState::kPreempting || event.reason.code != ReasonCode::kSpotNotice) return;
     if (known.gives_back || job.generation != event.generation) return;
     const bool leaves = std::any_of(job.run.parts.begin(), job.run.parts.end(), [&](const Part& part) {
-      return world.ledger.notices.contains(part.node);
+      return world.ledger.notices.contains(part.node) || world.ledger.noticed.contains(part.node);
     });
     if (!leaves)
       world.Break(name, fmt::format("job {} is ended for a notice that no node of it has", job.id));
   });
+  world.ledger.noticed.clear();
 }
 
 }  // namespace
