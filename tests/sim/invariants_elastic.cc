@@ -21,7 +21,7 @@ Duration IntervalOf(const World& world, const JobRecord& job) {
 bool IsUsable(const World& world, const NodeId& id) {
   const NodeRecord* node = world.daemon.reactor().state().FindNode(id);
   return node != nullptr && node->session != 0 && node->state == NodeState::kReady && node->stale.empty() &&
-         node->foreign.empty() && !node->set_aside;
+         node->foreign.empty() && !node->set_aside && node->problems.empty();
 }
 
 bool IsOn(const std::vector<Part>& parts, const NodeId& node) {
