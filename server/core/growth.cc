@@ -201,10 +201,18 @@ std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::v
   return gang;
 }
 
-void Growth::Take(JobId job, const std::vector<Part>& gang) {
+void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang) {
   for (const auto& part : gang) {
     const auto index = static_cast<size_t>(SlotsOf(part.node) - cluster_.nodes.data());
-    cluster_.nodes[index].Take(job, part);
+    NodeSlots& node = cluster_.nodes[index];
+    node.Take(job.id, part);
+    if (IsAmong(before, part.node)) continue;
+    for (const auto& account : job.accounts) {
+      const auto allowance = cluster_.allowances.find(account);
+      if (allowance != cluster_.allowances.end())
+        allowance->second.used +=
+            static_cast<uint32_t>(part.whole ? node.devices.size() : part.devices.size());
+    }
   }
 }
 

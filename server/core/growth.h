@@ -27,7 +27,7 @@ class Growth {
   std::optional<std::vector<Part>> Find(const QueuedJob& job, const std::vector<Part>& parts);
 
   /// The gang's devices are the job's.
-  void Take(JobId job, const std::vector<Part>& gang);
+  void Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang);
 
  private:
   struct Extra;

@@ -110,7 +110,7 @@ void Reactor::Grow(Now now, Actions& out) {
     entry.avoid = job.run.avoided;
     auto gang = growth.Find(entry, job.run.parts);
     if (!gang) continue;
-    growth.Take(id, *gang);
+    growth.Take(entry, job.run.parts, *gang);
     const auto known = before.find(id);
     const Instant since = known == before.end() ? now.steady : known->second;
     const Instant settled = since + std::min(kSettled, IntervalOf(job));

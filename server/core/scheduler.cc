@@ -60,7 +60,9 @@ void Planner::Consider(const QueuedJob& job) {
     (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
     return;
   }
-  if (within && (Place(job) || NodesFor(job, MostOnEach(job, true)) < job.nodes)) return over_quota();
+  const bool lacks_it = within && ((room_.Holds(job) && !room_.Holds(*within)) ||
+                                   NodesFor(job, MostOnEach(job, true)) < job.nodes);
+  if (lacks_it) return over_quota();
   const ReasonCode code = WhyNot(wanted);
   if (code == ReasonCode::kWaitsForDevices && !plan.reserved) Reserve(wanted);
   if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
@@ -79,11 +81,11 @@ uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
   return most;
 }
 
-/// Of those that do for the job, the nodes that have no more devices.
+/// Of those that do for the job, the nodes that have no more devices; not lost ones, which may never return.
 uint32_t Planner::NodesFor(const QueuedJob& job, uint32_t most) const {
   const auto& nodes = cluster_.nodes;
   return static_cast<uint32_t>(std::count_if(nodes.begin(), nodes.end(), [&](const NodeSlots& node) {
-    return node.devices.size() <= most && node.RoomFor(job.needs) >= job.ranks_per_node;
+    return !node.lost && node.devices.size() <= most && node.RoomFor(job.needs) >= job.ranks_per_node;
   }));
 }
 

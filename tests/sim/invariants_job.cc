@@ -282,8 +282,10 @@ void AStopEndsTheRun(World& world, const Batch&, const char* name) {
 /// before.
 void ARetryWaits(World& world, const Batch& batch, const char* name) {
   const Instant now = world.time.now().steady;
+  std::set<JobId> resumed;  // to pause and resume a job ends its wait
   ForChanges(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job& known) {
-    if (event.to == JobState::kStarting && now < known.not_before) {
+    if (event.from == JobState::kPaused) resumed.insert(job.id);
+    if (event.to == JobState::kStarting && now < known.not_before && !resumed.contains(job.id)) {
       world.Break(name, fmt::format("job {} started before its wait was over", job.id));
     }
     if (event.to != JobState::kQueued || job.state != JobState::kQueued || IsGivenBack(event.reason.code))
@@ -372,15 +374,17 @@ void OnlyWhatHangsIsStuck(World& world, const Batch& batch, const char* name) {
 }
 
 /// A gang that has a part on the node fell apart, though its ranks there may never have started.
-bool GangFellApart(const World& world, const NodeId& id) {
+bool GangFellApart(const World& world, const Batch& batch, const NodeId& id) {
   if (world.gangs.BrokenOn(id)) return true;
   const auto& state = world.daemon.reactor().state();
-  return std::any_of(state.active().begin(), state.active().end(), [&](JobId active) {
-    const JobRecord& job = *state.FindJob(active);
-    return world.gangs.FellApart({active, job.generation}) &&
-           std::any_of(job.run.parts.begin(), job.run.parts.end(),
+  const auto has_part = [&](JobId known) {
+    const JobRecord* job = state.FindJob(known);
+    return job != nullptr && world.gangs.FellApart({known, job->generation}) &&
+           std::any_of(job->run.parts.begin(), job->run.parts.end(),
                        [&id](const Part& part) { return part.node == id; });
-  });
+  };
+  return std::any_of(state.active().begin(), state.active().end(), has_part) ||
+         std::any_of(batch.touched.begin(), batch.touched.end(), has_part);
 }
 
 /// A node is lost after 45 s of silence; earlier only where it is out of reach and a gang there fell apart.
@@ -391,7 +395,8 @@ void LostOnlyAfterSilence(World& world, const Batch& batch, const char* name) {
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     if (node.state != NodeState::kLost || world.ledger.nodes[id] == NodeState::kLost) continue;
     const Duration silent = world.time.now().steady - world.ledger.heard[id];
-    if (silent >= seconds(45) - kRounding || (silent >= seconds(9) - kRounding && GangFellApart(world, id)))
+    if (silent >= seconds(45) - kRounding ||
+        (silent >= seconds(9) - kRounding && GangFellApart(world, batch, id)))
       continue;
     world.Break(name, fmt::format("node {} was called lost after {} s", id,
                                   std::chrono::duration_cast<seconds>(silent).count()));

@@ -27,6 +27,12 @@ bool WaitsForRetry(const World& world, const JobRecord& job) {
   return job.not_before > world.time.now().steady;
 }
 
+/// What is kept for its retry is so until the daemon has looked at the clock.
+bool KeepsDevices(const World& world, const JobRecord& job) {
+  const Instant late = std::max(world.time.now().steady - seconds(3), Instant{});
+  return job.not_before > late || (job.not_before != Instant{} && world.daemon.disturbed() > late);
+}
+
 /// Its wait is over, and the daemon has looked at the clock since.
 bool IsDue(const World& world, const JobRecord& job) {
   const Instant late = world.time.now().steady - seconds(3);
@@ -70,6 +76,15 @@ Before BeforeLaterStarts(World& world, const Batch& batch, const JobRecord& firs
   return before;
 }
 
+/// Something was decided of it. What somebody asked in vain changes nothing, and its reason is of an earlier
+/// plan.
+bool IsInTheNews(const Batch& batch, JobId job) {
+  return std::any_of(batch.actions.begin(), batch.actions.end(), [job](const Action& action) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    return event != nullptr && event->job == job;
+  });
+}
+
 /// Everything that does not run has a reason, in a code and in words, and the code is true.
 void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* name) {
   for (const JobId id : batch.touched) {
@@ -78,7 +93,7 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
     if (job->reason.code == ReasonCode::kNone || job->reason.text.empty()) {
       world.Break(name, fmt::format("job {} is {} for no reason", id, NameOf(job->state)));
     }
-    if (job->state != JobState::kQueued || LooksAgain(world)) continue;
+    if (job->state != JobState::kQueued || LooksAgain(world) || !IsInTheNews(batch, id)) continue;
     // Whoever asks is told what the queue has; the record is not written for reasons that only take turns.
     const auto& state = world.daemon.reactor().state();
     if (!PlaceIn(state.queue(), state.KeyOf(*job))) {
@@ -96,12 +111,13 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
     const bool no_nodes = world.daemon.reactor().state().nodes().empty();
     const bool kept = std::any_of(world.daemon.reactor().state().queue().begin(),
                                   world.daemon.reactor().state().queue().end(), [&](const QueuedJob& other) {
-                                    return other.id != id && WaitsForRetry(world, RecordOf(world, other));
+                                    return other.id != id && KeepsDevices(world, RecordOf(world, other));
                                   });
     if (!is_wait || (no_nodes && code != ReasonCode::kQuota) != (code == ReasonCode::kNoNodes) ||
         (code == ReasonCode::kWaitsBehindJob && !fitted) ||
         (code == ReasonCode::kWaitsForDevices && fits && !kept) || (code == ReasonCode::kNeverFits && fits)) {
-      world.Break(name, fmt::format("job {} waits for what is not so: {}", id, job->reason.text));
+      world.Break(name, fmt::format("job {} waits for what is not so ({}{}): {}", id, static_cast<int>(code),
+                                    fits ? ", it fits" : "", job->reason.text));
     }
   }
 }

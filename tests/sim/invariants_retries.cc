@@ -190,6 +190,9 @@ void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
       others_struck += world.ledger.failed_on[id].size() + 1 >= kRunning ? 1 : 0;
     }
     if (2 * (aside + 1) > known_nodes || 2 * others_struck >= others) return;
+    // After a sleep one commit has much: others may have come back after this.
+    if (batch.nodes_touched && world.daemon.disturbed() + std::chrono::seconds(3) > world.time.now().steady)
+      return;
     world.Break(name, fmt::format("node {} failed {} jobs in a row and is used", part->node, blamed.size()));
   });
 }
