@@ -75,8 +75,10 @@ std::vector<JobId> Reactor::MayGrow(Now now) {
   for (const JobId id : state_.active()) {
     const JobRecord& job = *state_.FindJob(id);
     const Run& run = job.run;
-    if (!job.IsElastic() || job.NodesNow() >= job.max_nodes || job.state != JobState::kRunning ||
-        run.stop != StopFor::kNothing || run.finished || run.gone_since != Instant{})
+    // Nobody knows whether a program saves what it did: it is not ended for more nodes.
+    if (!job.Trains() || !job.IsElastic() || job.NodesNow() >= job.max_nodes ||
+        job.state != JobState::kRunning || run.stop != StopFor::kNothing || run.finished ||
+        run.gone_since != Instant{})
       continue;
     // What ends soon would gain nothing.
     const auto left = TimeLeft(job, now.steady);

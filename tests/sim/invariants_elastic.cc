@@ -179,10 +179,11 @@ void JobsGrow(World& world, const Batch&, const char* name) {
     const JobRecord& job = *state.FindJob(id);
     Ledger::Job& known = world.ledger.jobs[id];
     const auto& wanted = world.truths.at(job.name).submission;
-    const bool could = calm && job.state == JobState::kRunning && job.run.parts.size() < wanted.max_nodes &&
-                       job.time_limit_ms == 0 && !HasQuotas(world, job) && !job.run.finished &&
-                       job.run.exits.empty() && job.run.troubles.empty() &&
-                       now >= known.held_since + IntervalOf(world, job) && now >= world.daemon.disturbed() &&
+    const bool could = calm && job.Trains() && job.state == JobState::kRunning &&
+                       job.run.parts.size() < wanted.max_nodes && job.time_limit_ms == 0 &&
+                       !HasQuotas(world, job) && !job.run.finished && job.run.exits.empty() &&
+                       job.run.troubles.empty() && now >= known.held_since + IntervalOf(world, job) &&
+                       now >= world.daemon.disturbed() &&
                        std::all_of(job.run.parts.begin(), job.run.parts.end(),
                                    [&world](const Part& part) { return IsUsable(world, part.node); }) &&
                        MoreFor(world, job) != nullptr;

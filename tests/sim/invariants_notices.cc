@@ -61,7 +61,7 @@ void ANoticeLeavesTime(World& world, const Batch& batch, const char* name) {
     const JobRecord* job = stop == nullptr ? nullptr : state.FindJob(stop->run.job);
     if (job == nullptr || job->generation != stop->run.generation || job->run.stop != StopFor::kNotice)
       continue;
-    if (job->state == JobState::kPreempting && !stop->checkpoint_first && !FellApart(*job))
+    if (job->Trains() && job->state == JobState::kPreempting && !stop->checkpoint_first && !FellApart(*job))
       world.Break(name, fmt::format("{} is ended without a checkpoint", InWords(stop->run)));
     if (!stop->checkpoint_first) continue;
     for (const auto& part : job->run.parts) {
