@@ -289,6 +289,13 @@ void ClusterState::Hold(const JobRecord& job) {
   }
 }
 
+void ClusterState::SetDevices(const NodeId& id, const std::vector<Device>& devices) {
+  NodeRecord& node = EditNode(id);
+  node.devices = devices;
+  node.holders.assign(devices.size(), JobId());
+  for (const JobId job : active_) Hold(jobs_.at(job));
+}
+
 void ClusterState::Release(JobId id) {
   for (const auto& part : jobs_.at(id).run.Held()) {
     if (!nodes_.contains(part.node)) continue;

@@ -58,6 +58,8 @@ class ClusterState {
   /// The job, to be changed; call Changed() when done. It must exist.
   JobRecord& EditJob(JobId id);
   NodeRecord& EditNode(const NodeId& id);
+  /// Jobs keep what they hold: one that has the node for itself has what was added too.
+  void SetDevices(const NodeId& id, const std::vector<Device>& devices);
   /// Call after a change of its devices or labels.
   void NoteKind(NodeRecord& node) { node.kind = kinds_.Of(node.devices, node.labels); }
   /// The same for what is not stored: such changes neither count as touched nor are rolled back.

@@ -19,20 +19,11 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   NoteHello(hello, now, out);
   if (known == nullptr) state_.AddNode({.id = hello.node, .joined = now.wall});
   NodeRecord& node = state_.EditNode(hello.node);
-  if (node.devices != hello.devices) {
-    std::vector<JobId> holders(hello.devices.size());
-    for (size_t i = 0; i < hello.devices.size(); ++i) {
-      for (size_t j = 0; j < node.devices.size(); ++j) {
-        if (node.devices[j].index == hello.devices[i].index) holders[i] = node.holders[j];
-      }
-    }
-    node.holders = std::move(holders);
-  }
+  if (node.devices != hello.devices) state_.SetDevices(hello.node, hello.devices);
   node.agent_id = hello.agent_id;
   node.agent_version = hello.agent_version;
   node.address = hello.address;
   node.filesystem_id = hello.filesystem_id;
-  node.devices = hello.devices;
   node.shared_folders = hello.shared_folders;
   node.labels = hello.labels;
   node.price_per_hour = hello.price_per_hour;

@@ -161,6 +161,18 @@ std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
   return kept;
 }
 
+/// Nodes that a job has for itself.
+std::set<NodeId> WholeNodes(const World& world) {
+  std::set<NodeId> whole;
+  const auto& state = world.daemon.reactor().state();
+  for (const JobId id : state.active()) {
+    for (const auto& part : state.FindJob(id)->run.Held()) {
+      if (part.whole) whole.insert(part.node);
+    }
+  }
+  return whole;
+}
+
 const std::vector<Space>& FreeSpace(World& world) {
   Ledger& ledger = world.ledger;
   if (ledger.space_of == ledger.checks) return ledger.space;
@@ -168,6 +180,7 @@ const std::vector<Space>& FreeSpace(World& world) {
   ledger.space.clear();
   std::map<NodeId, size_t> kept;
   for (const auto& [node, device] : KeptForGrowth(world)) ++kept[node];
+  const std::set<NodeId> whole = WholeNodes(world);
   auto held = ledger.held.begin();  // both are by name
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
     while (held != ledger.held.end() && held->first < id) ++held;
@@ -183,6 +196,7 @@ const std::vector<Space>& FreeSpace(World& world) {
       }
     }
     const size_t all = node.devices.size();
+    if (whole.contains(id)) taken = all;
     ledger.space.push_back({.node = &node, .devices = static_cast<uint32_t>(all - std::min(all, taken))});
   }
   return ledger.space;
