@@ -91,6 +91,37 @@ uint32_t DevicesWanted(const World& world, const JobRecord& job) {
   return job.nodes * (whole ? std::max(kMostOnANode, job.ranks_per_node) : job.ranks_per_node);
 }
 
+/// What the job holds from now on, and what that costs.
+Ledger::Use UseOf(const World& world, const JobRecord& job) {
+  Ledger::Use use{.job = job.id, .from = world.time.now().steady, .to = Instant::max()};
+  for (const auto& part : job.run.parts) {
+    const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
+    const auto devices = static_cast<double>(DevicesOf(world, part).size());
+    use.devices += devices;
+    use.price_per_hour += node->price_per_hour * devices / static_cast<double>(node->devices.size());
+  }
+  return use;
+}
+
+/// A node that comes back with another number of devices has other prices of each.
+void NoteOtherPrices(World& world) {
+  for (const JobId id : world.daemon.reactor().state().active()) {
+    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+    if (!world.ledger.jobs[id].uses) continue;
+    const Ledger::Use now = UseOf(world, job);
+    for (const auto& account : AccountsIn(world, job)) {
+      auto& uses = world.ledger.used[account];
+      const auto open = std::find_if(uses.begin(), uses.end(), [id](const Ledger::Use& use) {
+        return use.job == id && use.to == Instant::max();
+      });
+      if (open == uses.end() || (open->devices == now.devices && open->price_per_hour == now.price_per_hour))
+        continue;
+      open->to = now.from;
+      uses.push_back(now);
+    }
+  }
+}
+
 /// The changes that begin or end holding devices are noted, for all accounts of the job. Before the rules.
 void NoteUse(World& world, const Batch& batch, const char*) {
   const Instant now = world.time.now().steady;
@@ -108,16 +139,11 @@ void NoteUse(World& world, const Batch& batch, const char*) {
       }
     }
     if (event->to != JobState::kStarting || StartedBy(world, action) == nullptr) continue;
-    Ledger::Use use{.job = job->id, .from = now, .to = Instant::max()};
-    for (const auto& part : job->run.parts) {
-      const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
-      const auto devices = static_cast<double>(DevicesOf(world, part).size());
-      use.devices += devices;
-      use.price_per_hour += node->price_per_hour * devices / static_cast<double>(node->devices.size());
-    }
+    const Ledger::Use use = UseOf(world, *job);
     known.uses = true;
     for (const auto& account : AccountsIn(world, *job)) world.ledger.used[account].push_back(use);
   }
+  if (batch.nodes_touched) NoteOtherPrices(world);
 }
 
 template <typename Rule>
