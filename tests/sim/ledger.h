@@ -37,9 +37,10 @@ struct Ledger {
     Instant held_since{};                              ///< of the present one
     std::optional<std::pair<Generation, Instant>> stop_since;  ///< that start was told to stop at once
     std::vector<Part> grows_to;                                ///< that its latest start was ended for
-    std::optional<Instant> could_grow;  ///< since when nothing has kept it from growing
-    bool uses = false;                  ///< the last of `used` of its accounts is not over
-    std::set<NodeId> moved_off;         ///< nodes that its next start must not be on
+    std::optional<Instant> could_grow;      ///< since when nothing has kept it from growing
+    std::optional<Instant> portless_since;  ///< it begins, and has no port for its rendezvous
+    bool uses = false;                      ///< the last of `used` of its accounts is not over
+    std::set<NodeId> moved_off;             ///< nodes that its next start must not be on
   };
   struct Sweep {
     std::string name;
