@@ -95,7 +95,15 @@ void AStartIsBounded(World& world, const Batch&, const char* name) {
   for (const JobId id : world.daemon.reactor().state().active()) {
     const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
     if (job.state != JobState::kStarting || job.run.stop != StopFor::kNothing || job.by_hand) continue;
-    const Instant since = std::max(world.ledger.jobs[id].held_since, world.daemon.disturbed());
+    // The port may be lost again with the agent that holds it.
+    Ledger::Job& known = world.ledger.jobs[id];
+    if (job.run.master_port != 0) {
+      known.portless_since.reset();
+    } else if (!known.portless_since) {
+      known.portless_since = world.time.now().steady;
+    }
+    const Instant since =
+        std::max({known.held_since, world.daemon.disturbed(), known.portless_since.value_or(Instant::min())});
     const Duration limit = job.run.master_port == 0 ? Duration(seconds(30)) : Duration(minutes(10));
     if (world.time.now().steady <= since + limit + seconds(5)) continue;
     world.Break(name, fmt::format("job {} has been starting for too long", id));

@@ -247,6 +247,52 @@ MUTANTS = [
            "      job.run.parts[i].ranks = 1;\n", ""),
     Mutant("exit codes of a program mean what a trainer's do", "job.cc",
            "  if (kind == JobKind::kCommand) return false;\n", ""),
+    # Quotas and turns.
+    Mutant("what runs does not count for quotas", "reactor_usage.cc",
+           "allowance->second.used += DevicesOf(job);", "allowance->second.used += 0;"),
+    Mutant("projects have no quotas", "cluster_state.cc",
+           "  if (!job.project.empty()) accounts.push_back(\"project \" + job.project);\n", ""),
+    Mutant("what one plan starts does not count for quotas", "scheduler.cc",
+           "  Count(job, DevicesOf(parts));\n  room_.Take(parts);\n", "  room_.Take(parts);\n"),
+    Mutant("who has used up their hours starts more", "reactor_usage.cc",
+           "    if (used_up) snapshot.allowances[name].used_up = std::move(used_up);\n", ""),
+    Mutant("the end of a period is not noticed", "reactor_usage.cc",
+           "  if (next_release_ && now.wall >= *next_release_) dirty_ = true;\n", ""),
+    Mutant("what is counted is counted again", "reactor_usage.cc", "  job.run.charged_at = now.steady;\n", ""),
+    Mutant("nothing of a new period is counted in the old one", "budgets.cc",
+           "    if (begin > tally.since) tally = {.since = begin};\n", ""),
+    Mutant("one job more than may waits", "reactor_waits.cc",
+           "has + count <= quota.queued", "has + count <= quota.queued + 1"),
+    Mutant("paused jobs do not count as waiting", "cluster_state.cc",
+           "job.state == JobState::kQueued || job.state == JobState::kPaused;", "job.state == JobState::kQueued;"),
+    Mutant("growing takes no account of quotas", "growth.cc",
+           "  uint32_t left = LeftOfQuotas(job);\n", "  uint32_t left = 1000;\n"),
+    Mutant("users take no turns", "reactor_usage.cc",
+           "turn > 0) turns[owner] = turn;", "turn > 1000) turns[owner] = turn;"),
+    Mutant("who has had more goes first", "shares.cc",
+           "return static_cast<uint32_t>(std::log2(device_seconds / kHour)) + 1;",
+           "return 30 - static_cast<uint32_t>(std::log2(device_seconds / kHour));"),
+    # What gangs ask of nodes.
+    Mutant("any model does", "needs.cc", "return needs.models.empty() ||", "return true ||"),
+    Mutant("anti-labels are not looked at", "needs.cc", "needs.not_labels.begin(), needs.not_labels.end(),",
+           "needs.not_labels.end(), needs.not_labels.end(),"),
+    Mutant("whole nodes are shared", "cluster_state.cc", "      if (part.whole ||\n", "      if (\n"),
+    # What people ask for.
+    Mutant("a paused job goes back to the queue", "job.cc",
+           "return {JobState::kPaused, {ReasonCode::kPausedByUser",
+           "return {JobState::kQueued, {ReasonCode::kPausedByUser"),
+    Mutant("a resumed job is in nobody's queue", "reactor_ops.cc",
+           "fmt::format(\"resumed by {}\", actor)},\n                  UserActor(actor), now);\n"
+           "  if (event) out.push_back(std::move(*event));\n  state_.Changed(id);\n",
+           "fmt::format(\"resumed by {}\", actor)},\n                  UserActor(actor), now);\n"
+           "  if (event) out.push_back(std::move(*event));\n"),
+    Mutant("what runs on a drained node stays", "reactor_ops.cc",
+           "  if (drain) DrainRuns(id, *node.set_aside, now, out);\n", ""),
+    Mutant("cordoned nodes get gangs", "reactor_trainers.cc", ".usable = node.Usable(),",
+           ".usable = node.Connected() && node.state == NodeState::kReady && node.stale.empty() && "
+           "node.problems.empty(),"),
+    Mutant("a moved job comes back to its nodes", "reactor.cc",
+           "      for (const auto& part : job.run.parts) job.avoid.insert(part.node);\n", "      ;\n"),
 ]  # fmt: skip
 
 # Name, and why it could not be seen.
