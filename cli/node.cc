@@ -37,21 +37,28 @@ Errors WithNearest(Client& client, Errors errors, const std::string& node) {
 }
 
 /// "2 jobs (12, 13)" that hold devices there; empty for none.
-std::string JobsThere(const v1::Node& node) {
+std::set<uint64_t> JobsOn(const v1::Node& node) {
   std::set<uint64_t> jobs;
   for (const auto& device : node.devices()) {
     if (device.job_id() != 0) jobs.insert(device.job_id());
   }
+  return jobs;
+}
+
+/// "2 jobs (12, 13)"; empty for none.
+std::string JobsText(const std::set<uint64_t>& jobs) {
   return jobs.empty() ? "" : fmt::format("{} ({})", Count(jobs.size(), "job"), fmt::join(jobs, ", "));
 }
 
 /// What a node that was set aside is now.
 std::string AsideText(const v1::Node& node) {
   const std::string name = Printable(node.name());
-  const std::string jobs = JobsThere(node);
+  const auto ids = JobsOn(node);
+  const std::string jobs = JobsText(ids);
   if (!node.set_aside().drain()) {
-    return fmt::format("{} is cordoned: nothing new is placed there{}", name,
-                       jobs.empty() ? "" : fmt::format(", and {} go on", jobs));
+    return fmt::format(
+        "{} is cordoned: nothing new is placed there{}", name,
+        jobs.empty() ? "" : fmt::format(", and {} {} on", jobs, ids.size() == 1 ? "goes" : "go"));
   }
   if (node.set_aside().empty()) return fmt::format("{} is drained and empty: nothing runs there", name);
   if (!jobs.empty()) {
@@ -166,7 +173,7 @@ void PrintNodeSummary(Context& context, const v1::Node& node) {
   std::vector<std::string> devices;
   for (const auto& [model, count] : models) devices.push_back(fmt::format("{} x {}", count, model));
   sheet.Field("devices", fmt::format("{}", fmt::join(devices, ", ")));
-  sheet.Field("jobs", JobsThere(node));
+  sheet.Field("jobs", JobsText(JobsOn(node)));
   sheet.Field("address", node.address());
   sheet.Field("agent", node.agent_version());
   sheet.Field("joined", WhenText(node.joined_us(), now_us));

@@ -210,7 +210,7 @@ TEST_F(Operating, ADrainSaysWhatIsStillThereAndWhenTheNodeIsEmpty) {
 TEST_F(Operating, ACordonedNodeKeepsWhatRuns) {
   PutNode("gpu-3", 12);
   EXPECT_THAT(RunOn({"node", "cordon", "gpu-3"}).out,
-              HasSubstr("gpu-3 is cordoned: nothing new is placed there, and 1 job (12) go on"));
+              HasSubstr("gpu-3 is cordoned: nothing new is placed there, and 1 job (12) goes on"));
   EXPECT_FALSE(daemon_.set_asides()[0].drain());
 }
 

@@ -47,6 +47,18 @@ EngineSettings SettingsOf(const ServerConfig& config, std::function<void()> on_t
   settings.core.most_skew = std::chrono::milliseconds(config.most_clock_skew_ms);
   settings.log_patterns = AllPatterns(config.log_patterns, config.built_in_log_patterns);
   settings.core.half_life = std::chrono::milliseconds(config.fair_share_half_life_ms);
+  settings.may_change = [policies = config.policies](const JobRecord& job, JobOrder::What what,
+                                                     int64_t value) {
+    JobSpec as_asked;
+    as_asked.project = job.project;
+    const bool priority = what == JobOrder::What::kPriority;
+    if (priority) {
+      as_asked.priority = static_cast<int>(value);
+    } else {
+      as_asked.time_limit_ms = value;
+    }
+    return KeepsPolicies(policies, as_asked, priority ? "priority" : "time_limit", job.owner);
+  };
   // Short heartbeats, as in tests, need a clock that ticks as short.
   settings.tick = std::min<Duration>(settings.tick, settings.core.heartbeat);
   return settings;

@@ -131,7 +131,7 @@ std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {
   if (!job.avoid.empty()) {
     std::vector<std::string> names;
     for (const auto& node : job.avoid) names.push_back(node.name());
-    parts.push_back(fmt::format("it was moved off {} and does not start there", fmt::join(names, ", ")));
+    parts.push_back(fmt::format("it is not to start on {} again", fmt::join(names, ", ")));
   }
   if (cluster.reserved && cluster.reserved->job == job.id) {
     if (const std::string start = StartOfReserved(cluster); !start.empty())

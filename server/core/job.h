@@ -81,8 +81,8 @@ inline constexpr Duration kRanForLong = std::chrono::minutes(10);
 /// One whose time is over may write a last checkpoint for so long.
 inline constexpr Duration kTimeForCheckpoint = std::chrono::minutes(2);
 
-/// That the ranks have for a checkpoint before they are ended. To grow is not urgent, and a node that is
-/// taken back mostly says so two minutes before: neither shall lose anything.
+/// That the ranks have for a checkpoint before they are ended. Where they are to go on later nothing shall be
+/// lost for the sake of a minute.
 int64_t GraceForCheckpoint(const JobRecord& job);
 
 /// The same where there is only so much time for all of it, milliseconds: the ranks may take as long again to

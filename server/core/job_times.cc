@@ -19,7 +19,7 @@ Duration TimeToStop(const JobRecord& job) {
 }
 
 int64_t GraceForCheckpoint(const JobRecord& job) {
-  if (job.run.stop != StopFor::kGrow && job.run.stop != StopFor::kNotice) return job.grace_ms;
+  if (!GivesBack(job.run.stop)) return job.grace_ms;
   // With as long again to end it is within TimeToStop().
   return std::max<int64_t>(
       job.grace_ms, std::chrono::duration_cast<std::chrono::milliseconds>(kTimeForCheckpoint).count() / 2);

@@ -192,7 +192,7 @@ TEST_F(Operations, AMovedJobWaitsRatherThanGoBack) {
   SavesAndEnds(75);
   EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
   EXPECT_THAT(cluster.WhyWaits(job), AllOf(HasSubstr("0 are free"), HasSubstr("job 2 (other) holds b"),
-                                           HasSubstr("it was moved off a and does not start there")));
+                                           HasSubstr("it is not to start on a again")));
   cluster.Restart();
   cluster.Join("a", 1);
   cluster.Join("b", 1, {{.run = cluster.RunOf(other), .phase = RunPhase::kRunning}});

@@ -346,7 +346,8 @@ void Reactor::NoteReservation(const std::optional<Reservation>& before, Now now,
   if (job == nullptr) return;
   size_t devices = 0;
   for (const auto& part : reserved_->parts) devices += part.devices.size();
-  const bool changed = before && before->job == reserved_->job;
+  const bool changed =
+      before && before->job == reserved_->job && NamesOf(before->parts) != NamesOf(reserved_->parts);
   std::string text =
       fmt::format("{} device{} on {} {} kept for job {} ({})", devices, devices == 1 ? "" : "s",
                   NamesOf(reserved_->parts), devices == 1 ? "is" : "are", job->id, job->name);

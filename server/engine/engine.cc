@@ -101,7 +101,7 @@ uint64_t Engine::NewSession() {
 }
 
 void Engine::OnAgentMessage(std::shared_ptr<AgentLink> link, uint64_t session, v1::ConnectRequest message) {
-  Push(AgentInput{std::move(link), session, std::move(message)});
+  Push(AgentInput{std::move(link), session, std::move(message), clock_->Wall()});
 }
 
 void Engine::OnAgentGone(uint64_t session) { Push(GoneInput{session}); }

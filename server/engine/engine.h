@@ -163,6 +163,8 @@ struct EngineSettings {
   Duration tick = std::chrono::milliseconds(200);
   std::string version;
   std::function<void()> on_tick;  ///< on the core thread, about every `tick`; may be empty
+  /// Whether a job may be given this priority or time_limit (which stands at 0 for none); may be empty.
+  std::function<Status(const JobRecord& job, JobOrder::What what, int64_t value)> may_change;
 };
 
 /// Runs the core: one thread takes what has come in, steps the reactor for each, stores everything in one
@@ -296,6 +298,7 @@ class Engine {
     std::shared_ptr<AgentLink> link;
     uint64_t session;
     v1::ConnectRequest message;
+    WallTime received;  ///< what it says of the time is of then; the core may be busy for longer
   };
   struct GoneInput {
     uint64_t session;
@@ -345,6 +348,7 @@ class Engine {
   Result<uint32_t> CancelAll(const SweepCancelInput& input, Actions& actions);
   void Handle(JobOrderInput& input);
   void Handle(NodeOrderInput& input);
+  Status MayChange(const JobOrder& order) const;
   Status Ask(const JobOrder& order, Actions& actions);
   Status Ask(const NodeOrder& order, Actions& actions);
   /// Of a job that the reactor does not know (any more): that it has ended, or that there is none.
@@ -382,7 +386,7 @@ class Engine {
   Result<HandAnswer> TakeStart(const HandStartOrder& order);
   Result<HandAnswer> TakeReport(const HandReport& report);
   RunReport ReportOf(const v1::RunStatus& status) const;
-  NodeHello HelloOf(const v1::Hello& hello) const;
+  NodeHello HelloOf(const v1::Hello& hello, WallTime received) const;
   void OnHello(const AgentInput& input);
   void OnMessage(const AgentInput& input, const NodeId& node);
   void OnTrainerEvents(const AgentInput& input);

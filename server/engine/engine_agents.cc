@@ -44,7 +44,7 @@ bool IsNodeName(const std::string& name) {
 
 /// Of a message that has `problems`, `notice` and `time_us`.
 template <typename Message>
-Health HealthOf(const Message& message, Now now) {
+Health HealthOf(const Message& message, WallTime received) {
   Health health;
   for (const auto& problem : message.problems()) {
     if (problem.kind() > v1::PROBLEM_KIND_UNSPECIFIED && problem.kind() <= v1::PROBLEM_KIND_SHARED_FOLDER)
@@ -54,7 +54,7 @@ Health HealthOf(const Message& message, Now now) {
   if (message.has_notice())
     health.notice = Notice{{message.notice().at_us()}, message.notice().action().substr(0, 32)};
   if (message.time_us() > 0)
-    health.clock_ahead = std::chrono::microseconds(message.time_us() - now.wall.micros);
+    health.clock_ahead = std::chrono::microseconds(message.time_us() - received.micros);
   return health;
 }
 
@@ -82,13 +82,13 @@ RunReport Engine::ReportOf(const v1::RunStatus& status) const {
   return report;
 }
 
-NodeHello Engine::HelloOf(const v1::Hello& hello) const {
+NodeHello Engine::HelloOf(const v1::Hello& hello, WallTime received) const {
   NodeHello out{.node = NodeId(hello.node()),
                 .agent_id = hello.agent_id(),
                 .agent_version = hello.version(),
                 .address = hello.address(),
                 .filesystem_id = hello.filesystem_id(),
-                .health = HealthOf(hello, now_)};
+                .health = HealthOf(hello, received)};
   for (const auto& device : hello.devices()) {
     out.devices.push_back({device.index(), device.model(), device.uuid(), device.memory_bytes()});
   }
@@ -162,7 +162,8 @@ void Engine::OnHello(const AgentInput& input) {
   const NodeRecord* known = reactor_.state().FindNode(node);
   const uint64_t old_session = known == nullptr ? 0 : known->session;
   Actions actions;
-  if (auto taken = reactor_.OnAgentHello(HelloOf(hello), input.session, now_, actions); !taken) {
+  if (auto taken = reactor_.OnAgentHello(HelloOf(hello, input.received), input.session, now_, actions);
+      !taken) {
     refuse(taken.error());
     return;
   }
@@ -219,7 +220,7 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
       if (reactor_.state().FindNode(node)->state != NodeState::kReady) view_changed_ = true;
       if (!readings.empty()) readings_[node].assign(readings.begin(), readings.end());
       reactor_.OnHeartbeat(node, now_);
-      reactor_.OnHealth(node, HealthOf(message.heartbeat(), now_), now_, actions);
+      reactor_.OnHealth(node, HealthOf(message.heartbeat(), input.received), now_, actions);
       break;
     }
     case v1::ConnectRequest::kRunPrepared: {

@@ -31,7 +31,17 @@ void Engine::ChangeNode(NodeOrder order, std::function<void(Status)> done) {
   PushOrRefuse<NodeOrderInput>(std::move(order), std::move(done));
 }
 
+Status Engine::MayChange(const JobOrder& order) const {
+  const JobRecord* job = reactor_.state().FindJob(order.job);
+  if (!settings_.may_change || job == nullptr) return {};
+  if (order.what == JobOrder::What::kPriority) return settings_.may_change(*job, order.what, order.priority);
+  if (order.what != JobOrder::What::kTimeLimit) return {};
+  return settings_.may_change(*job, order.what,
+                              order.time_limit.to_ms.value_or(job->time_limit_ms + order.time_limit.by_ms));
+}
+
 Status Engine::Ask(const JobOrder& order, Actions& actions) {
+  IMGD_TRY(MayChange(order));
   switch (order.what) {
     case JobOrder::What::kPause:
       return reactor_.OnPause(order.job, order.actor, now_, actions);

@@ -4,7 +4,9 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <limits>
 
@@ -111,6 +113,13 @@ std::string TextOfNumber(double value, Unit unit) {
   return fmt::format("{}ms", value);
 }
 
+/// A path as the system reads it, behind the host of a URL too: "/data/../etc" is "/etc".
+std::string AsRead(const std::string& word) {
+  const size_t scheme = word.find("://");
+  const size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
+  return word.substr(0, begin) + std::filesystem::path(word.substr(begin)).lexically_normal().native();
+}
+
 /// "is 4d, and at most 3d is allowed"; nothing where the job keeps the bound.
 std::optional<std::string> Broken(const Field& field, const Bound& bound, const JobSpec& job) {
   if (!IsOf(field, job)) return std::nullopt;
@@ -125,7 +134,8 @@ std::optional<std::string> Broken(const Field& field, const Bound& bound, const 
     return std::nullopt;
   }
   if (bound.one_of.empty()) return std::nullopt;
-  for (const auto& word : field.words(job)) {
+  for (const auto& given : field.words(job)) {
+    const std::string word = AsRead(given);
     const bool fits = std::any_of(
         bound.one_of.begin(), bound.one_of.end(),
         [&word](const std::string& pattern) { return fnmatch(pattern.c_str(), word.c_str(), 0) == 0; });
@@ -187,7 +197,9 @@ void ReadBounds(YamlMap& map, std::string_view key, std::map<std::string, Bound>
       continue;
     }
     if (words) {
-      if (auto patterns = named.StringList(name)) bounds[name].one_of = std::move(*patterns);
+      auto patterns = named.StringList(name);
+      if (patterns && patterns->empty()) named.AddError(name, "is empty, so that nothing would be allowed");
+      if (patterns) bounds[name].one_of = std::move(*patterns);
       continue;
     }
     std::optional<double> value;
@@ -215,6 +227,45 @@ void ReadDefaults(YamlMap& map, std::map<std::string, std::string>& defaults) {
   named.Finish();
 }
 
+/// Empty for anybody: a list that is there and empty would be for nobody.
+std::vector<std::string> ReadNames(YamlMap& map, std::string_view key) {
+  auto names = map.StringList(key).value_or(std::vector<std::string>());
+  if (map.Has(key) && names.empty()) map.AddError(key, "is empty; leave it out where the policy is for all");
+  return names;
+}
+
+/// A job that has this default and else what every job has; nothing where the value is none of the field.
+std::optional<JobSpec> WithDefault(const std::string& field, const std::string& value) {
+  const bool converts = FieldOf(field)->only_of == JobKind::kConversion;
+  const std::string plain = converts ? "name: a\nconvert: {source: /in, target: /out, to: webdataset}\n"
+                                     : "name: a\ndata: {train: /in}\n";
+  const auto text = ChangeJobText(plain, "", JobChangesOf({fmt::format("{}={}", field, value)}));
+  auto job = text ? ParseJobFile(*text, "") : tl::unexpected(std::vector<Error>());
+  if (!job) return std::nullopt;
+  return std::move(*job);
+}
+
+/// What no job could keep is an error here, and not for whoever submits one.
+void CheckBounds(YamlMap& map, const Policy& policy) {
+  const std::array<const char*, 4> keys = {"defaults", "at_least", "at_most", "one_of"};
+  if (std::none_of(keys.begin(), keys.end(), [&map](const char* key) { return map.Has(key); }))
+    map.AddError("name", "the policy has none of defaults, at_least, at_most and one_of");
+  for (const auto& [field, bound] : policy.bounds) {
+    if (bound.at_least && bound.at_most && *bound.at_least > *bound.at_most)
+      map.AddError("at_least", fmt::format("{}: more than at_most allows", field));
+  }
+  for (const auto& [field, value] : policy.defaults) {
+    const auto job = WithDefault(field, value);
+    const auto bound = policy.bounds.find(field);
+    if (!job) {
+      map.AddError("defaults", fmt::format("{}: '{}' is no value that it can have", field, value));
+    } else if (bound != policy.bounds.end()) {
+      if (const auto how = Broken(*FieldOf(field), bound->second, *job))
+        map.AddError("defaults", fmt::format("{} {} by this policy", field, *how));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> PolicyFields() {
@@ -230,12 +281,15 @@ Policies ReadPolicies(YamlMap& root) {
     policy.name = map.String("name").value_or("");
     if (policy.name.empty()) map.AddError("name", "missing; who breaks the policy is told its name");
     policy.text = map.String("text").value_or("");
-    policy.users = map.StringList("users").value_or(std::vector<std::string>());
-    policy.projects = map.StringList("projects").value_or(std::vector<std::string>());
+    for (const auto& other : policies) {
+      if (other.name == policy.name && !policy.name.empty())
+        map.AddError("name", fmt::format("another policy is called '{}' too", policy.name));
+    }
+    policy.users = ReadNames(map, "users");
+    policy.projects = ReadNames(map, "projects");
     ReadDefaults(map, policy.defaults);
     for (const char* key : {"at_least", "at_most", "one_of"}) ReadBounds(map, key, policy.bounds);
-    if (policy.defaults.empty() && policy.bounds.empty())
-      map.AddError("name", "the policy has none of defaults, at_least, at_most and one_of");
+    CheckBounds(map, policy);
     map.Finish();
     policies.push_back(std::move(policy));
   }
@@ -269,6 +323,20 @@ Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, Job
     }
   }
   return AllowedJob{std::move(yaml), std::move(spec)};
+}
+
+Status KeepsPolicies(const Policies& policies, const JobSpec& job, const std::string& field,
+                     const std::string& owner) {
+  for (const auto& policy : policies) {
+    const auto bound = policy.bounds.find(field);
+    if (bound == policy.bounds.end() || !IsFor(policy, owner, job.project)) continue;
+    if (const auto how = Broken(*FieldOf(field), bound->second, job)) {
+      return tl::unexpected(Error{.code = ErrorCode::kInvalidArgument,
+                                  .message = fmt::format("{} {} by policy {}", field, *how, policy.name),
+                                  .hint = policy.text});
+    }
+  }
+  return {};
 }
 
 }  // namespace imgd

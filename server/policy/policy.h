@@ -46,6 +46,11 @@ struct AllowedJob {
 Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, JobSpec spec,
                                  const std::string& file, const std::string& owner);
 
+/// For what is asked of a job after it was submitted: whether the field may be as `job` has it. Errors:
+/// kInvalidArgument with the rule's words.
+Status KeepsPolicies(const Policies& policies, const JobSpec& job, const std::string& field,
+                     const std::string& owner);
+
 /// Names of the fields that a policy can be about.
 std::vector<std::string> PolicyFields();
 

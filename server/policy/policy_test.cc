@@ -1,5 +1,6 @@
 #include "server/policy/policy.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace imgd {
@@ -128,8 +129,9 @@ TEST(Policy, KeepsCommandsFromAProject) {
 }
 
 TEST(Policy, ADefaultThatMakesTheFileWrongNamesThePolicy) {
-  const auto policies = Read("policies: [{name: caps, defaults: {time_limit: soon}}]");
-  EXPECT_THAT(Refused(policies, kJob), AllOf(HasSubstr("time_limit"), HasSubstr("policy caps filled in")));
+  const auto policies = Read("policies: [{name: caps, defaults: {train.global_batch: 255}}]");
+  EXPECT_THAT(Refused(policies, std::string(kJob) + "resources: {nodes: 2}\n"),
+              AllOf(HasSubstr("global_batch"), HasSubstr("policy caps filled in")));
 }
 
 TEST(Policy, WhatIsWrongInTheConfigurationIsNamed) {
@@ -144,6 +146,59 @@ TEST(Policy, WhatIsWrongInTheConfigurationIsNamed) {
   EXPECT_THAT(ErrorsOf("policies: [{name: a, at_most: {time_limit: long}}]"),
               testing::Contains(HasSubstr("a duration")));
   EXPECT_THAT(ErrorsOf("policies: {name: a}"), testing::ElementsAre(HasSubstr("a list is expected")));
+}
+
+TEST(Policy, PathsAreComparedAsTheSystemReadsThem) {
+  const auto policies = Read(
+      "policies:\n"
+      "  - {name: shared, one_of: {checkpoint.dir: [/shared/*], data.train: [/data/*, 's3://sets/*']}}\n");
+  const std::string head = "name: rn50\n";
+  EXPECT_EQ(Refused(policies, head + "data: {train: /data/../data/a}\n"), "");
+  EXPECT_THAT(Refused(policies, head + "data: {train: /data/../etc}\n"), HasSubstr("is '/etc'"));
+  EXPECT_THAT(Refused(policies, head + "data: {train: 's3://sets/../other/a'}\n"),
+              HasSubstr("is 's3://other/a'"));
+  EXPECT_THAT(Refused(policies, head + "data: {train: /data/a}\ncheckpoint: {dir: /shared/../esc}\n"),
+              HasSubstr("is '/esc'"));
+}
+
+TEST(Policy, WhatIsAskedLaterKeepsItToo) {
+  const auto policies = Read(
+      "policies:\n"
+      "  - {name: caps, text: ask Bob, projects: [vision], at_most: {priority: 10, time_limit: 72h}}\n");
+  JobSpec job;
+  job.project = "vision";
+  job.priority = 11;
+  const auto refused = KeepsPolicies(policies, job, "priority", "ada");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().ToString(), "priority is 11, and at most 10 is allowed by policy caps (ask Bob)");
+  EXPECT_TRUE(KeepsPolicies(policies, job, "grace", "ada"));
+  EXPECT_THAT(KeepsPolicies(policies, job, "time_limit", "ada").error().message,
+              HasSubstr("time_limit is without a limit, and at most 3d is allowed"));
+  job.project = "audio";
+  EXPECT_TRUE(KeepsPolicies(policies, job, "priority", "ada")) << "the policy is for others";
+}
+
+TEST(Policy, WhatNoJobCouldKeepIsAnErrorOfThePolicy) {
+  const struct {
+    const char* policy;
+    const char* error;
+  } cases[] = {
+      {"defaults: {priority: high}", "priority: 'high' is no value that it can have"},
+      {"defaults: {priority: 5000}", "priority: '5000' is no value that it can have"},
+      {"defaults: {time_limit: 2h}, at_most: {time_limit: 1h}",
+       "time_limit is 2h, and at most 1h is allowed"},
+      {"at_least: {time_limit: 2h}, at_most: {time_limit: 1h}", "time_limit: more than at_most allows"},
+      {"one_of: {project: []}", "is empty, so that nothing would be allowed"},
+      {"users: [], at_most: {priority: 1}", "is empty; leave it out where the policy is for all"},
+  };
+  for (const auto& c : cases) {
+    const auto errors = ErrorsOf(fmt::format("policies:\n  - {{name: a, {}}}\n", c.policy));
+    ASSERT_THAT(errors, SizeIs(1)) << c.policy;
+    EXPECT_THAT(errors.front(), HasSubstr(c.error));
+  }
+  EXPECT_THAT(
+      ErrorsOf("policies:\n  - {name: a, at_most: {priority: 1}}\n  - {name: a, at_most: {priority: 2}}\n"),
+      testing::ElementsAre(HasSubstr("another policy is called 'a' too")));
 }
 
 }  // namespace

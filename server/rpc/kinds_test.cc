@@ -171,7 +171,7 @@ TEST_F(KindsRpc, OneThatFailsTakesItsNameBackAndEndsThoseAfterIt) {
   EXPECT_THAT(Get(conversion).job().reason_text(), HasSubstr("/data/in holds no data set"));
   EXPECT_EQ(Get(job).job().reason(), v1::REASON_CODE_AFTER_NEVER);
   EXPECT_THAT(Datasets(), IsEmpty());
-  const auto again = Submit(kConversion);
+  const auto again = Submit(std::string(kConversion) + "not_before: 1h\n");
   EXPECT_THAT(Datasets(), ElementsAre(fmt::format("shapes /data/out by {}", again)));
   ASSERT_TRUE(Cancel(again).ok());
   EXPECT_THAT(Datasets(), IsEmpty());

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -38,9 +39,13 @@ def wait_for(what: str, probe: Callable[[], T | None], seconds: float = 60) -> T
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """Below those that the system gives to connections, and to each of the tests' workers others: it stays free."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 20
+    while True:
+        port = random.randrange(10_000 + worker * 1000, 11_000 + worker * 1000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 def alive(pid: int) -> bool:

@@ -80,7 +80,7 @@ def test_it_grows_when_a_node_joins_and_shrinks_when_that_one_dies(one_node: Clu
     shrunk = wait_start(one_node, job, 3, ["a"])
     kept = int(shrunk["last_checkpoint"]["step"])
     assert shrunk["nodes_now"] == 1 and shrunk["nodes"] == 1 and shrunk["max_nodes"] == 2
-    done = one_node.wait_state(job, "JOB_STATE_COMPLETED")
+    done = one_node.wait_state(job, "JOB_STATE_COMPLETED", seconds=240)
     assert int(done["generation"]) == 3
     assert first_step(one_node, job, 3) == kept + 1
     again = step_counts(one_node, job)

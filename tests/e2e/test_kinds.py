@@ -165,7 +165,8 @@ def test_a_conversion_makes_a_set_that_has_a_name(cluster: Cluster, dataset: Pat
     again = cluster.json("rerun", str(conversion))["id"]
     cluster.wait_state(int(again), "JOB_STATE_COMPLETED")
     assert "was there already" in "\n".join(lines(cluster, int(again), 0))
-    bad = submit(cluster, tmp_path, f"name: bad\nconvert: {{source: {tmp_path}, target: {tmp_path}/bad}}\n")
+    (tmp_path / "empty").mkdir()
+    bad = submit(cluster, tmp_path, f"name: bad\nconvert: {{source: {tmp_path}/empty, target: {tmp_path}/bad}}\n")
     failed = cluster.wait_state(bad, "JOB_STATE_FAILED")
     assert failed["reason"] == "REASON_CODE_BAD_INPUT" and "holds" in failed["reason_text"], failed["reason_text"]
 

@@ -94,7 +94,7 @@ def take_away(cluster: Cluster, name: str) -> None:
 
 
 def reasons(cluster: Cluster, name: str) -> list[str]:
-    told = cluster.json("events", "--node", name)
+    told = [json.loads(line) for line in cluster.cli("events", "--node", name, "-o", "json").stdout.splitlines()]
     of_nodes = [e["reason"].removeprefix("REASON_CODE_") for e in told if not int(e.get("job_id", 0))]
     return [reason for reason in of_nodes if reason != "NODE_SILENT"]
 
