@@ -263,10 +263,13 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Actions& out
       out.push_back(SendPrepare{part.node, run});
       return;
     case Command::kStopAfterCheckpoint:
-    case Command::kStop:
-      out.push_back(SendStop{part.node, run, command == Command::kStopAfterCheckpoint,
-                             command == Command::kStop ? job.grace_ms : GraceForCheckpoint(job)});
+    case Command::kStop: {
+      const bool saves = command == Command::kStopAfterCheckpoint;
+      // A program saves what it has when it is told to end.
+      const int64_t grace_ms = saves || !job.Trains() ? GraceForCheckpoint(job) : job.grace_ms;
+      out.push_back(SendStop{part.node, run, saves, grace_ms});
       return;
+    }
     case Command::kStart:
       break;
   }

@@ -50,6 +50,7 @@ void NoteJobs(World& world, const Batch& batch) {
     known.state = job->state;
     known.generation = job->generation;
     known.not_before = job->not_before;
+    known.avoid = job->avoid;
     if (!job->HoldsDevices()) continue;
     const NodeRecord* first = world.daemon.reactor().state().FindNode(job->run.parts.front().node);
     if (first != nullptr) known.storage = first->filesystem_id;
