@@ -282,11 +282,14 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Now now, Act
       out.push_back(SendPrepare{part.node, run});
       return;
     case Command::kStopAfterCheckpoint:
-    case Command::kStop:
-      out.push_back(SendStop{
-          part.node, run, command == Command::kStopAfterCheckpoint,
-          command == Command::kStop ? std::min(job.grace_ms, GraceFor(job, now)) : GraceFor(job, now)});
+    case Command::kStop: {
+      const bool saves = command == Command::kStopAfterCheckpoint;
+      const int64_t most_ms = GraceFor(job, now);
+      // A program saves what it has when it is told to end.
+      const int64_t grace_ms = saves || !job.Trains() ? most_ms : std::min(job.grace_ms, most_ms);
+      out.push_back(SendStop{part.node, run, saves, grace_ms});
       return;
+    }
     case Command::kStart:
       break;
   }

@@ -52,6 +52,7 @@ void NoteJobs(World& world, const Batch& batch) {
     known.not_before = job->not_before;
     known.failures = job->failures;
     known.gives_back = job->HoldsDevices() && job->run.stop == StopFor::kNotice;
+    known.avoid = job->avoid;
     if (!job->HoldsDevices()) continue;
     const NodeRecord* first = world.daemon.reactor().state().FindNode(job->run.parts.front().node);
     if (first != nullptr) known.storage = first->filesystem_id;

@@ -58,13 +58,14 @@ void GrowingIsRare(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// Nothing is lost by it: a checkpoint is asked for first, and there is time for one.
+/// Nothing is lost by it: a checkpoint is asked for first, and there is time for one. A program knows for
+/// itself what it does in that time.
 void GrowingSavesFirst(World& world, const Batch& batch, const char* name) {
   ForGrowing(world, batch, [&](const JobRecord& job, const Ledger::Job&) {
     for (const auto& action : batch.actions) {
       const auto* stop = std::get_if<SendStop>(&action);
       if (stop == nullptr || stop->run != RunKey{job.id, job.generation}) continue;
-      if (stop->checkpoint_first && stop->grace_ms >= 60'000) continue;
+      if (stop->checkpoint_first == job.Trains() && stop->grace_ms >= 60'000) continue;
       world.Break(name, fmt::format("{} is ended without a checkpoint", InWords(stop->run)));
     }
   });

@@ -150,6 +150,8 @@ void NobodyOvertakesTheFirst(World& world, const Batch& batch, const char* name)
   if (!Changed(batch)) return;
   const JobRecord* first = FirstWithClaim(world);
   if (first == nullptr || Fits(world, *first, FreeSpace(world))) return;
+  // It was to go elsewhere when the others were placed, and only then may go anywhere.
+  if (world.ledger.jobs[first->id].avoid != first->avoid) return;
   const Before before = BeforeLaterStarts(world, batch, *first);
   if (before.taker != JobId() && Fits(world, *first, before.space)) {
     world.Break(name, fmt::format("job {} took devices that job {} could have had", before.taker, first->id));

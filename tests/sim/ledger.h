@@ -22,6 +22,7 @@ struct Ledger {
     JobState state = JobState::kQueued;
     Generation generation;
     Instant not_before{};                              ///< of a retry
+    std::set<NodeId> avoid;                            ///< as of the last check
     uint32_t in_row = 0;                               ///< failures since the last accepted checkpoint
     std::string crashed_at;                            ///< where its latest start did; empty: elsewhere
     uint32_t crashes_there = 0;                        ///< how often running, without a checkpoint
