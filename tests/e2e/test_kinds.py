@@ -52,7 +52,7 @@ def test_a_gang_of_a_command_is_told_who_it_is_and_ends(cluster: Cluster, tmp_pa
         assert (folder / f"rank{rank}").read_text() == "mine\n"
     assert len(ports) == 1
     shown = cluster.cli("show", str(job)).stdout
-    assert "env | sort" in shown and "nan" not in shown and "checkpoints" not in shown
+    assert "env | sort" in shown and " nan" not in shown and "\n  checkpoints" not in shown
     head, row = cluster.cli("jobs").stdout.splitlines()[:2]
     assert head.split() == ["ID", "NAME", "KIND", "STATE", "NODES", "AGE"] and "command" in row
     assert "COMPLETED" in cluster.cli("explain", str(job)).stdout
