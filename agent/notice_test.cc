@@ -12,13 +12,13 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kNoon = 1'769'860'800'000'000;  // 2026-01-31T12:00:00Z
+constexpr int64_t kNoticeTime = 1'769'860'800'000'000;  // 2026-01-31T12:00:00Z
 
 TEST(Notice, WhatEc2SaysIsActionAndTime) {
   const auto notice = ParseInstanceAction(R"({"action": "terminate", "time": "2026-01-31T12:00:00Z"})");
   ASSERT_TRUE(notice.has_value());
   EXPECT_EQ(notice->action(), "terminate");
-  EXPECT_EQ(notice->at_us(), kNoon);
+  EXPECT_EQ(notice->at_us(), kNoticeTime);
   for (const char* other :
        {"", "no", "[]", "{}", R"({"action": "stop"})", R"({"time": "2026-01-31T12:00:00Z"})",
         R"({"action": 1, "time": 2})", R"({"action": "stop", "time": "soon"})"}) {
@@ -33,8 +33,8 @@ TEST(Notice, AFilesFirstLineIsTheTimeOrNobodyKnows) {
     const char* text;
     int64_t at_us;
   } cases[] = {
-      {"2026-01-31T12:00:00Z", kNoon},
-      {" 2026-01-31 13:00+01:00 \nby the operator\n", kNoon},
+      {"2026-01-31T12:00:00Z", kNoticeTime},
+      {" 2026-01-31 13:00+01:00 \nby the operator\n", kNoticeTime},
       {"", 0},
       {"TRUE\n", 0},
       {"\n2026-01-31T12:00:00Z\n", 0},
@@ -59,7 +59,7 @@ TEST(Notice, AFileThatIsThereIsANotice) {
   EXPECT_EQ(look({}).value(), std::nullopt);
   dir.Write("notice", "2026-01-31T12:00:00Z\n");
   ASSERT_TRUE(look({}).value().has_value());
-  EXPECT_EQ(look({}).value()->at_us(), kNoon);
+  EXPECT_EQ(look({}).value()->at_us(), kNoticeTime);
   std::filesystem::remove(dir.path() / "notice");
   EXPECT_EQ(look({}).value(), std::nullopt) << "taken back";
 }
@@ -83,7 +83,7 @@ TEST(Notice, AMetadataServiceIsAskedAndItsTroubleIsNoNotice) {
 
 TEST(NoticeMonitor, TheFirstLookIsWaitedForAndATroubleTakesNothingBack) {
   v1::NodeNotice notice;
-  notice.set_at_us(kNoon);
+  notice.set_at_us(kNoticeTime);
   std::atomic<int> looks = 0;
   std::promise<void> second;
   const NoticeMonitor monitor(
@@ -96,7 +96,7 @@ TEST(NoticeMonitor, TheFirstLookIsWaitedForAndATroubleTakesNothingBack) {
   ASSERT_TRUE(monitor.Latest().has_value());
   second.get_future().wait();
   ASSERT_TRUE(monitor.Latest().has_value());
-  EXPECT_EQ(monitor.Latest()->at_us(), kNoon);
+  EXPECT_EQ(monitor.Latest()->at_us(), kNoticeTime);
 }
 
 TEST(NoticeMonitor, ALookThatDoesNotEndIsBrokenOff) {

@@ -15,7 +15,7 @@ constexpr Duration kForgetEvery = std::chrono::hours(1);
 constexpr double kLeastSeconds = 1;
 constexpr int64_t kForgottenAfterUs = 400LL * 24 * 3600 * 1'000'000;
 
-double SecondsOf(Duration time) { return std::chrono::duration<double>(time).count(); }
+double InSeconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 int64_t MicrosOf(Duration time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
@@ -60,8 +60,8 @@ void Reactor::Charge(JobId id, Now now) {
   job.run.charged_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(now.steady - job.run.held_since).count();
   if (passed <= Duration::zero()) return;
-  const double device_seconds = SecondsOf(passed) * DevicesOf(job);
-  const double cost = SecondsOf(passed) / 3600 * PricePerHour(job);
+  const double device_seconds = InSeconds(passed) * DevicesOf(job);
+  const double cost = InSeconds(passed) / 3600 * PricePerHour(job);
   job.device_seconds += device_seconds;
   job.cost += cost;
   if (settings_.half_life > Duration::zero())
@@ -107,7 +107,7 @@ void Reactor::TakeTurns(Now now) {
   for (const auto& [owner, usage] : state_.usage()) had[owner] = usage.At(now.wall, settings_.half_life);
   for (const JobId id : state_.active()) {
     const JobRecord& job = *state_.FindJob(id);
-    had[job.owner] += SecondsOf(now.steady - job.run.charged_at) * DevicesOf(job);
+    had[job.owner] += InSeconds(now.steady - job.run.charged_at) * DevicesOf(job);
   }
   std::map<std::string, uint32_t> turns;
   for (const auto& [owner, device_seconds] : had) {
@@ -125,7 +125,7 @@ std::map<std::string, Account> Reactor::AccountsAt(Now now) const {
     if (passed <= Duration::zero()) continue;
     const WallTime from{now.wall.micros - MicrosOf(passed)};
     for (const auto& name : AccountsOf(job)) {
-      accounts[name].Add(SecondsOf(passed) * DevicesOf(job), SecondsOf(passed) / 3600 * PricePerHour(job),
+      accounts[name].Add(InSeconds(passed) * DevicesOf(job), InSeconds(passed) / 3600 * PricePerHour(job),
                          from, now.wall);
     }
   }
@@ -181,7 +181,7 @@ std::vector<AccountUse> Reactor::Accounts(Now now) const {
     for (const auto& account : AccountsOf(job)) use(account).devices += DevicesOf(job);
     if (settings_.half_life > Duration::zero())
       use("user " + job.owner).recent_device_seconds +=
-          SecondsOf(now.steady - job.run.charged_at) * DevicesOf(job);
+          InSeconds(now.steady - job.run.charged_at) * DevicesOf(job);
   }
   std::vector<AccountUse> out;
   for (auto& [name, account] : known) {

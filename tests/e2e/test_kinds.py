@@ -97,7 +97,8 @@ def test_one_that_fails_is_tried_again_and_ends_with_its_last_line(cluster: Clus
 
 def test_a_cancel_kills_what_does_not_end_within_its_grace(cluster: Cluster, tmp_path: Path) -> None:
     job = submit(cluster, tmp_path, "name: deaf\ngrace: 1s\n"
-                 "command: {run: 'trap \"\" TERM; sleep 600 & echo $! $$; wait; while :; do sleep 1; done'}\n")  # fmt: skip
+                 "command: {run: 'trap \"\" TERM; sleep 600 & echo $! $$; wait; "
+                 "while :; do sleep 1; done'}\n")  # fmt: skip
     cluster.wait_state(job, "JOB_STATE_RUNNING")
     pids = wait_for("the program to begin", lambda: lines(cluster, job, 0))[0].split()[-2:]
     began = time.monotonic()
@@ -120,7 +121,8 @@ def test_one_that_is_paused_goes_on_from_what_it_kept(cluster: Cluster, tmp_path
 
 
 def test_programs_go_on_while_daemon_and_agent_restart(cluster: Cluster, tmp_path: Path) -> None:
-    job = submit(cluster, tmp_path, "name: goes-on\ncommand: {run: 'echo up; while ! test -f end; do sleep 0.05; done'}\n")
+    text = "name: goes-on\ncommand: {run: 'echo up; while ! test -f end; do sleep 0.05; done'}\n"
+    job = submit(cluster, tmp_path, text)
     running = cluster.wait_state(job, "JOB_STATE_RUNNING")
     node = running["placements"][0]["node"]
     assert cluster.daemon
