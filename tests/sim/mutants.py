@@ -45,8 +45,8 @@ MUTANTS = [
            "const auto first_rank = static_cast<uint32_t>(parts.size()) * job.ranks_per_node;",
            "const auto first_rank = static_cast<uint32_t>(parts.size());"),
     Mutant("devices are not released", "cluster_state.cc", "    Release(id);\n    active_", "    active_"),
-    Mutant("a node with another device forgets who holds the others", "reactor_nodes.cc",
-           "holders[i] = node.holders[j];", "holders[i] = JobId();"),
+    Mutant("a node with another device forgets who holds the others", "cluster_state.cc",
+           "  for (const JobId job : active_) Hold(jobs_.at(job));\n", ""),
     Mutant("the devices of another cluster's run are free", "reactor_nodes.cc",
            "    foreign[key] = report.devices;\n", "    foreign.erase(key);\n"),
     Mutant("a gang may span folders", "cluster_state.cc",
@@ -287,7 +287,7 @@ MUTANTS = [
            "fmt::format(\"resumed by {}\", actor)},\n                  UserActor(actor), now);\n"
            "  if (event) out.push_back(std::move(*event));\n"),
     Mutant("what runs on a drained node stays", "reactor_ops.cc",
-           "  if (drain) DrainRuns(id, *node.set_aside, now, out);\n", ""),
+           "  if (drain)\n    AskBackAllOn(", "  if (drain && reason.size() > 1000)\n    AskBackAllOn("),
     Mutant("cordoned nodes get gangs", "reactor_trainers.cc", ".usable = node.Usable(),",
            ".usable = node.Connected() && node.state == NodeState::kReady && node.stale.empty() && "
            "node.problems.empty(),"),
