@@ -182,6 +182,9 @@ void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
     size_t others_struck = 0;
     size_t others = 0;
     for (const auto& [id, other] : nodes) {
+      // Those that came in this commit may have come after the judgement.
+      const auto before = world.ledger.nodes.find(id);
+      if (before == world.ledger.nodes.end() || before->second == NodeState::kLost) continue;
       if (other.state == NodeState::kLost) continue;
       ++known_nodes;
       aside += IsAsideByImgd(other) ? 1 : 0;
