@@ -22,7 +22,7 @@ struct CloseLibrary {
 };
 
 template <typename Function>
-Status Resolve(void* library, const char* name, Function* out) {
+Status Load(void* library, const char* name, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(library, name));
   if (*out == nullptr) return Fail(ErrorCode::kFailedPrecondition, "the NVML library has no {}", name);
   return {};
@@ -30,7 +30,7 @@ Status Resolve(void* library, const char* name, Function* out) {
 
 /// Null where the library is too old to have it.
 template <typename Function>
-void ResolveIfThere(void* library, const char* name, Function* out) {
+void LoadIfThere(void* library, const char* name, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(library, name));
 }
 
@@ -62,7 +62,7 @@ struct Nvml::State {
   std::vector<nvmlDevice_t> handles;
   std::vector<v1::Device> devices;
 
-  Status ResolveAll();
+  Status LoadAll();
   Status FindAll();
   /// The device's name, uuid and memory; the first thing that can't be read is the error.
   Result<v1::Device> Describe(unsigned index, nvmlDevice_t handle) const;
@@ -72,27 +72,27 @@ struct Nvml::State {
   void TakeXids();
 };
 
-Status Nvml::State::ResolveAll() {
+Status Nvml::State::LoadAll() {
   void* handle = library.get();
-  IMGD_TRY(Resolve(handle, "nvmlInit_v2", &init));
-  IMGD_TRY(Resolve(handle, "nvmlShutdown", &shutdown));
-  IMGD_TRY(Resolve(handle, "nvmlErrorString", &error_string));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetCount_v2", &count));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetHandleByIndex_v2", &handle_by_index));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetName", &name));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetUUID", &uuid));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetMemoryInfo", &memory));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetUtilizationRates", &utilization));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetPowerUsage", &power));
-  IMGD_TRY(Resolve(handle, "nvmlDeviceGetTemperature", &temperature));
-  ResolveIfThere(handle, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
-  ResolveIfThere(handle, "nvmlDeviceGetRemappedRows", &remapped_rows);
-  ResolveIfThere(handle, "nvmlDeviceGetRetiredPagesPendingStatus", &retired_pending);
-  ResolveIfThere(handle, "nvmlEventSetCreate", &create_events);
-  ResolveIfThere(handle, "nvmlEventSetFree", &free_events);
-  ResolveIfThere(handle, "nvmlDeviceRegisterEvents", &register_events);
-  ResolveIfThere(handle, "nvmlEventSetWait_v2", &wait_event);
-  return Resolve(handle, "nvmlDeviceGetClockInfo", &clock);
+  IMGD_TRY(Load(handle, "nvmlInit_v2", &init));
+  IMGD_TRY(Load(handle, "nvmlShutdown", &shutdown));
+  IMGD_TRY(Load(handle, "nvmlErrorString", &error_string));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetCount_v2", &count));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetHandleByIndex_v2", &handle_by_index));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetName", &name));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetUUID", &uuid));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetMemoryInfo", &memory));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetUtilizationRates", &utilization));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetPowerUsage", &power));
+  IMGD_TRY(Load(handle, "nvmlDeviceGetTemperature", &temperature));
+  LoadIfThere(handle, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
+  LoadIfThere(handle, "nvmlDeviceGetRemappedRows", &remapped_rows);
+  LoadIfThere(handle, "nvmlDeviceGetRetiredPagesPendingStatus", &retired_pending);
+  LoadIfThere(handle, "nvmlEventSetCreate", &create_events);
+  LoadIfThere(handle, "nvmlEventSetFree", &free_events);
+  LoadIfThere(handle, "nvmlDeviceRegisterEvents", &register_events);
+  LoadIfThere(handle, "nvmlEventSetWait_v2", &wait_event);
+  return Load(handle, "nvmlDeviceGetClockInfo", &clock);
 }
 
 Result<v1::Device> Nvml::State::Describe(unsigned index, nvmlDevice_t handle) const {
@@ -238,7 +238,7 @@ Result<std::unique_ptr<Nvml>> Nvml::Load(const std::string& library) {
   if (state->library == nullptr) {
     return Fail(ErrorCode::kNotFound, "cannot load the NVML library: {}", ::dlerror());
   }
-  IMGD_TRY(state->ResolveAll());
+  IMGD_TRY(state->LoadAll());
   if (const nvmlReturn_t result = state->init(); result != 0) {
     return Fail(ErrorCode::kUnavailable, "NVML can't be initialised: {}", state->error_string(result));
   }

@@ -6,21 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "agent/process.h"
+#include "common/text.h"
 
 namespace imgd {
 namespace {
 
 constexpr const char* kMarker = ".imgd-shared-id";
-
-std::string Trimmed(std::string text) {
-  const auto is_space = [](char c) { return c == '\n' || c == '\r' || c == ' '; };
-  text.erase(std::remove_if(text.begin(), text.end(), is_space), text.end());
-  return text;
-}
 
 /// Makes `path` with `content` unless it is there already; nobody ever sees it without its content.
 Status CreateOnce(const std::filesystem::path& path, const std::string& content) {
@@ -51,7 +45,7 @@ Result<std::string> ReadOrMakeId(const std::filesystem::path& path) {
     text = ReadFile(path);
   }
   if (!text) return text;
-  auto id = Trimmed(std::move(*text));
+  std::string id(Trimmed(*text, " \r\n"));
   if (id.empty())
     return Fail(ErrorCode::kDataLoss, "{} is empty; remove it and a new one is made", path.native());
   return id;

@@ -16,7 +16,7 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-Result<AddressList> Resolve(const std::string& host, const std::string& port, int socket_type) {
+Result<AddressList> AddressesOf(const std::string& host, const std::string& port, int socket_type) {
   addrinfo hints{};
   hints.ai_socktype = socket_type;
   hints.ai_flags = AI_ADDRCONFIG;
@@ -68,7 +68,7 @@ Result<HostPort> ParseHostPort(const std::string& text) {
 
 Result<std::string> LocalAddressTowards(const std::string& server) {
   IMGD_ASSIGN(const HostPort where, ParseHostPort(server));
-  IMGD_ASSIGN(const AddressList addresses, Resolve(where.host, where.port, SOCK_DGRAM));
+  IMGD_ASSIGN(const AddressList addresses, AddressesOf(where.host, where.port, SOCK_DGRAM));
   int error = 0;
   for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next) {
     const UniqueFd fd(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -94,7 +94,7 @@ std::string InterfaceOf(const std::string& address) {
 }
 
 Result<Listener> ListenOn(const std::string& address, const std::string& port) {
-  IMGD_ASSIGN(const AddressList addresses, Resolve(address, port, SOCK_STREAM));
+  IMGD_ASSIGN(const AddressList addresses, AddressesOf(address, port, SOCK_STREAM));
   Listener listener;
   listener.fd = UniqueFd(::socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (listener.fd.valid() && port != "0") {

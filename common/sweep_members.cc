@@ -30,7 +30,7 @@ tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(cons
   std::vector<SweepMember> members;
   size_t bytes = 0;
   for (auto& values : ExpandSweep(*spec.sweep)) {
-    const std::string member = fmt::format("sweep member {} ({})", members.size() + 1, TextOf(values));
+    const std::string member = fmt::format("sweep member {} ({})", members.size() + 1, SweepText(values));
     YamlEditor editor = base->Copy();
     std::vector<JobChange> changes;
     for (const auto& [name, value] : values) {

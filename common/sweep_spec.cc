@@ -75,7 +75,7 @@ std::vector<std::vector<SweepValue>> ExpandSweep(const SweepSpec& sweep) {
   return out;
 }
 
-std::string TextOf(const std::vector<SweepValue>& values) {
+std::string SweepText(const std::vector<SweepValue>& values) {
   std::string text;
   for (const auto& [name, value] : values)
     text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, value);

@@ -52,6 +52,6 @@ struct SweepSpec {
 std::vector<std::vector<SweepValue>> ExpandSweep(const SweepSpec& sweep);
 
 /// "optimizer.lr=0.1, seed=2".
-std::string TextOf(const std::vector<SweepValue>& values);
+std::string SweepText(const std::vector<SweepValue>& values);
 
 }  // namespace imgd

@@ -26,7 +26,7 @@ JobSpec SpecOf(const std::string& sweep) {
 
 std::vector<std::string> TextsOf(const std::string& sweep) {
   std::vector<std::string> out;
-  for (const auto& values : ExpandSweep(*SpecOf(sweep).sweep)) out.push_back(TextOf(values));
+  for (const auto& values : ExpandSweep(*SpecOf(sweep).sweep)) out.push_back(SweepText(values));
   return out;
 }
 

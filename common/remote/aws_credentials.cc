@@ -1,13 +1,14 @@
 #include "common/remote/aws_credentials.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "common/files.h"
 #include "common/remote/instance_metadata.h"
 #include "common/text.h"
+#include "common/times.h"
 
 namespace imgd {
 namespace {
@@ -15,10 +16,10 @@ namespace {
 using std::chrono::system_clock;
 
 /// "2026-01-31T12:00:00Z"
-std::optional<system_clock::time_point> ParseTime(const std::string& text) {
-  std::tm parts{};
-  if (::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts) == nullptr) return std::nullopt;
-  return system_clock::from_time_t(::timegm(&parts));
+std::optional<system_clock::time_point> TimeOf(const std::string& text) {
+  const auto micros = ParseTime(text);
+  if (!micros) return std::nullopt;
+  return system_clock::time_point(std::chrono::microseconds(*micros));
 }
 
 }  // namespace
@@ -118,7 +119,7 @@ Result<std::optional<AwsCredentials>> AwsCredentialSource::FromRole() {
   };
   const AwsCredentials found{
       field("AccessKeyId"), field("SecretAccessKey"), field("Token"),
-      ParseTime(field("Expiration")).value_or(system_clock::now() + std::chrono::minutes(10))};
+      TimeOf(field("Expiration")).value_or(system_clock::now() + std::chrono::minutes(10))};
   if (found.access_key.empty() || found.secret_key.empty())
     return Fail(ErrorCode::kUnavailable, "the instance's role '{}' came without keys", PercentEncode(role));
   from_role_ = true;

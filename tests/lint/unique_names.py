@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No two sources of a library may give one private name two meanings.
+"""No two sources of a library may give one private name two meanings, and none that of a function in a header of common/.
 
 All presets but dev and fuzz compile several sources of a library as one (CMAKE_UNITY_BUILD), where anonymous namespaces
 and `static` hide nothing. Which ones changes with each new file, so that all sources of a target are compared here. The
@@ -121,6 +121,7 @@ class Parser:
         self.tokens = tokens_of(source)
         self.at = 0
         self.names: list[Name] = []
+        self.public_functions: list[Name] = []
 
     def text(self, ahead: int = 0) -> str:
         at = self.at + ahead
@@ -205,8 +206,11 @@ class Parser:
             self.names.append(Name(scope, "_".join(a for a in arguments if a != ","), "a test", line, False))
         elif NAMING_MACROS.match(texts[0]):
             self.names.append(Name(scope, self.tokens[stop + 1].text, "a matcher", line, False))
-        elif not private or texts[0] in ("static_assert", "friend", "typedef"):
+        elif texts[0] in ("static_assert", "friend", "typedef"):
             return
+        elif not private:
+            if stopped_by == "(" and len(texts) > 1 and texts[-2] != "::":
+                self.public_functions.append(Name(scope, texts[-1], "", line, True))
         elif texts[0] == "using":
             if stopped_by == "=":
                 value = "using " + "".join(words(self.tokens[stop + 1 : self.at - 1]))
@@ -264,6 +268,21 @@ def collisions(sources: dict[str, str]) -> list[str]:
     return errors
 
 
+def hidden(sources: dict[str, str], headers: dict[str, str]) -> list[str]:
+    """Private functions by the name of a header's: in one unit, a call of another source would prefer theirs."""
+    public = {}
+    for path, header in headers.items():
+        parser = Parser(header)
+        parser.parse()
+        public.update({(name.scope, name.name): f"{path}:{name.line}" for name in parser.public_functions})
+    return [
+        f"{path}:{name.line}: {name.name} is also in {public[name.scope, name.name]}"
+        for path, source in sources.items()
+        for name in Parser(source).parse()
+        if name.is_function and (name.scope, name.name) in public
+    ]
+
+
 def targets_of(cmake: Path) -> dict[str, list[Path]]:
     """The sources of each target; of those with a list of their own."""
     text = re.sub(r"#[^\n]*", "", cmake.read_text())
@@ -278,10 +297,12 @@ def targets_of(cmake: Path) -> dict[str, list[Path]]:
 def main() -> int:
     listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*CMakeLists.txt"], check=True,
                              capture_output=True, text=True)  # fmt: skip
+    headers = {str(path): path.read_text() for path in Path("common").glob("*.h")}
     errors = []
     for cmake in listing.stdout.split():
         for target, paths in targets_of(Path(cmake)).items():
-            found = collisions({str(path): path.read_text() for path in paths})
+            sources = {str(path): path.read_text() for path in paths}
+            found = collisions(sources) + hidden(sources, headers)
             errors += [f"{error}: a private name must be the only one of its kind in {target}" for error in found]
     print("\n".join(errors), end="\n" if errors else "")
     return 1 if errors else 0

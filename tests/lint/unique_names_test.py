@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import unittest
 
-from unique_names import collisions
+from unique_names import collisions, hidden
 
 
 def private(code: str) -> str:
@@ -45,6 +45,12 @@ class UniqueNames(unittest.TestCase):
         self.check_two("using T = std::vector<int>;", "using T = std::vector<char>;", 1)
         self.check_two("using testing::HasSubstr;", "using testing::HasSubstr;", 0)
         self.check_two("bool S::Take() { return true; }", "bool S::Take() { return true; }", 0)
+
+    def test_a_name_of_a_header_is_found(self) -> None:
+        header = "namespace a::b {\ninline int F(int x = 1) { return x; }\nstruct S {\n  void G();\n};\n}\n"
+        find = lambda code: hidden({"one.cc": private(code)}, {"common/f.h": header})  # noqa: E731
+        self.assertEqual(find("int F(std::string x);"), ["one.cc:3: F is also in common/f.h:2"])
+        self.assertEqual(find("int G();\nint E() { return F(1); }"), [])
 
     def test_other_namespaces_and_public_names_are_not_looked_at(self) -> None:
         one = private("int x;")
