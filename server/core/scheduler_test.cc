@@ -101,8 +101,8 @@ TEST(Explain, SaysWhyAGangNeverFits) {
   EXPECT_EQ(
       ExplainWait(builder.cluster,
                   {.job = {.nodes = 2, .ranks_per_node = 4}, .code = ReasonCode::kNeverFits, .position = 1}),
-      "needs 2 nodes with 4 devices each; of the 2 nodes known (1 of 2 devices, 1 of 4 devices) 1 does; "
-      "add nodes or submit a smaller gang; position 1 in the queue");
+      "needs 2 nodes with 4 devices each, which only 1 node can give; known: 1 node with 2 devices, "
+      "1 node with 4 devices; add nodes, or ask for fewer; position 1 in the queue");
 }
 
 TEST(Scheduler, AJobThatWaitsForItsRetryKeepsItsPlace) {

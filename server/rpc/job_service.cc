@@ -105,18 +105,19 @@ Status FillPage(const JobFilter& filter, const ClusterView& view, Reader& reader
   return {};
 }
 
-Status FillJob(JobId id, bool with_yaml, const ClusterView& view, Reader& reader, v1::Job& out) {
-  IMGD_ASSIGN(const auto row, reader.Job(id, with_yaml));
+Result<JobRecord> FillJob(JobId id, bool with_yaml, const ClusterView& view, Reader& reader, v1::Job& out) {
+  IMGD_ASSIGN(auto row, reader.Job(id, with_yaml));
   if (!row) return tl::unexpected(NoJob(id));
   IMGD_ASSIGN(out, FullJob(*row, view, reader));
-  return {};
+  return std::move(row->job);
 }
 
 /// What a submission stored, or had stored before.
 Status FillStored(const SubmitAnswer& answer, const std::string& yaml, const ClusterView& view,
                   Reader& reader, v1::SubmitJobResponse& out) {
   if (!answer.record) {
-    IMGD_TRY(FillJob(answer.job, true, view, reader, *out.mutable_job()));
+    if (auto job = FillJob(answer.job, true, view, reader, *out.mutable_job()); !job)
+      return tl::unexpected(std::move(job).error());
     IMGD_ASSIGN(const auto sweep, reader.SweepWith(answer.job));
     if (sweep) FillSweep(*sweep, *out.mutable_sweep());
     return {};
@@ -143,7 +144,8 @@ JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* cloc
 
 void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor) {
   pool_->Post([this, id, job, reactor](Reader& reader) {
-    reactor->Finish(StatusOf(FillJob(id, true, *engine_->View(), reader, *job)));
+    const auto filled = FillJob(id, true, *engine_->View(), reader, *job);
+    reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
   });
 }
 
@@ -152,12 +154,8 @@ void JobServiceImpl::SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* 
   for (const auto& warning : submit.warnings) response->add_warnings(warning);
   if (submit.order.dry_run) {
     FillDryRun(submit.order, *response);
-    const SubmitOrder& order = submit.order;
-    // When others will have ended, nobody knows.
-    if (!order.sweep && order.after.empty() && order.submission.not_before == WallTime()) {
-      FillProspect(order.submission, *engine_->View(), engine_->quotas(), {clock_->Now(), clock_->Wall()},
-                   *response->mutable_job());
-    }
+    FinishDryRun(std::move(submit.order), response, reactor);
+    return;
   }
   engine_->Submit(std::move(submit.order), [this, yaml = submit.first_file, response,
                                             reactor](Result<SubmitAnswer> answer) {
@@ -166,14 +164,28 @@ void JobServiceImpl::SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* 
       return;
     }
     response->set_existed(answer->existed);
-    if (!answer->record && !answer->existed) {
-      FillAfter(answer->after, *response->mutable_job());
-      reactor->Finish(grpc::Status::OK);
-      return;
-    }
     // Without a look at the databases, which would cost as much as storing it; but not on the core's thread.
     pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader& reader) {
       reactor->Finish(StatusOf(FillStored(answer, yaml, *engine_->View(), reader, *response)));
+    });
+  });
+}
+
+/// Of a sweep the first job is looked at.
+void JobServiceImpl::FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* response,
+                                  grpc::ServerUnaryReactor* reactor) {
+  const Submission job = order.sweep ? order.sweep->submission.members.front() : order.submission;
+  engine_->Submit(std::move(order), [this, job, response, reactor](Result<SubmitAnswer> answer) {
+    if (!answer) {
+      reactor->Finish(ToStatus(answer.error()));
+      return;
+    }
+    FillAfter(answer->after, *response->mutable_job());
+    pool_->Post([this, job = job, after = std::move(answer->after), response, reactor](Reader&) mutable {
+      job.after = std::move(after);
+      FillProspect(job, *engine_->View(), engine_->quotas(), {clock_->Now(), clock_->Wall()},
+                   *response->mutable_job());
+      reactor->Finish(grpc::Status::OK);
     });
   });
 }
@@ -200,7 +212,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
     reactor->Finish(ToStatus(spec.error()));
   } else if (!spec->sweep) {
     submit(*spec);
-  } else if (!pool_->TryPost([submit, spec = std::move(*spec)](Reader&) mutable { submit(spec); })) {
+  } else if (!pool_->TryPostSlow([submit, spec = std::move(*spec)](Reader&) mutable { submit(spec); })) {
     // To make and check thousands of files takes seconds, which is why it is done there.
     reactor->Finish(ToStatus(Busy()));
   }
@@ -255,10 +267,11 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
   const bool posted = pool_->TryPost([this, request, response, reactor](Reader& reader) {
     const JobId id(request->id());
     const auto fill = [&]() -> Status {
-      IMGD_TRY(FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
+      IMGD_ASSIGN(const JobRecord record,
+                  FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
-      FillForecast(*engine_->View(), {clock_->Now(), clock_->Wall()}, *response->mutable_job());
+      FillForecast(record, *engine_->View(), {clock_->Now(), clock_->Wall()}, *response->mutable_job());
       response->set_warning(engine_->View()->trouble);
       return {};
     };
