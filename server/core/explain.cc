@@ -98,12 +98,30 @@ std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) 
   return out;
 }
 
-/// Nodes that would do, but take nothing now; at most three of them.
+/// Nodes that would do, but take nothing now; at most three reasons, each with at most three nodes.
 std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job) {
-  std::vector<std::string> out;
+  constexpr size_t kMost = 3;
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of nodes
   for (const auto& node : cluster.nodes) {
-    if (node.usable || node.RoomFor(job.needs) < job.ranks_per_node || out.size() == 3) continue;
-    out.push_back(fmt::format("node {} {}", node.id, node.why_not));
+    if (node.usable || node.RoomFor(job.needs) < job.ranks_per_node) continue;
+    auto same = std::find_if(reasons.begin(), reasons.end(),
+                             [&node](const auto& reason) { return reason.first == node.why_not; });
+    if (same == reasons.end()) {
+      if (reasons.size() == kMost) break;
+      same = reasons.insert(reasons.end(), {node.why_not, {}});
+    }
+    same->second.push_back(node.id.name());
+  }
+  std::vector<std::string> out;
+  for (auto& [why, names] : reasons) {
+    std::string text = fmt::format("node {} {}", names.front(), why);
+    const size_t more = names.size() > kMost ? names.size() - kMost : 0;
+    names.resize(names.size() - more);
+    names.erase(names.begin());
+    if (!names.empty()) text += fmt::format(" (and so {}", fmt::join(names, ", "));
+    if (more > 0) text += fmt::format(" and {}", Count(more, "more node"));
+    if (!names.empty()) text += ")";
+    out.push_back(std::move(text));
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #include "server/rpc/job_service.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "server/rpc/convert.h"
@@ -185,6 +186,14 @@ void JobServiceImpl::FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* resp
       job.after = std::move(after);
       FillProspect(job, *engine_->View(), engine_->quotas(), {clock_->Now(), clock_->Wall()},
                    *response->mutable_job());
+      // That it never fits is said once.
+      auto& warnings = *response->mutable_warnings();
+      const std::string& reason = response->job().reason_text();
+      warnings.erase(std::remove_if(warnings.begin(), warnings.end(),
+                                    [&reason](const std::string& warning) {
+                                      return reason.find(warning) != std::string::npos;
+                                    }),
+                     warnings.end());
       reactor->Finish(grpc::Status::OK);
     });
   });
