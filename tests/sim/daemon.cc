@@ -54,12 +54,12 @@ void Daemon::Call(std::function<void(Actions&)> call, Answer answer) {
   Wake();
 }
 
-/// What comes within some milliseconds is one batch.
+/// What comes within a short time is one batch.
 void Daemon::Wake() {
   if (awake_) return;
   awake_ = true;
   const Duration sleep = asleep_until_ - world_->time.now().steady;
-  world_->time.After(std::max<Duration>(sleep, Duration::zero()) + milliseconds(world_->dice.Below(4)),
+  world_->time.After(std::max<Duration>(sleep, Duration::zero()) + milliseconds(world_->dice.Below(world_->shape.batch_ms)),
                      [this, life = life_] {
                        if (life != life_) return;
                        awake_ = false;
@@ -350,8 +350,13 @@ void Daemon::OnHello(uint64_t session, NodeHello hello) {
           if (!run.cluster.empty()) world_->ledger.foreign[hello.node] = run.devices.front();
         }
         if (old != 0) world_->network.CloseByDaemon(old);
-        // The Welcome: from which events to send again.
-        const auto positions = stored_positions_;
+        // The Welcome: from which events of its runs to send again.
+        Positions positions;
+        for (const auto& run : hello.runs) {
+          for (auto known = stored_positions_.lower_bound({run.run, 0});
+               known != stored_positions_.end() && known->first.first == run.run; ++known)
+            positions.insert(*known);
+        }
         world_->network.ToAgent(session, [positions](Agent& agent) { agent.OnWelcome(positions); });
       },
       heard);
