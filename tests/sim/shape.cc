@@ -255,7 +255,8 @@ Shape LargeShape(uint32_t nodes) {
           .between_faults = std::chrono::hours(100) / std::max(nodes, 1U),
           .rank_faults = 0.1,
           .failed_commits = 0.0001,
-          .batch_ms = 400};  // as in large clusters, where plans wait their turn
+          .batch_ms = 2500,  // a daemon that has much to do, which also saves time here
+          .tick = std::chrono::seconds(3)};
 }
 
 }  // namespace imgd::sim
