@@ -117,8 +117,7 @@ Result<JobRecord> FillJob(JobId id, bool with_yaml, const ClusterView& view, Rea
 Status FillStored(const SubmitAnswer& answer, const std::string& yaml, const ClusterView& view,
                   Reader& reader, v1::SubmitJobResponse& out) {
   if (!answer.record) {
-    if (auto job = FillJob(answer.job, true, view, reader, *out.mutable_job()); !job)
-      return tl::unexpected(std::move(job).error());
+    IMGD_TRY(FillJob(answer.job, true, view, reader, *out.mutable_job()));
     IMGD_ASSIGN(const auto sweep, reader.SweepWith(answer.job));
     if (sweep) FillSweep(*sweep, *out.mutable_sweep());
     return {};
@@ -130,7 +129,10 @@ Status FillStored(const SubmitAnswer& answer, const std::string& yaml, const Clu
   return {};
 }
 
-grpc::Status StatusOf(const Status& status) { return status ? grpc::Status::OK : ToStatus(status.error()); }
+template <typename T>
+grpc::Status StatusOf(const Result<T>& result) {
+  return result ? grpc::Status::OK : ToStatus(result.error());
+}
 
 }  // namespace
 
@@ -145,8 +147,7 @@ JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* cloc
 
 void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor) {
   pool_->Post([this, id, job, reactor](Reader& reader) {
-    const auto filled = FillJob(id, true, *engine_->View(), reader, *job);
-    reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
+    reactor->Finish(StatusOf(FillJob(id, true, *engine_->View(), reader, *job)));
   });
 }
 
