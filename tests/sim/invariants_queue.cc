@@ -124,9 +124,7 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
 
 /// The first in the queue starts as soon as its gang fits.
 void TheFirstStartsWhenItFits(World& world, const Batch& batch, const char* name) {
-  // A figure of a job that trains frees nothing; what is overlooked is found by one of the next.
-  const bool free = batch.nodes_touched || !batch.actions.empty() || world.ledger.checks % 8 == 0;
-  if (!free || !Changed(batch) || LooksAgain(world)) return;
+  if (!Changed(batch) || LooksAgain(world)) return;
   const JobRecord* first = FirstWithClaim(world);
   if (first == nullptr || !IsDue(world, *first)) return;
   if (Fits(world, *first, FreeSpace(world))) {
