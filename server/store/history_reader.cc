@@ -249,7 +249,7 @@ Result<std::vector<Curve>> StepCurves(Database& database, JobId job, const Curve
 
 struct Validation {
   double x = 0;
-  std::array<double, 4> figures{};  ///< as EpochFigures()
+  std::array<double, 4> figures{};  ///< as ValidationFigures()
 };
 
 std::vector<Validation> Validations(Database& database, JobId job, const CurveQuery& query) {
@@ -285,7 +285,7 @@ Curve ValidationCurve(const std::vector<Validation>& validations, size_t figure,
     values.push_back({{one.figures[figure], one.figures[figure], one.figures[figure]}});
   }
   const uint64_t width = std::max<uint64_t>((values.size() + points - 1) / points, 1);
-  return {EpochFigures()[figure], Points(x, values, width)};
+  return {ValidationFigures()[figure], Points(x, values, width)};
 }
 
 /// The wanted names, by where they are from.
@@ -296,7 +296,7 @@ struct Wanted {
 
 Result<Wanted> WantedOf(const std::vector<std::string>& names) {
   Wanted out;
-  const auto& epochs = EpochFigures();
+  const auto& epochs = ValidationFigures();
   for (const auto& figure : StepFigures()) {
     if (names.empty() || std::count(names.begin(), names.end(), figure.name) > 0) out.steps.push_back(figure);
   }
@@ -319,7 +319,7 @@ Result<Wanted> WantedOf(const std::vector<std::string>& names) {
 
 }  // namespace
 
-const std::vector<std::string>& EpochFigures() {
+const std::vector<std::string>& ValidationFigures() {
   static const std::vector<std::string> names = {"val_loss", "val_top1", "val_top5", "val_seconds"};
   return names;
 }

@@ -14,7 +14,7 @@ enum class Axis { kStep, kEpoch, kImages, kTime };
 
 /// Which curves are wanted, and how fine.
 struct CurveQuery {
-  std::vector<std::string> names;  ///< of StepFigures() and EpochFigures(); empty: all that were reported
+  std::vector<std::string> names;  ///< of StepFigures() and ValidationFigures(); empty: all that were reported
   Axis x = Axis::kStep;
   size_t points = 1000;         ///< at most, of each curve; not 0
   std::optional<double> from;   ///< the first x that counts, in steps, epochs, images, or seconds since 1970
@@ -35,7 +35,7 @@ struct Curve {
 };
 
 /// Names of validations' figures.
-const std::vector<std::string>& EpochFigures();
+const std::vector<std::string>& ValidationFigures();
 
 /// The curves in the order of their names; no value is left out of a point's least and greatest. Steps that a
 /// later start of the job did again count once, as that start did them; but by time all do. Takes about as
