@@ -14,7 +14,8 @@ enum class Axis { kStep, kEpoch, kImages, kTime };
 
 /// Which curves are wanted, and how fine.
 struct CurveQuery {
-  std::vector<std::string> names;  ///< of StepFigures() and ValidationFigures(); empty: all that were reported
+  std::vector<std::string>
+      names;  ///< of StepFigures() and ValidationFigures(); empty: all that were reported
   Axis x = Axis::kStep;
   size_t points = 1000;         ///< at most, of each curve; not 0
   std::optional<double> from;   ///< the first x that counts, in steps, epochs, images, or seconds since 1970
