@@ -1,0 +1,131 @@
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { append } from '../lib/downsample.ts';
+import { num } from '../lib/format.ts';
+import { type Loaded, useData } from '../ui/use_data.ts';
+import { api } from './client.ts';
+import { onLive } from './live.ts';
+import type { Decision, GetJobResponse, Job, LiveStep, MetricAxis, MetricPoint } from './types.ts';
+
+/** One job, kept up to date by the stream. */
+export function useJob(id: string): Loaded<GetJobResponse> {
+  const loaded = useData(`job ${id}`, (signal) => api.job(id, signal));
+  const [summary, setSummary] = useState<{ id: string; job: Job } | null>(null);
+  const { reload } = loaded;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const ends = [
+      onLive('job', (data) => {
+        if ((data as Job).id === id) setSummary({ id, job: data as Job });
+      }),
+      onLive('event', (data) => {
+        if ((data as Decision).job_id !== id) return;
+        clearTimeout(timer);
+        timer = setTimeout(reload, 200);
+      }),
+    ];
+    return () => {
+      clearTimeout(timer);
+      for (const end of ends) end();
+    };
+  }, [id, reload]);
+  const step = useLiveStep(id);
+  const data = useMemo(() => {
+    if (!loaded.data) return null;
+    const newer =
+      summary?.id === id && num(summary.job.last_event_number) >= num(loaded.data.job.last_event_number);
+    const job: Job = newer
+      ? { ...loaded.data.job, ...summary.job, job_yaml: loaded.data.job.job_yaml }
+      : { ...loaded.data.job };
+    if (step && job.last_step && num(step.step) > num(job.last_step.step)) {
+      const { job_id: _, generation: __, ...figures } = step;
+      job.last_step = { ...job.last_step, ...figures };
+    }
+    return { ...loaded.data, job };
+  }, [loaded.data, summary, id, step]);
+  return { ...loaded, data };
+}
+
+function useLiveStep(id: string): LiveStep | null {
+  const [step, setStep] = useState<LiveStep | null>(null);
+  useEffect(
+    () =>
+      onLive('step', (data) => {
+        if ((data as LiveStep).job_id === id) setStep(data as LiveStep);
+      }),
+    [id],
+  );
+  return step?.job_id === id ? step : null;
+}
+
+/** Seconds since 1970 of what a server calls time, be it in seconds, milliseconds or microseconds. */
+export function toSeconds(time: number): number {
+  if (time > 1e14) return time / 1e6;
+  return time > 1e11 ? time / 1e3 : time;
+}
+
+const LIVE_FIELDS: Record<string, keyof LiveStep> = {
+  loss: 'loss',
+  top1: 'top1',
+  learning_rate: 'learning_rate',
+  images_per_second: 'images_per_second',
+};
+
+export type Metrics = Map<string, MetricPoint[]>;
+export interface Range {
+  from: number;
+  to: number;
+}
+
+const POINTS = 1000;
+
+/** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. */
+export function useMetrics(
+  id: string,
+  names: readonly string[],
+  axis: MetricAxis,
+  range: Range | null,
+): Loaded<Metrics> {
+  const asked = range ? { points: POINTS, ...range } : { points: POINTS };
+  const key = `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
+  const loaded = useData(key, (signal) => api.metrics(id, [...names], axis, asked, signal));
+  const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
+  useEffect(() => setLive([]), [loaded.data]);
+  useEffect(() => {
+    if (range) return;
+    return onLive('step', (data) => {
+      const step = data as LiveStep;
+      if (step.job_id === id) setLive((before) => [...before.slice(-5000), { at: Date.now() / 1000, step }]);
+    });
+  }, [id, range]);
+  const data = useMemo(() => {
+    if (!loaded.data) return null;
+    const out: Metrics = new Map();
+    for (const series of loaded.data.series) {
+      const points = series.points.map(
+        (p): MetricPoint => (axis === 'time' ? [toSeconds(p[0]), p[1], p[2], p[3]] : p),
+      );
+      const field = LIVE_FIELDS[series.name];
+      out.set(
+        series.name,
+        field
+          ? append(
+              points,
+              live.map((one) => livePoint(one, field, axis)),
+            )
+          : points,
+      );
+    }
+    return out;
+  }, [loaded.data, live, axis]);
+  return { ...loaded, data };
+}
+
+function livePoint(
+  { at, step }: { at: number; step: LiveStep },
+  field: keyof LiveStep,
+  axis: MetricAxis,
+): MetricPoint {
+  const value = num(step[field]);
+  const x = axis === 'step' ? num(step.step) : axis === 'epoch' ? num(step.epoch) : at;
+  return [x, value, value, value];
+}

@@ -1,0 +1,176 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { JobRow, SortKey } from '../lib/jobs.ts';
+import { go } from '../lib/route.ts';
+import { useStore } from '../lib/store.ts';
+import { now } from '../ui/bits.tsx';
+import { Icon } from '../ui/icons.tsx';
+import type { Column } from './jobs_columns.tsx';
+
+const ROW = 34;
+const BEYOND = 10;
+
+interface Props {
+  rows: readonly JobRow[];
+  columns: readonly Column[];
+  sort: SortKey;
+  descending: boolean;
+  onSort: (key: SortKey) => void;
+  chosen: ReadonlySet<number>;
+  onChoose: (id: number) => void;
+}
+
+/** Ten thousand rows, of which those in view are in the document. */
+export function JobsTable(props: Props) {
+  const { rows, columns, chosen, onChoose } = props;
+  useStore(now);
+  const wrap = useRef<HTMLDivElement>(null);
+  const [top, setTop] = useState(0);
+  const [height, setHeight] = useState(800);
+  const [at, setAt] = useState(-1);
+  useEffect(() => {
+    const element = wrap.current!;
+    const observer = new ResizeObserver(() => setHeight(element.clientHeight));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useRowKeys({ wrap, rows, at, setAt, onChoose });
+
+  const first = Math.max(Math.floor(top / ROW) - BEYOND, 0);
+  const last = Math.min(Math.ceil((top + height) / ROW) + BEYOND, rows.length);
+  const tracks = `34px ${columns.map((column) => column.width).join(' ')}`;
+  return (
+    <div
+      class="grid-wrap panel"
+      ref={wrap}
+      role="grid"
+      aria-label="Jobs"
+      aria-rowcount={rows.length + 1}
+      aria-colcount={columns.length + 1}
+      aria-multiselectable="true"
+      tabIndex={0}
+      aria-activedescendant={at >= first && at < last ? `row-${rows[at]?.id}` : undefined}
+      onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+    >
+      <div class="grid" role="presentation">
+        <Head {...props} tracks={tracks} />
+        <div class="rows" role="rowgroup" style={{ height: `${rows.length * ROW}px` }}>
+          {rows.slice(first, last).map((row, i) => (
+            // biome-ignore lint/a11y/useKeyWithClickEvents: the table's own keys do the same
+            <div
+              key={row.id}
+              id={`row-${row.id}`}
+              role="row"
+              tabIndex={-1}
+              class={first + i === at ? 'at' : ''}
+              aria-rowindex={first + i + 2}
+              aria-selected={chosen.has(row.id)}
+              style={{ gridTemplateColumns: tracks, top: `${(first + i) * ROW}px` }}
+              onClick={() => setAt(first + i)}
+              onDblClick={() => go(`/jobs/${row.id}`)}
+            >
+              <span role="gridcell" class="box">
+                <input
+                  type="checkbox"
+                  tabIndex={-1}
+                  aria-label={`Choose job ${row.id}, ${row.name}`}
+                  checked={chosen.has(row.id)}
+                  onChange={() => onChoose(row.id)}
+                />
+              </span>
+              {columns.map((column) => (
+                <span
+                  key={column.key}
+                  role="gridcell"
+                  class={`c-${column.key} ${column.numeric ? 'num' : ''}`}
+                >
+                  {column.cell(row)}
+                </span>
+              ))}
+            </div>
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Head({ columns, sort, descending, onSort, tracks }: Props & { tracks: string }) {
+  return (
+    <div role="rowgroup">
+      <div class="head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: tracks }}>
+        <span role="columnheader">
+          <span class="hidden">Choose</span>
+        </span>
+        {columns.map((column) => {
+          const sorted = column.sort === sort;
+          const order = sorted ? (descending ? 'descending' : 'ascending') : 'none';
+          return (
+            <span
+              key={column.key}
+              role="columnheader"
+              class={column.numeric ? 'num' : ''}
+              aria-sort={column.sort ? order : undefined}
+            >
+              {column.sort ? (
+                <button type="button" onClick={() => onSort(column.sort!)}>
+                  {column.title}
+                  {sorted && <Icon name={descending ? 'down' : 'up'} size={9} />}
+                </button>
+              ) : (
+                <span class="muted">{column.title}</span>
+              )}
+            </span>
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+interface RowKeys {
+  wrap: { current: HTMLDivElement | null };
+  rows: readonly JobRow[];
+  at: number;
+  setAt: (at: number) => void;
+  onChoose: (id: number) => void;
+}
+
+function useRowKeys({ wrap, rows, at, setAt, onChoose }: RowKeys): void {
+  useEffect(() => {
+    const move = (to: number) => {
+      const next = Math.min(Math.max(to, 0), rows.length - 1);
+      setAt(next);
+      const element = wrap.current!;
+      const y = next * ROW;
+      if (y < element.scrollTop) element.scrollTop = y;
+      else if (y + ROW * 2 > element.scrollTop + element.clientHeight - 20) {
+        element.scrollTop = y + ROW * 3 - element.clientHeight;
+      }
+    };
+    const down = (event: KeyboardEvent) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      const target = event.target as HTMLElement;
+      if (/^(INPUT|TEXTAREA|SELECT|BUTTON|A)$/.test(target.tagName) && target.role !== 'row') return;
+      if (document.querySelector('dialog[open]')) return;
+      const page = Math.floor((wrap.current?.clientHeight ?? 400) / ROW) - 2;
+      const steps: Record<string, number> = {
+        j: 1,
+        ArrowDown: 1,
+        k: -1,
+        ArrowUp: -1,
+        PageDown: page,
+        PageUp: -page,
+      };
+      const step = steps[event.key];
+      if (step !== undefined) move(at + step);
+      else if (event.key === 'Home') move(0);
+      else if (event.key === 'End') move(rows.length - 1);
+      else if (event.key === 'Enter' && rows[at]) go(`/jobs/${rows[at].id}`);
+      else if ((event.key === 'x' || event.key === ' ') && rows[at]) onChoose(rows[at].id);
+      else return;
+      event.preventDefault();
+    };
+    addEventListener('keydown', down);
+    return () => removeEventListener('keydown', down);
+  }, [wrap, rows, at, setAt, onChoose]);
+}
