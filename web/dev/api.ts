@@ -59,7 +59,7 @@ function submit({ world, live, body }: Call) {
   const faults = check(yaml);
   if (faults.length > 0) {
     const first = faults[0]!;
-    throw new Refusal(400, 'INVALID_ARGUMENT', first.message, { ...first, errors: faults });
+    throw new Refusal(400, 'INVALID_ARGUMENT', first.message, { ...first, details: faults });
   }
   const now = Date.now() / 1000;
   const id = body.dry_run ? 0 : Math.max(0, ...[...world.jobs.keys()].map(Number)) + 1;
@@ -110,10 +110,12 @@ function logs(call: Call) {
   const one = jobOf(call);
   const tail = Number(call.query.get('tail')) || 100_000;
   const rank = call.query.get('rank');
+  const after = Number(call.query.get('after_line') ?? 0);
   const ranks = Math.min(one.job.nodes * one.job.ranks_per_node, 64);
   const wanted = rank === null ? Array.from({ length: ranks }, (_, i) => i) : [Number(rank)];
   const lines = wanted.flatMap((r) => logsOf(one, r, Math.ceil(tail / wanted.length)));
-  return { lines: lines.sort((a, b) => Number(a.time_us) - Number(b.time_us)) };
+  const fresh = lines.filter((line) => Number(line.line_number) > after);
+  return { lines: fresh.sort((a, b) => Number(a.time_us) - Number(b.time_us)) };
 }
 
 const OVER = ['JOB_STATE_COMPLETED', 'JOB_STATE_FAILED', 'JOB_STATE_CANCELLED'];
@@ -170,6 +172,7 @@ function change(call: Call) {
       node: '',
     });
   }
+  call.live.tell(one);
   return { job: one.job };
 }
 

@@ -53,6 +53,7 @@ export function valAt(run: Run, epoch: number): { loss: number; top1: number; to
 
 export function xOf(run: Run, step: number, axis: MetricAxis): number {
   if (axis === 'step') return step;
+  if (axis === 'images') return step * run.batch;
   return axis === 'epoch' ? step / run.stepsPerEpoch : run.begun + step * run.secondsPerStep;
 }
 
@@ -62,6 +63,7 @@ const TRAINING: Record<string, (run: Run, step: number) => number> = {
   learning_rate: rateAt,
   images_per_second: speedAt,
   step: (_, step) => step,
+  images: (run, step) => step * run.batch,
   epoch: (run, step) => step / run.stepsPerEpoch,
 };
 const VALIDATION: Record<string, (run: Run, epoch: number) => number> = {

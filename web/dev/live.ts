@@ -82,6 +82,10 @@ export class Live {
     this.#hub.send('job', summaryOf(one.job));
   }
 
+  tell(one: WorldJob): void {
+    this.#hub.send('job', summaryOf(one.job));
+  }
+
   decide(what: Omit<Decision, 'number' | 'time_us'>): void {
     this.#world.events += 1;
     const id = this.#world.events;

@@ -188,9 +188,10 @@ function place(world: World, now: number, count: number): void {
     run.secondsPerStep = 2048 / (nodes.length * 8 * 2600);
     one.step = Math.floor(run.epochs * run.stepsPerEpoch * (i === 0 ? 0.38 : 0.1 + 0.1 * i));
     run.begun = now - one.step * run.secondsPerStep;
-    if (i === 0) hadTroubles(one);
-    startJob(one, i === 0 ? run.begun + 9000 * run.secondsPerStep : run.begun, nodes);
     job.submitted_us = us(run.begun - 300);
+    one.history[0]!.time_us = job.submitted_us;
+    if (i === 0) hadTroubles(one);
+    startJob(one, i === 0 ? run.begun + 8800 * run.secondsPerStep + 40 : run.begun, nodes);
     job.device_hours = ((now - run.begun) / 3600) * job.nodes * 8;
     job.cost = job.device_hours * 4.1;
     setFigures(one);

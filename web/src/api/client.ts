@@ -62,12 +62,12 @@ export function onToken(listener: (token: string) => void): void {
   tokenListeners.add(listener);
 }
 
-/** The faults that an answer's body tells of: {"error": {...}}, with all of them in `errors` where there are several. */
+/** The faults that an answer's body tells of: {"error": {...}}, each of them in `details` where there may be several. */
 export function faultsOf(status: number, body: unknown): { code: string; faults: Fault[] } {
   const outer = (body ?? {}) as Record<string, unknown>;
   const error = (outer.error ?? outer) as Record<string, unknown>;
   const code = typeof error.code === 'string' ? error.code : `HTTP_${status}`;
-  const list = Array.isArray(error.errors) && error.errors.length > 0 ? error.errors : [error];
+  const list = Array.isArray(error.details) && error.details.length > 0 ? error.details : [error];
   const faults = list.map((each: Record<string, unknown>) => ({
     message: typeof each.message === 'string' ? each.message : `imgd answered with status ${status}`,
     line: Number(each.line ?? 0),
@@ -159,7 +159,12 @@ export const api = {
     ),
   logs: (
     id: string,
-    options: { rank?: number | undefined; generation?: string | undefined; tail: number },
+    options: {
+      rank?: number | undefined;
+      generation?: string | undefined;
+      tail: number;
+      after_line?: string;
+    },
     signal?: AbortSignal,
   ) => call<{ lines?: LogLine[] }>('GET', `/jobs/${seg(id)}/logs${query(options)}`, undefined, signal),
   events: (options: { job_id?: string; node?: string }, signal?: AbortSignal) =>

@@ -88,18 +88,12 @@ export class Connection {
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         clearTimeout(silence);
         silence = setTimeout(() => abort.abort(), SILENCE_MS);
-        this.#take(parser.push(part.value));
+        const events = parser.push(part.value);
+        if (parser.lastId) this.#lastId = parser.lastId;
+        for (const event of events) this.#listener.event(event);
       }
     } finally {
       clearTimeout(silence);
-    }
-  }
-
-  #take(events: StreamEvent[]): void {
-    for (const event of events) {
-      if (event.id) this.#lastId = event.id;
-      if (event.type === 'reset') this.#lastId = event.id;
-      this.#listener.event(event);
     }
   }
 }

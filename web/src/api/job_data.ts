@@ -28,6 +28,8 @@ export function useJob(id: string): Loaded<GetJobResponse> {
       for (const end of ends) end();
     };
   }, [id, reload]);
+  // What is loaded is newer than what the stream told before.
+  useEffect(() => setSummary(null), [loaded.data]);
   const step = useLiveStep(id);
   const data = useMemo(() => {
     if (!loaded.data) return null;
@@ -57,13 +59,8 @@ function useLiveStep(id: string): LiveStep | null {
   return step?.job_id === id ? step : null;
 }
 
-/** Seconds since 1970 of what a server calls time, be it in seconds, milliseconds or microseconds. */
-export function toSeconds(time: number): number {
-  if (time > 1e14) return time / 1e6;
-  return time > 1e11 ? time / 1e3 : time;
-}
-
-const LIVE_FIELDS: Record<string, keyof LiveStep> = {
+type LiveField = 'loss' | 'top1' | 'learning_rate' | 'images_per_second';
+const LIVE_FIELDS: Record<string, LiveField> = {
   loss: 'loss',
   top1: 'top1',
   learning_rate: 'learning_rate',
@@ -101,9 +98,7 @@ export function useMetrics(
     if (!loaded.data) return null;
     const out: Metrics = new Map();
     for (const series of loaded.data.series) {
-      const points = series.points.map(
-        (p): MetricPoint => (axis === 'time' ? [toSeconds(p[0]), p[1], p[2], p[3]] : p),
-      );
+      const points = series.points.map((p): MetricPoint => [num(p[0]), num(p[1]), num(p[2]), num(p[3])]);
       const field = LIVE_FIELDS[series.name];
       out.set(
         series.name,
@@ -122,10 +117,17 @@ export function useMetrics(
 
 function livePoint(
   { at, step }: { at: number; step: LiveStep },
-  field: keyof LiveStep,
+  field: LiveField,
   axis: MetricAxis,
 ): MetricPoint {
   const value = num(step[field]);
-  const x = axis === 'step' ? num(step.step) : axis === 'epoch' ? num(step.epoch) : at;
+  // How many images that were the stream does not tell.
+  const places = {
+    step: num(step.step),
+    epoch: num(step.epoch),
+    images: Number.NaN,
+    time: step.time_us ? num(step.time_us) / 1e6 : at,
+  };
+  const x = places[axis];
   return [x, value, value, value];
 }

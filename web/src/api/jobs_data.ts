@@ -16,7 +16,7 @@ export interface JobsState {
 
 const EMPTY: JobsState = { rows: [], loading: true, ready: false, error: '', warning: '' };
 export const jobsState = new Store<JobsState>(EMPTY);
-/** Training losses of the last minutes by job, as the stream told: for the small curves of the table. */
+/** Training losses by job, the last of them as the stream told: for the small curves of the table. */
 export const recentLoss = new Map<string, number[]>();
 
 const RECENT = 40;
@@ -27,6 +27,29 @@ const rows = new Map<string, JobRow>();
 let started = false;
 let drawing = false;
 let run = 0;
+
+const wanted = new Set<string>();
+let fetching = false;
+
+/** Fills the small curve of a job's loss with what was before the stream told of it; one job after the other. */
+export function wantLoss(id: string): void {
+  if (wanted.has(id)) return;
+  wanted.add(id);
+  if (!fetching) void fetchLosses();
+}
+
+async function fetchLosses(): Promise<void> {
+  fetching = true;
+  // What is added meanwhile comes in the same turn.
+  for (const id of wanted) {
+    if (recentLoss.get(id)?.length === RECENT) continue;
+    const found = await api.metrics(id, ['loss'], 'step', { points: RECENT }).catch(() => null);
+    const before = found?.series[0]?.points.map((point) => Number(point[3])) ?? [];
+    recentLoss.set(id, [...before, ...(recentLoss.get(id) ?? [])].slice(-RECENT));
+    publish();
+  }
+  fetching = false;
+}
 
 /** Draws at most once a frame, however much comes. */
 function publish(): void {

@@ -12,6 +12,9 @@ export class SseParser {
   #type = '';
   #data: string[] = [];
 
+  /** Of the last event, also of one without data; what to go on after. */
+  lastId = '';
+
   push(piece: string): StreamEvent[] {
     const out: StreamEvent[] = [];
     const text = this.#rest + piece;
@@ -27,6 +30,7 @@ export class SseParser {
   }
 
   #finish(out: StreamEvent[]): void {
+    this.lastId = this.#id;
     if (this.#data.length > 0) {
       out.push({ id: this.#id, type: this.#type || 'message', data: this.#data.join('\n') });
     }

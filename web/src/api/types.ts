@@ -287,17 +287,19 @@ export interface Decision {
   node: string;
 }
 
-/** GET /api/v1/jobs/{job}/metrics: each point is [x, least, most, last] of the stretch that it stands for. */
+/** GET /api/v1/jobs/{job}/metrics: each point is [x, least, most, last] of the stretch that it stands for; x is in steps,
+ * epochs, images, or seconds since 1970. */
 export type MetricPoint = [number, number, number, number];
 export interface MetricSeries {
   name: string;
   points: MetricPoint[];
 }
-export type MetricAxis = 'step' | 'epoch' | 'time';
+export type MetricAxis = 'step' | 'epoch' | 'images' | 'time';
 
 /** `event: step` of the stream. */
-export interface LiveStep {
+export interface LiveStep extends Partial<Pick<StepMetrics, 'times' | 'ranks' | 'total_steps'>> {
   job_id: Int64;
+  time_us?: Int64;
   generation: Int64;
   step: Int64;
   epoch: Double;

@@ -62,7 +62,8 @@ export function duration(seconds: number | string | undefined): string {
     return n < 600 && n % 60 >= 1 ? `${Math.floor(n / 60)} min ${Math.floor(n % 60)} s` : `${minutes} min`;
   const hours = Math.floor(minutes / 60);
   if (hours < 24) return `${hours} h ${String(minutes % 60).padStart(2, '0')} min`;
-  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  const days = Math.floor(hours / 24);
+  return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
 /** For a narrow column: "3d 4h", "2h 05m", "12m", "45s". */

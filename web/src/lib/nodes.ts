@@ -1,5 +1,5 @@
 import type { Device, Node } from '../api/types.ts';
-import { bytes, figure, num, percent, shortEnum, words } from './format.ts';
+import { bytes, count, figure, num, percent, shortEnum, words } from './format.ts';
 
 /** How a node is, in a word, and how grave that is. */
 export interface NodeCondition {
@@ -37,7 +37,7 @@ export function deviceText(device: Device, nameOfJob: (id: string) => string): s
     if (num(device.memory_bytes) > 0)
       parts.push(`${bytes(reading.memory_used_bytes)} of ${bytes(device.memory_bytes)}`);
     if (reading.power_watts > 0) parts.push(`${figure(reading.power_watts)} W`);
-    if (reading.temperature_celsius > 0) parts.push(`${figure(reading.temperature_celsius)} °C`);
+    if (reading.temperature_celsius > 0) parts.push(`${count(reading.temperature_celsius)} °C`);
   }
   return parts.join(', ');
 }

@@ -1,6 +1,5 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
-import { toSeconds } from '../api/job_data.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import { differences } from '../lib/flat_yaml.ts';
@@ -25,6 +24,7 @@ type Name = (typeof METRICS)[number][0];
 const AXES = [
   ['epoch', 'Epoch'],
   ['step', 'Step'],
+  ['images', 'Images'],
   ['time', 'Time'],
 ] as const;
 
@@ -175,8 +175,8 @@ function Curves({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobRe
 /** Runs of different days lie on one another by the time since their first figure. */
 function fromStart(points: readonly MetricPoint[], axis: MetricAxis): MetricPoint[] {
   if (axis !== 'time' || points.length === 0) return [...points];
-  const start = toSeconds(points[0]![0]);
-  return points.map((p) => [toSeconds(p[0]) - start, p[1], p[2], p[3]]);
+  const start = points[0]![0];
+  return points.map((p) => [p[0] - start, p[1], p[2], p[3]]);
 }
 
 function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobResponse[] }) {

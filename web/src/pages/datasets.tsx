@@ -96,7 +96,10 @@ function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () =
               <td>
                 {num(set.made_by) > 0 ? (
                   <>
-                    made by <a href={`/jobs/${set.made_by}`}>job {set.made_by}</a>
+                    made by{' '}
+                    <a class="in-text" href={`/jobs/${set.made_by}`}>
+                      job {set.made_by}
+                    </a>
                   </>
                 ) : (
                   <span class="muted">there</span>
@@ -106,7 +109,7 @@ function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () =
                 <button
                   type="button"
                   class="small"
-                  aria-label={`Forget ${set.name}`}
+                  aria-label={`Forget … ${set.name}`}
                   onClick={() => remove(set.name)}
                 >
                   Forget …

@@ -1,7 +1,14 @@
 import type { Device, Node } from '../api/types.ts';
-import { bytes, figure, num, percent } from '../lib/format.ts';
+import { bytes, count, figure, num, percent } from '../lib/format.ts';
 import { deviceText } from '../lib/nodes.ts';
 import type { NameOf } from './nodes.tsx';
+
+const HOT = 0.8;
+
+/** How much of the accent a cell has, percent: never so much that neither dark nor light letters can be read on it. */
+function shade(busy: number): number {
+  return Math.round((busy < HOT ? busy * 0.65 : 0.88 + (busy - HOT) * 0.6) * 100);
+}
 
 /** A node's devices: colour and number say how busy each is; those that a job holds lead to it. */
 export function GpuCells({ node, label }: { node: Node; label: (device: Device) => string }) {
@@ -14,30 +21,35 @@ export function GpuCells({ node, label }: { node: Node; label: (device: Device) 
         const busy =
           device.reading && !device.reading.error && !away ? device.reading.busy_ratio : Number.NaN;
         const trouble = device.reading?.error ? 'trouble' : '';
+        const known = Number.isFinite(busy);
+        const word = trouble ? 'fault' : job > 0 ? '?' : device.held_text ? 'held' : 'free';
+        const inside = (
+          <>
+            <span>{known && job > 0 ? percent(busy, 0) : word}</span>
+            {job > 0 && <small> #{device.job_id}</small>}
+            <span class="hidden"> {text}</span>
+          </>
+        );
         if (job > 0) {
           return (
             <a
               key={device.index}
-              class={`gpu ${trouble} ${busy > 0.6 ? 'hot' : ''}`}
+              class={`gpu ${trouble} ${busy >= HOT ? 'hot' : ''}`}
               href={`/jobs/${device.job_id}`}
-              aria-label={text}
               title={text}
-              style={Number.isFinite(busy) ? { '--busy': `${Math.round(busy * 100)}%` } : {}}
+              style={known ? { '--busy': `${shade(busy)}%` } : {}}
             >
-              <span>{Number.isFinite(busy) ? percent(busy, 0) : trouble ? 'fault' : '?'}</span>
-              <small>#{device.job_id}</small>
+              {inside}
             </a>
           );
         }
         return (
           <span
             key={device.index}
-            role="img"
             class={`gpu ${device.held_text ? 'held' : 'free'} ${trouble}`}
-            aria-label={text}
             title={text}
           >
-            <span>{trouble ? 'fault' : device.held_text ? 'held' : 'free'}</span>
+            {inside}
           </span>
         );
       })}
@@ -113,7 +125,7 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
       </td>
       <td class="num">{reading && reading.power_watts > 0 ? `${figure(reading.power_watts)} W` : '–'}</td>
       <td class="num">
-        {reading && reading.temperature_celsius > 0 ? `${figure(reading.temperature_celsius)} °C` : '–'}
+        {reading && reading.temperature_celsius > 0 ? `${count(reading.temperature_celsius)} °C` : '–'}
       </td>
       <td class="num">
         {reading && reading.sm_clock_hertz > 0 ? `${figure(reading.sm_clock_hertz / 1e6, 4)} MHz` : '–'}

@@ -117,13 +117,7 @@ function Facts({ job }: { job: Job }) {
         />
       )}
       {training && <Fact name="Training loss" value={fixed(step?.loss, 4)} />}
-      {training && (
-        <Fact
-          name="Validation top-1"
-          value={percent(job.last_epoch?.val_top1, 2)}
-          unit={job.last_epoch ? `epoch ${job.last_epoch.epoch}` : ''}
-        />
-      )}
+      {training && <Fact name="Validation top-1" value={percent(job.last_epoch?.val_top1, 2)} />}
       <Fact
         name="Runs on"
         value={plural(job.nodes_now || job.nodes, 'node')}

@@ -14,9 +14,11 @@ const NAMES = ['loss', 'val_loss', 'top1', 'val_top1', 'learning_rate', 'images_
 const AXES = [
   ['step', 'Step'],
   ['epoch', 'Epoch'],
+  ['images', 'Images'],
   ['time', 'Time'],
 ] as const;
-const TIMES = ['step', 'epoch'] as const;
+// What marks need to find their place.
+const TIMES = ['step', 'epoch', 'images'] as const;
 
 /** What a job learned, how fast, and where its time goes. */
 export function JobCurves({ data }: { data: GetJobResponse }) {

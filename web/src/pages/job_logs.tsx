@@ -135,13 +135,14 @@ function useLines(id: string, rank: number | undefined, generation: string | und
   const first = useData(key, (signal) => api.logs(id, { rank, generation, tail: FIRST }, signal));
   const [more, setMore] = useState<{ key: string; lines: LogLine[] }>({ key, lines: [] });
   const busy = useRef(false);
+  const last = useRef('');
   useEffect(() => {
     if (!follow) return;
     const timer = setInterval(async () => {
       if (busy.current || document.hidden) return;
       busy.current = true;
       try {
-        const { lines = [] } = await api.logs(id, { rank, generation, tail: NEXT });
+        const { lines = [] } = await api.logs(id, { rank, generation, ...nextOf(rank, last.current) });
         setMore((before) => ({ key, lines: mergeLogs(before.key === key ? before.lines : [], lines) }));
       } catch {
         // The next time tells; that the connection is lost is said on top of the page.
@@ -155,5 +156,11 @@ function useLines(id: string, rank: number | undefined, generation: string | und
     () => mergeLogs(first.data?.lines ?? [], more.key === key ? more.lines : []),
     [first.data, more, key],
   );
+  last.current = lines[lines.length - 1]?.line_number ?? '';
   return { lines, error: first.data ? '' : first.error, loading: !first.data && !first.error };
+}
+
+/** Of one rank the lines that follow on the last one, of all the last lines of each. */
+function nextOf(rank: number | undefined, last: string): { tail: number; after_line?: string } {
+  return rank === undefined || !last ? { tail: NEXT } : { tail: FIRST, after_line: last };
 }

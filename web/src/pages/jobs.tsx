@@ -50,9 +50,11 @@ export function JobsPage() {
   const columns = COLUMNS.filter((column) => view.columns.includes(column.key));
 
   const choose = (id: number) => {
-    const next = new Set(chosen);
-    if (!next.delete(id)) next.add(id);
-    setChosen(next);
+    setChosen((before) => {
+      const next = new Set(before);
+      if (!next.delete(id)) next.add(id);
+      return next;
+    });
   };
   const sortBy = (key: SortKey) => {
     // Figures begin with the largest.

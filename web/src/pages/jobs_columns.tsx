@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { recentLoss } from '../api/jobs_data.ts';
+import { recentLoss, wantLoss } from '../api/jobs_data.ts';
 import { figure, fixed, money, NONE, percent, shortDuration, stamp } from '../lib/format.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
 import { Meter, now, Spark, State } from '../ui/bits.tsx';
@@ -111,10 +111,11 @@ function Progress(row: JobRow) {
 }
 
 function Loss(row: JobRow) {
+  if (row.state === 'RUNNING') wantLoss(String(row.id));
   const recent = row.state === 'RUNNING' ? recentLoss.get(String(row.id)) : undefined;
   return (
     <span class="loss-cell">
-      {recent && <Spark values={recent} label={`Loss of the last minutes of job ${row.id}`} />}
+      {recent && <Spark values={recent} label={`Loss of job ${row.id}`} />}
       <span>{fixed(row.loss, 3)}</span>
     </span>
   );

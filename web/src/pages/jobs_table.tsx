@@ -37,6 +37,7 @@ export function JobsTable(props: Props) {
 
   const first = Math.max(Math.floor(top / ROW) - BEYOND, 0);
   const last = Math.min(Math.ceil((top + height) / ROW) + BEYOND, rows.length);
+  const least = columns.reduce((sum, column) => sum + Number(/\d+/.exec(column.width)), 46);
   const tracks = `34px ${columns.map((column) => column.width).join(' ')}`;
   return (
     <div
@@ -51,7 +52,7 @@ export function JobsTable(props: Props) {
       aria-activedescendant={at >= first && at < last ? `row-${rows[at]?.id}` : undefined}
       onScroll={(event) => setTop(event.currentTarget.scrollTop)}
     >
-      <div class="grid" role="presentation">
+      <div class="grid" role="presentation" style={{ minWidth: `${least}px` }}>
         <Head {...props} tracks={tracks} />
         <div class="rows" role="rowgroup" style={{ height: `${rows.length * ROW}px` }}>
           {rows.slice(first, last).map((row, i) => (
@@ -135,42 +136,58 @@ interface RowKeys {
   onChoose: (id: number) => void;
 }
 
-function useRowKeys({ wrap, rows, at, setAt, onChoose }: RowKeys): void {
+/** Keys may come faster than the table is drawn: what they are about is kept beside. */
+function useRowKeys(keys: RowKeys): void {
+  const latest = useRef(keys);
+  latest.current = keys;
   useEffect(() => {
-    const move = (to: number) => {
-      const next = Math.min(Math.max(to, 0), rows.length - 1);
-      setAt(next);
-      const element = wrap.current!;
-      const y = next * ROW;
-      if (y < element.scrollTop) element.scrollTop = y;
-      else if (y + ROW * 2 > element.scrollTop + element.clientHeight - 20) {
-        element.scrollTop = y + ROW * 3 - element.clientHeight;
-      }
-    };
     const down = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
       const target = event.target as HTMLElement;
-      if (/^(INPUT|TEXTAREA|SELECT|BUTTON|A)$/.test(target.tagName) && target.role !== 'row') return;
+      if (/^(INPUT|TEXTAREA|SELECT|BUTTON|A)$/.test(target.tagName)) return;
       if (document.querySelector('dialog[open]')) return;
-      const page = Math.floor((wrap.current?.clientHeight ?? 400) / ROW) - 2;
-      const steps: Record<string, number> = {
-        j: 1,
-        ArrowDown: 1,
-        k: -1,
-        ArrowUp: -1,
-        PageDown: page,
-        PageUp: -page,
-      };
-      const step = steps[event.key];
-      if (step !== undefined) move(at + step);
-      else if (event.key === 'Home') move(0);
-      else if (event.key === 'End') move(rows.length - 1);
-      else if (event.key === 'Enter' && rows[at]) go(`/jobs/${rows[at].id}`);
-      else if ((event.key === 'x' || event.key === ' ') && rows[at]) onChoose(rows[at].id);
-      else return;
-      event.preventDefault();
+      if (pressed(event.key, latest.current)) event.preventDefault();
     };
     addEventListener('keydown', down);
     return () => removeEventListener('keydown', down);
-  }, [wrap, rows, at, setAt, onChoose]);
+  }, []);
+}
+
+/** Does what the key stands for; false where it stands for nothing. */
+function pressed(key: string, keys: RowKeys): boolean {
+  const { rows, at, wrap } = keys;
+  const element = wrap.current;
+  if (!element) return false;
+  const page = Math.floor(element.clientHeight / ROW) - 2;
+  const places: Record<string, number> = {
+    j: at + 1,
+    ArrowDown: at + 1,
+    k: at - 1,
+    ArrowUp: at - 1,
+    PageDown: at + page,
+    PageUp: at - page,
+    Home: 0,
+    End: rows.length - 1,
+  };
+  const to = places[key];
+  if (to !== undefined) {
+    keys.at = Math.min(Math.max(to, 0), rows.length - 1);
+    keys.setAt(keys.at);
+    show(element, keys.at);
+    return true;
+  }
+  const row = rows[at];
+  if (!row) return false;
+  if (key === 'Enter') go(`/jobs/${row.id}`);
+  else if (key === 'x' || key === ' ') keys.onChoose(row.id);
+  else return false;
+  return true;
+}
+
+/** Scrolls as little as is needed for the row to be seen. */
+function show(element: HTMLElement, index: number): void {
+  const y = index * ROW;
+  if (y < element.scrollTop) element.scrollTop = y;
+  else if (y + ROW * 3 > element.scrollTop + element.clientHeight)
+    element.scrollTop = y + ROW * 3 - element.clientHeight;
 }

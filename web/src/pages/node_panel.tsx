@@ -11,7 +11,7 @@ import { DevicesTable } from './gpus.tsx';
 import type { NameOf } from './nodes.tsx';
 
 /** Drain, and what undoes it. */
-export function NodeActions({ node }: { node: Node }) {
+export function NodeActions({ node, plain = '' }: { node: Node; plain?: string }) {
   const aside = node.set_aside;
   const drain = async () => {
     const answer = await ask({
@@ -35,11 +35,16 @@ export function NodeActions({ node }: { node: Node }) {
       ]);
     });
   return aside ? (
-    <button type="button" class="small" onClick={giveBack} aria-label={`Use ${node.name} again`}>
+    <button
+      type="button"
+      class="small"
+      onClick={giveBack}
+      aria-label={`${aside.drain ? 'Undrain' : 'Uncordon'} ${node.name}`}
+    >
       {aside.drain ? 'Undrain' : 'Uncordon'}
     </button>
   ) : (
-    <button type="button" class="small plain" onClick={drain} aria-label={`Drain ${node.name}`}>
+    <button type="button" class={`small ${plain}`} onClick={drain} aria-label={`Drain … ${node.name}`}>
       Drain …
     </button>
   );
@@ -50,7 +55,7 @@ export function NodePanel({ node, names }: { node: Node; names: NameOf }) {
   const { data } = useData(`node ${node.name}`, (signal) => api.node(node.name, signal));
   const condition = conditionOf(node);
   return (
-    <section class="panel stack" aria-label={node.name} style={{ marginBottom: '14px' }}>
+    <section class="panel" aria-label={node.name} style={{ marginBottom: '14px' }}>
       <header>
         <h2>{node.name}</h2>
         <span class={`state tone-${condition.tone}`}>

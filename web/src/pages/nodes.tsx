@@ -192,7 +192,7 @@ function NodeRow({ node, names }: { node: Node; names: NameOf }) {
         ))}
       </div>
       <div class="row" style={{ justifyContent: 'flex-end' }}>
-        <NodeActions node={node} />
+        <NodeActions node={node} plain="plain" />
       </div>
     </div>
   );

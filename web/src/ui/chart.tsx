@@ -42,7 +42,12 @@ interface Props {
   onZoom?: (range: { from: number; to: number } | null) => void;
 }
 
-const AXIS_NAMES: Record<MetricAxis, string> = { step: 'Step', epoch: 'Epoch', time: 'Time' };
+const AXIS_NAMES: Record<MetricAxis, string> = {
+  step: 'Step',
+  epoch: 'Epoch',
+  images: 'Images',
+  time: 'Time',
+};
 
 /** uPlot's table, and what each column of it is. */
 function tableOf(

@@ -57,7 +57,10 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
         ...(wanted.axis === 'time'
           ? wanted.elapsed
             ? { values: (_: uPlot, ticks: number[]) => ticks.map((at) => `${tick(at / 3600)} h`) }
-            : {}
+            : {
+                values: (_: uPlot, ticks: number[], __: number, ___: number, step: number) =>
+                  ticks.map((at) => clockTick(at, step)),
+              }
           : { values: (_: uPlot, ticks: number[]) => ticks.map(tick) }),
       },
       {
@@ -145,4 +148,14 @@ function drawMarks(
     ctx.fill();
   }
   ctx.restore();
+}
+
+/** A moment on the axis of time, as fine as the axis is. */
+function clockTick(seconds: number, step: number): string {
+  const at = new Date(seconds * 1000);
+  const two = (n: number) => String(n).padStart(2, '0');
+  const day = `${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  if (step >= 86400) return day;
+  if (step >= 3600) return at.getHours() === 0 ? day : `${two(at.getHours())}:00`;
+  return `${two(at.getHours())}:${two(at.getMinutes())}${step < 60 ? `:${two(at.getSeconds())}` : ''}`;
 }
