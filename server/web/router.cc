@@ -84,7 +84,9 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
                     .query = std::string(head.target.substr(std::min(mark + 1, head.target.size()))),
                     .parameters = std::move(*parameters),
                     .body = {},
-                    .token = std::move(caller.token)};
+                    .token = std::move(caller.token),
+                    .accept_encoding = std::string(head.accept_encoding),
+                    .if_none_match = std::string(head.if_none_match)};
     return Match{&route, std::move(request)};
   }
   if (methods.empty())

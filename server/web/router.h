@@ -19,7 +19,9 @@ struct Request {
   std::string query;                              ///< without the '?'
   std::map<std::string, std::string> parameters;  ///< what stands for "{name}" in the route's pattern
   std::string body;
-  std::string token;  ///< name of the caller's token; empty for an open call
+  std::string token;                 ///< name of the caller's token; empty for an open call
+  std::string accept_encoding = {};  ///< the headers of these names; may be empty
+  std::string if_none_match = {};
 };
 
 /// An answer.
@@ -49,6 +51,8 @@ struct RequestHead {
   std::string_view method;
   std::string_view target;         ///< path and query
   std::string_view authorization;  ///< of the header; may be empty
+  std::string_view accept_encoding = {};
+  std::string_view if_none_match = {};
 };
 
 /// Thread-safe.

@@ -2,6 +2,7 @@
 
 #include "server/web/health_handler.h"
 #include "server/web/report_handlers.h"
+#include "server/web/static_files.h"
 
 namespace imgd::web {
 namespace {
@@ -18,6 +19,7 @@ Router MakeRouter(Engine* engine, const Clock* clock) {
       {"POST", "/api/v1/reports", Scope::kReport, kMostStartBytes, StartReport(engine)},
       {"POST", "/api/v1/reports/{job}/events", Scope::kReport, kMostEventsBytes, ReportEvents(engine)},
   };
+  for (auto& route : StaticRoutes()) routes.push_back(std::move(route));
   return Router(std::move(routes), [engine, clock](Scope scope, std::string_view secret) {
     return Authorise(*engine->View()->tokens, scope, secret, clock->Wall());
   });

@@ -88,7 +88,9 @@ class Session : public std::enable_shared_from_this<Session<Stream>> {
     const auto view = [](auto text) { return std::string_view(text.data(), text.size()); };
     auto match = shared_->router.Find({.method = view(head.method_string()),
                                        .target = view(head.target()),
-                                       .authorization = view(head[field::authorization])});
+                                       .authorization = view(head[field::authorization]),
+                                       .accept_encoding = view(head[field::accept_encoding]),
+                                       .if_none_match = view(head[field::if_none_match])});
     keep_alive_ = head.keep_alive();
     if (!match) {
       // What the caller may still be sending is not read.
