@@ -103,7 +103,8 @@ function metrics(call: Call) {
     from: query.has('from') ? Number(query.get('from')) : Number.NEGATIVE_INFINITY,
     to: query.has('to') ? Number(query.get('to')) : Number.POSITIVE_INFINITY,
   };
-  return { series: (query.get('names') ?? 'loss').split(',').map((name) => history(run, name, step, asked)) };
+  const names = (query.get('names') ?? 'loss').split(',');
+  return { series: names.map((name) => history(run, name, step, asked)) };
 }
 
 function logs(call: Call) {

@@ -62,9 +62,14 @@ const TRAINING: Record<string, (run: Run, step: number) => number> = {
   top1: top1At,
   learning_rate: rateAt,
   images_per_second: speedAt,
-  step: (_, step) => step,
-  images: (run, step) => step * run.batch,
-  epoch: (run, step) => step / run.stepsPerEpoch,
+  input_seconds: (run, step) => run.secondsPerStep * (0.012 + 0.006 * noise(run.seed + 8, step)),
+  forward_seconds: (run, step) => run.secondsPerStep * (0.31 + 0.01 * noise(run.seed + 9, step)),
+  backward_seconds: (run, step) => run.secondsPerStep * (0.53 + 0.015 * noise(run.seed + 10, step)),
+  communication_seconds: (run, step) => run.secondsPerStep * (0.11 + 0.02 * noise(run.seed + 11, step)),
+  optimizer_seconds: (run) => run.secondsPerStep * 0.038,
+  own_least_seconds: (run, step) => run.secondsPerStep * (0.82 + 0.01 * noise(run.seed + 12, step)),
+  own_most_seconds: (run, step) =>
+    run.secondsPerStep * (run.seed % 3 ? 0.89 : 1.04 + 0.02 * noise(run.seed + 13, step)),
 };
 const VALIDATION: Record<string, (run: Run, epoch: number) => number> = {
   val_loss: (run, epoch) => valAt(run, epoch).loss,
@@ -92,8 +97,9 @@ export function history(run: Run, name: string, step: number, asked: Asked): Met
     return { name, points: points.filter((p) => inRange(p[0])) };
   }
   const training = TRAINING[name];
+  if (!training) throw new Error(`there is no figure '${name}'`);
   const raw: [number, number][] = [];
-  for (let at = LOG_EVERY; training && at <= step; at += LOG_EVERY) {
+  for (let at = LOG_EVERY; at <= step; at += LOG_EVERY) {
     const x = xOf(run, at, asked.axis);
     if (inRange(x)) raw.push([x, training(run, at)]);
   }

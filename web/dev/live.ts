@@ -51,6 +51,10 @@ export class Live {
       images_per_second: figures.images_per_second,
       learning_rate: figures.learning_rate,
       eta_seconds: figures.eta_seconds,
+      total_steps: figures.total_steps,
+      times: figures.times,
+      ranks: figures.ranks,
+      time_us: us(Date.now() / 1000),
     });
     if (one.job.last_epoch?.epoch !== epoch) this.#hub.send('job', summaryOf(one.job));
   }

@@ -4,7 +4,7 @@ import { num } from '../lib/format.ts';
 import { type Loaded, useData } from '../ui/use_data.ts';
 import { api } from './client.ts';
 import { onLive } from './live.ts';
-import type { Decision, GetJobResponse, Job, LiveStep, MetricAxis, MetricPoint } from './types.ts';
+import type { Decision, GetJobResponse, Job, LiveStep, MetricAxis, MetricPoint, StepTimes } from './types.ts';
 
 /** One job, kept up to date by the stream. */
 export function useJob(id: string): Loaded<GetJobResponse> {
@@ -59,12 +59,23 @@ function useLiveStep(id: string): LiveStep | null {
   return step?.job_id === id ? step : null;
 }
 
-type LiveField = 'loss' | 'top1' | 'learning_rate' | 'images_per_second';
-const LIVE_FIELDS: Record<string, LiveField> = {
-  loss: 'loss',
-  top1: 'top1',
-  learning_rate: 'learning_rate',
-  images_per_second: 'images_per_second',
+/** Of a step's time, the mean over the steps of the report. */
+const stage = (key: keyof StepTimes) => (step: LiveStep) =>
+  num(step.times?.[key]) / Math.max(num(step.times?.steps), 1);
+
+type LiveValue = (step: LiveStep) => number;
+const LIVE_VALUES: Record<string, LiveValue> = {
+  loss: (step) => num(step.loss),
+  top1: (step) => num(step.top1),
+  learning_rate: (step) => num(step.learning_rate),
+  images_per_second: (step) => num(step.images_per_second),
+  input_seconds: stage('input_seconds'),
+  forward_seconds: stage('forward_seconds'),
+  backward_seconds: stage('backward_seconds'),
+  communication_seconds: stage('communication_seconds'),
+  optimizer_seconds: stage('optimizer_seconds'),
+  own_least_seconds: (step) => num(step.ranks?.own_least_seconds),
+  own_most_seconds: (step) => num(step.ranks?.own_most_seconds),
 };
 
 export type Metrics = Map<string, MetricPoint[]>;
@@ -99,16 +110,9 @@ export function useMetrics(
     const out: Metrics = new Map();
     for (const series of loaded.data.series) {
       const points = series.points.map((p): MetricPoint => [num(p[0]), num(p[1]), num(p[2]), num(p[3])]);
-      const field = LIVE_FIELDS[series.name];
-      out.set(
-        series.name,
-        field
-          ? append(
-              points,
-              live.map((one) => livePoint(one, field, axis)),
-            )
-          : points,
-      );
+      const value = LIVE_VALUES[series.name];
+      const fresh = value && points.length > 0 ? live.map((one) => livePoint(one, value, axis)) : [];
+      out.set(series.name, append(points, fresh));
     }
     return out;
   }, [loaded.data, live, axis]);
@@ -117,10 +121,10 @@ export function useMetrics(
 
 function livePoint(
   { at, step }: { at: number; step: LiveStep },
-  field: LiveField,
+  value: LiveValue,
   axis: MetricAxis,
 ): MetricPoint {
-  const value = num(step[field]);
+  const figure = value(step);
   // How many images that were the stream does not tell.
   const places = {
     step: num(step.step),
@@ -129,5 +133,5 @@ function livePoint(
     time: step.time_us ? num(step.time_us) / 1e6 : at,
   };
   const x = places[axis];
-  return [x, value, value, value];
+  return [x, figure, figure, figure];
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MetricPoint } from '../api/types.ts';
 import { align, append, downsample, interpolate } from './downsample.ts';
+import { placesByTime } from './places.ts';
 import { smooth } from './smooth.ts';
 
 const flat = (n: number, value = 1): MetricPoint[] =>
@@ -60,4 +61,14 @@ test('smoothing', async (t) => {
     const far = smooth([0, 0, 1], 0.9, [0, 1, 20])[2]!;
     assert.ok(far > near * 0.9, 'what is far away counts less');
   });
+});
+
+test('where a run was when, by figures that both axes have', () => {
+  const point = (x: number, value: number): MetricPoint => [x, value, value, value];
+  const byTime = [point(100, 0.9), point(110, 0.8), point(120, 0.7), point(150, 0.8), point(160, 0.65)];
+  const byStep = [point(10, 0.9), point(20, 0.8), point(40, 0.65), point(50, 0.6)];
+  const places = placesByTime([byTime], [byStep]);
+  assert.deepEqual(places.map((p) => [p[0], p[3]]), [[100, 10], [150, 20], [160, 40]]); // biome-ignore format: a table
+  assert.equal(interpolate(places, 125), 15);
+  assert.deepEqual(placesByTime([[]], [byStep]), []);
 });

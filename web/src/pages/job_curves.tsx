@@ -1,24 +1,36 @@
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type Metrics, type Range, useMetrics } from '../api/job_data.ts';
 import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
 import { interpolate } from '../lib/downsample.ts';
 import { count, ms, num } from '../lib/format.ts';
 import { stateOf } from '../lib/jobs.ts';
+import { placesByTime } from '../lib/places.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, type Line, type Mark } from '../ui/chart.tsx';
 import { JobSide } from './job_side.tsx';
 
-const NAMES = ['loss', 'val_loss', 'top1', 'val_top1', 'learning_rate', 'images_per_second'] as const;
+const STAGES = [
+  ['input_seconds', 'input', 's2'],
+  ['forward_seconds', 'forward', 's1'],
+  ['backward_seconds', 'backward', 's4'],
+  ['communication_seconds', 'other ranks', 's6'],
+  ['optimizer_seconds', 'optimizer', 's3'],
+] as const;
+const NAMES = [
+  ...['loss', 'val_loss', 'top1', 'val_top1', 'learning_rate', 'images_per_second'],
+  ...['own_least_seconds', 'own_most_seconds'],
+  ...STAGES.map(([name]) => name),
+];
 const AXES = [
   ['step', 'Step'],
   ['epoch', 'Epoch'],
   ['images', 'Images'],
   ['time', 'Time'],
 ] as const;
-// What marks need to find their place.
-const TIMES = ['step', 'epoch', 'images'] as const;
+// What tells where on another axis a moment is.
+const TIMES = ['loss', 'val_loss'];
 
 /** What a job learned, how fast, and where its time goes. */
 export function JobCurves({ data }: { data: GetJobResponse }) {
@@ -28,7 +40,15 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   const smoothing = Math.min(num(query.get('smooth') ?? 0.6), 0.99);
   const [range, setRange] = useState<Range | null>(null);
   const metrics = useMetrics(job.id, NAMES, axis, range);
-  const marks = useMarks(data, axis);
+  const marks = useMarks(data, axis, metrics.data);
+  const { reload } = metrics;
+  const validated = job.last_epoch?.epoch;
+  const known = useRef(validated);
+  useEffect(() => {
+    // The stream tells of steps only.
+    if (known.current !== validated) reload();
+    known.current = validated;
+  }, [validated, reload]);
   const lines = useMemo(() => linesOf(metrics.data ?? new Map()), [metrics.data]);
   if (job.kind === 'JOB_KIND_COMMAND' || job.kind === 'JOB_KIND_CONVERSION') {
     return (
@@ -96,6 +116,12 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
               <Chart title="Top-1" lines={lines.top1} share {...chart} none={waiting(job)} />
               <Chart title="Learning rate" lines={lines.rate} {...chart} smoothing={0} none={waiting(job)} />
               <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
+              {has(lines.stages) && (
+                <Chart title="Time of a step by stage" lines={lines.stages} seconds {...chart} />
+              )}
+              {has(lines.ranks) && (
+                <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
+              )}
             </div>
           )}
         </div>
@@ -105,11 +131,13 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   );
 }
 
+const has = (lines: readonly Line[]) => lines.some((line) => line.points.length > 0);
+
 function waiting(job: Job): string {
   return stateOf(job) === 'QUEUED' ? 'It has not begun' : 'No figures yet';
 }
 
-function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed', Line[]> {
+function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed' | 'stages' | 'ranks', Line[]> {
   const points = (name: string): MetricPoint[] => metrics.get(name) ?? [];
   const pair = (train: string, val: string): Line[] => {
     const lines: Line[] = [{ label: 'training', points: points(train), colour: 's1' }];
@@ -122,15 +150,22 @@ function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed', L
     top1: pair('top1', 'val_top1'),
     rate: [{ label: 'learning rate', points: points('learning_rate'), colour: 's1' }],
     speed: [{ label: 'images/s', points: points('images_per_second'), colour: 's3' }],
+    stages: STAGES.map(([name, label, colour]) => ({ label, points: points(name), colour })),
+    ranks: [
+      { label: 'slowest rank', points: points('own_most_seconds'), colour: 's2' },
+      { label: 'fastest rank', points: points('own_least_seconds'), colour: 's1' },
+    ],
   };
 }
 
 /** Starts, preemptions, failures and the like as marks. They have a time; where it is on another axis, figures tell. */
-function useMarks(data: GetJobResponse, axis: MetricAxis): Mark[] {
+function useMarks(data: GetJobResponse, axis: MetricAxis, figures: Metrics | null): Mark[] {
   const times = useMetrics(data.job.id, TIMES, 'time', null).data;
   const { history, job } = data;
   return useMemo(() => {
-    const place = (at: number) => (axis === 'time' ? at : interpolate(times?.get(axis) ?? [], at));
+    const all = (metrics: Metrics | null) => TIMES.map((name) => metrics?.get(name) ?? []);
+    const places = axis === 'time' ? [] : placesByTime(all(times), all(figures));
+    const place = (at: number) => (axis === 'time' ? at : interpolate(places, at));
     const marks = history.flatMap((event): Mark[] => {
       const change = event.state_change;
       if (!change) return [];
@@ -155,5 +190,5 @@ function useMarks(data: GetJobResponse, axis: MetricAxis): Mark[] {
       marks.push({ x: num(saved.step), text: `checkpoint at step ${count(saved.step)}`, tone: 'muted' });
     }
     return marks.filter((mark) => Number.isFinite(mark.x));
-  }, [history, job.last_checkpoint, axis, times]);
+  }, [history, job.last_checkpoint, axis, times, figures]);
 }

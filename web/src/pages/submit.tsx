@@ -189,8 +189,8 @@ function Faults({
               Line {fault.line}
             </button>
           )}{' '}
-          {fault.message}
-          {fault.hint && <span class="muted"> {fault.hint}</span>}
+          {fault.line > 0 ? fault.message.replace(/^job\.yaml:\d+:(\d+: )?/, '') : fault.message}
+          {fault.hint && <div class="muted">{fault.hint}</div>}
         </li>
       ))}
     </ul>

@@ -5,7 +5,7 @@ import { align } from '../lib/downsample.ts';
 import { figure, percent, stamp, tick } from '../lib/format.ts';
 import { smooth } from '../lib/smooth.ts';
 import { useStore } from '../lib/store.ts';
-import { optionsFor, type PlotSeries } from './chart_options.ts';
+import { optionsFor, type PlotSeries, type Unit } from './chart_options.ts';
 import { Icon } from './icons.tsx';
 import { paint } from './theme.tsx';
 
@@ -31,6 +31,8 @@ interface Props {
   axis: MetricAxis;
   /** Values are shares from 0 to 1, shown in percent. */
   share?: boolean;
+  /** Values are seconds, shown in milliseconds. */
+  seconds?: boolean;
   /** Weight of the smoothing, 0 to 0.99; the curve itself stays faint behind. */
   smoothing?: number;
   marks?: readonly Mark[];
@@ -86,9 +88,16 @@ function tableOf(
   return { data, series };
 }
 
+const FORMATS: Record<Unit, (value: number) => string> = {
+  plain: (value) => figure(value),
+  share: (value) => percent(value),
+  seconds: (value) => `${figure(value * 1000)} ms`,
+};
+
 export function Chart(props: Props) {
   const { title, lines, axis, smoothing = 0, height = 210, marks = [], log = false, elapsed = false } = props;
-  const format = props.share ? (value: number) => percent(value) : figure;
+  const unit = props.share ? 'share' : props.seconds ? 'seconds' : 'plain';
+  const format = FORMATS[unit];
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latest = useRef({ marks, onZoom: props.onZoom });
@@ -107,7 +116,7 @@ export function Chart(props: Props) {
       axis,
       elapsed,
       log,
-      share: props.share ?? false,
+      unit,
       width: element.clientWidth || 400,
       height,
       marks: () => latest.current.marks,

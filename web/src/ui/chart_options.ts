@@ -11,12 +11,20 @@ export interface PlotSeries {
   dash: number[];
 }
 
+/** What the values are. */
+export type Unit = 'plain' | 'share' | 'seconds';
+const TICKS: Record<Unit, (value: number) => string> = {
+  plain: tick,
+  share: (value) => `${tick(value * 100)} %`,
+  seconds: (value) => `${tick(value * 1000)} ms`,
+};
+
 interface Wanted {
   series: readonly PlotSeries[];
   axis: MetricAxis;
   elapsed: boolean;
   log: boolean;
-  share: boolean;
+  unit: Unit;
   width: number;
   height: number;
   marks: () => readonly { x: number; tone: string }[];
@@ -68,8 +76,7 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
         size: 54,
         gap: 4,
         space: 34,
-        values: (_, ticks) =>
-          ticks.map((at) => (at === null ? '' : wanted.share ? `${tick(at * 100)} %` : tick(at))),
+        values: (_, ticks) => ticks.map((at) => (at === null ? '' : TICKS[wanted.unit](at))),
       },
     ],
     legend: { show: false },
