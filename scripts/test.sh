@@ -79,6 +79,7 @@ fuzz_tests() {
 # web_tests: the dashboard's pure parts, and its pages in Chromium, as they were built into imgd, over canned data.
 web_tests() {
   say "tests of the dashboard"
+  (setup_apt browser) || say "no Chromium: the tests that need one are skipped"
   web_npm test
   IMGD_WEB_OUT=$PWD/build/release/web/dist web_npm run test:browser
 }

@@ -21,10 +21,11 @@ browserTest('submit: a fault is shown at its line, and a good file goes', async 
 
   await editor.fill('name: fine\nresources: {nodes: 1}\ntrain:\n  epochs: 5\n');
   await page.getByText('The file is good').waitFor();
+  await page.getByLabel('Owner').fill('ada');
   await page.getByRole('button', { name: 'Submit', exact: true }).click();
   await page.waitForURL(/\/jobs\/121$/);
   await page.getByRole('heading', { name: 'fine #121' }).waitFor();
-  assert.equal(server.world.jobs.get('121')!.job.owner, 'dashboard');
+  assert.equal(server.world.jobs.get('121')!.job.owner, 'ada');
 });
 
 browserTest('rerun shows what was changed', async ({ page, server, base }) => {

@@ -6,7 +6,7 @@ const PLACES = [
   '/',
   '/queue',
   '/nodes',
-  '/nodes?view=table',
+  '/nodes?view=table&q=l4',
   '/nodes/gpu-5',
   '/datasets',
   '/compare',

@@ -122,8 +122,24 @@ function query(values: Query): string {
 
 const seg = encodeURIComponent;
 
-/** Who changes are said to come from; imgd has no users of its own yet. */
-export const ACTOR = 'dashboard';
+const NAME = 'imgd.name';
+
+/** Who jobs and changes are said to come from: what was entered in this browser. */
+export function actor(): string {
+  try {
+    return localStorage.getItem(NAME) || 'dashboard';
+  } catch {
+    return 'dashboard';
+  }
+}
+
+export function setActor(name: string): void {
+  try {
+    localStorage.setItem(NAME, name.trim().slice(0, 80));
+  } catch {
+    // Without storage it stays "dashboard".
+  }
+}
 
 export const api = {
   jobs: (page_token: string, page_size: number, signal?: AbortSignal) =>
@@ -139,11 +155,11 @@ export const api = {
       rerun_of?: string;
     },
     signal?: AbortSignal,
-  ) => call<SubmitJobResponse>('POST', '/jobs', { owner: ACTOR, ...request }, signal),
+  ) => call<SubmitJobResponse>('POST', '/jobs', { owner: actor(), ...request }, signal),
   cancel: (id: string, checkpoint: boolean) =>
-    call<unknown>('POST', `/jobs/${seg(id)}/cancel`, { checkpoint, actor: ACTOR }),
+    call<unknown>('POST', `/jobs/${seg(id)}/cancel`, { checkpoint, actor: actor() }),
   change: (id: string, change: Record<string, unknown>) =>
-    call<unknown>('POST', `/jobs/${seg(id)}/change`, { actor: ACTOR, ...change }),
+    call<unknown>('POST', `/jobs/${seg(id)}/change`, { actor: actor(), ...change }),
   metrics: (
     id: string,
     names: string[],
@@ -174,14 +190,14 @@ export const api = {
   node: (name: string, signal?: AbortSignal) =>
     call<{ node: Node; runs: NodeRun[] }>('GET', `/nodes/${seg(name)}`, undefined, signal),
   setAside: (name: string, drain: boolean, reason: string) =>
-    call<{ node: Node }>('POST', `/nodes/${seg(name)}/set-aside`, { drain, reason, actor: ACTOR }),
+    call<{ node: Node }>('POST', `/nodes/${seg(name)}/set-aside`, { drain, reason, actor: actor() }),
   returnNode: (name: string, drained: boolean) =>
-    call<{ node: Node }>('POST', `/nodes/${seg(name)}/return`, { drained, actor: ACTOR }),
+    call<{ node: Node }>('POST', `/nodes/${seg(name)}/return`, { drained, actor: actor() }),
   usage: (signal?: AbortSignal) => call<ListUsageResponse>('GET', '/usage', undefined, signal),
   datasets: (signal?: AbortSignal) => call<{ datasets: Dataset[] }>('GET', '/datasets', undefined, signal),
   registerDataset: (name: string, address: string) =>
     call<{ dataset: Dataset; existed: boolean }>('POST', '/datasets', {
-      dataset: { name, address, owner: ACTOR },
+      dataset: { name, address, owner: actor() },
       replace: false,
     }),
   removeDataset: (name: string) => call<unknown>('DELETE', `/datasets/${seg(name)}`),

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ApiError, api, type Fault } from '../api/client.ts';
+import { ApiError, actor, api, type Fault, setActor } from '../api/client.ts';
 import type { SubmitJobResponse } from '../api/types.ts';
 import { ms, num, plural } from '../lib/format.ts';
 import { diffLines } from '../lib/line_diff.ts';
@@ -129,6 +129,16 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
         <h1 tabIndex={-1}>{rerun ? `Rerun job ${rerun}` : 'Submit a job'}</h1>
         <span class="sub">paste a job file, or drop one on the editor</span>
         <span class="grow" />
+        <label class="inline">
+          Owner
+          <input
+            type="text"
+            size={12}
+            defaultValue={actor()}
+            onChange={(event) => setActor(event.currentTarget.value)}
+            title="Whose job it is: whose turn and quota it counts for. This browser keeps the name"
+          />
+        </label>
         <button type="button" class="primary" disabled={busy || !current?.answer} onClick={submit}>
           {busy ? 'Submitting …' : 'Submit'}
         </button>
