@@ -22,10 +22,12 @@ export const recentLoss = new Map<string, number[]>();
 const RECENT = 40;
 const FIRST_PAGE = 200;
 const PAGE = 1000;
+const EVERY_MS = 250;
 
 const rows = new Map<string, JobRow>();
 let started = false;
 let drawing = false;
+let drawn = 0;
 let run = 0;
 
 const wanted = new Set<string>();
@@ -51,16 +53,16 @@ async function fetchLosses(): Promise<void> {
   fetching = false;
 }
 
-/** Draws at most once a frame, however much comes. */
+/** Draws at most four times a second, however much comes: each time all rows are filtered and sorted. */
 function publish(): void {
   if (drawing) return;
   drawing = true;
   const draw = () => {
     drawing = false;
+    drawn = Date.now();
     jobsState.set({ ...jobsState.value, rows: [...rows.values()] });
   };
-  if (document.hidden) setTimeout(draw, 250);
-  else requestAnimationFrame(draw);
+  setTimeout(draw, document.hidden ? 1000 : Math.max(drawn + EVERY_MS - Date.now(), 0));
 }
 
 export function takeJob(job: Job): void {
