@@ -35,9 +35,7 @@ export function useJob(id: string): Loaded<GetJobResponse> {
     if (!loaded.data) return null;
     const newer =
       summary?.id === id && num(summary.job.last_event_number) >= num(loaded.data.job.last_event_number);
-    const job: Job = newer
-      ? { ...loaded.data.job, ...summary.job, job_yaml: loaded.data.job.job_yaml }
-      : { ...loaded.data.job };
+    const job: Job = newer ? { ...summary.job, job_yaml: loaded.data.job.job_yaml } : { ...loaded.data.job };
     if (step && job.last_step && num(step.step) > num(job.last_step.step)) {
       const { job_id: _, generation: __, ...figures } = step;
       job.last_step = { ...job.last_step, ...figures };

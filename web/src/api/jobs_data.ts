@@ -66,9 +66,7 @@ function publish(): void {
 }
 
 export function takeJob(job: Job): void {
-  const before = rows.get(job.id)?.job;
-  // A summary of the stream may lack what only the whole answer has.
-  rows.set(job.id, rowOf({ ...before, ...job }));
+  rows.set(job.id, rowOf(job));
   publish();
 }
 

@@ -15,10 +15,10 @@ export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error
 let started = false;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** Readings come whole nodes at a time; a node that is new, or is set aside, is in the next list. */
+/** Each is the whole node: what it lacks, it has no more. */
 export function takeNodes(changed: readonly Node[]): void {
   const byName = new Map(nodesState.value.nodes.map((node) => [node.name, node]));
-  for (const node of changed) byName.set(node.name, { ...byName.get(node.name), ...node });
+  for (const node of changed) byName.set(node.name, node);
   nodesState.set({ ...nodesState.value, nodes: sorted([...byName.values()]) });
 }
 

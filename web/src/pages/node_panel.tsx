@@ -28,11 +28,7 @@ export function NodeActions({ node, plain = '' }: { node: Node; plain?: string }
   };
   const giveBack = () =>
     attempt(`${node.name} is used again`, async () => {
-      const { set_aside: _, ...rest } = node;
-      const answer = await api.returnNode(node.name, aside!.drain);
-      takeNodes([
-        { ...rest, ...answer.node, ...(answer.node.set_aside ? {} : { set_aside: undefined }) } as Node,
-      ]);
+      takeNodes([(await api.returnNode(node.name, aside!.drain)).node]);
     });
   return aside ? (
     <button
