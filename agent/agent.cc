@@ -44,12 +44,13 @@ Agent::~Agent() {
 }
 
 Status Agent::Begin(std::filesystem::path shim_program) {
-  IMGD_ASSIGN(lock_, LockStateDir(config_.state_dir));
-  IMGD_ASSIGN(agent_id_, AgentId(config_.state_dir));
+  // Before the state folder is made: who names a wrong one leaves nothing behind.
   for (const auto& folder : config_.shared_folders) {
     IMGD_ASSIGN(auto shared, IdentifySharedFolder(folder));
     shared_folders_.push_back(std::move(shared));
   }
+  IMGD_ASSIGN(lock_, LockStateDir(config_.state_dir));
+  IMGD_ASSIGN(agent_id_, AgentId(config_.state_dir));
   IMGD_ASSIGN(auto devices, FindDevices(config_.nvml, config_.cpu_slots));
   devices_ = std::move(devices.list);
   if (devices.nvml != nullptr) gpus_ = std::make_unique<GpuMonitor>(std::move(devices.nvml), kGpuPeriod);

@@ -22,7 +22,7 @@ struct CloseLibrary {
 };
 
 template <typename Function>
-Status Load(void* library, const char* name, Function* out) {
+Status LoadSymbol(void* library, const char* name, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(library, name));
   if (*out == nullptr) return Fail(ErrorCode::kFailedPrecondition, "the NVML library has no {}", name);
   return {};
@@ -30,7 +30,7 @@ Status Load(void* library, const char* name, Function* out) {
 
 /// Null where the library is too old to have it.
 template <typename Function>
-void LoadIfThere(void* library, const char* name, Function* out) {
+void LoadSymbolIfThere(void* library, const char* name, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(library, name));
 }
 
@@ -62,7 +62,7 @@ struct Nvml::State {
   std::vector<nvmlDevice_t> handles;
   std::vector<v1::Device> devices;
 
-  Status LoadAll();
+  Status LoadSymbols();
   Status FindAll();
   /// The device's name, uuid and memory; the first thing that can't be read is the error.
   Result<v1::Device> Describe(unsigned index, nvmlDevice_t handle) const;
@@ -72,27 +72,27 @@ struct Nvml::State {
   void TakeXids();
 };
 
-Status Nvml::State::LoadAll() {
+Status Nvml::State::LoadSymbols() {
   void* handle = library.get();
-  IMGD_TRY(Load(handle, "nvmlInit_v2", &init));
-  IMGD_TRY(Load(handle, "nvmlShutdown", &shutdown));
-  IMGD_TRY(Load(handle, "nvmlErrorString", &error_string));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetCount_v2", &count));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetHandleByIndex_v2", &handle_by_index));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetName", &name));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetUUID", &uuid));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetMemoryInfo", &memory));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetUtilizationRates", &utilization));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetPowerUsage", &power));
-  IMGD_TRY(Load(handle, "nvmlDeviceGetTemperature", &temperature));
-  LoadIfThere(handle, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
-  LoadIfThere(handle, "nvmlDeviceGetRemappedRows", &remapped_rows);
-  LoadIfThere(handle, "nvmlDeviceGetRetiredPagesPendingStatus", &retired_pending);
-  LoadIfThere(handle, "nvmlEventSetCreate", &create_events);
-  LoadIfThere(handle, "nvmlEventSetFree", &free_events);
-  LoadIfThere(handle, "nvmlDeviceRegisterEvents", &register_events);
-  LoadIfThere(handle, "nvmlEventSetWait_v2", &wait_event);
-  return Load(handle, "nvmlDeviceGetClockInfo", &clock);
+  IMGD_TRY(LoadSymbol(handle, "nvmlInit_v2", &init));
+  IMGD_TRY(LoadSymbol(handle, "nvmlShutdown", &shutdown));
+  IMGD_TRY(LoadSymbol(handle, "nvmlErrorString", &error_string));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetCount_v2", &count));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetHandleByIndex_v2", &handle_by_index));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetName", &name));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetUUID", &uuid));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetMemoryInfo", &memory));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetUtilizationRates", &utilization));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetPowerUsage", &power));
+  IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetTemperature", &temperature));
+  LoadSymbolIfThere(handle, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
+  LoadSymbolIfThere(handle, "nvmlDeviceGetRemappedRows", &remapped_rows);
+  LoadSymbolIfThere(handle, "nvmlDeviceGetRetiredPagesPendingStatus", &retired_pending);
+  LoadSymbolIfThere(handle, "nvmlEventSetCreate", &create_events);
+  LoadSymbolIfThere(handle, "nvmlEventSetFree", &free_events);
+  LoadSymbolIfThere(handle, "nvmlDeviceRegisterEvents", &register_events);
+  LoadSymbolIfThere(handle, "nvmlEventSetWait_v2", &wait_event);
+  return LoadSymbol(handle, "nvmlDeviceGetClockInfo", &clock);
 }
 
 Result<v1::Device> Nvml::State::Describe(unsigned index, nvmlDevice_t handle) const {
@@ -238,7 +238,7 @@ Result<std::unique_ptr<Nvml>> Nvml::Load(const std::string& library) {
   if (state->library == nullptr) {
     return Fail(ErrorCode::kNotFound, "cannot load the NVML library: {}", ::dlerror());
   }
-  IMGD_TRY(state->LoadAll());
+  IMGD_TRY(state->LoadSymbols());
   if (const nvmlReturn_t result = state->init(); result != 0) {
     return Fail(ErrorCode::kUnavailable, "NVML can't be initialised: {}", state->error_string(result));
   }

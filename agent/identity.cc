@@ -15,6 +15,7 @@ namespace imgd {
 namespace {
 
 constexpr const char* kMarker = ".imgd-shared-id";
+constexpr const char* kBlanks = " \r\n";  ///< around an id in its file
 
 /// Makes `path` with `content` unless it is there already; nobody ever sees it without its content.
 Status CreateOnce(const std::filesystem::path& path, const std::string& content) {
@@ -45,7 +46,7 @@ Result<std::string> ReadOrMakeId(const std::filesystem::path& path) {
     text = ReadFile(path);
   }
   if (!text) return text;
-  std::string id(Trimmed(*text, " \r\n"));
+  std::string id(Trimmed(*text, kBlanks));
   if (id.empty())
     return Fail(ErrorCode::kDataLoss, "{} is empty; remove it and a new one is made", path.native());
   return id;
@@ -110,7 +111,7 @@ Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folde
 std::string WhyNoSharedFolder(const v1::SharedFolder& folder) {
   const auto text = ReadFile(std::filesystem::path(folder.path()) / kMarker);
   if (!text) return text.error().message;
-  if (Trimmed(*text) == folder.id()) return "";
+  if (Trimmed(*text, kBlanks) == folder.id()) return "";
   return fmt::format("{} is another folder than when the agent began", folder.path());
 }
 

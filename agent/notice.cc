@@ -67,7 +67,8 @@ Found LookAtFile(const std::filesystem::path& path) {
 
 std::string InWords(const v1::NodeNotice& notice, WallTime now) {
   if (notice.at_us() == 0) return "soon";
-  return fmt::format("in {} s", (notice.at_us() - now.micros) / 1'000'000);
+  return notice.at_us() <= now.micros ? "now"
+                                      : fmt::format("in {} s", (notice.at_us() - now.micros) / 1'000'000);
 }
 
 }  // namespace

@@ -63,15 +63,15 @@ int CancelOneSweep(Context& context, Client& client, const std::string& referenc
                                  SweepTitle(*sweep), answer->cancelled() == 1 ? "is" : "are",
                                  options.checkpoint ? ", after a checkpoint" : "");
   }
-  return 0;
+  if (!options.wait) return 0;
+  const int code = FollowSweep(context, client, *sweep, /*quiet=*/true);
+  // How they ended is another matter than that they did.
+  return code == ExitCodeOfState(v1::JOB_STATE_CANCELLED) || code == ExitCodeOfState(v1::JOB_STATE_FAILED)
+             ? 0
+             : code;
 }
 
 int CancelSweeps(Context& context, Client& client, const CancelOptions& options) {
-  if (options.wait) {
-    return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
-                               .message = "--sweep and --wait exclude each other",
-                               .hint = "imgcli sweep SWEEP shows what is left"}});
-  }
   int exit_code = 0;
   for (const auto& reference : options.jobs) {
     const int code = CancelOneSweep(context, client, reference, options);

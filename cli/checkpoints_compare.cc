@@ -11,8 +11,8 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/serialize.h"
-#include "cli/setting_diff.h"
 #include "cli/weights.h"
+#include "common/setting_diff.h"
 
 namespace imgd::cli {
 namespace {

@@ -20,7 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kAttempt = 5s;  ///< one try of a call that may be repeated
 constexpr Duration kFirstBackoff = 100ms;
 constexpr Duration kLongestBackoff = 1s;
 constexpr Duration kWatchLease = 2min;  ///< then the stream is opened again
@@ -127,6 +126,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   // Channels share what is connected to one address, and with it the pause after a connect that failed; a new
   // channel of ours is to begin without one (see Client::NoteOutage).
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // So that a daemon that is no longer there is noticed while one that takes long is waited for.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   arguments.SetMaxReceiveMessageSize(64 << 20);
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
 }
@@ -260,7 +262,7 @@ Reply<Response> Client::CallUntilAnswered(const std::function<void()>& on_retry,
   Duration backoff = kFirstBackoff;
   for (bool first = true;; first = false) {
     const Duration left = end - std::chrono::steady_clock::now();
-    auto reply = CallOnce<Response>(std::min(left, kAttempt), call);
+    auto reply = CallOnce<Response>(left, call);
     if (reply || !IsOutage(reply.error())) return reply;
     if (std::chrono::steady_clock::now() + backoff >= end) return reply;
     if (first) on_retry();

@@ -93,6 +93,8 @@ class Client {
 
   const ServerAddress& address() const { return address_; }
   Duration timeout() const { return timeout_; }
+  /// For an answer that takes long.
+  void set_timeout(Duration timeout) { timeout_ = timeout; }
 
  private:
   struct Connection;

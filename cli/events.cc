@@ -14,8 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kLookAtReader = 500ms;  ///< whether somebody still reads
-constexpr Duration kFirstPause = 200ms;    ///< before imgd is asked again
+constexpr Duration kLookAtReader = 500ms;                           ///< whether somebody still reads
+constexpr std::optional<Duration> kRecent = std::chrono::hours(1);  ///< of old events, for those who follow
+constexpr Duration kFirstPause = 200ms;                             ///< before imgd is asked again
 constexpr Duration kLongestPause = 1s;
 
 struct EventsOptions {
@@ -127,9 +128,12 @@ int RunEvents(Context& context, const EventsOptions& options) {
     if (auto node = (*client)->GetNode(options.node); !node) return context.Fail(node.error());
     request.set_node(options.node);
   }
-  if (options.since) {
-    request.set_since_us(NowMicros() -
-                         std::chrono::duration_cast<std::chrono::microseconds>(*options.since).count());
+  // Who follows wants to see where things stand, and not all that is kept.
+  const bool all =
+      !options.follow || options.from_event > 0 || request.job_id() != 0 || !request.node().empty();
+  const std::optional<Duration> since = options.since || all ? options.since : kRecent;
+  if (since) {
+    request.set_since_us(NowMicros() - std::chrono::duration_cast<std::chrono::microseconds>(*since).count());
   }
   request.set_after_event(std::max<uint64_t>(options.from_event, 1) - 1);
   request.set_no_follow(!options.follow);
@@ -168,7 +172,8 @@ Style StyleOf(const v1::Event& event) {
 void AddEventsCommand(Command app, Context& context) {
   auto options = std::make_shared<EventsOptions>();
   Command command = app.AddSubcommand("events", "Show what was decided: when, by whom and why");
-  command.AddFlag("-f,--follow", options->follow, "Go on with new ones, also when imgd restarts");
+  command.AddFlag("-f,--follow", options->follow,
+                  "Go on with new ones, also when imgd restarts; of old ones only those of the last hour");
   command.AddOption("--job", options->job, "Only those of this job, a number or a name").ValueName("JOB");
   command.AddOption("--node", options->node, "Only those of this node and of the runs on it")
       .ValueName("NAME");

@@ -38,6 +38,8 @@ int RunExplain(Context& context, const std::string& reference, OutputFormat form
     context.out() << (start.empty() ? "When it will start is not known.\n"
                                     : fmt::format("It will probably start {}.\n", start));
   }
+  if (job.state() == v1::JOB_STATE_PAUSED)
+    context.out() << fmt::format("{} lets it go on.\n", context.Suggest(fmt::format("resume {}", job.id())));
   return 0;
 }
 

@@ -60,9 +60,11 @@ Errors CheckDataPaths(const std::string& text, const JobSpec& spec, const std::s
   return data.Errors();
 }
 
-Errors CheckText(const std::string& text, const std::string& file) {
-  const auto spec = ParseJobFile(text, file);
-  return spec ? CheckDataPaths(text, *spec, file) : spec.error();
+Errors CheckText(JobText& text) {
+  const auto spec = ParseJobFile(text.yaml, text.file);
+  if (!spec) return spec.error();
+  if (spec->sweep) text.jobs = spec->sweep->Members();
+  return CheckDataPaths(text.yaml, *spec, text.file);
 }
 
 }  // namespace
@@ -93,7 +95,7 @@ Reply<JobText> ChangeJobTextOf(const std::string& read, const std::string& file,
   auto changed = ChangeJobText(read, text.file, changes);
   if (!changed) return tl::unexpected(Errors{std::move(changed).error()});
   text.yaml = std::move(*changed);
-  auto errors = CheckText(text.yaml, text.file);
+  auto errors = CheckText(text);
   if (changes.empty()) {
     if (!errors.empty()) return tl::unexpected(std::move(errors));
     return text;

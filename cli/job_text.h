@@ -12,8 +12,9 @@ namespace imgd::cli {
 
 /// A job file that is ready to be sent.
 struct JobText {
-  std::string yaml;  ///< with --set and --name applied; else exactly as it was read
-  std::string file;  ///< its name in messages, in UTF-8
+  std::string yaml;   ///< with --set and --name applied; else exactly as it was read
+  std::string file;   ///< its name in messages, in UTF-8
+  uint64_t jobs = 1;  ///< that it makes: of a sweep, its members
 };
 
 /// Reads `file` ("-": `in`; "recipe:NAME": one of Recipes()), applies `sets` ("train.epochs=5"), `name`

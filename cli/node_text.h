@@ -7,8 +7,8 @@
 
 namespace imgd::cli {
 
-/// "ready", "cordoned", "draining" (something runs there yet), "drained", "lost, drained", "set aside" (by
-/// imgd), "sick" (a health check fails); jobs' states are in capitals, nodes' are not.
+/// "ready", "disconnected", "cordoned", "draining" (something runs there yet), "drained", "lost, drained",
+/// "set aside" (by imgd), "sick" (a health check fails); jobs' states are in capitals, nodes' are not.
 std::string NodeStateText(const v1::Node& node);
 Style NodeStyle(const v1::Node& node);
 

@@ -68,8 +68,8 @@ std::string LabelsOf(const v1::Node& node) {
 }
 
 bool IsUsable(const v1::Node& node) {
-  return node.state() == v1::NODE_STATE_READY && !node.has_set_aside() && node.problems().empty() &&
-         !node.has_notice();
+  return node.state() == v1::NODE_STATE_READY && !node.disconnected() && !node.has_set_aside() &&
+         node.problems().empty() && !node.has_notice();
 }
 
 std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
@@ -151,6 +151,8 @@ std::string NodeStateText(const v1::Node& node) {
     words.emplace_back(ready ? "leaving" : "taken back");
   } else if (!ready) {
     words.push_back(ReachName(node.state()));
+  } else if (node.disconnected()) {
+    words.emplace_back("disconnected");
   }
   const auto& aside = node.set_aside();
   if (node.has_set_aside())

@@ -262,7 +262,7 @@ TEST_F(Operating, EventsAreLinesAndFiltersGoToTheDaemon) {
 TEST_F(Operating, EventsAreFollowedOverARestartWithoutLossOrRepetition) {
   daemon_.AddDecision(NodeEvent("a", v1::REASON_CODE_NODE_JOINED, "first"));
   // It ends when the timeout is over and the daemon still away.
-  CliProcess process(CallTo(daemon_.address(), {"--timeout", "1s", "events", "-f"}));
+  CliProcess process(CallTo(daemon_.address(), {"--timeout", "3s", "events", "-f"}));
   process.out.WaitFor("first");
   daemon_.Stop();
   process.err.WaitFor("goes on once imgd is back");

@@ -3,9 +3,9 @@
 #include "cli/job_ref.h"
 #include "cli/job_text.h"
 #include "cli/serialize.h"
-#include "cli/setting_diff.h"
 #include "cli/watch.h"
 #include "cli/words.h"
+#include "common/setting_diff.h"
 
 namespace imgd::cli {
 namespace {

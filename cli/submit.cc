@@ -99,13 +99,15 @@ void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
     context.out() << fmt::format("{} is fine; nothing was submitted ({}it needs {})\n", Printable(job.name()),
                                  kind, GangText(job));
   }
-  if (!job.after().empty()) context.out() << fmt::format("  it waits for {}\n", AfterText(job));
+  if (!job.after().empty()) context.out() << fmt::format("it would wait for {}\n", AfterText(job));
   if (job.not_before_us() > 0)
-    context.out() << fmt::format("  it does not start before {}\n", LocalTime(job.not_before_us()));
-  if (!job.reason_text().empty()) context.out() << Printable(job.reason_text()) << '\n';
+    context.out() << fmt::format("it would not start before {}\n", LocalTime(job.not_before_us()));
+  // Of a sweep the daemon looks at the first job.
+  const std::string_view whose = answer.has_sweep() ? "its first job: " : "";
+  if (!job.reason_text().empty()) context.out() << whose << Printable(job.reason_text()) << '\n';
   if (job.reason() != v1::REASON_CODE_PLACED) {
     if (const auto start = ExpectedStartText(job, NowMicros()); !start.empty())
-      context.out() << fmt::format("it would probably start {}\n", start);
+      context.out() << fmt::format("{}it would probably start {}\n", whose, start);
   }
   for (const auto& warning : answer.warnings())
     context.Say(fmt::format("warning: {}", warning), Style::kWarn);
@@ -176,6 +178,9 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
 
+  // To check and store a job of a sweep takes a millisecond or two.
+  if (!context.timeout)
+    (*client)->set_timeout((*client)->timeout() + std::chrono::milliseconds(5 * text->jobs));
   const auto request = MakeRequest(context, options, *text);
   auto answer = (*client)->SubmitJob(request, [&] {
     context.Say(fmt::format("imgd at {} does not answer; trying for {} in all", (*client)->address().target,
@@ -192,11 +197,8 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
     return 0;
   }
   PrintStored(context, *answer, !options.watch);
-  if (options.watch && answer->has_sweep()) {
-    context.Say("a sweep can't be followed as a whole; imgcli watch follows one of its jobs", Style::kWarn);
-    return 0;
-  }
   if (!options.watch) return 0;
+  if (answer->has_sweep()) return FollowSweep(context, **client, answer->sweep(), /*quiet=*/false);
   return FollowJob(context, **client, answer->job().id(), {.from_event = 1});
 }
 

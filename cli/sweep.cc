@@ -48,6 +48,8 @@ Measure MeasureOf(const v1::Sweep& sweep) {
   return {"TOP-1", true, &v1::EpochMetrics::val_top1};
 }
 
+constexpr Duration kAwayPause = std::chrono::seconds(2);  ///< between looks whether imgd is back
+
 Reply<std::vector<v1::Job>> JobsOf(Client& client, const v1::Sweep& sweep) {
   constexpr uint32_t kPage = 1000;
   v1::ListJobsRequest request;
@@ -139,11 +141,34 @@ void PrintTable(Context& context, const v1::Sweep& sweep, const std::vector<v1::
   table.Print(context.out(), context.terminal());
 }
 
-int RunSweep(Context& context, const std::string& reference, OutputFormat format) {
+/// "12 of 27 ended: 10 COMPLETED, 2 FAILED, 9 RUNNING; the best so far is rn18[4], TOP-1 71.2 %".
+std::string SweepProgress(const v1::Sweep& sweep, const std::vector<v1::Job>& jobs) {
+  const auto ended =
+      std::count_if(jobs.begin(), jobs.end(), [](const auto& job) { return IsFinal(job.state()); });
+  std::string text = fmt::format("{} of {} ended: {}", ended, jobs.size(), StatesText(jobs));
+  const Measure measure = MeasureOf(sweep);
+  if (const v1::Job* best = BestOf(jobs, measure)) {
+    const double value = (best->last_epoch().*measure.of)();
+    text += fmt::format("; the best so far is {}, {} {}", Printable(best->name()), measure.title,
+                        measure.is_share ? HumanPercent(value) : HumanLoss(value));
+  }
+  return text;
+}
+
+int ExitCodeOf(const std::vector<v1::Job>& jobs) {
+  for (const auto& job : jobs) {
+    if (const int code = ExitCodeOfState(job.state()); code != 0) return code;
+  }
+  return 0;
+}
+
+int RunSweep(Context& context, const std::string& reference, OutputFormat format, bool watch) {
+  if (watch) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   auto sweep = FindSweep(**client, reference);
   if (!sweep) return context.Fail(sweep.error());
+  if (watch) return FollowSweep(context, **client, *sweep, /*quiet=*/false);
   auto jobs = JobsOf(**client, *sweep);
   if (!jobs) return context.Fail(jobs.error());
   if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {
@@ -160,10 +185,47 @@ int RunSweep(Context& context, const std::string& reference, OutputFormat format
 
 }  // namespace
 
+int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool quiet) {
+  std::string shown;
+  std::optional<Instant> away_since;
+  while (true) {
+    const Instant began = std::chrono::steady_clock::now();
+    const auto jobs = JobsOf(client, sweep);
+    if (context.interrupt().Triggered()) break;
+    if (jobs) {
+      away_since.reset();
+      const std::string progress = SweepProgress(sweep, *jobs);
+      if (!quiet && progress != shown) context.out() << progress << std::endl;
+      shown = progress;
+      if (std::all_of(jobs->begin(), jobs->end(), [](const auto& job) { return IsFinal(job.state()); })) {
+        if (!quiet) PrintTable(context, sweep, *jobs);
+        return ExitCodeOf(*jobs);
+      }
+    } else {
+      const bool first = !away_since;
+      away_since = away_since.value_or(began);
+      if (!IsOutage(jobs.error()) || (context.timeout && began - *away_since > *context.timeout))
+        return context.Fail(jobs.error());
+      if (first)
+        context.Say(fmt::format("imgd at {} does not answer; trying again", client.address().target),
+                    Style::kWarn);
+    }
+    // Of a large sweep the answer is long: most of the time imgd is left alone.
+    const Duration took = std::chrono::steady_clock::now() - began;
+    if (context.interrupt().WaitFor(
+            std::max<Duration>(std::chrono::seconds(1), jobs ? took * 10 : kAwayPause)))
+      break;
+  }
+  context.Say(fmt::format("no longer watching; {} goes on ({} ends it)", SweepTitle(sweep),
+                          context.Suggest(fmt::format("cancel --sweep {}", sweep.id()))));
+  return context.interrupt().ExitCode();
+}
+
 void AddSweepCommand(Command app, Context& context) {
   struct Options {
     std::string sweep;
     OutputFormat format = OutputFormat::kTable;
+    bool watch = false;
   };
   auto options = std::make_shared<Options>();
   Command command =
@@ -171,15 +233,18 @@ void AddSweepCommand(Command app, Context& context) {
   command.AddOption("SWEEP", options->sweep, "Its name, or the number of one of its jobs")
       .Required()
       .ValueName("");
+  command.AddFlag("--watch", options->watch, "Tell how far its jobs are until all have ended");
   AddOutputOption(command, options->format, kPlainFormats);
   command.Footer(
       "The figures are those of each job's newest validation. A sweep is made by sweep: in a job file\n"
       "(docs/job-file.md).\n\n"
       "Examples:\n"
       "  imgcli sweep rn18\n"
+      "  imgcli sweep rn18 --watch\n"
       "  imgcli sweep 17 -o json | jq -r '.jobs[] | [.id, .last_epoch.val_top1] | @tsv'\n"
       "  imgcli cancel --sweep rn18");
-  command.Runs([&context, options] { return RunSweep(context, options->sweep, options->format); });
+  command.Runs(
+      [&context, options] { return RunSweep(context, options->sweep, options->format, options->watch); });
 }
 
 }  // namespace imgd::cli

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cli/app.h"
 #include "cli/client.h"
 
 namespace imgd::cli {
@@ -12,5 +13,10 @@ Reply<v1::Sweep> FindSweep(Client& client, const std::string& reference);
 
 /// "sweep 17 (rn18)".
 std::string SweepTitle(const v1::Sweep& sweep);
+
+/// Tells how far the sweep's jobs are until all have ended, over restarts of the daemon, then shows them.
+/// Returns 0 when all completed, else the exit code of the first that did not, that of an outage longer than
+/// the timeout, or 130 after Ctrl-C. With `quiet` it shows nothing until the end, and then nothing.
+int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool quiet);
 
 }  // namespace imgd::cli

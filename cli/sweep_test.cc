@@ -87,7 +87,23 @@ TEST_F(SweepCli, JobsOfASweepAreListedAndEndedTogether) {
   ASSERT_EQ(daemon.sweep_cancels().size(), 1u);
   EXPECT_EQ(daemon.sweep_cancels()[0].id(), 17u);
   EXPECT_TRUE(daemon.sweep_cancels()[0].checkpoint());
-  EXPECT_THAT(RunIt({"cancel", "--sweep", "rn18", "--wait"}).err, HasSubstr("exclude each other"));
+}
+
+TEST_F(SweepCli, ASweepIsFollowedUntilAllOfItsJobsHaveEnded) {
+  const auto end = [&](uint64_t id, v1::JobState state) {
+    auto job = daemon.GetJob(id);
+    job.set_state(state);
+    daemon.PutJob(job);
+  };
+  CliProcess watch(CallTo(daemon.address(), {"sweep", "rn18", "--watch"}));
+  watch.out.WaitFor("0 of 2 ended: 2 RUNNING; the best so far is rn18[2], TOP-1 72.0 %");
+  end(17, v1::JOB_STATE_COMPLETED);
+  watch.out.WaitFor("1 of 2 ended: 1 RUNNING, 1 COMPLETED");
+  CliProcess wait(CallTo(daemon.address(), {"cancel", "--sweep", "rn18", "--wait"}));
+  wait.out.WaitFor("jobs of sweep 17 (rn18) are being cancelled");
+  end(18, v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(watch.Wait(), 7) << "as watching the job that was cancelled";
+  EXPECT_EQ(wait.Wait(), 0) << "that it ends was wanted";
 }
 
 TEST_F(SweepCli, SubmittingOneSaysWhatWasStored) {

@@ -106,7 +106,7 @@ TEST_F(Watch, GoesOnAfterARestartWithoutGapOrDouble) {
 }
 
 TEST_F(Watch, GivesUpAfterTheTimeoutThatWasAskedFor) {
-  CliProcess process(CallTo(daemon_.address(), {"--timeout", "300ms", "watch", "12"}));
+  CliProcess process(CallTo(daemon_.address(), {"--timeout", "3s", "watch", "12"}));
   daemon_.AwaitStreams(1);
   daemon_.Stop();
   EXPECT_EQ(process.Wait(), 4);

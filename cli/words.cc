@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "cli/format.h"
 #include "common/clock.h"
@@ -177,11 +178,19 @@ std::string ByHandText(const v1::Job& job) {
   return text;
 }
 
+std::string AboutText(double seconds) {
+  const auto minutes = static_cast<int64_t>(std::min(std::round(seconds / 60), 1e12));
+  if (seconds < 120) return fmt::format("{:.0f} s", std::max(seconds, 0.0));
+  if (minutes < 60) return fmt::format("{} min", minutes);
+  if (minutes < 48 * 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
+  return fmt::format("{} days", (minutes + 12 * 60) / (24 * 60));
+}
+
 std::string ExpectedStartText(const v1::Job& job, int64_t now_us) {
   if (job.expected_start_us() == 0) return "";
   const double seconds = static_cast<double>(job.expected_start_us() - now_us) / 1e6;
   if (seconds < 1) return "now";
-  return fmt::format("in about {}, at {}", HumanDuration(seconds), LocalTime(job.expected_start_us()));
+  return fmt::format("in about {}, at {}", AboutText(seconds), LocalTime(job.expected_start_us()));
 }
 
 std::string AfterText(const v1::Job& job) {

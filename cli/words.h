@@ -18,6 +18,9 @@ Result<v1::JobState> ParseState(const std::string& name);
 /// "WAITS_FOR_DEVICES"; empty for none.
 std::string ReasonName(v1::ReasonCode reason);
 
+/// An estimate: "40 s", "12 min", "3 h 05 min", "4 days".
+std::string AboutText(double seconds);
+
 /// COMPLETED, FAILED or CANCELLED.
 bool IsFinal(v1::JobState state);
 

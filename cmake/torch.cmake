@@ -1,5 +1,5 @@
-# LibTorch from the wheel in ${IMGD_DEPS_DIR}/torch, as the imported target imgd_torch; with CUDA and NCCL where the
-# wheel has them (IMGD_CUDA). The wheel's own CMake package is not used: it probes for a GPU and a system toolkit.
+# LibTorch from the wheel in ${IMGD_DEPS_DIR}/torch, as the imported target imgd_torch; where the wheel has CUDA and NCCL
+# (IMGD_CUDA), imgd_torch_cuda has them too. The wheel's own CMake package is not used: it probes for a GPU and a system toolkit.
 #
 # The one place to change the GPU architectures that our own kernels are compiled for:
 set(IMGD_CUDA_ARCHITECTURES 75 80 86 89 90 100)
@@ -24,7 +24,8 @@ target_compile_definitions(imgd_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_directories(imgd_torch INTERFACE "${IMGD_TORCH_ROOT}/lib")
 target_link_options(imgd_torch INTERFACE "-Wl,-rpath,${IMGD_TORCH_ROOT}/lib" -Wl,--no-as-needed)
 # libstdc++ before LibTorch: 2.11 exports a part of std::filesystem of its own, which crashes when called.
-target_link_libraries(imgd_torch INTERFACE stdc++ torch torch_cpu c10)
+# Not libtorch.so, which would bring CUDA along.
+target_link_libraries(imgd_torch INTERFACE stdc++ torch_cpu c10)
 
 if(EXISTS "${IMGD_TORCH_ROOT}/lib/libtorch_cuda.so")
   set(IMGD_CUDA ON)
@@ -32,7 +33,8 @@ if(EXISTS "${IMGD_TORCH_ROOT}/lib/libtorch_cuda.so")
   target_include_directories(imgd_torch SYSTEM INTERFACE "${nvidia}/cu13/include" "${nvidia}/nccl/include")
   target_compile_definitions(imgd_torch INTERFACE USE_CUDA USE_C10D_NCCL IMGD_CUDA)
   target_link_directories(imgd_torch INTERFACE "${nvidia}/cu13/lib" "${nvidia}/nccl/lib")
-  target_link_libraries(imgd_torch INTERFACE torch_cuda c10_cuda "${nvidia}/cu13/lib/libcudart.so.13"
+  add_library(imgd_torch_cuda INTERFACE)
+  target_link_libraries(imgd_torch_cuda INTERFACE imgd_torch torch_cuda c10_cuda "${nvidia}/cu13/lib/libcudart.so.13"
     "${nvidia}/nccl/lib/libnccl.so.2")
   file(GLOB nvidia_libraries LIST_DIRECTORIES true "${nvidia}/*/lib")
   list(JOIN nvidia_libraries ":" nvidia_rpath)

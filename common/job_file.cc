@@ -92,6 +92,7 @@ void ReadGpu(YamlMap& resources, JobSpec::Resources& out) {
                      fmt::format("found '{}'; words of the GPU's name are expected, such as H100, or "
                                  "H100|A100, or any",
                                  *model));
+      if (!gpu.Errors().empty()) break;
     }
   }
   if (const auto memory = gpu.Int("memory_gib", 1, 1 << 20)) out.gpu_memory_gib = *memory;
@@ -330,6 +331,25 @@ void ReadTrainingJob(YamlMap& root, JobSpec& spec) {
   CheckPatches(root, spec);
 }
 
+tl::expected<JobSpec, std::vector<Error>> ReadJob(Result<YamlMap> root, std::string text) {
+  if (!root) return tl::unexpected(std::vector<Error>{root.error()});
+  JobSpec spec;
+  ReadHead(*root, spec);
+  ReadWaits(*root, spec);
+  ReadResources(*root, spec);
+  ReadKind(*root, spec);
+  if (spec.kind == JobKind::kTraining) {
+    ReadTrainingJob(*root, spec);
+  } else {
+    ReadFolder(*root, spec);
+  }
+  ReadSweep(*root, spec);
+  root->Finish();
+  if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
+  spec.text = std::move(text);
+  return spec;
+}
+
 }  // namespace
 
 void job_file_parts::CheckAbsolute(YamlMap& map, const char* key, const std::string& path) {
@@ -364,23 +384,13 @@ std::string_view ModelFamily(std::string_view name) {
 }
 
 tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, const std::string& file) {
-  auto root = YamlMap::Parse(text, file);
-  if (!root) return tl::unexpected(std::vector<Error>{root.error()});
-  JobSpec spec;
-  ReadHead(*root, spec);
-  ReadWaits(*root, spec);
-  ReadResources(*root, spec);
-  ReadKind(*root, spec);
-  if (spec.kind == JobKind::kTraining) {
-    ReadTrainingJob(*root, spec);
-  } else {
-    ReadFolder(*root, spec);
-  }
-  ReadSweep(*root, spec);
-  root->Finish();
-  if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
-  spec.text = text;
-  return spec;
+  return ReadJob(YamlMap::Parse(text, file), std::string(text));
+}
+
+tl::expected<JobSpec, std::vector<Error>> ParseJobFile(const YamlEditor& editor, std::string text,
+                                                       const std::string& file) {
+  auto spec = ReadJob(YamlMap::Of(editor, file), text);
+  return spec ? std::move(spec) : ParseJobFile(text, file);
 }
 
 }  // namespace imgd

@@ -13,6 +13,8 @@
 
 namespace imgd {
 
+class YamlEditor;
+
 /// A job file, or a job's text over the network, is not longer.
 constexpr size_t kMaxJobFileBytes = size_t{1} << 20;
 
@@ -263,5 +265,8 @@ std::string_view ModelFamily(std::string_view name);
 /// line, column and field. Values that depend on each other are checked too (batch divisible by world size,
 /// ...).
 tl::expected<JobSpec, std::vector<Error>> ParseJobFile(std::string_view text, const std::string& file);
+/// The same of a file that is being edited, of which `text` is the text. Errors as of reading the text.
+tl::expected<JobSpec, std::vector<Error>> ParseJobFile(const YamlEditor& editor, std::string text,
+                                                       const std::string& file);
 
 }  // namespace imgd

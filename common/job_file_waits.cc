@@ -16,7 +16,7 @@ void ReadNotBefore(YamlMap& root, JobSpec& spec) {
   if (!text) return;
   if (const auto time = ParseTime(*text)) {
     spec.not_before_us = *time;
-  } else if (text->find(':') == std::string::npos && text->find('-') == std::string::npos) {
+  } else if (!text->empty() && text->find_first_not_of("0123456789.msdh") == std::string::npos) {
     Set(spec.not_before_delay_ms, root.DurationMs("not_before"));
   } else {
     root.AddError("not_before",

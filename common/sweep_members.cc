@@ -52,7 +52,7 @@ tl::expected<std::vector<SweepMember>, std::vector<Error>> MakeSweepMembers(cons
                 .file = file,
                 .hint = "sweep fewer jobs, or a shorter file"}});
     }
-    auto checked = ParseJobFile(yaml, file);
+    auto checked = ParseJobFile(editor, yaml, file);
     if (!checked) {
       return tl::unexpected(
           NameMember(PlaceJobErrors(std::move(checked).error(), text, file, changes), member));

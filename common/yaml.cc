@@ -156,25 +156,34 @@ Result<YamlMap> YamlMap::Parse(std::string_view text, std::string file) {
     if (!only) {
       if (auto error = CheckOneDocument(text, shared->file)) return tl::unexpected(std::move(*error));
     }
-    YAML::Node root = only ? *only : YAML::Load(std::string(text));
-    if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
-    if (!root.IsMap()) {
-      return tl::unexpected(
-          ErrorAt(root.Mark(), shared->file,
-                  fmt::format("found {} where a mapping (key: value) is expected", Describe(root))));
-    }
-    YamlMap map(root, "", shared);
-    std::set<std::string> seen;
-    for (const auto& entry : root) {
-      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
-      if (!seen.insert(key).second)
-        shared->errors.push_back(
-            ErrorAt(entry.first.Mark(), shared->file, fmt::format("'{}' is set twice", key)));
-    }
-    return map;
+    return Outermost(only ? *only : YAML::Load(std::string(text)), shared);
   } catch (const YAML::Exception& e) {
     return tl::unexpected(ErrorAt(e.mark, shared->file, fmt::format("not valid YAML: {}", e.msg)));
   }
+}
+
+Result<YamlMap> YamlMap::Of(const YamlEditor& editor, std::string file) {
+  auto shared = std::make_shared<Shared>();
+  shared->file = std::move(file);
+  return Outermost(editor.root_, shared);
+}
+
+Result<YamlMap> YamlMap::Outermost(YAML::Node root, const std::shared_ptr<Shared>& shared) {
+  if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
+  if (!root.IsMap()) {
+    return tl::unexpected(
+        ErrorAt(root.Mark(), shared->file,
+                fmt::format("found {} where a mapping (key: value) is expected", Describe(root))));
+  }
+  YamlMap map(root, "", shared);
+  std::set<std::string> seen;
+  for (const auto& entry : root) {
+    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    if (!seen.insert(key).second)
+      shared->errors.push_back(
+          ErrorAt(entry.first.Mark(), shared->file, fmt::format("'{}' is set twice", key)));
+  }
+  return map;
 }
 
 std::string YamlMap::PathOf(std::string_view key) const { return fmt::format("{}{}", path_, key); }

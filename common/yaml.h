@@ -16,6 +16,8 @@
 
 namespace imgd {
 
+class YamlEditor;
+
 /// A YAML mapping that is read field by field, and knows where each field stands.
 ///
 /// Collects every error instead of stopping at the first; unknown keys are errors, with the nearest known key
@@ -26,6 +28,8 @@ class YamlMap {
   /// Errors: kInvalidArgument with line and column where the YAML itself is malformed, is not a mapping, is
   /// not UTF-8, or where a second document begins.
   static Result<YamlMap> Parse(std::string_view text, std::string file);
+  /// What an editor has by now, without reading its text again; errors have no lines.
+  static Result<YamlMap> Of(const YamlEditor& editor, std::string file);
 
   /// The mapping below `key`; an empty one when it is absent. Its errors are this one's.
   YamlMap Child(std::string_view key);
@@ -70,6 +74,7 @@ class YamlMap {
  private:
   struct Shared;
   YamlMap(const YAML::Node& node, std::string path, std::shared_ptr<Shared> shared);
+  static Result<YamlMap> Outermost(YAML::Node root, const std::shared_ptr<Shared>& shared);
   /// What stands there; nullptr when the key is absent. It lives as long as this mapping.
   const YAML::Node* Find(std::string_view key) const;
   /// The same, if it is a scalar; else notes the error. An absent field and a null are no scalars and no
@@ -101,6 +106,7 @@ class YamlEditor {
   std::string Text() const { return YAML::Dump(root_) + "\n"; }
 
  private:
+  friend class YamlMap;
   explicit YamlEditor(YAML::Node root) : root_(std::move(root)) {}
   YAML::Node root_;
 };

@@ -26,7 +26,9 @@ lint_python() {
 lint_web() { web_npm run check; }
 
 lint_proto() { "$DEPS/pytest/bin/python" tests/lint/proto_rules.py proto; }
-lint_includes() { "$DEPS/pytest/bin/python" tests/lint/include_rules.py; }
+lint_includes() {
+  "$DEPS/pytest/bin/python" tests/lint/include_rules_test.py --quiet && "$DEPS/pytest/bin/python" tests/lint/include_rules.py
+}
 
 # Sources are compiled eight at once by the sanitizer presets, where private names meet.
 lint_names() {

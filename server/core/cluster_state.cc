@@ -33,6 +33,7 @@ std::vector<std::string> AccountsOf(const JobRecord& job) {
 QueuedJob EntryOf(const JobRecord& job) {
   return {.priority = job.priority,
           .id = job.id,
+          .name = job.name,
           .nodes = job.nodes,
           .max_nodes = job.max_nodes,
           .ranks_per_node = job.ranks_per_node,

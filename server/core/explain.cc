@@ -50,18 +50,10 @@ std::string_view VerbFor(const Snapshot& cluster, JobId id) {
   return holder != cluster.holders.end() && holder->second.leaving ? "gives back" : "holds";
 }
 
-/// "1 h 05 min", "40 min", "20 s".
-std::string TextOf(Duration time) {
-  using std::chrono::duration_cast;
-  const auto minutes = duration_cast<std::chrono::minutes>(time + std::chrono::seconds(30)).count();
-  if (minutes >= 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
-  if (time >= std::chrono::minutes(2)) return fmt::format("{} min", minutes);
-  return fmt::format("{} s", std::max<int64_t>(duration_cast<std::chrono::seconds>(time).count(), 0));
-}
-
 /// "in about 40 min" where it is an estimate, else "in 40 min at the latest".
 std::string TimeUntil(const Snapshot& cluster, Instant when, bool estimate) {
-  const std::string time = TextOf(when - cluster.now);
+  if (when <= cluster.now) return "any moment now";
+  const std::string time = TimeText(when - cluster.now);
   return estimate ? fmt::format("in about {}", time) : fmt::format("in {} at the latest", time);
 }
 
@@ -93,7 +85,8 @@ std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) 
   constexpr size_t kMost = 3;
   for (auto& [holder, names] : held) {
     if (out.size() == kMost) {
-      out.push_back(fmt::format("{} hold the rest", Count(held.size() - kMost, "more job")));
+      const size_t more = held.size() - kMost;
+      out.push_back(fmt::format("{} {} the rest", Count(more, "more job"), more == 1 ? "holds" : "hold"));
       break;
     }
     const size_t more = names.size() > kMost ? names.size() - kMost : 0;
@@ -105,12 +98,30 @@ std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) 
   return out;
 }
 
-/// Nodes that would do, but take nothing now; at most three of them.
+/// Nodes that would do, but take nothing now; at most three reasons, each with at most three nodes.
 std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job) {
-  std::vector<std::string> out;
+  constexpr size_t kMost = 3;
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of nodes
   for (const auto& node : cluster.nodes) {
-    if (node.usable || node.RoomFor(job.needs) < job.ranks_per_node || out.size() == 3) continue;
-    out.push_back(fmt::format("node {} {}", node.id, node.why_not));
+    if (node.usable || node.RoomFor(job.needs) < job.ranks_per_node) continue;
+    auto same = std::find_if(reasons.begin(), reasons.end(),
+                             [&node](const auto& reason) { return reason.first == node.why_not; });
+    if (same == reasons.end()) {
+      if (reasons.size() == kMost) break;
+      same = reasons.insert(reasons.end(), {node.why_not, {}});
+    }
+    same->second.push_back(node.id.name());
+  }
+  std::vector<std::string> out;
+  for (auto& [why, names] : reasons) {
+    std::string text = fmt::format("node {} {}", names.front(), why);
+    const size_t more = names.size() > kMost ? names.size() - kMost : 0;
+    names.resize(names.size() - more);
+    names.erase(names.begin());
+    if (!names.empty()) text += fmt::format(" (and so {}", fmt::join(names, ", "));
+    if (more > 0) text += fmt::format(" and {}", Count(more, "more node"));
+    if (!names.empty()) text += ")";
+    out.push_back(std::move(text));
   }
   return out;
 }
@@ -140,7 +151,7 @@ std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-/// What the cluster has instead: "2 of 8 NVIDIA H100 80GB HBM3, 1 of 4 cpu"; at most three kinds.
+/// What there is: "3 nodes with 8 NVIDIA H100 80GB HBM3, 1 node with 4 cpu"; at most three kinds.
 std::string WhatThereIs(const Snapshot& cluster) {
   std::map<std::pair<std::string, size_t>, uint32_t> nodes;
   for (const auto& node : cluster.nodes) {
@@ -157,19 +168,48 @@ std::string WhatThereIs(const Snapshot& cluster) {
       break;
     }
     kinds.push_back(fmt::format(
-        "{} of {}", count,
+        "{} with {}", Count(count, "node"),
         kind.first.empty() ? Count(kind.second, "device") : fmt::format("{} {}", kind.second, kind.first)));
   }
   return fmt::format("{}", fmt::join(kinds, ", "));
 }
 
+/// The values that nodes have of the labels it asks for: "zone=a, zone=b"; at most five.
+std::string LabelsThereAre(const Snapshot& cluster, const Needs& needs) {
+  std::set<std::string> found;
+  for (const auto& node : cluster.nodes) {
+    if (!node.kind) continue;
+    for (const auto* asked : {&needs.labels, &needs.not_labels}) {
+      for (const auto& [name, values] : *asked) {
+        const auto label = node.kind->labels.find(name);
+        if (label != node.kind->labels.end()) found.insert(fmt::format("{}={}", name, label->second));
+      }
+    }
+  }
+  constexpr size_t kMost = 5;
+  std::vector<std::string> texts(found.begin(), found.end());
+  if (texts.size() > kMost) {
+    texts.resize(kMost);
+    texts.emplace_back("others");
+  }
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// Of what it asks for, what is in the way, so that it is known what would help.
 std::string ExplainNeverFits(const Snapshot& cluster, const QueuedJob& job) {
-  const Fit fit = FitOf(cluster.nodes, job);
-  return fmt::format("{}; of the {} known ({}) {}; add nodes or submit a smaller gang",
-                     NeedsOf(cluster, job, ""), Count(cluster.nodes.size(), "node"), WhatThereIs(cluster),
-                     fit.with_lost == 0   ? "none does"
-                     : fit.with_lost == 1 ? "1 does"
-                                          : fmt::format("{} do", fit.with_lost));
+  const uint32_t fit = FitOf(cluster.nodes, job).with_lost;
+  std::string text =
+      fmt::format("{}, which {} can give; known: {}", NeedsOf(cluster, job, ""),
+                  fit == 0 ? "no node" : fmt::format("only {}", Count(fit, "node")), WhatThereIs(cluster));
+  QueuedJob anywhere = job;
+  anywhere.needs.labels.clear();
+  anywhere.needs.not_labels.clear();
+  if (FitOf(cluster.nodes, anywhere).with_lost >= job.nodes) {
+    return fmt::format("{}, labelled {}; ask for other labels, or give them to nodes", text,
+                       LabelsThereAre(cluster, job.needs));
+  }
+  return text +
+         (fit == 0 ? "; add nodes that can, or ask for less of each node" : "; add nodes, or ask for fewer");
 }
 
 /// "user ada has spent 100.20 of 100 EUR this month; it starts again on 2026-12-01".
@@ -201,26 +241,45 @@ std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, c
                      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
 }
 
-/// "user ada may have 16 devices at once and has 14; it needs 4", for the first account that is in the way.
+/// "user ada may have 16 devices at once and has 14; it needs 4", of each account that is in the way.
 std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
   const uint32_t needs = job.nodes * job.ranks_per_node;
+  std::vector<std::string> full, parts;
   for (const auto& account : job.accounts) {
-    const auto allowance = cluster.allowances.find(account);
-    if (allowance == cluster.allowances.end() || allowance->second.Has(needs)) continue;
-    if (allowance->second.used_up) return ExplainUsedUp(cluster, account, *allowance->second.used_up);
-    return fmt::format("{} may have {} at once and has {}; it needs {}{}", account,
-                       Count(allowance->second.devices, "device"), allowance->second.used, needs,
-                       needs > allowance->second.devices ? ", which is more than the quota" : "");
+    const auto known = cluster.allowances.find(account);
+    if (known == cluster.allowances.end()) continue;
+    const Allowance& allowance = known->second;
+    if (allowance.used_up) {
+      parts.push_back(ExplainUsedUp(cluster, account, *allowance.used_up));
+      continue;
+    }
+    if (allowance.devices == 0) continue;
+    const std::string has = fmt::format("{} may have {} at once and has {}", account,
+                                        Count(allowance.devices, "device"), allowance.used);
+    if (needs > allowance.devices) {
+      parts.push_back(
+          fmt::format("{}; it needs {}, which is more than the quota, so that it can't start", has, needs));
+    } else if (!allowance.Has(needs)) {
+      parts.push_back(fmt::format("{}; it needs {}", has, needs));
+    } else if (job.needs.whole_nodes) {
+      full.push_back(fmt::format("{}; it needs {} for itself, with all their devices", has,
+                                 GangText(job.nodes, job.max_nodes)));
+    }
   }
-  for (const auto& account : job.needs.whole_nodes ? job.accounts : std::vector<std::string>()) {
-    const auto allowance = cluster.allowances.find(account);
-    if (allowance == cluster.allowances.end() || allowance->second.devices == 0) continue;
-    return fmt::format("{} may have {} at once and has {}; it needs {} for itself, with all their devices",
-                       account, Count(allowance->second.devices, "device"), allowance->second.used,
-                       GangText(job.nodes, job.max_nodes));
-  }
+  if (parts.empty()) parts = std::move(full);
+  if (!parts.empty()) return fmt::format("{}", fmt::join(parts, "; "));
   return fmt::format("waits behind an earlier job of {}, which waits for its quota",
                      fmt::join(job.accounts, " or "));
+}
+
+/// "; position 2, behind job 7 (rn50-c)".
+std::string PlaceText(const Snapshot& cluster, const Waiting& waiting) {
+  if (waiting.position == 0) return "";
+  if (waiting.ahead == nullptr) return fmt::format("; position {} in the queue", waiting.position);
+  const QueuedJob& ahead = *waiting.ahead;
+  return fmt::format(
+      "; position {}, behind {}", waiting.position,
+      ahead.name.empty() ? NameOfJob(cluster, ahead.id) : fmt::format("job {} ({})", ahead.id, ahead.name));
 }
 
 /// Why nobody could use the node, whoever wanted to.
@@ -228,7 +287,8 @@ std::string ExplainReach(const NodeRecord& node) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(node.silence).count();
   if (node.state != NodeState::kReady && node.notice) return ExplainNotice(node);
   if (node.state == NodeState::kLost) return "is lost: it was out of reach for too long";
-  if (node.state == NodeState::kUnreachable) return fmt::format("is out of reach for {} s", seconds);
+  if (node.state == NodeState::kUnreachable)
+    return fmt::format("is out of reach for {}", TimeText(std::chrono::seconds(seconds)));
   if (!node.Connected()) return "is not connected";
   if (!node.stale.empty()) {
     return fmt::format("still ends job {} of generation {}", node.stale.begin()->job,
@@ -241,10 +301,21 @@ std::string ExplainReach(const NodeRecord& node) {
 
 }  // namespace
 
+std::string TimeText(Duration time) {
+  using std::chrono::duration_cast;
+  const auto minutes = duration_cast<std::chrono::minutes>(time + std::chrono::seconds(30)).count();
+  if (minutes >= 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
+  if (time >= std::chrono::minutes(2)) return fmt::format("{} min", minutes);
+  return fmt::format("{} s", std::max<int64_t>(duration_cast<std::chrono::seconds>(time).count(), 0));
+}
+
+Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place) {
+  return {queue[place], queue[place].code, place + 1, place > 0 ? &queue[place - 1] : nullptr};
+}
+
 std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting) {
   const QueuedJob& job = waiting.job;
-  const std::string position =
-      waiting.position > 0 ? fmt::format("; position {} in the queue", waiting.position) : "";
+  const std::string position = PlaceText(cluster, waiting);
   switch (waiting.code) {
     case ReasonCode::kNoNodes:
       return fmt::format("no node has joined yet; start imgagent on one{}", position);

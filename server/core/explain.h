@@ -12,11 +12,18 @@ namespace imgd {
 struct Waiting {
   QueuedJob job;
   ReasonCode code = ReasonCode::kNone;
-  size_t position = 0;  ///< in the queue, from 1
+  size_t position = 0;               ///< in the queue, from 1
+  const QueuedJob* ahead = nullptr;  ///< just before it in the queue
 };
 
+/// "1 h 05 min", "40 min", "20 s".
+std::string TimeText(Duration time);
+
+/// The job at this place of the queue, from 0.
+Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place);
+
 /// Why a queued job waits and what it waits for, in a sentence: "needs 2 nodes with 1 free device each; 1 is
-/// free; job 3 (rn50-a) holds gpu-2; position 1 in the queue".
+/// free; job 3 (rn50-a) holds gpu-2; position 2, behind job 5 (rn50-b)".
 std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting);
 
 /// "started by hand on gpu-3", or "... and 2 other hosts".

@@ -85,6 +85,19 @@ void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::o
   if (start && job.most > Duration::zero()) ends_[job.id] = *start + job.most;
 }
 
+/// Puts it behind the others of its priority and turn, and returns its place.
+size_t Insert(const Snapshot& cluster, std::vector<QueuedJob>& queue, QueuedJob job) {
+  // What is kept for those who wait for their retry is theirs in the snapshot.
+  std::erase_if(queue, [&cluster](const QueuedJob& other) { return cluster.retrying.contains(other.id); });
+  job.id = kNewJob;
+  job.code = ReasonCode::kNone;
+  const auto at = std::upper_bound(queue.begin(), queue.end(), job,
+                                   [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
+  const auto place = static_cast<size_t>(at - queue.begin());
+  queue.insert(at, std::move(job));
+  return place;
+}
+
 }  // namespace
 
 std::optional<Instant> ForecastStart(const Snapshot& cluster, const std::vector<QueuedJob>& queue,
@@ -95,14 +108,13 @@ std::optional<Instant> ForecastStart(const Snapshot& cluster, const std::vector<
   return future.Place(queue[place]);
 }
 
+std::optional<Instant> ForecastLater(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job) {
+  const size_t place = Insert(cluster, queue, std::move(job));
+  return ForecastStart(cluster, queue, place);
+}
+
 Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job) {
-  job.id = kNewJob;
-  job.code = ReasonCode::kNone;
-  std::erase_if(queue, [&cluster](const QueuedJob& other) { return cluster.retrying.contains(other.id); });
-  const auto at = std::upper_bound(queue.begin(), queue.end(), job,
-                                   [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
-  const auto place = static_cast<size_t>(at - queue.begin());
-  queue.insert(at, job);
+  const size_t place = Insert(cluster, queue, std::move(job));
   const Plan plan = MakePlan(cluster, queue);
   for (const auto& start : plan.starts) {
     if (start.job != kNewJob) continue;
@@ -117,8 +129,9 @@ Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, Queue
   Snapshot with = cluster;
   with.reserved = plan.reserved;
   with.job_names[kNewJob] = "this one";
-  prospect.text =
-      fmt::format("it would wait: {}", ExplainWait(with, {std::move(job), prospect.code, place + 1}));
+  Waiting waiting = WaitingAt(queue, place);
+  waiting.code = prospect.code;
+  prospect.text = fmt::format("it would wait: {}", ExplainWait(with, waiting));
   prospect.start = ForecastStart(cluster, queue, place);
   return prospect;
 }

@@ -17,6 +17,9 @@ namespace imgd {
 std::optional<Instant> ForecastStart(const Snapshot& cluster, const std::vector<QueuedJob>& queue,
                                      size_t place);
 
+/// The same of a job that is not in the queue yet, and comes to it at its not_before. `job`: without an id.
+std::optional<Instant> ForecastLater(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job);
+
 /// What would become of a job if it were submitted now.
 struct Prospect {
   ReasonCode code = ReasonCode::kPlaced;  ///< kPlaced where it would start at once, else why it would wait

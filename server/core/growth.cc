@@ -8,6 +8,9 @@
 #include <tuple>
 #include <utility>
 
+#include "server/core/cluster_state.h"
+#include "server/core/explain.h"
+#include "server/core/job.h"
 #include "server/core/needs.h"
 #include "server/core/room.h"
 
@@ -201,6 +204,21 @@ std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::v
   return gang;
 }
 
+std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts) {
+  if (LeftOfQuotas(job) < job.ranks_per_node) {
+    return fmt::format("{}'s quota leaves it no more devices", fmt::join(job.accounts, " or "));
+  }
+  const bool has_free = std::any_of(cluster_.nodes.begin(), cluster_.nodes.end(), [&](const NodeSlots& node) {
+    return node.usable && node.FreeFor(job.needs) >= job.ranks_per_node && !IsAmong(parts, node.id) &&
+           !job.avoid.contains(node.id);
+  });
+  if (has_free && !ExtrasFor(job, parts).empty()) return "one of its own nodes takes nothing new";
+  if (has_free && open_.empty()) return "what is free is for jobs that wait";
+  return fmt::format("no other node{} has {} free {}{}",
+                     job.folder.empty() ? "" : fmt::format(" that shares {}", job.folder), job.ranks_per_node,
+                     NounFor(job.needs, job.ranks_per_node != 1), has_free ? " that nobody waits for" : "");
+}
+
 void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang) {
   for (const auto& part : gang) {
     const auto index = static_cast<size_t>(SlotsOf(part.node) - cluster_.nodes.data());
@@ -214,6 +232,27 @@ void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const s
             static_cast<uint32_t>(part.whole ? node.devices.size() : part.devices.size());
     }
   }
+}
+
+std::string ExplainSize(const JobRecord& job, const Snapshot& cluster,
+                        const std::vector<QueuedJob>& waiting) {
+  if (!job.IsElastic() || job.state != JobState::kRunning || job.NodesNow() >= job.max_nodes) return "";
+  const auto why = [&]() -> std::string {
+    if (!job.Trains()) return "a program is not ended to go on with more";
+    if (job.run.stop == StopFor::kGrow) return "it is about to go on with more";
+    if (job.run.stop != StopFor::kNothing) return "it is to end";
+    const Duration interval = std::chrono::milliseconds(job.resize_interval_ms);
+    const auto left = TimeLeft(job, cluster.now);
+    if (left && *left < interval) return "its time limit is too near for more to be worth it";
+    const Duration wait = job.run.held_since + interval - cluster.now;
+    if (wait > Duration::zero()) return fmt::format("it may grow in {} (resize_interval)", TimeText(wait));
+    QueuedJob entry = EntryOf(job);
+    entry.avoid = job.run.avoided;
+    Growth growth(cluster, waiting, {});
+    return growth.Find(entry, job.run.parts) ? "more have just come free, and it soon goes on with them"
+                                             : growth.WhyNot(entry, job.run.parts);
+  };
+  return fmt::format("has {} of at most {} nodes: {}", job.NodesNow(), job.max_nodes, why());
 }
 
 std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Part>& after) {

@@ -26,6 +26,9 @@ class Growth {
   /// nodes could not be used again. Cost: O(open nodes * log nodes), besides the nodes' folders.
   std::optional<std::vector<Part>> Find(const QueuedJob& job, const std::vector<Part>& parts);
 
+  /// Why Find() finds nothing: "no other node has 2 free GPUs".
+  std::string WhyNot(const QueuedJob& job, const std::vector<Part>& parts);
+
   /// The gang's devices are the job's.
   void Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang);
 
@@ -42,6 +45,10 @@ class Growth {
   std::set<std::string> claimed_;  ///< accounts of those who wait
   std::map<std::string, std::vector<size_t>> groups_;  ///< of nodes that share the folder, by folder
 };
+
+/// Why a job has fewer nodes than it could: "has 2 of at most 8 nodes: it may grow in 4 min"; empty for one
+/// that does not run, or has as many. `waiting`: the queue. Cost: that of Growth.
+std::string ExplainSize(const JobRecord& job, const Snapshot& cluster, const std::vector<QueuedJob>& waiting);
 
 /// "4 nodes instead of 2: gpu-3 and gpu-4 are free".
 std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Part>& after);

@@ -116,6 +116,28 @@ TEST_F(FindingGrowth, WhoNeverFitsOrWaitsForLostNodesOrAQuotaHoldsUpNobody) {
   EXPECT_THAT(Find(), SizeIs(3));
 }
 
+TEST_F(FindingGrowth, WhyAJobHasNoMoreNodesIsSaid) {
+  JobRecord record;
+  record.id = JobId(1);
+  record.nodes = 2;
+  record.max_nodes = 8;
+  record.resize_interval_ms = 600'000;
+  record.state = JobState::kRunning;
+  record.run.parts = {{.node = NodeId("b"), .devices = {0}}, {.node = NodeId("c"), .devices = {0}}};
+  cluster.cluster.now = Instant{} + std::chrono::hours(1);
+  const auto why = [&] { return ExplainSize(record, cluster.cluster, cluster.queue); };
+  EXPECT_EQ(why(), "has 2 of at most 8 nodes: no other node has 1 free device");
+  cluster.Node("d", 1);
+  EXPECT_EQ(why(), "has 2 of at most 8 nodes: more have just come free, and it soon goes on with them");
+  record.run.held_since = cluster.cluster.now - std::chrono::minutes(6);
+  EXPECT_EQ(why(), "has 2 of at most 8 nodes: it may grow in 4 min (resize_interval)");
+  record.run.held_since = {};
+  cluster.Queue(9, 3, 1);
+  EXPECT_EQ(why(), "has 2 of at most 8 nodes: what is free is for jobs that wait");
+  record.max_nodes = 2;
+  EXPECT_EQ(why(), "");
+}
+
 TEST_F(FindingGrowth, NotAboveAQuotaNorWhileSomebodyWaitsForIt) {
   cluster.Node("d", 1).Node("e", 1);
   cluster.cluster.allowances["user ada"] = {.devices = 3, .used = 2};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/core/crash.h"
+#include "server/core/explain.h"
 
 namespace imgd {
 namespace {
@@ -166,12 +167,13 @@ Verdict TimeIsOver(const JobRecord& job, const std::string& cause) {
       : job.checkpoints.empty()
           ? "; there is no checkpoint"
           : fmt::format("; its newest checkpoint is of step {}", job.checkpoints.front().step);
-  return {JobState::kFailed,
-          {ReasonCode::kTimeLimit,
-           fmt::format("its time_limit of {} s is over{}{}", job.time_limit_ms / 1000, checkpoint,
-                       cause.empty() ? "" : "; its last start ended early: " + cause)},
-          "scheduler",
-          false};
+  return {
+      JobState::kFailed,
+      {ReasonCode::kTimeLimit,
+       fmt::format("its time_limit of {} is over{}{}", TimeText(std::chrono::milliseconds(job.time_limit_ms)),
+                   checkpoint, cause.empty() ? "" : "; its last start ended early: " + cause)},
+      "scheduler",
+      false};
 }
 
 /// "goes on from the checkpoint of step 70; 12 steps after it are lost and done again".
@@ -183,8 +185,8 @@ std::string Progress(const JobRecord& job, uint64_t last_step) {
                          : fmt::format("it goes on from the checkpoint of step {}", saved);
   if (last_step > saved) {
     const uint64_t lost = last_step - saved;
-    text += fmt::format("; {} step{} after it {} lost and done again", lost, lost == 1 ? "" : "s",
-                        lost == 1 ? "is" : "are");
+    text += fmt::format("; {} step{}{} {} lost and done again", lost, lost == 1 ? "" : "s",
+                        job.checkpoints.empty() ? "" : " after it", lost == 1 ? "is" : "are");
   }
   return text;
 }

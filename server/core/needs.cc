@@ -45,10 +45,10 @@ bool HasOneOf(const Labels& labels, const std::string& name, const std::vector<s
   return label != labels.end() && std::find(values.begin(), values.end(), label->second) != values.end();
 }
 
-std::string TextOf(const std::map<std::string, std::vector<std::string>>& labels, std::string_view before) {
+std::string TextOf(const std::map<std::string, std::vector<std::string>>& labels, std::string_view between) {
   std::string text;
   for (const auto& [name, values] : labels) {
-    text += fmt::format("{}{}{}={}", text.empty() ? "" : " and ", before, name, fmt::join(values, "|"));
+    text += fmt::format("{}{}={}", text.empty() ? "" : between, name, fmt::join(values, "|"));
   }
   return text;
 }
@@ -94,10 +94,12 @@ std::string NounFor(const Needs& needs, bool plural) {
 }
 
 std::string LabelsFor(const Needs& needs) {
-  const std::string with = TextOf(needs.labels, "");
-  const std::string without = TextOf(needs.not_labels, "not ");
+  const std::string with = TextOf(needs.labels, " and ");
+  const std::string without = TextOf(needs.not_labels, " or ");
   if (with.empty() && without.empty()) return "";
-  return fmt::format(" that have {}{}{}", with, with.empty() || without.empty() ? "" : " and ", without);
+  return fmt::format(", {}{}{}", with.empty() ? "" : "labelled " + with,
+                     with.empty() || without.empty() ? "" : " and ",
+                     without.empty() ? "" : "not labelled " + without);
 }
 
 }  // namespace imgd

@@ -26,8 +26,8 @@ bool Does(const Needs& needs, const Labels& labels);
 /// What it asks of a device, as a noun: "H100 or A100 of at least 40 GiB", "GPU"; "device" where nothing.
 std::string NounFor(const Needs& needs, bool plural);
 
-/// What it asks of a node, to go after the noun: " that have zone=us-east-1a and not spot=true"; empty where
-/// nothing.
+/// What it asks of a node, to go after the noun: ", labelled zone=us-east-1a and not labelled spot=true";
+/// empty where nothing.
 std::string LabelsFor(const Needs& needs);
 
 /// How far apart nodes are is told by these labels, from the widest to the narrowest.

@@ -169,7 +169,7 @@ TEST(Needs, AWaitSaysWhatIsAskedForAndWhatIsInTheWay) {
   builder.cluster.job_names[JobId(7)] = "rn50-b";
   builder.Queue(1, 1, 8).Asks({.gpu = true, .models = {"H100"}, .labels = {{"zone", {"x", "y"}}}});
   EXPECT_EQ(Explain(builder, ReasonCode::kWaitsForDevices),
-            "needs 1 node with 8 free H100 each that have zone=x|y; 0 are free; job 7 (rn50-b) holds gpu-1; "
+            "needs 1 node with 8 free H100 each, labelled zone=x|y; 0 are free; job 7 (rn50-b) holds gpu-1; "
             "position 1 in the queue");
 }
 
@@ -180,8 +180,14 @@ TEST(Needs, WhatNeverFitsSaysWhatThereIsInstead) {
   EXPECT_THAT(Waits(builder.Make()), ElementsAre(std::pair(1, ReasonCode::kNeverFits)));
   EXPECT_THAT(
       Explain(builder, ReasonCode::kNeverFits),
-      HasSubstr("needs 1 node with 8 H100 each that have not capacity=spot; of the 3 nodes known (2 of 8 "
-                "NVIDIA A100-SXM4-40GB, 1 of 2 cpu) none does"));
+      HasSubstr("needs 1 node with 8 H100 each, not labelled capacity=spot, which no node can give; known: 2 "
+                "nodes with 8 NVIDIA A100-SXM4-40GB, 1 node with 2 cpu; add nodes that can"));
+  PlanBuilder zones;
+  zones.Node("a", 1).Is("cpu", 0, {{"zone", "x"}}).Node("b", 1).Is("cpu", 0, {{"zone", "y"}});
+  zones.Queue(1, 2, 1).Asks({.labels = {{"zone", {"x"}}}});
+  EXPECT_THAT(Explain(zones, ReasonCode::kNeverFits),
+              HasSubstr("labelled zone=x, which only 1 node can give; known: 2 nodes with 1 cpu, labelled "
+                        "zone=x, zone=y; ask for other labels, or give them to nodes"));
 }
 
 }  // namespace

@@ -258,7 +258,7 @@ TEST_F(Operations, AJobWhoseTimeIsUsedUpIsResumedAfterItWasExtended) {
   cluster.Pause(job);
   cluster.Pass(seconds(5));
   SavesAndEnds(75);
-  EXPECT_THAT(Refusal(cluster.Resume(job)), HasSubstr("its time_limit of 600 s is used up"));
+  EXPECT_THAT(Refusal(cluster.Resume(job)), HasSubstr("its time_limit of 10 min is used up"));
   ASSERT_TRUE(cluster.SetTimeLimit(job, {.by_ms = 600'000}));
   EXPECT_TRUE(cluster.Resume(job));
 }

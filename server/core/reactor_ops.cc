@@ -153,8 +153,8 @@ Status Reactor::OnResume(JobId id, const std::string& actor, Now now, Actions& o
   }
   if (job->time_limit_ms > 0 && job->held_ms >= job->time_limit_ms) {
     return Refuse(fmt::format("imgcli extend {} TIME gives it more", id),
-                  "job {} cannot be resumed: its time_limit of {} s is used up", id,
-                  job->time_limit_ms / 1000);
+                  "job {} cannot be resumed: its time_limit of {} is used up", id,
+                  TimeText(std::chrono::milliseconds(job->time_limit_ms)));
   }
   job->not_before = {};
   job->retry_at = {};
@@ -249,9 +249,8 @@ Status Reactor::OnSetTimeLimit(JobId id, TimeLimitChange change, const std::stri
   if (!none && (limit < 1000 || limit <= held)) {
     return Refuse(
         "imgcli pause or cancel ends it now",
-        "job {} cannot have a time_limit of {} s: it has held its devices for {} s, and a second is the "
-        "least",
-        id, limit / 1000, held / 1000);
+        "job {} cannot have a time_limit of {}: it has held its devices for {}, and a second is the least",
+        id, TimeText(std::chrono::milliseconds(limit)), TimeText(std::chrono::milliseconds(held)));
   }
   if (limit == job->time_limit_ms) return {};
   NoteChange(*job,

@@ -243,7 +243,7 @@ void Reactor::SetWait(const WaitChange& change, const Snapshot& snapshot, Now no
   JobRecord& job = state_.EditJob(change.job);
   const bool elsewhere = job.reason.code == ReasonCode::kBackoff && !job.avoid.empty();
   const size_t place = *PlaceIn(state_.queue(), state_.KeyOf(job));
-  const Waiting waiting{state_.queue()[place], change.code, place + 1};
+  const Waiting waiting = WaitingAt(state_.queue(), place);
   auto event =
       ChangeState(job, JobState::kQueued, {change.code, ExplainWait(snapshot, waiting)}, "scheduler", now);
   if (event) out.push_back(std::move(*event));

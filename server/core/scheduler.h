@@ -20,8 +20,9 @@ namespace imgd {
 struct QueuedJob {
   int priority = 0;
   JobId id;
-  uint32_t turn = 0;   ///< of its user among jobs of this priority (TurnOf() in server/core/shares.h)
-  uint32_t nodes = 1;  ///< that it needs
+  std::string name = {};  ///< for people
+  uint32_t turn = 0;      ///< of its user among jobs of this priority (TurnOf() in server/core/shares.h)
+  uint32_t nodes = 1;     ///< that it needs
   uint32_t max_nodes =
       0;  ///< that it takes where there are so many; no more than it needs where this is less
   uint32_t ranks_per_node = 1;

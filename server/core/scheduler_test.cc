@@ -90,10 +90,21 @@ TEST(Explain, NamesWhatIsNeededWhatIsFreeAndWhoHoldsIt) {
 }
 
 TEST(Explain, NamesNodesThatAreAway) {
-  const auto builder = PlanBuilder().Node("gpu-1", 8).Away();
+  const auto builder = PlanBuilder().Node("gpu-1", 8).Away().Node("gpu-2", 8).Away().Node("gpu-3", 4).Away();
   EXPECT_THAT(
       ExplainWait(builder.cluster, {.job = {.ranks_per_node = 8}, .code = ReasonCode::kWaitsForDevices}),
-      HasSubstr("0 are free; node gpu-1 is out of reach for 10 s"));
+      HasSubstr("0 are free; node gpu-1 is out of reach for 10 s (and so gpu-2)"));
+}
+
+TEST(Explain, NamesWhoIsJustAhead) {
+  auto builder = PlanBuilder().Node("a", 1, {9}).Queue(3, 1, 1).Queue(7, 1, 1);
+  builder.queue[0].name = "rn50-c";
+  builder.queue[1].code = ReasonCode::kWaitsForDevices;
+  EXPECT_THAT(ExplainWait(builder.cluster, WaitingAt(builder.queue, 1)),
+              testing::EndsWith("; position 2, behind job 3 (rn50-c)"));
+  builder.queue[0].code = ReasonCode::kWaitsForDevices;
+  EXPECT_THAT(ExplainWait(builder.cluster, WaitingAt(builder.queue, 0)),
+              testing::EndsWith("; position 1 in the queue"));
 }
 
 TEST(Explain, SaysWhyAGangNeverFits) {
@@ -101,8 +112,8 @@ TEST(Explain, SaysWhyAGangNeverFits) {
   EXPECT_EQ(
       ExplainWait(builder.cluster,
                   {.job = {.nodes = 2, .ranks_per_node = 4}, .code = ReasonCode::kNeverFits, .position = 1}),
-      "needs 2 nodes with 4 devices each; of the 2 nodes known (1 of 2 devices, 1 of 4 devices) 1 does; "
-      "add nodes or submit a smaller gang; position 1 in the queue");
+      "needs 2 nodes with 4 devices each, which only 1 node can give; known: 1 node with 2 devices, "
+      "1 node with 4 devices; add nodes, or ask for fewer; position 1 in the queue");
 }
 
 TEST(Scheduler, AJobThatWaitsForItsRetryKeepsItsPlace) {

@@ -255,11 +255,14 @@ class Engine {
     std::string actor;
     std::function<void(Status)> done;
   };
+  /// Of a large sweep some at a time, with other inputs between.
   struct SweepCancelInput {
     JobId sweep;
     bool checkpoint_first;
     std::string actor;
     std::function<void(Result<uint32_t>)> done;
+    uint32_t next = 0;       ///< so many were looked at, from the last one on
+    uint32_t cancelled = 0;  ///< of those before
   };
   struct ProfileInput {
     JobId job;
@@ -343,9 +346,11 @@ class Engine {
   /// The submission's refusal, or nothing once `order` is ready to be stored.
   std::optional<Error> Refusal(SubmitOrder& order);
   Result<std::vector<Dependency>> FindAfter(const std::vector<AfterOrder>& wanted, const std::string& owner);
-  Result<JobId> FindByName(const std::string& name, const std::string& owner);
+  std::optional<JobId> NewestNamed(const std::string& name, const std::string& owner);
+  Result<std::vector<JobId>> FindByName(const std::string& name, const std::string& owner);
   SubmitAnswer Store(SubmitOrder& order);
-  Result<uint32_t> CancelAll(const SweepCancelInput& input, Actions& actions);
+  /// The next members; whether others are left, in a sweep that is there.
+  Result<bool> CancelSome(SweepCancelInput& input, Actions& actions);
   void Handle(JobOrderInput& input);
   void Handle(NodeOrderInput& input);
   Status MayChange(const JobOrder& order) const;

@@ -47,22 +47,38 @@ std::optional<Error> Engine::OtherContent(JobId job, const std::string& key, con
 }
 
 /// One that came just before is not in the database yet.
-Result<JobId> Engine::FindByName(const std::string& name, const std::string& owner) {
+std::optional<JobId> Engine::NewestNamed(const std::string& name, const std::string& owner) {
   JobId newest;
   for (const JobId id : reactor_.state().TouchedJobs()) {
     const JobRecord& job = *reactor_.state().FindJob(id);
     if (job.name == name && job.owner == owner) newest = std::max(newest, id);
   }
-  if (newest != JobId()) return newest;
-  if (const auto stored = OrFail(state_.NewestJobNamed(name, owner))) return *stored;
-  Error error{.code = ErrorCode::kNotFound,
-              .message = fmt::format("after: {} has no job named '{}'", owner, name),
-              .hint = "imgcli jobs shows what there is"};
-  if (const auto others = OrFail(state_.NewestJobNamed(name, ""))) {
-    error.hint = fmt::format("somebody else's job {} is called so; name it by its number", *others);
-  } else if (OrFail(state_.NewestJobNamed(name + "[1]", owner))) {
-    error.hint = fmt::format("it is a sweep; name one of its jobs, such as {}[1]", name);
+  return newest != JobId() ? newest : OrFail(state_.NewestJobNamed(name, owner));
+}
+
+/// The newest job of this name, or all of the newest sweep where that is newer.
+Result<std::vector<JobId>> Engine::FindByName(const std::string& name, const std::string& owner) {
+  constexpr uint32_t kMost = 1000;
+  const auto job = NewestNamed(name, owner);
+  const auto first = NewestNamed(name + "[1]", owner);
+  if (first && first > job) {
+    const SweepRecord* known = reactor_.state().FindSweep(*first);
+    const auto sweep = known != nullptr ? std::optional(*known) : OrFail(state_.FindSweep(*first));
+    if (sweep && sweep->members > kMost) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "after: sweep {} ({}) has {} jobs; those of a sweep with at most {} can be waited for",
+                  sweep->id, name, sweep->members, kMost);
+    }
+    std::vector<JobId> members;
+    for (uint32_t i = 0; sweep && i < sweep->members; ++i) members.push_back(sweep->Member(i));
+    if (!members.empty()) return members;
   }
+  if (job) return std::vector{*job};
+  Error error{.code = ErrorCode::kNotFound,
+              .message = fmt::format("after: {} has no job or sweep named '{}'", owner, name),
+              .hint = "imgcli jobs shows what there is"};
+  if (const auto others = OrFail(state_.NewestJobNamed(name, "")))
+    error.hint = fmt::format("somebody else's job {} is called so; name it by its number", *others);
   return tl::unexpected(std::move(error));
 }
 
@@ -73,17 +89,19 @@ Result<std::vector<Dependency>> Engine::FindAfter(const std::vector<AfterOrder>&
     uint64_t number = 0;
     const char* end = name.data() + name.size();
     const auto parsed = std::from_chars(name.data(), end, number);
-    JobId id(number);
+    std::vector<JobId> ids{JobId(number)};
     if (parsed.ec != std::errc() || parsed.ptr != end) {
-      IMGD_ASSIGN(id, FindByName(name, owner));
+      IMGD_ASSIGN(ids, FindByName(name, owner));
     }
-    if (reactor_.state().FindJob(id) == nullptr) {
-      // It ended so long ago that only the database knows.
-      auto stored = OrFail(state_.FindJob(id));
-      if (!stored) return Fail(ErrorCode::kNotFound, "after: there is no job {}", name);
-      reactor_.Recall(std::move(*stored));
+    for (const JobId id : ids) {
+      if (reactor_.state().FindJob(id) == nullptr) {
+        // It ended so long ago that only the database knows.
+        auto stored = OrFail(state_.FindJob(id));
+        if (!stored) return Fail(ErrorCode::kNotFound, "after: there is no job {}", name);
+        reactor_.Recall(std::move(*stored));
+      }
+      out.push_back({.job = id, .name = reactor_.state().FindJob(id)->name, .when = when});
     }
-    out.push_back({.job = id, .name = reactor_.state().FindJob(id)->name, .when = when});
   }
   return out;
 }
@@ -179,29 +197,43 @@ void Engine::Handle(CancelInput& input) {
       [done = std::move(input.done), result](const Status& status) { done(status ? result : status); });
 }
 
-Result<uint32_t> Engine::CancelAll(const SweepCancelInput& input, Actions& actions) {
+Result<bool> Engine::CancelSome(SweepCancelInput& input, Actions& actions) {
+  constexpr uint32_t kAtOnce = 500;
   const SweepRecord* sweep = reactor_.state().FindSweep(input.sweep);
   if (sweep == nullptr) {
-    if (!OrFail(state_.SweepFile(input.sweep)).empty()) return 0;
+    // It is forgotten when the last of its jobs has ended.
+    if (input.next > 0 || !OrFail(state_.SweepFile(input.sweep)).empty()) return false;
     return tl::unexpected(Error{.code = ErrorCode::kNotFound,
                                 .message = fmt::format("there is no sweep {}", input.sweep),
                                 .hint = "a sweep has the number of its first job"});
   }
-  uint32_t cancelled = 0;
-  for (uint32_t i = 0; i < sweep->members; ++i) {
-    const JobRecord* job = reactor_.state().FindJob(sweep->Member(i));
+  const uint32_t end = std::min(input.next + kAtOnce, sweep->members);
+  // From the last one on: else those that wait would start in place of those that are cancelled first.
+  for (; input.next < end; ++input.next) {
+    const JobRecord* job = reactor_.state().FindJob(sweep->Member(sweep->members - 1 - input.next));
     if (job == nullptr || IsFinal(job->state)) continue;
-    if (reactor_.OnCancel(job->id, input.checkpoint_first, input.actor, now_, actions)) ++cancelled;
+    if (reactor_.OnCancel(job->id, input.checkpoint_first, input.actor, now_, actions)) ++input.cancelled;
   }
-  return cancelled;
+  return end < sweep->members;
 }
 
 void Engine::Handle(SweepCancelInput& input) {
   view_changed_ = true;
   Actions actions;
-  auto result = CancelAll(input, actions);
+  const auto more = CancelSome(input, actions);
   Record(actions);
-  AnswerLater(std::move(input.done), std::move(result));
+  if (more && *more) {
+    done_.push_back([this, input = std::move(input)](const Status& status) mutable {
+      if (status) {
+        Push(std::move(input));
+      } else {
+        input.done(tl::unexpected(status.error()));
+      }
+    });
+    return;
+  }
+  AnswerLater<uint32_t>(std::move(input.done),
+                        more ? Result<uint32_t>(input.cancelled) : tl::unexpected(more.error()));
 }
 
 }  // namespace imgd

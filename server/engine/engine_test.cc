@@ -388,5 +388,24 @@ TEST(Hub, WaitsEndByCancelDeadlineAndClose) {
   EXPECT_EQ(wait("after", start), std::nullopt);
 }
 
+TEST_F(EngineTest, WhatTakesLongIsReadOneAfterTheOtherBesideTheRest) {
+  std::promise<void> first_may_end, first_runs, second_ran, quick_ran;
+  ASSERT_TRUE(pool->TryPostSlow([&](Reader&) {
+    first_runs.set_value();
+    first_may_end.get_future().wait();
+  }));
+  first_runs.get_future().wait();
+  std::atomic<bool> second = false;
+  ASSERT_TRUE(pool->TryPostSlow([&](Reader&) {
+    second = true;
+    second_ran.set_value();
+  }));
+  pool->Post([&](Reader&) { quick_ran.set_value(); });
+  quick_ran.get_future().wait();
+  EXPECT_FALSE(second);
+  first_may_end.set_value();
+  second_ran.get_future().wait();
+}
+
 }  // namespace
 }  // namespace imgd

@@ -39,17 +39,45 @@ bool ReadPool::TryPost(Task task) {
   return true;
 }
 
+bool ReadPool::TryPostSlow(Task task) {
+  constexpr size_t kMostSlow = 64;
+  {
+    const std::lock_guard lock(mutex_);
+    if (slow_.size() >= kMostSlow) return false;
+    slow_.push_back(std::move(task));
+  }
+  ready_.notify_one();
+  return true;
+}
+
+std::optional<std::pair<ReadPool::Task, bool>> ReadPool::Next() {
+  const auto take = [](std::deque<Task>& from) {
+    Task task = std::move(from.front());
+    from.pop_front();
+    return task;
+  };
+  std::unique_lock lock(mutex_);
+  const auto has_slow = [this] { return !slow_.empty() && !slow_runs_; };
+  ready_.wait(lock, [&] { return stopping_ || !tasks_.empty() || has_slow(); });
+  if (has_slow()) {
+    slow_runs_ = true;
+    return std::pair(take(slow_), true);
+  }
+  if (!tasks_.empty()) return std::pair(take(tasks_), false);
+  return std::nullopt;  // every task that was taken is run, also at the end
+}
+
 void ReadPool::Run(Reader reader) {
-  while (true) {
-    Task task;
-    {
-      std::unique_lock lock(mutex_);
-      ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;  // every task that was taken is run, also at the end
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-    }
+  while (auto next = Next()) {
+    auto& [task, is_slow] = *next;
     task(reader);
+    if (!is_slow) continue;
+    task = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      slow_runs_ = false;
+    }
+    ready_.notify_one();
   }
 }
 

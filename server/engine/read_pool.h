@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -27,16 +29,22 @@ class ReadPool {
   void Post(Task task);
   /// The same, but refuses (false) when very many wait already.
   bool TryPost(Task task);
+  /// For what may take seconds: one of them runs at a time, so that the others' threads are free.
+  bool TryPostSlow(Task task);
 
  private:
   ReadPool() = default;
   void Run(Reader reader);
+  /// The next task, and whether it is a slow one; nothing when there will be none.
+  std::optional<std::pair<Task, bool>> Next();
 
   static constexpr size_t kMostWaiting = 4096;
 
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Task> tasks_;  // guarded by mutex_
+  std::deque<Task> slow_;   // guarded by mutex_
+  bool slow_runs_ = false;  // guarded by mutex_
   bool stopping_ = false;   // guarded by mutex_
   std::vector<std::thread> threads_;
 };

@@ -174,6 +174,16 @@ Error Refusal(const Policy& policy, const std::string& field, const std::string&
   return root->Errors().front();
 }
 
+Error RecipeRefusal(const Policy& policy, const RecipeBreach& breach, const std::string& yaml,
+                    const std::string& file) {
+  std::vector<std::string> names;
+  for (const auto& recipe : policy.recipes) names.push_back(recipe.name);
+  const std::string how = fmt::format("{}; {}{} is allowed", breach.text, names.size() > 1 ? "one of " : "",
+                                      fmt::join(names, ", "));
+  // What stands in a list is shown at the list.
+  return Refusal(policy, breach.setting.substr(0, breach.setting.find('[')), how, yaml, file);
+}
+
 bool IsGiven(const std::string& yaml, const std::string& field) {
   auto root = YamlMap::Parse(yaml, "");
   if (!root) return false;
@@ -245,11 +255,24 @@ std::optional<JobSpec> WithDefault(const std::string& field, const std::string& 
   return std::move(*job);
 }
 
+void ReadRecipes(YamlMap& map, std::vector<AllowedRecipe>& recipes) {
+  const auto paths = map.StringList("recipes");
+  if (paths && paths->empty()) map.AddError("recipes", "is empty, so that nothing would be allowed");
+  for (const auto& path : paths.value_or(std::vector<std::string>())) {
+    auto recipe = ReadAllowedRecipe(path);
+    if (recipe) {
+      recipes.push_back(std::move(*recipe));
+    } else {
+      map.AddError("recipes", fmt::format("can't take {}: {}", path, recipe.error().ToString()));
+    }
+  }
+}
+
 /// What no job could keep is an error here, and not for whoever submits one.
 void CheckBounds(YamlMap& map, const Policy& policy) {
-  const std::array<const char*, 4> keys = {"defaults", "at_least", "at_most", "one_of"};
+  const std::array<const char*, 5> keys = {"defaults", "at_least", "at_most", "one_of", "recipes"};
   if (std::none_of(keys.begin(), keys.end(), [&map](const char* key) { return map.Has(key); }))
-    map.AddError("name", "the policy has none of defaults, at_least, at_most and one_of");
+    map.AddError("name", "the policy has none of defaults, at_least, at_most, one_of and recipes");
   for (const auto& [field, bound] : policy.bounds) {
     if (bound.at_least && bound.at_most && *bound.at_least > *bound.at_most)
       map.AddError("at_least", fmt::format("{}: more than at_most allows", field));
@@ -289,6 +312,7 @@ Policies ReadPolicies(YamlMap& root) {
     policy.projects = ReadNames(map, "projects");
     ReadDefaults(map, policy.defaults);
     for (const char* key : {"at_least", "at_most", "one_of"}) ReadBounds(map, key, policy.bounds);
+    ReadRecipes(map, policy.recipes);
     CheckBounds(map, policy);
     map.Finish();
     policies.push_back(std::move(policy));
@@ -321,6 +345,9 @@ Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, Job
       if (const auto how = Broken(*FieldOf(name), bound, spec))
         return tl::unexpected(Refusal(policy, name, *how, yaml, file));
     }
+    if (spec.kind != JobKind::kTraining || policy.recipes.empty()) continue;
+    if (const auto breach = BreachOf(policy.recipes, yaml))
+      return tl::unexpected(RecipeRefusal(policy, *breach, yaml, file));
   }
   return AllowedJob{std::move(yaml), std::move(spec)};
 }

@@ -9,8 +9,9 @@
 #include "common/error.h"
 #include "common/job_file.h"
 #include "common/yaml.h"
+#include "server/policy/recipes.h"
 
-/// What the operator fixes or bounds in job files. Pure.
+/// What the operator fixes or bounds in job files. Pure, but for reading the files of recipes.
 namespace imgd {
 
 /// Bounds of one field; what is given holds.
@@ -28,6 +29,7 @@ struct Policy {
   std::vector<std::string> projects;            ///< of which projects; empty: of any and of none
   std::map<std::string, std::string> defaults;  ///< values of fields that the file leaves out, as in YAML
   std::map<std::string, Bound> bounds;          ///< by field
+  std::vector<AllowedRecipe> recipes;           ///< jobs that train follow one of these; none: any
 };
 
 using Policies = std::vector<Policy>;

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
+#include "common/files.h"
+
 namespace imgd {
 namespace {
 
@@ -199,6 +203,37 @@ TEST(Policy, WhatNoJobCouldKeepIsAnErrorOfThePolicy) {
   EXPECT_THAT(
       ErrorsOf("policies:\n  - {name: a, at_most: {priority: 1}}\n  - {name: a, at_most: {priority: 2}}\n"),
       testing::ElementsAre(HasSubstr("another policy is called 'a' too")));
+}
+
+TEST(Policy, TrainingFollowsOneOfTheRecipesButForWhatIsTheJobsOwn) {
+  const std::string folder = testing::TempDir() + "imgd-policy-recipes";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const std::string& name, const std::string& text) {
+    const std::string path = folder + "/" + name;
+    EXPECT_TRUE(WriteFileAtomically(path, text));
+    return path;
+  };
+  const std::string rn50 = write("rn50.yaml",
+                                 "name: rn50\nresources: {nodes: 2}\nmodel: {name: resnet50}\n"
+                                 "train: {epochs: 90, global_batch: 256}\noptimizer: {lr: 0.1}\n");
+  const std::string rn18 = write("rn18.yaml", "name: rn18\nmodel: {name: resnet18}\ntrain: {epochs: 90}\n");
+  const auto policies =
+      Read(fmt::format("policies: [{{name: house, text: ask Bob, recipes: [{}, {}]}}]", rn50, rn18));
+  const std::string follows =
+      "name: mine\nseed: 7\nresources: {nodes: 4}\nmodel: {name: resnet50}\ndata: {train: /d, workers: 3}\n"
+      "train: {epochs: 90, global_batch: 256, threads: 2}\noptimizer: {lr: 0.1}\n";
+  EXPECT_EQ(Refused(policies, follows), "");
+  EXPECT_EQ(Refused(policies, "name: b\nmodel: {name: resnet18}\ndata: {train: /d}\ntrain: {epochs: 10}\n"),
+            "job.yaml:4:17: train.epochs: is 10, and recipe rn18 has 90; one of rn50, rn18 is allowed by "
+            "policy house "
+            "(ask Bob)");
+  EXPECT_THAT(Refused(policies, follows + "loss: {label_smoothing: 0.1}\n"),
+              HasSubstr("loss.label_smoothing: is 0.1, and recipe rn50 leaves it out"));
+  EXPECT_THAT(Refused(policies, "name: b\nmodel: {name: resnet18}\ndata: {train: /d}\n"),
+              HasSubstr("train.epochs: is left out, and recipe rn18 has 90"));
+  EXPECT_EQ(Refused(policies, "name: c\ncommand: {run: [x]}\n"), "") << "it trains nothing";
+  EXPECT_THAT(ErrorsOf("policies: [{name: a, recipes: [/nonexistent.yaml]}]"),
+              testing::ElementsAre(HasSubstr("recipes: can't take /nonexistent.yaml")));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ void FillWait(const JobRecord& job, const ClusterView& view, v1::Job& out) {
   out.set_queue_position(static_cast<uint32_t>(*place + 1));
   if (queued.code == ReasonCode::kBackoff || queued.code == ReasonCode::kSubmitted) return;
   out.set_reason(static_cast<v1::ReasonCode>(queued.code));
-  out.set_reason_text(ExplainWait(view.snapshot, {queued, queued.code, *place + 1}));
+  out.set_reason_text(ExplainWait(view.snapshot, WaitingAt(view.queue, *place)));
 }
 
 void FillRun(const JobRecord& job, v1::Job& out) {
@@ -234,6 +234,7 @@ v1::Node ToProto(const NodeRecord& node, const ClusterView& view) {
   out.set_last_heartbeat_us(node.last_heartbeat.micros);
   out.set_joined_us(node.joined.micros);
   out.set_reason_text(ExplainNode(node));
+  out.set_disconnected(node.state == NodeState::kReady && !node.Connected());
   for (const auto& [name, value] : node.labels) (*out.mutable_labels())[name] = value;
   out.set_price_per_hour(node.price_per_hour);
   if (node.set_aside) {

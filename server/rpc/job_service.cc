@@ -1,5 +1,6 @@
 #include "server/rpc/job_service.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "server/rpc/convert.h"
@@ -105,11 +106,11 @@ Status FillPage(const JobFilter& filter, const ClusterView& view, Reader& reader
   return {};
 }
 
-Status FillJob(JobId id, bool with_yaml, const ClusterView& view, Reader& reader, v1::Job& out) {
-  IMGD_ASSIGN(const auto row, reader.Job(id, with_yaml));
+Result<JobRecord> FillJob(JobId id, bool with_yaml, const ClusterView& view, Reader& reader, v1::Job& out) {
+  IMGD_ASSIGN(auto row, reader.Job(id, with_yaml));
   if (!row) return tl::unexpected(NoJob(id));
   IMGD_ASSIGN(out, FullJob(*row, view, reader));
-  return {};
+  return std::move(row->job);
 }
 
 /// What a submission stored, or had stored before.
@@ -128,7 +129,10 @@ Status FillStored(const SubmitAnswer& answer, const std::string& yaml, const Clu
   return {};
 }
 
-grpc::Status StatusOf(const Status& status) { return status ? grpc::Status::OK : ToStatus(status.error()); }
+template <typename T>
+grpc::Status StatusOf(const Result<T>& result) {
+  return result ? grpc::Status::OK : ToStatus(result.error());
+}
 
 }  // namespace
 
@@ -152,12 +156,8 @@ void JobServiceImpl::SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* 
   for (const auto& warning : submit.warnings) response->add_warnings(warning);
   if (submit.order.dry_run) {
     FillDryRun(submit.order, *response);
-    const SubmitOrder& order = submit.order;
-    // When others will have ended, nobody knows.
-    if (!order.sweep && order.after.empty() && order.submission.not_before == WallTime()) {
-      FillProspect(order.submission, *engine_->View(), engine_->quotas(), {clock_->Now(), clock_->Wall()},
-                   *response->mutable_job());
-    }
+    FinishDryRun(std::move(submit.order), response, reactor);
+    return;
   }
   engine_->Submit(std::move(submit.order), [this, yaml = submit.first_file, response,
                                             reactor](Result<SubmitAnswer> answer) {
@@ -166,14 +166,36 @@ void JobServiceImpl::SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* 
       return;
     }
     response->set_existed(answer->existed);
-    if (!answer->record && !answer->existed) {
-      FillAfter(answer->after, *response->mutable_job());
-      reactor->Finish(grpc::Status::OK);
-      return;
-    }
     // Without a look at the databases, which would cost as much as storing it; but not on the core's thread.
     pool_->Post([this, answer = std::move(*answer), yaml, response, reactor](Reader& reader) {
       reactor->Finish(StatusOf(FillStored(answer, yaml, *engine_->View(), reader, *response)));
+    });
+  });
+}
+
+/// Of a sweep the first job is looked at.
+void JobServiceImpl::FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* response,
+                                  grpc::ServerUnaryReactor* reactor) {
+  const Submission job = order.sweep ? order.sweep->submission.members.front() : order.submission;
+  engine_->Submit(std::move(order), [this, job, response, reactor](Result<SubmitAnswer> answer) {
+    if (!answer) {
+      reactor->Finish(ToStatus(answer.error()));
+      return;
+    }
+    FillAfter(answer->after, *response->mutable_job());
+    pool_->Post([this, job = job, after = std::move(answer->after), response, reactor](Reader&) mutable {
+      job.after = std::move(after);
+      FillProspect(job, *engine_->View(), engine_->quotas(), {clock_->Now(), clock_->Wall()},
+                   *response->mutable_job());
+      // That it never fits is said once.
+      auto& warnings = *response->mutable_warnings();
+      const std::string& reason = response->job().reason_text();
+      warnings.erase(std::remove_if(warnings.begin(), warnings.end(),
+                                    [&reason](const std::string& warning) {
+                                      return reason.find(warning) != std::string::npos;
+                                    }),
+                     warnings.end());
+      reactor->Finish(grpc::Status::OK);
     });
   });
 }
@@ -200,7 +222,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
     reactor->Finish(ToStatus(spec.error()));
   } else if (!spec->sweep) {
     submit(*spec);
-  } else if (!pool_->TryPost([submit, spec = std::move(*spec)](Reader&) mutable { submit(spec); })) {
+  } else if (!pool_->TryPostSlow([submit, spec = std::move(*spec)](Reader&) mutable { submit(spec); })) {
     // To make and check thousands of files takes seconds, which is why it is done there.
     reactor->Finish(ToStatus(Busy()));
   }
@@ -255,10 +277,11 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
   const bool posted = pool_->TryPost([this, request, response, reactor](Reader& reader) {
     const JobId id(request->id());
     const auto fill = [&]() -> Status {
-      IMGD_TRY(FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
+      IMGD_ASSIGN(const JobRecord record,
+                  FillJob(id, true, *engine_->View(), reader, *response->mutable_job()));
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
-      FillForecast(*engine_->View(), {clock_->Now(), clock_->Wall()}, *response->mutable_job());
+      FillForecast(record, *engine_->View(), {clock_->Now(), clock_->Wall()}, *response->mutable_job());
       response->set_warning(engine_->View()->trouble);
       return {};
     };

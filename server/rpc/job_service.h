@@ -48,6 +48,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
  private:
   void SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* response,
                      grpc::ServerUnaryReactor* reactor);
+  void FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor);
   /// Reads the job for an answer and ends the call with it.
   void AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor);
 

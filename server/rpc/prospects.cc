@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "server/core/cluster_state.h"
 #include "server/core/forecast.h"
+#include "server/core/growth.h"
+#include "server/core/job.h"
 
 namespace imgd {
 namespace {
@@ -28,19 +31,56 @@ void AllowNew(const Submission& job, const Quotas& quotas, Snapshot& snapshot) {
   if (!job.project.empty()) allow("project " + job.project, quotas.OfProject(job.project));
 }
 
+/// When the job comes to the queue; nothing where nobody knows when those before it end.
+std::optional<Instant> ComesAt(const JobRecord& job, const ClusterView& view, Now now) {
+  const int64_t held_us = std::max<int64_t>(job.not_before_wall.micros - now.wall.micros, 0);
+  Instant at = now.steady + std::chrono::microseconds(held_us);
+  for (const auto& dependency : job.after) {
+    if (dependency.ended) continue;
+    const auto end = view.snapshot.ends.find(dependency.job);
+    if (end == view.snapshot.ends.end()) return std::nullopt;
+    at = std::max(at, end->second);
+  }
+  return at;
+}
+
+void FillLater(const JobRecord& job, const ClusterView& view, Now now, v1::Job& out) {
+  const auto comes = ComesAt(job, view, now);
+  if (!comes) return;
+  QueuedJob entry = EntryOf(job);
+  entry.turn = TurnIn(view, job.owner);
+  entry.not_before = *comes;
+  const auto start = ForecastLater(view.snapshot, view.queue, std::move(entry));
+  if (start) out.set_expected_start_us(WallOf(*start, now));
+}
+
 }  // namespace
 
-void FillForecast(const ClusterView& view, Now now, v1::Job& job) {
-  if (job.queue_position() == 0 || job.queue_position() > view.queue.size()) return;
-  const size_t place = job.queue_position() - 1;
-  if (view.queue[place].id.value() != job.id()) return;
+void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1::Job& out) {
+  if (const std::string size = ExplainSize(record, view.snapshot, view.queue); !size.empty()) {
+    const std::string reason = out.reason_text();
+    out.set_reason_text(reason.empty() ? size : fmt::format("{}; it {}", reason, size));
+  }
+  if (record.state != JobState::kQueued) return;
+  if (record.reason.code == ReasonCode::kNotBefore || record.reason.code == ReasonCode::kAfterJob)
+    return FillLater(record, view, now, out);
+  if (out.queue_position() == 0 || out.queue_position() > view.queue.size()) return;
+  const size_t place = out.queue_position() - 1;
+  if (view.queue[place].id != record.id) return;
   const auto start = ForecastStart(view.snapshot, view.queue, place);
-  if (start) job.set_expected_start_us(WallOf(*start, now));
+  if (start) out.set_expected_start_us(WallOf(*start, now));
 }
 
 void FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
                   v1::Job& out) {
-  QueuedJob job = EntryOf(NewJob(submission, JobId(), "", now.wall));
+  const JobRecord record = NewJob(submission, JobId(), "", now.wall);
+  const bool after = std::any_of(record.after.begin(), record.after.end(),
+                                 [](const Dependency& dependency) { return !dependency.ended; });
+  if (after || record.not_before_wall > now.wall) {
+    out.set_reason(after ? v1::REASON_CODE_AFTER_JOB : v1::REASON_CODE_NOT_BEFORE);
+    return FillLater(record, view, now, out);
+  }
+  QueuedJob job = EntryOf(record);
   job.turn = TurnIn(view, submission.owner);
   Snapshot snapshot = view.snapshot;
   AllowNew(submission, quotas, snapshot);

@@ -7,11 +7,11 @@
 /// What the cluster says of a job's future.
 namespace imgd {
 
-/// When a queued job will probably start.
-void FillForecast(const ClusterView& view, Now now, v1::Job& job);
+/// When a queued job will probably start, also where others have to end or a time has to come first.
+void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1::Job& out);
 
 /// Of a job that is not stored: whether it would start at once, and else what it would wait for and until
-/// when.
+/// when. Its `after` is known to the engine.
 void FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
                   v1::Job& out);
 

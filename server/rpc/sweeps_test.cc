@@ -72,7 +72,8 @@ TEST_F(SweepsRpc, ANameIsTheOwnersNewestJobOfThatName) {
   EXPECT_EQ(shown.reason(), v1::REASON_CODE_AFTER_JOB);
   EXPECT_EQ(shown.reason_text(), fmt::format("waits for job {} (pre) to complete", pre));
   EXPECT_EQ(shown.queue_position(), 0u);
-  EXPECT_THAT(Refused(File("x", "after: [pree]\n")), HasSubstr("after: ada has no job named 'pree'"));
+  EXPECT_THAT(Refused(File("x", "after: [pree]\n")),
+              HasSubstr("after: ada has no job or sweep named 'pree'"));
   EXPECT_THAT(Refused(File("x", "after: [99]\n")), HasSubstr("after: there is no job 99"));
   v1::SubmitJobRequest request;
   request.set_job_yaml(File("x", "after: [pre]\n"));
@@ -111,7 +112,36 @@ TEST_F(SweepsRpc, ADryRunLooksAtWhatItComesAfterAndStoresNothing) {
   EXPECT_EQ(sweep.sweep().members(), 3u);
   ASSERT_EQ(sweep.settings_size(), 3);
   EXPECT_EQ(sweep.settings(2).settings(0).value(), "3");
+  EXPECT_EQ(sweep.job().reason(), v1::REASON_CODE_NO_NODES) << "what its first job would wait for";
   EXPECT_EQ(List().jobs_size(), 1);
+}
+
+TEST_F(SweepsRpc, WhatWaitsForATimeSaysWhenItWillProbablyStart) {
+  FakeAgent agent(channel, "a", 1);
+  const auto dry = Stored(File("main", "not_before: 2h\n"), "", true).job();
+  EXPECT_EQ(dry.reason(), v1::REASON_CODE_NOT_BEFORE);
+  EXPECT_EQ(dry.expected_start_us(), dry.not_before_us());
+  const auto job = Get(Submit(File("main", "not_before: 2h\n"))).job();
+  EXPECT_EQ(job.expected_start_us(), job.not_before_us());
+}
+
+TEST_F(SweepsRpc, AWholeSweepIsWaitedForByItsName) {
+  Submit(File("rn18"));
+  const uint64_t sweep = Stored(File("rn18", "sweep: {grid: {seed: [1, 2, 3]}}\n")).sweep().id();
+  const auto shown = Get(Submit(File("best", "after: [{job: rn18, when: any}]\n"))).job();
+  ASSERT_EQ(shown.after_size(), 3);
+  EXPECT_EQ(shown.after(0).job_id(), sweep);
+  EXPECT_EQ(shown.after(2).job_name(), "rn18[3]");
+  for (uint64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(Get(shown.id()).job().reason(), v1::REASON_CODE_AFTER_JOB);
+    ASSERT_TRUE(Cancel(sweep + i).ok());
+  }
+  EXPECT_NE(Get(shown.id()).job().reason(), v1::REASON_CODE_AFTER_JOB);
+  // All had ended, and were forgotten in memory perhaps.
+  EXPECT_EQ(Get(Submit(File("again", "after: [{job: rn18, when: any}]\n"))).job().after_size(), 3);
+  EXPECT_THAT(Refused(File("ok", "after: [rn18]\n")), HasSubstr("has ended as CANCELLED already"));
+  const uint64_t newer = Submit(File("rn18"));
+  EXPECT_EQ(Get(Submit(File("one", "after: [rn18]\n"))).job().after(0).job_id(), newer);
 }
 
 TEST_F(SweepsRpc, ASweepIsManyJobsInOneSubmissionAndOnceForAKey) {

@@ -108,6 +108,8 @@ class StateStore {
   Result<std::string> JobFile(JobId job);
   /// The file that the sweep was made of; empty where this is the number of none.
   Result<std::string> SweepFile(JobId sweep);
+  /// The sweep with this number, also one that has ended; nothing where there is none.
+  Result<std::optional<SweepRecord>> FindSweep(JobId sweep);
   /// The owner's newest job of that name; of anybody's where the owner is empty.
   Result<std::optional<JobId>> NewestJobNamed(const std::string& name, const std::string& owner);
   /// True when that start of the job put the rank on the node.

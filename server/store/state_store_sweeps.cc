@@ -83,6 +83,16 @@ Result<std::string> StateStore::SweepFile(JobId sweep) {
   });
 }
 
+Result<std::optional<SweepRecord>> StateStore::FindSweep(JobId sweep) {
+  auto read = database_->Guard([&]() -> Result<std::optional<SweepRecord>> {
+    IMGD_ASSIGN(auto found, SweepsOf(*database_, "WHERE id = CAST(? AS INTEGER)", fmt::format("{}", sweep)));
+    if (found.empty()) return std::nullopt;
+    return std::move(found.front());
+  });
+  if (!read) return tl::unexpected(std::move(read).error());
+  return std::move(*read);
+}
+
 Result<std::optional<JobId>> StateStore::NewestJobNamed(const std::string& name, const std::string& owner) {
   return database_->Guard([&] {
     auto& query = database_->Prepare(

@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,11 +38,22 @@ def wait_for(what: str, probe: Callable[[], T | None], seconds: float = 60) -> T
         time.sleep(0.05)
 
 
+def ports_of_this_worker() -> Iterator[int]:
+    """One after the other: none is given twice while its taker has not yet begun to listen."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 20
+    first = random.randrange(1000)
+    while True:
+        for i in range(1000):
+            yield 10_000 + worker * 1000 + (first + i) % 1000
+
+
+PORTS = ports_of_this_worker()
+
+
 def free_port() -> int:
     """Below those that the system gives to connections, and to each of the tests' workers others: it stays free."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 20
     while True:
-        port = random.randrange(10_000 + worker * 1000, 11_000 + worker * 1000)
+        port = next(PORTS)
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
             return port

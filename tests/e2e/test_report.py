@@ -71,6 +71,7 @@ def only_job(cluster: Cluster) -> int | None:
     return int(jobs[0]["id"]) if jobs else None
 
 
+@pytest.mark.long
 def test_a_run_by_hand_is_seen_to_its_end_over_a_killed_daemon(cluster: Cluster, make_job: MakeJob) -> None:
     token = token_of(cluster)
     url, trust = https(cluster)

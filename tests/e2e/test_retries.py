@@ -73,6 +73,7 @@ def test_a_job_that_crashes_the_same_way_three_times_running_ends(
     assert not node(cluster, "a").get("struck_by"), "it failed on another node too"
 
 
+@pytest.mark.long
 def test_a_node_where_three_jobs_fail_is_set_aside_and_comes_back_by_hand(
     start_cluster: MakeCluster, make_job: MakeJob, tmp_path: Path
 ) -> None:

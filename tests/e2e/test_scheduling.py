@@ -33,7 +33,7 @@ def test_a_job_of_a_higher_priority_gets_the_node_that_it_asks_for(zones: Cluste
     high = zones.submit(make_job(nodes=1, epochs=1), in_y, "name=high", "priority=5")
     wait_for("the lower one to wait", lambda: zones.job(low)["state"] == "JOB_STATE_QUEUED" or None, 30)
     waits = zones.job(low)["reason_text"]
-    assert "needs 1 node with 1 free device each that have zone=y" in waits
+    assert "needs 1 node with 1 free device each, labelled zone=y" in waits
     assert "(high) holds b" in waits
     zones.wait_state(high, "JOB_STATE_COMPLETED")
     done = zones.wait_state(low, "JOB_STATE_COMPLETED")
@@ -47,7 +47,7 @@ def test_a_job_of_a_higher_priority_gets_the_node_that_it_asks_for(zones: Cluste
 
 def test_a_quota_is_a_reason_to_wait_and_to_refuse(zones: Cluster, make_job: MakeJob) -> None:
     never = zones.submit(make_job(nodes=1, epochs=1), "name=never", "resources.labels={zone: z}")
-    assert "that have zone=z; of the 2 nodes known (2 of 1 cpu) none does" in zones.job(never)["reason_text"]
+    assert "labelled zone=z, which no node can give; known: 2 nodes with 1 cpu" in zones.job(never)["reason_text"]
     zones.cli("cancel", str(never))
     running = zones.submit(make_job(nodes=2, epochs=500))
     zones.wait_step(running, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from conftest import MakeJob
 from harness import Cluster, Json, wait_for
 
@@ -29,6 +30,7 @@ def test_a_job_starts_after_another_and_over_a_restart(cluster: Cluster, make_jo
     assert int(started["started_us"]) >= int(done["ended_us"])
 
 
+@pytest.mark.long
 def test_a_job_whose_other_fails_fails_too_and_one_for_that_case_starts(cluster: Cluster, make_job: MakeJob) -> None:
     # It waits for the first, so that the others are submitted before it fails.
     first = submit(cluster, make_job(nodes=2, epochs=2), "--name", "first")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No two sources of a library may give one private name two meanings, and none that of a function in a header of common/.
+"""No two sources of a library give one private name two meanings, and none takes that of a function of common/.
 
 All presets but dev and fuzz compile several sources of a library as one (CMAKE_UNITY_BUILD), where anonymous namespaces
 and `static` hide nothing. Which ones changes with each new file, so that all sources of a target are compared here. The

@@ -1,5 +1,7 @@
 #include "tests/sim/daemon.h"
 
+#include <algorithm>
+
 #include "tests/sim/invariants.h"
 #include "tests/sim/words.h"
 #include "tests/sim/world.h"
@@ -10,8 +12,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 namespace {
-
-constexpr auto kTick = seconds(1);
 
 /// As state.db has it: without what is only in memory.
 JobRecord AsStored(JobRecord job) {
@@ -37,7 +37,7 @@ NodeRecord AsStored(NodeRecord node) {
 
 Daemon::Daemon(World& world) : world_(&world), reactor_(world.settings, "cafe0123") {
   reactor_.Restore({}, {}, JobId(1), world_->time.now());
-  TickAfter(kTick);
+  TickAfter(world_->shape.tick);
 }
 
 const JobRecord* Daemon::Stored(JobId job) const {
@@ -54,20 +54,21 @@ void Daemon::Call(std::function<void(Actions&)> call, Answer answer) {
   Wake();
 }
 
-/// What comes within some milliseconds is one batch.
+/// What comes within a short time is one batch.
 void Daemon::Wake() {
   if (awake_) return;
   awake_ = true;
   const Duration sleep = asleep_until_ - world_->time.now().steady;
-  world_->time.After(std::max<Duration>(sleep, Duration::zero()) + milliseconds(world_->dice.Below(4)),
-                     [this, life = life_] {
-                       if (life != life_) return;
-                       awake_ = false;
-                       if (!inputs_.empty()) Work(false);
-                     });
+  world_->time.After(
+      std::max<Duration>(sleep, Duration::zero()) + milliseconds(world_->dice.Below(world_->shape.batch_ms)),
+      [this, life = life_] {
+        if (life != life_) return;
+        awake_ = false;
+        if (!inputs_.empty()) Work(false);
+      });
 }
 
-/// The process looks at the clock each second, for as long as it lives.
+/// The process looks at the clock each `tick`, for as long as it lives.
 void Daemon::TickAfter(Duration time) {
   world_->time.After(time, [this, life = life_] {
     if (life == life_) Tick();
@@ -87,7 +88,7 @@ void Daemon::Tick() {
   }
   const uint64_t life = life_;
   Work(true);
-  if (life == life_) TickAfter(kTick);
+  if (life == life_) TickAfter(world_->shape.tick);
 }
 
 /// Heartbeats: not messages of their own, to save time.
@@ -112,7 +113,10 @@ void Daemon::Work(bool tick) {
     Address(actions, sessions);
   }
   if (tick) {
-    if (ticks_++ % 3 == 0) Beat();
+    if ((now.steady - beaten_) >= world_->settings.heartbeat - milliseconds(500)) {
+      beaten_ = now.steady;
+      Beat();
+    }
     reactor_.OnTick(now, actions);
   }
   reactor_.Schedule(now, actions);
@@ -129,7 +133,7 @@ void Daemon::Work(bool tick) {
     answer(false);
     return;
   }
-  Store();
+  Store(actions);
   reactor_.Commit();
   for (const auto& action : actions) world_->Say("imgd: {}", InWords(action));
   Check(*world_, {.actions = actions, .touched = touched, .nodes_touched = nodes_touched});
@@ -166,14 +170,18 @@ bool Daemon::CommitFails(bool touched) {
   return disk_full_until_ > world_->time.now().steady || world_->dice.Chance(world_->shape.failed_commits);
 }
 
-void Daemon::Store() {
-  for (const JobId id : reactor_.state().TouchedJobs()) {
+void Daemon::Store(const Actions& actions) {
+  const auto touched = reactor_.state().TouchedJobs();
+  for (const JobId id : touched) {
     jobs_[id] = AsStored(*reactor_.state().FindJob(id));
   }
   for (const NodeId& id : reactor_.state().TouchedNodes()) {
     nodes_[id] = AsStored(*reactor_.state().FindNode(id));
   }
-  sweeps_ = reactor_.state().sweeps();
+  const bool ranked = std::any_of(actions.begin(), actions.end(), [](const Action& action) {
+    return std::holds_alternative<SaveRungResult>(action);
+  });
+  if (ranked || !touched.empty()) sweeps_ = reactor_.state().sweeps();
   if (!reactor_.state().TouchedUsage().empty()) usage_ = reactor_.state().usage();
   if (!reactor_.state().TouchedAccounts().empty()) accounts_ = reactor_.state().accounts();
   world_->ledger.Stored();
@@ -350,8 +358,13 @@ void Daemon::OnHello(uint64_t session, NodeHello hello) {
           if (!run.cluster.empty()) world_->ledger.foreign[hello.node] = run.devices.front();
         }
         if (old != 0) world_->network.CloseByDaemon(old);
-        // The Welcome: from which events to send again.
-        const auto positions = stored_positions_;
+        // The Welcome: from which events of its runs to send again.
+        Positions positions;
+        for (const auto& run : hello.runs) {
+          for (auto known = stored_positions_.lower_bound({run.run, 0});
+               known != stored_positions_.end() && known->first.first == run.run; ++known)
+            positions.insert(*known);
+        }
         world_->network.ToAgent(session, [positions](Agent& agent) { agent.OnWelcome(positions); });
       },
       heard);
@@ -425,7 +438,7 @@ void Daemon::Restart() {
   touched_positions_.clear();
   up_ = true;
   asleep_until_ = {};
-  TickAfter(kTick);
+  TickAfter(world_->shape.tick);
   for (const auto& [id, node] : nodes_) {
     // Silence is counted anew, of those that were not out of reach already.
     if (node.state == NodeState::kReady) world_->ledger.heard[id] = world_->time.now().steady;

@@ -67,7 +67,7 @@ class Daemon {
   void Beat();
   bool CommitFails(bool touched);
   void Undo();
-  void Store();
+  void Store(const Actions& actions);
   void Address(const Actions& actions, std::vector<uint64_t>& sessions) const;
   void Send(const Actions& actions, const std::vector<uint64_t>& sessions);
   void Restart();
@@ -79,7 +79,7 @@ class Daemon {
   bool up_ = true;
   bool awake_ = false;  ///< a batch is planned
   uint64_t life_ = 0;   ///< of the process: what was planned by an earlier one does not happen
-  uint64_t ticks_ = 0;
+  Instant beaten_{};    ///< when the heartbeats came last
   Instant asleep_until_{};
   Instant disk_full_until_{};
   Instant disturbed_{};

@@ -307,7 +307,7 @@ void Gangs::PulseAll(RunKey run) {
     agent->SendPulses(run, std::move(of->second));
     pulses.erase(of);
   }
-  world_->time.After(seconds(1), [this, run] { PulseAll(run); });
+  world_->time.After(world_->shape.tick, [this, run] { PulseAll(run); });
 }
 
 /// A gang that goes on, between two steps.

@@ -147,7 +147,11 @@ void WaitsEnd(World& world, const Batch&, const char* name) {
 /// Nobody who comes later takes the devices on which the first would fit, nor those of a retry that keeps its
 /// place.
 void NobodyOvertakesTheFirst(World& world, const Batch& batch, const char* name) {
-  if (!Changed(batch)) return;
+  const bool starts = std::any_of(batch.actions.begin(), batch.actions.end(), [](const Action& action) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    return event != nullptr && event->to == JobState::kStarting;
+  });
+  if (!starts) return;
   const JobRecord* first = FirstWithClaim(world);
   if (first == nullptr || Fits(world, *first, FreeSpace(world))) return;
   // It was to go elsewhere when the others were placed, and only then may go anywhere.

@@ -144,8 +144,10 @@ double Quantile(std::vector<double> values, double part) {
 }
 
 std::string RowOf(const Replay& replay, Machine machine) {
+  // Not until the last job's end: a few of many days would run alone for most of that time.
+  const double first = replay.outcomes.front().job->submit_s;
+  const double last = replay.outcomes.back().job->submit_s;
   double used = 0;
-  double last = 0;
   double waited = 0;
   double slowdown = 0;
   size_t slipped = 0;
@@ -154,8 +156,8 @@ std::string RowOf(const Replay& replay, Machine machine) {
   for (const auto& outcome : replay.outcomes) {
     const SwfJob& job = *outcome.job;
     const double wait = outcome.start_s - job.submit_s;
-    used += job.run_s * outcome.nodes * outcome.devices;
-    last = std::max(last, outcome.start_s + job.run_s);
+    const double end = std::min(outcome.start_s + job.run_s, last);
+    used += std::max(end - outcome.start_s, 0.0) * outcome.nodes * outcome.devices;
     waited += wait;
     waits.push_back(wait);
     // Feitelson's bounded slow-down: jobs of less than 10 s count as such of 10 s.
@@ -165,7 +167,7 @@ std::string RowOf(const Replay& replay, Machine machine) {
     if (outcome.start_s > *outcome.promised_s + 1) ++slipped;
   }
   const auto count = static_cast<double>(replay.outcomes.size());
-  const double span = last - replay.outcomes.front().job->submit_s;
+  const double span = std::max(last - first, 1.0);
   const std::string promises = errors.empty()
                                    ? "- | - | -"
                                    : fmt::format("{:.0f} s | {:.0f} s | {} of {}", Quantile(errors, 0.5),

@@ -23,11 +23,13 @@ struct Running {
 
 /// The fullest nodes first, as ours.
 std::optional<std::vector<size_t>> Find(const Free& free, const Outcome& gang) {
+  const auto fit =
+      std::count_if(free.begin(), free.end(), [&](uint32_t devices) { return devices >= gang.devices; });
+  if (static_cast<uint64_t>(fit) < gang.nodes) return std::nullopt;
   std::vector<size_t> fitting;
   for (size_t i = 0; i < free.size(); ++i) {
     if (free[i] >= gang.devices) fitting.push_back(i);
   }
-  if (fitting.size() < gang.nodes) return std::nullopt;
   std::stable_sort(fitting.begin(), fitting.end(), [&](size_t a, size_t b) { return free[a] < free[b]; });
   fitting.resize(gang.nodes);
   return fitting;

@@ -254,7 +254,9 @@ Shape LargeShape(uint32_t nodes) {
           .longest_work = std::chrono::hours(8),
           .between_faults = std::chrono::hours(100) / std::max(nodes, 1U),
           .rank_faults = 0.1,
-          .failed_commits = 0.0001};
+          .failed_commits = 0.0001,
+          .batch_ms = 2500,  // a daemon that has much to do, which also saves time here
+          .tick = std::chrono::seconds(3)};
 }
 
 }  // namespace imgd::sim

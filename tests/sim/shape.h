@@ -19,8 +19,10 @@ struct Shape {
   Duration between_faults = std::chrono::minutes(2);  ///< of machines, streams, the daemon; zero: none
   double rank_faults = 0.25;                          ///< part of the starts that fail by themselves
   double failed_commits = 0.004;                      ///< of those that store something
-  bool kinds_of_nodes = false;                        ///< several, and jobs that ask for some of them
-  Duration between_orders{};                          ///< of people to jobs and nodes; zero: none
+  uint64_t batch_ms = 4;                              ///< what comes within less is one batch, at most
+  Duration tick = std::chrono::seconds(1);  ///< between two looks at the clock, of imgd and of agents
+  bool kinds_of_nodes = false;              ///< several, and jobs that ask for some of them
+  Duration between_orders{};                ///< of people to jobs and nodes; zero: none
   uint32_t users = 1;
   Quotas quotas;
   Duration half_life{};    ///< of what users have had; zero: they take no turns

@@ -34,6 +34,7 @@ int LiveAll(const Options& options) {
   const auto begun = std::chrono::steady_clock::now();
   Duration simulated{};
   uint64_t events = 0;
+  uint64_t commits = 0;
   uint64_t jobs = 0;
   for (uint64_t seed = options.first; seed < options.first + options.seeds; ++seed) {
     std::snprintf(crash_text, sizeof crash_text, "seed %lu crashes\n", seed);
@@ -41,6 +42,7 @@ int LiveAll(const Options& options) {
     const auto& findings = world.Live();
     simulated += world.time.passed();
     events += world.time.count();
+    commits += world.ledger.checks;
     jobs += world.truths.size();
     if (findings.empty()) continue;
     std::printf("seed %lu breaks \"%s\": %s\n", seed, findings.front().rule.c_str(),
@@ -52,9 +54,10 @@ int LiveAll(const Options& options) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   const double lived = std::chrono::duration<double>(simulated).count();
   std::printf(
-      "%lu seeds, no rule broken: %lu jobs, %lu events, %.1f simulated days in %.1f s, %.0f times real "
+      "%lu seeds, no rule broken: %lu jobs, %lu events, %lu commits, %.1f simulated days in %.1f s, %.0f "
+      "times real "
       "time\n",
-      options.seeds, jobs, events, lived / 86400, took.count(), lived / took.count());
+      options.seeds, jobs, events, commits, lived / 86400, took.count(), lived / took.count());
   return 0;
 }
 

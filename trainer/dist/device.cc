@@ -3,39 +3,19 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <malloc.h>
 
-#ifdef IMGD_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAFunctions.h>
-#endif
+#include "trainer/cuda/cuda_parts.h"
 
 namespace imgd::trainer {
 namespace {
 
-#ifdef IMGD_CUDA
-int GpuCount() { return at::hasCUDA() ? static_cast<int>(c10::cuda::device_count()) : 0; }
-std::string GpuName(const at::Device& device) { return at::cuda::getDeviceProperties(device.index())->name; }
-bool GpuHasBf16(const at::Device& device) {
-  return at::cuda::getDeviceProperties(device.index())->major >= 8;
-}
-std::string GpuAddress(const at::Device& device) {
-  const auto* gpu = at::cuda::getDeviceProperties(device.index());
-  return fmt::format("{:04x}:{:02x}:{:02x}.0", gpu->pciDomainID, gpu->pciBusID, gpu->pciDeviceID);
-}
 void UseGpu(const at::Device& device, bool tf32) {
-  c10::cuda::set_device(device.index());
+  LoadedCudaParts().Use(device);
   at::Context& context = at::globalContext();
   context.setBenchmarkCuDNN(true);
   // LibTorch's own default is yes for convolutions and no for matrices.
   context.setAllowTF32CuDNN(tf32);
   context.setAllowTF32CuBLAS(tf32);
 }
-#else
-int GpuCount() { return 0; }
-std::string GpuName(const at::Device&) { return ""; }
-bool GpuHasBf16(const at::Device&) { return true; }
-std::string GpuAddress(const at::Device&) { return ""; }
-void UseGpu(const at::Device&, bool) {}
-#endif
 
 /// Whether oneDNN computes in bf16 or fp16 on this processor, as LibTorch itself asks before it uses it.
 bool OneDnnHas(const char* precision) {
@@ -58,7 +38,11 @@ void KeepFreedMemory() {
 }  // namespace
 
 Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank) {
-  const int count = wanted == "cpu" ? 0 : GpuCount();
+  CudaParts* parts = nullptr;
+  if (wanted != "cpu") {
+    IMGD_ASSIGN(parts, FindCudaParts(wanted == "cuda"));
+  }
+  const int count = parts == nullptr ? 0 : parts->GpuCount();
   if (count == 0) {
     if (wanted != "cuda") return at::Device(at::kCPU);
     return Fail(ErrorCode::kFailedPrecondition, "train.device: cuda is asked for, but this rank sees no GPU");
@@ -71,10 +55,13 @@ Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank) {
 }
 
 std::string DescribeDevice(const at::Device& device) {
-  return device.is_cuda() ? fmt::format("{} {}", device.str(), GpuName(device)) : device.str();
+  return device.is_cuda() ? fmt::format("{} {}", device.str(), LoadedCudaParts().NameOf(device))
+                          : device.str();
 }
 
-std::string PciAddressOf(const at::Device& device) { return device.is_cuda() ? GpuAddress(device) : ""; }
+std::string PciAddressOf(const at::Device& device) {
+  return device.is_cuda() ? LoadedCudaParts().PciAddressOf(device) : "";
+}
 
 ComputeType ChooseComputeType(const std::string& precision, const at::Device& device) {
   const at::ScalarType type = precision == "bf16"   ? at::kBFloat16
@@ -88,7 +75,7 @@ ComputeType ChooseComputeType(const std::string& precision, const at::Device& de
         at::kFloat,
         fmt::format("train.precision: this processor has no {} convolutions; computing in fp32", precision)};
   }
-  if (device.is_cuda() && type == at::kBFloat16 && !GpuHasBf16(device)) {
+  if (device.is_cuda() && type == at::kBFloat16 && !LoadedCudaParts().HasBf16(device)) {
     return {type, fmt::format("train.precision: {} has no bf16 units and is slow at it; fp16 is faster there",
                               DescribeDevice(device))};
   }

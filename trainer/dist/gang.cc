@@ -13,12 +13,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <typeinfo>
-#ifdef IMGD_CUDA
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#endif
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <typeinfo>
 
+#include "trainer/cuda/cuda_parts.h"
 #include "trainer/dist/position_board.h"
 #include "trainer/unanswered.h"
 
@@ -81,8 +79,7 @@ Status WaitForAll(Store& store, const Environment& env) {
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>& store,
-                                                 const Environment& env,
-                                                 [[maybe_unused]] const at::Device& device) {
+                                                 const Environment& env, const at::Device& device) {
   using Type = c10d::ProcessGroup::BackendType;
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, env.rank, env.world_size);
   auto options = c10d::ProcessGroupGloo::Options::create(env.collective_timeout);
@@ -91,20 +88,12 @@ c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>
       c10::make_intrusive<c10d::PrefixStore>("gloo", store), env.rank, env.world_size, options);
   group->setBackend(at::kCPU, Type::GLOO, gloo);
   group->setDefaultBackend(Type::GLOO);
-#ifdef IMGD_CUDA
   if (device.is_cuda()) {
-    // A collective that fails or takes too long ends the process, whatever its environment says.
-    ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", /*overwrite=*/1);
-    auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
-    nccl_options->timeout = env.collective_timeout;
-    c10::intrusive_ptr<c10d::Backend> nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(
-        c10::make_intrusive<c10d::PrefixStore>("nccl", store), env.rank, env.world_size, nccl_options);
-    group->setBackend(at::kCUDA, Type::NCCL, nccl);
+    group->setBackend(
+        at::kCUDA, Type::NCCL,
+        LoadedCudaParts().JoinNccl(store, env.rank, env.world_size, env.collective_timeout, device));
     group->setDefaultBackend(Type::NCCL);
-    // Now rather than at the first collective, so that what fails here is said to have failed here.
-    nccl->eagerConnectSingleDevice(device);
   }
-#endif
   return group;
 }
 

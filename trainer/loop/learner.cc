@@ -69,7 +69,8 @@ void Learner::BeginGraph() {
   if (why.empty()) {
     std::vector<at::Tensor> parameters;
     for (const auto& [name, parameter] : Parameters(*session_.model)) parameters.push_back(parameter);
-    graph_.emplace(std::move(parameters), MakeCudaGraph, session_.reporter);
+    graph_.emplace(
+        std::move(parameters), [] { return LoadedCudaParts().MakeGraph(); }, session_.reporter);
   } else if (session_.is_rank0()) {
     session_.reporter.Note(fmt::format("train.cuda_graph: steps are computed without a recording: {}", why));
   }

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <utility>
-#ifdef IMGD_CUDA
-#include <ATen/cuda/CUDAGraph.h>
-#endif
 
 #include "trainer/dist/gang.h"
 
@@ -15,39 +12,6 @@ namespace {
 /// cuDNN chooses its algorithms in the first steps of a shape.
 constexpr int kWarmUpSteps = 3;
 
-#ifdef IMGD_CUDA
-class CudaGraph final : public GpuRecorder {
- public:
-  void Record(const std::function<void()>& work) override {
-    c10::cuda::getCurrentCUDAStream().synchronize();
-    // The default stream can't be recorded.
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    // Other threads bring the next batches to the device meanwhile.
-    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-    try {
-      work();
-    } catch (...) {
-      End();
-      throw;
-    }
-    graph_.capture_end();
-  }
-
-  void Replay() override { graph_.replay(); }
-
- private:
-  /// After an error, whose words count more than those of this.
-  void End() noexcept {
-    try {
-      graph_.capture_end();
-    } catch (const std::exception&) {
-    }
-  }
-
-  at::cuda::CUDAGraph graph_;
-};
-#endif
-
 at::Tensor CopyOf(const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; }
 
 void Fill(const at::Tensor& to, const at::Tensor& from) {
@@ -55,14 +19,6 @@ void Fill(const at::Tensor& to, const at::Tensor& from) {
 }
 
 }  // namespace
-
-std::unique_ptr<GpuRecorder> MakeCudaGraph() {
-#ifdef IMGD_CUDA
-  return std::make_unique<CudaGraph>();
-#else
-  return nullptr;
-#endif
-}
 
 std::string WhyNotRecorded(const JobSpec& spec, const at::Device& device, int world_size) {
   if (!device.is_cuda()) return "this rank computes on the CPU";

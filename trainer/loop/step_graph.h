@@ -8,24 +8,11 @@
 #include "trainer/torch.h"
 //
 #include "common/job_file.h"
+#include "trainer/cuda/cuda_parts.h"
 #include "trainer/input/device_batch.h"
 #include "trainer/report/reporter.h"
 
 namespace imgd::trainer {
-
-/// Records what work puts into a GPU's queue, and puts it there again.
-class GpuRecorder {
- public:
-  virtual ~GpuRecorder() = default;
-  /// Records what `work` launches; nothing of it is done. Throws what LibTorch throws where something can't
-  /// be recorded.
-  virtual void Record(const std::function<void()>& work) = 0;
-  /// On the current stream.
-  virtual void Replay() = 0;
-};
-
-/// A CUDA graph. Null where the program was built without CUDA.
-std::unique_ptr<GpuRecorder> MakeCudaGraph();
 
 /// Why the steps of such a run are not recorded; empty where they are.
 std::string WhyNotRecorded(const JobSpec& spec, const at::Device& device, int world_size);

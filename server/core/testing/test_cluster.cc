@@ -342,7 +342,7 @@ std::string TestCluster::WhyWaits(JobId job) const {
   const auto& queue = reactor_.state().queue();
   for (size_t i = 0; i < queue.size(); ++i) {
     if (queue[i].id != job) continue;
-    return ExplainWait(reactor_.MakeSnapshot(now_), {queue[i], queue[i].code, i + 1});
+    return ExplainWait(reactor_.MakeSnapshot(now_), WaitingAt(queue, i));
   }
   return "";
 }

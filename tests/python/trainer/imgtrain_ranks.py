@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from harness import free_port
 from PIL import Image, ImageDraw
 
 REPO = Path(__file__).resolve().parents[3]
@@ -208,12 +209,6 @@ def send_command(path: Path, payload: bytes) -> bytes:
 CHECKPOINT_COMMAND = b"\x0a\x00"
 STOP_COMMAND = b"\x12\x00"
 STOP_WITH_CHECKPOINT_COMMAND = b"\x12\x02\x08\x01"
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def make_images(

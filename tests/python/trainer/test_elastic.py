@@ -73,6 +73,7 @@ def test_a_resized_run_that_is_cut_goes_on_as_one_that_was_not(trainer: Trainer)
         assert loss == pytest.approx(whole[step], abs=1e-6), step
 
 
+@pytest.mark.long
 def test_keep_global_batch_computes_what_more_ranks_did_in_parts(trainer: Trainer) -> None:
     trace = trainer.tmp_path / "trace"
     settings: dict[str, Any] = {

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from imgtrain_ranks import IMGTRAIN, Trainer, free_port, make_images
+from harness import free_port
+from imgtrain_ranks import IMGTRAIN, Trainer, make_images
 
 
 def alone(

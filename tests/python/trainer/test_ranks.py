@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from imgtrain_ranks import IMGTRAIN, Trainer, free_port, read_events
+from harness import free_port
+from imgtrain_ranks import IMGTRAIN, Trainer, read_events
 
 
 def test_two_ranks_of_half_the_batch_have_the_loss_curve_of_one(

@@ -45,6 +45,7 @@ def model_of(s3: FakeS3, step: str) -> dict[str, torch.Tensor]:
     return load(s3.objects[f"{PREFIX}/test/{step}/model.safetensors"])
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_in_mid_upload_ends_as_one_that_was_not(
     trainer: Trainer, s3: FakeS3, tmp_path: Path
 ) -> None:

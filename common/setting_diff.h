@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace imgd::cli {
+namespace imgd {
 
 /// "train.epochs" and so on, each with its value as it is written.
 using SettingMap = std::map<std::string, std::string>;
@@ -20,4 +20,4 @@ struct Difference {
 /// By name, but those that only B has at the end.
 std::vector<Difference> SettingsThatDiffer(const SettingMap& a, const SettingMap& b);
 
-}  // namespace imgd::cli
+}  // namespace imgd

@@ -1,9 +1,9 @@
-#include "cli/setting_diff.h"
+#include "common/setting_diff.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-namespace imgd::cli {
+namespace imgd {
 namespace {
 
 void FlattenInto(const YAML::Node& node, const std::string& path, SettingMap& out) {
@@ -44,4 +44,4 @@ std::vector<Difference> SettingsThatDiffer(const SettingMap& a, const SettingMap
   return out;
 }
 
-}  // namespace imgd::cli
+}  // namespace imgd
