@@ -76,8 +76,17 @@ fuzz_tests() {
     | xargs -P "$JOBS" -I NAME bash -c 'fuzz_one NAME'
 }
 
+# web_tests: the dashboard's pure parts, and its pages in Chromium, as they were built into imgd, over canned data.
+web_tests() {
+  say "tests of the dashboard"
+  (setup_apt browser) || say "no Chromium: the tests that need one are skipped"
+  web_npm test
+  IMGD_WEB_OUT=$PWD/build/release/web/dist web_npm run test:browser
+}
+
 short_tests() {
   ctest_preset release
+  web_tests
   python_tests -m "not long"
 }
 
@@ -125,5 +134,5 @@ run_lint_quick() {
   # shellcheck source=scripts/lint.sh
   source scripts/lint.sh
   say "lint, without clang-tidy"
-  lint_format && lint_shell && lint_python && lint_proto && lint_includes && lint_names
+  lint_format && lint_shell && lint_python && lint_web && lint_proto && lint_includes && lint_names
 }

@@ -131,7 +131,9 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
                     .parameters = std::move(*parameters),
                     .body = {},
                     .token = std::move(caller.token),
-                    .last_event_id = std::string(head.last_event_id)};
+                    .last_event_id = std::string(head.last_event_id),
+                    .accept_encoding = std::string(head.accept_encoding),
+                    .if_none_match = std::string(head.if_none_match)};
     return Match{&route, std::move(request)};
   }
   if (methods.empty())

@@ -20,8 +20,11 @@ struct Request {
   std::string query;                              ///< without the '?'
   std::map<std::string, std::string> parameters;  ///< what stands for "{name}" in the route's pattern
   std::string body;
-  std::string token;               ///< name of the caller's token; empty for an open call
-  std::string last_event_id = {};  ///< of the header Last-Event-ID
+  std::string token;  ///< name of the caller's token; empty for an open call
+  // Of the headers of these names; may be empty.
+  std::string last_event_id = {};
+  std::string accept_encoding = {};
+  std::string if_none_match = {};
 };
 
 /// A piece of a body that has no end, as it goes over the wire: made once for all who get it.
@@ -71,6 +74,8 @@ struct RequestHead {
   std::string_view fetch_site = {};  ///< Sec-Fetch-Site
   std::string_view content_type = {};
   std::string_view last_event_id = {};
+  std::string_view accept_encoding = {};
+  std::string_view if_none_match = {};
 };
 
 /// Thread-safe.

@@ -5,6 +5,7 @@
 #include "server/web/health_handler.h"
 #include "server/web/openapi.h"
 #include "server/web/report_handlers.h"
+#include "server/web/static_files.h"
 
 namespace imgd::web {
 namespace {
@@ -37,6 +38,7 @@ Router MakeRouter(const WebParts& parts) {
       {"GET", "/api/v1/openapi.json", Scope::kOpen, 0, OpenApiHandler()},
   };
   for (auto& route : MakeApiRoutes(parts.caller, parts.pool)) routes.push_back(std::move(route));
+  for (auto& route : StaticRoutes()) routes.push_back(std::move(route));
   return Router(std::move(routes),
                 [parts](Scope scope, std::string_view secret) { return LetIn(parts, scope, secret); });
 }

@@ -106,7 +106,9 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
                                        .origin = view(head[field::origin]),
                                        .fetch_site = view(head["Sec-Fetch-Site"]),
                                        .content_type = view(head[field::content_type]),
-                                       .last_event_id = view(head["Last-Event-ID"])});
+                                       .last_event_id = view(head["Last-Event-ID"]),
+                                       .accept_encoding = view(head[field::accept_encoding]),
+                                       .if_none_match = view(head[field::if_none_match])});
     keep_alive_ = head.keep_alive();
     if (!match) {
       // What the caller may still be sending is not read.
