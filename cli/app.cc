@@ -64,6 +64,7 @@ void AddCommands(Command app, Context& context) {
   AddPriorityCommand(app, context);
   AddExtendCommand(app, context);
   AddRerunCommand(app, context);
+  AddMetricsCommand(app, context);
   AddProfileCommand(app, context);
   AddEventsCommand(app, context);
   AddNodesCommand(app, context);

@@ -293,6 +293,13 @@ Reply<v1::GetSweepResponse> Client::GetSweep(const v1::GetSweepRequest& request)
   });
 }
 
+Reply<v1::GetMetricsResponse> Client::GetMetrics(const v1::GetMetricsRequest& request) {
+  return CallOnce<v1::GetMetricsResponse>(timeout_,
+                                          [&](Connection& connection, auto* context, auto* response) {
+                                            return connection.jobs->GetMetrics(context, request, response);
+                                          });
+}
+
 Reply<v1::CancelSweepResponse> Client::CancelSweep(const v1::CancelSweepRequest& request,
                                                    const std::function<void()>& on_retry) {
   return CallUntilAnswered<v1::CancelSweepResponse>(

@@ -25,6 +25,7 @@ void AddExtendCommand(Command app, Context& context);
 void AddSweepCommand(Command app, Context& context);
 void AddRerunCommand(Command app, Context& context);
 void AddEventsCommand(Command app, Context& context);
+void AddMetricsCommand(Command app, Context& context);
 void AddNodeCommands(Command app, Context& context);
 void AddProfileCommand(Command app, Context& context);
 void AddNodesCommand(Command app, Context& context);

@@ -84,7 +84,9 @@ int RevokeToken(Context& context, const std::string& name) {
 void AddCreateToken(Command token, Context& context) {
   auto arguments = std::make_shared<TokenArguments>();
   Command command = token.AddSubcommand("create", "Make a token and print it, this once");
-  command.AddOption("--scope", arguments->scopes, "What it is good for: report (may be repeated)")
+  command
+      .AddOption("--scope", arguments->scopes,
+                 "What it is good for: report, view, submit, operate or admin (may be repeated)")
       .ValueName("SCOPE")
       .SplitAtCommas()
       .OneValueEach()

@@ -22,4 +22,7 @@ fi
 if [[ $name == data || $name == train || $name == scheduler ]]; then
   ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet bench_programs
 fi
+if [[ $name == web ]]; then
+  ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet imgd imgcli history_bench
+fi
 exec "${IMGD_DEPS:-.deps}/pytest/bin/python" "tests/bench/$name.py" "${@:2}"

@@ -7,6 +7,7 @@ shell_sources() { echo run; git ls-files -co --exclude-standard '*.sh' '.ci/run'
 
 format_sources() {
   cpp_sources | xargs clang-format -i
+  web_npm run format
   python_sources | xargs "$DEPS/pytest/bin/ruff" format --quiet
 }
 
@@ -20,6 +21,9 @@ lint_python() {
   # By itself, since both folders have a conftest.py.
   "$DEPS/pytest/bin/mypy" --no-error-summary tests/python/trainer
 }
+
+# The dashboard: types by tsc, style and the rest by biome.
+lint_web() { web_npm run check; }
 
 lint_proto() { "$DEPS/pytest/bin/python" tests/lint/proto_rules.py proto; }
 lint_includes() {
@@ -39,7 +43,7 @@ lint_tidy() {
 
 run_lint() {
   local step
-  for step in format shell python proto includes names tidy; do
+  for step in format shell python web proto includes names tidy; do
     say "lint: $step"
     "lint_$step"
   done

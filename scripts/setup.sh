@@ -96,6 +96,29 @@ setup_nginx() {
   ) >"$log" 2>&1 || die_log nginx
 }
 
+# What builds and checks the dashboard: Node.js, and in web/node_modules the packages of web/package-lock.json.
+setup_web() {
+  install_lock "$DEPS/node" deps/node.lock 'bin/node'
+  local dir=$DEPS/web want log
+  want=$(cat deps/node.lock web/package.json web/package-lock.json | sha256sum | cut -d' ' -f1)
+  if [[ ! -f $dir/.lock-sha256 || $(<"$dir/.lock-sha256") != "$want" ]]; then
+    say "installing the packages of web/package-lock.json into ${dir#"$PWD/"}"
+    log=$(log_file web)
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    cp web/package.json web/package-lock.json web/.npmrc "$dir"
+    (cd "$dir" && PATH=$DEPS/node/bin:$PATH npm ci --ignore-scripts) >"$log" 2>&1 || die_log web
+    echo "$want" >"$dir/.lock-sha256"
+  fi
+  if [[ ! web/node_modules -ef $dir/node_modules ]]; then
+    rm -rf web/node_modules
+    ln -s "$dir/node_modules" web/node_modules
+  fi
+}
+
+# web_npm ARGUMENTS...: npm in web/, with that Node.js.
+web_npm() { (cd web && PATH=$DEPS/node/bin:$PATH npm --silent "$@"); }
+
 # What `./run bench data` measures us against, beside the torch that is there already.
 setup_peers() {
   setup_torch torch

@@ -94,6 +94,8 @@ imgd listens on $address; node $(hostname) has joined. State and logs: $dir
 
 ./run stop ends the jobs, the agent and the daemon.
 TEXT
+  # With port 0 only the daemon knows which it has.
+  [[ -z $web || $web == *:0 ]] || echo "The dashboard: https://$web (with a certificate of its own, which browsers ask about once)"
 }
 
 "$1"

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "common/url.h"
 #include "common/version.h"
 #include "server/web/certificate.h"
 #include "server/web/routes.h"
@@ -14,6 +15,8 @@ namespace imgd {
 namespace {
 
 constexpr int kReadingThreads = 4;
+/// Connections that are no listeners, agents, databases, logs.
+constexpr uint64_t kOtherFiles = 4096;
 constexpr auto kPatience = std::chrono::seconds(2);
 
 /// Held as long as the daemon lives; the system lets go of it however that ends.
@@ -93,11 +96,19 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
     settings.certificate = own.certificate;
     settings.key = own.key;
   }
+  (void)AllowOpenFiles(settings.most_listeners + kOtherFiles);
   std::string fingerprint;
   if (!settings.certificate.empty()) {
     IMGD_ASSIGN(fingerprint, web::FingerprintOf(settings.certificate));
   }
-  IMGD_ASSIGN(web_, web::WebServer::Start(settings, web::MakeRouter(engine_.get(), clock)));
+  IMGD_ASSIGN(feed_, web::LiveFeed::Start(config.state_dir, engine_.get(), clock));
+  web::Router router = web::MakeRouter({.engine = engine_.get(),
+                                        .clock = clock,
+                                        .caller = &server_->caller(),
+                                        .pool = pool_.get(),
+                                        .feed = feed_.get(),
+                                        .loopback = IsLoopbackHost(host)});
+  IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
   if (fingerprint.empty()) {
     spdlog::info("web=http://{}:{} msg=\"serves plain HTTP\"", host, web_->port());
   } else {
@@ -112,6 +123,7 @@ Daemon::~Daemon() {
   if (server_) server_->Stop(kPatience);
   if (engine_) engine_->Stop();
   web_.reset();  // the engine had answers for it until now
+  feed_.reset();
   // The readers' connections close before the writers', which then tidy up the write-ahead logs.
   server_.reset();
   pool_.reset();

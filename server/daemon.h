@@ -10,6 +10,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/rpc/server.h"
+#include "server/web/live_feed.h"
 #include "server/web/server.h"
 
 namespace imgd {
@@ -38,6 +39,7 @@ class Daemon {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ReadPool> pool_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<web::LiveFeed> feed_;
   std::unique_ptr<web::WebServer> web_;
 };
 

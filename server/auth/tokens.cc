@@ -2,6 +2,7 @@
 
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <array>
 
 #include "common/sha256.h"
@@ -10,7 +11,7 @@
 namespace imgd {
 namespace {
 
-constexpr std::array kScopes = {Scope::kReport};
+constexpr std::array kScopes = {Scope::kReport, Scope::kView, Scope::kSubmit, Scope::kOperate, Scope::kAdmin};
 
 }  // namespace
 
@@ -20,8 +21,23 @@ std::string_view NameOf(Scope scope) {
       return "";
     case Scope::kReport:
       return "report";
+    case Scope::kView:
+      return "view";
+    case Scope::kSubmit:
+      return "submit";
+    case Scope::kOperate:
+      return "operate";
+    case Scope::kAdmin:
+      return "admin";
   }
   return "";
+}
+
+bool Allows(const std::set<std::string>& scopes, Scope wanted) {
+  if (wanted == Scope::kReport) return scopes.contains(std::string(NameOf(wanted)));
+  return std::any_of(kScopes.begin(), kScopes.end(), [&](Scope scope) {
+    return scope >= wanted && scope != Scope::kReport && scopes.contains(std::string(NameOf(scope)));
+  });
 }
 
 Status CheckScopeName(const std::string& name) {
@@ -60,7 +76,7 @@ Caller Authorise(const std::map<std::string, TokenRecord>& tokens, Scope scope, 
   for (const auto& [name, token] : tokens) {
     if (token.hash != hash) continue;
     if (token.expires.micros != 0 && token.expires <= now) return {Refusal::kExpired, name};
-    if (!token.scopes.contains(std::string(NameOf(scope)))) return {Refusal::kWrongScope, name};
+    if (!Allows(token.scopes, scope)) return {Refusal::kWrongScope, name};
     return {Refusal::kNone, name};
   }
   return {.refusal = Refusal::kUnknown, .token = {}};

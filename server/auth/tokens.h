@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -11,11 +12,14 @@
 /// Tokens: what they look like, what they are good for, and who one is of. No clock, thread or file.
 namespace imgd {
 
-/// What a call may need. kOpen calls need no token.
-enum class Scope { kOpen, kReport };
+/// What a call may need. kOpen calls need no token. kReport is for runs by hand alone; each of the others may
+/// do what those before it may: look, ask something of jobs and data sets, of nodes, give leave to others.
+enum class Scope { kOpen, kReport, kView, kSubmit, kOperate, kAdmin };
 
 /// "report"; empty for kOpen.
 std::string_view NameOf(Scope scope);
+/// Whether one of the words is a scope that allows what `wanted` does.
+bool Allows(const std::set<std::string>& scopes, Scope wanted);
 /// Errors: kInvalidArgument, naming what is allowed.
 Status CheckScopeName(const std::string& name);
 /// 1 to 63 of a-z, A-Z, 0-9, '.', '_' and '-', not starting with '.' or '-'. Errors: kInvalidArgument.

@@ -8,6 +8,36 @@
 #include "server/rpc/streams.h"
 
 namespace imgd {
+namespace {
+
+/// Numbers are the database's: none is greater.
+constexpr uint64_t kMostNumber = std::numeric_limits<int64_t>::max();
+
+Result<DecisionFilter> PageFilter(const v1::ListEventsRequest& request) {
+  constexpr uint32_t kMostOfPage = 1000;
+  constexpr uint32_t kUsualPage = 100;
+  if (request.page_size() > kMostOfPage) {
+    return Fail(ErrorCode::kInvalidArgument, "page_size: found {}; at most {} is allowed",
+                request.page_size(), kMostOfPage);
+  }
+  return DecisionFilter{.after = std::min(request.after_event(), kMostNumber),
+                        .job = JobId(std::min(request.job_id(), kMostNumber)),
+                        .node = request.node(),
+                        .since_us = request.since_us(),
+                        .most = request.page_size() == 0 ? kUsualPage : request.page_size(),
+                        .newest = request.newest()};
+}
+
+Status FillEvents(DecisionFilter filter, Reader& reader, v1::ListEventsResponse& out) {
+  IMGD_ASSIGN(const auto range, reader.DecisionRange());
+  filter.last = range.second;
+  IMGD_ASSIGN(const auto decisions, reader.Decisions(filter));
+  for (const auto& decision : decisions) *out.add_events() = ToProto(decision);
+  out.set_oldest_number(range.first);
+  return {};
+}
+
+}  // namespace
 
 EventStream* EventStream::Start(const v1::WatchEventsRequest& request, Engine* engine, ReadPool* pool,
                                 const Clock* clock) {
@@ -20,9 +50,8 @@ EventStream::EventStream(const v1::WatchEventsRequest& request, Engine* engine, 
                          const Clock* clock)
     : PumpedStream(pool, &engine->events(), kDecisionsTopic),
       clock_(clock),
-      // Numbers are the database's: none is greater.
-      filter_{.after = std::min<uint64_t>(request.after_event(), std::numeric_limits<int64_t>::max()),
-              .job = JobId(std::min<uint64_t>(request.job_id(), std::numeric_limits<int64_t>::max())),
+      filter_{.after = std::min(request.after_event(), kMostNumber),
+              .job = JobId(std::min(request.job_id(), kMostNumber)),
               .node = request.node(),
               .since_us = request.since_us()},
       follow_(!request.no_follow()) {}
@@ -51,6 +80,26 @@ PumpedStream<v1::WatchEventsResponse>::Step EventStream::Read(Reader& reader,
 grpc::ServerWriteReactor<v1::WatchEventsResponse>* EventServiceImpl::WatchEvents(
     grpc::CallbackServerContext*, const v1::WatchEventsRequest* request) {
   return EventStream::Start(*request, engine_, pool_, clock_);
+}
+
+grpc::ServerUnaryReactor* EventServiceImpl::ListEvents(grpc::CallbackServerContext* context,
+                                                       const v1::ListEventsRequest* request,
+                                                       v1::ListEventsResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const auto filter = PageFilter(*request);
+  if (!filter) {
+    reactor->Finish(ToStatus(filter.error()));
+    return reactor;
+  }
+  const bool posted = pool_->TryPost([filter = *filter, response, reactor](Reader& reader) {
+    const auto filled = FillEvents(filter, reader, *response);
+    reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
+  });
+  if (!posted) {
+    reactor->Finish(ToStatus(
+        {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"}));
+  }
+  return reactor;
 }
 
 }  // namespace imgd

@@ -14,6 +14,9 @@ class EventServiceImpl final : public v1::EventService::CallbackService {
       : engine_(engine), pool_(pool), clock_(clock) {}
   grpc::ServerWriteReactor<v1::WatchEventsResponse>* WatchEvents(
       grpc::CallbackServerContext* context, const v1::WatchEventsRequest* request) override;
+  grpc::ServerUnaryReactor* ListEvents(grpc::CallbackServerContext* context,
+                                       const v1::ListEventsRequest* request,
+                                       v1::ListEventsResponse* response) override;
 
  private:
   Engine* engine_;

@@ -6,6 +6,8 @@
 #include "server/rpc/convert.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/limits.h"
+#include "server/rpc/log_page.h"
+#include "server/rpc/metric_history.h"
 #include "server/rpc/prospects.h"
 #include "server/rpc/streams.h"
 #include "server/rpc/submission.h"
@@ -375,6 +377,28 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobServiceImpl::WatchJob(grpc::C
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobServiceImpl::ReadLogs(grpc::CallbackServerContext*,
                                                                          const v1::ReadLogsRequest* request) {
   return LogStreamReader::Start(*request, engine_, pool_, clock_);
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListLogs(grpc::CallbackServerContext* context,
+                                                   const v1::ListLogsRequest* request,
+                                                   v1::ListLogsResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const bool posted = pool_->TryPost([this, request, response, reactor](Reader& reader) {
+    reactor->Finish(StatusOf(FillLogPage(*request, engine_->log_folder(), reader, *response)));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::GetMetrics(grpc::CallbackServerContext* context,
+                                                     const v1::GetMetricsRequest* request,
+                                                     v1::GetMetricsResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const bool posted = pool_->TryPost([request, response, reactor](Reader& reader) {
+    reactor->Finish(StatusOf(FillMetrics(*request, reader, *response)));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
 }
 
 }  // namespace imgd

@@ -44,6 +44,11 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                                            const v1::WatchJobRequest* request) override;
   grpc::ServerWriteReactor<v1::ReadLogsResponse>* ReadLogs(grpc::CallbackServerContext* context,
                                                            const v1::ReadLogsRequest* request) override;
+  grpc::ServerUnaryReactor* ListLogs(grpc::CallbackServerContext* context, const v1::ListLogsRequest* request,
+                                     v1::ListLogsResponse* response) override;
+  grpc::ServerUnaryReactor* GetMetrics(grpc::CallbackServerContext* context,
+                                       const v1::GetMetricsRequest* request,
+                                       v1::GetMetricsResponse* response) override;
 
  private:
   void SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* response,

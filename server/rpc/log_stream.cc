@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "server/rpc/errors.h"
+#include "server/rpc/log_page.h"
 #include "server/rpc/streams.h"
 
 namespace imgd {
@@ -11,17 +12,6 @@ constexpr size_t kMostBytesOfStep = 1 << 20;
 /// An agent sends the last lines within this time after it said that the ranks are gone.
 constexpr auto kQuiet = std::chrono::seconds(2);
 constexpr auto kLongestWait = std::chrono::seconds(10);
-
-v1::LogLine ToProto(const StoredLine& line, uint32_t rank, Generation generation) {
-  v1::LogLine out;
-  out.set_rank(rank);
-  out.set_line_number(line.number);
-  out.set_time_us(line.time_us);
-  out.set_is_stderr(line.is_stderr);
-  out.set_text(line.text);
-  out.set_generation(generation.value());
-  return out;
-}
 
 }  // namespace
 

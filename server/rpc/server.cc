@@ -18,6 +18,7 @@
 #include "server/rpc/agent_service.h"
 #include "server/rpc/dataset_service.h"
 #include "server/rpc/event_service.h"
+#include "server/rpc/in_process.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/token_service.h"
@@ -110,6 +111,7 @@ struct RpcServer::Parts {
   AgentServiceImpl agents;
   std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<InProcessCaller> caller;
   int port = 0;
 };
 
@@ -136,6 +138,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
   builder.RegisterService(&parts->agents);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
+  parts->caller = std::make_unique<InProcessCaller>(*parts->server);
   if (auto* health = parts->server->GetHealthCheckService()) {
     // Of each service by name too, which is how gRPC's clients and probes ask.
     for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
@@ -154,6 +157,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
 }
 
 int RpcServer::port() const { return parts_->port; }
+web::ApiCaller& RpcServer::caller() { return *parts_->caller; }
 
 void RpcServer::Stop(Duration patience) {
   if (!parts_->server) return;
@@ -165,6 +169,7 @@ void RpcServer::Stop(Duration patience) {
   // Watchers wait on the hubs; closing these ends them with words.
   parts_->engine->events().Close();
   parts_->engine->logs().Close();
+  parts_->caller.reset();
   parts_->server->Shutdown(std::chrono::system_clock::now() +
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(patience));
   parts_->server.reset();

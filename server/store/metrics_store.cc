@@ -1,8 +1,25 @@
 #include "server/store/metrics_store.h"
 
+#include <fmt/format.h>
+
+#include "server/store/history.h"
 #include "server/store/sql.h"
 
 namespace imgd {
+namespace {
+
+uint64_t CountUnsealed(Database& database, JobId job) {
+  auto& query = database.Prepare(
+      "SELECT count(*) FROM events WHERE job = ?1 AND kind = ?2 AND number > "
+      "(SELECT coalesce(max(last_number), 0) FROM history_runs WHERE job = ?1)");
+  BindAll(query, 1, Signed(job.value()), static_cast<int>(EventKind::kStep));
+  query.executeStep();
+  const uint64_t count = Unsigned(query.getColumn(0));
+  query.reset();
+  return count;
+}
+
+}  // namespace
 
 MetricsStore::MetricsStore(Database database)
     : database_(std::make_unique<Database>(std::move(database))),
@@ -24,6 +41,35 @@ void MetricsStore::AppendEvent(const MetricEvent& event) {
     statement.bind(8, event.payload.data(), static_cast<int>(event.payload.size()));
     statement.exec();
     statement.reset();
+  });
+  if (event.kind != EventKind::kStep) return;
+  batch_->Write([&](Database& database) {
+    const JobId job = event.run.job;
+    auto known = unsealed_.find(job);
+    // Those that were stored before this daemon began, and those of this batch so far.
+    if (known == unsealed_.end()) known = unsealed_.emplace(job, CountUnsealed(database, job)).first;
+    if (++known->second < kPieceValues) return;
+    SealReports(database, job);
+    known->second = CountUnsealed(database, job);
+  });
+}
+
+Status MetricsStore::Commit() {
+  auto done = batch_->Commit();
+  if (!done) unsealed_.clear();  // counted anew, from what is stored
+  return done;
+}
+
+void MetricsStore::Rollback() {
+  batch_->Rollback();
+  unsealed_.clear();
+}
+
+void MetricsStore::RemoveJob(JobId job) {
+  unsealed_.erase(job);
+  batch_->Write([job](Database& database) {
+    for (const char* table : {"events", "history", "history_runs", "log_streams"})
+      RunSql(database, fmt::format("DELETE FROM {} WHERE job = ?", table), Signed(job.value()));
   });
 }
 

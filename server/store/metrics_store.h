@@ -57,13 +57,16 @@ class MetricsStore {
  public:
   static Result<MetricsStore> Open(const std::filesystem::path& folder);
 
-  /// An event that is there already, by its run, rank and sequence, is left as it is.
+  /// An event that is there already, by its run, rank and sequence, is left as it is. Every few hundred step
+  /// reports of a job become history (history.h).
   void AppendEvent(const MetricEvent& event);
+  /// Nothing of the job is left: events, history, positions of its logs.
+  void RemoveJob(JobId job);
   void SaveLogPosition(const LogStream& stream, const LogPosition& position);
   void Fail(Error error) { batch_->Fail(std::move(error)); }
 
-  Status Commit() { return batch_->Commit(); }
-  void Rollback() { batch_->Rollback(); }
+  Status Commit();
+  void Rollback();
 
   /// Number of the job's newest event in this file; 0 for none.
   Result<uint64_t> LastEventNumber(JobId job);
@@ -75,6 +78,8 @@ class MetricsStore {
 
   std::unique_ptr<Database> database_;  // its address is batch_'s
   std::unique_ptr<WriteBatch> batch_;
+  /// How many step reports of a job are not history yet, about: of each job that has had one since the start.
+  std::map<JobId, uint64_t> unsealed_;
 };
 
 }  // namespace imgd

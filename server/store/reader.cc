@@ -224,4 +224,8 @@ Result<std::map<uint32_t, LogPosition>> Reader::LogPositions(RunKey run) {
   });
 }
 
+Result<std::vector<Curve>> Reader::Curves(JobId job, const CurveQuery& query) {
+  return Flat(metrics_, [&] { return ReadCurves(metrics_, job, query); });
+}
+
 }  // namespace imgd

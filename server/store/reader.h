@@ -9,6 +9,7 @@
 #include "server/core/sweep.h"
 #include "server/core/types.h"
 #include "server/store/database.h"
+#include "server/store/history_reader.h"
 #include "server/store/metrics_store.h"
 
 namespace imgd {
@@ -66,6 +67,7 @@ struct DecisionFilter {
   std::string node;    ///< about it, or changes of runs that are or were on it; empty for all
   int64_t since_us = 0;
   size_t most = 256;
+  bool newest = false;  ///< the last ones that fit, instead of the first
 };
 
 /// A part of one start of a job on a node.
@@ -107,6 +109,8 @@ class Reader {
   Result<std::vector<NodeRunRow>> NodeRuns(const NodeId& node, size_t most);
   /// Each rank's log of one start.
   Result<std::map<uint32_t, LogPosition>> LogPositions(RunKey run);
+  /// What the job's figures were; see ReadCurves().
+  Result<std::vector<Curve>> Curves(JobId job, const CurveQuery& query);
 
  private:
   Reader(Database state, Database metrics);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "server/store/reader.h"
 #include "server/store/sql.h"
 
@@ -17,7 +19,7 @@ constexpr const char* kDecisionsSql =
     "AND (?5 = '' OR d.node = ?5 OR (e.generation > 0 AND NOT (e.from_state = 1 AND e.to_state = 1) AND "
     "EXISTS "
     "(SELECT 1 FROM placements p WHERE p.node = ?5 AND p.job = d.job AND p.generation = e.generation))) "
-    "ORDER BY d.number LIMIT ?6";
+    "ORDER BY d.number";
 
 /// A run begins when its job is STARTING (2) and ends when it is none of STARTING, RUNNING and PREEMPTING.
 constexpr const char* kNodeRunsSql =
@@ -33,7 +35,8 @@ constexpr const char* kNodeRunsSql =
 
 Result<std::vector<StoredDecision>> Reader::Decisions(const DecisionFilter& filter) {
   return state_.Guard([&] {
-    auto& query = state_.Prepare(kDecisionsSql);
+    auto& query =
+        state_.Prepare(std::string(kDecisionsSql) + (filter.newest ? " DESC LIMIT ?6" : " LIMIT ?6"));
     BindAll(query, 1, Signed(filter.after), Signed(filter.last), Signed(filter.job.value()), filter.since_us,
             filter.node, Signed(filter.most));
     std::vector<StoredDecision> out;
@@ -51,6 +54,7 @@ Result<std::vector<StoredDecision>> Reader::Decisions(const DecisionFilter& filt
                      .actor = query.getColumn(9).getString()});
     }
     query.reset();
+    if (filter.newest) std::reverse(out.begin(), out.end());
     return out;
   });
 }

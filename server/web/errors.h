@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/error.h"
 #include "server/web/router.h"
@@ -14,5 +15,8 @@ Response ErrorResponse(int status, std::string_view code, std::string_view messa
                        std::string_view hint = "");
 /// With the status that goes with the error's code.
 Response ErrorResponse(const Error& error);
+/// Of the API that is gRPC's too: 412 for kFailedPrecondition, 429 for kResourceExhausted, 499 for
+/// kCancelled. The first error is the message; all are its details. `errors` is not empty.
+Response ApiErrorResponse(const std::vector<Error>& errors);
 
 }  // namespace imgd::web

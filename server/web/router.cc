@@ -1,10 +1,13 @@
 #include "server/web/router.h"
 
+#include <arpa/inet.h>
 #include <strings.h>
 
 #include <optional>
 #include <set>
 
+#include "common/text.h"
+#include "common/utf8.h"
 #include "server/web/errors.h"
 
 namespace imgd::web {
@@ -56,6 +59,46 @@ Response NotLetIn(const Caller& caller, Scope scope) {
   }
 }
 
+/// "localhost:80" without the port, "[::1]:80" without that and the brackets.
+std::string_view NameOfHost(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.rfind(':'));
+}
+
+bool IsThisMachine(std::string_view host) {
+  const std::string name = Lower(NameOfHost(host));
+  in6_addr address{};
+  return name == "localhost" || name.ends_with(".localhost") ||
+         ::inet_pton(AF_INET, name.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
+bool IsSameOrigin(const RequestHead& head) {
+  if (!head.fetch_site.empty() && head.fetch_site != "same-origin" && head.fetch_site != "none") return false;
+  if (head.origin.empty()) return true;
+  const size_t slashes = head.origin.find("://");
+  return slashes != std::string_view::npos && head.origin.substr(slashes + 3) == head.host;
+}
+
+/// Of a call that is let in though no token stands for it.
+std::optional<Response> NotFromHere(const RequestHead& head) {
+  if (!IsThisMachine(head.host)) {
+    return ErrorResponse(403, "PERMISSION_DENIED",
+                         "without a token imgd is asked by an address or as localhost, and by no other name",
+                         "imgcli token create --scope view");
+  }
+  if (head.method == "GET") return std::nullopt;
+  if (!IsSameOrigin(head))
+    return ErrorResponse(403, "PERMISSION_DENIED", "a page of another origin may change nothing here");
+  const bool json = Lower(head.content_type.substr(0, head.content_type.find(';'))) == "application/json";
+  if (head.method == "POST" && !json) {
+    return ErrorResponse(415, "INVALID_ARGUMENT",
+                         fmt::format("found the Content-Type '{}'; application/json is needed",
+                                     ToUtf8(std::string(head.content_type))));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view BearerOf(std::string_view authorization) {
@@ -80,11 +123,17 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
     if (route.method != head.method) continue;
     Caller caller = gate_(route.scope, BearerOf(head.authorization));
     if (caller.refusal != Refusal::kNone) return tl::unexpected(NotLetIn(caller, route.scope));
+    if (route.scope != Scope::kOpen && BearerOf(head.authorization).empty()) {
+      if (auto refusal = NotFromHere(head)) return tl::unexpected(std::move(*refusal));
+    }
     Request request{.path = std::string(path),
                     .query = std::string(head.target.substr(std::min(mark + 1, head.target.size()))),
                     .parameters = std::move(*parameters),
                     .body = {},
-                    .token = std::move(caller.token)};
+                    .token = std::move(caller.token),
+                    .last_event_id = std::string(head.last_event_id),
+                    .accept_encoding = std::string(head.accept_encoding),
+                    .if_none_match = std::string(head.if_none_match)};
     return Match{&route, std::move(request)};
   }
   if (methods.empty())

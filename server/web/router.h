@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,23 @@ struct Request {
   std::map<std::string, std::string> parameters;  ///< what stands for "{name}" in the route's pattern
   std::string body;
   std::string token;  ///< name of the caller's token; empty for an open call
+  // Of the headers of these names; may be empty.
+  std::string last_event_id = {};
+  std::string accept_encoding = {};
+  std::string if_none_match = {};
+};
+
+/// A piece of a body that has no end, as it goes over the wire: made once for all who get it.
+using Piece = std::shared_ptr<const std::string>;
+
+/// A connection that such a body goes to. Thread-safe. It lives no longer than the connection: others hold it
+/// weakly.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  /// Sends the piece after those before it; `then`, which may be empty, is called once it is on its way, and
+  /// never where the connection ends before. One that has too much unsent already is ended.
+  virtual void Send(Piece piece, std::function<void()> then) = 0;
 };
 
 /// An answer.
@@ -28,6 +46,8 @@ struct Response {
   std::string body;
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};
+  /// Where set, the body has no end: it is what the listener, which this is called with, gets sent.
+  std::function<void(std::shared_ptr<Listener>)> feed = {};
 };
 
 /// To be called once, from any thread.
@@ -48,7 +68,14 @@ struct Route {
 struct RequestHead {
   std::string_view method;
   std::string_view target;         ///< path and query
-  std::string_view authorization;  ///< of the header; may be empty
+  std::string_view authorization;  ///< of the header; may be empty, as those that follow
+  std::string_view host = {};
+  std::string_view origin = {};
+  std::string_view fetch_site = {};  ///< Sec-Fetch-Site
+  std::string_view content_type = {};
+  std::string_view last_event_id = {};
+  std::string_view accept_encoding = {};
+  std::string_view if_none_match = {};
 };
 
 /// Thread-safe.
@@ -63,7 +90,10 @@ class Router {
     Request request;     ///< without its body
   };
   /// The only place that lets a call in. Refusals are answers: 401 without a good token, 403 for one of
-  /// another scope, 404, 405.
+  /// another scope, 404, 405. A call that no token stands for but that is let in has to be one of this
+  /// machine's own (403): to an address or to localhost, whatever name a page's author gave the address; and
+  /// where it changes something, neither from a page of another origin (403) nor with a body that is not said
+  /// to be JSON (415), which other pages can't send.
   tl::expected<Match, Response> Find(const RequestHead& head) const;
 
  private:

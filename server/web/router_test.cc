@@ -83,6 +83,96 @@ TEST(WebRouter, ErrorsAreJsonWithACodeAndASentence) {
   EXPECT_EQ(ErrorResponse({.code = ErrorCode::kPermissionDenied, .message = "x"}).status, 403);
 }
 
+TEST(WebRouter, WithoutATokenOnlyThisMachinesOwnPagesAndProgramsComeIn) {
+  const Handler nothing = [](const Request&, const Answer& answer) { answer({}); };
+  const Router router({{"GET", "/jobs", Scope::kView, 0, nothing},
+                       {"POST", "/jobs", Scope::kSubmit, 10, nothing},
+                       {"DELETE", "/jobs", Scope::kSubmit, 0, nothing}},
+                      [](Scope, std::string_view) { return Caller{}; });
+  struct Case {
+    const char* what;
+    RequestHead head;
+    int status;
+  };
+  constexpr std::string_view kHost = "localhost:7651";
+  constexpr std::string_view kJson = "application/json; charset=utf-8";
+  const std::vector<Case> cases = {
+      {"curl", {.method = "GET", .target = "/jobs", .host = kHost}, 200},
+      {"by address", {.method = "GET", .target = "/jobs", .host = "127.0.0.1:7651"}, 200},
+      {"by IPv6 address", {.method = "GET", .target = "/jobs", .host = "[::1]:7651"}, 200},
+      {"a name of its own", {.method = "GET", .target = "/jobs", .host = "imgd.localhost"}, 200},
+      {"a name that somebody gave the address",
+       {.method = "GET", .target = "/jobs", .host = "evil.example"},
+       403},
+      {"no host", {.method = "GET", .target = "/jobs"}, 403},
+      {"with a token by any name",
+       {.method = "GET", .target = "/jobs", .authorization = "Bearer x", .host = "imgd.example"},
+       200},
+      {"curl that posts JSON",
+       {.method = "POST", .target = "/jobs", .host = kHost, .content_type = kJson},
+       200},
+      {"a form", {.method = "POST", .target = "/jobs", .host = kHost, .content_type = "text/plain"}, 415},
+      {"a form that says nothing", {.method = "POST", .target = "/jobs", .host = kHost}, 415},
+      {"our page",
+       {.method = "POST",
+        .target = "/jobs",
+        .host = kHost,
+        .origin = "http://localhost:7651",
+        .fetch_site = "same-origin",
+        .content_type = kJson},
+       200},
+      {"another page",
+       {.method = "POST",
+        .target = "/jobs",
+        .host = kHost,
+        .origin = "https://evil.example",
+        .fetch_site = "cross-site",
+        .content_type = kJson},
+       403},
+      {"another page of an old browser",
+       {.method = "POST",
+        .target = "/jobs",
+        .host = kHost,
+        .origin = "https://evil.example",
+        .content_type = kJson},
+       403},
+      {"another port",
+       {.method = "DELETE", .target = "/jobs", .host = kHost, .fetch_site = "same-site"},
+       403},
+      {"a page without an origin",
+       {.method = "DELETE", .target = "/jobs", .host = kHost, .origin = "null"},
+       403},
+      {"another page with a token",
+       {.method = "POST",
+        .target = "/jobs",
+        .authorization = "Bearer x",
+        .host = kHost,
+        .origin = "https://tools.example"},
+       200},
+  };
+  for (const auto& c : cases) {
+    const auto found = router.Find(c.head);
+    EXPECT_EQ(found ? 200 : found.error().status, c.status) << c.what;
+  }
+}
+
+TEST(Tokens, AScopeMayDoWhatThoseBeforeItMay) {
+  for (const auto& [scope, wanted, allowed] : std::vector<std::tuple<const char*, Scope, bool>>{
+           {"view", Scope::kView, true},
+           {"view", Scope::kSubmit, false},
+           {"submit", Scope::kView, true},
+           {"operate", Scope::kSubmit, true},
+           {"operate", Scope::kAdmin, false},
+           {"admin", Scope::kView, true},
+           {"admin", Scope::kReport, false},
+           {"report", Scope::kReport, true},
+           {"report", Scope::kView, false},
+           {"", Scope::kView, false},
+       }) {
+    EXPECT_EQ(Allows({scope}, wanted), allowed) << scope << " for " << NameOf(wanted);
+  }
+}
+
 TEST(Tokens, AreRandomAndOnlyTheirHashIsKnown) {
   const std::string a = NewSecret().value();
   const std::string b = NewSecret().value();

@@ -1,7 +1,11 @@
 #include "server/web/routes.h"
 
+#include <algorithm>
+
 #include "server/web/health_handler.h"
+#include "server/web/openapi.h"
 #include "server/web/report_handlers.h"
+#include "server/web/static_files.h"
 
 namespace imgd::web {
 namespace {
@@ -10,17 +14,33 @@ namespace {
 constexpr size_t kMostStartBytes = size_t{6} << 20;
 constexpr size_t kMostEventsBytes = size_t{4} << 20;
 
+/// Whether somebody has a token for what is neither open nor a report.
+bool HasApiToken(const std::map<std::string, TokenRecord>& tokens) {
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [](const auto& token) { return Allows(token.second.scopes, Scope::kView); });
+}
+
+Caller LetIn(const WebParts& parts, Scope scope, std::string_view secret) {
+  const auto tokens = parts.engine->View()->tokens;
+  if (parts.loopback && scope != Scope::kReport && secret.empty() && !HasApiToken(*tokens)) return {};
+  return Authorise(*tokens, scope, secret, parts.clock->Wall());
+}
+
 }  // namespace
 
-Router MakeRouter(Engine* engine, const Clock* clock) {
+Router MakeRouter(const WebParts& parts) {
+  Engine* engine = parts.engine;
   std::vector<Route> routes = {
       {"GET", "/healthz", Scope::kOpen, 0, Health(engine)},
       {"POST", "/api/v1/reports", Scope::kReport, kMostStartBytes, StartReport(engine)},
       {"POST", "/api/v1/reports/{job}/events", Scope::kReport, kMostEventsBytes, ReportEvents(engine)},
+      {"GET", "/api/v1/stream", Scope::kView, 0, StreamHandler(parts.feed)},
+      {"GET", "/api/v1/openapi.json", Scope::kOpen, 0, OpenApiHandler()},
   };
-  return Router(std::move(routes), [engine, clock](Scope scope, std::string_view secret) {
-    return Authorise(*engine->View()->tokens, scope, secret, clock->Wall());
-  });
+  for (auto& route : MakeApiRoutes(parts.caller, parts.pool)) routes.push_back(std::move(route));
+  for (auto& route : StaticRoutes()) routes.push_back(std::move(route));
+  return Router(std::move(routes),
+                [parts](Scope scope, std::string_view secret) { return LetIn(parts, scope, secret); });
 }
 
 }  // namespace imgd::web

@@ -2,11 +2,26 @@
 
 #include "common/clock.h"
 #include "server/engine/engine.h"
+#include "server/engine/read_pool.h"
+#include "server/web/api.h"
+#include "server/web/live_feed.h"
 #include "server/web/router.h"
 
 namespace imgd::web {
 
-/// All that imgd answers by HTTP, in one table. Both must outlive the router.
-Router MakeRouter(Engine* engine, const Clock* clock);
+/// What the routes need; all of it must outlive the router.
+struct WebParts {
+  Engine* engine;
+  const Clock* clock;
+  ApiCaller* caller;
+  ReadPool* pool;
+  LiveFeed* feed;
+  /// Only this machine's own users can connect. Then the API is open to all for as long as there is no token
+  /// for it, as gRPC is.
+  bool loopback = false;
+};
+
+/// All that imgd answers by HTTP, in one table.
+Router MakeRouter(const WebParts& parts);
 
 }  // namespace imgd::web

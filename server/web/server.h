@@ -15,8 +15,10 @@ struct WebSettings {
   std::string certificate;  ///< PEM file, the chain included; empty: plain HTTP
   std::string key;          ///< its key, PEM
   int threads = 2;
-  size_t most_connections = 512;  ///< more are closed at once
-  size_t most_in_flight = 256;    ///< requests that wait for their answer; more get 503
+  size_t most_connections = 512;         ///< more are closed at once
+  size_t most_listeners = 4096;          ///< of answers that have no end, beside those; more get 503
+  size_t most_unsent_bytes = 512 << 10;  ///< of such an answer; a caller that falls behind is disconnected
+  size_t most_in_flight = 256;           ///< requests that wait for their answer; more get 503
   size_t most_header_bytes = 16 << 10;
   Duration handshake_limit = std::chrono::seconds(10);
   Duration head_limit = std::chrono::seconds(10);  ///< for the first request's head to be there

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -43,6 +44,13 @@ struct WebServerTest : testing::Test {
            const std::lock_guard lock(mutex);
            waiting.push_back(answer);
          }},
+        {"GET", "/feed", Scope::kOpen, 0,
+         [this](const Request&, const Answer& answer) {
+           answer({.content_type = "text/plain", .feed = [this](const std::shared_ptr<Listener>& listener) {
+                     const std::lock_guard lock(mutex);
+                     listeners.push_back(listener);
+                   }});
+         }},
     };
     auto started =
         WebServer::Start(settings, Router(std::move(routes), [](Scope scope, std::string_view secret) {
@@ -51,6 +59,23 @@ struct WebServerTest : testing::Test {
                          }));
     ASSERT_TRUE(started.has_value()) << started.error().message;
     server = std::move(*started);
+  }
+  /// The connection that listens to /feed.
+  std::weak_ptr<Listener> TakeListener() {
+    while (true) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!listeners.empty()) {
+          auto listener = listeners.back();
+          listeners.pop_back();
+          return listener;
+        }
+      }
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+  static Piece Chunk(const std::string& text) {
+    return std::make_shared<const std::string>(fmt::format("{:x}\r\n{}\r\n", text.size(), text));
   }
   /// The answer that a request to /later waits for.
   Answer TakeWaiting() {
@@ -70,7 +95,8 @@ struct WebServerTest : testing::Test {
   std::filesystem::path folder;
   WebSettings settings;
   std::mutex mutex;
-  std::vector<Answer> waiting;  // guarded by mutex
+  std::vector<Answer> waiting;                     // guarded by mutex
+  std::vector<std::weak_ptr<Listener>> listeners;  // guarded by mutex
   std::unique_ptr<WebServer> server;
 };
 
@@ -310,6 +336,63 @@ TEST_F(WebServerTest, ACertificateThatCannotBeUsedIsNamed) {
   const auto refused = WebServer::Start(settings, Router({}, {}));
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message, StartsWith("web.certificate: " + settings.certificate));
+}
+
+TEST_F(WebServerTest, AListenerGetsPiecesInTheirOrderUntilItGoes) {
+  Start();
+  auto connection = std::make_unique<TestConnection>(server->port());
+  const auto head = connection->Get("/feed");
+  ASSERT_TRUE(head.has_value());
+  EXPECT_THAT(head->head, HasSubstr("Transfer-Encoding: chunked"));
+  const auto listener = TakeListener();
+  std::atomic<int> sent = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto kept = listener.lock();
+    ASSERT_TRUE(kept);
+    kept->Send(Chunk(fmt::format("piece {}", i)), [&sent] { ++sent; });
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(connection->ReadChunk().value_or(""), fmt::format("piece {}", i));
+  connection.reset();
+  while (!listener.expired()) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(sent, 100);
+}
+
+TEST_F(WebServerTest, AListenerThatDoesNotReadIsDisconnected) {
+  settings.most_unsent_bytes =
+      200'000;  // four pieces: one may be read before the server knows that it is sent
+  Start();
+  TestConnection slow(server->port());
+  ASSERT_TRUE(slow.Get("/feed").has_value());
+  const auto listener = TakeListener();
+  TestConnection quick(server->port());
+  ASSERT_TRUE(quick.Get("/feed").has_value());
+  const auto other = TakeListener();
+  const Piece piece = Chunk(std::string(50'000, 'x'));
+  // What the system buffers is no matter of the server's: at some time it takes no more.
+  while (const auto kept = listener.lock()) {
+    kept->Send(piece, {});
+    const auto second = other.lock();
+    ASSERT_TRUE(second);
+    second->Send(piece, {});
+    ASSERT_TRUE(quick.ReadChunk().has_value()) << "who reads stays";
+  }
+}
+
+TEST_F(WebServerTest, MoreThanSoManyDoNotListenAndAStopEndsThem) {
+  settings.most_listeners = 1;
+  settings.most_connections = 2;
+  Start();
+  TestConnection first(server->port());
+  ASSERT_EQ(first.Get("/feed")->status, 200);
+  const auto listener = TakeListener();
+  TestConnection second(server->port());
+  EXPECT_EQ(second.Get("/feed")->status, 503);
+  EXPECT_EQ(second.Get("/ok")->status, 200) << "it may ask for something else";
+  TestConnection third(server->port());
+  EXPECT_EQ(third.Get("/ok")->status, 200) << "a listener takes no place of others";
+  server->Stop(Duration::zero());
+  EXPECT_TRUE(first.ReadToEnd());
+  if (const auto kept = listener.lock()) kept->Send(Chunk("late"), {});
 }
 
 }  // namespace

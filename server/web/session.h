@@ -1,12 +1,15 @@
 #pragma once
 
 #include <array>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,17 +24,18 @@ using TlsStream = boost::asio::ssl::stream<boost::beast::tcp_stream>;
 
 /// One connection: reads a request, has it answered, writes the answer, and again, until somebody ends it or
 /// one of the limits does. Everything of it runs on its strand; it lives as long as something is under way.
+/// Where an answer has no end, the connection becomes a listener, which it stays.
 template <typename Stream>
-class Session : public std::enable_shared_from_this<Session<Stream>> {
+class Session final : public Listener, public std::enable_shared_from_this<Session<Stream>> {
  public:
   /// The caller has counted it in `shared->connections`.
   template <typename... Arguments>
   explicit Session(std::shared_ptr<Shared> shared, Arguments&&... arguments)
       : shared_(std::move(shared)), stream_(std::forward<Arguments>(arguments)...) {}
-  ~Session() {
+  ~Session() override {
     EndRequest();
     if (closer_ != 0) shared_->Forget(closer_);
-    --shared_->connections;
+    --(listening_ ? shared_->listeners : shared_->connections);
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -42,6 +46,15 @@ class Session : public std::enable_shared_from_this<Session<Stream>> {
         boost::asio::post(self->stream_.get_executor(), [self] { self->tcp().close(); });
     });
     boost::asio::dispatch(stream_.get_executor(), [self = this->shared_from_this()] { self->Begin(); });
+  }
+
+  void Send(Piece piece, std::function<void()> then) override {
+    shared_->UnlessEnded([&] {
+      boost::asio::post(stream_.get_executor(), [self = this->shared_from_this(), piece = std::move(piece),
+                                                 then = std::move(then)]() mutable {
+        self->Queue(std::move(piece), std::move(then));
+      });
+    });
   }
 
  private:
@@ -88,7 +101,14 @@ class Session : public std::enable_shared_from_this<Session<Stream>> {
     const auto view = [](auto text) { return std::string_view(text.data(), text.size()); };
     auto match = shared_->router.Find({.method = view(head.method_string()),
                                        .target = view(head.target()),
-                                       .authorization = view(head[field::authorization])});
+                                       .authorization = view(head[field::authorization]),
+                                       .host = view(head[field::host]),
+                                       .origin = view(head[field::origin]),
+                                       .fetch_site = view(head["Sec-Fetch-Site"]),
+                                       .content_type = view(head[field::content_type]),
+                                       .last_event_id = view(head["Last-Event-ID"]),
+                                       .accept_encoding = view(head[field::accept_encoding]),
+                                       .if_none_match = view(head[field::if_none_match])});
     keep_alive_ = head.keep_alive();
     if (!match) {
       // What the caller may still be sending is not read.
@@ -153,7 +173,7 @@ class Session : public std::enable_shared_from_this<Session<Stream>> {
       // From whatever thread it comes; after the server's end it goes nowhere.
       self->shared_->UnlessEnded([&] {
         boost::asio::post(self->stream_.get_executor(), [self, response = std::move(response)]() mutable {
-          self->Write(std::move(response));
+          self->Give(std::move(response));
         });
       });
     });
@@ -162,6 +182,64 @@ class Session : public std::enable_shared_from_this<Session<Stream>> {
   /// It counts as under way until its answer is written, or can't be.
   void EndRequest() {
     if (std::exchange(asked_, false)) shared_->EndRequest();
+  }
+
+  void Give(Response response) {
+    if (!response.feed) return Write(std::move(response));
+    if (parser_->get().version() < 11) {
+      keep_alive_ = false;
+      return Write(ErrorResponse(505, "INVALID_ARGUMENT", "an answer without an end needs HTTP/1.1"));
+    }
+    if (++shared_->listeners > shared_->settings.most_listeners) {
+      --shared_->listeners;
+      return Write(ErrorResponse(503, "RESOURCE_EXHAUSTED", "too many listen already; try again"));
+    }
+    --shared_->connections;
+    listening_ = true;
+    Listen(std::move(response));
+  }
+
+  /// The head; its body is what others send from then on. What the caller still says is of no interest, only
+  /// that it goes.
+  void Listen(Response response) {
+    auto head = std::make_shared<std::string>(fmt::format(
+        "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n", response.content_type));
+    for (const auto& [name, value] : response.headers) *head += fmt::format("{}: {}\r\n", name, value);
+    *head += "Transfer-Encoding: chunked\r\n\r\n";
+    match_.reset();
+    parser_.reset();
+    buffer_ = {};
+    tcp().expires_never();
+    Linger(0);
+    Queue(std::move(head), {});
+    EndRequest();
+    response.feed(this->shared_from_this());
+  }
+
+  void Queue(Piece piece, std::function<void()> then) {
+    if (!tcp().socket().is_open()) return;
+    unsent_bytes_ += piece->size();
+    unsent_.emplace_back(std::move(piece), std::move(then));
+    if (unsent_.size() == 1) return SendFirst();
+    // A caller that is slower than what happens: it can come again and go on from where it was.
+    if (unsent_bytes_ > shared_->settings.most_unsent_bytes) tcp().close();
+  }
+
+  void SendFirst() {
+    tcp().expires_after(shared_->settings.write_limit);
+    boost::asio::async_write(stream_, boost::asio::buffer(*unsent_.front().first),
+                             [self = this->shared_from_this()](Code code, size_t) {
+                               if (code) return self->tcp().close();
+                               self->Sent();
+                             });
+  }
+
+  void Sent() {
+    const auto then = std::move(unsent_.front().second);
+    unsent_bytes_ -= unsent_.front().first->size();
+    unsent_.pop_front();
+    if (!unsent_.empty()) SendFirst();
+    if (then) then();
   }
 
   void Write(Response response) {
@@ -196,10 +274,11 @@ class Session : public std::enable_shared_from_this<Session<Stream>> {
   }
 
   void Linger(size_t bytes) {
-    if (bytes > kMostLingerBytes) return;
+    if (bytes > kMostLingerBytes) return tcp().close();
     tcp().async_read_some(boost::asio::buffer(rest_),
                           [self = this->shared_from_this(), bytes](Code code, size_t more) {
-                            if (!code) self->Linger(bytes + more);
+                            if (!code) return self->Linger(bytes + more);
+                            if (self->listening_) self->tcp().close();
                           });
   }
 
@@ -214,6 +293,9 @@ class Session : public std::enable_shared_from_this<Session<Stream>> {
   bool keep_alive_ = false;
   uint64_t closer_ = 0;
   bool asked_ = false;  ///< a handler has the request
+  bool listening_ = false;
+  std::deque<std::pair<Piece, std::function<void()>>> unsent_;  ///< the first one is being sent
+  size_t unsent_bytes_ = 0;
 };
 
 }  // namespace imgd::web

@@ -22,7 +22,8 @@ struct Shared {
   const WebSettings settings;
   const Router router;
   boost::asio::io_context context;
-  std::atomic<size_t> connections = 0;
+  std::atomic<size_t> connections = 0;  ///< that are no listeners
+  std::atomic<size_t> listeners = 0;
   std::atomic<bool> stopping = false;
 
   /// False when too many requests wait for their answer.

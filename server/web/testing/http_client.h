@@ -73,6 +73,30 @@ class TestConnection {
     return ended_;
   }
 
+  /// `headers`: whole lines, each with its CRLF.
+  std::optional<TestAnswer> Ask(const std::string& method, const std::string& target,
+                                const std::string& body = "", const std::string& headers = "") {
+    const std::string length = body.empty() ? "" : fmt::format("Content-Length: {}\r\n", body.size());
+    const std::string host = headers.find("Host:") == std::string::npos ? "Host: localhost\r\n" : "";
+    Send(fmt::format("{} {} HTTP/1.1\r\n{}{}{}\r\n{}", method, target, host, headers, length, body));
+    return Read();
+  }
+  /// The next chunk of a chunked body; nothing when the server has ended the connection.
+  std::optional<std::string> ReadChunk() {
+    size_t end = std::string::npos;
+    while ((end = rest_.find("\r\n")) == std::string::npos) {
+      if (!More()) return std::nullopt;
+    }
+    size_t length = 0;
+    std::from_chars(rest_.data(), rest_.data() + end, length, 16);
+    while (rest_.size() < end + 2 + length + 2) {
+      if (!More()) return std::nullopt;
+    }
+    std::string chunk = rest_.substr(end + 2, length);
+    rest_.erase(0, end + 2 + length + 2);
+    return chunk;
+  }
+
   std::optional<TestAnswer> Get(const std::string& path) {
     Send(fmt::format("GET {} HTTP/1.1\r\nHost: test\r\n\r\n", path));
     return Read();

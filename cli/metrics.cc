@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/job_ref.h"
+#include "cli/plot.h"
+#include "cli/serialize.h"
+
+namespace imgd::cli {
+namespace {
+
+constexpr int kPlotLines = 12;
+constexpr int kMostPlotColumns = 100;
+
+struct MetricsOptions {
+  std::string job;
+  std::vector<std::string> names;
+  std::string x = "step";
+  std::string format = "table";
+  uint32_t points = 1000;
+  bool plot = false;
+};
+
+void PrintCsv(std::ostream& out, const std::string& x, const v1::GetMetricsResponse& metrics) {
+  out << fmt::format("name,{},min,max,last\n", x);
+  for (const auto& series : metrics.series()) {
+    for (const auto& point : series.points())
+      out << fmt::format("{},{},{},{},{}\n", series.name(), point.x(), point.min(), point.max(),
+                         point.last());
+  }
+}
+
+void PrintMetricsTable(Context& context, const v1::GetMetricsResponse& metrics) {
+  Table table(
+      {{"FIGURE"}, {"VALUES", true}, {"FIRST", true}, {"LAST", true}, {"LEAST", true}, {"GREATEST", true}});
+  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  for (const auto& series : metrics.series()) {
+    if (series.points().empty()) {
+      table.Add({series.name(), "0", "", "", "", ""});
+      continue;
+    }
+    double least = series.points(0).min();
+    double greatest = series.points(0).max();
+    for (const auto& point : series.points()) {
+      least = std::fmin(least, point.min());
+      greatest = std::fmax(greatest, point.max());
+    }
+    table.Add({series.name(), std::to_string(series.values()), number(series.points(0).last()),
+               number(series.points().rbegin()->last()), number(least), number(greatest)});
+  }
+  table.Print(context.out(), context.terminal());
+}
+
+/// A curve for each figure, of what can be drawn of it: no gaps, and from 0 up.
+void PrintPlots(Context& context, const std::string& x, const v1::GetMetricsResponse& metrics) {
+  const int columns = context.terminal().Width();
+  for (const auto& series : metrics.series()) {
+    std::vector<double> values;
+    for (const auto& point : series.points()) {
+      if (std::isfinite(point.last())) values.push_back(std::max(point.last(), 0.0));
+    }
+    if (values.empty()) continue;
+    context.out() << fmt::format("{} by {}, {:.6g} to {:.6g}\n", series.name(), x, series.points(0).x(),
+                                 series.points().rbegin()->x())
+                  << Plot(values, std::min(columns > 0 ? columns : kMostPlotColumns, kMostPlotColumns),
+                          kPlotLines, context.terminal().utf8);
+  }
+}
+
+int RunMetrics(Context& context, const MetricsOptions& options) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto id = FindJob(**client, options.job);
+  if (!id) return context.Fail(id.error());
+  v1::GetMetricsRequest request;
+  request.set_id(*id);
+  request.set_x(options.x);
+  request.set_points(options.points);
+  for (const auto& name : options.names) request.add_names(name);
+  const auto metrics = (*client)->GetMetrics(request);
+  if (!metrics) return context.Fail(metrics.error());
+  if (options.format == "json") {
+    PrintDocument(context.out(), ToJson(*metrics), OutputFormat::kJson);
+  } else if (options.format == "csv") {
+    PrintCsv(context.out(), options.x, *metrics);
+  } else if (options.plot) {
+    PrintPlots(context, options.x, *metrics);
+  } else {
+    PrintMetricsTable(context, *metrics);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddMetricsCommand(Command app, Context& context) {
+  auto options = std::make_shared<MetricsOptions>();
+  Command command = app.AddSubcommand("metrics", "Show what a job's figures were, as a table, CSV or curves");
+  AddJobArgument(command, options->job);
+  command
+      .AddOption("--names", options->names,
+                 "Which figures, with commas between (default: all that there are)")
+      .SplitAtCommas()
+      .ValueName("NAMES");
+  command.AddOption("-x", options->x, "By what: step, epoch, images or time (default step)")
+      .OneOf({"step", "epoch", "images", "time"})
+      .ValueName("AXIS");
+  command.AddNumber("--points", "The most points of each figure (default 1000); no peak is left out", 1,
+                    10'000, [options](uint64_t points) { options->points = static_cast<uint32_t>(points); });
+  command.AddOption("-o,--output", options->format, "table, csv, json (default table)")
+      .OneOf({"table", "csv", "json"})
+      .ValueName("FORMAT");
+  command.AddFlag("--plot", options->plot, "Draw a curve of each");
+  command.Footer(
+      "A point stands for all values since the one before: its least, its greatest and its last. Steps that "
+      "a\n"
+      "later start of the job did again count once, but by time all do (docs/api.md has the names).\n\n"
+      "Examples:\n"
+      "  imgcli metrics 12 --names loss,top1 --plot\n"
+      "  imgcli metrics rn50 -x epoch --points 10000 -o csv > rn50.csv");
+  command.Runs([&context, options] { return RunMetrics(context, *options); });
+}
+
+}  // namespace imgd::cli

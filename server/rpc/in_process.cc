@@ -1,0 +1,102 @@
+#include "server/rpc/in_process.h"
+
+#include <grpcpp/client_context.h>
+
+#include <chrono>
+
+#include "imgd/v1/common.pb.h"
+
+namespace imgd {
+namespace {
+
+using google::protobuf::Message;
+
+constexpr auto kLongestCall = std::chrono::seconds(60);
+constexpr int kMostAnswerBytes = 64 << 20;
+
+ErrorCode CodeOfStatus(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::OUT_OF_RANGE:
+      return ErrorCode::kInvalidArgument;
+    case grpc::StatusCode::NOT_FOUND:
+      return ErrorCode::kNotFound;
+    case grpc::StatusCode::ALREADY_EXISTS:
+      return ErrorCode::kAlreadyExists;
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return ErrorCode::kFailedPrecondition;
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return ErrorCode::kPermissionDenied;
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return ErrorCode::kResourceExhausted;
+    case grpc::StatusCode::UNAVAILABLE:
+      return ErrorCode::kUnavailable;
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return ErrorCode::kDeadlineExceeded;
+    case grpc::StatusCode::DATA_LOSS:
+      return ErrorCode::kDataLoss;
+    case grpc::StatusCode::CANCELLED:
+      return ErrorCode::kCancelled;
+    default:
+      return ErrorCode::kInternal;
+  }
+}
+
+/// What ToStatus() (server/rpc/errors.h) made of them.
+std::vector<Error> ErrorsOf(const grpc::Status& status) {
+  const ErrorCode code = CodeOfStatus(status.error_code());
+  std::vector<Error> out;
+  v1::ErrorDetails details;
+  if (details.ParseFromString(status.error_details())) {
+    for (const auto& detail : details.errors()) {
+      out.push_back({.code = code,
+                     .message = detail.message(),
+                     .file = detail.file(),
+                     .line = static_cast<int>(detail.line()),
+                     .column = static_cast<int>(detail.column()),
+                     .hint = detail.hint()});
+    }
+  }
+  if (out.empty()) out.push_back({.code = code, .message = status.error_message()});
+  return out;
+}
+
+/// What has to live until the answer is there.
+struct PendingCall {
+  grpc::ClientContext context;
+  std::unique_ptr<Message> request;
+  std::unique_ptr<Message> response;
+  std::function<void(web::ApiCaller::Reply)> done;
+};
+
+std::shared_ptr<grpc::Channel> ChannelTo(grpc::Server& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMostAnswerBytes);
+  return server.InProcessChannel(arguments);
+}
+
+}  // namespace
+
+InProcessCaller::InProcessCaller(grpc::Server& server) : stub_(ChannelTo(server)) {}
+
+void InProcessCaller::Call(const google::protobuf::MethodDescriptor& method, std::unique_ptr<Message> request,
+                           std::function<void(Reply)> done) {
+  const auto call = std::make_shared<PendingCall>();
+  call->request = std::move(request);
+  call->response.reset(
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(method.output_type())->New());
+  call->done = std::move(done);
+  call->context.set_deadline(std::chrono::system_clock::now() + kLongestCall);
+  const std::string path = "/" + method.service()->full_name() + "/" + method.name();
+  stub_.UnaryCall(&call->context, path, {}, call->request.get(), call->response.get(),
+                  [call](const grpc::Status& status) {
+                    if (status.ok()) {
+                      call->done(std::move(call->response));
+                    } else {
+                      call->done(tl::unexpected(ErrorsOf(status)));
+                    }
+                  });
+}
+
+}  // namespace imgd

@@ -1,0 +1,79 @@
+#include "server/rpc/metric_history.h"
+
+#include <array>
+#include <cmath>
+
+namespace imgd {
+namespace {
+
+constexpr uint32_t kUsualPoints = 1000;
+constexpr uint32_t kMostPoints = 10'000;
+constexpr int kMostNames = 64;
+constexpr std::array<std::pair<std::string_view, Axis>, 4> kAxes = {
+    {{"step", Axis::kStep}, {"epoch", Axis::kEpoch}, {"images", Axis::kImages}, {"time", Axis::kTime}}};
+
+Result<Axis> AxisOf(const std::string& name) {
+  if (name.empty()) return Axis::kStep;
+  for (const auto& [known, axis] : kAxes) {
+    if (name == known) return axis;
+  }
+  return Fail(ErrorCode::kInvalidArgument, "x: found '{}'; allowed: step, epoch, images, time",
+              name.substr(0, 100));
+}
+
+/// Images in the job's training set, as its ranks said; 0 where none did.
+Result<double> TrainImages(JobId job, Reader& reader) {
+  IMGD_ASSIGN(const auto event, reader.Latest(job, EventKind::kRankStarted));
+  v1::RankStarted started;
+  if (event) started.ParseFromString(event->payload);
+  return static_cast<double>(started.started().train_images());
+}
+
+Result<CurveQuery> QueryOf(const v1::GetMetricsRequest& request) {
+  CurveQuery query{.names = {request.names().begin(), request.names().end()}};
+  IMGD_ASSIGN(query.x, AxisOf(request.x()));
+  if (request.points() > kMostPoints) {
+    return Fail(ErrorCode::kInvalidArgument, "points: found {}; allowed: 1 to {}", request.points(),
+                kMostPoints);
+  }
+  if (request.names_size() > kMostNames) {
+    return Fail(ErrorCode::kInvalidArgument, "names: found {}; at most {} are allowed", request.names_size(),
+                kMostNames);
+  }
+  query.points = request.points() == 0 ? kUsualPoints : request.points();
+  if (request.has_from()) query.from = request.from();
+  if (request.has_to()) query.to = request.to();
+  if (std::isnan(request.from()) || std::isnan(request.to()))
+    return Fail(ErrorCode::kInvalidArgument, "from, to: a number is expected");
+  return query;
+}
+
+}  // namespace
+
+Status FillMetrics(const v1::GetMetricsRequest& request, Reader& reader, v1::GetMetricsResponse& out) {
+  const JobId job(request.id());
+  IMGD_ASSIGN(auto query, QueryOf(request));
+  IMGD_ASSIGN(const auto row, reader.Job(job, false));
+  if (!row) return Fail(ErrorCode::kNotFound, "there is no job {}", job);
+  if (query.x == Axis::kImages) {
+    IMGD_ASSIGN(query.images_per_epoch, TrainImages(job, reader));
+  }
+  IMGD_ASSIGN(const auto curves, reader.Curves(job, query));
+  for (const auto& curve : curves) {
+    auto* series = out.add_series();
+    series->set_name(curve.name);
+    uint64_t values = 0;
+    for (const auto& point : curve.points) {
+      values += point.count;
+      auto* added = series->add_points();
+      added->set_x(point.x);
+      added->set_min(point.values.min);
+      added->set_max(point.values.max);
+      added->set_last(point.values.last);
+    }
+    series->set_values(values);
+  }
+  return {};
+}
+
+}  // namespace imgd

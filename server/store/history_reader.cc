@@ -1,0 +1,349 @@
+#include "server/store/history_reader.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "common/yaml.h"
+#include "imgd/v1/trainer.pb.h"
+#include "server/store/history_codec.h"
+#include "server/store/metrics_store.h"
+#include "server/store/sql.h"
+
+namespace imgd {
+namespace {
+
+constexpr size_t kMostUnsealed = 1'000'000;
+constexpr double kMicros = 1e6;
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+/// A value, or what some values that follow each other are together.
+struct Entry {
+  Summary values;
+  uint64_t count = 1;
+};
+
+/// One column of one start.
+class Column {
+ public:
+  Column(Database& database, JobId job, Generation generation, Figure figure, uint64_t values)
+      : database_(database), job_(job), generation_(generation), figure_(figure), values_(values) {}
+
+  /// Values [begin, end) as entries of at most 8^level of them.
+  Status Read(uint64_t begin, uint64_t end, int level, std::vector<Entry>& out) {
+    if (begin >= end) return {};
+    uint64_t each = 1;
+    for (int i = 0; i < level; ++i) each *= kFanOut;
+    const uint64_t row_values = each * kPieceValues;
+    // Of a level above 0 there are full rows only.
+    const uint64_t complete = level == 0 ? values_ : values_ / row_values * row_values;
+    const uint64_t first = (begin + each - 1) / each * each;
+    const uint64_t last = std::min(end, complete) / each * each;
+    if (first >= last) return level == 0 ? Status() : Read(begin, end, level - 1, out);
+    IMGD_TRY(Read(begin, first, level - 1, out));
+    IMGD_TRY(ReadRows(first, last, level, each, out));
+    return last < end ? Read(last, end, level - 1, out) : Status();
+  }
+
+  /// The number of the first value that is above `x`, or at least `x`; of a column that grows.
+  Result<uint64_t> Find(double x, bool above) {
+    if (std::isinf(x)) return x < 0 ? 0 : values_;
+    const auto before = [&](double value) { return above ? value <= x : value < x; };
+    uint64_t low = 0;
+    uint64_t high = (values_ + kPieceValues - 1) / kPieceValues;
+    // The last piece whose first value is before it has the place.
+    while (low < high) {
+      const uint64_t middle = (low + high) / 2;
+      IMGD_ASSIGN(const auto piece, Piece(middle * kPieceValues));
+      if (before(piece.front())) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    if (low == 0) return uint64_t{0};
+    IMGD_ASSIGN(const auto piece, Piece((low - 1) * kPieceValues));
+    const auto place = std::find_if_not(piece.begin(), piece.end(), before);
+    return (low - 1) * kPieceValues + static_cast<uint64_t>(place - piece.begin());
+  }
+
+ private:
+  SQLite::Statement& RowsFrom(int level, uint64_t first, uint64_t last) {
+    auto& query = database_.Prepare(
+        "SELECT first, data FROM history WHERE job = ? AND generation = ? AND figure = ? AND level = ? AND "
+        "first >= ? AND first < ? ORDER BY first");
+    BindAll(query, 1, Signed(job_.value()), Signed(generation_.value()), static_cast<int>(figure_), level,
+            Signed(first), Signed(last));
+    return query;
+  }
+
+  static Result<std::vector<double>> Decode(const SQLite::Column& data, size_t count) {
+    return DecodeColumn({static_cast<const char*>(data.getBlob()), static_cast<size_t>(data.getBytes())},
+                        count);
+  }
+
+  Result<std::vector<double>> Piece(uint64_t first) {
+    auto& query = RowsFrom(0, first, first + 1);
+    if (!query.executeStep()) return Fail(ErrorCode::kDataLoss, "metrics.db: a piece of job {} lacks", job_);
+    auto values = Decode(query.getColumn(1), std::min<uint64_t>(kPieceValues, values_ - first));
+    query.reset();
+    return values;
+  }
+
+  /// `first` and `last` are multiples of `each`, within what the level has.
+  Status ReadRows(uint64_t first, uint64_t last, int level, uint64_t each, std::vector<Entry>& out) {
+    const uint64_t row_values = each * kPieceValues;
+    uint64_t next = first / row_values * row_values;
+    auto& query = RowsFrom(level, next, last);
+    while (query.executeStep()) {
+      const uint64_t row = Unsigned(query.getColumn(0));
+      const size_t entries = level == 0 ? std::min<uint64_t>(kPieceValues, values_ - row) : kPieceValues;
+      IMGD_ASSIGN(const auto data, Decode(query.getColumn(1), level == 0 ? entries : 3 * entries));
+      const auto at = [&](uint64_t value) { return (value - row) / each; };
+      for (size_t i = row < first ? at(first) : 0; i < std::min<size_t>(entries, at(last)); ++i) {
+        const bool plain = level == 0;
+        out.push_back({{data[i], data[plain ? i : entries + i], data[plain ? i : 2 * entries + i]}, each});
+      }
+      if (row != next) break;
+      next += row_values;
+    }
+    query.reset();
+    if (next < last) return Fail(ErrorCode::kDataLoss, "metrics.db: a piece of job {} lacks", job_);
+    return {};
+  }
+
+  Database& database_;
+  JobId job_;
+  Generation generation_;
+  Figure figure_;
+  uint64_t values_;
+};
+
+Figure FigureOf(Axis x) {
+  return x == Axis::kStep ? Figure::kStep : x == Axis::kTime ? Figure::kTimeUs : Figure::kEpoch;
+}
+
+/// An x of the query as the stored column has it.
+double ToStored(double x, const CurveQuery& query) {
+  return query.x == Axis::kTime ? x * kMicros : query.x == Axis::kImages ? x / query.images_per_epoch : x;
+}
+
+/// The other way round.
+double FromStored(double value, const CurveQuery& query) {
+  return query.x == Axis::kTime     ? value / kMicros
+         : query.x == Axis::kImages ? value * query.images_per_epoch
+                                    : value;
+}
+
+/// The part of one start that counts.
+struct Stretch {
+  Generation generation;
+  uint64_t sealed = 0;  ///< reports
+  uint64_t begin = 0;   ///< of the sealed ones
+  uint64_t end = 0;
+  std::vector<StepReport> rest;  ///< those that are not sealed
+};
+
+/// A step report that is not sealed yet belongs to a start that may have sealed ones.
+std::vector<Stretch> StretchesOf(const std::vector<SealedRun>& sealed, std::vector<StepReport> unsealed) {
+  std::vector<Stretch> out;
+  for (const auto& run : sealed) out.push_back({.generation = run.generation, .sealed = run.reports});
+  for (auto& report : unsealed) {
+    if (out.empty() || out.back().generation != report.generation)
+      out.push_back({.generation = report.generation});
+    out.back().rest.push_back(std::move(report));
+  }
+  return out;
+}
+
+double FirstOf(const Stretch& stretch, const std::vector<SealedRun>& sealed, Figure axis) {
+  for (const auto& run : sealed) {
+    if (run.generation == stretch.generation) return run.first.at(axis);
+  }
+  return stretch.rest.front().figures.at(axis);
+}
+
+/// Leaves of each start what lies within the query and was not done again by a later one.
+Status Narrow(Database& database, JobId job, const CurveQuery& query, const std::vector<SealedRun>& sealed,
+              std::vector<Stretch>& stretches) {
+  const Figure axis = FigureOf(query.x);
+  const double from = query.from ? ToStored(*query.from, query) : -kForever;
+  const double to = query.to ? ToStored(*query.to, query) : kForever;
+  double done_again = kForever;
+  for (auto stretch = stretches.rbegin(); stretch != stretches.rend(); ++stretch) {
+    Column column(database, job, stretch->generation, axis, stretch->sealed);
+    IMGD_ASSIGN(stretch->begin, column.Find(from, false));
+    IMGD_ASSIGN(const uint64_t within, column.Find(to, true));
+    IMGD_ASSIGN(const uint64_t kept, column.Find(done_again, false));
+    stretch->end = std::max(stretch->begin, std::min(within, kept));
+    const double first = FirstOf(*stretch, sealed, axis);
+    std::erase_if(stretch->rest, [&](const StepReport& report) {
+      const double x = report.figures.at(axis);
+      return !(x >= from && x <= to && x < done_again);
+    });
+    if (query.x != Axis::kTime) done_again = std::min(done_again, first);
+  }
+  return {};
+}
+
+/// A figure of all stretches, one after another.
+Result<std::vector<Entry>> Entries(Database& database, JobId job, const std::vector<Stretch>& stretches,
+                                   Figure figure, int level) {
+  std::vector<Entry> out;
+  for (const auto& stretch : stretches) {
+    Column column(database, job, stretch.generation, figure, stretch.sealed);
+    IMGD_TRY(column.Read(stretch.begin, stretch.end, level, out));
+    for (const auto& report : stretch.rest) {
+      const double value = report.figures.at(figure);
+      out.push_back({{value, value, value}});
+    }
+  }
+  return out;
+}
+
+/// Entries that follow each other, joined to points of at least `width` values; `x` has the place of each.
+std::vector<CurvePoint> Points(const std::vector<Entry>& x, const std::vector<Entry>& values,
+                               uint64_t width) {
+  std::vector<CurvePoint> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (out.empty() || out.back().count >= width) {
+      out.push_back({.values = values[i].values});
+    } else {
+      Join(out.back().values, values[i].values);
+    }
+    out.back().count += values[i].count;
+    out.back().x = x[i].values.last;
+  }
+  return out;
+}
+
+bool WasReported(const Curve& curve) {
+  return std::any_of(curve.points.begin(), curve.points.end(),
+                     [](const CurvePoint& point) { return point.values.min != 0 || point.values.max != 0; });
+}
+
+Result<std::vector<Curve>> StepCurves(Database& database, JobId job, const CurveQuery& query,
+                                      const std::vector<FigureName>& wanted) {
+  std::vector<Curve> out;
+  const auto sealed = SealedRuns(database, job);
+  auto stretches = StretchesOf(
+      sealed, StepReportsAfter(database, job, sealed.empty() ? 0 : sealed.back().last_number, kMostUnsealed));
+  if (wanted.empty() || stretches.empty()) return out;
+  IMGD_TRY(Narrow(database, job, query, sealed, stretches));
+  uint64_t values = 0;
+  for (const auto& stretch : stretches) values += stretch.end - stretch.begin + stretch.rest.size();
+  const uint64_t width = std::max<uint64_t>((values + query.points - 1) / query.points, 1);
+  int level = 0;
+  for (uint64_t each = kFanOut; each <= width; each *= kFanOut) ++level;
+  IMGD_ASSIGN(const auto x, Entries(database, job, stretches, FigureOf(query.x), level));
+  for (const auto& [figure, name] : wanted) {
+    IMGD_ASSIGN(const auto entries, Entries(database, job, stretches, figure, level));
+    out.push_back({std::string(name), Points(x, entries, width)});
+    for (auto& point : out.back().points) point.x = FromStored(point.x, query);
+  }
+  return out;
+}
+
+struct Validation {
+  double x = 0;
+  std::array<double, 4> figures{};  ///< as ValidationFigures()
+};
+
+std::vector<Validation> Validations(Database& database, JobId job, const CurveQuery& query) {
+  auto& rows =
+      database.Prepare("SELECT time_us, payload FROM events WHERE job = ? AND kind = ? ORDER BY number");
+  BindAll(rows, 1, Signed(job.value()), static_cast<int>(EventKind::kEpoch));
+  std::vector<Validation> out;
+  while (rows.executeStep()) {
+    v1::EpochMetrics epoch;
+    const auto payload = rows.getColumn(1);
+    epoch.ParseFromArray(payload.getBlob(), payload.getBytes());
+    const double time = static_cast<double>(rows.getColumn(0).getInt64()) / kMicros;
+    const double x = query.x == Axis::kTime    ? time
+                     : query.x == Axis::kStep  ? static_cast<double>(epoch.step())
+                     : query.x == Axis::kEpoch ? epoch.epoch()
+                                               : epoch.epoch() * query.images_per_epoch;
+    // What a later start did again.
+    if (query.x != Axis::kTime) std::erase_if(out, [x](const Validation& one) { return one.x >= x; });
+    out.push_back({x, {epoch.val_loss(), epoch.val_top1(), epoch.val_top5(), epoch.val_seconds()}});
+  }
+  rows.reset();
+  std::erase_if(out, [&query](const Validation& one) {
+    return one.x < query.from.value_or(-kForever) || one.x > query.to.value_or(kForever);
+  });
+  return out;
+}
+
+Curve ValidationCurve(const std::vector<Validation>& validations, size_t figure, size_t points) {
+  std::vector<Entry> x;
+  std::vector<Entry> values;
+  for (const auto& one : validations) {
+    x.push_back({{one.x, one.x, one.x}});
+    values.push_back({{one.figures[figure], one.figures[figure], one.figures[figure]}});
+  }
+  const uint64_t width = std::max<uint64_t>((values.size() + points - 1) / points, 1);
+  return {ValidationFigures()[figure], Points(x, values, width)};
+}
+
+/// The wanted names, by where they are from.
+struct Wanted {
+  std::vector<FigureName> steps;
+  std::vector<size_t> epochs;
+};
+
+Result<Wanted> WantedOf(const std::vector<std::string>& names) {
+  Wanted out;
+  const auto& epochs = ValidationFigures();
+  for (const auto& figure : StepFigures()) {
+    if (names.empty() || std::count(names.begin(), names.end(), figure.name) > 0) out.steps.push_back(figure);
+  }
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    if (names.empty() || std::count(names.begin(), names.end(), epochs[i]) > 0) out.epochs.push_back(i);
+  }
+  std::vector<std::string> known = epochs;
+  for (const auto& figure : StepFigures()) known.emplace_back(figure.name);
+  for (const auto& name : names) {
+    if (std::count(known.begin(), known.end(), name) > 0) continue;
+    Error error{.code = ErrorCode::kInvalidArgument,
+                .message = fmt::format("names: there is no figure '{}'", name.substr(0, 100)),
+                .hint = fmt::format("there are {}", fmt::join(known, ", "))};
+    if (const auto nearest = NearestWord(name, known))
+      error.hint = fmt::format("did you mean '{}'?", *nearest);
+    return tl::unexpected(std::move(error));
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::vector<std::string>& ValidationFigures() {
+  static const std::vector<std::string> names = {"val_loss", "val_top1", "val_top5", "val_seconds"};
+  return names;
+}
+
+Result<std::vector<Curve>> ReadCurves(Database& database, JobId job, const CurveQuery& query) {
+  IMGD_ASSIGN(const Wanted wanted, WantedOf(query.names));
+  if (query.x == Axis::kImages && !(query.images_per_epoch > 0)) return std::vector<Curve>();
+  IMGD_ASSIGN(auto curves, StepCurves(database, job, query, wanted.steps));
+  if (!wanted.epochs.empty()) {
+    const auto validations = Validations(database, job, query);
+    for (const size_t figure : wanted.epochs)
+      curves.push_back(ValidationCurve(validations, figure, query.points));
+  }
+  if (query.names.empty()) {
+    std::erase_if(curves, [](const Curve& curve) { return !WasReported(curve); });
+    return curves;
+  }
+  std::vector<Curve> ordered;
+  for (const auto& name : query.names) {
+    const auto found = std::find_if(curves.begin(), curves.end(),
+                                    [&name](const Curve& curve) { return curve.name == name; });
+    ordered.push_back(found != curves.end() ? *found : Curve{name, {}});
+  }
+  return ordered;
+}
+
+}  // namespace imgd

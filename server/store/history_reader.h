@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/store/history.h"
+
+/// Reads figures for drawing.
+namespace imgd {
+
+/// What a curve's points are laid out by.
+enum class Axis { kStep, kEpoch, kImages, kTime };
+
+/// Which curves are wanted, and how fine.
+struct CurveQuery {
+  std::vector<std::string>
+      names;  ///< of StepFigures() and ValidationFigures(); empty: all that were reported
+  Axis x = Axis::kStep;
+  size_t points = 1000;         ///< at most, of each curve; not 0
+  std::optional<double> from;   ///< the first x that counts, in steps, epochs, images, or seconds since 1970
+  std::optional<double> to;     ///< the last one
+  double images_per_epoch = 0;  ///< of kImages
+};
+
+/// The values after the point before and up to this x.
+struct CurvePoint {
+  double x = 0;
+  Summary values;
+  uint64_t count = 0;
+};
+
+struct Curve {
+  std::string name;
+  std::vector<CurvePoint> points;
+};
+
+/// Names of validations' figures.
+const std::vector<std::string>& ValidationFigures();
+
+/// The curves in the order of their names; no value is left out of a point's least and greatest. Steps that a
+/// later start of the job did again count once, as that start did them; but by time all do. Takes about as
+/// long for 10^7 values as for 10^4. Throws SQLite::Exception. Errors: kInvalidArgument for a name that there
+/// is not; kDataLoss.
+Result<std::vector<Curve>> ReadCurves(Database& database, JobId job, const CurveQuery& query);
+
+}  // namespace imgd

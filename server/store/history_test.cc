@@ -1,0 +1,323 @@
+#include "server/store/history.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "imgd/v1/trainer.pb.h"
+#include "server/store/history_codec.h"
+#include "server/store/history_reader.h"
+#include "server/store/metrics_store.h"
+
+namespace imgd {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+TEST(HistoryCodec, AColumnComesBackToTheBit) {
+  struct Case {
+    const char* what;
+    std::vector<double> values;
+    size_t most_bytes;
+  };
+  std::vector<double> steps, losses, floats, noise;
+  for (int i = 0; i < 512; ++i) {
+    steps.push_back(1000 + 50.0 * i);
+    losses.push_back(std::sin(i) / 3);
+    floats.push_back(static_cast<float>(std::sin(i) / 3));
+    noise.push_back(i % 2 == 0 ? 1e300 * i : -1.0 / (i + 1));
+  }
+  const std::vector<Case> cases = {
+      {"nothing", {}, 0},
+      {"all the same", std::vector<double>(512, 0.1), 9},
+      {"steps", steps, 40},
+      {"times", {1.7e15, 1.7e15 + 1'000'003, 1.7e15 + 1'999'998}, 60},
+      {"negative whole numbers", {-1, 3, -9e15, 9e15, 0}, 60},
+      {"floats", floats, 512 * 4 + 64},
+      {"doubles", losses, 512 * 8 + 64},
+      {"large and small", noise, 512 * 8 + 64},
+      {"no numbers", {kNan, 1, kInf, -kInf, -0.0, 0.0}, 80},
+      {"minus zero among whole numbers", {-0.0, 1, 2}, 60},
+  };
+  for (const auto& c : cases) {
+    const std::string data = EncodeColumn(c.values);
+    EXPECT_LE(data.size(), c.most_bytes) << c.what;
+    const auto back = DecodeColumn(data, c.values.size());
+    ASSERT_TRUE(back.has_value()) << c.what;
+    ASSERT_THAT(*back, SizeIs(c.values.size())) << c.what;
+    for (size_t i = 0; i < back->size(); ++i) {
+      EXPECT_EQ(std::bit_cast<uint64_t>((*back)[i]), std::bit_cast<uint64_t>(c.values[i]))
+          << c.what << " " << i;
+    }
+  }
+}
+
+TEST(HistoryCodec, DamageIsNoticed) {
+  const std::vector<double> values = {1, 2, 4, 8.5};
+  const std::string data = EncodeColumn(values);
+  for (const auto& [what, damaged, count] : std::vector<std::tuple<const char*, std::string, size_t>>{
+           {"cut", data.substr(0, data.size() - 1), 4},
+           {"another count", data, 5},
+           {"empty", "", 4},
+           {"another form", '\7' + data.substr(1), 4},
+           {"whole numbers that are none", '\1' + data.substr(1), 4},
+       }) {
+    const auto back = DecodeColumn(damaged, count);
+    ASSERT_FALSE(back.has_value()) << what;
+    EXPECT_EQ(back.error().code, ErrorCode::kDataLoss) << what;
+  }
+}
+
+/// metrics.db in a folder of the test's own.
+struct HistoryTest : testing::Test {
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder = std::filesystem::path(testing::TempDir()) /
+             fmt::format("imgd_history_{}_{}", info->name(), ::getpid());
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    auto opened = MetricsStore::Open(folder);
+    ASSERT_TRUE(opened.has_value()) << opened.error().message;
+    store.emplace(std::move(*opened));
+  }
+  void TearDown() override {
+    store.reset();
+    std::filesystem::remove_all(folder);
+  }
+
+  static double LossAt(uint64_t step) {
+    return step == 17'777 ? 1000.0 : step == 20'001 ? -50.0 : std::sin(static_cast<double>(step)) + 2;
+  }
+  /// Reports of steps [first, last], one a step; a thousand steps are an epoch and a second has ten.
+  void Report(uint64_t job, uint64_t generation, uint64_t first, uint64_t last) {
+    for (uint64_t step = first; step <= last; ++step) {
+      v1::StepMetrics metrics;
+      metrics.set_step(step);
+      metrics.set_epoch(static_cast<double>(step) / 1000);
+      metrics.set_loss(LossAt(step) + static_cast<double>(generation));
+      metrics.set_learning_rate(0.1);
+      ++number;
+      store->AppendEvent({.run = {JobId(job), Generation(generation)},
+                          .number = number,
+                          .sequence = step,
+                          .kind = EventKind::kStep,
+                          .time_us = static_cast<int64_t>(number) * 100'000,
+                          .payload = metrics.SerializeAsString()});
+    }
+    ASSERT_TRUE(store->Commit().has_value());
+  }
+  void Validate(uint64_t job, uint64_t generation, uint32_t epoch, double top1) {
+    v1::EpochMetrics metrics;
+    metrics.set_epoch(epoch);
+    metrics.set_step(epoch * 1000);
+    metrics.set_val_top1(top1);
+    ++number;
+    store->AppendEvent({.run = {JobId(job), Generation(generation)},
+                        .number = number,
+                        .sequence = 1'000'000 + epoch,
+                        .kind = EventKind::kEpoch,
+                        .time_us = static_cast<int64_t>(number) * 100'000,
+                        .payload = metrics.SerializeAsString()});
+    ASSERT_TRUE(store->Commit().has_value());
+  }
+  std::vector<Curve> Curves(uint64_t job, const CurveQuery& query) {
+    auto database = Database::OpenForReading(folder / "metrics.db");
+    EXPECT_TRUE(database.has_value());
+    auto curves = ReadCurves(*database, JobId(job), query);
+    EXPECT_TRUE(curves.has_value()) << curves.error().message;
+    return curves.value_or(std::vector<Curve>());
+  }
+  std::vector<CurvePoint> Loss(uint64_t job, CurveQuery query) {
+    query.names = {"loss"};
+    auto curves = Curves(job, query);
+    return curves.empty() ? std::vector<CurvePoint>() : curves.front().points;
+  }
+  int64_t Rows(const std::string& table) {
+    auto database = Database::OpenForReading(folder / "metrics.db");
+    auto& query = database->Prepare("SELECT count(*) FROM " + table);
+    query.executeStep();
+    return query.getColumn(0).getInt64();
+  }
+
+  std::filesystem::path folder;
+  std::optional<MetricsStore> store;
+  uint64_t number = 0;
+};
+
+/// What a curve has to be: each point against all the values that it stands for.
+void ExpectTrue(const std::vector<CurvePoint>& points, uint64_t first_step, uint64_t last_step, size_t most) {
+  EXPECT_LE(points.size(), most);
+  uint64_t step = first_step;
+  for (const auto& point : points) {
+    double min = kInf, max = -kInf, last = 0;
+    const uint64_t end = step + point.count;
+    for (; step < end; ++step) {
+      last = HistoryTest::LossAt(step) + 1;
+      min = std::min(min, last);
+      max = std::max(max, last);
+    }
+    ASSERT_EQ(point.x, static_cast<double>(end - 1));
+    ASSERT_EQ(point.values.min, min) << "up to step " << point.x;
+    ASSERT_EQ(point.values.max, max) << "up to step " << point.x;
+    ASSERT_EQ(point.values.last, last) << "up to step " << point.x;
+  }
+  EXPECT_EQ(step, last_step + 1);
+}
+
+TEST_F(HistoryTest, EveryPointHasTheLeastAndTheGreatestOfWhatItStandsFor) {
+  constexpr uint64_t kSteps = 40'700;  // pieces, two levels above them, and some that are not sealed
+  Report(1, 1, 1, kSteps);
+  EXPECT_GT(Rows("history WHERE level = 2"), 0);
+  EXPECT_LT(Rows("history WHERE level = 0 AND figure = 10"), 80);
+  for (const size_t points : {1, 2, 7, 100, 999, 1000, 5000, 40'699, 40'700, 100'000})
+    ExpectTrue(Loss(1, {.points = points}), 1, kSteps, points);
+  for (const auto& [from, to] : std::vector<std::pair<uint64_t, uint64_t>>{
+           {1, 1}, {17'000, 18'000}, {513, 512 + 4096}, {40'000, kSteps}, {40'699, kSteps}, {2, 40'699}})
+    for (const size_t points : {3, 500})
+      ExpectTrue(Loss(1, {.points = points, .from = from, .to = to}), from, to, points);
+  EXPECT_THAT(Loss(1, {.from = 50'000}), IsEmpty());
+  EXPECT_THAT(Loss(1, {.from = 7, .to = 6}), IsEmpty());
+}
+
+TEST_F(HistoryTest, OtherAxesHaveTheSameValues) {
+  Report(1, 1, 1, 2000);
+  const CurveQuery epochs{.x = Axis::kEpoch, .points = 10, .from = 0.5, .to = 1.5};
+  const auto by_epoch = Loss(1, epochs);
+  ASSERT_FALSE(by_epoch.empty());
+  EXPECT_EQ(by_epoch.back().x, 1.5);
+  const auto by_images =
+      Loss(1, {.x = Axis::kImages, .points = 10, .from = 640, .to = 1920, .images_per_epoch = 1280});
+  ASSERT_THAT(by_images, SizeIs(by_epoch.size()));
+  EXPECT_EQ(by_images.back().x, 1920);
+  EXPECT_EQ(by_images.back().values.max, by_epoch.back().values.max);
+  const auto by_time = Loss(1, {.x = Axis::kTime, .points = 1});
+  ASSERT_THAT(by_time, SizeIs(1));
+  EXPECT_EQ(by_time.front().x, 200);
+  EXPECT_EQ(by_time.front().count, 2000);
+  EXPECT_THAT(Loss(1, {.x = Axis::kImages}), IsEmpty()) << "nobody said how many images an epoch has";
+}
+
+TEST_F(HistoryTest, StepsThatALaterStartDidAgainCountOnce) {
+  Report(1, 1, 1, 1000);
+  Report(1, 2, 601, 1500);
+  Report(1, 3, 1401, 1410);
+  const auto by_step = Loss(1, {.points = 10'000});
+  ASSERT_THAT(by_step, SizeIs(1410));
+  for (size_t i = 0; i < by_step.size(); ++i) {
+    const uint64_t step = i + 1;
+    const double generation = step <= 600 ? 1 : step <= 1400 ? 2 : 3;
+    ASSERT_EQ(by_step[i].x, static_cast<double>(step));
+    ASSERT_EQ(by_step[i].values.last, LossAt(step) + generation) << step;
+  }
+  EXPECT_THAT(Loss(1, {.x = Axis::kTime, .points = 10'000}), SizeIs(1910));
+  EXPECT_THAT(Loss(1, {.points = 10'000, .from = 590, .to = 610}), SizeIs(21));
+  EXPECT_LE(Loss(1, {.points = 100}).size(), 100u);
+  EXPECT_GT(Rows("history WHERE generation = 1 AND figure = 10 AND first = 512"), 0)
+      << "the rest of a start that another has followed is sealed";
+}
+
+TEST_F(HistoryTest, WhatAnOlderImgdStoredIsSealedWithTheNextReport) {
+  Report(1, 1, 1, 1500);
+  const auto before = Loss(1, {.points = 10'000});
+  store.reset();
+  {
+    // As it was before there was a history: events alone.
+    auto database = Database::OpenForWriting(folder / "metrics.db", MetricsMigrations());
+    ASSERT_TRUE(database.has_value());
+    database->Execute("DELETE FROM history");
+    database->Execute("DELETE FROM history_runs");
+  }
+  EXPECT_THAT(Loss(1, {.points = 10'000}), SizeIs(1500)) << "from the events";
+  auto opened = MetricsStore::Open(folder);
+  ASSERT_TRUE(opened.has_value());
+  store.emplace(std::move(*opened));
+  Report(1, 1, 1501, 1501);
+  EXPECT_EQ(Rows("history WHERE figure = 10"), 2);
+  const auto after = Loss(1, {.points = 10'000});
+  ASSERT_THAT(after, SizeIs(1501));
+  EXPECT_EQ(after[700].values.last, before[700].values.last);
+}
+
+TEST_F(HistoryTest, NoNumberHidesNoPeak) {
+  for (uint64_t step = 1; step <= 1024; ++step) {
+    v1::StepMetrics metrics;
+    metrics.set_step(step);
+    metrics.set_loss(step == 100 ? kInf : step > 512 ? kNan : 1);
+    metrics.set_top1(step % 2 == 0 ? kNan : 0.5);
+    store->AppendEvent({.run = {JobId(1), Generation(1)},
+                        .number = step,
+                        .sequence = step,
+                        .payload = metrics.SerializeAsString()});
+  }
+  ASSERT_TRUE(store->Commit().has_value());
+  const auto loss = Loss(1, {.points = 2});
+  ASSERT_THAT(loss, SizeIs(2));
+  EXPECT_EQ(loss[0].values.max, kInf);
+  EXPECT_EQ(loss[0].values.min, 1);
+  EXPECT_TRUE(std::isnan(loss[1].values.min) && std::isnan(loss[1].values.max));
+  const auto top1 = Curves(1, {.names = {"top1"}, .points = 3});
+  EXPECT_EQ(top1.front().points.front().values.max, 0.5);
+}
+
+TEST_F(HistoryTest, ValidationsAndNames) {
+  Report(1, 1, 1, 3000);
+  Validate(1, 1, 1, 0.3);
+  Validate(1, 1, 2, 0.4);
+  Validate(1, 2, 2, 0.45);
+  Validate(1, 2, 3, 0.5);
+  const auto curves = Curves(1, {.names = {"val_top1", "loss"}, .x = Axis::kEpoch, .points = 5});
+  ASSERT_THAT(curves, SizeIs(2));
+  EXPECT_EQ(curves[0].name, "val_top1");
+  ASSERT_THAT(curves[0].points, SizeIs(3)) << "epoch 2 was validated again";
+  EXPECT_EQ(curves[0].points[1].values.last, 0.45);
+  EXPECT_EQ(curves[1].name, "loss");
+  std::vector<std::string> reported;
+  for (const auto& curve : Curves(1, {})) reported.push_back(curve.name);
+  EXPECT_THAT(reported, ElementsAre("loss", "learning_rate", "val_top1"));
+  EXPECT_THAT(Curves(9, {}), IsEmpty());
+  auto database = Database::OpenForReading(folder / "metrics.db");
+  const auto unknown = ReadCurves(*database, JobId(1), {.names = {"los"}});
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_THAT(unknown.error().message, HasSubstr("'los'"));
+  EXPECT_THAT(unknown.error().hint, HasSubstr("'loss'"));
+}
+
+TEST_F(HistoryTest, OfARemovedJobNothingIsLeft) {
+  Report(1, 1, 1, 600);
+  Report(2, 1, 1, 600);
+  store->SaveLogPosition({{JobId(1), Generation(1)}, 0}, {.last_line = 3});
+  store->RemoveJob(JobId(1));
+  ASSERT_TRUE(store->Commit().has_value());
+  for (const char* table : {"events", "history", "history_runs", "log_streams"})
+    EXPECT_EQ(Rows(std::string(table) + " WHERE job = 1"), 0) << table;
+  EXPECT_EQ(Loss(2, {.points = 10'000}).size(), 600u);
+}
+
+TEST_F(HistoryTest, ABatchThatFailsLeavesNoHalf) {
+  Report(1, 1, 1, 511);
+  v1::StepMetrics metrics;
+  metrics.set_step(512);
+  store->AppendEvent({.run = {JobId(1), Generation(1)},
+                      .number = 512,
+                      .sequence = 512,
+                      .payload = metrics.SerializeAsString()});
+  store->Rollback();
+  EXPECT_EQ(Rows("history"), 0);
+  number = 511;
+  Report(1, 1, 512, 600);
+  EXPECT_EQ(Rows("history WHERE figure = 10"), 1);
+  EXPECT_THAT(Loss(1, {.points = 10'000}), SizeIs(600));
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,295 @@
+#include "server/web/live_feed.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <utility>
+
+#include "server/rpc/convert.h"
+#include "server/web/errors.h"
+#include "server/web/json.h"
+
+namespace imgd::web {
+namespace {
+
+constexpr auto kPace = std::chrono::milliseconds(250);
+constexpr auto kJobPeriod = std::chrono::seconds(1);
+constexpr auto kNodePeriod = std::chrono::seconds(3);
+constexpr auto kSignOfLifePeriod = std::chrono::seconds(15);
+constexpr int kComeAgainMs = 2000;
+constexpr size_t kMostOfPage = 256;
+
+/// One chunk of a chunked body (RFC 9112, 7.1).
+Piece Frame(const std::string& text) {
+  return std::make_shared<const std::string>(fmt::format("{:x}\r\n{}\r\n", text.size(), text));
+}
+
+/// The message in JSON on one line.
+std::string DataOf(const google::protobuf::Message& message) {
+  std::string json = ToJson(message);
+  json.pop_back();
+  return json;
+}
+
+std::string EncodeEvent(const StoredDecision& decision) {
+  return fmt::format("id: {}\nevent: event\ndata: {}\n\n", decision.number, DataOf(ToProto(decision)));
+}
+
+std::string EncodeJob(const v1::Job& job) { return fmt::format("event: job\ndata: {}\n\n", DataOf(job)); }
+
+std::string EncodeStep(JobId job, const StoredEvent& event) {
+  v1::StepMetrics step;
+  step.ParseFromString(event.payload);
+  return fmt::format("event: step\ndata: {{\"job_id\":\"{}\",\"generation\":\"{}\",\"time_us\":\"{}\",{}\n\n",
+                     job, event.generation, event.time_us, DataOf(step).substr(1));
+}
+
+/// Of a node what its heartbeats tell.
+v1::Node ReadingsOf(const v1::Node& node) {
+  v1::Node out = node;
+  out.clear_last_heartbeat_us();
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LiveFeed>> LiveFeed::Start(const std::filesystem::path& folder, Engine* engine,
+                                                  const Clock* clock) {
+  IMGD_ASSIGN(auto reader, Reader::Open(folder));
+  std::unique_ptr<LiveFeed> feed(new LiveFeed(std::move(reader), engine, clock));
+  feed->thread_ = std::thread([feed = feed.get()] { feed->Run(); });
+  return feed;
+}
+
+LiveFeed::~LiveFeed() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ready_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LiveFeed::Add(std::weak_ptr<Listener> listener, std::optional<uint64_t> after) {
+  {
+    const std::lock_guard lock(mutex_);
+    arrivals_.push_back({std::move(listener), after});
+  }
+  ready_.notify_all();
+}
+
+void LiveFeed::Run() {
+  while (true) {
+    const auto arrivals = Await();
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
+    if (live_.empty() && !arrivals.empty()) Begin();
+    if (!live_.empty()) Look();
+    Admit(arrivals);
+  }
+}
+
+/// Those who came since, after a while in which what happens gathers; without anybody, when somebody comes.
+std::vector<LiveFeed::Arrival> LiveFeed::Await() {
+  std::unique_lock lock(mutex_);
+  const auto called = [this] { return stopping_ || !arrivals_.empty(); };
+  if (live_.empty()) {
+    ready_.wait(lock, called);
+  } else {
+    ready_.wait_for(lock, kPace, called);
+  }
+  return std::exchange(arrivals_, {});
+}
+
+uint64_t LiveFeed::NewestDecision() {
+  // What was published can be read; nothing was since the daemon's start: all that is stored can.
+  if (const uint64_t published = engine_->events().Version(kDecisionsTopic); published != 0) return published;
+  const auto range = reader_.DecisionRange();
+  return range ? range->second : last_;
+}
+
+void LiveFeed::Begin() {
+  last_ = NewestDecision();
+  jobs_.clear();
+  nodes_.clear();
+  const Instant now = clock_->Now();
+  nodes_due_ = now;
+  sign_of_life_due_ = now + kSignOfLifePeriod;
+  JobFilter filter{.most = 1000};
+  for (int state = v1::JOB_STATE_QUEUED; state <= v1::JOB_STATE_PAUSED; ++state)
+    filter.states.push_back(static_cast<JobState>(state));
+  while (const auto rows = reader_.Jobs(filter)) {
+    for (const auto& row : *rows) jobs_[row.job.id].changed = false;
+    if (rows->size() < filter.most) break;
+    filter.before = rows->back().job.id;
+  }
+  for (auto& [id, known] : jobs_) known.version = engine_->PublishedEvent(id);
+}
+
+void LiveFeed::Look() {
+  std::string text;
+  AddDecisions(text);
+  AddJobs(text);
+  const Instant now = clock_->Now();
+  if (now >= nodes_due_) {
+    AddNodes(text);
+    nodes_due_ = now + kNodePeriod;
+  }
+  if (now >= sign_of_life_due_) text += ": imgd is there\n\n";
+  if (text.empty()) return;
+  sign_of_life_due_ = now + kSignOfLifePeriod;
+  Broadcast(text);
+}
+
+void LiveFeed::Broadcast(const std::string& text) {
+  const Piece piece = Frame(text);
+  std::erase_if(live_, [&piece](const std::weak_ptr<Listener>& weak) {
+    const auto listener = weak.lock();
+    if (listener) listener->Send(piece, {});
+    return !listener;
+  });
+}
+
+void LiveFeed::AddDecisions(std::string& out) {
+  const uint64_t newest = NewestDecision();
+  while (last_ < newest) {
+    const auto decisions = reader_.Decisions({.after = last_, .last = newest, .most = kMostOfPage});
+    if (!decisions) {
+      spdlog::warn("msg=\"stream: {}\"", decisions.error().message);
+      return;  // tried again next time
+    }
+    for (const auto& decision : *decisions) {
+      out += EncodeEvent(decision);
+      if (decision.job != JobId()) jobs_[decision.job].changed = true;
+    }
+    last_ = decisions->size() < kMostOfPage ? newest : decisions->back().number;
+  }
+}
+
+void LiveFeed::AddJobs(std::string& out) {
+  const Instant now = clock_->Now();
+  const auto view = engine_->View();
+  for (auto& [id, known] : jobs_) {
+    const uint64_t version = engine_->PublishedEvent(id);
+    if (!known.changed && (version == known.version || now < known.looked + kJobPeriod)) continue;
+    known.version = version;
+    known.looked = now;
+    known.changed = false;
+    AddJob(id, known, *view, out);
+  }
+  std::erase_if(jobs_, [](const auto& job) { return job.second.ended; });
+}
+
+void LiveFeed::AddJob(JobId id, KnownJob& known, const ClusterView& view, std::string& out) {
+  const auto row = reader_.Job(id, false);
+  if (!row || !*row) {
+    known.ended = row.has_value();  // there is no such job; else it could not be read, and is next time
+    return;
+  }
+  const auto job = FullJob(**row, view, reader_);
+  const auto step = reader_.Latest(id, EventKind::kStep);
+  if (!job || !step) return;
+  v1::Job summary = *job;
+  summary.clear_last_step();
+  summary.clear_last_event_number();
+  if (std::string bytes = summary.SerializeAsString(); bytes != known.summary) {
+    known.summary = std::move(bytes);
+    out += EncodeJob(*job);
+  }
+  if (*step && (*step)->number > known.step) {
+    known.step = (*step)->number;
+    out += EncodeStep(id, **step);
+  }
+  known.ended = IsFinal((*row)->job.state);
+}
+
+void LiveFeed::AddNodes(std::string& out) {
+  const auto view = engine_->View();
+  v1::ListNodesResponse all;
+  FillNodes(*view, all);
+  v1::ListNodesResponse changed;
+  changed.set_warning(all.warning());
+  for (const auto& node : all.nodes()) {
+    std::string bytes = ReadingsOf(node).SerializeAsString();
+    std::string& said = nodes_[node.name()];
+    if (bytes == said) continue;
+    said = std::move(bytes);
+    *changed.add_nodes() = node;
+  }
+  if (!changed.nodes().empty()) out += fmt::format("event: nodes\ndata: {}\n\n", DataOf(changed));
+}
+
+void LiveFeed::Admit(const std::vector<Arrival>& arrivals) {
+  for (const auto& arrival : arrivals) {
+    if (arrival.after && *arrival.after != last_) {
+      SendMissed(arrival);
+      continue;
+    }
+    const auto listener = arrival.listener.lock();
+    if (!listener) continue;
+    // Its number is what a browser sends when it comes again, though no event had one yet.
+    listener->Send(Frame(fmt::format("retry: {}\nid: {}\n\n", kComeAgainMs, last_)), {});
+    live_.push_back(arrival.listener);
+  }
+}
+
+std::string LiveFeed::SummaryNow(JobId id) {
+  const auto row = reader_.Job(id, false);
+  if (!row || !*row) return "";
+  const auto job = FullJob(**row, *engine_->View(), reader_);
+  return job ? EncodeJob(*job) : "";
+}
+
+void LiveFeed::SendMissed(const Arrival& arrival) {
+  const auto listener = arrival.listener.lock();
+  if (!listener) return;
+  const auto range = reader_.DecisionRange();
+  const bool gone = !range || *arrival.after > last_ || *arrival.after + 1 < range->first;
+  const auto missed = reader_.Decisions({.after = *arrival.after, .last = last_, .most = kMostOfPage});
+  // One that can't have what it missed loads everything anew, which is right in any case.
+  if (gone || !missed) {
+    listener->Send(Frame(fmt::format("retry: {}\nid: {}\nevent: reset\ndata: {{}}\n\n", kComeAgainMs, last_)),
+                   {});
+    live_.push_back(arrival.listener);
+    return;
+  }
+  std::string text;
+  uint64_t had = last_;
+  if (!missed->empty()) {
+    std::set<JobId> jobs;
+    for (const auto& decision : *missed) {
+      text += EncodeEvent(decision);
+      if (decision.job != JobId()) jobs.insert(decision.job);
+    }
+    for (const JobId job : jobs) text += SummaryNow(job);
+    if (missed->size() == kMostOfPage) had = missed->back().number;
+  }
+  // The next page when this one is on its way: what somebody lacks is never in memory as a whole.
+  const auto next = [this, weak = arrival.listener, had] { Add(weak, had); };
+  if (text.empty()) return next();
+  listener->Send(Frame(text), next);
+}
+
+Handler StreamHandler(LiveFeed* feed) {
+  return [feed](const Request& request, const Answer& answer) {
+    std::optional<uint64_t> after;
+    if (const std::string& text = request.last_event_id; !text.empty()) {
+      uint64_t number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error != std::errc() || end != text.data() + text.size() || number > INT64_MAX) {
+        answer(ErrorResponse(400, "INVALID_ARGUMENT", "Last-Event-ID: the number of an event is expected"));
+        return;
+      }
+      after = number;
+    }
+    answer({.content_type = "text/event-stream",
+            .feed = [feed, after](const std::shared_ptr<Listener>& who) { feed->Add(who, after); }});
+  };
+}
+
+}  // namespace imgd::web

@@ -1,0 +1,206 @@
+#include "server/web/openapi.h"
+
+#include <google/protobuf/descriptor.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "common/version.h"
+#include "imgd/v1/report.pb.h"
+#include "server/web/api.h"
+
+namespace imgd::web {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using Json = nlohmann::ordered_json;
+
+std::string RefTo(const std::string& message) { return "#/components/schemas/" + message; }
+
+/// Schemas of messages, with those that they hold.
+class Schemas {
+ public:
+  Json RefOf(const Descriptor& message) {
+    if (seen_.insert(message.full_name()).second) {
+      Json properties = Json::object();
+      for (int i = 0; i < message.field_count(); ++i)
+        properties[message.field(i)->name()] = OfField(*message.field(i));
+      made_[message.name()] = {
+          {"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
+    }
+    return {{"$ref", RefTo(message.name())}};
+  }
+
+  /// As protobuf's JSON mapping has the field.
+  Json OfField(const FieldDescriptor& field) {
+    if (field.is_map()) {
+      return {{"type", "object"}, {"additionalProperties", OfValue(*field.message_type()->map_value())}};
+    }
+    if (!field.is_repeated()) return OfValue(field);
+    return {{"type", "array"}, {"items", OfValue(field)}};
+  }
+
+  Json OfEnum(const google::protobuf::EnumDescriptor& type) {
+    if (seen_.insert(type.full_name()).second) {
+      Json names = Json::array();
+      for (int i = 0; i < type.value_count(); ++i) names.push_back(type.value(i)->name());
+      made_[type.name()] = {{"type", "string"}, {"enum", std::move(names)}};
+    }
+    return {{"$ref", RefTo(type.name())}};
+  }
+
+  Json Take() { return std::move(made_); }
+
+ private:
+  Json OfValue(const FieldDescriptor& field) {
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32:
+        return {{"type", "integer"}, {"format", "int32"}};
+      case FieldDescriptor::CPPTYPE_UINT32:
+        return {{"type", "integer"}, {"minimum", 0}, {"maximum", 4294967295U}};
+      case FieldDescriptor::CPPTYPE_INT64:
+        return {{"type", "string"}, {"format", "int64"}, {"pattern", "^-?[0-9]{1,18}$"}};
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return {{"type", "string"}, {"format", "uint64"}, {"pattern", "^[0-9]{1,20}$"}};
+      case FieldDescriptor::CPPTYPE_FLOAT:
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return {{"oneOf", {{{"type", "number"}}, {{"enum", {"NaN", "Infinity", "-Infinity"}}}}}};
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return {{"type", "boolean"}};
+      case FieldDescriptor::CPPTYPE_STRING:
+        return {{"type", "string"}};
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return OfEnum(*field.enum_type());
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return field.message_type()->full_name() == "imgd.v1.MetricPoint" ? PointSchema()
+                                                                          : RefOf(*field.message_type());
+    }
+    return Json::object();
+  }
+
+  /// See ApiJson() in metrics_json.h.
+  static Json PointSchema() {
+    return {{"type", "array"},
+            {"description", "x, min, max, last"},
+            {"minItems", 4},
+            {"maxItems", 4},
+            {"items", {{"type", {"number", "null"}}}}};
+  }
+
+  std::set<std::string> seen_;
+  Json made_ = Json::object();
+};
+
+/// Of a path or a query: numbers are numbers there.
+Json ParameterSchema(const FieldDescriptor& field, Schemas& schemas) {
+  const auto one = [&]() -> Json {
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT64:
+        return {{"type", "integer"}, {"format", "int64"}};
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return {{"type", "integer"}, {"minimum", 0}, {"maximum", INT64_MAX}};
+      case FieldDescriptor::CPPTYPE_FLOAT:
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return {{"type", "number"}};
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return schemas.OfEnum(*field.enum_type());
+      default:
+        return field.is_repeated() ? schemas.OfField(field)["items"] : schemas.OfField(field);
+    }
+  };
+  if (!field.is_repeated()) return one();
+  return {{"type", "array"}, {"items", one()}};
+}
+
+Json Parameter(const FieldDescriptor& field, const char* in, Schemas& schemas) {
+  Json schema = ParameterSchema(field, schemas);
+  const bool in_path = in == std::string_view("path");
+  if (in_path && field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) schema["minLength"] = 1;
+  Json out = {{"name", field.name()}, {"in", in}, {"schema", std::move(schema)}};
+  if (in_path) out["required"] = true;
+  return out;
+}
+
+Json JsonContent(Json schema) { return {{"application/json", {{"schema", std::move(schema)}}}}; }
+
+void AddRefusals(Json& responses) {
+  static constexpr std::pair<const char*, const char*> kRefusals[] = {
+      {"400", "What was asked is wrong in itself"},
+      {"401", "A token that imgd knows is needed"},
+      {"403", "The token is not good for this, or a page of another origin asked"},
+      {"404", "There is no such thing"},
+      {"409", "The name or key is taken"},
+      {"412", "It is not in a state for this"},
+      {"413", "The body is too long"},
+      {"415", "The body is not said to be JSON"},
+      {"429", "Too much waits, or nothing can be stored now"},
+      {"503", "imgd begins or ends"},
+  };
+  for (const auto& [status, description] : kRefusals)
+    responses[status] = {{"description", description},
+                         {"content", JsonContent({{"$ref", RefTo("ErrorAnswer")}})}};
+}
+
+Json Operation(const ApiRoute& route, Schemas& schemas) {
+  const auto& method = MethodOf(route);
+  const Descriptor& request = *method.input_type();
+  const std::string_view pattern = route.pattern;
+  const bool has_body = std::string_view(route.method) == "POST";
+  Json parameters = Json::array();
+  for (int i = 0; i < request.field_count(); ++i) {
+    const FieldDescriptor& field = *request.field(i);
+    if (pattern.find("{" + field.name() + "}") != std::string_view::npos) {
+      parameters.push_back(Parameter(field, "path", schemas));
+    } else if (!has_body && field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+      parameters.push_back(Parameter(field, "query", schemas));
+    }
+  }
+  Json responses = {{"200",
+                     {{"description", method.output_type()->name()},
+                      {"content", JsonContent(schemas.RefOf(*method.output_type()))}}}};
+  AddRefusals(responses);
+  Json out = {{"operationId", method.name()},
+              {"tags", {method.service()->name()}},
+              {"x-imgd-scope", std::string(NameOf(route.scope))},
+              {"parameters", std::move(parameters)}};
+  if (has_body) out["requestBody"] = {{"required", false}, {"content", JsonContent(schemas.RefOf(request))}};
+  out["responses"] = std::move(responses);
+  return out;
+}
+
+std::string MakeDocument() {
+  Schemas schemas;
+  Json paths = Json::object();
+  for (const auto& route : ApiRoutes()) {
+    std::string method = route.method;
+    for (char& c : method) c = static_cast<char>(c + ('a' - 'A'));
+    paths[route.pattern][method] = Operation(route, schemas);
+  }
+  (void)schemas.RefOf(*v1::ErrorAnswer::descriptor());
+  const Json document = {
+      {"openapi", "3.1.0"},
+      {"info",
+       {{"title", "imgd"},
+        {"version", kVersion},
+        {"description", "imgd's gRPC services as JSON: protobuf's JSON mapping with the fields' own names"}}},
+      {"security", {Json::object(), {{"token", Json::array()}}}},
+      {"paths", std::move(paths)},
+      {"components",
+       {{"securitySchemes", {{"token", {{"type", "http"}, {"scheme", "bearer"}}}}},
+        {"schemas", schemas.Take()}}}};
+  return document.dump(1) + "\n";
+}
+
+}  // namespace
+
+const std::string& OpenApiDocument() {
+  static const std::string document = MakeDocument();
+  return document;
+}
+
+Handler OpenApiHandler() {
+  return [](const Request&, const Answer& answer) { answer({.body = OpenApiDocument()}); };
+}
+
+}  // namespace imgd::web

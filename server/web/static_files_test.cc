@@ -1,0 +1,97 @@
+#include "server/web/static_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace imgd::web {
+namespace {
+
+constexpr PageFile kFile{.path = "/assets/a-12.js",
+                         .content_type = "text/javascript",
+                         .etag = "\"12\"",
+                         .raw = "raw",
+                         .gzip = "gzip",
+                         .brotli = "brotli"};
+
+std::string HeaderOf(const Response& response, std::string_view name) {
+  for (const auto& [key, value] : response.headers) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+TEST(StaticFiles, GoInTheSmallestFormThatTheCallerTakes) {
+  struct Row {
+    std::string accept;
+    std::string body;
+    std::string encoding;
+  };
+  for (const auto& [accept, body, encoding] : std::vector<Row>{
+           {"", "raw", ""},
+           {"identity", "raw", ""},
+           {"gzip", "gzip", "gzip"},
+           {"gzip, deflate, br, zstd", "brotli", "br"},
+           {"br;q=0, gzip;q=0.5", "gzip", "gzip"},
+           {"br;q=0.0,gzip;q=0", "raw", ""},
+           {"brotli", "raw", ""},
+       }) {
+    const Response response = AnswerWithFile(kFile, accept, "");
+    EXPECT_EQ(response.status, 200) << accept;
+    EXPECT_EQ(response.body, body) << accept;
+    EXPECT_EQ(HeaderOf(response, "Content-Encoding"), encoding) << accept;
+  }
+}
+
+TEST(StaticFiles, AreNotSentAgainToWhoHasThem) {
+  struct Row {
+    std::string if_none_match;
+    int status;
+  };
+  for (const auto& [if_none_match, status] : std::vector<Row>{{"", 200},
+                                                              {"\"13\"", 200},
+                                                              {"12", 200},
+                                                              {"\"12\"", 304},
+                                                              {"W/\"12\"", 304},
+                                                              {"\"1\", \"12\"", 304},
+                                                              {"*", 304}}) {
+    const Response response = AnswerWithFile(kFile, "", if_none_match);
+    EXPECT_EQ(response.status, status) << if_none_match;
+    EXPECT_EQ(response.body.empty(), status == 304);
+    EXPECT_EQ(HeaderOf(response, "ETag"), "\"12\"");
+  }
+}
+
+TEST(StaticFiles, APageMayLoadNothingFromElsewhere) {
+  const Response response = AnswerWithFile(kFile, "", "");
+  EXPECT_THAT(HeaderOf(response, "Content-Security-Policy"), testing::HasSubstr("default-src 'self'"));
+  EXPECT_THAT(HeaderOf(response, "Cache-Control"), testing::HasSubstr("immutable"));
+  EXPECT_EQ(HeaderOf(response, "X-Content-Type-Options"), "nosniff");
+}
+
+TEST(StaticFiles, EachPageIsTheIndexWhichIsAskedForAgain) {
+  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
+  for (const char* target :
+       {"/", "/index.html", "/jobs/12", "/jobs/12/logs?rank=3", "/nodes/gpu-1", "/queue", "/submit"}) {
+    const auto match = router.Find({.method = "GET", .target = target, .authorization = ""});
+    ASSERT_TRUE(match) << target;
+    EXPECT_EQ(match->route->scope, Scope::kOpen);
+    match->route->handler(match->request, [&](const Response& response) {
+      EXPECT_EQ(response.content_type, "text/html; charset=utf-8") << target;
+      EXPECT_EQ(HeaderOf(response, "Cache-Control"), "no-cache");
+    });
+  }
+  for (const char* target : {"/nothing", "/assets/", "/jobs/1/2/3"}) {
+    EXPECT_FALSE(router.Find({.method = "GET", .target = target, .authorization = ""})) << target;
+  }
+}
+
+TEST(StaticFiles, AllOfItIsSmall) {
+  size_t bytes = 0;
+  for (const auto& file : PageFiles()) bytes += file.gzip.size();
+  EXPECT_LE(bytes, size_t{100} << 10);
+}
+
+}  // namespace
+}  // namespace imgd::web

@@ -1,0 +1,227 @@
+"""`./run bench web`: what 2,000 listeners cost imgd, and how long charts of 10^8 points take.
+
+usage: web.py [--listeners N] [--runs N] [--reports N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import http.client
+import json
+import os
+import resource
+import selectors
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from report import BIN, Case, finish, measure
+
+SECONDS = 20.0
+JOBS = 40  # that report a step each second
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+class Daemon:
+    """A daemon with plain HTTP on loopback, and jobs that report by hand."""
+
+    def __init__(self, root: Path) -> None:
+        self.port, self.web = free_port(), free_port()
+        self.process = subprocess.Popen(
+            [BIN / "imgd", "--listen", f"127.0.0.1:{self.port}", "--web-listen", f"127.0.0.1:{self.web}",
+             "--web-plain-http", "--state-dir", root / "imgd"],
+            stdin=subprocess.DEVNULL, stdout=(root / "imgd.log").open("wb"), stderr=subprocess.STDOUT)  # fmt: skip
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.web), 1):
+                break
+            if self.process.poll() is not None:
+                raise SystemExit((root / "imgd.log").read_text())
+            time.sleep(0.05)
+        self.token = subprocess.run(
+            [BIN / "imgcli", "--server", f"127.0.0.1:{self.port}", "token", "create", "--scope", "report"],
+            check=True, capture_output=True, text=True).stdout.strip()  # fmt: skip
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.web, timeout=30)
+
+    def post(self, path: str, body: object) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        self.connection.request("POST", "/api/v1/reports" + path, json.dumps(body), headers)
+        answer = self.connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"{path}: {answer.status} {text!r}")
+        return json.loads(text)
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def megabytes(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1000
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def report_steps(daemon: Daemon, jobs: list[str], stop: threading.Event) -> None:
+    """A step of each job each second."""
+    step = 0
+    while not stop.is_set():
+        begin = time.monotonic()
+        step += 1
+        for job in jobs:
+            daemon.post(f"/{job}/events", {"events": [{"sequence": step, "step": {"step": step, "loss": 7 / step}}]})
+        stop.wait(max(0.0, 1 - (time.monotonic() - begin)))
+
+
+class Listeners:
+    """Connections to the stream that read what comes and count it."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.received = 0
+        self.ended = 0
+        self.sockets = []
+        for _ in range(count):
+            s = socket.create_connection(("127.0.0.1", port), 30)
+            s.sendall(b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            s.setblocking(False)
+            self.selector.register(s, selectors.EVENT_READ)
+            self.sockets.append(s)
+
+    def read_for(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            for key, _ in self.selector.select(left):
+                s = key.fileobj
+                assert isinstance(s, socket.socket)
+                data = s.recv(1 << 16)
+                self.received += len(data)
+                if not data:
+                    self.ended += 1
+                    self.selector.unregister(s)
+
+    def close(self) -> None:
+        for s in self.sockets:
+            s.close()
+
+
+@contextlib.contextmanager
+def reporting(daemon: Daemon) -> Iterator[None]:
+    jobs = [daemon.post("", {"name": f"run-{i}", "job_yaml": "name: run\n", "hosts": ["h"], "nodes": 1,
+                             "ranks_per_node": 1, "idempotency_key": f"0123456789abcdef{i}"})["job_id"]
+            for i in range(JOBS)]  # fmt: skip
+    stop = threading.Event()
+    thread = threading.Thread(target=report_steps, args=(daemon, jobs, stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@functools.cache
+def listening(count: int, number: int) -> tuple[float, float]:
+    """Cores that imgd uses, and its memory in MB, while so many listen to all that 40 jobs report."""
+    del number  # each pass anew
+    with tempfile.TemporaryDirectory() as root:
+        daemon = Daemon(Path(root))
+        try:
+            with reporting(daemon):
+                listeners = Listeners(daemon.web, count)
+                listeners.read_for(3)
+                before = daemon.cpu_seconds()
+                listeners.received = 0
+                listeners.read_for(SECONDS)
+                cores = (daemon.cpu_seconds() - before) / SECONDS
+                megabytes = daemon.megabytes()
+                if listeners.ended or (count and not listeners.received):
+                    raise SystemExit(f"{listeners.ended} listeners were disconnected")
+                listeners.close()
+        finally:
+            daemon.end()
+    return cores, megabytes
+
+
+class Passes:
+    """The same pass gives both figures."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.number = {"cores": 0, "megabytes": 0}
+
+    def cores(self) -> float:
+        self.number["cores"] += 1
+        return listening(self.count, self.number["cores"])[0]
+
+    def megabytes(self) -> float:
+        self.number["megabytes"] += 1
+        return listening(self.count, self.number["megabytes"])[1]
+
+
+class Charts:
+    """metrics.db is made once for all passes."""
+
+    def __init__(self, runs: int, reports: int) -> None:
+        self.figures: list[dict[str, Any]] = []
+        for _ in range(3):
+            with tempfile.TemporaryDirectory(dir=os.environ.get("IMGD_BENCH_DIR")) as root:
+                done = subprocess.run([BIN / "history_bench", root, str(runs), str(reports)], check=True,
+                                      capture_output=True, text=True)  # fmt: skip
+            self.figures.append(json.loads(done.stdout))
+            print(f"  {done.stdout.strip()}", flush=True)
+
+    def cases(self) -> list[Case]:
+        points = f"{self.figures[0]['points']:,} points"
+        out = [Case(f"{points}: {what}, slowest of 50", "ms", "lower",
+                    {"imgd": functools.partial(self.next, [f["queries"][what]["slowest_ms"] for f in self.figures])})
+               for what in self.figures[0]["queries"]]  # fmt: skip
+        sizes = [f["bytes"] / f["points"] for f in self.figures]
+        return [
+            *out,
+            Case(f"{points} on disk", "bytes a point", "lower", {"imgd": functools.partial(self.next, sizes)}),
+        ]
+
+    @staticmethod
+    def next(values: list[float]) -> float:
+        return values.pop(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--listeners", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--reports", type=int, default=50_000)
+    arguments = parser.parse_args()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    n = arguments.listeners
+    passes = {count: Passes(count) for count in (0, n)}
+    cases = []
+    for count, both in passes.items():
+        what = f"{JOBS} jobs report a step a second, {count:,} listen"
+        cases += [
+            Case(f"{what}: processor", "cores", "lower", {"imgd": both.cores}),
+            Case(f"{what}: memory", "MB", "lower", {"imgd": both.megabytes}),
+        ]
+    finish("web", measure([*cases, *Charts(arguments.runs, arguments.reports).cases()]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+// The JSON API over the canned world; the shapes are those of proto/imgd/v1.
+import type { Job, MetricAxis } from '../src/api/types.ts';
+import { history, type Run } from './curves.ts';
+import { blankJob, us, type WorldJob } from './jobs.ts';
+import { type Live, summaryOf } from './live.ts';
+import { logsOf } from './logs.ts';
+import { holdDevices, type World } from './world.ts';
+import { check, valueIn } from './yaml.ts';
+
+export class Refusal extends Error {
+  readonly status: number;
+  readonly body: unknown;
+  constructor(status: number, code: string, message: string, more: Record<string, unknown> = {}) {
+    super(message);
+    this.status = status;
+    this.body = { error: { code, message, ...more } };
+  }
+}
+
+interface Call {
+  world: World;
+  live: Live;
+  parts: string[];
+  query: URLSearchParams;
+  body: Record<string, unknown>;
+}
+
+type Handler = (call: Call) => unknown;
+
+function jobOf({ world, parts }: Call): WorldJob {
+  const one = world.jobs.get(parts[1]!);
+  if (!one) throw new Refusal(404, 'NOT_FOUND', `there is no job ${parts[1]}`);
+  return one;
+}
+
+function nodeOf({ world, parts }: Call) {
+  const one = world.nodes.get(parts[1]!);
+  if (!one) throw new Refusal(404, 'NOT_FOUND', `there is no node '${parts[1]}'`);
+  return one;
+}
+
+function listJobs({ world, query }: Call) {
+  const size = Math.min(Number(query.get('page_size')) || 100, 1000);
+  const before = Number(query.get('page_token') || Number.MAX_SAFE_INTEGER);
+  const ids = [...world.jobs.keys()]
+    .map(Number)
+    .filter((id) => id < before)
+    .sort((a, b) => b - a);
+  const page = ids.slice(0, size);
+  return {
+    jobs: page.map((id) => summaryOf(world.jobs.get(String(id))!.job)),
+    next_page_token: ids.length > size ? String(page[page.length - 1]) : '',
+    warning: '',
+  };
+}
+
+function submit({ world, live, body }: Call) {
+  const yaml = String(body.job_yaml ?? '');
+  const faults = check(yaml);
+  if (faults.length > 0) {
+    const first = faults[0]!;
+    throw new Refusal(400, 'INVALID_ARGUMENT', first.message, { ...first, details: faults });
+  }
+  const now = Date.now() / 1000;
+  const id = body.dry_run ? 0 : Math.max(0, ...[...world.jobs.keys()].map(Number)) + 1;
+  const job = blankJob(id, valueIn(yaml, 'name') ?? '', String(body.owner ?? ''), now);
+  job.nodes = Number(valueIn(yaml, 'nodes')) || 1;
+  job.max_nodes = job.nodes;
+  job.ranks_per_node = Number(valueIn(yaml, 'ranks_per_node')) || 1;
+  job.job_yaml = yaml;
+  job.rerun_of = String(body.rerun_of ?? '0');
+  job.reason_text = `needs ${job.nodes} node${job.nodes === 1 ? '' : 's'} with ${job.ranks_per_node} free GPUs each; none is free`;
+  job.reason = 'REASON_CODE_WAITS_FOR_DEVICES';
+  job.expected_start_us = us(now + 3300);
+  const warnings =
+    Number(valueIn(yaml, 'epochs')) > 500 ? ['train.epochs is 500 or more; most recipes have 16 to 300'] : [];
+  if (!body.dry_run) {
+    job.queue_position = 1 + Math.max(0, ...[...world.jobs.values()].map((one) => one.job.queue_position));
+    const run: Run = {
+      seed: id,
+      epochs: 90,
+      stepsPerEpoch: 626,
+      begun: now,
+      secondsPerStep: 0.1,
+      batch: 2048,
+      rate: 1,
+      skill: 0.5,
+    };
+    const one: WorldJob = { job, history: [], run, step: 0 };
+    world.jobs.set(String(id), one);
+    const text = job.reason_text;
+    live.change(one, 'QUEUED', text, `user:${job.owner}`, 'WAITS_FOR_DEVICES');
+  }
+  return { job, warnings, existed: false, settings: [] };
+}
+
+function metrics(call: Call) {
+  const { run, step } = jobOf(call);
+  const { query } = call;
+  const asked = {
+    axis: (query.get('x') ?? 'step') as MetricAxis,
+    points: Number(query.get('points') ?? 1000),
+    from: query.has('from') ? Number(query.get('from')) : Number.NEGATIVE_INFINITY,
+    to: query.has('to') ? Number(query.get('to')) : Number.POSITIVE_INFINITY,
+  };
+  const names = (query.get('names') ?? 'loss').split(',');
+  return { series: names.map((name) => history(run, name, step, asked)) };
+}
+
+function logs(call: Call) {
+  const one = jobOf(call);
+  const tail = Number(call.query.get('tail')) || 100_000;
+  const rank = call.query.get('rank');
+  const after = Number(call.query.get('after_line') ?? 0);
+  const ranks = Math.min(one.job.nodes * one.job.ranks_per_node, 64);
+  const wanted = rank === null ? Array.from({ length: ranks }, (_, i) => i) : [Number(rank)];
+  const lines = wanted.flatMap((r) => logsOf(one, r, Math.ceil(tail / wanted.length)));
+  const fresh = lines.filter((line) => Number(line.line_number) > after);
+  return { lines: fresh.sort((a, b) => Number(a.time_us) - Number(b.time_us)) };
+}
+
+const OVER = ['JOB_STATE_COMPLETED', 'JOB_STATE_FAILED', 'JOB_STATE_CANCELLED'];
+
+function refuseOver(job: Job): void {
+  if (OVER.includes(job.state))
+    throw new Refusal(
+      409,
+      'FAILED_PRECONDITION',
+      `job ${job.id} has ended; imgcli rerun ${job.id} makes a new one of it`,
+    );
+}
+
+function cancel(call: Call) {
+  const one = jobOf(call);
+  refuseOver(one.job);
+  holdDevices(call.world, one, false);
+  call.live.change(
+    one,
+    'CANCELLED',
+    `cancelled by ${call.body.actor}`,
+    `user:${call.body.actor}`,
+    'CANCELLED_BY_USER',
+  );
+  return { job: one.job };
+}
+
+function change(call: Call) {
+  const one = jobOf(call);
+  const { body, live } = call;
+  refuseOver(one.job);
+  const actor = `user:${body.actor}`;
+  if (body.pause) {
+    const running = one.job.state === 'JOB_STATE_RUNNING';
+    live.change(one, running ? 'PREEMPTING' : 'PAUSED', `paused by ${body.actor}`, actor, 'PAUSED_BY_USER');
+  } else if (body.resume) {
+    live.change(one, 'QUEUED', `resumed by ${body.actor}; waits for devices`, actor, 'RESUMED_BY_USER');
+  } else if (typeof body.priority === 'number') {
+    if (Math.abs(body.priority) > 1000)
+      throw new Refusal(
+        400,
+        'INVALID_ARGUMENT',
+        `priority: found ${body.priority}, -1000 to 1000 is allowed`,
+      );
+    one.job.priority = body.priority;
+    live.decide({
+      actor,
+      reason: 'REASON_CODE_CHANGED_BY_USER',
+      text: `priority is ${body.priority}`,
+      job_id: one.job.id,
+      generation: one.job.generation,
+      from: one.job.state,
+      to: one.job.state,
+      node: '',
+    });
+  }
+  call.live.tell(one);
+  return { job: one.job };
+}
+
+function setAside(call: Call) {
+  const node = nodeOf(call);
+  const { drain, reason, actor } = call.body as { drain: boolean; reason: string; actor: string };
+  node.set_aside = {
+    drain,
+    reason,
+    actor,
+    since_us: us(Date.now() / 1000),
+    empty: node.devices.every((one) => one.job_id === '0'),
+    by_imgd: false,
+  };
+  node.reason_text = `is ${drain ? 'drained' : 'cordoned'} by ${actor}${reason ? `: ${reason}` : ''}`;
+  call.live.decide({
+    actor: `user:${actor}`,
+    reason: 'REASON_CODE_SET_ASIDE_BY_USER',
+    text: `node ${node.name} ${node.reason_text}`,
+    job_id: '0',
+    generation: '0',
+    from: 'JOB_STATE_UNSPECIFIED',
+    to: 'JOB_STATE_UNSPECIFIED',
+    node: node.name,
+  });
+  return { node };
+}
+
+function giveBack(call: Call) {
+  const node = nodeOf(call);
+  delete node.set_aside;
+  node.reason_text = '';
+  return { node };
+}
+
+function oneNode(call: Call) {
+  const node = nodeOf(call);
+  const runs = [...call.world.jobs.values()]
+    .filter((one) => one.job.placements.some((place) => place.node === node.name))
+    .slice(-12)
+    .reverse()
+    .map(({ job }) => ({
+      job_id: job.id,
+      job_name: job.name,
+      generation: job.generation,
+      first_rank: 0,
+      ranks: job.ranks_per_node,
+      started_us: job.started_us,
+      ended_us: job.ended_us,
+      ended_text: job.state === 'JOB_STATE_RUNNING' ? '' : job.reason_text,
+    }));
+  return { node, runs, warning: '' };
+}
+
+function register({ world, body }: Call) {
+  const set = body.dataset as { name: string; address: string; owner: string };
+  const known = world.datasets.get(set.name);
+  if (known && known.address !== set.address)
+    throw new Refusal(409, 'ALREADY_EXISTS', `'${set.name}' stands for ${known.address}`);
+  const dataset = { images: '0', classes: 0, made_by: '0', registered_us: us(Date.now() / 1000), ...set };
+  world.datasets.set(set.name, dataset);
+  return { dataset, existed: known !== undefined };
+}
+
+function forget({ world, parts }: Call) {
+  world.datasets.delete(parts[1]!);
+  return {};
+}
+
+export const ROUTES: [string, string, Handler][] = [
+  ['GET', 'jobs', listJobs],
+  ['POST', 'jobs', submit],
+  ['GET', 'jobs/*', (call) => ({ job: jobOf(call).job, history: jobOf(call).history, warning: '' })],
+  ['POST', 'jobs/*/cancel', cancel],
+  ['POST', 'jobs/*/change', change],
+  ['GET', 'jobs/*/metrics', metrics],
+  ['GET', 'jobs/*/logs', logs],
+  ['GET', 'nodes', ({ world }) => ({ nodes: [...world.nodes.values()], warning: '' })],
+  ['GET', 'nodes/*', oneNode],
+  ['POST', 'nodes/*/set-aside', setAside],
+  ['POST', 'nodes/*/return', giveBack],
+  ['GET', 'datasets', ({ world }) => ({ datasets: [...world.datasets.values()] })],
+  ['POST', 'datasets', register],
+  ['DELETE', 'datasets/*', forget],
+  ['GET', 'usage', ({ world }) => ({ accounts: world.usage, currency: 'USD', warning: '' })],
+  ['GET', 'events', () => ({ events: [] })],
+];

@@ -1,0 +1,204 @@
+import type {
+  Dataset,
+  Decision,
+  GetJobResponse,
+  ListJobsResponse,
+  ListUsageResponse,
+  LogLine,
+  MetricAxis,
+  MetricSeries,
+  Node,
+  NodeRun,
+  SubmitJobResponse,
+} from './types.ts';
+
+/** One fault of a request; line and column count from 1 and are 0 where the fault has no place in a file. */
+export interface Fault {
+  message: string;
+  line: number;
+  column: number;
+  hint: string;
+}
+
+/** What imgd refused, or why it could not be asked (status 0). */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly faults: Fault[];
+  constructor(status: number, code: string, faults: Fault[]) {
+    super(faults.map((fault) => fault.message).join('\n'));
+    this.status = status;
+    this.code = code;
+    this.faults = faults;
+  }
+}
+
+let token = readToken();
+const tokenListeners = new Set<(token: string) => void>();
+
+function readToken(): string {
+  try {
+    return localStorage.getItem('imgd.token') ?? '';
+  } catch {
+    return '';
+  }
+}
+
+export function currentToken(): string {
+  return token;
+}
+
+export function setToken(next: string): void {
+  token = next.trim();
+  try {
+    localStorage.setItem('imgd.token', token);
+  } catch {
+    // Without storage it lasts as long as the page.
+  }
+  for (const listener of tokenListeners) listener(token);
+}
+
+export function onToken(listener: (token: string) => void): void {
+  tokenListeners.add(listener);
+}
+
+/** The faults that an answer's body tells of: {"error": {...}}, each of them in `details` where there may be several. */
+export function faultsOf(status: number, body: unknown): { code: string; faults: Fault[] } {
+  const outer = (body ?? {}) as Record<string, unknown>;
+  const error = (outer.error ?? outer) as Record<string, unknown>;
+  const code = typeof error.code === 'string' ? error.code : `HTTP_${status}`;
+  const list = Array.isArray(error.details) && error.details.length > 0 ? error.details : [error];
+  const faults = list.map((each: Record<string, unknown>) => ({
+    message: typeof each.message === 'string' ? each.message : `imgd answered with status ${status}`,
+    line: Number(each.line ?? 0),
+    column: Number(each.column ?? 0),
+    hint: typeof each.hint === 'string' ? each.hint : '',
+  }));
+  return { code, faults };
+}
+
+async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const headers: Record<string, string> = { accept: 'application/json' };
+  if (token) headers.authorization = `Bearer ${token}`;
+  if (body !== undefined) headers['content-type'] = 'application/json';
+  let response: Response;
+  try {
+    response = await fetch(`/api/v1${path}`, {
+      method,
+      headers,
+      body: body === undefined ? null : JSON.stringify(body),
+      signal: signal ?? null,
+    });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new ApiError(0, 'UNAVAILABLE', [
+      { message: 'imgd can’t be reached', line: 0, column: 0, hint: '' },
+    ]);
+  }
+  const text = await response.text();
+  let parsed: unknown = null;
+  try {
+    parsed = text ? JSON.parse(text) : {};
+  } catch {
+    // A proxy's page, say: told by the status.
+  }
+  if (!response.ok || parsed === null) {
+    const { code, faults } = faultsOf(response.status, parsed);
+    throw new ApiError(response.status, code, faults);
+  }
+  return parsed as T;
+}
+
+type Query = Record<string, string | number | boolean | undefined>;
+
+function query(values: Query): string {
+  const out = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    if (value !== undefined && value !== '') out.set(name, String(value));
+  }
+  const text = out.toString();
+  return text ? `?${text}` : '';
+}
+
+const seg = encodeURIComponent;
+
+const NAME = 'imgd.name';
+
+/** Who jobs and changes are said to come from: what was entered in this browser. */
+export function actor(): string {
+  try {
+    return localStorage.getItem(NAME) || 'dashboard';
+  } catch {
+    return 'dashboard';
+  }
+}
+
+export function setActor(name: string): void {
+  try {
+    localStorage.setItem(NAME, name.trim().slice(0, 80));
+  } catch {
+    // Without storage it stays "dashboard".
+  }
+}
+
+export const api = {
+  jobs: (page_token: string, page_size: number, signal?: AbortSignal) =>
+    call<ListJobsResponse>('GET', `/jobs${query({ page_size, page_token })}`, undefined, signal),
+  job: (id: string, signal?: AbortSignal) =>
+    call<GetJobResponse>('GET', `/jobs/${seg(id)}`, undefined, signal),
+  submit: (
+    request: {
+      job_yaml: string;
+      file_name: string;
+      dry_run: boolean;
+      idempotency_key?: string;
+      rerun_of?: string;
+    },
+    signal?: AbortSignal,
+  ) => call<SubmitJobResponse>('POST', '/jobs', { owner: actor(), ...request }, signal),
+  cancel: (id: string, checkpoint: boolean) =>
+    call<unknown>('POST', `/jobs/${seg(id)}/cancel`, { checkpoint, actor: actor() }),
+  change: (id: string, change: Record<string, unknown>) =>
+    call<unknown>('POST', `/jobs/${seg(id)}/change`, { actor: actor(), ...change }),
+  metrics: (
+    id: string,
+    names: string[],
+    x: MetricAxis,
+    range: { points: number; from?: number; to?: number },
+    signal?: AbortSignal,
+  ) =>
+    call<{ series: MetricSeries[] }>(
+      'GET',
+      `/jobs/${seg(id)}/metrics${query({ names: names.join(','), x, ...range })}`,
+      undefined,
+      signal,
+    ),
+  logs: (
+    id: string,
+    options: {
+      rank?: number | undefined;
+      generation?: string | undefined;
+      tail: number;
+      after_line?: string;
+    },
+    signal?: AbortSignal,
+  ) => call<{ lines?: LogLine[] }>('GET', `/jobs/${seg(id)}/logs${query(options)}`, undefined, signal),
+  events: (options: { job_id?: string; node?: string }, signal?: AbortSignal) =>
+    call<{ events?: Decision[] }>('GET', `/events${query(options)}`, undefined, signal),
+  nodes: (signal?: AbortSignal) =>
+    call<{ nodes: Node[]; warning: string }>('GET', '/nodes', undefined, signal),
+  node: (name: string, signal?: AbortSignal) =>
+    call<{ node: Node; runs: NodeRun[] }>('GET', `/nodes/${seg(name)}`, undefined, signal),
+  setAside: (name: string, drain: boolean, reason: string) =>
+    call<{ node: Node }>('POST', `/nodes/${seg(name)}/set-aside`, { drain, reason, actor: actor() }),
+  returnNode: (name: string, drained: boolean) =>
+    call<{ node: Node }>('POST', `/nodes/${seg(name)}/return`, { drained, actor: actor() }),
+  usage: (signal?: AbortSignal) => call<ListUsageResponse>('GET', '/usage', undefined, signal),
+  datasets: (signal?: AbortSignal) => call<{ datasets: Dataset[] }>('GET', '/datasets', undefined, signal),
+  registerDataset: (name: string, address: string) =>
+    call<{ dataset: Dataset; existed: boolean }>('POST', '/datasets', {
+      dataset: { name, address, owner: actor() },
+      replace: false,
+    }),
+  removeDataset: (name: string) => call<unknown>('DELETE', `/datasets/${seg(name)}`),
+};

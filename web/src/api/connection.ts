@@ -1,0 +1,99 @@
+import { SseParser, type StreamEvent } from './sse.ts';
+
+/** How the stream is: `lost` has the time of the next try, milliseconds since 1970. */
+export type Status =
+  | { state: 'connecting' }
+  | { state: 'live' }
+  | { state: 'lost'; since: number; retryAt: number }
+  | { state: 'denied' };
+
+export interface Listener {
+  event(event: StreamEvent): void;
+  status(status: Status): void;
+}
+
+// Three keep-alives that did not come.
+const SILENCE_MS = 45_000;
+const FIRST_WAIT_MS = 500;
+const MOST_WAIT_MS = 8_000;
+
+/** Holds one stream open and comes back with the last number after each break, with growing waits. */
+export class Connection {
+  status: Status = { state: 'connecting' };
+  readonly #url: string;
+  readonly #listener: Listener;
+  #token = '';
+  #lastId = '';
+  #wait = FIRST_WAIT_MS;
+  #lostSince = 0;
+  #abort: AbortController | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(url: string, listener: Listener) {
+    this.#url = url;
+    this.#listener = listener;
+  }
+
+  /** Connects, or connects anew with another token. */
+  start(token: string): void {
+    if (this.#abort && token === this.#token) return;
+    this.#token = token;
+    this.retryNow();
+  }
+
+  retryNow(): void {
+    clearTimeout(this.#timer);
+    this.#abort?.abort();
+    this.#abort = new AbortController();
+    void this.#run(this.#abort);
+  }
+
+  #set(status: Status): void {
+    this.status = status;
+    this.#listener.status(status);
+  }
+
+  async #run(abort: AbortController): Promise<void> {
+    try {
+      await this.#read(abort);
+    } catch {
+      // Whatever it was, the stream is gone.
+    }
+    if (abort !== this.#abort) return;
+    if (this.status.state === 'denied') return;
+    this.#lostSince ||= Date.now();
+    const wait = this.#wait * (0.75 + Math.random() / 2);
+    this.#wait = Math.min(this.#wait * 2, MOST_WAIT_MS);
+    this.#set({ state: 'lost', since: this.#lostSince, retryAt: Date.now() + wait });
+    this.#timer = setTimeout(() => this.retryNow(), wait);
+  }
+
+  async #read(abort: AbortController): Promise<void> {
+    const headers: Record<string, string> = { accept: 'text/event-stream' };
+    if (this.#token) headers.authorization = `Bearer ${this.#token}`;
+    if (this.#lastId) headers['last-event-id'] = this.#lastId;
+    const response = await fetch(this.#url, { headers, signal: abort.signal, cache: 'no-store' });
+    if (response.status === 401 || response.status === 403) {
+      if (abort === this.#abort) this.#set({ state: 'denied' });
+      return;
+    }
+    if (!response.ok || !response.body || abort !== this.#abort) return;
+    this.#wait = FIRST_WAIT_MS;
+    this.#lostSince = 0;
+    this.#set({ state: 'live' });
+    const parser = new SseParser();
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let silence = setTimeout(() => abort.abort(), SILENCE_MS);
+    try {
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        clearTimeout(silence);
+        silence = setTimeout(() => abort.abort(), SILENCE_MS);
+        const events = parser.push(part.value);
+        if (parser.lastId) this.#lastId = parser.lastId;
+        for (const event of events) this.#listener.event(event);
+      }
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+}

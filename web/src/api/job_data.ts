@@ -1,0 +1,135 @@
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { append } from '../lib/downsample.ts';
+import { num } from '../lib/format.ts';
+import { type Loaded, useData } from '../ui/use_data.ts';
+import { api } from './client.ts';
+import { onLive } from './live.ts';
+import type { Decision, GetJobResponse, Job, LiveStep, MetricAxis, MetricPoint, StepTimes } from './types.ts';
+
+/** One job, kept up to date by the stream. */
+export function useJob(id: string): Loaded<GetJobResponse> {
+  const loaded = useData(`job ${id}`, (signal) => api.job(id, signal));
+  const [summary, setSummary] = useState<{ id: string; job: Job } | null>(null);
+  const { reload } = loaded;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const ends = [
+      onLive('job', (data) => {
+        if ((data as Job).id === id) setSummary({ id, job: data as Job });
+      }),
+      onLive('event', (data) => {
+        if ((data as Decision).job_id !== id) return;
+        clearTimeout(timer);
+        timer = setTimeout(reload, 200);
+      }),
+    ];
+    return () => {
+      clearTimeout(timer);
+      for (const end of ends) end();
+    };
+  }, [id, reload]);
+  // What is loaded is newer than what the stream told before.
+  useEffect(() => setSummary(null), [loaded.data]);
+  const step = useLiveStep(id);
+  const data = useMemo(() => {
+    if (!loaded.data) return null;
+    const newer =
+      summary?.id === id && num(summary.job.last_event_number) >= num(loaded.data.job.last_event_number);
+    const job: Job = newer ? { ...summary.job, job_yaml: loaded.data.job.job_yaml } : { ...loaded.data.job };
+    if (step && job.last_step && num(step.step) > num(job.last_step.step)) {
+      const { job_id: _, generation: __, ...figures } = step;
+      job.last_step = { ...job.last_step, ...figures };
+    }
+    return { ...loaded.data, job };
+  }, [loaded.data, summary, id, step]);
+  return { ...loaded, data };
+}
+
+function useLiveStep(id: string): LiveStep | null {
+  const [step, setStep] = useState<LiveStep | null>(null);
+  useEffect(
+    () =>
+      onLive('step', (data) => {
+        if ((data as LiveStep).job_id === id) setStep(data as LiveStep);
+      }),
+    [id],
+  );
+  return step?.job_id === id ? step : null;
+}
+
+/** Of a step's time, the mean over the steps of the report. */
+const stage = (key: keyof StepTimes) => (step: LiveStep) =>
+  num(step.times?.[key]) / Math.max(num(step.times?.steps), 1);
+
+type LiveValue = (step: LiveStep) => number;
+const LIVE_VALUES: Record<string, LiveValue> = {
+  loss: (step) => num(step.loss),
+  top1: (step) => num(step.top1),
+  learning_rate: (step) => num(step.learning_rate),
+  images_per_second: (step) => num(step.images_per_second),
+  input_seconds: stage('input_seconds'),
+  forward_seconds: stage('forward_seconds'),
+  backward_seconds: stage('backward_seconds'),
+  communication_seconds: stage('communication_seconds'),
+  optimizer_seconds: stage('optimizer_seconds'),
+  own_least_seconds: (step) => num(step.ranks?.own_least_seconds),
+  own_most_seconds: (step) => num(step.ranks?.own_most_seconds),
+};
+
+export type Metrics = Map<string, MetricPoint[]>;
+export interface Range {
+  from: number;
+  to: number;
+}
+
+const POINTS = 1000;
+
+/** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. */
+export function useMetrics(
+  id: string,
+  names: readonly string[],
+  axis: MetricAxis,
+  range: Range | null,
+): Loaded<Metrics> {
+  const asked = range ? { points: POINTS, ...range } : { points: POINTS };
+  const key = `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
+  const loaded = useData(key, (signal) => api.metrics(id, [...names], axis, asked, signal));
+  const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
+  useEffect(() => setLive([]), [loaded.data]);
+  useEffect(() => {
+    if (range) return;
+    return onLive('step', (data) => {
+      const step = data as LiveStep;
+      if (step.job_id === id) setLive((before) => [...before.slice(-5000), { at: Date.now() / 1000, step }]);
+    });
+  }, [id, range]);
+  const data = useMemo(() => {
+    if (!loaded.data) return null;
+    const out: Metrics = new Map();
+    for (const series of loaded.data.series) {
+      const points = series.points.map((p): MetricPoint => [num(p[0]), num(p[1]), num(p[2]), num(p[3])]);
+      const value = LIVE_VALUES[series.name];
+      const fresh = value && points.length > 0 ? live.map((one) => livePoint(one, value, axis)) : [];
+      out.set(series.name, append(points, fresh));
+    }
+    return out;
+  }, [loaded.data, live, axis]);
+  return { ...loaded, data };
+}
+
+function livePoint(
+  { at, step }: { at: number; step: LiveStep },
+  value: LiveValue,
+  axis: MetricAxis,
+): MetricPoint {
+  const figure = value(step);
+  // How many images that were the stream does not tell.
+  const places = {
+    step: num(step.step),
+    epoch: num(step.epoch),
+    images: Number.NaN,
+    time: step.time_us ? num(step.time_us) / 1e6 : at,
+  };
+  const x = places[axis];
+  return [x, figure, figure, figure];
+}

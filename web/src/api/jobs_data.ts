@@ -1,0 +1,131 @@
+import { type JobRow, rowOf } from '../lib/jobs.ts';
+import { Store } from '../lib/store.ts';
+import { ApiError, api, onToken } from './client.ts';
+import { epoch, onLive } from './live.ts';
+import type { Job, LiveStep } from './types.ts';
+
+/** All jobs that imgd keeps, as far as they are loaded. `rows` is a new array at each change. */
+export interface JobsState {
+  rows: JobRow[];
+  loading: boolean;
+  /** The first page came at least once. */
+  ready: boolean;
+  error: string;
+  warning: string;
+}
+
+const EMPTY: JobsState = { rows: [], loading: true, ready: false, error: '', warning: '' };
+export const jobsState = new Store<JobsState>(EMPTY);
+/** Training losses by job, the last of them as the stream told: for the small curves of the table. */
+export const recentLoss = new Map<string, number[]>();
+
+const RECENT = 40;
+const FIRST_PAGE = 200;
+const PAGE = 1000;
+const EVERY_MS = 250;
+
+const rows = new Map<string, JobRow>();
+let started = false;
+let drawing = false;
+let drawn = 0;
+let run = 0;
+
+const wanted = new Set<string>();
+let fetching = false;
+
+/** Fills the small curve of a job's loss with what was before the stream told of it; one job after the other. */
+export function wantLoss(id: string): void {
+  if (wanted.has(id)) return;
+  wanted.add(id);
+  if (!fetching) void fetchLosses();
+}
+
+async function fetchLosses(): Promise<void> {
+  fetching = true;
+  // What is added meanwhile comes in the same turn.
+  for (const id of wanted) {
+    if (recentLoss.get(id)?.length === RECENT) continue;
+    const found = await api.metrics(id, ['loss'], 'step', { points: RECENT }).catch(() => null);
+    const before = found?.series[0]?.points.map((point) => Number(point[3])) ?? [];
+    recentLoss.set(id, [...before, ...(recentLoss.get(id) ?? [])].slice(-RECENT));
+    publish();
+  }
+  fetching = false;
+}
+
+/** Draws at most four times a second, however much comes: each time all rows are filtered and sorted. */
+function publish(): void {
+  if (drawing) return;
+  drawing = true;
+  const draw = () => {
+    drawing = false;
+    drawn = Date.now();
+    jobsState.set({ ...jobsState.value, rows: [...rows.values()] });
+  };
+  setTimeout(draw, document.hidden ? 1000 : Math.max(drawn + EVERY_MS - Date.now(), 0));
+}
+
+export function takeJob(job: Job): void {
+  rows.set(job.id, rowOf(job));
+  publish();
+}
+
+function takeStep(step: LiveStep): void {
+  const row = rows.get(step.job_id);
+  if (!row) return;
+  const before = row.job.last_step;
+  const { job_id: _, generation: __, ...figures } = step;
+  if (before && Number(step.step) < Number(before.step)) return;
+  row.job.last_step = { ...(before as NonNullable<Job['last_step']>), ...figures };
+  rows.set(step.job_id, rowOf(row.job));
+  const recent = recentLoss.get(step.job_id) ?? [];
+  recent.push(Number(step.loss));
+  if (recent.length > RECENT) recent.shift();
+  recentLoss.set(step.job_id, recent);
+  publish();
+}
+
+async function load(): Promise<void> {
+  const mine = ++run;
+  jobsState.set({ ...jobsState.value, loading: true });
+  const seen = new Set<string>();
+  let token = '';
+  let warning = '';
+  try {
+    do {
+      const page = await api.jobs(token, token ? PAGE : FIRST_PAGE);
+      if (mine !== run) return;
+      for (const job of page.jobs) {
+        seen.add(job.id);
+        rows.set(job.id, rowOf(job));
+      }
+      token = page.next_page_token;
+      warning = page.warning;
+      jobsState.set({ rows: [...rows.values()], loading: token !== '', ready: true, error: '', warning });
+    } while (token);
+    for (const id of rows.keys()) if (!seen.has(id) && !jobIsNewer(id, seen)) rows.delete(id);
+    publish();
+  } catch (error) {
+    if (mine !== run) return;
+    const text = error instanceof ApiError ? error.message : String(error);
+    jobsState.set({ ...jobsState.value, loading: false, error: text });
+  }
+}
+
+/** Came by the stream while the pages were read. */
+function jobIsNewer(id: string, seen: ReadonlySet<string>): boolean {
+  let newest = 0;
+  for (const one of seen) newest = Math.max(newest, Number(one));
+  return Number(id) > newest;
+}
+
+/** Loads the jobs once, and follows them from then on. */
+export function followJobs(): void {
+  if (started) return;
+  started = true;
+  onLive('job', (data) => takeJob(data as Job));
+  onLive('step', (data) => takeStep(data as LiveStep));
+  epoch.listen(() => void load());
+  onToken(() => void load());
+  void load();
+}

@@ -1,0 +1,69 @@
+import { Store } from '../lib/store.ts';
+import { currentToken, onToken } from './client.ts';
+import { Connection, type Status } from './connection.ts';
+import type { StreamEvent } from './sse.ts';
+
+export const status = new Store<Status>({ state: 'connecting' });
+/** Grows whenever what was read before may be old: after a break, or when the stream says so. */
+export const epoch = new Store(0);
+
+type Handler = (data: unknown) => void;
+const handlers = new Map<string, Set<Handler>>();
+let retry = () => {};
+
+/** Calls `handler` with the parsed data of each event of a type; returns what ends that. */
+export function onLive(type: string, handler: Handler): () => void {
+  const set = handlers.get(type) ?? new Set();
+  handlers.set(type, set);
+  set.add(handler);
+  return () => set.delete(handler);
+}
+
+export function retryNow(): void {
+  retry();
+}
+
+let broken = false;
+
+function takeStatus(next: Status): void {
+  if (next.state === 'lost' || next.state === 'denied') broken = true;
+  status.set(next);
+  if (next.state === 'live' && broken) {
+    broken = false;
+    epoch.set(epoch.value + 1);
+  }
+}
+
+function takeEvent(event: StreamEvent): void {
+  if (event.type === 'reset') epoch.set(epoch.value + 1);
+  const set = handlers.get(event.type);
+  if (!set || set.size === 0) return;
+  let data: unknown;
+  try {
+    data = JSON.parse(event.data);
+  } catch {
+    return;
+  }
+  for (const handler of set) handler(data);
+}
+
+/** Joins the browser's one stream; a tab without shared workers has its own. */
+export function startLive(): void {
+  if (typeof SharedWorker === 'undefined') {
+    const connection = new Connection('/api/v1/stream', { event: takeEvent, status: takeStatus });
+    retry = () => connection.retryNow();
+    onToken((token) => connection.start(token));
+    connection.start(currentToken());
+    return;
+  }
+  const worker = new SharedWorker(new URL('./worker.ts', import.meta.url), { type: 'module', name: 'imgd' });
+  worker.port.onmessage = (message: MessageEvent<{ event?: StreamEvent; status?: Status }>) => {
+    if (message.data.event) takeEvent(message.data.event);
+    if (message.data.status) takeStatus(message.data.status);
+  };
+  worker.port.start();
+  retry = () => worker.port.postMessage({ retry: true });
+  onToken((token) => worker.port.postMessage({ token }));
+  worker.port.postMessage({ token: currentToken() });
+  addEventListener('pagehide', () => worker.port.postMessage({ bye: true }));
+}

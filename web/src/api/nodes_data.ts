@@ -1,0 +1,52 @@
+import { Store } from '../lib/store.ts';
+import { ApiError, api, onToken } from './client.ts';
+import { epoch, onLive } from './live.ts';
+import type { Node } from './types.ts';
+
+export interface NodesState {
+  nodes: Node[];
+  ready: boolean;
+  error: string;
+  warning: string;
+}
+
+export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error: '', warning: '' });
+
+let started = false;
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+/** Each is the whole node: what it lacks, it has no more. */
+export function takeNodes(changed: readonly Node[]): void {
+  const byName = new Map(nodesState.value.nodes.map((node) => [node.name, node]));
+  for (const node of changed) byName.set(node.name, node);
+  nodesState.set({ ...nodesState.value, nodes: sorted([...byName.values()]) });
+}
+
+function sorted(nodes: readonly Node[]): Node[] {
+  return [...nodes].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
+}
+
+async function load(): Promise<void> {
+  try {
+    const { nodes, warning } = await api.nodes();
+    nodesState.set({ nodes: sorted(nodes), ready: true, error: '', warning });
+  } catch (error) {
+    const text = error instanceof ApiError ? error.message : String(error);
+    nodesState.set({ ...nodesState.value, error: text });
+  }
+}
+
+/** Loads the nodes once, and follows them from then on. */
+export function followNodes(): void {
+  if (started) return;
+  started = true;
+  onLive('nodes', (data) => takeNodes((data as { nodes?: Node[] }).nodes ?? []));
+  // What was decided of nodes or of what they hold: the list has it, readings may not.
+  onLive('event', () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => void load(), 400);
+  });
+  epoch.listen(() => void load());
+  onToken(() => void load());
+  void load();
+}

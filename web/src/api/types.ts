@@ -1,0 +1,311 @@
+// The messages of proto/imgd/v1 as proto3 JSON has them: the proto's names, 64-bit numbers as text, enums by name.
+
+/** A 64-bit number, as text. */
+export type Int64 = string;
+/** Numbers that JSON can't write come as text: "NaN", "Infinity". */
+export type Double = number | string;
+
+export const JOB_STATES = [
+  'QUEUED',
+  'STARTING',
+  'RUNNING',
+  'PREEMPTING',
+  'PAUSED',
+  'COMPLETED',
+  'FAILED',
+  'CANCELLED',
+] as const;
+export type ShortState = (typeof JOB_STATES)[number];
+export type JobState = `JOB_STATE_${ShortState | 'UNSPECIFIED'}`;
+
+export interface Placement {
+  node: string;
+  first_rank: number;
+  devices: number[];
+  ranks: number;
+}
+
+export interface StepTimes {
+  steps: number;
+  input_seconds: number;
+  forward_seconds: number;
+  backward_seconds: number;
+  communication_seconds: number;
+  optimizer_seconds: number;
+  all_reduce_seconds: number;
+  all_reduce_hidden_ratio: number;
+}
+
+export interface RankSpread {
+  own_least_seconds: number;
+  own_mean_seconds: number;
+  own_most_seconds: number;
+  wait_least_seconds: number;
+  wait_mean_seconds: number;
+  wait_most_seconds: number;
+  slowest_rank: number;
+  slowest_input_seconds: number;
+  ranks: number;
+}
+
+export interface StepMetrics {
+  step: Int64;
+  epoch: Double;
+  loss: Double;
+  top1: Double;
+  learning_rate: Double;
+  rank_images_per_second: Double;
+  images_per_second: Double;
+  input_wait_ratio: Double;
+  eta_seconds: Double;
+  total_steps: Int64;
+  gradient_norm: Double;
+  times?: StepTimes;
+  ranks?: RankSpread;
+}
+
+export interface EpochMetrics {
+  epoch: number;
+  step: Int64;
+  val_loss: Double;
+  val_top1: Double;
+  val_top5: Double;
+  val_images: Int64;
+  val_seconds: Double;
+  total_epochs: number;
+}
+
+export interface CheckpointWritten {
+  path: string;
+  step: Int64;
+  generation: Int64;
+  size_bytes: Int64;
+  manifest_sha256: string;
+}
+
+export interface RankExit {
+  rank: number;
+  exit_code: number;
+  signal: number;
+  last_error_line: string;
+  program: boolean;
+  told: boolean;
+}
+
+export interface Dependency {
+  job_id: Int64;
+  job_name: string;
+  when: 'AFTER_END_UNSPECIFIED' | 'AFTER_END_OK' | 'AFTER_END_ANY' | 'AFTER_END_FAILED';
+  ended: JobState;
+}
+
+export interface Job {
+  id: Int64;
+  name: string;
+  state: JobState;
+  reason: string;
+  reason_text: string;
+  generation: Int64;
+  priority: number;
+  nodes: number;
+  ranks_per_node: number;
+  placements: Placement[];
+  submitted_us: Int64;
+  started_us: Int64;
+  ended_us: Int64;
+  last_step?: StepMetrics;
+  last_epoch?: EpochMetrics;
+  last_checkpoint?: CheckpointWritten;
+  restarts: number;
+  owner: string;
+  job_yaml: string;
+  last_event_number: Int64;
+  rank_exits: RankExit[];
+  checkpoint_dir: string;
+  queue_position: number;
+  external?: { hosts: string[]; last_heard_us: Int64; token: string };
+  time_limit_ms: Int64;
+  held_ms: Int64;
+  rerun_of: Int64;
+  max_nodes: number;
+  nodes_now: number;
+  after: Dependency[];
+  not_before_us: Int64;
+  sweep_id: Int64;
+  sweep_settings: { name: string; value: string }[];
+  expected_start_us: Int64;
+  kind: 'JOB_KIND_UNSPECIFIED' | 'JOB_KIND_TRAINING' | 'JOB_KIND_COMMAND' | 'JOB_KIND_CONVERSION';
+  per_node: boolean;
+  device_hours: number;
+  cost: number;
+}
+
+export interface StateChange {
+  from: JobState;
+  to: JobState;
+  reason: string;
+  text: string;
+  actor: string;
+}
+
+export interface JobEvent {
+  number: Int64;
+  time_us: Int64;
+  generation: Int64;
+  state_change?: StateChange;
+}
+
+export interface GetJobResponse {
+  job: Job;
+  history: JobEvent[];
+  warning: string;
+}
+
+export interface ListJobsResponse {
+  jobs: Job[];
+  next_page_token: string;
+  warning: string;
+}
+
+export interface SubmitJobResponse {
+  job: Job;
+  warnings: string[];
+  existed: boolean;
+  sweep?: { id: Int64; name: string; members: number; max_running: number };
+}
+
+export interface DeviceReading {
+  busy_ratio: number;
+  memory_used_bytes: Int64;
+  power_watts: number;
+  temperature_celsius: number;
+  error: string;
+  sm_clock_hertz: number;
+}
+
+export interface Device {
+  index: number;
+  model: string;
+  uuid: string;
+  memory_bytes: Int64;
+  job_id: Int64;
+  reading?: DeviceReading;
+  held_text: string;
+}
+
+export interface Node {
+  name: string;
+  state: 'NODE_STATE_UNSPECIFIED' | 'NODE_STATE_READY' | 'NODE_STATE_UNREACHABLE' | 'NODE_STATE_LOST';
+  agent_version: string;
+  address: string;
+  devices: Device[];
+  last_heartbeat_us: Int64;
+  reason_text: string;
+  joined_us: Int64;
+  labels: Record<string, string>;
+  set_aside?: {
+    drain: boolean;
+    reason: string;
+    actor: string;
+    since_us: Int64;
+    empty: boolean;
+    by_imgd: boolean;
+  };
+  struck_by: Int64[];
+  problems: { kind: string; text: string }[];
+  price_per_hour: number;
+  notice?: { at_us: Int64; action: string };
+}
+
+export interface NodeRun {
+  job_id: Int64;
+  job_name: string;
+  generation: Int64;
+  first_rank: number;
+  ranks: number;
+  started_us: Int64;
+  ended_us: Int64;
+  ended_text: string;
+}
+
+export interface BudgetUsage {
+  period: string;
+  used: number;
+  most: number;
+  since_us: Int64;
+  until_us: Int64;
+}
+
+export interface AccountUsage {
+  kind: 'ACCOUNT_KIND_UNSPECIFIED' | 'ACCOUNT_KIND_USER' | 'ACCOUNT_KIND_PROJECT';
+  name: string;
+  devices: number;
+  most_devices: number;
+  queued: number;
+  most_queued: number;
+  device_hours?: BudgetUsage;
+  spend?: BudgetUsage;
+  recent_device_hours: number;
+}
+
+export interface ListUsageResponse {
+  accounts: AccountUsage[];
+  currency: string;
+  warning: string;
+}
+
+export interface Dataset {
+  name: string;
+  address: string;
+  images: Int64;
+  classes: number;
+  owner: string;
+  registered_us: Int64;
+  made_by: Int64;
+}
+
+export interface LogLine {
+  rank: number;
+  line_number: Int64;
+  time_us: Int64;
+  is_stderr: boolean;
+  text: string;
+  generation: Int64;
+}
+
+/** One decision of the record (event.proto). */
+export interface Decision {
+  number: Int64;
+  time_us: Int64;
+  actor: string;
+  reason: string;
+  text: string;
+  job_id: Int64;
+  generation: Int64;
+  from: JobState;
+  to: JobState;
+  node: string;
+}
+
+/** GET /api/v1/jobs/{job}/metrics: each point is [x, least, most, last] of the stretch that it stands for; x is in steps,
+ * epochs, images, or seconds since 1970. */
+export type MetricPoint = [number, number, number, number];
+export interface MetricSeries {
+  name: string;
+  points: MetricPoint[];
+}
+export type MetricAxis = 'step' | 'epoch' | 'images' | 'time';
+
+/** `event: step` of the stream. */
+export interface LiveStep extends Partial<Pick<StepMetrics, 'times' | 'ranks' | 'total_steps'>> {
+  job_id: Int64;
+  time_us?: Int64;
+  generation: Int64;
+  step: Int64;
+  epoch: Double;
+  loss: Double;
+  top1: Double;
+  images_per_second: Double;
+  learning_rate: Double;
+  eta_seconds: Double;
+}

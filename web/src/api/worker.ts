@@ -1,0 +1,28 @@
+/// <reference lib="webworker" />
+import { Connection } from './connection.ts';
+
+// One stream for all tabs of this browser: HTTP/1.1 has six connections for each origin, and a stream holds one.
+declare const self: SharedWorkerGlobalScope;
+
+const ports = new Set<MessagePort>();
+const tell = (message: unknown) => {
+  for (const port of ports) port.postMessage(message);
+};
+const connection = new Connection('/api/v1/stream', {
+  event: (event) => tell({ event }),
+  status: (status) => tell({ status }),
+});
+
+self.onconnect = (connect) => {
+  const port = connect.ports[0]!;
+  port.onmessage = (message: MessageEvent<{ token?: string; retry?: boolean; bye?: boolean }>) => {
+    if (message.data.bye) ports.delete(port);
+    else if (message.data.retry) connection.retryNow();
+    else if (message.data.token !== undefined) {
+      connection.start(message.data.token);
+      port.postMessage({ status: connection.status });
+    }
+  };
+  ports.add(port);
+  port.start();
+};

@@ -1,0 +1,51 @@
+import type { MetricPoint } from '../api/types.ts';
+
+/** Merges neighbours until at most `most` points are left: the least and the most of each stretch are kept, so that no
+ * peak goes. For what a page itself has gathered live; history comes from the server like this. */
+export function downsample(points: readonly MetricPoint[], most: number): MetricPoint[] {
+  if (points.length <= most) return [...points];
+  const out: MetricPoint[] = [];
+  const size = points.length / most;
+  for (let i = 0; i < most; i++) {
+    const part = points.slice(Math.floor(i * size), Math.floor((i + 1) * size));
+    const end = part[part.length - 1]!;
+    const low = least(part.map((p) => p[1]));
+    const high = -least(part.map((p) => -p[2]));
+    out.push([end[0], low, high, end[3]]);
+  }
+  return out;
+}
+
+function least(values: number[]): number {
+  return values.reduce((a, b) => (b < a || Number.isNaN(a) ? b : a), Number.NaN);
+}
+
+/** Adds points that came live to what the server gave: those up to its last x are there already. */
+export function append(points: MetricPoint[], more: readonly MetricPoint[]): MetricPoint[] {
+  const end = points.length > 0 ? points[points.length - 1]![0] : Number.NEGATIVE_INFINITY;
+  const fresh = more.filter((p) => p[0] > end);
+  return fresh.length > 0 ? [...points, ...fresh] : points;
+}
+
+/** One table of several series, by x: uPlot's form, with null where a series has no point. */
+export function align(series: readonly (readonly MetricPoint[])[], pick: 1 | 2 | 3 = 3): (number | null)[][] {
+  const xs = [...new Set(series.flatMap((points) => points.map((p) => p[0])))].sort((a, b) => a - b);
+  const place = new Map(xs.map((x, i) => [x, i]));
+  const columns = series.map((points) => {
+    const column: (number | null)[] = new Array(xs.length).fill(null);
+    for (const p of points) column[place.get(p[0])!] = Number.isFinite(p[pick]) ? p[pick] : null;
+    return column;
+  });
+  return [xs, ...columns];
+}
+
+/** The value of `points` at x between its neighbours; NaN outside. */
+export function interpolate(points: readonly MetricPoint[], x: number): number {
+  const after = points.findIndex((p) => p[0] >= x);
+  if (after < 0) return Number.NaN;
+  const b = points[after]!;
+  if (b[0] === x) return b[3];
+  if (after === 0) return Number.NaN;
+  const a = points[after - 1]!;
+  return a[3] + ((b[3] - a[3]) * (x - a[0])) / (b[0] - a[0]);
+}

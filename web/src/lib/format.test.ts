@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as f from './format.ts';
+
+const table = <I, O>(name: string, what: (input: I) => O, rows: [I, O][]) =>
+  test(name, () => {
+    for (const [input, output] of rows) assert.equal(what(input), output, `${name}(${String(input)})`);
+  });
+
+table<number | string | undefined, string>('figure', (v) => f.figure(v), [
+  [0, '0'],
+  [0.00125, '0.00125'],
+  [1.5, '1.50'],
+  [41_681.4, '41\u2009681'],
+  ['2600.5', '2601'],
+  ['NaN', '–'],
+  ['Infinity', '∞'],
+  [undefined, '–'],
+  [1e-9, '1.00e-9'],
+]);
+table<number, string>('tick', f.tick, [
+  [5000, '5000'],
+  [15_000, '15\u2009000'],
+  [0.1 + 0.2, '0.3'],
+  [0, '0'],
+  [1e-6, '1e-6'],
+]);
+table<string, string>('count', (v) => f.count(v), [
+  ['18446744073709551615', '18\u2009446\u2009744\u2009073\u2009709\u2009552\u2009000'],
+  ['1000', '1000'],
+  ['', '–'],
+]);
+table<number, string>('duration', f.duration, [
+  [0.4, '0 s'],
+  [59, '59 s'],
+  [61, '1 min 1 s'],
+  [600, '10 min'],
+  [3661, '1 h 01 min'],
+  [90_000, '1 d 1 h'],
+  [86_400 * 20, '20 d'],
+  [-1, '–'],
+]);
+table<number, string>('shortDuration', f.shortDuration, [
+  [45, '45s'],
+  [720, '12m'],
+  [7500, '2h 05m'],
+  [273_600, '3d 4h'],
+]);
+table<number, string>('bytes', f.bytes, [
+  [512, '512 B'],
+  [205_824_512, '196 MiB'],
+  [80 * 2 ** 30, '80.0 GiB'],
+]);
+table<number, string>('money', (v) => f.money(v, 'USD'), [
+  [0, '–'],
+  [19.214, '19.21 USD'],
+  [13_456.4, '13\u2009456 USD'],
+]);
+table<number, string>('relative', (at) => f.relative(at, 1_000_000), [
+  [1_000_000, 'now'],
+  [880_000, '2 min ago'],
+  [8_500_000, 'in 2 h 05 min'],
+  [Number.NaN, '–'],
+]);
+
+test('microseconds of 0 are no time', () => {
+  assert.ok(Number.isNaN(f.ms('0')));
+  assert.equal(f.ms('1700000000000000'), 1_700_000_000_000);
+});

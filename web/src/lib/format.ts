@@ -1,0 +1,143 @@
+// Figures for people. Every function takes anything that JSON may hold, and answers "–" where there is no figure.
+
+export const NONE = '–';
+
+export function num(value: number | string | undefined | null): number {
+  return value === undefined || value === null || value === '' ? Number.NaN : Number(value);
+}
+
+/** Milliseconds since 1970 of microseconds as text; NaN for 0, which stands for "not yet". */
+export function ms(us: string | undefined): number {
+  const value = num(us);
+  return value > 0 ? value / 1000 : Number.NaN;
+}
+
+/** 3 significant figures without an exponent, thousands with a thin space: "12 340", "0.00125". */
+export function figure(value: number | string | undefined, digits = 3): string {
+  const n = num(value);
+  if (!Number.isFinite(n)) return Number.isNaN(n) ? NONE : n > 0 ? '∞' : '-∞';
+  if (n === 0) return '0';
+  const size = Math.floor(Math.log10(Math.abs(n)));
+  if (size < -6) return n.toExponential(digits - 1);
+  return group(n.toFixed(Math.max(0, Math.min(digits - 1 - size, 12))));
+}
+
+/** As few digits as tell the number, at most 6: "5 000", "0.25". For ticks of axes. */
+export function tick(value: number): string {
+  if (!Number.isFinite(value)) return NONE;
+  if (value !== 0 && Math.abs(value) < 1e-5) return value.toExponential().replace(/(\.\d{3})\d+/, '$1');
+  return group(String(Number(value.toPrecision(6))));
+}
+
+/** A whole number with thin spaces between thousands. */
+export function count(value: number | string | undefined): string {
+  const n = num(value);
+  return Number.isFinite(n) ? group(Math.round(n).toString()) : NONE;
+}
+
+function group(text: string): string {
+  const [whole = '', part] = text.split('.');
+  const grouped = whole.length > 4 ? whole.replace(/\B(?=(\d{3})+$)/g, '\u2009') : whole;
+  return part ? `${grouped}.${part}` : grouped;
+}
+
+export function fixed(value: number | string | undefined, digits: number): string {
+  const n = num(value);
+  return Number.isFinite(n) ? n.toFixed(digits) : NONE;
+}
+
+/** A share from 0 to 1 in percent. */
+export function percent(value: number | string | undefined, digits = 1): string {
+  const n = num(value);
+  return Number.isFinite(n) ? `${(n * 100).toFixed(digits)} %` : NONE;
+}
+
+/** The two largest units: "3 d 4 h", "12 min", "45 s". */
+export function duration(seconds: number | string | undefined): string {
+  const n = num(seconds);
+  if (!Number.isFinite(n) || n < 0) return NONE;
+  if (n < 60) return `${Math.round(n)} s`;
+  const minutes = Math.round(n / 60);
+  if (minutes < 60)
+    return n < 600 && n % 60 >= 1 ? `${Math.floor(n / 60)} min ${Math.floor(n % 60)} s` : `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return `${hours} h ${String(minutes % 60).padStart(2, '0')} min`;
+  const days = Math.floor(hours / 24);
+  return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
+}
+
+/** For a narrow column: "3d 4h", "2h 05m", "12m", "45s". */
+export function shortDuration(seconds: number | string | undefined): string {
+  const n = num(seconds);
+  if (!Number.isFinite(n) || n < 0) return NONE;
+  if (n < 60) return `${Math.round(n)}s`;
+  const minutes = Math.floor(n / 60);
+  if (minutes < 60) return `${minutes}m`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return `${hours}h ${String(minutes % 60).padStart(2, '0')}m`;
+  return `${Math.floor(hours / 24)}d ${hours % 24}h`;
+}
+
+export function bytes(value: number | string | undefined): string {
+  const n = num(value);
+  if (!Number.isFinite(n)) return NONE;
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+  let at = 0;
+  let rest = n;
+  while (rest >= 1024 && at < units.length - 1) {
+    rest /= 1024;
+    at += 1;
+  }
+  return `${at === 0 ? rest : figure(rest)} ${units[at]}`;
+}
+
+export function money(value: number | string | undefined, currency: string): string {
+  const n = num(value);
+  if (!Number.isFinite(n) || n === 0) return NONE;
+  const text = group(n.toFixed(n >= 1000 ? 0 : 2));
+  return currency ? `${text} ${currency}` : text;
+}
+
+const two = (n: number) => String(n).padStart(2, '0');
+
+/** Local time: "14:03:22" today, else "2026-11-22 14:03". */
+export function clock(timeMs: number, nowMs: number): string {
+  if (!Number.isFinite(timeMs)) return NONE;
+  const at = new Date(timeMs);
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  if (at.toDateString() === new Date(nowMs).toDateString()) return `${time}:${two(at.getSeconds())}`;
+  return `${day(at)} ${time}`;
+}
+
+function day(at: Date): string {
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+}
+
+/** Local date and time to the second. */
+export function stamp(timeMs: number): string {
+  if (!Number.isFinite(timeMs)) return NONE;
+  const at = new Date(timeMs);
+  return `${day(at)} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** "4 min ago", "in 2 h 05 min". */
+export function relative(timeMs: number, nowMs: number): string {
+  if (!Number.isFinite(timeMs)) return NONE;
+  const seconds = (timeMs - nowMs) / 1000;
+  if (Math.abs(seconds) < 2) return 'now';
+  return seconds > 0 ? `in ${duration(seconds)}` : `${duration(-seconds)} ago`;
+}
+
+/** "JOB_STATE_RUNNING" -> "RUNNING". */
+export function shortEnum(value: string, prefix: string): string {
+  return value.startsWith(prefix) ? value.slice(prefix.length) : value;
+}
+
+/** "WAITS_FOR_DEVICES" -> "waits for devices". */
+export function words(value: string): string {
+  return value.toLowerCase().replaceAll('_', ' ');
+}
+
+export function plural(n: number, noun: string, several = `${noun}s`): string {
+  return `${count(n)} ${n === 1 ? noun : several}`;
+}

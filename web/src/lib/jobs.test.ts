@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { makeWorld } from '../../dev/world.ts';
+import type { ShortState } from '../api/types.ts';
+import { countStates, filterJobs, rowOf, SORT_KEYS, type SortKey, sortJobs } from './jobs.ts';
+
+const rows = [...makeWorld(1_790_000_000, 400).jobs.values()].map((one) => rowOf(one.job));
+const ids = (list: typeof rows) => list.map((row) => row.id);
+const filter = (states: ShortState[], owner: string, text: string) =>
+  filterJobs(rows, { states: new Set(states), owner, text });
+
+test('filters', async (t) => {
+  await t.test('none: all', () => assert.equal(filter([], '', '').length, 400));
+  await t.test('states are one or the other', () => {
+    const found = filter(['FAILED', 'RUNNING'], '', '');
+    assert.ok(found.length > 0 && found.every((row) => row.state === 'FAILED' || row.state === 'RUNNING'));
+  });
+  await t.test('owner is exact', () => assert.ok(filter([], 'ada', '').every((row) => row.owner === 'ada')));
+  await t.test('words of a search are all wanted, in any case', () => {
+    const found = filter([], '', 'RN50 failed');
+    assert.ok(
+      found.length > 0 && found.every((row) => row.name.includes('rn50') && row.why.includes('failed')),
+    );
+  });
+  await t.test('a number finds its job', () => assert.ok(ids(filter([], '', '371')).includes(371)));
+  await t.test('nodes are searched too', () => assert.ok(filter(['RUNNING'], '', 'gpu-11').length === 1));
+});
+
+test('each column sorts both ways, with what has no figure last', () => {
+  for (const key of SORT_KEYS) {
+    for (const descending of [false, true]) {
+      const sorted = sortJobs(rows, key, descending);
+      assert.equal(sorted.length, rows.length);
+      const value = (i: number) => sorted[i]![key as Exclude<SortKey, 'state'>];
+      const firstMissing = sorted.findIndex((_, i) => Number.isNaN(value(i)));
+      if (firstMissing >= 0)
+        assert.ok(
+          sorted.slice(firstMissing).every((_, i) => Number.isNaN(value(firstMissing + i))),
+          key,
+        );
+    }
+  }
+});
+
+test('by state: what lives first, then what is over, newest first', () => {
+  const sorted = sortJobs(rows, 'state', false);
+  assert.equal(sorted[0]!.state, 'RUNNING');
+  const over = sorted.filter((row) => ['COMPLETED', 'FAILED', 'CANCELLED'].includes(row.state));
+  assert.deepEqual(
+    ids(over),
+    [...ids(over)].sort((a, b) => b - a),
+  );
+});
+
+test('by age: the youngest first', () => {
+  const sorted = sortJobs(rows, 'age', false);
+  assert.ok(sorted[0]!.submitted >= sorted[399]!.submitted);
+});
+
+test('states are counted', () => {
+  const counts = countStates(rows);
+  assert.equal(
+    [...counts.values()].reduce((a, b) => a + b, 0),
+    400,
+  );
+  assert.equal(counts.get('RUNNING'), 8);
+});
+
+test('what a run lacks is no figure', () => {
+  const queued = rows.find((row) => row.state === 'QUEUED')!;
+  for (const value of [queued.progress, queued.eta, queued.speed, queued.loss, queued.top1])
+    assert.ok(Number.isNaN(value));
+});

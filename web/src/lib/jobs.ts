@@ -1,0 +1,115 @@
+import type { Job, ShortState } from '../api/types.ts';
+import { ms, num, shortEnum } from './format.ts';
+
+/** What the table of jobs shows of one, as numbers: NaN for what it does not have. */
+export interface JobRow {
+  id: number;
+  job: Job;
+  state: ShortState;
+  name: string;
+  owner: string;
+  progress: number;
+  eta: number;
+  speed: number;
+  loss: number;
+  top1: number;
+  nodes: number;
+  age: number;
+  submitted: number;
+  cost: number;
+  priority: number;
+  why: string;
+  /** All that the search looks at, in lower case. */
+  text: string;
+}
+
+export const LIVE_STATES: readonly ShortState[] = ['QUEUED', 'STARTING', 'RUNNING', 'PREEMPTING', 'PAUSED'];
+
+export function stateOf(job: Job): ShortState {
+  return shortEnum(job.state, 'JOB_STATE_') as ShortState;
+}
+
+export function isOver(state: ShortState): boolean {
+  return state === 'COMPLETED' || state === 'FAILED' || state === 'CANCELLED';
+}
+
+/** Share of the run's steps that are done, from 0 to 1; NaN where nobody knows. */
+export function progressOf(job: Job): number {
+  if (stateOf(job) === 'COMPLETED') return 1;
+  const total = num(job.last_step?.total_steps);
+  return total > 0 ? Math.min(num(job.last_step?.step) / total, 1) : Number.NaN;
+}
+
+export function rowOf(job: Job): JobRow {
+  const state = stateOf(job);
+  const running = state === 'RUNNING';
+  return {
+    id: Number(job.id),
+    job,
+    state,
+    name: job.name,
+    owner: job.owner,
+    progress: progressOf(job),
+    eta: running ? num(job.last_step?.eta_seconds) : Number.NaN,
+    speed: running ? num(job.last_step?.images_per_second) : Number.NaN,
+    loss: num(job.last_step?.loss),
+    top1: num(job.last_epoch?.val_top1 ?? job.last_step?.top1),
+    nodes: job.nodes_now || job.nodes,
+    age: ms(job.submitted_us),
+    submitted: ms(job.submitted_us),
+    cost: job.cost,
+    priority: job.priority,
+    why: job.reason_text,
+    text: `${job.id} ${job.name} ${job.owner} ${job.reason_text} ${job.placements.map((p) => p.node).join(' ')}`.toLowerCase(),
+  };
+}
+
+export const SORT_KEYS = [
+  'id', 'state', 'name', 'owner', 'progress', 'eta', 'speed', 'loss', 'top1', 'nodes', 'age', 'cost', 'priority',
+] as const; // biome-ignore format: one line reads better
+export type SortKey = (typeof SORT_KEYS)[number];
+
+export interface JobFilter {
+  states: ReadonlySet<ShortState>;
+  owner: string;
+  text: string;
+}
+
+/** All words of the search have to be in a row; "owner" and states narrow it further. */
+export function filterJobs(rows: readonly JobRow[], filter: JobFilter): JobRow[] {
+  const parts = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
+  return rows.filter(
+    (row) =>
+      (filter.states.size === 0 || filter.states.has(row.state)) &&
+      (filter.owner === '' || row.owner === filter.owner) &&
+      parts.every((part) => row.text.includes(part)),
+  );
+}
+
+const STATE_ORDER: Record<ShortState, number> = {
+  // What is over is one group, newest first.
+  RUNNING: 0, STARTING: 1, PREEMPTING: 2, QUEUED: 3, PAUSED: 4, FAILED: 5,
+  CANCELLED: 5,
+  COMPLETED: 5,
+}; // biome-ignore format: one line reads better
+
+/** Sorts a copy; what has no figure comes last whichever way, and equals go by number, newest first. */
+export function sortJobs(rows: readonly JobRow[], key: SortKey, descending: boolean): JobRow[] {
+  const sign = descending ? -1 : 1;
+  const value = (row: JobRow): number | string =>
+    key === 'state' ? STATE_ORDER[row.state] : key === 'age' ? -row.age : row[key];
+  return [...rows].sort((a, b) => {
+    const x = value(a);
+    const y = value(b);
+    const none = Number(Number.isNaN(x)) - Number(Number.isNaN(y));
+    if (none !== 0) return none;
+    const order = typeof x === 'string' ? x.localeCompare(y as string) : x - (y as number);
+    return (order || 0) !== 0 ? order * sign : b.id - a.id;
+  });
+}
+
+export function countStates(rows: readonly JobRow[]): Map<ShortState, number> {
+  const out = new Map<ShortState, number>();
+  for (const row of rows) out.set(row.state, (out.get(row.state) ?? 0) + 1);
+  return out;
+}

@@ -1,0 +1,70 @@
+import type { Device, Node } from '../api/types.ts';
+import { bytes, count, figure, num, percent, shortEnum, words } from './format.ts';
+
+/** How a node is, in a word, and how grave that is. */
+export interface NodeCondition {
+  word: string;
+  tone: 'ok' | 'warn' | 'bad' | 'off';
+  icon: string;
+  /** Why it takes nothing new, for people; empty when it does. */
+  why: string;
+}
+
+export function conditionOf(node: Node): NodeCondition {
+  const why = node.reason_text;
+  if (node.state === 'NODE_STATE_LOST') return { word: 'lost', tone: 'bad', icon: 'failed', why };
+  if (node.state === 'NODE_STATE_UNREACHABLE')
+    return { word: 'unreachable', tone: 'warn', icon: 'warning', why };
+  if (node.notice) return { word: 'being taken back', tone: 'warn', icon: 'warning', why };
+  if (node.problems.length > 0) return { word: 'sick', tone: 'bad', icon: 'warning', why };
+  const aside = node.set_aside;
+  if (aside?.by_imgd) return { word: 'set aside', tone: 'bad', icon: 'paused', why };
+  if (aside?.drain) return { word: aside.empty ? 'drained' : 'draining', tone: 'warn', icon: 'paused', why };
+  if (aside) return { word: 'cordoned', tone: 'warn', icon: 'paused', why };
+  if (node.state === 'NODE_STATE_READY') return { word: 'ready', tone: 'ok', icon: 'completed', why };
+  return { word: words(shortEnum(node.state, 'NODE_STATE_')), tone: 'off', icon: 'queued', why };
+}
+
+/** "job 41: 92 % busy, 61 GiB of 80 GiB, 640 W, 63 °C": all that is known of a device. */
+export function deviceText(device: Device, nameOfJob: (id: string) => string): string {
+  const parts: string[] = [];
+  if (device.held_text) parts.push(device.held_text);
+  else parts.push(num(device.job_id) > 0 ? nameOfJob(device.job_id) : 'free');
+  const reading = device.reading;
+  if (reading?.error) parts.push(reading.error);
+  if (reading) {
+    parts.push(`${percent(reading.busy_ratio, 0)} busy`);
+    if (num(device.memory_bytes) > 0)
+      parts.push(`${bytes(reading.memory_used_bytes)} of ${bytes(device.memory_bytes)}`);
+    if (reading.power_watts > 0) parts.push(`${figure(reading.power_watts)} W`);
+    if (reading.temperature_celsius > 0) parts.push(`${count(reading.temperature_celsius)} °C`);
+  }
+  return parts.join(', ');
+}
+
+export interface ClusterSums {
+  nodes: number;
+  ready: number;
+  devices: number;
+  used: number;
+  /** Mean of the devices that jobs hold; NaN where nothing was read. */
+  busy: number;
+  watts: number;
+  price: number;
+}
+
+export function sumNodes(nodes: readonly Node[]): ClusterSums {
+  const devices = nodes.flatMap((node) => node.devices);
+  const used = devices.filter((device) => num(device.job_id) > 0);
+  const read = used.filter((device) => device.reading && !device.reading.error);
+  const sum = (values: number[]) => values.reduce((a, b) => a + b, 0);
+  return {
+    nodes: nodes.length,
+    ready: nodes.filter((node) => conditionOf(node).word === 'ready').length,
+    devices: devices.length,
+    used: used.length,
+    busy: read.length > 0 ? sum(read.map((device) => device.reading!.busy_ratio)) / read.length : Number.NaN,
+    watts: sum(devices.map((device) => device.reading?.power_watts ?? 0)),
+    price: sum(nodes.map((node) => node.price_per_hour)),
+  };
+}

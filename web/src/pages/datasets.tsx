@@ -1,0 +1,164 @@
+import { useState } from 'preact/hooks';
+import { api } from '../api/client.ts';
+import type { Dataset } from '../api/types.ts';
+import { count, ms, num } from '../lib/format.ts';
+import { Command, Empty, Trouble, When } from '../ui/bits.tsx';
+import { ask, attempt, Dialog } from '../ui/feedback.tsx';
+import { useData } from '../ui/use_data.ts';
+
+/** Names that jobs call data sets by. */
+export function DatasetsPage() {
+  const { data, error, reload } = useData('datasets', (signal) => api.datasets(signal));
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <div class="title">
+        <h1 tabIndex={-1}>Data sets</h1>
+        {data && <span class="sub">{count(data.datasets.length)}</span>}
+        <span class="grow" />
+        <button type="button" onClick={() => setOpen(true)}>
+          Register …
+        </button>
+      </div>
+      {!data && error && <Trouble text={error} retry={reload} />}
+      {data && (
+        <div class="stack">
+          <section class="panel" aria-label="Registered data sets">
+            {data.datasets.length === 0 ? (
+              <Empty
+                title="No data set has a name"
+                text="A name stands for the address of a set, so that job files say dataset:NAME/train and need no paths. Draw a small one and register it:"
+                command={
+                  'imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /shared/shapes\nimgcli dataset register shapes /shared/shapes'
+                }
+              />
+            ) : (
+              <List datasets={data.datasets} reload={reload} />
+            )}
+          </section>
+          {data.datasets.length > 0 && (
+            <div class="row muted">
+              In a job file:{' '}
+              <Command
+                text={`data: {train: dataset:${data.datasets[0]!.name}/train, val: dataset:${data.datasets[0]!.name}/val}`}
+              />
+            </div>
+          )}
+        </div>
+      )}
+      {open && <Register close={() => setOpen(false)} reload={reload} />}
+    </>
+  );
+}
+
+function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () => void }) {
+  const remove = async (name: string) => {
+    const answer = await ask({
+      title: `Take the name ${name} away?`,
+      text: 'Its images stay where they are, and jobs that were submitted with it go on. New job files can’t use the name.',
+      confirm: 'Take it away',
+      danger: true,
+    });
+    if (answer && (await attempt(`${name} is no name any more`, () => api.removeDataset(name)))) reload();
+  };
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Name</th>
+            <th scope="col">Where it is</th>
+            <th scope="col" class="num">
+              Images
+            </th>
+            <th scope="col" class="num">
+              Classes
+            </th>
+            <th scope="col">Owner</th>
+            <th scope="col">Registered</th>
+            <th scope="col">State</th>
+            <th scope="col">
+              <span class="hidden">Actions</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {datasets.map((set) => (
+            <tr key={set.name}>
+              <th scope="row">{set.name}</th>
+              <td class="mono">{set.address}</td>
+              <td class="num">{num(set.images) > 0 ? count(set.images) : '–'}</td>
+              <td class="num">{set.classes > 0 ? count(set.classes) : '–'}</td>
+              <td>{set.owner}</td>
+              <td>
+                <When at={ms(set.registered_us)} />
+              </td>
+              <td>
+                {num(set.made_by) > 0 ? (
+                  <>
+                    made by{' '}
+                    <a class="in-text" href={`/jobs/${set.made_by}`}>
+                      job {set.made_by}
+                    </a>
+                  </>
+                ) : (
+                  <span class="muted">there</span>
+                )}
+              </td>
+              <td class="num">
+                <button
+                  type="button"
+                  class="small"
+                  aria-label={`Forget … ${set.name}`}
+                  onClick={() => remove(set.name)}
+                >
+                  Forget …
+                </button>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Register({ close, reload }: { close: () => void; reload: () => void }) {
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    const name = String(form.get('name'));
+    if (
+      await attempt(`dataset:${name} is registered`, () =>
+        api.registerDataset(name, String(form.get('address'))),
+      )
+    ) {
+      close();
+      reload();
+    }
+  };
+  return (
+    <Dialog title="Register a data set" onClose={close}>
+      <form onSubmit={submit}>
+        <h2>Register a data set</h2>
+        <label class="field">
+          Name: a-z, 0-9, ".", "_", "-"
+          <input type="text" name="name" required pattern="[a-z0-9][a-z0-9._\-]*" autocomplete="off" />
+        </label>
+        <label class="field">
+          Where it is: a shared folder, a pattern of shards, or a URL
+          <input type="text" name="address" required placeholder="/shared/imagenet" autocomplete="off" />
+        </label>
+        <p class="muted">imgcli dataset register counts its images and classes too.</p>
+        <div class="actions">
+          <button type="button" onClick={close}>
+            Back
+          </button>
+          <button type="submit" class="primary">
+            Register
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,167 @@
+import { useJob } from '../api/job_data.ts';
+import type { GetJobResponse, Job } from '../api/types.ts';
+import {
+  count,
+  duration,
+  figure,
+  fixed,
+  money,
+  ms,
+  NONE,
+  num,
+  percent,
+  plural,
+  shortDuration,
+} from '../lib/format.ts';
+import { isOver, progressOf, stateOf } from '../lib/jobs.ts';
+import { useStore } from '../lib/store.ts';
+import { Meter, now, State, Trouble } from '../ui/bits.tsx';
+import { JobActions } from './job_actions.tsx';
+import { JobConfig } from './job_config.tsx';
+import { JobCurves } from './job_curves.tsx';
+import { JobLogs } from './job_logs.tsx';
+import { JobTimeline } from './job_timeline.tsx';
+
+const TABS = [
+  ['', 'Curves'],
+  ['logs', 'Logs'],
+  ['timeline', 'Timeline'],
+  ['config', 'Configuration'],
+] as const;
+
+/** Everything about one job. */
+export function JobPage({ id, tab }: { id: string; tab: string }) {
+  const { data, error, status, reload } = useJob(id);
+  if (!data) {
+    if (status === 404) return <Trouble text={`There is no job ${id}.`} />;
+    return error ? <Trouble text={error} retry={reload} /> : <p class="muted">Loading …</p>;
+  }
+  const { job } = data;
+  const state = stateOf(job);
+  return (
+    <>
+      <div class="title">
+        <h1 tabIndex={-1}>
+          {job.name} <span class="muted">#{job.id}</span>
+        </h1>
+        <State state={state} />
+        {num(job.rerun_of) > 0 && (
+          <a class="badge" href={`/jobs/${job.rerun_of}`}>
+            rerun of {job.rerun_of}
+          </a>
+        )}
+        {num(job.sweep_id) > 0 && <span class="badge">sweep {job.sweep_id}</span>}
+        {job.external && <span class="badge">started by hand</span>}
+        <span class="grow" />
+        <JobActions job={job} state={state} />
+      </div>
+      {job.reason_text && state !== 'RUNNING' && (
+        <p class={`why ${state === 'FAILED' ? 'bad' : ''}`}>{sentence(job.reason_text)}</p>
+      )}
+      <Facts job={job} />
+      <nav class="tabs" aria-label={`Job ${job.id}`}>
+        {TABS.map(([key, text]) => (
+          <a
+            key={key}
+            href={`/jobs/${job.id}${key ? `/${key}` : ''}`}
+            aria-current={key === tab ? 'page' : undefined}
+          >
+            {text}
+          </a>
+        ))}
+      </nav>
+      <Tab data={data} tab={tab} />
+    </>
+  );
+}
+
+function Tab({ data, tab }: { data: GetJobResponse; tab: string }) {
+  if (tab === 'logs') return <JobLogs job={data.job} />;
+  if (tab === 'timeline') return <JobTimeline data={data} />;
+  if (tab === 'config') return <JobConfig job={data.job} />;
+  return <JobCurves data={data} />;
+}
+
+function sentence(text: string): string {
+  return text ? `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}` : '';
+}
+
+function Facts({ job }: { job: Job }) {
+  const step = job.last_step;
+  const state = stateOf(job);
+  const share = progressOf(job);
+  const training = job.kind === 'JOB_KIND_TRAINING' || job.kind === 'JOB_KIND_UNSPECIFIED';
+  return (
+    <dl class="facts panel" style={{ marginBottom: '14px' }}>
+      {training && (
+        <div>
+          <dt>Progress</dt>
+          <dd>
+            {Number.isFinite(share) ? `${Math.floor(share * 100)} %` : NONE}{' '}
+            <Meter share={share} width={56} tone={state === 'RUNNING' ? '' : 'off'} />
+          </dd>
+        </div>
+      )}
+      {training && (
+        <Fact
+          name="Epoch"
+          value={fixed(step?.epoch, 2)}
+          unit={job.last_epoch ? `of ${job.last_epoch.total_epochs}` : ''}
+        />
+      )}
+      {training && (
+        <Fact name="Step" value={count(step?.step)} unit={step ? `of ${count(step.total_steps)}` : ''} />
+      )}
+      <Fact
+        name={isOver(state) ? 'Took' : 'Time left'}
+        value={
+          isOver(state)
+            ? duration((ms(job.ended_us) - ms(job.submitted_us)) / 1000)
+            : state === 'RUNNING'
+              ? duration(step?.eta_seconds)
+              : NONE
+        }
+      />
+      {training && (
+        <Fact
+          name="Images/s"
+          value={state === 'RUNNING' || isOver(state) ? figure(step?.images_per_second, 4) : NONE}
+        />
+      )}
+      {training && <Fact name="Training loss" value={fixed(step?.loss, 4)} />}
+      {training && <Fact name="Validation top-1" value={percent(job.last_epoch?.val_top1, 2)} />}
+      <Fact
+        name="Runs on"
+        value={plural(job.nodes_now || job.nodes, 'node')}
+        unit={job.per_node ? '' : `× ${job.ranks_per_node}`}
+      />
+      <Held job={job} />
+      <Fact name="Spend" value={money(job.cost, '')} />
+    </dl>
+  );
+}
+
+function Held({ job }: { job: Job }) {
+  const time = useStore(now);
+  const started = ms(job.started_us);
+  if (stateOf(job) !== 'RUNNING' || !Number.isFinite(started))
+    return <Fact name="Starts" value={job.generation} />;
+  return (
+    <Fact
+      name="Running for"
+      value={shortDuration(Math.max(time - started, 0) / 1000)}
+      unit={num(job.generation) > 1 ? `start ${job.generation}` : ''}
+    />
+  );
+}
+
+function Fact({ name, value, unit = '' }: { name: string; value: string | number; unit?: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {value} {unit && <small>{unit}</small>}
+      </dd>
+    </div>
+  );
+}

@@ -1,0 +1,194 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { type Metrics, type Range, useMetrics } from '../api/job_data.ts';
+import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
+import { interpolate } from '../lib/downsample.ts';
+import { count, ms, num } from '../lib/format.ts';
+import { stateOf } from '../lib/jobs.ts';
+import { placesByTime } from '../lib/places.ts';
+import { current, setQuery } from '../lib/route.ts';
+import { useStore } from '../lib/store.ts';
+import { Empty, Segments, Trouble } from '../ui/bits.tsx';
+import { Chart, type Line, type Mark } from '../ui/chart.tsx';
+import { JobSide } from './job_side.tsx';
+
+const STAGES = [
+  ['input_seconds', 'input', 's2'],
+  ['forward_seconds', 'forward', 's1'],
+  ['backward_seconds', 'backward', 's4'],
+  ['communication_seconds', 'other ranks', 's6'],
+  ['optimizer_seconds', 'optimizer', 's3'],
+] as const;
+const NAMES = [
+  ...['loss', 'val_loss', 'top1', 'val_top1', 'learning_rate', 'images_per_second'],
+  ...['own_least_seconds', 'own_most_seconds'],
+  ...STAGES.map(([name]) => name),
+];
+const AXES = [
+  ['step', 'Step'],
+  ['epoch', 'Epoch'],
+  ['images', 'Images'],
+  ['time', 'Time'],
+] as const;
+// What tells where on another axis a moment is.
+const TIMES = ['loss', 'val_loss'];
+
+/** What a job learned, how fast, and where its time goes. */
+export function JobCurves({ data }: { data: GetJobResponse }) {
+  const { job } = data;
+  const { query } = useStore(current);
+  const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'step') as MetricAxis;
+  const smoothing = Math.min(num(query.get('smooth') ?? 0.6), 0.99);
+  const [range, setRange] = useState<Range | null>(null);
+  const metrics = useMetrics(job.id, NAMES, axis, range);
+  const marks = useMarks(data, axis, metrics.data);
+  const { reload } = metrics;
+  const validated = job.last_epoch?.epoch;
+  const known = useRef(validated);
+  useEffect(() => {
+    // The stream tells of steps only.
+    if (known.current !== validated) reload();
+    known.current = validated;
+  }, [validated, reload]);
+  const lines = useMemo(() => linesOf(metrics.data ?? new Map()), [metrics.data]);
+  if (job.kind === 'JOB_KIND_COMMAND' || job.kind === 'JOB_KIND_CONVERSION') {
+    return (
+      <div class="split">
+        <div class="panel">
+          <Empty
+            title="No curves"
+            text="What is known of a job that is no training is in its log and its timeline."
+          />
+        </div>
+        <JobSide job={job} />
+      </div>
+    );
+  }
+  const chart = { axis, smoothing, marks, onZoom: setRange };
+  return (
+    <>
+      <div class="row" style={{ marginBottom: '12px' }}>
+        <Segments
+          label="Horizontal axis"
+          options={AXES}
+          value={axis}
+          onChange={(x) => {
+            setRange(null);
+            setQuery({ x: x === 'step' ? '' : x });
+          }}
+        />
+        <label class="inline">
+          Smoothing
+          <input
+            type="range"
+            min="0"
+            max="0.99"
+            step="0.01"
+            value={smoothing}
+            onInput={(event) => setQuery({ smooth: event.currentTarget.value })}
+          />
+          <output>{smoothing.toFixed(2)}</output>
+        </label>
+        <span class="grow" />
+        {range ? (
+          <button type="button" class="small" onClick={() => setRange(null)}>
+            Show all
+          </button>
+        ) : (
+          <span class="muted">Drag over a chart to look closer</span>
+        )}
+      </div>
+      <div class="split">
+        <div>
+          {metrics.error && !metrics.data ? (
+            <div class="panel">
+              {metrics.status === 404 ? (
+                <Empty
+                  title="No history"
+                  text="This imgd does not serve the history of figures. The newest ones are above."
+                />
+              ) : (
+                <Trouble text={metrics.error} retry={metrics.reload} />
+              )}
+            </div>
+          ) : (
+            <div class="charts">
+              <Chart title="Loss" lines={lines.loss} {...chart} none={waiting(job)} />
+              <Chart title="Top-1" lines={lines.top1} share {...chart} none={waiting(job)} />
+              <Chart title="Learning rate" lines={lines.rate} {...chart} smoothing={0} none={waiting(job)} />
+              <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
+              {has(lines.stages) && (
+                <Chart title="Time of a step by stage" lines={lines.stages} seconds {...chart} />
+              )}
+              {has(lines.ranks) && (
+                <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
+              )}
+            </div>
+          )}
+        </div>
+        <JobSide job={job} />
+      </div>
+    </>
+  );
+}
+
+const has = (lines: readonly Line[]) => lines.some((line) => line.points.length > 0);
+
+function waiting(job: Job): string {
+  return stateOf(job) === 'QUEUED' ? 'It has not begun' : 'No figures yet';
+}
+
+function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed' | 'stages' | 'ranks', Line[]> {
+  const points = (name: string): MetricPoint[] => metrics.get(name) ?? [];
+  const pair = (train: string, val: string): Line[] => {
+    const lines: Line[] = [{ label: 'training', points: points(train), colour: 's1' }];
+    if (points(val).length > 0)
+      lines.push({ label: 'validation', points: points(val), colour: 's2', sparse: true });
+    return lines;
+  };
+  return {
+    loss: pair('loss', 'val_loss'),
+    top1: pair('top1', 'val_top1'),
+    rate: [{ label: 'learning rate', points: points('learning_rate'), colour: 's1' }],
+    speed: [{ label: 'images/s', points: points('images_per_second'), colour: 's3' }],
+    stages: STAGES.map(([name, label, colour]) => ({ label, points: points(name), colour })),
+    ranks: [
+      { label: 'slowest rank', points: points('own_most_seconds'), colour: 's2' },
+      { label: 'fastest rank', points: points('own_least_seconds'), colour: 's1' },
+    ],
+  };
+}
+
+/** Starts, preemptions, failures and the like as marks. They have a time; where it is on another axis, figures tell. */
+function useMarks(data: GetJobResponse, axis: MetricAxis, figures: Metrics | null): Mark[] {
+  const times = useMetrics(data.job.id, TIMES, 'time', null).data;
+  const { history, job } = data;
+  return useMemo(() => {
+    const all = (metrics: Metrics | null) => TIMES.map((name) => metrics?.get(name) ?? []);
+    const places = axis === 'time' ? [] : placesByTime(all(times), all(figures));
+    const place = (at: number) => (axis === 'time' ? at : interpolate(places, at));
+    const marks = history.flatMap((event): Mark[] => {
+      const change = event.state_change;
+      if (!change) return [];
+      const tone = { PREEMPTING: 'warn', PAUSED: 'warn', FAILED: 'bad' }[change.to.slice(10)];
+      const again = change.to === 'JOB_STATE_RUNNING' && num(event.generation) > 1;
+      const failed =
+        change.to === 'JOB_STATE_QUEUED' &&
+        change.from !== 'JOB_STATE_UNSPECIFIED' &&
+        change.from !== 'JOB_STATE_PREEMPTING' &&
+        change.from !== 'JOB_STATE_PAUSED';
+      if (!tone && !again && !failed) return [];
+      return [
+        {
+          x: place(ms(event.time_us) / 1000),
+          text: change.text,
+          tone: failed ? 'bad' : again ? 'ok' : (tone as Mark['tone']),
+        },
+      ];
+    });
+    const saved = job.last_checkpoint;
+    if (saved && axis === 'step') {
+      marks.push({ x: num(saved.step), text: `checkpoint at step ${count(saved.step)}`, tone: 'muted' });
+    }
+    return marks.filter((mark) => Number.isFinite(mark.x));
+  }, [history, job.last_checkpoint, axis, times, figures]);
+}

@@ -1,0 +1,185 @@
+import type { Job, StepTimes } from '../api/types.ts';
+import { bytes, clock, count, figure, ms, num, percent, plural } from '../lib/format.ts';
+import { Meter } from '../ui/bits.tsx';
+
+const STAGES: [string, keyof StepTimes, string][] = [
+  ['Waiting for input', 'input_seconds', 's2'],
+  ['Forward', 'forward_seconds', 's1'],
+  ['Backward', 'backward_seconds', 's4'],
+  ['Waiting for ranks', 'communication_seconds', 's6'],
+  ['Optimizer', 'optimizer_seconds', 's3'],
+];
+
+/** Beside the curves: where the time of a step goes, how the ranks differ, where they are. */
+export function JobSide({ job }: { job: Job }) {
+  const times = job.last_step?.times;
+  return (
+    <div class="stack">
+      {times && times.steps > 0 && <Stages times={times} />}
+      {job.last_step?.ranks && <Ranks job={job} />}
+      <Places job={job} />
+      <About job={job} />
+    </div>
+  );
+}
+
+function Stages({ times }: { times: StepTimes }) {
+  const parts = STAGES.map(([name, key, colour]) => ({
+    name,
+    colour,
+    seconds: num(times[key]) / times.steps,
+  }));
+  const total = parts.reduce((sum, part) => sum + part.seconds, 0) || 1;
+  return (
+    <section class="panel">
+      <header>
+        <h2>Where a step’s time goes</h2>
+        <span class="grow" />
+        <span class="muted">{figure(total * 1000)} ms</span>
+      </header>
+      <div class="body">
+        <div class="stages" aria-hidden="true">
+          {parts.map((part) => (
+            <i
+              key={part.name}
+              style={{ width: `${(part.seconds / total) * 100}%`, background: `var(--${part.colour})` }}
+            />
+          ))}
+        </div>
+        <table>
+          <caption class="hidden">Time of a step by stage, of rank 0</caption>
+          <tbody>
+            {parts.map((part) => (
+              <tr key={part.name}>
+                <th scope="row">
+                  <span class="row">
+                    <i class="swatch" style={{ background: `var(--${part.colour})` }} />
+                    {part.name}
+                  </span>
+                </th>
+                <td class="num">{figure(part.seconds * 1000)} ms</td>
+                <td class="num muted">{percent(part.seconds / total, 0)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Ranks({ job }: { job: Job }) {
+  const spread = job.last_step!.ranks!;
+  const most = spread.own_most_seconds || 1;
+  const late = spread.own_most_seconds / (spread.own_mean_seconds || 1) - 1;
+  const rows: [string, number][] = [
+    ['Fastest', spread.own_least_seconds],
+    ['Mean', spread.own_mean_seconds],
+    [`Slowest, rank ${spread.slowest_rank}`, spread.own_most_seconds],
+  ];
+  return (
+    <section class="panel">
+      <header>
+        <h2>Own work of {plural(spread.ranks, 'rank')}</h2>
+        <span class="grow" />
+        {late > 0.15 && (
+          <span class="badge warn">
+            rank {spread.slowest_rank} is {percent(late, 0)} slower
+          </span>
+        )}
+      </header>
+      <div class="body">
+        <table>
+          <caption class="hidden">Own work of the ranks in a step</caption>
+          <tbody>
+            {rows.map(([name, seconds]) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                <td>
+                  <Meter
+                    share={seconds / most}
+                    width={80}
+                    tone={late > 0.15 && name.startsWith('Slowest') ? 'full' : ''}
+                  />
+                </td>
+                <td class="num">{figure(seconds * 1000)} ms</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Places({ job }: { job: Job }) {
+  if (job.placements.length === 0 && !job.external) return null;
+  return (
+    <section class="panel">
+      <header>
+        <h2>Where its ranks are</h2>
+      </header>
+      <div class="body">
+        {job.external ? (
+          job.external.hosts.join(', ')
+        ) : (
+          <table>
+            <caption class="hidden">Ranks by node</caption>
+            <tbody>
+              {job.placements.map((place) => (
+                <tr key={place.node}>
+                  <th scope="row">
+                    <a href={`/nodes/${place.node}`}>{place.node}</a>
+                  </th>
+                  <td class="num">
+                    <a href={`/jobs/${job.id}/logs?rank=${place.first_rank}`}>
+                      {rankText(place.first_rank, place.ranks || place.devices.length)}
+                    </a>
+                  </td>
+                  <td class="num muted">devices {place.devices.join(' ')}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function rankText(first: number, ranks: number): string {
+  return ranks <= 1 ? `rank ${first}` : `ranks ${first} to ${first + ranks - 1}`;
+}
+
+function About({ job }: { job: Job }) {
+  const saved = job.last_checkpoint;
+  const pairs: [string, string | undefined][] = [
+    ['Owner', job.owner],
+    ['Submitted', clock(ms(job.submitted_us), Date.now())],
+    ['Started', num(job.started_us) > 0 ? clock(ms(job.started_us), Date.now()) : undefined],
+    ['Ended', num(job.ended_us) > 0 ? clock(ms(job.ended_us), Date.now()) : undefined],
+    ['Restarts', String(job.restarts)],
+    ['Device-hours', figure(job.device_hours)],
+    ['Checkpoint', saved ? `step ${count(saved.step)}, ${bytes(saved.size_bytes)}` : undefined],
+    ['Folder', job.checkpoint_dir || undefined],
+    ['Comes after', job.after.map((one) => `${one.job_id} ${one.job_name}`).join(', ') || undefined],
+    ['Sweep', job.sweep_settings.map((one) => `${one.name} ${one.value}`).join(', ') || undefined],
+  ];
+  return (
+    <section class="panel">
+      <header>
+        <h2>About it</h2>
+      </header>
+      <dl class="body pairs">
+        {pairs.map(([name, value]) =>
+          value === undefined ? null : (
+            <>
+              <dt>{name}</dt>
+              <dd>{value}</dd>
+            </>
+          ),
+        )}
+      </dl>
+    </section>
+  );
+}

@@ -1,0 +1,122 @@
+import type { ComponentChildren } from 'preact';
+import { recentLoss, wantLoss } from '../api/jobs_data.ts';
+import { figure, fixed, money, NONE, percent, shortDuration, stamp } from '../lib/format.ts';
+import type { JobRow, SortKey } from '../lib/jobs.ts';
+import { Meter, now, Spark, State } from '../ui/bits.tsx';
+
+export interface Column {
+  key: string;
+  title: string;
+  /** A track of the grid. */
+  width: string;
+  sort?: SortKey;
+  numeric?: boolean;
+  cell: (row: JobRow) => ComponentChildren;
+}
+
+export const COLUMNS: readonly Column[] = [
+  { key: 'state', title: 'State', width: '112px', sort: 'state', cell: (row) => <State state={row.state} /> },
+  {
+    key: 'id',
+    title: 'Job',
+    width: '62px',
+    sort: 'id',
+    numeric: true,
+    cell: (row) => <span class="muted">{row.id}</span>,
+  },
+  {
+    key: 'name',
+    title: 'Name',
+    width: 'minmax(170px, 1.2fr)',
+    sort: 'name',
+    cell: (row) => (
+      <a href={`/jobs/${row.id}`} tabIndex={-1}>
+        {row.name}
+      </a>
+    ),
+  },
+  { key: 'owner', title: 'Owner', width: '88px', sort: 'owner', cell: (row) => row.owner || NONE },
+  { key: 'progress', title: 'Progress', width: '132px', sort: 'progress', cell: Progress },
+  {
+    key: 'eta',
+    title: 'Left',
+    width: '78px',
+    sort: 'eta',
+    numeric: true,
+    cell: (row) => shortDuration(row.eta),
+  },
+  {
+    key: 'speed',
+    title: 'Images/s',
+    width: '84px',
+    sort: 'speed',
+    numeric: true,
+    cell: (row) => figure(row.speed),
+  },
+  { key: 'loss', title: 'Loss', width: '124px', sort: 'loss', numeric: true, cell: Loss },
+  {
+    key: 'top1',
+    title: 'Top-1',
+    width: '76px',
+    sort: 'top1',
+    numeric: true,
+    cell: (row) => percent(row.top1),
+  },
+  { key: 'nodes', title: 'Nodes', width: '62px', sort: 'nodes', numeric: true, cell: (row) => row.nodes },
+  {
+    key: 'priority',
+    title: 'Priority',
+    width: '72px',
+    sort: 'priority',
+    numeric: true,
+    cell: (row) => row.priority,
+  },
+  { key: 'age', title: 'Age', width: '76px', sort: 'age', numeric: true, cell: Age },
+  {
+    key: 'cost',
+    title: 'Spend',
+    width: '82px',
+    sort: 'cost',
+    numeric: true,
+    cell: (row) => money(row.cost, ''),
+  },
+  {
+    key: 'why',
+    title: 'Why',
+    width: 'minmax(180px, 2fr)',
+    cell: (row) => (
+      <span class={row.state === 'FAILED' ? 'bad' : 'muted'} title={row.why}>
+        {row.why}
+      </span>
+    ),
+  },
+];
+
+export const DEFAULT_COLUMNS = COLUMNS.map((column) => column.key).filter((key) => key !== 'priority');
+
+function Age(row: JobRow) {
+  const seconds = (now.value - row.submitted) / 1000;
+  return <span title={stamp(row.submitted)}>{shortDuration(Math.max(seconds, 0))}</span>;
+}
+
+function Progress(row: JobRow) {
+  if (!Number.isFinite(row.progress)) return <span class="muted">{NONE}</span>;
+  const tone = row.state === 'COMPLETED' ? 'over' : row.state === 'RUNNING' ? '' : 'off';
+  return (
+    <span class="progress-cell">
+      <Meter share={row.progress} tone={tone} />
+      <span>{Math.floor(row.progress * 100)} %</span>
+    </span>
+  );
+}
+
+function Loss(row: JobRow) {
+  if (row.state === 'RUNNING') wantLoss(String(row.id));
+  const recent = row.state === 'RUNNING' ? recentLoss.get(String(row.id)) : undefined;
+  return (
+    <span class="loss-cell">
+      {recent && <Spark values={recent} label={`Loss of job ${row.id}`} />}
+      <span>{fixed(row.loss, 3)}</span>
+    </span>
+  );
+}

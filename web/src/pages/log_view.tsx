@@ -1,0 +1,110 @@
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { LogLine } from '../api/types.ts';
+import { ms } from '../lib/format.ts';
+import { levelOf } from '../lib/log_level.ts';
+import { lineName } from '../lib/logs.ts';
+import { setQuery } from '../lib/route.ts';
+
+const ROW = 18;
+const BEYOND = 30;
+
+interface Props {
+  lines: readonly LogLine[];
+  jobId: string;
+  search: string;
+  /** Name of the line that the address points to. */
+  chosen: string;
+  follow: boolean;
+  onUnfollow: () => void;
+  manyRanks: boolean;
+  none: string;
+}
+
+/** Lines of one height, of which those in view are in the document. */
+export function LogView({ lines, jobId, search, chosen, follow, onUnfollow, manyRanks, none }: Props) {
+  const host = useRef<HTMLDivElement>(null);
+  const [top, setTop] = useState(0);
+  const [height, setHeight] = useState(600);
+  const jumped = useRef('');
+  useEffect(() => {
+    const element = host.current!;
+    const observer = new ResizeObserver(() => setHeight(element.clientHeight));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    const element = host.current!;
+    const index = chosen ? lines.findIndex((line) => lineName(line) === chosen) : -1;
+    if (index >= 0 && jumped.current !== chosen) {
+      jumped.current = chosen;
+      element.scrollTop = Math.max(index * ROW - element.clientHeight / 3, 0);
+    } else if (follow) element.scrollTop = element.scrollHeight;
+  }, [lines, follow, chosen]);
+  const first = Math.max(Math.floor(top / ROW) - BEYOND, 0);
+  const last = Math.min(Math.ceil((top + height) / ROW) + BEYOND, lines.length);
+  const scroll = (element: HTMLDivElement) => {
+    if (
+      follow &&
+      element.scrollTop < top - 2 &&
+      element.scrollHeight - element.scrollTop - element.clientHeight > ROW * 2
+    ) {
+      onUnfollow();
+    }
+    setTop(element.scrollTop);
+  };
+  return (
+    <div
+      class="log"
+      ref={host}
+      tabIndex={0}
+      role="log"
+      aria-live="off"
+      aria-label="Lines"
+      onScroll={(event) => scroll(event.currentTarget)}
+    >
+      {lines.length === 0 && <p class="empty muted">{none}</p>}
+      <div style={{ height: `${lines.length * ROW}px` }}>
+        {lines.slice(first, last).map((line, i) => {
+          const name = lineName(line);
+          return (
+            <div
+              key={name}
+              class={`line ${levelOf(line.text)} ${name === chosen ? 'chosen' : ''}`}
+              style={{ top: `${(first + i) * ROW}px` }}
+            >
+              <a
+                class="no"
+                href={`/jobs/${jobId}/logs?rank=${line.rank}&line=${name}`}
+                title="Link to this line"
+                onClick={(event) => {
+                  event.preventDefault();
+                  jumped.current = name;
+                  onUnfollow();
+                  setQuery({ line: name, rank: manyRanks ? 'all' : String(line.rank) });
+                }}
+              >
+                {line.line_number}
+              </a>
+              <span class="at">{new Date(ms(line.time_us)).toISOString().slice(11, 23)}</span>
+              {manyRanks && <span class="rank">{String(line.rank).padStart(3)}</span>}
+              <span>{marked(line.text, search)}</span>
+            </div>
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+function marked(text: string, search: string) {
+  if (!search) return text;
+  const at = text.toLowerCase().indexOf(search.toLowerCase());
+  if (at < 0) return text;
+  return (
+    <>
+      {text.slice(0, at)}
+      <mark>{text.slice(at, at + search.length)}</mark>
+      {text.slice(at + search.length)}
+    </>
+  );
+}

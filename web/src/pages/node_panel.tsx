@@ -1,0 +1,143 @@
+import { api } from '../api/client.ts';
+import { takeNodes } from '../api/nodes_data.ts';
+import type { Node } from '../api/types.ts';
+import { figure, ms, relative, words } from '../lib/format.ts';
+import { conditionOf } from '../lib/nodes.ts';
+import { Clock, When } from '../ui/bits.tsx';
+import { ask, attempt } from '../ui/feedback.tsx';
+import { Icon } from '../ui/icons.tsx';
+import { useData } from '../ui/use_data.ts';
+import { DevicesTable } from './gpus.tsx';
+import type { NameOf } from './nodes.tsx';
+
+/** Drain, and what undoes it. */
+export function NodeActions({ node, plain = '' }: { node: Node; plain?: string }) {
+  const aside = node.set_aside;
+  const drain = async () => {
+    const answer = await ask({
+      title: `Drain ${node.name}?`,
+      text: 'Nothing new is placed there, and what runs there is ended through a checkpoint and goes on elsewhere.',
+      confirm: 'Drain it',
+      input: { label: 'Why, for those whose jobs wait for it', value: '' },
+      option: { label: 'Let what runs there go on (cordon)', value: false },
+    });
+    if (!answer) return;
+    await attempt(`${node.name} is ${answer.option ? 'cordoned' : 'being drained'}`, async () => {
+      takeNodes([(await api.setAside(node.name, !answer.option, answer.text)).node]);
+    });
+  };
+  const giveBack = () =>
+    attempt(`${node.name} is used again`, async () => {
+      takeNodes([(await api.returnNode(node.name, aside!.drain)).node]);
+    });
+  return aside ? (
+    <button
+      type="button"
+      class="small"
+      onClick={giveBack}
+      aria-label={`${aside.drain ? 'Undrain' : 'Uncordon'} ${node.name}`}
+    >
+      {aside.drain ? 'Undrain' : 'Uncordon'}
+    </button>
+  ) : (
+    <button type="button" class={`small ${plain}`} onClick={drain} aria-label={`Drain … ${node.name}`}>
+      Drain …
+    </button>
+  );
+}
+
+/** All about one node, above the others. */
+export function NodePanel({ node, names }: { node: Node; names: NameOf }) {
+  const { data } = useData(`node ${node.name}`, (signal) => api.node(node.name, signal));
+  const condition = conditionOf(node);
+  return (
+    <section class="panel" aria-label={node.name} style={{ marginBottom: '14px' }}>
+      <header>
+        <h2>{node.name}</h2>
+        <span class={`state tone-${condition.tone}`}>
+          <Icon name={condition.icon} />
+          {condition.word}
+        </span>
+        <span class="muted">{condition.why}</span>
+        <span class="grow" />
+        <NodeActions node={node} />
+        <a class="button" href="/nodes" aria-label="Close">
+          <Icon name="close" />
+        </a>
+      </header>
+      <dl class="body pairs">
+        <Facts node={node} />
+      </dl>
+      <DevicesTable nodes={[node]} names={names} />
+      {data && data.runs.length > 0 && (
+        <section class="scroll" tabIndex={0} aria-label={`Runs on ${node.name}`}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Run</th>
+                <th scope="col">Began</th>
+                <th scope="col">How it ended</th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.runs.map((run) => (
+                <tr key={`${run.job_id}.${run.generation}`}>
+                  <td>
+                    <a href={`/jobs/${run.job_id}`}>
+                      {run.job_id} {run.job_name}
+                    </a>{' '}
+                    <span class="muted">start {run.generation}</span>
+                  </td>
+                  <td>
+                    <Clock at={ms(run.started_us)} />
+                  </td>
+                  <td>{run.ended_text || <span class="muted">runs</span>}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+    </section>
+  );
+}
+
+function Facts({ node }: { node: Node }) {
+  const aside = node.set_aside;
+  const labels = Object.entries(node.labels).map(([key, value]) => `${key}=${value}`);
+  return (
+    <>
+      <dt>Address</dt>
+      <dd>{node.address}</dd>
+      <dt>Agent</dt>
+      <dd>
+        {node.agent_version}, heard <When at={ms(node.last_heartbeat_us)} />, joined{' '}
+        <Clock at={ms(node.joined_us)} />
+      </dd>
+      {labels.length > 0 && <dt>Labels</dt>}
+      {labels.length > 0 && <dd>{labels.join(', ')}</dd>}
+      {node.price_per_hour > 0 && <dt>Price</dt>}
+      {node.price_per_hour > 0 && <dd>{figure(node.price_per_hour)} an hour</dd>}
+      {aside && <dt>Set aside</dt>}
+      {aside && (
+        <dd>
+          by {aside.by_imgd ? 'imgd' : aside.actor || 'somebody'}, <When at={ms(aside.since_us)} />
+          {aside.reason && `: ${aside.reason}`}
+        </dd>
+      )}
+      {node.notice && <dt>Spot notice</dt>}
+      {node.notice && (
+        <dd class="warn">
+          {node.notice.action || 'taken back'}{' '}
+          {Number.isFinite(ms(node.notice.at_us)) ? relative(ms(node.notice.at_us), Date.now()) : 'soon'}
+        </dd>
+      )}
+      {node.problems.map((problem) => (
+        <>
+          <dt>{words(problem.kind.replace('PROBLEM_KIND_', ''))}</dt>
+          <dd class="bad">it {problem.text}</dd>
+        </>
+      ))}
+    </>
+  );
+}

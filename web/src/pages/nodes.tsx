@@ -1,0 +1,199 @@
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { followJobs, jobsState } from '../api/jobs_data.ts';
+import { followNodes, nodesState } from '../api/nodes_data.ts';
+import type { Node } from '../api/types.ts';
+import { count, figure, percent, plural } from '../lib/format.ts';
+import { conditionOf, deviceText, sumNodes } from '../lib/nodes.ts';
+import { current, setQuery, useQueryText } from '../lib/route.ts';
+import { useStore } from '../lib/store.ts';
+import { Empty, Segments, Trouble } from '../ui/bits.tsx';
+import { Icon } from '../ui/icons.tsx';
+import { DevicesTable, GpuCells } from './gpus.tsx';
+import { NodeActions, NodePanel } from './node_panel.tsx';
+
+/** The machines: their GPUs by how busy they are, what keeps them from work, and what can be done. */
+export function NodesPage({ name }: { name?: string }) {
+  useEffect(followNodes, []);
+  useEffect(followJobs, []);
+  const state = useStore(nodesState);
+  const { query } = useStore(current);
+  const [text, setText] = useQueryText('q');
+  const [view, setView] = useState<'grid' | 'table'>(query.get('view') === 'table' ? 'table' : 'grid');
+  const names = useJobNames();
+  const troubled = query.get('only') === 'trouble';
+  const shown = useMemo(() => {
+    const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
+    return state.nodes.filter(
+      (node) =>
+        (!troubled || conditionOf(node).word !== 'ready') &&
+        parts.every((part) => textOf(node).includes(part)),
+    );
+  }, [state.nodes, text, troubled]);
+  if (!state.ready) {
+    return (
+      <>
+        <h1 tabIndex={-1}>Nodes</h1>
+        {state.error ? <Trouble text={state.error} /> : <p class="muted">Loading …</p>}
+      </>
+    );
+  }
+  const chosen = name ? state.nodes.find((node) => node.name === name) : undefined;
+  const trouble = state.nodes.filter((node) => conditionOf(node).word !== 'ready').length;
+  return (
+    <>
+      <div class="title">
+        <h1 tabIndex={-1}>Nodes</h1>
+        <span class="sub">{count(state.nodes.length)}</span>
+      </div>
+      {state.nodes.length === 0 ? (
+        <div class="panel">
+          <Empty
+            title="No node has joined"
+            text="An agent on each GPU machine dials imgd and keeps the connection; nothing dials the agent. On the machine that is to join:"
+            command={`imgagent --server ${location.hostname}:7650 --state-dir /var/lib/imgagent`}
+          />
+        </div>
+      ) : (
+        <>
+          <Sums nodes={state.nodes} />
+          <div class="row filters">
+            <input
+              type="search"
+              placeholder="Search name, label, GPU, reason   /"
+              aria-label="Search nodes"
+              value={text}
+              size={34}
+              onInput={(event) => setText(event.currentTarget.value)}
+            />
+            <div class="chips">
+              <button
+                type="button"
+                aria-pressed={troubled}
+                onClick={() => setQuery({ only: troubled ? '' : 'trouble' }, true)}
+              >
+                needs a look <b>{trouble}</b>
+              </button>
+            </div>
+            <span class="grow" />
+            <span class="ramp" aria-hidden="true">
+              idle <i /> busy
+            </span>
+            <Segments
+              label="View"
+              options={[
+                ['grid', 'Grid'],
+                ['table', 'Table'],
+              ]}
+              value={view}
+              onChange={(next) => {
+                setView(next);
+                setQuery({ view: next === 'grid' ? '' : next });
+              }}
+            />
+          </div>
+          {chosen && <NodePanel node={chosen} names={names} />}
+          {view === 'table' ? (
+            <DevicesTable nodes={shown} names={names} />
+          ) : (
+            <section class="panel" aria-label="GPUs by node">
+              {shown.map((node) => (
+                <NodeRow key={node.name} node={node} names={names} />
+              ))}
+              {shown.length === 0 && (
+                <Empty title="No node is like that" text="Clear the search to see all." />
+              )}
+            </section>
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+function textOf(node: Node): string {
+  const labels = Object.entries(node.labels).map(([key, value]) => `${key}=${value}`);
+  const models = new Set(node.devices.map((device) => device.model));
+  return [node.name, ...labels, ...models, conditionOf(node).word, node.reason_text].join(' ').toLowerCase();
+}
+
+export type NameOf = (id: string) => string;
+
+function useJobNames(): NameOf {
+  const { rows } = useStore(jobsState);
+  return useMemo(() => {
+    const names = new Map(rows.map((row) => [String(row.id), row.name]));
+    return (id: string) => (names.has(id) ? `job ${id} ${names.get(id)}` : `job ${id}`);
+  }, [rows]);
+}
+
+function Sums({ nodes }: { nodes: readonly Node[] }) {
+  const sums = sumNodes(nodes);
+  return (
+    <dl class="facts panel" style={{ marginBottom: '14px' }}>
+      <Sum name="Ready" value={`${count(sums.ready)}`} unit={`of ${plural(sums.nodes, 'node')}`} />
+      <Sum name="Held by jobs" value={count(sums.used)} unit={`of ${plural(sums.devices, 'device')}`} />
+      <Sum name="Free" value={count(sums.devices - sums.used)} unit="devices" />
+      <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />
+      <Sum
+        name="Power"
+        value={sums.watts > 0 ? figure(sums.watts / 1000) : '–'}
+        unit={sums.watts > 0 ? 'kW' : ''}
+      />
+      <Sum
+        name="Price"
+        value={sums.price > 0 ? figure(sums.price) : '–'}
+        unit={sums.price > 0 ? 'an hour' : ''}
+      />
+    </dl>
+  );
+}
+
+function Sum({ name, value, unit = '' }: { name: string; value: string; unit?: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {value} {unit && <small>{unit}</small>}
+      </dd>
+    </div>
+  );
+}
+
+/** Numbers of the jobs that hold a part of the node. */
+function jobsOn(node: Node): string[] {
+  return [...new Set(node.devices.map((device) => device.job_id))].filter((id) => id !== '0');
+}
+
+function NodeRow({ node, names }: { node: Node; names: NameOf }) {
+  const condition = conditionOf(node);
+  const labels = Object.entries(node.labels);
+  return (
+    <div class={`node-row ${condition.word === 'ready' ? '' : 'aside'}`}>
+      <div>
+        <a class="node-name" href={`/nodes/${node.name}`}>
+          {node.name}
+        </a>
+        <span class={`state tone-${condition.tone}`}>
+          <Icon name={condition.icon} />
+          {condition.word}
+        </span>
+        {labels.length > 0 && <span class="muted"> · {labels.map(([, value]) => value).join(' · ')}</span>}
+      </div>
+      <GpuCells
+        node={node}
+        label={(device) => `${node.name} device ${device.index}: ${deviceText(device, names)}`}
+      />
+      <div class="muted">
+        {condition.why && <div>{condition.why}</div>}
+        {jobsOn(node).map((id) => (
+          <a key={id} href={`/jobs/${id}`}>
+            {names(id).replace(/^job /, '#')}
+          </a>
+        ))}
+      </div>
+      <div class="row" style={{ justifyContent: 'flex-end' }}>
+        <NodeActions node={node} plain="plain" />
+      </div>
+    </div>
+  );
+}

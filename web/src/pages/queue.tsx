@@ -1,0 +1,190 @@
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { api } from '../api/client.ts';
+import { followJobs, jobsState } from '../api/jobs_data.ts';
+import { count, ms, plural } from '../lib/format.ts';
+import type { JobRow } from '../lib/jobs.ts';
+import { useStore } from '../lib/store.ts';
+import { Empty, State, Trouble, When } from '../ui/bits.tsx';
+import { Usage } from './usage.tsx';
+
+/** What waits, for what, and until when; and who may have how much. */
+export function QueuePage() {
+  useEffect(followJobs, []);
+  const state = useStore(jobsState);
+  const groups = useMemo(() => groupsOf(state.rows), [state.rows]);
+  if (!state.ready) {
+    return (
+      <>
+        <h1 tabIndex={-1}>Queue</h1>
+        {state.error ? <Trouble text={state.error} /> : <p class="muted">Loading …</p>}
+      </>
+    );
+  }
+  const { queue, held, paused } = groups;
+  return (
+    <>
+      <div class="title">
+        <h1 tabIndex={-1}>Queue</h1>
+        <span class="sub">{plural(queue.length, 'job')} in it</span>
+      </div>
+      <div class="stack">
+        <section class="panel" aria-label="In the queue">
+          {queue.length === 0 ? (
+            <Empty
+              title="Nothing waits"
+              text="Every job that could start has started. A job that has to wait is shown here with its place, what it waits for, and when it will probably start; in a terminal:"
+              command="imgcli explain JOB"
+            />
+          ) : (
+            <QueueTable rows={queue} />
+          )}
+        </section>
+        {held.length > 0 && (
+          <Others title="Held back" text="not in the queue until what they wait for is over" rows={held} />
+        )}
+        {paused.length > 0 && (
+          <Others title="Paused" text="hold nothing until somebody resumes them" rows={paused} />
+        )}
+        <Usage />
+      </div>
+    </>
+  );
+}
+
+function groupsOf(rows: readonly JobRow[]) {
+  const queued = rows.filter((row) => row.state === 'QUEUED');
+  const byId = (a: JobRow, b: JobRow) => a.id - b.id;
+  return {
+    queue: queued
+      .filter((row) => row.job.queue_position > 0)
+      .sort((a, b) => a.job.queue_position - b.job.queue_position),
+    held: queued.filter((row) => row.job.queue_position === 0).sort(byId),
+    paused: rows.filter((row) => row.state === 'PAUSED').sort(byId),
+  };
+}
+
+// Lists have no forecast; so many of the first are asked for one by one.
+const FORECASTS = 12;
+const EVERY_MS = 15_000;
+
+function useForecasts(rows: readonly JobRow[]): Map<number, number> {
+  const ids = rows.slice(0, FORECASTS).map((row) => row.id);
+  const key = ids.join();
+  const [found, setFound] = useState(new Map<number, number>());
+  useEffect(() => {
+    let ended = false;
+    const wanted = key ? key.split(',').map(Number) : [];
+    const ask = async () => {
+      const answers = await Promise.all(wanted.map((id) => api.job(String(id)).catch(() => null)));
+      if (ended) return;
+      setFound(new Map(answers.map((answer, i) => [wanted[i]!, ms(answer?.job.expected_start_us)])));
+    };
+    void ask();
+    const timer = setInterval(() => document.hidden || void ask(), EVERY_MS);
+    return () => {
+      ended = true;
+      clearInterval(timer);
+    };
+  }, [key]);
+  return found;
+}
+
+const SHOWN = 200;
+
+function QueueTable({ rows }: { rows: readonly JobRow[] }) {
+  const forecasts = useForecasts(rows);
+  const [all, setAll] = useState(false);
+  const shown = all ? rows : rows.slice(0, SHOWN);
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col" class="num">
+              Place
+            </th>
+            <th scope="col">Job</th>
+            <th scope="col">Owner</th>
+            <th scope="col" class="num">
+              Needs
+            </th>
+            <th scope="col" class="num">
+              Priority
+            </th>
+            <th scope="col">Waits since</th>
+            <th scope="col">Will probably start</th>
+            <th scope="col">Why it waits</th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((row) => {
+            const start = forecasts.get(row.id) ?? Number.NaN;
+            return (
+              <tr key={row.id} class="top">
+                <td class="num">{count(row.job.queue_position)}</td>
+                <td style={{ whiteSpace: 'nowrap' }}>
+                  <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
+                </td>
+                <td>{row.owner}</td>
+                <td class="num">{needs(row)}</td>
+                <td class="num">{row.priority}</td>
+                <td style={{ whiteSpace: 'nowrap' }}>
+                  <When at={row.submitted} />
+                </td>
+                <td style={{ whiteSpace: 'nowrap' }}>
+                  {Number.isFinite(start) ? <When at={start} /> : <span class="muted">nobody knows</span>}
+                </td>
+                <td class="muted" style={{ minWidth: '300px' }}>
+                  {row.why}
+                </td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+      {rows.length > SHOWN && !all && (
+        <div class="empty">
+          <button type="button" onClick={() => setAll(true)}>
+            Show the other {count(rows.length - SHOWN)}
+          </button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function needs(row: JobRow): string {
+  const { nodes, max_nodes, ranks_per_node } = row.job;
+  const gang = max_nodes > nodes ? `${nodes}–${max_nodes}` : String(nodes);
+  return `${gang} × ${ranks_per_node}`;
+}
+
+function Others({ title, text, rows }: { title: string; text: string; rows: readonly JobRow[] }) {
+  return (
+    <section class="panel" aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        <span class="muted">{text}</span>
+      </header>
+      <div class="scroll">
+        <table>
+          <caption class="hidden">{title}</caption>
+          <tbody>
+            {rows.slice(0, SHOWN).map((row) => (
+              <tr key={row.id}>
+                <th scope="row">
+                  <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
+                </th>
+                <td>{row.owner}</td>
+                <td>
+                  <State state={row.state} />
+                </td>
+                <td class="muted">{row.why}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

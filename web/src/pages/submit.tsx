@@ -1,0 +1,262 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { ApiError, actor, api, type Fault, setActor } from '../api/client.ts';
+import type { SubmitJobResponse } from '../api/types.ts';
+import { ms, num, plural } from '../lib/format.ts';
+import { diffLines } from '../lib/line_diff.ts';
+import { current, go } from '../lib/route.ts';
+import { useStore } from '../lib/store.ts';
+import { Command, Trouble, When } from '../ui/bits.tsx';
+import { Icon } from '../ui/icons.tsx';
+import { useData } from '../ui/use_data.ts';
+import { YamlEditor } from '../ui/yaml_editor.tsx';
+
+const START = `name: shapes
+resources:
+  nodes: 1
+  ranks_per_node: 1
+model:
+  name: resnet18
+data:
+  train: dataset:shapes/train
+  val: dataset:shapes/val
+train:
+  epochs: 10
+  global_batch: 256
+`;
+const DRAFT = 'imgd.draft';
+
+/** Writes, checks and submits a job file; with ?rerun=JOB it begins with that one's. */
+export function SubmitPage() {
+  const { query } = useStore(current);
+  const rerun = query.get('rerun') ?? '';
+  const before = useData(`rerun ${rerun}`, async (signal) =>
+    rerun ? (await api.job(rerun, signal)).job : null,
+  );
+  if (rerun && !before.data) {
+    return before.error ? (
+      <Trouble text={before.error} retry={before.reload} />
+    ) : (
+      <p class="muted">Loading …</p>
+    );
+  }
+  const original = rerun ? (before.data?.job_yaml ?? '') : null;
+  return <Form key={rerun} rerun={rerun} original={original} />;
+}
+
+function draft(): string {
+  try {
+    return sessionStorage.getItem(DRAFT) ?? START;
+  } catch {
+    return START;
+  }
+}
+
+interface Verdict {
+  text: string;
+  answer: SubmitJobResponse | null;
+  faults: Fault[];
+}
+
+/** What imgd says of the text as it is: asked a moment after the last key. */
+function useVerdict(text: string, rerun: string): Verdict | null {
+  const [verdict, setVerdict] = useState<Verdict | null>(null);
+  useEffect(() => {
+    const abort = new AbortController();
+    const timer = setTimeout(async () => {
+      try {
+        const request = {
+          job_yaml: text,
+          file_name: 'job.yaml',
+          dry_run: true,
+          ...(rerun ? { rerun_of: rerun } : {}),
+        };
+        setVerdict({ text, answer: await api.submit(request, abort.signal), faults: [] });
+      } catch (error) {
+        if (!abort.signal.aborted) setVerdict({ text, answer: null, faults: faultsIn(error) });
+      }
+    }, 350);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [text, rerun]);
+  return verdict;
+}
+
+function faultsIn(error: unknown): Fault[] {
+  if (error instanceof ApiError) return error.faults;
+  return [{ message: String(error), line: 0, column: 0, hint: '' }];
+}
+
+function Form({ rerun, original }: { rerun: string; original: string | null }) {
+  const [text, setText] = useState(original ?? draft());
+  const [busy, setBusy] = useState(false);
+  const [refused, setRefused] = useState<Fault[]>([]);
+  const editor = useRef<HTMLTextAreaElement>(null);
+  const verdict = useVerdict(text, rerun);
+  const current = verdict?.text === text ? verdict : null;
+  const faults = refused.length > 0 ? refused : (verdict?.faults ?? []);
+  const change = (next: string) => {
+    setText(next);
+    setRefused([]);
+    if (original !== null) return;
+    try {
+      sessionStorage.setItem(DRAFT, next);
+    } catch {
+      // Then the draft goes with the page.
+    }
+  };
+  const submit = async () => {
+    setBusy(true);
+    try {
+      const answer = await api.submit({
+        job_yaml: text,
+        file_name: 'job.yaml',
+        dry_run: false,
+        idempotency_key: crypto.randomUUID?.() ?? `web-${Date.now()}-${Math.random().toString(36).slice(2)}`,
+        ...(rerun ? { rerun_of: rerun } : {}),
+      });
+      go(`/jobs/${answer.job.id}`);
+    } catch (error) {
+      setRefused(faultsIn(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <div class="title">
+        <h1 tabIndex={-1}>{rerun ? `Rerun job ${rerun}` : 'Submit a job'}</h1>
+        <span class="sub">paste a job file, or drop one on the editor</span>
+        <span class="grow" />
+        <label class="inline">
+          Owner
+          <input
+            type="text"
+            size={12}
+            defaultValue={actor()}
+            onChange={(event) => setActor(event.currentTarget.value)}
+            title="Whose job it is: whose turn and quota it counts for. This browser keeps the name"
+          />
+        </label>
+        <button type="button" class="primary" disabled={busy || !current?.answer} onClick={submit}>
+          {busy ? 'Submitting …' : 'Submit'}
+        </button>
+      </div>
+      <div class="split">
+        <YamlEditor value={text} onChange={change} faults={faults} field={editor} />
+        <div class="stack">
+          <section class="panel" aria-live="polite" aria-label="What imgd says">
+            <header>
+              <h2>What imgd says</h2>
+            </header>
+            <div class="body">
+              {faults.length > 0 ? <Faults faults={faults} editor={editor} /> : <Answer verdict={current} />}
+            </div>
+          </section>
+          {original !== null && original !== text && <Changes before={original} after={text} />}
+          <section class="panel">
+            <div class="body stack">
+              <span class="muted">The same from a terminal</span>
+              <Command
+                text={rerun ? `imgcli rerun ${rerun} --set KEY=VALUE` : 'imgcli submit job.yaml --watch'}
+              />
+            </div>
+          </section>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Faults({
+  faults,
+  editor,
+}: {
+  faults: readonly Fault[];
+  editor: { current: HTMLTextAreaElement | null };
+}) {
+  const show = (fault: Fault) => {
+    const field = editor.current!;
+    const lines = field.value.split('\n');
+    const start = lines.slice(0, fault.line - 1).reduce((sum, line) => sum + line.length + 1, 0);
+    field.focus();
+    field.setSelectionRange(
+      start + Math.max(fault.column - 1, 0),
+      start + (lines[fault.line - 1]?.length ?? 0),
+    );
+    field.scrollTop = Math.max((fault.line - 6) * 20, 0);
+  };
+  return (
+    <ul class="faults">
+      {faults.map((fault) => (
+        <li key={`${fault.line} ${fault.message}`}>
+          <span class="bad">
+            <Icon name="failed" />{' '}
+          </span>
+          {fault.line > 0 && (
+            <button type="button" onClick={() => show(fault)}>
+              Line {fault.line}
+            </button>
+          )}{' '}
+          {fault.line > 0 ? fault.message.replace(/^job\.yaml:\d+:(\d+: )?/, '') : fault.message}
+          {fault.hint && <div class="muted">{fault.hint}</div>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Answer({ verdict }: { verdict: Verdict | null }) {
+  const job = verdict?.answer?.job;
+  if (!verdict?.answer || !job) return <p class="muted">Checking …</p>;
+  const start = ms(job.expected_start_us);
+  const { sweep, warnings } = verdict.answer;
+  return (
+    <div class="stack">
+      <span class="state tone-ok">
+        <Icon name="completed" /> The file is good
+      </span>
+      <dl class="pairs">
+        <dt>Name</dt>
+        <dd>{job.name}</dd>
+        <dt>Needs</dt>
+        <dd>
+          {plural(job.nodes, 'node')} with {plural(job.ranks_per_node, 'rank')} each
+        </dd>
+        {sweep && num(sweep.members) > 0 && <dt>Sweep</dt>}
+        {sweep && num(sweep.members) > 0 && <dd>{plural(sweep.members, 'job')}</dd>}
+        <dt>Would start</dt>
+        <dd>{Number.isFinite(start) ? <When at={start} /> : job.reason_text || 'nobody knows when'}</dd>
+      </dl>
+      {warnings.map((warning) => (
+        <p key={warning} class="warn">
+          <Icon name="warning" /> {warning}
+        </p>
+      ))}
+    </div>
+  );
+}
+
+function Changes({ before, after }: { before: string; after: string }) {
+  const lines = useMemo(() => diffLines(before.split('\n'), after.split('\n')), [before, after]);
+  const near = lines.filter(
+    (line, i) =>
+      line.kind !== 'same' || lines.slice(Math.max(i - 2, 0), i + 3).some((one) => one.kind !== 'same'),
+  );
+  return (
+    <section class="panel">
+      <header>
+        <h2>What you changed</h2>
+      </header>
+      <section class="diff" tabIndex={0} aria-label="Changes">
+        {near.map((line, i) => (
+          <div key={i} class={line.kind}>
+            {{ same: '  ', added: '+ ', removed: '- ' }[line.kind]}
+            {line.text}
+          </div>
+        ))}
+      </section>
+    </section>
+  );
+}

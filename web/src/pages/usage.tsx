@@ -1,0 +1,98 @@
+import { api } from '../api/client.ts';
+import type { AccountUsage, BudgetUsage } from '../api/types.ts';
+import { count, figure, money, ms, percent, shortEnum, words } from '../lib/format.ts';
+import { Meter, Trouble, When } from '../ui/bits.tsx';
+import { useData } from '../ui/use_data.ts';
+
+/** What users and projects have had, and what their quotas leave them. */
+export function Usage() {
+  const { data, error, reload } = useData('usage', (signal) => api.usage(signal));
+  return (
+    <section class="panel" aria-label="Use and quotas">
+      <header>
+        <h2>Use and quotas</h2>
+        <span class="muted">a user who has had less lately goes first among equals</span>
+      </header>
+      {!data && error && <Trouble text={error} retry={reload} />}
+      {data && data.accounts.length === 0 && <p class="body muted">Nobody has used anything yet.</p>}
+      {data && data.accounts.length > 0 && (
+        <div class="scroll" tabIndex={0}>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Who</th>
+                <th scope="col">Devices now</th>
+                <th scope="col">Jobs that wait</th>
+                <th scope="col">Device-hours</th>
+                <th scope="col">Spend</th>
+                <th scope="col" class="num">
+                  Lately, device-hours
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.accounts.map((account) => (
+                <Account key={`${account.kind} ${account.name}`} account={account} currency={data.currency} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Account({ account, currency }: { account: AccountUsage; currency: string }) {
+  return (
+    <tr>
+      <th scope="row">
+        {account.name} {account.kind === 'ACCOUNT_KIND_PROJECT' && <span class="badge">project</span>}
+      </th>
+      <td>
+        <Share used={account.devices} most={account.most_devices} text={count} />
+      </td>
+      <td>
+        <Share used={account.queued} most={account.most_queued} text={count} />
+      </td>
+      <td>
+        <Budget budget={account.device_hours} text={(n) => figure(n)} />
+      </td>
+      <td>
+        <Budget budget={account.spend} text={(n) => money(n, currency)} />
+      </td>
+      <td class="num">{figure(account.recent_device_hours)}</td>
+    </tr>
+  );
+}
+
+/** So much of so much; without a bound only what is used. */
+function Share({ used, most, text }: { used: number; most: number; text: (n: number) => string }) {
+  if (most <= 0) return <>{text(used)}</>;
+  const share = used / most;
+  return (
+    <span class="row" style={{ flexWrap: 'nowrap' }} title={percent(share, 0)}>
+      <Meter share={share} width={64} tone={share >= 0.9 ? 'full' : ''} />
+      <span>
+        {text(used)} of {text(most)}
+      </span>
+    </span>
+  );
+}
+
+function Budget({ budget, text }: { budget: BudgetUsage | undefined; text: (n: number) => string }) {
+  if (!budget) return <span class="muted">–</span>;
+  const period = words(shortEnum(budget.period, 'QUOTA_PERIOD_'));
+  return (
+    <>
+      <Share used={budget.used} most={budget.most} text={text} />
+      <span class="muted">
+        {period === 'total' ? 'in all' : `this ${period}`}
+        {budget.most > 0 && Number.isFinite(ms(budget.until_us)) && (
+          <>
+            , anew <When at={ms(budget.until_us)} />
+          </>
+        )}
+      </span>
+    </>
+  );
+}

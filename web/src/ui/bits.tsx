@@ -1,0 +1,200 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import type { ShortState } from '../api/types.ts';
+import { clock, relative, stamp, words } from '../lib/format.ts';
+import { Store, useStore } from '../lib/store.ts';
+import { Icon } from './icons.tsx';
+
+const TONES: Record<ShortState, string> = {
+  RUNNING: 'run',
+  STARTING: 'run',
+  QUEUED: 'off',
+  PREEMPTING: 'warn',
+  PAUSED: 'warn',
+  COMPLETED: 'ok',
+  FAILED: 'bad',
+  CANCELLED: 'off',
+};
+
+/** A job's state: drawing, word and colour say the same. */
+export function State({ state }: { state: ShortState }) {
+  const lower = words(state);
+  return (
+    <span class={`state tone-${TONES[state] ?? 'off'}`}>
+      <Icon name={lower} />
+      {lower[0]?.toUpperCase() + lower.slice(1)}
+    </span>
+  );
+}
+
+/** A share from 0 to 1 as a bar. The figure beside it is for readers of the screen. */
+export function Meter({ share, width, tone = '' }: { share: number; width?: number; tone?: string }) {
+  const part = Number.isFinite(share) ? Math.min(Math.max(share, 0), 1) : 0;
+  return (
+    <span class={`meter ${tone}`} style={width ? { width: `${width}px` } : {}} aria-hidden="true">
+      <i style={{ width: `${part * 100}%` }} />
+    </span>
+  );
+}
+
+/** The time now, in steps that do for ages. */
+export const now = new Store(Date.now());
+setInterval(() => {
+  if (!document.hidden) now.set(Date.now());
+}, 1000);
+
+/** "4 min ago", with the moment itself as title. */
+export function When({ at }: { at: number }) {
+  const time = useStore(now);
+  if (!Number.isFinite(at)) return <span class="muted">–</span>;
+  return (
+    <time dateTime={new Date(at).toISOString()} title={stamp(at)}>
+      {relative(at, time)}
+    </time>
+  );
+}
+
+export function Clock({ at }: { at: number }) {
+  if (!Number.isFinite(at)) return <span class="muted">–</span>;
+  return (
+    <time dateTime={new Date(at).toISOString()} title={stamp(at)}>
+      {clock(at, now.value)}
+    </time>
+  );
+}
+
+/** A small curve without axes. */
+export function Spark({
+  values,
+  width = 56,
+  height = 16,
+  label,
+}: {
+  values: number[];
+  width?: number;
+  height?: number;
+  label: string;
+}) {
+  const good = values.filter(Number.isFinite);
+  if (good.length < 2) return null;
+  const low = Math.min(...good);
+  const span = Math.max(...good) - low || 1;
+  const d = good
+    .map(
+      (v, i) =>
+        `${i === 0 ? 'M' : 'L'}${((i / (good.length - 1)) * width).toFixed(1)} ${(height - 1 - ((v - low) / span) * (height - 2)).toFixed(1)}`,
+    )
+    .join('');
+  return (
+    <svg class="spark" width={width} height={height} role="img" aria-label={label}>
+      <path d={d} />
+    </svg>
+  );
+}
+
+/** What a page without content says: what it is for, and the command that fills it. */
+export function Empty({
+  title,
+  text,
+  command,
+  children,
+}: {
+  title: string;
+  text: string;
+  command?: string;
+  children?: ComponentChildren;
+}) {
+  return (
+    <div class="empty">
+      <h2>{title}</h2>
+      <p>{text}</p>
+      {command && <Command text={command} />}
+      {children}
+    </div>
+  );
+}
+
+/** A command to copy. */
+export function Command({ text }: { text: string }) {
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard?.writeText(text).catch(() => {});
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return (
+    <div class="command">
+      <pre>{text}</pre>
+      <button type="button" class="plain small" onClick={copy} aria-label={`Copy: ${text}`}>
+        <Icon name={done ? 'completed' : 'copy'} />
+        <span aria-live="polite">{done ? 'Copied' : 'Copy'}</span>
+      </button>
+    </div>
+  );
+}
+
+/** One of a few words. */
+export function Segments<T extends string>(props: {
+  label: string;
+  options: readonly (readonly [T, string])[];
+  value: T;
+  onChange: (value: T) => void;
+}) {
+  return (
+    <div class="segments" role="group" aria-label={props.label}>
+      {props.options.map(([value, text]) => (
+        <button
+          type="button"
+          key={value}
+          aria-pressed={value === props.value}
+          onClick={() => props.onChange(value)}
+        >
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** A button with a sheet below it, which Escape and a click elsewhere close. */
+export function Menu({ label, children }: { label: ComponentChildren; children: ComponentChildren }) {
+  const [open, setOpen] = useState(false);
+  useEffect(() => {
+    if (!open) return;
+    const away = (event: Event) => {
+      if (!(event.target as Element).closest('.menu')) setOpen(false);
+    };
+    const key = (event: KeyboardEvent) => {
+      if (event.key === 'Escape') setOpen(false);
+    };
+    addEventListener('click', away);
+    addEventListener('keydown', key);
+    return () => {
+      removeEventListener('click', away);
+      removeEventListener('keydown', key);
+    };
+  }, [open]);
+  return (
+    <div class="menu">
+      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+        {label}
+      </button>
+      {open && <div class="sheet">{children}</div>}
+    </div>
+  );
+}
+
+/** What went wrong with a page's data, with a way on. */
+export function Trouble({ text, retry }: { text: string; retry?: () => void }) {
+  return (
+    <div class="empty" role="alert">
+      <h2>That did not work</h2>
+      <p>{text}</p>
+      {retry && (
+        <button type="button" onClick={retry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,278 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
+import type { MetricAxis, MetricPoint } from '../api/types.ts';
+import { align } from '../lib/downsample.ts';
+import { figure, percent, stamp, tick } from '../lib/format.ts';
+import { smooth } from '../lib/smooth.ts';
+import { useStore } from '../lib/store.ts';
+import { optionsFor, type PlotSeries, type Unit } from './chart_options.ts';
+import { Icon } from './icons.tsx';
+import { paint } from './theme.tsx';
+
+export interface Line {
+  label: string;
+  points: readonly MetricPoint[];
+  /** Of the palette s1 to s8. */
+  colour: string;
+  dash?: number[];
+  /** Points far apart, each a figure of its own: dots on the line, and no smoothing. */
+  sparse?: boolean;
+}
+
+export interface Mark {
+  x: number;
+  text: string;
+  tone: 'warn' | 'bad' | 'ok' | 'muted';
+}
+
+interface Props {
+  title: string;
+  lines: readonly Line[];
+  axis: MetricAxis;
+  /** Values are shares from 0 to 1, shown in percent. */
+  share?: boolean;
+  /** Values are seconds, shown in milliseconds. */
+  seconds?: boolean;
+  /** Weight of the smoothing, 0 to 0.99; the curve itself stays faint behind. */
+  smoothing?: number;
+  marks?: readonly Mark[];
+  height?: number;
+  log?: boolean;
+  /** The time axis counts from the start. */
+  elapsed?: boolean;
+  none?: string;
+  onZoom?: (range: { from: number; to: number } | null) => void;
+}
+
+const AXIS_NAMES: Record<MetricAxis, string> = {
+  step: 'Step',
+  epoch: 'Epoch',
+  images: 'Images',
+  time: 'Time',
+};
+
+/** uPlot's table, and what each column of it is. */
+function tableOf(
+  lines: readonly Line[],
+  smoothing: number,
+): { data: (number | null)[][]; series: PlotSeries[] } {
+  const [xs = [], ...last] = align(lines.map((line) => line.points));
+  const data: (number | null)[][] = [xs];
+  const series: PlotSeries[] = [];
+  const few = lines.length <= 3;
+  lines.forEach((line, i) => {
+    const { colour, label } = line;
+    const dash = line.dash ?? [];
+    if (few && !line.sparse && line.points.some((p) => p[2] > p[1])) {
+      data.push(
+        align(
+          lines.map((l) => l.points),
+          2,
+        )[i + 1]!,
+        align(
+          lines.map((l) => l.points),
+          1,
+        )[i + 1]!,
+      );
+      series.push({ kind: 'high', colour, label, dash }, { kind: 'low', colour, label, dash });
+    }
+    const raw = last[i]!;
+    if (smoothing > 0 && !line.sparse) {
+      data.push(raw, smooth(raw, smoothing, xs as number[]));
+      series.push({ kind: 'raw', colour, label, dash }, { kind: 'line', colour, label, dash });
+    } else {
+      data.push(raw);
+      series.push({ kind: line.sparse ? 'dots' : 'line', colour, label, dash });
+    }
+  });
+  return { data, series };
+}
+
+const FORMATS: Record<Unit, (value: number) => string> = {
+  plain: (value) => figure(value),
+  share: (value) => percent(value),
+  seconds: (value) => `${figure(value * 1000)} ms`,
+};
+
+export function Chart(props: Props) {
+  const { title, lines, axis, smoothing = 0, height = 210, marks = [], log = false, elapsed = false } = props;
+  const unit = props.share ? 'share' : props.seconds ? 'seconds' : 'plain';
+  const format = FORMATS[unit];
+  const host = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const latest = useRef({ marks, onZoom: props.onZoom });
+  latest.current = { marks, onZoom: props.onZoom };
+  const [cursor, setCursor] = useState<number | null>(null);
+  const [table, setTable] = useState(false);
+  const painted = useStore(paint);
+  const { data, series } = useMemo(() => tableOf(lines, smoothing), [lines, smoothing]);
+  const shape = JSON.stringify([series, axis, height, painted, log, elapsed]);
+  const empty = data[0]!.length === 0;
+
+  useEffect(() => {
+    const element = host.current!;
+    const options = optionsFor({
+      series,
+      axis,
+      elapsed,
+      log,
+      unit,
+      width: element.clientWidth || 400,
+      height,
+      marks: () => latest.current.marks,
+      onCursor: setCursor,
+      onZoom: (range) => latest.current.onZoom?.(range),
+    });
+    const made = new uPlot(options, data as uPlot.AlignedData, element);
+    plot.current = made;
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [shape]);
+  useEffect(() => {
+    plot.current?.setData(data as uPlot.AlignedData);
+  }, [data]);
+  useEffect(() => {
+    plot.current?.redraw(false);
+  }, [marks]);
+
+  const at = cursor ?? data[0]!.length - 1;
+  const shown = series.map((one, i) => ({ ...one, value: valueAt(data[i + 1]!, at) }));
+  const xText = axisText(axis, data[0]![at] ?? Number.NaN, elapsed);
+  return (
+    <figure class="chart panel" aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        <span class="grow" />
+        <button
+          type="button"
+          class="plain small"
+          aria-pressed={table}
+          aria-label={`${title} as a table`}
+          onClick={() => setTable(!table)}
+        >
+          <Icon name="table" /> Table
+        </button>
+      </header>
+      <div class="plot" role="img" aria-label={summary(title, shown, format, xText)} hidden={table}>
+        <div ref={host} />
+        {empty && <p class="none">{props.none ?? 'No figures yet'}</p>}
+      </div>
+      {table && (
+        <ChartTable title={title} data={data} series={series} axis={axis} elapsed={elapsed} format={format} />
+      )}
+      <div class="legend" aria-hidden="true">
+        {!empty && (
+          <span>
+            {AXIS_NAMES[axis]} <b>{xText}</b>
+          </span>
+        )}
+        {shown
+          .filter((one) => one.kind === 'line' || one.kind === 'dots')
+          .map((one) => (
+            <span key={one.label}>
+              <Swatch colour={one.colour} dash={one.dash} />
+              {one.label} <b>{one.value === null ? '–' : format(one.value)}</b>
+            </span>
+          ))}
+        {nearMark(marks, data[0] as number[], cursor)}
+      </div>
+    </figure>
+  );
+}
+
+export function Swatch({ colour, dash = [] }: { colour: string; dash?: number[] }) {
+  return (
+    <svg width="16" height="8" aria-hidden="true">
+      <path d="M0 4h16" stroke={`var(--${colour})`} stroke-width="2.5" stroke-dasharray={dash.join(' ')} />
+    </svg>
+  );
+}
+
+/** The last value at or before a row: lines have points at places of their own. */
+function valueAt(column: readonly (number | null)[], at: number): number | null {
+  for (let i = Math.min(at, column.length - 1); i >= 0; i--) if (column[i] !== null) return column[i]!;
+  return null;
+}
+
+function axisText(axis: MetricAxis, x: number, elapsed: boolean): string {
+  if (axis === 'time') return elapsed ? `${figure(x / 3600)} h` : stamp(x * 1000);
+  return axis === 'epoch' ? figure(x, 4) : tick(x);
+}
+
+function summary(
+  title: string,
+  shown: readonly { kind: string; label: string; value: number | null }[],
+  format: (v: number) => string,
+  x: string,
+): string {
+  const values = shown.filter((one) => one.kind === 'line' || one.kind === 'dots');
+  const said = values
+    .map((one) => `${one.label} ${one.value === null ? 'none' : format(one.value)}`)
+    .join(', ');
+  return `Chart: ${title}. At ${x}: ${said}. The button before it shows a table.`;
+}
+
+function nearMark(marks: readonly Mark[], xs: readonly number[], cursor: number | null) {
+  const x = cursor === null ? undefined : xs[cursor];
+  if (x === undefined || xs.length < 2) return null;
+  const reach = (xs[xs.length - 1]! - xs[0]!) / 80;
+  const mark = marks.find((one) => Math.abs(one.x - x) <= reach);
+  return mark ? <span class={mark.tone}>◆ {mark.text}</span> : null;
+}
+
+const MOST_ROWS = 200;
+
+function ChartTable(props: {
+  title: string;
+  data: (number | null)[][];
+  series: readonly PlotSeries[];
+  axis: MetricAxis;
+  elapsed: boolean;
+  format: (value: number) => string;
+}) {
+  const { data, series, axis } = props;
+  const columns = series
+    .map((one, i) => ({ ...one, values: data[i + 1]! }))
+    .filter((one) => one.kind === 'line' || one.kind === 'dots');
+  const rows = data[0]!.length;
+  const each = Math.max(Math.ceil(rows / MOST_ROWS), 1);
+  const picked = Array.from({ length: Math.ceil(rows / each) }, (_, i) => Math.max(rows - 1 - i * each, 0));
+  return (
+    <section class="chart-table" tabIndex={0} aria-label={`${props.title}, table`}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col" class="num">
+              {AXIS_NAMES[axis]}
+            </th>
+            {columns.map((one) => (
+              <th scope="col" class="num" key={one.label}>
+                {one.label}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {picked.map((row) => (
+            <tr key={row}>
+              <td class="num">{axisText(axis, data[0]![row] ?? Number.NaN, props.elapsed)}</td>
+              {columns.map((one) => {
+                const value = one.values[row];
+                return (
+                  <td class="num" key={one.label}>
+                    {value === null || value === undefined ? '–' : props.format(value)}
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

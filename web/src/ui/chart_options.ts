@@ -1,0 +1,168 @@
+import uPlot from 'uplot';
+import type { MetricAxis } from '../api/types.ts';
+import { tick } from '../lib/format.ts';
+import { colours } from './theme.tsx';
+
+/** One column of a plot: a curve, what is behind it, or an edge of the band of its peaks. */
+export interface PlotSeries {
+  kind: 'line' | 'dots' | 'raw' | 'high' | 'low';
+  label: string;
+  colour: string;
+  dash: number[];
+}
+
+/** What the values are. */
+export type Unit = 'plain' | 'share' | 'seconds';
+const TICKS: Record<Unit, (value: number) => string> = {
+  plain: tick,
+  share: (value) => `${tick(value * 100)} %`,
+  seconds: (value) => `${tick(value * 1000)} ms`,
+};
+
+interface Wanted {
+  series: readonly PlotSeries[];
+  axis: MetricAxis;
+  elapsed: boolean;
+  log: boolean;
+  unit: Unit;
+  width: number;
+  height: number;
+  marks: () => readonly { x: number; tone: string }[];
+  onCursor: (index: number | null) => void;
+  onZoom: (range: { from: number; to: number } | null) => void;
+}
+
+const faint = (colour: string, share: number) => colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${share})`);
+const FONT = '11px -apple-system, "Segoe UI", Inter, Roboto, "Noto Sans", system-ui, sans-serif';
+
+/** Charts whose cursors move together. */
+const sync = uPlot.sync('imgd');
+
+export function optionsFor(wanted: Wanted): uPlot.Options {
+  const names = [...new Set(wanted.series.map((one) => one.colour)), 'line', 'muted', 'warn', 'bad', 'ok'];
+  const found = colours(names);
+  const colour = (name: string) => found[names.indexOf(name)] ?? 'gray';
+  const axisLook = {
+    stroke: colour('muted'),
+    font: FONT,
+    grid: { stroke: colour('line'), width: 1 },
+    ticks: { show: false },
+  };
+  return {
+    width: wanted.width,
+    height: wanted.height,
+    padding: [10, 10, 0, 0],
+    scales: {
+      x: { time: wanted.axis === 'time' && !wanted.elapsed },
+      y: wanted.log ? { distr: 3 } : { range: (_, low, high) => padded(low, high) },
+    },
+    axes: [
+      {
+        ...axisLook,
+        size: 26,
+        gap: 4,
+        space: 70,
+        ...(wanted.axis === 'time'
+          ? wanted.elapsed
+            ? { values: (_: uPlot, ticks: number[]) => ticks.map((at) => `${tick(at / 3600)} h`) }
+            : {
+                values: (_: uPlot, ticks: number[], __: number, ___: number, step: number) =>
+                  ticks.map((at) => clockTick(at, step)),
+              }
+          : { values: (_: uPlot, ticks: number[]) => ticks.map(tick) }),
+      },
+      {
+        ...axisLook,
+        size: 54,
+        gap: 4,
+        space: 34,
+        values: (_, ticks) => ticks.map((at) => (at === null ? '' : TICKS[wanted.unit](at))),
+      },
+    ],
+    legend: { show: false },
+    cursor: {
+      sync: { key: sync.key, setSeries: false },
+      drag: { x: true, y: false, setScale: false },
+      points: { size: 6 },
+    },
+    series: [{}, ...wanted.series.map((one) => seriesFor(one, colour(one.colour)))],
+    bands: wanted.series.flatMap((one, i) =>
+      one.kind === 'high'
+        ? [{ series: [i + 1, i + 2] as [number, number], fill: faint(colour(one.colour), 0.16) }]
+        : [],
+    ),
+    hooks: {
+      setCursor: [(u) => wanted.onCursor(u.cursor.idx ?? null)],
+      setSelect: [
+        (u) => {
+          if (u.select.width < 8) return;
+          const from = u.posToVal(u.select.left, 'x');
+          const to = u.posToVal(u.select.left + u.select.width, 'x');
+          u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          wanted.onZoom({ from, to });
+        },
+      ],
+      draw: [(u) => drawMarks(u, wanted.marks(), colour)],
+      ready: [(u) => u.over.addEventListener('dblclick', () => wanted.onZoom(null))],
+    },
+  };
+}
+
+function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
+  const edge = one.kind === 'high' || one.kind === 'low';
+  return {
+    label: one.label,
+    stroke: edge ? 'transparent' : one.kind === 'raw' ? faint(colour, 0.38) : colour,
+    width: edge ? 0 : one.kind === 'raw' ? 1 : 1.5,
+    dash: one.dash,
+    spanGaps: true,
+    points: one.kind === 'dots' ? { show: true, size: 5, fill: colour, stroke: colour } : { show: false },
+  };
+}
+
+/** A little room above and below; a flat curve lies in the middle. */
+function padded(low: number | null, high: number | null): [number, number] {
+  if (low === null || high === null) return [0, 1];
+  const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.5;
+  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+}
+
+function drawMarks(
+  u: uPlot,
+  marks: readonly { x: number; tone: string }[],
+  colour: (name: string) => string,
+): void {
+  const { ctx, bbox } = u;
+  const { min = Number.NaN, max = Number.NaN } = u.scales.x ?? {};
+  ctx.save();
+  for (const mark of marks) {
+    if (!(mark.x >= (min ?? Number.NaN) && mark.x <= (max ?? Number.NaN))) continue;
+    const x = Math.round(u.valToPos(mark.x, 'x', true));
+    const size = 4 * devicePixelRatio;
+    ctx.strokeStyle = colour(mark.tone);
+    ctx.fillStyle = colour(mark.tone);
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top - size);
+    ctx.lineTo(x + size, bbox.top);
+    ctx.lineTo(x, bbox.top + size);
+    ctx.lineTo(x - size, bbox.top);
+    ctx.fill();
+  }
+  ctx.restore();
+}
+
+/** A moment on the axis of time, as fine as the axis is. */
+function clockTick(seconds: number, step: number): string {
+  const at = new Date(seconds * 1000);
+  const two = (n: number) => String(n).padStart(2, '0');
+  const day = `${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  if (step >= 86400) return day;
+  if (step >= 3600) return at.getHours() === 0 ? day : `${two(at.getHours())}:00`;
+  return `${two(at.getHours())}:${two(at.getMinutes())}${step < 60 ? `:${two(at.getSeconds())}` : ''}`;
+}

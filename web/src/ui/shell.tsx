@@ -1,0 +1,161 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { currentToken, setToken } from '../api/client.ts';
+import { jobsState } from '../api/jobs_data.ts';
+import { retryNow, status } from '../api/live.ts';
+import { nodesState } from '../api/nodes_data.ts';
+import { current } from '../lib/route.ts';
+import { useStore } from '../lib/store.ts';
+import { now } from './bits.tsx';
+import { Dialog, Questions, Toasts } from './feedback.tsx';
+import { Icon, Logo } from './icons.tsx';
+import { Keys } from './keys.tsx';
+import { ThemeButton } from './theme.tsx';
+
+const PAGES = [
+  ['/', 'Jobs'],
+  ['/queue', 'Queue'],
+  ['/nodes', 'Nodes'],
+  ['/datasets', 'Data sets'],
+  ['/compare', 'Compare'],
+] as const;
+
+export function Shell({ children }: { children: ComponentChildren }) {
+  const { path } = useStore(current);
+  const at = path.startsWith('/jobs') ? '/' : path;
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the page
+      </a>
+      <header class="bar">
+        <a class="brand" href="/">
+          <Logo /> imgd
+        </a>
+        <nav aria-label="Pages">
+          {PAGES.map(([to, text]) => (
+            <a key={to} href={to} aria-current={at === to ? 'page' : undefined}>
+              {text}
+            </a>
+          ))}
+        </nav>
+        <span class="grow" />
+        <LinkState />
+        <ThemeButton />
+        <Keys />
+        <a class="button primary" href="/submit">
+          <Icon name="plus" /> Submit
+        </a>
+      </header>
+      <Notices />
+      <main id="main" tabIndex={-1}>
+        {children}
+      </main>
+      <Toasts />
+      <Questions />
+    </>
+  );
+}
+
+function LinkState() {
+  const link = useStore(status);
+  const live = link.state === 'live';
+  const text = { live: 'Live', connecting: 'Connecting', lost: 'Not connected', denied: 'Token needed' }[
+    link.state
+  ];
+  return (
+    <span class={`link-state ${live ? '' : 'warn'}`} data-state={link.state}>
+      <Icon name={live ? 'dot' : link.state === 'connecting' ? 'starting' : 'warning'} />
+      <span>{text}</span>
+    </span>
+  );
+}
+
+/** Whether something is wrong with the connection, or with imgd itself. */
+function Notices() {
+  const link = useStore(status);
+  const jobs = useStore(jobsState);
+  const nodes = useStore(nodesState);
+  const warning = jobs.warning || nodes.warning;
+  return (
+    <div aria-live="polite">
+      {link.state === 'lost' && <Lost since={link.since} retryAt={link.retryAt} />}
+      {link.state === 'denied' && <TokenNotice />}
+      {warning && (
+        <div class="notice bad">
+          <Icon name="warning" size={14} />
+          {warning}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Lost({ since, retryAt }: { since: number; retryAt: number }) {
+  const time = useStore(now);
+  const [shown, setShown] = useState(false);
+  useEffect(() => {
+    // A break of a moment is nobody's business.
+    const timer = setTimeout(() => setShown(true), 700);
+    return () => clearTimeout(timer);
+  }, []);
+  if (!shown) return null;
+  const left = Math.max(Math.ceil((retryAt - time) / 1000), 0);
+  return (
+    <div class="notice">
+      <Icon name="warning" size={14} />
+      <span class="grow">
+        The connection to imgd is lost since {new Date(since).toLocaleTimeString()}. What you see may be old;
+        jobs go on without it. <span aria-live="off">{left > 0 ? `Next try in ${left} s.` : 'Trying …'}</span>
+      </span>
+      <button type="button" class="small" onClick={retryNow}>
+        Try now
+      </button>
+    </div>
+  );
+}
+
+function TokenNotice() {
+  const [open, setOpen] = useState(false);
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    setToken(String(new FormData(event.currentTarget as HTMLFormElement).get('token') ?? ''));
+    setOpen(false);
+  };
+  return (
+    <div class="notice">
+      <Icon name="warning" size={14} />
+      <span class="grow">
+        {currentToken()
+          ? 'imgd does not take this browser’s token.'
+          : 'imgd wants a token from who asks it by HTTP.'}
+      </span>
+      <button type="button" class="small" onClick={() => setOpen(true)}>
+        Enter a token
+      </button>
+      {open && (
+        <Dialog title="Token" onClose={() => setOpen(false)}>
+          <form onSubmit={submit}>
+            <h2>Token</h2>
+            <p class="muted">
+              <code>imgcli token create</code> makes one. It stays in this browser until another one is
+              entered.
+            </p>
+            <label class="field">
+              Token
+              <input type="password" name="token" autocomplete="off" required />
+            </label>
+            <div class="actions">
+              <button type="button" onClick={() => setOpen(false)}>
+                Back
+              </button>
+              <button type="submit" class="primary">
+                Use it
+              </button>
+            </div>
+          </form>
+        </Dialog>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,49 @@
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../api/client.ts';
+import { epoch } from '../api/live.ts';
+import { useStore } from '../lib/store.ts';
+
+export interface Loaded<T> {
+  data: T | null;
+  error: string;
+  /** The same as the error's status; 0 where there is none. */
+  status: number;
+  reload: () => void;
+}
+
+/** Loads data when `key` changes and after each break of the connection; what is there stays until the next has come. */
+export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
+  const [state, setState] = useState<{ key: string; data: T | null; error: string; status: number }>({
+    key,
+    data: null,
+    error: '',
+    status: 0,
+  });
+  const [turn, setTurn] = useState(0);
+  const again = useStore(epoch);
+  const latest = useRef(load);
+  latest.current = load;
+  useEffect(() => {
+    const abort = new AbortController();
+    latest
+      .current(abort.signal)
+      .then((data) => {
+        if (!abort.signal.aborted) setState({ key, data, error: '', status: 0 });
+      })
+      .catch((error: unknown) => {
+        if (abort.signal.aborted) return;
+        const status = error instanceof ApiError ? error.status : 0;
+        const text = error instanceof Error ? error.message : String(error);
+        setState((before) => ({ key, data: before.key === key ? before.data : null, error: text, status }));
+      });
+    return () => abort.abort();
+  }, [key, turn, again]);
+  const reload = useCallback(() => setTurn((n) => n + 1), []);
+  const fresh = state.key === key;
+  return {
+    data: fresh ? state.data : null,
+    error: fresh ? state.error : '',
+    status: fresh ? state.status : 0,
+    reload,
+  };
+}

@@ -1,0 +1,129 @@
+// What people ask for in the browser, and what happens when imgd is away.
+import assert from 'node:assert/strict';
+import { browserTest } from './harness.ts';
+
+browserTest('submit: a fault is shown at its line, and a good file goes', async ({ page, server, base }) => {
+  await page.goto(`${base}/submit`);
+  const editor = page.getByLabel('Job file');
+  await editor.fill('name: fine\nmodle:\n  name: resnet50\ntrain:\n  epochs: many\n');
+  await page.waitForSelector('.gutter .fault');
+  assert.deepEqual(
+    (await page.locator('.gutter .fault').allTextContents()).map((text) => text.replace(/\D/g, '')),
+    ['2', '5'],
+  );
+  assert.match((await page.textContent('.faults'))!, /did you mean 'model'/);
+  assert.ok(await page.getByRole('button', { name: 'Submit', exact: true }).isDisabled());
+  await page.getByRole('button', { name: 'Line 5' }).click();
+  const chosen = await editor.evaluate((field: HTMLTextAreaElement) =>
+    field.value.slice(field.selectionStart, field.selectionEnd),
+  );
+  assert.equal(chosen, 'many');
+
+  await editor.fill('name: fine\nresources: {nodes: 1}\ntrain:\n  epochs: 5\n');
+  await page.getByText('The file is good').waitFor();
+  await page.getByLabel('Owner').fill('ada');
+  await page.getByRole('button', { name: 'Submit', exact: true }).click();
+  await page.waitForURL(/\/jobs\/121$/);
+  await page.getByRole('heading', { name: 'fine #121' }).waitFor();
+  assert.equal(server.world.jobs.get('121')!.job.owner, 'ada');
+});
+
+browserTest('rerun shows what was changed', async ({ page, server, base }) => {
+  await page.goto(`${base}/jobs/91`);
+  await page.getByRole('button', { name: 'Rerun' }).click();
+  const editor = page.getByLabel('Job file');
+  await editor.waitFor();
+  const text = await editor.inputValue();
+  await editor.fill(text.replace(/lr: .*/, 'lr: 0.125'));
+  await page.waitForSelector('.diff .added');
+  assert.equal(await page.textContent('.diff .added'), '+   lr: 0.125');
+  await page.getByText('The file is good').waitFor();
+  await page.getByRole('button', { name: 'Submit', exact: true }).click();
+  await page.waitForURL(/\/jobs\/121$/);
+  assert.equal(server.world.jobs.get('121')!.job.rerun_of, '91');
+  await page.getByRole('link', { name: 'rerun of 91' }).waitFor();
+});
+
+browserTest('pause, resume, priority and cancel', async ({ page, server, base }) => {
+  await page.goto(`${base}/jobs/92`);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.locator('.title .state', { hasText: 'Paused' }).waitFor();
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.locator('.title .state', { hasText: 'Queued' }).waitFor();
+  await page.getByRole('button', { name: /^Priority/ }).click();
+  await page.getByRole('textbox', { name: 'Priority' }).fill('5000');
+  await page.getByRole('button', { name: 'Change it' }).click();
+  await page.getByText('priority: found 5000, -1000 to 1000 is allowed').waitFor();
+  await page.getByRole('button', { name: /^Priority/ }).click();
+  await page.getByRole('textbox', { name: 'Priority' }).fill('7');
+  await page.getByRole('button', { name: 'Change it' }).click();
+  await page.getByRole('button', { name: 'Priority 7' }).waitFor();
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await page.getByRole('button', { name: 'Cancel the job' }).click();
+  await page.locator('.title .state', { hasText: 'Cancelled' }).waitFor();
+  assert.equal(server.world.jobs.get('92')!.job.state, 'JOB_STATE_CANCELLED');
+});
+
+browserTest('a node is drained, and used again', async ({ page, server, base }) => {
+  await page.goto(`${base}/nodes`);
+  await page.getByRole('button', { name: 'Drain … gpu-2' }).click();
+  await page.getByLabel(/^Why/).fill('new cables');
+  await page.getByRole('button', { name: 'Drain it' }).click();
+  await page.getByText('is drained by dashboard: new cables').waitFor();
+  assert.equal(server.world.nodes.get('gpu-2')!.set_aside?.reason, 'new cables');
+  await page.getByRole('button', { name: 'Undrain gpu-2' }).click();
+  await page.getByText('is drained by dashboard: new cables').waitFor({ state: 'detached' });
+});
+
+browserTest('chosen jobs are compared: curves, figures, settings that differ', async ({ page, base }) => {
+  await page.goto(`${base}/?state=running`);
+  await page.waitForSelector('.rows [role=row]');
+  for (const i of [0, 1, 2]) await page.locator('.rows [role=row] input').nth(i).check();
+  await page.getByRole('link', { name: 'Compare', exact: true }).last().click();
+  await page.waitForURL(/\/compare\?jobs=\d+,\d+,\d+$/);
+  await page.locator('section[aria-label=Figures] tbody tr').nth(2).waitFor();
+  await page.locator('figure .legend svg').nth(2).waitFor();
+  await page.locator('section[aria-label="Settings that differ"] th', { hasText: 'optimizer.lr' }).waitFor();
+  await page.getByRole('button', { name: 'Training loss' }).click();
+  await page.waitForURL(/metric=loss/);
+});
+
+browserTest('a data set is registered, and forgotten', async ({ page, server, base }) => {
+  await page.goto(`${base}/datasets`);
+  await page.getByRole('button', { name: 'Register …' }).click();
+  await page.getByLabel(/^Name/).fill('tiny');
+  await page.getByLabel(/^Where it is/).fill('/shared/tiny');
+  await page.getByRole('button', { name: 'Register', exact: true }).click();
+  await page.getByRole('rowheader', { name: 'tiny' }).waitFor();
+  await page.getByRole('button', { name: 'Forget … tiny' }).click();
+  await page.getByRole('button', { name: 'Take it away' }).click();
+  await page.getByRole('rowheader', { name: 'tiny' }).waitFor({ state: 'detached' });
+  assert.ok(!server.world.datasets.has('tiny'));
+});
+
+browserTest(
+  'while imgd is away the page says so; back, it has what it missed',
+  async ({ page, server, base }) => {
+    await page.goto(`${base}/?state=running`);
+    await page.waitForSelector('[data-state=live]');
+    await page.waitForSelector('.rows [role=row]');
+    server.setAway(true);
+    await page.getByText('The connection to imgd is lost').waitFor();
+    const gone = server.world.jobs.get('93')!;
+    server.live.change(gone, 'FAILED', 'while nobody looked', 'agent:gpu-4', 'RANK_FAILED');
+    server.setAway(false);
+    await page.getByRole('button', { name: 'Try now' }).click();
+    await page.waitForSelector('[data-state=live]');
+    await page.waitForFunction(() => !document.querySelector('#row-93'));
+    await page.getByText('The connection to imgd is lost').waitFor({ state: 'detached' });
+  },
+);
+
+browserTest('a token is asked for where imgd wants one', async ({ page, base }) => {
+  await page.goto(`${base}/nodes`);
+  await page.getByRole('button', { name: 'Enter a token' }).click();
+  await page.locator('input[name=token]').fill('imgd_good');
+  await page.getByRole('button', { name: 'Use it' }).click();
+  await page.waitForSelector('[data-state=live]');
+  await page.waitForSelector('.node-row');
+}, { token: 'imgd_good' }); // biome-ignore format: one argument

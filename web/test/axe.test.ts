@@ -1,0 +1,51 @@
+// What axe finds on each page: nothing.
+import assert from 'node:assert/strict';
+import { axe, browserTest } from './harness.ts';
+
+const PLACES = [
+  '/',
+  '/queue',
+  '/nodes',
+  '/nodes?view=table&q=l4',
+  '/nodes/gpu-5',
+  '/datasets',
+  '/compare',
+  '/compare?jobs=11,12,13',
+  '/submit',
+  '/jobs/11',
+  '/jobs/11/logs',
+  '/jobs/11/timeline',
+  '/jobs/11/config',
+];
+const DARK = ['/', '/nodes', '/compare?jobs=11,12,13', '/jobs/11', '/submit'];
+
+for (const dark of [false, true]) {
+  browserTest(
+    `axe finds nothing on any page, ${dark ? 'dark' : 'light'}`,
+    async ({ page, base }) => {
+      for (const path of dark ? DARK : PLACES) {
+        await page.goto(base + path);
+        await page.waitForSelector('main .panel');
+        await page.waitForFunction(() => !document.querySelector('main')!.textContent!.includes('Loading …'));
+        // What dark colours can change is contrast.
+        assert.equal(await axe(page, dark ? ['color-contrast'] : []), '', path);
+      }
+    },
+    { dark, jobs: 40 },
+  );
+}
+
+browserTest('axe finds nothing where there is nothing yet, and the page says what to do', async ({ page, base }) => {
+  const rows: [string, RegExp][] = [
+    ['/', /imgcli submit/],
+    ['/nodes', /imgagent --server/],
+    ['/queue', /imgcli explain/],
+    ['/datasets', /imgcli dataset register/],
+  ];
+  for (const [path, command] of rows) {
+    await page.goto(base + path);
+    await page.waitForSelector('.empty');
+    assert.match((await page.textContent('main'))!, command, path);
+    assert.equal(await axe(page), '', path);
+  }
+}, { jobs: 0 }); // biome-ignore format: one argument

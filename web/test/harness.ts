@@ -1,0 +1,88 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { after, before, type TestContext, test } from 'node:test';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { DevServer, type Options } from '../dev/server.ts';
+
+export const PAGES = process.env.IMGD_WEB_OUT ?? new URL('../../build/web', import.meta.url).pathname;
+const CHROMIUM = [process.env.IMGD_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser'].find(
+  (path) => path && existsSync(path),
+);
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+let browser: Browser | undefined;
+before(async () => {
+  if (!CHROMIUM) return;
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-gpu'] });
+});
+after(() => browser?.close());
+
+export interface Place {
+  page: Page;
+  context: BrowserContext;
+  server: DevServer;
+  base: string;
+}
+
+/** A test with a server and a browser's profile of its own. It fails when the page logs an error, or asks another host. */
+export function browserTest(
+  name: string,
+  what: (place: Place) => Promise<void>,
+  options: Partial<Options> & { dark?: boolean } = {},
+): void {
+  test(name, async (t: TestContext) => {
+    if (!browser)
+      return t.skip('there is no Chromium: apt-get install chromium, or say where it is in IMGD_CHROMIUM');
+    const { dark = false, ...rest } = options;
+    const server = new DevServer({ port: 0, pages: PAGES, jobs: 120, token: '', everyMs: 200, ...rest });
+    const base = await server.listen();
+    const context = await browser.newContext({
+      viewport: { width: 1440, height: 900 },
+      colorScheme: dark ? 'dark' : 'light',
+      reducedMotion: 'reduce',
+    });
+    const faults: string[] = [];
+    context.on('request', (request) => {
+      if (!request.url().startsWith(base)) faults.push(`asked ${request.url()}`);
+    });
+    context.on('weberror', (error) => faults.push(String(error.error())));
+    const page = await context.newPage();
+    page.setDefaultTimeout(8000);
+    page.on('console', (message) => {
+      // A refused call is told by the browser itself; that is what some tests are about.
+      if (message.type() === 'error' && !/Failed to load resource/.test(message.text()))
+        faults.push(message.text());
+    });
+    try {
+      await what({ page, context, server, base });
+      if (faults.length > 0) throw new Error(faults.join('\n'));
+    } finally {
+      await context.close();
+      server.close();
+    }
+    return undefined;
+  });
+}
+
+interface AxeResult {
+  violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[];
+}
+
+/** What axe finds on the page as it is, in words; empty when it finds nothing. Without `rules`: by all of them. */
+export async function axe(page: Page, rules: string[] = []): Promise<string> {
+  await page.evaluate(AXE);
+  const options = {
+    resultTypes: ['violations'],
+    ...(rules.length > 0 ? { runOnly: { type: 'rule', values: rules } } : {}),
+  };
+  const result = (await page.evaluate(`axe.run(document, ${JSON.stringify(options)})`)) as AxeResult;
+  return result.violations
+    .map(
+      (one) =>
+        `${one.id}: ${one.help}\n${one.nodes
+          .slice(0, 3)
+          .map((node) => `  ${node.html}\n  ${node.failureSummary}`)
+          .join('\n')}`,
+    )
+    .join('\n');
+}
