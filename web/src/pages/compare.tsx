@@ -9,9 +9,11 @@ import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
 import { Chart, type Line, Swatch } from '../ui/chart.tsx';
-import { useData } from '../ui/use_data.ts';
+import { useData, useEvery } from '../ui/use_data.ts';
 
 const MOST = 20;
+// How often what still runs is asked for anew.
+const EVERY_MS = 5000;
 const METRICS = [
   ['val_top1', 'Validation top-1'],
   ['loss', 'Training loss'],
@@ -45,6 +47,8 @@ export function ComparePage() {
   const loaded = useData(`compare ${ids.join()}`, (signal) =>
     Promise.all(ids.map((id) => api.job(id, signal))),
   );
+  const live = loaded.data?.some(({ job }) => !isOver(stateOf(job))) ?? false;
+  useEvery(live ? EVERY_MS : 0, loaded.reload);
   return (
     <>
       <div class="title">
@@ -123,6 +127,7 @@ function Curves({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobRe
   const { data, error, reload } = useData(`curves ${ids.join()} ${name} ${axis}`, (signal) =>
     Promise.all(ids.map((id) => api.metrics(id, [name], axis, { points: 600 }, signal))),
   );
+  useEvery(jobs.some(({ job }) => !isOver(stateOf(job))) ? EVERY_MS : 0, reload);
   const lines = useMemo((): Line[] => {
     if (!data || data.length !== jobs.length) return [];
     return jobs.map(({ job }, i) => ({

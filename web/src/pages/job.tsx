@@ -96,9 +96,9 @@ function Facts({ job }: { job: Job }) {
       {training && (
         <div>
           <dt>Progress</dt>
-          <dd>
+          <dd class="progress">
             {Number.isFinite(share) ? `${Math.floor(share * 100)} %` : NONE}{' '}
-            <Meter share={share} width={56} tone={state === 'RUNNING' ? '' : 'off'} />
+            <Meter share={share} tone={state === 'RUNNING' ? '' : 'off'} />
           </dd>
         </div>
       )}
@@ -136,7 +136,7 @@ function Facts({ job }: { job: Job }) {
         unit={job.per_node ? '' : `× ${job.ranks_per_node}`}
       />
       <Held job={job} />
-      <Fact name="Spend" value={money(job.cost, '')} />
+      {job.cost > 0 && <Fact name="Spend" value={money(job.cost, '')} />}
     </dl>
   );
 }

@@ -42,10 +42,10 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   const metrics = useMetrics(job.id, NAMES, axis, range);
   const marks = useMarks(data, axis, metrics.data);
   const { reload } = metrics;
-  const validated = job.last_epoch?.epoch;
+  const validated = `${job.last_epoch?.epoch} ${job.state}`;
   const known = useRef(validated);
   useEffect(() => {
-    // The stream tells of steps only.
+    // The stream tells of steps only, and not of each.
     if (known.current !== validated) reload();
     known.current = validated;
   }, [validated, reload]);

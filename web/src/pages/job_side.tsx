@@ -1,5 +1,5 @@
 import type { Job, StepTimes } from '../api/types.ts';
-import { bytes, clock, count, figure, ms, num, percent, plural } from '../lib/format.ts';
+import { bytes, clock, count, figure, millis, ms, num, percent, plural } from '../lib/format.ts';
 import { Meter } from '../ui/bits.tsx';
 
 const STAGES: [string, keyof StepTimes, string][] = [
@@ -35,7 +35,7 @@ function Stages({ times }: { times: StepTimes }) {
       <header>
         <h2>Where a step’s time goes</h2>
         <span class="grow" />
-        <span class="muted">{figure(total * 1000)} ms</span>
+        <span class="muted">{millis(total)}</span>
       </header>
       <div class="body">
         <div class="stages" aria-hidden="true">
@@ -57,7 +57,7 @@ function Stages({ times }: { times: StepTimes }) {
                     {part.name}
                   </span>
                 </th>
-                <td class="num">{figure(part.seconds * 1000)} ms</td>
+                <td class="num">{millis(part.seconds)}</td>
                 <td class="num muted">{percent(part.seconds / total, 0)}</td>
               </tr>
             ))}
@@ -102,7 +102,7 @@ function Ranks({ job }: { job: Job }) {
                     tone={late > 0.15 && name.startsWith('Slowest') ? 'full' : ''}
                   />
                 </td>
-                <td class="num">{figure(seconds * 1000)} ms</td>
+                <td class="num">{millis(seconds)}</td>
               </tr>
             ))}
           </tbody>
@@ -136,7 +136,9 @@ function Places({ job }: { job: Job }) {
                       {rankText(place.first_rank, place.ranks || place.devices.length)}
                     </a>
                   </td>
-                  <td class="num muted">devices {place.devices.join(' ')}</td>
+                  <td class="num muted">
+                    {place.devices.length === 1 ? 'device' : 'devices'} {place.devices.join(' ')}
+                  </td>
                 </tr>
               ))}
             </tbody>

@@ -75,9 +75,11 @@ export function NodesPage({ name }: { name?: string }) {
               </button>
             </div>
             <span class="grow" />
-            <span class="ramp" aria-hidden="true">
-              idle <i /> busy
-            </span>
+            {state.nodes.some((node) => node.devices.some((device) => device.reading)) && (
+              <span class="ramp" aria-hidden="true">
+                idle <i /> busy
+              </span>
+            )}
             <Segments
               label="View"
               options={[
@@ -133,17 +135,9 @@ function Sums({ nodes }: { nodes: readonly Node[] }) {
       <Sum name="Ready" value={`${count(sums.ready)}`} unit={`of ${plural(sums.nodes, 'node')}`} />
       <Sum name="Held by jobs" value={count(sums.used)} unit={`of ${plural(sums.devices, 'device')}`} />
       <Sum name="Free" value={count(sums.devices - sums.used)} unit="devices" />
-      <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />
-      <Sum
-        name="Power"
-        value={sums.watts > 0 ? figure(sums.watts / 1000) : '–'}
-        unit={sums.watts > 0 ? 'kW' : ''}
-      />
-      <Sum
-        name="Price"
-        value={sums.price > 0 ? figure(sums.price) : '–'}
-        unit={sums.price > 0 ? 'an hour' : ''}
-      />
+      {Number.isFinite(sums.busy) && <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />}
+      {sums.watts > 0 && <Sum name="Power" value={figure(sums.watts / 1000)} unit="kW" />}
+      {sums.price > 0 && <Sum name="Price" value={figure(sums.price)} unit="an hour" />}
     </dl>
   );
 }

@@ -125,9 +125,11 @@ export function Command({ text }: { text: string }) {
   return (
     <div class="command">
       <pre>{text}</pre>
-      <button type="button" class="plain small" onClick={copy} aria-label={`Copy: ${text}`}>
+      <button type="button" class="plain small" onClick={copy} aria-label={`Copy: ${text}`} title="Copy">
         <Icon name={done ? 'completed' : 'copy'} />
-        <span aria-live="polite">{done ? 'Copied' : 'Copy'}</span>
+        <span class="hidden" aria-live="polite">
+          {done ? 'Copied' : ''}
+        </span>
       </button>
     </div>
   );
