@@ -9,12 +9,13 @@ source scripts/cluster.sh
 out=${1:-docs/images}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/imgd-screenshots.XXXXXX")
 pids=()
+jobs=()
 
 clean_up() {
   local status=$?
   trap - EXIT INT TERM
   # All at once: else the next in the queue starts.
-  "$BIN/imgcli" cancel 1 2 3 4 5 6 --wait >/dev/null 2>&1 || true
+  "$BIN/imgcli" cancel "${jobs[@]}" --wait >/dev/null 2>&1 || true
   for pid in "${pids[@]}"; do end_process "$pid"; done
   if ((status == 0)); then rm -rf "$dir"; else echo "run: its files and logs are in $dir" >&2; fi
   exit "$status"
@@ -28,11 +29,12 @@ submit() {
   local name=$1 sets=() setting
   shift
   for setting in "name=$name" data.image_size=32 data.val_resize=32 train.log_every_steps=1 train.precision=fp32 train.global_batch=32 \
-    data.train=dataset:shapes/train data.val=dataset:shapes/val "checkpoint.dir=$dir/checkpoints/$name" "$@"; do
+    data.train=dataset:shapes/train data.val=dataset:shapes/val "checkpoint.dir=$dir/checkpoints" "$@"; do
     sets+=(--set "$setting")
   done
   JOB=$("$BIN/imgcli" submit deploy/demo/job.yaml -o json "${sets[@]}" \
     | sed -n 's/^ *"id": "\{0,1\}\([0-9][0-9]*\).*/\1/p')
+  jobs+=("$JOB")
 }
 
 # at_step JOB STEP: that it has got so far.
@@ -70,11 +72,11 @@ done
 echo "Jobs: one that fails, two that end, one that runs and was paused, two that wait"
 submit no-data data.train=/nowhere resources.nodes=1
 failed=$JOB
-for lr in 0.02 0.06; do
+for lr in 0.01 0.02; do
   submit "rn18-lr$lr" "optimizer.lr=$lr" train.epochs=5 resources.nodes=1
 done
 for job in "$failed" 2 3; do "$BIN/imgcli" wait "$job" >/dev/null 2>&1 || true; done
-submit rn18-two-nodes train.epochs=8
+submit rn18-two-nodes train.epochs=8 optimizer.lr=0.01
 two=$JOB
 until_true 240 at_step "$two" 60
 "$BIN/imgcli" pause "$two" >/dev/null

@@ -71,10 +71,13 @@ function apart(a: number, b: number): number {
   return [16, 8, 0].reduce((sum, shift) => sum + (((a >> shift) & 255) - ((b >> shift) & 255)) ** 2, 0);
 }
 
-/** The most frequent first; one that is close to a chosen one waits until the others had their turn. */
+const FREQUENT = 32;
+
+/** The most frequent first; then one that is close to a chosen one waits until the others had their turn. */
 function choose(colours: ReadonlyMap<number, number>): number[] {
   const left = new Set([...colours.keys()].sort((a, b) => colours.get(b)! - colours.get(a)!));
-  const out: number[] = [];
+  const out = [...left].slice(0, FREQUENT);
+  for (const colour of out) left.delete(colour);
   for (const distance of [1200, 500, 200, 80, 0]) {
     for (const colour of left) {
       if (out.length === MOST) return out;

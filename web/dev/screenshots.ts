@@ -33,6 +33,7 @@ const PAGES: [string, string, Prepare?][] = [
   ['queue', '/queue'],
   ['nodes', '/nodes'],
   ['datasets', '/datasets'],
+  ['usage', '/usage'],
   ['compare', `/compare?jobs=${jobs.join(',')}`, drawn],
 ];
 

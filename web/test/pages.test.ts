@@ -92,8 +92,8 @@ browserTest('each chart has a table behind it', async ({ page, base }) => {
   await rows.first().waitFor();
   assert.ok((await rows.count()) > 20);
   assert.match(
-    (await page.locator('figure[aria-label="Top-1"] [role=img]').getAttribute('aria-label'))!,
-    /training \d+\.\d %/,
+    (await page.locator('figure[aria-label=Accuracy] [role=img]').getAttribute('aria-label'))!,
+    /training top-1 \d+\.\d %/,
   );
 });
 

@@ -75,6 +75,7 @@ const LIVE_VALUES: Record<string, LiveValue> = {
   optimizer_seconds: stage('optimizer_seconds'),
   own_least_seconds: (step) => num(step.ranks?.own_least_seconds),
   own_most_seconds: (step) => num(step.ranks?.own_most_seconds),
+  slowest_rank: (step) => num(step.ranks?.slowest_rank),
 };
 
 export type Metrics = Map<string, MetricPoint[]>;

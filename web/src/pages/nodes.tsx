@@ -1,12 +1,12 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { followNodes, nodesState } from '../api/nodes_data.ts';
+import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural } from '../lib/format.ts';
-import { conditionOf, deviceText, sumNodes } from '../lib/nodes.ts';
+import { busyCurve, conditionOf, deviceText, sumNodes } from '../lib/nodes.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
-import { Empty, Segments, Trouble } from '../ui/bits.tsx';
+import { Empty, Segments, Spark, Trouble } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { DevicesTable, GpuCells } from './gpus.tsx';
 import { NodeActions, NodePanel } from './node_panel.tsx';
@@ -153,6 +153,22 @@ function Sum({ name, value, unit = '' }: { name: string; value: string; unit?: s
   );
 }
 
+/** How busy its devices were while the page was open. */
+function BusyCurve({ node }: { node: Node }) {
+  const values = busyCurve(
+    recentBusy,
+    node.devices.map((_, at) => ({ node: node.name, at })),
+  );
+  if (values.length < 2) return null;
+  const last = values[values.length - 1]!;
+  return (
+    <div class="row" style={{ flexWrap: 'nowrap' }}>
+      <Spark values={values} least={0} most={1} label={`How busy ${node.name} was`} />
+      {percent(last, 0)}
+    </div>
+  );
+}
+
 /** Numbers of the jobs that hold a part of the node. */
 function jobsOn(node: Node): string[] {
   return [...new Set(node.devices.map((device) => device.job_id))].filter((id) => id !== '0');
@@ -178,6 +194,7 @@ function NodeRow({ node, names }: { node: Node; names: NameOf }) {
         label={(device) => `${node.name} device ${device.index}: ${deviceText(device, names)}`}
       />
       <div class="muted">
+        <BusyCurve node={node} />
         {condition.why && <div>{condition.why}</div>}
         {jobsOn(node).map((id) => (
           <a key={id} href={`/jobs/${id}`}>

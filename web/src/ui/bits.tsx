@@ -69,16 +69,21 @@ export function Spark({
   width = 56,
   height = 16,
   label,
+  least,
+  most,
 }: {
   values: number[];
   width?: number;
   height?: number;
   label: string;
+  /** Of the vertical axis; without them the curve fills it. */
+  least?: number;
+  most?: number;
 }) {
   const good = values.filter(Number.isFinite);
   if (good.length < 2) return null;
-  const low = Math.min(...good);
-  const span = Math.max(...good) - low || 1;
+  const low = least ?? Math.min(...good);
+  const span = (most ?? Math.max(...good)) - low || 1;
   const d = good
     .map(
       (v, i) =>
