@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sums up what GoogleTest wrote (GTEST_OUTPUT=xml:FOLDER/): how many tests there were, what failed, and why some were skipped."""
+"""Sums up what GoogleTest wrote (GTEST_OUTPUT=xml:FOLDER/): how many there were, what failed, why some were skipped."""
 
 import sys
 import xml.etree.ElementTree
@@ -20,7 +20,8 @@ def main(folder: Path) -> None:
                 failed.append(f"failed: {file.stem} {name}\n" + "\n".join(failures))
             elif (skip := case.find("skipped")) is not None:
                 skipped.append(f"skipped: {name}: {text(skip).splitlines()[-1]}")
-    print(f"{total} unit tests: {total - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped")
+    passed = total - len(failed) - len(skipped)
+    print(f"{total} unit tests: {passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     for line in skipped + failed:
         print(line)
 

@@ -59,7 +59,10 @@ const ANSWER_MS = 5000;
 
 /** Joins the browser's one stream; a tab without shared workers, or whose worker is silent, has its own. */
 export function startLive(): void {
-  if (typeof SharedWorker === 'undefined') return ownStream();
+  if (typeof SharedWorker === 'undefined') {
+    ownStream();
+    return;
+  }
   const worker = new SharedWorker(new URL('./worker.ts', import.meta.url), { type: 'module', name: 'imgd' });
   const silence = setTimeout(() => {
     worker.port.postMessage({ bye: true });
