@@ -78,13 +78,13 @@ done
 for job in "$failed" 2 3; do "$BIN/imgcli" wait "$job" >/dev/null 2>&1 || true; done
 submit rn18-two-nodes train.epochs=8 optimizer.lr=0.01
 two=$JOB
-until_true 240 at_step "$two" 60
+until_true 600 at_step "$two" 60
 "$BIN/imgcli" pause "$two" >/dev/null
-until_true 30 has_state "$two" PAUSED
+until_true 120 has_state "$two" PAUSED
 "$BIN/imgcli" resume "$two" >/dev/null
 USER=grace submit rn18-waits train.epochs=3
 USER=grace submit too-large resources.nodes=8
-until_true 240 at_step "$two" 150
+until_true 600 at_step "$two" 150
 
 echo "Pictures, into $out"
 mkdir -p "$out"

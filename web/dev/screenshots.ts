@@ -69,7 +69,7 @@ try {
     const page = await context.newPage();
     for (const [name, path, prepare] of PAGES) {
       await page.goto(base + path);
-      await page.waitForSelector('[data-state=live]');
+      await page.waitForSelector('[data-state=live]', { timeout: 60_000 });
       await page.waitForSelector('main .panel');
       await page.waitForFunction(() => !document.querySelector('main')!.textContent!.includes('Loading …'));
       await prepare?.(page);

@@ -134,13 +134,7 @@ function Held({ job }: { job: Job }) {
   const started = ms(job.started_us);
   if (stateOf(job) !== 'RUNNING' || !Number.isFinite(started))
     return <Fact name="Starts" value={job.generation} />;
-  return (
-    <Fact
-      name="Running for"
-      value={duration(Math.max(time - started, 0) / 1000)}
-      unit={num(job.generation) > 1 ? `start ${job.generation}` : ''}
-    />
-  );
+  return <Fact name="Running for" value={duration(Math.max(time - started, 0) / 1000)} />;
 }
 
 function Fact({ name, value, unit = '' }: { name: string; value: string | number; unit?: string }) {
