@@ -51,7 +51,7 @@ async function submit(page: Page): Promise<void> {
 
 /** The step grows, and the chart with it, while nobody does anything. */
 async function watch(page: Page): Promise<number> {
-  await page.locator('.title .state', { hasText: 'Running' }).waitFor({ timeout: 30_000 });
+  await page.locator('.title .state', { hasText: 'Running' }).waitFor({ timeout: 60_000 });
   const first = await after(page, 0);
   const second = await after(page, first);
   await page.locator('figure[aria-label=Loss] .legend', { hasText: /training \d/ }).waitFor();
@@ -64,7 +64,7 @@ async function loseAndFind(page: Page, seen: number): Promise<void> {
   assert.ok((await step(page)) >= seen, 'what was shown stays');
   const before = await step(page);
   await outside('start the daemon');
-  await page.waitForSelector('[data-state=live]', { timeout: 20_000 });
+  await page.waitForSelector('[data-state=live]', { timeout: 60_000 });
   await page.getByText('The connection to imgd is lost').waitFor({ state: 'detached' });
   await after(page, before);
 }
@@ -101,7 +101,7 @@ async function compare(page: Page): Promise<void> {
   for (const name of ['1 small', '2 other'])
     await page
       .locator('figure .legend span', { hasText: new RegExp(`${name} \\d`) })
-      .waitFor({ timeout: 30_000 });
+      .waitFor({ timeout: 60_000 });
 }
 
 const browser = await chromium.launch({
@@ -110,7 +110,7 @@ const browser = await chromium.launch({
 });
 try {
   const page = await browser.newPage({ reducedMotion: 'reduce' });
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(40_000);
   const faults: string[] = [];
   page.on('pageerror', (error) => faults.push(String(error)));
   await submit(page);
