@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from conftest import MakeJob
 import pytest
+from conftest import MakeJob
 from harness import Cluster, Json, wait_for
 
 
