@@ -73,18 +73,18 @@ echo "Jobs: one that fails, two that end, one that runs and was paused, two that
 submit no-data data.train=/nowhere resources.nodes=1
 failed=$JOB
 for lr in 0.01 0.02; do
-  submit "rn18-lr$lr" "optimizer.lr=$lr" train.epochs=5 resources.nodes=1
+  submit "rn18-lr$lr" "optimizer.lr=$lr" train.epochs=3 resources.nodes=1
 done
 for job in "$failed" 2 3; do "$BIN/imgcli" wait "$job" >/dev/null 2>&1 || true; done
-submit rn18-two-nodes train.epochs=8 optimizer.lr=0.01
+submit rn18-two-nodes train.epochs=5 optimizer.lr=0.01
 two=$JOB
-until_true 600 at_step "$two" 60
+until_true 600 at_step "$two" 45
 "$BIN/imgcli" pause "$two" >/dev/null
 until_true 120 has_state "$two" PAUSED
 "$BIN/imgcli" resume "$two" >/dev/null
 USER=grace submit rn18-waits train.epochs=3
 USER=grace submit too-large resources.nodes=8
-until_true 600 at_step "$two" 150
+until_true 600 at_step "$two" 110
 
 echo "Pictures, into $out"
 mkdir -p "$out"
