@@ -28,13 +28,16 @@ uint64_t FreeNodes(const std::vector<uint32_t>& by_free, uint32_t ranks) {
   return CountFrom(by_free, ranks, [](uint32_t count) { return count; });
 }
 
-/// Adds those of the members that could take so many ranks, the fullest first, until there are `most`.
+/// Adds those of the members that could take so many ranks, the fullest first, until there are `most`. Some
+/// of them may be chosen already.
 void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& members, uint32_t ranks,
-          size_t most, std::set<uint32_t>& chosen) {
+          size_t most, std::vector<uint32_t>& chosen) {
+  std::sort(chosen.begin(), chosen.end());
+  const std::vector<uint32_t> before = chosen;
   for (size_t free = ranks; free < by_free.size(); ++free) {
     const bool more = by_free[free].ForEach([&](uint32_t place) {
       if (chosen.size() == most) return false;
-      chosen.insert(members[place]);
+      if (!std::binary_search(before.begin(), before.end(), members[place])) chosen.push_back(members[place]);
       return true;
     });
     if (!more) return;
@@ -250,6 +253,7 @@ void Room::NumberLabels() {
       labels[sort][level] =
           numbers.try_emplace(label->second, static_cast<uint32_t>(numbers.size())).first->second;
     }
+    layout_->label_counts[level] = static_cast<uint32_t>(numbers.size());
   }
 }
 
@@ -259,6 +263,7 @@ void Room::SortByCloseness(Group& group) {
   group.close.emplace();
   for (size_t level = 0; level < kTopology.size(); ++level) {
     auto& sets = (*group.close)[level];
+    sets.resize(layout_->label_counts[level]);
     for (size_t free = 0; free < group.by_free.size(); ++free) {
       group.by_free[free].ForEach([&](uint32_t place) {
         const uint32_t node = group.members[place];
@@ -335,13 +340,13 @@ Part Room::PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devi
 
 /// The smallest set of close nodes that holds the gang, of the narrowest kind that has one; else as few sets
 /// of the widest kind as there are, the largest first.
-void Room::ChooseClose(Group& group, const QueuedJob& job, std::set<uint32_t>& chosen) {
+void Room::ChooseClose(Group& group, const QueuedJob& job, std::vector<uint32_t>& chosen) {
   SortByCloseness(group);
   const uint32_t ranks = job.ranks_per_node;
   for (size_t level = kTopology.size(); level-- > 0;) {
     const CloseSet* best = nullptr;
     uint64_t least = std::numeric_limits<uint64_t>::max();
-    for (const auto& [number, set] : (*group.close)[level]) {
+    for (const auto& set : (*group.close)[level]) {
       const uint64_t count = FreeNodes(set.by_free, ranks);
       if (count < job.nodes || count >= least) continue;
       best = &set;
@@ -352,10 +357,13 @@ void Room::ChooseClose(Group& group, const QueuedJob& job, std::set<uint32_t>& c
     if (best != nullptr) return FillFrom(*best, job, chosen);
   }
   const auto widest =
-      std::find_if(group.close->begin(), group.close->end(), [](const auto& sets) { return !sets.empty(); });
+      std::find_if(group.close->begin(), group.close->end(), [](const std::vector<CloseSet>& sets) {
+        return std::any_of(sets.begin(), sets.end(),
+                           [](const CloseSet& set) { return !set.members.empty(); });
+      });
   if (widest == group.close->end()) return;
   std::vector<const CloseSet*> sets;
-  for (const auto& [number, set] : *widest) sets.push_back(&set);
+  for (const auto& set : *widest) sets.push_back(&set);
   std::stable_sort(sets.begin(), sets.end(), [ranks](const CloseSet* a, const CloseSet* b) {
     return FreeNodes(a->by_free, ranks) > FreeNodes(b->by_free, ranks);
   });
@@ -363,29 +371,32 @@ void Room::ChooseClose(Group& group, const QueuedJob& job, std::set<uint32_t>& c
     FillFrom(**set, job, chosen);
 }
 
-void Room::FillFrom(const CloseSet& set, const QueuedJob& job, std::set<uint32_t>& chosen) {
+void Room::FillFrom(const CloseSet& set, const QueuedJob& job, std::vector<uint32_t>& chosen) {
   const View& view = ViewOf(job);
   std::vector<std::pair<uint32_t, uint32_t>> fits;  // free devices, node
   for (const uint32_t node : set.members) {
     if (const uint32_t free = FreeFor(view, node, FreeOn(node)); free >= job.ranks_per_node)
       fits.emplace_back(free, node);
   }
-  std::sort(fits.begin(), fits.end());
-  for (size_t i = 0; i < fits.size() && chosen.size() < job.nodes; ++i) chosen.insert(fits[i].second);
+  const size_t wanted = std::min<size_t>(fits.size(), job.nodes - chosen.size());
+  std::nth_element(fits.begin(), fits.begin() + static_cast<std::ptrdiff_t>(wanted), fits.end());
+  for (size_t i = 0; i < wanted; ++i) chosen.push_back(fits[i].second);
 }
 
 std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
-  std::set<uint32_t> chosen;
+  std::vector<uint32_t> chosen;
+  chosen.reserve(job.nodes);
   if (job.nodes > 1) ChooseClose(group, job, chosen);
   Fill(group.by_free, group.members, job.ranks_per_node, job.nodes, chosen);
   // Neighbours in rank are close, and else ranks go by node name, so that a gang's layout can be told by
   // looking at it.
-  std::vector<uint32_t> nodes(chosen.begin(), chosen.end());
-  if (!layout_->labels.empty()) {
-    std::stable_sort(nodes.begin(), nodes.end(),
-                     [this](uint32_t a, uint32_t b) { return LabelsOf(a) < LabelsOf(b); });
+  if (layout_->labels.empty()) {
+    std::sort(chosen.begin(), chosen.end());
+  } else {
+    std::sort(chosen.begin(), chosen.end(),
+              [this](uint32_t a, uint32_t b) { return std::tie(LabelsOf(a), a) < std::tie(LabelsOf(b), b); });
   }
-  return nodes;
+  return chosen;
 }
 
 std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
@@ -393,6 +404,7 @@ std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
     if (FreeNodes(group.by_free, job.ranks_per_node) < job.nodes) continue;
     const View& view = ViewOf(job);
     std::vector<Part> parts;
+    parts.reserve(job.nodes);
     for (const uint32_t node : Choose(group, job)) {
       const auto first_rank = static_cast<uint32_t>(parts.size()) * job.ranks_per_node;
       auto devices = FreeDevices(view, node);
@@ -404,10 +416,20 @@ std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
   return std::nullopt;
 }
 
-void Room::Take(const std::vector<Part>& parts) {
+std::vector<uint32_t> Room::NodesOf(const std::vector<Part>& parts) const {
+  std::vector<uint32_t> out;
+  out.reserve(parts.size());
+  for (const auto& part : parts) out.push_back(static_cast<uint32_t>(IndexOf(part.node)));
+  return out;
+}
+
+void Room::Take(const std::vector<Part>& parts) { Take(parts, NodesOf(parts)); }
+
+void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes) {
   std::vector<uint32_t> before(views_.size());
-  for (const auto& part : parts) {
-    const auto node = static_cast<uint32_t>(IndexOf(part.node));
+  for (size_t at = 0; at < parts.size(); ++at) {
+    const Part& part = parts[at];
+    const uint32_t node = nodes[at];
     const uint32_t had = FreeOn(node);
     for (size_t i = 0; i < views_.size(); ++i) before[i] = views_[i] ? FreeFor(*views_[i], node, had) : 0;
     const auto& devices = (*nodes_)[node].devices;
@@ -433,7 +455,7 @@ void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
   for (size_t level = 0; level < kTopology.size(); ++level) {
     const uint32_t number = LabelsOf(node)[level];
     if (number == kNoLabel) continue;
-    auto& by_free = (*group.close)[level].at(number).by_free;
+    auto& by_free = (*group.close)[level][number].by_free;
     --by_free[from];
     ++by_free[to];
   }
