@@ -24,9 +24,6 @@ uint64_t CountFrom(const Counts& counts, uint32_t least, const CountOf& count_of
 uint64_t FreeNodes(const std::vector<BitSet>& by_free, uint32_t ranks) {
   return CountFrom(by_free, ranks, [](const auto& nodes) { return nodes.size(); });
 }
-uint64_t FreeNodes(const std::vector<uint32_t>& by_free, uint32_t ranks) {
-  return CountFrom(by_free, ranks, [](uint32_t count) { return count; });
-}
 
 /// Adds those of the members that could take so many ranks, the fullest first, until there are `most`. Some
 /// of them may be chosen already.
@@ -261,20 +258,17 @@ void Room::SortByCloseness(Group& group) {
   if (group.close) return;
   NumberLabels();
   group.close.emplace();
+  // Of each member, by its place: in the order of names, as nodes come.
+  std::vector<uint32_t> free_of(group.members.size());
+  for (uint32_t free = 0; free < group.by_free.size(); ++free) {
+    group.by_free[free].ForEach([&](uint32_t place) { return (free_of[place] = free, true); });
+  }
   for (size_t level = 0; level < kTopology.size(); ++level) {
-    auto& sets = (*group.close)[level];
-    sets.resize(layout_->label_counts[level]);
-    for (size_t free = 0; free < group.by_free.size(); ++free) {
-      group.by_free[free].ForEach([&](uint32_t place) {
-        const uint32_t node = group.members[place];
-        const uint32_t number = LabelsOf(node)[level];
-        if (number == kNoLabel) return true;
-        auto& set = sets[number];
-        set.by_free.resize(group.by_free.size());
-        ++set.by_free[free];
-        set.members.push_back(node);
-        return true;
-      });
+    CloseSets& sets = (*group.close)[level];
+    sets = CloseSets(layout_->label_counts[level], group.by_free.size() - 1);
+    for (uint32_t place = 0; place < group.members.size(); ++place) {
+      const uint32_t set = LabelsOf(group.members[place])[level];
+      if (set != kNoLabel && free_of[place] > 0) sets.Add(set, group.members[place], free_of[place]);
     }
   }
 }
@@ -343,44 +337,26 @@ Part Room::PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devi
 void Room::ChooseClose(Group& group, const QueuedJob& job, std::vector<uint32_t>& chosen) {
   SortByCloseness(group);
   const uint32_t ranks = job.ranks_per_node;
-  for (size_t level = kTopology.size(); level-- > 0;) {
-    const CloseSet* best = nullptr;
-    uint64_t least = std::numeric_limits<uint64_t>::max();
-    for (const auto& set : (*group.close)[level]) {
-      const uint64_t count = FreeNodes(set.by_free, ranks);
-      if (count < job.nodes || count >= least) continue;
-      best = &set;
-      least = count;
-    }
-    // Where it is all there is, the order by free devices is known already.
-    if (best != nullptr && least == FreeNodes(group.by_free, ranks)) return;
-    if (best != nullptr) return FillFrom(*best, job, chosen);
-  }
-  const auto widest =
-      std::find_if(group.close->begin(), group.close->end(), [](const std::vector<CloseSet>& sets) {
-        return std::any_of(sets.begin(), sets.end(),
-                           [](const CloseSet& set) { return !set.members.empty(); });
-      });
-  if (widest == group.close->end()) return;
-  std::vector<const CloseSet*> sets;
-  for (const auto& set : *widest) sets.push_back(&set);
-  std::stable_sort(sets.begin(), sets.end(), [ranks](const CloseSet* a, const CloseSet* b) {
-    return FreeNodes(a->by_free, ranks) > FreeNodes(b->by_free, ranks);
-  });
-  for (auto set = sets.begin(); set != sets.end() && chosen.size() < job.nodes; ++set)
-    FillFrom(**set, job, chosen);
-}
-
-void Room::FillFrom(const CloseSet& set, const QueuedJob& job, std::vector<uint32_t>& chosen) {
   const View& view = ViewOf(job);
-  std::vector<std::pair<uint32_t, uint32_t>> fits;  // free devices, node
-  for (const uint32_t node : set.members) {
-    if (const uint32_t free = FreeFor(view, node, FreeOn(node)); free >= job.ranks_per_node)
-      fits.emplace_back(free, node);
+  const auto fill_from = [&](CloseSets& sets, uint32_t set) {
+    sets.Fill(
+        set, ranks, job.nodes, [&](uint32_t node) { return FreeFor(view, node, FreeOn(node)); }, chosen);
+  };
+  for (size_t level = kTopology.size(); level-- > 0;) {
+    CloseSets& sets = (*group.close)[level];
+    const auto smallest = sets.Smallest(ranks, job.nodes);
+    if (!smallest) continue;
+    // Where it is all there is, the order by free devices is known already.
+    if (sets.CountOf(*smallest, ranks) < FreeNodes(group.by_free, ranks)) fill_from(sets, *smallest);
+    return;
   }
-  const size_t wanted = std::min<size_t>(fits.size(), job.nodes - chosen.size());
-  std::nth_element(fits.begin(), fits.begin() + static_cast<std::ptrdiff_t>(wanted), fits.end());
-  for (size_t i = 0; i < wanted; ++i) chosen.push_back(fits[i].second);
+  const auto widest = std::find_if(group.close->begin(), group.close->end(),
+                                   [](const CloseSets& sets) { return !sets.empty(); });
+  if (widest == group.close->end()) return;
+  for (const uint32_t set : widest->LargestFirst(ranks)) {
+    if (chosen.size() == job.nodes) return;
+    fill_from(*widest, set);
+  }
 }
 
 std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
@@ -455,9 +431,7 @@ void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
   for (size_t level = 0; level < kTopology.size(); ++level) {
     const uint32_t number = LabelsOf(node)[level];
     if (number == kNoLabel) continue;
-    auto& by_free = (*group.close)[level][number].by_free;
-    --by_free[from];
-    ++by_free[to];
+    (*group.close)[level].Move(number, from, to);
   }
 }
 
