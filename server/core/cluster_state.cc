@@ -311,6 +311,17 @@ std::vector<JobId> ClusterState::TouchedJobs() const {
   return out;
 }
 
+ClusterState::Change ClusterState::ChangeOf(JobId id) const {
+  const auto old = old_jobs_.find(id);
+  if (old == old_jobs_.end()) return Change::kNothing;
+  if (!old->second) return Change::kMore;
+  const JobRecord& now = jobs_.at(id);
+  if (*old->second == now) return Change::kNothing;
+  JobRecord otherwise = *old->second;
+  otherwise.reason = now.reason;
+  return otherwise == now ? Change::kReason : Change::kMore;
+}
+
 std::vector<NodeId> ClusterState::TouchedNodes() const {
   std::vector<NodeId> out;
   for (const auto& [id, old] : old_nodes_) out.push_back(id);

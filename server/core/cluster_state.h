@@ -98,6 +98,9 @@ class ClusterState {
 
   /// Changed since the last Commit(), in order of ids.
   std::vector<JobId> TouchedJobs() const;
+  enum class Change : uint8_t { kNothing, kReason, kMore };
+  /// What is another of such a job than before: nothing, nothing but the reason of its state, or more.
+  Change ChangeOf(JobId id) const;
   std::vector<NodeId> TouchedNodes() const;
   /// Those that are not there any more are to be forgotten.
   std::vector<std::string> TouchedUsage() const;

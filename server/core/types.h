@@ -251,6 +251,7 @@ struct Run {
 
   /// Where devices are its own.
   const std::vector<Part>& Held() const { return grows_to.empty() ? parts : grows_to; }
+  bool operator==(const Run&) const = default;
 };
 
 /// What a gang asks of its nodes and devices beside their number (server/core/needs.h).
@@ -301,6 +302,7 @@ struct ByHand {
   WallTime last_heard;
 
   Duration silence{};  ///< since then, counted only while the daemon is up; not stored
+  bool operator==(const ByHand&) const = default;
 };
 
 /// How a job's own ranks crashed since its last progress (an accepted checkpoint).
@@ -371,6 +373,7 @@ struct JobRecord {
   bool HoldsDevices() const { return !by_hand && imgd::HoldsDevices(state); }
   /// Its latest start has not ended.
   bool IsActive() const { return imgd::HoldsDevices(state); }
+  bool operator==(const JobRecord&) const = default;
 };
 
 /// A GPU or CPU slot.

@@ -210,8 +210,25 @@ void Engine::SaveUsed() {
   }
 }
 
+void Engine::SaveJobs() {
+  const ClusterState& cluster = reactor_.state();
+  for (const JobId id : cluster.TouchedJobs()) {
+    const JobRecord& job = *cluster.FindJob(id);
+    switch (cluster.ChangeOf(id)) {
+      case ClusterState::Change::kNothing:
+        break;
+      case ClusterState::Change::kReason:  // each job that comes into a queue where it has to wait
+        state_.SaveReason(id, job.reason);
+        break;
+      case ClusterState::Change::kMore:
+        state_.SaveJob(job);
+        break;
+    }
+  }
+}
+
 bool Engine::CommitBatch() {
-  for (const JobId id : reactor_.state().TouchedJobs()) state_.SaveJob(*reactor_.state().FindJob(id));
+  SaveJobs();
   SaveUsed();
   for (const NodeId& id : reactor_.state().TouchedNodes()) state_.SaveNode(*reactor_.state().FindNode(id));
   const auto commit = [this]() -> Status {

@@ -325,6 +325,7 @@ class Engine {
   void Run();
   std::vector<Input> Take();
   void RunBatch(std::vector<Input> inputs);
+  void SaveJobs();
   bool CommitBatch();
   void SaveUsed();
   void AfterCommit();

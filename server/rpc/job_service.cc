@@ -219,7 +219,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
     reactor->Finish(ToStatus(within.error()));
     return reactor;
   }
-  auto spec = ParseJobFile(request->job_yaml(), FileNameOf(*request));
+  auto spec = files_.Parse(request->job_yaml(), FileNameOf(*request));
   if (!spec) {
     reactor->Finish(ToStatus(spec.error()));
   } else if (!spec->sweep) {

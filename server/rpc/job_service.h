@@ -6,6 +6,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/policy/policy.h"
+#include "server/rpc/job_file_cache.h"
 #include "server/rpc/submission.h"
 
 namespace imgd {
@@ -63,6 +64,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   std::string checkpoint_dir_;
   Policies policies_;
   bool commands_;
+  JobFileCache files_;
 };
 
 }  // namespace imgd

@@ -332,6 +332,13 @@ void StateStore::SaveJob(const JobRecord& job) {
   });
 }
 
+void StateStore::SaveReason(JobId job, const Reason& reason) {
+  batch_->Write([&](Database& database) {
+    RunSql(database, "UPDATE jobs SET reason = ?, reason_text = ? WHERE id = ?",
+           static_cast<int>(reason.code), reason.text, Signed(job.value()));
+  });
+}
+
 void StateStore::SaveJobFile(JobId job, const std::string& yaml) {
   batch_->Write([&](Database& database) {
     RunSql(database, "INSERT INTO job_files (job, yaml) VALUES (?, ?)", Signed(job.value()), yaml);

@@ -69,6 +69,8 @@ class StateStore {
   Result<StoredState> Load(size_t ended_jobs);
 
   void SaveJob(const JobRecord& job);
+  /// Of a job that is stored, nothing but this.
+  void SaveReason(JobId job, const Reason& reason);
   void SaveUsage(const std::string& owner, const Usage& usage);
   void RemoveUsage(const std::string& owner);
   void SaveAccount(const std::string& name, const Account& account);

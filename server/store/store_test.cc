@@ -144,6 +144,24 @@ TEST_F(StoreTest, AJobComesBackAsItWas) {
   EXPECT_EQ(*store.EventPosition({job.id, Generation(3)}, 1), 42u);
 }
 
+TEST_F(StoreTest, AReasonIsStoredAlone) {
+  {
+    auto store = OpenState();
+    store.SaveJob(MakeJob(1));
+    store.SaveReason(JobId(1), {ReasonCode::kQuota, "its quota is used up"});
+    ASSERT_TRUE(store.Commit().has_value());
+  }
+  auto store = OpenState();
+  const auto stored = store.Load(10);
+  ASSERT_TRUE(stored.has_value());
+  JobRecord expected = MakeJob(1);
+  expected.reason = {ReasonCode::kQuota, "its quota is used up"};
+  ASSERT_THAT(stored->jobs, SizeIs(1));
+  EXPECT_EQ(stored->jobs[0].reason, expected.reason);
+  EXPECT_EQ(stored->jobs[0].name, expected.name);
+  EXPECT_EQ(stored->jobs[0].state, expected.state);
+}
+
 TEST_F(StoreTest, WhatUsersHaveHadComesBack) {
   {
     auto store = OpenState();
