@@ -47,7 +47,7 @@ using nvmlDeviceGetClockInfo_t = nvmlReturn_t (*)(nvmlDevice_t device, int clock
 // Optional: what older libraries lack is not looked at.
 
 /// nvmlMemoryErrorType_t, nvmlEccCounterType_t, nvmlEventType.
-enum : int { NVML_UNCORRECTED = 1, NVML_VOLATILE_ECC = 0 };
+enum : int { NVML_CORRECTED = 0, NVML_UNCORRECTED = 1, NVML_VOLATILE_ECC = 0 };
 inline constexpr unsigned long long NVML_EVENT_XID = 8;
 
 struct nvmlEventSet_st;
@@ -64,6 +64,10 @@ struct nvmlEventData_t {
 
 using nvmlDeviceGetTotalEccErrors_t = nvmlReturn_t (*)(nvmlDevice_t device, int type, int counter,
                                                        unsigned long long* count);
+using nvmlDeviceGetTotalEnergyConsumption_t = nvmlReturn_t (*)(nvmlDevice_t device,
+                                                               unsigned long long* millijoules);
+using nvmlDeviceGetCurrentClocksThrottleReasons_t = nvmlReturn_t (*)(nvmlDevice_t device,
+                                                                     unsigned long long* reasons);
 using nvmlDeviceGetRemappedRows_t = nvmlReturn_t (*)(nvmlDevice_t device, unsigned int* corrected,
                                                      unsigned int* uncorrected, unsigned int* pending,
                                                      unsigned int* failed);

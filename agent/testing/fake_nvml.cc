@@ -8,6 +8,7 @@
 //   util | power | temperature | clock DEVICE VALUE...   percent, mW, degrees C, MHz; each reading takes the
 //   next
 //                                                        value, and the last one stays
+//   energy | throttle | corrected DEVICE VALUE...   mJ, NVML's bits, corrected memory errors
 //   ecc | pending | failed DEVICE VALUE...   uncorrected errors; rows that wait to be remapped, and could not
 //   be xid DEVICE NUMBER...   each is an event fail init | count CODE fail handle | name | util | memory |
 //   power | temperature | clock DEVICE CODE
@@ -185,9 +186,23 @@ nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int, unsigned* megahert
   return NextValue(device, "clock", megahertz);
 }
 
-nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int, int, unsigned long long* count) {
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long* millijoules) {
   unsigned value = 0;
-  const nvmlReturn_t result = NextValue(device, "ecc", &value);
+  const nvmlReturn_t result = NextValue(device, "energy", &value);
+  *millijoules = value;
+  return result;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* reasons) {
+  unsigned value = 0;
+  const nvmlReturn_t result = NextValue(device, "throttle", &value);
+  *reasons = value;
+  return result;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int, unsigned long long* count) {
+  unsigned value = 0;
+  const nvmlReturn_t result = NextValue(device, type == NVML_CORRECTED ? "corrected" : "ecc", &value);
   *count = value;
   return result;
 }
