@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 namespace imgd {
 namespace {
@@ -23,29 +24,31 @@ class CallInterceptor final : public Interceptor {
     if (!is_unary_) times_->NoteStreamBegun(method_);
   }
 
-  ~CallInterceptor() override {
-    if (is_unary_) {
-      times_->NoteCall(method_, code_, ended_ - begun_);
-    } else {
-      times_->NoteStreamEnded(method_, code_);
-    }
-  }
+  ~CallInterceptor() override { End(grpc::StatusCode::CANCELLED); }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-    if (methods->QueryInterceptionHookPoint(HookPoint::PRE_SEND_STATUS)) {
-      code_ = methods->GetSendStatus().error_code();
-      ended_ = std::chrono::steady_clock::now();
-    }
+    // Before it is sent: who has the answer finds the call counted.
+    if (methods->QueryInterceptionHookPoint(HookPoint::PRE_SEND_STATUS))
+      End(methods->GetSendStatus().error_code());
     methods->Proceed();
   }
 
  private:
+  /// Counts the call, once.
+  void End(int code) {
+    if (std::exchange(ended_, true)) return;
+    if (is_unary_) {
+      times_->NoteCall(method_, code, std::chrono::steady_clock::now() - begun_);
+    } else {
+      times_->NoteStreamEnded(method_, code);
+    }
+  }
+
   CallTimes* times_;
   std::string method_;
   bool is_unary_;
   Instant begun_;
-  Instant ended_ = begun_;
-  int code_ = grpc::StatusCode::CANCELLED;  ///< of one that ended before it had a status
+  bool ended_ = false;
 };
 
 class CallInterceptors final : public grpc::experimental::ServerInterceptorFactoryInterface {
