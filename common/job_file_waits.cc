@@ -161,7 +161,7 @@ void ReadHalving(YamlMap& sweep, const JobSpec& spec, SweepSpec& out) {
                    fmt::format("compares figures of training, and a {} has none", NameOf(spec.kind)));
     return;
   }
-  SweepSpec::Halving& into = out.halving.emplace();
+  HalvingSpec& into = out.halving.emplace();
   Set(into.metric, halving.Choice("metric", {"top1", "top5", "loss"}));
   Set(into.factor, halving.Int("factor", 2, 1000));
   into.rungs = ReadRungs(halving, into.factor, spec.train.epochs);

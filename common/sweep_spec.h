@@ -17,6 +17,13 @@ struct SweepValue {
   bool operator==(const SweepValue&) const = default;
 };
 
+/// `halving` of a sweep: stops the worst at some epochs.
+struct HalvingSpec {
+  std::string metric = "top1";  ///< top1, top5 or loss, of validation
+  int factor = 3;               ///< one of so many goes on
+  std::vector<int> rungs;       ///< epochs after which that is decided, rising
+};
+
 /// `sweep` of a job file: many jobs that differ by some settings.
 struct SweepSpec {
   /// A setting and what it may be: one of `choice`, or a number from `low` to `high`.
@@ -28,12 +35,6 @@ struct SweepSpec {
     double low = 0;
     double high = 0;
   };
-  /// Stops the worst at some epochs.
-  struct Halving {
-    std::string metric = "top1";  ///< top1, top5 or loss, of validation
-    int factor = 3;               ///< one of so many goes on
-    std::vector<int> rungs;       ///< epochs after which that is decided, rising
-  };
 
   std::vector<Parameter> grid;                ///< every combination of the choices
   std::vector<std::vector<SweepValue>> list;  ///< or these
@@ -41,7 +42,7 @@ struct SweepSpec {
   uint64_t draws = 0;
   uint64_t seed = 0;    ///< of the draws
   int max_running = 0;  ///< so many at once; 0 for any number
-  std::optional<Halving> halving;
+  std::optional<HalvingSpec> halving;
 
   /// How many members it has; more than kMostSweepMembers where it is too many.
   uint64_t Members() const;

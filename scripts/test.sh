@@ -3,12 +3,18 @@
 
 TESTS_BEGUN=$SECONDS
 
-# ctest_preset PRESET ARGUMENTS...: its unit tests, the failures with their output.
+# ctest_preset PRESET ARGUMENTS...: its unit tests, the failures with their output. Twice as many programs at a time as there are
+# cores, since many wait for something; as many where a sanitizer makes them slow.
 ctest_preset() {
-  local preset=$1
+  local preset=$1 results status=0 at_a_time=$JOBS
   shift
+  [[ $preset != release ]] || at_a_time=$((JOBS * 2))
+  results=$PWD/build/$preset/results
+  rm -rf "$results"
   say "unit tests, build/$preset"
-  ctest --preset "$preset" -j "$JOBS" --no-tests=error --progress "$@"
+  GTEST_BRIEF=1 GTEST_OUTPUT=xml:$results/ ctest --preset "$preset" -j "$at_a_time" --no-tests=error --progress "$@" || status=$?
+  tests/unit_results.py "$results"
+  return "$status"
 }
 
 # temp_root: where tests keep their files: in memory where there is enough, since each checkpoint is synced to disk.
@@ -102,7 +108,7 @@ time_for() {
 # What finds most comes first; the rest is skipped, and it is said, where a slow machine has no time for it.
 long_tests() {
   run_lint_quick
-  IMGD_SIM_SEEDS=6000 ctest_preset release -R '^Sim\.'
+  IMGD_SIM_SEEDS=6000 ctest_preset release -R '^sim_test$'
   python_tests -m long
   local preset
   for preset in ${IMGD_SANITIZERS:-asan tsan}; do

@@ -35,7 +35,7 @@ AfterEnd AfterEndOf(const std::string& when) {
   return when == "failed" ? AfterEnd::kFailed : AfterEnd::kOk;
 }
 
-Halving HalvingOf(const SweepSpec::Halving& spec) {
+Halving HalvingOf(const HalvingSpec& spec) {
   const SweepMetric metric = spec.metric == "loss"   ? SweepMetric::kLoss
                              : spec.metric == "top5" ? SweepMetric::kTop5
                                                      : SweepMetric::kTop1;

@@ -250,16 +250,17 @@ void LiveFeed::SendMissed(const Arrival& arrival) {
   if (!listener) return;
   const auto range = reader_.DecisionRange();
   const bool gone = !range || *arrival.after > last_ || *arrival.after + 1 < range->first;
-  if (gone) {
+  const auto missed = reader_.Decisions({.after = *arrival.after, .last = last_, .most = kMostOfPage});
+  // One that can't have what it missed loads everything anew, which is right in any case.
+  if (gone || !missed) {
     listener->Send(Frame(fmt::format("retry: {}\nid: {}\nevent: reset\ndata: {{}}\n\n", kComeAgainMs, last_)),
                    {});
     live_.push_back(arrival.listener);
     return;
   }
-  const auto missed = reader_.Decisions({.after = *arrival.after, .last = last_, .most = kMostOfPage});
   std::string text;
   uint64_t had = last_;
-  if (missed && !missed->empty()) {
+  if (!missed->empty()) {
     std::set<JobId> jobs;
     for (const auto& decision : *missed) {
       text += EncodeEvent(decision);

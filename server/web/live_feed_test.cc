@@ -196,8 +196,17 @@ TEST_F(LiveFeedTest, WhoComesAgainMissesNothing) {
     if (event->name == "event") seen.push_back(event->id);
   }
   EXPECT_THAT(seen, ElementsAreArray(missed));
-  const uint64_t next = Submit(kJob);
-  EXPECT_EQ(source.Next("event")->data["job_id"], fmt::format("{}", next)) << "and then what happens now";
+  // And then what happens now, once: why the last of those wait may be decided after the restart.
+  const std::string next = fmt::format("{}", Submit(kJob));
+  uint64_t number = std::stoull(seen.back());
+  std::string job;
+  while (job != next) {
+    const auto event = source.Next("event");
+    ASSERT_TRUE(event.has_value());
+    EXPECT_GT(std::stoull(event->id), number);
+    number = std::stoull(event->id);
+    job = event->data["job_id"];
+  }
 }
 
 TEST_F(LiveFeedTest, WhereTheGapCannotBeFilledItSaysSo) {

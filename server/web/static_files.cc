@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::string_view kIndex = "/index.html";
 /// Pages that the dashboard's own router shows.
-constexpr const char* kPages[] = {"/",        "/jobs",         "/jobs/{id}", "/jobs/{id}/{tab}",
-                                  "/nodes",   "/nodes/{name}", "/queue",     "/datasets",
-                                  "/compare", "/submit"};
+constexpr const char* kPages[] = {"/",      "/jobs",         "/jobs/{id}", "/jobs/{id}/{tab}",
+                                  "/nodes", "/nodes/{name}", "/queue",     "/datasets",
+                                  "/usage", "/compare",      "/submit"};
 
 /// Nothing is loaded from elsewhere, nothing runs that is not a file of this program, and no other site shows
 /// it.

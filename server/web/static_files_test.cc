@@ -72,8 +72,8 @@ TEST(StaticFiles, APageMayLoadNothingFromElsewhere) {
 
 TEST(StaticFiles, EachPageIsTheIndexWhichIsAskedForAgain) {
   const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
-  for (const char* target :
-       {"/", "/index.html", "/jobs/12", "/jobs/12/logs?rank=3", "/nodes/gpu-1", "/queue", "/submit"}) {
+  for (const char* target : {"/", "/index.html", "/jobs/12", "/jobs/12/logs?rank=3", "/nodes/gpu-1", "/queue",
+                             "/usage", "/submit"}) {
     const auto match = router.Find({.method = "GET", .target = target, .authorization = ""});
     ASSERT_TRUE(match) << target;
     EXPECT_EQ(match->route->scope, Scope::kOpen);

@@ -61,7 +61,7 @@ std::pair<double, double> TimeQueries(Database& database, uint64_t runs, const C
   return {took.back(), took[took.size() / 2]};
 }
 
-int Run(const std::filesystem::path& folder, uint64_t runs, uint64_t reports) {
+int MeasureHistory(const std::filesystem::path& folder, uint64_t runs, uint64_t reports) {
   std::filesystem::create_directories(folder);
   const auto path = folder / "metrics.db";
   const auto begin = std::chrono::steady_clock::now();
@@ -101,5 +101,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: history_bench FOLDER RUNS REPORTS\n");
     return 2;
   }
-  return imgd::Run(argv[1], std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));
+  return imgd::MeasureHistory(argv[1], std::strtoull(argv[2], nullptr, 10),
+                              std::strtoull(argv[3], nullptr, 10));
 }

@@ -1,6 +1,6 @@
-"""`./run bench web`: what 2,000 listeners cost imgd, and how long charts of 10^8 points take.
+"""`./run bench web`: what 2,000 listeners cost imgd, how long charts of 10^8 points take, and pages in Chromium.
 
-usage: web.py [--listeners N] [--runs N] [--reports N]
+usage: web.py [--listeners N] [--runs N] [--reports N] [--page-reports N] [--only pages|charts|listeners]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from report import BIN, Case, finish, measure
+from report import BIN, ROOT, Case, finish, measure
 
 SECONDS = 20.0
 JOBS = 40  # that report a step each second
@@ -45,16 +45,19 @@ class Daemon:
             [BIN / "imgd", "--listen", f"127.0.0.1:{self.port}", "--web-listen", f"127.0.0.1:{self.web}",
              "--web-plain-http", "--state-dir", root / "imgd"],
             stdin=subprocess.DEVNULL, stdout=(root / "imgd.log").open("wb"), stderr=subprocess.STDOUT)  # fmt: skip
+        self.await_web(root)
+        self.token = subprocess.run(
+            [BIN / "imgcli", "--server", f"127.0.0.1:{self.port}", "token", "create", "--scope", "report"],
+            check=True, capture_output=True, text=True).stdout.strip()  # fmt: skip
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.web, timeout=30)
+
+    def await_web(self, root: Path) -> None:
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.web), 1):
                 break
             if self.process.poll() is not None:
                 raise SystemExit((root / "imgd.log").read_text())
             time.sleep(0.05)
-        self.token = subprocess.run(
-            [BIN / "imgcli", "--server", f"127.0.0.1:{self.port}", "token", "create", "--scope", "report"],
-            check=True, capture_output=True, text=True).stdout.strip()  # fmt: skip
-        self.connection = http.client.HTTPConnection("127.0.0.1", self.web, timeout=30)
 
     def post(self, path: str, body: object) -> Any:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -123,9 +126,7 @@ class Listeners:
 
 @contextlib.contextmanager
 def reporting(daemon: Daemon) -> Iterator[None]:
-    jobs = [daemon.post("", {"name": f"run-{i}", "job_yaml": "name: run\n", "hosts": ["h"], "nodes": 1,
-                             "ranks_per_node": 1, "idempotency_key": f"0123456789abcdef{i}"})["job_id"]
-            for i in range(JOBS)]  # fmt: skip
+    jobs = [report_job(daemon, i) for i in range(JOBS)]
     stop = threading.Event()
     thread = threading.Thread(target=report_steps, args=(daemon, jobs, stop))
     thread.start()
@@ -175,6 +176,17 @@ class Passes:
         return listening(self.count, self.number["megabytes"])[1]
 
 
+def listeners(n: int) -> list[Case]:
+    cases = []
+    for count, both in {count: Passes(count) for count in (0, n)}.items():
+        what = f"{JOBS} jobs report a step a second, {count:,} listen"
+        cases += [
+            Case(f"{what}: processor", "cores", "lower", {"imgd": both.cores}),
+            Case(f"{what}: memory", "MB", "lower", {"imgd": both.megabytes}),
+        ]
+    return cases
+
+
 class Charts:
     """metrics.db is made once for all passes."""
 
@@ -203,24 +215,55 @@ class Charts:
         return values.pop(0)
 
 
+def report_job(daemon: Daemon, number: int) -> str:
+    body = {"name": f"run-{number}", "job_yaml": "name: run\n", "hosts": ["h"], "nodes": 1, "ranks_per_node": 1,
+            "idempotency_key": f"0123456789abcdef{number}"}  # fmt: skip
+    job: str = daemon.post("", body)["job_id"]
+    return job
+
+
+def pages(runs: int, reports: int) -> list[Case]:
+    """Times in Chromium, of jobs with long curves, which are written into metrics.db while imgd is down."""
+    dist = os.environ.get("IMGD_WEB_OUT", str(BIN.parent / "web/dist"))
+    deps = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps"))
+    with tempfile.TemporaryDirectory(dir=os.environ.get("IMGD_BENCH_DIR")) as text:
+        root = Path(text)
+        daemon = Daemon(root)
+        for number in range(runs):
+            report_job(daemon, number)
+        daemon.end()
+        subprocess.run([BIN / "history_bench", root / "imgd", str(runs), str(reports)], check=True,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+        daemon = Daemon(root)
+        try:
+            done = subprocess.run(
+                [deps / "node/bin/node", ROOT / "web/dev/times.ts", f"http://127.0.0.1:{daemon.web}", str(runs)],
+                check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "IMGD_WEB_OUT": dist})  # fmt: skip
+        finally:
+            daemon.end()
+    times: dict[str, list[float]] = json.loads(done.stdout)
+    long = f"{reports:,} points a run: "
+    return [Case(f"Chromium: {long if 'run' in what or 'chart' in what else ''}{what}", "ms", "lower",
+                 {"imgd": functools.partial(Charts.next, values)}) for what, values in times.items()]  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--listeners", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--reports", type=int, default=50_000)
+    parser.add_argument("--page-reports", type=int, default=100_000)
+    parser.add_argument("--only", choices=["pages", "charts", "listeners"])
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    n = arguments.listeners
-    passes = {count: Passes(count) for count in (0, n)}
-    cases = []
-    for count, both in passes.items():
-        what = f"{JOBS} jobs report a step a second, {count:,} listen"
-        cases += [
-            Case(f"{what}: processor", "cores", "lower", {"imgd": both.cores}),
-            Case(f"{what}: memory", "MB", "lower", {"imgd": both.megabytes}),
-        ]
-    finish("web", measure([*cases, *Charts(arguments.runs, arguments.reports).cases()]))
+    only = arguments.only
+    cases = listeners(arguments.listeners) if only in (None, "listeners") else []
+    if only in (None, "charts"):
+        cases += Charts(arguments.runs, arguments.reports).cases()
+    if only in (None, "pages"):
+        cases += pages(arguments.runs, arguments.page_reports)
+    finish("web", measure(cases))
 
 
 if __name__ == "__main__":

@@ -229,3 +229,14 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_for("all processes of the cluster to be gone", lambda: not processes_with(str(self.root)), 10)
+
+
+def assert_each_step_once(cluster: Cluster, job: int, total: int) -> None:
+    """Of the last generation that did it, every step was reported, and none twice in one generation."""
+    seen: dict[tuple[int, int], int] = {}
+    for event in cluster.events(job):
+        if "step" in event:
+            key = (int(event["generation"]), int(event["step"]["step"]))
+            seen[key] = seen.get(key, 0) + 1
+    assert max(seen.values()) == 1, "a step was reported twice in one generation"
+    assert {step for _, step in seen} == set(range(1, total + 1)), "steps are missing"

@@ -1,4 +1,4 @@
-"""The JSON API against its own OpenAPI document, and against what the command line says. No trainer is needed."""
+"""The JSON API against its own OpenAPI document, and against what the command line says. Nothing trains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from harness import Cluster
 
-JOB = "name: small\ndata: {train: /data/train}\n"
+# It waits for a second node.
+JOB = "name: small\nresources: {nodes: 2}\ndata: {train: /data/train}\n"
 
 
 @pytest.fixture
@@ -23,11 +24,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     (tmp_path / "checkpoints").mkdir()
     with Cluster(tmp_path, server_args=["--web-plain-http"]) as cluster:
         cluster.start_daemon()
-        cluster.start_agent("a", slots=0)
+        cluster.start_agent("a")
         (tmp_path / "job.yaml").write_text(JOB)
         for _ in range(2):
             cluster.submit(tmp_path / "job.yaml")
-        cluster.cli("dataset", "register", "imagenet", "/data/imagenet")
+        cluster.cli("dataset", "register", "--no-check", "imagenet", "/data/imagenet")
         yield cluster
 
 
@@ -51,6 +52,7 @@ def test_json_says_what_the_command_line_says(cluster: Cluster) -> None:
     assert (status, error["error"]["line"]) == (400, 2)  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_every_answer_is_as_the_document_says(cluster: Cluster) -> None:
     """schemathesis makes requests from the document, right ones and wrong ones, and checks the answers against it."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

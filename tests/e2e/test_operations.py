@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from conftest import MakeJob
 from harness import Cluster, Json, wait_for
 
@@ -31,6 +32,7 @@ def node(cluster: Cluster, name: str) -> Json:
     return next(n for n in cluster.json("nodes") if n["name"] == name)
 
 
+@pytest.mark.long
 def test_a_paused_job_frees_its_nodes_and_goes_on_with_the_next_step(cluster: Cluster, make_job: MakeJob) -> None:
     job = cluster.submit(make_job(epochs=6), "checkpoint.every_steps=0")
     cluster.wait_step(job, 12)

@@ -25,6 +25,7 @@ def zones(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.long
 def test_a_job_of_a_higher_priority_gets_the_node_that_it_asks_for(zones: Cluster, make_job: MakeJob) -> None:
     """The one that was there saves, waits for that zone, and loses no step."""
     in_y = "resources.labels={zone: y}"

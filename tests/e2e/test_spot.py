@@ -99,6 +99,7 @@ def reasons(cluster: Cluster, name: str) -> list[str]:
     return [reason for reason in of_nodes if reason != "NODE_SILENT"]
 
 
+@pytest.mark.long
 def test_a_job_leaves_a_spot_instance_in_time_and_goes_on_elsewhere(
     spot_cluster: Cluster, metadata: Metadata, make_job: MakeJob
 ) -> None:

@@ -51,7 +51,7 @@ def node_of(cluster: Cluster, job: int, rank: int) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_stopped_rank_is_named_and_the_run_goes_on_without_it(rank: int, cluster: Cluster, make_job: MakeJob) -> None:
     job = cluster.submit(make_job(epochs=500), *LIMITS)
     cluster.wait_step(job, 13)
@@ -185,7 +185,7 @@ def test_of_a_lost_link_between_ranks_the_pair_is_named(network: Network, tmp_pa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("waits_to", ["go on", "receive"])
+@pytest.mark.parametrize("waits_to", ["go on", pytest.param("receive", marks=pytest.mark.long)])
 def test_a_node_off_the_network_is_lost_as_soon_as_its_gang_waits_for_it(
     waits_to: str, network: Network, tmp_path: Path, make_job: MakeJob
 ) -> None:

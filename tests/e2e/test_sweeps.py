@@ -62,6 +62,7 @@ def is_out(sweep: Json, job: int) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_a_sweep_stops_its_worst(cluster: Cluster, make_job: MakeJob) -> None:
     # The steps of these are so small that the two that are left nearly stand still.
     sweep = ("sweep={grid: {optimizer.lr: [0.02, 0.05, 1.0e-6, 1.0e-7]}, max_running: 2, "

@@ -70,6 +70,8 @@ const TRAINING: Record<string, (run: Run, step: number) => number> = {
   own_least_seconds: (run, step) => run.secondsPerStep * (0.82 + 0.01 * noise(run.seed + 12, step)),
   own_most_seconds: (run, step) =>
     run.secondsPerStep * (run.seed % 3 ? 0.89 : 1.04 + 0.02 * noise(run.seed + 13, step)),
+  slowest_rank: (run, step) =>
+    run.seed % 3 && step % 400 ? Math.floor(Math.abs(noise(run.seed + 14, step)) * 97) % 4 : run.seed % 4,
 };
 const VALIDATION: Record<string, (run: Run, epoch: number) => number> = {
   val_loss: (run, epoch) => valAt(run, epoch).loss,

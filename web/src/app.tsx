@@ -8,6 +8,7 @@ import { JobsPage } from './pages/jobs.tsx';
 import { NodesPage } from './pages/nodes.tsx';
 import { QueuePage } from './pages/queue.tsx';
 import { SubmitPage } from './pages/submit.tsx';
+import { UsagePage } from './pages/usage_page.tsx';
 import { Empty } from './ui/bits.tsx';
 import { Shell } from './ui/shell.tsx';
 
@@ -24,6 +25,7 @@ const ROUTES: readonly [string, string, (parameters: Parameters) => preact.JSX.E
   ['/nodes/:name', 'Nodes', ({ name }) => <NodesPage name={name!} />],
   ['/queue', 'Queue', () => <QueuePage />],
   ['/datasets', 'Data sets', () => <DatasetsPage />],
+  ['/usage', 'Usage', () => <UsagePage />],
 ];
 
 export function App() {

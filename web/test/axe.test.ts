@@ -9,6 +9,7 @@ const PLACES = [
   '/nodes?view=table&q=l4',
   '/nodes/gpu-5',
   '/datasets',
+  '/usage',
   '/compare',
   '/compare?jobs=11,12,13',
   '/submit',
@@ -17,7 +18,7 @@ const PLACES = [
   '/jobs/11/timeline',
   '/jobs/11/config',
 ];
-const DARK = ['/', '/nodes', '/compare?jobs=11,12,13', '/jobs/11', '/submit'];
+const DARK = ['/', '/nodes', '/usage', '/compare?jobs=11,12,13', '/jobs/11', '/submit'];
 
 for (const dark of [false, true]) {
   browserTest(
@@ -41,6 +42,7 @@ browserTest('axe finds nothing where there is nothing yet, and the page says wha
     ['/nodes', /imgagent --server/],
     ['/queue', /imgcli explain/],
     ['/datasets', /imgcli dataset register/],
+    ['/usage', /imgcli usage/],
   ];
   for (const [path, command] of rows) {
     await page.goto(base + path);

@@ -1,13 +1,11 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, type TestContext, test } from 'node:test';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { CHROMIUM } from '../dev/chromium.ts';
 import { DevServer, type Options } from '../dev/server.ts';
 
 export const PAGES = process.env.IMGD_WEB_OUT ?? new URL('../../build/web', import.meta.url).pathname;
-const CHROMIUM = [process.env.IMGD_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser'].find(
-  (path) => path && existsSync(path),
-);
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 let browser: Browser | undefined;
@@ -47,7 +45,7 @@ export function browserTest(
     });
     context.on('weberror', (error) => faults.push(String(error.error())));
     const page = await context.newPage();
-    page.setDefaultTimeout(8000);
+    page.setDefaultTimeout(20_000);
     page.on('console', (message) => {
       // A refused call is told by the browser itself; that is what some tests are about.
       if (message.type() === 'error' && !/Failed to load resource/.test(message.text()))

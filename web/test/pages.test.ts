@@ -26,6 +26,19 @@ browserTest('two tabs share one stream', async ({ page, context, server, base })
   assert.equal(server.hub.size, 1, 'the tab that stays keeps it');
 });
 
+browserTest(
+  'a tab whose shared worker is silent has a stream of its own',
+  async ({ page, context, server, base }) => {
+    await context.addInitScript(() => {
+    const port = { postMessage() {}, close() {}, start() {} };
+    Object.assign(window, { SharedWorker: class { port = port; } });
+  }); // biome-ignore format: a class of one line
+    await page.goto(`${base}/nodes`);
+    await page.waitForSelector('[data-state=live]');
+    assert.equal(server.hub.size, 1);
+  },
+);
+
 browserTest('ten thousand jobs: the first are there before the rest, and a filter is quick', async ({ page, base }) => {
   await page.goto(base);
   await page.waitForSelector('[role=row] a');
@@ -92,9 +105,35 @@ browserTest('each chart has a table behind it', async ({ page, base }) => {
   await rows.first().waitFor();
   assert.ok((await rows.count()) > 20);
   assert.match(
-    (await page.locator('figure[aria-label="Top-1"] [role=img]').getAttribute('aria-label'))!,
-    /training \d+\.\d %/,
+    (await page.locator('figure[aria-label=Accuracy] [role=img]').getAttribute('aria-label'))!,
+    /training top-1 \d+\.\d %/,
   );
+});
+
+browserTest(
+  'which rank was slow, and how busy GPUs are, is told beside the curves',
+  async ({ page, base }) => {
+    await page.goto(`${base}/jobs/91`);
+    await page.getByRole('button', { name: 'Slowest rank as a table' }).click();
+    const row = page.locator('section[aria-label="Slowest rank, table"] tbody tr').first();
+    assert.match((await row.textContent())!, /\d %/);
+    await page.getByText('How busy the job’s GPUs are').waitFor({ state: 'attached' });
+    await page.getByRole('img', { name: 'Busy GPUs of late' }).waitFor();
+    await page.getByLabel('Loss on a log scale').check();
+    await page.waitForURL(/log=1/);
+  },
+);
+
+browserTest('usage by day, by account and by job', async ({ page, base }) => {
+  await page.goto(`${base}/usage`);
+  await page.getByRole('button', { name: 'By day as a table' }).click();
+  const days = page.locator('section[aria-label="By day, table"] tbody tr');
+  assert.equal(await days.count(), 30);
+  await page.getByRole('button', { name: 'Device-hours' }).click();
+  await page.waitForFunction(() => /\d h/.test(document.querySelector('.chart-table')!.textContent!));
+  await page.locator('section[aria-label="Use and quotas"] tbody tr').first().waitFor();
+  await page.locator('section[aria-label="Jobs that took most"] a').first().click();
+  await page.waitForURL(/\/jobs\/\d+$/);
 });
 
 browserTest('logs: search, level, a link to a line, and those that come', async ({ page, base }) => {

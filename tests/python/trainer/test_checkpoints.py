@@ -31,6 +31,7 @@ def metadata_of(file: Path) -> dict[str, str]:
         return dict(content.metadata())
 
 
+@pytest.mark.long
 def test_the_newest_the_best_and_every_nth_stay(trainer: Trainer) -> None:
     # 72 images in steps of 24: an epoch has three.
     settings: dict[str, Any] = {

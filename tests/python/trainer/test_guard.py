@@ -37,6 +37,7 @@ def with_an_explosion(trainer: Trainer, **guard: Any) -> dict[str, Any]:
     } | {f"guard__{key}": value for key, value in guard.items()}
 
 
+@pytest.mark.long
 def test_a_rollback_leaves_out_what_went_wrong(trainer: Trainer) -> None:
     settings = with_an_explosion(trainer, action="rollback", every_steps=1)
     run = trainer.run(2, **settings)

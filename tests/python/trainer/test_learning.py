@@ -100,6 +100,7 @@ def test_parts_of_a_step_add_up_to_the_whole(trainer: Trainer) -> None:
         assert losses[step] == pytest.approx(loss, abs=1e-5), step
 
 
+@pytest.mark.long
 def test_averaged_weights_follow_the_weights_and_are_what_is_validated(trainer: Trainer) -> None:
     run = trainer.run(
         train__max_steps=3, checkpoint__every_steps=1, ema__decay=0.5, data__val=trainer.val, checkpoint__keep=9

@@ -14,6 +14,8 @@ export interface Listener {
 
 // Three keep-alives that did not come.
 const SILENCE_MS = 45_000;
+// It answers at once.
+const CONNECT_MS = 15_000;
 const FIRST_WAIT_MS = 500;
 const MOST_WAIT_MS = 8_000;
 
@@ -72,7 +74,10 @@ export class Connection {
     const headers: Record<string, string> = { accept: 'text/event-stream' };
     if (this.#token) headers.authorization = `Bearer ${this.#token}`;
     if (this.#lastId) headers['last-event-id'] = this.#lastId;
-    const response = await fetch(this.#url, { headers, signal: abort.signal, cache: 'no-store' });
+    let silence = setTimeout(() => abort.abort(), CONNECT_MS);
+    const response = await fetch(this.#url, { headers, signal: abort.signal, cache: 'no-store' }).finally(
+      () => clearTimeout(silence),
+    );
     if (response.status === 401 || response.status === 403) {
       if (abort === this.#abort) this.#set({ state: 'denied' });
       return;
@@ -83,7 +88,7 @@ export class Connection {
     this.#set({ state: 'live' });
     const parser = new SseParser();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let silence = setTimeout(() => abort.abort(), SILENCE_MS);
+    silence = setTimeout(() => abort.abort(), SILENCE_MS);
     try {
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         clearTimeout(silence);

@@ -1,6 +1,7 @@
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { append } from '../lib/downsample.ts';
 import { num } from '../lib/format.ts';
+import { StepWatch } from '../lib/steps.ts';
 import { type Loaded, useData } from '../ui/use_data.ts';
 import { api } from './client.ts';
 import { onLive } from './live.ts';
@@ -74,6 +75,7 @@ const LIVE_VALUES: Record<string, LiveValue> = {
   optimizer_seconds: stage('optimizer_seconds'),
   own_least_seconds: (step) => num(step.ranks?.own_least_seconds),
   own_most_seconds: (step) => num(step.ranks?.own_most_seconds),
+  slowest_rank: (step) => num(step.ranks?.slowest_rank),
 };
 
 export type Metrics = Map<string, MetricPoint[]>;
@@ -83,6 +85,9 @@ export interface Range {
 }
 
 const POINTS = 1000;
+// The stream tells a step a second; what was between them the history has.
+const ANEW_MS = 20_000;
+const SOON_MS = 700;
 
 /** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. */
 export function useMetrics(
@@ -95,14 +100,33 @@ export function useMetrics(
   const key = `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
   const loaded = useData(key, (signal) => api.metrics(id, [...names], axis, asked, signal));
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
+  const { reload } = loaded;
+  const watch = useRef(new StepWatch());
   useEffect(() => setLive([]), [loaded.data]);
   useEffect(() => {
     if (range) return;
-    return onLive('step', (data) => {
+    let soon: ReturnType<typeof setTimeout> | undefined;
+    let came = false;
+    const later = setInterval(() => {
+      if (came && !document.hidden) reload();
+      came = false;
+    }, ANEW_MS);
+    const end = onLive('step', (data) => {
       const step = data as LiveStep;
-      if (step.job_id === id) setLive((before) => [...before.slice(-5000), { at: Date.now() / 1000, step }]);
+      if (step.job_id !== id) return;
+      came = true;
+      if (watch.current.take(num(step.step))) {
+        clearTimeout(soon);
+        soon = setTimeout(reload, SOON_MS);
+      }
+      setLive((before) => [...before.slice(-5000), { at: Date.now() / 1000, step }]);
     });
-  }, [id, range]);
+    return () => {
+      clearTimeout(soon);
+      clearInterval(later);
+      end();
+    };
+  }, [id, range, reload]);
   const data = useMemo(() => {
     if (!loaded.data) return null;
     const out: Metrics = new Map();

@@ -47,17 +47,30 @@ function takeEvent(event: StreamEvent): void {
   for (const handler of set) handler(data);
 }
 
-/** Joins the browser's one stream; a tab without shared workers has its own. */
+function ownStream(): void {
+  const connection = new Connection('/api/v1/stream', { event: takeEvent, status: takeStatus });
+  retry = () => connection.retryNow();
+  onToken((token) => connection.start(token));
+  connection.start(currentToken());
+}
+
+// A tab may join a worker that ends at that moment, with the last tab before it: nobody tells.
+const ANSWER_MS = 5000;
+
+/** Joins the browser's one stream; a tab without shared workers, or whose worker is silent, has its own. */
 export function startLive(): void {
   if (typeof SharedWorker === 'undefined') {
-    const connection = new Connection('/api/v1/stream', { event: takeEvent, status: takeStatus });
-    retry = () => connection.retryNow();
-    onToken((token) => connection.start(token));
-    connection.start(currentToken());
+    ownStream();
     return;
   }
   const worker = new SharedWorker(new URL('./worker.ts', import.meta.url), { type: 'module', name: 'imgd' });
+  const silence = setTimeout(() => {
+    worker.port.postMessage({ bye: true });
+    worker.port.close();
+    ownStream();
+  }, ANSWER_MS);
   worker.port.onmessage = (message: MessageEvent<{ event?: StreamEvent; status?: Status }>) => {
+    clearTimeout(silence);
     if (message.data.event) takeEvent(message.data.event);
     if (message.data.status) takeStatus(message.data.status);
   };
@@ -66,4 +79,10 @@ export function startLive(): void {
   onToken((token) => worker.port.postMessage({ token }));
   worker.port.postMessage({ token: currentToken() });
   addEventListener('pagehide', () => worker.port.postMessage({ bye: true }));
+  addEventListener('pageshow', (event: PageTransitionEvent) => {
+    if (!event.persisted) return;
+    // Back from the browser's cache: what was told meanwhile is missing.
+    worker.port.postMessage({ token: currentToken() });
+    epoch.set(epoch.value + 1);
+  });
 }

@@ -12,13 +12,28 @@ export interface NodesState {
 
 export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error: '', warning: '' });
 
+/** Of each node, how busy its devices were at the last readings that came; NaN where a device was not read. */
+export const recentBusy = new Map<string, number[][]>();
+const RECENT = 60;
+
+function remember(node: Node): void {
+  if (!node.devices.some((device) => device.reading)) return;
+  const busy = node.devices.map(({ reading }) =>
+    reading && !reading.error ? reading.busy_ratio : Number.NaN,
+  );
+  recentBusy.set(node.name, [...(recentBusy.get(node.name) ?? []), busy].slice(-RECENT));
+}
+
 let started = false;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
 /** Each is the whole node: what it lacks, it has no more. */
 export function takeNodes(changed: readonly Node[]): void {
   const byName = new Map(nodesState.value.nodes.map((node) => [node.name, node]));
-  for (const node of changed) byName.set(node.name, node);
+  for (const node of changed) {
+    byName.set(node.name, node);
+    remember(node);
+  }
   nodesState.set({ ...nodesState.value, nodes: sorted([...byName.values()]) });
 }
 

@@ -19,10 +19,10 @@ self.onconnect = (connect) => {
     if (message.data.bye) ports.delete(port);
     else if (message.data.retry) connection.retryNow();
     else if (message.data.token !== undefined) {
+      ports.add(port);
       connection.start(message.data.token);
       port.postMessage({ status: connection.status });
     }
   };
-  ports.add(port);
   port.start();
 };

@@ -30,6 +30,15 @@ table<string, string>('count', (v) => f.count(v), [
   ['1000', '1000'],
   ['', '–'],
 ]);
+table<number | string | undefined, string>('millis', f.millis, [
+  [0, '0 ms'],
+  [1e-6, '< 0.1 ms'],
+  [0.00043, '0.4 ms'],
+  [0.0246, '24.6 ms'],
+  [0.7102, '710 ms'],
+  ['12.34', '12.3 s'],
+  [undefined, '–'],
+]);
 table<number, string>('duration', f.duration, [
   [0.4, '0 s'],
   [59, '59 s'],

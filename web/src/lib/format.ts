@@ -91,6 +91,13 @@ export function bytes(value: number | string | undefined): string {
   return `${at === 0 ? rest : figure(rest)} ${units[at]}`;
 }
 
+/** Seconds of something short: "139 ms", "0.4 ms", "12.3 s". */
+export function millis(seconds: number | string | undefined): string {
+  const n = num(seconds) * 1000;
+  if (n > 0 && n < 0.1) return '< 0.1 ms';
+  return n < 10_000 ? `${figure(n, n < 1 ? 1 : 3)} ms` : Number.isNaN(n) ? NONE : `${figure(n / 1000)} s`;
+}
+
 export function money(value: number | string | undefined, currency: string): string {
   const n = num(value);
   if (!Number.isFinite(n) || n === 0) return NONE;

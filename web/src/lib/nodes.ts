@@ -42,6 +42,23 @@ export function deviceText(device: Device, nameOfJob: (id: string) => string): s
   return parts.join(', ');
 }
 
+const mean = (values: readonly number[]) => {
+  const good = values.filter(Number.isFinite);
+  return good.length > 0 ? good.reduce((a, b) => a + b, 0) / good.length : Number.NaN;
+};
+
+/** Means over devices, each given by its node and its place there, at the last readings, which nodes have in common by their
+ * place from the end. */
+export function busyCurve(
+  recent: ReadonlyMap<string, readonly (readonly number[])[]>,
+  devices: readonly { node: string; at: number }[],
+): number[] {
+  const length = Math.max(0, ...devices.map(({ node }) => recent.get(node)?.length ?? 0));
+  return Array.from({ length }, (_, i) =>
+    mean(devices.map(({ node, at }) => recent.get(node)?.at(i - length)?.[at] ?? Number.NaN)),
+  );
+}
+
 export interface ClusterSums {
   nodes: number;
   ready: number;

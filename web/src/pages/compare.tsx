@@ -9,13 +9,16 @@ import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
 import { Chart, type Line, Swatch } from '../ui/chart.tsx';
-import { useData } from '../ui/use_data.ts';
+import { useData, useEvery } from '../ui/use_data.ts';
 
 const MOST = 20;
+// How often what still runs is asked for anew.
+const EVERY_MS = 5000;
 const METRICS = [
   ['val_top1', 'Validation top-1'],
   ['loss', 'Training loss'],
   ['val_loss', 'Validation loss'],
+  ['val_top5', 'Top-5'],
   ['top1', 'Training top-1'],
   ['images_per_second', 'Images/s'],
   ['learning_rate', 'Learning rate'],
@@ -45,6 +48,8 @@ export function ComparePage() {
   const loaded = useData(`compare ${ids.join()}`, (signal) =>
     Promise.all(ids.map((id) => api.job(id, signal))),
   );
+  const live = loaded.data?.some(({ job }) => !isOver(stateOf(job))) ?? false;
+  useEvery(live ? EVERY_MS : 0, loaded.reload);
   return (
     <>
       <div class="title">
@@ -123,6 +128,7 @@ function Curves({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobRe
   const { data, error, reload } = useData(`curves ${ids.join()} ${name} ${axis}`, (signal) =>
     Promise.all(ids.map((id) => api.metrics(id, [name], axis, { points: 600 }, signal))),
   );
+  useEvery(jobs.some(({ job }) => !isOver(stateOf(job))) ? EVERY_MS : 0, reload);
   const lines = useMemo((): Line[] => {
     if (!data || data.length !== jobs.length) return [];
     return jobs.map(({ job }, i) => ({
@@ -133,7 +139,7 @@ function Curves({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobRe
     }));
   }, [data, jobs, axis, name]);
   const title = METRICS.find(([key]) => key === name)![1];
-  const share = name.endsWith('top1');
+  const share = /top\d$/.test(name);
   return (
     <section>
       <div class="row" style={{ marginBottom: '12px' }}>
@@ -180,6 +186,7 @@ function fromStart(points: readonly MetricPoint[], axis: MetricAxis): MetricPoin
 }
 
 function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobResponse[] }) {
+  const costs = jobs.some(({ job }) => job.cost > 0);
   const best = Math.max(...jobs.map(({ job }) => num(job.last_epoch?.val_top1)).filter(Number.isFinite));
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Figures">
@@ -212,9 +219,11 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
             <th scope="col" class="num">
               Device-hours
             </th>
-            <th scope="col" class="num">
-              Spend
-            </th>
+            {costs && (
+              <th scope="col" class="num">
+                Spend
+              </th>
+            )}
             <th scope="col">
               <span class="hidden">Actions</span>
             </th>
@@ -243,10 +252,10 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
                 <td class="num">{percent(job.last_epoch?.val_top5, 2)}</td>
                 <td class="num">{fixed(job.last_epoch?.val_loss, 4)}</td>
                 <td class="num">{fixed(job.last_step?.loss, 4)}</td>
-                <td class="num">{figure(job.last_step?.images_per_second, 4)}</td>
+                <td class="num">{figure(job.last_step?.images_per_second)}</td>
                 <td class="num">{duration((end - ms(job.started_us)) / 1000)}</td>
                 <td class="num">{figure(job.device_hours)}</td>
-                <td class="num">{money(job.cost, '')}</td>
+                {costs && <td class="num">{money(job.cost, '')}</td>}
                 <td class="num">
                   <button
                     type="button"
@@ -267,7 +276,11 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
 }
 
 function Settings({ jobs }: { jobs: readonly GetJobResponse[] }) {
-  const rows = useMemo(() => differences(jobs.map(({ job }) => job.job_yaml)), [jobs]);
+  const rows = useMemo(
+    // Their names are above.
+    () => differences(jobs.map(({ job }) => job.job_yaml)).filter((row) => row.name !== 'name'),
+    [jobs],
+  );
   if (jobs.length < 2) return null;
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Settings that differ">

@@ -22,7 +22,7 @@ export function GpuCells({ node, label }: { node: Node; label: (device: Device) 
           device.reading && !device.reading.error && !away ? device.reading.busy_ratio : Number.NaN;
         const trouble = device.reading?.error ? 'trouble' : '';
         const known = Number.isFinite(busy);
-        const word = trouble ? 'fault' : job > 0 ? '?' : device.held_text ? 'held' : 'free';
+        const word = trouble ? 'fault' : job > 0 ? 'in use' : device.held_text ? 'held' : 'free';
         const inside = (
           <>
             <span>{known && job > 0 ? percent(busy, 0) : word}</span>

@@ -1,18 +1,6 @@
 import { useJob } from '../api/job_data.ts';
 import type { GetJobResponse, Job } from '../api/types.ts';
-import {
-  count,
-  duration,
-  figure,
-  fixed,
-  money,
-  ms,
-  NONE,
-  num,
-  percent,
-  plural,
-  shortDuration,
-} from '../lib/format.ts';
+import { count, duration, figure, fixed, money, ms, NONE, num, percent, plural } from '../lib/format.ts';
 import { isOver, progressOf, stateOf } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, now, State, Trouble } from '../ui/bits.tsx';
@@ -96,9 +84,9 @@ function Facts({ job }: { job: Job }) {
       {training && (
         <div>
           <dt>Progress</dt>
-          <dd>
+          <dd class="progress">
             {Number.isFinite(share) ? `${Math.floor(share * 100)} %` : NONE}{' '}
-            <Meter share={share} width={56} tone={state === 'RUNNING' ? '' : 'off'} />
+            <Meter share={share} tone={state === 'RUNNING' ? '' : 'off'} />
           </dd>
         </div>
       )}
@@ -125,7 +113,7 @@ function Facts({ job }: { job: Job }) {
       {training && (
         <Fact
           name="Images/s"
-          value={state === 'RUNNING' || isOver(state) ? figure(step?.images_per_second, 4) : NONE}
+          value={state === 'RUNNING' || isOver(state) ? figure(step?.images_per_second) : NONE}
         />
       )}
       {training && <Fact name="Training loss" value={fixed(step?.loss, 4)} />}
@@ -136,7 +124,7 @@ function Facts({ job }: { job: Job }) {
         unit={job.per_node ? '' : `× ${job.ranks_per_node}`}
       />
       <Held job={job} />
-      <Fact name="Spend" value={money(job.cost, '')} />
+      {job.cost > 0 && <Fact name="Spend" value={money(job.cost, '')} />}
     </dl>
   );
 }
@@ -146,13 +134,7 @@ function Held({ job }: { job: Job }) {
   const started = ms(job.started_us);
   if (stateOf(job) !== 'RUNNING' || !Number.isFinite(started))
     return <Fact name="Starts" value={job.generation} />;
-  return (
-    <Fact
-      name="Running for"
-      value={shortDuration(Math.max(time - started, 0) / 1000)}
-      unit={num(job.generation) > 1 ? `start ${job.generation}` : ''}
-    />
-  );
+  return <Fact name="Running for" value={duration(Math.max(time - started, 0) / 1000)} />;
 }
 
 function Fact({ name, value, unit = '' }: { name: string; value: string | number; unit?: string }) {

@@ -10,6 +10,7 @@ import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, type Line, type Mark } from '../ui/chart.tsx';
 import { JobSide } from './job_side.tsx';
+import { RankMap } from './rank_map.tsx';
 
 const STAGES = [
   ['input_seconds', 'input', 's2'],
@@ -19,8 +20,8 @@ const STAGES = [
   ['optimizer_seconds', 'optimizer', 's3'],
 ] as const;
 const NAMES = [
-  ...['loss', 'val_loss', 'top1', 'val_top1', 'learning_rate', 'images_per_second'],
-  ...['own_least_seconds', 'own_most_seconds'],
+  ...['loss', 'val_loss', 'top1', 'val_top1', 'val_top5', 'learning_rate', 'images_per_second'],
+  ...['own_least_seconds', 'own_most_seconds', 'slowest_rank'],
   ...STAGES.map(([name]) => name),
 ];
 const AXES = [
@@ -38,14 +39,16 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   const { query } = useStore(current);
   const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'step') as MetricAxis;
   const smoothing = Math.min(num(query.get('smooth') ?? 0.6), 0.99);
+  const log = query.get('log') === '1';
+  const axisName = AXES.find(([key]) => key === axis)![1];
   const [range, setRange] = useState<Range | null>(null);
   const metrics = useMetrics(job.id, NAMES, axis, range);
   const marks = useMarks(data, axis, metrics.data);
   const { reload } = metrics;
-  const validated = job.last_epoch?.epoch;
+  const validated = `${job.last_epoch?.epoch} ${job.state}`;
   const known = useRef(validated);
   useEffect(() => {
-    // The stream tells of steps only.
+    // The stream tells of steps only, and not of each.
     if (known.current !== validated) reload();
     known.current = validated;
   }, [validated, reload]);
@@ -88,6 +91,14 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
           />
           <output>{smoothing.toFixed(2)}</output>
         </label>
+        <label class="inline">
+          <input
+            type="checkbox"
+            checked={log}
+            onChange={(event) => setQuery({ log: event.currentTarget.checked ? '1' : '' })}
+          />
+          Loss on a log scale
+        </label>
         <span class="grow" />
         {range ? (
           <button type="button" class="small" onClick={() => setRange(null)}>
@@ -112,8 +123,8 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
             </div>
           ) : (
             <div class="charts">
-              <Chart title="Loss" lines={lines.loss} {...chart} none={waiting(job)} />
-              <Chart title="Top-1" lines={lines.top1} share {...chart} none={waiting(job)} />
+              <Chart title="Loss" lines={lines.loss} {...chart} log={log} none={waiting(job)} />
+              <Chart title="Accuracy" lines={lines.top1} share {...chart} none={waiting(job)} />
               <Chart title="Learning rate" lines={lines.rate} {...chart} smoothing={0} none={waiting(job)} />
               <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
               {has(lines.stages) && (
@@ -122,6 +133,7 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
               {has(lines.ranks) && (
                 <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
               )}
+              {metrics.data && <RankMap metrics={metrics.data} axis={axisName} />}
             </div>
           )}
         </div>
@@ -139,15 +151,20 @@ function waiting(job: Job): string {
 
 function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed' | 'stages' | 'ranks', Line[]> {
   const points = (name: string): MetricPoint[] => metrics.get(name) ?? [];
-  const pair = (train: string, val: string): Line[] => {
-    const lines: Line[] = [{ label: 'training', points: points(train), colour: 's1' }];
+  const pair = (train: string, val: string, what = ''): Line[] => {
+    const lines: Line[] = [{ label: `training${what}`, points: points(train), colour: 's1' }];
     if (points(val).length > 0)
-      lines.push({ label: 'validation', points: points(val), colour: 's2', sparse: true });
+      lines.push({ label: `validation${what}`, points: points(val), colour: 's2', sparse: true });
     return lines;
   };
+  const five = points('val_top5');
+  const top5: Line[] =
+    five.length > 0
+      ? [{ label: 'validation top-5', points: five, colour: 's3', dash: [5, 3], sparse: true }]
+      : [];
   return {
     loss: pair('loss', 'val_loss'),
-    top1: pair('top1', 'val_top1'),
+    top1: [...pair('top1', 'val_top1', ' top-1'), ...top5],
     rate: [{ label: 'learning rate', points: points('learning_rate'), colour: 's1' }],
     speed: [{ label: 'images/s', points: points('images_per_second'), colour: 's3' }],
     stages: STAGES.map(([name, label, colour]) => ({ label, points: points(name), colour })),

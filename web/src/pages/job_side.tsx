@@ -1,6 +1,10 @@
+import { useEffect } from 'preact/hooks';
+import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Job, StepTimes } from '../api/types.ts';
-import { bytes, clock, count, figure, ms, num, percent, plural } from '../lib/format.ts';
-import { Meter } from '../ui/bits.tsx';
+import { bytes, clock, count, figure, millis, ms, num, percent, plural } from '../lib/format.ts';
+import { busyCurve } from '../lib/nodes.ts';
+import { useStore } from '../lib/store.ts';
+import { Meter, Spark } from '../ui/bits.tsx';
 
 const STAGES: [string, keyof StepTimes, string][] = [
   ['Waiting for input', 'input_seconds', 's2'],
@@ -17,6 +21,7 @@ export function JobSide({ job }: { job: Job }) {
     <div class="stack">
       {times && times.steps > 0 && <Stages times={times} />}
       {job.last_step?.ranks && <Ranks job={job} />}
+      <Busy job={job} />
       <Places job={job} />
       <About job={job} />
     </div>
@@ -35,7 +40,7 @@ function Stages({ times }: { times: StepTimes }) {
       <header>
         <h2>Where a step’s time goes</h2>
         <span class="grow" />
-        <span class="muted">{figure(total * 1000)} ms</span>
+        <span class="muted">{millis(total)}</span>
       </header>
       <div class="body">
         <div class="stages" aria-hidden="true">
@@ -57,7 +62,7 @@ function Stages({ times }: { times: StepTimes }) {
                     {part.name}
                   </span>
                 </th>
-                <td class="num">{figure(part.seconds * 1000)} ms</td>
+                <td class="num">{millis(part.seconds)}</td>
                 <td class="num muted">{percent(part.seconds / total, 0)}</td>
               </tr>
             ))}
@@ -102,7 +107,7 @@ function Ranks({ job }: { job: Job }) {
                     tone={late > 0.15 && name.startsWith('Slowest') ? 'full' : ''}
                   />
                 </td>
-                <td class="num">{figure(seconds * 1000)} ms</td>
+                <td class="num">{millis(seconds)}</td>
               </tr>
             ))}
           </tbody>
@@ -111,6 +116,53 @@ function Ranks({ job }: { job: Job }) {
     </section>
   );
 }
+
+/** How busy its devices are, where agents can read that, and were while a page of this tab was open. */
+function Busy({ job }: { job: Job }) {
+  useEffect(followNodes, []);
+  const { nodes } = useStore(nodesState);
+  const held = nodes
+    .map((node) => ({
+      node,
+      at: node.devices.flatMap((one, i) => (one.job_id === job.id && one.reading ? [i] : [])),
+    }))
+    .filter(({ at }) => at.length > 0);
+  if (held.length === 0) return null;
+  const of = (part: typeof held) =>
+    busyCurve(
+      recentBusy,
+      part.flatMap(({ node, at }) => at.map((i) => ({ node: node.name, at: i }))),
+    );
+  const share = ({ node, at }: (typeof held)[number]) =>
+    at.reduce((sum, i) => sum + node.devices[i]!.reading!.busy_ratio, 0) / at.length;
+  return (
+    <section class="panel">
+      <header>
+        <h2>Busy GPUs</h2>
+        <span class="grow" />
+        <Spark values={of(held)} least={0} most={1} width={90} label="Busy GPUs of late" />
+      </header>
+      <div class="body">
+        <table>
+          <caption class="hidden">How busy the job’s GPUs are</caption>
+          <tbody>
+            {held.slice(0, MOST_NODES).map((one) => (
+              <tr key={one.node.name}>
+                <th scope="row">{one.node.name}</th>
+                <td>
+                  <Meter share={share(one)} width={80} />
+                </td>
+                <td class="num">{percent(share(one), 0)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+const MOST_NODES = 16;
 
 function Places({ job }: { job: Job }) {
   if (job.placements.length === 0 && !job.external) return null;
@@ -136,7 +188,9 @@ function Places({ job }: { job: Job }) {
                       {rankText(place.first_rank, place.ranks || place.devices.length)}
                     </a>
                   </td>
-                  <td class="num muted">devices {place.devices.join(' ')}</td>
+                  <td class="num muted">
+                    {place.devices.length === 1 ? 'device' : 'devices'} {place.devices.join(' ')}
+                  </td>
                 </tr>
               ))}
             </tbody>

@@ -17,14 +17,14 @@ import { useStore } from '../lib/store.ts';
 import { Empty, Menu, Trouble } from '../ui/bits.tsx';
 import { ask, attempt } from '../ui/feedback.tsx';
 import { Icon } from '../ui/icons.tsx';
-import { COLUMNS, DEFAULT_COLUMNS } from './jobs_columns.tsx';
+import { COLUMNS, defaultColumns } from './jobs_columns.tsx';
 import { JobsTable } from './jobs_table.tsx';
 
 const EXAMPLE = `imgcli submit deploy/demo/job.yaml --watch \\
   --set data.train=/data/shapes/train --set data.val=/data/shapes/val`;
 
 /** What the address says of the table. */
-function viewOf(query: URLSearchParams) {
+function viewOf(query: URLSearchParams, costs: boolean) {
   const list = (name: string) => (query.get(name) ?? '').split(',').filter(Boolean);
   const sortText = query.get('sort') ?? 'state';
   const key = sortText.replace(/^-/, '') as SortKey;
@@ -35,7 +35,8 @@ function viewOf(query: URLSearchParams) {
     text: query.get('q') ?? '',
     sort: SORT_KEYS.includes(key) ? key : 'state',
     descending: sortText.startsWith('-'),
-    columns: columns.length > 0 ? columns : DEFAULT_COLUMNS,
+    columns: columns.length > 0 ? columns : defaultColumns(costs),
+    costs,
   };
 }
 
@@ -43,7 +44,8 @@ export function JobsPage() {
   useEffect(followJobs, []);
   const state = useStore(jobsState);
   const { query } = useStore(current);
-  const view = useMemo(() => viewOf(query), [query]);
+  const costs = useMemo(() => state.rows.some((row) => row.cost > 0), [state.rows]);
+  const view = useMemo(() => viewOf(query, costs), [query, costs]);
   const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set());
   const filtered = useMemo(() => filterJobs(state.rows, view), [state.rows, view]);
   const rows = useMemo(() => sortJobs(filtered, view.sort, view.descending), [filtered, view]);
@@ -143,7 +145,7 @@ function Filters({ rows, view }: { rows: readonly JobRow[]; view: View }) {
     const next = COLUMNS.map((column) => column.key).filter(
       (one) => (one === key) !== view.columns.includes(one),
     );
-    setQuery({ cols: next.join(',') === DEFAULT_COLUMNS.join(',') ? '' : next.join(',') });
+    setQuery({ cols: next.join(',') === defaultColumns(view.costs).join(',') ? '' : next.join(',') });
   };
   return (
     <div class="row filters">

@@ -15,11 +15,11 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { key: 'state', title: 'State', width: '112px', sort: 'state', cell: (row) => <State state={row.state} /> },
+  { key: 'state', title: 'State', width: '106px', sort: 'state', cell: (row) => <State state={row.state} /> },
   {
     key: 'id',
     title: 'Job',
-    width: '62px',
+    width: '56px',
     sort: 'id',
     numeric: true,
     cell: (row) => <span class="muted">{row.id}</span>,
@@ -27,7 +27,7 @@ export const COLUMNS: readonly Column[] = [
   {
     key: 'name',
     title: 'Name',
-    width: 'minmax(170px, 1.2fr)',
+    width: 'minmax(136px, 1.2fr)',
     sort: 'name',
     cell: (row) => (
       <a href={`/jobs/${row.id}`} tabIndex={-1}>
@@ -35,12 +35,12 @@ export const COLUMNS: readonly Column[] = [
       </a>
     ),
   },
-  { key: 'owner', title: 'Owner', width: '88px', sort: 'owner', cell: (row) => row.owner || NONE },
-  { key: 'progress', title: 'Progress', width: '132px', sort: 'progress', cell: Progress },
+  { key: 'owner', title: 'Owner', width: '78px', sort: 'owner', cell: (row) => row.owner || NONE },
+  { key: 'progress', title: 'Progress', width: '124px', sort: 'progress', cell: Progress },
   {
     key: 'eta',
     title: 'Left',
-    width: '78px',
+    width: '70px',
     sort: 'eta',
     numeric: true,
     cell: (row) => shortDuration(row.eta),
@@ -48,21 +48,21 @@ export const COLUMNS: readonly Column[] = [
   {
     key: 'speed',
     title: 'Images/s',
-    width: '84px',
+    width: '78px',
     sort: 'speed',
     numeric: true,
     cell: (row) => figure(row.speed),
   },
-  { key: 'loss', title: 'Loss', width: '124px', sort: 'loss', numeric: true, cell: Loss },
+  { key: 'loss', title: 'Loss', width: '118px', sort: 'loss', numeric: true, cell: Loss },
   {
     key: 'top1',
     title: 'Top-1',
-    width: '76px',
+    width: '72px',
     sort: 'top1',
     numeric: true,
     cell: (row) => percent(row.top1),
   },
-  { key: 'nodes', title: 'Nodes', width: '62px', sort: 'nodes', numeric: true, cell: (row) => row.nodes },
+  { key: 'nodes', title: 'Nodes', width: '60px', sort: 'nodes', numeric: true, cell: (row) => row.nodes },
   {
     key: 'priority',
     title: 'Priority',
@@ -71,11 +71,11 @@ export const COLUMNS: readonly Column[] = [
     numeric: true,
     cell: (row) => row.priority,
   },
-  { key: 'age', title: 'Age', width: '76px', sort: 'age', numeric: true, cell: Age },
+  { key: 'age', title: 'Age', width: '72px', sort: 'age', numeric: true, cell: Age },
   {
     key: 'cost',
     title: 'Spend',
-    width: '82px',
+    width: '74px',
     sort: 'cost',
     numeric: true,
     cell: (row) => money(row.cost, ''),
@@ -83,7 +83,7 @@ export const COLUMNS: readonly Column[] = [
   {
     key: 'why',
     title: 'Why',
-    width: 'minmax(180px, 2fr)',
+    width: 'minmax(150px, 2fr)',
     cell: (row) => (
       <span class={row.state === 'FAILED' ? 'bad' : 'muted'} title={row.why}>
         {row.why}
@@ -92,7 +92,10 @@ export const COLUMNS: readonly Column[] = [
   },
 ];
 
-export const DEFAULT_COLUMNS = COLUMNS.map((column) => column.key).filter((key) => key !== 'priority');
+/** What is shown where nobody chose: no spend where nothing costs anything. */
+export function defaultColumns(costs: boolean): string[] {
+  return COLUMNS.map((column) => column.key).filter((key) => key !== 'priority' && (costs || key !== 'cost'));
+}
 
 function Age(row: JobRow) {
   const seconds = (now.value - row.submitted) / 1000;

@@ -1,12 +1,12 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { followNodes, nodesState } from '../api/nodes_data.ts';
+import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural } from '../lib/format.ts';
-import { conditionOf, deviceText, sumNodes } from '../lib/nodes.ts';
+import { busyCurve, conditionOf, deviceText, sumNodes } from '../lib/nodes.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
-import { Empty, Segments, Trouble } from '../ui/bits.tsx';
+import { Empty, Segments, Spark, Trouble } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { DevicesTable, GpuCells } from './gpus.tsx';
 import { NodeActions, NodePanel } from './node_panel.tsx';
@@ -75,9 +75,11 @@ export function NodesPage({ name }: { name?: string }) {
               </button>
             </div>
             <span class="grow" />
-            <span class="ramp" aria-hidden="true">
-              idle <i /> busy
-            </span>
+            {state.nodes.some((node) => node.devices.some((device) => device.reading)) && (
+              <span class="ramp" aria-hidden="true">
+                idle <i /> busy
+              </span>
+            )}
             <Segments
               label="View"
               options={[
@@ -133,17 +135,9 @@ function Sums({ nodes }: { nodes: readonly Node[] }) {
       <Sum name="Ready" value={`${count(sums.ready)}`} unit={`of ${plural(sums.nodes, 'node')}`} />
       <Sum name="Held by jobs" value={count(sums.used)} unit={`of ${plural(sums.devices, 'device')}`} />
       <Sum name="Free" value={count(sums.devices - sums.used)} unit="devices" />
-      <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />
-      <Sum
-        name="Power"
-        value={sums.watts > 0 ? figure(sums.watts / 1000) : '–'}
-        unit={sums.watts > 0 ? 'kW' : ''}
-      />
-      <Sum
-        name="Price"
-        value={sums.price > 0 ? figure(sums.price) : '–'}
-        unit={sums.price > 0 ? 'an hour' : ''}
-      />
+      {Number.isFinite(sums.busy) && <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />}
+      {sums.watts > 0 && <Sum name="Power" value={figure(sums.watts / 1000)} unit="kW" />}
+      {sums.price > 0 && <Sum name="Price" value={figure(sums.price)} unit="an hour" />}
     </dl>
   );
 }
@@ -155,6 +149,22 @@ function Sum({ name, value, unit = '' }: { name: string; value: string; unit?: s
       <dd>
         {value} {unit && <small>{unit}</small>}
       </dd>
+    </div>
+  );
+}
+
+/** How busy its devices were while the page was open. */
+function BusyCurve({ node }: { node: Node }) {
+  const values = busyCurve(
+    recentBusy,
+    node.devices.map((_, at) => ({ node: node.name, at })),
+  );
+  if (values.length < 2) return null;
+  const last = values[values.length - 1]!;
+  return (
+    <div class="row" style={{ flexWrap: 'nowrap' }}>
+      <Spark values={values} least={0} most={1} label={`How busy ${node.name} was`} />
+      {percent(last, 0)}
     </div>
   );
 }
@@ -184,6 +194,7 @@ function NodeRow({ node, names }: { node: Node; names: NameOf }) {
         label={(device) => `${node.name} device ${device.index}: ${deviceText(device, names)}`}
       />
       <div class="muted">
+        <BusyCurve node={node} />
         {condition.why && <div>{condition.why}</div>}
         {jobsOn(node).map((id) => (
           <a key={id} href={`/jobs/${id}`}>

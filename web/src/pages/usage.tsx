@@ -80,11 +80,11 @@ function Share({ used, most, text }: { used: number; most: number; text: (n: num
 }
 
 function Budget({ budget, text }: { budget: BudgetUsage | undefined; text: (n: number) => string }) {
-  if (!budget) return <span class="muted">–</span>;
+  if (!budget || (budget.used === 0 && budget.most === 0)) return <span class="muted">–</span>;
   const period = words(shortEnum(budget.period, 'QUOTA_PERIOD_'));
   return (
     <>
-      <Share used={budget.used} most={budget.most} text={text} />
+      <Share used={budget.used} most={budget.most} text={text} />{' '}
       <span class="muted">
         {period === 'total' ? 'in all' : `this ${period}`}
         {budget.most > 0 && Number.isFinite(ms(budget.until_us)) && (

@@ -69,16 +69,21 @@ export function Spark({
   width = 56,
   height = 16,
   label,
+  least,
+  most,
 }: {
   values: number[];
   width?: number;
   height?: number;
   label: string;
+  /** Of the vertical axis; without them the curve fills it. */
+  least?: number;
+  most?: number;
 }) {
   const good = values.filter(Number.isFinite);
   if (good.length < 2) return null;
-  const low = Math.min(...good);
-  const span = Math.max(...good) - low || 1;
+  const low = least ?? Math.min(...good);
+  const span = (most ?? Math.max(...good)) - low || 1;
   const d = good
     .map(
       (v, i) =>
@@ -125,9 +130,11 @@ export function Command({ text }: { text: string }) {
   return (
     <div class="command">
       <pre>{text}</pre>
-      <button type="button" class="plain small" onClick={copy} aria-label={`Copy: ${text}`}>
+      <button type="button" class="plain small" onClick={copy} aria-label={`Copy: ${text}`} title="Copy">
         <Icon name={done ? 'completed' : 'copy'} />
-        <span aria-live="polite">{done ? 'Copied' : 'Copy'}</span>
+        <span class="hidden" aria-live="polite">
+          {done ? 'Copied' : ''}
+        </span>
       </button>
     </div>
   );

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { MetricAxis, MetricPoint } from '../api/types.ts';
 import { align } from '../lib/downsample.ts';
-import { figure, percent, stamp, tick } from '../lib/format.ts';
+import { figure, millis, percent, stamp, tick } from '../lib/format.ts';
 import { smooth } from '../lib/smooth.ts';
 import { useStore } from '../lib/store.ts';
 import { optionsFor, type PlotSeries, type Unit } from './chart_options.ts';
@@ -91,7 +91,7 @@ function tableOf(
 const FORMATS: Record<Unit, (value: number) => string> = {
   plain: (value) => figure(value),
   share: (value) => percent(value),
-  seconds: (value) => `${figure(value * 1000)} ms`,
+  seconds: millis,
 };
 
 export function Chart(props: Props) {
@@ -201,7 +201,7 @@ function valueAt(column: readonly (number | null)[], at: number): number | null 
 
 function axisText(axis: MetricAxis, x: number, elapsed: boolean): string {
   if (axis === 'time') return elapsed ? `${figure(x / 3600)} h` : stamp(x * 1000);
-  return axis === 'epoch' ? figure(x, 4) : tick(x);
+  return tick(axis === 'epoch' ? Math.round(x * 1000) / 1000 : x);
 }
 
 function summary(

@@ -7,12 +7,13 @@ const PLACES: Record<string, string> = {
   q: '/queue',
   n: '/nodes',
   d: '/datasets',
+  u: '/usage',
   c: '/compare',
   s: '/submit',
 };
 
 const HELP: [string, string][] = [
-  ['g then j, q, n, d, c', 'go to Jobs, Queue, Nodes, Data sets, Compare'],
+  ['g then j, q, n, d, u, c', 'go to Jobs, Queue, Nodes, Data sets, Usage, Compare'],
   ['g then s', 'submit a job'],
   ['/', 'search in the page'],
   ['j, k or ↓, ↑', 'next and previous row'],

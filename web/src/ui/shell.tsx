@@ -17,6 +17,7 @@ const PAGES = [
   ['/queue', 'Queue'],
   ['/nodes', 'Nodes'],
   ['/datasets', 'Data sets'],
+  ['/usage', 'Usage'],
   ['/compare', 'Compare'],
 ] as const;
 

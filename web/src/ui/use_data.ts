@@ -47,3 +47,14 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
     reload,
   };
 }
+
+/** Does something again and again while somebody looks; 0: never. */
+export function useEvery(milliseconds: number, what: () => void): void {
+  const latest = useRef(what);
+  latest.current = what;
+  useEffect(() => {
+    if (milliseconds <= 0) return;
+    const timer = setInterval(() => document.hidden || latest.current(), milliseconds);
+    return () => clearInterval(timer);
+  }, [milliseconds]);
+}

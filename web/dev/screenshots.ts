@@ -1,0 +1,84 @@
+// node dev/screenshots.ts URL OUT JOBS...: pictures of every page of a running imgd, in both themes. The first of JOBS is
+// the one whose own pages are shown; all of them are compared.
+import { writeFileSync } from 'node:fs';
+import { chromium, type Page } from 'playwright-core';
+import { CHROMIUM } from './chromium.ts';
+import { withPalette } from './palette.ts';
+
+const [base, out, ...jobs] = process.argv.slice(2) as [string, string, ...string[]];
+if (!base || !out || jobs.length === 0) throw new Error('usage: screenshots.ts URL OUT JOBS...');
+if (!CHROMIUM) throw new Error('no Chromium: apt-get install chromium, or say where it is in IMGD_CHROMIUM');
+
+const WIDTH = 1280;
+const MOST_HEIGHT = 900;
+const LEAST_HEIGHT = 420;
+const BELOW = 24;
+
+type Prepare = (page: Page) => Promise<unknown>;
+const PAGES: [string, string, Prepare?][] = [
+  ['jobs', '/'],
+  [
+    'submit',
+    '/submit',
+    (page) =>
+      page
+        .getByText(/The file is good|Line \d+/)
+        .first()
+        .waitFor(),
+  ],
+  ['job', `/jobs/${jobs[0]}`, drawn],
+  ['job-logs', `/jobs/${jobs[0]}/logs`, (page) => page.waitForSelector('.log .line')],
+  ['job-timeline', `/jobs/${jobs[0]}/timeline`],
+  ['job-config', `/jobs/${jobs[0]}/config`],
+  ['queue', '/queue'],
+  ['nodes', '/nodes'],
+  ['datasets', '/datasets'],
+  ['usage', '/usage'],
+  ['compare', `/compare?jobs=${jobs.join(',')}`, drawn],
+];
+
+/** Every chart that has figures has drawn them. */
+async function drawn(page: Page): Promise<void> {
+  await page.waitForSelector('figure .uplot canvas');
+  await page
+    .waitForFunction(() => !document.querySelector('figure .none'), null, { timeout: 5000 })
+    .catch(() => {});
+}
+
+/** What is below the page's content is left out; what is too long is cut. */
+async function take(page: Page, name: string): Promise<void> {
+  const end = await page.evaluate(() => {
+    const main = document.querySelector('main')!;
+    return Math.max(...[...main.children].map((child) => child.getBoundingClientRect().bottom));
+  });
+  const height = Math.min(Math.max(Math.ceil(end) + BELOW, LEAST_HEIGHT), MOST_HEIGHT);
+  const png = await page.screenshot({ clip: { x: 0, y: 0, width: WIDTH, height } });
+  writeFileSync(`${out}/${name}.png`, withPalette(png));
+}
+
+// imgd's own certificate is one that nobody knows.
+const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--ignore-certificate-errors'];
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ARGUMENTS });
+try {
+  for (const theme of ['light', 'dark'] as const) {
+    const context = await browser.newContext({
+      viewport: { width: WIDTH, height: MOST_HEIGHT },
+      colorScheme: theme,
+      reducedMotion: 'reduce',
+    });
+    const page = await context.newPage();
+    for (const [name, path, prepare] of PAGES) {
+      await page.goto(base + path);
+      await page.waitForSelector('[data-state=live]', { timeout: 60_000 });
+      await page.waitForSelector('main .panel');
+      await page.waitForFunction(() => !document.querySelector('main')!.textContent!.includes('Loading …'));
+      await prepare?.(page);
+      // Small curves and forecasts come after the rest.
+      await page.waitForLoadState('networkidle', { timeout: 1500 }).catch(() => {});
+      await take(page, `${name}-${theme}`);
+    }
+    await context.close();
+  }
+} finally {
+  await browser.close();
+}

@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { busyCurve } from './nodes.ts';
+
+test('how busy devices were: the mean at each of the last readings', () => {
+  const recent = new Map([
+    ['a', [[0, 1], [0.5, 1], [1, 1]]],
+    ['b', [[Number.NaN], [0]]],
+  ]); // biome-ignore format: a table
+  const rows: [string, [string, number][], number[]][] = [
+    ['one device', [['a', 0]], [0, 0.5, 1]],
+    ['two of a node', [['a', 0], ['a', 1]], [0.5, 0.75, 1]],
+    ['the last readings belong together; one that failed does not count', [['a', 0], ['b', 0]], [0, 0.5, 0.5]],
+    ['a node that was never read', [['c', 0]], []],
+    ['none', [], []],
+  ]; // biome-ignore format: a table
+  for (const [what, devices, wanted] of rows) {
+    const found = busyCurve(
+      recent,
+      devices.map(([node, at]) => ({ node, at })),
+    );
+    assert.deepEqual(found, wanted, what);
+  }
+});

@@ -1,0 +1,250 @@
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { followJobs, jobsState } from '../api/jobs_data.ts';
+import { count, figure, money, plural } from '../lib/format.ts';
+import type { JobRow } from '../lib/jobs.ts';
+import { byDay, type Days } from '../lib/spend.ts';
+import { useStore } from '../lib/store.ts';
+import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
+import { Icon } from '../ui/icons.tsx';
+import { Usage } from './usage.tsx';
+
+const DAYS = 30;
+const COLOURS = 7;
+const MOST_JOBS = 15;
+
+/** What was used and what it cost: by account, by day, by job. */
+export function UsagePage() {
+  useEffect(followJobs, []);
+  const { rows, ready, error } = useStore(jobsState);
+  const costs = rows.some((row) => row.cost > 0);
+  const [wanted, setWanted] = useState<'cost' | 'hours' | null>(null);
+  const unit = wanted ?? (costs ? 'cost' : 'hours');
+  const amount = useMemo(() => (row: JobRow) => (unit === 'cost' ? row.cost : row.job.device_hours), [unit]);
+  const text = (value: number) => (unit === 'cost' ? money(value, '') : `${figure(value)} h`);
+  return (
+    <>
+      <div class="title">
+        <h1 tabIndex={-1}>Usage</h1>
+        <span class="grow" />
+        {costs && (
+          <Segments
+            label="Unit"
+            options={[
+              ['cost', 'Spend'],
+              ['hours', 'Device-hours'],
+            ]}
+            value={unit}
+            onChange={setWanted}
+          />
+        )}
+      </div>
+      {ready ? (
+        <div class="stack">
+          <ByDay rows={rows} amount={amount} text={text} />
+          <Usage />
+          <TopJobs rows={rows} amount={amount} />
+        </div>
+      ) : error ? (
+        <Trouble text={error} />
+      ) : (
+        <p class="muted">Loading …</p>
+      )}
+    </>
+  );
+}
+
+interface Parts {
+  rows: readonly JobRow[];
+  amount: (row: JobRow) => number;
+  text: (value: number) => string;
+}
+
+const short = (day: number) =>
+  new Date(day).toLocaleDateString(undefined, { month: 'short', day: 'numeric' });
+
+/** Owners beyond the colours as one. */
+function grouped(found: Days): Days['owners'] {
+  const { owners } = found;
+  if (owners.length <= COLOURS) return owners;
+  const rest = owners.slice(COLOURS - 1);
+  const amounts = found.days.map((_, i) => rest.reduce((sum, one) => sum + one.amounts[i]!, 0));
+  const total = rest.reduce((sum, one) => sum + one.total, 0);
+  return [...owners.slice(0, COLOURS - 1), { name: plural(rest.length, 'other'), amounts, total }];
+}
+
+function ByDay({ rows, amount, text }: Parts) {
+  const [table, setTable] = useState(false);
+  // Jobs come and change; a minute is as good as now.
+  const minute = Math.floor(Date.now() / 60_000);
+  const found = useMemo(() => byDay(rows, amount, minute * 60_000 + 59_999, DAYS), [rows, amount, minute]);
+  const owners = grouped(found);
+  const total = owners.reduce((sum, one) => sum + one.total, 0);
+  return (
+    <figure class="chart panel" aria-label="By day">
+      <header>
+        <h2>By day</h2>
+        <span class="muted">
+          the last {DAYS}, of the jobs that imgd keeps, laid evenly over the time that they ran
+        </span>
+        <span class="grow" />
+        {total > 0 && (
+          <button
+            type="button"
+            class="plain small"
+            aria-pressed={table}
+            aria-label="By day as a table"
+            onClick={() => setTable(!table)}
+          >
+            <Icon name="table" /> Table
+          </button>
+        )}
+      </header>
+      {total === 0 && (
+        <Empty
+          title="Nothing was used"
+          text="Here is what jobs took, by day and by owner. Prices of nodes are in imgd.yaml; without them there are device-hours only. In a terminal:"
+          command="imgcli usage"
+        />
+      )}
+      {total > 0 && !table && <Bars found={found} owners={owners} text={text} />}
+      {total > 0 && table && <DayTable found={found} owners={owners} text={text} />}
+      {total > 0 && (
+        <div class="legend">
+          {owners.map((one, i) => (
+            <span key={one.name}>
+              <i class="swatch" style={{ background: `var(--s${i + 1})` }} />
+              {one.name || 'nobody'} <b>{text(one.total)}</b>
+            </span>
+          ))}
+          <span>
+            in all <b>{text(total)}</b>
+          </span>
+        </div>
+      )}
+    </figure>
+  );
+}
+
+interface DayParts {
+  found: Days;
+  owners: Days['owners'];
+  text: (value: number) => string;
+}
+
+function Bars({ found, owners, text }: DayParts) {
+  const { days, most } = found;
+  return (
+    <div
+      class="bars"
+      role="img"
+      aria-label={`Chart by day, at most ${text(most)} a day. The button before it shows a table.`}
+    >
+      <span class="most">{text(most)} a day</span>
+      {days.map((day, i) => (
+        <div
+          key={day}
+          title={`${short(day)}: ${text(owners.reduce((sum, one) => sum + one.amounts[i]!, 0))}`}
+        >
+          {owners.map((one, k) => (
+            <i
+              key={one.name}
+              style={{ height: `${(one.amounts[i]! / most) * 100}%`, background: `var(--s${k + 1})` }}
+            />
+          ))}
+        </div>
+      ))}
+      {days.map((day, i) => (
+        <small key={day}>{(days.length - 1 - i) % 5 === 0 ? short(day) : ''}</small>
+      ))}
+    </div>
+  );
+}
+
+function DayTable({ found, owners, text }: DayParts) {
+  return (
+    <section class="chart-table" tabIndex={0} aria-label="By day, table">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Day</th>
+            {owners.map((one) => (
+              <th scope="col" class="num" key={one.name}>
+                {one.name || 'nobody'}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {found.days
+            .map((day, i) => (
+              <tr key={day}>
+                <th scope="row">{short(day)}</th>
+                {owners.map((one) => (
+                  <td class="num" key={one.name}>
+                    {one.amounts[i]! > 0 ? text(one.amounts[i]!) : '–'}
+                  </td>
+                ))}
+              </tr>
+            ))
+            .reverse()}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function TopJobs({ rows, amount }: Omit<Parts, 'text'>) {
+  const top = useMemo(
+    () =>
+      rows
+        .filter((row) => amount(row) > 0)
+        .sort((a, b) => amount(b) - amount(a))
+        .slice(0, MOST_JOBS),
+    [rows, amount],
+  );
+  if (top.length === 0) return null;
+  return (
+    <section class="panel" aria-label="Jobs that took most">
+      <header>
+        <h2>Jobs that took most</h2>
+        <span class="muted">{count(top.length)} of those that imgd keeps</span>
+      </header>
+      <div class="scroll" tabIndex={0}>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Job</th>
+              <th scope="col">Owner</th>
+              <th scope="col">State</th>
+              <th scope="col" class="num">
+                Nodes
+              </th>
+              <th scope="col" class="num">
+                Device-hours
+              </th>
+              <th scope="col" class="num">
+                Spend
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {top.map((row) => (
+              <tr key={row.id}>
+                <th scope="row">
+                  <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
+                </th>
+                <td>{row.owner}</td>
+                <td>
+                  <State state={row.state} />
+                </td>
+                <td class="num">{count(row.nodes)}</td>
+                <td class="num">{figure(row.job.device_hours)}</td>
+                <td class="num">{money(row.cost, '')}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
