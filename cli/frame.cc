@@ -31,6 +31,22 @@ std::string Padded(std::string_view text, int width, bool utf8, bool right) {
   return right ? spaces + cut : cut + spaces;
 }
 
+std::vector<std::string> Wrapped(std::string_view text, int width, size_t most) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    if (lines.empty() ||
+        (DisplayWidth(lines.back()) + 1 + DisplayWidth(word) > width && lines.size() < most)) {
+      lines.emplace_back(word);
+    } else {
+      lines.back().append(" ").append(word);
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
 Frame SideBySide(const Frame& left, int width, const Frame& right, bool utf8) {
   Frame out;
   for (size_t i = 0; i < std::max(left.size(), right.size()); ++i) {

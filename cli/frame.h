@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/output.h"
@@ -27,6 +29,10 @@ FrameLine Fitted(const FrameLine& line, int width, bool utf8);
 
 /// `text` in exactly `width` columns: cut, or with spaces at the right (`right`: at the left).
 std::string Padded(std::string_view text, int width, bool utf8, bool right = false);
+
+/// `text` on lines of `width` columns, broken between words; a word that is longer has a line to itself. At
+/// most `most` lines: the last one has what is left.
+std::vector<std::string> Wrapped(std::string_view text, int width, size_t most = SIZE_MAX);
 
 /// The two beside each other; the left one gets `width` columns.
 Frame SideBySide(const Frame& left, int width, const Frame& right, bool utf8);

@@ -101,7 +101,11 @@ int RunMetrics(Context& context, const MetricsOptions& options) {
   for (const auto& name : options.names) request.add_names(name);
   const auto metrics = (*client)->GetMetrics(request);
   if (!metrics) return context.Fail(metrics.error());
-  if (options.format == "json") {
+  const auto is_empty = [](const v1::MetricSeries& series) { return series.points().empty(); };
+  const bool none = std::all_of(metrics->series().begin(), metrics->series().end(), is_empty);
+  if (none && options.format == "table") {
+    context.Say(fmt::format("job {} has no such figures yet", *id));
+  } else if (options.format == "json") {
     PrintDocument(context.out(), ToJson(*metrics), OutputFormat::kJson);
   } else if (options.format == "csv") {
     PrintCsv(context.out(), options.x, *metrics);

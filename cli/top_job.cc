@@ -102,31 +102,13 @@ FrameLine PlacementLine(const TopData& data, const v1::Placement& placement) {
   return {Cell(text)};
 }
 
-/// Words of one long sentence on lines of `width` columns.
-Frame Wrapped(const std::string& text, int width) {
-  Frame frame;
-  std::string line;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!line.empty() && DisplayWidth(line) + 1 + DisplayWidth(word) > width) {
-      frame.push_back({Cell("  " + line)});
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-    at = end + 1;
-  }
-  if (!line.empty()) frame.push_back({Cell("  " + line)});
-  return frame;
-}
-
 Frame RanksFrame(const TopData& data, const v1::Job& job, int width, int height) {
   if (job.placements().empty()) return {};
   const bool holds = HoldsNodes(job);
   Frame frame = {
       {Cell(fmt::format(" {}{}", holds ? "" : "ran as ", Count(RanksNow(job), "rank")), Style::kBold)}};
-  const Frame spread = Wrapped(RankSpreadText(job.last_step().ranks()), width - 4);
-  frame.insert(frame.end(), spread.begin(), spread.end());
+  for (auto& text : Wrapped(RankSpreadText(job.last_step().ranks()), width - 4))
+    frame.push_back({Cell("  " + std::move(text))});
   const int room = std::max(1, height - static_cast<int>(frame.size()));
   const bool all = job.placements_size() <= room;
   const int shown = all ? job.placements_size() : std::max(0, room - 1);
