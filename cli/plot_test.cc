@@ -39,8 +39,8 @@ std::vector<CurvePoint> PointsOf(const std::vector<double>& values) {
 
 TEST(Curve, BeginsAt0UnlessThatLeavesMostOfTheRoomEmpty) {
   EXPECT_THAT(Curve(PointsOf({1, 2, 4}), 16, 4, false), ElementsAre("     4 |      **",  //
-                                                                    "       |    *** ",  //
-                                                                    "       |*****   ",  //
+                                                                    "       |  ***** ",  //
+                                                                    "       |***     ",  //
                                                                     "     0 |        "));
   EXPECT_THAT(Curve(PointsOf({90, 92, 93}), 16, 4, false), ElementsAre("    93 |      **",  //
                                                                        "       |   **** ",  //
@@ -72,7 +72,7 @@ TEST(Spark, IsALineFromTheLeastToTheGreatest) {
   EXPECT_EQ(Spark({4, 3, 2, 1}, 8, false), "'''--.._");
   EXPECT_EQ(Spark({5, 5}, 4, false), "----") << "in the middle";
   EXPECT_EQ(Spark({1, NAN, 2}, 3, false), "_ '");
-  EXPECT_EQ(Spark({0, 3}, 1, true), "⢸") << "two columns of four dots in a character";
+  EXPECT_EQ(Spark({0, 3}, 1, true), "⣸") << "two columns of four dots in a character";
   EXPECT_EQ(Spark({}, 4, true), "");
 }
 

@@ -63,8 +63,8 @@ Frame HelpFrame() {
   row("arrows, j k, PgUp PgDn", "move in the jobs; in the log of an open job");
   row("Enter, or a number", "open a job: curves, stages of a step, ranks, log");
   row("Tab", "the arrows move in the nodes, or in the jobs again");
-  row("/", "show only what has a text: jobs by number, name, state,");
-  row("", "owner or reason; lines of the log of an open job");
+  row("/", "show only what has a text: jobs by number, name,");
+  row("", "state, owner or reason; lines of an open job's log");
   row("c", "cancel the job, after a question");
   row("q, Esc", "back; from the cluster: leave");
   row("Ctrl-C", "leave");
@@ -176,6 +176,7 @@ Frame TopFrame(const TopData& data, const TopState& state, int64_t now_us, const
   }
   frame.resize(static_cast<size_t>(look.height));
   if (!state.help) frame.back() = TopFooter(data, state, now_us);
+  for (auto& line : frame) line = Fitted(line, look.width, look.utf8);
   return frame;
 }
 
