@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kTick = 1s;         ///< how old times on the screen may get
+constexpr Duration kRedrawTop = 1s;    ///< how old times on the screen may get
 constexpr Duration kTopTimeout = 5s;   ///< for an answer, where --timeout does not say
 constexpr int kSnapshotColumns = 120;  ///< where that is no terminal
 constexpr int kFrameAroundPage = 8;    ///< lines of the screen that don't move with a page
@@ -37,7 +37,7 @@ class TopScreen {
       const auto data = feed_.Now();
       const Look look{.width = size.columns, .height = size.lines, .utf8 = utf8_};
       if (!screen_.Write(painter_.Paint(TopFrame(data, state_, NowMicros(), look), look))) return SIGHUP;
-      const auto input = screen_.Wait(std::chrono::steady_clock::now() + kTick);
+      const auto input = screen_.Wait(std::chrono::steady_clock::now() + kRedrawTop);
       if (input.signal != 0) return input.signal;
       if (input.redraw) painter_.Forget();
       for (const auto& key : input.keys) {

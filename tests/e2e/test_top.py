@@ -51,7 +51,7 @@ class TerminalSession:
         while True:
             match = re.search(pattern, self.text)
             if match:
-                self.text = self.text[match.end():]
+                self.text = self.text[match.end() :]
                 return
             assert time.monotonic() < deadline, f"waited in vain for {pattern!r}; screen: {self.text!r}"
             assert self.read(0.1) or re.search(pattern, self.text), f"ended without {pattern!r}: {self.text!r}"
