@@ -136,8 +136,12 @@ Reply<TopData> TopFeed::FetchCluster() {
 void TopFeed::FetchLosses(TopData& data) {
   {
     const std::lock_guard lock(mutex_);
-    data.losses = data_.losses;
+    for (const auto& job : data.jobs) {
+      if (const auto known = data_.losses.find(job.id()); known != data_.losses.end())
+        data.losses.insert(*known);
+    }
   }
+  std::erase_if(losses_at_, [&data](const auto& known) { return !data.losses.contains(known.first); });
   size_t seen = 0;
   for (const auto& job : data.jobs) {
     if (!job.has_last_step()) continue;

@@ -26,11 +26,17 @@ class TerminalSession:
     """A program with a terminal of its own, and what it wrote there."""
 
     def __init__(self, command: list[str], columns: int, lines: int) -> None:
+        begin, may_begin = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-            env = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+            os.read(begin, 1)
+            env = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
             os.execve(command[0], command, env)
+        self.resize(columns, lines)
+        self.before = self.settings()
+        os.write(may_begin, b"x")
+        os.close(begin)
+        os.close(may_begin)
         self.text = ""
         self.exit_code: int | None = None
 
@@ -160,27 +166,25 @@ def test_survives_a_restart_and_says_so(cluster: Cluster, waiting_job: int) -> N
 )
 def test_leaves_the_terminal_as_it_was(cluster: Cluster, leave: str | signal.Signals, code: int) -> None:
     with top(cluster) as screen:
-        before = screen.settings()
         screen.wait_for("no jobs yet")
-        assert screen.settings() != before, "keys come as they are pressed"
+        assert screen.settings() != screen.before, "keys come as they are pressed"
         if isinstance(leave, str):
             screen.keys(leave)
         else:
             os.kill(screen.pid, leave)
         screen.wait_for(re.escape(BACK))
-        assert screen.settings() == before
         assert screen.wait_end() == code
+        assert screen.settings() == screen.before
         assert screen.text == ""
 
 
 def test_gives_the_terminal_back_while_it_is_suspended(cluster: Cluster) -> None:
     with top(cluster) as screen:
-        before = screen.settings()
         screen.wait_for("no jobs yet")
         screen.keys("\x1a")
         screen.wait_for(re.escape(BACK))
         os.waitpid(screen.pid, os.WUNTRACED)
-        assert screen.settings() == before
+        assert screen.settings() == screen.before
         os.kill(screen.pid, signal.SIGCONT)
         screen.wait_for(re.escape(OTHER_SCREEN))
         screen.wait_for("no jobs yet")
