@@ -63,8 +63,10 @@ NodeSnapshot Exporter::Snapshot() const {
     const auto meter = meters_.find(run->key());
     node.held.insert(run->spec().devices.begin(), run->spec().devices.end());
     if (meter == meters_.end() || !meter->second.is_complete()) continue;
-    node.runs.push_back(
-        {.key = run->key(), .running_ranks = run->running_ranks(), .ranks = meter->second.ranks()});
+    node.runs.push_back({.key = run->key(),
+                         .running_ranks = run->running_ranks(),
+                         .ranks = meter->second.ranks(),
+                         .trains = run->spec().Trains()});
   }
   node.machine = ReadNodeFigures(state_dir_);
   if (gpus_ != nullptr) {

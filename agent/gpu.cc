@@ -53,6 +53,7 @@ struct Nvml::State {
   nvmlDeviceGetTotalEccErrors_t ecc_errors;
   nvmlDeviceGetTotalEnergyConsumption_t energy;
   nvmlDeviceGetCurrentClocksThrottleReasons_t throttle_reasons;
+  nvmlDeviceGetFieldValues_t field_values;
   nvmlDeviceGetRemappedRows_t remapped_rows;
   nvmlDeviceGetRetiredPagesPendingStatus_t retired_pending;
   nvmlEventSetCreate_t create_events;
@@ -77,6 +78,7 @@ struct Nvml::State {
   GpuReading ReadOne(nvmlDevice_t handle) const;
   void ReadHealth(nvmlDevice_t handle, GpuReading& reading) const;
   void ReadRest(nvmlDevice_t handle, GpuReading& reading) const;
+  void ReadTraffic(nvmlDevice_t handle, GpuReading& reading) const;
   void ListenForXids();
   void TakeXids();
 };
@@ -97,6 +99,7 @@ Status Nvml::State::LoadSymbols() {
   LoadSymbolIfThere(handle, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
   LoadSymbolIfThere(handle, "nvmlDeviceGetTotalEnergyConsumption", &energy);
   LoadSymbolIfThere(handle, "nvmlDeviceGetCurrentClocksThrottleReasons", &throttle_reasons);
+  LoadSymbolIfThere(handle, "nvmlDeviceGetFieldValues", &field_values);
   LoadSymbolIfThere(handle, "nvmlDeviceGetRemappedRows", &remapped_rows);
   LoadSymbolIfThere(handle, "nvmlDeviceGetRetiredPagesPendingStatus", &retired_pending);
   LoadSymbolIfThere(handle, "nvmlEventSetCreate", &create_events);
@@ -199,6 +202,42 @@ void Nvml::State::ReadRest(nvmlDevice_t handle, GpuReading& reading) const {
   if (throttle_reasons != nullptr && throttle_reasons(handle, &value) == 0) reading.throttle_reasons = value;
   if (ecc_errors != nullptr && ecc_errors(handle, NVML_CORRECTED, NVML_VOLATILE_ECC, &value) == 0)
     reading.corrected_ecc_errors = value;
+  unsigned megahertz = 0;
+  if (clock(handle, NVML_CLOCK_MEM, &megahertz) == 0) reading.memory_clock_hertz = megahertz * 1e6;
+  ReadTraffic(handle, reading);
+}
+
+static std::optional<uint64_t> NumberIn(const nvmlFieldValue_t& field) {
+  if (field.nvmlReturn != 0) return std::nullopt;
+  switch (field.valueType) {
+    case NVML_VALUE_UNSIGNED_INT:
+      return field.value.uiVal;
+    case NVML_VALUE_UNSIGNED_LONG:
+      return field.value.ulVal;
+    case NVML_VALUE_UNSIGNED_LONG_LONG:
+      return field.value.ullVal;
+    default:
+      return std::nullopt;
+  }
+}
+
+void Nvml::State::ReadTraffic(nvmlDevice_t handle, GpuReading& reading) const {
+  if (field_values == nullptr) return;
+  std::array<nvmlFieldValue_t, 4> fields{};
+  fields[0].fieldId = NVML_FI_DEV_PCIE_COUNT_TX_BYTES;
+  fields[1].fieldId = NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
+  fields[2].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
+  fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
+  fields[2].scopeId = fields[3].scopeId = NVML_ALL_LINKS;
+  if (field_values(handle, static_cast<int>(fields.size()), fields.data()) != 0) return;
+  const auto bytes_of_kib = [](const nvmlFieldValue_t& field) -> std::optional<uint64_t> {
+    const auto kib = NumberIn(field);
+    return kib ? std::optional<uint64_t>(*kib * 1024) : std::nullopt;
+  };
+  reading.pcie_sent_bytes = NumberIn(fields[0]);
+  reading.pcie_received_bytes = NumberIn(fields[1]);
+  reading.nvlink_sent_bytes = bytes_of_kib(fields[2]);
+  reading.nvlink_received_bytes = bytes_of_kib(fields[3]);
 }
 
 bool IsOfHardware(uint64_t xid) {

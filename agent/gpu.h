@@ -20,6 +20,11 @@ struct GpuReading {
   std::optional<double> temperature_celsius;
   std::optional<double> sm_clock_hertz;
   std::optional<double> energy_joules;             ///< since the driver was loaded
+  std::optional<double> memory_clock_hertz;
+  std::optional<uint64_t> pcie_sent_bytes;  ///< since the driver was loaded, or since the counter was full
+  std::optional<uint64_t> pcie_received_bytes;
+  std::optional<uint64_t> nvlink_sent_bytes;  ///< over all links, since the driver was loaded
+  std::optional<uint64_t> nvlink_received_bytes;
   std::optional<uint64_t> throttle_reasons;        ///< bits as NVML has them; 0: it is not held back
   std::optional<uint64_t> corrected_ecc_errors;    ///< of its memory, since the driver was loaded
   std::optional<uint64_t> uncorrected_ecc_errors;  ///< the same; nothing where it has no ECC

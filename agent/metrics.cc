@@ -15,12 +15,6 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using MaybeValue = std::optional<double>;
 
-double SumOf(const LiveRun& run, double RankFigures::*figure) {
-  double sum = 0;
-  for (const auto& rank : run.ranks) sum += rank.*figure;
-  return sum;
-}
-
 /// The rank that is furthest; null before the first report. Ranks report after the same steps, so that it is
 /// also the one that reported last.
 const RankFigures* FurthestRank(const LiveRun& run) {
@@ -29,6 +23,14 @@ const RankFigures* FurthestRank(const LiveRun& run) {
     if (rank.has_step && (furthest == nullptr || rank.step > furthest->step)) furthest = &rank;
   }
   return furthest;
+}
+
+/// A command has trained on no image, which is not the same as on none so far.
+MaybeValue SumOf(const LiveRun& run, double RankFigures::*figure) {
+  if (!run.trains && FurthestRank(run) == nullptr) return std::nullopt;
+  double sum = 0;
+  for (const auto& rank : run.ranks) sum += rank.*figure;
+  return sum;
 }
 
 MaybeValue StepOf(const LiveRun& run) {
@@ -115,19 +117,19 @@ constexpr RunMetric kRunMetrics[] = {
      CheckpointOf<&RankFigures::Written::bytes>},
     {"imgd_job_images_total", MetricType::Counter,
      "Images that this node's ranks trained on, each as often as it was seen.",
-     [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::images)); }},
+     [](const LiveRun& run) { return SumOf(run, &RankFigures::images); }},
     {"imgd_job_images_per_second", MetricType::Gauge,
      "Training speed of this node's ranks in their latest report, without validation and checkpoints.",
      SpeedOf},
     {"imgd_job_loader_images_total", MetricType::Counter,
      "Images that the data loaders of this node's ranks made for training.",
-     [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::loader_images)); }},
+     [](const LiveRun& run) { return SumOf(run, &RankFigures::loader_images); }},
     {"imgd_job_slowest_rank", MetricType::Gauge,
      "Rank of the whole gang whose own work took longest, in the latest report.", SlowestRankOf},
     {"imgd_job_slowest_rank_ratio", MetricType::Gauge,
      "How many times the mean over the gang this rank's own work took.", SlownessOf},
     {"imgd_job_loader_bytes_total", MetricType::Counter, "Bytes of the image files that these loaders read.",
-     [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::loader_bytes)); }},
+     [](const LiveRun& run) { return SumOf(run, &RankFigures::loader_bytes); }},
 };
 
 /// What time went into, summed over a rank's reports.
@@ -178,6 +180,17 @@ constexpr GpuMetric kGpuMetrics[] = {
      FigureOf<&GpuReading::temperature_celsius>},
     {"imgd_gpu_sm_clock_hertz", MetricType::Gauge, "Clock of the GPU's multiprocessors.",
      FigureOf<&GpuReading::sm_clock_hertz>},
+    {"imgd_gpu_memory_clock_hertz", MetricType::Gauge, "Clock of the GPU's memory.",
+     FigureOf<&GpuReading::memory_clock_hertz>},
+    {"imgd_gpu_pcie_sent_bytes_total", MetricType::Counter, "Bytes that the GPU sent over PCIe.",
+     CountOf<&GpuReading::pcie_sent_bytes>},
+    {"imgd_gpu_pcie_received_bytes_total", MetricType::Counter, "Bytes that came to it over PCIe.",
+     CountOf<&GpuReading::pcie_received_bytes>},
+    {"imgd_gpu_nvlink_sent_bytes_total", MetricType::Counter,
+     "Data that the GPU sent over all its NVLinks, since its driver was loaded.",
+     CountOf<&GpuReading::nvlink_sent_bytes>},
+    {"imgd_gpu_nvlink_received_bytes_total", MetricType::Counter,
+     "Data that came to it over all its NVLinks, since then.", CountOf<&GpuReading::nvlink_received_bytes>},
     {"imgd_gpu_ecc_corrected_errors_total", MetricType::Counter,
      "Errors of the GPU's memory that were corrected, since its driver was loaded.",
      CountOf<&GpuReading::corrected_ecc_errors>},

@@ -20,6 +20,7 @@ struct LiveRun {
   RunKey key;
   uint32_t running_ranks = 0;      ///< here, now
   std::vector<RankFigures> ranks;  ///< this node's
+  bool trains = true;              ///< it is no command or server, whose ranks report nothing
 };
 
 /// All that /metrics shows, taken at one moment.

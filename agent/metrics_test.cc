@@ -155,6 +155,11 @@ GpuReading FullReading() {
           .temperature_celsius = 61,
           .sm_clock_hertz = 1.98e9,
           .energy_joules = 1e9,
+          .memory_clock_hertz = 2.6e9,
+          .pcie_sent_bytes = 1000,
+          .pcie_received_bytes = 2000,
+          .nvlink_sent_bytes = 3000,
+          .nvlink_received_bytes = 4000,
           .throttle_reasons = 0x44,
           .corrected_ecc_errors = 3,
           .uncorrected_ecc_errors = 0,
@@ -166,6 +171,8 @@ NodeSnapshot FullNode() {
   NodeSnapshot node;
   for (const uint64_t job : {7, 8}) {
     node.runs.push_back({{JobId(job), Generation(2), "c1"}, 8, {8, Rank(100, 256)}});
+    node.runs.back().ranks[0].validation = {2.5, 0.4};
+    node.runs.back().ranks[0].checkpoint = {1e9, 1e8};
   }
   for (uint32_t i = 0; i < 8; ++i) {
     auto& gpu = node.gpus.emplace_back();
@@ -259,9 +266,18 @@ TEST(Metrics, OfEachGpuWhetherItIsHeldHeldBackOrBroken) {
               Contains(Pair(ElementsAre("1", "GPU-1", "hardware"), 1)));
 }
 
+TEST(Metrics, OfACommandThereIsNothingButItsRanks) {
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(1), "c1"}, 2, {RankFigures(), RankFigures()}, /*trains=*/false});
+  const auto families = ToFamilies(node);
+  ASSERT_THAT(families, SizeIs(1));
+  EXPECT_EQ(families[0].name, "imgd_job_ranks");
+}
+
 TEST(Metrics, KeepToTheRules) {
   std::map<std::string, int> series_of_job;
   std::map<std::string, int> series_of_gpu;
+  int series_of_node = 0;
   std::set<std::string> names;
   for (const auto& family : ToFamilies(FullNode())) {
     const bool is_counter = family.type == prometheus::MetricType::Counter;
@@ -278,11 +294,13 @@ TEST(Metrics, KeepToTheRules) {
         if (label.name == "job_id") ++series_of_job[label.value];
         if (label.name == "gpu") ++series_of_gpu[label.value];
       }
+      if (family.name.starts_with("imgd_node_")) ++series_of_node;
     }
   }
   EXPECT_THAT(series_of_job, ElementsAre(Pair("7", testing::Le(40)), Pair("8", testing::Le(40))));
   EXPECT_THAT(series_of_gpu, SizeIs(8));
   for (const auto& [gpu, count] : series_of_gpu) EXPECT_LE(count, 30);
+  EXPECT_LE(series_of_node, 60);
 }
 
 TEST(Metrics, WhatNobodyKnowsIsLeftOut) {

@@ -22,6 +22,7 @@ from prometheus import PROGRAM, Prometheus, dashboards, rules_without_patience
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed")]
 
 EACH = "memory * 85899345920 1073741824\npower * 300000\ntemperature * 60\nclock * 1980\nenergy * 1000 600000\n" \
+       "memory_clock * 2619\npcie_tx * 1000\npcie_rx * 2000\nnvlink_tx * 3000\nnvlink_rx * 4000\n" \
        "ecc * 0\ncorrected * 2\npending * 0\nfailed * 0\n"  # fmt: skip
 WELL = f"count 2\n{EACH}util 0 0\nutil 1 90\nthrottle * 4\n"
 ILL = f"count 8\n{EACH}util * 0\nthrottle 0 64\nthrottle 1 0\nxid 2 79\nfail power 3 999\n"
