@@ -1,7 +1,7 @@
 """What a real Prometheus has of a live cluster: devices, jobs, every query of every dashboard, alerts by their causes.
 
 Node `well` has two GPUs, which a command holds, one of them idle; `ill` has eight, one throttled, one with an Xid, one
-whose power can't be read; they are NVML's by a script. On two of `a`, `b` and `c`, CPU slots, ranks train.
+whose power can't be read, one whose memory fails after a while; they are NVML's by a script. On two of `a`, `b` and `c`, CPU slots, ranks train.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ EACH = "memory * 85899345920 1073741824\npower * 300000\ntemperature * 60\nclock
        "memory_clock * 2619\npcie_tx * 1000\npcie_rx * 2000\nnvlink_tx * 3000\nnvlink_rx * 4000\n" \
        "ecc * 0\ncorrected * 2\npending * 0\nfailed * 0\n"  # fmt: skip
 WELL = f"count 2\n{EACH}util 0 0\nutil 1 90\nthrottle * 4\n"
-ILL = f"count 8\n{EACH}util * 0\nthrottle 0 64\nthrottle 1 0\nxid 2 79\nfail power 3 999\n"
+ILL = f"count 8\n{EACH}util * 0\nthrottle 0 64\nthrottle 1 0\nxid 2 79\nfail power 3 999\necc 4 {'0 ' * 20}2\n"
 SHELL = "name: holds-gpus\nresources: {gpu: {count: 2}}\n" \
         "command: {run: 'test $RANK = 1 || test -e again || { touch again; exit 1; }; sleep 600'}\n"  # fmt: skip
 # What the cluster below shows, once `for` is left out.
-CAUSED = {"GpuAllocatedButIdle", "GpuThrottled", "GpuReadingFails", "NodeSick", "DevicesIdleWhileJobsWait"}
-NOT_CAUSED = {"ImgdDown", "ImgdCannotStore", "AgentMetricsDown", "NodeLost", "GpuMemoryErrors"}
+CAUSED = {"GpuAllocatedButIdle", "GpuThrottled", "GpuReadingFails", "GpuXidErrors", "GpuMemoryErrors", "NodeSick",
+          "DevicesIdleWhileJobsWait"}  # fmt: skip
+NOT_CAUSED = {"ImgdDown", "ImgdCannotStore", "AgentMetricsDown", "NodeLost"}
 
 
 def gpu_agent(cluster: Cluster, name: str, script: str) -> None:
@@ -44,7 +45,7 @@ def gpu_agent(cluster: Cluster, name: str, script: str) -> None:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "imgd.yaml").write_text("commands: true\ncurrency: USD\n")
+    (tmp_path / "imgd.yaml").write_text("commands: true\ncurrency: USD\nlost_after: 30s\n")
     with Cluster(tmp_path, ["--config", str(tmp_path / "imgd.yaml"), "--web-plain-http"]) as cluster:
         cluster.start_daemon()
         yield cluster
@@ -134,11 +135,14 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     assert prometheus.query('imgd_gpu_power_watts{node="ill", gpu="3"}') == [], "what can't be read has no series"
     assert prometheus.value('count(imgd_gpu_power_watts{node="ill"})') == 7
 
-    # A job that ends takes its series along; a daemon that ends is told of, and the agents are scraped on.
+    # A job that ends takes its series along; an agent or a daemon that ends is told of, and the other agents are scraped on.
     cluster.cli("cancel", str(training), "--wait")
     wait_for("the job's series to go", lambda: prometheus.query(f'imgd_job_ranks{{job_id="{training}"}}') == [], 30)
+    cluster.agents["c"].kill()
+    wait_for("AgentMetricsDown", lambda: "AgentMetricsDown" in prometheus.firing(), 40)
+    wait_for("NodeLost", lambda: "NodeLost" in prometheus.firing(), 60)
     assert cluster.daemon
     cluster.daemon.terminate()
     cluster.daemon.wait(20)
     wait_for("ImgdDown", lambda: "ImgdDown" in prometheus.firing(), 60)
-    assert prometheus.value('sum(up{job="imgagent"})') == 5
+    assert prometheus.value('sum(up{job="imgagent"})') == 4
