@@ -49,7 +49,8 @@ void EngineMeters::Begin(const std::map<JobId, JobRecord>& jobs, const std::vect
 
 void EngineMeters::OnEvent(const AppendEvent& event) {
   if (event.first) ++counts_.jobs_submitted;
-  if (IsFinal(event.to)) ++counts_.jobs_ended[event.to];
+  // What is heard of a job after its end is a row too.
+  if (IsFinal(event.to) && (event.first || event.from != event.to)) ++counts_.jobs_ended[event.to];
   if (event.to == JobState::kQueued && !event.first && HoldsDevices(event.from))
     ++counts_.restarts[event.reason.code];
   if (event.to == JobState::kQueued) {

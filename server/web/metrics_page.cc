@@ -140,17 +140,21 @@ void AddFigures(const EngineFigures& figures, MetricFamilies& families) {
 
 Handler MetricsPage(Engine* engine, const CallTimes* calls, ReadPool* pool) {
   return [engine, calls, pool](const Request&, const Answer& answer) {
-    engine->Measure([engine, calls, pool, answer](const Result<EngineFigures>& figures) {
+    // Here, since a task of the pool may outlive what counts the calls.
+    MetricFamilies counted;
+    calls->AddTo(counted);
+    engine->Measure([engine, pool, answer, of_calls = counted.Take()](const Result<EngineFigures>& figures) {
       if (!figures) {
         answer(ErrorResponse(figures.error()));
         return;
       }
-      const auto write = [engine, calls, answer, figures = *figures] {
+      const auto write = [answer, of_calls, figures = *figures, folder = engine->log_folder()] {
         MetricFamilies families;
         AddFigures(figures, families);
-        calls->AddTo(families);
-        AddProgram(engine->log_folder(), families);
-        answer({.body = MetricsText(families.Take()), .content_type = kMetricsContentType});
+        AddProgram(folder, families);
+        auto all = families.Take();
+        all.insert(all.end(), of_calls.begin(), of_calls.end());
+        answer({.body = MetricsText(all), .content_type = kMetricsContentType});
       };
       // Not on the core's thread; but where all is busy, that is when people want to see it.
       if (!pool->TryPost([write](Reader&) { write(); })) write();
