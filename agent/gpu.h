@@ -19,7 +19,7 @@ struct GpuReading {
   std::optional<double> power_watts;
   std::optional<double> temperature_celsius;
   std::optional<double> sm_clock_hertz;
-  std::optional<double> energy_joules;             ///< since the driver was loaded
+  std::optional<double> energy_joules;  ///< since the driver was loaded
   std::optional<double> memory_clock_hertz;
   std::optional<uint64_t> pcie_sent_bytes;  ///< since the driver was loaded, or since the counter was full
   std::optional<uint64_t> pcie_received_bytes;

@@ -274,9 +274,10 @@ TEST(Gpu, AReadingThatFailsIsNamedAndTheOthersStay) {
 
 TEST(Gpu, WhatAGpuOrADriverMayLackIsNoErrorWhereItIsNotThere) {
   const TempDir dir;
-  const auto nvml = LoadFake(dir, std::string(kEightGpus) +
-                                      "energy 1 2500\nthrottle 1 64\ncorrected 1 3\necc 1 0\nmemory_clock 1 2619\n"
-                                      "pcie_tx 1 10\npcie_rx 1 20\nnvlink_tx 1 30\nnvlink_rx 1 40\n");
+  const auto nvml =
+      LoadFake(dir, std::string(kEightGpus) +
+                        "energy 1 2500\nthrottle 1 64\ncorrected 1 3\necc 1 0\nmemory_clock 1 2619\n"
+                        "pcie_tx 1 10\npcie_rx 1 20\nnvlink_tx 1 30\nnvlink_rx 1 40\n");
   ASSERT_TRUE(nvml.has_value());
   const auto readings = (*nvml)->Read();
   EXPECT_EQ(readings[1].energy_joules, 2.5);
@@ -289,8 +290,9 @@ TEST(Gpu, WhatAGpuOrADriverMayLackIsNoErrorWhereItIsNotThere) {
   EXPECT_EQ(readings[1].nvlink_sent_bytes, 30u * 1024);
   EXPECT_EQ(readings[1].nvlink_received_bytes, 40u * 1024);
   EXPECT_EQ(readings[2].error, "");
-  EXPECT_FALSE(readings[2].energy_joules || readings[2].throttle_reasons || readings[2].corrected_ecc_errors ||
-               readings[2].uncorrected_ecc_errors || readings[2].memory_clock_hertz || readings[2].pcie_sent_bytes ||
+  EXPECT_FALSE(readings[2].energy_joules || readings[2].throttle_reasons ||
+               readings[2].corrected_ecc_errors || readings[2].uncorrected_ecc_errors ||
+               readings[2].memory_clock_hertz || readings[2].pcie_sent_bytes ||
                readings[2].nvlink_received_bytes);
 }
 

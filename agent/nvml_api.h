@@ -69,8 +69,8 @@ using nvmlDeviceGetTotalEnergyConsumption_t = nvmlReturn_t (*)(nvmlDevice_t devi
 using nvmlDeviceGetCurrentClocksThrottleReasons_t = nvmlReturn_t (*)(nvmlDevice_t device,
                                                                      unsigned long long* reasons);
 
-/// Numbers of fields (nvmlFieldValueEnums): counters since the driver was loaded, in KiB for NVLink, whose scope is a
-/// link or, with NVML_ALL_LINKS, all of them; in bytes for PCIe, which may begin anew at 0.
+/// Numbers of fields (nvmlFieldValueEnums): counters since the driver was loaded, in KiB for NVLink, whose
+/// scope is a link or, with NVML_ALL_LINKS, all of them; in bytes for PCIe, which may begin anew at 0.
 enum : unsigned {
   NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX = 138,
   NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 139,
@@ -80,7 +80,11 @@ enum : unsigned {
 };
 
 /// nvmlValueType_t.
-enum : unsigned { NVML_VALUE_UNSIGNED_INT = 1, NVML_VALUE_UNSIGNED_LONG = 2, NVML_VALUE_UNSIGNED_LONG_LONG = 3 };
+enum : unsigned {
+  NVML_VALUE_UNSIGNED_INT = 1,
+  NVML_VALUE_UNSIGNED_LONG = 2,
+  NVML_VALUE_UNSIGNED_LONG_LONG = 3
+};
 
 struct nvmlFieldValue_t {
   unsigned int fieldId;

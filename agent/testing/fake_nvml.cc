@@ -9,10 +9,9 @@
 //       percent, mW, degrees C, MHz; each reading takes the next value, and the last one stays
 //   energy | throttle | corrected DEVICE VALUE...   mJ, NVML's bits, corrected memory errors
 //   pcie_tx | pcie_rx | nvlink_tx | nvlink_rx DEVICE VALUE...   bytes; KiB over all links
-//   ecc | pending | failed DEVICE VALUE...   uncorrected errors; rows that wait to be remapped, and could not be
-//   xid DEVICE NUMBER...   each is an event
-//   fail init | count CODE
-//   fail handle | name | util | memory | power | temperature | clock DEVICE CODE
+//   ecc | pending | failed DEVICE VALUE...   uncorrected errors; rows that wait to be remapped, and could not
+//   be xid DEVICE NUMBER...   each is an event fail init | count CODE fail handle | name | util | memory |
+//   power | temperature | clock DEVICE CODE
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

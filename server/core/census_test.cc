@@ -34,7 +34,7 @@ TEST(Census, EveryStateOfAJobAndAnAgentIsCountedAlsoWhereNothingIsInIt) {
   EXPECT_TRUE(cluster.Pause(cluster.Submit("paused")));
   cluster.StartedByHand("by hand", {"host"});
   Census census = CensusOf(cluster);
-  EXPECT_EQ(census.jobs[JobState::kQueued], 2u) << "what waits for job " << first << " waits too";
+  EXPECT_EQ(census.jobs[JobState::kQueued], 2u) << "what waits for the first waits too";
   EXPECT_EQ(census.jobs[JobState::kRunning], 2u);
   EXPECT_EQ(census.jobs[JobState::kPaused], 1u);
   EXPECT_TRUE(cluster.Cancel(held_back));

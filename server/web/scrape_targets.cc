@@ -37,7 +37,8 @@ std::optional<std::string> ScrapeTargets(const ClusterView& view, const std::str
   for (const auto& node : view.nodes) {
     if (!node.metrics_address && node.state == NodeState::kReady) return std::nullopt;
     if (node.state == NodeState::kLost || node.metrics_address.value_or("").empty()) continue;
-    targets.push_back({{"targets", nlohmann::json::array({*node.metrics_address})}, {"labels", LabelsOf(node, cluster_id)}});
+    targets.push_back({{"targets", nlohmann::json::array({*node.metrics_address})},
+                       {"labels", LabelsOf(node, cluster_id)}});
   }
   return targets.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
