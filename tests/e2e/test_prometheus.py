@@ -100,20 +100,23 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     cluster.wait_state(holds, "JOB_STATE_RUNNING")
     training = cluster.submit(make_job(nodes=2, epochs=2000))
     cluster.wait_step(training, 25, 120)
-    waits = cluster.submit(make_job(nodes=50))
+    waits = cluster.submit(make_job(nodes=16))
 
     # What is held is what the jobs hold, and the uses add up to all devices that there are.
     wait_for("the devices", lambda: prometheus.value("sum(imgd_devices)") == 13, 30)
     wait_for("what is held", lambda: prometheus.value('sum(imgd_devices{use="allocated"})') == 4, 30)
     assert prometheus.label_values("imgd_devices", "use") == {"allocated", "idle", "set_aside", "unavailable"}
-    assert prometheus.value('sum(imgd_gpu_allocated{node="well"})') == 2
-    assert prometheus.value('imgd_jobs{state="queued"}') == 1, f"job {waits}"
-    assert prometheus.label_values('imgd_node_memory_bytes{node="a"}', "label_zone") == {"z-a"}
+    wait_for("the agent's word for it", lambda: prometheus.value('sum(imgd_gpu_allocated{node="well"})') == 2, 30)
+    wait_for(f"job {waits} in the queue", lambda: prometheus.value('imgd_jobs{state="queued"}') == 1, 30)
+    wait_for("a's labels", lambda: prometheus.label_values('imgd_node_memory_bytes{node="a"}', "label_zone") == {"z-a"}, 30)
 
     # A stream that ends and a call that fails, as the control plane's panels show them.
     assert cluster.events(holds)
     assert cluster.cli("show", "999", check=False).returncode == 3
-    wait_for("every query of every dashboard to have an answer", lambda: not wrong_queries(prometheus), 90)
+    deadline = time.monotonic() + 60
+    while (wrong := wrong_queries(prometheus)) and time.monotonic() < deadline:
+        time.sleep(1)
+    assert not wrong, "\n".join(wrong)
 
     # The same images a second as the trainer's own reports have, which change while one looks.
     def same_speed() -> bool:
