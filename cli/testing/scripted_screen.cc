@@ -6,8 +6,17 @@
 
 namespace imgd::cli {
 
+/// Keeps what is there to read, without how it looks: "\x1b[1m" and the like.
 bool ScriptedScreen::Write(const std::string& bytes) {
-  written_ += bytes;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t end = bytes.compare(at, 2, "\x1b[") == 0 ? bytes.find_first_not_of("0123456789;", at + 2)
+                                                          : std::string::npos;
+    if (end != std::string::npos && bytes[end] == 'm') {
+      at = end + 1;
+    } else {
+      written_ += bytes[at++];
+    }
+  }
   return true;
 }
 
