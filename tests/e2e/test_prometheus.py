@@ -91,6 +91,9 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     wait_for("the new agent to be scraped", lambda: prometheus.value('up{job="imgagent", node="well"}') == 1, 15)
     print(f"scraped {time.monotonic() - joined:.1f} s after it had joined, started {joined - begun:.1f} s before")
 
+    # What has happened before imgd is first scraped is no increase of anything.
+    wait_for("imgd to be scraped", lambda: prometheus.value('up{job="imgd"}') == 1, 15)
+
     (cluster.root / "shell.yaml").write_text(SHELL)
     holds = cluster.submit(cluster.root / "shell.yaml")
     gpu_agent(cluster, "ill", ILL)
@@ -108,7 +111,8 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     assert prometheus.label_values("imgd_devices", "use") == {"allocated", "idle", "set_aside", "unavailable"}
     wait_for("the agent's word for it", lambda: prometheus.value('sum(imgd_gpu_allocated{node="well"})') == 2, 30)
     wait_for(f"job {waits} in the queue", lambda: prometheus.value('imgd_jobs{state="queued"}') == 1, 30)
-    wait_for("a's labels", lambda: prometheus.label_values('imgd_node_memory_bytes{node="a"}', "label_zone") == {"z-a"}, 30)
+    on_a = 'imgd_node_memory_bytes{node="a"}'
+    wait_for("a's labels", lambda: prometheus.label_values(on_a, "label_zone") == {"z-a"}, 30)
 
     # A stream that ends and a call that fails, as the control plane's panels show them.
     assert cluster.events(holds)
@@ -138,7 +142,7 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     assert prometheus.query('imgd_gpu_power_watts{node="ill", gpu="3"}') == [], "what can't be read has no series"
     assert prometheus.value('count(imgd_gpu_power_watts{node="ill"})') == 7
 
-    # A job that ends takes its series along; an agent or a daemon that ends is told of, and the other agents are scraped on.
+    # A job that ends takes its series along; an agent or a daemon that ends is told of, and the others are scraped on.
     cluster.cli("cancel", str(training), "--wait")
     wait_for("the job's series to go", lambda: prometheus.query(f'imgd_job_ranks{{job_id="{training}"}}') == [], 30)
     cluster.agents["c"].kill()
