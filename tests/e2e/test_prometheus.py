@@ -1,7 +1,8 @@
 """What a real Prometheus has of a live cluster: devices, jobs, every query of every dashboard, alerts by their causes.
 
 Node `well` has two GPUs, which a command holds, one of them idle; `ill` has eight, one throttled, one with an Xid, one
-whose power can't be read, one whose memory fails after a while; they are NVML's by a script. On two of `a`, `b` and `c`, CPU slots, ranks train.
+whose power can't be read, one whose memory fails after a while; they are NVML's by a script. On two of `a`, `b` and
+`c`, CPU slots, ranks train.
 """
 
 from __future__ import annotations
