@@ -68,7 +68,7 @@ TEST(Config, TheExampleFileIsValidAndSaysTheDefaults) {
   EXPECT_EQ(config->stop_after_disconnect_ms, Config().stop_after_disconnect_ms);
   EXPECT_EQ(config->spot_notices, Config().spot_notices);
   EXPECT_EQ(Config().metrics_listen, "") << "off: two agents on a machine would want the same port";
-  EXPECT_EQ(config->metrics_listen, "127.0.0.1:7651") << "the one key that is not at its default, as it says";
+  EXPECT_EQ(config->metrics_listen, "127.0.0.1:7652") << "the one key that is not at its default, as it says";
 }
 
 TEST(Config, MetricsAreServedOnAnAddressOrNotAtAll) {

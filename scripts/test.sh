@@ -36,9 +36,9 @@ python_tests() {
   PYTEST_DEBUG_TEMPROOT=$(temp_root)
   export PYTEST_DEBUG_TEMPROOT
   say "tests of whole programs, their files in $PYTEST_DEBUG_TEMPROOT"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider -n "$((JOBS * 2))" --dist worksteal "${others[@]}" "$@"
+  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider --durations=12 -n "$((JOBS * 2))" --dist worksteal "${others[@]}" "$@"
   say "tests of whole programs: the service's times"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider "${timed[@]}" "$@"
+  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider --durations=12 "${timed[@]}" "$@"
 }
 
 sanitizer_tests() {

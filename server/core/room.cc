@@ -24,17 +24,17 @@ uint64_t CountFrom(const Counts& counts, uint32_t least, const CountOf& count_of
 uint64_t FreeNodes(const std::vector<BitSet>& by_free, uint32_t ranks) {
   return CountFrom(by_free, ranks, [](const auto& nodes) { return nodes.size(); });
 }
-uint64_t FreeNodes(const std::vector<uint32_t>& by_free, uint32_t ranks) {
-  return CountFrom(by_free, ranks, [](uint32_t count) { return count; });
-}
 
-/// Adds those of the members that could take so many ranks, the fullest first, until there are `most`.
+/// Adds those of the members that could take so many ranks, the fullest first, until there are `most`. Some
+/// of them may be chosen already.
 void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& members, uint32_t ranks,
-          size_t most, std::set<uint32_t>& chosen) {
+          size_t most, std::vector<uint32_t>& chosen) {
+  std::sort(chosen.begin(), chosen.end());
+  const std::vector<uint32_t> before = chosen;
   for (size_t free = ranks; free < by_free.size(); ++free) {
     const bool more = by_free[free].ForEach([&](uint32_t place) {
       if (chosen.size() == most) return false;
-      chosen.insert(members[place]);
+      if (!std::binary_search(before.begin(), before.end(), members[place])) chosen.push_back(members[place]);
       return true;
     });
     if (!more) return;
@@ -250,6 +250,7 @@ void Room::NumberLabels() {
       labels[sort][level] =
           numbers.try_emplace(label->second, static_cast<uint32_t>(numbers.size())).first->second;
     }
+    layout_->label_counts[level] = static_cast<uint32_t>(numbers.size());
   }
 }
 
@@ -257,19 +258,17 @@ void Room::SortByCloseness(Group& group) {
   if (group.close) return;
   NumberLabels();
   group.close.emplace();
+  // Of each member, by its place: in the order of names, as nodes come.
+  std::vector<uint32_t> free_of(group.members.size());
+  for (uint32_t free = 0; free < group.by_free.size(); ++free) {
+    group.by_free[free].ForEach([&](uint32_t place) { return (free_of[place] = free, true); });
+  }
   for (size_t level = 0; level < kTopology.size(); ++level) {
-    auto& sets = (*group.close)[level];
-    for (size_t free = 0; free < group.by_free.size(); ++free) {
-      group.by_free[free].ForEach([&](uint32_t place) {
-        const uint32_t node = group.members[place];
-        const uint32_t number = LabelsOf(node)[level];
-        if (number == kNoLabel) return true;
-        auto& set = sets[number];
-        set.by_free.resize(group.by_free.size());
-        ++set.by_free[free];
-        set.members.push_back(node);
-        return true;
-      });
+    CloseSets& sets = (*group.close)[level];
+    sets = CloseSets(layout_->label_counts[level], group.by_free.size() - 1);
+    for (uint32_t place = 0; place < group.members.size(); ++place) {
+      const uint32_t set = LabelsOf(group.members[place])[level];
+      if (set != kNoLabel && free_of[place] > 0) sets.Add(set, group.members[place], free_of[place]);
     }
   }
 }
@@ -335,57 +334,45 @@ Part Room::PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devi
 
 /// The smallest set of close nodes that holds the gang, of the narrowest kind that has one; else as few sets
 /// of the widest kind as there are, the largest first.
-void Room::ChooseClose(Group& group, const QueuedJob& job, std::set<uint32_t>& chosen) {
+void Room::ChooseClose(Group& group, const QueuedJob& job, std::vector<uint32_t>& chosen) {
   SortByCloseness(group);
   const uint32_t ranks = job.ranks_per_node;
-  for (size_t level = kTopology.size(); level-- > 0;) {
-    const CloseSet* best = nullptr;
-    uint64_t least = std::numeric_limits<uint64_t>::max();
-    for (const auto& [number, set] : (*group.close)[level]) {
-      const uint64_t count = FreeNodes(set.by_free, ranks);
-      if (count < job.nodes || count >= least) continue;
-      best = &set;
-      least = count;
-    }
-    // Where it is all there is, the order by free devices is known already.
-    if (best != nullptr && least == FreeNodes(group.by_free, ranks)) return;
-    if (best != nullptr) return FillFrom(*best, job, chosen);
-  }
-  const auto widest =
-      std::find_if(group.close->begin(), group.close->end(), [](const auto& sets) { return !sets.empty(); });
-  if (widest == group.close->end()) return;
-  std::vector<const CloseSet*> sets;
-  for (const auto& [number, set] : *widest) sets.push_back(&set);
-  std::stable_sort(sets.begin(), sets.end(), [ranks](const CloseSet* a, const CloseSet* b) {
-    return FreeNodes(a->by_free, ranks) > FreeNodes(b->by_free, ranks);
-  });
-  for (auto set = sets.begin(); set != sets.end() && chosen.size() < job.nodes; ++set)
-    FillFrom(**set, job, chosen);
-}
-
-void Room::FillFrom(const CloseSet& set, const QueuedJob& job, std::set<uint32_t>& chosen) {
   const View& view = ViewOf(job);
-  std::vector<std::pair<uint32_t, uint32_t>> fits;  // free devices, node
-  for (const uint32_t node : set.members) {
-    if (const uint32_t free = FreeFor(view, node, FreeOn(node)); free >= job.ranks_per_node)
-      fits.emplace_back(free, node);
+  const auto fill_from = [&](CloseSets& sets, uint32_t set) {
+    sets.Fill(
+        set, ranks, job.nodes, [&](uint32_t node) { return FreeFor(view, node, FreeOn(node)); }, chosen);
+  };
+  for (size_t level = kTopology.size(); level-- > 0;) {
+    CloseSets& sets = (*group.close)[level];
+    const auto smallest = sets.Smallest(ranks, job.nodes);
+    if (!smallest) continue;
+    // Where it is all there is, the order by free devices is known already.
+    if (sets.CountOf(*smallest, ranks) < FreeNodes(group.by_free, ranks)) fill_from(sets, *smallest);
+    return;
   }
-  std::sort(fits.begin(), fits.end());
-  for (size_t i = 0; i < fits.size() && chosen.size() < job.nodes; ++i) chosen.insert(fits[i].second);
+  const auto widest = std::find_if(group.close->begin(), group.close->end(),
+                                   [](const CloseSets& sets) { return !sets.empty(); });
+  if (widest == group.close->end()) return;
+  for (const uint32_t set : widest->LargestFirst(ranks)) {
+    if (chosen.size() == job.nodes) return;
+    fill_from(*widest, set);
+  }
 }
 
 std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
-  std::set<uint32_t> chosen;
+  std::vector<uint32_t> chosen;
+  chosen.reserve(job.nodes);
   if (job.nodes > 1) ChooseClose(group, job, chosen);
   Fill(group.by_free, group.members, job.ranks_per_node, job.nodes, chosen);
   // Neighbours in rank are close, and else ranks go by node name, so that a gang's layout can be told by
   // looking at it.
-  std::vector<uint32_t> nodes(chosen.begin(), chosen.end());
-  if (!layout_->labels.empty()) {
-    std::stable_sort(nodes.begin(), nodes.end(),
-                     [this](uint32_t a, uint32_t b) { return LabelsOf(a) < LabelsOf(b); });
+  if (layout_->labels.empty()) {
+    std::sort(chosen.begin(), chosen.end());
+  } else {
+    std::sort(chosen.begin(), chosen.end(),
+              [this](uint32_t a, uint32_t b) { return std::tie(LabelsOf(a), a) < std::tie(LabelsOf(b), b); });
   }
-  return nodes;
+  return chosen;
 }
 
 std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
@@ -393,6 +380,7 @@ std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
     if (FreeNodes(group.by_free, job.ranks_per_node) < job.nodes) continue;
     const View& view = ViewOf(job);
     std::vector<Part> parts;
+    parts.reserve(job.nodes);
     for (const uint32_t node : Choose(group, job)) {
       const auto first_rank = static_cast<uint32_t>(parts.size()) * job.ranks_per_node;
       auto devices = FreeDevices(view, node);
@@ -404,10 +392,20 @@ std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
   return std::nullopt;
 }
 
-void Room::Take(const std::vector<Part>& parts) {
+std::vector<uint32_t> Room::NodesOf(const std::vector<Part>& parts) const {
+  std::vector<uint32_t> out;
+  out.reserve(parts.size());
+  for (const auto& part : parts) out.push_back(static_cast<uint32_t>(IndexOf(part.node)));
+  return out;
+}
+
+void Room::Take(const std::vector<Part>& parts) { Take(parts, NodesOf(parts)); }
+
+void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes) {
   std::vector<uint32_t> before(views_.size());
-  for (const auto& part : parts) {
-    const auto node = static_cast<uint32_t>(IndexOf(part.node));
+  for (size_t at = 0; at < parts.size(); ++at) {
+    const Part& part = parts[at];
+    const uint32_t node = nodes[at];
     const uint32_t had = FreeOn(node);
     for (size_t i = 0; i < views_.size(); ++i) before[i] = views_[i] ? FreeFor(*views_[i], node, had) : 0;
     const auto& devices = (*nodes_)[node].devices;
@@ -433,9 +431,7 @@ void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
   for (size_t level = 0; level < kTopology.size(); ++level) {
     const uint32_t number = LabelsOf(node)[level];
     if (number == kNoLabel) continue;
-    auto& by_free = (*group.close)[level].at(number).by_free;
-    --by_free[from];
-    ++by_free[to];
+    (*group.close)[level].Move(number, from, to);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/core/bit_set.h"
+#include "server/core/close_sets.h"
 #include "server/core/needs.h"
 #include "server/core/scheduler.h"
 
@@ -42,6 +43,9 @@ class Room {
   std::optional<std::vector<Part>> Find(const QueuedJob& job);
   /// What is not free is left alone.
   void Take(const std::vector<Part>& parts);
+  /// The same where the places of the parts' nodes are known already (NodesOf(), the same for all copies).
+  void Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes);
+  std::vector<uint32_t> NodesOf(const std::vector<Part>& parts) const;
 
   /// What the gang gets first, and when, as holders end; devices that are free now before others. Nothing
   /// where it could not be had though all of them ended, without lost nodes.
@@ -62,22 +66,18 @@ class Room {
     BitSet usable;                  ///< nodes
     /// Numbers of each sort's labels; empty until a gang of several nodes first asks.
     std::vector<std::array<uint32_t, kTopology.size()>> labels;
+    std::array<uint32_t, kTopology.size()> label_counts{};  ///< how many there are of each; with labels
   };
   /// Nodes that can be used, by so many ranks that they could take now; not those that could take none. By
   /// their places among the members of a group.
   using ByFree = std::vector<BitSet>;
-  /// Nodes of one label.
-  struct CloseSet {
-    std::vector<uint32_t> members;  ///< those that had a free device when it was made
-    std::vector<uint32_t> by_free;  ///< how many could take so many ranks now
-  };
   /// Nodes that see the same folder, by their places in the list.
   struct Group {
     std::vector<uint32_t> members;
     ByFree by_free;
     std::vector<uint32_t> by_size;  ///< how many have so many devices
     /// Nodes of the same label, by its number; made when a gang of several nodes first asks.
-    std::optional<std::array<std::map<uint32_t, CloseSet>, kTopology.size()>> close;
+    std::optional<std::array<CloseSets, kTopology.size()>> close;
   };
   /// What a sort of nodes has for a gang.
   struct Judged {
@@ -123,9 +123,7 @@ class Room {
   std::span<Group> GroupsFor(const QueuedJob& job);
   /// Of a group that has enough nodes with enough free devices, those to take, in the order of ranks.
   std::vector<uint32_t> Choose(Group& group, const QueuedJob& job);
-  void ChooseClose(Group& group, const QueuedJob& job, std::set<uint32_t>& chosen);
-  /// Adds members of the set, the fullest first, until there are as many as the job needs.
-  void FillFrom(const CloseSet& set, const QueuedJob& job, std::set<uint32_t>& chosen);
+  void ChooseClose(Group& group, const QueuedJob& job, std::vector<uint32_t>& chosen);
   void SortByCloseness(Group& group);
   void NumberLabels();
   /// The node could take `from` ranks, and can take `to` now.

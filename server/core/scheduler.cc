@@ -159,8 +159,9 @@ uint32_t Planner::DevicesOf(const std::vector<Part>& parts) const {
 
 void Planner::Take(const QueuedJob& job, const std::vector<Part>& parts) {
   Count(job, DevicesOf(parts));
-  room_.Take(parts);
-  if (beside_) beside_->Take(parts);
+  const auto nodes = room_.NodesOf(parts);
+  room_.Take(parts, nodes);
+  if (beside_) beside_->Take(parts, nodes);
 }
 
 /// As many nodes as there are, of those that it takes, and as the quotas allow; at least those that it needs.

@@ -19,7 +19,7 @@ def log_numbers(cluster: Cluster, job: int, rank: int) -> list[int]:
 
 
 def test_kill_9_of_a_rank_in_mid_epoch_resumes_from_the_checkpoint(cluster: Cluster, make_job: MakeJob) -> None:
-    job = cluster.submit(make_job(epochs=5))
+    job = cluster.submit(make_job(epochs=3))
     cluster.wait_step(job, 13)
     os.kill(cluster.rank_pids(job)[1], signal.SIGKILL)
     done = cluster.wait_state(job, "JOB_STATE_COMPLETED")
@@ -30,7 +30,7 @@ def test_kill_9_of_a_rank_in_mid_epoch_resumes_from_the_checkpoint(cluster: Clus
     assert "rank 1" in requeued[0]["text"] and "signal 9" in requeued[0]["text"]
     second = [e["step"] for e in cluster.events(job) if "step" in e and int(e["generation"]) == 2]
     assert int(second[0]["step"]) > 10, "the second start did not go on from a checkpoint"
-    assert_each_step_once(cluster, job, 50)
+    assert_each_step_once(cluster, job, 30)
     first = {int(e["step"]["step"]): e["step"]["loss"] for e in cluster.events(job)
              if "step" in e and int(e["generation"]) == 1}  # fmt: skip
     repeated = [(first[int(s["step"])], s["loss"]) for s in second if int(s["step"]) in first]
@@ -39,7 +39,7 @@ def test_kill_9_of_a_rank_in_mid_epoch_resumes_from_the_checkpoint(cluster: Clus
 
 
 def test_training_goes_on_while_the_daemon_is_dead(cluster: Cluster, make_job: MakeJob) -> None:
-    job = cluster.submit(make_job(epochs=8))
+    job = cluster.submit(make_job(epochs=4))
     cluster.wait_step(job, 5)
     pids = cluster.rank_pids(job)
     watch = cluster.cli_process("watch", str(job))
@@ -51,14 +51,14 @@ def test_training_goes_on_while_the_daemon_is_dead(cluster: Cluster, make_job: M
     size = events_file.stat().st_size
     wait_for("the trainer to go on", lambda: events_file.stat().st_size > size + 200, 30)
     cluster.start_daemon()
-    cluster.wait_step(job, 30)
+    cluster.wait_step(job, 20)
     assert cluster.rank_pids(job) == pids and all(alive(p) for p in pids.values())
     cluster.wait_state(job, "JOB_STATE_COMPLETED")
     shown, _ = watch.communicate(timeout=30)
     assert watch.returncode == 0, shown
     assert "COMPLETED" in shown
     assert int(cluster.job(job)["generation"]) == 1
-    assert_each_step_once(cluster, job, 80)
+    assert_each_step_once(cluster, job, 40)
 
 
 @pytest.mark.long
@@ -112,7 +112,7 @@ def test_no_log_line_is_lost_or_doubled_whoever_dies(tmp_path: Path, make_job: M
 def test_an_acknowledged_job_survives_the_daemons_death(cluster: Cluster, make_job: MakeJob) -> None:
     cluster.agents["a"].terminate()
     cluster.agents["a"].wait()
-    job = cluster.submit(make_job())
+    job = cluster.submit(make_job(epochs=1))
     assert cluster.daemon
     cluster.daemon.kill()
     cluster.daemon.wait()

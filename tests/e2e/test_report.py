@@ -112,9 +112,8 @@ def test_a_run_by_hand_is_seen_to_its_end_over_a_killed_daemon(cluster: Cluster,
 
 
 def test_the_fingerprint_is_logged_and_the_key_is_secret(cluster: Cluster) -> None:
-    log = (cluster.root / "imgd.log").read_text()
-    logged = re.search(r"sha256=([0-9A-F:]{95})", log)
-    assert logged, log
+    log = cluster.root / "imgd.log"
+    logged = wait_for("the fingerprint", lambda: re.search(r"sha256=([0-9A-F:]{95})", log.read_text()), 10)
     command = ["openssl", "x509", "-in", str(cluster.root / "imgd/web.crt"), "-noout", "-fingerprint", "-sha256"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert shown.strip().endswith(logged[1])
