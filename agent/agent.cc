@@ -69,8 +69,8 @@ Status Agent::Begin(std::filesystem::path shim_program) {
                                                 link_->Send(connection_, std::move(request));
                                               }));
   if (!config_.metrics_listen.empty()) {
-    IMGD_ASSIGN(exporter_,
-                Exporter::Create(loop_, config_.metrics_listen, supervisor_.get(), devices_, gpus_.get()));
+    IMGD_ASSIGN(exporter_, Exporter::Create(loop_, config_.metrics_listen, supervisor_.get(), devices_,
+                                            gpus_.get(), config_.state_dir));
     spdlog::info("node={} listen={} port={} msg=\"serves /metrics\"", config_.node, config_.metrics_listen,
                  exporter_->port());
   }
@@ -123,6 +123,7 @@ v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
   for (const auto& folder : shared_folders_) *hello->add_shared_folders() = folder;
   for (const auto& [name, value] : config_.labels) (*hello->mutable_labels())[name] = value;
   hello->set_price_per_hour(config_.price_per_hour);
+  if (exporter_ != nullptr) hello->set_metrics_address(exporter_->AddressFor(address));
   for (auto& status : supervisor_->Statuses()) *hello->add_runs() = std::move(status);
   hello->set_incarnation(incarnation_);
   hello->set_agent_id(agent_id_);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/url.h"
+
 namespace imgd {
 namespace {
 constexpr auto kLookPeriod = std::chrono::seconds(1);
@@ -12,18 +14,33 @@ constexpr size_t kMostBytesALook = 1 << 20;
 
 Result<std::unique_ptr<Exporter>> Exporter::Create(EventLoop* loop, const std::string& listen,
                                                    const Supervisor* supervisor,
-                                                   std::vector<v1::Device> devices, const GpuMonitor* gpus) {
-  std::unique_ptr<Exporter> exporter(new Exporter(loop, supervisor, std::move(devices), gpus));
+                                                   std::vector<v1::Device> devices, const GpuMonitor* gpus,
+                                                   std::filesystem::path state_dir) {
+  std::unique_ptr<Exporter> exporter(
+      new Exporter(loop, supervisor, std::move(devices), gpus, std::move(state_dir)));
   IMGD_ASSIGN(exporter->server_, MetricsServer::Listen(loop, listen, [raw = exporter.get()] {
                 return ToMetricsText(raw->Snapshot());
               }));
+  exporter->host_ = listen.substr(0, listen.rfind(':'));
   exporter->Look();
   return exporter;
 }
 
+std::string Exporter::AddressFor(const std::string& node_address) const {
+  const bool any = host_.empty() || host_ == "0.0.0.0" || host_ == "[::]" || host_ == "::" || host_ == "*";
+  const std::string& host = any ? node_address : host_;
+  if (host.empty() || (IsLoopbackHost(host) && !IsLoopbackHost(node_address))) return "";
+  const bool needs_brackets = host.find(':') != std::string::npos && !host.starts_with('[');
+  return fmt::format("{}{}{}:{}", needs_brackets ? "[" : "", host, needs_brackets ? "]" : "", port());
+}
+
 Exporter::Exporter(EventLoop* loop, const Supervisor* supervisor, std::vector<v1::Device> devices,
-                   const GpuMonitor* gpus)
-    : loop_(loop), supervisor_(supervisor), devices_(std::move(devices)), gpus_(gpus) {}
+                   const GpuMonitor* gpus, std::filesystem::path state_dir)
+    : loop_(loop),
+      supervisor_(supervisor),
+      devices_(std::move(devices)),
+      gpus_(gpus),
+      state_dir_(std::move(state_dir)) {}
 
 Exporter::~Exporter() { loop_->Cancel(timer_); }
 
@@ -44,10 +61,14 @@ NodeSnapshot Exporter::Snapshot() const {
   NodeSnapshot node;
   for (const Run* run : supervisor_->LiveRuns()) {
     const auto meter = meters_.find(run->key());
+    node.held.insert(run->spec().devices.begin(), run->spec().devices.end());
     if (meter == meters_.end() || !meter->second.is_complete()) continue;
-    node.runs.push_back(
-        {.key = run->key(), .running_ranks = run->running_ranks(), .ranks = meter->second.ranks()});
+    node.runs.push_back({.key = run->key(),
+                         .running_ranks = run->running_ranks(),
+                         .ranks = meter->second.ranks(),
+                         .trains = run->spec().Trains()});
   }
+  node.machine = ReadNodeFigures(state_dir_);
   if (gpus_ != nullptr) {
     node.gpus = devices_;
     node.readings = gpus_->Latest();

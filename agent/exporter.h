@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,27 +22,33 @@ namespace imgd {
 class Exporter {
  public:
   /// Serves on `listen` ("host:port"; port 0: a free one). `supervisor` and `gpus` outlive it; `gpus` is null
-  /// on CPU slots. Errors: as MetricsServer::Listen.
+  /// on CPU slots; `state_dir` is on the disk that is told of. Errors: as MetricsServer::Listen.
   static Result<std::unique_ptr<Exporter>> Create(EventLoop* loop, const std::string& listen,
                                                   const Supervisor* supervisor,
-                                                  std::vector<v1::Device> devices, const GpuMonitor* gpus);
+                                                  std::vector<v1::Device> devices, const GpuMonitor* gpus,
+                                                  std::filesystem::path state_dir);
   ~Exporter();
 
   uint32_t port() const { return server_->port(); }
+  /// Where others find it, "HOST:PORT", on a node that they reach at `node_address`. Empty where it listens
+  /// on the loopback and others are not on this machine.
+  std::string AddressFor(const std::string& node_address) const;
   /// All that is known now. A run is in it as soon as its reports were read to the end once.
   NodeSnapshot Snapshot() const;
 
  private:
   Exporter(EventLoop* loop, const Supervisor* supervisor, std::vector<v1::Device> devices,
-           const GpuMonitor* gpus);
+           const GpuMonitor* gpus, std::filesystem::path state_dir);
   void Look();
 
   EventLoop* loop_;
   const Supervisor* supervisor_;
   std::vector<v1::Device> devices_;
   const GpuMonitor* gpus_;
+  std::filesystem::path state_dir_;
   std::map<RunKey, RunMeter> meters_;  ///< of live runs
   EventLoop::TimerId timer_ = 0;
+  std::string host_;  ///< that it listens on
   std::unique_ptr<MetricsServer> server_;
 };
 

@@ -30,7 +30,8 @@ class ExporterTest : public testing::Test {
   }
 
   void Serve() {
-    exporter_ = std::move(*Exporter::Create(&node_.loop(), "127.0.0.1:0", &node_.supervisor(), {}, nullptr));
+    exporter_ =
+        std::move(*Exporter::Create(&node_.loop(), "127.0.0.1:0", &node_.supervisor(), {}, nullptr, "/"));
   }
 
   void StartRun(uint32_t ranks) {
@@ -82,6 +83,24 @@ TEST_F(ExporterTest, ALiveRunIsShownAndAnEndedOneIsNot) {
   ASSERT_TRUE(node_.UntilGone(7, 1));
   EXPECT_THAT(exporter_->Snapshot().runs, IsEmpty()) << "at once";
   EXPECT_THAT(Scrape(), Not(HasSubstr("imgd_job")));
+}
+
+TEST_F(ExporterTest, TellsWhereOthersFindIt) {
+  struct Case {
+    const char* listen;
+    const char* node;
+    std::string found;
+  };
+  for (const auto& [listen, node, found] :
+       {Case{"127.0.0.1:0", "127.0.0.1", "127.0.0.1:PORT"}, Case{"127.0.0.1:0", "10.0.0.5", ""},
+        Case{"0.0.0.0:0", "10.0.0.5", "10.0.0.5:PORT"}, Case{"[::]:0", "fd00::5", "[fd00::5]:PORT"}}) {
+    auto made = Exporter::Create(&node_.loop(), listen, &node_.supervisor(), {}, nullptr, "/");
+    if (!made) continue;  // a machine without IPv6
+    std::string expected = found;
+    if (const auto at = expected.find("PORT"); at != std::string::npos)
+      expected.replace(at, 4, std::to_string((*made)->port()));
+    EXPECT_EQ((*made)->AddressFor(node), expected) << listen << ", node at " << node;
+  }
 }
 
 TEST_F(ExporterTest, GoesOnWithoutTheDaemon) {

@@ -51,6 +51,9 @@ struct Nvml::State {
   nvmlDeviceGetTemperature_t temperature;
   nvmlDeviceGetClockInfo_t clock;
   nvmlDeviceGetTotalEccErrors_t ecc_errors;
+  nvmlDeviceGetTotalEnergyConsumption_t energy;
+  nvmlDeviceGetCurrentClocksThrottleReasons_t throttle_reasons;
+  nvmlDeviceGetFieldValues_t field_values;
   nvmlDeviceGetRemappedRows_t remapped_rows;
   nvmlDeviceGetRetiredPagesPendingStatus_t retired_pending;
   nvmlEventSetCreate_t create_events;
@@ -58,7 +61,13 @@ struct Nvml::State {
   nvmlDeviceRegisterEvents_t register_events;
   nvmlEventSetWait_v2_t wait_event;
   nvmlEventSet_t events = nullptr;
-  std::vector<uint32_t> xids;  ///< of each device, the latest of the hardware
+  /// Of each device, since the agent began.
+  struct Xids {
+    uint32_t latest = 0;  ///< of the hardware
+    uint64_t of_hardware = 0;
+    uint64_t of_programs = 0;
+  };
+  std::vector<Xids> xids;
   std::vector<nvmlDevice_t> handles;
   std::vector<v1::Device> devices;
 
@@ -68,6 +77,8 @@ struct Nvml::State {
   Result<v1::Device> Describe(unsigned index, nvmlDevice_t handle) const;
   GpuReading ReadOne(nvmlDevice_t handle) const;
   void ReadHealth(nvmlDevice_t handle, GpuReading& reading) const;
+  void ReadRest(nvmlDevice_t handle, GpuReading& reading) const;
+  void ReadTraffic(nvmlDevice_t handle, GpuReading& reading) const;
   void ListenForXids();
   void TakeXids();
 };
@@ -86,6 +97,9 @@ Status Nvml::State::LoadSymbols() {
   IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetPowerUsage", &power));
   IMGD_TRY(LoadSymbol(handle, "nvmlDeviceGetTemperature", &temperature));
   LoadSymbolIfThere(handle, "nvmlDeviceGetTotalEccErrors", &ecc_errors);
+  LoadSymbolIfThere(handle, "nvmlDeviceGetTotalEnergyConsumption", &energy);
+  LoadSymbolIfThere(handle, "nvmlDeviceGetCurrentClocksThrottleReasons", &throttle_reasons);
+  LoadSymbolIfThere(handle, "nvmlDeviceGetFieldValues", &field_values);
   LoadSymbolIfThere(handle, "nvmlDeviceGetRemappedRows", &remapped_rows);
   LoadSymbolIfThere(handle, "nvmlDeviceGetRetiredPagesPendingStatus", &retired_pending);
   LoadSymbolIfThere(handle, "nvmlEventSetCreate", &create_events);
@@ -148,16 +162,23 @@ void Nvml::State::TakeXids() {
   nvmlEventData_t event{};
   for (int i = 0; events != nullptr && i < kMost && wait_event(events, &event, 0) == 0; ++i) {
     for (size_t device = 0; device < handles.size(); ++device) {
-      if (handles[device] == event.device && IsOfHardware(event.data))
-        xids[device] = static_cast<uint32_t>(event.data);
+      if (handles[device] != event.device || event.data == 0) continue;
+      if (IsOfHardware(event.data)) {
+        xids[device].latest = static_cast<uint32_t>(event.data);
+        ++xids[device].of_hardware;
+      } else {
+        ++xids[device].of_programs;
+      }
     }
   }
 }
 
 void Nvml::State::ReadHealth(nvmlDevice_t handle, GpuReading& reading) const {
   unsigned long long errors = 0;
-  if (ecc_errors != nullptr && ecc_errors(handle, NVML_UNCORRECTED, NVML_VOLATILE_ECC, &errors) == 0)
+  if (ecc_errors != nullptr && ecc_errors(handle, NVML_UNCORRECTED, NVML_VOLATILE_ECC, &errors) == 0) {
     reading.uncorrected_errors = errors;
+    reading.uncorrected_ecc_errors = errors;
+  }
   unsigned corrected = 0;
   unsigned uncorrected = 0;
   unsigned pending = 0;
@@ -171,6 +192,52 @@ void Nvml::State::ReadHealth(nvmlDevice_t handle, GpuReading& reading) const {
     reading.knows_remaps = true;
     reading.remaps_pending = pages_pending != 0;
   }
+}
+
+/// What a GPU or a driver may lack without anything being wrong.
+void Nvml::State::ReadRest(nvmlDevice_t handle, GpuReading& reading) const {
+  unsigned long long value = 0;
+  if (energy != nullptr && energy(handle, &value) == 0)
+    reading.energy_joules = static_cast<double>(value) / 1000;
+  if (throttle_reasons != nullptr && throttle_reasons(handle, &value) == 0) reading.throttle_reasons = value;
+  if (ecc_errors != nullptr && ecc_errors(handle, NVML_CORRECTED, NVML_VOLATILE_ECC, &value) == 0)
+    reading.corrected_ecc_errors = value;
+  unsigned megahertz = 0;
+  if (clock(handle, NVML_CLOCK_MEM, &megahertz) == 0) reading.memory_clock_hertz = megahertz * 1e6;
+  ReadTraffic(handle, reading);
+}
+
+static std::optional<uint64_t> NumberIn(const nvmlFieldValue_t& field) {
+  if (field.nvmlReturn != 0) return std::nullopt;
+  switch (field.valueType) {
+    case NVML_VALUE_UNSIGNED_INT:
+      return field.value.uiVal;
+    case NVML_VALUE_UNSIGNED_LONG:
+      return field.value.ulVal;
+    case NVML_VALUE_UNSIGNED_LONG_LONG:
+      return field.value.ullVal;
+    default:
+      return std::nullopt;
+  }
+}
+
+void Nvml::State::ReadTraffic(nvmlDevice_t handle, GpuReading& reading) const {
+  if (field_values == nullptr) return;
+  std::array<nvmlFieldValue_t, 4> fields{};
+  fields[0].fieldId = NVML_FI_DEV_PCIE_COUNT_TX_BYTES;
+  fields[1].fieldId = NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
+  fields[2].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
+  fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
+  fields[2].scopeId = fields[3].scopeId = NVML_ALL_LINKS;
+  if (field_values(handle, static_cast<int>(fields.size()), fields.data()) != 0) return;
+  const auto bytes_of_kib = [](const nvmlFieldValue_t& field) -> std::optional<uint64_t> {
+    const auto kib = NumberIn(field);
+    return kib ? std::optional<uint64_t>(*kib * 1024) : std::nullopt;
+  };
+  reading.pcie_sent_bytes = NumberIn(fields[0]);
+  reading.pcie_received_bytes = NumberIn(fields[1]);
+  reading.nvlink_sent_bytes = bytes_of_kib(fields[2]);
+  reading.nvlink_received_bytes = bytes_of_kib(fields[3]);
 }
 
 bool IsOfHardware(uint64_t xid) {
@@ -211,6 +278,7 @@ GpuReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
     reading.temperature_celsius = value;
   if (read("SM clock", clock(handle, NVML_CLOCK_SM, &value))) reading.sm_clock_hertz = value * 1e6;
   ReadHealth(handle, reading);
+  ReadRest(handle, reading);
   return reading;
 }
 
@@ -254,7 +322,9 @@ std::vector<GpuReading> Nvml::Read() {
   std::vector<GpuReading> readings;
   for (size_t i = 0; i < state_->handles.size(); ++i) {
     readings.push_back(state_->ReadOne(state_->handles[i]));
-    readings.back().xid = state_->xids[i];
+    readings.back().xid = state_->xids[i].latest;
+    readings.back().hardware_xids = state_->xids[i].of_hardware;
+    readings.back().program_xids = state_->xids[i].of_programs;
   }
   return readings;
 }

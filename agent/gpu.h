@@ -19,12 +19,23 @@ struct GpuReading {
   std::optional<double> power_watts;
   std::optional<double> temperature_celsius;
   std::optional<double> sm_clock_hertz;
-  std::string error;                ///< for people; empty when all could be read
-  bool is_lost = false;             ///< it has fallen off its bus
+  std::optional<double> energy_joules;  ///< since the driver was loaded
+  std::optional<double> memory_clock_hertz;
+  std::optional<uint64_t> pcie_sent_bytes;  ///< since the driver was loaded, or since the counter was full
+  std::optional<uint64_t> pcie_received_bytes;
+  std::optional<uint64_t> nvlink_sent_bytes;  ///< over all links, since the driver was loaded
+  std::optional<uint64_t> nvlink_received_bytes;
+  std::optional<uint64_t> throttle_reasons;        ///< bits as NVML has them; 0: it is not held back
+  std::optional<uint64_t> corrected_ecc_errors;    ///< of its memory, since the driver was loaded
+  std::optional<uint64_t> uncorrected_ecc_errors;  ///< the same; nothing where it has no ECC
+  std::string error;                               ///< for people; empty when all could be read
+  bool is_lost = false;                            ///< it has fallen off its bus
   uint64_t uncorrected_errors = 0;  ///< of its memory, since the driver was loaded; 0 where it has no ECC
   bool remaps_pending = false;      ///< broken rows of its memory wait for a reset to be replaced by others
   bool remap_failed = false;        ///< there is no row left to replace a broken one by
   bool knows_remaps = false;        ///< it can replace rows, or retire pages
+  uint64_t hardware_xids = 0;       ///< errors of the hardware that the driver reported since the agent began
+  uint64_t program_xids = 0;        ///< those that programs caused
   uint32_t xid = 0;                 ///< the latest error of the hardware that the driver reported; 0: none
   bool is_old = false;  ///< NVML has not answered for several periods: nobody knows what the GPU does now
 

@@ -1,28 +1,19 @@
 #include "agent/metrics.h"
 
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <utility>
+
+#include "common/metric_families.h"
 
 namespace imgd {
 namespace {
 
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using MetricLabels = std::vector<prometheus::ClientMetric::Label>;
 using MaybeValue = std::optional<double>;
-
-double SumOf(const LiveRun& run, double RankFigures::*figure) {
-  double sum = 0;
-  for (const auto& rank : run.ranks) sum += rank.*figure;
-  return sum;
-}
 
 /// The rank that is furthest; null before the first report. Ranks report after the same steps, so that it is
 /// also the one that reported last.
@@ -34,14 +25,46 @@ const RankFigures* FurthestRank(const LiveRun& run) {
   return furthest;
 }
 
+/// A command has trained on no image, which is not the same as on none so far.
+MaybeValue SumOf(const LiveRun& run, double RankFigures::*figure) {
+  if (!run.trains && FurthestRank(run) == nullptr) return std::nullopt;
+  double sum = 0;
+  for (const auto& rank : run.ranks) sum += rank.*figure;
+  return sum;
+}
+
 MaybeValue StepOf(const LiveRun& run) {
   const auto* rank = FurthestRank(run);
   return rank == nullptr ? MaybeValue() : static_cast<double>(rank->step);
 }
 
-MaybeValue LossOf(const LiveRun& run) {
+/// A figure of the latest report.
+template <double RankFigures::*figure>
+MaybeValue LatestOf(const LiveRun& run) {
   const auto* rank = FurthestRank(run);
-  return rank == nullptr ? MaybeValue() : rank->loss;
+  return rank == nullptr ? MaybeValue() : rank->*figure;
+}
+
+MaybeValue LeftOf(const LiveRun& run) {
+  const auto* rank = FurthestRank(run);
+  return rank == nullptr || !(rank->eta_seconds > 0) ? MaybeValue() : rank->eta_seconds;
+}
+
+/// Rank 0 alone validates and writes checkpoints for all.
+template <double RankFigures::Validation::*figure>
+MaybeValue ValidationOf(const LiveRun& run) {
+  for (const auto& rank : run.ranks) {
+    if (rank.validation) return *rank.validation.*figure;
+  }
+  return std::nullopt;
+}
+
+template <double RankFigures::Written::*figure>
+MaybeValue CheckpointOf(const LiveRun& run) {
+  for (const auto& rank : run.ranks) {
+    if (rank.checkpoint) return *rank.checkpoint.*figure;
+  }
+  return std::nullopt;
 }
 
 MaybeValue SpeedOf(const LiveRun& run) {
@@ -72,22 +95,41 @@ constexpr RunMetric kRunMetrics[] = {
     {"imgd_job_step", MetricType::Gauge,
      "Optimiser steps done since the job's beginning, over all its starts.", StepOf},
     {"imgd_job_loss", MetricType::Gauge, "Mean training loss over the whole gang, in the latest report.",
-     LossOf},
+     LatestOf<&RankFigures::loss>},
+    {"imgd_job_top1_ratio", MetricType::Gauge,
+     "Share of training images whose class was found, over the whole gang, in the latest report.",
+     LatestOf<&RankFigures::top1>},
+    {"imgd_job_epoch", MetricType::Gauge, "Epochs done, with the part of the present one.",
+     LatestOf<&RankFigures::epoch>},
+    {"imgd_job_learning_rate", MetricType::Gauge, "Learning rate of the last step.",
+     LatestOf<&RankFigures::learning_rate>},
+    {"imgd_job_left_seconds", MetricType::Gauge, "Time to the end of the training at its present speed.",
+     LeftOf},
+    {"imgd_job_validation_loss", MetricType::Gauge, "Mean loss of the latest validation pass; rank 0's node.",
+     ValidationOf<&RankFigures::Validation::loss>},
+    {"imgd_job_validation_top1_ratio", MetricType::Gauge,
+     "Share of validation images whose class was found in that pass; rank 0's node.",
+     ValidationOf<&RankFigures::Validation::top1>},
+    {"imgd_job_checkpoint_timestamp_seconds", MetricType::Gauge,
+     "When this start's latest checkpoint was complete, since 1970 UTC; rank 0's node.",
+     CheckpointOf<&RankFigures::Written::time_seconds>},
+    {"imgd_job_checkpoint_bytes", MetricType::Gauge, "Size of that checkpoint.",
+     CheckpointOf<&RankFigures::Written::bytes>},
     {"imgd_job_images_total", MetricType::Counter,
      "Images that this node's ranks trained on, each as often as it was seen.",
-     [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::images)); }},
+     [](const LiveRun& run) { return SumOf(run, &RankFigures::images); }},
     {"imgd_job_images_per_second", MetricType::Gauge,
      "Training speed of this node's ranks in their latest report, without validation and checkpoints.",
      SpeedOf},
     {"imgd_job_loader_images_total", MetricType::Counter,
      "Images that the data loaders of this node's ranks made for training.",
-     [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::loader_images)); }},
+     [](const LiveRun& run) { return SumOf(run, &RankFigures::loader_images); }},
     {"imgd_job_slowest_rank", MetricType::Gauge,
      "Rank of the whole gang whose own work took longest, in the latest report.", SlowestRankOf},
     {"imgd_job_slowest_rank_ratio", MetricType::Gauge,
      "How many times the mean over the gang this rank's own work took.", SlownessOf},
     {"imgd_job_loader_bytes_total", MetricType::Counter, "Bytes of the image files that these loaders read.",
-     [](const LiveRun& run) { return MaybeValue(SumOf(run, &RankFigures::loader_bytes)); }},
+     [](const LiveRun& run) { return SumOf(run, &RankFigures::loader_bytes); }},
 };
 
 /// What time went into, summed over a rank's reports.
@@ -110,21 +152,60 @@ constexpr Stage kStepParts[] = {
 
 struct GpuMetric {
   const char* name;
+  MetricType type;
   const char* help;
   MaybeValue (*value)(const GpuReading&);
 };
 
+template <std::optional<double> GpuReading::*figure>
+MaybeValue FigureOf(const GpuReading& gpu) {
+  return gpu.*figure;
+}
+
+template <std::optional<uint64_t> GpuReading::*count>
+MaybeValue CountOf(const GpuReading& gpu) {
+  return gpu.*count ? MaybeValue(static_cast<double>(*(gpu.*count))) : MaybeValue();
+}
+
 constexpr GpuMetric kGpuMetrics[] = {
-    {"imgd_gpu_busy_ratio", "Share of time that a kernel ran on the GPU, from 0 to 1.",
-     [](const GpuReading& gpu) { return gpu.busy_ratio; }},
-    {"imgd_gpu_memory_used_bytes", "Memory of the GPU that is in use.",
-     [](const GpuReading& gpu) {
-       return gpu.memory_used_bytes ? MaybeValue(static_cast<double>(*gpu.memory_used_bytes)) : MaybeValue();
-     }},
-    {"imgd_gpu_power_watts", "Power that the GPU draws.",
-     [](const GpuReading& gpu) { return gpu.power_watts; }},
-    {"imgd_gpu_temperature_celsius", "Temperature of the GPU's core.",
-     [](const GpuReading& gpu) { return gpu.temperature_celsius; }},
+    {"imgd_gpu_busy_ratio", MetricType::Gauge, "Share of time that a kernel ran on the GPU, from 0 to 1.",
+     FigureOf<&GpuReading::busy_ratio>},
+    {"imgd_gpu_memory_used_bytes", MetricType::Gauge, "Memory of the GPU that is in use.",
+     CountOf<&GpuReading::memory_used_bytes>},
+    {"imgd_gpu_power_watts", MetricType::Gauge, "Power that the GPU draws.",
+     FigureOf<&GpuReading::power_watts>},
+    {"imgd_gpu_energy_joules_total", MetricType::Counter,
+     "Energy that the GPU has taken since its driver was loaded.", FigureOf<&GpuReading::energy_joules>},
+    {"imgd_gpu_temperature_celsius", MetricType::Gauge, "Temperature of the GPU's core.",
+     FigureOf<&GpuReading::temperature_celsius>},
+    {"imgd_gpu_sm_clock_hertz", MetricType::Gauge, "Clock of the GPU's multiprocessors.",
+     FigureOf<&GpuReading::sm_clock_hertz>},
+    {"imgd_gpu_memory_clock_hertz", MetricType::Gauge, "Clock of the GPU's memory.",
+     FigureOf<&GpuReading::memory_clock_hertz>},
+    {"imgd_gpu_pcie_sent_bytes_total", MetricType::Counter, "Bytes that the GPU sent over PCIe.",
+     CountOf<&GpuReading::pcie_sent_bytes>},
+    {"imgd_gpu_pcie_received_bytes_total", MetricType::Counter, "Bytes that came to it over PCIe.",
+     CountOf<&GpuReading::pcie_received_bytes>},
+    {"imgd_gpu_nvlink_sent_bytes_total", MetricType::Counter,
+     "Data that the GPU sent over all its NVLinks, since its driver was loaded.",
+     CountOf<&GpuReading::nvlink_sent_bytes>},
+    {"imgd_gpu_nvlink_received_bytes_total", MetricType::Counter,
+     "Data that came to it over all its NVLinks, since then.", CountOf<&GpuReading::nvlink_received_bytes>},
+    {"imgd_gpu_ecc_corrected_errors_total", MetricType::Counter,
+     "Errors of the GPU's memory that were corrected, since its driver was loaded.",
+     CountOf<&GpuReading::corrected_ecc_errors>},
+    {"imgd_gpu_ecc_uncorrected_errors_total", MetricType::Counter,
+     "Errors of the GPU's memory that were not, since then.", CountOf<&GpuReading::uncorrected_ecc_errors>},
+};
+
+/// Why a GPU is slower than it could be: NVML's bits (nvmlClocksThrottleReasons), those that tell of trouble.
+struct ThrottleReason {
+  const char* name;
+  uint64_t bit;
+};
+constexpr ThrottleReason kThrottleReasons[] = {
+    {"power_cap", 0x04},        {"hardware", 0x08},    {"software_thermal", 0x20},
+    {"hardware_thermal", 0x40}, {"power_brake", 0x80},
 };
 
 /// Another start or another cluster's job of the same number is another series. Not `job`, which is
@@ -135,36 +216,8 @@ MetricLabels LabelsOf(const RunKey& key) {
           {"generation", std::to_string(key.generation.value())}};
 }
 
-/// Families in the order in which they are begun.
-class Families {
- public:
-  void Begin(const char* name, MetricType type, const char* help) {
-    DropEmpty();
-    list_.push_back({.name = name, .help = help, .type = type});
-  }
-
-  void Add(MetricLabels labels, MaybeValue value) {
-    if (!value || !std::isfinite(*value)) return;
-    auto& metric = list_.back().metric.emplace_back();
-    metric.label = std::move(labels);
-    (list_.back().type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = *value;
-  }
-
-  std::vector<MetricFamily> Take() {
-    DropEmpty();
-    return std::move(list_);
-  }
-
- private:
-  void DropEmpty() {
-    if (!list_.empty() && list_.back().metric.empty()) list_.pop_back();
-  }
-
-  std::vector<MetricFamily> list_;
-};
-
 void AddStages(const std::vector<LiveRun>& runs, const char* label, std::span<const Stage> stages,
-               Families& families) {
+               MetricFamilies& families) {
   for (const auto& run : runs) {
     for (const auto& stage : stages) {
       auto labels = LabelsOf(run.key);
@@ -174,7 +227,7 @@ void AddStages(const std::vector<LiveRun>& runs, const char* label, std::span<co
   }
 }
 
-void AddRuns(const std::vector<LiveRun>& runs, Families& families) {
+void AddRuns(const std::vector<LiveRun>& runs, MetricFamilies& families) {
   for (const auto& metric : kRunMetrics) {
     families.Begin(metric.name, metric.type, metric.help);
     for (const auto& run : runs) families.Add(LabelsOf(run.key), metric.value(run));
@@ -190,32 +243,89 @@ void AddRuns(const std::vector<LiveRun>& runs, Families& families) {
   AddStages(runs, "part", kStepParts, families);
 }
 
-void AddGpus(const NodeSnapshot& node, Families& families) {
+MetricLabels LabelsOf(const v1::Device& gpu) {
+  return {{"gpu", std::to_string(gpu.index())}, {"uuid", gpu.uuid()}};
+}
+
+MetricLabels With(MetricLabels labels, const char* name, const char* value) {
+  labels.push_back({name, value});
+  return labels;
+}
+
+/// What is known of the GPUs without a reading.
+void AddGpusThemselves(const NodeSnapshot& node, MetricFamilies& families) {
+  families.Begin("imgd_gpu_memory_bytes", MetricType::Gauge, "Memory that the GPU has.");
+  for (const auto& gpu : node.gpus) families.Add(LabelsOf(gpu), static_cast<double>(gpu.memory_bytes()));
+  families.Begin("imgd_gpu_allocated", MetricType::Gauge, "1 while a run has the GPU, else 0.");
+  for (const auto& gpu : node.gpus) families.Add(LabelsOf(gpu), node.held.contains(gpu.index()) ? 1 : 0);
+  families.Begin("imgd_gpu_reading_failed", MetricType::Gauge,
+                 "1 while something of the GPU can't be read, or NVML does not answer, else 0.");
+  for (size_t i = 0; i < std::min(node.gpus.size(), node.readings.size()); ++i)
+    families.Add(LabelsOf(node.gpus[i]), node.readings[i].error.empty() ? 0 : 1);
+}
+
+void AddThrottling(const v1::Device& gpu, const GpuReading& reading, MetricFamilies& families) {
+  if (!reading.throttle_reasons) return;
+  for (const auto& reason : kThrottleReasons)
+    families.Add(With(LabelsOf(gpu), "reason", reason.name),
+                 (*reading.throttle_reasons & reason.bit) != 0 ? 1 : 0);
+}
+
+void AddGpus(const NodeSnapshot& node, MetricFamilies& families) {
+  AddGpusThemselves(node, families);
   const size_t count = std::min(node.gpus.size(), node.readings.size());
   for (const auto& metric : kGpuMetrics) {
-    families.Begin(metric.name, MetricType::Gauge, metric.help);
+    families.Begin(metric.name, metric.type, metric.help);
     for (size_t i = 0; i < count; ++i) {
-      if (node.readings[i].is_old) continue;
-      families.Add({{"gpu", std::to_string(node.gpus[i].index())}, {"uuid", node.gpus[i].uuid()}},
-                   metric.value(node.readings[i]));
+      if (!node.readings[i].is_old) families.Add(LabelsOf(node.gpus[i]), metric.value(node.readings[i]));
     }
   }
+  families.Begin("imgd_gpu_throttled", MetricType::Gauge,
+                 "1 while the GPU is slower than it could be for that reason, else 0.");
+  for (size_t i = 0; i < count; ++i) {
+    if (!node.readings[i].is_old) AddThrottling(node.gpus[i], node.readings[i], families);
+  }
+  families.Begin(
+      "imgd_gpu_xid_errors_total", MetricType::Counter,
+      "Xid errors of the GPU since the agent began, by whether the hardware or a program is at fault.");
+  for (size_t i = 0; i < count; ++i) {
+    const auto labels = LabelsOf(node.gpus[i]);
+    families.Add(With(labels, "of", "hardware"), static_cast<double>(node.readings[i].hardware_xids));
+    families.Add(With(labels, "of", "program"), static_cast<double>(node.readings[i].program_xids));
+  }
+}
+
+void AddMachine(const NodeFigures& node, MetricFamilies& families) {
+  families.Begin("imgd_node_cpu_seconds_total", MetricType::Counter,
+                 "Time of all processors, since the machine was started.");
+  families.Add({{"mode", "busy"}}, node.cpu_busy_seconds);
+  families.Add({{"mode", "idle"}}, node.cpu_idle_seconds);
+  const auto add = [&families](const char* name, MetricType type, const char* help, MaybeValue value) {
+    families.Begin(name, type, help);
+    families.Add({}, value);
+  };
+  add("imgd_node_memory_bytes", MetricType::Gauge, "Memory of the machine.", node.memory_bytes);
+  add("imgd_node_memory_available_bytes", MetricType::Gauge,
+      "Of it, what programs can have without swapping.", node.memory_available_bytes);
+  add("imgd_node_disk_bytes", MetricType::Gauge, "Size of the disk that the agent's state folder is on.",
+      node.disk_bytes);
+  add("imgd_node_disk_free_bytes", MetricType::Gauge, "Free space there.", node.disk_free_bytes);
+  add("imgd_node_network_received_bytes_total", MetricType::Counter,
+      "Bytes that came in by all network interfaces but the loopback.", node.received_bytes);
+  add("imgd_node_network_sent_bytes_total", MetricType::Counter, "Bytes that went out by them.",
+      node.sent_bytes);
 }
 
 }  // namespace
 
 std::vector<MetricFamily> ToFamilies(const NodeSnapshot& node) {
-  Families families;
+  MetricFamilies families;
   AddRuns(node.runs, families);
   AddGpus(node, families);
+  AddMachine(node.machine, families);
   return families.Take();
 }
 
-std::string ToMetricsText(const NodeSnapshot& node) {
-  std::ostringstream out;
-  out.precision(std::numeric_limits<double>::max_digits10 - 1);
-  prometheus::TextSerializer().Serialize(out, ToFamilies(node));
-  return std::move(out).str();
-}
+std::string ToMetricsText(const NodeSnapshot& node) { return MetricsText(ToFamilies(node)); }
 
 }  // namespace imgd

@@ -128,6 +128,20 @@ Series SeriesOf(const NodeSnapshot& node, const std::string& name) {
   return series;
 }
 
+v1::TrainerEvent ValidationEvent(double loss, double top1) {
+  v1::TrainerEvent event;
+  event.mutable_epoch()->set_val_loss(loss);
+  event.mutable_epoch()->set_val_top1(top1);
+  return event;
+}
+
+v1::TrainerEvent WrittenEvent(int64_t time_us, uint64_t bytes) {
+  v1::TrainerEvent event;
+  event.set_time_us(time_us);
+  event.mutable_checkpoint()->set_size_bytes(bytes);
+  return event;
+}
+
 RankFigures Rank(uint64_t step, double images) {
   RankFigures rank;
   AddReport(StepEvent(1, step, images, 2).step(), rank);
@@ -139,7 +153,17 @@ GpuReading FullReading() {
           .memory_used_bytes = 1 << 30,
           .power_watts = 650,
           .temperature_celsius = 61,
-          .sm_clock_hertz = 1.98e9};
+          .sm_clock_hertz = 1.98e9,
+          .energy_joules = 1e9,
+          .memory_clock_hertz = 2.6e9,
+          .pcie_sent_bytes = 1000,
+          .pcie_received_bytes = 2000,
+          .nvlink_sent_bytes = 3000,
+          .nvlink_received_bytes = 4000,
+          .throttle_reasons = 0x44,
+          .corrected_ecc_errors = 3,
+          .uncorrected_ecc_errors = 0,
+          .hardware_xids = 1};
 }
 
 /// Two runs of eight ranks each, and eight GPUs.
@@ -147,6 +171,8 @@ NodeSnapshot FullNode() {
   NodeSnapshot node;
   for (const uint64_t job : {7, 8}) {
     node.runs.push_back({{JobId(job), Generation(2), "c1"}, 8, {8, Rank(100, 256)}});
+    node.runs.back().ranks[0].validation = {2.5, 0.4};
+    node.runs.back().ranks[0].checkpoint = {1e9, 1e8};
   }
   for (uint32_t i = 0; i < 8; ++i) {
     auto& gpu = node.gpus.emplace_back();
@@ -154,6 +180,8 @@ NodeSnapshot FullNode() {
     gpu.set_uuid(fmt::format("GPU-{}", i));
     node.readings.push_back(FullReading());
   }
+  node.held = {0, 1};
+  node.machine = {1000, 9000, 64e9, 32e9, 1e12, 5e11, 7e9, 8e9};
   return node;
 }
 
@@ -188,13 +216,72 @@ TEST(Metrics, AreSumsOverTheNodesRanks) {
   EXPECT_THAT(value("imgd_job_slowest_rank_ratio"), IsEmpty());
 }
 
+TEST(Metrics, HowFarTheTrainingIsAndHowWellItGoes) {
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(2), "c1"}, 2, {Rank(100, 640), Rank(100, 64)}});
+  const auto value = [&](const char* name) {
+    const auto series = SeriesOf(node, name);
+    return series.size() == 1 ? series[0].second : -1;
+  };
+  EXPECT_EQ(value("imgd_job_validation_top1_ratio"), -1) << "before the first pass";
+  EXPECT_EQ(value("imgd_job_checkpoint_bytes"), -1) << "before the first checkpoint";
+  auto report = StepEvent(2, 110, 64, 1);
+  report.mutable_step()->set_epoch(1.5);
+  report.mutable_step()->set_top1(0.25);
+  report.mutable_step()->set_learning_rate(0.1);
+  report.mutable_step()->set_eta_seconds(90);
+  for (const auto& event : {report, ValidationEvent(3, 0.2), ValidationEvent(2, 0.5),
+                            WrittenEvent(1'500'000, 1000), WrittenEvent(2'500'000, 1001)})
+    TakeEvent(event, node.runs[0].ranks[0]);
+  EXPECT_EQ(value("imgd_job_epoch"), 1.5);
+  EXPECT_EQ(value("imgd_job_top1_ratio"), 0.25);
+  EXPECT_EQ(value("imgd_job_learning_rate"), 0.1);
+  EXPECT_EQ(value("imgd_job_left_seconds"), 90);
+  EXPECT_EQ(value("imgd_job_validation_loss"), 2);
+  EXPECT_EQ(value("imgd_job_validation_top1_ratio"), 0.5);
+  EXPECT_EQ(value("imgd_job_checkpoint_timestamp_seconds"), 2.5);
+  EXPECT_EQ(value("imgd_job_checkpoint_bytes"), 1001);
+}
+
+TEST(Metrics, OfEachGpuWhetherItIsHeldHeldBackOrBroken) {
+  auto node = FullNode();
+  node.gpus.resize(3);
+  node.held = {1};
+  node.readings = {FullReading(), FullReading(), FullReading()};
+  node.readings[2] = {.error = "power can't be read: Unknown Error"};
+  using testing::Contains;
+  const auto gpu = [](const char* index, double value) {
+    return Pair(ElementsAre(index, std::string("GPU-") + index), value);
+  };
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_allocated"), ElementsAre(gpu("0", 0), gpu("1", 1), gpu("2", 0)));
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_reading_failed"), ElementsAre(gpu("0", 0), gpu("1", 0), gpu("2", 1)));
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_ecc_corrected_errors_total"), ElementsAre(gpu("0", 3), gpu("1", 3)));
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_ecc_uncorrected_errors_total"), ElementsAre(gpu("0", 0), gpu("1", 0)))
+      << "none is known; of a GPU without ECC nothing is";
+  const auto throttled = SeriesOf(node, "imgd_gpu_throttled");
+  EXPECT_THAT(throttled, SizeIs(10));
+  EXPECT_THAT(throttled, Contains(Pair(ElementsAre("0", "GPU-0", "power_cap"), 1)));
+  EXPECT_THAT(throttled, Contains(Pair(ElementsAre("0", "GPU-0", "hardware"), 0)));
+  EXPECT_THAT(SeriesOf(node, "imgd_gpu_xid_errors_total"),
+              Contains(Pair(ElementsAre("1", "GPU-1", "hardware"), 1)));
+}
+
+TEST(Metrics, OfACommandThereIsNothingButItsRanks) {
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(1), "c1"}, 2, {RankFigures(), RankFigures()}, /*trains=*/false});
+  const auto families = ToFamilies(node);
+  ASSERT_THAT(families, SizeIs(1));
+  EXPECT_EQ(families[0].name, "imgd_job_ranks");
+}
+
 TEST(Metrics, KeepToTheRules) {
   std::map<std::string, int> series_of_job;
   std::map<std::string, int> series_of_gpu;
+  int series_of_node = 0;
   std::set<std::string> names;
   for (const auto& family : ToFamilies(FullNode())) {
     const bool is_counter = family.type == prometheus::MetricType::Counter;
-    EXPECT_THAT(family.name, testing::MatchesRegex("imgd_(job|gpu)_[a-z_]+"));
+    EXPECT_THAT(family.name, testing::MatchesRegex("imgd_(job|gpu|node)_[a-z0-9_]+"));
     EXPECT_TRUE(names.insert(family.name).second) << family.name;
     EXPECT_EQ(family.name.ends_with("_total"), is_counter) << family.name;
     EXPECT_NE(family.help, "") << family.name;
@@ -207,11 +294,13 @@ TEST(Metrics, KeepToTheRules) {
         if (label.name == "job_id") ++series_of_job[label.value];
         if (label.name == "gpu") ++series_of_gpu[label.value];
       }
+      if (family.name.starts_with("imgd_node_")) ++series_of_node;
     }
   }
   EXPECT_THAT(series_of_job, ElementsAre(Pair("7", testing::Le(40)), Pair("8", testing::Le(40))));
   EXPECT_THAT(series_of_gpu, SizeIs(8));
   for (const auto& [gpu, count] : series_of_gpu) EXPECT_LE(count, 30);
+  EXPECT_LE(series_of_node, 60);
 }
 
 TEST(Metrics, WhatNobodyKnowsIsLeftOut) {

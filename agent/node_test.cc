@@ -68,7 +68,7 @@ TEST(Config, TheExampleFileIsValidAndSaysTheDefaults) {
   EXPECT_EQ(config->stop_after_disconnect_ms, Config().stop_after_disconnect_ms);
   EXPECT_EQ(config->spot_notices, Config().spot_notices);
   EXPECT_EQ(Config().metrics_listen, "") << "off: two agents on a machine would want the same port";
-  EXPECT_EQ(config->metrics_listen, "127.0.0.1:7651") << "the one key that is not at its default, as it says";
+  EXPECT_EQ(config->metrics_listen, "127.0.0.1:7652") << "the one key that is not at its default, as it says";
 }
 
 TEST(Config, MetricsAreServedOnAnAddressOrNotAtAll) {
@@ -270,6 +270,30 @@ TEST(Gpu, AReadingThatFailsIsNamedAndTheOthersStay) {
   readings = (*nvml)->Read();
   EXPECT_EQ(readings[5].sm_clock_hertz, 345e6) << "throttled since";
   EXPECT_EQ(readings[4].sm_clock_hertz, 1.98e9);
+}
+
+TEST(Gpu, WhatAGpuOrADriverMayLackIsNoErrorWhereItIsNotThere) {
+  const TempDir dir;
+  const auto nvml =
+      LoadFake(dir, std::string(kEightGpus) +
+                        "energy 1 2500\nthrottle 1 64\ncorrected 1 3\necc 1 0\nmemory_clock 1 2619\n"
+                        "pcie_tx 1 10\npcie_rx 1 20\nnvlink_tx 1 30\nnvlink_rx 1 40\n");
+  ASSERT_TRUE(nvml.has_value());
+  const auto readings = (*nvml)->Read();
+  EXPECT_EQ(readings[1].energy_joules, 2.5);
+  EXPECT_EQ(readings[1].throttle_reasons, 64u);
+  EXPECT_EQ(readings[1].corrected_ecc_errors, 3u);
+  EXPECT_EQ(readings[1].uncorrected_ecc_errors, 0u);
+  EXPECT_EQ(readings[1].memory_clock_hertz, 2619e6);
+  EXPECT_EQ(readings[1].pcie_sent_bytes, 10u);
+  EXPECT_EQ(readings[1].pcie_received_bytes, 20u);
+  EXPECT_EQ(readings[1].nvlink_sent_bytes, 30u * 1024);
+  EXPECT_EQ(readings[1].nvlink_received_bytes, 40u * 1024);
+  EXPECT_EQ(readings[2].error, "");
+  EXPECT_FALSE(readings[2].energy_joules || readings[2].throttle_reasons ||
+               readings[2].corrected_ecc_errors || readings[2].uncorrected_ecc_errors ||
+               readings[2].memory_clock_hertz || readings[2].pcie_sent_bytes ||
+               readings[2].nvlink_received_bytes);
 }
 
 TEST(Gpu, OneThatCannotBeOpenedIsLeftOutAndTheOthersKeepTheirIndex) {

@@ -26,7 +26,7 @@ struct nvmlUtilization_t {
 };
 
 /// nvmlTemperatureSensors_t, nvmlClockType_t.
-enum : int { NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1 };
+enum : int { NVML_TEMPERATURE_GPU = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEM = 2 };
 
 /// NVML_DEVICE_NAME_V2_BUFFER_SIZE and NVML_DEVICE_UUID_V2_BUFFER_SIZE.
 enum : unsigned { NVML_NAME_BYTES = 96, NVML_UUID_BYTES = 96 };
@@ -47,7 +47,7 @@ using nvmlDeviceGetClockInfo_t = nvmlReturn_t (*)(nvmlDevice_t device, int clock
 // Optional: what older libraries lack is not looked at.
 
 /// nvmlMemoryErrorType_t, nvmlEccCounterType_t, nvmlEventType.
-enum : int { NVML_UNCORRECTED = 1, NVML_VOLATILE_ECC = 0 };
+enum : int { NVML_CORRECTED = 0, NVML_UNCORRECTED = 1, NVML_VOLATILE_ECC = 0 };
 inline constexpr unsigned long long NVML_EVENT_XID = 8;
 
 struct nvmlEventSet_st;
@@ -64,6 +64,44 @@ struct nvmlEventData_t {
 
 using nvmlDeviceGetTotalEccErrors_t = nvmlReturn_t (*)(nvmlDevice_t device, int type, int counter,
                                                        unsigned long long* count);
+using nvmlDeviceGetTotalEnergyConsumption_t = nvmlReturn_t (*)(nvmlDevice_t device,
+                                                               unsigned long long* millijoules);
+using nvmlDeviceGetCurrentClocksThrottleReasons_t = nvmlReturn_t (*)(nvmlDevice_t device,
+                                                                     unsigned long long* reasons);
+
+/// Numbers of fields (nvmlFieldValueEnums): counters since the driver was loaded, in KiB for NVLink, whose
+/// scope is a link or, with NVML_ALL_LINKS, all of them; in bytes for PCIe, which may begin anew at 0.
+enum : unsigned {
+  NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX = 138,
+  NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX = 139,
+  NVML_FI_DEV_PCIE_COUNT_TX_BYTES = 197,
+  NVML_FI_DEV_PCIE_COUNT_RX_BYTES = 198,
+  NVML_ALL_LINKS = 0xffffffff,
+};
+
+/// nvmlValueType_t.
+enum : unsigned {
+  NVML_VALUE_UNSIGNED_INT = 1,
+  NVML_VALUE_UNSIGNED_LONG = 2,
+  NVML_VALUE_UNSIGNED_LONG_LONG = 3
+};
+
+struct nvmlFieldValue_t {
+  unsigned int fieldId;
+  unsigned int scopeId;
+  long long timestamp;
+  long long latencyUsec;
+  unsigned int valueType;
+  nvmlReturn_t nvmlReturn;  ///< of this field; its value is only set where it is 0
+  union {
+    double dVal;
+    unsigned int uiVal;
+    unsigned long ulVal;
+    unsigned long long ullVal;
+  } value;
+};
+
+using nvmlDeviceGetFieldValues_t = nvmlReturn_t (*)(nvmlDevice_t device, int count, nvmlFieldValue_t* values);
 using nvmlDeviceGetRemappedRows_t = nvmlReturn_t (*)(nvmlDevice_t device, unsigned int* corrected,
                                                      unsigned int* uncorrected, unsigned int* pending,
                                                      unsigned int* failed);

@@ -36,8 +36,21 @@ void AddReport(const v1::StepMetrics& report, RankFigures& rank) {
   rank.has_step = true;
   rank.step = report.step();
   rank.loss = report.loss();
+  rank.epoch = report.epoch();
+  rank.top1 = report.top1();
+  rank.learning_rate = report.learning_rate();
+  rank.eta_seconds = report.eta_seconds();
   rank.images_per_second = report.rank_images_per_second();
   rank.spread = report.ranks();
+}
+
+void TakeEvent(const v1::TrainerEvent& event, RankFigures& rank) {
+  if (event.has_step()) AddReport(event.step(), rank);
+  if (event.has_epoch()) rank.validation = {event.epoch().val_loss(), event.epoch().val_top1()};
+  if (event.has_checkpoint()) {
+    rank.checkpoint = {static_cast<double>(event.time_us()) / 1e6,
+                       static_cast<double>(event.checkpoint().size_bytes())};
+  }
 }
 
 RunMeter::RunMeter(const RunDir& dir, uint32_t ranks) : figures_(ranks) {
@@ -53,7 +66,7 @@ bool RunMeter::Read(size_t most_bytes) {
       v1::TrainerEvents batch;
       const size_t bytes = followers_[i].Read(std::min(kMeterBatchBytes, most_bytes - taken), &batch);
       for (const auto& event : batch.events()) {
-        if (event.has_step()) AddReport(event.step(), figures_[i]);
+        TakeEvent(event, figures_[i]);
       }
       taken += bytes;
       at_end = bytes == 0;

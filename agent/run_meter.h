@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "agent/follow.h"
@@ -31,10 +32,27 @@ struct RankFigures {
 
   // The latest report; without meaning before the first.
   bool has_step = false;
-  uint64_t step = 0;             ///< done since the job's beginning, over all generations
-  double loss = 0;               ///< mean over the gang
+  uint64_t step = 0;  ///< done since the job's beginning, over all generations
+  double loss = 0;    ///< mean over the gang
+  double epoch = 0;   ///< done, as a fraction
+  double top1 = 0;    ///< of training, mean over the gang, from 0 to 1
+  double learning_rate = 0;
+  double eta_seconds = 0;
   double images_per_second = 0;  ///< of this rank
   v1::RankSpread spread;         ///< of the gang; of 0 ranks where there is only one
+
+  /// The latest validation pass that this rank told of.
+  struct Validation {
+    double loss = 0;
+    double top1 = 0;
+  };
+  std::optional<Validation> validation;
+  /// The latest checkpoint that this rank wrote.
+  struct Written {
+    double time_seconds = 0;  ///< since 1970 UTC
+    double bytes = 0;
+  };
+  std::optional<Written> checkpoint;
 };
 
 /// Adds up what the ranks of one run on this node report, from their files' beginning: an agent that takes a
@@ -58,6 +76,8 @@ class RunMeter {
   bool is_complete_ = false;
 };
 
+/// Takes in whatever a rank told.
+void TakeEvent(const v1::TrainerEvent& event, RankFigures& rank);
 /// Adds a report to what came before it.
 void AddReport(const v1::StepMetrics& report, RankFigures& rank);
 

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/format.h"
+#include "cli/screen.h"
 #include "common/version.h"
 #include "common/yaml.h"
 
@@ -53,6 +54,7 @@ void AddCommands(Command app, Context& context) {
   AddJobsCommand(app, context);
   AddShowCommand(app, context);
   AddExplainCommand(app, context);
+  AddTopCommand(app, context);
   AddWatchCommand(app, context);
   AddWaitCommand(app, context);
   AddLogsCommand(app, context);
@@ -98,6 +100,8 @@ int CheckOutput(Context& context, int exit_code) {
 void Context::FollowUntilInterrupted() {
   if (host_.take_signals) interrupt_.ListenToSignals();
 }
+
+std::unique_ptr<Screen> Context::OpenScreen() { return host_.open_screen ? host_.open_screen() : nullptr; }
 
 Reply<Client*> Context::client() {
   if (!client_) {
@@ -150,6 +154,7 @@ int Run(int argc, const char* const* argv, const Host& host) {
       "Examples:\n"
       "  imgcli submit job.yaml --watch      run a job and follow it\n"
       "  imgcli jobs                         what runs, what waits\n"
+      "  imgcli top                          the whole cluster, live\n"
       "  imgcli show 12                      all about job 12: why it waits, where it runs\n"
       "  imgcli logs 12 -f --rank 0          what rank 0 prints\n"
       "\nExit codes: 0 done, 1 internal error, 2 bad input or usage, 3 not found, 4 imgd out of reach,\n"

@@ -14,6 +14,8 @@
 
 namespace imgd::cli {
 
+class Screen;
+
 /// What a run of the program is connected to; tests bring their own.
 struct Host {
   std::istream& in;
@@ -23,6 +25,8 @@ struct Host {
   Environment env;
   bool take_signals = false;             ///< commands that follow something handle Ctrl-C themselves
   std::function<bool()> reader_is_gone;  ///< nobody reads the standard output any more; absent: never
+  /// The terminal, for a command that wants all of it; absent, or nullptr from it: there is none.
+  std::function<std::unique_ptr<Screen>()> open_screen;
 };
 
 /// Runs the program: parses, does what is asked and returns the exit code (docs/exit-codes.md).
@@ -52,6 +56,9 @@ class Context {
 
   /// Whatever is written to the standard output is lost.
   bool ReaderIsGone() const { return host_.reader_is_gone && host_.reader_is_gone(); }
+
+  /// The terminal as a whole; nullptr where there is none. Call it before FollowUntilInterrupted.
+  std::unique_ptr<Screen> OpenScreen();
 
   /// The client; nothing is connected yet. Errors: as ResolveServer.
   Reply<Client*> client();

@@ -300,6 +300,12 @@ Reply<v1::GetMetricsResponse> Client::GetMetrics(const v1::GetMetricsRequest& re
                                           });
 }
 
+Reply<v1::ListLogsResponse> Client::ListLogs(const v1::ListLogsRequest& request) {
+  return CallOnce<v1::ListLogsResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
+    return connection.jobs->ListLogs(context, request, response);
+  });
+}
+
 Reply<v1::CancelSweepResponse> Client::CancelSweep(const v1::CancelSweepRequest& request,
                                                    const std::function<void()>& on_retry) {
   return CallUntilAnswered<v1::CancelSweepResponse>(

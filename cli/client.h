@@ -61,6 +61,7 @@ class Client {
   Reply<v1::ProfileJobResponse> ProfileJob(const v1::ProfileJobRequest& request);
 
   Reply<v1::GetJobResponse> GetJob(uint64_t id);
+  Reply<v1::ListLogsResponse> ListLogs(const v1::ListLogsRequest& request);
   Reply<v1::GetMetricsResponse> GetMetrics(const v1::GetMetricsRequest& request);
   /// With `on_retry` it is asked again in an outage, as CancelJob is.
   Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request,

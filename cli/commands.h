@@ -13,6 +13,7 @@ void AddSubmitCommand(Command app, Context& context);
 void AddJobsCommand(Command app, Context& context);
 void AddShowCommand(Command app, Context& context);
 void AddExplainCommand(Command app, Context& context);
+void AddTopCommand(Command app, Context& context);
 void AddWatchCommand(Command app, Context& context);
 void AddWaitCommand(Command app, Context& context);
 void AddLogsCommand(Command app, Context& context);

@@ -57,6 +57,11 @@ std::string HumanDuration(double seconds) {
   return fmt::format("{}s", s);
 }
 
+std::string HumanMilliseconds(double seconds) {
+  const double ms = seconds * 1000;
+  return ms < 10 ? fmt::format("{:.1f} ms", ms) : fmt::format("{:.0f} ms", ms);
+}
+
 std::string HumanAge(int64_t now_us, int64_t then_us) {
   if (then_us == 0) return "-";
   return HumanDuration(static_cast<double>(now_us - then_us) / 1e6);

@@ -13,6 +13,9 @@ namespace imgd::cli {
 /// "<1s", "42s", "3m12s", "2h05m", "3d04h"; negative counts as zero, what is no number is "-".
 std::string HumanDuration(double seconds);
 
+/// "412 ms", "3.2 ms".
+std::string HumanMilliseconds(double seconds);
+
 /// How long before `now_us` the moment `then_us` was; "-" when `then_us` is 0. Microseconds since 1970 UTC.
 std::string HumanAge(int64_t now_us, int64_t then_us);
 

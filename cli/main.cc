@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "cli/app.h"
+#include "cli/screen.h"
 
 namespace {
 
@@ -38,6 +39,11 @@ bool ReaderIsGone() {
   return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
 }
 
+std::unique_ptr<imgd::cli::Screen> OpenScreen() {
+  auto screen = imgd::cli::OpenTerminalScreen();
+  return screen ? std::move(*screen) : nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -57,5 +63,6 @@ int main(int argc, char** argv) {
                                         .terminal = terminal,
                                         .env = FromEnvironment,
                                         .take_signals = true,
-                                        .reader_is_gone = ReaderIsGone});
+                                        .reader_is_gone = ReaderIsGone,
+                                        .open_screen = OpenScreen});
 }

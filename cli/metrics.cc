@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kPlotLines = 12;
 constexpr int kMostPlotColumns = 100;
+constexpr int kAxisColumns = 8;  ///< what a curve has left of it
 
 struct MetricsOptions {
   std::string job;
@@ -54,19 +55,37 @@ void PrintMetricsTable(Context& context, const v1::GetMetricsResponse& metrics) 
   table.Print(context.out(), context.terminal());
 }
 
-/// A curve for each figure, of what can be drawn of it: no gaps, and from 0 up.
+std::vector<CurvePoint> CurvePointsOf(const v1::MetricSeries& series) {
+  std::vector<CurvePoint> points;
+  for (const auto& point : series.points())
+    points.push_back({.x = point.x(), .min = point.min(), .max = point.max(), .last = point.last()});
+  return points;
+}
+
+/// Under a curve: the first and the last value of what it is laid out by.
+std::string XAxis(const v1::MetricSeries& series, const std::string& x, int width) {
+  const auto label = [&](double value) {
+    return x == "time" ? LocalTime(static_cast<int64_t>(value * 1e6)) : fmt::format("{:.6g}", value);
+  };
+  const std::string from = label(series.points(0).x());
+  const std::string to = fmt::format("{} {}", x, label(series.points().rbegin()->x()));
+  const int gap = std::max(2, width - kAxisColumns - static_cast<int>(from.size() + to.size()));
+  return std::string(kAxisColumns, ' ') + from + std::string(static_cast<size_t>(gap), ' ') + to;
+}
+
+/// A curve for each figure that has numbers.
 void PrintPlots(Context& context, const std::string& x, const v1::GetMetricsResponse& metrics) {
   const int columns = context.terminal().Width();
+  const int width = std::min(columns > 0 ? columns - 1 : kMostPlotColumns, kMostPlotColumns);
+  bool first = true;
   for (const auto& series : metrics.series()) {
-    std::vector<double> values;
-    for (const auto& point : series.points()) {
-      if (std::isfinite(point.last())) values.push_back(std::max(point.last(), 0.0));
-    }
-    if (values.empty()) continue;
-    context.out() << fmt::format("{} by {}, {:.6g} to {:.6g}\n", series.name(), x, series.points(0).x(),
-                                 series.points().rbegin()->x())
-                  << Plot(values, std::min(columns > 0 ? columns : kMostPlotColumns, kMostPlotColumns),
-                          kPlotLines, context.terminal().utf8);
+    const auto lines = Curve(CurvePointsOf(series), width, kPlotLines, context.terminal().utf8);
+    if (lines.empty()) continue;
+    if (!first) context.out() << '\n';
+    first = false;
+    context.out() << Paint(series.name(), Style::kBold, context.terminal().color) << '\n';
+    for (const auto& line : lines) context.out() << line << '\n';
+    context.out() << XAxis(series, x, width) << '\n';
   }
 }
 
@@ -82,7 +101,11 @@ int RunMetrics(Context& context, const MetricsOptions& options) {
   for (const auto& name : options.names) request.add_names(name);
   const auto metrics = (*client)->GetMetrics(request);
   if (!metrics) return context.Fail(metrics.error());
-  if (options.format == "json") {
+  const auto is_empty = [](const v1::MetricSeries& series) { return series.points().empty(); };
+  const bool none = std::all_of(metrics->series().begin(), metrics->series().end(), is_empty);
+  if (none && options.format == "table") {
+    context.Say(fmt::format("job {} has no such figures yet", *id));
+  } else if (options.format == "json") {
     PrintDocument(context.out(), ToJson(*metrics), OutputFormat::kJson);
   } else if (options.format == "csv") {
     PrintCsv(context.out(), options.x, *metrics);

@@ -67,11 +67,6 @@ std::string LabelsOf(const v1::Node& node) {
   return text;
 }
 
-bool IsUsable(const v1::Node& node) {
-  return node.state() == v1::NODE_STATE_READY && !node.disconnected() && !node.has_set_aside() &&
-         node.problems().empty() && !node.has_notice();
-}
-
 std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
   const auto sum = Summarize(node);
   const bool ready = node.state() == v1::NODE_STATE_READY;
@@ -80,7 +75,6 @@ std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
       Cell(node.name()),
       Cell(NodeStateText(node), NodeStyle(node)),
       Cell(std::to_string(node.devices_size())),
-      // Nothing is placed on a node that is out of reach, set aside, sick or about to go.
       Cell(std::to_string(IsUsable(node) ? sum.free : 0)),
       Cell(fmt::format("{}", fmt::join(sum.models, ", "))),
       Cell(fmt::format("{}", fmt::join(sum.jobs, ","))),
@@ -143,6 +137,11 @@ int RunNodes(Context& context, OutputFormat format) {
 }
 
 }  // namespace
+
+bool IsUsable(const v1::Node& node) {
+  return node.state() == v1::NODE_STATE_READY && !node.disconnected() && !node.has_set_aside() &&
+         node.problems().empty() && !node.has_notice();
+}
 
 std::string NodeStateText(const v1::Node& node) {
   std::vector<std::string> words;

@@ -49,6 +49,9 @@ std::string Paint(std::string_view text, Style style, bool color) {
     case Style::kBad:
       code = "31";
       break;
+    case Style::kChosen:
+      code = "7";
+      break;
   }
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }

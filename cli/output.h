@@ -29,7 +29,7 @@ struct Terminal {
 };
 
 /// How a piece of text stands out where colours are allowed.
-enum class Style { kPlain, kDim, kBold, kGood, kBusy, kWarn, kBad };
+enum class Style { kPlain, kDim, kBold, kGood, kBusy, kWarn, kBad, kChosen };
 
 /// `text` in `style`; `text` as it is when `color` is false.
 std::string Paint(std::string_view text, Style style, bool color);

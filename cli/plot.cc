@@ -28,6 +28,22 @@ class Dots {
   /// `y` from the bottom.
   void Set(int x, int y) { on_[Index(x, height_ - 1 - y)] = true; }
 
+  void SetColumn(int x, int from, int to) {
+    for (int y = std::min(from, to); y <= std::max(from, to); ++y) Set(x, y);
+  }
+
+  /// `from_x` is not right of `to_x`.
+  void SetLine(int from_x, int from_y, int to_x, int to_y) {
+    if (from_x == to_x) SetColumn(to_x, from_y, to_y);
+    int last = from_y;
+    for (int x = from_x + 1; x <= to_x; ++x) {
+      const double share = static_cast<double>(x - from_x) / (to_x - from_x);
+      const int y = static_cast<int>(std::lround(from_y + share * (to_y - from_y)));
+      SetColumn(x, last, y);
+      last = y;
+    }
+  }
+
   std::string Line(int line) const {
     std::string out;
     for (int x = 0; x < width_; x += across_) out += utf8_ ? Braille(x, line * down_) : Plain(x, line);
@@ -57,7 +73,110 @@ class Dots {
   std::vector<bool> on_;
 };
 
+/// What the vertical axis shows.
+struct Scale {
+  double least = INFINITY;
+  double most = -INFINITY;
+
+  void Take(double value) {
+    if (!std::isfinite(value)) return;
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  bool empty() const { return least > most; }
+
+  /// Dot of `value` among `height`, from the bottom; the middle where all values are one.
+  int Level(double value, int height) const {
+    if (most <= least) return height / 2;
+    const double share = std::clamp((value - least) / (most - least), 0.0, 1.0);
+    return static_cast<int>(std::lround(share * (height - 1)));
+  }
+};
+
+Scale ScaleOf(const std::vector<CurvePoint>& points) {
+  Scale scale;
+  for (const auto& point : points) {
+    for (const double value : {point.min, point.max, point.last}) scale.Take(value);
+  }
+  if (scale.least > 0 && scale.least < scale.most / 2) scale.least = 0;
+  return scale;
+}
+
+bool IsDrawn(const CurvePoint& point) {
+  return std::isfinite(point.x) && std::isfinite(point.min) && std::isfinite(point.max) &&
+         std::isfinite(point.last);
+}
+
+void DrawCurve(const std::vector<CurvePoint>& points, const Scale& scale, Dots& dots) {
+  const double first = points.front().x;
+  const double span = points.back().x - first;
+  const auto column = [&](double x) {
+    return span > 0 ? static_cast<int>(std::lround((x - first) / span * (dots.width() - 1))) : 0;
+  };
+  const CurvePoint* before = nullptr;
+  for (const auto& point : points) {
+    if (!IsDrawn(point)) {
+      before = nullptr;
+      continue;
+    }
+    const int x = column(point.x);
+    dots.SetColumn(x, scale.Level(point.min, dots.height()), scale.Level(point.max, dots.height()));
+    const int y = scale.Level(point.last, dots.height());
+    if (before != nullptr) dots.SetLine(column(before->x), scale.Level(before->last, dots.height()), x, y);
+    before = &point;
+  }
+}
+
+/// At most 6 columns: "1.96", "0.1773", "1.2e-05", "12345".
+std::string AxisLabel(double value) {
+  std::string text = fmt::format("{:.3g}", value);
+  if (std::abs(value) >= 1000 && std::abs(value) < 1e6) text = fmt::format("{:.0f}", value);
+  return text.size() > 6 ? fmt::format("{:.0e}", value) : text;
+}
+
 }  // namespace
+
+std::vector<std::string> Curve(const std::vector<CurvePoint>& points, int width, int height, bool utf8) {
+  const Scale scale = ScaleOf(points);
+  if (scale.empty() || height < 1) return {};
+  Dots dots(std::max(width - kAxisWidth, 4), height, utf8);
+  DrawCurve(points, scale, dots);
+  std::vector<std::string> lines;
+  for (int line = 0; line < height; ++line) {
+    std::string label;
+    if (line == 0) label = AxisLabel(scale.most);
+    if (line == height - 1 && scale.most > scale.least) label = AxisLabel(scale.least);
+    lines.push_back(fmt::format("{:>6} {}{}", label, utf8 ? "│" : "|", dots.Line(line)));
+  }
+  return lines;
+}
+
+std::string Spark(const std::vector<double>& values, int width, bool utf8) {
+  constexpr int kLevels = 4;
+  Scale scale;
+  for (const double value : values) scale.Take(value);
+  if (scale.empty() || width < 1) return "";
+  Dots dots(width, 1, utf8);
+  std::string plain(static_cast<size_t>(width), ' ');
+  int last = -1;
+  for (int x = 0; x < dots.width(); ++x) {
+    const size_t at = dots.width() == 1 ? values.size() - 1
+                                        : static_cast<size_t>(x) * (values.size() - 1) /
+                                              static_cast<size_t>(dots.width() - 1);
+    if (!std::isfinite(values[at])) {
+      last = -1;
+      continue;
+    }
+    const int y = scale.Level(values[at], kLevels);
+    if (utf8) {
+      dots.SetColumn(x, last < 0 ? y : last, y);
+    } else {
+      plain[static_cast<size_t>(x)] = "_.-'"[y];
+    }
+    last = y;
+  }
+  return utf8 ? dots.Line(0) : plain;
+}
 
 std::string Plot(const std::vector<double>& values, int width, int height, bool utf8) {
   if (values.empty()) return "";

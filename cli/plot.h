@@ -9,4 +9,21 @@ namespace imgd::cli {
 /// left: Braille dots with `utf8`, else stars. The scale begins at 0. None of `values` may be negative.
 std::string Plot(const std::vector<double>& values, int width, int height, bool utf8);
 
+/// The values of a figure from the point before up to `x`; what is no number is a gap.
+struct CurvePoint {
+  double x = 0;
+  double min = 0;
+  double max = 0;
+  double last = 0;
+};
+
+/// A curve over points with growing `x`, drawn as Plot is, of `height` lines with no line end: each value
+/// that a point stands for lies on it, so that no peak is lost. The scale begins at 0 unless that would leave
+/// most of the room empty. None where there is no number.
+std::vector<std::string> Curve(const std::vector<CurvePoint>& points, int width, int height, bool utf8);
+
+/// A line over `values`, left to right, in `width` columns of one line without an axis: from the least to the
+/// greatest, in 4 levels. Empty where there is no number.
+std::string Spark(const std::vector<double>& values, int width, bool utf8);
+
 }  // namespace imgd::cli

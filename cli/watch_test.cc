@@ -143,6 +143,19 @@ TEST_F(Watch, NoLineOfTheBlockIsWiderThanTheTerminal) {
   Finish(v1::JOB_STATE_COMPLETED, "done");
 }
 
+TEST(WatchBlock, AReasonHasAsManyLinesAsItTakes) {
+  auto job = MakeJob(20, "big", v1::JOB_STATE_QUEUED);
+  job.set_reason_text("needs 4 nodes with 1 device each, which only 2 can give; known: 2 nodes");
+  std::vector<std::string> lines;
+  for (const auto& line : BlockLines(job, 0, job.submitted_us(), 40, false)) {
+    lines.emplace_back();
+    for (const auto& cell : line) lines.back() += cell.text;
+  }
+  EXPECT_THAT(lines, ElementsAre("job 20 (big)  QUEUED  for 0s",         //
+                                 "  needs 4 nodes with 1 device each,",  //
+                                 "  which only 2 can give; known: 2 nodes"));
+}
+
 TEST_F(Watch, StoredEventsCanBeReadAsJsonLines) {
   daemon_.AddEvent(12, StepEvent(1, 400));
   daemon_.AddEvent(12, StepEvent(2, 400));

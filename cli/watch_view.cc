@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/format.h"
+#include "cli/frame.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
 #include "common/job_file.h"
@@ -13,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kRedrawEvery = 100ms;
+constexpr size_t kMostReasonLines = 4;
 
 std::string SituationText(const v1::Job& job) {
   std::string text = fmt::format("{} is {}", JobTitle(job), StateName(job.state()));
@@ -212,9 +214,9 @@ std::vector<std::vector<Cell>> BlockLines(const v1::Job& job, double total_epoch
   const int64_t since = queued || job.started_us() == 0 ? job.submitted_us() : job.started_us();
   head.emplace_back(fmt::format("  {}{}", queued ? "for " : "", HumanAge(now_us, since)), Style::kDim);
   lines.push_back(std::move(head));
-  if (!job.reason_text().empty()) {
-    lines.push_back({Cell("  "), Cell(Printable(job.reason_text()), Style::kDim)});
-  }
+  // What a job waits for is a long sentence, and the end of it matters.
+  for (auto& text : Wrapped(Printable(job.reason_text()), width - 3, kMostReasonLines))
+    lines.push_back({Cell("  "), Cell(std::move(text), Style::kDim)});
   if (job.has_last_step()) {
     lines.push_back(ProgressLine(job, total_epochs, width, utf8));
     lines.push_back({Cell(fmt::format("  {}", TrainingText(job.last_step())))});

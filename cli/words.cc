@@ -26,11 +26,6 @@ std::string WithoutPrefix(std::string name, std::string_view prefix) {
   return name;
 }
 
-std::string HumanMilliseconds(double seconds) {
-  const double ms = seconds * 1000;
-  return ms < 10 ? fmt::format("{:.1f} ms", ms) : fmt::format("{:.0f} ms", ms);
-}
-
 std::string StateChangeText(const v1::StateChange& change) {
   // A job that goes on waiting for another reason stays in its state.
   std::string text = change.from() == v1::JOB_STATE_UNSPECIFIED || change.from() == change.to()

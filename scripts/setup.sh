@@ -96,6 +96,19 @@ setup_nginx() {
   ) >"$log" 2>&1 || die_log nginx
 }
 
+# Prometheus and promtool alone, for the tests of deploy/prometheus and deploy/grafana: the package would start a server.
+setup_prometheus() {
+  local dir=$DEPS/prometheus log
+  [[ ! -x $dir/usr/bin/promtool ]] || return 0
+  log=$(log_file prometheus)
+  mkdir -p "$dir"
+  (
+    cd "$dir"
+    apt-get download prometheus || { as_root apt-get update && apt-get download prometheus; }
+    dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb
+  ) >"$log" 2>&1 || die_log prometheus
+}
+
 # What builds and checks the dashboard: Node.js, and in web/node_modules the packages of web/package-lock.json.
 setup_web() {
   install_lock "$DEPS/node" deps/node.lock 'bin/node'

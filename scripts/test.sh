@@ -131,6 +131,8 @@ run_tests() {
   setup_apt test
   setup_pytest
   setup_nginx
+  setup_prometheus
+  export PATH=$DEPS/prometheus/usr/bin:$PATH  # promtool, for the unit tests
   [[ $which == long ]] || short_tests
   [[ $which == short ]] || long_tests
   say "all tests passed in $((SECONDS - TESTS_BEGUN)) s"

@@ -107,6 +107,7 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
                                         .caller = &server_->caller(),
                                         .pool = pool_.get(),
                                         .feed = feed_.get(),
+                                        .calls = &server_->calls(),
                                         .loopback = IsLoopbackHost(host)});
   IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
   if (fingerprint.empty()) {

@@ -5,9 +5,10 @@
 //   count N
 //   name DEVICE TEXT...
 //   memory DEVICE TOTAL_BYTES USED_BYTES
-//   util | power | temperature | clock DEVICE VALUE...   percent, mW, degrees C, MHz; each reading takes the
-//   next
-//                                                        value, and the last one stays
+//   util | power | temperature | clock | memory_clock DEVICE VALUE...
+//       percent, mW, degrees C, MHz; each reading takes the next value, and the last one stays
+//   energy | throttle | corrected DEVICE VALUE...   mJ, NVML's bits, corrected memory errors
+//   pcie_tx | pcie_rx | nvlink_tx | nvlink_rx DEVICE VALUE...   bytes; KiB over all links
 //   ecc | pending | failed DEVICE VALUE...   uncorrected errors; rows that wait to be remapped, and could not
 //   be xid DEVICE NUMBER...   each is an event fail init | count CODE fail handle | name | util | memory |
 //   power | temperature | clock DEVICE CODE
@@ -181,13 +182,41 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int, unsigned* celsiu
   return NextValue(device, "temperature", celsius);
 }
 
-nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int, unsigned* megahertz) {
-  return NextValue(device, "clock", megahertz);
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int clock, unsigned* megahertz) {
+  return NextValue(device, clock == NVML_CLOCK_MEM ? "memory_clock" : "clock", megahertz);
 }
 
-nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int, int, unsigned long long* count) {
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t* values) {
+  for (int i = 0; i < count; ++i) {
+    const unsigned id = values[i].fieldId;
+    const bool is_sent = id == NVML_FI_DEV_PCIE_COUNT_TX_BYTES || id == NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
+    const bool is_pcie = id == NVML_FI_DEV_PCIE_COUNT_TX_BYTES || id == NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
+    unsigned value = 0;
+    values[i].nvmlReturn = NextValue(
+        device, is_pcie ? (is_sent ? "pcie_tx" : "pcie_rx") : (is_sent ? "nvlink_tx" : "nvlink_rx"), &value);
+    values[i].valueType = NVML_VALUE_UNSIGNED_LONG_LONG;
+    values[i].value.ullVal = value;
+  }
+  return 0;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long* millijoules) {
   unsigned value = 0;
-  const nvmlReturn_t result = NextValue(device, "ecc", &value);
+  const nvmlReturn_t result = NextValue(device, "energy", &value);
+  *millijoules = value;
+  return result;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* reasons) {
+  unsigned value = 0;
+  const nvmlReturn_t result = NextValue(device, "throttle", &value);
+  *reasons = value;
+  return result;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int, unsigned long long* count) {
+  unsigned value = 0;
+  const nvmlReturn_t result = NextValue(device, type == NVML_CORRECTED ? "corrected" : "ecc", &value);
   *count = value;
   return result;
 }

@@ -287,6 +287,35 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     }
   }
 
+  grpc::Status ListLogs(grpc::ServerContext*, const v1::ListLogsRequest* request,
+                        v1::ListLogsResponse* response) override {
+    const std::lock_guard lock(mutex);
+    const auto found = jobs.find(request->id());
+    if (found == jobs.end()) return NoJob(request->id());
+    for (const auto& line : found->second.lines) *response->add_lines() = line;
+    return grpc::Status::OK;
+  }
+
+  /// The losses of the job's steps, whatever is asked for.
+  grpc::Status GetMetrics(grpc::ServerContext*, const v1::GetMetricsRequest* request,
+                          v1::GetMetricsResponse* response) override {
+    const std::lock_guard lock(mutex);
+    metrics.push_back(*request);
+    const auto found = jobs.find(request->id());
+    if (found == jobs.end()) return NoJob(request->id());
+    auto& series = *response->add_series();
+    series.set_name("loss");
+    for (const auto& event : found->second.events) {
+      if (!event.has_step()) continue;
+      auto& point = *series.add_points();
+      point.set_x(static_cast<double>(event.step().step()));
+      for (auto set : {&v1::MetricPoint::set_min, &v1::MetricPoint::set_max, &v1::MetricPoint::set_last})
+        (point.*set)(event.step().loss());
+    }
+    series.set_values(static_cast<uint64_t>(series.points_size()));
+    return grpc::Status::OK;
+  }
+
   /// False when the daemon stops or the client has gone.
   bool WaitForMore(std::unique_lock<std::mutex>& lock, grpc::ServerContext& context) {
     // The client's leaving wakes nobody; it is looked for now and then.
@@ -311,6 +340,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::vector<v1::CancelSweepRequest> sweep_cancels;
   std::vector<v1::Sweep> sweeps;
   std::vector<v1::ListJobsRequest> lists;
+  std::vector<v1::GetMetricsRequest> metrics;
   std::vector<v1::WatchJobRequest> watches;
   std::vector<v1::ChangeJobRequest> changes;
   std::vector<v1::SetAsideNodeRequest> set_asides;
@@ -363,6 +393,11 @@ void FakeDaemon::PutJob(const v1::Job& job) {
 void FakeDaemon::PutSweep(const v1::Sweep& sweep) {
   const std::lock_guard lock(state_->mutex);
   state_->sweeps.push_back(sweep);
+}
+
+std::vector<v1::GetMetricsRequest> FakeDaemon::metrics() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->metrics;
 }
 
 std::vector<v1::CancelSweepRequest> FakeDaemon::sweep_cancels() const {

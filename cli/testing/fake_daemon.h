@@ -58,6 +58,7 @@ class FakeDaemon {
   std::vector<v1::CancelJobRequest> cancels() const;
   std::vector<v1::CancelSweepRequest> sweep_cancels() const;
   std::vector<v1::ListJobsRequest> lists() const;
+  std::vector<v1::GetMetricsRequest> metrics() const;
   std::vector<v1::WatchJobRequest> watches() const;
   std::vector<v1::ChangeJobRequest> changes() const;
   std::vector<v1::SetAsideNodeRequest> set_asides() const;

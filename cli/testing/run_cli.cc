@@ -40,7 +40,12 @@ CliProcess::CliProcess(CliCall call) : call_(std::move(call)) {
       return found == call_.env.end() ? std::string() : found->second;
     };
     exit_code_ = Run(static_cast<int>(argv.size()), argv.data(),
-                     Host{.in = in, .out = out, .err = err, .terminal = call_.terminal, .env = env});
+                     Host{.in = in,
+                          .out = out,
+                          .err = err,
+                          .terminal = call_.terminal,
+                          .env = env,
+                          .open_screen = call_.open_screen});
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cli/app.h"
+#include "cli/screen.h"
 
 namespace imgd::cli {
 
@@ -40,6 +42,7 @@ struct CliCall {
   std::map<std::string, std::string> env = {{"USER", "lena"}};
   std::string input;
   Terminal terminal;
+  std::function<std::unique_ptr<Screen>()> open_screen;
 };
 
 /// One run of the program in a thread of its own.

@@ -39,6 +39,8 @@ class ClusterState {
   const JobRecord* FindJob(JobId id) const;
   const NodeRecord* FindNode(const NodeId& id) const;
   const std::map<NodeId, NodeRecord>& nodes() const { return nodes_; }
+  /// Live ones, and those that ended lately.
+  const std::map<JobId, JobRecord>& jobs() const { return jobs_; }
   /// Jobs that hold devices.
   const std::set<JobId>& active() const { return active_; }
   /// Jobs that were started by hand and have not ended.

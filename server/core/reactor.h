@@ -112,7 +112,8 @@ struct NodeHello {
   Labels labels;
   std::vector<RunReport> runs;
   Health health = {};
-  double price_per_hour = 0;  ///< of the whole node
+  double price_per_hour = 0;         ///< of the whole node
+  std::string metrics_address = {};  ///< as in NodeRecord
 };
 
 struct Verdict;

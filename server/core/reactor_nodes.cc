@@ -27,6 +27,7 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   node.shared_folders = hello.shared_folders;
   node.labels = hello.labels;
   node.price_per_hour = hello.price_per_hour;
+  node.metrics_address = hello.metrics_address;
   state_.NoteKind(node);
   node.session = session;
   node.state = NodeState::kReady;

@@ -473,13 +473,16 @@ struct NodeRecord {
 
   // Not stored:
   std::shared_ptr<const NodeKind> kind;  ///< of devices and labels; never null once the core has the node
-  uint64_t session = 0;                  ///< of the agent's stream; 0 when there is none
-  Duration silence{};                    ///< since it was last heard, counted only while the daemon is up
-  std::set<RunKey> stale;                ///< runs that it still holds and should not
-  Problems problems;                     ///< of the latest health check
-  std::optional<Notice> notice;          ///< as its agent heard it last
-  uint32_t skewed = 0;                   ///< heartbeats in a row whose clock was far off
-  std::vector<JobId> holders;            ///< for each of devices: the job that holds it; JobId() when free
+  /// Where Prometheus finds its agent, "HOST:PORT"; empty where it does not. Nothing: the agent has not
+  /// joined since the daemon began.
+  std::optional<std::string> metrics_address;
+  uint64_t session = 0;          ///< of the agent's stream; 0 when there is none
+  Duration silence{};            ///< since it was last heard, counted only while the daemon is up
+  std::set<RunKey> stale;        ///< runs that it still holds and should not
+  Problems problems;             ///< of the latest health check
+  std::optional<Notice> notice;  ///< as its agent heard it last
+  uint32_t skewed = 0;           ///< heartbeats in a row whose clock was far off
+  std::vector<JobId> holders;    ///< for each of devices: the job that holds it; JobId() when free
   std::map<ForeignRun, std::vector<uint32_t>> foreign;  ///< devices that other clusters' runs hold there
 
   bool Connected() const { return session != 0; }

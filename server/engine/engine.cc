@@ -37,6 +37,8 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
   engine->reactor_.Restore(std::move(stored.jobs), std::move(stored.nodes), stored.next_job,
                            {clock->Now(), clock->Wall()}, std::move(stored.usage), std::move(stored.sweeps),
                            std::move(stored.accounts));
+  engine->meters_.Begin(engine->reactor_.state().jobs(),
+                        engine->reactor_.Accounts({clock->Now(), clock->Wall()}), clock->Wall());
   IMGD_ASSIGN(engine->last_decision_, engine->state_.LastDecision());
   engine->datasets_ = std::move(stored.datasets);
   engine->tokens_ = std::move(stored.tokens);
@@ -143,7 +145,7 @@ void Engine::Run() {
     if (tick) reactor_.OnTick(now_, actions);
     if (tick) TrimDecisions();
     if (IsSmall()) {
-      reactor_.Schedule(now_, actions);
+      SchedulePass(actions);
     } else {
       reactor_.Settle(now_, actions);
     }
@@ -176,10 +178,18 @@ void Engine::ScheduleWhenDue() {
   const Instant begun = clock_->Now();
   if (!trouble_.empty() || !reactor_.WantsToSchedule() || !scheduling_.Due(begun)) return;
   Actions actions;
-  reactor_.Schedule(now_, actions);
+  SchedulePass(actions);
   Record(actions);
   scheduling_.Took(begun, clock_->Now());
   if (CommitBatch()) AfterCommit();
+}
+
+/// Without a change since the last one it is none.
+void Engine::SchedulePass(Actions& actions) {
+  const bool plans = reactor_.WantsToSchedule();
+  const Instant begun = clock_->Now();
+  reactor_.Schedule(now_, actions);
+  if (plans) meters_.NoteScheduling(clock_->Now() - begun);
 }
 
 void Engine::PublishWhenDue() {
@@ -240,7 +250,10 @@ bool Engine::CommitBatch() {
     wrote_ = state_.HasWrites();
     return state_.Commit();
   };
+  const bool writes = !failed_ && (state_.HasWrites() || metrics_.HasWrites());
+  const Instant begun = clock_->Now();
   const Status status = commit();
+  if (status && writes) meters_.NoteCommit(clock_->Now() - begun);
   if (status) return true;
   AfterFailure(status.error());
   return false;
@@ -329,6 +342,17 @@ void Engine::ListUsage(std::function<void(Result<std::vector<AccountUse>>)> done
 
 /// To the moment, with what is not stored yet: nothing is acknowledged by it.
 void Engine::Handle(UsageInput& input) { input.done(reactor_.Accounts(now_)); }
+
+void Engine::Measure(std::function<void(Result<EngineFigures>)> done) { Push(MeasureInput{std::move(done)}); }
+
+/// As above.
+void Engine::Handle(MeasureInput& input) {
+  input.done(EngineFigures{.census = TakeCensus(reactor_.state()),
+                           .counts = meters_.Counts(reactor_.Accounts(now_), now_.wall),
+                           .stale_reports = reactor_.stale_reports(),
+                           .in_trouble = !trouble_.empty(),
+                           .currency = settings_.core.currency});
+}
 
 void Engine::Handle(ProfileInput& input) {
   done_.push_back([done = std::move(input.done), result = AskForProfile(input)](const Status& status) {

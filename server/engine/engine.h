@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "imgd/v1/agent.pb.h"
 #include "server/core/reactor.h"
+#include "server/engine/engine_meters.h"
 #include "server/engine/hub.h"
 #include "server/engine/log_patterns.h"
 #include "server/engine/pace.h"
@@ -205,6 +206,9 @@ class Engine {
   /// What each account has had and may have. Errors: kResourceExhausted, kUnavailable.
   void ListUsage(std::function<void(Result<std::vector<AccountUse>>)> done);
 
+  /// What it shows to Prometheus, also when too many requests wait. Errors: kUnavailable.
+  void Measure(std::function<void(Result<EngineFigures>)> done);
+
   /// Errors: kNotFound, kAlreadyExists, and as Submit.
   void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
 
@@ -273,6 +277,9 @@ class Engine {
   struct UsageInput {
     std::function<void(Result<std::vector<AccountUse>>)> done;
   };
+  struct MeasureInput {
+    std::function<void(Result<EngineFigures>)> done;
+  };
   struct JobOrderInput {
     JobOrder order;
     std::function<void(Status)> done;
@@ -308,7 +315,7 @@ class Engine {
   };
   struct CloseInput {};
   using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, JobOrderInput, NodeOrderInput,
-                             ProfileInput, UsageInput, DatasetInput, TokenInput, HandStartInput,
+                             ProfileInput, UsageInput, MeasureInput, DatasetInput, TokenInput, HandStartInput,
                              HandReportInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
@@ -338,6 +345,7 @@ class Engine {
   Instant NextPaced() const;
   /// The plan of a large cluster: in a commit of its own, after what was asked for has been answered.
   void ScheduleWhenDue();
+  void SchedulePass(Actions& actions);
   void PublishWhenDue();
   void PublishView();
 
@@ -363,6 +371,7 @@ class Engine {
   void AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event = 0);
   void TrimDecisions();
   void Handle(UsageInput& input);
+  void Handle(MeasureInput& input);
   void Handle(ProfileInput& input);
   Result<std::string> AskForProfile(const ProfileInput& input);
   void Handle(DatasetInput& input);
@@ -445,6 +454,7 @@ class Engine {
   LogStore log_store_;
   LogMatcher log_matcher_;
   Reactor reactor_;
+  EngineMeters meters_;
   std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
   std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out

@@ -78,8 +78,9 @@ void Engine::Apply(const AppendEvent& action) {
   }
   if (IsFinal(action.to)) SettlePromise(action.job, action.to);
   new_logs_.insert(action.job);  // those who follow its logs want to know that it ended
-  done_.push_back([action](const Status& status) {
+  done_.push_back([this, action](const Status& status) {
     if (!status) return;
+    meters_.OnEvent(action);
     const bool new_state = action.first || action.from != action.to;
     spdlog::log(new_state ? spdlog::level::info : spdlog::level::debug,
                 "job={} gen={} from={} to={} actor=\"{}\" msg=\"{}\"", action.job, action.generation,
@@ -94,8 +95,9 @@ void Engine::AppendDecision(const imgd::AppendDecision& decision, uint64_t job_e
 
 void Engine::Apply(const imgd::AppendDecision& action) {
   AppendDecision(action);
-  done_.push_back([action](const Status& status) {
+  done_.push_back([this, action](const Status& status) {
     if (!status) return;
+    meters_.OnDecision(action);
     spdlog::info(
         "{} actor=\"{}\" msg=\"{}\"",
         action.node.name().empty() ? fmt::format("job={}", action.job) : fmt::format("node={}", action.node),

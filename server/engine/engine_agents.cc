@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "imgd/v1/job.pb.h"
@@ -40,6 +41,16 @@ bool IsNodeName(const std::string& name) {
   return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return c > ' ' && c != 0x7f && c != '/' && c != ',';
   });
+}
+
+/// It goes to Prometheus as it is.
+bool IsHostPort(const std::string& address) {
+  const auto colon = address.rfind(':');
+  return colon != std::string::npos && colon > 0 && colon + 1 < address.size() && address.size() <= 300 &&
+         std::all_of(address.begin(), address.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 ||
+                  std::string_view(".:-_[]%").find(static_cast<char>(c)) != std::string_view::npos;
+         });
 }
 
 /// Of a message that has `problems`, `notice` and `time_us`.
@@ -97,6 +108,7 @@ NodeHello Engine::HelloOf(const v1::Hello& hello, WallTime received) const {
   for (const auto& [name, value] : hello.labels()) out.labels[name] = value;
   for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
   out.price_per_hour = std::max(hello.price_per_hour(), 0.0);
+  if (IsHostPort(hello.metrics_address())) out.metrics_address = hello.metrics_address();
   return out;
 }
 

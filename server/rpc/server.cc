@@ -16,6 +16,7 @@
 #include "common/files.h"
 #include "grpc/health/v1/health.pb.h"
 #include "server/rpc/agent_service.h"
+#include "server/rpc/call_interceptor.h"
 #include "server/rpc/dataset_service.h"
 #include "server/rpc/event_service.h"
 #include "server/rpc/in_process.h"
@@ -102,6 +103,7 @@ struct RpcServer::Parts {
         agents(the_engine) {}
 
   Engine* engine;
+  CallTimes calls;
   JobServiceImpl jobs;
   NodeServiceImpl nodes;
   EventServiceImpl events;
@@ -129,6 +131,9 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
   grpc::ServerBuilder builder;
   SetChannelArguments(builder);
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &parts->port);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(TimingOf(&parts->calls));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.RegisterService(&parts->jobs);
   builder.RegisterService(&parts->nodes);
   builder.RegisterService(&parts->events);
@@ -157,6 +162,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
 }
 
 int RpcServer::port() const { return parts_->port; }
+const CallTimes& RpcServer::calls() const { return parts_->calls; }
 web::ApiCaller& RpcServer::caller() { return *parts_->caller; }
 
 void RpcServer::Stop(Duration patience) {

@@ -8,6 +8,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/policy/policy.h"
+#include "server/rpc/call_times.h"
 #include "server/web/api.h"
 
 namespace imgd {
@@ -31,6 +32,8 @@ class RpcServer {
   int port() const;
   /// For what comes in by HTTP; to be used no longer than until Stop().
   web::ApiCaller& caller();
+  /// How long its calls took; as long as it lives.
+  const CallTimes& calls() const;
 
   /// Ends agents' streams, lets calls end for up to `patience`, then cancels them. The engine must still run.
   void Stop(Duration patience);

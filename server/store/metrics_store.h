@@ -65,6 +65,7 @@ class MetricsStore {
   void SaveLogPosition(const LogStream& stream, const LogPosition& position);
   void Fail(Error error) { batch_->Fail(std::move(error)); }
 
+  bool HasWrites() const { return batch_->open(); }
   Status Commit();
   void Rollback();
 

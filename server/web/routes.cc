@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "server/web/health_handler.h"
+#include "server/web/metrics_page.h"
 #include "server/web/openapi.h"
 #include "server/web/report_handlers.h"
+#include "server/web/scrape_targets.h"
 #include "server/web/static_files.h"
 
 namespace imgd::web {
@@ -35,6 +37,8 @@ Router MakeRouter(const WebParts& parts) {
       {"POST", "/api/v1/reports", Scope::kReport, kMostStartBytes, StartReport(engine)},
       {"POST", "/api/v1/reports/{job}/events", Scope::kReport, kMostEventsBytes, ReportEvents(engine)},
       {"GET", "/api/v1/stream", Scope::kView, 0, StreamHandler(parts.feed)},
+      {"GET", "/metrics", Scope::kView, 0, MetricsPage(engine, parts.calls, parts.pool)},
+      {"GET", "/sd/prometheus", Scope::kView, 0, ScrapeTargetsPage(engine)},
       {"GET", "/api/v1/openapi.json", Scope::kOpen, 0, OpenApiHandler()},
   };
   for (auto& route : MakeApiRoutes(parts.caller, parts.pool)) routes.push_back(std::move(route));

@@ -3,6 +3,7 @@
 #include "common/clock.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
+#include "server/rpc/call_times.h"
 #include "server/web/api.h"
 #include "server/web/live_feed.h"
 #include "server/web/router.h"
@@ -16,6 +17,7 @@ struct WebParts {
   ApiCaller* caller;
   ReadPool* pool;
   LiveFeed* feed;
+  const CallTimes* calls;
   /// Only this machine's own users can connect. Then the API is open to all for as long as there is no token
   /// for it, as gRPC is.
   bool loopback = false;

@@ -43,12 +43,17 @@ def scrape(cluster: Cluster) -> dict[str, Family]:
     return parse(text_of(cluster))
 
 
+def jobs_of(families: dict[str, Family]) -> dict[str, Family]:
+    """Those of jobs; the others are the node's."""
+    return {name: family for name, family in families.items() if name.startswith("imgd_job_")}
+
+
 def seconds(families: dict[str, Family], stage: str) -> float:
     return families["imgd_job_loader_seconds_total"].total(stage=stage)
 
 
 def test_a_running_job_s_loader_is_seen_and_goes_with_it(cluster: Cluster, make_job: MakeJob) -> None:
-    assert scrape(cluster) == {}
+    assert jobs_of(scrape(cluster)) == {}
     job_id = cluster.submit(make_job(nodes=1, epochs=200))
 
     def training() -> dict[str, Family] | None:
@@ -57,7 +62,7 @@ def test_a_running_job_s_loader_is_seen_and_goes_with_it(cluster: Cluster, make_
 
     first = wait_for("the first report on /metrics", training)
     assert {dict(labels)["stage"] for labels in first["imgd_job_loader_seconds_total"].samples} == STAGES
-    for family in first.values():
+    for family in jobs_of(first).values():
         assert all(("job_id", str(job_id)) in labels and ("generation", "1") in labels for labels in family.samples)
     assert first["imgd_job_ranks"].total() == 1
 
@@ -86,8 +91,9 @@ def test_a_running_job_s_loader_is_seen_and_goes_with_it(cluster: Cluster, make_
         if family.kind == "counter":
             assert all(again[name].samples[labels] >= value for labels, value in family.samples.items()), name
 
+    assert again["imgd_node_cpu_seconds_total"].total() > 0
     if shutil.which("promtool"):
         done = subprocess.run(["promtool", "check", "metrics"], input=text_of(cluster), text=True, capture_output=True)
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
     cluster.cli("cancel", str(job_id), "--wait")
-    wait_for("the job's series to go", lambda: scrape(cluster) == {}, 10)
+    wait_for("the job's series to go", lambda: jobs_of(scrape(cluster)) == {}, 10)

@@ -1,0 +1,156 @@
+"""What a real Prometheus has of a live cluster: devices, jobs, every query of every dashboard, alerts by their causes.
+
+Node `well` has two GPUs, which a command holds, one of them idle; `ill` has eight, one throttled, one with an Xid, one
+whose power can't be read, one whose memory fails after a while; they are NVML's by a script. On two of `a`, `b` and
+`c`, CPU slots, ranks train.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import MakeJob
+from harness import BIN, Cluster, wait_for
+from prometheus import PROGRAM, Prometheus, dashboards, rules_without_patience
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed")]
+
+EACH = "memory * 85899345920 1073741824\npower * 300000\ntemperature * 60\nclock * 1980\nenergy * 1000 600000\n" \
+       "memory_clock * 2619\npcie_tx * 1000\npcie_rx * 2000\nnvlink_tx * 3000\nnvlink_rx * 4000\n" \
+       "ecc * 0\ncorrected * 2\npending * 0\nfailed * 0\n"  # fmt: skip
+WELL = f"count 2\n{EACH}util 0 0\nutil 1 90\nthrottle * 4\n"
+ILL = f"count 8\n{EACH}util * 0\nthrottle 0 64\nthrottle 1 0\nxid 2 79\nfail power 3 999\necc 4 {'0 ' * 20}2\n"
+SHELL = "name: holds-gpus\nresources: {gpu: {count: 2}}\n" \
+        "command: {run: 'test $RANK = 1 || test -e again || { touch again; exit 1; }; sleep 600'}\n"  # fmt: skip
+# What the cluster below shows, once `for` is left out.
+CAUSED = {"GpuAllocatedButIdle", "GpuThrottled", "GpuReadingFails", "GpuXidErrors", "GpuMemoryErrors", "NodeSick",
+          "DevicesIdleWhileJobsWait"}  # fmt: skip
+NOT_CAUSED = {"ImgdDown", "ImgdCannotStore", "AgentMetricsDown", "NodeLost"}
+
+
+def gpu_agent(cluster: Cluster, name: str, script: str) -> None:
+    path = cluster.root / f"{name}.nvml"
+    path.write_text(script)
+    library = next(BIN.parent.glob("**/libfake_nvml.so"))
+    cluster.start_agent(name, "--metrics-listen", "127.0.0.1:0", "--nvml", str(library), slots=0,
+                        prefix=["env", f"IMGD_FAKE_NVML_SCRIPT={path}"])  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "imgd.yaml").write_text("commands: true\ncurrency: USD\nlost_after: 30s\n")
+    with Cluster(tmp_path, ["--config", str(tmp_path / "imgd.yaml"), "--web-plain-http"]) as cluster:
+        cluster.start_daemon()
+        yield cluster
+
+
+@pytest.fixture
+def prometheus(cluster: Cluster) -> Iterator[Prometheus]:
+    server = Prometheus(cluster, rules_without_patience())
+    yield server
+    server.close()
+
+
+def queries(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Title and expression of each, with variables as if all were chosen."""
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], re.sub(r"\$\w+", ".+", target["expr"])
+
+
+def wrong_queries(prometheus: Prometheus) -> list[str]:
+    """Those that have no answer, or nothing but NaN."""
+    wrong = []
+    for path in dashboards():
+        dashboard = json.loads(path.read_text())
+        for title, expression in queries(dashboard):
+            values = [float(series["value"][1]) for series in prometheus.query(expression)]
+            if not any(math.isfinite(value) for value in values):
+                wrong.append(f"{path.name}: {title}: {expression}: {values}")
+        for variable in dashboard["templating"]["list"]:
+            if variable["type"] != "query":
+                continue
+            match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
+            assert match, variable
+            if not prometheus.label_values(match[1], match[2]):
+                wrong.append(f"{path.name}: variable {variable['name']}")
+    return wrong
+
+
+def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, make_job: MakeJob) -> None:
+    begun = time.monotonic()
+    gpu_agent(cluster, "well", WELL)
+    joined = time.monotonic()
+    wait_for("the new agent to be scraped", lambda: prometheus.value('up{job="imgagent", node="well"}') == 1, 15)
+    print(f"scraped {time.monotonic() - joined:.1f} s after it had joined, started {joined - begun:.1f} s before")
+
+    # What has happened before imgd is first scraped is no increase of anything.
+    wait_for("imgd to be scraped", lambda: prometheus.value('up{job="imgd"}') == 1, 15)
+
+    (cluster.root / "shell.yaml").write_text(SHELL)
+    holds = cluster.submit(cluster.root / "shell.yaml")
+    gpu_agent(cluster, "ill", ILL)
+    for name in ("a", "b", "c"):
+        cluster.start_agent(name, "--metrics-listen", "127.0.0.1:0", "--label", f"zone=z-{name}")
+    wait_for("the command to run again", lambda: cluster.job(holds)["generation"] == "2", 60)
+    cluster.wait_state(holds, "JOB_STATE_RUNNING")
+    training = cluster.submit(make_job(nodes=2, epochs=2000))
+    cluster.wait_step(training, 25, 120)
+    waits = cluster.submit(make_job(nodes=16))
+
+    # What is held is what the jobs hold, and the uses add up to all devices that there are.
+    wait_for("the devices", lambda: prometheus.value("sum(imgd_devices)") == 13, 30)
+    wait_for("what is held", lambda: prometheus.value('sum(imgd_devices{use="allocated"})') == 4, 30)
+    assert prometheus.label_values("imgd_devices", "use") == {"allocated", "idle", "set_aside", "unavailable"}
+    wait_for("the agent's word for it", lambda: prometheus.value('sum(imgd_gpu_allocated{node="well"})') == 2, 30)
+    wait_for(f"job {waits} in the queue", lambda: prometheus.value('imgd_jobs{state="queued"}') == 1, 30)
+    on_a = 'imgd_node_memory_bytes{node="a"}'
+    wait_for("a's labels", lambda: prometheus.label_values(on_a, "label_zone") == {"z-a"}, 30)
+
+    # A stream that ends and a call that fails, as the control plane's panels show them.
+    assert cluster.events(holds)
+    assert cluster.cli("show", "999", check=False).returncode == 3
+    deadline = time.monotonic() + 60
+    while (wrong := wrong_queries(prometheus)) and time.monotonic() < deadline:
+        time.sleep(1)
+    assert not wrong, "\n".join(wrong)
+
+    # The same images a second as the trainer's own reports have, which change while one looks.
+    def same_speed() -> bool:
+        shown = prometheus.value(f'sum(imgd_job_images_per_second{{job_id="{training}"}})') or 0
+        told = [float(step["images_per_second"]) for step in cluster.steps(training)[-40:]]
+        return min(told) * 0.95 <= shown <= max(told) * 1.05
+
+    wait_for("the trainer's own speed", same_speed, 30)
+
+    def all_fire() -> bool:
+        return prometheus.firing() >= CAUSED
+
+    wait_for(f"{CAUSED} to fire", all_fire, 60)
+    assert not prometheus.firing() & NOT_CAUSED
+    held = prometheus.query('ALERTS{alertname="GpuAllocatedButIdle"}')
+    assert [(s["metric"]["node"], s["metric"]["gpu"]) for s in held] == [("well", "0")]
+    assert prometheus.value('imgd_gpu_throttled{node="ill", gpu="0", reason="hardware_thermal"}') == 1
+    assert prometheus.value('imgd_gpu_xid_errors_total{node="ill", gpu="2", of="hardware"}') == 1
+    assert prometheus.query('imgd_gpu_power_watts{node="ill", gpu="3"}') == [], "what can't be read has no series"
+    assert prometheus.value('count(imgd_gpu_power_watts{node="ill"})') == 7
+
+    # A job that ends takes its series along; an agent or a daemon that ends is told of, and the others are scraped on.
+    cluster.cli("cancel", str(training), "--wait")
+    wait_for("the job's series to go", lambda: prometheus.query(f'imgd_job_ranks{{job_id="{training}"}}') == [], 30)
+    cluster.agents["c"].kill()
+    wait_for("AgentMetricsDown", lambda: "AgentMetricsDown" in prometheus.firing(), 40)
+    wait_for("NodeLost", lambda: "NodeLost" in prometheus.firing(), 60)
+    assert cluster.daemon
+    cluster.daemon.terminate()
+    cluster.daemon.wait(20)
+    wait_for("ImgdDown", lambda: "ImgdDown" in prometheus.firing(), 60)
+    assert prometheus.value('sum(up{job="imgagent"})') == 4
