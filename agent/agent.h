@@ -20,7 +20,7 @@ namespace imgd {
 /// When it is destroyed the runs go on; the next agent on the same state folder takes them up.
 class Agent {
  public:
-  /// `shim_program` is imgagent itself. Errors: another agent on the state folder, no devices, a shared
+  /// `shim_program`: imgagent-shim. Errors: another agent on the state folder, no devices, a shared
   /// folder that is not there.
   static Result<std::unique_ptr<Agent>> Create(EventLoop* loop, const Config& config,
                                                std::filesystem::path shim_program);

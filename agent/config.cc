@@ -107,9 +107,4 @@ Result<Config> CompleteConfig(Config config) {
   return config;
 }
 
-std::filesystem::path OwnProgram() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error);
-}
-
 }  // namespace imgd

@@ -41,7 +41,4 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
 /// Errors: an address, node name or number of slots that can't be, a trainer that is no program here.
 Result<Config> CompleteConfig(Config config);
 
-/// The program that this process runs.
-std::filesystem::path OwnProgram();
-
 }  // namespace imgd

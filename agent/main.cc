@@ -1,18 +1,22 @@
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <google/protobuf/stubs/logging.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "agent/agent.h"
 #include "agent/config.h"
 #include "agent/event_loop.h"
-#include "agent/shim/shim.h"
+#include "common/files.h"
 #include "common/labels.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
@@ -123,6 +127,19 @@ void QuietProtobuf() {
   });
 }
 
+/// The program of shims, beside this one or, where packages put it, in lib/imgd. Held open: an agent starts
+/// the shims that it came with, though it be replaced on disk meanwhile.
+Result<UniqueFd> OpenShim() {
+  std::error_code error;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  for (const auto& folder : {here, here.parent_path() / "lib/imgd"}) {
+    UniqueFd fd(::open((folder / "imgagent-shim").c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.valid()) return fd;
+  }
+  return Fail(ErrorCode::kFailedPrecondition, "imgagent-shim is neither beside imgagent, in {}, nor in {}",
+              here.native(), (here.parent_path() / "lib/imgd").native());
+}
+
 Status RunAgent(const Config& config) {
   IMGD_TRY(SetUpLog("imgagent", config.log_level));
   QuietProtobuf();
@@ -135,7 +152,9 @@ Status RunAgent(const Config& config) {
   const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   IMGD_ASSIGN(const auto loop, EventLoop::Create());
   IMGD_TRY(loop->Watch(signals.get(), EPOLLIN, [&](uint32_t) { loop->Stop(); }));
-  IMGD_ASSIGN(auto agent, Agent::Create(loop.get(), config, "/proc/self/exe"));
+  IMGD_ASSIGN(const auto shim, OpenShim());
+  IMGD_ASSIGN(auto agent,
+              Agent::Create(loop.get(), config, fmt::format("/proc/{}/fd/{}", ::getpid(), shim.get())));
   SdNotify("READY=1");
   loop->Run();
   SdNotify("STOPPING=1");
@@ -151,21 +170,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("imgagent ") + imgd::kVersion);
   imgd::Flags flags;
   imgd::AddFlags(app, flags);
-  imgd::ShimOptions shim;
-  std::string run_dir;
-  auto* shim_command =
-      app.add_subcommand("shim", "Keeps one run's ranks; started by the agent, not by people");
-  shim_command->add_option("--run-dir", run_dir, "The run's folder")->required();
-  shim_command->add_option("--master-fd", shim.master_fd, "Inherited socket for rank 0");
-  shim_command->add_option("--lock-fd", shim.lock_fd, "Inherited lock on the run's folder");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
-  }
-  if (shim_command->parsed()) {
-    shim.run_dir = run_dir;
-    return imgd::ShimMain(shim);
   }
   int exit_code = 0;
   const auto config = imgd::ReadSettings(flags, &exit_code);

@@ -201,9 +201,8 @@ Status StartShim(const ShimStart& start) {
                                            master.valid() ? kShimMasterFd + 1 : kShimLockFd + 1);
   ResetSignals(&options.attributes);
 
-  std::vector<std::string> words = {
-      "imgagent", "shim", "--run-dir", start.dir.path.native(), "--lock-fd", std::to_string(kShimLockFd)};
-  if (master.valid()) words.insert(words.end(), {"--master-fd", std::to_string(kShimMasterFd)});
+  std::vector<std::string> words = {"imgagent-shim", start.dir.path.native(), std::to_string(kShimLockFd)};
+  if (master.valid()) words.push_back(std::to_string(kShimMasterFd));
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
   for (auto& word : words) arguments.push_back(word.data());

@@ -6,7 +6,6 @@
 #include <optional>
 #include <system_error>
 
-#include "agent/config.h"
 #include "common/job_file.h"
 #include "common/url.h"
 
@@ -44,6 +43,11 @@ Result<RunProgram> Conversion(const JobSpec::Convert& convert, fs::path converte
 }
 
 }  // namespace
+
+fs::path OwnProgram() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);
+}
 
 fs::path FindProgram(std::string_view name) {
   const fs::path beside = OwnProgram().parent_path() / name;

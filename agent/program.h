@@ -12,6 +12,9 @@
 
 namespace imgd {
 
+/// The program that this process runs.
+std::filesystem::path OwnProgram();
+
 /// The program of this name beside the one of this process, or else in PATH; empty where there is none.
 std::filesystem::path FindProgram(std::string_view name);
 

@@ -24,7 +24,7 @@ struct RunStart {
   std::vector<std::string> resume_from;
   Generation last_generation;
   std::filesystem::path runs;          ///< folder that the run's folder is made in
-  std::filesystem::path shim_program;  ///< imgagent
+  std::filesystem::path shim_program;  ///< imgagent-shim
 };
 
 /// This node's part of one run, from the held port to the last acknowledged log line. It is the shim that

@@ -19,7 +19,7 @@ namespace imgd {
 namespace {
 
 int Complain(const Error& error) {
-  std::fprintf(stderr, "imgagent shim: %s\n", error.ToString().c_str());
+  std::fprintf(stderr, "imgagent-shim: %s\n", error.ToString().c_str());
   return 1;
 }
 

@@ -4,7 +4,7 @@
 
 namespace imgd {
 
-/// What `imgagent shim` is called with.
+/// What `imgagent-shim` is called with.
 struct ShimOptions {
   std::filesystem::path run_dir;
   int master_fd = -1;  ///< inherited listening socket for rank 0; -1 for none

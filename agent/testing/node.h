@@ -97,7 +97,7 @@ class TestNode {
  public:
   explicit TestNode(uint32_t cpu_slots = 2) {
     options_.state_dir = dir_ / "state";
-    options_.shim_program = IMGAGENT_PROGRAM;
+    options_.shim_program = IMGD_SHIM_PROGRAM;
     for (uint32_t i = 0; i < cpu_slots; ++i) options_.devices.emplace_back().set_index(i);
     options_.use_cgroup = false;
     loop_ = std::move(*EventLoop::Create());
