@@ -92,7 +92,7 @@ Verdict CheckGpuHealth(const NodeFacts& facts) {
   for (const auto& gpu : facts.gpus) {
     if (!gpu.ill.empty()) ill.push_back(gpu.name + " " + gpu.ill);
   }
-  if (ill.empty()) return Good("no broken memory, no Xid");
+  if (ill.empty()) return Good("no broken memory; what the driver reported before is in dmesg");
   return Fault(
       fmt::format("{}", fmt::join(ill, "; ")),
       "reset the GPU (nvidia-smi --gpu-reset) with no job on it; if it comes back, have it replaced");

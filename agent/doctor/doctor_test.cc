@@ -194,7 +194,8 @@ TEST(NodeDoctor, AMachineIsLookedAt) {
 TEST(NodeDoctor, BrokenGpusAreFound) {
   const TempDir dir;
   const auto script = dir.path() / "script";
-  ASSERT_TRUE(WriteFileAtomically(script, "count 2\nname * Fake A100\nfailed 1 1\n"));
+  ASSERT_TRUE(WriteFileAtomically(
+      script, "count 2\nname * Fake A100\necc * 0\npending * 0\nfailed 0 0\nfailed 1 1\n"));
   ::setenv("IMGD_FAKE_NVML_SCRIPT", script.c_str(), 1);
   Config config;
   config.nvml = IMGD_FAKE_NVML;
