@@ -149,6 +149,7 @@ def test_an_upgrade_does_not_disturb_a_job(machine: Machine, newer: dict[str, Pa
     (machine.root / "tmp/job.yaml").write_text(JOB)
     ready_nodes(machine)
     machine.run("imgcli", "submit", "/tmp/job.yaml")
+    wait_for("the job to run", lambda: shown(machine, "show", "1")["job"]["state"] == "JOB_STATE_RUNNING", 30)
     wait_for("the job to count", lambda: len(counted(machine)) > 5, 30)
     # What the packages' scripts have systemd do: both are restarted by the new ones.
     printed = machine.install(*newer.values())
@@ -163,7 +164,7 @@ def test_an_upgrade_does_not_disturb_a_job(machine: Machine, newer: dict[str, Pa
     steps = counted(machine)
     assert steps == list(range(1, len(steps) + 1)), "a line is missing, or there twice"
     job = shown(machine, "show", "1")["job"]
-    assert job["state"] == "JOB_STATE_COMPLETED" and job["generation"] == 1
+    assert job["state"] == "JOB_STATE_COMPLETED" and int(job["generation"]) == 1
     assert "cpu_slots: 1" in (machine.root / "etc/imgd/agent.yaml").read_text()
 
 
