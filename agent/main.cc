@@ -15,6 +15,7 @@
 
 #include "agent/agent.h"
 #include "agent/config.h"
+#include "agent/doctor/facts.h"
 #include "agent/event_loop.h"
 #include "common/files.h"
 #include "common/labels.h"
@@ -75,8 +76,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn or error (default info)");
 }
 
-/// The settings by file and command line. Errors are on standard error already; nothing then.
-std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
+/// The settings by file and command line, as they are given. Errors are on standard error already; nothing
+/// then.
+std::optional<Config> GivenSettings(const Flags& flags, int* exit_code) {
   Config config;
   if (const char* folder = std::getenv("STATE_DIRECTORY"); folder != nullptr) config.state_dir = folder;
   if (!flags.config_file.empty()) {
@@ -112,7 +114,14 @@ std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
       return std::nullopt;
     }
   }
-  auto complete = CompleteConfig(std::move(config));
+  return config;
+}
+
+/// The settings, completed and checked. Errors as above.
+std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
+  auto given = GivenSettings(flags, exit_code);
+  if (!given) return std::nullopt;
+  auto complete = CompleteConfig(std::move(*given));
   if (!complete) {
     *exit_code = Complain(complete.error());
     return std::nullopt;
@@ -162,6 +171,27 @@ Status RunAgent(const Config& config) {
   return {};
 }
 
+/// `imgagent doctor`: what is wrong with this machine, and what to do about it.
+int RunDoctor(const Flags& flags, const std::string& format) {
+  int exit_code = 0;
+  auto config = GivenSettings(flags, &exit_code);
+  if (!config) return exit_code;
+  // The checks say what is wrong by themselves, not the log.
+  spdlog::set_level(spdlog::level::off);
+  std::string error;
+  auto complete = CompleteConfig(*config);
+  if (complete) {
+    config = std::move(*complete);
+  } else {
+    error = complete.error().ToString();
+  }
+  const auto lines = doctor::ExamineNode(doctor::GatherNodeFacts(*config, error));
+  const auto report = doctor::Report(lines, format);
+  if (!report) return Complain(report.error());
+  std::fputs(report->c_str(), stdout);
+  return doctor::ExitCodeOf(lines);
+}
+
 }  // namespace
 }  // namespace imgd
 
@@ -170,11 +200,17 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("imgagent ") + imgd::kVersion);
   imgd::Flags flags;
   imgd::AddFlags(app, flags);
+  std::string format = "text";
+  auto* doctor_command =
+      app.add_subcommand("doctor", "Says what keeps this machine from running jobs, and what to do about it");
+  doctor_command->fallthrough();
+  doctor_command->add_option("-o,--output", format, "text or json (default text)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
+  if (doctor_command->parsed()) return imgd::RunDoctor(flags, format);
   int exit_code = 0;
   const auto config = imgd::ReadSettings(flags, &exit_code);
   if (!config || flags.check_config) return exit_code;

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/completion.h"
 #include "cli/format.h"
 #include "cli/screen.h"
 #include "common/version.h"
@@ -49,6 +50,24 @@ void AddVersionCommand(Command app, Context& context) {
   });
 }
 
+void AddCompletionCommand(Command app, Context& context) {
+  auto shell = std::make_shared<std::string>();
+  Command command = app.AddSubcommand("completion", "Print what makes a shell complete imgcli's words");
+  command.AddOption("SHELL", *shell, "bash, zsh or fish")
+      .Required()
+      .ValueName("")
+      .OneOf({"bash", "zsh", "fish"});
+  command.Footer(
+      "Debian's package has it in place. Otherwise:\n"
+      "  imgcli completion bash > ~/.local/share/bash-completion/completions/imgcli\n"
+      "  imgcli completion zsh > ~/.zfunc/_imgcli       (with ~/.zfunc in fpath)\n"
+      "  imgcli completion fish > ~/.config/fish/completions/imgcli.fish");
+  command.Runs([&context, shell] {
+    context.out() << *CompletionScript(*shell);
+    return 0;
+  });
+}
+
 void AddCommands(Command app, Context& context) {
   AddSubmitCommand(app, context);
   AddJobsCommand(app, context);
@@ -76,9 +95,17 @@ void AddCommands(Command app, Context& context) {
   AddCheckpointsCommand(app, context);
   AddExportCommand(app, context);
   AddModelCommands(app, context);
+  AddDoctorCommand(app, context);
   AddVersionCommand(app, context);
+  AddCompletionCommand(app, context);
   AddDatasetCommands(app, context);
   AddRecipesCommand(app, context);
+}
+
+/// `imgcli complete WORDS...`, which the shells' scripts ask; as any words can follow, it is no command among
+/// others.
+bool AsksToComplete(int argc, const char* const* argv) {
+  return argc > 1 && std::string_view(argv[1]) == "complete";
 }
 
 /// Broken data are bad input: those of the daemon are not among them (client.cc).
@@ -139,7 +166,8 @@ void AddOutputOption(Command command, OutputFormat& format, const std::vector<st
     return {};
   };
   command.AddOption("-o,--output", take, fmt::format("{} (default table)", fmt::join(allowed, ", ")))
-      .ValueName("FORMAT");
+      .ValueName("FORMAT")
+      .Suggests(allowed);
 }
 
 void AddJobArgument(Command command, std::string& job) {
@@ -162,6 +190,10 @@ int Run(int argc, const char* const* argv, const Host& host) {
   std::string color = "auto";
   AddGlobalOptions(line.root(), context, color);
   AddCommands(line.root(), context);
+  if (AsksToComplete(argc, argv)) {
+    host.out << CompletionText(Complete(line.grammar(), {argv + 2, argv + argc}));
+    return CheckOutput(context, 0);
+  }
   const auto parsed = line.Parse(argc, argv, host.out, host.err);
   if (parsed.exit_code) return *parsed.exit_code;
   ApplyColor(color, host.env, context.terminal());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 
 #include "common/yaml.h"
@@ -55,6 +56,50 @@ std::string UnknownText(const CLI::App& app, const std::string& extra) {
   return nearest ? fmt::format("{} (did you mean '{}'?)", text, *nearest) : text;
 }
 
+/// Words are kept as the name of a check: help, which shows its description, has them in its own words.
+constexpr std::string_view kWordsAre = "words ";
+
+CLI::Validator CheckWithWords(std::function<std::string(std::string&)> check,
+                              const std::vector<std::string>& words) {
+  return {std::move(check), "", fmt::format("{}{}", kWordsAre, fmt::join(words, ","))};
+}
+
+std::vector<std::string> WordsOf(CLI::Option& option) {
+  std::vector<std::string> words;
+  try {
+    for (int i = 0;; ++i) {
+      const std::string name = option.get_validator(i)->get_name();
+      if (!name.starts_with(kWordsAre)) continue;
+      words = CLI::detail::split(name.substr(kWordsAre.size()), ',');
+    }
+  } catch (const CLI::OptionNotFound&) {
+    // That was the last one.
+  }
+  return words;
+}
+
+Grammar::Option GrammarOf(CLI::Option& option) {
+  Grammar::Option copy{.help = option.get_description(),
+                       .words = WordsOf(option),
+                       .takes_value = option.get_items_expected_max() > 0};
+  if (copy.takes_value) copy.value_name = option.get_type_name();
+  for (const auto& name : option.get_snames()) copy.names.push_back("-" + name);
+  for (const auto& name : option.get_lnames()) copy.names.push_back("--" + name);
+  if (copy.names.empty()) copy.names.push_back(option.get_name(true));
+  return copy;
+}
+
+Grammar GrammarOf(CLI::App& app) {
+  Grammar grammar{.name = app.get_name(), .help = app.get_description()};
+  for (auto* option : app.get_options()) {
+    (option->get_positional() ? grammar.arguments : grammar.options).push_back(GrammarOf(*option));
+  }
+  for (auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    grammar.commands.push_back(GrammarOf(*command));
+  }
+  return grammar;
+}
+
 }  // namespace
 
 Option& Option::Required() {
@@ -68,10 +113,16 @@ Option& Option::ValueName(const std::string& name) {
 }
 
 Option& Option::OneOf(std::vector<std::string> words) {
-  option_->check([words = std::move(words)](const std::string& text) {
+  const auto check = [words](const std::string& text) {
     if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
     return fmt::format("found '{}'; allowed: {}", text, fmt::join(words, ", "));
-  });
+  };
+  option_->check(CheckWithWords(check, words));
+  return *this;
+}
+
+Option& Option::Suggests(const std::vector<std::string>& words) {
+  option_->check(CheckWithWords([](const std::string&) { return std::string(); }, words));
   return *this;
 }
 
@@ -166,6 +217,8 @@ CommandLine::CommandLine(const std::string& program, const std::string& what_it_
 CommandLine::~CommandLine() = default;
 
 std::string CommandLine::Help() const { return app_->help(); }
+
+Grammar CommandLine::grammar() const { return GrammarOf(*app_); }
 
 CommandLine::Parsed CommandLine::Parse(int argc, const char* const* argv, std::ostream& out,
                                        std::ostream& err) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/grammar.h"
 #include "common/error.h"
 
 namespace CLI {
@@ -30,6 +31,8 @@ class Option {
   Option& ValueName(const std::string& name);
   /// Refuses values that are none of these.
   Option& OneOf(std::vector<std::string> words);
+  /// Values that a shell offers; others are taken too.
+  Option& Suggests(const std::vector<std::string>& words);
   /// For lists: one value each time that the option is given, not all words that follow.
   Option& OneValueEach();
   /// For lists: so many values or more.
@@ -84,6 +87,8 @@ class CommandLine {
 
   Command root() { return Command(app_.get(), &chosen_); }
   std::string Help() const;
+  /// All commands, as far as they have been added.
+  Grammar grammar() const;
 
   /// What is wrong with a line.
   struct UsageError {

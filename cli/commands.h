@@ -37,6 +37,7 @@ void AddRecipesCommand(Command app, Context& context);   // nor does it
 void AddCheckpointsCommand(Command app, Context& context);
 void AddExportCommand(Command app, Context& context);
 void AddModelCommands(Command app, Context& context);
+void AddDoctorCommand(Command app, Context& context);
 
 /// What a command can print: a listing also wide; events and lines, or a sentence, without.
 inline const std::vector<std::string> kListingFormats = {"table", "wide", "json", "yaml"};

@@ -17,7 +17,7 @@ lint_shell() { shell_sources | sort -u | xargs shellcheck -x; }
 lint_python() {
   python_sources | xargs "$DEPS/pytest/bin/ruff" check --quiet
   python_sources | xargs "$DEPS/pytest/bin/ruff" format --check --quiet
-  "$DEPS/pytest/bin/mypy" --no-error-summary deps tests/e2e
+  "$DEPS/pytest/bin/mypy" --no-error-summary deps tests/e2e tests/packages deploy/packages
   # By itself, since both folders have a conftest.py.
   "$DEPS/pytest/bin/mypy" --no-error-summary tests/python/trainer
 }

@@ -96,6 +96,13 @@ short_tests() {
   python_tests -m "not long"
 }
 
+# package_tests: an installation's life in a clean root, one test after the other; where one can't be made they say why.
+package_tests() {
+  (setup_apt package) || say "what makes packages can't be installed: their tests are skipped"
+  say "tests of the packages"
+  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/packages
+}
+
 # time_for MINUTES WHAT: whether so much is left until IMGD_TEST_DEADLINE (seconds since 1970); always, where that is not set.
 time_for() {
   [[ ${IMGD_TEST_DEADLINE:-} ]] || return 0
@@ -110,6 +117,7 @@ long_tests() {
   run_lint_quick
   IMGD_SIM_SEEDS=6000 ctest_preset release -R '^sim_test$'
   python_tests -m long
+  if time_for 8 "the tests of the packages"; then package_tests; fi
   local preset
   for preset in ${IMGD_SANITIZERS:-asan tsan}; do
     if time_for 22 "the sanitizer $preset"; then sanitizer_tests "$preset"; fi

@@ -24,6 +24,17 @@ def test_unit_files_verify(unit: str, tmp_path: Path) -> None:
     assert "Type=notify" in text
 
 
+@pytest.mark.parametrize(("unit", "most"), [("imgd.service", 1.2), ("imgagent.service", 2.0)])
+def test_unit_files_expose_little(unit: str, most: float) -> None:
+    """systemd's own measure, from 0 to 10; the agent's is that of whatever its users run, with the GPUs."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager",
+                           f"--threshold={round(most * 10)}", ROOT / "deploy/systemd" / unit],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stdout.splitlines()[-1:] + done.stderr.splitlines()
+
+
 @pytest.mark.parametrize("program", ["imgd", "imgagent"])
 def test_the_example_configuration_is_valid_and_commented(program: str) -> None:
     example = ROOT / "deploy" / {"imgd": "imgd.yaml", "imgagent": "agent.yaml"}[program]

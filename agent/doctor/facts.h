@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/config.h"
+#include "common/doctor/reach.h"
+
+namespace imgd::doctor {
+
+struct GpuFacts {
+  std::string name;  ///< "GPU 0, NVIDIA H100"
+  std::string ill;   ///< what is broken; empty where nothing is
+};
+
+/// What was found on a node. Whatever is empty could not be found out; the checks say so.
+struct NodeFacts {
+  std::string config_error;  ///< what is wrong with the settings; empty: nothing
+  uint32_t cpu_slots = 0;
+  bool wants_gpus = true;  ///< nvml is not "none"
+
+  // GPUs.
+  int pci_gpus = 0;                 ///< NVIDIA's on the PCI bus
+  std::string driver;               ///< version of the kernel's driver, "580.65.06"; empty: not loaded
+  bool nouveau = false;             ///< the free driver is loaded, which knows no CUDA
+  std::string nvml_error;           ///< why NVML can't be used; empty: it can
+  std::vector<GpuFacts> gpus;       ///< that NVML opened
+  bool has_uvm = false;             ///< /dev/nvidia-uvm is there
+  std::vector<std::string> closed;  ///< device files that this user may not open
+  bool has_nvswitch = false;        ///< NVSwitches, which need the fabric manager
+  bool fabric_manager = false;      ///< it runs
+
+  // Programs and libraries.
+  std::string agent_version;
+  std::string trainer;                 ///< path; empty: there is none
+  std::string trainer_version;         ///< as it says itself; empty: it did not start
+  std::string trainer_error;           ///< its last words, where it did not start
+  std::vector<std::string> shadowing;  ///< libraries in LD_LIBRARY_PATH that ranks would load for their own
+
+  // Limits and memory.
+  uint64_t open_files = 0;               ///< hard limit
+  std::optional<uint64_t> locked_bytes;  ///< hard limit; nothing: unlimited
+  bool has_rdma = false;                 ///< InfiniBand, RoCE or EFA
+  uint64_t shm_bytes = 0;                ///< size of /dev/shm; 0: not mounted
+  std::optional<uint64_t> memory_free_bytes;
+  std::string cgroup_error;  ///< why no cgroup can be made; empty: one can
+
+  // Where the agent keeps its runs.
+  std::string state_dir;
+  std::string state_dir_error;  ///< why nothing can be written there
+  std::string file_system;      ///< "ext4", "nfs"; empty: unknown
+  std::optional<uint64_t> disk_free_bytes;
+  std::optional<uint64_t> inodes_free;                ///< nothing: without a limit, too
+  double disk_bytes_per_second = 0;                   ///< written and synced; 0: not tried
+  std::map<std::string, std::string> shared_folders;  ///< path: why it can't be used; "" where it can
+
+  // Clock and network.
+  std::optional<bool> clock_is_set;  ///< by NTP, as the kernel knows it
+  Reach imgd;
+  std::string own_address;  ///< that other nodes are told
+  std::string own_address_error;
+  std::string metrics_error;  ///< why metrics_listen can't be listened on; empty: it can, or is off
+};
+
+/// Looks at this machine. Takes some seconds; writes 64 MiB to the state folder, and removes it.
+/// `error`: what is wrong with the settings, of which `config` is as much as could be read.
+NodeFacts GatherNodeFacts(const Config& config, const std::string& error);
+
+// The parts of the above.
+void GatherGpus(const Config& config, NodeFacts& facts);
+void GatherLimits(const Config& config, NodeFacts& facts);
+void GatherStateFolder(const Config& config, NodeFacts& facts);
+void GatherNetwork(const Config& config, NodeFacts& facts);
+void GatherTrainer(const Config& config, NodeFacts& facts);
+
+/// All checks of a node.
+std::vector<Line> ExamineNode(const NodeFacts& facts);
+
+}  // namespace imgd::doctor

@@ -1,0 +1,243 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "agent/cgroup.h"
+#include "agent/doctor/facts.h"
+#include "agent/health.h"
+#include "agent/network.h"
+#include "agent/program.h"
+#include "common/clock.h"
+#include "common/version.h"
+
+extern char** environ;
+
+namespace imgd::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kNetworkPatience{3'000};
+constexpr milliseconds kTrainerPatience{20'000};
+constexpr size_t kProbeBytes = 64ULL << 20;
+
+std::string LastLine(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+/// All that comes from `fd` until its end or until `limit` has passed.
+std::string ReadFor(int fd, milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  std::string text;
+  for (char part[4096];;) {
+    const auto left = std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) <= 0) return text;
+    const auto size = ::read(fd, part, sizeof part);
+    if (size <= 0) return text;
+    text.append(part, static_cast<size_t>(size));
+  }
+}
+
+/// What the program prints with --version, and how it ended: 0, or what waitpid(2) says.
+std::pair<std::string, int> AskVersion(const std::string& program) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {std::strerror(errno), -1};
+  const UniqueFd out(ends[0]);
+  UniqueFd in(ends[1]);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    ::posix_spawn_file_actions_adddup2(&actions, in.get(), stream);
+  }
+  std::string name = program;
+  std::string flag = "--version";
+  char* arguments[] = {name.data(), flag.data(), nullptr};
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments, environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return {std::strerror(error), -1};
+  in.reset();
+  const std::string text = ReadFor(out.get(), kTrainerPatience);
+  ::kill(pid, SIGKILL);  // one that hangs; one that has ended does not mind
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return {LastLine(text), text.empty() ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 0};
+}
+
+std::string FileSystemName(const std::string& folder) {
+  struct statfs found {};
+  if (::statfs(folder.c_str(), &found) != 0) return "";
+  switch (static_cast<uint32_t>(found.f_type)) {
+    case 0xEF53:
+      return "ext4";
+    case 0x58465342:
+      return "xfs";
+    case 0x9123683E:
+      return "btrfs";
+    case 0x01021994:
+      return "tmpfs";
+    case 0x794C7630:
+      return "overlay";
+    case 0x2FC12FC1:
+      return "zfs";
+    case 0x6969:
+      return "nfs";
+    case 0xFF534D42:
+      return "cifs";
+    case 0xFE534D42:
+      return "smb";
+    case 0x0BD00BD0:
+      return "lustre";
+    case 0x65735546:
+      return "fuse";
+    case 0x00C36400:
+      return "ceph";
+    case 0x47504653:
+      return "gpfs";
+    case 0x01021997:
+      return "9p";
+    default:
+      return "";
+  }
+}
+
+/// Writes and syncs a file of kProbeBytes. Returns bytes a second. Errors: why it can't be written.
+Result<double> TryDisk(const fs::path& folder) {
+  const fs::path path = folder / fmt::format(".imgagent-doctor-{}", ::getpid());
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return FailErrno(errno, fmt::format("cannot write to {}", folder.native()));
+  const auto begun = std::chrono::steady_clock::now();
+  const std::string part(1 << 20, 'x');
+  Status written;
+  for (size_t done = 0; written && done < kProbeBytes; done += part.size()) {
+    written = WriteAll(file.get(), part, path.native());
+  }
+  if (written && ::fdatasync(file.get()) != 0) written = FailErrno(errno, "cannot sync " + path.native());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  ::unlink(path.c_str());
+  if (!written) return tl::unexpected(written.error());
+  return static_cast<double>(kProbeBytes) / took.count();
+}
+
+/// Libraries of a gang that this variable puts before the ones that belong to the trainer.
+std::vector<std::string> LibrariesInTheWay(const char* variable) {
+  std::vector<std::string> found;
+  std::string list = variable == nullptr ? "" : variable;
+  for (list += ':'; !list.empty(); list.erase(0, list.find(':') + 1)) {
+    const fs::path folder = list.substr(0, list.find(':'));
+    std::error_code error;
+    for (const char* name : {"libnccl.so.2", "libcudart.so.13", "libcudnn.so.9", "libtorch_cpu.so"}) {
+      if (!folder.empty() && fs::exists(folder / name, error)) found.push_back((folder / name).native());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+void GatherTrainer(const Config& config, NodeFacts& facts) {
+  facts.agent_version = kVersion;
+  facts.trainer = config.trainer.empty() ? FindProgram("imgtrain").native() : config.trainer.native();
+  facts.shadowing = LibrariesInTheWay(std::getenv("LD_LIBRARY_PATH"));
+  if (facts.trainer.empty()) return;
+  auto [text, status] = AskVersion(facts.trainer);
+  (status == 0 ? facts.trainer_version : facts.trainer_error) = std::move(text);
+}
+
+void GatherLimits(const Config& config, NodeFacts& facts) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files = limit.rlim_max;
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_max != RLIM_INFINITY) {
+    facts.locked_bytes = limit.rlim_max;
+  }
+  std::error_code error;
+  facts.has_rdma =
+      fs::exists("/sys/class/infiniband", error) && !fs::is_empty("/sys/class/infiniband", error);
+  struct statvfs shm {};
+  if (fs::exists("/dev/shm", error) && ::statvfs("/dev/shm", &shm) == 0) {
+    facts.shm_bytes = uint64_t{shm.f_blocks} * shm.f_frsize;
+  }
+  if (const auto free = ThisMachine().memory_free()) facts.memory_free_bytes = *free;
+  if (config.use_cgroup) {
+    auto group = Cgroup::Create(fmt::format("imgagent-doctor-{}", ::getpid()));
+    if (group) {
+      group->Remove();
+    } else {
+      facts.cgroup_error = group.error().ToString();
+    }
+  }
+  timex clock{};
+  if (const int state = ::adjtimex(&clock); state >= 0) {
+    facts.clock_is_set = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;
+  }
+}
+
+void GatherStateFolder(const Config& config, NodeFacts& facts) {
+  facts.state_dir = config.state_dir.native();
+  const auto speed = TryDisk(config.state_dir);
+  if (speed) {
+    facts.disk_bytes_per_second = *speed;
+  } else {
+    facts.state_dir_error = speed.error().ToString();
+  }
+  facts.file_system = FileSystemName(facts.state_dir);
+  struct statvfs room {};
+  if (::statvfs(facts.state_dir.c_str(), &room) == 0) {
+    facts.disk_free_bytes = uint64_t{room.f_bavail} * room.f_frsize;
+    if (room.f_files > 0) facts.inodes_free = room.f_favail;
+  }
+  for (const auto& folder : config.shared_folders) {
+    std::error_code error;
+    std::string& why = facts.shared_folders[folder.native()];
+    if (!fs::is_directory(folder, error)) {
+      why = "is no folder here";
+    } else if (::access(folder.c_str(), R_OK | W_OK | X_OK) != 0) {
+      why = std::strerror(errno);
+    }
+  }
+}
+
+void GatherNetwork(const Config& config, NodeFacts& facts) {
+  facts.imgd = TryToReach(config.server, kNetworkPatience);
+  facts.own_address = config.address;
+  if (facts.own_address.empty() && !facts.imgd.addresses.empty()) {
+    auto address = LocalAddressTowards(config.server);
+    (address ? facts.own_address : facts.own_address_error) =
+        address ? std::move(*address) : address.error().ToString();
+  }
+  if (!facts.own_address.empty()) {
+    if (const auto here = ListenOn(facts.own_address); !here)
+      facts.own_address_error = here.error().ToString();
+  }
+  const auto metrics = SplitHostPort(config.metrics_listen, 0);
+  if (!metrics) return;
+  if (const auto free = ListenOn(metrics->host, metrics->port); !free) {
+    facts.metrics_error = free.error().ToString();
+  }
+}
+
+NodeFacts GatherNodeFacts(const Config& config, const std::string& error) {
+  NodeFacts facts{.config_error = error, .cpu_slots = config.cpu_slots, .wants_gpus = config.nvml != "none"};
+  GatherGpus(config, facts);
+  GatherTrainer(config, facts);
+  GatherLimits(config, facts);
+  GatherStateFolder(config, facts);
+  GatherNetwork(config, facts);
+  return facts;
+}
+
+}  // namespace imgd::doctor

@@ -1,0 +1,207 @@
+"""Install, first page, first node, first job, upgrade while it runs, remove, purge: in a clean root.
+
+The order of the tests is that of an installation's life; each goes on from the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import BIN, ROOT, Json, wait_for
+from machine import Machine, make_root, what_lacks
+
+pytestmark = pytest.mark.long
+SERVICES = ["imgd", "imgagent", "imgcli"]
+
+
+def pack(out: Path, version: str) -> dict[str, Path]:
+    env = {**os.environ, "IMGD_BIN": str(BIN)}
+    only = [word for name in SERVICES for word in ("--only", name)]
+    done = subprocess.run([ROOT / "scripts/package.sh", "--no-lint", "--out", out, "--version", version, *only],
+                          capture_output=True, text=True, env=env)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path.name.split("_")[0]: path for path in out.glob(f"*_{version}_*.deb")}
+
+
+@pytest.fixture(scope="module")
+def debs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    if missing := what_lacks():
+        pytest.skip(missing)
+    return pack(tmp_path_factory.mktemp("debs"), "0.1.0~test1")
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return pack(tmp_path_factory.mktemp("newer"), "0.1.0~test2")
+
+
+@pytest.fixture(scope="module")
+def machine(debs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """With what the packages depend on, and none of them."""
+    root = tmp_path_factory.mktemp("machine") / "root"
+    try:
+        make_root(root)
+        with Machine(root) as machine:
+            machine.run("apt-get", "update", network=True)
+            needs = [field(deb, "Depends") for deb in debs.values()]
+            machine.run("apt-get", "satisfy", "-y", "--no-install-recommends", ", ".join(needs), network=True)
+            yield machine
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def before(machine: Machine) -> tuple[set[str], dict[str, str]]:
+    """Files and accounts of the machine as it was."""
+    return machine.files(), machine.accounts()
+
+
+def field(deb: Path, name: str) -> str:
+    return subprocess.run(["dpkg-deb", "-f", deb, name], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def shown(machine: Machine, *command: str) -> Any:
+    return json.loads(machine.run("imgcli", *command, "-o", "json").stdout)
+
+
+def ready_nodes(machine: Machine) -> list[Json]:
+    return wait_for("a node", lambda: [n for n in shown(machine, "nodes") if n["state"] == "NODE_STATE_READY"], 20)
+
+
+def set_keys(path: Path, **keys: str) -> None:
+    """Changes a configuration file as its owner would."""
+    text = path.read_text()
+    for key, value in keys.items():
+        text, count = re.subn(rf"^{key}:.*$", f"{key}: {value}", text, flags=re.MULTILINE)
+        assert count == 1, key
+    path.write_text(text)
+
+
+def test_lintian_finds_no_error(debs: dict[str, Path]) -> None:
+    done = subprocess.run(["lintian", "--no-cfg", "--allow-root", "--fail-on", "error", *debs.values()],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_package_depends_on_what_it_links_and_has_its_manual(debs: dict[str, Path]) -> None:
+    for name, deb in debs.items():
+        assert "libc6" in field(deb, "Depends") and "torch" not in field(deb, "Depends")
+        listing = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True).stdout
+        assert re.search(rf"/usr/share/man/man[18]/{name}\.[18]\.gz", listing)
+        assert not re.search(r"^\S+ (?!root/root)", listing, re.MULTILINE), "not all files are root's"
+
+
+def test_the_same_commit_gives_the_same_bytes(debs: dict[str, Path], tmp_path: Path) -> None:
+    again = pack(tmp_path, "0.1.0~test1")
+    assert {name: deb.read_bytes() for name, deb in again.items()} == {
+        name: deb.read_bytes() for name, deb in debs.items()
+    }
+
+
+def test_installed_the_daemon_runs_as_its_unit_says_and_the_page_answers(
+    machine: Machine, before: tuple[set[str], dict[str, str]], debs: dict[str, Path]
+) -> None:
+    machine.install(debs["imgd"], debs["imgcli"])
+    assert re.search(r"^imgd:.*nologin$", (machine.root / "etc/passwd").read_text(), re.MULTILINE)
+    state = (machine.root / "var/lib/imgd").stat()
+    assert state.st_mode & 0o777 == 0o750 and state.st_uid != 0
+    service = machine.start("imgd")
+    assert Path(f"/proc/{service.pid}").stat().st_uid == state.st_uid
+    assert "<html" in machine.curl("https://127.0.0.1:7651/").lower()
+    assert shown(machine, "nodes") == []
+
+
+def test_an_agent_that_is_installed_joins(machine: Machine, debs: dict[str, Path]) -> None:
+    machine.install(debs["imgagent"])
+    # No GPU here; and imgd, on the same machine, has the port that the example has for metrics.
+    set_keys(machine.root / "etc/imgd/agent.yaml", cpu_slots="1", metrics_listen="'off'")
+    with (machine.root / "etc/imgd/agent.yaml").open("a") as settings:
+        settings.write("trainer: /bin/true  # commands only: LibTorch is gigabytes\n")
+    machine.start("imgagent")
+    node = ready_nodes(machine)[0]
+    assert node["agent_version"] and len(node["devices"]) == 1
+
+
+JOB = """\
+name: counts
+command:
+  run: 'i=0; while ! test -f /tmp/enough; do i=$((i+1)); echo "step $i"; sleep 0.05; done; echo "end $i"'
+"""
+
+
+def counted(machine: Machine) -> list[int]:
+    lines = machine.run("imgcli", "logs", "1").stdout
+    return [int(number) for number in re.findall(r"\bstep (\d+)", lines)]
+
+
+def test_an_upgrade_does_not_disturb_a_job(machine: Machine, newer: dict[str, Path]) -> None:
+    set_keys(machine.root / "etc/imgd/imgd.yaml", commands="true")
+    machine.stop("imgd")
+    machine.start("imgd")
+    (machine.root / "tmp/job.yaml").write_text(JOB)
+    ready_nodes(machine)
+    machine.run("imgcli", "submit", "/tmp/job.yaml")
+    wait_for("the job to run", lambda: shown(machine, "show", "1")["job"]["state"] == "JOB_STATE_RUNNING", 30)
+    wait_for("the job to count", lambda: len(counted(machine)) > 5, 30)
+    # What the packages' scripts have systemd do: both are restarted by the new ones.
+    printed = machine.install(*newer.values())
+    assert "conffile" not in printed.lower(), "an upgrade asks about files that only their owner changed"
+    for name in ("imgd", "imgagent"):
+        machine.stop(name)
+        machine.start(name)
+    at_restart = len(counted(machine))
+    wait_for("the job to go on", lambda: len(counted(machine)) > at_restart + 5, 30)
+    (machine.root / "tmp/enough").touch()
+    machine.run("imgcli", "wait", "1")
+    steps = counted(machine)
+    assert steps == list(range(1, len(steps) + 1)), "a line is missing, or there twice"
+    job = shown(machine, "show", "1")["job"]
+    assert job["state"] == "JOB_STATE_COMPLETED" and int(job["generation"]) == 1
+    assert "cpu_slots: 1" in (machine.root / "etc/imgd/agent.yaml").read_text()
+
+
+def test_removed_it_keeps_what_is_its_owners(machine: Machine) -> None:
+    for name in ("imgagent", "imgd"):
+        machine.stop(name)
+    machine.run("apt-get", "remove", "-y", *SERVICES)
+    assert not (machine.root / "usr/bin/imgd").exists()
+    assert (machine.root / "etc/imgd/imgd.yaml").exists() and (machine.root / "var/lib/imgd/state.db").exists()
+
+
+def test_purged_it_leaves_nothing(machine: Machine, before: tuple[set[str], dict[str, str]]) -> None:
+    machine.run("apt-get", "purge", "-y", *SERVICES)
+    files, accounts = before
+    assert machine.files() - files == set()
+    assert files - machine.files() == set()
+    assert machine.accounts() == accounts
+
+
+def test_the_tarball_runs_without_root_and_brings_its_libraries(machine: Machine, tmp_path: Path) -> None:
+    env = {**os.environ, "IMGD_BIN": str(BIN)}
+    subprocess.run(
+        [ROOT / "scripts/package.sh", "--tarball", "--version", "0.1.0", "--out", tmp_path], check=True, env=env
+    )
+    tree = f"/opt/imgd-0.1.0-linux-{os.uname().machine}"
+    subprocess.run(["tar", "-C", machine.root / "opt", "-xf", *tmp_path.glob("*.tar.zst")], check=True)
+    nobody = ["runuser", "-u", "nobody", "--"]
+    for name in SERVICES:
+        loaded = machine.run(*nobody, "env", "LD_TRACE_LOADED_OBJECTS=1", f"{tree}/bin/{name}").stdout
+        system = {Path(line.split()[2]).name for line in loaded.splitlines() if "=> /" in line and tree not in line}
+        assert system <= {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libresolv.so.2"}, name
+        assert "not found" not in loaded, name
+    state = machine.root / "tmp/state"
+    state.mkdir(mode=0o777)
+    state.chmod(0o777)
+    daemon = subprocess.Popen([*machine.enter(network=False), "chroot", machine.root, *nobody, f"{tree}/bin/imgd",
+                               "--state-dir", "/tmp/state"], stdin=subprocess.DEVNULL)  # fmt: skip
+    asked = [*nobody, f"{tree}/bin/imgcli", "nodes"]
+    wait_for("imgd to answer", lambda: machine.run(*asked, check=False).returncode == 0, 20)
+    assert daemon.poll() is None
