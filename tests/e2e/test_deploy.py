@@ -49,7 +49,7 @@ def test_the_example_configuration_is_valid_and_commented(program: str) -> None:
 
 def test_the_client_does_not_link_libtorch() -> None:
     linked = subprocess.run(["ldd", BIN / "imgcli"], check=True, capture_output=True, text=True).stdout
-    assert "libgrpc++" in linked and not re.search(r"lib(torch|c10)", linked)
+    assert "libc.so" in linked and not re.search(r"lib(torch|c10)", linked)
 
 
 @pytest.mark.parametrize("program", ["imgd", "imgagent", "imgtrain", "imgcli"])

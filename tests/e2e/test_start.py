@@ -24,7 +24,7 @@ def programs(tmp_path: Path) -> Path:
     """The programs, with a trainer that trains nothing and never ends by itself."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("imgd", "imgagent", "imgcli"):
+    for name in ("imgd", "imgagent", "imgagent-shim", "imgcli"):
         shutil.copy(BIN / name, folder)
     trainer = folder / "imgtrain"
     trainer.write_text("#!/bin/sh\nwhile :; do sleep 0.2; done\n")
