@@ -155,7 +155,7 @@ def test_a_url_that_the_token_must_not_go_to_is_bad_input(url: str, words: str, 
 
 
 def test_a_run_that_is_killed_is_failed_after_its_silence(tmp_path: Path, make_job: MakeJob) -> None:
-    with Cluster(tmp_path, server_args=["--report-timeout", "2s"]) as cluster:
+    with Cluster(tmp_path, server_args=["--report-timeout", "10s"]) as cluster:
         cluster.start_daemon()
         url, trust = https(cluster)
         with Ranks(make_job(epochs=40), url, cluster.root, token_of(cluster), *trust, world=1) as ranks:

@@ -54,7 +54,7 @@ def check(ours: dict[str, Any], truth: list[dict[str, Any]]) -> None:
     assert mistakes == {pair: count for pair, count in pairs.items() if pair[0] != pair[1]}
     worst = sorted(truth, key=lambda image: -image["loss"])
     assert [image["loss"] for image in ours["worst_images"]] == pytest.approx(
-        [i["loss"] for i in worst], rel=1e-6, abs=1e-3
+        [i["loss"] for i in worst], rel=1e-5, abs=1e-3
     )
     named = {image["image"]: image for image in worst}
     for image in ours["worst_images"]:
