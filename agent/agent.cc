@@ -57,6 +57,8 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   health_ = std::make_unique<HealthMonitor>(
       HealthChecks(ThisMachine(), config_.health, config_.state_dir, shared_folders_), kHealthPeriod);
   IMGD_ASSIGN(auto look_for_notice, NoticesFrom(config_.spot_notices));
+  if (const std::string capacity = CapacityFrom(config_.spot_notices); !capacity.empty())
+    config_.labels.try_emplace("capacity", capacity);
   if (look_for_notice) notices_ = std::make_unique<NoticeMonitor>(std::move(look_for_notice), kNoticePeriod);
   IMGD_ASSIGN(supervisor_, Supervisor::Create(loop_,
                                               {.state_dir = config_.state_dir,
@@ -77,7 +79,15 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   spdlog::info("node={} devices={} model=\"{}\" server={} state_dir={} msg=\"imgagent {} starts\"",
                config_.node, devices_.size(), devices_.front().model(), config_.server,
                config_.state_dir.native(), kVersion);
-  link_ = std::make_unique<Link>(LinkOptions{.server = config_.server});
+  if (config_.tls) {
+    node_key_ = std::make_unique<NodeKey>(NodeKey::Options{.server = config_.server,
+                                                           .node = config_.node,
+                                                           .agent_id = agent_id_,
+                                                           .folder = config_.state_dir,
+                                                           .token_file = config_.token_file},
+                                          &clock_);
+  }
+  link_ = std::make_unique<Link>(LinkOptions{.server = config_.server, .node_key = node_key_.get()});
   IMGD_TRY(loop_->Watch(link_->event_fd(), EPOLLIN, [this](uint32_t) { OnLink(); }));
   WatchDisconnection();
   FeedWatchdog();
@@ -184,7 +194,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
 void Agent::OnClosed(const Link::Closed& closed) {
   if (closed.error.message != last_trouble_) {
     last_trouble_ = closed.error.message;
-    spdlog::warn("node={} msg=\"{}; trying again, the runs go on\"", config_.node, last_trouble_);
+    spdlog::warn("node={} msg=\"{}; trying again, the runs go on\"", config_.node, closed.error.ToString());
   }
   if (closed.connection == 0 || closed.connection != connection_) return;
   connection_ = 0;

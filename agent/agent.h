@@ -11,6 +11,7 @@
 #include "agent/gpu.h"
 #include "agent/health.h"
 #include "agent/link.h"
+#include "agent/node_key.h"
 #include "agent/notice.h"
 #include "agent/supervisor.h"
 
@@ -56,6 +57,8 @@ class Agent {
   std::unique_ptr<NoticeMonitor> notices_;  ///< null where there are none to look for
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Exporter> exporter_;  ///< null where metrics are not served
+  SystemClock clock_;
+  std::unique_ptr<NodeKey> node_key_;  ///< null where imgd is spoken to in plain text
   std::unique_ptr<Link> link_;
   uint64_t connection_ = 0;  ///< that stands now; 0 for none
   bool welcomed_ = false;

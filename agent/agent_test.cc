@@ -305,6 +305,10 @@ TEST(AgentCommandLine, SaysWhatIsWrongAndEndsWithTheRightCode) {
       run({"--trainer", trainer, "--cpu-slots", "1", "--nvml", "none", "--shared-folder", "/nonexistent"});
   EXPECT_EQ(not_shared.first, 2);
   EXPECT_THAT(not_shared.second, HasSubstr("shared folder '/nonexistent'"));
+  const auto only_checked = run({"--trainer", trainer, "--cpu-slots", "1", "--nvml", "none",
+                                 "--shared-folder", "/nonexistent", "--check-config"});
+  EXPECT_EQ(only_checked.first, 2);
+  EXPECT_THAT(only_checked.second, HasSubstr("shared folder '/nonexistent'"));
 }
 
 }  // namespace

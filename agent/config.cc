@@ -8,6 +8,7 @@
 #include "agent/notice.h"
 #include "agent/program.h"
 #include "common/labels.h"
+#include "common/url.h"
 #include "common/yaml.h"
 
 namespace imgd {
@@ -43,6 +44,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (!parsed) return tl::unexpected(std::vector<Error>{std::move(parsed).error()});
   YamlMap& yaml = *parsed;
   if (auto v = yaml.String("server")) config.server = *v;
+  if (auto v = yaml.String("token_file")) config.token_file = *v;
   if (auto v = yaml.String("node")) config.node = *v;
   if (auto v = yaml.String("state_dir")) config.state_dir = *v;
   if (auto v = yaml.String("address")) config.address = *v;
@@ -75,7 +77,10 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
 }
 
 Result<Config> CompleteConfig(Config config) {
-  IMGD_TRY(ParseHostPort(config.server));
+  GrpcAddress server = SplitGrpcAddress(config.server);
+  IMGD_TRY(ParseHostPort(server.address));
+  config.server = std::move(server.address);
+  config.tls = server.tls;
   if (config.cpu_slots > kMostCpuSlots) {
     return Fail(ErrorCode::kInvalidArgument, "cpu_slots: found {}; 0 to {} are allowed", config.cpu_slots,
                 kMostCpuSlots);

@@ -14,8 +14,10 @@ namespace imgd {
 
 /// Settings of an agent; deploy/agent.yaml has every key with a comment.
 struct Config {
-  std::string server = "127.0.0.1:7650";
-  std::string node;  ///< empty: the machine's name
+  std::string server = "127.0.0.1:7650";  ///< with http:// or https:// before it until CompleteConfig()
+  bool tls = false;                       ///< CompleteConfig() says
+  std::filesystem::path token_file;       ///< of a join token; empty: none
+  std::string node;                       ///< empty: the machine's name
   std::filesystem::path state_dir = "/var/lib/imgagent";
   std::string address;  ///< empty: the one that packets to the server leave from
   uint32_t cpu_slots = 0;

@@ -15,6 +15,9 @@ namespace imgd {
 namespace {
 
 constexpr nvmlReturn_t kGpuIsLost = 15;
+/// NVML's bits (nvmlClocksThrottleReasons) that tell of trouble, in words.
+constexpr std::pair<uint64_t, const char*> kThrottleWords[] = {
+    {0x04, "power cap"}, {0x08, "hardware"}, {0x20, "heat"}, {0x40, "heat"}, {0x80, "power supply"}};
 constexpr const char* kSystemLibrary = "libnvidia-ml.so.1";
 
 struct CloseLibrary {
@@ -282,6 +285,20 @@ GpuReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
   return reading;
 }
 
+namespace {
+
+std::string ThrottleText(uint64_t reasons) {
+  std::string out;
+  for (const auto& [bit, word] : kThrottleWords) {
+    if ((reasons & bit) == 0 || out.find(word) != std::string::npos) continue;
+    if (!out.empty()) out += ", ";
+    out += word;
+  }
+  return out;
+}
+
+}  // namespace
+
 v1::DeviceReading GpuReading::ToProto() const {
   v1::DeviceReading out;
   out.set_busy_ratio(busy_ratio.value_or(0));
@@ -290,6 +307,8 @@ v1::DeviceReading GpuReading::ToProto() const {
   out.set_temperature_celsius(temperature_celsius.value_or(0));
   out.set_sm_clock_hertz(sm_clock_hertz.value_or(0));
   out.set_error(error);
+  out.set_throttled_by(ThrottleText(throttle_reasons.value_or(0)));
+  out.set_xid(xid);
   return out;
 }
 

@@ -93,14 +93,18 @@ std::string FilesystemId() {
   return fmt::format("{:016x}", hash);
 }
 
+Status CheckSharedFolder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (folder.is_absolute() && std::filesystem::is_directory(folder.lexically_normal(), error)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "shared folder '{}': an absolute path of a folder that exists is expected", folder.native());
+}
+
 Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folder) {
+  IMGD_TRY(CheckSharedFolder(folder));
   // The daemon compares names: "/a/../b" is what "/b" is, also where "/a" is a link to elsewhere.
   std::string path = folder.lexically_normal();
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  if (!folder.is_absolute() || !std::filesystem::is_directory(path)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "shared folder '{}': an absolute path of a folder that exists is expected", folder.native());
-  }
   IMGD_ASSIGN(auto id, ReadOrMakeId(std::filesystem::path(path) / kMarker));
   v1::SharedFolder shared;
   shared.set_path(std::move(path));

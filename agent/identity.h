@@ -22,6 +22,9 @@ Result<std::string> AgentId(const std::filesystem::path& state_dir);
 /// Equal for processes that see the same file systems: made from the boot's id and the mount namespace.
 std::string FilesystemId();
 
+/// Whether it is there, by an absolute path; makes nothing.
+Status CheckSharedFolder(const std::filesystem::path& folder);
+
 /// The folder with the content of its marker file, `.imgd-shared-id`, which the first agent that comes by
 /// makes. Errors: when the folder is not there or the marker can be neither read nor made.
 Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folder);

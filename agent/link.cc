@@ -13,6 +13,7 @@
 
 #include "agent/network.h"
 #include "common/files.h"
+#include "common/tls/probe.h"
 #include "imgd/v1/agent.grpc.pb.h"
 
 namespace imgd {
@@ -39,7 +40,8 @@ Error FromStatus(const grpc::Status& status, const std::string& server) {
   }
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server,
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // the backoff between attempts is ours alone
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -48,7 +50,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 600'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(server, credentials, arguments);
 }
 
 }  // namespace
@@ -61,6 +63,10 @@ struct Link::Impl {
   /// One connection, from the attempt to its end.
   void Connect();
   bool WaitUntilConnected(grpc::Channel& channel);
+  /// Why there is no connection.
+  Error WhyNotConnected(const NodeTls& shown);
+  /// Renews the certificate whenever that is due, until the link ends.
+  void KeepRenewed();
   void ReadAll(Stream& stream, uint64_t number);
   void WriteAll(Stream& stream, uint64_t number);
   void Push(Event event);  ///< with the mutex held
@@ -79,7 +85,8 @@ struct Link::Impl {
   std::deque<Event> inbox;
   std::deque<v1::ConnectRequest> outbox;
   Duration backoff{};
-  std::thread thread;  // of the constructor and destructor
+  std::thread thread;   // of the constructor and destructor
+  std::thread renewer;  // as above
 };
 
 void Link::Impl::Push(Event event) {
@@ -123,13 +130,66 @@ bool Link::Impl::WaitUntilConnected(grpc::Channel& channel) {
   return false;
 }
 
-void Link::Impl::Connect() {
-  const auto channel = MakeChannel(options.server);
-  if (!WaitUntilConnected(*channel)) {
+Error Link::Impl::WhyNotConnected(const NodeTls& shown) {
+  const Error unreached{.code = ErrorCode::kUnavailable,
+                        .message = fmt::format("imgd at {} can't be reached", options.server)};
+  const auto where = ParseHostPort(options.server);
+  {
     const std::scoped_lock lock(mutex);
-    Push(Closed{0,
-                {.code = ErrorCode::kUnavailable,
-                 .message = fmt::format("imgd at {} can't be reached", options.server)}});
+    if (stop || !where) return unreached;
+  }
+  if (options.node_key == nullptr) return unreached;
+  auto why = tls::WhyNoTls({.host = where->host,
+                            .port = where->port,
+                            .timeout = std::chrono::seconds(2),
+                            .ca = shown.ca,
+                            .certificate = shown.certificate,
+                            .key = shown.key},
+                           SystemClock());
+  if (!why || why->code == ErrorCode::kUnavailable) return unreached;
+  if (why->code == ErrorCode::kPermissionDenied) options.node_key->NoteRefused();
+  return {.code = why->code, .message = why->ToString()};
+}
+
+void Link::Impl::KeepRenewed() {
+  constexpr Duration kLeast = std::chrono::seconds(1);
+  constexpr Duration kMost = std::chrono::minutes(10);
+  Duration retry = kLeast;
+  std::unique_lock lock(mutex);
+  while (!stop) {
+    lock.unlock();
+    const auto due = options.node_key->UntilDue();
+    lock.lock();
+    const bool now = due && *due == Duration::zero();
+    const Duration wait = now ? retry : std::clamp(due.value_or(kLeast), kLeast, kMost);
+    changed.wait_for(lock, wait, [&] { return stop; });
+    if (stop || !now) continue;
+    lock.unlock();
+    const bool good = options.node_key->Get().has_value();
+    lock.lock();
+    retry = good ? kLeast : std::min(retry * 2, kMost);
+  }
+}
+
+void Link::Impl::Connect() {
+  NodeTls shown;
+  auto credentials = grpc::InsecureChannelCredentials();
+  if (options.node_key != nullptr) {
+    auto tls = options.node_key->Get();
+    if (!tls) {
+      const std::scoped_lock lock(mutex);
+      Push(Closed{0, tls.error()});
+      return;
+    }
+    shown = std::move(*tls);
+    credentials = grpc::SslCredentials(
+        {.pem_root_certs = shown.ca, .pem_private_key = shown.key, .pem_cert_chain = shown.certificate});
+  }
+  const auto channel = MakeChannel(options.server, credentials);
+  if (!WaitUntilConnected(*channel)) {
+    Error why = WhyNotConnected(shown);
+    const std::scoped_lock lock(mutex);
+    Push(Closed{0, std::move(why)});
     return;
   }
   const auto stub = v1::AgentService::NewStub(channel);
@@ -155,6 +215,9 @@ void Link::Impl::Connect() {
   }
   writer.join();  // the stream has ended, so that a write that waits fails
   const grpc::Status status = stream->Finish();
+  const bool refused = status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
+                       status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
+  if (refused && options.node_key != nullptr) options.node_key->NoteRefused();
   const std::scoped_lock lock(mutex);
   context = nullptr;
   Push(Closed{number, FromStatus(status, options.server)});
@@ -186,6 +249,8 @@ void Link::Impl::WriteAll(Stream& stream, uint64_t number) {
 
 Link::Link(LinkOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
   impl_->thread = std::thread([impl = impl_.get()] { impl->Run(); });
+  if (impl_->options.node_key != nullptr)
+    impl_->renewer = std::thread([impl = impl_.get()] { impl->KeepRenewed(); });
 }
 
 Link::~Link() {
@@ -195,7 +260,9 @@ Link::~Link() {
     impl_->Cancel();
     impl_->changed.notify_all();
   }
+  if (impl_->options.node_key != nullptr) impl_->options.node_key->Cancel();
   impl_->thread.join();
+  if (impl_->renewer.joinable()) impl_->renewer.join();
 }
 
 int Link::event_fd() const { return impl_->wake.get(); }

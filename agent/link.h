@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/node_key.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "imgd/v1/agent.pb.h"
@@ -13,7 +14,8 @@
 namespace imgd {
 
 struct LinkOptions {
-  std::string server;  ///< host:port
+  std::string server;           ///< host:port
+  NodeKey* node_key = nullptr;  ///< what to connect by TLS with; null: plain text. Must outlive the link
   Duration connect_timeout = std::chrono::seconds(5);
   Duration first_backoff = std::chrono::milliseconds(100);
   Duration max_backoff = std::chrono::seconds(3);
@@ -21,7 +23,8 @@ struct LinkOptions {
 
 /// The stream to the daemon: connects, and connects again after each end, waiting longer and longer, with
 /// jitter. Each connection has a number; what belongs to an older one is dropped.
-/// Has two threads of its own; every public function belongs to the thread that made it.
+/// By TLS it also has the node's certificate renewed in time, without touching the connection.
+/// Has two threads of its own, and one more by TLS; every public function belongs to the thread that made it.
 class Link {
  public:
   struct Opened {

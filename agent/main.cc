@@ -17,6 +17,7 @@
 #include "agent/config.h"
 #include "agent/doctor/facts.h"
 #include "agent/event_loop.h"
+#include "agent/identity.h"
 #include "common/files.h"
 #include "common/labels.h"
 #include "common/log.h"
@@ -34,8 +35,8 @@ int Complain(const Error& error) {
 /// What the command line says; what it does not say is empty.
 struct Flags {
   std::string config_file;
-  std::optional<std::string> server, node, state_dir, address, trainer, nvml, log_level, cgroup, metrics,
-      spot_notices;
+  std::optional<std::string> server, token_file, node, state_dir, address, trainer, nvml, log_level, cgroup,
+      metrics, spot_notices;
   std::optional<uint32_t> cpu_slots;
   std::vector<std::string> shared_folders;
   std::vector<std::string> labels;
@@ -45,7 +46,12 @@ struct Flags {
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--config", flags.config_file,
                  "File with settings (agent.yaml); the command line goes before it");
-  app.add_option("--server", flags.server, "HOST:PORT of imgd (default 127.0.0.1:7650)");
+  app.add_option(
+      "--server", flags.server,
+      "HOST:PORT of imgd (default 127.0.0.1:7650), by TLS but on loopback; http:// before it is plain text, "
+      "https:// TLS");
+  app.add_option("--token-file", flags.token_file,
+                 "File with the join token by which this node joins the first time (imgcli node join-token)");
   app.add_option("--node", flags.node, "This node's name (default: the machine's)");
   app.add_option("--state-dir", flags.state_dir,
                  "Folder for what must outlive the agent (default /var/lib/imgagent)");
@@ -95,6 +101,7 @@ std::optional<Config> GivenSettings(const Flags& flags, int* exit_code) {
     config = std::move(*parsed);
   }
   if (flags.server) config.server = *flags.server;
+  if (flags.token_file) config.token_file = *flags.token_file;
   if (flags.node) config.node = *flags.node;
   if (flags.state_dir) config.state_dir = *flags.state_dir;
   if (flags.address) config.address = *flags.address;
@@ -127,6 +134,15 @@ std::optional<Config> ReadSettings(const Flags& flags, int* exit_code) {
     return std::nullopt;
   }
   return std::move(*complete);
+}
+
+/// `--check-config`, of settings that were completed: what is left is what only this machine can say.
+int ReportGoodSettings(const Config& config) {
+  for (const auto& folder : config.shared_folders) {
+    if (const auto good = CheckSharedFolder(folder); !good) return Complain(good.error());
+  }
+  std::puts("the settings are good");
+  return 0;
 }
 
 /// protobuf writes to standard error by itself; what matters of it comes back as errors of ours.
@@ -213,7 +229,8 @@ int main(int argc, char** argv) {
   if (doctor_command->parsed()) return imgd::RunDoctor(flags, format);
   int exit_code = 0;
   const auto config = imgd::ReadSettings(flags, &exit_code);
-  if (!config || flags.check_config) return exit_code;
+  if (!config) return exit_code;
+  if (flags.check_config) return imgd::ReportGoodSettings(*config);
   const auto ran = imgd::RunAgent(*config);
   return ran ? 0 : imgd::Complain(ran.error());
 }

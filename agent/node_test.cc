@@ -223,6 +223,13 @@ TEST(Process, APidIsTheSameProcessOnlyWithTheSameStart) {
   EXPECT_THAT(BootId(), SizeIs(36));
 }
 
+TEST(Process, OneThatDumpsCoreIsKnownByItsStatus) {
+  EXPECT_TRUE(SaysCoreDumping("Name:\timgtrain\nState:\tD (disk sleep)\nCoreDumping:\t1\nThreads:\t9\n"));
+  EXPECT_FALSE(SaysCoreDumping("Name:\timgtrain\nState:\tS (sleeping)\nCoreDumping:\t0\nThreads:\t9\n"));
+  EXPECT_FALSE(SaysCoreDumping("")) << "an old kernel";
+  EXPECT_FALSE(IsDumpingCore(::getpid()));
+}
+
 // --- GPUs, through a real library that answers from a script ---
 
 Result<std::unique_ptr<Nvml>> LoadFake(const TempDir& dir, std::string_view script) {
@@ -282,6 +289,8 @@ TEST(Gpu, WhatAGpuOrADriverMayLackIsNoErrorWhereItIsNotThere) {
   const auto readings = (*nvml)->Read();
   EXPECT_EQ(readings[1].energy_joules, 2.5);
   EXPECT_EQ(readings[1].throttle_reasons, 64u);
+  EXPECT_EQ(readings[1].ToProto().throttled_by(), "heat");
+  EXPECT_EQ(readings[0].ToProto().throttled_by(), "");
   EXPECT_EQ(readings[1].corrected_ecc_errors, 3u);
   EXPECT_EQ(readings[1].uncorrected_ecc_errors, 0u);
   EXPECT_EQ(readings[1].memory_clock_hertz, 2619e6);

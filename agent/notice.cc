@@ -13,6 +13,8 @@
 namespace imgd {
 namespace {
 
+constexpr const char* kLifeCycle = "/latest/meta-data/instance-life-cycle";
+
 using Found = Result<std::optional<v1::NodeNotice>>;
 
 /// By what its firmware tells, so that no other machine is made to wait for an address that nobody has: of
@@ -36,7 +38,7 @@ class Ec2Notices {
 
   Found operator()(const std::stop_token& stop) {
     if (ask_life_cycle_) {
-      IMGD_ASSIGN(const auto life_cycle, metadata_->Get("/latest/meta-data/instance-life-cycle", stop));
+      IMGD_ASSIGN(const auto life_cycle, metadata_->Get(kLifeCycle, stop));
       ask_life_cycle_ = false;
       is_spot_ = life_cycle == "spot";
       spdlog::info("msg=\"this is an EC2 instance, {}\"", life_cycle.value_or("of unknown life cycle"));
@@ -88,6 +90,16 @@ Result<LookForNotice> NoticesFrom(const std::string& where) {
       "spot_notices: found '{}'; auto, off, http://HOST:PORT of a metadata service, or the absolute path of "
       "a file is expected",
       where);
+}
+
+std::string CapacityFrom(const std::string& where) {
+  const bool ec2 = where == "auto" && IsOnEc2();
+  if (!ec2 && !where.starts_with("http://")) return "";
+  const auto life_cycle = InstanceMetadata(ec2 ? InstanceMetadata::kAddress : where).Get(kLifeCycle);
+  if (life_cycle && *life_cycle) return **life_cycle == "spot" ? "spot" : "on_demand";
+  spdlog::warn("msg=\"cannot ask whether this is a spot instance, so the node has no label for it: {}\"",
+               life_cycle ? "the metadata service does not say" : life_cycle.error().message);
+  return "";
 }
 
 Result<v1::NodeNotice> ParseInstanceAction(const std::string& json) {

@@ -25,6 +25,11 @@ using LookForNotice = std::function<Result<std::optional<v1::NodeNotice>>(std::s
 /// Errors: kInvalidArgument for anything else.
 Result<LookForNotice> NoticesFrom(const std::string& where);
 
+/// "spot" of a machine that its owner may take back at short notice, "on_demand" of another one; empty where
+/// nobody says, as outside a cloud. `where`: as above; a file says nothing of it. A metadata service that
+/// does not answer is waited for for some seconds.
+std::string CapacityFrom(const std::string& where);
+
 /// What EC2 has at spot/instance-action: {"action": "terminate", "time": "2026-01-31T12:00:00Z"}.
 /// Errors: kDataLoss for what is no such thing.
 Result<v1::NodeNotice> ParseInstanceAction(const std::string& json);

@@ -64,6 +64,23 @@ TEST(Notice, AFileThatIsThereIsANotice) {
   EXPECT_EQ(look({}).value(), std::nullopt) << "taken back";
 }
 
+TEST(Notice, ASpotInstanceIsLabelledSo) {
+  std::string life_cycle = "spot";
+  const TestHttpServer server([&life_cycle](const TestRequest& request) -> TestReply {
+    if (request.target == "/latest/api/token") return {.body = "T"};
+    if (request.target != "/latest/meta-data/instance-life-cycle" || life_cycle.empty())
+      return {.status = 404};
+    return {.body = life_cycle};
+  });
+  EXPECT_EQ(CapacityFrom(server.url()), "spot");
+  life_cycle = "on-demand";
+  EXPECT_EQ(CapacityFrom(server.url()), "on_demand");
+  life_cycle.clear();
+  EXPECT_EQ(CapacityFrom(server.url()), "");
+  EXPECT_EQ(CapacityFrom("/run/notice"), "");
+  EXPECT_EQ(CapacityFrom("off"), "");
+}
+
 TEST(Notice, AMetadataServiceIsAskedAndItsTroubleIsNoNotice) {
   std::atomic<int> status = 404;
   const TestHttpServer server([&](const TestRequest& request) -> TestReply {

@@ -116,6 +116,15 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   return stat;
 }
 
+bool SaysCoreDumping(std::string_view status) {
+  return status.find("\nCoreDumping:\t1\n") != std::string_view::npos;
+}
+
+bool IsDumpingCore(pid_t pid) {
+  const auto text = ReadFile(fmt::format("/proc/{}/status", pid));
+  return text && SaysCoreDumping(*text);
+}
+
 std::vector<ProcessStat> AllProcesses() {
   std::vector<ProcessStat> processes;
   for (const pid_t pid : AllPids()) {

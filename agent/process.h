@@ -27,6 +27,11 @@ struct ProcessStat {
 /// Nothing when there is no such process.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
+/// Whether the text of /proc/PID/status is of a process that is writing a core dump; proc(5).
+bool SaysCoreDumping(std::string_view status);
+/// The same of a process that may be gone.
+bool IsDumpingCore(pid_t pid);
+
 /// Every process, dead ones that nobody waited for included, by pid.
 std::vector<ProcessStat> AllProcesses();
 

@@ -202,6 +202,7 @@ uint32_t Run::running_ranks() const {
 
 v1::RunPulse Run::LookAtPulses(Instant now) {
   constexpr size_t kLineBytes = 200;
+  constexpr auto kSilent = std::chrono::seconds(2);  ///< a process that runs beats twice a second
   v1::RunPulse message;
   message.mutable_run()->set_job_id(key_.job.value());
   message.mutable_run()->set_generation(key_.generation.value());
@@ -221,8 +222,15 @@ v1::RunPulse Run::LookAtPulses(Instant now) {
     rank->set_limit_ms(seen->state.limit_ms);
     rank->set_unanswered(ToUtf8(seen->state.unanswered));
     rank->set_last_line(ToUtf8(relay_->LastLine(i).substr(0, kLineBytes)));
+    rank->set_dumping_core(seen->silent >= kSilent && DumpsCore(i));
   }
   return message;
+}
+
+bool Run::DumpsCore(uint32_t local_rank) const {
+  if (!record_ || local_rank >= record_->ranks.size()) return false;
+  const RankRecord& rank = record_->ranks[local_rank];
+  return rank.state == RankState::kRunning && IsDumpingCore(static_cast<pid_t>(rank.pid));
 }
 
 bool Run::HoldsDevice(uint32_t device) const {
@@ -232,6 +240,7 @@ bool Run::HoldsDevice(uint32_t device) const {
 
 void Run::RemoveDir() {
   if (!dir_) return;
+  for (uint32_t i = 0; i < spec_.local_world_size; ++i) RemovePulse(dir_->path / PulseFileName(i));
   std::error_code error;
   std::filesystem::remove_all(dir_->path, error);
   if (error)

@@ -73,6 +73,7 @@ class Run {
     bool checkpoint_first;
   };
 
+  bool DumpsCore(uint32_t local_rank) const;
   void ConnectToShim();
   void OnRecord(RunRecord record);
   void EndWithoutShim();

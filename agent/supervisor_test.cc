@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "agent/testing/node.h"
+#include "common/pulse.h"
 
 namespace imgd {
 namespace {
@@ -430,6 +431,11 @@ TEST(Supervisor, AForgottenRunLeavesNothingBehind) {
   node.Begin();
   node.Start(7, 1, 1);
   ASSERT_TRUE(node.UntilGone(7, 1));
+  // As a trainer would have: in memory, with a link in the folder.
+  const auto pulse = node.RunPath(7, 1) / PulseFileName(0);
+  ASSERT_TRUE(PulseFile::Create(pulse).has_value());
+  std::error_code no_link;  // where there is no such memory
+  const auto in_memory = std::filesystem::read_symlink(pulse, no_link);
   node.Forget(7, 1);
   ASSERT_TRUE(node.UntilLine(7, 1, 1, "two"));
   EXPECT_TRUE(std::filesystem::exists(node.RunPath(7, 1))) << "its lines are not acknowledged yet";
@@ -437,6 +443,7 @@ TEST(Supervisor, AForgottenRunLeavesNothingBehind) {
   node.acknowledge = true;
   node.Connect();
   ASSERT_TRUE(node.Until([&] { return !std::filesystem::exists(node.RunPath(7, 1)); }));
+  EXPECT_FALSE(!in_memory.empty() && std::filesystem::exists(in_memory));
   node.Start(7, 1, 1);
   EXPECT_THAT(node.Status(7, 1).start_error(), HasSubstr("older"));
 }

@@ -19,9 +19,10 @@ constexpr int kUsage = 2;
 constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
 
 void AddGlobalOptions(Command app, Context& context, std::string& color) {
-  app.AddOption("--server", context.server,
-                "Address of imgd (else IMGD_SERVER, else server: in ~/.config/imgd/config.yaml, else "
-                "127.0.0.1:7650)")
+  app.AddOption(
+         "--server", context.server,
+         "Address of imgd (else IMGD_SERVER, else server: in ~/.config/imgd/config.yaml, else the last "
+         "login, else 127.0.0.1:7650); http:// before it is plain text, https:// TLS")
       .ValueName("HOST:PORT");
   const auto take_timeout = [&context](const std::string& text) -> Status {
     IMGD_ASSIGN(context.timeout, ParseDuration(text));
@@ -78,6 +79,7 @@ void AddCommands(Command app, Context& context) {
   AddWaitCommand(app, context);
   AddLogsCommand(app, context);
   AddCancelCommand(app, context);
+  AddDeleteCommand(app, context);
   AddSweepCommand(app, context);
   AddPauseCommand(app, context);
   AddResumeCommand(app, context);
@@ -92,6 +94,8 @@ void AddCommands(Command app, Context& context) {
   AddNodeCommands(app, context);
   AddUsageCommand(app, context);
   AddTokenCommands(app, context);
+  AddAdminCommands(app, context);
+  AddLoginCommand(app, context);
   AddCheckpointsCommand(app, context);
   AddExportCommand(app, context);
   AddModelCommands(app, context);
@@ -113,13 +117,15 @@ int ExitCodeOfCli(ErrorCode code) {
   return ExitCodeOf(code == ErrorCode::kDataLoss ? ErrorCode::kInvalidArgument : code);
 }
 
-/// A result that could not be written is a failure, except to a reader that wanted no more of it.
+/// A result that could not be written is a failure, except to a reader that wanted no more of it; one that
+/// failed anyway keeps its code.
 int CheckOutput(Context& context, int exit_code) {
   context.out().flush();
-  if (context.out() || exit_code != 0) return exit_code;
-  return context.Fail({Error{.code = ErrorCode::kInternal,
-                             .message = "cannot write all of the output to standard output",
-                             .hint = "is the disk full?"}});
+  if (context.out() || (exit_code != 0 && context.ReaderIsGone())) return exit_code;
+  const int failed = context.Fail({Error{.code = ErrorCode::kInternal,
+                                         .message = "cannot write all of the output to standard output",
+                                         .hint = "is the disk full?"}});
+  return exit_code != 0 ? exit_code : failed;
 }
 
 }  // namespace
@@ -195,7 +201,7 @@ int Run(int argc, const char* const* argv, const Host& host) {
     return CheckOutput(context, 0);
   }
   const auto parsed = line.Parse(argc, argv, host.out, host.err);
-  if (parsed.exit_code) return *parsed.exit_code;
+  if (parsed.exit_code) return CheckOutput(context, *parsed.exit_code);
   ApplyColor(color, host.env, context.terminal());
   if (parsed.error) {
     context.Fail({Error{.code = ErrorCode::kInvalidArgument, .message = parsed.error->message}});

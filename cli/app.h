@@ -57,6 +57,14 @@ class Context {
   /// Whatever is written to the standard output is lost.
   bool ReaderIsGone() const { return host_.reader_is_gone && host_.reader_is_gone(); }
 
+  /// What a command that goes on for long ends with where nothing more can be written: 1 where nobody reads
+  /// on; 0 for a full disk, which is said, and made 1, where every command ends. Nothing where all is well.
+  std::optional<int> OutputIsOver() {
+    if (ReaderIsGone()) return 1;
+    if (!out()) return 0;
+    return std::nullopt;
+  }
+
   /// The terminal as a whole; nullptr where there is none. Call it before FollowUntilInterrupted.
   std::unique_ptr<Screen> OpenScreen();
 

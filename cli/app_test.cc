@@ -126,15 +126,21 @@ TEST(App, ColoursComeOnlyWhereTheyAreWanted) {
 
 TEST(App, OutputThatCannotBeWrittenIsAFailure) {
   FakeDaemon daemon;
-  daemon.PutJob(MakeJob(1, "a", v1::JOB_STATE_FAILED));
+  daemon.PutJob(MakeJob(1, "a", v1::JOB_STATE_COMPLETED));
   std::istringstream in;
   std::ostream full(nullptr);
   std::ostringstream err;
   const std::string address = daemon.address();
-  const std::vector<const char*> argv = {"imgcli", "--server", address.c_str(), "jobs"};
   const Host host{.in = in, .out = full, .err = err, .terminal = {}, .env = [](const char*) { return ""; }};
-  EXPECT_EQ(cli::Run(static_cast<int>(argv.size()), argv.data(), host), 1);
-  EXPECT_THAT(err.str(), HasSubstr("cannot write all of the output"));
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
+           {"jobs"}, {"logs", "1"}, {"logs", "1", "-f"}, {"watch", "1"}, {"events"}, {"--help"}}) {
+    std::vector<const char*> argv = {"imgcli", "--server", address.c_str()};
+    argv.insert(argv.end(), words.begin(), words.end());
+    err.str("");
+    full.clear();
+    EXPECT_EQ(cli::Run(static_cast<int>(argv.size()), argv.data(), host), 1) << words.front();
+    EXPECT_THAT(err.str(), HasSubstr("cannot write all of the output")) << words.front();
+  }
 }
 
 }  // namespace

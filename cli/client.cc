@@ -3,12 +3,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstdlib>
 
-#include "cli/format.h"
-#include "common/version.h"
+#include "cli/channel.h"
+#include "common/tls/probe.h"
+#include "imgd/v1/admin.grpc.pb.h"
 #include "imgd/v1/dataset.grpc.pb.h"
+#include "imgd/v1/enrol.grpc.pb.h"
 #include "imgd/v1/event.grpc.pb.h"
 #include "imgd/v1/job.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
@@ -29,110 +29,6 @@ std::chrono::system_clock::time_point Wall(Instant deadline) {
   return std::chrono::system_clock::now() + (deadline - std::chrono::steady_clock::now());
 }
 
-ErrorCode CodeOf(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::INVALID_ARGUMENT:
-    case grpc::OUT_OF_RANGE:
-      return ErrorCode::kInvalidArgument;
-    case grpc::NOT_FOUND:
-      return ErrorCode::kNotFound;
-    case grpc::ALREADY_EXISTS:
-      return ErrorCode::kAlreadyExists;
-    case grpc::FAILED_PRECONDITION:
-    case grpc::ABORTED:
-      return ErrorCode::kFailedPrecondition;
-    case grpc::PERMISSION_DENIED:
-    case grpc::UNAUTHENTICATED:
-      return ErrorCode::kPermissionDenied;
-    case grpc::RESOURCE_EXHAUSTED:
-      return ErrorCode::kResourceExhausted;
-    case grpc::UNAVAILABLE:
-      return ErrorCode::kUnavailable;
-    case grpc::DEADLINE_EXCEEDED:
-      return ErrorCode::kDeadlineExceeded;
-    case grpc::CANCELLED:
-      return ErrorCode::kCancelled;
-    default:
-      return ErrorCode::kInternal;
-  }
-}
-
-/// What the operating system said, out of gRPC's account of it.
-std::string CauseOf(const std::string& message) {
-  if (message.find("DNS resolution failed") != std::string::npos) return "its name is not known";
-  const auto colon = message.rfind(": ");
-  std::string cause = colon == std::string::npos ? message : message.substr(colon + 2);
-  constexpr std::string_view kCall = "recvmsg:";
-  if (cause.starts_with(kCall)) cause.erase(0, kCall.size());
-  return cause;
-}
-
-Error OutageError(const grpc::Status& status, const ServerAddress& address, Duration waited) {
-  Error error{.code = ErrorCode::kUnavailable};
-  error.hint = "check that imgd runs there, that the address is right and that no firewall is between";
-  const std::string imgd = fmt::format("imgd at {} ({})", address.target, address.source);
-  if (status.error_code() == grpc::UNAVAILABLE) {
-    error.message = fmt::format("cannot reach {}: {}", imgd, CauseOf(status.error_message()));
-  } else if (status.error_code() == grpc::DEADLINE_EXCEEDED) {
-    error.code = ErrorCode::kDeadlineExceeded;
-    error.message =
-        fmt::format("{} did not answer within {:.3g}s", imgd, std::chrono::duration<double>(waited).count());
-  } else {
-    error.message = fmt::format("{} broke off the call", imgd);
-    error.hint = "it is probably being restarted";
-  }
-  return error;
-}
-
-/// The daemon was not there, or went away during the call: one that shuts down cancels what it has begun.
-bool TellsOfOutage(const grpc::Status& status) {
-  const auto code = status.error_code();
-  return code == grpc::UNAVAILABLE || code == grpc::DEADLINE_EXCEEDED || code == grpc::CANCELLED ||
-         (code == grpc::UNKNOWN && status.error_message() == "Stream removed");
-}
-
-Errors ErrorsOf(const grpc::Status& status, const ServerAddress& address, Duration waited) {
-  Errors errors;
-  const ErrorCode code = CodeOf(status.error_code());
-  v1::ErrorDetails details;
-  if (!status.error_details().empty() && details.ParseFromString(status.error_details())) {
-    for (const auto& detail : details.errors()) {
-      errors.push_back({.code = code,
-                        .message = detail.message(),
-                        .file = detail.file(),
-                        .line = static_cast<int>(detail.line()),
-                        .column = static_cast<int>(detail.column()),
-                        .hint = detail.hint()});
-    }
-  }
-  if (!errors.empty()) return errors;
-  if (TellsOfOutage(status)) return {OutageError(status, address, waited)};
-  Error error{.code = code, .message = status.error_message()};
-  if (status.error_code() == grpc::UNIMPLEMENTED) {
-    error.message = fmt::format("imgd at {} ({}) does not know this call", address.target, address.source);
-    error.hint = "is it an imgd, and as new as this imgcli?";
-  }
-  if (error.message.empty()) error.message = fmt::format("imgd answered {} without a word", NameOf(code));
-  return {std::move(error)};
-}
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
-  // Its own messages say the same as ours, worse.
-  setenv("GRPC_VERBOSITY", "NONE", 0);
-  grpc::ChannelArguments arguments;
-  arguments.SetUserAgentPrefix(fmt::format("imgcli/{}", kVersion));
-  // The daemon is a neighbour; http_proxy is meant for other things.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Channels share what is connected to one address, and with it the pause after a connect that failed; a new
-  // channel of ours is to begin without one (see Client::NoteOutage).
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // So that a daemon that is no longer there is noticed while one that takes long is waited for.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-  arguments.SetMaxReceiveMessageSize(64 << 20);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
-}
-
 /// A server stream over a completion queue of its own, so that waiting has a limit and needs no thread.
 template <typename T>
 class GrpcStream final : public Stream<T> {
@@ -143,6 +39,7 @@ class GrpcStream final : public Stream<T> {
   GrpcStream(ServerAddress address, Duration lease, Interrupt& interrupt, Open open)
       : address_(std::move(address)), lease_(lease) {
     context_.set_deadline(Wall(std::chrono::steady_clock::now() + lease));
+    ShowToken(address_, context_);
     scope_ = std::make_unique<Interrupt::Scope>(interrupt, [this] { context_.TryCancel(); });
     reader_ = open(&context_, &queue_);
   }
@@ -208,14 +105,16 @@ class GrpcStream final : public Stream<T> {
 }  // namespace
 
 struct Client::Connection {
-  explicit Connection(const std::string& target)
-      : channel(MakeChannel(target)),
+  explicit Connection(const ServerAddress& address)
+      : channel(MakeChannel(address)),
         jobs(v1::JobService::NewStub(channel)),
         nodes(v1::NodeService::NewStub(channel)),
         events(v1::EventService::NewStub(channel)),
         datasets(v1::DatasetService::NewStub(channel)),
         tokens(v1::TokenService::NewStub(channel)),
-        usage(v1::UsageService::NewStub(channel)) {}
+        usage(v1::UsageService::NewStub(channel)),
+        enrol(v1::EnrolService::NewStub(channel)),
+        admin(v1::AdminService::NewStub(channel)) {}
 
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> jobs;
@@ -224,6 +123,8 @@ struct Client::Connection {
   std::unique_ptr<v1::DatasetService::Stub> datasets;
   std::unique_ptr<v1::TokenService::Stub> tokens;
   std::unique_ptr<v1::UsageService::Stub> usage;
+  std::unique_ptr<v1::EnrolService::Stub> enrol;
+  std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
 bool IsOutage(const Errors& errors) {
@@ -238,16 +139,24 @@ Client::Client(ServerAddress address, Duration timeout, Interrupt& interrupt)
 Client::~Client() = default;
 
 Client::Connection& Client::Connected() {
-  if (!connection_) connection_ = std::make_unique<Connection>(address_.target);
+  if (!connection_) connection_ = std::make_unique<Connection>(address_);
   return *connection_;
 }
 
 void Client::NoteOutage() { connection_.reset(); }
 
+std::optional<Error> Client::WhyNoTls() const {
+  if (!address_.tls) return std::nullopt;
+  auto why = tls::WhyNoTls(ProbeOf(address_), SystemClock());
+  if (why && why->code == ErrorCode::kUnavailable) return std::nullopt;
+  return why;
+}
+
 template <typename Response, typename Call>
 Reply<Response> Client::CallOnce(Duration limit, Call call) {
   grpc::ClientContext context;
   context.set_deadline(Wall(std::chrono::steady_clock::now() + limit));
+  ShowToken(address_, context);
   const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
   Response response;
   const grpc::Status status = call(Connected(), &context, &response);
@@ -298,6 +207,13 @@ Reply<v1::GetMetricsResponse> Client::GetMetrics(const v1::GetMetricsRequest& re
                                           [&](Connection& connection, auto* context, auto* response) {
                                             return connection.jobs->GetMetrics(context, request, response);
                                           });
+}
+
+Reply<v1::DeleteJobResponse> Client::DeleteJob(const v1::DeleteJobRequest& request) {
+  return CallOnce<v1::DeleteJobResponse>(timeout_,
+                                         [&](Connection& connection, auto* context, auto* response) {
+                                           return connection.jobs->DeleteJob(context, request, response);
+                                         });
 }
 
 Reply<v1::ListLogsResponse> Client::ListLogs(const v1::ListLogsRequest& request) {
@@ -379,11 +295,31 @@ Reply<v1::ReturnNodeResponse> Client::ReturnNode(const v1::ReturnNodeRequest& re
                                           });
 }
 
+Reply<v1::ForgetNodeResponse> Client::ForgetNode(const v1::ForgetNodeRequest& request) {
+  return CallOnce<v1::ForgetNodeResponse>(timeout_,
+                                          [&](Connection& connection, auto* context, auto* response) {
+                                            return connection.nodes->ForgetNode(context, request, response);
+                                          });
+}
+
 std::unique_ptr<Stream<v1::WatchEventsResponse>> Client::WatchEvents(const v1::WatchEventsRequest& request) {
   auto& events = *Connected().events;
   return std::make_unique<GrpcStream<v1::WatchEventsResponse>>(
       address_, kWatchLease, interrupt_,
       [&](auto* context, auto* queue) { return events.AsyncWatchEvents(context, request, queue, nullptr); });
+}
+
+Reply<v1::ReloadResponse> Client::Reload(const v1::ReloadRequest& request) {
+  return CallOnce<v1::ReloadResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
+    return connection.admin->Reload(context, request, response);
+  });
+}
+
+std::unique_ptr<Stream<v1::BackupResponse>> Client::Backup(const v1::BackupRequest& request, Duration lease) {
+  auto& admin = *Connected().admin;
+  return std::make_unique<GrpcStream<v1::BackupResponse>>(
+      address_, lease, interrupt_,
+      [&](auto* context, auto* queue) { return admin.AsyncBackup(context, request, queue, nullptr); });
 }
 
 Reply<v1::RegisterDatasetResponse> Client::RegisterDataset(const v1::RegisterDatasetRequest& request) {
@@ -430,6 +366,36 @@ Reply<v1::RevokeTokenResponse> Client::RevokeToken(const std::string& name) {
       timeout_, [&](Connection& connection, auto* context, auto* response) {
         return connection.tokens->RevokeToken(context, request, response);
       });
+}
+
+Reply<v1::CreateJoinTokenResponse> Client::CreateJoinToken(const v1::CreateJoinTokenRequest& request) {
+  return CallOnce<v1::CreateJoinTokenResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.enrol->CreateJoinToken(context, request, response);
+      });
+}
+
+Reply<v1::ListJoinTokensResponse> Client::ListJoinTokens() {
+  return CallOnce<v1::ListJoinTokensResponse>(
+      timeout_, [](Connection& connection, auto* context, auto* response) {
+        return connection.enrol->ListJoinTokens(context, {}, response);
+      });
+}
+
+Reply<v1::RevokeJoinTokenResponse> Client::RevokeJoinToken(const std::string& id) {
+  v1::RevokeJoinTokenRequest request;
+  request.set_id(id);
+  return CallOnce<v1::RevokeJoinTokenResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.enrol->RevokeJoinToken(context, request, response);
+      });
+}
+
+Reply<v1::RevokeNodeResponse> Client::RevokeNode(const v1::RevokeNodeRequest& request) {
+  return CallOnce<v1::RevokeNodeResponse>(timeout_,
+                                          [&](Connection& connection, auto* context, auto* response) {
+                                            return connection.enrol->RevokeNode(context, request, response);
+                                          });
 }
 
 std::unique_ptr<Stream<v1::WatchJobResponse>> Client::WatchJob(const v1::WatchJobRequest& request) {

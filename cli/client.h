@@ -2,12 +2,15 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/interrupt.h"
 #include "cli/settings.h"
 #include "common/clock.h"
+#include "imgd/v1/admin.pb.h"
 #include "imgd/v1/dataset.pb.h"
+#include "imgd/v1/enrol.pb.h"
 #include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
@@ -61,6 +64,7 @@ class Client {
   Reply<v1::ProfileJobResponse> ProfileJob(const v1::ProfileJobRequest& request);
 
   Reply<v1::GetJobResponse> GetJob(uint64_t id);
+  Reply<v1::DeleteJobResponse> DeleteJob(const v1::DeleteJobRequest& request);
   Reply<v1::ListLogsResponse> ListLogs(const v1::ListLogsRequest& request);
   Reply<v1::GetMetricsResponse> GetMetrics(const v1::GetMetricsRequest& request);
   /// With `on_retry` it is asked again in an outage, as CancelJob is.
@@ -74,6 +78,7 @@ class Client {
   Reply<v1::ChangeJobResponse> ChangeJob(const v1::ChangeJobRequest& request);
   Reply<v1::SetAsideNodeResponse> SetAsideNode(const v1::SetAsideNodeRequest& request);
   Reply<v1::ReturnNodeResponse> ReturnNode(const v1::ReturnNodeRequest& request);
+  Reply<v1::ForgetNodeResponse> ForgetNode(const v1::ForgetNodeRequest& request);
 
   Reply<v1::RegisterDatasetResponse> RegisterDataset(const v1::RegisterDatasetRequest& request);
   Reply<v1::ListDatasetsResponse> ListDatasets();
@@ -82,6 +87,16 @@ class Client {
   Reply<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
   Reply<v1::ListTokensResponse> ListTokens();
   Reply<v1::RevokeTokenResponse> RevokeToken(const std::string& name);
+
+  Reply<v1::CreateJoinTokenResponse> CreateJoinToken(const v1::CreateJoinTokenRequest& request);
+  Reply<v1::ListJoinTokensResponse> ListJoinTokens();
+  Reply<v1::RevokeJoinTokenResponse> RevokeJoinToken(const std::string& id);
+  Reply<v1::RevokeNodeResponse> RevokeNode(const v1::RevokeNodeRequest& request);
+
+  Reply<v1::ReloadResponse> Reload(const v1::ReloadRequest& request);
+  /// A backup's pieces. The first comes when the copies that it is made of are there; `lease` bounds all of
+  /// it.
+  std::unique_ptr<Stream<v1::BackupResponse>> Backup(const v1::BackupRequest& request, Duration lease);
 
   /// A job's events. The stream is ended with an outage from time to time even if the daemon is well, so that
   /// one which vanished without a word is noticed; open it again from the last event.
@@ -94,6 +109,8 @@ class Client {
   std::unique_ptr<Stream<v1::ReadLogsResponse>> ReadLogs(const v1::ReadLogsRequest& request);
 
   const ServerAddress& address() const { return address_; }
+  /// What keeps a connection by TLS from coming about; nothing where one does, and for plain text.
+  std::optional<Error> WhyNoTls() const;
   Duration timeout() const { return timeout_; }
   /// For an answer that takes long.
   void set_timeout(Duration timeout) { timeout_ = timeout; }

@@ -18,6 +18,7 @@ void AddWatchCommand(Command app, Context& context);
 void AddWaitCommand(Command app, Context& context);
 void AddLogsCommand(Command app, Context& context);
 void AddCancelCommand(Command app, Context& context);
+void AddDeleteCommand(Command app, Context& context);
 void AddPauseCommand(Command app, Context& context);
 void AddResumeCommand(Command app, Context& context);
 void AddMoveCommand(Command app, Context& context);
@@ -28,10 +29,13 @@ void AddRerunCommand(Command app, Context& context);
 void AddEventsCommand(Command app, Context& context);
 void AddMetricsCommand(Command app, Context& context);
 void AddNodeCommands(Command app, Context& context);
+void AddJoinCommands(Command node, Context& context);  // below `node`
 void AddProfileCommand(Command app, Context& context);
 void AddNodesCommand(Command app, Context& context);
 void AddUsageCommand(Command app, Context& context);
+void AddAdminCommands(Command app, Context& context);
 void AddTokenCommands(Command app, Context& context);
+void AddLoginCommand(Command app, Context& context);
 void AddDatasetCommands(Command app, Context& context);  // they need no daemon
 void AddRecipesCommand(Command app, Context& context);   // nor does it
 void AddCheckpointsCommand(Command app, Context& context);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/doctor_checks.h"
 #include "cli/node_text.h"
+#include "common/url.h"
 #include "common/version.h"
 
 namespace imgd::cli {
@@ -38,7 +39,12 @@ void AskDaemon(Context& context, ClientFacts& facts) {
     return;
   }
   facts.imgd = doctor::TryToReach((*client)->address().target, kReachPatience);
-  facts.address_source = (*client)->address().source;
+  const ServerAddress& address = (*client)->address();
+  facts.address_source = address.source;
+  facts.tls = address.tls;
+  facts.has_token = !address.token.empty();
+  facts.is_loopback = IsLoopbackHost(address.target.substr(0, address.target.rfind(':')));
+  if (auto why = (*client)->WhyNoTls()) facts.tls_error = why->ToString();
   const auto answer = (*client)->ListNodes();
   if (!answer) {
     facts.answer_error = answer.error().front().ToString();

@@ -37,6 +37,22 @@ Verdict CheckConfigFile(const ClientFacts& facts) {
   return Warning(facts.config_path + " can be changed by others", "chmod go-w " + facts.config_path);
 }
 
+Verdict CheckCertificate(const ClientFacts& facts) {
+  if (!facts.tls) {
+    if (facts.is_loopback) return Good("plain text, on this machine");
+    return Warning("imgd is spoken to in plain text: whoever is on the way can read and change it",
+                   "take http:// off its address, and imgd's plain_text_and_anyone_may_do_anything");
+  }
+  if (!facts.tls_error.empty())
+    return Fault(facts.tls_error, "docs/operations.md, Who may talk, has each case");
+  return Good("by TLS");
+}
+
+Verdict CheckToken(const ClientFacts& facts) {
+  if (facts.has_token || !facts.tls) return Good(facts.has_token ? "there is one" : "none is needed");
+  return Warning("there is no token for it", "imgcli login HOST:PORT, or IMGD_TOKEN_FILE");
+}
+
 Verdict CheckAnswer(const ClientFacts& facts) {
   if (!facts.address_error.empty()) return Unknown("not asked, without an address");
   if (facts.answer_error.empty()) return Good("imgd answers");
@@ -118,6 +134,8 @@ constexpr doctor::Check<ClientFacts> kChecks[] = {
     {"config-file", CheckConfigFile},
     {"name", [](const ClientFacts& facts) { return doctor::JudgeName(facts.imgd); }},
     {"port", [](const ClientFacts& facts) { return doctor::JudgePort(facts.imgd); }},
+    {"certificate", CheckCertificate},
+    {"token", CheckToken},
     {"answer", CheckAnswer},
     {"imgd", CheckDaemon},
     {"nodes", CheckThereAreNodes},

@@ -24,9 +24,13 @@ struct ClientFacts {
   std::string address_error;   ///< why there is no address of imgd; empty: there is one
   std::string address_source;  ///< "from IMGD_SERVER"
   doctor::Reach imgd;
-  std::string answer_error;          ///< why imgd gave no answer; empty: it did
-  std::string warning;               ///< what it says is wrong with itself
-  std::vector<Node> nodes;           ///< where it answered
+  bool tls = true;           ///< it is spoken to by TLS
+  bool is_loopback = false;  ///< it is on this machine
+  bool has_token = true;
+  std::string tls_error;     ///< why no connection by TLS comes about; empty: one does, or none was tried
+  std::string answer_error;  ///< why imgd gave no answer; empty: it did
+  std::string warning;       ///< what it says is wrong with itself
+  std::vector<Node> nodes;   ///< where it answered
   std::optional<bool> clock_is_set;  ///< by NTP, as the kernel knows it
   std::string config_path;           ///< of the user's file; empty where there is none
   bool config_is_open = false;       ///< others may write to it

@@ -38,7 +38,7 @@ class EventReader {
     while (true) {
       const auto ended = ReadStream();
       if (context_.interrupt().Triggered()) return context_.interrupt().ExitCode();
-      if (!context_.out() || context_.ReaderIsGone()) return 1;
+      if (const auto code = context_.OutputIsOver()) return *code;
       if (request_.no_follow()) return ended ? 0 : context_.Fail(ended.error());
       if (!ended && !IsOutage(ended.error())) return context_.Fail(ended.error());
       // A stream ends by itself from time to time, though imgd is well.
@@ -55,7 +55,7 @@ class EventReader {
       const auto outcome = stream->Next(response, std::chrono::steady_clock::now() + kLookAtReader);
       if (outcome == Outcome::kEnd) return stream->Finish();
       if (outcome == Outcome::kItem) Take(response);
-      if (!context_.out() || context_.ReaderIsGone() || context_.interrupt().Triggered()) return {};
+      if (context_.OutputIsOver() || context_.interrupt().Triggered()) return {};
     }
   }
 

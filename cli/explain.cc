@@ -1,4 +1,5 @@
 #include "cli/commands.h"
+#include "cli/format.h"
 #include "cli/job_ref.h"
 #include "cli/serialize.h"
 #include "cli/words.h"

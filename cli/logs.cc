@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "cli/commands.h"
@@ -21,8 +22,15 @@ struct LogsOptions {
   std::optional<uint64_t> generation;
   uint64_t tail = 0;
   bool timestamps = false;
+  std::string contains;
+  std::string level;
   OutputFormat format = OutputFormat::kTable;
+
+  bool searches() const { return !contains.empty() || !level.empty(); }
 };
+
+constexpr uint64_t kUsualFound = 1000;
+constexpr uint64_t kMostOfPage = 10'000;
 
 /// Writes lines, each once, however often the daemon sends it.
 class LogPrinter {
@@ -30,7 +38,9 @@ class LogPrinter {
   LogPrinter(Context& context, bool prefix, const LogsOptions& options)
       : context_(context), prefix_(prefix), timestamps_(options.timestamps), format_(options.format) {}
 
-  void Print(const v1::ReadLogsResponse& lines) {
+  /// ReadLogsResponse or ListLogsResponse.
+  template <typename Lines>
+  void Print(const Lines& lines) {
     for (const auto& line : lines.lines()) {
       uint64_t& last = last_[{line.generation(), line.rank()}];
       if (line.line_number() <= last) continue;
@@ -86,7 +96,7 @@ class LogReader {
       const bool was_final = IsFinal(job_.state());
       auto ended = ReadStream(tail);
       if (context_.interrupt().Triggered()) return Interrupted();
-      if (!context_.out() || context_.ReaderIsGone()) return 1;
+      if (const auto code = context_.OutputIsOver()) return *code;
       if (!options_.follow) return ended ? Done() : context_.Fail(ended.error());
       if (ended && was_final) return Done();
       if (!ended && !IsOutage(ended.error())) return context_.Fail(ended.error());
@@ -116,7 +126,7 @@ class LogReader {
     const auto stream = client_.ReadLogs(request);
     v1::ReadLogsResponse lines;
     Instant idle_until = std::chrono::steady_clock::now() + client_.timeout();
-    while (context_.out() && !context_.ReaderIsGone()) {
+    while (!context_.OutputIsOver()) {
       const Instant now = std::chrono::steady_clock::now();
       switch (stream->Next(lines, now + kTick)) {
         case Stream<v1::ReadLogsResponse>::Outcome::kItem:
@@ -162,6 +172,47 @@ class LogReader {
   LogPrinter printer_;
 };
 
+constexpr std::pair<const char*, v1::LogLevel> kLevels[] = {{"debug", v1::LOG_LEVEL_DEBUG},
+                                                            {"info", v1::LOG_LEVEL_INFO},
+                                                            {"warning", v1::LOG_LEVEL_WARNING},
+                                                            {"error", v1::LOG_LEVEL_ERROR}};
+
+v1::LogLevel LevelNamed(const std::string& name) {
+  for (const auto& [known, level] : kLevels) {
+    if (name == known) return level;
+  }
+  return v1::LOG_LEVEL_UNSPECIFIED;
+}
+
+/// Prints the newest lines that are like what is looked for; imgd looks for them.
+int SearchLogs(Context& context, Client& client, const v1::Job& job, const LogsOptions& options) {
+  const uint64_t wanted = options.tail == 0 ? kUsualFound : options.tail;
+  v1::ListLogsRequest request;
+  request.set_id(job.id());
+  if (options.rank) request.set_rank(*options.rank);
+  if (options.generation) request.set_generation(*options.generation);
+  request.set_contains(options.contains);
+  request.set_level(LevelNamed(options.level));
+  std::vector<v1::ListLogsResponse> pages;
+  uint64_t found = 0;
+  bool more = true;
+  while (more && found < wanted && !context.interrupt().Triggered()) {
+    request.set_tail(static_cast<uint32_t>(std::min(wanted - found, kMostOfPage)));
+    auto page = client.ListLogs(request);
+    if (!page) return context.Fail(page.error());
+    found += static_cast<uint64_t>(page->lines_size());
+    more = !page->previous().empty();
+    request.set_before(page->previous());
+    pages.push_back(std::move(*page));
+  }
+  LogPrinter printer(context, MostRanks(job) > 1 && !options.rank, options);
+  std::for_each(pages.rbegin(), pages.rend(), [&printer](const auto& page) { printer.Print(page); });
+  if (found == 0) context.Say(fmt::format("no line of {} is like that", JobTitle(job)));
+  if (more && found > 0)
+    context.Say("older lines like that are left out; --tail N shows N of each rank", Style::kDim);
+  return 0;
+}
+
 std::optional<Error> CheckRange(const v1::Job& job, const LogsOptions& options) {
   const uint32_t world = MostRanks(job);
   Error error{.code = ErrorCode::kNotFound};
@@ -180,6 +231,10 @@ std::optional<Error> CheckRange(const v1::Job& job, const LogsOptions& options) 
 }
 
 int RunLogs(Context& context, const LogsOptions& options) {
+  if (options.follow && options.searches()) {
+    return context.Fail({Error{.code = ErrorCode::kInvalidArgument,
+                               .message = "--follow shows every line; pipe it to grep to follow some"}});
+  }
   context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
@@ -194,6 +249,7 @@ int RunLogs(Context& context, const LogsOptions& options) {
                     JobTitle(job->job()), ByHandText(job->job())),
         Style::kDim);
   }
+  if (options.searches()) return SearchLogs(context, **client, job->job(), options);
   return LogReader(context, **client, job->job(), options).Run();
 }
 
@@ -210,6 +266,11 @@ void AddLogsCommand(Command app, Context& context) {
                     [options](uint64_t lines) { options->tail = lines; });
   command.AddNumber("--generation", "Lines of this start of the job (default: the latest)", 1, UINT64_MAX,
                     [options](uint64_t generation) { options->generation = generation; });
+  command
+      .AddOption("--contains", options->contains, "Only lines with this text, capital or small letters alike")
+      .ValueName("TEXT");
+  command.AddOption("--level", options->level, "Only lines that are so grave or graver")
+      .OneOf({"debug", "info", "warning", "error"});
   command.AddFlag("--timestamps", options->timestamps, "When each line was written, in local time");
   AddOutputOption(command, options->format, kPlainFormats);
   command.Footer(
@@ -218,6 +279,7 @@ void AddLogsCommand(Command app, Context& context) {
       "Examples:\n"
       "  imgcli logs 12 --tail 50\n"
       "  imgcli logs rn18-demo -f --rank 0\n"
+      "  imgcli logs 12 --contains nan --level warning\n"
       "  imgcli logs 12 --generation 1 --timestamps > before-the-restart.log");
   command.Runs([&context, options] { return RunLogs(context, *options); });
 }

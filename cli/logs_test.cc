@@ -62,6 +62,20 @@ TEST_F(Logs, AsYamlAreADocumentForALine) {
   EXPECT_EQ(documents[1]["text"].as<std::string>(), "training");
 }
 
+TEST_F(Logs, ASearchGoesBackPageByPageAndSaysWhatItLeavesOut) {
+  for (uint64_t n = 3; n <= 7; ++n) daemon_.AddLine(12, Line(0, n, fmt::format("NaN at {}", n)));
+  auto done = RunLogs({"12", "--rank", "0", "--contains", "nan"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(Lines(done.out), ElementsAre("NaN at 3", "NaN at 4", "NaN at 5", "NaN at 6", "NaN at 7"));
+  EXPECT_THAT(done.err, IsEmpty());
+  done = RunLogs({"12", "--rank", "0", "--contains", "nan", "--tail", "3"});
+  EXPECT_THAT(Lines(done.out), ElementsAre("NaN at 5", "NaN at 6", "NaN at 7"));
+  EXPECT_THAT(done.err, HasSubstr("older lines like that are left out"));
+  EXPECT_THAT(RunLogs({"12", "--level", "error"}).err, HasSubstr("no line of"));
+  EXPECT_THAT(RunLogs({"12", "--level", "grave"}).err, HasSubstr("warning"));
+  EXPECT_EQ(RunLogs({"12", "-f", "--contains", "x"}).exit_code, 2);
+}
+
 TEST_F(Logs, FollowGoesOnAfterARestartWithoutDoubledLines) {
   CliProcess process(CallTo(daemon_.address(), {"logs", "12", "-f"}));
   process.out.WaitFor("training");

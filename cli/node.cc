@@ -113,6 +113,18 @@ int RunSetAside(Context& context, const NodeOptions& options, bool drain) {
   return 0;
 }
 
+int RunForget(Context& context, const NodeOptions& options) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  v1::ForgetNodeRequest request;
+  request.set_name(options.node);
+  request.set_actor(OwnerName(context.env()));
+  if (auto answer = (*client)->ForgetNode(request); !answer)
+    return context.Fail(WithNearest(**client, answer.error(), options.node));
+  context.out() << Printable(fmt::format("{} is forgotten", options.node)) << '\n';
+  return 0;
+}
+
 int RunReturn(Context& context, const NodeOptions& options, bool drained) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
@@ -306,6 +318,17 @@ void AddNodeCommands(Command app, Context& context) {
     AddOutputOption(command, options->format, kPlainFormats);
     command.Runs([&context, options, drained] { return RunReturn(context, *options, drained); });
   }
+  {
+    auto options = std::make_shared<NodeOptions>();
+    Command command = AddNodeCommand(
+        node, "forget", "Take a lost node out of the list", options,
+        "imgd does so by itself when it has been lost for long (lost_nodes_kept_for in imgd.yaml).\n"
+        "The runs that were on it stay known, and its agent may join again; imgcli node revoke shuts it "
+        "out.\n\n"
+        "Examples:\n  imgcli node forget spot-17");
+    command.Runs([&context, options] { return RunForget(context, *options); });
+  }
+  AddJoinCommands(node, context);
 }
 
 }  // namespace imgd::cli

@@ -207,6 +207,13 @@ TEST_F(Operating, ADrainSaysWhatIsStillThereAndWhenTheNodeIsEmpty) {
   EXPECT_THAT(RunOn({"nodes"}).out, ContainsRegex("gpu-3 +ready"));
 }
 
+TEST_F(Operating, AForgottenNodeIsGone) {
+  PutNode("gpu-3");
+  EXPECT_THAT(RunOn({"node", "forget", "gpu-3"}).out, HasSubstr("gpu-3 is forgotten"));
+  const auto again = RunOn({"node", "forget", "gpu-3"});
+  EXPECT_EQ(again.exit_code, 3) << again.err;
+}
+
 TEST_F(Operating, ACordonedNodeKeepsWhatRuns) {
   PutNode("gpu-3", 12);
   EXPECT_THAT(RunOn({"node", "cordon", "gpu-3"}).out,

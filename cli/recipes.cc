@@ -112,7 +112,9 @@ int RunShow(Context& context, const ShowOptions& options) {
   const auto recipe = FindRecipe(options.name);
   if (!recipe) return context.Fail({recipe.error()});
   if (options.file) {
-    context.out() << recipe->yaml;
+    const auto text = ChangeJobText(recipe->yaml, options.name, JobChangesOf(options.sets));
+    if (!text) return context.Fail({text.error()});
+    context.out() << *text;
     return 0;
   }
   const auto spec = SpecOf(*recipe, options.sets);
@@ -162,7 +164,7 @@ void AddShow(Command recipes, Context& context) {
       .OneValueEach();
   show.AddNumber("--images", "Images in the training set (default: ImageNet's, 1281167)", 1,
                  1'000'000'000'000, [options](uint64_t images) { options->images = images; });
-  show.AddFlag("--file", options->file, "Print the job file itself");
+  show.AddFlag("--file", options->file, "Print the job file itself, with the changes");
   AddOutputOption(show, options->format, kPlainFormats);
   show.Runs([&context, options] { return RunShow(context, *options); });
 }

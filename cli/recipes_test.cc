@@ -8,6 +8,7 @@
 
 #include "cli/testing/fake_daemon.h"
 #include "cli/testing/run_cli.h"
+#include "common/job_file.h"
 
 namespace imgd::cli {
 namespace {
@@ -26,6 +27,15 @@ Json PlanOf(const std::string& name) {
   const auto done = RunRecipes({"show", name, "-o", "json"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   return Json::parse(done.out)["plan"];
+}
+
+/// What the recipe's file says, as a job that trains on some set.
+JobSpec RecipeSpec(const std::string& name) {
+  const auto done = RunRecipes({"show", name, "--file", "--set", "data.train=/t"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  auto spec = ParseJobFile(done.out, name);
+  EXPECT_TRUE(spec.has_value()) << spec.error().front().message;
+  return spec.value_or(JobSpec());
 }
 
 double Rate(const Json& plan, size_t epoch) { return plan.at(epoch)["learning_rate"]; }
@@ -135,7 +145,7 @@ TEST(Recipes, LarsFollowsMlperfsConvergencePoint) {
   EXPECT_NEAR(Rate(plan, 8), 10.6, 0.03);
   EXPECT_NEAR(Rate(plan, 37), 1e-4 + (21.2 - 1e-4) * 0.25, 1e-6);
   EXPECT_EQ(Batch(plan, 0), 32768);
-  EXPECT_LE(plan.size() * uint64_t{plan[0]["steps"]}, 2400U) << "2267 steps";
+  EXPECT_EQ(plan.size(), 2267 * uint64_t{32768} / 1281167 + 1) << "2267 steps of whole batches";
 }
 
 // LinearLR from 0.01 of 0.5 over 5 epochs, then CosineAnnealingLR over 595.
@@ -148,6 +158,49 @@ TEST(Recipes, TorchvisionsRatesAreItsSchedulers) {
     const double cosine = 0.25 * (1 + std::cos(M_PI * (epoch - 5) / 595.0));
     EXPECT_NEAR(Rate(plan, static_cast<size_t>(epoch)), cosine, 1e-9) << epoch;
   }
+}
+
+// What the sources' own files and papers say besides their schedules, as the recipes name them. A decay of 0
+// for norms: bnwd_optim_params() of imagenet18, "bn" in FFCV's script, Goyal's section 5.3,
+// --norm-weight-decay of torchvision, LARS's list of what it skips (with biases).
+TEST(Recipes, OptimisersAndCropsAreTheSources) {
+  struct Expected {
+    const char* recipe;
+    double momentum, weight_decay, norm_weight_decay, bias_weight_decay, label_smoothing, min_scale;
+    bool nesterov;
+  };
+  for (const auto& want : {Expected{"rn50-90ep", 0.9, 1e-4, 0, 1e-4, 0, 0.08, true},
+                           {"rn50-dawnbench-16x8", 0.9, 1e-4, 0, 1e-4, 0, 0.08, false},
+                           {"rn50-horovod-32", 0.9, 5e-5, 5e-5, 5e-5, 0, 0.08, false},
+                           {"rn50-ffcv-16", 0.9, 1e-4, 0, 1e-4, 0.1, 0.08, false},
+                           {"rn50-ffcv-40", 0.9, 1e-4, 0, 1e-4, 0.1, 0.08, false},
+                           {"rn50-lars-32k", 0.94, 2.5e-5, 0, 0, 0.1, 0.08, false},
+                           {"rn50-torchvision-v2", 0.9, 2e-5, 0, 2e-5, 0.1, 0.08, false},
+                           {"rn18-2gpu", 0.9, 1e-4, 1e-4, 1e-4, 0, 0.08, false}}) {
+    const JobSpec spec = RecipeSpec(want.recipe);
+    const auto& optimizer = spec.optimizer;
+    EXPECT_EQ(optimizer.momentum, want.momentum) << want.recipe;
+    EXPECT_EQ(optimizer.nesterov, want.nesterov) << want.recipe;
+    EXPECT_EQ(optimizer.weight_decay, want.weight_decay) << want.recipe;
+    EXPECT_EQ(optimizer.norm_weight_decay, want.norm_weight_decay) << want.recipe;
+    EXPECT_EQ(optimizer.bias_weight_decay.value_or(optimizer.norm_weight_decay), want.bias_weight_decay)
+        << want.recipe;
+    EXPECT_EQ(spec.loss.label_smoothing, want.label_smoothing) << want.recipe;
+    EXPECT_EQ(spec.AllPhases().front().min_scale, want.min_scale) << want.recipe;
+  }
+  EXPECT_EQ(RecipeSpec("rn50-dawnbench-16x8").phases.back().min_scale, 0.5) << "of its images of 288 pixels";
+  EXPECT_EQ(RecipeSpec("rn50-lars-32k").optimizer.trust, 0.001);
+}
+
+TEST(Recipes, SetsThatWereResizedBeforeAreGivenToThePhases) {
+  const auto done = RunRecipes({"show", "rn50-dawnbench-16x8", "--file", "--set", "data.train=/t", "--set",
+                                "phases.0.train=/sz160", "--set", "phases.1.train=/sz160"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const auto spec = ParseJobFile(done.out, "f");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->phases[0].train, "/sz160");
+  EXPECT_EQ(spec->phases[1].train, "/sz160");
+  EXPECT_EQ(spec->phases[2].train, "");
 }
 
 TEST(Recipes, ResNet18sRatesAreThoseOfPytorchsExample) {

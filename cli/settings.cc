@@ -5,7 +5,9 @@
 
 #include <charconv>
 
+#include "cli/credentials.h"
 #include "common/files.h"
+#include "common/url.h"
 #include "common/utf8.h"
 #include "common/yaml.h"
 
@@ -15,20 +17,26 @@ namespace {
 constexpr const char* kDefaultHost = "127.0.0.1";
 constexpr int kDefaultPort = 7650;
 
-Reply<ServerAddress> FromText(const std::string& text, std::string source, const std::string& field) {
-  auto target = ParseServerAddress(text);
+/// The address, with a scheme or without, and whether there was one.
+Reply<std::pair<ServerAddress, bool>> FromText(const std::string& text, std::string source,
+                                               const std::string& field) {
+  const GrpcAddress split = SplitGrpcAddress(text);
+  auto target = ParseServerAddress(split.address);
   if (!target) {
     Error error = std::move(target).error();
     error.message = fmt::format("{}: {}", field, error.message);
     return tl::unexpected(Errors{std::move(error)});
   }
-  return ServerAddress{.target = std::move(*target), .source = std::move(source)};
+  return std::pair(ServerAddress{.target = std::move(*target), .source = std::move(source), .tls = split.tls},
+                   split.is_said);
 }
 
 /// What the user's file says; empty text for what it does not.
 struct ConfigFile {
   std::string server;
   std::string models;
+  std::string ca_file;
+  std::string token_file;
 };
 
 Reply<ConfigFile> ReadConfig(const std::string& path, const std::string& text) {
@@ -36,13 +44,15 @@ Reply<ConfigFile> ReadConfig(const std::string& path, const std::string& text) {
   if (!root) return tl::unexpected(Errors{root.error()});
   auto server = root->String("server");
   auto models = root->String("models");
+  auto ca_file = root->String("ca_file");
+  auto token_file = root->String("token_file");
   if (server) {
-    auto target = ParseServerAddress(*server);
+    auto target = ParseServerAddress(SplitGrpcAddress(*server).address);
     if (!target) root->AddError("server", target.error().message, target.error().hint);
   }
   root->Finish();
   if (auto errors = root->Errors(); !errors.empty()) return tl::unexpected(std::move(errors));
-  return ConfigFile{server.value_or(""), models.value_or("")};
+  return ConfigFile{server.value_or(""), models.value_or(""), ca_file.value_or(""), token_file.value_or("")};
 }
 
 /// The user's file, or an empty one where there is none.
@@ -98,15 +108,25 @@ std::string UserConfigPath(const Environment& env) {
 }
 
 Reply<ServerAddress> ResolveServer(const std::string& flag, const Environment& env) {
-  if (!flag.empty()) return FromText(flag, "from --server", "--server");
-  if (const auto variable = env("IMGD_SERVER"); !variable.empty()) {
-    return FromText(variable, "from IMGD_SERVER", "IMGD_SERVER");
-  }
+  const std::string variable = env("IMGD_SERVER");
   auto config = UserConfig(env);
-  if (!config) return tl::unexpected(std::move(config).error());
-  if (!config->server.empty())
-    return FromText(config->server, fmt::format("from {}", UserConfigPath(env)), "server");
-  return ServerAddress{.target = fmt::format("{}:{}", kDefaultHost, kDefaultPort), .source = "the default"};
+  // A file that does not decide keeps nobody from working.
+  if (!config && flag.empty() && variable.empty()) return tl::unexpected(std::move(config).error());
+  const ConfigFile file = config ? *config : ConfigFile();
+  const std::string last = LastLogin(env);
+  const auto found = [&] {
+    if (!flag.empty()) return FromText(flag, "from --server", "--server");
+    if (!variable.empty()) return FromText(variable, "from IMGD_SERVER", "IMGD_SERVER");
+    if (!file.server.empty())
+      return FromText(file.server, fmt::format("from {}", UserConfigPath(env)), "server");
+    if (!last.empty()) return FromText(last, "from the last login", "login");
+    return FromText(fmt::format("{}:{}", kDefaultHost, kDefaultPort), "the default", "");
+  }();
+  if (!found) return tl::unexpected(found.error());
+  auto [address, is_said] = *found;
+  if (auto added = AddCredentials(address, is_said, file.ca_file, file.token_file, env); !added)
+    return tl::unexpected(Errors{std::move(added).error()});
+  return address;
 }
 
 Reply<std::string> ModelsInConfig(const Environment& env) {

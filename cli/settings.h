@@ -24,17 +24,22 @@ struct ServerAddress {
   std::string target;  ///< "host:port", as gRPC takes it
   std::string
       source;  ///< "from --server", "from IMGD_SERVER", "the default": follows the address in messages
+  bool tls = false;
+  std::string ca = {};     ///< certificates that it is known by, PEM; empty: the system's
+  std::string token = {};  ///< to show with each call; empty: none
 };
 
-/// `HOST`, `HOST:PORT` or `[V6]:PORT`; without a port it is 7650. Errors: kInvalidArgument.
+/// `HOST`, `HOST:PORT` or `[V6]:PORT`, without a scheme; without a port it is 7650. Errors: kInvalidArgument.
 Result<std::string> ParseServerAddress(std::string_view text);
 
 /// Path of the user's configuration file, whether it exists or not; empty without a home.
 std::string UserConfigPath(const Environment& env);
 
 /// The daemon's address: `flag` (empty: not given), then IMGD_SERVER, then `server:` in the user's file, then
-/// 127.0.0.1:7650. The file is read only when it decides. Errors: kInvalidArgument with the place for what is
-/// wrong in it.
+/// that of the last login, then 127.0.0.1:7650; with what AddCredentials (cli/credentials.h) knows of it.
+/// https:// and http:// before it say whether it is TLS; without them it is on every address but loopback
+/// ones, and on those that one has logged in to. Errors: kInvalidArgument with the place for what is wrong in
+/// the file.
 Reply<ServerAddress> ResolveServer(const std::string& flag, const Environment& env);
 
 /// `models:` in the user's file, the folder of the model registry; empty where it does not say. Errors:

@@ -88,7 +88,7 @@ TEST(ServerAddresses, AreHostWithOrWithoutPort) {
 }
 
 TEST(ServerAddresses, OthersAreRefusedWithWhatWasMeant) {
-  EXPECT_EQ(ParseServerAddress("http://host:1").error().hint, "leave out the scheme");
+  EXPECT_EQ(ParseServerAddress("ftp://host:1").error().hint, "leave out the scheme");
   EXPECT_EQ(ParseServerAddress("::1").error().hint, "write an IPv6 address as [ADDRESS]:PORT");
   for (const char* bad :
        {"", ":1", "host:", "host:x", "host:0", "host:65536", "a b", "[::1", "[::1]x", "[::1]:"}) {

@@ -11,6 +11,7 @@ namespace {
 struct TokenArguments {
   std::string name;
   std::vector<std::string> scopes;
+  std::string owner;
   Duration ttl{};
   OutputFormat format = OutputFormat::kTable;
 };
@@ -19,7 +20,7 @@ int CreateToken(Context& context, const TokenArguments& arguments) {
   v1::CreateTokenRequest request;
   request.set_name(arguments.name);
   for (const auto& scope : arguments.scopes) request.add_scopes(scope);
-  request.set_owner(OwnerName(context.env()));
+  request.set_owner(arguments.owner.empty() ? OwnerName(context.env()) : arguments.owner);
   const auto ttl = std::chrono::duration_cast<std::chrono::milliseconds>(arguments.ttl);
   request.set_ttl_ms(static_cast<uint64_t>(ttl.count()));
   auto client = context.client();
@@ -93,6 +94,10 @@ void AddCreateToken(Command token, Context& context) {
       .Required();
   command.AddOption("--name", arguments->name, "Its name, unique (default: one that imgd chooses)")
       .ValueName("NAME");
+  command
+      .AddOption("--owner", arguments->owner,
+                 "Whose it is: what is done with it is done in this name (default: yours)")
+      .ValueName("USER");
   const auto take_ttl = [arguments](const std::string& text) -> Status {
     IMGD_ASSIGN(arguments->ttl, ParseDuration(text));
     return {};
@@ -113,7 +118,8 @@ void AddCreateToken(Command token, Context& context) {
 }  // namespace
 
 void AddTokenCommands(Command app, Context& context) {
-  Command token = app.AddSubcommand("token", "Make, list and revoke the tokens that imgd asks for by HTTP");
+  Command token =
+      app.AddSubcommand("token", "Make, list and revoke the tokens that imgd asks for, by HTTP and by TLS");
   token.NeedsSubcommand();
   token.Footer(
       "Examples:\n"

@@ -62,7 +62,7 @@ void PrintUsageTable(Context& context, const v1::ListUsageResponse& usage, bool 
                                  {usage.currency().empty() ? "SPENT" : "SPENT, " + usage.currency(), true},
                                  {"LEFT", true},
                                  {"ANEW FROM"}};
-  if (wide) columns.push_back({"RECENT HOURS", true});
+  if (wide) columns.insert(columns.end(), {{"RECENT HOURS", true}, {"SHARE", true}});
   Table table(std::move(columns));
   for (const auto& account : usage.accounts()) {
     std::vector<Cell> row = {Cell(IsProject(account) ? "project" : "user"),
@@ -74,8 +74,10 @@ void PrintUsageTable(Context& context, const v1::ListUsageResponse& usage, bool 
                              Cell(UsedText(account.spend())),
                              LeftCell(account.spend()),
                              Cell(AnewText(account))};
-    if (wide)
-      row.push_back(Cell(IsProject(account) ? "" : fmt::format("{:.2f}", account.recent_device_hours())));
+    if (wide) {
+      row.emplace_back(fmt::format("{:.2f}", account.recent_device_hours()));
+      row.emplace_back(account.share() > 0 ? fmt::format("{}", account.share()) : "");
+    }
     table.Add(std::move(row));
   }
   table.Print(context.out(), context.terminal());
@@ -120,7 +122,8 @@ void AddUsageCommand(Command app, Context& context) {
   AddOutputOption(command, options->format);
   command.Footer(
       "Device-hours and what was spent are of the quota's period, or of this month where there is no quota;\n"
-      "periods begin at midnight UTC. -o wide adds the hours that users' turns depend on.\n\n"
+      "periods begin at midnight UTC. -o wide adds the hours that turns depend on,\n"
+      "and the shares by which.\n\n"
       "Examples:\n"
       "  imgcli usage --by project\n"
       "  imgcli usage -o json | jq '.accounts[] | select(.name == \"ada\") | .spend.used'");

@@ -25,6 +25,7 @@ class UsageCommand : public testing::Test {
     ada.set_most_devices(16);
     ada.set_queued(3);
     ada.set_recent_device_hours(41.25);
+    ada.set_share(2.5);
     ada.mutable_device_hours()->set_period(v1::QUOTA_PERIOD_WEEK);
     ada.mutable_device_hours()->set_used(12.5);
     ada.mutable_spend()->set_period(v1::QUOTA_PERIOD_MONTH);
@@ -61,7 +62,10 @@ TEST_F(UsageCommand, ShowsWhatWasUsedWhatMayBeAndWhatIsLeft) {
 
 TEST_F(UsageCommand, OfOneKindAndForPrograms) {
   EXPECT_THAT(Ask({"usage", "--by", "project"}).out, Not(HasSubstr("ada")));
-  EXPECT_THAT(Ask({"usage", "--by", "user", "-o", "wide"}).out, HasSubstr("41.25"));
+  const auto wide = Lines(Ask({"usage", "--by", "user", "-o", "wide"}).out);
+  ASSERT_THAT(wide, SizeIs(2));
+  EXPECT_THAT(wide[0], ContainsRegex("RECENT HOURS +SHARE"));
+  EXPECT_THAT(wide[1], ContainsRegex("41.25 +2.5"));
   const auto json = nlohmann::json::parse(Ask({"usage", "-o", "json"}).out);
   EXPECT_EQ(json["accounts"][0]["spend"]["used"], 100.2);
   EXPECT_EQ(Ask({"usage", "--by", "node"}).exit_code, 2);

@@ -40,7 +40,7 @@ class Follower {
     while (true) {
       auto ended = ReadStream();
       if (context_.interrupt().Triggered()) return Interrupted();
-      if (!context_.out() || context_.ReaderIsGone()) return 1;
+      if (const auto code = context_.OutputIsOver()) return *code;
       if (!ended && ended.error().front().code == ErrorCode::kNotFound) return Fail(ended.error());
       auto now = Reconnect();
       if (context_.interrupt().Triggered()) return Interrupted();
@@ -79,7 +79,7 @@ class Follower {
           TakeEvent(response.event());
           break;
       }
-      if (!context_.out() || context_.ReaderIsGone() || context_.interrupt().Triggered()) return {};
+      if (context_.OutputIsOver() || context_.interrupt().Triggered()) return {};
     }
   }
 

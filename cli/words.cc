@@ -357,6 +357,9 @@ std::string EventText(const v1::JobEvent& event) {
     case v1::JobEvent::kProfile:
       return fmt::format("rank {} was profiled up to step {}: {}", event.profile().rank(),
                          event.profile().step(), event.profile().trace());
+    case v1::JobEvent::kClasses:
+      return fmt::format("figures of {} classes at step {}", event.classes().class_count(),
+                         event.classes().step());
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }

@@ -15,19 +15,17 @@ using namespace job_file_parts;
 
 namespace {
 
+std::string WhatNamesAre(const std::string& found) { return fmt::format("found '{}'; {}", found, kNameRule); }
+
 void ReadHead(YamlMap& root, JobSpec& spec) {
   Set(spec.name, root.String("name"));
   if (!root.Has("name")) {
     root.AddError("name", "missing; a job needs a name");
   } else if (!IsName(spec.name)) {
-    root.AddError("name",
-                  fmt::format("found '{}'; 1 to 63 letters, digits, '.', '_' or '-' are allowed, the first a "
-                              "letter, digit or '_'",
-                              spec.name));
+    root.AddError("name", WhatNamesAre(spec.name));
   }
   Set(spec.project, root.String("project"));
-  if (!spec.project.empty() && !IsName(spec.project))
-    root.AddError("project", fmt::format("found '{}'; what is allowed as a name is expected", spec.project));
+  if (!spec.project.empty() && !IsName(spec.project)) root.AddError("project", WhatNamesAre(spec.project));
   Set(spec.priority, root.Int("priority", -1000, 1000));
   if (const auto seed = root.Int("seed", 0, INT64_MAX)) spec.seed = static_cast<uint64_t>(*seed);
   Set(spec.grace_ms, root.DurationMs("grace"));
@@ -36,6 +34,7 @@ void ReadHead(YamlMap& root, JobSpec& spec) {
   Set(spec.time_limit_ms, root.DurationMs("time_limit"));
   if (root.Has("time_limit") && spec.time_limit_ms < 1000)
     root.AddError("time_limit", "must be at least 1s", "leave it out for no limit");
+  spec.notify = ReadNotifyRules(root, "notify");
 
   auto about = root.Child("about");
   Set(spec.about.title, about.String("title"));
@@ -79,6 +78,10 @@ std::map<std::string, std::vector<std::string>> ReadWantedLabels(YamlMap& resour
 
 void ReadGpu(YamlMap& resources, JobSpec::Resources& out) {
   if (!resources.Has("gpu")) return;
+  if (!resources.IsMap("gpu")) {
+    out.cpu = resources.Choice("gpu", {"none"}).has_value();
+    return;
+  }
   out.gpu = true;
   auto gpu = resources.Child("gpu");
   if (gpu.Has("count") && resources.Has("ranks_per_node"))
@@ -97,6 +100,21 @@ void ReadGpu(YamlMap& resources, JobSpec::Resources& out) {
   }
   if (const auto memory = gpu.Int("memory_gib", 1, 1 << 20)) out.gpu_memory_gib = *memory;
   gpu.Finish();
+}
+
+/// Machines that the cloud may take back at short notice are labelled so by their agents; others may have no
+/// label.
+void ReadCapacity(YamlMap& resources, JobSpec::Resources& out) {
+  constexpr const char* kLabel = "capacity";
+  const auto capacity = resources.Choice("capacity", {"spot", "on_demand", "any"});
+  if (!capacity) return;
+  if (out.labels.contains(kLabel) || out.not_labels.contains(kLabel)) {
+    resources.AddError("capacity", "is about the label that labels or not_labels ask for too; leave one out");
+  } else if (*capacity == "spot") {
+    out.labels[kLabel] = {"spot"};
+  } else if (*capacity == "on_demand") {
+    out.not_labels[kLabel] = {"spot"};
+  }
 }
 
 /// A number, or {min: 2, max: 8}.
@@ -133,7 +151,20 @@ void ReadResources(YamlMap& root, JobSpec& spec) {
   Set(spec.resources.whole_nodes, resources.Bool("whole_nodes"));
   spec.resources.labels = ReadWantedLabels(resources, "labels");
   spec.resources.not_labels = ReadWantedLabels(resources, "not_labels");
+  ReadCapacity(resources, spec.resources);
   resources.Finish();
+}
+
+/// A value for each of red, green and blue.
+void ReadChannels(YamlMap& map, const char* key, double min, std::array<double, 3>& field) {
+  const auto values = map.Doubles(key, min, 1);
+  if (!values) return;
+  if (values->size() == field.size()) {
+    std::copy(values->begin(), values->end(), field.begin());
+  } else {
+    map.AddError(key,
+                 fmt::format("has {} numbers where 3 are expected, for red, green and blue", values->size()));
+  }
 }
 
 void ReadData(YamlMap& root, JobSpec& spec) {
@@ -156,6 +187,8 @@ void ReadData(YamlMap& root, JobSpec& spec) {
   Set(spec.data.val_shape, data.Choice("val_shape", {"square", "rectangular"}));
   Set(spec.data.prefetch, data.Int("prefetch", 1, 1024));
   Set(spec.data.memory_mib, data.Int("memory_mib", 1, 1 << 24));
+  ReadChannels(data, "mean", 0, spec.data.normalisation.mean);
+  ReadChannels(data, "std", 0.001, spec.data.normalisation.std);
   if (spec.data.train.empty()) {
     data.AddError("train", "missing; the folder of the training images, one folder below it for each class");
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/job_kind.h"
+#include "common/notify_rules.h"
 #include "common/sweep_spec.h"
 
 namespace imgd {
@@ -29,6 +31,9 @@ struct JobSpec {
   int max_restarts = 10;      ///< how often a failed run goes back to the queue
   bool preemptible = true;    ///< jobs of a higher priority may have its devices
   int64_t time_limit_ms = 0;  ///< that it may hold its nodes for, over all starts; 0 for no limit
+
+  /// Who is told what becomes of it; empty for those that the operator says for its project and owner.
+  std::optional<std::vector<NotifyRule>> notify;
 
   /// A job that has to end before this one starts.
   struct After {
@@ -65,6 +70,7 @@ struct JobSpec {
     int64_t resize_interval_ms = 600'000;  ///< that a start of an elastic gang lasts before it may grow
     int ranks_per_node = 1;                ///< ranks, each with a GPU or CPU slot, on each node
     bool gpu = false;                      ///< a CPU slot does not do
+    bool cpu = false;                      ///< a GPU does not do
     std::vector<std::string> gpu_models;   ///< words of the GPU's name, one of which it has; empty for any
     int64_t gpu_memory_gib = 0;            ///< of each GPU, at least, as it is sold
     bool whole_nodes = false;              ///< no other job on its nodes
@@ -92,6 +98,14 @@ struct JobSpec {
     std::vector<std::string> freeze;  ///< beginnings of the names of parameters that stay as they are
   } model;
 
+  /// What images are normalised by, of values from 0 to 1: red, green, blue. ImageNet's, which torchvision's
+  /// models expect.
+  struct Normalisation {
+    std::array<double, 3> mean = {0.485, 0.456, 0.406};
+    std::array<double, 3> std = {0.229, 0.224, 0.225};
+    bool operator==(const Normalisation&) const = default;
+  };
+
   struct Data {
     std::string train;            ///< ImageFolder: one folder for each class; required
     std::string val;              ///< the same; empty for no validation
@@ -110,6 +124,7 @@ struct JobSpec {
     std::string val_shape = "square";  ///< square or rectangular
     int prefetch = 4;                  ///< batches of each rank that are made ahead, at most
     int memory_mib = 0;                ///< of these batches, MiB; 0 for no limit
+    Normalisation normalisation;
   } data;
 
   struct Augment {
@@ -166,9 +181,10 @@ struct JobSpec {
     double epsilon = 1e-8;     ///< adamw
     double trust = 0.001;      ///< lars: trust coefficient
     double weight_decay = 1e-4;
-    double norm_weight_decay = 0;  ///< of norm layers and biases
-    double layer_decay = 1;        ///< each layer's rate is so many times that of the next one
-    double clip_norm = 0;          ///< greatest norm of all gradients together; 0 for no limit
+    double norm_weight_decay = 0;  ///< of norm layers, and biases where they have none of their own
+    std::optional<double> bias_weight_decay;  ///< of the biases of other layers
+    double layer_decay = 1;                   ///< each layer's rate is so many times that of the next one
+    double clip_norm = 0;                     ///< greatest norm of all gradients together; 0 for no limit
   } optimizer;
 
   struct Loss {

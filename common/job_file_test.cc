@@ -127,6 +127,18 @@ TEST(JobFile, WhatAGangAsksOfItsNodes) {
   EXPECT_EQ(wanted.gpu_memory_gib, 40);
   EXPECT_THAT(wanted.labels.at("zone"), ElementsAre("a", "b"));
   EXPECT_THAT(wanted.not_labels.at("capacity"), ElementsAre("spot"));
+  EXPECT_TRUE(ParseJobFile(with("gpu: none"), "f")->resources.cpu);
+  EXPECT_FALSE(ParseJobFile(with("gpu: none"), "f")->resources.gpu);
+  EXPECT_THAT(ErrorsOf(with("gpu: 8")), ElementsAre(HasSubstr("resources.gpu: found '8'; allowed: none")));
+  EXPECT_THAT(ErrorsOf(with("gpu: none") + "train: {device: cuda}\n"),
+              ElementsAre(HasSubstr("train.device: is cuda where resources.gpu is none")));
+  EXPECT_THAT(ParseJobFile(with("capacity: spot"), "f")->resources.labels.at("capacity"),
+              ElementsAre("spot"));
+  EXPECT_THAT(ParseJobFile(with("capacity: on_demand"), "f")->resources.not_labels.at("capacity"),
+              ElementsAre("spot"));
+  EXPECT_THAT(ParseJobFile(with("capacity: any"), "f")->resources.labels, testing::IsEmpty());
+  EXPECT_THAT(ErrorsOf(with("capacity: spot, labels: {capacity: spot}")),
+              ElementsAre(HasSubstr("resources.capacity: is about the label")));
   EXPECT_THAT(ParseJobFile(with("gpu: {model: any}"), "f")->resources.gpu_models, testing::IsEmpty());
 
   EXPECT_THAT(ErrorsOf(with("ranks_per_node: 2, gpu: {count: 2}")),
@@ -215,6 +227,18 @@ TEST(JobFile, TheDecoderIsOneOfTwoAndNvjpegNeedsAGpu) {
                           "data.decoder: cpu)"));
 }
 
+TEST(JobFile, ImagesAreNormalisedByThreeNumbersEach) {
+  EXPECT_EQ(ParseJobFile(kGood, "job.yaml")->data.normalisation, JobSpec::Normalisation());
+  const auto spec = ParseJobFile("name: a\ndata: {train: /x, mean: [0.5, 0, 1], std: [0.5, 0.25, 1]}\n", "f");
+  ASSERT_TRUE(spec.has_value());
+  EXPECT_EQ(spec->data.normalisation, (JobSpec::Normalisation{{0.5, 0, 1}, {0.5, 0.25, 1}}));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x, mean: [0.5, 0.5], std: [0, 1, 1]}\n"),
+              ElementsAre(HasSubstr("data.mean: has 2 numbers where 3 are expected, for red, green and blue"),
+                          HasSubstr("data.std: found '0' in the list where a number from 0.001 to 1")));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x, mean: [123.7, 116.3, 103.5]}\n"),
+              ElementsAre(HasSubstr("data.mean: found '123.7' in the list where a number from 0 to 1")));
+}
+
 TEST(JobFile, PhasesTakeWhatTheyDoNotSayFromTheRest) {
   const auto spec = ParseJobFile(
       WithPhases(
@@ -259,6 +283,32 @@ TEST(JobFile, BrokenYamlHasAPlace) {
   EXPECT_THAT(ErrorsOf("- a\n"), ElementsAre(HasSubstr("found a list where a mapping")));
   EXPECT_THAT(ErrorsOf("name: a\nname: b\ndata: {train: /x}\n"),
               ElementsAre(HasSubstr("job.yaml:2:1: 'name' is set twice")));
+}
+
+TEST(JobFile, AKeySetTwiceIsNamedHoweverDeepItIs) {
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\ntrain: {epochs: 1, epochs: 2}\n"),
+              ElementsAre(HasSubstr("job.yaml:3:20: 'train.epochs' is set twice")));
+  EXPECT_THAT(
+      ErrorsOf("name: a\ndata: {train: /x}\nphases:\n  - epochs: 2\n    image_size: 64\n    epochs: 3\n"),
+      Contains(HasSubstr("job.yaml:6:5: 'phases[0].epochs' is set twice")));
+}
+
+TEST(JobFile, AQuoteThatIsNeverClosedIsShown) {
+  for (const char* quote : {"\"", "'"}) {
+    EXPECT_THAT(ErrorsOf(fmt::format("name: a\ndata:\n  train: {}/x\n", quote)),
+                ElementsAre(HasSubstr("job.yaml:3:10: not valid YAML: the quote")));
+    EXPECT_THAT(ErrorsOf(fmt::format("name: a\ndata: {{train: {0}/x{0}}}\nproject: {0}p{0}\n", quote)),
+                IsEmpty());
+  }
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nproject: 'it''s\n"),
+              ElementsAre(HasSubstr("3:10: not valid YAML")));
+  EXPECT_THAT(ErrorsOf("name: a\ndata:\n  train: \"/\xC3\xA4\\\"\"\n"), IsEmpty());
+}
+
+TEST(JobFile, ATabAndTooDeepNestingAreCalledSo) {
+  EXPECT_THAT(ErrorsOf("name: a\ntrain:\n\tepochs: 3\n"),
+              ElementsAre(HasSubstr("job.yaml:3:1: not valid YAML: a tab indents this line")));
+  EXPECT_THAT(ErrorsOf("name: " + std::string(20'000, '[')), ElementsAre(HasSubstr("nested too deeply")));
 }
 
 TEST(JobFile, ASecondDocumentIsRefusedAtItsLine) {

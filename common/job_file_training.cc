@@ -127,6 +127,7 @@ void ReadOptimizer(YamlMap& root, JobSpec& spec) {
   Set(optimizer.trust, map.Double("trust", 0, 1e6));
   Set(optimizer.weight_decay, map.Double("weight_decay", 0, 1e6));
   Set(optimizer.norm_weight_decay, map.Double("norm_weight_decay", 0, 1e6));
+  Set(optimizer.bias_weight_decay, map.Double("bias_weight_decay", 0, 1e6));
   Set(optimizer.layer_decay, map.Double("layer_decay", 0.001, 1));
   Set(optimizer.clip_norm, map.Double("clip_norm", 0, 1e9));
   OnlyFor(map, optimizer.kind, {"momentum", "nesterov"}, {"sgd", "lars"});
@@ -268,6 +269,8 @@ void ReadTraining(YamlMap& root, JobSpec& spec) {
     train.AddError("sync_batch_norm", "is of no use with freeze_batch_norm, which gathers no statistics");
   if (spec.train.device == "cpu" && spec.resources.gpu)
     train.AddError("device", "is cpu where resources.gpu asks for GPUs");
+  if (spec.train.device == "cuda" && spec.resources.cpu)
+    train.AddError("device", "is cuda where resources.gpu is none");
   if (spec.train.device == "cpu" && spec.data.decoder == "nvjpeg") {
     train.AddError("device", "is cpu, but data.decoder: nvjpeg needs a GPU", "set data.decoder: cpu");
   }

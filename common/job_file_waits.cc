@@ -37,7 +37,7 @@ void CheckName(YamlMap& map, const std::string& name) {
   if (name == "name") {
     map.AddError(name, "can't be swept: the jobs are named by the file's name and their number");
   }
-  for (const char* key : {"sweep", "after", "not_before"}) {
+  for (const char* key : {"sweep", "after", "not_before", "notify"}) {
     if (IsOwnName(name, key)) map.AddError(name, "can't be swept: it is of the sweep as a whole");
   }
 }

@@ -1,19 +1,30 @@
 #include "common/pulse.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "common/files.h"
 
 namespace imgd {
 namespace {
+
+constexpr std::string_view kPulsePrefix = "imgd-pulse.";  ///< of files in kPulseFolder
+constexpr mode_t kPulseMode = 0640;
 
 constexpr uint64_t kPulseMagic = 0x31'65'73'6c'75'70'64'69;  // "idpulse1"
 
@@ -48,24 +59,75 @@ Result<Words> ReadWords(const std::filesystem::path& path) {
   return words;
 }
 
-}  // namespace
-
-std::string PulseFileName(uint32_t local_rank) { return fmt::format("pulse.{}", local_rank); }
-
-void PulseFile::Unmap::operator()(void* memory) const { ::munmap(memory, sizeof(PulseRecord)); }
-
-Result<PulseFile> PulseFile::Create(const std::filesystem::path& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0640));
-  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot create {}", path.native()));
+Result<void*> MapPulse(const UniqueFd& fd, const std::filesystem::path& path) {
   // A hole would be filled at the first store, which a full disk answers with SIGBUS.
   if (const int error = ::posix_fallocate(fd.get(), 0, sizeof(PulseRecord)); error != 0) {
     return FailErrno(error, fmt::format("cannot write {}", path.native()));
   }
   void* memory = ::mmap(nullptr, sizeof(PulseRecord), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return FailErrno(errno, fmt::format("cannot map {}", path.native()));
+  return memory;
+}
+
+bool IsFolderInMemory(const std::filesystem::path& folder) {
+  struct statfs facts {};
+  return ::statfs(folder.c_str(), &facts) == 0 &&
+         (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC);
+}
+
+struct KeptPulse {
+  std::string path;
+  void* memory = nullptr;
+};
+
+/// Nothing where it can't be.
+std::optional<KeptPulse> MakeInMemory(const std::filesystem::path& folder) {
+  if (!IsFolderInMemory(folder)) return std::nullopt;
+  KeptPulse out{.path = (folder / kPulsePrefix).native() + "XXXXXX"};
+  const UniqueFd fd(::mkostemp(out.path.data(), O_CLOEXEC));
+  if (!fd.valid()) return std::nullopt;
+  const auto memory = MapPulse(fd, out.path);
+  if (!memory || ::fchmod(fd.get(), kPulseMode) != 0) {
+    ::unlink(out.path.c_str());
+    return std::nullopt;
+  }
+  out.memory = *memory;
+  return out;
+}
+
+}  // namespace
+
+std::string PulseFileName(uint32_t local_rank) { return fmt::format("pulse.{}", local_rank); }
+
+void PulseFile::Unmap::operator()(void* memory) const { ::munmap(memory, sizeof(PulseRecord)); }
+
+Result<PulseFile> PulseFile::Create(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  RemovePulse(path, folder);
+  void* memory = nullptr;
+  if (const auto kept = MakeInMemory(folder)) {
+    memory = kept->memory;
+    // A folder of the run that links can't be made in has the file itself.
+    if (::symlink(kept->path.c_str(), path.c_str()) != 0) {
+      ::unlink(kept->path.c_str());
+      ::munmap(std::exchange(memory, nullptr), sizeof(PulseRecord));
+    }
+  }
+  if (memory == nullptr) {
+    const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, kPulseMode));
+    if (!fd.valid()) return FailErrno(errno, fmt::format("cannot create {}", path.native()));
+    IMGD_ASSIGN(memory, MapPulse(fd, path));
+  }
   PulseFile file(memory);
   file.Write({});
   return file;
+}
+
+void RemovePulse(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const auto target = std::filesystem::read_symlink(path, ignored);
+  if (target.parent_path() == folder && target.filename().native().starts_with(kPulsePrefix))
+    ::unlink(target.c_str());
+  ::unlink(path.c_str());
 }
 
 void PulseFile::Write(const PulseState& state) {

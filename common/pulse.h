@@ -26,12 +26,19 @@ constexpr size_t kMaxPulseText = 63;
 /// "pulse.0": the file's name in the run's folder.
 std::string PulseFileName(uint32_t local_rank);
 
-/// The writing end: memory that is shared with the file, so that the last word stands there however the
+/// Where pulses are kept: a file system in memory. In one on a disk, a store to a page that is just being
+/// written back waits for the disk, and a slow one would make a healthy rank look stopped.
+inline constexpr const char* kPulseFolder = "/dev/shm";
+
+/// The writing end: memory that is shared with a file, so that the last word stands there however the
 /// process ends, and that writing never waits for a disk. Not thread-safe.
 class PulseFile {
  public:
-  /// Makes the file anew. Errors: as the system calls, naming the path; a full disk is found here.
-  static Result<PulseFile> Create(const std::filesystem::path& path);
+  /// Makes the file anew: in `folder`, with `path` as a link to it; in `path` itself where `folder` is not in
+  /// memory, or has no room. Whoever removes the run's folder calls RemovePulse() before.
+  /// Errors: as the system calls, naming the path; a full disk is found here.
+  static Result<PulseFile> Create(const std::filesystem::path& path,
+                                  const std::filesystem::path& folder = kPulseFolder);
   void Write(const PulseState& state);
 
  private:
@@ -41,6 +48,9 @@ class PulseFile {
   explicit PulseFile(void* memory) : memory_(memory) {}
   std::unique_ptr<void, Unmap> memory_;
 };
+
+/// Removes `path`, and what PulseFile::Create() made it a link to; nothing else that a link may lead to.
+void RemovePulse(const std::filesystem::path& path, const std::filesystem::path& folder = kPulseFolder);
 
 /// Reads what was last written as a whole. Errors: kNotFound; kUnavailable where the writer was stopped or is
 /// in the middle of writing; kDataLoss where the file is none of ours.

@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 
 struct Pulse : testing::Test {
-  void TearDown() override { std::filesystem::remove(path); }
+  void TearDown() override { RemovePulse(path); }
   std::filesystem::path path =
       std::filesystem::path(testing::TempDir()) / fmt::format("imgd_pulse_test_{}", ::getpid());
 };
@@ -34,6 +34,41 @@ TEST_F(Pulse, IsReadAsItWasWritten) {
   EXPECT_EQ(*ReadPulse(path), state);
   file->Write({.what = std::string(100, 'x')});
   EXPECT_EQ(*ReadPulse(path), PulseState{.what = std::string(kMaxPulseText, 'x')});
+}
+
+TEST_F(Pulse, IsInMemoryAndTheRunsFolderLeadsToIt) {
+  if (::access(kPulseFolder, W_OK) != 0) GTEST_SKIP() << "no " << kPulseFolder;
+  auto file = PulseFile::Create(path);
+  ASSERT_TRUE(file.has_value());
+  const auto kept = std::filesystem::read_symlink(path);
+  EXPECT_EQ(kept.parent_path(), kPulseFolder);
+  file->Write({.beats = 7});
+  EXPECT_EQ(ReadPulse(path)->beats, 7u);
+  const auto again = PulseFile::Create(path);
+  EXPECT_FALSE(std::filesystem::exists(kept)) << "a rank that is started again leaves none behind";
+  EXPECT_EQ(ReadPulse(path)->beats, 0u);
+  const auto other = std::filesystem::read_symlink(path);
+  RemovePulse(path);
+  EXPECT_FALSE(std::filesystem::exists(other));
+  EXPECT_FALSE(std::filesystem::is_symlink(path));
+}
+
+TEST_F(Pulse, WithoutSuchMemoryItIsAFile) {
+  auto file = PulseFile::Create(path, "/no/such/folder");
+  ASSERT_TRUE(file.has_value());
+  file->Write({.beats = 8});
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(path)));
+  EXPECT_EQ(ReadPulse(path)->beats, 8u);
+}
+
+TEST_F(Pulse, WhatALinkLeadsToElsewhereIsNotRemoved) {
+  const auto other = std::filesystem::path(testing::TempDir()) / fmt::format("imgd-pulse.{}", ::getpid());
+  std::ofstream(other) << "mine";
+  std::filesystem::create_symlink(other, path);
+  RemovePulse(path);
+  EXPECT_FALSE(std::filesystem::is_symlink(path));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  std::filesystem::remove(other);
 }
 
 TEST_F(Pulse, IsNeverReadHalf) {

@@ -14,8 +14,11 @@ inline std::string_view Trimmed(std::string_view text, std::string_view blanks =
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-/// Whether jobs, tokens and weights may be called so: 1 to 63 letters, digits, '.', '_' or '-', the first one
-/// a letter, digit or '_'.
+/// What jobs, tokens and weights may be called, in words for people.
+inline constexpr std::string_view kNameRule =
+    "1 to 63 letters, digits, '.', '_' or '-' are allowed, the first a letter, digit or '_'";
+
+/// Whether they may be called so.
 inline bool IsName(std::string_view text) {
   return !text.empty() && text.size() <= 63 && text.front() != '.' && text.front() != '-' &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) {

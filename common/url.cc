@@ -111,6 +111,24 @@ bool IsLoopbackHost(std::string host) {
   return host == "localhost" || host == "::1";
 }
 
+GrpcAddress SplitGrpcAddress(std::string_view text) {
+  GrpcAddress out;
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (!text.starts_with(scheme)) continue;
+    text.remove_prefix(scheme.size());
+    if (text.ends_with('/')) text.remove_suffix(1);
+    out.is_said = true;
+    out.tls = scheme == "https://";
+    break;
+  }
+  out.address = text;
+  if (!out.is_said) {
+    const bool has_port = text.ends_with(']') ? false : text.find(':') != std::string_view::npos;
+    out.tls = !IsLoopbackHost(std::string(has_port ? text.substr(0, text.rfind(':')) : text));
+  }
+  return out;
+}
+
 std::string PercentEncode(std::string_view text, std::string_view keep) {
   std::string out;
   for (const char c : text) {

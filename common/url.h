@@ -38,6 +38,16 @@ Result<Url> Resolve(const Url& from, const std::string& location);
 /// 127.x.x.x or ::1.
 bool IsLoopbackHost(std::string host);
 
+/// Where imgd's gRPC is, and whether it is spoken to by TLS.
+struct GrpcAddress {
+  std::string address;   ///< without the scheme: "gpu-head:7650"
+  bool tls = false;      ///< as the scheme says; without one on every address but loopback ones
+  bool is_said = false;  ///< there was a scheme
+};
+
+/// Takes "https://" or "http://", and a last '/', off the address of a server; does not look at the rest.
+GrpcAddress SplitGrpcAddress(std::string_view text);
+
 /// Every byte but letters, digits, "-._~" and those of `keep` as %XX (RFC 3986; what S3 signs).
 std::string PercentEncode(std::string_view text, std::string_view keep = "");
 /// The bytes that %XX stand for; what is no such escape stays.

@@ -22,5 +22,20 @@ TEST(Url, IsReadAndPutTogether) {
   EXPECT_THAT(ParseUrl("http://me:secret@/").error().message, testing::Not(HasSubstr("secret")));
 }
 
+TEST(GrpcAddresses, AreTlsButOnLoopbackUnlessASchemeSaysSo) {
+  EXPECT_TRUE(SplitGrpcAddress("gpu-head:7650").tls);
+  EXPECT_TRUE(SplitGrpcAddress("gpu-head").tls);
+  EXPECT_TRUE(SplitGrpcAddress("[fd00::1]:7650").tls);
+  EXPECT_FALSE(SplitGrpcAddress("127.0.0.1:7650").tls);
+  EXPECT_FALSE(SplitGrpcAddress("localhost").tls);
+  EXPECT_FALSE(SplitGrpcAddress("[::1]").tls);
+  EXPECT_FALSE(SplitGrpcAddress("[::1]:7650").tls);
+  EXPECT_TRUE(SplitGrpcAddress("https://127.0.0.1:7650/").tls);
+  EXPECT_EQ(SplitGrpcAddress("https://127.0.0.1:7650/").address, "127.0.0.1:7650");
+  EXPECT_FALSE(SplitGrpcAddress("http://gpu-head:7650").tls);
+  EXPECT_TRUE(SplitGrpcAddress("http://gpu-head:7650").is_said);
+  EXPECT_EQ(SplitGrpcAddress("ftp://gpu-head").address, "ftp://gpu-head");
+}
+
 }  // namespace
 }  // namespace imgd

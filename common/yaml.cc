@@ -1,15 +1,14 @@
 #include "common/yaml.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
-#include <sstream>
 
 #include "common/utf8.h"
+#include "common/yaml_text.h"
 
 namespace imgd {
 
@@ -20,80 +19,11 @@ struct YamlMap::Shared {
 
 namespace {
 
-Error ErrorAt(const YAML::Mark& mark, const std::string& file, std::string message) {
-  Error error{.code = ErrorCode::kInvalidArgument, .message = std::move(message), .file = file};
-  if (!mark.is_null()) {
-    error.line = mark.line + 1;
-    error.column = mark.column + 1;
-  }
-  return error;
-}
-
 std::string Describe(const YAML::Node& node) {
   if (node.IsScalar()) return fmt::format("'{}'", node.Scalar());
   if (node.IsSequence()) return "a list";
   if (node.IsMap()) return "a mapping";
   return "nothing";
-}
-
-/// Bytes that are no UTF-8 would only be found out when the text is sent. Columns count characters.
-std::optional<Error> CheckUtf8(std::string_view text, const std::string& file) {
-  const auto bad = FindInvalidUtf8(text);
-  if (!bad) return std::nullopt;
-  const std::string_view before = text.substr(0, *bad);
-  const auto line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-  const auto in_line = before.substr(line_start);
-  Error error{.code = ErrorCode::kInvalidArgument,
-              .message = fmt::format("found the byte 0x{:02X}, which is no UTF-8",
-                                     static_cast<unsigned char>(text[*bad])),
-              .file = file,
-              .hint = "save the file as UTF-8"};
-  error.line = static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1;
-  error.column = static_cast<int>(std::count_if(in_line.begin(), in_line.end(),
-                                                [](char c) { return (c & 0xC0) != 0x80; })) +
-                 1;
-  return error;
-}
-
-/// Remembers where each document of a text begins, and nothing else.
-class DocumentStarts final : public YAML::EventHandler {
- public:
-  std::vector<YAML::Mark> marks;
-
-  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
-  }
-  void OnMapEnd() override {}
-};
-
-/// A second document would be left out without a word.
-std::optional<Error> CheckOneDocument(std::string_view text, const std::string& file) {
-  std::istringstream in{std::string(text)};
-  YAML::Parser parser(in);
-  DocumentStarts starts;
-  while (starts.marks.size() < 2 && parser.HandleNextDocument(starts)) {
-  }
-  if (starts.marks.size() < 2) return std::nullopt;
-  Error error = ErrorAt(starts.marks[1], file, "a second document begins here; only one is expected");
-  error.hint = "leave out the '---', or make two files";
-  return error;
-}
-
-/// The text's only document; nothing where there are others, or where it is malformed.
-std::optional<YAML::Node> LoadOne(const std::string& text) {
-  try {
-    const auto documents = YAML::LoadAll(text);
-    if (documents.size() == 1) return documents.front();
-  } catch (const YAML::Exception&) {
-  }
-  return std::nullopt;
 }
 
 template <typename T>
@@ -149,17 +79,8 @@ YamlMap::YamlMap(const YAML::Node& node, std::string path, std::shared_ptr<Share
 Result<YamlMap> YamlMap::Parse(std::string_view text, std::string file) {
   auto shared = std::make_shared<Shared>();
   shared->file = std::move(file);
-  if (auto error = CheckUtf8(text, shared->file)) return tl::unexpected(std::move(*error));
-  try {
-    const auto only = LoadOne(std::string(text));
-    // A second pass, to find out what is wrong and where.
-    if (!only) {
-      if (auto error = CheckOneDocument(text, shared->file)) return tl::unexpected(std::move(*error));
-    }
-    return Outermost(only ? *only : YAML::Load(std::string(text)), shared);
-  } catch (const YAML::Exception& e) {
-    return tl::unexpected(ErrorAt(e.mark, shared->file, fmt::format("not valid YAML: {}", e.msg)));
-  }
+  IMGD_ASSIGN(const YAML::Node root, LoadYaml(text, shared->file));
+  return Outermost(root, shared);
 }
 
 Result<YamlMap> YamlMap::Of(const YamlEditor& editor, std::string file) {
@@ -176,13 +97,7 @@ Result<YamlMap> YamlMap::Outermost(YAML::Node root, const std::shared_ptr<Shared
                 fmt::format("found {} where a mapping (key: value) is expected", Describe(root))));
   }
   YamlMap map(root, "", shared);
-  std::set<std::string> seen;
-  for (const auto& entry : root) {
-    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
-    if (!seen.insert(key).second)
-      shared->errors.push_back(
-          ErrorAt(entry.first.Mark(), shared->file, fmt::format("'{}' is set twice", key)));
-  }
+  shared->errors = FindKeysSetTwice(root, shared->file);
   return map;
 }
 
@@ -467,13 +382,9 @@ Result<YAML::Node> ItemOf(YAML::Node node, const std::string& key) {
 }  // namespace
 
 Result<YamlEditor> YamlEditor::Parse(std::string_view text) {
-  try {
-    YAML::Node root = YAML::Load(std::string(text));
-    if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
-    return YamlEditor(root);
-  } catch (const YAML::Exception& e) {
-    return Fail(ErrorCode::kInvalidArgument, "not valid YAML: {}", e.msg);
-  }
+  IMGD_ASSIGN(YAML::Node root, LoadYaml(text, ""));
+  if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
+  return YamlEditor(root);
 }
 
 Status YamlEditor::Set(std::string_view assignment) {

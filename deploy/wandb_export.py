@@ -7,8 +7,8 @@ FOLDER is the job's folder of figures. All starts of the job go into one W&B run
 again the later start counts. With WANDB_MODE=offline it writes W&B's own offline files for `wandb sync`. With --follow
 it goes on as the job does, until it is interrupted, and leaves out steps that are trained again.
 
-It needs the package `wandb`: tested against a stand-in for it, and tried out with wandb 0.31.0 in offline mode, whose file had
-every step and figure; never against the service.
+It needs the package `wandb`: tested against a stand-in for it, and tried out with wandb 0.31.0 in offline mode, whose
+file had every step and figure; never against the service.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ if [[ $name == control ]]; then
   setup_apt slurm deps/apt-bench.txt
   ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet control_programs
 fi
-if [[ $name == data || $name == train || $name == scheduler ]]; then
+if [[ $name == scheduler ]]; then
+  ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet scheduler_bench imgd_sim_main
+fi
+if [[ $name == data || $name == train ]]; then
   ninja -C build/release -j "${IMGD_JOBS:-$(nproc)}" --quiet bench_programs
 fi
 if [[ $name == web ]]; then

@@ -3,7 +3,7 @@
 
 cpp_sources() { git ls-files -co --exclude-standard '*.cc' '*.h'; }
 python_sources() { git ls-files -co --exclude-standard '*.py'; }
-shell_sources() { echo run; git ls-files -co --exclude-standard '*.sh' '.ci/run'; }
+shell_sources() { echo run; git ls-files -co --exclude-standard '*.sh' '*.sbatch' '.ci/run'; }
 
 format_sources() {
   cpp_sources | xargs clang-format -i
@@ -25,6 +25,13 @@ lint_python() {
 # The dashboard: types by tsc, style and the rest by biome.
 lint_web() { web_npm run check; }
 
+# Dockerfiles by hadolint, manifests by Kubernetes' own schemas.
+lint_deploy() {
+  setup_deploy
+  "$DEPS/deploy/bin/hadolint" deploy/docker/*.Dockerfile
+  "$DEPS/deploy/bin/kubernetes-validate" --strict --quiet deploy/kubernetes/*.yaml
+}
+
 lint_proto() { "$DEPS/pytest/bin/python" tests/lint/proto_rules.py proto; }
 lint_includes() {
   "$DEPS/pytest/bin/python" tests/lint/include_rules_test.py --quiet && "$DEPS/pytest/bin/python" tests/lint/include_rules.py
@@ -43,7 +50,7 @@ lint_tidy() {
 
 run_lint() {
   local step
-  for step in format shell python web proto includes names tidy; do
+  for step in format shell python web deploy proto includes names tidy; do
     say "lint: $step"
     "lint_$step"
   done

@@ -57,14 +57,14 @@ install_lock() {
   echo "$want" >"$dir/.lock-sha256"
 }
 
-# setup_torch torch|torch-cpu: LibTorch with the CUDA toolkit, or LibTorch alone.
+# setup_torch torch|torch-cu12|torch-cpu: LibTorch with CUDA 13's toolkit; an older one with CUDA 12's; LibTorch alone.
 setup_torch() {
-  local dir=$DEPS/$1 lock=deps/torch-cu13.lock
-  [[ $1 == torch-cpu ]] && lock=deps/torch-cpu.lock
+  local dir=$DEPS/$1 lock=deps/$1.lock
+  [[ $1 != torch ]] || lock=deps/torch-cu13.lock
   install_lock "$dir" "$lock" 'lib/python3*/site-packages/torch/lib/libtorch_cpu.so'
   # The wheels lack the plain names that compilers and CMake look for.
   local lib target
-  for lib in "$dir"/lib/python3*/site-packages/nvidia/{cu13,nccl}/lib/lib*.so.*; do
+  for lib in "$dir"/lib/python3*/site-packages/nvidia/{cu13,nccl,nvjpeg}/lib/lib*.so.*; do
     [[ -e $lib ]] || continue
     target=${lib%%.so.*}.so
     [[ -e $target ]] || ln -s "$(basename "$lib")" "$target"
@@ -82,6 +82,9 @@ setup_pytest() {
   site=$(echo "$DEPS"/pytest/lib/python3*/site-packages)
   echo "$DEPS"/torch/lib/python3*/site-packages >"$site/torch-beside.pth"
 }
+
+# What looks over Dockerfiles and Kubernetes' manifests.
+setup_deploy() { install_lock "$DEPS/deploy" deps/deploy.lock 'bin/hadolint'; }
 
 # nginx's program alone, for the test of deploy/nginx: its package would start a server on port 80.
 setup_nginx() {

@@ -55,7 +55,8 @@ stop() {
   local name status=0
   if [[ -f $dir/imgd.pid ]] && ours "$(<"$dir/imgd.pid")" imgd; then
     # Runs outlive the agent by design, so that they are ended first.
-    end_jobs "$(<"$dir/address")" || status=1
+    show_credentials "$dir" "$(<"$dir/address")"
+    end_jobs "$(server_of "$(<"$dir/address")")" || status=1
   fi
   # Without imgd, or without the agent, nobody has told them to end.
   if ((status == 0)) && shims_left; then
@@ -86,7 +87,7 @@ start() {
   cat <<TEXT
 imgd listens on $address; node $(hostname) has joined. State and logs: $dir
 
-  export PATH=$BIN:\$PATH IMGD_SERVER=$address
+  export PATH=$BIN:\$PATH IMGD_SERVER=$(server_of "$address")${IMGD_CA:+ IMGD_CA=$IMGD_CA IMGD_TOKEN_FILE=$IMGD_TOKEN_FILE}
   imgcli nodes
   imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /tmp/shapes
   imgcli submit deploy/demo/job.yaml --watch --set resources.nodes=1 --set data.train=/tmp/shapes/train \\

@@ -116,6 +116,7 @@ time_for() {
 long_tests() {
   run_lint_quick
   IMGD_SIM_SEEDS=6000 ctest_preset release -R '^sim_test$'
+  (setup_apt slurm deps/apt-bench.txt) || say "Slurm can't be installed: the test of deploy/slurm is skipped"
   python_tests -m long
   if time_for 8 "the tests of the packages"; then package_tests; fi
   local preset
@@ -150,5 +151,5 @@ run_lint_quick() {
   # shellcheck source=scripts/lint.sh
   source scripts/lint.sh
   say "lint, without clang-tidy"
-  lint_format && lint_shell && lint_python && lint_web && lint_proto && lint_includes && lint_names
+  lint_format && lint_shell && lint_python && lint_web && lint_deploy && lint_proto && lint_includes && lint_names
 }

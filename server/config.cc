@@ -41,6 +41,48 @@ Status CheckWeb(const WebConfig& web) {
               web.listen);
 }
 
+Status CheckTls(const ServerConfig& config) {
+  const TlsConfig& tls = config.tls;
+  const auto pair = [](const std::string& one, const std::string& other, const char* names) -> Status {
+    if (one.empty() == other.empty()) return {};
+    return Fail(ErrorCode::kInvalidArgument, "tls: {} are given together", names);
+  };
+  IMGD_TRY(pair(tls.ca_certificate, tls.ca_key, "ca_certificate and ca_key"));
+  IMGD_TRY(pair(tls.certificate, tls.key, "certificate and key"));
+  if (tls.plain_text && tls.Wanted()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "plain_text_and_anyone_may_do_anything excludes certificates and tls.on_loopback");
+  }
+  constexpr int64_t kDayMs = 24LL * 3600 * 1000;
+  if (tls.node_certificate_ms < 1'000 || tls.node_certificate_ms > kDayMs) {
+    return Fail(ErrorCode::kInvalidArgument, "tls.node_certificate: found {} ms; 1 s to 24 h is allowed",
+                tls.node_certificate_ms);
+  }
+  if (tls.server_certificate_ms < 1'000 || tls.server_certificate_ms > 90 * kDayMs) {
+    return Fail(ErrorCode::kInvalidArgument, "tls.server_certificate: found {} ms; 1 s to 90 d is allowed",
+                tls.server_certificate_ms);
+  }
+  return {};
+}
+
+void ReadTls(YamlMap& root, TlsConfig& tls) {
+  if (const auto plain = root.Bool("plain_text_and_anyone_may_do_anything")) tls.plain_text = *plain;
+  if (!root.Has("tls")) return;
+  auto map = root.Child("tls");
+  const auto take = [&map](const char* key, std::string& field) {
+    if (auto value = map.String(key)) field = std::move(*value);
+  };
+  if (const auto on = map.Bool("on_loopback")) tls.on_loopback = *on;
+  take("ca_certificate", tls.ca_certificate);
+  take("ca_key", tls.ca_key);
+  take("certificate", tls.certificate);
+  take("key", tls.key);
+  if (auto names = map.StringList("names")) tls.names = std::move(*names);
+  if (const auto lasts = map.DurationMs("server_certificate")) tls.server_certificate_ms = *lasts;
+  if (const auto lasts = map.DurationMs("node_certificate")) tls.node_certificate_ms = *lasts;
+  map.Finish();
+}
+
 Budget ReadBudget(YamlMap& quota, std::string_view key) {
   Budget out;
   if (!quota.Has(key)) return out;
@@ -81,6 +123,23 @@ void ReadQuotas(YamlMap& root, Quotas& quotas) {
   quotas.users = named("users");
   quotas.project = ReadQuota(map, "project");
   quotas.projects = named("projects");
+  map.Finish();
+}
+
+void ReadShares(YamlMap& root, Shares& shares) {
+  if (!root.Has("shares")) return;
+  auto map = root.Child("shares");
+  const auto named = [&map](std::string_view key) {
+    std::map<std::string, double> out;
+    auto names = map.Child(key);
+    for (const auto& name : names.Keys()) {
+      if (const auto share = names.Double(name, 0.001, 1'000'000)) out[name] = *share;
+    }
+    names.Finish();
+    return out;
+  };
+  shares.users = named("users");
+  shares.projects = named("projects");
   map.Finish();
 }
 
@@ -145,6 +204,8 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.report_timeout_ms, root->DurationMs("report_timeout"));
   take(config.preemption, root->Bool("preemption"));
   take(config.fair_share_half_life_ms, root->DurationMs("fair_share_half_life"));
+  take(config.aging_ms, root->DurationMs("aging"));
+  ReadShares(*root, config.shares);
   ReadQuotas(*root, config.quotas);
   take(config.currency, root->String("currency"));
   if (root->Has("policies")) config.policies = ReadPolicies(*root);
@@ -157,6 +218,12 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.log_kept_bytes, root->Int("log_kept_bytes", 1 << 16, int64_t{1} << 50));
   take(config.events_kept, root->Int("events_kept", 1, 100'000'000));
   take(config.events_kept_for_ms, root->DurationMs("events_kept_for"));
+  take(config.jobs_kept_for_ms, root->DurationMs("jobs_kept_for"));
+  take(config.metrics_kept_for_ms, root->DurationMs("metrics_kept_for"));
+  take(config.logs_kept_for_ms, root->DurationMs("logs_kept_for"));
+  take(config.lost_nodes_kept_for_ms, root->DurationMs("lost_nodes_kept_for"));
+  if (root->Has("notifications")) config.notifications = ReadNotifications(*root);
+  ReadTls(*root, config.tls);
   auto web = root->Child("web");
   take(config.web.listen, web.String("listen"));
   take(config.web.certificate, web.String("certificate"));
@@ -203,7 +270,15 @@ Status CheckServerConfig(const ServerConfig& config) {
                 "report_timeout: found {} ms; at least 1 s is needed, and 30 s pass between signs of life",
                 config.report_timeout_ms);
   }
+  IMGD_TRY(CheckTls(config));
   return CheckWeb(config.web);
+}
+
+bool ServerConfig::UsesTls() const {
+  if (tls.plain_text) return false;
+  const std::string host = listen.substr(0, listen.rfind(':'));
+  const bool plain = host == "127.0.0.1" || host == "[::1]" || host == "localhost";
+  return tls.Wanted() || !plain;
 }
 
 }  // namespace imgd

@@ -1,14 +1,14 @@
 #include "server/daemon.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 
-#include <cerrno>
+#include <algorithm>
+#include <future>
 
+#include "common/tls/pem.h"
 #include "common/url.h"
-#include "common/version.h"
-#include "server/web/certificate.h"
+#include "server/auth/tokens.h"
+#include "server/store/state_folder.h"
 #include "server/web/routes.h"
 
 namespace imgd {
@@ -19,71 +19,114 @@ constexpr int kReadingThreads = 4;
 constexpr uint64_t kOtherFiles = 4096;
 constexpr auto kPatience = std::chrono::seconds(2);
 
-/// Held as long as the daemon lives; the system lets go of it however that ends.
-Result<UniqueFd> LockFolder(const std::filesystem::path& folder) {
-  const auto path = folder / "imgd.lock";
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.valid()) return FailErrno(errno, "cannot open " + path.native());
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  if (errno == EWOULDBLOCK) {
-    return Fail(ErrorCode::kAlreadyExists, "another imgd uses {} already; each needs a state_dir of its own",
-                folder.native());
+AuthoritySettings AuthorityOf(const ServerConfig& config) {
+  const TlsConfig& tls = config.tls;
+  AuthoritySettings settings{.folder = config.state_dir,
+                             .ca_certificate = tls.ca_certificate,
+                             .ca_key = tls.ca_key,
+                             .certificate = tls.certificate,
+                             .key = tls.key,
+                             .names = tls.names,
+                             .server_lifetime = std::chrono::milliseconds(tls.server_certificate_ms),
+                             .node_lifetime = std::chrono::milliseconds(tls.node_certificate_ms)};
+  for (const auto& address : {config.listen, config.web.listen}) {
+    if (!address.empty()) settings.names.push_back(address.substr(0, address.rfind(':')));
   }
-  return FailErrno(errno, "cannot lock " + path.native());
+  return settings;
 }
 
-EngineSettings SettingsOf(const ServerConfig& config, std::function<void()> on_tick) {
-  EngineSettings settings{.state_dir = config.state_dir,
-                          .log_kept_bytes = static_cast<uint64_t>(config.log_kept_bytes),
-                          .events_kept = static_cast<uint64_t>(config.events_kept),
-                          .events_kept_for = std::chrono::milliseconds(config.events_kept_for_ms),
-                          .version = kVersion,
-                          .on_tick = std::move(on_tick)};
-  settings.core.heartbeat = std::chrono::milliseconds(config.heartbeat_ms);
-  settings.core.lost_after = std::chrono::milliseconds(config.lost_after_ms);
-  settings.core.start_timeout = std::chrono::milliseconds(config.start_timeout_ms);
-  settings.core.report_timeout = std::chrono::milliseconds(config.report_timeout_ms);
-  settings.core.preemption = config.preemption;
-  settings.core.quotas = config.quotas;
-  settings.core.currency = config.currency;
-  settings.core.set_aside_after = static_cast<uint32_t>(config.set_aside_after);
-  settings.core.most_skew = std::chrono::milliseconds(config.most_clock_skew_ms);
-  settings.log_patterns = AllPatterns(config.log_patterns, config.built_in_log_patterns);
-  settings.core.half_life = std::chrono::milliseconds(config.fair_share_half_life_ms);
-  settings.may_change = [policies = config.policies](const JobRecord& job, JobOrder::What what,
-                                                     int64_t value) {
-    JobSpec as_asked;
-    as_asked.project = job.project;
-    const bool priority = what == JobOrder::What::kPriority;
-    if (priority) {
-      as_asked.priority = static_cast<int>(value);
-    } else {
-      as_asked.time_limit_ms = value;
-    }
-    return KeepsPolicies(policies, as_asked, priority ? "priority" : "time_limit", job.owner);
-  };
-  // Short heartbeats, as in tests, need a clock that ticks as short.
-  settings.tick = std::min<Duration>(settings.tick, settings.core.heartbeat);
-  return settings;
+RpcServer::Door DoorOf(const ServerConfig& config, const Authority* authority) {
+  using Security = RpcServer::Security;
+  const Security plain = config.tls.plain_text ? Security::kNone : Security::kLocal;
+  return {config.listen, config.UsesTls() ? Security::kTls : plain, authority};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const Clock* clock,
-                                              std::function<void()> on_tick) {
+                                              std::function<void()> on_tick, ReadConfigFunction read_again) {
   IMGD_TRY(CheckServerConfig(config));
   IMGD_TRY(MakeFolders(config.state_dir));
   std::unique_ptr<Daemon> daemon(new Daemon);
-  IMGD_ASSIGN(daemon->lock_, LockFolder(config.state_dir));
-  IMGD_ASSIGN(daemon->engine_, Engine::Open(SettingsOf(config, std::move(on_tick)), clock));
+  IMGD_ASSIGN(daemon->lock_, LockStateFolder(config.state_dir));
+  if (std::filesystem::exists(std::filesystem::path(config.state_dir) / kHalfRestored)) {
+    return Fail(ErrorCode::kFailedPrecondition,
+                "a restore into {} was broken off: imgd --restore FILE --replace does it again",
+                config.state_dir);
+  }
+  const std::lock_guard starting(daemon->config_mutex_);  // who wants a reload waits until all is there
+  daemon->config_ = config;
+  daemon->read_again_ = std::move(read_again);
+  IMGD_TRY(daemon->OpenAuthority(config, clock));
+  IMGD_ASSIGN(daemon->engine_, Engine::Open(EngineSettingsOf(config, std::move(on_tick)), clock));
   IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
-  RpcServer::JobRules rules{
-      .checkpoint_dir = config.CheckpointDir(), .policies = config.policies, .commands = config.commands};
-  IMGD_ASSIGN(daemon->server_, RpcServer::Start(config.listen, std::move(rules), daemon->engine_.get(),
-                                                daemon->pool_.get(), clock));
+  IMGD_TRY(daemon->StartNotifier(config, clock));
+  const auto reload = [daemon = daemon.get()](const std::string& actor,
+                                              std::function<void(ReloadAnswer)> done) {
+    daemon->Reload(actor, std::move(done));
+  };
+  IMGD_ASSIGN(daemon->server_, RpcServer::Start(DoorOf(config, daemon->authority_.get()), JobRulesOf(config),
+                                                daemon->engine_.get(), daemon->pool_.get(), clock, reload));
   IMGD_TRY(daemon->StartWeb(config, clock));
+  daemon->server_->OnRevoked([web = daemon->web_.get()](const std::string& token) {
+    if (web != nullptr) web->EndListenersOf(token);
+  });
   daemon->engine_->Start();
+  if (config.UsesTls()) IMGD_TRY(daemon->MakeFirstAdmin(config.state_dir));
   return daemon;
+}
+
+Status Daemon::OpenAuthority(const ServerConfig& config, const Clock* clock) {
+  const bool page = !config.web.listen.empty() && !config.web.plain_http && config.web.certificate.empty();
+  if (!config.UsesTls() && !page) return {};
+  IMGD_ASSIGN(authority_, Authority::Open(AuthorityOf(config), clock));
+  spdlog::info("ca={} sha256={} msg=\"certificates are by this CA\"", authority_->ca_path().native(),
+               tls::WithColons(authority_->pin()));
+  const Duration lifetime = std::chrono::milliseconds(config.tls.server_certificate_ms);
+  renewal_ = std::make_unique<Renewal>(authority_.get(),
+                                       std::min<Duration>(std::chrono::minutes(10), lifetime / 10), [this] {
+                                         const std::lock_guard lock(reload_mutex_);
+                                         if (reload_) reload_();
+                                       });
+  return {};
+}
+
+Status Daemon::StartNotifier(const ServerConfig& config, const Clock* clock) {
+  IMGD_ASSIGN(auto couriers, MakeCouriers(config.notifications, clock));
+  const NotifierSettings settings{.give_up_after =
+                                      std::chrono::milliseconds(config.notifications.give_up_after_ms)};
+  notifier_ = std::make_unique<Notifier>(
+      std::move(couriers), settings, clock,
+      [engine = engine_.get()](std::vector<std::string> ids) { engine->OnSettled(std::move(ids)); });
+  engine_->TellBy(
+      {.add = [notifier = notifier_.get()](Notification notice) { notifier->Add(std::move(notice)); },
+       .dropped = [notifier =
+                       notifier_.get()](const std::string& target) { notifier->NoteDropped(target); }});
+  notifier_->Start();
+  return {};
+}
+
+Status Daemon::MakeFirstAdmin(const std::filesystem::path& folder) {
+  const auto tokens = engine_->View()->tokens;
+  const auto is_admin = [](const auto& token) { return Allows(token.second.scopes, Scope::kAdmin); };
+  if (std::any_of(tokens->begin(), tokens->end(), is_admin)) return {};
+  const auto path = folder / "admin.token";
+  IMGD_ASSIGN(const std::string secret, NewSecret());
+  IMGD_TRY(tls::WriteSecretFile(path, secret + "\n"));
+  TokenOrder order{.record = {.name = fmt::format("admin-{}", HashOf(secret).substr(0, 8)),
+                              .hash = HashOf(secret),
+                              .owner = "admin",
+                              .scopes = {std::string(NameOf(Scope::kAdmin))}}};
+  // Waited for: whoever finds the file may use it at once.
+  const auto stored = std::make_shared<std::promise<Result<TokenRecord>>>();
+  engine_->ChangeToken(std::move(order),
+                       [stored](const Result<TokenRecord>& made) { stored->set_value(made); });
+  if (const auto made = stored->get_future().get()) {
+    spdlog::info("file={} token={} msg=\"made the first admin's token\"", path.native(), made->name);
+  } else {
+    spdlog::error("msg=\"cannot store the first admin's token: {}\"", made.error().message);
+  }
+  return {};
 }
 
 Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
@@ -91,16 +134,12 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
   const std::string host = config.web.listen.substr(0, config.web.listen.rfind(':'));
   web::WebSettings settings{
       .listen = config.web.listen, .certificate = config.web.certificate, .key = config.web.key};
-  if (!config.web.plain_http && settings.certificate.empty()) {
-    IMGD_ASSIGN(const auto own, web::OwnCertificate(config.state_dir, host));
-    settings.certificate = own.certificate;
-    settings.key = own.key;
+  const bool own = !config.web.plain_http && settings.certificate.empty();
+  if (own) {
+    settings.certificate = authority_->certificate_path();
+    settings.key = authority_->key_path();
   }
   (void)AllowOpenFiles(settings.most_listeners + kOtherFiles);
-  std::string fingerprint;
-  if (!settings.certificate.empty()) {
-    IMGD_ASSIGN(fingerprint, web::FingerprintOf(settings.certificate));
-  }
   IMGD_ASSIGN(feed_, web::LiveFeed::Start(config.state_dir, engine_.get(), clock));
   web::Router router = web::MakeRouter({.engine = engine_.get(),
                                         .clock = clock,
@@ -108,26 +147,33 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
                                         .pool = pool_.get(),
                                         .feed = feed_.get(),
                                         .calls = &server_->calls(),
+                                        .notifier = notifier_.get(),
                                         .loopback = IsLoopbackHost(host)});
   IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
-  if (fingerprint.empty()) {
+  if (settings.certificate.empty()) {
     spdlog::info("web=http://{}:{} msg=\"serves plain HTTP\"", host, web_->port());
   } else {
-    spdlog::info("web=https://{}:{} certificate={} sha256={}", host, web_->port(), settings.certificate,
-                 fingerprint);
+    spdlog::info("web=https://{}:{} certificate={}", host, web_->port(), settings.certificate);
+  }
+  if (own) {
+    const std::lock_guard lock(reload_mutex_);
+    reload_ = [web = web_.get()] { web->ReloadCertificate(); };
   }
   return {};
 }
 
 Daemon::~Daemon() {
+  renewal_.reset();
   if (web_) web_->Stop(kPatience);
   if (server_) server_->Stop(kPatience);
+  if (notifier_) notifier_->Stop();  // what it has delivered the engine stores yet
   if (engine_) engine_->Stop();
   web_.reset();  // the engine had answers for it until now
   feed_.reset();
-  // The readers' connections close before the writers', which then tidy up the write-ahead logs.
-  server_.reset();
+  // Its threads have looked into the server's services until now; and the readers' connections close before
+  // the writers', which then tidy up the write-ahead logs.
   pool_.reset();
+  server_.reset();
 }
 
 }  // namespace imgd

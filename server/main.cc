@@ -1,6 +1,8 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 
 #include "common/log.h"
@@ -8,6 +10,7 @@
 #include "common/version.h"
 #include "server/config.h"
 #include "server/daemon.h"
+#include "server/store/restore.h"
 
 namespace {
 
@@ -31,7 +34,13 @@ struct Flags {
   std::string web_certificate;
   std::string web_key;
   bool web_plain_http = false;
+  bool tls_on_loopback = false;
+  std::vector<std::string> tls_names;
+  bool plain_text = false;
   bool check_config = false;
+  bool dev = false;
+  std::string restore;
+  bool replace = false;
 };
 
 int Report(const std::vector<Error>& errors) {
@@ -62,19 +71,63 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Certificate for HTTPS, PEM (one that imgd makes in its state folder)");
   app.add_option("--web-key", flags.web_key, "Key of the certificate, PEM");
   app.add_flag("--web-plain-http", flags.web_plain_http, "Serve plain HTTP, on a loopback address only");
+  app.add_flag("--tls-on-loopback", flags.tls_on_loopback,
+               "TLS, and tokens, on 127.0.0.1 too (elsewhere they always are)");
+  app.add_option("--tls-name", flags.tls_names,
+                 "A name or address that clients use for this machine, beside its own; may be repeated");
+  app.add_flag("--plain-text-and-anyone-may-do-anything", flags.plain_text,
+               "No TLS and no tokens for gRPC, wherever it listens: whoever reaches it may do anything");
   app.add_flag("--check-config", flags.check_config, "Check the configuration and exit");
+  app.add_option("--restore", flags.restore,
+                 "Put this backup (imgcli admin backup) into the state folder, and exit");
+  app.add_flag("--replace", flags.replace, "With --restore: set aside the state that the folder holds");
+  app.add_flag("--dev", flags.dev,
+               "To try things, without root: state in ~/.local/state/imgd, plain HTTP on "
+               "loopback; says what to type next");
+}
+
+/// Where a user's own programs keep what they must remember, as the XDG base directory specification has it.
+std::string UsersStateDir() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && *state == '/') return std::string(state) + "/imgd";
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr && *home == '/' ? home : "/tmp") + "/.local/state/imgd";
+}
+
+/// What --dev stands for; the file and the other flags go before it.
+imgd::ServerConfig BaseConfig(const Flags& flags) {
+  imgd::ServerConfig config;
+  if (!flags.dev) return config;
+  config.state_dir = UsersStateDir();
+  config.web.plain_http = true;
+  return config;
+}
+
+void SayWhatIsNext(const imgd::ServerConfig& config, const std::string& address, int web_port) {
+  fmt::print(
+      "imgd keeps its state in {0}. Next, in another terminal:\n"
+      "  imgagent --server {1} --state-dir {0}-agent --cpu-slots 2    # without --cpu-slots where there are "
+      "GPUs\n"
+      "  imgcli --server {1} nodes\n"
+      "  imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /tmp/shapes\n",
+      config.state_dir, address);
+  if (web_port != 0) {
+    fmt::print("The dashboard: {}://{}:{}\n", config.web.plain_http ? "http" : "https",
+               config.web.listen.substr(0, config.web.listen.rfind(':')), web_port);
+  }
+  std::fflush(stdout);
 }
 
 /// The flags as a configuration file, so that they are read and checked the same way.
 std::string AsYaml(const Flags& flags) {
   std::string yaml;
-  const auto line = [&yaml](const char* key, const std::string& value) {
+  const auto line = [&yaml](const std::string& key, const std::string& value) {
     std::string quoted = "'";
     for (const char c : value) quoted += c == '\'' ? std::string("''") : std::string(1, c);
-    yaml += fmt::format("{}: {}'\n", key, quoted);
+    yaml += fmt::format("{} {}'\n", key, quoted);
   };
   const auto add = [&line](const char* key, const std::string& value) {
-    if (!value.empty()) line(key, value);
+    if (!value.empty()) line(fmt::format("{}:", key), value);
   };
   add("listen", flags.listen);
   add("state_dir", flags.state_dir);
@@ -87,8 +140,13 @@ std::string AsYaml(const Flags& flags) {
   add("events_kept", flags.events_kept);
   add("events_kept_for", flags.events_kept_for);
   add("report_timeout", flags.report_timeout);
+  if (flags.plain_text) yaml += "plain_text_and_anyone_may_do_anything: true\n";
+  if (flags.tls_on_loopback || !flags.tls_names.empty()) yaml += "tls:\n";
+  if (flags.tls_on_loopback) yaml += "  on_loopback: true\n";
+  if (!flags.tls_names.empty()) yaml += "  names:\n";
+  for (const auto& name : flags.tls_names) line("    -", name);
   yaml += "web:\n";
-  if (flags.web_listen_option->count() > 0) line("  listen", flags.web_listen);
+  if (flags.web_listen_option->count() > 0) line("  listen:", flags.web_listen);
   add("  certificate", flags.web_certificate);
   add("  key", flags.web_key);
   if (flags.web_plain_http) yaml += "  plain_http: true\n";
@@ -96,11 +154,11 @@ std::string AsYaml(const Flags& flags) {
 }
 
 tl::expected<imgd::ServerConfig, std::vector<Error>> ReadConfig(const Flags& flags) {
-  imgd::ServerConfig config;
+  imgd::ServerConfig config = BaseConfig(flags);
   if (!flags.config.empty()) {
     const auto text = imgd::ReadFile(flags.config);
     if (!text) return tl::unexpected(std::vector<Error>{text.error()});
-    auto parsed = imgd::ParseServerConfig(*text, flags.config);
+    auto parsed = imgd::ParseServerConfig(*text, flags.config, config);
     if (!parsed) return parsed;
     config = std::move(*parsed);
   }
@@ -123,26 +181,54 @@ std::function<void()> Watchdog(const imgd::Clock* clock) {
   };
 }
 
-int Serve(const imgd::ServerConfig& config) {
+/// What the log says of a reload; whoever asked for one by a call is told by its answer.
+void SayReloaded(const imgd::ReloadAnswer& answer) {
+  if (answer) return;  // the engine has said what is another
+  for (const auto& error : answer.error()) spdlog::error("msg=\"{}\"", error.ToString());
+}
+
+int Restore(const imgd::ServerConfig& config, const Flags& flags) {
+  const auto restored = imgd::RestoreBackup({.file = flags.restore,
+                                             .state_dir = config.state_dir,
+                                             .replace = flags.replace,
+                                             .now = imgd::SystemClock().Wall()});
+  if (!restored) return Report({restored.error()});
+  fmt::print("{} has the state of {}, by a backup of imgd {}\n", config.state_dir,
+             imgd::RestoreTimeText(restored->made), restored->version);
+  fmt::print("the next job is {}; starts from now on have the numbers from {} on\n", restored->next_job,
+             restored->first_generation);
+  if (!restored->set_aside.empty())
+    fmt::print("what the folder held before is in {}\n", restored->set_aside.native());
+  return 0;
+}
+
+int Serve(const imgd::ServerConfig& config, const Flags& flags) {
   // Blocked in every thread and taken by this one, so that no handler runs in the middle of anything.
   sigset_t signals;
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGTERM);
   ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of that write, not the daemon's end
 
   const imgd::SystemClock clock;
-  auto daemon = imgd::Daemon::Start(config, &clock, Watchdog(&clock));
+  imgd::ReadConfigFunction read_again;
+  if (!flags.config.empty()) read_again = [&flags] { return ReadConfig(flags); };
+  auto daemon = imgd::Daemon::Start(config, &clock, Watchdog(&clock), std::move(read_again));
   if (!daemon) return Report({daemon.error()});
   const auto address =
       fmt::format("{}:{}", config.listen.substr(0, config.listen.rfind(':')), (*daemon)->port());
-  spdlog::info("msg=\"imgd {} serves on {}\" state_dir={}", imgd::kVersion, address, config.state_dir);
+  spdlog::info("msg=\"imgd {} serves on {}\" security={} state_dir={}", imgd::kVersion, address,
+               config.UsesTls() ? "tls" : "plain", config.state_dir);
   imgd::SdNotify(fmt::format("READY=1\nSTATUS=serves on {}", address));
+  if (flags.dev) SayWhatIsNext(config, address, (*daemon)->web_port());
 
   int received = 0;
-  while (::sigwait(&signals, &received) != 0) {
+  while (::sigwait(&signals, &received) != 0 || received == SIGHUP) {
+    if (received == SIGHUP) (*daemon)->Reload("SIGHUP", SayReloaded);
+    received = 0;
   }
   spdlog::info("msg=\"ends on signal {}; running jobs go on without it\"", received);
   imgd::SdNotify("STOPPING=1");
@@ -169,5 +255,6 @@ int main(int argc, char** argv) {
     std::cout << "the configuration is good\n";
     return 0;
   }
-  return Serve(*config);
+  if (!flags.restore.empty()) return Restore(*config, flags);
+  return Serve(*config, flags);
 }

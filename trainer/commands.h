@@ -16,6 +16,9 @@ class Commands {
     bool stop_with_checkpoint = false;
   };
 
+  /// The loop has begun: what is asked for is done from now on.
+  void Listen() { listening_ = true; }
+  bool Listening() const { return listening_; }
   void AskForCheckpoint() { asked_ |= kCheckpoint; }
   /// A profile of so many steps; the last one asked for counts.
   void AskForProfile(uint32_t steps) { profile_steps_ = steps; }
@@ -35,6 +38,7 @@ class Commands {
   static constexpr unsigned kStop = 2;
   static constexpr unsigned kSaveAtStop = 4;
   std::atomic<unsigned> asked_ = 0;
+  std::atomic<bool> listening_ = false;
   std::atomic<uint32_t> profile_steps_ = 0;
 };
 

@@ -1,9 +1,7 @@
 #include <fcntl.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -11,7 +9,6 @@
 #include <exception>
 #include <memory>
 
-#include "common/checkpoint/lineage.h"
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/job_changes.h"
@@ -19,6 +16,7 @@
 #include "trainer/by_hand.h"
 #include "trainer/commands.h"
 #include "trainer/environment.h"
+#include "trainer/eval_job.h"
 #include "trainer/loop/run.h"
 #include "trainer/report/background_reporter.h"
 #include "trainer/report/class_file_reporter.h"
@@ -41,9 +39,7 @@ enum Exit { kFinished = 0, kError = 1, kBadInput = 2, kCollectiveBroke = 10, kSt
 struct Arguments {
   std::string job_file;
   bool evaluate = false;  ///< `eval WEIGHTS DATA`
-  std::string weights;
-  std::string data;
-  std::string model;  ///< empty: as the weights say
+  EvalArguments eval;     ///< but for its settings
   bool json = false;
   bool per_class = false;
   std::vector<std::string> settings;  ///< PATH=VALUE
@@ -129,7 +125,8 @@ Job ReadJob(const Arguments& arguments) {
   return ParseChangedJobFile(*text, arguments.job_file, arguments.settings);
 }
 
-int Train(const Job& job, const Environment& env, report::Reporter& reporter, Commands& commands) {
+int Train(const Job& job, const Environment& env, report::Reporter& reporter, Commands& commands,
+          Whereabouts& whereabouts) {
   if (!job) return ReportFailure(reporter, job.error());
   std::unique_ptr<report::ControlServer> control;
   if (!env.run_dir.empty()) {
@@ -141,41 +138,17 @@ int Train(const Job& job, const Environment& env, report::Reporter& reporter, Co
     if (!started) return ReportFailure(reporter, {started.error()});
     control = std::move(*started);
   }
-  const auto end = RunTraining(*job, env, reporter, commands);
+  const auto end = RunTraining(*job, env, reporter, commands, whereabouts);
   if (!end) return ReportFailure(reporter, {end.error()});
   return *end == RunEnd::kStopped ? kStopped : kFinished;
 }
 
-/// What the weights are of, as a job file has it: as they say, or else as --model says.
-Result<std::string> ModelOfWeights(const Arguments& arguments) {
-  if (!arguments.model.empty()) {
-    const auto& names = ModelNames();
-    if (std::find(names.begin(), names.end(), arguments.model) == names.end()) {
-      return Fail(ErrorCode::kInvalidArgument, "--model: found '{}'; allowed: {}", arguments.model,
-                  fmt::join(names, ", "));
-    }
-  }
-  IMGD_ASSIGN(Metadata metadata, MetadataOfWeights(arguments.weights));
-  // InitFrom() compares the two.
-  if (!arguments.model.empty()) metadata["model"] = arguments.model;
-  std::string model = ModelYaml(metadata);
-  if (!model.empty()) return model;
-  return Fail(ErrorCode::kInvalidArgument, "{} does not say which model it is of; say it with --model NAME",
-              arguments.weights);
-}
-
-/// The job that `imgtrain eval` is: the model, its weights, and the data as validation set.
 Job EvaluationJob(const Arguments& arguments) {
-  const auto model = ModelOfWeights(arguments);
-  if (!model) return tl::unexpected(std::vector<Error>{model.error()});
-  auto spec = ParseChangedJobFile(
-      "name: eval\ndata: {train: none}\ntrain: {global_batch: 64, precision: fp32}\n" + *model,
-      "imgtrain eval", arguments.settings);
-  if (!spec) return spec;
-  spec->report.tensorboard = false;
-  spec->model.init_from = arguments.weights;
-  spec->data.val = arguments.data;
-  return spec;
+  auto metadata = MetadataOfWeights(arguments.eval.weights);
+  if (!metadata) return tl::unexpected(std::vector<Error>{metadata.error()});
+  EvalArguments eval = arguments.eval;
+  eval.settings = arguments.settings;
+  return EvalJob(eval, std::move(*metadata));
 }
 
 int RunEval(const Job& job, const Arguments& arguments, const Environment& env, report::Reporter& reporter) {
@@ -199,12 +172,14 @@ int RunEval(const Job& job, const Arguments& arguments, const Environment& env, 
 }
 
 /// LibTorch's own threads (NCCL's watchdog, Gloo's loop) end the process by an exception that nobody catches;
-/// this gives it our words and code. Both arguments must outlive the process's other threads.
-void ReportTermination(const Environment& env, report::Reporter& reporter) {
+/// this gives it our words and code. All arguments must outlive the process's other threads.
+void ReportTermination(const Environment& env, report::Reporter& reporter, const Whereabouts& whereabouts) {
   static const Environment* environment = nullptr;
   static report::Reporter* sink = nullptr;
+  static const Whereabouts* others = nullptr;
   environment = &env;
   sink = &reporter;
+  others = &whereabouts;
   std::set_terminate([] {
     Error error{.message = "an exception that nobody caught"};
     try {
@@ -214,6 +189,9 @@ void ReportTermination(const Environment& env, report::Reporter& reporter) {
     } catch (...) {
     }
     error.message = "a thread of LibTorch's gave up: " + error.message.substr(0, error.message.find('\n'));
+    if (error.code == ErrorCode::kUnavailable) {
+      if (const std::string late = others->LateRanks(); !late.empty()) error.message += "; " + late;
+    }
     // A thread that hangs may hold what a reporter needs.
     EndAfterTimeToReport(ExitOf(error));
     ::_exit(ReportFailure(*sink, {error}));
@@ -243,8 +221,12 @@ Result<Environment::Profile> ProfileOf(const Arguments& arguments) {
 /// What --report and its like ask for. A job that could not be read is none that imgd is told of.
 Result<std::optional<report::HttpReport>> ReportOf(const Arguments& arguments, const Job& job,
                                                    const Environment& env) {
-  if (arguments.evaluate && !arguments.report.url.empty())
-    return Fail(ErrorCode::kInvalidArgument, "--report goes with a job file, not with eval");
+  const bool trains =
+      !arguments.report.url.empty() || !arguments.trace_file.empty() || !arguments.profile_file.empty();
+  if (arguments.evaluate && trains) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "--report, --trace and --profile go with a job file, not with eval");
+  }
   if (!job) return std::nullopt;
   return ReportByHand(arguments.report, *job, env, [](const char* name) { return std::getenv(name); });
 }
@@ -279,13 +261,15 @@ int Main(const Arguments& arguments) {
     return kError;
   }
   report::Reporter& sink = **reporter;
-  ReportTermination(*env, sink);
+  static Whereabouts whereabouts;
+  ReportTermination(*env, sink, whereabouts);
   static Commands commands;
   // Slurm and torchrun tell a run so that its time is over; under imgd the agent has commands for that.
   const bool saves = !arguments.evaluate && env->run_dir.empty();
   EndOnSignals(
       [&sink, saves, rank = env->rank, told = false](int number) mutable {
-        if (!saves || number != SIGTERM || std::exchange(told, true)) return false;
+        // Before the first step there is nothing to save, and others may never come.
+        if (!saves || number != SIGTERM || !commands.Listening() || std::exchange(told, true)) return false;
         commands.AskToStop(/*checkpoint_first=*/true);
         sink.Note(
             fmt::format("rank {}: SIGTERM: the run ends after this step, with a checkpoint; another signal "
@@ -297,8 +281,8 @@ int Main(const Arguments& arguments) {
         const char* name = number == SIGINT ? "SIGINT" : "SIGTERM";
         sink.On(report::Failed{.message = fmt::format("rank {} was ended by {}", rank, name)});
       });
-  const int code =
-      arguments.evaluate ? RunEval(job, arguments, *env, sink) : Train(job, *env, sink, commands);
+  const int code = arguments.evaluate ? RunEval(job, arguments, *env, sink)
+                                      : Train(job, *env, sink, commands, whereabouts);
   // A failure has waited for what it may, and others wait for its end.
   if (code == kFinished || code == kStopped) sink.Drain(kTimeToWriteFigures);
   // At once: other threads may still wait for ranks that are gone.
@@ -342,9 +326,10 @@ int main(int argc, char** argv) {
       ->needs(report);
   app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
   auto* const eval = app.add_subcommand("eval", "Counts how often weights are right on a validation set");
-  eval->add_option("weights", arguments.weights, "safetensors, or a state dict of torch.save()")->required();
-  eval->add_option("data", arguments.data, "The validation set, as data.val has it")->required();
-  eval->add_option("--model", arguments.model,
+  eval->add_option("weights", arguments.eval.weights, "safetensors, or a state dict of torch.save()")
+      ->required();
+  eval->add_option("data", arguments.eval.data, "The validation set, as data.val has it")->required();
+  eval->add_option("--model", arguments.eval.model,
                    "What the weights are of (default: as the file says, which ours do)")
       ->type_name("NAME");
   eval->add_option(

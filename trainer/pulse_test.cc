@@ -80,7 +80,7 @@ TEST(Pulse, IsWrittenIntoTheRunsFolderAtOnce) {
   EXPECT_EQ(state->collectives, 7u);
   EXPECT_EQ(state->moves, pulse.State().moves);
   while (ReadPulse(path)->beats == state->beats) ::usleep(1000);  // it beats by itself
-  std::filesystem::remove(path);
+  RemovePulse(path);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// node embed.ts DIST OUT: writes the built page as a C++ source, each file as it is and compressed, and its size to
-// standard output. Fails where all of it, compressed, is above the limit.
+// node embed.ts DIST RUNBOOKS OUT: writes the built page as a C++ source, each file as it is and compressed, and its size
+// to standard output. Fails where all of it, compressed, is above the limit. With it go the pages that alerts link to.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { extname, join, relative } from 'node:path';
@@ -11,13 +11,18 @@ const TYPES: Record<string, string> = {
   '.js': 'text/javascript',
   '.css': 'text/css',
   '.svg': 'image/svg+xml',
+  // To be read as it is: browsers would save a text/markdown.
+  '.md': 'text/plain; charset=utf-8',
 };
 
-const [dist, out] = process.argv.slice(2) as [string, string];
-const files = readdirSync(dist, { recursive: true, withFileTypes: true })
-  .filter((entry) => entry.isFile())
-  .map((entry) => join(entry.parentPath, entry.name))
-  .sort();
+const [dist, runbooks, out] = process.argv.slice(2) as [string, string, string];
+const filesOf = (folder: string, below: string) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .sort()
+    .map((file) => ({ file, path: `${below}/${relative(folder, file)}` }));
+const files = [...filesOf(dist, ''), ...filesOf(runbooks, '/runbooks')];
 
 /** Bytes as a C++ literal: octal escapes can't run on into what follows. */
 function literal(bytes: Buffer): string {
@@ -34,14 +39,13 @@ function literal(bytes: Buffer): string {
 }
 
 let total = 0;
-const entries = files.map((file, i) => {
-  const path = `/${relative(dist, file)}`;
+const entries = files.map(({ file, path }, i) => {
   const type = TYPES[extname(file)];
   if (!type) throw new Error(`${path}: no content type for its kind`);
   const raw = readFileSync(file);
   const gzip = gzipSync(raw, { level: 9 });
   const brotli = brotliCompressSync(raw, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } });
-  total += gzip.length;
+  if (!path.startsWith('/runbooks/')) total += gzip.length;
   const etag = createHash('sha256').update(raw).digest('hex').slice(0, 16);
   const parts = { Raw: raw, Gzip: gzip, Brotli: brotli };
   const data = Object.entries(parts).map(

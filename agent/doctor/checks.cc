@@ -5,6 +5,7 @@
 #include <set>
 
 #include "agent/doctor/facts.h"
+#include "common/tls/pem.h"
 
 namespace imgd::doctor {
 namespace {
@@ -241,6 +242,28 @@ Verdict CheckClock(const NodeFacts& facts) {
                  "order of logs go by it, and imgd uses no node that is 10 s off");
 }
 
+Verdict CheckCertificate(const NodeFacts& facts) {
+  constexpr int64_t kRenewableSeconds =
+      std::chrono::duration_cast<std::chrono::seconds>(tls::kRenewable).count();
+  if (!facts.tls) {
+    if (facts.is_loopback) return Good("plain text, on this machine");
+    return Warning("imgd is spoken to in plain text: whoever is on the way can read and change it",
+                   "take http:// off server in agent.yaml, and imgd's plain_text_and_anyone_may_do_anything");
+  }
+  if (!facts.tls_error.empty())
+    return Fault(facts.tls_error, "docs/operations.md, Who may talk, has each case");
+  if (!facts.certificate_left_seconds) {
+    if (facts.has_join_token) return Good("none yet: the agent joins by its token");
+    return Fault("has no certificate and no join token that can be read",
+                 "imgcli node join-token makes one; token_file in agent.yaml names it");
+  }
+  const int64_t left = *facts.certificate_left_seconds;
+  if (left > 0) return Good(fmt::format("good for {} more minutes", left / 60));
+  if (-left < kRenewableSeconds)
+    return Warning("ran out, while the agent or imgd was away", "start the agent: it renews it by its key");
+  return Fault("ran out more than 7 days ago", "imgcli node join-token; the agent joins anew by it");
+}
+
 Verdict CheckOwnAddress(const NodeFacts& facts) {
   if (!facts.own_address_error.empty()) return Fault(facts.own_address_error, "set address in agent.yaml");
   if (facts.own_address.empty()) return Unknown("without a way to imgd");
@@ -285,6 +308,7 @@ constexpr Check<NodeFacts> kChecks[] = {
     {"clock", CheckClock},
     {"name", [](const NodeFacts& f) { return JudgeName(f.imgd); }},
     {"port", [](const NodeFacts& f) { return JudgePort(f.imgd); }},
+    {"certificate", CheckCertificate},
     {"own-address", CheckOwnAddress},
     {"metrics-port", CheckMetricsPort},
 };

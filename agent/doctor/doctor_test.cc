@@ -38,6 +38,9 @@ NodeFacts WellNode() {
   facts.shared_folders = {{"/shared", ""}};
   facts.clock_is_set = true;
   facts.imgd = {.server = "head:7650", .addresses = {"10.0.0.1"}, .outcome = Reach::Outcome::kAnswers};
+  facts.tls = true;
+  facts.is_loopback = false;
+  facts.certificate_left_seconds = 3600;
   facts.own_address = "10.0.0.2";
   return facts;
 }
@@ -71,6 +74,15 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
   for (const auto& [check, cause, grade, what, advice] : std::vector<Case>{
            {"settings", [](NodeFacts& f) { f.config_error = "agent.yaml:3:1: unknown key"; }, Grade::kFault,
             "agent.yaml:3:1", "deploy/agent.yaml"},
+           {"certificate", [](NodeFacts& f) { f.certificate_left_seconds.reset(); }, Grade::kFault,
+            "no certificate and no join token", "join-token"},
+           {"certificate", [](NodeFacts& f) { f.certificate_left_seconds = -60; }, Grade::kWarning, "ran out",
+            "start the agent"},
+           {"certificate", [](NodeFacts& f) { f.certificate_left_seconds = -8 * 24 * 3600; }, Grade::kFault,
+            "more than 7 days", "join-token"},
+           {"certificate", [](NodeFacts& f) { f.tls_error = "was not signed by the CA"; }, Grade::kFault,
+            "not signed", "Who may talk"},
+           {"certificate", [](NodeFacts& f) { f.tls = false; }, Grade::kWarning, "in plain text", "http://"},
            {"devices", [](NodeFacts& f) { f.gpus = {}, f.pci_gpus = 0; }, Grade::kFault,
             "neither a GPU nor a CPU", "cpu_slots"},
            {"devices", lose_driver, Grade::kFault, "neither", "NVML"},

@@ -60,6 +60,12 @@ struct NodeFacts {
   // Clock and network.
   std::optional<bool> clock_is_set;  ///< by NTP, as the kernel knows it
   Reach imgd;
+  bool is_loopback = true;  ///< imgd is on this machine
+  bool tls = false;         ///< imgd is spoken to by TLS
+  std::optional<int64_t>
+      certificate_left_seconds;  ///< of the node's; negative: ran out; nothing: it has none
+  bool has_join_token = false;
+  std::string tls_error;    ///< why no connection comes about; empty: one does, or none was tried
   std::string own_address;  ///< that other nodes are told
   std::string own_address_error;
   std::string metrics_error;  ///< why metrics_listen can't be listened on; empty: it can, or is off
@@ -74,6 +80,7 @@ void GatherGpus(const Config& config, NodeFacts& facts);
 void GatherLimits(const Config& config, NodeFacts& facts);
 void GatherStateFolder(const Config& config, NodeFacts& facts);
 void GatherNetwork(const Config& config, NodeFacts& facts);
+void GatherCertificate(const Config& config, NodeFacts& facts);
 void GatherTrainer(const Config& config, NodeFacts& facts);
 
 /// All checks of a node.

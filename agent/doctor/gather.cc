@@ -19,6 +19,10 @@
 #include "agent/network.h"
 #include "agent/program.h"
 #include "common/clock.h"
+#include "common/files.h"
+#include "common/tls/pem.h"
+#include "common/tls/probe.h"
+#include "common/url.h"
 #include "common/version.h"
 
 extern char** environ;
@@ -212,10 +216,10 @@ void GatherStateFolder(const Config& config, NodeFacts& facts) {
 }
 
 void GatherNetwork(const Config& config, NodeFacts& facts) {
-  facts.imgd = TryToReach(config.server, kNetworkPatience);
+  facts.imgd = TryToReach(SplitGrpcAddress(config.server).address, kNetworkPatience);
   facts.own_address = config.address;
   if (facts.own_address.empty() && !facts.imgd.addresses.empty()) {
-    auto address = LocalAddressTowards(config.server);
+    auto address = LocalAddressTowards(SplitGrpcAddress(config.server).address);
     (address ? facts.own_address : facts.own_address_error) =
         address ? std::move(*address) : address.error().ToString();
   }
@@ -230,6 +234,32 @@ void GatherNetwork(const Config& config, NodeFacts& facts) {
   }
 }
 
+void GatherCertificate(const Config& config, NodeFacts& facts) {
+  const GrpcAddress imgd = SplitGrpcAddress(config.server);
+  const auto where = SplitHostPort(imgd.address, 1);
+  facts.is_loopback = where && IsLoopbackHost(where->host);
+  // CompleteConfig() takes the scheme off.
+  facts.tls = imgd.is_said ? imgd.tls : config.tls;
+  facts.has_join_token = !config.token_file.empty() && ::access(config.token_file.c_str(), R_OK) == 0;
+  if (!facts.tls || !where) return;
+  const auto text = [&config](const char* name) { return ReadFile(config.state_dir / name).value_or(""); };
+  const std::string certificate = text("node.crt");
+  const auto node = tls::FactsOf(certificate);
+  if (!node) return;
+  const SystemClock clock;
+  facts.certificate_left_seconds = (node->not_after.micros - clock.Wall().micros) / 1'000'000;
+  // One that ran out is not shown: the agent renews it first.
+  const bool shown = *facts.certificate_left_seconds > 0;
+  const auto why = tls::WhyNoTls({.host = where->host,
+                                  .port = where->port,
+                                  .timeout = kNetworkPatience,
+                                  .ca = text("ca.crt"),
+                                  .certificate = shown ? certificate : "",
+                                  .key = shown ? text("node.key") : ""},
+                                 clock);
+  if (why && why->code != ErrorCode::kUnavailable) facts.tls_error = why->ToString();
+}
+
 NodeFacts GatherNodeFacts(const Config& config, const std::string& error) {
   NodeFacts facts{.config_error = error, .cpu_slots = config.cpu_slots, .wants_gpus = config.nvml != "none"};
   GatherGpus(config, facts);
@@ -237,6 +267,7 @@ NodeFacts GatherNodeFacts(const Config& config, const std::string& error) {
   GatherLimits(config, facts);
   GatherStateFolder(config, facts);
   GatherNetwork(config, facts);
+  GatherCertificate(config, facts);
   return facts;
 }
 

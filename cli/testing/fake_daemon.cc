@@ -94,6 +94,14 @@ struct FakeDaemon::State final : public v1::JobService::Service {
       }
       return state.FillNode(request->name(), response->mutable_node());
     }
+    grpc::Status ForgetNode(grpc::ServerContext*, const v1::ForgetNodeRequest* request,
+                            v1::ForgetNodeResponse*) override {
+      const std::lock_guard lock(state.mutex);
+      v1::Node ignored;
+      const grpc::Status known = state.FillNode(request->name(), &ignored);
+      std::erase_if(state.nodes, [request](const v1::Node& node) { return node.name() == request->name(); });
+      return known;
+    }
     grpc::Status ReturnNode(grpc::ServerContext*, const v1::ReturnNodeRequest* request,
                             v1::ReturnNodeResponse* response) override {
       const std::lock_guard lock(state.mutex);
@@ -292,7 +300,24 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     const std::lock_guard lock(mutex);
     const auto found = jobs.find(request->id());
     if (found == jobs.end()) return NoJob(request->id());
-    for (const auto& line : found->second.lines) *response->add_lines() = line;
+    // Two lines a page, so that who asks has to go back.
+    const size_t until = request->before().empty() ? SIZE_MAX : std::stoull(request->before());
+    std::vector<const v1::LogLine*> like;
+    for (const auto& line : found->second.lines) {
+      const std::string text = line.text();
+      const bool has =
+          std::search(text.begin(), text.end(), request->contains().begin(), request->contains().end(),
+                      [](char a, char b) { return std::tolower(a) == std::tolower(b); }) != text.end();
+      const bool grave = request->level() <= v1::LOG_LEVEL_INFO;
+      if (grave && (has || request->contains().empty()) &&
+          (!request->has_rank() || line.rank() == request->rank()) && line.line_number() < until)
+        like.push_back(&line);
+    }
+    const bool search = !request->contains().empty() || request->level() != v1::LOG_LEVEL_UNSPECIFIED;
+    const size_t most = search ? std::min<size_t>(2, request->tail()) : SIZE_MAX;
+    const size_t from = like.size() > most ? like.size() - most : 0;
+    for (size_t i = from; i < like.size(); ++i) *response->add_lines() = *like[i];
+    if (from > 0) response->set_previous(std::to_string(like[from]->line_number()));
     return grpc::Status::OK;
   }
 

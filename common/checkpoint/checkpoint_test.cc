@@ -119,6 +119,16 @@ TEST_F(Checkpoint, ADamagedManifestIsNoManifest) {
   EXPECT_EQ(ReadCheckpoint(LocalCheckpoints(root_), committed.ref).error().code, ErrorCode::kDataLoss);
 }
 
+TEST_F(Checkpoint, OneThatANewerProgramWroteSaysSo) {
+  const auto committed = Write(0, 5);
+  std::ofstream(committed.ref.path / "manifest.json") << R"({"format": 7, "files": []})";
+  const auto content = ReadCheckpoint(LocalCheckpoints(root_), committed.ref);
+  ASSERT_FALSE(content.has_value());
+  EXPECT_EQ(content.error().code, ErrorCode::kDataLoss);
+  EXPECT_THAT(content.error().message,
+              HasSubstr("of format 7, which a newer imgtrain wrote; this one reads format 1"));
+}
+
 TEST_F(Checkpoint, NewestMeansLatestGenerationThenLatestStep) {
   Write(1, 100);
   Write(1, 20);

@@ -40,6 +40,22 @@ std::optional<bool> OptionIn(const Metadata& metadata, const char* option) {
   return found->second == "true";
 }
 
+constexpr const char* kMeanKey = "data.mean";
+constexpr const char* kStdKey = "data.std";
+
+/// False where they don't say it.
+bool ReadChannels(const Metadata& metadata, const char* key, std::array<double, 3>& out) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return false;
+  const auto json = LineageJson::parse(found->second, nullptr, false);
+  if (!json.is_array() || json.size() != out.size()) return false;
+  for (size_t c = 0; c < out.size(); ++c) {
+    if (!json[c].is_number()) return false;
+    out[c] = json[c].get<double>();
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string ToJson(const Lineage& lineage) {
@@ -56,7 +72,10 @@ std::string ToJson(const Lineage& lineage) {
                         {"average_shortcut", lineage.average_shortcut},
                         {"blurpool", lineage.blurpool}}},
                       {"is_average", lineage.is_average},
-                      {"data", {{"train", DataJson(lineage.train)}}},
+                      {"data",
+                       {{"train", DataJson(lineage.train)},
+                        {"mean", lineage.normalisation.mean},
+                        {"std", lineage.normalisation.std}}},
                       {"program",
                        {{"name", "imgtrain"},
                         {"version", lineage.version},
@@ -92,6 +111,9 @@ Result<Lineage> LineageFromJson(std::string_view text) {
     model.at("blurpool").get_to(out.blurpool);
     json.at("is_average").get_to(out.is_average);
     out.train = DataFrom(json.at("data").at("train"));
+    // Older ones had no other than ImageNet's.
+    if (json.at("data").contains("mean")) json.at("data").at("mean").get_to(out.normalisation.mean);
+    if (json.at("data").contains("std")) json.at("data").at("std").get_to(out.normalisation.std);
     if (json.at("data").contains("val")) out.val = DataFrom(json.at("data").at("val"));
     const auto& program = json.at("program");
     program.at("version").get_to(out.version);
@@ -119,7 +141,24 @@ Metadata ModelMetadata(const Lineage& lineage) {
   model.deep_stem = lineage.deep_stem;
   model.average_shortcut = lineage.average_shortcut;
   model.blurpool = lineage.blurpool;
-  return ModelMetadata(model);
+  Metadata out = ModelMetadata(model);
+  out.merge(NormalisationMetadata(lineage.normalisation));
+  return out;
+}
+
+Metadata NormalisationMetadata(const JobSpec::Normalisation& by) {
+  const auto list = [](const std::array<double, 3>& values) {
+    return fmt::format("[{}, {}, {}]", values[0], values[1], values[2]);
+  };
+  return {{kMeanKey, list(by.mean)}, {kStdKey, list(by.std)}};
+}
+
+std::optional<JobSpec::Normalisation> NormalisationIn(const Metadata& metadata) {
+  JobSpec::Normalisation out;
+  if (!ReadChannels(metadata, kMeanKey, out.mean) || !ReadChannels(metadata, kStdKey, out.std))
+    return std::nullopt;
+  const bool divides = std::all_of(out.std.begin(), out.std.end(), [](double value) { return value > 0; });
+  return divides ? std::optional(out) : std::nullopt;
 }
 
 std::string ModelYaml(const Metadata& metadata) {

@@ -24,6 +24,7 @@ struct Lineage {
   bool deep_stem = false;         ///< as JobSpec::Model
   bool average_shortcut = false;  ///< likewise
   bool blurpool = false;          ///< likewise
+  JobSpec::Normalisation normalisation;
 
   /// A data set as the run saw it.
   struct Data {
@@ -54,7 +55,13 @@ Result<Lineage> LineageFromJson(std::string_view text);
 /// What a file of weights says of its model in its metadata: the name, and the options that leave no trace in
 /// names and shapes or would be guessed from them: {"model": "resnet50", "model.blurpool": "true", ...}.
 Metadata ModelMetadata(const JobSpec::Model& model);
+/// With NormalisationMetadata().
 Metadata ModelMetadata(const Lineage& lineage);
+
+/// What images were normalised by, {"data.mean": "[0.485, 0.456, 0.406]", "data.std": ...}, as a job file has
+/// it; nothing where metadata don't say it, or not as this writes it.
+Metadata NormalisationMetadata(const JobSpec::Normalisation& by);
+std::optional<JobSpec::Normalisation> NormalisationIn(const Metadata& metadata);
 
 /// The `model:` of a job file that these metadata are of; only what they say. Empty text where they name no
 /// model that we know.

@@ -58,6 +58,19 @@ TEST(Lineage, TheModelOfWeightsIsSaidInTheirMetadataAndMadeAJobOfAgain) {
   EXPECT_TRUE(CheckModel(metadata, spec->model).has_value());
 }
 
+TEST(Lineage, WhatImagesWereNormalisedByIsSaidToo) {
+  Lineage lineage = Example();
+  EXPECT_EQ(NormalisationIn(ModelMetadata(lineage)), JobSpec::Normalisation()) << "ImageNet's";
+  lineage.normalisation = {.mean = {0.5, 0.25, 0.1}, .std = {0.5, 1, 0.3}};
+  EXPECT_EQ(ModelMetadata(lineage).at("data.mean"), "[0.5, 0.25, 0.1]");
+  EXPECT_EQ(NormalisationIn(ModelMetadata(lineage)), lineage.normalisation);
+  EXPECT_EQ(LineageFromJson(ToJson(lineage))->normalisation, lineage.normalisation);
+  EXPECT_EQ(NormalisationIn({}), std::nullopt);
+  for (const char* text : {"", "0.5", "[1, 2]", "[1, 2, \"x\"]", "[0, 1, 1]"}) {
+    EXPECT_EQ(NormalisationIn({{"data.mean", "[0, 0, 0]"}, {"data.std", text}}), std::nullopt) << text;
+  }
+}
+
 TEST(Lineage, MetadataOfOthersMakeNoYamlOfTheirOwn) {
   EXPECT_EQ(ModelYaml({}), "");
   EXPECT_EQ(ModelYaml({{"model", "x}\nseed: 1\n"}}), "");

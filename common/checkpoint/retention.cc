@@ -71,7 +71,7 @@ std::set<fs::path> KeptBy(const KeepRule& rule, const std::vector<CheckpointSumm
     if (AfterAMultiple(summary, rule)) kept.insert(summary.ref.path);
   }
   const auto good = std::find_if(all.begin(), all.end(), [&rule](const CheckpointSummary& summary) {
-    return rule.is_good && rule.is_good(summary.ref.step);
+    return rule.is_good && rule.is_good(summary);
   });
   if (good != all.end()) kept.insert(good->ref.path);
   return kept;

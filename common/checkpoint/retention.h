@@ -5,17 +5,19 @@
 #include <functional>
 
 #include "common/checkpoint/store.h"
+#include "common/checkpoint/summary.h"
 #include "common/error.h"
 
 namespace imgd {
 
 /// Which of a job's checkpoints stay when another one is complete. One that any of these names stays.
 struct KeepRule {
-  int newest = 1;                              ///< so many, at least 1
-  int best = 0;                                ///< so many with the highest top-1 in validation.json
-  int every_epochs = 0;                        ///< those after a multiple of so many whole epochs; 0: none
-  int every_steps = 0;                         ///< those after a multiple of so many steps; 0: none
-  std::function<bool(uint64_t step)> is_good;  ///< the newest that this is true of; empty: none
+  int newest = 1;        ///< so many, at least 1
+  int best = 0;          ///< so many with the highest top-1 in validation.json
+  int every_epochs = 0;  ///< those after a multiple of so many whole epochs; 0: none
+  int every_steps = 0;   ///< those after a multiple of so many steps; 0: none
+  /// The newest that this is true of; empty: none.
+  std::function<bool(const CheckpointSummary&)> is_good;
 };
 
 /// Removes complete checkpoints of `newest`'s generation and older ones that the rule does not keep, the

@@ -68,9 +68,9 @@ TEST_F(Retention, OnlyTheNewestAreKept) {
 
 TEST_F(Retention, TheNewestGoodOneStays) {
   for (const uint64_t step : {10, 20, 30}) Write(1, step);
-  Prune(Write(2, 40), {.newest = 1, .is_good = [](uint64_t step) { return step < 30; }});
+  Prune(Write(2, 40), {.newest = 1, .is_good = [](const auto& summary) { return summary.ref.step < 30; }});
   EXPECT_THAT(All(), ElementsAre("g2/step40", "g1/step20"));
-  Prune(Write(2, 50), {.newest = 1, .is_good = [](uint64_t) { return false; }});
+  Prune(Write(2, 50), {.newest = 1, .is_good = [](const auto&) { return false; }});
   EXPECT_THAT(All(), ElementsAre("g2/step50"));
 }
 

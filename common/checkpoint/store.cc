@@ -55,8 +55,13 @@ std::string PathOf(const CheckpointRef& ref, const std::string& name) { return (
 Result<ListedJson> ReadManifest(const CheckpointStore& store, const CheckpointRef& ref) {
   IMGD_ASSIGN(const std::string text, store.Read(ref, kCheckpointManifest));
   auto json = ListedJson::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("format", ListedJson()) != kCheckpointFormat ||
-      !json.contains("files")) {
+  const ListedJson format = json.is_object() ? json.value("format", ListedJson()) : ListedJson();
+  if (format.is_number_integer() && format > kCheckpointFormat) {
+    return Fail(ErrorCode::kDataLoss,
+                "{}: it is of format {}, which a newer imgtrain wrote; this one reads format {}",
+                PathOf(ref, kCheckpointManifest), format.dump(), kCheckpointFormat);
+  }
+  if (format != kCheckpointFormat || !json.contains("files")) {
     return Fail(ErrorCode::kDataLoss, "{}: not a manifest of this format", PathOf(ref, kCheckpointManifest));
   }
   return json["files"];

@@ -60,6 +60,8 @@ CheckpointSummary SummarizeCheckpoint(const CheckpointStore& store, const Checkp
   out.world_size = CountOf<int>(state, "world_size");
   if (const auto model = state.find("model"); model != state.end() && model->is_string())
     out.model = model->get<std::string>();
+  if (const auto planned = state.find("planned"); planned != state.end() && planned->is_boolean())
+    out.planned = planned->get<bool>();
   out.score = ScoreOf(store, ref);
   const CheckpointFacts facts = store.Look(ref);
   out.written_us = facts.written_us;

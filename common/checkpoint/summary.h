@@ -26,7 +26,8 @@ struct CheckpointSummary {
   double loss = 0;              ///< last training loss before it
   std::string model;
   int world_size = 0;
-  bool has_average = false;  ///< ema.safetensors
+  bool has_average = false;     ///< ema.safetensors
+  std::optional<bool> planned;  ///< one of those that the job file, as it was then, has at regular distances
   std::optional<CheckpointScore> score;
   uint64_t size_bytes = 0;  ///< of the files that the manifest lists
   int64_t written_us = 0;   ///< when it was complete, microseconds since 1970 UTC

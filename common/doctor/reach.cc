@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "common/files.h"
+#include "common/tls/probe.h"
 
 namespace imgd::doctor {
 namespace {
@@ -72,6 +73,12 @@ Reach::Outcome Greet(int fd, milliseconds limit) {
   return size >= 4 && answer[3] == kSettingsFrame ? Reach::Outcome::kAnswers : Reach::Outcome::kOtherWords;
 }
 
+bool SpeaksTls(const std::string& server, milliseconds limit) {
+  auto target = tls::TargetOf(server);
+  target.timeout = limit;
+  return tls::FetchChain(target).has_value();
+}
+
 void TryAddresses(const addrinfo* first, milliseconds limit, Reach& reach) {
   for (const auto* address = first; address != nullptr; address = address->ai_next) {
     const UniqueFd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -82,6 +89,9 @@ void TryAddresses(const addrinfo* first, milliseconds limit, Reach& reach) {
       continue;
     }
     reach.outcome = Greet(fd.get(), limit);
+    // gRPC's TLS ends a conversation in plain text without a word.
+    if (reach.outcome == Reach::Outcome::kOtherWords && SpeaksTls(reach.server, limit))
+      reach.outcome = Reach::Outcome::kAnswersTls;
     reach.error.clear();
     return;
   }
@@ -93,12 +103,11 @@ Reach TryToReach(const std::string& server, milliseconds limit) {
   Reach reach{.server = server};
   const auto colon = server.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == server.size()) return reach;
-  std::string host = server.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto target = tls::TargetOf(server);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), server.c_str() + colon + 1, &hints, &found); error != 0) {
+  if (const int error = ::getaddrinfo(target.host.c_str(), target.port.c_str(), &hints, &found); error != 0) {
     reach.outcome = Reach::Outcome::kNoName;
     reach.error = ::gai_strerror(error);
     return reach;

@@ -45,7 +45,8 @@ struct Exchange {
   bool begun = false;   ///< `body.begin` was asked
   bool wanted = false;  ///< what it said
   std::optional<Error> refusal;
-  Clock::time_point last_byte = Clock::now();
+  Clock::time_point began = Clock::now();
+  Clock::time_point last_byte = began;
   std::optional<Clock::time_point> counted_since;  ///< nothing before the first byte
   size_t counted_bytes = 0;
 
@@ -67,12 +68,15 @@ struct Exchange {
     if (!counted_since) counted_since = last_byte;
     counted_bytes += bytes;
   }
-  std::optional<std::string> Stalled(Milliseconds most);
+  std::optional<std::string> Stalled(const HttpOptions& options);
 };
 
 /// Why the try has failed, if it has: a server that sends a byte now and then would hold it for ever.
-std::optional<std::string> Exchange::Stalled(Milliseconds most) {
+std::optional<std::string> Exchange::Stalled(const HttpOptions& options) {
   const auto now = Clock::now();
+  const Milliseconds most = options.stall;
+  if (options.whole.count() > 0 && now - began > options.whole)
+    return fmt::format("it took longer than {} ms", options.whole.count());
   if (now - last_byte > most) return fmt::format("no answer for {} ms", most.count());
   if (!counted_since || now - *counted_since <= most) return std::nullopt;
   if (counted_bytes < kLeastBytes)
@@ -231,7 +235,7 @@ std::optional<HttpTrouble> Drive(Connection& connection, const HttpRequest& requ
     }
     if (request.stop.stop_requested())
       return HttpTrouble{{.code = ErrorCode::kCancelled, .message = "stopped"}, Kind::kFinal};
-    if (auto why = exchange.Stalled(options.stall))
+    if (auto why = exchange.Stalled(options))
       return HttpTrouble{{.code = ErrorCode::kUnavailable, .message = std::move(*why)}, Kind::kRetry};
     const auto interval = std::min(kPollInterval, options.stall);
     curl_multi_poll(connection.multi, nullptr, 0, static_cast<int>(interval.count()), nullptr);

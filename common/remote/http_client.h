@@ -22,6 +22,7 @@ using Milliseconds = std::chrono::milliseconds;
 struct HttpOptions {
   Milliseconds connect{10'000};   ///< for a connection, with name look-up and TLS
   Milliseconds stall{15'000};     ///< with less than a KiB either way, once connected: the try has failed
+  Milliseconds whole{0};          ///< for a try from its begin to its end; 0: as long as it goes on
   Milliseconds patience{60'000};  ///< of failed tries without progress, then the read fails
   Milliseconds first_patience{4'000};              ///< the same for a server that was never reached
   Milliseconds first_wait{100};                    ///< between tries; doubles, up to five seconds

@@ -21,6 +21,8 @@ std::string_view NameOf(Scope scope) {
       return "";
     case Scope::kReport:
       return "report";
+    case Scope::kAgent:
+      return "agent";
     case Scope::kView:
       return "view";
     case Scope::kSubmit:
@@ -35,6 +37,7 @@ std::string_view NameOf(Scope scope) {
 
 bool Allows(const std::set<std::string>& scopes, Scope wanted) {
   if (wanted == Scope::kReport) return scopes.contains(std::string(NameOf(wanted)));
+  if (wanted == Scope::kAgent) return false;
   return std::any_of(kScopes.begin(), kScopes.end(), [&](Scope scope) {
     return scope >= wanted && scope != Scope::kReport && scopes.contains(std::string(NameOf(scope)));
   });
@@ -51,10 +54,7 @@ Status CheckScopeName(const std::string& name) {
 
 Status CheckTokenName(const std::string& name) {
   if (IsName(name)) return {};
-  return Fail(ErrorCode::kInvalidArgument,
-              "name: found '{}'; 1 to 63 letters, digits, '.', '_' or '-' are allowed, the first a letter, "
-              "digit or '_'",
-              name);
+  return Fail(ErrorCode::kInvalidArgument, "name: found '{}'; {}", name, kNameRule);
 }
 
 Result<std::string> NewSecret() {
@@ -68,18 +68,22 @@ Result<std::string> NewSecret() {
 
 std::string HashOf(std::string_view secret) { return Sha256Of(secret); }
 
+const TokenRecord* FindToken(const std::map<std::string, TokenRecord>& tokens, std::string_view secret) {
+  if (secret.empty()) return nullptr;
+  const std::string hash = HashOf(secret);
+  const auto found = std::find_if(tokens.begin(), tokens.end(),
+                                  [&hash](const auto& token) { return token.second.hash == hash; });
+  return found == tokens.end() ? nullptr : &found->second;
+}
+
 Caller Authorise(const std::map<std::string, TokenRecord>& tokens, Scope scope, std::string_view secret,
                  WallTime now) {
   if (scope == Scope::kOpen) return {};
-  if (secret.empty()) return {.refusal = Refusal::kUnknown, .token = {}};
-  const std::string hash = HashOf(secret);
-  for (const auto& [name, token] : tokens) {
-    if (token.hash != hash) continue;
-    if (token.expires.micros != 0 && token.expires <= now) return {Refusal::kExpired, name};
-    if (!Allows(token.scopes, scope)) return {Refusal::kWrongScope, name};
-    return {Refusal::kNone, name};
-  }
-  return {.refusal = Refusal::kUnknown, .token = {}};
+  const TokenRecord* token = FindToken(tokens, secret);
+  if (token == nullptr) return {.refusal = Refusal::kUnknown, .token = {}};
+  if (token->expires.micros != 0 && token->expires <= now) return {Refusal::kExpired, token->name};
+  if (!Allows(token->scopes, scope)) return {Refusal::kWrongScope, token->name};
+  return {Refusal::kNone, token->name};
 }
 
 }  // namespace imgd

@@ -12,9 +12,10 @@
 /// Tokens: what they look like, what they are good for, and who one is of. No clock, thread or file.
 namespace imgd {
 
-/// What a call may need. kOpen calls need no token. kReport is for runs by hand alone; each of the others may
-/// do what those before it may: look, ask something of jobs and data sets, of nodes, give leave to others.
-enum class Scope { kOpen, kReport, kView, kSubmit, kOperate, kAdmin };
+/// What a call may need. kOpen calls need no token. kReport is for runs by hand alone, kAgent for an agent
+/// with its certificate, which no token stands for; each of the others may do what those before it may: look,
+/// ask something of jobs and data sets, of nodes, give leave to others.
+enum class Scope { kOpen, kReport, kAgent, kView, kSubmit, kOperate, kAdmin };
 
 /// "report"; empty for kOpen.
 std::string_view NameOf(Scope scope);
@@ -39,6 +40,8 @@ struct Caller {
   std::string token;  ///< its name; empty where none was needed
 };
 
+/// The record of that token, whatever it is good for; null where none is known, and for an empty `secret`.
+const TokenRecord* FindToken(const std::map<std::string, TokenRecord>& tokens, std::string_view secret);
 /// Whether `secret` (empty: none was given) is good for `scope` now. One that is not known is kUnknown.
 Caller Authorise(const std::map<std::string, TokenRecord>& tokens, Scope scope, std::string_view secret,
                  WallTime now);

@@ -26,17 +26,6 @@ class BitSet {
     --size_;
   }
 
-  /// How many from `begin` on, before `end`.
-  uint32_t CountIn(size_t begin, size_t end) const {
-    int count = 0;
-    for (size_t at = begin; at < end && at / kBits < words_.size(); at = (at / kBits + 1) * kBits) {
-      uint64_t word = words_[at / kBits] >> (at % kBits);
-      if (const size_t left = end - at; left < kBits) word &= (uint64_t{1} << left) - 1;
-      count += std::popcount(word);
-    }
-    return static_cast<uint32_t>(count);
-  }
-
   /// Calls `visit` with each number, rising, until it returns false; false where it did.
   template <typename Visit>
   bool ForEach(const Visit& visit) const {

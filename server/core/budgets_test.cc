@@ -204,7 +204,7 @@ TEST_F(BudgetsOfACluster, WhatHasHardlyAnythingIsForgotten) {
   cluster->BringUp(job);
   cluster->Pass(minutes(5));
   cluster->Complete(job);
-  EXPECT_THAT(cluster->reactor().state().usage(), SizeIs(1));
+  EXPECT_THAT(cluster->reactor().state().usage(), SizeIs(2)) << "bob, and what has no project";
   cluster->SetClockAhead(hours(24 * 401));
   cluster->Pass(hours(1) + minutes(1));
   EXPECT_THAT(cluster->reactor().state().usage(), IsEmpty());

@@ -24,12 +24,6 @@ void PutBack(std::map<Key, std::optional<Value>>& old_values, std::map<Key, Valu
 
 }  // namespace
 
-std::vector<std::string> AccountsOf(const JobRecord& job) {
-  std::vector<std::string> accounts = {"user " + job.owner};
-  if (!job.project.empty()) accounts.push_back("project " + job.project);
-  return accounts;
-}
-
 QueuedJob EntryOf(const JobRecord& job) {
   return {.priority = job.priority,
           .id = job.id,
@@ -74,7 +68,7 @@ void ClusterState::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> 
     jobs_.emplace(job.id, std::move(job));
   }
   for (auto& node : nodes) {
-    node.kind = kinds_.Of(node.devices, node.labels);
+    NoteKind(node);
     nodes_.emplace(node.id, std::move(node));
   }
   Rebuild();
@@ -119,6 +113,16 @@ void ClusterState::AddNode(NodeRecord node) {
   nodes_.emplace(node.id, std::move(node));
 }
 
+void ClusterState::DropNode(const NodeId& id) {
+  EditNode(id);
+  nodes_.erase(id);
+}
+
+void ClusterState::NoteKind(NodeRecord& node) {
+  node.kind = kinds_.Of(node.devices, node.labels);
+  node.folders = std::make_shared<const FolderView>(ViewOf(node));
+}
+
 JobRecord& ClusterState::EditJob(JobId id) {
   JobRecord& job = jobs_.at(id);
   if (!old_jobs_.contains(id)) old_jobs_.emplace(id, job);
@@ -149,6 +153,7 @@ void ClusterState::Changed(JobId id) {
   } else if (was_active) {
     Release(id);
     active_.erase(id);
+    holdings_.erase(id);
   }
 }
 
@@ -207,25 +212,29 @@ void ClusterState::SetGrowth(JobId id, std::vector<Part> parts) {
   Hold(job);
 }
 
-void ClusterState::SetWait(JobId id, ReasonCode code) {
-  const auto key = queued_.find(id);
-  if (key == queued_.end()) return;
-  queue_[*PlaceIn(queue_, key->second)].code = code;
-}
-
-QueuedJob ClusterState::KeyOf(const JobRecord& job) const {
-  const auto turn = turns_.find(job.owner);
-  return {.priority = job.priority, .id = job.id, .turn = turn == turns_.end() ? 0 : turn->second};
-}
-
-void ClusterState::SetTurns(std::map<std::string, uint32_t> turns) {
-  if (turns == turns_) return;
-  turns_ = std::move(turns);
+std::optional<WallTime> ClusterState::SetRanking(Ranking ranking) {
+  const bool turns_change = ranking.turns != ranking_.turns;
+  ranking_ = std::move(ranking);
+  const Duration aging = ranking_.aging;
+  bool change = false;
+  std::optional<WallTime> next;
   for (auto& job : queue_) {
-    job.turn = KeyOf(jobs_.at(job.id)).turn;
-    queued_.at(job.id).turn = job.turn;
+    const int aged = StepsOfAge(job.waits_since, aging, ranking_.at);
+    if (turns_change || aged != job.aged) {
+      ranking_.Rank(jobs_.at(job.id), job);
+      queued_.at(job.id) = KeyOf(jobs_.at(job.id));
+      change = true;
+    }
+    if (aging <= Duration::zero()) continue;
+    const auto step = std::chrono::duration_cast<std::chrono::microseconds>(aging).count();
+    const WallTime gains{job.waits_since.micros + (aged + 1) * step};
+    next = std::min(next.value_or(gains), gains);
   }
-  std::sort(queue_.begin(), queue_.end(), [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
+  if (change) {
+    std::sort(queue_.begin(), queue_.end(),
+              [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
+  }
+  return next;
 }
 
 uint32_t ClusterState::QueuedOf(const std::string& account) const {
@@ -233,17 +242,16 @@ uint32_t ClusterState::QueuedOf(const std::string& account) const {
   return count == queued_of_.end() ? 0 : count->second;
 }
 
-void ClusterState::AddUsage(const std::string& owner, double device_seconds, WallTime now,
-                            Duration half_life) {
-  const auto known = usage_.find(owner);
-  old_usage_.try_emplace(owner, known == usage_.end() ? std::nullopt : std::optional(known->second));
-  usage_[owner].Add(device_seconds, now, half_life);
+void ClusterState::AddUsage(const std::string& who, double device_seconds, WallTime now, Duration half_life) {
+  const auto known = usage_.find(who);
+  old_usage_.try_emplace(who, known == usage_.end() ? std::nullopt : std::optional(known->second));
+  usage_[who].Add(device_seconds, now, half_life);
 }
 
-void ClusterState::DropUsage(const std::string& owner) {
-  const auto known = usage_.find(owner);
+void ClusterState::DropUsage(const std::string& who) {
+  const auto known = usage_.find(who);
   if (known == usage_.end()) return;
-  old_usage_.try_emplace(owner, known->second);
+  old_usage_.try_emplace(who, known->second);
   usage_.erase(known);
 }
 
@@ -262,7 +270,7 @@ void ClusterState::DropAccount(const std::string& account) {
 
 void ClusterState::Enqueue(const JobRecord& job) {
   QueuedJob entry = EntryOf(job);
-  entry.turn = KeyOf(job).turn;
+  ranking_.Rank(job, entry);
   const auto place = std::lower_bound(queue_.begin(), queue_.end(), entry,
                                       [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
   queue_.insert(place, std::move(entry));
@@ -278,9 +286,13 @@ void ClusterState::Dequeue(JobId id) {
 }
 
 void ClusterState::Hold(const JobRecord& job) {
+  Holding& holding = holdings_[job.id] = {.job = &job};
   for (const auto& part : job.run.Held()) {
-    if (!nodes_.contains(part.node)) continue;
-    NodeRecord& node = EditUnstored(part.node);
+    const auto known = nodes_.find(part.node);
+    const bool all = part.whole && known != nodes_.end();
+    holding.devices += static_cast<uint32_t>(all ? known->second.devices.size() : part.devices.size());
+    if (known == nodes_.end()) continue;
+    NodeRecord& node = known->second;
     for (size_t i = 0; i < node.devices.size(); ++i) {
       if (part.whole ||
           std::find(part.devices.begin(), part.devices.end(), node.devices[i].index) != part.devices.end()) {
@@ -364,6 +376,10 @@ void ClusterState::Commit() {
   old_sweeps_.clear();
 }
 
+void ClusterState::DropEnded(JobId id) {
+  if (std::erase(ended_, id) > 0) jobs_.erase(id);
+}
+
 void ClusterState::Rollback() {
   PutBack(old_sweeps_, sweeps_);
   PutBack(old_usage_, usage_);
@@ -375,6 +391,7 @@ void ClusterState::Rollback() {
 
 void ClusterState::Rebuild() {
   active_.clear();
+  holdings_.clear();
   by_hand_.clear();
   RebuildQueue();
   for (auto& [name, node] : nodes_) node.holders.assign(node.devices.size(), JobId());
@@ -408,7 +425,7 @@ void ClusterState::RebuildQueue() {
   had_places.insert(had_places.end(), others.begin(), others.end());
   const auto enqueue = [this](const JobRecord& job) {
     queue_.push_back(EntryOf(job));
-    queue_.back().turn = KeyOf(job).turn;
+    ranking_.Rank(job, queue_.back());
     queued_[job.id] = KeyOf(job);
   };
   for (const JobRecord* job : had_places) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "server/core/ranking.h"
 #include "server/core/scheduler.h"
 #include "server/core/shares.h"
 #include "server/core/sweep.h"
@@ -18,14 +19,14 @@ namespace imgd {
 std::string FolderOf(const JobRecord& job);
 NodeId NodeWithCheckpoints(const JobRecord& job);
 
-/// The job as the scheduler would see it in the queue, without its user's turn.
+/// The job as the scheduler would see it in the queue, without what Ranking::Rank() adds.
 QueuedJob EntryOf(const JobRecord& job);
 
-/// Those that its devices count for: "user ada", "project vision".
-std::vector<std::string> AccountsOf(const JobRecord& job);
-
-/// The job as it stands in the queue, but for its user's turn.
-QueuedJob EntryOf(const JobRecord& job);
+/// What a job holds.
+struct Holding {
+  const JobRecord* job = nullptr;
+  uint32_t devices = 0;  ///< more than its ranks where it has nodes for itself
+};
 
 /// All that the core remembers: live jobs, some that ended lately, and nodes. A small transaction: what was
 /// changed since the last Commit() is known, and Rollback() undoes it. One owner thread.
@@ -43,6 +44,8 @@ class ClusterState {
   const std::map<JobId, JobRecord>& jobs() const { return jobs_; }
   /// Jobs that hold devices.
   const std::set<JobId>& active() const { return active_; }
+  /// The same with what they hold; good until the next change.
+  const std::map<JobId, Holding>& holdings() const { return holdings_; }
   /// Jobs that were started by hand and have not ended.
   const std::set<JobId>& by_hand() const { return by_hand_; }
   /// Jobs that wait and may start when there is room for them: without those that held_back() has.
@@ -57,26 +60,32 @@ class ClusterState {
   void AddSweep(SweepRecord sweep);
   SweepRecord& EditSweep(JobId id);
   void AddNode(NodeRecord node);
+  /// Of which no job that holds devices has a part.
+  void DropNode(const NodeId& id);
   /// The job, to be changed; call Changed() when done. It must exist.
   JobRecord& EditJob(JobId id);
   NodeRecord& EditNode(const NodeId& id);
   /// Jobs keep what they hold: one that has the node for itself has what was added too.
   void SetDevices(const NodeId& id, const std::vector<Device>& devices);
-  /// Call after a change of its devices or labels.
-  void NoteKind(NodeRecord& node) { node.kind = kinds_.Of(node.devices, node.labels); }
+  /// Call after a change of its devices, labels or folders.
+  void NoteKind(NodeRecord& node);
   /// The same for what is not stored: such changes neither count as touched nor are rolled back.
   NodeRecord& EditUnstored(const NodeId& id) { return nodes_.at(id); }
   JobRecord& EditUnstored(JobId id) { return jobs_.at(id); }
+  /// The same of all nodes, by name: `edit(node)`.
+  template <typename Edit>
+  void ForNodesUnstored(const Edit& edit) {
+    for (auto& [id, node] : nodes_) edit(node);
+  }
   /// Brings the queue, the active set and the devices' holders in line with the job's state.
   void Changed(JobId id);
   /// The next gang of a job that holds devices, all of whose devices are its own from now on; none to give
   /// those up that its present gang does not have.
   void SetGrowth(JobId id, std::vector<Part> parts);
-  /// Each user's turn; those that are not named have turn 0. Puts the queue in order.
-  void SetTurns(std::map<std::string, uint32_t> turns);
-  const std::map<std::string, uint32_t>& turns() const { return turns_; }
-  /// As much of a queued job as its place depends on.
-  QueuedJob KeyOf(const JobRecord& job) const;
+  /// Puts the queue in order. Returns when somebody gains the next step by its age, if nothing else happens.
+  std::optional<WallTime> SetRanking(Ranking ranking);
+  const Ranking& ranking() const { return ranking_; }
+  QueuedJob KeyOf(const JobRecord& job) const { return ranking_.KeyOf(job); }
   /// A job that has ended and that others wait for, each once; JobId() for none.
   JobId TakeAwaited();
   /// A job that is held back, for a reason that its record may not have yet; as above.
@@ -85,30 +94,33 @@ class ClusterState {
   uint32_t QueuedOf(const std::string& account) const;
   const std::map<std::string, uint32_t>& queued_of() const { return queued_of_; }
 
-  /// What users have had; nothing of those who had nothing.
+  /// What users ("ada") and projects ("project vision") have had; nothing of those who had nothing.
   const std::map<std::string, Usage>& usage() const { return usage_; }
-  void AddUsage(const std::string& owner, double device_seconds, WallTime now, Duration half_life);
-  void DropUsage(const std::string& owner);
+  void AddUsage(const std::string& who, double device_seconds, WallTime now, Duration half_life);
+  void DropUsage(const std::string& who);
 
   /// What users and projects ("user ada") have used by period; nothing of those who used nothing.
   const std::map<std::string, Account>& accounts() const { return accounts_; }
   Account& EditAccount(const std::string& account);
   void DropAccount(const std::string& account);
 
-  /// Notes in the queue why the job waits.
-  void SetWait(JobId id, ReasonCode code);
+  /// Notes in the queue why the job at this place waits.
+  void SetWait(size_t place, ReasonCode code) { queue_[place].code = code; }
 
   /// Changed since the last Commit(), in order of ids.
   std::vector<JobId> TouchedJobs() const;
   enum class Change : uint8_t { kNothing, kReason, kMore };
   /// What is another of such a job than before: nothing, nothing but the reason of its state, or more.
   Change ChangeOf(JobId id) const;
+  /// Those that are not there any more are to be forgotten.
   std::vector<NodeId> TouchedNodes() const;
   /// Those that are not there any more are to be forgotten.
   std::vector<std::string> TouchedUsage() const;
   std::vector<std::string> TouchedAccounts() const;
   void Commit();
   void Rollback();
+  /// Forgets a job that has ended; to be called when nothing has changed since the last Commit().
+  void DropEnded(JobId id);
 
   /// Jobs that ended are kept until so many others have, for their late reports.
   static constexpr size_t kEndedKept = 256;
@@ -128,10 +140,11 @@ class ClusterState {
   std::map<NodeId, NodeRecord> nodes_;
   NodeKinds kinds_;
   std::set<JobId> active_;
+  std::map<JobId, Holding> holdings_;
   std::set<JobId> by_hand_;
   std::vector<QueuedJob> queue_;
   std::map<JobId, QueuedJob> queued_;  ///< the key under which the job stands in the queue
-  std::map<std::string, uint32_t> turns_;
+  Ranking ranking_;
   HeldBack held_back_;
   std::map<JobId, SweepRecord> sweeps_;
   std::set<JobId> awaited_;                    ///< that have ended and others wait for

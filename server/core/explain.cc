@@ -22,15 +22,17 @@ std::string GangText(uint32_t nodes, uint32_t max_nodes) {
 }
 
 /// "needs 2 nodes with 1 free device each"; `adjective` is "free " or nothing. Where some nodes do not count
-/// because of their folders, it says so.
-std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_view adjective) {
+/// because of their folders, it says so. `fit`: FitOf() the job.
+std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_view adjective,
+                    const Fit& fit) {
   std::string text =
       fmt::format("needs {} with {} {}{} each{}{}", GangText(job.nodes, job.max_nodes), job.ranks_per_node,
                   adjective, NounFor(job.needs, job.ranks_per_node != 1),
                   job.needs.whole_nodes ? " and nothing else on them" : "", LabelsFor(job.needs));
+  if (job.folder.empty()) return text;
   QueuedJob anywhere = job;
   anywhere.folder.clear();
-  if (FitOf(cluster.nodes, job).with_lost < FitOf(cluster.nodes, anywhere).with_lost) {
+  if (fit.with_lost < FitOf(cluster.nodes, anywhere).with_lost) {
     text += fmt::format(" that share {}", job.folder);
     if (job.resumes_with != NodeId()) text += fmt::format(" with {}", job.resumes_with);
   }
@@ -66,35 +68,56 @@ std::string EndOf(const Snapshot& cluster, JobId id) {
   return fmt::format(" and ends {}", TimeUntil(cluster, end->second, cluster.estimated.contains(id)));
 }
 
-/// "job 3 (rn50-a) holds gpu-1, gpu-2 and ends in about 40 min", for the jobs in the way, by number; at most
-/// three of them.
-std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) {
-  std::map<JobId, std::vector<std::string>> held;
+/// So many of each sort are named.
+constexpr size_t kMostInTheWay = 3;
+
+/// Where a job is in the way: the first nodes, and how many there are.
+struct InTheWay {
+  std::vector<std::string> names;
+  size_t nodes = 0;
+  const NodeSlots* last = nullptr;
+};
+
+/// Who holds what the job could have, by their numbers.
+std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJob& job) {
+  std::map<uint64_t, InTheWay> all;
+  NodesCheck check(job.needs);
   for (const auto& node : cluster.nodes) {
-    if (!node.usable || node.RoomFor(job.needs) < job.ranks_per_node ||
-        node.FreeFor(job.needs) >= job.ranks_per_node)
+    if (!node.usable || check.RoomFor(node) < job.ranks_per_node || check.FreeFor(node) >= job.ranks_per_node)
       continue;
+    JobId before;
     for (size_t i = 0; i < node.holders.size(); ++i) {
       const JobId holder = node.holders[i];
-      if (holder == JobId() || (!job.needs.whole_nodes && !node.DeviceDoes(job.needs, i))) continue;
-      auto& names = held[holder];
-      if (names.empty() || names.back() != node.id.name()) names.push_back(node.id.name());
+      if (holder == before || holder == JobId() || (!job.needs.whole_nodes && !check.Does(node, i))) continue;
+      before = holder;
+      InTheWay& one = all[holder.value()];
+      if (one.last == &node) continue;
+      one.last = &node;
+      if (++one.nodes <= kMostInTheWay) one.names.push_back(node.id.name());
     }
   }
+  return all;
+}
+
+/// "job 3 (rn50-a) holds gpu-1, gpu-2 and ends in about 40 min", for the jobs in the way, by number; at most
+/// three of them.
+std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& job) {
+  const auto all = AllInTheWay(cluster, job);
+  std::vector<uint64_t> first(std::min(all.size(), kMostInTheWay));
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, one] : all) numbers.push_back(number);
+  std::partial_sort_copy(numbers.begin(), numbers.end(), first.begin(), first.end());
   std::vector<std::string> out;
-  constexpr size_t kMost = 3;
-  for (auto& [holder, names] : held) {
-    if (out.size() == kMost) {
-      const size_t more = held.size() - kMost;
-      out.push_back(fmt::format("{} {} the rest", Count(more, "more job"), more == 1 ? "holds" : "hold"));
-      break;
-    }
-    const size_t more = names.size() > kMost ? names.size() - kMost : 0;
-    names.resize(names.size() - more);
+  for (const uint64_t number : first) {
+    const JobId holder(number);
+    const InTheWay& one = all.at(number);
+    const size_t more = one.nodes - one.names.size();
     out.push_back(fmt::format(
-        "{} {} {}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder), fmt::join(names, ", "),
+        "{} {} {}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder), fmt::join(one.names, ", "),
         more > 0 ? fmt::format(" and {}", Count(more, "more node")) : "", EndOf(cluster, holder)));
   }
+  if (const size_t more = all.size() - first.size(); more > 0)
+    out.push_back(fmt::format("{} {} the rest", Count(more, "more job"), more == 1 ? "holds" : "hold"));
   return out;
 }
 
@@ -102,8 +125,9 @@ std::vector<std::string> Holders(const Snapshot& cluster, const QueuedJob& job) 
 std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job) {
   constexpr size_t kMost = 3;
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of nodes
+  NodesCheck check(job.needs);
   for (const auto& node : cluster.nodes) {
-    if (node.usable || node.RoomFor(job.needs) < job.ranks_per_node) continue;
+    if (node.usable || check.RoomFor(node) < job.ranks_per_node) continue;
     auto same = std::find_if(reasons.begin(), reasons.end(),
                              [&node](const auto& reason) { return reason.first == node.why_not; });
     if (same == reasons.end()) {
@@ -133,11 +157,14 @@ std::string StartOfReserved(const Snapshot& cluster) {
   return " " + TimeUntil(cluster, *reserved->from, reserved->estimate);
 }
 
+std::string FreeText(const Fit& fit) {
+  return fit.free_now == 1 ? "1 is free" : fmt::format("{} are free", fit.free_now);
+}
+
 std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {
   const Fit fit = FitOf(cluster.nodes, job);
-  std::vector<std::string> parts = {NeedsOf(cluster, job, "free ")};
-  parts.push_back(fit.free_now == 1 ? "1 is free" : fmt::format("{} are free", fit.free_now));
-  for (auto& text : Holders(cluster, job)) parts.push_back(std::move(text));
+  std::vector<std::string> parts = {NeedsOf(cluster, job, "free ", fit), FreeText(fit)};
+  for (auto& text : HolderTexts(cluster, job)) parts.push_back(std::move(text));
   for (auto& text : Unusable(cluster, job)) parts.push_back(std::move(text));
   if (!job.avoid.empty()) {
     std::vector<std::string> names;
@@ -197,9 +224,10 @@ std::string LabelsThereAre(const Snapshot& cluster, const Needs& needs) {
 
 /// Of what it asks for, what is in the way, so that it is known what would help.
 std::string ExplainNeverFits(const Snapshot& cluster, const QueuedJob& job) {
-  const uint32_t fit = FitOf(cluster.nodes, job).with_lost;
+  const Fit all = FitOf(cluster.nodes, job);
+  const uint32_t fit = all.with_lost;
   std::string text =
-      fmt::format("{}, which {} can give; known: {}", NeedsOf(cluster, job, ""),
+      fmt::format("{}, which {} can give; known: {}", NeedsOf(cluster, job, "", all),
                   fit == 0 ? "no node" : fmt::format("only {}", Count(fit, "node")), WhatThereIs(cluster));
   QueuedJob anywhere = job;
   anywhere.needs.labels.clear();
@@ -272,14 +300,17 @@ std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
                      fmt::join(job.accounts, " or "));
 }
 
-/// "; position 2, behind job 7 (rn50-c)".
+/// "; position 2, behind job 7 (rn50-c)", and what its age adds to its priority.
 std::string PlaceText(const Snapshot& cluster, const Waiting& waiting) {
   if (waiting.position == 0) return "";
-  if (waiting.ahead == nullptr) return fmt::format("; position {} in the queue", waiting.position);
+  const int aged = waiting.job.aged;
+  const std::string age = aged == 0 ? "" : fmt::format(", with {} more priority for its wait", aged);
+  if (waiting.ahead == nullptr) return fmt::format("; position {} in the queue{}", waiting.position, age);
   const QueuedJob& ahead = *waiting.ahead;
   return fmt::format(
-      "; position {}, behind {}", waiting.position,
-      ahead.name.empty() ? NameOfJob(cluster, ahead.id) : fmt::format("job {} ({})", ahead.id, ahead.name));
+      "; position {}, behind {}{}", waiting.position,
+      ahead.name.empty() ? NameOfJob(cluster, ahead.id) : fmt::format("job {} ({})", ahead.id, ahead.name),
+      age);
 }
 
 /// Why nobody could use the node, whoever wanted to.
@@ -316,6 +347,10 @@ Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place) {
 std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting) {
   const QueuedJob& job = waiting.job;
   const std::string position = PlaceText(cluster, waiting);
+  const auto needs_and_free = [&] {
+    const Fit fit = FitOf(cluster.nodes, job);
+    return std::pair(NeedsOf(cluster, job, "free ", fit), FreeText(fit));
+  };
   switch (waiting.code) {
     case ReasonCode::kNoNodes:
       return fmt::format("no node has joined yet; start imgagent on one{}", position);
@@ -323,17 +358,50 @@ std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting) {
       return ExplainNeverFits(cluster, job) + position;
     case ReasonCode::kWaitsForDevices:
       return ExplainDevices(cluster, job) + position;
-    case ReasonCode::kWaitsBehindJob:
-      if (!cluster.reserved) return NeedsOf(cluster, job, "free ") + position;
+    case ReasonCode::kWaitsBehindJob: {
+      const auto [needs, free] = needs_and_free();
+      if (!cluster.reserved) {
+        return fmt::format("{}; {}, but those before it in the queue come first{}", needs, free, position);
+      }
       return fmt::format(
-          "{}; what is free is kept for {}, which comes first{}{}", NeedsOf(cluster, job, "free "),
+          "{}; what is free is kept for {}, which comes first{}{}", needs,
           NameOfJob(cluster, cluster.reserved->job),
           cluster.reserved->from ? fmt::format(" and can start{}", StartOfReserved(cluster)) : "", position);
+    }
     case ReasonCode::kQuota:
       return ExplainQuota(cluster, job) + position;
-    default:
-      return fmt::format("waits for the scheduler{}", position);
+    default: {
+      const auto [needs, free] = needs_and_free();
+      return fmt::format("{}; {}; who comes when is decided in a moment{}", needs, free, position);
+    }
   }
+}
+
+std::string ExplainVictim(const Snapshot& cluster, const std::vector<JobId>& victims, JobId victim) {
+  Duration at_risk{};
+  std::vector<std::string> others;
+  for (const JobId id : victims) {
+    at_risk += cluster.holders.at(id).at_risk;
+    if (id != victim) others.push_back(NameOfJob(cluster, id));
+  }
+  const double minutes = std::chrono::duration<double, std::ratio<60>>(at_risk).count();
+  return fmt::format(
+      "its own is {}, and of what would make room {}loses the least, {:.1f} device-minutes of work",
+      cluster.holders.at(victim).priority,
+      others.empty() ? "its end " : fmt::format("its end with that of {} ", fmt::join(others, ", ")),
+      minutes);
+}
+
+std::string WaitTexts::Of(const Waiting& waiting) {
+  const QueuedJob& job = waiting.job;
+  const bool by_shape = waiting.code == ReasonCode::kWaitsForDevices ||
+                        waiting.code == ReasonCode::kWaitsBehindJob || waiting.code == ReasonCode::kNeverFits;
+  if (!by_shape) return ExplainWait(cluster_, waiting);
+  Shape shape(waiting.code, job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.folder,
+              job.resumes_with, job.avoid, cluster_.reserved && cluster_.reserved->job == job.id);
+  const auto [known, is_new] = known_.try_emplace(std::move(shape));
+  if (is_new) known->second = ExplainWait(cluster_, {.job = job, .code = waiting.code});
+  return known->second + PlaceText(cluster_, waiting);
 }
 
 std::string ExplainByHand(const ByHand& run) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "server/core/scheduler.h"
@@ -23,8 +26,28 @@ std::string TimeText(Duration time);
 Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place);
 
 /// Why a queued job waits and what it waits for, in a sentence: "needs 2 nodes with 1 free device each; 1 is
-/// free; job 3 (rn50-a) holds gpu-2; position 2, behind job 5 (rn50-b)".
+/// free; job 3 (rn50-a) holds gpu-2; position 2, behind job 5 (rn50-b)". Of one that no plan has looked at
+/// yet, what it needs and what there is.
 std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting);
+
+/// Why one of the victims is preempted: "its own is 1, and of what would make room its end loses the
+/// least, 12.5 device-minutes of work".
+std::string ExplainVictim(const Snapshot& cluster, const std::vector<JobId>& victims, JobId victim);
+
+/// The same of many jobs at one moment: of those that ask for the same the nodes are looked through once.
+class WaitTexts {
+ public:
+  /// `cluster` must outlive it.
+  explicit WaitTexts(const Snapshot& cluster) : cluster_(cluster) {}
+  std::string Of(const Waiting& waiting);
+
+ private:
+  /// Why, what of which nodes it asks for, and whether something is reserved for it.
+  using Shape = std::tuple<ReasonCode, uint32_t, uint32_t, uint32_t, Needs, std::string, NodeId,
+                           std::set<NodeId>, bool>;
+  const Snapshot& cluster_;
+  std::map<Shape, std::string> known_;  ///< without its place in the queue
+};
 
 /// "started by hand on gpu-3", or "... and 2 other hosts".
 std::string ExplainByHand(const ByHand& run);

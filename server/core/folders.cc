@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <string_view>
 
 namespace imgd {
 namespace {
@@ -17,6 +20,16 @@ constexpr std::string_view kBucket = "s3://";
 bool IsBelow(std::string_view path, std::string_view folder) {
   return path.starts_with(folder) &&
          (folder == "/" || path.size() == folder.size() || path[folder.size()] == '/');
+}
+
+/// As NormalPath() would leave it, which is asked of each node's folders in each plan.
+bool IsNormal(std::string_view path) {
+  if (!path.starts_with('/') || (path.size() > 1 && path.ends_with('/'))) return false;
+  for (size_t at = path.find("/."); at != std::string_view::npos; at = path.find("/.", at + 1)) {
+    const std::string_view rest = path.substr(at + 1, path.find('/', at + 1) - at - 1);
+    if (rest == "." || rest == "..") return false;
+  }
+  return path.find("//") == std::string_view::npos;
 }
 
 /// The shared folder that the normal path is in; the deepest where there are several.
@@ -45,6 +58,30 @@ std::optional<Error> Contradiction(const NodeRecord& a, const NodeRecord& b, con
       .hint = "mount the same file system there on both nodes"};
 }
 
+/// Who came first with an id: a table that takes no memory for each of them, for there are many nodes and
+/// each plan asks.
+class FirstOf {
+ public:
+  /// So many ids at most.
+  explicit FirstOf(size_t most) : table_(std::bit_ceil(2 * most + 1)) {}
+
+  /// The number that came with this id first: this one, where none did. The id must outlive the table.
+  size_t With(std::string_view id, size_t number) {
+    for (size_t at = std::hash<std::string_view>()(id);; ++at) {
+      Entry& entry = table_[at & (table_.size() - 1)];
+      if (entry.id.data() == nullptr) entry = {id, number};
+      if (entry.id == id) return entry.number;
+    }
+  }
+
+ private:
+  struct Entry {
+    std::string_view id;
+    size_t number = 0;
+  };
+  std::vector<Entry> table_;
+};
+
 /// The number of the group that most are in, and its size.
 std::pair<size_t, size_t> LargestGroup(const std::vector<size_t>& groups) {
   std::map<size_t, size_t> sizes;
@@ -59,6 +96,7 @@ std::pair<size_t, size_t> LargestGroup(const std::vector<size_t>& groups) {
 bool IsInBucket(std::string_view path) { return path.starts_with(kBucket); }
 
 std::string NormalPath(std::string_view path) {
+  if (IsNormal(path)) return std::string(path);
   if (IsInBucket(path)) return fmt::format("s3:/{}", NormalPath(path.substr(kBucket.size() - 1)));
   std::string normal = std::filesystem::path(path).lexically_normal();
   while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
@@ -71,7 +109,7 @@ FolderView ViewOf(const NodeRecord& node) {
   return view;
 }
 
-std::vector<size_t> FolderGroups(const std::vector<FolderView>& nodes, const std::string& path) {
+std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, const std::string& path) {
   const std::string normal = NormalPath(path);
   std::vector<size_t> groups(nodes.size());
   std::iota(groups.begin(), groups.end(), 0);
@@ -80,17 +118,20 @@ std::vector<size_t> FolderGroups(const std::vector<FolderView>& nodes, const std
     return i;
   };
   // Two nodes may be tied by their file systems, and one of them to a third by what they share.
-  std::map<std::string, size_t> first_with;
-  const auto tie = [&](const std::string& key, size_t i) {
-    const auto [known, is_new] = first_with.emplace(key, i);
-    const size_t a = root_of(known->second);
+  FirstOf filesystems(nodes.size()), shares(nodes.size());
+  const auto tie = [&](FirstOf& firsts, std::string_view id, size_t i) {
+    if (id.empty()) return;
+    const size_t first = firsts.With(id, i);
+    if (first == i) return;
+    const size_t a = root_of(first);
     const size_t b = root_of(i);
-    if (!is_new) groups[std::max(a, b)] = std::min(a, b);
+    groups[std::max(a, b)] = std::min(a, b);
   };
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!nodes[i].filesystem_id.empty()) tie("filesystem " + nodes[i].filesystem_id, i);
-    const auto* shared = SharedAbove(nodes[i], normal);
-    if (shared != nullptr && !shared->id.empty()) tie("shared " + shared->id, i);
+    if (nodes[i] == nullptr) continue;
+    tie(filesystems, nodes[i]->filesystem_id, i);
+    const auto* shared = SharedAbove(*nodes[i], normal);
+    if (shared != nullptr) tie(shares, shared->id, i);
   }
   for (size_t i = 0; i < groups.size(); ++i) groups[i] = root_of(i);
   return groups;
@@ -111,7 +152,9 @@ Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nod
         fmt::format("no connected node could take the job yet, so it was not checked that its nodes share {}",
                     checkpoint_dir)};
   }
-  const auto groups = FolderGroups(views, checkpoint_dir);
+  std::vector<const FolderView*> seen;
+  for (const auto& view : views) seen.push_back(&view);
+  const auto groups = FolderGroups(seen, checkpoint_dir);
   const auto [group, size] = LargestGroup(groups);
   if (size == hosts.size()) return std::vector<std::string>{};
   const auto member = std::find(groups.begin(), groups.end(), group) - groups.begin();

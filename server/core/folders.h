@@ -24,8 +24,9 @@ struct FolderView {
 FolderView ViewOf(const NodeRecord& node);
 
 /// For each of the nodes a number that is equal for those that see one and the same folder at `path`: their
-/// file systems are the same, or the folder is below one that they share by the same id.
-std::vector<size_t> FolderGroups(const std::vector<FolderView>& nodes, const std::string& path);
+/// file systems are the same, or the folder is below one that they share by the same id. It is the place of
+/// the first of them. Null: nobody knows what the node sees.
+std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, const std::string& path);
 
 /// Whether enough of the nodes that could host a gang see one and the same checkpoint folder; the scheduler
 /// places the gang on such nodes only. Returns warnings, one sentence each.

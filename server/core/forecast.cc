@@ -32,7 +32,7 @@ class Future {
 
   const Snapshot& cluster_;
   std::vector<NodeSlots> nodes_;
-  std::map<JobId, Instant> ends_;
+  EndTimes ends_;
   std::map<std::string, Allowance> allowances_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -41,11 +42,6 @@ bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
   return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
 }
 
-/// What a gang asks of a node, but for the folder: it may be the right one.
-using Asked = std::pair<Needs, uint32_t>;  // with the ranks on each node
-
-bool IsFor(const NodeSlots& node, const Asked& asked) { return node.RoomFor(asked.first) >= asked.second; }
-
 Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   std::vector<uint32_t> free;
   for (size_t i = 0; i < node.devices.size(); ++i) {
@@ -55,6 +51,21 @@ Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   std::sort(devices.begin(), devices.end());
   devices.resize(job.ranks_per_node);
   return {.node = node.id, .devices = std::move(devices), .whole = job.needs.whole_nodes};
+}
+
+/// Of those who wait and could start some time: by what they ask, then by ranks on each node, the fewest
+/// nodes that one of them needs.
+std::map<Needs, std::map<uint32_t, uint32_t>> FewestNodes(const std::vector<QueuedJob>& waiting,
+                                                          const std::vector<QueuedJob>& coming) {
+  std::map<Needs, std::map<uint32_t, uint32_t>> fewest;
+  for (const auto* jobs : {&waiting, &coming}) {
+    for (const auto& job : *jobs) {
+      if (job.code == ReasonCode::kNeverFits || job.code == ReasonCode::kQuota) continue;
+      const auto [known, is_new] = fewest[job.needs].try_emplace(job.ranks_per_node, job.nodes);
+      if (!is_new) known->second = std::min(known->second, job.nodes);
+    }
+  }
+  return fewest;
 }
 
 std::string NodesText(size_t count) { return fmt::format("{} node{}", count, count == 1 ? "" : "s"); }
@@ -100,41 +111,52 @@ struct Growth::Extra {
 Growth::Growth(Snapshot cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming)
     : cluster_(std::move(cluster)) {
   FindOpen(waiting, coming);
-  if (cluster_.allowances.empty()) return;
-  for (const auto* jobs : {&waiting, &coming}) {
-    for (const auto& job : *jobs) claimed_.insert(job.accounts.begin(), job.accounts.end());
-  }
-}
-
-void Growth::FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming) {
-  std::map<Asked, uint32_t> fewest;  // nodes of a job that asks for this
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
-      if (job.code == ReasonCode::kNeverFits || job.code == ReasonCode::kQuota) continue;
-      const auto [known, is_new] = fewest.try_emplace({job.needs, job.ranks_per_node}, job.nodes);
-      if (!is_new) known->second = std::min(known->second, job.nodes);
+      if (claimed_.size() == cluster_.allowances.size()) return;
+      for (const auto& account : job.accounts) {
+        if (cluster_.allowances.contains(account)) claimed_.insert(account);
+      }
     }
-  }
-  // One that only lost nodes would complete holds up nobody: they may never return.
-  std::erase_if(fewest, [this](const auto& kind) {
-    const auto nodes =
-        std::count_if(cluster_.nodes.begin(), cluster_.nodes.end(),
-                      [&kind](const NodeSlots& node) { return !node.lost && IsFor(node, kind.first); });
-    return static_cast<uint64_t>(nodes) < kind.second;
-  });
-  for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
-    const NodeSlots& node = cluster_.nodes[i];
-    const bool claimed = std::any_of(fewest.begin(), fewest.end(),
-                                     [&node](const auto& kind) { return IsFor(node, kind.first); });
-    if (node.usable && node.Free() > 0 && !claimed) open_.push_back(i);
   }
 }
 
-const NodeSlots* Growth::SlotsOf(const NodeId& id) const {
-  const auto node =
-      std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), id,
-                       [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
-  return node != cluster_.nodes.end() && node->id == id ? &*node : nullptr;
+/// Nodes that nobody who waits could use are open, of those that something is free on. One for whom all nodes
+/// that are not lost are too few is nobody: lost ones may never return.
+void Growth::FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming) {
+  const auto& nodes = cluster_.nodes;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].usable && nodes[i].Free() > 0) open_.push_back(i);
+  }
+  if (open_.empty()) return;
+  struct Sort {
+    const NodeSlots* example = nullptr;
+    uint32_t not_lost = 0;  ///< nodes
+    uint32_t room = 0;      ///< of each, for those who are looked at
+    bool claimed = false;
+  };
+  std::map<NodeSort, Sort> sorts;
+  for (const auto& node : nodes) {
+    Sort& sort = sorts[node.Sort()];
+    sort.example = &node;
+    sort.not_lost += node.lost ? 0 : 1;
+  }
+  for (const auto& [needs, gangs] : FewestNodes(waiting, coming)) {
+    NodesCheck check(needs);
+    std::map<uint32_t, uint64_t> by_room;
+    for (auto& [key, sort] : sorts) {
+      sort.room = check.Judge(*sort.example).room;
+      by_room[sort.room] += sort.not_lost;
+    }
+    const auto least = std::find_if(gangs.begin(), gangs.end(), [&by_room](const auto& gang) {
+      uint64_t enough = 0;
+      for (auto room = by_room.lower_bound(gang.first); room != by_room.end(); ++room) enough += room->second;
+      return enough >= gang.second;
+    });
+    if (least == gangs.end()) continue;
+    for (auto& [key, sort] : sorts) sort.claimed = sort.claimed || sort.room >= least->first;
+  }
+  std::erase_if(open_, [&](size_t i) { return sorts.at(nodes[i].Sort()).claimed; });
 }
 
 /// How many devices more it may have.
@@ -155,14 +177,15 @@ std::vector<Growth::Extra> Growth::ExtrasFor(const QueuedJob& job, const std::ve
   const auto [known, is_new] = groups_.try_emplace(job.folder);
   if (is_new) known->second = GroupsOf(cluster_.nodes, job.folder);
   const auto& groups = known->second;
-  const NodeSlots& first = *SlotsOf(parts.front().node);
+  const NodeSlots& first = *cluster_.NodeOf(parts.front().node);
   const size_t group = groups[static_cast<size_t>(&first - cluster_.nodes.data())];
   const Place place = PlaceOf(first);
+  NodesCheck check(job.needs);
   std::vector<Extra> extras;
   for (const size_t i : open_) {
     const NodeSlots& node = cluster_.nodes[i];
     if (groups[i] != group || job.avoid.contains(node.id) || IsAmong(parts, node.id)) continue;
-    const uint32_t free = node.FreeFor(job.needs);
+    const uint32_t free = check.FreeFor(node);
     if (free >= job.ranks_per_node) extras.push_back({Closeness(place, PlaceOf(node)), free, i});
   }
   std::sort(extras.begin(), extras.end());
@@ -172,7 +195,7 @@ std::vector<Growth::Extra> Growth::ExtrasFor(const QueuedJob& job, const std::ve
 /// Neighbours in rank are close, and else in the order of their names, as Room has it.
 void Growth::NumberRanks(std::vector<Part>& parts) const {
   std::map<NodeId, Place> places;
-  for (const auto& part : parts) places[part.node] = PlaceOf(*SlotsOf(part.node));
+  for (const auto& part : parts) places[part.node] = PlaceOf(*cluster_.NodeOf(part.node));
   std::sort(parts.begin(), parts.end(), [&places](const Part& a, const Part& b) {
     return std::tie(places.at(a.node), a.node) < std::tie(places.at(b.node), b.node);
   });
@@ -182,11 +205,12 @@ void Growth::NumberRanks(std::vector<Part>& parts) const {
 }
 
 std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::vector<Part>& parts) {
+  if (open_.empty()) return std::nullopt;
   uint32_t left = LeftOfQuotas(job);
-  if (open_.empty() || left < job.ranks_per_node) return std::nullopt;
+  if (left < job.ranks_per_node) return std::nullopt;
   std::vector<Part> gang;
   for (const auto& part : parts) {
-    const NodeSlots* node = SlotsOf(part.node);
+    const NodeSlots* node = cluster_.NodeOf(part.node);
     if (node == nullptr || !node->usable) return std::nullopt;
     gang.push_back({.node = part.node, .devices = part.devices, .whole = part.whole});
   }
@@ -221,8 +245,7 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
 
 void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang) {
   for (const auto& part : gang) {
-    const auto index = static_cast<size_t>(SlotsOf(part.node) - cluster_.nodes.data());
-    NodeSlots& node = cluster_.nodes[index];
+    NodeSlots& node = *cluster_.NodeOf(part.node);
     node.Take(job.id, part);
     if (IsAmong(before, part.node)) continue;
     for (const auto& account : job.accounts) {

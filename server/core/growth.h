@@ -16,8 +16,8 @@ namespace imgd {
 class Growth {
  public:
   /// `waiting`, `coming`: the queue, and those who will be in it when their ranks have ended. Where all nodes
-  /// that are not lost are too few for one of these it counts as nobody. Cost: O(nodes * kinds of those who
-  /// wait + those who wait).
+  /// that are not lost are too few for one of these it counts as nobody. Cost: O(nodes + those who wait +
+  /// sorts of nodes * kinds of those who wait).
   Growth(Snapshot cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
 
   /// The gang of a job that runs on `parts`, with as many more nodes as it may have, the nearest to its first
@@ -25,6 +25,9 @@ class Growth {
   /// accounts has somebody who waits it gets nothing. Nothing where there are none, or where one of its own
   /// nodes could not be used again. Cost: O(open nodes * log nodes), besides the nodes' folders.
   std::optional<std::vector<Part>> Find(const QueuedJob& job, const std::vector<Part>& parts);
+
+  /// Where not, Find() finds nothing for anybody.
+  bool HasOpenNodes() const { return !open_.empty(); }
 
   /// Why Find() finds nothing: "no other node has 2 free GPUs".
   std::string WhyNot(const QueuedJob& job, const std::vector<Part>& parts);
@@ -36,7 +39,6 @@ class Growth {
   struct Extra;
   std::vector<Extra> ExtrasFor(const QueuedJob& job, const std::vector<Part>& parts);
   void FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
-  const NodeSlots* SlotsOf(const NodeId& id) const;
   uint32_t LeftOfQuotas(const QueuedJob& job) const;
   void NumberRanks(std::vector<Part>& parts) const;
 

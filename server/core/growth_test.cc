@@ -59,7 +59,7 @@ TEST(Elastic, AQuotaBoundsItsSize) {
 TEST(Elastic, OneGroupOfNodesThatShareTheFolder) {
   auto builder = PlanBuilder().Node("a", 1).Node("b", 1).Node("c", 1).Queue(1, 1, 1).UpTo(3);
   builder.queue.back().folder = "/ckpt";
-  for (auto& node : builder.cluster.nodes) node.view.filesystem_id = node.id == NodeId("a") ? "x" : "y";
+  for (auto& node : builder.cluster.nodes) node.folders = Sees(node.id == NodeId("a") ? "x" : "y");
   EXPECT_THAT(Where(builder.Make().starts.at(0)), ElementsAre("b:0@0", "c:0@1"));
 }
 
@@ -150,7 +150,7 @@ TEST_F(FindingGrowth, NotAboveAQuotaNorWhileSomebodyWaitsForIt) {
 TEST_F(FindingGrowth, OnlyWhereItsCheckpointsAreAndNotWhereItWasMovedOff) {
   cluster.Node("d", 1).Node("e", 1).Node("f", 1);
   job.folder = "/ckpt";
-  for (auto& node : cluster.cluster.nodes) node.view.filesystem_id = node.id == NodeId("e") ? "other" : "fs";
+  for (auto& node : cluster.cluster.nodes) node.folders = Sees(node.id == NodeId("e") ? "other" : "fs");
   job.avoid = {NodeId("f")};
   EXPECT_THAT(Find(), ElementsAre("b:0@0", "c:0@1", "d:0@2"));
 }

@@ -157,7 +157,14 @@ Cause FindCause(JobKind kind, const Run& run) {
 bool Counts(const Cause& cause) {
   if (cause.match && cause.match->action == PatternAction::kNoRetry) return true;
   if (cause.match && cause.match->action != PatternAction::kLabel) return false;
-  return cause.reason.code != ReasonCode::kNodeLost && cause.reason.code != ReasonCode::kCollectiveBroken;
+  switch (cause.reason.code) {
+    case ReasonCode::kNodeLost:
+    case ReasonCode::kCollectiveBroken:
+    case ReasonCode::kRestored:
+      return false;
+    default:
+      return true;
+  }
 }
 
 /// `cause`: of its end, where that was not the limit.
@@ -340,7 +347,8 @@ std::optional<AppendEvent> ChangeState(JobRecord& job, JobState to, Reason reaso
   job.state = to;
   job.reason = std::move(reason);
   if (IsFinal(to)) job.ended = now.wall;
-  if (to == JobState::kStarting) job.started = now.wall;
+  // One that is asked back while it begins began before.
+  if (to == JobState::kStarting && event.from != to) job.started = now.wall;
   return event;
 }
 

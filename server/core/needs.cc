@@ -65,11 +65,12 @@ bool IsModel(std::string_view name, std::string_view wanted) {
 }
 
 bool AsksOfDevices(const Needs& needs) {
-  return needs.gpu || needs.memory_bytes > 0 || !needs.models.empty();
+  return needs.gpu || needs.cpu || needs.memory_bytes > 0 || !needs.models.empty();
 }
 
 bool Does(const Needs& needs, const Device& device) {
   if (needs.gpu && !device.IsGpu()) return false;
+  if (needs.cpu && device.IsGpu()) return false;
   if (static_cast<double>(device.memory_bytes) <
       kLeastShareOfMemory * static_cast<double>(needs.memory_bytes))
     return false;
@@ -86,8 +87,20 @@ bool Does(const Needs& needs, const Labels& labels) {
          });
 }
 
+bool DeviceCheck::Does(const Device* device) {
+  if (any_) return true;
+  if (device == nullptr) return false;
+  if (last_ != nullptr && device->model == last_->model && device->memory_bytes == last_->memory_bytes)
+    return last_does_;
+  last_ = device;
+  const auto [known, is_new] = known_.try_emplace({device->model, device->memory_bytes}, false);
+  if (is_new) known->second = imgd::Does(needs_, *device);
+  return last_does_ = known->second;
+}
+
 std::string NounFor(const Needs& needs, bool plural) {
-  std::string text = needs.gpu ? (plural ? "GPUs" : "GPU") : (plural ? "devices" : "device");
+  std::string text = needs.gpu ? "GPU" : needs.cpu ? "CPU slot" : "device";
+  if (plural) text += "s";
   if (!needs.models.empty()) text = fmt::format("{}", fmt::join(needs.models, " or "));
   if (needs.memory_bytes > 0) text += fmt::format(" of at least {} GiB", needs.memory_bytes / kGiB);
   return text;

@@ -48,6 +48,14 @@ TEST(Needs, ACpuSlotIsNoGpu) {
   EXPECT_THAT(Start(builder.Make()), ElementsAre("b:0@0"));
 }
 
+TEST(Needs, AGpuIsNoCpuSlot) {
+  PlanBuilder builder;
+  builder.Node("a", 1).Is("Tesla T4", 15).Node("b", 4).Is("cpu").Queue(1, 1, 2).Asks({.cpu = true});
+  EXPECT_THAT(Start(builder.Make()), ElementsAre("b:0,1@0"));
+  builder.queue[0].ranks_per_node = 5;
+  EXPECT_THAT(Explain(builder, ReasonCode::kNeverFits), HasSubstr("needs 1 node with 5 CPU slots each"));
+}
+
 TEST(Needs, MemoryIsThatWhichItIsSoldAs) {
   PlanBuilder builder;
   builder.Node("a", 1).Is(kA100, 40).Node("b", 1).Is(kH100, 79);

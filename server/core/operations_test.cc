@@ -372,5 +372,58 @@ TEST(Decisions, AReservationAndWhatGoesBesideItAreTold) {
   EXPECT_THAT(cluster.Decisions(), IsEmpty()) << "the same is kept as before";
 }
 
+TEST(Forgetting, OnlyALostNodeWithoutARunIsForgottenAndItMayComeBackAsANewOne) {
+  TestCluster cluster({.lost_after = seconds(45)});
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 2});
+  cluster.BringUp(job);
+  EXPECT_THAT(Refusal(cluster.Forget("b")), HasSubstr("it is not lost"));
+  EXPECT_EQ(cluster.Forget("c").error().code, ErrorCode::kNotFound);
+  cluster.Silence("b");
+  cluster.Pass(seconds(60));
+  ASSERT_EQ(cluster.Node("b").state, NodeState::kLost);
+  EXPECT_THAT(Refusal(cluster.Forget("b")), HasSubstr("job 1 ran there last"));
+  cluster.Ends("a", job, {ExitCode(0, 1)});
+  EXPECT_THAT(Refusal(cluster.Forget("b")), HasSubstr("job 1 ran there last"))
+      << "its checkpoints may be only there";
+  ASSERT_TRUE(cluster.Cancel(job));
+  cluster.Decisions();
+  ASSERT_TRUE(cluster.Forget("b"));
+  EXPECT_THAT(cluster.Decisions(), Contains("node b was lost and is forgotten, by ada"));
+  EXPECT_EQ(cluster.reactor().state().FindNode(NodeId("b")), nullptr);
+  cluster.Restart();
+  EXPECT_EQ(cluster.reactor().state().FindNode(NodeId("b")), nullptr);
+  cluster.Join("b", 1);
+  EXPECT_EQ(cluster.Node("b").state, NodeState::kReady);
+}
+
+TEST(Forgetting, IsUndoneWhereItCannotBeStored) {
+  TestCluster cluster({.lost_after = seconds(45)});
+  cluster.Join("a", 1).Join("b", 1);
+  cluster.Silence("b");
+  cluster.Pass(seconds(60));
+  cluster.FailCommit(
+      [&](Actions& out) { ASSERT_TRUE(cluster.reactor().OnForget(NodeId("b"), "ada", cluster.now(), out)); });
+  EXPECT_EQ(cluster.Node("b").state, NodeState::kLost);
+}
+
+TEST(Forgetting, NodesThatWereLostForLongGoByThemselvesButForThoseThatSomebodySetAside) {
+  TestCluster cluster({.lost_after = seconds(45), .lost_nodes_kept_for = std::chrono::hours(3)});
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
+  ASSERT_TRUE(cluster.SetAside("c", false, "bad fan"));
+  for (const char* node : {"b", "c"}) {
+    cluster.Silence(node);
+    cluster.Pass(seconds(60));
+  }
+  cluster.Pass(std::chrono::hours(2));
+  EXPECT_EQ(cluster.Node("b").state, NodeState::kLost);
+  cluster.Decisions();
+  cluster.Pass(std::chrono::hours(3));
+  EXPECT_EQ(cluster.reactor().state().FindNode(NodeId("b")), nullptr);
+  EXPECT_THAT(cluster.Decisions(), Contains("node b was lost long ago and is forgotten"));
+  EXPECT_EQ(cluster.Node("c").state, NodeState::kLost);
+  EXPECT_EQ(cluster.Node("a").state, NodeState::kReady);
+}
+
 }  // namespace
 }  // namespace imgd

@@ -44,6 +44,36 @@ TEST(Preemption, WhoCanBeSparedIs) {
   EXPECT_THAT(Victims(builder.Queue(1, 2, 1, 5)), ElementsAre(8));
 }
 
+TEST(Preemption, OneOnSeveralNodesIsCheaperThanSeveralWhoLoseMoreTogether) {
+  const auto cluster = [](int spans, int on_a, int on_b) {
+    auto builder = PlanBuilder().Node("a", 2, {7, 8}).Node("b", 2, {7, 9}).Node("c", 1, {6});
+    builder.Holds(7, 1, spans).Holds(8, 1, on_a).Holds(9, 1, on_b).Holds(6, 1, 1000);
+    return builder.Queue(1, 2, 1, 5);
+  };
+  EXPECT_THAT(Victims(cluster(10, 6, 6)), ElementsAre(7));
+  EXPECT_THAT(Victims(cluster(13, 6, 6)), ElementsAre(8, 9));
+  EXPECT_THAT(Victims(cluster(10, 1, 20)), ElementsAre(7)) << "one of the two is cheaper, both are not";
+}
+
+TEST(Preemption, WhoFreesMostForWhatIsLostGoesFirst) {
+  // Three of four nodes are needed: job 6 gives two of them for 8, any other one for 5.
+  auto builder = PlanBuilder().Node("a", 1, {6}).Node("b", 1, {6}).Node("c", 1, {7}).Node("d", 1, {8});
+  builder.Holds(6, 1, 8).Holds(7, 1, 5).Holds(8, 1, 5).Queue(1, 3, 1, 5);
+  EXPECT_THAT(Victims(builder), ElementsAre(6, 7));
+}
+
+TEST(Preemption, AsLittleAsCanBeIsTakenOfTheHigherOnesWhateverTheLowerOnesLose) {
+  auto builder = PlanBuilder().Node("a", 1, {6}).Node("b", 1, {7}).Node("c", 1, {8});
+  builder.Holds(6, 1, 1000).Holds(7, 2, 1).Holds(8, 2, 1).Queue(1, 2, 1, 5);
+  EXPECT_THAT(Victims(builder), ElementsAre(6, 7));
+}
+
+TEST(Preemption, WhatAJobHadAgedByWhenItStartedProtectsIt) {
+  auto builder = PlanBuilder().Node("a", 1, {9}).Holds(9, 3).Queue(1, 1, 1, 3);
+  builder.queue[0].aged = 4;
+  EXPECT_THAT(Victims(builder), IsEmpty()) << "a job preempts by its priority, not by its age";
+}
+
 TEST(Preemption, ThoseWhoLeaveAlreadyAreWaitedFor) {
   auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 3).Holds(9, 0).Queue(1, 1, 1, 5);
   builder.cluster.holders[JobId(8)].leaving = true;
@@ -117,8 +147,9 @@ TEST_F(PreemptionOfARun, ItSavesWaitsAndGoesOnWhenTheOtherHasEnded) {
   const JobId high = cluster.Submit("high", {.priority = 3});
   EXPECT_EQ(cluster.Job(low).state, JobState::kPreempting);
   EXPECT_EQ(cluster.Job(low).reason, (Reason{ReasonCode::kPreempted,
-                                             "preempted for job 2 (high), whose priority "
-                                             "is 3; a checkpoint is written first"}));
+                                             "preempted for job 2 (high), whose priority is 3: its own is "
+                                             "0, and of what would make room its end loses the least, 0.0 "
+                                             "device-minutes of work; a checkpoint is written first"}));
   EXPECT_EQ(cluster.LastEvent(low).actor, "scheduler");
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
   EXPECT_THAT(cluster.WhyWaits(high), HasSubstr("job 1 (low) gives back a; it can start in "));
@@ -132,6 +163,32 @@ TEST_F(PreemptionOfARun, ItSavesWaitsAndGoesOnWhenTheOtherHasEnded) {
   EXPECT_EQ(cluster.Job(low).state, JobState::kStarting);
   EXPECT_THAT(cluster.History(low),
               ElementsAre("QUEUED", "STARTING", "RUNNING", "PREEMPTING", "QUEUED", "STARTING"));
+}
+
+TEST_F(PreemptionOfARun, AllDevicesOfACommandCountThoughItHasOneProcess) {
+  TestCluster two;
+  two.Join("a", 8).Join("b", 8);
+  const JobId command = two.Submit("command", {.ranks = 8, .kind = JobKind::kCommand, .per_node = true});
+  const JobId training = two.Submit("training", {.ranks = 8});
+  two.BringUp(command);
+  two.BringUp(training);
+  two.Pass(std::chrono::minutes(10));
+  two.Wrote(training, 10, two.Job(training).generation);
+  two.Pass(std::chrono::minutes(5));
+  two.Submit("high", {.ranks = 8, .priority = 3});
+  EXPECT_EQ(two.Job(training).state, JobState::kPreempting) << "it loses 40 device-minutes, the command 120";
+  EXPECT_THAT(two.Job(training).reason.text, HasSubstr("loses the least, 40.0 device-minutes"));
+}
+
+TEST_F(PreemptionOfARun, OneThatOnlyBeginsBeganWhenItDid) {
+  TestCluster other;
+  other.Join("a", 1);
+  const JobId begins = other.Submit("begins");
+  const WallTime started = other.Job(begins).started;
+  other.Pass(seconds(5));
+  other.Submit("high", {.priority = 3});
+  EXPECT_EQ(other.Job(begins).reason.code, ReasonCode::kPreempted);
+  EXPECT_EQ(other.Job(begins).started, started);
 }
 
 TEST_F(PreemptionOfARun, NobodyElseIsAskedWhileOneLeaves) {

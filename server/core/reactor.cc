@@ -48,6 +48,12 @@ void RestoreHeld(JobRecord& job, Now now) {
 Reactor::Reactor(CoreSettings settings, std::string cluster_id)
     : settings_(settings), cluster_id_(std::move(cluster_id)) {}
 
+void Reactor::SetSettings(CoreSettings settings) {
+  settings.first_generation = settings_.first_generation;
+  settings_ = std::move(settings);
+  dirty_ = true;
+}
+
 void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes, JobId next_job, Now now,
                       std::map<std::string, Usage> usage, std::vector<SweepRecord> sweeps,
                       std::map<std::string, Account> accounts) {
@@ -80,6 +86,7 @@ void Reactor::Rollback() {
   // They may well have been heard in what is undone.
   for (const JobId id : state_.by_hand()) state_.EditUnstored(id).by_hand->silence = Duration::zero();
   kept_.clear();
+  passed_over_.clear();
   reserved_.reset();
   pending_.clear();
   news_.clear();
@@ -329,7 +336,9 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
   if (job.run.progressed) job.crashes = {};
   if (verdict.crashes) job.crashes = *verdict.crashes;
+  const std::vector<NodeId> blamed = BlamedByGang(job);
   verdict.reason.text += JudgeNodes(job, verdict, now, out);
+  verdict.reason.text += Blame(job, blamed, verdict.reason.text, now, out);
   auto event = ChangeState(job, verdict.to, verdict.reason, verdict.actor, now);
   if (!IsFinal(verdict.to) && job.run.master_port != 0) job.last_writer = job.generation;
   if (GivesBack(job.run.stop)) {
@@ -342,7 +351,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   state_.Changed(id);
   watched_.erase(id);
   dirty_ = true;
-  TryElsewhere(id, now);
+  TryElsewhere(id, blamed, now);
 }
 
 void Reactor::Requeue(JobRecord& job, bool counts, Now now) {

@@ -25,9 +25,17 @@ struct CoreSettings {
   Quotas quotas;
   std::string currency;                             ///< of nodes' prices, for people; may be empty
   Duration half_life = std::chrono::hours(7 * 24);  ///< of what users have had; zero: it does not matter
-  bool preemption = true;                           ///< jobs of a lower priority make room
-  uint32_t set_aside_after = 3;                     ///< different jobs that fail on a node in a row; 0: never
-  Duration most_skew = std::chrono::seconds(10);    ///< of nodes' clocks; zero: it does not matter
+  Shares shares;                                    ///< of users and projects in what all have
+  /// A job that waits gains a step of priority each time; zero: none.
+  Duration aging = std::chrono::hours(24);
+  bool preemption = true;                         ///< jobs of a lower priority make room
+  uint32_t set_aside_after = 3;                   ///< different jobs that fail on a node in a row; 0: never
+  Duration most_skew = std::chrono::seconds(10);  ///< of nodes' clocks; zero: it does not matter
+  /// No start from now on has a lower number: the state is a backup's, after which others may have been given
+  /// out. Zero: any follows on the job's last.
+  Generation first_generation;
+  /// After it was last heard of, a lost node is forgotten; zero: never.
+  Duration lost_nodes_kept_for = std::chrono::hours(7 * 24);
 };
 
 /// A job as submitted.
@@ -105,6 +113,7 @@ struct NodeHello {
   NodeId node;
   std::string agent_id;
   std::string agent_version;
+  std::string incarnation = {};  ///< another one each time that the agent's process starts; may be empty
   std::string address;
   std::string filesystem_id;
   std::vector<Device> devices;
@@ -117,6 +126,7 @@ struct NodeHello {
 };
 
 struct Verdict;
+class WaitTexts;
 
 /// Decides what follows from each thing that happens: one function an event, each of which adds what is to be
 /// done to `out`. Pure: no clock, no I/O; the same events give the same actions. One owner thread.
@@ -164,6 +174,8 @@ class Reactor {
   Status OnSetAside(const NodeId& node, bool drain, const std::string& reason, const std::string& actor,
                     Now now, Actions& out);
   /// Undoes the same. Errors: as above.
+  /// Errors: kNotFound; kFailedPrecondition where it is not lost, or a job that has not ended ran there last.
+  Status OnForget(const NodeId& node, const std::string& actor, Now now, Actions& out);
   Status OnReturn(const NodeId& node, bool drained, const std::string& actor, Now now, Actions& out);
 
   /// A run that imgd did not start: RUNNING at once, and never in the queue or on a node. Its trainer's
@@ -216,11 +228,17 @@ class Reactor {
   bool WantsToSchedule() const { return dirty_; }
 
   void Commit() { state_.Commit(); }
+  /// Decides by other ones from now on. Of a time that a job or node has spent already nothing is taken back.
+  /// Between two batches.
+  void SetSettings(CoreSettings settings);
+
   /// Undoes the batch. What nodes said in it is forgotten, so every one has to say Hello again: the caller
   /// ends their streams.
   void Rollback();
 
   const ClusterState& state() const { return state_; }
+  /// Forgets a job that has ended and was deleted; between two transactions.
+  void Drop(JobId job) { state_.DropEnded(job); }
   /// Users and projects that had or have something, or that a quota names, by name.
   std::vector<AccountUse> Accounts(Now now) const;
   /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
@@ -250,8 +268,8 @@ class Reactor {
   void RefuseRun(const NodeId& node, const RunReport& report, Actions& out);
   bool IsForeign(const RunReport& report) const;
   void NoteForeign(const NodeId& node, const RunReport& report);
-  void ReconcileUnlisted(const NodeHello& hello);
-  void NoteUnlisted(JobRecord& job, Part& part);
+  void ReconcileUnlisted(const NodeHello& hello, bool restarted);
+  void NoteUnlisted(JobRecord& job, Part& part, bool restarted);
   void LoseNode(const NodeId& node, std::string_view besides, Now now, Actions& out);
   void CountSilence(Duration passed, Now now, Actions& out);
   void CountSilenceByHand(Duration passed, Now now, Actions& out);
@@ -293,26 +311,43 @@ class Reactor {
   void TakeBackStrikes(const JobRecord& job, Now now, Actions& out);
   std::string WhyNotSetAside(const NodeId& node) const;
   std::string SetAsideByImgd(const NodeId& node, AsideBy by, std::string reason, Now now, Actions& out);
-  void TryElsewhere(JobId job, Now now);
+  std::vector<PartNode> NodesOf(const JobRecord& job) const;
+  std::vector<NodeId> BlamedByGang(const JobRecord& job) const;
+  std::string Blame(const JobRecord& job, const std::vector<NodeId>& nodes, const std::string& cause, Now now,
+                    Actions& out);
+  void TryElsewhere(JobId job, const std::vector<NodeId>& blamed, Now now);
+  bool HasRoomWithout(const JobRecord& job, const std::set<NodeId>& nodes, Now now) const;
   void StartJob(const Placement& placement, Now now, Actions& out);
-  void TakeTurns(Now now);
+  std::map<std::string, double> HadLately(Now now) const;
+  void PutInOrder(Now now);
   void Charge(JobId job, Now now);
   void ChargeAll(Now now);
+  bool ForgettingDue(Now now);
   void ForgetOld(WallTime now);
+  std::optional<JobId> LastOn(const NodeId& node) const;
+  void ForgetLostNodes(Now now, Actions& out);
   uint32_t DevicesOf(const JobRecord& job) const;
   double PricePerHour(const JobRecord& job) const;
-  std::map<std::string, Account> AccountsAt(Now now) const;
+  enum class WantedOf : uint8_t { kNothing, kTime, kAll };
+  std::map<std::string, Account> AccountsAt(Now now, WantedOf (*wanted)(const Quota&)) const;
   void FillAllowances(Snapshot& snapshot, Now now) const;
   void NoteRelease(const Snapshot& snapshot);
-  void Preempt(const std::vector<JobId>& victims, JobId for_job, Now now, Actions& out);
-  void SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out);
+  void Preempt(const std::vector<JobId>& victims, JobId for_job, const Snapshot& cluster, Now now,
+               Actions& out);
+  void NotePassedOver(JobId job, size_t place, Now now, Actions& out);
+  void SetWaits(const std::vector<WaitChange>& changes, const Snapshot& cluster, Now now, Actions& out);
+  void SetWait(size_t place, ReasonCode code, WaitTexts& texts, Now now, Actions& out);
   void Regroup(Now now, Actions& out);
-  void Grow(Now now, Actions& out);
+  void Grow(Snapshot& cluster, Now now, Actions& out);
   void GiveUpGrowth(JobId job, Now now);
   bool CanTake(const Part& part) const;
   std::vector<JobId> MayGrow(Now now);
   bool BackoffDue(Now now) const;
-  Snapshot FreeAndHeld(Now now) const;
+  /// `rows`: of a snapshot that is not needed any more, whose memory is used again.
+  Snapshot FreeAndHeld(Now now, std::vector<NodeSlots> rows = {}) const;
+  void AddHolder(const Holding& holding, Snapshot& snapshot) const;
+  void AddStarted(const Placement& placement, Snapshot& snapshot) const;
+  void AddPlanned(Snapshot& snapshot) const;
 
   CoreSettings settings_;
   std::string cluster_id_;
@@ -320,6 +355,7 @@ class Reactor {
   JobId next_job_{1};
   std::optional<Reservation> reserved_;  ///< of the latest plan, as the next
   std::vector<Placement> kept_;
+  std::map<JobId, JobId> passed_over_;  ///< who was told of it, and for which job; never stored
   std::set<JobId> pending_;
   std::vector<AppendDecision> news_;  ///< of nodes that are heard again, for the next Schedule()
   bool dirty_ = true;                 ///< something changed that the scheduler looks at
@@ -327,6 +363,7 @@ class Reactor {
   Instant next_growth_ = Instant::max();       ///< when a job may grow that may not yet
   std::map<JobId, Instant> could_grow_since_;  ///< of those that may; never stored
   Instant last_tick_{};
+  std::optional<WallTime> next_aging_;    ///< when a job gains a step by its age
   std::optional<WallTime> next_release_;  ///< when who has used up what they may can start something again
   Instant next_forgetting_{};
   uint64_t stale_reports_ = 0;
@@ -336,6 +373,7 @@ class Reactor {
     GangPulses ranks;
   };
   std::map<JobId, Watched> watched_;  ///< by job; never stored
+  std::vector<NodeSlots> rows_;       ///< the memory of the last pass's nodes, for the next
 };
 
 }  // namespace imgd

@@ -16,18 +16,18 @@ std::string ActorOf(const JobRecord& job) { return fmt::format("host:{}", job.by
 
 JobId Reactor::OnStartedByHand(const HandStart& start, Now now, Actions& out) {
   const JobId id = TakeJobId();
-  JobRecord job{.id = id,
-                .name = start.name,
-                .owner = start.owner,
-                .nodes = start.nodes,
-                .ranks_per_node = start.ranks_per_node,
-                .max_restarts = 0,
-                .checkpoint_dir = start.checkpoint_dir,
-                .state = JobState::kRunning,
-                .generation = Generation(1),
-                .submitted = now.wall,
-                .started = now.wall,
-                .by_hand = ByHand{.hosts = start.hosts, .token = start.token, .last_heard = now.wall}};
+  JobRecord job;
+  job.id = id;
+  job.name = start.name;
+  job.owner = start.owner;
+  job.nodes = start.nodes;
+  job.ranks_per_node = start.ranks_per_node;
+  job.max_restarts = 0;
+  job.checkpoint_dir = start.checkpoint_dir;
+  job.state = JobState::kRunning;
+  job.generation = Generation(1);
+  job.submitted = job.started = now.wall;
+  job.by_hand = ByHand{.hosts = start.hosts, .token = start.token, .last_heard = now.wall};
   job.reason = {ReasonCode::kStartedByHand, ExplainByHand(*job.by_hand)};
   out.push_back(AppendEvent{.job = id,
                             .generation = job.generation,

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/core/growth.h"
 #include "server/core/job.h"
@@ -72,8 +73,8 @@ bool Reactor::CanTake(const Part& part) const {
 std::vector<JobId> Reactor::MayGrow(Now now) {
   next_growth_ = Instant::max();
   std::vector<QueuedJob> may;
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
+  for (const auto& [id, holding] : state_.holdings()) {
+    const JobRecord& job = *holding.job;
     const Run& run = job.run;
     // Nobody knows whether a program saves what it did: it is not ended for more nodes.
     if (!job.Trains() || !job.IsElastic() || job.NodesNow() >= job.max_nodes ||
@@ -96,17 +97,18 @@ std::vector<JobId> Reactor::MayGrow(Now now) {
   return out;
 }
 
-void Reactor::Grow(Now now, Actions& out) {
+/// `cluster`: MakeSnapshot() of this moment; it may be taken.
+void Reactor::Grow(Snapshot& cluster, Now now, Actions& out) {
   const auto before = std::exchange(could_grow_since_, {});
   const auto may = MayGrow(now);
   if (may.empty()) return;
   std::vector<QueuedJob> coming;
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
-    if (ComesToQueue(job.run.stop)) coming.push_back(EntryOf(job));
+  for (const auto& [id, holding] : state_.holdings()) {
+    if (ComesToQueue(holding.job->run.stop)) coming.push_back(EntryOf(*holding.job));
   }
-  Growth growth(MakeSnapshot(now), state_.queue(), coming);
+  Growth growth(std::move(cluster), state_.queue(), coming);
   for (const JobId id : may) {
+    if (!growth.HasOpenNodes()) return;
     const JobRecord& job = *state_.FindJob(id);
     QueuedJob entry = EntryOf(job);
     entry.avoid = job.run.avoided;

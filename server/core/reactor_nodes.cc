@@ -19,6 +19,8 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   NoteHello(hello, now, out);
   if (known == nullptr) state_.AddNode({.id = hello.node, .joined = now.wall});
   NodeRecord& node = state_.EditNode(hello.node);
+  const bool restarted = !node.incarnation.empty() && node.incarnation != hello.incarnation;
+  node.incarnation = hello.incarnation;
   if (node.devices != hello.devices) state_.SetDevices(hello.node, hello.devices);
   node.agent_id = hello.agent_id;
   node.agent_version = hello.agent_version;
@@ -41,13 +43,13 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   NoteHealth(hello.node, std::move(problems), now, out);
   NoteNotice(hello.node, hello.health.notice, now, out);
 
+  for (const auto& report : hello.runs) ApplyReport(hello.node, report, now, out);
+  ReconcileUnlisted(hello, restarted);
   for (const JobId id : state_.active()) {
     if (PartOnNode(state_.FindJob(id)->run, hello.node) == nullptr) continue;
     PartOnNode(state_.EditJob(id).run, hello.node)->sent = Command::kNothing;
     pending_.insert(id);
   }
-  for (const auto& report : hello.runs) ApplyReport(hello.node, report, now, out);
-  ReconcileUnlisted(hello);
   Drain(now, out);
   return {};
 }
@@ -71,7 +73,7 @@ void Reactor::NoteHello(const NodeHello& hello, Now now, Actions& out) {
            actor, now, out);
 }
 
-void Reactor::ReconcileUnlisted(const NodeHello& hello) {
+void Reactor::ReconcileUnlisted(const NodeHello& hello, bool restarted) {
   for (const JobId id : state_.active()) {
     const JobRecord& job = *state_.FindJob(id);
     const Part* part = PartOnNode(job.run, hello.node);
@@ -82,12 +84,21 @@ void Reactor::ReconcileUnlisted(const NodeHello& hello) {
     });
     if (listed) continue;
     JobRecord& edited = state_.EditJob(id);
-    NoteUnlisted(edited, *PartOnNode(edited.run, hello.node));
+    NoteUnlisted(edited, *PartOnNode(edited.run, hello.node), restarted);
     pending_.insert(id);
   }
 }
 
-void Reactor::NoteUnlisted(JobRecord& job, Part& part) {
+void Reactor::NoteUnlisted(JobRecord& job, Part& part, bool restarted) {
+  if (job.run.stop == StopFor::kNothing && job.generation < settings_.first_generation) {
+    // Since the backup it may have run and ended; it is not begun a second time under its number.
+    AddTrouble(job.id, ReasonCode::kRestored,
+               fmt::format("imgd was restored from a backup, and node {} does not have the ranks that it had "
+                           "then",
+                           part.node));
+    part.phase = RunPhase::kGone;
+    return;
+  }
   const bool had_ranks = part.phase == RunPhase::kRunning || part.phase == RunPhase::kStopping ||
                          job.state == JobState::kRunning;
   const bool had_port =
@@ -97,6 +108,15 @@ void Reactor::NoteUnlisted(JobRecord& job, Part& part) {
       AddTrouble(job.id, ReasonCode::kRankFailed,
                  fmt::format("node {} came back without the ranks that it ran", part.node), part.node);
     }
+    part.phase = RunPhase::kGone;
+    return;
+  }
+  if (restarted && part.sent == Command::kStart) {
+    // It may have started them, and what it said of that may not have been stored.
+    AddTrouble(
+        job.id, ReasonCode::kStartFailed,
+        fmt::format("node {} restarted when it had been told to start its ranks, and knows nothing of them",
+                    part.node));
     part.phase = RunPhase::kGone;
     return;
   }
@@ -339,19 +359,25 @@ void Reactor::OnTick(Now now, Actions& out) {
   CountSilenceByHand(passed, now, out);
   for (const JobId id : state_.active()) CheckTimeouts(id, now);
   ChargeAll(now);
+  if (ForgettingDue(now)) {
+    ForgetOld(now.wall);
+    ForgetLostNodes(now, out);
+  }
   LetGoInTime(now.wall);
   Drain(now, out);
   if (BackoffDue(now) || now.steady >= next_growth_) dirty_ = true;
 }
 
 void Reactor::CountSilence(Duration passed, Now now, Actions& out) {
+  const Duration noticed = std::min(3 * settings_.heartbeat, settings_.lost_after);
   std::vector<NodeId> silent;
-  for (const auto& [id, node] : state_.nodes()) {
-    if (node.state != NodeState::kLost) silent.push_back(id);
-  }
-  for (const auto& id : silent) {
-    NodeRecord& node = state_.EditUnstored(id);
+  state_.ForNodesUnstored([&](NodeRecord& node) {
+    if (node.state == NodeState::kLost) return;
     node.silence += passed;
+    if (node.silence >= noticed) silent.push_back(node.id);
+  });
+  for (const auto& id : silent) {
+    const NodeRecord& node = *state_.FindNode(id);
     const bool silent_now = node.silence > 3 * settings_.heartbeat;
     const bool silent_before = node.silence - passed > 3 * settings_.heartbeat;
     if (node.silence >= settings_.lost_after) {

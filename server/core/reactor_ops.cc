@@ -60,10 +60,15 @@ std::string NamesOf(const std::vector<Part>& parts) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+bool OnSameNodes(const std::vector<Part>& a, const std::vector<Part>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Part& x, const Part& y) { return x.node == y.node; });
+}
+
 /// The same but for when it begins, as far as that is within a minute, or within a quarter of the time until
 /// then where it is an estimate.
 bool IsSame(const Reservation& a, const Reservation& b, Instant now) {
-  if (a.job != b.job || a.from.has_value() != b.from.has_value() || NamesOf(a.parts) != NamesOf(b.parts))
+  if (a.job != b.job || a.from.has_value() != b.from.has_value() || !OnSameNodes(a.parts, b.parts))
     return false;
   if (!a.from) return true;
   const Duration moved = *a.from > *b.from ? *a.from - *b.from : *b.from - *a.from;
@@ -172,7 +177,7 @@ Status Reactor::OnResume(JobId id, const std::string& actor, Now now, Actions& o
 Status Reactor::CouldMove(const JobRecord& job) const {
   std::vector<NodeSlots> nodes;
   for (const auto& [id, node] : state_.nodes()) {
-    NodeSlots slots{.id = id, .view = ViewOf(node), .kind = node.kind};
+    NodeSlots slots{.id = id, .folders = node.folders, .kind = node.kind};
     const bool counts = node.state != NodeState::kLost && !node.set_aside && node.problems.empty() &&
                         !node.notice && PartOnNode(job.run, id) == nullptr;
     // Its own nodes stay in the list, for they say which others see its checkpoints.
@@ -326,6 +331,57 @@ Status Reactor::OnReturn(const NodeId& id, bool drained, const std::string& acto
   return {};
 }
 
+Status Reactor::OnForget(const NodeId& id, const std::string& actor, Now now, Actions& out) {
+  const NodeRecord* known = state_.FindNode(id);
+  if (known == nullptr) return Fail(ErrorCode::kNotFound, "there is no node {}", id);
+  if (known->state != NodeState::kLost || known->Connected()) {
+    return Refuse(fmt::format("end its agent first; imgd calls it lost {} s after it was last heard",
+                              std::chrono::duration_cast<std::chrono::seconds>(settings_.lost_after).count()),
+                  "node {} cannot be forgotten: it is not lost", id);
+  }
+  if (const auto job = LastOn(id)) {
+    return Refuse(
+        "try again when it has run elsewhere, or has ended",
+        "node {} cannot be forgotten: job {} ran there last, and goes on from what only such nodes may see",
+        id, *job);
+  }
+  state_.DropNode(id);
+  NoteNode(id, ReasonCode::kNodeForgotten, fmt::format("node {} was lost and is forgotten, by {}", id, actor),
+           UserActor(actor), now, out);
+  dirty_ = true;
+  return {};
+}
+
+/// A job that has not ended and had a part of its latest run there: its checkpoints are where that node sees
+/// them.
+std::optional<JobId> Reactor::LastOn(const NodeId& id) const {
+  for (const auto& [job_id, job] : state_.jobs()) {
+    if (!IsFinal(job.state) && PartOnNode(job.run, id) != nullptr) return job_id;
+  }
+  return std::nullopt;
+}
+
+/// Nodes whose names never come back, as a spot fleet's, would else be listed for ever. What somebody set
+/// aside is to be so still when it is back.
+void Reactor::ForgetLostNodes(Now now, Actions& out) {
+  if (settings_.lost_nodes_kept_for == Duration::zero()) return;
+  const auto kept = std::chrono::duration_cast<std::chrono::microseconds>(settings_.lost_nodes_kept_for);
+  const int64_t since = now.wall.micros - kept.count();
+  std::vector<NodeId> old;
+  for (const auto& [id, node] : state_.nodes()) {
+    const bool by_user = node.set_aside && node.set_aside->by == AsideBy::kUser;
+    if (node.state == NodeState::kLost && !node.Connected() && !by_user &&
+        node.last_heartbeat.micros < since && !LastOn(id))
+      old.push_back(id);
+  }
+  for (const NodeId& id : old) {
+    state_.DropNode(id);
+    NoteNode(id, ReasonCode::kNodeForgotten, fmt::format("node {} was lost long ago and is forgotten", id),
+             "scheduler", now, out);
+    dirty_ = true;
+  }
+}
+
 void Reactor::NoteEmptied(Now now, Actions& out) {
   std::vector<NodeId> emptied;
   for (const auto& [id, node] : state_.nodes()) {
@@ -346,7 +402,7 @@ void Reactor::NoteReservation(const std::optional<Reservation>& before, Now now,
   size_t devices = 0;
   for (const auto& part : reserved_->parts) devices += part.devices.size();
   const bool changed =
-      before && before->job == reserved_->job && NamesOf(before->parts) != NamesOf(reserved_->parts);
+      before && before->job == reserved_->job && !OnSameNodes(before->parts, reserved_->parts);
   std::string text =
       fmt::format("{} device{} on {} {} kept for job {} ({})", devices, devices == 1 ? "" : "s",
                   NamesOf(reserved_->parts), devices == 1 ? "is" : "are", job->id, job->name);

@@ -25,18 +25,22 @@ void Reactor::OnRunPulse(const NodeId& node, RunKey run, std::vector<RankPulse> 
 void Reactor::JudgePulses(RunKey run, Now now, Actions& out) {
   const JobRecord& job = *state_.FindJob(run.job);
   if (job.run.stop != StopFor::kNothing || MustStop(job.run)) return;
+  auto stall = FindStall(job.run, NodesOf(job), watched_.at(run.job).ranks, now.steady);
+  if (!stall) return;
+  AddTrouble(run.job, stall->trouble.code, std::move(stall->trouble.text));
+  // It is not just hard to reach; the gang can start elsewhere.
+  if (stall->lost) LoseNode(*stall->lost, "", now, out);
+  Drain(now, out);
+}
+
+std::vector<PartNode> Reactor::NodesOf(const JobRecord& job) const {
   std::vector<PartNode> nodes;
   for (const auto& part : job.run.parts) {
     const NodeRecord* node = state_.FindNode(part.node);
     nodes.push_back({.out_of_reach = node == nullptr || node->state != NodeState::kReady,
                      .address = node == nullptr ? "" : node->address});
   }
-  auto stall = FindStall(job.run, nodes, watched_.at(run.job).ranks, now.steady);
-  if (!stall) return;
-  AddTrouble(run.job, stall->trouble.code, std::move(stall->trouble.text));
-  // It is not just hard to reach; the gang can start elsewhere.
-  if (stall->lost) LoseNode(*stall->lost, "", now, out);
-  Drain(now, out);
+  return nodes;
 }
 
 void Reactor::NoteWhere(RunKey run, RankExit& exit) const {

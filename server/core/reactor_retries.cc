@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "server/core/job.h"
 #include "server/core/reactor.h"
+#include "server/core/trial.h"
 
 /// The reactor's part in telling a job's fault from a node's: nodes on which different jobs fail are set
 /// aside, and a job that crashed twice on one node is tried on another.
@@ -139,24 +141,63 @@ std::string Reactor::SetAsideByImgd(const NodeId& id, AsideBy by, std::string re
   return fmt::format("; node {} is set aside", id);
 }
 
+std::vector<NodeId> Reactor::BlamedByGang(const JobRecord& job) const {
+  const auto watched = watched_.find(job.id);
+  const bool known = watched != watched_.end() && watched->second.generation == job.generation;
+  if (!known || !BrokeBeforeTraining(job)) return {};
+  std::vector<NodeId> blamed = BlamedNodes(job.run, NodesOf(job), watched->second.ranks);
+  // Of those that can't be told apart it is the one that the job met with before.
+  const auto met = [&](const NodeId& id) {
+    const NodeRecord* node = state_.FindNode(id);
+    return node != nullptr && IsStruckBy(*node, job.id);
+  };
+  if (std::any_of(blamed.begin(), blamed.end(), met)) std::erase_if(blamed, std::not_fn(met));
+  return blamed;
+}
+
+/// Counts it against nodes that their gang blames. Returns what to say of it.
+std::string Reactor::Blame(const JobRecord& job, const std::vector<NodeId>& nodes, const std::string& cause,
+                           Now now, Actions& out) {
+  if (nodes.empty()) return "";
+  std::vector<std::string> names;
+  std::string done;
+  for (const auto& node : nodes) {
+    names.push_back(node.name());
+    done += Strike(job, node, cause, now, out);
+  }
+  return fmt::format(
+      "; before they trained, the ranks got no answer from node {} or waited for it, so that it is "
+      "avoided next time where others are free{}",
+      fmt::join(names, " and node "), done);
+}
+
+/// Whether the job could start now if there were not these nodes.
+bool Reactor::HasRoomWithout(const JobRecord& job, const std::set<NodeId>& nodes, Now now) const {
+  Snapshot snapshot = FreeAndHeld(now);
+  // They stay in the list, for they say who else sees the job's checkpoints.
+  for (auto& slots : snapshot.nodes) slots.usable = slots.usable && !nodes.contains(slots.id);
+  return FitOf(snapshot.nodes, {.nodes = job.nodes,
+                                .ranks_per_node = job.ranks_per_node,
+                                .needs = job.needs,
+                                .folder = FolderOf(job),
+                                .resumes_with = NodeWithCheckpoints(job)})
+             .free_now >= job.nodes;
+}
+
 /// One that crashed twice in a place, both times on one node, is tried on others where they are free: a third
-/// crash there is its own fault, and a sick node does not end jobs.
-void Reactor::TryElsewhere(JobId id, Now now) {
+/// crash there is its own fault, and a sick node does not end jobs. So is one whose gang blames nodes:
+/// without all of them, or at least without the last, where not that many are free.
+void Reactor::TryElsewhere(JobId id, const std::vector<NodeId>& blamed, Now now) {
   const JobRecord& job = *state_.FindJob(id);
   if (job.state != JobState::kQueued || job.reason.code != ReasonCode::kBackoff) return;
-  if (job.crashes.times != 2 || job.crashes.nodes.size() != 1) return;
-  const NodeId node = *job.crashes.nodes.begin();
-  Snapshot snapshot = FreeAndHeld(now);
-  // It stays in the list, for it says who else sees the job's checkpoints.
-  for (auto& slots : snapshot.nodes) slots.usable = slots.usable && slots.id != node;
-  if (FitOf(snapshot.nodes, {.nodes = job.nodes,
-                             .ranks_per_node = job.ranks_per_node,
-                             .needs = job.needs,
-                             .folder = FolderOf(job),
-                             .resumes_with = NodeWithCheckpoints(job)})
-          .free_now < job.nodes)
-    return;
-  state_.EditJob(id).avoid.insert(node);
+  std::set<NodeId> without(blamed.begin(), blamed.end());
+  if (job.crashes.times == 2 && job.crashes.nodes.size() == 1) without.insert(*job.crashes.nodes.begin());
+  if (without.empty()) return;
+  if (!HasRoomWithout(job, without, now)) {
+    without = {*without.rbegin()};
+    if (!HasRoomWithout(job, without, now)) return;
+  }
+  state_.EditJob(id).avoid.insert(without.begin(), without.end());
   state_.Changed(id);
 }
 

@@ -506,5 +506,38 @@ TEST(Reactor, AGangResumesWhereItsCheckpointsAreThoughTheyAreToldLate) {
   EXPECT_EQ(cluster.Job(job).reason.text, "placed on c, d; its ranks are being started");
 }
 
+TEST(Reactor, ARunThatWasOverWhenTheDaemonDiedIsConcludedThoughNoNodeComesBack) {
+  TestCluster cluster;
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn18");
+  cluster.BringUp(job);
+  cluster.Ends("a", job, {ExitCode(0, 0)});
+  ASSERT_EQ(cluster.Job(job).state, JobState::kRunning) << "its last reports may still be on their way";
+  cluster.Restart();
+  cluster.Pass(std::chrono::seconds(5));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+}
+
+TEST(Reactor, RanksThatMayHaveRunAreNotStartedASecondTimeUnderTheirNumber) {
+  for (const char* then : {"first", "second"}) {
+    TestCluster cluster;
+    cluster.incarnation = "first";
+    cluster.Join("a", 1);
+    const JobId job = cluster.Submit("rn50");
+    cluster.Prepared("a", job);
+    cluster.Sent("a");
+    cluster.Leave("a");
+    cluster.incarnation = then;
+    cluster.Join("a", 1);
+    if (cluster.incarnation == "first") {
+      EXPECT_THAT(cluster.Sent("a"), testing::ElementsAre("prepare 1/1")) << "the command never came to it";
+    } else {
+      EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+      EXPECT_THAT(cluster.Job(job).reason.text,
+                  testing::HasSubstr("restarted when it had been told to start"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace imgd

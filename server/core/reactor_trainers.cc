@@ -9,6 +9,25 @@
 
 /// The reactor's events that come from trainers, and its scheduling.
 namespace imgd {
+namespace {
+
+/// `row` may be of another node or another time.
+void FillRow(NodeSlots& row, const NodeRecord& node) {
+  row.id = node.id;
+  row.holders = node.holders;
+  row.usable = node.Usable();
+  row.lost = node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice;
+  row.why_not = row.usable ? "" : ExplainNode(node);
+  row.folders = node.folders;
+  row.kind = node.kind;
+  row.devices.resize(node.devices.size());
+  for (size_t i = 0; i < node.devices.size(); ++i) {
+    row.devices[i] = node.devices[i].index;
+    if (row.holders[i] == JobId() && node.ForeignHolder(row.devices[i])) row.holders[i] = kForeignHolder;
+  }
+}
+
+}  // namespace
 
 bool Reactor::AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank) {
   const JobRecord* job = state_.FindJob(run.job);
@@ -95,59 +114,72 @@ void Reactor::OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank,
       .time = now.wall});
 }
 
-Snapshot Reactor::FreeAndHeld(Now now) const {
-  Snapshot snapshot{.now = now.steady};
+Snapshot Reactor::FreeAndHeld(Now now, std::vector<NodeSlots> rows) const {
+  Snapshot snapshot{.now = now.steady, .nodes = std::move(rows)};
   FillAllowances(snapshot, now);
-  for (const auto& [id, node] : state_.nodes()) {
-    NodeSlots slots{
-        .id = id,
-        .holders = node.holders,
-        .usable = node.Usable(),
-        .lost = node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice,
-        .why_not = ExplainNode(node),
-        .view = ViewOf(node),
-        .kind = node.kind};
-    for (size_t i = 0; i < node.devices.size(); ++i) {
-      slots.devices.push_back(node.devices[i].index);
-      if (slots.holders[i] == JobId() && node.ForeignHolder(node.devices[i].index)) {
-        slots.holders[i] = kForeignHolder;
-      }
-    }
-    snapshot.nodes.push_back(std::move(slots));
-  }
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
-    snapshot.job_names[id] = job.name;
-    const StopFor stop = job.run.stop;
-    const bool comes_back = stop == StopFor::kRetry;
-    // A run that is over only waits for its last reports: mostly that it trained to the last step.
-    const bool over = stop == StopFor::kNothing && job.run.gone_since != Instant{};
-    // One that grows keeps what it has.
-    const bool stays = stop == StopFor::kNothing || stop == StopFor::kGrow;
-    const bool leaving = over || !stays;
-    // The earliest counts: that a time limit is over is noticed a moment later.
-    std::optional<Instant> end;
-    if (const auto most = LongestStart(job)) end = job.run.held_since + *most;
-    const auto bound = [&end](Instant by) { end = std::min(end.value_or(by), by); };
-    if (const auto expected = job.run.expected_end; expected && (!end || *expected < *end)) {
-      bound(std::max(*expected, now.steady));
-      snapshot.estimated.insert(id);
-    }
-    if (over) bound(job.run.gone_since + settings_.settle);
-    if (leaving && !over && !comes_back) bound(job.run.stop_since + TimeToStop(job));
-    if (end) snapshot.ends[id] = *end;
-    snapshot.holders[id] = {.priority = job.priority,
-                            .preemptible = settings_.preemption && job.preemptible && stays,
-                            .leaving = leaving,
-                            .comes_back = comes_back,
-                            .to_stop = TimeToStop(job),
-                            .at_risk = (now.steady - job.run.kept_since) * job.WorldSize()};
-  }
+  snapshot.nodes.resize(state_.nodes().size());
+  auto row = snapshot.nodes.begin();
+  for (const auto& [id, node] : state_.nodes()) FillRow(*row++, node);
+  const size_t held = state_.holdings().size();
+  snapshot.job_names.reserve(held);
+  snapshot.ends.reserve(held);
+  snapshot.holders.reserve(held);
+  for (const auto& [id, holding] : state_.holdings()) AddHolder(holding, snapshot);
   return snapshot;
+}
+
+/// Its devices are its own in the snapshot already. Cheap where no later job was added before.
+void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
+  const JobRecord& job = *holding.job;
+  const Instant now = snapshot.now;
+  snapshot.job_names.insert_or_assign(snapshot.job_names.end(), job.id, job.name);
+  const StopFor stop = job.run.stop;
+  const bool comes_back = stop == StopFor::kRetry;
+  // A run that is over only waits for its last reports: mostly that it trained to the last step.
+  const bool over = stop == StopFor::kNothing && job.run.gone_since != Instant{};
+  // One that grows keeps what it has.
+  const bool stays = stop == StopFor::kNothing || stop == StopFor::kGrow;
+  const bool leaving = over || !stays;
+  // The earliest counts: that a time limit is over is noticed a moment later.
+  std::optional<Instant> end;
+  if (const auto most = LongestStart(job)) end = job.run.held_since + *most;
+  const auto bound = [&end](Instant by) { end = std::min(end.value_or(by), by); };
+  if (const auto expected = job.run.expected_end; expected && (!end || *expected < *end)) {
+    bound(std::max(*expected, now));
+    snapshot.estimated.insert(snapshot.estimated.end(), job.id);
+  }
+  if (over) bound(job.run.gone_since + settings_.settle);
+  if (leaving && !over && !comes_back) bound(job.run.stop_since + TimeToStop(job));
+  if (end) snapshot.ends.insert_or_assign(snapshot.ends.end(), job.id, *end);
+  snapshot.holders.insert_or_assign(snapshot.holders.end(), job.id,
+                                    Holder{.priority = state_.ranking().PriorityOfRun(job),
+                                           .preemptible = settings_.preemption && job.preemptible && stays,
+                                           .leaving = leaving,
+                                           .comes_back = comes_back,
+                                           .to_stop = TimeToStop(job),
+                                           .at_risk = (now - job.run.kept_since) * holding.devices});
+}
+
+/// What FreeAndHeld() would have of a job that has started since.
+void Reactor::AddStarted(const Placement& placement, Snapshot& snapshot) const {
+  const Holding& holding = state_.holdings().at(placement.job);
+  for (const auto& part : placement.parts) snapshot.NodeOf(part.node)->Take(placement.job, part);
+  for (const auto& account : AccountsOf(*holding.job)) {
+    const auto allowance = snapshot.allowances.find(account);
+    if (allowance != snapshot.allowances.end() && allowance->second.devices > 0)
+      allowance->second.used += holding.devices;
+  }
+  AddHolder(holding, snapshot);
 }
 
 Snapshot Reactor::MakeSnapshot(Now now) const {
   Snapshot snapshot = FreeAndHeld(now);
+  AddPlanned(snapshot);
+  return snapshot;
+}
+
+/// What the latest plan keeps, and for whom.
+void Reactor::AddPlanned(Snapshot& snapshot) const {
   const JobRecord* first = reserved_ ? state_.FindJob(reserved_->job) : nullptr;
   if (first != nullptr && first->state == JobState::kQueued) {
     snapshot.reserved = reserved_;
@@ -159,12 +191,9 @@ Snapshot Reactor::MakeSnapshot(Now now) const {
     snapshot.job_names[id] = job->name;
     snapshot.retrying.insert(id);
     for (const auto& part : parts) {
-      const auto node = std::find_if(snapshot.nodes.begin(), snapshot.nodes.end(),
-                                     [&part](const NodeSlots& slots) { return slots.id == part.node; });
-      if (node != snapshot.nodes.end()) node->Take(id, part);
+      if (NodeSlots* const node = snapshot.NodeOf(part.node)) node->Take(id, part);
     }
   }
-  return snapshot;
 }
 
 bool Reactor::BackoffDue(Now now) const { return now.steady >= next_backoff_; }
@@ -181,8 +210,8 @@ void Reactor::Schedule(Now now, Actions& out) {
   NoteEmptied(now, out);
   Regroup(now, out);
   next_backoff_ = Instant::max();
-  TakeTurns(now);
-  const Snapshot cluster = FreeAndHeld(now);
+  PutInOrder(now);
+  Snapshot cluster = FreeAndHeld(now, std::move(rows_));
   NoteRelease(cluster);
   Plan plan = MakePlan(cluster, state_.queue());
   for (const auto& job : state_.queue()) {
@@ -191,19 +220,29 @@ void Reactor::Schedule(Now now, Actions& out) {
   const auto before = std::exchange(reserved_, std::move(plan.reserved));
   kept_ = std::move(plan.kept);
   for (const auto& placement : plan.starts) StartJob(placement, now, out);
-  if (reserved_) Preempt(plan.victims, reserved_->job, now, out);
+  if (reserved_) Preempt(plan.victims, reserved_->job, cluster, now, out);
   NoteReservation(before, now, out);
-  if (!plan.waits.empty()) {
-    const Snapshot after = MakeSnapshot(now);
-    for (const auto& change : plan.waits) SetWait(change, after, now, out);
+  std::erase_if(passed_over_, [this](const auto& told) {
+    const JobRecord* job = state_.FindJob(told.first);
+    return job == nullptr || job->state != JobState::kQueued;
+  });
+  if (!plan.victims.empty()) {
+    cluster = FreeAndHeld(now, std::move(cluster.nodes));
+  } else {
+    for (const auto& placement : plan.starts) AddStarted(placement, cluster);
   }
-  Grow(now, out);
+  AddPlanned(cluster);
+  SetWaits(plan.waits, cluster, now, out);
+  Grow(cluster, now, out);
   Drain(now, out);
+  rows_ = std::move(cluster.nodes);
 }
 
 void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   JobRecord& job = state_.EditJob(placement.job);
   const std::string resized = ExplainResize(job, placement.parts);
+  const uint64_t least = settings_.first_generation.value();
+  if (job.generation.value() + 1 < least) job.generation = Generation(least - 1);
   BeginRun(job, placement.parts, now);
   std::string nodes;
   for (const auto& part : job.run.parts) nodes += fmt::format("{}{}", nodes.empty() ? "" : ", ", part.node);
@@ -221,36 +260,64 @@ void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   pending_.insert(job.id);
 }
 
-void Reactor::Preempt(const std::vector<JobId>& victims, JobId for_job, Now now, Actions& out) {
+void Reactor::Preempt(const std::vector<JobId>& victims, JobId for_job, const Snapshot& cluster, Now now,
+                      Actions& out) {
   const JobRecord& first = *state_.FindJob(for_job);
   for (const JobId id : victims) {
-    AskBack(
-        state_.EditJob(id), StopFor::kPreempt, "",
-        fmt::format("preempted for job {} ({}), whose priority is {}", for_job, first.name, first.priority),
-        now, out);
+    AskBack(state_.EditJob(id), StopFor::kPreempt, "",
+            fmt::format("preempted for job {} ({}), whose priority is {}: {}", for_job, first.name,
+                        first.priority, ExplainVictim(cluster, victims, id)),
+            now, out);
   }
 }
 
-void Reactor::SetWait(const WaitChange& change, const Snapshot& snapshot, Now now, Actions& out) {
-  // A backoff was given its reason, and its row in the history, when it began.
-  if (change.code == ReasonCode::kBackoff) return;
-  state_.SetWait(change.job, change.code);
+/// The record has each job for which it is passed over, once, and not of those far behind: there are many.
+void Reactor::NotePassedOver(JobId id, size_t place, Now now, Actions& out) {
+  constexpr size_t kTold = 100;
+  if (!reserved_ || place >= kTold || passed_over_[id] == reserved_->job) return;
+  passed_over_[id] = reserved_->job;
+  const JobRecord* first = state_.FindJob(reserved_->job);
+  out.push_back(AppendDecision{
+      .job = id,
+      .reason = {ReasonCode::kWaitsBehindJob,
+                 fmt::format(
+                     "passed over: what is free is kept for job {} ({}), which comes first; position {}",
+                     first->id, first->name, place + 1)},
+      .actor = "scheduler",
+      .time = now.wall});
+}
+
+/// `changes`: in the order of the queue.
+void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& cluster, Now now,
+                       Actions& out) {
+  WaitTexts texts(cluster);
+  size_t place = 0;
+  for (const auto& change : changes) {
+    // A backoff was given its reason, and its row in the history, when it began.
+    if (change.code == ReasonCode::kBackoff) continue;
+    while (state_.queue()[place].id != change.job) ++place;
+    SetWait(place, change.code, texts, now, out);
+  }
+}
+
+void Reactor::SetWait(size_t place, ReasonCode code, WaitTexts& texts, Now now, Actions& out) {
+  const JobId id = state_.queue()[place].id;
+  state_.SetWait(place, code);
+  if (code == ReasonCode::kWaitsBehindJob) NotePassedOver(id, place, now, out);
   // These two take turns whenever a device comes free; who asks is told which it is.
-  const auto waits = [](ReasonCode code) {
-    return code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob;
+  const auto waits = [](ReasonCode of) {
+    return of == ReasonCode::kWaitsForDevices || of == ReasonCode::kWaitsBehindJob;
   };
-  if (waits(change.code) && waits(state_.FindJob(change.job)->reason.code)) return;
-  JobRecord& job = state_.EditJob(change.job);
+  if (waits(code) && waits(state_.FindJob(id)->reason.code)) return;
+  JobRecord& job = state_.EditJob(id);
   const bool elsewhere = job.reason.code == ReasonCode::kBackoff && !job.avoid.empty();
-  const size_t place = *PlaceIn(state_.queue(), state_.KeyOf(job));
   const Waiting waiting = WaitingAt(state_.queue(), place);
-  auto event =
-      ChangeState(job, JobState::kQueued, {change.code, ExplainWait(snapshot, waiting)}, "scheduler", now);
+  auto event = ChangeState(job, JobState::kQueued, {code, texts.Of(waiting)}, "scheduler", now);
   if (event) out.push_back(std::move(*event));
   if (!elsewhere) return;
   // Others took what TryElsewhere() had found free: it may go anywhere.
   job.avoid.clear();
-  state_.Changed(job.id);
+  state_.Changed(id);
   dirty_ = true;
 }
 

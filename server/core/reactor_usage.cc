@@ -21,6 +21,9 @@ int64_t MicrosOf(Duration time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
 
+/// Of a name in the record of what was had lately, where users have no prefix.
+std::string AccountIn(const std::string& who) { return who.starts_with("project ") ? who : "user " + who; }
+
 bool LastsForEver(const Quota& quota) {
   return (quota.device_hours.most > 0 && quota.device_hours.per == Period::kTotal) ||
          (quota.spend.most > 0 && quota.spend.per == Period::kTotal);
@@ -64,8 +67,10 @@ void Reactor::Charge(JobId id, Now now) {
   const double cost = InSeconds(passed) / 3600 * PricePerHour(job);
   job.device_seconds += device_seconds;
   job.cost += cost;
-  if (settings_.half_life > Duration::zero())
+  if (settings_.half_life > Duration::zero()) {
     state_.AddUsage(job.owner, device_seconds, now.wall, settings_.half_life);
+    state_.AddUsage(ProjectOf(job), device_seconds, now.wall, settings_.half_life);
+  }
   for (const auto& name : AccountsOf(job)) {
     const Quota& quota = settings_.quotas.OfAccount(name);
     Account& account = state_.EditAccount(name);
@@ -80,9 +85,14 @@ void Reactor::ChargeAll(Now now) {
     if (now.steady >= state_.FindJob(id)->run.charged_at + kChargeEvery) Charge(id, now);
   }
   if (next_release_ && now.wall >= *next_release_) dirty_ = true;
-  if (now.steady < next_forgetting_) return;
+  if (next_aging_ && now.wall >= *next_aging_) dirty_ = true;
+}
+
+/// Once in a while.
+bool Reactor::ForgettingDue(Now now) {
+  if (now.steady < next_forgetting_) return false;
   next_forgetting_ = now.steady + kForgetEvery;
-  ForgetOld(now.wall);
+  return true;
 }
 
 void Reactor::ForgetOld(WallTime now) {
@@ -100,33 +110,59 @@ void Reactor::ForgetOld(WallTime now) {
   for (const auto& name : accounts) state_.DropAccount(name);
 }
 
-/// Who has had less lately comes first among jobs of one priority; what runs counts too.
-void Reactor::TakeTurns(Now now) {
-  if (settings_.half_life == Duration::zero()) return;
+/// By account ("user ada"): what is left of what they have had; what runs counts too.
+std::map<std::string, double> Reactor::HadLately(Now now) const {
   std::map<std::string, double> had;
-  for (const auto& [owner, usage] : state_.usage()) had[owner] = usage.At(now.wall, settings_.half_life);
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
-    had[job.owner] += InSeconds(now.steady - job.run.charged_at) * DevicesOf(job);
+  if (settings_.half_life == Duration::zero()) return had;
+  for (const auto& [who, usage] : state_.usage())
+    had[AccountIn(who)] = usage.At(now.wall, settings_.half_life);
+  ByAccounts<double*> of_whom([&had](const std::string& account) { return &had[account]; });
+  for (const auto& [id, holding] : state_.holdings()) {
+    const JobRecord& job = *holding.job;
+    for (double* const all : of_whom.Of(job))
+      *all += InSeconds(now.steady - job.run.charged_at) * holding.devices;
   }
-  std::map<std::string, uint32_t> turns;
-  for (const auto& [owner, device_seconds] : had) {
-    if (const uint32_t turn = TurnOf(device_seconds); turn > 0) turns[owner] = turn;
-  }
-  state_.SetTurns(std::move(turns));
+  return had;
 }
 
-/// To the moment: with what runs.
-std::map<std::string, Account> Reactor::AccountsAt(Now now) const {
-  auto accounts = state_.accounts();
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
+/// Who has waited for long is as one of a higher priority; among equals who has had less lately comes first.
+void Reactor::PutInOrder(Now now) {
+  Ranking ranking{.aging = settings_.aging, .at = now.wall};
+  for (const auto& [account, device_seconds] : HadLately(now)) {
+    const uint32_t turn = TurnOf(device_seconds / settings_.shares.OfAccount(account));
+    if (turn > 0) ranking.turns[account] = turn;
+  }
+  next_aging_ = state_.SetRanking(std::move(ranking));
+  // Of many jobs some gain a step all the time, and a hundredth of it is nothing to wait for.
+  if (next_aging_)
+    next_aging_->micros = std::max(next_aging_->micros, now.wall.micros + MicrosOf(settings_.aging) / 100);
+}
+
+/// To the moment: with what runs. `wanted(quota)`: of whom, and whether what it cost is wanted too.
+std::map<std::string, Account> Reactor::AccountsAt(Now now, WantedOf (*wanted)(const Quota&)) const {
+  std::map<std::string, Account> accounts;
+  for (const auto& [name, account] : state_.accounts()) {
+    if (wanted(settings_.quotas.OfAccount(name)) != WantedOf::kNothing) accounts.emplace(name, account);
+  }
+  struct Counted {
+    Account* account = nullptr;
+    bool costs = false;
+  };
+  ByAccounts<Counted> of_whom([&](const std::string& name) -> Counted {
+    const WantedOf what = wanted(settings_.quotas.OfAccount(name));
+    if (name == kNoProject || what == WantedOf::kNothing) return {};
+    return {&accounts[name], what == WantedOf::kAll};
+  });
+  for (const auto& [id, holding] : state_.holdings()) {
+    const JobRecord& job = *holding.job;
     const Duration passed = now.steady - job.run.charged_at;
     if (passed <= Duration::zero()) continue;
+    const auto& counted = of_whom.Of(job);
+    const bool costs = counted[0].costs || counted[1].costs;
+    const double cost = costs ? InSeconds(passed) / 3600 * PricePerHour(job) : 0;
     const WallTime from{now.wall.micros - MicrosOf(passed)};
-    for (const auto& name : AccountsOf(job)) {
-      accounts[name].Add(InSeconds(passed) * DevicesOf(job), InSeconds(passed) / 3600 * PricePerHour(job),
-                         from, now.wall);
+    for (const auto& [account, _] : counted) {
+      if (account != nullptr) account->Add(InSeconds(passed) * holding.devices, cost, from, now.wall);
     }
   }
   return accounts;
@@ -136,23 +172,26 @@ void Reactor::FillAllowances(Snapshot& snapshot, Now now) const {
   const Quotas& quotas = settings_.quotas;
   snapshot.currency = settings_.currency;
   if (quotas == Quotas()) return;
-  const auto allow = [&](const JobRecord& job) {
-    for (const auto& account : AccountsOf(job)) {
-      const uint32_t devices = quotas.OfAccount(account).devices;
-      if (devices > 0) snapshot.allowances[account].devices = devices;
-    }
+  const auto allow = [&](const std::string& account) -> Allowance* {
+    const uint32_t devices = quotas.OfAccount(account).devices;
+    if (devices == 0 || account == kNoProject) return nullptr;
+    Allowance& allowance = snapshot.allowances[account];
+    allowance.devices = devices;
+    return &allowance;
   };
-  for (const auto& job : state_.queue()) allow(*state_.FindJob(job.id));
-  for (const JobId id : state_.active()) {
-    const JobRecord& job = *state_.FindJob(id);
-    allow(job);
-    for (const auto& account : AccountsOf(job)) {
-      const auto allowance = snapshot.allowances.find(account);
-      if (allowance != snapshot.allowances.end()) allowance->second.used += DevicesOf(job);
+  for (const auto& [account, waiting] : state_.queued_of()) allow(account);
+  ByAccounts<Allowance*> of_whom(allow);
+  for (const auto& [id, holding] : state_.holdings()) {
+    for (Allowance* const allowance : of_whom.Of(*holding.job)) {
+      if (allowance != nullptr) allowance->used += holding.devices;
     }
   }
   if (!quotas.HasBudgets()) return;
-  for (const auto& [name, account] : AccountsAt(now)) {
+  const auto bounded = [](const Quota& quota) {
+    if (!quota.HasBudgets()) return WantedOf::kNothing;
+    return quota.spend.most > 0 ? WantedOf::kAll : WantedOf::kTime;
+  };
+  for (const auto& [name, account] : AccountsAt(now, bounded)) {
     auto used_up = UsedUpOf(quotas.OfAccount(name), account, now.wall);
     if (used_up) snapshot.allowances[name].used_up = std::move(used_up);
   }
@@ -170,23 +209,26 @@ void Reactor::NoteRelease(const Snapshot& snapshot) {
 std::vector<AccountUse> Reactor::Accounts(Now now) const {
   std::map<std::string, AccountUse> known;
   const auto use = [&known](const std::string& account) -> AccountUse& { return known[account]; };
-  for (auto& [name, account] : AccountsAt(now)) use(name).used = account;
+  const auto all = [](const Quota&) { return WantedOf::kAll; };
+  for (auto& [name, account] : AccountsAt(now, all)) use(name).used = account;
   for (const auto& [name, count] : state_.queued_of()) use(name).queued = count;
   for (const auto& [name, quota] : settings_.quotas.users) use("user " + name);
   for (const auto& [name, quota] : settings_.quotas.projects) use("project " + name);
-  for (const auto& [owner, usage] : state_.usage())
-    use("user " + owner).recent_device_seconds = usage.At(now.wall, settings_.half_life);
+  for (const auto& [name, share] : settings_.shares.users) use("user " + name);
+  for (const auto& [name, share] : settings_.shares.projects) use("project " + name);
+  for (const auto& [account, device_seconds] : HadLately(now)) {
+    // What has no project is no account that anybody knows.
+    if (account != "project ") use(account).recent_device_seconds = device_seconds;
+  }
   for (const JobId id : state_.active()) {
     const JobRecord& job = *state_.FindJob(id);
     for (const auto& account : AccountsOf(job)) use(account).devices += DevicesOf(job);
-    if (settings_.half_life > Duration::zero())
-      use("user " + job.owner).recent_device_seconds +=
-          InSeconds(now.steady - job.run.charged_at) * DevicesOf(job);
   }
   std::vector<AccountUse> out;
   for (auto& [name, account] : known) {
     account.account = name;
     account.quota = settings_.quotas.OfAccount(name);
+    account.share = settings_.shares.OfAccount(name);
     out.push_back(std::move(account));
   }
   return out;

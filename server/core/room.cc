@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -41,31 +42,6 @@ void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& membe
   }
 }
 
-/// Which devices do; many in a row are the same.
-class DeviceCheck {
- public:
-  explicit DeviceCheck(const Needs& needs) : needs_(needs), any_(!AsksOfDevices(needs)) {}
-
-  bool IsFine(const NodeSlots& node, size_t i) {
-    if (any_) return true;
-    if (!node.kind || i >= node.kind->devices.size()) return false;
-    const Device& device = node.kind->devices[i];
-    if (last_ != nullptr && device.model == last_->model && device.memory_bytes == last_->memory_bytes)
-      return fine_;
-    last_ = &device;
-    const auto [known, is_new] = known_.try_emplace({device.model, device.memory_bytes}, false);
-    if (is_new) known->second = Does(needs_, device);
-    return fine_ = known->second;
-  }
-
- private:
-  const Needs& needs_;
-  bool any_;
-  std::map<std::pair<std::string_view, uint64_t>, bool> known_;  ///< by model and memory
-  const Device* last_ = nullptr;
-  bool fine_ = false;
-};
-
 /// A node that a gang could have a part of.
 struct Candidate {
   Instant ready;  ///< when enough of its devices are free
@@ -78,42 +54,50 @@ struct Candidate {
 /// When holders end; many devices in a row have the same.
 class Room::Ends {
  public:
-  explicit Ends(const std::map<JobId, Instant>& ends) : ends_(ends) {}
+  /// `ends` must outlive it.
+  explicit Ends(const EndTimes& ends) : known_(ends) {}
 
   Instant Of(JobId holder) {
     if (holder == last_) return end_;
-    const auto end = ends_.find(holder);
+    const auto end = known_.find(holder);
     last_ = holder;
-    end_ = end == ends_.end() ? Instant::max() : end->second;
-    return end_;
+    return end_ = end == known_.end() ? Instant::max() : end->second;
   }
 
  private:
-  const std::map<JobId, Instant>& ends_;
+  const EndTimes& known_;
   JobId last_;
   Instant end_ = Instant::max();
 };
 
 std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder) {
   if (folder.empty()) return std::vector<size_t>(nodes.size(), 0);
-  std::vector<FolderView> views;
+  std::vector<const FolderView*> views;
   views.reserve(nodes.size());
-  for (const auto& node : nodes) views.push_back(node.view);
+  for (const auto& node : nodes) views.push_back(node.folders.get());
   return FolderGroups(views, folder);
 }
 
+QueuedJob Anywhere(const QueuedJob& job) {
+  QueuedJob anywhere = job;
+  anywhere.avoid.clear();
+  return anywhere;
+}
+
 Room::Room(const std::vector<NodeSlots>& nodes) : nodes_(&nodes) {
-  std::map<std::pair<const NodeKind*, size_t>, uint32_t> sorts;
+  std::map<NodeSort, uint32_t> sorts;
   size_t next = 0;
   for (uint32_t i = 0; i < nodes.size(); ++i) {
     const NodeSlots& node = nodes[i];
     layout_->first.push_back(next);
+    uint32_t& free = free_on_.emplace_back();
     for (size_t device = 0; device < node.devices.size(); ++device) {
-      if (node.holders[device] == JobId()) free_.Insert(next + device);
+      if (node.holders[device] != JobId()) continue;
+      free_.Insert(next + device);
+      ++free;
     }
     next += node.devices.size();
-    const auto [sort, is_new] =
-        sorts.try_emplace({node.kind.get(), node.devices.size()}, static_cast<uint32_t>(sorts.size()));
+    const auto [sort, is_new] = sorts.try_emplace(node.Sort(), static_cast<uint32_t>(sorts.size()));
     if (is_new) layout_->example.push_back(i);
     layout_->sort_of.push_back(sort->second);
     if (node.usable) layout_->usable.Insert(i);
@@ -132,8 +116,8 @@ std::vector<uint32_t> Room::FreeDevices(uint32_t node) const {
 }
 
 std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
-  if (FreeFor(view, node, FreeOn(node)) == 0) return {};
-  const Judged& judged = (*view.judged)[layout_->sort_of[node]];
+  if (FreeFor(view, node, free_on_[node]) == 0) return {};
+  const Judged& judged = (*view.frame->judged)[layout_->sort_of[node]];
   if (judged.room == 0) return {};
   if (judged.does.empty()) return FreeDevices(node);
   std::vector<uint32_t> out;
@@ -144,35 +128,25 @@ std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
   return out;
 }
 
-uint32_t Room::FreeOn(uint32_t node) const {
-  return free_.CountIn(layout_->first[node], layout_->first[node + 1]);
-}
-
 uint32_t Room::FreeFor(const View& view, uint32_t node, uint32_t free) const {
-  const Judged& judged = (*view.judged)[layout_->sort_of[node]];
+  const Judged& judged = (*view.frame->judged)[layout_->sort_of[node]];
   if (judged.room == 0) return 0;
   const size_t first = layout_->first[node];
-  if (view.whole_nodes && free < layout_->first[node + 1] - first) return 0;
+  if (view.frame->whole_nodes && free < layout_->first[node + 1] - first) return 0;
   if (judged.does.empty()) return free;
   uint32_t does = 0;
   for (size_t i = 0; i < judged.does.size(); ++i) does += judged.does[i] && free_.Contains(first + i) ? 1 : 0;
   return does;
 }
 
-auto Room::Judge(const Needs& needs) const -> std::shared_ptr<const std::vector<Judged>> {
-  DeviceCheck check(needs);
+auto Room::Judge(const Needs& needs) -> std::shared_ptr<const std::vector<Judged>> {
+  auto& judged = numbers_->judged[needs];
+  if (judged) return judged;
+  NodesCheck check(needs);
   std::vector<Judged> out;
   out.reserve(layout_->example.size());
-  for (const uint32_t example : layout_->example) {
-    const NodeSlots& node = (*nodes_)[example];
-    Judged& judged = out.emplace_back();
-    if (!Does(needs, node.LabelsOrNone())) continue;
-    for (size_t i = 0; i < node.devices.size(); ++i) judged.room += check.IsFine(node, i) ? 1 : 0;
-    if (judged.room == 0 || judged.room == node.devices.size()) continue;
-    judged.does.resize(node.devices.size());
-    for (size_t i = 0; i < node.devices.size(); ++i) judged.does[i] = check.IsFine(node, i);
-  }
-  return std::make_shared<const std::vector<Judged>>(std::move(out));
+  for (const uint32_t example : layout_->example) out.push_back(check.Judge((*nodes_)[example]));
+  return judged = std::make_shared<const std::vector<Judged>>(std::move(out));
 }
 
 Room::View& Room::ViewOf(const QueuedJob& job) {
@@ -185,51 +159,55 @@ Room::View& Room::ViewOf(const QueuedJob& job) {
     numbers.last_asked = asked;
     numbers.last = known->second;
   }
-  if (views_.size() <= numbers.last) views_.resize(numbers.last + 1);
-  auto& view = views_[numbers.last];
-  if (!view) {
-    numbers.judged.resize(numbers.known.size());
-    auto& judged = numbers.judged[numbers.last];
-    if (!judged) judged = Judge(job.needs);
-    view.emplace().judged = judged;
-    Look(*view, job);
+  const size_t number = numbers.last;
+  if (views_.size() <= number) views_.resize(number + 1);
+  if (!views_[number]) {
+    if (numbers.frames.size() <= number) numbers.frames.resize(number + 1);
+    if (!numbers.frames[number]) numbers.frames[number] = FrameFor(job);
+    View& view = views_[number].emplace();
+    view.frame = numbers.frames[number];
+    SortByFree(view, job);
   }
-  return *view;
+  return *views_[number];
 }
 
-void Room::Look(View& view, const QueuedJob& job) const {
+auto Room::FrameFor(const QueuedJob& job) -> std::shared_ptr<const Frame> {
   const size_t count = nodes_->size();
-  view.whole_nodes = job.needs.whole_nodes;
-  view.group_of.resize(count);
-  view.place_of.resize(count);
-  const auto roots = GroupsOf(*nodes_, job.folder);
+  Frame frame{.whole_nodes = job.needs.whole_nodes, .judged = Judge(job.needs)};
+  frame.group_of.resize(count);
+  frame.place_of.resize(count);
+  const auto [known, is_new] = numbers_->groups_of.try_emplace(job.folder);
+  if (is_new) known->second = GroupsOf(*nodes_, job.folder);
+  const auto& roots = known->second;
   for (uint32_t i = 0; i < count; ++i) {
     // The first node of a group is its root.
     if (roots[i] == i) {
-      view.group_of[i] = static_cast<uint32_t>(view.groups.size());
-      view.groups.emplace_back();
+      frame.group_of[i] = static_cast<uint32_t>(frame.groups.size());
+      frame.groups.emplace_back();
     } else {
-      view.group_of[i] = view.group_of[roots[i]];
+      frame.group_of[i] = frame.group_of[roots[i]];
     }
-    Group& group = view.groups[view.group_of[i]];
-    const uint32_t room = (*view.judged)[layout_->sort_of[i]].room;
+    Members& members = frame.groups[frame.group_of[i]];
+    const uint32_t room = (*frame.judged)[layout_->sort_of[i]].room;
     if (room == 0) continue;
-    view.place_of[i] = static_cast<uint32_t>(group.members.size());
-    group.members.push_back(i);
-    if (group.by_size.size() <= room) group.by_size.resize(room + 1);
-    ++group.by_size[room];
+    frame.place_of[i] = static_cast<uint32_t>(members.nodes.size());
+    members.nodes.push_back(i);
+    if (members.by_size.size() <= room) members.by_size.resize(room + 1);
+    ++members.by_size[room];
   }
-  SortByFree(view, job);
+  return std::make_shared<const Frame>(std::move(frame));
 }
 
 void Room::SortByFree(View& view, const QueuedJob& job) const {
-  for (Group& group : view.groups) {
-    group.by_free.resize(group.by_size.size());
-    for (uint32_t place = 0; place < group.members.size(); ++place) {
-      const uint32_t node = group.members[place];
+  for (const Members& members : view.frame->groups) {
+    Group& group = view.groups.emplace_back();
+    group.of = &members;
+    group.by_free.resize(members.by_size.size());
+    for (uint32_t place = 0; place < members.nodes.size(); ++place) {
+      const uint32_t node = members.nodes[place];
       if (!layout_->usable.Contains(node)) continue;
       if (!job.avoid.empty() && job.avoid.contains((*nodes_)[node].id)) continue;
-      if (const uint32_t free = FreeFor(view, node, FreeOn(node)); free > 0)
+      if (const uint32_t free = FreeFor(view, node, free_on_[node]); free > 0)
         group.by_free[free].Insert(place);
     }
   }
@@ -259,16 +237,17 @@ void Room::SortByCloseness(Group& group) {
   NumberLabels();
   group.close.emplace();
   // Of each member, by its place: in the order of names, as nodes come.
-  std::vector<uint32_t> free_of(group.members.size());
+  const auto& members = group.of->nodes;
+  std::vector<uint32_t> free_of(members.size());
   for (uint32_t free = 0; free < group.by_free.size(); ++free) {
     group.by_free[free].ForEach([&](uint32_t place) { return (free_of[place] = free, true); });
   }
   for (size_t level = 0; level < kTopology.size(); ++level) {
     CloseSets& sets = (*group.close)[level];
     sets = CloseSets(layout_->label_counts[level], group.by_free.size() - 1);
-    for (uint32_t place = 0; place < group.members.size(); ++place) {
-      const uint32_t set = LabelsOf(group.members[place])[level];
-      if (set != kNoLabel && free_of[place] > 0) sets.Add(set, group.members[place], free_of[place]);
+    for (uint32_t place = 0; place < members.size(); ++place) {
+      const uint32_t set = LabelsOf(members[place])[level];
+      if (set != kNoLabel && free_of[place] > 0) sets.Add(set, members[place], free_of[place]);
     }
   }
 }
@@ -285,19 +264,22 @@ std::span<Room::Group> Room::GroupsFor(const QueuedJob& job) {
   View& view = ViewOf(job);
   if (!job.folder.empty() && job.resumes_with != NodeId()) {
     const size_t with = IndexOf(job.resumes_with);
-    if (with < nodes_->size()) return {&view.groups[view.group_of[with]], 1};
+    if (with < nodes_->size()) return {&view.groups[view.frame->group_of[with]], 1};
   }
   return view.groups;
 }
 
 bool Room::CouldEverHold(const QueuedJob& job) {
+  if (!job.avoid.empty()) return CouldEverHold(Anywhere(job));
   const auto groups = GroupsFor(job);
   return std::any_of(groups.begin(), groups.end(), [&job](const Group& group) {
-    return CountFrom(group.by_size, job.ranks_per_node, [](uint32_t count) { return count; }) >= job.nodes;
+    return CountFrom(group.of->by_size, job.ranks_per_node, [](uint32_t count) { return count; }) >=
+           job.nodes;
   });
 }
 
 bool Room::Holds(const QueuedJob& job) {
+  if (!job.avoid.empty() && !Holds(Anywhere(job))) return false;
   const auto groups = GroupsFor(job);
   return std::any_of(groups.begin(), groups.end(), [&job](const Group& group) {
     return FreeNodes(group.by_free, job.ranks_per_node) >= job.nodes;
@@ -306,18 +288,25 @@ bool Room::Holds(const QueuedJob& job) {
 
 uint32_t Room::MostNodes(const QueuedJob& job) {
   uint64_t most = 0;
+  if (!job.avoid.empty()) {
+    const uint32_t anywhere = MostNodes(Anywhere(job));
+    if (anywhere < job.nodes) return anywhere;
+  }
   for (const Group& group : GroupsFor(job))
     most = std::max<uint64_t>(most, FreeNodes(group.by_free, job.ranks_per_node));
   return static_cast<uint32_t>(most);
 }
 
 bool Room::WillHold(const QueuedJob& job) {
-  const View& view = ViewOf(job);
-  const auto groups = GroupsFor(job);
+  const QueuedJob anywhere = Anywhere(job);
+  const View& view = ViewOf(anywhere);
+  const auto groups = GroupsFor(anywhere);
   return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
-    const auto count = std::count_if(group.members.begin(), group.members.end(), [&](uint32_t i) {
+    const auto& members = group.of->nodes;
+    const auto count = std::count_if(members.begin(), members.end(), [&](uint32_t i) {
       const NodeSlots& node = (*nodes_)[i];
-      return !node.lost && !job.avoid.contains(node.id) && FreeFor(view, i, FreeOn(i)) >= job.ranks_per_node;
+      return !node.lost && !job.avoid.contains(node.id) &&
+             FreeFor(view, i, free_on_[i]) >= job.ranks_per_node;
     });
     return count >= static_cast<std::ptrdiff_t>(job.nodes);
   });
@@ -340,7 +329,7 @@ void Room::ChooseClose(Group& group, const QueuedJob& job, std::vector<uint32_t>
   const View& view = ViewOf(job);
   const auto fill_from = [&](CloseSets& sets, uint32_t set) {
     sets.Fill(
-        set, ranks, job.nodes, [&](uint32_t node) { return FreeFor(view, node, FreeOn(node)); }, chosen);
+        set, ranks, job.nodes, [&](uint32_t node) { return FreeFor(view, node, free_on_[node]); }, chosen);
   };
   for (size_t level = kTopology.size(); level-- > 0;) {
     CloseSets& sets = (*group.close)[level];
@@ -363,7 +352,7 @@ std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
   std::vector<uint32_t> chosen;
   chosen.reserve(job.nodes);
   if (job.nodes > 1) ChooseClose(group, job, chosen);
-  Fill(group.by_free, group.members, job.ranks_per_node, job.nodes, chosen);
+  Fill(group.by_free, group.of->nodes, job.ranks_per_node, job.nodes, chosen);
   // Neighbours in rank are close, and else ranks go by node name, so that a gang's layout can be told by
   // looking at it.
   if (layout_->labels.empty()) {
@@ -376,6 +365,11 @@ std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
 }
 
 std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
+  if (!job.avoid.empty()) {
+    auto parts = Find(Anywhere(job));
+    const auto avoided = [&job](const Part& part) { return job.avoid.contains(part.node); };
+    if (!parts || std::none_of(parts->begin(), parts->end(), avoided)) return parts;
+  }
   for (Group& group : GroupsFor(job)) {
     if (FreeNodes(group.by_free, job.ranks_per_node) < job.nodes) continue;
     const View& view = ViewOf(job);
@@ -395,25 +389,37 @@ std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
 std::vector<uint32_t> Room::NodesOf(const std::vector<Part>& parts) const {
   std::vector<uint32_t> out;
   out.reserve(parts.size());
-  for (const auto& part : parts) out.push_back(static_cast<uint32_t>(IndexOf(part.node)));
+  // A large gang's parts are by name, too, and mostly on nodes next to each other.
+  size_t next = 0;
+  for (const auto& part : parts) {
+    const bool is_next = next < nodes_->size() && (*nodes_)[next].id == part.node;
+    const size_t index = is_next ? next : IndexOf(part.node);
+    out.push_back(static_cast<uint32_t>(index));
+    next = index + 1;
+  }
   return out;
 }
 
-void Room::Take(const std::vector<Part>& parts) { Take(parts, NodesOf(parts)); }
+void Room::Take(const std::vector<Part>& parts, Instant until) { Take(parts, NodesOf(parts), until); }
 
-void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes) {
+void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes, Instant until) {
   std::vector<uint32_t> before(views_.size());
   for (size_t at = 0; at < parts.size(); ++at) {
     const Part& part = parts[at];
     const uint32_t node = nodes[at];
-    const uint32_t had = FreeOn(node);
+    const uint32_t had = free_on_[node];
     for (size_t i = 0; i < views_.size(); ++i) before[i] = views_[i] ? FreeFor(*views_[i], node, had) : 0;
     const auto& devices = (*nodes_)[node].devices;
     for (size_t i = 0; i < devices.size(); ++i) {
-      if (part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end())
-        free_.Erase(layout_->first[node] + i);
+      const bool wanted =
+          part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end();
+      const size_t device = layout_->first[node] + i;
+      if (!wanted || !free_.Contains(device)) continue;
+      free_.Erase(device);
+      --free_on_[node];
+      if (until != Instant::max()) given_back_[device] = until;
     }
-    const uint32_t has = FreeOn(node);
+    const uint32_t has = free_on_[node];
     for (size_t i = 0; i < views_.size(); ++i) {
       if (before[i] > 0) Move(*views_[i], node, before[i], FreeFor(*views_[i], node, has));
     }
@@ -421,8 +427,8 @@ void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nod
 }
 
 void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
-  Group& group = view.groups[view.group_of[node]];
-  const uint32_t place = view.place_of[node];
+  Group& group = view.groups[view.frame->group_of[node]];
+  const uint32_t place = view.frame->place_of[node];
   // One that can't be used is nowhere.
   if (!group.by_free[from].Contains(place)) return;
   group.by_free[from].Erase(place);
@@ -435,38 +441,47 @@ void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
   }
 }
 
+/// Of a device that was free at first.
+Instant Room::EndOfTaken(size_t device) const {
+  const auto end = given_back_.find(device);
+  return end == given_back_.end() ? Instant::max() : end->second;
+}
+
 /// When each device of a node that does comes free, with its index, the first one first.
 void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const {
   out.clear();
   const NodeSlots& slots = (*nodes_)[node];
-  const Judged& judged = (*view.judged)[layout_->sort_of[node]];
+  const Judged& judged = (*view.frame->judged)[layout_->sort_of[node]];
   Instant last = Instant::min();
   for (size_t i = 0; i < slots.devices.size(); ++i) {
-    const bool is_free = free_.Contains(layout_->first[node] + i);
-    const Instant release = is_free ? Instant::min() : ends.Of(slots.holders[i]);
+    const size_t device = layout_->first[node] + i;
+    const Instant release = free_.Contains(device)        ? Instant::min()
+                            : slots.holders[i] == JobId() ? EndOfTaken(device)
+                                                          : ends.Of(slots.holders[i]);
     last = std::max(last, release);
     if (judged.does.empty() || judged.does[i]) out.emplace_back(release, slots.devices[i]);
   }
   // None of a whole node is any good before the last one.
-  if (view.whole_nodes) {
+  if (view.frame->whole_nodes) {
     for (auto& release : out) release.first = last;
   }
   std::sort(out.begin(), out.end());
 }
 
-std::optional<Reservation> Room::Reserve(const QueuedJob& job, const std::map<JobId, Instant>& ends) {
+std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& ends) {
   std::optional<Instant> best;
   std::vector<Candidate> chosen;
   Ends known_ends(ends);
   std::vector<Release> releases;
-  const View& view = ViewOf(job);
-  for (const Group& group : GroupsFor(job)) {
+  const QueuedJob anywhere = Anywhere(job);
+  const View& view = ViewOf(anywhere);
+  for (const Group& group : GroupsFor(anywhere)) {
     std::vector<Candidate> candidates;
-    for (const uint32_t i : group.members) {
+    for (const uint32_t i : group.of->nodes) {
       const NodeSlots& node = (*nodes_)[i];
       // One that is only out of reach may come back in time.
       if (node.lost || job.avoid.contains(node.id)) continue;
-      if ((*view.judged)[layout_->sort_of[i]].room < job.ranks_per_node) continue;
+      if ((*view.frame->judged)[layout_->sort_of[i]].room < job.ranks_per_node) continue;
       FindReleases(view, i, known_ends, releases);
       // When one that is out of reach is back, nobody knows.
       const Instant ready = node.usable ? releases[job.ranks_per_node - 1].first : Instant::max();

@@ -21,6 +21,10 @@ namespace imgd {
 /// For each node the number of its group: nodes of one see the same `folder`, where that is not empty.
 std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder);
 
+/// The same gang, kept off no node. Many share what is known of it; what few have to avoid is not the same
+/// for any two.
+QueuedJob Anywhere(const QueuedJob& job);
+
 /// The cluster's nodes while a plan fills them with one gang after the other. Asking what a gang finds costs
 /// O(devices of a node), placing it O(its nodes * log nodes), whatever the size of the cluster; where nodes
 /// say by labels how close they are, also O(sets of close nodes) for a gang of several. Jobs are told apart
@@ -41,20 +45,20 @@ class Room {
   /// Where it would go: nodes as close to each other as there are, and of these the fullest first, so that
   /// whole ones stay free for those who need them. Nothing where it does not fit.
   std::optional<std::vector<Part>> Find(const QueuedJob& job);
-  /// What is not free is left alone.
-  void Take(const std::vector<Part>& parts);
+  /// What is not free is left alone. `until`: when it is given back; Instant::max() where nobody knows.
+  void Take(const std::vector<Part>& parts, Instant until = Instant::max());
   /// The same where the places of the parts' nodes are known already (NodesOf(), the same for all copies).
-  void Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes);
+  void Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nodes, Instant until);
   std::vector<uint32_t> NodesOf(const std::vector<Part>& parts) const;
 
   /// What the gang gets first, and when, as holders end; devices that are free now before others. Nothing
   /// where it could not be had though all of them ended, without lost nodes.
-  std::optional<Reservation> Reserve(const QueuedJob& job, const std::map<JobId, Instant>& ends);
+  std::optional<Reservation> Reserve(const QueuedJob& job, const EndTimes& ends);
 
   /// Jobs of a lower priority that have to give their devices back for the gang to start, where that is
   /// enough: of the lowest priority first, then those that lose the least work. None where it is not, or
   /// where it starts anyway when those that are leaving are gone.
-  std::vector<JobId> ChooseVictims(const QueuedJob& job, const std::map<JobId, Holder>& holders);
+  std::vector<JobId> ChooseVictims(const QueuedJob& job, const Holders& holders);
 
  private:
   /// What never changes, the same for all copies of a room. Devices are numbered through all nodes.
@@ -71,25 +75,30 @@ class Room {
   /// Nodes that can be used, by so many ranks that they could take now; not those that could take none. By
   /// their places among the members of a group.
   using ByFree = std::vector<BitSet>;
-  /// Nodes that see the same folder, by their places in the list.
-  struct Group {
-    std::vector<uint32_t> members;
-    ByFree by_free;
-    std::vector<uint32_t> by_size;  ///< how many have so many devices
-    /// Nodes of the same label, by its number; made when a gang of several nodes first asks.
-    std::optional<std::array<CloseSets, kTopology.size()>> close;
+  /// Nodes that see the same folder and have a device that does, by their places in the list.
+  struct Members {
+    std::vector<uint32_t> nodes;
+    std::vector<uint32_t> by_size;  ///< how many have so many devices that do
   };
-  /// What a sort of nodes has for a gang.
-  struct Judged {
-    uint32_t room = 0;       ///< devices that do
-    std::vector<bool> does;  ///< which; empty where all do, or none
-  };
-  /// All nodes as gangs see them that share a folder, needs and the nodes to avoid.
-  struct View {
+  using Judged = NodesCheck::Judged;
+  /// All nodes as gangs see them that share a folder and needs, whatever is free: the same for all copies.
+  struct Frame {
     bool whole_nodes = false;
     std::shared_ptr<const std::vector<Judged>> judged;  ///< for each sort
     std::vector<uint32_t> group_of;                     ///< for each node
     std::vector<uint32_t> place_of;                     ///< among the group's members, for each of them
+    std::vector<Members> groups;
+  };
+  /// What is free in a group.
+  struct Group {
+    const Members* of = nullptr;  ///< in the view's frame
+    ByFree by_free;
+    /// Nodes of the same label, by its number; made when a gang of several nodes first asks.
+    std::optional<std::array<CloseSets, kTopology.size()>> close;
+  };
+  /// The same of gangs that also have the same nodes to avoid.
+  struct View {
+    std::shared_ptr<const Frame> frame;
     std::vector<Group> groups;
   };
   struct ViewLess {
@@ -103,10 +112,12 @@ class Room {
     Needs needs;
     std::set<NodeId> avoid;
   };
-  /// What all copies of a room know of views: their numbers, and what sorts of nodes have for them.
+  /// What all copies of a room know of views: their numbers and frames, and what these are made of.
   struct ViewNumbers {
     std::map<ViewKey, size_t, ViewLess> known;
-    std::vector<std::shared_ptr<const std::vector<Judged>>> judged;  ///< by number
+    std::vector<std::shared_ptr<const Frame>> frames;      ///< by number
+    std::map<std::string, std::vector<size_t>> groups_of;  ///< for each node, by folder
+    std::map<Needs, std::shared_ptr<const std::vector<Judged>>> judged;
     /// The job that was asked about last, with how many nodes to avoid, and its view.
     std::pair<JobId, size_t> last_asked;
     size_t last = 0;
@@ -116,8 +127,8 @@ class Room {
   using Release = std::pair<Instant, uint32_t>;  ///< when a device comes free, and its index
 
   View& ViewOf(const QueuedJob& job);
-  void Look(View& view, const QueuedJob& job) const;
-  std::shared_ptr<const std::vector<Judged>> Judge(const Needs& needs) const;
+  std::shared_ptr<const Frame> FrameFor(const QueuedJob& job);
+  std::shared_ptr<const std::vector<Judged>> Judge(const Needs& needs);
   void SortByFree(View& view, const QueuedJob& job) const;
   /// The groups that the job may be in.
   std::span<Group> GroupsFor(const QueuedJob& job);
@@ -128,14 +139,13 @@ class Room {
   void NumberLabels();
   /// The node could take `from` ranks, and can take `to` now.
   void Move(View& view, uint32_t node, uint32_t from, uint32_t to);
-  /// How many devices of the node are free.
-  uint32_t FreeOn(uint32_t node) const;
   /// How many ranks a node with so many free devices could take now.
   uint32_t FreeFor(const View& view, uint32_t node, uint32_t free) const;
   /// Of its free devices those that do; and all of them. By index, rising.
   std::vector<uint32_t> FreeDevices(const View& view, uint32_t node) const;
   std::vector<uint32_t> FreeDevices(uint32_t node) const;
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
+  Instant EndOfTaken(size_t device) const;
   void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
   size_t IndexOf(const NodeId& id) const;
   const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {
@@ -144,7 +154,9 @@ class Room {
 
   const std::vector<NodeSlots>* nodes_;
   std::shared_ptr<Layout> layout_ = std::make_shared<Layout>();
-  BitSet free_;  ///< devices
+  BitSet free_;                           ///< devices
+  std::vector<uint32_t> free_on_;         ///< how many of each node's are
+  std::map<size_t, Instant> given_back_;  ///< when those are that were taken, where that is known
   std::shared_ptr<ViewNumbers> numbers_ = std::make_shared<ViewNumbers>();
   std::vector<std::optional<View>> views_;  ///< by number; those that were asked for
 };

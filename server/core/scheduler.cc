@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "server/core/needs.h"
 #include "server/core/room.h"
@@ -15,13 +17,17 @@ class Planner {
  public:
   /// `cluster` must outlive it.
   explicit Planner(const Snapshot& cluster)
-      : cluster_(cluster), room_(cluster.nodes), allowances_(cluster.allowances) {}
+      : cluster_(cluster),
+        room_(cluster.nodes),
+        allowances_(cluster.allowances.begin(), cluster.allowances.end()) {
+    for (const auto& node : cluster.nodes) largest_ = std::max(largest_, node.devices.size());
+  }
   void Consider(const QueuedJob& job);
   Plan plan;
 
  private:
-  bool OverQuota(const QueuedJob& job, uint32_t devices) const;
-  void Count(const QueuedJob& job, uint32_t devices);
+  bool OverQuota(uint32_t devices) const;
+  void Count(uint32_t devices);
   void KeepForLater(const QueuedJob& job);
   uint32_t MostOnEach(const QueuedJob& job, bool left) const;
   uint32_t NodesFor(const QueuedJob& job, uint32_t most) const;
@@ -32,13 +38,14 @@ class Planner {
   std::optional<std::vector<Part>> FindIn(Room& room, const QueuedJob& job);
   ReasonCode WhyNot(const QueuedJob& job);
   void Reserve(const QueuedJob& job);
-  bool IsHeldByGuess(const Part& part) const;
-  const NodeSlots& NodeOf(const Part& part) const;
+  bool IsHeldByGuess(const Part& part, const NodeSlots& node) const;
 
   const Snapshot& cluster_;
   Room room_;
   std::map<std::string, Allowance> allowances_;
-  std::optional<Room> beside_;  ///< without what is reserved; with plan.reserved
+  std::vector<Allowance*> of_job_;  ///< those of the job that is considered
+  size_t largest_ = 0;              ///< devices of the node that has the most
+  std::optional<Room> beside_;      ///< without what is reserved; with plan.reserved
 };
 
 void Planner::Consider(const QueuedJob& job) {
@@ -47,15 +54,20 @@ void Planner::Consider(const QueuedJob& job) {
     plan.waits.push_back({job.id, ReasonCode::kBackoff});
   }
   if (retries_later && !job.keeps_place) return;
+  of_job_.clear();
+  for (const auto& account : job.accounts) {
+    if (const auto known = allowances_.find(account); known != allowances_.end())
+      of_job_.push_back(&known->second);
+  }
   const auto over_quota = [&] {
     KeepForLater(job);
     if (!retries_later && job.code != ReasonCode::kQuota) plan.waits.push_back({job.id, ReasonCode::kQuota});
   };
-  if (OverQuota(job, job.nodes * job.ranks_per_node)) return over_quota();
+  if (OverQuota(job.nodes * job.ranks_per_node)) return over_quota();
   const std::optional<QueuedJob> within = WithinQuota(job);
   const QueuedJob& wanted = within ? *within : job;
   if (auto parts = Place(wanted)) {
-    if (OverQuota(job, DevicesOf(*parts))) return over_quota();
+    if (OverQuota(DevicesOf(*parts))) return over_quota();
     Take(job, *parts);
     (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
     return;
@@ -72,10 +84,9 @@ void Planner::Consider(const QueuedJob& job) {
 /// its quotas: `left` of them, or all.
 uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
   uint32_t most = std::numeric_limits<uint32_t>::max();
-  for (const auto& account : job.accounts) {
-    const auto known = allowances_.find(account);
-    if (known == allowances_.end() || known->second.devices == 0) continue;
-    const auto& [devices, used, used_up] = known->second;
+  for (const Allowance* const allowance : of_job_) {
+    if (allowance->devices == 0) continue;
+    const auto& [devices, used, used_up] = *allowance;
     most = std::min(most, (left ? devices - std::min(used, devices) : devices) / job.nodes);
   }
   return most;
@@ -94,6 +105,7 @@ uint32_t Planner::NodesFor(const QueuedJob& job, uint32_t most) const {
 std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
   if (!job.needs.whole_nodes || allowances_.empty()) return std::nullopt;
   const uint32_t most = MostOnEach(job, true);
+  if (most >= largest_) return std::nullopt;
   std::optional<QueuedJob> within;
   for (const auto& node : cluster_.nodes) {
     if (node.devices.size() <= most) continue;
@@ -103,19 +115,13 @@ std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
   return within;
 }
 
-bool Planner::OverQuota(const QueuedJob& job, uint32_t devices) const {
-  if (allowances_.empty()) return false;
-  return std::any_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
-    const auto allowance = allowances_.find(account);
-    return allowance != allowances_.end() && !allowance->second.Has(devices);
-  });
+bool Planner::OverQuota(uint32_t devices) const {
+  return std::any_of(of_job_.begin(), of_job_.end(),
+                     [devices](const Allowance* allowance) { return !allowance->Has(devices); });
 }
 
-void Planner::Count(const QueuedJob& job, uint32_t devices) {
-  for (const auto& account : job.accounts) {
-    const auto allowance = allowances_.find(account);
-    if (allowance != allowances_.end()) allowance->second.used += devices;
-  }
+void Planner::Count(uint32_t devices) {
+  for (Allowance* const allowance : of_job_) allowance->used += devices;
 }
 
 /// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever. Not
@@ -123,21 +129,14 @@ void Planner::Count(const QueuedJob& job, uint32_t devices) {
 void Planner::KeepForLater(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
   if (job.needs.whole_nodes && NodesFor(job, MostOnEach(job, false)) < job.nodes) return;
-  const bool fits = std::all_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
-    const auto allowance = allowances_.find(account);
-    return allowance == allowances_.end() || allowance->second.CouldHave(devices);
+  const bool fits = std::all_of(of_job_.begin(), of_job_.end(), [devices](const Allowance* allowance) {
+    return allowance->CouldHave(devices);
   });
-  if (fits) Count(job, devices);
-}
-
-const NodeSlots& Planner::NodeOf(const Part& part) const {
-  return *std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), part.node,
-                           [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
+  if (fits) Count(devices);
 }
 
 /// Of some of its devices only the holder itself says when it ends.
-bool Planner::IsHeldByGuess(const Part& part) const {
-  const NodeSlots& node = NodeOf(part);
+bool Planner::IsHeldByGuess(const Part& part, const NodeSlots& node) const {
   for (size_t i = 0; i < node.devices.size(); ++i) {
     const bool wanted = part.whole || std::find(part.devices.begin(), part.devices.end(), node.devices[i]) !=
                                           part.devices.end();
@@ -152,16 +151,19 @@ uint32_t Planner::DevicesOf(const std::vector<Part>& parts) const {
   for (const auto& part : parts) {
     devices += part.devices.size();
     if (!part.whole) continue;
-    devices += NodeOf(part).devices.size() - part.devices.size();
+    devices += cluster_.NodeOf(part.node)->devices.size() - part.devices.size();
   }
   return static_cast<uint32_t>(devices);
 }
 
+/// When a job starts again that waits for its retry is known but to a moment: no promise is made of its end.
 void Planner::Take(const QueuedJob& job, const std::vector<Part>& parts) {
-  Count(job, DevicesOf(parts));
+  Count(DevicesOf(parts));
   const auto nodes = room_.NodesOf(parts);
-  room_.Take(parts, nodes);
-  if (beside_) beside_->Take(parts, nodes);
+  const bool known = job.most > Duration::zero() && job.not_before <= cluster_.now;
+  const Instant end = known ? cluster_.now + job.most : Instant::max();
+  room_.Take(parts, nodes, end);
+  if (beside_) beside_->Take(parts, nodes, end);
 }
 
 /// As many nodes as there are, of those that it takes, and as the quotas allow; at least those that it needs.
@@ -170,9 +172,9 @@ std::optional<std::vector<Part>> Planner::FindIn(Room& room, const QueuedJob& jo
   QueuedJob sized = job;
   sized.nodes = std::min(room.MostNodes(job), job.max_nodes);
   for (; sized.nodes > job.nodes; --sized.nodes) {
-    if (OverQuota(job, sized.nodes * job.ranks_per_node)) continue;
+    if (OverQuota(sized.nodes * job.ranks_per_node)) continue;
     auto parts = room.Find(sized);
-    if (parts && !OverQuota(job, DevicesOf(*parts))) return parts;
+    if (parts && !OverQuota(DevicesOf(*parts))) return parts;
   }
   return room.Find(job);
 }
@@ -204,14 +206,27 @@ void Planner::Reserve(const QueuedJob& job) {
   }
   plan.reserved = room_.Reserve(job, ends);
   if (!plan.reserved) return;
-  plan.reserved->estimate = std::any_of(plan.reserved->parts.begin(), plan.reserved->parts.end(),
-                                        [this](const Part& part) { return IsHeldByGuess(part); });
-  Count(job, DevicesOf(plan.reserved->parts));
+  const auto& parts = plan.reserved->parts;
+  const auto nodes = room_.NodesOf(parts);
+  for (size_t i = 0; i < parts.size() && !plan.reserved->estimate; ++i)
+    plan.reserved->estimate = IsHeldByGuess(parts[i], cluster_.nodes[nodes[i]]);
+  Count(DevicesOf(parts));
   beside_ = room_;
-  beside_->Take(plan.reserved->parts);
+  beside_->Take(parts, nodes, Instant::max());
 }
 
 }  // namespace
+
+const NodeSlots* Snapshot::NodeOf(const NodeId& id) const {
+  const auto node =
+      std::lower_bound(nodes.begin(), nodes.end(), id,
+                       [](const NodeSlots& slots, const NodeId& wanted) { return slots.id < wanted; });
+  return node != nodes.end() && node->id == id ? &*node : nullptr;
+}
+
+NodeSlots* Snapshot::NodeOf(const NodeId& id) {
+  return const_cast<NodeSlots*>(std::as_const(*this).NodeOf(id));
+}
 
 uint32_t NodeSlots::Free() const {
   return static_cast<uint32_t>(std::count(holders.begin(), holders.end(), JobId()));
@@ -255,6 +270,47 @@ uint32_t NodeSlots::FreeFor(const Needs& needs) const {
   return std::min(RoomFor(needs), CountOf(needs, free));
 }
 
+const NodesCheck::Judged& NodesCheck::Of(const NodeSlots& node) {
+  const auto [known, is_new] = known_.try_emplace(node.Sort());
+  if (is_new) known->second = Judge(node);
+  return known->second;
+}
+
+NodesCheck::Judged NodesCheck::Judge(const NodeSlots& node) {
+  Judged judged;
+  if (!imgd::Does(needs_, node.LabelsOrNone())) return judged;
+  const size_t count = node.devices.size();
+  const auto does = [&](size_t i) {
+    const bool is_known = node.kind && i < node.kind->devices.size();
+    return devices_.Does(is_known ? &node.kind->devices[i] : nullptr);
+  };
+  if (node.kind && node.kind->all_alike && node.kind->devices.size() == count) {
+    judged.room = count > 0 && does(0) ? static_cast<uint32_t>(count) : 0;
+    return judged;
+  }
+  for (size_t i = 0; i < count; ++i) judged.room += does(i) ? 1 : 0;
+  if (judged.room == 0 || judged.room == count) return judged;
+  for (size_t i = 0; i < count; ++i) judged.does.push_back(does(i));
+  return judged;
+}
+
+bool NodesCheck::Does(const NodeSlots& node, size_t i) {
+  const Judged& judged = Of(node);
+  return judged.does.empty() || judged.does[i];
+}
+
+uint32_t NodesCheck::FreeFor(const NodeSlots& node) {
+  const Judged& judged = Of(node);
+  if (judged.room == 0) return 0;
+  uint32_t free = 0;
+  for (size_t i = 0; i < node.holders.size(); ++i) {
+    const bool is_free = node.holders[i] == JobId();
+    if (!is_free && needs_.whole_nodes) return 0;
+    free += is_free && (judged.does.empty() || judged.does[i]) ? 1 : 0;
+  }
+  return free;
+}
+
 void NodeSlots::Take(JobId job, const Part& part) {
   for (size_t i = 0; i < devices.size(); ++i) {
     const bool wanted =
@@ -265,20 +321,21 @@ void NodeSlots::Take(JobId job, const Part& part) {
 
 Fit FitOf(const std::vector<NodeSlots>& nodes, const QueuedJob& job) {
   const auto groups = GroupsOf(nodes, job.folder);
-  std::map<size_t, Fit> fits;
+  NodesCheck check(job.needs);
+  std::vector<Fit> fits(nodes.size());  // by group
   std::optional<size_t> wanted;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeSlots& node = nodes[i];
     Fit& fit = fits[groups[i]];
     if (!job.folder.empty() && node.id == job.resumes_with) wanted = groups[i];
-    if (node.RoomFor(job.needs) < job.ranks_per_node) continue;
+    if (check.RoomFor(node) < job.ranks_per_node) continue;
     ++fit.with_lost;
-    if (node.usable && !job.avoid.contains(node.id) && node.FreeFor(job.needs) >= job.ranks_per_node)
+    if (node.usable && !job.avoid.contains(node.id) && check.FreeFor(node) >= job.ranks_per_node)
       ++fit.free_now;
   }
-  if (wanted) return fits.at(*wanted);
+  if (wanted) return fits[*wanted];
   Fit best;
-  for (const auto& [group, fit] : fits) {
+  for (const Fit& fit : fits) {
     best.free_now = std::max(best.free_now, fit.free_now);
     best.with_lost = std::max(best.with_lost, fit.with_lost);
   }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <boost/container/flat_map.hpp>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -10,19 +12,22 @@
 #include <vector>
 
 #include "server/core/folders.h"
+#include "server/core/needs.h"
 #include "server/core/shares.h"
 #include "server/core/types.h"
 
 namespace imgd {
 
-/// A job that waits, as the scheduler sees it. The queue is in this order: higher priority first, then those
-/// whose users have had less lately, then the earlier submission.
+/// A job that waits, as the scheduler sees it. The queue is in this order: higher Rank() first, then those
+/// whose projects and users have had less lately, then the earlier submission.
 struct QueuedJob {
   int priority = 0;
   JobId id;
   std::string name = {};  ///< for people
-  uint32_t turn = 0;      ///< of its user among jobs of this priority (TurnOf() in server/core/shares.h)
-  uint32_t nodes = 1;     ///< that it needs
+  Turn turn = {};         ///< among jobs of one rank
+  int aged = 0;           ///< steps of priority that it has for its wait (server/core/ranking.h)
+  WallTime waits_since = {};
+  uint32_t nodes = 1;  ///< that it needs
   uint32_t max_nodes =
       0;  ///< that it takes where there are so many; no more than it needs where this is less
   uint32_t ranks_per_node = 1;
@@ -37,9 +42,11 @@ struct QueuedJob {
   ReasonCode code = ReasonCode::kNone;  ///< why it waits, as last decided
   bool regroups = false;                ///< it only ended to go on with the nodes that are kept for it
 
+  /// By which it has its place. It preempts others by its priority alone.
+  int Rank() const { return priority + aged; }
   /// True when this one comes before the other in the queue.
   bool Before(const QueuedJob& other) const {
-    if (priority != other.priority) return priority > other.priority;
+    if (Rank() != other.Rank()) return Rank() > other.Rank();
     return turn != other.turn ? turn < other.turn : id < other.id;
   }
 };
@@ -51,6 +58,13 @@ std::optional<size_t> PlaceIn(const std::vector<QueuedJob>& queue, const QueuedJ
 /// Stands for the holder of a device that a run of another cluster has.
 inline constexpr JobId kForeignHolder{std::numeric_limits<uint64_t>::max()};
 
+/// Nodes of one sort have as many devices, of one kind: what a gang asks of them has one answer.
+struct NodeSort {
+  const NodeKind* kind = nullptr;
+  size_t devices = 0;
+  auto operator<=>(const NodeSort&) const = default;
+};
+
 /// What a node can take.
 struct NodeSlots {
   NodeId id;
@@ -59,10 +73,11 @@ struct NodeSlots {
   bool usable = false;            ///< something may be placed there now
   bool lost = false;              ///< or set aside, or sick: it may never take anything again
   std::string why_not;            ///< why it takes nothing now; empty when it does
-  FolderView view = {};
+  std::shared_ptr<const FolderView> folders = {};  ///< that it sees; null: nothing is known
   std::shared_ptr<const NodeKind> kind =
       {};  ///< null: nothing is known, so only a gang without needs goes there
 
+  NodeSort Sort() const { return {kind.get(), devices.size()}; }
   uint32_t Free() const;
   const Labels& LabelsOrNone() const;
   /// Its i-th device does for a gang of these needs, whatever its labels.
@@ -77,6 +92,31 @@ struct NodeSlots {
   void Take(JobId job, const Part& part);
 };
 
+/// What nodes have for gangs of the same needs, as NodeSlots tells it, but looked at once for each kind of
+/// node: for those who ask many nodes.
+class NodesCheck {
+ public:
+  struct Judged {
+    uint32_t room = 0;       ///< devices that do
+    std::vector<bool> does;  ///< which; empty where all do, or none is any good
+  };
+
+  /// `needs`, and the nodes' kinds, must outlive it.
+  explicit NodesCheck(const Needs& needs) : needs_(needs), devices_(needs) {}
+  const Judged& Of(const NodeSlots& node);
+  /// The same, for who asks only once for each sort.
+  Judged Judge(const NodeSlots& node);
+  uint32_t RoomFor(const NodeSlots& node) { return Of(node).room; }
+  uint32_t FreeFor(const NodeSlots& node);
+  /// Of a node that has room for it: the i-th device.
+  bool Does(const NodeSlots& node, size_t i);
+
+ private:
+  const Needs& needs_;
+  DeviceCheck devices_;
+  std::map<NodeSort, Judged> known_;
+};
+
 /// What is kept for the first job that waits for devices.
 struct Reservation {
   JobId job;
@@ -87,7 +127,7 @@ struct Reservation {
 
 /// A job that holds devices, as one of a higher priority sees it.
 struct Holder {
-  int priority = 0;
+  int priority = 0;  ///< with what it had aged by when it started: that lasts as long as it runs
   bool preemptible = false;
   bool leaving = false;     ///< it gives its devices back already
   bool comes_back = false;  ///< and takes its old place in the queue, so that only who is before it gets them
@@ -106,18 +146,28 @@ struct Allowance {
   bool CouldHave(uint32_t count) const { return !used_up && (devices == 0 || count <= devices); }
 };
 
+// Made anew for each pass, in the order of ids, and looked things up in many times: a row in memory, not a
+// tree.
+using EndTimes = boost::container::flat_map<JobId, Instant>;
+using Holders = boost::container::flat_map<JobId, Holder>;
+using JobNames = boost::container::flat_map<JobId, std::string>;
+
 /// The cluster at one moment.
 struct Snapshot {
   Instant now{};
   std::vector<NodeSlots> nodes;                 ///< by name
-  std::map<JobId, std::string> job_names;       ///< of those that hold devices, and of the blocker
+  JobNames job_names;                           ///< of those that hold devices, and of the blocker
   std::set<JobId> retrying;                     ///< of those holders: jobs that wait for their next start
-  std::map<JobId, Instant> ends;                ///< of those holders: when they end, where that is known
+  EndTimes ends;                                ///< of those holders: when they end, where that is known
   std::set<JobId> estimated;                    ///< of those ends: what the job itself thinks by its speed
-  std::map<JobId, Holder> holders;              ///< those that hold devices
+  Holders holders;                              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::string currency;                         ///< of prices, for people; may be empty
   std::optional<Reservation> reserved;          ///< by the plan before; not looked at by MakePlan()
+
+  /// Null for one that is not there.
+  NodeSlots* NodeOf(const NodeId& id);
+  const NodeSlots* NodeOf(const NodeId& id) const;
 };
 
 /// A gang and where it goes.

@@ -5,6 +5,7 @@
 #include "server/core/explain.h"
 #include "server/core/folders.h"
 #include "server/core/testing/plan_builder.h"
+#include "server/core/testing/test_cluster.h"
 
 namespace imgd {
 namespace {
@@ -185,6 +186,36 @@ TEST(Backfill, TheReservationIsOnWhatComesFreeFirst) {
   EXPECT_THAT(Where({JobId(1), plan.reserved->parts}), ElementsAre("b:0@0", "c:0@1"));
 }
 
+TEST(Backfill, WhatTheSamePlanStartsEndsInItsTimeToo) {
+  struct Row {
+    const char* what;
+    Duration most;      ///< of job 1, which gets node b
+    int other_minutes;  ///< after which job 9 ends, on node a; 0: nobody knows
+    bool retries;       ///< job 1 waits for its retry
+    const char* where;  ///< what is reserved for job 2
+    std::optional<Duration> in;
+  };
+  const std::vector<Row> rows = {
+      {"it ends first", minutes(10), 60, false, "b:0@0", minutes(10)},
+      {"of the other nobody knows", minutes(10), 0, false, "b:0@0", minutes(10)},
+      {"it ends last", minutes(90), 60, false, "a:0@0", minutes(60)},
+      {"nobody knows when it ends", Duration::zero(), 60, false, "a:0@0", minutes(60)},
+      {"nobody knows of either", Duration::zero(), 0, false, "a:0@0", std::nullopt},
+      {"nobody knows when it starts", minutes(10), 60, true, "a:0@0", minutes(60)},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.what);
+    PlanBuilder builder;
+    builder.Node("a", 1, {9}).Node("b", 1).Queue(1, 1, 1).For(row.most);
+    if (row.retries) builder.Retries();
+    if (row.other_minutes > 0) builder.Ends(9, minutes(row.other_minutes));
+    const auto plan = builder.Queue(2, 1, 1).Make();
+    ASSERT_TRUE(plan.reserved);
+    EXPECT_THAT(Where({JobId(2), plan.reserved->parts}), ElementsAre(row.where));
+    EXPECT_EQ(plan.reserved->from, row.in ? std::optional(kNow + *row.in) : std::nullopt);
+  }
+}
+
 TEST(Backfill, AShortJobUsesReservedDevicesUntilTheyAreNeeded) {
   PlanBuilder builder;
   builder.Node("a", 1, {9}).Node("b", 1).Ends(9, minutes(30)).Queue(1, 2, 1);
@@ -296,8 +327,51 @@ TEST(Folders, ABucketIsSeenByAll) {
 TEST(Folders, NodesAreTiedThroughOthersToo) {
   const std::vector<FolderView> views = {
       {"fs2", {}}, {"fs1", {{"/efs", "m"}}}, {"fs2", {{"/efs", "m"}}}, {"", {}}, {"", {}}};
-  EXPECT_THAT(FolderGroups(views, "/efs/c"), ElementsAre(0, 0, 0, 3, 4));
-  EXPECT_THAT(FolderGroups(views, "/other"), ElementsAre(0, 1, 0, 3, 4));
+  std::vector<const FolderView*> nodes;
+  for (const auto& view : views) nodes.push_back(&view);
+  nodes.push_back(nullptr);
+  EXPECT_THAT(FolderGroups(nodes, "/efs/c"), ElementsAre(0, 0, 0, 3, 4, 5));
+  EXPECT_THAT(FolderGroups(nodes, "/other"), ElementsAre(0, 1, 0, 3, 4, 5));
+}
+
+TEST(Explain, EveryWaitSaysWhatIsNeededAndWhatIsFree) {
+  PlanBuilder builder;
+  builder.Node("a", 2).Queue(1, 1, 2).Queue(2, 1, 1);
+  builder.queue[0].name = "rn50-c";
+  for (const auto code : {ReasonCode::kSubmitted, ReasonCode::kPreempted, ReasonCode::kNone}) {
+    builder.queue[1].code = code;
+    EXPECT_EQ(
+        ExplainWait(builder.cluster, WaitingAt(builder.queue, 1)),
+        "needs 1 node with 1 free device each; 1 is free; who comes when is decided in a moment; position 2, "
+        "behind job 1 (rn50-c)");
+  }
+  builder.queue[1].code = ReasonCode::kWaitsBehindJob;
+  EXPECT_EQ(ExplainWait(builder.cluster, WaitingAt(builder.queue, 1)),
+            "needs 1 node with 1 free device each; 1 is free, but those before it in the queue come first; "
+            "position 2, "
+            "behind job 1 (rn50-c)");
+}
+
+TEST(Explain, WhoIsPassedOverIsToldOnceForEachJobThatComesFirst) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId one = cluster.Submit("one");
+  const JobId two = cluster.Submit("two");
+  cluster.BringUp(one);
+  cluster.BringUp(two);
+  cluster.Submit("both", {.nodes = 2});
+  const JobId small = cluster.Submit("small");
+  cluster.Decisions();
+  cluster.Complete(one);
+  EXPECT_THAT(
+      cluster.Decisions(),
+      testing::Contains("passed over: what is free is kept for job 3 (both), which comes first; position 2"));
+  EXPECT_EQ(cluster.Job(small).state, JobState::kQueued);
+  cluster.Leave("a");
+  cluster.Pass(std::chrono::seconds(2));
+  cluster.Join("a", 1);
+  cluster.Pass(std::chrono::seconds(2));
+  EXPECT_THAT(cluster.Decisions(), testing::Not(testing::Contains(testing::HasSubstr("passed over"))));
 }
 
 }  // namespace

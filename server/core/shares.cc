@@ -24,12 +24,17 @@ const Quota& Quotas::OfAccount(const std::string& account) const {
   return account.starts_with("user ") ? OfUser(name) : OfProject(name);
 }
 
+double Shares::OfAccount(const std::string& account) const {
+  const auto& named = account.starts_with("user ") ? users : projects;
+  const auto own = named.find(account.substr(account.find(' ') + 1));
+  return own == named.end() ? 1 : own->second;
+}
+
 bool Quotas::HasBudgets() const {
-  const auto has = [](const Quota& quota) { return quota.device_hours.most > 0 || quota.spend.most > 0; };
-  const auto any = [&has](const std::map<std::string, Quota>& named) {
-    return std::any_of(named.begin(), named.end(), [&has](const auto& item) { return has(item.second); });
+  const auto any = [](const std::map<std::string, Quota>& named) {
+    return std::any_of(named.begin(), named.end(), [](const auto& item) { return item.second.HasBudgets(); });
   };
-  return has(user) || has(project) || any(users) || any(projects);
+  return user.HasBudgets() || project.HasBudgets() || any(users) || any(projects);
 }
 
 std::optional<UsedUp> UsedUpOf(const Quota& quota, const Account& account, WallTime now) {

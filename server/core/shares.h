@@ -16,6 +16,8 @@ struct Quota {
   uint32_t queued = 0;  ///< jobs that wait or are paused
   Budget device_hours;
   Budget spend;  ///< by the prices of nodes
+  /// What is used in time is bounded.
+  bool HasBudgets() const { return device_hours.most > 0 || spend.most > 0; }
   bool operator==(const Quota&) const = default;
 };
 
@@ -50,7 +52,8 @@ struct AccountUse {
   std::string account;  ///< "user ada"
   uint32_t devices = 0;
   uint32_t queued = 0;
-  double recent_device_seconds = 0;  ///< that its turn depends on
+  double recent_device_seconds = 0;  ///< that its turn depends on, with its share
+  double share = 1;
   Account used;
   Quota quota;
 };
@@ -67,8 +70,26 @@ struct Usage {
   void Add(double more, WallTime now, Duration half_life);
 };
 
-/// The user's turn among jobs of one priority, the lower the sooner: 0 for less than one device-hour, then
+/// What of the cluster each is to have, beside the others: who has twice the share of another one waits no
+/// longer than that one after twice the device-time. Those that are not named have a share of 1.
+struct Shares {
+  std::map<std::string, double> users;
+  std::map<std::string, double> projects;
+  bool operator==(const Shares&) const = default;
+
+  /// Of "user ada" or "project vision".
+  double OfAccount(const std::string& account) const;
+};
+
+/// The turn of an account among jobs of one rank, the lower the sooner: 0 for less than one device-hour, then
 /// one more each time that it doubles. So who has had about as much as others waits by age alone.
 uint32_t TurnOf(double device_seconds);
+
+/// Of a job: first its project has to have had less, then, within one project, its user.
+struct Turn {
+  uint32_t project = 0;
+  uint32_t user = 0;
+  auto operator<=>(const Turn&) const = default;
+};
 
 }  // namespace imgd

@@ -35,6 +35,13 @@ TEST(Usage, ATurnIsOneLaterEachTimeThatItDoubles) {
   EXPECT_EQ(TurnOf(3600.0 * 1000), 10u);
 }
 
+TEST(Shares, ThoseThatAreNotNamedHaveOne) {
+  const Shares shares{.users = {{"ada", 2}}, .projects = {{"ada", 3}}};
+  EXPECT_EQ(shares.OfAccount("user ada"), 2);
+  EXPECT_EQ(shares.OfAccount("project ada"), 3);
+  EXPECT_EQ(shares.OfAccount("project "), 1);
+}
+
 TEST(Quotas, ThoseOfTheirOwnGoBeforeThoseOfAll) {
   const Quotas quotas{.user = {.devices = 4}, .users = {{"ada", {.devices = 8}}}};
   EXPECT_EQ(quotas.OfUser("ada").devices, 8u);
@@ -155,7 +162,7 @@ TEST_F(FairShare, WhoHasHadLessGoesFirst) {
   cluster.Complete(ended);
   EXPECT_EQ(cluster.Job(late).state, JobState::kStarting);
   EXPECT_EQ(cluster.Job(early).state, JobState::kQueued);
-  ASSERT_THAT(cluster.reactor().state().usage(), SizeIs(1));
+  ASSERT_THAT(cluster.reactor().state().usage(), SizeIs(2)) << "and what has no project";
   EXPECT_NEAR(cluster.reactor().state().usage().at("ada").device_seconds, 5 * 3600, 300);
 }
 

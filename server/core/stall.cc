@@ -15,6 +15,9 @@ constexpr auto kFresh = std::chrono::seconds(5);
 /// A process that runs gives a sign of life twice a second.
 constexpr auto kSilent = std::chrono::seconds(4);
 
+/// A core dump of a large process takes long, and is of no use if it is cut.
+constexpr auto kCoreDump = std::chrono::minutes(10);
+
 /// A rank that has not ended.
 struct Member {
   const Part* part = nullptr;
@@ -24,6 +27,7 @@ struct Member {
   bool fresh = false;
 
   uint64_t collectives() const { return pulse == nullptr ? 0 : pulse->collectives; }
+  bool dumps_core() const { return fresh && pulse->dumping_core; }
 };
 
 std::vector<Member> MembersOf(const Run& run, const std::vector<PartNode>& nodes, const GangPulses& pulses,
@@ -61,6 +65,12 @@ std::string LastLineOf(const Member& member) {
 int64_t SecondsOf(Duration time) { return std::chrono::duration_cast<std::chrono::seconds>(time).count(); }
 
 Stall Stopped(const Member& member) {
+  if (member.dumps_core()) {
+    return {{ReasonCode::kRankStuck,
+             fmt::format("{} has been dumping core for {} s, which is too long, since {}{}", Named(member),
+                         SecondsOf(member.pulse->silent), WhereOf(*member.pulse), LastLineOf(member))},
+            {}};
+  }
   return {
       {ReasonCode::kRankStuck,
        fmt::format("{} is stopped: its process has given no sign of life for {} s, at {}{}", Named(member),
@@ -72,7 +82,9 @@ std::optional<Stall> FindSilent(const std::vector<Member>& members) {
   const Member* stopped = nullptr;
   for (const auto& member : members) {
     if (!member.fresh || member.pulse->silence_limit == Duration::zero()) continue;
-    if (member.pulse->silent < member.pulse->silence_limit) continue;
+    const Duration limit = member.dumps_core() ? std::max<Duration>(member.pulse->silence_limit, kCoreDump)
+                                               : member.pulse->silence_limit;
+    if (member.pulse->silent < limit) continue;
     if (stopped == nullptr || member.collectives() < stopped->collectives()) stopped = &member;
   }
   if (stopped == nullptr) return std::nullopt;
@@ -188,6 +200,9 @@ std::optional<Stall> FindStandstill(const std::vector<Member>& members) {
   const auto last = Last(members);
   const auto limit = LimitOf(last, members);
   if (!limit || *still < *limit) return std::nullopt;
+  // The others wait for it, and hear of its end once its core is written; its own limit is FindSilent()'s.
+  if (std::any_of(members.begin(), members.end(), [](const Member& member) { return member.dumps_core(); }))
+    return std::nullopt;
   return Blame(last, members, *still);
 }
 

@@ -31,12 +31,12 @@ struct Stall {
 
 /// Finds what keeps a gang from going on. `nodes` has an entry for each of `run.parts`.
 ///
-/// A rank whose process gives no sign of life for its limit is stopped. Else the gang stands still for as
-/// long as all its ranks do; the one that has begun the fewest collectives is the one that the others wait
-/// for, and what it does says how long that may take. So a rank that writes a checkpoint, or validates, holds
-/// up the others within its own limit, however short theirs is. Ranks that are not heard of though their node
-/// is there (an agent that restarts) leave it open; so does a node out of reach, but for one whose kernel
-/// does not answer another rank either.
+/// A rank whose process gives no sign of life for its limit is stopped; one that is dumping core has ten
+/// minutes for it, and the gang with it. Else the gang stands still for as long as all its ranks do; the one
+/// that has begun the fewest collectives is the one that the others wait for, and what it does says how long
+/// that may take. So a rank that writes a checkpoint, or validates, holds up the others within its own limit,
+/// however short theirs is. Ranks that are not heard of though their node is there (an agent that restarts)
+/// leave it open; so does a node out of reach, but for one whose kernel does not answer another rank either.
 std::optional<Stall> FindStall(const Run& run, const std::vector<PartNode>& nodes, const GangPulses& pulses,
                                Instant now);
 

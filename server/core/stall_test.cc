@@ -79,6 +79,21 @@ TEST(Stall, AStoppedProcessIsCalledSoThoughItsStandingStillIsFoundFirst) {
                                         "for 14 s"));
 }
 
+TEST(Stall, ARankThatDumpsCoreHasTimeForIt) {
+  Gang gang;
+  gang.AllStandStillFor(minutes(2));
+  gang.Rank(1).silent = minutes(2);
+  EXPECT_THAT(gang.Reason(), StartsWith("rank 1 on node b is stopped"));
+  gang.Rank(1).dumping_core = true;
+  EXPECT_EQ(gang.Reason(), "") << "nor is the gang held to the limits of those that wait for it";
+  gang.Rank(1).silent = minutes(10);
+  EXPECT_THAT(gang.Reason(),
+              StartsWith("rank 1 on node b has been dumping core for 600 s, which is too long, "
+                         "since step 7, all-reduce (collective 40)"));
+  gang.Rank(1).silence_limit = seconds(0);
+  EXPECT_EQ(gang.Reason(), "") << "without a limit";
+}
+
 TEST(Stall, TheRankThatTheOthersWaitForIsNamed) {
   Gang gang;
   gang.AllStandStillFor(seconds(15));

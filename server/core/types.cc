@@ -58,7 +58,9 @@ std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels label
     device.index = 0;
     device.uuid.clear();
   }
-  return std::make_shared<const NodeKind>(NodeKind{std::move(devices), std::move(labels)});
+  const bool all_alike = std::all_of(devices.begin(), devices.end(),
+                                     [&devices](const Device& device) { return device == devices.front(); });
+  return std::make_shared<const NodeKind>(NodeKind{std::move(devices), std::move(labels), all_alike});
 }
 
 bool NodeKinds::Less::operator()(const Shared& a, const Shared& b) const {

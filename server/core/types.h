@@ -18,6 +18,8 @@
 /// The numbers of the enums are those of proto/imgd/v1/common.proto and node.proto, and of the database.
 namespace imgd {
 
+struct FolderView;
+
 enum class JobState : uint8_t {
   kQueued = 1,
   kStarting = 2,
@@ -71,6 +73,7 @@ enum class ReasonCode : uint8_t {
   kSetAsideByUser = 40,
   kNodeEmpty = 41,
   kReturnedByUser = 42,
+  kNodeForgotten = 72,
   kGrows = 43,
   kResized = 44,
   kCollectiveBroken = 46,
@@ -81,6 +84,8 @@ enum class ReasonCode : uint8_t {
   kNodeWell = 51,
   kLogPattern = 52,
   kSpotNotice = 53,
+  kRestored = 70,
+  kAdministered = 71,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };
@@ -162,6 +167,8 @@ struct RankPulse {
   Duration limit{};          ///< of `still`; zero: for ever
   std::string unanswered = {};
   std::string last_line = {};
+  bool dumping_core =
+      false;  ///< a signal has ended its process, which writes a core dump and is silent meanwhile
 };
 
 /// What a rank's trainer said about its failure.
@@ -257,6 +264,7 @@ struct Run {
 /// What a gang asks of its nodes and devices beside their number (server/core/needs.h).
 struct Needs {
   bool gpu = false;                                        ///< a CPU slot does not do
+  bool cpu = false;                                        ///< a GPU does not do
   std::vector<std::string> models;                         ///< one of these, as IsModel() has it; empty: any
   uint64_t memory_bytes = 0;                               ///< of a device, at least
   bool whole_nodes = false;                                ///< no other job on its nodes
@@ -400,6 +408,7 @@ using Labels = std::map<std::string, std::string>;
 struct NodeKind {
   std::vector<Device> devices;  ///< without index and uuid
   Labels labels;
+  bool all_alike = false;  ///< its devices
 };
 
 std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels labels);
@@ -473,9 +482,11 @@ struct NodeRecord {
 
   // Not stored:
   std::shared_ptr<const NodeKind> kind;  ///< of devices and labels; never null once the core has the node
+  std::shared_ptr<const FolderView> folders;  ///< as ViewOf() has it; the same
   /// Where Prometheus finds its agent, "HOST:PORT"; empty where it does not. Nothing: the agent has not
   /// joined since the daemon began.
   std::optional<std::string> metrics_address;
+  std::string incarnation;       ///< of the agent's process, as it said last
   uint64_t session = 0;          ///< of the agent's stream; 0 when there is none
   Duration silence{};            ///< since it was last heard, counted only while the daemon is up
   std::set<RunKey> stale;        ///< runs that it still holds and should not

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
+#include <chrono>
 
 namespace imgd {
 namespace {
@@ -54,8 +54,9 @@ bool IsBroken(const Dependency& dependency) {
 }
 
 std::string UtcText(WallTime time) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
-                     fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
+  return fmt::format(
+      "{:%Y-%m-%d %H:%M:%S} UTC",
+      fmt::gmtime(std::chrono::system_clock::time_point(std::chrono::seconds(time.micros / 1'000'000))));
 }
 
 Reason ExplainHeldBack(const JobRecord& job, const SweepRecord* sweep) {

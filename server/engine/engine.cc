@@ -17,20 +17,26 @@ constexpr size_t kSmallCluster = 256;
 }  // namespace
 
 Engine::Engine(EngineSettings settings, const Clock* clock, StateStore state, MetricsStore metrics)
-    : settings_(std::move(settings)),
-      clock_(clock),
+    : clock_(clock),
+      state_dir_(settings.state_dir),
+      version_(settings.version),
       cluster_id_(state.cluster_id()),
+      settings_(std::move(settings)),
+      quotas_(std::make_shared<const Quotas>(settings_.core.quotas)),
       state_(std::move(state)),
       metrics_(std::move(metrics)),
       log_store_(settings_.state_dir / "logs", settings_.log_kept_bytes, &metrics_),
-      log_matcher_(settings_.log_patterns),
+      log_matcher_(std::make_unique<LogMatcher>(settings_.log_patterns)),
       reactor_(settings_.core, cluster_id_) {}
 
 Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Clock* clock) {
   IMGD_ASSIGN(auto state, StateStore::Open(settings.state_dir));
   IMGD_ASSIGN(auto metrics, MetricsStore::Open(settings.state_dir));
   IMGD_TRY(MakeFolders(settings.state_dir / "logs"));
+  IMGD_ASSIGN(const auto known, state.JobIds());
+  RemoveLogsOfOthers(settings.state_dir / "logs", known);
   IMGD_ASSIGN(auto stored, state.Load(ClusterState::kEndedKept));
+  settings.core.first_generation = stored.first_generation;
   std::unique_ptr<Engine> engine(
       new Engine(std::move(settings), clock, std::move(state), std::move(metrics)));
   const size_t jobs = stored.jobs.size();
@@ -39,9 +45,12 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
                            std::move(stored.accounts));
   engine->meters_.Begin(engine->reactor_.state().jobs(),
                         engine->reactor_.Accounts({clock->Now(), clock->Wall()}), clock->Wall());
+  IMGD_ASSIGN(engine->notices_left_, engine->state_.LoadNotices());
+  engine->notices_pending_ = engine->notices_left_.size();
   IMGD_ASSIGN(engine->last_decision_, engine->state_.LastDecision());
   engine->datasets_ = std::move(stored.datasets);
   engine->tokens_ = std::move(stored.tokens);
+  engine->admissions_ = std::move(stored.admissions);
   engine->PublishView();
   spdlog::info("cluster={} jobs={} nodes={} msg=\"state loaded from {}\"", engine->cluster_id_, jobs,
                engine->reactor_.state().nodes().size(), engine->settings_.state_dir.native());
@@ -144,6 +153,7 @@ void Engine::Run() {
     // After the inputs, so that a heartbeat that waited here counts before its node is called silent.
     if (tick) reactor_.OnTick(now_, actions);
     if (tick) TrimDecisions();
+    if (tick) RemoveWhatIsOld();
     if (IsSmall()) {
       SchedulePass(actions);
     } else {
@@ -237,10 +247,23 @@ void Engine::SaveJobs() {
   }
 }
 
+void Engine::SaveNodes() {
+  for (const NodeId& id : reactor_.state().TouchedNodes()) {
+    if (const NodeRecord* node = reactor_.state().FindNode(id)) {
+      state_.SaveNode(*node);
+      continue;
+    }
+    state_.DeleteNode(id);
+    readings_.erase(id);
+  }
+}
+
 bool Engine::CommitBatch() {
   SaveJobs();
   SaveUsed();
-  for (const NodeId& id : reactor_.state().TouchedNodes()) state_.SaveNode(*reactor_.state().FindNode(id));
+  SaveNodes();
+  RemoveSettled();
+  SaveRemoved();
   const auto commit = [this]() -> Status {
     if (failed_) return tl::unexpected(*failed_);
     // The jobs' states come last: what they follow from is stored then, and is not stored twice if they fail.
@@ -305,7 +328,10 @@ void Engine::AfterFailure(const Error& error) {
   reactor_.Rollback();
   datasets_ = *View()->datasets;  // the view is of what is stored
   tokens_ = *View()->tokens;
+  admissions_ = *View()->admissions;
   failed_.reset();
+  removed_.clear();
+  jobs_gone_ = metrics_gone_ = logs_gone_ = {};
   new_events_.clear();
   new_logs_.clear();
   const auto done = std::exchange(done_, {});
@@ -320,11 +346,13 @@ void Engine::PublishView() {
   auto view = std::make_shared<ClusterView>();
   view->snapshot = reactor_.MakeSnapshot(now_);
   view->queue = reactor_.state().queue();
-  view->turns = reactor_.state().turns();
+  view->ranking = reactor_.state().ranking();
   for (const auto& [id, node] : reactor_.state().nodes()) view->nodes.push_back(node);
   view->readings = readings_;
   view->datasets = std::make_shared<const std::map<std::string, DatasetRecord>>(datasets_);
   view->tokens = std::make_shared<const std::map<std::string, TokenRecord>>(tokens_);
+  view->admissions = std::make_shared<const Admissions>(admissions_);
+  view->quotas = quotas_;
   view->stale_reports = reactor_.stale_reports();
   view->trouble = trouble_;
   view_changed_ = view_urgent_ = false;

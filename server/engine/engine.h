@@ -15,10 +15,12 @@
 #include "common/clock.h"
 #include "imgd/v1/agent.pb.h"
 #include "server/core/reactor.h"
+#include "server/engine/admission.h"
 #include "server/engine/engine_meters.h"
 #include "server/engine/hub.h"
 #include "server/engine/log_patterns.h"
 #include "server/engine/pace.h"
+#include "server/notify/notify_config.h"
 #include "server/store/log_store.h"
 #include "server/store/metrics_store.h"
 #include "server/store/state_store.h"
@@ -63,7 +65,8 @@ struct SubmitOrder {
   std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
   std::vector<AfterOrder> after;
   std::optional<SweepOrder> sweep;
-  std::vector<UnmadeSet> unmade;  ///< refused unless the job comes after what makes them
+  std::vector<UnmadeSet> unmade;                  ///< refused unless the job comes after what makes them
+  std::optional<std::vector<NotifyRule>> notify;  ///< who is told of it; nothing: whom the operator says
   std::optional<DatasetRecord>
       makes;             ///< of a conversion: the data set that has its name once it is COMPLETED
   bool dry_run = false;  ///< everything is checked and nothing is stored
@@ -117,6 +120,12 @@ struct TokenOrder {
   bool remove = false;
 };
 
+/// What became of an AdmissionOrder.
+struct AdmissionAnswer {
+  JoinTokenRecord token;  ///< of the orders about tokens
+  NodeKeyRecord key;      ///< of the others
+};
+
 /// What somebody asks of a job, as Reactor's function of the same name.
 struct JobOrder {
   enum class What { kPause, kResume, kMove, kPriority, kTimeLimit } what = What::kPause;
@@ -128,7 +137,7 @@ struct JobOrder {
 
 /// What somebody asks of a node.
 struct NodeOrder {
-  enum class What { kCordon, kDrain, kUncordon, kUndrain } what = What::kCordon;
+  enum class What { kCordon, kDrain, kUncordon, kUndrain, kForget } what = What::kCordon;
   NodeId node;
   std::string reason;  ///< of kCordon and kDrain
   std::string actor;
@@ -140,16 +149,18 @@ v1::LogMatch ToProto(const LogMatch& match);
 inline constexpr JobId kDecisionsTopic{};
 
 /// The cluster as it was after a batch; immutable, so that those who ask hold up nobody. In a large cluster
-/// under load it is older than the last answer, by at most 20 times what it takes to make; names of data sets
-/// and tokens, and trouble, never are.
+/// under load it is older than the last answer, by at most 20 times what it takes to make; names of data
+/// sets, tokens and nodes that joined, and trouble, never are.
 struct ClusterView {
   Snapshot snapshot;
-  std::map<std::string, uint32_t> turns;  ///< of users, that the queue's order depends on
+  Ranking ranking;  ///< that the queue's order depends on
   std::vector<QueuedJob> queue;
   std::vector<NodeRecord> nodes;  ///< by name
   std::map<NodeId, std::vector<v1::DeviceReading>> readings;
   std::shared_ptr<const std::map<std::string, DatasetRecord>> datasets;  ///< by name
   std::shared_ptr<const std::map<std::string, TokenRecord>> tokens;      ///< by name
+  std::shared_ptr<const Admissions> admissions;
+  std::shared_ptr<const Quotas> quotas;
   uint64_t stale_reports = 0;
   std::string trouble;  ///< why nothing can be stored, for people; empty when it can
 };
@@ -160,12 +171,30 @@ struct EngineSettings {
   uint64_t log_kept_bytes = 256ull << 20;
   uint64_t events_kept = 100'000;  ///< decisions
   Duration events_kept_for = std::chrono::hours(30 * 24);
+  // After a job's end; 0 for ever.
+  Duration jobs_kept_for{};
+  Duration metrics_kept_for{};
+  Duration logs_kept_for{};
   std::vector<LogPattern> log_patterns = BuiltInPatterns();
+  NotifyConfig notifications;
   Duration tick = std::chrono::milliseconds(200);
   std::string version;
   std::function<void()> on_tick;  ///< on the core thread, about every `tick`; may be empty
   /// Whether a job may be given this priority or time_limit (which stands at 0 for none); may be empty.
   std::function<Status(const JobRecord& job, JobOrder::What what, int64_t value)> may_change;
+};
+
+/// Settings that came from a file that was read again.
+struct SettingsOrder {
+  EngineSettings settings;
+  std::string actor;
+  std::string text;  ///< of the event: what was changed
+};
+
+/// Takes what people are to be told; on the core thread, without blocking.
+struct NoticeSink {
+  std::function<void(Notification notice)> add;            ///< is stored
+  std::function<void(const std::string& target)> dropped;  ///< is not, since too many wait
 };
 
 /// Runs the core: one thread takes what has come in, steps the reactor for each, stores everything in one
@@ -195,6 +224,9 @@ class Engine {
   void CancelSweep(JobId sweep, bool checkpoint_first, std::string actor,
                    std::function<void(Result<uint32_t>)> done);
 
+  /// Removes an ended job and all that is kept of it. Errors: kNotFound, kFailedPrecondition, and as above.
+  void Delete(JobId job, std::string actor, std::function<void(Status)> done);
+
   /// Errors: those of the reactor, and as above.
   void ChangeJob(JobOrder order, std::function<void(Status)> done);
   void ChangeNode(NodeOrder order, std::function<void(Status)> done);
@@ -215,11 +247,26 @@ class Engine {
   /// Errors: kAlreadyExists, kNotFound, and as Submit.
   void ChangeToken(TokenOrder order, std::function<void(Result<TokenRecord>)> done);
 
+  /// Goes by other settings from now on, and records what was changed as an event. Those of the place where
+  /// things are, the time between heartbeats, the version and `on_tick` stay. Errors: as Submit.
+  void ChangeSettings(SettingsOrder order, std::function<void(Status)> done);
+
+  /// Records something that somebody did to imgd itself as an event. Errors: as Submit.
+  void NoteAdministered(std::string actor, std::string text, std::function<void(Status)> done);
+
+  /// Errors: as EnrolService, and as Submit.
+  void ChangeAdmission(AdmissionOrder order, std::function<void(Result<AdmissionAnswer>)> done);
+
   /// Errors: kAlreadyExists when the key belongs to a job of another content, and as Submit.
   void StartByHand(HandStartOrder order, std::function<void(Result<HandAnswer>)> done);
   /// Stores what follows on what is stored of the run. Errors: kNotFound; kFailedPrecondition for a job that
   /// imgd started; kPermissionDenied for another token than the run began with; and as Submit.
   void ReportByHand(HandReport report, std::function<void(Result<HandAnswer>)> done);
+
+  /// Before Start(): where notices go, first those of earlier that were not settled.
+  void TellBy(NoticeSink sink);
+  /// They need no delivery any more.
+  void OnSettled(std::vector<std::string> notices);
 
   /// A number for a new stream.
   uint64_t NewSession();
@@ -241,9 +288,9 @@ class Engine {
   /// Versions count additions to the job's logs.
   Hub& logs() { return log_news_; }
   const std::string& cluster_id() const { return cluster_id_; }
-  const Quotas& quotas() const { return settings_.core.quotas; }
-  const std::string& currency() const { return settings_.core.currency; }
-  std::filesystem::path log_folder() const { return settings_.state_dir / "logs"; }
+  std::filesystem::path log_folder() const { return state_dir_ / "logs"; }
+  const std::filesystem::path& state_dir() const { return state_dir_; }
+  const std::string& version() const { return version_; }
   /// Number of the newest event that may be read of the job; 0 when the databases may be asked for it. Ask
   /// before and after reading them.
   uint64_t PublishedEvent(JobId job) const { return events_.Version(job); }
@@ -267,6 +314,14 @@ class Engine {
     std::function<void(Result<uint32_t>)> done;
     uint32_t next = 0;       ///< so many were looked at, from the last one on
     uint32_t cancelled = 0;  ///< of those before
+  };
+  struct JobDeletion {
+    JobId job;
+    std::string actor;
+  };
+  struct DeleteInput {
+    JobDeletion order;
+    std::function<void(Status)> done;
   };
   struct ProfileInput {
     JobId job;
@@ -296,6 +351,25 @@ class Engine {
     TokenOrder order;
     std::function<void(Result<TokenRecord>)> done;
   };
+  struct SettingsInput {
+    SettingsOrder order;
+    std::function<void(Status)> done;
+  };
+  struct Administered {
+    std::string actor;
+    std::string text;
+  };
+  struct AdministeredInput {
+    Administered order;
+    std::function<void(Status)> done;
+  };
+  struct AdmissionInput {
+    AdmissionOrder order;
+    std::function<void(Result<AdmissionAnswer>)> done;
+  };
+  struct SettledInput {
+    std::vector<std::string> notices;
+  };
   struct HandStartInput {
     HandStartOrder order;
     std::function<void(Result<HandAnswer>)> done;
@@ -314,9 +388,10 @@ class Engine {
     uint64_t session;
   };
   struct CloseInput {};
-  using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, JobOrderInput, NodeOrderInput,
-                             ProfileInput, UsageInput, MeasureInput, DatasetInput, TokenInput, HandStartInput,
-                             HandReportInput, AgentInput, GoneInput, CloseInput>;
+  using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
+                             NodeOrderInput, ProfileInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
+                             AdmissionInput, SettingsInput, AdministeredInput, HandStartInput,
+                             HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -333,6 +408,7 @@ class Engine {
   std::vector<Input> Take();
   void RunBatch(std::vector<Input> inputs);
   void SaveJobs();
+  void SaveNodes();
   bool CommitBatch();
   void SaveUsed();
   void AfterCommit();
@@ -370,14 +446,27 @@ class Engine {
   std::optional<Error> CheckRerun(JobId job);
   void AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event = 0);
   void TrimDecisions();
+  void Handle(DeleteInput& input);
+  Status MayDelete(JobId job);
+  /// Of a job that MayDelete().
+  void Remove(JobId job, const std::string& actor, std::string_view why);
+  void SaveRemoved();
+  void RemoveWhatIsOld();
+  /// The next jobs that ended so long ago, from `from` on, which moves; `more` is set where others may
+  /// follow.
+  std::vector<JobId> OldJobs(Duration kept_for, EndedJob& from, bool& more);
   void Handle(UsageInput& input);
   void Handle(MeasureInput& input);
   void Handle(ProfileInput& input);
   Result<std::string> AskForProfile(const ProfileInput& input);
   void Handle(DatasetInput& input);
   void Handle(TokenInput& input);
+  void Handle(AdmissionInput& input);
+  void Handle(SettingsInput& input);
+  void Handle(AdministeredInput& input);
   void Handle(HandStartInput& input);
   void Handle(HandReportInput& input);
+  void Handle(SettledInput& input);
   void Handle(AgentInput& input);
   void Handle(GoneInput& input);
   void Handle(CloseInput& input);
@@ -398,6 +487,10 @@ class Engine {
   void SettlePromise(JobId maker, JobState ended);
   Result<DatasetAnswer> Change(DatasetOrder& order);
   Result<TokenRecord> Change(TokenOrder& order);
+  Result<AdmissionAnswer> MakeJoinToken(AdmissionOrder& order);
+  Result<AdmissionAnswer> RevokeJoinToken(const std::string& id);
+  Result<AdmissionAnswer> RevokeNode(const AdmissionOrder& order);
+  Result<AdmissionAnswer> TakeJoin(const JoinOrder& order);
   Result<HandAnswer> TakeStart(const HandStartOrder& order);
   Result<HandAnswer> TakeReport(const HandReport& report);
   RunReport ReportOf(const v1::RunStatus& status) const;
@@ -409,6 +502,8 @@ class Engine {
   uint64_t TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
                       const google::protobuf::RepeatedPtrField<v1::TrainerEvent>& events);
   void OnTrainerNote(RunKey run, uint32_t rank, const v1::TrainerEvent& event);
+  void OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event);
+  void AddBusyRatios(JobId job, v1::StepMetrics& step) const;
   /// How long the rest will take, as rank 0 says.
   void NoteProgress(RunKey run, const v1::StepMetrics& step);
   void OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event);
@@ -430,6 +525,9 @@ class Engine {
   void SendToNode(const NodeId& node, v1::ConnectResponse message);
   void SendToSession(uint64_t session, v1::ConnectResponse message);
   void CloseSession(uint64_t session, Error why);
+  /// `number`: of the event, in its job's history.
+  void TellPeople(const AppendEvent& event, uint64_t number);
+  void RemoveSettled();
   void AppendMetric(RunKey run, uint32_t rank, uint64_t sequence, EventKind kind, int64_t time_us,
                     std::string payload);
   uint64_t NextEventNumber(JobId job);
@@ -437,8 +535,9 @@ class Engine {
   template <typename T>
   T OrFail(Result<T> result);
 
-  EngineSettings settings_;
   const Clock* clock_;
+  std::filesystem::path state_dir_;
+  std::string version_;
   std::string cluster_id_;
 
   mutable std::mutex mutex_;
@@ -449,17 +548,25 @@ class Engine {
   std::shared_ptr<const ClusterView> view_;  // guarded by mutex_
 
   // Of the core thread alone:
+  EngineSettings settings_;
+  std::shared_ptr<const Quotas> quotas_;  ///< of the settings
   StateStore state_;
   MetricsStore metrics_;
   LogStore log_store_;
-  LogMatcher log_matcher_;
+  std::unique_ptr<LogMatcher> log_matcher_;
   Reactor reactor_;
   EngineMeters meters_;
   std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
   std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
+  NoticeSink notice_sink_;
+  std::vector<Notification> notices_left_;   ///< from before, until somebody takes them
+  std::set<std::string> settled_;            ///< and not yet removed for good
+  size_t notices_pending_ = 0;               ///< stored
+  size_t notices_new_ = 0;                   ///< in this batch
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out
   std::map<std::string, DatasetRecord> datasets_;
   std::map<std::string, TokenRecord> tokens_;
+  Admissions admissions_;
   bool closing_ = false;
   Now now_{};
   // The batch's:
@@ -468,6 +575,10 @@ class Engine {
   std::set<JobId> new_logs_;
   uint64_t last_decision_ = 0;  ///< number given out; never taken back
   Instant trim_at_{};           ///< when decisions are looked through for what is too old
+  Instant remove_at_{};         ///< the same of jobs
+  std::vector<JobId> removed_;  ///< in this batch
+  // Up to which job, by their ends, what is too old has gone since the start.
+  EndedJob jobs_gone_, metrics_gone_, logs_gone_;
   std::optional<Error> failed_;
   bool view_changed_ = true;  ///< since the last one was published
   bool view_urgent_ = false;  ///< so that who was answered must find it there

@@ -77,6 +77,7 @@ void Engine::Apply(const AppendEvent& action) {
     state_.SavePlacement({action.job, action.generation}, reactor_.state().FindJob(action.job)->run.parts);
   }
   if (IsFinal(action.to)) SettlePromise(action.job, action.to);
+  TellPeople(action, number);
   new_logs_.insert(action.job);  // those who follow its logs want to know that it ended
   done_.push_back([this, action](const Status& status) {
     if (!status) return;

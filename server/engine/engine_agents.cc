@@ -6,6 +6,7 @@
 #include <set>
 
 #include "imgd/v1/job.pb.h"
+#include "server/engine/agent_version.h"
 #include "server/engine/engine.h"
 
 /// What agents say, turned into the reactor's events and the store's rows.
@@ -27,7 +28,8 @@ std::vector<RankPulse> PulsesOf(const v1::RunPulse& message) {
                    .silence_limit = milliseconds(rank.silence_limit_ms()),
                    .limit = milliseconds(rank.limit_ms()),
                    .unanswered = rank.unanswered(),
-                   .last_line = rank.last_line()});
+                   .last_line = rank.last_line(),
+                   .dumping_core = rank.dumping_core()});
   }
   return out;
 }
@@ -87,7 +89,7 @@ RunReport Engine::ReportOf(const v1::RunStatus& status) const {
     if (exit.exit_code() == 0 && exit.signal() == 0) continue;
     std::vector<std::string> lines(exit.last_lines().begin(), exit.last_lines().end());
     if (lines.empty()) lines.push_back(exit.last_error_line());
-    report.exits.back().match = log_matcher_.Find(lines);
+    report.exits.back().match = log_matcher_->Find(lines);
     report.exits.back().last_line = lines.back();
   }
   return report;
@@ -97,6 +99,7 @@ NodeHello Engine::HelloOf(const v1::Hello& hello, WallTime received) const {
   NodeHello out{.node = NodeId(hello.node()),
                 .agent_id = hello.agent_id(),
                 .agent_version = hello.version(),
+                .incarnation = hello.incarnation(),
                 .address = hello.address(),
                 .filesystem_id = hello.filesystem_id(),
                 .health = HealthOf(hello, received)};
@@ -168,6 +171,16 @@ void Engine::OnHello(const AgentInput& input) {
                 fmt::format("found node name '{}' and agent id '{}'; a name of 1 to 253 visible characters "
                             "without '/' and ',' and an id are needed",
                             hello.node(), hello.agent_id())});
+    return;
+  }
+  if (const auto key = admissions_.nodes.find(hello.node());
+      key != admissions_.nodes.end() && key->second.revoked) {
+    refuse(
+        {.code = ErrorCode::kPermissionDenied, .message = fmt::format("node {} was revoked", hello.node())});
+    return;
+  }
+  if (auto works = CheckAgentVersion(settings_.version, hello.version()); !works) {
+    refuse(works.error());
     return;
   }
   const NodeId node(hello.node());
@@ -303,6 +316,48 @@ void Engine::NoteProgress(RunKey run, const v1::StepMetrics& step) {
                              now_);
 }
 
+void Engine::OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
+  const auto& times = event.step().times();
+  if (times.steps() > 0) {
+    metrics_.NoteRankTimes(run, rank, event.step().step(), event.time_us(),
+                           {.own_seconds = times.input_seconds() + times.forward_seconds() +
+                                           times.backward_seconds() + times.optimizer_seconds(),
+                            .wait_seconds = times.communication_seconds(),
+                            .steps = static_cast<double>(times.steps())});
+  }
+  // All else that other ranks than 0 say is the same.
+  if (rank != 0) return;
+  v1::StepMetrics step = event.step();
+  AddBusyRatios(run.job, step);
+  AppendMetric(run, rank, event.sequence(), EventKind::kStep, event.time_us(), step.SerializeAsString());
+  NoteProgress(run, step);
+}
+
+/// As its nodes said last.
+void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
+  step.clear_devices();
+  double least = 1;
+  double most = 0;
+  double sum = 0;
+  int count = 0;
+  for (const auto& part : reactor_.state().FindJob(id)->run.parts) {
+    const auto readings = readings_.find(part.node);
+    if (readings == readings_.end()) continue;
+    for (const uint32_t device : part.devices) {
+      if (device >= readings->second.size() || !readings->second[device].error().empty()) continue;
+      const double busy = readings->second[device].busy_ratio();
+      least = std::min(least, busy);
+      most = std::max(most, busy);
+      sum += busy;
+      ++count;
+    }
+  }
+  if (count == 0) return;
+  step.mutable_devices()->set_busy_least_ratio(least);
+  step.mutable_devices()->set_busy_mean_ratio(sum / count);
+  step.mutable_devices()->set_busy_most_ratio(most);
+}
+
 void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event) {
   const auto append = [&](EventKind kind, std::string payload) {
     AppendMetric(run, rank, event.sequence(), kind, event.time_us(), std::move(payload));
@@ -319,10 +374,7 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
       break;
     }
     case v1::TrainerEvent::kStep:
-      // Figures of other ranks than 0 are the same but for their own speed.
-      if (rank != 0) break;
-      append(EventKind::kStep, event.step().SerializeAsString());
-      NoteProgress(run, event.step());
+      OnStep(run, rank, event);
       break;
     case v1::TrainerEvent::kEpoch:
       if (rank != 0) break;
@@ -356,7 +408,7 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
                                 .message = failed.message(),
                                 .bad_input = failed.bad_input(),
                                 .collective_broken = failed.collective_broken(),
-                                .match = log_matcher_.FindIn(failed.message())},
+                                .match = log_matcher_->FindIn(failed.message())},
                                now_, actions);
       break;
     }
@@ -365,6 +417,10 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
       break;
     case v1::TrainerEvent::kProfile:
       append(EventKind::kProfile, event.profile().SerializeAsString());
+      break;
+    case v1::TrainerEvent::kClasses:
+      if (rank != 0) break;
+      append(EventKind::kClasses, event.classes().SerializeAsString());
       break;
     case v1::TrainerEvent::kNote:
       OnTrainerNote(run, rank, event);

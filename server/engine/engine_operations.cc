@@ -63,6 +63,7 @@ Status Engine::Ask(const NodeOrder& order, Actions& actions) {
     return reactor_.OnSetAside(order.node, order.what == What::kDrain, order.reason, order.actor, now_,
                                actions);
   }
+  if (order.what == What::kForget) return reactor_.OnForget(order.node, order.actor, now_, actions);
   return reactor_.OnReturn(order.node, order.what == What::kUndrain, order.actor, now_, actions);
 }
 

@@ -1,6 +1,7 @@
 #include <charconv>
 
 #include "server/engine/engine.h"
+#include "server/notify/notices.h"
 
 /// Submitting jobs and sweeps, and ending them.
 namespace imgd {
@@ -125,9 +126,10 @@ std::optional<Error> Engine::Refusal(SubmitOrder& order) {
 SubmitAnswer Engine::Store(SubmitOrder& order) {
   SubmitAnswer answer;
   Actions actions;
-  const auto store_file = [this](JobId job, const std::string& yaml) {
+  const auto store_file = [this, &order](JobId job, const std::string& yaml) {
     event_numbers_.emplace(job, 0);  // a new job has none in either file
     state_.SaveJobFile(job, yaml);
+    if (order.notify) state_.SaveNotify(job, EncodeRules(*order.notify));
   };
   if (order.sweep) {
     answer.job = reactor_.OnSubmitSweep(order.sweep->submission, now_, actions);

@@ -18,6 +18,7 @@ struct LogPattern {
   std::string label;        ///< what such a line means, for people; may be empty
   bool collective = false;  ///< as in LogMatch
   bool ignored = false;     ///< the built-in one of that name is switched off
+  bool operator==(const LogPattern&) const = default;
 };
 
 /// Those that imgd knows by itself: what CUDA, NCCL, the driver and the system say of broken GPUs, full

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <set>
 
@@ -42,11 +43,15 @@ TEST(LogPatterns, EachRecordedFailureIsFoundByItsPattern) {
 TEST(LogPatterns, NoHealthyLineIsTakenForAFailure) {
   const LogMatcher matcher(BuiltInPatterns());
   const auto lines = LinesOf("healthy_lines.txt");
-  EXPECT_GE(lines.size(), 1000u);
+  std::set<std::string> different;  // by more than their numbers
   for (const auto& line : lines) {
+    std::string words = line;
+    std::erase_if(words, [](unsigned char c) { return std::isxdigit(c) != 0; });
+    different.insert(std::move(words));
     const auto match = matcher.Find({line});
     EXPECT_FALSE(match) << match->pattern << ": " << line;
   }
+  EXPECT_GE(different.size(), 1000u);
 }
 
 TEST(LogPatterns, TheFirstPatternOfTheListThatMatchesAnyLineIsBelieved) {

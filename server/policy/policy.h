@@ -19,6 +19,7 @@ struct Bound {
   std::optional<double> at_least;   ///< of numbers; durations in milliseconds
   std::optional<double> at_most;    ///< the same; "no limit" is more than any
   std::vector<std::string> one_of;  ///< of words: shell patterns, one of which has to match
+  bool operator==(const Bound&) const = default;
 };
 
 /// A rule for the jobs of some, or of all.
@@ -30,6 +31,7 @@ struct Policy {
   std::map<std::string, std::string> defaults;  ///< values of fields that the file leaves out, as in YAML
   std::map<std::string, Bound> bounds;          ///< by field
   std::vector<AllowedRecipe> recipes;           ///< jobs that train follow one of these; none: any
+  bool operator==(const Policy&) const = default;
 };
 
 using Policies = std::vector<Policy>;

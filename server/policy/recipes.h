@@ -15,6 +15,7 @@ namespace imgd {
 struct AllowedRecipe {
   std::string name;     ///< its file's, without the folder and ".yaml"
   SettingMap settings;  ///< without the job's own
+  bool operator==(const AllowedRecipe&) const = default;
 };
 
 /// Reads a job file, which need not name data sets. Errors: those of reading it; kInvalidArgument for what is

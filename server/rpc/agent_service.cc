@@ -1,11 +1,17 @@
 #include "server/rpc/agent_service.h"
 
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+#include <spdlog/spdlog.h>
+
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "server/auth/authority.h"
+#include "server/engine/admission.h"
 #include "server/rpc/errors.h"
 
 namespace imgd {
@@ -17,11 +23,13 @@ constexpr size_t kMostWaiting = 1024;
 /// One agent's stream. Deleted by gRPC through OnDone(); the engine holds a Link, which outlives it.
 class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  AgentStream(Engine* engine, grpc::CallbackServerContext* context)
+  /// `node`: that of its certificate; empty where it needs none.
+  AgentStream(Engine* engine, grpc::CallbackServerContext* context, std::string node)
       : engine_(engine),
         context_(context),
         session_(engine->NewSession()),
-        link_(std::make_shared<Link>(this)) {
+        link_(std::make_shared<Link>(this)),
+        node_(std::move(node)) {
     StartRead(&request_);
   }
 
@@ -34,6 +42,14 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
     {
       const std::lock_guard lock(mutex_);
       message = std::exchange(request_, {});
+    }
+    if (message.has_hello() && !node_.empty() && message.hello().node() != node_) {
+      End({grpc::StatusCode::PERMISSION_DENIED,
+           fmt::format("the certificate is that of node {}, and the agent calls itself {}: remove node.crt "
+                       "and node.key "
+                       "in its state folder and join anew with a token",
+                       node_, message.hello().node())});
+      return;
     }
     engine_->OnAgentMessage(link_, session_, std::move(message));
   }
@@ -136,6 +152,7 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   grpc::CallbackServerContext* context_;
   uint64_t session_;
   std::shared_ptr<Link> link_;
+  const std::string node_;
   std::mutex mutex_;  // guards all below
   v1::ConnectRequest request_;
   std::deque<v1::ConnectResponse> outbox_;  ///< the first is being written when writing_
@@ -144,11 +161,36 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   bool finished_ = false;
 };
 
+/// Ends at once.
+class RefusedStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
+ public:
+  explicit RefusedStream(const Error& why) { Finish(ToStatus(why)); }
+  void OnDone() override { delete this; }
+};
+
+/// The node that the connection's certificate is for. Errors: kPermissionDenied.
+Result<std::string> NodeOf(const grpc::CallbackServerContext& context, const Engine& engine) {
+  const auto uris = context.auth_context()->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
+  const std::string uri = uris.empty() ? "" : std::string(uris.front().data(), uris.front().size());
+  IMGD_ASSIGN(NodeIdentity identity, IdentityOf(uri));
+  IMGD_TRY(MayConnect(*engine.View()->admissions, identity.node, identity.key_sha256));
+  return std::move(identity.node);
+}
+
 }  // namespace
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* AgentServiceImpl::Connect(
     grpc::CallbackServerContext* context) {
-  return new AgentStream(engine_, context);
+  std::string node;
+  if (tls_) {
+    auto found = NodeOf(*context, *engine_);
+    if (!found) {
+      spdlog::warn("peer={} msg=\"agent refused: {}\"", context->peer(), found.error().message);
+      return new RefusedStream(found.error());
+    }
+    node = std::move(*found);
+  }
+  return new AgentStream(engine_, context, std::move(node));
 }
 
 }  // namespace imgd

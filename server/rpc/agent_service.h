@@ -9,12 +9,14 @@ namespace imgd {
 /// what is sent to one waits in a bounded outbox of its stream.
 class AgentServiceImpl final : public v1::AgentService::CallbackService {
  public:
-  explicit AgentServiceImpl(Engine* engine) : engine_(engine) {}
+  /// `tls`: each stream has to come with a certificate for the node that its Hello names.
+  AgentServiceImpl(Engine* engine, bool tls) : engine_(engine), tls_(tls) {}
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(
       grpc::CallbackServerContext* context) override;
 
  private:
   Engine* engine_;
+  bool tls_;
 };
 
 }  // namespace imgd

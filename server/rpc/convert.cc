@@ -20,10 +20,13 @@ static_assert(static_cast<int>(ReasonCode::kHalved) == v1::REASON_CODE_HALVED);
 static_assert(static_cast<int>(AfterEnd::kFailed) == v1::AFTER_END_FAILED);
 static_assert(static_cast<int>(ReasonCode::kPausedByUser) == v1::REASON_CODE_PAUSED_BY_USER);
 static_assert(static_cast<int>(ReasonCode::kReturnedByUser) == v1::REASON_CODE_RETURNED_BY_USER);
+static_assert(static_cast<int>(ReasonCode::kNodeForgotten) == v1::REASON_CODE_NODE_FORGOTTEN);
 static_assert(static_cast<int>(ReasonCode::kResized) == v1::REASON_CODE_RESIZED);
 static_assert(static_cast<int>(ReasonCode::kCollectiveBroken) == v1::REASON_CODE_COLLECTIVE_BROKEN);
 static_assert(static_cast<int>(ReasonCode::kLogPattern) == v1::REASON_CODE_LOG_PATTERN);
 static_assert(static_cast<int>(ReasonCode::kSpotNotice) == v1::REASON_CODE_SPOT_NOTICE);
+static_assert(static_cast<int>(ReasonCode::kRestored) == v1::REASON_CODE_RESTORED);
+static_assert(static_cast<int>(ReasonCode::kAdministered) == v1::REASON_CODE_ADMINISTERED);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
 static_assert(static_cast<int>(ProblemKind::kSharedFolder) == v1::PROBLEM_KIND_SHARED_FOLDER);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
@@ -35,19 +38,35 @@ static_assert(static_cast<int>(EventKind::kRankExit) == v1::JobEvent::kRankExitF
 static_assert(static_cast<int>(EventKind::kRankStarted) == v1::JobEvent::kRankStartedFieldNumber);
 static_assert(static_cast<int>(EventKind::kBadImage) == v1::JobEvent::kBadImageFieldNumber);
 static_assert(static_cast<int>(EventKind::kProfile) == v1::JobEvent::kProfileFieldNumber);
+static_assert(static_cast<int>(EventKind::kClasses) == v1::JobEvent::kClassesFieldNumber);
+
+/// Of a queued job: what happened to it, not what it waits for.
+bool GivesReason(ReasonCode code) {
+  switch (code) {
+    case ReasonCode::kSubmitted:
+    case ReasonCode::kWaitsForDevices:
+    case ReasonCode::kWaitsBehindJob:
+    case ReasonCode::kNeverFits:
+    case ReasonCode::kNoNodes:
+    case ReasonCode::kQuota:
+      return false;
+    default:
+      return true;
+  }
+}
 
 /// What only the cluster as it is now can say about a queued job.
 void FillWait(const JobRecord& job, const ClusterView& view, v1::Job& out) {
-  const auto turn = view.turns.find(job.owner);
-  const auto place =
-      PlaceIn(view.queue,
-              {.priority = job.priority, .id = job.id, .turn = turn == view.turns.end() ? 0 : turn->second});
+  const auto place = PlaceIn(view.queue, view.ranking.KeyOf(job));
   if (!place) return;
   const QueuedJob& queued = view.queue[*place];
   out.set_queue_position(static_cast<uint32_t>(*place + 1));
-  if (queued.code == ReasonCode::kBackoff || queued.code == ReasonCode::kSubmitted) return;
+  if (queued.code == ReasonCode::kBackoff) return;
+  const std::string wait = ExplainWait(view.snapshot, WaitingAt(view.queue, *place));
+  // One that gave its devices back, and that no plan has looked at since, says why it did.
+  const bool told = queued.code == job.reason.code && GivesReason(job.reason.code);
   out.set_reason(static_cast<v1::ReasonCode>(queued.code));
-  out.set_reason_text(ExplainWait(view.snapshot, WaitingAt(view.queue, *place)));
+  out.set_reason_text(told ? fmt::format("{}; {}", job.reason.text, wait) : wait);
 }
 
 void FillRun(const JobRecord& job, v1::Job& out) {
@@ -220,6 +239,9 @@ v1::JobEvent ToProto(const StoredEvent& event) {
       break;
     case EventKind::kProfile:
       out.mutable_profile()->ParseFromString(event.payload);
+      break;
+    case EventKind::kClasses:
+      out.mutable_classes()->ParseFromString(event.payload);
       break;
   }
   return out;

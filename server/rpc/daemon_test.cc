@@ -144,13 +144,17 @@ TEST(Config, ALogPatternThatCannotBeUsedIsNamedWithItsPlace) {
 
 TEST(Config, QuotasAreForAllAndByName) {
   const auto config = ParseServerConfig(
-      "preemption: false\nfair_share_half_life: 0\nquotas:\n  user: {devices: 8, queued: 100}\n  users: "
+      "preemption: false\nfair_share_half_life: 0\naging: 2d\nshares: {users: {ada: 2}, projects: {vision: "
+      "0.5}}\nquotas:\n  user: {devices: 8, queued: 100}\n  users: "
       "{ada: {devices: 16}}\n"
       "  projects: {vision: {queued: 5}}\n",
       "imgd.yaml");
   ASSERT_TRUE(config.has_value());
   EXPECT_FALSE(config->preemption);
   EXPECT_EQ(config->fair_share_half_life_ms, 0);
+  EXPECT_EQ(config->aging_ms, 2 * 24 * 3600 * 1000);
+  EXPECT_EQ(config->shares, (Shares{.users = {{"ada", 2}}, .projects = {{"vision", 0.5}}}));
+  EXPECT_FALSE(ParseServerConfig("shares: {users: {ada: 0}}\n", "imgd.yaml").has_value());
   EXPECT_EQ(config->quotas, (Quotas{.user = {.devices = 8, .queued = 100},
                                     .users = {{"ada", {.devices = 16}}},
                                     .projects = {{"vision", {.queued = 5}}}}));

@@ -50,4 +50,12 @@ grpc::Status ToStatus(const std::vector<Error>& errors) {
 
 grpc::Status ToStatus(const Error& error) { return ToStatus(std::vector<Error>{error}); }
 
+Error Busy() {
+  return {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"};
+}
+
+Error NoJob(JobId id) {
+  return {.code = ErrorCode::kNotFound, .message = fmt::format("there is no job {}", id)};
+}
+
 }  // namespace imgd

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/ids.h"
 
 namespace imgd {
 
@@ -12,5 +13,9 @@ namespace imgd {
 grpc::Status ToStatus(const Error& error);
 /// The same of several; the first is the message. `errors` is not empty.
 grpc::Status ToStatus(const std::vector<Error>& errors);
+
+/// Of a call for which there is no room.
+Error Busy();
+Error NoJob(JobId id);
 
 }  // namespace imgd

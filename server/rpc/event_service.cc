@@ -95,10 +95,7 @@ grpc::ServerUnaryReactor* EventServiceImpl::ListEvents(grpc::CallbackServerConte
     const auto filled = FillEvents(filter, reader, *response);
     reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
   });
-  if (!posted) {
-    reactor->Finish(ToStatus(
-        {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"}));
-  }
+  if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;
 }
 

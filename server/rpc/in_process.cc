@@ -78,15 +78,20 @@ std::shared_ptr<grpc::Channel> ChannelTo(grpc::Server& server) {
 
 }  // namespace
 
-InProcessCaller::InProcessCaller(grpc::Server& server) : stub_(ChannelTo(server)) {}
+InProcessCaller::InProcessCaller(grpc::Server& server, const Callers* callers)
+    : callers_(callers), stub_(ChannelTo(server)) {}
 
 void InProcessCaller::Call(const google::protobuf::MethodDescriptor& method, std::unique_ptr<Message> request,
-                           std::function<void(Reply)> done) {
+                           const std::string& token, std::function<void(Reply)> done) {
   const auto call = std::make_shared<PendingCall>();
   call->request = std::move(request);
   call->response.reset(
       google::protobuf::MessageFactory::generated_factory()->GetPrototype(method.output_type())->New());
   call->done = std::move(done);
+  if (!token.empty()) {
+    const auto [key, value] = callers_->MarkOf(token);
+    call->context.AddMetadata(key, value);
+  }
   call->context.set_deadline(std::chrono::system_clock::now() + kLongestCall);
   const std::string path = "/" + method.service()->full_name() + "/" + method.name();
   stub_.UnaryCall(&call->context, path, {}, call->request.get(), call->response.get(),

@@ -4,6 +4,7 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/server.h>
 
+#include "server/rpc/callers.h"
 #include "server/web/api.h"
 
 namespace imgd {
@@ -12,11 +13,14 @@ namespace imgd {
 /// gives, by the same code. The server must outlive it.
 class InProcessCaller final : public web::ApiCaller {
  public:
-  explicit InProcessCaller(grpc::Server& server);
+  /// `callers` tells the services whose token it was.
+  InProcessCaller(grpc::Server& server, const Callers* callers);
   void Call(const google::protobuf::MethodDescriptor& method,
-            std::unique_ptr<google::protobuf::Message> request, std::function<void(Reply)> done) override;
+            std::unique_ptr<google::protobuf::Message> request, const std::string& token,
+            std::function<void(Reply)> done) override;
 
  private:
+  const Callers* callers_;
   grpc::TemplatedGenericStub<google::protobuf::Message, google::protobuf::Message> stub_;
 };
 

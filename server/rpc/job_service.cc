@@ -15,14 +15,6 @@
 namespace imgd {
 namespace {
 
-Error Busy() {
-  return {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"};
-}
-
-Error NoJob(JobId id) {
-  return {.code = ErrorCode::kNotFound, .message = fmt::format("there is no job {}", id)};
-}
-
 /// `request` is within its limits.
 JobOrder OrderOf(const v1::ChangeJobRequest& request) {
   JobOrder order{.job = JobId(request.id()), .actor = request.actor().empty() ? "unknown" : request.actor()};
@@ -138,14 +130,21 @@ grpc::Status StatusOf(const Result<T>& result) {
 
 }  // namespace
 
-JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir,
-                               Policies policies, bool commands)
-    : engine_(engine),
-      pool_(pool),
-      clock_(clock),
-      checkpoint_dir_(std::move(checkpoint_dir)),
-      policies_(std::move(policies)),
-      commands_(commands) {}
+JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, OwnRules rules)
+    : engine_(engine), pool_(pool), clock_(clock) {
+  SetRules(std::move(rules));
+}
+
+void JobServiceImpl::SetRules(OwnRules rules) {
+  auto fresh = std::make_shared<const OwnRules>(std::move(rules));
+  const std::lock_guard lock(rules_mutex_);
+  rules_ = std::move(fresh);
+}
+
+std::shared_ptr<const JobServiceImpl::OwnRules> JobServiceImpl::Rules() const {
+  const std::lock_guard lock(rules_mutex_);
+  return rules_;
+}
 
 void JobServiceImpl::AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor) {
   pool_->Post([this, id, job, reactor](Reader& reader) {
@@ -187,8 +186,8 @@ void JobServiceImpl::FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* resp
     FillAfter(answer->after, *response->mutable_job());
     pool_->Post([this, job = job, after = std::move(answer->after), response, reactor](Reader&) mutable {
       job.after = std::move(after);
-      FillProspect(job, *engine_->View(), engine_->quotas(), {clock_->Now(), clock_->Wall()},
-                   *response->mutable_job());
+      const auto view = engine_->View();
+      FillProspect(job, *view, *view->quotas, {clock_->Now(), clock_->Wall()}, *response->mutable_job());
       // That it never fits is said once.
       auto& warnings = *response->mutable_warnings();
       const std::string& reason = response->job().reason_text();
@@ -207,8 +206,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::SubmitJob(grpc::CallbackServerContext*
                                                     v1::SubmitJobResponse* response) {
   auto* reactor = context->DefaultReactor();
   const auto submit = [this, request, response, reactor](auto& spec) {
-    auto checked = CheckSubmit(*request, std::move(spec), *engine_->View(),
-                               {policies_, checkpoint_dir_, commands_}, clock_->Wall());
+    const auto rules = Rules();
+    auto checked = CheckSubmit(
+        *request, std::move(spec), *engine_->View(),
+        {rules->policies, rules->checkpoint_dir, rules->commands, rules->notify_targets}, clock_->Wall());
     if (!checked) {
       reactor->Finish(ToStatus(checked.error()));
       return;
@@ -383,9 +384,10 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListLogs(grpc::CallbackServerContext* 
                                                    const v1::ListLogsRequest* request,
                                                    v1::ListLogsResponse* response) {
   auto* reactor = context->DefaultReactor();
-  const bool posted = pool_->TryPost([this, request, response, reactor](Reader& reader) {
+  const auto fill = [this, request, response, reactor](Reader& reader) {
     reactor->Finish(StatusOf(FillLogPage(*request, engine_->log_folder(), reader, *response)));
-  });
+  };
+  const bool posted = IsSearch(*request) ? pool_->TryPostSlow(fill) : pool_->TryPost(fill);
   if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "imgd/v1/job.grpc.pb.h"
@@ -15,10 +18,17 @@ namespace imgd {
 /// thread while it waits.
 class JobServiceImpl final : public v1::JobService::CallbackService {
  public:
-  /// `checkpoint_dir` is where jobs that name none keep their checkpoints; `commands`: jobs may be any
-  /// program.
-  JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, std::string checkpoint_dir,
-                 Policies policies, bool commands);
+  /// What jobs get and may ask for.
+  struct OwnRules {
+    std::string checkpoint_dir;  ///< of jobs that name none
+    Policies policies;
+    bool commands = false;                 ///< jobs may be any program
+    std::set<std::string> notify_targets;  ///< that `notify` may name
+  };
+
+  JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, OwnRules rules);
+  /// For what is submitted from now on.
+  void SetRules(OwnRules rules);
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -47,11 +57,21 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                                            const v1::ReadLogsRequest* request) override;
   grpc::ServerUnaryReactor* ListLogs(grpc::CallbackServerContext* context, const v1::ListLogsRequest* request,
                                      v1::ListLogsResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
+                                            const v1::ListCheckpointsRequest* request,
+                                            v1::ListCheckpointsResponse* response) override;
+  grpc::ServerUnaryReactor* GetClasses(grpc::CallbackServerContext* context,
+                                       const v1::GetClassesRequest* request,
+                                       v1::GetClassesResponse* response) override;
   grpc::ServerUnaryReactor* GetMetrics(grpc::CallbackServerContext* context,
                                        const v1::GetMetricsRequest* request,
                                        v1::GetMetricsResponse* response) override;
 
  private:
+  std::shared_ptr<const OwnRules> Rules() const;
   void SubmitChecked(CheckedSubmit submit, v1::SubmitJobResponse* response,
                      grpc::ServerUnaryReactor* reactor);
   void FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* response, grpc::ServerUnaryReactor* reactor);
@@ -61,9 +81,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   Engine* engine_;
   ReadPool* pool_;
   const Clock* clock_;
-  std::string checkpoint_dir_;
-  Policies policies_;
-  bool commands_;
+  mutable std::mutex rules_mutex_;
+  std::shared_ptr<const OwnRules> rules_;  // guarded by rules_mutex_
   JobFileCache files_;
 };
 

@@ -86,6 +86,8 @@ Status CheckLimits(const v1::ListJobsRequest& request) {
 
 Status CheckLimits(const v1::CancelJobRequest& request) { return CheckText("actor", request.actor()); }
 
+Status CheckLimits(const v1::DeleteJobRequest& request) { return CheckText("actor", request.actor()); }
+
 Status CheckLimits(const v1::GetSweepRequest& request) { return CheckText("name", request.name()); }
 
 Status CheckLimits(const v1::CancelSweepRequest& request) { return CheckText("actor", request.actor()); }
@@ -119,6 +121,8 @@ Status CheckLimits(const v1::SetAsideNodeRequest& request) {
 
 Status CheckLimits(const v1::ReturnNodeRequest& request) { return CheckText("actor", request.actor()); }
 
+Status CheckLimits(const v1::ForgetNodeRequest& request) { return CheckText("actor", request.actor()); }
+
 Status CheckLimits(const v1::ProfileJobRequest& request) {
   constexpr uint32_t kMostSteps = 1000;
   if (request.steps() >= 1 && request.steps() <= kMostSteps) return {};
@@ -150,6 +154,13 @@ Status CheckLimits(const v1::CreateTokenRequest& request) {
   }
   return CheckText("owner", request.owner());
 }
+
+Status CheckLimits(const v1::CreateJoinTokenRequest& request) { return CheckText("owner", request.owner()); }
+
+Status CheckLimits(const v1::RevokeNodeRequest& request) { return CheckText("actor", request.actor()); }
+
+Status CheckLimits(const v1::BackupRequest& request) { return CheckText("actor", request.actor()); }
+Status CheckLimits(const v1::ReloadRequest& request) { return CheckText("actor", request.actor()); }
 
 Status CheckLimits(const v1::StartReportRequest& request) {
   constexpr size_t kLeastKeyBytes = 16;

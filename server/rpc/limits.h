@@ -1,7 +1,9 @@
 #pragma once
 
 #include "common/error.h"
+#include "imgd/v1/admin.pb.h"
 #include "imgd/v1/dataset.pb.h"
+#include "imgd/v1/enrol.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
 #include "imgd/v1/report.pb.h"
@@ -15,14 +17,20 @@ namespace imgd {
 Status CheckLimits(const v1::SubmitJobRequest& request);
 Status CheckLimits(const v1::ListJobsRequest& request);
 Status CheckLimits(const v1::CancelJobRequest& request);
+Status CheckLimits(const v1::DeleteJobRequest& request);
 Status CheckLimits(const v1::GetSweepRequest& request);
 Status CheckLimits(const v1::CancelSweepRequest& request);
 Status CheckLimits(const v1::ChangeJobRequest& request);
 Status CheckLimits(const v1::ProfileJobRequest& request);
 Status CheckLimits(const v1::SetAsideNodeRequest& request);
 Status CheckLimits(const v1::ReturnNodeRequest& request);
+Status CheckLimits(const v1::ForgetNodeRequest& request);
 Status CheckLimits(const v1::RegisterDatasetRequest& request);
 Status CheckLimits(const v1::CreateTokenRequest& request);
+Status CheckLimits(const v1::CreateJoinTokenRequest& request);
+Status CheckLimits(const v1::RevokeNodeRequest& request);
+Status CheckLimits(const v1::BackupRequest& request);
+Status CheckLimits(const v1::ReloadRequest& request);
 Status CheckLimits(const v1::StartReportRequest& request);
 Status CheckLimits(const v1::ReportEventsRequest& request);
 

@@ -1,54 +1,206 @@
 #include "server/rpc/log_page.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
+#include "server/rpc/errors.h"
+#include "server/rpc/log_places.h"
 #include "server/store/log_reader.h"
+#include "server/store/log_search.h"
 
 namespace imgd {
 namespace {
 
 constexpr uint32_t kUsualTail = 1000;
 constexpr uint32_t kMostTail = 10'000;
+constexpr size_t kMostSearched = 1000;
 constexpr size_t kMostBytesOfPage = size_t{4} << 20;
 constexpr size_t kBytesOfReading = 256 << 10;
+/// Of the files, for one answer: what lies before it is for the next one.
+constexpr uint64_t kMostBytesBack = uint64_t{4} << 30;
+constexpr uint64_t kMostBytesOn = uint64_t{64} << 20;
+constexpr uint64_t kNoLine = std::numeric_limits<uint64_t>::max();
 
 Status CheckPage(const v1::ListLogsRequest& request) {
   if (request.tail() > kMostTail) {
     return Fail(ErrorCode::kInvalidArgument, "tail: found {}; at most {} is allowed", request.tail(),
                 kMostTail);
   }
+  if (request.contains().size() > kMostSearched) {
+    return Fail(ErrorCode::kInvalidArgument, "contains: found {} bytes; at most {} are allowed",
+                request.contains().size(), kMostSearched);
+  }
   if (request.has_after_line() && !request.has_rank())
     return Fail(ErrorCode::kInvalidArgument, "after_line: lines are counted by rank; rank is missing");
+  if (request.has_before_line() && !request.has_rank())
+    return Fail(ErrorCode::kInvalidArgument, "before_line: lines are counted by rank; rank is missing");
+  const int places = (request.has_after_line() ? 1 : 0) + (request.has_before_line() ? 1 : 0) +
+                     (request.after().empty() ? 0 : 1) + (request.before().empty() ? 0 : 1);
+  if (places > 1) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "after, before, after_line, before_line: at most one of them is allowed");
+  }
   return {};
 }
 
-/// Which lines of a rank are wanted.
-struct Wanted {
-  uint64_t after = 0;
-  uint64_t most = 0;
+/// One answer in the making.
+class LogPage {
+ public:
+  LogPage(const v1::ListLogsRequest& request, const std::filesystem::path& folder, Reader& reader,
+          v1::ListLogsResponse& out)
+      : request_(request),
+        folder_(folder),
+        reader_(reader),
+        out_(out),
+        job_(request.id()),
+        filter_(request.contains(), static_cast<LogLevel>(std::clamp<int>(
+                                        request.level(), v1::LOG_LEVEL_DEBUG, v1::LOG_LEVEL_ERROR))),
+        most_lines_(request.tail() == 0 ? kUsualTail : request.tail()) {}
+
+  Status Fill();
+
+ private:
+  Result<Generation> FirstStart(const JobRecord& job) const;
+  Result<std::map<uint32_t, LogPosition>> Positions(Generation generation);
+  Status FillBackwards(Generation generation);
+  Status FillForwards(Generation first, Generation last);
+  Result<bool> AddStart(Generation generation);
+  Status AddRankForwards(const LogStream& stream, const LogPosition& stored, size_t bytes, uint64_t read);
+
+  const v1::ListLogsRequest& request_;
+  const std::filesystem::path& folder_;
+  Reader& reader_;
+  v1::ListLogsResponse& out_;
+  JobId job_;
+  LineFilter filter_;
+  uint64_t most_lines_;
+  LogPlaces from_;  ///< where `after` or `before` is
+  LogPlaces next_;
 };
 
-/// Adds a rank's lines as far as `bytes` allows; false where there would have been more.
-Result<bool> AddLines(const std::filesystem::path& folder, const LogStream& stream, const LogPosition& stored,
-                      Wanted wanted, size_t bytes, v1::ListLogsResponse& out) {
-  if (wanted.after >= stored.last_line) return true;
-  // Lines that are missing have numbers too: from there at the latest.
-  IMGD_ASSIGN(LogCursor cursor, TailCursor(folder, stream, stored,
-                                           wanted.after > 0 ? stored.last_line - wanted.after : wanted.most));
-  uint64_t found = 0;
-  while (found < wanted.most) {
-    IMGD_ASSIGN(const auto lines, ReadLines(folder, stream, stored, cursor, kBytesOfReading));
-    if (lines.empty()) return true;
-    for (const auto& line : lines) {
-      if (line.number <= wanted.after) continue;
-      if (found == wanted.most) return true;
-      if (line.text.size() > bytes) return false;
-      bytes -= line.text.size();
-      *out.add_lines() = ToProto(line, stream.rank, stream.run.generation);
-      ++found;
+Result<Generation> LogPage::FirstStart(const JobRecord& job) const {
+  const bool given = request_.has_generation();
+  const Generation wanted = given ? Generation(request_.generation()) : job.generation;
+  const Generation first = from_.generation.value() > 0 ? from_.generation : wanted;
+  if (std::max(first, wanted) > job.generation) {
+    return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job_,
+                std::max(first, wanted), job.generation);
+  }
+  if (given && first != wanted) {
+    return Fail(ErrorCode::kInvalidArgument, "generation: found {}; the place is one of start {}", wanted,
+                first);
+  }
+  return first;
+}
+
+Result<std::map<uint32_t, LogPosition>> LogPage::Positions(Generation generation) {
+  IMGD_ASSIGN(auto positions, reader_.LogPositions({job_, generation}));
+  if (request_.has_rank())
+    std::erase_if(positions, [this](const auto& item) { return item.first != request_.rank(); });
+  return positions;
+}
+
+Status LogPage::Fill() {
+  IMGD_TRY(CheckPage(request_));
+  IMGD_ASSIGN(const auto row, reader_.Job(job_, false));
+  if (!row) return tl::unexpected(NoJob(job_));
+  const uint32_t ranks = row->job.MostNodes() * row->job.RanksOnNode();
+  if (request_.has_rank() && request_.rank() >= ranks) {
+    return Fail(ErrorCode::kInvalidArgument, "job {} has no rank {}; 0 to {} are allowed", job_,
+                request_.rank(), ranks - 1);
+  }
+  if (!request_.after().empty()) {
+    IMGD_ASSIGN(from_, DecodePlaces("after", request_.after()));
+  } else if (!request_.before().empty()) {
+    IMGD_ASSIGN(from_, DecodePlaces("before", request_.before()));
+  } else if (request_.has_after_line()) {
+    from_.lines[request_.rank()] = request_.after_line();
+  } else if (request_.has_before_line()) {
+    from_.lines[request_.rank()] = request_.before_line();
+  }
+  IMGD_ASSIGN(const Generation first, FirstStart(row->job));
+  const bool forwards = !request_.after().empty() || request_.has_after_line();
+  const bool later = !request_.after().empty() && !request_.has_generation();
+  IMGD_TRY(forwards ? FillForwards(first, later ? row->job.generation : first) : FillBackwards(first));
+  std::stable_sort(out_.mutable_lines()->begin(), out_.mutable_lines()->end(),
+                   [](const v1::LogLine& a, const v1::LogLine& b) {
+                     return std::pair(a.generation(), a.time_us()) < std::pair(b.generation(), b.time_us());
+                   });
+  out_.set_generation(next_.generation.value());
+  out_.set_next(EncodePlaces(next_));
+  return {};
+}
+
+Status LogPage::FillBackwards(Generation generation) {
+  IMGD_ASSIGN(const auto positions, Positions(generation));
+  next_.generation = generation;
+  LogPlaces previous{.generation = generation};
+  const bool placed = !request_.before().empty() || request_.has_before_line();
+  for (const auto& [rank, position] : positions) {
+    const auto from = from_.lines.find(rank);
+    const bool any = !placed || from != from_.lines.end();
+    const uint64_t before = from != from_.lines.end() ? from->second : kNoLine;
+    next_.lines[rank] =
+        placed ? std::min(std::max<uint64_t>(before, 1) - 1, position.last_line) : position.last_line;
+    if (!any || before <= 1) continue;  // nothing of this rank is before the place
+    const LogLimits limits{.lines = most_lines_,
+                           .text_bytes = kMostBytesOfPage / positions.size(),
+                           .read_bytes = kMostBytesBack / positions.size()};
+    const LogStream stream{{job_, generation}, rank};
+    IMGD_ASSIGN(const auto found, FindBackwards(folder_, stream, position, before, filter_, limits));
+    for (const auto& line : found.lines) *out_.add_lines() = ToProto(line, rank, generation);
+    if (found.too_many_bytes) out_.set_truncated(true);
+    if (found.previous > 1) previous.lines[rank] = found.previous;
+  }
+  if (!previous.lines.empty()) out_.set_previous(EncodePlaces(previous));
+  return {};
+}
+
+Status LogPage::FillForwards(Generation first, Generation last) {
+  for (Generation generation = first; generation <= last; generation = Generation(generation.value() + 1)) {
+    next_ = {.generation = generation};
+    if (generation == first) next_.lines = from_.lines;
+    IMGD_ASSIGN(const bool all, AddStart(generation));
+    if (!all || static_cast<uint64_t>(out_.lines_size()) >= most_lines_) break;
+  }
+  return {};
+}
+
+/// False where there would have been more.
+Result<bool> LogPage::AddStart(Generation generation) {
+  IMGD_ASSIGN(const auto positions, Positions(generation));
+  bool all = true;
+  for (const auto& [rank, position] : positions) {
+    IMGD_TRY(AddRankForwards({{job_, generation}, rank}, position, kMostBytesOfPage / positions.size(),
+                             kMostBytesOn / positions.size()));
+    all = all && next_.lines[rank] >= position.last_line;
+  }
+  if (!all) out_.set_truncated(true);
+  return all;
+}
+
+Status LogPage::AddRankForwards(const LogStream& stream, const LogPosition& stored, size_t bytes,
+                                uint64_t read) {
+  uint64_t& place = next_.lines[stream.rank];
+  if (place >= stored.last_line) return {};
+  IMGD_ASSIGN(LogCursor cursor, CursorAfter(folder_, stream, stored, place));
+  uint64_t lines = 0;
+  size_t taken = 0;
+  for (uint64_t done = 0; done < read; done += kBytesOfReading) {
+    IMGD_ASSIGN(const auto found, ReadLines(folder_, stream, stored, cursor, kBytesOfReading));
+    if (found.empty()) return {};
+    for (const auto& line : found) {
+      if (filter_.Takes(line)) {
+        taken += line.text.size();
+        if (lines == most_lines_ || (lines > 0 && taken > bytes)) return {};
+        *out_.add_lines() = ToProto(line, stream.rank, stream.run.generation);
+        ++lines;
+      }
+      place = line.number;
     }
   }
-  return true;
+  return {};
 }
 
 }  // namespace
@@ -64,36 +216,13 @@ v1::LogLine ToProto(const StoredLine& line, uint32_t rank, Generation generation
   return out;
 }
 
+bool IsSearch(const v1::ListLogsRequest& request) {
+  return !request.contains().empty() || request.level() > v1::LOG_LEVEL_DEBUG;
+}
+
 Status FillLogPage(const v1::ListLogsRequest& request, const std::filesystem::path& folder, Reader& reader,
                    v1::ListLogsResponse& out) {
-  IMGD_TRY(CheckPage(request));
-  const JobId job(request.id());
-  IMGD_ASSIGN(const auto row, reader.Job(job, false));
-  if (!row) return Fail(ErrorCode::kNotFound, "there is no job {}", job);
-  const Generation generation =
-      request.has_generation() ? Generation(request.generation()) : row->job.generation;
-  if (generation > row->job.generation) {
-    return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job, generation,
-                row->job.generation);
-  }
-  const uint32_t ranks = row->job.MostNodes() * row->job.RanksOnNode();
-  if (request.has_rank() && request.rank() >= ranks) {
-    return Fail(ErrorCode::kInvalidArgument, "job {} has no rank {}; 0 to {} are allowed", job,
-                request.rank(), ranks - 1);
-  }
-  IMGD_ASSIGN(auto positions, reader.LogPositions({job, generation}));
-  if (request.has_rank())
-    std::erase_if(positions, [&](const auto& item) { return item.first != request.rank(); });
-  const Wanted wanted{request.after_line(), request.tail() == 0 ? kUsualTail : request.tail()};
-  for (const auto& [rank, position] : positions) {
-    IMGD_ASSIGN(const bool all, AddLines(folder, {{job, generation}, rank}, position, wanted,
-                                         kMostBytesOfPage / positions.size(), out));
-    if (!all) out.set_truncated(true);
-  }
-  std::stable_sort(out.mutable_lines()->begin(), out.mutable_lines()->end(),
-                   [](const v1::LogLine& a, const v1::LogLine& b) { return a.time_us() < b.time_us(); });
-  out.set_generation(generation.value());
-  return {};
+  return LogPage(request, folder, reader, out).Fill();
 }
 
 }  // namespace imgd

@@ -11,6 +11,9 @@ namespace imgd {
 /// As the contract has it.
 v1::LogLine ToProto(const StoredLine& line, uint32_t rank, Generation generation);
 
+/// It may have to read much.
+bool IsSearch(const v1::ListLogsRequest& request);
+
 /// ListLogs. `folder` has the logs. Errors: kNotFound for the job and the start, kInvalidArgument for what
 /// the request may not hold.
 Status FillLogPage(const v1::ListLogsRequest& request, const std::filesystem::path& folder, Reader& reader,

@@ -41,7 +41,7 @@ Result<PumpedStream<v1::ReadLogsResponse>::Step> LogStreamReader::ReadStep(
     Reader& reader, std::vector<v1::ReadLogsResponse>& out) {
   const uint64_t seen = engine_->logs().Version(job());
   IMGD_ASSIGN(const auto row, reader.Job(job(), false));
-  if (!row) return Fail(ErrorCode::kNotFound, "there is no job {}", job());
+  if (!row) return tl::unexpected(NoJob(job()));
   if (request_.has_generation() && generation_ > row->job.generation && !request_.follow()) {
     return Fail(ErrorCode::kNotFound, "job {} has no start {}; its latest is {}", job(), generation_,
                 row->job.generation);

@@ -3,12 +3,15 @@
 #include <array>
 #include <cmath>
 
+#include "server/rpc/errors.h"
+
 namespace imgd {
 namespace {
 
 constexpr uint32_t kUsualPoints = 1000;
 constexpr uint32_t kMostPoints = 10'000;
 constexpr int kMostNames = 64;
+constexpr double kMostSmooth = 0.999;
 constexpr std::array<std::pair<std::string_view, Axis>, 4> kAxes = {
     {{"step", Axis::kStep}, {"epoch", Axis::kEpoch}, {"images", Axis::kImages}, {"time", Axis::kTime}}};
 
@@ -45,7 +48,29 @@ Result<CurveQuery> QueryOf(const v1::GetMetricsRequest& request) {
   if (request.has_to()) query.to = request.to();
   if (std::isnan(request.from()) || std::isnan(request.to()))
     return Fail(ErrorCode::kInvalidArgument, "from, to: a number is expected");
+  if (!(request.smooth() >= 0 && request.smooth() <= kMostSmooth)) {
+    return Fail(ErrorCode::kInvalidArgument, "smooth: found {}; allowed: 0 to {}", request.smooth(),
+                kMostSmooth);
+  }
+  query.smooth = request.smooth();
+  query.mean = request.mean();
   return query;
+}
+
+Status FillRanks(JobId job, Reader& reader, v1::GetMetricsResponse& out) {
+  IMGD_ASSIGN(const auto stretches, reader.RankTimes(job));
+  for (const auto& stretch : stretches) {
+    auto* added = out.add_ranks();
+    added->set_generation(stretch.generation.value());
+    added->set_first_step(stretch.first_step);
+    added->set_steps(stretch.steps);
+    for (const auto& cell : stretch.ranks) {
+      const double steps = cell.steps > 0 ? cell.steps : std::nan("");
+      added->add_own_seconds(cell.own_seconds / steps);
+      added->add_wait_seconds(cell.wait_seconds / steps);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,10 +79,10 @@ Status FillMetrics(const v1::GetMetricsRequest& request, Reader& reader, v1::Get
   const JobId job(request.id());
   IMGD_ASSIGN(auto query, QueryOf(request));
   IMGD_ASSIGN(const auto row, reader.Job(job, false));
-  if (!row) return Fail(ErrorCode::kNotFound, "there is no job {}", job);
-  if (query.x == Axis::kImages) {
-    IMGD_ASSIGN(query.images_per_epoch, TrainImages(job, reader));
-  }
+  if (!row) return tl::unexpected(NoJob(job));
+  IMGD_ASSIGN(query.images_per_epoch, TrainImages(job, reader));
+  out.set_images_per_epoch(query.images_per_epoch);
+  if (request.ranks()) IMGD_TRY(FillRanks(job, reader, out));
   IMGD_ASSIGN(const auto curves, reader.Curves(job, query));
   for (const auto& curve : curves) {
     auto* series = out.add_series();
@@ -70,8 +95,10 @@ Status FillMetrics(const v1::GetMetricsRequest& request, Reader& reader, v1::Get
       added->set_min(point.values.min);
       added->set_max(point.values.max);
       added->set_last(point.values.last);
+      if (point.smooth) added->set_smooth(*point.smooth);
     }
     series->set_values(values);
+    if (curve.mean) series->set_mean(*curve.mean);
   }
   return {};
 }

@@ -38,10 +38,7 @@ grpc::ServerUnaryReactor* NodeServiceImpl::GetNode(grpc::CallbackServerContext* 
     const auto filled = FillNode(request->name(), *engine_->View(), reader, *response);
     reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
   });
-  if (!posted) {
-    reactor->Finish(ToStatus(
-        {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"}));
-  }
+  if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;
 }
 
@@ -86,6 +83,23 @@ grpc::ServerUnaryReactor* NodeServiceImpl::ReturnNode(grpc::CallbackServerContex
           .node = NodeId(request->name()),
           .actor = ActorOrUnknown(request->actor())},
          response->mutable_node(), reactor);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* NodeServiceImpl::ForgetNode(grpc::CallbackServerContext* context,
+                                                      const v1::ForgetNodeRequest* request,
+                                                      v1::ForgetNodeResponse*) {
+  auto* reactor = context->DefaultReactor();
+  if (const auto checked = CheckLimits(*request); !checked) {
+    reactor->Finish(ToStatus(checked.error()));
+    return reactor;
+  }
+  engine_->ChangeNode({.what = NodeOrder::What::kForget,
+                       .node = NodeId(request->name()),
+                       .actor = ActorOrUnknown(request->actor())},
+                      [reactor](const Status& status) {
+                        reactor->Finish(status ? grpc::Status::OK : ToStatus(status.error()));
+                      });
   return reactor;
 }
 

@@ -21,6 +21,9 @@ class NodeServiceImpl final : public v1::NodeService::CallbackService {
   grpc::ServerUnaryReactor* ReturnNode(grpc::CallbackServerContext* context,
                                        const v1::ReturnNodeRequest* request,
                                        v1::ReturnNodeResponse* response) override;
+  grpc::ServerUnaryReactor* ForgetNode(grpc::CallbackServerContext* context,
+                                       const v1::ForgetNodeRequest* request,
+                                       v1::ForgetNodeResponse* response) override;
 
  private:
   /// Ends the call with the node as it then is.

@@ -16,11 +16,6 @@ int64_t WallOf(Instant when, Now now) {
   return now.wall.micros + std::max<int64_t>(left, 0);
 }
 
-uint32_t TurnIn(const ClusterView& view, const std::string& owner) {
-  const auto turn = view.turns.find(owner);
-  return turn == view.turns.end() ? 0 : turn->second;
-}
-
 /// What nobody of these accounts has anything of yet, the view does not know.
 void AllowNew(const Submission& job, const Quotas& quotas, Snapshot& snapshot) {
   const auto allow = [&snapshot](const std::string& account, const Quota& quota) {
@@ -48,7 +43,7 @@ void FillLater(const JobRecord& job, const ClusterView& view, Now now, v1::Job& 
   const auto comes = ComesAt(job, view, now);
   if (!comes) return;
   QueuedJob entry = EntryOf(job);
-  entry.turn = TurnIn(view, job.owner);
+  view.ranking.Rank(job, entry);
   entry.not_before = *comes;
   const auto start = ForecastLater(view.snapshot, view.queue, std::move(entry));
   if (start) out.set_expected_start_us(WallOf(*start, now));
@@ -81,7 +76,7 @@ void FillProspect(const Submission& submission, const ClusterView& view, const Q
     return FillLater(record, view, now, out);
   }
   QueuedJob job = EntryOf(record);
-  job.turn = TurnIn(view, submission.owner);
+  view.ranking.Rank(record, job);
   Snapshot snapshot = view.snapshot;
   AllowNew(submission, quotas, snapshot);
   const Prospect prospect = ProspectOf(snapshot, view.queue, std::move(job));

@@ -12,15 +12,19 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "common/files.h"
 #include "grpc/health/v1/health.pb.h"
+#include "server/auth/gate.h"
 #include "server/rpc/agent_service.h"
 #include "server/rpc/call_interceptor.h"
+#include "server/rpc/callers.h"
+#include "server/rpc/credentials.h"
 #include "server/rpc/dataset_service.h"
+#include "server/rpc/enrol_service.h"
 #include "server/rpc/event_service.h"
 #include "server/rpc/in_process.h"
-#include "server/rpc/job_service.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/token_service.h"
 #include "server/rpc/usage_service.h"
@@ -61,6 +65,18 @@ Error WhyNot(const std::string& address) {
   return {.code = ErrorCode::kInternal, .message = what};
 }
 
+std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const RpcServer::Door& door, const Gate* gate) {
+  switch (door.security) {
+    case RpcServer::Security::kTls:
+      return TlsPort(*door.authority, gate);
+    case RpcServer::Security::kLocal:
+      return LocalPort(gate);
+    case RpcServer::Security::kNone:
+      return grpc::InsecureServerCredentials();
+  }
+  return nullptr;
+}
+
 /// gRPC and protobuf write to standard error by themselves; what matters of it comes back as errors of ours.
 void QuietLibraries() {
   google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& text) {
@@ -91,18 +107,30 @@ struct HealthSwitch {
 };
 
 struct RpcServer::Parts {
-  Parts(Engine* the_engine, ReadPool* pool, const Clock* clock, JobRules rules)
+  Parts(const Door& door, Engine* the_engine, ReadPool* pool, const Clock* clock, JobRules rules,
+        ReloadFunction reload)
       : engine(the_engine),
-        jobs(the_engine, pool, clock, std::move(rules.checkpoint_dir), std::move(rules.policies),
-             rules.commands),
+        gate(the_engine, clock, door.security == Security::kLocal, Scope::kAdmin),
+        callers(the_engine),
+        jobs(the_engine, pool, clock, std::move(rules)),
         nodes(the_engine, pool),
         events(the_engine, pool, clock),
         datasets(the_engine),
-        tokens(the_engine),
-        usage(the_engine, clock),
-        agents(the_engine) {}
+        tokens(the_engine, [this](const std::string& token) { EndStreamsOf(token); }),
+        usage(the_engine, pool, clock),
+        admin(the_engine, pool, clock, std::move(reload)),
+        agents(the_engine, door.security == Security::kTls),
+        enrol(the_engine, door.security == Security::kTls ? door.authority : nullptr, clock) {}
+
+  void EndStreamsOf(const std::string& token) {
+    callers.EndStreamsOf(token);
+    if (on_revoked) on_revoked(token);
+  }
 
   Engine* engine;
+  Gate gate;
+  Callers callers;
+  std::function<void(const std::string& token)> on_revoked;
   CallTimes calls;
   JobServiceImpl jobs;
   NodeServiceImpl nodes;
@@ -110,29 +138,34 @@ struct RpcServer::Parts {
   DatasetServiceImpl datasets;
   TokenServiceImpl tokens;
   UsageServiceImpl usage;
+  AdminServiceImpl admin;
   AgentServiceImpl agents;
+  EnrolServiceImpl enrol;
   std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<InProcessCaller> caller;
   int port = 0;
+  bool stopped = false;
 };
 
 RpcServer::RpcServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 RpcServer::~RpcServer() { Stop(Duration::zero()); }
 
-Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, JobRules rules,
-                                                    Engine* engine, ReadPool* pool, const Clock* clock) {
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(const Door& door, JobRules rules, Engine* engine,
+                                                    ReadPool* pool, const Clock* clock,
+                                                    ReloadFunction reload) {
   QuietLibraries();
   grpc::EnableDefaultHealthCheckService(true);
   // Reflection tells of what is linked in: without being named here, this descriptor would not be.
   (void)grpc::health::v1::HealthCheckRequest::descriptor();
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto parts = std::make_unique<Parts>(engine, pool, clock, std::move(rules));
+  auto parts = std::make_unique<Parts>(door, engine, pool, clock, std::move(rules), std::move(reload));
   grpc::ServerBuilder builder;
   SetChannelArguments(builder);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &parts->port);
+  builder.AddListeningPort(door.address, CredentialsOf(door, &parts->gate), &parts->port);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(TimingOf(&parts->calls));
+  interceptors.push_back(NamingBy(&parts->callers));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   builder.RegisterService(&parts->jobs);
   builder.RegisterService(&parts->nodes);
@@ -140,16 +173,19 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
   builder.RegisterService(&parts->datasets);
   builder.RegisterService(&parts->tokens);
   builder.RegisterService(&parts->usage);
+  builder.RegisterService(&parts->admin);
   builder.RegisterService(&parts->agents);
+  builder.RegisterService(&parts->enrol);
   parts->server = builder.BuildAndStart();
-  if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(address));
-  parts->caller = std::make_unique<InProcessCaller>(*parts->server);
+  if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(door.address));
+  parts->caller = std::make_unique<InProcessCaller>(*parts->server, &parts->callers);
   if (auto* health = parts->server->GetHealthCheckService()) {
     // Of each service by name too, which is how gRPC's clients and probes ask.
     for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
                              v1::EventService::service_full_name(), v1::DatasetService::service_full_name(),
                              v1::TokenService::service_full_name(), v1::UsageService::service_full_name(),
-                             v1::AgentService::service_full_name()}) {
+                             v1::AdminService::service_full_name(), v1::AgentService::service_full_name(),
+                             v1::EnrolService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
     parts->health->service = health;
@@ -164,9 +200,14 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& address, 
 int RpcServer::port() const { return parts_->port; }
 const CallTimes& RpcServer::calls() const { return parts_->calls; }
 web::ApiCaller& RpcServer::caller() { return *parts_->caller; }
+void RpcServer::OnRevoked(std::function<void(const std::string& token)> call) {
+  parts_->on_revoked = std::move(call);
+}
+
+void RpcServer::SetRules(JobRules rules) { parts_->jobs.SetRules(std::move(rules)); }
 
 void RpcServer::Stop(Duration patience) {
-  if (!parts_->server) return;
+  if (std::exchange(parts_->stopped, true)) return;
   parts_->engine->CloseAgents();
   {
     const std::lock_guard lock(parts_->health->mutex);
@@ -178,7 +219,6 @@ void RpcServer::Stop(Duration patience) {
   parts_->caller.reset();
   parts_->server->Shutdown(std::chrono::system_clock::now() +
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(patience));
-  parts_->server.reset();
 }
 
 }  // namespace imgd

@@ -1,5 +1,7 @@
 #include "server/rpc/submission.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -18,6 +20,7 @@ constexpr size_t kMostShown = 100;
 
 Needs NeedsOf(const JobSpec::Resources& resources) {
   return {.gpu = resources.gpu,
+          .cpu = resources.cpu,
           .models = resources.gpu_models,
           .memory_bytes = static_cast<uint64_t>(resources.gpu_memory_gib) << 30,
           .whole_nodes = resources.whole_nodes,
@@ -130,6 +133,24 @@ Status CheckKind(const JobSpec& spec, const std::string& yaml, const std::string
   return tl::unexpected(root.Errors().front());
 }
 
+/// Only the daemon knows which targets there are.
+tl::expected<void, std::vector<Error>> CheckNotify(const JobSpec& spec, const std::string& yaml,
+                                                   const std::string& file, const JobRules& rules) {
+  const auto known = [&rules](const NotifyRule& rule) { return rules.notify_targets.contains(rule.to); };
+  if (!spec.notify || std::all_of(spec.notify->begin(), spec.notify->end(), known)) return {};
+  auto root = YamlMap::Parse(yaml, file);
+  if (!root) return tl::unexpected(std::vector<Error>{root.error()});
+  const std::string hint = rules.notify_targets.empty()
+                               ? "whoever runs imgd names targets under notifications in imgd.yaml"
+                               : fmt::format("there are: {}", fmt::join(rules.notify_targets, ", "));
+  auto items = root->Children("notify", "to");
+  for (size_t i = 0; i < std::min(items.size(), spec.notify->size()); ++i) {
+    const NotifyRule& rule = (*spec.notify)[i];
+    if (!known(rule)) items[i].AddError("to", fmt::format("there is no target '{}'", rule.to), hint);
+  }
+  return tl::unexpected(root->Errors());
+}
+
 std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& owner) {
   if (spec.convert.registers.empty()) return std::nullopt;
   return DatasetRecord{.name = spec.convert.registers, .address = spec.convert.target, .owner = owner};
@@ -177,6 +198,7 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   const std::string file = FileNameOf(request);
   const Origin origin{request, rules, now};
   std::string text = request.job_yaml();
+  if (auto told = CheckNotify(spec, text, file, rules); !told) return tl::unexpected(std::move(told).error());
   if (!spec.sweep) {
     auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner());
     if (!allowed) return tl::unexpected(std::vector<Error>{allowed.error()});
@@ -187,6 +209,7 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   }
   CheckedSubmit out{.order = {.submission = SubmissionOf(spec, origin),
                               .idempotency_key = request.idempotency_key(),
+                              .notify = spec.notify,
                               .dry_run = request.dry_run()}};
   SubmitOrder& order = out.order;
   for (const auto& after : spec.after) order.after.push_back({after.job, AfterEndOf(after.when)});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct JobRules {
   const Policies& policies;
   const std::string& checkpoint_dir;  ///< of jobs that name none
   bool commands = false;              ///< jobs may be any program
+  const std::set<std::string>& notify_targets;
 };
 
 /// The request's file name, or one for messages.

@@ -72,7 +72,8 @@ grpc::ServerUnaryReactor* TokenServiceImpl::RevokeToken(grpc::CallbackServerCont
                                                         v1::RevokeTokenResponse*) {
   auto* reactor = context->DefaultReactor();
   TokenOrder order{.record = {.name = request->name()}, .remove = true};
-  engine_->ChangeToken(std::move(order), [reactor](const Result<TokenRecord>& answer) {
+  engine_->ChangeToken(std::move(order), [this, reactor](const Result<TokenRecord>& answer) {
+    if (answer) revoked_(answer->name);
     reactor->Finish(answer ? grpc::Status::OK : ToStatus(answer.error()));
   });
   return reactor;

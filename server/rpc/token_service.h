@@ -1,5 +1,9 @@
 #pragma once
 
+#include <functional>
+#include <string>
+#include <utility>
+
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/engine/engine.h"
 
@@ -8,7 +12,9 @@ namespace imgd {
 /// TokenService on the engine, which must outlive it.
 class TokenServiceImpl final : public v1::TokenService::CallbackService {
  public:
-  explicit TokenServiceImpl(Engine* engine) : engine_(engine) {}
+  /// `revoked` is called with each token that was taken back.
+  TokenServiceImpl(Engine* engine, std::function<void(const std::string&)> revoked)
+      : engine_(engine), revoked_(std::move(revoked)) {}
   grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context,
                                         const v1::CreateTokenRequest* request,
                                         v1::CreateTokenResponse* response) override;
@@ -21,6 +27,7 @@ class TokenServiceImpl final : public v1::TokenService::CallbackService {
 
  private:
   Engine* engine_;
+  std::function<void(const std::string&)> revoked_;
 };
 
 }  // namespace imgd

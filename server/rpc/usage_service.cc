@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/rpc/errors.h"
+#include "server/rpc/usage_over_time.h"
 
 namespace imgd {
 namespace {
@@ -33,6 +34,7 @@ void FillAccount(const AccountUse& use, WallTime now, v1::AccountUsage& out) {
   out.set_queued(use.queued);
   out.set_most_queued(use.quota.queued);
   out.set_recent_device_hours(use.recent_device_seconds / 3600);
+  out.set_share(use.share);
   FillBudget(use, use.quota.device_hours, false, now, *out.mutable_device_hours());
   FillBudget(use, use.quota.spend, true, now, *out.mutable_spend());
 }
@@ -43,8 +45,9 @@ grpc::ServerUnaryReactor* UsageServiceImpl::ListUsage(grpc::CallbackServerContex
                                                       const v1::ListUsageRequest*,
                                                       v1::ListUsageResponse* response) {
   auto* reactor = context->DefaultReactor();
-  response->set_currency(engine_->currency());
-  response->set_warning(engine_->View()->trouble);
+  const auto view = engine_->View();
+  response->set_currency(view->snapshot.currency);
+  response->set_warning(view->trouble);
   engine_->ListUsage([this, response, reactor](Result<std::vector<AccountUse>> accounts) {
     if (!accounts) {
       reactor->Finish(ToStatus(accounts.error()));
@@ -55,6 +58,18 @@ grpc::ServerUnaryReactor* UsageServiceImpl::ListUsage(grpc::CallbackServerContex
     for (const auto& use : *accounts) FillAccount(use, clock_->Wall(), *response->add_accounts());
     reactor->Finish(grpc::Status::OK);
   });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* UsageServiceImpl::ListUsageOverTime(grpc::CallbackServerContext* context,
+                                                              const v1::ListUsageOverTimeRequest* request,
+                                                              v1::ListUsageOverTimeResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const bool posted = pool_->TryPostSlow([this, request, response, reactor](Reader& reader) {
+    const auto filled = FillUsageOverTime(*request, clock_->Wall(), reader, *response);
+    reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;
 }
 

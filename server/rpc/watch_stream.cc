@@ -42,9 +42,7 @@ PumpedStream<v1::WatchJobResponse>::Step WatchStream::Read(Reader& reader,
   const auto fail = [](const Error& error) { return Step{.what = Step::kEnd, .status = ToStatus(error)}; };
   const auto row = reader.Job(job(), false);
   if (!row) return fail(row.error());
-  if (!*row) {
-    return fail({.code = ErrorCode::kNotFound, .message = fmt::format("there is no job {}", job())});
-  }
+  if (!*row) return fail(NoJob(job()));
   // Read after the row: the event that made it final is among these.
   const auto newest = reader.LastEventNumber(job());
   if (!newest) return fail(newest.error());

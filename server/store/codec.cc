@@ -218,6 +218,7 @@ Result<Labels> DecodeLabels(const std::string& text) {
 std::string EncodeNeeds(const Needs& needs) {
   if (needs == Needs()) return "{}";
   return Dump({{"gpu", needs.gpu},
+               {"cpu", needs.cpu},
                {"models", needs.models},
                {"memory_bytes", needs.memory_bytes},
                {"whole_nodes", needs.whole_nodes},
@@ -231,6 +232,7 @@ Result<Needs> DecodeNeeds(const std::string& text) {
     const json value = json::parse(text);
     return Needs{
         .gpu = value.at("gpu").get<bool>(),
+        .cpu = value.value("cpu", false),
         .models = value.at("models").get<std::vector<std::string>>(),
         .memory_bytes = value.at("memory_bytes").get<uint64_t>(),
         .whole_nodes = value.at("whole_nodes").get<bool>(),

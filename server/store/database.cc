@@ -1,10 +1,16 @@
 #include "server/store/database.h"
 
+#include <SQLiteCpp/Backup.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "common/files.h"
 
 namespace imgd {
 
@@ -36,18 +42,67 @@ Result<Database> Database::OpenForReading(const std::filesystem::path& path) {
   }
 }
 
-Status Database::Migrate(const std::vector<Migration>& migrations) {
-  auto version = Guard([this] {
+Result<int> Database::Version() {
+  return Guard([this] {
     SQLite::Statement query(*db_, "PRAGMA user_version");
     query.executeStep();
     return query.getColumn(0).getInt();
   });
+}
+
+Status Database::HoldMoment() {
+  return Guard([this] {
+    Execute("BEGIN");
+    // A transaction sees what was there at its first reading.
+    SQLite::Statement(*db_, "SELECT count(*) FROM sqlite_schema").executeStep();
+  });
+}
+
+Status Database::CopyTo(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) return FailErrno(errno, "cannot create " + path.native());
+  const auto copy = [&] {
+    SQLite::Database copy(path.string(), SQLite::OPEN_READWRITE);
+    copy.exec("PRAGMA synchronous=OFF");  // it is synced below
+    if (SQLite::Backup(copy, *db_).executeStep(-1) != SQLITE_DONE) throw SQLite::Exception(copy.getHandle());
+    copy.exec("PRAGMA journal_mode=DELETE");  // one file, without a log beside it
+  };
+  Status copied = Guard(copy);
+  if (copied && ::fsync(fd.get()) != 0) copied = FailErrno(errno, "cannot sync " + path.native());
+  if (copied) return {};
+  ::unlink(path.c_str());
+  copied.error().message = fmt::format("cannot copy to {}: {}", path.native(), copied.error().message);
+  return copied;
+}
+
+/// Before it is changed for good: to go back to the older imgd takes it.
+Status Database::KeepCopy(int version) {
+  const std::string prefix = path_.filename().native() + ".schema-";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path_.parent_path(), ignored)) {
+    if (entry.path().filename().native().starts_with(prefix)) std::filesystem::remove(entry.path(), ignored);
+  }
+  const std::filesystem::path copy = fmt::format("{}.schema-{}", path_.native(), version);
+  if (auto copied = CopyTo(copy); !copied) {
+    copied.error().message = fmt::format("the schema of {} is changed only after a copy was made, and {}",
+                                         path_.native(), copied.error().message);
+    return copied;
+  }
+  spdlog::info("file={} copy={} msg=\"its schema is brought up to date; the copy is what it was\"",
+               path_.native(), copy.native());
+  return {};
+}
+
+Status Database::Migrate(const std::vector<Migration>& migrations) {
+  const auto version = Version();
   if (!version) return tl::unexpected(version.error());
-  if (*version > static_cast<int>(migrations.size())) {
+  const int newest = migrations.empty() ? 0 : migrations.back().number;
+  if (*version > newest) {
     return Fail(ErrorCode::kFailedPrecondition,
                 "{} was written by a newer imgd: its schema is {}, this one knows up to {}", path_.native(),
-                *version, migrations.size());
+                *version, newest);
   }
+  if (*version > 0 && *version < newest) IMGD_TRY(KeepCopy(*version));
   for (const auto& migration : migrations) {
     if (migration.number <= *version) continue;
     WriteBatch batch(*this);

@@ -23,12 +23,21 @@ namespace imgd {
 class Database {
  public:
   /// Opens or makes the file for writing, in WAL mode with synchronous=FULL, and brings its schema up to
-  /// date, each migration in a transaction of its own. Errors: kFailedPrecondition for a file of a newer
-  /// imgd, kDataLoss for one that is no database, else as the system has it; all name the path.
+  /// date, each migration in a transaction of its own. Before the first of them that changes an older file it
+  /// is copied to FILE.schema-N, for its owner's eyes only, N being what the file has; an older copy goes.
+  /// Errors: kFailedPrecondition for a file of a newer imgd, kDataLoss for one that is no database, else as
+  /// the system has it; all name the path.
   static Result<Database> OpenForWriting(const std::filesystem::path& path,
                                          const std::vector<Migration>& migrations);
   /// Opens the file for reading. It must exist.
   static Result<Database> OpenForReading(const std::filesystem::path& path);
+
+  /// From now on this connection, which is for reading, sees the database as it is at this moment, whatever
+  /// is written meanwhile. The write-ahead log grows as long as it is open.
+  Status HoldMoment();
+  /// Copies it into a new file, for its owner's eyes only. Errors: kAlreadyExists; kResourceExhausted for a
+  /// full disk, where nothing is left of the copy.
+  Status CopyTo(const std::filesystem::path& path);
 
   Database(Database&&) = default;
   Database& operator=(Database&&) = default;
@@ -59,7 +68,9 @@ class Database {
 
  private:
   Database(std::filesystem::path path, int flags);
+  Result<int> Version();
   Status Migrate(const std::vector<Migration>& migrations);
+  Status KeepCopy(int version);
 
   std::filesystem::path path_;
   std::unique_ptr<SQLite::Database> db_;

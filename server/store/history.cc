@@ -34,6 +34,9 @@ constexpr std::array kStepFigures = {
     FigureName{Figure::kWaitLeastSeconds, "wait_least_seconds"},
     FigureName{Figure::kWaitMostSeconds, "wait_most_seconds"},
     FigureName{Figure::kSlowestRank, "slowest_rank"},
+    FigureName{Figure::kGpuBusyLeast, "gpu_busy_least_ratio"},
+    FigureName{Figure::kGpuBusyMean, "gpu_busy_mean_ratio"},
+    FigureName{Figure::kGpuBusyMost, "gpu_busy_most_ratio"},
 };
 
 /// Values of one row, by what it holds of each: itself, or its summary.
@@ -131,6 +134,8 @@ StepReport StepReportOf(uint64_t number, Generation generation, int64_t time_us,
   const auto& times = step.times();
   const double steps = std::max<uint32_t>(times.steps(), 1);
   const auto& ranks = step.ranks();
+  const auto busy = [&step](double value) { return step.has_devices() ? value : std::nan(""); };
+  const auto& devices = step.devices();
   return {.number = number,
           .generation = generation,
           .figures = {{Figure::kStep, static_cast<double>(step.step())},
@@ -152,7 +157,10 @@ StepReport StepReportOf(uint64_t number, Generation generation, int64_t time_us,
                       {Figure::kOwnMostSeconds, ranks.own_most_seconds()},
                       {Figure::kWaitLeastSeconds, ranks.wait_least_seconds()},
                       {Figure::kWaitMostSeconds, ranks.wait_most_seconds()},
-                      {Figure::kSlowestRank, static_cast<double>(ranks.slowest_rank())}}};
+                      {Figure::kSlowestRank, static_cast<double>(ranks.slowest_rank())},
+                      {Figure::kGpuBusyLeast, busy(devices.busy_least_ratio())},
+                      {Figure::kGpuBusyMean, busy(devices.busy_mean_ratio())},
+                      {Figure::kGpuBusyMost, busy(devices.busy_most_ratio())}}};
 }
 
 std::vector<SealedRun> SealedRuns(Database& database, JobId job) {
@@ -206,6 +214,14 @@ size_t SealThese(Database& database, JobId job, std::span<const StepReport> repo
   }
   if (sealed > 0) SaveSealed(database, job, run);
   return sealed;
+}
+
+void DropSealed(Database& database, JobId job, size_t kept) {
+  RunSql(database,
+         "DELETE FROM events WHERE job = ?1 AND kind = ?2 AND number <= (SELECT number FROM events WHERE job "
+         "= ?1 AND kind = ?2 AND number <= (SELECT max(last_number) FROM history_runs WHERE job = ?1) ORDER "
+         "BY number DESC LIMIT 1 OFFSET ?3)",
+         Signed(job.value()), static_cast<int>(EventKind::kStep), Signed(kept));
 }
 
 void SealReports(Database& database, JobId job) {

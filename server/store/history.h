@@ -15,7 +15,8 @@
 /// What a job's figures were. A step report's figures are columns; a column is stored in pieces of 512
 /// values, one row each (level 0). Of 8 such pieces the least, greatest and last of each 8 values are a row
 /// of level 1; of 8 of those the same of each 64 values are a row of level 2; and so on. The newest reports,
-/// fewer than 512, are in `events` alone, from where they are sealed into pieces together. Each start of a
+/// fewer than 512, are in `events` alone, from where they are sealed into pieces together; some thousand stay
+/// there for those who follow a job. Each start of a
 /// job has its own columns; one that another has followed ends with a shorter piece.
 namespace imgd {
 
@@ -44,7 +45,13 @@ enum class Figure : int {
   kWaitLeastSeconds = 32,
   kWaitMostSeconds = 33,
   kSlowestRank = 34,
+  kGpuBusyLeast = 40,
+  kGpuBusyMean = 41,
+  kGpuBusyMost = 42,
 };
+
+/// Not in reports of older versions: what lacks of it is NaN, in place of an error.
+inline bool MayLack(Figure figure) { return figure >= Figure::kGpuBusyLeast; }
 
 /// A column's name for people.
 struct FigureName {
@@ -78,6 +85,9 @@ std::vector<StepReport> StepReportsAfter(Database& database, JobId job, uint64_t
 /// Seals what there is of the job's unsealed reports, at most a few thousand; to be called where 512 or more
 /// are. Throws SQLite::Exception.
 void SealReports(Database& database, JobId job);
+
+/// Of the events that are sealed, all go but the newest `kept`. Throws SQLite::Exception.
+void DropSealed(Database& database, JobId job, size_t kept);
 
 /// The same for reports that are not in `events` (a benchmark's): `reports` of one start that follow on its
 /// sealed ones. Full pieces alone, unless `all`. Returns how many were sealed. Throws SQLite::Exception.

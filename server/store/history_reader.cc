@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "common/yaml.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr size_t kMostUnsealed = 1'000'000;
 constexpr double kMicros = 1e6;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 /// A value, or what some values that follow each other are together.
@@ -93,6 +95,10 @@ class Column {
     return values;
   }
 
+  static void AddUnknown(uint64_t from, uint64_t to, uint64_t each, std::vector<Entry>& out) {
+    for (; from < to; from += each) out.push_back({{kNaN, kNaN, kNaN}, each});
+  }
+
   /// `first` and `last` are multiples of `each`, within what the level has.
   Status ReadRows(uint64_t first, uint64_t last, int level, uint64_t each, std::vector<Entry>& out) {
     const uint64_t row_values = each * kPieceValues;
@@ -102,6 +108,10 @@ class Column {
       const uint64_t row = Unsigned(query.getColumn(0));
       const size_t entries = level == 0 ? std::min<uint64_t>(kPieceValues, values_ - row) : kPieceValues;
       IMGD_ASSIGN(const auto data, Decode(query.getColumn(1), level == 0 ? entries : 3 * entries));
+      if (MayLack(figure_) && row > next) {
+        AddUnknown(std::max(first, next), row, each, out);
+        next = row;
+      }
       const auto at = [&](uint64_t value) { return (value - row) / each; };
       for (size_t i = row < first ? at(first) : 0; i < std::min<size_t>(entries, at(last)); ++i) {
         const bool plain = level == 0;
@@ -111,6 +121,10 @@ class Column {
       next += row_values;
     }
     query.reset();
+    if (MayLack(figure_)) {
+      AddUnknown(std::max(first, next), last, each, out);
+      return {};
+    }
     if (next < last) return Fail(ErrorCode::kDataLoss, "metrics.db: a piece of job {} lacks", job_);
     return {};
   }
@@ -144,7 +158,9 @@ struct Stretch {
   uint64_t sealed = 0;  ///< reports
   uint64_t begin = 0;   ///< of the sealed ones
   uint64_t end = 0;
-  std::vector<StepReport> rest;  ///< those that are not sealed
+  uint64_t kept = 0;                    ///< of the sealed ones, those that no later start did again
+  std::vector<StepReport> rest;         ///< those that are not sealed
+  std::vector<StepReport> rest_before;  ///< of these the ones before `from`
 };
 
 /// A step report that is not sealed yet belongs to a start that may have sealed ones.
@@ -177,9 +193,14 @@ Status Narrow(Database& database, JobId job, const CurveQuery& query, const std:
     Column column(database, job, stretch->generation, axis, stretch->sealed);
     IMGD_ASSIGN(stretch->begin, column.Find(from, false));
     IMGD_ASSIGN(const uint64_t within, column.Find(to, true));
-    IMGD_ASSIGN(const uint64_t kept, column.Find(done_again, false));
-    stretch->end = std::max(stretch->begin, std::min(within, kept));
+    IMGD_ASSIGN(stretch->kept, column.Find(done_again, false));
+    stretch->end = std::max(stretch->begin, std::min(within, stretch->kept));
     const double first = FirstOf(*stretch, sealed, axis);
+    std::copy_if(stretch->rest.begin(), stretch->rest.end(), std::back_inserter(stretch->rest_before),
+                 [&](const StepReport& report) {
+                   const double x = report.figures.at(axis);
+                   return x < from && x < done_again;
+                 });
     std::erase_if(stretch->rest, [&](const StepReport& report) {
       const double x = report.figures.at(axis);
       return !(x >= from && x <= to && x < done_again);
@@ -220,9 +241,73 @@ std::vector<CurvePoint> Points(const std::vector<Entry>& x, const std::vector<En
   return out;
 }
 
+/// The mean of what was so far, in which each value weighs so much less than the next. Without the start's
+/// bias: the first value is the first mean (Kingma and Ba 2015, section 3).
+class Smoother {
+ public:
+  explicit Smoother(double weight) : weight_(weight) {}
+  double Add(double value) {
+    if (std::isfinite(value)) {
+      sum_ = sum_ * weight_ + value * (1 - weight_);
+      share_ = share_ * weight_ + (1 - weight_);
+    }
+    return share_ > 0 ? sum_ / share_ : std::numeric_limits<double>::quiet_NaN();
+  }
+
+ private:
+  double weight_;
+  double sum_ = 0;
+  double share_ = 0;
+};
+
+/// Values that came before the query's begin, as many as still count.
+Status WarmUp(Database& database, JobId job, const std::vector<Stretch>& stretches, Figure figure,
+              Smoother& smoother) {
+  constexpr uint64_t kMostBefore = 8192;  // 0.999 of these is a part in 3,600
+  std::vector<Entry> before;
+  for (const auto& stretch : stretches) {
+    const uint64_t end = std::min(stretch.begin, stretch.kept);
+    Column column(database, job, stretch.generation, figure, stretch.sealed);
+    IMGD_TRY(column.Read(end > kMostBefore ? end - kMostBefore : 0, end, 0, before));
+    for (const auto& report : stretch.rest_before) {
+      const double value = report.figures.at(figure);
+      before.push_back({{value, value, value}});
+    }
+  }
+  for (const auto& entry : before) smoother.Add(entry.values.last);
+  return {};
+}
+
+/// Puts the smoothed values into the curve's points, and the mean into the curve.
+Status AddMeans(Database& database, JobId job, const std::vector<Stretch>& stretches, Figure figure,
+                const CurveQuery& query, Curve& curve) {
+  Smoother smoother(query.smooth);
+  if (query.smooth > 0) IMGD_TRY(WarmUp(database, job, stretches, figure, smoother));
+  IMGD_ASSIGN(const auto values, Entries(database, job, stretches, figure, 0));
+  double sum = 0;
+  uint64_t numbers = 0;
+  size_t next = 0;
+  for (auto& point : curve.points) {
+    for (const size_t end = next + point.count; next < end && next < values.size(); ++next) {
+      const double value = values[next].values.last;
+      const double smoothed = smoother.Add(value);
+      if (query.smooth > 0) point.smooth = smoothed;
+      if (!std::isfinite(value)) continue;
+      sum += value;
+      ++numbers;
+    }
+  }
+  if (query.mean && numbers > 0) curve.mean = sum / static_cast<double>(numbers);
+  return {};
+}
+
+/// A GPU may well do nothing; the other figures are 0 where they are not reported.
 bool WasReported(const Curve& curve) {
-  return std::any_of(curve.points.begin(), curve.points.end(),
-                     [](const CurvePoint& point) { return point.values.min != 0 || point.values.max != 0; });
+  const bool any_number = curve.name.starts_with("gpu_busy_");
+  return std::any_of(curve.points.begin(), curve.points.end(), [any_number](const CurvePoint& point) {
+    if (any_number) return !std::isnan(point.values.min);
+    return point.values.min != 0 || point.values.max != 0;
+  });
 }
 
 Result<std::vector<Curve>> StepCurves(Database& database, JobId job, const CurveQuery& query,
@@ -241,8 +326,9 @@ Result<std::vector<Curve>> StepCurves(Database& database, JobId job, const Curve
   IMGD_ASSIGN(const auto x, Entries(database, job, stretches, FigureOf(query.x), level));
   for (const auto& [figure, name] : wanted) {
     IMGD_ASSIGN(const auto entries, Entries(database, job, stretches, figure, level));
-    out.push_back({std::string(name), Points(x, entries, width)});
-    for (auto& point : out.back().points) point.x = FromStored(point.x, query);
+    Curve& curve = out.emplace_back(Curve{std::string(name), Points(x, entries, width), std::nullopt});
+    for (auto& point : curve.points) point.x = FromStored(point.x, query);
+    if (query.smooth > 0 || query.mean) IMGD_TRY(AddMeans(database, job, stretches, figure, query, curve));
   }
   return out;
 }
@@ -285,7 +371,7 @@ Curve ValidationCurve(const std::vector<Validation>& validations, size_t figure,
     values.push_back({{one.figures[figure], one.figures[figure], one.figures[figure]}});
   }
   const uint64_t width = std::max<uint64_t>((values.size() + points - 1) / points, 1);
-  return {ValidationFigures()[figure], Points(x, values, width)};
+  return {ValidationFigures()[figure], Points(x, values, width), std::nullopt};
 }
 
 /// The wanted names, by where they are from.
@@ -341,7 +427,7 @@ Result<std::vector<Curve>> ReadCurves(Database& database, JobId job, const Curve
   for (const auto& name : query.names) {
     const auto found = std::find_if(curves.begin(), curves.end(),
                                     [&name](const Curve& curve) { return curve.name == name; });
-    ordered.push_back(found != curves.end() ? *found : Curve{name, {}});
+    ordered.push_back(found != curves.end() ? *found : Curve{name, {}, std::nullopt});
   }
   return ordered;
 }

@@ -21,6 +21,8 @@ struct CurveQuery {
   std::optional<double> from;   ///< the first x that counts, in steps, epochs, images, or seconds since 1970
   std::optional<double> to;     ///< the last one
   double images_per_epoch = 0;  ///< of kImages
+  double smooth = 0;            ///< below 1: weight of what was against each new report; 0 for none
+  bool mean = false;
 };
 
 /// The values after the point before and up to this x.
@@ -28,11 +30,13 @@ struct CurvePoint {
   double x = 0;
   Summary values;
   uint64_t count = 0;
+  std::optional<double> smooth = {};  ///< of the last value; NaN where none was a number yet
 };
 
 struct Curve {
   std::string name;
   std::vector<CurvePoint> points;
+  std::optional<double> mean = {};  ///< of all the values that are numbers
 };
 
 /// Names of validations' figures.
@@ -40,8 +44,8 @@ const std::vector<std::string>& ValidationFigures();
 
 /// The curves in the order of their names; no value is left out of a point's least and greatest. Steps that a
 /// later start of the job did again count once, as that start did them; but by time all do. Takes about as
-/// long for 10^7 values as for 10^4. Throws SQLite::Exception. Errors: kInvalidArgument for a name that there
-/// is not; kDataLoss.
+/// long for 10^7 values as for 10^4, but smoothing and means read each. Throws SQLite::Exception. Errors:
+/// kInvalidArgument for a name that there is not; kDataLoss.
 Result<std::vector<Curve>> ReadCurves(Database& database, JobId job, const CurveQuery& query);
 
 }  // namespace imgd

@@ -269,6 +269,37 @@ TEST_F(HistoryTest, NoNumberHidesNoPeak) {
   EXPECT_EQ(top1.front().points.front().values.max, 0.5);
 }
 
+TEST_F(HistoryTest, SmoothingIsOfEveryReportWhateverIsDrawn) {
+  Report(1, 1, 1, 5000);
+  Report(1, 2, 4001, 9700);  // 1,000 steps were done again
+  const auto whole = Loss(1, {.points = 10'000, .smooth = 0.9});
+  ASSERT_THAT(whole, SizeIs(9700));
+  double sum = 0, share = 0;
+  for (uint64_t step = 1; step <= 9700; ++step) {
+    sum = sum * 0.9 + (LossAt(step) + (step <= 4000 ? 1 : 2)) * 0.1;
+    share = share * 0.9 + 0.1;
+    ASSERT_NEAR(whole[step - 1].smooth.value(), sum / share, 1e-9) << step;
+  }
+  // Fewer points, or a part of the run, have the same values at the same places.
+  for (const auto& query :
+       std::vector<CurveQuery>{{.points = 37, .smooth = 0.9},
+                               {.points = 10'000, .from = 3990, .to = 4100, .smooth = 0.9},
+                               {.points = 10, .from = 9600, .smooth = 0.9}}) {
+    for (const auto& point : Loss(1, query))
+      ASSERT_NEAR(point.smooth.value(), whole[static_cast<size_t>(point.x) - 1].smooth.value(), 1e-9);
+  }
+  EXPECT_FALSE(Loss(1, {.points = 5}).front().smooth.has_value());
+}
+
+TEST_F(HistoryTest, TheMeanIsOfEveryReport) {
+  Report(1, 1, 1, 1500);
+  double sum = 0;
+  for (uint64_t step = 1; step <= 1500; ++step) sum += LossAt(step) + 1;
+  const auto curves = Curves(1, {.names = {"loss", "val_top1"}, .points = 1, .mean = true});
+  EXPECT_NEAR(curves[0].mean.value(), sum / 1500, 1e-9);
+  EXPECT_FALSE(curves[1].mean.has_value());
+}
+
 TEST_F(HistoryTest, ValidationsAndNames) {
   Report(1, 1, 1, 3000);
   Validate(1, 1, 1, 0.3);
@@ -290,6 +321,39 @@ TEST_F(HistoryTest, ValidationsAndNames) {
   ASSERT_FALSE(unknown.has_value());
   EXPECT_THAT(unknown.error().message, HasSubstr("'los'"));
   EXPECT_THAT(unknown.error().hint, HasSubstr("'loss'"));
+}
+
+TEST_F(HistoryTest, SealedReportsDoNotStayTwice) {
+  Report(1, 1, 1, 20'000);
+  EXPECT_LT(Rows("events WHERE kind = 5"), 5200) << "the newest stay, for those who follow the job";
+  EXPECT_GT(Rows("events WHERE kind = 5"), 4000);
+  ExpectTrue(Loss(1, {.points = 20'000}), 1, 20'000, 20'000);
+}
+
+TEST_F(HistoryTest, OfClassFiguresTheNewestFewStay) {
+  for (uint64_t n = 1; n <= 5; ++n) {
+    store->AppendEvent({.run = {JobId(1), Generation(1)},
+                        .number = n,
+                        .sequence = n,
+                        .kind = EventKind::kClasses,
+                        .payload = std::to_string(n)});
+  }
+  ASSERT_TRUE(store->Commit().has_value());
+  EXPECT_EQ(Rows("events WHERE kind = 18"), 3);
+  EXPECT_EQ(Rows("events WHERE kind = 18 AND number >= 3"), 3);
+}
+
+TEST_F(HistoryTest, FiguresOrLogsAloneMayGo) {
+  Report(1, 1, 1, 600);
+  Validate(1, 1, 1, 0.3);
+  store->SaveLogPosition({{JobId(1), Generation(1)}, 0}, {.last_line = 3});
+  store->RemoveFigures(JobId(1));
+  ASSERT_TRUE(store->Commit().has_value());
+  EXPECT_THAT(Curves(1, {}), IsEmpty());
+  EXPECT_EQ(Rows("log_streams"), 1);
+  store->RemoveLogs(JobId(1));
+  ASSERT_TRUE(store->Commit().has_value());
+  EXPECT_EQ(Rows("log_streams"), 0);
 }
 
 TEST_F(HistoryTest, OfARemovedJobNothingIsLeft) {

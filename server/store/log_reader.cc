@@ -1,50 +1,12 @@
 #include "server/store/log_reader.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 
-#include "common/files.h"
+#include "server/store/log_files.h"
 
 namespace imgd {
 namespace {
-
-/// More than the longest line.
-constexpr uint64_t kChunk = 1 << 16;
-
-/// Up to `most` bytes from `offset`; fewer at the end of the file. Nothing when the file is not there (any
-/// more).
-Result<std::optional<std::string>> ReadAt(const std::filesystem::path& path, uint64_t offset, size_t most) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid() && errno == ENOENT) return std::nullopt;
-  if (!fd.valid()) return FailErrno(errno, "cannot open " + path.native());
-  std::string out(most, '\0');
-  size_t done = 0;
-  while (done < most) {
-    const ssize_t n = ::pread(fd.get(), out.data() + done, most - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FailErrno(errno, "cannot read " + path.native());
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  out.resize(done);
-  return out;
-}
-
-/// How many bytes of the segment count: all of one that is no longer written.
-uint64_t StoredBytes(const std::filesystem::path& path, const LogPosition& stored, uint64_t segment) {
-  if (segment == stored.segment) return stored.segment_bytes;
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  return error ? 0 : size;
-}
-
-uint64_t OldestSegment(const LogPosition& stored) { return stored.segment == 0 ? 0 : stored.segment - 1; }
 
 /// Offset of the `lines`-th line from the end of the segment's first `bytes`; how many of them there are.
 Result<std::pair<uint64_t, uint64_t>> FindFromEnd(const std::filesystem::path& path, uint64_t bytes,
@@ -52,7 +14,7 @@ Result<std::pair<uint64_t, uint64_t>> FindFromEnd(const std::filesystem::path& p
   uint64_t found = 0;
   uint64_t end = bytes;
   while (end > 0) {
-    const uint64_t begin = end > kChunk ? end - kChunk : 0;
+    const uint64_t begin = end > kLogChunk ? end - kLogChunk : 0;
     IMGD_ASSIGN(const auto text, ReadAt(path, begin, static_cast<size_t>(end - begin)));
     if (!text) break;
     for (size_t i = text->size(); i-- > 0;) {
@@ -81,10 +43,17 @@ Result<LogCursor> TailCursor(const std::filesystem::path& folder, const LogStrea
     wanted -= found.second;
   }
   // Lines that are missing have numbers too, so the number is read and not counted.
-  IMGD_ASSIGN(const auto text, ReadAt(LogFile(folder, stream, cursor.segment), cursor.offset, kChunk));
+  IMGD_ASSIGN(const auto text, ReadAt(LogFile(folder, stream, cursor.segment), cursor.offset, kLogChunk));
   if (!text) return cursor;
   if (const auto first = DecodeLine(text->substr(0, text->find('\n')))) cursor.last_line = first->number - 1;
   return cursor;
+}
+
+Result<LogCursor> CursorAfter(const std::filesystem::path& folder, const LogStream& stream,
+                              const LogPosition& stored, uint64_t number) {
+  // Where lines were removed the cursor stays before them, so that what is read says so.
+  IMGD_ASSIGN(const auto place, FindLine(folder, stream, stored, number + 1));
+  return LogCursor{.last_line = number, .segment = place.segment, .offset = place.offset};
 }
 
 Result<std::vector<StoredLine>> ReadLines(const std::filesystem::path& folder, const LogStream& stream,
@@ -111,11 +80,7 @@ Result<std::vector<StoredLine>> ReadLines(const std::filesystem::path& folder, c
       begin = end + 1;
       if (!line || line->number <= cursor.last_line) continue;
       if (line->number > cursor.last_line + 1 && !line->text.starts_with(kAgentNotice)) {
-        out.push_back({.number = line->number - 1,
-                       .time_us = line->time_us,
-                       .is_stderr = true,
-                       .text = fmt::format("[imgd: lines {} to {} were removed to keep the log's size]",
-                                           cursor.last_line + 1, line->number - 1)});
+        out.push_back(RemovedLines(cursor.last_line + 1, line->number - 1, line->time_us));
       }
       cursor.last_line = line->number;
       out.push_back(std::move(*line));

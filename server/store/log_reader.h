@@ -22,6 +22,10 @@ struct LogCursor {
 Result<LogCursor> TailCursor(const std::filesystem::path& folder, const LogStream& stream,
                              const LogPosition& stored, uint64_t lines);
 
+/// The cursor from which the lines after `number` follow.
+Result<LogCursor> CursorAfter(const std::filesystem::path& folder, const LogStream& stream,
+                              const LogPosition& stored, uint64_t number);
+
 /// The next lines after the cursor, about `most_bytes` of them, and moves it. Where older lines were removed
 /// to keep the log's size, a line that says so stands in for them. No lines: all that is stored was read.
 Result<std::vector<StoredLine>> ReadLines(const std::filesystem::path& folder, const LogStream& stream,

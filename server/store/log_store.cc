@@ -1,11 +1,13 @@
 #include "server/store/log_store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 
 #include "common/files.h"
 
@@ -81,6 +83,24 @@ void LogStore::Committed() {
     }
   }
   batch_.clear();
+}
+
+void LogStore::RemoveJob(JobId job) {
+  std::erase_if(known_, [job](const auto& item) { return item.first.run.job == job; });
+  std::erase_if(checked_, [job](const LogStream& stream) { return stream.run.job == job; });
+  std::error_code ignored;  // what can't be removed now goes at the next start
+  std::filesystem::remove_all(folder_ / fmt::format("{}", job), ignored);
+}
+
+void RemoveLogsOfOthers(const std::filesystem::path& folder, const std::set<JobId>& known) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    uint64_t id = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (error != std::errc() || end != name.data() + name.size() || known.contains(JobId(id))) continue;
+    std::filesystem::remove_all(entry.path(), ignored);
+  }
 }
 
 void LogStore::Rollback() {

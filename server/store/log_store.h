@@ -32,6 +32,8 @@ class LogStore {
   Status Flush();
   /// After metrics.db's commit.
   void Committed();
+  /// The files of the job's logs go; to be called between two batches, when metrics.db has none of them.
+  void RemoveJob(JobId job);
   void Rollback();
 
  private:
@@ -51,5 +53,9 @@ class LogStore {
   std::map<LogStream, LogPosition> known_;  ///< a cache, emptied when it grows large
   std::set<LogStream> checked_;             ///< cut back since the last start or rollback
 };
+
+/// Removes the logs of jobs that are not among `known`: a crash came between a job's end in the databases and
+/// that of its files.
+void RemoveLogsOfOthers(const std::filesystem::path& folder, const std::set<JobId>& known);
 
 }  // namespace imgd

@@ -2,11 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "server/store/history.h"
 #include "server/store/sql.h"
 
 namespace imgd {
 namespace {
+
+/// Who watches a job and was away for a while goes on without a gap.
+constexpr size_t kSealedKept = 4096;
+constexpr size_t kClassesKept = 3;
+
+void KeepNewest(Database& database, JobId job, EventKind kind, size_t most) {
+  RunSql(database,
+         "DELETE FROM events WHERE job = ?1 AND kind = ?2 AND number <= (SELECT number FROM events WHERE "
+         "job = ?1 AND kind = ?2 ORDER BY number DESC LIMIT 1 OFFSET ?3)",
+         Signed(job.value()), static_cast<int>(kind), Signed(most));
+}
 
 uint64_t CountUnsealed(Database& database, JobId job) {
   auto& query = database.Prepare(
@@ -42,6 +55,14 @@ void MetricsStore::AppendEvent(const MetricEvent& event) {
     statement.exec();
     statement.reset();
   });
+  if (event.kind == EventKind::kRankExit) {
+    StoreRankTimes(event.run.job);
+    live_ranks_.erase(event.run.job);
+  }
+  if (event.kind == EventKind::kClasses) {
+    batch_->Write(
+        [&event](Database& database) { KeepNewest(database, event.run.job, event.kind, kClassesKept); });
+  }
   if (event.kind != EventKind::kStep) return;
   batch_->Write([&](Database& database) {
     const JobId job = event.run.job;
@@ -50,26 +71,77 @@ void MetricsStore::AppendEvent(const MetricEvent& event) {
     if (known == unsealed_.end()) known = unsealed_.emplace(job, CountUnsealed(database, job)).first;
     if (++known->second < kPieceValues) return;
     SealReports(database, job);
+    DropSealed(database, job, kSealedKept);
     known->second = CountUnsealed(database, job);
   });
 }
 
+void MetricsStore::NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, int64_t time_us,
+                                 const RankCell& did) {
+  constexpr int64_t kStoredEveryUs = 10'000'000;
+  auto known = live_ranks_.find(run.job);
+  if (known == live_ranks_.end()) {
+    const auto stored = database_->Guard([&] { return LoadRankTimes(*database_, run.job); });
+    if (!stored) return Fail(stored.error());
+    known = live_ranks_.emplace(run.job, LiveRanks{RankTimes(*stored), time_us}).first;
+  }
+  LiveRanks& live = known->second;
+  live.times.Add(run.generation, rank, step, did);
+  // Another rank's clock may be behind.
+  if (std::abs(time_us - live.stored_us) < kStoredEveryUs) return;
+  live.stored_us = time_us;
+  StoreRankTimes(run.job);
+}
+
+void MetricsStore::StoreRankTimes(JobId job) {
+  const auto live = live_ranks_.find(job);
+  if (live == live_ranks_.end()) return;
+  const auto changes = live->second.times.TakeChanges();
+  if (changes.stretches.empty()) return;
+  batch_->Write([&](Database& database) { SaveRankTimes(database, job, changes); });
+}
+
 Status MetricsStore::Commit() {
   auto done = batch_->Commit();
-  if (!done) unsealed_.clear();  // counted anew, from what is stored
+  if (!done) ForgetWhatIsNotStored();
   return done;
 }
 
 void MetricsStore::Rollback() {
   batch_->Rollback();
+  ForgetWhatIsNotStored();
+}
+
+/// It is read anew, from what is stored.
+void MetricsStore::ForgetWhatIsNotStored() {
   unsealed_.clear();
+  live_ranks_.clear();
 }
 
 void MetricsStore::RemoveJob(JobId job) {
   unsealed_.erase(job);
+  live_ranks_.erase(job);
   batch_->Write([job](Database& database) {
-    for (const char* table : {"events", "history", "history_runs", "log_streams"})
+    for (const char* table : {"events", "history", "history_runs", "log_streams", "rank_times"})
       RunSql(database, fmt::format("DELETE FROM {} WHERE job = ?", table), Signed(job.value()));
+  });
+}
+
+void MetricsStore::RemoveFigures(JobId job) {
+  unsealed_.erase(job);
+  live_ranks_.erase(job);
+  batch_->Write([job](Database& database) {
+    for (const char* table : {"history", "history_runs", "rank_times"})
+      RunSql(database, fmt::format("DELETE FROM {} WHERE job = ?", table), Signed(job.value()));
+    for (const EventKind kind : {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses})
+      RunSql(database, "DELETE FROM events WHERE job = ? AND kind = ?", Signed(job.value()),
+             static_cast<int>(kind));
+  });
+}
+
+void MetricsStore::RemoveLogs(JobId job) {
+  batch_->Write([job](Database& database) {
+    RunSql(database, "DELETE FROM log_streams WHERE job = ?", Signed(job.value()));
   });
 }
 

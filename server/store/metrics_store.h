@@ -8,6 +8,7 @@
 
 #include "server/core/types.h"
 #include "server/store/database.h"
+#include "server/store/rank_times.h"
 
 namespace imgd {
 
@@ -21,6 +22,7 @@ enum class EventKind : int {
   kRankStarted = 9,
   kBadImage = 10,
   kProfile = 16,
+  kClasses = 18,
 };
 
 /// Sequence of a rank's exit, which comes from the agent and not from the trainer's own count.
@@ -58,10 +60,17 @@ class MetricsStore {
   static Result<MetricsStore> Open(const std::filesystem::path& folder);
 
   /// An event that is there already, by its run, rank and sequence, is left as it is. Every few hundred step
-  /// reports of a job become history (history.h).
+  /// reports of a job become history (history.h); the newest few thousand stay as events too. Of class
+  /// figures, which are large, the newest few stay.
   void AppendEvent(const MetricEvent& event);
+  /// Where a rank's time went in the steps up to this one: kept coarsely (rank_times.h), and stored some
+  /// seconds later, or when a rank of the job ends.
+  void NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, int64_t time_us, const RankCell& did);
   /// Nothing of the job is left: events, history, positions of its logs.
   void RemoveJob(JobId job);
+  /// Of its figures nothing is left; of its logs nothing is.
+  void RemoveFigures(JobId job);
+  void RemoveLogs(JobId job);
   void SaveLogPosition(const LogStream& stream, const LogPosition& position);
   void Fail(Error error) { batch_->Fail(std::move(error)); }
 
@@ -76,11 +85,18 @@ class MetricsStore {
 
  private:
   explicit MetricsStore(Database database);
+  void StoreRankTimes(JobId job);
+  void ForgetWhatIsNotStored();
 
   std::unique_ptr<Database> database_;  // its address is batch_'s
   std::unique_ptr<WriteBatch> batch_;
   /// How many step reports of a job are not history yet, about: of each job that has had one since the start.
   std::map<JobId, uint64_t> unsealed_;
+  struct LiveRanks {
+    RankTimes times;
+    int64_t stored_us = 0;  ///< by the ranks' own clocks
+  };
+  std::map<JobId, LiveRanks> live_ranks_;  ///< of jobs whose ranks reported lately
 };
 
 }  // namespace imgd

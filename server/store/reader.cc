@@ -198,14 +198,20 @@ Result<uint64_t> Reader::LastEventNumber(JobId job) {
 }
 
 Result<std::optional<StoredEvent>> Reader::Latest(JobId job, EventKind kind) {
+  IMGD_ASSIGN(auto events, Newest(job, kind, 1));
+  if (events.empty()) return std::nullopt;
+  return std::move(events.front());
+}
+
+Result<std::vector<StoredEvent>> Reader::Newest(JobId job, EventKind kind, size_t most) {
   return metrics_.Guard([&] {
     auto& query = metrics_.Prepare(fmt::format(
-        "SELECT {} FROM events WHERE job = ? AND kind = ? ORDER BY number DESC LIMIT 1", kMetricColumns));
-    BindAll(query, 1, Signed(job.value()), static_cast<int>(kind));
-    std::optional<StoredEvent> event;
-    if (query.executeStep()) event = MetricOfRow(query);
+        "SELECT {} FROM events WHERE job = ? AND kind = ? ORDER BY number DESC LIMIT ?", kMetricColumns));
+    BindAll(query, 1, Signed(job.value()), static_cast<int>(kind), Signed(most));
+    std::vector<StoredEvent> events;
+    while (query.executeStep()) events.push_back(MetricOfRow(query));
     query.reset();
-    return event;
+    return events;
   });
 }
 
@@ -222,6 +228,10 @@ Result<std::map<uint32_t, LogPosition>> Reader::LogPositions(RunKey run) {
     query.reset();
     return out;
   });
+}
+
+Result<std::vector<RankStretch>> Reader::RankTimes(JobId job) {
+  return metrics_.Guard([&] { return WithoutRepeats(LoadRankTimes(metrics_, job)); });
 }
 
 Result<std::vector<Curve>> Reader::Curves(JobId job, const CurveQuery& query) {

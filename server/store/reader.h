@@ -81,6 +81,17 @@ struct NodeRunRow {
   std::string ended_text;
 };
 
+/// A start of a job, and what the job took over all of its starts.
+struct StartUse {
+  JobId job;
+  std::string owner;
+  double device_seconds = 0;  ///< of the job
+  double cost = 0;            ///< of the job
+  int64_t started_us = 0;
+  int64_t ended_us = 0;  ///< 0 while it has not
+  uint32_t ranks = 0;
+};
+
 /// Reads both databases, read-only. Not thread-safe: each reading thread has its own.
 class Reader {
  public:
@@ -101,14 +112,20 @@ class Reader {
   Result<uint64_t> LastEventNumber(JobId job);
   /// The newest event of a kind.
   Result<std::optional<StoredEvent>> Latest(JobId job, EventKind kind);
+  /// The newest ones, the newest first.
+  Result<std::vector<StoredEvent>> Newest(JobId job, EventKind kind, size_t most);
   /// Oldest first.
   Result<std::vector<StoredDecision>> Decisions(const DecisionFilter& filter);
   /// Numbers of the oldest and the newest decision; 0 for none.
   Result<std::pair<uint64_t, uint64_t>> DecisionRange();
   /// Newest first.
   Result<std::vector<NodeRunRow>> NodeRuns(const NodeId& node, size_t most);
+  /// Every start of those jobs that took anything and had not ended at `since_us`; by job.
+  Result<std::vector<StartUse>> Starts(int64_t since_us);
   /// Each rank's log of one start.
   Result<std::map<uint32_t, LogPosition>> LogPositions(RunKey run);
+  /// Where its ranks' time went; see rank_times.h.
+  Result<std::vector<RankStretch>> RankTimes(JobId job);
   /// What the job's figures were; see ReadCurves().
   Result<std::vector<Curve>> Curves(JobId job, const CurveQuery& query);
 

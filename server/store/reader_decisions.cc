@@ -3,7 +3,7 @@
 #include "server/store/reader.h"
 #include "server/store/sql.h"
 
-/// The record of decisions, and what ran on a node.
+/// The record of decisions, what ran on a node, and when jobs ran.
 namespace imgd {
 namespace {
 
@@ -30,6 +30,16 @@ constexpr const char* kNodeRunsSql =
     "ended.number = (SELECT min(e.number) FROM job_events e WHERE e.job = p.job AND "
     "e.generation = p.generation AND e.from_state IN (2, 3, 4) AND e.to_state NOT IN (2, 3, 4)) "
     "WHERE p.node = ?1 ORDER BY started DESC, p.job DESC, p.generation DESC LIMIT ?2";
+
+/// The same of jobs: their starts.
+constexpr const char* kStartsSql =
+    "SELECT j.id, j.owner, j.device_seconds, j.cost, "
+    "min(e.time_us) FILTER (WHERE e.to_state = 2) AS started, "
+    "min(e.time_us) FILTER (WHERE e.from_state IN (2, 3, 4) AND e.to_state NOT IN (2, 3, 4)), "
+    "(SELECT sum(p.ranks) FROM placements p WHERE p.job = j.id AND p.generation = e.generation) "
+    "FROM jobs j JOIN job_events e ON e.job = j.id "
+    "WHERE j.device_seconds > 0 AND (j.ended_us = 0 OR j.ended_us > ?1) "
+    "GROUP BY j.id, e.generation HAVING started IS NOT NULL ORDER BY j.id, e.generation";
 
 }  // namespace
 
@@ -83,6 +93,25 @@ Result<std::vector<NodeRunRow>> Reader::NodeRuns(const NodeId& node, size_t most
                      .started_us = query.getColumn(5).getInt64(),
                      .ended_us = query.getColumn(6).getInt64(),
                      .ended_text = query.getColumn(7).getString()});
+    }
+    query.reset();
+    return out;
+  });
+}
+
+Result<std::vector<StartUse>> Reader::Starts(int64_t since_us) {
+  return state_.Guard([&] {
+    auto& query = state_.Prepare(kStartsSql);
+    BindAll(query, 1, since_us);
+    std::vector<StartUse> out;
+    while (query.executeStep()) {
+      out.push_back({.job = JobId(Unsigned(query.getColumn(0))),
+                     .owner = query.getColumn(1).getString(),
+                     .device_seconds = query.getColumn(2).getDouble(),
+                     .cost = query.getColumn(3).getDouble(),
+                     .started_us = query.getColumn(4).getInt64(),
+                     .ended_us = query.getColumn(5).getInt64(),
+                     .ranks = query.getColumn(6).getUInt()});
     }
     query.reset();
     return out;

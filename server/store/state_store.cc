@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "server/store/codec.h"
@@ -169,13 +170,22 @@ Result<StoredState> StateStore::Load(size_t ended_jobs) {
   IMGD_ASSIGN(stored.usage, LoadUsage());
   IMGD_ASSIGN(stored.accounts, LoadAccounts());
   IMGD_ASSIGN(stored.tokens, LoadTokens());
+  IMGD_ASSIGN(stored.admissions, LoadAdmissions());
   IMGD_ASSIGN(stored.sweeps, LoadSweeps());
   IMGD_ASSIGN(stored.next_job, database_->Guard([this] {
-    auto& query = database_->Prepare("SELECT coalesce(max(id), 0) + 1 FROM jobs");
+    auto& query = database_->Prepare(
+        "SELECT max((SELECT coalesce(max(id), 0) FROM jobs), (SELECT coalesce(max(value + 0), 0) FROM meta "
+        "WHERE key = 'last_deleted_job')) + 1");
     query.executeStep();
     const JobId next(Unsigned(query.getColumn(0)));
     query.reset();
     return next;
+  }));
+  IMGD_ASSIGN(stored.first_generation, database_->Guard([this] {
+    auto& query = database_->Prepare("SELECT value + 0 FROM meta WHERE key = 'first_generation'");
+    const Generation first(query.executeStep() ? Unsigned(query.getColumn(0)) : 0);
+    query.reset();
+    return first;
   }));
   return stored;
 }
@@ -357,6 +367,11 @@ void StateStore::SaveNode(const NodeRecord& node) {
   });
 }
 
+void StateStore::DeleteNode(const NodeId& node) {
+  batch_->Write(
+      [&node](Database& database) { RunSql(database, "DELETE FROM nodes WHERE name = ?", node.name()); });
+}
+
 void StateStore::SaveCheckpoint(const imgd::SaveCheckpoint& accepted) {
   batch_->Write([&accepted](Database& database) {
     const auto& checkpoint = accepted.checkpoint;
@@ -393,20 +408,23 @@ void StateStore::AppendDecision(uint64_t number, const imgd::AppendDecision& dec
 Status StateStore::TrimDecisions(uint64_t most, WallTime oldest) {
   constexpr uint64_t kMostAtOnce = 10'000;
   IMGD_ASSIGN(const uint64_t newest, LastDecision());
-  // The first row that is young enough; as cheap as what is to go is long.
+  // The first row that is young enough, as cheap as what is to go is long; and the last one but `most`, by
+  // count, since a restored backup leaves a gap in the numbers.
   IMGD_ASSIGN(const auto found, database_->Guard([&] {
     auto& query = database_->Prepare(
         "SELECT (SELECT number FROM decisions ORDER BY number LIMIT 1), (SELECT number FROM decisions WHERE "
-        "time_us >= ? ORDER BY number LIMIT 1)");
-    query.bind(1, oldest.micros);
+        "time_us >= ? ORDER BY number LIMIT 1), coalesce((SELECT number FROM decisions ORDER BY number DESC "
+        "LIMIT 1 OFFSET ?), 0)");
+    BindAll(query, 1, oldest.micros, Signed(most) - 1);
     query.executeStep();
     const bool young = !query.getColumn(1).isNull();
-    const std::pair out{Unsigned(query.getColumn(0)), young ? Unsigned(query.getColumn(1)) : newest};
+    const std::tuple out{Unsigned(query.getColumn(0)), young ? Unsigned(query.getColumn(1)) : newest,
+                         Unsigned(query.getColumn(2))};
     query.reset();
     return out;
   }));
-  const auto [first, first_young] = found;
-  const uint64_t keep = std::max(first_young, newest >= most ? newest - most + 1 : 0);
+  const auto [first, first_young, first_of_most] = found;
+  const uint64_t keep = std::max(first_young, first_of_most);
   const uint64_t below = std::min({keep, newest, first + kMostAtOnce});
   if (below <= first) return {};
   batch_->Write([below](Database& database) {

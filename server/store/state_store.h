@@ -11,7 +11,9 @@
 #include "server/core/shares.h"
 #include "server/core/sweep.h"
 #include "server/core/types.h"
+#include "server/store/admission.h"
 #include "server/store/database.h"
+#include "server/store/notification.h"
 
 namespace imgd {
 
@@ -31,6 +33,12 @@ struct DatasetRecord {
   JobId made_by;  ///< the conversion that is still to make it; JobId(): it is there
 };
 
+/// When a job ended.
+struct EndedJob {
+  int64_t ended_us = 0;
+  JobId id;
+};
+
 /// Leave to ask something by HTTP. The token itself is not kept.
 struct TokenRecord {
   std::string name;
@@ -46,11 +54,13 @@ struct StoredState {
   std::vector<JobRecord> jobs;  ///< those that have not ended, and the last ones that have
   std::vector<NodeRecord> nodes;
   JobId next_job;
+  Generation first_generation;                    ///< of a state that was restored: as in CoreSettings
   std::map<std::string, DatasetRecord> datasets;  ///< by name
   std::map<std::string, Usage> usage;             ///< by user
   std::map<std::string, Account> accounts;        ///< "user ada", "project vision"
   std::map<std::string, TokenRecord> tokens;      ///< by name
-  std::vector<SweepRecord> sweeps;                ///< those of which a job has not ended
+  Admissions admissions;
+  std::vector<SweepRecord> sweeps;  ///< those of which a job has not ended
 };
 
 /// The sweeps that `where` (SQL after FROM sweeps, with one parameter) finds, with their results. Throws
@@ -77,10 +87,17 @@ class StateStore {
   void RemoveAccount(const std::string& name);
   void SaveJobFile(JobId job, const std::string& yaml);
   void SaveNode(const NodeRecord& node);
+  void DeleteNode(const NodeId& node);
   void SaveCheckpoint(const imgd::SaveCheckpoint& accepted);
   void AppendEvent(uint64_t number, const imgd::AppendEvent& event);
   /// A line of the record of decisions; `job_event`: of a change of a job, its number in the job's history.
   void AppendDecision(uint64_t number, const imgd::AppendDecision& decision, uint64_t job_event = 0);
+  /// Nothing of the job is left; its number is not given again. Its sweep goes with the last of its jobs.
+  void DeleteJob(JobId job);
+  /// Jobs that ended after `from` and before `until`, by time, at most `most`.
+  Result<std::vector<EndedJob>> EndedJobs(EndedJob from, WallTime until, size_t most);
+  Result<std::set<JobId>> JobIds();
+
   /// Forgets the oldest decisions, some 10,000 at most: those beyond the newest `most`, and those from before
   /// `oldest`. The newest of all stays.
   Status TrimDecisions(uint64_t most, WallTime oldest);
@@ -95,6 +112,16 @@ class StateStore {
   void RemoveDataset(const std::string& name);
   void SaveToken(const TokenRecord& token);
   void RemoveToken(const std::string& name);
+  /// Without who joined by it.
+  void SaveJoinToken(const JoinTokenRecord& token);
+  void RemoveJoinToken(const std::string& id);
+  void SaveJoinUse(const std::string& token, const JoinUse& use);
+  void SaveNodeKey(const NodeKeyRecord& key);
+
+  /// Who is told of the job, as its file says; once for a job.
+  void SaveNotify(JobId job, const std::string& rules);
+  void SaveNotice(const Notification& notice);
+  void RemoveNotice(const std::string& id);
 
   /// A small write, which shows whether writes succeed.
   void Probe();
@@ -120,6 +147,10 @@ class StateStore {
   Result<uint64_t> EventPosition(RunKey run, uint32_t rank);
   /// Number of the job's newest event in this file; 0 for none.
   Result<uint64_t> LastEventNumber(JobId job);
+  /// Nothing where the job's file does not say.
+  Result<std::optional<std::string>> NotifyOf(JobId job);
+  /// The oldest first.
+  Result<std::vector<Notification>> LoadNotices();
   /// Number of the newest decision; 0 for none.
   Result<uint64_t> LastDecision();
 
@@ -132,6 +163,7 @@ class StateStore {
   Result<std::map<std::string, Usage>> LoadUsage();
   Result<std::map<std::string, Account>> LoadAccounts();
   Result<std::map<std::string, TokenRecord>> LoadTokens();
+  Result<Admissions> LoadAdmissions();
   Result<std::vector<SweepRecord>> LoadSweeps();
 
   std::unique_ptr<Database> database_;  // its address is batch_'s

@@ -1,5 +1,6 @@
 #include "server/web/api.h"
 
+#include "server/auth/methods.h"
 #include "server/web/api_request.h"
 #include "server/web/errors.h"
 #include "server/web/json.h"
@@ -44,7 +45,7 @@ void Ask(ApiCaller* caller, ReadPool* pool, const MethodDescriptor& method, cons
     answer(ApiErrorResponse({read.error()}));
     return;
   }
-  caller->Call(method, std::move(message), [pool, answer](ApiCaller::Reply reply) {
+  caller->Call(method, std::move(message), request.token, [pool, answer](ApiCaller::Reply reply) {
     const size_t bytes = reply ? (*reply)->ByteSizeLong() : 0;
     const auto kept = std::make_shared<ApiCaller::Reply>(std::move(reply));
     RunBySize(pool, bytes, answer, [kept, answer] { answer(ResponseOf(*kept)); });
@@ -55,28 +56,33 @@ void Ask(ApiCaller* caller, ReadPool* pool, const MethodDescriptor& method, cons
 
 const std::vector<ApiRoute>& ApiRoutes() {
   static const std::vector<ApiRoute> routes = {
-      {"GET", "/api/v1/jobs", "JobService.ListJobs", Scope::kView},
-      {"POST", "/api/v1/jobs", "JobService.SubmitJob", Scope::kSubmit},
-      {"GET", "/api/v1/jobs/{id}", "JobService.GetJob", Scope::kView},
-      {"POST", "/api/v1/jobs/{id}/cancel", "JobService.CancelJob", Scope::kSubmit},
-      {"POST", "/api/v1/jobs/{id}/change", "JobService.ChangeJob", Scope::kSubmit},
-      {"POST", "/api/v1/jobs/{id}/profile", "JobService.ProfileJob", Scope::kSubmit},
-      {"GET", "/api/v1/jobs/{id}/logs", "JobService.ListLogs", Scope::kView},
-      {"GET", "/api/v1/jobs/{id}/metrics", "JobService.GetMetrics", Scope::kView},
-      {"GET", "/api/v1/sweeps/{id}", "JobService.GetSweep", Scope::kView},
-      {"POST", "/api/v1/sweeps/{id}/cancel", "JobService.CancelSweep", Scope::kSubmit},
-      {"GET", "/api/v1/nodes", "NodeService.ListNodes", Scope::kView},
-      {"GET", "/api/v1/nodes/{name}", "NodeService.GetNode", Scope::kView},
-      {"POST", "/api/v1/nodes/{name}/set-aside", "NodeService.SetAsideNode", Scope::kOperate},
-      {"POST", "/api/v1/nodes/{name}/return", "NodeService.ReturnNode", Scope::kOperate},
-      {"GET", "/api/v1/datasets", "DatasetService.ListDatasets", Scope::kView},
-      {"POST", "/api/v1/datasets", "DatasetService.RegisterDataset", Scope::kSubmit},
-      {"DELETE", "/api/v1/datasets/{name}", "DatasetService.RemoveDataset", Scope::kSubmit},
-      {"GET", "/api/v1/tokens", "TokenService.ListTokens", Scope::kAdmin},
-      {"POST", "/api/v1/tokens", "TokenService.CreateToken", Scope::kAdmin},
-      {"DELETE", "/api/v1/tokens/{name}", "TokenService.RevokeToken", Scope::kAdmin},
-      {"GET", "/api/v1/usage", "UsageService.ListUsage", Scope::kView},
-      {"GET", "/api/v1/events", "EventService.ListEvents", Scope::kView},
+      {"GET", "/api/v1/jobs", "JobService.ListJobs"},
+      {"POST", "/api/v1/jobs", "JobService.SubmitJob"},
+      {"GET", "/api/v1/jobs/{id}", "JobService.GetJob"},
+      {"POST", "/api/v1/jobs/{id}/cancel", "JobService.CancelJob"},
+      {"POST", "/api/v1/jobs/{id}/change", "JobService.ChangeJob"},
+      {"POST", "/api/v1/jobs/{id}/profile", "JobService.ProfileJob"},
+      {"GET", "/api/v1/jobs/{id}/logs", "JobService.ListLogs"},
+      {"GET", "/api/v1/jobs/{id}/metrics", "JobService.GetMetrics"},
+      {"GET", "/api/v1/jobs/{id}/checkpoints", "JobService.ListCheckpoints"},
+      {"GET", "/api/v1/jobs/{id}/classes", "JobService.GetClasses"},
+      {"DELETE", "/api/v1/jobs/{id}", "JobService.DeleteJob"},
+      {"GET", "/api/v1/sweeps/{id}", "JobService.GetSweep"},
+      {"POST", "/api/v1/sweeps/{id}/cancel", "JobService.CancelSweep"},
+      {"GET", "/api/v1/nodes", "NodeService.ListNodes"},
+      {"GET", "/api/v1/nodes/{name}", "NodeService.GetNode"},
+      {"POST", "/api/v1/nodes/{name}/set-aside", "NodeService.SetAsideNode"},
+      {"POST", "/api/v1/nodes/{name}/return", "NodeService.ReturnNode"},
+      {"DELETE", "/api/v1/nodes/{name}", "NodeService.ForgetNode"},
+      {"GET", "/api/v1/datasets", "DatasetService.ListDatasets"},
+      {"POST", "/api/v1/datasets", "DatasetService.RegisterDataset"},
+      {"DELETE", "/api/v1/datasets/{name}", "DatasetService.RemoveDataset"},
+      {"GET", "/api/v1/tokens", "TokenService.ListTokens"},
+      {"POST", "/api/v1/tokens", "TokenService.CreateToken"},
+      {"DELETE", "/api/v1/tokens/{name}", "TokenService.RevokeToken"},
+      {"GET", "/api/v1/usage", "UsageService.ListUsage"},
+      {"GET", "/api/v1/usage/over-time", "UsageService.ListUsageOverTime"},
+      {"GET", "/api/v1/events", "EventService.ListEvents"},
   };
   return routes;
 }
@@ -84,6 +90,11 @@ const std::vector<ApiRoute>& ApiRoutes() {
 const MethodDescriptor& MethodOf(const ApiRoute& route) {
   return *google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(std::string(kPackage) +
                                                                                route.rpc);
+}
+
+Scope ScopeOf(const ApiRoute& route) {
+  const MethodDescriptor& method = MethodOf(route);
+  return ScopeOfMethod(method.service()->full_name() + "/" + method.name());
 }
 
 size_t MostBodyBytes(const ApiRoute& route) {
@@ -95,7 +106,7 @@ std::vector<Route> MakeApiRoutes(ApiCaller* caller, ReadPool* pool) {
   std::vector<Route> out;
   for (const auto& route : ApiRoutes()) {
     const MethodDescriptor* method = &MethodOf(route);
-    out.push_back({route.method, route.pattern, route.scope, MostBodyBytes(route),
+    out.push_back({route.method, route.pattern, ScopeOf(route), MostBodyBytes(route),
                    [caller, pool, method](Request request, const Answer& answer) {
                      const size_t bytes = request.body.size();
                      const auto kept = std::make_shared<Request>(std::move(request));

@@ -22,8 +22,10 @@ class ApiCaller {
   virtual ~ApiCaller() = default;
   using Reply = tl::expected<std::unique_ptr<google::protobuf::Message>, std::vector<Error>>;
   /// `done` is called once, on any thread, with the answer or with all that is wrong with the request.
+  /// `token`: name of the one that the caller was let in by; empty for none.
   virtual void Call(const google::protobuf::MethodDescriptor& method,
-                    std::unique_ptr<google::protobuf::Message> request, std::function<void(Reply)> done) = 0;
+                    std::unique_ptr<google::protobuf::Message> request, const std::string& token,
+                    std::function<void(Reply)> done) = 0;
 };
 
 /// A row of the table: which call a method and path stand for.
@@ -31,7 +33,6 @@ struct ApiRoute {
   const char* method;   ///< of HTTP
   const char* pattern;  ///< names in braces are fields of the request
   const char* rpc;      ///< "JobService.GetJob"
-  Scope scope;
 };
 
 /// All of them.
@@ -39,6 +40,9 @@ const std::vector<ApiRoute>& ApiRoutes();
 
 /// The call's descriptor, never null for a row of the table.
 const google::protobuf::MethodDescriptor& MethodOf(const ApiRoute& route);
+
+/// What the call needs, as by gRPC (server/auth/methods.h).
+Scope ScopeOf(const ApiRoute& route);
 
 /// What a body of a request may have at most, bytes.
 size_t MostBodyBytes(const ApiRoute& route);

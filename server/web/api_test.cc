@@ -188,7 +188,7 @@ TEST_F(ApiTest, EachRouteNeedsItsScope) {
     }
     EXPECT_EQ(Ask(route.method, path).status, 401) << path;
     for (const auto& [scope, secret] : tokens) {
-      const bool may = scope >= route.scope && scope != Scope::kReport;
+      const bool may = scope >= ScopeOf(route) && scope != Scope::kReport;
       const auto answer = Ask(route.method, path, "", fmt::format("Authorization: Bearer {}\r\n", secret));
       EXPECT_EQ(answer.status != 401 && answer.status != 403, may)
           << NameOf(scope) << " for " << route.method << " " << path << ": " << answer.body;

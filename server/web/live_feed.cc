@@ -221,6 +221,11 @@ void LiveFeed::AddNodes(std::string& out) {
     said = std::move(bytes);
     *changed.add_nodes() = node;
   }
+  if (nodes_.size() > static_cast<size_t>(all.nodes_size())) {
+    std::set<std::string_view> known;
+    for (const auto& node : all.nodes()) known.insert(node.name());
+    std::erase_if(nodes_, [&known](const auto& said) { return !known.contains(said.first); });
+  }
   if (!changed.nodes().empty()) out += fmt::format("event: nodes\ndata: {}\n\n", DataOf(changed));
 }
 

@@ -138,11 +138,33 @@ void AddFigures(const EngineFigures& figures, MetricFamilies& families) {
   AddDaemon(figures, families);
 }
 
-Handler MetricsPage(Engine* engine, const CallTimes* calls, ReadPool* pool) {
-  return [engine, calls, pool](const Request&, const Answer& answer) {
-    // Here, since a task of the pool may outlive what counts the calls.
+void AddNotifications(const std::map<std::string, NotifyCounts>& targets, MetricFamilies& families) {
+  const auto add = [&targets, &families](uint64_t NotifyCounts::*count) {
+    for (const auto& [name, counts] : targets)
+      families.Add({{"target", name}}, static_cast<double>(counts.*count));
+  };
+  families.Begin("imgd_notifications_sent_total", MetricType::Counter, "Notifications delivered, by target.");
+  add(&NotifyCounts::sent);
+  families.Begin("imgd_notification_failures_total", MetricType::Counter,
+                 "Tries to deliver one that failed; they are made again.");
+  add(&NotifyCounts::failed_tries);
+  families.Begin("imgd_notifications_lost_total", MetricType::Counter,
+                 "Notifications that nobody gets: given up as too old, or left out since too many waited.");
+  for (const auto& [name, counts] : targets) {
+    families.Add({{"target", name}, {"reason", "given_up"}}, static_cast<double>(counts.given_up));
+    families.Add({{"target", name}, {"reason", "too_many"}}, static_cast<double>(counts.dropped));
+  }
+  families.Begin("imgd_notifications_pending", MetricType::Gauge,
+                 "Notifications that wait, with those under way.");
+  add(&NotifyCounts::pending);
+}
+
+Handler MetricsPage(Engine* engine, const CallTimes* calls, const Notifier* notifier, ReadPool* pool) {
+  return [engine, calls, notifier, pool](const Request&, const Answer& answer) {
+    // Here, since a task of the pool may outlive what counts them.
     MetricFamilies counted;
     calls->AddTo(counted);
+    AddNotifications(notifier->Counts(), counted);
     engine->Measure([engine, pool, answer, of_calls = counted.Take()](const Result<EngineFigures>& figures) {
       if (!figures) {
         answer(ErrorResponse(figures.error()));

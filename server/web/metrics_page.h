@@ -7,6 +7,7 @@
 
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
+#include "server/notify/notifier.h"
 #include "server/rpc/call_times.h"
 #include "server/web/router.h"
 
@@ -15,8 +16,11 @@ namespace imgd::web {
 /// The cluster's metrics of docs/metrics.md. Pure.
 void AddFigures(const EngineFigures& figures, MetricFamilies& families);
 
-/// GET /metrics: the cluster, the calls and the process; what is of the cluster is of one moment. All three
-/// must outlive it.
-Handler MetricsPage(Engine* engine, const CallTimes* calls, ReadPool* pool);
+/// The same of notifications.
+void AddNotifications(const std::map<std::string, NotifyCounts>& targets, MetricFamilies& families);
+
+/// GET /metrics: the cluster, the calls, notifications and the process; what is of the cluster is of one
+/// moment. All four must outlive it.
+Handler MetricsPage(Engine* engine, const CallTimes* calls, const Notifier* notifier, ReadPool* pool);
 
 }  // namespace imgd::web

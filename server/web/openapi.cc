@@ -82,9 +82,9 @@ class Schemas {
   /// See ApiJson() in metrics_json.h.
   static Json PointSchema() {
     return {{"type", "array"},
-            {"description", "x, min, max, last"},
+            {"description", "x, min, max, last, and smooth where it was asked for"},
             {"minItems", 4},
-            {"maxItems", 4},
+            {"maxItems", 5},
             {"items", {{"type", {"number", "null"}}}}};
   }
 
@@ -162,7 +162,7 @@ Json Operation(const ApiRoute& route, Schemas& schemas) {
   AddRefusals(responses);
   Json out = {{"operationId", method.name()},
               {"tags", {method.service()->name()}},
-              {"x-imgd-scope", std::string(NameOf(route.scope))},
+              {"x-imgd-scope", std::string(NameOf(ScopeOf(route)))},
               {"parameters", std::move(parameters)}};
   if (has_body) out["requestBody"] = {{"required", false}, {"content", JsonContent(schemas.RefOf(request))}};
   out["responses"] = std::move(responses);

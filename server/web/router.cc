@@ -1,13 +1,13 @@
 #include "server/web/router.h"
 
 #include <arpa/inet.h>
-#include <strings.h>
 
 #include <optional>
 #include <set>
 
 #include "common/text.h"
 #include "common/utf8.h"
+#include "server/auth/gate.h"
 #include "server/web/errors.h"
 
 namespace imgd::web {
@@ -43,20 +43,10 @@ std::optional<std::map<std::string, std::string>> MatchPath(std::string_view pat
 }
 
 Response NotLetIn(const Caller& caller, Scope scope) {
-  switch (caller.refusal) {
-    case Refusal::kWrongScope:
-      return ErrorResponse(403, "PERMISSION_DENIED",
-                           fmt::format("the token '{}' is not good for this: the scope '{}' is needed",
-                                       caller.token, NameOf(scope)),
-                           fmt::format("imgcli token create --scope {}", NameOf(scope)));
-    case Refusal::kExpired:
-      return ErrorResponse(401, "UNAUTHENTICATED", fmt::format("the token '{}' has expired", caller.token),
-                           fmt::format("imgcli token create --scope {}", NameOf(scope)));
-    default:
-      return ErrorResponse(401, "UNAUTHENTICATED",
-                           "a token that imgd knows is needed, as \"Authorization: Bearer TOKEN\"",
-                           fmt::format("imgcli token create --scope {}", NameOf(scope)));
-  }
+  const Error why = WhyRefused(caller, scope);
+  return caller.refusal == Refusal::kWrongScope
+             ? ErrorResponse(403, "PERMISSION_DENIED", why.message, why.hint)
+             : ErrorResponse(401, "UNAUTHENTICATED", why.message, why.hint);
 }
 
 /// "localhost:80" without the port, "[::1]:80" without that and the brackets.
@@ -80,6 +70,27 @@ bool IsSameOrigin(const RequestHead& head) {
   return slashes != std::string_view::npos && head.origin.substr(slashes + 3) == head.host;
 }
 
+/// The session's token; empty where there is no session.
+std::string_view SessionOf(std::string_view cookies) {
+  while (!cookies.empty()) {
+    const size_t end = std::min(cookies.find(';'), cookies.size());
+    const std::string_view cookie = Trimmed(cookies.substr(0, end));
+    if (cookie.starts_with(kSessionCookie) && cookie.substr(kSessionCookie.size()).starts_with('='))
+      return cookie.substr(kSessionCookie.size() + 1);
+    cookies.remove_prefix(std::min(end + 1, cookies.size()));
+  }
+  return {};
+}
+
+/// Of a call that a cookie stands for, which browsers send whoever asks them to.
+std::optional<Response> NotOfThisPage(const RequestHead& head) {
+  if (!IsSameOrigin(head))
+    return ErrorResponse(403, "PERMISSION_DENIED", "a page of another origin may not use this session");
+  if (head.method == "GET" || !head.csrf.empty()) return std::nullopt;
+  return ErrorResponse(403, "PERMISSION_DENIED",
+                       "a session changes something with the header X-Imgd-Csrf only");
+}
+
 /// Of a call that is let in though no token stands for it.
 std::optional<Response> NotFromHere(const RequestHead& head) {
   if (!IsThisMachine(head.host)) {
@@ -101,17 +112,6 @@ std::optional<Response> NotFromHere(const RequestHead& head) {
 
 }  // namespace
 
-std::string_view BearerOf(std::string_view authorization) {
-  constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() < kScheme.size() ||
-      ::strncasecmp(authorization.data(), kScheme.data(), kScheme.size()) != 0) {
-    return {};
-  }
-  authorization.remove_prefix(kScheme.size());
-  while (authorization.starts_with(' ')) authorization.remove_prefix(1);
-  return authorization;
-}
-
 tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) const {
   const size_t mark = std::min(head.target.find('?'), head.target.size());
   const std::string_view path = head.target.substr(0, mark);
@@ -121,16 +121,20 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
     if (!parameters) continue;
     methods.insert(route.method);
     if (route.method != head.method) continue;
-    Caller caller = gate_(route.scope, BearerOf(head.authorization));
+    const std::string_view bearer = BearerOf(head.authorization);
+    const std::string_view session = bearer.empty() ? SessionOf(head.cookie) : std::string_view();
+    Caller caller = gate_(route.scope, bearer.empty() ? session : bearer);
     if (caller.refusal != Refusal::kNone) return tl::unexpected(NotLetIn(caller, route.scope));
-    if (route.scope != Scope::kOpen && BearerOf(head.authorization).empty()) {
-      if (auto refusal = NotFromHere(head)) return tl::unexpected(std::move(*refusal));
+    if (route.scope != Scope::kOpen && bearer.empty()) {
+      auto refusal = session.empty() ? NotFromHere(head) : NotOfThisPage(head);
+      if (refusal) return tl::unexpected(std::move(*refusal));
     }
     Request request{.path = std::string(path),
                     .query = std::string(head.target.substr(std::min(mark + 1, head.target.size()))),
                     .parameters = std::move(*parameters),
                     .body = {},
                     .token = std::move(caller.token),
+                    .secret = std::string(bearer),
                     .last_event_id = std::string(head.last_event_id),
                     .accept_encoding = std::string(head.accept_encoding),
                     .if_none_match = std::string(head.if_none_match)};

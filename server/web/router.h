@@ -20,7 +20,8 @@ struct Request {
   std::string query;                              ///< without the '?'
   std::map<std::string, std::string> parameters;  ///< what stands for "{name}" in the route's pattern
   std::string body;
-  std::string token;  ///< name of the caller's token; empty for an open call
+  std::string token;        ///< name of the caller's token; empty for an open call
+  std::string secret = {};  ///< the token itself, of a caller who sent it as a header
   // Of the headers of these names; may be empty.
   std::string last_event_id = {};
   std::string accept_encoding = {};
@@ -76,6 +77,8 @@ struct RequestHead {
   std::string_view last_event_id = {};
   std::string_view accept_encoding = {};
   std::string_view if_none_match = {};
+  std::string_view cookie = {};
+  std::string_view csrf = {};  ///< X-Imgd-Csrf, which a page of another origin can't send
 };
 
 /// Thread-safe.
@@ -93,7 +96,8 @@ class Router {
   /// another scope, 404, 405. A call that no token stands for but that is let in has to be one of this
   /// machine's own (403): to an address or to localhost, whatever name a page's author gave the address; and
   /// where it changes something, neither from a page of another origin (403) nor with a body that is not said
-  /// to be JSON (415), which other pages can't send.
+  /// to be JSON (415), which other pages can't send. A token may come as the cookie of a session; then what
+  /// changes something also has to have X-Imgd-Csrf, and nothing comes from a page of another origin (403).
   tl::expected<Match, Response> Find(const RequestHead& head) const;
 
  private:
@@ -101,7 +105,7 @@ class Router {
   Gate gate_;
 };
 
-/// What "Bearer WORD" has after it; empty for any other text.
-std::string_view BearerOf(std::string_view authorization);
+/// Name of the cookie that has a session's token.
+inline constexpr std::string_view kSessionCookie = "__Host-imgd";
 
 }  // namespace imgd::web

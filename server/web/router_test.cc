@@ -40,6 +40,40 @@ TEST(WebRouter, FindsTheRouteAndWhatItsNamesStandFor) {
   EXPECT_EQ(events->route->pattern, "/api/v1/reports/{job}/events");
 }
 
+TEST(WebRouter, ASessionsCookieStandsForItsTokenOnPagesOfOursAlone) {
+  const Handler nothing = [](const Request&, const Answer& answer) { answer({}); };
+  const Router router(
+      {{"GET", "/jobs", Scope::kView, 0, nothing}, {"POST", "/jobs", Scope::kView, 9, nothing}},
+      [](Scope scope, std::string_view secret) { return Authorise(kTokens, scope, secret, {50}); });
+  const std::string_view cookie = "theme=dark; __Host-imgd=imgd_other";
+  const auto status = [&router](const RequestHead& head) {
+    const auto found = router.Find(head);
+    return found ? 200 : found.error().status;
+  };
+  const std::string_view host = "gpu-head:7651";
+  EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = cookie}), 200);
+  EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = "__Host-imgd=imgd_x"}), 401);
+  EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = "imgd=imgd_other"}), 401);
+  EXPECT_EQ(
+      status(
+          {.method = "GET", .target = "/jobs", .host = host, .fetch_site = "cross-site", .cookie = cookie}),
+      403);
+  EXPECT_EQ(status({.method = "POST", .target = "/jobs", .host = host, .cookie = cookie}), 403)
+      << "without X-Imgd-Csrf, as a form of another page would send it";
+  EXPECT_EQ(status({.method = "POST", .target = "/jobs", .host = host, .cookie = cookie, .csrf = "1"}), 200);
+  EXPECT_EQ(status({.method = "POST",
+                    .target = "/jobs",
+                    .host = host,
+                    .origin = "https://evil.example",
+                    .cookie = cookie,
+                    .csrf = "1"}),
+            403);
+  const auto found = router.Find({.method = "GET", .target = "/jobs", .host = host, .cookie = cookie});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->request.token, "other");
+  EXPECT_EQ(found->request.secret, "") << "what a page can't read, none of its calls brings back";
+}
+
 TEST(WebRouter, WhatIsNotThereIs404AndAnotherMethod405) {
   const Router router = MakeTable();
   for (const char* target :

@@ -1,7 +1,9 @@
 #include "server/web/routes.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include "server/auth/gate.h"
+#include "server/web/errors.h"
 #include "server/web/health_handler.h"
 #include "server/web/metrics_page.h"
 #include "server/web/openapi.h"
@@ -16,16 +18,25 @@ namespace {
 constexpr size_t kMostStartBytes = size_t{6} << 20;
 constexpr size_t kMostEventsBytes = size_t{4} << 20;
 
-/// Whether somebody has a token for what is neither open nor a report.
-bool HasApiToken(const std::map<std::string, TokenRecord>& tokens) {
-  return std::any_of(tokens.begin(), tokens.end(),
-                     [](const auto& token) { return Allows(token.second.scopes, Scope::kView); });
+constexpr size_t kMostSessionBytes = 1024;
+
+std::string CookieOf(const std::string& value, const char* more) {
+  return fmt::format("{}={}; Path=/; Secure; HttpOnly; SameSite=Strict{}", kSessionCookie, value, more);
 }
 
-Caller LetIn(const WebParts& parts, Scope scope, std::string_view secret) {
-  const auto tokens = parts.engine->View()->tokens;
-  if (parts.loopback && scope != Scope::kReport && secret.empty() && !HasApiToken(*tokens)) return {};
-  return Authorise(*tokens, scope, secret, parts.clock->Wall());
+/// Gives the token back as a cookie, which the page's scripts can't read. It is good for as long as the token
+/// is.
+void BeginSession(Request request, const Answer& answer) {
+  if (request.secret.empty()) {
+    answer(ErrorResponse(400, "INVALID_ARGUMENT",
+                         "a session begins with a token: \"Authorization: Bearer TOKEN\""));
+    return;
+  }
+  answer({.body = "{}", .headers = {{"Set-Cookie", CookieOf(request.secret, "")}}});
+}
+
+void EndSession(Request, const Answer& answer) {
+  answer({.body = "{}", .headers = {{"Set-Cookie", CookieOf("", "; Max-Age=0")}}});
 }
 
 }  // namespace
@@ -36,15 +47,18 @@ Router MakeRouter(const WebParts& parts) {
       {"GET", "/healthz", Scope::kOpen, 0, Health(engine)},
       {"POST", "/api/v1/reports", Scope::kReport, kMostStartBytes, StartReport(engine)},
       {"POST", "/api/v1/reports/{job}/events", Scope::kReport, kMostEventsBytes, ReportEvents(engine)},
+      {"POST", "/api/v1/session", Scope::kView, kMostSessionBytes, BeginSession},
+      {"DELETE", "/api/v1/session", Scope::kOpen, 0, EndSession},
       {"GET", "/api/v1/stream", Scope::kView, 0, StreamHandler(parts.feed)},
-      {"GET", "/metrics", Scope::kView, 0, MetricsPage(engine, parts.calls, parts.pool)},
+      {"GET", "/metrics", Scope::kView, 0, MetricsPage(engine, parts.calls, parts.notifier, parts.pool)},
       {"GET", "/sd/prometheus", Scope::kView, 0, ScrapeTargetsPage(engine)},
       {"GET", "/api/v1/openapi.json", Scope::kOpen, 0, OpenApiHandler()},
   };
   for (auto& route : MakeApiRoutes(parts.caller, parts.pool)) routes.push_back(std::move(route));
   for (auto& route : StaticRoutes()) routes.push_back(std::move(route));
+  const Gate gate(engine, parts.clock, parts.loopback, Scope::kView);
   return Router(std::move(routes),
-                [parts](Scope scope, std::string_view secret) { return LetIn(parts, scope, secret); });
+                [gate](Scope scope, std::string_view secret) { return gate.LetIn(scope, secret); });
 }
 
 }  // namespace imgd::web

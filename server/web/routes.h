@@ -3,6 +3,7 @@
 #include "common/clock.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
+#include "server/notify/notifier.h"
 #include "server/rpc/call_times.h"
 #include "server/web/api.h"
 #include "server/web/live_feed.h"
@@ -18,6 +19,7 @@ struct WebParts {
   ReadPool* pool;
   LiveFeed* feed;
   const CallTimes* calls;
+  const Notifier* notifier;
   /// Only this machine's own users can connect. Then the API is open to all for as long as there is no token
   /// for it, as gRPC is.
   bool loopback = false;

@@ -78,6 +78,12 @@ Status UseCertificate(ssl::context& context, const WebSettings& settings) {
   return {};
 }
 
+Result<std::shared_ptr<ssl::context>> ContextOf(const WebSettings& settings) {
+  auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
+  IMGD_TRY(UseCertificate(*context, settings));
+  return context;
+}
+
 }  // namespace
 
 struct WebServer::Parts {
@@ -118,7 +124,8 @@ struct WebServer::Parts {
   }
 
   std::shared_ptr<Shared> shared;
-  std::optional<ssl::context> tls;
+  std::shared_ptr<ssl::context>
+      tls;  ///< of the acceptor's strand; connections keep what they need of an old one
   std::optional<tcp::acceptor> acceptor;
   asio::steady_timer again{shared->context};
   /// Connections that wait for an answer have nothing under way that would keep the threads.
@@ -133,8 +140,7 @@ WebServer::~WebServer() { Stop(Duration::zero()); }
 Result<std::unique_ptr<WebServer>> WebServer::Start(const WebSettings& settings, Router router) {
   auto parts = std::make_unique<Parts>(settings, std::move(router));
   if (!settings.certificate.empty()) {
-    parts->tls.emplace(ssl::context::tls_server);
-    IMGD_TRY(UseCertificate(*parts->tls, settings));
+    IMGD_ASSIGN(parts->tls, ContextOf(settings));
   }
   IMGD_ASSIGN(parts->acceptor, Listen(parts->shared->context, settings.listen));
   parts->port = parts->acceptor->local_endpoint().port();
@@ -145,6 +151,18 @@ Result<std::unique_ptr<WebServer>> WebServer::Start(const WebSettings& settings,
 }
 
 int WebServer::port() const { return parts_->port; }
+
+void WebServer::ReloadCertificate() {
+  auto context = ContextOf(parts_->shared->settings);
+  if (!context) {
+    spdlog::warn("msg=\"the old certificate stays: {}\"", context.error().message);
+    return;
+  }
+  asio::post(parts_->acceptor->get_executor(),
+             [parts = parts_.get(), fresh = std::move(*context)] { parts->tls = fresh; });
+}
+
+void WebServer::EndListenersOf(const std::string& token) { parts_->shared->EndListenersOf(token); }
 
 void WebServer::Stop(Duration patience) {
   if (parts_->shared->stopping.exchange(true)) return;

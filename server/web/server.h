@@ -40,6 +40,12 @@ class WebServer {
 
   int port() const;
 
+  /// New connections get the certificate that is in the settings' files now; where these can't be used, the
+  /// log says so and the old one stays. From any thread, before Stop().
+  void ReloadCertificate();
+  /// Ends the answers without an end that were asked for with the token of this name. From any thread.
+  void EndListenersOf(const std::string& token);
+
   /// Takes no more connections, waits up to `patience` for the answers that are under way, and ends.
   void Stop(Duration patience);
 

@@ -108,7 +108,9 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
                                        .content_type = view(head[field::content_type]),
                                        .last_event_id = view(head["Last-Event-ID"]),
                                        .accept_encoding = view(head[field::accept_encoding]),
-                                       .if_none_match = view(head[field::if_none_match])});
+                                       .if_none_match = view(head[field::if_none_match]),
+                                       .cookie = view(head[field::cookie]),
+                                       .csrf = view(head["X-Imgd-Csrf"])});
     keep_alive_ = head.keep_alive();
     if (!match) {
       // What the caller may still be sending is not read.
@@ -116,6 +118,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
       return Write(std::move(match.error()));
     }
     match_.emplace(std::move(*match));
+    token_ = match_->request.token;
     const auto length = parser_->content_length();
     if (length && *length > match_->route->most_body_bytes) return RefuseBody();
     parser_->body_limit(match_->route->most_body_bytes);
@@ -196,6 +199,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     }
     --shared_->connections;
     listening_ = true;
+    if (!token_.empty()) shared_->NoteToken(closer_, token_);
     Listen(std::move(response));
   }
 
@@ -293,6 +297,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   bool keep_alive_ = false;
   uint64_t closer_ = 0;
   bool asked_ = false;  ///< a handler has the request
+  std::string token_;   ///< name of the one that the last request was let in by
   bool listening_ = false;
   std::deque<std::pair<Piece, std::function<void()>>> unsent_;  ///< the first one is being sent
   size_t unsent_bytes_ = 0;

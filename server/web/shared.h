@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "server/web/router.h"
@@ -52,6 +53,22 @@ struct Shared {
   void Forget(uint64_t closer) {
     const std::lock_guard lock(mutex);
     closers.erase(closer);
+    tokens.erase(closer);
+  }
+  /// The connection became a listener that was let in by this token.
+  void NoteToken(uint64_t closer, const std::string& token) {
+    const std::lock_guard lock(mutex);
+    tokens.emplace(closer, token);
+  }
+  void EndListenersOf(const std::string& token) {
+    std::vector<std::function<void()>> calls;
+    {
+      const std::lock_guard lock(mutex);
+      for (const auto& [closer, name] : tokens) {
+        if (name == token) calls.push_back(closers.at(closer));
+      }
+    }
+    for (const auto& close : calls) close();
   }
 
   /// Runs `post`, which hands an answer to its connection, unless nobody would take it up any more: what is
@@ -75,6 +92,7 @@ struct Shared {
  private:
   std::mutex mutex;  // guards all below
   std::map<uint64_t, std::function<void()>> closers;
+  std::map<uint64_t, std::string> tokens;  ///< of listeners, by their closers
   uint64_t last_closer = 0;
   bool ended = false;
   std::condition_variable idle;

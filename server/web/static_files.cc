@@ -9,6 +9,7 @@ namespace imgd::web {
 namespace {
 
 constexpr std::string_view kIndex = "/index.html";
+constexpr std::string_view kHashed = "/assets/";
 /// Pages that the dashboard's own router shows.
 constexpr const char* kPages[] = {"/",      "/jobs",         "/jobs/{id}", "/jobs/{id}/{tab}",
                                   "/nodes", "/nodes/{name}", "/queue",     "/datasets",
@@ -66,7 +67,7 @@ Response AnswerWithFile(const PageFile& file, std::string_view accept_encoding,
   headers.emplace_back("Vary", "Accept-Encoding");
   // A name with the content's hash in it stands for that content for ever.
   headers.emplace_back("Cache-Control",
-                       file.path == kIndex ? "no-cache" : "public, max-age=31536000, immutable");
+                       file.path.starts_with(kHashed) ? "public, max-age=31536000, immutable" : "no-cache");
   headers.emplace_back("Content-Security-Policy", kContentPolicy);
   headers.emplace_back("X-Content-Type-Options", "nosniff");
   headers.emplace_back("Referrer-Policy", "no-referrer");

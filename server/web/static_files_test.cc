@@ -87,6 +87,18 @@ TEST(StaticFiles, EachPageIsTheIndexWhichIsAskedForAgain) {
   }
 }
 
+TEST(StaticFiles, AlertsLinkToPagesThatAreTextToRead) {
+  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
+  const auto match =
+      router.Find({.method = "GET", .target = "/runbooks/ImgdCannotStore.md", .authorization = ""});
+  ASSERT_TRUE(match);
+  match->route->handler(match->request, [&](const Response& response) {
+    EXPECT_EQ(response.content_type, "text/plain; charset=utf-8");
+    EXPECT_THAT(response.body, testing::StartsWith("# ImgdCannotStore\n"));
+    EXPECT_EQ(HeaderOf(response, "Cache-Control"), "no-cache") << "its name says nothing of its content";
+  });
+}
+
 TEST(StaticFiles, AllOfItIsSmall) {
   size_t bytes = 0;
   for (const auto& file : PageFiles()) bytes += file.gzip.size();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -228,6 +229,16 @@ Status Measure(const AgentLoad& load, Tally& tally, std::vector<std::unique_ptr<
   return {};
 }
 
+/// Until the standard input ends.
+void Hold(std::vector<std::unique_ptr<SimulatedAgent>>& agents) {
+  fmt::print("{{\"joined\": {}}}\n", agents.size());
+  std::fflush(stdout);
+  Heart heart(&agents);
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  while (::poll(&input, 1, 0) == 0)
+    heart.BeatUntil(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+}
+
 }  // namespace
 
 Status RunAgents(const AgentLoad& load) {
@@ -236,7 +247,11 @@ Status RunAgents(const AgentLoad& load) {
   const Instant begun = std::chrono::steady_clock::now();
   Status status = Join(load, tally, agents);
   const double joined = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  if (status) status = Measure(load, tally, agents, joined);
+  if (status && load.hold) {
+    Hold(agents);
+  } else if (status) {
+    status = Measure(load, tally, agents, joined);
+  }
   CloseAll(tally, agents);
   return status;
 }

@@ -68,9 +68,10 @@ void Step(Learner& learner, Session& session, DeviceBatch& batch, bool wait) {
 Result<double> ImagesPerSecond(const Wanted& wanted, const Environment& env) {
   const JobSpec spec = SpecOf(wanted, env);
   Commands commands;
+  Whereabouts whereabouts;
   report::Tee nobody({});
   // Never taken down, as in a run.
-  Session& session = *new Session{spec, env, nobody, commands};
+  Session& session = *new Session{spec, env, nobody, commands, whereabouts};
   IMGD_TRY(SetUpCompute(session, wanted));
   StepClock clock(session.device);
   Learner learner(session, clock);

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   run_agents->add_option("count", agents.agents, "how many")->required()->check(CLI::PositiveNumber);
   run_agents->add_option("seconds", agents.seconds, "how long it is measured")->required();
   run_agents->add_option("pid", agents.daemon_pid, "the daemon")->required();
+  run_agents->add_flag("--hold", agents.hold, "be there until the standard input ends; nothing is measured");
 
   imgd::SubmitLoad submits;
   std::string job;

@@ -7,12 +7,14 @@
 
 namespace imgd {
 
+std::shared_ptr<grpc::ChannelCredentials> LoadCredentials() { return grpc::InsecureChannelCredentials(); }
+
 std::shared_ptr<grpc::Channel> OwnChannel(const std::string& server) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // else equal channels share a connection
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(-1);
-  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(server, LoadCredentials(), arguments);
 }
 
 double Quantile(std::vector<double>& values, double share) {

@@ -12,7 +12,8 @@
 
 namespace grpc {
 class Channel;
-}
+class ChannelCredentials;
+}  // namespace grpc
 
 /// What `./run bench control` puts on a real daemon. Each function prints one line of JSON when it is done.
 namespace imgd {
@@ -24,8 +25,10 @@ struct AgentLoad {
   size_t agents = 1;
   double seconds = 20;   ///< measured, after two heartbeats of all; 0: they join and leave
   pid_t daemon_pid = 0;  ///< whose processor time and memory are read
+  bool hold = false;     ///< nothing is measured: they are there until the standard input ends
 };
-/// Errors: an agent that was refused, a connection that broke, a node that is not ready at the end.
+/// With `hold` it prints that all have joined, as soon as they have. Errors: an agent that was refused, a
+/// connection that broke, a node that is not ready at the end.
 Status RunAgents(const AgentLoad& load);
 
 /// Clients with a connection each, which submit the same job over and over, each the next when the last was
@@ -52,7 +55,10 @@ Status RunStarts(const StartLoad& load);
 /// Fills a daemon's database, through its own store, before the daemon starts: of ten jobs nine have ended.
 Status FillStore(const std::filesystem::path& state_dir, uint64_t jobs);
 
-/// A connection that is shared with nobody.
+/// What every connection of the load is made with.
+std::shared_ptr<grpc::ChannelCredentials> LoadCredentials();
+
+/// A connection that is shared with nobody, as each agent and each client has its own.
 std::shared_ptr<grpc::Channel> OwnChannel(const std::string& server);
 
 /// The value below which the share of the values lies; sorts them. Zero when there are none.

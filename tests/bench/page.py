@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from report import ROOT, beside
+from report import ROOT, beside, number
 
 HEAD = """\
 # Benchmarks
@@ -15,32 +16,40 @@ Written by `./run bench page` from what `./run bench train`, `control`, `data` a
 Each figure is the median of several passes, ours and the peers' in turn in one run, with the least and the greatest
 beside it. A ratio says how many times better ours is: for rates ours / peer, for times peer / ours. What could not be
 measured says why.
+"""
 
+WITHOUT_GPU = """
 No figures from GPUs yet: no machine with one was at hand. The CUDA and NCCL paths are built but unmeasured.
 """
 
 
-def line(row: dict[str, Any], with_beside: bool) -> str:
-    more = f" {beside(row)} |" if with_beside else ""
+def head(sections: Iterable[str]) -> str:
+    """What stands above these sections."""
+    return HEAD if any(title.endswith("-gpu") for title in sections) else HEAD + WITHOUT_GPU
+
+
+def line(row: dict[str, Any], with_goal: bool, with_beside: bool) -> str:
+    more = (f" {row.get('goal', '')} |" if with_goal else "") + (f" {beside(row)} |" if with_beside else "")
     if row["value"] is None:
         return f"| {row['case']} | {row['subject']} | not measured: {row['why']} | | |" + more
     ratio = ", ".join(f"{value:.2f} x {peer}" for peer, value in row.get("ratio", {}).items())
-    return (f"| {row['case']} | {row['subject']} | {row['value']:.4g} {row['unit']} "
-            f"| {row['min']:.4g} to {row['max']:.4g} | {ratio} |" + more)  # fmt: skip
+    spread = f"{number(row['min'])} to {number(row['max'])}" if "min" in row else ""
+    return f"| {row['case']} | {row['subject']} | {number(row['value'])} {row['unit']} | {spread} | {ratio} |" + more
 
 
 def section(path: Path) -> str:
     found = json.loads(path.read_text())
     on = found["machine"]
     where = f"{on['cores']} cores of {on['cpu']}, {on['memory_gib']} GiB, {on['system']}"
-    with_beside = any("beside" in row for row in found["rows"])
-    rows = "\n".join(line(row, with_beside) for row in found["rows"])
-    titles = ["case", "subject", "median", "least and greatest", "ratio"] + ["beside it"] * with_beside
-    head = f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}"
+    with_goal, with_beside = (any(key in row for row in found["rows"]) for key in ("goal", "beside"))
+    rows = "\n".join(line(row, with_goal, with_beside) for row in found["rows"])
+    titles = ["case", "subject", "median", "least and greatest", "ratio"]
+    titles += ["goal"] * with_goal + ["beside it"] * with_beside
+    top = f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}"
     # Each subject's note once, whichever case it is in.
-    notes = {row["subject"]: row["note"] for row in found["rows"] if row.get("note")}
-    said = "".join(f"- {subject}: {note}\n" for subject, note in notes.items())
-    return f"{found['date']}: {where}\n\n{head}\n{rows}\n" + (f"\n{said}" if said else "")
+    notes = dict.fromkeys((row["subject"], row["note"]) for row in found["rows"] if row.get("note"))
+    said = "".join(f"- {subject}: {note}\n" for subject, note in notes)
+    return f"{found['date']}: {where}\n\n{top}\n{rows}\n" + (f"\n{said}" if said else "")
 
 
 def main() -> None:
@@ -51,7 +60,7 @@ def main() -> None:
         if not path.stem.endswith("-quick"):
             sections[path.stem] = section(path)
     parts = [f"## {title}\n\n{sections[title]}" for title in sorted(sections)]
-    page.write_text("\n".join([HEAD, *parts]))
+    page.write_text("\n".join([head(sections), *parts]))
     print("written: docs/benchmarks.md")
 
 

@@ -6,9 +6,11 @@ memory and saves its state some time later.
 
 from __future__ import annotations
 
+import functools
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -61,11 +63,26 @@ def missing() -> str | None:
     return None if os.geteuid() == 0 else "slurmctld and slurmd need root here"
 
 
+def free_ports(count: int) -> int:
+    """The first of so many in a row that nobody listens on, below those that the system hands out itself."""
+    first = 11_000  # ours are below
+    for port in range(first, 32_000):
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                first = port + 1
+        if port - first + 1 == count:
+            return first
+    raise RuntimeError(f"no {count} free ports in a row")
+
+
 class Slurm:
     """One controller and as many simulated nodes as asked for, of one processor each."""
 
-    def __init__(self, root: Path, port: int, nodes: int = 1) -> None:
-        self.root, self.port, self.nodes = root, port, nodes
+    def __init__(self, root: Path, nodes: int = 1) -> None:
+        self.root, self.nodes = root, nodes
+        self.port = free_ports(nodes + 1)
         self.daemons: list[subprocess.Popen[bytes]] = []
         self.names = "n1" if nodes == 1 else f"n[1-{nodes}]"
         self.environment = os.environ | {"SLURM_CONF": str(root / "slurm.conf")}
@@ -83,7 +100,21 @@ class Slurm:
         for number in range(1, self.nodes + 1):
             (self.root / f"spool-n{number}").mkdir()
             self._spawn(["slurmd", "-D", "-N", f"n{number}"])
-        wait_until("the nodes to be idle", lambda: self.idle() == self.nodes, 60 + self.nodes / 5)
+            if number % 50 == 0:  # not all at once
+                wait_until(f"{number} nodes to be idle", functools.partial(self._has_idle, number), 120)
+        wait_until("the nodes to be idle", functools.partial(self._has_idle, self.nodes), 120)
+
+    def _has_idle(self, count: int) -> bool:
+        return self.idle() >= count
+
+    def freeze(self) -> None:
+        """All of it stands still, and takes no processor time."""
+        for daemon in self.daemons:
+            daemon.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for daemon in self.daemons:
+            daemon.send_signal(signal.SIGCONT)
 
     def idle(self) -> int:
         return len(self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%n").stdout.split())
@@ -137,6 +168,7 @@ class Slurm:
         return mark() - begun
 
     def close(self) -> None:
+        self.thaw()
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:

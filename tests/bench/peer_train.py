@@ -10,6 +10,7 @@ import time
 BEGUN = time.time()
 
 import argparse  # noqa: E402  what comes before the first step counts
+import itertools  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
@@ -30,6 +31,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--precision", choices=["fp32", "bf16"], required=True)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--profile", help="where a trace of the first steps after the warm-up goes")
+    parser.add_argument("--profile-steps", type=int, default=5)
     return parser.parse_args()
 
 
@@ -43,10 +46,19 @@ def batches(asked: argparse.Namespace) -> tuple[Iterator[tuple[torch.Tensor, tor
         transforms.RandomResizedCrop(asked.size, scale=(0.5, 1.0)), transforms.RandomHorizontalFlip(),
         transforms.ToTensor(), transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])  # fmt: skip
     dataset = datasets.ImageFolder(asked.data, transform)
-    loader = torch.utils.data.DataLoader(dataset, asked.batch, shuffle=True, num_workers=asked.workers, drop_last=True,
-                                         pin_memory=asked.device == "cuda",
+    parts = torch.utils.data.DistributedSampler(dataset, WORLD_SIZE, RANK)
+    sampler = parts if WORLD_SIZE > 1 else None
+    loader = torch.utils.data.DataLoader(dataset, asked.batch, shuffle=sampler is None, sampler=sampler,
+                                         num_workers=asked.workers, drop_last=True, pin_memory=asked.device == "cuda",
                                          persistent_workers=asked.workers > 0)  # fmt: skip
-    return (batch for _ in range(10**6) for batch in loader), len(dataset.classes)
+
+    def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for epoch in itertools.count():
+            if sampler:
+                sampler.set_epoch(epoch)
+            yield from loader
+
+    return endless(), len(dataset.classes)
 
 
 def finish_queue(device: str) -> None:
@@ -70,10 +82,13 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=1e-4, fused=True)
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
     first_step, since = 0.0, 0.0
+    profiler = torch.profiler.profile() if asked.profile else None
     for step in range(asked.warm_up + asked.steps):
         if step == asked.warm_up:
             finish_queue(asked.device)
             since = time.time()
+            if profiler:
+                profiler.start()
         images, labels = (tensor.to(asked.device, non_blocking=True) for tensor in next(endless))
         images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(asked.device, torch.bfloat16, enabled=asked.precision == "bf16"):
@@ -84,6 +99,10 @@ def main() -> None:
         if first_step == 0:
             finish_queue(asked.device)
             first_step = time.time() - BEGUN
+        if profiler and step + 1 == asked.warm_up + asked.profile_steps:
+            finish_queue(asked.device)
+            profiler.stop()
+            profiler.export_chrome_trace(asked.profile)
     finish_queue(asked.device)
     rate = asked.steps * asked.batch * WORLD_SIZE / (time.time() - since)
     if RANK == 0:

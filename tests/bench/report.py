@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import os
 import platform
@@ -34,13 +35,34 @@ class Case:
     better: str  # "higher" for rates, "lower" for times
     subjects: dict[str, Callable[[], float] | str]  # how to measure one pass, or why it can't be had
     values: dict[str, list[float]] = field(default_factory=dict)
+    goal: str = ""  # what ours is meant to reach, for the reader: a row has no verdict
+    passes: int | None = None  # where it is not measure()'s number
+
+
+class Seen:
+    """A run gives several figures; each is a case of its own. The first case runs, the others take what it saw."""
+
+    def __init__(self, run: Callable[[], dict[str, float]]) -> None:
+        self.run = run
+        self.passes: list[dict[str, float]] = []
+
+    def figure(self, name: str) -> Callable[[], float]:
+        numbers = itertools.count()
+
+        def once() -> float:
+            number = next(numbers)
+            if number == len(self.passes):
+                self.passes.append(self.run())
+            return self.passes[number][name]
+
+        return once
 
 
 def measure(cases: list[Case], passes: int = 3) -> list[dict[str, Any]]:
     """Each subject's median of `passes`, the subjects in turn, with the ratio of ours to each peer."""
     rows: list[dict[str, Any]] = []
     for case in cases:
-        for number in range(passes):
+        for number in range(case.passes or passes):
             for subject, once in case.subjects.items():
                 if callable(once):
                     value = once()
@@ -57,6 +79,10 @@ def measure(cases: list[Case], passes: int = 3) -> list[dict[str, Any]]:
             rows.append(row)
         ours_row = next(r for r in rows if r["case"] == case.name and r["subject"] == ours)
         peers = [r for r in rows if r["case"] == case.name and r["subject"] != ours and r["value"] is not None]
+        if case.goal:
+            ours_row["goal"] = case.goal
+        if ours_row["value"] is None:
+            continue
         ours_row["ratio"] = {
             p["subject"]: round(
                 ours_row["value"] / p["value"] if case.better == "higher" else p["value"] / ours_row["value"], 3
@@ -75,26 +101,39 @@ def wait_until(what: str, there: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.02)
 
 
+def number(value: float) -> str:
+    """With four digits that count; thousands are told apart."""
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:.4g}"
+
+
 def beside(row: dict[str, Any]) -> str:
     """What was seen besides the figure: memory, sums of the pixels."""
     return ", ".join(f"{key} {value}" for key, value in row.get("beside", {}).items())
 
 
-def finish(name: str, rows: list[dict[str, Any]]) -> None:
-    """Prints the table and writes build/bench/NAME.json."""
+def finish(name: str, rows: list[dict[str, Any]], keep: bool = False) -> None:
+    """Prints the table and writes build/bench/NAME.json. `keep`: what that has of other cases stays in it."""
     wide = max(12, *(len(row["subject"]) for row in rows))
-    print(f"\n{'case':34} {'subject':{wide}} {'median':>10} {'min':>10} {'max':>10}  unit      ours is better by")
+    goals = max(len(row.get("goal", "")) for row in rows)
+    goals = goals and max(goals, len("goal")) + 2  # no column where none has one
+    print(f"\n{'case':34} {'subject':{wide}} {'median':>10} {'min':>10} {'max':>10}  unit      "
+          f"{'goal'[:goals]:{goals}}ours is better by")  # fmt: skip
     for row in rows:
         if row["value"] is None:
             print(f"{row['case']:34} {row['subject']:{wide}} not measured: {row['why']}")
             continue
         ratio = ", ".join(f"{v:.2f}x {k}" for k, v in row.get("ratio", {}).items())
-        print(f"{row['case']:34} {row['subject']:{wide}} {row['value']:10.4g} {row['min']:10.4g} {row['max']:10.4g}  "
-              f"{row['unit']:9} {ratio}")  # fmt: skip
+        figures = " ".join(f"{number(row[key]):>10}" for key in ("value", "min", "max"))
+        print(
+            f"{row['case']:34} {row['subject']:{wide}} {figures}  {row['unit']:9} {row.get('goal', ''):{goals}}{ratio}"
+        )
         if row.get("beside"):
             print(f"{'':34} {'':{wide}} {beside(row)}")
     out = ROOT / "build/bench" / f"{name}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
+    if keep and out.exists():
+        measured = {row["case"] for row in rows}
+        rows = [row for row in json.loads(out.read_text())["rows"] if row["case"] not in measured] + rows
     document = {"machine": machine(), "date": datetime.date.today().isoformat(), "rows": rows}
     out.write_text(json.dumps(document, indent=2) + "\n")
     print(f"\nwritten to {out.relative_to(ROOT)}")

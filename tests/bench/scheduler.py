@@ -1,30 +1,62 @@
-"""`./run bench scheduler`: how long one scheduling pass takes, on clusters of several sizes."""
+"""`./run bench scheduler`: how long one scheduling pass takes, on clusters of several sizes; and how much faster than
+real time the simulator lives a day of 200 nodes."""
 
 from __future__ import annotations
 
 import functools
 import json
+import math
+import re
 import subprocess
+from typing import Any
 
-from report import BIN, Case, finish, measure
+from report import BIN, Case, Seen, finish, measure
 
 SIZES = (100, 1_000, 10_000, 100_000)
+GOALS = {10_000: "at most 20"}
+NOTE = ("a whole pass as the daemon makes it (Reactor::Schedule: what is free and held, users' turns, quotas, the "
+        "plan, victims, reasons, growth), after a job has ended and another come; a mixed cluster "
+        "(tests/bench/busy_cluster.h); `plan alone` is MakePlan; beside it the time by n log2 n, "
+        "n the nodes")  # fmt: skip
 
 
-def milliseconds(size: int) -> float:
+def scheduler_pass(size: int) -> dict[str, float]:
     """As many nodes, of 8 devices each, as jobs that wait, and half as many that run."""
     printed = subprocess.run([BIN / "scheduler_bench", str(size), str(size), str(size // 2)],
                              check=True, capture_output=True, text=True).stdout  # fmt: skip
-    took: float = json.loads(printed)["milliseconds"]
-    return took
+    seen: dict[str, float] = json.loads(printed)
+    return seen
+
+
+def times_real_time() -> float:
+    """A day of 200 nodes in the simulator."""
+    printed = subprocess.run([BIN / "sim", "--nodes", "200"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"(\d+) times real time", printed)
+    if not found:
+        raise AssertionError(f"sim printed {printed!r}")
+    return float(found[1])
+
+
+def rows_of(size: int) -> list[dict[str, Any]]:
+    seen = Seen(functools.partial(scheduler_pass, size))
+    name = f"{size:,} nodes, {size:,} jobs queued, {size // 2:,} running"
+    rows = measure([
+        Case(name, "ms", "lower", {"imgd": seen.figure("milliseconds")}, GOALS.get(size, "")),
+        Case(f"{name}: plan alone", "ms", "lower", {"imgd": seen.figure("plan_milliseconds")}),
+    ])  # fmt: skip
+    for row in rows:
+        row["beside"] = {"ns by n log2 n": round(row["value"] * 1e6 / (size * math.log2(size)), 1)}
+    rows[0]["beside"] |= {"running": int(seen.passes[-1]["active"]), "queued": int(seen.passes[-1]["queued"])}
+    return rows
 
 
 def main() -> None:
-    finish("scheduler", measure([
-        Case(f"{size:,} nodes, {size:,} jobs queued, {size // 2:,} running", "ms", "lower",
-             {"imgd": functools.partial(milliseconds, size)})
-        for size in SIZES
-    ]))  # fmt: skip
+    rows = [row for size in SIZES for row in rows_of(size)]
+    for row in rows:
+        row["note"] = NOTE
+    rows += measure([Case("simulator, a day of 200 nodes: simulated time by real time", "x", "higher",
+                          {"imgd": times_real_time}, "at least 10,000")])  # fmt: skip
+    finish("scheduler", rows)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
 """`./run bench train`: imgtrain beside plain PyTorch in Python: computing alone, and end to end from JPEG files.
 
-With --gpu on the first GPU alone, as train-gpu.
+With --gpu on the first GPU alone, as train-gpu. With --only WORDS the cases whose names have these words; the others'
+figures in build/bench/train.json stay.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import functools
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,9 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import gpu
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
-from report import BIN, ROOT, Case, finish, measure
+from report import BIN, ROOT, Case, Seen, finish, measure
+from watch import Peak, pss_mib
 
 CORES = os.cpu_count() or 1
 PEER = Path(__file__).with_name("peer_train.py")
@@ -28,8 +34,8 @@ Figures = dict[str, float]
 JOB = """\
 name: bench
 model: {{name: {model}}}
-data: {{train: {data}, image_size: {size}, min_scale: 0.5, workers: {cores}}}
-train: {{epochs: 90, max_steps: {steps}, global_batch: {batch}, precision: {precision}, threads: {cores},
+data: {{train: {data}, image_size: {size}, min_scale: 0.5, workers: {threads}}}
+train: {{epochs: 90, max_steps: {steps}, global_batch: {batch}, precision: {precision}, threads: {threads},
   log_every_steps: 1}}
 optimizer: {{lr: 0.05}}
 checkpoint: {{every_epochs: 0, every_steps: {every_steps}}}
@@ -48,13 +54,16 @@ class Work:
     warm_up: int
     precision: str = "fp32"
     device: str = "cpu"
+    goal: str = "at least 1.0x pytorch"  # from JPEG
 
 
-SMALL = Work("rn18-64px-b64-fp32", "resnet18", 64, 64, steps=60, warm_up=20)
-SMALL_BF16 = Work("rn18-64px-b64-bf16", "resnet18", 64, 64, steps=60, warm_up=20, precision="bf16")
+SMALL = Work("rn18-64px-b64-fp32", "resnet18", 64, 64, steps=60, warm_up=20, goal="at least 1.3x pytorch")
+SMALL_BF16 = replace(SMALL, name="rn18-64px-b64-bf16", precision="bf16")
 LARGE = Work("rn50-224px-b16-fp32", "resnet50", 224, 16, steps=5, warm_up=1)
 ON_GPU = Work("rn50-224px-b256-bf16", "resnet50", 224, 256, steps=60, warm_up=20, precision="bf16", device="cuda")
-LONG = Work("rn50-96px-b16-fp32", "resnet50", 96, 16, steps=100, warm_up=50)
+LONG = Work("rn50-96px-b16-fp32", "resnet50", 96, 16, steps=300, warm_up=0)
+PROFILED_STEPS = 5
+BETWEEN = 50  # steps from one checkpoint to the next, of which the first half may be slower for it
 
 
 @functools.cache
@@ -70,39 +79,78 @@ def trainer_event() -> type:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("imgd.v1.TrainerEvent"))
 
 
-def run(command: list[str | Path], env: dict[str, str]) -> tuple[str, float]:
-    """What it printed, and the most memory that its own process held, MiB."""
-    with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(command, env=os.environ | env, stdout=out, stderr=subprocess.PIPE, text=True)
-        assert process.stderr
-        words = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise SystemExit(f"{command[0]} failed:\n{words}")
-        out.seek(0)
-        return out.read(), usage.ru_maxrss / 1024
+@dataclass
+class Ran:
+    """Ranks that have ended."""
+
+    printed: str  # by rank 0
+    memory: float  # the most that they, and all that they had started, held together, MiB
+    gpu_memory: float  # likewise on the first GPU, 0 without
 
 
-def ours_end_to_end(work: Work, data: Path, every_steps: int = 0) -> Figures:
-    """`every_steps`: between checkpoints."""
+def run(command: list[str | Path], ranks: int = 1, device: str = "cpu", env: dict[str, str] | None = None) -> Ran:
+    """Runs the command as each of these ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
+             "LOCAL_WORLD_SIZE": str(ranks)} | ({} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""})  # fmt: skip
+    with contextlib.ExitStack() as open_files:
+        outputs = [open_files.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2 * ranks)]
+        processes = [
+            subprocess.Popen(command, stdout=outputs[rank], stderr=outputs[ranks + rank], text=True,
+                             env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | (env or {}))
+            for rank in range(ranks)
+        ]  # fmt: skip
+        with (
+            Peak(lambda: sum(pss_mib(process.pid) for process in processes)) as memory,
+            Peak(gpu.memory_mib if device == "cuda" else lambda: 0) as gpu_memory,
+        ):
+            failed = [process.wait() for process in processes]
+        for output in outputs:
+            output.seek(0)
+        if any(failed):
+            raise SystemExit(f"{command[0]} failed:\n" + "\n".join(output.read() for output in outputs[ranks:]))
+        return Ran(outputs[0].read(), memory.value, gpu_memory.value)
+
+
+def seconds_of_steps(events: bytes) -> dict[int, float]:
+    """When each step was reported, by its number from 1."""
+    times, at = {}, 0
+    while at < len(events):
+        length = int.from_bytes(events[at : at + 4], "little")
+        event = trainer_event().FromString(events[at + 4 : at + 4 + length])  # type: ignore[attr-defined]
+        at += 4 + length
+        if event.HasField("step"):
+            times[event.step.step] = event.time_us / 1e6
+    return times
+
+
+def run_ours(
+    work: Work, data: Path, folder: Path, ranks: int = 1, every_steps: int = 0, profile: Path | None = None
+) -> tuple[dict[int, float], Ran]:
+    """When each step was over, by its number from 1, and when the run began, as 0. `every_steps`: between checkpoints.
+    `profile`: where a trace of some steps goes, which slows them."""
+    job = folder / "job.yaml"
+    job.write_text(JOB.format(data=data, threads=CORES // ranks, model=work.model, size=work.size,
+                              batch=work.batch * ranks, steps=work.warm_up + work.steps, precision=work.precision,
+                              every_steps=every_steps))  # fmt: skip
+    steps = f"{work.warm_up}:{work.warm_up + PROFILED_STEPS}"
+    more = [f"--profile={profile}", f"--profile-steps={steps}"] if profile else []
+    begun = time.time()
+    ran = run([BIN / "imgtrain", job, *more], ranks, work.device,
+              {"IMGD_RUN_DIR": str(folder), "IMGD_CHECKPOINT_DIR": f"{folder}/checkpoints"})  # fmt: skip
+    for pulse in folder.glob("pulse.*"):
+        if pulse.is_symlink():  # to memory; whoever removes the folder removes it
+            pulse.readlink().unlink(missing_ok=True)
+    return {0: begun} | seconds_of_steps((folder / "events.0").read_bytes()), ran
+
+
+def ours_end_to_end(work: Work, data: Path, ranks: int = 1, profile: Path | None = None) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
-        job = Path(folder) / "job.yaml"
-        job.write_text(JOB.format(data=data, cores=CORES, model=work.model, size=work.size, batch=work.batch,
-                                  steps=work.warm_up + work.steps, precision=work.precision,
-                                  every_steps=every_steps))  # fmt: skip
-        begun = time.time()
-        env = {"IMGD_RUN_DIR": folder, "IMGD_CHECKPOINT_DIR": f"{folder}/checkpoints"}
-        _, memory = run([BIN / "imgtrain", job], env)
-        raw, at, times = (Path(folder) / "events.0").read_bytes(), 0, {}
-        while at < len(raw):
-            length = int.from_bytes(raw[at : at + 4], "little")
-            event = trainer_event().FromString(raw[at + 4 : at + 4 + length])  # type: ignore[attr-defined]
-            at += 4 + length
-            if event.HasField("step"):
-                times[event.step.step] = event.time_us / 1e6
-        rate = work.steps * work.batch / (times[work.warm_up + work.steps] - times[work.warm_up])
-        return {"images/s": rate, "first step": times[1] - begun, "memory": memory}
+        times, ran = run_ours(work, data, Path(folder), ranks, 0, profile)
+    rate = work.steps * work.batch * ranks / (times[work.warm_up + work.steps] - times[work.warm_up])
+    return {"images/s": rate, "first step": times[1] - times[0], "memory": ran.memory, "GPU memory": ran.gpu_memory}
 
 
 def peer_command(work: Work, threads: int) -> list[str | Path]:
@@ -112,28 +160,18 @@ def peer_command(work: Work, threads: int) -> list[str | Path]:
     return [sys.executable, PEER, *(f"--{key}={value}" for key, value in settings.items())]
 
 
-def peer_end_to_end(work: Work, data: Path) -> Figures:
-    printed, memory = run([*peer_command(work, CORES), f"--data={data}", f"--workers={CORES}"], {})
-    result = json.loads(printed.splitlines()[-1])
-    return {"images/s": result["images_per_second"], "first step": result["first_step_seconds"], "memory": memory}
+def peer_end_to_end(work: Work, data: Path, ranks: int = 1, profile: Path | None = None) -> Figures:
+    threads = CORES // ranks
+    more = [f"--profile={profile}", f"--profile-steps={PROFILED_STEPS}"] if profile else []
+    ran = run([*peer_command(work, threads), f"--data={data}", f"--workers={threads}", *more], ranks, work.device)
+    result = json.loads(ran.printed.splitlines()[-1])
+    return {"images/s": result["images_per_second"], "first step": result["first_step_seconds"], "memory": ran.memory,
+            "GPU memory": ran.gpu_memory}  # fmt: skip
 
 
 def computing(command: list[str | Path], ranks: int, device: str) -> float:
     """Images per second of all ranks on batches that lie in memory."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks),
-             "LOCAL_WORLD_SIZE": str(ranks)} | ({} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""})  # fmt: skip
-    processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(ranks)
-    ]  # fmt: skip
-    printed = [process.communicate() for process in processes]
-    if any(process.returncode for process in processes):
-        raise SystemExit(f"{command[0]} failed:\n" + "\n".join(words for _, words in printed))
-    rate: float = json.loads(printed[0][0].splitlines()[-1])["images_per_second"]
+    rate: float = json.loads(run(command, ranks, device).printed.splitlines()[-1])["images_per_second"]
     return rate
 
 
@@ -156,53 +194,83 @@ def why_not(work: Work) -> str:
     return "the CPU has neither AVX-512 nor AMX: imgtrain computes in fp32 instead, PyTorch emulates bf16"
 
 
+def seen_rate(once: Callable[[], float]) -> Seen:
+    """Images per second that more than one case takes."""
+    return Seen(lambda: {"images/s": once()})
+
+
 def computing_cases(work: Work) -> list[Case]:
-    """All cores in one rank, and how well two ranks of one core each do beside one of one core."""
+    """All cores in one rank, and how well two ranks of half the cores each do beside one of half the cores."""
 
-    def case(name: str, unit: str, ours: Callable[[], float], peer: Callable[[], float]) -> Case:
-        why = why_not(work)
-        return Case(f"{work.name} {name}", unit, "higher", {"imgtrain": why or ours, "pytorch": why or peer})
+    why = why_not(work)
 
-    def efficiency(measure_one: Callable[[Work, int, int], float]) -> float:
-        return measure_one(work, 2, 1) / (2 * measure_one(work, 1, 1))
+    def case(name: str, unit: str, ours: Callable[[], float], peer: Callable[[], float], goal: str = "") -> Case:
+        return Case(f"{work.name} {name}", unit, "higher", {"imgtrain": why or ours, "pytorch": why or peer}, goal=goal)
 
     cases = [case("computing alone", "images/s", functools.partial(ours_computing, work, 1, CORES),
-                  functools.partial(peer_computing, work, 1, CORES))]  # fmt: skip
+                  functools.partial(peer_computing, work, 1, CORES), "at least 1.0x pytorch")]  # fmt: skip
     if work is SMALL and CORES >= 2:
         half = CORES // 2
-        cases.append(case("2 ranks, computing alone", "images/s", functools.partial(ours_computing, work, 2, half),
-                          functools.partial(peer_computing, work, 2, half)))  # fmt: skip
-        cases.append(case("efficiency of 2 ranks", "of 1", functools.partial(efficiency, ours_computing),
-                          functools.partial(efficiency, peer_computing)))  # fmt: skip
+        measures = {"imgtrain": ours_computing, "pytorch": peer_computing}
+        of_two = {s: seen_rate(functools.partial(m, work, 2, half)) for s, m in measures.items()}
+
+        def efficiency(subject: str) -> Callable[[], float]:
+            two = of_two[subject].figure("images/s")
+            return lambda: two() / (2 * measures[subject](work, 1, half))
+
+        cases.append(case("2 ranks, computing alone", "images/s", of_two["imgtrain"].figure("images/s"),
+                          of_two["pytorch"].figure("images/s")))  # fmt: skip
+        cases.append(case("efficiency of 2 ranks", "of 1", efficiency("imgtrain"), efficiency("pytorch"),
+                          "at least pytorch's"))  # fmt: skip
     return cases
 
 
-def end_to_end_cases(work: Work, data: Path) -> list[Case]:
-    """One run gives all figures; the later cases take what the first one's passes left."""
-    kept: dict[tuple[str, str], list[float]] = {}
+def end_to_end_cases(work: Work, data: Path, ranks: int = 1) -> list[Case]:
+    """One run gives all figures."""
+    seen = {"imgtrain": Seen(functools.partial(ours_end_to_end, work, data, ranks)),
+            "pytorch": Seen(functools.partial(peer_end_to_end, work, data, ranks))}  # fmt: skip
 
-    def once(subject: str, figure: str) -> float:
-        if figure == "images/s":
-            result = (ours_end_to_end if subject == "imgtrain" else peer_end_to_end)(work, data)
-            for key, value in result.items():
-                kept.setdefault((subject, key), []).append(value)
-            return result[figure]
-        return kept[subject, figure].pop(0)
-
-    figures = (("images/s", "from JPEG", "images/s", "higher"), ("first step", "first step after", "s", "lower"),
-               ("memory", "peak memory", "MiB", "lower"))  # fmt: skip
+    alone = ranks == 1
+    figures = [("images/s", "from JPEG", "images/s", "higher", work.goal if alone else ""),
+               ("first step", "first step after", "s", "lower", "at most half of pytorch's" if alone else ""),
+               ("memory", "peak memory", "MiB", "lower", "")]  # fmt: skip
+    if work.device == "cuda":
+        figures.append(("GPU memory", "peak memory of the GPU", "MiB", "lower", ""))
+    name = work.name if alone else f"{work.name} {ranks} ranks,"
     return [
-        Case(f"{work.name} {words}", unit, better,
-             {s: why_not(work) or functools.partial(once, s, figure) for s in ("imgtrain", "pytorch")})
-        for figure, words, unit, better in figures
+        Case(f"{name} {words}", unit, better,
+             {subject: why_not(work) or runs.figure(figure) for subject, runs in seen.items()}, goal=goal)
+        for figure, words, unit, better, goal in figures
     ]  # fmt: skip
 
 
 def checkpoint_case(data: Path) -> Case:
-    """One checkpoint falls into the steps that are timed."""
-    return Case(f"{LONG.name} from JPEG", "images/s", "higher",
-                {"a checkpoint each 100 steps": lambda: ours_end_to_end(LONG, data, every_steps=100)["images/s"],
-                 "no checkpoints": lambda: ours_end_to_end(LONG, data)["images/s"]})  # fmt: skip
+    """What a checkpoint costs, of 100 steps: by how much those steps take longer that follow on one, in which it is
+    copied and written, than those in the middle between two. Both are of one run, since two runs of this length differ
+    by more than is looked for."""
+
+    def longer() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            times, _ = run_ours(LONG, data, Path(folder), every_steps=BETWEEN)
+        seconds = {step: times[step] - times[step - 1] for step in times if step - 1 in times}
+        costs, usual = [], []
+        for saved in range(BETWEEN, LONG.warm_up + LONG.steps - BETWEEN + 1, BETWEEN):
+            after = [seconds[saved + i] for i in range(1, BETWEEN // 2 + 1)]
+            rest = [seconds[saved + i] for i in range(BETWEEN // 2 + 1, BETWEEN + 1)]
+            costs.append(sum(after) - sum(rest))
+            usual += rest
+        return statistics.median(costs) / statistics.mean(usual)
+
+    return Case(
+        f"{LONG.name} a checkpoint each 100 steps", "% longer", "lower", {"imgtrain": longer}, goal="at most 2 %"
+    )
+
+
+def idle_on_gpu(work: Work, data: Path, measure_one: Callable[..., Figures]) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        measure_one(work, data, profile=trace)
+        return gpu.idle_share(json.loads(trace.read_text()))
 
 
 def gpu_cases(data: Path) -> list[Case]:
@@ -210,15 +278,34 @@ def gpu_cases(data: Path) -> list[Case]:
              "imgtrain, CUDA graph": functools.partial(ours_computing, ON_GPU, 1, CORES, "graph"),
              "pytorch": functools.partial(peer_computing, ON_GPU, 1, CORES),
              "torch.compile": functools.partial(peer_computing, ON_GPU, 1, CORES, "--compile")}  # fmt: skip
-    return [Case(f"{ON_GPU.name} computing alone", "images/s", "higher", dict(alone)),
-            *end_to_end_cases(replace(ON_GPU, name=f"{ON_GPU.name} with {CORES} loader cores"), data)]  # fmt: skip
+    chip = gpu.asked_of_gpu("name")
+    seen = {subject: seen_rate(once) for subject, once in alone.items()}
+
+    def share(subject: str) -> Callable[[], float]:
+        rate = seen[subject].figure("images/s")
+        return lambda: gpu.share_of_peak(chip, ON_GPU.model, rate()) or 0
+
+    known = gpu.share_of_peak(chip, ON_GPU.model, 1) is not None
+    why = "" if known else f"tests/bench/gpu.py does not know the peak of {chip}"
+    loaded = replace(ON_GPU, name=f"{ON_GPU.name} with {CORES} loader cores")
+    return [
+        Case(f"{ON_GPU.name} computing alone", "images/s", "higher",
+             {s: runs.figure("images/s") for s, runs in seen.items()}, goal="at least 1.0x pytorch"),
+        Case(f"{ON_GPU.name} share of the peak of {chip}", "of 1", "higher",
+             {s: why or share(s) for s in alone}),
+        *end_to_end_cases(loaded, data),
+        Case(f"{loaded.name} time without a kernel", "of 1", "lower",
+             {"imgtrain": functools.partial(idle_on_gpu, loaded, data, ours_end_to_end),
+              "pytorch": functools.partial(idle_on_gpu, loaded, data, peer_end_to_end)}, goal="at most 0.05"),
+    ]  # fmt: skip
 
 
 def main() -> None:
-    on_gpu = sys.argv[1:] == ["--gpu"]
-    if sys.argv[1:] and not on_gpu:
-        raise SystemExit(f"bench train: found {' '.join(sys.argv[1:])}; allowed: --gpu")
-    if on_gpu and not Path("/dev/nvidia0").exists():
+    parser = argparse.ArgumentParser(prog="bench train", description=__doc__)
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    if options.gpu and not Path("/dev/nvidia0").exists():
         raise SystemExit(f"no GPU here; not measured: {ON_GPU.name}")
     with tempfile.TemporaryDirectory() as folder:
         shapes = Path(folder) / "shapes"
@@ -226,13 +313,16 @@ def main() -> None:
         subprocess.run([BIN / "imgcli", "dataset", "synth", "--classes", "10", "--per-class", "128",
                         "--val-per-class", "1", "--size", "500x375", shapes],
                        check=True, capture_output=True)  # fmt: skip
-        if on_gpu:
+        if options.gpu:
             finish("train-gpu", measure(gpu_cases(shapes / "train")))
             return
         cases = [case for work in (SMALL, SMALL_BF16, LARGE)
                  for case in [*computing_cases(work), *end_to_end_cases(work, shapes / "train")]]  # fmt: skip
+        if CORES >= 2:
+            cases += end_to_end_cases(SMALL, shapes / "train", ranks=2)
         cases.append(checkpoint_case(shapes / "train"))
-        finish("train", measure(cases))
+        chosen = [case for case in cases if options.only in case.name]
+        finish("train", measure(chosen), keep=len(chosen) < len(cases))
         print(f"not measured: {ON_GPU.name} on a GPU, which --gpu does where there is one")
 
 

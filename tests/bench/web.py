@@ -1,6 +1,8 @@
-"""`./run bench web`: what 2,000 listeners cost imgd, how long charts of 10^8 points take, and pages in Chromium.
+"""`./run bench web`: what 2,000 listeners cost imgd, how long charts of 10^8 points and a search in a log of 1 GB take,
+and pages in Chromium.
 
-usage: web.py [--listeners N] [--runs N] [--reports N] [--page-reports N] [--only pages|charts|listeners]
+usage: web.py [--listeners N] [--runs N] [--reports N] [--page-reports N] [--log-bytes N]
+              [--only pages|charts|listeners|logs]
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from logs import LogCalls, write_log
 from report import BIN, ROOT, Case, finish, measure
 
 SECONDS = 20.0
@@ -247,13 +250,29 @@ def pages(runs: int, reports: int) -> list[Case]:
                  {"imgd": functools.partial(Charts.next, values)}) for what, values in times.items()]  # fmt: skip
 
 
+@contextlib.contextmanager
+def long_log(size: int) -> Iterator[LogCalls]:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("IMGD_BENCH_DIR")) as text:
+        root = Path(text)
+        daemon = Daemon(root)
+        job = report_job(daemon, 0)
+        daemon.end()
+        lines = write_log(root / "imgd", int(job), size)
+        daemon = Daemon(root)
+        try:
+            yield LogCalls(daemon.web, job, lines, next((root / "imgd/logs" / job).glob("*/0.log")))
+        finally:
+            daemon.end()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--listeners", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--reports", type=int, default=50_000)
     parser.add_argument("--page-reports", type=int, default=100_000)
-    parser.add_argument("--only", choices=["pages", "charts", "listeners"])
+    parser.add_argument("--log-bytes", type=int, default=1_000_000_000)
+    parser.add_argument("--only", choices=["pages", "charts", "listeners", "logs"])
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -263,6 +282,10 @@ def main() -> None:
         cases += Charts(arguments.runs, arguments.reports).cases()
     if only in (None, "pages"):
         cases += pages(arguments.runs, arguments.page_reports)
+    if only in (None, "logs"):
+        with long_log(arguments.log_bytes) as calls:
+            finish("web", measure([*cases, *calls.cases(f"{arguments.log_bytes / 1e9:g} GB")]))
+        return
     finish("web", measure(cases))
 
 

@@ -67,17 +67,17 @@ def alive(pid: int) -> bool:
     return stat.rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def processes_with(text: str) -> list[int]:
-    """Pids of live processes whose command line has `text`, this one left out."""
+def processes_with(text: str, of: str = "cmdline") -> list[int]:
+    """Pids of live processes whose command line (or `of` them: environ) has `text`, this one left out."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = (entry / of).read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if text in command and alive(int(entry.name)):
+        if text in words and alive(int(entry.name)):
             found.append(int(entry.name))
     return found
 
@@ -96,9 +96,27 @@ class Cluster:
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     agent_commands: dict[str, list[str]] = field(default_factory=dict)
 
+    secure: bool = False  # by TLS, also on loopback
+
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def server(self) -> str:
+        """As clients and agents name it."""
+        if self.secure:
+            return f"https://{self.address}"
+        return self.address if self.host == "127.0.0.1" else f"http://{self.address}"
+
+    @property
+    def client_env(self) -> dict[str, str]:
+        """What imgcli shows, and how it knows the daemon."""
+        if not self.secure:
+            return dict(os.environ)
+        state = self.root / "imgd"
+        return {**os.environ, "IMGD_CA": str(state / "ca.crt"), "IMGD_TOKEN_FILE": str(state / "admin.token"),
+                "HOME": str(self.root), "XDG_CONFIG_HOME": str(self.root / "config")}  # fmt: skip
 
     def _spawn(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         with (self.root / f"{name}.log").open("ab") as log:
@@ -106,14 +124,20 @@ class Cluster:
 
     def start_daemon(self) -> None:
         web = [] if "--web-listen" in self.server_args else ["--web-listen", f"{self.host}:{self.web_port}"]
-        command = [*self.prefix, str(BIN / "imgd"), "--listen", self.address, *web,
+        security = ["--tls-on-loopback"] if self.secure else (
+            [] if self.host == "127.0.0.1" else ["--plain-text-and-anyone-may-do-anything"])  # fmt: skip
+        command = [*self.prefix, str(BIN / "imgd"), "--listen", self.address, *web, *security,
                    "--state-dir", str(self.root / "imgd"), "--checkpoint-dir", str(self.root / "checkpoints"),
                    *self.server_args]  # fmt: skip
         self.daemon = self._spawn("imgd", command)
         wait_for("the daemon to answer", lambda: self.cli("nodes", check=False).returncode == 0, 20)
 
     def start_agent(self, name: str, *args: str, slots: int = 1, prefix: list[str] | None = None) -> None:
-        command = [*(prefix or []), str(BIN / "imgagent"), "--server", self.address, "--node", name,
+        if self.secure:
+            token = self.root / f"{name}.join"
+            token.write_text(self.cli("node", "join-token").stdout)
+            args = ("--token-file", str(token), *args)
+        command = [*(prefix or []), str(BIN / "imgagent"), "--server", self.server, "--node", name,
                    "--state-dir", str(self.root / name), "--cpu-slots", str(slots), *args]  # fmt: skip
         self.agent_commands[name] = command
         self.restart_agent(name)
@@ -123,16 +147,17 @@ class Cluster:
         wait_for(f"node {name} to be ready", lambda: self.node_state(name) == "NODE_STATE_READY", 20)
 
     def cli(self, *args: str, check: bool = True, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        command = [*self.prefix, str(BIN / "imgcli"), "--server", self.address, *args]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        command = [*self.prefix, str(BIN / "imgcli"), "--server", self.server, *args]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                              env=self.client_env)  # fmt: skip
         if check and done.returncode != 0:
             raise AssertionError(f"imgcli {' '.join(args)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done
 
     def cli_process(self, *args: str) -> subprocess.Popen[str]:
-        command = [*self.prefix, str(BIN / "imgcli"), "--server", self.address, *args]
+        command = [*self.prefix, str(BIN / "imgcli"), "--server", self.server, *args]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True)  # fmt: skip
+                                text=True, env=self.client_env)  # fmt: skip
 
     def json(self, *args: str) -> Any:
         return json.loads(self.cli(*args, "-o", "json").stdout)
@@ -224,11 +249,19 @@ class Cluster:
         self.end_leftovers()
 
     def end_leftovers(self) -> None:
-        """Runs outlive their agent by design; those of an unfinished job are ended here."""
-        for pid in processes_with(str(self.root)):
+        """Runs outlive their agent by design; those of an unfinished job are ended here, with what commands began."""
+
+        def left() -> list[int]:
+            return processes_with(str(self.root)) + processes_with(f"IMGD_RUN_DIR={self.root}/", "environ")
+
+        for pid in left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_for("all processes of the cluster to be gone", lambda: not processes_with(str(self.root)), 10)
+        wait_for("all processes of the cluster to be gone", lambda: not left(), 10)
+        # Whoever removes a run's folder removes what its ranks have in memory; pytest, which does it here, does not.
+        for pulse in self.root.glob("*/runs/*/pulse.*"):
+            if pulse.is_symlink():
+                pulse.readlink().unlink(missing_ok=True)
 
 
 def assert_each_step_once(cluster: Cluster, job: int, total: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import urllib.parse
@@ -18,13 +19,17 @@ PROGRAM = shutil.which("prometheus", path=f"{ROOT}/.deps/prometheus/usr/bin:{os.
 
 
 class Prometheus:
-    """Scrapes the cluster until `close`. Its configuration is the one that is handed out, but for imgd's port."""
+    """Scrapes the cluster until `close`. Its configuration is the one that is handed out, but for imgd's port and how
+    often it scrapes, where that is given."""
 
-    def __init__(self, cluster: Cluster, rules: str) -> None:
+    def __init__(self, cluster: Cluster, rules: str, every: str = "") -> None:
         folder = cluster.root / "prometheus"
         folder.mkdir()
         config = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
-        assert config.count("127.0.0.1:7651") == 2
+        assert config.count("127.0.0.1:7651") == 3
+        if every:
+            config = config.replace("scrape_interval: 5s", f"scrape_interval: {every}")
+            config = config.replace("scrape_timeout: 4s", f"scrape_timeout: {every}")
         (folder / "prometheus.yml").write_text(config.replace("127.0.0.1:7651", f"127.0.0.1:{cluster.web_port}"))
         (folder / "alerts.yml").write_text(rules)
         self.port = free_port()
@@ -74,9 +79,11 @@ class Prometheus:
             self.process.wait()
 
 
-def rules_without_patience() -> str:
-    """The alerts as they are, but that they fire at once."""
+def rules_without_patience(window: str = "") -> str:
+    """The alerts as they are, but that they fire at once; and that those over minutes look at `window`, where given."""
     text = (ROOT / "deploy/prometheus/alerts.yml").read_text()
+    if window:
+        text = re.sub(r"\[\d+m\]", f"[{window}]", text)
     return "\n".join(line for line in text.splitlines() if not line.strip().startswith("for: ")) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeJob
-from harness import BIN, ROOT, Cluster
+from gpus import ILL, gpu_agent
+from harness import BIN, ROOT, Cluster, wait_for
 
 NODE = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps")) / "node/bin/node"
 CHROMIUM = os.environ.get("IMGD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -66,3 +68,27 @@ def test_a_job_from_its_submission_to_its_end(cluster: Cluster, make_job: MakeJo
     assert (first["state"], first["owner"]) == ("JOB_STATE_CANCELLED", "ada")
     assert int(first["generation"]) == 1, "it went on while the daemon was away"
     assert cluster.history(1)[-1]["state_change"]["text"] == "cancelled by ada"
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium: apt-get install chromium, or IMGD_CHROMIUM")
+@pytest.mark.skipif(not NODE.exists(), reason="there is no Node.js: ./run setup")
+def test_what_ails_a_gpu_is_told_on_the_page(cluster: Cluster) -> None:
+    """From NVML by agent and imgd to the browser: a GPU that is throttled, one with an Xid, one that can't be read."""
+    gpu_agent(cluster, "ill", ILL)
+
+    def read() -> bool:
+        devices = next(n for n in cluster.json("nodes") if n["name"] == "ill")["devices"]
+        return len(devices) == 8 and any(d.get("reading", {}).get("xid") == 79 for d in devices)
+
+    wait_for("the readings", read, 30)
+    done = subprocess.run(
+        [NODE, ROOT / "web/test/gpus.ts", f"http://{cluster.host}:{cluster.web_port}", "ill"],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "IMGD_CHROMIUM": str(CHROMIUM)})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(told["notes"]) == 8
+    assert "held back by heat" in told["notes"][0]
+    assert "Xid 79" in told["notes"][2]
+    assert "power" in told["notes"][3]
+    assert [told["notes"][i] for i in (1, 5, 6, 7)] == [""] * 4
+    assert told["cells"] >= 3

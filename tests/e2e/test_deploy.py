@@ -56,3 +56,27 @@ def test_the_client_does_not_link_libtorch() -> None:
 def test_every_program_says_its_version(program: str) -> None:
     done = subprocess.run([BIN / program, "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and "0.1.0" in done.stdout
+
+
+def packages() -> set[str]:
+    control = (ROOT / "deploy/packages/debian/control").read_text()
+    return set(re.findall(r"^Package: (.*)$", control, re.MULTILINE))
+
+
+@pytest.mark.parametrize("program", ["imgd", "imgagent", "imgcli"])
+def test_images_name_packages_and_options_that_exist(program: str) -> None:
+    text = (ROOT / f"deploy/docker/{program}.Dockerfile").read_text()
+    named = set(re.findall(r"/debs/([a-z0-9-]+)_\*\.deb", text))
+    assert program in named and named <= packages()
+    help_text = subprocess.run([BIN / program, "--help"], check=True, capture_output=True, text=True).stdout
+    entry = next(line for line in text.splitlines() if line.startswith("ENTRYPOINT"))
+    assert f'"{program}"' in entry
+    for option in re.findall(r'"(--[a-z-]+)"', entry):
+        assert option in help_text, f"{program} has no {option}"
+
+
+def test_kubernetes_agents_get_options_that_exist() -> None:
+    text = (ROOT / "deploy/kubernetes/imgagent.yaml").read_text()
+    help_text = subprocess.run([BIN / "imgagent", "--help"], check=True, capture_output=True, text=True).stdout
+    options = re.findall(r"^ *- (--[a-z-]+)=", text, re.MULTILINE)
+    assert len(options) >= 3 and all(option in help_text for option in options)

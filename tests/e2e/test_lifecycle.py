@@ -49,7 +49,8 @@ def test_cancel_with_checkpoint_saves_first(cluster: Cluster, make_job: MakeJob,
 
 def test_cancel_of_a_trainer_that_ignores_sigterm(tmp_path: Path, make_job: MakeJob) -> None:
     stubborn = tmp_path / "stubborn"
-    stubborn.write_text("#!/bin/sh\ntrap '' TERM INT\n(setsid sleep 997 &)\nwhile :; do sleep 0.2; done\n")
+    child = f"tail -f {stubborn}"
+    stubborn.write_text(f"#!/bin/sh\ntrap '' TERM INT\n(setsid {child} &)\nwhile :; do sleep 0.2; done\n")
     stubborn.chmod(0o755)
     cluster = Cluster(tmp_path)
     try:
@@ -57,7 +58,7 @@ def test_cancel_of_a_trainer_that_ignores_sigterm(tmp_path: Path, make_job: Make
         cluster.start_agent("a", "--trainer", str(stubborn))
         job = cluster.submit(make_job(nodes=1), "grace=2s")
         wait_for("the trainer to run", lambda: cluster.processes_of(job), 20)
-        grandchild = wait_for("its child to run", lambda: processes_with("sleep 997"), 20)
+        grandchild = wait_for("its child to run", lambda: processes_with(child), 20)
         begun = time.monotonic()
         cluster.cli("cancel", str(job))
         cluster.wait_state(job, "JOB_STATE_CANCELLED", seconds=4)
@@ -105,6 +106,20 @@ def test_a_lost_node_gets_nothing_until_its_ranks_are_gone(tmp_path: Path, make_
         wait_for("the old rank to be gone", lambda: not alive(pid), 20)
         wait_for("the node to be ready", lambda: cluster.node_state(victim) == "NODE_STATE_READY", 20)
         cluster.wait_state(job, "JOB_STATE_COMPLETED")
+
+        refused = cluster.cli("node", "forget", victim, check=False)
+        assert refused.returncode == 5 and "it is not lost" in refused.stderr
+        cluster.agents[victim].kill()
+        cluster.agents[victim].wait()
+        wait_for("the node to be lost again", lambda: cluster.node_state(victim) == "NODE_STATE_LOST", 20)
+        assert f"{victim} is forgotten" in cluster.cli("node", "forget", victim).stdout
+        assert cluster.daemon
+        cluster.daemon.kill()
+        cluster.daemon.wait()
+        cluster.start_daemon()
+        assert victim not in {node["name"] for node in cluster.json("nodes")}
+        cluster.start_agent(victim)
+        assert cluster.node_state(victim) == "NODE_STATE_READY"
     finally:
         cluster.close()
 

@@ -17,30 +17,18 @@ from typing import Any
 
 import pytest
 from conftest import MakeJob
-from harness import BIN, Cluster, wait_for
+from gpus import ILL, WELL, gpu_agent
+from harness import Cluster, wait_for
 from prometheus import PROGRAM, Prometheus, dashboards, rules_without_patience
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed")]
 
-EACH = "memory * 85899345920 1073741824\npower * 300000\ntemperature * 60\nclock * 1980\nenergy * 1000 600000\n" \
-       "memory_clock * 2619\npcie_tx * 1000\npcie_rx * 2000\nnvlink_tx * 3000\nnvlink_rx * 4000\n" \
-       "ecc * 0\ncorrected * 2\npending * 0\nfailed * 0\n"  # fmt: skip
-WELL = f"count 2\n{EACH}util 0 0\nutil 1 90\nthrottle * 4\n"
-ILL = f"count 8\n{EACH}util * 0\nthrottle 0 64\nthrottle 1 0\nxid 2 79\nfail power 3 999\necc 4 {'0 ' * 20}2\n"
 SHELL = "name: holds-gpus\nresources: {gpu: {count: 2}}\n" \
         "command: {run: 'test $RANK = 1 || test -e again || { touch again; exit 1; }; sleep 600'}\n"  # fmt: skip
 # What the cluster below shows, once `for` is left out.
 CAUSED = {"GpuAllocatedButIdle", "GpuThrottled", "GpuReadingFails", "GpuXidErrors", "GpuMemoryErrors", "NodeSick",
           "DevicesIdleWhileJobsWait"}  # fmt: skip
 NOT_CAUSED = {"ImgdDown", "ImgdCannotStore", "AgentMetricsDown", "NodeLost"}
-
-
-def gpu_agent(cluster: Cluster, name: str, script: str) -> None:
-    path = cluster.root / f"{name}.nvml"
-    path.write_text(script)
-    library = next(BIN.parent.glob("**/libfake_nvml.so"))
-    cluster.start_agent(name, "--metrics-listen", "127.0.0.1:0", "--nvml", str(library), slots=0,
-                        prefix=["env", f"IMGD_FAKE_NVML_SCRIPT={path}"])  # fmt: skip
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def token_of(cluster: Cluster, name: str = "t") -> str:
 
 def https(cluster: Cluster) -> tuple[str, list[str]]:
     """Where it serves, and the options to trust the certificate that it made."""
-    return f"https://127.0.0.1:{cluster.web_port}", ["--report-ca", str(cluster.root / "imgd/web.crt")]
+    return f"https://127.0.0.1:{cluster.web_port}", ["--report-ca", str(cluster.root / "imgd/ca.crt")]
 
 
 def only_job(cluster: Cluster) -> int | None:
@@ -114,10 +114,10 @@ def test_a_run_by_hand_is_seen_to_its_end_over_a_killed_daemon(cluster: Cluster,
 def test_the_fingerprint_is_logged_and_the_key_is_secret(cluster: Cluster) -> None:
     log = cluster.root / "imgd.log"
     logged = wait_for("the fingerprint", lambda: re.search(r"sha256=([0-9A-F:]{95})", log.read_text()), 10)
-    command = ["openssl", "x509", "-in", str(cluster.root / "imgd/web.crt"), "-noout", "-fingerprint", "-sha256"]
+    command = ["openssl", "x509", "-in", str(cluster.root / "imgd/ca.crt"), "-noout", "-fingerprint", "-sha256"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert shown.strip().endswith(logged[1])
-    assert (cluster.root / "imgd/web.key").stat().st_mode & 0o777 == 0o600
+    assert (cluster.root / "imgd/ca.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_wrong_token_is_said_at_once_and_training_goes_on(cluster: Cluster, make_job: MakeJob) -> None:

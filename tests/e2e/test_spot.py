@@ -125,7 +125,12 @@ def test_a_job_leaves_a_spot_instance_in_time_and_goes_on_elsewhere(
     assert first_step(cluster, job, 2) > 12
     assert states(cluster, job) == ["QUEUED", "STARTING", "RUNNING", "PREEMPTING", "QUEUED", "STARTING", "RUNNING",
                                     "COMPLETED"]  # fmt: skip
-    back = [c["state_change"] for c in cluster.history(job) if c["state_change"]["to"] == "JOB_STATE_QUEUED"][-1]
+    changes = cluster.history(job)
+    times = [(c["state_change"]["to"], int(c["time_us"])) for c in changes]
+    asked = next(at for state, at in times if state == "JOB_STATE_PREEMPTING")
+    left = next(at for state, at in times if state == "JOB_STATE_QUEUED" and at >= asked)
+    assert left - asked <= 10e6, "to save, and to end"
+    back = [c["state_change"] for c in changes if c["state_change"]["to"] == "JOB_STATE_QUEUED"][-1]
     assert back["reason"] == "REASON_CODE_SPOT_NOTICE"
     assert "node a is being taken back by the cloud, at " in back["text"] and "lost" not in back["text"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,21 @@ def test_stop_ends_every_job_however_many_wait(programs: Path, tmp_path: Path) -
         stopped = script("stop", programs, port)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert processes_with(str(tmp_path)) == []
+
+
+def test_a_daemon_to_try_things_needs_no_root_and_says_what_is_next(tmp_path: Path) -> None:
+    port, web_port = free_port(), free_port()
+    command = [str(BIN / "imgd"), "--dev", "--listen", f"127.0.0.1:{port}", "--web-listen", f"127.0.0.1:{web_port}"]
+    with subprocess.Popen(command, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True) as daemon:  # fmt: skip
+        try:
+            assert daemon.stdout
+            told = [daemon.stdout.readline() for _ in range(5)]
+            assert str(tmp_path / "imgd") in told[0] and f"imgagent --server 127.0.0.1:{port}" in told[1], told
+            assert told[4] == f"The dashboard: http://127.0.0.1:{web_port}\n"
+            with urllib.request.urlopen(f"http://127.0.0.1:{web_port}/", timeout=10) as page:
+                assert b"<html" in page.read()
+            assert (tmp_path / "imgd/state.db").exists()
+        finally:
+            daemon.terminate()
+    assert daemon.returncode == 0

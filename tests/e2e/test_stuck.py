@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -23,6 +24,29 @@ def pulse(cluster: Cluster, node: str, generation: int = 1) -> tuple[int, str]:
     path = next((cluster.root / node / "runs").glob(f"*-{generation}-*/pulse.0"))
     data = path.read_bytes()
     return struct.unpack_from("=Q", data, 32)[0], data[64:128].split(b"\0")[0].decode()
+
+
+class Hanging:
+    """The main thread of a process, held by ptrace(2): its other threads, the pulse's among them, run on."""
+
+    WALL = 0x40000000  # of wait(2), for threads
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ended = False
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+        self.libc.ptrace.restype = ctypes.c_long
+        if self.libc.ptrace(0x4206, pid, None, None) != 0:  # PTRACE_SEIZE
+            pytest.skip(f"a process can't be traced here: {os.strerror(ctypes.get_errno())}")
+        assert self.libc.ptrace(0x4207, pid, None, None) == 0  # PTRACE_INTERRUPT
+        os.waitpid(pid, self.WALL)
+
+    def let_go_if_ended(self) -> None:
+        """Whoever traces a process is told of its end before its parent is, who hears of it after that."""
+        if not self.ended:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | self.WALL)
+            self.ended = pid != 0 and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
 
 
 def requeued(cluster: Cluster, job: int) -> dict[str, str]:
@@ -67,6 +91,28 @@ def test_a_stopped_rank_is_named_and_the_run_goes_on_without_it(rank: int, clust
     if rank == 0:
         assert "its last log line: " in reason["text"], reason
     assert not any(alive(pid) for pid in pids.values()), "a stopped rank is ended as the others are"
+    wait_started_again(cluster, job)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_hangs_though_its_process_lives_is_named(rank: int, cluster: Cluster, make_job: MakeJob) -> None:
+    job = cluster.submit(make_job(epochs=500), *LIMITS, "limits.checkpoint=5s")
+    cluster.wait_step(job, 13)
+    node = node_of(cluster, job, rank)
+    hanging = Hanging(cluster.rank_pids(job)[rank])
+    begun = time.monotonic()
+
+    def ended() -> bool:
+        hanging.let_go_if_ended()
+        return int(cluster.job(job)["restarts"]) == 1
+
+    wait_for("the run to be ended", ended, 30)
+    assert 4 < time.monotonic() - begun < 20
+    reason = requeued(cluster, job)
+    assert reason["reason"] == "REASON_CODE_RANK_STUCK"
+    stuck = rf"no progress: rank {rank} on node {node} has been at step \d+, .+ \(collective \d+\) for \d+ s"
+    assert re.search(stuck, reason["text"]), reason
     wait_started_again(cluster, job)
 
 

@@ -28,6 +28,26 @@ class IncludeRules(unittest.TestCase):
             found = errors_of({"server/core/a.cc": f'#include "server/{part}/x.h"\n'})
             self.assertEqual(found, [f"server/core/a.cc:1: includes server/{part}/x.h: the core is pure"])
 
+    def test_the_core_has_no_way_to_the_outside_world(self) -> None:
+        headers = ("netinet/in.h arpa/inet.h netdb.h sys/socket.h pthread.h semaphore.h curl/curl.h poll.h "
+                   "linux/futex.h semaphore latch barrier stop_token condition_variable future thread mutex "
+                   "shared_mutex atomic random "
+                   "unordered_map fstream ctime sqlite3.h grpcpp/grpcpp.h boost/asio.hpp imgd/v1/job.pb.h")  # fmt: skip
+        for header in headers.split():
+            with self.subTest(header):
+                found = errors_of({"server/core/a.cc": f"#include <{header}>\n"})
+                self.assertEqual(found, [f"server/core/a.cc:1: includes {header}: the core is pure"])
+        for header in ("map", "optional", "chrono", "fmt/format.h", "server/core/time_limits.h", "server/core/mutex.h"):
+            self.assertEqual(errors_of({"server/core/a.cc": f'#include "{header}"\n'}), [], header)
+
+    def test_the_core_asks_no_clock(self) -> None:
+        for call in ("std::chrono::steady_clock::now()", 'getenv("HOME")', "time(nullptr)"):
+            found = errors_of({"server/core/a.cc": f"int x;\nauto t = {call};\n"})
+            self.assertEqual(len(found), 1, call)
+            self.assertTrue(found[0].startswith("server/core/a.cc:2: asks "))
+        self.assertEqual(errors_of({"server/core/a.cc": "// getenv(x)\nint busy_time(int);\n"}), [])
+        self.assertEqual(errors_of({"server/core/a_test.cc": "auto t = time(nullptr);\n"}), [])
+
     def test_tests_of_the_core_may_do_more_but_not_what_the_server_may_not(self) -> None:
         self.assertEqual(errors_of({"server/core/a_test.cc": "#include <mutex>\n"}), [])
         self.assertEqual(len(errors_of({"server/core/a_test.cc": '#include "agent/x.h"\n'})), 1)

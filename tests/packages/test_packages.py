@@ -5,11 +5,13 @@ The order of the tests is that of an installation's life; each goes on from the 
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,16 @@ from harness import BIN, ROOT, Json, wait_for
 from machine import Machine, make_root, what_lacks
 
 pytestmark = pytest.mark.long
-SERVICES = ["imgd", "imgagent", "imgcli"]
+PROGRAMS = ["imgd", "imgagent", "imgcli", "imgtrain"]
+PACKAGES = [*PROGRAMS, "imgd-grafana"]
+DEPS = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps"))
+RUNTIME = "imgtrain-runtime-cu13"
+LIBRARIES = "usr/lib/imgd/cu13"  # where that package has them
 
 
 def pack(out: Path, version: str) -> dict[str, Path]:
     env = {**os.environ, "IMGD_BIN": str(BIN)}
-    only = [word for name in SERVICES for word in ("--only", name)]
+    only = [word for name in PACKAGES for word in ("--only", name)]
     done = subprocess.run([ROOT / "scripts/package.sh", "--no-lint", "--out", out, "--version", version, *only],
                           capture_output=True, text=True, env=env)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -51,8 +57,10 @@ def machine(debs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
         make_root(root)
         with Machine(root) as machine:
             machine.run("apt-get", "update", network=True)
-            needs = [field(deb, "Depends") for deb in debs.values()]
-            machine.run("apt-get", "satisfy", "-y", "--no-install-recommends", ", ".join(needs), network=True)
+            needs = [re.sub(rf"{RUNTIME} \([^)]*\),? ?", "", field(deb, "Depends")) for deb in debs.values()]
+            machine.run(
+                "apt-get", "satisfy", "-y", "--no-install-recommends", ", ".join(filter(None, needs)), network=True
+            )
             yield machine
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -66,6 +74,25 @@ def before(machine: Machine) -> tuple[set[str], dict[str, str]]:
 
 def field(deb: Path, name: str) -> str:
     return subprocess.run(["dpkg-deb", "-f", deb, name], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def pack_runtime(out: Path, trainer: Path) -> Path:
+    """In the place of gigabytes: a package of that name and version, with folders to mount LibTorch's on."""
+    needed = re.search(rf"{RUNTIME} \(>= ([^)]*)\)", field(trainer, "Depends"))
+    assert needed
+    tree = out / "runtime"
+    for folder in ("torch", "nvidia"):
+        (tree / LIBRARIES / folder).mkdir(parents=True)
+    (tree / "DEBIAN").mkdir()
+    (tree / "DEBIAN/control").write_text(f"Package: {RUNTIME}\nVersion: {needed[1]}\nArchitecture: {architecture()}\n"
+                                         "Maintainer: a test <test@localhost>\nDescription: a stand-in\n")  # fmt: skip
+    deb = out / f"{RUNTIME}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True, capture_output=True)
+    return deb
+
+
+def architecture() -> str:
+    return subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def shown(machine: Machine, *command: str) -> Any:
@@ -85,6 +112,25 @@ def set_keys(path: Path, **keys: str) -> None:
     path.write_text(text)
 
 
+def mount_libraries(machine: Machine) -> None:
+    (site,) = (DEPS / "torch/lib").glob("python3*/site-packages")
+    for folder in ("torch", "nvidia"):
+        target = machine.root / LIBRARIES / folder
+        subprocess.run([*machine.enter(network=False), "mount", "--bind", site / folder, target], check=True)
+
+
+def unmount_libraries(machine: Machine) -> None:
+    for folder in ("torch", "nvidia"):
+        target = machine.root / LIBRARIES / folder
+        subprocess.run([*machine.enter(network=False), "umount", target], check=True)
+
+
+@pytest.fixture(scope="module")
+def began() -> dict[str, float]:
+    """When things began, by their names; seconds of the monotonic clock."""
+    return {}
+
+
 def test_lintian_finds_no_error(debs: dict[str, Path]) -> None:
     done = subprocess.run(["lintian", "--no-cfg", "--allow-root", "--fail-on", "error", *debs.values()],
                           capture_output=True, text=True)  # fmt: skip
@@ -92,8 +138,9 @@ def test_lintian_finds_no_error(debs: dict[str, Path]) -> None:
 
 
 def test_a_package_depends_on_what_it_links_and_has_its_manual(debs: dict[str, Path]) -> None:
-    for name, deb in debs.items():
-        assert "libc6" in field(deb, "Depends") and "torch" not in field(deb, "Depends")
+    for name in PROGRAMS:
+        deb = debs[name]
+        assert "libc6" in field(deb, "Depends") and "libtorch" not in field(deb, "Depends")
         listing = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True).stdout
         assert re.search(rf"/usr/share/man/man[18]/{name}\.[18]\.gz", listing)
         assert not re.search(r"^\S+ (?!root/root)", listing, re.MULTILINE), "not all files are root's"
@@ -107,8 +154,9 @@ def test_the_same_commit_gives_the_same_bytes(debs: dict[str, Path], tmp_path: P
 
 
 def test_installed_the_daemon_runs_as_its_unit_says_and_the_page_answers(
-    machine: Machine, before: tuple[set[str], dict[str, str]], debs: dict[str, Path]
+    machine: Machine, before: tuple[set[str], dict[str, str]], debs: dict[str, Path], began: dict[str, float]
 ) -> None:
+    began["install"] = time.monotonic()
     machine.install(debs["imgd"], debs["imgcli"])
     assert re.search(r"^imgd:.*nologin$", (machine.root / "etc/passwd").read_text(), re.MULTILINE)
     state = (machine.root / "var/lib/imgd").stat()
@@ -119,65 +167,82 @@ def test_installed_the_daemon_runs_as_its_unit_says_and_the_page_answers(
     assert shown(machine, "nodes") == []
 
 
-def test_an_agent_that_is_installed_joins(machine: Machine, debs: dict[str, Path]) -> None:
-    machine.install(debs["imgagent"])
+def test_an_agent_that_is_installed_joins(machine: Machine, debs: dict[str, Path], tmp_path: Path) -> None:
+    machine.install(debs["imgagent"], debs["imgtrain"], pack_runtime(tmp_path, debs["imgtrain"]))
+    mount_libraries(machine)
     # No GPU here; and imgd, on the same machine, has the port that the example has for metrics.
     set_keys(machine.root / "etc/imgd/agent.yaml", cpu_slots="1", metrics_listen="'off'")
-    with (machine.root / "etc/imgd/agent.yaml").open("a") as settings:
-        settings.write("trainer: /bin/true  # commands only: LibTorch is gigabytes\n")
     machine.start("imgagent")
     node = ready_nodes(machine)[0]
     assert node["agent_version"] and len(node["devices"]) == 1
 
 
 JOB = """\
-name: counts
-command:
-  run: 'i=0; while ! test -f /tmp/enough; do i=$((i+1)); echo "step $i"; sleep 0.05; done; echo "end $i"'
+name: first
+model: {name: resnet18}
+data: {train: /srv/shapes/train, val: /srv/shapes/val, image_size: 32, workers: 1}
+train: {epochs: 2000, global_batch: 8, precision: fp32, threads: 1, log_every_steps: 1}
+optimizer: {lr: 0.01}
+checkpoint: {dir: /srv/checkpoints, every_epochs: 0}
 """
 
 
-def counted(machine: Machine) -> list[int]:
-    lines = machine.run("imgcli", "logs", "1").stdout
-    return [int(number) for number in re.findall(r"\bstep (\d+)", lines)]
+def curve(machine: Machine) -> dict[int, float]:
+    """The loss of each step that was reported."""
+    asked = machine.run("imgcli", "metrics", "1", "--names", "loss", "--points", "10000", "-o", "csv").stdout
+    rows = [row for row in csv.DictReader(asked.splitlines()) if row.get("name") == "loss"]
+    assert len({row["step"] for row in rows}) == len(rows), "a step is there twice"
+    return {round(float(row["step"])): float(row["last"]) for row in rows}
 
 
-def test_an_upgrade_does_not_disturb_a_job(machine: Machine, newer: dict[str, Path]) -> None:
-    set_keys(machine.root / "etc/imgd/imgd.yaml", commands="true")
-    machine.stop("imgd")
-    machine.start("imgd")
-    (machine.root / "tmp/job.yaml").write_text(JOB)
-    ready_nodes(machine)
-    machine.run("imgcli", "submit", "/tmp/job.yaml")
-    wait_for("the job to run", lambda: shown(machine, "show", "1")["job"]["state"] == "JOB_STATE_RUNNING", 30)
-    wait_for("the job to count", lambda: len(counted(machine)) > 5, 30)
+def test_a_job_learns_and_an_upgrade_does_not_disturb_it(
+    machine: Machine, newer: dict[str, Path], began: dict[str, float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.run("imgcli", "dataset", "synth", "--classes", "2", "--per-class", "32", "--size", "64x48", "/srv/shapes")
+    machine.run("install", "-d", "-o", "imgd", "/srv/checkpoints")
+    (machine.root / "srv/job.yaml").write_text(JOB)
+    machine.run("imgcli", "submit", "/srv/job.yaml")
+    wait_for("the first points of a curve", lambda: len(curve(machine)) >= 2, 60)
+    with capsys.disabled():
+        print(f" [{time.monotonic() - began['install']:.0f} s from apt install of imgd to the first curve]", end="")
     # What the packages' scripts have systemd do: both are restarted by the new ones.
     printed = machine.install(*newer.values())
     assert "conffile" not in printed.lower(), "an upgrade asks about files that only their owner changed"
     for name in ("imgd", "imgagent"):
         machine.stop(name)
         machine.start(name)
-    at_restart = len(counted(machine))
-    wait_for("the job to go on", lambda: len(counted(machine)) > at_restart + 5, 30)
-    (machine.root / "tmp/enough").touch()
-    machine.run("imgcli", "wait", "1")
-    steps = counted(machine)
-    assert steps == list(range(1, len(steps) + 1)), "a line is missing, or there twice"
+    at_restart = max(curve(machine))
+    wait_for("the job to go on", lambda: max(curve(machine)) > at_restart + 5, 30)
+    machine.run("imgcli", "cancel", "--wait", "1")
+    losses = curve(machine)
+    assert sorted(losses) == list(range(1, len(losses) + 1)), "a step is missing"
+    assert len(set(losses.values())) > len(losses) / 2, "it is no curve"
     job = shown(machine, "show", "1")["job"]
-    assert job["state"] == "JOB_STATE_COMPLETED" and int(job["generation"]) == 1
+    assert int(job["generation"]) == 1 and int(job["restarts"]) == 0
     assert "cpu_slots: 1" in (machine.root / "etc/imgd/agent.yaml").read_text()
+
+
+def test_grafanas_dashboards_and_prometheus_rules_are_where_its_page_says(machine: Machine) -> None:
+    folder = machine.root / "usr/share/imgd/grafana"
+    files = {path.name for path in folder.rglob("*")}
+    assert {"cluster.json", "job.json", "node.json", "control.json", "alerts.yml", "prometheus.yml"} <= files
 
 
 def test_removed_it_keeps_what_is_its_owners(machine: Machine) -> None:
     for name in ("imgagent", "imgd"):
         machine.stop(name)
-    machine.run("apt-get", "remove", "-y", *SERVICES)
+    unmount_libraries(machine)
+    machine.run("apt-get", "remove", "-y", *PACKAGES, RUNTIME)
     assert not (machine.root / "usr/bin/imgd").exists()
     assert (machine.root / "etc/imgd/imgd.yaml").exists() and (machine.root / "var/lib/imgd/state.db").exists()
 
 
 def test_purged_it_leaves_nothing(machine: Machine, before: tuple[set[str], dict[str, str]]) -> None:
-    machine.run("apt-get", "purge", "-y", *SERVICES)
+    machine.run("apt-get", "purge", "-y", *PACKAGES)
+    # What is a user's own is none of theirs.
+    for name in ("shapes", "checkpoints"):
+        shutil.rmtree(machine.root / "srv" / name)
+    (machine.root / "srv/job.yaml").unlink()
     files, accounts = before
     assert machine.files() - files == set()
     assert files - machine.files() == set()
@@ -192,7 +257,7 @@ def test_the_tarball_runs_without_root_and_brings_its_libraries(machine: Machine
     tree = f"/opt/imgd-0.1.0-linux-{os.uname().machine}"
     subprocess.run(["tar", "-C", machine.root / "opt", "-xf", *tmp_path.glob("*.tar.zst")], check=True)
     nobody = ["runuser", "-u", "nobody", "--"]
-    for name in SERVICES:
+    for name in PROGRAMS[:3]:
         loaded = machine.run(*nobody, "env", "LD_TRACE_LOADED_OBJECTS=1", f"{tree}/bin/{name}").stdout
         system = {Path(line.split()[2]).name for line in loaded.splitlines() if "=> /" in line and tree not in line}
         assert system <= {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libresolv.so.2"}, name

@@ -39,8 +39,9 @@ def test_every_alert_says_what_who_and_where_to_read_on() -> None:
     for alert in ALERTS:
         assert alert["labels"]["severity"] in ("critical", "warning", "info"), alert
         assert {"summary", "description", "runbook_url"} == set(alert["annotations"]), alert
-        page = ROOT / alert["annotations"]["runbook_url"]
-        assert page.name == f"{alert['alert']}.md"
+        url = alert["annotations"]["runbook_url"]
+        assert url == f"{{{{ $externalLabels.imgd_url }}}}/runbooks/{alert['alert']}.md"
+        page = ROOT / f"docs/runbooks/{alert['alert']}.md"
         text = page.read_text()
         assert text.startswith(f"# {alert['alert']}\n"), page
         assert all(f"\n## {heading}\n" in text for heading in ("What it means", "How to look", "What to do")), page

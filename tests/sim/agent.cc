@@ -30,6 +30,7 @@ bool Agent::LiveRun::AnyAlive() const {
 NodeHello Agent::MakeHello() const {
   NodeHello hello{.node = id_,
                   .agent_id = agent_id_,
+                  .incarnation = fmt::format("{}", life_),
                   .address = id_.name(),
                   .filesystem_id = truth_.storage,
                   .devices = devices_,
@@ -259,6 +260,10 @@ void Agent::Handle(const SendStart& command) {
   LiveRun& run = runs_[command.run];
   if (run.phase != RunPhase::kPrepared) return;  // a duplicate
   CheckDevices(command);
+  if (command.node_rank == 0 && command.node_count > 1 && !world_->quiet() && world_->dice.Chance(0.01)) {
+    world_->Say("{}: reboots when it is told to start ranks; the port that it held is gone", id_);
+    return Reboot(world_->dice.Between(seconds(5), seconds(40)), false);
+  }
   const bool held = foreign_ && std::count(command.devices.begin(), command.devices.end(), *foreign_) > 0;
   if (held || (!world_->quiet() && world_->dice.Chance(0.01))) {
     run.phase = RunPhase::kGone;

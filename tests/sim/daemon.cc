@@ -94,8 +94,8 @@ void Daemon::Tick() {
 /// Heartbeats: not messages of their own, to save time.
 void Daemon::Beat() {
   const Now now = world_->time.now();
-  for (const uint64_t session : world_->network.PassingSessions()) {
-    const NodeId& id = world_->network.Passing(session)->id();
+  for (const auto& [session, agent] : world_->network.AllPassing()) {
+    const NodeId& id = agent->id();
     const NodeRecord* node = reactor_.state().FindNode(id);
     if (node == nullptr || node->session != session) continue;
     reactor_.OnHeartbeat(id, now);
@@ -135,7 +135,9 @@ void Daemon::Work(bool tick) {
   }
   Store(actions);
   reactor_.Commit();
-  for (const auto& action : actions) world_->Say("imgd: {}", InWords(action));
+  if (world_->Tells()) {
+    for (const auto& action : actions) world_->Say("imgd: {}", InWords(action));
+  }
   Check(*world_, {.actions = actions, .touched = touched, .nodes_touched = nodes_touched});
   if (!world_->quiet() && !touched.empty() && world_->dice.Chance(world_->shape.failed_commits / 2)) {
     world_->Say("imgd: crashes after the commit, before it answers");
@@ -176,7 +178,12 @@ void Daemon::Store(const Actions& actions) {
     jobs_[id] = AsStored(*reactor_.state().FindJob(id));
   }
   for (const NodeId& id : reactor_.state().TouchedNodes()) {
-    nodes_[id] = AsStored(*reactor_.state().FindNode(id));
+    const NodeRecord* node = reactor_.state().FindNode(id);
+    if (node == nullptr) {
+      nodes_.erase(id);
+    } else {
+      nodes_[id] = AsStored(*node);
+    }
   }
   const bool ranked = std::any_of(actions.begin(), actions.end(), [](const Action& action) {
     return std::holds_alternative<SaveRungResult>(action);
@@ -315,11 +322,23 @@ void Daemon::SetAside(const NodeId& node, bool drain) {
   });
 }
 
+void Daemon::Forget(const NodeId& node) {
+  ClearNode(node,
+            [this, node](Actions& out) { return reactor_.OnForget(node, "sim", world_->time.now(), out); });
+}
+
 void Daemon::Return(const NodeId& node, bool drained) {
+  ClearNode(node, [this, node, drained](Actions& out) {
+    return reactor_.OnReturn(node, drained, "sim", world_->time.now(), out);
+  });
+}
+
+/// Nobody has set it aside from now on, and its strikes are forgotten.
+void Daemon::ClearNode(const NodeId& node, std::function<Status(Actions&)> ask) {
   const auto taken = std::make_shared<bool>(false);
   Call(
-      [this, node, drained, taken](Actions& out) {
-        *taken = reactor_.OnReturn(node, drained, "sim", world_->time.now(), out).has_value();
+      [this, node, ask = std::move(ask), taken](Actions& out) {
+        *taken = ask(out).has_value();
         if (!*taken) return;
         world_->ledger.asked.aside.erase(node);
         world_->ledger.asked.changed = true;

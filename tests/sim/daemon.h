@@ -32,6 +32,7 @@ class Daemon {
   void SetPriority(JobId job, int priority);
   void SetTimeLimit(JobId job, TimeLimitChange change);
   void SetAside(const NodeId& node, bool drain);
+  void Forget(const NodeId& node);
   void Return(const NodeId& node, bool drained);
   void OnHello(uint64_t session, NodeHello hello);
   void OnGone(const NodeId& node, uint64_t session);
@@ -67,6 +68,7 @@ class Daemon {
   void Beat();
   bool CommitFails(bool touched);
   void Undo();
+  void ClearNode(const NodeId& node, std::function<Status(Actions&)> ask);
   void Store(const Actions& actions);
   void Address(const Actions& actions, std::vector<uint64_t>& sessions) const;
   void Send(const Actions& actions, const std::vector<uint64_t>& sessions);

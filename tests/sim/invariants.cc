@@ -10,7 +10,7 @@ namespace {
 void NoteEvent(Ledger& ledger, const AppendEvent& event, Instant now) {
   Ledger::Job& job = ledger.jobs[event.job];
   if (event.from == event.to && !event.first) return;
-  if (event.to == JobState::kStarting) job.held_since = now;
+  if (event.to == JobState::kStarting) job.held_since = job.kept_since = now;
   const bool was_active = !event.first && HoldsDevices(event.from);
   if (was_active && !HoldsDevices(event.to)) {
     job.held += now - job.held_since;
@@ -32,6 +32,7 @@ void NoteActions(World& world, const Batch& batch) {
       std::erase(job.accepted, saved->checkpoint.path);
       job.accepted.insert(job.accepted.begin(), saved->checkpoint.path);
       job.newest_accepted = saved->checkpoint.generation;
+      job.kept_since = world.time.now().steady;
       job.in_row = 0;
     } else if (const auto* end = std::get_if<AppendRankExit>(&action)) {
       const JobRecord* job = world.daemon.reactor().state().FindJob(end->run.job);
@@ -51,6 +52,7 @@ void NoteJobs(World& world, const Batch& batch) {
     known.generation = job->generation;
     known.not_before = job->not_before;
     known.failures = job->failures;
+    known.preempted = job->HoldsDevices() && job->run.stop == StopFor::kPreempt;
     known.gives_back = job->HoldsDevices() && job->run.stop == StopFor::kNotice;
     known.avoid = job->avoid;
     if (!job->HoldsDevices()) continue;
@@ -75,6 +77,8 @@ const std::vector<Invariant>& Invariants() {
     rules.insert(rules.end(), RetryInvariants().begin(), RetryInvariants().end());
     rules.insert(rules.end(), QuotaInvariants().begin(), QuotaInvariants().end());
     rules.insert(rules.end(), PeopleInvariants().begin(), PeopleInvariants().end());
+    rules.insert(rules.end(), PreemptionInvariants().begin(), PreemptionInvariants().end());
+    rules.insert(rules.end(), PlaceInvariants().begin(), PlaceInvariants().end());
     return rules;
   }();
   return all;

@@ -40,6 +40,8 @@ const std::vector<Invariant>& RetryInvariants();
 const std::vector<Invariant>& NoticeInvariants();
 const std::vector<Invariant>& QuotaInvariants();
 const std::vector<Invariant>& PeopleInvariants();
+const std::vector<Invariant>& PreemptionInvariants();
+const std::vector<Invariant>& PlaceInvariants();
 
 /// Devices of the part's node that nobody else gets: of a whole node all of them.
 std::vector<uint32_t> DevicesOf(const World& world, const Part& part);

@@ -94,6 +94,10 @@ void GrowingTakesFromNobody(World& world, const Batch& batch, const char* name) 
     known.grows_to = job.run.grows_to;
     if (known.grows_to.size() <= job.run.parts.size())
       world.Break(name, fmt::format("job {} is resized for nothing", job.id));
+    for (const auto& part : job.run.grows_to) {
+      if (!IsOn(job.run.parts, part.node) && job.run.avoided.contains(part.node))
+        world.Break(name, fmt::format("job {} grows onto {}, which it was moved off", job.id, part.node));
+    }
     const auto& state = world.daemon.reactor().state();
     for (const auto& entry : state.queue()) {
       const JobRecord& waits = *state.FindJob(entry.id);

@@ -211,6 +211,32 @@ void AStartResumes(World& world, const Batch& batch, const char* name) {
   }
 }
 
+/// All nodes of a start are told to meet at the same place: a port that is lost is asked for again only while
+/// nobody else knows of it.
+void AGangAgrees(World& world, const Batch& batch, const char* name) {
+  for (const auto& action : batch.actions) {
+    const auto* start = std::get_if<SendStart>(&action);
+    if (start == nullptr) continue;
+    Ledger::Job& known = world.ledger.jobs[start->run.job];
+    if (std::exchange(known.told_of, start->run.generation) != start->run.generation) known.told.clear();
+    const std::string place = fmt::format("{}:{}", start->master_address, start->master_port);
+    known.told[start->node] = place;
+    for (const auto& [node, other] : known.told) {
+      if (other != place)
+        world.Break(name, fmt::format("{} is to meet at {} by what {} was told, and at {} by what {} was",
+                                      InWords(start->run), place, start->node, other, node));
+    }
+  }
+}
+
+/// What exit codes of a program mean is its own business: none of them ends the job for bad input.
+void AProgramsExitCodesAreItsOwn(World& world, const Batch& batch, const char* name) {
+  ForChanges(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job&) {
+    if (job.kind == imgd::JobKind::kCommand && event.reason.code == ReasonCode::kBadInput)
+      world.Break(name, fmt::format("job {} is a program and ended for bad input", job.id));
+  });
+}
+
 /// An acknowledged job is never lost, over restarts of the daemon and failed commits: what has not ended is
 /// in memory, and everything is on disk.
 void AcknowledgedIsKept(World& world, const Batch&, const char* name) {
@@ -302,7 +328,12 @@ void ARetryWaits(World& world, const Batch& batch, const char* name) {
     if (job.not_before < now + seconds(1) || job.not_before > now + seconds(60)) {
       world.Break(name, fmt::format("job {} goes back to the queue without a wait", job.id));
     }
-    if (known.newest_accepted == event.generation && job.not_before > now + seconds(1)) {
+    // One that comes in the same commit may have come after the end.
+    const bool late = std::any_of(batch.actions.begin(), batch.actions.end(), [&job](const Action& action) {
+      const auto* saved = std::get_if<SaveCheckpoint>(&action);
+      return saved != nullptr && saved->job == job.id;
+    });
+    if (!late && known.newest_accepted == event.generation && job.not_before > now + seconds(1)) {
       world.Break(name, fmt::format("job {} wrote a checkpoint and waits as if it had not", job.id));
     }
   });
@@ -425,6 +456,8 @@ const std::vector<Invariant>& JobInvariants() {
       {"each start is a generation", EachStartIsAGeneration},
       {"one generation commits", OneGenerationCommits},
       {"a start resumes", AStartResumes},
+      {"a gang agrees", AGangAgrees},
+      {"a program's exit codes are its own", AProgramsExitCodesAreItsOwn},
       {"acknowledged is kept", AcknowledgedIsKept},
       {"a cancel ends the job", ACancelEndsTheJob},
       {"time limits end jobs", TimeLimitsEndJobs},

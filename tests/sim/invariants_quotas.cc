@@ -20,6 +20,13 @@ std::vector<std::string> AccountsIn(const World& world, const JobRecord& job) {
   return accounts;
 }
 
+/// The same, and what all have that is of no project.
+std::vector<std::string> CountedIn(const World& world, const JobRecord& job) {
+  auto accounts = AccountsIn(world, job);
+  if (accounts.size() == 1) accounts.emplace_back("project ");
+  return accounts;
+}
+
 bool IsOf(const World& world, const JobRecord& job, const std::string& account) {
   const Submission& wanted = world.truths.at(job.name).submission;
   return account == "user " + wanted.owner || account == "project " + wanted.project;
@@ -109,7 +116,7 @@ void NoteOtherPrices(World& world) {
     const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
     if (!world.ledger.jobs[id].uses) continue;
     const Ledger::Use now = UseOf(world, job);
-    for (const auto& account : AccountsIn(world, job)) {
+    for (const auto& account : CountedIn(world, job)) {
       auto& uses = world.ledger.used[account];
       const auto open = std::find_if(uses.begin(), uses.end(), [id](const Ledger::Use& use) {
         return use.job == id && use.to == Instant::max();
@@ -133,7 +140,7 @@ void NoteUse(World& world, const Batch& batch, const char*) {
     Ledger::Job& known = world.ledger.jobs[event->job];
     if (known.uses && !HoldsDevices(event->to)) {
       known.uses = false;
-      for (const auto& account : AccountsIn(world, *job)) {
+      for (const auto& account : CountedIn(world, *job)) {
         for (auto& use : world.ledger.used[account])
           if (use.job == job->id && use.to == Instant::max()) use.to = now;
       }
@@ -141,7 +148,7 @@ void NoteUse(World& world, const Batch& batch, const char*) {
     if (event->to != JobState::kStarting || StartedBy(world, action) == nullptr) continue;
     const Ledger::Use use = UseOf(world, *job);
     known.uses = true;
-    for (const auto& account : AccountsIn(world, *job)) world.ledger.used[account].push_back(use);
+    for (const auto& account : CountedIn(world, *job)) world.ledger.used[account].push_back(use);
   }
   if (batch.nodes_touched) NoteOtherPrices(world);
 }
@@ -229,14 +236,38 @@ bool AskTheSame(const World& world, const JobRecord& a, const JobRecord& b) {
          b.time_limit_ms == 0 && IsTied(world, a) == IsTied(world, b);
 }
 
-/// As shares.h tells it: by doublings of a device-hour. `more`: by so much what is known may be wrong.
-uint32_t TurnIn(const World& world, const JobRecord& job, double more) {
-  const auto owner = "user " + world.truths.at(job.name).submission.owner;
-  const double had = UsedIn(world, owner, Period::kTotal).device_seconds;
-  double hours = (had * (1 + more * 0.02) + more * SecondsIn(minutes(2))) / 3600;
+double ShareIn(const std::map<std::string, double>& named, const std::string& name) {
+  const auto own = named.find(name);
+  return own == named.end() ? 1 : own->second;
+}
+
+/// As shares.h tells it: by doublings of a device-hour, of what was had by the share. `more`: by so much what
+/// is known may be wrong.
+uint32_t DoublingsOf(double had, double share, double more) {
+  double hours = (had * (1 + more * 0.02) + more * SecondsIn(minutes(2))) / 3600 / share;
   uint32_t turn = 0;
   for (; hours >= 1; hours /= 2) ++turn;
   return turn;
+}
+
+/// First that of its project, then that of its user; jobs without a project count for one together.
+std::pair<uint32_t, uint32_t> TurnIn(const World& world, const JobRecord& job, double more) {
+  const Submission& wanted = world.truths.at(job.name).submission;
+  const Shares& shares = world.shape.shares;
+  const auto had = [&](const std::string& account) {
+    return UsedIn(world, account, Period::kTotal).device_seconds;
+  };
+  return {DoublingsOf(had("project " + wanted.project), ShareIn(shares.projects, wanted.project), more),
+          DoublingsOf(had("user " + wanted.owner), ShareIn(shares.users, wanted.owner), more)};
+}
+
+/// Whether it surely has the earlier turn.
+bool HasTurnBefore(const World& world, const JobRecord& a, const JobRecord& b) {
+  const auto late = TurnIn(world, a, 1);
+  const auto early = TurnIn(world, b, -1);
+  const bool same_project =
+      world.truths.at(a.name).submission.project == world.truths.at(b.name).submission.project;
+  return same_project ? late.second < early.second : late.first < early.first;
 }
 
 /// Of jobs that ask for the same, and have the same priority, none starts before one whose user has had less,
@@ -253,10 +284,11 @@ void TurnsAreTaken(World& world, const Batch& batch, const char* name) {
       const JobRecord& job = *reactor.state().FindJob(entry.id);
       if (!waits || job.not_before > now || !job.checkpoints.empty() || !job.avoid.empty()) continue;
       if (!AskTheSame(world, job, started)) continue;
-      const bool same_user = job.owner == started.owner;
-      const bool less =
-          world.settings.half_life > Duration::zero() && TurnIn(world, job, 1) < TurnIn(world, started, -1);
-      if (less || (same_user && job.id < started.id))
+      const bool same_user = job.owner == started.owner && job.project == started.project;
+      const bool less = world.settings.half_life > Duration::zero() && HasTurnBefore(world, job, started);
+      const bool as_old = StepsOfAge(WaitsSince(job), world.shape.aging, world.time.now().wall) ==
+                          StepsOfAge(WaitsSince(started), world.shape.aging, world.time.now().wall);
+      if ((less && as_old) || (same_user && as_old && job.id < started.id))
         world.Break(name, fmt::format("job {} started before job {}", started.id, job.id));
     }
   });
@@ -300,7 +332,9 @@ bool LacksQuota(const World& world, const JobRecord& job) {
                     (since_midnight < seconds(3) || world.daemon.disturbed() > now - seconds(3));
   if (just) return HasQuotas(world, job);
   for (const auto& account : AccountsIn(world, job)) {
-    if (ShareUsed(world, account) > 1 - kSlack) return true;
+    // What jobs have while they grow is not noted here.
+    const bool grows = world.truths.at(job.name).submission.owner == kElasticOwner;
+    if (ShareUsed(world, account) > 1 - (grows ? 0.2 : kSlack)) return true;
     const uint32_t most = QuotaIn(world, account).devices;
     if (most == 0) continue;
     if (DevicesHeld(world, account) + DevicesWanted(world, job) > most) return true;

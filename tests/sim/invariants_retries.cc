@@ -68,6 +68,8 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
       const auto* saved = std::get_if<SaveCheckpoint>(&other);
       if (saved != nullptr && saved->job == job.id) known.doubtful = true;  // before the end, or after it?
     }
+    // Then its ranks may blame any of its nodes.
+    const bool broke = event.from == JobState::kStarting && job.run.parts.size() > 1 && CollectiveBroke(job);
     for (const auto& part : job.run.parts) {
       auto& jobs = world.ledger.failed_on[part.node];
       const bool good = event.to == JobState::kCompleted || progressed;
@@ -78,7 +80,7 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
       // What a node is set aside for is remembered until it is used again. Of checkpoints nobody knows here
       // whether they were told before the end.
       if (event.to == JobState::kCompleted && !world.ledger.aside.contains(part.node)) jobs.clear();
-      if (failed_here || !job.run.troubles.empty()) jobs.insert(job.id);
+      if (failed_here || broke || !job.run.troubles.empty()) jobs.insert(job.id);
     }
     const auto own = std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job});
     const auto exit = std::find_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job});

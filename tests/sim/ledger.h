@@ -44,6 +44,10 @@ struct Ledger {
     std::optional<Instant> portless_since;  ///< it begins, and has no port for its rendezvous
     bool uses = false;                      ///< the last of `used` of its accounts is not over
     std::set<NodeId> moved_off;             ///< nodes that its next start must not be on
+    bool preempted = false;                 ///< its latest start was ended for one of a higher priority
+    Instant kept_since{};                   ///< what it did since then is in no checkpoint
+    Generation told_of;                     ///< the start whose nodes were told where to meet
+    std::map<NodeId, std::string> told;     ///< what each of them was told last
   };
   struct Sweep {
     std::string name;

@@ -7,7 +7,10 @@ REPLACED says which and why.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
+
+CORE = Path(__file__).resolve().parents[2] / "server/core"
 
 
 class Mutant(NamedTuple):
@@ -15,6 +18,15 @@ class Mutant(NamedTuple):
     file: str  # below server/core/
     text: str
     instead: str
+
+
+def changed_source(mutant: Mutant) -> str:
+    """The source with the fault in it. Raises ValueError where the text does not occur exactly once."""
+    source = (CORE / mutant.file).read_text()
+    if source.count(mutant.text) != 1:
+        raise ValueError(f"the text of the mutant '{mutant.name}' is {source.count(mutant.text)} times in "
+                         f"server/core/{mutant.file}, not once; write it anew")  # fmt: skip
+    return source.replace(mutant.text, mutant.instead)
 
 
 MUTANTS = [
@@ -30,14 +42,15 @@ MUTANTS = [
            "return state == JobState::kStarting || state == JobState::kRunning || state",
            "return state == JobState::kRunning || state"),
     Mutant("held devices count as free", "room.cc",
-           "if (node.holders[device] == JobId()) free_", "free_"),
+           "      if (node.holders[device] != JobId()) continue;\n", ""),
     Mutant("nodes out of reach get gangs", "room.cc",
            "      if (!layout_->usable.Contains(node)) continue;\n", ""),
     Mutant("a gang of one plan does not take its devices from the next", "scheduler.cc",
-           "  room_.Take(parts);\n", ""),
+           "  room_.Take(parts, nodes, end);\n", ""),
     Mutant("a gang is one node too small", "room.cc",
-           "  std::vector<uint32_t> nodes(chosen.begin(), chosen.end());\n",
-           "  std::vector<uint32_t> nodes(chosen.begin(), chosen.end());\n  if (nodes.size() > 1) nodes.pop_back();\n"),
+           "  Fill(group.by_free, group.of->nodes, job.ranks_per_node, job.nodes, chosen);\n",
+           "  Fill(group.by_free, group.of->nodes, job.ranks_per_node, job.nodes, chosen);\n"
+           "  if (chosen.size() > 1) chosen.pop_back();\n"),
     Mutant("a gang has one device too few on each node", "room.cc",
            "devices.resize(job.ranks_per_node);",
            "devices.resize(job.ranks_per_node > 2 ? job.ranks_per_node - 1 : job.ranks_per_node);"),
@@ -75,7 +88,7 @@ MUTANTS = [
     Mutant("commands are not repeated on a new stream", "reactor_nodes.cc",
            "    PartOnNode(state_.EditJob(id).run, hello.node)->sent = Command::kNothing;\n", ""),
     Mutant("runs that a node came back without are thought to go on", "reactor_nodes.cc",
-           "  ReconcileUnlisted(hello);\n", ""),
+           "  ReconcileUnlisted(hello, restarted);\n", ""),
     Mutant("a lost port that others know of is asked for again", "reactor_nodes.cc",
            "return other.node != part.node && other.contacted;", "return other.node == part.node && other.lost;"),
     Mutant("the gang waits for the ranks of a lost node", "reactor_nodes.cc",
@@ -95,8 +108,6 @@ MUTANTS = [
            "IsExplained(job) || now.steady >= run.gone_since + settings_.settle", "IsExplained(job)"),
     Mutant("nodes are never told to forget a run", "reactor.cc",
            "      out.push_back(SendForget{part.node, {id, job.generation}});\n", ""),
-    Mutant("runs that were under way are not looked at after a restart", "reactor.cc",
-           "    if (job.HoldsDevices()) pending_.insert(job.id);\n", ""),
     Mutant("after a failed commit nodes are thought to be connected", "reactor.cc",
            "    edited.session = 0;\n", ""),
     Mutant("after a failed commit the holders stay as they were", "cluster_state.cc",
@@ -113,7 +124,8 @@ MUTANTS = [
     Mutant("a job may fail once more than allowed", "job.cc",
            "job.failures >= job.max_restarts", "job.failures > job.max_restarts"),
     Mutant("lost nodes count against max_restarts", "job.cc",
-           "return cause.reason.code != ReasonCode::kNodeLost && ", "return "),
+           "case ReasonCode::kNodeLost:\n    case ReasonCode::kCollectiveBroken:",
+           "case ReasonCode::kCollectiveBroken:"),
     Mutant("bad input is tried again", "job.cc",
            "if (cause.reason.code == ReasonCode::kBadInput)", "if (false)"),
     Mutant("exit code 0 is taken for the end of the training", "job.cc",
@@ -143,7 +155,7 @@ MUTANTS = [
            "return BackoffAfter(failures_in_row) <= std::chrono::seconds(30);", "return failures_in_row < 1000;"),
     Mutant("a retry starts before its wait is over", "scheduler.cc",
            "(retries_later ? plan.kept : plan.starts)", "(retries_later ? plan.starts : plan.starts)"),
-    Mutant("what is reserved is given away", "scheduler.cc", "  beside_->Take(plan.reserved->parts);\n", ""),
+    Mutant("what is reserved is given away", "scheduler.cc", "  beside_->Take(parts, nodes, Instant::max());\n", ""),
     Mutant("jobs that end too late are filled in", "scheduler.cc",
            "std::max(cluster_.now, job.not_before) + job.most <= *plan.reserved->from",
            "std::max(cluster_.now, job.not_before) <= *plan.reserved->from"),
@@ -155,7 +167,7 @@ MUTANTS = [
            "return room_.Holds(job) ? ReasonCode::kWaitsBehindJob : ReasonCode::kWaitsForDevices;",
            "return ReasonCode::kWaitsForDevices;"),
     Mutant("the reasons for waiting are not stored", "reactor_trainers.cc",
-           "for (const auto& change : plan.waits) SetWait(change, after, now, out);", ";"),
+           "  SetWaits(plan.waits, cluster, now, out);\n", ""),
     # Jobs after others, before their time, in sweeps.
     Mutant("any end of the other lets a job start", "waits.cc",
            "  return ended == (when == AfterEnd::kOk ? JobState::kCompleted : JobState::kFailed);\n",
@@ -191,7 +203,7 @@ MUTANTS = [
            "  if (run.stop == StopFor::kHalve)\n    return {JobState::kQueued,"),
     # Whose fault it is.
     Mutant("broken collectives count against max_restarts", "job.cc",
-           " && cause.reason.code != ReasonCode::kCollectiveBroken;", ";"),
+           "case ReasonCode::kCollectiveBroken:\n    case ReasonCode::kRestored:", "case ReasonCode::kRestored:"),
     Mutant("a job may crash in one place for ever", "job.cc",
            "verdict.crashes->times >= kMostCrashesInPlace", "verdict.crashes->times > 1000"),
     Mutant("a job ends after two crashes in one place", "job.cc",
@@ -221,7 +233,8 @@ MUTANTS = [
     # Gangs that grow and shrink.
     Mutant("a job grows as soon as it can", "reactor_growth.cc",
            "const Instant due = run.held_since + IntervalOf(job);", "const Instant due = run.held_since;"),
-    Mutant("a job grows onto what others wait for", "growth.cc", " && !claimed) open_", ") open_"),
+    Mutant("a job grows onto what others wait for", "growth.cc", "return sorts.at(nodes[i].Sort()).claimed; });",
+           "return sorts.at(nodes[i].Sort()).claimed && nodes.empty(); });"),
     Mutant("a job grows without a checkpoint", "reactor_growth.cc",
            "    state_.SetGrowth(id, std::move(*gang));\n",
            "    state_.SetGrowth(id, std::move(*gang));\n    state_.EditJob(id).run.checkpoint_first = false;\n"),
@@ -249,11 +262,12 @@ MUTANTS = [
            "  if (kind == JobKind::kCommand) return false;\n", ""),
     # Quotas and turns.
     Mutant("what runs does not count for quotas", "reactor_usage.cc",
-           "allowance->second.used += DevicesOf(job);", "allowance->second.used += 0;"),
-    Mutant("projects have no quotas", "cluster_state.cc",
-           "  if (!job.project.empty()) accounts.push_back(\"project \" + job.project);\n", ""),
+           "if (allowance != nullptr) allowance->used += holding.devices;",
+           "if (allowance != nullptr) allowance->used += 0 * holding.devices;"),
+    Mutant("projects have no quotas", "ranking.cc",
+           "  if (!job.project.empty()) accounts.push_back(ProjectOf(job));\n", ""),
     Mutant("what one plan starts does not count for quotas", "scheduler.cc",
-           "  Count(job, DevicesOf(parts));\n  room_.Take(parts);\n", "  room_.Take(parts);\n"),
+           "  Count(DevicesOf(parts));\n  const auto nodes", "  const auto nodes"),
     Mutant("who has used up their hours starts more", "reactor_usage.cc",
            "    if (used_up) snapshot.allowances[name].used_up = std::move(used_up);\n", ""),
     Mutant("the end of a period is not noticed", "reactor_usage.cc",
@@ -268,7 +282,7 @@ MUTANTS = [
     Mutant("growing takes no account of quotas", "growth.cc",
            "  uint32_t left = LeftOfQuotas(job);\n", "  uint32_t left = 1000;\n"),
     Mutant("users take no turns", "reactor_usage.cc",
-           "turn > 0) turns[owner] = turn;", "turn > 1000) turns[owner] = turn;"),
+           "if (turn > 0) ranking.turns[account] = turn;", "if (turn > 1000) ranking.turns[account] = turn;"),
     Mutant("who has had more goes first", "shares.cc",
            "return static_cast<uint32_t>(std::log2(device_seconds / kHour)) + 1;",
            "return 30 - static_cast<uint32_t>(std::log2(device_seconds / kHour));"),
@@ -288,15 +302,77 @@ MUTANTS = [
            "  if (event) out.push_back(std::move(*event));\n"),
     Mutant("what runs on a drained node stays", "reactor_ops.cc",
            "  if (drain)\n    AskBackAllOn(", "  if (drain && reason.size() > 1000)\n    AskBackAllOn("),
-    Mutant("cordoned nodes get gangs", "reactor_trainers.cc", ".usable = node.Usable(),",
-           ".usable = node.Connected() && node.state == NodeState::kReady && node.stale.empty() && "
-           "node.problems.empty(),"),
+    Mutant("cordoned nodes get gangs", "reactor_trainers.cc", "row.usable = node.Usable();",
+           "row.usable = node.Connected() && node.state == NodeState::kReady && node.stale.empty() && "
+           "node.problems.empty();"),
     Mutant("a moved job comes back to its nodes", "reactor.cc",
            "      for (const auto& part : job.run.parts) job.avoid.insert(part.node);\n", "      ;\n"),
+    # Where gangs go, and when. These were written before the rules of closeness and forecasts were.
+    Mutant("devices that are taken still count in sets of close nodes", "close_sets.cc",
+           "ranks > to; --ranks) --counts_[ranks][set];", "ranks > to; --ranks) continue;"),
+    Mutant("the largest set of close nodes is taken", "close_sets.cc",
+           "counts[set] < counts[*best]", "counts[set] > counts[*best]"),
+    Mutant("sets of close nodes give more than is asked", "close_sets.cc", "    wanted -= shares[free];\n", ""),
+    Mutant("nodes of a set that have just enough are overlooked", "close_sets.cc",
+           "if (counts[set] == nodes) return set;", "if (counts[set] == nodes) continue;"),
+    Mutant("who is before it takes nothing in a forecast", "forecast.cc",
+           "for (size_t i = 0; i < place; ++i) future.Place(queue[i]);", "(void)kMostWork;"),
+    Mutant("a forecast is for a time before the job may start", "forecast.cc",
+           "  if (start) start = std::max(*start, earliest);\n", ""),
+    Mutant("a forecast takes no account of who has to give way", "forecast.cc",
+           "  if (!room.WillHold(job)) {\n", "  if (false) {\n"),
+    Mutant("a gang grows beyond its folder", "growth.cc", "if (groups[i] != group || job.avoid", "if (job.avoid"),
+    Mutant("a gang grows onto nodes that it was moved off", "growth.cc",
+           "job.avoid.contains(node.id) || IsAmong(parts, node.id)) continue;", "IsAmong(parts, node.id)) continue;"),
+    Mutant("two gangs grow onto the same devices", "growth.cc", "    node.Take(job.id, part);\n", "    ;\n"),
+    # Who makes room.
+    Mutant("jobs of the same priority preempt each other", "room_victims.cc",
+           "!holder.leaving && holder.priority < job.priority;", "!holder.leaving && holder.priority <= job.priority;"),
+    Mutant("who is not preemptible is preempted", "room_victims.cc", "return holder.preemptible && ", "return "),
+    Mutant("more make room than are needed", "room_victims.cc",
+           "if (choice.had() < wanted_) choice.Add(*dearest);", "choice.Add(*dearest);"),
+    Mutant("who leaves already is not waited for", "room_victims.cc",
+           "return holder.leaving && (!holder.comes_back || holder.priority < job.Rank());", "return false;"),
+    Mutant("those who lose the most make room", "room_victims.cc",
+           "if (!best_ || price < best_->first)", "if (!best_ || best_->first < price)"),
+    Mutant("nodes that can't be used are made room on", "room_victims.cc",
+           "if (!node.usable || job.avoid.contains(node.id)) continue;",
+           "if (node.lost || job.avoid.contains(node.id)) continue;"),
+    Mutant("one that could make room alone is overlooked", "room_victims.cc",
+           "    if (const auto one = CheapestAlone()) Offer(*one);\n"
+           "    if (seats_.size() * wanted_ <= kMostTries) Offer(MostSeatsForItsPrice());\n", ""),
+    Mutant("what is at risk counts by nodes", "reactor_trainers.cc",
+           "(now - job.run.kept_since) * holding.devices", "(now - job.run.kept_since) * job.NodesNow()"),
+    Mutant("who makes room does not save", "reactor_ops.cc",
+           "run.checkpoint_first = job.state == JobState::kRunning && job.Trains();",
+           "run.checkpoint_first = stop != StopFor::kPreempt && job.state == JobState::kRunning && job.Trains();"),
+    Mutant("to make room counts as a failure", "types.cc", "stop == StopFor::kPreempt || stop", "stop"),
+    # Age.
+    Mutant("age counts for nothing", "ranking.cc",
+           "if (step <= 0 || at <= since) return 0;", "if (step != 1) return 0;"),
+    Mutant("who waits does not gain steps when nothing happens", "reactor_usage.cc",
+           "  if (next_aging_ && now.wall >= *next_aging_) dirty_ = true;\n", ""),
+    Mutant("what a job held devices for counts as a wait", "ranking.cc",
+           "return {job.submitted.micros + job.held_ms * 1000};", "return {job.submitted.micros};"),
+    Mutant("a job that runs is protected by its priority alone", "ranking.cc",
+           "return job.priority + StepsOfAge(WaitsSince(job), aging, job.started);", "return job.priority;"),
+    Mutant("a job that has waited preempts by its age", "room_victims.cc",
+           "!holder.leaving && holder.priority < job.priority;", "!holder.leaving && holder.priority < job.Rank();"),
+    Mutant("projects take no turns", "ranking.cc",
+           "entry.turn = {turn_of(ProjectOf(job)), turn_of(UserOf(job))};", "entry.turn = {0, turn_of(UserOf(job))};"),
+    Mutant("shares are not looked at", "reactor_usage.cc", "device_seconds / settings_.shares.OfAccount(account)",
+           "device_seconds"),
 ]  # fmt: skip
 
 # Name, and why it could not be seen.
 REPLACED: list[tuple[str, str]] = [
     ("checkpoints of older generations are taken (OnTrainerCheckpoint)",
      "the engine asks AcceptsReportsOf before, which refuses them too"),
+    ("runs that were under way are not looked at after a restart (Restore)",
+     "the Hello of any of its nodes has a run looked at too; it takes a daemon that is killed in the two seconds in "
+     "which a run that is over waits for its last reports, and a node that never comes back: a unit test does that"),
+    ("the dearest seats are taken first (ChooseVictims)",
+     "the two other ways of looking find who is cheap, and the cheapest of three is taken"),
+    ("ranks are not numbered anew when a gang grows (Growth::Find)",
+     "they are once more when it starts again (Regroup)"),
 ]  # fmt: skip

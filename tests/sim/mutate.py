@@ -16,7 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mutants import MUTANTS, REPLACED, Mutant
+from mutants import CORE, MUTANTS, REPLACED, Mutant, changed_source
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/release"
@@ -24,6 +24,8 @@ OUT = ROOT / "build/mutants"
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- table of mutants: written by ./run sim --mutants -->", "<!-- end of the table -->"
 SEEDS = 2000
+TIMEOUT = 1800
+MISSED, UNKNOWN = "no seed", "?"
 
 
 def compile_command(source: Path, target: Path) -> list[str]:
@@ -62,13 +64,8 @@ def object_of(source: Path, target: Path) -> Path:
 
 
 def program(mutant: Mutant, number: int) -> Path:
-    source = ROOT / "server/core" / mutant.file
-    text = source.read_text()
-    if text.count(mutant.text) != 1:
-        raise SystemExit(f"run: sim: the text of the mutant '{mutant.name}' is {text.count(mutant.text)} times in "
-                         f"server/core/{mutant.file}, not once; write it anew")  # fmt: skip
     changed = OUT / f"{number}-{mutant.file}"
-    changed.write_text(text.replace(mutant.text, mutant.instead))
+    changed.write_text(changed_source(mutant))
     objects = [OUT / "base" / f"{other.stem}.o" for other in core_sources() if other.name != mutant.file]
     build(compile_command(changed, OUT / f"{number}.o"))
     build(link_command([OUT / f"{number}.o", *objects], OUT / f"sim-{number}"))
@@ -76,22 +73,21 @@ def program(mutant: Mutant, number: int) -> Path:
 
 
 def core_sources() -> list[Path]:
-    return [path for path in sorted((ROOT / "server/core").glob("*.cc")) if not path.name.endswith("_test.cc")]
+    return [path for path in sorted(CORE.glob("*.cc")) if not path.name.endswith("_test.cc")]
 
 
 def verdict(simulator: Path) -> tuple[str, str]:
-    """Which seed finds it, and the rule; of one that nothing finds "no seed"."""
+    """Which seed finds it, and the rule; of one that nothing finds MISSED; what has no answer is no find."""
     try:
-        done = subprocess.run([simulator, "--seeds", str(SEEDS)], capture_output=True, text=True, timeout=300)
+        done = subprocess.run([simulator, "--seeds", str(SEEDS)], capture_output=True, text=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        return "?", "a life that never ends"
+        return UNKNOWN, f"no answer within {TIMEOUT} s"
     found = re.search(r'seed (\d+) breaks "([^"]+)"', done.stdout)
     if found:
         return found[1], found[2]
-    crashed = re.search(r"seed (\d+) crashes", done.stderr)
-    if crashed:
-        return crashed[1], "a crash"
-    return ("no seed", "") if done.returncode == 0 else ("?", "a crash")
+    if crashed := re.search(r"seed (\d+) (crashes|never ends)", done.stderr):
+        return crashed[1], "a crash" if crashed[2] == "crashes" else "a life that never ends"
+    return (MISSED, "") if done.returncode == 0 else (UNKNOWN, f"exit code {done.returncode}")
 
 
 def try_one(number: int, mutant: Mutant) -> tuple[str, str]:
@@ -108,7 +104,7 @@ def table(results: dict[str, list[str]]) -> str:
         seed, rule = results.get(mutant.name, ["not tried", ""])
         lines.append(f"| {mutant.name} | {mutant.file} | {seed} | {rule} |")
     tried = [results[mutant.name] for mutant in MUTANTS if mutant.name in results]
-    missed = sum(seed == "no seed" for seed, _ in tried)
+    missed = sum(seed in (MISSED, UNKNOWN) for seed, _ in tried)
     lines += ["", f"{len(tried)} mutants, {len(tried) - missed} found."]
     if REPLACED:
         lines += ["", "Replaced, since nothing could be seen of them:", ""]
@@ -126,6 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run sim --mutants")
     parser.add_argument("--only", default="", help="mutants whose name has this text; the others keep their results")
     parser.add_argument("--part", default="1/1", help="K/N: the K-th of N parts of the list")
+    parser.add_argument("--untried", action="store_true", help="only those that have no result yet")
     arguments = parser.parse_args()
     (OUT / "base").mkdir(parents=True, exist_ok=True)
     workers = ThreadPoolExecutor(os.cpu_count())
@@ -134,13 +131,15 @@ def main() -> int:
     results: dict[str, list[str]] = json.loads(kept.read_text()) if kept.exists() else {}
     part, parts = (int(number) for number in arguments.part.split("/"))
     chosen = [(number, mutant) for number, mutant in enumerate(MUTANTS)
-              if arguments.only in mutant.name and number % parts == part - 1]  # fmt: skip
+              if arguments.only in mutant.name and number % parts == part - 1
+              and not (arguments.untried and mutant.name in results)]  # fmt: skip
     for (_, mutant), result in zip(chosen, workers.map(lambda item: try_one(*item), chosen), strict=True):
         results[mutant.name] = list(result)
         print(f"{mutant.name}: {': '.join(result)}", flush=True)
         kept.write_text(json.dumps(results, indent=1))
     write_readme(results)
-    return 1 if any(seed == "no seed" for seed, _ in results.values()) else 0
+    tried = [results[mutant.name][0] for mutant in MUTANTS if mutant.name in results]
+    return 1 if MISSED in tried or UNKNOWN in tried else 0
 
 
 if __name__ == "__main__":

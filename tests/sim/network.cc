@@ -145,16 +145,20 @@ void Network::CloseAllByDaemon() {
 
 Agent* Network::Passing(uint64_t session) const {
   const auto stream = streams_.find(session);
-  if (stream == streams_.end() || !stream->second.agent_open || !stream->second.daemon_open) return nullptr;
-  return stream->second.stalled_until > world_->time.now().steady ? nullptr : stream->second.agent;
+  return stream == streams_.end() ? nullptr : PassingOn(stream->second);
 }
 
-std::vector<uint64_t> Network::PassingSessions() const {
-  std::vector<uint64_t> sessions;
+Agent* Network::PassingOn(const Stream& stream) const {
+  if (!stream.agent_open || !stream.daemon_open) return nullptr;
+  return stream.stalled_until > world_->time.now().steady ? nullptr : stream.agent;
+}
+
+std::vector<std::pair<uint64_t, Agent*>> Network::AllPassing() const {
+  std::vector<std::pair<uint64_t, Agent*>> all;
   for (const auto& [session, stream] : streams_) {
-    if (Passing(session) != nullptr) sessions.push_back(session);
+    if (Agent* const agent = PassingOn(stream)) all.emplace_back(session, agent);
   }
-  return sessions;
+  return all;
 }
 
 }  // namespace imgd::sim

@@ -66,6 +66,16 @@ void SetsAside(World& world, bool drain) {
   });
 }
 
+/// Refused but for the lost ones.
+void Forgets(World& world) {
+  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
+    if (node.state != NodeState::kLost) continue;
+    world.Say("user: forgets {}", id);
+    world.daemon.Forget(id);
+    return;
+  }
+}
+
 void Drains(World& world) { SetsAside(world, true); }
 void Cordons(World& world) { SetsAside(world, false); }
 
@@ -76,7 +86,7 @@ struct Order {
 
 constexpr Order kOrders[] = {
     {20, Pauses}, {12, Moves},  {12, ChangesPriority}, {10, ChangesTimeLimit},
-    {4, Cancels}, {10, Drains}, {8, Cordons},
+    {4, Cancels}, {10, Drains}, {8, Cordons},          {6, Forgets},
 };
 
 }  // namespace

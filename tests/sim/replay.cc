@@ -6,6 +6,7 @@
 #include <cmath>
 #include <queue>
 
+#include "server/core/forecast.h"
 #include "server/core/reactor.h"
 
 namespace imgd::sim {
@@ -23,13 +24,14 @@ double SecondsOf(Instant at) { return std::chrono::duration<double>(at - kBegin)
 /// Drives the core through a trace.
 class OursReplay {
  public:
-  OursReplay(const std::vector<SwfJob>& jobs, Machine machine);
+  OursReplay(const std::vector<SwfJob>& jobs, Machine machine, Told told);
   Replay Run();
 
  private:
   using End = std::pair<double, JobId>;
   void Join(Machine machine);
-  void Submit(const Outcome& outcome);
+  void Submit(Outcome& outcome);
+  void Forecast(JobId id);
   void Finish(JobId job);
   void Settle(Actions actions);
   void Obey(const SendPrepare& prepare, Actions& out);
@@ -39,12 +41,14 @@ class OursReplay {
   Outcome& OutcomeOf(JobId job) { return replay_.outcomes[job.value() - 1]; }
 
   Reactor reactor_{CoreSettings{}, "cafe0123"};
+  Told told_;
   double now_ = 0;
-  Replay replay_{.policy = "imgd"};
+  Replay replay_;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };
 
-OursReplay::OursReplay(const std::vector<SwfJob>& jobs, Machine machine) {
+OursReplay::OursReplay(const std::vector<SwfJob>& jobs, Machine machine, Told told) : told_(told) {
+  replay_.policy = told == Told::kNothing ? "imgd" : "imgd, told of progress";
   reactor_.Restore({}, {}, JobId(1), NowAt(0));
   for (const auto& job : jobs) replay_.outcomes.push_back(GangOf(job, machine));
   Join(machine);
@@ -77,7 +81,7 @@ Replay OursReplay::Run() {
   return std::move(replay_);
 }
 
-void OursReplay::Submit(const Outcome& outcome) {
+void OursReplay::Submit(Outcome& outcome) {
   Actions actions;
   Submission submission;
   submission.name = "job";
@@ -86,8 +90,17 @@ void OursReplay::Submit(const Outcome& outcome) {
   submission.nodes = outcome.nodes;
   submission.ranks_per_node = outcome.devices;
   submission.time_limit_ms = static_cast<int64_t>(std::max(outcome.job->requested_s, 0.0) * 1000);
-  reactor_.OnSubmit(submission, NowAt(now_), actions);
+  const JobId id = reactor_.OnSubmit(submission, NowAt(now_), actions);
   Settle(std::move(actions));
+  if (outcome.start_s < 0) Forecast(id);
+}
+
+/// As `imgcli explain` and the job's page tell it.
+void OursReplay::Forecast(JobId id) {
+  const auto& queue = reactor_.state().queue();
+  const auto place = PlaceIn(queue, reactor_.state().KeyOf(*reactor_.state().FindJob(id)));
+  const auto start = ForecastStart(reactor_.MakeSnapshot(NowAt(now_)), queue, place.value());
+  if (start) OutcomeOf(id).forecast_s = SecondsOf(*start);
 }
 
 void OursReplay::Settle(Actions actions) {
@@ -119,6 +132,9 @@ void OursReplay::Obey(const SendStart& start, Actions& out) {
   for (uint32_t i = 0; i < start.ranks; ++i) {
     reactor_.OnTrainerStarted(start.run, start.first_rank + i, NowAt(now_), out);
   }
+  if (told_ == Told::kNothing) return;
+  const auto left = std::chrono::duration<double>(OutcomeOf(start.run.job).job->run_s);
+  reactor_.OnTrainerProgress(start.run, std::chrono::duration_cast<Duration>(left), NowAt(now_));
 }
 
 void OursReplay::Finish(JobId id) {
@@ -150,9 +166,7 @@ std::string RowOf(const Replay& replay, Machine machine) {
   double used = 0;
   double waited = 0;
   double slowdown = 0;
-  size_t slipped = 0;
   std::vector<double> waits;
-  std::vector<double> errors;
   for (const auto& outcome : replay.outcomes) {
     const SwfJob& job = *outcome.job;
     const double wait = outcome.start_s - job.submit_s;
@@ -162,25 +176,36 @@ std::string RowOf(const Replay& replay, Machine machine) {
     waits.push_back(wait);
     // Feitelson's bounded slow-down: jobs of less than 10 s count as such of 10 s.
     slowdown += std::max((wait + job.run_s) / std::max(job.run_s, 10.0), 1.0);
-    if (!outcome.promised_s) continue;
-    errors.push_back(std::abs(outcome.start_s - *outcome.promised_s));
-    if (outcome.start_s > *outcome.promised_s + 1) ++slipped;
   }
   const auto count = static_cast<double>(replay.outcomes.size());
   const double span = std::max(last - first, 1.0);
-  const std::string promises = errors.empty()
-                                   ? "- | - | -"
-                                   : fmt::format("{:.0f} s | {:.0f} s | {} of {}", Quantile(errors, 0.5),
-                                                 Quantile(errors, 0.9), slipped, errors.size());
-  return fmt::format("| {} | {:.1f} % | {:.0f} s | {:.0f} s | {:.1f} | {} |\n", replay.policy,
-                     100 * used / (span * machine.nodes * machine.devices), waited / count,
-                     Quantile(waits, 0.95), slowdown / count, promises);
+  const auto waiting = std::count_if(waits.begin(), waits.end(), [](double wait) { return wait > 1; });
+  return fmt::format("| {} | {:.1f} % | {:.0f} % | {:.0f} s | {:.0f} s | {:.1f} |\n", replay.policy,
+                     100 * used / (span * machine.nodes * machine.devices),
+                     100 * static_cast<double>(waiting) / count, waited / count, Quantile(waits, 0.95),
+                     slowdown / count);
+}
+
+/// How far the real starts were from what had been said of them.
+std::string ErrorsOf(const Replay& replay, std::string_view what, std::optional<double> Outcome::*said) {
+  std::vector<double> errors;
+  size_t later = 0;
+  for (const auto& outcome : replay.outcomes) {
+    if (!(outcome.*said)) continue;
+    errors.push_back(std::abs(outcome.start_s - *(outcome.*said)));
+    if (outcome.start_s > *(outcome.*said) + 1) ++later;
+  }
+  if (errors.empty()) return "";
+  const size_t count = errors.size();
+  return fmt::format("| {} | {} | {} | {:.0f} s | {:.0f} s | {} ({:.1f} %) |\n", replay.policy, what, count,
+                     Quantile(errors, 0.5), Quantile(errors, 0.9), later,
+                     100 * static_cast<double>(later) / static_cast<double>(count));
 }
 
 }  // namespace
 
-Replay ReplayOurs(const std::vector<SwfJob>& jobs, Machine machine) {
-  return OursReplay(jobs, machine).Run();
+Replay ReplayOurs(const std::vector<SwfJob>& jobs, Machine machine, Told told) {
+  return OursReplay(jobs, machine, told).Run();
 }
 
 Outcome GangOf(const SwfJob& job, Machine machine) {
@@ -203,10 +228,16 @@ std::vector<SwfJob> JobsFor(const SwfTrace& trace, Machine machine) {
 
 std::string TableOf(const std::vector<Replay>& replays, Machine machine) {
   std::string out =
-      "| policy | utilisation | mean wait | p95 wait | bounded slow-down | error of promised starts: median "
-      "| p90 | "
-      "started later than promised |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+      "| policy | utilisation | jobs that wait | mean wait | p95 wait | bounded slow-down |\n"
+      "| --- | --- | --- | --- | --- | --- |\n";
   for (const auto& replay : replays) out += RowOf(replay, machine);
+  out +=
+      "\n| policy | predicted start | jobs | error: median | p90 | later than predicted |\n"
+      "| --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& replay : replays) {
+    out += ErrorsOf(replay, "when it is first reserved", &Outcome::promised_s);
+    out += ErrorsOf(replay, "forecast when it is submitted", &Outcome::forecast_s);
+  }
   return out;
 }
 

@@ -20,7 +20,8 @@ struct Outcome {
   uint32_t nodes = 1;
   uint32_t devices = 1;  ///< on each
   double start_s = -1;
-  std::optional<double> promised_s;  ///< the first start that was promised to it
+  std::optional<double> promised_s;  ///< when it was to start by the first reservation that it had
+  std::optional<double> forecast_s;  ///< when, as one was told who asked right after it was submitted
 };
 
 /// One way of scheduling the trace.
@@ -29,8 +30,13 @@ struct Replay {
   std::vector<Outcome> outcomes;
 };
 
+/// What running jobs say of themselves.
+enum class Told {
+  kNothing,   ///< nobody knows more than what they asked for
+  kProgress,  ///< when they will have ended, as a trainer does by its speed; here it is always right
+};
 /// The real core, with agents that obey at once and never fail.
-Replay ReplayOurs(const std::vector<SwfJob>& jobs, Machine machine);
+Replay ReplayOurs(const std::vector<SwfJob>& jobs, Machine machine, Told told = Told::kNothing);
 /// First come, first served: who does not fit holds up all others.
 Replay ReplayFifo(const std::vector<SwfJob>& jobs, Machine machine);
 /// EASY as in the textbook (Lifka 1995; Mu'alem and Feitelson 2001): the first that waits has a reservation,
@@ -43,7 +49,7 @@ std::vector<SwfJob> JobsFor(const SwfTrace& trace, Machine machine);
 /// A gang of as few nodes as hold so many devices; whole nodes where it takes more than one.
 Outcome GangOf(const SwfJob& job, Machine machine);
 
-/// The table that people read.
+/// The tables that people read: what was got out of the machine, and what came of what was predicted.
 std::string TableOf(const std::vector<Replay>& replays, Machine machine);
 
 }  // namespace imgd::sim

@@ -81,7 +81,8 @@ class PeerReplay {
       Start(*queue_.front(), std::move(*nodes));
       queue_.pop_front();
     }
-    if (backfills_ && queue_.size() > 1) Backfill();
+    // With nobody behind it there is nothing to fill in, but the first is promised its start all the same.
+    if (backfills_ && !queue_.empty()) Backfill();
   }
 
   /// When the first fits if all running jobs take as long as they asked for, and what is free then.

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <fstream>
+#include <numeric>
+#include <optional>
 
 namespace imgd::sim {
 namespace {
@@ -47,11 +50,38 @@ TEST(Swf, NamesTheLineThatIsNone) {
   EXPECT_THAT(trace.error().message, HasSubstr("-trace.swf:2: found '1 0 5'"));
 }
 
-TEST(Swf, AGeneratedTraceCanBeRead) {
-  const auto trace = ReadSwf(Written(GenerateSwf(1, 100)));
+TEST(Swf, AGeneratedTraceCanBeReadAndBeginsWithAFullCluster) {
+  const auto trace = ReadSwf(Written(GenerateSwf(1, 100, 0.9)));
   ASSERT_TRUE(trace.has_value()) << trace.error().message;
-  EXPECT_EQ(trace->jobs.size(), 100u);
-  EXPECT_EQ(trace->processors, 1144u);
+  EXPECT_EQ(trace->processors, 1024u);
+  const auto begins = std::partition_point(trace->jobs.begin(), trace->jobs.end(),
+                                           [](const auto& job) { return job.submit_s == 0; });
+  EXPECT_EQ(trace->jobs.end() - begins, 100);
+  EXPECT_GT(begins - trace->jobs.begin(), 10);
+  const double last = trace->jobs.back().submit_s;
+  double used = 0;
+  for (const auto& job : trace->jobs) used += std::min(job.run_s, last - job.submit_s) * job.processors;
+  EXPECT_NEAR(used / (last * 1024), 0.9, 0.05) << "the load that was asked for";
+}
+
+/// The averages that swf.cc has from a published cluster.
+TEST(Swf, AGeneratedTraceHasThePublishedShape) {
+  const auto trace = ReadSwf(Written(GenerateSwf(1, 30'000)));
+  ASSERT_TRUE(trace.has_value()) << trace.error().message;
+  std::vector<double> runs;
+  std::vector<double> sizes;
+  for (const auto& job : trace->jobs) {
+    if (job.submit_s == 0) continue;  // what is left of long ones
+    runs.push_back(job.run_s);
+    sizes.push_back(job.processors);
+  }
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  std::sort(runs.begin(), runs.end());
+  EXPECT_NEAR(runs[runs.size() / 2], 204, 15);
+  EXPECT_NEAR(mean(runs), 13041, 3000) << "most of it is of a few jobs of weeks";
+  EXPECT_NEAR(mean(sizes), 6.74, 0.4);
 }
 
 /// Two devices. The second job waits for both; the third would fit beside the first and end in time, the
@@ -77,9 +107,35 @@ TEST(Replay, OursDoesSoToo) {
   EXPECT_EQ(replay.outcomes[1].promised_s, 1130) << "a start may take two minutes and the grace time longer";
 }
 
-TEST(Replay, TheTableHasWhatWasAskedFor) {
-  EXPECT_THAT(TableOf({ReplayFifo(kJobs, kMachine)}, kMachine),
-              HasSubstr("| FIFO | 50.0 % | 798 s | 1097 s | 9.1 | - | - | - |"));
+/// The fourth job comes when the second has both devices from 1000 to 1130 at the latest, as far as anybody
+/// knows.
+TEST(Replay, OursSaysAtOnceWhenAJobWillProbablyStart) {
+  const Replay replay = ReplayOurs(kJobs, kMachine);
+  EXPECT_EQ(replay.outcomes[0].forecast_s, std::nullopt) << "it did not wait";
+  EXPECT_EQ(replay.outcomes[1].forecast_s, 1130);
+  EXPECT_EQ(replay.outcomes[3].forecast_s, 1360) << "each of two starts may take 130 s more";
+}
+
+TEST(Replay, WhoIsToldOfProgressPredictsBetter) {
+  const Replay replay = ReplayOurs(kJobs, kMachine, Told::kProgress);
+  EXPECT_EQ(replay.outcomes[1].promised_s, 1000);
+  EXPECT_EQ(replay.outcomes[1].forecast_s, 1000);
+}
+
+TEST(Replay, TheTablesHaveWhatWasAskedFor) {
+  EXPECT_EQ(TableOf({ReplayFifo(kJobs, kMachine), ReplayEasy(kJobs, kMachine), ReplayOurs(kJobs, kMachine)},
+                    kMachine),
+            "| policy | utilisation | jobs that wait | mean wait | p95 wait | bounded slow-down |\n"
+            "| --- | --- | --- | --- | --- | --- |\n"
+            "| FIFO | 50.0 % | 75 % | 798 s | 1097 s | 9.1 |\n"
+            "| EASY | 66.7 % | 50 % | 524 s | 999 s | 3.6 |\n"
+            "| imgd | 66.7 % | 50 % | 524 s | 999 s | 3.6 |\n"
+            "\n"
+            "| policy | predicted start | jobs | error: median | p90 | later than predicted |\n"
+            "| --- | --- | --- | --- | --- | --- |\n"
+            "| EASY | when it is first reserved | 2 | 0 s | 0 s | 0 (0.0 %) |\n"
+            "| imgd | when it is first reserved | 2 | 130 s | 130 s | 0 (0.0 %) |\n"
+            "| imgd | forecast when it is submitted | 2 | 130 s | 130 s | 0 (0.0 %) |\n");
 }
 
 TEST(Replay, WhatTheMachineCanNotHoldIsLeftOut) {

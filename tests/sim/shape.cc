@@ -91,6 +91,8 @@ void Picky(Dice& dice, const Shape& shape, JobTruth& job) {
   if (dice.Chance(0.2)) needs.memory_bytes = uint64_t{40 + 40 * dice.Below(2)} << 30;
   if (dice.Chance(0.3)) needs.labels["zone"] = {dice.Chance(0.5) ? "a" : "b"};
   if (dice.Chance(0.3)) needs.not_labels["capacity"] = {"spot"};
+  if (dice.Chance(0.1)) needs.labels["capacity"] = {"spot"};
+  if (dice.Chance(0.2)) needs = {.cpu = true};
 }
 
 /// Nobody else on its nodes.
@@ -156,6 +158,7 @@ JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
                     .owner = "sim",
                     .priority = static_cast<int>(dice.Below(3)),
                     .max_restarts = static_cast<uint32_t>(dice.Below(8)),
+                    .preemptible = dice.Chance(0.8),
                     .checkpoint_parent = "/ckpt"};
   if (shape.users > 1) {
     job.submission.owner = kUsers[dice.Below(std::min<uint64_t>(shape.users, kUsers.size()))];
@@ -174,7 +177,11 @@ NodeTruth DrawNode(Dice& dice, const Shape& shape, uint32_t number) {
   node.model = kind == 0 ? "NVIDIA H100 80GB HBM3" : kind == 1 ? "NVIDIA A100-SXM4-40GB" : "cpu";
   // What a driver tells is less than what the GPU is sold as.
   node.memory_bytes = kind == 0 ? uint64_t{79} << 30 : kind == 1 ? uint64_t{39} << 30 : 0;
-  node.labels["zone"] = dice.Chance(0.5) ? "a" : "b";
+  // A fabric is in one zone, and a placement group in one fabric.
+  std::string place = dice.Chance(0.5) ? "a" : "b";
+  node.labels["zone"] = place;
+  if (dice.Chance(0.7)) node.labels["fabric"] = place += dice.Chance(0.5) ? "1" : "2";
+  if (dice.Chance(0.5)) node.labels["placement_group"] = place += dice.Chance(0.5) ? "x" : "y";
   if (dice.Chance(0.3)) node.labels["capacity"] = "spot";
   node.price_per_hour = static_cast<double>(dice.Below(9));
   return node;
@@ -191,6 +198,7 @@ bool NodeDoes(const Needs& needs, const NodeRecord& node) {
   const Device& device = node.devices.front();
   const bool is_gpu = device.model != "cpu";
   if ((needs.gpu || needs.memory_bytes > 0 || !needs.models.empty()) && !is_gpu) return false;
+  if (needs.cpu && is_gpu) return false;
   if (device.memory_bytes + (uint64_t{1} << 30) < needs.memory_bytes) return false;
   const auto is = [&device](const std::string& model) {
     return device.model.starts_with(model == "a100" ? "NVIDIA A100" : "NVIDIA H100");
@@ -219,6 +227,8 @@ Quota DrawQuota(Dice& dice, const Shape& shape) {
 void DrawAccounts(Dice& dice, Shape& shape) {
   shape.users = 2 + static_cast<uint32_t>(dice.Below(2));
   if (dice.Chance(0.7)) shape.half_life = std::chrono::hours(7 * 24);
+  if (dice.Chance(0.4)) shape.shares.users[kUsers[0]] = 0.25 + 4 * dice.Unit();
+  if (dice.Chance(0.4)) shape.shares.projects["vision"] = 0.25 + 4 * dice.Unit();
   shape.to_midnight = dice.Between(minutes(5), shape.busy);
   if (dice.Chance(0.3)) return;
   if (dice.Chance(0.5)) shape.quotas.user = DrawQuota(dice, shape);
@@ -243,6 +253,8 @@ Shape ShapeOf(uint64_t seed) {
   shape.kinds_of_nodes = dice.Chance(0.4);
   if (dice.Chance(0.6)) shape.between_orders = dice.Between(seconds(40), minutes(5));
   if (dice.Chance(0.5)) DrawAccounts(dice, shape);
+  if (dice.Chance(0.6)) shape.aging = dice.Between(minutes(2), minutes(12));
+  shape.preemption = dice.Chance(0.9);
   return shape;
 }
 

@@ -25,7 +25,10 @@ struct Shape {
   Duration between_orders{};                ///< of people to jobs and nodes; zero: none
   uint32_t users = 1;
   Quotas quotas;
-  Duration half_life{};    ///< of what users have had; zero: they take no turns
+  Duration half_life{};  ///< of what users have had; zero: they take no turns
+  Shares shares;
+  Duration aging{};  ///< that a job waits for a step of priority; zero: none is gained
+  bool preemption = true;
   Duration to_midnight{};  ///< when the day, the week and the month end; zero: later
 };
 

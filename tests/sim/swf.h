@@ -27,7 +27,9 @@ struct SwfTrace {
 /// Errors: kNotFound, and kInvalidArgument with the line.
 Result<SwfTrace> ReadSwf(const std::string& path);
 
-/// A trace shaped like that of a GPU cluster; see the figures there. The same seed gives the same text.
+/// A trace shaped like that of a GPU cluster; see the figures there. So many jobs come after its beginning,
+/// when others run already; `load`: what they would use of the cluster until the last one comes, if each
+/// began as it came. The same seed gives the same text. `jobs`: at least 1.
 std::string GenerateSwf(uint64_t seed, uint32_t jobs, double load = 0.95);
 
 }  // namespace imgd::sim

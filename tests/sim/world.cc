@@ -19,7 +19,11 @@ constexpr WallTime kMidnight{1'001'894'400'000'000};
 World::World(uint64_t seed, Shape of, bool trace)
     : dice(seed),
       shape(of),
-      settings({.quotas = shape.quotas, .half_life = shape.half_life}),
+      settings({.quotas = shape.quotas,
+                .half_life = shape.half_life,
+                .shares = shape.shares,
+                .aging = shape.aging,
+                .preemption = shape.preemption}),
       network(*this),
       daemon(*this),
       gangs(*this),
@@ -36,7 +40,11 @@ World::World(uint64_t seed, Shape of, bool trace)
 
 void World::Print(const std::string& line) const {
   const double now = std::chrono::duration<double>(time.passed()).count();
-  std::printf("%10.3f  %s\n", now, line.c_str());
+  if (lines_ != nullptr) {
+    lines_->push_back(fmt::format("{:10.6f}  {}", now, line));
+  } else {
+    std::printf("%10.3f  %s\n", now, line.c_str());
+  }
 }
 
 void World::Break(const char* rule, std::string text) {

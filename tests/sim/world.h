@@ -50,10 +50,14 @@ class World {
   void Break(const char* rule, std::string text);
   const std::vector<Finding>& findings() const { return findings_; }
 
-  /// A line of the trace: what happens, in words. Costs nothing where no trace is wanted.
+  /// From now on lines of the trace go there, and not to the terminal. It must outlive this.
+  void TraceTo(std::vector<std::string>& lines) { lines_ = &lines; }
+  /// A trace is wanted.
+  bool Tells() const { return trace_ || lines_ != nullptr; }
+  /// A line of the trace: what happens, in words. Costs nothing where none is wanted, but for the values.
   template <typename... Values>
   void Say(fmt::format_string<Values...> format, Values&&... values) const {
-    if (trace_) Print(fmt::format(format, std::forward<Values>(values)...));
+    if (Tells()) Print(fmt::format(format, std::forward<Values>(values)...));
   }
 
  private:
@@ -73,6 +77,7 @@ class World {
   Duration LongestDrain() const;
 
   bool trace_;
+  std::vector<std::string>* lines_ = nullptr;
   bool quiet_ = false;
   bool ended_ = false;
   uint64_t submitted_ = 0;

@@ -1,6 +1,7 @@
 #include "trainer/dist/ddp.h"
 
 #include <torch/csrc/autograd/engine.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -40,7 +41,7 @@ class TimedReducer final : public c10d::Reducer {
 };
 
 /// The constructor is internal to LibTorch and changes between releases; this is the one place that knows it.
-/// 2.11 to 2.13 take this call (2.13 has one more argument, with a default).
+/// 2.11 to 2.13 take the longer call (2.13 has one more argument, with a default), 2.7 the shorter.
 std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                           const NamedTensors& parameters, int64_t bucket_bytes) {
   const auto tensors = TensorsOf(parameters);
@@ -58,9 +59,13 @@ std::unique_ptr<TimedReducer> MakeReducer(const c10::intrusive_ptr<c10d::Process
   auto reducer =
       std::make_unique<TimedReducer>(tensors, std::move(buckets), group, sparse, bucket_bytes,
                                      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
-                                     std::move(names), c10d::kDefaultFirstBucketBytes,
+                                     std::move(names), c10d::kDefaultFirstBucketBytes
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 11
+                                     ,
                                      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-                                     /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+                                     /*bucket_bytes_cap_list=*/std::vector<int64_t>{}
+#endif
+      );
   reducer->set_ddp_runtime_logging_sample_rate(1);  // else it times its first steps only
   return reducer;
 }

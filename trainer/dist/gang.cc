@@ -18,6 +18,7 @@
 
 #include "trainer/cuda/cuda_parts.h"
 #include "trainer/dist/position_board.h"
+#include "trainer/dist/within.h"
 #include "trainer/unanswered.h"
 
 namespace imgd::trainer {
@@ -38,11 +39,12 @@ std::shared_ptr<::gloo::transport::Device> MakeGlooDevice(const Environment& env
   return ProcessGroupGloo::createDefaultDevice();
 }
 
-/// The store, seen through the generation's prefix: a rank of an older start never finds these keys.
-c10::intrusive_ptr<Store> ConnectStore(const Environment& env) {
+/// A connection to the store at rank 0, seen through the generation's prefix: a rank of an older start never
+/// finds these keys. The first one of rank 0 serves it.
+c10::intrusive_ptr<Store> ConnectStore(const Environment& env, bool serves) {
   c10d::TCPStoreOptions options;
   options.port = env.master_port;
-  options.isServer = env.rank == 0 && !env.store_is_elsewhere;
+  options.isServer = serves;
   options.waitWorkers = false;
   options.timeout = env.join_timeout;
   if (options.isServer && env.master_fd) options.masterListenFd = *env.master_fd;
@@ -78,6 +80,32 @@ Status WaitForAll(Store& store, const Environment& env) {
   }
 }
 
+std::string ConnectedKey(int rank) { return fmt::format("nccl-connects/{}", rank); }
+
+/// NCCL waits without an end for a rank that does not come, or that no packet reaches. Throws where it takes
+/// longer than ranks have to meet.
+c10::intrusive_ptr<c10d::Backend> JoinNccl(const c10::intrusive_ptr<Store>& store, const Environment& env,
+                                           const at::Device& device) {
+  using Nccl = c10::intrusive_ptr<c10d::Backend>;
+  store->set(ConnectedKey(env.rank), std::vector<uint8_t>{1});
+  // A connection of its own: the other one is asked for the late ranks.
+  const auto own = ConnectStore(env, false);
+  auto nccl = Within<Nccl>(env.join_timeout, [own, env, device]() -> Nccl {
+    LoadedCudaParts().Use(device);
+    return LoadedCudaParts().JoinNccl(own, env.rank, env.world_size, env.collective_timeout, device);
+  });
+  if (nccl) return *nccl;
+  std::vector<int> missing;
+  for (int rank = 0; rank < env.world_size; ++rank) {
+    if (!store->check({ConnectedKey(rank)})) missing.push_back(rank);
+  }
+  throw std::runtime_error(fmt::format(
+      "NCCL has not connected the ranks within {} s: {}", env.join_timeout.count(),
+      missing.empty()
+          ? std::string("all of them have begun to; NCCL_DEBUG=INFO in dist.nccl says what it waits for")
+          : fmt::format("rank {} has not begun to", fmt::join(missing, ", "))));
+}
+
 c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>& store,
                                                  const Environment& env, const at::Device& device) {
   using Type = c10d::ProcessGroup::BackendType;
@@ -89,9 +117,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> MakeGroup(const c10::intrusive_ptr<Store>
   group->setBackend(at::kCPU, Type::GLOO, gloo);
   group->setDefaultBackend(Type::GLOO);
   if (device.is_cuda()) {
-    group->setBackend(
-        at::kCUDA, Type::NCCL,
-        LoadedCudaParts().JoinNccl(store, env.rank, env.world_size, env.collective_timeout, device));
+    group->setBackend(at::kCUDA, Type::NCCL, JoinNccl(store, env, device));
     group->setDefaultBackend(Type::NCCL);
   }
   return group;
@@ -169,13 +195,14 @@ Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Devic
   QuietLibTorch();
   const char* phase = "connecting to rank 0's store";
   try {
-    auto store = ConnectStore(env);
+    auto store = ConnectStore(env, env.rank == 0 && !env.store_is_elsewhere);
     IMGD_TRY(WaitForAll(*store, env));
     phase = device.is_cuda() ? "making the communicators of Gloo and NCCL" : "making Gloo's communicator";
     pulse.SetPosition(0, phase);
     gang->parts_ = std::make_unique<Parts>();
     gang->parts_->group = MakeGroup(store, env, device);
-    gang->parts_->board = std::make_unique<PositionBoard>(store->clone(), env.rank, env.world_size, pulse);
+    gang->parts_->board = std::make_unique<PositionBoard>(ConnectStore(env, false), env.rank, env.world_size,
+                                                          HostName(), pulse);
     pulse.CountCollectivesBy(
         [group = gang->parts_->group, device] { return CollectivesBegun(*group, device); });
   } catch (const std::exception& e) {
@@ -196,11 +223,13 @@ void Gang::ThrowBroken(const std::exception& e) {
   std::string words =
       fmt::format("rank {}: a collective broke at {}: {}", rank_, parts_->board->Here(), what);
   if (MentionsTimeout(what)) {
-    if (const std::string late = parts_->board->Laggards(); !late.empty()) words += "; " + late;
+    if (const std::string late = LateRanks(); !late.empty()) words += "; " + late;
     if (const std::string peer = UnansweredPeer(); !peer.empty()) words += "; no answer from " + peer;
   }
   throw CollectiveError(words);
 }
+
+std::string Gang::LateRanks() const { return parts_ ? parts_->board->Laggards() : ""; }
 
 void Gang::SetPosition(uint64_t step, const char* what) { pulse_.SetPosition(step, what); }
 

@@ -61,6 +61,10 @@ class Gang {
   /// Copies rank 0's tensors to all.
   void BroadcastFromRank0(const std::vector<at::Tensor>& tensors);
 
+  /// The ranks that are furthest behind, with their hosts and what they do, in words; empty where nothing is
+  /// known. Any thread; takes up to five seconds.
+  std::string LateRanks() const;
+
   /// Copies rank 0's bytes to all.
   std::string BroadcastFromRank0(const std::string& bytes);
 

@@ -1,9 +1,12 @@
 #include "trainer/dist/nccl_log.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "common/files.h"
 
@@ -14,7 +17,25 @@ constexpr size_t kMostLogBytes = size_t{64} << 20;
 
 void SetDefault(const char* name, const char* value) { ::setenv(name, value, /*overwrite=*/0); }
 
+/// A new one, that nobody else has put there. Empty where it can't be made.
+std::filesystem::path MakeTemporaryFile() {
+  std::error_code error;
+  std::string path = (std::filesystem::temp_directory_path(error) / "nccl.XXXXXX").native();
+  const UniqueFd fd(error ? -1 : ::mkostemp(path.data(), O_CLOEXEC));
+  return fd.valid() ? path : "";
+}
+
 }  // namespace
+
+NcclLog::NcclLog(NcclLog&& other) noexcept
+    : fabric_(std::move(other.fabric_)),
+      file_(std::exchange(other.file_, {})),
+      is_temporary_(other.is_temporary_),
+      note_(std::move(other.note_)) {}
+
+NcclLog::~NcclLog() {
+  if (is_temporary_ && !file_.empty()) ::unlink(file_.c_str());
+}
 
 NcclLog NcclLog::Begin(const JobSpec::Dist& dist, const Environment& env, Fabric fabric) {
   for (const auto& [name, value] : dist.nccl) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
@@ -27,9 +48,14 @@ NcclLog NcclLog::Begin(const JobSpec::Dist& dist, const Environment& env, Fabric
     log.note_ += "; NCCL_DEBUG_FILE is set, so that a fall-back to TCP is not looked for";
     return log;
   }
-  const auto folder = env.run_dir.empty() ? std::filesystem::temp_directory_path() : env.run_dir;
-  log.file_ = folder / fmt::format("nccl.{}.{}", env.local_rank, ::getpid());
-  log.keep_ = !env.run_dir.empty();
+  log.is_temporary_ = env.run_dir.empty();
+  log.file_ = log.is_temporary_ ? MakeTemporaryFile()
+                                : env.run_dir / fmt::format("nccl.{}.{}", env.local_rank, ::getpid());
+  if (log.file_.empty()) {
+    log.note_ +=
+        "; no temporary file can be made for NCCL's log, so that a fall-back to TCP is not looked for";
+    return log;
+  }
   // NCCL says at this level, and the one above, which network it uses.
   const char* level = std::getenv("NCCL_DEBUG");
   if (level == nullptr || std::string_view(level) != "TRACE") ::setenv("NCCL_DEBUG", "INFO", /*overwrite=*/1);
@@ -41,8 +67,6 @@ NcclLog NcclLog::Begin(const JobSpec::Dist& dist, const Environment& env, Fabric
 Status NcclLog::Check() const {
   if (file_.empty()) return {};
   const auto text = ReadFile(file_, kMostLogBytes);
-  // NCCL goes on writing to what has no name any more.
-  if (!keep_) ::unlink(file_.c_str());
   if (!text) return {};  // without its log there is nothing to say
   return CheckFabric(fabric_, NcclNetworks(*text));
 }

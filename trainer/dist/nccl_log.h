@@ -13,6 +13,12 @@ namespace imgd::trainer {
 /// thread, before NCCL is.
 class NcclLog {
  public:
+  NcclLog() = default;
+  NcclLog(NcclLog&& other) noexcept;
+  NcclLog& operator=(NcclLog&&) = delete;
+  /// NCCL goes on writing to what has no name any more.
+  ~NcclLog();
+
   /// Sets the job's NCCL_* variables. Where several nodes have a fast fabric, NCCL is made to write its log
   /// to a file, unless the job allows TCP or somebody has named a file for it already.
   static NcclLog Begin(const JobSpec::Dist& dist, const Environment& env, Fabric fabric);
@@ -26,7 +32,7 @@ class NcclLog {
  private:
   Fabric fabric_;
   std::filesystem::path file_;  ///< empty where the log is not looked at
-  bool keep_ = false;           ///< it is in the run's folder, and goes with it
+  bool is_temporary_ = false;   ///< else it is in the run's folder, and goes with it
   std::string note_;
 };
 

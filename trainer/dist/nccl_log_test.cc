@@ -40,6 +40,19 @@ TEST_F(NcclLogs, AFallBackToTcpIsFoundInItsLog) {
   std::filesystem::remove(std::getenv("NCCL_DEBUG_FILE"));
 }
 
+TEST_F(NcclLogs, WithoutARunsFolderItIsATemporaryFileThatGoesHoweverItEnds) {
+  env.run_dir.clear();
+  std::filesystem::path file;
+  {
+    const auto log = NcclLog::Begin({}, env, efa);
+    file = std::getenv("NCCL_DEBUG_FILE");
+    EXPECT_TRUE(std::filesystem::exists(file)) << "so that nobody else can put a link there";
+    std::ofstream(file) << "n:1:1 [0] NCCL INFO Using network Socket\n";
+    EXPECT_FALSE(log.Check());
+  }
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(NcclLogs, IsLeftAloneWhereTcpIsAllowedOrItIsSomebodysElse) {
   EXPECT_TRUE(NcclLog::Begin({.allow_tcp = true}, env, efa).Check());
   EXPECT_EQ(std::getenv("NCCL_DEBUG_FILE"), nullptr);

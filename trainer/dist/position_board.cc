@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <future>
+#include <utility>
+#include <vector>
+
+#include "trainer/dist/within.h"
 
 namespace imgd::trainer {
 namespace {
@@ -18,6 +21,21 @@ std::string PlaceOf(const PulseState& state) {
   return fmt::format("{:020} {} {}", state.collectives, state.step, state.what);
 }
 
+/// What a rank publishes: its place, and its host on a line of its own.
+struct Published {
+  std::string place;
+  std::string host;
+};
+
+std::string ToText(const Published& published) {
+  return fmt::format("{}\n{}", published.place, published.host);
+}
+
+Published ParsePublished(const std::string& text) {
+  const size_t end = text.find('\n');
+  return {text.substr(0, end), end == std::string::npos ? "an unknown host" : text.substr(end + 1)};
+}
+
 /// "step 12, forward pass".
 std::string WordsOfPlace(const std::string& place) {
   const size_t step = place.find(' ') + 1;
@@ -28,8 +46,8 @@ std::string WordsOfPlace(const std::string& place) {
 }  // namespace
 
 PositionBoard::PositionBoard(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size,
-                             const Pulse& pulse)
-    : shared_(std::make_shared<Shared>()), pulse_(pulse) {
+                             std::string host, const Pulse& pulse)
+    : shared_(std::make_shared<Shared>()), host_(std::move(host)), pulse_(pulse) {
   shared_->store = std::move(store);
   shared_->rank = rank;
   shared_->world_size = world_size;
@@ -56,7 +74,8 @@ void PositionBoard::Publish() {
     if (place != published) {
       try {
         const std::lock_guard store_lock(shared_->mutex);
-        shared_->store->set(KeyOf(shared_->rank), std::vector<uint8_t>(place.begin(), place.end()));
+        const std::string text = ToText({place, host_});
+        shared_->store->set(KeyOf(shared_->rank), std::vector<uint8_t>(text.begin(), text.end()));
         published = place;
       } catch (const std::exception&) {
         return;  // the store is gone, and with it those who would read
@@ -69,34 +88,32 @@ void PositionBoard::Publish() {
 
 std::string PositionBoard::Laggards() const {
   // A question to a store whose process is stopped has no end of its own.
-  std::promise<std::string> promise;
-  auto answer = promise.get_future();
-  std::thread([shared = shared_, promise = std::move(promise)]() mutable {
-    promise.set_value(shared->FindLaggards());
-  }).detach();
-  if (answer.wait_for(kStoreTimeout) == std::future_status::ready) return answer.get();
+  const auto answer =
+      Within<std::string>(kStoreTimeout, [shared = shared_] { return shared->FindLaggards(); });
+  if (answer) return *answer;
   return shared_->rank == 0 ? "the rendezvous store does not answer"
                             : "the rendezvous store, which rank 0 or its launcher keeps, does not answer";
 }
 
 std::string PositionBoard::Shared::FindLaggards() {
   std::string least;
-  std::vector<int> ranks;
+  std::vector<std::string> ranks;
   try {
     const std::lock_guard lock(mutex);
     for (int other = 0; other < world_size; ++other) {
       if (other == rank || !store->check({KeyOf(other)})) continue;
       const auto bytes = store->get(KeyOf(other));
-      const std::string place(bytes.begin(), bytes.end());
+      const auto [place, host] = ParsePublished({bytes.begin(), bytes.end()});
       if (least.empty() || place < least) ranks.clear();
       if (ranks.empty()) least = place;
-      if (place == least) ranks.push_back(other);
+      if (place == least) ranks.push_back(fmt::format("rank {} on {}", other, host));
     }
   } catch (const std::exception&) {
     return "";
   }
   if (ranks.empty()) return "";
-  return fmt::format("rank {} was last seen at {}", fmt::join(ranks, ", "), WordsOfPlace(least));
+  return fmt::format("{} {} last seen at {}", fmt::join(ranks, ", "), ranks.size() == 1 ? "was" : "were",
+                     WordsOfPlace(least));
 }
 
 }  // namespace imgd::trainer

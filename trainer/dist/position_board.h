@@ -18,16 +18,17 @@ namespace imgd::trainer {
 /// and at what. A thread publishes this rank's place when it has changed, every few seconds.
 class PositionBoard {
  public:
-  /// `store` must be a connection of the board's own; `pulse` says where this rank is, and must outlive the
-  /// board.
-  PositionBoard(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const Pulse& pulse);
+  /// `store` must be a connection of the board's own; `host` is where this rank runs; `pulse` says where it
+  /// is in its work, and must outlive the board.
+  PositionBoard(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::string host,
+                const Pulse& pulse);
   ~PositionBoard();
 
   /// "step 12, gradient all-reduce".
   std::string Here() const;
 
-  /// The ranks that have begun the fewest collectives, in words. The store may be kept by a rank that is
-  /// stopped: then it says, after a few seconds, that the store does not answer.
+  /// The ranks that have begun the fewest collectives, with their hosts, in words. The store may be kept by a
+  /// rank that is stopped: then it says, after a few seconds, that the store does not answer.
   std::string Laggards() const;
 
  private:
@@ -42,6 +43,7 @@ class PositionBoard {
   void Publish();
 
   const std::shared_ptr<Shared> shared_;
+  const std::string host_;
   const Pulse& pulse_;
   std::mutex mutex_;  ///< guards stop_
   std::condition_variable changed_;

@@ -32,18 +32,18 @@ at::Tensor LabelsOf(const data::Batch& batch, bool pinned) {
 }
 
 /// All images of the batch, those of other ranks too.
-void ToCpu(const data::Batch& batch, DeviceBatch& out) {
+void ToCpu(const data::Batch& batch, const Normaliser& normalise, DeviceBatch& out) {
   auto images = at::empty({batch.count(), batch.height, batch.width, 3}, at::kFloat);
-  Normalise(batch.pixels, {images.data_ptr<float>(), batch.pixels.size()});
+  normalise(batch.pixels, {images.data_ptr<float>(), batch.pixels.size()});
   out.images = images.permute({0, 3, 1, 2});
   out.labels = LabelsOf(batch, false);
 }
 
-void ToGpu(const data::Batch& batch, at::Device device, DeviceBatch& out) {
+void ToGpu(const data::Batch& batch, at::Device device, const Normaliser& normalise, DeviceBatch& out) {
   auto pixels =
       at::empty({batch.count(), batch.height, batch.width, 3}, at::dtype(at::kByte).pinned_memory(true));
   std::memcpy(pixels.data_ptr(), batch.pixels.data(), batch.pixels.size());
-  out.images = Normalise(pixels.to(device, /*non_blocking=*/true));
+  out.images = normalise(pixels.to(device, /*non_blocking=*/true));
   out.labels = LabelsOf(batch, true).to(device, /*non_blocking=*/true);
 }
 
@@ -52,8 +52,12 @@ void ToGpu(const data::Batch& batch, at::Device device, DeviceBatch& out) {
 class Feed::Impl {
  public:
   Impl(const data::Dataset& dataset, data::LoaderOptions options, at::Device device,
-       const data::MixOptions& mix)
-      : device_(device), mix_(mix), seed_(options.seed), loader_(dataset, std::move(options)) {
+       const JobSpec::Normalisation& normalisation, const data::MixOptions& mix)
+      : device_(device),
+        normalise_(normalisation),
+        mix_(mix),
+        seed_(options.seed),
+        loader_(dataset, std::move(options)) {
     thread_ = std::thread([this] { Fill(); });
   }
 
@@ -126,7 +130,7 @@ class Feed::Impl {
     out.samples.assign(batch.samples.begin() + batch.own.first, batch.samples.begin() + batch.own.last);
     std::optional<c10::Event> ready;
     if (out.count > 0) {
-      device_.is_cuda() ? ToGpu(batch, device_, out) : ToCpu(batch, out);
+      device_.is_cuda() ? ToGpu(batch, device_, normalise_, out) : ToCpu(batch, normalise_, out);
       EraseAndMix(batch, mix_, seed_, out);
     }
     if (out.count > 0 && device_.is_cuda()) {
@@ -148,6 +152,7 @@ class Feed::Impl {
   }
 
   const at::Device device_;
+  const Normaliser normalise_;
   const data::MixOptions mix_;
   const uint64_t seed_;
   data::Loader loader_;  ///< the thread's
@@ -159,8 +164,8 @@ class Feed::Impl {
 };
 
 Feed::Feed(const data::Dataset& dataset, data::LoaderOptions options, at::Device device,
-           const data::MixOptions& mix)
-    : impl_(std::make_unique<Impl>(dataset, std::move(options), device, mix)) {}
+           const JobSpec::Normalisation& normalisation, const data::MixOptions& mix)
+    : impl_(std::make_unique<Impl>(dataset, std::move(options), device, normalisation, mix)) {}
 Feed::~Feed() = default;
 
 Result<std::optional<DeviceBatch>> Feed::Next() { return impl_->Next(); }

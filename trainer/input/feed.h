@@ -6,6 +6,7 @@
 #include "trainer/torch.h"
 //
 #include "common/error.h"
+#include "common/job_file.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/mix.h"
 #include "trainer/input/device_batch.h"
@@ -18,7 +19,7 @@ namespace imgd::trainer {
 class Feed {
  public:
   Feed(const data::Dataset& dataset, data::LoaderOptions options, at::Device device,
-       const data::MixOptions& mix = {});
+       const JobSpec::Normalisation& normalisation, const data::MixOptions& mix = {});
   ~Feed();
 
   /// The next batch; nothing after the last. For one thread. On a GPU the calling thread's current stream

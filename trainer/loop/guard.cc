@@ -128,4 +128,16 @@ bool EnoughIsEnough(const JobSpec::EarlyStop& settings, RunState& state) {
   return best.passes_since >= settings.patience;
 }
 
+std::string WhyEnough(const JobSpec::EarlyStop& settings, const BestSoFar& best) {
+  const bool one = best.passes_since == 1;
+  if (best.step == 0) {
+    return fmt::format("none of {} validation pass{} had a {} that is a finite number", best.passes_since,
+                       one ? "" : "es", settings.metric);
+  }
+  return fmt::format("{} no better than that of step {}, whose {} was {:.4g}",
+                     one ? std::string("the last validation pass was")
+                         : fmt::format("the last {} validation passes were", best.passes_since),
+                     best.step, settings.metric, best.value);
+}
+
 }  // namespace imgd::trainer

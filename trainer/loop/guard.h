@@ -39,4 +39,8 @@ class Guard {
 /// Takes up the last validation result for early_stop, once. Whether the run is to end.
 bool EnoughIsEnough(const JobSpec::EarlyStop& settings, RunState& state);
 
+/// Why it ends then, for people: "the last 3 validation passes were no better than that of step 500, whose
+/// top1 was 0.7612".
+std::string WhyEnough(const JobSpec::EarlyStop& settings, const BestSoFar& best);
+
 }  // namespace imgd::trainer

@@ -64,6 +64,16 @@ TEST(EarlyStop, ALossIsBetterWhenItIsLess) {
   EXPECT_TRUE(EnoughIsEnough(settings, state));
 }
 
+TEST(EarlyStop, SaysWhy) {
+  const JobSpec::EarlyStop settings{.patience = 3, .metric = "loss"};
+  EXPECT_EQ(WhyEnough(settings, {.value = 0.76123, .step = 500, .passes_since = 3}),
+            "the last 3 validation passes were no better than that of step 500, whose loss was 0.7612");
+  EXPECT_EQ(WhyEnough({.patience = 1, .metric = "top1"}, {.value = 0.5, .step = 7, .passes_since = 1}),
+            "the last validation pass was no better than that of step 7, whose top1 was 0.5");
+  EXPECT_EQ(WhyEnough(settings, {.passes_since = 3}),
+            "none of 3 validation passes had a loss that is a finite number");
+}
+
 TEST(EarlyStop, IsOffWithoutPatience) {
   RunState state;
   for (uint64_t step = 1; step < 20; ++step) {

@@ -12,6 +12,7 @@
 #include "common/remote/s3_folder.h"
 #include "trainer/loop/init_from.h"
 #include "trainer/loop/run.h"
+#include "trainer/loop/timm_names.h"
 #include "trainer/loop/torch_file.h"
 
 namespace imgd::trainer {
@@ -82,6 +83,16 @@ at::Tensor FittingPositions(const at::Tensor& found, const at::Tensor& wanted) {
   return ResizedPositions(found.to(at::kFloat), side, side);
 }
 
+/// By our names; a scale of channels as our shape has it.
+std::map<std::string, at::Tensor> FromTimm(const std::map<std::string, at::Tensor>& weights) {
+  std::map<std::string, at::Tensor> out;
+  for (const auto& [name, tensor] : weights) {
+    const std::string ours = ConvNeXtNameOfTimm(name);
+    out[ours] = ours != name && ours.ends_with(".layer_scale") ? tensor.reshape({-1, 1, 1}) : tensor;
+  }
+  return out;
+}
+
 Result<std::string> CopyWeights(Model& model, const std::map<std::string, at::Tensor>& weights,
                                 NewHead allowed) {
   const std::string head = model.head() + ".";
@@ -139,18 +150,23 @@ Result<Metadata> MetadataOfWeights(const std::string& path) {
   return content->metadata;
 }
 
-Result<std::string> InitFrom(Model& model, const JobSpec::Model& spec, NewHead new_head) {
+Result<std::string> InitFrom(Model& model, const JobSpec& job, NewHead new_head) {
   torch::NoGradGuard no_grad;
+  const JobSpec::Model& spec = job.model;
   const std::string& path = spec.init_from;
   const auto named = [&path](const Error& error) {
     return Fail(ErrorCode::kInvalidArgument, "model.init_from: {}: {}", path, error.message);
   };
-  const auto weights = Read(path);
+  auto weights = Read(path);
   if (!weights) return named(weights.error());
+  if (ModelFamily(spec.name) == "ConvNeXt") weights->tensors = FromTimm(weights->tensors);
   if (const auto fits = CheckModel(weights->metadata, spec); !fits) return named(fits.error());
   const auto done = CopyWeights(model, weights->tensors, new_head);
   if (!done) return named(done.error());
-  return fmt::format("model.init_from: {}: {}", path, *done);
+  const auto theirs = NormalisationIn(weights->metadata);
+  const bool others = theirs && *theirs != job.data.normalisation;
+  return fmt::format("model.init_from: {}: {}{}", path, *done,
+                     others ? "; its images were normalised by another data.mean or data.std" : "");
 }
 
 }  // namespace imgd::trainer

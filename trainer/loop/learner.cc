@@ -64,16 +64,24 @@ Learner::Learner(Session& session, StepClock& clock)
   for (const auto& [name, buffer] : Buffers(*session.model)) buffers_.push_back(buffer);
 }
 
+/// Says of which steps there is no recording, and why.
 void Learner::BeginGraph() {
-  const std::string why = WhyNotRecorded(session_.spec, session_.device, session_.env.world_size);
-  if (why.empty()) {
-    std::vector<at::Tensor> parameters;
-    for (const auto& [name, parameter] : Parameters(*session_.model)) parameters.push_back(parameter);
-    graph_.emplace(
-        std::move(parameters), [] { return LoadedCudaParts().MakeGraph(); }, session_.reporter);
-  } else if (session_.is_rank0()) {
-    session_.reporter.Note(fmt::format("train.cuda_graph: steps are computed without a recording: {}", why));
+  bool any = false;
+  std::string said;
+  for (const Phase& phase : session_.phases.all()) {
+    const std::string why = WhyNotRecorded(session_.spec, phase, session_.device, session_.env.world_size);
+    any = any || why.empty();
+    if (why.empty() || why == said || !session_.is_rank0()) continue;
+    said = why;
+    session_.reporter.Note(
+        fmt::format("train.cuda_graph: from step {} on, steps are computed without a recording: {}",
+                    phase.first_step, why));
   }
+  if (!any) return;
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, parameter] : Parameters(*session_.model)) parameters.push_back(parameter);
+  graph_.emplace(
+      std::move(parameters), [] { return LoadedCudaParts().MakeGraph(); }, session_.reporter);
 }
 
 void Learner::Step(const DeviceBatch& batch, double learning_rate, const std::function<Agreement()>& agree) {
@@ -230,7 +238,8 @@ at::Tensor Learner::CountTop1(const DeviceBatch& part, const at::Tensor& logits)
 
 std::optional<report::SampleFigures> Learner::TakeSamples() {
   if (!samples_) return std::nullopt;
-  return FiguresOf(*std::exchange(samples_, std::nullopt), session_.state.class_names);
+  return FiguresOf(*std::exchange(samples_, std::nullopt), session_.spec.data.normalisation,
+                   session_.state.class_names);
 }
 
 /// A copy, since a CPU tensor moved to the CPU would be the same one.

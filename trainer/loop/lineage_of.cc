@@ -64,6 +64,7 @@ Lineage LineageOf(const Session& session) {
               .deep_stem = spec.model.deep_stem,
               .average_shortcut = spec.model.average_shortcut,
               .blurpool = spec.model.blurpool,
+              .normalisation = spec.data.normalisation,
               .train = DataOf(spec.data.train, *session.train)};
   if (session.val) out.val = DataOf(spec.data.val, *session.val);
   out.version = kVersion;

@@ -37,10 +37,11 @@ Result<RunEnd> TrainGuarded(Session& session) {
 }  // namespace
 
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
-                           Commands& commands) {
+                           Commands& commands, Whereabouts& whereabouts) {
   // Never taken down: the process ends now, and the destructor of a process group would wait for ranks that
   // are gone.
-  Session& session = *std::make_unique<Session>(Session{spec, env, reporter, commands}).release();
+  Session& session =
+      *std::make_unique<Session>(Session{spec, env, reporter, commands, whereabouts}).release();
   auto end = TrainGuarded(session);
   // What ended the run is no reason to lose the checkpoint that was being written.
   if (!end && session.saver) {
@@ -52,7 +53,8 @@ Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::
 
 Result<Evaluation> RunEvaluation(const JobSpec& spec, const Environment& env, report::Reporter& reporter) {
   static Commands none;
-  Session& session = *std::make_unique<Session>(Session{spec, env, reporter, none}).release();
+  static Whereabouts nowhere;
+  Session& session = *std::make_unique<Session>(Session{spec, env, reporter, none, nowhere}).release();
   try {
     IMGD_TRY(SetUpEvaluation(session));
     IMGD_ASSIGN(ValidationEnd end, Measure(session));

@@ -9,6 +9,7 @@
 #include "trainer/environment.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/report/reporter.h"
+#include "trainer/whereabouts.h"
 
 namespace imgd::trainer {
 
@@ -19,13 +20,13 @@ enum class RunEnd {
 };
 
 /// Trains the job as this rank of it, from the newest checkpoint if there is one, on the calling thread.
-/// `commands` may be set from other threads meanwhile.
+/// `commands` may be set from other threads meanwhile, and `whereabouts` asked.
 ///
 /// Errors: kInvalidArgument and kFailedPrecondition where the job or its data are at fault, so that a retry
 /// would not help; kUnavailable and kDeadlineExceeded where a collective broke, so that another rank is
 /// probably the cause; others for faults of this rank. With several ranks the sentence names this one.
 Result<RunEnd> RunTraining(const JobSpec& spec, const Environment& env, report::Reporter& reporter,
-                           Commands& commands);
+                           Commands& commands, Whereabouts& whereabouts);
 
 /// What RunEvaluation() found, over all ranks.
 struct Evaluation {

@@ -112,6 +112,7 @@ std::string ToJson(const RunState& state) {
                      {"guard", Dump(state.guard)},
                      {"best", Dump(state.best)},
                      {"validation", Dump(state.validation)},
+                     {"planned", state.planned},
                      {"class_names", state.class_names}};
   // Folder names need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -141,6 +142,7 @@ Result<RunState> RunStateFromJson(std::string_view text) {
     if (json.contains("guard")) state.guard = LoadGuard(json["guard"]);
     if (json.contains("best")) state.best = LoadBest(json["best"]);
     state.validation = Load(json.at("validation"));
+    state.planned = json.value("planned", false);
     json.at("class_names").get_to(state.class_names);
     return state;
   } catch (const Json::exception& e) {
@@ -166,6 +168,8 @@ void AddNewer(const JobSpec& spec, Json& json) {
   add("decode", spec.data.decode, standard.data.decode);
   add("decoder", spec.data.decoder, standard.data.decoder);
   add("epoch_mode", spec.data.epoch_mode, standard.data.epoch_mode);
+  add("mean", spec.data.normalisation.mean, standard.data.normalisation.mean);
+  add("std", spec.data.normalisation.std, standard.data.normalisation.std);
   add("policy", spec.augment.policy, standard.augment.policy);
   add("policy_ops", spec.augment.ops, standard.augment.ops);
   add("policy_magnitude", spec.augment.magnitude, standard.augment.magnitude);
@@ -199,6 +203,7 @@ void AddNewerOfLearning(const JobSpec& spec, Json& json) {
   add("epsilon", optimizer.epsilon, standard.optimizer.epsilon);
   add("trust", optimizer.trust, standard.optimizer.trust);
   add("norm_weight_decay", optimizer.norm_weight_decay, standard.optimizer.norm_weight_decay);
+  if (optimizer.bias_weight_decay) json["bias_weight_decay"] = *optimizer.bias_weight_decay;
   add("layer_decay", optimizer.layer_decay, standard.optimizer.layer_decay);
   add("clip_norm", optimizer.clip_norm, standard.optimizer.clip_norm);
   add("loss", spec.loss.kind, standard.loss.kind);

@@ -62,6 +62,7 @@ struct RunState {
   GuardState guard;
   BestSoFar best;
   ValidationResult validation;  ///< of the last pass before the checkpoint
+  bool planned = false;         ///< one of those that the job file, as it was then, has at regular distances
 };
 
 std::string ToJson(const RunState& state);

@@ -11,14 +11,6 @@ namespace {
 
 constexpr int64_t kMostSamples = 8;
 
-/// uint8 [N, H, W, 3] on the CPU: the opposite of Normalise().
-at::Tensor PixelsOf(const at::Tensor& images) {
-  const auto on_cpu = images.to(at::kCPU, at::kFloat).permute({0, 2, 3, 1});
-  const auto mean = at::tensor({kImageMean[0], kImageMean[1], kImageMean[2]});
-  const auto deviation = at::tensor({kImageStd[0], kImageStd[1], kImageStd[2]});
-  return ((on_cpu * deviation + mean) * 255).round().clamp(0, 255).to(at::kByte).contiguous();
-}
-
 std::string LabelOf(const KeptSamples& kept, int64_t i, const std::vector<std::string>& classes) {
   const auto name = [&](const at::Tensor& labels) {
     return classes.at(static_cast<size_t>(labels[i].item<int64_t>()));
@@ -49,9 +41,10 @@ KeptSamples KeepSomeOf(const DeviceBatch& batch, const at::Tensor& logits) {
           .confidence = confidence};
 }
 
-report::SampleFigures FiguresOf(const KeptSamples& kept, const std::vector<std::string>& classes) {
+report::SampleFigures FiguresOf(const KeptSamples& kept, const JobSpec::Normalisation& normalisation,
+                                const std::vector<std::string>& classes) {
   torch::NoGradGuard no_grad;
-  const auto pixels = PixelsOf(kept.batch.images);
+  const auto pixels = PixelsOf(kept.batch.images, normalisation);
   report::SampleFigures out{.step = kept.batch.step + 1, .size = static_cast<int>(pixels.size(1))};
   for (int64_t i = 0; i < kept.batch.count; ++i) {
     const auto own = pixels[i];

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job_file.h"
 #include "trainer/input/device_batch.h"
 #include "trainer/report/picture.h"
 
@@ -19,6 +20,7 @@ struct KeptSamples {
 KeptSamples KeepSomeOf(const DeviceBatch& batch, const at::Tensor& logits);
 
 /// The same as pixels and words; waits for the device.
-report::SampleFigures FiguresOf(const KeptSamples& kept, const std::vector<std::string>& classes);
+report::SampleFigures FiguresOf(const KeptSamples& kept, const JobSpec::Normalisation& normalisation,
+                                const std::vector<std::string>& classes);
 
 }  // namespace imgd::trainer

@@ -111,9 +111,12 @@ Status TakeUpNewest(Session& session) {
               candidates.size(), session.checkpoints->root().native());
 }
 
-/// Whether a checkpoint of this step, which the job file asked for, is known to be good.
-bool MayGoBackTo(const Session& session, const GuardState& guard, uint64_t step) {
-  return IsGood(guard, step) && CheckpointDue(session, step);
+/// Whether a checkpoint, which the job file asked for, is known to be good. Others come from people, or from
+/// the run's end, and would make a run that was cut go on otherwise than one that was not.
+bool MayGoBackTo(const Session& session, const GuardState& guard, const CheckpointSummary& checkpoint) {
+  const uint64_t step = checkpoint.ref.step;
+  // Older ones don't say it; then the file is what it was, as far as anybody knows.
+  return IsGood(guard, step) && (checkpoint.planned ? *checkpoint.planned : IsPlanned(session, step));
 }
 
 /// The checkpoints of this start and those that it could have gone on from, as far as they are good, newest
@@ -127,7 +130,7 @@ Result<std::vector<CheckpointRef>> GoodCheckpoints(const Session& session) {
     if (ref.generation == session.env.generation && !known.contains(ref.path)) all.push_back(ref);
   }
   std::erase_if(all, [&session](const CheckpointRef& ref) {
-    return !MayGoBackTo(session, session.state.guard, ref.step);
+    return !MayGoBackTo(session, session.state.guard, SummarizeCheckpoint(*session.checkpoints, ref));
   });
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return std::tie(a.step, a.generation) > std::tie(b.step, b.generation);
@@ -172,6 +175,7 @@ bool WeightsAreFinite(const Session& session) {
 Status SaveCheckpoint(Session& session) {
   session.state.loss_scale = session.loss_scale.scale();
   session.state.loss_scale_streak = session.loss_scale.streak();
+  session.state.planned = IsPlanned(session, session.state.step);
   if (!session.is_rank0()) return {};
 
   // One copy at a time in memory.
@@ -187,7 +191,10 @@ Status SaveCheckpoint(Session& session) {
 }
 
 bool CheckpointDue(const Session& session, uint64_t step) {
-  if (step == session.total_steps) return true;
+  return step == session.total_steps || IsPlanned(session, step);
+}
+
+bool IsPlanned(const Session& session, uint64_t step) {
   const auto& settings = session.spec.checkpoint;
   const auto every_steps = static_cast<uint64_t>(settings.every_steps);
   if (every_steps > 0 && step % every_steps == 0) return true;
@@ -203,8 +210,8 @@ KeepRule KeepRuleOf(const Session& session) {
                 .every_epochs = settings.keep_every_epochs,
                 .every_steps = settings.keep_every_steps};
   if (session.spec.guard.action == "rollback") {
-    rule.is_good = [&session, guard = session.state.guard](uint64_t step) {
-      return MayGoBackTo(session, guard, step);
+    rule.is_good = [&session, guard = session.state.guard](const CheckpointSummary& checkpoint) {
+      return MayGoBackTo(session, guard, checkpoint);
     };
   }
   return rule;

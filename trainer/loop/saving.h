@@ -26,8 +26,10 @@ Status SaveValidation(const Session& session);
 /// several is good.
 Status Resume(Session& session);
 
-/// Whether the job file asks for a checkpoint after this step.
+/// Whether a checkpoint is to be written after this step: one that is planned, or the last.
 bool CheckpointDue(const Session& session, uint64_t step);
+/// Whether it is one of those that the job file has at regular distances.
+bool IsPlanned(const Session& session, uint64_t step);
 
 /// Which checkpoints stay, as things are now. For any thread, while the session lives.
 KeepRule KeepRuleOf(const Session& session);

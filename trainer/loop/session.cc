@@ -210,7 +210,7 @@ Status MakeLearner(Session& session) {
 /// A run that goes on from a checkpoint has its weights from there.
 Status InitWeights(Session& session) {
   if (session.spec.model.init_from.empty() || !session.resumed_from.empty()) return {};
-  IMGD_ASSIGN(const auto done, InitFrom(*session.model, session.spec.model, NewHead::kAllowed));
+  IMGD_ASSIGN(const auto done, InitFrom(*session.model, session.spec, NewHead::kAllowed));
   if (session.is_rank0()) session.reporter.Note(done);
   BeginAverage(session);
   return {};
@@ -398,6 +398,7 @@ Status SetUp(Session& session) {
   const auto nccl = BeginNccl(session);
   session.pulse->SetPosition(0, "joining the gang");
   IMGD_ASSIGN(session.gang, Gang::Join(env, session.device, *session.pulse));
+  session.whereabouts.Set([gang = session.gang.get()] { return gang->LateRanks(); });
   TryNetwork(session);
   IMGD_TRY(CheckThatAllSeeTheSame(session));
   session.gang->SetPosition(0, "making the model");
@@ -438,7 +439,7 @@ Status SetUpEvaluation(Session& session) {
   const ModelShape shape{.classes = static_cast<int>(session.val->classes().size()),
                          .image_size = spec.data.val_size};
   IMGD_ASSIGN(session.model, MakeModel(spec.model, shape));
-  IMGD_TRY(InitFrom(*session.model, spec.model, NewHead::kRefused));
+  IMGD_TRY(InitFrom(*session.model, spec, NewHead::kRefused));
   session.model->to(session.device);
   return {};
 }

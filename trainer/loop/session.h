@@ -27,6 +27,7 @@
 #include "trainer/optim/weight_average.h"
 #include "trainer/pulse.h"
 #include "trainer/report/reporter.h"
+#include "trainer/whereabouts.h"
 
 namespace imgd::trainer {
 
@@ -36,6 +37,7 @@ struct Session {
   const Environment& env;
   report::Reporter& reporter;
   Commands& commands;
+  Whereabouts& whereabouts;
 
   at::Device device{at::kCPU};
   at::ScalarType compute_type = at::kFloat;  ///< of the forward and backward pass

@@ -20,10 +20,14 @@ void Fill(const at::Tensor& to, const at::Tensor& from) {
 
 }  // namespace
 
-std::string WhyNotRecorded(const JobSpec& spec, const at::Device& device, int world_size) {
+std::string WhyNotRecorded(const JobSpec& spec, const Phase& phase, const at::Device& device,
+                           int world_size) {
   if (!device.is_cuda()) return "this rank computes on the CPU";
   if (world_size > 1) return "there are several ranks, whose all-reduce is not recorded";
   if (spec.train.precision == "fp16") return "the loss scale of fp16 changes from step to step";
+  if (const int parts = PartsOfStep(spec, phase, world_size); parts > 1) {
+    return fmt::format("a step has {} parts (train.accumulate, elastic)", parts);
+  }
   return "";
 }
 

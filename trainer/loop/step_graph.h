@@ -8,14 +8,15 @@
 #include "trainer/torch.h"
 //
 #include "common/job_file.h"
+#include "common/phases.h"
 #include "trainer/cuda/cuda_parts.h"
 #include "trainer/input/device_batch.h"
 #include "trainer/report/reporter.h"
 
 namespace imgd::trainer {
 
-/// Why the steps of such a run are not recorded; empty where they are.
-std::string WhyNotRecorded(const JobSpec& spec, const at::Device& device, int world_size);
+/// Why the steps of a phase are not recorded; empty where they are.
+std::string WhyNotRecorded(const JobSpec& spec, const Phase& phase, const at::Device& device, int world_size);
 
 /// Has the forward and backward pass of a step done from a recording, so that the GPU need not wait for the
 /// CPU to launch one kernel after the other. Falls back by itself. Used by one thread.

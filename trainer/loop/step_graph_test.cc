@@ -96,13 +96,28 @@ TEST_F(Steps, WhatCanNotBeRecordedIsDoneWithout) {
                           "operation not permitted when stream is capturing"));
 }
 
-TEST(WhyNotRecorded, NamesWhatIsInTheWay) {
+struct WhyNot : testing::Test {
+  std::string On(const at::Device& device, int ranks = 1) {
+    return WhyNotRecorded(spec, Phases(spec, 100).At(0), device, ranks);
+  }
+  const at::Device gpu{at::kCUDA, 0};
   JobSpec spec;
-  EXPECT_THAT(WhyNotRecorded(spec, at::kCPU, 1), HasSubstr("CPU"));
-  EXPECT_THAT(WhyNotRecorded(spec, at::Device(at::kCUDA, 0), 1), IsEmpty());
-  EXPECT_THAT(WhyNotRecorded(spec, at::Device(at::kCUDA, 0), 2), HasSubstr("several ranks"));
+};
+
+TEST_F(WhyNot, NamesWhatIsInTheWay) {
+  EXPECT_THAT(On(at::kCPU), HasSubstr("CPU"));
+  EXPECT_THAT(On(gpu), IsEmpty());
+  EXPECT_THAT(On(gpu, 2), HasSubstr("several ranks"));
   spec.train.precision = "fp16";
-  EXPECT_THAT(WhyNotRecorded(spec, at::Device(at::kCUDA, 0), 1), HasSubstr("loss scale"));
+  EXPECT_THAT(On(gpu), HasSubstr("loss scale"));
+}
+
+TEST_F(WhyNot, APartOfAStepIsNone) {
+  spec.train.accumulate = 4;
+  EXPECT_THAT(On(gpu), HasSubstr("a step has 4 parts"));
+  spec.train.accumulate = 1;
+  spec.elastic = {.rule = "keep_global_batch", .ranks = 2};
+  EXPECT_THAT(On(gpu), HasSubstr("a step has 2 parts")) << "the job is for two ranks, and one is there";
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ TrainLoop::TrainLoop(Session& session)
                 session.reporter) {}
 
 Result<RunEnd> TrainLoop::Run() {
+  session_.commands.Listen();
   session_.reporter.On(DescribeStart(session_));
   bool stopped = false;
   enough_ = EnoughIsEnough(session_.spec.early_stop, session_.state);
@@ -87,7 +88,8 @@ Result<RunEnd> TrainLoop::Run() {
 /// Trains to the end of the phase or of the run. Whether the run is to stop.
 Result<bool> TrainLoop::RunPhase(const Phase& phase) {
   feed_.reset();
-  feed_.emplace(session_.TrainSet(phase), session_.TrainOptions(phase), session_.device, session_.mix());
+  feed_.emplace(session_.TrainSet(phase), session_.TrainOptions(phase), session_.device,
+                session_.spec.data.normalisation, session_.mix());
   reported_ = {};
   noted_ = {};
   warm_steps_ = 0;
@@ -304,17 +306,9 @@ void TrainLoop::KeepValidation() {
 
 /// The run ends as one that is finished, with a checkpoint of its last step.
 Status TrainLoop::EndEarly() {
-  const auto& stop = session_.spec.early_stop;
-  const BestSoFar& best = session_.state.best;
   if (session_.is_rank0()) {
-    const std::string passes =
-        best.step == 0 ? fmt::format("none of the {} validation passes had a loss that is a finite number",
-                                     best.passes_since)
-                       : fmt::format(
-                             "the last {} validation passes were no better than that of step {}, "
-                             "whose {} was {:.4g}",
-                             best.passes_since, best.step, stop.metric, best.value);
-    session_.reporter.Note(fmt::format("early_stop: {}; the run ends after step {} of {}", passes,
+    session_.reporter.Note(fmt::format("early_stop: {}; the run ends after step {} of {}",
+                                       WhyEnough(session_.spec.early_stop, session_.state.best),
                                        session_.state.step, session_.total_steps));
   }
   if (session_.state.step == first_step_ || saved_step_ == session_.state.step) return {};

@@ -84,7 +84,7 @@ Result<ValidationEnd> Measure(Session& session) {
   Tally tally(session.device, session.val->classes().size());
   PlanShapes(session);
   const WithAverage averaged(session.average.get());
-  Feed feed(*session.val, session.ValOptions(), session.device);
+  Feed feed(*session.val, session.ValOptions(), session.device, session.spec.data.normalisation);
   while (true) {
     IMGD_ASSIGN(const auto batch, feed.Next());
     if (!batch) break;  // after as many batches on every rank

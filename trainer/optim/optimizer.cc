@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <map>
+#include <set>
+#include <string_view>
 #include <tuple>
 
 namespace imgd::trainer {
@@ -23,9 +25,26 @@ void ClipNorm(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, 
   at::_foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_max(1.0));
 }
 
+namespace {
+
+constexpr std::string_view kWeightName = ".weight";
+
+/// Of layers whose weights are matrices or kernels, which norm layers' are not.
+std::set<std::string> BiasesOf(const NamedTensors& parameters) {
+  std::set<std::string> names;
+  for (const auto& [name, parameter] : parameters) {
+    if (parameter.dim() > 1 && name.ends_with(kWeightName))
+      names.insert(name.substr(0, name.size() - kWeightName.size()) + ".bias");
+  }
+  return names;
+}
+
+}  // namespace
+
 std::vector<ParameterGroup> GroupParameters(const NamedTensors& parameters,
                                             const JobSpec::Optimizer& settings, const Model* model) {
-  std::map<std::pair<bool, int>, size_t> index;  // of the groups, by kind and depth
+  std::map<std::tuple<bool, double, int>, size_t> index;  // of the groups, by kind, decay and depth
+  const auto biases = BiasesOf(parameters);
   std::vector<ParameterGroup> groups;
   const bool layered = model != nullptr && settings.layer_decay < 1;
   const int last = layered ? model->LayerOf(model->head() + ".weight") : 0;
@@ -33,11 +52,12 @@ std::vector<ParameterGroup> GroupParameters(const NamedTensors& parameters,
     if (!parameter.requires_grad()) continue;
     const bool norm = IsNormOrBias(name, parameter);
     const int below = layered ? last - model->LayerOf(name) : 0;
-    const auto [at, is_new] = index.try_emplace({norm, below}, groups.size());
+    double decay = norm ? settings.norm_weight_decay : settings.weight_decay;
+    if (biases.contains(name)) decay = settings.bias_weight_decay.value_or(decay);
+    const auto [at, is_new] = index.try_emplace({norm, decay, below}, groups.size());
     if (is_new) {
-      groups.push_back({.weight_decay = norm ? settings.norm_weight_decay : settings.weight_decay,
-                        .rate = std::pow(settings.layer_decay, below),
-                        .is_norm_or_bias = norm});
+      groups.push_back(
+          {.weight_decay = decay, .rate = std::pow(settings.layer_decay, below), .is_norm_or_bias = norm});
     }
     groups[at->second].names.push_back(name);
     groups[at->second].parameters.push_back(parameter);

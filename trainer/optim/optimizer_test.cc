@@ -71,6 +71,18 @@ TEST(Sgd, VectorsAndBiasesDoNotDecay) {
   EXPECT_LT(bias.item<float>(), 1.0F) << "unless they are told to";
 }
 
+TEST(Optimizer, BiasesOfOtherLayersThanNormsMayDecayByThemselves) {
+  const auto model = *MakeModel({.name = "resnet18"}, {.classes = 4});
+  const JobSpec::Optimizer settings{.weight_decay = 0.5, .norm_weight_decay = 0.1, .bias_weight_decay = 0.25};
+  for (const auto& group : GroupParameters(Parameters(*model), settings, model.get())) {
+    for (const auto& name : group.names) {
+      const bool of_norm =
+          name.find("bn") != std::string::npos || name.find("downsample.1") != std::string::npos;
+      EXPECT_EQ(group.weight_decay, of_norm ? 0.1 : name == "fc.bias" ? 0.25 : 0.5) << name;
+    }
+  }
+}
+
 TEST(Sgd, RefusesAGradientThatLiesOtherwiseInMemory) {
   auto w = at::randn({4, 3, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true);
   const auto sgd = Make({{"conv1.weight", w}}, {});

@@ -20,22 +20,6 @@ double ShareOf(uint64_t right, const ClassCount& of) {
   return of.images > 0 ? static_cast<double>(right) / static_cast<double>(of.images) : 0;
 }
 
-/// Labels of the classes that have images, the worst first, those with fewer images behind at the same top-1.
-std::vector<uint32_t> WorstFirst(const ClassFigures& figures) {
-  std::vector<uint32_t> labels;
-  for (uint32_t label = 0; label < figures.counts.size(); ++label) {
-    if (figures.counts[label].images > 0) labels.push_back(label);
-  }
-  std::ranges::stable_sort(labels, [&](uint32_t a, uint32_t b) {
-    const auto& x = figures.counts[a];
-    const auto& y = figures.counts[b];
-    const double of_x = ShareOf(x.top1, x);
-    const double of_y = ShareOf(y.top1, y);
-    return of_x != of_y ? of_x < of_y : x.images > y.images;
-  });
-  return labels;
-}
-
 nlohmann::ordered_json ClassesOf(const ClassFigures& figures) {
   auto labels = WorstFirst(figures);
   if (labels.size() > kMostListed) labels.resize(kMostListed);
@@ -74,6 +58,21 @@ nlohmann::ordered_json WorstOf(const ClassFigures& figures) {
 }
 
 }  // namespace
+
+std::vector<uint32_t> WorstFirst(const ClassFigures& figures) {
+  std::vector<uint32_t> labels;
+  for (uint32_t label = 0; label < figures.counts.size(); ++label) {
+    if (figures.counts[label].images > 0) labels.push_back(label);
+  }
+  std::ranges::stable_sort(labels, [&](uint32_t a, uint32_t b) {
+    const auto& x = figures.counts[a];
+    const auto& y = figures.counts[b];
+    const double of_x = ShareOf(x.top1, x);
+    const double of_y = ShareOf(y.top1, y);
+    return of_x != of_y ? of_x < of_y : x.images > y.images;
+  });
+  return labels;
+}
 
 std::vector<Mistake> MostFrequentMistakes(const ClassFigures& figures, size_t most) {
   std::vector<Mistake> all;

@@ -47,6 +47,9 @@ struct Mistake {
 /// The most frequent mistakes, at most `most`, the most frequent first.
 std::vector<Mistake> MostFrequentMistakes(const ClassFigures& figures, size_t most);
 
+/// Labels of the classes that have images, the worst first, those with fewer images behind at the same top-1.
+std::vector<uint32_t> WorstFirst(const ClassFigures& figures);
+
 /// The object that docs/metrics.md describes, on one line: at most 5,000 classes (those with the least top-1,
 /// by label), the matrix in numbers up to 100 classes, 100 mistakes, 50 images.
 std::string ToJson(const ClassFigures& figures);

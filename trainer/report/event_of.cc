@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "common/utf8.h"
 
 namespace imgd::report {
@@ -42,6 +44,16 @@ void Fill(const RankSpread& x, v1::RankSpread& out) {
   out.set_slowest_input_seconds(x.slowest_input);
   out.set_ranks(static_cast<uint32_t>(x.ranks));
 }
+
+// An event is kept small, at most a quarter of a megabyte: of a thousand classes some 60 KB.
+constexpr size_t kMostClasses = 2000;
+constexpr size_t kMostMistakesTold = 100;
+constexpr size_t kMostInTable = 100;
+constexpr size_t kMostNameBytes = 100;
+
+std::string ShortText(const std::string& text) { return ToUtf8(text.substr(0, kMostNameBytes)); }
+
+std::string NameIn(const ClassFigures& figures, uint32_t label) { return ShortText(figures.names[label]); }
 
 }  // namespace
 
@@ -146,6 +158,41 @@ v1::TrainerEvent EventOf(const BadImage& x) {
   out.set_path(ToUtf8(x.path));
   out.set_error(ToUtf8(x.error));
   out.set_count(x.count);
+  return event;
+}
+
+v1::TrainerEvent EventOf(const ClassFigures& x) {
+  v1::TrainerEvent event;
+  auto& out = *event.mutable_classes();
+  out.set_step(x.step);
+  out.set_epoch(x.epoch);
+  out.set_class_count(static_cast<uint32_t>(x.names.size()));
+  auto labels = WorstFirst(x);
+  if (labels.size() > kMostClasses) labels.resize(kMostClasses);
+  std::ranges::sort(labels);
+  for (const uint32_t label : labels) {
+    auto& added = *out.add_classes();
+    added.set_label(label);
+    added.set_name(NameIn(x, label));
+    added.set_images(x.counts[label].images);
+    added.set_top1(x.counts[label].top1);
+    added.set_top5(x.counts[label].top5);
+  }
+  for (const auto& mistake : MostFrequentMistakes(x, kMostMistakesTold)) {
+    auto& added = *out.add_mistakes();
+    added.set_name(NameIn(x, mistake.label));
+    added.set_answer(NameIn(x, mistake.answer));
+    added.set_images(mistake.images);
+  }
+  for (const auto& image : x.worst) {
+    auto& added = *out.add_worst();
+    added.set_name(ShortText(image.name));
+    added.set_class_name(NameIn(x, image.label));
+    added.set_answer(NameIn(x, image.answer));
+    added.set_probability(image.probability);
+    added.set_loss(image.loss);
+  }
+  if (x.names.size() <= kMostInTable) out.mutable_confusion()->Assign(x.confusion.begin(), x.confusion.end());
   return event;
 }
 

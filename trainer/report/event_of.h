@@ -15,5 +15,6 @@ v1::TrainerEvent EventOf(const Profiled& x);
 v1::TrainerEvent EventOf(const Finished& x);
 v1::TrainerEvent EventOf(const Failed& x);
 v1::TrainerEvent EventOf(const BadImage& x);
+v1::TrainerEvent EventOf(const ClassFigures& x);
 
 }  // namespace imgd::report

@@ -34,7 +34,7 @@ tl::unexpected<Error> FailCurl(CURLcode code, const char* words) {
   Error error{.code = ErrorCode::kUnavailable, .message = *words != 0 ? words : curl_easy_strerror(code)};
   if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE) {
     error.code = ErrorCode::kFailedPrecondition;
-    error.hint = "--report-ca FILE names the certificate to trust; imgd's own is web.crt in its state folder";
+    error.hint = "--report-ca FILE names the certificate to trust; imgd's own is ca.crt in its state folder";
   }
   return tl::unexpected(std::move(error));
 }

@@ -8,6 +8,7 @@
 
 #include "common/files.h"
 #include "imgd/v1/trainer.pb.h"
+#include "trainer/report/event_of.h"
 
 namespace imgd::report {
 namespace {
@@ -91,6 +92,36 @@ TEST_F(RunDir, EventsCarryWhatWasReported) {
   EXPECT_EQ(events[4].bad_image().path(), "a/b.jpg");
   EXPECT_TRUE(events[5].failed().bad_input());
   EXPECT_EQ(events[6].finished().step(), 9U);
+}
+
+TEST_F(RunDir, FiguresOfClassesAreAnEventOfABoundedSize) {
+  ClassFigures pets{.step = 500,
+                    .epoch = 2,
+                    .names = {"cat", "dog", "bird"},
+                    .counts = {{4, 4, 4}, {3, 1, 2}, {0, 0, 0}},
+                    .confusion = {4, 0, 0, 2, 1, 0, 0, 0, 0},
+                    .worst = {{"dog/7.jpg", 1, 0, 0.9, 3.5}}};
+  ClassFigures many{.names = std::vector<std::string>(21841, std::string(500, 'n'))};
+  for (uint64_t i = 0; i < many.names.size(); ++i) many.counts.push_back({50, i % 50, 50});
+  for (uint32_t i = 0; i < ClassFigures::kMostWorst; ++i)
+    many.worst.push_back({std::string(4000, 'w'), i, i, 0.9, 3.5});
+  auto reporter = Open();
+  reporter->On(pets);
+  const auto events = Written();
+  ASSERT_EQ(events.size(), 1U);
+  const auto& classes = events[0].classes();
+  EXPECT_EQ(classes.step(), 500U);
+  EXPECT_EQ(classes.class_count(), 3U);
+  ASSERT_EQ(classes.classes_size(), 2) << "a class without images has no accuracy";
+  EXPECT_EQ(classes.classes(1).name(), "dog");
+  EXPECT_EQ(classes.classes(1).top1(), 1U);
+  EXPECT_EQ(classes.mistakes(0).answer(), "cat");
+  EXPECT_EQ(classes.confusion_size(), 9);
+  EXPECT_EQ(classes.worst(0).class_name(), "dog");
+  const auto large = EventOf(many);
+  EXPECT_EQ(large.classes().classes_size(), 2000);
+  EXPECT_EQ(large.classes().confusion_size(), 0);
+  EXPECT_LT(large.ByteSizeLong(), 256U << 10);
 }
 
 TEST_F(RunDir, NumbersGoOnWhereTheFileEndsThoughItsEndWasTorn) {

@@ -1,9 +1,11 @@
 // The JSON API over the canned world; the shapes are those of proto/imgd/v1.
 import type { Job, MetricAxis } from '../src/api/types.ts';
-import { history, type Run } from './curves.ts';
+import { LEVELS, type Level, levelOf } from '../src/lib/log_level.ts';
+import { history, type Run, rankStretches, xOf } from './curves.ts';
 import { blankJob, us, type WorldJob } from './jobs.ts';
 import { type Live, summaryOf } from './live.ts';
 import { logsOf } from './logs.ts';
+import { checkpointsOf, classesOf } from './results.ts';
 import { holdDevices, type World } from './world.ts';
 import { check, valueIn } from './yaml.ts';
 
@@ -102,24 +104,94 @@ function metrics(call: Call) {
     points: Number(query.get('points') ?? 1000),
     from: query.has('from') ? Number(query.get('from')) : Number.NEGATIVE_INFINITY,
     to: query.has('to') ? Number(query.get('to')) : Number.POSITIVE_INFINITY,
+    smooth: Number(query.get('smooth') ?? 0),
   };
   const names = (query.get('names') ?? 'loss').split(',');
-  return { series: names.map((name) => history(run, name, step, asked)) };
+  return {
+    images_per_epoch: xOf(run, run.stepsPerEpoch, 'images'),
+    series: names.map((name) => history(run, name, step, asked)),
+    ...(query.get('ranks') === 'true' ? { ranks: rankStretches(run, step) } : {}),
+  };
 }
 
+/** As imgd pages logs: by number before and after a line, or on from what an answer gave ("START-RANK.LINE-..."). */
 function logs(call: Call) {
   const one = jobOf(call);
-  const tail = Number(call.query.get('tail')) || 100_000;
-  const rank = call.query.get('rank');
-  const after = Number(call.query.get('after_line') ?? 0);
+  const { query } = call;
+  const tail = Number(query.get('tail')) || 1000;
+  const rank = query.get('rank');
   const ranks = Math.min(one.job.nodes * one.job.ranks_per_node, 64);
   const wanted = rank === null ? Array.from({ length: ranks }, (_, i) => i) : [Number(rank)];
-  const lines = wanted.flatMap((r) => logsOf(one, r, Math.ceil(tail / wanted.length)));
-  const fresh = lines.filter((line) => Number(line.line_number) > after);
-  return { lines: fresh.sort((a, b) => Number(a.time_us) - Number(b.time_us)) };
+  const place = (text: string | null) => {
+    const [generation, ...parts] = (text ?? '').split('-');
+    // Of a start before nothing is left here, and of the newest one everything is wanted.
+    if (generation !== one.job.generation) return new Map<number, number>();
+    return new Map(parts.map((part) => part.split('.').map(Number) as [number, number]));
+  };
+  const after = place(query.get('after'));
+  const before = place(query.get('before'));
+  const contains = (query.get('contains') ?? '').toLowerCase();
+  const level = LEVELS.indexOf((query.get('level') ?? 'LOG_LEVEL_DEBUG').slice(10).toLowerCase() as Level);
+  const next: string[] = [];
+  const previous: string[] = [];
+  const lines = wanted.flatMap((r) => {
+    const all = logsOf(one, r, 100_000);
+    const until = Number(query.get('before_line') ?? before.get(r) ?? Number.MAX_SAFE_INTEGER);
+    const found = all.filter((line) => {
+      const number = Number(line.line_number);
+      if (number >= until || number <= (after.get(r) ?? 0)) return false;
+      return line.text.toLowerCase().includes(contains) && LEVELS.indexOf(levelOf(line.text)) <= level;
+    });
+    const page = query.has('after') ? found.slice(0, tail) : found.slice(-tail);
+    const newest = Math.min(all.length, until - 1);
+    next.push(`${r}.${query.has('after') && page.length < found.length ? page.at(-1)!.line_number : newest}`);
+    if (page.length < found.length) previous.push(`${r}.${page[0]!.line_number}`);
+    return page;
+  });
+  const name = (places: string[]) => (places.length > 0 ? [one.job.generation, ...places].join('-') : '');
+  return {
+    lines: lines.sort((a, b) => Number(a.time_us) - Number(b.time_us)),
+    truncated: query.has('after') && previous.length > 0,
+    generation: one.job.generation,
+    next: name(next),
+    previous: name(previous),
+  };
+}
+
+/** All of a job lies on the time from its start to its end: none here started twice. */
+function usageOverTime(call: Call) {
+  const edges = (call.query.get('edges_us') ?? '').split(',').map((at) => Number(at) / 1e6);
+  const owners = new Map<string, { owner: string; device_hours: number[]; cost: number[] }>();
+  for (const { job } of call.world.jobs.values()) {
+    const from = Number(job.started_us) / 1e6;
+    const to = Number(job.ended_us) / 1e6 || Date.now() / 1000;
+    if (!(from > 0 && job.device_hours > 0)) continue;
+    const none = () => edges.slice(1).map(() => 0);
+    const one = owners.get(job.owner) ?? { owner: job.owner, device_hours: none(), cost: none() };
+    owners.set(job.owner, one);
+    for (let i = 0; i + 1 < edges.length; i++) {
+      const part = (Math.min(to, edges[i + 1]!) - Math.max(from, edges[i]!)) / Math.max(to - from, 1);
+      if (part <= 0) continue;
+      one.device_hours[i]! += part * job.device_hours;
+      one.cost[i]! += part * job.cost;
+    }
+  }
+  return { owners: [...owners.values()] };
 }
 
 const OVER = ['JOB_STATE_COMPLETED', 'JOB_STATE_FAILED', 'JOB_STATE_CANCELLED'];
+
+function deleteJob(call: Call) {
+  const { job } = jobOf(call);
+  if (!OVER.includes(job.state))
+    throw new Refusal(
+      412,
+      'FAILED_PRECONDITION',
+      `job ${job.id} has not ended; imgcli cancel ${job.id} ends it`,
+    );
+  call.world.jobs.delete(job.id);
+  return {};
+}
 
 function refuseOver(job: Job): void {
   if (OVER.includes(job.state))
@@ -251,6 +323,9 @@ export const ROUTES: [string, string, Handler][] = [
   ['POST', 'jobs/*/change', change],
   ['GET', 'jobs/*/metrics', metrics],
   ['GET', 'jobs/*/logs', logs],
+  ['GET', 'jobs/*/checkpoints', (call) => ({ checkpoints: checkpointsOf(jobOf(call)) })],
+  ['GET', 'jobs/*/classes', (call) => ({ figures: classesOf(jobOf(call)) })],
+  ['DELETE', 'jobs/*', deleteJob],
   ['GET', 'nodes', ({ world }) => ({ nodes: [...world.nodes.values()], warning: '' })],
   ['GET', 'nodes/*', oneNode],
   ['POST', 'nodes/*/set-aside', setAside],
@@ -258,6 +333,7 @@ export const ROUTES: [string, string, Handler][] = [
   ['GET', 'datasets', ({ world }) => ({ datasets: [...world.datasets.values()] })],
   ['POST', 'datasets', register],
   ['DELETE', 'datasets/*', forget],
+  ['GET', 'usage/over-time', usageOverTime],
   ['GET', 'usage', ({ world }) => ({ accounts: world.usage, currency: 'USD', warning: '' })],
   ['GET', 'events', () => ({ events: [] })],
 ];

@@ -1,5 +1,5 @@
 // What a training run of the canned world shows at each step: smooth laws with noise that is always the same.
-import type { MetricAxis, MetricPoint, MetricSeries } from '../src/api/types.ts';
+import type { MetricAxis, MetricPoint, MetricSeries, RankStretch } from '../src/api/types.ts';
 import { noise } from './random.ts';
 
 /** What the curves of a run follow from. */
@@ -70,6 +70,9 @@ const TRAINING: Record<string, (run: Run, step: number) => number> = {
   own_least_seconds: (run, step) => run.secondsPerStep * (0.82 + 0.01 * noise(run.seed + 12, step)),
   own_most_seconds: (run, step) =>
     run.secondsPerStep * (run.seed % 3 ? 0.89 : 1.04 + 0.02 * noise(run.seed + 13, step)),
+  gpu_busy_most_ratio: (run, step) => 0.985 + 0.01 * noise(run.seed + 15, step),
+  gpu_busy_mean_ratio: (run, step) => 0.94 + 0.02 * noise(run.seed + 16, step),
+  gpu_busy_least_ratio: (run, step) => 0.86 + 0.04 * noise(run.seed + 17, step),
   slowest_rank: (run, step) =>
     run.seed % 3 && step % 400 ? Math.floor(Math.abs(noise(run.seed + 14, step)) * 97) % 4 : run.seed % 4,
 };
@@ -84,6 +87,8 @@ export interface Asked {
   points: number;
   from: number;
   to: number;
+  /** Weight of the smoothing; 0 for none. */
+  smooth: number;
 }
 
 /** The run's figure `name` up to `step`, in at most so many points that keep the peaks. */
@@ -100,22 +105,52 @@ export function history(run: Run, name: string, step: number, asked: Asked): Met
   }
   const training = TRAINING[name];
   if (!training) throw new Error(`there is no figure '${name}'`);
-  const raw: [number, number][] = [];
+  const raw: Raw[] = [];
+  let sum = 0;
+  let share = 0;
   for (let at = LOG_EVERY; at <= step; at += LOG_EVERY) {
     const x = xOf(run, at, asked.axis);
-    if (inRange(x)) raw.push([x, training(run, at)]);
+    const value = training(run, at);
+    sum = sum * asked.smooth + value * (1 - asked.smooth);
+    share = share * asked.smooth + 1 - asked.smooth;
+    if (inRange(x)) raw.push([x, value, sum / share]);
   }
-  return { name, points: reduce(raw, asked.points) };
+  const mean = raw.reduce((all, p) => all + p[1], 0) / Math.max(raw.length, 1);
+  return { name, points: reduce(raw, asked), mean };
 }
 
-function reduce(raw: readonly [number, number][], most: number): MetricPoint[] {
-  const size = Math.max(raw.length / most, 1);
+/** Of four ranks, of which one is slow in some runs, in at most 64 stretches. */
+export function rankStretches(run: Run, step: number): RankStretch[] {
+  const width = 2 ** Math.ceil(Math.log2(Math.max(step / 64, 1)));
+  return Array.from({ length: Math.floor(step / width) }, (_, i) => {
+    const own = [0, 1, 2, 3].map((rank) => {
+      const slow = run.seed % 3 ? 0 : rank === run.seed % 4 ? 0.21 : 0;
+      return run.secondsPerStep * (0.83 + slow + 0.02 * noise(run.seed + 20 + rank, i));
+    });
+    const all = Math.max(...own) + 0.02 * run.secondsPerStep;
+    return {
+      generation: '1',
+      first_step: String(i * width + 1),
+      steps: String(width),
+      own_seconds: own,
+      wait_seconds: own.map((seconds) => all - seconds),
+    };
+  });
+}
+
+/** x, the value, and the smoothed one. */
+type Raw = [number, number, number];
+
+function reduce(raw: readonly Raw[], { points, smooth }: Asked): MetricPoint[] {
+  const size = Math.max(raw.length / points, 1);
   const out: MetricPoint[] = [];
   for (let at = 0; at < raw.length; at += size) {
     const part = raw.slice(Math.floor(at), Math.max(Math.floor(at + size), Math.floor(at) + 1));
     const values = part.map((p) => p[1]);
     const end = part[part.length - 1]!;
-    out.push([end[0], Math.min(...values), Math.max(...values), end[1]]);
+    const point: MetricPoint = [end[0], Math.min(...values), Math.max(...values), end[1]];
+    if (smooth > 0) point.push(end[2]);
+    out.push(point);
   }
   return out;
 }

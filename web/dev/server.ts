@@ -72,10 +72,16 @@ export class DevServer {
     if (!url.pathname.startsWith('/api/v1/')) return this.#page(url.pathname, response);
     if (this.#away) return void request.socket.destroy();
     const token = this.#options.token;
-    if (token && request.headers.authorization !== `Bearer ${token}`) {
+    const cookie = `__Host-imgd=${token}`;
+    const bearer = request.headers.authorization === `Bearer ${token}`;
+    if (token && !bearer && !(request.headers.cookie ?? '').split('; ').includes(cookie)) {
       return send(response, 401, {
         error: { code: 'UNAUTHENTICATED', message: 'a token that imgd knows is needed' },
       });
+    }
+    if (url.pathname === '/api/v1/session') {
+      response.setHeader('set-cookie', `${cookie}; Path=/; Secure; HttpOnly; SameSite=Strict`);
+      return send(response, 200, {});
     }
     if (url.pathname === '/api/v1/stream') {
       const last = request.headers['last-event-id'];

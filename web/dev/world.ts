@@ -29,6 +29,8 @@ function device(index: number, model: string, gib: number): Device {
       temperature_celsius: 34,
       error: '',
       sm_clock_hertz: 345e6,
+      throttled_by: '',
+      xid: 0,
     },
   };
 }
@@ -80,6 +82,8 @@ function makeNodes(now: number): Map<string, Node> {
   sick.problems = [{ kind: 'PROBLEM_KIND_GPU', text: 'has had Xid 79 on GPU 6: it fell off the bus' }];
   sick.reason_text = 'has had Xid 79 on GPU 6: it fell off the bus';
   sick.devices[6]!.reading!.error = 'NVML: GPU is lost';
+  sick.devices[5]!.reading!.xid = 79;
+  sick.devices[4]!.reading!.throttled_by = 'heat';
   const lost = byName.get('l4-3')!;
   lost.state = 'NODE_STATE_LOST';
   lost.reason_text = 'is lost: not heard for 14 min';
@@ -162,6 +166,7 @@ function over(one: WorldJob, now: number): void {
   if (dice < 0.72) endJob(one, 'COMPLETED', 1);
   else endJob(one, dice < 0.87 ? 'FAILED' : 'CANCELLED', random(one.run.seed + 12)() * 0.8);
   if (Number(one.job.ended_us) / 1e6 > now) one.job.ended_us = us(now - 300);
+  one.job.held_ms = String(Math.max(Number(one.job.ended_us) - Number(one.job.started_us), 0) / 1000);
 }
 
 const PLACES = [
@@ -320,6 +325,7 @@ function makeUsage(now: number): AccountUsage[] {
     device_hours: budget(hours, mostHours, 'WEEK'),
     spend: budget(hours * 4.1, 0, 'MONTH'),
     recent_device_hours: recent,
+    share: name === 'ada' ? 2 : 1,
   });
   return [
     user('ada', 24, 64, 812, 2000, 690, 4),

@@ -28,6 +28,20 @@ browserTest('submit: a fault is shown at its line, and a good file goes', async 
   assert.equal(server.world.jobs.get('121')!.job.owner, 'ada');
 });
 
+browserTest('submit: the usual settings are fields that write into the file', async ({ page, base }) => {
+  await page.goto(`${base}/submit`);
+  const editor = page.getByLabel('Job file');
+  await editor.fill('name: fine # mine\ntrain: {epochs: 5}\nresources:\n  nodes: {min: 1, max: 2}\n');
+  await page.getByLabel('Epochs').fill('90');
+  await page.getByLabel('Learning rate').fill('0.4');
+  assert.equal(
+    await editor.inputValue(),
+    'name: fine # mine\ntrain: {epochs: 90}\nresources:\n  nodes: {min: 1, max: 2}\noptimizer:\n  lr: 0.4\n',
+  );
+  assert.equal(await page.getByLabel('Name', { exact: true }).inputValue(), 'fine');
+  assert.ok(await page.getByLabel('Nodes', { exact: true }).isDisabled());
+});
+
 browserTest('rerun shows what was changed', async ({ page, server, base }) => {
   await page.goto(`${base}/jobs/91`);
   await page.getByRole('button', { name: 'Rerun' }).click();
@@ -122,8 +136,16 @@ browserTest(
 browserTest('a token is asked for where imgd wants one', async ({ page, base }) => {
   await page.goto(`${base}/nodes`);
   await page.getByRole('button', { name: 'Enter a token' }).click();
+  await page.locator('input[name=token]').fill('imgd_bad');
+  await page.getByRole('button', { name: 'Use it' }).click();
+  await page.getByRole('dialog').getByRole('alert').waitFor();
   await page.locator('input[name=token]').fill('imgd_good');
   await page.getByRole('button', { name: 'Use it' }).click();
   await page.waitForSelector('[data-state=live]');
   await page.waitForSelector('.node-row');
+  // It outlives the page, and no script can read it.
+  await page.reload();
+  await page.waitForSelector('[data-state=live]');
+  const seen = await page.evaluate(() => document.cookie + JSON.stringify(localStorage));
+  if (seen.includes('imgd_good')) throw new Error(`a script can read the token: ${seen}`);
 }, { token: 'imgd_good' }); // biome-ignore format: one argument

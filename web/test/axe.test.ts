@@ -15,6 +15,7 @@ const PLACES = [
   '/submit',
   '/jobs/11',
   '/jobs/11/logs',
+  '/jobs/11/results',
   '/jobs/11/timeline',
   '/jobs/11/config',
 ];

@@ -84,6 +84,11 @@ class PlanBuilder {
   std::vector<QueuedJob> queue;
 };
 
+/// What a node sees that shares no folders.
+inline std::shared_ptr<const FolderView> Sees(const std::string& filesystem) {
+  return std::make_shared<const FolderView>(FolderView{filesystem, {}});
+}
+
 inline std::vector<std::string> Where(const Placement& placement) {
   std::vector<std::string> out;
   for (const auto& part : placement.parts) {

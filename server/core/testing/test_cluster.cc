@@ -49,6 +49,7 @@ Status TestCluster::TryJoin(const std::string& node, uint32_t devices, const std
                             std::vector<RunReport> runs) {
   NodeHello hello{.node = NodeId(node),
                   .agent_id = agent_id,
+                  .incarnation = incarnation,
                   .address = node,
                   .filesystem_id = filesystem,
                   .runs = std::move(runs),
@@ -162,6 +163,10 @@ Status TestCluster::SetTimeLimit(JobId job, TimeLimitChange change) {
 Status TestCluster::SetAside(const std::string& node, bool drain, const std::string& reason) {
   return Ask(
       [&](Actions& out) { return reactor_.OnSetAside(NodeId(node), drain, reason, "ada", now_, out); });
+}
+
+Status TestCluster::Forget(const std::string& node) {
+  return Ask([&](Actions& out) { return reactor_.OnForget(NodeId(node), "ada", now_, out); });
 }
 
 Status TestCluster::Return(const std::string& node, bool drained) {

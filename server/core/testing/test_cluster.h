@@ -39,6 +39,8 @@ class TestCluster {
 
   /// What nodes that join from now on see: those that name the same one share all folders.
   std::string filesystem = "fs";
+  /// The processes of agents that join from now on.
+  std::string incarnation;
   /// What nodes that join from now on cost an hour.
   double price_per_hour = 0;
 
@@ -67,6 +69,7 @@ class TestCluster {
   Status SetTimeLimit(JobId job, TimeLimitChange change);
   Status SetAside(const std::string& node, bool drain, const std::string& reason = "");
   Status Return(const std::string& node, bool drained);
+  Status Forget(const std::string& node);
 
   /// A run that somebody started by hand, and a sign of life of it.
   JobId StartedByHand(const std::string& name, std::vector<std::string> hosts);
@@ -98,6 +101,11 @@ class TestCluster {
   void Pass(Duration time);
   /// The daemon restarts: only what is stored is known, and every node has to say Hello.
   void Restart();
+  /// The same with this moment's state as a backup: starts from now on have no lower number.
+  void RestoreWith(Generation first) {
+    settings_.first_generation = first;
+    Restart();
+  }
   /// Somebody sets the wall clock.
   void SetClockAhead(Duration time) {
     now_.wall.micros += std::chrono::duration_cast<std::chrono::microseconds>(time).count();

@@ -16,8 +16,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy
+import torch
 from harness import free_port
 from PIL import Image, ImageDraw
+from safetensors.torch import load_file
 
 REPO = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("IMGD_BIN", REPO / "build" / "release" / "bin"))
@@ -33,6 +35,8 @@ EVENTS = {
     8: "failed",
     9: "bad_image",
     16: "profile",
+    17: "note",
+    18: "classes",
 }
 FIELDS: dict[str, dict[int, str]] = {
     "started": {
@@ -115,6 +119,8 @@ FIELDS: dict[str, dict[int, str]] = {
     },
     "finished": {1: "step", 2: "val_top1", 3: "val_top5"},
     "failed": {1: "message", 2: "bad_input", 3: "collective_broken"},
+    "note": {2: "text"},
+    "classes": {1: "step", 2: "epoch", 7: "class_count"},
     "profile": {1: "step", 2: "rank", 3: "trace", 4: "table"},
     "bad_image": {1: "path", 2: "error", 3: "count"},
 }
@@ -382,3 +388,12 @@ class Trainer:
                 if rank.poll() is None:
                     rank.kill()
                     rank.communicate()
+            for pulse in run.folder.glob("pulse.*"):
+                if pulse.is_symlink():  # as an agent does
+                    pulse.readlink().unlink(missing_ok=True)
+
+
+def files_at(trainer: Trainer, step: int) -> dict[str, dict[str, torch.Tensor]]:
+    """The tensors of the newest checkpoint of this step."""
+    folder = sorted(trainer.checkpoints.glob(f"g*/step{step}"))[-1]
+    return {path.name: load_file(path) for path in folder.glob("*.safetensors")}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torchvision
+from cuts import Cuts
 from imgtrain_ranks import Run, Trainer
 from safetensors.torch import load_file, save_file
-from test_learning import cut_at
 
 STEPS_PER_EPOCH = 5
 EXPLOSIVE = 1e6
@@ -60,11 +60,23 @@ def test_a_rollback_is_the_same_when_the_run_is_cut(trainer: Trainer) -> None:
     trainer.run(**settings)
     whole = load_file(newest(trainer) / "model.safetensors")
     trainer.checkpoints = trainer.checkpoints.parent / "cut"
-    for number, step in enumerate((4, 7, 11)):
-        cut_at(trainer, step, 1, settings, politely=number != 1)
+    cuts = Cuts(trainer, 1, settings)
+    cuts.by_command(4)
+    cuts.by_sigkill(7)
+    cuts.by_command(11)
     trainer.run(**settings)
     cut = load_file(newest(trainer) / "model.safetensors")
     assert all(torch.equal(tensor, cut[name]) for name, tensor in whole.items())
+
+
+@pytest.mark.long
+def test_a_rollback_goes_to_a_checkpoint_of_other_settings(trainer: Trainer) -> None:
+    """One that the file asked for when it was written, though it would not now."""
+    settings = with_an_explosion(trainer, action="rollback", every_steps=1)
+    settings |= {"checkpoint__every_steps": 3, "checkpoint__every_epochs": 0, "checkpoint__keep": 2}
+    trainer.run(**settings, train__max_steps=3)
+    run = trainer.run(**settings | {"checkpoint__every_steps": 7})
+    assert "/g0/step3 again, and training goes on with step" in notes(run)
 
 
 @pytest.mark.long
@@ -132,7 +144,11 @@ def test_a_run_that_gets_no_better_ends_as_finished(trainer: Trainer) -> None:
     run = trainer.run(2, **settings)
     assert [event.epoch for event in run.events("epoch")] == [1, 2, 3]
     assert run.events("finished")[0].step == 3 * STEPS_PER_EPOCH
-    assert "early_stop: the last 2 validation passes were no better than that of step 5" in notes(run)
+    best = run.events("epoch")[0].val_top1
+    assert (
+        f"early_stop: the last 2 validation passes were no better than that of step 5, whose top1 was {best:.4g}; "
+        "the run ends after step 15 of 45"
+    ) in notes(run)
     assert newest(trainer).name == f"step{3 * STEPS_PER_EPOCH}"
     # It has ended, whoever starts it once more.
     again = trainer.run(2, **settings)

@@ -2,92 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torchvision
-from imgtrain_ranks import STOP_WITH_CHECKPOINT_COMMAND, Trainer, send_command
-from safetensors.torch import load_file, save_file
-
-STEPS = 24
-
-# Phases of 5, 9 and 3 steps an epoch, so that images and batches change at steps 10 and 19.
-EVERYTHING: dict[str, Any] = {
-    "phases": "[{until: 2, image_size: 32, global_batch: 16}, {until: 3, image_size: 48, global_batch: 8}, "
-    "{until: 5, image_size: 40, global_batch: 24}]",
-    "train__epochs": 5,
-    "train__max_steps": STEPS,
-    "train__accumulate": 2,
-    "model__drop_path": 0.2,
-    "augment__policy": "randaugment",
-    "augment__mixup": 0.2,
-    "augment__cutmix": 1.0,
-    "augment__erasing": 0.2,
-    "ema__decay": 0.9,
-    "ema__every_steps": 2,
-    "optimizer__clip_norm": 1.0,
-}
-
-
-def files_at(trainer: Trainer, step: int) -> dict[str, dict[str, torch.Tensor]]:
-    """The tensors of the newest checkpoint of this step."""
-    folder = sorted(trainer.checkpoints.glob(f"g*/step{step}"))[-1]
-    return {path.name: load_file(path) for path in folder.glob("*.safetensors")}
-
-
-def assert_identical(ours: dict[str, dict[str, torch.Tensor]], theirs: dict[str, dict[str, torch.Tensor]]) -> None:
-    assert ours.keys() == theirs.keys()
-    for name, tensors in ours.items():
-        assert tensors.keys() == theirs[name].keys()
-        for key, tensor in tensors.items():
-            assert torch.equal(tensor, theirs[name][key]), f"{name}: {key}"
-
-
-def cut_at(trainer: Trainer, step: int, ranks: int, settings: dict[str, Any], *, politely: bool) -> dict[int, float]:
-    """Starts, and ends the run once it has done `step` steps: by the stop command or by SIGKILL."""
-    run = trainer.start(ranks, **settings)
-    run.wait_for_step(step)
-    if politely:
-        # It may have ended meanwhile.
-        with contextlib.suppress(OSError, AssertionError):
-            send_command(run.folder / "control.0", STOP_WITH_CHECKPOINT_COMMAND)
-    else:
-        for rank in run.ranks:
-            rank.kill()
-    run.wait()
-    return run.losses()
-
-
-def check_bit_identical(trainer: Trainer, ranks: int, kind: str, cuts: list[int]) -> None:
-    learning = {"optimizer__kind": kind, "optimizer__lr": 0.002 if kind == "adamw" else 0.05}
-    settings = EVERYTHING | learning | {"checkpoint__every_steps": 2}
-    losses = trainer.run(ranks, **settings).losses()
-    whole = files_at(trainer, STEPS)
-    assert set(whole) == {"model.safetensors", "optimizer.safetensors", "ema.safetensors"}
-    trainer.checkpoints = trainer.checkpoints.parent / "cut"
-    seen: dict[int, float] = {}
-    for number, step in enumerate(cuts):
-        seen |= cut_at(trainer, step, ranks, settings, politely=number % 2 == 0)
-    seen |= trainer.run(ranks, **settings).losses()
-    assert seen == losses
-    assert_identical(whole, files_at(trainer, STEPS))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("ranks", "kind"), [(1, "adamw"), (2, "adamw"), (1, "lars")])
-def test_a_run_that_was_cut_ends_with_the_same_bits(ranks: int, kind: str, trainer: Trainer) -> None:
-    check_bit_identical(trainer, ranks, kind, [11])
-
-
-@pytest.mark.long
-def test_twenty_cuts_leave_no_trace(trainer: Trainer) -> None:
-    # Those at a step that the last start got beyond cost only a start.
-    cuts = sorted(random.Random(1).choices(range(1, STEPS - 1), k=20))
-    check_bit_identical(trainer, 2, "sgd", cuts)
+from imgtrain_ranks import Trainer, files_at
+from safetensors.torch import save_file
 
 
 @pytest.mark.long

@@ -46,7 +46,7 @@ def test_ranks_resuming_and_indexes_make_no_difference(
         "data__val": images[1],
         "train__max_steps": 8,
         "train__freeze_batch_norm": True,
-        "optimizer__lr": 0.02,
+        "optimizer__lr": 0.005,  # at 0.02 a difference of rounding grows tenfold with each step
     }
     one = trainer.run(1, **settings).losses()
     assert len(one) == 8

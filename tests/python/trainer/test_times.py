@@ -41,6 +41,18 @@ def test_the_parts_of_the_steps_add_up_to_their_time(ranks: int, trainer: Traine
 
 
 @pytest.mark.long
+def test_what_is_learnt_does_not_depend_on_the_size_of_buckets(trainer: Trainer) -> None:
+    losses = {}
+    for mebibytes in (1, 4096):
+        trainer.checkpoints = trainer.tmp_path / f"buckets{mebibytes}"
+        run = trainer.run(2, dist__bucket_mb=mebibytes, train__max_steps=6, checkpoint__every_epochs=0)
+        losses[mebibytes] = [event.loss for event in run.events("step")]
+        assert all(0 <= event.times.all_reduce_hidden_ratio <= 1 for event in run.events("step"))
+    # The sum of two ranks' gradients has no order.
+    assert losses[1] == losses[4096]
+
+
+@pytest.mark.long
 def test_a_rank_that_is_slow_is_named_and_the_others_wait_for_it(trainer: Trainer) -> None:
     run = trainer.start(2, train__epochs=1000, checkpoint__every_epochs=0)
     run.wait_for_step(3)

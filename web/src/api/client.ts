@@ -1,14 +1,18 @@
 import type {
+  ClassFigures,
   Dataset,
   Decision,
   GetJobResponse,
   ListJobsResponse,
   ListUsageResponse,
-  LogLine,
+  LogPage,
   MetricAxis,
-  MetricSeries,
+  MetricsResponse,
   Node,
   NodeRun,
+  OwnerUsage,
+  RankStretch,
+  ReportedCheckpoint,
   SubmitJobResponse,
 } from './types.ts';
 
@@ -33,33 +37,24 @@ export class ApiError extends Error {
   }
 }
 
-let token = readToken();
-const tokenListeners = new Set<(token: string) => void>();
+// The browser keeps the token as a cookie that no script can read; pages only know that a session began anew.
+let session = 0;
+const sessionListeners = new Set<(session: number) => void>();
 
-function readToken(): string {
-  try {
-    return localStorage.getItem('imgd.token') ?? '';
-  } catch {
-    return '';
-  }
+/** Number of the session that began last; 0: none did since the page was loaded. */
+export function currentSession(): number {
+  return session;
 }
 
-export function currentToken(): string {
-  return token;
+/** Begins a session with a token; throws where imgd does not take it. */
+export async function logIn(token: string): Promise<void> {
+  await call('POST', '/session', {}, undefined, { authorization: `Bearer ${token.trim()}` });
+  session = Date.now();
+  for (const listener of sessionListeners) listener(session);
 }
 
-export function setToken(next: string): void {
-  token = next.trim();
-  try {
-    localStorage.setItem('imgd.token', token);
-  } catch {
-    // Without storage it lasts as long as the page.
-  }
-  for (const listener of tokenListeners) listener(token);
-}
-
-export function onToken(listener: (token: string) => void): void {
-  tokenListeners.add(listener);
+export function onSession(listener: (session: number) => void): void {
+  sessionListeners.add(listener);
 }
 
 /** The faults that an answer's body tells of: {"error": {...}}, each of them in `details` where there may be several. */
@@ -77,9 +72,15 @@ export function faultsOf(status: number, body: unknown): { code: string; faults:
   return { code, faults };
 }
 
-async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
-  const headers: Record<string, string> = { accept: 'application/json' };
-  if (token) headers.authorization = `Bearer ${token}`;
+async function call<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+  more: Record<string, string> = {},
+): Promise<T> {
+  // What changes something has a header that pages of other origins can't send.
+  const headers: Record<string, string> = { accept: 'application/json', 'x-imgd-csrf': '1', ...more };
   if (body !== undefined) headers['content-type'] = 'application/json';
   let response: Response;
   try {
@@ -164,25 +165,40 @@ export const api = {
     id: string,
     names: string[],
     x: MetricAxis,
-    range: { points: number; from?: number; to?: number },
+    range: { points: number; from?: number; to?: number; smooth?: number; mean?: boolean },
     signal?: AbortSignal,
   ) =>
-    call<{ series: MetricSeries[] }>(
+    call<MetricsResponse>(
       'GET',
       `/jobs/${seg(id)}/metrics${query({ names: names.join(','), x, ...range })}`,
       undefined,
       signal,
     ),
+  /** Where each rank's time went, over the whole run. */
+  rankTimes: async (id: string, signal?: AbortSignal): Promise<RankStretch[]> => {
+    const asked = query({ names: 'loss', points: 1, ranks: true });
+    const got = await call<MetricsResponse>('GET', `/jobs/${seg(id)}/metrics${asked}`, undefined, signal);
+    return got.ranks ?? [];
+  },
   logs: (
     id: string,
     options: {
       rank?: number | undefined;
       generation?: string | undefined;
+      contains?: string | undefined;
+      level?: string | undefined;
       tail: number;
-      after_line?: string;
+      before_line?: string;
+      after?: string;
+      before?: string;
     },
     signal?: AbortSignal,
-  ) => call<{ lines?: LogLine[] }>('GET', `/jobs/${seg(id)}/logs${query(options)}`, undefined, signal),
+  ) => call<LogPage>('GET', `/jobs/${seg(id)}/logs${query(options)}`, undefined, signal),
+  checkpoints: (id: string, signal?: AbortSignal) =>
+    call<{ checkpoints: ReportedCheckpoint[] }>('GET', `/jobs/${seg(id)}/checkpoints`, undefined, signal),
+  classes: (id: string, signal?: AbortSignal) =>
+    call<{ figures?: ClassFigures }>('GET', `/jobs/${seg(id)}/classes`, undefined, signal),
+  deleteJob: (id: string) => call<unknown>('DELETE', `/jobs/${seg(id)}${query({ actor: actor() })}`),
   events: (options: { job_id?: string; node?: string }, signal?: AbortSignal) =>
     call<{ events?: Decision[] }>('GET', `/events${query(options)}`, undefined, signal),
   nodes: (signal?: AbortSignal) =>
@@ -193,7 +209,15 @@ export const api = {
     call<{ node: Node }>('POST', `/nodes/${seg(name)}/set-aside`, { drain, reason, actor: actor() }),
   returnNode: (name: string, drained: boolean) =>
     call<{ node: Node }>('POST', `/nodes/${seg(name)}/return`, { drained, actor: actor() }),
+  forgetNode: (name: string) => call<unknown>('DELETE', `/nodes/${seg(name)}${query({ actor: actor() })}`),
   usage: (signal?: AbortSignal) => call<ListUsageResponse>('GET', '/usage', undefined, signal),
+  usageOverTime: (edges: readonly number[], signal?: AbortSignal) =>
+    call<{ owners: OwnerUsage[] }>(
+      'GET',
+      `/usage/over-time${query({ edges_us: edges.map((at) => at * 1000).join(',') })}`,
+      undefined,
+      signal,
+    ),
   datasets: (signal?: AbortSignal) => call<{ datasets: Dataset[] }>('GET', '/datasets', undefined, signal),
   registerDataset: (name: string, address: string) =>
     call<{ dataset: Dataset; existed: boolean }>('POST', '/datasets', {

@@ -24,7 +24,7 @@ export class Connection {
   status: Status = { state: 'connecting' };
   readonly #url: string;
   readonly #listener: Listener;
-  #token = '';
+  #session = -1;
   #lastId = '';
   #wait = FIRST_WAIT_MS;
   #lostSince = 0;
@@ -36,10 +36,10 @@ export class Connection {
     this.#listener = listener;
   }
 
-  /** Connects, or connects anew with another token. */
-  start(token: string): void {
-    if (this.#abort && token === this.#token) return;
-    this.#token = token;
+  /** Connects, or connects anew in another session. */
+  start(session: number): void {
+    if (this.#abort && session <= this.#session) return;
+    this.#session = session;
     this.retryNow();
   }
 
@@ -72,7 +72,6 @@ export class Connection {
 
   async #read(abort: AbortController): Promise<void> {
     const headers: Record<string, string> = { accept: 'text/event-stream' };
-    if (this.#token) headers.authorization = `Bearer ${this.#token}`;
     if (this.#lastId) headers['last-event-id'] = this.#lastId;
     let silence = setTimeout(() => abort.abort(), CONNECT_MS);
     const response = await fetch(this.#url, { headers, signal: abort.signal, cache: 'no-store' }).finally(

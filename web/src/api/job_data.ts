@@ -5,7 +5,16 @@ import { StepWatch } from '../lib/steps.ts';
 import { type Loaded, useData } from '../ui/use_data.ts';
 import { api } from './client.ts';
 import { onLive } from './live.ts';
-import type { Decision, GetJobResponse, Job, LiveStep, MetricAxis, MetricPoint, StepTimes } from './types.ts';
+import type {
+  Decision,
+  DeviceSpread,
+  GetJobResponse,
+  Job,
+  LiveStep,
+  MetricAxis,
+  MetricPoint,
+  StepTimes,
+} from './types.ts';
 
 /** One job, kept up to date by the stream. */
 export function useJob(id: string): Loaded<GetJobResponse> {
@@ -62,6 +71,10 @@ function useLiveStep(id: string): LiveStep | null {
 const stage = (key: keyof StepTimes) => (step: LiveStep) =>
   num(step.times?.[key]) / Math.max(num(step.times?.steps), 1);
 
+/** Where none could be read it is no number. */
+const busy = (key: keyof DeviceSpread) => (step: LiveStep) =>
+  step.devices ? num(step.devices[key]) : Number.NaN;
+
 type LiveValue = (step: LiveStep) => number;
 const LIVE_VALUES: Record<string, LiveValue> = {
   loss: (step) => num(step.loss),
@@ -75,6 +88,9 @@ const LIVE_VALUES: Record<string, LiveValue> = {
   optimizer_seconds: stage('optimizer_seconds'),
   own_least_seconds: (step) => num(step.ranks?.own_least_seconds),
   own_most_seconds: (step) => num(step.ranks?.own_most_seconds),
+  gpu_busy_least_ratio: busy('busy_least_ratio'),
+  gpu_busy_mean_ratio: busy('busy_mean_ratio'),
+  gpu_busy_most_ratio: busy('busy_most_ratio'),
   slowest_rank: (step) => num(step.ranks?.slowest_rank),
 };
 
@@ -95,10 +111,14 @@ export function useMetrics(
   names: readonly string[],
   axis: MetricAxis,
   range: Range | null,
+  smooth = 0,
 ): Loaded<Metrics> {
-  const asked = range ? { points: POINTS, ...range } : { points: POINTS };
+  const asked = { points: POINTS, ...range, ...(smooth > 0 ? { smooth } : {}) };
   const key = `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
-  const loaded = useData(key, (signal) => api.metrics(id, [...names], axis, asked, signal));
+  const loaded = useKept(
+    key,
+    useData(`${key} ${smooth}`, (signal) => api.metrics(id, [...names], axis, asked, signal)),
+  );
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
   const { reload } = loaded;
   const watch = useRef(new StepWatch());
@@ -131,29 +151,59 @@ export function useMetrics(
     if (!loaded.data) return null;
     const out: Metrics = new Map();
     for (const series of loaded.data.series) {
-      const points = series.points.map((p): MetricPoint => [num(p[0]), num(p[1]), num(p[2]), num(p[3])]);
+      const points = series.points.map(
+        ([x, ...rest]) => [num(x), ...rest.map((value) => num(value ?? Number.NaN))] as MetricPoint,
+      );
       const value = LIVE_VALUES[series.name];
-      const fresh = value && points.length > 0 ? live.map((one) => livePoint(one, value, axis)) : [];
-      out.set(series.name, append(points, fresh));
+      const perEpoch = loaded.data.images_per_epoch;
+      const fresh =
+        value && points.length > 0 ? live.map((one) => livePoint(one, value, axis, perEpoch)) : [];
+      out.set(series.name, goOnSmoothing(append(points, fresh), smooth));
     }
     return out;
-  }, [loaded.data, live, axis]);
+  }, [loaded.data, live, axis, smooth]);
   return { ...loaded, data };
+}
+
+/** What was loaded before stays until what differs only in its smoothing has come. */
+function useKept<T>(key: string, loaded: Loaded<T>): Loaded<T> {
+  const kept = useRef<{ key: string; data: T } | null>(null);
+  if (loaded.data) kept.current = { key, data: loaded.data };
+  const data = loaded.data ?? (kept.current?.key === key ? kept.current.data : null);
+  return { ...loaded, data };
+}
+
+/** The stream's points are not smoothed: until the history has them, each counts for one report. */
+function goOnSmoothing(points: MetricPoint[], weight: number): MetricPoint[] {
+  const known = points.findLast((p) => p[4] !== undefined)?.[4];
+  if (weight <= 0 || known === undefined) return points;
+  let last = known;
+  return points.map((p) => {
+    if (p[4] !== undefined) return p;
+    if (Number.isFinite(p[3])) last = last * weight + p[3] * (1 - weight);
+    return [p[0], p[1], p[2], p[3], last];
+  });
 }
 
 function livePoint(
   { at, step }: { at: number; step: LiveStep },
   value: LiveValue,
   axis: MetricAxis,
+  imagesPerEpoch: number,
 ): MetricPoint {
   const figure = value(step);
-  // How many images that were the stream does not tell.
   const places = {
     step: num(step.step),
     epoch: num(step.epoch),
-    images: Number.NaN,
+    images: num(step.epoch) * imagesPerEpoch,
     time: step.time_us ? num(step.time_us) / 1e6 : at,
   };
   const x = places[axis];
   return [x, figure, figure, figure];
+}
+
+/** Over the whole run: the last report alone may be of a bad moment. */
+export async function meanSpeed(id: string, signal?: AbortSignal): Promise<number> {
+  const { series } = await api.metrics(id, ['images_per_second'], 'step', { points: 1, mean: true }, signal);
+  return series[0]?.mean ?? Number.NaN;
 }

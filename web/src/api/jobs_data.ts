@@ -1,6 +1,6 @@
 import { type JobRow, rowOf } from '../lib/jobs.ts';
 import { Store } from '../lib/store.ts';
-import { ApiError, api, onToken } from './client.ts';
+import { ApiError, api, onSession } from './client.ts';
 import { epoch, onLive } from './live.ts';
 import type { Job, LiveStep } from './types.ts';
 
@@ -16,8 +16,9 @@ export interface JobsState {
 
 const EMPTY: JobsState = { rows: [], loading: true, ready: false, error: '', warning: '' };
 export const jobsState = new Store<JobsState>(EMPTY);
-/** Training losses by job, the last of them as the stream told: for the small curves of the table. */
+/** Training losses and top-1 by job, the last of them as the stream told: for the small curves of the table. */
 export const recentLoss = new Map<string, number[]>();
+export const recentTop1 = new Map<string, number[]>();
 
 const RECENT = 40;
 const FIRST_PAGE = 200;
@@ -33,21 +34,23 @@ let run = 0;
 const wanted = new Set<string>();
 let fetching = false;
 
-/** Fills the small curve of a job's loss with what was before the stream told of it; one job after the other. */
-export function wantLoss(id: string): void {
+/** Fills a job's small curves with what was before the stream told of it; one job after the other. */
+export function wantCurves(id: string): void {
   if (wanted.has(id)) return;
   wanted.add(id);
-  if (!fetching) void fetchLosses();
+  if (!fetching) void fetchCurves();
 }
 
-async function fetchLosses(): Promise<void> {
+async function fetchCurves(): Promise<void> {
   fetching = true;
   // What is added meanwhile comes in the same turn.
   for (const id of wanted) {
     if (recentLoss.get(id)?.length === RECENT) continue;
-    const found = await api.metrics(id, ['loss'], 'step', { points: RECENT }).catch(() => null);
-    const before = found?.series[0]?.points.map((point) => Number(point[3])) ?? [];
-    recentLoss.set(id, [...before, ...(recentLoss.get(id) ?? [])].slice(-RECENT));
+    const found = await api.metrics(id, ['loss', 'top1'], 'step', { points: RECENT }).catch(() => null);
+    for (const [i, recent] of [recentLoss, recentTop1].entries()) {
+      const before = found?.series[i]?.points.map((point) => Number(point[3])) ?? [];
+      recent.set(id, [...before, ...(recent.get(id) ?? [])].slice(-RECENT));
+    }
     publish();
   }
   fetching = false;
@@ -70,6 +73,11 @@ export function takeJob(job: Job): void {
   publish();
 }
 
+/** It was deleted. */
+export function dropJob(id: string): void {
+  if (rows.delete(id)) publish();
+}
+
 function takeStep(step: LiveStep): void {
   const row = rows.get(step.job_id);
   if (!row) return;
@@ -78,11 +86,16 @@ function takeStep(step: LiveStep): void {
   if (before && Number(step.step) < Number(before.step)) return;
   row.job.last_step = { ...(before as NonNullable<Job['last_step']>), ...figures };
   rows.set(step.job_id, rowOf(row.job));
-  const recent = recentLoss.get(step.job_id) ?? [];
-  recent.push(Number(step.loss));
-  if (recent.length > RECENT) recent.shift();
-  recentLoss.set(step.job_id, recent);
+  note(recentLoss, step.job_id, Number(step.loss));
+  note(recentTop1, step.job_id, Number(step.top1));
   publish();
+}
+
+function note(recent: Map<string, number[]>, id: string, value: number): void {
+  const values = recent.get(id) ?? [];
+  values.push(value);
+  if (values.length > RECENT) values.shift();
+  recent.set(id, values);
 }
 
 async function load(): Promise<void> {
@@ -126,6 +139,6 @@ export function followJobs(): void {
   onLive('job', (data) => takeJob(data as Job));
   onLive('step', (data) => takeStep(data as LiveStep));
   epoch.listen(() => void load());
-  onToken(() => void load());
+  onSession(() => void load());
   void load();
 }

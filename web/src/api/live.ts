@@ -1,5 +1,5 @@
 import { Store } from '../lib/store.ts';
-import { currentToken, onToken } from './client.ts';
+import { currentSession, onSession } from './client.ts';
 import { Connection, type Status } from './connection.ts';
 import type { StreamEvent } from './sse.ts';
 
@@ -50,8 +50,8 @@ function takeEvent(event: StreamEvent): void {
 function ownStream(): void {
   const connection = new Connection('/api/v1/stream', { event: takeEvent, status: takeStatus });
   retry = () => connection.retryNow();
-  onToken((token) => connection.start(token));
-  connection.start(currentToken());
+  onSession((session) => connection.start(session));
+  connection.start(currentSession());
 }
 
 // A tab may join a worker that ends at that moment, with the last tab before it: nobody tells.
@@ -76,13 +76,13 @@ export function startLive(): void {
   };
   worker.port.start();
   retry = () => worker.port.postMessage({ retry: true });
-  onToken((token) => worker.port.postMessage({ token }));
-  worker.port.postMessage({ token: currentToken() });
+  onSession((session) => worker.port.postMessage({ session }));
+  worker.port.postMessage({ session: currentSession() });
   addEventListener('pagehide', () => worker.port.postMessage({ bye: true }));
   addEventListener('pageshow', (event: PageTransitionEvent) => {
     if (!event.persisted) return;
     // Back from the browser's cache: what was told meanwhile is missing.
-    worker.port.postMessage({ token: currentToken() });
+    worker.port.postMessage({ session: currentSession() });
     epoch.set(epoch.value + 1);
   });
 }

@@ -1,5 +1,5 @@
 import { Store } from '../lib/store.ts';
-import { ApiError, api, onToken } from './client.ts';
+import { ApiError, api, onSession } from './client.ts';
 import { epoch, onLive } from './live.ts';
 import type { Node } from './types.ts';
 
@@ -37,6 +37,12 @@ export function takeNodes(changed: readonly Node[]): void {
   nodesState.set({ ...nodesState.value, nodes: sorted([...byName.values()]) });
 }
 
+/** It is in the list no more. */
+export function dropNode(name: string): void {
+  recentBusy.delete(name);
+  nodesState.set({ ...nodesState.value, nodes: nodesState.value.nodes.filter((node) => node.name !== name) });
+}
+
 function sorted(nodes: readonly Node[]): Node[] {
   return [...nodes].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
@@ -62,6 +68,6 @@ export function followNodes(): void {
     timer = setTimeout(() => void load(), 400);
   });
   epoch.listen(() => void load());
-  onToken(() => void load());
+  onSession(() => void load());
   void load();
 }

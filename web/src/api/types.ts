@@ -62,6 +62,14 @@ export interface StepMetrics {
   gradient_norm: Double;
   times?: StepTimes;
   ranks?: RankSpread;
+  devices?: DeviceSpread;
+}
+
+/** How busy the job's GPUs were, from 0 to 1; absent where none could be read. */
+export interface DeviceSpread {
+  busy_least_ratio: Double;
+  busy_mean_ratio: Double;
+  busy_most_ratio: Double;
 }
 
 export interface EpochMetrics {
@@ -181,6 +189,8 @@ export interface DeviceReading {
   temperature_celsius: number;
   error: string;
   sm_clock_hertz: number;
+  throttled_by: string;
+  xid: number;
 }
 
 export interface Device {
@@ -246,12 +256,38 @@ export interface AccountUsage {
   device_hours?: BudgetUsage;
   spend?: BudgetUsage;
   recent_device_hours: number;
+  /** What it is to have beside others; 1 where nothing is said. */
+  share: number;
 }
 
 export interface ListUsageResponse {
   accounts: AccountUsage[];
   currency: string;
   warning: string;
+}
+
+export interface ReportedCheckpoint {
+  checkpoint: CheckpointWritten;
+  time_us: Int64;
+  presence: `CHECKPOINT_PRESENCE_${'UNSPECIFIED' | 'HERE' | 'GONE'}`;
+}
+
+export interface ClassFigures {
+  step: Int64;
+  epoch: Double;
+  classes: { label: number; name: string; images: Int64; top1: Int64; top5: Int64 }[];
+  mistakes: { name: string; answer: string; images: number }[];
+  worst: { name: string; class_name: string; answer: string; probability: number; loss: number }[];
+  /** By label and answer; empty for many classes. */
+  confusion: number[];
+  class_count: number;
+}
+
+/** An amount for each stretch that was asked for. */
+export interface OwnerUsage {
+  owner: string;
+  device_hours: number[];
+  cost: number[];
 }
 
 export interface Dataset {
@@ -273,6 +309,15 @@ export interface LogLine {
   generation: Int64;
 }
 
+export interface LogPage {
+  lines: LogLine[];
+  truncated: boolean;
+  generation: Int64;
+  /** Where it goes on: opaque. */
+  next: string;
+  previous: string;
+}
+
 /** One decision of the record (event.proto). */
 export interface Decision {
   number: Int64;
@@ -287,17 +332,32 @@ export interface Decision {
   node: string;
 }
 
-/** GET /api/v1/jobs/{job}/metrics: each point is [x, least, most, last] of the stretch that it stands for; x is in steps,
- * epochs, images, or seconds since 1970. */
-export type MetricPoint = [number, number, number, number];
+/** GET /api/v1/jobs/{job}/metrics: each point is [x, least, most, last] of the stretch that it stands for, and the
+ * smoothed value where that was asked for; x is in steps, epochs, images, or seconds since 1970. */
+export type MetricPoint = [number, number, number, number, number?];
 export interface MetricSeries {
   name: string;
   points: MetricPoint[];
+  mean?: number | null;
+}
+export interface MetricsResponse {
+  images_per_epoch: number;
+  series: MetricSeries[];
+  /** Where it was asked for, and there are some. */
+  ranks?: RankStretch[];
+}
+/** A stretch of a start's steps: seconds a step of each rank. */
+export interface RankStretch {
+  generation: Int64;
+  first_step: Int64;
+  steps: Int64;
+  own_seconds: Double[];
+  wait_seconds: Double[];
 }
 export type MetricAxis = 'step' | 'epoch' | 'images' | 'time';
 
 /** `event: step` of the stream. */
-export interface LiveStep extends Partial<Pick<StepMetrics, 'times' | 'ranks' | 'total_steps'>> {
+export interface LiveStep extends Partial<Pick<StepMetrics, 'times' | 'ranks' | 'devices' | 'total_steps'>> {
   job_id: Int64;
   time_us?: Int64;
   generation: Int64;

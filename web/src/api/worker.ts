@@ -15,12 +15,12 @@ const connection = new Connection('/api/v1/stream', {
 
 self.onconnect = (connect) => {
   const port = connect.ports[0]!;
-  port.onmessage = (message: MessageEvent<{ token?: string; retry?: boolean; bye?: boolean }>) => {
+  port.onmessage = (message: MessageEvent<{ session?: number; retry?: boolean; bye?: boolean }>) => {
     if (message.data.bye) ports.delete(port);
     else if (message.data.retry) connection.retryNow();
-    else if (message.data.token !== undefined) {
+    else if (message.data.session !== undefined) {
       ports.add(port);
-      connection.start(message.data.token);
+      connection.start(message.data.session);
       port.postMessage({ status: connection.status });
     }
   };

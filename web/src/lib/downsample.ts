@@ -28,12 +28,18 @@ export function append(points: MetricPoint[], more: readonly MetricPoint[]): Met
 }
 
 /** One table of several series, by x: uPlot's form, with null where a series has no point. */
-export function align(series: readonly (readonly MetricPoint[])[], pick: 1 | 2 | 3 = 3): (number | null)[][] {
+export function align(
+  series: readonly (readonly MetricPoint[])[],
+  pick: 1 | 2 | 3 | 4 = 3,
+): (number | null)[][] {
   const xs = [...new Set(series.flatMap((points) => points.map((p) => p[0])))].sort((a, b) => a - b);
   const place = new Map(xs.map((x, i) => [x, i]));
   const columns = series.map((points) => {
     const column: (number | null)[] = new Array(xs.length).fill(null);
-    for (const p of points) column[place.get(p[0])!] = Number.isFinite(p[pick]) ? p[pick] : null;
+    for (const p of points) {
+      const value = p[pick] ?? Number.NaN;
+      column[place.get(p[0])!] = Number.isFinite(value) ? value : null;
+    }
     return column;
   });
   return [xs, ...columns];

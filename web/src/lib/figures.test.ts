@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import type { MetricPoint } from '../api/types.ts';
 import { align, append, downsample, interpolate } from './downsample.ts';
 import { placesByTime } from './places.ts';
-import { smooth } from './smooth.ts';
 
 const flat = (n: number, value = 1): MetricPoint[] =>
   Array.from({ length: n }, (_, i) => [i, value, value, value]);
@@ -45,22 +44,6 @@ test('a value between two points', () => {
   assert.equal(interpolate(points, 10), 100);
   assert.ok(Number.isNaN(interpolate(points, 11)));
   assert.ok(Number.isNaN(interpolate(points, -1)));
-});
-
-test('smoothing', async (t) => {
-  await t.test('of weight 0 changes nothing', () => assert.deepEqual(smooth([1, 5, 2], 0), [1, 5, 2]));
-  await t.test('begins at the first value, not at 0', () => assert.equal(smooth([4, 4, 4], 0.9)[0], 4));
-  await t.test('leaves a flat curve flat', () => {
-    for (const value of smooth([4, 4, 4, 4], 0.9)) assert.ok(Math.abs(value! - 4) < 1e-12);
-  });
-  await t.test('keeps gaps', () =>
-    assert.deepEqual(smooth([1, null, Number.NaN, 1], 0.5), [1, null, null, 1]),
-  );
-  await t.test('takes distances into account', () => {
-    const near = smooth([0, 1], 0.9, [0, 1])[1]!;
-    const far = smooth([0, 0, 1], 0.9, [0, 1, 20])[2]!;
-    assert.ok(far > near * 0.9, 'what is far away counts less');
-  });
 });
 
 test('where a run was when, by figures that both axes have', () => {

@@ -65,7 +65,7 @@ function put(out: Map<string, string>, name: string, value: string): void {
   out.set(name, unquote(value));
 }
 
-function splitTop(text: string): string[] {
+export function splitTop(text: string): string[] {
   const parts: string[] = [];
   let depth = 0;
   let from = 0;
@@ -81,7 +81,7 @@ function splitTop(text: string): string[] {
   return parts.map((part) => part.trim()).filter(Boolean);
 }
 
-function stripComment(line: string): string {
+export function stripComment(line: string): string {
   let quote = '';
   for (let i = 0; i < line.length; i++) {
     const c = line[i]!;

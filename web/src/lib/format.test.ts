@@ -17,6 +17,8 @@ table<number | string | undefined, string>('figure', (v) => f.figure(v), [
   ['Infinity', '∞'],
   [undefined, '–'],
   [1e-9, '1.00e-9'],
+  [0.00000119, '1.19e-6'],
+  [0.00012, '0.000120'],
 ]);
 table<number, string>('tick', f.tick, [
   [5000, '5000'],

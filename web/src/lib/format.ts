@@ -12,13 +12,13 @@ export function ms(us: string | undefined): number {
   return value > 0 ? value / 1000 : Number.NaN;
 }
 
-/** 3 significant figures without an exponent, thousands with a thin space: "12 340", "0.00125". */
+/** 3 significant figures, thousands with a thin space: "12 340", "0.00125", "1.19e-6". */
 export function figure(value: number | string | undefined, digits = 3): string {
   const n = num(value);
   if (!Number.isFinite(n)) return Number.isNaN(n) ? NONE : n > 0 ? '∞' : '-∞';
   if (n === 0) return '0';
   const size = Math.floor(Math.log10(Math.abs(n)));
-  if (size < -6) return n.toExponential(digits - 1);
+  if (size < -4) return n.toExponential(digits - 1);
   return group(n.toFixed(Math.max(0, Math.min(digits - 1 - size, 12))));
 }
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { makeWorld } from '../../dev/world.ts';
-import type { ShortState } from '../api/types.ts';
-import { countStates, filterJobs, rowOf, SORT_KEYS, type SortKey, sortJobs } from './jobs.ts';
+import type { Job, ShortState } from '../api/types.ts';
+import { countStates, filterJobs, ranFor, rowOf, SORT_KEYS, type SortKey, sortJobs } from './jobs.ts';
 
 const rows = [...makeWorld(1_790_000_000, 400).jobs.values()].map((one) => rowOf(one.job));
 const ids = (list: typeof rows) => list.map((row) => row.id);
@@ -70,4 +70,31 @@ test('what a run lacks is no figure', () => {
   const queued = rows.find((row) => row.state === 'QUEUED')!;
   for (const value of [queued.progress, queued.eta, queued.speed, queued.loss, queued.top1])
     assert.ok(Number.isNaN(value));
+});
+
+test('a job ran as long as it held its devices, over all its starts', () => {
+  const NOW = 10_000_000;
+  const job = (
+    state: ShortState,
+    started: number,
+    ended: number,
+    held: number,
+    more: Partial<Job> = {},
+  ): Job =>
+    ({
+      state: `JOB_STATE_${state}`,
+      started_us: String(started * 1e6),
+      ended_us: String(ended * 1e6),
+      held_ms: String(held * 1000),
+      ...more,
+    }) as Job;
+  const cases: [string, Job, number][] = [
+    ['once', job('COMPLETED', 100, 700, 600), 600],
+    ['twice, with a night between', job('COMPLETED', 9000, 9400, 1000), 1000],
+    ['in its second start', job('RUNNING', 9900, 0, 600), 700],
+    ['back in the queue', job('QUEUED', 9000, 0, 600), 600],
+    ['started by hand', job('COMPLETED', 100, 700, 0, { external: { hosts: [], last_heard_us: '0', token: '' } }), 600],
+    ['never started', job('QUEUED', 0, 0, 0), Number.NaN],
+  ]; // biome-ignore format: a table
+  for (const [what, one, seconds] of cases) assert.equal(ranFor(one, NOW), seconds, what);
 });

@@ -40,6 +40,16 @@ export function progressOf(job: Job): number {
   return total > 0 ? Math.min(num(job.last_step?.step) / total, 1) : Number.NaN;
 }
 
+/** How long it has run, over all its starts and without the time between them, seconds; NaN before the first. */
+export function ranFor(job: Job, now: number): number {
+  const started = ms(job.started_us);
+  if (!Number.isFinite(started)) return Number.NaN;
+  const state = stateOf(job);
+  if (job.external) return ((isOver(state) ? ms(job.ended_us) : now) - started) / 1000;
+  const holds = state === 'STARTING' || state === 'RUNNING' || state === 'PREEMPTING';
+  return num(job.held_ms) / 1000 + (holds ? Math.max(now - started, 0) / 1000 : 0);
+}
+
 export function rowOf(job: Job): JobRow {
   const state = stateOf(job);
   const running = state === 'RUNNING';

@@ -25,13 +25,23 @@ export function conditionOf(node: Node): NodeCondition {
   return { word: words(shortEnum(node.state, 'NODE_STATE_')), tone: 'off', icon: 'queued', why };
 }
 
+/** What is wrong with a device, as it was last read; empty when nothing is. */
+export function troubleOf(device: Device): string {
+  const reading = device.reading;
+  if (!reading) return '';
+  const parts = [reading.error];
+  if (reading.xid) parts.push(`the driver reported Xid ${reading.xid}`);
+  if (reading.throttled_by) parts.push(`held back by ${reading.throttled_by}`);
+  return parts.filter(Boolean).join(', ');
+}
+
 /** "job 41: 92 % busy, 61 GiB of 80 GiB, 640 W, 63 °C": all that is known of a device. */
 export function deviceText(device: Device, nameOfJob: (id: string) => string): string {
   const parts: string[] = [];
   if (device.held_text) parts.push(device.held_text);
   else parts.push(num(device.job_id) > 0 ? nameOfJob(device.job_id) : 'free');
   const reading = device.reading;
-  if (reading?.error) parts.push(reading.error);
+  if (troubleOf(device)) parts.push(troubleOf(device));
   if (reading) {
     parts.push(`${percent(reading.busy_ratio, 0)} busy`);
     if (num(device.memory_bytes) > 0)

@@ -1,4 +1,4 @@
-import type { JobRow } from './jobs.ts';
+import type { OwnerUsage } from '../api/types.ts';
 
 /** Of each of the last days, what each owner's jobs took. */
 export interface Days {
@@ -9,34 +9,32 @@ export interface Days {
   most: number;
 }
 
-/** `amount` of each job is laid evenly over the time from its first start to its end, or to `now`. */
-export function byDay(
-  rows: readonly JobRow[],
-  amount: (row: JobRow) => number,
-  now: number,
-  count: number,
-): Days {
+// Fewer would be a chart of nothing but wide bars.
+const LEAST_DAYS = 7;
+
+/** Where the last `count` days begin, and where today ends; local midnights, which are not always 24 hours apart. */
+export function dayEdges(now: number, count: number): number[] {
   const today = new Date(now);
   const midnight = (back: number) =>
     new Date(today.getFullYear(), today.getMonth(), today.getDate() - back).getTime();
-  const days = Array.from({ length: count }, (_, i) => midnight(count - 1 - i));
-  const ends = [...days.slice(1), midnight(-1)];
-  const found = new Map<string, number[]>();
-  for (const row of rows) {
-    const all = amount(row);
-    const from = Number(row.job.started_us) / 1000;
-    const to = Number(row.job.ended_us) / 1000 || now;
-    if (!(all > 0 && from > 0 && to > days[0]!)) continue;
-    const amounts = found.get(row.owner) ?? new Array(count).fill(0);
-    found.set(row.owner, amounts);
-    for (const [i, day] of days.entries()) {
-      const part = Math.min(to, ends[i]!) - Math.max(from, day);
-      if (part > 0) amounts[i] += (all * part) / Math.max(to - from, 1);
-    }
-  }
-  const owners = [...found]
-    .map(([name, amounts]) => ({ name, amounts, total: amounts.reduce((a, b) => a + b, 0) }))
+  return Array.from({ length: count + 1 }, (_, i) => midnight(count - 1 - i));
+}
+
+/** For drawing; days before the first on which anything was used are left out. */
+export function byDay(
+  usage: readonly OwnerUsage[],
+  amounts: (one: OwnerUsage) => readonly number[],
+  edges: readonly number[],
+): Days {
+  const sums = edges.slice(1).map((_, i) => usage.reduce((sum, one) => sum + (amounts(one)[i] ?? 0), 0));
+  const used = sums.findIndex((sum) => sum > 0);
+  const first = Math.max(Math.min(used, sums.length - LEAST_DAYS), 0);
+  const owners = usage
+    .map((one) => {
+      const shown = sums.map((_, i) => amounts(one)[i] ?? 0).slice(first);
+      return { name: one.owner, amounts: shown, total: shown.reduce((a, b) => a + b, 0) };
+    })
+    .filter((one) => one.total > 0)
     .sort((a, b) => b.total - a.total);
-  const sums = days.map((_, i) => owners.reduce((sum, one) => sum + one.amounts[i]!, 0));
-  return { days, owners, most: Math.max(...sums, 0) };
+  return { days: edges.slice(first, -1), owners, most: Math.max(...sums, 0) };
 }

@@ -4,7 +4,7 @@ import type { LogLine } from '../api/types.ts';
 import { differences, flatYaml } from './flat_yaml.ts';
 import { diffLines } from './line_diff.ts';
 import { levelOf } from './log_level.ts';
-import { mergeLogs } from './logs.ts';
+import { lineAt, lineName } from './logs.ts';
 
 const FILE = `# a comment
 name: a   # another
@@ -74,21 +74,16 @@ test('levels of log lines', () => {
   for (const [text, level] of rows) assert.equal(levelOf(text), level, text);
 });
 
-const line = (rank: number, number: number, time = number, generation = '1'): LogLine => ({
-  rank,
-  line_number: String(number),
-  time_us: String(time),
-  is_stderr: false,
-  text: '',
-  generation,
-});
-
-test('new lines go behind the old ones, none twice', () => {
-  const before = [line(0, 1), line(1, 1), line(0, 2)];
-  const merged = mergeLogs(before, [line(0, 2), line(0, 10), line(0, 9, 10), line(1, 2, 3)]);
-  assert.deepEqual(
-    merged.map((one) => `${one.rank}.${one.line_number}`),
-    ['0.1', '1.1', '0.2', '1.2', '0.9', '0.10'],
-  );
-  assert.equal(mergeLogs(before, [line(1, 1)]), before, 'nothing new: the same list');
+test('a line has a name, which tells of it', () => {
+  const line: LogLine = {
+    rank: 3,
+    line_number: '120',
+    time_us: '7',
+    is_stderr: false,
+    text: '',
+    generation: '2',
+  };
+  assert.equal(lineName(line), '2.3.120');
+  assert.deepEqual(lineAt('2.3.120'), { generation: '2', rank: 3, number: 120 });
+  for (const text of ['', '2.3', '2.3.x', '2.3.120.1']) assert.equal(lineAt(text), null, text);
 });

@@ -1,10 +1,11 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
+import { meanSpeed } from '../api/job_data.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import { differences } from '../lib/flat_yaml.ts';
-import { duration, figure, fixed, money, ms, num, percent, plural } from '../lib/format.ts';
-import { isOver, stateOf } from '../lib/jobs.ts';
+import { duration, figure, fixed, money, num, percent, plural } from '../lib/format.ts';
+import { isOver, ranFor, stateOf } from '../lib/jobs.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
@@ -125,8 +126,9 @@ function Curves({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobRe
   const name = (METRICS.find(([key]) => key === query.get('metric'))?.[0] ?? 'val_top1') as Name;
   const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'epoch') as MetricAxis;
   const [smoothing, setSmoothing] = useState(0.6);
-  const { data, error, reload } = useData(`curves ${ids.join()} ${name} ${axis}`, (signal) =>
-    Promise.all(ids.map((id) => api.metrics(id, [name], axis, { points: 600 }, signal))),
+  const smooth = name.startsWith('val_') ? 0 : smoothing;
+  const { data, error, reload } = useData(`curves ${ids.join()} ${name} ${axis} ${smooth}`, (signal) =>
+    Promise.all(ids.map((id) => api.metrics(id, [name], axis, { points: 600, smooth }, signal))),
   );
   useEvery(jobs.some(({ job }) => !isOver(stateOf(job))) ? EVERY_MS : 0, reload);
   const lines = useMemo((): Line[] => {
@@ -182,10 +184,14 @@ function Curves({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobRe
 function fromStart(points: readonly MetricPoint[], axis: MetricAxis): MetricPoint[] {
   if (axis !== 'time' || points.length === 0) return [...points];
   const start = points[0]![0];
-  return points.map((p) => [p[0] - start, p[1], p[2], p[3]]);
+  return points.map(([x, ...rest]) => [x - start, ...rest] as MetricPoint);
 }
 
 function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobResponse[] }) {
+  const speeds = useData(`speeds ${ids.join()}`, (signal) =>
+    Promise.all(ids.map((id) => meanSpeed(id, signal))),
+  );
+  useEvery(jobs.some(({ job }) => !isOver(stateOf(job))) ? EVERY_MS : 0, speeds.reload);
   const costs = jobs.some(({ job }) => job.cost > 0);
   const best = Math.max(...jobs.map(({ job }) => num(job.last_epoch?.val_top1)).filter(Number.isFinite));
   return (
@@ -211,10 +217,10 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
               Training loss
             </th>
             <th scope="col" class="num">
-              Images/s
+              Images/s, mean
             </th>
             <th scope="col" class="num">
-              Time
+              Ran for
             </th>
             <th scope="col" class="num">
               Device-hours
@@ -232,7 +238,6 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
         <tbody>
           {jobs.map(({ job }, i) => {
             const state = stateOf(job);
-            const end = isOver(state) ? ms(job.ended_us) : Date.now();
             const top1 = num(job.last_epoch?.val_top1);
             return (
               <tr key={job.id}>
@@ -252,8 +257,8 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
                 <td class="num">{percent(job.last_epoch?.val_top5, 2)}</td>
                 <td class="num">{fixed(job.last_epoch?.val_loss, 4)}</td>
                 <td class="num">{fixed(job.last_step?.loss, 4)}</td>
-                <td class="num">{figure(job.last_step?.images_per_second)}</td>
-                <td class="num">{duration((end - ms(job.started_us)) / 1000)}</td>
+                <td class="num">{figure(speeds.data?.[i] ?? Number.NaN)}</td>
+                <td class="num">{duration(ranFor(job, Date.now()))}</td>
                 <td class="num">{figure(job.device_hours)}</td>
                 {costs && <td class="num">{money(job.cost, '')}</td>}
                 <td class="num">

@@ -1,6 +1,6 @@
 import type { Device, Node } from '../api/types.ts';
 import { bytes, count, figure, num, percent } from '../lib/format.ts';
-import { deviceText } from '../lib/nodes.ts';
+import { deviceText, troubleOf } from '../lib/nodes.ts';
 import type { NameOf } from './nodes.tsx';
 
 const HOT = 0.8;
@@ -20,12 +20,20 @@ export function GpuCells({ node, label }: { node: Node; label: (device: Device) 
         const job = num(device.job_id);
         const busy =
           device.reading && !device.reading.error && !away ? device.reading.busy_ratio : Number.NaN;
-        const trouble = device.reading?.error ? 'trouble' : '';
+        const trouble = troubleOf(device) ? 'trouble' : '';
         const known = Number.isFinite(busy);
-        const word = trouble ? 'fault' : job > 0 ? 'in use' : device.held_text ? 'held' : 'free';
+        const word =
+          device.reading?.error || device.reading?.xid
+            ? 'fault'
+            : job > 0
+              ? 'in use'
+              : device.held_text
+                ? 'held'
+                : 'free';
         const inside = (
           <>
             <span>{known && job > 0 ? percent(busy, 0) : word}</span>
+            {known && trouble && <span aria-hidden="true"> !</span>}
             {job > 0 && <small> #{device.job_id}</small>}
             <span class="hidden"> {text}</span>
           </>
@@ -130,7 +138,7 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
       <td class="num">
         {reading && reading.sm_clock_hertz > 0 ? `${figure(reading.sm_clock_hertz / 1e6, 4)} MHz` : '–'}
       </td>
-      <td class={reading?.error ? 'bad' : 'muted'}>{reading?.error || device.held_text}</td>
+      <td class={troubleOf(device) ? 'bad' : 'muted'}>{troubleOf(device) || device.held_text}</td>
     </tr>
   );
 }

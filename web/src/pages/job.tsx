@@ -1,18 +1,21 @@
-import { useJob } from '../api/job_data.ts';
+import { meanSpeed, useJob } from '../api/job_data.ts';
 import type { GetJobResponse, Job } from '../api/types.ts';
 import { count, duration, figure, fixed, money, ms, NONE, num, percent, plural } from '../lib/format.ts';
-import { isOver, progressOf, stateOf } from '../lib/jobs.ts';
+import { isOver, progressOf, ranFor, stateOf } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, now, State, Trouble } from '../ui/bits.tsx';
+import { useData } from '../ui/use_data.ts';
 import { JobActions } from './job_actions.tsx';
 import { JobConfig } from './job_config.tsx';
 import { JobCurves } from './job_curves.tsx';
 import { JobLogs } from './job_logs.tsx';
+import { JobResults } from './job_results.tsx';
 import { JobTimeline } from './job_timeline.tsx';
 
 const TABS = [
   ['', 'Curves'],
   ['logs', 'Logs'],
+  ['results', 'Results'],
   ['timeline', 'Timeline'],
   ['config', 'Configuration'],
 ] as const;
@@ -65,6 +68,7 @@ export function JobPage({ id, tab }: { id: string; tab: string }) {
 
 function Tab({ data, tab }: { data: GetJobResponse; tab: string }) {
   if (tab === 'logs') return <JobLogs job={data.job} />;
+  if (tab === 'results') return <JobResults job={data.job} />;
   if (tab === 'timeline') return <JobTimeline data={data} />;
   if (tab === 'config') return <JobConfig job={data.job} />;
   return <JobCurves data={data} />;
@@ -101,21 +105,21 @@ function Facts({ job }: { job: Job }) {
         <Fact name="Step" value={count(step?.step)} unit={step ? `of ${count(step.total_steps)}` : ''} />
       )}
       <Fact
-        name={isOver(state) ? 'Took' : 'Time left'}
+        name={isOver(state) ? 'Ran for' : 'Time left'}
         value={
           isOver(state)
-            ? duration((ms(job.ended_us) - ms(job.submitted_us)) / 1000)
+            ? duration(ranFor(job, Date.now()))
             : state === 'RUNNING'
               ? duration(step?.eta_seconds)
               : NONE
         }
       />
-      {training && (
-        <Fact
-          name="Images/s"
-          value={state === 'RUNNING' || isOver(state) ? figure(step?.images_per_second) : NONE}
-        />
-      )}
+      {training &&
+        (isOver(state) ? (
+          <MeanSpeed job={job} />
+        ) : (
+          <Fact name="Images/s" value={state === 'RUNNING' ? figure(step?.images_per_second) : NONE} />
+        ))}
       {training && <Fact name="Training loss" value={fixed(step?.loss, 4)} />}
       {training && <Fact name="Validation top-1" value={percent(job.last_epoch?.val_top1, 2)} />}
       <Fact
@@ -127,6 +131,12 @@ function Facts({ job }: { job: Job }) {
       {job.cost > 0 && <Fact name="Spend" value={money(job.cost, '')} />}
     </dl>
   );
+}
+
+/** Of a run that has ended: its last report was of its last moment. */
+function MeanSpeed({ job }: { job: Job }) {
+  const { data } = useData(`speed ${job.id} ${job.state}`, (signal) => meanSpeed(job.id, signal));
+  return <Fact name="Images/s, mean" value={figure(data ?? Number.NaN)} />;
 }
 
 function Held({ job }: { job: Job }) {

@@ -1,5 +1,5 @@
 import { api } from '../api/client.ts';
-import { takeJob } from '../api/jobs_data.ts';
+import { dropJob, takeJob } from '../api/jobs_data.ts';
 import type { Job, ShortState } from '../api/types.ts';
 import { isOver } from '../lib/jobs.ts';
 import { go } from '../lib/route.ts';
@@ -33,6 +33,18 @@ export function JobActions({ job, state }: { job: Job; state: ShortState }) {
     if (answer && answer.text.trim() !== '')
       await change(`Priority of job ${job.id} is ${answer.text}`, { priority: Number(answer.text) });
   };
+  const remove = async () => {
+    const answer = await ask({
+      title: `Delete job ${job.id}?`,
+      text: `Its file, history, figures and log are gone for good. Checkpoints stay in ${job.checkpoint_dir || 'their folder'}.`,
+      confirm: 'Delete the job',
+      danger: true,
+    });
+    if (answer && (await attempt(`Job ${job.id} is deleted`, () => api.deleteJob(job.id)))) {
+      dropJob(job.id);
+      go('/jobs');
+    }
+  };
   const over = isOver(state);
   return (
     <div class="row">
@@ -58,7 +70,11 @@ export function JobActions({ job, state }: { job: Job; state: ShortState }) {
       <button type="button" onClick={() => go(`/submit?rerun=${job.id}`)}>
         Rerun
       </button>
-      {!over && (
+      {over ? (
+        <button type="button" class="danger" onClick={remove}>
+          Delete
+        </button>
+      ) : (
         <button type="button" class="danger" onClick={cancel}>
           Cancel
         </button>

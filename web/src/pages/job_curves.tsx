@@ -1,14 +1,15 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { api } from '../api/client.ts';
 import { type Metrics, type Range, useMetrics } from '../api/job_data.ts';
 import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
-import { interpolate } from '../lib/downsample.ts';
-import { count, ms, num } from '../lib/format.ts';
+import { num } from '../lib/format.ts';
 import { stateOf } from '../lib/jobs.ts';
-import { placesByTime } from '../lib/places.ts';
+import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
-import { Chart, type Line, type Mark } from '../ui/chart.tsx';
+import { Chart, type Line } from '../ui/chart.tsx';
+import { useData } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
 import { RankMap } from './rank_map.tsx';
 
@@ -22,6 +23,7 @@ const STAGES = [
 const NAMES = [
   ...['loss', 'val_loss', 'top1', 'val_top1', 'val_top5', 'learning_rate', 'images_per_second'],
   ...['own_least_seconds', 'own_most_seconds', 'slowest_rank'],
+  ...['gpu_busy_most_ratio', 'gpu_busy_mean_ratio', 'gpu_busy_least_ratio'],
   ...STAGES.map(([name]) => name),
 ];
 const AXES = [
@@ -42,7 +44,7 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   const log = query.get('log') === '1';
   const axisName = AXES.find(([key]) => key === axis)![1];
   const [range, setRange] = useState<Range | null>(null);
-  const metrics = useMetrics(job.id, NAMES, axis, range);
+  const metrics = useMetrics(job.id, NAMES, axis, range, smoothing);
   const marks = useMarks(data, axis, metrics.data);
   const { reload } = metrics;
   const validated = `${job.last_epoch?.epoch} ${job.state}`;
@@ -123,17 +125,26 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
             </div>
           ) : (
             <div class="charts">
+              <MarksLegend marks={marks} />
               <Chart title="Loss" lines={lines.loss} {...chart} log={log} none={waiting(job)} />
               <Chart title="Accuracy" lines={lines.top1} share {...chart} none={waiting(job)} />
               <Chart title="Learning rate" lines={lines.rate} {...chart} smoothing={0} none={waiting(job)} />
               <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
+              {has(lines.busy) && <Chart title="GPU busy" lines={lines.busy} share {...chart} />}
               {has(lines.stages) && (
                 <Chart title="Time of a step by stage" lines={lines.stages} seconds {...chart} />
               )}
               {has(lines.ranks) && (
                 <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
               )}
-              {metrics.data && <RankMap metrics={metrics.data} axis={axisName} />}
+              {metrics.data && (
+                <RankMap
+                  id={job.id}
+                  metrics={metrics.data}
+                  axis={axisName}
+                  live={stateOf(job) === 'RUNNING'}
+                />
+              )}
             </div>
           )}
         </div>
@@ -149,7 +160,9 @@ function waiting(job: Job): string {
   return stateOf(job) === 'QUEUED' ? 'It has not begun' : 'No figures yet';
 }
 
-function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed' | 'stages' | 'ranks', Line[]> {
+function linesOf(
+  metrics: Metrics,
+): Record<'loss' | 'top1' | 'rate' | 'speed' | 'busy' | 'stages' | 'ranks', Line[]> {
   const points = (name: string): MetricPoint[] => metrics.get(name) ?? [];
   const pair = (train: string, val: string, what = ''): Line[] => {
     const lines: Line[] = [{ label: `training${what}`, points: points(train), colour: 's1' }];
@@ -157,6 +170,8 @@ function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed' | 
       lines.push({ label: `validation${what}`, points: points(val), colour: 's2', sparse: true });
     return lines;
   };
+  // Of reports at which no GPU could be read there is none.
+  const read = (name: string) => points(name).filter((p) => Number.isFinite(p[3]));
   const five = points('val_top5');
   const top5: Line[] =
     five.length > 0
@@ -167,6 +182,11 @@ function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed' | 
     top1: [...pair('top1', 'val_top1', ' top-1'), ...top5],
     rate: [{ label: 'learning rate', points: points('learning_rate'), colour: 's1' }],
     speed: [{ label: 'images/s', points: points('images_per_second'), colour: 's3' }],
+    busy: [
+      { label: 'busiest GPU', points: read('gpu_busy_most_ratio'), colour: 's2', dash: [5, 3] },
+      { label: 'mean of the GPUs', points: read('gpu_busy_mean_ratio'), colour: 's1' },
+      { label: 'least busy GPU', points: read('gpu_busy_least_ratio'), colour: 's6', dash: [5, 3] },
+    ],
     stages: STAGES.map(([name, label, colour]) => ({ label, points: points(name), colour })),
     ranks: [
       { label: 'slowest rank', points: points('own_most_seconds'), colour: 's2' },
@@ -175,37 +195,37 @@ function linesOf(metrics: Metrics): Record<'loss' | 'top1' | 'rate' | 'speed' | 
   };
 }
 
-/** Starts, preemptions, failures and the like as marks. They have a time; where it is on another axis, figures tell. */
+/** What happened to the job, as marks. It has a time or an epoch; where that is on another axis, figures tell. */
 function useMarks(data: GetJobResponse, axis: MetricAxis, figures: Metrics | null): Mark[] {
-  const times = useMetrics(data.job.id, TIMES, 'time', null).data;
-  const { history, job } = data;
+  const { job } = data;
+  const time = useMetrics(job.id, TIMES, 'time', null).data;
+  const epoch = useMetrics(job.id, TIMES, 'epoch', null).data;
+  const saved = useData(`checkpoints ${job.id} ${job.last_checkpoint?.step}`, (signal) =>
+    job.last_checkpoint ? api.checkpoints(job.id, signal) : Promise.resolve({ checkpoints: [] }),
+  ).data;
   return useMemo(() => {
     const all = (metrics: Metrics | null) => TIMES.map((name) => metrics?.get(name) ?? []);
-    const places = axis === 'time' ? [] : placesByTime(all(times), all(figures));
-    const place = (at: number) => (axis === 'time' ? at : interpolate(places, at));
-    const marks = history.flatMap((event): Mark[] => {
-      const change = event.state_change;
-      if (!change) return [];
-      const tone = { PREEMPTING: 'warn', PAUSED: 'warn', FAILED: 'bad' }[change.to.slice(10)];
-      const again = change.to === 'JOB_STATE_RUNNING' && num(event.generation) > 1;
-      const failed =
-        change.to === 'JOB_STATE_QUEUED' &&
-        change.from !== 'JOB_STATE_UNSPECIFIED' &&
-        change.from !== 'JOB_STATE_PREEMPTING' &&
-        change.from !== 'JOB_STATE_PAUSED';
-      if (!tone && !again && !failed) return [];
-      return [
-        {
-          x: place(ms(event.time_us) / 1000),
-          text: change.text,
-          tone: failed ? 'bad' : again ? 'ok' : (tone as Mark['tone']),
-        },
-      ];
-    });
-    const saved = job.last_checkpoint;
-    if (saved && axis === 'step') {
-      marks.push({ x: num(saved.step), text: `checkpoint at step ${count(saved.step)}`, tone: 'muted' });
-    }
-    return marks.filter((mark) => Number.isFinite(mark.x));
-  }, [history, job.last_checkpoint, axis, times, figures]);
+    const layouts = { time: all(time), epoch: all(epoch), axis: all(figures) };
+    return marksOf(data, saved?.checkpoints ?? [], axis, layouts);
+  }, [data, saved, axis, time, epoch, figures]);
+}
+
+/** What the marks on the charts stand for, as far as there are any. */
+function MarksLegend({ marks }: { marks: readonly Mark[] }) {
+  const tones = (Object.keys(MARK_TONES) as MarkTone[]).filter((tone) =>
+    marks.some((one) => one.tone === tone),
+  );
+  if (tones.length === 0) return null;
+  return (
+    <p class="marks">
+      {tones.map((tone) => (
+        <span key={tone}>
+          <i aria-hidden="true" style={{ color: `var(--${tone})` }}>
+            ◆
+          </i>{' '}
+          {MARK_TONES[tone]}
+        </span>
+      ))}
+    </p>
+  );
 }

@@ -1,35 +1,55 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { api } from '../api/client.ts';
+import { useRef, useState } from 'preact/hooks';
+import { useLog } from '../api/log_data.ts';
 import type { Job, LogLine } from '../api/types.ts';
 import { count, num } from '../lib/format.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
-import { LEVELS, type Level, levelOf } from '../lib/log_level.ts';
-import { mergeLogs } from '../lib/logs.ts';
+import { LEVELS, type Level } from '../lib/log_level.ts';
+import { lineAt } from '../lib/logs.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
-import { useData } from '../ui/use_data.ts';
 import { LogView } from './log_view.tsx';
 
-const FIRST = 5000;
-const NEXT = 500;
-const EVERY_MS = 1500;
-
-/** What a job's ranks wrote. The address has the rank, the search and the line, so that it can be handed on. */
+/** What a job's ranks wrote. The address has the rank, the start, the search and the line, so that it can be handed on. */
 export function JobLogs({ job }: { job: Job }) {
   const { query } = useStore(current);
   const ranks = ranksOf(job);
-  const rankText = query.get('rank') ?? (ranks > 1 ? '0' : '');
+  const chosen = query.get('line') ?? '';
+  const place = lineAt(chosen);
+  const rankText = query.get('rank') ?? (place ? String(place.rank) : ranks > 1 ? '0' : '');
   const rank = rankText === 'all' || rankText === '' ? undefined : Number(rankText);
-  const generation = query.get('start') ?? undefined;
+  // A line is of its start, whichever the job is at by now.
+  const older = place && place.generation !== job.generation ? place.generation : undefined;
+  const generation = query.get('start') ?? older;
   const [text, setText] = useQueryText('q');
+  const contains = query.get('q') ?? '';
   const level = (LEVELS.find((one) => one === query.get('level')) ?? 'debug') as Level;
-  const [follow, setFollow] = useState(!query.has('line'));
+  const [follow, setFollow] = useState(!place);
   const live = !isOver(stateOf(job)) && !generation;
-  const { lines, error, loading } = useLines(job.id, rank, generation, follow && live);
-  const shown = useMemo(() => choose(lines, text, level), [lines, text, level]);
+  const searches = contains !== '' || level !== 'debug';
+  // A line that was clicked is in view; with the search that it was found by gone, what is around it is wanted.
+  const view = `${contains} ${level} ${chosen}`;
+  const clicked = useRef('');
+  const around = place && !searches && clicked.current !== view ? place : null;
+  const log = useLog(
+    job.id,
+    {
+      rank: around ? around.rank : rank,
+      generation,
+      contains,
+      level,
+      around: around?.number,
+    },
+    follow && live,
+  );
+  const { lines, error, loading } = log;
   const starts = Array.from({ length: Math.min(num(job.generation), 50) }, (_, i) =>
     String(num(job.generation) - i),
   );
+  const toggle = () => {
+    // What comes follows on the last lines, not on those around one of long ago.
+    if (!follow) setQuery({ line: '' });
+    setFollow(!follow);
+  };
   return (
     <section class="panel">
       <header class="row">
@@ -85,12 +105,10 @@ export function JobLogs({ job }: { job: Job }) {
         )}
         <span class="grow" />
         <span class="muted" aria-live="polite">
-          {shown.length === lines.length
-            ? `${count(lines.length)} lines`
-            : `${count(shown.length)} of ${count(lines.length)} lines`}
+          {told(lines, searches, log.older !== null)}
         </span>
         {live && (
-          <button type="button" class="small" aria-pressed={follow} onClick={() => setFollow(!follow)}>
+          <button type="button" class="small" aria-pressed={follow} onClick={toggle}>
             Follow
           </button>
         )}
@@ -101,66 +119,36 @@ export function JobLogs({ job }: { job: Job }) {
         </p>
       )}
       <LogView
-        lines={shown}
+        lines={lines}
         jobId={job.id}
         search={text}
-        chosen={query.get('line') ?? ''}
+        chosen={chosen}
+        onChoose={(name) => {
+          clicked.current = `${contains} ${level} ${name}`;
+        }}
+        older={log.older}
+        newer={log.newer}
         follow={follow}
         onUnfollow={() => setFollow(false)}
         manyRanks={rank === undefined && ranks > 1}
-        none={loading ? 'Loading …' : lines.length > 0 ? 'No line is like that' : 'Nothing was written yet'}
+        none={loading ? 'Loading …' : searches ? 'No line is like that' : 'Nothing was written yet'}
       />
     </section>
   );
 }
 
+/** "lines 701 to 1700" of one rank; of several, and of a search, how many. */
+function told(lines: readonly LogLine[], searches: boolean, more: boolean): string {
+  const first = lines[0];
+  const last = lines[lines.length - 1];
+  if (!first || !last) return '';
+  if (searches) return `${more ? 'the last ' : ''}${count(lines.length)} lines like that`;
+  if (lines.some((line) => line.rank !== first.rank))
+    return `${more ? 'the last ' : ''}${count(lines.length)} lines`;
+  return `lines ${count(first.line_number)} to ${count(last.line_number)}`;
+}
+
 function ranksOf(job: Job): number {
   const nodes = job.nodes_now || job.nodes;
   return job.per_node ? nodes : Math.max(nodes * job.ranks_per_node, 1);
-}
-
-function choose(lines: readonly LogLine[], text: string, level: Level): LogLine[] {
-  const most = LEVELS.indexOf(level);
-  const search = text.toLowerCase();
-  if (!search && level === 'debug') return [...lines];
-  return lines.filter(
-    (line) =>
-      (!search || line.text.toLowerCase().includes(search)) && LEVELS.indexOf(levelOf(line.text)) <= most,
-  );
-}
-
-/** The last lines, and while somebody follows those that come. */
-function useLines(id: string, rank: number | undefined, generation: string | undefined, follow: boolean) {
-  const key = `logs ${id} ${rank} ${generation}`;
-  const first = useData(key, (signal) => api.logs(id, { rank, generation, tail: FIRST }, signal));
-  const [more, setMore] = useState<{ key: string; lines: LogLine[] }>({ key, lines: [] });
-  const busy = useRef(false);
-  const last = useRef('');
-  useEffect(() => {
-    if (!follow) return;
-    const timer = setInterval(async () => {
-      if (busy.current || document.hidden) return;
-      busy.current = true;
-      try {
-        const { lines = [] } = await api.logs(id, { rank, generation, ...nextOf(rank, last.current) });
-        setMore((before) => ({ key, lines: mergeLogs(before.key === key ? before.lines : [], lines) }));
-      } catch {
-        // The next time tells; that the connection is lost is said on top of the page.
-      } finally {
-        busy.current = false;
-      }
-    }, EVERY_MS);
-    return () => clearInterval(timer);
-  }, [id, rank, generation, follow, key]);
-  const lines = useMemo(
-    () => mergeLogs(first.data?.lines ?? [], more.key === key ? more.lines : []),
-    [first.data, more, key],
-  );
-  last.current = lines[lines.length - 1]?.line_number ?? '';
-  return { lines, error: first.data ? '' : first.error, loading: !first.data && !first.error };
-}
-
-/** Of one rank the lines that follow on the last one, of all the last lines of each. */
-function nextOf(rank: number | undefined, last: string): { tail: number; after_line?: string } {
-  return rank === undefined || !last ? { tail: NEXT } : { tail: FIRST, after_line: last };
 }

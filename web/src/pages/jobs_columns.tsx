@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { recentLoss, wantLoss } from '../api/jobs_data.ts';
+import { recentLoss, recentTop1, wantCurves } from '../api/jobs_data.ts';
 import { figure, fixed, money, NONE, percent, shortDuration, stamp } from '../lib/format.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
 import { Meter, now, Spark, State } from '../ui/bits.tsx';
@@ -57,10 +57,10 @@ export const COLUMNS: readonly Column[] = [
   {
     key: 'top1',
     title: 'Top-1',
-    width: '72px',
+    width: '118px',
     sort: 'top1',
     numeric: true,
-    cell: (row) => percent(row.top1),
+    cell: Top1,
   },
   { key: 'nodes', title: 'Nodes', width: '60px', sort: 'nodes', numeric: true, cell: (row) => row.nodes },
   {
@@ -114,12 +114,21 @@ function Progress(row: JobRow) {
 }
 
 function Loss(row: JobRow) {
-  if (row.state === 'RUNNING') wantLoss(String(row.id));
-  const recent = row.state === 'RUNNING' ? recentLoss.get(String(row.id)) : undefined;
+  return curve(row, recentLoss, 'Loss', fixed(row.loss, 3));
+}
+
+/** The figure is validation's, once there is one; the curve is of training. */
+function Top1(row: JobRow) {
+  return curve(row, recentTop1, 'Training top-1', percent(row.top1));
+}
+
+function curve(row: JobRow, recent: ReadonlyMap<string, number[]>, what: string, text: string) {
+  if (row.state === 'RUNNING') wantCurves(String(row.id));
+  const values = row.state === 'RUNNING' ? recent.get(String(row.id)) : undefined;
   return (
     <span class="loss-cell">
-      {recent && <Spark values={recent} label={`Loss of job ${row.id}`} />}
-      <span>{fixed(row.loss, 3)}</span>
+      {values && <Spark values={values} label={`${what} of job ${row.id}`} />}
+      <span>{text}</span>
     </span>
   );
 }

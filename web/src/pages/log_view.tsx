@@ -14,6 +14,10 @@ interface Props {
   search: string;
   /** Name of the line that the address points to. */
   chosen: string;
+  onChoose: (name: string) => void;
+  /** Load what is before and after the lines; null where nothing is. */
+  older: (() => void) | null;
+  newer: (() => void) | null;
   follow: boolean;
   onUnfollow: () => void;
   manyRanks: boolean;
@@ -21,11 +25,13 @@ interface Props {
 }
 
 /** Lines of one height, of which those in view are in the document. */
-export function LogView({ lines, jobId, search, chosen, follow, onUnfollow, manyRanks, none }: Props) {
+export function LogView(props: Props) {
+  const { lines, jobId, search, chosen, onChoose, older, newer, follow, onUnfollow, manyRanks, none } = props;
   const host = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
   const jumped = useRef('');
+  const firstName = useRef('');
   useEffect(() => {
     const element = host.current!;
     const observer = new ResizeObserver(() => setHeight(element.clientHeight));
@@ -34,6 +40,10 @@ export function LogView({ lines, jobId, search, chosen, follow, onUnfollow, many
   }, []);
   useLayoutEffect(() => {
     const element = host.current!;
+    // Lines that were loaded before the others leave in view what was in view.
+    const moved = firstName.current ? lines.findIndex((line) => lineName(line) === firstName.current) : 0;
+    if (moved > 0) element.scrollTop += moved * ROW;
+    firstName.current = lines[0] ? lineName(lines[0]) : '';
     const index = chosen ? lines.findIndex((line) => lineName(line) === chosen) : -1;
     if (index >= 0 && jumped.current !== chosen) {
       jumped.current = chosen;
@@ -53,46 +63,65 @@ export function LogView({ lines, jobId, search, chosen, follow, onUnfollow, many
     setTop(element.scrollTop);
   };
   return (
-    <div
-      class="log"
-      ref={host}
-      tabIndex={0}
-      role="log"
-      aria-live="off"
-      aria-label="Lines"
-      onScroll={(event) => scroll(event.currentTarget)}
-    >
-      {lines.length === 0 && <p class="empty muted">{none}</p>}
-      <div style={{ height: `${lines.length * ROW}px` }}>
-        {lines.slice(first, last).map((line, i) => {
-          const name = lineName(line);
-          return (
-            <div
-              key={name}
-              class={`line ${levelOf(line.text)} ${name === chosen ? 'chosen' : ''}`}
-              style={{ top: `${(first + i) * ROW}px` }}
-            >
-              <a
-                class="no"
-                href={`/jobs/${jobId}/logs?rank=${line.rank}&line=${name}`}
-                title="Link to this line"
-                onClick={(event) => {
-                  event.preventDefault();
-                  jumped.current = name;
-                  onUnfollow();
-                  setQuery({ line: name, rank: manyRanks ? 'all' : String(line.rank) });
-                }}
-              >
-                {line.line_number}
-              </a>
-              <span class="at">{new Date(ms(line.time_us)).toISOString().slice(11, 23)}</span>
-              {manyRanks && <span class="rank">{String(line.rank).padStart(3)}</span>}
-              <span>{marked(line.text, search)}</span>
-            </div>
-          );
-        })}
+    <>
+      <div class="log-head" aria-hidden="true">
+        <span class="no">Line</span>
+        <span class="at">Time, UTC</span>
+        {manyRanks && <span class="rank">Rank</span>}
+        <span>What it wrote</span>
       </div>
-    </div>
+      <div
+        class="log"
+        ref={host}
+        tabIndex={0}
+        role="log"
+        aria-live="off"
+        aria-label="Lines"
+        onScroll={(event) => scroll(event.currentTarget)}
+      >
+        {lines.length === 0 && <p class="empty muted">{none}</p>}
+        {older && (
+          <button type="button" class="small" onClick={older}>
+            Older lines
+          </button>
+        )}
+        <div style={{ height: `${lines.length * ROW}px`, position: 'relative' }}>
+          {lines.slice(first, last).map((line, i) => {
+            const name = lineName(line);
+            return (
+              <div
+                key={name}
+                class={`line ${levelOf(line.text)} ${name === chosen ? 'chosen' : ''}`}
+                style={{ top: `${(first + i) * ROW}px` }}
+              >
+                <a
+                  class="no"
+                  href={`/jobs/${jobId}/logs?rank=${line.rank}&line=${name}`}
+                  title="Link to this line"
+                  onClick={(event) => {
+                    event.preventDefault();
+                    jumped.current = name;
+                    onUnfollow();
+                    onChoose(name);
+                    setQuery({ line: name, rank: manyRanks ? 'all' : String(line.rank) });
+                  }}
+                >
+                  {line.line_number}
+                </a>
+                <span class="at">{new Date(ms(line.time_us)).toISOString().slice(11, 23)}</span>
+                {manyRanks && <span class="rank">{String(line.rank).padStart(3)}</span>}
+                <span>{marked(line.text, search)}</span>
+              </div>
+            );
+          })}
+        </div>
+        {newer && (
+          <button type="button" class="small" onClick={newer}>
+            Newer lines
+          </button>
+        )}
+      </div>
+    </>
   );
 }
 

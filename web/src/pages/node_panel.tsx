@@ -1,5 +1,5 @@
 import { api } from '../api/client.ts';
-import { takeNodes } from '../api/nodes_data.ts';
+import { dropNode, takeNodes } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { figure, ms, relative, words } from '../lib/format.ts';
 import { conditionOf } from '../lib/nodes.ts';
@@ -46,6 +46,27 @@ export function NodeActions({ node, plain = '' }: { node: Node; plain?: string }
   );
 }
 
+/** Takes a lost node out of the list. */
+function Forget({ node }: { node: Node }) {
+  const forget = async () => {
+    const answer = await ask({
+      title: `Forget ${node.name}?`,
+      text: 'The runs that were on it stay known. If its agent comes back, it joins as a new node.',
+      confirm: 'Forget it',
+    });
+    if (!answer) return;
+    await attempt(`${node.name} is forgotten`, async () => {
+      await api.forgetNode(node.name);
+      dropNode(node.name);
+    });
+  };
+  return (
+    <button type="button" class="small" onClick={forget} aria-label={`Forget … ${node.name}`}>
+      Forget …
+    </button>
+  );
+}
+
 /** All about one node, above the others. */
 export function NodePanel({ node, names }: { node: Node; names: NameOf }) {
   const { data } = useData(`node ${node.name}`, (signal) => api.node(node.name, signal));
@@ -60,6 +81,7 @@ export function NodePanel({ node, names }: { node: Node; names: NameOf }) {
         </span>
         <span class="muted">{condition.why}</span>
         <span class="grow" />
+        {node.state === 'NODE_STATE_LOST' && <Forget node={node} />}
         <NodeActions node={node} />
         <a class="button" href="/nodes" aria-label="Close">
           <Icon name="close" />

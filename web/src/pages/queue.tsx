@@ -64,7 +64,7 @@ function groupsOf(rows: readonly JobRow[]) {
 }
 
 // Lists have no forecast; so many of the first are asked for one by one.
-const FORECASTS = 12;
+const FORECASTS = 50;
 const EVERY_MS = 15_000;
 
 function useForecasts(rows: readonly JobRow[]): Map<number, number> {

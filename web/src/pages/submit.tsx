@@ -9,6 +9,7 @@ import { Command, Trouble, When } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { useData } from '../ui/use_data.ts';
 import { YamlEditor } from '../ui/yaml_editor.tsx';
+import { SubmitForm } from './submit_form.tsx';
 
 const START = `name: shapes
 resources:
@@ -127,7 +128,7 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
     <>
       <div class="title">
         <h1 tabIndex={-1}>{rerun ? `Rerun job ${rerun}` : 'Submit a job'}</h1>
-        <span class="sub">paste a job file, or drop one on the editor</span>
+        <span class="sub">paste a job file, drop one on the editor, or fill in the fields</span>
         <span class="grow" />
         <label class="inline">
           Owner
@@ -154,6 +155,7 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
               {faults.length > 0 ? <Faults faults={faults} editor={editor} /> : <Answer verdict={current} />}
             </div>
           </section>
+          <SubmitForm text={text} onChange={change} />
           {original !== null && original !== text && <Changes before={original} after={text} />}
           <section class="panel">
             <div class="body stack">

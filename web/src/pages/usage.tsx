@@ -7,6 +7,9 @@ import { useData } from '../ui/use_data.ts';
 /** What users and projects have had, and what their quotas leave them. */
 export function Usage() {
   const { data, error, reload } = useData('usage', (signal) => api.usage(signal));
+  const costs = data?.accounts.some(({ spend }) => spend && (spend.used > 0 || spend.most > 0)) ?? false;
+  // Where all are to have the same there is nothing to tell.
+  const shares = data?.accounts.some(({ share }) => share !== 1) ?? false;
   return (
     <section class="panel" aria-label="Use and quotas">
       <header>
@@ -24,7 +27,12 @@ export function Usage() {
                 <th scope="col">Devices now</th>
                 <th scope="col">Jobs that wait</th>
                 <th scope="col">Device-hours</th>
-                <th scope="col">Spend</th>
+                {costs && <th scope="col">Spend</th>}
+                {shares && (
+                  <th scope="col" class="num">
+                    Share
+                  </th>
+                )}
                 <th scope="col" class="num">
                   Lately, device-hours
                 </th>
@@ -32,7 +40,12 @@ export function Usage() {
             </thead>
             <tbody>
               {data.accounts.map((account) => (
-                <Account key={`${account.kind} ${account.name}`} account={account} currency={data.currency} />
+                <Account
+                  key={`${account.kind} ${account.name}`}
+                  account={account}
+                  currency={costs ? data.currency : null}
+                  shares={shares}
+                />
               ))}
             </tbody>
           </table>
@@ -42,7 +55,14 @@ export function Usage() {
   );
 }
 
-function Account({ account, currency }: { account: AccountUsage; currency: string }) {
+interface AccountProps {
+  account: AccountUsage;
+  /** Null where nothing costs anything: then there is no column of spend. */
+  currency: string | null;
+  shares: boolean;
+}
+
+function Account({ account, currency, shares }: AccountProps) {
   return (
     <tr>
       <th scope="row">
@@ -57,9 +77,12 @@ function Account({ account, currency }: { account: AccountUsage; currency: strin
       <td>
         <Budget budget={account.device_hours} text={(n) => figure(n)} />
       </td>
-      <td>
-        <Budget budget={account.spend} text={(n) => money(n, currency)} />
-      </td>
+      {currency !== null && (
+        <td>
+          <Budget budget={account.spend} text={(n) => money(n, currency)} />
+        </td>
+      )}
+      {shares && <td class="num">{figure(account.share)}</td>}
       <td class="num">{figure(account.recent_device_hours)}</td>
     </tr>
   );

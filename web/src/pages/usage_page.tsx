@@ -1,16 +1,19 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { api } from '../api/client.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { count, figure, money, plural } from '../lib/format.ts';
 import type { JobRow } from '../lib/jobs.ts';
-import { byDay, type Days } from '../lib/spend.ts';
+import { byDay, type Days, dayEdges } from '../lib/spend.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
+import { useData, useEvery } from '../ui/use_data.ts';
 import { Usage } from './usage.tsx';
 
 const DAYS = 30;
 const COLOURS = 7;
 const MOST_JOBS = 15;
+const EVERY_MS = 60_000;
 
 /** What was used and what it cost: by account, by day, by job. */
 export function UsagePage() {
@@ -40,7 +43,7 @@ export function UsagePage() {
       </div>
       {ready ? (
         <div class="stack">
-          <ByDay rows={rows} amount={amount} text={text} />
+          <ByDay unit={unit} text={text} />
           <Usage />
           <TopJobs rows={rows} amount={amount} />
         </div>
@@ -51,12 +54,6 @@ export function UsagePage() {
       )}
     </>
   );
-}
-
-interface Parts {
-  rows: readonly JobRow[];
-  amount: (row: JobRow) => number;
-  text: (value: number) => string;
 }
 
 const short = (day: number) =>
@@ -72,20 +69,23 @@ function grouped(found: Days): Days['owners'] {
   return [...owners.slice(0, COLOURS - 1), { name: plural(rest.length, 'other'), amounts, total }];
 }
 
-function ByDay({ rows, amount, text }: Parts) {
+function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) => string }) {
   const [table, setTable] = useState(false);
-  // Jobs come and change; a minute is as good as now.
-  const minute = Math.floor(Date.now() / 60_000);
-  const found = useMemo(() => byDay(rows, amount, minute * 60_000 + 59_999, DAYS), [rows, amount, minute]);
+  const edges = dayEdges(Date.now(), DAYS);
+  const usage = useData(`usage over ${edges.join()}`, (signal) => api.usageOverTime(edges, signal));
+  useEvery(EVERY_MS, usage.reload);
+  const found = byDay(
+    usage.data?.owners ?? [],
+    (one) => (unit === 'cost' ? one.cost : one.device_hours),
+    edges,
+  );
   const owners = grouped(found);
   const total = owners.reduce((sum, one) => sum + one.total, 0);
   return (
     <figure class="chart panel" aria-label="By day">
       <header>
         <h2>By day</h2>
-        <span class="muted">
-          the last {DAYS}, of the jobs that imgd keeps, laid evenly over the time that they ran
-        </span>
+        <span class="muted">the last {found.days.length}, of the jobs that imgd keeps</span>
         <span class="grow" />
         {total > 0 && (
           <button
@@ -99,7 +99,8 @@ function ByDay({ rows, amount, text }: Parts) {
           </button>
         )}
       </header>
-      {total === 0 && (
+      {!usage.data && usage.error && <Trouble text={usage.error} retry={usage.reload} />}
+      {usage.data && total === 0 && (
         <Empty
           title="Nothing was used"
           text="Here is what jobs took, by day and by owner. Prices of nodes are in imgd.yaml; without them there are device-hours only. In a terminal:"
@@ -136,6 +137,7 @@ function Bars({ found, owners, text }: DayParts) {
   return (
     <div
       class="bars"
+      style={{ '--days': days.length }}
       role="img"
       aria-label={`Chart by day, at most ${text(most)} a day. The button before it shows a table.`}
     >
@@ -193,7 +195,7 @@ function DayTable({ found, owners, text }: DayParts) {
   );
 }
 
-function TopJobs({ rows, amount }: Omit<Parts, 'text'>) {
+function TopJobs({ rows, amount }: { rows: readonly JobRow[]; amount: (row: JobRow) => number }) {
   const top = useMemo(
     () =>
       rows
@@ -203,6 +205,7 @@ function TopJobs({ rows, amount }: Omit<Parts, 'text'>) {
     [rows, amount],
   );
   if (top.length === 0) return null;
+  const costs = top.some((row) => row.cost > 0);
   return (
     <section class="panel" aria-label="Jobs that took most">
       <header>
@@ -222,9 +225,11 @@ function TopJobs({ rows, amount }: Omit<Parts, 'text'>) {
               <th scope="col" class="num">
                 Device-hours
               </th>
-              <th scope="col" class="num">
-                Spend
-              </th>
+              {costs && (
+                <th scope="col" class="num">
+                  Spend
+                </th>
+              )}
             </tr>
           </thead>
           <tbody>
@@ -239,7 +244,7 @@ function TopJobs({ rows, amount }: Omit<Parts, 'text'>) {
                 </td>
                 <td class="num">{count(row.nodes)}</td>
                 <td class="num">{figure(row.job.device_hours)}</td>
-                <td class="num">{money(row.cost, '')}</td>
+                {costs && <td class="num">{money(row.cost, '')}</td>}
               </tr>
             ))}
           </tbody>

@@ -3,7 +3,7 @@ import uPlot from 'uplot';
 import type { MetricAxis, MetricPoint } from '../api/types.ts';
 import { align } from '../lib/downsample.ts';
 import { figure, millis, percent, stamp, tick } from '../lib/format.ts';
-import { smooth } from '../lib/smooth.ts';
+import type { Mark } from '../lib/marks.ts';
 import { useStore } from '../lib/store.ts';
 import { optionsFor, type PlotSeries, type Unit } from './chart_options.ts';
 import { Icon } from './icons.tsx';
@@ -19,12 +19,6 @@ export interface Line {
   sparse?: boolean;
 }
 
-export interface Mark {
-  x: number;
-  text: string;
-  tone: 'warn' | 'bad' | 'ok' | 'muted';
-}
-
 interface Props {
   title: string;
   lines: readonly Line[];
@@ -33,7 +27,7 @@ interface Props {
   share?: boolean;
   /** Values are seconds, shown in milliseconds. */
   seconds?: boolean;
-  /** Weight of the smoothing, 0 to 0.99; the curve itself stays faint behind. */
+  /** The points are smoothed, by the server, from every value; the curve itself stays faint behind. */
   smoothing?: number;
   marks?: readonly Mark[];
   height?: number;
@@ -56,7 +50,9 @@ function tableOf(
   lines: readonly Line[],
   smoothing: number,
 ): { data: (number | null)[][]; series: PlotSeries[] } {
-  const [xs = [], ...last] = align(lines.map((line) => line.points));
+  const all = lines.map((line) => line.points);
+  const [xs = [], ...last] = align(all);
+  const [, ...smoothed] = align(all, 4);
   const data: (number | null)[][] = [xs];
   const series: PlotSeries[] = [];
   const few = lines.length <= 3;
@@ -64,21 +60,12 @@ function tableOf(
     const { colour, label } = line;
     const dash = line.dash ?? [];
     if (few && !line.sparse && line.points.some((p) => p[2] > p[1])) {
-      data.push(
-        align(
-          lines.map((l) => l.points),
-          2,
-        )[i + 1]!,
-        align(
-          lines.map((l) => l.points),
-          1,
-        )[i + 1]!,
-      );
+      data.push(align(all, 2)[i + 1]!, align(all, 1)[i + 1]!);
       series.push({ kind: 'high', colour, label, dash }, { kind: 'low', colour, label, dash });
     }
     const raw = last[i]!;
-    if (smoothing > 0 && !line.sparse) {
-      data.push(raw, smooth(raw, smoothing, xs as number[]));
+    if (smoothing > 0 && !line.sparse && line.points.some((p) => p[4] !== undefined)) {
+      data.push(raw, smoothed[i]!);
       series.push({ kind: 'raw', colour, label, dash }, { kind: 'line', colour, label, dash });
     } else {
       data.push(raw);
@@ -158,7 +145,17 @@ export function Chart(props: Props) {
           <Icon name="table" /> Table
         </button>
       </header>
-      <div class="plot" role="img" aria-label={summary(title, shown, format, xText)} hidden={table}>
+      <div
+        class="plot"
+        role="img"
+        tabIndex={0}
+        aria-label={summary(title, shown, format, xText)}
+        hidden={table}
+        onKeyDown={(event) => {
+          if (plot.current && steer(plot.current, event.key, event.shiftKey, latest.current.onZoom))
+            event.preventDefault();
+        }}
+      >
         <div ref={host} />
         {empty && <p class="none">{props.none ?? 'No figures yet'}</p>}
       </div>
@@ -183,6 +180,32 @@ export function Chart(props: Props) {
       </div>
     </figure>
   );
+}
+
+const STEPS = 100;
+
+/** By the keys alone: arrows go along the curve, + looks closer at where they are, 0 and - show all. */
+function steer(plot: uPlot, key: string, far: boolean, onZoom: Props['onZoom']): boolean {
+  const xs = plot.data[0];
+  const at = plot.cursor.idx ?? xs.length - 1;
+  if (key === 'ArrowLeft' || key === 'ArrowRight') {
+    const step = Math.max(Math.round(xs.length / STEPS), 1) * (far ? 10 : 1) * (key === 'ArrowLeft' ? -1 : 1);
+    const x = xs[Math.min(Math.max(at + step, 0), xs.length - 1)];
+    if (x !== undefined) plot.setCursor({ left: plot.valToPos(x, 'x'), top: plot.over.clientHeight / 2 });
+    return true;
+  }
+  if (key === '+' || key === '=') {
+    const { min, max } = plot.scales.x ?? {};
+    const x = xs[at];
+    if (typeof min !== 'number' || typeof max !== 'number' || x === undefined) return true;
+    onZoom?.({ from: Math.max(x - (max - min) / 4, min), to: Math.min(x + (max - min) / 4, max) });
+    return true;
+  }
+  if (key === '0' || key === '-') {
+    onZoom?.(null);
+    return true;
+  }
+  return false;
 }
 
 export function Swatch({ colour, dash = [] }: { colour: string; dash?: number[] }) {
@@ -214,7 +237,7 @@ function summary(
   const said = values
     .map((one) => `${one.label} ${one.value === null ? 'none' : format(one.value)}`)
     .join(', ');
-  return `Chart: ${title}. At ${x}: ${said}. The button before it shows a table.`;
+  return `Chart: ${title}. At ${x}: ${said}. The button before it shows a table; the keys left, right, + and 0 move and zoom.`;
 }
 
 function nearMark(marks: readonly Mark[], xs: readonly number[], cursor: number | null) {

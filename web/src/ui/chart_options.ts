@@ -1,6 +1,7 @@
 import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
 import { tick } from '../lib/format.ts';
+import { MARK_TONES } from '../lib/marks.ts';
 import { colours } from './theme.tsx';
 
 /** One column of a plot: a curve, what is behind it, or an edge of the band of its peaks. */
@@ -39,7 +40,7 @@ const FONT = '11px -apple-system, "Segoe UI", Inter, Roboto, "Noto Sans", system
 const sync = uPlot.sync('imgd');
 
 export function optionsFor(wanted: Wanted): uPlot.Options {
-  const names = [...new Set(wanted.series.map((one) => one.colour)), 'line', 'muted', 'warn', 'bad', 'ok'];
+  const names = [...new Set(wanted.series.map((one) => one.colour)), 'line', ...Object.keys(MARK_TONES)];
   const found = colours(names);
   const colour = (name: string) => found[names.indexOf(name)] ?? 'gray';
   const axisLook = {
@@ -70,6 +71,9 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
                   ticks.map((at) => clockTick(at, step)),
               }
           : { values: (_: uPlot, ticks: number[]) => ticks.map(tick) }),
+        ...(wanted.axis === 'time'
+          ? {}
+          : { incrs: (_: uPlot, __: number, from: number, to: number) => wholeSteps(to - from) }),
       },
       {
         ...axisLook,
@@ -120,6 +124,16 @@ function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
   };
 }
 
+/** Distances of ticks, for steps, epochs and images: no part of one unless hardly one is shown. */
+export function wholeSteps(span: number): number[] {
+  const least = span >= 2 ? 0 : -6;
+  return Array.from({ length: 19 - least }, (_, i) => 10 ** (least + i)).flatMap((one) => [
+    one,
+    2 * one,
+    5 * one,
+  ]);
+}
+
 /** A little room above and below; a flat curve lies in the middle. */
 function padded(low: number | null, high: number | null): [number, number] {
   if (low === null || high === null) return [0, 1];
@@ -138,15 +152,18 @@ function drawMarks(
   for (const mark of marks) {
     if (!(mark.x >= (min ?? Number.NaN) && mark.x <= (max ?? Number.NaN))) continue;
     const x = Math.round(u.valToPos(mark.x, 'x', true));
-    const size = 4 * devicePixelRatio;
+    const size = (mark.tone === 'muted' ? 2.5 : 4) * devicePixelRatio;
     ctx.strokeStyle = colour(mark.tone);
     ctx.fillStyle = colour(mark.tone);
     ctx.lineWidth = devicePixelRatio;
-    ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    ctx.stroke();
+    // Checkpoints are many and change nothing: lines of theirs would hide the curve.
+    if (mark.tone !== 'muted') {
+      ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
     ctx.beginPath();
     ctx.moveTo(x, bbox.top - size);
     ctx.lineTo(x + size, bbox.top);

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { currentToken, setToken } from '../api/client.ts';
+import { logIn } from '../api/client.ts';
 import { jobsState } from '../api/jobs_data.ts';
 import { retryNow, status } from '../api/live.ts';
 import { nodesState } from '../api/nodes_data.ts';
@@ -118,19 +118,21 @@ function Lost({ since, retryAt }: { since: number; retryAt: number }) {
 
 function TokenNotice() {
   const [open, setOpen] = useState(false);
-  const submit = (event: SubmitEvent) => {
+  const [error, setError] = useState('');
+  const submit = async (event: SubmitEvent) => {
     event.preventDefault();
-    setToken(String(new FormData(event.currentTarget as HTMLFormElement).get('token') ?? ''));
-    setOpen(false);
+    const form = event.currentTarget as HTMLFormElement;
+    try {
+      await logIn(String(new FormData(form).get('token') ?? ''));
+      setOpen(false);
+    } catch (refused) {
+      setError(refused instanceof Error ? refused.message : String(refused));
+    }
   };
   return (
     <div class="notice">
       <Icon name="warning" size={14} />
-      <span class="grow">
-        {currentToken()
-          ? 'imgd does not take this browser’s token.'
-          : 'imgd wants a token from who asks it by HTTP.'}
-      </span>
+      <span class="grow">imgd wants a token from who asks it by HTTP.</span>
       <button type="button" class="small" onClick={() => setOpen(true)}>
         Enter a token
       </button>
@@ -139,13 +141,14 @@ function TokenNotice() {
           <form onSubmit={submit}>
             <h2>Token</h2>
             <p class="muted">
-              <code>imgcli token create</code> makes one. It stays in this browser until another one is
-              entered.
+              <code>imgcli token create</code> makes one. The browser keeps it out of reach of pages, until it
+              is closed.
             </p>
             <label class="field">
               Token
               <input type="password" name="token" autocomplete="off" required />
             </label>
+            {error && <p role="alert">{error}</p>}
             <div class="actions">
               <button type="button" onClick={() => setOpen(false)}>
                 Back

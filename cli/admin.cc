@@ -1,0 +1,153 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/format.h"
+#include "cli/serialize.h"
+#include "cli/words.h"
+#include "common/files.h"
+#include "common/sha256.h"
+
+namespace imgd::cli {
+namespace {
+
+using BackupPieces = Stream<v1::BackupResponse>;
+
+/// How long a backup may take in all; its first piece waits for the copies.
+constexpr Duration kBackupLease = std::chrono::hours(6);
+
+/// A file that is there under its name once it is whole, for its owner's eyes only.
+class NewFile {
+ public:
+  explicit NewFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {}
+  ~NewFile() {
+    if (fd_.valid()) ::unlink(part_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  Status Open() {
+    ::unlink(part_.c_str());
+    fd_ = UniqueFd(::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!fd_.valid()) return FailErrno(errno, "cannot create " + part_);
+    return {};
+  }
+  Status Add(std::string_view bytes) { return WriteAll(fd_.get(), bytes, part_); }
+  Status Keep() {
+    if (::fsync(fd_.get()) != 0) return FailErrno(errno, "cannot sync " + part_);
+    if (::rename(part_.c_str(), path_.c_str()) != 0)
+      return FailErrno(errno, fmt::format("cannot rename {} to {}", part_, path_));
+    fd_.reset();
+    return {};
+  }
+
+ private:
+  std::string path_;
+  std::string part_;
+  UniqueFd fd_;
+};
+
+/// Writes all pieces into the file; returns how many bytes there were.
+Reply<uint64_t> ReceiveBackup(BackupPieces& pieces, NewFile& file) {
+  const auto failed = [](Error error) { return tl::unexpected(Errors{std::move(error)}); };
+  if (const auto opened = file.Open(); !opened) return failed(opened.error());
+  Sha256 sum;
+  uint64_t bytes = 0;
+  std::string expected;
+  v1::BackupResponse piece;
+  const Instant end = std::chrono::steady_clock::now() + kBackupLease;
+  while (pieces.Next(piece, end) == BackupPieces::Outcome::kItem) {
+    sum.Update(piece.chunk());
+    bytes += piece.chunk().size();
+    if (const auto added = file.Add(piece.chunk()); !added) return failed(added.error());
+    if (!piece.sha256().empty()) expected = piece.sha256();
+  }
+  if (const auto finished = pieces.Finish(); !finished) return tl::unexpected(finished.error());
+  if (expected != sum.Finish()) {
+    return failed({.code = ErrorCode::kDataLoss,
+                   .message = "what came is not the whole backup; nothing was kept of it"});
+  }
+  if (const auto kept = file.Keep(); !kept) return failed(kept.error());
+  return bytes;
+}
+
+int RunBackup(Context& context, const std::string& path) {
+  context.FollowUntilInterrupted();
+  v1::BackupRequest request;
+  request.set_actor(OwnerName(context.env()));
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  const auto pieces = (*client)->Backup(request, kBackupLease);
+  NewFile file(path);
+  const auto bytes = ReceiveBackup(*pieces, file);
+  if (!bytes) return context.Fail(bytes.error());
+  context.out() << fmt::format("{}: imgd's state, {}\n", Printable(path), HumanBytes(*bytes));
+  context.Say("the CA's key is in it: keep it as secret as that; imgd --restore FILE puts it back",
+              Style::kDim);
+  return 0;
+}
+
+std::string ListOf(const google::protobuf::RepeatedPtrField<std::string>& keys) {
+  std::string out;
+  for (const auto& key : keys) out += (out.empty() ? "" : ", ") + Printable(key);
+  return out;
+}
+
+int RunReload(Context& context, OutputFormat format) {
+  v1::ReloadRequest request;
+  request.set_actor(OwnerName(context.env()));
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  const auto answer = (*client)->Reload(request);
+  if (!answer) return context.Fail(answer.error());
+  if (format != OutputFormat::kTable) {
+    PrintDocument(context.out(), ToJson(*answer), format);
+    return 0;
+  }
+  context.out() << (answer->changed().empty() ? std::string("nothing is another than before\n")
+                                              : fmt::format("changed: {}\n", ListOf(answer->changed())));
+  if (!answer->need_restart().empty()) {
+    context.Say(
+        fmt::format("not changed, since only a restart of imgd takes it: {}", ListOf(answer->need_restart())),
+        Style::kWarn);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddAdminCommands(Command app, Context& context) {
+  Command admin = app.AddSubcommand("admin", "Back imgd up, and have it read its configuration again");
+  admin.NeedsSubcommand();
+  admin.Footer(
+      "Examples:\n"
+      "  imgcli admin backup imgd-2026-11-24.tar\n"
+      "  imgcli admin reload");
+
+  auto path = std::make_shared<std::string>();
+  Command backup =
+      admin.AddSubcommand("backup", "Write a backup of imgd's state, while it runs, to a file here");
+  backup.AddOption("FILE", *path, "Where to; it is there once it is whole, for your eyes only")
+      .Required()
+      .ValueName("");
+  backup.Footer(
+      "Jobs, nodes, tokens, figures and the CA, as they are at one moment; not the jobs' logs and "
+      "checkpoints.\n"
+      "imgd --restore FILE puts it back (docs/operations.md).\n\n"
+      "Examples:\n  imgcli admin backup imgd-2026-11-24.tar");
+  backup.Runs([&context, path] { return RunBackup(context, *path); });
+
+  auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  Command reload =
+      admin.AddSubcommand("reload", "Have imgd read its configuration file again, as SIGHUP does");
+  AddOutputOption(reload, *format, kPlainFormats);
+  reload.Footer(
+      "Where something in the file is wrong, each error is shown with its place and nothing changes.\n\n"
+      "Examples:\n  imgcli admin reload");
+  reload.Runs([&context, format] { return RunReload(context, *format); });
+}
+
+}  // namespace imgd::cli

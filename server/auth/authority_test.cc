@@ -1,0 +1,141 @@
+#include "server/auth/authority.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "common/files.h"
+
+namespace imgd {
+namespace {
+
+using std::chrono::hours;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A clock that is moved by hand.
+class HandClock final : public Clock {
+ public:
+  Instant Now() const override { return {}; }
+  WallTime Wall() const override { return now; }
+  void Pass(Duration time) {
+    now.micros += std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  }
+  WallTime now = SystemClock().Wall();
+};
+
+struct AuthorityTest : testing::Test {
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder =
+        std::filesystem::path(testing::TempDir()) / fmt::format("imgd_ca_{}_{}", info->name(), ::getpid());
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    settings.folder = folder;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  std::unique_ptr<Authority> Open() {
+    auto opened = Authority::Open(settings, &clock);
+    EXPECT_TRUE(opened.has_value()) << opened.error().message;
+    return opened ? std::move(*opened) : nullptr;
+  }
+  Error Refused() {
+    auto opened = Authority::Open(settings, &clock);
+    EXPECT_FALSE(opened.has_value());
+    return opened ? Error() : opened.error();
+  }
+  std::string Text(const char* name) { return ReadFile(folder / name).value_or(""); }
+  tls::CertificateFacts Server() { return tls::FactsOf(Text("server.crt")).value(); }
+
+  HandClock clock;
+  AuthoritySettings settings;
+  std::filesystem::path folder;
+};
+
+TEST_F(AuthorityTest, TheCaIsMadeOnceAndItsKeyIsTheOwnersAlone) {
+  const std::string pin = Open()->pin();
+  EXPECT_EQ(Open()->pin(), pin);
+  EXPECT_EQ(tls::FactsOf(Text("ca.crt"))->sha256, pin);
+  for (const char* name : {"ca.key", "server.key"}) {
+    struct stat found {};
+    ASSERT_EQ(::stat((folder / name).c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777, 0600u) << name;
+  }
+}
+
+TEST_F(AuthorityTest, TheServersCertificateIsForThisMachineAndShowsTheCa) {
+  settings.names = {"gpu-head", "[fd00::1]", "0.0.0.0"};
+  Open();
+  EXPECT_THAT(Server().names, Contains("DNS:gpu-head"));
+  EXPECT_THAT(Server().names, Contains("IP:fd00::1"));
+  EXPECT_THAT(Server().names, Contains("IP:127.0.0.1"));
+  EXPECT_THAT(Server().names, testing::Not(Contains("IP:0.0.0.0")));
+  EXPECT_THAT(tls::Certificates(Text("server.crt")), ElementsAre(testing::_, Text("ca.crt")));
+  EXPECT_TRUE(tls::IsSignedBy(Text("server.crt"), Text("ca.crt")));
+}
+
+TEST_F(AuthorityTest, ItIsRenewedAtTwoThirdsOfItsTimeWithTheSameKey) {
+  const auto authority = Open();
+  const auto first = Server();
+  clock.Pass(hours(4 * 24));
+  EXPECT_FALSE(authority->RenewServer().value());
+  clock.Pass(hours(24));
+  EXPECT_TRUE(authority->RenewServer().value());
+  EXPECT_NE(Server().sha256, first.sha256);
+  EXPECT_EQ(Server().key_sha256, first.key_sha256);
+  EXPECT_GT(Server().not_after, first.not_after);
+  EXPECT_FALSE(authority->RenewServer().value());
+}
+
+TEST_F(AuthorityTest, AnotherNameOfTheMachineNeedsAnotherCertificate) {
+  Open();
+  const auto first = Server();
+  settings.names = {"gpu-head"};
+  Open();
+  EXPECT_NE(Server().sha256, first.sha256);
+}
+
+TEST_F(AuthorityTest, ALostKeyOfTheCaIsSaidAndNothingIsMadeAnew) {
+  Open();
+  const std::string certificate = Text("ca.crt");
+  std::filesystem::remove(folder / "ca.key");
+  const Error error = Refused();
+  EXPECT_EQ(error.code, ErrorCode::kFailedPrecondition);
+  EXPECT_THAT(error.message, HasSubstr("ca.crt is there and its key"));
+  EXPECT_THAT(error.hint, HasSubstr("from a backup"));
+  EXPECT_EQ(Text("ca.crt"), certificate);
+}
+
+TEST_F(AuthorityTest, AnOperatorsCaSignsAndFilesThatAreNoPairAreRefused) {
+  const auto theirs = NewSigner("their CA", clock.now, {clock.now.micros + 3'600'000'000});
+  settings.ca_certificate = folder / "theirs.crt";
+  settings.ca_key = folder / "theirs.key";
+  ASSERT_TRUE(WriteFileAtomically(settings.ca_certificate, theirs->certificate));
+  ASSERT_TRUE(WriteFileAtomically(settings.ca_key, theirs->key));
+  EXPECT_EQ(Open()->pin(), tls::FactsOf(theirs->certificate)->sha256);
+  EXPECT_TRUE(tls::IsSignedBy(Text("server.crt"), theirs->certificate));
+  EXPECT_FALSE(std::filesystem::exists(folder / "ca.key"));
+  ASSERT_TRUE(WriteFileAtomically(settings.ca_key, tls::NewKey().value()));
+  EXPECT_THAT(Refused().message, HasSubstr("is not that of the certificate"));
+}
+
+TEST_F(AuthorityTest, ANodesCertificateSaysWhoseItIsAndFor24Hours) {
+  const auto authority = Open();
+  const std::string key = tls::NewKey().value();
+  const std::string certificate = authority->SignNode(tls::MakeRequest(key).value(), "gpu/7 ").value();
+  const auto facts = tls::FactsOf(certificate).value();
+  ASSERT_EQ(facts.names.size(), 1u);
+  const auto identity = IdentityOf(facts.names.front().substr(4)).value();
+  EXPECT_EQ(identity.node, "gpu/7 ");
+  EXPECT_EQ(identity.key_sha256, tls::PublicHashOf(key).value());
+  EXPECT_LE(facts.not_after.micros - clock.now.micros, 24LL * 3600 * 1'000'000);
+  EXPECT_TRUE(tls::IsSignedBy(certificate, authority->root()));
+  EXPECT_FALSE(IdentityOf("https://example.org/"));
+  EXPECT_FALSE(IdentityOf("imgd://node/x"));
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,65 @@
+// What many jobs are told at once, and what many nodes are asked.
+#include "server/core/explain.h"
+
+#include <gmock/gmock.h>
+
+#include "server/core/testing/plan_builder.h"
+
+namespace imgd {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(WaitTexts, AreThoseOfEachJobAlone) {
+  PlanBuilder builder;
+  builder.Node("a", 2, {1, 2})
+      .Node("b", 2, {1})
+      .Queue(10, 2, 2)
+      .Queue(11, 2, 2)
+      .Queue(12, 1, 2)
+      .Queue(13, 2, 2);
+  builder.queue.back().avoid = {NodeId("b")};
+  for (auto& job : builder.queue) job.code = ReasonCode::kWaitsForDevices;
+  builder.cluster.reserved = Reservation{.job = JobId(11), .from = kNow + std::chrono::minutes(5)};
+  WaitTexts texts(builder.cluster);
+  for (size_t place = 0; place < builder.queue.size(); ++place) {
+    const Waiting waiting = WaitingAt(builder.queue, place);
+    EXPECT_EQ(texts.Of(waiting), ExplainWait(builder.cluster, waiting));
+  }
+}
+
+TEST(NodesCheck, TellsOfEachNodeWhatItTellsItself) {
+  PlanBuilder builder;
+  builder.Node("a", 4, {0, 1}).Is("NVIDIA H100 80GB HBM3", 80, {{"zone", "x"}});
+  builder.Node("b", 4).Is("cpu");
+  builder.Node("c", 4, {1}).Is("NVIDIA H100 80GB HBM3", 80);
+  builder.Node("d", 2);  // of no known kind
+  builder.Node("e", 4).Is("NVIDIA H100 80GB HBM3", 80, {{"zone", "x"}});
+  builder.cluster.nodes[4].kind = builder.cluster.nodes[0].kind;
+  for (const auto& needs :
+       {Needs{}, Needs{.gpu = true}, Needs{.models = {"H100"}, .labels = {{"zone", {"x"}}}},
+        Needs{.whole_nodes = true}}) {
+    NodesCheck check(needs);
+    for (const auto& node : builder.cluster.nodes) {
+      EXPECT_EQ(check.RoomFor(node), node.RoomFor(needs)) << node.id.name();
+      EXPECT_EQ(check.FreeFor(node), node.FreeFor(needs)) << node.id.name();
+    }
+  }
+}
+
+/// Where a job was that failed in its first start there; it would be the first choice.
+TEST(Scheduler, AGangKeepsOffNodesThatItAvoidsAndGoesWhereItWouldElse) {
+  PlanBuilder builder;
+  builder.Node("a", 2, {1}).Node("b", 2).Queue(10, 1, 1).Queue(11, 1, 1).Queue(12, 2, 1);
+  builder.queue[0].avoid = {NodeId("a")};
+  builder.queue[1].avoid = {NodeId("c")};
+  builder.queue[2].avoid = {NodeId("b")};
+  const Plan plan = builder.Make();
+  ASSERT_EQ(plan.starts.size(), 2u);
+  EXPECT_THAT(Where(plan.starts[0]), ElementsAre("b:0@0"));
+  EXPECT_THAT(Where(plan.starts[1]), ElementsAre("a:1@0"));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(uint64_t{12}, ReasonCode::kWaitsForDevices)));
+}
+
+}  // namespace
+}  // namespace imgd

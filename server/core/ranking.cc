@@ -1,0 +1,46 @@
+#include "server/core/ranking.h"
+
+#include <algorithm>
+
+namespace imgd {
+
+std::string UserOf(const JobRecord& job) { return "user " + job.owner; }
+std::string ProjectOf(const JobRecord& job) { return "project " + job.project; }
+
+std::vector<std::string> AccountsOf(const JobRecord& job) {
+  std::vector<std::string> accounts = {UserOf(job)};
+  if (!job.project.empty()) accounts.push_back(ProjectOf(job));
+  return accounts;
+}
+
+WallTime WaitsSince(const JobRecord& job) { return {job.submitted.micros + job.held_ms * 1000}; }
+
+int StepsOfAge(WallTime since, Duration aging, WallTime at) {
+  const int64_t step = std::chrono::duration_cast<std::chrono::microseconds>(aging).count();
+  if (step <= 0 || at <= since) return 0;
+  // No more than there are steps between the lowest priority and the highest.
+  constexpr int64_t kMost = 2000;
+  return static_cast<int>(std::min((at.micros - since.micros) / step, kMost));
+}
+
+QueuedJob Ranking::KeyOf(const JobRecord& job) const {
+  QueuedJob key{.priority = job.priority, .id = job.id};
+  Rank(job, key);
+  return key;
+}
+
+int Ranking::PriorityOfRun(const JobRecord& job) const {
+  return job.priority + StepsOfAge(WaitsSince(job), aging, job.started);
+}
+
+void Ranking::Rank(const JobRecord& job, QueuedJob& entry) const {
+  const auto turn_of = [this](const std::string& account) {
+    const auto turn = turns.find(account);
+    return turn == turns.end() ? 0 : turn->second;
+  };
+  entry.waits_since = WaitsSince(job);
+  entry.aged = StepsOfAge(entry.waits_since, aging, at);
+  if (!turns.empty()) entry.turn = {turn_of(ProjectOf(job)), turn_of(UserOf(job))};
+}
+
+}  // namespace imgd

@@ -1,0 +1,117 @@
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "common/version.h"
+#include "server/config_changes.h"
+#include "server/daemon.h"
+
+/// What the daemon's parts have of its configuration, at its start and when it is read again.
+namespace imgd {
+
+EngineSettings EngineSettingsOf(const ServerConfig& config, std::function<void()> on_tick) {
+  EngineSettings settings{.state_dir = config.state_dir,
+                          .log_kept_bytes = static_cast<uint64_t>(config.log_kept_bytes),
+                          .events_kept = static_cast<uint64_t>(config.events_kept),
+                          .events_kept_for = std::chrono::milliseconds(config.events_kept_for_ms),
+                          .jobs_kept_for = std::chrono::milliseconds(config.jobs_kept_for_ms),
+                          .metrics_kept_for = std::chrono::milliseconds(config.metrics_kept_for_ms),
+                          .logs_kept_for = std::chrono::milliseconds(config.logs_kept_for_ms),
+                          .notifications = config.notifications,
+                          .version = kVersion,
+                          .on_tick = std::move(on_tick)};
+  settings.core.heartbeat = std::chrono::milliseconds(config.heartbeat_ms);
+  settings.core.lost_after = std::chrono::milliseconds(config.lost_after_ms);
+  settings.core.start_timeout = std::chrono::milliseconds(config.start_timeout_ms);
+  settings.core.report_timeout = std::chrono::milliseconds(config.report_timeout_ms);
+  settings.core.lost_nodes_kept_for = std::chrono::milliseconds(config.lost_nodes_kept_for_ms);
+  settings.core.preemption = config.preemption;
+  settings.core.quotas = config.quotas;
+  settings.core.currency = config.currency;
+  settings.core.set_aside_after = static_cast<uint32_t>(config.set_aside_after);
+  settings.core.most_skew = std::chrono::milliseconds(config.most_clock_skew_ms);
+  settings.log_patterns = AllPatterns(config.log_patterns, config.built_in_log_patterns);
+  settings.core.half_life = std::chrono::milliseconds(config.fair_share_half_life_ms);
+  settings.core.shares = config.shares;
+  settings.core.aging = std::chrono::milliseconds(config.aging_ms);
+  settings.may_change = [policies = config.policies](const JobRecord& job, JobOrder::What what,
+                                                     int64_t value) {
+    JobSpec as_asked;
+    as_asked.project = job.project;
+    const bool priority = what == JobOrder::What::kPriority;
+    if (priority) {
+      as_asked.priority = static_cast<int>(value);
+    } else {
+      as_asked.time_limit_ms = value;
+    }
+    return KeepsPolicies(policies, as_asked, priority ? "priority" : "time_limit", job.owner);
+  };
+  // Short heartbeats, as in tests, need a clock that ticks as short.
+  settings.tick = std::min<Duration>(settings.tick, settings.core.heartbeat);
+  return settings;
+}
+
+RpcServer::JobRules JobRulesOf(const ServerConfig& config) {
+  RpcServer::JobRules rules{
+      .checkpoint_dir = config.CheckpointDir(), .policies = config.policies, .commands = config.commands};
+  for (const auto& [name, target] : config.notifications.targets) rules.notify_targets.insert(name);
+  return rules;
+}
+
+namespace {
+
+std::string TextOf(const ConfigChanges& changes, const std::string& actor) {
+  std::string text = fmt::format("{} had imgd read its configuration again: ", actor);
+  text +=
+      changes.changed.empty() ? "nothing is another" : fmt::format("{}", fmt::join(changes.changed, ", "));
+  if (!changes.need_restart.empty())
+    text += fmt::format("; only a restart takes {}", fmt::join(changes.need_restart, ", "));
+  return text;
+}
+
+}  // namespace
+
+/// The configuration that holds then; changes nothing.
+tl::expected<ServerConfig, std::vector<Error>> Daemon::ReadAgain(ConfigChanges& changes) {
+  if (!read_again_) {
+    return tl::unexpected(
+        std::vector<Error>{{.code = ErrorCode::kFailedPrecondition,
+                            .message = "imgd was started without --config: there is no file to read again"}});
+  }
+  const auto read = read_again_();
+  if (!read) return tl::unexpected(read.error());
+  ServerConfig config = config_;
+  changes = TakeChanges(config, *read);
+  // Values that are good together in the file may not be beside those that stay.
+  if (const auto good = CheckServerConfig(config); !good)
+    return tl::unexpected(std::vector<Error>{good.error()});
+  return config;
+}
+
+void Daemon::Reload(const std::string& actor, std::function<void(ReloadAnswer)> done) {
+  const std::lock_guard lock(config_mutex_);
+  ConfigChanges changes;
+  auto config = ReadAgain(changes);
+  if (!config) {
+    spdlog::error("actor=\"{}\" msg=\"the configuration stays as it is: {}\"", actor,
+                  config.error().front().ToString());
+    done(tl::unexpected(std::move(config).error()));
+    return;
+  }
+  config_ = std::move(*config);
+  spdlog::set_level(spdlog::level::from_str(config_.log_level));
+  server_->SetRules(JobRulesOf(config_));
+  // Its files may be others under the same names; gRPC looks at its own by itself.
+  if (web_ && !config_.web.plain_http) web_->ReloadCertificate();
+  SettingsOrder order{EngineSettingsOf(config_, {}), actor, TextOf(changes, actor)};
+  engine_->ChangeSettings(std::move(order), [changes, done = std::move(done)](const Status& status) {
+    if (status) {
+      done(changes);
+    } else {
+      done(tl::unexpected(std::vector<Error>{status.error()}));
+    }
+  });
+}
+
+}  // namespace imgd

@@ -1,0 +1,113 @@
+#include "server/engine/admission.h"
+
+#include <gmock/gmock.h>
+
+namespace imgd {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kHour = 3600LL * 1'000'000;
+constexpr WallTime kStart{1'000 * kHour};
+
+struct AdmissionTest : testing::Test {
+  AdmissionTest() { Token("t1", 1); }
+
+  void Token(const std::string& id, uint32_t uses) {
+    admissions.tokens[id] = {.id = id,
+                             .hash = "hash-" + id,
+                             .uses = uses,
+                             .uses_left = uses,
+                             .created = kStart,
+                             .expires = {kStart.micros + kHour},
+                             .joined = {}};
+  }
+  static JoinOrder Order(const std::string& token, const std::string& node, const std::string& key,
+                         WallTime at = kStart) {
+    return {.secret_hash = token.empty() ? "" : "hash-" + token,
+            .node = node,
+            .agent_id = "agent",
+            .key_hash = key,
+            .address = "ipv4:10.0.0.7:1",
+            .expires = {at.micros + 24 * kHour}};
+  }
+  /// What is wrong; empty when it joined, and is stored.
+  std::string JoinBy(const std::string& token, const std::string& node, const std::string& key,
+                     WallTime now = kStart) {
+    const auto joining = Join(admissions, Order(token, node, key, now), now);
+    if (!joining) return joining.error().message;
+    admissions.nodes[node] = joining->key;
+    if (joining->token) admissions.tokens[token] = *joining->token;
+    return "";
+  }
+  std::string RenewBy(const std::string& node, const std::string& key, WallTime now) {
+    const auto renewed = Renew(admissions, Order("", node, key, now), now);
+    if (!renewed) return renewed.error().message;
+    admissions.nodes[node] = *renewed;
+    return "";
+  }
+
+  Admissions admissions;
+};
+
+TEST_F(AdmissionTest, ATokenIsGoodOnceAndSaysWhoUsedIt) {
+  EXPECT_EQ(JoinBy("t1", "a", "key-a"), "");
+  EXPECT_EQ(JoinBy("t1", "a", "key-a"), "") << "its answer was lost";
+  EXPECT_EQ(admissions.tokens["t1"].joined.size(), 1u);
+  EXPECT_THAT(JoinBy("t1", "b", "key-b"), HasSubstr("used up: it was good for 1 and a joined by it"));
+}
+
+TEST_F(AdmissionTest, ATokenOfNUsesTakesThatManyNodesAndRecordsEach) {
+  Token("t2", 2);
+  EXPECT_EQ(JoinBy("t2", "a", "key-a"), "");
+  EXPECT_EQ(JoinBy("t2", "b", "key-b"), "");
+  EXPECT_THAT(JoinBy("t2", "c", "key-c"), HasSubstr("a, b joined by it"));
+  ASSERT_EQ(admissions.tokens["t2"].joined.size(), 2u);
+  EXPECT_EQ(admissions.tokens["t2"].joined[1].node, "b");
+  EXPECT_EQ(admissions.tokens["t2"].joined[1].address, "ipv4:10.0.0.7:1");
+}
+
+TEST_F(AdmissionTest, AnUnknownOneARevokedOneAndOneThatHasExpiredAreRefused) {
+  EXPECT_THAT(JoinBy("t9", "a", "key-a"), HasSubstr("knows no such join token"));
+  EXPECT_THAT(JoinBy("t1", "a", "key-a", {kStart.micros + kHour}), HasSubstr("has expired"));
+  admissions.tokens["t1"].uses_left = 0;
+  EXPECT_THAT(JoinBy("t1", "a", "key-a"), HasSubstr("was revoked"));
+}
+
+TEST_F(AdmissionTest, ASecondAgentOfTheNameIsRefusedUntilTheFirstIsRevokedOrLongGone) {
+  Token("t2", 9);
+  EXPECT_EQ(JoinBy("t1", "a", "key-a"), "");
+  EXPECT_THAT(JoinBy("t2", "a", "key-other"), HasSubstr("two agents can't have one name"));
+  EXPECT_EQ(admissions.tokens["t2"].uses_left, 9u) << "who is refused uses none";
+  admissions.nodes["a"].revoked = true;
+  EXPECT_EQ(JoinBy("t2", "a", "key-other"), "");
+  EXPECT_FALSE(MayConnect(admissions, "a", "key-a")) << "the old key's certificate may still be good";
+  EXPECT_TRUE(MayConnect(admissions, "a", "key-other"));
+  admissions.nodes["a"].expires = {kStart.micros - kRenewableMicros - 1};
+  EXPECT_EQ(JoinBy("t2", "a", "key-third"), "");
+}
+
+TEST_F(AdmissionTest, ANodeRenewsByItsKeyForSevenDaysAfterItsCertificateRanOut) {
+  EXPECT_EQ(JoinBy("t1", "a", "key-a"), "");
+  const WallTime late{kStart.micros + 24 * kHour + kRenewableMicros};
+  EXPECT_EQ(RenewBy("a", "key-a", late), "");
+  EXPECT_EQ(admissions.nodes["a"].expires.micros, late.micros + 24 * kHour);
+  EXPECT_THAT(RenewBy("a", "key-b", late), HasSubstr("another agent has joined"));
+  EXPECT_THAT(RenewBy("b", "key-a", late), HasSubstr("never joined"));
+  EXPECT_THAT(RenewBy("a", "key-a", {late.micros + 24 * kHour + kRenewableMicros + 1}),
+              HasSubstr("more than 7 days ago"));
+}
+
+TEST_F(AdmissionTest, ARevokedNodeNeitherRenewsNorConnectsButJoinsAnew) {
+  Token("t2", 1);
+  EXPECT_EQ(JoinBy("t1", "a", "key-a"), "");
+  admissions.nodes["a"].revoked = true;
+  EXPECT_THAT(RenewBy("a", "key-a", kStart), HasSubstr("was revoked"));
+  EXPECT_THAT(MayConnect(admissions, "a", "key-a").error().message, HasSubstr("was revoked"));
+  EXPECT_THAT(JoinBy("t1", "a", "key-a"), HasSubstr("used up")) << "not by the token of then";
+  EXPECT_EQ(JoinBy("t2", "a", "key-a"), "");
+  EXPECT_TRUE(MayConnect(admissions, "a", "key-a"));
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,94 @@
+#include <spdlog/spdlog.h>
+
+#include "server/engine/engine.h"
+
+/// Join tokens and nodes' keys.
+namespace imgd {
+
+void Engine::ChangeAdmission(AdmissionOrder order, std::function<void(Result<AdmissionAnswer>)> done) {
+  PushOrRefuse<AdmissionInput>(std::move(order), std::move(done));
+}
+
+Result<AdmissionAnswer> Engine::MakeJoinToken(AdmissionOrder& order) {
+  JoinTokenRecord& token = order.token;
+  if (admissions_.tokens.contains(token.id))
+    return Fail(ErrorCode::kAlreadyExists, "there is a join token {} already; try again", token.id);
+  token.created = now_.wall;
+  token.expires = {now_.wall.micros + order.ttl_ms * 1000};
+  // Those that nobody could use for long are of no interest any more.
+  for (auto old = admissions_.tokens.begin(); old != admissions_.tokens.end();) {
+    if (old->second.expires.micros + 30 * 24 * 3600 * int64_t{1'000'000} > now_.wall.micros) {
+      ++old;
+      continue;
+    }
+    state_.RemoveJoinToken(old->first);
+    old = admissions_.tokens.erase(old);
+  }
+  admissions_.tokens[token.id] = token;
+  state_.SaveJoinToken(token);
+  return AdmissionAnswer{.token = token};
+}
+
+Result<AdmissionAnswer> Engine::RevokeJoinToken(const std::string& id) {
+  const auto known = admissions_.tokens.find(id);
+  if (known == admissions_.tokens.end()) return Fail(ErrorCode::kNotFound, "there is no join token '{}'", id);
+  known->second.uses_left = 0;
+  state_.SaveJoinToken(known->second);
+  return AdmissionAnswer{.token = known->second};
+}
+
+Result<AdmissionAnswer> Engine::RevokeNode(const AdmissionOrder& order) {
+  const auto known = admissions_.nodes.find(order.join.node);
+  if (known == admissions_.nodes.end())
+    return Fail(ErrorCode::kNotFound, "no node '{}' has joined by a token", order.join.node);
+  known->second.revoked = true;
+  state_.SaveNodeKey(known->second);
+  const Error why{.code = ErrorCode::kPermissionDenied,
+                  .message = fmt::format("node {} was revoked", order.join.node)};
+  for (const auto& [session, connected] : links_) {
+    if (connected.node.name() != order.join.node) continue;
+    done_.push_back([link = connected.link, why](const Status&) { link->Close(why); });
+  }
+  spdlog::warn("node={} actor={} msg=\"the node was revoked\"", order.join.node, order.actor);
+  return AdmissionAnswer{.key = known->second};
+}
+
+Result<AdmissionAnswer> Engine::TakeJoin(const JoinOrder& order) {
+  AdmissionAnswer answer;
+  if (order.secret_hash.empty()) {
+    IMGD_ASSIGN(answer.key, Renew(admissions_, order, now_.wall));
+  } else {
+    IMGD_ASSIGN(Joining joining, Join(admissions_, order, now_.wall));
+    answer.key = std::move(joining.key);
+    if (joining.token) {
+      state_.SaveJoinToken(*joining.token);
+      state_.SaveJoinUse(joining.token->id, joining.token->joined.back());
+      admissions_.tokens[joining.token->id] = std::move(*joining.token);
+    }
+    spdlog::info("node={} token={} address={} msg=\"the node joined\"", order.node, answer.key.token,
+                 order.address);
+  }
+  state_.SaveNodeKey(answer.key);
+  admissions_.nodes[order.node] = answer.key;
+  return answer;
+}
+
+void Engine::Handle(AdmissionInput& input) {
+  view_changed_ = view_urgent_ = true;
+  const auto take = [&]() -> Result<AdmissionAnswer> {
+    switch (input.order.what) {
+      case AdmissionOrder::What::kMakeToken:
+        return MakeJoinToken(input.order);
+      case AdmissionOrder::What::kRevokeToken:
+        return RevokeJoinToken(input.order.token.id);
+      case AdmissionOrder::What::kRevokeNode:
+        return RevokeNode(input.order);
+      case AdmissionOrder::What::kJoin:
+        return TakeJoin(input.order.join);
+    }
+    return Fail(ErrorCode::kInternal, "an order of an unknown kind");
+  };
+  AnswerLater<AdmissionAnswer>(std::move(input.done), take());
+}
+
+}  // namespace imgd

@@ -1,0 +1,45 @@
+#include <spdlog/spdlog.h>
+
+#include "server/engine/engine.h"
+
+/// What somebody does to imgd itself while it runs.
+namespace imgd {
+
+void Engine::ChangeSettings(SettingsOrder order, std::function<void(Status)> done) {
+  PushOrRefuse<SettingsInput>(std::move(order), std::move(done));
+}
+
+void Engine::NoteAdministered(std::string actor, std::string text, std::function<void(Status)> done) {
+  PushOrRefuse<AdministeredInput>(Administered{std::move(actor), std::move(text)}, std::move(done));
+}
+
+void Engine::Handle(SettingsInput& input) {
+  EngineSettings& fresh = input.order.settings;
+  fresh.state_dir = settings_.state_dir;
+  fresh.log_kept_bytes = settings_.log_kept_bytes;
+  fresh.core.heartbeat = settings_.core.heartbeat;
+  fresh.tick = settings_.tick;
+  fresh.version = settings_.version;
+  fresh.on_tick = settings_.on_tick;
+  settings_ = std::move(fresh);
+  log_matcher_ = std::make_unique<LogMatcher>(settings_.log_patterns);
+  quotas_ = std::make_shared<const Quotas>(settings_.core.quotas);
+  reactor_.SetSettings(settings_.core);
+  trim_at_ = remove_at_ = {};
+  AdministeredInput note{{std::move(input.order.actor), std::move(input.order.text)}, std::move(input.done)};
+  Handle(note);
+}
+
+void Engine::Handle(AdministeredInput& input) {
+  view_changed_ = view_urgent_ = true;
+  const auto& [actor, text] = input.order;
+  if (!text.empty()) {
+    AppendDecision({.reason = {ReasonCode::kAdministered, text}, .actor = actor, .time = now_.wall});
+    spdlog::info("actor=\"{}\" msg=\"{}\"", actor, text);
+  }
+  done_.push_back([done = std::move(input.done)](const Status& status) {
+    if (done) done(status);
+  });
+}
+
+}  // namespace imgd

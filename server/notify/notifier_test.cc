@@ -1,0 +1,159 @@
+#include "server/notify/notifier.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <set>
+
+namespace imgd {
+namespace {
+
+using testing::UnorderedElementsAre;
+
+/// The machine's steady clock, and a wall clock that the test sets.
+class TestClock final : public Clock {
+ public:
+  Instant Now() const override { return std::chrono::steady_clock::now(); }
+  WallTime Wall() const override { return {wall}; }
+  std::atomic<int64_t> wall = 0;
+};
+
+/// Fails so many times; a held one waits until it is let go or stopped.
+class FakeCourier final : public Courier {
+ public:
+  Status Deliver(const Notification& notice, const std::stop_token& stop) override {
+    const std::stop_callback wake(stop, [this] {
+      const std::lock_guard lock(mutex_);
+      ready_.notify_all();
+    });
+    std::unique_lock lock(mutex_);
+    ++at_once_;
+    most_at_once_ = std::max(most_at_once_, at_once_);
+    begun_.push_back(notice.id);
+    ready_.notify_all();
+    ready_.wait(lock, [&] { return !held_ || stop.stop_requested(); });
+    --at_once_;
+    if (stop.stop_requested() || failures_ != 0) {
+      if (failures_ > 0) --failures_;
+      return Fail(ErrorCode::kUnavailable, "no answer");
+    }
+    return {};
+  }
+  void FailTimes(int times) { failures_ = times; }
+  void Hold(bool held) {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+    ready_.notify_all();
+  }
+  std::vector<std::string> WaitBegun(size_t count) {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [&] { return begun_.size() >= count; });
+    return begun_;
+  }
+  int most_at_once() const { return most_at_once_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::vector<std::string> begun_;
+  bool held_ = false;
+  int at_once_ = 0;
+  int most_at_once_ = 0;
+  std::atomic<int> failures_ = 0;
+};
+
+struct NotifierTest : testing::Test {
+  void Begin(Duration give_up_after = std::chrono::hours(1)) {
+    Couriers couriers;
+    for (const char* name : {"ops", "mail"}) {
+      auto courier = std::make_unique<FakeCourier>();
+      (std::string_view(name) == "ops" ? ops : mail) = courier.get();
+      couriers[name] = std::move(courier);
+    }
+    const NotifierSettings settings{.give_up_after = give_up_after,
+                                    .first_rest = std::chrono::milliseconds(1)};
+    notifier.emplace(std::move(couriers), settings, &clock, [this](const std::vector<std::string>& ids) {
+      const std::lock_guard lock(mutex);
+      settled.insert(ids.begin(), ids.end());
+      changed.notify_all();
+    });
+  }
+  void Add(const std::string& id, const std::string& target, int64_t created = 0) {
+    notifier->Add({.id = id, .job = JobId(1), .target = target, .body = "{}", .created = {created}});
+  }
+  void WaitSettled(size_t count) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return settled.size() >= count; });
+  }
+
+  TestClock clock;
+  FakeCourier* ops = nullptr;
+  FakeCourier* mail = nullptr;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::string> settled;
+  std::optional<Notifier> notifier;  // ended first
+};
+
+TEST_F(NotifierTest, DeliversWhatFailedAgain) {
+  Begin();
+  ops->FailTimes(2);
+  Add("1", "ops");
+  notifier->Start();
+  WaitSettled(1);
+  EXPECT_THAT(ops->WaitBegun(3), testing::ElementsAre("1", "1", "1"));
+  const auto counts = notifier->Counts().at("ops");
+  EXPECT_EQ(counts.sent, 1U);
+  EXPECT_EQ(counts.failed_tries, 2U);
+  EXPECT_EQ(counts.given_up, 0U);
+  EXPECT_EQ(counts.pending, 0U);
+}
+
+TEST_F(NotifierTest, ATargetThatHangsHoldsUpNoOther) {
+  Begin();
+  ops->Hold(true);
+  notifier->Start();
+  Add("1", "ops");
+  Add("2", "ops");
+  ops->WaitBegun(1);
+  Add("3", "mail");
+  WaitSettled(1);
+  EXPECT_THAT(settled, UnorderedElementsAre("3"));
+  ops->Hold(false);
+  WaitSettled(3);
+  EXPECT_EQ(ops->most_at_once(), 1);
+}
+
+TEST_F(NotifierTest, WhatIsTooOldIsGivenUp) {
+  Begin();
+  clock.wall = int64_t{7200} * 1'000'000;
+  ops->FailTimes(-1);
+  Add("old", "ops", 0);
+  Add("young", "ops", clock.wall);
+  notifier->Start();
+  WaitSettled(1);
+  EXPECT_THAT(settled, UnorderedElementsAre("old"));
+  notifier->Stop();
+  EXPECT_EQ(notifier->Counts().at("ops").given_up, 1U);
+  EXPECT_EQ(notifier->Counts().at("ops").pending, 1U);
+}
+
+TEST_F(NotifierTest, AnEndSettlesNothingThatWasNotDelivered) {
+  Begin();
+  ops->Hold(true);
+  notifier->Start();
+  Add("1", "ops");
+  ops->WaitBegun(1);
+  notifier->Stop();
+  EXPECT_TRUE(settled.empty());
+}
+
+TEST_F(NotifierTest, ATargetThatThereIsNoneOfAnyMoreIsSettled) {
+  Begin();
+  notifier->Start();
+  Add("1", "gone");
+  EXPECT_THAT(settled, UnorderedElementsAre("1"));
+}
+
+}  // namespace
+}  // namespace imgd

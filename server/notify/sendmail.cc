@@ -1,0 +1,137 @@
+#include "server/notify/sendmail.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "common/files.h"
+#include "common/text.h"
+
+namespace imgd {
+namespace {
+
+constexpr auto kGraceOfStop = std::chrono::seconds(2);
+
+/// posix_spawn's two option objects: own group, no file but the standard ones, signals as a program expects
+/// them.
+struct SpawnSettings {
+  SpawnSettings(int in, int out) {
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, out, STDERR_FILENO);
+    posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+    sigset_t none;
+    sigset_t ignored;
+    sigemptyset(&none);
+    sigemptyset(&ignored);
+    sigaddset(&ignored, SIGPIPE);
+    sigaddset(&ignored, SIGXFSZ);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &ignored);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+};
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+Result<Pipe> MakePipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return FailErrno(errno, "cannot make a pipe");
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+/// A program waits at its ends of pipes.
+void MakeBlocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags >= 0) (void)::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+}
+
+/// Until the process has ended; false when it was killed for it.
+bool WaitForEnd(pid_t pid, Instant deadline, const std::stop_token& stop) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  bool told = false;
+  while (true) {
+    if (stop.stop_requested() && !told) {
+      told = true;
+      deadline = std::min(deadline, std::chrono::steady_clock::now() + kGraceOfStop);
+    }
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    // In short pieces, so that a stop is seen.
+    pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&ended, 1, static_cast<int>(std::min<int64_t>(left.count(), 100))) > 0) return true;
+  }
+  ::kill(-pid, SIGKILL);
+  return false;
+}
+
+std::string LastLineIn(int fd) {
+  std::string text(4096, '\0');
+  const ssize_t got = ::read(fd, text.data(), text.size());
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  std::string_view line = Trimmed(text, " \t\r\n");
+  line.remove_prefix(std::min(line.rfind('\n') + 1, line.size()));
+  std::string out(line.substr(0, 200));
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
+  return out.empty() ? out : ": " + out;
+}
+
+}  // namespace
+
+Status RunWithInput(const std::vector<std::string>& arguments, const std::string& input, Duration timeout,
+                    const std::stop_token& stop) {
+  IMGD_ASSIGN(Pipe in, MakePipe());
+  IMGD_ASSIGN(Pipe out, MakePipe());
+  MakeBlocking(in.read.get());
+  MakeBlocking(out.write.get());
+  // All of it fits in: nothing here waits for the program to read.
+  if (::write(in.write.get(), input.data(), input.size()) != static_cast<ssize_t>(input.size()))
+    return FailErrno(errno, "cannot hand over a message");
+  const SpawnSettings settings(in.read.get(), out.write.get());
+  std::vector<char*> words;
+  for (const auto& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, arguments.front().c_str(), &settings.files, &settings.attributes,
+                                  words.data(), environ);
+  if (error != 0) return FailErrno(error, "cannot start " + arguments.front());
+  in = {};
+  out.write = {};
+  const bool ended = WaitForEnd(pid, std::chrono::steady_clock::now() + timeout, stop);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!ended) return Fail(ErrorCode::kDeadlineExceeded, "{} took too long and was ended", arguments.front());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  const std::string how = WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status))
+                                            : fmt::format("signal {}", WTERMSIG(status));
+  return Fail(ErrorCode::kUnavailable, "{} ended with {}{}", arguments.front(), how,
+              LastLineIn(out.read.get()));
+}
+
+}  // namespace imgd

@@ -1,0 +1,47 @@
+#include "server/notify/sendmail.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+namespace imgd {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+Status Shell(const std::string& script, Duration timeout = seconds(60), const std::stop_token& stop = {}) {
+  return RunWithInput({"/bin/sh", "-c", script, "sendmail"}, "Subject: x\n\nhello\n", timeout, stop);
+}
+
+TEST(Sendmail, GetsTheMessageAndItsEnd) {
+  EXPECT_TRUE(Shell("test \"$(tail -1)\" = hello").has_value());
+  EXPECT_TRUE(Shell("exit 0").has_value()) << "one that reads nothing";
+}
+
+TEST(Sendmail, HasNoSignalBlockedAndNoOtherFile) {
+  EXPECT_TRUE(Shell("grep -q 'SigBlk:.0000000000000000' /proc/self/status").has_value());
+  EXPECT_TRUE(Shell("cd /proc/$$/fd && set -- [0-9]* && test $# -le 4").has_value());
+}
+
+TEST(Sendmail, SaysHowItFailed) {
+  const auto failed = Shell("echo first >&2; echo no such user >&2; exit 67");
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().message, "/bin/sh ended with exit code 67: no such user");
+  EXPECT_FALSE(RunWithInput({"/no/such/sendmail"}, "", seconds(60), {}).has_value());
+}
+
+TEST(Sendmail, IsEndedWithItsChildrenWhenItTakesTooLong) {
+  const auto late = Shell("sleep 600 & wait", std::chrono::milliseconds(50));
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
+}
+
+TEST(Sendmail, AStopEndsItSoon) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_FALSE(Shell("exec sleep 600", seconds(600), stop.get_token()).has_value());
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "server/rpc/testing/rpc_fixture.h"
+#include "server/store/database.h"
+#include "server/store/migrations.h"
+
+namespace imgd {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Deletion : RpcTest {
+  grpc::Status Delete(uint64_t id) {
+    v1::DeleteJobRequest request;
+    request.set_id(id);
+    request.set_actor("ada");
+    v1::DeleteJobResponse response;
+    Context context;
+    return jobs->DeleteJob(&context, request, &response);
+  }
+  /// A job of one rank that wrote a line, reported, and has ended.
+  uint64_t EndedJob(FakeAgent& agent) {
+    const uint64_t id = Submit(kJob);
+    const v1::RunId run = BringUp(agent);
+    agent.Lines(run, 0, 1, {"hello"});
+    agent.Events(run, 0, 2, {StepEvent(1, 2.5), CheckpointEvent("/c/g1/step1", 1, 1), FinishedEvent()});
+    agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 0)});
+    EXPECT_EQ(States(Watch(id)).back(), "JOB_STATE_COMPLETED");
+    EXPECT_TRUE(agent.NextCommand()->has_forget_run());
+    return id;
+  }
+  /// Tables with rows of the job, of both databases.
+  std::vector<std::string> TablesWith(uint64_t id) {
+    std::vector<std::string> out;
+    for (const char* file : {"state.db", "metrics.db"}) {
+      auto database = Database::OpenForReading(folder / file);
+      EXPECT_TRUE(database.has_value());
+      auto& tables = database->Prepare(
+          "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' "
+          "AND "
+          "(c.name = 'job' OR (m.name = 'jobs' AND c.name = 'id'))");
+      std::vector<std::pair<std::string, std::string>> found;
+      while (tables.executeStep())
+        found.emplace_back(tables.getColumn(0).getString(), tables.getColumn(1).getString());
+      tables.reset();
+      EXPECT_GE(found.size(), 4u);
+      for (const auto& [table, column] : found) {
+        auto& count =
+            database->Prepare(fmt::format("SELECT count(*) FROM {} WHERE {} = {}", table, column, id));
+        count.executeStep();
+        if (count.getColumn(0).getInt() > 0) out.push_back(table);
+        count.reset();
+      }
+    }
+    return out;
+  }
+};
+
+TEST_F(Deletion, OfADeletedJobNothingIsLeft) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = EndedJob(agent);
+  EXPECT_GE(TablesWith(id).size(), 6u);
+  ASSERT_TRUE(std::filesystem::exists(folder / "logs" / std::to_string(id)));
+  const auto status = Delete(id);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_THAT(TablesWith(id), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(folder / "logs" / std::to_string(id)));
+  v1::GetJobRequest request;
+  request.set_id(id);
+  v1::GetJobResponse response;
+  Context context;
+  EXPECT_EQ(jobs->GetJob(&context, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Delete(id).error_code(), grpc::StatusCode::NOT_FOUND);
+  // What comes late does not bring it back.
+  v1::RunId run;
+  run.set_job_id(id);
+  run.set_generation(1);
+  agent.Events(run, 0, 5, {StepEvent(2, 2.5)});
+  agent.Lines(run, 0, 2, {"late"});
+  EXPECT_THAT(TablesWith(id), IsEmpty());
+  // Nor is its number given to another, not even after a restart.
+  daemon.reset();
+  StartDaemon();
+  EXPECT_GT(Submit(kJob), id);
+}
+
+TEST_F(Deletion, OnlyAJobThatHasEndedIsDeleted) {
+  const uint64_t id = Submit(kJob);
+  const auto status = Delete(id);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("has not ended"));
+  EXPECT_EQ(Delete(99).error_code(), grpc::StatusCode::NOT_FOUND);
+  ASSERT_TRUE(Cancel(id).ok());
+  EXPECT_TRUE(Delete(id).ok());
+}
+
+TEST_F(Deletion, LogsOfJobsThatAreGoneGoAtTheNextStart) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = EndedJob(agent);
+  daemon.reset();
+  std::filesystem::create_directories(folder / "logs/4711/1");
+  std::filesystem::create_directories(folder / "logs/notes");
+  StartDaemon();
+  EXPECT_FALSE(std::filesystem::exists(folder / "logs/4711"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "logs/notes")) << "it is none of ours";
+  EXPECT_TRUE(std::filesystem::exists(folder / "logs" / std::to_string(id)));
+}
+
+struct KeptFor : Deletion {
+  /// Waits until imgd, which looks at once after its start, has nothing of the job in such a table any more.
+  void AwaitGone(uint64_t id, const std::string& table) {
+    for (int i = 0; i < 600; ++i) {
+      const auto tables = TablesWith(id);
+      if (std::find(tables.begin(), tables.end(), table) == tables.end()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ADD_FAILURE() << table << " still has rows of job " << id;
+  }
+};
+
+TEST_F(KeptFor, WhatIsOlderThanItIsKeptGoes) {
+  uint64_t id = 0;
+  {
+    FakeAgent agent(channel, "a", 1);
+    id = EndedJob(agent);
+  }
+  daemon.reset();
+  config.logs_kept_for_ms = 1;
+  StartDaemon();
+  AwaitGone(id, "log_streams");
+  EXPECT_THAT(TablesWith(id), testing::Contains("jobs"));
+  daemon.reset();
+  config.logs_kept_for_ms = 0;
+  config.metrics_kept_for_ms = 3'600'000;
+  config.jobs_kept_for_ms = 1;
+  StartDaemon();
+  AwaitGone(id, "jobs");
+  EXPECT_THAT(TablesWith(id), IsEmpty());
+}
+
+TEST_F(Deletion, CheckpointsAndFiguresOfClassesAreThere) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  const std::string checkpoints = Get(id).job().checkpoint_dir();
+  std::filesystem::create_directories(checkpoints + "/g1/step2");
+  std::ofstream(checkpoints + "/g1/step2/manifest.json") << "{}";
+  v1::TrainerEvent classes;
+  classes.mutable_classes()->set_step(2);
+  classes.mutable_classes()->set_class_count(2);
+  classes.mutable_classes()->add_classes()->set_name("cat");
+  agent.Events(run, 0, 2,
+               {CheckpointEvent(checkpoints + "/g1/step1", 1, 1),
+                CheckpointEvent(checkpoints + "/g1/step2", 2, 1), classes});
+  v1::ListCheckpointsRequest list;
+  list.set_id(id);
+  v1::ListCheckpointsResponse listed;
+  Context context;
+  ASSERT_TRUE(jobs->ListCheckpoints(&context, list, &listed).ok());
+  ASSERT_EQ(listed.checkpoints_size(), 2);
+  EXPECT_EQ(listed.checkpoints(0).checkpoint().step(), 2u);
+  EXPECT_EQ(listed.checkpoints(0).presence(), v1::CHECKPOINT_PRESENCE_HERE);
+  EXPECT_EQ(listed.checkpoints(1).presence(), v1::CHECKPOINT_PRESENCE_GONE);
+  v1::GetClassesRequest get;
+  get.set_id(id);
+  v1::GetClassesResponse got;
+  Context another;
+  ASSERT_TRUE(jobs->GetClasses(&another, get, &got).ok());
+  EXPECT_EQ(got.figures().classes(0).name(), "cat");
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,90 @@
+#include <filesystem>
+
+#include "server/rpc/errors.h"
+#include "server/rpc/job_service.h"
+#include "server/rpc/limits.h"
+
+/// What imgd keeps of a job beside its states: checkpoints, figures of classes; and that all of it goes.
+namespace imgd {
+namespace {
+
+constexpr size_t kMostCheckpoints = 1000;
+/// Written last: what has it is complete.
+constexpr const char* kManifest = "manifest.json";
+
+/// As far as can be seen from here: the job's folder may be on other machines, or in S3.
+v1::CheckpointPresence PresenceOf(const std::filesystem::path& folder, bool folder_is_here) {
+  if (!folder_is_here) return v1::CHECKPOINT_PRESENCE_UNSPECIFIED;
+  std::error_code error;
+  const bool here = std::filesystem::exists(folder / kManifest, error);
+  if (error) return v1::CHECKPOINT_PRESENCE_UNSPECIFIED;
+  return here ? v1::CHECKPOINT_PRESENCE_HERE : v1::CHECKPOINT_PRESENCE_GONE;
+}
+
+Status FillCheckpoints(JobId id, Reader& reader, v1::ListCheckpointsResponse& out) {
+  IMGD_ASSIGN(const auto row, reader.Job(id, false));
+  if (!row) return tl::unexpected(NoJob(id));
+  IMGD_ASSIGN(const auto events, reader.Newest(id, EventKind::kCheckpoint, kMostCheckpoints));
+  std::error_code error;
+  const bool here = std::filesystem::is_directory(row->job.checkpoint_dir, error);
+  for (const auto& event : events) {
+    auto& added = *out.add_checkpoints();
+    added.mutable_checkpoint()->ParseFromString(event.payload);
+    added.set_time_us(event.time_us);
+    added.set_presence(PresenceOf(added.checkpoint().path(), here));
+  }
+  return {};
+}
+
+Status FillClasses(JobId id, Reader& reader, v1::GetClassesResponse& out) {
+  IMGD_ASSIGN(const auto row, reader.Job(id, false));
+  if (!row) return tl::unexpected(NoJob(id));
+  IMGD_ASSIGN(const auto event, reader.Latest(id, EventKind::kClasses));
+  if (event) out.mutable_figures()->ParseFromString(event->payload);
+  return {};
+}
+
+grpc::Status StatusOfRecord(const Status& status) {
+  return status ? grpc::Status::OK : ToStatus(status.error());
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext* context,
+                                                    const v1::DeleteJobRequest* request,
+                                                    v1::DeleteJobResponse*) {
+  auto* reactor = context->DefaultReactor();
+  if (const auto checked = CheckLimits(*request); !checked) {
+    reactor->Finish(ToStatus(checked.error()));
+    return reactor;
+  }
+  const std::string actor = request->actor().empty() ? "unknown" : request->actor();
+  engine_->Delete(JobId(request->id()), fmt::format("user:{}", actor),
+                  [reactor](const Status& status) { reactor->Finish(StatusOfRecord(status)); });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListCheckpoints(grpc::CallbackServerContext* context,
+                                                          const v1::ListCheckpointsRequest* request,
+                                                          v1::ListCheckpointsResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  // A shared folder may be slow, or hang: others don't wait for it.
+  const bool posted = pool_->TryPostSlow([request, response, reactor](Reader& reader) {
+    reactor->Finish(StatusOfRecord(FillCheckpoints(JobId(request->id()), reader, *response)));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::GetClasses(grpc::CallbackServerContext* context,
+                                                     const v1::GetClassesRequest* request,
+                                                     v1::GetClassesResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const bool posted = pool_->TryPost([request, response, reactor](Reader& reader) {
+    reactor->Finish(StatusOfRecord(FillClasses(JobId(request->id()), reader, *response)));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+}  // namespace imgd

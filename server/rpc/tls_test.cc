@@ -1,0 +1,193 @@
+#include <gmock/gmock.h>
+
+#include <future>
+
+#include "common/files.h"
+#include "common/text.h"
+#include "imgd/v1/enrol.grpc.pb.h"
+#include "imgd/v1/token.grpc.pb.h"
+#include "server/auth/tokens.h"
+#include "server/rpc/testing/rpc_fixture.h"
+
+namespace imgd {
+namespace {
+
+using testing::HasSubstr;
+
+/// A daemon that is served by TLS, and callers with tokens.
+struct TlsTest : RpcTest {
+  void SetUp() override {
+    config.tls.on_loopback = true;
+    RpcTest::SetUp();
+    admin = Trimmed(ReadFile(folder / "admin.token").value(), "\n");
+    channel = Channel();
+    jobs = v1::JobService::NewStub(channel);
+  }
+  std::shared_ptr<grpc::Channel> Channel() {
+    const grpc::SslCredentialsOptions options{
+        .pem_root_certs = ReadFile(folder / "ca.crt").value(), .pem_private_key = "", .pem_cert_chain = ""};
+    return grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", daemon->port()),
+                                     grpc::SslCredentials(options), Unshared());
+  }
+  struct With : Context {
+    explicit With(const std::string& token) { AddMetadata("authorization", "Bearer " + token); }
+  };
+  std::string MakeToken(const std::string& scope, const std::string& owner) {
+    v1::CreateTokenRequest request;
+    request.set_name(scope + "-" + owner);
+    request.add_scopes(scope);
+    request.set_owner(owner);
+    v1::CreateTokenResponse response;
+    With context(admin);
+    const auto status = v1::TokenService::NewStub(channel)->CreateToken(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.secret();
+  }
+  grpc::Status Revoke(const std::string& name) {
+    v1::RevokeTokenRequest request;
+    request.set_name(name);
+    v1::RevokeTokenResponse response;
+    With context(admin);
+    return v1::TokenService::NewStub(channel)->RevokeToken(&context, request, &response);
+  }
+
+  std::string admin;
+};
+
+TEST_F(TlsTest, ACallNeedsATokenWithTheScopeOfItsMethod) {
+  v1::ListJobsResponse listed;
+  Context nobody;
+  EXPECT_EQ(jobs->ListJobs(&nobody, {}, &listed).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  With stranger("imgd_wrong");
+  EXPECT_EQ(jobs->ListJobs(&stranger, {}, &listed).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  const std::string view = MakeToken("view", "ada");
+  With viewer(view);
+  EXPECT_TRUE(jobs->ListJobs(&viewer, {}, &listed).ok());
+  v1::CancelJobResponse cancelled;
+  With viewer_again(view);
+  const auto refused = jobs->CancelJob(&viewer_again, {}, &cancelled);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("'view-ada' is not good for this: the scope 'submit' is needed"));
+}
+
+TEST_F(TlsTest, PlainTextIsNotSpokenThere) {
+  const auto plain = grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", daemon->port()),
+                                               grpc::InsecureChannelCredentials(), Unshared());
+  v1::ListJobsResponse listed;
+  Context context;
+  EXPECT_EQ(v1::JobService::NewStub(plain)->ListJobs(&context, {}, &listed).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TlsTest, AJobBelongsToTheOwnerOfTheTokenWhateverTheRequestSays) {
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(kJob);
+  request.set_owner("somebody-else");
+  v1::SubmitJobResponse response;
+  With context(MakeToken("submit", "ada"));
+  const auto status = jobs->SubmitJob(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.job().owner(), "ada");
+}
+
+TEST_F(TlsTest, ARevokedTokenEndsItsOpenStreams) {
+  const std::string secret = MakeToken("submit", "ada");
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(kJob);
+  v1::SubmitJobResponse submitted;
+  With submit(secret);
+  ASSERT_TRUE(jobs->SubmitJob(&submit, request, &submitted).ok());
+  v1::WatchJobRequest watch;
+  watch.set_id(submitted.job().id());
+  With context(secret);
+  const auto stream = jobs->WatchJob(&context, watch);
+  v1::WatchJobResponse event;
+  ASSERT_TRUE(stream->Read(&event));
+  ASSERT_TRUE(Revoke("submit-ada").ok());
+  while (stream->Read(&event)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  With again(secret);
+  v1::ListJobsResponse listed;
+  EXPECT_EQ(jobs->ListJobs(&again, {}, &listed).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST_F(TlsTest, AnAgentWithoutACertificateIsNotLetIn) {
+  With context(admin);
+  const auto stream = v1::AgentService::NewStub(channel)->Connect(&context);
+  v1::ConnectResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  const auto status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_THAT(status.error_message(), HasSubstr("shows a certificate"));
+}
+
+TEST_F(TlsTest, TheFirstAdminsTokenIsMadeOnceAndAgainWhenNobodyIsAdminAnyMore) {
+  daemon.reset();
+  StartDaemon();
+  EXPECT_EQ(Trimmed(ReadFile(folder / "admin.token").value(), "\n"), admin);
+  channel = Channel();
+  ASSERT_TRUE(Revoke("admin-" + HashOf(admin).substr(0, 8)).ok());
+  daemon.reset();
+  StartDaemon();
+  EXPECT_NE(Trimmed(ReadFile(folder / "admin.token").value(), "\n"), admin);
+}
+
+ServerConfig Configured(const std::string& yaml) {
+  const auto parsed = ParseServerConfig(yaml, "imgd.yaml");
+  EXPECT_TRUE(parsed.has_value()) << yaml;
+  return parsed.value_or(ServerConfig());
+}
+
+TEST(TlsConfig, TlsIsOnEverywhereButOnLoopbackUnlessSomebodySaysOtherwise) {
+  for (const char* plain : {"{}", "listen: localhost:1", "listen: '[::1]:1'",
+                            "{listen: 0.0.0.0:1, plain_text_and_anyone_may_do_anything: true}"}) {
+    EXPECT_FALSE(Configured(plain).UsesTls()) << plain;
+  }
+  for (const char* tls : {"listen: 0.0.0.0:1", "listen: 10.0.0.1:1", "listen: gpu-head:1",
+                          "listen: 127.0.0.5:1", "tls: {on_loopback: true}",
+                          "tls: {ca_certificate: /c, ca_key: /k}", "tls: {certificate: /c, key: /k}"}) {
+    EXPECT_TRUE(Configured(tls).UsesTls()) << tls;
+    EXPECT_TRUE(CheckServerConfig(Configured(tls))) << tls;
+  }
+}
+
+TEST(TlsConfig, WhatMakesNoSenseIsRefused) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"tls: {ca_certificate: /c}", "given together"},
+      {"tls: {key: /k}", "given together"},
+      {"{tls: {on_loopback: true}, plain_text_and_anyone_may_do_anything: true}", "excludes"},
+      {"tls: {node_certificate: 25h}", "1 s to 24 h"},
+      {"tls: {server_certificate: 100d}", "1 s to 90 d"}};
+  for (const auto& [yaml, words] : cases) {
+    const auto checked = CheckServerConfig(Configured(yaml));
+    ASSERT_FALSE(checked.has_value()) << yaml;
+    EXPECT_THAT(checked.error().message, HasSubstr(words));
+  }
+}
+
+/// On a plain port of this machine alone.
+TEST_F(RpcTest, ALocalPortIsOpenUntilThereIsAnAdminAndATokenThatIsShownCounts) {
+  v1::ListJobsResponse listed;
+  Context stranger;
+  stranger.AddMetadata("authorization", "Bearer imgd_wrong");
+  EXPECT_EQ(jobs->ListJobs(&stranger, {}, &listed).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  const auto make = [this](const char* scope) {
+    v1::CreateTokenRequest request;
+    request.add_scopes(scope);
+    v1::CreateTokenResponse response;
+    Context context;
+    EXPECT_TRUE(v1::TokenService::NewStub(channel)->CreateToken(&context, request, &response).ok());
+  };
+  make("view");
+  Context open;
+  EXPECT_TRUE(jobs->ListJobs(&open, {}, &listed).ok());
+  make("admin");
+  Context closed;
+  EXPECT_EQ(jobs->ListJobs(&closed, {}, &listed).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Health(), "SERVING") << "probes need no token";
+}
+
+}  // namespace
+}  // namespace imgd

@@ -1,0 +1,74 @@
+#include "server/rpc/usage_over_time.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace imgd {
+namespace {
+
+constexpr int kMostEdges = 401;
+
+Status CheckEdges(const v1::ListUsageOverTimeRequest& request) {
+  const auto& edges = request.edges_us();
+  if (edges.size() < 2 || edges.size() > kMostEdges) {
+    return Fail(ErrorCode::kInvalidArgument, "edges_us: found {} times; 2 to {} are allowed", edges.size(),
+                kMostEdges);
+  }
+  // Nor are two of them the same.
+  if (std::adjacent_find(edges.begin(), edges.end(), std::greater_equal<>()) != edges.end())
+    return Fail(ErrorCode::kInvalidArgument, "edges_us: each is later than the one before");
+  return {};
+}
+
+int64_t EndOf(const StartUse& start, WallTime now) {
+  return start.ended_us > 0 ? start.ended_us : now.micros;
+}
+
+/// Device-time, as far as it can be told from the history: what parts of a job's use are measured by.
+double WeightOf(const StartUse& start, int64_t from, int64_t until) {
+  return static_cast<double>(std::max<int64_t>(until - from, 0)) * std::max<uint32_t>(start.ranks, 1);
+}
+
+}  // namespace
+
+void SpreadUsage(std::span<const StartUse> starts, WallTime now, const v1::ListUsageOverTimeRequest& request,
+                 v1::ListUsageOverTimeResponse& out) {
+  const auto& edges = request.edges_us();
+  std::map<std::string, v1::OwnerUsage> owners;
+  for (size_t begin = 0; begin < starts.size();) {
+    size_t end = begin;
+    double whole = 0;
+    for (; end < starts.size() && starts[end].job == starts[begin].job; ++end)
+      whole += WeightOf(starts[end], starts[end].started_us, EndOf(starts[end], now));
+    for (const auto& start : starts.subspan(begin, whole > 0 ? end - begin : 0)) {
+      for (int i = 0; i + 1 < edges.size(); ++i) {
+        const double part =
+            WeightOf(start, std::max(start.started_us, edges[i]), std::min(EndOf(start, now), edges[i + 1])) /
+            whole;
+        if (part <= 0) continue;
+        auto& owner = owners[start.owner];
+        owner.mutable_device_hours()->Resize(edges.size() - 1, 0);
+        owner.mutable_cost()->Resize(edges.size() - 1, 0);
+        *owner.mutable_device_hours()->Mutable(i) += part * start.device_seconds / 3600;
+        *owner.mutable_cost()->Mutable(i) += part * start.cost;
+      }
+    }
+    begin = end;
+  }
+  for (auto& [name, owner] : owners) {
+    owner.set_owner(name);
+    *out.add_owners() = std::move(owner);
+  }
+}
+
+Status FillUsageOverTime(const v1::ListUsageOverTimeRequest& request, WallTime now, Reader& reader,
+                         v1::ListUsageOverTimeResponse& out) {
+  IMGD_TRY(CheckEdges(request));
+  IMGD_ASSIGN(const auto starts, reader.Starts(request.edges_us(0)));
+  SpreadUsage(starts, now, request, out);
+  return {};
+}
+
+}  // namespace imgd

@@ -1,0 +1,76 @@
+#include "server/rpc/usage_over_time.h"
+
+#include "imgd/v1/usage.grpc.pb.h"
+#include "server/rpc/testing/rpc_fixture.h"
+
+namespace imgd {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int64_t kHour = 3'600'000'000;
+
+v1::ListUsageOverTimeRequest Edges(std::vector<int64_t> hours) {
+  v1::ListUsageOverTimeRequest request;
+  for (const int64_t hour : hours) request.add_edges_us(hour * kHour);
+  return request;
+}
+
+StartUse Start(uint64_t job, const std::string& owner, double hours, int64_t from, int64_t to,
+               uint32_t ranks = 1) {
+  return {.job = JobId(job),
+          .owner = owner,
+          .device_seconds = hours * 3600,
+          .cost = hours * 2,
+          .started_us = from * kHour,
+          .ended_us = to * kHour,
+          .ranks = ranks};
+}
+
+v1::ListUsageOverTimeResponse Spread(const std::vector<StartUse>& starts, std::vector<int64_t> hours) {
+  v1::ListUsageOverTimeResponse out;
+  SpreadUsage(starts, {100 * kHour}, Edges(std::move(hours)), out);
+  return out;
+}
+
+TEST(UsageOverTime, AJobThatStartedAgainTookWhatItTookWhenItRan) {
+  // Six hours on the first day, a night in the queue, two on the next.
+  const auto usage = Spread({Start(1, "ada", 8, 10, 16), Start(1, "ada", 8, 30, 32)}, {0, 24, 48, 72});
+  ASSERT_EQ(usage.owners_size(), 1);
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(6, 2, 0));
+  EXPECT_THAT(usage.owners(0).cost(), ElementsAre(12, 4, 0));
+}
+
+TEST(UsageOverTime, LargerStartsTookMore) {
+  const auto usage = Spread({Start(1, "ada", 24, 0, 4, 2), Start(1, "ada", 24, 24, 28, 4)}, {0, 24, 48});
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(DoubleNear(8, 1e-9), DoubleNear(16, 1e-9)));
+}
+
+TEST(UsageOverTime, WhatIsOutsideIsLeftOutAndWhatRunsLastsUntilNow) {
+  const auto usage = Spread(
+      {Start(1, "ada", 10, 20, 30), Start(2, "lena", 4, 96, 0), Start(3, "old", 5, 1, 6)}, {24, 48, 98});
+  ASSERT_EQ(usage.owners_size(), 2);
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(DoubleNear(6, 1e-9), 0));
+  EXPECT_EQ(usage.owners(1).owner(), "lena");
+  EXPECT_THAT(usage.owners(1).device_hours(), ElementsAre(0, DoubleNear(2, 1e-9)));
+}
+
+TEST_F(RpcTest, UsageOverTimeOfARunningJob) {
+  auto usage = v1::UsageService::NewStub(channel);
+  v1::ListUsageOverTimeResponse response;
+  {
+    Context context;
+    const auto status = usage->ListUsageOverTime(&context, Edges({5, 5}), &response);
+    EXPECT_THAT(status.error_message(), HasSubstr("edges_us: each is later than the one before"));
+  }
+  Context context;
+  const auto status = usage->ListUsageOverTime(&context, Edges({0, 1, 5'000'000}), &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_THAT(response.owners(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace imgd

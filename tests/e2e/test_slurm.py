@@ -1,0 +1,96 @@
+"""imgd on a cluster that Slurm runs: deploy/slurm/imgagent.sbatch in an allocation of Debian's Slurm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import MakeJob
+from harness import BIN, ROOT, Cluster, processes_with, wait_for
+from peer_slurm import Slurm, missing
+
+SCRIPT = ROOT / "deploy/slurm/imgagent.sbatch"
+
+
+@pytest.fixture
+def slurm() -> Iterator[Slurm]:
+    """Two nodes of one processor each, on this machine."""
+    why = missing()
+    if why:
+        pytest.skip(why)
+    # Not below pytest's folder, which munged's user may not enter.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        slurm = Slurm(Path(folder) / "slurm", nodes=2)
+        try:
+            slurm.start()
+            yield slurm
+        finally:
+            slurm.close()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "checkpoints").mkdir()
+    with Cluster(tmp_path) as cluster:
+        cluster.start_daemon()
+        yield cluster
+
+
+def nodes_in(cluster: Cluster, state: str) -> list[str]:
+    return sorted(n["name"] for n in cluster.json("nodes") if n["state"] == state)
+
+
+def allocate(slurm: Slurm, cluster: Cluster, **settings: str) -> str:
+    """Starts the agents on both nodes; the allocation's number."""
+    root = cluster.root
+    environment = {"IMGD": cluster.address, "IMGD_NOTICE_DIR": str(root), "PATH": f"{BIN}:{os.environ['PATH']}",
+                   "TMPDIR": str(root), **settings}  # fmt: skip
+    slurm.environment |= environment
+    submitted = slurm.run("sbatch", "--parsable", "--nodes=2", "--export=ALL", f"--chdir={root}",
+                          f"--output={root}/allocation.log", str(SCRIPT), "--nvml", "none", "--cpu-slots", "1",
+                          "--metrics-listen", "off", "--shared-folder", str(root / "checkpoints"))  # fmt: skip
+    number = submitted.stdout.strip()
+    wanted = [f"n1-{number}", f"n2-{number}"]
+    wait_for("the allocation's nodes", lambda: nodes_in(cluster, "NODE_STATE_READY") == wanted, 60)
+    return number
+
+
+@pytest.mark.long
+def test_a_job_runs_on_slurms_nodes_and_leaves_them_before_the_allocation_ends(
+    slurm: Slurm, daemon: Cluster, make_job: MakeJob
+) -> None:
+    number = allocate(slurm, daemon, IMGD_LEAVE_SECONDS="20")
+    first = daemon.submit(make_job(nodes=2, epochs=1))
+    daemon.wait_state(first, "JOB_STATE_COMPLETED")
+
+    second = daemon.submit(make_job(nodes=2, epochs=50), "checkpoint.every_steps=0", "name=second")
+    daemon.wait_step(second, 10)
+    slurm.run("scancel", "--batch", "--signal=TERM", number)
+    left = daemon.wait_state(second, "JOB_STATE_QUEUED", seconds=40)
+    changes = [row["state_change"] for row in daemon.history(second)]
+    back = [c for c in changes if c["from"] != c["to"] and c["to"] == "JOB_STATE_QUEUED"][-1]
+    assert back["reason"] == "REASON_CODE_SPOT_NOTICE" and int(left["restarts"]) == 0, changes
+    assert int(left["last_checkpoint"]["step"]) >= 10, "it left without a checkpoint"
+    wait_for("the allocation to end", lambda: slurm.queued() == 0, 60)
+    wait_for("its nodes to be gone", lambda: nodes_in(daemon, "NODE_STATE_READY") == [], 60)
+    assert not processes_with(f"imgagent-{number}."), "something of the allocation is left"
+    assert not list(daemon.root.glob(f"imgagent-{number}.*")) and not list(daemon.root.glob(".imgd-allocation-*"))
+
+    # The next allocation brings other nodes, on which it goes on.
+    allocate(slurm, daemon)
+    done = daemon.wait_step(second, int(left["last_checkpoint"]["step"]) + 3)
+    assert int(done["generation"]) == 2
+    daemon.cli("cancel", str(second), "--wait")
+
+
+def test_outside_an_allocation_the_script_says_how_it_is_started() -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")}
+    done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2 and "start it by sbatch" in done.stderr
+    done = subprocess.run([SCRIPT], env=environment | {"SLURM_JOB_ID": "1"}, capture_output=True, text=True)
+    assert done.returncode == 2 and "IMGD=HOST:PORT" in done.stderr

@@ -1,0 +1,65 @@
+"""What the benchmarks make of what they saw: pure functions, on things made up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+
+import gpu
+import page
+import report
+import watch
+
+
+def kernel(start: float, duration: float) -> dict[str, object]:
+    return {"ph": "X", "cat": "kernel", "name": "sgemm", "ts": start, "dur": duration}
+
+
+def test_a_gpu_is_idle_where_no_stream_has_a_kernel() -> None:
+    trace = {"traceEvents": [kernel(100, 10), kernel(105, 15), kernel(107, 2), kernel(150, 50),
+                             {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 1000},
+                             {"ph": "X", "cat": "gpu_memcpy", "name": "HtoD", "ts": 120, "dur": 30},
+                             {"ph": "M", "name": "process_name"}]}  # fmt: skip
+    assert gpu.idle_share(trace) == pytest.approx(30 / 100)
+    assert gpu.idle_share({"traceEvents": [kernel(1, 2)]}) == 0
+    with pytest.raises(ValueError, match="no kernels"):
+        gpu.idle_share({"traceEvents": []})
+
+
+def test_the_share_of_the_peak_is_by_the_chips_data_sheet() -> None:
+    # 24.5 GFLOP for each image: 3,000 images a second are 73.6 TFLOPS of 312.
+    assert gpu.share_of_peak("NVIDIA A100-SXM4-80GB", "resnet50", 3000) == pytest.approx(0.236, abs=0.001)
+    h100 = gpu.share_of_peak("NVIDIA H100 80GB HBM3", "resnet50", 3000)
+    pcie = gpu.share_of_peak("NVIDIA H100 PCIe", "resnet50", 3000)
+    assert h100 and pcie and pcie / h100 == pytest.approx(989 / 756), "the longer name is looked for first"
+    assert gpu.share_of_peak("NVIDIA L40S", "resnet50", 1) != gpu.share_of_peak("NVIDIA L4", "resnet50", 1)
+    assert gpu.share_of_peak("GeForce GT 710", "resnet50", 3000) is None
+
+
+def test_memory_is_that_of_a_process_and_of_all_that_it_started(tmp_path: Path) -> None:
+    for pid, kib, children in ((1, 2048, "2 3"), (2, 1024, ""), (3, 512, "4"), (4, 512, "5")):
+        task = tmp_path / str(pid) / "task" / str(pid)
+        task.mkdir(parents=True)
+        (task / "children").write_text(children)
+        (tmp_path / str(pid) / "smaps_rollup").write_text(f"Rss:  9 kB\nPss:  {kib} kB\nPss_Anon: 1 kB\n")
+    assert watch.pss_mib(1, tmp_path) == 4, "process 5 has just ended"
+
+
+def test_a_goal_stands_beside_ours_and_makes_no_verdict() -> None:
+    passes = iter([3.0, 5.0, 4.0, 1.0, 2.0])
+    case = report.Case(
+        "a", "s", "lower", {"ours": lambda: next(passes), "peer": "none here"}, goal="at most 1", passes=5
+    )
+    ours, peer = report.measure([case])
+    assert (ours["value"], ours["min"], ours["max"], ours["goal"]) == (3.0, 1.0, 5.0, "at most 1")
+    assert peer == {"case": "a", "subject": "peer", "unit": "s", "value": None, "why": "none here"}
+    assert "| at most 1 |" in page.line(ours, with_goal=True, with_beside=False)
+
+
+def test_the_page_says_that_there_are_no_figures_of_gpus_only_where_there_are_none() -> None:
+    assert "No figures from GPUs" in page.head(["train", "data"])
+    assert "No figures from GPUs" not in page.head(["train", "train-gpu"])

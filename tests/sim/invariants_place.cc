@@ -1,0 +1,195 @@
+// What must always hold for where gangs go, for who goes first by age, and for what is forecast.
+#include <algorithm>
+#include <array>
+
+#include "server/core/forecast.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/world.h"
+
+namespace imgd::sim {
+namespace {
+
+using std::chrono::seconds;
+
+/// By what the job waits: the steps of its age as the simulator counts them, at this time more or less.
+int RankOf(const World& world, const JobRecord& job, Duration more) {
+  if (world.shape.aging == Duration::zero()) return job.priority;
+  const Duration waited = std::chrono::microseconds(world.time.now().wall.micros - job.submitted.micros) -
+                          std::chrono::milliseconds(job.held_ms) + more;
+  return job.priority + static_cast<int>(std::max(waited, Duration::zero()) / world.shape.aging);
+}
+
+/// Who is placed, and not beside what is kept for the first, comes before all who wait for devices: by its
+/// priority with a step for each `aging` that it has waited. So of jobs that came (P - p + 1) * aging later
+/// than one of priority p none of priority P goes before it.
+void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  if (!reactor.reserved() || reactor.WantsToSchedule()) return;
+  for (const auto& action : batch.actions) {
+    const JobRecord* started = StartedBy(world, action);
+    if (started == nullptr || std::get<AppendEvent>(action).reason.code != ReasonCode::kPlaced) continue;
+    // Before the one that has devices reserved there may be some for which none can be, for their nodes are
+    // lost.
+    const auto& queue = reactor.state().queue();
+    auto at = std::find_if(queue.begin(), queue.end(), [&reactor](const QueuedJob& entry) {
+      return entry.id == reactor.reserved()->job;
+    });
+    if (EndedToGrow(batch, started->id)) continue;
+    for (; at != queue.end(); ++at) {
+      const QueuedJob& entry = *at;
+      if (entry.code != ReasonCode::kWaitsForDevices) continue;
+      const JobRecord& job = *reactor.state().FindJob(entry.id);
+      if (job.not_before > world.time.now().steady) continue;
+      if (RankOf(world, *started, seconds(1)) >= RankOf(world, job, -seconds(1))) continue;
+      world.Break(name,
+                  fmt::format("job {} of rank {} was placed before job {} of rank {}", started->id,
+                              RankOf(world, *started, seconds(0)), job.id, RankOf(world, job, seconds(0))));
+    }
+  }
+}
+
+/// The queue is in the order of ranks, also when nothing but time has passed.
+void TheQueueIsInOrder(World& world, const Batch&, const char* name) {
+  const Instant now = world.time.now().steady;
+  const auto& reactor = world.daemon.reactor();
+  if (world.ledger.checks % 16 != 0 || world.daemon.disturbed() > now - seconds(10)) return;
+  const JobRecord* before = nullptr;
+  for (const auto& entry : reactor.state().queue()) {
+    const JobRecord& job = *reactor.state().FindJob(entry.id);
+    if (before != nullptr && RankOf(world, *before, seconds(1)) < RankOf(world, job, -seconds(10)))
+      world.Break(
+          name, fmt::format("job {} of rank {} is behind job {} of rank {}", job.id,
+                            RankOf(world, job, seconds(0)), before->id, RankOf(world, *before, seconds(0))));
+    before = &job;
+  }
+}
+
+constexpr std::array<const char*, 3> kNarrowestFirst = {"placement_group", "fabric", "zone"};
+
+std::string LabelOf(const NodeRecord& node, const char* name) {
+  const auto label = node.labels.find(name);
+  return label == node.labels.end() ? "" : label->second;
+}
+
+/// For each value of the label how many of the nodes could have a part of the gang.
+std::map<std::string, uint32_t> Sets(const World& world, const JobRecord& job,
+                                     const std::vector<Space>& space, const char* label) {
+  const Needs& needs = world.truths.at(job.name).submission.needs;
+  const NodeRecord* first = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
+  std::map<std::string, uint32_t> sets;
+  for (const auto& node : space) {
+    const std::string value = LabelOf(*node.node, label);
+    if (value.empty() || node.devices < job.ranks_per_node || job.run.avoided.contains(node.node->id))
+      continue;
+    if (!NodeDoes(needs, *node.node)) continue;
+    if (needs.whole_nodes && node.devices < node.node->devices.size()) continue;
+    if (IsTied(world, job) && node.node->filesystem_id != first->filesystem_id) continue;
+    ++sets[value];
+  }
+  return sets;
+}
+
+/// A gang that one set of close nodes holds is in one, of the narrowest kind, and in no larger one than it
+/// must. Where nobody else waits or starts, so that what was free then is known.
+void GangsAreClose(World& world, const Batch& batch, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  if (!world.shape.kinds_of_nodes || !reactor.state().queue().empty() || batch.nodes_touched) return;
+  const JobRecord* job = nullptr;
+  for (const auto& action : batch.actions) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event != nullptr && event->from != event->to && event->to != JobState::kQueued &&
+        event->to != JobState::kStarting)
+      return;
+    const JobRecord* started = StartedBy(world, action);
+    if (started != nullptr && job != nullptr) return;
+    if (started != nullptr) job = started;
+  }
+  if (job == nullptr || job->run.parts.size() < 2 || EndedToGrow(batch, job->id) || HasQuotas(world, *job))
+    return;
+  auto space = FreeSpace(world);
+  for (const auto& part : job->run.parts) {
+    for (auto& node : space) {
+      if (node.node->id == part.node) node.devices += static_cast<uint32_t>(DevicesOf(world, part).size());
+    }
+  }
+  for (const char* label : kNarrowestFirst) {
+    uint32_t least = 0;
+    const auto sets = Sets(world, *job, space, label);
+    for (const auto& [value, count] : sets) {
+      if (count >= job->run.parts.size() && (least == 0 || count < least)) least = count;
+    }
+    if (least == 0) continue;
+    std::set<std::string> values;
+    for (const auto& part : job->run.parts)
+      values.insert(LabelOf(*reactor.state().FindNode(part.node), label));
+    if (values.size() > 1 || values.begin()->empty() || sets.at(*values.begin()) > least)
+      world.Break(name,
+                  fmt::format("job {} of {} nodes is in {} sets of one {}, where one of {} nodes holds it",
+                              job->id, job->run.parts.size(), values.size(), label, least));
+    return;
+  }
+}
+
+/// All devices of the cluster are too few for both at once.
+bool ExcludeEachOther(const World& world, const JobRecord& a, const JobRecord& b) {
+  size_t devices = 0;
+  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) devices += node.devices.size();
+  return devices < size_t{a.nodes} * a.ranks_per_node + size_t{b.nodes} * b.ranks_per_node;
+}
+
+/// What is forecast is not past, nor before the job may start; for the job that has devices reserved it is
+/// when these are free; and who can't run beside the one before it starts when that one has ended.
+void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  const auto& queue = reactor.state().queue();
+  if (world.ledger.checks % 32 != 0 || queue.empty() || reactor.WantsToSchedule()) return;
+  const Instant now = world.time.now().steady;
+  const Snapshot cluster = reactor.MakeSnapshot(world.time.now());
+  std::optional<Instant> before;
+  for (size_t place = 0; place < std::min<size_t>(queue.size(), 3); ++place) {
+    const QueuedJob& entry = queue[place];
+    const auto start = ForecastStart(cluster, queue, place);
+    const bool due = entry.not_before != Instant{} && entry.not_before <= now;  // and it is not noticed yet
+    if (start && !due && (*start < now || *start < entry.not_before))
+      world.Break(name, fmt::format("job {} is forecast for a time at which it can't start", entry.id));
+    const auto& reserved = reactor.reserved();
+    const bool first = place == 0 && reserved && reserved->job == entry.id && entry.not_before <= now;
+    // What is used up is noticed a moment later.
+    const bool quotas = HasQuotas(world, *reactor.state().FindJob(entry.id));
+    const bool all_there = std::all_of(cluster.nodes.begin(), cluster.nodes.end(),
+                                       [](const NodeSlots& node) { return node.usable; });
+    if (first && all_there && !quotas && reserved->from && cluster.retrying.empty() && !start &&
+        !reserved->estimate)
+      world.Break(name, fmt::format("job {} has devices reserved and no forecast", entry.id));
+    if (place > 0) {
+      const QueuedJob& ahead = queue[place - 1];
+      const bool quota = entry.code == ReasonCode::kQuota || ahead.code == ReasonCode::kQuota ||
+                         entry.code == ReasonCode::kNeverFits || ahead.code == ReasonCode::kNeverFits;
+      const bool apart =
+          ExcludeEachOther(world, *reactor.state().FindJob(ahead.id), *reactor.state().FindJob(entry.id));
+      if (!quota && apart && start && before && ahead.most > Duration::zero() &&
+          *start < *before + ahead.most)
+        world.Break(name, fmt::format("job {} is forecast to start while job {} has its devices", entry.id,
+                                      ahead.id));
+      if (!quota && apart && start && before && ahead.most == Duration::zero())
+        world.Break(
+            name, fmt::format("job {} is forecast to start after job {}, of which nobody knows when it ends",
+                              entry.id, ahead.id));
+    }
+    before = start;
+  }
+}
+
+}  // namespace
+
+const std::vector<Invariant>& PlaceInvariants() {
+  static const std::vector<Invariant> rules = {
+      {"the older goes first", TheOlderGoesFirst},
+      {"the queue is in order", TheQueueIsInOrder},
+      {"gangs are close", GangsAreClose},
+      {"forecasts are consistent", ForecastsAreConsistent},
+  };
+  return rules;
+}
+
+}  // namespace imgd::sim

@@ -1,0 +1,212 @@
+// What must always hold where jobs of a lower priority make room for others.
+#include <algorithm>
+
+#include "tests/sim/invariants.h"
+#include "tests/sim/words.h"
+#include "tests/sim/world.h"
+
+namespace imgd::sim {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+/// Jobs that are asked in this commit to make room, and still are.
+std::vector<const JobRecord*> Victims(const World& world, const Batch& batch) {
+  std::vector<const JobRecord*> victims;
+  for (const auto& action : batch.actions) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event == nullptr || event->first || event->reason.code != ReasonCode::kPreempted) continue;
+    if (!HoldsDevices(event->from) || event->to == JobState::kQueued) continue;
+    const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
+    const bool is = job != nullptr && job->HoldsDevices() && job->run.stop == StopFor::kPreempt &&
+                    job->generation == event->generation;
+    if (is) victims.push_back(job);
+  }
+  return victims;
+}
+
+/// Who waits for what they give back; null where it has started or ended in the same commit.
+const JobRecord* ForWhom(const World& world) {
+  const auto& reactor = world.daemon.reactor();
+  const JobRecord* job = reactor.reserved() ? reactor.state().FindJob(reactor.reserved()->job) : nullptr;
+  return job != nullptr && job->state == JobState::kQueued ? job : nullptr;
+}
+
+/// What is free is what the job could have had when the others were asked: nothing came free since, none of
+/// it is kept for a retry, and no quota keeps it off whole nodes.
+bool KnowsWhatWasFree(const World& world, const JobRecord& high) {
+  const auto& reactor = world.daemon.reactor();
+  if (reactor.WantsToSchedule() || (high.needs.whole_nodes && HasQuotas(world, high))) return false;
+  const Instant late = std::max(world.time.now().steady - seconds(3), Instant{});
+  return std::none_of(
+      reactor.state().queue().begin(), reactor.state().queue().end(), [&](const QueuedJob& entry) {
+        return entry.not_before > late || (entry.not_before != Instant{} && world.daemon.disturbed() > late);
+      });
+}
+
+/// Adds what a run holds.
+void Give(const World& world, const Run& run, std::vector<Space>& space) {
+  for (const auto& part : run.Held()) {
+    for (auto& node : space) {
+      if (node.node->id == part.node) node.devices += static_cast<uint32_t>(DevicesOf(world, part).size());
+    }
+  }
+}
+
+/// Steps that the job had gained by its wait when it started.
+int StepsAtStart(const World& world, const JobRecord& job) {
+  if (world.shape.aging == Duration::zero()) return 0;
+  const Duration waited = std::chrono::microseconds(job.started.micros - job.submitted.micros) -
+                          std::chrono::milliseconds(job.held_ms);
+  return static_cast<int>(std::max(waited, Duration::zero()) / world.shape.aging);
+}
+
+/// Only jobs that let it happen make room, and only for one of a higher priority that waits, does not fit
+/// and could use a node of theirs.
+void OnlyLowerOnesMakeRoom(World& world, const Batch& batch, const char* name) {
+  const auto victims = Victims(world, batch);
+  if (victims.empty()) return;
+  const JobRecord* high = ForWhom(world);
+  for (const JobRecord* job : victims) {
+    const Submission& wanted = world.truths.at(job->name).submission;
+    if (!world.shape.preemption || !wanted.preemptible) {
+      world.Break(name, fmt::format("job {} is not preemptible and is preempted", job->id));
+      continue;
+    }
+    if (high == nullptr) continue;
+    if (job->priority + StepsAtStart(world, *job) >= high->priority) {
+      world.Break(name, fmt::format("job {} of priority {} and {} steps makes room for job {} of {}", job->id,
+                                    job->priority, StepsAtStart(world, *job), high->id, high->priority));
+    }
+    const Needs& needs = world.truths.at(high->name).submission.needs;
+    const bool of_use = std::any_of(job->run.parts.begin(), job->run.parts.end(), [&](const Part& part) {
+      const NodeRecord* node = world.daemon.reactor().state().FindNode(part.node);
+      const bool there = node != nullptr && (batch.nodes_touched || node->Usable());
+      return there && NodeDoes(needs, *node) && !high->avoid.contains(part.node);
+    });
+    if (!of_use)
+      world.Break(name, fmt::format("job {} makes room on nodes that job {} can't use", job->id, high->id));
+  }
+  if (high != nullptr && KnowsWhatWasFree(world, *high) && Fits(world, *high, FreeSpace(world)))
+    world.Break(name, fmt::format("job {} fits, and others make room for it", high->id));
+}
+
+/// Nobody is asked to make room where those who leave anyway make enough of it. One that failed may come back
+/// to what it had.
+void ThoseWhoLeaveAreWaitedFor(World& world, const Batch& batch, const char* name) {
+  const auto victims = Victims(world, batch);
+  const JobRecord* high = victims.empty() ? nullptr : ForWhom(world);
+  if (high == nullptr || batch.nodes_touched || !KnowsWhatWasFree(world, *high)) return;
+  auto space = FreeSpace(world);
+  for (const JobId id : world.daemon.reactor().state().active()) {
+    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+    const bool leaves = job.run.stop != StopFor::kNothing && job.run.stop != StopFor::kGrow &&
+                        job.run.stop != StopFor::kRetry;
+    if (leaves && std::count(victims.begin(), victims.end(), &job) == 0) Give(world, job.run, space);
+  }
+  if (Fits(world, *high, space))
+    world.Break(name, fmt::format("job {} makes room for job {}, which only had to wait for those who leave",
+                                  victims.front()->id, high->id));
+}
+
+/// None makes room that could be spared, and no single job would have lost much less than those who do. What
+/// the simulator thinks is lost is about right while the daemon is not disturbed.
+void RoomIsMadeCheaply(World& world, const Batch& batch, const char* name) {
+  const auto victims = Victims(world, batch);
+  const JobRecord* high = victims.empty() ? nullptr : ForWhom(world);
+  if (high == nullptr || batch.nodes_touched || !KnowsWhatWasFree(world, *high)) return;
+  const auto& state = world.daemon.reactor().state();
+  for (const JobRecord* spared : victims) {
+    auto space = FreeSpace(world);
+    for (const JobRecord* job : victims) {
+      if (job != spared) Give(world, job->run, space);
+    }
+    if (Fits(world, *high, space))
+      world.Break(name,
+                  fmt::format("job {} makes room for job {} and could be spared", spared->id, high->id));
+  }
+  const Instant now = world.time.now().steady;
+  const auto lost = [&](const JobRecord& job) {
+    double devices = 0;
+    for (const auto& part : job.run.Held()) devices += static_cast<double>(DevicesOf(world, part).size());
+    return std::chrono::duration<double>(now - world.ledger.jobs[job.id].kept_since).count() * devices;
+  };
+  const auto rank = [&world](const JobRecord& job) { return job.priority + StepsAtStart(world, job); };
+  double sum = 0;
+  Instant since = now;
+  for (const JobRecord* job : victims) {
+    sum += lost(*job);
+    since = std::min(since, world.ledger.jobs[job->id].kept_since);
+    if (rank(*job) != rank(*victims.front())) return;
+  }
+  for (const JobId id : state.active()) {
+    const JobRecord& other = *state.FindJob(id);
+    if (std::count(victims.begin(), victims.end(), &other) > 0 || other.run.stop != StopFor::kNothing)
+      continue;
+    if (!world.truths.at(other.name).submission.preemptible || rank(other) > rank(*victims.front())) continue;
+    if (world.daemon.disturbed() > std::min(since, world.ledger.jobs[id].kept_since)) continue;
+    if (other.run.gone_since != Instant{} || !other.run.exits.empty() || !other.run.troubles.empty())
+      continue;
+    // A checkpoint counts a moment later for the one of the two that looks at the clock.
+    if (rank(other) == rank(*victims.front()) && 1.02 * lost(other) + 10 > sum) continue;
+    auto space = FreeSpace(world);
+    Give(world, other.run, space);
+    if (Fits(world, *high, space)) {
+      world.Break(name,
+                  fmt::format("job {} loses {:.0f} device-seconds and would make room for job {}, where {} "
+                              "jobs lose {:.0f}",
+                              id, lost(other), high->id, victims.size(), sum));
+    }
+  }
+}
+
+/// Ranks that train are told so, and have the time for a checkpoint.
+void WhoMakesRoomSavesFirst(World& world, const Batch& batch, const char* name) {
+  for (const JobRecord* job : Victims(world, batch)) {
+    if (job->state != JobState::kPreempting || !job->run.exits.empty() || !job->run.troubles.empty())
+      continue;
+    for (const auto& action : batch.actions) {
+      const auto* stop = std::get_if<SendStop>(&action);
+      if (stop == nullptr || stop->run != RunKey{job->id, job->generation}) continue;
+      const bool leaves = world.ledger.notices.contains(stop->node);
+      if (stop->checkpoint_first != job->Trains() || (!leaves && stop->grace_ms < 60'000))
+        world.Break(name, fmt::format("{} is ended without a checkpoint, or without time for one",
+                                      InWords(stop->run)));
+    }
+  }
+}
+
+/// Who made room goes back to the queue at once, and that is no failure; unless it came to its end, or
+/// somebody asked for something else meanwhile.
+void ToMakeRoomIsNoFailure(World& world, const Batch& batch, const char* name) {
+  for (const auto& action : batch.actions) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event == nullptr || event->first || !HoldsDevices(event->from) || event->to != JobState::kQueued)
+      continue;
+    const JobRecord* job = world.daemon.reactor().state().FindJob(event->job);
+    const Ledger::Job& known = world.ledger.jobs[event->job];
+    if (job == nullptr || !known.preempted || event->generation != known.generation) continue;
+    if (!IsGivenBack(event->reason.code))
+      world.Break(name, fmt::format("job {} made room and is back for {}", job->id, event->reason.text));
+    if (job->failures > known.failures)
+      world.Break(name, fmt::format("job {} made room, which counts as a failure", job->id));
+    if (job->state == JobState::kQueued && job->not_before > world.time.now().steady)
+      world.Break(name, fmt::format("job {} made room and waits for a retry", job->id));
+  }
+}
+
+}  // namespace
+
+const std::vector<Invariant>& PreemptionInvariants() {
+  static const std::vector<Invariant> rules = {
+      {"only lower ones make room", OnlyLowerOnesMakeRoom},
+      {"those who leave are waited for", ThoseWhoLeaveAreWaitedFor},
+      {"room is made cheaply", RoomIsMadeCheaply},
+      {"who makes room saves first", WhoMakesRoomSavesFirst},
+      {"to make room is no failure", ToMakeRoomIsNoFailure},
+  };
+  return rules;
+}
+
+}  // namespace imgd::sim

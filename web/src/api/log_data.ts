@@ -1,0 +1,117 @@
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import type { Level } from '../lib/log_level.ts';
+import { useData } from '../ui/use_data.ts';
+import { api } from './client.ts';
+import type { LogLine, LogPage } from './types.ts';
+
+const FIRST = 5000;
+const FOUND = 2000;
+const NEAR = 500;
+const EVERY_MS = 1500;
+
+export interface LogAsked {
+  /** Every rank where it is absent. */
+  rank: number | undefined;
+  /** The newest start, and those that come, where it is absent. */
+  generation: string | undefined;
+  contains: string;
+  level: Level;
+  /** The number of a line that is wanted with those around it; without, the last ones are. */
+  around: number | undefined;
+}
+
+/** A stretch of a log: what was loaded, without a gap, and where it goes on. */
+interface Held {
+  first: LogPage;
+  lines: readonly LogLine[];
+  next: string;
+  previous: string;
+  behind: boolean;
+}
+
+export interface Log {
+  lines: readonly LogLine[];
+  error: string;
+  loading: boolean;
+  /** Loads what is before the lines; null where nothing is. */
+  older: (() => void) | null;
+  /** Loads what is after them; null where that is not known of, or comes by itself. */
+  newer: (() => void) | null;
+}
+
+/** Lines of a job's log, and while somebody follows those that come, over restarts of the job. The server searches. */
+export function useLog(id: string, asked: LogAsked, follow: boolean): Log {
+  const { rank, generation, contains, level, around } = asked;
+  const key = `logs ${id} ${rank} ${generation} ${contains} ${level} ${around}`;
+  const filter = {
+    rank,
+    generation,
+    contains,
+    level: level === 'debug' ? undefined : `LOG_LEVEL_${level.toUpperCase()}`,
+  };
+  const where =
+    around === undefined
+      ? { tail: contains || level !== 'debug' ? FOUND : FIRST }
+      : { before_line: String(around + NEAR), tail: 2 * NEAR };
+  const first = useData(key, (signal) => api.logs(id, { ...filter, ...where }, signal));
+  const [more, setMore] = useState<Held | null>(null);
+  const held = more && more.first === first.data ? more : first.data && begin(first.data, around);
+  const latest = useRef({ held, filter });
+  latest.current = { held, filter };
+  const busy = useRef(false);
+  const load = useCallback(
+    async (which: 'after' | 'before'): Promise<boolean> => {
+      const { held: from, filter: same } = latest.current;
+      if (!from || busy.current) return false;
+      busy.current = true;
+      try {
+        const place = which === 'after' ? { after: from.next } : { before: from.previous };
+        const page = await api.logs(id, { ...same, ...place, tail: FIRST });
+        // Something else may be looked at by now.
+        if (latest.current.held?.first === from.first) setMore(joined(latest.current.held, page, which));
+        return which === 'after' && page.truncated;
+      } catch {
+        // The next time tells; that the connection is lost is said on top of the page.
+        return false;
+      } finally {
+        busy.current = false;
+      }
+    },
+    [id],
+  );
+  useEffect(() => {
+    if (!follow) return;
+    const timer = setInterval(async () => {
+      if (document.hidden) return;
+      // As much as has gathered, in as many answers as it takes: no line is passed over.
+      while (await load('after'));
+    }, EVERY_MS);
+    return () => clearInterval(timer);
+  }, [follow, load, key]);
+  return {
+    lines: held?.lines ?? NO_LINES,
+    error: first.data ? '' : first.error,
+    loading: !first.data && !first.error,
+    older: held?.previous ? () => void load('before') : null,
+    newer: held?.behind && !follow ? () => void load('after') : null,
+  };
+}
+
+const NO_LINES: readonly LogLine[] = [];
+
+function begin(first: LogPage, around: number | undefined): Held {
+  const { lines, next, previous } = first;
+  return { first, lines, next, previous, behind: around !== undefined && lines.length > 0 };
+}
+
+/** With what comes after it or is before it. Of several ranks some have said less of late: older ones go in between. */
+export function joined(held: Held, page: LogPage, which: 'after' | 'before'): Held {
+  if (which === 'after') {
+    const lines = page.lines.length > 0 ? [...held.lines, ...page.lines] : held.lines;
+    return { ...held, lines, next: page.next, behind: page.truncated };
+  }
+  const lines = [...page.lines, ...held.lines];
+  const ranks = new Set(lines.map((line) => line.rank));
+  if (ranks.size > 1) lines.sort((a, b) => Number(a.time_us) - Number(b.time_us));
+  return { ...held, lines, previous: page.previous };
+}

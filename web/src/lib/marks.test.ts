@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { GetJobResponse, MetricPoint, ReportedCheckpoint } from '../api/types.ts';
+import { marksOf, phaseStarts } from './marks.ts';
+
+const point = (x: number, value: number): MetricPoint => [x, value, value, value];
+const AXES = {
+  time: [[point(100, 0.9), point(200, 0.8), point(300, 0.7)]],
+  epoch: [[point(1, 0.9), point(2, 0.8), point(3, 0.7)]],
+  axis: [[point(10, 0.9), point(20, 0.8), point(30, 0.7)]],
+};
+const change = (at: number, from: string, to: string, generation = '1', reason = '') => ({
+  number: '1',
+  time_us: String(at * 1e6),
+  generation,
+  state_change: {
+    from: `JOB_STATE_${from}`,
+    to: `JOB_STATE_${to}`,
+    reason,
+    text: `${from} ${to}`,
+    actor: '',
+  },
+});
+const data = (...history: unknown[]) =>
+  ({ job: { job_yaml: 'phases:\n  - epochs: 2\n  - {epochs: 3}\n' }, history }) as unknown as GetJobResponse;
+const checkpoint = { checkpoint: { step: '25' }, time_us: '250000000' } as ReportedCheckpoint;
+
+test('what happened has its place on every axis', () => {
+  const history = [
+    change(150, 'RUNNING', 'PREEMPTING'),
+    change(250, 'STARTING', 'RUNNING', '2'),
+    change(300, 'RUNNING', 'QUEUED', '2'),
+    change(120, 'UNSPECIFIED', 'QUEUED'),
+    change(125, 'QUEUED', 'QUEUED'),
+  ];
+  const rows: ['step' | 'epoch' | 'time' | 'images', MetricPoint[], number[]][] = [
+    ['step', AXES.axis[0]!, [15, 25, 30, 25, 20]],
+    ['epoch', AXES.epoch[0]!, [1.5, 2.5, 3, 2.5, 2]],
+    ['time', AXES.time[0]!, [150, 250, 300, 250, 200]],
+    ['images', [point(1000, 0.9), point(2000, 0.8), point(3000, 0.7)], [1500, 2500, 3000, 2500, 2000]],
+  ];
+  for (const [axis, points, wanted] of rows) {
+    const marks = marksOf(data(...history), [checkpoint], axis, { ...AXES, axis: [points] });
+    assert.deepEqual(
+      marks.map((mark) => mark.x),
+      wanted,
+      axis,
+    );
+    assert.deepEqual(
+      marks.map((mark) => mark.tone),
+      ['warn', 's5', 'bad', 'muted', 'text'],
+      axis,
+    );
+  }
+});
+
+test('phases begin where those before them end', () => {
+  assert.deepEqual(
+    phaseStarts('phases:\n  - {epochs: 10, image_size: 128}\n  - epochs: 6\n  - epochs: 2\n'),
+    [
+      [10, 2],
+      [16, 3],
+    ],
+  );
+  assert.deepEqual(phaseStarts('epochs: 90\n'), []);
+});

@@ -1,0 +1,269 @@
+import { useState } from 'preact/hooks';
+import { api } from '../api/client.ts';
+import type { ClassFigures, Job, ReportedCheckpoint } from '../api/types.ts';
+import { bytes, count, fixed, ms, num, percent } from '../lib/format.ts';
+import { Clock, Empty, Meter, Trouble } from '../ui/bits.tsx';
+import { useData } from '../ui/use_data.ts';
+
+const MOST_ROWS = 200;
+const FIRST_CHECKPOINTS = 8;
+const MOST_IN_MATRIX = 30;
+
+/** What a job has made: its checkpoints, and what the newest validation found of each class. */
+export function JobResults({ job }: { job: Job }) {
+  const seen = `${job.last_epoch?.epoch} ${job.last_checkpoint?.step} ${job.state}`;
+  const classes = useData(`classes ${job.id} ${seen}`, (signal) => api.classes(job.id, signal));
+  const checkpoints = useData(`checkpoints ${job.id} ${seen}`, (signal) => api.checkpoints(job.id, signal));
+  const figures = classes.data?.figures;
+  return (
+    <div class="stack">
+      {checkpoints.error && !checkpoints.data && (
+        <Trouble text={checkpoints.error} retry={checkpoints.reload} />
+      )}
+      {checkpoints.data && <Checkpoints list={checkpoints.data.checkpoints} id={job.id} />}
+      {classes.error && !classes.data && <Trouble text={classes.error} retry={classes.reload} />}
+      {classes.data && !figures && (
+        <div class="panel">
+          <Empty
+            title="No figures by class"
+            text="After a validation pass here is how well each class was told from the others, which were mistaken for which, and the images that the model was most wrong about."
+          />
+        </div>
+      )}
+      {figures && <Classes figures={figures} />}
+      {figures && figures.confusion.length > 0 && figures.class_count <= MOST_IN_MATRIX && (
+        <Confusion figures={figures} />
+      )}
+      {figures && figures.mistakes.length > 0 && <Mistakes figures={figures} />}
+      {figures && figures.worst.length > 0 && <Worst figures={figures} />}
+    </div>
+  );
+}
+
+const PRESENCE: Record<ReportedCheckpoint['presence'], [string, string]> = {
+  CHECKPOINT_PRESENCE_UNSPECIFIED: ['muted', 'not seen from imgd'],
+  CHECKPOINT_PRESENCE_HERE: ['', 'there'],
+  CHECKPOINT_PRESENCE_GONE: ['muted', 'removed'],
+};
+
+function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: string }) {
+  const [all, setAll] = useState(false);
+  // Those that are there, and some of those before them.
+  const there = list.filter((one) => one.presence === 'CHECKPOINT_PRESENCE_HERE').length;
+  const shown = list.slice(0, all ? MOST_ROWS : Math.max(FIRST_CHECKPOINTS, there));
+  if (list.length === 0) {
+    return (
+      <div class="panel">
+        <Empty title="No checkpoints yet" text="Here is what can be resumed from, exported and downloaded." />
+      </div>
+    );
+  }
+  return (
+    <section class="panel scroll" tabIndex={0} aria-label="Checkpoints">
+      <header>
+        <h2>Checkpoints</h2>
+        <span class="muted">
+          {count(list.length)}; as weights: <code>imgcli export {id}</code>
+        </span>
+        <span class="grow" />
+        {list.length > shown.length && !all && (
+          <button type="button" class="small" onClick={() => setAll(true)}>
+            Show all
+          </button>
+        )}
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col" class="num">
+              Step
+            </th>
+            <th scope="col">Written</th>
+            <th scope="col" class="num">
+              Size
+            </th>
+            <th scope="col">State</th>
+            <th scope="col">Folder</th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map(({ checkpoint, time_us, presence }) => (
+            <tr key={checkpoint.path}>
+              <td class="num">{count(checkpoint.step)}</td>
+              <td>
+                <Clock at={ms(time_us)} />
+              </td>
+              <td class="num">{bytes(checkpoint.size_bytes)}</td>
+              <td class={PRESENCE[presence][0]}>{PRESENCE[presence][1]}</td>
+              <td class="mono">{checkpoint.path}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+const shareOf = (right: string, images: string) => num(right) / Math.max(num(images), 1);
+
+function Classes({ figures }: { figures: ClassFigures }) {
+  const rows = [...figures.classes].sort((a, b) => shareOf(a.top1, a.images) - shareOf(b.top1, b.images));
+  return (
+    <section class="panel scroll" tabIndex={0} aria-label="Classes">
+      <header>
+        <h2>Classes</h2>
+        <span class="muted">
+          {count(figures.class_count)}, the worst first, at step {count(figures.step)}
+          {rows.length > MOST_ROWS && `; the first ${MOST_ROWS}`}
+        </span>
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Class</th>
+            <th scope="col" class="num">
+              Images
+            </th>
+            <th scope="col">
+              <span class="hidden">Top-1 as a bar</span>
+            </th>
+            <th scope="col" class="num">
+              Top-1
+            </th>
+            <th scope="col" class="num">
+              Top-5
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.slice(0, MOST_ROWS).map((row) => (
+            <tr key={row.label}>
+              <th scope="row">{row.name}</th>
+              <td class="num">{count(row.images)}</td>
+              <td>
+                <Meter share={shareOf(row.top1, row.images)} width={120} />
+              </td>
+              <td class="num">{percent(shareOf(row.top1, row.images))}</td>
+              <td class="num">{percent(shareOf(row.top5, row.images))}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Confusion({ figures }: { figures: ClassFigures }) {
+  const n = figures.class_count;
+  const names = new Map(figures.classes.map((one) => [one.label, one.name]));
+  const name = (label: number) => names.get(label) ?? String(label);
+  const labels = Array.from({ length: n }, (_, i) => i);
+  const row = (label: number) => figures.confusion.slice(label * n, (label + 1) * n);
+  return (
+    <section class="panel scroll" tabIndex={0} aria-label="What was taken for what">
+      <header>
+        <h2>What was taken for what</h2>
+        <span class="muted">a row for each class, a column for each answer</span>
+      </header>
+      <table class="matrix">
+        <thead>
+          <tr>
+            <th scope="col">Class</th>
+            {labels.map((label) => (
+              <th scope="col" class="num" key={label}>
+                {name(label)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {labels.map((label) => {
+            const all = row(label).reduce((a, b) => a + b, 0) || 1;
+            return (
+              <tr key={label}>
+                <th scope="row">{name(label)}</th>
+                {row(label).map((images, answer) => (
+                  <td
+                    key={answer}
+                    class={`num ${answer === label ? 'right' : ''}`}
+                    style={{ '--part': `${Math.round((images / all) * 60)}%` }}
+                  >
+                    {images || <span class="muted">0</span>}
+                  </td>
+                ))}
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Mistakes({ figures }: { figures: ClassFigures }) {
+  return (
+    <section class="panel scroll" tabIndex={0} aria-label="Most frequent mistakes">
+      <header>
+        <h2>Most frequent mistakes</h2>
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Class</th>
+            <th scope="col">Taken for</th>
+            <th scope="col" class="num">
+              Images
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {figures.mistakes.slice(0, 20).map((one) => (
+            <tr key={`${one.name} ${one.answer}`}>
+              <th scope="row">{one.name}</th>
+              <td>{one.answer}</td>
+              <td class="num">{count(one.images)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Worst({ figures }: { figures: ClassFigures }) {
+  return (
+    <section class="panel scroll" tabIndex={0} aria-label="Images that the model was most wrong about">
+      <header>
+        <h2>Images that the model was most wrong about</h2>
+      </header>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Image</th>
+            <th scope="col">Class</th>
+            <th scope="col">Taken for</th>
+            <th scope="col" class="num">
+              Sure to
+            </th>
+            <th scope="col" class="num">
+              Loss
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {figures.worst.map((one) => (
+            <tr key={one.name}>
+              <th scope="row" class="mono">
+                {one.name}
+              </th>
+              <td>{one.class_name}</td>
+              <td>{one.answer}</td>
+              <td class="num">{percent(one.probability, 0)}</td>
+              <td class="num">{fixed(one.loss, 2)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
