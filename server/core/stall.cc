@@ -102,22 +102,29 @@ std::vector<const Member*> Last(const std::vector<Member>& members) {
   return last;
 }
 
-/// How long they may stand still; nothing for ever. Of a rank that was never heard nothing is known but that
-/// the others wait for it, within their own limits.
-std::optional<Duration> LimitOf(const std::vector<const Member*>& last, const std::vector<Member>& members) {
+/// The longest that one of them may be at what it does; nothing for ever.
+template <class Counts>
+std::optional<Duration> LongestLimit(const std::vector<Member>& members, Counts counts) {
   Duration limit{};
-  for (const Member* member : last) {
-    if (member->pulse == nullptr) continue;
-    if (member->pulse->limit == Duration::zero()) return std::nullopt;
-    limit = std::max(limit, member->pulse->limit);
-  }
-  if (limit != Duration::zero()) return limit;
   for (const auto& member : members) {
-    if (!member.fresh) continue;
+    if (member.pulse == nullptr || !counts(member)) continue;
     if (member.pulse->limit == Duration::zero()) return std::nullopt;
     limit = std::max(limit, member.pulse->limit);
   }
   return limit;
+}
+
+std::optional<Duration> LimitOfHeard(const std::vector<Member>& members) {
+  return LongestLimit(members, [](const Member& member) { return member.fresh; });
+}
+
+/// How long the others may wait for the `last`. Of a rank that was never heard nothing is known but that the
+/// others wait for it, within their own limits.
+std::optional<Duration> LimitOf(const std::vector<const Member*>& last, const std::vector<Member>& members) {
+  const auto limit = LongestLimit(members, [&](const Member& member) {
+    return std::find(last.begin(), last.end(), &member) != last.end();
+  });
+  return limit && *limit == Duration::zero() ? LimitOfHeard(members) : limit;
 }
 
 std::string RanksOf(const Part& part) {
@@ -141,34 +148,35 @@ std::string LostLink(const std::vector<Member>& members) {
   return "";
 }
 
-bool GetsNoAnswer(const std::vector<Member>& members, const Member& from) {
-  return std::any_of(members.begin(), members.end(), [&](const Member& member) {
-    return member.fresh && !member.pulse->unanswered.empty() &&
-           member.pulse->unanswered == from.node->address;
-  });
+/// One whose node is out of reach, and whose kernel answers a rank of another node no more; null where none is.
+const Member* FindCutOff(const std::vector<Member>& members) {
+  for (const auto& from : members) {
+    if (!from.node->out_of_reach) continue;
+    const bool unanswered = std::any_of(members.begin(), members.end(), [&](const Member& member) {
+      return member.fresh && !member.pulse->unanswered.empty() &&
+             member.pulse->unanswered == from.node->address;
+    });
+    if (unanswered) return &from;
+  }
+  return nullptr;
 }
 
-Stall Lost(const Member& member, const std::string& link, Duration still) {
+Stall Lost(const Member& member, const std::vector<Member>& members, Duration still) {
   return {
       {ReasonCode::kNodeLost,
        fmt::format("node {} is out of reach, and the gang has stood still for {} s: rank {} there was "
                    "last seen at {}; {}{}",
                    member.part->node, SecondsOf(still), member.rank,
-                   member.pulse == nullptr ? "its start" : WhereOf(*member.pulse), link, LastLineOf(member))},
+                   member.pulse == nullptr ? "its start" : WhereOf(*member.pulse), LostLink(members),
+                   LastLineOf(member))},
       member.part->node};
 }
 
 std::optional<Stall> Blame(const std::vector<const Member*>& last, const std::vector<Member>& members,
                            Duration still) {
-  const std::string link = LostLink(members);
-  bool away = false;
-  for (const Member* member : last) {
-    if (!member->node->out_of_reach) continue;
-    if (GetsNoAnswer(members, *member)) return Lost(*member, link, still);
-    away = true;
-  }
   // Its agent alone may be away, while the rank does what takes longer than the others know of.
-  if (away) return std::nullopt;
+  if (std::any_of(last.begin(), last.end(), [](const Member* member) { return member->node->out_of_reach; }))
+    return std::nullopt;
   const Member& member = **std::max_element(last.begin(), last.end(), [](const Member* a, const Member* b) {
     return a->pulse->still < b->pulse->still;
   });
@@ -176,6 +184,7 @@ std::optional<Stall> Blame(const std::vector<const Member*>& last, const std::ve
   if (member.pulse->silent >= kSilent) return Stopped(member);
   const std::string where = fmt::format("{} has been at {} for {} s", Named(member), WhereOf(*member.pulse),
                                         SecondsOf(member.pulse->still));
+  const std::string link = LostLink(members);
   std::string text;
   if (!link.empty()) {
     text = fmt::format("{}; {}", link, where);
@@ -197,6 +206,12 @@ std::optional<Stall> FindStandstill(const std::vector<Member>& members) {
     if (!member.fresh && !member.node->out_of_reach) return std::nullopt;
   }
   if (!still) return std::nullopt;
+  // What it was at when it was last heard, and which collective was its last, says nothing of now: it may
+  // have been ahead, or writing a checkpoint. The others have waited as long as what they do may take.
+  if (const Member* cut_off = FindCutOff(members)) {
+    const auto limit = LimitOfHeard(members);
+    return limit && *still >= *limit ? std::optional(Lost(*cut_off, members, *still)) : std::nullopt;
+  }
   const auto last = Last(members);
   const auto limit = LimitOf(last, members);
   if (!limit || *still < *limit) return std::nullopt;
