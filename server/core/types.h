@@ -86,6 +86,8 @@ enum class ReasonCode : uint8_t {
   kSpotNotice = 53,
   kRestored = 70,
   kAdministered = 71,
+  kSessionBegun = 90,
+  kSessionEnded = 91,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };

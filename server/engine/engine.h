@@ -254,6 +254,13 @@ class Engine {
   /// Records something that somebody did to imgd itself as an event. Errors: as Submit.
   void NoteAdministered(std::string actor, std::string text, std::function<void(Status)> done);
 
+  /// Records something that somebody did with a job or a node, and that changes neither. Errors: as Submit.
+  void Note(imgd::AppendDecision note, std::function<void(Status)> done);
+
+  /// Tells the node's agent something, now; `done` gets its version. Errors: kNotFound; kUnavailable where it
+  /// is out of reach; and as Submit.
+  void Tell(NodeId node, v1::ConnectResponse message, std::function<void(Result<std::string>)> done);
+
   /// Errors: as EnrolService, and as Submit.
   void ChangeAdmission(AdmissionOrder order, std::function<void(Result<AdmissionAnswer>)> done);
 
@@ -355,13 +362,18 @@ class Engine {
     SettingsOrder order;
     std::function<void(Status)> done;
   };
-  struct Administered {
-    std::string actor;
-    std::string text;
-  };
-  struct AdministeredInput {
-    Administered order;
+  /// A thing of which there is nothing but its event; none where the text is empty.
+  struct NoteInput {
+    imgd::AppendDecision order;
     std::function<void(Status)> done;
+  };
+  struct TellOrder {
+    NodeId node;
+    v1::ConnectResponse message;
+  };
+  struct TellInput {
+    TellOrder order;
+    std::function<void(Result<std::string>)> done;
   };
   struct AdmissionInput {
     AdmissionOrder order;
@@ -390,7 +402,7 @@ class Engine {
   struct CloseInput {};
   using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
                              NodeOrderInput, ProfileInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
-                             AdmissionInput, SettingsInput, AdministeredInput, HandStartInput,
+                             AdmissionInput, SettingsInput, NoteInput, TellInput, HandStartInput,
                              HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
@@ -463,7 +475,8 @@ class Engine {
   void Handle(TokenInput& input);
   void Handle(AdmissionInput& input);
   void Handle(SettingsInput& input);
-  void Handle(AdministeredInput& input);
+  void Handle(NoteInput& input);
+  void Handle(TellInput& input);
   void Handle(HandStartInput& input);
   void Handle(HandReportInput& input);
   void Handle(SettledInput& input);
