@@ -86,6 +86,7 @@ enum class ReasonCode : uint8_t {
   kSpotNotice = 53,
   kRestored = 70,
   kAdministered = 71,
+  kJoinRefused = 75,
   kSessionBegun = 90,
   kSessionEnded = 91,
 };

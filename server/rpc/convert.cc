@@ -27,6 +27,7 @@ static_assert(static_cast<int>(ReasonCode::kLogPattern) == v1::REASON_CODE_LOG_P
 static_assert(static_cast<int>(ReasonCode::kSpotNotice) == v1::REASON_CODE_SPOT_NOTICE);
 static_assert(static_cast<int>(ReasonCode::kRestored) == v1::REASON_CODE_RESTORED);
 static_assert(static_cast<int>(ReasonCode::kAdministered) == v1::REASON_CODE_ADMINISTERED);
+static_assert(static_cast<int>(ReasonCode::kJoinRefused) == v1::REASON_CODE_JOIN_REFUSED);
 static_assert(static_cast<int>(ReasonCode::kSessionBegun) == v1::REASON_CODE_SESSION_BEGUN);
 static_assert(static_cast<int>(ReasonCode::kSessionEnded) == v1::REASON_CODE_SESSION_ENDED);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
