@@ -107,6 +107,7 @@ void Supervisor::Handle(const v1::ConnectResponse& response) {
         PumpSoon(Duration::zero());
       }
       return;
+    case Response::kShowMetrics:  // the agent's own, like the Welcome
     case Response::kWelcome:
     case Response::MESSAGE_NOT_SET:
       return;

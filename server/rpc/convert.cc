@@ -42,6 +42,7 @@ static_assert(static_cast<int>(EventKind::kRankStarted) == v1::JobEvent::kRankSt
 static_assert(static_cast<int>(EventKind::kBadImage) == v1::JobEvent::kBadImageFieldNumber);
 static_assert(static_cast<int>(EventKind::kProfile) == v1::JobEvent::kProfileFieldNumber);
 static_assert(static_cast<int>(EventKind::kClasses) == v1::JobEvent::kClassesFieldNumber);
+static_assert(static_cast<int>(EventKind::kSamples) == v1::JobEvent::kSamplesFieldNumber);
 
 /// Of a queued job: what happened to it, not what it waits for.
 bool GivesReason(ReasonCode code) {
@@ -245,6 +246,10 @@ v1::JobEvent ToProto(const StoredEvent& event) {
       break;
     case EventKind::kClasses:
       out.mutable_classes()->ParseFromString(event.payload);
+      break;
+    case EventKind::kSamples:
+      out.mutable_samples()->ParseFromString(event.payload);
+      for (auto& image : *out.mutable_samples()->mutable_images()) image.clear_picture();
       break;
   }
   return out;
