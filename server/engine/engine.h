@@ -602,8 +602,8 @@ class Engine {
   NoticeSink notice_sink_;
   std::vector<Notification> notices_left_;   ///< from before, until somebody takes them
   std::set<std::string> settled_;            ///< and not yet removed for good
-  size_t notices_pending_ = 0;               ///< stored
-  size_t notices_new_ = 0;                   ///< in this batch
+  /// Ids of those that are stored, or are being in this batch, by target: each has its own bound.
+  std::map<std::string, std::set<std::string>> notices_waiting_;
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out
   std::map<std::string, DatasetRecord> datasets_;
   std::map<std::string, TokenRecord> tokens_;
