@@ -463,6 +463,7 @@ class Engine {
   void Handle(TokenInput& input);
   void Handle(AdmissionInput& input);
   void Handle(SettingsInput& input);
+  void UseSettings(EngineSettings settings);
   void Handle(AdministeredInput& input);
   void Handle(HandStartInput& input);
   void Handle(HandReportInput& input);
@@ -549,6 +550,7 @@ class Engine {
 
   // Of the core thread alone:
   EngineSettings settings_;
+  std::optional<EngineSettings> stored_settings_;  ///< what held before this batch, where it has changed
   std::shared_ptr<const Quotas> quotas_;  ///< of the settings
   StateStore state_;
   MetricsStore metrics_;
