@@ -350,8 +350,8 @@ TEST(LogFormat, KeepsEveryByteOfALine) {
   EXPECT_EQ(DecodeLine("no line"), std::nullopt);
 }
 
-/// The logs' writer, opened anew by Reopen() as after a crash.
 TEST_F(StoreTest, RankTimesAreStoredNowAndThenByThisMachinesClock) {
+  const auto state = OpenState();  // without which nobody reads
   auto metrics = OpenMetrics();
   const RunKey run{JobId(1), Generation(1)};
   const Instant begin(std::chrono::hours(1));
@@ -371,6 +371,7 @@ TEST_F(StoreTest, RankTimesAreStoredNowAndThenByThisMachinesClock) {
   EXPECT_THAT(*stored, SizeIs(10));
 }
 
+/// The logs' writer, opened anew by Reopen() as after a crash.
 struct LogTest : StoreTest {
   void SetUp() override {
     StoreTest::SetUp();
