@@ -60,7 +60,8 @@ struct AdminTest : RpcTest {
       sum = piece.sha256();
     }
     const auto status = stream->Finish();
-    if (status.ok()) EXPECT_EQ(sum, Sha256Of(bytes));
+    if (!status.ok()) return status;
+    EXPECT_EQ(sum, Sha256Of(bytes));
     return status;
   }
   std::vector<std::string> Events() {

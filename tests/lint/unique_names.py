@@ -202,7 +202,9 @@ class Parser:
 
     def note(self, scope: str, private: bool, head: list[Token], stop: int) -> None:
         texts = words(head)
-        kind = "a variable" if private or texts[0] == "static" else "an extern variable" if texts[0] == "extern" else "a constant"
+        kind = "an extern variable" if texts[0] == "extern" else "a constant"
+        if private or texts[0] == "static":
+            kind = "a variable"
         private = private or texts[0] in ("static", "const", "constexpr")
         into = self.names if private else self.public_names
         line = head[0].line
