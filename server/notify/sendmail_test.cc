@@ -42,10 +42,16 @@ TEST(Sendmail, IsHeardToItsEndHoweverMuchItSays) {
 }
 
 TEST(Sendmail, IsEndedWithItsChildrenWhenItTakesTooLong) {
-  const auto late = Shell("echo no route to host >&2; sleep 600 & wait", std::chrono::milliseconds(500));
+  const auto late = Shell("echo no route to host >&2; sleep 600 & wait", seconds(2));
   ASSERT_FALSE(late.has_value());
   EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(late.error().message, "/bin/sh took too long and was ended: no route to host");
+}
+
+TEST(Sendmail, OneThatNeverStopsTalkingIsEndedToo) {
+  const auto late = Shell("while :; do echo and on; done >&2", std::chrono::milliseconds(300));
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
 }
 
 TEST(Sendmail, AStopEndsItSoon) {
