@@ -21,8 +21,9 @@ using BackupPieces = Stream<v1::BackupResponse>;
 /// How long a backup may take in all; its first piece waits for the copies.
 constexpr Duration kBackupLease = std::chrono::hours(6);
 
-/// A file that is there under its name once it is whole, for its owner's eyes only. Until then it has no name,
-/// so that a kill leaves nothing either; or one with ".part", where the file system has no files without.
+/// A file that is there under its name once it is whole, for its owner's eyes only. Until then it has no
+/// name, so that a kill leaves nothing either; or one with ".part", where the file system has no files
+/// without.
 class NewFile {
  public:
   explicit NewFile(std::string path)

@@ -33,7 +33,8 @@ TEST(Sendmail, SaysHowItFailed) {
 }
 
 TEST(Sendmail, IsHeardToItsEndHoweverMuchItSays) {
-  const std::string talks = "i=0; while test $i -lt 3000; do echo line $i of many, many words >&2; i=$((i+1)); done; ";
+  const std::string talks =
+      "i=0; while test $i -lt 3000; do echo line $i of many, many words >&2; i=$((i+1)); done; ";
   const auto failed = Shell(talks + "echo mailbox full >&2; exit 1");
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().message, "/bin/sh ended with exit code 1: mailbox full");

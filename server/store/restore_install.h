@@ -6,15 +6,15 @@
 
 #include "common/error.h"
 
-/// How a restored state takes the place of the one that a folder holds. Whatever breaks it off, the folder has
-/// one of the two whole: the old one until BeginInstall() has returned, the new one once FinishInstall() has,
-/// which imgd calls before it starts. Who calls them holds the folder's lock.
+/// How a restored state takes the place of the one that a folder holds. Whatever breaks it off, the folder
+/// has one of the two whole: the old one until BeginInstall() has returned, the new one once FinishInstall()
+/// has, which imgd calls before it starts. Who calls them holds the folder's lock.
 namespace imgd {
 
 /// Called before each step; an error breaks off there, as a kill would. For tests; may be empty.
 using BeforeStep = std::function<Status()>;
 
-/// From its return on `staged`, a folder inside of `folder` with a whole state, is what holds. Files in it are
+/// From its return on `staged`, a folder inside of `folder` with a whole state, is what holds. Its files are
 /// synced already. `aside` is the name that the old state gets as a folder beside it; empty where there is
 /// none. Errors: as the system calls; the old state holds then.
 Status BeginInstall(const std::filesystem::path& folder, const std::filesystem::path& staged,
@@ -27,7 +27,7 @@ Status BeginInstall(const std::filesystem::path& folder, const std::filesystem::
 Result<std::filesystem::path> FinishInstall(const std::filesystem::path& folder,
                                             const BeforeStep& before_step = {});
 
-/// Whether a restore was broken off in it that can't be finished: what is there was not made by BeginInstall().
+/// Whether a restore was broken off in it that can't be finished, not being one of BeginInstall().
 bool HoldsUnknownHalf(const std::filesystem::path& folder);
 
 /// Whether the folder has something that would make way for a restored state.
