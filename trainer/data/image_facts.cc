@@ -22,11 +22,10 @@ constexpr std::array<uint8_t, 64> kBrightness = {
     81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98,  112, 100, 103, 99};
 
 /// Where the coefficients of a file's table, which is in zigzag order, stand in rows.
-constexpr std::array<uint8_t, 64> kZigzagOrder = {
-    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5,
-    12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
-    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
-    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+constexpr std::array<uint8_t, 64> kInRows = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+                                             12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+                                             35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+                                             58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
 /// libjpeg's jpeg_quality_scaling and jpeg_add_quant_table, held to 8 bits.
 int ScaledEntry(int base, int quality) {
@@ -40,7 +39,7 @@ int QualityOf(const QuantTable& table) {
   for (int quality = 1; quality <= 100; ++quality) {
     long difference = 0;
     for (size_t i = 0; i < 64; ++i)
-      difference += std::labs(table[i] - long{ScaledEntry(kBrightness[kZigzagOrder[i]], quality)});
+      difference += std::labs(table[i] - long{ScaledEntry(kBrightness[kInRows[i]], quality)});
     if (best_difference >= 0 && difference > best_difference) continue;
     best = quality;
     best_difference = difference;
