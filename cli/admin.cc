@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -14,40 +15,63 @@
 namespace imgd::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using BackupPieces = Stream<v1::BackupResponse>;
 
 /// How long a backup may take in all; its first piece waits for the copies.
 constexpr Duration kBackupLease = std::chrono::hours(6);
 
-/// A file that is there under its name once it is whole, for its owner's eyes only.
+/// A file that is there under its name once it is whole, for its owner's eyes only. Until then it has no
+/// name, so that a kill leaves nothing either; or one with ".part", where the file system has no files
+/// without.
 class NewFile {
  public:
-  explicit NewFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {}
+  explicit NewFile(std::string path)
+      : path_(std::move(path)),
+        part_(path_ + ".part"),
+        folder_(fs::path(path_).has_parent_path() ? fs::path(path_).parent_path() : fs::path(".")) {}
   ~NewFile() {
-    if (fd_.valid()) ::unlink(part_.c_str());
+    if (named_) ::unlink(part_.c_str());
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
   Status Open() {
-    ::unlink(part_.c_str());
+    if (fs::is_directory(path_)) return tl::unexpected(Refusal("it is a folder"));
+    ::unlink(part_.c_str());  // of a kill
+    fd_ = UniqueFd(::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
+    if (fd_.valid()) return {};
     fd_ = UniqueFd(::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!fd_.valid()) return FailErrno(errno, "cannot create " + part_);
+    named_ = true;
     return {};
   }
-  Status Add(std::string_view bytes) { return WriteAll(fd_.get(), bytes, part_); }
+  Status Add(std::string_view bytes) { return WriteAll(fd_.get(), bytes, path_); }
   Status Keep() {
-    if (::fsync(fd_.get()) != 0) return FailErrno(errno, "cannot sync " + part_);
+    if (::fsync(fd_.get()) != 0) return FailErrno(errno, "cannot sync " + path_);
+    // linkat() replaces no file; rename() does.
+    const auto open_file = fmt::format("/proc/self/fd/{}", fd_.get());
+    if (!named_ && ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, part_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return FailErrno(errno, "cannot create " + part_);
+    named_ = true;
     if (::rename(part_.c_str(), path_.c_str()) != 0)
       return FailErrno(errno, fmt::format("cannot rename {} to {}", part_, path_));
-    fd_.reset();
-    return {};
+    named_ = false;
+    const UniqueFd folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.valid() && ::fsync(folder.get()) == 0) return {};
+    return FailErrno(errno, "cannot sync folder " + folder_.native());
   }
 
  private:
+  Error Refusal(std::string_view why) const {
+    return {.code = ErrorCode::kInvalidArgument, .message = fmt::format("cannot write {}: {}", path_, why)};
+  }
+
   std::string path_;
   std::string part_;
+  fs::path folder_;
   UniqueFd fd_;
+  bool named_ = false;  ///< the part is there
 };
 
 /// Writes all pieces into the file; returns how many bytes there were.

@@ -195,15 +195,17 @@ void AddInfo(Command dataset, Context& context) {
   command.Runs([&context, options] { return Info(context, options->folder, options->format); });
 }
 
+void AddSetArgument(Command command, std::string& where) {
+  command.AddOption("SET", where, "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
+      .Required()
+      .ValueName("");
+}
+
 void AddVerify(Command dataset, Context& context) {
   auto arguments = std::make_shared<VerifyArguments>();
   Command command =
       dataset.AddSubcommand("verify", "Check that a data set is whole, and name what is broken");
-  command
-      .AddOption("SET", arguments->where,
-                 "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
-      .Required()
-      .ValueName("");
+  AddSetArgument(command, arguments->where);
   command.AddFlag("--decode", arguments->decode, "Decode every image");
   command.AddNumber("--classes", "How many classes there must be", 1, 1'000'000,
                     [arguments](uint64_t classes) { arguments->classes = classes; });
@@ -225,11 +227,7 @@ void AddStats(Command dataset, Context& context) {
   auto arguments = std::make_shared<StatsArguments>();
   Command command =
       dataset.AddSubcommand("stats", "Balance of the classes, sizes and qualities of the images");
-  command
-      .AddOption("SET", arguments->where,
-                 "A data set (docs/datasets.md), or a folder with train/ and val/ of them")
-      .Required()
-      .ValueName("");
+  AddSetArgument(command, arguments->where);
   command.AddNumber(
       "--sample", fmt::format("Images to look at, spread evenly; 0 for all (default {})", arguments->sample),
       0, UINT32_MAX, [arguments](uint64_t sample) { arguments->sample = sample; });

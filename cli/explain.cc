@@ -21,9 +21,7 @@ nlohmann::ordered_json ExplainDocument(const v1::Job& job) {
 int RunExplain(Context& context, const std::string& reference, OutputFormat format) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
-  auto id = FindJob(**client, reference);
-  if (!id) return context.Fail(id.error());
-  auto answer = (*client)->GetJob(*id);
+  auto answer = GetJobOf(**client, reference);
   if (!answer) return context.Fail(answer.error());
   context.Warn(answer->warning());
   const auto& job = answer->job();

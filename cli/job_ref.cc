@@ -79,4 +79,10 @@ Reply<uint64_t> FindJob(Client& client, const std::string& reference, const std:
   return tl::unexpected(NoSuchName(client, reference));
 }
 
+Reply<v1::GetJobResponse> GetJobOf(Client& client, const std::string& reference) {
+  const auto id = FindJob(client, reference);
+  if (!id) return tl::unexpected(id.error());
+  return client.GetJob(*id);
+}
+
 }  // namespace imgd::cli

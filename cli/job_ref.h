@@ -12,5 +12,7 @@ namespace imgd::cli {
 /// for more than one that has not ended. With `on_retry` imgd is asked again in an outage, as by CancelJob.
 Reply<uint64_t> FindJob(Client& client, const std::string& reference,
                         const std::function<void()>& on_retry = {});
+/// All about the job that JOB means. Errors: as FindJob.
+Reply<v1::GetJobResponse> GetJobOf(Client& client, const std::string& reference);
 
 }  // namespace imgd::cli

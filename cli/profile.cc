@@ -81,19 +81,18 @@ int RunProfile(Context& context, const ProfileOptions& options) {
   context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
-  auto id = FindJob(**client, options.job);
-  if (!id) return context.Fail(id.error());
-  auto job = (*client)->GetJob(*id);
+  auto job = GetJobOf(**client, options.job);
   if (!job) return context.Fail(job.error());
   v1::ProfileJobRequest request;
-  request.set_id(*id);
+  request.set_id(job->job().id());
   request.set_rank(options.rank);
   request.set_steps(options.steps);
   auto asked = (*client)->ProfileJob(request);
   if (!asked) return context.Fail(asked.error());
   context.Say(fmt::format("rank {} on {} profiles its next {}", options.rank, asked->node(),
                           Count(options.steps, "step")));
-  auto profile = AwaitProfile(context, **client, *id, job->job().last_event_number(), options.rank);
+  auto profile = AwaitProfile(context, **client, job->job().id(),
+                              job->job().last_event_number(), options.rank);
   if (context.interrupt().Triggered()) return context.interrupt().ExitCode();
   if (!profile) return context.Fail(profile.error());
   context.out() << profile->table() << '\n';

@@ -55,19 +55,18 @@ int RunRerun(Context& context, const RerunOptions& options) {
   if (options.watch) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
-  auto id = FindJob(**client, options.job);
-  if (!id) return context.Fail(id.error());
-  auto old = (*client)->GetJob(*id);
+  auto old = GetJobOf(**client, options.job);
   if (!old) return context.Fail(old.error());
   if (old->job().has_external()) return context.Fail(StartedByHandError(old->job()));
-  auto text = ChangeJobTextOf(old->job().job_yaml(), fmt::format("job {}", *id), options.sets, options.name);
+  const uint64_t id = old->job().id();
+  auto text = ChangeJobTextOf(old->job().job_yaml(), fmt::format("job {}", id), options.sets, options.name);
   if (!text) return context.Fail(text.error());
   v1::SubmitJobRequest request;
   request.set_job_yaml(text->yaml);
   request.set_file_name(text->file);
   request.set_owner(OwnerName(context.env()));
   request.set_idempotency_key(NewSubmitKey());
-  request.set_rerun_of(*id);
+  request.set_rerun_of(id);
   auto answer = (*client)->SubmitJob(request, [&] {
     context.Say(fmt::format("imgd at {} does not answer; trying again", (*client)->address().target),
                 Style::kWarn);

@@ -181,9 +181,7 @@ void PrintJobFile(Context& context, Sheet& sheet, const v1::Job& job) {
 int RunShow(Context& context, const std::string& reference, OutputFormat format) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
-  auto id = FindJob(**client, reference);
-  if (!id) return context.Fail(id.error());
-  auto job = (*client)->GetJob(*id);
+  auto job = GetJobOf(**client, reference);
   if (!job) return context.Fail(job.error());
   context.Warn(job->warning());
   if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {

@@ -186,7 +186,7 @@ std::string EpochsText(double epoch, double total_epochs) {
                           : fmt::format("epoch {:.2f}", epoch);
 }
 
-std::vector<Cell> ProgressLine(const v1::Job& job, double total_epochs, int width, bool utf8) {
+std::vector<Cell> ProgressCells(const v1::Job& job, double total_epochs, int width, bool utf8) {
   const auto& step = job.last_step();
   const double ratio = DoneRatio(job).value_or(0);
   const int bar = std::clamp(width - 60, 8, 40);
@@ -218,7 +218,7 @@ std::vector<std::vector<Cell>> BlockLines(const v1::Job& job, double total_epoch
   for (auto& text : Wrapped(Printable(job.reason_text()), width - 3, kMostReasonLines))
     lines.push_back({Cell("  "), Cell(std::move(text), Style::kDim)});
   if (job.has_last_step()) {
-    lines.push_back(ProgressLine(job, total_epochs, width, utf8));
+    lines.push_back(ProgressCells(job, total_epochs, width, utf8));
     lines.push_back({Cell(fmt::format("  {}", TrainingText(job.last_step())))});
   }
   if (job.has_last_epoch()) {

@@ -8,6 +8,7 @@
 #include "common/tls/pem.h"
 #include "common/url.h"
 #include "server/auth/tokens.h"
+#include "server/store/restore_install.h"
 #include "server/store/state_folder.h"
 #include "server/web/routes.h"
 
@@ -35,6 +36,17 @@ AuthoritySettings AuthorityOf(const ServerConfig& config) {
   return settings;
 }
 
+/// One that the machine went down in.
+Status FinishRestore(const std::filesystem::path& state_dir) {
+  const bool begun = std::filesystem::exists(state_dir / kHalfRestored);
+  IMGD_ASSIGN(const auto aside, FinishInstall(state_dir));
+  if (begun) {
+    spdlog::warn("state_dir={} set_aside={} msg=\"a restore had been broken off, and is finished now\"",
+                 state_dir.native(), aside.native());
+  }
+  return {};
+}
+
 RpcServer::Door DoorOf(const ServerConfig& config, const Authority* authority) {
   using Security = RpcServer::Security;
   const Security plain = config.tls.plain_text ? Security::kNone : Security::kLocal;
@@ -49,11 +61,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   IMGD_TRY(MakeFolders(config.state_dir));
   std::unique_ptr<Daemon> daemon(new Daemon);
   IMGD_ASSIGN(daemon->lock_, LockStateFolder(config.state_dir));
-  if (std::filesystem::exists(std::filesystem::path(config.state_dir) / kHalfRestored)) {
-    return Fail(ErrorCode::kFailedPrecondition,
-                "a restore into {} was broken off: imgd --restore FILE --replace does it again",
-                config.state_dir);
-  }
+  IMGD_TRY(FinishRestore(config.state_dir));
   const std::lock_guard starting(daemon->config_mutex_);  // who wants a reload waits until all is there
   daemon->config_ = config;
   daemon->read_again_ = std::move(read_again);

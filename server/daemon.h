@@ -59,6 +59,8 @@ class Daemon {
   /// The first admin's token, in a file, where nobody has one.
   Status MakeFirstAdmin(const std::filesystem::path& folder);
   tl::expected<ServerConfig, std::vector<Error>> ReadAgain(ConfigChanges& changes);
+  /// From now on, by all parts but the engine, which has it already.
+  void Use(ServerConfig config);
 
   UniqueFd lock_;
   std::unique_ptr<Authority> authority_;  ///< null where nothing is served by TLS

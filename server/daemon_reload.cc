@@ -99,19 +99,27 @@ void Daemon::Reload(const std::string& actor, std::function<void(ReloadAnswer)> 
     done(tl::unexpected(std::move(config).error()));
     return;
   }
-  config_ = std::move(*config);
+  SettingsOrder order{EngineSettingsOf(*config, {}), actor, TextOf(changes, actor)};
+  // Nothing of it holds before the change is recorded: where that fails all stays as it is.
+  engine_->ChangeSettings(std::move(order), [this, config = std::move(*config), changes,
+                                             done = std::move(done)](const Status& status) mutable {
+    if (!status) {
+      spdlog::error("msg=\"the configuration stays as it is: {}\"", status.error().ToString());
+      done(tl::unexpected(std::vector<Error>{status.error()}));
+      return;
+    }
+    Use(std::move(config));
+    done(changes);
+  });
+}
+
+void Daemon::Use(ServerConfig config) {
+  const std::lock_guard lock(config_mutex_);
+  config_ = std::move(config);
   spdlog::set_level(spdlog::level::from_str(config_.log_level));
   server_->SetRules(JobRulesOf(config_));
   // Its files may be others under the same names; gRPC looks at its own by itself.
   if (web_ && !config_.web.plain_http) web_->ReloadCertificate();
-  SettingsOrder order{EngineSettingsOf(config_, {}), actor, TextOf(changes, actor)};
-  engine_->ChangeSettings(std::move(order), [changes, done = std::move(done)](const Status& status) {
-    if (status) {
-      done(changes);
-    } else {
-      done(tl::unexpected(std::vector<Error>{status.error()}));
-    }
-  });
 }
 
 }  // namespace imgd

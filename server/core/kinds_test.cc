@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 using Want = TestCluster::Want;
 
-Want Command(Want want = {}) {
+Want ACommand(Want want = {}) {
   want.kind = JobKind::kCommand;
   return want;
 }
@@ -37,7 +37,7 @@ struct Kinds : testing::Test {
 };
 
 TEST_F(Kinds, ACommandRunsWhenItsProcessesDoAndIsCompletedWhenAllEndWithZero) {
-  const JobId job = cluster.Submit("sh", Command({.nodes = 2}));
+  const JobId job = cluster.Submit("sh", ACommand({.nodes = 2}));
   cluster.Prepared("a", job);
   cluster.Runs("a", job);
   EXPECT_EQ(cluster.Job(job).state, JobState::kStarting);
@@ -54,19 +54,19 @@ TEST_F(Kinds, ACommandRunsWhenItsProcessesDoAndIsCompletedWhenAllEndWithZero) {
 }
 
 TEST_F(Kinds, AProcessThatEndedBeforeItWasSeenRunsToo) {
-  const JobId job = cluster.Submit("sh", Command({.nodes = 2}));
+  const JobId job = cluster.Submit("sh", ACommand({.nodes = 2}));
   cluster.Prepared("a", job);
   cluster.Ends("a", job, {ExitCode(0, 0)});
   cluster.Runs("b", job);
   EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);
-  const JobId quick = cluster.Submit("quick", Command());
+  const JobId quick = cluster.Submit("quick", ACommand());
   cluster.Prepared("a", quick);
   cluster.Ends("a", quick, {ExitCode(0, 0)});
   EXPECT_EQ(cluster.Job(quick).state, JobState::kCompleted);
 }
 
 TEST_F(Kinds, OneProcessANodeHasAllDevicesOfTheJobThere) {
-  const JobId job = cluster.Submit("torchrun", Command({.nodes = 2, .ranks = 2, .per_node = true}));
+  const JobId job = cluster.Submit("torchrun", ACommand({.nodes = 2, .ranks = 2, .per_node = true}));
   cluster.BringUp(job);
   const SendStart& start = cluster.LastStart("b");
   EXPECT_EQ(start.kind, JobKind::kCommand);
@@ -81,7 +81,7 @@ TEST_F(Kinds, OneProcessANodeHasAllDevicesOfTheJobThere) {
 }
 
 TEST_F(Kinds, OneThatFailsEndsTheGangAndIsTriedAgain) {
-  const JobId job = Runs(Command({.nodes = 2, .max_restarts = 1}));
+  const JobId job = Runs(ACommand({.nodes = 2, .max_restarts = 1}));
   cluster.Ends("a", job, {ExitCode(0, 3, "no such file")});
   // However the other ends when it is told to: it is not the cause.
   cluster.Ends("b", job, {Told(Killed(1, 6, "terminate called"))});
@@ -99,7 +99,7 @@ TEST_F(Kinds, OneThatFailsEndsTheGangAndIsTriedAgain) {
 
 TEST_F(Kinds, ExitCodesOfATrainerMeanNothingOfACommand) {
   for (const int code : {2, 10, 11}) {
-    const JobId job = Runs(Command({.max_restarts = 0}));
+    const JobId job = Runs(ACommand({.max_restarts = 0}));
     cluster.Ends("a", job, {ExitCode(0, code, "usage: x")});
     EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kRetriesExhausted) << code;
     EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr(fmt::format("failed with exit code {}", code)));
@@ -117,7 +117,7 @@ TEST_F(Kinds, BadInputOfAConversionIsNotTriedAgain) {
 }
 
 TEST_F(Kinds, WhoEndsWithZeroAfterItWasToldToEndIsNotCompleted) {
-  const JobId job = Runs(Command());
+  const JobId job = Runs(ACommand());
   cluster.Sent("a");
   ASSERT_TRUE(cluster.Pause(job).has_value());
   EXPECT_EQ(cluster.Job(job).state, JobState::kPreempting);
@@ -132,14 +132,14 @@ TEST_F(Kinds, WhoEndsWithZeroAfterItWasToldToEndIsNotCompleted) {
 }
 
 TEST_F(Kinds, WhoWasAtItsEndBeforeItHeardIsCompleted) {
-  const JobId job = Runs(Command());
+  const JobId job = Runs(ACommand());
   ASSERT_TRUE(cluster.Pause(job).has_value());
   cluster.Ends("a", job, {ExitCode(0, 0)});
   EXPECT_EQ(cluster.Job(job).state, JobState::kCompleted);
 }
 
 TEST_F(Kinds, WhatANodeTellsToEndForReasonsOfItsOwnIsTriedAgain) {
-  const JobId job = Runs(Command({.nodes = 2}));
+  const JobId job = Runs(ACommand({.nodes = 2}));
   cluster.Sent("b");
   cluster.Ends("a", job, {Told(ExitCode(0, 0))});
   EXPECT_THAT(cluster.Sent("b"), ElementsAre("stop 1/1"));
@@ -150,7 +150,7 @@ TEST_F(Kinds, WhatANodeTellsToEndForReasonsOfItsOwnIsTriedAgain) {
 
 TEST_F(Kinds, ACancelEndsItWhateverItsExitCode) {
   for (const auto& exit : {ExitCode(0, 0), ExitCode(0, 1), Killed(0, 15), Killed(0, 9)}) {
-    const JobId job = Runs(Command());
+    const JobId job = Runs(ACommand());
     cluster.Sent("a");
     ASSERT_TRUE(cluster.Cancel(job, /*checkpoint_first=*/true).has_value());
     EXPECT_THAT(cluster.Sent("a"), ElementsAre(HasSubstr("stop ")));
@@ -160,7 +160,7 @@ TEST_F(Kinds, ACancelEndsItWhateverItsExitCode) {
 }
 
 TEST_F(Kinds, ATimeLimitEndsItWithoutACheckpoint) {
-  const JobId job = Runs(Command({.time_limit_ms = 60'000}));
+  const JobId job = Runs(ACommand({.time_limit_ms = 60'000}));
   cluster.Sent("a");
   cluster.Pass(seconds(61));
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1"));
@@ -176,18 +176,18 @@ TEST_F(Kinds, AStartThatRanForLongIsProgress) {
     for (int i = 0; i < 70 && cluster.Job(job).state == JobState::kQueued; ++i) cluster.Pass(seconds(1));
     if (cluster.Job(job).state == JobState::kStarting) cluster.BringUp(job);
   };
-  const JobId slow = Runs(Command({.max_restarts = 100}));
+  const JobId slow = Runs(ACommand({.max_restarts = 100}));
   for (int i = 0; i < 6; ++i) crash(slow, kRanForLong);
   EXPECT_EQ(cluster.Job(slow).state, JobState::kRunning);
   EXPECT_EQ(cluster.Job(slow).failures, 6u) << "each counts against max_restarts all the same";
   ASSERT_TRUE(cluster.Cancel(slow).has_value());
-  const JobId quick = Runs(Command({.max_restarts = 100}));
+  const JobId quick = Runs(ACommand({.max_restarts = 100}));
   for (int i = 0; i < 3; ++i) crash(quick, seconds(5));
   EXPECT_EQ(cluster.Job(quick).reason.code, ReasonCode::kSamePlace);
 }
 
 TEST_F(Kinds, AStartIsBoundedThoughNobodySaysThatItTrains) {
-  const JobId job = cluster.Submit("sh", Command({.nodes = 2}));
+  const JobId job = cluster.Submit("sh", ACommand({.nodes = 2}));
   cluster.Prepared("a", job);
   cluster.Runs("a", job);
   cluster.Pass(minutes(11));
@@ -195,14 +195,14 @@ TEST_F(Kinds, AStartIsBoundedThoughNobodySaysThatItTrains) {
 }
 
 TEST_F(Kinds, SignsOfLifeOfWhatItRunsAreNobodysBusiness) {
-  const JobId job = Runs(Command());
+  const JobId job = Runs(ACommand());
   cluster.Pulses("a", job, {{.rank = 0, .silent = minutes(5), .silence_limit = seconds(15)}});
   EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);
 }
 
 TEST_F(Kinds, ALostNodeStartsItElsewhere) {
   cluster.Join("c", 2);
-  const JobId job = Runs(Command({.nodes = 2, .max_restarts = 0}));
+  const JobId job = Runs(ACommand({.nodes = 2, .max_restarts = 0}));
   cluster.Silence("b");
   cluster.Pass(seconds(50));
   cluster.Ends("a", job, {Told(ExitCode(0, 0))});
@@ -212,7 +212,7 @@ TEST_F(Kinds, ALostNodeStartsItElsewhere) {
 }
 
 TEST_F(Kinds, ItsProcessesAreFoundAgainAfterARestartOfTheDaemon) {
-  const JobId job = cluster.Submit("sh", Command({.nodes = 2}));
+  const JobId job = cluster.Submit("sh", ACommand({.nodes = 2}));
   cluster.Prepared("a", job);
   cluster.Runs("a", job);
   cluster.Restart();

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "server/core/testing/test_cluster.h"
 
 namespace imgd {
@@ -201,6 +204,49 @@ TEST_F(Waits, ThousandsWhoWaitAreNotInThePlan) {
   EXPECT_THAT(cluster.reactor().state().queue(), IsEmpty());
   cluster.Complete(pre);
   EXPECT_EQ(cluster.reactor().state().queue().size(), 4998u);
+}
+
+/// How many jobs' rows a pass of the scheduler would write after what `batch` does; it is undone again.
+size_t Written(TestCluster& cluster, const std::function<void(Actions&)>& batch) {
+  Actions actions;
+  batch(actions);
+  cluster.reactor().SetSettings({});  // so that there is a pass even where nothing has changed
+  cluster.reactor().Schedule(cluster.now(), actions);
+  const ClusterState& state = cluster.reactor().state();
+  const auto touched = state.TouchedJobs();
+  const auto written = std::count_if(touched.begin(), touched.end(), [&state](JobId id) {
+    return state.ChangeOf(id) != ClusterState::Change::kNothing;
+  });
+  cluster.reactor().Rollback();
+  return static_cast<size_t>(written);
+}
+
+TEST(ManyWait, APassWritesOnlyTheReasonsThatAreOthers) {
+  TestCluster cluster;
+  cluster.Join("a", 1);
+  const JobId runs = cluster.Submit("runs");
+  cluster.BringUp(runs);
+  for (int i = 0; i < 300; ++i) cluster.Submit("waits");
+  Reactor& reactor = cluster.reactor();
+  EXPECT_EQ(Written(cluster, [](Actions&) {}), 0u);
+  EXPECT_EQ(Written(cluster, [&](Actions& out) { reactor.OnTick(cluster.now(), out); }), 0u);
+  const auto come = [&](Actions& out) {
+    (void)reactor.OnSubmit({.name = "comes", .owner = "ada"}, cluster.now(), out);
+  };
+  EXPECT_EQ(Written(cluster, come), 1u);
+  const auto end = [&](Actions& out) {
+    (void)reactor.OnCancel(runs, false, "ada", cluster.now(), out);
+  };
+  EXPECT_EQ(Written(cluster, end), 1u) << "its device is not free yet";
+  const auto join = [&](Actions& out) {
+    const NodeHello hello{.node = NodeId("b"),
+                          .agent_id = "agent-b",
+                          .address = "b",
+                          .filesystem_id = "fs",
+                          .devices = {{.index = 0, .model = "cpu"}}};
+    EXPECT_TRUE(reactor.OnAgentHello(hello, 99, cluster.now(), out).has_value());
+  };
+  EXPECT_EQ(Written(cluster, join), 1u) << "who starts on it";
 }
 
 }  // namespace

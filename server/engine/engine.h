@@ -501,6 +501,7 @@ class Engine {
   void Handle(TokenInput& input);
   void Handle(AdmissionInput& input);
   void Handle(SettingsInput& input);
+  void UseSettings(EngineSettings settings);
   void Handle(NoteInput& input);
   void Handle(TellInput& input);
   void Handle(HandStartInput& input);
@@ -588,6 +589,7 @@ class Engine {
 
   // Of the core thread alone:
   EngineSettings settings_;
+  std::optional<EngineSettings> stored_settings_;  ///< what held before this batch, where it has changed
   std::shared_ptr<const Quotas> quotas_;  ///< of the settings
   StateStore state_;
   MetricsStore metrics_;

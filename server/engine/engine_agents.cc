@@ -324,7 +324,7 @@ void Engine::NoteProgress(RunKey run, const v1::StepMetrics& step) {
 void Engine::OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
   const auto& times = event.step().times();
   if (times.steps() > 0) {
-    metrics_.NoteRankTimes(run, rank, event.step().step(), event.time_us(),
+    metrics_.NoteRankTimes(run, rank, event.step().step(), now_.steady,
                            {.own_seconds = times.input_seconds() + times.forward_seconds() +
                                            times.backward_seconds() + times.optimizer_seconds(),
                             .wait_seconds = times.communication_seconds(),

@@ -75,16 +75,18 @@ class LastWords {
   explicit LastWords(UniqueFd pipe) : pipe_(std::move(pipe)) {}
   /// To be polled; -1 once nothing can come any more.
   int fd() const { return pipe_.get(); }
-  /// All that is there now.
+  /// What is there now; more than a pipe holds is never, but for one who goes on and on.
   void Take() {
     constexpr size_t kKeptBytes = 4096;
+    constexpr int kMostPieces = 64;
     std::array<char, kKeptBytes> piece{};
-    ssize_t got = 0;
-    while (pipe_.valid() && (got = ::read(pipe_.get(), piece.data(), piece.size())) > 0) {
+    for (int i = 0; i < kMostPieces && pipe_.valid(); ++i) {
+      const ssize_t got = ::read(pipe_.get(), piece.data(), piece.size());
+      if (got == 0) pipe_.reset();
+      if (got <= 0) return;
       text_.append(piece.data(), static_cast<size_t>(got));
       if (text_.size() > kKeptBytes) text_.erase(0, text_.size() - kKeptBytes);
     }
-    if (got == 0) pipe_.reset();
   }
   std::string Line() const {
     std::string_view line = Trimmed(text_, " \t\r\n");

@@ -33,7 +33,8 @@ TEST(Sendmail, SaysHowItFailed) {
 }
 
 TEST(Sendmail, IsHeardToItsEndHoweverMuchItSays) {
-  const std::string talks = "i=0; while test $i -lt 3000; do echo line $i of many, many words >&2; i=$((i+1)); done; ";
+  const std::string talks =
+      "i=0; while test $i -lt 3000; do echo line $i of many, many words >&2; i=$((i+1)); done; ";
   const auto failed = Shell(talks + "echo mailbox full >&2; exit 1");
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().message, "/bin/sh ended with exit code 1: mailbox full");
@@ -42,10 +43,16 @@ TEST(Sendmail, IsHeardToItsEndHoweverMuchItSays) {
 }
 
 TEST(Sendmail, IsEndedWithItsChildrenWhenItTakesTooLong) {
-  const auto late = Shell("echo no route to host >&2; sleep 600 & wait", std::chrono::milliseconds(500));
+  const auto late = Shell("echo no route to host >&2; sleep 600 & wait", seconds(2));
   ASSERT_FALSE(late.has_value());
   EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(late.error().message, "/bin/sh took too long and was ended: no route to host");
+}
+
+TEST(Sendmail, OneThatNeverStopsTalkingIsEndedToo) {
+  const auto late = Shell("while :; do echo and on; done >&2", std::chrono::milliseconds(300));
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
 }
 
 TEST(Sendmail, AStopEndsItSoon) {

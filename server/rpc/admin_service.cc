@@ -47,7 +47,8 @@ class BackupStream final : public PumpedStream<v1::BackupResponse> {
   Result<bool> Fill(std::vector<v1::BackupResponse>& out) {
     IMGD_TRY(recorded_);
     if (!source_) {
-      IMGD_ASSIGN(source_, BackupSource::Make(engine_->state_dir(), engine_->version(), clock_->Wall()));
+      IMGD_ASSIGN(source_, BackupSource::Make(engine_->state_dir(), engine_->version(), clock_->Wall(),
+                                              [this] { return IsCancelled(); }));
     }
     while (out.size() < kPiecesAtOnce) {
       IMGD_ASSIGN(std::string piece, source_->Next());

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "common/files.h"
 #include "common/sha256.h"
@@ -58,8 +59,10 @@ struct AdminTest : RpcTest {
       bytes += piece.chunk();
       sum = piece.sha256();
     }
+    const auto status = stream->Finish();
+    if (!status.ok()) return status;
     EXPECT_EQ(sum, Sha256Of(bytes));
-    return stream->Finish();
+    return status;
   }
   std::vector<std::string> Events() {
     v1::ListEventsResponse response;
@@ -118,6 +121,20 @@ TEST_F(AdminTest, AFileWithAnErrorChangesNothingAndSaysWhere) {
   EXPECT_THAT(Reload().changed(), ElementsAre("aging")) << "it did not change before";
 }
 
+TEST_F(AdminTest, WhatCannotBeRecordedChangesNothing) {
+  Write("quotas: {user: {queued: 1}}\npolicies:\n  - {name: caps, at_most: {priority: 3}}\n");
+  v1::ReloadResponse response;
+  {
+    const FullDisk full(4096);
+    EXPECT_EQ(Reload(response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  while (!List().warning().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  v1::SubmitJobResponse submitted;
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Submit(kJob, submitted).ok()) << "the quota does not hold";
+  EXPECT_TRUE(Submit("name: x\npriority: 4\ndata: {train: /data}\n", submitted).ok()) << "nor the policy";
+  EXPECT_THAT(Reload().changed(), ElementsAre("quotas", "policies")) << "and it knows that";
+}
+
 TEST_F(AdminTest, WhatIsGoodInTheFileButNotBesideWhatStaysIsRefused) {
   Write("heartbeat: 100ms\nlost_after: 400ms\n");
   v1::ReloadResponse response;
@@ -144,6 +161,24 @@ TEST_F(AdminTest, ABackupOfTheLiveDaemonIsGoneOnFrom) {
   EXPECT_THAT(reasons, Contains(v1::REASON_CODE_RESTORED));
   EXPECT_EQ(Submit(kJob), restored->next_job.value());
   std::filesystem::remove(file);
+}
+
+TEST_F(AdminTest, ABackupThatNobodyReadsOnIsOver) {
+  {
+    v1::BackupRequest request;
+    Context context;
+    auto stream = v1::AdminService::NewStub(channel)->Backup(&context, request);
+    v1::BackupResponse piece;
+    ASSERT_TRUE(stream->Read(&piece));
+    context.TryCancel();
+    (void)stream->Finish();
+  }
+  grpc::Status another;
+  do {
+    std::string bytes;
+    another = Backup(bytes);
+  } while (another.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);  // until the daemon knows
+  EXPECT_TRUE(another.ok()) << another.error_message();
 }
 
 TEST_F(AdminTest, AFolderWithAHalfDoneRestoreIsNotStartedFrom) {

@@ -1,5 +1,3 @@
-#include <signal.h>
-#include <sys/resource.h>
 
 #include <thread>
 
@@ -37,21 +35,6 @@ TEST_F(RpcTest, ASecondDaemonOnTheFolderIsRefused) {
   EXPECT_THAT(refused.error().message, HasSubstr("another imgd uses"));
   EXPECT_EQ(ExitCodeOf(refused.error().code), 5);
 }
-
-/// Files of this process can't grow beyond a size: what a full disk does to writes.
-class FullDisk {
- public:
-  explicit FullDisk(rlim_t bytes) {
-    ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit limit{bytes, old_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &old_); }
-
- private:
-  rlimit old_{};
-};
 
 TEST_F(RpcTest, OnAFullDiskNothingIsAcknowledgedAndLaterEverythingGoesOn) {
   FakeAgent agent(channel, "a", 1);

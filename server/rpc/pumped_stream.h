@@ -72,6 +72,12 @@ class PumpedStream : public grpc::ServerWriteReactor<Response> {
 
   JobId job() const { return job_; }
 
+  /// Whether nobody reads on, for a Read() that takes long.
+  bool IsCancelled() {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  }
+
  private:
   static grpc::Status Cancelled() { return {grpc::StatusCode::CANCELLED, "the caller went away"}; }
 

@@ -19,13 +19,14 @@ namespace {
 constexpr size_t kPieceOfBackup = 256 << 10;
 
 /// Copies of both, the state's of no later moment than the metrics'.
-Status CopyDatabases(const std::filesystem::path& from, const std::filesystem::path& to) {
+Status CopyDatabases(const std::filesystem::path& from, const std::filesystem::path& to,
+                     const std::function<bool()>& broken_off) {
   IMGD_ASSIGN(auto state, Database::OpenForReading(from / "state.db"));
   IMGD_TRY(state.HoldMoment());
   IMGD_ASSIGN(auto metrics, Database::OpenForReading(from / "metrics.db"));
   IMGD_TRY(metrics.HoldMoment());
-  IMGD_TRY(state.CopyTo(to / "state.db"));
-  return metrics.CopyTo(to / "metrics.db");
+  IMGD_TRY(state.CopyTo(to / "state.db", broken_off));
+  return metrics.CopyTo(to / "metrics.db", broken_off);
 }
 
 }  // namespace
@@ -43,16 +44,16 @@ Result<UniqueFd> LockStateFolder(const std::filesystem::path& folder) {
 }
 
 Result<BackupSource> BackupSource::Make(const std::filesystem::path& state_dir, const std::string& version,
-                                        WallTime now) {
+                                        WallTime now, const std::function<bool()>& broken_off) {
   BackupSource out;
   out.version_ = version;
   out.made_ = now;
-  const auto copies = state_dir / "backup.tmp";
+  const auto copies = state_dir / kBackupStaging;
   std::error_code ignored;
   std::filesystem::remove_all(copies, ignored);  // of an imgd that was killed meanwhile
   if (::mkdir(copies.c_str(), 0700) != 0) return FailErrno(errno, "cannot create folder " + copies.native());
   const auto fill = [&]() -> Status {
-    IMGD_TRY(CopyDatabases(state_dir, copies));
+    IMGD_TRY(CopyDatabases(state_dir, copies, broken_off));
     for (const std::string name : kBackedUpFiles) {
       const bool copied = std::filesystem::exists(copies / name);
       if (copied || std::filesystem::exists(state_dir / name))

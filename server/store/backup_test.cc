@@ -120,6 +120,19 @@ TEST_F(BackupTest, ItIsOfOneMomentWhateverIsWrittenMeanwhile) {
   EXPECT_FALSE(StateStore::Open(other())->FindJob(JobId(3))->has_value());
 }
 
+TEST_F(BackupTest, OneThatIsBrokenOffLeavesNothing) {
+  for (int pieces = 0; pieces < 2; ++pieces) {  // in the first database, and in the second
+    const auto source =
+        BackupSource::Make(folder(), "1.2.3", kMade, [left = pieces]() mutable { return left-- == 0; });
+    ASSERT_FALSE(source.has_value());
+    EXPECT_EQ(source.error().code, ErrorCode::kCancelled);
+    EXPECT_THAT(source.error().message, HasSubstr(pieces == 0 ? "state.db" : "metrics.db"));
+    EXPECT_FALSE(fs::exists(folder() / kBackupStaging));
+  }
+  MakeBackup();
+  EXPECT_TRUE(RestoreInto(other()));
+}
+
 TEST_F(BackupTest, NumbersGoOnBeyondAnyThatMayHaveBeenGivenOut) {
   MakeBackup();
   const auto restored = RestoreInto(other());
@@ -176,6 +189,103 @@ TEST_F(BackupTest, AFolderThatHoldsAStateIsLeftAloneUnlessToldOtherwise) {
   EXPECT_TRUE(StateStore::Open(restored->set_aside)->FindJob(JobId(3))->has_value())
       << "what was there is kept";
   EXPECT_FALSE(StateStore::Open(folder())->FindJob(JobId(3))->has_value());
+}
+
+/// What a folder's state is: each of its files says so by itself.
+std::string StateIn(const fs::path& folder) {
+  auto state = StateStore::Open(folder);
+  auto metrics = MetricsStore::Open(folder);
+  if (!state || !metrics) return "it can't be opened";
+  std::string out = state->FindJob(JobId(3))->has_value() ? "late" : "early";
+  out += *metrics->LastEventNumber(JobId(3)) > 0 ? " late" : " early";
+  out += " " + ReadFile(folder / "ca.key").value_or("none");
+  for (const char* log : {"logs/1/3", "logs/3/1"}) out += fs::exists(folder / log) ? " log" : " -";
+  return out;
+}
+
+/// A restore over a later state that is broken off before its step number `last`.
+struct BrokenOff : BackupTest {
+  void SetUp() override {
+    BackupTest::SetUp();
+    MakeBackup();
+    state->SaveJob({.id = JobId(3), .name = "late", .owner = "ada"});
+    metrics->AppendEvent({.run = {JobId(3), Generation(1)}, .number = 5, .sequence = 1});
+    ASSERT_TRUE(metrics->Commit() && state->Commit());
+    WriteText(folder() / "ca.key", "other");
+    fs::create_directories(folder() / "logs/1/3");
+    fs::create_directories(folder() / "logs/3/1");
+    // With its write-ahead log, as a kill leaves it.
+    fs::copy(folder(), root / "killed", fs::copy_options::recursive);
+    ASSERT_TRUE(fs::exists(root / "killed/state.db-wal"));
+    state.reset();
+    metrics.reset();
+  }
+  static BeforeStep Until(size_t last) {
+    return [left = last]() mutable -> Status {
+      if (left-- > 0) return {};
+      return Fail(ErrorCode::kInternal, "killed");
+    };
+  }
+  Result<Restored> Restore(size_t last) {
+    return RestoreBackup(
+        {.file = file(), .state_dir = other(), .replace = true, .now = kLater, .before_step = Until(last)});
+  }
+  void Renew() {
+    fs::remove_all(other());
+    fs::copy(root / "killed", other(), fs::copy_options::recursive);
+  }
+  static constexpr const char* kOld = "late late other log log";
+  static constexpr const char* kNew = "early early the key log -";
+};
+
+TEST_F(BrokenOff, AnywhereItLeavesOneOfTheTwoWhole) {
+  size_t olds = 0;
+  size_t news = 0;
+  for (size_t step = 0;; ++step) {
+    Renew();
+    if (Restore(step)) break;
+    const bool begun = fs::exists(other() / kHalfRestored);
+    ASSERT_TRUE(FinishInstall(other()).has_value()) << step;  // as imgd does before it starts
+    EXPECT_EQ(StateIn(other()), begun ? kNew : kOld) << step;
+    EXPECT_FALSE(fs::exists(other() / kHalfRestored)) << step;
+    EXPECT_FALSE(fs::exists(other() / kRestoreStaging)) << step;
+    ++(begun ? news : olds);
+  }
+  EXPECT_EQ(StateIn(other()), kNew);
+  EXPECT_GE(olds, 1u);
+  EXPECT_GT(news, 10u);
+}
+
+TEST_F(BrokenOff, WhatFinishesItMayBeBrokenOffToo) {
+  Renew();
+  ASSERT_FALSE(Restore(2));
+  size_t tries = 0;
+  while (!FinishInstall(other(), Until(1))) ASSERT_LT(++tries, 100u);
+  EXPECT_GT(tries, 5u);
+  EXPECT_EQ(StateIn(other()), kNew);
+}
+
+TEST_F(BrokenOff, AnotherRestoreFinishesItFirst) {
+  for (const size_t step : {3u, 9u, 13u, 15u}) {
+    Renew();
+    ASSERT_FALSE(Restore(step));
+    ASSERT_TRUE(fs::exists(other() / kHalfRestored));
+    const auto again = Restore(1000);
+    ASSERT_TRUE(again.has_value()) << again.error().ToString();
+    EXPECT_EQ(StateIn(other()), kNew) << step;
+    EXPECT_EQ(StateIn(again->set_aside), "early early the key - -") << "of the first restore, whole";
+  }
+}
+
+TEST_F(BrokenOff, WhatAFullDiskLeftIsGone) {
+  Renew();
+  fs::create_directories(other() / kBackupStaging);
+  WriteText(other() / kBackupStaging / "state.db", "some");
+  fs::create_directories(other() / kRestoreStaging);
+  ASSERT_EQ(FinishInstall(other()), fs::path());
+  EXPECT_FALSE(fs::exists(other() / kBackupStaging));
+  EXPECT_FALSE(fs::exists(other() / kRestoreStaging));
+  EXPECT_EQ(StateIn(other()), kOld);
 }
 
 TEST_F(BackupTest, AFolderInUseIsRefused) {

@@ -58,21 +58,45 @@ Status Database::HoldMoment() {
   });
 }
 
-Status Database::CopyTo(const std::filesystem::path& path) {
+Status Database::CopyTo(const std::filesystem::path& path, const std::function<bool()>& broken_off) {
+  constexpr int kPagesAtOnce = 1024;
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return FailErrno(errno, "cannot create " + path.native());
   const auto copy = [&] {
     SQLite::Database copy(path.string(), SQLite::OPEN_READWRITE);
     copy.exec("PRAGMA synchronous=OFF");  // it is synced below
-    if (SQLite::Backup(copy, *db_).executeStep(-1) != SQLITE_DONE) throw SQLite::Exception(copy.getHandle());
+    SQLite::Backup backup(copy, *db_);
+    for (int step = SQLITE_OK; step != SQLITE_DONE;) {
+      if (broken_off && broken_off()) return false;
+      step = backup.executeStep(kPagesAtOnce);
+      if (step != SQLITE_OK && step != SQLITE_DONE) throw SQLite::Exception(copy.getHandle());
+    }
     copy.exec("PRAGMA journal_mode=DELETE");  // one file, without a log beside it
+    return true;
   };
-  Status copied = Guard(copy);
+  const Result<bool> whole = Guard(copy);
+  Status copied;
+  if (!whole) {
+    copied = tl::unexpected(whole.error());
+  } else if (!*whole) {
+    copied = Fail(ErrorCode::kCancelled, "it was broken off");
+  }
   if (copied && ::fsync(fd.get()) != 0) copied = FailErrno(errno, "cannot sync " + path.native());
   if (copied) return {};
   ::unlink(path.c_str());
   copied.error().message = fmt::format("cannot copy to {}: {}", path.native(), copied.error().message);
   return copied;
+}
+
+Status Database::MakeOneFile() {
+  IMGD_ASSIGN(const std::string mode, Guard([this] {
+    auto& query = Prepare("PRAGMA journal_mode=DELETE");
+    const std::string found = query.executeStep() ? query.getColumn(0).getString() : "nothing";
+    query.reset();
+    return found;
+  }));
+  if (mode == "delete") return {};
+  return Fail(ErrorCode::kUnavailable, "cannot end the log of {}: its mode stays {}", path_.native(), mode);
 }
 
 /// Before it is changed for good: to go back to the older imgd takes it.

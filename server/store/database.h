@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,9 +36,13 @@ class Database {
   /// From now on this connection, which is for reading, sees the database as it is at this moment, whatever
   /// is written meanwhile. The write-ahead log grows as long as it is open.
   Status HoldMoment();
-  /// Copies it into a new file, for its owner's eyes only. Errors: kAlreadyExists; kResourceExhausted for a
-  /// full disk, where nothing is left of the copy.
-  Status CopyTo(const std::filesystem::path& path);
+  /// All of it is in the one file then, synced, without a log beside it; for whoever moves that. Errors:
+  /// those of the database, which may be in use by others.
+  Status MakeOneFile();
+  /// Copies it into a new file, for its owner's eyes only. `broken_off` is asked every few megabytes; may be
+  /// empty. Errors: kAlreadyExists; kResourceExhausted for a full disk; kCancelled where it was broken off.
+  /// In all of them nothing is left of the copy.
+  Status CopyTo(const std::filesystem::path& path, const std::function<bool()>& broken_off = {});
 
   Database(Database&&) = default;
   Database& operator=(Database&&) = default;

@@ -77,20 +77,19 @@ void MetricsStore::AppendEvent(const MetricEvent& event) {
   });
 }
 
-void MetricsStore::NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, int64_t time_us,
+void MetricsStore::NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, Instant now,
                                  const RankCell& did) {
-  constexpr int64_t kStoredEveryUs = 10'000'000;
+  constexpr auto kStoredEvery = std::chrono::seconds(10);
   auto known = live_ranks_.find(run.job);
   if (known == live_ranks_.end()) {
     const auto stored = database_->Guard([&] { return LoadRankTimes(*database_, run.job); });
     if (!stored) return Fail(stored.error());
-    known = live_ranks_.emplace(run.job, LiveRanks{RankTimes(*stored), time_us}).first;
+    known = live_ranks_.emplace(run.job, LiveRanks{RankTimes(*stored), now}).first;
   }
   LiveRanks& live = known->second;
   live.times.Add(run.generation, rank, step, did);
-  // Another rank's clock may be behind.
-  if (std::abs(time_us - live.stored_us) < kStoredEveryUs) return;
-  live.stored_us = time_us;
+  if (now - live.stored < kStoredEvery) return;
+  live.stored = now;
   StoreRankTimes(run.job);
 }
 

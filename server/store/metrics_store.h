@@ -65,8 +65,8 @@ class MetricsStore {
   /// figures, which are large, the newest few stay.
   void AppendEvent(const MetricEvent& event);
   /// Where a rank's time went in the steps up to this one: kept coarsely (rank_times.h), and stored some
-  /// seconds later, or when a rank of the job ends.
-  void NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, int64_t time_us, const RankCell& did);
+  /// seconds after `now`, or when a rank of the job ends.
+  void NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, Instant now, const RankCell& did);
   /// Nothing of the job is left: events, history, positions of its logs.
   void RemoveJob(JobId job);
   /// Of its figures nothing is left; of its logs nothing is.
@@ -95,7 +95,7 @@ class MetricsStore {
   std::map<JobId, uint64_t> unsealed_;
   struct LiveRanks {
     RankTimes times;
-    int64_t stored_us = 0;  ///< by the ranks' own clocks
+    Instant stored{};  ///< by this machine's clock: the ranks' may be hours apart
   };
   std::map<JobId, LiveRanks> live_ranks_;  ///< of jobs whose ranks reported lately
 };

@@ -25,11 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What of a state folder makes way for a backup.
-constexpr std::array kMovedAside = {"state.db",       "state.db-wal",   "state.db-shm", "metrics.db",
-                                    "metrics.db-wal", "metrics.db-shm", "ca.crt",       "ca.key",
-                                    "admin.token",    "server.crt",     "server.key",   "logs"};
-
 // Given out since the backup at most: so many at once, and so many a second on and on.
 constexpr int64_t kMostJobsAtOnce = 10'000;
 constexpr int64_t kMostJobsPerSecond = 10;
@@ -44,34 +39,21 @@ struct Manifest {
   std::map<std::string, std::string> sums;  ///< SHA-256 by name
 };
 
-/// A folder that goes, with what is in it, unless it was kept.
+/// A folder that goes, with what is in it.
 class Staging {
  public:
   explicit Staging(fs::path path) : path_(std::move(path)) {}
   ~Staging() {
     std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    fs::remove_all(path_, ignored);
   }
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   const fs::path& path() const { return path_; }
-  /// It has another name from now on.
-  void Renamed(fs::path path) { path_ = std::move(path); }
 
  private:
   fs::path path_;
 };
-
-Status Rename(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return {};
-  return FailErrno(errno, fmt::format("cannot rename {} to {}", from.native(), to.native()));
-}
-
-Status SyncFolder(const fs::path& folder) {
-  const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.valid() && ::fsync(fd.get()) == 0) return {};
-  return FailErrno(errno, "cannot sync folder " + folder.native());
-}
 
 Result<Manifest> ParseManifest(const fs::path& file, const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
@@ -282,60 +264,20 @@ Status Prepare(const fs::path& staged, const RestoreOrder& order, const Manifest
   IMGD_TRY(changes.Commit());
   WriteBatch cuts(metrics);
   cuts.Write([&](Database& database) { CutLogs(database, order.state_dir / "logs"); });
-  return cuts.Commit();
+  IMGD_TRY(cuts.Commit());
+  IMGD_TRY(state.MakeOneFile());
+  return metrics.MakeOneFile();
 }
 
-bool HoldsState(const fs::path& folder) {
-  return std::any_of(kMovedAside.begin(), kMovedAside.end(),
-                     [&folder](const char* name) { return fs::exists(folder / name); });
-}
-
-/// Moves what is there out of the way; returns where to, or an empty path where nothing was.
-Result<fs::path> MoveAside(const fs::path& folder, WallTime now) {
-  if (!HoldsState(folder)) return fs::path();
+/// A name that nothing in the folder has; empty where nothing is to be set aside.
+std::string AsideName(const fs::path& folder, WallTime now) {
+  if (!HoldsState(folder)) return "";
   std::string stamp = RestoreTimeText(now);
   std::erase_if(stamp, [](char c) { return c == '-' || c == ':'; });
   std::replace(stamp.begin(), stamp.end(), ' ', 'T');
-  fs::path aside = folder / fmt::format("before-restore-{}", stamp.substr(0, stamp.size() - 4));
-  while (fs::exists(aside)) aside += "+";
-  if (::mkdir(aside.c_str(), 0700) != 0) return FailErrno(errno, "cannot create folder " + aside.native());
-  for (const char* name : kMovedAside) {
-    if (fs::exists(folder / name)) IMGD_TRY(Rename(folder / name, aside / name));
-  }
-  return aside;
-}
-
-/// The logs of jobs that the backup knows come back.
-Status TakeBackLogs(const fs::path& aside, const fs::path& folder) {
-  if (aside.empty() || !fs::exists(aside / "logs")) return {};
-  IMGD_TRY(MakeFolders(folder / "logs"));
-  IMGD_ASSIGN(auto state, Database::OpenForReading(folder / "state.db"));
-  IMGD_ASSIGN(const auto jobs, state.Guard([&state] {
-    std::vector<std::string> ids;
-    auto& query = state.Prepare("SELECT id FROM jobs");
-    while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
-    query.reset();
-    return ids;
-  }));
-  for (const auto& job : jobs) {
-    if (fs::exists(aside / "logs" / job)) IMGD_TRY(Rename(aside / "logs" / job, folder / "logs" / job));
-  }
-  return {};
-}
-
-/// From here on a crash leaves kHalfRestored behind.
-Status Install(Staging& staged, const RestoreOrder& order, Restored& restored) {
-  const fs::path half = order.state_dir / kHalfRestored;
-  IMGD_TRY(Rename(staged.path(), half));
-  IMGD_TRY(SyncFolder(order.state_dir));
-  IMGD_ASSIGN(restored.set_aside, MoveAside(order.state_dir, order.now));
-  for (const char* name : kBackedUpFiles) {
-    if (fs::exists(half / name)) IMGD_TRY(Rename(half / name, order.state_dir / name));
-  }
-  IMGD_TRY(TakeBackLogs(restored.set_aside, order.state_dir));
-  IMGD_TRY(SyncFolder(order.state_dir));
-  staged.Renamed(half);
-  return {};
+  std::string name = fmt::format("before-restore-{}", stamp.substr(0, stamp.size() - 4));
+  while (fs::exists(folder / name)) name += "+";
+  return name;
 }
 
 }  // namespace
@@ -347,7 +289,9 @@ std::string RestoreTimeText(WallTime time) {
 Result<Restored> RestoreBackup(const RestoreOrder& order) {
   IMGD_TRY(MakeFolders(order.state_dir));
   IMGD_ASSIGN(const UniqueFd lock, LockStateFolder(order.state_dir));
-  const bool half = fs::exists(order.state_dir / kHalfRestored);
+  // One that was broken off is finished: so it is not a mixture that is set aside now.
+  const bool half = HoldsUnknownHalf(order.state_dir);
+  if (!half) IMGD_TRY(FinishInstall(order.state_dir, order.before_step));
   if (!order.replace && (half || HoldsState(order.state_dir))) {
     return tl::unexpected(
         Error{.code = ErrorCode::kAlreadyExists,
@@ -355,7 +299,7 @@ Result<Restored> RestoreBackup(const RestoreOrder& order) {
                                      half ? "is where a restore was broken off" : "holds a state already"),
               .hint = "with --replace it is set aside, and the backup takes its place"});
   }
-  Staging staged(order.state_dir / "restore.tmp");
+  const Staging staged(order.state_dir / kRestoreStaging);
   std::error_code ignored;
   fs::remove_all(staged.path(), ignored);
   if (::mkdir(staged.path().c_str(), 0700) != 0)
@@ -370,8 +314,10 @@ Result<Restored> RestoreBackup(const RestoreOrder& order) {
   }
   Restored restored{.made = manifest.made, .version = manifest.version};
   IMGD_TRY(Prepare(staged.path(), order, manifest, restored));
-  fs::remove_all(order.state_dir / kHalfRestored, ignored);
-  IMGD_TRY(Install(staged, order, restored));
+  if (half) fs::remove_all(order.state_dir / kHalfRestored, ignored);  // its files are damaged, or of before
+  IMGD_TRY(BeginInstall(order.state_dir, staged.path(), AsideName(order.state_dir, order.now),
+                        order.before_step));
+  IMGD_ASSIGN(restored.set_aside, FinishInstall(order.state_dir, order.before_step));
   return restored;
 }
 

@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/ids.h"
+#include "server/store/restore_install.h"
 
 namespace imgd {
 
@@ -15,6 +16,7 @@ struct RestoreOrder {
   std::filesystem::path state_dir;  ///< made where it is not there
   bool replace = false;             ///< what the folder holds is set aside; else it must hold no state
   WallTime now;
+  BeforeStep before_step = {};  ///< of those that put it into place; for tests
 };
 
 /// What came of it.
@@ -34,6 +36,8 @@ std::string RestoreTimeText(WallTime time);
 /// may have been given out since the backup, by what the time since then allows for: 10,000 and 10 a second
 /// for jobs, as many and one a second for starts. So none is used twice, a start from after the backup is
 /// fenced off, and a second restore of the same file is beyond the first one.
+///
+/// Broken off anywhere, it leaves the folder's own state or the backup's, whole (restore_install.h).
 ///
 /// The jobs' logs stay where they are; of those that the backup does not know they are set aside too. Errors:
 /// kAlreadyExists for a folder that another imgd uses, or that holds a state (without `replace`); kDataLoss

@@ -350,6 +350,27 @@ TEST(LogFormat, KeepsEveryByteOfALine) {
   EXPECT_EQ(DecodeLine("no line"), std::nullopt);
 }
 
+TEST_F(StoreTest, RankTimesAreStoredNowAndThenByThisMachinesClock) {
+  const auto state = OpenState();  // without which nobody reads
+  auto metrics = OpenMetrics();
+  const RunKey run{JobId(1), Generation(1)};
+  const Instant begin(std::chrono::hours(1));
+  const auto note = [&](uint32_t rank, uint64_t step, Duration after) {
+    metrics.NoteRankTimes(run, rank, step, begin + after, {.own_seconds = 1, .wait_seconds = 0, .steps = 1});
+    return metrics.HasWrites();
+  };
+  for (uint64_t step = 1; step < 10; ++step) {
+    for (const uint32_t rank : {0u, 1u})
+      EXPECT_FALSE(note(rank, step, std::chrono::seconds(step))) << "rank " << rank << ", step " << step;
+  }
+  EXPECT_TRUE(note(0, 10, std::chrono::seconds(10)));
+  ASSERT_TRUE(metrics.Commit());
+  EXPECT_FALSE(note(1, 10, std::chrono::seconds(10)));
+  const auto stored = Reader::Open(folder)->RankTimes(JobId(1));
+  ASSERT_TRUE(stored.has_value());
+  EXPECT_THAT(*stored, SizeIs(10));
+}
+
 /// The logs' writer, opened anew by Reopen() as after a crash.
 struct LogTest : StoreTest {
   void SetUp() override {

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +82,77 @@ def test_a_restored_daemon_finds_its_runs_and_ends_those_it_does_not_know(kept: 
     assert "takes a backup of imgd" in events and "imgd was restored from its backup of" in events
     # The log goes on in one piece.
     assert kept.cli("logs", str(stays)).stdout.count("begins") == 1
+
+
+def test_a_restore_that_is_killed_leaves_one_state_or_the_other(kept: Cluster) -> None:
+    done = submit(kept, "early", "true")
+    kept.wait_state(done, "JOB_STATE_COMPLETED")
+    backup = kept.root / "backup.tar"
+    kept.cli("admin", "backup", str(backup))
+    late = submit(kept, "late", "true")
+    kept.wait_state(late, "JOB_STATE_COMPLETED")
+    stop_daemon(kept)
+    state, before = kept.root / "imgd", kept.root / "before"
+    shutil.copytree(state, before)
+    outcomes = []
+    for tries in range(8):
+        shutil.rmtree(state)
+        shutil.copytree(before, state)
+        command = [BIN / "imgd", "--restore", backup, "--state-dir", state, "--replace"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as restoring:
+            time.sleep(0.004 * tries * tries)  # from before it has begun to after it has ended
+            restoring.kill()
+        kept.start_daemon()
+        names = {job["name"] for job in kept.json("jobs", "--all")}
+        assert names in ({"early"}, {"early", "late"}), names
+        assert not [path for path in state.iterdir() if path.name.startswith("restore.")]
+        assert ("restored" in kept.cli("events").stdout) == (names == {"early"})
+        outcomes.append("late" in names)
+        stop_daemon(kept)
+    assert outcomes[0], "it was killed before it had read the file"
+    assert restore(kept, backup, "--replace").returncode == 0, "and it can be done again"
+
+
+def left_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def test_a_backup_that_is_broken_off_leaves_nothing(kept: Cluster) -> None:
+    folder = kept.root / "backups"
+    folder.mkdir()
+    assert kept.daemon
+    for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        kept.daemon.send_signal(signal.SIGSTOP)
+        try:
+            waits = kept.cli_process("admin", "backup", str(folder / "backup.tar"))
+            takes_signals = f"/proc/{waits.pid}/status"
+            wait_for("it to take signals itself", lambda path=takes_signals: any(
+                line.startswith("SigBlk:") and int(line.split()[1], 16) & 2
+                for line in Path(path).read_text().splitlines()))  # fmt: skip
+            waits.send_signal(number)
+            assert waits.wait(20) == code
+            assert left_in(folder) == []
+        finally:
+            kept.daemon.send_signal(signal.SIGCONT)
+    done = wait_for("those to be over", lambda: kept.cli(
+        "admin", "backup", str(folder / "backup.tar"), check=False).returncode == 0)  # fmt: skip
+    assert done and left_in(folder) == ["backup.tar"]
+    assert "backup.tmp" not in left_in(kept.root / "imgd")
+
+
+def test_a_backup_onto_a_full_disk_says_so(kept: Cluster) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    small = kept.root / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], check=True)
+    try:
+        full = kept.cli("admin", "backup", str(small / "backup.tar"), check=False)
+        assert full.returncode == 5
+        assert "No space left on device" in full.stderr
+        assert left_in(small) == []
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
 
 
 def test_the_configuration_is_read_again_by_command_and_by_signal(kept: Cluster) -> None:

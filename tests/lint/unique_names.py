@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """No two sources of a library give one private name two meanings, and none takes that of a function of common/.
 
+Nor does one take the name of a type, an alias, a constant or a same function of a header beside the library's sources.
+
 All presets but dev and fuzz compile several sources of a library as one (CMAKE_UNITY_BUILD), where anonymous namespaces
 and `static` hide nothing. Which ones changes with each new file, so that all sources of a target are compared here. The
 parser is approximate: it knows what stands at namespace scope, and compares parameters by their words.
@@ -8,9 +10,11 @@ parser is approximate: it knows what stands at namespace scope, and compares par
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,8 +124,8 @@ class Parser:
     def __init__(self, source: str) -> None:
         self.tokens = tokens_of(source)
         self.at = 0
-        self.names: list[Name] = []
-        self.public_functions: list[Name] = []
+        self.names: list[Name] = []  # private ones
+        self.public_names: list[Name] = []
 
     def text(self, ahead: int = 0) -> str:
         at = self.at + ahead
@@ -198,7 +202,11 @@ class Parser:
 
     def note(self, scope: str, private: bool, head: list[Token], stop: int) -> None:
         texts = words(head)
+        kind = "an extern variable" if texts[0] == "extern" else "a constant"
+        if private or texts[0] == "static":
+            kind = "a variable"
         private = private or texts[0] in ("static", "const", "constexpr")
+        into = self.names if private else self.public_names
         line = head[0].line
         stopped_by = self.tokens[stop].text if stop < len(self.tokens) else ""
         if texts[0] in TEST_MACROS:
@@ -208,42 +216,46 @@ class Parser:
             self.names.append(Name(scope, self.tokens[stop + 1].text, "a matcher", line, False))
         elif texts[0] in ("static_assert", "friend", "typedef"):
             return
-        elif not private:
-            if stopped_by == "(" and len(texts) > 1 and texts[-2] != "::":
-                self.public_functions.append(Name(scope, texts[-1], "", line, True))
         elif texts[0] == "using":
             if stopped_by == "=":
                 value = "using " + "".join(words(self.tokens[stop + 1 : self.at - 1]))
-                self.names.append(Name(scope, texts[1], value, line, False))
+                into.append(Name(scope, texts[1], value, line, False))
         elif texts[0] in ("class", "struct", "union", "enum"):
             if stopped_by == "{":
-                self.note_type(scope, texts, stop, line)
+                self.note_type(into, scope, texts, stop, line)
         elif "operator" in texts:
             name = "operator" + "".join(texts[texts.index("operator") + 1 :])
-            self.note_function(scope, name, stop, line)
+            self.note_function(into, scope, name, stop, line)
         elif len(texts) > 1 and texts[-2] != "::" and re.match(r"[A-Za-z_]", texts[-1]):
             if stopped_by == "(":
-                self.note_function(scope, texts[-1], stop, line)
+                self.note_function(into, scope, texts[-1], stop, line)
             else:
-                self.names.append(Name(scope, texts[-1], "a variable", line, False))
+                into.append(Name(scope, texts[-1], kind, line, False))
 
-    def note_type(self, scope: str, texts: list[str], stop: int, line: int) -> None:
+    def note_type(self, into: list[Name], scope: str, texts: list[str], stop: int, line: int) -> None:
         plain = [text for text in texts if text not in ("class", "struct", "union", "enum", "final")]
         if ":" in plain:
             plain = plain[: plain.index(":")]
         if "::" in plain:
             return
         if plain:
-            self.names.append(Name(scope, plain[0], f"a {texts[0]}", line, False))
+            into.append(Name(scope, plain[0], f"a {texts[0]}", line, False))
         if texts[0] == "enum" and texts[1:2] not in (["class"], ["struct"]):
             for value in split_at_commas(self.tokens[stop + 1 : behind(self.tokens, stop) - 1]):
                 if value:
-                    self.names.append(Name(scope, value[0].text, "an enum's value", value[0].line, False))
+                    into.append(Name(scope, value[0].text, "an enum's value", value[0].line, False))
 
-    def note_function(self, scope: str, name: str, stop: int, line: int) -> None:
+    def note_function(self, into: list[Name], scope: str, name: str, stop: int, line: int) -> None:
         parameters = split_at_commas(self.tokens[stop + 1 : behind(self.tokens, stop) - 1])
         types = ", ".join(type_of_parameter(p) for p in parameters)
-        self.names.append(Name(scope, name, f"({types})", line, True))
+        into.append(Name(scope, name, f"({types})", line, True))
+
+
+@functools.cache
+def parsed(source: str) -> Parser:
+    parser = Parser(source)
+    parser.parse()
+    return parser
 
 
 def collide(one: Name, other: Name) -> bool:
@@ -258,7 +270,7 @@ def collisions(sources: dict[str, str]) -> list[str]:
     seen: dict[tuple[str, str], list[tuple[str, Name]]] = {}
     errors = []
     for path, source in sources.items():
-        for name in Parser(source).parse():
+        for name in parsed(source).names:
             others = seen.setdefault((name.scope, name.name), [])
             first = next(((p, o) for p, o in others if p != path and collide(name, o)), None)
             if first:
@@ -270,17 +282,42 @@ def collisions(sources: dict[str, str]) -> list[str]:
 
 def hidden(sources: dict[str, str], headers: dict[str, str]) -> list[str]:
     """Private functions by the name of a header's: in one unit, a call of another source would prefer theirs."""
-    public = {}
-    for path, header in headers.items():
-        parser = Parser(header)
-        parser.parse()
-        public.update({(name.scope, name.name): f"{path}:{name.line}" for name in parser.public_functions})
+    public = {
+        (name.scope, name.name): f"{path}:{name.line}"
+        for path, header in headers.items()
+        for name in parsed(header).public_names
+        if name.is_function
+    }
     return [
         f"{path}:{name.line}: {name.name} is also in {public[name.scope, name.name]}"
         for path, source in sources.items()
-        for name in Parser(source).parse()
+        for name in parsed(source).names
         if name.is_function and (name.scope, name.name) in public
     ]
+
+
+def taken(sources: dict[str, str], headers: dict[str, str]) -> list[str]:
+    """Private names that a header of the library has: a source after theirs in one unit includes it."""
+    public: dict[tuple[str, str], list[tuple[str, Name]]] = {}
+    for path, header in headers.items():
+        for name in parsed(header).public_names:
+            public.setdefault((name.scope, name.name), []).append((path, name))
+    errors = []
+    for path, source in sources.items():
+        for name in parsed(source).names:
+            others = public.get((name.scope, name.name), [])
+            if name.meaning == "a constant":  # which may be the one that is declared there
+                others = [(p, o) for p, o in others if o.meaning != "an extern variable"]
+            first = next(((p, o) for p, o in others if collide(name, o)), None)
+            if first:
+                errors.append(f"{path}:{name.line}: {name.name} is also in {first[0]}:{first[1].line}")
+    return errors
+
+
+def headers_beside(sources: Iterable[Path]) -> dict[str, str]:
+    """Those in the folders that the sources are in."""
+    folders = sorted({path.parent for path in sources})
+    return {str(path): path.read_text() for folder in folders for path in sorted(folder.glob("*.h"))}
 
 
 def targets_of(cmake: Path) -> dict[str, list[Path]]:
@@ -302,7 +339,7 @@ def main() -> int:
     for cmake in listing.stdout.split():
         for target, paths in targets_of(Path(cmake)).items():
             sources = {str(path): path.read_text() for path in paths}
-            found = collisions(sources) + hidden(sources, headers)
+            found = collisions(sources) + hidden(sources, headers) + taken(sources, headers_beside(paths))
             errors += [f"{error}: a private name must be the only one of its kind in {target}" for error in found]
     print("\n".join(errors), end="\n" if errors else "")
     return 1 if errors else 0

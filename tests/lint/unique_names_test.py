@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import unittest
 
-from unique_names import collisions, hidden
+from unique_names import collisions, hidden, taken
 
 
 def private(code: str) -> str:
@@ -51,6 +51,29 @@ class UniqueNames(unittest.TestCase):
         find = lambda code: hidden({"one.cc": private(code)}, {"common/f.h": header})  # noqa: E731
         self.assertEqual(find("int F(std::string x);"), ["one.cc:3: F is also in common/f.h:2"])
         self.assertEqual(find("int G();\nint E() { return F(1); }"), [])
+
+    def test_what_a_header_of_the_library_names_is_found(self) -> None:
+        declared = (
+            "namespace a::b {\nusing Sum = std::array<char, 32>;\nstruct Page {\n  int Line();\n};\n"
+            "int Read(int x);\ninline constexpr int kMost = 1;\nenum Kind { kOne };\nclass Later;\n}\n"
+        )
+        find = lambda code: taken({"one.cc": private(code)}, {"a/f.h": declared})  # noqa: E731
+        self.assertEqual(find("std::string Sum(const std::string& of);"), ["one.cc:3: Sum is also in a/f.h:2"])
+        for code in (
+            "bool Page(int x);",
+            "struct Page {};",
+            "int Read(int y);",
+            "constexpr int kMost = 2;",
+            "int kOne();",
+        ):
+            self.assertEqual(len(find(code)), 1, code)
+        for code in ("int Read(double x);", "int Line();", "class Later {};", "using Sum = std::array<char, 32>;"):
+            self.assertEqual(find(code), [], code)
+        extern = {"f.h": "extern const int kSize;\n"}
+        self.assertEqual(taken({"one.cc": "const int kSize = 1;\n"}, extern), [])
+        self.assertEqual(len(taken({"one.cc": "namespace {\nconst int kSize = 1;\n}\n"}, extern)), 1)
+        own = "namespace a::b {\nint Read(int x) { return x; }\n}\n"
+        self.assertEqual(taken({"one.cc": own}, {"f.h": declared}), [])
 
     def test_other_namespaces_and_public_names_are_not_looked_at(self) -> None:
         one = private("int x;")

@@ -95,7 +95,7 @@ struct View {
 };
 
 // The pixels, or why there are none.
-std::string Pixels(JpegDecoder& decoder, const std::string& file, const View& view,
+std::string PixelsOf(JpegDecoder& decoder, const std::string& file, const View& view,
                    RestartIndex restarts = {}) {
   const auto size = decoder.Open(AsBytes(file), restarts);
   if (!size) return size.error().message;
@@ -136,7 +136,7 @@ TEST_P(HuffmanOf, GivesLibjpegsPixels) {
   Random random(1, 0, 0, Purpose::kCrop);
   for (int i = 0; i < 40; ++i) {
     const View view = RandomView(random, kind.width, kind.height);
-    ASSERT_EQ(Pixels(ours, file, view), Pixels(Libjpeg(), file, view)) << i;
+    ASSERT_EQ(PixelsOf(ours, file, view), PixelsOf(Libjpeg(), file, view)) << i;
   }
   EXPECT_EQ(ours.files_left_to_libjpeg(),
             kind.progressive || kind.arithmetic || !kind.interleaved ? 40U : 0U);
@@ -153,12 +153,12 @@ TEST_P(HuffmanOf, RestartMarkersLeaveThePixelsAndMarkers) {
   Random random(2, 0, 0, Purpose::kCrop);
   for (int i = 0; i < 40; ++i) {
     const View view = RandomView(random, kind.width, kind.height);
-    const std::string expected = Pixels(Libjpeg(), file, view);
-    ASSERT_EQ(Pixels(ours, marked.file, view, AsBytes(marked.index)), expected) << i;
-    ASSERT_EQ(Pixels(ours, marked.file, view, kFindRestarts), expected) << i;
-    ASSERT_EQ(Pixels(ours, marked.file, view), expected) << i;
+    const std::string expected = PixelsOf(Libjpeg(), file, view);
+    ASSERT_EQ(PixelsOf(ours, marked.file, view, AsBytes(marked.index)), expected) << i;
+    ASSERT_EQ(PixelsOf(ours, marked.file, view, kFindRestarts), expected) << i;
+    ASSERT_EQ(PixelsOf(ours, marked.file, view), expected) << i;
     // An index of another file, also where it has as many intervals.
-    ASSERT_EQ(Pixels(ours, file, view, AsBytes(marked.index)), expected) << i;
+    ASSERT_EQ(PixelsOf(ours, file, view, AsBytes(marked.index)), expected) << i;
   }
   EXPECT_EQ(AddRestartMarkers(AsBytes(marked.file)).value().file, marked.file);
 }
@@ -188,7 +188,7 @@ TEST(Huffman, TinyImages) {
   for (int size = 1; size <= 17; ++size) {
     const std::string file = Encode({.name = "", .width = size, .height = 18 - size});
     const View view{{0, 0, static_cast<double>(size), static_cast<double>(18 - size)}};
-    EXPECT_EQ(Pixels(ours, file, view), Pixels(Libjpeg(), file, view)) << size;
+    EXPECT_EQ(PixelsOf(ours, file, view), PixelsOf(Libjpeg(), file, view)) << size;
     EXPECT_TRUE(AddRestartMarkers(AsBytes(file)).has_value());
   }
 }
@@ -213,8 +213,8 @@ TEST(HostileHuffman, DamagedFilesAreLibjpegsToJudge) {
           static_cast<char>(i % 3 == 0 ? 0xFF : random.Next32());
     }
     const View view = RandomView(random, 80, 60);
-    const std::string expected = Pixels(Libjpeg(), bad, view);
-    const std::string got = Pixels(ours, bad, view);
+    const std::string expected = PixelsOf(Libjpeg(), bad, view);
+    const std::string got = PixelsOf(ours, bad, view);
     // Below a crop's last row, and beside it in the last one, libjpeg may read what is not looked at here.
     if (got != expected) ++differ;
     ASSERT_TRUE(got == expected || expected.find("JPEG") != std::string::npos ||
@@ -237,7 +237,7 @@ TEST(HostileHuffman, AnIndexThatLiesChangesNoPixel) {
     if (i % 3 == 1) index.resize(at);
     if (i % 3 == 2) index.insert(at, 1, static_cast<char>(random.Next32()));
     const View view = RandomView(random, 400, 300);
-    ASSERT_EQ(Pixels(ours, marked.file, view, AsBytes(index)), Pixels(Libjpeg(), file, view)) << i;
+    ASSERT_EQ(PixelsOf(ours, marked.file, view, AsBytes(index)), PixelsOf(Libjpeg(), file, view)) << i;
     static_cast<void>(IsRestartIndex(AsBytes(index), marked.file.size()));
   }
   // All intervals but eight later than they are: each then is behind the marker of its number.
@@ -248,7 +248,7 @@ TEST(HostileHuffman, AnIndexThatLiesChangesNoPixel) {
     rest.remove_prefix(rest.size() - bytes.size());
   }
   const View view{{200, 200, 100, 80}};
-  EXPECT_EQ(Pixels(ours, marked.file, view, AsBytes(rest)), Pixels(Libjpeg(), file, view));
+  EXPECT_EQ(PixelsOf(ours, marked.file, view, AsBytes(rest)), PixelsOf(Libjpeg(), file, view));
 }
 
 TEST(RestartMarkers, AFileThatIsNotWholeIsAnError) {

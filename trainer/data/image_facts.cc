@@ -12,7 +12,7 @@
 namespace imgd::data {
 namespace {
 
-using Bytes = std::span<const uint8_t>;
+using ByteSpan = std::span<const uint8_t>;
 using QuantTable = std::array<uint16_t, 64>;
 
 /// T.81's example table for brightness (K.1), row after row: what libjpeg scales by its quality.
@@ -22,7 +22,7 @@ constexpr std::array<uint8_t, 64> kBrightness = {
     81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98,  112, 100, 103, 99};
 
 /// Where the coefficients of a file's table, which is in zigzag order, stand in rows.
-constexpr std::array<uint8_t, 64> kZigzag = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+constexpr std::array<uint8_t, 64> kInRows = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
                                              12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
                                              35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
                                              58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
@@ -39,7 +39,7 @@ int QualityOf(const QuantTable& table) {
   for (int quality = 1; quality <= 100; ++quality) {
     long difference = 0;
     for (size_t i = 0; i < 64; ++i)
-      difference += std::labs(table[i] - long{ScaledEntry(kBrightness[kZigzag[i]], quality)});
+      difference += std::labs(table[i] - long{ScaledEntry(kBrightness[kInRows[i]], quality)});
     if (best_difference >= 0 && difference > best_difference) continue;
     best = quality;
     best_difference = difference;
@@ -50,14 +50,14 @@ int QualityOf(const QuantTable& table) {
 /// The segments before the first scan.
 struct JpegHeader {
   std::array<std::optional<QuantTable>, 4> tables;
-  Bytes frame;  ///< content of the start-of-frame segment
+  ByteSpan frame;  ///< content of the start-of-frame segment
   uint8_t frame_marker = 0;
   bool jfif = false;
   int adobe = -1;  ///< Adobe's colour transform, -1 without its segment
   uint32_t restart_interval = 0;
 };
 
-void TakeTables(Bytes segment, JpegHeader& header) {
+void TakeTables(ByteSpan segment, JpegHeader& header) {
   while (!segment.empty()) {
     const size_t entry = segment[0] >> 4 == 0 ? 1 : 2;
     const size_t id = segment[0] & 0x0F;
@@ -70,7 +70,7 @@ void TakeTables(Bytes segment, JpegHeader& header) {
   }
 }
 
-void TakeSegment(uint8_t marker, Bytes segment, JpegHeader& header) {
+void TakeSegment(uint8_t marker, ByteSpan segment, JpegHeader& header) {
   using namespace jpeg_marker;
   const std::string_view text(reinterpret_cast<const char*>(segment.data()), segment.size());
   if (IsStartOfFrame(marker) && header.frame.empty()) {
@@ -88,7 +88,7 @@ void TakeSegment(uint8_t marker, Bytes segment, JpegHeader& header) {
 }
 
 /// Whether a scan was reached.
-bool ReadSegments(Bytes file, JpegHeader& header) {
+bool ReadSegments(ByteSpan file, JpegHeader& header) {
   JpegSegments segments(file);
   while (const auto segment = segments.Next()) {
     TakeSegment(segment->marker, segment->content, header);
@@ -109,7 +109,7 @@ ImageFacts::Colours ColoursOf(const JpegHeader& header, size_t components) {
   return ids == std::array<uint8_t, 3>{'R', 'G', 'B'} ? kRgb : kYcc;
 }
 
-std::string SubsamplingOf(Bytes frame, size_t components) {
+std::string SubsamplingOf(ByteSpan frame, size_t components) {
   if (components < 3) return "";
   std::string factors;
   for (size_t c = 0; c < components; ++c)
@@ -122,7 +122,7 @@ std::string SubsamplingOf(Bytes frame, size_t components) {
   return factors;
 }
 
-ImageFacts LookAtJpeg(Bytes file) {
+ImageFacts LookAtJpeg(ByteSpan file) {
   ImageFacts facts{.format = ImageFacts::Format::kJpeg};
   JpegHeader header;
   if (!ReadSegments(file, header) || header.frame.size() < 6) return facts;

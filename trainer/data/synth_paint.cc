@@ -15,7 +15,7 @@ struct Colour {
   float r = 0, g = 0, b = 0;
 };
 
-Colour Mix(const Colour& a, const Colour& b, float t) {
+Colour Blend(const Colour& a, const Colour& b, float t) {
   return {a.r + (b.r - a.r) * t, a.g + (b.g - a.g) * t, a.b + (b.b - a.b) * t};
 }
 
@@ -100,7 +100,7 @@ void ForPixels(Canvas& canvas, const Placement& p, float reach, F visit) {
 // Two colours in blotches; returns their mean brightness.
 float PaintGround(Canvas& canvas, Random& random) {
   const Colour a = AnyColour(random);
-  const Colour b = Mix(a, AnyColour(random), 0.45F);
+  const Colour b = Blend(a, AnyColour(random), 0.45F);
   const unsigned variant = random.Next32();
   const float size = static_cast<float>(std::min(canvas.width(), canvas.height()));
   const float coarse = Draw(random, 1.5, 4.0) / size;
@@ -112,7 +112,7 @@ float PaintGround(Canvas& canvas, Random& random) {
       const auto fy = static_cast<float>(y);
       const float value = (1 - share) * ValueNoise(fx * coarse, fy * coarse, variant) +
                           share * ValueNoise(fx * fine, fy * fine, variant + 1);
-      canvas.at(x, y) = Mix(a, b, value);
+      canvas.at(x, y) = Blend(a, b, value);
     }
   }
   return (Brightness(a) + Brightness(b)) / 2;
@@ -131,7 +131,7 @@ void PaintClutter(Canvas& canvas, Random& random) {
                               Draw(random, 0.7, 1.4));
     ForPixels(canvas, p, p.reach * 1.4F, [&](int x, int y, float u, float v) {
       const float cover = Coverage(ShapeDistance(shape, u, v), 1 / p.radius);
-      if (cover > 0) canvas.at(x, y) = Mix(canvas.at(x, y), colour, cover * 0.85F);
+      if (cover > 0) canvas.at(x, y) = Blend(canvas.at(x, y), colour, cover * 0.85F);
     });
   }
 }
@@ -160,15 +160,15 @@ void PaintSubject(Canvas& canvas, const SynthClass& what, float ground, Random& 
   shadow.center_y += Draw(random, 0.02, 0.16) * radius;
   ForPixels(canvas, shadow, p.reach * 1.2F, [&](int x, int y, float u, float v) {
     const float cover = Coverage(ShapeDistance(what.shape, u, v), 0.25F);
-    if (cover > 0) canvas.at(x, y) = Mix(canvas.at(x, y), Colour{}, cover * shade);
+    if (cover > 0) canvas.at(x, y) = Blend(canvas.at(x, y), Colour{}, cover * shade);
   });
   ForPixels(canvas, p, p.reach, [&](int x, int y, float u, float v) {
     const float distance = ShapeDistance(what.shape, u, v);
     const float cover = Coverage(distance, pixel);
     if (cover <= 0) return;
-    Colour colour = Mix(first, second, FillValue(what.fill, u, v, pixel, variant));
-    colour = Mix(colour, border, BorderValue(what.border, distance, u, v, pixel));
-    canvas.at(x, y) = Mix(canvas.at(x, y), colour, cover);
+    Colour colour = Blend(first, second, FillValue(what.fill, u, v, pixel, variant));
+    colour = Blend(colour, border, BorderValue(what.border, distance, u, v, pixel));
+    canvas.at(x, y) = Blend(canvas.at(x, y), colour, cover);
   });
 }
 

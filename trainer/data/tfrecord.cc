@@ -138,7 +138,7 @@ constexpr std::string_view kBoxPrefix = "image/object/bbox/";
 constexpr std::array<std::string_view, 4> kEdgeNames = {"xmin", "ymin", "xmax", "ymax"};
 
 /// What is wanted of a tf.train.Example.
-struct Example {
+struct ExampleFields {
   std::optional<Stretch> image;
   std::optional<uint64_t> label;
   std::string filename;
@@ -201,7 +201,7 @@ void TakeBoxList(WireReader& reader, std::string_view list, Stretch feature, Box
 }
 
 /// One entry of the map of features: key and Feature.
-bool TakeEntry(WireReader& reader, Stretch entry, Example& out, BoxLists* boxes) {
+bool TakeEntry(WireReader& reader, Stretch entry, ExampleFields& out, BoxLists* boxes) {
   std::string key;
   std::optional<Stretch> feature;
   while (entry.size() > 0) {
@@ -225,8 +225,8 @@ bool TakeEntry(WireReader& reader, Stretch entry, Example& out, BoxLists* boxes)
   return true;
 }
 
-std::optional<Example> ParseExample(WireReader& reader, Stretch record, BoxLists* boxes = nullptr) {
-  Example out;
+std::optional<ExampleFields> ParseExample(WireReader& reader, Stretch record, BoxLists* boxes = nullptr) {
+  ExampleFields out;
   while (record.size() > 0) {
     const auto features = reader.Next(record);
     if (!features) return std::nullopt;
@@ -241,7 +241,7 @@ std::optional<Example> ParseExample(WireReader& reader, Stretch record, BoxLists
   return out;
 }
 
-std::string KeyOf(const Example& example, size_t number) {
+std::string KeyOf(const ExampleFields& example, size_t number) {
   std::string_view name = example.filename;
   while (name.starts_with('/')) name.remove_prefix(1);
   if (name.empty()) return fmt::format("{:08}", number);

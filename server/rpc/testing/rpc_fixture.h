@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <grpc/grpc.h>
 #include <grpcpp/impl/codegen/client_unary_call.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,6 +22,21 @@ namespace imgd {
 
 inline constexpr const char* kJob = "name: rn50\ndata: {train: /data/train}\n";
 inline constexpr const char* kGang = "name: gang\nresources: {nodes: 2}\ndata: {train: /data/train}\n";
+
+/// Files of this process can't grow beyond a size: what a full disk does to writes.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &old_); }
+
+ private:
+  rlimit old_{};
+};
 
 /// A whole daemon in this process, on a free port of the loopback.
 struct RpcTest : testing::Test {
