@@ -28,7 +28,7 @@ void FreeStack(CertificateStack* stack) { sk_X509_free(stack); }
 /// The certificates in it are others' own.
 using StackPtr = std::unique_ptr<CertificateStack, FreeBy<FreeStack>>;
 
-constexpr size_t kMostBytes = 64 << 10;
+constexpr size_t kMostShownBytes = 64 << 10;
 constexpr size_t kMostFileBytes = size_t{1} << 20;
 
 tl::unexpected<Error> NoEntry(std::string message, std::string hint = "") {
@@ -55,12 +55,13 @@ bool IsPlain(std::string_view text) {
 /// Of Base64, whose lines may be broken anywhere, with or without PEM's header and footer. Null for what is no
 /// signature.
 SignedPtr ReadSignature(std::string text) {
+  if (text.size() > kMostShownBytes) return nullptr;
   for (const char* mark : {"-----BEGIN PKCS7-----", "-----END PKCS7-----"}) {
     if (const size_t at = text.find(mark); at != std::string::npos)
       text.erase(at, std::string_view(mark).size());
   }
   std::erase_if(text, [](char c) { return c == '\n' || c == '\r' || c == ' ' || c == '\t'; });
-  if (text.empty() || text.size() % 4 != 0 || text.size() > kMostBytes) return nullptr;
+  if (text.empty() || text.size() % 4 != 0) return nullptr;
   std::string bytes(text.size() / 4 * 3, '\0');
   const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
                                      reinterpret_cast<const unsigned char*>(text.data()),
@@ -129,7 +130,7 @@ Result<Ec2Rules> LoadEc2Rules(const Ec2JoinConfig& config) {
 
 Result<Ec2Instance> IdentifyInstance(const Ec2Rules& rules, const std::string& document,
                                      const std::string& signature) {
-  const json claimed = document.size() <= kMostBytes ? ParseDocument(document) : json::object();
+  const json claimed = document.size() <= kMostShownBytes ? ParseDocument(document) : json::object();
   const std::string region = TextIn(claimed, "region");
   if (!IsPlain(region)) return NoEntry("what it shows is no instance identity document of EC2");
   const auto certificates = rules.regions.find(region);

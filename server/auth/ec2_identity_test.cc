@@ -56,8 +56,9 @@ struct Ec2 {
 struct Ec2Test : testing::Test {
   std::string WhyNot(const std::string& document, const std::string& signature) {
     const auto found = IdentifyInstance(rules, document, signature);
-    if (!found) EXPECT_EQ(found.error().code, ErrorCode::kPermissionDenied);
-    return found ? "" : found.error().message;
+    if (found) return "";
+    EXPECT_EQ(found.error().code, ErrorCode::kPermissionDenied);
+    return found.error().message;
   }
   std::string WhyNotIn(const Ec2Instance& instance) {
     const auto checked = CheckInstance(rules, instance);

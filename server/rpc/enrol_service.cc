@@ -78,9 +78,9 @@ Status EnrolServiceImpl::LookAt(JoinOrder& order, const std::string& request_pem
   IMGD_ASSIGN(order.key_hash, tls::CheckRequest(request_pem));
   const auto admissions = engine_->View()->admissions;
   if (order.IsFirst()) {
-    IMGD_TRY(Join(*admissions, order, now));
+    IMGD_TRY(imgd::Join(*admissions, order, now));
   } else {
-    IMGD_TRY(Renew(*admissions, order, now));
+    IMGD_TRY(imgd::Renew(*admissions, order, now));
   }
   return {};
 }
