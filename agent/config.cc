@@ -40,8 +40,9 @@ Status CompleteJoin(Config& config) {
                 config.server);
   if (config.ca_hash.empty()) {
     return tl::unexpected(Error{.code = ErrorCode::kInvalidArgument,
-                                .message = "join: ec2 needs ca_hash, by which imgd is known before anything is "
-                                           "sent to it",
+                                .message =
+                                    "join: ec2 needs ca_hash, by which imgd is known before anything is "
+                                    "sent to it",
                                 .hint = "imgd's log has it at its start (sha256=...); it is no secret"});
   }
   IMGD_ASSIGN(config.ca_hash, tls::ParseCaHash(config.ca_hash));

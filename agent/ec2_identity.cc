@@ -47,13 +47,15 @@ Result<Ec2Identity> FetchEc2Identity(const std::string& endpoint) {
   InstanceMetadata metadata(endpoint);
   std::string texts[2];
   for (const int i : {0, 1}) {
-    const std::string path = std::string("/latest/dynamic/instance-identity/") + (i == 0 ? "document" : "rsa2048");
+    const std::string path =
+        std::string("/latest/dynamic/instance-identity/") + (i == 0 ? "document" : "rsa2048");
     auto found = metadata.Get(path);
     if (!found) {
       return Fail(ErrorCode::kUnavailable, "cannot ask EC2 which instance this is: {}",
                   found.error().message);
     }
-    if (!*found) return Fail(ErrorCode::kUnavailable, "{}{} is not there: this is no EC2 instance", endpoint, path);
+    if (!*found)
+      return Fail(ErrorCode::kUnavailable, "{}{} is not there: this is no EC2 instance", endpoint, path);
     texts[i] = std::move(**found);
   }
   return ParseIdentity(std::move(texts[0]), std::move(texts[1]));
@@ -70,11 +72,11 @@ Result<Ec2Identity> OwnEc2Identity(const std::string& endpoint, const std::files
     return kept;
   }
   if (kept && kept->instance != found->instance) {
-    return tl::unexpected(Error{
-        .code = ErrorCode::kFailedPrecondition,
-        .message = fmt::format("the state folder {} is that of the instance {}, and this one is {}",
-                               folder.native(), kept->instance, found->instance),
-        .hint = "an image was made of a node with its state; empty the folder, here and in the image"});
+    return tl::unexpected(
+        Error{.code = ErrorCode::kFailedPrecondition,
+              .message = fmt::format("the state folder {} is that of the instance {}, and this one is {}",
+                                     folder.native(), kept->instance, found->instance),
+              .hint = "an image was made of a node with its state; empty the folder, here and in the image"});
   }
   if (!kept || kept->document != found->document) IMGD_TRY(WriteFileAtomically(path, found->document));
   return found;

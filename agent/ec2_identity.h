@@ -29,8 +29,8 @@ std::string Ec2MetadataAddress();
 Result<Ec2Identity> FetchEc2Identity(const std::string& endpoint);
 
 /// As FetchEc2Identity, and keeps the document in `folder`; without the service it is the one that was kept.
-/// Errors: as there; kFailedPrecondition where another instance's is kept, as in a machine that was made of an
-/// image of a node: then its key, and its runs, are that one's too.
+/// Errors: as there; kFailedPrecondition where another instance's is kept, as in a machine that was made of
+/// an image of a node: then its key, and its runs, are that one's too.
 Result<Ec2Identity> OwnEc2Identity(const std::string& endpoint, const std::filesystem::path& folder);
 
 }  // namespace imgd

@@ -92,7 +92,8 @@ TEST_F(Ec2IdentityTest, AServiceThatIsAwayIsAskedAgainAndNoKeyIsMadeMeanwhile) {
 }
 
 TEST(Ec2Config, JoiningAsAnInstanceNeedsTlsAndTheHashOfTheCa) {
-  const auto parsed = ParseConfig("{server: 'gpu-head:7650', trainer: /bin/true, join: ec2}", "agent.yaml", Config());
+  const auto parsed =
+      ParseConfig("{server: 'gpu-head:7650', trainer: /bin/true, join: ec2}", "agent.yaml", Config());
   ASSERT_TRUE(parsed.has_value());
   Config config = *parsed;
   EXPECT_THAT(CompleteConfig(config).error().message, HasSubstr("join: ec2 needs ca_hash"));

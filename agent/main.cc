@@ -59,7 +59,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--ca-hash", flags.ca_hash,
                  "SHA-256 of imgd's CA, sha256:HEX, by which it is known before this node joins as an EC2 "
                  "instance");
-  app.add_option("--node", flags.node, "This node's name (default: the machine's; the id of an EC2 instance)");
+  app.add_option("--node", flags.node,
+                 "This node's name (default: the machine's; the id of an EC2 instance)");
   app.add_option("--state-dir", flags.state_dir,
                  "Folder for what must outlive the agent (default /var/lib/imgagent)");
   app.add_option("--cpu-slots", flags.cpu_slots, "CPU slots to offer where there is no GPU (default 0)");

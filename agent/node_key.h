@@ -32,9 +32,9 @@ struct NodeTls {
 /// how far the clock is off imgd's, which said `imgd_us`, microseconds since 1970 UTC.
 Status CheckClock(const tls::CertificateFacts& facts, WallTime now, int64_t imgd_us);
 
-/// This node's key and certificate, in the agent's state folder: joins by a token, or as an EC2 instance, where
-/// it has none, and renews it by its key after two thirds of its time. Thread-safe; its calls take as long as imgd takes to
-/// answer.
+/// This node's key and certificate, in the agent's state folder: joins by a token, or as an EC2 instance,
+/// where it has none, and renews it by its key after two thirds of its time. Thread-safe; its calls take as
+/// long as imgd takes to answer.
 class NodeKey {
  public:
   struct Options {

@@ -96,9 +96,9 @@ int RevokeNode(Context& context, const RevokeOptions& options) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   if (const auto answer = (*client)->RevokeNode(request); !answer) return context.Fail(answer.error());
-  context.out() << fmt::format("{}: revoked; it takes no part until it joins {}\n", Printable(options.name),
-                               options.may_rejoin ? "anew as the EC2 instance that it is, which it may once"
-                                                  : "with a new token");
+  context.out() << fmt::format(
+      "{}: revoked; it takes no part until it joins {}\n", Printable(options.name),
+      options.may_rejoin ? "anew as the EC2 instance that it is, which it may once" : "with a new token");
   return 0;
 }
 

@@ -67,8 +67,8 @@ struct NodeFacts {
   bool has_join_token = false;
   bool is_instance = false;  ///< it joins as an EC2 instance
   std::string ec2_error;     ///< why EC2 does not say which; empty: it does, or was not asked
-  std::string tls_error;    ///< why no connection comes about; empty: one does, or none was tried
-  std::string own_address;  ///< that other nodes are told
+  std::string tls_error;     ///< why no connection comes about; empty: one does, or none was tried
+  std::string own_address;   ///< that other nodes are told
   std::string own_address_error;
   std::string metrics_error;  ///< why metrics_listen can't be listened on; empty: it can, or is off
 };

@@ -66,7 +66,8 @@ TEST(JoinTokens, ComeBackFromTheirTextAndNothingElseDoes) {
 
 TEST(JoinTokens, TheHashOfACaIsTakenAsPeopleHaveIt) {
   const std::string hash = Sha256Of("ca");
-  for (const std::string& text : {hash, "sha256:" + hash, WithColons(hash), "sha256=" + WithColons(hash) + "\n"}) {
+  for (const std::string& text :
+       {hash, "sha256:" + hash, WithColons(hash), "sha256=" + WithColons(hash) + "\n"}) {
     EXPECT_EQ(ParseCaHash(text).value_or(""), hash) << text;
   }
   for (const std::string& text : {std::string(), std::string("sha256"), hash.substr(1), "sha1:" + hash}) {

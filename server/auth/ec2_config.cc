@@ -27,8 +27,8 @@ Status CheckEc2Join(const Ec2JoinConfig& config) {
   }
   for (const auto& account : config.accounts) {
     if (account.size() == 12 && account.find_first_not_of("0123456789") == std::string::npos) continue;
-    return Fail(ErrorCode::kInvalidArgument,
-                "ec2_join.accounts: found '{}'; 12 digits are expected", account);
+    return Fail(ErrorCode::kInvalidArgument, "ec2_join.accounts: found '{}'; 12 digits are expected",
+                account);
   }
   return {};
 }

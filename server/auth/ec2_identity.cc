@@ -52,8 +52,8 @@ bool IsPlain(std::string_view text) {
   });
 }
 
-/// Of Base64, whose lines may be broken anywhere, with or without PEM's header and footer. Null for what is no
-/// signature.
+/// Of Base64, whose lines may be broken anywhere, with or without PEM's header and footer. Null for what is
+/// no signature.
 SignedPtr ReadSignature(std::string text) {
   if (text.size() > kMostShownBytes) return nullptr;
   for (const char* mark : {"-----BEGIN PKCS7-----", "-----END PKCS7-----"}) {
@@ -63,9 +63,9 @@ SignedPtr ReadSignature(std::string text) {
   std::erase_if(text, [](char c) { return c == '\n' || c == '\r' || c == ' ' || c == '\t'; });
   if (text.empty() || text.size() % 4 != 0) return nullptr;
   std::string bytes(text.size() / 4 * 3, '\0');
-  const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
-                                     reinterpret_cast<const unsigned char*>(text.data()),
-                                     static_cast<int>(text.size()));
+  const int length =
+      EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                      reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
   if (length <= 0) return nullptr;
   // Padding was decoded as zeros; the structure itself says where it ends.
   const auto* at = reinterpret_cast<const unsigned char*>(bytes.data());
@@ -75,8 +75,8 @@ SignedPtr ReadSignature(std::string text) {
   return out;
 }
 
-/// What was signed, provided that one of the certificates' keys did: the content that the signature has in it,
-/// or `document` where it has none. Nothing for any other signature.
+/// What was signed, provided that one of the certificates' keys did: the content that the signature has in
+/// it, or `document` where it has none. Nothing for any other signature.
 std::optional<std::string> VerifiedContent(PKCS7* signature, const std::vector<std::string>& certificates,
                                            const std::string& document) {
   const StackPtr stack(sk_X509_new_null());
@@ -90,9 +90,8 @@ std::optional<std::string> VerifiedContent(PKCS7* signature, const std::vector<s
   // Certificates in the signature itself count for nothing: those of the operator are trusted by themselves,
   // as EC2's, which no CA has signed.
   constexpr int kFlags = PKCS7_NOINTERN | PKCS7_NOVERIFY | PKCS7_NOCHAIN | PKCS7_BINARY;
-  std::string content = tls::TextOf([&](BIO* out) {
-    return PKCS7_verify(signature, stack.get(), nullptr, given.get(), out, kFlags);
-  });
+  std::string content = tls::TextOf(
+      [&](BIO* out) { return PKCS7_verify(signature, stack.get(), nullptr, given.get(), out, kFlags); });
   ERR_clear_error();
   if (content.empty()) return std::nullopt;
   return content;
@@ -143,7 +142,8 @@ Result<Ec2Instance> IdentifyInstance(const Ec2Rules& rules, const std::string& d
   const auto content = VerifiedContent(signed_data.get(), certificates->second, document);
   if (!content) {
     return NoEntry(
-        fmt::format("its identity document was not signed by EC2 for the region {}, as imgd knows it", region),
+        fmt::format("its identity document was not signed by EC2 for the region {}, as imgd knows it",
+                    region),
         "the file of ec2_join.regions in imgd.yaml is EC2's RSA-2048 certificate for that region");
   }
   const json known = ParseDocument(*content);

@@ -17,10 +17,11 @@ namespace imgd {
 /// Which instances may join, and by whose signatures they are known.
 struct Ec2Rules {
   std::set<std::string> accounts;
-  std::map<std::string, std::vector<std::string>> regions;  ///< by name, the certificates that sign there, PEM
-  std::set<std::string> instances;                          ///< empty: any
-  std::set<std::string> images;                             ///< empty: any
-  Duration most_age{};  ///< since an instance was started; zero: it does not matter
+  std::map<std::string, std::vector<std::string>>
+      regions;                      ///< by name, the certificates that sign there, PEM
+  std::set<std::string> instances;  ///< empty: any
+  std::set<std::string> images;     ///< empty: any
+  Duration most_age{};              ///< since an instance was started; zero: it does not matter
 };
 
 /// Reads the certificates. Errors: kInvalidArgument for a file without one, those of the files; each naming

@@ -46,8 +46,7 @@ struct Ec2 {
     const std::unique_ptr<PKCS7, tls::FreeBy<PKCS7_free>> made(
         PKCS7_sign(certificate.get(), key.get(), nullptr, content.get(),
                    PKCS7_BINARY | PKCS7_NOCERTS | (apart ? PKCS7_DETACHED : 0)));
-    std::string text = Base64(
-        tls::TextOf([&made](BIO* out) { return i2d_PKCS7_bio(out, made.get()); }));
+    std::string text = Base64(tls::TextOf([&made](BIO* out) { return i2d_PKCS7_bio(out, made.get()); }));
     for (size_t at = 64; at < text.size(); at += 65) text.insert(at, "\n");
     return text;
   }
@@ -89,7 +88,8 @@ TEST_F(Ec2Test, ASignedDocumentSaysWhichInstanceItIs) {
 
 TEST_F(Ec2Test, WhatAnotherHasSignedIsNotEc2s) {
   const Ec2 other;
-  EXPECT_THAT(WhyNot(kDocument, other.Sign(kDocument)), HasSubstr("was not signed by EC2 for the region us-east-1"));
+  EXPECT_THAT(WhyNot(kDocument, other.Sign(kDocument)),
+              HasSubstr("was not signed by EC2 for the region us-east-1"));
   // The signer's own certificate in the signature is of no use to it.
   const auto certificate = tls::ReadCertificate(other.signer.certificate);
   const auto key = tls::ReadKey(other.signer.key);
@@ -97,8 +97,9 @@ TEST_F(Ec2Test, WhatAnotherHasSignedIsNotEc2s) {
   const auto content = tls::MemoryOf(text);
   const std::unique_ptr<PKCS7, tls::FreeBy<PKCS7_free>> made(
       PKCS7_sign(certificate.get(), key.get(), nullptr, content.get(), PKCS7_BINARY));
-  EXPECT_THAT(WhyNot(kDocument, Base64(tls::TextOf([&](BIO* out) { return i2d_PKCS7_bio(out, made.get()); }))),
-              HasSubstr("was not signed by EC2"));
+  EXPECT_THAT(
+      WhyNot(kDocument, Base64(tls::TextOf([&](BIO* out) { return i2d_PKCS7_bio(out, made.get()); }))),
+      HasSubstr("was not signed by EC2"));
   // That of one region signs for no other.
   rules.regions["eu-west-1"] = {other.signer.certificate};
   EXPECT_THAT(WhyNot(kDocument, other.Sign(kDocument)), HasSubstr("was not signed by EC2"));
@@ -116,7 +117,8 @@ TEST_F(Ec2Test, AnotherRegionAccountInstanceOrImageIsNotLetIn) {
   const std::string theirs = With("012345678901", "999999999999");
   const auto stranger = IdentifyInstance(rules, theirs, ec2.Sign(theirs));
   ASSERT_TRUE(stranger.has_value());
-  EXPECT_THAT(WhyNotIn(*stranger), HasSubstr("is of the account 999999999999, whose instances are not let in"));
+  EXPECT_THAT(WhyNotIn(*stranger),
+              HasSubstr("is of the account 999999999999, whose instances are not let in"));
   const auto ours = IdentifyInstance(rules, kDocument, ec2.Sign(kDocument));
   ASSERT_TRUE(ours.has_value());
   rules.images = {"ami-other"};
@@ -137,8 +139,8 @@ TEST_F(Ec2Test, GarbageIsRefusedWithoutRepeatingIt) {
   }
   EXPECT_THAT(WhyNot(evil, good), Not(HasSubstr("all is well")));
   for (const std::string& signature :
-       {std::string(), std::string("****"), std::string("AAAA"), good.substr(0, 64), std::string(200'000, 'A'),
-        Base64(tls::NewKey().value())}) {
+       {std::string(), std::string("****"), std::string("AAAA"), good.substr(0, 64),
+        std::string(200'000, 'A'), Base64(tls::NewKey().value())}) {
     EXPECT_THAT(WhyNot(kDocument, signature), HasSubstr("as the signature of its identity document is none"));
   }
   std::string broken = good;
@@ -151,8 +153,7 @@ TEST_F(Ec2Test, GarbageIsRefusedWithoutRepeatingIt) {
 }
 
 TEST_F(Ec2Test, TheConfigurationNamesTheFilesOfTheCertificates) {
-  const auto folder =
-      std::filesystem::path(testing::TempDir()) / fmt::format("imgd_ec2_{}", ::getpid());
+  const auto folder = std::filesystem::path(testing::TempDir()) / fmt::format("imgd_ec2_{}", ::getpid());
   std::filesystem::create_directories(folder);
   const auto file = folder / "us-east-1.pem";
   const auto read = [](const std::string& text) {

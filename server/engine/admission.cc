@@ -74,7 +74,8 @@ Status CheckAge(const InstanceClaim& claim, WallTime now) {
                 "stop it and start it again; or let it in by a token (imgcli node join-token)");
 }
 
-/// Once. But one whose node's time is over may do so again when it was started anew: that is another document.
+/// Once. But one whose node's time is over may do so again when it was started anew: that is another
+/// document.
 Status CheckOnce(const Admissions& admissions, const InstanceRecord& before, const Ec2Instance& instance,
                  WallTime now) {
   if (HasLapsed(admissions, before, now) && instance.started > before.instance.started) return {};
@@ -100,8 +101,8 @@ Result<Joining> JoinAsInstance(const Admissions& admissions, const JoinOrder& or
     IMGD_TRY(CheckAge(*order.claim, now));
   }
   IMGD_TRY(CheckFree(admissions, order, now));
-  out.instance = InstanceRecord{
-      .instance = instance, .node = order.node, .key_hash = order.key_hash, .joined = now};
+  out.instance =
+      InstanceRecord{.instance = instance, .node = order.node, .key_hash = order.key_hash, .joined = now};
   return out;
 }
 

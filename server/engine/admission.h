@@ -30,10 +30,10 @@ struct InstanceClaim {
 struct JoinOrder {
   std::string secret_hash;  ///< SHA-256 of the join token's secret; empty, without an instance: the next one
   std::string node;
-  std::string agent_id;  ///< of the first one
-  std::string key_hash;  ///< of the key that signed its request
-  std::string address;   ///< where it calls from
-  WallTime expires;         ///< of the certificate that it would get
+  std::string agent_id;                     ///< of the first one
+  std::string key_hash;                     ///< of the key that signed its request
+  std::string address;                      ///< where it calls from
+  WallTime expires;                         ///< of the certificate that it would get
   std::optional<InstanceClaim> claim = {};  ///< in place of the token
 
   bool IsFirst() const { return claim || !secret_hash.empty(); }
@@ -42,7 +42,7 @@ struct JoinOrder {
 /// What is to be stored of a node that joins.
 struct Joining {
   NodeKeyRecord key;
-  std::optional<JoinTokenRecord> token;        ///< with one use less; nothing: none was taken
+  std::optional<JoinTokenRecord> token;         ///< with one use less; nothing: none was taken
   std::optional<InstanceRecord> instance = {};  ///< nothing where it came without, or is stored as it is
 };
 

@@ -44,8 +44,9 @@ struct AdmissionTest : testing::Test {
   std::string JoinAs(const std::string& instance, const std::string& node, const std::string& key,
                      WallTime now = kStart, WallTime started = kStart) {
     JoinOrder order = Order("", node, key, now);
-    order.claim = InstanceClaim{{.id = instance, .account = "1", .region = "r", .image = "ami", .started = started},
-                                std::chrono::hours(1)};
+    order.claim =
+        InstanceClaim{{.id = instance, .account = "1", .region = "r", .image = "ami", .started = started},
+                      std::chrono::hours(1)};
     const auto joining = Join(admissions, order, now);
     if (!joining) return joining.error().message;
     admissions.nodes[node] = joining->key;
@@ -152,7 +153,8 @@ TEST_F(AdmissionTest, ARevokedInstanceStaysOutUntilSomebodyLetsItInOnceMore) {
   RevokeInstanceOf("a", InstanceLeave::kRevoked);
   const WallTime later{kStart.micros + 20 * kRenewableMicros};
   EXPECT_THAT(JoinAs("i-1", "a", "key-b"), HasSubstr("i-1 was revoked, as node a"));
-  EXPECT_THAT(JoinAs("i-1", "b", "key-b", later, later), HasSubstr("was revoked")) << "also when started anew";
+  EXPECT_THAT(JoinAs("i-1", "b", "key-b", later, later), HasSubstr("was revoked"))
+      << "also when started anew";
   EXPECT_EQ(JoinBy("t1", "a", "key-c"), "") << "by a token, as any other";
   RevokeInstanceOf("a", InstanceLeave::kMayRejoin);
   EXPECT_EQ(JoinAs("i-1", "a", "key-d", later), "") << "however old its document is";
@@ -163,7 +165,8 @@ TEST_F(AdmissionTest, AnInstanceWhoseNodesTimeIsOverJoinsAgainWhenItWasStartedAn
   EXPECT_EQ(JoinAs("i-1", "a", "key-a"), "");
   const WallTime over{kStart.micros + 24 * kHour + kRenewableMicros + 1};
   EXPECT_THAT(JoinAs("i-1", "a", "key-b", over), HasSubstr("has joined already")) << "the same document";
-  EXPECT_THAT(JoinAs("i-1", "a", "key-b", {over.micros - 1}, {over.micros - 1}), HasSubstr("has joined already"));
+  EXPECT_THAT(JoinAs("i-1", "a", "key-b", {over.micros - 1}, {over.micros - 1}),
+              HasSubstr("has joined already"));
   EXPECT_EQ(JoinAs("i-1", "a", "key-b", over, over), "");
   EXPECT_THAT(JoinAs("i-1", "a", "key-c", over, over), HasSubstr("has joined already"));
 }
@@ -177,7 +180,8 @@ TEST_F(AdmissionTest, InstancesAreForgottenWhenTheirDocumentsAreGoodForNothing) 
   RevokeInstanceOf("c", InstanceLeave::kRevoked);
   const std::chrono::hours most_age(1);
   EXPECT_THAT(InstancesOfThePast(admissions, most_age, much_later), testing::ElementsAre("i-1"));
-  EXPECT_THAT(InstancesOfThePast(admissions, most_age, {kStart.micros + 29 * 24 * kHour}), testing::IsEmpty());
+  EXPECT_THAT(InstancesOfThePast(admissions, most_age, {kStart.micros + 29 * 24 * kHour}),
+              testing::IsEmpty());
   EXPECT_THAT(InstancesOfThePast(admissions, {}, much_later), testing::IsEmpty()) << "they are good for ever";
 }
 

@@ -119,9 +119,8 @@ grpc::ServerUnaryReactor* EnrolServiceImpl::Certify(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* EnrolServiceImpl::Enrol(grpc::CallbackServerContext* context,
                                                   const v1::EnrolRequest* request,
                                                   v1::EnrolResponse* response) {
-  JoinOrder order{.secret_hash = HashOf(request->secret()),
-                  .node = request->node(),
-                  .agent_id = request->agent_id()};
+  JoinOrder order{
+      .secret_hash = HashOf(request->secret()), .node = request->node(), .agent_id = request->agent_id()};
   if (request->has_ec2() && authority_ != nullptr) {
     auto claim = ClaimOf(request->ec2());
     if (!claim) {

@@ -48,7 +48,8 @@ struct Ec2Instance {
   WallTime started;   ///< last; a stop and a start later it is another time
 };
 
-/// What became of an instance's leave to join by its identity document. The numbers are those of the database.
+/// What became of an instance's leave to join by its identity document. The numbers are those of the
+/// database.
 enum class InstanceLeave : uint8_t { kUsed = 0, kRevoked = 1, kMayRejoin = 2 };
 
 /// An instance that joined.

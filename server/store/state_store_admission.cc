@@ -103,7 +103,8 @@ void StateStore::SaveInstance(const InstanceRecord& record) {
 }
 
 void StateStore::RemoveInstance(const std::string& id) {
-  batch_->Write([&id](Database& database) { RunSql(database, "DELETE FROM ec2_instances WHERE id = ?", id); });
+  batch_->Write(
+      [&id](Database& database) { RunSql(database, "DELETE FROM ec2_instances WHERE id = ?", id); });
 }
 
 }  // namespace imgd

@@ -1,4 +1,4 @@
-"""Nodes that join as the EC2 instances that they are: a metadata service and a signer of the test's own stand in for EC2."""
+"""Nodes that join as the EC2 instances that they are: a metadata service and a signer of the test stand in for EC2."""
 
 from __future__ import annotations
 
@@ -119,8 +119,9 @@ def cluster(tmp_path: Path, signer: Signer) -> Iterator[Cluster]:
 def spawn(cluster: Cluster, folder: str, metadata: Metadata, *args: str, ca_hash: str = "") -> None:
     """An agent on that instance, without a name of its own and without a secret."""
     shown = openssl("x509", "-in", cluster.root / "imgd/ca.crt", "-noout", "-fingerprint", "-sha256").decode()
+    ca_hash = ca_hash or "sha256:" + shown.split("=")[1].strip()
     command = ["env", f"AWS_EC2_METADATA_SERVICE_ENDPOINT={metadata.url}", str(BIN / "imgagent"),
-               "--server", cluster.server, "--join", "ec2", "--ca-hash", ca_hash or "sha256:" + shown.split("=")[1].strip(),
+               "--server", cluster.server, "--join", "ec2", "--ca-hash", ca_hash,
                "--state-dir", str(cluster.root / folder), "--cpu-slots", "1", *args]  # fmt: skip
     cluster.agent_commands[folder] = command
     cluster.agents[folder] = cluster._spawn(folder, command)
@@ -235,8 +236,7 @@ def test_others_are_refused_in_words_on_both_sides(
         spawn(cluster, name, instance(text, signature), "--node", name)
     for name, (_, _, words) in cases.items():
         wait_log(cluster, name, words)
-        wait_for(f"the event of {name}",
-                 lambda: any(f"node {name}" in e and words in e for e in refusals(cluster)), 10)  # noqa: B023
+        wait_for(f"the event of {name}", lambda: any(f"node {name}" in e and words in e for e in refusals(cluster)), 10)  # noqa: B023
     wrong = "sha256:" + "0" * 64
     spawn(cluster, "wrong-ca", instance(good, signer.sign(good)), "--node", "wrong-ca", ca_hash=wrong)
     wait_log(cluster, "wrong-ca", "is another imgd than expected")
