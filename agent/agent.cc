@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "agent/ec2_identity.h"
 #include "agent/identity.h"
 #include "agent/network.h"
 #include "common/sd_notify.h"
@@ -51,6 +52,7 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   }
   IMGD_ASSIGN(lock_, LockStateDir(config_.state_dir));
   IMGD_ASSIGN(agent_id_, AgentId(config_.state_dir));
+  if (config_.join_as_ec2) IMGD_TRY(BeAnInstance());
   IMGD_ASSIGN(auto devices, FindDevices(config_.nvml, config_.cpu_slots));
   devices_ = std::move(devices.list);
   if (devices.nvml != nullptr) gpus_ = std::make_unique<GpuMonitor>(std::move(devices.nvml), kGpuPeriod);
@@ -80,17 +82,29 @@ Status Agent::Begin(std::filesystem::path shim_program) {
                config_.node, devices_.size(), devices_.front().model(), config_.server,
                config_.state_dir.native(), kVersion);
   if (config_.tls) {
+    AskEc2 ask_ec2;
+    if (config_.join_as_ec2) ask_ec2 = [] { return FetchEc2Identity(Ec2MetadataAddress()); };
     node_key_ = std::make_unique<NodeKey>(NodeKey::Options{.server = config_.server,
                                                            .node = config_.node,
                                                            .agent_id = agent_id_,
                                                            .folder = config_.state_dir,
-                                                           .token_file = config_.token_file},
+                                                           .token_file = config_.token_file,
+                                                           .ca_sha256 = config_.ca_hash,
+                                                           .ask_ec2 = std::move(ask_ec2)},
                                           &clock_);
   }
   link_ = std::make_unique<Link>(LinkOptions{.server = config_.server, .node_key = node_key_.get()});
   IMGD_TRY(loop_->Watch(link_->event_fd(), EPOLLIN, [this](uint32_t) { OnLink(); }));
   WatchDisconnection();
   FeedWatchdog();
+  return {};
+}
+
+Status Agent::BeAnInstance() {
+  IMGD_ASSIGN(const auto identity, OwnEc2Identity(Ec2MetadataAddress(), config_.state_dir));
+  if (config_.node.empty()) config_.node = identity.instance;
+  // What the operator says of the node goes before.
+  for (const auto& [name, value] : identity.labels) config_.labels.try_emplace(name, value);
   return {};
 }
 

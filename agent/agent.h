@@ -30,6 +30,8 @@ class Agent {
  private:
   Agent(EventLoop* loop, Config config);
   Status Begin(std::filesystem::path shim_program);
+  /// The name, and the labels, that EC2 gives this machine where it joins as an instance.
+  Status BeAnInstance();
   void OnLink();
   void OnOpened(uint64_t connection);
   void OnResponse(const v1::ConnectResponse& response);

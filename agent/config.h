@@ -17,7 +17,9 @@ struct Config {
   std::string server = "127.0.0.1:7650";  ///< with http:// or https:// before it until CompleteConfig()
   bool tls = false;                       ///< CompleteConfig() says
   std::filesystem::path token_file;       ///< of a join token; empty: none
-  std::string node;                       ///< empty: the machine's name
+  bool join_as_ec2 = false;               ///< as the EC2 instance that this machine is
+  std::string ca_hash;                    ///< SHA-256 of imgd's CA for that; CompleteConfig() makes it plain
+  std::string node;                       ///< empty: the machine's name; of an EC2 instance its id
   std::filesystem::path state_dir = "/var/lib/imgagent";
   std::string address;  ///< empty: the one that packets to the server leave from
   uint32_t cpu_slots = 0;

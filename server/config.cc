@@ -224,6 +224,7 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.lost_nodes_kept_for_ms, root->DurationMs("lost_nodes_kept_for"));
   if (root->Has("notifications")) config.notifications = ReadNotifications(*root);
   ReadTls(*root, config.tls);
+  if (root->Has("ec2_join")) config.ec2_join = ReadEc2Join(*root);
   auto web = root->Child("web");
   take(config.web.listen, web.String("listen"));
   take(config.web.certificate, web.String("certificate"));
@@ -271,6 +272,7 @@ Status CheckServerConfig(const ServerConfig& config) {
                 config.report_timeout_ms);
   }
   IMGD_TRY(CheckTls(config));
+  IMGD_TRY(CheckEc2Join(config.ec2_join));
   return CheckWeb(config.web);
 }
 

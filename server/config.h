@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "server/auth/ec2_config.h"
 #include "server/core/shares.h"
 #include "server/engine/log_patterns.h"
 #include "server/notify/notify_config.h"
@@ -72,6 +73,7 @@ struct ServerConfig {
   NotifyConfig notifications;
   WebConfig web;
   TlsConfig tls;
+  Ec2JoinConfig ec2_join;
 
   /// Whether gRPC is served by TLS: on every address but 127.0.0.1 and ::1, unless it is plain_text.
   bool UsesTls() const;

@@ -36,6 +36,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       KeyOf<&ServerConfig::listen>("listen", kAtRestart),
       {"tls", false, SameTls, TakeTls},
       {"plain_text_and_anyone_may_do_anything", false, SamePlainText, TakePlainText},
+      KeyOf<&ServerConfig::ec2_join>("ec2_join", kAtOnce),
       KeyOf<&ServerConfig::state_dir>("state_dir", kAtRestart),
       KeyOf<&ServerConfig::checkpoint_dir>("checkpoint_dir", kAtOnce),
       KeyOf<&ServerConfig::heartbeat_ms>("heartbeat", kAtRestart),

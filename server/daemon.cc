@@ -65,6 +65,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   const std::lock_guard starting(daemon->config_mutex_);  // who wants a reload waits until all is there
   daemon->config_ = config;
   daemon->read_again_ = std::move(read_again);
+  IMGD_ASSIGN(auto ec2, Ec2RulesOf(config));
   IMGD_TRY(daemon->OpenAuthority(config, clock));
   IMGD_ASSIGN(daemon->engine_, Engine::Open(EngineSettingsOf(config, std::move(on_tick)), clock));
   IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
@@ -75,6 +76,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   };
   IMGD_ASSIGN(daemon->server_, RpcServer::Start(DoorOf(config, daemon->authority_.get()), JobRulesOf(config),
                                                 daemon->engine_.get(), daemon->pool_.get(), clock, reload));
+  daemon->server_->SetEc2Rules(std::move(ec2));
   IMGD_TRY(daemon->StartWeb(config, clock));
   daemon->server_->OnRevoked([web = daemon->web_.get()](const std::string& token) {
     if (web != nullptr) web->EndListenersOf(token);

@@ -531,6 +531,9 @@ class Engine {
   Result<AdmissionAnswer> RevokeJoinToken(const std::string& id);
   Result<AdmissionAnswer> RevokeNode(const AdmissionOrder& order);
   Result<AdmissionAnswer> TakeJoin(const JoinOrder& order);
+  bool RevokeInstances(const AdmissionOrder& order);
+  void TakeInstance(const InstanceRecord& record, Duration most_age);
+  void NoteRefusal(const std::string& text);
   Result<HandAnswer> TakeStart(const HandStartOrder& order);
   Result<HandAnswer> TakeReport(const HandReport& report);
   RunReport ReportOf(const v1::RunStatus& status) const;

@@ -215,6 +215,7 @@ TEST(ConfigChanges, EachKeyIsComparedAndTakenByItself) {
     b.listen = b.state_dir = b.checkpoint_dir = b.currency = b.log_level = "other";
     b.tls.plain_text = b.tls.on_loopback = b.commands = true;
     b.web.plain_http = true;
+    b.ec2_join.accounts = {"123456789012"};
     b.preemption = b.built_in_log_patterns = false;
     b.heartbeat_ms = b.lost_after_ms = b.start_timeout_ms = b.report_timeout_ms = 1;
     b.fair_share_half_life_ms = b.aging_ms = b.log_kept_bytes = b.events_kept = b.events_kept_for_ms = 1;

@@ -206,6 +206,10 @@ void RpcServer::OnRevoked(std::function<void(const std::string& token)> call) {
 
 void RpcServer::SetRules(JobRules rules) { parts_->jobs.SetRules(std::move(rules)); }
 
+void RpcServer::SetEc2Rules(std::shared_ptr<const Ec2Rules> rules) {
+  parts_->enrol.SetEc2Rules(std::move(rules));
+}
+
 void RpcServer::Stop(Duration patience) {
   if (std::exchange(parts_->stopped, true)) return;
   parts_->engine->CloseAgents();

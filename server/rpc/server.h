@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "server/auth/authority.h"
+#include "server/auth/ec2_identity.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/policy/policy.h"
@@ -52,6 +53,8 @@ class RpcServer {
   void OnRevoked(std::function<void(const std::string& token)> call);
   /// For what is submitted from now on.
   void SetRules(JobRules rules);
+  /// Which EC2 instances join from now on; null: none.
+  void SetEc2Rules(std::shared_ptr<const Ec2Rules> rules);
   /// How long its calls took; as long as it lives.
   const CallTimes& calls() const;
 
