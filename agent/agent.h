@@ -13,6 +13,7 @@
 #include "agent/link.h"
 #include "agent/node_key.h"
 #include "agent/notice.h"
+#include "agent/session/sessions.h"
 #include "agent/supervisor.h"
 
 namespace imgd {
@@ -59,6 +60,7 @@ class Agent {
   std::unique_ptr<Exporter> exporter_;  ///< null where metrics are not served
   SystemClock clock_;
   std::unique_ptr<NodeKey> node_key_;  ///< null where imgd is spoken to in plain text
+  std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Link> link_;
   uint64_t connection_ = 0;  ///< that stands now; 0 for none
   bool welcomed_ = false;

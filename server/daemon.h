@@ -27,6 +27,7 @@ using ReadConfigFunction = std::function<tl::expected<ServerConfig, std::vector<
 EngineSettings EngineSettingsOf(const ServerConfig& config, std::function<void()> on_tick);
 /// What of it jobs get and may ask for.
 RpcServer::JobRules JobRulesOf(const ServerConfig& config);
+SessionRules SessionRulesOf(const ServerConfig& config);
 
 /// The whole daemon but for the process around it: the state folder's lock, the engine, the readers, the
 /// server. The first member started is the last to end.

@@ -59,6 +59,12 @@ RpcServer::JobRules JobRulesOf(const ServerConfig& config) {
   return rules;
 }
 
+SessionRules SessionRulesOf(const ServerConfig& config) {
+  return {.allowed = config.shell,
+          .idle_limit = std::chrono::milliseconds(config.shell_idle_limit_ms),
+          .most_per_node = static_cast<uint32_t>(config.shell_sessions_per_node)};
+}
+
 namespace {
 
 std::string TextOf(const ConfigChanges& changes, const std::string& actor) {
@@ -102,6 +108,7 @@ void Daemon::Reload(const std::string& actor, std::function<void(ReloadAnswer)> 
   config_ = std::move(*config);
   spdlog::set_level(spdlog::level::from_str(config_.log_level));
   server_->SetRules(JobRulesOf(config_));
+  server_->SetRules(SessionRulesOf(config_));
   // Its files may be others under the same names; gRPC looks at its own by itself.
   if (web_ && !config_.web.plain_http) web_->ReloadCertificate();
   SettingsOrder order{EngineSettingsOf(config_, {}), actor, TextOf(changes, actor)};

@@ -135,6 +135,12 @@ struct JobOrder {
   TimeLimitChange time_limit;  ///< of kTimeLimit
 };
 
+/// Where a rank runs.
+struct RankSite {
+  NodeId node;
+  Generation generation;
+};
+
 /// What somebody asks of a node.
 struct NodeOrder {
   enum class What { kCordon, kDrain, kUncordon, kUndrain, kForget } what = What::kCordon;
@@ -261,6 +267,10 @@ class Engine {
   /// is out of reach; and as Submit.
   void Tell(NodeId node, v1::ConnectResponse message, std::function<void(Result<std::string>)> done);
 
+  /// Where the rank of a running job is. Errors: kNotFound for the job and the rank, kFailedPrecondition where it
+  /// does not run or its node is away, and as Submit.
+  void FindRank(JobId job, uint32_t rank, std::function<void(Result<RankSite>)> done);
+
   /// Errors: as EnrolService, and as Submit.
   void ChangeAdmission(AdmissionOrder order, std::function<void(Result<AdmissionAnswer>)> done);
 
@@ -367,6 +377,14 @@ class Engine {
     imgd::AppendDecision order;
     std::function<void(Status)> done;
   };
+  struct RankOrder {
+    JobId job;
+    uint32_t rank;
+  };
+  struct RankInput {
+    RankOrder order;
+    std::function<void(Result<RankSite>)> done;
+  };
   struct TellOrder {
     NodeId node;
     v1::ConnectResponse message;
@@ -402,7 +420,7 @@ class Engine {
   struct CloseInput {};
   using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
                              NodeOrderInput, ProfileInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
-                             AdmissionInput, SettingsInput, NoteInput, TellInput, HandStartInput,
+                             AdmissionInput, SettingsInput, NoteInput, TellInput, RankInput, HandStartInput,
                              HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
@@ -470,6 +488,9 @@ class Engine {
   void Handle(UsageInput& input);
   void Handle(MeasureInput& input);
   void Handle(ProfileInput& input);
+  /// The job, which runs now by our doing.
+  Result<const JobRecord*> RunningJob(JobId id);
+  Result<RankSite> SiteOf(const JobRecord& job, uint32_t rank) const;
   Result<std::string> AskForProfile(const ProfileInput& input);
   void Handle(DatasetInput& input);
   void Handle(TokenInput& input);
@@ -477,6 +498,7 @@ class Engine {
   void Handle(SettingsInput& input);
   void Handle(NoteInput& input);
   void Handle(TellInput& input);
+  void Handle(RankInput& input);
   void Handle(HandStartInput& input);
   void Handle(HandReportInput& input);
   void Handle(SettledInput& input);

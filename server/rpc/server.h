@@ -14,6 +14,7 @@
 #include "server/rpc/admin_service.h"
 #include "server/rpc/call_times.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/session_relay.h"
 #include "server/web/api.h"
 
 namespace imgd {
@@ -52,6 +53,8 @@ class RpcServer {
   void OnRevoked(std::function<void(const std::string& token)> call);
   /// For what is submitted from now on.
   void SetRules(JobRules rules);
+  /// For sessions; until it is called none is allowed.
+  void SetRules(SessionRules rules);
   /// How long its calls took; as long as it lives.
   const CallTimes& calls() const;
 
