@@ -46,7 +46,8 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
   engine->meters_.Begin(engine->reactor_.state().jobs(),
                         engine->reactor_.Accounts({clock->Now(), clock->Wall()}), clock->Wall());
   IMGD_ASSIGN(engine->notices_left_, engine->state_.LoadNotices());
-  engine->notices_pending_ = engine->notices_left_.size();
+  for (const auto& notice : engine->notices_left_)
+    engine->notices_waiting_[notice.target].insert(notice.id);
   IMGD_ASSIGN(engine->last_decision_, engine->state_.LastDecision());
   engine->datasets_ = std::move(stored.datasets);
   engine->tokens_ = std::move(stored.tokens);
@@ -140,7 +141,7 @@ void Engine::Run() {
       const Instant wake = std::min(next_tick, NextPaced());
       const auto left = std::max<Duration>(wake - clock_->Now(), Duration::zero());
       ready_.wait_for(lock, left, [this] { return stopping_ || !queue_.empty(); });
-      if (stopping_ && queue_.empty()) return;
+      if (stopping_ && queue_.empty()) break;
       inputs = Take();
     }
     const bool tick = clock_->Now() >= next_tick;
@@ -167,9 +168,11 @@ void Engine::Run() {
       next_tick = clock_->Now() + settings_.tick;
       events_.Expire(now_.steady);
       log_news_.Expire(now_.steady);
+      ExpireScrapes();
       if (settings_.on_tick) settings_.on_tick();
     }
   }
+  EndAllScrapes();
 }
 
 bool Engine::IsSmall() const {

@@ -247,6 +247,11 @@ class Engine {
   /// What it shows to Prometheus, also when too many requests wait. Errors: kUnavailable.
   void Measure(std::function<void(Result<EngineFigures>)> done);
 
+  /// What a node's agent shows to Prometheus, which it is asked for by its stream. Errors: kNotFound;
+  /// kFailedPrecondition for an agent that is not to be asked; kUnavailable for one that is away;
+  /// kDeadlineExceeded for one that does not answer within `limit`; kResourceExhausted.
+  void Scrape(NodeId node, Duration limit, std::function<void(Result<std::string>)> done);
+
   /// Errors: kNotFound, kAlreadyExists, and as Submit.
   void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
 
@@ -346,6 +351,11 @@ class Engine {
     uint32_t steps;
     std::function<void(Result<std::string>)> done;
   };
+  struct ScrapeInput {
+    NodeId node;
+    Duration limit;
+    std::function<void(Result<std::string>)> done;
+  };
   struct UsageInput {
     std::function<void(Result<std::vector<AccountUse>>)> done;
   };
@@ -419,13 +429,20 @@ class Engine {
   };
   struct CloseInput {};
   using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
-                             NodeOrderInput, ProfileInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
-                             AdmissionInput, SettingsInput, NoteInput, TellInput, RankInput, HandStartInput,
+                             NodeOrderInput, ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput,
+                             TokenInput, AdmissionInput, SettingsInput, NoteInput, TellInput, RankInput, HandStartInput,
                              HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
     NodeId node;
+  };
+  /// An agent was asked for its metrics.
+  struct Scraping {
+    uint64_t session;
+    NodeId node;
+    Instant deadline;
+    std::function<void(Result<std::string>)> done;
   };
   /// What is to be done once the batch is durable, or has failed.
   using Done = std::function<void(const Status&)>;
@@ -492,6 +509,15 @@ class Engine {
   Result<const JobRecord*> RunningJob(JobId id);
   Result<RankSite> SiteOf(const JobRecord& job, uint32_t rank) const;
   Result<std::string> AskForProfile(const ProfileInput& input);
+  void Handle(ScrapeInput& input);
+  Result<uint64_t> SessionToScrape(const NodeId& node) const;
+  void OnMetricsPage(const AgentInput& input);
+  /// Ends those that are due, or all of a session, or all.
+  void ExpireScrapes();
+  void EndScrapesOf(uint64_t session);
+  void EndAllScrapes();
+  template <typename Ends>
+  void EndScrapes(Ends ends, ErrorCode code, const char* why);
   void Handle(DatasetInput& input);
   void Handle(TokenInput& input);
   void Handle(AdmissionInput& input);
@@ -593,11 +619,13 @@ class Engine {
   EngineMeters meters_;
   std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
   std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
+  std::map<uint64_t, Scraping> scrapes_;  ///< by the question's number
+  uint64_t last_scrape_ = 0;
   NoticeSink notice_sink_;
   std::vector<Notification> notices_left_;   ///< from before, until somebody takes them
   std::set<std::string> settled_;            ///< and not yet removed for good
-  size_t notices_pending_ = 0;               ///< stored
-  size_t notices_new_ = 0;                   ///< in this batch
+  /// Ids of those that are stored, or are being in this batch, by target: each has its own bound.
+  std::map<std::string, std::set<std::string>> notices_waiting_;
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out
   std::map<std::string, DatasetRecord> datasets_;
   std::map<std::string, TokenRecord> tokens_;

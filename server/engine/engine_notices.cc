@@ -21,8 +21,10 @@ void Engine::RemoveSettled() {
   if (settled_.empty()) return;
   done_.push_back([this, removed = settled_](const Status& status) {
     if (!status) return;
-    for (const auto& id : removed) settled_.erase(id);
-    notices_pending_ -= std::min(notices_pending_, removed.size());
+    for (const auto& id : removed) {
+      settled_.erase(id);
+      for (auto& [target, waiting] : notices_waiting_) waiting.erase(id);
+    }
   });
 }
 
@@ -33,20 +35,22 @@ void Engine::TellPeople(const AppendEvent& event, uint64_t number) {
   if (!what || job == nullptr || config.targets.empty() || !notice_sink_.add) return;
   const auto own = OrFail(state_.NotifyOf(event.job));
   for (const auto& target : TargetsOf(config, own, *job, *what)) {
-    if (notices_pending_ + notices_new_ >= static_cast<size_t>(config.most_pending)) {
-      spdlog::error("job={} target={} msg=\"not told that it {}: {} notifications wait already\"", event.job,
-                    target, NameOf(*what), notices_pending_);
+    auto& waiting = notices_waiting_[target];
+    if (waiting.size() >= static_cast<size_t>(config.most_pending)) {
+      spdlog::error("job={} target={} msg=\"not told that it {}: {} notifications wait for it already\"",
+                    event.job, target, NameOf(*what), waiting.size());
       notice_sink_.dropped(target);
       continue;
     }
     Notification notice = MakeNotice(config, cluster_id_, *job, event, number, target);
+    if (!waiting.insert(notice.id).second) continue;  // two of the rules name the target
     state_.SaveNotice(notice);
-    ++notices_new_;
     done_.push_back([this, notice = std::move(notice)](const Status& status) mutable {
-      --notices_new_;
-      if (!status) return;
-      ++notices_pending_;
-      notice_sink_.add(std::move(notice));
+      if (status) {
+        notice_sink_.add(std::move(notice));
+      } else {
+        notices_waiting_[notice.target].erase(notice.id);
+      }
     });
   }
 }

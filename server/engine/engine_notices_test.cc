@@ -137,6 +137,25 @@ TEST_F(EngineNotices, BeyondTheBoundTheyAreCountedAndLeftOut) {
   EXPECT_EQ(dropped, 1U);
 }
 
+TEST_F(EngineNotices, ATargetThatTakesNothingDropsNoOthersNotices) {
+  config.most_pending = 1;
+  Open();
+  const std::vector<NotifyRule> mail = {{"mail", {NoticeEvent::kFailed}}};
+  Fail();
+  Fail();
+  Fail(mail);
+  const auto notices = WaitTold(3);
+  EXPECT_EQ(dropped, 1U);
+  ASSERT_THAT(notices, SizeIs(2));
+  EXPECT_EQ(notices[0].target, "ops");
+  EXPECT_EQ(notices[1].target, "mail");
+  Open();  // what is stored counts as before
+  Fail();
+  Fail(mail);
+  WaitTold(5);
+  EXPECT_EQ(dropped, 3U);
+}
+
 TEST_F(EngineNotices, ADeletedJobLeavesNone) {
   const JobId job = Fail(std::vector<NotifyRule>{{"mail", {NoticeEvent::kFailed}}});
   WaitTold(1);

@@ -1,6 +1,7 @@
 #include "server/notify/courier.h"
 
 #include <openssl/evp.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
@@ -79,7 +80,12 @@ class MailCourier final : public Courier {
     if (!from_.empty()) arguments.insert(arguments.end(), {"-f", from_});
     arguments.push_back("--");
     arguments.insert(arguments.end(), to.begin(), to.end());
-    return RunWithInput(arguments, MailText(notice, from_, to), timeout_, stop);
+    IMGD_ASSIGN(const auto said, RunWithInput(arguments, MailText(notice, from_, to), timeout_, stop));
+    if (!said.empty()) {
+      spdlog::warn("job={} notice={} target={} msg=\"{} took it and says: {}\"", notice.job, notice.id,
+                   notice.target, program_, said);
+    }
+    return {};
   }
 
  private:

@@ -16,9 +16,7 @@ Notifier::Notifier(Couriers couriers, NotifierSettings settings, const Clock* cl
 Notifier::~Notifier() { Stop(); }
 
 void Notifier::Start() {
-  // A target has one delivery at a time.
-  const size_t threads = std::min(settings_.threads, lanes_.size());
-  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (size_t i = 0; i < lanes_.size(); ++i) threads_.emplace_back([this] { Work(); });
 }
 
 void Notifier::Stop() {

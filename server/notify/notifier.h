@@ -26,15 +26,15 @@ struct NotifyCounts {
 };
 
 struct NotifierSettings {
-  size_t threads = 4;
   Duration give_up_after = std::chrono::hours(24);
   Duration first_rest = std::chrono::seconds(1);  ///< of a target that failed; doubles each time
   Duration most_rest = std::chrono::minutes(5);
 };
 
-/// Delivers notices on threads of its own, so that nobody waits for a receiver. A target has one delivery at
-/// a time, and rests longer after each that fails; what failed comes after what waits behind it. One that is
-/// too old is given up, with a line in the log. Thread-safe.
+/// Delivers notices on threads of its own, as many as there are targets, so that nobody waits for a receiver,
+/// however many of them hang. A target has one delivery at a time, and rests longer after each that fails;
+/// what failed comes after what waits behind it. One that is too old is given up, with a line in the log.
+/// Thread-safe.
 class Notifier {
  public:
   /// `settled` is told, from any thread, which notices need no delivery any more.

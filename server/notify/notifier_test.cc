@@ -64,15 +64,19 @@ class FakeCourier final : public Courier {
 
 struct NotifierTest : testing::Test {
   void Begin(Duration give_up_after = std::chrono::hours(1)) {
-    Couriers couriers;
-    for (const char* name : {"ops", "mail"}) {
+    Couriers made;
+    std::vector<std::string> names = others;
+    names.insert(names.end(), {"ops", "mail"});
+    for (const auto& name : names) {
       auto courier = std::make_unique<FakeCourier>();
-      (std::string_view(name) == "ops" ? ops : mail) = courier.get();
-      couriers[name] = std::move(courier);
+      couriers[name] = courier.get();
+      made[name] = std::move(courier);
     }
+    ops = couriers.at("ops");
+    mail = couriers.at("mail");
     const NotifierSettings settings{.give_up_after = give_up_after,
                                     .first_rest = std::chrono::milliseconds(1)};
-    notifier.emplace(std::move(couriers), settings, &clock, [this](const std::vector<std::string>& ids) {
+    notifier.emplace(std::move(made), settings, &clock, [this](const std::vector<std::string>& ids) {
       const std::lock_guard lock(mutex);
       settled.insert(ids.begin(), ids.end());
       changed.notify_all();
@@ -87,6 +91,8 @@ struct NotifierTest : testing::Test {
   }
 
   TestClock clock;
+  std::vector<std::string> others;  ///< targets beside these two
+  std::map<std::string, FakeCourier*> couriers;
   FakeCourier* ops = nullptr;
   FakeCourier* mail = nullptr;
   std::mutex mutex;
@@ -122,6 +128,20 @@ TEST_F(NotifierTest, ATargetThatHangsHoldsUpNoOther) {
   ops->Hold(false);
   WaitSettled(3);
   EXPECT_EQ(ops->most_at_once(), 1);
+}
+
+TEST_F(NotifierTest, HoweverManyTargetsHangTheLastOneIsServed) {
+  for (int i = 0; i < 8; ++i) others.push_back(fmt::format("dead{}", i));
+  Begin();
+  for (const auto& name : others) {
+    couriers.at(name)->Hold(true);
+    Add(name, name, -1);  // older than what the other is told
+  }
+  notifier->Start();
+  for (const auto& name : others) couriers.at(name)->WaitBegun(1);
+  Add("1", "mail");
+  WaitSettled(1);
+  EXPECT_THAT(settled, UnorderedElementsAre("1"));
 }
 
 TEST_F(NotifierTest, WhatIsTooOldIsGivenUp) {

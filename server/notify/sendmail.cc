@@ -69,8 +69,41 @@ void MakeBlocking(int fd) {
   if (flags >= 0) (void)::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
 }
 
+/// The end of what a program says, taken from the pipe as it comes: nobody waits for room in it.
+class LastWords {
+ public:
+  explicit LastWords(UniqueFd pipe) : pipe_(std::move(pipe)) {}
+  /// To be polled; -1 once nothing can come any more.
+  int fd() const { return pipe_.get(); }
+  /// All that is there now.
+  void Take() {
+    constexpr size_t kKeptBytes = 4096;
+    std::array<char, kKeptBytes> piece{};
+    ssize_t got = 0;
+    while (pipe_.valid() && (got = ::read(pipe_.get(), piece.data(), piece.size())) > 0) {
+      text_.append(piece.data(), static_cast<size_t>(got));
+      if (text_.size() > kKeptBytes) text_.erase(0, text_.size() - kKeptBytes);
+    }
+    if (got == 0) pipe_.reset();
+  }
+  std::string Line() const {
+    std::string_view line = Trimmed(text_, " \t\r\n");
+    line.remove_prefix(std::min(line.rfind('\n') + 1, line.size()));
+    std::string out(line.substr(0, 200));
+    std::replace_if(
+        out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
+    return out;
+  }
+  /// To end a sentence with.
+  std::string Said() const { return Line().empty() ? "" : ": " + Line(); }
+
+ private:
+  UniqueFd pipe_;
+  std::string text_;
+};
+
 /// Until the process has ended; false when it was killed for it.
-bool WaitForEnd(pid_t pid, Instant deadline, const std::stop_token& stop) {
+bool WaitForEnd(pid_t pid, Instant deadline, const std::stop_token& stop, LastWords& words) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   bool told = false;
   while (true) {
@@ -82,29 +115,20 @@ bool WaitForEnd(pid_t pid, Instant deadline, const std::stop_token& stop) {
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) break;
     // In short pieces, so that a stop is seen.
-    pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&ended, 1, static_cast<int>(std::min<int64_t>(left.count(), 100))) > 0) return true;
+    std::array<pollfd, 2> fds = {{{.fd = process.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = words.fd(), .events = POLLIN, .revents = 0}}};
+    (void)::poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(left.count(), 100)));
+    words.Take();
+    if (fds[0].revents != 0) return true;
   }
   ::kill(-pid, SIGKILL);
   return false;
 }
 
-std::string LastLineIn(int fd) {
-  std::string text(4096, '\0');
-  const ssize_t got = ::read(fd, text.data(), text.size());
-  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
-  std::string_view line = Trimmed(text, " \t\r\n");
-  line.remove_prefix(std::min(line.rfind('\n') + 1, line.size()));
-  std::string out(line.substr(0, 200));
-  std::replace_if(
-      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
-  return out.empty() ? out : ": " + out;
-}
-
 }  // namespace
 
-Status RunWithInput(const std::vector<std::string>& arguments, const std::string& input, Duration timeout,
-                    const std::stop_token& stop) {
+Result<std::string> RunWithInput(const std::vector<std::string>& arguments, const std::string& input,
+                                 Duration timeout, const std::stop_token& stop) {
   IMGD_ASSIGN(Pipe in, MakePipe());
   IMGD_ASSIGN(Pipe out, MakePipe());
   MakeBlocking(in.read.get());
@@ -122,16 +146,19 @@ Status RunWithInput(const std::vector<std::string>& arguments, const std::string
   if (error != 0) return FailErrno(error, "cannot start " + arguments.front());
   in = {};
   out.write = {};
-  const bool ended = WaitForEnd(pid, std::chrono::steady_clock::now() + timeout, stop);
+  LastWords said(std::move(out.read));
+  const bool ended = WaitForEnd(pid, std::chrono::steady_clock::now() + timeout, stop, said);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!ended) return Fail(ErrorCode::kDeadlineExceeded, "{} took too long and was ended", arguments.front());
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  if (!ended) {
+    return Fail(ErrorCode::kDeadlineExceeded, "{} took too long and was ended{}", arguments.front(),
+                said.Said());
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return said.Line();
   const std::string how = WIFEXITED(status) ? fmt::format("exit code {}", WEXITSTATUS(status))
                                             : fmt::format("signal {}", WTERMSIG(status));
-  return Fail(ErrorCode::kUnavailable, "{} ended with {}{}", arguments.front(), how,
-              LastLineIn(out.read.get()));
+  return Fail(ErrorCode::kUnavailable, "{} ended with {}{}", arguments.front(), how, said.Said());
 }
 
 }  // namespace imgd

@@ -10,7 +10,8 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-Status Shell(const std::string& script, Duration timeout = seconds(60), const std::stop_token& stop = {}) {
+Result<std::string> Shell(const std::string& script, Duration timeout = seconds(60),
+                          const std::stop_token& stop = {}) {
   return RunWithInput({"/bin/sh", "-c", script, "sendmail"}, "Subject: x\n\nhello\n", timeout, stop);
 }
 
@@ -31,10 +32,20 @@ TEST(Sendmail, SaysHowItFailed) {
   EXPECT_FALSE(RunWithInput({"/no/such/sendmail"}, "", seconds(60), {}).has_value());
 }
 
+TEST(Sendmail, IsHeardToItsEndHoweverMuchItSays) {
+  const std::string talks = "i=0; while test $i -lt 3000; do echo line $i of many, many words >&2; i=$((i+1)); done; ";
+  const auto failed = Shell(talks + "echo mailbox full >&2; exit 1");
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().message, "/bin/sh ended with exit code 1: mailbox full");
+  EXPECT_EQ(Shell(talks + "echo queued for later >&2"), "queued for later");
+  EXPECT_EQ(Shell("exit 0"), "");
+}
+
 TEST(Sendmail, IsEndedWithItsChildrenWhenItTakesTooLong) {
-  const auto late = Shell("sleep 600 & wait", std::chrono::milliseconds(50));
+  const auto late = Shell("echo no route to host >&2; sleep 600 & wait", std::chrono::milliseconds(500));
   ASSERT_FALSE(late.has_value());
   EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(late.error().message, "/bin/sh took too long and was ended: no route to host");
 }
 
 TEST(Sendmail, AStopEndsItSoon) {
