@@ -62,9 +62,7 @@ class Connection {
  public:
   Connection(SessionCaller& caller, const std::string& parent, UniqueFd socket, std::string& trouble,
              std::mutex& mutex)
-      : socket_(std::move(socket)),
-        call_(caller.Open()),
-        thread_([this, parent, &trouble, &mutex] {
+      : socket_(std::move(socket)), call_(caller.Open()), thread_([this, parent, &trouble, &mutex] {
           if (const auto error = Run(parent); !error.empty()) {
             const std::lock_guard lock(mutex);
             trouble = error;
@@ -192,7 +190,8 @@ Result<uint32_t> PortOf(const std::string& what) {
   const char* end = what.data() + what.size();
   const auto [rest, error] = std::from_chars(what.data(), end, port);
   if (error == std::errc() && rest == end && port >= 1 && port <= 65535) return port;
-  return Fail(ErrorCode::kInvalidArgument, "found '{}'; tensorboard or a port of 1 to 65535 is expected", what);
+  return Fail(ErrorCode::kInvalidArgument, "found '{}'; tensorboard or a port of 1 to 65535 is expected",
+              what);
 }
 
 int RunForward(Context& context, const ForwardOptions& options) {
@@ -237,19 +236,24 @@ int RunForward(Context& context, const ForwardOptions& options) {
 
 void AddForwardCommand(Command app, Context& context) {
   auto options = std::make_shared<ForwardOptions>();
-  Command command = app.AddSubcommand("forward", "TensorBoard of a job, or a port of a node, on this machine");
-  command.AddOption("JOB|NODE", options->place, "A job that runs, whose rank 0's node it is; or a node's name")
+  Command command =
+      app.AddSubcommand("forward", "TensorBoard of a job, or a port of a node, on this machine");
+  command
+      .AddOption("JOB|NODE", options->place, "A job that runs, whose rank 0's node it is; or a node's name")
       .Required()
       .ValueName("");
   command.AddOption("WHAT", options->what, "tensorboard, or a port that something on the node listens on")
       .Required()
       .ValueName("")
       .Suggests({"tensorboard"});
-  command.AddNumber("--port", "Port of this machine's 127.0.0.1 (default: the same, or another if it is taken)", 0,
+  command.AddNumber("--port",
+                    "Port of this machine's 127.0.0.1 (default: the same, or another if it is taken)", 0,
                     65535, [options](uint64_t port) { options->local_port = static_cast<uint32_t>(port); });
   command.Footer(
-      "Connections go through imgd to 127.0.0.1 of the node; nothing else listens there. TensorBoard is started\n"
-      "on the node for the job's figures, and ended with this command. Recorded and allowed as imgcli shell.\n\n"
+      "Connections go through imgd to 127.0.0.1 of the node; nothing else listens there. TensorBoard is "
+      "started\n"
+      "on the node for the job's figures, and ended with this command. Recorded and allowed as imgcli "
+      "shell.\n\n"
       "Examples:\n"
       "  imgcli forward 12 tensorboard\n"
       "  imgcli forward gpu-3 8888 --port 8888");

@@ -288,7 +288,8 @@ void AddAttachCommand(Command app, Context& context) {
   command.AddNumber("--tail", "So many of the last lines of each rank first (default: 20)", 1, 1'000'000'000,
                     [options](uint64_t lines) { options->tail = lines; });
   command.Footer(
-      "As logs -f, from the last lines on, over the job's later starts and over restarts of imgd, and with an\n"
+      "As logs -f, from the last lines on, over the job's later starts and over restarts of imgd, and with "
+      "an\n"
       "exit code that says how the job ended, as wait's. Ctrl-C detaches; the job goes on.\n\n"
       "Examples:\n"
       "  imgcli attach 12\n"

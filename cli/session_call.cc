@@ -73,8 +73,8 @@ Reply<v1::SessionOpened> BeginSession(SessionCall& call, v1::SessionBegin begin)
 
 Reply<void> FindPlace(Client& client, const std::string& reference, std::optional<uint32_t> rank,
                       v1::SessionBegin& begin) {
-  const bool number = !reference.empty() &&
-                      std::all_of(reference.begin(), reference.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool number = !reference.empty() && std::all_of(reference.begin(), reference.end(),
+                                                        [](char c) { return c >= '0' && c <= '9'; });
   if (!number && !rank) {
     const auto nodes = client.ListNodes();
     if (!nodes) return tl::unexpected(nodes.error());

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-
 #include <optional>
 #include <string>
 
@@ -41,8 +40,8 @@ class SessionCaller {
 /// Begins a session and waits until it is there. Errors: why it is not.
 Reply<v1::SessionOpened> BeginSession(SessionCall& call, v1::SessionBegin begin);
 
-/// What NODE|JOB on the command line means: a job's number, a node's name, else a job's name. With a rank it is
-/// a job. Errors: as FindJob().
+/// What NODE|JOB on the command line means: a job's number, a node's name, else a job's name. With a rank it
+/// is a job. Errors: as FindJob().
 Reply<void> FindPlace(Client& client, const std::string& reference, std::optional<uint32_t> rank,
                       v1::SessionBegin& begin);
 

@@ -31,8 +31,8 @@ class RawTerminal {
 /// Size of the terminal on standard output.
 v1::SessionWindow WindowSize();
 
-/// Looks for what is typed for imgcli itself, as ssh has it: "~." at the start of a line ends the session, "~~"
-/// is one "~".
+/// Looks for what is typed for imgcli itself, as ssh has it: "~." at the start of a line ends the session,
+/// "~~" is one "~".
 class EscapeFilter {
  public:
   /// What goes to the other side of what was typed; `leave` is set where nothing more does.

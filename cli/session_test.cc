@@ -54,7 +54,8 @@ struct Line {
 
 TEST(CommandLine, WhatFollowsTheDashesIsTakenAsItIs) {
   Line line;
-  const auto parsed = line.Parse({"shell", "a", "--rank", "3", "--", "ls", "-l", "--rank", "{}", "[1,2]", "", "--", "x"});
+  const auto parsed =
+      line.Parse({"shell", "a", "--rank", "3", "--", "ls", "-l", "--rank", "{}", "[1,2]", "", "--", "x"});
   EXPECT_FALSE(parsed.error);
   EXPECT_TRUE(parsed.action);
   EXPECT_EQ(line.node, "a");

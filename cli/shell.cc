@@ -28,8 +28,8 @@ struct ShellOptions {
   std::vector<std::string> command;
 };
 
-/// Sends what is typed, or comes by a pipe, from Start() on, and ends the call where a signal comes; a thread of
-/// its own.
+/// Sends what is typed, or comes by a pipe, from Start() on, and ends the call where a signal comes; a thread
+/// of its own.
 class ShellInput {
  public:
   ShellInput(SessionCall& call, const UniqueFd& signals)
@@ -187,8 +187,7 @@ int RunSession(Context& context, SessionCall& call, const UniqueFd& signals, v1:
 }
 
 int RunShell(Context& context, const ShellOptions& options) {
-  const bool terminal =
-      !options.no_tty && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+  const bool terminal = !options.no_tty && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   // Before there are threads.
   const auto signals = TakeSessionSignals(terminal);
   if (!signals) return context.Fail({signals.error()});
@@ -213,7 +212,8 @@ int RunShell(Context& context, const ShellOptions& options) {
 
 void AddShellCommand(Command app, Context& context) {
   auto options = std::make_shared<ShellOptions>();
-  Command command = app.AddSubcommand("shell", "A shell, or one command, on a node or beside a rank of a job");
+  Command command =
+      app.AddSubcommand("shell", "A shell, or one command, on a node or beside a rank of a job");
   command.AddOption("NODE|JOB", options->place, "Name of a node; or the number or name of a job that runs")
       .Required()
       .ValueName("");
@@ -224,7 +224,8 @@ void AddShellCommand(Command app, Context& context) {
   command.Footer(
       "What follows -- is run in the place of a shell. Its exit code is imgcli's.\n"
       "Beside a rank it has the rank's environment, folder and user, and ends with the rank. In a terminal,\n"
-      "~. at the start of a line leaves at once. Every use is recorded (imgcli events); whoever runs imgd has\n"
+      "~. at the start of a line leaves at once. Every use is recorded (imgcli events); whoever runs imgd "
+      "has\n"
       "to allow it (shell: true in imgd.yaml).\n\n"
       "Examples:\n"
       "  imgcli shell gpu-3\n"

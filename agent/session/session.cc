@@ -33,9 +33,9 @@ TerminalSize SizeOf(const v1::SessionWindow& window) {
 /// A name of a kind of terminal, and nothing else that a program would believe.
 std::string TermOf(const std::string& type) {
   constexpr size_t kMost = 64;
-  constexpr std::string_view kAllowed =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
-  const bool good = !type.empty() && type.size() <= kMost && type.find_first_not_of(kAllowed) == std::string::npos;
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
+  const bool good =
+      !type.empty() && type.size() <= kMost && type.find_first_not_of(kAllowed) == std::string::npos;
   return good ? type : "dumb";
 }
 
@@ -95,7 +95,8 @@ void Session::Cancel() {
 void Session::Run() {
   auto channel = host_->channel();
   if (!channel) {
-    spdlog::warn("node={} msg=\"a session could not be served: {}\"", host_->node, channel.error().ToString());
+    spdlog::warn("node={} msg=\"a session could not be served: {}\"", host_->node,
+                 channel.error().ToString());
     return;
   }
   Call call;
@@ -165,14 +166,15 @@ void Session::Carry(Call& call, PumpEnds ends, const v1::SessionTask& task, v1::
 
 Result<PumpEnds> Session::Prepare(const v1::SessionTask& task, v1::SessionOpened& opened) {
   if (!host_->allowed) {
-    return Fail(ErrorCode::kFailedPrecondition, "node {} takes no sessions (sessions: false in its agent.yaml)",
-                host_->node);
+    return Fail(ErrorCode::kFailedPrecondition,
+                "node {} takes no sessions (sessions: false in its agent.yaml)", host_->node);
   }
   if (task.connect_port() != 0) {
     PumpEnds ends;
     IMGD_ASSIGN(ends.process.output, ConnectToPort(task.connect_port()));
     ends.process.input = UniqueFd(::fcntl(ends.process.output.get(), F_DUPFD_CLOEXEC, 0));
-    for (const auto* fd : {&ends.process.input, &ends.process.output}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+    for (const auto* fd : {&ends.process.input, &ends.process.output})
+      ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return ends;
   }
   if (task.has_command()) return PrepareProgram(task, opened);

@@ -70,8 +70,8 @@ class Session {
   SessionInbox inbox_;
   std::atomic<bool> abandoned_ = false;
   std::mutex mutex_;
-  bool cancelled_ = false;                    // guarded by mutex_
-  grpc::ClientContext* context_ = nullptr;    // guarded by mutex_
+  bool cancelled_ = false;                  // guarded by mutex_
+  grpc::ClientContext* context_ = nullptr;  // guarded by mutex_
   std::thread thread_;
 };
 

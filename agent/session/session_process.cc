@@ -165,8 +165,8 @@ Result<SessionProcess> StartSessionProcess(const std::filesystem::path& keeper, 
   KeeperSpawn spawn(streams, control.get(), program.folder);
   const int error = spawn.Run(&process.keeper, keeper, std::move(arguments), program.environment);
   if (error != 0) {
-    return FailErrno(error, fmt::format("cannot start {} in {}", program.arguments.front(),
-                                        program.folder.native()));
+    return FailErrno(
+        error, fmt::format("cannot start {} in {}", program.arguments.front(), program.folder.native()));
   }
   return process;
 }

@@ -55,7 +55,8 @@ bool SessionPump::Step(int wait_ms) {
   if (fds[2].revents != 0) ReadOutput(process.output, false);
   if (fds[3].revents != 0) ReadOutput(process.error, true);
   if (fds[4].revents != 0) OnControl();
-  if (fds[5].revents != 0 && !Over()) EndBecause(ends_.rank_name + " has ended, and the session beside it with it");
+  if (fds[5].revents != 0 && !Over())
+    EndBecause(ends_.rank_name + " has ended, and the session beside it with it");
   return !Over();
 }
 

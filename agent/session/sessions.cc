@@ -19,8 +19,8 @@ namespace {
 /// imgd keeps to fewer; this is for one that does not.
 constexpr size_t kMostSessions = 512;
 
-/// Where a job writes what TensorBoard reads: report.dir, else `logs` in its own folder, or where that is in a
-/// bucket in the run's.
+/// Where a job writes what TensorBoard reads: report.dir, else `logs` in its own folder, or where that is in
+/// a bucket in the run's.
 std::string FiguresOf(const RunDir& dir, const RunSpec& spec) {
   namespace fs = std::filesystem;
   if (!spec.Trains()) return spec.checkpoint_dir;
@@ -74,8 +74,7 @@ void Sessions::Open(const v1::OpenSession& order) {
     return;
   }
   const uint64_t number = ++last_number_;
-  sessions_[number] =
-      std::make_unique<Session>(order.id(), &host_, [this, number] { NoteDone(number); });
+  sessions_[number] = std::make_unique<Session>(order.id(), &host_, [this, number] { NoteDone(number); });
 }
 
 void Sessions::CancelAll() {

@@ -18,16 +18,16 @@ namespace imgd {
 class NodeKey;
 
 struct SessionsOptions {
-  std::string server;            ///< host:port
-  NodeKey* node_key = nullptr;   ///< as LinkOptions has it
+  std::string server;           ///< host:port
+  NodeKey* node_key = nullptr;  ///< as LinkOptions has it
   std::string node;
   std::filesystem::path shim_program;
   bool allowed = true;
   std::string tensorboard;
 };
 
-/// All sessions of people on this node. Lives on the loop's thread; each session has threads of its own, which
-/// ask here where a rank is.
+/// All sessions of people on this node. Lives on the loop's thread; each session has threads of its own,
+/// which ask here where a rank is.
 class Sessions {
  public:
   /// Loop and supervisor must outlive it.
@@ -64,10 +64,10 @@ class Sessions {
   UniqueFd wake_;
   uint64_t last_number_ = 0;
   std::mutex mutex_;
-  bool closing_ = false;                            // guarded by mutex_
+  bool closing_ = false;                              // guarded by mutex_
   std::vector<std::unique_ptr<Question>> questions_;  // guarded by mutex_
-  std::vector<uint64_t> done_;                      // guarded by mutex_
-  std::weak_ptr<grpc::Channel> channel_;            // guarded by mutex_
+  std::vector<uint64_t> done_;                        // guarded by mutex_
+  std::weak_ptr<grpc::Channel> channel_;              // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;
 };
 

@@ -45,8 +45,8 @@ Result<TensorBoardStart> TensorBoardFor(const std::string& program, const std::s
     start.port = listener.port;
   }
   start.program.program = *found;
-  start.program.arguments = {*found,  "--logdir",    figures, "--host", "127.0.0.1",
-                             "--port", std::to_string(start.port)};
+  start.program.arguments = {
+      *found, "--logdir", figures, "--host", "127.0.0.1", "--port", std::to_string(start.port)};
   start.program.folder = "/";
   return start;
 }

@@ -18,9 +18,9 @@ inline constexpr int kKeeperSocketFd = 3;
 
 /// What `imgagent-shim --session` is called with.
 struct SessionKeeperOptions {
-  bool terminal = false;             ///< standard input is a terminal, which becomes the program's own
-  Duration grace{};                  ///< between SIGHUP and SIGKILL
-  std::string program;               ///< by its path, or a name to be found in PATH
+  bool terminal = false;               ///< standard input is a terminal, which becomes the program's own
+  Duration grace{};                    ///< between SIGHUP and SIGKILL
+  std::string program;                 ///< by its path, or a name to be found in PATH
   std::vector<std::string> arguments;  ///< argv, from argv[0] on
 };
 

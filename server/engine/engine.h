@@ -272,8 +272,8 @@ class Engine {
   /// is out of reach; and as Submit.
   void Tell(NodeId node, v1::ConnectResponse message, std::function<void(Result<std::string>)> done);
 
-  /// Where the rank of a running job is. Errors: kNotFound for the job and the rank, kFailedPrecondition where it
-  /// does not run or its node is away, and as Submit.
+  /// Where the rank of a running job is. Errors: kNotFound for the job and the rank, kFailedPrecondition
+  /// where it does not run or its node is away, and as Submit.
   void FindRank(JobId job, uint32_t rank, std::function<void(Result<RankSite>)> done);
 
   /// Errors: as EnrolService, and as Submit.
@@ -428,10 +428,11 @@ class Engine {
     uint64_t session;
   };
   struct CloseInput {};
-  using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
-                             NodeOrderInput, ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput,
-                             TokenInput, AdmissionInput, SettingsInput, NoteInput, TellInput, RankInput, HandStartInput,
-                             HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
+  using Input =
+      std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput, NodeOrderInput,
+                   ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
+                   AdmissionInput, SettingsInput, NoteInput, TellInput, RankInput, HandStartInput,
+                   HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -622,8 +623,8 @@ class Engine {
   std::map<uint64_t, Scraping> scrapes_;  ///< by the question's number
   uint64_t last_scrape_ = 0;
   NoticeSink notice_sink_;
-  std::vector<Notification> notices_left_;   ///< from before, until somebody takes them
-  std::set<std::string> settled_;            ///< and not yet removed for good
+  std::vector<Notification> notices_left_;  ///< from before, until somebody takes them
+  std::set<std::string> settled_;           ///< and not yet removed for good
   /// Ids of those that are stored, or are being in this batch, by target: each has its own bound.
   std::map<std::string, std::set<std::string>> notices_waiting_;
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out

@@ -179,8 +179,9 @@ Result<const JobRecord*> Engine::RunningJob(JobId id) {
     return Fail(ErrorCode::kFailedPrecondition, "job {} does not run now: it is {}", id, NameOf(job->state));
   }
   if (!job->by_hand) return job;
-  return Fail(ErrorCode::kFailedPrecondition, "job {} was {}; imgd has no part in it and can't reach its ranks",
-              id, ExplainByHand(*job->by_hand));
+  return Fail(ErrorCode::kFailedPrecondition,
+              "job {} was {}; imgd has no part in it and can't reach its ranks", id,
+              ExplainByHand(*job->by_hand));
 }
 
 Result<RankSite> Engine::SiteOf(const JobRecord& job, uint32_t rank) const {

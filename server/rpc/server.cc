@@ -185,11 +185,12 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const Door& door, JobRules r
   parts->caller = std::make_unique<InProcessCaller>(*parts->server, &parts->callers);
   if (auto* health = parts->server->GetHealthCheckService()) {
     // Of each service by name too, which is how gRPC's clients and probes ask.
-    for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
-                             v1::EventService::service_full_name(), v1::DatasetService::service_full_name(),
-                             v1::TokenService::service_full_name(), v1::UsageService::service_full_name(),
-                             v1::AdminService::service_full_name(), v1::AgentService::service_full_name(),
-                             v1::EnrolService::service_full_name(), v1::SessionService::service_full_name()}) {
+    for (const char* name :
+         {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+          v1::EventService::service_full_name(), v1::DatasetService::service_full_name(),
+          v1::TokenService::service_full_name(), v1::UsageService::service_full_name(),
+          v1::AdminService::service_full_name(), v1::AgentService::service_full_name(),
+          v1::EnrolService::service_full_name(), v1::SessionService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
     parts->health->service = health;

@@ -13,7 +13,8 @@
 
 namespace imgd {
 
-/// What a session's relay holds of one of its two streams. Thread-safe; nothing happens once the stream is gone.
+/// What a session's relay holds of one of its two streams. Thread-safe; nothing happens once the stream is
+/// gone.
 template <typename Out>
 class SessionPort {
  public:

@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kServePatience = 20s;   ///< for the agent to call
-constexpr Duration kOpenPatience = 120s;   ///< for it to begin: TensorBoard loads for long
+constexpr Duration kServePatience = 20s;  ///< for the agent to call
+constexpr Duration kOpenPatience = 120s;  ///< for it to begin: TensorBoard loads for long
 constexpr Duration kLookForOverdue = 1s;
 constexpr size_t kMostConnections = 128;  ///< of one session that forwards
 
@@ -166,10 +166,10 @@ void SessionRelay::Record(uint64_t number) {
     return other.second.recorded && other.second.phase != Phase::kOver && other.second.node == session->node;
   });
   if (there >= static_cast<int64_t>(rules_.most_per_node)) {
-    const Error why{.code = ErrorCode::kResourceExhausted,
-                    .message = fmt::format("node {} has {} sessions already, and may have no more",
-                                           session->node, there),
-                    .hint = "shell_sessions_per_node in imgd.yaml"};
+    const Error why{
+        .code = ErrorCode::kResourceExhausted,
+        .message = fmt::format("node {} has {} sessions already, and may have no more", session->node, there),
+        .hint = "shell_sessions_per_node in imgd.yaml"};
     lock.unlock();
     return Refuse(number, why);
   }
@@ -177,8 +177,8 @@ void SessionRelay::Record(uint64_t number) {
   imgd::AppendDecision note{
       .job = session->job,
       .node = session->node,
-      .reason = {ReasonCode::kSessionBegun, fmt::format("{} begins {} on node {}", session->actor,
-                                                        session->what, session->node)},
+      .reason = {ReasonCode::kSessionBegun,
+                 fmt::format("{} begins {} on node {}", session->actor, session->what, session->node)},
       .actor = fmt::format("user:{}", session->actor),
       .time = {}};
   lock.unlock();
@@ -352,8 +352,8 @@ void SessionRelay::RecordEnd(const Session& session, const std::string& how) {
   engine_->Note({.job = session.job,
                  .node = session.node,
                  .reason = {ReasonCode::kSessionEnded,
-                            fmt::format("{} on node {}, of {}, is over after {}: {}", session.what, session.node,
-                                        session.actor, TimeText(took), how)},
+                            fmt::format("{} on node {}, of {}, is over after {}: {}", session.what,
+                                        session.node, session.actor, TimeText(took), how)},
                  .actor = fmt::format("user:{}", session.actor),
                  .time = {}},
                 [](const Status&) {});
@@ -395,11 +395,12 @@ void SessionRelay::EndOverdue(Instant now) {
                             .message = fmt::format("node {} did not answer in time", session.node),
                             .hint = "is its agent older than imgd?"}});
       } else if (idles) {
-        overdue.push_back({number,
-                           {.code = ErrorCode::kFailedPrecondition,
-                            .message = fmt::format("nothing was typed or printed for {}: the session is ended",
-                                                   TimeText(rules_.idle_limit)),
-                            .hint = "shell_idle_limit in imgd.yaml"}});
+        overdue.push_back(
+            {number,
+             {.code = ErrorCode::kFailedPrecondition,
+              .message = fmt::format("nothing was typed or printed for {}: the session is ended",
+                                     TimeText(rules_.idle_limit)),
+              .hint = "shell_idle_limit in imgd.yaml"}});
       }
     }
   }

@@ -25,8 +25,9 @@ struct SessionRules {
 using PersonPort = SessionPort<v1::OpenSessionResponse>;
 using NodePort = SessionPort<v1::ServeSessionResponse>;
 
-/// Brings the two streams of each session together and carries frames between them, one at a time each way, so
-/// that nothing piles up here. Records who began what and where before it begins, and its end. Thread-safe.
+/// Brings the two streams of each session together and carries frames between them, one at a time each way,
+/// so that nothing piles up here. Records who began what and where before it begins, and its end.
+/// Thread-safe.
 class SessionRelay {
  public:
   /// The engine must outlive it.
@@ -63,8 +64,8 @@ class SessionRelay {
     JobId job;
     std::string what;  ///< "a shell beside rank 0 of job 7", for people
     v1::SessionTask task;
-    uint64_t parent = 0;   ///< of a connection: the session that forwards
-    uint32_t port = 0;     ///< of one that forwards
+    uint64_t parent = 0;    ///< of a connection: the session that forwards
+    uint32_t port = 0;      ///< of one that forwards
     bool recorded = false;  ///< its beginning is
     Instant begun{};
     Instant deadline{};  ///< before kOpen: for the node's answer

@@ -31,13 +31,15 @@ std::string WhatOf(const v1::SessionBegin& begin) {
   } else if (!begin.command().arguments().empty()) {
     what = fmt::format("`{}`", LineOf(begin.command()));
   }
-  if (begin.has_rank()) what += fmt::format(" beside rank {} of job {}", begin.rank().rank(), begin.rank().job_id());
+  if (begin.has_rank())
+    what += fmt::format(" beside rank {} of job {}", begin.rank().rank(), begin.rank().job_id());
   return what;
 }
 
 std::string HowOf(const v1::SessionEnd& end) {
   if (!end.error().empty()) return ToUtf8(end.error());
-  return end.signal() != 0 ? fmt::format("signal {}", end.signal()) : fmt::format("exit code {}", end.exit_code());
+  return end.signal() != 0 ? fmt::format("signal {}", end.signal())
+                           : fmt::format("exit code {}", end.exit_code());
 }
 
 }  // namespace imgd

@@ -89,7 +89,8 @@ def test_much_goes_through_both_ways_unchanged(cluster: Cluster) -> None:
 
 def test_a_shell_beside_a_rank_has_its_environment_and_folder_and_ends_with_it(cluster: Cluster) -> None:
     job = run_job(cluster)
-    done = cluster.cli("shell", str(job), "--", "sh", "-c", 'echo "$RANK $WORLD_SIZE $LR $IMGD_JOB_ID [$IMGD_RUN_DIR]"; pwd')
+    script = 'echo "$RANK $WORLD_SIZE $LR $IMGD_JOB_ID [$IMGD_RUN_DIR]"; pwd'
+    done = cluster.cli("shell", str(job), "--", "sh", "-c", script)
     first, folder = done.stdout.splitlines()
     assert first == f"0 1 0.1 {job} []"
     assert str(cluster.root / "checkpoints") in folder
@@ -253,7 +254,8 @@ def test_a_scope_of_operate_is_needed_and_a_token_that_is_taken_back_ends_what_i
         tokens = {}
         for scope in ("submit", "operate"):
             tokens[scope] = tmp_path / scope
-            tokens[scope].write_text(cluster.cli("token", "create", "--name", scope, "--scope", scope, "--owner", "ada").stdout)
+            made = cluster.cli("token", "create", "--name", scope, "--scope", scope, "--owner", "ada")
+            tokens[scope].write_text(made.stdout)
         env = {scope: {**cluster.client_env, "IMGD_TOKEN_FILE": str(path)} for scope, path in tokens.items()}
         command = shell(cluster, "a", "--", "sh", "-c", "echo $$; exec sleep 579")
         refused = subprocess.run(command, env=env["submit"], capture_output=True, text=True, timeout=30)
