@@ -44,6 +44,20 @@ Agent::~Agent() {
   if (link_ != nullptr) loop_->Unwatch(link_->event_fd());
 }
 
+void Agent::MakeNodeKey() {
+  if (!config_.tls) return;
+  AskEc2 ask_ec2;
+  if (config_.join_as_ec2) ask_ec2 = [] { return FetchEc2Identity(Ec2MetadataAddress()); };
+  node_key_ = std::make_unique<NodeKey>(NodeKey::Options{.server = config_.server,
+                                                         .node = config_.node,
+                                                         .agent_id = agent_id_,
+                                                         .folder = config_.state_dir,
+                                                         .token_file = config_.token_file,
+                                                         .ca_sha256 = config_.ca_hash,
+                                                         .ask_ec2 = std::move(ask_ec2)},
+                                        &clock_);
+}
+
 Status Agent::Begin(std::filesystem::path shim_program) {
   // Before the state folder is made: who names a wrong one leaves nothing behind.
   for (const auto& folder : config_.shared_folders) {
@@ -64,7 +78,7 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   if (look_for_notice) notices_ = std::make_unique<NoticeMonitor>(std::move(look_for_notice), kNoticePeriod);
   IMGD_ASSIGN(supervisor_, Supervisor::Create(loop_,
                                               {.state_dir = config_.state_dir,
-                                               .shim_program = std::move(shim_program),
+                                               .shim_program = shim_program,
                                                .trainer = config_.trainer,
                                                .devices = devices_,
                                                .run_log_limit_bytes = config_.run_log_limit_bytes,
@@ -72,6 +86,15 @@ Status Agent::Begin(std::filesystem::path shim_program) {
                                               [this](v1::ConnectRequest request) {
                                                 link_->Send(connection_, std::move(request));
                                               }));
+  MakeNodeKey();
+  IMGD_ASSIGN(sessions_, Sessions::Create(loop_,
+                                          {.server = config_.server,
+                                           .node_key = node_key_.get(),
+                                           .node = config_.node,
+                                           .shim_program = shim_program,
+                                           .allowed = config_.sessions,
+                                           .tensorboard = config_.tensorboard},
+                                          supervisor_.get()));
   if (!config_.metrics_listen.empty()) {
     IMGD_ASSIGN(exporter_, Exporter::Create(loop_, config_.metrics_listen, supervisor_.get(), devices_,
                                             gpus_.get(), config_.state_dir));
@@ -81,18 +104,6 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   spdlog::info("node={} devices={} model=\"{}\" server={} state_dir={} msg=\"imgagent {} starts\"",
                config_.node, devices_.size(), devices_.front().model(), config_.server,
                config_.state_dir.native(), kVersion);
-  if (config_.tls) {
-    AskEc2 ask_ec2;
-    if (config_.join_as_ec2) ask_ec2 = [] { return FetchEc2Identity(Ec2MetadataAddress()); };
-    node_key_ = std::make_unique<NodeKey>(NodeKey::Options{.server = config_.server,
-                                                           .node = config_.node,
-                                                           .agent_id = agent_id_,
-                                                           .folder = config_.state_dir,
-                                                           .token_file = config_.token_file,
-                                                           .ca_sha256 = config_.ca_hash,
-                                                           .ask_ec2 = std::move(ask_ec2)},
-                                          &clock_);
-  }
   link_ = std::make_unique<Link>(LinkOptions{.server = config_.server, .node_key = node_key_.get()});
   IMGD_TRY(loop_->Watch(link_->event_fd(), EPOLLIN, [this](uint32_t) { OnLink(); }));
   WatchDisconnection();
@@ -178,6 +189,8 @@ std::vector<v1::NodeProblem> Agent::Problems() const {
 void Agent::OnResponse(const v1::ConnectResponse& response) {
   if (response.has_welcome()) {
     OnWelcome(response.welcome());
+  } else if (welcomed_ && response.has_open_session()) {
+    sessions_->Open(response.open_session());
   } else if (welcomed_) {
     supervisor_->Handle(response);
   }
@@ -216,6 +229,7 @@ void Agent::OnClosed(const Link::Closed& closed) {
   loop_->Cancel(std::exchange(welcome_timer_, 0));
   loop_->Cancel(std::exchange(heartbeat_timer_, 0));
   supervisor_->OnDisconnected();
+  sessions_->CancelAll();
   WatchDisconnection();
 }
 

@@ -83,6 +83,8 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.DurationMs("stop_after_disconnect")) config.stop_after_disconnect_ms = *v;
   if (auto v = yaml.String("metrics_listen")) config.metrics_listen = *v;
   if (auto v = yaml.String("spot_notices")) config.spot_notices = *v;
+  if (auto v = yaml.Bool("sessions")) config.sessions = *v;
+  if (auto v = yaml.String("tensorboard")) config.tensorboard = *v;
   if (yaml.Has("health")) {
     auto health = yaml.Child("health");
     const auto mib = [&health](const char* key, uint64_t& bytes) {

@@ -34,6 +34,8 @@ struct Config {
   int64_t stop_after_disconnect_ms = 0;  ///< 0: never
   HealthLimits health;
   std::string spot_notices = "auto";  ///< as NoticesFrom() takes it
+  bool sessions = true;               ///< people that imgd lets in may have a shell here
+  std::string tensorboard;            ///< its program; empty: that of this name in PATH
   std::string metrics_listen;         ///< HOST:PORT of /metrics; empty or "off": not served
 };
 

@@ -210,6 +210,9 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.currency, root->String("currency"));
   if (root->Has("policies")) config.policies = ReadPolicies(*root);
   take(config.commands, root->Bool("commands"));
+  take(config.shell, root->Bool("shell"));
+  take(config.shell_idle_limit_ms, root->DurationMs("shell_idle_limit"));
+  take(config.shell_sessions_per_node, root->Int("shell_sessions_per_node", 1, 256));
   take(config.set_aside_after, root->Int("set_aside_after", 0, 1000));
   take(config.most_clock_skew_ms, root->DurationMs("most_clock_skew"));
   take(config.built_in_log_patterns, root->Bool("built_in_log_patterns"));

@@ -53,7 +53,10 @@ struct ServerConfig {
   Quotas quotas;
   std::string currency;  ///< of nodes' prices, for people
   Policies policies;
-  bool commands = false;                                     ///< jobs may be any program
+  bool commands = false;                            ///< jobs may be any program
+  bool shell = false;                               ///< people may have sessions on nodes
+  int64_t shell_idle_limit_ms = 4LL * 3600 * 1000;  ///< 0: for ever
+  int64_t shell_sessions_per_node = 16;
   int64_t fair_share_half_life_ms = 7LL * 24 * 3600 * 1000;  ///< 0: age alone decides
   Shares shares;
   int64_t aging_ms = 24LL * 3600 * 1000;  ///< that a job waits for a step of priority; 0: none is gained

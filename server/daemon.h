@@ -30,6 +30,7 @@ EngineSettings EngineSettingsOf(const ServerConfig& config, std::function<void()
 RpcServer::JobRules JobRulesOf(const ServerConfig& config);
 /// Which EC2 instances join by it, with the certificates that it names; null: none. Errors: as LoadEc2Rules.
 Result<std::shared_ptr<const Ec2Rules>> Ec2RulesOf(const ServerConfig& config);
+SessionRules SessionRulesOf(const ServerConfig& config);
 
 /// The whole daemon but for the process around it: the state folder's lock, the engine, the readers, the
 /// server. The first member started is the last to end.

@@ -65,6 +65,12 @@ Result<std::shared_ptr<const Ec2Rules>> Ec2RulesOf(const ServerConfig& config) {
   return std::make_shared<const Ec2Rules>(std::move(rules));
 }
 
+SessionRules SessionRulesOf(const ServerConfig& config) {
+  return {.allowed = config.shell,
+          .idle_limit = std::chrono::milliseconds(config.shell_idle_limit_ms),
+          .most_per_node = static_cast<uint32_t>(config.shell_sessions_per_node)};
+}
+
 namespace {
 
 std::string TextOf(const ConfigChanges& changes, const std::string& actor) {
@@ -129,6 +135,7 @@ void Daemon::Use(ServerConfig config, std::shared_ptr<const Ec2Rules> ec2) {
   config_ = std::move(config);
   spdlog::set_level(spdlog::level::from_str(config_.log_level));
   server_->SetRules(JobRulesOf(config_));
+  server_->SetRules(SessionRulesOf(config_));
   server_->SetEc2Rules(std::move(ec2));
   // Its files may be others under the same names; gRPC looks at its own by itself.
   if (web_ && !config_.web.plain_http) web_->ReloadCertificate();

@@ -15,6 +15,7 @@
 #include "server/rpc/admin_service.h"
 #include "server/rpc/call_times.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/session_relay.h"
 #include "server/web/api.h"
 
 namespace imgd {
@@ -55,6 +56,8 @@ class RpcServer {
   void SetRules(JobRules rules);
   /// Which EC2 instances join from now on; null: none.
   void SetEc2Rules(std::shared_ptr<const Ec2Rules> rules);
+  /// For sessions; until it is called none is allowed.
+  void SetRules(SessionRules rules);
   /// How long its calls took; as long as it lives.
   const CallTimes& calls() const;
 
