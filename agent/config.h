@@ -32,7 +32,7 @@ struct Config {
   int64_t stop_after_disconnect_ms = 0;  ///< 0: never
   HealthLimits health;
   std::string spot_notices = "auto";  ///< as NoticesFrom() takes it
-  std::string metrics_listen;         ///< HOST:PORT of /metrics; empty or "off": not served
+  std::string metrics_listen;  ///< HOST:PORT of /metrics; "relay": imgd asks; empty or "off": not served
 };
 
 /// Reads agent.yaml over `config`. On failure: every error, with its place.

@@ -86,7 +86,7 @@ TEST(Config, MetricsAreServedOnAnAddressOrNotAtAll) {
     ASSERT_FALSE(checked.has_value()) << bad;
     EXPECT_EQ(
         checked.error().message,
-        fmt::format("metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or off",
+        fmt::format("metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or relay, or off",
                     bad));
   }
 }

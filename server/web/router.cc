@@ -138,6 +138,7 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
                     .last_event_id = std::string(head.last_event_id),
                     .accept_encoding = std::string(head.accept_encoding),
                     .if_none_match = std::string(head.if_none_match),
+                    .host = std::string(head.host),
                     .range = std::string(head.range),
                     .if_range = std::string(head.if_range)};
     return Match{&route, std::move(request)};

@@ -27,6 +27,7 @@ struct Request {
   std::string last_event_id = {};
   std::string accept_encoding = {};
   std::string if_none_match = {};
+  std::string host = {};  ///< by what address or name imgd was asked
   std::string range = {};
   std::string if_range = {};
 };
