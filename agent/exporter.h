@@ -24,8 +24,9 @@ inline constexpr const char* kRelay = "relay";
 /// thread.
 class Exporter {
  public:
-  /// Serves on `listen` ("host:port"; port 0: a free one; kRelay: imgd asks). `supervisor` and `gpus` outlive it; `gpus` is null
-  /// on CPU slots; `state_dir` is on the disk that is told of. Errors: as MetricsServer::Listen.
+  /// Serves on `listen` ("host:port"; port 0: a free one; kRelay: imgd asks). `supervisor` and `gpus` outlive
+  /// it; `gpus` is null on CPU slots; `state_dir` is on the disk that is told of. Errors: as
+  /// MetricsServer::Listen.
   static Result<std::unique_ptr<Exporter>> Create(EventLoop* loop, const std::string& listen,
                                                   const Supervisor* supervisor,
                                                   std::vector<v1::Device> devices, const GpuMonitor* gpus,
@@ -55,7 +56,7 @@ class Exporter {
   std::filesystem::path state_dir_;
   std::map<RunKey, RunMeter> meters_;  ///< of live runs
   EventLoop::TimerId timer_ = 0;
-  std::string host_;  ///< that it listens on
+  std::string host_;                       ///< that it listens on
   std::unique_ptr<MetricsServer> server_;  ///< null where imgd asks instead
 };
 

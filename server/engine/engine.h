@@ -398,10 +398,11 @@ class Engine {
     uint64_t session;
   };
   struct CloseInput {};
-  using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
-                             NodeOrderInput, ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput,
-                             TokenInput, AdmissionInput, SettingsInput, AdministeredInput, HandStartInput,
-                             HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
+  using Input =
+      std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput, NodeOrderInput,
+                   ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
+                   AdmissionInput, SettingsInput, AdministeredInput, HandStartInput, HandReportInput,
+                   SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;

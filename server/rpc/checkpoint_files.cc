@@ -64,13 +64,14 @@ std::string CheckpointName(Generation generation, uint64_t step) {
 std::optional<Error> WhyCheckpointsUnseen(const JobRecord& job) {
   const std::filesystem::path folder = job.checkpoint_dir;
   const auto unseen = [](std::string message, std::string hint) {
-    return Error{.code = ErrorCode::kFailedPrecondition, .message = std::move(message), .hint = std::move(hint)};
+    return Error{
+        .code = ErrorCode::kFailedPrecondition, .message = std::move(message), .hint = std::move(hint)};
   };
   if (IsInS3(folder)) {
     return unseen(fmt::format("the checkpoints are in S3 ({}), which imgd does not read", folder.native()),
                   "imgcli export and every S3 client do");
   }
-  struct stat facts {};
+  struct stat facts{};
   const int failed = ::stat(folder.c_str(), &facts) == 0 ? 0 : errno;
   if (failed == 0 && S_ISDIR(facts.st_mode)) return std::nullopt;
   if (failed == EACCES) {
@@ -98,7 +99,7 @@ Result<UniqueFd> CheckpointFolder::OpenIn(const std::string& name) const {
   if (!fd.valid() && errno == ELOOP)
     return Fail(ErrorCode::kNotFound, "{} is a link, which imgd does not follow", (path_ / name).native());
   if (!fd.valid()) return tl::unexpected(CannotOpen(path_ / name, errno));
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(fd.get(), &facts) != 0) return tl::unexpected(CannotOpen(path_ / name, errno));
   if (!S_ISREG(facts.st_mode)) return Fail(ErrorCode::kNotFound, "{} is no file", (path_ / name).native());
   return fd;
@@ -108,7 +109,8 @@ Status CheckpointFolder::ReadManifest(const std::string& sha256) {
   IMGD_ASSIGN(const UniqueFd fd, OpenIn(kCheckpointManifest));
   IMGD_ASSIGN(const std::string text, ReadToEnd(fd.get(), path_ / kCheckpointManifest));
   if (!sha256.empty() && Sha256Of(text) != sha256)
-    return Fail(ErrorCode::kDataLoss, "{} has another checkpoint than the one that the job wrote", path_.native());
+    return Fail(ErrorCode::kDataLoss, "{} has another checkpoint than the one that the job wrote",
+                path_.native());
   const auto manifest = nlohmann::json::parse(text, nullptr, false);
   const auto files = manifest.is_object() ? manifest.value("files", nlohmann::json()) : nlohmann::json();
   for (const auto& file : files) {
@@ -128,10 +130,10 @@ Result<CheckpointFolder::OpenFile> CheckpointFolder::OpenOne(const std::string& 
   if (listed == files_.end())
     return Fail(ErrorCode::kNotFound, "the manifest of {} lists no file of that name", path_.native());
   IMGD_ASSIGN(UniqueFd fd, OpenIn(name));
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(fd.get(), &facts) != 0 || static_cast<uint64_t>(facts.st_size) != listed->size_bytes) {
-    return Fail(ErrorCode::kDataLoss, "{} has not the {} bytes that the manifest lists", (path_ / name).native(),
-                listed->size_bytes);
+    return Fail(ErrorCode::kDataLoss, "{} has not the {} bytes that the manifest lists",
+                (path_ / name).native(), listed->size_bytes);
   }
   return OpenFile{std::move(fd), *listed};
 }

@@ -27,8 +27,8 @@ std::string CheckpointName(Generation generation, uint64_t step);
 std::optional<Error> WhyCheckpointsUnseen(const JobRecord& job);
 
 /// A checkpoint's folder. Its path is what a trainer says that it is, so that whoever may submit jobs has it
-/// name any folder that imgd sees: a file of it is only what lies there itself (no link), is a plain file, and
-/// stands in the folder's own manifest with the size that it has.
+/// name any folder that imgd sees: a file of it is only what lies there itself (no link), is a plain file,
+/// and stands in the folder's own manifest with the size that it has.
 class CheckpointFolder {
  public:
   /// Reads the manifest. `manifest_sha256`: that it was reported with; empty for any. Errors: kNotFound where

@@ -13,8 +13,7 @@ constexpr size_t kMostSamples = 3;
 
 /// Whether it is there, and which files it has.
 void LookInto(v1::ReportedCheckpoint& out) {
-  const auto folder =
-      CheckpointFolder::Open(out.checkpoint().path(), out.checkpoint().manifest_sha256());
+  const auto folder = CheckpointFolder::Open(out.checkpoint().path(), out.checkpoint().manifest_sha256());
   if (!folder && folder.error().code == ErrorCode::kNotFound) {
     out.set_presence(v1::CHECKPOINT_PRESENCE_GONE);
     return;

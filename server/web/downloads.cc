@@ -21,8 +21,8 @@ constexpr size_t kPieceBytes = size_t{512} << 10;
 constexpr size_t kMostCheckpoints = 1000;
 
 Error TooBusy() {
-  return {.code = ErrorCode::kResourceExhausted,
-                  .message = "too many requests wait already; try again"};
+  return {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"};
+}
 
 /// A stretch of a file, read piece by piece by the thread that may wait for a disk.
 class FileSource final : public BodySource, public std::enable_shared_from_this<FileSource> {
@@ -99,9 +99,9 @@ Result<Wanted> Find(const Request& request, Reader& reader) {
 
 /// "rn50-12-g1-step500-model.safetensors", whatever the job is called.
 std::string FileNameFor(const Wanted& wanted, const std::string& file) {
-  std::string name = fmt::format(
-      "{}-{}-{}-{}", wanted.job.name, wanted.job.id,
-      CheckpointName(Generation(wanted.checkpoint.generation()), wanted.checkpoint.step()), file);
+  std::string name =
+      fmt::format("{}-{}-{}-{}", wanted.job.name, wanted.job.id,
+                  CheckpointName(Generation(wanted.checkpoint.generation()), wanted.checkpoint.step()), file);
   std::replace_if(
       name.begin(), name.end(),
       [](unsigned char c) { return c >= 0x80 || (std::isalnum(c) == 0 && c != '.' && c != '-' && c != '_'); },

@@ -21,8 +21,8 @@ struct ByteRange {
   uint64_t end = 0;
 };
 
-/// What the header "Range" asks for of a file of `size` bytes (RFC 9110, 14.1): one range of bytes. Nothing for
-/// whatever else it says, which is answered as if it were not there. A range with no byte of the file has
+/// What the header "Range" asks for of a file of `size` bytes (RFC 9110, 14.1): one range of bytes. Nothing
+/// for whatever else it says, which is answered as if it were not there. A range with no byte of the file has
 /// `first` == `end`.
 std::optional<ByteRange> RangeOf(std::string_view header, uint64_t size);
 

@@ -194,10 +194,10 @@ void AddFiles(Json& paths) {
       "GetSamplePicture", Scope::kView, "image/jpeg", "The picture of an image that GetSamples has",
       {PathParameter("id", number), PathParameter("event", number),
        PathParameter("number", {{"type", "integer"}, {"minimum", 0}, {"maximum", 15}})});
-  Json file = FileOperation("GetCheckpointFile", Scope::kSubmit, "application/octet-stream",
-                            "A file of a checkpoint that ListCheckpoints has",
-                            {PathParameter("id", number), PathParameter("name", text),
-                             PathParameter("file", text)});
+  Json file =
+      FileOperation("GetCheckpointFile", Scope::kSubmit, "application/octet-stream",
+                    "A file of a checkpoint that ListCheckpoints has",
+                    {PathParameter("id", number), PathParameter("name", text), PathParameter("file", text)});
   file["parameters"].push_back({{"name", "Range"}, {"in", "header"}, {"schema", {{"type", "string"}}}});
   Json& responses = file["responses"];
   responses["206"] = responses["200"];

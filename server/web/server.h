@@ -44,7 +44,8 @@ class WebServer {
   /// New connections get the certificate that is in the settings' files now; where these can't be used, the
   /// log says so and the old one stays. From any thread, before Stop().
   void ReloadCertificate();
-  /// Ends the answers without an end, and files that are being sent, that were asked for with the token of this name. From any thread.
+  /// Ends the answers without an end, and files that are being sent, that were asked for with the token of
+  /// this name. From any thread.
   void EndListenersOf(const std::string& token);
 
   /// Takes no more connections, waits up to `patience` for the answers that are under way, and ends.

@@ -239,21 +239,19 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     SetHead(head_.emplace(), response);
     head_->content_length(source_left_);
     tcp().expires_after(shared_->settings.write_limit);
-    boost::beast::http::async_write(stream_, *head_,
-                                    [self = this->shared_from_this()](Code code, size_t) {
-                                      self->EndRequest();
-                                      if (code) return self->tcp().close();
-                                      self->NextPiece();
-                                    });
+    boost::beast::http::async_write(stream_, *head_, [self = this->shared_from_this()](Code code, size_t) {
+      self->EndRequest();
+      if (code) return self->tcp().close();
+      self->NextPiece();
+    });
   }
 
   void NextPiece() {
     if (source_left_ == 0) return EndSource();
     source_->Next([self = this->shared_from_this()](Result<std::string> piece) {
       self->shared_->UnlessEnded([&] {
-        boost::asio::post(self->stream_.get_executor(), [self, piece = std::move(piece)]() mutable {
-          self->SendPiece(std::move(piece));
-        });
+        boost::asio::post(self->stream_.get_executor(),
+                          [self, piece = std::move(piece)]() mutable { self->SendPiece(std::move(piece)); });
       });
     });
   }

@@ -10,8 +10,8 @@
 
 namespace imgd::data {
 
-/// Makes small JPEG files of a set's images, the whole of each, for people. Keeps its memory between images; one
-/// thread at a time.
+/// Makes small JPEG files of a set's images, the whole of each, for people. Keeps its memory between images;
+/// one thread at a time.
 class Thumbnails {
  public:
   static constexpr int kMostSide = 96;

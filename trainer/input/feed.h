@@ -30,8 +30,8 @@ class Feed {
   /// Of the loader. From any thread.
   data::LoaderFigures figures() const;
 
-  /// How long copying to the GPU took, of batches that Next() gave and whose copies are done; seconds. For the
-  /// thread of Next().
+  /// How long copying to the GPU took, of batches that Next() gave and whose copies are done; seconds. For
+  /// the thread of Next().
   double h2d_seconds();
 
  private:

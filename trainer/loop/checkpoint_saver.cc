@@ -90,8 +90,7 @@ Status CheckpointSaver::TakeOutcome() {
   if (!*written) return tl::unexpected(written->error());
   const CommittedCheckpoint& committed = **written;
   reporter_.On(report::CheckpointFigures{committed.ref.path, committed.ref.step, committed.ref.generation,
-                                         committed.size_bytes, committed.manifest_sha256,
-                                         write_seconds_});
+                                         committed.size_bytes, committed.manifest_sha256, write_seconds_});
   Prune(committed.ref);
   return {};
 }

@@ -73,7 +73,8 @@ void Tally::KeepWorst(const at::Tensor& rows) {
 
 void Tally::KeepChosen(const at::Tensor& rows, const std::vector<uint32_t>& samples) {
   for (size_t i = 0; i < samples.size(); ++i) {
-    if (choice_.contains(samples[i])) chosen_ = at::cat({chosen_, rows.narrow(0, static_cast<int64_t>(i), 1)});
+    if (choice_.contains(samples[i]))
+      chosen_ = at::cat({chosen_, rows.narrow(0, static_cast<int64_t>(i), 1)});
   }
 }
 
@@ -99,11 +100,11 @@ std::vector<report::WorstImage> Tally::ImagesOf(Gang& gang, const at::Tensor& ro
     if (row[1] == 0) continue;
     const auto sample = static_cast<uint32_t>(row[1] - 1);
     out.push_back({.name = set.name(sample),
-                   .sample = sample,
                    .label = static_cast<uint32_t>(row[2]),
                    .answer = static_cast<uint32_t>(row[3]),
                    .probability = row[4],
-                   .loss = row[0]});
+                   .loss = row[0],
+                   .sample = sample});
   }
   return out;
 }

@@ -32,7 +32,8 @@ class Tally {
   /// Those of the rows whose images are chosen; the first row is of samples[0].
   void KeepChosen(const at::Tensor& rows, const std::vector<uint32_t>& samples);
   /// The rows of all ranks, each with its image's number in the set, as people see them.
-  std::vector<report::WorstImage> ImagesOf(Gang& gang, const at::Tensor& rows, const data::Dataset& set) const;
+  std::vector<report::WorstImage> ImagesOf(Gang& gang, const at::Tensor& rows,
+                                           const data::Dataset& set) const;
 
   const int64_t classes_;
   at::Tensor sums_;       ///< double: loss, top-1, top-5 and images
@@ -40,7 +41,7 @@ class Tally {
   at::Tensor confusion_;  ///< int64 [classes * classes] by label and answer; undefined for too many classes
   at::Tensor worst_;   ///< double [up to kMostWorst, 5]: loss, place in samples_, label, answer, probability
   at::Tensor chosen_;  ///< the same of those images
-  std::set<uint32_t> choice_;  ///< their numbers in the set
+  std::set<uint32_t> choice_;      ///< their numbers in the set
   std::vector<uint32_t> samples_;  ///< of all images so far
 };
 

@@ -15,12 +15,12 @@ struct ClassCount {
 
 /// What the model made of an image: of one of which it was most wrong, or of another.
 struct WorstImage {
-  std::string name;     ///< as the data set has it
-  uint32_t sample = 0;  ///< its number there
+  std::string name;  ///< as the data set has it
   uint32_t label = 0;
   uint32_t answer = 0;
   double probability = 0;  ///< that the model gave its answer, 0 to 1
   double loss = 0;
+  uint32_t sample = 0;  ///< its number in the set
 };
 
 /// What a validation pass found of each class, over all ranks.
