@@ -158,7 +158,10 @@ v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
   for (const auto& folder : shared_folders_) *hello->add_shared_folders() = folder;
   for (const auto& [name, value] : config_.labels) (*hello->mutable_labels())[name] = value;
   hello->set_price_per_hour(config_.price_per_hour);
-  if (exporter_ != nullptr) hello->set_metrics_address(exporter_->AddressFor(address));
+  if (exporter_ != nullptr) {
+    hello->set_metrics_address(exporter_->AddressFor(address));
+    hello->set_metrics_relayed(exporter_->relayed());
+  }
   for (auto& status : supervisor_->Statuses()) *hello->add_runs() = std::move(status);
   hello->set_incarnation(incarnation_);
   hello->set_agent_id(agent_id_);
@@ -191,9 +194,18 @@ void Agent::OnResponse(const v1::ConnectResponse& response) {
     OnWelcome(response.welcome());
   } else if (welcomed_ && response.has_open_session()) {
     sessions_->Open(response.open_session());
+  } else if (welcomed_ && response.has_show_metrics()) {
+    ShowMetrics(response.show_metrics().number());
   } else if (welcomed_) {
     supervisor_->Handle(response);
   }
+}
+
+void Agent::ShowMetrics(uint64_t number) {
+  v1::ConnectRequest request;
+  request.mutable_metrics_page()->set_number(number);
+  if (exporter_ != nullptr) request.mutable_metrics_page()->set_text(exporter_->Text());
+  link_->Send(connection_, std::move(request));
 }
 
 void Agent::OnWelcome(const v1::Welcome& welcome) {

@@ -38,6 +38,7 @@ class Agent {
   void OnLink();
   void OnOpened(uint64_t connection);
   void OnResponse(const v1::ConnectResponse& response);
+  void ShowMetrics(uint64_t number);
   void OnWelcome(const v1::Welcome& welcome);
   void OnClosed(const Link::Closed& closed);
   /// What is wrong with the node now.

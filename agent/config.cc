@@ -109,10 +109,12 @@ Result<Config> CompleteConfig(Config config) {
                 kMostCpuSlots);
   }
   if (config.metrics_listen == "off") config.metrics_listen.clear();
-  if (!config.metrics_listen.empty() && !SplitHostPort(config.metrics_listen, 0)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or off",
-                config.metrics_listen);
+  if (!config.metrics_listen.empty() && config.metrics_listen != "relay" &&
+      !SplitHostPort(config.metrics_listen, 0)) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or relay, or off",
+        config.metrics_listen);
   }
   IMGD_TRY(NoticesFrom(config.spot_notices));
   IMGD_TRY(CompleteJoin(config));

@@ -159,7 +159,8 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
                                         .feed = feed_.get(),
                                         .calls = &server_->calls(),
                                         .notifier = notifier_.get(),
-                                        .loopback = IsLoopbackHost(host)});
+                                        .loopback = IsLoopbackHost(host),
+                                        .tls = !settings.certificate.empty()});
   IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
   if (settings.certificate.empty()) {
     spdlog::info("web=http://{}:{} msg=\"serves plain HTTP\"", host, web_->port());

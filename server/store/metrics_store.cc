@@ -133,7 +133,8 @@ void MetricsStore::RemoveFigures(JobId job) {
   batch_->Write([job](Database& database) {
     for (const char* table : {"history", "history_runs", "rank_times"})
       RunSql(database, fmt::format("DELETE FROM {} WHERE job = ?", table), Signed(job.value()));
-    for (const EventKind kind : {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses, EventKind::kSamples})
+    for (const EventKind kind :
+         {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses, EventKind::kSamples})
       RunSql(database, "DELETE FROM events WHERE job = ? AND kind = ?", Signed(job.value()),
              static_cast<int>(kind));
   });
