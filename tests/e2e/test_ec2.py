@@ -122,7 +122,7 @@ def spawn(cluster: Cluster, folder: str, metadata: Metadata, *args: str, ca_hash
     ca_hash = ca_hash or "sha256:" + shown.split("=")[1].strip()
     command = ["env", f"AWS_EC2_METADATA_SERVICE_ENDPOINT={metadata.url}", str(BIN / "imgagent"),
                "--server", cluster.server, "--join", "ec2", "--ca-hash", ca_hash,
-               "--state-dir", str(cluster.root / folder), "--cpu-slots", "1", *args]  # fmt: skip
+               "--state-dir", str(cluster.root / folder), "--cpu-slots", "1", "--trainer", "/bin/true", *args]  # fmt: skip
     cluster.agent_commands[folder] = command
     cluster.agents[folder] = cluster._spawn(folder, command)
 
