@@ -197,11 +197,11 @@ def test_nothing_is_left_when_the_client_or_the_agent_is_killed(cluster: Cluster
     wait_for("the end to be recorded", lambda: any("its person has gone" in text for text in session_events(cluster)))
 
     with subprocess.Popen(shell(cluster, "a", "--", "sleep", "576"), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True) as client:  # fmt: skip
+                          text=True) as waiting:  # fmt: skip
         wait_for("it to run", lambda: running("sleep 576"))
         cluster.agents["a"].kill()
-        _, said = client.communicate(timeout=30)
-    assert (client.returncode, "the agent of node a has gone" in said) == (4, True)
+        _, said = waiting.communicate(timeout=30)
+    assert (waiting.returncode, "the agent of node a has gone" in said) == (4, True)
     wait_for("nothing to be left", lambda: not running("sleep 576") and not processes_with("--session"))
     cluster.agents["a"].wait()
     away = cluster.cli("shell", "a", "--", "true", check=False)
