@@ -7,8 +7,8 @@
 
 namespace imgd {
 
-/// Who came first with a key: a table that takes no memory for each of them, for there are many nodes and each
-/// plan asks. A key is cheap to copy; what it refers to must outlive the table.
+/// Who came first with a key: a table that takes no memory for each of them, for there are many nodes and
+/// each plan asks. A key is cheap to copy; what it refers to must outlive the table.
 template <typename Key, typename Hash = std::hash<Key>>
 class FirstOf {
  public:

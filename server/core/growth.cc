@@ -54,8 +54,8 @@ Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   return {.node = node.id, .devices = std::move(devices), .whole = job.needs->whole_nodes};
 }
 
-/// Of those who wait and could start some time: by the place of what they ask, then by ranks on each node, the
-/// fewest nodes that one of them needs.
+/// Of those who wait and could start some time: by the place of what they ask, then by ranks on each node,
+/// the fewest nodes that one of them needs.
 std::unordered_map<const Needs*, std::map<uint32_t, uint32_t>> FewestNodes(
     const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming) {
   std::unordered_map<const Needs*, std::map<uint32_t, uint32_t>> fewest;

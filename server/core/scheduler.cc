@@ -48,7 +48,7 @@ class Planner {
   const Snapshot& cluster_;
   Room room_;
   std::map<std::string, Allowance> allowances_;
-  std::unordered_map<const AccountNames*, Allowances> of_accounts_;  ///< by their place, while the queue lasts
+  std::unordered_map<const AccountNames*, Allowances> of_accounts_;  ///< by the names' place in the queue
   const Allowances* of_job_ = nullptr;                               ///< those of the job that is considered
   size_t largest_ = 0;              ///< devices of the node that has the most
   std::optional<Room> beside_;      ///< without what is reserved; with plan.reserved
