@@ -111,9 +111,8 @@ void ClusterState::AddJob(JobRecord job) {
 void ClusterState::AddNode(NodeRecord node) {
   old_nodes_.emplace(node.id, std::nullopt);
   NodeRecord* const added = &nodes_.emplace(node.id, std::move(node)).first->second;
-  const auto place =
-      std::lower_bound(all_nodes_.begin(), all_nodes_.end(), added,
-                       [](const NodeRecord* a, const NodeRecord* b) { return a->id < b->id; });
+  const auto place = std::lower_bound(all_nodes_.begin(), all_nodes_.end(), added,
+                                      [](const NodeRecord* a, const NodeRecord* b) { return a->id < b->id; });
   all_nodes_.insert(place, added);
 }
 

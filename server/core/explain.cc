@@ -88,7 +88,8 @@ std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJo
     JobId before;
     for (size_t i = 0; i < node.holders.size(); ++i) {
       const JobId holder = node.holders[i];
-      if (holder == before || holder == JobId() || (!job.needs->whole_nodes && !check.Does(node, i))) continue;
+      if (holder == before || holder == JobId() || (!job.needs->whole_nodes && !check.Does(node, i)))
+        continue;
       before = holder;
       InTheWay& one = all[holder.value()];
       if (one.last == &node) continue;
