@@ -75,8 +75,8 @@ MaybeValue WriteSecondsOf(const LiveRun& run) {
 
 /// None without a GPU.
 MaybeValue CopySecondsOf(const LiveRun& run) {
-  const double seconds = SumOf(run, &RankFigures::h2d_seconds);
-  return seconds > 0 ? MaybeValue(seconds) : std::nullopt;
+  const MaybeValue seconds = SumOf(run, &RankFigures::h2d_seconds);
+  return seconds.value_or(0) > 0 ? seconds : std::nullopt;
 }
 
 MaybeValue SpeedOf(const LiveRun& run) {
