@@ -107,6 +107,8 @@ void Supervisor::Handle(const v1::ConnectResponse& response) {
         PumpSoon(Duration::zero());
       }
       return;
+    case Response::kShowMetrics:  // these are the agent's own, like the Welcome
+    case Response::kOpenSession:
     case Response::kWelcome:
     case Response::MESSAGE_NOT_SET:
       return;

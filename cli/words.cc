@@ -360,6 +360,9 @@ std::string EventText(const v1::JobEvent& event) {
     case v1::JobEvent::kClasses:
       return fmt::format("figures of {} classes at step {}", event.classes().class_count(),
                          event.classes().step());
+    case v1::JobEvent::kSamples:
+      return fmt::format("{} images with the model's answers at step {}", event.samples().images_size(),
+                         event.samples().step());
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }

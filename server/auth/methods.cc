@@ -18,6 +18,7 @@ const std::map<std::string_view, Scope>& MethodScopes() {
       {"imgd.v1.JobService/GetSweep", Scope::kView},
       {"imgd.v1.JobService/ListCheckpoints", Scope::kView},
       {"imgd.v1.JobService/GetClasses", Scope::kView},
+      {"imgd.v1.JobService/GetSamples", Scope::kView},
       {"imgd.v1.JobService/DeleteJob", Scope::kSubmit},
       {"imgd.v1.NodeService/ListNodes", Scope::kView},
       {"imgd.v1.NodeService/GetNode", Scope::kView},

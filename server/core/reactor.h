@@ -123,6 +123,7 @@ struct NodeHello {
   Health health = {};
   double price_per_hour = 0;         ///< of the whole node
   std::string metrics_address = {};  ///< as in NodeRecord
+  bool metrics_relayed = false;      ///< as there
 };
 
 struct Verdict;

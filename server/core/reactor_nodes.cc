@@ -30,6 +30,7 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
   node.labels = hello.labels;
   node.price_per_hour = hello.price_per_hour;
   node.metrics_address = hello.metrics_address;
+  node.metrics_relayed = hello.metrics_relayed;
   state_.NoteKind(node);
   node.session = session;
   node.state = NodeState::kReady;

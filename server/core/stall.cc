@@ -148,7 +148,7 @@ std::string LostLink(const std::vector<Member>& members) {
   return "";
 }
 
-/// One whose node is out of reach, and whose kernel answers a rank of another node no more; null where none is.
+/// One whose node is out of reach, and whose kernel answers a rank of another node no more; else null.
 const Member* FindCutOff(const std::vector<Member>& members) {
   for (const auto& from : members) {
     if (!from.node->out_of_reach) continue;
@@ -172,8 +172,7 @@ Stall Lost(const Member& member, const std::vector<Member>& members, Duration st
       member.part->node};
 }
 
-std::optional<Stall> Blame(const std::vector<const Member*>& last, const std::vector<Member>& members,
-                           Duration still) {
+std::optional<Stall> Blame(const std::vector<const Member*>& last, const std::vector<Member>& members) {
   // Its agent alone may be away, while the rank does what takes longer than the others know of.
   if (std::any_of(last.begin(), last.end(), [](const Member* member) { return member->node->out_of_reach; }))
     return std::nullopt;
@@ -218,7 +217,7 @@ std::optional<Stall> FindStandstill(const std::vector<Member>& members) {
   // The others wait for it, and hear of its end once its core is written; its own limit is FindSilent()'s.
   if (std::any_of(members.begin(), members.end(), [](const Member& member) { return member.dumps_core(); }))
     return std::nullopt;
-  return Blame(last, members, *still);
+  return Blame(last, members);
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ struct Stall {
 /// that has begun the fewest collectives is the one that the others wait for, and what it does says how long
 /// that may take. So a rank that writes a checkpoint, or validates, holds up the others within its own limit,
 /// however short theirs is. Ranks that are not heard of though their node is there (an agent that restarts)
-/// leave it open; so does a node out of reach, but for one whose kernel does not answer another rank either.
+/// leave it open; so does a node out of reach, unless its kernel does not answer another rank either: that
+/// one is lost, whatever it was at, once the others have waited for as long as what they do may take.
 std::optional<Stall> FindStall(const Run& run, const std::vector<PartNode>& nodes, const GangPulses& pulses,
                                Instant now);
 

@@ -160,6 +160,24 @@ TEST(Stall, ANodeThatIsOutOfReachIsLostOnceTheGangWaitsForItInVain) {
   EXPECT_THAT(gang.Reason(), HasSubstr("rank 1 there was last seen at its start"));
 }
 
+TEST(Stall, WhereANodeWasWhenItWasCutOffDoesNotMatter) {
+  Gang gang;
+  gang.nodes[1].out_of_reach = true;
+  gang.pulses[1].at = kNoon - seconds(12);
+  gang.Rank(0).still = gang.Rank(2).still = seconds(15);
+  gang.Rank(0).unanswered = gang.nodes[1].address;
+  gang.Rank(1).collectives = 41;  // what it sent of its last one was lost on the way
+  EXPECT_THAT(gang.Reason(), StartsWith("node b is out of reach, and the gang has stood still for 15 s"));
+  gang.Rank(1).collectives = 40;
+  gang.Rank(1).what = "writing a checkpoint";
+  gang.Rank(1).limit = minutes(10);
+  EXPECT_THAT(gang.Reason(), HasSubstr("last seen at step 7, writing a checkpoint"));
+  gang.Rank(2).limit = minutes(10);
+  EXPECT_EQ(gang.Reason(), "") << "rank 2 is not done with what it does";
+  gang.Rank(2).limit = seconds(0);
+  EXPECT_EQ(gang.Reason(), "") << "and may take for ever";
+}
+
 TEST(Stall, AnAgentThatRestartsLeavesItOpen) {
   Gang gang;
   gang.AllStandStillFor(minutes(1));

@@ -86,6 +86,9 @@ enum class ReasonCode : uint8_t {
   kSpotNotice = 53,
   kRestored = 70,
   kAdministered = 71,
+  kJoinRefused = 75,
+  kSessionBegun = 90,
+  kSessionEnded = 91,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };
@@ -486,6 +489,7 @@ struct NodeRecord {
   /// Where Prometheus finds its agent, "HOST:PORT"; empty where it does not. Nothing: the agent has not
   /// joined since the daemon began.
   std::optional<std::string> metrics_address;
+  bool metrics_relayed = false;  ///< imgd asks its agent for them, in Prometheus' place
   std::string incarnation;       ///< of the agent's process, as it said last
   uint64_t session = 0;          ///< of the agent's stream; 0 when there is none
   Duration silence{};            ///< since it was last heard, counted only while the daemon is up

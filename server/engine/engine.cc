@@ -141,7 +141,7 @@ void Engine::Run() {
       const Instant wake = std::min(next_tick, NextPaced());
       const auto left = std::max<Duration>(wake - clock_->Now(), Duration::zero());
       ready_.wait_for(lock, left, [this] { return stopping_ || !queue_.empty(); });
-      if (stopping_ && queue_.empty()) return;
+      if (stopping_ && queue_.empty()) break;
       inputs = Take();
     }
     const bool tick = clock_->Now() >= next_tick;
@@ -168,9 +168,11 @@ void Engine::Run() {
       next_tick = clock_->Now() + settings_.tick;
       events_.Expire(now_.steady);
       log_news_.Expire(now_.steady);
+      ExpireScrapes();
       if (settings_.on_tick) settings_.on_tick();
     }
   }
+  EndAllScrapes();
 }
 
 bool Engine::IsSmall() const {

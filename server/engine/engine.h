@@ -241,6 +241,11 @@ class Engine {
   /// What it shows to Prometheus, also when too many requests wait. Errors: kUnavailable.
   void Measure(std::function<void(Result<EngineFigures>)> done);
 
+  /// What a node's agent shows to Prometheus, which it is asked for by its stream. Errors: kNotFound;
+  /// kFailedPrecondition for an agent that is not to be asked; kUnavailable for one that is away;
+  /// kDeadlineExceeded for one that does not answer within `limit`; kResourceExhausted.
+  void Scrape(NodeId node, Duration limit, std::function<void(Result<std::string>)> done);
+
   /// Errors: kNotFound, kAlreadyExists, and as Submit.
   void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
 
@@ -253,6 +258,13 @@ class Engine {
 
   /// Records something that somebody did to imgd itself as an event. Errors: as Submit.
   void NoteAdministered(std::string actor, std::string text, std::function<void(Status)> done);
+
+  /// Records something that somebody did with a job or a node, and that changes neither. Errors: as Submit.
+  void Note(imgd::AppendDecision note, std::function<void(Status)> done);
+
+  /// Tells the node's agent something, now; `done` gets its version. Errors: kNotFound; kUnavailable where it
+  /// is out of reach; and as Submit.
+  void Tell(NodeId node, v1::ConnectResponse message, std::function<void(Result<std::string>)> done);
 
   /// Errors: as EnrolService, and as Submit.
   void ChangeAdmission(AdmissionOrder order, std::function<void(Result<AdmissionAnswer>)> done);
@@ -329,6 +341,11 @@ class Engine {
     uint32_t steps;
     std::function<void(Result<std::string>)> done;
   };
+  struct ScrapeInput {
+    NodeId node;
+    Duration limit;
+    std::function<void(Result<std::string>)> done;
+  };
   struct UsageInput {
     std::function<void(Result<std::vector<AccountUse>>)> done;
   };
@@ -355,13 +372,18 @@ class Engine {
     SettingsOrder order;
     std::function<void(Status)> done;
   };
-  struct Administered {
-    std::string actor;
-    std::string text;
-  };
-  struct AdministeredInput {
-    Administered order;
+  /// A thing of which there is nothing but its event; none where the text is empty.
+  struct NoteInput {
+    imgd::AppendDecision order;
     std::function<void(Status)> done;
+  };
+  struct TellOrder {
+    NodeId node;
+    v1::ConnectResponse message;
+  };
+  struct TellInput {
+    TellOrder order;
+    std::function<void(Result<std::string>)> done;
   };
   struct AdmissionInput {
     AdmissionOrder order;
@@ -389,13 +411,20 @@ class Engine {
   };
   struct CloseInput {};
   using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
-                             NodeOrderInput, ProfileInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
-                             AdmissionInput, SettingsInput, AdministeredInput, HandStartInput,
+                             NodeOrderInput, ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput,
+                             TokenInput, AdmissionInput, SettingsInput, NoteInput, TellInput, HandStartInput,
                              HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
     NodeId node;
+  };
+  /// An agent was asked for its metrics.
+  struct Scraping {
+    uint64_t session;
+    NodeId node;
+    Instant deadline;
+    std::function<void(Result<std::string>)> done;
   };
   /// What is to be done once the batch is durable, or has failed.
   using Done = std::function<void(const Status&)>;
@@ -459,12 +488,22 @@ class Engine {
   void Handle(MeasureInput& input);
   void Handle(ProfileInput& input);
   Result<std::string> AskForProfile(const ProfileInput& input);
+  void Handle(ScrapeInput& input);
+  Result<uint64_t> SessionToScrape(const NodeId& node) const;
+  void OnMetricsPage(const AgentInput& input);
+  /// Ends those that are due, or all of a session, or all.
+  void ExpireScrapes();
+  void EndScrapesOf(uint64_t session);
+  void EndAllScrapes();
+  template <typename Ends>
+  void EndScrapes(Ends ends, ErrorCode code, const char* why);
   void Handle(DatasetInput& input);
   void Handle(TokenInput& input);
   void Handle(AdmissionInput& input);
   void Handle(SettingsInput& input);
   void UseSettings(EngineSettings settings);
-  void Handle(AdministeredInput& input);
+  void Handle(NoteInput& input);
+  void Handle(TellInput& input);
   void Handle(HandStartInput& input);
   void Handle(HandReportInput& input);
   void Handle(SettledInput& input);
@@ -560,6 +599,8 @@ class Engine {
   EngineMeters meters_;
   std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
   std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
+  std::map<uint64_t, Scraping> scrapes_;  ///< by the question's number
+  uint64_t last_scrape_ = 0;
   NoticeSink notice_sink_;
   std::vector<Notification> notices_left_;   ///< from before, until somebody takes them
   std::set<std::string> settled_;            ///< and not yet removed for good

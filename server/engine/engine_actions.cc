@@ -229,6 +229,7 @@ void Engine::CloseSession(uint64_t session, Error why) {
   if (connected == links_.end()) return;
   done_.push_back([link = connected->second.link, why = std::move(why)](const Status&) { link->Close(why); });
   links_.erase(connected);
+  EndScrapesOf(session);
 }
 
 }  // namespace imgd

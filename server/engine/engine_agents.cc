@@ -112,6 +112,7 @@ NodeHello Engine::HelloOf(const v1::Hello& hello, WallTime received) const {
   for (const auto& run : hello.runs()) out.runs.push_back(ReportOf(run));
   out.price_per_hour = std::max(hello.price_per_hour(), 0.0);
   if (IsHostPort(hello.metrics_address())) out.metrics_address = hello.metrics_address();
+  out.metrics_relayed = hello.metrics_relayed();
   return out;
 }
 
@@ -148,6 +149,7 @@ void Engine::Handle(GoneInput& input) {
   spdlog::info("node={} session={} msg=\"agent disconnected\"", connected->second.node, input.session);
   reactor_.OnAgentGone(connected->second.node, input.session);
   links_.erase(connected);
+  EndScrapesOf(input.session);
 }
 
 void Engine::Handle(CloseInput&) {
@@ -267,6 +269,9 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
       break;
     case v1::ConnectRequest::kLogLines:
       OnLogLines(input);
+      break;
+    case v1::ConnectRequest::kMetricsPage:
+      OnMetricsPage(input);
       break;
     default:
       break;  // a second Hello, or a message of a newer agent
@@ -421,6 +426,10 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
     case v1::TrainerEvent::kClasses:
       if (rank != 0) break;
       append(EventKind::kClasses, event.classes().SerializeAsString());
+      break;
+    case v1::TrainerEvent::kSamples:
+      if (rank != 0) break;
+      append(EventKind::kSamples, event.samples().SerializeAsString());
       break;
     case v1::TrainerEvent::kNote:
       OnTrainerNote(run, rank, event);

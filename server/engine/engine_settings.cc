@@ -10,7 +10,7 @@ void Engine::ChangeSettings(SettingsOrder order, std::function<void(Status)> don
 }
 
 void Engine::NoteAdministered(std::string actor, std::string text, std::function<void(Status)> done) {
-  PushOrRefuse<AdministeredInput>(Administered{std::move(actor), std::move(text)}, std::move(done));
+  Note({.reason = {ReasonCode::kAdministered, std::move(text)}, .actor = std::move(actor)}, std::move(done));
 }
 
 void Engine::Handle(SettingsInput& input) {
@@ -27,7 +27,10 @@ void Engine::Handle(SettingsInput& input) {
     auto before = std::exchange(stored_settings_, std::nullopt);
     if (before && !status) UseSettings(std::move(*before));
   });
-  AdministeredInput note{{std::move(input.order.actor), std::move(input.order.text)}, std::move(input.done)};
+  NoteInput note{{.reason = {ReasonCode::kAdministered, std::move(input.order.text)},
+                  .actor = std::move(input.order.actor)},
+                 std::move(input.done)};
+  view_changed_ = view_urgent_ = true;
   Handle(note);
 }
 
@@ -37,18 +40,6 @@ void Engine::UseSettings(EngineSettings settings) {
   quotas_ = std::make_shared<const Quotas>(settings_.core.quotas);
   reactor_.SetSettings(settings_.core);
   trim_at_ = remove_at_ = {};
-}
-
-void Engine::Handle(AdministeredInput& input) {
-  view_changed_ = view_urgent_ = true;
-  const auto& [actor, text] = input.order;
-  if (!text.empty()) {
-    AppendDecision({.reason = {ReasonCode::kAdministered, text}, .actor = actor, .time = now_.wall});
-    spdlog::info("actor=\"{}\" msg=\"{}\"", actor, text);
-  }
-  done_.push_back([done = std::move(input.done)](const Status& status) {
-    if (done) done(status);
-  });
 }
 
 }  // namespace imgd

@@ -27,6 +27,9 @@ static_assert(static_cast<int>(ReasonCode::kLogPattern) == v1::REASON_CODE_LOG_P
 static_assert(static_cast<int>(ReasonCode::kSpotNotice) == v1::REASON_CODE_SPOT_NOTICE);
 static_assert(static_cast<int>(ReasonCode::kRestored) == v1::REASON_CODE_RESTORED);
 static_assert(static_cast<int>(ReasonCode::kAdministered) == v1::REASON_CODE_ADMINISTERED);
+static_assert(static_cast<int>(ReasonCode::kJoinRefused) == v1::REASON_CODE_JOIN_REFUSED);
+static_assert(static_cast<int>(ReasonCode::kSessionBegun) == v1::REASON_CODE_SESSION_BEGUN);
+static_assert(static_cast<int>(ReasonCode::kSessionEnded) == v1::REASON_CODE_SESSION_ENDED);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
 static_assert(static_cast<int>(ProblemKind::kSharedFolder) == v1::PROBLEM_KIND_SHARED_FOLDER);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);
@@ -39,6 +42,7 @@ static_assert(static_cast<int>(EventKind::kRankStarted) == v1::JobEvent::kRankSt
 static_assert(static_cast<int>(EventKind::kBadImage) == v1::JobEvent::kBadImageFieldNumber);
 static_assert(static_cast<int>(EventKind::kProfile) == v1::JobEvent::kProfileFieldNumber);
 static_assert(static_cast<int>(EventKind::kClasses) == v1::JobEvent::kClassesFieldNumber);
+static_assert(static_cast<int>(EventKind::kSamples) == v1::JobEvent::kSamplesFieldNumber);
 
 /// Of a queued job: what happened to it, not what it waits for.
 bool GivesReason(ReasonCode code) {
@@ -242,6 +246,10 @@ v1::JobEvent ToProto(const StoredEvent& event) {
       break;
     case EventKind::kClasses:
       out.mutable_classes()->ParseFromString(event.payload);
+      break;
+    case EventKind::kSamples:
+      out.mutable_samples()->ParseFromString(event.payload);
+      for (auto& image : *out.mutable_samples()->mutable_images()) image.clear_picture();
       break;
   }
   return out;

@@ -9,6 +9,8 @@ namespace imgd {
 namespace {
 
 constexpr size_t kMostCheckpoints = 1000;
+/// Of which pictures may be asked for; the store keeps no more.
+constexpr size_t kMostSamples = 3;
 /// Written last: what has it is complete.
 constexpr const char* kManifest = "manifest.json";
 
@@ -41,6 +43,27 @@ Status FillClasses(JobId id, Reader& reader, v1::GetClassesResponse& out) {
   if (!row) return tl::unexpected(NoJob(id));
   IMGD_ASSIGN(const auto event, reader.Latest(id, EventKind::kClasses));
   if (event) out.mutable_figures()->ParseFromString(event->payload);
+  return {};
+}
+
+/// The pictures of older events are gone with them.
+Status FillSamples(const v1::GetSamplesRequest& request, Reader& reader, v1::GetSamplesResponse& out) {
+  const JobId id(request.id());
+  IMGD_ASSIGN(const auto row, reader.Job(id, false));
+  if (!row) return tl::unexpected(NoJob(id));
+  IMGD_ASSIGN(const auto events, reader.Newest(id, EventKind::kSamples, kMostSamples));
+  for (const auto& event : events) {
+    if (request.event() != 0 && request.event() != event.number) continue;
+    out.mutable_samples()->ParseFromString(event.payload);
+    out.set_event(event.number);
+    break;
+  }
+  if (request.event() != 0 && !out.has_samples()) {
+    return Fail(ErrorCode::kNotFound, "images of event {} of job {} are not kept", request.event(), id);
+  }
+  if (out.has_samples() && !request.pictures()) {
+    for (auto& image : *out.mutable_samples()->mutable_images()) image.clear_picture();
+  }
   return {};
 }
 
@@ -82,6 +105,17 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetClasses(grpc::CallbackServerContext
   auto* reactor = context->DefaultReactor();
   const bool posted = pool_->TryPost([request, response, reactor](Reader& reader) {
     reactor->Finish(StatusOfRecord(FillClasses(JobId(request->id()), reader, *response)));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::GetSamples(grpc::CallbackServerContext* context,
+                                                     const v1::GetSamplesRequest* request,
+                                                     v1::GetSamplesResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const bool posted = pool_->TryPost([request, response, reactor](Reader& reader) {
+    reactor->Finish(StatusOfRecord(FillSamples(*request, reader, *response)));
   });
   if (!posted) reactor->Finish(ToStatus(Busy()));
   return reactor;

@@ -66,6 +66,9 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* GetClasses(grpc::CallbackServerContext* context,
                                        const v1::GetClassesRequest* request,
                                        v1::GetClassesResponse* response) override;
+  grpc::ServerUnaryReactor* GetSamples(grpc::CallbackServerContext* context,
+                                       const v1::GetSamplesRequest* request,
+                                       v1::GetSamplesResponse* response) override;
   grpc::ServerUnaryReactor* GetMetrics(grpc::CallbackServerContext* context,
                                        const v1::GetMetricsRequest* request,
                                        v1::GetMetricsResponse* response) override;

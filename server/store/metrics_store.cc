@@ -12,7 +12,8 @@ namespace {
 
 /// Who watches a job and was away for a while goes on without a gap.
 constexpr size_t kSealedKept = 4096;
-constexpr size_t kClassesKept = 3;
+/// Of figures of classes, and of pictures.
+constexpr size_t kLargeKept = 3;
 
 void KeepNewest(Database& database, JobId job, EventKind kind, size_t most) {
   RunSql(database,
@@ -59,9 +60,9 @@ void MetricsStore::AppendEvent(const MetricEvent& event) {
     StoreRankTimes(event.run.job);
     live_ranks_.erase(event.run.job);
   }
-  if (event.kind == EventKind::kClasses) {
+  if (event.kind == EventKind::kClasses || event.kind == EventKind::kSamples) {
     batch_->Write(
-        [&event](Database& database) { KeepNewest(database, event.run.job, event.kind, kClassesKept); });
+        [&event](Database& database) { KeepNewest(database, event.run.job, event.kind, kLargeKept); });
   }
   if (event.kind != EventKind::kStep) return;
   batch_->Write([&](Database& database) {
@@ -132,7 +133,7 @@ void MetricsStore::RemoveFigures(JobId job) {
   batch_->Write([job](Database& database) {
     for (const char* table : {"history", "history_runs", "rank_times"})
       RunSql(database, fmt::format("DELETE FROM {} WHERE job = ?", table), Signed(job.value()));
-    for (const EventKind kind : {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses})
+    for (const EventKind kind : {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses, EventKind::kSamples})
       RunSql(database, "DELETE FROM events WHERE job = ? AND kind = ?", Signed(job.value()),
              static_cast<int>(kind));
   });

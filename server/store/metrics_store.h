@@ -23,6 +23,7 @@ enum class EventKind : int {
   kBadImage = 10,
   kProfile = 16,
   kClasses = 18,
+  kSamples = 19,
 };
 
 /// Sequence of a rank's exit, which comes from the agent and not from the trainer's own count.

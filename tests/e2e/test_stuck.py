@@ -16,7 +16,7 @@ from harness import Cluster, alive, wait_for
 from netns import Network
 
 # Short ones, so that the tests are; the defaults are tested by test_the_default_limits.
-LIMITS = ("limits={silence: 5s, step: 5s, input: 5s, autotune: 20s}",)
+LIMITS = ("limits={silence: 5s, step: 5s, input: 5s, autotune: 20s, validation: 8s, checkpoint: 8s}",)
 
 
 def pulse(cluster: Cluster, node: str, generation: int = 1) -> tuple[int, str]:

@@ -23,7 +23,7 @@ SCOPES = ["view", "submit", "operate", "admin"]
 # What the table says, in other words than the server's: a call that is new has to be put in here as well.
 NEEDS = {
     "JobService": dict.fromkeys(["GetJob", "ListJobs", "WatchJob", "ReadLogs", "ListLogs", "GetMetrics", "GetSweep",
-                                 "ListCheckpoints", "GetClasses"], "view")
+                                 "ListCheckpoints", "GetClasses", "GetSamples"], "view")
     | dict.fromkeys(["SubmitJob", "CancelJob", "ChangeJob", "ProfileJob", "CancelSweep", "DeleteJob"], "submit"),
     "NodeService": {"ListNodes": "view", "GetNode": "view", "SetAsideNode": "operate", "ReturnNode": "operate",
                     "ForgetNode": "operate"},
