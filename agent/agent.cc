@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "agent/ec2_identity.h"
 #include "agent/identity.h"
 #include "agent/network.h"
 #include "common/sd_notify.h"
@@ -43,6 +44,20 @@ Agent::~Agent() {
   if (link_ != nullptr) loop_->Unwatch(link_->event_fd());
 }
 
+void Agent::MakeNodeKey() {
+  if (!config_.tls) return;
+  AskEc2 ask_ec2;
+  if (config_.join_as_ec2) ask_ec2 = [] { return FetchEc2Identity(Ec2MetadataAddress()); };
+  node_key_ = std::make_unique<NodeKey>(NodeKey::Options{.server = config_.server,
+                                                         .node = config_.node,
+                                                         .agent_id = agent_id_,
+                                                         .folder = config_.state_dir,
+                                                         .token_file = config_.token_file,
+                                                         .ca_sha256 = config_.ca_hash,
+                                                         .ask_ec2 = std::move(ask_ec2)},
+                                        &clock_);
+}
+
 Status Agent::Begin(std::filesystem::path shim_program) {
   // Before the state folder is made: who names a wrong one leaves nothing behind.
   for (const auto& folder : config_.shared_folders) {
@@ -51,6 +66,7 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   }
   IMGD_ASSIGN(lock_, LockStateDir(config_.state_dir));
   IMGD_ASSIGN(agent_id_, AgentId(config_.state_dir));
+  if (config_.join_as_ec2) IMGD_TRY(BeAnInstance());
   IMGD_ASSIGN(auto devices, FindDevices(config_.nvml, config_.cpu_slots));
   devices_ = std::move(devices.list);
   if (devices.nvml != nullptr) gpus_ = std::make_unique<GpuMonitor>(std::move(devices.nvml), kGpuPeriod);
@@ -62,7 +78,7 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   if (look_for_notice) notices_ = std::make_unique<NoticeMonitor>(std::move(look_for_notice), kNoticePeriod);
   IMGD_ASSIGN(supervisor_, Supervisor::Create(loop_,
                                               {.state_dir = config_.state_dir,
-                                               .shim_program = std::move(shim_program),
+                                               .shim_program = shim_program,
                                                .trainer = config_.trainer,
                                                .devices = devices_,
                                                .run_log_limit_bytes = config_.run_log_limit_bytes,
@@ -70,6 +86,15 @@ Status Agent::Begin(std::filesystem::path shim_program) {
                                               [this](v1::ConnectRequest request) {
                                                 link_->Send(connection_, std::move(request));
                                               }));
+  MakeNodeKey();
+  IMGD_ASSIGN(sessions_, Sessions::Create(loop_,
+                                          {.server = config_.server,
+                                           .node_key = node_key_.get(),
+                                           .node = config_.node,
+                                           .shim_program = shim_program,
+                                           .allowed = config_.sessions,
+                                           .tensorboard = config_.tensorboard},
+                                          supervisor_.get()));
   if (!config_.metrics_listen.empty()) {
     IMGD_ASSIGN(exporter_, Exporter::Create(loop_, config_.metrics_listen, supervisor_.get(), devices_,
                                             gpus_.get(), config_.state_dir));
@@ -79,18 +104,18 @@ Status Agent::Begin(std::filesystem::path shim_program) {
   spdlog::info("node={} devices={} model=\"{}\" server={} state_dir={} msg=\"imgagent {} starts\"",
                config_.node, devices_.size(), devices_.front().model(), config_.server,
                config_.state_dir.native(), kVersion);
-  if (config_.tls) {
-    node_key_ = std::make_unique<NodeKey>(NodeKey::Options{.server = config_.server,
-                                                           .node = config_.node,
-                                                           .agent_id = agent_id_,
-                                                           .folder = config_.state_dir,
-                                                           .token_file = config_.token_file},
-                                          &clock_);
-  }
   link_ = std::make_unique<Link>(LinkOptions{.server = config_.server, .node_key = node_key_.get()});
   IMGD_TRY(loop_->Watch(link_->event_fd(), EPOLLIN, [this](uint32_t) { OnLink(); }));
   WatchDisconnection();
   FeedWatchdog();
+  return {};
+}
+
+Status Agent::BeAnInstance() {
+  IMGD_ASSIGN(const auto identity, OwnEc2Identity(Ec2MetadataAddress(), config_.state_dir));
+  if (config_.node.empty()) config_.node = identity.instance;
+  // What the operator says of the node goes before.
+  for (const auto& [name, value] : identity.labels) config_.labels.try_emplace(name, value);
   return {};
 }
 
@@ -133,7 +158,10 @@ v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
   for (const auto& folder : shared_folders_) *hello->add_shared_folders() = folder;
   for (const auto& [name, value] : config_.labels) (*hello->mutable_labels())[name] = value;
   hello->set_price_per_hour(config_.price_per_hour);
-  if (exporter_ != nullptr) hello->set_metrics_address(exporter_->AddressFor(address));
+  if (exporter_ != nullptr) {
+    hello->set_metrics_address(exporter_->AddressFor(address));
+    hello->set_metrics_relayed(exporter_->relayed());
+  }
   for (auto& status : supervisor_->Statuses()) *hello->add_runs() = std::move(status);
   hello->set_incarnation(incarnation_);
   hello->set_agent_id(agent_id_);
@@ -164,9 +192,20 @@ std::vector<v1::NodeProblem> Agent::Problems() const {
 void Agent::OnResponse(const v1::ConnectResponse& response) {
   if (response.has_welcome()) {
     OnWelcome(response.welcome());
+  } else if (welcomed_ && response.has_open_session()) {
+    sessions_->Open(response.open_session());
+  } else if (welcomed_ && response.has_show_metrics()) {
+    ShowMetrics(response.show_metrics().number());
   } else if (welcomed_) {
     supervisor_->Handle(response);
   }
+}
+
+void Agent::ShowMetrics(uint64_t number) {
+  v1::ConnectRequest request;
+  request.mutable_metrics_page()->set_number(number);
+  if (exporter_ != nullptr) request.mutable_metrics_page()->set_text(exporter_->Text());
+  link_->Send(connection_, std::move(request));
 }
 
 void Agent::OnWelcome(const v1::Welcome& welcome) {
@@ -202,6 +241,7 @@ void Agent::OnClosed(const Link::Closed& closed) {
   loop_->Cancel(std::exchange(welcome_timer_, 0));
   loop_->Cancel(std::exchange(heartbeat_timer_, 0));
   supervisor_->OnDisconnected();
+  sessions_->CancelAll();
   WatchDisconnection();
 }
 

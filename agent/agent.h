@@ -13,6 +13,7 @@
 #include "agent/link.h"
 #include "agent/node_key.h"
 #include "agent/notice.h"
+#include "agent/session/sessions.h"
 #include "agent/supervisor.h"
 
 namespace imgd {
@@ -29,10 +30,15 @@ class Agent {
 
  private:
   Agent(EventLoop* loop, Config config);
+  /// By which imgd knows this node; none where it is spoken to in plain text.
+  void MakeNodeKey();
   Status Begin(std::filesystem::path shim_program);
+  /// The name, and the labels, that EC2 gives this machine where it joins as an instance.
+  Status BeAnInstance();
   void OnLink();
   void OnOpened(uint64_t connection);
   void OnResponse(const v1::ConnectResponse& response);
+  void ShowMetrics(uint64_t number);
   void OnWelcome(const v1::Welcome& welcome);
   void OnClosed(const Link::Closed& closed);
   /// What is wrong with the node now.
@@ -59,6 +65,7 @@ class Agent {
   std::unique_ptr<Exporter> exporter_;  ///< null where metrics are not served
   SystemClock clock_;
   std::unique_ptr<NodeKey> node_key_;  ///< null where imgd is spoken to in plain text
+  std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Link> link_;
   uint64_t connection_ = 0;  ///< that stands now; 0 for none
   bool welcomed_ = false;

@@ -172,6 +172,28 @@ TEST_F(AgentTest, ServesItsMetricsOnAPortThatItNames) {
                                    port)));
 }
 
+TEST_F(AgentTest, ShowsItsMetricsToTheDaemonWhereNobodyDialsIt) {
+  dir_.Script("trainer", "exit 0");
+  const auto agent = StartAgent({"--metrics-listen", "relay"});
+  ASSERT_TRUE(UntilConnected());
+  (void)daemon_.Until([](auto& seen) {
+    EXPECT_TRUE(seen.hellos.front().metrics_relayed());
+    EXPECT_EQ(seen.hellos.front().metrics_address(), "");
+    return true;
+  });
+  v1::ConnectResponse ask;
+  ask.mutable_show_metrics()->set_number(12);
+  // It may not have read the Welcome yet, before which it takes no question.
+  ASSERT_TRUE(daemon_.Until([](auto& seen) { return !seen.heartbeats.empty(); }));
+  daemon_.Send(ask);
+  ASSERT_TRUE(daemon_.Until([](auto& seen) { return !seen.pages.empty(); }));
+  (void)daemon_.Until([](auto& seen) {
+    EXPECT_EQ(seen.pages.front().number(), 12u);
+    EXPECT_THAT(seen.pages.front().text(), HasSubstr("imgd_node_memory_bytes"));
+    return true;
+  });
+}
+
 TEST_F(AgentTest, KilledInTheMiddleOfARunItLosesNothing) {
   dir_.Script("trainer", kCounting);
   auto agent = StartAgent();

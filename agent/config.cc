@@ -8,6 +8,7 @@
 #include "agent/notice.h"
 #include "agent/program.h"
 #include "common/labels.h"
+#include "common/tls/join_token.h"
 #include "common/url.h"
 #include "common/yaml.h"
 
@@ -30,6 +31,24 @@ bool IsNodeName(const std::string& name) {
   return !name.empty() && name.size() <= 253 && name.find_first_not_of(kAllowed) == std::string::npos;
 }
 
+/// Of a config whose server is known to be spoken to by TLS or not.
+Status CompleteJoin(Config& config) {
+  if (!config.join_as_ec2) return {};
+  if (!config.tls)
+    return Fail(ErrorCode::kInvalidArgument,
+                "join: ec2 needs TLS, and {} is spoken to in plain text, where nodes join without more",
+                config.server);
+  if (config.ca_hash.empty()) {
+    return tl::unexpected(Error{.code = ErrorCode::kInvalidArgument,
+                                .message =
+                                    "join: ec2 needs ca_hash, by which imgd is known before anything is "
+                                    "sent to it",
+                                .hint = "imgd's log has it at its start (sha256=...); it is no secret"});
+  }
+  IMGD_ASSIGN(config.ca_hash, tls::ParseCaHash(config.ca_hash));
+  return {};
+}
+
 std::string HostName() {
   char name[256] = "";
   if (::gethostname(name, sizeof name - 1) != 0) return "";
@@ -45,6 +64,8 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   YamlMap& yaml = *parsed;
   if (auto v = yaml.String("server")) config.server = *v;
   if (auto v = yaml.String("token_file")) config.token_file = *v;
+  if (auto v = yaml.Choice("join", {"token", "ec2"})) config.join_as_ec2 = *v == "ec2";
+  if (auto v = yaml.String("ca_hash")) config.ca_hash = *v;
   if (auto v = yaml.String("node")) config.node = *v;
   if (auto v = yaml.String("state_dir")) config.state_dir = *v;
   if (auto v = yaml.String("address")) config.address = *v;
@@ -62,6 +83,8 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.DurationMs("stop_after_disconnect")) config.stop_after_disconnect_ms = *v;
   if (auto v = yaml.String("metrics_listen")) config.metrics_listen = *v;
   if (auto v = yaml.String("spot_notices")) config.spot_notices = *v;
+  if (auto v = yaml.Bool("sessions")) config.sessions = *v;
+  if (auto v = yaml.String("tensorboard")) config.tensorboard = *v;
   if (yaml.Has("health")) {
     auto health = yaml.Child("health");
     const auto mib = [&health](const char* key, uint64_t& bytes) {
@@ -86,14 +109,18 @@ Result<Config> CompleteConfig(Config config) {
                 kMostCpuSlots);
   }
   if (config.metrics_listen == "off") config.metrics_listen.clear();
-  if (!config.metrics_listen.empty() && !SplitHostPort(config.metrics_listen, 0)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or off",
-                config.metrics_listen);
+  if (!config.metrics_listen.empty() && config.metrics_listen != "relay" &&
+      !SplitHostPort(config.metrics_listen, 0)) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or relay, or off",
+        config.metrics_listen);
   }
   IMGD_TRY(NoticesFrom(config.spot_notices));
-  if (config.node.empty()) config.node = HostName();
-  if (!IsNodeName(config.node)) {
+  IMGD_TRY(CompleteJoin(config));
+  const bool named_later = config.node.empty() && config.join_as_ec2;
+  if (config.node.empty() && !named_later) config.node = HostName();
+  if (!named_later && !IsNodeName(config.node)) {
     return Fail(ErrorCode::kInvalidArgument, "node name '{}': 1 to 253 of A-Z a-z 0-9 . _ - are allowed",
                 config.node);
   }

@@ -17,7 +17,9 @@ struct Config {
   std::string server = "127.0.0.1:7650";  ///< with http:// or https:// before it until CompleteConfig()
   bool tls = false;                       ///< CompleteConfig() says
   std::filesystem::path token_file;       ///< of a join token; empty: none
-  std::string node;                       ///< empty: the machine's name
+  bool join_as_ec2 = false;               ///< as the EC2 instance that this machine is
+  std::string ca_hash;                    ///< SHA-256 of imgd's CA for that; CompleteConfig() makes it plain
+  std::string node;                       ///< empty: the machine's name; of an EC2 instance its id
   std::filesystem::path state_dir = "/var/lib/imgagent";
   std::string address;  ///< empty: the one that packets to the server leave from
   uint32_t cpu_slots = 0;
@@ -32,7 +34,9 @@ struct Config {
   int64_t stop_after_disconnect_ms = 0;  ///< 0: never
   HealthLimits health;
   std::string spot_notices = "auto";  ///< as NoticesFrom() takes it
-  std::string metrics_listen;         ///< HOST:PORT of /metrics; empty or "off": not served
+  bool sessions = true;               ///< people that imgd lets in may have a shell here
+  std::string tensorboard;            ///< its program; empty: that of this name in PATH
+  std::string metrics_listen;  ///< HOST:PORT of /metrics; "relay": imgd asks; empty or "off": not served
 };
 
 /// Reads agent.yaml over `config`. On failure: every error, with its place.

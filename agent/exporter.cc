@@ -18,15 +18,17 @@ Result<std::unique_ptr<Exporter>> Exporter::Create(EventLoop* loop, const std::s
                                                    std::filesystem::path state_dir) {
   std::unique_ptr<Exporter> exporter(
       new Exporter(loop, supervisor, std::move(devices), gpus, std::move(state_dir)));
-  IMGD_ASSIGN(exporter->server_, MetricsServer::Listen(loop, listen, [raw = exporter.get()] {
-                return ToMetricsText(raw->Snapshot());
-              }));
+  if (listen != kRelay) {
+    IMGD_ASSIGN(exporter->server_,
+                MetricsServer::Listen(loop, listen, [raw = exporter.get()] { return raw->Text(); }));
+  }
   exporter->host_ = listen.substr(0, listen.rfind(':'));
   exporter->Look();
   return exporter;
 }
 
 std::string Exporter::AddressFor(const std::string& node_address) const {
+  if (relayed()) return "";
   const bool any = host_.empty() || host_ == "0.0.0.0" || host_ == "[::]" || host_ == "::" || host_ == "*";
   const std::string& host = any ? node_address : host_;
   if (host.empty() || (IsLoopbackHost(host) && !IsLoopbackHost(node_address))) return "";

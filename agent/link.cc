@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "agent/channel.h"
 #include "agent/network.h"
 #include "common/files.h"
 #include "common/tls/probe.h"
@@ -22,7 +23,6 @@ namespace {
 using Stream = grpc::ClientReaderWriter<v1::ConnectRequest, v1::ConnectResponse>;
 
 constexpr size_t kMaxInbox = 256;
-constexpr int kMaxMessageBytes = 16 << 20;
 
 Error FromStatus(const grpc::Status& status, const std::string& server) {
   switch (status.error_code()) {
@@ -38,19 +38,6 @@ Error FromStatus(const grpc::Status& status, const std::string& server) {
       return {.code = ErrorCode::kFailedPrecondition,
               .message = fmt::format("imgd at {} refuses this agent: {}", server, status.error_message())};
   }
-}
-
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server,
-                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // the backoff between attempts is ours alone
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Sets TCP_USER_TIMEOUT: heartbeats that nobody's kernel confirms for so long end the connection. The pings
-  // themselves are too rare for a daemon to take offence at.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 600'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(server, credentials, arguments);
 }
 
 }  // namespace
@@ -182,8 +169,7 @@ void Link::Impl::Connect() {
       return;
     }
     shown = std::move(*tls);
-    credentials = grpc::SslCredentials(
-        {.pem_root_certs = shown.ca, .pem_private_key = shown.key, .pem_cert_chain = shown.certificate});
+    credentials = CredentialsOf(shown);
   }
   const auto channel = MakeChannel(options.server, credentials);
   if (!WaitUntilConnected(*channel)) {

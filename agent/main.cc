@@ -35,8 +35,8 @@ int Complain(const Error& error) {
 /// What the command line says; what it does not say is empty.
 struct Flags {
   std::string config_file;
-  std::optional<std::string> server, token_file, node, state_dir, address, trainer, nvml, log_level, cgroup,
-      metrics, spot_notices;
+  std::optional<std::string> server, token_file, join, ca_hash, node, state_dir, address, trainer, nvml,
+      log_level, cgroup, metrics, spot_notices;
   std::optional<uint32_t> cpu_slots;
   std::vector<std::string> shared_folders;
   std::vector<std::string> labels;
@@ -52,7 +52,15 @@ void AddFlags(CLI::App& app, Flags& flags) {
       "https:// TLS");
   app.add_option("--token-file", flags.token_file,
                  "File with the join token by which this node joins the first time (imgcli node join-token)");
-  app.add_option("--node", flags.node, "This node's name (default: the machine's)");
+  app.add_option("--join", flags.join,
+                 "token, or ec2: as the EC2 instance that this machine is, by its identity document (default "
+                 "token)")
+      ->check(CLI::IsMember({"token", "ec2"}));
+  app.add_option("--ca-hash", flags.ca_hash,
+                 "SHA-256 of imgd's CA, sha256:HEX, by which it is known before this node joins as an EC2 "
+                 "instance");
+  app.add_option("--node", flags.node,
+                 "This node's name (default: the machine's; the id of an EC2 instance)");
   app.add_option("--state-dir", flags.state_dir,
                  "Folder for what must outlive the agent (default /var/lib/imgagent)");
   app.add_option("--cpu-slots", flags.cpu_slots, "CPU slots to offer where there is no GPU (default 0)");
@@ -102,6 +110,8 @@ std::optional<Config> GivenSettings(const Flags& flags, int* exit_code) {
   }
   if (flags.server) config.server = *flags.server;
   if (flags.token_file) config.token_file = *flags.token_file;
+  if (flags.join) config.join_as_ec2 = *flags.join == "ec2";
+  if (flags.ca_hash) config.ca_hash = *flags.ca_hash;
   if (flags.node) config.node = *flags.node;
   if (flags.state_dir) config.state_dir = *flags.state_dir;
   if (flags.address) config.address = *flags.address;

@@ -67,6 +67,18 @@ MaybeValue CheckpointOf(const LiveRun& run) {
   return std::nullopt;
 }
 
+/// A trainer of before did not say it.
+MaybeValue WriteSecondsOf(const LiveRun& run) {
+  const auto seconds = CheckpointOf<&RankFigures::Written::write_seconds>(run);
+  return seconds.value_or(0) > 0 ? seconds : std::nullopt;
+}
+
+/// None without a GPU.
+MaybeValue CopySecondsOf(const LiveRun& run) {
+  const double seconds = SumOf(run, &RankFigures::h2d_seconds);
+  return seconds > 0 ? MaybeValue(seconds) : std::nullopt;
+}
+
 MaybeValue SpeedOf(const LiveRun& run) {
   return FurthestRank(run) == nullptr ? MaybeValue() : SumOf(run, &RankFigures::images_per_second);
 }
@@ -115,6 +127,10 @@ constexpr RunMetric kRunMetrics[] = {
      CheckpointOf<&RankFigures::Written::time_seconds>},
     {"imgd_job_checkpoint_bytes", MetricType::Gauge, "Size of that checkpoint.",
      CheckpointOf<&RankFigures::Written::bytes>},
+    {"imgd_job_checkpoint_write_seconds", MetricType::Gauge,
+     "Time that writing that checkpoint took, beside the training.", WriteSecondsOf},
+    {"imgd_job_h2d_seconds_total", MetricType::Counter,
+     "Time that copying batches to the GPUs of this node's ranks took, beside the computing.", CopySecondsOf},
     {"imgd_job_images_total", MetricType::Counter,
      "Images that this node's ranks trained on, each as often as it was seen.",
      [](const LiveRun& run) { return SumOf(run, &RankFigures::images); }},

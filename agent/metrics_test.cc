@@ -139,6 +139,7 @@ v1::TrainerEvent WrittenEvent(int64_t time_us, uint64_t bytes) {
   v1::TrainerEvent event;
   event.set_time_us(time_us);
   event.mutable_checkpoint()->set_size_bytes(bytes);
+  event.mutable_checkpoint()->set_write_seconds(static_cast<double>(bytes) / 1e3);
   return event;
 }
 
@@ -172,7 +173,8 @@ NodeSnapshot FullNode() {
   for (const uint64_t job : {7, 8}) {
     node.runs.push_back({{JobId(job), Generation(2), "c1"}, 8, {8, Rank(100, 256)}});
     node.runs.back().ranks[0].validation = {2.5, 0.4};
-    node.runs.back().ranks[0].checkpoint = {1e9, 1e8};
+    node.runs.back().ranks[0].checkpoint = {1e9, 1e8, 3};
+    node.runs.back().ranks[0].h2d_seconds = 1;
   }
   for (uint32_t i = 0; i < 8; ++i) {
     auto& gpu = node.gpus.emplace_back();
@@ -241,6 +243,12 @@ TEST(Metrics, HowFarTheTrainingIsAndHowWellItGoes) {
   EXPECT_EQ(value("imgd_job_validation_top1_ratio"), 0.5);
   EXPECT_EQ(value("imgd_job_checkpoint_timestamp_seconds"), 2.5);
   EXPECT_EQ(value("imgd_job_checkpoint_bytes"), 1001);
+  EXPECT_EQ(value("imgd_job_checkpoint_write_seconds"), 1.001);
+  EXPECT_EQ(value("imgd_job_h2d_seconds_total"), -1) << "without a GPU";
+  report.mutable_step()->mutable_times()->set_h2d_seconds(0.5);
+  TakeEvent(report, node.runs[0].ranks[0]);
+  TakeEvent(report, node.runs[0].ranks[1]);
+  EXPECT_EQ(value("imgd_job_h2d_seconds_total"), 1);
 }
 
 TEST(Metrics, OfEachGpuWhetherItIsHeldHeldBackOrBroken) {

@@ -89,6 +89,10 @@ Result<NodeTls> NodeKey::Get() {
       IMGD_TRY(Join(*token));
       return tls_;
     }
+    if (options_.ask_ec2) {
+      IMGD_TRY(JoinAsInstance());
+      return tls_;
+    }
     if (!has) {
       return tl::unexpected(Error{
           .code = ErrorCode::kFailedPrecondition,
@@ -166,9 +170,46 @@ Status NodeKey::Ask(const std::string& ca, Call call) {
 }
 
 Status NodeKey::Join(const tls::JoinToken& token) {
+  v1::EnrolRequest request;
+  request.set_secret(token.secret);
+  IMGD_TRY(Enrol(token.ca_sha256, std::move(request)));
+  IMGD_TRY(tls::WriteSecretFile(files_.used, Sha256Of(token.secret) + "\n"));
+  spdlog::info("node={} server={} msg=\"joined by a token; the certificate is in {}\"", options_.node,
+               options_.server, files_.certificate.native());
+  return {};
+}
+
+Status NodeKey::JoinAsInstance() {
+  constexpr Duration kPause = std::chrono::seconds(30);
+  if (instance_refused_ && clock_->Now() < instance_refused_at_ + kPause)
+    return tl::unexpected(*instance_refused_);
+  // An instance joins once: its key is given up only when imgd itself says that it is good for nothing.
+  if (!tls_.certificate.empty()) {
+    const auto renewed = Renew();
+    if (renewed) refused_ = false;
+    if (renewed || renewed.error().code != ErrorCode::kPermissionDenied) return renewed;
+  }
+  IMGD_ASSIGN(const Ec2Identity identity, options_.ask_ec2());
+  v1::EnrolRequest request;
+  request.mutable_ec2()->set_document(identity.document);
+  request.mutable_ec2()->set_signature(identity.signature);
+  if (auto joined = Enrol(options_.ca_sha256, std::move(request)); !joined) {
+    if (joined.error().code != ErrorCode::kUnavailable) {
+      instance_refused_ = joined.error();
+      instance_refused_at_ = clock_->Now();
+    }
+    return joined;
+  }
+  instance_refused_.reset();
+  spdlog::info("node={} server={} msg=\"joined as the EC2 instance {}; the certificate is in {}\"",
+               options_.node, options_.server, identity.instance, files_.certificate.native());
+  return {};
+}
+
+Status NodeKey::Enrol(const std::string& ca_sha256, v1::EnrolRequest request) {
   IMGD_ASSIGN(const HostPort where, ParseHostPort(options_.server));
   IMGD_ASSIGN(const auto chain, tls::FetchChain({.host = where.host, .port = where.port}));
-  IMGD_ASSIGN(const std::string ca, tls::FindPinned(chain, token.ca_sha256, options_.server));
+  IMGD_ASSIGN(const std::string ca, tls::FindPinned(chain, ca_sha256, options_.server));
   // A new key: who had the old one, with an old token, has no part in what this one is good for. It is kept
   // before it is used, so that a lost answer is asked for again with the same.
   std::string key = OrEmpty(ReadFile(files_.key, kMostFileBytes));
@@ -179,8 +220,6 @@ Status NodeKey::Join(const tls::JoinToken& token) {
     refused_ = false;
   }
   tls_.key = key;
-  v1::EnrolRequest request;
-  request.set_secret(token.secret);
   request.set_node(options_.node);
   request.set_agent_id(options_.agent_id);
   IMGD_ASSIGN(*request.mutable_request_pem(), tls::MakeRequest(key));
@@ -188,11 +227,7 @@ Status NodeKey::Join(const tls::JoinToken& token) {
   IMGD_TRY(Ask(ca, [&](auto& stub, auto& context) { return stub.Enrol(&context, request, &response); }));
   IMGD_TRY(tls::WriteSecretFile(files_.ca, ca));
   tls_.ca = ca;
-  IMGD_TRY(Take(response.certificate_pem(), response.time_us()));
-  IMGD_TRY(tls::WriteSecretFile(files_.used, Sha256Of(token.secret) + "\n"));
-  spdlog::info("node={} server={} msg=\"joined by a token; the certificate is in {}\"", options_.node,
-               options_.server, files_.certificate.native());
-  return {};
+  return Take(response.certificate_pem(), response.time_us());
 }
 
 Status NodeKey::Renew() {

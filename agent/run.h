@@ -64,6 +64,8 @@ class Run {
   /// Null while there is no folder.
   RunRelay* relay() { return relay_ ? &*relay_ : nullptr; }
   const std::optional<RunDir>& dir() const { return dir_; }
+  /// What its shim said last; nothing before it said anything.
+  const std::optional<RunRecord>& record() const { return record_; }
   /// Removes the run's folder. Only when it is gone.
   void RemoveDir();
 

@@ -33,6 +33,7 @@ void AddReport(const v1::StepMetrics& report, RankFigures& rank) {
   Grow(rank.backward_seconds, times.backward_seconds());
   Grow(rank.communication_seconds, times.communication_seconds());
   Grow(rank.optimizer_seconds, times.optimizer_seconds());
+  Grow(rank.h2d_seconds, times.h2d_seconds());
   rank.has_step = true;
   rank.step = report.step();
   rank.loss = report.loss();
@@ -49,7 +50,8 @@ void TakeEvent(const v1::TrainerEvent& event, RankFigures& rank) {
   if (event.has_epoch()) rank.validation = {event.epoch().val_loss(), event.epoch().val_top1()};
   if (event.has_checkpoint()) {
     rank.checkpoint = {static_cast<double>(event.time_us()) / 1e6,
-                       static_cast<double>(event.checkpoint().size_bytes())};
+                       static_cast<double>(event.checkpoint().size_bytes()),
+                       event.checkpoint().write_seconds()};
   }
 }
 

@@ -29,6 +29,7 @@ struct RankFigures {
   double backward_seconds = 0;
   double communication_seconds = 0;
   double optimizer_seconds = 0;
+  double h2d_seconds = 0;
 
   // The latest report; without meaning before the first.
   bool has_step = false;
@@ -51,6 +52,7 @@ struct RankFigures {
   struct Written {
     double time_seconds = 0;  ///< since 1970 UTC
     double bytes = 0;
+    double write_seconds = 0;
   };
   std::optional<Written> checkpoint;
 };

@@ -311,6 +311,11 @@ Run* Supervisor::Find(const RunKey& key) {
   return it == runs_.end() ? nullptr : it->second.get();
 }
 
+const Run* Supervisor::RunOf(const v1::RunId& run) const {
+  const auto it = runs_.find(KeyOf(run));
+  return it == runs_.end() ? nullptr : it->second.get();
+}
+
 Run& Supervisor::Add(const RunKey& key) {
   auto& run = runs_[key];
   run = std::make_unique<Run>(loop_, key, [this](Run& changed) { OnChange(changed); });

@@ -44,6 +44,8 @@ class Supervisor {
   std::vector<v1::RunStatus> Statuses() const;
   /// Runs, of whatever cluster, that were started and are not gone. Good until the loop goes on.
   std::vector<const Run*> LiveRuns() const;
+  /// The run as the daemon that is there now names it; null where there is none. Good until the loop goes on.
+  const Run* RunOf(const v1::RunId& run) const;
   /// Clusters with a run here that is not gone.
   std::set<std::string> LiveClusters() const;
 

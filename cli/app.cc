@@ -78,6 +78,7 @@ void AddCommands(Command app, Context& context) {
   AddWatchCommand(app, context);
   AddWaitCommand(app, context);
   AddLogsCommand(app, context);
+  AddAttachCommand(app, context);
   AddCancelCommand(app, context);
   AddDeleteCommand(app, context);
   AddSweepCommand(app, context);
@@ -92,6 +93,8 @@ void AddCommands(Command app, Context& context) {
   AddEventsCommand(app, context);
   AddNodesCommand(app, context);
   AddNodeCommands(app, context);
+  AddShellCommand(app, context);
+  AddForwardCommand(app, context);
   AddUsageCommand(app, context);
   AddTokenCommands(app, context);
   AddAdminCommands(app, context);

@@ -147,7 +147,7 @@ Option& Option::SplitAtCommas() {
 }
 
 Command Command::AddSubcommand(const std::string& name, const std::string& help) {
-  return {app_->add_subcommand(name, help), chosen_};
+  return {app_->add_subcommand(name, help), chosen_, rests_};
 }
 
 void Command::NeedsSubcommand() { app_->require_subcommand(1); }
@@ -196,6 +196,8 @@ void Command::AddFlag(const std::string& name, bool& value, const std::string& h
   app_->add_flag(name, value, help);
 }
 
+void Command::TakesRest(std::vector<std::string>& words) { (*rests_)[app_] = &words; }
+
 void Command::Footer(const std::string& text) { app_->footer(text); }
 
 void Command::Runs(Action action) {
@@ -220,10 +222,28 @@ std::string CommandLine::Help() const { return app_->help(); }
 
 Grammar CommandLine::grammar() const { return GrammarOf(*app_); }
 
+int CommandLine::WordsToParse(int argc, const char* const* argv) const {
+  int dashes = 1;
+  while (dashes < argc && std::string_view(argv[dashes]) != "--") ++dashes;
+  for (const auto& [command, words] : rests_) {
+    const auto is_name = [name = command->get_name()](const char* word) { return name == word; };
+    if (dashes < argc && std::any_of(argv + 1, argv + dashes, is_name)) return dashes;
+  }
+  return argc;
+}
+
 CommandLine::Parsed CommandLine::Parse(int argc, const char* const* argv, std::ostream& out,
                                        std::ostream& err) {
   try {
-    app_->parse(argc, argv);
+    // The library would look into the rest: it takes [a] apart and {} for nothing.
+    const int parsed = WordsToParse(argc, argv);
+    app_->parse(parsed, argv);
+    if (parsed == argc) return {.action = chosen_};
+    const auto& command = DeepestCommand(*app_);
+    const auto takes = rests_.find(&command);
+    if (takes == rests_.end())
+      return {.error = UsageError{.message = "nothing may follow --", .command = FullName(command)}};
+    takes->second->assign(argv + parsed + 1, argv + argc);
     return {.action = chosen_};
   } catch (const CLI::Success& success) {
     return {.exit_code = app_->exit(success, out, err)};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -52,7 +53,9 @@ using Action = std::function<int()>;
 /// A command, as `imgcli jobs` or `imgcli dataset convert`. What it is bound to must live until it has run.
 class Command {
  public:
-  Command(CLI::App* app, Action* chosen) : app_(app), chosen_(chosen) {}
+  /// Commands that take what comes after "--".
+  using Rests = std::map<const CLI::App*, std::vector<std::string>*>;
+  Command(CLI::App* app, Action* chosen, Rests* rests) : app_(app), chosen_(chosen), rests_(rests) {}
 
   Command AddSubcommand(const std::string& name, const std::string& help);
   /// One of the subcommands must be named.
@@ -69,6 +72,8 @@ class Command {
   Option AddNumber(const std::string& name, const std::string& help, uint64_t least, uint64_t most,
                    std::function<void(uint64_t)> set);
   void AddFlag(const std::string& name, bool& value, const std::string& help);
+  /// All words after the line's first "--", as they are; no other command takes any.
+  void TakesRest(std::vector<std::string>& words);
   /// What help shows at its end.
   void Footer(const std::string& text);
   /// What is done when the line names this command, after all of the line was understood.
@@ -77,6 +82,7 @@ class Command {
  private:
   CLI::App* app_;
   Action* chosen_;
+  Rests* rests_;
 };
 
 /// The whole line: a program with commands.
@@ -85,7 +91,7 @@ class CommandLine {
   CommandLine(const std::string& program, const std::string& what_it_does, const std::string& version);
   ~CommandLine();
 
-  Command root() { return Command(app_.get(), &chosen_); }
+  Command root() { return Command(app_.get(), &chosen_, &rests_); }
   std::string Help() const;
   /// All commands, as far as they have been added.
   Grammar grammar() const;
@@ -103,8 +109,12 @@ class CommandLine {
   Parsed Parse(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
 
  private:
+  /// How many words there are before the "--" that a command of ours takes the rest after; else all of them.
+  int WordsToParse(int argc, const char* const* argv) const;
+
   std::unique_ptr<CLI::App> app_;
   Action chosen_;
+  Command::Rests rests_;
 };
 
 }  // namespace imgd::cli

@@ -83,15 +83,22 @@ int RevokeJoinToken(Context& context, const std::string& id) {
   return 0;
 }
 
-int RevokeNode(Context& context, const std::string& name) {
+struct RevokeOptions {
+  std::string name;
+  bool may_rejoin = false;
+};
+
+int RevokeNode(Context& context, const RevokeOptions& options) {
   v1::RevokeNodeRequest request;
-  request.set_name(name);
+  request.set_name(options.name);
+  request.set_may_rejoin(options.may_rejoin);
   request.set_actor(OwnerName(context.env()));
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   if (const auto answer = (*client)->RevokeNode(request); !answer) return context.Fail(answer.error());
-  context.out() << fmt::format("{}: revoked; it takes no part until it joins with a new token\n",
-                               Printable(name));
+  context.out() << fmt::format(
+      "{}: revoked; it takes no part until it joins {}\n", Printable(options.name),
+      options.may_rejoin ? "anew as the EC2 instance that it is, which it may once" : "with a new token");
   return 0;
 }
 
@@ -102,15 +109,21 @@ void AddRevokeCommands(Command node, Context& context) {
   revoke.Footer("Examples:\n  imgcli node revoke-join-token 1f0c9a2b");
   revoke.Runs([&context, id] { return RevokeJoinToken(context, *id); });
 
-  auto name = std::make_shared<std::string>();
+  auto options = std::make_shared<RevokeOptions>();
   Command leave = node.AddSubcommand("revoke", "End a node's leave to take part, at once");
-  leave.AddOption("NODE", *name, "Name of the node, as imgcli nodes shows it").Required().ValueName("");
+  leave.AddOption("NODE", options->name, "Name of the node, as imgcli nodes shows it")
+      .Required()
+      .ValueName("");
+  leave.AddFlag("--rejoin", options->may_rejoin,
+                "It may join once more as the EC2 instance that it is, however long ago that was started");
   leave.Footer(
       "Its stream is closed and its certificate refused; its runs start elsewhere as those of a lost node "
       "do. To let\n"
       "them end through a checkpoint first: imgcli node drain NODE --wait.\n\n"
-      "Examples:\n  imgcli node revoke gpu-3");
-  leave.Runs([&context, name] { return RevokeNode(context, *name); });
+      "Examples:\n"
+      "  imgcli node revoke gpu-3\n"
+      "  imgcli node revoke i-0123456789abcdef0 --rejoin  its disk was replaced, or it was off for weeks");
+  leave.Runs([&context, options] { return RevokeNode(context, *options); });
 }
 
 }  // namespace

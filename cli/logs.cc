@@ -31,6 +31,7 @@ struct LogsOptions {
 
 constexpr uint64_t kUsualFound = 1000;
 constexpr uint64_t kMostOfPage = 10'000;
+constexpr uint64_t kAttachTail = 20;
 
 /// Writes lines, each once, however often the daemon sends it.
 class LogPrinter {
@@ -253,7 +254,48 @@ int RunLogs(Context& context, const LogsOptions& options) {
   return LogReader(context, **client, job->job(), options).Run();
 }
 
+/// `imgcli attach`: the last lines and what follows, and how it ended.
+int RunAttach(Context& context, const LogsOptions& options) {
+  context.FollowUntilInterrupted();
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  auto id = FindJob(**client, options.job);
+  if (!id) return context.Fail(id.error());
+  auto job = (*client)->GetJob(*id);
+  if (!job) return context.Fail(job.error());
+  if (auto error = CheckRange(job->job(), options)) return context.Fail({*error});
+  if (!IsFinal(job->job().state())) {
+    const auto& reason = job->job().reason_text();
+    context.Say(fmt::format("attached to {}, {}{}; Ctrl-C leaves it alone", JobTitle(job->job()),
+                            StateName(job->job().state()), reason.empty() ? "" : ": " + Printable(reason)),
+                Style::kDim);
+  }
+  const int followed = LogReader(context, **client, job->job(), options).Run();
+  if (followed != 0 || context.interrupt().Triggered()) return followed;
+  return FollowJob(context, **client, *id, {.quiet = true});
+}
+
 }  // namespace
+
+void AddAttachCommand(Command app, Context& context) {
+  auto options = std::make_shared<LogsOptions>();
+  options->follow = true;
+  options->tail = kAttachTail;
+  Command command = app.AddSubcommand("attach", "Live output of a job, to its end");
+  AddJobArgument(command, options->job);
+  command.AddNumber("--rank", "Only this rank (default: all, each line with its rank)", 0, UINT32_MAX,
+                    [options](uint64_t rank) { options->rank = static_cast<uint32_t>(rank); });
+  command.AddNumber("--tail", "So many of the last lines of each rank first (default: 20)", 1, 1'000'000'000,
+                    [options](uint64_t lines) { options->tail = lines; });
+  command.Footer(
+      "As logs -f, from the last lines on, over the job's later starts and over restarts of imgd, and with "
+      "an\n"
+      "exit code that says how the job ended, as wait's. Ctrl-C detaches; the job goes on.\n\n"
+      "Examples:\n"
+      "  imgcli attach 12\n"
+      "  imgcli attach rn50-90ep --rank 0");
+  command.Runs([&context, options] { return RunAttach(context, *options); });
+}
 
 void AddLogsCommand(Command app, Context& context) {
   auto options = std::make_shared<LogsOptions>();

@@ -210,6 +210,9 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.currency, root->String("currency"));
   if (root->Has("policies")) config.policies = ReadPolicies(*root);
   take(config.commands, root->Bool("commands"));
+  take(config.shell, root->Bool("shell"));
+  take(config.shell_idle_limit_ms, root->DurationMs("shell_idle_limit"));
+  take(config.shell_sessions_per_node, root->Int("shell_sessions_per_node", 1, 256));
   take(config.set_aside_after, root->Int("set_aside_after", 0, 1000));
   take(config.most_clock_skew_ms, root->DurationMs("most_clock_skew"));
   take(config.built_in_log_patterns, root->Bool("built_in_log_patterns"));
@@ -224,6 +227,7 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.lost_nodes_kept_for_ms, root->DurationMs("lost_nodes_kept_for"));
   if (root->Has("notifications")) config.notifications = ReadNotifications(*root);
   ReadTls(*root, config.tls);
+  if (root->Has("ec2_join")) config.ec2_join = ReadEc2Join(*root);
   auto web = root->Child("web");
   take(config.web.listen, web.String("listen"));
   take(config.web.certificate, web.String("certificate"));
@@ -271,6 +275,7 @@ Status CheckServerConfig(const ServerConfig& config) {
                 config.report_timeout_ms);
   }
   IMGD_TRY(CheckTls(config));
+  IMGD_TRY(CheckEc2Join(config.ec2_join));
   return CheckWeb(config.web);
 }
 

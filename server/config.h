@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "server/auth/ec2_config.h"
 #include "server/core/shares.h"
 #include "server/engine/log_patterns.h"
 #include "server/notify/notify_config.h"
@@ -52,7 +53,10 @@ struct ServerConfig {
   Quotas quotas;
   std::string currency;  ///< of nodes' prices, for people
   Policies policies;
-  bool commands = false;                                     ///< jobs may be any program
+  bool commands = false;                            ///< jobs may be any program
+  bool shell = false;                               ///< people may have sessions on nodes
+  int64_t shell_idle_limit_ms = 4LL * 3600 * 1000;  ///< 0: for ever
+  int64_t shell_sessions_per_node = 16;
   int64_t fair_share_half_life_ms = 7LL * 24 * 3600 * 1000;  ///< 0: age alone decides
   Shares shares;
   int64_t aging_ms = 24LL * 3600 * 1000;  ///< that a job waits for a step of priority; 0: none is gained
@@ -72,6 +76,7 @@ struct ServerConfig {
   NotifyConfig notifications;
   WebConfig web;
   TlsConfig tls;
+  Ec2JoinConfig ec2_join;
 
   /// Whether gRPC is served by TLS: on every address but 127.0.0.1 and ::1, unless it is plain_text.
   bool UsesTls() const;

@@ -65,6 +65,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   const std::lock_guard starting(daemon->config_mutex_);  // who wants a reload waits until all is there
   daemon->config_ = config;
   daemon->read_again_ = std::move(read_again);
+  IMGD_ASSIGN(auto ec2, Ec2RulesOf(config));
   IMGD_TRY(daemon->OpenAuthority(config, clock));
   IMGD_ASSIGN(daemon->engine_, Engine::Open(EngineSettingsOf(config, std::move(on_tick)), clock));
   IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
@@ -75,6 +76,8 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   };
   IMGD_ASSIGN(daemon->server_, RpcServer::Start(DoorOf(config, daemon->authority_.get()), JobRulesOf(config),
                                                 daemon->engine_.get(), daemon->pool_.get(), clock, reload));
+  daemon->server_->SetEc2Rules(std::move(ec2));
+  daemon->server_->SetRules(SessionRulesOf(config));
   IMGD_TRY(daemon->StartWeb(config, clock));
   daemon->server_->OnRevoked([web = daemon->web_.get()](const std::string& token) {
     if (web != nullptr) web->EndListenersOf(token);
@@ -156,7 +159,8 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
                                         .feed = feed_.get(),
                                         .calls = &server_->calls(),
                                         .notifier = notifier_.get(),
-                                        .loopback = IsLoopbackHost(host)});
+                                        .loopback = IsLoopbackHost(host),
+                                        .tls = !settings.certificate.empty()});
   IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
   if (settings.certificate.empty()) {
     spdlog::info("web=http://{}:{} msg=\"serves plain HTTP\"", host, web_->port());

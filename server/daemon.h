@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/files.h"
 #include "server/auth/authority.h"
+#include "server/auth/ec2_identity.h"
 #include "server/auth/renewal.h"
 #include "server/config.h"
 #include "server/engine/engine.h"
@@ -27,6 +28,9 @@ using ReadConfigFunction = std::function<tl::expected<ServerConfig, std::vector<
 EngineSettings EngineSettingsOf(const ServerConfig& config, std::function<void()> on_tick);
 /// What of it jobs get and may ask for.
 RpcServer::JobRules JobRulesOf(const ServerConfig& config);
+/// Which EC2 instances join by it, with the certificates that it names; null: none. Errors: as LoadEc2Rules.
+Result<std::shared_ptr<const Ec2Rules>> Ec2RulesOf(const ServerConfig& config);
+SessionRules SessionRulesOf(const ServerConfig& config);
 
 /// The whole daemon but for the process around it: the state folder's lock, the engine, the readers, the
 /// server. The first member started is the last to end.
@@ -58,9 +62,10 @@ class Daemon {
   Status StartWeb(const ServerConfig& config, const Clock* clock);
   /// The first admin's token, in a file, where nobody has one.
   Status MakeFirstAdmin(const std::filesystem::path& folder);
-  tl::expected<ServerConfig, std::vector<Error>> ReadAgain(ConfigChanges& changes);
+  tl::expected<ServerConfig, std::vector<Error>> ReadAgain(ConfigChanges& changes,
+                                                           std::shared_ptr<const Ec2Rules>& ec2);
   /// From now on, by all parts but the engine, which has it already.
-  void Use(ServerConfig config);
+  void Use(ServerConfig config, std::shared_ptr<const Ec2Rules> ec2);
 
   UniqueFd lock_;
   std::unique_ptr<Authority> authority_;  ///< null where nothing is served by TLS

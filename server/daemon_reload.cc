@@ -59,6 +59,18 @@ RpcServer::JobRules JobRulesOf(const ServerConfig& config) {
   return rules;
 }
 
+Result<std::shared_ptr<const Ec2Rules>> Ec2RulesOf(const ServerConfig& config) {
+  if (!config.ec2_join.On()) return nullptr;
+  IMGD_ASSIGN(auto rules, LoadEc2Rules(config.ec2_join));
+  return std::make_shared<const Ec2Rules>(std::move(rules));
+}
+
+SessionRules SessionRulesOf(const ServerConfig& config) {
+  return {.allowed = config.shell,
+          .idle_limit = std::chrono::milliseconds(config.shell_idle_limit_ms),
+          .most_per_node = static_cast<uint32_t>(config.shell_sessions_per_node)};
+}
+
 namespace {
 
 std::string TextOf(const ConfigChanges& changes, const std::string& actor) {
@@ -73,7 +85,8 @@ std::string TextOf(const ConfigChanges& changes, const std::string& actor) {
 }  // namespace
 
 /// The configuration that holds then; changes nothing.
-tl::expected<ServerConfig, std::vector<Error>> Daemon::ReadAgain(ConfigChanges& changes) {
+tl::expected<ServerConfig, std::vector<Error>> Daemon::ReadAgain(ConfigChanges& changes,
+                                                                 std::shared_ptr<const Ec2Rules>& ec2) {
   if (!read_again_) {
     return tl::unexpected(
         std::vector<Error>{{.code = ErrorCode::kFailedPrecondition,
@@ -86,13 +99,17 @@ tl::expected<ServerConfig, std::vector<Error>> Daemon::ReadAgain(ConfigChanges& 
   // Values that are good together in the file may not be beside those that stay.
   if (const auto good = CheckServerConfig(config); !good)
     return tl::unexpected(std::vector<Error>{good.error()});
+  auto rules = Ec2RulesOf(config);
+  if (!rules) return tl::unexpected(std::vector<Error>{rules.error()});
+  ec2 = std::move(*rules);
   return config;
 }
 
 void Daemon::Reload(const std::string& actor, std::function<void(ReloadAnswer)> done) {
   const std::lock_guard lock(config_mutex_);
   ConfigChanges changes;
-  auto config = ReadAgain(changes);
+  std::shared_ptr<const Ec2Rules> ec2;
+  auto config = ReadAgain(changes, ec2);
   if (!config) {
     spdlog::error("actor=\"{}\" msg=\"the configuration stays as it is: {}\"", actor,
                   config.error().front().ToString());
@@ -101,23 +118,25 @@ void Daemon::Reload(const std::string& actor, std::function<void(ReloadAnswer)> 
   }
   SettingsOrder order{EngineSettingsOf(*config, {}), actor, TextOf(changes, actor)};
   // Nothing of it holds before the change is recorded: where that fails all stays as it is.
-  engine_->ChangeSettings(std::move(order), [this, config = std::move(*config), changes,
+  engine_->ChangeSettings(std::move(order), [this, config = std::move(*config), ec2 = std::move(ec2), changes,
                                              done = std::move(done)](const Status& status) mutable {
     if (!status) {
       spdlog::error("msg=\"the configuration stays as it is: {}\"", status.error().ToString());
       done(tl::unexpected(std::vector<Error>{status.error()}));
       return;
     }
-    Use(std::move(config));
+    Use(std::move(config), std::move(ec2));
     done(changes);
   });
 }
 
-void Daemon::Use(ServerConfig config) {
+void Daemon::Use(ServerConfig config, std::shared_ptr<const Ec2Rules> ec2) {
   const std::lock_guard lock(config_mutex_);
   config_ = std::move(config);
   spdlog::set_level(spdlog::level::from_str(config_.log_level));
   server_->SetRules(JobRulesOf(config_));
+  server_->SetRules(SessionRulesOf(config_));
+  server_->SetEc2Rules(std::move(ec2));
   // Its files may be others under the same names; gRPC looks at its own by itself.
   if (web_ && !config_.web.plain_http) web_->ReloadCertificate();
 }

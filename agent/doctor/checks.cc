@@ -254,6 +254,12 @@ Verdict CheckCertificate(const NodeFacts& facts) {
     return Fault(facts.tls_error, "docs/operations.md, Who may talk, has each case");
   if (!facts.certificate_left_seconds) {
     if (facts.has_join_token) return Good("none yet: the agent joins by its token");
+    if (facts.is_instance && facts.ec2_error.empty())
+      return Good("none yet: the agent joins as the EC2 instance that it is");
+    if (facts.is_instance)
+      return Fault(facts.ec2_error,
+                   "the instance's metadata options have to allow the service (IMDSv2), with a "
+                   "hop limit of 2 from within a container");
     return Fault("has no certificate and no join token that can be read",
                  "imgcli node join-token makes one; token_file in agent.yaml names it");
   }

@@ -76,6 +76,13 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
             "agent.yaml:3:1", "deploy/agent.yaml"},
            {"certificate", [](NodeFacts& f) { f.certificate_left_seconds.reset(); }, Grade::kFault,
             "no certificate and no join token", "join-token"},
+           {"certificate",
+            [](NodeFacts& f) {
+              f.certificate_left_seconds.reset();
+              f.is_instance = true;
+              f.ec2_error = "cannot ask EC2 which instance this is";
+            },
+            Grade::kFault, "cannot ask EC2", "IMDSv2"},
            {"certificate", [](NodeFacts& f) { f.certificate_left_seconds = -60; }, Grade::kWarning, "ran out",
             "start the agent"},
            {"certificate", [](NodeFacts& f) { f.certificate_left_seconds = -8 * 24 * 3600; }, Grade::kFault,

@@ -15,6 +15,7 @@
 
 #include "agent/cgroup.h"
 #include "agent/doctor/facts.h"
+#include "agent/ec2_identity.h"
 #include "agent/health.h"
 #include "agent/network.h"
 #include "agent/program.h"
@@ -241,6 +242,11 @@ void GatherCertificate(const Config& config, NodeFacts& facts) {
   // CompleteConfig() takes the scheme off.
   facts.tls = imgd.is_said ? imgd.tls : config.tls;
   facts.has_join_token = !config.token_file.empty() && ::access(config.token_file.c_str(), R_OK) == 0;
+  facts.is_instance = config.join_as_ec2;
+  if (facts.is_instance) {
+    if (const auto found = FetchEc2Identity(Ec2MetadataAddress()); !found)
+      facts.ec2_error = found.error().message;
+  }
   if (!facts.tls || !where) return;
   const auto text = [&config](const char* name) { return ReadFile(config.state_dir / name).value_or(""); };
   const std::string certificate = text("node.crt");

@@ -19,6 +19,7 @@ struct FakeDaemon::Impl : v1::AgentService::Service {
       if (!refusal.empty()) return {grpc::StatusCode::ALREADY_EXISTS, refusal};
       if (request.has_hello()) Welcome(request.hello(), stream);
       if (request.has_heartbeat()) seen.heartbeats.push_back(request.heartbeat());
+      if (request.has_metrics_page()) seen.pages.push_back(request.metrics_page());
       if (request.has_run_status()) seen.statuses.push_back(request.run_status());
       if (const auto ack = seen.store.Take(request)) stream->Write(*ack);
       changed.notify_all();

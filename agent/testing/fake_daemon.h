@@ -19,6 +19,7 @@ class FakeDaemon {
     std::vector<v1::Hello> hellos;
     std::vector<v1::Heartbeat> heartbeats;
     std::vector<v1::RunStatus> statuses;
+    std::vector<v1::MetricsPage> pages;
     Store store;
     bool connected = false;
 

@@ -28,4 +28,19 @@ Result<JoinToken> ParseJoinToken(std::string_view text) {
                               .hint = "imgcli node join-token makes one"});
 }
 
+Result<std::string> ParseCaHash(std::string_view text) {
+  std::string hash = Lower(Trimmed(text, " \t\r\n"));
+  constexpr std::string_view kAlgorithm = "sha256";
+  if (hash.starts_with(kAlgorithm)) hash.erase(0, kAlgorithm.size() + 1);  // with a ':' or '='
+  std::erase(hash, ':');
+  if (hash.size() == kHashDigits && hash.find_first_not_of("0123456789abcdef") == std::string::npos)
+    return hash;
+  return tl::unexpected(Error{
+      .code = ErrorCode::kInvalidArgument,
+      .message = fmt::format("found '{}' as the hash of imgd's CA; sha256: and 64 hexadecimal digits are "
+                             "expected",
+                             text),
+      .hint = "imgd's log has it at its start (sha256=...)"});
+}
+
 }  // namespace imgd::tls

@@ -16,4 +16,8 @@ std::string ToText(const JoinToken& token);
 /// Blanks around it do not matter. Errors: kInvalidArgument, without repeating it.
 Result<JoinToken> ParseJoinToken(std::string_view text);
 
+/// The SHA-256 of a CA as people have it: "sha256:AB:CD...", "ab:cd...", "abcd...". As in CertificateFacts.
+/// Errors: kInvalidArgument.
+Result<std::string> ParseCaHash(std::string_view text);
+
 }  // namespace imgd::tls

@@ -64,6 +64,17 @@ TEST(JoinTokens, ComeBackFromTheirTextAndNothingElseDoes) {
   }
 }
 
+TEST(JoinTokens, TheHashOfACaIsTakenAsPeopleHaveIt) {
+  const std::string hash = Sha256Of("ca");
+  for (const std::string& text :
+       {hash, "sha256:" + hash, WithColons(hash), "sha256=" + WithColons(hash) + "\n"}) {
+    EXPECT_EQ(ParseCaHash(text).value_or(""), hash) << text;
+  }
+  for (const std::string& text : {std::string(), std::string("sha256"), hash.substr(1), "sha1:" + hash}) {
+    EXPECT_FALSE(ParseCaHash(text)) << text;
+  }
+}
+
 TEST(Probe, NobodyThereIsSaidAsSuch) {
   const auto chain = FetchChain({.host = "127.0.0.1", .port = "1"});
   ASSERT_FALSE(chain.has_value());

@@ -38,6 +38,8 @@ const std::map<std::string_view, Scope>& MethodScopes() {
       {"imgd.v1.UsageService/ListUsage", Scope::kView},
       {"imgd.v1.UsageService/ListUsageOverTime", Scope::kView},
       {"imgd.v1.AgentService/Connect", Scope::kAgent},
+      {"imgd.v1.SessionService/OpenSession", Scope::kOperate},
+      {"imgd.v1.SessionService/ServeSession", Scope::kAgent},
       {"imgd.v1.EnrolService/Enrol", Scope::kOpen},  // by a join token
       {"imgd.v1.EnrolService/Renew", Scope::kOpen},  // by the node's key
       {"imgd.v1.EnrolService/CreateJoinToken", Scope::kAdmin},

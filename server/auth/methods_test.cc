@@ -10,6 +10,7 @@
 #include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
+#include "imgd/v1/session.pb.h"
 #include "imgd/v1/token.pb.h"
 #include "imgd/v1/usage.pb.h"
 
@@ -24,7 +25,7 @@ std::vector<std::string> CallsOfTheContract() {
         v1::EnrolRequest::descriptor()->file(), v1::ListEventsRequest::descriptor()->file(),
         v1::GetJobRequest::descriptor()->file(), v1::GetNodeRequest::descriptor()->file(),
         v1::BackupRequest::descriptor()->file(), v1::ListTokensRequest::descriptor()->file(),
-        v1::ListUsageRequest::descriptor()->file()}) {
+        v1::ListUsageRequest::descriptor()->file(), v1::OpenSessionRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int j = 0; j < file->service(i)->method_count(); ++j)
         out.push_back(file->service(i)->full_name() + "/" + file->service(i)->method(j)->name());

@@ -1,6 +1,11 @@
 #include "server/engine/admission.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
+#include <ctime>
+
+#include "server/core/explain.h"
 
 namespace imgd {
 namespace {
@@ -14,6 +19,29 @@ bool MayStillRenew(const NodeKeyRecord& key, WallTime now) {
   return !key.revoked && now.micros <= key.expires.micros + kRenewableMicros;
 }
 
+/// Of a name that was given to another key, for as long as that may be renewed.
+Status CheckFree(const Admissions& admissions, const JoinOrder& order, WallTime now) {
+  const auto known = admissions.nodes.find(order.node);
+  if (known == admissions.nodes.end() || known->second.key_hash == order.key_hash) return {};
+  if (!MayStillRenew(known->second, now)) return {};
+  return tl::unexpected(Error{
+      .code = ErrorCode::kAlreadyExists,
+      .message = fmt::format("node {} has joined with another key already: two agents can't have one name",
+                             order.node),
+      .hint = fmt::format("another --node NAME here; or, where this machine takes that one's place, imgcli "
+                          "node revoke {}",
+                          order.node)});
+}
+
+NodeKeyRecord KeyOf(const JoinOrder& order, std::string by, WallTime now) {
+  return {.node = order.node,
+          .agent_id = order.agent_id,
+          .key_hash = order.key_hash,
+          .token = std::move(by),
+          .joined = now,
+          .expires = order.expires};
+}
+
 std::string WhyUsedUp(const JoinTokenRecord& token) {
   if (token.joined.size() < token.uses) return fmt::format("the join token {} was revoked", token.id);
   std::string nodes;
@@ -22,9 +50,78 @@ std::string WhyUsedUp(const JoinTokenRecord& token) {
                      token.uses, nodes);
 }
 
+/// The key that the instance joined with, where its node still has that one; else null.
+const NodeKeyRecord* KeyOfInstance(const Admissions& admissions, const InstanceRecord& record) {
+  const auto known = admissions.nodes.find(record.node);
+  return known != admissions.nodes.end() && known->second.key_hash == record.key_hash ? &known->second
+                                                                                      : nullptr;
+}
+
+/// Its node was away for so long that its key is good for nothing, and nobody revoked it.
+bool HasLapsed(const Admissions& admissions, const InstanceRecord& record, WallTime now) {
+  const NodeKeyRecord* key = KeyOfInstance(admissions, record);
+  return record.leave == InstanceLeave::kUsed && (key == nullptr || !MayStillRenew(*key, now));
+}
+
+Status CheckAge(const InstanceClaim& claim, WallTime now) {
+  const Duration age = std::chrono::microseconds(now.micros - claim.instance.started.micros);
+  if (claim.most_age == Duration::zero() || age <= claim.most_age) return {};
+  // Without its age, so that it is the same text each time.
+  const auto started = static_cast<std::time_t>(claim.instance.started.micros / 1'000'000);
+  return Refuse(fmt::format("the EC2 instance {} was started at {:%Y-%m-%d %H:%M:%S} UTC, and what EC2 says "
+                            "of it is good for {} (ec2_join.max_age)",
+                            claim.instance.id, fmt::gmtime(started), TimeText(claim.most_age)),
+                "stop it and start it again; or let it in by a token (imgcli node join-token)");
+}
+
+/// Once. But one whose node's time is over may do so again when it was started anew: that is another
+/// document.
+Status CheckOnce(const Admissions& admissions, const InstanceRecord& before, const Ec2Instance& instance,
+                 WallTime now) {
+  if (HasLapsed(admissions, before, now) && instance.started > before.instance.started) return {};
+  const bool revoked = before.leave == InstanceLeave::kRevoked;
+  return Refuse(revoked ? fmt::format("the EC2 instance {} was revoked, as node {}", instance.id, before.node)
+                        : fmt::format("the EC2 instance {} has joined already, as node {}: what EC2 says of "
+                                      "it is good for one agent, once",
+                                      instance.id, before.node),
+                fmt::format("imgcli node revoke {} --rejoin lets it join once more; a join token does too",
+                            before.node));
+}
+
+Result<Joining> JoinAsInstance(const Admissions& admissions, const JoinOrder& order, WallTime now) {
+  const Ec2Instance& instance = order.claim->instance;
+  Joining out{.key = KeyOf(order, instance.id, now), .token = {}};
+  const auto before = admissions.instances.find(instance.id);
+  const bool known = before != admissions.instances.end();
+  if (known && before->second.leave == InstanceLeave::kUsed && before->second.node == order.node &&
+      before->second.key_hash == order.key_hash && KeyOfInstance(admissions, before->second) != nullptr)
+    return out;  // its answer was lost
+  if (!known || before->second.leave != InstanceLeave::kMayRejoin) {
+    if (known) IMGD_TRY(CheckOnce(admissions, before->second, instance, now));
+    IMGD_TRY(CheckAge(*order.claim, now));
+  }
+  IMGD_TRY(CheckFree(admissions, order, now));
+  out.instance =
+      InstanceRecord{.instance = instance, .node = order.node, .key_hash = order.key_hash, .joined = now};
+  return out;
+}
+
 }  // namespace
 
+bool IsNodeName(std::string_view name) {
+  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return c > ' ' && c != 0x7f && c != '/' && c != ',';
+  });
+}
+
 Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallTime now) {
+  if (!IsNodeName(order.node)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "found a node name of {} bytes that can't be one: 1 to 253 visible characters without '/' "
+                "and ',' are needed",
+                order.node.size());
+  }
+  if (order.claim) return JoinAsInstance(admissions, order, now);
   const auto found =
       std::find_if(admissions.tokens.begin(), admissions.tokens.end(),
                    [&order](const auto& entry) { return entry.second.hash == order.secret_hash; });
@@ -32,26 +129,13 @@ Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallT
   JoinTokenRecord token = found->second;
   const auto known = admissions.nodes.find(order.node);
   const bool same_key = known != admissions.nodes.end() && known->second.key_hash == order.key_hash;
-  NodeKeyRecord key{.node = order.node,
-                    .agent_id = order.agent_id,
-                    .key_hash = order.key_hash,
-                    .token = token.id,
-                    .joined = now,
-                    .expires = order.expires};
+  NodeKeyRecord key = KeyOf(order, token.id, now);
   // Its answer was lost.
   if (same_key && !known->second.revoked && known->second.token == token.id)
     return Joining{std::move(key), {}};
   if (token.uses_left == 0) return Refuse(WhyUsedUp(token));
   if (token.expires <= now) return Refuse(fmt::format("the join token {} has expired", token.id));
-  if (known != admissions.nodes.end() && !same_key && MayStillRenew(known->second, now)) {
-    return tl::unexpected(Error{
-        .code = ErrorCode::kAlreadyExists,
-        .message = fmt::format("node {} has joined with another key already: two agents can't have one name",
-                               order.node),
-        .hint = fmt::format("another --node NAME here; or, where this machine takes that one's place, imgcli "
-                            "node revoke {}",
-                            order.node)});
-  }
+  IMGD_TRY(CheckFree(admissions, order, now));
   --token.uses_left;
   token.joined.push_back({order.node, order.address, now});
   return Joining{std::move(key), std::move(token)};
@@ -78,6 +162,18 @@ Status MayConnect(const Admissions& admissions, const std::string& node, const s
                   hint);
   if (known->second.revoked) return Refuse(fmt::format("node {} was revoked", node), hint);
   return {};
+}
+
+std::vector<std::string> InstancesOfThePast(const Admissions& admissions, Duration most_age, WallTime now) {
+  std::vector<std::string> out;
+  if (most_age == Duration::zero()) return out;
+  // Some more, so that somebody may allow documents of a greater age.
+  const Duration kept = std::max<Duration>(most_age, std::chrono::days(30));
+  const int64_t since = now.micros - std::chrono::duration_cast<std::chrono::microseconds>(kept).count();
+  for (const auto& [id, record] : admissions.instances) {
+    if (record.instance.started.micros < since && HasLapsed(admissions, record, now)) out.push_back(id);
+  }
+  return out;
 }
 
 }  // namespace imgd

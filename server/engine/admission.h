@@ -2,7 +2,9 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -15,36 +17,55 @@ namespace imgd {
 inline constexpr int64_t kRenewableMicros =
     std::chrono::duration_cast<std::chrono::microseconds>(tls::kRenewable).count();
 
+/// What a node may be called in all that comes in: 1 to 253 visible characters without '/' and ','.
+bool IsNodeName(std::string_view name);
+
+/// An EC2 instance that its document has proved to be one that the operator lets in, if it is new.
+struct InstanceClaim {
+  Ec2Instance instance;
+  Duration most_age{};  ///< since it was started; zero: it does not matter
+};
+
 /// A node asks for its first certificate, or for the next one.
 struct JoinOrder {
-  std::string secret_hash;  ///< SHA-256 of the join token's secret; empty: the next one
+  std::string secret_hash;  ///< SHA-256 of the join token's secret; empty, without an instance: the next one
   std::string node;
-  std::string agent_id;  ///< of the first one
-  std::string key_hash;  ///< of the key that signed its request
-  std::string address;   ///< where it calls from
-  WallTime expires;      ///< of the certificate that it would get
+  std::string agent_id;                     ///< of the first one
+  std::string key_hash;                     ///< of the key that signed its request
+  std::string address;                      ///< where it calls from
+  WallTime expires;                         ///< of the certificate that it would get
+  std::optional<InstanceClaim> claim = {};  ///< in place of the token
+
+  bool IsFirst() const { return claim || !secret_hash.empty(); }
 };
 
 /// What is to be stored of a node that joins.
 struct Joining {
   NodeKeyRecord key;
-  std::optional<JoinTokenRecord> token;  ///< with one use less; nothing: none was taken
+  std::optional<JoinTokenRecord> token;         ///< with one use less; nothing: none was taken
+  std::optional<InstanceRecord> instance = {};  ///< nothing where it came without, or is stored as it is
 };
 
-/// Errors: as EnrolService.Enrol.
+/// By a token, or as an instance. Errors: as EnrolService.Enrol.
 Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallTime now);
 /// Errors: as EnrolService.Renew.
 Result<NodeKeyRecord> Renew(const Admissions& admissions, const JoinOrder& order, WallTime now);
 /// Whether the node may connect by a certificate for this key. Errors: kPermissionDenied.
 Status MayConnect(const Admissions& admissions, const std::string& node, const std::string& key_hash);
 
+/// Instances that joined so long ago that their documents of then are good for nothing, and whose nodes' time
+/// is over: whether they are known does not matter any more.
+std::vector<std::string> InstancesOfThePast(const Admissions& admissions, Duration most_age, WallTime now);
+
 /// Makes a join token, or takes one back, or a node's leave.
 struct AdmissionOrder {
-  enum class What { kMakeToken, kRevokeToken, kRevokeNode, kJoin } what = What::kJoin;
+  enum class What { kMakeToken, kRevokeToken, kRevokeNode, kJoin, kNoteRefusal } what = What::kJoin;
   JoinTokenRecord token = {};  ///< of kMakeToken; its id alone of kRevokeToken
   int64_t ttl_ms = 0;          ///< of kMakeToken
   std::string actor = {};      ///< of kRevokeNode
   JoinOrder join = {};         ///< of kJoin; its node alone of kRevokeNode
+  bool may_rejoin = false;     ///< of kRevokeNode: by its identity as an instance
+  std::string refusal = {};    ///< of kNoteRefusal: who was refused and why
 };
 
 }  // namespace imgd

@@ -40,6 +40,25 @@ struct AdmissionTest : testing::Test {
     if (joining->token) admissions.tokens[token] = *joining->token;
     return "";
   }
+  /// What is wrong with an instance that joins; empty when it joined, and is stored.
+  std::string JoinAs(const std::string& instance, const std::string& node, const std::string& key,
+                     WallTime now = kStart, WallTime started = kStart) {
+    JoinOrder order = Order("", node, key, now);
+    order.claim =
+        InstanceClaim{{.id = instance, .account = "1", .region = "r", .image = "ami", .started = started},
+                      std::chrono::hours(1)};
+    const auto joining = Join(admissions, order, now);
+    if (!joining) return joining.error().message;
+    admissions.nodes[node] = joining->key;
+    if (joining->instance) admissions.instances[instance] = *joining->instance;
+    return "";
+  }
+  void RevokeInstanceOf(const std::string& node, InstanceLeave leave) {
+    admissions.nodes[node].revoked = true;
+    for (auto& [id, record] : admissions.instances) {
+      if (record.node == node) record.leave = leave;
+    }
+  }
   std::string RenewBy(const std::string& node, const std::string& key, WallTime now) {
     const auto renewed = Renew(admissions, Order("", node, key, now), now);
     if (!renewed) return renewed.error().message;
@@ -107,6 +126,63 @@ TEST_F(AdmissionTest, ARevokedNodeNeitherRenewsNorConnectsButJoinsAnew) {
   EXPECT_THAT(JoinBy("t1", "a", "key-a"), HasSubstr("used up")) << "not by the token of then";
   EXPECT_EQ(JoinBy("t2", "a", "key-a"), "");
   EXPECT_TRUE(MayConnect(admissions, "a", "key-a"));
+}
+
+TEST_F(AdmissionTest, AnInstanceJoinsOnceAndItsLostAnswerIsGivenAgain) {
+  EXPECT_EQ(JoinAs("i-1", "a", "key-a"), "");
+  EXPECT_EQ(admissions.nodes["a"].token, "i-1");
+  EXPECT_EQ(JoinAs("i-1", "a", "key-a"), "") << "its answer was lost";
+  EXPECT_THAT(JoinAs("i-1", "a", "key-b"), HasSubstr("i-1 has joined already, as node a"));
+  EXPECT_THAT(JoinAs("i-1", "b", "key-a"), HasSubstr("has joined already, as node a"));
+  EXPECT_EQ(JoinAs("i-2", "b", "key-b"), "");
+  EXPECT_THAT(JoinAs("i-3", "b", "key-c"), HasSubstr("two agents can't have one name"));
+  EXPECT_THAT(JoinAs("i-3", "", "key-c"), HasSubstr("a node name of 0 bytes that can't be one"));
+  EXPECT_THAT(JoinBy("t1", "a b", "key-c"), HasSubstr("can't be one"));
+  EXPECT_FALSE(admissions.instances.contains("i-3"));
+}
+
+TEST_F(AdmissionTest, AnOldDocumentIsRefused) {
+  const WallTime late{kStart.micros + kHour + 1};
+  EXPECT_THAT(JoinAs("i-1", "a", "key-a", late),
+              testing::AllOf(HasSubstr("i-1 was started at 1970-02-11 16:00:00 UTC"), HasSubstr("1 h")));
+  EXPECT_EQ(JoinAs("i-1", "a", "key-a", late, late), "");
+}
+
+TEST_F(AdmissionTest, ARevokedInstanceStaysOutUntilSomebodyLetsItInOnceMore) {
+  EXPECT_EQ(JoinAs("i-1", "a", "key-a"), "");
+  RevokeInstanceOf("a", InstanceLeave::kRevoked);
+  const WallTime later{kStart.micros + 20 * kRenewableMicros};
+  EXPECT_THAT(JoinAs("i-1", "a", "key-b"), HasSubstr("i-1 was revoked, as node a"));
+  EXPECT_THAT(JoinAs("i-1", "b", "key-b", later, later), HasSubstr("was revoked"))
+      << "also when started anew";
+  EXPECT_EQ(JoinBy("t1", "a", "key-c"), "") << "by a token, as any other";
+  RevokeInstanceOf("a", InstanceLeave::kMayRejoin);
+  EXPECT_EQ(JoinAs("i-1", "a", "key-d", later), "") << "however old its document is";
+  EXPECT_THAT(JoinAs("i-1", "a", "key-e", later, later), HasSubstr("has joined already")) << "once";
+}
+
+TEST_F(AdmissionTest, AnInstanceWhoseNodesTimeIsOverJoinsAgainWhenItWasStartedAnew) {
+  EXPECT_EQ(JoinAs("i-1", "a", "key-a"), "");
+  const WallTime over{kStart.micros + 24 * kHour + kRenewableMicros + 1};
+  EXPECT_THAT(JoinAs("i-1", "a", "key-b", over), HasSubstr("has joined already")) << "the same document";
+  EXPECT_THAT(JoinAs("i-1", "a", "key-b", {over.micros - 1}, {over.micros - 1}),
+              HasSubstr("has joined already"));
+  EXPECT_EQ(JoinAs("i-1", "a", "key-b", over, over), "");
+  EXPECT_THAT(JoinAs("i-1", "a", "key-c", over, over), HasSubstr("has joined already"));
+}
+
+TEST_F(AdmissionTest, InstancesAreForgottenWhenTheirDocumentsAreGoodForNothing) {
+  EXPECT_EQ(JoinAs("i-1", "a", "key-a"), "");
+  EXPECT_EQ(JoinAs("i-2", "b", "key-b"), "");
+  EXPECT_EQ(JoinAs("i-3", "c", "key-c"), "");
+  const WallTime much_later{kStart.micros + 31 * 24 * kHour};
+  admissions.nodes["b"].expires = much_later;
+  RevokeInstanceOf("c", InstanceLeave::kRevoked);
+  const std::chrono::hours most_age(1);
+  EXPECT_THAT(InstancesOfThePast(admissions, most_age, much_later), testing::ElementsAre("i-1"));
+  EXPECT_THAT(InstancesOfThePast(admissions, most_age, {kStart.micros + 29 * 24 * kHour}),
+              testing::IsEmpty());
+  EXPECT_THAT(InstancesOfThePast(admissions, {}, much_later), testing::IsEmpty()) << "they are good for ever";
 }
 
 }  // namespace

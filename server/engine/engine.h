@@ -135,6 +135,12 @@ struct JobOrder {
   TimeLimitChange time_limit;  ///< of kTimeLimit
 };
 
+/// Where a rank runs.
+struct RankSite {
+  NodeId node;
+  Generation generation;
+};
+
 /// What somebody asks of a node.
 struct NodeOrder {
   enum class What { kCordon, kDrain, kUncordon, kUndrain, kForget } what = What::kCordon;
@@ -266,6 +272,10 @@ class Engine {
   /// is out of reach; and as Submit.
   void Tell(NodeId node, v1::ConnectResponse message, std::function<void(Result<std::string>)> done);
 
+  /// Where the rank of a running job is. Errors: kNotFound for the job and the rank, kFailedPrecondition
+  /// where it does not run or its node is away, and as Submit.
+  void FindRank(JobId job, uint32_t rank, std::function<void(Result<RankSite>)> done);
+
   /// Errors: as EnrolService, and as Submit.
   void ChangeAdmission(AdmissionOrder order, std::function<void(Result<AdmissionAnswer>)> done);
 
@@ -377,6 +387,14 @@ class Engine {
     imgd::AppendDecision order;
     std::function<void(Status)> done;
   };
+  struct RankOrder {
+    JobId job;
+    uint32_t rank;
+  };
+  struct RankInput {
+    RankOrder order;
+    std::function<void(Result<RankSite>)> done;
+  };
   struct TellOrder {
     NodeId node;
     v1::ConnectResponse message;
@@ -410,10 +428,11 @@ class Engine {
     uint64_t session;
   };
   struct CloseInput {};
-  using Input = std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput,
-                             NodeOrderInput, ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput,
-                             TokenInput, AdmissionInput, SettingsInput, NoteInput, TellInput, HandStartInput,
-                             HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
+  using Input =
+      std::variant<SubmitInput, CancelInput, SweepCancelInput, DeleteInput, JobOrderInput, NodeOrderInput,
+                   ProfileInput, ScrapeInput, UsageInput, MeasureInput, DatasetInput, TokenInput,
+                   AdmissionInput, SettingsInput, NoteInput, TellInput, RankInput, HandStartInput,
+                   HandReportInput, SettledInput, AgentInput, GoneInput, CloseInput>;
 
   struct Connected {
     std::shared_ptr<AgentLink> link;
@@ -487,6 +506,9 @@ class Engine {
   void Handle(UsageInput& input);
   void Handle(MeasureInput& input);
   void Handle(ProfileInput& input);
+  /// The job, which runs now by our doing.
+  Result<const JobRecord*> RunningJob(JobId id);
+  Result<RankSite> SiteOf(const JobRecord& job, uint32_t rank) const;
   Result<std::string> AskForProfile(const ProfileInput& input);
   void Handle(ScrapeInput& input);
   Result<uint64_t> SessionToScrape(const NodeId& node) const;
@@ -504,6 +526,7 @@ class Engine {
   void UseSettings(EngineSettings settings);
   void Handle(NoteInput& input);
   void Handle(TellInput& input);
+  void Handle(RankInput& input);
   void Handle(HandStartInput& input);
   void Handle(HandReportInput& input);
   void Handle(SettledInput& input);
@@ -531,6 +554,9 @@ class Engine {
   Result<AdmissionAnswer> RevokeJoinToken(const std::string& id);
   Result<AdmissionAnswer> RevokeNode(const AdmissionOrder& order);
   Result<AdmissionAnswer> TakeJoin(const JoinOrder& order);
+  bool RevokeInstances(const AdmissionOrder& order);
+  void TakeInstance(const InstanceRecord& record, Duration most_age);
+  void NoteRefusal(const std::string& text);
   Result<HandAnswer> TakeStart(const HandStartOrder& order);
   Result<HandAnswer> TakeReport(const HandReport& report);
   RunReport ReportOf(const v1::RunStatus& status) const;
@@ -590,7 +616,7 @@ class Engine {
   // Of the core thread alone:
   EngineSettings settings_;
   std::optional<EngineSettings> stored_settings_;  ///< what held before this batch, where it has changed
-  std::shared_ptr<const Quotas> quotas_;  ///< of the settings
+  std::shared_ptr<const Quotas> quotas_;           ///< of the settings
   StateStore state_;
   MetricsStore metrics_;
   LogStore log_store_;
@@ -602,8 +628,8 @@ class Engine {
   std::map<uint64_t, Scraping> scrapes_;  ///< by the question's number
   uint64_t last_scrape_ = 0;
   NoticeSink notice_sink_;
-  std::vector<Notification> notices_left_;   ///< from before, until somebody takes them
-  std::set<std::string> settled_;            ///< and not yet removed for good
+  std::vector<Notification> notices_left_;  ///< from before, until somebody takes them
+  std::set<std::string> settled_;           ///< and not yet removed for good
   /// Ids of those that are stored, or are being in this batch, by target: each has its own bound.
   std::map<std::string, std::set<std::string>> notices_waiting_;
   std::map<JobId, uint64_t> event_numbers_;  ///< last one given out

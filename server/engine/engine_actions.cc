@@ -168,46 +168,53 @@ void Engine::Apply(const SendForget& action) {
 
 void Engine::Apply(const Disconnect& action) { CloseSession(action.session, action.why); }
 
-/// Changes nothing that is stored: a request that is lost on its way is made again by whoever waits for it.
-Result<std::string> Engine::AskForProfile(const ProfileInput& input) {
-  const JobRecord* job = reactor_.state().FindJob(input.job);
+Result<const JobRecord*> Engine::RunningJob(JobId id) {
+  const JobRecord* job = reactor_.state().FindJob(id);
   if (job == nullptr) {
-    const auto stored = OrFail(state_.FindJob(input.job));
-    if (!stored) return Fail(ErrorCode::kNotFound, "there is no job {}", input.job);
-    return Fail(ErrorCode::kFailedPrecondition, "job {} has ended already ({})", input.job,
-                NameOf(stored->state));
+    const auto stored = OrFail(state_.FindJob(id));
+    if (!stored) return Fail(ErrorCode::kNotFound, "there is no job {}", id);
+    return Fail(ErrorCode::kFailedPrecondition, "job {} has ended already ({})", id, NameOf(stored->state));
   }
   if (job->state != JobState::kRunning) {
-    return Fail(ErrorCode::kFailedPrecondition, "job {} does not run now: it is {}", input.job,
-                NameOf(job->state));
+    return Fail(ErrorCode::kFailedPrecondition, "job {} does not run now: it is {}", id, NameOf(job->state));
   }
-  if (job->by_hand) {
-    return tl::unexpected(
-        Error{.code = ErrorCode::kFailedPrecondition,
-              .message = fmt::format("job {} was {}; imgd has no part in it and can't reach its ranks",
-                                     input.job, ExplainByHand(*job->by_hand)),
-              .hint = "start it with imgtrain --profile FILE"});
-  }
-  if (!job->Trains()) {
-    return Fail(ErrorCode::kFailedPrecondition, "job {} is a {}; only training has steps to profile",
-                input.job, NameOf(job->kind));
-  }
-  for (const auto& part : job->run.parts) {
-    if (!part.Has(input.rank)) continue;
+  if (!job->by_hand) return job;
+  return Fail(ErrorCode::kFailedPrecondition,
+              "job {} was {}; imgd has no part in it and can't reach its ranks", id,
+              ExplainByHand(*job->by_hand));
+}
+
+Result<RankSite> Engine::SiteOf(const JobRecord& job, uint32_t rank) const {
+  for (const auto& part : job.run.parts) {
+    if (!part.Has(rank)) continue;
     const NodeRecord* node = reactor_.state().FindNode(part.node);
-    if (node == nullptr || !node->Connected()) {
-      return Fail(ErrorCode::kFailedPrecondition, "node {}, which has rank {}, is out of reach",
-                  part.node.name(), input.rank);
-    }
-    v1::ConnectResponse message;
-    SetRun(message.mutable_profile_run()->mutable_run(), {job->id, job->generation});
-    message.mutable_profile_run()->set_rank(input.rank);
-    message.mutable_profile_run()->set_steps(input.steps);
-    SendToNode(part.node, std::move(message));
-    return part.node.name();
+    if (node != nullptr && node->Connected()) return RankSite{part.node, job.generation};
+    return Fail(ErrorCode::kFailedPrecondition, "node {}, which has rank {}, is out of reach",
+                part.node.name(), rank);
   }
-  return Fail(ErrorCode::kNotFound, "job {} has ranks 0 to {}; found {}", input.job, job->WorldSize() - 1,
-              input.rank);
+  return Fail(ErrorCode::kNotFound, "job {} has ranks 0 to {}; found {}", job.id, job.WorldSize() - 1, rank);
+}
+
+/// Changes nothing that is stored: a request that is lost on its way is made again by whoever waits for it.
+Result<std::string> Engine::AskForProfile(const ProfileInput& input) {
+  auto running = RunningJob(input.job);
+  if (!running) {
+    const JobRecord* job = reactor_.state().FindJob(input.job);
+    if (job != nullptr && job->by_hand) running.error().hint = "start it with imgtrain --profile FILE";
+    return tl::unexpected(std::move(running).error());
+  }
+  const JobRecord& job = **running;
+  if (!job.Trains()) {
+    return Fail(ErrorCode::kFailedPrecondition, "job {} is a {}; only training has steps to profile",
+                input.job, NameOf(job.kind));
+  }
+  IMGD_ASSIGN(const RankSite site, SiteOf(job, input.rank));
+  v1::ConnectResponse message;
+  SetRun(message.mutable_profile_run()->mutable_run(), {job.id, job.generation});
+  message.mutable_profile_run()->set_rank(input.rank);
+  message.mutable_profile_run()->set_steps(input.steps);
+  SendToNode(site.node, std::move(message));
+  return site.node.name();
 }
 
 void Engine::SendToNode(const NodeId& node, v1::ConnectResponse message) {

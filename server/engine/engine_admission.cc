@@ -40,7 +40,13 @@ Result<AdmissionAnswer> Engine::RevokeJoinToken(const std::string& id) {
 Result<AdmissionAnswer> Engine::RevokeNode(const AdmissionOrder& order) {
   const auto known = admissions_.nodes.find(order.join.node);
   if (known == admissions_.nodes.end())
-    return Fail(ErrorCode::kNotFound, "no node '{}' has joined by a token", order.join.node);
+    return Fail(ErrorCode::kNotFound, "no node '{}' has joined by a token or as an EC2 instance",
+                order.join.node);
+  if (!RevokeInstances(order) && order.may_rejoin) {
+    return Fail(ErrorCode::kFailedPrecondition,
+                "node {} did not join as an EC2 instance, so that there is nothing to let it join by again",
+                order.join.node);
+  }
   known->second.revoked = true;
   state_.SaveNodeKey(known->second);
   const Error why{.code = ErrorCode::kPermissionDenied,
@@ -53,9 +59,37 @@ Result<AdmissionAnswer> Engine::RevokeNode(const AdmissionOrder& order) {
   return AdmissionAnswer{.key = known->second};
 }
 
+/// Of those that joined as this node; whether there are any.
+bool Engine::RevokeInstances(const AdmissionOrder& order) {
+  bool any = false;
+  for (auto& [id, record] : admissions_.instances) {
+    if (record.node != order.join.node) continue;
+    record.leave = order.may_rejoin ? InstanceLeave::kMayRejoin : InstanceLeave::kRevoked;
+    state_.SaveInstance(record);
+    any = true;
+  }
+  return any;
+}
+
+void Engine::TakeInstance(const InstanceRecord& record, Duration most_age) {
+  for (const auto& id : InstancesOfThePast(admissions_, most_age, now_.wall)) {
+    state_.RemoveInstance(id);
+    admissions_.instances.erase(id);
+  }
+  admissions_.instances[record.instance.id] = record;
+  state_.SaveInstance(record);
+  AppendDecision({.node = NodeId(record.node),
+                  .reason = {ReasonCode::kNodeJoined,
+                             fmt::format("the EC2 instance {} of account {} in {} has joined as node {}",
+                                         record.instance.id, record.instance.account, record.instance.region,
+                                         record.node)},
+                  .actor = "agent:" + record.node,
+                  .time = now_.wall});
+}
+
 Result<AdmissionAnswer> Engine::TakeJoin(const JoinOrder& order) {
   AdmissionAnswer answer;
-  if (order.secret_hash.empty()) {
+  if (!order.IsFirst()) {
     IMGD_ASSIGN(answer.key, Renew(admissions_, order, now_.wall));
   } else {
     IMGD_ASSIGN(Joining joining, Join(admissions_, order, now_.wall));
@@ -65,12 +99,18 @@ Result<AdmissionAnswer> Engine::TakeJoin(const JoinOrder& order) {
       state_.SaveJoinUse(joining.token->id, joining.token->joined.back());
       admissions_.tokens[joining.token->id] = std::move(*joining.token);
     }
+    if (joining.instance) TakeInstance(*joining.instance, order.claim->most_age);
     spdlog::info("node={} token={} address={} msg=\"the node joined\"", order.node, answer.key.token,
                  order.address);
   }
   state_.SaveNodeKey(answer.key);
   admissions_.nodes[order.node] = answer.key;
   return answer;
+}
+
+void Engine::NoteRefusal(const std::string& text) {
+  AppendDecision({.reason = {ReasonCode::kJoinRefused, text}, .actor = "imgd", .time = now_.wall});
+  spdlog::warn("msg=\"{}\"", text);
 }
 
 void Engine::Handle(AdmissionInput& input) {
@@ -85,6 +125,9 @@ void Engine::Handle(AdmissionInput& input) {
         return RevokeNode(input.order);
       case AdmissionOrder::What::kJoin:
         return TakeJoin(input.order.join);
+      case AdmissionOrder::What::kNoteRefusal:
+        NoteRefusal(input.order.refusal);
+        return AdmissionAnswer{};
     }
     return Fail(ErrorCode::kInternal, "an order of an unknown kind");
   };

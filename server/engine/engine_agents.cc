@@ -39,12 +39,6 @@ uint64_t MissingBefore(const v1::TrainerEvent& event) {
   return event.has_lost() && event.lost().count() > 0 ? event.lost().count() - 1 : 0;
 }
 
-bool IsNodeName(const std::string& name) {
-  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return c > ' ' && c != 0x7f && c != '/' && c != ',';
-  });
-}
-
 /// It goes to Prometheus as it is.
 bool IsHostPort(const std::string& address) {
   const auto colon = address.rfind(':');

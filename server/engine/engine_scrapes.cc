@@ -4,8 +4,8 @@
 
 #include "server/engine/engine.h"
 
-/// Prometheus' questions to agents that nobody but imgd reaches: they go by the agents' own streams. Nothing of
-/// it is stored.
+/// Prometheus' questions to agents that nobody but imgd reaches: they go by the agents' own streams. Nothing
+/// of it is stored.
 namespace imgd {
 namespace {
 
@@ -36,7 +36,8 @@ Result<uint64_t> Engine::SessionToScrape(const NodeId& name) const {
   const auto waiting = std::ranges::count_if(
       scrapes_, [node](const auto& one) { return one.second.session == node->session; });
   if (static_cast<size_t>(waiting) >= kMostScrapesOfNode)
-    return Fail(ErrorCode::kResourceExhausted, "the agent of node {} is asked {} times already", name, waiting);
+    return Fail(ErrorCode::kResourceExhausted, "the agent of node {} is asked {} times already", name,
+                waiting);
   return node->session;
 }
 

@@ -13,6 +13,17 @@ void Engine::Tell(NodeId node, v1::ConnectResponse message, std::function<void(R
   PushOrRefuse<TellInput>(TellOrder{std::move(node), std::move(message)}, std::move(done));
 }
 
+void Engine::FindRank(JobId job, uint32_t rank, std::function<void(Result<RankSite>)> done) {
+  PushOrRefuse<RankInput>(RankOrder{job, rank}, std::move(done));
+}
+
+void Engine::Handle(RankInput& input) {
+  AnswerLater<RankSite>(std::move(input.done), [&]() -> Result<RankSite> {
+    IMGD_ASSIGN(const JobRecord* const job, RunningJob(input.order.job));
+    return SiteOf(*job, input.order.rank);
+  }());
+}
+
 void Engine::Handle(NoteInput& input) {
   auto& note = input.order;
   if (!note.reason.text.empty()) {

@@ -213,14 +213,15 @@ TEST(ConfigChanges, EachKeyIsComparedAndTakenByItself) {
     EXPECT_TRUE(key.same(a, ServerConfig{})) << key.name;
     ServerConfig b;
     b.listen = b.state_dir = b.checkpoint_dir = b.currency = b.log_level = "other";
-    b.tls.plain_text = b.tls.on_loopback = b.commands = true;
+    b.tls.plain_text = b.tls.on_loopback = b.commands = b.shell = true;
     b.web.plain_http = true;
+    b.ec2_join.accounts = {"123456789012"};
     b.preemption = b.built_in_log_patterns = false;
     b.heartbeat_ms = b.lost_after_ms = b.start_timeout_ms = b.report_timeout_ms = 1;
     b.fair_share_half_life_ms = b.aging_ms = b.log_kept_bytes = b.events_kept = b.events_kept_for_ms = 1;
     b.jobs_kept_for_ms = b.metrics_kept_for_ms = b.logs_kept_for_ms = b.most_clock_skew_ms =
         b.lost_nodes_kept_for_ms = 1;
-    b.set_aside_after = 1;
+    b.set_aside_after = b.shell_idle_limit_ms = b.shell_sessions_per_node = 1;
     b.notifications.most_pending = 1;
     b.shares.users["ada"] = 2;
     b.quotas.user.devices = 1;

@@ -168,8 +168,9 @@ class RefusedStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v
   void OnDone() override { delete this; }
 };
 
-/// The node that the connection's certificate is for. Errors: kPermissionDenied.
-Result<std::string> NodeOf(const grpc::CallbackServerContext& context, const Engine& engine) {
+}  // namespace
+
+Result<std::string> CertifiedNode(const grpc::CallbackServerContext& context, const Engine& engine) {
   const auto uris = context.auth_context()->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
   const std::string uri = uris.empty() ? "" : std::string(uris.front().data(), uris.front().size());
   IMGD_ASSIGN(NodeIdentity identity, IdentityOf(uri));
@@ -177,13 +178,11 @@ Result<std::string> NodeOf(const grpc::CallbackServerContext& context, const Eng
   return std::move(identity.node);
 }
 
-}  // namespace
-
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* AgentServiceImpl::Connect(
     grpc::CallbackServerContext* context) {
   std::string node;
   if (tls_) {
-    auto found = NodeOf(*context, *engine_);
+    auto found = CertifiedNode(*context, *engine_);
     if (!found) {
       spdlog::warn("peer={} msg=\"agent refused: {}\"", context->peer(), found.error().message);
       return new RefusedStream(found.error());

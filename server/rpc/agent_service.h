@@ -19,4 +19,7 @@ class AgentServiceImpl final : public v1::AgentService::CallbackService {
   bool tls_;
 };
 
+/// The node that the connection's certificate is for. Errors: kPermissionDenied.
+Result<std::string> CertifiedNode(const grpc::CallbackServerContext& context, const Engine& engine);
+
 }  // namespace imgd

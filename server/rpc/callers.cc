@@ -98,7 +98,9 @@ class NamingInterceptors final : public grpc::experimental::ServerInterceptorFac
   explicit NamingInterceptors(Callers* callers) : callers_(callers) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
     const Naming* naming = NamingOf(info->method() == nullptr ? "" : info->method());
-    if (naming == nullptr && info->type() != ServerRpcInfo::Type::SERVER_STREAMING) return nullptr;
+    const bool streams = info->type() == ServerRpcInfo::Type::SERVER_STREAMING ||
+                         info->type() == ServerRpcInfo::Type::BIDI_STREAMING;
+    if (naming == nullptr && !streams) return nullptr;
     return new NamingInterceptor(callers_, naming, info);  // gRPC owns it
   }
 

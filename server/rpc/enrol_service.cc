@@ -15,6 +15,8 @@ constexpr int64_t kUsualTtlMs = 3600 * 1000;
 constexpr uint64_t kMostTtlMs = 30ull * 24 * 3600 * 1000;
 constexpr uint32_t kMostUses = 100'000;
 constexpr size_t kMostRequestBytes = 16 << 10;
+constexpr Duration kNotedFor = std::chrono::hours(1);
+constexpr size_t kMostNoted = 100;
 
 v1::JoinToken JoinTokenOf(const JoinTokenRecord& record) {
   v1::JoinToken out;
@@ -64,18 +66,24 @@ Result<AdmissionOrder> JoinTokenOrder(const v1::CreateJoinTokenRequest& request,
       .ttl_ms = request.ttl_ms() == 0 ? kUsualTtlMs : static_cast<int64_t>(request.ttl_ms())};
 }
 
-/// What is wrong with it by what is stored now: refused without troubling the core.
-Status LookAtJoin(const Engine& engine, const JoinOrder& order, WallTime now) {
-  const auto admissions = engine.View()->admissions;
-  if (order.secret_hash.empty()) {
-    IMGD_TRY(Renew(*admissions, order, now));
+}  // namespace
+
+void EnrolServiceImpl::SetEc2Rules(std::shared_ptr<const Ec2Rules> rules) {
+  const std::lock_guard lock(mutex_);
+  ec2_ = std::move(rules);
+}
+
+/// Refused without troubling the core.
+Status EnrolServiceImpl::LookAt(JoinOrder& order, const std::string& request_pem, WallTime now) {
+  IMGD_ASSIGN(order.key_hash, tls::CheckRequest(request_pem));
+  const auto admissions = engine_->View()->admissions;
+  if (order.IsFirst()) {
+    IMGD_TRY(imgd::Join(*admissions, order, now));
   } else {
-    IMGD_TRY(Join(*admissions, order, now));
+    IMGD_TRY(imgd::Renew(*admissions, order, now));
   }
   return {};
 }
-
-}  // namespace
 
 template <typename Response>
 grpc::ServerUnaryReactor* EnrolServiceImpl::Certify(grpc::CallbackServerContext* context, JoinOrder order,
@@ -85,14 +93,14 @@ grpc::ServerUnaryReactor* EnrolServiceImpl::Certify(grpc::CallbackServerContext*
   if (request_pem.size() > kMostRequestBytes || order.node.size() > 253 || order.agent_id.size() > 253) {
     return FinishWith(reactor, {.code = ErrorCode::kInvalidArgument, .message = "the request is too long"});
   }
-  auto key_hash = tls::CheckRequest(request_pem);
-  if (!key_hash) return FinishWith(reactor, key_hash.error());
-  order.key_hash = *key_hash;
   order.address = context->peer();
   const WallTime now = clock_->Wall();
   const auto lifetime = std::chrono::duration_cast<std::chrono::microseconds>(authority_->node_lifetime());
   order.expires = {now.micros + lifetime.count()};
-  if (const auto good = LookAtJoin(*engine_, order, now); !good) return FinishWith(reactor, good.error());
+  if (const auto good = LookAt(order, request_pem, now); !good) {
+    if (order.claim) NoteRefusal(order.address, order.node, good.error());
+    return FinishWith(reactor, good.error());
+  }
   auto certificate = authority_->SignNode(request_pem, order.node);
   if (!certificate) return FinishWith(reactor, certificate.error());
   // It leaves once that is durable.
@@ -111,10 +119,48 @@ grpc::ServerUnaryReactor* EnrolServiceImpl::Certify(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* EnrolServiceImpl::Enrol(grpc::CallbackServerContext* context,
                                                   const v1::EnrolRequest* request,
                                                   v1::EnrolResponse* response) {
-  return Certify(
-      context,
-      {.secret_hash = HashOf(request->secret()), .node = request->node(), .agent_id = request->agent_id()},
-      request->request_pem(), response);
+  JoinOrder order{
+      .secret_hash = HashOf(request->secret()), .node = request->node(), .agent_id = request->agent_id()};
+  if (request->has_ec2() && authority_ != nullptr) {
+    auto claim = ClaimOf(request->ec2());
+    if (!claim) {
+      NoteRefusal(context->peer(), order.node, claim.error());
+      return FinishWith(context->DefaultReactor(), claim.error());
+    }
+    order.secret_hash.clear();
+    order.claim = std::move(*claim);
+  }
+  return Certify(context, std::move(order), request->request_pem(), response);
+}
+
+Result<InstanceClaim> EnrolServiceImpl::ClaimOf(const v1::Ec2Identity& identity) {
+  std::shared_ptr<const Ec2Rules> rules;
+  {
+    const std::lock_guard lock(mutex_);
+    rules = ec2_;
+  }
+  if (rules == nullptr) {
+    return tl::unexpected(Error{.code = ErrorCode::kPermissionDenied,
+                                .message = "this imgd lets no EC2 instances join by what EC2 says of them",
+                                .hint = "ec2_join in imgd.yaml; or a token (imgcli node join-token)"});
+  }
+  IMGD_ASSIGN(auto instance, IdentifyInstance(*rules, identity.document(), identity.signature()));
+  IMGD_TRY(CheckInstance(*rules, instance));
+  return InstanceClaim{std::move(instance), rules->most_age};
+}
+
+void EnrolServiceImpl::NoteRefusal(const std::string& peer, const std::string& node, const Error& why) {
+  const std::string text =
+      fmt::format("a machine at {} that asked to join as {} was not let in: {}",
+                  peer.substr(0, peer.rfind(':')), IsNodeName(node) ? "node " + node : "a node", why.message);
+  const Instant now = clock_->Now();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(refusals_, [now](const auto& noted) { return noted.second + kNotedFor <= now; });
+    if (refusals_.size() >= kMostNoted || !refusals_.emplace(text, now).second) return;
+  }
+  engine_->ChangeAdmission({.what = AdmissionOrder::What::kNoteRefusal, .refusal = text},
+                           [](const Result<AdmissionAnswer>&) {});
 }
 
 grpc::ServerUnaryReactor* EnrolServiceImpl::Renew(grpc::CallbackServerContext* context,
@@ -176,7 +222,8 @@ grpc::ServerUnaryReactor* EnrolServiceImpl::RevokeNode(grpc::CallbackServerConte
   if (const auto good = CheckLimits(*request); !good) return FinishWith(reactor, good.error());
   AdmissionOrder order{.what = AdmissionOrder::What::kRevokeNode,
                        .actor = request->actor().empty() ? "unknown" : request->actor(),
-                       .join = {.node = request->name()}};
+                       .join = {.node = request->name()},
+                       .may_rejoin = request->may_rejoin()};
   engine_->ChangeAdmission(std::move(order), [reactor](const Result<AdmissionAnswer>& answer) {
     reactor->Finish(answer ? grpc::Status::OK : ToStatus(answer.error()));
   });

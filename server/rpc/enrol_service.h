@@ -1,7 +1,12 @@
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
+
 #include "imgd/v1/enrol.grpc.pb.h"
 #include "server/auth/authority.h"
+#include "server/auth/ec2_identity.h"
 #include "server/engine/engine.h"
 
 namespace imgd {
@@ -12,6 +17,8 @@ class EnrolServiceImpl final : public v1::EnrolService::CallbackService {
   /// `authority`: null where gRPC is plain text, and then every call is refused.
   EnrolServiceImpl(Engine* engine, const Authority* authority, const Clock* clock)
       : engine_(engine), authority_(authority), clock_(clock) {}
+  /// Which EC2 instances join from now on; null: none. Thread-safe.
+  void SetEc2Rules(std::shared_ptr<const Ec2Rules> rules);
   grpc::ServerUnaryReactor* Enrol(grpc::CallbackServerContext* context, const v1::EnrolRequest* request,
                                   v1::EnrolResponse* response) override;
   grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context, const v1::RenewRequest* request,
@@ -33,10 +40,19 @@ class EnrolServiceImpl final : public v1::EnrolService::CallbackService {
   template <typename Response>
   grpc::ServerUnaryReactor* Certify(grpc::CallbackServerContext* context, JoinOrder order,
                                     const std::string& request_pem, Response* response);
+  /// What is wrong with an order: of itself, and by what is stored now. Fills in what the request says of it.
+  Status LookAt(JoinOrder& order, const std::string& request_pem, WallTime now);
+  Result<InstanceClaim> ClaimOf(const v1::Ec2Identity& identity);
+  /// An event of an instance that was not let in: once an hour for the same, and not too many others, since
+  /// whoever reaches the port can have them made.
+  void NoteRefusal(const std::string& peer, const std::string& node, const Error& why);
 
   Engine* engine_;
   const Authority* authority_;
   const Clock* clock_;
+  std::mutex mutex_;  // guards both
+  std::shared_ptr<const Ec2Rules> ec2_;
+  std::map<std::string, Instant> refusals_;  ///< that were noted lately
 };
 
 }  // namespace imgd

@@ -84,6 +84,32 @@ Status CheckLimits(const v1::ListJobsRequest& request) {
   return CheckText("page_token", request.page_token());
 }
 
+Status CheckLimits(const v1::SessionBegin& begin) {
+  constexpr int kMostArguments = 4096;
+  constexpr size_t kMostArgumentBytes = 128 << 10;
+  constexpr uint32_t kMostPort = 65535;
+  IMGD_TRY(CheckText("actor", begin.actor()));
+  IMGD_TRY(CheckText("node", begin.node()));
+  if (begin.place_case() == v1::SessionBegin::PLACE_NOT_SET)
+    return Fail(ErrorCode::kInvalidArgument, "place: missing; a node or a rank of a job is needed");
+  if (begin.has_parent() == (begin.has_command() || begin.has_forward()) ||
+      (begin.has_command() && begin.has_forward()))
+    return Fail(ErrorCode::kInvalidArgument, "one of a command, a forward and a connection of one is needed");
+  size_t bytes = 0;
+  for (const auto& argument : begin.command().arguments()) {
+    bytes += argument.size() + 1;
+    if (argument.find('\0') != std::string::npos)
+      return Fail(ErrorCode::kInvalidArgument, "command: found a NUL in an argument");
+  }
+  if (bytes > kMostArgumentBytes || begin.command().arguments_size() > kMostArguments) {
+    return Fail(ErrorCode::kInvalidArgument, "command: at most {} arguments and {} bytes are allowed",
+                kMostArguments, kMostArgumentBytes);
+  }
+  if (begin.forward().port() <= kMostPort) return {};
+  return Fail(ErrorCode::kInvalidArgument, "forward.port: found {}; allowed: 0 to {}", begin.forward().port(),
+              kMostPort);
+}
+
 Status CheckLimits(const v1::CancelJobRequest& request) { return CheckText("actor", request.actor()); }
 
 Status CheckLimits(const v1::DeleteJobRequest& request) { return CheckText("actor", request.actor()); }

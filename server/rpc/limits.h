@@ -7,6 +7,7 @@
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
 #include "imgd/v1/report.pb.h"
+#include "imgd/v1/session.pb.h"
 #include "imgd/v1/token.pb.h"
 
 namespace imgd {
@@ -31,6 +32,7 @@ Status CheckLimits(const v1::CreateJoinTokenRequest& request);
 Status CheckLimits(const v1::RevokeNodeRequest& request);
 Status CheckLimits(const v1::BackupRequest& request);
 Status CheckLimits(const v1::ReloadRequest& request);
+Status CheckLimits(const v1::SessionBegin& begin);
 Status CheckLimits(const v1::StartReportRequest& request);
 Status CheckLimits(const v1::ReportEventsRequest& request);
 

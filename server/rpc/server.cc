@@ -26,6 +26,7 @@
 #include "server/rpc/event_service.h"
 #include "server/rpc/in_process.h"
 #include "server/rpc/node_service.h"
+#include "server/rpc/session_service.h"
 #include "server/rpc/token_service.h"
 #include "server/rpc/usage_service.h"
 
@@ -120,6 +121,7 @@ struct RpcServer::Parts {
         usage(the_engine, pool, clock),
         admin(the_engine, pool, clock, std::move(reload)),
         agents(the_engine, door.security == Security::kTls),
+        sessions(the_engine, &callers, door.security == Security::kTls),
         enrol(the_engine, door.security == Security::kTls ? door.authority : nullptr, clock) {}
 
   void EndStreamsOf(const std::string& token) {
@@ -140,6 +142,7 @@ struct RpcServer::Parts {
   UsageServiceImpl usage;
   AdminServiceImpl admin;
   AgentServiceImpl agents;
+  SessionServiceImpl sessions;
   EnrolServiceImpl enrol;
   std::shared_ptr<HealthSwitch> health = std::make_shared<HealthSwitch>();
   std::unique_ptr<grpc::Server> server;
@@ -175,17 +178,19 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const Door& door, JobRules r
   builder.RegisterService(&parts->usage);
   builder.RegisterService(&parts->admin);
   builder.RegisterService(&parts->agents);
+  builder.RegisterService(&parts->sessions);
   builder.RegisterService(&parts->enrol);
   parts->server = builder.BuildAndStart();
   if (!parts->server || parts->port == 0) return tl::unexpected(WhyNot(door.address));
   parts->caller = std::make_unique<InProcessCaller>(*parts->server, &parts->callers);
   if (auto* health = parts->server->GetHealthCheckService()) {
     // Of each service by name too, which is how gRPC's clients and probes ask.
-    for (const char* name : {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
-                             v1::EventService::service_full_name(), v1::DatasetService::service_full_name(),
-                             v1::TokenService::service_full_name(), v1::UsageService::service_full_name(),
-                             v1::AdminService::service_full_name(), v1::AgentService::service_full_name(),
-                             v1::EnrolService::service_full_name()}) {
+    for (const char* name :
+         {v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+          v1::EventService::service_full_name(), v1::DatasetService::service_full_name(),
+          v1::TokenService::service_full_name(), v1::UsageService::service_full_name(),
+          v1::AdminService::service_full_name(), v1::AgentService::service_full_name(),
+          v1::EnrolService::service_full_name(), v1::SessionService::service_full_name()}) {
       health->SetServingStatus(name, true);
     }
     parts->health->service = health;
@@ -205,9 +210,15 @@ void RpcServer::OnRevoked(std::function<void(const std::string& token)> call) {
 }
 
 void RpcServer::SetRules(JobRules rules) { parts_->jobs.SetRules(std::move(rules)); }
+void RpcServer::SetRules(SessionRules rules) { parts_->sessions.relay().SetRules(rules); }
+
+void RpcServer::SetEc2Rules(std::shared_ptr<const Ec2Rules> rules) {
+  parts_->enrol.SetEc2Rules(std::move(rules));
+}
 
 void RpcServer::Stop(Duration patience) {
   if (std::exchange(parts_->stopped, true)) return;
+  parts_->sessions.relay().Close();
   parts_->engine->CloseAgents();
   {
     const std::lock_guard lock(parts_->health->mutex);

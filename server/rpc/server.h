@@ -8,12 +8,14 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "server/auth/authority.h"
+#include "server/auth/ec2_identity.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/policy/policy.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/call_times.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/session_relay.h"
 #include "server/web/api.h"
 
 namespace imgd {
@@ -52,6 +54,10 @@ class RpcServer {
   void OnRevoked(std::function<void(const std::string& token)> call);
   /// For what is submitted from now on.
   void SetRules(JobRules rules);
+  /// Which EC2 instances join from now on; null: none.
+  void SetEc2Rules(std::shared_ptr<const Ec2Rules> rules);
+  /// For sessions; until it is called none is allowed.
+  void SetRules(SessionRules rules);
   /// How long its calls took; as long as it lives.
   const CallTimes& calls() const;
 

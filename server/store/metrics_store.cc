@@ -77,8 +77,7 @@ void MetricsStore::AppendEvent(const MetricEvent& event) {
   });
 }
 
-void MetricsStore::NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, Instant now,
-                                 const RankCell& did) {
+void MetricsStore::NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, Instant now, const RankCell& did) {
   constexpr auto kStoredEvery = std::chrono::seconds(10);
   auto known = live_ranks_.find(run.job);
   if (known == live_ranks_.end()) {
@@ -133,7 +132,8 @@ void MetricsStore::RemoveFigures(JobId job) {
   batch_->Write([job](Database& database) {
     for (const char* table : {"history", "history_runs", "rank_times"})
       RunSql(database, fmt::format("DELETE FROM {} WHERE job = ?", table), Signed(job.value()));
-    for (const EventKind kind : {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses, EventKind::kSamples})
+    for (const EventKind kind :
+         {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses, EventKind::kSamples})
       RunSql(database, "DELETE FROM events WHERE job = ? AND kind = ?", Signed(job.value()),
              static_cast<int>(kind));
   });

@@ -117,6 +117,8 @@ class StateStore {
   void RemoveJoinToken(const std::string& id);
   void SaveJoinUse(const std::string& token, const JoinUse& use);
   void SaveNodeKey(const NodeKeyRecord& key);
+  void SaveInstance(const InstanceRecord& record);
+  void RemoveInstance(const std::string& id);
 
   /// Who is told of the job, as its file says; once for a job.
   void SaveNotify(JobId job, const std::string& rules);
@@ -164,6 +166,7 @@ class StateStore {
   Result<std::map<std::string, Account>> LoadAccounts();
   Result<std::map<std::string, TokenRecord>> LoadTokens();
   Result<Admissions> LoadAdmissions();
+  void LoadInstances(Admissions& out);
   Result<std::vector<SweepRecord>> LoadSweeps();
 
   std::unique_ptr<Database> database_;  // its address is batch_'s

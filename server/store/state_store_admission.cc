@@ -4,6 +4,24 @@
 /// The part of state.db that is of join tokens and of the keys of nodes.
 namespace imgd {
 
+void StateStore::LoadInstances(Admissions& out) {
+  auto& rows = database_->Prepare(
+      "SELECT id, account, region, image, started_us, node, key_hash, joined_us, leave FROM ec2_instances");
+  while (rows.executeStep()) {
+    const std::string id = rows.getColumn(0).getString();
+    out.instances[id] = {.instance = {.id = id,
+                                      .account = rows.getColumn(1).getString(),
+                                      .region = rows.getColumn(2).getString(),
+                                      .image = rows.getColumn(3).getString(),
+                                      .started = {rows.getColumn(4).getInt64()}},
+                         .node = rows.getColumn(5).getString(),
+                         .key_hash = rows.getColumn(6).getString(),
+                         .joined = {rows.getColumn(7).getInt64()},
+                         .leave = static_cast<InstanceLeave>(rows.getColumn(8).getInt())};
+  }
+  rows.reset();
+}
+
 Result<Admissions> StateStore::LoadAdmissions() {
   return database_->Guard([this] {
     Admissions out;
@@ -42,6 +60,7 @@ Result<Admissions> StateStore::LoadAdmissions() {
                          .revoked = keys.getColumn(6).getInt() != 0};
     }
     keys.reset();
+    LoadInstances(out);
     return out;
   });
 }
@@ -72,6 +91,20 @@ void StateStore::SaveNodeKey(const NodeKeyRecord& key) {
     RunSql(database, "INSERT OR REPLACE INTO node_keys VALUES (?, ?, ?, ?, ?, ?, ?)", key.node, key.agent_id,
            key.key_hash, key.token, key.joined.micros, key.expires.micros, key.revoked ? 1 : 0);
   });
+}
+
+void StateStore::SaveInstance(const InstanceRecord& record) {
+  batch_->Write([&record](Database& database) {
+    const Ec2Instance& instance = record.instance;
+    RunSql(database, "INSERT OR REPLACE INTO ec2_instances VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", instance.id,
+           instance.account, instance.region, instance.image, instance.started.micros, record.node,
+           record.key_hash, record.joined.micros, static_cast<int>(record.leave));
+  });
+}
+
+void StateStore::RemoveInstance(const std::string& id) {
+  batch_->Write(
+      [&id](Database& database) { RunSql(database, "DELETE FROM ec2_instances WHERE id = ?", id); });
 }
 
 }  // namespace imgd

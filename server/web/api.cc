@@ -66,6 +66,7 @@ const std::vector<ApiRoute>& ApiRoutes() {
       {"GET", "/api/v1/jobs/{id}/metrics", "JobService.GetMetrics"},
       {"GET", "/api/v1/jobs/{id}/checkpoints", "JobService.ListCheckpoints"},
       {"GET", "/api/v1/jobs/{id}/classes", "JobService.GetClasses"},
+      {"GET", "/api/v1/jobs/{id}/samples", "JobService.GetSamples"},
       {"DELETE", "/api/v1/jobs/{id}", "JobService.DeleteJob"},
       {"GET", "/api/v1/sweeps/{id}", "JobService.GetSweep"},
       {"POST", "/api/v1/sweeps/{id}/cancel", "JobService.CancelSweep"},

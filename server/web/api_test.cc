@@ -211,6 +211,9 @@ TEST_F(ApiTest, EachRouteIsACallOfGrpcWithItsPathsFields) {
   const Json document = Json::parse(web::OpenApiDocument());
   EXPECT_EQ(document["openapi"], "3.1.0");
   EXPECT_EQ(document["paths"]["/api/v1/jobs/{id}"]["get"]["operationId"], "GetJob");
+  const Json& file = document["paths"]["/api/v1/jobs/{id}/checkpoints/{name}/files/{file}"]["get"];
+  EXPECT_EQ(file["x-imgd-scope"], "submit");
+  EXPECT_TRUE(file["responses"]["206"]["content"].contains("application/octet-stream"));
   EXPECT_EQ(document["components"]["schemas"]["Job"]["properties"]["id"]["type"], "string");
 }
 

@@ -8,6 +8,8 @@
 #include "common/version.h"
 #include "imgd/v1/report.pb.h"
 #include "server/web/api.h"
+#include "server/web/downloads.h"
+#include "server/web/job_pictures.h"
 
 namespace imgd::web {
 namespace {
@@ -169,6 +171,44 @@ Json Operation(const ApiRoute& route, Schemas& schemas) {
   return out;
 }
 
+Json PathParameter(const char* name, Json schema) {
+  return {{"name", name}, {"in", "path"}, {"schema", std::move(schema)}, {"required", true}};
+}
+
+/// A file: of no message, and not JSON.
+Json FileOperation(const char* id, Scope scope, const char* type, const char* description, Json parameters) {
+  const Json content = {{type, {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
+  Json responses = {{"200", {{"description", description}, {"content", content}}}};
+  AddRefusals(responses);
+  return {{"operationId", id},
+          {"tags", {"JobService"}},
+          {"x-imgd-scope", std::string(NameOf(scope))},
+          {"parameters", std::move(parameters)},
+          {"responses", std::move(responses)}};
+}
+
+void AddFiles(Json& paths) {
+  const Json number = {{"type", "integer"}, {"minimum", 0}, {"maximum", INT64_MAX}};
+  const Json text = {{"type", "string"}, {"minLength", 1}};
+  paths[kSamplePicturePath]["get"] = FileOperation(
+      "GetSamplePicture", Scope::kView, "image/jpeg", "The picture of an image that GetSamples has",
+      {PathParameter("id", number), PathParameter("event", number),
+       PathParameter("number", {{"type", "integer"}, {"minimum", 0}, {"maximum", 15}})});
+  Json file =
+      FileOperation("GetCheckpointFile", Scope::kSubmit, "application/octet-stream",
+                    "A file of a checkpoint that ListCheckpoints has",
+                    {PathParameter("id", number), PathParameter("name", text), PathParameter("file", text)});
+  file["parameters"].push_back({{"name", "Range"}, {"in", "header"}, {"schema", {{"type", "string"}}}});
+  Json& responses = file["responses"];
+  responses["206"] = responses["200"];
+  responses["206"]["description"] = "The bytes that Range names";
+  responses["416"] = responses["404"];
+  responses["416"]["description"] = "Range names no byte of the file; Content-Range says how many it has";
+  responses["500"] = responses["404"];
+  responses["500"]["description"] = "The file is not as its manifest says";
+  paths[kCheckpointFilePath]["get"] = std::move(file);
+}
+
 std::string MakeDocument() {
   Schemas schemas;
   Json paths = Json::object();
@@ -177,6 +217,7 @@ std::string MakeDocument() {
     for (char& c : method) c = static_cast<char>(c + ('a' - 'A'));
     paths[route.pattern][method] = Operation(route, schemas);
   }
+  AddFiles(paths);
   (void)schemas.RefOf(*v1::ErrorAnswer::descriptor());
   const Json document = {
       {"openapi", "3.1.0"},

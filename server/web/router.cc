@@ -137,7 +137,10 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
                     .secret = std::string(bearer),
                     .last_event_id = std::string(head.last_event_id),
                     .accept_encoding = std::string(head.accept_encoding),
-                    .if_none_match = std::string(head.if_none_match)};
+                    .if_none_match = std::string(head.if_none_match),
+                    .host = std::string(head.host),
+                    .range = std::string(head.range),
+                    .if_range = std::string(head.if_range)};
     return Match{&route, std::move(request)};
   }
   if (methods.empty())

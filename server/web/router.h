@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,6 +27,9 @@ struct Request {
   std::string last_event_id = {};
   std::string accept_encoding = {};
   std::string if_none_match = {};
+  std::string host = {};  ///< by what address or name imgd was asked
+  std::string range = {};
+  std::string if_range = {};
 };
 
 /// A piece of a body that has no end, as it goes over the wire: made once for all who get it.
@@ -41,6 +45,17 @@ class Listener {
   virtual void Send(Piece piece, std::function<void()> then) = 0;
 };
 
+/// A body that is read while it is sent, so that no more of it than a piece is in memory.
+class BodySource {
+ public:
+  virtual ~BodySource() = default;
+  /// Its whole length.
+  virtual uint64_t bytes() const = 0;
+  /// Must not block. `done` is called once, from any thread, with the next piece, which is never empty; not
+  /// again after all bytes. With an error the connection ends, so that the caller sees that something lacks.
+  virtual void Next(std::function<void(Result<std::string>)> done) = 0;
+};
+
 /// An answer.
 struct Response {
   int status = 200;
@@ -49,6 +64,8 @@ struct Response {
   std::vector<std::pair<std::string, std::string>> headers = {};
   /// Where set, the body has no end: it is what the listener, which this is called with, gets sent.
   std::function<void(std::shared_ptr<Listener>)> feed = {};
+  /// Where set, the body is this instead of `body`.
+  std::shared_ptr<BodySource> source = {};
 };
 
 /// To be called once, from any thread.
@@ -77,6 +94,8 @@ struct RequestHead {
   std::string_view last_event_id = {};
   std::string_view accept_encoding = {};
   std::string_view if_none_match = {};
+  std::string_view range = {};
+  std::string_view if_range = {};
   std::string_view cookie = {};
   std::string_view csrf = {};  ///< X-Imgd-Csrf, which a page of another origin can't send
 };

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "server/auth/gate.h"
+#include "server/web/downloads.h"
 #include "server/web/errors.h"
 #include "server/web/health_handler.h"
+#include "server/web/job_pictures.h"
 #include "server/web/metrics_page.h"
 #include "server/web/openapi.h"
 #include "server/web/report_handlers.h"
@@ -51,7 +53,10 @@ Router MakeRouter(const WebParts& parts) {
       {"DELETE", "/api/v1/session", Scope::kOpen, 0, EndSession},
       {"GET", "/api/v1/stream", Scope::kView, 0, StreamHandler(parts.feed)},
       {"GET", "/metrics", Scope::kView, 0, MetricsPage(engine, parts.calls, parts.notifier, parts.pool)},
-      {"GET", "/sd/prometheus", Scope::kView, 0, ScrapeTargetsPage(engine)},
+      {"GET", "/sd/prometheus", Scope::kView, 0, ScrapeTargetsPage(engine, parts.tls)},
+      {"GET", kRelayedMetricsPath, Scope::kView, 0, RelayedMetricsPage(engine)},
+      {"GET", kCheckpointFilePath, Scope::kSubmit, 0, CheckpointFileHandler(parts.pool)},
+      {"GET", kSamplePicturePath, Scope::kView, 0, SamplePictureHandler(parts.caller)},
       {"GET", "/api/v1/openapi.json", Scope::kOpen, 0, OpenApiHandler()},
   };
   for (auto& route : MakeApiRoutes(parts.caller, parts.pool)) routes.push_back(std::move(route));

@@ -23,6 +23,7 @@ struct WebParts {
   /// Only this machine's own users can connect. Then the API is open to all for as long as there is no token
   /// for it, as gRPC is.
   bool loopback = false;
+  bool tls = false;  ///< it is served with a certificate
 };
 
 /// All that imgd answers by HTTP, in one table.

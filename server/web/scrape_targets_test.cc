@@ -18,10 +18,10 @@ NodeRecord Node(const std::string& name, std::optional<std::string> metrics,
   return node;
 }
 
-Json TargetsOf(std::vector<NodeRecord> nodes) {
+Json TargetsOf(std::vector<NodeRecord> nodes, Targets which = Targets::kAll, bool tls = false) {
   ClusterView view;
   view.nodes = std::move(nodes);
-  const auto text = ScrapeTargets(view, "c1");
+  const auto text = ScrapeTargets(view, "c1", {"head:7651", tls}, which);
   return text ? Json::parse(*text) : Json();
 }
 
@@ -44,6 +44,19 @@ TEST(ScrapeTargets, HaveTheirNodesLabelsByNamesThatPrometheusTakes) {
       << "of two that look the same the first by name";
   for (int i = 0; i < 50; ++i) node.labels[fmt::format("l{}", i)] = "x";
   EXPECT_EQ(TargetsOf({node})[0]["labels"].size(), 18u);
+}
+
+TEST(ScrapeTargets, OfAgentsThatNobodyDialsAreImgdItself) {
+  NodeRecord relayed = Node("b", "");
+  relayed.metrics_relayed = true;
+  const Json own = Json::parse(R"({"targets": ["head:7651"], "labels": {"cluster": "c1", "node": "b",
+    "instance": "b", "__metrics_path__": "/metrics/nodes/b", "__scheme__": "http"}})");
+  EXPECT_EQ(TargetsOf({Node("a", "h:1"), relayed})[1], own);
+  EXPECT_EQ(TargetsOf({Node("a", "h:1"), relayed}, Targets::kRelayed), Json::array({own}));
+  EXPECT_EQ(TargetsOf({relayed}, Targets::kDialled), Json::array());
+  EXPECT_EQ(TargetsOf({relayed}, Targets::kAll, true)[0]["labels"]["__scheme__"], "https");
+  relayed.state = NodeState::kLost;
+  EXPECT_EQ(TargetsOf({relayed}), Json::array());
 }
 
 TEST(ScrapeTargets, AreNotToldBeforeTheAgentsOfAnEarlierDaemonAreBackOrGivenUp) {

@@ -18,6 +18,7 @@ struct WebSettings {
   size_t most_connections = 512;         ///< more are closed at once
   size_t most_listeners = 4096;          ///< of answers that have no end, beside those; more get 503
   size_t most_unsent_bytes = 512 << 10;  ///< of such an answer; a caller that falls behind is disconnected
+  size_t most_downloads = 32;            ///< bodies that are read while they are sent; more get 503
   size_t most_in_flight = 256;           ///< requests that wait for their answer; more get 503
   size_t most_header_bytes = 16 << 10;
   Duration handshake_limit = std::chrono::seconds(10);
@@ -43,7 +44,8 @@ class WebServer {
   /// New connections get the certificate that is in the settings' files now; where these can't be used, the
   /// log says so and the old one stays. From any thread, before Stop().
   void ReloadCertificate();
-  /// Ends the answers without an end that were asked for with the token of this name. From any thread.
+  /// Ends the answers without an end, and files that are being sent, that were asked for with the token of
+  /// this name. From any thread.
   void EndListenersOf(const std::string& token);
 
   /// Takes no more connections, waits up to `patience` for the answers that are under way, and ends.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "server/auth/authority.h"
@@ -19,6 +20,19 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
+
+/// A body of pieces of 100 kB, the twentieth of which is an error.
+struct TestSource final : BodySource {
+  TestSource(std::atomic<int>* the_asked, uint64_t the_size) : asked(the_asked), size(the_size) {}
+  uint64_t bytes() const override { return size; }
+  void Next(std::function<void(Result<std::string>)> done) override {
+    const int number = (*asked)++;
+    if (number == 19) return done(Fail(ErrorCode::kInternal, "a disk that breaks"));
+    done(std::string(100'000, static_cast<char>('a' + number % 10)));
+  }
+  std::atomic<int>* asked;
+  const uint64_t size;
+};
 
 /// A server with paths of the test's own.
 struct WebServerTest : testing::Test {
@@ -43,6 +57,11 @@ struct WebServerTest : testing::Test {
          [this](const Request&, const Answer& answer) {
            const std::lock_guard lock(mutex);
            waiting.push_back(answer);
+         }},
+        {"GET", "/source", Scope::kOpen, 0,
+         [this](const Request&, const Answer& answer) {
+           answer(
+               {.content_type = "text/plain", .source = std::make_shared<TestSource>(&asked, source_bytes)});
          }},
         {"GET", "/feed", Scope::kOpen, 0,
          [this](const Request&, const Answer& answer) {
@@ -95,6 +114,8 @@ struct WebServerTest : testing::Test {
   std::filesystem::path folder;
   WebSettings settings;
   std::mutex mutex;
+  std::atomic<int> asked = 0;  ///< pieces of /source
+  std::atomic<uint64_t> source_bytes = 1'000'000;
   std::vector<Answer> waiting;                     // guarded by mutex
   std::vector<std::weak_ptr<Listener>> listeners;  // guarded by mutex
   std::unique_ptr<WebServer> server;
@@ -390,6 +411,37 @@ TEST_F(WebServerTest, MoreThanSoManyDoNotListenAndAStopEndsThem) {
   server->Stop(Duration::zero());
   EXPECT_TRUE(first.ReadToEnd());
   if (const auto kept = listener.lock()) kept->Send(Chunk("late"), {});
+}
+
+TEST_F(WebServerTest, ABodyIsReadWhileItIsSentAndItsEndIsSeen) {
+  Start();
+  TestConnection connection(server->port());
+  const auto whole = connection.Get("/source");
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(whole->body.size(), 1'000'000u);
+  EXPECT_EQ(whole->body.back(), 'j');
+  EXPECT_EQ(connection.Get("/ok")->body, "ok") << "the connection goes on";
+  EXPECT_FALSE(connection.Get("/source").has_value())
+      << "the last piece lacks: the connection ends before it";
+}
+
+TEST_F(WebServerTest, OfABodyNoMoreIsReadThanTheCallerTakes) {
+  settings.most_downloads = 1;
+  Start();
+  asked = -1'000'000;  // no error comes
+  source_bytes = 10'000'000'000;
+  std::optional<TestConnection> slow(server->port());
+  slow->Send("GET /source HTTP/1.1\r\nHost: test\r\n\r\n");
+  while (asked == -1'000'000) std::this_thread::sleep_for(milliseconds(1));
+  TestConnection second(server->port());
+  EXPECT_EQ(second.Get("/source")->status, 503);
+  // What the system buffers is no matter of the server's: at some time it takes no more.
+  for (int before = asked - 1; before != asked; std::this_thread::sleep_for(milliseconds(200)))
+    before = asked;
+  EXPECT_LT(asked, -1'000'000 + 1000);
+  source_bytes = 100'000;
+  slow.reset();
+  while (second.Get("/source")->status != 200) std::this_thread::sleep_for(milliseconds(5));
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
       : shared_(std::move(shared)), stream_(std::forward<Arguments>(arguments)...) {}
   ~Session() override {
     EndRequest();
+    if (source_) --shared_->downloads;
     if (closer_ != 0) shared_->Forget(closer_);
     --(listening_ ? shared_->listeners : shared_->connections);
   }
@@ -109,6 +110,8 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
                                        .last_event_id = view(head["Last-Event-ID"]),
                                        .accept_encoding = view(head[field::accept_encoding]),
                                        .if_none_match = view(head[field::if_none_match]),
+                                       .range = view(head[field::range]),
+                                       .if_range = view(head[field::if_range]),
                                        .cookie = view(head[field::cookie]),
                                        .csrf = view(head["X-Imgd-Csrf"])});
     keep_alive_ = head.keep_alive();
@@ -188,6 +191,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   }
 
   void Give(Response response) {
+    if (response.source) return SendSource(std::move(response));
     if (!response.feed) return Write(std::move(response));
     if (parser_->get().version() < 11) {
       keep_alive_ = false;
@@ -220,6 +224,59 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     response.feed(this->shared_from_this());
   }
 
+  /// The head, and then one piece after the other: none is read before the one before it is sent. It counts
+  /// as answered from then on, so that the server's end does not wait for it.
+  void SendSource(Response response) {
+    if (++shared_->downloads > shared_->settings.most_downloads) {
+      --shared_->downloads;
+      return Write(ErrorResponse(503, "RESOURCE_EXHAUSTED", "too many files are sent already; try again"));
+    }
+    source_ = std::move(response.source);
+    source_left_ = source_->bytes();
+    if (!token_.empty()) shared_->NoteToken(closer_, token_);
+    keep_alive_ = keep_alive_ && !shared_->stopping;
+    match_.reset();
+    SetHead(head_.emplace(), response);
+    head_->content_length(source_left_);
+    tcp().expires_after(shared_->settings.write_limit);
+    boost::beast::http::async_write(stream_, *head_, [self = this->shared_from_this()](Code code, size_t) {
+      self->EndRequest();
+      if (code) return self->tcp().close();
+      self->NextPiece();
+    });
+  }
+
+  void NextPiece() {
+    if (source_left_ == 0) return EndSource();
+    source_->Next([self = this->shared_from_this()](Result<std::string> piece) {
+      self->shared_->UnlessEnded([&] {
+        boost::asio::post(self->stream_.get_executor(),
+                          [self, piece = std::move(piece)]() mutable { self->SendPiece(std::move(piece)); });
+      });
+    });
+  }
+
+  void SendPiece(Result<std::string> piece) {
+    if (!piece || piece->empty() || piece->size() > source_left_) return tcp().close();
+    piece_ = std::move(*piece);
+    tcp().expires_after(shared_->settings.write_limit);
+    boost::asio::async_write(stream_, boost::asio::buffer(piece_),
+                             [self = this->shared_from_this()](Code code, size_t) {
+                               if (code) return self->tcp().close();
+                               self->source_left_ -= self->piece_.size();
+                               self->NextPiece();
+                             });
+  }
+
+  void EndSource() {
+    source_.reset();
+    piece_ = {};
+    --shared_->downloads;
+    shared_->ForgetToken(closer_);
+    if (!keep_alive_) return Close();
+    ReadHead(shared_->settings.idle_limit);
+  }
+
   void Queue(Piece piece, std::function<void()> then) {
     if (!tcp().socket().is_open()) return;
     unsent_bytes_ += piece->size();
@@ -246,17 +303,22 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     if (then) then();
   }
 
+  template <typename Body>
+  void SetHead(boost::beast::http::response<Body>& head, const Response& response) const {
+    using boost::beast::http::field;
+    head.version(11);
+    head.result(static_cast<unsigned>(response.status));
+    head.set(field::content_type, response.content_type);
+    head.set(field::cache_control, "no-store");
+    for (const auto& [name, value] : response.headers) head.set(name, value);
+    head.keep_alive(keep_alive_);
+  }
+
   void Write(Response response) {
     namespace http = boost::beast::http;
     keep_alive_ = keep_alive_ && !shared_->stopping;
-    response_.emplace();
-    response_->version(11);
-    response_->result(static_cast<unsigned>(response.status));
-    response_->set(http::field::content_type, response.content_type);
-    response_->set(http::field::cache_control, "no-store");
-    for (const auto& [name, value] : response.headers) response_->set(name, value);
+    SetHead(response_.emplace(), response);
     response_->body() = std::move(response.body);
-    response_->keep_alive(keep_alive_);
     response_->prepare_payload();
     match_.reset();
     tcp().expires_after(shared_->settings.write_limit);
@@ -293,6 +355,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   std::optional<Router::Match> match_;
   std::optional<boost::beast::http::response<boost::beast::http::empty_body>> continue_;
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;
+  std::optional<boost::beast::http::response<boost::beast::http::empty_body>> head_;  ///< of source_
   std::array<char, 4096> rest_{};
   bool keep_alive_ = false;
   uint64_t closer_ = 0;
@@ -301,6 +364,9 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   bool listening_ = false;
   std::deque<std::pair<Piece, std::function<void()>>> unsent_;  ///< the first one is being sent
   size_t unsent_bytes_ = 0;
+  std::shared_ptr<BodySource> source_;  ///< while its body is sent
+  uint64_t source_left_ = 0;
+  std::string piece_;  ///< of it, that is being sent
 };
 
 }  // namespace imgd::web

@@ -25,6 +25,7 @@ struct Shared {
   boost::asio::io_context context;
   std::atomic<size_t> connections = 0;  ///< that are no listeners
   std::atomic<size_t> listeners = 0;
+  std::atomic<size_t> downloads = 0;
   std::atomic<bool> stopping = false;
 
   /// False when too many requests wait for their answer.
@@ -55,10 +56,14 @@ struct Shared {
     closers.erase(closer);
     tokens.erase(closer);
   }
-  /// The connection became a listener that was let in by this token.
+  /// The connection became a listener, or is sent a file, that was let in by this token.
   void NoteToken(uint64_t closer, const std::string& token) {
     const std::lock_guard lock(mutex);
     tokens.emplace(closer, token);
+  }
+  void ForgetToken(uint64_t closer) {
+    const std::lock_guard lock(mutex);
+    tokens.erase(closer);
   }
   void EndListenersOf(const std::string& token) {
     std::vector<std::function<void()>> calls;
@@ -92,7 +97,7 @@ struct Shared {
  private:
   std::mutex mutex;  // guards all below
   std::map<uint64_t, std::function<void()>> closers;
-  std::map<uint64_t, std::string> tokens;  ///< of listeners, by their closers
+  std::map<uint64_t, std::string> tokens;  ///< of those, by their closers
   uint64_t last_closer = 0;
   bool ended = false;
   std::condition_variable idle;

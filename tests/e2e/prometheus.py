@@ -26,7 +26,7 @@ class Prometheus:
         folder = cluster.root / "prometheus"
         folder.mkdir()
         config = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
-        assert config.count("127.0.0.1:7651") == 3
+        assert config.count("127.0.0.1:7651") == 4
         if every:
             config = config.replace("scrape_interval: 5s", f"scrape_interval: {every}")
             config = config.replace("scrape_timeout: 4s", f"scrape_timeout: {every}")

@@ -10,8 +10,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +146,43 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     cluster.daemon.wait(20)
     wait_for("ImgdDown", lambda: "ImgdDown" in prometheus.firing(), 60)
     assert prometheus.value('sum(up{job="imgagent"})') == 4
+
+
+def is_scraped(prometheus: Prometheus, node: str) -> bool:
+    return prometheus.value(f'up{{job="imgagent", node="{node}"}}') == 1
+
+
+def test_an_agent_that_nobody_dials_is_scraped_by_imgd(
+    cluster: Cluster, prometheus: Prometheus, make_job: MakeJob
+) -> None:
+    """`metrics_listen: relay`: no port is opened on the node, and Prometheus has the same of it."""
+    cluster.start_agent("far", "--metrics-listen", "relay", "--label", "zone=z-far")
+    cluster.start_agent("near", "--metrics-listen", "127.0.0.1:0")
+    for node in ("far", "near"):
+        wait_for(f"{node} to be scraped", partial(is_scraped, prometheus, node), 20)
+    scraped = prometheus.query('imgd_node_memory_bytes{node="far"}')
+    assert [(s["metric"]["instance"], s["metric"]["label_zone"]) for s in scraped] == [("far", "z-far")]
+    training = cluster.submit(make_job(nodes=2, epochs=2000))
+    cluster.wait_step(training, 5, 120)
+    ranks = f'sum by (job_id) (imgd_job_ranks{{job_id="{training}"}})'
+    wait_for("the ranks of both nodes", lambda: prometheus.value(ranks) == 2, 20)
+
+    # What it answers itself, and for whom it has nothing.
+    url = f"http://127.0.0.1:{cluster.web_port}/metrics/nodes/"
+    with urllib.request.urlopen(url + "far", timeout=10) as answer:
+        assert b"imgd_node_memory_bytes" in answer.read()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(url + "near", timeout=10)
+    assert refused.value.code == 412
+    assert "metrics_listen: relay" in json.load(refused.value)["hint"]
+
+    # An agent that is stuck is told of in words, before Prometheus gives up.
+    cluster.agents["far"].send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(urllib.error.HTTPError) as late:
+            urllib.request.urlopen(url + "far", timeout=10)
+        assert late.value.code == 504
+        assert "did not answer in time" in json.load(late.value)["message"]
+    finally:
+        cluster.agents["far"].send_signal(signal.SIGCONT)
+    wait_for("far to be scraped again", lambda: prometheus.value('up{job="imgagent", node="far"}') == 1, 30)

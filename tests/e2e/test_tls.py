@@ -35,6 +35,7 @@ NEEDS = {
     "EnrolService": {"Enrol": "", "Renew": ""}
     | dict.fromkeys(["CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "RevokeNode"], "admin"),
     "AgentService": {"Connect": "agent"},
+    "SessionService": {"OpenSession": "operate", "ServeSession": "agent"},
 }  # fmt: skip
 
 

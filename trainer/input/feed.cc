@@ -19,10 +19,17 @@ namespace {
 
 constexpr size_t kDepth = 2;
 
+/// On a GPU: before and after its pixels and labels were copied there.
+struct CopyTimes {
+  c10::Event begin;
+  c10::Event end;
+};
+
 /// A batch, and on a GPU the event after which it is there.
 struct Item {
   Result<std::optional<DeviceBatch>> batch;
   std::optional<c10::Event> ready;
+  std::optional<CopyTimes> copy = {};
 };
 
 at::Tensor LabelsOf(const data::Batch& batch, bool pinned) {
@@ -39,12 +46,20 @@ void ToCpu(const data::Batch& batch, const Normaliser& normalise, DeviceBatch& o
   out.labels = LabelsOf(batch, false);
 }
 
-void ToGpu(const data::Batch& batch, at::Device device, const Normaliser& normalise, DeviceBatch& out) {
+CopyTimes ToGpu(const data::Batch& batch, at::Device device, const Normaliser& normalise, DeviceBatch& out) {
   auto pixels =
       at::empty({batch.count(), batch.height, batch.width, 3}, at::dtype(at::kByte).pinned_memory(true));
   std::memcpy(pixels.data_ptr(), batch.pixels.data(), batch.pixels.size());
-  out.images = normalise(pixels.to(device, /*non_blocking=*/true));
-  out.labels = LabelsOf(batch, true).to(device, /*non_blocking=*/true);
+  const auto labels = LabelsOf(batch, true);
+  const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  CopyTimes times{c10::Event(device.type(), c10::EventFlag::BACKEND_DEFAULT),
+                  c10::Event(device.type(), c10::EventFlag::BACKEND_DEFAULT)};
+  times.begin.record(stream);
+  const auto bytes = pixels.to(device, /*non_blocking=*/true);
+  out.labels = labels.to(device, /*non_blocking=*/true);
+  times.end.record(stream);
+  out.images = normalise(bytes);
+  return times;
 }
 
 }  // namespace
@@ -81,6 +96,7 @@ class Feed::Impl {
     items_.pop_front();
     lock.unlock();
     changed_.notify_all();
+    if (item.copy) copies_.push_back(std::move(*item.copy));
     if (item.ready) {
       const c10::impl::VirtualGuardImpl guard(device_.type());
       const c10::Stream stream = guard.getStream(device_);
@@ -95,6 +111,14 @@ class Feed::Impl {
   }
 
   data::LoaderFigures figures() const { return loader_.figures(); }
+
+  double h2d_seconds() {
+    while (!copies_.empty() && copies_.front().end.query()) {
+      h2d_seconds_ += copies_.front().begin.elapsedTime(copies_.front().end) / 1000;
+      copies_.pop_front();
+    }
+    return h2d_seconds_;
+  }
 
  private:
   void Fill() {
@@ -129,8 +153,13 @@ class Feed::Impl {
     DeviceBatch out{.step = batch.step, .count = batch.own_count()};
     out.samples.assign(batch.samples.begin() + batch.own.first, batch.samples.begin() + batch.own.last);
     std::optional<c10::Event> ready;
+    std::optional<CopyTimes> copy;
     if (out.count > 0) {
-      device_.is_cuda() ? ToGpu(batch, device_, normalise_, out) : ToCpu(batch, normalise_, out);
+      if (device_.is_cuda()) {
+        copy = ToGpu(batch, device_, normalise_, out);
+      } else {
+        ToCpu(batch, normalise_, out);
+      }
       EraseAndMix(batch, mix_, seed_, out);
     }
     if (out.count > 0 && device_.is_cuda()) {
@@ -138,7 +167,7 @@ class Feed::Impl {
       ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     }
     loader_.Recycle(std::move(batch));
-    return {std::optional<DeviceBatch>(std::move(out)), std::move(ready)};
+    return {std::optional<DeviceBatch>(std::move(out)), std::move(ready), std::move(copy)};
   }
 
   /// False when the feed is to end.
@@ -161,6 +190,9 @@ class Feed::Impl {
   std::deque<Item> items_;
   bool stopping_ = false;
   std::thread thread_;
+  // Of the thread of Next():
+  std::deque<CopyTimes> copies_;  ///< not yet in the sum; as many as were given between two reports
+  double h2d_seconds_ = 0;
 };
 
 Feed::Feed(const data::Dataset& dataset, data::LoaderOptions options, at::Device device,
@@ -171,5 +203,7 @@ Feed::~Feed() = default;
 Result<std::optional<DeviceBatch>> Feed::Next() { return impl_->Next(); }
 
 data::LoaderFigures Feed::figures() const { return impl_->figures(); }
+
+double Feed::h2d_seconds() { return impl_->h2d_seconds(); }
 
 }  // namespace imgd::trainer

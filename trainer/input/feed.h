@@ -30,6 +30,10 @@ class Feed {
   /// Of the loader. From any thread.
   data::LoaderFigures figures() const;
 
+  /// How long copying to the GPU took, of batches that Next() gave and whose copies are done; seconds. For
+  /// the thread of Next().
+  double h2d_seconds();
+
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

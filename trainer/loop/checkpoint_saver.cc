@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "common/clock.h"
@@ -56,8 +57,10 @@ void CheckpointSaver::Run(std::function<void()> work) {
 Status CheckpointSaver::Start(Snapshot snapshot) {
   IMGD_TRY(Finish());
   Run([this, snapshot = std::make_shared<Snapshot>(std::move(snapshot))] {
+    const auto begun = std::chrono::steady_clock::now();
     try {
       written_ = Write(*snapshot);
+      write_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     } catch (const std::exception& e) {
       written_ = Fail(ErrorCode::kInternal, "cannot write a checkpoint: {}", e.what());
     }
@@ -87,7 +90,7 @@ Status CheckpointSaver::TakeOutcome() {
   if (!*written) return tl::unexpected(written->error());
   const CommittedCheckpoint& committed = **written;
   reporter_.On(report::CheckpointFigures{committed.ref.path, committed.ref.step, committed.ref.generation,
-                                         committed.size_bytes, committed.manifest_sha256});
+                                         committed.size_bytes, committed.manifest_sha256, write_seconds_});
   Prune(committed.ref);
   return {};
 }

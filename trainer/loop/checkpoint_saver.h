@@ -90,6 +90,7 @@ class CheckpointSaver {
   std::atomic<bool> done_ = false;  ///< the thread has set one of these
   std::optional<Written> written_;  ///< of the thread, once done_
   std::optional<Removed> removed_;  ///< likewise
+  double write_seconds_ = 0;        ///< of written_
 };
 
 }  // namespace imgd::trainer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "trainer/torch.h"
@@ -14,7 +15,8 @@ namespace imgd::trainer {
 /// Sums of a validation pass, on the device, so that nothing waits for it before the end.
 class Tally {
  public:
-  Tally(at::Device device, size_t classes);
+  /// Of a set of so many classes and images.
+  Tally(at::Device device, size_t classes, size_t images);
 
   /// `logits` is float [N, classes], `labels` int64 [N]; `samples` are the images' numbers in the set.
   void Add(const at::Tensor& logits, const at::Tensor& labels, const std::vector<uint32_t>& samples);
@@ -26,13 +28,20 @@ class Tally {
   report::ClassFigures OfClasses(Gang& gang, const data::Dataset& set) const;
 
  private:
-  void KeepWorst(const at::Tensor& losses, const at::Tensor& logits, const at::Tensor& labels);
+  void KeepWorst(const at::Tensor& rows);
+  /// Those of the rows whose images are chosen; the first row is of samples[0].
+  void KeepChosen(const at::Tensor& rows, const std::vector<uint32_t>& samples);
+  /// The rows of all ranks, each with its image's number in the set, as people see them.
+  std::vector<report::WorstImage> ImagesOf(Gang& gang, const at::Tensor& rows,
+                                           const data::Dataset& set) const;
 
   const int64_t classes_;
   at::Tensor sums_;       ///< double: loss, top-1, top-5 and images
   at::Tensor counts_;     ///< int64 [3, classes]: images, top-1, top-5
   at::Tensor confusion_;  ///< int64 [classes * classes] by label and answer; undefined for too many classes
-  at::Tensor worst_;  ///< double [up to kMostWorst, 5]: loss, place in samples_, label, answer, probability
+  at::Tensor worst_;   ///< double [up to kMostWorst, 5]: loss, place in samples_, label, answer, probability
+  at::Tensor chosen_;  ///< the same of those images
+  std::set<uint32_t> choice_;      ///< their numbers in the set
   std::vector<uint32_t> samples_;  ///< of all images so far
 };
 

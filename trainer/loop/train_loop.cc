@@ -91,6 +91,7 @@ Result<bool> TrainLoop::RunPhase(const Phase& phase) {
   feed_.emplace(session_.TrainSet(phase), session_.TrainOptions(phase), session_.device,
                 session_.spec.data.normalisation, session_.mix());
   reported_ = {};
+  reported_h2d_ = 0;
   noted_ = {};
   warm_steps_ = 0;
   bool stopped = false;
@@ -174,6 +175,8 @@ TrainLoop::Agreed TrainLoop::FinishAgreement(Gang::PendingSum pending) const {
 report::TimeFigures TrainLoop::TakeTimes() {
   const StepClock::Times times = clock_.Take();
   const auto all_reduce = session_.averager->LastAllReduce();
+  const double h2d = feed_->h2d_seconds();
+  const double h2d_before = std::exchange(reported_h2d_, h2d);
   return {
       .steps = times.steps,
       .input_seconds = times.seconds(Part::kInput),
@@ -182,7 +185,8 @@ report::TimeFigures TrainLoop::TakeTimes() {
       .communication_seconds = times.seconds(Part::kCommunication),
       .optimizer_seconds = times.seconds(Part::kOptimizer),
       .all_reduce_seconds = all_reduce.seconds,
-      .all_reduce_hidden_ratio = all_reduce.seconds > 0 ? all_reduce.hidden_seconds / all_reduce.seconds : 0};
+      .all_reduce_hidden_ratio = all_reduce.seconds > 0 ? all_reduce.hidden_seconds / all_reduce.seconds : 0,
+      .h2d_seconds = h2d - h2d_before};
 }
 
 /// What the loader did since the last report.

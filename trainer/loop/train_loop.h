@@ -64,6 +64,7 @@ class TrainLoop {
   std::optional<uint64_t> saved_step_;
   std::optional<Feed> feed_;      ///< of the current phase
   data::LoaderFigures reported_;  ///< of it, that were reported
+  double reported_h2d_ = 0;       ///< likewise
   data::LoaderFigures noted_;     ///< of it, as of the last note on images that were left to the CPU
   std::optional<data::SampleTrace> trace_;
 };

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "trainer/input/feed.h"
+#include "trainer/loop/shown_images.h"
 #include "trainer/loop/tally.h"
 #include "trainer/optim/autocast.h"
 
@@ -81,7 +82,7 @@ Result<ValidationEnd> Measure(Session& session) {
   session.gang->SetPosition(session.state.step, "validation");
   session.model->eval();
   ValidationEnd end;
-  Tally tally(session.device, session.val->classes().size());
+  Tally tally(session.device, session.val->classes().size(), session.val->size());
   PlanShapes(session);
   const WithAverage averaged(session.average.get());
   Feed feed(*session.val, session.ValOptions(), session.device, session.spec.data.normalisation);
@@ -126,6 +127,8 @@ Result<ValidationEnd> Validate(Session& session) {
     end.classes.step = session.state.step;
     end.classes.epoch = session.phases.Epochs(session.state.step);
     session.reporter.On(end.classes);
+    const Pulse::During showing(*session.pulse, Activity::kValidation);  // it reads images
+    session.reporter.On(ShownImagesOf(end.classes, *session.val));
   }
   // No end of the run: after a few steps from scratch the batch-norm statistics alone can do that.
   if (!std::isfinite(end.result.loss) && session.is_rank0()) {

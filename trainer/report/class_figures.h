@@ -13,13 +13,14 @@ struct ClassCount {
   uint64_t top5 = 0;  ///< of them, whose class was among the five best answers
 };
 
-/// An image of which the model was most wrong.
+/// What the model made of an image: of one of which it was most wrong, or of another.
 struct WorstImage {
   std::string name;  ///< as the data set has it
   uint32_t label = 0;
   uint32_t answer = 0;
   double probability = 0;  ///< that the model gave its answer, 0 to 1
   double loss = 0;
+  uint32_t sample = 0;  ///< its number in the set
 };
 
 /// What a validation pass found of each class, over all ranks.
@@ -30,7 +31,8 @@ struct ClassFigures {
   std::vector<ClassCount> counts;  ///< by label
   /// Images by label and answer, [label * classes + answer]; empty for more than kMostConfused classes.
   std::vector<uint32_t> confusion;
-  std::vector<WorstImage> worst;  ///< those with the highest loss first
+  std::vector<WorstImage> worst;   ///< those with the highest loss first
+  std::vector<WorstImage> chosen;  ///< a few from all over the set, the same in each pass; by their numbers
 
   static constexpr size_t kMostConfused = 2048;
   static constexpr size_t kMostWorst = 50;

@@ -31,6 +31,7 @@ void Fill(const TimeFigures& x, v1::StepTimes& out) {
   out.set_optimizer_seconds(x.optimizer_seconds);
   out.set_all_reduce_seconds(x.all_reduce_seconds);
   out.set_all_reduce_hidden_ratio(x.all_reduce_hidden_ratio);
+  out.set_h2d_seconds(x.h2d_seconds);
 }
 
 void Fill(const RankSpread& x, v1::RankSpread& out) {
@@ -121,6 +122,7 @@ v1::TrainerEvent EventOf(const CheckpointFigures& x) {
   out.set_generation(x.generation);
   out.set_size_bytes(x.size_bytes);
   out.set_manifest_sha256(x.manifest_sha256);
+  out.set_write_seconds(x.write_seconds);
   return event;
 }
 
@@ -193,6 +195,25 @@ v1::TrainerEvent EventOf(const ClassFigures& x) {
     added.set_loss(image.loss);
   }
   if (x.names.size() <= kMostInTable) out.mutable_confusion()->Assign(x.confusion.begin(), x.confusion.end());
+  return event;
+}
+
+v1::TrainerEvent EventOf(const ShownImages& x) {
+  v1::TrainerEvent event;
+  auto& out = *event.mutable_samples();
+  out.set_step(x.step);
+  out.set_epoch(x.epoch);
+  for (const auto& shown : x.images) {
+    auto& added = *out.add_images();
+    added.set_name(ShortText(shown.image.name));
+    added.set_class_name(ShortText(shown.class_name));
+    added.set_answer(ShortText(shown.answer));
+    added.set_probability(shown.image.probability);
+    added.set_loss(shown.image.loss);
+    added.set_worst(shown.worst);
+    added.set_right(shown.image.label == shown.image.answer);
+    added.set_picture(shown.picture);
+  }
   return event;
 }
 

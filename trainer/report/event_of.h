@@ -16,5 +16,6 @@ v1::TrainerEvent EventOf(const Finished& x);
 v1::TrainerEvent EventOf(const Failed& x);
 v1::TrainerEvent EventOf(const BadImage& x);
 v1::TrainerEvent EventOf(const ClassFigures& x);
+v1::TrainerEvent EventOf(const ShownImages& x);
 
 }  // namespace imgd::report

@@ -52,6 +52,7 @@ struct TimeFigures {
   double optimizer_seconds = 0;
   double all_reduce_seconds = 0;
   double all_reduce_hidden_ratio = 0;
+  double h2d_seconds = 0;  ///< beside the parts above
 };
 
 /// How the ranks' steps differ, in seconds a step; as RankSpread in trainer.proto.
@@ -98,6 +99,22 @@ struct EpochFigures {
   double val_seconds = 0;
 };
 
+/// An image of a validation pass, for people.
+struct ShownImage {
+  WorstImage image;
+  std::string class_name;
+  std::string answer;
+  bool worst = false;   ///< one of those with the highest loss
+  std::string picture;  ///< a small JPEG file; may be empty
+};
+
+/// Some images of a validation pass, over all ranks.
+struct ShownImages {
+  uint64_t step = 0;
+  double epoch = 0;
+  std::vector<ShownImage> images;
+};
+
 /// A checkpoint is complete on disk.
 struct CheckpointFigures {
   std::string path;
@@ -105,6 +122,7 @@ struct CheckpointFigures {
   uint64_t generation = 0;
   uint64_t size_bytes = 0;
   std::string manifest_sha256;  ///< lower-case hexadecimal
+  double write_seconds = 0;     ///< that it took, beside the training
 };
 
 /// A profile of some steps is written.
@@ -148,6 +166,8 @@ class Reporter {
   /// Those two are for files of figures; others pass them over.
   virtual void On(const SampleFigures&) {}
   virtual void On(const ClassFigures&) {}
+  /// For imgd alone.
+  virtual void On(const ShownImages&) {}
   virtual void On(const CheckpointFigures& figures) = 0;
   virtual void On(const Finished& finished) = 0;
   virtual void On(const Failed& failed) = 0;
@@ -168,6 +188,7 @@ class Tee final : public Reporter {
   void On(const Profiled& x) override { ToAll(x); }
   void On(const SampleFigures& x) override { ToAll(x); }
   void On(const ClassFigures& x) override { ToAll(x); }
+  void On(const ShownImages& x) override { ToAll(x); }
   void On(const CheckpointFigures& x) override { ToAll(x); }
   void On(const Finished& x) override { ToAll(x); }
   void On(const Failed& x) override { ToAll(x); }

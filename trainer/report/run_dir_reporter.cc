@@ -26,6 +26,7 @@ class RunDirReporter final : public Reporter {
   void On(const Failed& x) override { Write(EventOf(x)); }
   void On(const BadImage& x) override { Write(EventOf(x)); }
   void On(const ClassFigures& x) override { Write(EventOf(x)); }
+  void On(const ShownImages& x) override { Write(EventOf(x)); }
   void Note(const std::string&) override {}
 
  private:

@@ -124,6 +124,27 @@ TEST_F(RunDir, FiguresOfClassesAreAnEventOfABoundedSize) {
   EXPECT_LT(large.ByteSizeLong(), 256U << 10);
 }
 
+TEST_F(RunDir, ImagesForPeopleAreAnEventWithTheirPictures) {
+  ShownImages shown{.step = 500, .epoch = 2};
+  shown.images.push_back({.image = {"dog/7.jpg", 1, 0, 0.9, 3.5}, .class_name = "dog", .answer = "cat"});
+  shown.images.push_back({.image = {"cat/1.jpg", 0, 0, 0.8, 0.2},
+                          .class_name = "cat",
+                          .answer = "cat",
+                          .worst = true,
+                          .picture = std::string("\xFF\xD8\xFF\0", 4)});
+  Open()->On(shown);
+  const auto events = Written();
+  ASSERT_EQ(events.size(), 1U);
+  const auto& samples = events[0].samples();
+  EXPECT_EQ(samples.step(), 500U);
+  ASSERT_EQ(samples.images_size(), 2);
+  EXPECT_EQ(samples.images(0).answer(), "cat");
+  EXPECT_FALSE(samples.images(0).right());
+  EXPECT_TRUE(samples.images(1).right());
+  EXPECT_TRUE(samples.images(1).worst());
+  EXPECT_EQ(samples.images(1).picture().size(), 4U);
+}
+
 TEST_F(RunDir, NumbersGoOnWhereTheFileEndsThoughItsEndWasTorn) {
   Open()->On(Finished{});
   Open()->On(Finished{});

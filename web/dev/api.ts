@@ -5,7 +5,7 @@ import { history, type Run, rankStretches, xOf } from './curves.ts';
 import { blankJob, us, type WorldJob } from './jobs.ts';
 import { type Live, summaryOf } from './live.ts';
 import { logsOf } from './logs.ts';
-import { checkpointsOf, classesOf } from './results.ts';
+import { checkpointsOf, classesOf, samplesOf } from './results.ts';
 import { holdDevices, type World } from './world.ts';
 import { check, valueIn } from './yaml.ts';
 
@@ -325,6 +325,7 @@ export const ROUTES: [string, string, Handler][] = [
   ['GET', 'jobs/*/logs', logs],
   ['GET', 'jobs/*/checkpoints', (call) => ({ checkpoints: checkpointsOf(jobOf(call)) })],
   ['GET', 'jobs/*/classes', (call) => ({ figures: classesOf(jobOf(call)) })],
+  ['GET', 'jobs/*/samples', (call) => ({ samples: samplesOf(jobOf(call)), event: '7' })],
   ['DELETE', 'jobs/*', deleteJob],
   ['GET', 'nodes', ({ world }) => ({ nodes: [...world.nodes.values()], warning: '' })],
   ['GET', 'nodes/*', oneNode],

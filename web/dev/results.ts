@@ -1,10 +1,15 @@
-import type { ClassFigures, ReportedCheckpoint } from '../src/api/types.ts';
+import type { ClassFigures, ReportedCheckpoint, SampleImages } from '../src/api/types.ts';
 import { valAt } from './curves.ts';
 import { us, type WorldJob } from './jobs.ts';
 import { random } from './random.ts';
 
 const NAMES = ['bench', 'chain saw', 'church', 'French horn', 'garbage truck', 'gas pump', 'golf ball', 'parachute', 'springer', 'tench']; // biome-ignore format: a list
 const IMAGES = 50;
+const FILES = [
+  { name: 'model.safetensors', size_bytes: '102400000' },
+  { name: 'optimizer.safetensors', size_bytes: '102396000' },
+  { name: 'state.json', size_bytes: '3600' },
+];
 
 /** Its checkpoints, one an epoch, of which the newest three are there. */
 export function checkpointsOf({ job, run, step }: WorldJob): ReportedCheckpoint[] {
@@ -18,11 +23,42 @@ export function checkpointsOf({ job, run, step }: WorldJob): ReportedCheckpoint[
         generation: job.generation,
         size_bytes: String(204_800_000),
         manifest_sha256: '',
+        write_seconds: 2.4 + (i % 3) * 0.3,
       },
       time_us: us(run.begun + at * run.secondsPerStep),
       presence: i < 3 ? 'CHECKPOINT_PRESENCE_HERE' : 'CHECKPOINT_PRESENCE_GONE',
+      name: `g${job.generation}-step${at}`,
+      files: i < 3 ? FILES : [],
+      unseen: '',
     };
   });
+}
+
+/** Images of the newest validation: eight of the set, then the eight worst. */
+export function samplesOf(one: WorldJob): SampleImages | undefined {
+  const figures = classesOf(one);
+  if (!figures) return undefined;
+  const images = Array.from({ length: 16 }, (_, i) => {
+    const worst = i >= 8;
+    const label = i % NAMES.length;
+    const right = !worst && i % 3 !== 2;
+    return {
+      name: `val/${NAMES[label]}/ILSVRC2012_val_000${20000 + i}.JPEG`,
+      class_name: NAMES[label]!,
+      answer: NAMES[right ? label : (label + 3) % NAMES.length]!,
+      probability: worst ? 0.99 - i * 0.01 : 0.62 + i * 0.04,
+      loss: worst ? 9.8 - i * 0.3 : right ? 0.4 : 2.1,
+      worst,
+      right,
+    };
+  });
+  return { step: figures.step, epoch: figures.epoch, images };
+}
+
+/** A picture in place of an image's; pages ask for it by its address. */
+export function samplePicture(number: number): string {
+  const hue = (number * 47) % 360;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="96" height="72"><rect width="96" height="72" fill="hsl(${hue} 30% 55%)"/><circle cx="${30 + number * 2}" cy="40" r="18" fill="hsl(${hue} 60% 80%)"/></svg>`;
 }
 
 /** Of the newest validation; nothing before the first. */

@@ -5,6 +5,7 @@ import { extname, join, normalize } from 'node:path';
 import { Refusal, ROUTES } from './api.ts';
 import { Hub } from './hub.ts';
 import { Live } from './live.ts';
+import { samplePicture } from './results.ts';
 import { makeWorld, type World } from './world.ts';
 
 export interface Options {
@@ -88,6 +89,11 @@ export class DevServer {
       return this.hub.join(response, last === undefined ? null : Number(last));
     }
     const parts = url.pathname.slice('/api/v1/'.length).split('/').map(decodeURIComponent);
+    const file = fileOf(parts);
+    if (file) {
+      response.writeHead(200, { 'content-type': file.type, ...file.headers });
+      return void response.end(file.body);
+    }
     const body = await read(request);
     try {
       send(response, 200, this.#call(request.method ?? 'GET', parts, url.searchParams, body));
@@ -117,6 +123,15 @@ export class DevServer {
     });
     createReadStream(found).pipe(response);
   }
+}
+
+/** What is no JSON: an image's picture, a checkpoint's file. */
+function fileOf([jobs, , what, name, last, file]: string[]) {
+  if (jobs !== 'jobs' || last === undefined) return undefined;
+  if (what === 'samples') return { type: 'image/svg+xml', headers: {}, body: samplePicture(Number(last)) };
+  if (what !== 'checkpoints' || last !== 'files') return undefined;
+  const headers = { 'content-disposition': `attachment; filename="job-${name}-${file}"` };
+  return { type: 'application/octet-stream', headers, body: `the bytes of ${file}` };
 }
 
 function send(response: ServerResponse, status: number, body: unknown): void {

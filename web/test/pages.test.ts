@@ -231,6 +231,30 @@ browserTest('what a job has made: checkpoints, classes, mistakes', async ({ page
   await page.getByText('ILSVRC2012_val_00010234.JPEG').waitFor();
 });
 
+browserTest('images with what the model answered, as pictures and as text', async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91/results`);
+  const samples = page.locator('section[aria-label="Sample images"] li');
+  await samples.first().waitFor();
+  assert.equal(await samples.count(), 16);
+  assert.match((await samples.nth(2).textContent())!, /✗ .+ 70 %loss 2\.10/);
+  await page.locator('section[aria-label="Sample images"]').scrollIntoViewIfNeeded();
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll<HTMLImageElement>('.samples img')].every(
+      (image) => image.loading === 'lazy' && (!image.complete || image.naturalWidth > 0),
+    ),
+  );
+  assert.ok(await samples.first().locator('img').getAttribute('alt'));
+});
+
+browserTest("a checkpoint's file is downloaded", async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91/results`);
+  const link = page.locator('section[aria-label=Checkpoints] a', { hasText: 'model.safetensors' }).first();
+  const coming = page.waitForEvent('download');
+  await link.click();
+  const download = await coming;
+  assert.match(download.suggestedFilename(), /^job-g\d+-step\d+-model\.safetensors$/);
+});
+
 browserTest('an ended job is deleted, after a question', async ({ page, base, server }) => {
   await page.goto(`${base}/jobs/11`);
   await page.getByRole('button', { name: 'Delete' }).click();

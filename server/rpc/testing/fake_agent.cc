@@ -15,6 +15,7 @@ FakeAgent::FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::s
   hello->set_version("test");
   hello->set_address("127.0.0.1");
   hello->set_filesystem_id("fs");
+  hello->set_metrics_relayed(true);
   hello->set_agent_id(agent_id.empty() ? "id-" + node : agent_id);
   for (uint32_t i = 0; i < devices; ++i) {
     auto* device = hello->add_devices();
@@ -60,6 +61,13 @@ std::optional<v1::ConnectResponse> FakeAgent::NextCommand() {
 void FakeAgent::Heartbeat() {
   v1::ConnectRequest message;
   message.mutable_heartbeat();
+  Send(message);
+}
+
+void FakeAgent::Metrics(uint64_t number, const std::string& text) {
+  v1::ConnectRequest message;
+  message.mutable_metrics_page()->set_number(number);
+  message.mutable_metrics_page()->set_text(text);
   Send(message);
 }
 

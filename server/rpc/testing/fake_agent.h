@@ -31,6 +31,8 @@ class FakeAgent {
   std::optional<v1::ConnectResponse> Next();
 
   void Heartbeat();
+  /// The answer to a ShowMetrics.
+  void Metrics(uint64_t number, const std::string& text);
   void Status(const v1::RunStatus& status);
   void Prepared(const v1::RunId& run);
   void Phase(const v1::RunId& run, v1::RunPhase phase, std::vector<v1::RankExit> exits = {});

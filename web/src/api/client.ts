@@ -13,6 +13,7 @@ import type {
   OwnerUsage,
   RankStretch,
   ReportedCheckpoint,
+  SampleImages,
   SubmitJobResponse,
 } from './types.ts';
 
@@ -198,6 +199,13 @@ export const api = {
     call<{ checkpoints: ReportedCheckpoint[] }>('GET', `/jobs/${seg(id)}/checkpoints`, undefined, signal),
   classes: (id: string, signal?: AbortSignal) =>
     call<{ figures?: ClassFigures }>('GET', `/jobs/${seg(id)}/classes`, undefined, signal),
+  samples: (id: string, signal?: AbortSignal) =>
+    call<{ samples?: SampleImages; event: string }>('GET', `/jobs/${seg(id)}/samples`, undefined, signal),
+  /** Addresses that a browser asks for itself. */
+  sampleAddress: (id: string, event: string, number: number) =>
+    `/api/v1/jobs/${seg(id)}/samples/${seg(event)}/${number}`,
+  checkpointAddress: (id: string, name: string, file: string) =>
+    `/api/v1/jobs/${seg(id)}/checkpoints/${seg(name)}/files/${seg(file)}`,
   deleteJob: (id: string) => call<unknown>('DELETE', `/jobs/${seg(id)}${query({ actor: actor() })}`),
   events: (options: { job_id?: string; node?: string }, signal?: AbortSignal) =>
     call<{ events?: Decision[] }>('GET', `/events${query(options)}`, undefined, signal),

@@ -89,6 +89,7 @@ export interface CheckpointWritten {
   generation: Int64;
   size_bytes: Int64;
   manifest_sha256: string;
+  write_seconds?: number;
 }
 
 export interface RankExit {
@@ -270,6 +271,26 @@ export interface ReportedCheckpoint {
   checkpoint: CheckpointWritten;
   time_us: Int64;
   presence: `CHECKPOINT_PRESENCE_${'UNSPECIFIED' | 'HERE' | 'GONE'}`;
+  /** What its files are asked for by. */
+  name: string;
+  files: { name: string; size_bytes: Int64 }[];
+  /** Why imgd can't see it; empty where it can. */
+  unseen: string;
+}
+
+/** Some images of a validation; their pictures have addresses of their own. */
+export interface SampleImages {
+  step: Int64;
+  epoch: Double;
+  images: {
+    name: string;
+    class_name: string;
+    answer: string;
+    probability: Double;
+    loss: Double;
+    worst: boolean;
+    right: boolean;
+  }[];
 }
 
 export interface ClassFigures {

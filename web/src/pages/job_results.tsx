@@ -1,9 +1,10 @@
 import { useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { ClassFigures, Job, ReportedCheckpoint } from '../api/types.ts';
-import { bytes, count, fixed, ms, num, percent } from '../lib/format.ts';
+import { bytes, count, duration, fixed, ms, NONE, num, percent } from '../lib/format.ts';
 import { Clock, Empty, Meter, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
+import { Samples } from './job_samples.tsx';
 
 const MOST_ROWS = 200;
 const FIRST_CHECKPOINTS = 8;
@@ -14,13 +15,19 @@ export function JobResults({ job }: { job: Job }) {
   const seen = `${job.last_epoch?.epoch} ${job.last_checkpoint?.step} ${job.state}`;
   const classes = useData(`classes ${job.id} ${seen}`, (signal) => api.classes(job.id, signal));
   const checkpoints = useData(`checkpoints ${job.id} ${seen}`, (signal) => api.checkpoints(job.id, signal));
+  const samples = useData(`samples ${job.id} ${seen}`, (signal) => api.samples(job.id, signal));
   const figures = classes.data?.figures;
+  const shown = samples.data?.samples;
+  const event = samples.data?.event ?? '';
   return (
     <div class="stack">
       {checkpoints.error && !checkpoints.data && (
         <Trouble text={checkpoints.error} retry={checkpoints.reload} />
       )}
       {checkpoints.data && <Checkpoints list={checkpoints.data.checkpoints} id={job.id} />}
+      {shown && shown.images.length > 0 && (
+        <Samples samples={shown} address={(number) => api.sampleAddress(job.id, event, number)} />
+      )}
       {classes.error && !classes.data && <Trouble text={classes.error} retry={classes.reload} />}
       {classes.data && !figures && (
         <div class="panel">
@@ -82,19 +89,37 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
             <th scope="col" class="num">
               Size
             </th>
+            <th scope="col" class="num">
+              Took
+            </th>
             <th scope="col">State</th>
+            <th scope="col">Files</th>
             <th scope="col">Folder</th>
           </tr>
         </thead>
         <tbody>
-          {shown.map(({ checkpoint, time_us, presence }) => (
+          {shown.map(({ checkpoint, time_us, presence, name, files, unseen }) => (
             <tr key={checkpoint.path}>
               <td class="num">{count(checkpoint.step)}</td>
               <td>
                 <Clock at={ms(time_us)} />
               </td>
               <td class="num">{bytes(checkpoint.size_bytes)}</td>
+              <td class="num">{checkpoint.write_seconds ? duration(checkpoint.write_seconds) : NONE}</td>
               <td class={PRESENCE[presence][0]}>{PRESENCE[presence][1]}</td>
+              <td class="downloads">
+                {files.map((file) => (
+                  <a
+                    key={file.name}
+                    href={api.checkpointAddress(id, name, file.name)}
+                    title={`Download, ${bytes(file.size_bytes)}`}
+                    download
+                  >
+                    {file.name}
+                  </a>
+                ))}
+                {unseen && <span class="muted">{unseen}</span>}
+              </td>
               <td class="mono">{checkpoint.path}</td>
             </tr>
           ))}

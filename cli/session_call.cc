@@ -1,0 +1,105 @@
+#include "cli/session_call.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+
+#include "cli/channel.h"
+#include "cli/job_ref.h"
+#include "imgd/v1/session.grpc.pb.h"
+
+namespace imgd::cli {
+namespace {
+
+class GrpcSessionCall final : public SessionCall {
+ public:
+  GrpcSessionCall(v1::SessionService::Stub& stub, const ServerAddress& address) : address_(address) {
+    ShowToken(address_, context_);
+    stream_ = stub.OpenSession(&context_);
+  }
+  ~GrpcSessionCall() override { context_.TryCancel(); }
+
+  bool Write(const v1::OpenSessionRequest& request) override { return stream_->Write(request); }
+  bool Read(v1::OpenSessionResponse& response) override { return stream_->Read(&response); }
+  void Cancel() override { context_.TryCancel(); }
+  Reply<void> Finish() override {
+    const grpc::Status status = stream_->Finish();
+    if (status.ok()) return {};
+    return tl::unexpected(ErrorsOf(status, address_, Duration::zero()));
+  }
+
+ private:
+  const ServerAddress& address_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::OpenSessionRequest, v1::OpenSessionResponse>> stream_;
+};
+
+}  // namespace
+
+struct SessionCaller::Parts {
+  ServerAddress address;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::SessionService::Stub> stub;
+};
+
+SessionCaller::SessionCaller(const ServerAddress& address) : parts_(std::make_unique<Parts>()) {
+  parts_->address = address;
+  parts_->channel = MakeChannel(address);
+  parts_->stub = v1::SessionService::NewStub(parts_->channel);
+}
+
+SessionCaller::~SessionCaller() = default;
+
+std::unique_ptr<SessionCall> SessionCaller::Open() {
+  return std::make_unique<GrpcSessionCall>(*parts_->stub, parts_->address);
+}
+
+bool SessionCall::WriteFrame(v1::SessionFrame frame) {
+  v1::OpenSessionRequest request;
+  *request.mutable_frame() = std::move(frame);
+  return Write(request);
+}
+
+Reply<v1::SessionOpened> BeginSession(SessionCall& call, v1::SessionBegin begin) {
+  v1::OpenSessionRequest request;
+  *request.mutable_begin() = std::move(begin);
+  v1::OpenSessionResponse response;
+  if (call.Write(request) && call.Read(response) && response.has_opened())
+    return std::move(*response.mutable_opened());
+  auto ended = call.Finish();
+  if (!ended) return tl::unexpected(std::move(ended).error());
+  return tl::unexpected(Errors{{.code = ErrorCode::kInternal, .message = "imgd began no session"}});
+}
+
+Reply<void> FindPlace(Client& client, const std::string& reference, std::optional<uint32_t> rank,
+                      v1::SessionBegin& begin) {
+  const bool number = !reference.empty() && std::all_of(reference.begin(), reference.end(),
+                                                        [](char c) { return c >= '0' && c <= '9'; });
+  if (!number && !rank) {
+    const auto nodes = client.ListNodes();
+    if (!nodes) return tl::unexpected(nodes.error());
+    for (const auto& node : nodes->nodes()) {
+      if (node.name() != reference) continue;
+      begin.set_node(reference);
+      return {};
+    }
+  }
+  auto job = FindJob(client, reference);
+  if (!job) {
+    if (!number && !rank && job.error().front().code == ErrorCode::kNotFound)
+      job.error().front().message = fmt::format("neither a node nor a job is named '{}'", reference);
+    return tl::unexpected(std::move(job).error());
+  }
+  begin.mutable_rank()->set_job_id(*job);
+  begin.mutable_rank()->set_rank(rank.value_or(0));
+  return {};
+}
+
+int ExitCodeOfSession(Context& context, const v1::SessionEnd& end) {
+  if (!end.error().empty()) context.Fail({{.code = ErrorCode::kFailedPrecondition, .message = end.error()}});
+  if (end.signal() != 0) return static_cast<int>(128 + end.signal());
+  if (end.exit_code() == 0 && !end.error().empty()) return ExitCodeOf(ErrorCode::kFailedPrecondition);
+  return static_cast<int>(end.exit_code());
+}
+
+}  // namespace imgd::cli

@@ -1,0 +1,230 @@
+#include "server/web/downloads.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/sha256.h"
+#include "server/rpc/testing/rpc_fixture.h"
+#include "server/web/testing/http_client.h"
+
+namespace imgd {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Json = nlohmann::json;
+
+/// A daemon that serves plain HTTP on the loopback, and a running job.
+struct DownloadsTest : RpcTest {
+  void SetUp() override {
+    RpcTest::SetUp();
+    if (HasFatalFailure()) return;
+    daemon.reset();
+    config.web.listen = "127.0.0.1:0";
+    config.web.plain_http = true;
+    StartDaemon();
+    agent = std::make_unique<FakeAgent>(channel, "a", 1);
+    id = Submit(kJob);
+    run = BringUp(*agent);
+    root = Get(id).job().checkpoint_dir();
+  }
+  void TearDown() override {
+    agent.reset();
+    RpcTest::TearDown();
+  }
+  web::TestAnswer Ask(const std::string& path, const std::string& headers = "") {
+    web::TestConnection connection(daemon->web_port());
+    const auto answer = connection.Ask("GET", path, "", headers);
+    EXPECT_TRUE(answer.has_value()) << path;
+    return answer.value_or(web::TestAnswer{});
+  }
+  web::TestAnswer AskFile(const std::string& checkpoint, const std::string& file,
+                          const std::string& headers = "") {
+    return Ask(fmt::format("/api/v1/jobs/{}/checkpoints/{}/files/{}", id, checkpoint, file), headers);
+  }
+  Json Checkpoints() {
+    return Json::parse(Ask(fmt::format("/api/v1/jobs/{}/checkpoints", id)).body)["checkpoints"];
+  }
+  /// A checkpoint with one file, and what reports it.
+  v1::TrainerEvent Written(uint64_t step, const std::string& content) {
+    const auto path = root / "g1" / fmt::format("step{}", step);
+    std::filesystem::create_directories(path);
+    std::ofstream(path / "model.safetensors") << content;
+    return Manifest(path, step, "model.safetensors", content.size());
+  }
+  static v1::TrainerEvent Manifest(const std::filesystem::path& path, uint64_t step, const std::string& name,
+                                   size_t bytes) {
+    const Json file = {{"name", name}, {"size", bytes}, {"sha256", std::string(64, 'a')}};
+    const std::string manifest = Json{{"format", 1}, {"files", {file}}}.dump();
+    std::ofstream(path / "manifest.json") << manifest;
+    auto event = CheckpointEvent(path, step, 1);
+    event.mutable_checkpoint()->set_manifest_sha256(Sha256Of(manifest));
+    return event;
+  }
+
+  std::unique_ptr<FakeAgent> agent;
+  uint64_t id = 0;
+  v1::RunId run;
+  std::filesystem::path root;
+};
+
+TEST(Range, IsOneOfBytesOrNone) {
+  const auto of = [](const char* text, uint64_t size) {
+    const auto range = web::RangeOf(text, size);
+    return range ? fmt::format("{}-{}", range->first, range->end) : "";
+  };
+  EXPECT_EQ(of("bytes=0-9", 100), "0-10");
+  EXPECT_EQ(of("bytes=90-", 100), "90-100");
+  EXPECT_EQ(of("bytes=90-200", 100), "90-100");
+  EXPECT_EQ(of("bytes=0-18446744073709551615", 100), "0-100");
+  EXPECT_EQ(of("bytes=-10", 100), "90-100");
+  EXPECT_EQ(of("bytes=-200", 100), "0-100");
+  EXPECT_EQ(of("bytes=100-", 100), "100-100") << "no byte of it";
+  for (const char* other : {"", "bytes=", "bytes=-", "bytes=5-4", "bytes=1-2,4-5", "bytes=a-b", "lines=1-2"})
+    EXPECT_EQ(of(other, 100), "") << other;
+}
+
+TEST_F(DownloadsTest, AFileComesWholeInPartsAndAgain) {
+  std::string content;
+  for (int i = 0; i < 300'000; ++i) content += fmt::format("{:07};", i);  // several pieces
+  agent->Events(run, 0, 2, {Written(5, content)});
+  const Json listed = Checkpoints();
+  EXPECT_EQ(listed[0]["name"], "g1-step5");
+  EXPECT_EQ(listed[0]["files"], Json::parse(R"([{"name": "model.safetensors", "size_bytes": "2400000"}])"));
+  const auto whole = AskFile("g1-step5", "model.safetensors");
+  EXPECT_EQ(whole.status, 200);
+  EXPECT_TRUE(whole.body == content);
+  EXPECT_THAT(whole.head,
+              HasSubstr("Content-Disposition: attachment; filename=\"rn50-1-g1-step5-model.safetensors\""));
+  EXPECT_THAT(whole.head, HasSubstr("Accept-Ranges: bytes"));
+  const auto part = AskFile("g1-step5", "model.safetensors", "Range: bytes=8-15\r\n");
+  EXPECT_EQ(part.status, 206);
+  EXPECT_EQ(part.body, "0000001;");
+  EXPECT_THAT(part.head, HasSubstr("Content-Range: bytes 8-15/2400000\r\n"));
+  const std::string same = fmt::format("Range: bytes=-8\r\nIf-Range: \"{}\"\r\n", std::string(64, 'a'));
+  EXPECT_EQ(AskFile("g1-step5", "model.safetensors", same).body, "0299999;");
+  const auto other = AskFile("g1-step5", "model.safetensors", "Range: bytes=-8\r\nIf-Range: \"x\"\r\n");
+  EXPECT_EQ(other.status, 200) << "the file is another than what the caller has a part of";
+  EXPECT_EQ(other.body.size(), content.size());
+  const auto beyond = AskFile("g1-step5", "model.safetensors", "Range: bytes=2400000-\r\n");
+  EXPECT_EQ(beyond.status, 416);
+  EXPECT_THAT(beyond.head, HasSubstr("Content-Range: bytes */2400000\r\n"));
+  web::TestConnection kept(daemon->web_port());
+  const std::string path = fmt::format("/api/v1/jobs/{}/checkpoints/g1-step5/files/model.safetensors", id);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(kept.Ask("GET", path, "", fmt::format("Range: bytes={}-{}\r\n", i, i))->body, "0");
+}
+
+TEST_F(DownloadsTest, NothingElseIsSent) {
+  agent->Events(run, 0, 2, {Written(5, "weights")});
+  std::ofstream(root / "g1/step5/notes.txt") << "secret";
+  const auto folder = root / "g1/step5";
+  for (const char* file : {"notes.txt", "..%2f..%2fstate.db", "..", "%2e%2e", "manifest.json", "model"})
+    EXPECT_EQ(AskFile("g1-step5", file).status, 404) << file;
+  for (const char* name : {"g1-step6", "g1-step05", "step5", "..", "g1", "g1%2Fstep5"})
+    EXPECT_EQ(AskFile(name, "model.safetensors").status, 404) << name;
+  EXPECT_EQ(Ask("/api/v1/jobs/99/checkpoints/g1-step5/files/model.safetensors").status, 404);
+  EXPECT_EQ(Ask("/api/v1/jobs/x/checkpoints/g1-step5/files/model.safetensors").status, 400);
+
+  // A trainer of somebody's own says what it likes: a link in the file's place, another place's manifest.
+  std::ofstream(root / "outside") << "weights";
+  std::filesystem::remove(folder / "model.safetensors");
+  std::filesystem::create_symlink(root / "outside", folder / "model.safetensors");
+  const auto linked = AskFile("g1-step5", "model.safetensors");
+  EXPECT_EQ(linked.status, 404);
+  EXPECT_THAT(linked.body, HasSubstr("is a link, which imgd does not follow"));
+  std::filesystem::remove(folder / "model.safetensors");
+  ASSERT_EQ(::mkfifo((folder / "model.safetensors").c_str(), 0600), 0);
+  EXPECT_EQ(AskFile("g1-step5", "model.safetensors").status, 404) << "a pipe";
+  std::filesystem::remove(folder / "model.safetensors");
+  std::ofstream(folder / "model.safetensors") << "shorter";
+  std::ofstream(folder / "model.safetensors", std::ios::app) << " or longer";
+  EXPECT_THAT(AskFile("g1-step5", "model.safetensors").body, HasSubstr("has not the 7 bytes"));
+  agent->Events(run, 0, 3, {DownloadsTest::Manifest(folder, 7, "../outside", 7)});
+  EXPECT_EQ(AskFile("g1-step7", "..%2Foutside").status, 404);
+  const auto swapped = AskFile("g1-step5", "model.safetensors");
+  EXPECT_EQ(swapped.status, 500);
+  EXPECT_THAT(swapped.body, HasSubstr("another checkpoint than the one that the job wrote"));
+}
+
+TEST_F(DownloadsTest, WhatImgdCantSeeItSays) {
+  agent->Events(run, 0, 2, {Written(5, "weights"), CheckpointEvent(root / "g1/step4", 4, 1)});
+  EXPECT_EQ(Checkpoints()[0]["presence"], "CHECKPOINT_PRESENCE_GONE");
+  EXPECT_EQ(Checkpoints()[1]["presence"], "CHECKPOINT_PRESENCE_HERE");
+  std::filesystem::remove_all(root);
+  const Json listed = Checkpoints();
+  EXPECT_EQ(listed[1]["presence"], "CHECKPOINT_PRESENCE_UNSPECIFIED");
+  EXPECT_THAT(listed[1]["unseen"].get<std::string>(),
+              HasSubstr(fmt::format("imgd's machine has no folder {}", root.native())));
+  const auto asked = AskFile("g1-step5", "model.safetensors");
+  EXPECT_EQ(asked.status, 412);
+  EXPECT_THAT(asked.body, HasSubstr("the checkpoints are on the nodes that ran the job"));
+}
+
+TEST_F(DownloadsTest, SamplesAreListedWithoutTheirPicturesWhichHaveAddresses) {
+  EXPECT_FALSE(Json::parse(Ask(fmt::format("/api/v1/jobs/{}/samples", id)).body).contains("samples"));
+  std::vector<v1::TrainerEvent> events(4);
+  for (size_t i = 0; i < events.size(); ++i) {
+    auto& samples = *events[i].mutable_samples();
+    samples.set_step(i + 1);
+    auto& image = *samples.add_images();
+    image.set_class_name("cat");
+    image.set_picture(fmt::format("\xFF\xD8\xFFpicture {}", i + 1));
+    samples.add_images()->set_picture("<script>");
+  }
+  agent->Events(run, 0, 2, events);
+  const auto listed = Ask(fmt::format("/api/v1/jobs/{}/samples", id));
+  const Json answer = Json::parse(listed.body);
+  EXPECT_EQ(answer["samples"]["step"], "4");
+  EXPECT_EQ(answer["samples"]["images"][0]["picture"], "");
+  const auto picture = [&](uint64_t event, int number) {
+    return Ask(fmt::format("/api/v1/jobs/{}/samples/{}/{}", id, event, number));
+  };
+  const uint64_t newest = std::stoull(answer["event"].get<std::string>());
+  EXPECT_EQ(picture(newest, 0).body, "\xFF\xD8\xFFpicture 4");
+  EXPECT_THAT(picture(newest, 0).head, HasSubstr("Content-Type: image/jpeg\r\n"));
+  EXPECT_THAT(picture(newest, 0).head, HasSubstr("immutable"));
+  EXPECT_EQ(picture(newest - 2, 0).body, "\xFF\xD8\xFFpicture 2");
+  EXPECT_EQ(picture(newest - 3, 0).status, 404) << "of older ones the pictures are gone";
+  EXPECT_EQ(picture(newest, 1).status, 404) << "that is no picture";
+  EXPECT_EQ(picture(newest, 2).status, 404);
+  EXPECT_EQ(Ask(fmt::format("/api/v1/jobs/{}/samples/{}/-1", id, newest)).status, 404);
+  EXPECT_EQ(Ask(fmt::format("/api/v1/jobs/{}/samples/x/0", id)).status, 400);
+  for (const auto& event : Watch(id, 0, false)) {
+    for (const auto& image : event.samples().images()) EXPECT_EQ(image.picture(), "");
+  }
+}
+
+TEST_F(DownloadsTest, AnAgentThatNobodyDialsIsAskedByItsStream) {
+  web::TestAnswer answer;
+  std::thread scraper([&] { answer = Ask("/metrics/nodes/a"); });
+  const auto asked = agent->NextCommand();
+  ASSERT_TRUE(asked && asked->has_show_metrics());
+  agent->Metrics(asked->show_metrics().number() + 7, "of another question\n");
+  agent->Metrics(asked->show_metrics().number(), "up 1\n");
+  scraper.join();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "up 1\n");
+  EXPECT_THAT(answer.head, HasSubstr("Content-Type: text/plain; version=0.0.4"));
+  const Json targets = Json::parse(Ask("/sd/prometheus").body);
+  EXPECT_EQ(targets[0]["targets"][0], "localhost");
+  EXPECT_EQ(targets[0]["labels"]["__metrics_path__"], "/metrics/nodes/a");
+  EXPECT_EQ(Json::parse(Ask("/sd/prometheus?relayed=false").body), Json::array());
+  EXPECT_EQ(Ask("/sd/prometheus?relayed=maybe").status, 400);
+  EXPECT_EQ(Ask("/metrics/nodes/nobody").status, 404);
+
+  std::thread waits([&] { answer = Ask("/metrics/nodes/a"); });
+  ASSERT_TRUE(agent->NextCommand()->has_show_metrics());
+  agent->End();
+  waits.join();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("went away before it answered"));
+  EXPECT_THAT(Ask("/metrics/nodes/a").body, HasSubstr("is not connected"));
+}
+
+}  // namespace
+}  // namespace imgd
