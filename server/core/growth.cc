@@ -7,7 +7,6 @@
 #include <array>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "server/core/cluster_state.h"
@@ -56,9 +55,9 @@ Part MorePart(const NodeSlots& node, const QueuedJob& job) {
 
 /// Of those who wait and could start some time: by the place of what they ask, then by ranks on each node,
 /// the fewest nodes that one of them needs.
-std::unordered_map<const Needs*, std::map<uint32_t, uint32_t>> FewestNodes(
-    const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming) {
-  std::unordered_map<const Needs*, std::map<uint32_t, uint32_t>> fewest;
+std::map<const Needs*, std::map<uint32_t, uint32_t>> FewestNodes(const std::vector<QueuedJob>& waiting,
+                                                                 const std::vector<QueuedJob>& coming) {
+  std::map<const Needs*, std::map<uint32_t, uint32_t>> fewest;
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
       if (job.code == ReasonCode::kNeverFits || job.code == ReasonCode::kQuota) continue;

@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "server/core/first_of.h"
@@ -48,10 +47,10 @@ class Planner {
   const Snapshot& cluster_;
   Room room_;
   std::map<std::string, Allowance> allowances_;
-  std::unordered_map<const AccountNames*, Allowances> of_accounts_;  ///< by the names' place in the queue
-  const Allowances* of_job_ = nullptr;                               ///< those of the job that is considered
-  size_t largest_ = 0;          ///< devices of the node that has the most
-  std::optional<Room> beside_;  ///< without what is reserved; with plan.reserved
+  std::map<const AccountNames*, Allowances> of_accounts_;  ///< by the names' place in the queue
+  const Allowances* of_job_ = nullptr;                     ///< those of the job that is considered
+  size_t largest_ = 0;                                     ///< devices of the node that has the most
+  std::optional<Room> beside_;                             ///< without what is reserved; with plan.reserved
 };
 
 void Planner::Consider(const QueuedJob& job) {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "server/core/folders.h"
@@ -68,7 +67,7 @@ inline constexpr JobId kForeignHolder{std::numeric_limits<uint64_t>::max()};
 struct NodeSort {
   const NodeKind* kind = nullptr;
   size_t devices = 0;
-  bool operator==(const NodeSort&) const = default;
+  auto operator<=>(const NodeSort&) const = default;
 };
 
 struct NodeSortHash {
@@ -134,7 +133,7 @@ class NodesCheck {
  private:
   const Needs& needs_;
   DeviceCheck devices_;
-  std::unordered_map<NodeSort, Judged, NodeSortHash> known_;
+  std::map<NodeSort, Judged> known_;
 };
 
 /// What is kept for the first job that waits for devices.
