@@ -37,8 +37,10 @@ EVENTS = {
     16: "profile",
     17: "note",
     18: "classes",
+    19: "samples",
 }
 FIELDS: dict[str, dict[int, str]] = {
+    "samples": {1: "step", 2: "epoch"},
     "started": {
         1: "pid",
         2: "world_size",
