@@ -174,7 +174,7 @@ TEST_F(AgentTest, ServesItsMetricsOnAPortThatItNames) {
 
 TEST_F(AgentTest, ShowsItsMetricsToTheDaemonWhereNobodyDialsIt) {
   dir_.Script("trainer", "exit 0");
-  const auto agent = StartAgent({"--metrics-listen", "relay"});
+  const auto agent = StartAgent({"--cpu-slots", "2", "--nvml", "none", "--metrics-listen", "relay"});
   ASSERT_TRUE(UntilConnected());
   (void)daemon_.Until([](auto& seen) {
     EXPECT_TRUE(seen.hellos.front().metrics_relayed());

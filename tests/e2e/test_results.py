@@ -44,7 +44,7 @@ def ask(cluster: Cluster, path: str) -> Any:
 
 def test_checkpoints_and_images_of_a_real_run(cluster: Cluster, make_job: MakeJob) -> None:
     job = cluster.submit(make_job(nodes=2, epochs=2))
-    cluster.wait_state(job, "JOB_STATE_COMPLETED", 120)
+    cluster.wait_state(job, "JOB_STATE_COMPLETED")
     checkpoint = ask(cluster, f"/jobs/{job}/checkpoints")["checkpoints"][0]
     assert checkpoint["presence"] == "CHECKPOINT_PRESENCE_HERE"
     assert checkpoint["checkpoint"]["write_seconds"] > 0
@@ -87,7 +87,7 @@ def test_checkpoints_and_images_of_a_real_run(cluster: Cluster, make_job: MakeJo
 @pytest.mark.skipif(not NODE.exists(), reason="there is no Node.js: ./run setup")
 def test_the_page_shows_the_images_and_downloads_a_file(cluster: Cluster, make_job: MakeJob) -> None:
     job = cluster.submit(make_job(nodes=1, epochs=1))
-    cluster.wait_state(job, "JOB_STATE_COMPLETED", 120)
+    cluster.wait_state(job, "JOB_STATE_COMPLETED")
     file = cluster.root / "downloaded"
     script = subprocess.run([NODE, ROOT / "web/test/results.ts", f"http://{cluster.host}:{cluster.web_port}",
                              str(job), file], capture_output=True, text=True, timeout=120,
