@@ -36,7 +36,7 @@ struct Config {
   std::string spot_notices = "auto";  ///< as NoticesFrom() takes it
   bool sessions = true;               ///< people that imgd lets in may have a shell here
   std::string tensorboard;            ///< its program; empty: that of this name in PATH
-  std::string metrics_listen;         ///< HOST:PORT of /metrics; "relay": imgd asks; empty or "off": not served
+  std::string metrics_listen;  ///< HOST:PORT of /metrics; "relay": imgd asks; empty or "off": not served
 };
 
 /// Reads agent.yaml over `config`. On failure: every error, with its place.

@@ -26,7 +26,7 @@ const RankFigures* FurthestRank(const LiveRun& run) {
 }
 
 /// A command has trained on no image, which is not the same as on none so far.
-MaybeValue SumOf(const LiveRun& run, double RankFigures::* figure) {
+MaybeValue SumOf(const LiveRun& run, double RankFigures::*figure) {
   if (!run.trains && FurthestRank(run) == nullptr) return std::nullopt;
   double sum = 0;
   for (const auto& rank : run.ranks) sum += rank.*figure;
@@ -39,7 +39,7 @@ MaybeValue StepOf(const LiveRun& run) {
 }
 
 /// A figure of the latest report.
-template <double RankFigures::* figure>
+template <double RankFigures::*figure>
 MaybeValue LatestOf(const LiveRun& run) {
   const auto* rank = FurthestRank(run);
   return rank == nullptr ? MaybeValue() : rank->*figure;
@@ -51,7 +51,7 @@ MaybeValue LeftOf(const LiveRun& run) {
 }
 
 /// Rank 0 alone validates and writes checkpoints for all.
-template <double RankFigures::Validation::* figure>
+template <double RankFigures::Validation::*figure>
 MaybeValue ValidationOf(const LiveRun& run) {
   for (const auto& rank : run.ranks) {
     if (rank.validation) return *rank.validation.*figure;
@@ -59,7 +59,7 @@ MaybeValue ValidationOf(const LiveRun& run) {
   return std::nullopt;
 }
 
-template <double RankFigures::Written::* figure>
+template <double RankFigures::Written::*figure>
 MaybeValue CheckpointOf(const LiveRun& run) {
   for (const auto& rank : run.ranks) {
     if (rank.checkpoint) return *rank.checkpoint.*figure;
@@ -75,8 +75,8 @@ MaybeValue WriteSecondsOf(const LiveRun& run) {
 
 /// None without a GPU.
 MaybeValue CopySecondsOf(const LiveRun& run) {
-  const double seconds = SumOf(run, &RankFigures::h2d_seconds);
-  return seconds > 0 ? MaybeValue(seconds) : std::nullopt;
+  const MaybeValue seconds = SumOf(run, &RankFigures::h2d_seconds);
+  return seconds.value_or(0) > 0 ? seconds : std::nullopt;
 }
 
 MaybeValue SpeedOf(const LiveRun& run) {
@@ -151,7 +151,7 @@ constexpr RunMetric kRunMetrics[] = {
 /// What time went into, summed over a rank's reports.
 struct Stage {
   const char* name;
-  double RankFigures::* seconds;
+  double RankFigures::*seconds;
 };
 
 constexpr Stage kLoaderStages[] = {
@@ -173,12 +173,12 @@ struct GpuMetric {
   MaybeValue (*value)(const GpuReading&);
 };
 
-template <std::optional<double> GpuReading::* figure>
+template <std::optional<double> GpuReading::*figure>
 MaybeValue FigureOf(const GpuReading& gpu) {
   return gpu.*figure;
 }
 
-template <std::optional<uint64_t> GpuReading::* count>
+template <std::optional<uint64_t> GpuReading::*count>
 MaybeValue CountOf(const GpuReading& gpu) {
   return gpu.*count ? MaybeValue(static_cast<double>(*(gpu.*count))) : MaybeValue();
 }

@@ -91,8 +91,8 @@ int RunProfile(Context& context, const ProfileOptions& options) {
   if (!asked) return context.Fail(asked.error());
   context.Say(fmt::format("rank {} on {} profiles its next {}", options.rank, asked->node(),
                           Count(options.steps, "step")));
-  auto profile = AwaitProfile(context, **client, job->job().id(),
-                              job->job().last_event_number(), options.rank);
+  auto profile =
+      AwaitProfile(context, **client, job->job().id(), job->job().last_event_number(), options.rank);
   if (context.interrupt().Triggered()) return context.interrupt().ExitCode();
   if (!profile) return context.Fail(profile.error());
   context.out() << profile->table() << '\n';

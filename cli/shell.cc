@@ -19,7 +19,7 @@
 namespace imgd::cli {
 namespace {
 
-constexpr size_t kPieceBytes = 64 << 10;
+constexpr size_t kInputBytes = 64 << 10;
 
 struct ShellOptions {
   std::string place;
@@ -106,7 +106,7 @@ class ShellInput {
 
   /// Whether there may be more; nothing where the session is over.
   std::optional<bool> SendInput() {
-    std::string bytes(kPieceBytes, '\0');
+    std::string bytes(kInputBytes, '\0');
     const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return true;
     v1::SessionFrame frame;

@@ -44,7 +44,11 @@ class RunningProgram {
     frame.set_input(input);
     Push(std::move(frame));
   }
-  void Push(v1::SessionFrame frame) { EXPECT_TRUE(inbox_.Push(std::move(frame))); }
+  /// Is taken before this returns: a second one would wait for it.
+  void Push(v1::SessionFrame frame) {
+    EXPECT_TRUE(inbox_.Push(std::move(frame)));
+    pump_->Step(-1);
+  }
   void EndInput() {
     v1::SessionFrame frame;
     frame.set_input_end(true);
@@ -177,8 +181,11 @@ TEST(SessionEnvironment, ARanksIsItsOwnButForTheRunsFolder) {
     ::_exit(127);
   }
   ::unsetenv("IMGD_RUN_DIR");
-  // Once it is another program, its environment is that of the exec.
-  while (ReadFile(fmt::format("/proc/{}/comm", rank)).value_or("") != "sleep\n") std::this_thread::yield();
+  // Once it is another program, and has the environment of the exec.
+  const auto file = [rank](const char* name) {
+    return ReadFile(fmt::format("/proc/{}/{}", rank, name)).value_or("");
+  };
+  while (file("comm") != "sleep\n" || file("environ").empty()) std::this_thread::yield();
   const auto environment = RankSessionEnvironment(rank);
   ::kill(rank, SIGKILL);
   ASSERT_TRUE(environment);

@@ -110,16 +110,21 @@ void ClusterState::AddJob(JobRecord job) {
 
 void ClusterState::AddNode(NodeRecord node) {
   old_nodes_.emplace(node.id, std::nullopt);
-  nodes_.emplace(node.id, std::move(node));
+  NodeRecord* const added = &nodes_.emplace(node.id, std::move(node)).first->second;
+  const auto place = std::lower_bound(all_nodes_.begin(), all_nodes_.end(), added,
+                                      [](const NodeRecord* a, const NodeRecord* b) { return a->id < b->id; });
+  all_nodes_.insert(place, added);
 }
 
 void ClusterState::DropNode(const NodeId& id) {
-  EditNode(id);
+  std::erase(all_nodes_, &EditNode(id));
   nodes_.erase(id);
 }
 
 void ClusterState::NoteKind(NodeRecord& node) {
   node.kind = kinds_.Of(node.devices, node.labels);
+  node.indexes.clear();
+  for (const auto& device : node.devices) node.indexes.push_back(device.index);
   node.folders = std::make_shared<const FolderView>(ViewOf(node));
 }
 
@@ -268,9 +273,16 @@ void ClusterState::DropAccount(const std::string& account) {
   accounts_.erase(known);
 }
 
-void ClusterState::Enqueue(const JobRecord& job) {
+QueuedJob ClusterState::QueueEntryOf(const JobRecord& job) {
   QueuedJob entry = EntryOf(job);
+  entry.needs = needs_.Of(entry.needs);
+  entry.accounts = account_names_.Of(entry.accounts);
   ranking_.Rank(job, entry);
+  return entry;
+}
+
+void ClusterState::Enqueue(const JobRecord& job) {
+  QueuedJob entry = QueueEntryOf(job);
   const auto place = std::lower_bound(queue_.begin(), queue_.end(), entry,
                                       [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
   queue_.insert(place, std::move(entry));
@@ -286,7 +298,7 @@ void ClusterState::Dequeue(JobId id) {
 }
 
 void ClusterState::Hold(const JobRecord& job) {
-  Holding& holding = holdings_[job.id] = {.job = &job};
+  Holding& holding = holdings_[job.id] = {.job = &job, .accounts = account_names_.Of(AccountsOf(job))};
   for (const auto& part : job.run.Held()) {
     const auto known = nodes_.find(part.node);
     const bool all = part.whole && known != nodes_.end();
@@ -394,13 +406,19 @@ void ClusterState::Rebuild() {
   holdings_.clear();
   by_hand_.clear();
   RebuildQueue();
-  for (auto& [name, node] : nodes_) node.holders.assign(node.devices.size(), JobId());
+  ListNodes();
+  for (NodeRecord* const node : all_nodes_) node->holders.assign(node->devices.size(), JobId());
   for (const auto& [id, job] : jobs_) {
     if (job.by_hand && job.IsActive()) by_hand_.insert(id);
     if (!job.HoldsDevices()) continue;
     Hold(job);
     active_.insert(id);
   }
+}
+
+void ClusterState::ListNodes() {
+  all_nodes_.clear();
+  for (auto& [id, node] : nodes_) all_nodes_.push_back(&node);
 }
 
 /// Those who have their places in a sweep keep them: who runs, and who did not wait for one.
@@ -424,8 +442,7 @@ void ClusterState::RebuildQueue() {
   }
   had_places.insert(had_places.end(), others.begin(), others.end());
   const auto enqueue = [this](const JobRecord& job) {
-    queue_.push_back(EntryOf(job));
-    ranking_.Rank(job, queue_.back());
+    queue_.push_back(QueueEntryOf(job));
     queued_[job.id] = KeyOf(job);
   };
   for (const JobRecord* job : had_places) {

@@ -25,7 +25,8 @@ QueuedJob EntryOf(const JobRecord& job);
 /// What a job holds.
 struct Holding {
   const JobRecord* job = nullptr;
-  uint32_t devices = 0;  ///< more than its ranks where it has nodes for itself
+  Shared<AccountNames> accounts = {};  ///< of those that are the same each has one place
+  uint32_t devices = 0;                ///< more than its ranks where it has nodes for itself
 };
 
 /// All that the core remembers: live jobs, some that ended lately, and nodes. A small transaction: what was
@@ -40,6 +41,8 @@ class ClusterState {
   const JobRecord* FindJob(JobId id) const;
   const NodeRecord* FindNode(const NodeId& id) const;
   const std::map<NodeId, NodeRecord>& nodes() const { return nodes_; }
+  /// The same, by name; for who goes through all of them often.
+  const std::vector<NodeRecord*>& all_nodes() const { return all_nodes_; }
   /// Live ones, and those that ended lately.
   const std::map<JobId, JobRecord>& jobs() const { return jobs_; }
   /// Jobs that hold devices.
@@ -75,7 +78,7 @@ class ClusterState {
   /// The same of all nodes, by name: `edit(node)`.
   template <typename Edit>
   void ForNodesUnstored(const Edit& edit) {
-    for (auto& [id, node] : nodes_) edit(node);
+    for (NodeRecord* const node : all_nodes_) edit(*node);
   }
   /// Brings the queue, the active set and the devices' holders in line with the job's state.
   void Changed(JobId id);
@@ -126,6 +129,7 @@ class ClusterState {
   static constexpr size_t kEndedKept = 256;
 
  private:
+  QueuedJob QueueEntryOf(const JobRecord& job);
   void Enqueue(const JobRecord& job);
   void Dequeue(JobId id);
   void Count(const JobRecord& job);
@@ -135,10 +139,14 @@ class ClusterState {
   void Hold(const JobRecord& job);
   void Release(JobId id);
   void Rebuild();
+  void ListNodes();
 
   std::map<JobId, JobRecord> jobs_;
   std::map<NodeId, NodeRecord> nodes_;
+  std::vector<NodeRecord*> all_nodes_;  ///< those of nodes_: a tree is slow to go through
   NodeKinds kinds_;
+  OneOfEach<Needs> needs_;                 ///< of those in the queue
+  OneOfEach<AccountNames> account_names_;  ///< the same, and of those that hold devices
   std::set<JobId> active_;
   std::map<JobId, Holding> holdings_;
   std::set<JobId> by_hand_;

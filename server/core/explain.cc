@@ -28,7 +28,7 @@ std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_v
   std::string text =
       fmt::format("needs {} with {} {}{} each{}{}", GangText(job.nodes, job.max_nodes), job.ranks_per_node,
                   adjective, NounFor(job.needs, job.ranks_per_node != 1),
-                  job.needs.whole_nodes ? " and nothing else on them" : "", LabelsFor(job.needs));
+                  job.needs->whole_nodes ? " and nothing else on them" : "", LabelsFor(job.needs));
   if (job.folder.empty()) return text;
   QueuedJob anywhere = job;
   anywhere.folder.clear();
@@ -88,7 +88,8 @@ std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJo
     JobId before;
     for (size_t i = 0; i < node.holders.size(); ++i) {
       const JobId holder = node.holders[i];
-      if (holder == before || holder == JobId() || (!job.needs.whole_nodes && !check.Does(node, i))) continue;
+      if (holder == before || holder == JobId() || (!job.needs->whole_nodes && !check.Does(node, i)))
+        continue;
       before = holder;
       InTheWay& one = all[holder.value()];
       if (one.last == &node) continue;
@@ -229,9 +230,11 @@ std::string ExplainNeverFits(const Snapshot& cluster, const QueuedJob& job) {
   std::string text =
       fmt::format("{}, which {} can give; known: {}", NeedsOf(cluster, job, "", all),
                   fit == 0 ? "no node" : fmt::format("only {}", Count(fit, "node")), WhatThereIs(cluster));
+  Needs needs = job.needs;
+  needs.labels.clear();
+  needs.not_labels.clear();
   QueuedJob anywhere = job;
-  anywhere.needs.labels.clear();
-  anywhere.needs.not_labels.clear();
+  anywhere.needs = std::move(needs);
   if (FitOf(cluster.nodes, anywhere).with_lost >= job.nodes) {
     return fmt::format("{}, labelled {}; ask for other labels, or give them to nodes", text,
                        LabelsThereAre(cluster, job.needs));
@@ -273,7 +276,7 @@ std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, c
 std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
   const uint32_t needs = job.nodes * job.ranks_per_node;
   std::vector<std::string> full, parts;
-  for (const auto& account : job.accounts) {
+  for (const auto& account : *job.accounts) {
     const auto known = cluster.allowances.find(account);
     if (known == cluster.allowances.end()) continue;
     const Allowance& allowance = known->second;
@@ -289,7 +292,7 @@ std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
           fmt::format("{}; it needs {}, which is more than the quota, so that it can't start", has, needs));
     } else if (!allowance.Has(needs)) {
       parts.push_back(fmt::format("{}; it needs {}", has, needs));
-    } else if (job.needs.whole_nodes) {
+    } else if (job.needs->whole_nodes) {
       full.push_back(fmt::format("{}; it needs {} for itself, with all their devices", has,
                                  GangText(job.nodes, job.max_nodes)));
     }
@@ -297,7 +300,7 @@ std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
   if (parts.empty()) parts = std::move(full);
   if (!parts.empty()) return fmt::format("{}", fmt::join(parts, "; "));
   return fmt::format("waits behind an earlier job of {}, which waits for its quota",
-                     fmt::join(job.accounts, " or "));
+                     fmt::join(*job.accounts, " or "));
 }
 
 /// "; position 2, behind job 7 (rn50-c)", and what its age adds to its priority.

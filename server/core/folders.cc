@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
+
+#include "server/core/first_of.h"
 
 namespace imgd {
 namespace {
@@ -58,28 +60,13 @@ std::optional<Error> Contradiction(const NodeRecord& a, const NodeRecord& b, con
       .hint = "mount the same file system there on both nodes"};
 }
 
-/// Who came first with an id: a table that takes no memory for each of them, for there are many nodes and
-/// each plan asks.
-class FirstOf {
- public:
-  /// So many ids at most.
-  explicit FirstOf(size_t most) : table_(std::bit_ceil(2 * most + 1)) {}
-
-  /// The number that came with this id first: this one, where none did. The id must outlive the table.
-  size_t With(std::string_view id, size_t number) {
-    for (size_t at = std::hash<std::string_view>()(id);; ++at) {
-      Entry& entry = table_[at & (table_.size() - 1)];
-      if (entry.id.data() == nullptr) entry = {id, number};
-      if (entry.id == id) return entry.number;
-    }
-  }
-
- private:
-  struct Entry {
-    std::string_view id;
-    size_t number = 0;
+struct HashedId {
+  size_t hash = 0;
+  std::string_view id;
+  bool operator==(const HashedId&) const = default;
+  struct Hash {
+    size_t operator()(const HashedId& of) const { return of.hash; }
   };
-  std::vector<Entry> table_;
 };
 
 /// The number of the group that most are in, and its size.
@@ -103,10 +90,15 @@ std::string NormalPath(std::string_view path) {
   return normal;
 }
 
+FolderView::FolderView(std::string filesystem, std::vector<SharedFolder> folders)
+    : filesystem_id(std::move(filesystem)),
+      filesystem_hash(std::hash<std::string_view>()(filesystem_id)),
+      shared(std::move(folders)) {}
+
 FolderView ViewOf(const NodeRecord& node) {
-  FolderView view{node.filesystem_id, node.shared_folders};
-  for (auto& folder : view.shared) folder.path = NormalPath(folder.path);
-  return view;
+  auto shared = node.shared_folders;
+  for (auto& folder : shared) folder.path = NormalPath(folder.path);
+  return {node.filesystem_id, std::move(shared)};
 }
 
 std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, const std::string& path) {
@@ -118,9 +110,9 @@ std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, co
     return i;
   };
   // Two nodes may be tied by their file systems, and one of them to a third by what they share.
-  FirstOf filesystems(nodes.size()), shares(nodes.size());
-  const auto tie = [&](FirstOf& firsts, std::string_view id, size_t i) {
-    if (id.empty()) return;
+  FirstOf<HashedId, HashedId::Hash> filesystems(nodes.size()), shares(nodes.size());
+  const auto tie = [&](FirstOf<HashedId, HashedId::Hash>& firsts, HashedId id, size_t i) {
+    if (id.id.empty()) return;
     const size_t first = firsts.With(id, i);
     if (first == i) return;
     const size_t a = root_of(first);
@@ -129,9 +121,9 @@ std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, co
   };
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i] == nullptr) continue;
-    tie(filesystems, nodes[i]->filesystem_id, i);
+    tie(filesystems, {nodes[i]->filesystem_hash, nodes[i]->filesystem_id}, i);
     const auto* shared = SharedAbove(*nodes[i], normal);
-    if (shared != nullptr) tie(shares, shared->id, i);
+    if (shared != nullptr) tie(shares, {std::hash<std::string_view>()(shared->id), shared->id}, i);
   }
   for (size_t i = 0; i < groups.size(); ++i) groups[i] = root_of(i);
   return groups;

@@ -18,8 +18,10 @@ std::string NormalPath(std::string_view path);
 
 /// What a node sees of the file systems, as far as it said.
 struct FolderView {
-  std::string filesystem_id;
-  std::vector<SharedFolder> shared;  ///< with normal paths
+  FolderView(std::string filesystem, std::vector<SharedFolder> folders);
+  const std::string filesystem_id;
+  const size_t filesystem_hash;            ///< std::hash() of it, which each plan asks for
+  const std::vector<SharedFolder> shared;  ///< with normal paths
 };
 FolderView ViewOf(const NodeRecord& node);
 

@@ -61,14 +61,14 @@ std::optional<Instant> Future::Place(const QueuedJob& job) {
 
 bool Future::OverQuota(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
-  return std::any_of(job.accounts.begin(), job.accounts.end(), [&](const std::string& account) {
+  return std::any_of(job.accounts->begin(), job.accounts->end(), [&](const std::string& account) {
     const auto known = allowances_.find(account);
     return known != allowances_.end() && !known->second.Has(devices);
   });
 }
 
 void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::optional<Instant> start) {
-  for (const auto& account : job.accounts) {
+  for (const auto& account : *job.accounts) {
     const auto known = allowances_.find(account);
     if (known != allowances_.end()) known->second.used += job.nodes * job.ranks_per_node;
   }
@@ -127,7 +127,7 @@ Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, Queue
     if (wait.job == kNewJob) prospect.code = wait.code;
   }
   Snapshot with = cluster;
-  with.reserved = plan.reserved;
+  with.reserved = plan.reserved ? std::make_shared<const Reservation>(*plan.reserved) : nullptr;
   with.job_names[kNewJob] = "this one";
   Waiting waiting = WaitingAt(queue, place);
   waiting.code = prospect.code;

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "server/core/cluster_state.h"
@@ -50,18 +51,18 @@ Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   std::vector<uint32_t> devices = node.Suitable(job.needs, free);
   std::sort(devices.begin(), devices.end());
   devices.resize(job.ranks_per_node);
-  return {.node = node.id, .devices = std::move(devices), .whole = job.needs.whole_nodes};
+  return {.node = node.id, .devices = std::move(devices), .whole = job.needs->whole_nodes};
 }
 
-/// Of those who wait and could start some time: by what they ask, then by ranks on each node, the fewest
-/// nodes that one of them needs.
-std::map<Needs, std::map<uint32_t, uint32_t>> FewestNodes(const std::vector<QueuedJob>& waiting,
-                                                          const std::vector<QueuedJob>& coming) {
-  std::map<Needs, std::map<uint32_t, uint32_t>> fewest;
+/// Of those who wait and could start some time: by the place of what they ask, then by ranks on each node,
+/// the fewest nodes that one of them needs.
+std::unordered_map<const Needs*, std::map<uint32_t, uint32_t>> FewestNodes(
+    const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming) {
+  std::unordered_map<const Needs*, std::map<uint32_t, uint32_t>> fewest;
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
       if (job.code == ReasonCode::kNeverFits || job.code == ReasonCode::kQuota) continue;
-      const auto [known, is_new] = fewest[job.needs].try_emplace(job.ranks_per_node, job.nodes);
+      const auto [known, is_new] = fewest[job.needs.place()].try_emplace(job.ranks_per_node, job.nodes);
       if (!is_new) known->second = std::min(known->second, job.nodes);
     }
   }
@@ -114,7 +115,7 @@ Growth::Growth(Snapshot cluster, const std::vector<QueuedJob>& waiting, const st
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
       if (claimed_.size() == cluster_.allowances.size()) return;
-      for (const auto& account : job.accounts) {
+      for (const auto& account : *job.accounts) {
         if (cluster_.allowances.contains(account)) claimed_.insert(account);
       }
     }
@@ -130,23 +131,19 @@ void Growth::FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<Q
   }
   if (open_.empty()) return;
   struct Sort {
-    const NodeSlots* example = nullptr;
     uint32_t not_lost = 0;  ///< nodes
     uint32_t room = 0;      ///< of each, for those who are looked at
     bool claimed = false;
   };
-  std::map<NodeSort, Sort> sorts;
-  for (const auto& node : nodes) {
-    Sort& sort = sorts[node.Sort()];
-    sort.example = &node;
-    sort.not_lost += node.lost ? 0 : 1;
-  }
+  const NodeSorts known(nodes);
+  std::vector<Sort> sorts(known.examples.size());
+  for (size_t i = 0; i < nodes.size(); ++i) sorts[known.of[i]].not_lost += nodes[i].lost ? 0 : 1;
   for (const auto& [needs, gangs] : FewestNodes(waiting, coming)) {
-    NodesCheck check(needs);
+    NodesCheck check(*needs);
     std::map<uint32_t, uint64_t> by_room;
-    for (auto& [key, sort] : sorts) {
-      sort.room = check.Judge(*sort.example).room;
-      by_room[sort.room] += sort.not_lost;
+    for (size_t i = 0; i < sorts.size(); ++i) {
+      sorts[i].room = check.Judge(nodes[known.examples[i]]).room;
+      by_room[sorts[i].room] += sorts[i].not_lost;
     }
     const auto least = std::find_if(gangs.begin(), gangs.end(), [&by_room](const auto& gang) {
       uint64_t enough = 0;
@@ -154,15 +151,15 @@ void Growth::FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<Q
       return enough >= gang.second;
     });
     if (least == gangs.end()) continue;
-    for (auto& [key, sort] : sorts) sort.claimed = sort.claimed || sort.room >= least->first;
+    for (Sort& sort : sorts) sort.claimed = sort.claimed || sort.room >= least->first;
   }
-  std::erase_if(open_, [&](size_t i) { return sorts.at(nodes[i].Sort()).claimed; });
+  std::erase_if(open_, [&](size_t i) { return sorts[known.of[i]].claimed; });
 }
 
 /// How many devices more it may have.
 uint32_t Growth::LeftOfQuotas(const QueuedJob& job) const {
   uint32_t left = std::numeric_limits<uint32_t>::max();
-  for (const auto& account : job.accounts) {
+  for (const auto& account : *job.accounts) {
     const auto allowance = cluster_.allowances.find(account);
     if (allowance == cluster_.allowances.end()) continue;
     const auto& [devices, used, used_up] = allowance->second;
@@ -218,7 +215,7 @@ std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::v
     if (gang.size() >= job.max_nodes) break;
     const NodeSlots& node = cluster_.nodes[extra.index];
     const auto devices =
-        job.needs.whole_nodes ? static_cast<uint32_t>(node.devices.size()) : job.ranks_per_node;
+        job.needs->whole_nodes ? static_cast<uint32_t>(node.devices.size()) : job.ranks_per_node;
     if (devices > left) continue;
     left -= devices;
     gang.push_back(MorePart(node, job));
@@ -230,7 +227,7 @@ std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::v
 
 std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts) {
   if (LeftOfQuotas(job) < job.ranks_per_node) {
-    return fmt::format("{}'s quota leaves it no more devices", fmt::join(job.accounts, " or "));
+    return fmt::format("{}'s quota leaves it no more devices", fmt::join(*job.accounts, " or "));
   }
   const bool has_free = std::any_of(cluster_.nodes.begin(), cluster_.nodes.end(), [&](const NodeSlots& node) {
     return node.usable && node.FreeFor(job.needs) >= job.ranks_per_node && !IsAmong(parts, node.id) &&
@@ -248,7 +245,7 @@ void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const s
     NodeSlots& node = *cluster_.NodeOf(part.node);
     node.Take(job.id, part);
     if (IsAmong(before, part.node)) continue;
-    for (const auto& account : job.accounts) {
+    for (const auto& account : *job.accounts) {
       const auto allowance = cluster_.allowances.find(account);
       if (allowance != cluster_.allowances.end())
         allowance->second.used +=

@@ -74,7 +74,7 @@ struct FindingGrowth : testing::Test {
     return gang ? Where({.job = JobId(1), .parts = *gang}) : std::vector<std::string>();
   }
   PlanBuilder cluster;
-  QueuedJob job{.id = JobId(1), .nodes = 2, .accounts = {"user ada"}};
+  QueuedJob job{.id = JobId(1), .nodes = 2, .accounts = AccountNames{"user ada"}};
 };
 
 TEST_F(FindingGrowth, ItKeepsWhatItHasAndTakesWhatIsFree) {

@@ -7,8 +7,8 @@ namespace imgd {
 std::string UserOf(const JobRecord& job) { return "user " + job.owner; }
 std::string ProjectOf(const JobRecord& job) { return "project " + job.project; }
 
-std::vector<std::string> AccountsOf(const JobRecord& job) {
-  std::vector<std::string> accounts = {UserOf(job)};
+AccountNames AccountsOf(const JobRecord& job) {
+  AccountNames accounts = {UserOf(job)};
   if (!job.project.empty()) accounts.push_back(ProjectOf(job));
   return accounts;
 }

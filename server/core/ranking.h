@@ -4,7 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,29 +15,28 @@
 namespace imgd {
 
 /// Those that its devices count for: "user ada", "project vision".
-std::vector<std::string> AccountsOf(const JobRecord& job);
+AccountNames AccountsOf(const JobRecord& job);
 /// Those whose turns it has; a job without a project counts for kNoProject.
 std::string UserOf(const JobRecord& job);
 std::string ProjectOf(const JobRecord& job);
 inline constexpr const char* kNoProject = "project ";
 
-/// A value for each account of jobs, looked up once for each owner and project.
+/// A value for each account of jobs, looked up once for each place of their names.
 template <typename Value>
 class ByAccounts {
  public:
   /// `look(account)`; of those without a project also for ProjectOf() them.
   explicit ByAccounts(std::function<Value(const std::string& account)> look) : look_(std::move(look)) {}
-  /// Of its user, and of its project.
-  const std::array<Value, 2>& Of(const JobRecord& job) {
-    const auto [known, is_new] = known_.try_emplace({job.owner, job.project});
+  /// Of its user, and of its project. `accounts`: AccountsOf() it; they must outlive this.
+  const std::array<Value, 2>& Of(const JobRecord& job, const Shared<AccountNames>& accounts) {
+    const auto [known, is_new] = known_.try_emplace(accounts.place());
     if (is_new) known->second = {look_(UserOf(job)), look_(ProjectOf(job))};
     return known->second;
   }
 
  private:
-  using Key = std::pair<std::string_view, std::string_view>;
   std::function<Value(const std::string& account)> look_;
-  std::map<Key, std::array<Value, 2>> known_;
+  std::unordered_map<const AccountNames*, std::array<Value, 2>> known_;
 };
 
 /// Since when the job waits, if it had not held devices between: what it held them for is no wait.

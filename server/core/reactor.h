@@ -244,8 +244,8 @@ class Reactor {
   std::vector<AccountUse> Accounts(Now now) const;
   /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
   Snapshot MakeSnapshot(Now now) const;
-  /// By the latest plan; nothing where nobody waits for devices.
-  const std::optional<Reservation>& reserved() const { return reserved_; }
+  /// By the latest plan; null where nobody waits for devices.
+  const std::shared_ptr<const Reservation>& reserved() const { return reserved_; }
   uint64_t stale_reports() const { return stale_reports_; }
   JobId next_job() const { return next_job_; }
 
@@ -299,7 +299,7 @@ class Reactor {
   int64_t GraceFor(const JobRecord& job, Now now) const;
   std::optional<std::string> SkewOf(const Health& health) const;
   void NoteEmptied(Now now, Actions& out);
-  void NoteReservation(const std::optional<Reservation>& before, Now now, Actions& out);
+  void NoteReservation(const std::shared_ptr<const Reservation>& before, Now now, Actions& out);
   uint64_t LastStepOf(RunKey run) const;
   void SyncParts(JobId job, Now now, Actions& out);
   void SendTo(JobRecord& job, size_t part, Command command, Now now, Actions& out);
@@ -354,7 +354,7 @@ class Reactor {
   std::string cluster_id_;
   ClusterState state_;
   JobId next_job_{1};
-  std::optional<Reservation> reserved_;  ///< of the latest plan, as the next
+  std::shared_ptr<const Reservation> reserved_;  ///< of the latest plan, as the next
   std::vector<Placement> kept_;
   std::map<JobId, JobId> passed_over_;  ///< who was told of it, and for which job; never stored
   std::set<JobId> pending_;

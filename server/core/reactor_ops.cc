@@ -384,9 +384,9 @@ void Reactor::ForgetLostNodes(Now now, Actions& out) {
 
 void Reactor::NoteEmptied(Now now, Actions& out) {
   std::vector<NodeId> emptied;
-  for (const auto& [id, node] : state_.nodes()) {
-    if (node.set_aside && node.set_aside->drain && !node.set_aside->told_empty && node.IsEmpty())
-      emptied.push_back(id);
+  for (const NodeRecord* const node : state_.all_nodes()) {
+    if (node->set_aside && node->set_aside->drain && !node->set_aside->told_empty && node->IsEmpty())
+      emptied.push_back(node->id);
   }
   for (const auto& id : emptied) {
     state_.EditNode(id).set_aside->told_empty = true;
@@ -395,7 +395,7 @@ void Reactor::NoteEmptied(Now now, Actions& out) {
   }
 }
 
-void Reactor::NoteReservation(const std::optional<Reservation>& before, Now now, Actions& out) {
+void Reactor::NoteReservation(const std::shared_ptr<const Reservation>& before, Now now, Actions& out) {
   if (!reserved_ || (before && IsSame(*before, *reserved_, now.steady))) return;
   const JobRecord* job = state_.FindJob(reserved_->job);
   if (job == nullptr) return;

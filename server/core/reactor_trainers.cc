@@ -18,11 +18,12 @@ void FillRow(NodeSlots& row, const NodeRecord& node) {
   row.usable = node.Usable();
   row.lost = node.state == NodeState::kLost || node.set_aside || !node.problems.empty() || node.notice;
   row.why_not = row.usable ? "" : ExplainNode(node);
-  row.folders = node.folders;
-  row.kind = node.kind;
-  row.devices.resize(node.devices.size());
-  for (size_t i = 0; i < node.devices.size(); ++i) {
-    row.devices[i] = node.devices[i].index;
+  row.devices = node.indexes;
+  // Mostly they are what they were, and to count once more who has them takes long.
+  if (row.folders != node.folders) row.folders = node.folders;
+  if (row.kind != node.kind) row.kind = node.kind;
+  if (node.foreign.empty()) return;
+  for (size_t i = 0; i < row.devices.size(); ++i) {
     if (row.holders[i] == JobId() && node.ForeignHolder(row.devices[i])) row.holders[i] = kForeignHolder;
   }
 }
@@ -119,7 +120,7 @@ Snapshot Reactor::FreeAndHeld(Now now, std::vector<NodeSlots> rows) const {
   FillAllowances(snapshot, now);
   snapshot.nodes.resize(state_.nodes().size());
   auto row = snapshot.nodes.begin();
-  for (const auto& [id, node] : state_.nodes()) FillRow(*row++, node);
+  for (const NodeRecord* const node : state_.all_nodes()) FillRow(*row++, *node);
   const size_t held = state_.holdings().size();
   snapshot.job_names.reserve(held);
   snapshot.ends.reserve(held);
@@ -217,7 +218,8 @@ void Reactor::Schedule(Now now, Actions& out) {
   for (const auto& job : state_.queue()) {
     if (job.not_before > now.steady) next_backoff_ = std::min(next_backoff_, job.not_before);
   }
-  const auto before = std::exchange(reserved_, std::move(plan.reserved));
+  const auto before = std::exchange(
+      reserved_, plan.reserved ? std::make_shared<const Reservation>(std::move(*plan.reserved)) : nullptr);
   kept_ = std::move(plan.kept);
   for (const auto& placement : plan.starts) StartJob(placement, now, out);
   if (reserved_) Preempt(plan.victims, reserved_->job, cluster, now, out);

@@ -119,7 +119,7 @@ std::map<std::string, double> Reactor::HadLately(Now now) const {
   ByAccounts<double*> of_whom([&had](const std::string& account) { return &had[account]; });
   for (const auto& [id, holding] : state_.holdings()) {
     const JobRecord& job = *holding.job;
-    for (double* const all : of_whom.Of(job))
+    for (double* const all : of_whom.Of(job, holding.accounts))
       *all += InSeconds(now.steady - job.run.charged_at) * holding.devices;
   }
   return had;
@@ -157,7 +157,7 @@ std::map<std::string, Account> Reactor::AccountsAt(Now now, WantedOf (*wanted)(c
     const JobRecord& job = *holding.job;
     const Duration passed = now.steady - job.run.charged_at;
     if (passed <= Duration::zero()) continue;
-    const auto& counted = of_whom.Of(job);
+    const auto& counted = of_whom.Of(job, holding.accounts);
     const bool costs = counted[0].costs || counted[1].costs;
     const double cost = costs ? InSeconds(passed) / 3600 * PricePerHour(job) : 0;
     const WallTime from{now.wall.micros - MicrosOf(passed)};
@@ -182,7 +182,7 @@ void Reactor::FillAllowances(Snapshot& snapshot, Now now) const {
   for (const auto& [account, waiting] : state_.queued_of()) allow(account);
   ByAccounts<Allowance*> of_whom(allow);
   for (const auto& [id, holding] : state_.holdings()) {
-    for (Allowance* const allowance : of_whom.Of(*holding.job)) {
+    for (Allowance* const allowance : of_whom.Of(*holding.job, holding.accounts)) {
       if (allowance != nullptr) allowance->used += holding.devices;
     }
   }

@@ -84,8 +84,7 @@ QueuedJob Anywhere(const QueuedJob& job) {
   return anywhere;
 }
 
-Room::Room(const std::vector<NodeSlots>& nodes) : nodes_(&nodes) {
-  std::map<NodeSort, uint32_t> sorts;
+Room::Room(const std::vector<NodeSlots>& nodes) : nodes_(&nodes), layout_(std::make_shared<Layout>(nodes)) {
   size_t next = 0;
   for (uint32_t i = 0; i < nodes.size(); ++i) {
     const NodeSlots& node = nodes[i];
@@ -97,9 +96,6 @@ Room::Room(const std::vector<NodeSlots>& nodes) : nodes_(&nodes) {
       ++free;
     }
     next += node.devices.size();
-    const auto [sort, is_new] = sorts.try_emplace(node.Sort(), static_cast<uint32_t>(sorts.size()));
-    if (is_new) layout_->example.push_back(i);
-    layout_->sort_of.push_back(sort->second);
     if (node.usable) layout_->usable.Insert(i);
   }
   layout_->first.push_back(next);
@@ -117,7 +113,7 @@ std::vector<uint32_t> Room::FreeDevices(uint32_t node) const {
 
 std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
   if (FreeFor(view, node, free_on_[node]) == 0) return {};
-  const Judged& judged = (*view.frame->judged)[layout_->sort_of[node]];
+  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
   if (judged.room == 0) return {};
   if (judged.does.empty()) return FreeDevices(node);
   std::vector<uint32_t> out;
@@ -129,7 +125,7 @@ std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
 }
 
 uint32_t Room::FreeFor(const View& view, uint32_t node, uint32_t free) const {
-  const Judged& judged = (*view.frame->judged)[layout_->sort_of[node]];
+  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
   if (judged.room == 0) return 0;
   const size_t first = layout_->first[node];
   if (view.frame->whole_nodes && free < layout_->first[node + 1] - first) return 0;
@@ -139,27 +135,37 @@ uint32_t Room::FreeFor(const View& view, uint32_t node, uint32_t free) const {
   return does;
 }
 
-auto Room::Judge(const Needs& needs) -> std::shared_ptr<const std::vector<Judged>> {
+auto Room::Judge(const Shared<Needs>& needs) -> std::shared_ptr<const std::vector<Judged>> {
   auto& judged = numbers_->judged[needs];
   if (judged) return judged;
-  NodesCheck check(needs);
+  NodesCheck check(*needs);
   std::vector<Judged> out;
-  out.reserve(layout_->example.size());
-  for (const uint32_t example : layout_->example) out.push_back(check.Judge((*nodes_)[example]));
+  out.reserve(layout_->sorts.examples.size());
+  for (const uint32_t example : layout_->sorts.examples) out.push_back(check.Judge((*nodes_)[example]));
   return judged = std::make_shared<const std::vector<Judged>>(std::move(out));
+}
+
+size_t Room::ViewNumbers::Find(const QueuedJob& job) {
+  auto view = known.find(job);
+  if (view == known.end())
+    view = known.emplace(ViewKey{job.folder, job.needs, job.avoid}, known.size()).first;
+  return view->second;
+}
+
+size_t Room::ViewNumbers::Of(const QueuedJob& job) {
+  const std::pair asked(job.id, job.avoid.size());
+  if (!known.empty() && last_asked == asked) return last;
+  last_asked = asked;
+  if (!job.avoid.empty()) return last = Find(job);
+  const auto at = by_place.find({job.needs.place(), job.folder});
+  if (at != by_place.end()) return last = at->second;
+  const auto& [needs, folder] = kept.emplace_back(job.needs, job.folder);
+  return last = by_place[{needs.place(), folder}] = Find(job);
 }
 
 Room::View& Room::ViewOf(const QueuedJob& job) {
   ViewNumbers& numbers = *numbers_;
-  const std::pair asked(job.id, job.avoid.size());
-  if (numbers.known.empty() || numbers.last_asked != asked) {
-    auto known = numbers.known.find(job);
-    if (known == numbers.known.end())
-      known = numbers.known.emplace(ViewKey{job.folder, job.needs, job.avoid}, numbers.known.size()).first;
-    numbers.last_asked = asked;
-    numbers.last = known->second;
-  }
-  const size_t number = numbers.last;
+  const size_t number = numbers.Of(job);
   if (views_.size() <= number) views_.resize(number + 1);
   if (!views_[number]) {
     if (numbers.frames.size() <= number) numbers.frames.resize(number + 1);
@@ -173,7 +179,7 @@ Room::View& Room::ViewOf(const QueuedJob& job) {
 
 auto Room::FrameFor(const QueuedJob& job) -> std::shared_ptr<const Frame> {
   const size_t count = nodes_->size();
-  Frame frame{.whole_nodes = job.needs.whole_nodes, .judged = Judge(job.needs)};
+  Frame frame{.whole_nodes = job.needs->whole_nodes, .judged = Judge(job.needs)};
   frame.group_of.resize(count);
   frame.place_of.resize(count);
   const auto [known, is_new] = numbers_->groups_of.try_emplace(job.folder);
@@ -188,7 +194,7 @@ auto Room::FrameFor(const QueuedJob& job) -> std::shared_ptr<const Frame> {
       frame.group_of[i] = frame.group_of[roots[i]];
     }
     Members& members = frame.groups[frame.group_of[i]];
-    const uint32_t room = (*frame.judged)[layout_->sort_of[i]].room;
+    const uint32_t room = (*frame.judged)[layout_->sorts.of[i]].room;
     if (room == 0) continue;
     frame.place_of[i] = static_cast<uint32_t>(members.nodes.size());
     members.nodes.push_back(i);
@@ -205,6 +211,7 @@ void Room::SortByFree(View& view, const QueuedJob& job) const {
     group.by_free.resize(members.by_size.size());
     for (uint32_t place = 0; place < members.nodes.size(); ++place) {
       const uint32_t node = members.nodes[place];
+      if (free_on_[node] == 0) continue;  // most, where a cluster is full
       if (!layout_->usable.Contains(node)) continue;
       if (!job.avoid.empty() && job.avoid.contains((*nodes_)[node].id)) continue;
       if (const uint32_t free = FreeFor(view, node, free_on_[node]); free > 0)
@@ -217,11 +224,11 @@ void Room::NumberLabels() {
   auto& labels = layout_->labels;
   if (!labels.empty()) return;
   static_assert(kTopology.size() == 3);
-  labels.assign(layout_->example.size(), {kNoLabel, kNoLabel, kNoLabel});
+  labels.assign(layout_->sorts.examples.size(), {kNoLabel, kNoLabel, kNoLabel});
   for (size_t level = 0; level < kTopology.size(); ++level) {
     std::map<std::string, uint32_t> numbers;
     for (size_t sort = 0; sort < labels.size(); ++sort) {
-      const auto& kind = (*nodes_)[layout_->example[sort]].kind;
+      const auto& kind = (*nodes_)[layout_->sorts.examples[sort]].kind;
       if (!kind || kind->labels.empty()) continue;
       const auto label = kind->labels.find(kTopology[level]);
       if (label == kind->labels.end()) continue;
@@ -451,7 +458,7 @@ Instant Room::EndOfTaken(size_t device) const {
 void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const {
   out.clear();
   const NodeSlots& slots = (*nodes_)[node];
-  const Judged& judged = (*view.frame->judged)[layout_->sort_of[node]];
+  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
   Instant last = Instant::min();
   for (size_t i = 0; i < slots.devices.size(); ++i) {
     const size_t device = layout_->first[node] + i;
@@ -465,7 +472,8 @@ void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector
   if (view.frame->whole_nodes) {
     for (auto& release : out) release.first = last;
   }
-  std::sort(out.begin(), out.end());
+  // Mostly one job has all of them.
+  if (!std::is_sorted(out.begin(), out.end())) std::sort(out.begin(), out.end());
 }
 
 std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& ends) {
@@ -481,7 +489,7 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& e
       const NodeSlots& node = (*nodes_)[i];
       // One that is only out of reach may come back in time.
       if (node.lost || job.avoid.contains(node.id)) continue;
-      if ((*view.frame->judged)[layout_->sort_of[i]].room < job.ranks_per_node) continue;
+      if ((*view.frame->judged)[layout_->sorts.of[i]].room < job.ranks_per_node) continue;
       FindReleases(view, i, known_ends, releases);
       // When one that is out of reach is back, nobody knows.
       const Instant ready = node.usable ? releases[job.ranks_per_node - 1].first : Instant::max();

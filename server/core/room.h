@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -63,11 +65,10 @@ class Room {
  private:
   /// What never changes, the same for all copies of a room. Devices are numbered through all nodes.
   struct Layout {
+    explicit Layout(const std::vector<NodeSlots>& nodes) : sorts(nodes) {}
     std::vector<size_t> first;  ///< number of each node's first device; at the end how many there are
-    std::vector<uint32_t>
-        sort_of;  ///< nodes of one sort have as many devices, of the same kind, and the same labels
-    std::vector<uint32_t> example;  ///< a node of each sort
-    BitSet usable;                  ///< nodes
+    NodeSorts sorts;
+    BitSet usable;  ///< nodes
     /// Numbers of each sort's labels; empty until a gang of several nodes first asks.
     std::vector<std::array<uint32_t, kTopology.size()>> labels;
     std::array<uint32_t, kTopology.size()> label_counts{};  ///< how many there are of each; with labels
@@ -109,18 +110,24 @@ class Room {
   };
   struct ViewKey {
     std::string folder;
-    Needs needs;
+    Shared<Needs> needs;
     std::set<NodeId> avoid;
   };
   /// What all copies of a room know of views: their numbers and frames, and what these are made of.
   struct ViewNumbers {
     std::map<ViewKey, size_t, ViewLess> known;
+    /// The same of those without nodes to avoid, by the place of their needs; `kept` has these.
+    std::map<std::pair<const Needs*, std::string_view>, size_t> by_place;
+    std::deque<std::pair<Shared<Needs>, std::string>> kept;
     std::vector<std::shared_ptr<const Frame>> frames;      ///< by number
     std::map<std::string, std::vector<size_t>> groups_of;  ///< for each node, by folder
-    std::map<Needs, std::shared_ptr<const std::vector<Judged>>> judged;
+    std::map<Shared<Needs>, std::shared_ptr<const std::vector<Judged>>> judged;
     /// The job that was asked about last, with how many nodes to avoid, and its view.
     std::pair<JobId, size_t> last_asked;
     size_t last = 0;
+
+    size_t Of(const QueuedJob& job);
+    size_t Find(const QueuedJob& job);
   };
 
   class Ends;
@@ -128,7 +135,7 @@ class Room {
 
   View& ViewOf(const QueuedJob& job);
   std::shared_ptr<const Frame> FrameFor(const QueuedJob& job);
-  std::shared_ptr<const std::vector<Judged>> Judge(const Needs& needs);
+  std::shared_ptr<const std::vector<Judged>> Judge(const Shared<Needs>& needs);
   void SortByFree(View& view, const QueuedJob& job) const;
   /// The groups that the job may be in.
   std::span<Group> GroupsFor(const QueuedJob& job);
@@ -149,11 +156,11 @@ class Room {
   void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
   size_t IndexOf(const NodeId& id) const;
   const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {
-    return layout_->labels[layout_->sort_of[node]];
+    return layout_->labels[layout_->sorts.of[node]];
   }
 
   const std::vector<NodeSlots>* nodes_;
-  std::shared_ptr<Layout> layout_ = std::make_shared<Layout>();
+  std::shared_ptr<Layout> layout_;
   BitSet free_;                           ///< devices
   std::vector<uint32_t> free_on_;         ///< how many of each node's are
   std::map<size_t, Instant> given_back_;  ///< when those are that were taken, where that is known

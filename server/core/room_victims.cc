@@ -124,7 +124,7 @@ std::optional<Seat> SeatOn(uint32_t index, const NodeSlots& node, const Does& do
   uint32_t could_have = 0;
   for (size_t i = 0; i < node.devices.size(); ++i) {
     const uint32_t counts = does(i) ? 1 : 0;
-    if (counts == 0 && !job.needs.whole_nodes) continue;
+    if (counts == 0 && !job.needs->whole_nodes) continue;
     const Will will = is_free(i) ? Will::kLeaves : wills.Of(node.holders[i]);
     if (will == Will::kLeaves) {
       has += counts;
@@ -135,12 +135,12 @@ std::optional<Seat> SeatOn(uint32_t index, const NodeSlots& node, const Does& do
                                 [holder](const auto& item) { return item.first == holder; });
       if (known == seat.gives.end()) known = seat.gives.insert(known, {holder, 0});
       ++known->second;
-    } else if (job.needs.whole_nodes) {
+    } else if (job.needs->whole_nodes) {
       return std::nullopt;
     }
   }
   if (has + could_have < job.ranks_per_node) return std::nullopt;
-  if (job.needs.whole_nodes) {
+  if (job.needs->whole_nodes) {
     for (auto& [id, devices] : seat.gives) devices = 1;
     seat.lacks = static_cast<uint32_t>(seat.gives.size());
   } else {
@@ -309,10 +309,12 @@ std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const Holders& hold
   const Frame& frame = *ViewOf(anywhere).frame;
   for (const Group& group : GroupsFor(anywhere)) {
     std::vector<Seat> seats;
+    size_t left_nodes = group.of->nodes.size();
     for (const uint32_t i : group.of->nodes) {
+      if (seats.size() + left_nodes-- < job.nodes) break;  // too many could not be had already
       const NodeSlots& node = (*nodes_)[i];
       if (!node.usable || job.avoid.contains(node.id)) continue;
-      const auto& does = (*frame.judged)[layout_->sort_of[i]].does;
+      const auto& does = (*frame.judged)[layout_->sorts.of[i]].does;
       auto seat = SeatOn(
           i, node, [&does](size_t device) { return does.empty() || does[device]; },
           [&](size_t device) { return free_.Contains(layout_->first[i] + device); }, job, wills);

@@ -4,8 +4,10 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
+#include "server/core/first_of.h"
 #include "server/core/needs.h"
 #include "server/core/room.h"
 
@@ -15,7 +17,7 @@ namespace {
 /// A plan in the making.
 class Planner {
  public:
-  /// `cluster` must outlive it.
+  /// `cluster`, and the queue that is considered, must outlive it.
   explicit Planner(const Snapshot& cluster)
       : cluster_(cluster),
         room_(cluster.nodes),
@@ -40,12 +42,16 @@ class Planner {
   void Reserve(const QueuedJob& job);
   bool IsHeldByGuess(const Part& part, const NodeSlots& node) const;
 
+  using Allowances = std::vector<Allowance*>;
+  const Allowances& AllowancesOf(const Shared<AccountNames>& accounts);
+
   const Snapshot& cluster_;
   Room room_;
   std::map<std::string, Allowance> allowances_;
-  std::vector<Allowance*> of_job_;  ///< those of the job that is considered
-  size_t largest_ = 0;              ///< devices of the node that has the most
-  std::optional<Room> beside_;      ///< without what is reserved; with plan.reserved
+  std::unordered_map<const AccountNames*, Allowances> of_accounts_;  ///< by the names' place in the queue
+  const Allowances* of_job_ = nullptr;                               ///< those of the job that is considered
+  size_t largest_ = 0;          ///< devices of the node that has the most
+  std::optional<Room> beside_;  ///< without what is reserved; with plan.reserved
 };
 
 void Planner::Consider(const QueuedJob& job) {
@@ -54,11 +60,7 @@ void Planner::Consider(const QueuedJob& job) {
     plan.waits.push_back({job.id, ReasonCode::kBackoff});
   }
   if (retries_later && !job.keeps_place) return;
-  of_job_.clear();
-  for (const auto& account : job.accounts) {
-    if (const auto known = allowances_.find(account); known != allowances_.end())
-      of_job_.push_back(&known->second);
-  }
+  of_job_ = &AllowancesOf(job.accounts);
   const auto over_quota = [&] {
     KeepForLater(job);
     if (!retries_later && job.code != ReasonCode::kQuota) plan.waits.push_back({job.id, ReasonCode::kQuota});
@@ -80,11 +82,21 @@ void Planner::Consider(const QueuedJob& job) {
   if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
 }
 
+/// Those that there are.
+auto Planner::AllowancesOf(const Shared<AccountNames>& accounts) -> const Allowances& {
+  const auto [known, is_new] = of_accounts_.try_emplace(accounts.place());
+  for (size_t i = 0; is_new && i < accounts->size(); ++i) {
+    const auto allowance = allowances_.find((*accounts)[i]);
+    if (allowance != allowances_.end()) known->second.push_back(&allowance->second);
+  }
+  return known->second;
+}
+
 /// The most devices that each node of a gang may have that has them for itself, so that the gang stays within
 /// its quotas: `left` of them, or all.
 uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
   uint32_t most = std::numeric_limits<uint32_t>::max();
-  for (const Allowance* const allowance : of_job_) {
+  for (const Allowance* const allowance : *of_job_) {
     if (allowance->devices == 0) continue;
     const auto& [devices, used, used_up] = *allowance;
     most = std::min(most, (left ? devices - std::min(used, devices) : devices) / job.nodes);
@@ -103,7 +115,7 @@ uint32_t Planner::NodesFor(const QueuedJob& job, uint32_t most) const {
 /// The same job, kept off nodes that would take it above its quotas; nothing where there are none. Else such
 /// nodes would be reserved and others preempted for it, over and over, and it never start.
 std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
-  if (!job.needs.whole_nodes || allowances_.empty()) return std::nullopt;
+  if (!job.needs->whole_nodes || allowances_.empty()) return std::nullopt;
   const uint32_t most = MostOnEach(job, true);
   if (most >= largest_) return std::nullopt;
   std::optional<QueuedJob> within;
@@ -116,20 +128,20 @@ std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
 }
 
 bool Planner::OverQuota(uint32_t devices) const {
-  return std::any_of(of_job_.begin(), of_job_.end(),
+  return std::any_of(of_job_->begin(), of_job_->end(),
                      [devices](const Allowance* allowance) { return !allowance->Has(devices); });
 }
 
 void Planner::Count(uint32_t devices) {
-  for (Allowance* const allowance : of_job_) allowance->used += devices;
+  for (Allowance* const allowance : *of_job_) allowance->used += devices;
 }
 
 /// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever. Not
 /// where one of them may start nothing at all: that can last for weeks.
 void Planner::KeepForLater(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
-  if (job.needs.whole_nodes && NodesFor(job, MostOnEach(job, false)) < job.nodes) return;
-  const bool fits = std::all_of(of_job_.begin(), of_job_.end(), [devices](const Allowance* allowance) {
+  if (job.needs->whole_nodes && NodesFor(job, MostOnEach(job, false)) < job.nodes) return;
+  const bool fits = std::all_of(of_job_->begin(), of_job_->end(), [devices](const Allowance* allowance) {
     return allowance->CouldHave(devices);
   });
   if (fits) Count(devices);
@@ -268,6 +280,16 @@ uint32_t NodeSlots::FreeFor(const Needs& needs) const {
   }
   if (needs.whole_nodes && free.size() < devices.size()) return 0;
   return std::min(RoomFor(needs), CountOf(needs, free));
+}
+
+NodeSorts::NodeSorts(const std::vector<NodeSlots>& nodes) {
+  FirstOf<NodeSort, NodeSortHash> firsts(nodes.size());
+  of.reserve(nodes.size());
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    const size_t first = firsts.With(nodes[i].Sort(), i);
+    if (first == i) examples.push_back(i);
+    of.push_back(first == i ? static_cast<uint32_t>(examples.size() - 1) : of[first]);
+  }
 }
 
 const NodesCheck::Judged& NodesCheck::Of(const NodeSlots& node) {

@@ -9,14 +9,19 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "server/core/folders.h"
 #include "server/core/needs.h"
+#include "server/core/shared.h"
 #include "server/core/shares.h"
 #include "server/core/types.h"
 
 namespace imgd {
+
+/// Accounts that a job counts for: "user ada", "project vision".
+using AccountNames = std::vector<std::string>;
 
 /// A job that waits, as the scheduler sees it. The queue is in this order: higher Rank() first, then those
 /// whose projects and users have had less lately, then the earlier submission.
@@ -31,8 +36,9 @@ struct QueuedJob {
   uint32_t max_nodes =
       0;  ///< that it takes where there are so many; no more than it needs where this is less
   uint32_t ranks_per_node = 1;
-  Needs needs = {};
-  std::vector<std::string> accounts = {};  ///< that its devices count for: "user ada", "project vision"
+  // Of those in a queue that are the same each has one place, by which plans know them again.
+  Shared<Needs> needs = {};
+  Shared<AccountNames> accounts = {};  ///< that its devices count for
   Instant not_before{};
   std::string folder = {};   ///< that all nodes of the gang must share; empty where it does not matter
   NodeId resumes_with = {};  ///< its nodes must share the folder with this one, where its checkpoints are
@@ -62,7 +68,14 @@ inline constexpr JobId kForeignHolder{std::numeric_limits<uint64_t>::max()};
 struct NodeSort {
   const NodeKind* kind = nullptr;
   size_t devices = 0;
-  auto operator<=>(const NodeSort&) const = default;
+  bool operator==(const NodeSort&) const = default;
+};
+
+struct NodeSortHash {
+  size_t operator()(const NodeSort& sort) const {
+    // The places of kinds are far apart.
+    return reinterpret_cast<uintptr_t>(sort.kind) / sizeof(NodeKind) + sort.devices;
+  }
 };
 
 /// What a node can take.
@@ -92,6 +105,13 @@ struct NodeSlots {
   void Take(JobId job, const Part& part);
 };
 
+/// The sorts that there are among nodes, each by its number.
+struct NodeSorts {
+  explicit NodeSorts(const std::vector<NodeSlots>& nodes);
+  std::vector<uint32_t> of;        ///< the sort of each node
+  std::vector<uint32_t> examples;  ///< the first node of each sort
+};
+
 /// What nodes have for gangs of the same needs, as NodeSlots tells it, but looked at once for each kind of
 /// node: for those who ask many nodes.
 class NodesCheck {
@@ -114,7 +134,7 @@ class NodesCheck {
  private:
   const Needs& needs_;
   DeviceCheck devices_;
-  std::map<NodeSort, Judged> known_;
+  std::unordered_map<NodeSort, Judged, NodeSortHash> known_;
 };
 
 /// What is kept for the first job that waits for devices.
@@ -163,7 +183,7 @@ struct Snapshot {
   Holders holders;                              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::string currency;                         ///< of prices, for people; may be empty
-  std::optional<Reservation> reserved;          ///< by the plan before; not looked at by MakePlan()
+  std::shared_ptr<const Reservation> reserved;  ///< by the plan before, or null; no matter to MakePlan()
 
   /// Null for one that is not there.
   NodeSlots* NodeOf(const NodeId& id);

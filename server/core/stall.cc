@@ -162,14 +162,13 @@ const Member* FindCutOff(const std::vector<Member>& members) {
 }
 
 Stall Lost(const Member& member, const std::vector<Member>& members, Duration still) {
-  return {
-      {ReasonCode::kNodeLost,
-       fmt::format("node {} is out of reach, and the gang has stood still for {} s: rank {} there was "
-                   "last seen at {}; {}{}",
-                   member.part->node, SecondsOf(still), member.rank,
-                   member.pulse == nullptr ? "its start" : WhereOf(*member.pulse), LostLink(members),
-                   LastLineOf(member))},
-      member.part->node};
+  return {{ReasonCode::kNodeLost,
+           fmt::format("node {} is out of reach, and the gang has stood still for {} s: rank {} there was "
+                       "last seen at {}; {}{}",
+                       member.part->node, SecondsOf(still), member.rank,
+                       member.pulse == nullptr ? "its start" : WhereOf(*member.pulse), LostLink(members),
+                       LastLineOf(member))},
+          member.part->node};
 }
 
 std::optional<Stall> Blame(const std::vector<const Member*>& last, const std::vector<Member>& members) {

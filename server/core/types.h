@@ -486,6 +486,7 @@ struct NodeRecord {
   // Not stored:
   std::shared_ptr<const NodeKind> kind;  ///< of devices and labels; never null once the core has the node
   std::shared_ptr<const FolderView> folders;  ///< as ViewOf() has it; the same
+  std::vector<uint32_t> indexes;              ///< of devices
   /// Where Prometheus finds its agent, "HOST:PORT"; empty where it does not. Nothing: the agent has not
   /// joined since the daemon began.
   std::optional<std::string> metrics_address;

@@ -234,9 +234,7 @@ TEST(ManyWait, APassWritesOnlyTheReasonsThatAreOthers) {
     (void)reactor.OnSubmit({.name = "comes", .owner = "ada"}, cluster.now(), out);
   };
   EXPECT_EQ(Written(cluster, come), 1u);
-  const auto end = [&](Actions& out) {
-    (void)reactor.OnCancel(runs, false, "ada", cluster.now(), out);
-  };
+  const auto end = [&](Actions& out) { (void)reactor.OnCancel(runs, false, "ada", cluster.now(), out); };
   EXPECT_EQ(Written(cluster, end), 1u) << "its device is not free yet";
   const auto join = [&](Actions& out) {
     const NodeHello hello{.node = NodeId("b"),

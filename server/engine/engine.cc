@@ -46,8 +46,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(EngineSettings settings, const Cloc
   engine->meters_.Begin(engine->reactor_.state().jobs(),
                         engine->reactor_.Accounts({clock->Now(), clock->Wall()}), clock->Wall());
   IMGD_ASSIGN(engine->notices_left_, engine->state_.LoadNotices());
-  for (const auto& notice : engine->notices_left_)
-    engine->notices_waiting_[notice.target].insert(notice.id);
+  for (const auto& notice : engine->notices_left_) engine->notices_waiting_[notice.target].insert(notice.id);
   IMGD_ASSIGN(engine->last_decision_, engine->state_.LastDecision());
   engine->datasets_ = std::move(stored.datasets);
   engine->tokens_ = std::move(stored.tokens);

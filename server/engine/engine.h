@@ -616,7 +616,7 @@ class Engine {
   // Of the core thread alone:
   EngineSettings settings_;
   std::optional<EngineSettings> stored_settings_;  ///< what held before this batch, where it has changed
-  std::shared_ptr<const Quotas> quotas_;  ///< of the settings
+  std::shared_ptr<const Quotas> quotas_;           ///< of the settings
   StateStore state_;
   MetricsStore metrics_;
   LogStore log_store_;

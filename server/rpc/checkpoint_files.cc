@@ -71,7 +71,7 @@ std::optional<Error> WhyCheckpointsUnseen(const JobRecord& job) {
     return unseen(fmt::format("the checkpoints are in S3 ({}), which imgd does not read", folder.native()),
                   "imgcli export and every S3 client do");
   }
-  struct stat facts{};
+  struct stat facts {};
   const int failed = ::stat(folder.c_str(), &facts) == 0 ? 0 : errno;
   if (failed == 0 && S_ISDIR(facts.st_mode)) return std::nullopt;
   if (failed == EACCES) {
@@ -99,7 +99,7 @@ Result<UniqueFd> CheckpointFolder::OpenIn(const std::string& name) const {
   if (!fd.valid() && errno == ELOOP)
     return Fail(ErrorCode::kNotFound, "{} is a link, which imgd does not follow", (path_ / name).native());
   if (!fd.valid()) return tl::unexpected(CannotOpen(path_ / name, errno));
-  struct stat facts{};
+  struct stat facts {};
   if (::fstat(fd.get(), &facts) != 0) return tl::unexpected(CannotOpen(path_ / name, errno));
   if (!S_ISREG(facts.st_mode)) return Fail(ErrorCode::kNotFound, "{} is no file", (path_ / name).native());
   return fd;
@@ -130,7 +130,7 @@ Result<CheckpointFolder::OpenFile> CheckpointFolder::OpenOne(const std::string& 
   if (listed == files_.end())
     return Fail(ErrorCode::kNotFound, "the manifest of {} lists no file of that name", path_.native());
   IMGD_ASSIGN(UniqueFd fd, OpenIn(name));
-  struct stat facts{};
+  struct stat facts {};
   if (::fstat(fd.get(), &facts) != 0 || static_cast<uint64_t>(facts.st_size) != listed->size_bytes) {
     return Fail(ErrorCode::kDataLoss, "{} has not the {} bytes that the manifest lists",
                 (path_ / name).native(), listed->size_bytes);

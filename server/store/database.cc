@@ -90,11 +90,11 @@ Status Database::CopyTo(const std::filesystem::path& path, const std::function<b
 
 Status Database::MakeOneFile() {
   IMGD_ASSIGN(const std::string mode, Guard([this] {
-    auto& query = Prepare("PRAGMA journal_mode=DELETE");
-    const std::string found = query.executeStep() ? query.getColumn(0).getString() : "nothing";
-    query.reset();
-    return found;
-  }));
+                auto& query = Prepare("PRAGMA journal_mode=DELETE");
+                const std::string found = query.executeStep() ? query.getColumn(0).getString() : "nothing";
+                query.reset();
+                return found;
+              }));
   if (mode == "delete") return {};
   return Fail(ErrorCode::kUnavailable, "cannot end the log of {}: its mode stays {}", path_.native(), mode);
 }

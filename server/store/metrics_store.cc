@@ -77,8 +77,7 @@ void MetricsStore::AppendEvent(const MetricEvent& event) {
   });
 }
 
-void MetricsStore::NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, Instant now,
-                                 const RankCell& did) {
+void MetricsStore::NoteRankTimes(RunKey run, uint32_t rank, uint64_t step, Instant now, const RankCell& did) {
   constexpr auto kStoredEvery = std::chrono::seconds(10);
   auto known = live_ranks_.find(run.job);
   if (known == live_ranks_.end()) {

@@ -315,8 +315,8 @@ Result<Restored> RestoreBackup(const RestoreOrder& order) {
   Restored restored{.made = manifest.made, .version = manifest.version};
   IMGD_TRY(Prepare(staged.path(), order, manifest, restored));
   if (half) fs::remove_all(order.state_dir / kHalfRestored, ignored);  // its files are damaged, or of before
-  IMGD_TRY(BeginInstall(order.state_dir, staged.path(), AsideName(order.state_dir, order.now),
-                        order.before_step));
+  IMGD_TRY(
+      BeginInstall(order.state_dir, staged.path(), AsideName(order.state_dir, order.now), order.before_step));
   IMGD_ASSIGN(restored.set_aside, FinishInstall(order.state_dir, order.before_step));
   return restored;
 }

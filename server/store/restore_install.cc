@@ -46,8 +46,7 @@ Status SyncFolder(const fs::path& folder) {
 Status MoveAside(const fs::path& folder, const fs::path& aside, const BeforeStep& before_step) {
   if (!fs::exists(aside)) {
     IMGD_TRY(Before(before_step));
-    if (::mkdir(aside.c_str(), 0700) != 0)
-      return FailErrno(errno, "cannot create folder " + aside.native());
+    if (::mkdir(aside.c_str(), 0700) != 0) return FailErrno(errno, "cannot create folder " + aside.native());
   }
   for (const char* name : kMovedAside) {
     if (fs::exists(folder / name)) IMGD_TRY(Rename(folder / name, aside / name, before_step));

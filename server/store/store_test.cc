@@ -363,9 +363,9 @@ TEST_F(StoreTest, RankTimesAreStoredNowAndThenByThisMachinesClock) {
     for (const uint32_t rank : {0u, 1u})
       EXPECT_FALSE(note(rank, step, std::chrono::seconds(step))) << "rank " << rank << ", step " << step;
   }
-  EXPECT_TRUE(note(0, 10, std::chrono::seconds(10)));
+  EXPECT_TRUE(note(0, 10, std::chrono::seconds(11)));
   ASSERT_TRUE(metrics.Commit());
-  EXPECT_FALSE(note(1, 10, std::chrono::seconds(10)));
+  EXPECT_FALSE(note(1, 10, std::chrono::seconds(11)));
   const auto stored = Reader::Open(folder)->RankTimes(JobId(1));
   ASSERT_TRUE(stored.has_value());
   EXPECT_THAT(*stored, SizeIs(10));

@@ -19,7 +19,8 @@ constexpr Duration kPatience = std::chrono::seconds(3);
 /// "topology.zone" is "label_topology_zone": names of ours and of Prometheus begin otherwise.
 std::string LabelName(const std::string& name) {
   std::string out = "label_" + name;
-  std::replace_if(out.begin(), out.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return out;
 }
 

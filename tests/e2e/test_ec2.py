@@ -121,7 +121,7 @@ def spawn(cluster: Cluster, folder: str, metadata: Metadata, *args: str, ca_hash
     shown = openssl("x509", "-in", cluster.root / "imgd/ca.crt", "-noout", "-fingerprint", "-sha256").decode()
     ca_hash = ca_hash or "sha256:" + shown.split("=")[1].strip()
     command = ["env", f"AWS_EC2_METADATA_SERVICE_ENDPOINT={metadata.url}", str(BIN / "imgagent"),
-               "--server", cluster.server, "--join", "ec2", "--ca-hash", ca_hash,
+               "--server", cluster.server, "--join", "ec2", "--ca-hash", ca_hash, "--trainer", "/bin/true",
                "--state-dir", str(cluster.root / folder), "--cpu-slots", "1", *args]  # fmt: skip
     cluster.agent_commands[folder] = command
     cluster.agents[folder] = cluster._spawn(folder, command)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def test_a_restore_that_is_killed_leaves_one_state_or_the_other(kept: Cluster) -
     for tries in range(8):
         shutil.rmtree(state)
         shutil.copytree(before, state)
-        command = [BIN / "imgd", "--restore", backup, "--state-dir", state, "--replace"]
+        command = [str(BIN / "imgd"), "--restore", str(backup), "--state-dir", str(state), "--replace"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as restoring:
             time.sleep(0.004 * tries * tries)  # from before it has begun to after it has ended
             restoring.kill()
@@ -113,6 +114,12 @@ def test_a_restore_that_is_killed_leaves_one_state_or_the_other(kept: Cluster) -
     assert restore(kept, backup, "--replace").returncode == 0, "and it can be done again"
 
 
+def takes_interrupts_itself(pid: int) -> bool:
+    """Whether SIGINT is blocked there, to be read by the program when it likes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return any(line.startswith("SigBlk:") and int(line.split()[1], 16) & 2 for line in lines)
+
+
 def left_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
@@ -125,10 +132,7 @@ def test_a_backup_that_is_broken_off_leaves_nothing(kept: Cluster) -> None:
         kept.daemon.send_signal(signal.SIGSTOP)
         try:
             waits = kept.cli_process("admin", "backup", str(folder / "backup.tar"))
-            takes_signals = f"/proc/{waits.pid}/status"
-            wait_for("it to take signals itself", lambda path=takes_signals: any(
-                line.startswith("SigBlk:") and int(line.split()[1], 16) & 2
-                for line in Path(path).read_text().splitlines()))  # fmt: skip
+            wait_for("it to take signals itself", partial(takes_interrupts_itself, waits.pid))
             waits.send_signal(number)
             assert waits.wait(20) == code
             assert left_in(folder) == []

@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,10 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     assert prometheus.value('sum(up{job="imgagent"})') == 4
 
 
+def is_scraped(prometheus: Prometheus, node: str) -> bool:
+    return prometheus.value(f'up{{job="imgagent", node="{node}"}}') == 1
+
+
 def test_an_agent_that_nobody_dials_is_scraped_by_imgd(
     cluster: Cluster, prometheus: Prometheus, make_job: MakeJob
 ) -> None:
@@ -154,7 +159,7 @@ def test_an_agent_that_nobody_dials_is_scraped_by_imgd(
     cluster.start_agent("far", "--metrics-listen", "relay", "--label", "zone=z-far")
     cluster.start_agent("near", "--metrics-listen", "127.0.0.1:0")
     for node in ("far", "near"):
-        wait_for(f"{node} to be scraped", lambda n=node: prometheus.value(f'up{{job="imgagent", node="{n}"}}') == 1, 20)
+        wait_for(f"{node} to be scraped", partial(is_scraped, prometheus, node), 20)
     scraped = prometheus.query('imgd_node_memory_bytes{node="far"}')
     assert [(s["metric"]["instance"], s["metric"]["label_zone"]) for s in scraped] == [("far", "z-far")]
     training = cluster.submit(make_job(nodes=2, epochs=2000))

@@ -51,6 +51,12 @@ def shell(cluster: Cluster, *words: str) -> list[str]:
     return [str(BIN / "imgcli"), "--server", cluster.server, "shell", *words]
 
 
+def running(words: str) -> list[int]:
+    """Processes of exactly this command line: the client's has the words, too."""
+    return [pid for pid in processes_with(words)
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == words.replace(" ", "\0").encode() + b"\0"]  # fmt: skip
+
+
 def session_events(cluster: Cluster) -> list[str]:
     return [event["text"] for event in map(json.loads, cluster.cli("events", "-o", "json").stdout.splitlines())
             if event["reason"].startswith("REASON_CODE_SESSION")]  # fmt: skip
@@ -99,11 +105,11 @@ def test_a_shell_beside_a_rank_has_its_environment_and_folder_and_ends_with_it(c
 
     with subprocess.Popen(shell(cluster, "sleeper", "--", "sleep", "571"), stdin=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as beside:  # fmt: skip
-        wait_for("the command to run", lambda: processes_with("sleep 571"))
+        wait_for("the command to run", lambda: running("sleep 571"))
         cluster.cli("cancel", str(job), "--wait")
         _, said = beside.communicate(timeout=30)
     assert "rank 0 of job 1 has ended" in said and beside.returncode != 0
-    wait_for("the command to end", lambda: not processes_with("sleep 571"))
+    wait_for("the command to end", lambda: not running("sleep 571"))
     over = cluster.cli("shell", str(job), "--", "true", check=False)
     assert (over.returncode, "does not run now" in over.stderr or "has ended" in over.stderr) == (5, True)
 
@@ -157,9 +163,9 @@ def test_a_terminal_has_the_size_of_ours_also_when_that_changes_and_ours_is_put_
         wait_for("the new size", size_is_new, 20)
         # Keys are the program's: Ctrl-C ends what runs there, not us.
         os.write(master, b"sleep 572\r")
-        wait_for("the sleep", lambda: processes_with("sleep 572"))
+        wait_for("the sleep", lambda: running("sleep 572"))
         os.write(master, b"\x03")
-        wait_for("the sleep to be interrupted", lambda: not processes_with("sleep 572"))
+        wait_for("the sleep to be interrupted", lambda: not running("sleep 572"))
         os.write(master, b"exit 9\r")
         assert process.wait(20) == 9
         assert termios.tcgetattr(slave) == before
@@ -169,7 +175,7 @@ def test_a_terminal_has_the_size_of_ours_also_when_that_changes_and_ours_is_put_
 def test_who_leaves_a_terminal_in_the_middle_gets_it_back(cluster: Cluster, how: str) -> None:
     with on_a_terminal(cluster, "a", "--", "sleep", "573") as (process, master, slave):
         before = termios.tcgetattr(slave)
-        wait_for("the sleep", lambda: processes_with("sleep 573"))
+        wait_for("the sleep", lambda: running("sleep 573"))
         wait_for("raw mode", lambda: not termios.tcgetattr(slave)[3] & termios.ICANON)
         if how == "tilde":
             os.write(master, b"~.")
@@ -178,25 +184,25 @@ def test_who_leaves_a_terminal_in_the_middle_gets_it_back(cluster: Cluster, how:
             process.terminate()
             assert process.wait(20) == 128 + signal.SIGTERM
         assert termios.tcgetattr(slave) == before
-    wait_for("the sleep to end", lambda: not processes_with("sleep 573"))
+    wait_for("the sleep to end", lambda: not running("sleep 573"))
 
 
 def test_nothing_is_left_when_the_client_or_the_agent_is_killed(cluster: Cluster) -> None:
     # What ignores SIGHUP and leaves its session goes, too.
     stubborn = "trap '' HUP; setsid sleep 574 & sleep 575"
     with subprocess.Popen(shell(cluster, "a", "--", "sh", "-c", stubborn), stdin=subprocess.PIPE) as client:
-        wait_for("it to run", lambda: processes_with("sleep 574") and processes_with("sleep 575"))
+        wait_for("it to run", lambda: running("sleep 574") and running("sleep 575"))
         client.kill()
-    wait_for("nothing to be left", lambda: not processes_with("sleep 57") and not processes_with("--session"))
+    wait_for("nothing to be left", lambda: not running("sleep 57") and not processes_with("--session"))
     wait_for("the end to be recorded", lambda: any("its person has gone" in text for text in session_events(cluster)))
 
     with subprocess.Popen(shell(cluster, "a", "--", "sleep", "576"), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True) as client:  # fmt: skip
-        wait_for("it to run", lambda: processes_with("sleep 576"))
+                          text=True) as waiting:  # fmt: skip
+        wait_for("it to run", lambda: running("sleep 576"))
         cluster.agents["a"].kill()
-        _, said = client.communicate(timeout=30)
-    assert (client.returncode, "the agent of node a has gone" in said) == (4, True)
-    wait_for("nothing to be left", lambda: not processes_with("sleep 576") and not processes_with("--session"))
+        _, said = waiting.communicate(timeout=30)
+    assert (waiting.returncode, "the agent of node a has gone" in said) == (4, True)
+    wait_for("nothing to be left", lambda: not running("sleep 576") and not processes_with("--session"))
     cluster.agents["a"].wait()
     away = cluster.cli("shell", "a", "--", "true", check=False)
     assert (away.returncode, "out of reach" in away.stderr) == (4, True)
@@ -208,11 +214,11 @@ def test_imgd_that_stops_ends_sessions_with_words(cluster: Cluster) -> None:
     assert cluster.daemon
     with subprocess.Popen(shell(cluster, "a", "--", "sleep", "577"), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as client:  # fmt: skip
-        wait_for("it to run", lambda: processes_with("sleep 577"))
+        wait_for("it to run", lambda: running("sleep 577"))
         cluster.daemon.terminate()
         _, said = client.communicate(timeout=30)
     assert (client.returncode, "imgd stops" in said) == (4, True)
-    wait_for("nothing to be left", lambda: not processes_with("sleep 577"))
+    wait_for("nothing to be left", lambda: not running("sleep 577"))
 
 
 def test_sessions_are_bounded_in_number_and_idleness_and_off_unless_allowed(cluster: Cluster) -> None:
@@ -230,7 +236,7 @@ def test_sessions_are_bounded_in_number_and_idleness_and_off_unless_allowed(clus
     cluster.cli("admin", "reload")
     idle = cluster.cli("shell", "a", "--", "sleep", "578", check=False)
     assert (idle.returncode, "nothing was typed or printed for 1 s" in idle.stderr) == (5, True)
-    wait_for("the program to end", lambda: not processes_with("sleep 578"))
+    wait_for("the program to end", lambda: not running("sleep 578"))
 
     config.write_text("commands: true\n")
     cluster.cli("admin", "reload")

@@ -233,8 +233,8 @@ MUTANTS = [
     # Gangs that grow and shrink.
     Mutant("a job grows as soon as it can", "reactor_growth.cc",
            "const Instant due = run.held_since + IntervalOf(job);", "const Instant due = run.held_since;"),
-    Mutant("a job grows onto what others wait for", "growth.cc", "return sorts.at(nodes[i].Sort()).claimed; });",
-           "return sorts.at(nodes[i].Sort()).claimed && nodes.empty(); });"),
+    Mutant("a job grows onto what others wait for", "growth.cc", "return sorts[known.of[i]].claimed; });",
+           "return sorts[known.of[i]].claimed && nodes.empty(); });"),
     Mutant("a job grows without a checkpoint", "reactor_growth.cc",
            "    state_.SetGrowth(id, std::move(*gang));\n",
            "    state_.SetGrowth(id, std::move(*gang));\n    state_.EditJob(id).run.checkpoint_first = false;\n"),

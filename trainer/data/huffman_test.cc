@@ -96,7 +96,7 @@ struct View {
 
 // The pixels, or why there are none.
 std::string PixelsOf(JpegDecoder& decoder, const std::string& file, const View& view,
-                   RestartIndex restarts = {}) {
+                     RestartIndex restarts = {}) {
   const auto size = decoder.Open(AsBytes(file), restarts);
   if (!size) return size.error().message;
   const auto part = decoder.Decode(view.box, 1, view.min_size, view.min_size);
