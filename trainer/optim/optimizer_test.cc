@@ -48,6 +48,18 @@ TEST(Sgd, PlainMomentumLeavesOutTheLookAhead) {
   EXPECT_TRUE(at::allclose(w, Row({1 - 0.1F - 0.15F, 2 - 0.1F - 0.15F})));
 }
 
+TEST(Sgd, MayDoWithoutMomentum) {
+  auto w = Parameter({1.0F, 2.0F}, {1, 2});
+  const auto sgd = Make({{"fc.weight", w}}, {.momentum = 0, .nesterov = false, .weight_decay = 0.1});
+  for (int i = 0; i < 2; ++i) {
+    SetGradient(w, 0.5F);
+    sgd->Step(0.1);
+  }
+  // w = 0.99 * w - 0.05, twice.
+  EXPECT_TRUE(at::allclose(w, Row({0.8806F, 1.8607F})));
+  EXPECT_TRUE(at::equal(sgd->State()[0].second, Row({0, 0})));
+}
+
 TEST(ClipNorm, ScalesAllGradientsByTheirNormTogether) {
   const std::vector<at::Tensor> gradients = {Row({3, 0}), at::tensor({-4.0F})};
   EXPECT_FLOAT_EQ(NormOf(gradients).item<float>(), 5);
