@@ -225,13 +225,13 @@ def test_a_checkpoint_that_takes_longer_than_a_step_is_left_alone(
             cluster.start_daemon()
             for node in ("a", "b"):
                 cluster.start_agent(node)
-            s3.hold("step10/")
+            s3.hold("step15/")
             job = cluster.submit(make_job(epochs=500), *SHORT_STEPS, f"checkpoint.dir=s3://{BUCKET}/ckpt/")
             assert s3.held.wait(60)
             # It goes on training until it has the next one to save.
             saver = node_of(cluster, job, 0)
-            waits = (15, "writing the checkpoint before")
-            wait_for("rank 0 to wait with step 15's", lambda: pulse(cluster, saver) == waits, 30)
+            waits = (20, "writing the checkpoint before")
+            wait_for("rank 0 to wait with step 20's", lambda: pulse(cluster, saver) == waits, 30)
             time.sleep(LONGER)
             assert pulse(cluster, saver) == waits
             s3.release()
