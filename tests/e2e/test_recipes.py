@@ -31,7 +31,6 @@ def test_every_recipe_is_a_job_that_the_daemon_takes(cluster: Cluster, dataset: 
     assert cluster.json("jobs") == []
 
 
-@pytest.mark.long
 def test_a_recipe_is_trained_by_two_nodes_with_nothing_but_its_settings(cluster: Cluster, dataset: Path) -> None:
     """With less of everything: three steps of small images."""
     job = int(cluster.json(

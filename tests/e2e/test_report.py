@@ -116,7 +116,7 @@ def test_a_run_by_hand_is_seen_to_its_end_over_a_killed_daemon(cluster: Cluster,
 def test_a_run_of_torchruns_is_one_job(cluster: Cluster, make_job: MakeJob) -> None:
     url, trust = https(cluster)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python",
-               BIN / "imgtrain", make_job(epochs=1), "--report", url, *trust]  # fmt: skip
+               str(BIN / "imgtrain"), str(make_job(epochs=1)), "--report", url, *trust]  # fmt: skip
     env = os.environ | {"IMGD_REPORT_TOKEN": token_of(cluster), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=cluster.root, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -124,7 +124,7 @@ def loss_by_hand(kind: str, smoothing: float, logits: torch.Tensor, label: int) 
     """Of one image, summed over its classes."""
     classes = len(logits)
     targets = [smoothing / classes + (1 - smoothing) * (c == label) for c in range(classes)]
-    z = logits.double().tolist()
+    z: list[float] = logits.double().tolist()
     if kind == "cross_entropy":
         total = math.log(sum(math.exp(value) for value in z))
         return sum(target * (total - value) for target, value in zip(targets, z, strict=True))
@@ -146,7 +146,7 @@ def test_the_loss_is_that_of_its_definition(
     init = tmp_path / "init.safetensors"
     save_file(model.state_dict(), init)
     logits = logits_of(model, train / "a" / "0.jpg")
-    mixing = {"augment__mixup": 0.4, "augment__cutmix": 1.0} if mixed else {}
+    mixing: dict[str, Any] = {"augment__mixup": 0.4, "augment__cutmix": 1.0} if mixed else {}
     run = trainer.run(data__train=train, model__init_from=init, loss__kind=kind, loss__label_smoothing=smoothing,
                       optimizer__lr=0, train__freeze_batch_norm=True, train__max_steps=1, **mixing)  # fmt: skip
     (event,) = run.events("step")
