@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -18,7 +19,8 @@ namespace imgd::cli {
 namespace {
 
 constexpr uint64_t kImageNetImages = 1'281'167;
-constexpr int kPlotHeight = 8;
+constexpr int kRatePlotHeight = 8;
+constexpr int kOtherPlotHeight = 5;
 constexpr int kMostPlotWidth = 72;
 
 struct ShowOptions {
@@ -68,6 +70,29 @@ std::vector<std::string> Settings(const EpochPlan& epoch) {
           std::to_string(epoch.global_batch), std::to_string(epoch.steps)};
 }
 
+void PrintPlot(Context& context, std::string_view title, const std::vector<double>& values, int height) {
+  const int width = context.terminal().Width();
+  context.out() << fmt::format("\n{} by epoch\n{}\n", title,
+                               Plot(values, std::min(width > 0 ? width : kMostPlotWidth, kMostPlotWidth),
+                                    height, context.terminal().utf8));
+}
+
+/// The rate, and what else changes.
+void PrintPlots(Context& context, const std::vector<EpochPlan>& plan) {
+  std::vector<double> rates, sizes, batches;
+  for (const auto& epoch : plan) {
+    rates.push_back(epoch.learning_rate);
+    sizes.push_back(epoch.image_size);
+    batches.push_back(epoch.global_batch);
+  }
+  PrintPlot(context, "learning rate", rates, kRatePlotHeight);
+  for (const auto& [title, values] : {std::pair("image size", &sizes), {"global batch", &batches}}) {
+    const bool changes =
+        std::adjacent_find(values->begin(), values->end(), std::not_equal_to<>()) != values->end();
+    if (changes) PrintPlot(context, title, *values, kOtherPlotHeight);
+  }
+}
+
 void PrintPlan(Context& context, const JobSpec& spec, const std::vector<EpochPlan>& plan) {
   auto& out = context.out();
   const auto line = [&out](const char* title, const std::string& text) {
@@ -82,13 +107,7 @@ void PrintPlan(Context& context, const JobSpec& spec, const std::vector<EpochPla
   line("model",
        fmt::format("{}, {}, {} on {} x {} ranks, {} steps", spec.model.name, spec.train.precision,
                    spec.optimizer.kind, spec.resources.max_nodes, spec.resources.ranks_per_node, steps));
-  std::vector<double> rates;
-  for (const auto& epoch : plan) rates.push_back(epoch.learning_rate);
-  const int width = context.terminal().Width();
-  out << "\nlearning rate by epoch\n"
-      << Plot(rates, std::min(width > 0 ? width : kMostPlotWidth, kMostPlotWidth), kPlotHeight,
-              context.terminal().utf8)
-      << '\n';
+  PrintPlots(context, plan);
   // Epochs that are alike share a line.
   Table table({{"EPOCHS", true}, {"LR", true}, {"SIZE", true}, {"BATCH", true}, {"STEPS", true}});
   for (size_t i = 0, end = 0; i < plan.size(); i = end) {

@@ -1,10 +1,14 @@
 #include "trainer/numa.h"
 
 #include <gmock/gmock.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 namespace imgd::trainer {
@@ -70,6 +74,35 @@ TEST(BindTo, HoldsForThreadsThatAreStartedLater) {
     std::thread([&before] { EXPECT_THAT(AllowedCores(), ElementsAre(before.back())); }).join();
   }).join();
   EXPECT_FALSE(BindTo({.node = 0, .cores = {CPU_SETSIZE - 1}}));
+}
+
+/// As get_mempolicy(2) says it.
+struct MemoryPolicy {
+  int mode = -1;
+  std::array<unsigned long, 16> nodes{};  ///< a bit for each
+};
+
+/// How the calling thread takes memory; nothing where it may not ask.
+std::optional<MemoryPolicy> PolicyOfThread() {
+  MemoryPolicy policy;
+  const long failed =
+      ::syscall(SYS_get_mempolicy, &policy.mode, policy.nodes.data(), 8 * sizeof policy.nodes, nullptr, 0UL);
+  return failed == 0 ? std::optional(policy) : std::nullopt;
+}
+
+TEST(BindTo, PrefersTheMemoryOfTheNodeInThreadsThatAreStartedLater) {
+  std::thread([] {
+    if (::syscall(SYS_set_mempolicy, MPOL_DEFAULT, nullptr, 0UL) != 0 || !PolicyOfThread())
+      GTEST_SKIP() << "memory policies are forbidden here";
+    ASSERT_EQ(PolicyOfThread()->mode, MPOL_DEFAULT);
+    ASSERT_TRUE(BindTo({.node = 0, .cores = {AllowedCores().back()}}));
+    std::thread([] {
+      const auto policy = PolicyOfThread();
+      ASSERT_TRUE(policy.has_value());
+      EXPECT_EQ(policy->mode, MPOL_PREFERRED);
+      EXPECT_EQ(policy->nodes[0], 1U) << "node 0 alone";
+    }).join();
+  }).join();
 }
 
 }  // namespace

@@ -107,6 +107,18 @@ TEST_F(Checkpoint, AFileThatChangedIsFoundAndNamed) {
   EXPECT_THAT(content.error().message, HasSubstr("model.safetensors"));
 }
 
+TEST_F(Checkpoint, AFileThatWasCutShortIsFoundAndNamed) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    const auto committed = Write(0, 5);
+    const fs::path file = committed.ref.path / name;
+    fs::resize_file(file, fs::file_size(file) - 1);
+    const auto content = ReadCheckpoint(LocalCheckpoints(root_), committed.ref);
+    ASSERT_FALSE(content.has_value()) << name;
+    EXPECT_EQ(content.error().code, ErrorCode::kDataLoss);
+    EXPECT_THAT(content.error().message, HasSubstr(name));
+  }
+}
+
 TEST_F(Checkpoint, AFileOfTheRightLengthWithOtherBytesIsFoundToo) {
   const auto committed = Write(0, 5);
   std::ofstream(committed.ref.path / "state.json") << "{\"step\":6}";
@@ -158,6 +170,24 @@ TEST_F(Checkpoint, AnAcceptedOneOfTheLastGenerationCountsOnce) {
   const auto file = ResumeFile(
       nlohmann::json{{"accepted", {(root_ / "g1" / "step10").string()}}, {"last_generation", 1}}.dump());
   EXPECT_THAT(Names(ResumeCandidates(LocalCheckpoints(root_), file)), ElementsAre("g1/step10"));
+}
+
+// A rank that was cut off from its daemon, and still writes when its job has long begun anew elsewhere.
+TEST_F(Checkpoint, AnOlderGenerationThatComesLateTakesNothingFromANewerOne) {
+  auto old = CheckpointWriter::Begin(root_, 1, 10);
+  ASSERT_TRUE(old.has_value());
+  ASSERT_TRUE(old->Add("model.safetensors", {"stale"}).has_value());
+  const auto newer = Write(2, 10);
+  ASSERT_TRUE(old->Add("state.json", {"{\"step\":10}"}).has_value());
+  ASSERT_TRUE(old->Commit().has_value());
+  EXPECT_THAT(All(), ElementsAre("g2/step10", "g1/step10")) << "each in a folder of its own";
+  EXPECT_EQ(Sha256Of(*ReadFile(newer.ref.path / "manifest.json")), newer.manifest_sha256);
+  const auto content = ReadCheckpoint(LocalCheckpoints(root_), newer.ref);
+  ASSERT_TRUE(content.has_value()) << content.error().ToString();
+  EXPECT_EQ(ParseSafetensors(content->model)->Find("w")->bytes, "1234");
+  const auto file =
+      ResumeFile(nlohmann::json{{"accepted", {newer.ref.path.string()}}, {"last_generation", 2}}.dump());
+  EXPECT_THAT(Names(ResumeCandidates(LocalCheckpoints(root_), file)), ElementsAre("g2/step10"));
 }
 
 TEST_F(Checkpoint, ASeenResumeFileWithNothingInItMeansAFreshStart) {

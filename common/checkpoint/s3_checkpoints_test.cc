@@ -189,6 +189,25 @@ TEST_F(InS3, AStartGoesOnFromAcceptedOnesAndTheLastGenerations) {
   EXPECT_THAT(Names(*candidates), ElementsAre("g2/step30", "g1/step20"));
 }
 
+TEST_F(InS3, AnOlderGenerationThatComesLateTakesNothingFromANewerOne) {
+  const S3Checkpoints of_old(Folder(), staging_.parent_path() / "old");
+  auto old = of_old.Begin(1, 10);
+  ASSERT_TRUE(old) << old.error().ToString();
+  ASSERT_TRUE(old->Add("state.json", {"{\"step\":10}"}));
+  const auto newer = Save(2, 10);
+  const auto before = s3_.Objects();
+  const auto committed = of_old.Commit(std::move(*old));
+  ASSERT_TRUE(committed) << committed.error().ToString();
+  EXPECT_THAT(All(), ElementsAre("g2/step10", "g1/step10"));
+  for (const auto& [name, content] : before) EXPECT_EQ(s3_.Objects().at(name), content) << name;
+  const fs::path file = staging_.parent_path() / "resume.json";
+  const nlohmann::json json = {{"accepted", {newer.path.native()}}, {"last_generation", 2}};
+  ASSERT_TRUE(WriteFileAtomically(file, json.dump()));
+  const auto candidates = ResumeCandidates(store_, file);
+  ASSERT_TRUE(candidates) << candidates.error().ToString();
+  EXPECT_THAT(Names(*candidates), ElementsAre("g2/step10"));
+}
+
 TEST_F(InS3, TheRuleDecidesWhichStay) {
   Save(1, 10, 0.9);
   Save(1, 20, 0.1);

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,22 @@ def test_a_run_by_hand_is_seen_to_its_end_over_a_killed_daemon(cluster: Cluster,
     assert f"started by hand on {host}" in cluster.cli("logs", str(job)).stderr
     watched = cluster.cli("watch", str(job), "--from-event", "1").stdout
     assert f"started by hand on {host}" in watched and "COMPLETED" in watched
+
+
+@pytest.mark.long
+def test_a_run_of_torchruns_is_one_job(cluster: Cluster, make_job: MakeJob) -> None:
+    url, trust = https(cluster)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python",
+               str(BIN / "imgtrain"), str(make_job(epochs=1)), "--report", url, *trust]  # fmt: skip
+    env = os.environ | {"IMGD_REPORT_TOKEN": token_of(cluster), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=cluster.root, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    job = only_job(cluster)
+    assert job, done.stdout + done.stderr
+    shown = cluster.wait_state(job, "JOB_STATE_COMPLETED", seconds=30)
+    assert len(cluster.json("jobs")) == 1 and shown["ranks_per_node"] == 2
+    assert shown["external"]["hosts"] == [os.uname().nodename]
+    assert [int(s["step"]) for s in cluster.steps(job)] == list(range(1, 11))
 
 
 def test_the_fingerprint_is_logged_and_the_key_is_secret(cluster: Cluster) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeJob
-from harness import Cluster, alive, wait_for
+from fake_s3 import BUCKET, FakeS3
+from harness import Cluster, alive, processes_with, wait_for
 from netns import Network
 
 # Short ones, so that the tests are; the defaults are tested by test_the_default_limits.
@@ -41,6 +42,9 @@ class Hanging:
             pytest.skip(f"a process can't be traced here: {os.strerror(ctypes.get_errno())}")
         assert self.libc.ptrace(0x4207, pid, None, None) == 0  # PTRACE_INTERRUPT
         os.waitpid(pid, self.WALL)
+
+    def let_go(self) -> None:
+        assert self.libc.ptrace(17, self.pid, None, None) == 0  # PTRACE_DETACH
 
     def let_go_if_ended(self) -> None:
         """Whoever traces a process is told of its end before its parent is, who hears of it after that."""
@@ -162,6 +166,78 @@ def test_a_rank_killed_in_the_all_reduce_ends_the_run_within_3_seconds(cluster: 
     assert expected in reason["text"], reason
     assert not any(alive(pid) for pid in pids.values())
     wait_started_again(cluster, job)
+
+
+# A step may take far less time than anything else.
+SHORT_STEPS = (
+    "limits={silence: 30s, step: 3s, input: 3s, autotune: 30s, start: 30s, validation: 30s, checkpoint: 30s}",
+)
+LONGER = 8  # than a step may take, seconds
+
+
+def trainer_of(cluster: Cluster, node: str) -> int:
+    """Pid of the rank that has just been started on the node."""
+
+    def probe() -> int | None:
+        for pid in processes_with(f"IMGD_RUN_DIR={cluster.root / node / 'runs'}", "environ"):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "imgtrain":
+                return pid
+        return None
+
+    return wait_for(f"a rank on node {node}", probe, 20)
+
+
+def assert_goes_on(cluster: Cluster, job: int) -> None:
+    shown = cluster.wait_step(job, int(cluster.job(job).get("last_step", {}).get("step", 0)) + 5)
+    assert int(shown["generation"]) == 1 and int(shown["restarts"]) == 0, shown
+    cluster.cli("cancel", str(job))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("during", ["start", "validation"])
+def test_what_may_take_longer_than_a_step_is_left_alone(during: str, cluster: Cluster, make_job: MakeJob) -> None:
+    job = cluster.submit(make_job(epochs=500), *SHORT_STEPS, "data.val_size=224", "checkpoint.every_steps=0")
+    wait_for("the job to be placed", lambda: cluster.job(job).get("placements"), 20)
+    node = node_of(cluster, job, 1)
+    if during == "start":
+        hanging = Hanging(trainer_of(cluster, node))
+        assert "last_step" not in cluster.job(job)
+    else:
+        cluster.wait_step(job, 3)
+        pid = cluster.rank_pids(job)[1]
+        wait_for("rank 1 to validate", lambda: pulse(cluster, node)[1] == "validation", 30)
+        hanging = Hanging(pid)
+        assert pulse(cluster, node)[1] == "validation"
+    time.sleep(LONGER)
+    hanging.let_go()
+    assert_goes_on(cluster, job)
+
+
+@pytest.mark.long
+def test_a_checkpoint_that_takes_longer_than_a_step_is_left_alone(
+    make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3 = FakeS3()
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    try:
+        with Cluster(tmp_path) as cluster:
+            cluster.start_daemon()
+            for node in ("a", "b"):
+                cluster.start_agent(node)
+            s3.hold("step15/")
+            job = cluster.submit(make_job(epochs=500), *SHORT_STEPS, f"checkpoint.dir=s3://{BUCKET}/ckpt/")
+            assert s3.held.wait(60)
+            # It goes on training until it has the next one to save.
+            saver = node_of(cluster, job, 0)
+            waits = (20, "writing the checkpoint before")
+            wait_for("rank 0 to wait with step 20's", lambda: pulse(cluster, saver) == waits, 30)
+            time.sleep(LONGER)
+            assert pulse(cluster, saver) == waits
+            s3.release()
+            assert_goes_on(cluster, job)
+    finally:
+        s3.close()
 
 
 @pytest.mark.long

@@ -13,6 +13,15 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   RunState state;
   state.step = 120;
   state.epoch = 2.4;
+  state.seed = 18'446'744'073'709'551'615U;
+  state.world_size = 6;
+  state.generation = 4;
+  state.global_batch = 96;
+  state.train_images = 1'281'167;
+  state.model = "resnet18";
+  state.job_digest = "0123abcd";
+  state.last_loss = 1.25;
+  state.planned = true;
   state.class_names = {"cat", "dog"};
   state.loss_scale = 32768;
   state.loss_scale_streak = 17;
@@ -26,6 +35,15 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   ASSERT_TRUE(back.has_value()) << back.error().ToString();
   EXPECT_EQ(back->step, 120U);
   EXPECT_EQ(back->epoch, 2.4);
+  EXPECT_EQ(back->seed, state.seed);
+  EXPECT_EQ(back->world_size, 6);
+  EXPECT_EQ(back->generation, 4U);
+  EXPECT_EQ(back->global_batch, 96);
+  EXPECT_EQ(back->train_images, 1'281'167U);
+  EXPECT_EQ(back->model, "resnet18");
+  EXPECT_EQ(back->job_digest, "0123abcd");
+  EXPECT_EQ(back->last_loss, 1.25);
+  EXPECT_TRUE(back->planned);
   EXPECT_THAT(back->class_names, ElementsAre("cat", "dog"));
   EXPECT_EQ(back->loss_scale, 32768);
   EXPECT_EQ(back->loss_scale_streak, 17);
@@ -41,7 +59,10 @@ TEST(RunState, SurvivesTheTripThroughItsFile) {
   EXPECT_EQ(back->best.last_step, 100U);
   EXPECT_EQ(back->best.passes_since, 1);
   EXPECT_EQ(back->validation.step, 100U);
+  EXPECT_EQ(back->validation.images, 50U);
+  EXPECT_EQ(back->validation.loss, 0.5);
   EXPECT_EQ(back->validation.top1, 0.75);
+  EXPECT_EQ(back->validation.top5, 1);
 }
 
 TEST(GuardState, CheckpointsOfAWayThatWasGivenUpAreNeverGood) {

@@ -48,6 +48,18 @@ TEST(Sgd, PlainMomentumLeavesOutTheLookAhead) {
   EXPECT_TRUE(at::allclose(w, Row({1 - 0.1F - 0.15F, 2 - 0.1F - 0.15F})));
 }
 
+TEST(Sgd, MayDoWithoutMomentum) {
+  auto w = Parameter({1.0F, 2.0F}, {1, 2});
+  const auto sgd = Make({{"fc.weight", w}}, {.momentum = 0, .nesterov = false, .weight_decay = 0.1});
+  for (int i = 0; i < 2; ++i) {
+    SetGradient(w, 0.5F);
+    sgd->Step(0.1);
+  }
+  // w = 0.99 * w - 0.05, twice.
+  EXPECT_TRUE(at::allclose(w, Row({0.8806F, 1.8607F})));
+  EXPECT_TRUE(at::equal(sgd->State()[0].second, Row({0, 0})));
+}
+
 TEST(ClipNorm, ScalesAllGradientsByTheirNormTogether) {
   const std::vector<at::Tensor> gradients = {Row({3, 0}), at::tensor({-4.0F})};
   EXPECT_FLOAT_EQ(NormOf(gradients).item<float>(), 5);
@@ -153,6 +165,27 @@ TEST(Lars, ScalesEachTensorsStepByItsNorms) {
   lars->Step(10);
   // No gradient: trust 1; 0.1 w times 10, and half of the last step.
   EXPECT_TRUE(at::allclose(w, before - before - Row({0.03F, 0.24F}), 1e-5, 1e-5));
+}
+
+TEST(Lars, LooksAheadByNesterovsRuleToo) {
+  auto w = Parameter({3.0F, 4.0F}, {1, 2});
+  auto bias = Parameter({1.0F}, {1});
+  const JobSpec::Optimizer settings{
+      .kind = "lars", .momentum = 0.5, .nesterov = true, .trust = 0.01, .weight_decay = 0.1};
+  const auto lars = Make({{"fc.weight", w}, {"fc.bias", bias}}, settings);
+  w.mutable_grad() = Row({0, 2});
+  SetGradient(bias, 1);
+  lars->Step(10);
+  // As above, c = v = {0.06, 0.48}, and for the bias 10: w -= c + 0.5 * v.
+  EXPECT_TRUE(at::allclose(w, Row({3 - 0.09F, 4 - 0.72F})));
+  EXPECT_TRUE(at::allclose(bias, at::tensor({-14.0F})));
+  EXPECT_TRUE(at::allclose(lars->State()[0].second, Row({0.06F, 0.48F})));
+  SetGradient(w, 0);
+  SetGradient(bias, 0);
+  lars->Step(10);
+  // No gradient: trust 1, c = {2.91, 3.28}; v = 0.5 * {0.06, 0.48} + c; w -= c + 0.5 * v.
+  EXPECT_TRUE(at::allclose(w, Row({2.91F - 4.38F, 3.28F - 5.04F}), 1e-5, 1e-5));
+  EXPECT_TRUE(at::allclose(bias, at::tensor({-14.0F - 2.5F}))) << "v = 5 and no decay";
 }
 
 TEST(Optimizer, LayersFarFromTheHeadLearnMoreSlowly) {

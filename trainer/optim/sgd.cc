@@ -16,7 +16,9 @@ class Sgd final : public Optimizer {
  private:
   void StepGroup(ParameterGroup& group, const std::vector<at::Tensor>& gradients, double learning_rate,
                  const std::optional<at::Tensor>& found_inf) override {
-    at::_fused_sgd_(group.parameters, gradients, group.state[0], group.weight_decay, momentum_, learning_rate,
+    // The kernel takes no buffers where there is no momentum; they stay 0.
+    const at::TensorList buffers = momentum_ == 0 ? at::TensorList() : group.state[0];
+    at::_fused_sgd_(group.parameters, gradients, buffers, group.weight_decay, momentum_, learning_rate,
                     /*dampening=*/0, nesterov_, /*maximize=*/false, /*is_first_step=*/false,
                     /*grad_scale=*/{}, found_inf);
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import timm
 import torch
 import torchvision
-from imgtrain_ranks import BIN, IMGTRAIN, Trainer
+from imgtrain_ranks import BIN, IMGTRAIN, REPO, Trainer
 from safetensors import safe_open
 from safetensors.torch import load_file
 
@@ -90,6 +91,8 @@ def test_a_checkpoint_says_where_it_comes_from(trainer: Trainer) -> None:
     assert lineage["program"]["libtorch"] == torch.__version__.split("+")[0]
     version = subprocess.run([IMGTRAIN, "--version"], capture_output=True, text=True).stdout.split()
     assert lineage["program"]["version"] == version[-1]
+    if (REPO / ".git").exists():
+        assert re.fullmatch("[0-9a-f]{12}(-dirty)?", lineage["program"]["commit"]), lineage["program"]
     assert lineage["configuration"] == Path(run.folder.parent / "job0.yaml").read_text()
     names = {file["name"] for file in json.loads((folder / "manifest.json").read_text())["files"]}
     assert "lineage.json" in names
@@ -146,6 +149,8 @@ def test_exported_weights_load_strictly_in_torchvision(trainer: Trainer, tmp_pat
             model.load_state_dict(loaded, strict=True)
     lineage = json.loads(metadata_of(tmp_path / "weights--ema.safetensors")["lineage"])
     assert lineage["is_average"] and lineage["step"] == 2
+    of_its_checkpoint = json.loads((trainer.checkpoints / "g0/step2/lineage.json").read_text())
+    assert lineage["program"] == of_its_checkpoint["program"]
     # The way that large files are opened.
     mapped = torch.load(tmp_path / "weights--ema.pth", weights_only=True, mmap=True)
     assert torch.equal(mapped["fc.weight"], average["fc.weight"])

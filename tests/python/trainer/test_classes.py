@@ -89,6 +89,8 @@ def test_tensorboard_has_pictures_that_pillow_reads(trainer: Trainer) -> None:
     assert image.size == (4 * 134, 2 * 154)
     below = image.convert("L").crop((0, 130, 128, 137))
     assert any(below.histogram()[:80]), "the label is written"
+    answers = [image.convert("L").crop((134 * column, 140, 134 * column + 128, 147)) for column in range(4)]
+    assert all(any(answer.histogram()[:120]) for answer in answers), "so is each answer, in green or red"
     assert len({image.getpixel((4 * x + 2, 60)) for x in range(32)}) > 10, "there is a picture"
 
     matrices = board.Images("val/confusion_matrix")

@@ -293,6 +293,8 @@ def test_a_port_in_use_and_a_rank_0_that_does_not_come_are_one_sentence(trainer:
     done = alone(trainer, env=env | {"RANK": "1", "IMGD_JOIN_TIMEOUT_SECONDS": "1"})
     assert done.returncode == 10
     assert len(done.stderr.splitlines()) == 1, done.stderr
+    who = f"rank 1 on {socket.gethostname()}: cannot join the gang at 127.0.0.1:{env['MASTER_PORT']}, "
+    assert f"{who}connecting to rank 0's store: " in done.stderr, done.stderr
 
 
 def test_an_image_that_cannot_be_decoded_is_reported_and_left_out(trainer: Trainer, tmp_path: Path) -> None:
@@ -344,3 +346,12 @@ def test_half_precision_stays_near_the_full_ones_curve(precision: str, trainer: 
     assert (f"no {precision} convolutions; computing in fp32" in run.output[0][1]) == (not supported)
     for step, loss in full.items():
         assert half[step] == pytest.approx(loss, abs=0.05), step
+
+
+def test_tf32_on_a_cpu_is_fp32_and_says_so(trainer: Trainer) -> None:
+    full = trainer.run(train__max_steps=2)
+    trainer.checkpoints /= "tf32"
+    run = trainer.run(train__max_steps=2, train__precision="tf32")
+    assert run.losses() == full.losses()
+    assert "tf32 is of GPUs; computing in fp32" in run.output[0][1]
+    assert "tf32" not in full.output[0][1]

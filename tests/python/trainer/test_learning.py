@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torchvision
 from imgtrain_ranks import Trainer, files_at
+from PIL import Image
 from safetensors.torch import save_file
 
 
@@ -101,7 +103,72 @@ def test_weights_of_another_model_are_refused_by_name(trainer: Trainer, tmp_path
     assert "resnet18 has no parameter whose name begins with 'layer9'" in run.output[0][1]
 
 
-def test_binary_cross_entropy_is_summed_over_the_classes(trainer: Trainer) -> None:
-    run = trainer.run(train__max_steps=1, optimizer__lr=0, loss__kind="bce", loss__label_smoothing=0.1)
-    # Logits near 0 cost ln 2 for each of the four classes.
-    assert run.losses()[1] == pytest.approx(4 * 0.693, abs=1.2)
+def images_of_one_colour(root: Path, counts: dict[str, int]) -> Path:
+    """Whatever is cropped, flipped or mixed, all of them are the same picture."""
+    for name, count in counts.items():
+        (root / name).mkdir(parents=True)
+        for i in range(count):
+            Image.new("RGB", (48, 48), (90, 140, 60)).save(root / name / f"{i}.jpg", quality=95)
+    return root
+
+
+def logits_of(model: torch.nn.Module, image: Path) -> torch.Tensor:
+    pixels = torchvision.transforms.functional.to_tensor(Image.open(image))[:, :32, :32]
+    normalise = torchvision.transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    with torch.no_grad():
+        logits: torch.Tensor = model.eval()(normalise(pixels).unsqueeze(0))[0]
+    return logits
+
+
+def loss_by_hand(kind: str, smoothing: float, logits: torch.Tensor, label: int) -> float:
+    """Of one image, summed over its classes."""
+    classes = len(logits)
+    targets = [smoothing / classes + (1 - smoothing) * (c == label) for c in range(classes)]
+    z: list[float] = logits.double().tolist()
+    if kind == "cross_entropy":
+        total = math.log(sum(math.exp(value) for value in z))
+        return sum(target * (total - value) for target, value in zip(targets, z, strict=True))
+    return sum(math.log1p(math.exp(value)) - target * value for target, value in zip(targets, z, strict=True))
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(("kind", "smoothing"), [("cross_entropy", 0), ("cross_entropy", 0.1), ("bce", 0.1)])
+def test_the_loss_is_that_of_its_definition(
+    kind: str, smoothing: float, mixed: bool, trainer: Trainer, tmp_path: Path
+) -> None:
+    train = images_of_one_colour(tmp_path / "plain", {"a": 10, "b": 6})
+    torch.manual_seed(7)
+    model = torchvision.models.resnet18(num_classes=2)
+    with torch.no_grad():
+        for _ in range(10):
+            model(torch.randn(8, 3, 32, 32))  # batch norm has figures of something
+        model.fc.bias.copy_(torch.tensor([0.6, -0.7]))  # the answers are not near each other
+    init = tmp_path / "init.safetensors"
+    save_file(model.state_dict(), init)
+    logits = logits_of(model, train / "a" / "0.jpg")
+    mixing: dict[str, Any] = {"augment__mixup": 0.4, "augment__cutmix": 1.0} if mixed else {}
+    run = trainer.run(data__train=train, model__init_from=init, loss__kind=kind, loss__label_smoothing=smoothing,
+                      optimizer__lr=0, train__freeze_batch_norm=True, train__max_steps=1, **mixing)  # fmt: skip
+    (event,) = run.events("step")
+    answer = int(logits.argmax())
+    # What is mixed counts as right by its share of the class that is answered, the same for all here.
+    share = event.top1
+    assert (share == pytest.approx((10, 6)[answer] / 16)) == (not mixed), share
+    right, wrong = (loss_by_hand(kind, smoothing, logits, label) for label in (answer, 1 - answer))
+    assert abs(right - wrong) > 0.3, "the labels matter"
+    assert event.loss == pytest.approx(share * right + (1 - share) * wrong, rel=1e-4)
+
+
+def test_a_step_is_as_long_as_its_gradient_may_be(trainer: Trainer, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    model = torchvision.models.resnet18(num_classes=4)
+    init = tmp_path / "init.safetensors"
+    save_file(model.state_dict(), init)
+    run = trainer.run(train__max_steps=1, model__init_from=init, optimizer__lr=1, optimizer__momentum=0,
+                      optimizer__nesterov=False, optimizer__weight_decay=0, optimizer__clip_norm=0.01,
+                      schedule__warmup_epochs=0)  # fmt: skip
+    after = files_at(trainer, 1)["model.safetensors"]
+    changes = [(after[name] - value.detach()).double() for name, value in model.named_parameters()]
+    norm = math.sqrt(sum(float(change.square().sum()) for change in changes))
+    assert norm == pytest.approx(0.01, rel=1e-2)
+    assert run.events("step")[0].gradient_norm > 0.1, "that which it was before"

@@ -195,7 +195,9 @@ def test_a_missing_rank_is_named(trainer: Trainer, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 10
-    assert "of 3 ranks, 1, 2 did not come" in done.stderr
+    who = f"rank 0 on {socket.gethostname()}: joining the gang: "
+    where = f"127.0.0.1:{env['MASTER_PORT']} within 1 s"
+    assert f"{who}of 3 ranks, 1, 2 did not come to {where}" in done.stderr, done.stderr
 
 
 def test_rank_0_takes_the_listening_socket_that_it_inherits(trainer: Trainer) -> None:

@@ -66,12 +66,16 @@ def test_a_run_resumes_at_another_world_size(trainer: Trainer) -> None:
         assert loss == pytest.approx(whole[step], abs=1e-3), step
 
 
-def test_a_damaged_checkpoint_is_passed_over_with_a_word(trainer: Trainer) -> None:
+@pytest.mark.parametrize("damage", ["another bit", "cut short"])
+def test_a_damaged_checkpoint_is_passed_over_with_a_word(damage: str, trainer: Trainer) -> None:
     settings: dict[str, Any] = {"checkpoint__every_steps": 2}
     trainer.run(train__max_steps=4, **settings)
     newest = trainer.checkpoints / "g0" / "step4" / "model.safetensors"
     content = bytearray(newest.read_bytes())
-    content[-1] ^= 1
+    if damage == "another bit":
+        content[-1] ^= 1
+    else:
+        del content[len(content) // 2 :]
     newest.write_bytes(content)
     rest = trainer.run(train__max_steps=6, **settings)
     assert rest.events("started")[0].start_step == 2

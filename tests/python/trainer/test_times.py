@@ -47,7 +47,10 @@ def test_what_is_learnt_does_not_depend_on_the_size_of_buckets(trainer: Trainer)
         trainer.checkpoints = trainer.tmp_path / f"buckets{mebibytes}"
         run = trainer.run(2, dist__bucket_mb=mebibytes, train__max_steps=6, checkpoint__every_epochs=0)
         losses[mebibytes] = [event.loss for event in run.events("step")]
-        assert all(0 <= event.times.all_reduce_hidden_ratio <= 1 for event in run.events("step"))
+        hidden = [event.times.all_reduce_hidden_ratio for event in run.events("step")]
+        assert all(0 <= ratio <= 1 for ratio in hidden)
+        if mebibytes == 1:  # the last layers' gradients are on their way before the first layers' are computed
+            assert all(ratio > 0 for ratio in hidden), hidden
     # The sum of two ranks' gradients has no order.
     assert losses[1] == losses[4096]
 
