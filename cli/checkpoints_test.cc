@@ -276,6 +276,9 @@ TEST_F(Checkpoints, ACheckpointBecomesTheNextVersionOfAModel) {
   ASSERT_THAT(lines, SizeIs(3));
   EXPECT_THAT(lines[1], ContainsRegex("^flowers +v2 +resnet18 +- ")) << "validation was of the average";
   EXPECT_THAT(lines[2], ContainsRegex("^flowers +v1 +resnet18 +75.0 % .*first$"));
+  EXPECT_THAT(
+      Lines(RunIt({"model", "list", "-o", "wide"}, env).out)[2],
+      AllOf(HasSubstr("lena"), HasSubstr(path.native()), HasSubstr("models/flowers/v1"), HasSubstr("first")));
   const auto shown = nlohmann::json::parse(RunIt({"model", "show", "flowers:v1", "-o", "json"}, env).out);
   EXPECT_EQ(shown["lineage"]["job"]["name"], "rn18");
   EXPECT_EQ(shown["promoted_by"], "lena");

@@ -98,6 +98,27 @@ TEST(Completion, TheProgramKnowsItsOwnWords) {
   EXPECT_THAT(OfProgram({""}), Not(Contains(HasSubstr("complete\t"))));
 }
 
+TEST(Completion, EveryListingIsAlsoWide) {
+  const std::vector<std::vector<std::string>> listings = {{"jobs"},
+                                                          {"nodes"},
+                                                          {"show"},
+                                                          {"checkpoints"},
+                                                          {"usage"},
+                                                          {"node", "show"},
+                                                          {"events"},
+                                                          {"sweep"},
+                                                          {"recipes"},
+                                                          {"model", "list"},
+                                                          {"dataset", "list"},
+                                                          {"token", "list"},
+                                                          {"node", "join-tokens"}};
+  for (auto words : listings) {
+    const std::string name = testing::PrintToString(words);
+    words.insert(words.end(), {"-o", ""});
+    EXPECT_THAT(OfProgram(words), ElementsAre("table", "wide", "json", "yaml")) << name;
+  }
+}
+
 TEST(Completion, EachShellHasItsScript) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const auto script = RunCli({.arguments = {"completion", shell}});

@@ -82,7 +82,7 @@ int List(Context& context, OutputFormat format) {
   if (!client) return context.Fail(client.error());
   const auto answer = (*client)->ListDatasets();
   if (!answer) return context.Fail(answer.error());
-  if (format != OutputFormat::kTable) {
+  if (IsDocument(format)) {
     PrintDocument(context.out(), ToJsonArray(answer->datasets()), format);
     return 0;
   }
@@ -90,19 +90,20 @@ int List(Context& context, OutputFormat format) {
     context.Say("no data set has a name yet; imgcli dataset register NAME WHERE gives one");
     return 0;
   }
-  Table table({{"NAME"},
-               {"IMAGES", true},
-               {"CLASSES", true},
-               {"OWNER"},
-               {"AGE", true},
-               {.title = "ADDRESS", .shrink = true}});
+  const bool wide = format == OutputFormat::kWide;
+  std::vector<Column> columns = {{"NAME"}, {"IMAGES", true}, {"CLASSES", true}, {"OWNER"}, {"AGE", true}};
+  if (wide) columns.push_back({"REGISTERED"});
+  columns.push_back({.title = "ADDRESS", .shrink = !wide});
+  Table table(std::move(columns));
   const int64_t now_us = NowMicros();
   for (const auto& set : answer->datasets()) {
-    table.Add({Printable(set.name()), set.images() == 0 ? "" : std::to_string(set.images()),
-               set.classes() == 0 ? "" : std::to_string(set.classes()), Printable(set.owner()),
-               HumanAge(now_us, set.registered_us()),
-               Printable(set.address()) +
-                   (set.made_by() == 0 ? "" : fmt::format(" (job {} is to make it)", set.made_by()))});
+    std::vector<Cell> row = {Printable(set.name()), set.images() == 0 ? "" : std::to_string(set.images()),
+                             set.classes() == 0 ? "" : std::to_string(set.classes()), Printable(set.owner()),
+                             HumanAge(now_us, set.registered_us())};
+    if (wide) row.emplace_back(LocalTime(set.registered_us()));
+    row.emplace_back(Printable(set.address()) +
+                     (set.made_by() == 0 ? "" : fmt::format(" (job {} is to make it)", set.made_by())));
+    table.Add(std::move(row));
   }
   table.Print(context.out(), context.terminal());
   return 0;
@@ -141,7 +142,7 @@ void AddRegister(Command dataset, Context& context) {
 
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   Command list = dataset.AddSubcommand("list", "List the data sets that have a name");
-  AddOutputOption(list, *format, kPlainFormats);
+  AddOutputOption(list, *format);
   list.Footer("Examples:\n  imgcli dataset list");
   list.Runs([&context, format] { return List(context, *format); });
 

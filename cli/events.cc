@@ -28,6 +28,18 @@ struct EventsOptions {
   OutputFormat format = OutputFormat::kTable;
 };
 
+/// What `-o wide` says besides: " [job 7, start 2, STARTING -> RUNNING]".
+std::string Particulars(const v1::Event& event) {
+  std::string text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  // The subject of a node's event is the node.
+  if (event.job_id() != 0 && !event.node().empty()) add(fmt::format("job {}", event.job_id()));
+  if (event.generation() != 0) add(fmt::format("start {}", event.generation()));
+  if (event.from() != v1::JOB_STATE_UNSPECIFIED && event.from() != event.to())
+    add(fmt::format("{} -> {}", StateName(event.from()), StateName(event.to())));
+  return text.empty() ? "" : fmt::format(" [{}]", text);
+}
+
 /// Reads events and prints them; with `follow` over restarts of imgd.
 class EventReader {
  public:
@@ -86,7 +98,7 @@ class EventReader {
                    Style::kWarn);
     }
     request_.set_after_event(event.number());
-    if (format_ != OutputFormat::kTable) {
+    if (IsDocument(format_)) {
       PrintItem(context_.out(), event, format_);
     } else {
       Print(event);
@@ -95,11 +107,14 @@ class EventReader {
   }
 
   void Print(const v1::Event& event) {
+    const bool wide = format_ == OutputFormat::kWide;
+    const std::string number = wide ? fmt::format("{:>6}  ", event.number()) : "";
     const std::string head =
-        fmt::format("{}  {:<10}  ", LocalTime(event.time_us()), Printable(SubjectOf(event)));
+        fmt::format("{}{}  {:<10}  ", number, LocalTime(event.time_us()), Printable(SubjectOf(event)));
     const std::string word = fmt::format("{:<17}", WordOf(event));
     context_.out() << head << Paint(word, StyleOf(event), context_.terminal().color) << "  "
-                   << Printable(fmt::format("{} ({})", event.text(), event.actor())) << '\n';
+                   << Printable(fmt::format("{} ({})", event.text(), event.actor()))
+                   << (wide ? Particulars(event) : "") << '\n';
   }
 
   Context& context_;
@@ -182,9 +197,9 @@ void AddEventsCommand(Command app, Context& context) {
     return {};
   };
   command.AddOption("--since", take_since, "Only those not older, such as 30m or 2h").ValueName("TIME");
-  command.AddNumber("--from-event", "Only those from this number on (-o json has the numbers)", 0, UINT64_MAX,
+  command.AddNumber("--from-event", "Only those from this number on (-o wide has the numbers)", 0, UINT64_MAX,
                     [options](uint64_t number) { options->from_event = number; });
-  AddOutputOption(command, options->format, kPlainFormats);
+  AddOutputOption(command, options->format);
   command.Footer(
       "What was placed and passed over, what went back to the queue, what is kept for whom, which nodes "
       "came,\n"

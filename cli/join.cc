@@ -55,7 +55,7 @@ int ListJoinTokens(Context& context, OutputFormat format) {
   if (!client) return context.Fail(client.error());
   const auto answer = (*client)->ListJoinTokens();
   if (!answer) return context.Fail(answer.error());
-  if (format != OutputFormat::kTable) {
+  if (IsDocument(format)) {
     PrintDocument(context.out(), ToJsonArray(answer->tokens()), format);
     return 0;
   }
@@ -63,13 +63,26 @@ int ListJoinTokens(Context& context, OutputFormat format) {
     context.Say("there are no join tokens; imgcli node join-token makes one");
     return 0;
   }
-  Table table({{"ID"}, {"OWNER"}, {"AGE", true}, {"STATE"}, {.title = "JOINED", .shrink = true}});
+  const bool wide = format == OutputFormat::kWide;
+  std::vector<Column> columns = {{"ID"}, {"OWNER"}, {"AGE", true}, {"STATE"}};
+  if (wide) columns.insert(columns.end(), {Column{"USES", true}, Column{"CREATED"}, Column{"EXPIRES"}});
+  columns.push_back({.title = "JOINED", .shrink = !wide});
+  Table table(std::move(columns));
   const int64_t now_us = NowMicros();
   for (const auto& token : answer->tokens()) {
     std::string joined;
-    for (const auto& use : token.joined()) joined += (joined.empty() ? "" : ",") + Printable(use.node());
-    table.Add({token.id(), Printable(token.owner()), HumanAge(now_us, token.created_us()),
-               JoinTokenState(token, now_us), joined});
+    for (const auto& use : token.joined()) {
+      joined += (joined.empty() ? "" : ",") + Printable(use.node());
+      if (wide) joined += fmt::format(" ({}, {})", Printable(use.address()), LocalTime(use.time_us()));
+    }
+    std::vector<Cell> row = {token.id(), Printable(token.owner()), HumanAge(now_us, token.created_us()),
+                             JoinTokenState(token, now_us)};
+    if (wide) {
+      row.insert(row.end(), {Cell(std::to_string(token.uses())), Cell(LocalTime(token.created_us())),
+                             Cell(LocalTime(token.expires_us()))});
+    }
+    row.emplace_back(joined);
+    table.Add(std::move(row));
   }
   table.Print(context.out(), context.terminal());
   return 0;
@@ -150,7 +163,7 @@ void AddJoinCommands(Command node, Context& context) {
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   Command list =
       node.AddSubcommand("join-tokens", "List the join tokens, without themselves, and who joined by them");
-  AddOutputOption(list, *format, kPlainFormats);
+  AddOutputOption(list, *format);
   list.Footer("Examples:\n  imgcli node join-tokens");
   list.Runs([&context, format] { return ListJoinTokens(context, *format); });
   AddRevokeCommands(node, context);

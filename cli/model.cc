@@ -75,12 +75,41 @@ int RunPromote(Context& context, const PromoteOptions& options) {
   return 0;
 }
 
+void PrintModels(Context& context, const std::vector<ModelVersion>& models, bool wide) {
+  std::vector<Column> columns = {{.title = "NAME", .shrink = !wide},
+                                 {"VERSION"},
+                                 {"MODEL"},
+                                 {"TOP-1", true},
+                                 {"SIZE", true},
+                                 {"AGE", true}};
+  if (wide) columns.insert(columns.end(), {Column{"BY"}, Column{"CHECKPOINT"}, Column{"FOLDER"}});
+  columns.push_back({.title = "NOTE", .shrink = !wide});
+  Table table(std::move(columns));
+  for (const auto& version : models) {
+    std::vector<Cell> row = {
+        Cell(version.name),
+        Cell(fmt::format("v{}", version.version)),
+        Cell(version.model),
+        Cell(version.score ? HumanPercent(version.score->top1) : ""),
+        Cell(HumanBytes(version.size_bytes)),
+        Cell(HumanAge(NowMicros(), version.promoted_us)),
+    };
+    if (wide) {
+      row.insert(row.end(), {Cell(Printable(version.promoted_by)), Cell(Printable(version.checkpoint)),
+                             Cell(version.path.native())});
+    }
+    row.emplace_back(version.note);
+    table.Add(std::move(row));
+  }
+  table.Print(context.out(), context.terminal());
+}
+
 int RunListOfModels(Context& context, const ListOfModelsOptions& options) {
   const auto registry = ResolveRegistry(options.folder, context.env());
   if (!registry) return context.Fail(registry.error());
   const auto all = ListModels(*registry);
   if (!all) return context.Fail({all.error()});
-  if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
+  if (IsDocument(options.format)) {
     auto document = nlohmann::ordered_json::array();
     for (const auto& version : *all) document.push_back(ModelJson(version));
     PrintDocument(context.out(), document, options.format);
@@ -91,20 +120,7 @@ int RunListOfModels(Context& context, const ListOfModelsOptions& options) {
                             registry->native()));
     return 0;
   }
-  Table table({{.title = "NAME", .shrink = true},
-               {"VERSION"},
-               {"MODEL"},
-               {"TOP-1", true},
-               {"SIZE", true},
-               {"AGE", true},
-               {.title = "NOTE", .shrink = true}});
-  for (const auto& version : *all) {
-    table.Add({Cell(version.name), Cell(fmt::format("v{}", version.version)), Cell(version.model),
-               Cell(version.score ? HumanPercent(version.score->top1) : ""),
-               Cell(HumanBytes(version.size_bytes)), Cell(HumanAge(NowMicros(), version.promoted_us)),
-               Cell(version.note)});
-  }
-  table.Print(context.out(), context.terminal());
+  PrintModels(context, *all, options.format == OutputFormat::kWide);
   return 0;
 }
 
@@ -154,7 +170,7 @@ void AddModelCommands(Command app, Context& context) {
   auto list_options = std::make_shared<ListOfModelsOptions>();
   Command list = model.AddSubcommand("list", "List all models and versions");
   AddRegistryOption(list, *list_options);
-  AddOutputOption(list, list_options->format, kPlainFormats);
+  AddOutputOption(list, list_options->format);
   list.Runs([&context, list_options] { return RunListOfModels(context, *list_options); });
 
   auto show_options = std::make_shared<ShowModelOptions>();

@@ -264,6 +264,9 @@ TEST_F(Operating, EventsAreLinesAndFiltersGoToTheDaemon) {
   const auto json = RunOn({"events", "-o", "json", "--from-event", "2"}).out;
   ASSERT_THAT(Lines(json), SizeIs(1));
   EXPECT_EQ(nlohmann::json::parse(json)["number"], "2");
+  const auto wide = Lines(RunOn({"events", "-o", "wide"}).out);
+  ASSERT_THAT(wide, SizeIs(2));
+  EXPECT_THAT(wide[1], AllOf(testing::StartsWith("     2  "), HasSubstr(" [QUEUED -> STARTING]")));
 }
 
 TEST_F(Operating, EventsAreFollowedOverARestartWithoutLossOrRepetition) {

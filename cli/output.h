@@ -13,6 +13,11 @@ namespace imgd::cli {
 /// What `-o` asks for.
 enum class OutputFormat { kTable, kWide, kJson, kYaml };
 
+/// For programs rather than for people.
+constexpr bool IsDocument(OutputFormat format) {
+  return format == OutputFormat::kJson || format == OutputFormat::kYaml;
+}
+
 /// Errors: kInvalidArgument naming what is allowed.
 Result<OutputFormat> ParseOutputFormat(std::string_view text, const std::vector<std::string>& allowed);
 

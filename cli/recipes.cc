@@ -157,18 +157,29 @@ int RunShow(Context& context, const ShowOptions& options) {
 }
 
 int RunList(Context& context, OutputFormat format) {
-  Table table({{"NAME"}, {.title = "TITLE", .shrink = true}, {.title = "RESULT", .shrink = true}});
+  const bool wide = format == OutputFormat::kWide;
+  std::vector<Column> columns = {
+      {"NAME"}, {.title = "TITLE", .shrink = !wide}, {.title = "RESULT", .shrink = !wide}};
+  if (wide)
+    columns.insert(columns.end(),
+                   {Column{"MODEL"}, Column{"EPOCHS", true}, Column{"HARDWARE"}, Column{"SOURCE"}});
+  Table table(std::move(columns));
   auto document = nlohmann::ordered_json::array();
   for (const Recipe& recipe : Recipes()) {
     const auto spec = SpecOf(recipe, {});
     if (!spec) return context.Fail(spec.error());
-    table.Add({std::string(recipe.name), spec->about.title, spec->about.result});
+    std::vector<Cell> row = {std::string(recipe.name), spec->about.title, spec->about.result};
+    if (wide) {
+      row.insert(row.end(), {Cell(spec->model.name), Cell(std::to_string(spec->train.epochs)),
+                             Cell(spec->about.hardware), Cell(spec->about.source)});
+    }
+    table.Add(std::move(row));
     document.push_back(RecipeJson(recipe, *spec));
   }
-  if (format == OutputFormat::kTable) {
-    table.Print(context.out(), context.terminal());
-  } else {
+  if (IsDocument(format)) {
     PrintDocument(context.out(), document, format);
+  } else {
+    table.Print(context.out(), context.terminal());
   }
   return 0;
 }
@@ -205,7 +216,7 @@ Result<Recipe> FindRecipe(std::string_view name) {
 void AddRecipesCommand(Command app, Context& context) {
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   Command recipes = app.AddSubcommand("recipes", "List the ready job files, whose results are known");
-  AddOutputOption(recipes, *format, kPlainFormats);
+  AddOutputOption(recipes, *format);
   recipes.Footer(
       "Examples:\n"
       "  imgcli recipes\n"

@@ -50,6 +50,8 @@ TEST(Recipes, AreListedWithTheirResults) {
                            "rn50-ffcv-40", "rn50-lars-32k", "rn50-torchvision-v2", "rn18-2gpu"}) {
     EXPECT_THAT(done.out, HasSubstr(name));
   }
+  EXPECT_THAT(done.out, testing::Not(HasSubstr("SOURCE")));
+  EXPECT_THAT(RunRecipes({"-o", "wide"}).out, AllOf(HasSubstr("SOURCE"), HasSubstr("https://")));
   for (const auto& recipe : Json::parse(RunRecipes({"-o", "json"}).out)) {
     for (const char* key : {"title", "source", "result", "hardware"})
       EXPECT_NE(recipe[key], "") << recipe["name"];

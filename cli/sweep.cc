@@ -33,7 +33,7 @@ std::string SweepTitle(const v1::Sweep& sweep) {
 
 namespace {
 
-/// What jobs of the sweep are compared by: the halving's figure, or top-1.
+/// A figure that jobs are compared by.
 struct Measure {
   std::string title;  ///< of its column
   bool max = true;
@@ -41,11 +41,23 @@ struct Measure {
   bool is_share = true;
 };
 
+std::vector<Measure> AllMeasures() {
+  return {{"TOP-1", true, &v1::EpochMetrics::val_top1},
+          {"TOP-5", true, &v1::EpochMetrics::val_top5},
+          {"VAL LOSS", false, &v1::EpochMetrics::val_loss, false}};
+}
+
+/// The halving's figure, or top-1.
 Measure MeasureOf(const v1::Sweep& sweep) {
   const std::string& metric = sweep.halving().metric();
-  if (metric == "loss") return {"VAL LOSS", false, &v1::EpochMetrics::val_loss, false};
-  if (metric == "top5") return {"TOP-5", true, &v1::EpochMetrics::val_top5};
-  return {"TOP-1", true, &v1::EpochMetrics::val_top1};
+  return AllMeasures()[metric == "loss" ? 2 : metric == "top5" ? 1 : 0];
+}
+
+/// Of the newest validation; empty before the first.
+std::string FigureOf(const v1::Job& job, const Measure& measure) {
+  if (!job.has_last_epoch()) return "";
+  const double value = (job.last_epoch().*measure.of)();
+  return measure.is_share ? HumanPercent(value) : HumanLoss(value);
 }
 
 constexpr Duration kAwayPause = std::chrono::seconds(2);  ///< between looks whether imgd is back
@@ -102,9 +114,8 @@ void PrintHead(Context& context, const v1::Sweep& sweep, const std::vector<v1::J
   }
 }
 
-void PrintTable(Context& context, const v1::Sweep& sweep, const std::vector<v1::Job>& jobs) {
-  const Measure measure = MeasureOf(sweep);
-  const v1::Job* best = BestOf(jobs, measure);
+/// What the jobs differ in.
+std::vector<std::string> SettingNames(const std::vector<v1::Job>& jobs) {
   std::vector<std::string> names;
   for (const auto& job : jobs) {
     for (const auto& setting : job.sweep_settings()) {
@@ -112,14 +123,22 @@ void PrintTable(Context& context, const v1::Sweep& sweep, const std::vector<v1::
         names.push_back(setting.name());
     }
   }
-  std::vector<Column> columns = {{"ID", true}, {.title = "NAME", .shrink = true}};
+  return names;
+}
+
+/// `wide` adds the other figures, how often a job was started and whose it is, and cuts nothing.
+void PrintTable(Context& context, const v1::Sweep& sweep, const std::vector<v1::Job>& jobs, bool wide) {
+  const Measure measure = MeasureOf(sweep);
+  const v1::Job* best = BestOf(jobs, measure);
+  const auto names = SettingNames(jobs);
+  std::vector<Measure> others = wide ? AllMeasures() : std::vector<Measure>{};
+  std::erase_if(others, [&measure](const Measure& other) { return other.title == measure.title; });
+  std::vector<Column> columns = {{"ID", true}, {.title = "NAME", .shrink = !wide}};
   for (const auto& name : names) columns.push_back({.title = Printable(name)});
-  columns.insert(columns.end(), {{"STATE"},
-                                 {"PROGRESS"},
-                                 {"EPOCH", true},
-                                 {measure.title, true},
-                                 {"BEST"},
-                                 {.title = "REASON", .shrink = true}});
+  columns.insert(columns.end(), {{"STATE"}, {"PROGRESS"}, {"EPOCH", true}, {measure.title, true}, {"BEST"}});
+  for (const auto& other : others) columns.push_back({other.title, true});
+  if (wide) columns.insert(columns.end(), {Column{"STARTS", true}, Column{"OWNER"}});
+  columns.push_back({.title = "REASON", .shrink = !wide});
   Table table(std::move(columns));
   for (const auto& job : jobs) {
     std::vector<Cell> row = {Cell(std::to_string(job.id())), Cell(job.name())};
@@ -129,13 +148,12 @@ void PrintTable(Context& context, const v1::Sweep& sweep, const std::vector<v1::
                                     [&name](const auto& setting) { return setting.name() == name; });
       row.emplace_back(own == settings.end() ? "" : Printable(own->value()));
     }
-    const bool validated = job.has_last_epoch();
-    const double value = validated ? (job.last_epoch().*measure.of)() : 0;
-    const std::string figure = measure.is_share ? HumanPercent(value) : HumanLoss(value);
     row.insert(row.end(), {Cell(StateName(job.state()), StyleOf(job.state())), Cell(ProgressText(job)),
-                           Cell(validated ? std::to_string(job.last_epoch().epoch()) : ""),
-                           Cell(validated ? figure : ""), Cell(&job == best ? "best" : "", Style::kGood),
-                           Cell(job.reason_text(), Style::kDim)});
+                           Cell(job.has_last_epoch() ? std::to_string(job.last_epoch().epoch()) : ""),
+                           Cell(FigureOf(job, measure)), Cell(&job == best ? "best" : "", Style::kGood)});
+    for (const auto& other : others) row.emplace_back(FigureOf(job, other));
+    if (wide) row.insert(row.end(), {Cell(std::to_string(job.generation())), Cell(Printable(job.owner()))});
+    row.emplace_back(job.reason_text(), Style::kDim);
     table.Add(std::move(row));
   }
   table.Print(context.out(), context.terminal());
@@ -148,9 +166,8 @@ std::string SweepProgress(const v1::Sweep& sweep, const std::vector<v1::Job>& jo
   std::string text = fmt::format("{} of {} ended: {}", ended, jobs.size(), StatesText(jobs));
   const Measure measure = MeasureOf(sweep);
   if (const v1::Job* best = BestOf(jobs, measure)) {
-    const double value = (best->last_epoch().*measure.of)();
     text += fmt::format("; the best so far is {}, {} {}", Printable(best->name()), measure.title,
-                        measure.is_share ? HumanPercent(value) : HumanLoss(value));
+                        FigureOf(*best, measure));
   }
   return text;
 }
@@ -171,7 +188,7 @@ int RunSweep(Context& context, const std::string& reference, OutputFormat format
   if (watch) return FollowSweep(context, **client, *sweep, /*quiet=*/false);
   auto jobs = JobsOf(**client, *sweep);
   if (!jobs) return context.Fail(jobs.error());
-  if (format == OutputFormat::kJson || format == OutputFormat::kYaml) {
+  if (IsDocument(format)) {
     nlohmann::ordered_json document;
     document["sweep"] = ToJson(*sweep);
     document["jobs"] = ToJsonArray(*jobs);
@@ -179,7 +196,7 @@ int RunSweep(Context& context, const std::string& reference, OutputFormat format
     return 0;
   }
   PrintHead(context, *sweep, *jobs);
-  PrintTable(context, *sweep, *jobs);
+  PrintTable(context, *sweep, *jobs, format == OutputFormat::kWide);
   return 0;
 }
 
@@ -198,7 +215,7 @@ int FollowSweep(Context& context, Client& client, const v1::Sweep& sweep, bool q
       if (!quiet && progress != shown) context.out() << progress << std::endl;
       shown = progress;
       if (std::all_of(jobs->begin(), jobs->end(), [](const auto& job) { return IsFinal(job.state()); })) {
-        if (!quiet) PrintTable(context, sweep, *jobs);
+        if (!quiet) PrintTable(context, sweep, *jobs, /*wide=*/false);
         return ExitCodeOf(*jobs);
       }
     } else {
@@ -234,7 +251,7 @@ void AddSweepCommand(Command app, Context& context) {
       .Required()
       .ValueName("");
   command.AddFlag("--watch", options->watch, "Tell how far its jobs are until all have ended");
-  AddOutputOption(command, options->format, kPlainFormats);
+  AddOutputOption(command, options->format);
   command.Footer(
       "The figures are those of each job's newest validation. A sweep is made by sweep: in a job file\n"
       "(docs/job-file.md).\n\n"

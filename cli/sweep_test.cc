@@ -74,6 +74,11 @@ TEST_F(SweepCli, ShowsWhatItsJobsDifferInAndWhichIsTheBest) {
               AllOf(HasSubstr("rn18[1]"), HasSubstr("0.1"), HasSubstr("61.0 %"), Not(HasSubstr("best"))));
   EXPECT_THAT(lines[4],
               AllOf(HasSubstr("rn18[2]"), HasSubstr("0.2"), HasSubstr("72.0 %"), HasSubstr("best")));
+  EXPECT_THAT(lines[2], Not(HasSubstr("VAL LOSS")));
+  const auto wide = Lines(RunIt({"sweep", "rn18", "-o", "wide"}).out);
+  EXPECT_THAT(wide[2],
+              AllOf(HasSubstr("TOP-1"), HasSubstr("TOP-5"), HasSubstr("VAL LOSS"), HasSubstr("STARTS")));
+  EXPECT_THAT(wide[4], AllOf(HasSubstr("rn18[2]"), HasSubstr("72.0 %"), HasSubstr("best")));
   const auto json = nlohmann::json::parse(RunIt({"sweep", "18", "-o", "json"}).out);
   EXPECT_EQ(json["sweep"]["id"], "17");
   EXPECT_EQ(json["jobs"].size(), 2u);

@@ -52,7 +52,7 @@ int ListTokens(Context& context, OutputFormat format) {
   if (!client) return context.Fail(client.error());
   const auto answer = (*client)->ListTokens();
   if (!answer) return context.Fail(answer.error());
-  if (format != OutputFormat::kTable) {
+  if (IsDocument(format)) {
     PrintDocument(context.out(), ToJsonArray(answer->tokens()), format);
     return 0;
   }
@@ -60,13 +60,22 @@ int ListTokens(Context& context, OutputFormat format) {
     context.Say("there are no tokens; imgcli token create --scope report makes one");
     return 0;
   }
-  Table table({{.title = "NAME", .shrink = true}, {"SCOPES"}, {"OWNER"}, {"AGE", true}, {"EXPIRES"}});
+  const bool wide = format == OutputFormat::kWide;
+  std::vector<Column> columns = {
+      {.title = "NAME", .shrink = !wide}, {"SCOPES"}, {"OWNER"}, {"AGE", true}, {"EXPIRES"}};
+  if (wide) columns.insert(columns.end(), {Column{"CREATED"}, Column{"UNTIL"}});
+  Table table(std::move(columns));
   const int64_t now_us = NowMicros();
   for (const auto& token : answer->tokens()) {
     std::string scopes;
     for (const auto& scope : token.scopes()) scopes += (scopes.empty() ? "" : ",") + Printable(scope);
-    table.Add({Printable(token.name()), scopes, Printable(token.owner()),
-               HumanAge(now_us, token.created_us()), ExpiryText(token, now_us)});
+    std::vector<Cell> row = {Printable(token.name()), scopes, Printable(token.owner()),
+                             HumanAge(now_us, token.created_us()), ExpiryText(token, now_us)};
+    if (wide) {
+      row.insert(row.end(), {Cell(LocalTime(token.created_us())),
+                             Cell(token.expires_us() == 0 ? "" : LocalTime(token.expires_us()))});
+    }
+    table.Add(std::move(row));
   }
   table.Print(context.out(), context.terminal());
   return 0;
@@ -130,7 +139,7 @@ void AddTokenCommands(Command app, Context& context) {
 
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   Command list = token.AddSubcommand("list", "List the tokens, without themselves");
-  AddOutputOption(list, *format, kPlainFormats);
+  AddOutputOption(list, *format);
   list.Footer("Examples:\n  imgcli token list");
   list.Runs([&context, format] { return ListTokens(context, *format); });
 

@@ -27,7 +27,8 @@ set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
 if(IMGD_SANITIZER)
   add_compile_options(-fsanitize=${IMGD_SANITIZER} -fno-sanitize-recover=all)
   if(IMGD_SANITIZER MATCHES undefined)
-    # A null or misplaced pointer traps by itself, or in the address sanitizer; the checks double the compile time.
+    # A null pointer traps by itself, or in the address sanitizer; the checks double the compile time. Misaligned ones are
+    # not found: x86 reads them all the same. Files and messages are read by memcpy, not through such pointers.
     add_compile_options(-fno-sanitize=null,alignment)
   endif()
   add_link_options(-fsanitize=${IMGD_SANITIZER})

@@ -1,8 +1,8 @@
 # LibTorch from the wheel in ${IMGD_DEPS_DIR}/torch, as the imported target imgd_torch; where the wheel has CUDA and NCCL
 # (IMGD_CUDA), imgd_torch_cuda has them too. The wheel's own CMake package is not used: it probes for a GPU and a system toolkit.
 #
-# The one place to change the GPU architectures that our own kernels are compiled for:
-set(IMGD_CUDA_ARCHITECTURES 75 80 86 89 90 100)
+# No kernel is compiled here: no source is CUDA's own, all that runs on a GPU is in the wheel's libraries, NCCL and nvJPEG.
+# So there are no architectures to choose: the wheel decides. CUDA 13's has 7.5 (Turing) and newer, CUDA 12's also 7.0 (Volta).
 
 set(IMGD_TORCH_ENV "${IMGD_DEPS_DIR}/torch" CACHE PATH "Python environment that holds the torch wheel")
 file(GLOB IMGD_SITE_PACKAGES "${IMGD_TORCH_ENV}/lib/python3*/site-packages")

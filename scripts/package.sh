@@ -114,7 +114,8 @@ stage_debian() {
   [[ $email ]] || email=$(git log -1 --format=%ae)
   cp -r deploy/packages/debian "$dir"
   torch=$(torch_version)
-  sed -i "s/@TORCH@/$torch/; s/@TORCH_NEXT@/$(next_version "$torch")/; s/@EMAIL@/$email/" "$dir/control"
+  sed -i "s/@TORCH@/$torch/; s/@TORCH_NEXT@/$(next_version "$torch")/; s/@EMAIL@/$email/
+    s/@BUILD_DEPENDS@/$(build_depends)/" "$dir/control"
   keep_packages "$dir/control" "$@"
   for unit in imgd imgagent; do cp "deploy/systemd/$unit.service" "$dir/"; done
   {
@@ -123,6 +124,9 @@ stage_debian() {
     printf ' -- imgd maintainers <%s>  %s\n' "$email" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
   } >"$dir/changelog"
 }
+
+# build_depends: the packages that a build needs, of deps/apt.txt, as debian/control has them.
+build_depends() { awk '$1 == "build" { gsub(/\|/, " | ", $2); print $2 }' deps/apt.txt | paste -sd, | sed 's/,/, /g'; }
 
 # keep_packages CONTROL PACKAGES...: leaves the source's paragraph and these.
 keep_packages() {

@@ -2,6 +2,15 @@
 # shellcheck shell=bash
 
 TESTS_BEGUN=$SECONDS
+PARTS=()  # "SECONDS  NAME" of each that has passed
+
+# part NAME COMMAND...: runs it and keeps how long it took. Not in a condition, which would take `set -e` from the command.
+part() {
+  local name=$1 begun=$SECONDS
+  shift
+  "$@"
+  PARTS+=("$(printf '%6d s  %s' $((SECONDS - begun)) "$name")")
+}
 
 # ctest_preset PRESET ARGUMENTS...: its unit tests, the failures with their output. Twice as many programs at a time as there are
 # cores, since many wait for something; as many where a sanitizer makes them slow.
@@ -91,9 +100,9 @@ web_tests() {
 }
 
 short_tests() {
-  ctest_preset release
-  web_tests
-  python_tests -m "not long"
+  part "unit tests" ctest_preset release
+  part "the dashboard" web_tests
+  part "whole programs" python_tests -m "not long"
 }
 
 # package_tests: an installation's life in a clean root, one test after the other; where one can't be made they say why.
@@ -114,16 +123,16 @@ time_for() {
 
 # What finds most comes first; the rest is skipped, and it is said, where a slow machine has no time for it.
 long_tests() {
-  run_lint_quick
-  IMGD_SIM_SEEDS=6000 ctest_preset release -R '^sim_test$'
+  part "lint, without clang-tidy" run_lint_quick
+  IMGD_SIM_SEEDS=6000 part "the simulation's many seeds" ctest_preset release -R '^sim_test$'
   (setup_apt slurm deps/apt-bench.txt) || say "Slurm can't be installed: the test of deploy/slurm is skipped"
-  python_tests -m long
-  if time_for 8 "the tests of the packages"; then package_tests; fi
+  part "whole programs, the long ones" python_tests -m long
+  if time_for 8 "the tests of the packages"; then part "packages" package_tests; fi
   local preset
   for preset in ${IMGD_SANITIZERS:-asan tsan}; do
-    if time_for 22 "the sanitizer $preset"; then sanitizer_tests "$preset"; fi
+    if time_for 22 "the sanitizer $preset"; then part "sanitizer $preset" sanitizer_tests "$preset"; fi
   done
-  if time_for 9 "the fuzzers"; then fuzz_tests; fi
+  if time_for 9 "the fuzzers"; then part "fuzzers" fuzz_tests; fi
 }
 
 run_tests() {
@@ -136,7 +145,7 @@ run_tests() {
     esac
     shift
   done
-  build --all
+  part "build" build --all
   setup_apt test
   setup_pytest
   setup_nginx
@@ -144,6 +153,8 @@ run_tests() {
   export PATH=$DEPS/prometheus/usr/bin:$PATH  # promtool, for the unit tests
   [[ $which == long ]] || short_tests
   [[ $which == short ]] || long_tests
+  local took
+  for took in "${PARTS[@]}"; do say "$took"; done
   say "all tests passed in $((SECONDS - TESTS_BEGUN)) s"
 }
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
-from harness import BIN, ROOT
+from harness import BIN, ROOT, free_port
 
 
 @pytest.mark.parametrize("unit", ["imgd.service", "imgagent.service"])
@@ -45,6 +47,35 @@ def test_the_example_configuration_is_valid_and_commented(program: str) -> None:
         if line and not line.startswith(("#", " ", "-")):
             assert previous.startswith("#"), f"{example.name}: '{line}' has no comment above it"
         previous = line
+
+
+@pytest.mark.parametrize("program", ["imgd", "imgagent"])
+def test_systemd_hears_of_the_start_and_then_that_the_program_lives(program: str, tmp_path: Path) -> None:
+    commands = {
+        "imgd": ["--listen", f"127.0.0.1:{free_port()}", "--web-listen", "", "--checkpoint-dir", tmp_path / "ckpt"],
+        # One without an imgd lives too.
+        "imgagent": ["--server", f"127.0.0.1:{free_port()}", "--node", "a", "--cpu-slots", "1"],
+    }
+    (tmp_path / "ckpt").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        env = os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"}
+        with (tmp_path / "log").open("wb") as log:
+            process = subprocess.Popen([BIN / program, *commands[program], "--state-dir", tmp_path / "state"],
+                                       env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # fmt: skip
+        try:
+            heard: list[str] = []
+            while "READY=1" not in heard or heard[heard.index("READY=1") :].count("WATCHDOG=1") < 3:
+                heard += systemd.recv(4096).decode().splitlines()
+            process.terminate()
+            while "STOPPING=1" not in heard:
+                heard += systemd.recv(4096).decode().splitlines()
+            assert process.wait(20) == 0, (tmp_path / "log").read_text()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 def test_the_client_does_not_link_libtorch() -> None:

@@ -156,6 +156,7 @@ def test_a_conversion_makes_a_set_that_has_a_name(cluster: Cluster, dataset: Pat
     assert "a conversion; it needs 1 node" in cluster.cli("submit", str(write(tmp_path, text)), "--dry-run").stdout
     conversion = submit(cluster, tmp_path, text)
     assert f"(job {conversion} is to make it)" in cluster.cli("dataset", "list").stdout
+    assert "REGISTERED" in cluster.cli("dataset", "list", "-o", "wide").stdout
     (tmp_path / "go").touch()
     done = cluster.wait_state(conversion, "JOB_STATE_COMPLETED")
     assert done["reason_text"] == "the data set is converted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,11 @@ from pathlib import Path
 from conftest import MakeJob
 from harness import Cluster, processes_with, wait_for
 from netns import Network
+
+
+def log_of_the_first_start(cluster: Cluster, job: int) -> list[str]:
+    out = cluster.cli("logs", str(job), "--generation", "1", "-o", "json").stdout
+    return sorted(str(json.loads(line)["text"]) for line in out.splitlines())
 
 
 def test_a_killed_rank_resumes_though_the_first_agents_folder_is_gone(
@@ -42,8 +48,12 @@ def test_a_killed_rank_resumes_though_the_first_agents_folder_is_gone(
         cluster.agents[first].wait()
         os.kill(cluster.rank_pids(job)[0], signal.SIGKILL)
         wait_for("the shim of the first node to end", lambda: not processes_with(f"{tmp_path}/{first}/runs"), 20)
+        # What the nodes said until then is imgd's now, whatever becomes of them.
+        said = log_of_the_first_start(cluster, job)
+        assert said, "imgd has no line of the first start"
         shutil.rmtree(tmp_path / f"private-{first}")
         (tmp_path / f"private-{first}").mkdir()
+        assert set(said) <= set(log_of_the_first_start(cluster, job))
         cluster.restart_agent(first)
         done = cluster.wait_state(job, "JOB_STATE_COMPLETED")
         assert int(done["generation"]) >= 2

@@ -399,3 +399,19 @@ def files_at(trainer: Trainer, step: int) -> dict[str, dict[str, torch.Tensor]]:
     """The tensors of the newest checkpoint of this step."""
     folder = sorted(trainer.checkpoints.glob(f"g*/step{step}"))[-1]
     return {path.name: load_file(path) for path in folder.glob("*.safetensors")}
+
+
+Steps = dict[int, list[int]]
+
+
+def steps_of(trace: Path) -> Steps:
+    """The samples of each step, all ranks together."""
+    by_rank: dict[tuple[int, int], list[int]] = {}
+    for line in trace.read_text().splitlines():
+        step, rank, *samples = map(int, line.split())
+        assert (step, rank) not in by_rank, line
+        by_rank[step, rank] = samples
+    steps: Steps = {}
+    for (step, _), samples in sorted(by_rank.items()):
+        steps.setdefault(step, []).extend(samples)
+    return steps

@@ -9,22 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from imgtrain_ranks import BIN, Event, Trainer, make_images
-
-Steps = dict[int, list[int]]
-
-
-def steps_of(trace: Path) -> Steps:
-    """The samples of each step, all ranks together."""
-    by_rank: dict[tuple[int, int], list[int]] = {}
-    for line in trace.read_text().splitlines():
-        step, rank, *samples = map(int, line.split())
-        assert (step, rank) not in by_rank, line
-        by_rank[step, rank] = samples
-    steps: Steps = {}
-    for (step, _), samples in sorted(by_rank.items()):
-        steps.setdefault(step, []).extend(samples)
-    return steps
+from imgtrain_ranks import BIN, Event, Steps, Trainer, make_images, steps_of
 
 
 def traced(trainer: Trainer, trace: Path, changes: list[int], worlds: list[int], **settings: Any) -> Steps:
