@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -54,6 +55,20 @@ def log_of(cluster: Cluster, name: str) -> str:
 
 def wait_log(cluster: Cluster, name: str, words: str, seconds: float = 20) -> None:
     wait_for(f"'{words}' in {name}'s log", lambda: words in log_of(cluster, name), seconds)
+
+
+def refusals(cluster: Cluster) -> list[str]:
+    """What the record of events has of machines that were not let in."""
+    lines = cluster.cli("events", "-o", "json").stdout.splitlines()
+    events = [json.loads(line) for line in lines if line.strip()]
+    return [event["text"] for event in events if event.get("reason") == "REASON_CODE_JOIN_REFUSED"]
+
+
+def wait_refusal(cluster: Cluster, words: str) -> None:
+    """On imgd's side, in its log and among its events, once each however often the agent asks."""
+    wait_for(f"'{words}' among the events", lambda: any(words in text for text in refusals(cluster)), 20)
+    assert sum(words in text for text in refusals(cluster)) == 1
+    assert log_of(cluster, "imgd").count(words) == 1
 
 
 def stop_daemon(cluster: Cluster) -> None:
@@ -175,6 +190,9 @@ def test_a_node_joins_by_a_token_once_and_no_second_agent_takes_its_name(secure:
     wait_log(secure, "b", "is used up: it was good for 1 and a joined by it")
     spawn_agent(secure, "a", join_token(secure), folder="a2")
     wait_log(secure, "a2", "two agents can't have one name")
+    wait_refusal(secure, "asked to join as node b was not let in: the join token")
+    wait_refusal(secure, "asked to join as node a was not let in: node a has joined with another key already")
+    assert secret.split("-")[2] not in log_of(secure, "imgd")
     assert secure.node_state("b") == "" and secure.node_state("a") == "NODE_STATE_READY"
 
     # The agent comes back by what is in its folder, without the token.
@@ -191,7 +209,7 @@ def test_a_token_of_another_ca_sends_nothing(secure: Cluster) -> None:
     wait_log(secure, "a", "is another imgd than expected")
     assert "nothing was sent to it" in log_of(secure, "a")
     assert secure.json("node", "join-tokens")[0]["uses_left"] == 1
-    assert "agent refused" not in log_of(secure, "imgd")
+    assert "agent refused" not in log_of(secure, "imgd") and refusals(secure) == []
 
 
 def test_a_revoked_node_is_out_at_once_until_it_joins_with_a_new_token(secure: Cluster) -> None:
@@ -246,6 +264,7 @@ def test_a_node_that_is_revoked_after_its_certificate_has_run_out_does_not_come_
         (tmp_path / "a.join").unlink()
         cluster.agents["a"] = cluster._spawn("a", cluster.agent_commands["a"])
         wait_log(cluster, "a", "node a was revoked", 30)
+        wait_refusal(cluster, "asked to join as node a was not let in: node a was revoked")
         assert is_away(cluster)
 
 
