@@ -88,6 +88,15 @@ Status CheckOnce(const Admissions& admissions, const InstanceRecord& before, con
                             before.node));
 }
 
+/// Before anybody reads it in a log: whoever reaches the port chose it.
+Status CheckName(const std::string& node) {
+  if (IsNodeName(node)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "found a node name of {} bytes that can't be one: 1 to 253 visible characters without '/' "
+              "and ',' are needed",
+              node.size());
+}
+
 Result<Joining> JoinAsInstance(const Admissions& admissions, const JoinOrder& order, WallTime now) {
   const Ec2Instance& instance = order.claim->instance;
   Joining out{.key = KeyOf(order, instance.id, now), .token = {}};
@@ -115,12 +124,7 @@ bool IsNodeName(std::string_view name) {
 }
 
 Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallTime now) {
-  if (!IsNodeName(order.node)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "found a node name of {} bytes that can't be one: 1 to 253 visible characters without '/' "
-                "and ',' are needed",
-                order.node.size());
-  }
+  IMGD_TRY(CheckName(order.node));
   if (order.claim) return JoinAsInstance(admissions, order, now);
   const auto found =
       std::find_if(admissions.tokens.begin(), admissions.tokens.end(),
@@ -142,6 +146,7 @@ Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallT
 }
 
 Result<NodeKeyRecord> Renew(const Admissions& admissions, const JoinOrder& order, WallTime now) {
+  IMGD_TRY(CheckName(order.node));
   IMGD_TRY(MayConnect(admissions, order.node, order.key_hash));
   NodeKeyRecord key = admissions.nodes.at(order.node);
   if (!MayStillRenew(key, now)) {

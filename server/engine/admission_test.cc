@@ -113,6 +113,8 @@ TEST_F(AdmissionTest, ANodeRenewsByItsKeyForSevenDaysAfterItsCertificateRanOut) 
   EXPECT_EQ(admissions.nodes["a"].expires.micros, late.micros + 24 * kHour);
   EXPECT_THAT(RenewBy("a", "key-b", late), HasSubstr("another agent has joined"));
   EXPECT_THAT(RenewBy("b", "key-a", late), HasSubstr("never joined"));
+  EXPECT_THAT(RenewBy("b\nforged line", "key-a", late),
+              HasSubstr("a node name of 13 bytes that can't be one"));
   EXPECT_THAT(RenewBy("a", "key-a", {late.micros + 24 * kHour + kRenewableMicros + 1}),
               HasSubstr("more than 7 days ago"));
 }

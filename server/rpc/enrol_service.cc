@@ -42,6 +42,11 @@ Error PlainPort() {
           .hint = "listen in imgd.yaml names an address of the network, or tls.on_loopback is true"};
 }
 
+/// Of the machine that asked; else it is imgd that has too much to do, or can't store.
+bool IsRefusal(const Error& error) {
+  return error.code == ErrorCode::kPermissionDenied || error.code == ErrorCode::kAlreadyExists;
+}
+
 grpc::ServerUnaryReactor* FinishWith(grpc::ServerUnaryReactor* reactor, const Error& error) {
   reactor->Finish(ToStatus(error));
   return reactor;
@@ -98,21 +103,25 @@ grpc::ServerUnaryReactor* EnrolServiceImpl::Certify(grpc::CallbackServerContext*
   const auto lifetime = std::chrono::duration_cast<std::chrono::microseconds>(authority_->node_lifetime());
   order.expires = {now.micros + lifetime.count()};
   if (const auto good = LookAt(order, request_pem, now); !good) {
-    if (order.claim) NoteRefusal(order.address, order.node, good.error());
+    NoteRefusal(order.address, order.node, good.error());
     return FinishWith(reactor, good.error());
   }
   auto certificate = authority_->SignNode(request_pem, order.node);
   if (!certificate) return FinishWith(reactor, certificate.error());
+  const std::string peer = order.address;
+  const std::string node = order.node;
   // It leaves once that is durable.
-  engine_->ChangeAdmission(
-      {.join = std::move(order)},
-      [reactor, response, now, certificate = std::move(*certificate)](const Result<AdmissionAnswer>& answer) {
-        if (answer) {
-          response->set_certificate_pem(certificate);
-          response->set_time_us(now.micros);
-        }
-        reactor->Finish(answer ? grpc::Status::OK : ToStatus(answer.error()));
-      });
+  engine_->ChangeAdmission({.join = std::move(order)},
+                           [this, reactor, response, now, peer, node,
+                            certificate = std::move(*certificate)](const Result<AdmissionAnswer>& answer) {
+                             if (!answer && IsRefusal(answer.error()))
+                               NoteRefusal(peer, node, answer.error());
+                             if (answer) {
+                               response->set_certificate_pem(certificate);
+                               response->set_time_us(now.micros);
+                             }
+                             reactor->Finish(answer ? grpc::Status::OK : ToStatus(answer.error()));
+                           });
   return reactor;
 }
 

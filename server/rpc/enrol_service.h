@@ -43,8 +43,8 @@ class EnrolServiceImpl final : public v1::EnrolService::CallbackService {
   /// What is wrong with an order: of itself, and by what is stored now. Fills in what the request says of it.
   Status LookAt(JoinOrder& order, const std::string& request_pem, WallTime now);
   Result<InstanceClaim> ClaimOf(const v1::Ec2Identity& identity);
-  /// An event of an instance that was not let in: once an hour for the same, and not too many others, since
-  /// whoever reaches the port can have them made.
+  /// An event of a machine that was not let in, and a line in the log: once an hour for the same, and not too
+  /// many others, since whoever reaches the port can have them made.
   void NoteRefusal(const std::string& peer, const std::string& node, const Error& why);
 
   Engine* engine_;

@@ -37,6 +37,8 @@ EngineFigures FullFigures() {
 std::vector<prometheus::MetricFamily> AllFamilies() {
   MetricFamilies families;
   web::AddFigures(FullFigures(), families);
+  web::AddNotifications({{"chat", {.sent = 3, .pending = 1}}, {"ops", {.failed_tries = 2, .given_up = 1}}},
+                        families);
   CallTimes calls;
   calls.NoteCall("/imgd.v1.JobService/GetJob", 5, std::chrono::milliseconds(3));
   calls.NoteCall("/grpc.health.v1.Health/Check", 0, std::chrono::milliseconds(3));

@@ -15,7 +15,9 @@ from typing import Any
 from harness import ROOT, Cluster, free_port, wait_for
 
 # Where scripts/setup.sh puts it; else the machine's own.
-PROGRAM = shutil.which("prometheus", path=f"{ROOT}/.deps/prometheus/usr/bin:{os.environ['PATH']}")
+_PATH = f"{ROOT}/.deps/prometheus/usr/bin:{os.environ['PATH']}"
+PROGRAM = shutil.which("prometheus", path=_PATH)
+PROMTOOL = shutil.which("promtool", path=_PATH)
 
 
 class Prometheus:
@@ -85,6 +87,14 @@ def rules_without_patience(window: str = "") -> str:
     if window:
         text = re.sub(r"\[\d+m\]", f"[{window}]", text)
     return "\n".join(line for line in text.splitlines() if not line.strip().startswith("for: ")) + "\n"
+
+
+def complaints_of(metrics: str) -> str:
+    """What promtool has to say of a page of metrics; empty when it finds nothing."""
+    assert PROMTOOL
+    done = subprocess.run([PROMTOOL, "check", "metrics"], input=metrics, text=True, capture_output=True, timeout=60)
+    said = done.stdout + done.stderr
+    return said or (f"exit status {done.returncode}" if done.returncode else "")
 
 
 def dashboards() -> list[Path]:

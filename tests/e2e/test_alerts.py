@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,47 @@ def test_a_disk_that_fills(tmp_path: Path, make_job: MakeJob) -> None:
             server.close()
         cluster.close()
         subprocess.run(["umount", "-l", small], check=True)
+
+
+class Taker(BaseHTTPRequestHandler):
+    """Says that it has taken whatever comes."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_notifications_that_nobody_takes(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    port = free_port()
+    ops = f"{{kind: webhook, url: 'http://127.0.0.1:{port}/ops'}}"
+    (tmp_path / "imgd.yaml").write_text(f"commands: true\nnotifications: {{targets: {{ops: {ops}}}}}\n")
+    job = tmp_path / "job.yaml"
+    job.write_text("name: one\nnotify: ops\ncommand: {run: 'true'}\n")
+    with Cluster(tmp_path, ["--config", str(tmp_path / "imgd.yaml"), "--web-plain-http"]) as cluster:
+        cluster.start_daemon()
+        cluster.start_agent("a")
+        server = Prometheus(cluster, rules_without_patience("20s"))
+        try:
+            # Counters tell of what came after Prometheus had seen them once.
+            wait_for("imgd's figures", lambda: server.value("imgd_notification_failures_total") == 0, 30)
+            assert "ImgdNotificationsFail" not in server.firing()
+            cluster.wait_state(cluster.submit(job), "JOB_STATE_COMPLETED")
+            fires(server, "ImgdNotificationsFail")
+            taker = ThreadingHTTPServer(("127.0.0.1", port), Taker)
+            threading.Thread(target=taker.serve_forever).start()
+            try:
+                wait_for("it to be taken", lambda: server.value("imgd_notifications_sent_total") == 1, 120)
+                wait_for("an end of that", lambda: "ImgdNotificationsFail" not in server.firing(), 30)
+            finally:
+                taker.shutdown()
+                taker.server_close()
+        finally:
+            server.close()
 
 
 SLOW_SYNC = """

@@ -23,7 +23,7 @@ import pytest
 from conftest import MakeJob
 from gpus import ILL, WELL, gpu_agent
 from harness import Cluster, wait_for
-from prometheus import PROGRAM, Prometheus, dashboards, rules_without_patience
+from prometheus import PROGRAM, PROMTOOL, Prometheus, complaints_of, dashboards, rules_without_patience
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed")]
 
@@ -114,6 +114,9 @@ def test_a_live_cluster_is_seen_whole(cluster: Cluster, prometheus: Prometheus, 
     while (wrong := wrong_queries(prometheus)) and time.monotonic() < deadline:
         time.sleep(1)
     assert not wrong, "\n".join(wrong)
+    if PROMTOOL:
+        with urllib.request.urlopen(f"http://127.0.0.1:{cluster.web_port}/metrics", timeout=10) as answer:
+            assert complaints_of(answer.read().decode()) == ""
 
     # The same images a second as the trainer's own reports have, which change while one looks.
     def same_speed() -> bool:

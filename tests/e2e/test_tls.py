@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -53,6 +55,50 @@ def log_of(cluster: Cluster, name: str) -> str:
 
 def wait_log(cluster: Cluster, name: str, words: str, seconds: float = 20) -> None:
     wait_for(f"'{words}' in {name}'s log", lambda: words in log_of(cluster, name), seconds)
+
+
+def refusals(cluster: Cluster) -> list[str]:
+    """What the record of events has of machines that were not let in."""
+    lines = cluster.cli("events", "-o", "json").stdout.splitlines()
+    events = [json.loads(line) for line in lines if line.strip()]
+    return [event["text"] for event in events if event.get("reason") == "REASON_CODE_JOIN_REFUSED"]
+
+
+def wait_refusal(cluster: Cluster, words: str) -> None:
+    """On imgd's side, in its log and among its events, once each however often the agent asks."""
+    wait_for(f"'{words}' among the events", lambda: any(words in text for text in refusals(cluster)), 20)
+    assert sum(words in text for text in refusals(cluster)) == 1
+    assert log_of(cluster, "imgd").count(words) == 1
+
+
+def stop_daemon(cluster: Cluster) -> None:
+    assert cluster.daemon
+    cluster.daemon.terminate()
+    cluster.daemon.wait(20)
+
+
+def stop_agent(cluster: Cluster, name: str) -> None:
+    cluster.agents[name].terminate()
+    cluster.agents[name].wait(10)
+
+
+def is_away(cluster: Cluster) -> bool:
+    """Of the only node."""
+    return bool(cluster.json("nodes")[0].get("disconnected"))
+
+
+def served_certificate(cluster: Cluster) -> str:
+    """That gRPC shows; empty while it shows none."""
+    try:
+        return ssl.get_server_certificate((cluster.host, cluster.port), timeout=5)
+    except OSError:
+        return ""
+
+
+def long_job(folder: Path) -> Path:
+    path = folder / "sleeps.yaml"
+    path.write_text("name: sleeps\nmax_restarts: 0\ncommand: {run: 'exec sleep 997'}\n")
+    return path
 
 
 def spawn_agent(cluster: Cluster, name: str, token: str, folder: str = "", server: str = "") -> None:
@@ -145,6 +191,9 @@ def test_a_node_joins_by_a_token_once_and_no_second_agent_takes_its_name(secure:
     wait_log(secure, "b", "is used up: it was good for 1 and a joined by it")
     spawn_agent(secure, "a", join_token(secure), folder="a2")
     wait_log(secure, "a2", "two agents can't have one name")
+    wait_refusal(secure, "asked to join as node b was not let in: the join token")
+    wait_refusal(secure, "asked to join as node a was not let in: node a has joined with another key already")
+    assert secret.split("-")[2] not in log_of(secure, "imgd")
     assert secure.node_state("b") == "" and secure.node_state("a") == "NODE_STATE_READY"
 
     # The agent comes back by what is in its folder, without the token.
@@ -161,7 +210,7 @@ def test_a_token_of_another_ca_sends_nothing(secure: Cluster) -> None:
     wait_log(secure, "a", "is another imgd than expected")
     assert "nothing was sent to it" in log_of(secure, "a")
     assert secure.json("node", "join-tokens")[0]["uses_left"] == 1
-    assert "agent refused" not in log_of(secure, "imgd")
+    assert "agent refused" not in log_of(secure, "imgd") and refusals(secure) == []
 
 
 def test_a_revoked_node_is_out_at_once_until_it_joins_with_a_new_token(secure: Cluster) -> None:
@@ -178,24 +227,79 @@ def test_a_revoked_node_is_out_at_once_until_it_joins_with_a_new_token(secure: C
 @pytest.mark.long
 def test_certificates_are_renewed_while_the_agent_runs_and_after_imgd_was_away(tmp_path: Path) -> None:
     config = tmp_path / "imgd.yaml"
-    config.write_text("tls: {node_certificate: 6s, server_certificate: 9s}\n")
+    config.write_text("commands: true\ntls: {node_certificate: 6s, server_certificate: 9s}\n")
     with Cluster(tmp_path, secure=True, server_args=["--config", str(config)]) as cluster:
         cluster.start_daemon()
+        served = wait_for("gRPC's certificate", lambda: served_certificate(cluster), 10)
         cluster.start_agent("a")
         agent = cluster.agents["a"].pid
-        served = (tmp_path / "imgd/server.crt").read_text()
+        job = cluster.submit(long_job(tmp_path))
+        cluster.wait_state(job, "JOB_STATE_RUNNING")
+        runs = sorted(cluster.processes_of(job))
         wait_log(cluster, "a", "the certificate was renewed", 30)
         assert cluster.json("nodes")[0]["state"] == "NODE_STATE_READY"
         assert log_of(cluster, "a").count("joined imgd") == 1
-        wait_for("another server certificate", lambda: (tmp_path / "imgd/server.crt").read_text() != served, 20)
-        time.sleep(6)  # gRPC looks at its files every 5 s
-        assert cluster.daemon
-        cluster.daemon.terminate()
-        cluster.daemon.wait(20)
+        # gRPC looks at its files every 5 s.
+        wait_for("gRPC to show another", lambda: served_certificate(cluster) not in ("", served), 30)
+        stop_daemon(cluster)
         time.sleep(8)  # the last certificate has run out
         cluster.start_daemon()
-        wait_for("node a to be back", lambda: not cluster.json("nodes")[0].get("disconnected"), 30)
+        wait_for("node a to be back", lambda: not is_away(cluster), 30)
         assert cluster.agents["a"].pid == agent and cluster.agents["a"].poll() is None
+        # What ran there ran on.
+        shown = cluster.job(job)
+        assert (shown["state"], shown["generation"]) == ("JOB_STATE_RUNNING", "1")
+        assert runs and sorted(cluster.processes_of(job)) == runs
+
+
+@pytest.mark.long
+def test_a_node_that_is_revoked_after_its_certificate_has_run_out_does_not_come_back(tmp_path: Path) -> None:
+    config = tmp_path / "imgd.yaml"
+    config.write_text("tls: {node_certificate: 6s}\n")
+    with Cluster(tmp_path, secure=True, server_args=["--config", str(config)]) as cluster:
+        cluster.start_daemon()
+        cluster.start_agent("a")
+        stop_agent(cluster, "a")
+        time.sleep(7)  # its certificate has run out
+        cluster.cli("node", "revoke", "a")
+        (tmp_path / "a.join").unlink()
+        cluster.agents["a"] = cluster._spawn("a", cluster.agent_commands["a"])
+        wait_log(cluster, "a", "node a was revoked", 30)
+        wait_refusal(cluster, "asked to join as node a was not let in: node a was revoked")
+        assert is_away(cluster)
+
+
+def test_from_plain_text_to_tls_jobs_and_nodes_stay(tmp_path: Path) -> None:
+    config = tmp_path / "imgd.yaml"
+    config.write_text("commands: true\n")
+    waits = tmp_path / "waits.yaml"
+    waits.write_text("name: waits\ncommand: {run: 'true'}\n")
+    with Cluster(tmp_path, server_args=["--config", str(config)]) as cluster:
+        cluster.start_daemon()
+        cluster.start_agent("a")
+        running = cluster.submit(long_job(tmp_path))
+        cluster.wait_state(running, "JOB_STATE_RUNNING")
+        runs = sorted(cluster.processes_of(running))
+        queued = cluster.submit(waits)
+        plain = cluster.server
+        stop_daemon(cluster)
+        cluster.secure = True
+        cluster.start_daemon()
+        told = subprocess.run([BIN / "imgcli", "--server", f"http://{plain}", "nodes"], env=cluster.client_env,
+                              capture_output=True, text=True, timeout=30)  # fmt: skip
+        assert told.returncode == 5 and "wants TLS" in told.stderr
+        assert {int(job["id"]) for job in cluster.json("jobs")} == {running, queued}
+        stop_agent(cluster, "a")
+        assert is_away(cluster)
+        cluster.start_agent("a")  # as before, but with a join token, and by https
+        wait_for("node a to be back", lambda: not is_away(cluster), 20)
+        assert len(cluster.json("nodes")) == 1
+        shown = cluster.job(running)
+        assert (shown["state"], shown["generation"]) == ("JOB_STATE_RUNNING", "1")
+        assert runs and sorted(cluster.processes_of(running)) == runs
+        assert cluster.job(queued)["state"] == "JOB_STATE_QUEUED"
+        cluster.cli("cancel", str(running), "--wait")
+        cluster.wait_state(queued, "JOB_STATE_COMPLETED")
 
 
 def test_a_lost_ca_is_said_on_all_sides_and_a_new_one_takes_new_tokens(secure: Cluster) -> None:
@@ -254,12 +358,16 @@ def test_imgcli_logs_in_and_says_what_is_missing(secure: Cluster, tmp_path: Path
 
 def test_an_expired_certificate_of_the_server_names_the_times(tmp_path: Path) -> None:
     config = tmp_path / "imgd.yaml"
-    config.write_text("tls: {server_certificate: 2s}\n")
+    config.write_text("")
     with Cluster(tmp_path, secure=True, server_args=["--config", str(config)]) as cluster:
         cluster.start_daemon()
-        assert cluster.daemon
-        cluster.daemon.terminate()
-        cluster.daemon.wait(20)
+        cluster.start_agent("a")
+        stop_daemon(cluster)
+        config.write_text("tls: {server_certificate: 2s}\n")
+        for name in ("server.crt", "server.key"):
+            (tmp_path / "imgd" / name).unlink()
+        cluster.start_daemon()
+        stop_daemon(cluster)
         for name in ("server.crt", "server.key"):
             shutil.copy(tmp_path / "imgd" / name, tmp_path / f"own-{name}")
         time.sleep(2.5)  # by now it has run out, and it is the operator's, whom imgd leaves it to
@@ -270,6 +378,8 @@ def test_an_expired_certificate_of_the_server_names_the_times(tmp_path: Path) ->
         wait_log(cluster, "imgd2", "serves on")
         told = cluster.cli("nodes", check=False)
         assert told.returncode == 5 and "and by this machine's clock it is" in told.stderr
+        wait_log(cluster, "a", "and by this machine's clock it is", 30)
+        assert cluster.agents["a"].poll() is None, "it waits for a better one"
 
 
 def test_plain_text_on_the_network_needs_the_flag_that_says_what_it_does(tmp_path: Path) -> None:

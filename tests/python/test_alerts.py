@@ -48,6 +48,12 @@ def test_every_alert_says_what_who_and_where_to_read_on() -> None:
     assert {path.stem for path in (ROOT / "docs/runbooks").glob("*.md")} == {alert["alert"] for alert in ALERTS}
 
 
+def test_every_alert_is_brought_about_in_a_live_cluster() -> None:
+    tests = "".join((ROOT / f"tests/e2e/{name}.py").read_text() for name in ("test_alerts", "test_prometheus"))
+    missing = [alert["alert"] for alert in ALERTS if f'"{alert["alert"]}"' not in tests]
+    assert missing == [], "each needs a test that causes it, and sees it fire"
+
+
 @needs_promtool
 @pytest.mark.parametrize("wrong", ["vector(0) > 1", "vector(1)"], ids=["never", "always"])
 def test_an_alert_that_never_or_always_fires_fails_its_test(wrong: str, tmp_path: Path) -> None:

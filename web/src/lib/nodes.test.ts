@@ -1,6 +1,24 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { busyCurve } from './nodes.ts';
+import { busyCurve, howToJoin } from './nodes.ts';
+
+test('a machine joins with a token wherever imgd speaks TLS', () => {
+  const rows: [string, string, boolean][] = [
+    ['http:', 'localhost', false],
+    ['http:', '127.0.0.1', false],
+    ['http:', '[::1]', false],
+    ['https:', '127.0.0.1', true],
+    ['https:', 'gpu.example.org', true],
+    ['http:', 'gpu.example.org', true],
+    ['http:', '127.example.org', true],
+  ];
+  for (const [protocol, hostname, token] of rows) {
+    const { command } = howToJoin({ protocol, hostname });
+    assert.ok(command.includes(`imgagent --server ${hostname}:7650 `), command);
+    assert.equal(/^imgcli node join-token > token$/m.test(command), token, hostname);
+    assert.equal(command.includes('--token-file token'), token, hostname);
+  }
+});
 
 test('how busy devices were: the mean at each of the last readings', () => {
   const recent = new Map([

@@ -25,6 +25,23 @@ export function conditionOf(node: Node): NodeCondition {
   return { word: words(shortEnum(node.state, 'NODE_STATE_')), tone: 'off', icon: 'queued', why };
 }
 
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+
+/** How a machine joins the imgd of this page: with a token, but for one that is tried out in plain text on loopback. */
+export function howToJoin({ hostname, protocol }: { hostname: string; protocol: string }): {
+  text: string;
+  command: string;
+} {
+  const agent = `imgagent --server ${hostname}:7650`;
+  const state = '--state-dir /var/lib/imgagent';
+  if (protocol === 'http:' && LOOPBACK.test(hostname))
+    return { text: 'On this machine:', command: `${agent} ${state}` };
+  return {
+    text: 'An admin makes a token, which is good for one node within an hour, and the machine that is to join is given it in a file:',
+    command: `imgcli node join-token > token\n${agent} --token-file token ${state}`,
+  };
+}
+
 /** What is wrong with a device, as it was last read; empty when nothing is. */
 export function troubleOf(device: Device): string {
   const reading = device.reading;

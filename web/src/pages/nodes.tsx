@@ -3,7 +3,7 @@ import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural } from '../lib/format.ts';
-import { busyCurve, conditionOf, deviceText, sumNodes } from '../lib/nodes.ts';
+import { busyCurve, conditionOf, deviceText, howToJoin, sumNodes } from '../lib/nodes.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Spark, Trouble } from '../ui/bits.tsx';
@@ -38,6 +38,7 @@ export function NodesPage({ name }: { name?: string }) {
     );
   }
   const chosen = name ? state.nodes.find((node) => node.name === name) : undefined;
+  const joining = howToJoin(location);
   const trouble = state.nodes.filter((node) => conditionOf(node).word !== 'ready').length;
   return (
     <>
@@ -49,8 +50,8 @@ export function NodesPage({ name }: { name?: string }) {
         <div class="panel">
           <Empty
             title="No node has joined"
-            text="An agent on each GPU machine dials imgd and keeps the connection; nothing dials the agent. On the machine that is to join:"
-            command={`imgagent --server ${location.hostname}:7650 --state-dir /var/lib/imgagent`}
+            text={`An agent on each GPU machine dials imgd and keeps the connection; nothing dials the agent. ${joining.text}`}
+            command={joining.command}
           />
         </div>
       ) : (

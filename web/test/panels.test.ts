@@ -1,0 +1,105 @@
+// What is read on the pages beside a job's curves, over canned data.
+import assert from 'node:assert/strict';
+import { browserTest } from './harness.ts';
+
+browserTest('the queue: place, reason and forecast; what is held back or paused; quotas', async ({ page, base }) => {
+  await page.goto(`${base}/queue`);
+  const rows = page.locator('section[aria-label="In the queue"] tbody tr');
+  const first = rows.first();
+  await first.locator('td:nth-child(7) time').waitFor();
+  const cells = await first.locator('td').allTextContents();
+  assert.equal(cells[0], '1');
+  assert.match(cells[1]!, / #99$/);
+  assert.match(cells[6]!, /^in 2 h/);
+  assert.match(cells[7]!, /^needs 4 nodes with 8 free GPUs each; .* job 91 holds gpu-1, gpu-2/);
+  const places = await page.locator('section[aria-label="In the queue"] tbody td:first-child').allTextContents();
+  assert.deepEqual(places, places.map((_, i) => String(i + 1)));
+  // One that waits for a quota starts nobody knows when.
+  const quota = rows.filter({ hasText: 'may have 32 devices at once' }).first();
+  assert.match((await quota.textContent())!, /nobody knows/);
+
+  const held = page.locator('section[aria-label="Held back"] tbody tr');
+  assert.match((await held.first().textContent())!, /comes after job 91 /);
+  assert.equal(await held.count(), 3);
+  const paused = page.locator('section[aria-label="Paused"] tbody tr');
+  assert.match((await paused.first().textContent())!, /#120.*Paused.*paused by /);
+  const usage = page.locator('section[aria-label="Use and quotas"] tbody tr');
+  await usage.first().waitFor();
+  assert.match((await usage.first().textContent())!, / of /);
+
+  await first.locator('a').click();
+  await page.waitForURL(/\/jobs\/99$/);
+}); // biome-ignore format: one argument
+
+browserTest('the timeline: each change of state, with who did it and why', async ({ page, server, base }) => {
+  await page.goto(`${base}/jobs/91/timeline`);
+  const items = page.locator('.timeline li');
+  await items.first().waitFor();
+  const changes = server.world.jobs.get('91')!.history.map((event) => event.state_change!);
+  const shown = (await items.allTextContents()).reverse();
+  assert.equal(shown.length, changes.length);
+  assert.ok(changes.some((change) => change.to === 'JOB_STATE_PREEMPTING'));
+  changes.forEach((change, i) => {
+    assert.ok(shown[i]!.includes(change.text), shown[i]);
+    assert.ok(shown[i]!.endsWith(change.actor), shown[i]);
+    assert.ok(shown[i]!.toUpperCase().includes(change.to.slice('JOB_STATE_'.length)), shown[i]);
+  });
+  // Each but the newest says for how long.
+  assert.deepEqual(
+    shown.map((text) => text.includes(' · for ')),
+    changes.map((_, i) => i < changes.length - 1),
+  );
+  assert.match(shown.at(-1)!, / · start 2/);
+});
+
+browserTest('the configuration: the file as it was submitted, to copy and to run again', async ({ page, context, server, base }) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.goto(`${base}/jobs/91/config`);
+  const text = server.world.jobs.get('91')!.job.job_yaml;
+  const lines = page.locator('section.yaml > div');
+  await lines.first().waitFor();
+  assert.equal(`${(await lines.allTextContents()).join('\n')}\n`, text);
+  await page.getByRole('button', { name: 'Copy', exact: true }).click();
+  await page.getByText('The job file is in the clipboard').waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
+  await page.getByRole('link', { name: 'Change and rerun' }).click();
+  await page.waitForURL(/\/submit\?rerun=91$/);
+  const editor = page.getByLabel('Job file');
+  await editor.waitFor();
+  assert.equal(await editor.inputValue(), text);
+}); // biome-ignore format: one argument
+
+browserTest('a GPU leads to the job that holds it, and a node says what it costs and that it goes', async ({ page, base }) => {
+  await page.goto(`${base}/nodes`);
+  const row = page.locator('.node-row').filter({ has: page.getByRole('link', { name: 'gpu-1', exact: true }) });
+  assert.equal(await row.locator('a.gpu').count(), 8);
+  assert.match((await row.locator('a.gpu').first().textContent())!, /\d %.*#91/);
+  await row.locator('a.gpu').first().click();
+  await page.waitForURL(/\/jobs\/91$/);
+
+  await page.goto(`${base}/nodes/gpu-12`);
+  const facts = page.locator('section[aria-label="gpu-12"] .pairs');
+  await facts.waitFor();
+  const text = (await facts.textContent())!;
+  assert.match(text, /Price29\.5 an hour/);
+  assert.match(text, /Spot noticeterminate in \d/);
+}); // biome-ignore format: one argument
+
+browserTest('a file that is dropped on the editor is the job', async ({ page, base }) => {
+  await page.goto(`${base}/submit`);
+  const editor = page.getByLabel('Job file');
+  await editor.waitFor();
+  const drop = async (text: string) => {
+    const dataTransfer = await page.evaluateHandle((content) => {
+      const data = new DataTransfer();
+      data.items.add(new File([content], 'job.yaml'));
+      return data;
+    }, text);
+    await page.dispatchEvent('.editor', 'drop', { dataTransfer });
+  };
+  await drop('name: dropped\nmodle: {name: resnet50}\n');
+  await page.waitForSelector('.gutter .fault');
+  assert.equal(await editor.inputValue(), 'name: dropped\nmodle: {name: resnet50}\n');
+  await drop('name: dropped\nresources: {nodes: 1}\n');
+  await page.getByText('The file is good').waitFor();
+});
