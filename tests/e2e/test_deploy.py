@@ -51,7 +51,7 @@ def test_the_example_configuration_is_valid_and_commented(program: str) -> None:
 
 @pytest.mark.parametrize("program", ["imgd", "imgagent"])
 def test_systemd_hears_of_the_start_and_then_that_the_program_lives(program: str, tmp_path: Path) -> None:
-    commands = {
+    commands: dict[str, list[str | Path]] = {
         "imgd": ["--listen", f"127.0.0.1:{free_port()}", "--web-listen", "", "--checkpoint-dir", tmp_path / "ckpt"],
         # One without an imgd lives too.
         "imgagent": ["--server", f"127.0.0.1:{free_port()}", "--node", "a", "--cpu-slots", "1"],
