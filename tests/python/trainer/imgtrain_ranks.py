@@ -51,7 +51,9 @@ FIELDS: dict[str, dict[int, str]] = {
         7: "train_images",
         8: "val_images",
         9: "resumed_from",
+        10: "trial",
     },
+    "trial": {1: "bytes", 2: "seconds", 3: "bytes_per_second", 4: "nodes"},
     "step": {
         1: "step",
         2: "epoch",
@@ -165,7 +167,7 @@ def _named(kind: str, message: bytes) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for number, value in _decode(message).items():
         name = known.get(number)
-        if name in ("loader", "times") or (kind == "step" and name == "ranks"):
+        if name in ("loader", "times", "trial") or (kind == "step" and name == "ranks"):
             values[name] = SimpleNamespace(**{n: 0 for n in FIELDS[name].values()} | _named(name, value))
         elif name:
             values[name] = value.decode() if isinstance(value, bytes) else value

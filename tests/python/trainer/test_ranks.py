@@ -127,6 +127,21 @@ def test_each_rank_reports_and_only_rank_0_speaks_for_all(trainer: Trainer) -> N
     assert run.events("epoch") and not run.events("epoch", rank=1)
 
 
+def test_rank_0_tells_how_fast_the_ranks_network_was(trainer: Trainer) -> None:
+    run = trainer.run(2, train__max_steps=1)
+    trial = run.events("started")[0].trial
+    assert trial.bytes == 16 << 20
+    assert trial.seconds > 0
+    # Of two ranks each sends half of it twice.
+    assert trial.bytes_per_second == pytest.approx(trial.bytes / trial.seconds)
+    assert trial.nodes == 1
+    assert "trial" not in run.events("started", rank=1)[0].values
+
+    trainer.checkpoints /= "alone"
+    alone = trainer.run(1, train__max_steps=1)
+    assert "trial" not in alone.events("started")[0].values, "one rank has no network to try"
+
+
 def test_ranks_that_see_other_data_are_refused(trainer: Trainer, tmp_path: Path) -> None:
     port = str(free_port())
     jobs = [trainer.job_file(), trainer.job_file(seed=4)]
