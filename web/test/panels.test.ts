@@ -31,6 +31,18 @@ browserTest('the queue: place, reason and forecast; what is held back or paused;
   await page.waitForURL(/\/jobs\/99$/);
 }); // biome-ignore format: one argument
 
+browserTest("a waiting job's page says why it waits", async ({ page, server, base }) => {
+  const waiting = [...server.world.jobs.values()].filter(({ job }) => job.state === 'JOB_STATE_QUEUED' && job.reason_text);
+  const texts = new Map(waiting.map(({ job }) => [job.reason, job]));
+  assert.ok(texts.has('REASON_CODE_WAITS_BEHIND_JOB') && texts.size >= 4, [...texts.keys()].join(' '));
+  for (const job of texts.values()) {
+    await page.goto(`${base}/jobs/${job.id}`);
+    const why = await page.locator('p.why').textContent();
+    // As a sentence: with a capital, and a full stop.
+    assert.equal(why, `${job.reason_text[0]!.toUpperCase()}${job.reason_text.slice(1)}.`, job.reason);
+  }
+}); // biome-ignore format: one argument
+
 browserTest('the timeline: each change of state, with who did it and why', async ({ page, server, base }) => {
   await page.goto(`${base}/jobs/91/timeline`);
   const items = page.locator('.timeline li');
