@@ -29,13 +29,13 @@ TEST(EscapeFilter, LeavesAtATildeAndADotAtTheStartOfALineOnly) {
 }
 
 /// `imgcli shell NODE [--rank N] [-- WORDS]` and a command that takes no rest.
-struct Line {
+struct ShellGrammar {
   CommandLine line{"imgcli", "", "imgcli 1"};
   std::string node;
   uint64_t rank = 0;
   std::vector<std::string> rest;
 
-  Line() {
+  ShellGrammar() {
     Command shell = line.root().AddSubcommand("shell", "");
     shell.AddOption("NODE", node, "").Required();
     shell.AddNumber("--rank", "", 0, 9, [this](uint64_t value) { rank = value; });
@@ -53,7 +53,7 @@ struct Line {
 };
 
 TEST(CommandLine, WhatFollowsTheDashesIsTakenAsItIs) {
-  Line line;
+  ShellGrammar line;
   const auto parsed =
       line.Parse({"shell", "a", "--rank", "3", "--", "ls", "-l", "--rank", "{}", "[1,2]", "", "--", "x"});
   EXPECT_FALSE(parsed.error);
@@ -64,19 +64,19 @@ TEST(CommandLine, WhatFollowsTheDashesIsTakenAsItIs) {
 }
 
 TEST(CommandLine, WithoutDashesThereIsNoRest) {
-  Line line;
+  ShellGrammar line;
   EXPECT_FALSE(line.Parse({"shell", "a"}).error);
   EXPECT_THAT(line.rest, IsEmpty());
-  Line wrong;
+  ShellGrammar wrong;
   const auto parsed = wrong.Parse({"shell", "a", "ls"});
   ASSERT_TRUE(parsed.error);
   EXPECT_THAT(parsed.error->message, HasSubstr("'ls' is one argument too many"));
 }
 
 TEST(CommandLine, NoOtherCommandTakesARest) {
-  Line line;
+  ShellGrammar line;
   EXPECT_TRUE(line.Parse({"logs", "shell", "--", "x"}).error);
-  Line missing;
+  ShellGrammar missing;
   EXPECT_TRUE(missing.Parse({"shell", "--", "x"}).error);
 }
 

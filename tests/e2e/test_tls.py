@@ -182,7 +182,7 @@ def test_a_node_joins_by_a_token_once_and_no_second_agent_takes_its_name(secure:
         assert (secure.root / "a" / name).stat().st_mode & 0o777 == 0o600
     shown = secure.json("node", "join-tokens")[0]
     assert [use["node"] for use in shown["joined"]] == ["a"] and int(shown.get("uses_left", 0)) == 0
-    assert "a (127.0.0.1" in secure.cli("node", "join-tokens", "-o", "wide").stdout
+    assert "a (ipv4:127.0.0.1:" in secure.cli("node", "join-tokens", "-o", "wide").stdout
     secret = (secure.root / "a.join").read_text().strip()
     assert secret.split("-")[2] not in (secure.root / "imgd.log").read_text()
 

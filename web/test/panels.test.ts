@@ -84,6 +84,7 @@ browserTest('the configuration: the file as it was submitted, to copy and to run
 browserTest('a GPU leads to the job that holds it, and a node says what it costs and that it goes', async ({ page, base }) => {
   await page.goto(`${base}/nodes`);
   const row = page.locator('.node-row').filter({ has: page.getByRole('link', { name: 'gpu-1', exact: true }) });
+  await row.locator('a.gpu').first().waitFor();
   assert.equal(await row.locator('a.gpu').count(), 8);
   assert.match((await row.locator('a.gpu').first().textContent())!, /\d %.*#91/);
   await row.locator('a.gpu').first().click();
