@@ -11,8 +11,8 @@ Ec2JoinConfig ReadEc2Join(YamlMap& root) {
     if (auto file = regions.String(name)) config.regions[name] = std::move(*file);
   }
   regions.Finish();
-  if (auto instances = map.StringList("instances")) config.instances = std::move(*instances);
-  if (auto images = map.StringList("images")) config.images = std::move(*images);
+  config.instances = map.StringList("instances");
+  config.images = map.StringList("images");
   if (const auto age = map.DurationMs("max_age")) config.max_age_ms = *age;
   map.Finish();
   return config;
@@ -24,6 +24,12 @@ Status CheckEc2Join(const Ec2JoinConfig& config) {
     return Fail(ErrorCode::kInvalidArgument,
                 "ec2_join: found no {}; the accounts and the regions whose instances join are both needed",
                 config.accounts.empty() ? "accounts" : "regions");
+  }
+  for (const auto* list : {&config.instances, &config.images}) {
+    if (!*list || !(*list)->empty()) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                "ec2_join.{}: found an empty list, by which nobody joins; leave it out for all, or name some",
+                list == &config.instances ? "instances" : "images");
   }
   for (const auto& account : config.accounts) {
     if (account.size() == 12 && account.find_first_not_of("0123456789") == std::string::npos) continue;

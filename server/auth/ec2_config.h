@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,11 @@ namespace imgd {
 
 /// Which EC2 instances may join by what EC2 says of them (ec2_join in imgd.yaml); none where it is empty.
 struct Ec2JoinConfig {
-  std::vector<std::string> accounts;           ///< of AWS, 12 digits
-  std::map<std::string, std::string> regions;  ///< by name, the PEM file of EC2's certificate there
-  std::vector<std::string> instances;          ///< by id; empty: any
-  std::vector<std::string> images;             ///< by id; empty: any
-  int64_t max_age_ms = 3600 * 1000;            ///< since an instance was started; 0: it does not matter
+  std::vector<std::string> accounts;                  ///< of AWS, 12 digits
+  std::map<std::string, std::string> regions;         ///< by name, the PEM file of EC2's certificate there
+  std::optional<std::vector<std::string>> instances;  ///< by id; nothing: any
+  std::optional<std::vector<std::string>> images;     ///< by id; nothing: any
+  int64_t max_age_ms = 3600 * 1000;  ///< since an instance was started; 0: it does not matter
   bool operator==(const Ec2JoinConfig&) const = default;
 
   bool On() const { return *this != Ec2JoinConfig(); }
@@ -25,7 +26,8 @@ struct Ec2JoinConfig {
 /// Reads the mapping; its errors are the map's.
 Ec2JoinConfig ReadEc2Join(YamlMap& root);
 
-/// Errors: kInvalidArgument where there are no accounts or no regions, or an account is none.
+/// Errors: kInvalidArgument where there are no accounts or no regions, an account is none, or a list of
+/// instances or images is empty.
 Status CheckEc2Join(const Ec2JoinConfig& config);
 
 }  // namespace imgd

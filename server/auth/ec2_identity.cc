@@ -108,10 +108,13 @@ bool IsAccount(const std::string& text) {
 }  // namespace
 
 Result<Ec2Rules> LoadEc2Rules(const Ec2JoinConfig& config) {
+  const auto set_of = [](const std::optional<std::vector<std::string>>& list) {
+    return list ? std::set<std::string>(list->begin(), list->end()) : std::set<std::string>();
+  };
   Ec2Rules rules{.accounts = {config.accounts.begin(), config.accounts.end()},
                  .regions = {},
-                 .instances = {config.instances.begin(), config.instances.end()},
-                 .images = {config.images.begin(), config.images.end()},
+                 .instances = set_of(config.instances),
+                 .images = set_of(config.images),
                  .most_age = std::chrono::milliseconds(config.max_age_ms)};
   for (const auto& [region, file] : config.regions) {
     const auto text = ReadFile(file, kMostFileBytes);

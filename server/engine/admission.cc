@@ -97,15 +97,27 @@ Status CheckName(const std::string& node) {
               node.size());
 }
 
+/// "i-0123456789abcdef0": what a node is called whose instance was given no name.
+bool LooksLikeInstance(const std::string& node) {
+  return node.starts_with("i-") && node.size() > 2 &&
+         node.find_first_not_of("0123456789abcdef", 2) == std::string::npos;
+}
+
 Result<Joining> JoinAsInstance(const Admissions& admissions, const JoinOrder& order, WallTime now) {
   const Ec2Instance& instance = order.claim->instance;
   Joining out{.key = KeyOf(order, instance.id, now), .token = {}};
   const auto before = admissions.instances.find(instance.id);
   const bool known = before != admissions.instances.end();
   if (known && before->second.leave == InstanceLeave::kUsed && before->second.node == order.node &&
-      before->second.key_hash == order.key_hash && KeyOfInstance(admissions, before->second) != nullptr)
+      before->second.key_hash == order.key_hash && !HasLapsed(admissions, before->second, now))
     return out;  // its answer was lost
-  if (!known || before->second.leave != InstanceLeave::kMayRejoin) {
+  if (LooksLikeInstance(order.node) && order.node != instance.id) {
+    return Fail(ErrorCode::kInvalidArgument, "the EC2 instance {} can't be node {}: that is another's id",
+                instance.id, order.node);
+  }
+  const bool may_rejoin =
+      known && before->second.leave == InstanceLeave::kMayRejoin && before->second.node == order.node;
+  if (!may_rejoin) {
     if (known) IMGD_TRY(CheckOnce(admissions, before->second, instance, now));
     IMGD_TRY(CheckAge(*order.claim, now));
   }
@@ -116,6 +128,16 @@ Result<Joining> JoinAsInstance(const Admissions& admissions, const JoinOrder& or
 }
 
 }  // namespace
+
+std::vector<std::string> InstancesToRevoke(const Admissions& admissions, const std::string& node,
+                                           bool may_rejoin) {
+  std::vector<std::string> ids;
+  for (const auto& [id, record] : admissions.instances) {
+    if (record.node == node && (!may_rejoin || KeyOfInstance(admissions, record) != nullptr))
+      ids.push_back(id);
+  }
+  return ids;
+}
 
 bool IsNodeName(std::string_view name) {
   return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -135,7 +157,7 @@ Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallT
   const bool same_key = known != admissions.nodes.end() && known->second.key_hash == order.key_hash;
   NodeKeyRecord key = KeyOf(order, token.id, now);
   // Its answer was lost.
-  if (same_key && !known->second.revoked && known->second.token == token.id)
+  if (same_key && MayStillRenew(known->second, now) && known->second.token == token.id)
     return Joining{std::move(key), {}};
   if (token.uses_left == 0) return Refuse(WhyUsedUp(token));
   if (token.expires <= now) return Refuse(fmt::format("the join token {} has expired", token.id));

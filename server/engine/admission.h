@@ -57,6 +57,11 @@ Status MayConnect(const Admissions& admissions, const std::string& node, const s
 /// is over: whether they are known does not matter any more.
 std::vector<std::string> InstancesOfThePast(const Admissions& admissions, Duration most_age, WallTime now);
 
+/// Of the instances that joined as this node, by id, those whose leave goes with it; `may_rejoin`: the one
+/// that is the node still, since who had the name before it may have been put out for good.
+std::vector<std::string> InstancesToRevoke(const Admissions& admissions, const std::string& node,
+                                           bool may_rejoin);
+
 /// Makes a join token, or takes one back, or a node's leave.
 struct AdmissionOrder {
   enum class What { kMakeToken, kRevokeToken, kRevokeNode, kJoin, kNoteRefusal } what = What::kJoin;

@@ -55,9 +55,8 @@ struct AdmissionTest : testing::Test {
   }
   void RevokeInstanceOf(const std::string& node, InstanceLeave leave) {
     admissions.nodes[node].revoked = true;
-    for (auto& [id, record] : admissions.instances) {
-      if (record.node == node) record.leave = leave;
-    }
+    for (const auto& id : InstancesToRevoke(admissions, node, leave == InstanceLeave::kMayRejoin))
+      admissions.instances[id].leave = leave;
   }
   std::string RenewBy(const std::string& node, const std::string& key, WallTime now) {
     const auto renewed = Renew(admissions, Order("", node, key, now), now);
@@ -157,10 +156,37 @@ TEST_F(AdmissionTest, ARevokedInstanceStaysOutUntilSomebodyLetsItInOnceMore) {
   EXPECT_THAT(JoinAs("i-1", "a", "key-b"), HasSubstr("i-1 was revoked, as node a"));
   EXPECT_THAT(JoinAs("i-1", "b", "key-b", later, later), HasSubstr("was revoked"))
       << "also when started anew";
-  EXPECT_EQ(JoinBy("t1", "a", "key-c"), "") << "by a token, as any other";
   RevokeInstanceOf("a", InstanceLeave::kMayRejoin);
+  EXPECT_THAT(JoinAs("i-1", "b", "key-d", later), HasSubstr("as node a")) << "under its name alone";
   EXPECT_EQ(JoinAs("i-1", "a", "key-d", later), "") << "however old its document is";
   EXPECT_THAT(JoinAs("i-1", "a", "key-e", later, later), HasSubstr("has joined already")) << "once";
+}
+
+TEST_F(AdmissionTest, WhoWasRevokedIsNotLetInAgainWithWhoTookItsPlace) {
+  EXPECT_EQ(JoinAs("i-1", "a", "key-a"), "");
+  RevokeInstanceOf("a", InstanceLeave::kRevoked);
+  EXPECT_EQ(JoinAs("i-2", "a", "key-b"), "");
+  RevokeInstanceOf("a", InstanceLeave::kMayRejoin);
+  EXPECT_THAT(JoinAs("i-1", "a", "key-a"), HasSubstr("was revoked"));
+  EXPECT_EQ(JoinAs("i-2", "a", "key-c"), "");
+  RevokeInstanceOf("a", InstanceLeave::kRevoked);
+  EXPECT_EQ(JoinBy("t1", "a", "key-d"), "") << "by a token, as any other";
+  RevokeInstanceOf("a", InstanceLeave::kMayRejoin);
+  EXPECT_THAT(JoinAs("i-2", "a", "key-c"), HasSubstr("was revoked"));
+}
+
+TEST_F(AdmissionTest, ALostAnswerIsNotGivenAgainOnceTheNodesTimeIsOver) {
+  const WallTime over{kStart.micros + 24 * kHour + kRenewableMicros + 1};
+  EXPECT_EQ(JoinBy("t1", "a", "key-a"), "");
+  EXPECT_THAT(JoinBy("t1", "a", "key-a", over), HasSubstr("used up"));
+  EXPECT_EQ(JoinAs("i-1", "b", "key-b"), "");
+  EXPECT_THAT(JoinAs("i-1", "b", "key-b", over), HasSubstr("has joined already"));
+}
+
+TEST_F(AdmissionTest, NoInstanceTakesAnothersName) {
+  EXPECT_THAT(JoinAs("i-0ccc", "i-0ddd", "key-a"), HasSubstr("i-0ccc can't be node i-0ddd"));
+  EXPECT_EQ(JoinAs("i-0ddd", "i-0ddd", "key-b"), "");
+  EXPECT_EQ(JoinAs("i-0ccc", "i-robot", "key-c"), "");
 }
 
 TEST_F(AdmissionTest, AnInstanceWhoseNodesTimeIsOverJoinsAgainWhenItWasStartedAnew) {

@@ -61,14 +61,13 @@ Result<AdmissionAnswer> Engine::RevokeNode(const AdmissionOrder& order) {
 
 /// Of those that joined as this node; whether there are any.
 bool Engine::RevokeInstances(const AdmissionOrder& order) {
-  bool any = false;
-  for (auto& [id, record] : admissions_.instances) {
-    if (record.node != order.join.node) continue;
+  const auto ids = InstancesToRevoke(admissions_, order.join.node, order.may_rejoin);
+  for (const auto& id : ids) {
+    InstanceRecord& record = admissions_.instances[id];
     record.leave = order.may_rejoin ? InstanceLeave::kMayRejoin : InstanceLeave::kRevoked;
     state_.SaveInstance(record);
-    any = true;
   }
-  return any;
+  return !ids.empty();
 }
 
 void Engine::TakeInstance(const InstanceRecord& record, Duration most_age) {
