@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kPieceBytes = 64 << 10;
 constexpr size_t kTailBytes = 4096;
+constexpr std::chrono::milliseconds kAskEvery{2000};
 /// What a terminal takes as the end of the input: Ctrl-D.
 constexpr char kEndOfInput = '\x04';
 // As shells have it.
@@ -48,7 +49,11 @@ bool SessionPump::Step(int wait_ms) {
                                 {when(process.error, true), POLLIN, 0},
                                 {when(process.control, true), POLLIN, 0},
                                 {when(ends_.rank, !told_to_end_), POLLIN, 0}}};
+  const int ask_ms = static_cast<int>(kAskEvery.count());
+  const bool waits = !pending_.empty();
+  if (waits && (wait_ms < 0 || wait_ms > ask_ms)) wait_ms = ask_ms;
   if (::poll(fds.data(), fds.size(), wait_ms) < 0) return true;
+  if (waits) AskForPerson();
   if (fds[0].revents != 0) OnInbox();
   if (fds[1].revents != 0) WriteInput();
   if (fds[0].revents != 0 || fds[1].revents != 0) TakeFrames();
@@ -95,6 +100,7 @@ void SessionPump::TakeFrames() {
 void SessionPump::TakeFrame(v1::SessionFrame frame) {
   if (frame.has_input() && !input_ends_) {
     pending_ = std::move(*frame.mutable_input());
+    sent_ = std::chrono::steady_clock::now();
   } else if (frame.has_input_end() && !input_ends_) {
     EndInput();
   } else if (frame.has_window()) {
@@ -146,11 +152,20 @@ bool SessionPump::ReadOutput(UniqueFd& fd, bool is_error) {
   if (!send_ || gone_) return true;
   v1::SessionFrame frame;
   (is_error ? *frame.mutable_error_output() : *frame.mutable_output()) = std::move(bytes);
-  if (!send_(std::move(frame))) {
-    gone_ = true;
-    EndBecause("the person has gone");
-  }
+  SendFrame(std::move(frame));
   return true;
+}
+
+void SessionPump::SendFrame(v1::SessionFrame frame) {
+  const bool reached = send_(std::move(frame));
+  sent_ = std::chrono::steady_clock::now();
+  if (reached) return;
+  gone_ = true;
+  EndBecause("the person has gone");
+}
+
+void SessionPump::AskForPerson() {
+  if (send_ && !gone_ && std::chrono::steady_clock::now() - sent_ >= kAskEvery) SendFrame({});
 }
 
 void SessionPump::DrainOutput() {

@@ -5,6 +5,7 @@
 
 #include "agent/session/session_inbox.h"
 #include "agent/session/session_process.h"
+#include "common/clock.h"
 #include "common/files.h"
 #include "imgd/v1/session.pb.h"
 
@@ -51,6 +52,11 @@ class SessionPump {
   /// Reads once; false when there is nothing now or never again.
   bool ReadOutput(UniqueFd& fd, bool is_error);
   void DrainOutput();
+  /// Carries a frame to the person, or notes that there is none.
+  void SendFrame(v1::SessionFrame frame);
+  /// Input that the program does not take keeps the end of the call from being read: asks for it by a frame
+  /// with nothing in it.
+  void AskForPerson();
   void OnControl();
   void TakeWord(const std::string& word);
 
@@ -58,6 +64,7 @@ class SessionPump {
   SessionInbox* inbox_;
   Send send_;
   std::string pending_;      ///< input that the program has not taken yet
+  Instant sent_{};           ///< the last frame was, or input began to wait
   bool input_ends_ = false;  ///< nothing of what comes is input any more
   bool ended_ = false;       ///< the keeper has, and so all of the program; or the connection
   bool gone_ = false;

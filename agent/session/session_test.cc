@@ -99,6 +99,29 @@ TEST(SessionPump, InputThatNobodyReadsHoldsNothingUp) {
   EXPECT_EQ(program.Finish().exit_code(), 0U);
 }
 
+TEST(SessionPump, WhoGoesIsMissedAlsoWhereTheProgramReadsNothing) {
+  SessionProgram program{.program = "sleep",
+                         .arguments = {"sleep", "1000"},
+                         .environment = {"PATH=/usr/bin:/bin"},
+                         .folder = "/",
+                         .terminal = {}};
+  PumpEnds ends;
+  ends.process = std::move(*StartSessionProcess(IMGD_SHIM_PROGRAM, program, kGrace));
+  SessionInbox inbox;
+  int asked = 0;
+  SessionPump pump(std::move(ends), &inbox, [&](const v1::SessionFrame& frame) {
+    EXPECT_EQ(frame.frame_case(), v1::SessionFrame::FRAME_NOT_SET);
+    return ++asked < 2;
+  });
+  v1::SessionFrame input;
+  input.set_input(std::string(200'000, 'x'));
+  ASSERT_TRUE(inbox.Push(std::move(input)));
+  while (pump.Step(-1)) {
+  }
+  EXPECT_EQ(asked, 2);
+  EXPECT_TRUE(pump.gone());
+}
+
 TEST(SessionPump, ATerminalHasTheSizeThatItIsGiven) {
   RunningProgram program({"sh"}, TerminalSize{31, 97});
   program.Type("stty size; tty\n");

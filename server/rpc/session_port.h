@@ -1,5 +1,6 @@
 #pragma once
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <deque>
@@ -25,6 +26,8 @@ class SessionPort {
   virtual void ReadNext() = 0;
   /// Ends the stream once what was sent is on its way; the first status counts.
   virtual void End(grpc::Status status) = 0;
+  /// As End(OK), but what the other side does not take is not waited for.
+  virtual void Break() = 0;
 };
 
 /// One of the two streams of a session. Deletes itself when it has ended; the relay holds a port, which
@@ -37,8 +40,9 @@ class SessionStream final : public grpc::ServerBidiReactor<In, Out> {
     std::function<void()> on_gone;  ///< the last call
   };
 
-  /// The first message is read once Begin() is called.
-  SessionStream() : port_(std::make_shared<Port>(this)) {}
+  /// The first message is read once Begin() is called. `context`: the call's.
+  explicit SessionStream(grpc::CallbackServerContext* context)
+      : context_(context), port_(std::make_shared<Port>(this)) {}
 
   std::shared_ptr<SessionPort<Out>> port() const { return port_; }
   void Begin(Handlers handlers) {
@@ -120,6 +124,10 @@ class SessionStream final : public grpc::ServerBidiReactor<In, Out> {
       const std::lock_guard lock(mutex_);
       if (stream_ != nullptr) stream_->End(status);
     }
+    void Break() override {
+      const std::lock_guard lock(mutex_);
+      if (stream_ != nullptr) stream_->Break();
+    }
     void Detach() {
       const std::lock_guard lock(mutex_);
       stream_ = nullptr;
@@ -161,8 +169,19 @@ class SessionStream final : public grpc::ServerBidiReactor<In, Out> {
     if (end) this->Finish(*end);
   }
 
+  void Break() {
+    End(grpc::Status::OK);
+    bool waits = false;
+    {
+      const std::lock_guard lock(mutex_);
+      waits = writing_;
+    }
+    if (waits) context_->TryCancel();  // for as long as the other side reads nothing
+  }
+
   std::optional<grpc::Status> TakeEnd() { return std::exchange(finished_, true) ? std::nullopt : end_; }
 
+  grpc::CallbackServerContext* const context_;
   std::shared_ptr<Port> port_;
   Handlers handlers_;
   std::mutex mutex_;  // guards all below

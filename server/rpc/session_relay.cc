@@ -293,10 +293,15 @@ void SessionRelay::OnNodeFrame(uint64_t number, v1::SessionFrame frame) {
   Lock lock(mutex_);
   Session* session = Find(number);
   if (session == nullptr || session->phase != Phase::kOpen) return;
-  session->heard = std::chrono::steady_clock::now();
-  if (Session* parent = Find(session->parent)) parent->heard = session->heard;
   const auto person = session->person;
   const auto agent = session->agent;
+  if (frame.frame_case() == v1::SessionFrame::FRAME_NOT_SET) {  // it asks whether we are still there
+    lock.unlock();
+    agent->ReadNext();
+    return;
+  }
+  session->heard = std::chrono::steady_clock::now();
+  if (Session* parent = Find(session->parent)) parent->heard = session->heard;
   lock.unlock();
   v1::OpenSessionResponse response;
   *response.mutable_frame() = std::move(frame);
@@ -343,7 +348,7 @@ void SessionRelay::Finish(Lock lock, uint64_t number, const grpc::Status& status
   const auto agent = session->agent;
   if (const auto node = nodes_.find(session->agent_number); node != nodes_.end()) nodes_.erase(node);
   lock.unlock();
-  if (agent != nullptr) agent->End(grpc::Status::OK);
+  if (agent != nullptr) agent->Break();
   person->End(status);
 }
 

@@ -7,7 +7,8 @@ namespace imgd {
 
 grpc::ServerBidiReactor<v1::OpenSessionRequest, v1::OpenSessionResponse>* SessionServiceImpl::OpenSession(
     grpc::CallbackServerContext* context) {
-  auto* stream = new SessionStream<v1::OpenSessionRequest, v1::OpenSessionResponse>();  // deletes itself
+  auto* stream =
+      new SessionStream<v1::OpenSessionRequest, v1::OpenSessionResponse>(context);  // deletes itself
   const uint64_t number = relay_.AddPerson(stream->port(), callers_->OwnerOf(*context));
   stream->Begin({.on_message =
                      [this, number](v1::OpenSessionRequest message) {
@@ -19,7 +20,8 @@ grpc::ServerBidiReactor<v1::OpenSessionRequest, v1::OpenSessionResponse>* Sessio
 
 grpc::ServerBidiReactor<v1::ServeSessionRequest, v1::ServeSessionResponse>* SessionServiceImpl::ServeSession(
     grpc::CallbackServerContext* context) {
-  auto* stream = new SessionStream<v1::ServeSessionRequest, v1::ServeSessionResponse>();  // deletes itself
+  auto* stream =
+      new SessionStream<v1::ServeSessionRequest, v1::ServeSessionResponse>(context);  // deletes itself
   std::string node;
   if (tls_) {
     auto certified = CertifiedNode(*context, *engine_);

@@ -210,6 +210,24 @@ def test_nothing_is_left_when_the_client_or_the_agent_is_killed(cluster: Cluster
     assert cluster.cli("shell", "a", "--", "true").returncode == 0
 
 
+@pytest.mark.parametrize("how", ["client", "idle"])
+@pytest.mark.parametrize("size", [300 << 10, 4 << 20])
+def test_a_program_that_reads_nothing_of_its_input_ends_with_its_session(cluster: Cluster, how: str, size: int) -> None:
+    data = cluster.root / "data"
+    data.write_bytes(bytes(size))
+    with data.open("rb") as file, subprocess.Popen(shell(cluster, "a", "--", "sleep", "581"), stdin=file) as client:
+        wait_for("it to run", lambda: running("sleep 581"))
+        time.sleep(1)  # the input is on its way, and goes nowhere
+        if how == "client":
+            client.kill()
+        else:
+            (cluster.root / "imgd.yaml").write_text(CONFIG.format(idle="2s"))
+            cluster.cli("admin", "reload")
+        client.wait(30)
+    wait_for("the program to end", lambda: not running("sleep 581"))
+    wait_for("the end to be recorded", lambda: any("is over after" in text for text in session_events(cluster)))
+
+
 def test_imgd_that_stops_ends_sessions_with_words(cluster: Cluster) -> None:
     assert cluster.daemon
     with subprocess.Popen(shell(cluster, "a", "--", "sleep", "577"), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
