@@ -37,9 +37,11 @@ Handler SamplePictureHandler(ApiCaller* caller) {
     uint64_t id = 0;
     uint64_t event = 0;
     int number = 0;
+    // Event 0 would be the newest, which is another tomorrow.
     if (!ReadInto(request.parameters.at("id"), id) || !ReadInto(request.parameters.at("event"), event) ||
-        !ReadInto(request.parameters.at("number"), number)) {
-      answer(ErrorResponse(400, "INVALID_ARGUMENT", "job, event and picture are whole numbers"));
+        event == 0 || !ReadInto(request.parameters.at("number"), number)) {
+      answer(ErrorResponse(400, "INVALID_ARGUMENT",
+                           "job, event and picture are whole numbers, the event from 1 on"));
       return;
     }
     asked->set_id(id);

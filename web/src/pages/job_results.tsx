@@ -33,7 +33,7 @@ export function JobResults({ job }: { job: Job }) {
         <div class="panel">
           <Empty
             title="No figures by class"
-            text="After a validation pass here is how well each class was told from the others, which were mistaken for which, and the images that the model was most wrong about."
+            text="After a validation pass here is how well each class was told from the others, which were mistaken for which, and the images with the highest loss."
           />
         </div>
       )}
@@ -55,9 +55,10 @@ const PRESENCE: Record<ReportedCheckpoint['presence'], [string, string]> = {
 
 function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: string }) {
   const [all, setAll] = useState(false);
-  // Those that are there, and some of those before them.
-  const there = list.filter((one) => one.presence === 'CHECKPOINT_PRESENCE_HERE').length;
-  const shown = list.slice(0, all ? MOST_ROWS : Math.max(FIRST_CHECKPOINTS, there));
+  // Those that are there, however old, as the best is, and the newest of the others.
+  const isThere = (one: ReportedCheckpoint) => one.presence === 'CHECKPOINT_PRESENCE_HERE';
+  let others = (all ? MOST_ROWS : FIRST_CHECKPOINTS) - list.filter(isThere).length;
+  const shown = list.filter((one) => isThere(one) || others-- > 0);
   if (list.length === 0) {
     return (
       <div class="panel">
@@ -70,7 +71,7 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
       <header>
         <h2>Checkpoints</h2>
         <span class="muted">
-          {count(list.length)}; as weights: <code>imgcli export {id}</code>
+          {count(list.length)}; as weights: <code>imgcli export {id} --to torch -o weights.pth</code>
         </span>
         <span class="grow" />
         {list.length > shown.length && !all && (
@@ -113,7 +114,7 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
                     key={file.name}
                     href={api.checkpointAddress(id, name, file.name)}
                     title={`Download, ${bytes(file.size_bytes)}`}
-                    download
+                    download=""
                   >
                     {file.name}
                   </a>
@@ -257,9 +258,9 @@ function Mistakes({ figures }: { figures: ClassFigures }) {
 
 function Worst({ figures }: { figures: ClassFigures }) {
   return (
-    <section class="panel scroll" tabIndex={0} aria-label="Images that the model was most wrong about">
+    <section class="panel scroll" tabIndex={0} aria-label="Images with the highest loss">
       <header>
-        <h2>Images that the model was most wrong about</h2>
+        <h2>Images with the highest loss</h2>
       </header>
       <table>
         <thead>

@@ -12,7 +12,7 @@ export function Samples({
   const shown = samples.images.map((image, number) => ({ ...image, number }));
   const kinds = [
     { title: 'From all over the set', images: shown.filter((image) => !image.worst) },
-    { title: 'Most wrong about', images: shown.filter((image) => image.worst) },
+    { title: 'With the highest loss', images: shown.filter((image) => image.worst) },
   ];
   return (
     <section class="panel" aria-label="Sample images">
