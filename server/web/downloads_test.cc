@@ -194,7 +194,8 @@ TEST_F(DownloadsTest, SamplesAreListedWithoutTheirPicturesWhichHaveAddresses) {
   EXPECT_EQ(picture(newest, 2).status, 404);
   EXPECT_EQ(Ask(fmt::format("/api/v1/jobs/{}/samples/{}/-1", id, newest)).status, 404);
   EXPECT_EQ(Ask(fmt::format("/api/v1/jobs/{}/samples/x/0", id)).status, 400);
-  EXPECT_EQ(Ask(fmt::format("/api/v1/jobs/{}/samples/0/0", id)).status, 400) << "the newest is another tomorrow";
+  EXPECT_EQ(Ask(fmt::format("/api/v1/jobs/{}/samples/0/0", id)).status, 400)
+      << "the newest is another tomorrow";
   for (const auto& event : Watch(id, 0, false)) {
     for (const auto& image : event.samples().images()) EXPECT_EQ(image.picture(), "");
   }
