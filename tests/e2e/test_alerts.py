@@ -339,7 +339,7 @@ def test_data_that_come_over_a_slow_line(
     port = free_port()
     serve = subprocess.Popen([BIN / "imgcli", "dataset", "serve", shards, "--port", str(port)],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    line = SlowLine(port, 100_000)
+    line = SlowLine(port, 25_000)
     try:
         wait_for("the data server", lambda: subprocess.run(
             [BIN / "imgcli", "dataset", "info", f"http://127.0.0.1:{port}/train/"], capture_output=True
