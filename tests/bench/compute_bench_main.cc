@@ -1,16 +1,20 @@
 // How fast training computes, without data: steps of Learner on one batch that lies in memory, as a rank
-// under torchrun's environment. Prints one line of JSON: images per second of all ranks.
+// under torchrun's environment. Prints one line of JSON: images per second of all ranks. Or what the profiler
+// costs a step while nobody asks for it.
 #include "trainer/torch.h"
 //
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include "trainer/dist/device.h"
 #include "trainer/loop/learner.h"
+#include "trainer/loop/profile.h"
 #include "trainer/loop/session.h"
 #include "trainer/loop/step_clock.h"
 #include "trainer/report/reporter.h"
@@ -28,6 +32,7 @@ struct Wanted {
   int threads = 0;
   std::string precision;
   bool cuda_graph = false;
+  int bucket_mb = JobSpec::Dist{}.bucket_mb;
 };
 
 JobSpec SpecOf(const Wanted& wanted, const Environment& env) {
@@ -37,6 +42,7 @@ JobSpec SpecOf(const Wanted& wanted, const Environment& env) {
   spec.train.global_batch = wanted.rank_batch * env.world_size;
   spec.train.precision = wanted.precision;
   spec.train.cuda_graph = wanted.cuda_graph;
+  spec.dist.bucket_mb = wanted.bucket_mb;
   return spec;
 }
 
@@ -89,14 +95,56 @@ Result<double> ImagesPerSecond(const Wanted& wanted, const Environment& env) {
   return wanted.steps * spec.train.global_batch / took.count();
 }
 
+/// A step's calls of the profiler and its marks, without the step.
+double SecondsOfHooks(const Environment& env) {
+  constexpr int kSteps = 1'000'000;
+  const at::Device cpu(at::kCPU);
+  StepClock clock(cpu);
+  report::Tee nobody({});
+  Commands commands;
+  StepProfiler profiler(cpu, env, ".", clock, nobody);
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    profiler.BeforeStep(step, commands);
+    { RECORD_USER_SCOPE("imgtrain: input"); }
+    { RECORD_USER_SCOPE("imgtrain: forward"); }
+    { RECORD_USER_SCOPE("imgtrain: backward and all-reduce"); }
+    { RECORD_USER_SCOPE("imgtrain: optimizer"); }
+    profiler.AfterStep(/*is_last=*/false);
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kSteps;
+}
+
+/// The arguments after the program's name, but for `hooks`. Nothing where they are not understood.
+std::optional<Wanted> Read(int argc, char** argv) {
+  if (argc < 7) return std::nullopt;
+  Wanted wanted{argv[1], std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]),
+                argv[6]};
+  for (int i = 7; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    constexpr std::string_view kBuckets = "buckets=";
+    if (word == "graph") {
+      wanted.cuda_graph = true;
+    } else if (word.starts_with(kBuckets)) {
+      wanted.bucket_mb = std::atoi(argv[i] + kBuckets.size());
+    } else {
+      return std::nullopt;
+    }
+  }
+  return wanted;
+}
+
 }  // namespace
 }  // namespace imgd::trainer
 
 int main(int argc, char** argv) {
   using namespace imgd;
-  const bool cuda_graph = argc == 8 && std::string_view(argv[7]) == "graph";
-  if (argc != 7 && !cuda_graph) {
-    std::fprintf(stderr, "usage: compute_bench MODEL SIZE RANK_BATCH STEPS THREADS PRECISION [graph]\n");
+  const bool hooks = argc == 2 && std::string_view(argv[1]) == "hooks";
+  const auto wanted = trainer::Read(argc, argv);
+  if (!wanted && !hooks) {
+    std::fprintf(stderr,
+                 "usage: compute_bench MODEL SIZE RANK_BATCH STEPS THREADS PRECISION [graph] [buckets=MIB]\n"
+                 "       compute_bench hooks\n");
     return 2;
   }
   const auto env =
@@ -105,9 +153,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", env.error().ToString().c_str());
     return 2;
   }
-  const auto rate = trainer::ImagesPerSecond({argv[1], std::atoi(argv[2]), std::atoi(argv[3]),
-                                              std::atoi(argv[4]), std::atoi(argv[5]), argv[6], cuda_graph},
-                                             *env);
+  if (hooks) {
+    std::printf("{\"seconds_per_step\": %.4g}\n", trainer::SecondsOfHooks(*env));
+    return 0;
+  }
+  const auto rate = trainer::ImagesPerSecond(*wanted, *env);
   if (!rate) {
     std::fprintf(stderr, "%s\n", rate.error().ToString().c_str());
     return 1;

@@ -1,8 +1,10 @@
-"""`./run bench page`: writes docs/benchmarks.md from the figures in build/bench/; what was not measured since stays."""
+"""`./run bench page`: writes docs/benchmarks.md from the figures in build/bench/; what was not measured since stays,
+under its date."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from report import ROOT, beside, number
 HEAD = """\
 # Benchmarks
 
-Written by `./run bench page` from what `./run bench train`, `control`, `data` and `scheduler` measured; don't edit.
+Written by `./run bench page` from what `./run bench train`, `control`, `data`, `scheduler` and `web` measured; don't edit.
 Each figure is the median of several passes, ours and the peers' in turn in one run, with the least and the greatest
 beside it. A ratio says how many times better ours is: for rates ours / peer, for times peer / ours. What could not be
 measured says why.
@@ -52,13 +54,28 @@ def section(path: Path) -> str:
     return f"{found['date']}: {where}\n\n{top}\n{rows}\n" + (f"\n{said}" if said else "")
 
 
+def kept(before: str, measured: set[str]) -> str:
+    """The part of a section that stands: its tables, each under its own date, without the cases measured anew."""
+    blocks = []
+    for block in re.split(r"\n(?=\d{4}-\d\d-\d\d: )", before.strip()):
+        lines = block.splitlines()
+        rows = [i for i, text in enumerate(lines) if text.startswith("| ") and lines[i - 1].startswith("|")]
+        rows = rows[1:]  # without the line under the titles
+        gone = {i for i in rows if lines[i].split(" | ")[0].removeprefix("| ") in measured}
+        if len(gone) < len(rows):
+            blocks.append("\n".join(text for i, text in enumerate(lines) if i not in gone) + "\n")
+    return "\n".join(blocks)
+
+
 def main() -> None:
     page = ROOT / "docs/benchmarks.md"
     before = page.read_text().split("\n## ")[1:]
     sections = {title: text.strip() + "\n" for title, _, text in (part.partition("\n") for part in before)}
     for path in (ROOT / "build/bench").glob("*.json"):
         if not path.stem.endswith("-quick"):
-            sections[path.stem] = section(path)
+            measured = {row["case"] for row in json.loads(path.read_text())["rows"]}
+            still = kept(sections.get(path.stem, ""), measured)
+            sections[path.stem] = section(path) + (f"\n{still}" if still else "")
     parts = [f"## {title}\n\n{sections[title]}" for title in sorted(sections)]
     page.write_text("\n".join([head(sections), *parts]))
     print("written: docs/benchmarks.md")

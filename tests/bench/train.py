@@ -266,6 +266,28 @@ def checkpoint_case(data: Path) -> Case:
     )
 
 
+def profiler_case() -> Case:
+    """What the profiler's hooks cost in a step in which nobody asks for a profile: their own time beside a step's."""
+
+    def share() -> float:
+        hooks: float = json.loads(run([BIN / "compute_bench", "hooks"]).printed)["seconds_per_step"]
+        return 100 * hooks * ours_computing(SMALL, 1, CORES) / SMALL.batch
+
+    return Case(
+        f"{SMALL.name} the profiler while it is off", "% of a step", "lower", {"imgtrain": share}, goal="below 0.1 %"
+    )
+
+
+def bucket_cases() -> list[Case]:
+    """Gradients travel in buckets: small ones begin earlier, large ones are fewer."""
+    work = replace(SMALL, steps=16)
+    return [
+        Case(f"{SMALL.name} 2 ranks, buckets of {mib} MiB", "images/s", "higher",
+             {"imgtrain": functools.partial(ours_computing, work, 2, CORES // 2, f"buckets={mib}")})
+        for mib in (1, 4, 25, 100)
+    ]  # fmt: skip
+
+
 def idle_on_gpu(work: Work, data: Path, measure_one: Callable[..., Figures]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
@@ -319,8 +341,8 @@ def main() -> None:
         cases = [case for work in (SMALL, SMALL_BF16, LARGE)
                  for case in [*computing_cases(work), *end_to_end_cases(work, shapes / "train")]]  # fmt: skip
         if CORES >= 2:
-            cases += end_to_end_cases(SMALL, shapes / "train", ranks=2)
-        cases.append(checkpoint_case(shapes / "train"))
+            cases += [*end_to_end_cases(SMALL, shapes / "train", ranks=2), *bucket_cases()]
+        cases += [checkpoint_case(shapes / "train"), profiler_case()]
         chosen = [case for case in cases if options.only in case.name]
         finish("train", measure(chosen), keep=len(chosen) < len(cases))
         print(f"not measured: {ON_GPU.name} on a GPU, which --gpu does where there is one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -63,3 +64,19 @@ def test_a_goal_stands_beside_ours_and_makes_no_verdict() -> None:
 def test_the_page_says_that_there_are_no_figures_of_gpus_only_where_there_are_none() -> None:
     assert "No figures from GPUs" in page.head(["train", "data"])
     assert "No figures from GPUs" not in page.head(["train", "train-gpu"])
+
+
+def test_what_was_not_measured_anew_stays_under_its_own_date(tmp_path: Path) -> None:
+    def section(date: str, *cases: str) -> str:
+        rows = [{"case": case, "subject": s, "unit": "s", "value": 1} for case in cases for s in ("ours", "peer")]
+        on = {"cores": 2, "cpu": "a", "memory_gib": 1, "system": "b"}
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps({"date": date, "machine": on, "rows": rows}))
+        return page.section(path)
+
+    before = section("2026-01-01", "one", "two") + "\n" + section("2025-01-01", "three")
+    still = page.kept(before, {"two"})
+    assert [line[:10] for line in still.splitlines() if line.startswith("20")] == ["2026-01-01", "2025-01-01"]
+    assert "| one | ours |" in still and "| three | peer |" in still and "two" not in still
+    assert page.kept(before, {"one", "two"}).startswith("2025-01-01"), "a table without rows goes"
+    assert page.kept(before, {"one", "two", "three"}) == "" == page.kept("", {"one"})

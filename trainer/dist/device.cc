@@ -37,21 +37,24 @@ void KeepFreedMemory() {
 
 }  // namespace
 
+Result<at::Device> DeviceOf(const std::string& wanted, int local_rank, int gpus) {
+  if (wanted == "cpu" || (gpus == 0 && wanted != "cuda")) return at::Device(at::kCPU);
+  if (gpus == 0) {
+    return Fail(ErrorCode::kFailedPrecondition, "train.device: cuda is asked for, but this rank sees no GPU");
+  }
+  if (local_rank >= gpus) {
+    return Fail(ErrorCode::kFailedPrecondition, "local rank {} needs a GPU of its own, but {} can be seen",
+                local_rank, gpus);
+  }
+  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank));
+}
+
 Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank) {
   CudaParts* parts = nullptr;
   if (wanted != "cpu") {
     IMGD_ASSIGN(parts, FindCudaParts(wanted == "cuda"));
   }
-  const int count = parts == nullptr ? 0 : parts->GpuCount();
-  if (count == 0) {
-    if (wanted != "cuda") return at::Device(at::kCPU);
-    return Fail(ErrorCode::kFailedPrecondition, "train.device: cuda is asked for, but this rank sees no GPU");
-  }
-  if (local_rank >= count) {
-    return Fail(ErrorCode::kFailedPrecondition, "local rank {} needs a GPU of its own, but {} can be seen",
-                local_rank, count);
-  }
-  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank));
+  return DeviceOf(wanted, local_rank, parts == nullptr ? 0 : parts->GpuCount());
 }
 
 std::string DescribeDevice(const at::Device& device) {

@@ -8,9 +8,12 @@
 
 namespace imgd::trainer {
 
-/// The device of this rank: cuda:`local_rank` or the CPU. `wanted` is auto (a GPU where there is one), cpu or
-/// cuda. Errors: kFailedPrecondition where a GPU is asked for and this rank has none, saying how many it
-/// sees.
+/// The device of a rank that sees so many `gpus`: cuda:`local_rank` or the CPU. `wanted` is auto (a GPU where
+/// there is one), cpu or cuda. Errors: kFailedPrecondition where a GPU is asked for and this rank has none,
+/// saying how many it sees.
+Result<at::Device> DeviceOf(const std::string& wanted, int local_rank, int gpus);
+
+/// The same for the GPUs that this process sees. Errors: also those of FindCudaParts.
 Result<at::Device> ChooseDevice(const std::string& wanted, int local_rank);
 
 /// "cpu", "cuda:0 NVIDIA H100".

@@ -1,8 +1,11 @@
 #include "trainer/torch.h"
 //
+#include <ATen/record_function.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <set>
+#include <string_view>
 
 #include "common/job_file.h"
 #include "trainer/model/layers.h"
@@ -46,6 +49,46 @@ TEST(Model, EveryKernelHasChannelsLastStridesThoughItBeOneByOne) {
     if (parameter.dim() != 4) continue;
     EXPECT_EQ(parameter.stride(1), 1) << name;
     EXPECT_EQ(parameter.stride(3), parameter.size(1)) << name;
+  }
+}
+
+/// What convolutions were given while it lives, on this thread: how many, and the sizes of those whose pixels
+/// were not interleaved (channels_last), which a copy would have to put right.
+struct WatchedConvolutions {
+  int count = 0;
+  std::vector<std::string> others;
+  at::CallbackHandle handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+        if (std::string_view(call.name()) == "aten::convolution") watcher->See(call.inputs()[0].toTensor());
+        return nullptr;
+      })
+          .needsInputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  static thread_local WatchedConvolutions* watcher;
+
+  WatchedConvolutions() { watcher = this; }
+  ~WatchedConvolutions() { at::removeCallback(handle); }
+
+  void See(const at::Tensor& input) {
+    ++count;
+    if (!input.is_contiguous(at::MemoryFormat::ChannelsLast))
+      others.push_back(fmt::format("{}", fmt::join(input.sizes(), "x")));
+  }
+};
+thread_local WatchedConvolutions* WatchedConvolutions::watcher = nullptr;
+
+TEST(Model, EveryActivationIsChannelsLastThroughTheWholeNet) {
+  const std::pair<std::string, int> nets[] = {{"resnet18", 20},      {"resnet50", 53},
+                                              {"resnext50_32x4d", 53}, {"convnext_tiny", 22},
+                                              {"vit_small_patch16", 1}};
+  for (const auto& [name, convolutions] : nets) {
+    const auto model = *MakeModel({.name = name}, {.classes = 10, .image_size = 64});
+    model->train();
+    const auto images = at::randn({2, 3, 64, 64}).contiguous(at::MemoryFormat::ChannelsLast);
+    WatchedConvolutions seen;
+    model->forward(images);
+    EXPECT_EQ(seen.count, convolutions) << name;
+    EXPECT_THAT(seen.others, testing::IsEmpty()) << name;
   }
 }
 
