@@ -34,9 +34,9 @@ class Case:
     unit: str
     better: str  # "higher" for rates, "lower" for times
     subjects: dict[str, Callable[[], float] | str]  # how to measure one pass, or why it can't be had
-    values: dict[str, list[float]] = field(default_factory=dict)
     goal: str = ""  # what ours is meant to reach, for the reader: a row has no verdict
     passes: int | None = None  # where it is not measure()'s number
+    values: dict[str, list[float]] = field(default_factory=dict, init=False)
 
 
 class Seen:

@@ -78,8 +78,10 @@ struct WatchedConvolutions {
 thread_local WatchedConvolutions* WatchedConvolutions::watcher = nullptr;
 
 TEST(Model, EveryActivationIsChannelsLastThroughTheWholeNet) {
-  const std::pair<std::string, int> nets[] = {{"resnet18", 20},      {"resnet50", 53},
-                                              {"resnext50_32x4d", 53}, {"convnext_tiny", 22},
+  const std::pair<std::string, int> nets[] = {{"resnet18", 20},
+                                              {"resnet50", 53},
+                                              {"resnext50_32x4d", 53},
+                                              {"convnext_tiny", 22},
                                               {"vit_small_patch16", 1}};
   for (const auto& [name, convolutions] : nets) {
     const auto model = *MakeModel({.name = name}, {.classes = 10, .image_size = 64});
