@@ -336,11 +336,7 @@ def main() -> None:
     rows = [row for part in chosen for row in PARTS[part]()]
     for row in rows:
         row["note"] = SLURM_NOTE if row["subject"] == "slurm" else IMGD_NOTE
-    written = ROOT / "build/bench/control.json"
-    if len(chosen) < len(PARTS) and written.exists():
-        measured = {row["case"] for row in rows}
-        rows = [row for row in json.loads(written.read_text())["rows"] if row["case"] not in measured] + rows
-    finish("control", rows)
+    finish("control", rows, keep=len(set(chosen)) < len(PARTS))
 
 
 if __name__ == "__main__":

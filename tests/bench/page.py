@@ -14,10 +14,10 @@ from report import ROOT, beside, number
 HEAD = """\
 # Benchmarks
 
-Written by `./run bench page` from what `./run bench train`, `control`, `data`, `scheduler` and `web` measured; don't edit.
-Each figure is the median of several passes, ours and the peers' in turn in one run, with the least and the greatest
-beside it. A ratio says how many times better ours is: for rates ours / peer, for times peer / ours. What could not be
-measured says why.
+Written by `./run bench page` from what `./run bench train`, `control`, `data`, `scheduler` and `web` measured; don't
+edit. Each figure is the median of several passes, ours and the peers' in turn in one run, with the least and the
+greatest beside it. A ratio says how many times better ours is: for rates ours / peer, for times peer / ours. What could
+not be measured says why.
 """
 
 WITHOUT_GPU = """
@@ -39,8 +39,7 @@ def line(row: dict[str, Any], with_goal: bool, with_beside: bool) -> str:
     return f"| {row['case']} | {row['subject']} | {number(row['value'])} {row['unit']} | {spread} | {ratio} |" + more
 
 
-def section(path: Path) -> str:
-    found = json.loads(path.read_text())
+def section(found: dict[str, Any]) -> str:
     on = found["machine"]
     where = f"{on['cores']} cores of {on['cpu']}, {on['memory_gib']} GiB, {on['system']}"
     with_goal, with_beside = (any(key in row for row in found["rows"]) for key in ("goal", "beside"))
@@ -73,9 +72,10 @@ def main() -> None:
     sections = {title: text.strip() + "\n" for title, _, text in (part.partition("\n") for part in before)}
     for path in (ROOT / "build/bench").glob("*.json"):
         if not path.stem.endswith("-quick"):
-            measured = {row["case"] for row in json.loads(path.read_text())["rows"]}
-            still = kept(sections.get(path.stem, ""), measured)
-            sections[path.stem] = section(path) + (f"\n{still}" if still else "")
+            found = json.loads(path.read_text())
+            measured = {row["case"] for row in found["rows"]}
+            still = kept(sections.get(path.stem, ""), measured) if found.get("partial") else ""
+            sections[path.stem] = section(found) + (f"\n{still}" if still else "")
     parts = [f"## {title}\n\n{sections[title]}" for title in sorted(sections)]
     page.write_text("\n".join([head(sections), *parts]))
     print("written: docs/benchmarks.md")

@@ -112,7 +112,8 @@ def beside(row: dict[str, Any]) -> str:
 
 
 def finish(name: str, rows: list[dict[str, Any]], keep: bool = False) -> None:
-    """Prints the table and writes build/bench/NAME.json. `keep`: what that has of other cases stays in it."""
+    """Prints the table and writes build/bench/NAME.json. `keep`, where not all was measured: what that has of other
+    cases stays in it; where it has none it is partial, and so are other cases' rows of docs/benchmarks.md kept."""
     wide = max(12, *(len(row["subject"]) for row in rows))
     goals = max(len(row.get("goal", "")) for row in rows)
     goals = goals and max(goals, len("goal")) + 2  # no column where none has one
@@ -131,9 +132,13 @@ def finish(name: str, rows: list[dict[str, Any]], keep: bool = False) -> None:
             print(f"{'':34} {'':{wide}} {beside(row)}")
     out = ROOT / "build/bench" / f"{name}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    if keep and out.exists():
-        measured = {row["case"] for row in rows}
-        rows = [row for row in json.loads(out.read_text())["rows"] if row["case"] not in measured] + rows
-    document = {"machine": machine(), "date": datetime.date.today().isoformat(), "rows": rows}
+    before = json.loads(out.read_text()) if keep and out.exists() else {"rows": [], "partial": keep}
+    measured = {row["case"] for row in rows}
+    document = {
+        "machine": machine(),
+        "date": datetime.date.today().isoformat(),
+        "partial": before.get("partial", False),
+        "rows": [row for row in before["rows"] if row["case"] not in measured] + rows,
+    }
     out.write_text(json.dumps(document, indent=2) + "\n")
     print(f"\nwritten to {out.relative_to(ROOT)}")

@@ -199,6 +199,12 @@ def seen_rate(once: Callable[[], float]) -> Seen:
     return Seen(lambda: {"images/s": once()})
 
 
+@functools.cache
+def ours_alone(work: Work) -> Seen:
+    """Of all cores in one rank."""
+    return seen_rate(functools.partial(ours_computing, work, 1, CORES))
+
+
 def computing_cases(work: Work) -> list[Case]:
     """All cores in one rank, and how well two ranks of half the cores each do beside one of half the cores."""
 
@@ -207,7 +213,7 @@ def computing_cases(work: Work) -> list[Case]:
     def case(name: str, unit: str, ours: Callable[[], float], peer: Callable[[], float], goal: str = "") -> Case:
         return Case(f"{work.name} {name}", unit, "higher", {"imgtrain": why or ours, "pytorch": why or peer}, goal=goal)
 
-    cases = [case("computing alone", "images/s", functools.partial(ours_computing, work, 1, CORES),
+    cases = [case("computing alone", "images/s", ours_alone(work).figure("images/s"),
                   functools.partial(peer_computing, work, 1, CORES), "at least 1.0x pytorch")]  # fmt: skip
     if work is SMALL and CORES >= 2:
         half = CORES // 2
@@ -268,10 +274,11 @@ def checkpoint_case(data: Path) -> Case:
 
 def profiler_case() -> Case:
     """What the profiler's hooks cost in a step in which nobody asks for a profile: their own time beside a step's."""
+    rate = ours_alone(SMALL).figure("images/s")
 
     def share() -> float:
         hooks: float = json.loads(run([BIN / "compute_bench", "hooks"]).printed)["seconds_per_step"]
-        return 100 * hooks * ours_computing(SMALL, 1, CORES) / SMALL.batch
+        return 100 * hooks * rate() / SMALL.batch
 
     return Case(
         f"{SMALL.name} the profiler while it is off", "% of a step", "lower", {"imgtrain": share}, goal="below 0.1 %"

@@ -282,11 +282,11 @@ def main() -> None:
         cases += Charts(arguments.runs, arguments.reports).cases()
     if only in (None, "pages"):
         cases += pages(arguments.runs, arguments.page_reports)
+    rows = measure(cases)
     if only in (None, "logs"):
         with long_log(arguments.log_bytes) as calls:
-            finish("web", measure([*cases, *calls.cases(f"{arguments.log_bytes / 1e9:g} GB")]))
-        return
-    finish("web", measure(cases))
+            rows += measure(calls.cases(f"{arguments.log_bytes / 1e9:g} GB"))
+    finish("web", rows, keep=only is not None)
 
 
 if __name__ == "__main__":

@@ -61,18 +61,37 @@ def test_a_goal_stands_beside_ours_and_makes_no_verdict() -> None:
     assert "| at most 1 |" in page.line(ours, with_goal=True, with_beside=False)
 
 
+def test_a_goal_may_be_given_by_its_place() -> None:
+    assert report.Case("a", "s", "lower", {}, "at most 1").goal == "at most 1"
+
+
+def test_a_run_of_some_cases_keeps_the_others_and_is_whole_only_where_they_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+
+    def finish(cases: str, value: float, keep: bool) -> tuple[bool, dict[str, float]]:
+        figures = {"value": value, "min": value, "max": value}
+        report.finish("x", [{"case": case, "subject": "ours", "unit": "s", **figures} for case in cases], keep)
+        found = json.loads((tmp_path / "build/bench/x.json").read_text())
+        return found["partial"], {row["case"]: row["value"] for row in found["rows"]}
+
+    assert finish("a", 1, keep=True) == (True, {"a": 1})
+    assert finish("b", 2, keep=True) == (True, {"a": 1, "b": 2})
+    assert finish("ac", 3, keep=False) == (False, {"a": 3, "c": 3})
+    assert finish("a", 4, keep=True) == (False, {"a": 4, "c": 3})
+
+
 def test_the_page_says_that_there_are_no_figures_of_gpus_only_where_there_are_none() -> None:
     assert "No figures from GPUs" in page.head(["train", "data"])
     assert "No figures from GPUs" not in page.head(["train", "train-gpu"])
 
 
-def test_what_was_not_measured_anew_stays_under_its_own_date(tmp_path: Path) -> None:
+def test_what_was_not_measured_anew_stays_under_its_own_date() -> None:
     def section(date: str, *cases: str) -> str:
         rows = [{"case": case, "subject": s, "unit": "s", "value": 1} for case in cases for s in ("ours", "peer")]
         on = {"cores": 2, "cpu": "a", "memory_gib": 1, "system": "b"}
-        path = tmp_path / "x.json"
-        path.write_text(json.dumps({"date": date, "machine": on, "rows": rows}))
-        return page.section(path)
+        return page.section({"date": date, "machine": on, "rows": rows})
 
     before = section("2026-01-01", "one", "two") + "\n" + section("2025-01-01", "three")
     still = page.kept(before, {"two"})
