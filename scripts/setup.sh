@@ -123,7 +123,9 @@ setup_web() {
     rm -rf "$dir"
     mkdir -p "$dir"
     cp web/package.json web/package-lock.json web/.npmrc "$dir"
-    (cd "$dir" && PATH=$DEPS/node/bin:$PATH npm ci --ignore-scripts) >"$log" 2>&1 || die_log web
+    # npm knows public authorities only; this machine may trust others, as of a proxy.
+    (cd "$dir" && NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt} \
+      PATH=$DEPS/node/bin:$PATH npm ci --ignore-scripts) >"$log" 2>&1 || die_log web
     echo "$want" >"$dir/.lock-sha256"
   fi
   if [[ ! web/node_modules -ef $dir/node_modules ]]; then
