@@ -67,17 +67,18 @@ def alive(pid: int) -> bool:
     return stat.rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def processes_with(text: str, of: str = "cmdline") -> list[int]:
-    """Pids of live processes whose command line (or `of` them: environ) has `text`, this one left out."""
+def processes_with(text: str, of: str = "cmdline", alone: bool = False) -> list[int]:
+    """Pids of live processes whose command line (or `of` them: environ) has `text`, or is nothing else where it stands
+    `alone`; this one left out."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            words = (entry / of).read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = (entry / of).read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:
             continue
-        if text in words and alive(int(entry.name)):
+        if (words == text if alone else text in words) and alive(int(entry.name)):
             found.append(int(entry.name))
     return found
 

@@ -53,8 +53,7 @@ def shell(cluster: Cluster, *words: str) -> list[str]:
 
 def running(words: str) -> list[int]:
     """Processes of exactly this command line: the client's has the words, too."""
-    return [pid for pid in processes_with(words)
-            if Path(f"/proc/{pid}/cmdline").read_bytes() == words.replace(" ", "\0").encode() + b"\0"]  # fmt: skip
+    return processes_with(words, alone=True)
 
 
 def session_events(cluster: Cluster) -> list[str]:
@@ -193,7 +192,10 @@ def test_nothing_is_left_when_the_client_or_the_agent_is_killed(cluster: Cluster
     with subprocess.Popen(shell(cluster, "a", "--", "sh", "-c", stubborn), stdin=subprocess.PIPE) as client:
         wait_for("it to run", lambda: running("sleep 574") and running("sleep 575"))
         client.kill()
-    wait_for("nothing to be left", lambda: not running("sleep 57") and not processes_with("--session"))
+    wait_for(
+        "nothing to be left",
+        lambda: not running("sleep 574") and not running("sleep 575") and not processes_with("--session"),
+    )
     wait_for("the end to be recorded", lambda: any("its person has gone" in text for text in session_events(cluster)))
 
     with subprocess.Popen(shell(cluster, "a", "--", "sleep", "576"), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
