@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from imgtrain_ranks import IMGTRAIN, Trainer
+from imgtrain_ranks import IMGTRAIN, Trainer, make_images
 from PIL import Image
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -23,20 +23,21 @@ CLASSES = [f"class{i}" for i in range(4)]
 
 
 def by_torchvision(weights: Path, folder: Path) -> list[dict[str, Any]]:
-    """Of each image its name, class, answer and loss."""
-    model = torchvision.models.resnet18(num_classes=4)
-    model.load_state_dict(load_file(weights))
-    model.eval()
+    """Of each image its name, class, answer and loss, and whether the class is among five answers."""
     steps = [v2.Resize(SIZE), v2.CenterCrop(SIZE), v2.ToImage(), v2.ToDtype(torch.float32, scale=True),
              v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]  # fmt: skip
     data = torchvision.datasets.ImageFolder(folder, v2.Compose(steps))
+    model = torchvision.models.resnet18(num_classes=len(data.classes))
+    model.load_state_dict(load_file(weights))
+    model.eval()
     found = []
     with torch.no_grad():
         for (path, label), (image, _) in zip(data.samples, data, strict=True):
             logits = model(image.unsqueeze(0))
             loss = torch.nn.functional.cross_entropy(logits, torch.tensor([label])).item()
-            found.append({"image": str(Path(path).relative_to(folder)), "class": CLASSES[label],
-                          "answer": CLASSES[logits.argmax().item()], "loss": loss})  # fmt: skip
+            best = logits[0].topk(min(5, len(data.classes))).indices.tolist()
+            found.append({"image": str(Path(path).relative_to(folder)), "class": data.classes[label],
+                          "answer": data.classes[best[0]], "among 5": label in best, "loss": loss})  # fmt: skip
     return found
 
 
@@ -44,12 +45,14 @@ def check(ours: dict[str, Any], truth: list[dict[str, Any]]) -> None:
     """That the figures of the classes are those of the images."""
     images = Counter(image["class"] for image in truth)
     right = Counter(image["class"] for image in truth if image["class"] == image["answer"])
+    among_5 = Counter(image["class"] for image in truth if image["among 5"])
     for entry in ours["classes"]:
-        name = entry["class"]
-        assert (entry["images"], entry["top1"], entry["top5"]) == (images[name], right[name] / images[name], 1)
-    assert len(ours["classes"]) == 4
+        name, count = entry["class"], images[entry["class"]]
+        assert (entry["images"], entry["top1"], entry["top5"]) == (count, right[name] / count, among_5[name] / count)
+    classes = sorted(images)
+    assert sorted(entry["class"] for entry in ours["classes"]) == classes
     pairs = Counter((image["class"], image["answer"]) for image in truth)
-    assert ours["confusion"] == [[pairs[label, answer] for answer in CLASSES] for label in CLASSES]
+    assert ours["confusion"] == [[pairs[label, answer] for answer in classes] for label in classes]
     mistakes = {(m["class"], m["answer"]): m["images"] for m in ours["mistakes"]}
     assert mistakes == {pair: count for pair, count in pairs.items() if pair[0] != pair[1]}
     worst = sorted(truth, key=lambda image: -image["loss"])
@@ -60,7 +63,7 @@ def check(ours: dict[str, Any], truth: list[dict[str, Any]]) -> None:
     for image in ours["worst_images"]:
         theirs = named.pop(image["image"])
         assert (image["class"], image["answer"]) == (theirs["class"], theirs["answer"])
-        assert 0.25 <= image["probability"] <= 1
+        assert 1 / len(classes) <= image["probability"] <= 1
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
@@ -72,6 +75,19 @@ def test_a_runs_figures_of_each_class_are_exact_over_all_ranks(ranks: int, train
     ours = json.loads((logs / "classes.step10.json").read_text())
     assert (ours["step"], ours["epoch"]) == (10, 2)
     check(ours, by_torchvision(trainer.checkpoints / "g0" / "step10" / "model.safetensors", trainer.val))
+
+
+def test_top_5_is_exact_where_there_are_more_classes(trainer: Trainer, tmp_path: Path) -> None:
+    train = make_images(tmp_path / "train", per_class=3, classes=12)
+    val = make_images(tmp_path / "val", per_class=3, classes=12, seed=2)
+    run = trainer.run(2, data__train=train, data__val=val, data__val_size=SIZE, data__val_resize=SIZE,
+                      data__val_decode="exact", train__epochs=1, schedule__warmup_epochs=0)  # fmt: skip
+    (epoch,) = run.events("epoch")
+    truth = by_torchvision(trainer.checkpoints / "g0" / f"step{epoch.step}" / "model.safetensors", val)
+    assert epoch.val_top1 == sum(image["class"] == image["answer"] for image in truth) / 36
+    assert epoch.val_top5 == sum(image["among 5"] for image in truth) / 36
+    assert epoch.val_top1 < epoch.val_top5 < 1
+    check(json.loads((trainer.checkpoints / "logs" / f"classes.step{epoch.step}.json").read_text()), truth)
 
 
 def test_tensorboard_has_pictures_that_pillow_reads(trainer: Trainer) -> None:

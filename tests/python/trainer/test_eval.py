@@ -11,7 +11,7 @@ import pytest
 import timm
 import torch
 import torchvision
-from imgtrain_ranks import IMGTRAIN, Trainer
+from imgtrain_ranks import IMGTRAIN, Trainer, make_images
 from safetensors.torch import save_file
 from torchvision.transforms import v2
 
@@ -45,15 +45,19 @@ def by_torchvision(model: torch.nn.Module, folder: Path, resize: int, size: int,
             "loss": torch.nn.functional.cross_entropy(logits, target).item()}  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", ["safetensors", "pth"])
-def test_the_figures_are_torchvisions(suffix: str, trainer: Trainer, tmp_path: Path) -> None:
+def some_resnet18(classes: int) -> torch.nn.Module:
+    """Batch norm has statistics of something, or the logits are all alike."""
     torch.manual_seed(7)
-    model = torchvision.models.resnet18(num_classes=4)
-    # Batch norm with statistics of something, or the logits are all alike.
-    model.train()
+    model: torch.nn.Module = torchvision.models.resnet18(num_classes=classes)
     with torch.no_grad():
         for _ in range(10):
             model(torch.randn(8, 3, 64, 64))
+    return model.eval()
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pth"])
+def test_the_figures_are_torchvisions(suffix: str, trainer: Trainer, tmp_path: Path) -> None:
+    model = some_resnet18(4)
     file = tmp_path / f"weights.{suffix}"
     if suffix == "pth":
         torch.save(model.state_dict(), file)
@@ -61,11 +65,24 @@ def test_the_figures_are_torchvisions(suffix: str, trainer: Trainer, tmp_path: P
         save_file(model.state_dict(), file)
     settings = ["--set", "data.val_size=64", "--set", "data.val_resize=72", "--set", "train.global_batch=10"]
     ours = evaluate(file, trainer.val, "--model", "resnet18", *settings)
-    theirs = by_torchvision(model.eval(), trainer.val, 72, 64)
+    theirs = by_torchvision(model, trainer.val, 72, 64)
     assert ours["images"] == theirs["images"] == 27
     assert ours["loss"] == pytest.approx(theirs["loss"], abs=5e-3)
     assert ours["top1"] == pytest.approx(theirs["top1"], abs=1.01 / 27)
     assert ours["top5"] == 1
+
+
+def test_top_1_and_top_5_of_more_classes_are_exactly_torchvisions(tmp_path: Path) -> None:
+    val = make_images(tmp_path / "val", per_class=4, classes=12, size=64)
+    model = some_resnet18(12)
+    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    settings = ["data.val_size=64", "data.val_resize=64", "data.val_decode=exact", "train.global_batch=10"]
+    ours = evaluate(tmp_path / "weights.safetensors", val, "--model", "resnet18",
+                    *(word for setting in settings for word in ("--set", setting)))  # fmt: skip
+    theirs = by_torchvision(model, val, 64, 64)
+    assert ours["images"] == 48
+    assert (ours["top1"], ours["top5"]) == pytest.approx((theirs["top1"], theirs["top5"]), abs=1e-7)
+    assert 0 < ours["top1"] < ours["top5"] < 1
 
 
 def test_a_checkpoint_says_what_it_is_of_and_gives_the_runs_own_figures(trainer: Trainer) -> None:
