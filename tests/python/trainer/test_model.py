@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import subprocess
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ import pytest
 import timm
 import torch
 import torchvision
-from imgtrain_ranks import BIN, Trainer
+from imgtrain_ranks import BIN, REPO, Trainer
 from safetensors.torch import load_file, save_file
 
 # Each model, with options: what it is called elsewhere, and the options there.
@@ -83,6 +84,16 @@ def run_model(
         check=True,
     )
     return load_file(out), images
+
+
+def test_a_family_is_one_file_which_the_table_alone_names() -> None:
+    families = set(re.findall(r"^IMGD_MODEL\(\w+, (\w+)\)", (REPO / "common/models.def").read_text(), re.MULTILINE))
+    texts = {path.name: path.read_text() for path in (REPO / "trainer/model").glob("*.cc")}
+    build = (REPO / "trainer/CMakeLists.txt").read_text()
+    for family in families:
+        (file,) = (name for name, text in texts.items() if f" Make{family}(" in text)
+        assert file not in build
+    assert len(families) >= 3
 
 
 @pytest.mark.parametrize("name", each(TORCHVISION))

@@ -113,6 +113,22 @@ def test_only_accepted_checkpoints_and_the_last_generations_count(trainer: Train
     assert fresh.events("started")[0].start_step == 0
 
 
+@pytest.mark.long
+def test_the_loss_scale_goes_on_where_it_was(trainer: Trainer) -> None:
+    """fp16 has one whatever the processor computes in."""
+
+    def scale_after(*steps: int) -> tuple[float, int]:
+        trainer.checkpoints = trainer.tmp_path / f"after{steps}"
+        for step in steps:
+            trainer.run(train__precision="fp16", train__max_steps=step, train__global_batch=4, optimizer__lr=0.001)
+        state = json.loads((trainer.checkpoints / f"g0/step{steps[-1]}/state.json").read_text())
+        return state["loss_scale"], state["loss_scale_streak"]
+
+    scale, streak = scale_after(5)
+    assert scale < 65536 / 4 or streak > 2, "which two steps from a fresh one do not come to"
+    assert scale_after(3, 5) == (scale, streak)
+
+
 def test_another_model_is_refused(trainer: Trainer) -> None:
     trainer.run(train__max_steps=1)
     run = trainer.start(train__max_steps=2, model__name="resnet34")
