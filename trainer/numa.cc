@@ -100,4 +100,21 @@ Status BindTo(const NumaPlace& place) {
   return {};
 }
 
+std::optional<int> BindBeside(const std::filesystem::path& sys, const std::string& pci_device, bool wanted,
+                              const std::function<void(const std::string&)>& note) {
+  if (!wanted || pci_device.empty()) return std::nullopt;
+  const auto place = FindNumaPlace(sys, pci_device, AllowedCores());
+  if (!place) {
+    note(fmt::format("not bound to a NUMA node: {}", place.error().message));
+    return std::nullopt;
+  }
+  if (const auto bound = BindTo(*place); !bound) {
+    note(bound.error().message);
+    return std::nullopt;
+  }
+  note(fmt::format("bound to NUMA node {} beside its GPU {}, with {} cores", place->node, pci_device,
+                   place->cores.size()));
+  return static_cast<int>(place->cores.size());
+}
+
 }  // namespace imgd::trainer

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,5 +32,11 @@ std::vector<int> AllowedCores();
 /// Binds the calling thread, and those that it starts from now on, to the place's cores, and prefers its
 /// memory for them. Errors: as sched_setaffinity(2).
 Status BindTo(const NumaPlace& place);
+
+/// BindTo() for what is beside a PCI device, where that is `wanted` and there is one: `pci_device` is empty
+/// on the CPU. `note` is told in a sentence what was bound, or why nothing was; nothing where nothing was to
+/// be. Returns how many cores there are; nothing where they stay as they were.
+std::optional<int> BindBeside(const std::filesystem::path& sys, const std::string& pci_device, bool wanted,
+                              const std::function<void(const std::string&)>& note);
 
 }  // namespace imgd::trainer

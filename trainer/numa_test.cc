@@ -76,6 +76,49 @@ TEST(BindTo, HoldsForThreadsThatAreStartedLater) {
   EXPECT_FALSE(BindTo({.node = 0, .cores = {CPU_SETSIZE - 1}}));
 }
 
+/// What BindBeside() does in a thread of its own: how many cores it gives, its words, and the cores after it.
+struct Bound {
+  std::optional<int> cores;
+  std::vector<std::string> notes;
+  std::vector<int> allowed;
+};
+
+Bound BindInAThread(const fs::path& sys, const std::string& device, bool wanted) {
+  Bound out;
+  std::thread([&] {
+    out.cores = BindBeside(sys, device, wanted, [&](const auto& text) { out.notes.push_back(text); });
+    std::thread([&] { out.allowed = AllowedCores(); }).join();
+  }).join();
+  return out;
+}
+
+TEST_F(TwoNodes, ARankIsBoundBesideItsGpuAndSaysSo) {
+  const auto before = AllowedCores();
+  const std::string own = std::to_string(before.back());
+  Write("devices/system/node/node1/cpulist", own.c_str());
+  const Bound bound = BindInAThread(sys, "0000:af:00.0", true);
+  EXPECT_EQ(bound.cores, 1);
+  EXPECT_THAT(bound.notes, ElementsAre("bound to NUMA node 1 beside its GPU 0000:af:00.0, with 1 cores"));
+  EXPECT_THAT(bound.allowed, ElementsAre(before.back())) << "of threads that it starts, as loaders";
+}
+
+TEST_F(TwoNodes, ARankIsLeftAloneWhereThatIsAskedForOrThereIsNoGpu) {
+  Write("devices/system/node/node1/cpulist", std::to_string(AllowedCores().back()).c_str());
+  for (const Bound& bound : {BindInAThread(sys, "0000:af:00.0", false), BindInAThread(sys, "", true)}) {
+    EXPECT_EQ(bound.cores, std::nullopt);
+    EXPECT_THAT(bound.notes, IsEmpty());
+    EXPECT_EQ(bound.allowed, AllowedCores());
+  }
+}
+
+TEST_F(TwoNodes, ARankThatCanNotBeBoundSaysWhy) {
+  const Bound bound = BindInAThread(sys, "0000:c0:00.0", true);
+  EXPECT_EQ(bound.cores, std::nullopt);
+  EXPECT_THAT(bound.notes,
+              ElementsAre("not bound to a NUMA node: the machine does not say where 0000:c0:00.0 is"));
+  EXPECT_EQ(bound.allowed, AllowedCores());
+}
+
 /// As get_mempolicy(2) says it.
 struct MemoryPolicy {
   int mode = -1;

@@ -219,23 +219,10 @@ Status InitWeights(Session& session) {
 /// Threads that are started from here on keep to the cores and the memory beside the rank's GPU. Returns how
 /// many cores there are; nothing where it is not bound.
 std::optional<int> BindBesideGpu(const Session& session) {
-  if (!session.device.is_cuda() || !session.spec.train.bind_numa) return std::nullopt;
-  const auto note = [&](const std::string& text) {
-    session.reporter.Note(fmt::format("rank {}: {}", session.env.rank, text));
-  };
-  const std::string gpu = PciAddressOf(session.device);
-  const auto place = FindNumaPlace("/sys", gpu, AllowedCores());
-  if (!place) {
-    note(fmt::format("not bound to a NUMA node: {}", place.error().message));
-    return std::nullopt;
-  }
-  if (const auto bound = BindTo(*place); !bound) {
-    note(bound.error().message);
-    return std::nullopt;
-  }
-  note(fmt::format("bound to NUMA node {} beside its GPU {}, with {} cores", place->node, gpu,
-                   place->cores.size()));
-  return static_cast<int>(place->cores.size());
+  return BindBeside("/sys", PciAddressOf(session.device), session.spec.train.bind_numa,
+                    [&](const std::string& text) {
+                      session.reporter.Note(fmt::format("rank {}: {}", session.env.rank, text));
+                    });
 }
 
 /// What this rank computes on, with how many threads, and in which precision.
