@@ -247,7 +247,7 @@ struct JobSpec {
   struct Dist {
     std::map<std::string, std::string> nccl;    ///< NCCL_* variables of the ranks
     std::string gradient_compression = "none";  ///< none or bf16: as what gradients travel
-    int bucket_mb = 25;                         ///< gradients that travel together, MiB
+    int bucket_mb = 0;                          ///< gradients that travel together, MiB; 0: by the backend
     bool allow_tcp = false;                     ///< though there is a fast fabric between the nodes
   } dist;
 

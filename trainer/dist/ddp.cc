@@ -89,6 +89,11 @@ class Bf16Hook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d
 
 }  // namespace
 
+int BucketMebibytes(const JobSpec::Dist& dist, const at::Device& device) {
+  if (dist.bucket_mb > 0) return dist.bucket_mb;
+  return device.is_cuda() ? 25 : 4;
+}
+
 class GradientAverager::Engine {
  public:
   explicit Engine(std::unique_ptr<TimedReducer> made) : reducer(std::move(made)) {}
@@ -105,7 +110,8 @@ GradientAverager::GradientAverager(Gang& gang, const NamedTensors& parameters, c
   gang_.SetPosition(0, "broadcast of parameters");
   gang_.BroadcastFromRank0(TensorsOf(parameters));
   gang_.BroadcastFromRank0(TensorsOf(buffers));
-  auto reducer = MakeReducer(gang_.group(), Learnt(parameters), int64_t{dist.bucket_mb} << 20);
+  const int64_t mebibytes = BucketMebibytes(dist, parameters.front().second.device());
+  auto reducer = MakeReducer(gang_.group(), Learnt(parameters), mebibytes << 20);
   if (dist.gradient_compression == "bf16") {
     reducer->register_comm_hook(std::make_unique<Bf16Hook>(gang_.group()));
   }

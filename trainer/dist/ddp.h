@@ -10,6 +10,10 @@
 
 namespace imgd::trainer {
 
+/// The size of the buckets in which gradients travel, MiB: dist.bucket_mb, or where the job names none 4 by
+/// Gloo, for tensors on the CPU, and 25 by NCCL, as PyTorch's.
+int BucketMebibytes(const JobSpec::Dist& dist, const at::Device& device);
+
 /// Averages gradients over the ranks while the backward pass runs, by c10d::Reducer, the engine of PyTorch's
 /// DistributedDataParallel. With one rank it does nothing.
 ///

@@ -70,6 +70,13 @@ void RunBoth(Rank (&ranks)[2], const std::function<void(Rank&, int)>& work) {
   for (auto& thread : threads) thread.join();
 }
 
+TEST(BucketMebibytes, AreTheJobsOrThoseOfTheBackend) {
+  EXPECT_EQ(BucketMebibytes({.bucket_mb = 50}, at::kCPU), 50);
+  EXPECT_EQ(BucketMebibytes({.bucket_mb = 50}, at::kCUDA), 50);
+  EXPECT_EQ(BucketMebibytes({}, at::kCPU), 4);
+  EXPECT_EQ(BucketMebibytes({}, at::kCUDA), 25);
+}
+
 TEST(GradientAverager, GradientsAreMeansOverTheRanksAndViewsOfABucket) {
   Rank ranks[2];
   RunBoth(ranks, [](Rank& rank, int number) {

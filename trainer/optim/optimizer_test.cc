@@ -198,6 +198,25 @@ TEST(Optimizer, LayersFarFromTheHeadLearnMoreSlowly) {
   EXPECT_EQ(groups.size(), 12U);
 }
 
+TEST(Optimizer, TheStepOfALayerIsAsLongAsItsRateSays) {
+  const auto model = *MakeModel({.name = "resnet18"}, {.classes = 4});
+  const JobSpec::Optimizer settings{.momentum = 0, .nesterov = false, .weight_decay = 0, .layer_decay = 0.5};
+  const auto sgd = MakeOptimizer(Parameters(*model), settings, model.get());
+  auto parameters = Parameters(*model);
+  std::vector<at::Tensor> before;
+  for (auto& [name, parameter] : parameters) {
+    before.push_back(parameter.detach().clone());
+    SetGradient(parameter, 1);
+  }
+  sgd->Step(0.1);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, parameter] = parameters[i];
+    const double step = 0.1 * std::pow(0.5, 5 - model->LayerOf(name));
+    EXPECT_TRUE(at::allclose(before[i] - parameter.detach(), at::full_like(before[i], step), 1e-3, 1e-6))
+        << name;
+  }
+}
+
 TEST(Optimizer, WhatNeedsNoGradientIsLeftOut) {
   auto w = Parameter({3.0F}, {1, 1});
   auto frozen = Parameter({3.0F}, {1, 1}).set_requires_grad(false);
