@@ -92,6 +92,28 @@ def test_sigterm_to_a_run_by_hand_saves_first(trainer: Trainer) -> None:
     assert f"step{again.events('started')[0].start_step}" in saved
 
 
+@pytest.mark.long
+def test_sigterm_to_a_run_of_the_demos_size_saves_after_the_next_step(trainer: Trainer, tmp_path: Path) -> None:
+    """As deploy/demo/job.yaml has it: two ranks of a thread."""
+    train = make_images(tmp_path / "train", per_class=80)
+    run = trainer.start(2, env={"IMGD_RUN_DIR": ""}, data__train=train, data__image_size=48, train__global_batch=64,
+                        train__precision="bf16", train__epochs=1000, checkpoint__every_epochs=0,
+                        optimizer__clip_norm=5)  # fmt: skip
+    seen = 0
+    for line in run.ranks[0].stdout or ():
+        if line.split()[:1] == ["4"]:
+            seen = 4
+            break
+    sent = time.monotonic()
+    run.ranks[1].send_signal(signal.SIGTERM)
+    assert run.wait(20) == [11, 11]
+    assert time.monotonic() - sent < 10
+    (manifest,) = trainer.checkpoints.glob("g0/step*/manifest.json")
+    saved = int(manifest.parent.name.removeprefix("step"))
+    # It comes in the middle of one, which the ranks have agreed on already.
+    assert seen == 4 and saved <= seen + 2
+
+
 def test_two_signals_to_a_run_by_hand_end_it_at_once(trainer: Trainer) -> None:
     run = trainer.start(env={"IMGD_RUN_DIR": ""}, model__name="resnet50", data__image_size=224, train__global_batch=72)
     time.sleep(4)
@@ -170,6 +192,27 @@ def test_a_rank_says_where_it_is_and_how_long_that_may_take(trainer: Trainer) ->
     assert later[1] == moves, "and stands still"
     for rank in run.ranks:
         rank.kill()
+
+
+def test_the_first_steps_of_a_start_and_of_a_phase_may_take_longer(trainer: Trainer) -> None:
+    """Six steps in each of two phases, of which three choose their algorithms."""
+    run = trainer.start(model__name="resnet50", phases="[{until: 1, image_size: 64}, {until: 2, image_size: 48}]",
+                        train__epochs=2, train__global_batch=12, checkpoint__every_epochs=0, limits__step="30s",
+                        limits__autotune="77s")  # fmt: skip
+    path = run.folder / "pulse.0"
+    run.wait_for(path.exists)
+    limits: dict[int, set[int]] = {step: set() for step in range(13)}
+    while run.ranks[0].poll() is None:
+        _, _, step, _, limit_ms, _ = struct.unpack_from("=6Q", path.read_bytes(), 16)
+        limits[step].add(limit_ms)
+        time.sleep(0.002)
+    assert run.wait() == [0], run.output
+    # On its edges a step's number and its limit change one after the other.
+    for first in (0, 6):
+        assert all(77_000 in limits[first + i] for i in range(3)), limits
+        assert 30_000 not in limits[first + 1], limits
+        assert all(30_000 in limits[first + i] for i in range(3, 6)), limits
+        assert 77_000 not in limits[first + 4], limits
 
 
 def test_a_job_file_with_errors_lists_each_with_its_place(trainer: Trainer) -> None:

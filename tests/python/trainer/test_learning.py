@@ -12,6 +12,7 @@ import torchvision
 from imgtrain_ranks import Trainer, files_at
 from PIL import Image
 from safetensors.torch import save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 
 @pytest.mark.long
@@ -60,6 +61,15 @@ def test_phases_have_rates_of_their_own(trainer: Trainer) -> None:
     assert rates[5] == pytest.approx(0.018)
     assert rates[6] == rates[8] == pytest.approx(0.005)
     assert all(event.gradient_norm > 0 for event in steps)
+
+
+def test_phases_have_images_of_their_own_size(trainer: Trainer) -> None:
+    trainer.run(phases="[{until: 1, image_size: 32}, {until: 2, image_size: 48}]", train__epochs=2)
+    board = EventAccumulator(str(trainer.checkpoints / "logs"), size_guidance={"images": 0})
+    board.Reload()
+    small, large = board.Images("train/samples")
+    # Four in a row with a rim, four and three times as large.
+    assert (small.width, large.width) == (4 * (4 * 32 + 6), 4 * (3 * 48 + 6))
 
 
 @pytest.mark.parametrize("form", ["plain", "wrapped", "safetensors"])
@@ -164,11 +174,21 @@ def test_a_step_is_as_long_as_its_gradient_may_be(trainer: Trainer, tmp_path: Pa
     model = torchvision.models.resnet18(num_classes=4)
     init = tmp_path / "init.safetensors"
     save_file(model.state_dict(), init)
-    run = trainer.run(train__max_steps=1, model__init_from=init, optimizer__lr=1, optimizer__momentum=0,
-                      optimizer__nesterov=False, optimizer__weight_decay=0, optimizer__clip_norm=0.01,
-                      schedule__warmup_epochs=0)  # fmt: skip
-    after = files_at(trainer, 1)["model.safetensors"]
-    changes = [(after[name] - value.detach()).double() for name, value in model.named_parameters()]
-    norm = math.sqrt(sum(float(change.square().sum()) for change in changes))
-    assert norm == pytest.approx(0.01, rel=1e-2)
-    assert run.events("step")[0].gradient_norm > 0.1, "that which it was before"
+
+    def train(clip_norm: float) -> tuple[float, float]:
+        """How far the weights move, which at a rate of 1 is by the gradient, and the gradient's norm as reported."""
+        trainer.checkpoints = tmp_path / f"clip{clip_norm}"
+        run = trainer.run(train__max_steps=1, model__init_from=init, optimizer__lr=1, optimizer__momentum=0,
+                          optimizer__nesterov=False, optimizer__weight_decay=0, optimizer__clip_norm=clip_norm,
+                          schedule__warmup_epochs=0)  # fmt: skip
+        after = files_at(trainer, 1)["model.safetensors"]
+        changes = [(after[name] - value.detach()).double() for name, value in model.named_parameters()]
+        norm = math.sqrt(sum(float(change.square().sum()) for change in changes))
+        return norm, run.events("step")[0].gradient_norm
+
+    moved, reported = train(clip_norm=0)
+    assert moved > 0.1
+    assert reported == pytest.approx(moved, rel=1e-3)
+    clipped, reported_before_that = train(clip_norm=0.01)
+    assert clipped == pytest.approx(0.01, rel=1e-2)
+    assert reported_before_that == pytest.approx(reported, rel=1e-6)

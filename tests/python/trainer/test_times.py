@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 
 import pytest
-from imgtrain_ranks import Event, Trainer
+from imgtrain_ranks import Event, Trainer, make_images
 
 PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "communication_seconds", "optimizer_seconds")
 
@@ -38,6 +39,19 @@ def test_the_parts_of_the_steps_add_up_to_their_time(ranks: int, trainer: Traine
             assert last.ranks.ranks == 2
             assert last.ranks.own_least_seconds <= last.ranks.own_mean_seconds <= last.ranks.own_most_seconds
             assert vars(last.ranks) == vars(run.events("step", 0)[-1].ranks), "all ranks say the same"
+
+
+def test_images_are_read_and_decoded_while_a_step_is_computed(trainer: Trainer, tmp_path: Path) -> None:
+    """By one thread, which has less to do than the one that computes."""
+    large = make_images(tmp_path / "large", per_class=12, size=400)
+    run = trainer.run(data__train=large, data__image_size=96, train__global_batch=8, train__max_steps=6,
+                      checkpoint__every_epochs=0)  # fmt: skip
+    loaders = [event.loader for event in run.events("step")]
+    work = sum(loader.read_seconds + loader.decode_seconds + loader.augment_seconds for loader in loaders)
+    a_batchs_work = 8 * work / sum(loader.images for loader in loaders)
+    # The first step has nothing to be behind.
+    waited = sum(loader.wait_seconds for loader in loaders[1:]) / (len(loaders) - 1)
+    assert waited < 0.5 * a_batchs_work, (waited, a_batchs_work)
 
 
 @pytest.mark.long
