@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeJob
-from harness import BIN, ROOT, Cluster, processes_with, wait_for
+from harness import BIN, ROOT, Cluster, free_port, processes_with, wait_for
 from peer_slurm import Slurm, missing
 
 SCRIPT = ROOT / "deploy/slurm/imgagent.sbatch"
@@ -86,6 +87,24 @@ def test_a_job_runs_on_slurms_nodes_and_leaves_them_before_the_allocation_ends(
     done = daemon.wait_step(second, int(left["last_checkpoint"]["step"]) + 3)
     assert int(done["generation"]) == 2
     daemon.cli("cancel", str(second), "--wait")
+
+
+@pytest.mark.long
+def test_a_run_by_hand_under_srun_is_one_job(slurm: Slurm, daemon: Cluster, make_job: MakeJob) -> None:
+    """As docs/report.md says it, whose lines these are."""
+    token = daemon.cli("token", "create", "--scope", "report", "--name", "slurm").stdout.strip()
+    slurm.environment |= {"IMGD_REPORT_TOKEN": token, "PATH": f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
+                          "URL": f"https://127.0.0.1:{daemon.web_port}", "CA": str(daemon.root / "imgd/ca.crt"),
+                          "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+                          "JOB": str(make_job(epochs=1))}  # fmt: skip
+    told = re.search(r"srun [^\n]*sh -c '(.*?)'", (ROOT / "docs/report.md").read_text(), re.DOTALL)
+    assert told, "docs/report.md has no such lines"
+    lines = told[1].replace("job.yaml", '"$JOB"').replace("https://gpu-head:7651", '"$URL"').replace("ca.crt", '"$CA"')
+    slurm.run("srun", "--nodes=2", "--ntasks-per-node=1", f"--chdir={daemon.root}", "sh", "-c", lines)
+    (shown,) = daemon.json("jobs")
+    job = int(shown["id"])
+    done = daemon.wait_state(job, "JOB_STATE_COMPLETED", seconds=30)
+    assert done["external"] and [int(step["step"]) for step in daemon.steps(job)] == list(range(1, 11))
 
 
 def test_outside_an_allocation_the_script_says_how_it_is_started() -> None:
