@@ -132,7 +132,7 @@ def finish(name: str, rows: list[dict[str, Any]], keep: bool = False) -> None:
             print(f"{'':34} {'':{wide}} {beside(row)}")
     out = ROOT / "build/bench" / f"{name}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    before = json.loads(out.read_text()) if keep and out.exists() else {"rows": [], "partial": keep}
+    before: dict[str, Any] = json.loads(out.read_text()) if keep and out.exists() else {"rows": [], "partial": keep}
     measured = {row["case"] for row in rows}
     document = {
         "machine": machine(),

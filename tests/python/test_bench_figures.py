@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 import gpu
 import page
 import report
+import train
 import watch
 
 
@@ -39,6 +41,26 @@ def test_the_share_of_the_peak_is_by_the_chips_data_sheet() -> None:
     assert h100 and pcie and pcie / h100 == pytest.approx(989 / 756), "the longer name is looked for first"
     assert gpu.share_of_peak("NVIDIA L40S", "resnet50", 1) != gpu.share_of_peak("NVIDIA L4", "resnet50", 1)
     assert gpu.share_of_peak("GeForce GT 710", "resnet50", 3000) is None
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is a GPU")
+def test_what_needs_a_gpu_is_said_not_to_be_measured_where_there_is_none() -> None:
+    done = subprocess.run([sys.executable, train.__file__, "--gpu"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "no GPU here; not measured: rn50-224px-b256-bf16\n"
+
+
+def test_a_run_without_a_gpu_ends_with_what_it_did_not_measure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With no case chosen nothing else is run."""
+    kept: list[object] = []
+    monkeypatch.setattr(sys, "argv", ["train.py", "--only", "none of the cases"])
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(train, "finish", lambda *args, **_: kept.append(args))
+    train.main()
+    assert kept == [("train", [])]
+    assert capsys.readouterr().out.splitlines()[-1].startswith("not measured: rn50-224px-b256-bf16 on a GPU")
 
 
 def test_memory_is_that_of_a_process_and_of_all_that_it_started(tmp_path: Path) -> None:
