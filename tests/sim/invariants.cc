@@ -130,6 +130,12 @@ bool IsTied(const World& world, const JobRecord& job) {
   return std::max(wanted.nodes, wanted.max_nodes) > 1 && !wanted.checkpoint_parent.starts_with("s3:");
 }
 
+bool HasRoomOn(const World& world, const JobRecord& job, const Space& node) {
+  const Needs& needs = world.truths.at(job.name).submission.needs;
+  return node.devices >= job.ranks_per_node && !job.avoid.contains(node.node->id) &&
+         NodeDoes(needs, *node.node) && !(needs.whole_nodes && node.devices < node.node->devices.size());
+}
+
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space) {
   const bool tied = IsTied(world, job);
   std::string_view wanted;
@@ -137,12 +143,9 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
     const NodeRecord* last = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
     if (last != nullptr) wanted = last->filesystem_id;
   }
-  const Needs& needs = world.truths.at(job.name).submission.needs;
   std::vector<std::pair<std::string_view, uint32_t>> storages;  // few
   for (const auto& node : space) {
-    if (node.devices < job.ranks_per_node || job.avoid.contains(node.node->id)) continue;
-    if (!NodeDoes(needs, *node.node)) continue;
-    if (needs.whole_nodes && node.devices < node.node->devices.size()) continue;
+    if (!HasRoomOn(world, job, node)) continue;
     const std::string_view storage = tied ? std::string_view(node.node->filesystem_id) : "";
     if (!wanted.empty() && storage != wanted) continue;
     auto known =

@@ -314,6 +314,14 @@ void NeedsHold(World& world, const Batch& batch, const char* name) {
   });
 }
 
+/// That a period is over is noticed a moment later.
+bool PeriodJustEnded(const World& world) {
+  const Instant now = world.time.now().steady;
+  const Duration since_midnight = world.time.passed() - world.shape.to_midnight;
+  return since_midnight >= Duration::zero() &&
+         (since_midnight < seconds(3) || world.daemon.disturbed() > now - seconds(3));
+}
+
 }  // namespace
 
 bool HasQuotas(const World& world, const JobRecord& job) {
@@ -324,17 +332,20 @@ bool HasQuotas(const World& world, const JobRecord& job) {
   });
 }
 
-bool LacksQuota(const World& world, const JobRecord& job) {
-  // That a period is over is noticed a moment later.
-  const Instant now = world.time.now().steady;
-  const Duration since_midnight = world.time.passed() - world.shape.to_midnight;
-  const bool just = since_midnight >= Duration::zero() &&
-                    (since_midnight < seconds(3) || world.daemon.disturbed() > now - seconds(3));
-  if (just) return HasQuotas(world, job);
-  for (const auto& account : AccountsIn(world, job)) {
+bool MayBeAboveQuota(const World& world, const JobRecord& job) {
+  if (PeriodJustEnded(world)) return HasQuotas(world, job);
+  const auto accounts = AccountsIn(world, job);
+  return std::any_of(accounts.begin(), accounts.end(), [&](const std::string& account) {
     // What jobs have while they grow is not noted here.
     const bool grows = world.truths.at(job.name).submission.owner == kElasticOwner;
-    if (ShareUsed(world, account) > 1 - (grows ? 0.2 : kSlack)) return true;
+    return ShareUsed(world, account) > 1 - (grows ? 0.2 : kSlack);
+  });
+}
+
+bool LacksQuota(const World& world, const JobRecord& job) {
+  if (PeriodJustEnded(world)) return HasQuotas(world, job);
+  if (MayBeAboveQuota(world, job)) return true;
+  for (const auto& account : AccountsIn(world, job)) {
     const uint32_t most = QuotaIn(world, account).devices;
     if (most == 0) continue;
     if (DevicesHeld(world, account) + DevicesWanted(world, job) > most) return true;
