@@ -108,6 +108,8 @@ std::string ToJson(const RunSpec& spec) {
                     {"host_address", spec.host_address},
                     {"interface", spec.interface},
                     {"checkpoint_dir", spec.checkpoint_dir},
+                    {"secrets", spec.secrets},
+                    {"secrets_dir", spec.secrets_dir},
                     {"grace_ms", spec.grace_ms},
                     {"log_limit_bytes", spec.log_limit_bytes},
                     {"use_cgroup", spec.use_cgroup}};
@@ -129,6 +131,8 @@ Result<RunSpec> ParseRunSpec(std::string_view text) {
     spec.program.per_node = in.value("per_node", false);
     spec.program.own_folder = in.value("own_folder", false);
     spec.node_count = in.value("node_count", 1U);
+    spec.secrets = in.value("secrets", std::vector<std::string>());
+    spec.secrets_dir = in.value("secrets_dir", "");
     spec.first_rank = in.at("first_rank").get<uint32_t>();
     spec.local_world_size = in.at("local_world_size").get<uint32_t>();
     spec.world_size = in.at("world_size").get<uint32_t>();

@@ -53,6 +53,8 @@ struct RunSpec {
   std::string host_address;
   std::string interface;  ///< network interface of host_address; empty when not known
   std::string checkpoint_dir;
+  std::vector<std::string> secrets;  ///< names of those that the ranks get; values are never written down
+  std::string secrets_dir;           ///< where they are
   int64_t grace_ms = 10'000;
   uint64_t log_limit_bytes = 256ULL << 20;  ///< of all ranks' logs on this node together
   bool use_cgroup = true;                   ///< where one can be made

@@ -209,6 +209,10 @@ Result<RunStart> Supervisor::MakeStart(const v1::StartRun& command) const {
   RunStart start;
   RunSpec& spec = start.spec;
   IMGD_ASSIGN(spec.program, ProgramOf(command.kind(), command.job_yaml(), options_.converter));
+  IMGD_ASSIGN(auto claims, ClaimsOf(command.job_yaml()));
+  IMGD_TRY(CheckClaims(options_.projects, claims));
+  spec.secrets = std::move(claims.secrets);
+  spec.secrets_dir = options_.projects.secrets_dir;
   spec.key = KeyOf(command.run());
   spec.job_name = command.job_name();
   spec.trainer = options_.trainer;

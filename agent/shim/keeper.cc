@@ -91,9 +91,14 @@ void Keeper::StartRanks(int master_fd) {
     if (const auto ready = PrepareFolders(spec_.checkpoint_dir, spec_.program); !ready)
       record_.start_error = ready.error().message;
   }
+  if (auto secrets = ReadSecrets(spec_.secrets_dir, spec_.secrets)) {
+    secrets_ = std::move(*secrets);
+  } else {
+    record_.start_error = secrets.error().ToString();
+  }
   for (uint32_t i = 0; i < spec_.local_world_size && record_.start_error.empty(); ++i) {
     const bool is_first = spec_.first_rank + i == 0;
-    auto started = StartRank(spec_, {i, dir_.path, is_first ? master.get() : -1, joining.get()});
+    auto started = StartRank(spec_, {i, dir_.path, is_first ? master.get() : -1, joining.get(), secrets_});
     if (!started) {
       record_.start_error = started.error().message;
       KillAll();
@@ -148,11 +153,12 @@ bool Keeper::ReadOutput(uint32_t local_rank, bool is_stderr) {
   return false;
 }
 
-void Keeper::TakeLine(uint32_t local_rank, bool is_stderr, std::string_view line) {
+void Keeper::TakeLine(uint32_t local_rank, bool is_stderr, std::string_view said) {
+  const std::string line = HideValues(said, secrets_);
   log_.Append(local_rank, SystemClock().Wall().micros, is_stderr, line);
   ranks_[local_rank].last_lines.Add(line);
   if (is_stderr && HasWord(line)) {
-    record_.ranks[local_rank].last_error_line.assign(line.substr(0, kMaxErrorLineBytes));
+    record_.ranks[local_rank].last_error_line = line.substr(0, kMaxErrorLineBytes);
   }
 }
 
@@ -199,13 +205,11 @@ void Keeper::RecordExit(int64_t pid, int status_code, int status) {
     if (rank.pid != pid || rank.state != RankState::kRunning) continue;
     // What it wrote last says why; a pipe holds at most a few reads' worth, a grandchild may go on writing.
     DrainOutput(i, 16);
-    if (const auto rest = ranks_[i].err.lines.partial(); HasWord(rest)) {
-      rank.last_error_line.assign(rest.substr(0, kMaxErrorLineBytes));
-    }
+    const std::string rest = HideValues(ranks_[i].err.lines.partial(), secrets_).substr(0, kMaxErrorLineBytes);
+    if (HasWord(rest)) rank.last_error_line = rest;
     rank.last_lines.clear();
     if (status_code != CLD_EXITED || status != 0) rank.last_lines = ranks_[i].last_lines.List();
-    if (const auto rest = ranks_[i].err.lines.partial(); !rank.last_lines.empty() && !rest.empty())
-      rank.last_lines.emplace_back(rest.substr(0, kMaxErrorLineBytes));
+    if (!rank.last_lines.empty() && !rest.empty()) rank.last_lines.push_back(rest);
     rank.state = RankState::kExited;
     (status_code == CLD_EXITED ? rank.exit_code : rank.signal) = status;
     rank.told = stop_ != Stop::kNo;

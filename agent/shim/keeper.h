@@ -8,6 +8,7 @@
 #include "agent/cgroup.h"
 #include "agent/event_loop.h"
 #include "agent/run_dir.h"
+#include "agent/secrets.h"
 #include "agent/shim/last_lines.h"
 #include "agent/shim/log_writer.h"
 #include "agent/shim/rank.h"
@@ -67,6 +68,7 @@ class Keeper {
   EventLoop* loop_;
   RunDir dir_;
   RunSpec spec_;
+  SecretVariables secrets_;  ///< that the ranks have
   RunRecord record_;
   LogWriter log_;
   Cgroup cgroup_;

@@ -170,6 +170,7 @@ std::vector<std::string> RankEnvironment(const RunSpec& spec, const RankStart& s
   // "=" asks NCCL for exactly this interface, not for all that begin so.
   if (!spec.interface.empty()) set("NCCL_SOCKET_IFNAME", "=" + spec.interface);
   if (start.master_fd >= 0) set("IMGD_MASTER_FD", kRankMasterFd);
+  for (const auto& [name, value] : start.secrets) SetVariable(environment, name, value);
   if (!spec.Trains()) AddProgramVariables(spec, environment);
   return environment;
 }

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "common/files.h"
+
+namespace imgd {
+
+/// The folders and files that ranks see, all below them included. Others can't be opened, whatever their rights.
+struct VisiblePaths {
+  bool limited = false;            ///< false: all that the user may
+  std::vector<std::string> read;   ///< to read and execute
+  std::vector<std::string> write;  ///< to read and write too
+};
+
+/// The kernel's version of Landlock, at least the one that is needed. Errors: kFailedPrecondition, in words.
+Result<int> LandlockVersion();
+
+/// A ruleset of those paths. What is not there is left out, so that a rank finds it absent either way.
+/// Errors: no Landlock; a path that can't be looked at.
+Result<UniqueFd> MakeRuleset(const VisiblePaths& paths);
+
+/// Puts this process, which has no_new_privs, and all that it starts under the ruleset. Returns errno or 0.
+int Restrict(int ruleset);
+
+}  // namespace imgd
