@@ -135,7 +135,7 @@ Result<Config> CompleteConfig(Config config) {
   }
   config.trainer = std::filesystem::absolute(config.trainer);
   IMGD_TRY(CheckProgram(config.trainer));
-  IMGD_TRY(CheckProjects(config.projects));
+  IMGD_ASSIGN(config.projects, CompleteProjects(std::move(config.projects), config.trainer));
   // Ranks have another working directory, and find the run by these paths.
   config.state_dir = std::filesystem::absolute(config.state_dir).lexically_normal();
   return config;

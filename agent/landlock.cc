@@ -2,21 +2,25 @@
 
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 namespace imgd {
 namespace {
 
 /// With it files may be renamed from folder to folder, which checkpoints are; Linux 5.19.
-constexpr int kNeeded = 2;
+constexpr int kNeededLandlock = 2;
 constexpr int kKnowsTruncate = 3;
 constexpr uint64_t kTruncate = 1ULL << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, which older headers lack
 
-constexpr uint64_t kReading = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+constexpr uint64_t kReading =
+    LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
 
 /// All that a kernel of that version can forbid and is about the contents of folders.
 uint64_t AllRights(int version) {
@@ -25,8 +29,8 @@ uint64_t AllRights(int version) {
 
 /// Those that a file can have.
 uint64_t FileRights(uint64_t rights) {
-  return rights &
-         (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate);
+  return rights & (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |
+                   kTruncate);
 }
 
 Status Allow(int ruleset, const std::string& path, uint64_t rights) {
@@ -44,15 +48,25 @@ Status Allow(int ruleset, const std::string& path, uint64_t rights) {
 
 }  // namespace
 
+bool IsWithin(const std::string& path, const std::vector<std::string>& folders) {
+  std::error_code error;
+  const auto real = std::filesystem::weakly_canonical(path, error);
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
+    const auto rest = real.lexically_relative(std::filesystem::weakly_canonical(folder, error));
+    return !error && !rest.empty() && *rest.begin() != "..";
+  });
+}
+
 Result<int> LandlockVersion() {
-  const long version =
-      ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-  if (version >= kNeeded) return static_cast<int>(version);
-  const std::string found = version >= 0         ? fmt::format("this kernel has version {} of it", version)
-                            : errno == EPERM     ? "a filter of system calls forbids it"
-                            : errno == EOPNOTSUPP ? "this kernel has it switched off (lsm= on its command line)"
-                                                 : "this kernel has none";
-  return Fail(ErrorCode::kFailedPrecondition, "needs Landlock of version {} (Linux 5.19), and {}", kNeeded, found);
+  const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (version >= kNeededLandlock) return static_cast<int>(version);
+  const std::string found = version >= 0     ? fmt::format("this kernel has version {} of it", version)
+                            : errno == EPERM ? "a filter of system calls forbids it"
+                            : errno == EOPNOTSUPP
+                                ? "this kernel has it switched off (lsm= on its command line)"
+                                : "this kernel has none";
+  return Fail(ErrorCode::kFailedPrecondition, "needs Landlock of version {} (Linux 5.19), and {}",
+              kNeededLandlock, found);
 }
 
 Result<UniqueFd> MakeRuleset(const VisiblePaths& paths) {
@@ -70,6 +84,7 @@ Result<UniqueFd> MakeRuleset(const VisiblePaths& paths) {
 }
 
 int Restrict(int ruleset) {
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
   return ::syscall(SYS_landlock_restrict_self, ruleset, 0) == 0 ? 0 : errno;
 }
 

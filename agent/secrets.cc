@@ -23,8 +23,9 @@ Status CheckRights(const std::filesystem::path& path, const struct stat& facts, 
   const bool is_ours = facts.st_uid == 0 || facts.st_uid == ::geteuid();
   const bool ours_by_group = facts.st_gid == 0 || facts.st_gid == ::getegid();
   if (is_ours && (others & ~allowed & (ours_by_group ? 0037 : 0077)) == 0) return {};
-  auto refused = Fail(ErrorCode::kPermissionDenied, "{} is of user {} and group {} with mode {:04o}: others get at it",
-                      path.native(), facts.st_uid, facts.st_gid, facts.st_mode & 07777);
+  auto refused =
+      Fail(ErrorCode::kPermissionDenied, "{} is of user {} and group {} with mode {:04o}: others get at it",
+           path.native(), facts.st_uid, facts.st_gid, facts.st_mode & 07777);
   refused.value().hint = "let root or the agent's user have it, and nobody else: chown, chmod go=";
   return refused;
 }
@@ -51,7 +52,8 @@ Status TakeLine(std::string_view line, SecretVariables& variables) {
   if (std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }))
     return Fail(ErrorCode::kInvalidArgument, "the value of {} has a control character", name);
   if (!value.empty() && (value.front() == '"' || value.front() == '\''))
-    return Fail(ErrorCode::kInvalidArgument, "the value of {} begins with a quote; values stand as they are", name);
+    return Fail(ErrorCode::kInvalidArgument, "the value of {} begins with a quote; values stand as they are",
+                name);
   if (!variables.emplace(name, value).second)
     return Fail(ErrorCode::kInvalidArgument, "{} is set twice by the secrets of this job", name);
   return {};
@@ -62,7 +64,8 @@ Status TakeFile(const std::filesystem::path& path, SecretVariables& variables) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return FailErrno(errno, fmt::format("cannot open {}", path.native()));
   struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0) return FailErrno(errno, fmt::format("cannot look at {}", path.native()));
+  if (::fstat(fd.get(), &facts) != 0)
+    return FailErrno(errno, fmt::format("cannot look at {}", path.native()));
   if (!S_ISREG(facts.st_mode)) return Fail(ErrorCode::kInvalidArgument, "{} is no file", path.native());
   IMGD_TRY(CheckRights(path, facts, 0));
   IMGD_ASSIGN(const std::string text, ReadFile(fmt::format("/proc/self/fd/{}", fd.get()), kMostBytes));
@@ -71,7 +74,8 @@ Status TakeFile(const std::filesystem::path& path, SecretVariables& variables) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     ++number;
-    if (auto taken = TakeLine(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line, variables); !taken) {
+    if (auto taken = TakeLine(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line, variables);
+        !taken) {
       taken.error().file = path.native();
       taken.error().line = number;
       return taken;

@@ -19,8 +19,8 @@ using SecretVariables = std::map<std::string, std::string>;
 Result<SecretVariables> ReadSecrets(const std::filesystem::path& folder,
                                     const std::vector<std::string>& names);
 
-/// The line with "***" in place of each value of at least eight bytes: against accidents, such as a program that
-/// prints its environment. Who wants to print a value finds a way.
+/// The line with "***" in place of each value of at least eight bytes: against accidents, such as a program
+/// that prints its environment. Who wants to print a value finds a way.
 std::string HideValues(std::string_view line, const SecretVariables& secrets);
 
 }  // namespace imgd

@@ -43,8 +43,9 @@ TEST_F(SecretFiles, AreVariablesALineWithCommentsAndBlankLines) {
 TEST_F(SecretFiles, ThatOthersGetAtAreRefused) {
   for (const mode_t mode : {0604, 0606, 0620, 0644, 0660, 0601}) {
     Put("s3", "A=1\n", mode);
-    EXPECT_THAT(Refusal({"s3"}), AllOf(HasSubstr("/s3 is of user"), HasSubstr(fmt::format("mode {:04o}", mode)),
-                                       HasSubstr("chmod go="))) << mode;
+    EXPECT_THAT(Refusal({"s3"}), AllOf(HasSubstr("/s3 is of user"),
+                                       HasSubstr(fmt::format("mode {:04o}", mode)), HasSubstr("chmod go=")))
+        << mode;
   }
   Put("s3", "A=1\n", 0640);  // of root's own group, or the agent's
   EXPECT_EQ(Refusal({"s3"}), "");
@@ -65,14 +66,14 @@ TEST_F(SecretFiles, OfSomebodyElseAreRefused) {
 
 TEST_F(SecretFiles, ErrorsNameFileAndLineAndNeverAValue) {
   const std::string value = kValue;
-  for (const auto& [text, words] : std::map<std::string, std::string>{
-           {"A=1\nexport B=" + value, "/s3:2: is no NAME=VALUE"},
-           {value, "/s3:1: is no NAME=VALUE"},
-           {"RANK=" + value, "RANK is set by imgd"},
-           {"IMGD_X=" + value, "IMGD_X is set by imgd"},
-           {"A='" + value + "'", "begins with a quote"},
-           {"A=" + value + "\x01", "control character"},
-           {"A=1\nA=" + value, "A is set twice"}}) {
+  for (const auto& [text, words] :
+       std::map<std::string, std::string>{{"A=1\nexport B=" + value, "/s3:2: is no NAME=VALUE"},
+                                          {value, "/s3:1: is no NAME=VALUE"},
+                                          {"RANK=" + value, "RANK is set by imgd"},
+                                          {"IMGD_X=" + value, "IMGD_X is set by imgd"},
+                                          {"A='" + value + "'", "begins with a quote"},
+                                          {"A=" + value + "\x01", "control character"},
+                                          {"A=1\nA=" + value, "A is set twice"}}) {
     Put("s3", text);
     EXPECT_THAT(Refusal({"s3"}), AllOf(HasSubstr(words), Not(HasSubstr(value))));
   }
@@ -96,7 +97,8 @@ TEST(Projects, AreReadAndOthersAreAStar) {
   EXPECT_THAT(projects.Of("a").secrets, testing::ElementsAre("x"));
   EXPECT_THAT(projects.Of("b").secrets, testing::ElementsAre("y", "z"));
   EXPECT_THAT(projects.Of("").secrets, testing::ElementsAre("y", "z"));
-  auto wrong = YamlMap::Parse("secrets_dir: s\nprojects: {'a b': {}, c: {secrets: [../x], secret: y}}\n", "f");
+  auto wrong =
+      YamlMap::Parse("secrets_dir: s\nprojects: {'a b': {}, c: {secrets: [../x], secret: y}}\n", "f");
   ReadProjects(*wrong);
   EXPECT_THAT(wrong->Errors(), testing::SizeIs(4));
 }
@@ -129,10 +131,13 @@ TEST_F(SecretsOfRuns, AreInTheEnvironmentOfRanksAndNowhereElse) {
   const std::string value = kValue;
   node.Begin();
   // It prints its environment, on both streams, and ends with half a line.
-  node.Start(Command("name: a\nproject: p\nsecrets: [s3]\ncommand:\n  env: {LR: 7}\n  run: |\n"
-                     "    test $AWS_SECRET_ACCESS_KEY = " + value.substr(0, 5) + "${AWS_SECRET_ACCESS_KEY#?????} || exit 9\n"
-                     "    test ${#AWS_SECRET_ACCESS_KEY} = 25 || exit 8\n"
-                     "    env; env >&2; printf \"so $AWS_SECRET_ACCESS_KEY\" >&2; exit $LR\n"));
+  node.Start(
+      Command("name: a\nproject: p\nsecrets: [s3]\ncommand:\n  env: {LR: 7}\n  run: |\n"
+              "    test $AWS_SECRET_ACCESS_KEY = " +
+              value.substr(0, 5) +
+              "${AWS_SECRET_ACCESS_KEY#?????} || exit 9\n"
+              "    test ${#AWS_SECRET_ACCESS_KEY} = 25 || exit 8\n"
+              "    env; env >&2; printf \"so $AWS_SECRET_ACCESS_KEY\" >&2; exit $LR\n"));
   ASSERT_TRUE(node.UntilGone(7, 1));
   const auto status = node.Status(7, 1);
   EXPECT_EQ(status.start_error(), "");

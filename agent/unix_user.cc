@@ -1,5 +1,7 @@
 #include "agent/unix_user.h"
 
+#include <fcntl.h>
+#include <fmt/ranges.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
@@ -9,6 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
 
 #include "common/files.h"
 
@@ -16,6 +21,9 @@ namespace imgd {
 namespace {
 
 constexpr size_t kEntryBytes = 64 << 10;
+/// To start ranks as other users, give them their folders, and end them.
+constexpr std::pair<int, std::string_view> kRunAsCapabilities[] = {
+    {CAP_CHOWN, "CAP_CHOWN"}, {CAP_KILL, "CAP_KILL"}, {CAP_SETGID, "CAP_SETGID"}, {CAP_SETUID, "CAP_SETUID"}};
 
 Result<gid_t> FindGroup(const std::string& name) {
   group entry{};
@@ -29,18 +37,16 @@ Result<gid_t> FindGroup(const std::string& name) {
 
 /// What the agent has for the sake of ranks of other users, and no rank has.
 void DropOwnCapabilities() {
-  for (const unsigned long capability : {CAP_SETUID, CAP_SETGID, CAP_CHOWN, CAP_KILL, CAP_DAC_READ_SEARCH})
-    ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_LOWER, capability, 0, 0);
+  for (const auto& [capability, name] : kRunAsCapabilities)
+    ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_LOWER, static_cast<unsigned long>(capability), 0, 0);
 }
 
-bool IsAlready(const UnixUser& user) {
-  std::vector<gid_t> now(static_cast<size_t>(std::max(::getgroups(0, nullptr), 0)));
-  if (::getgroups(static_cast<int>(now.size()), now.data()) < 0) return false;
-  auto wanted = user.groups;
-  std::sort(now.begin(), now.end());
-  std::sort(wanted.begin(), wanted.end());
-  return ::getuid() == user.uid && ::geteuid() == user.uid && ::getegid() == user.gid &&
-         std::equal(now.begin(), now.end(), wanted.begin(), wanted.end());
+/// The set of this process's capabilities that a shim of it has too.
+uint64_t InheritedCapabilities() {
+  const std::string set = ::geteuid() == 0 ? "\nCapEff:\t" : "\nCapAmb:\t";
+  const auto text = ReadFile("/proc/self/status").value_or("");
+  const size_t at = text.find(set);
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + set.size(), nullptr, 16);
 }
 
 }  // namespace
@@ -54,7 +60,8 @@ Result<UnixUser> FindUnixUser(const std::string& name, const std::vector<std::st
     return FailErrno(error, fmt::format("cannot look for the user '{}'", name));
   if (found == nullptr) return Fail(ErrorCode::kNotFound, "this machine has no user '{}'", name);
   if (entry.pw_uid == 0 && name != "root")
-    return Fail(ErrorCode::kInvalidArgument, "the user '{}' is root by another name; say root if that is meant", name);
+    return Fail(ErrorCode::kInvalidArgument,
+                "the user '{}' is root by another name; say root if that is meant", name);
   UnixUser user{.name = name, .uid = entry.pw_uid, .gid = entry.pw_gid, .home = entry.pw_dir};
   int count = 0;
   ::getgrouplist(name.c_str(), entry.pw_gid, nullptr, &count);
@@ -64,15 +71,40 @@ Result<UnixUser> FindUnixUser(const std::string& name, const std::vector<std::st
   user.groups.resize(static_cast<size_t>(count));
   for (const auto& group : groups) {
     IMGD_ASSIGN(const gid_t gid, FindGroup(group));
-    if (std::find(user.groups.begin(), user.groups.end(), gid) == user.groups.end()) user.groups.push_back(gid);
+    if (std::find(user.groups.begin(), user.groups.end(), gid) == user.groups.end())
+      user.groups.push_back(gid);
   }
   return user;
+}
+
+bool IsThisProcess(const UnixUser& user) {
+  std::vector<gid_t> now(static_cast<size_t>(std::max(::getgroups(0, nullptr), 0)));
+  if (::getgroups(static_cast<int>(now.size()), now.data()) < 0) return false;
+  auto wanted = user.groups;
+  std::sort(now.begin(), now.end());
+  std::sort(wanted.begin(), wanted.end());
+  return ::getuid() == user.uid && ::geteuid() == user.uid && ::getegid() == user.gid &&
+         std::equal(now.begin(), now.end(), wanted.begin(), wanted.end());
+}
+
+Status MayBecome(const UnixUser& user) {
+  if (IsThisProcess(user)) return {};
+  const uint64_t has = InheritedCapabilities();
+  std::vector<std::string_view> lacking;
+  for (const auto& [capability, name] : kRunAsCapabilities) {
+    if ((has >> capability & 1) == 0) lacking.push_back(name);
+  }
+  if (lacking.empty()) return {};
+  auto refused = Fail(ErrorCode::kPermissionDenied, "the agent can't run ranks as user {}: it lacks {}",
+                      user.name, fmt::join(lacking, ", "));
+  refused.value().hint = "imgagent-users.conf beside its unit gives them to it, or run it as root";
+  return refused;
 }
 
 int Become(const UnixUser& user) {
   DropOwnCapabilities();
   if (!user.given()) return 0;
-  if (!IsAlready(user) &&
+  if (!IsThisProcess(user) &&
       (::setgroups(user.groups.size(), user.groups.data()) != 0 ||
        ::setresgid(user.gid, user.gid, user.gid) != 0 || ::setresuid(user.uid, user.uid, user.uid) != 0))
     return errno;
@@ -90,7 +122,8 @@ Status DoAs(const UnixUser& user, const std::function<Status()>& work) {
   if (pid < 0) return FailErrno(errno, "cannot start a process");
   if (pid == 0) {
     const int error = Become(user);
-    const Status done = error == 0 ? work() : FailErrno(error, fmt::format("cannot become user {}", user.name));
+    const Status done =
+        error == 0 ? work() : FailErrno(error, fmt::format("cannot become user {}", user.name));
     if (done) ::_exit(0);
     (void)WriteAll(write.get(), static_cast<char>(done.error().code) + done.error().ToString(), "pipe");
     ::_exit(1);

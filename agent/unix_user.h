@@ -21,17 +21,24 @@ struct UnixUser {
 };
 
 /// The user of that name with his groups and `groups` besides. Root is found by the name root only.
-/// Errors: kNotFound for a user or group that this machine does not know; kInvalidArgument for another name of
-/// root's.
+/// Errors: kNotFound for a user or group that this machine does not know; kInvalidArgument for another name
+/// of root's.
 Result<UnixUser> FindUnixUser(const std::string& name, const std::vector<std::string>& groups);
 
-/// Makes this process, which has one thread and is about to exec, that user, for good: groups, no capability that
-/// an exec keeps, and no_new_privs. Without a name it only takes away what the agent may for the sake of this.
-/// Returns errno, 0 when it went well. Allocates nothing.
+/// Whether this process runs as the user, with his groups and no others.
+bool IsThisProcess(const UnixUser& user);
+
+/// Whether ranks can be started as the user, and ended. Errors: kPermissionDenied with the capabilities that
+/// lack.
+Status MayBecome(const UnixUser& user);
+
+/// Makes this process, which has one thread and is about to exec, that user, for good: groups, no capability
+/// that an exec keeps, and no_new_privs. Without a name it only takes away what the agent may for the sake of
+/// this. Returns errno, 0 when it went well. Allocates nothing.
 int Become(const UnixUser& user);
 
-/// Does `work` in a child process as that user, and returns what it returned. What it changes in memory is lost.
-/// Errors: also when the user can't be become.
+/// Does `work` in a child process as that user, and returns what it returned. What it changes in memory is
+/// lost. Errors: also when the user can't be become.
 Status DoAs(const UnixUser& user, const std::function<Status()>& work);
 
 }  // namespace imgd

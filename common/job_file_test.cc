@@ -114,7 +114,8 @@ TEST(JobFile, SecretsAreNamesEachOnce) {
   EXPECT_THAT(job->secrets, ElementsAre("s3-team", "wandb"));
   EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nsecrets: [../x]\n"),
               ElementsAre(HasSubstr("job.yaml:3:10: secrets: found '../x'")));
-  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nsecrets: [x, x]\n"), Contains(HasSubstr("'x' is named twice")));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nsecrets: [x, x]\n"),
+              Contains(HasSubstr("'x' is named twice")));
 }
 
 TEST(JobFile, WhatAGangAsksOfItsNodes) {
