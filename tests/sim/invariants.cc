@@ -159,8 +159,8 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
 std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
   std::set<std::pair<NodeId, uint32_t>> kept;
   const auto& state = world.daemon.reactor().state();
-  for (const JobId id : state.active()) {
-    for (const auto& part : state.FindJob(id)->run.grows_to) {
+  for (const auto& [id, holding] : state.holdings()) {
+    for (const auto& part : holding.job->run.grows_to) {
       for (const uint32_t device : DevicesOf(world, part)) {
         if (!world.ledger.holders.contains({part.node, device})) kept.insert({part.node, device});
       }
@@ -173,8 +173,8 @@ std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
 std::set<NodeId> WholeNodes(const World& world) {
   std::set<NodeId> whole;
   const auto& state = world.daemon.reactor().state();
-  for (const JobId id : state.active()) {
-    for (const auto& part : state.FindJob(id)->run.Held()) {
+  for (const auto& [id, holding] : state.holdings()) {
+    for (const auto& part : holding.job->run.Held()) {
       if (part.whole) whole.insert(part.node);
     }
   }

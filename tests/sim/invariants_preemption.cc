@@ -99,8 +99,8 @@ void ThoseWhoLeaveAreWaitedFor(World& world, const Batch& batch, const char* nam
   const JobRecord* high = victims.empty() ? nullptr : ForWhom(world);
   if (high == nullptr || batch.nodes_touched || !KnowsWhatWasFree(world, *high)) return;
   auto space = FreeSpace(world);
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    const JobRecord& job = *holding.job;
     const bool leaves = job.run.stop != StopFor::kNothing && job.run.stop != StopFor::kGrow &&
                         job.run.stop != StopFor::kRetry;
     if (leaves && std::count(victims.begin(), victims.end(), &job) == 0) Give(world, job.run, space);
@@ -147,8 +147,8 @@ bool IsMuchLess(double loss, const Room& room) { return 1.02 * loss + 10 <= room
 
 void NoOneAloneIsCheaper(World& world, const Room& room, const char* name) {
   const auto& state = world.daemon.reactor().state();
-  for (const JobId id : state.active()) {
-    const JobRecord& other = *state.FindJob(id);
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& other = *holding.job;
     if (!CouldHaveBeenAsked(world, other, room)) continue;
     const double loss = LossOf(world, other);
     if (RankOfRun(world, other) == room.rank && !IsMuchLess(loss, room)) continue;
@@ -168,8 +168,8 @@ using Seat = std::pair<double, const JobRecord*>;
 std::map<NodeId, Seat> CheapestOfEachNode(World& world, const Room& room) {
   const auto& state = world.daemon.reactor().state();
   std::map<NodeId, Seat> seats;
-  for (const JobId id : state.active()) {
-    const JobRecord& other = *state.FindJob(id);
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& other = *holding.job;
     if (!CouldHaveBeenAsked(world, other, room)) continue;
     auto with = FreeSpace(world);
     Give(world, other.run, with);

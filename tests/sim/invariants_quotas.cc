@@ -83,8 +83,8 @@ constexpr double kSlack = 0.01;
 uint32_t DevicesHeld(const World& world, const std::string& account) {
   const auto& state = world.daemon.reactor().state();
   size_t devices = 0;
-  for (const JobId id : state.active()) {
-    const JobRecord& job = *state.FindJob(id);
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& job = *holding.job;
     if (!IsOf(world, job, account)) continue;
     for (const auto& part : job.run.Held()) devices += DevicesOf(world, part).size();
   }
@@ -112,8 +112,8 @@ Ledger::Use UseOf(const World& world, const JobRecord& job) {
 
 /// A node that comes back with another number of devices has other prices of each.
 void NoteOtherPrices(World& world) {
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    const JobRecord& job = *holding.job;
     if (!world.ledger.jobs[id].uses) continue;
     const Ledger::Use now = UseOf(world, job);
     for (const auto& account : CountedIn(world, job)) {
