@@ -82,7 +82,8 @@ Status Agent::Begin(std::filesystem::path shim_program) {
                                                .trainer = config_.trainer,
                                                .devices = devices_,
                                                .run_log_limit_bytes = config_.run_log_limit_bytes,
-                                               .use_cgroup = config_.use_cgroup},
+                                               .use_cgroup = config_.use_cgroup,
+                                               .projects = config_.projects},
                                               [this](v1::ConnectRequest request) {
                                                 link_->Send(connection_, std::move(request));
                                               }));

@@ -85,6 +85,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.String("spot_notices")) config.spot_notices = *v;
   if (auto v = yaml.Bool("sessions")) config.sessions = *v;
   if (auto v = yaml.String("tensorboard")) config.tensorboard = *v;
+  config.projects = ReadProjects(yaml);
   if (yaml.Has("health")) {
     auto health = yaml.Child("health");
     const auto mib = [&health](const char* key, uint64_t& bytes) {
@@ -134,6 +135,7 @@ Result<Config> CompleteConfig(Config config) {
   }
   config.trainer = std::filesystem::absolute(config.trainer);
   IMGD_TRY(CheckProgram(config.trainer));
+  IMGD_ASSIGN(config.projects, CompleteProjects(std::move(config.projects), config.trainer));
   // Ranks have another working directory, and find the run by these paths.
   config.state_dir = std::filesystem::absolute(config.state_dir).lexically_normal();
   return config;

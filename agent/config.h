@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/health.h"
+#include "agent/projects.h"
 #include "common/error.h"
 
 namespace imgd {
@@ -28,6 +29,7 @@ struct Config {
   std::map<std::string, std::string> labels;
   double price_per_hour = 0;  ///< of the whole node
   std::string nvml;           ///< NVML's library; empty: the system's, "none": look for no GPU
+  Projects projects;          ///< what their jobs may have here
   std::string log_level = "info";
   uint64_t run_log_limit_bytes = 256ULL << 20;
   bool use_cgroup = true;

@@ -75,7 +75,7 @@ void EventFollower::GoOnAfter(uint64_t sequence) {
 }
 
 bool EventFollower::Fill() {
-  if (!fd_.valid()) fd_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd_.valid()) fd_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   buffer_.erase(0, consumed_);
   consumed_ = 0;
   return fd_.valid() && ReadMore(fd_.get(), buffer_);

@@ -173,7 +173,7 @@ std::vector<pid_t> LeftoverProcesses(const RunDir& dir, const std::optional<RunR
   if (record && !record->cgroup.empty()) {
     for (const pid_t pid : Cgroup(record->cgroup).Processes()) found.insert(pid);
   }
-  const std::string variable = "IMGD_RUN_DIR=" + dir.path.native();
+  const std::string variable = "IMGD_RUN_DIR=" + dir.Ranks().native();
   for (const pid_t pid : AllPids()) {
     if (HasEnvironment(pid, variable)) found.insert(pid);
   }

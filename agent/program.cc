@@ -72,16 +72,21 @@ Result<RunProgram> ProgramOf(v1::JobKind kind, const std::string& job_yaml, cons
   return program;
 }
 
-Status PrepareFolders(const std::string& checkpoint_dir, RunProgram& program) {
+std::string FolderOfProgram(const std::string& checkpoint_dir, const RunProgram& program) {
+  if (program.dir.empty() && program.own_folder && !IsUrl(checkpoint_dir)) return checkpoint_dir;
+  return program.dir;
+}
+
+Status PrepareFolders(const std::string& checkpoint_dir, const RunProgram& program) {
   std::error_code error;
   if (program.own_folder && !IsUrl(checkpoint_dir)) {
     fs::create_directories(checkpoint_dir, error);
     if (error)
       return FailErrno(error.value(), fmt::format("cannot make the job's folder {}", checkpoint_dir));
-    if (program.dir.empty()) program.dir = checkpoint_dir;
   }
-  if (!program.dir.empty() && !fs::is_directory(program.dir, error))
-    return Fail(ErrorCode::kNotFound, "command.dir: there is no folder {} on this node", program.dir);
+  const std::string folder = FolderOfProgram(checkpoint_dir, program);
+  if (!folder.empty() && !fs::is_directory(folder, error))
+    return Fail(ErrorCode::kNotFound, "command.dir: there is no folder {} on this node", folder);
   return {};
 }
 

@@ -24,10 +24,12 @@ std::filesystem::path FindProgram(std::string_view name);
 Result<RunProgram> ProgramOf(v1::JobKind kind, const std::string& job_yaml,
                              const std::filesystem::path& converter);
 
-/// Makes the job's own folder where the program may keep files there, and chooses it to run in unless the job
-/// names another; where it is in a bucket, none is chosen. Errors: what kept the folder from being made;
-/// kNotFound for a folder of the job's that is not there.
-Status PrepareFolders(const std::string& checkpoint_dir, RunProgram& program);
+/// Where the program runs: where the job says, else in the job's own folder; empty where that is in a bucket.
+std::string FolderOfProgram(const std::string& checkpoint_dir, const RunProgram& program);
+
+/// Makes the job's own folder where the program may keep files there. Errors: what kept the folder from being
+/// made; kNotFound where that of FolderOfProgram() is not there.
+Status PrepareFolders(const std::string& checkpoint_dir, const RunProgram& program);
 
 /// The file that `name` means, by the PATH of `environment` ("NAME=value") where it has no '/'.
 /// Errors: kNotFound, naming it.

@@ -8,7 +8,7 @@ constexpr Duration kMostOfALook = std::chrono::seconds(2);
 }  // namespace
 
 const std::optional<PulseWatch::Seen>& PulseWatch::Look(const RunDir& dir, uint32_t local_rank, Instant now) {
-  const auto read = ReadPulse(dir.path / PulseFileName(local_rank));
+  const auto read = ReadPulse(dir.Ranks() / PulseFileName(local_rank));
   return Take(read ? std::optional(*read) : std::nullopt, now);
 }
 

@@ -240,8 +240,24 @@ bool Run::HoldsDevice(uint32_t device) const {
 
 void Run::RemoveDir() {
   if (!dir_) return;
-  for (uint32_t i = 0; i < spec_.local_world_size; ++i) RemovePulse(dir_->path / PulseFileName(i));
+  const auto ranks = dir_->Ranks();
+  const auto remove_pulses = [&]() -> Status {
+    for (uint32_t i = 0; i < spec_.local_world_size; ++i) RemovePulse(ranks / PulseFileName(i));
+    return {};
+  };
   std::error_code error;
+  if (spec_.user.given()) {
+    // What another user made only he may remove; the agent does the rest, and says what is left.
+    (void)DoAs(spec_.user, [&] {
+      for (const auto& entry : std::filesystem::directory_iterator(ranks, error)) {
+        if (!entry.path().filename().native().starts_with("pulse."))
+          std::filesystem::remove_all(entry, error);
+      }
+      return remove_pulses();
+    });
+  } else {
+    (void)remove_pulses();
+  }
   std::filesystem::remove_all(dir_->path, error);
   if (error)
     spdlog::error("run={} msg=\"cannot remove {}: {}\"", key_.ToString(), dir_->path.native(),

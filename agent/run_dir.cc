@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kRanksFolder = "ranks";
 constexpr std::array<const char*, 3> kRankStates = {"pending", "running", "exited"};
 constexpr std::array<const char*, 4> kPhases = {"starting", "running", "stopping", "gone"};
 
@@ -55,6 +56,37 @@ RankRecord RankFromJson(const json& in) {
   return rank;
 }
 
+json UserToJson(const UnixUser& user) {
+  if (!user.given()) return nullptr;
+  return {{"name", user.name},
+          {"uid", user.uid},
+          {"gid", user.gid},
+          {"groups", user.groups},
+          {"home", user.home}};
+}
+
+/// What an older agent wrote has none.
+UnixUser UserFromJson(const json& in) {
+  if (in.is_null()) return {};
+  return {.name = in.at("name").get<std::string>(),
+          .uid = in.at("uid").get<uint32_t>(),
+          .gid = in.at("gid").get<uint32_t>(),
+          .groups = in.at("groups").get<std::vector<uint32_t>>(),
+          .home = in.at("home").get<std::string>()};
+}
+
+json PathsToJson(const VisiblePaths& paths) {
+  if (!paths.limited) return nullptr;
+  return {{"read", paths.read}, {"write", paths.write}};
+}
+
+VisiblePaths PathsFromJson(const json& in) {
+  if (in.is_null()) return {};
+  return {.limited = true,
+          .read = in.at("read").get<std::vector<std::string>>(),
+          .write = in.at("write").get<std::vector<std::string>>()};
+}
+
 /// Calls `read` with the parsed text and turns the library's exceptions into one Error.
 template <typename T, typename Read>
 Result<T> ReadJson(std::string_view text, std::string_view what, Read read) {
@@ -71,6 +103,24 @@ Status WriteNewFile(const std::filesystem::path& path, std::string_view content)
   return WriteAll(fd.get(), content, path.native());
 }
 
+/// Lets the user through the run's folder, read what is for the ranks, and have a folder of his own in it, in
+/// which what he makes is of the agent's group.
+Status ShareWith(const UnixUser& user, const RunDir& dir) {
+  const auto failed = [&](const std::filesystem::path& path) {
+    return FailErrno(errno, fmt::format("cannot give {} to user {}", path.native(), user.name));
+  };
+  for (const auto& path : {dir.JobYaml(), dir.Resume()}) {
+    if (::chown(path.c_str(), static_cast<uid_t>(-1), user.gid) != 0 || ::chmod(path.c_str(), 0640) != 0)
+      return failed(path);
+  }
+  const auto ranks = dir.path / kRanksFolder;
+  // The bit first: nobody may set it on what is another's.
+  if (::mkdir(ranks.c_str(), 0700) != 0 || ::chmod(ranks.c_str(), 02770) != 0 ||
+      ::chown(ranks.c_str(), user.uid, static_cast<gid_t>(-1)) != 0)
+    return failed(ranks);
+  return ::chmod(dir.path.c_str(), 0711) == 0 ? Status() : failed(dir.path);
+}
+
 }  // namespace
 
 std::string RunKey::ToString() const { return fmt::format("{}-{}", job, generation); }
@@ -79,8 +129,14 @@ std::string RunKey::FolderName() const {
   return cluster.empty() ? ToString() : fmt::format("{}-{}", ToString(), cluster);
 }
 
+std::filesystem::path RunDir::Ranks() const {
+  std::error_code none;
+  auto ranks = path / kRanksFolder;
+  return std::filesystem::is_directory(ranks, none) ? ranks : path;
+}
+
 std::filesystem::path RunDir::Events(uint32_t local_rank) const {
-  return path / fmt::format("events.{}", local_rank);
+  return Ranks() / fmt::format("events.{}", local_rank);
 }
 
 std::string ControlSocket(uint32_t local_rank) { return fmt::format("control.{}", local_rank); }
@@ -108,6 +164,10 @@ std::string ToJson(const RunSpec& spec) {
                     {"host_address", spec.host_address},
                     {"interface", spec.interface},
                     {"checkpoint_dir", spec.checkpoint_dir},
+                    {"secrets", spec.secrets},
+                    {"secrets_dir", spec.secrets_dir},
+                    {"user", UserToJson(spec.user)},
+                    {"paths", PathsToJson(spec.paths)},
                     {"grace_ms", spec.grace_ms},
                     {"log_limit_bytes", spec.log_limit_bytes},
                     {"use_cgroup", spec.use_cgroup}};
@@ -129,6 +189,10 @@ Result<RunSpec> ParseRunSpec(std::string_view text) {
     spec.program.per_node = in.value("per_node", false);
     spec.program.own_folder = in.value("own_folder", false);
     spec.node_count = in.value("node_count", 1U);
+    spec.secrets = in.value("secrets", std::vector<std::string>());
+    spec.secrets_dir = in.value("secrets_dir", "");
+    spec.user = UserFromJson(in.value("user", json()));
+    spec.paths = PathsFromJson(in.value("paths", json()));
     spec.first_rank = in.at("first_rank").get<uint32_t>();
     spec.local_world_size = in.at("local_world_size").get<uint32_t>();
     spec.world_size = in.at("world_size").get<uint32_t>();
@@ -215,6 +279,7 @@ Result<RunDir> CreateRunDir(const std::filesystem::path& runs, const RunSpec& sp
     IMGD_TRY(WriteNewFile(fresh.JobYaml(), job_yaml));
     IMGD_TRY(WriteNewFile(fresh.Resume(), resume.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
     IMGD_TRY(WriteNewFile(fresh.Spec(), ToJson(spec)));
+    if (spec.user.given()) IMGD_TRY(ShareWith(spec.user, fresh));
     if (::rename(fresh.path.c_str(), final_dir.path.c_str()) != 0) {
       return FailErrno(errno, fmt::format("cannot create folder {}", final_dir.path.native()));
     }

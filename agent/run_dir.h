@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/landlock.h"
+#include "agent/unix_user.h"
 #include "common/error.h"
 #include "common/ids.h"
 
@@ -53,6 +55,10 @@ struct RunSpec {
   std::string host_address;
   std::string interface;  ///< network interface of host_address; empty when not known
   std::string checkpoint_dir;
+  std::vector<std::string> secrets;  ///< names of those that the ranks get; values are never written down
+  std::string secrets_dir;           ///< where they are
+  UnixUser user;                     ///< whom the ranks run as
+  VisiblePaths paths;                ///< that they see, besides what every rank needs
   int64_t grace_ms = 10'000;
   uint64_t log_limit_bytes = 256ULL << 20;  ///< of all ranks' logs on this node together
   bool use_cgroup = true;                   ///< where one can be made
@@ -99,10 +105,14 @@ struct RunDir {
   std::filesystem::path Record() const { return path / "status.json"; }
   std::filesystem::path Lock() const { return path / "shim.lock"; }
   std::filesystem::path ShimLog() const { return path / "shim.log"; }
+  /// What the ranks write in: the folder itself; of another user's ranks `ranks` in it, so that nothing that
+  /// the agent and the shim write can be put in another's place.
+  std::filesystem::path Ranks() const;
   std::filesystem::path Events(uint32_t local_rank) const;
 };
 
-/// Names of the sockets; relative, since a socket's path has at most 107 bytes and a folder's may have more.
+/// Names of the sockets in RunDir::path and RunDir::Ranks(); relative, since a socket's path has at most 107
+/// bytes and a folder's may have more.
 inline constexpr const char* kShimSocket = "shim.sock";
 std::string ControlSocket(uint32_t local_rank);
 
@@ -119,7 +129,8 @@ Result<std::optional<RunRecord>> LoadRunRecord(const RunDir& dir);
 /// a sync could hold up the ranks' output for seconds.
 Status SaveRunRecord(const RunDir& dir, const RunRecord& record);
 
-/// Makes `runs/<key>` with job.yaml, resume.json and run.json in it: all of it or nothing under that name.
+/// Makes `runs/<key>` with job.yaml, resume.json and run.json in it, and what another user needs to run in
+/// it: all of it or nothing under that name.
 Result<RunDir> CreateRunDir(const std::filesystem::path& runs, const RunSpec& spec, std::string_view job_yaml,
                             const std::vector<std::string>& resume_from, Generation last_generation);
 

@@ -28,6 +28,7 @@ Generation After(Generation generation) { return Generation(generation.value() +
 Result<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop, SupervisorOptions options,
                                                        Send send) {
   IMGD_TRY(MakeFolders(options.state_dir / "runs"));
+  IMGD_TRY(OpenTo(options.projects, options.state_dir));
   IMGD_ASSIGN(auto generations, Generations::Load(options.state_dir / "generations.json"));
   std::unique_ptr<Supervisor> supervisor(
       new Supervisor(loop, std::move(options), std::move(generations), std::move(send)));
@@ -209,6 +210,13 @@ Result<RunStart> Supervisor::MakeStart(const v1::StartRun& command) const {
   RunStart start;
   RunSpec& spec = start.spec;
   IMGD_ASSIGN(spec.program, ProgramOf(command.kind(), command.job_yaml(), options_.converter));
+  IMGD_ASSIGN(auto claims, ClaimsOf(command.job_yaml()));
+  IMGD_TRY(CheckClaims(options_.projects, claims));
+  const ProjectRules& rules = options_.projects.Of(claims.project);
+  spec.user = rules.user;
+  spec.paths = rules.paths;
+  spec.secrets = std::move(claims.secrets);
+  spec.secrets_dir = options_.projects.secrets_dir;
   spec.key = KeyOf(command.run());
   spec.job_name = command.job_name();
   spec.trainer = options_.trainer;
@@ -417,9 +425,11 @@ void Supervisor::OnDisconnected() {
 
 void Supervisor::WatchFolder(const Run& run) {
   if (!run.dir()) return;
-  if (::inotify_add_watch(inotify_.get(), run.dir()->path.c_str(), IN_MODIFY | IN_CREATE) < 0) {
-    spdlog::warn("run={} msg=\"its folder can't be watched, only looked at every second\"",
-                 run.key().ToString());
+  for (const auto& folder : {run.dir()->path, run.dir()->Ranks()}) {
+    if (::inotify_add_watch(inotify_.get(), folder.c_str(), IN_MODIFY | IN_CREATE) < 0) {
+      spdlog::warn("run={} msg=\"its folder can't be watched, only looked at every second\"",
+                   run.key().ToString());
+    }
   }
   PumpSoon(kLookAnyway);
 }

@@ -11,6 +11,7 @@
 
 #include "agent/event_loop.h"
 #include "agent/generations.h"
+#include "agent/projects.h"
 #include "agent/run.h"
 #include "imgd/v1/agent.pb.h"
 
@@ -24,6 +25,7 @@ struct SupervisorOptions {
   std::vector<v1::Device> devices;
   uint64_t run_log_limit_bytes = 256ULL << 20;
   bool use_cgroup = true;
+  Projects projects;  ///< what their jobs may have here
 };
 
 /// All runs of this node: takes the daemon's commands, answers with what the runs do, and relays what their
@@ -72,7 +74,7 @@ class Supervisor {
 
   /// Why the command can't be followed; nothing if it can.
   std::string WhyNot(const v1::StartRun& command) const;
-  /// Errors: what ProgramOf() says.
+  /// Errors: what ProgramOf() and CheckClaims() say.
   Result<RunStart> MakeStart(const v1::StartRun& command) const;
   std::string VisibleDevices(const std::vector<uint32_t>& indices) const;
   const v1::Device* FindDevice(uint32_t index) const;

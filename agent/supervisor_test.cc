@@ -272,7 +272,7 @@ void StopAfterCheckpoint(TestNode& node, const std::string& word) {
   node.options().trainer = IMGD_FAKE_TRAINER;
   node.Begin();
   auto start = TestNode::StartCommand(7, 1, 2);
-  start.set_job_yaml(word);
+  start.set_job_yaml("name: " + word);
   start.set_grace_ms(200);
   node.Start(start);
   ASSERT_TRUE(node.UntilLine(7, 1, 1, "ready"));

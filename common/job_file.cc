@@ -34,6 +34,12 @@ void ReadHead(YamlMap& root, JobSpec& spec) {
   Set(spec.time_limit_ms, root.DurationMs("time_limit"));
   if (root.Has("time_limit") && spec.time_limit_ms < 1000)
     root.AddError("time_limit", "must be at least 1s", "leave it out for no limit");
+  Set(spec.secrets, root.StringList("secrets"));
+  for (const auto& name : spec.secrets) {
+    if (!IsName(name)) root.AddError("secrets", WhatNamesAre(name));
+    if (std::count(spec.secrets.begin(), spec.secrets.end(), name) > 1)
+      root.AddError("secrets", fmt::format("'{}' is named twice", name));
+  }
   spec.notify = ReadNotifyRules(root, "notify");
 
   auto about = root.Child("about");

@@ -32,6 +32,9 @@ struct JobSpec {
   bool preemptible = true;    ///< jobs of a higher priority may have its devices
   int64_t time_limit_ms = 0;  ///< that it may hold its nodes for, over all starts; 0 for no limit
 
+  /// Names of secrets that its ranks get in their environment; which they may be is the node's to say.
+  std::vector<std::string> secrets;
+
   /// Who is told what becomes of it; empty for those that the operator says for its project and owner.
   std::optional<std::vector<NotifyRule>> notify;
 

@@ -7,6 +7,7 @@
 #include "common/dataset_ref.h"
 #include "common/job_file_parts.h"
 #include "common/url.h"
+#include "common/variables.h"
 
 namespace imgd::job_file_parts {
 namespace {
@@ -14,22 +15,6 @@ namespace {
 constexpr std::array<const char*, 16> kOnlyOfTraining = {
     "seed", "model",    "data", "augment", "train",      "phases", "elastic", "optimizer",
     "loss", "schedule", "ema",  "guard",   "early_stop", "report", "dist",    "limits"};
-
-/// Those by which imgd tells a process who it is.
-bool IsOurVariable(const std::string& name) {
-  static constexpr std::array<std::string_view, 10> kNames = {
-      "RANK",        "WORLD_SIZE",  "LOCAL_RANK",        "LOCAL_WORLD_SIZE",     "GROUP_RANK",
-      "MASTER_ADDR", "MASTER_PORT", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GROUP_WORLD_SIZE"};
-  return name.starts_with("IMGD_") || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
-bool IsVariableName(const std::string& name) {
-  const auto is_word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !name.empty() && (name.front() < '0' || name.front() > '9') &&
-         std::all_of(name.begin(), name.end(), is_word);
-}
 
 /// It would end the word that it is in.
 void CheckNoZero(YamlMap& map, const char* key, const std::string& text) {
@@ -158,7 +143,7 @@ void ReadKind(YamlMap& root, JobSpec& spec) {
     root.AddError(key, fmt::format("is of training, and this job is a {}", NameOf(spec.kind)),
                   "name, project, priority, resources, time_limit, grace, max_restarts, preemptible, after, "
                   "not_before, "
-                  "sweep, about and checkpoint.dir are allowed beside it");
+                  "secrets, sweep, about and checkpoint.dir are allowed beside it");
   }
 }
 

@@ -108,6 +108,16 @@ TEST(JobFile, ATimeLimitIsADuration) {
               ElementsAre(HasSubstr("time_limit: must be at least 1s")));
 }
 
+TEST(JobFile, SecretsAreNamesEachOnce) {
+  const auto job = ParseJobFile("name: a\ncommand: {run: [x]}\nsecrets: [s3-team, wandb]\n", "job.yaml");
+  ASSERT_TRUE(job.has_value());
+  EXPECT_THAT(job->secrets, ElementsAre("s3-team", "wandb"));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nsecrets: [../x]\n"),
+              ElementsAre(HasSubstr("job.yaml:3:10: secrets: found '../x'")));
+  EXPECT_THAT(ErrorsOf("name: a\ndata: {train: /x}\nsecrets: [x, x]\n"),
+              Contains(HasSubstr("'x' is named twice")));
+}
+
 TEST(JobFile, WhatAGangAsksOfItsNodes) {
   const auto with = [](const std::string& resources) {
     return "name: a\ndata: {train: /x}\nresources: {" + resources + "}\n";

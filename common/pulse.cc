@@ -24,7 +24,8 @@ namespace imgd {
 namespace {
 
 constexpr std::string_view kPulsePrefix = "imgd-pulse.";  ///< of files in kPulseFolder
-constexpr mode_t kPulseMode = 0640;
+/// Whoever runs the agent reads it, and may be another user.
+constexpr mode_t kPulseMode = 0644;
 
 constexpr uint64_t kPulseMagic = 0x31'65'73'6c'75'70'64'69;  // "idpulse1"
 
@@ -50,12 +51,15 @@ void CopyText(const std::string& text, std::array<char, kMaxPulseText + 1>& out)
 }
 
 Result<Words> ReadWords(const std::filesystem::path& path) {
-  IMGD_ASSIGN(const std::string bytes, ReadFile(path, sizeof(PulseRecord)));
+  // A rank may have put there what never ends, or never begins.
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid()) return FailErrno(errno, fmt::format("cannot open {}", path.native()));
+  struct stat facts {};
   Words words;
-  if (bytes.size() != sizeof words) {
-    return Fail(ErrorCode::kDataLoss, "{} has {} bytes, not {}", path.native(), bytes.size(), sizeof words);
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size != sizeof words ||
+      ::read(fd.get(), words.data(), sizeof words) != sizeof words) {
+    return Fail(ErrorCode::kDataLoss, "{} is no file of {} bytes", path.native(), sizeof words);
   }
-  std::memcpy(words.data(), bytes.data(), sizeof words);
   return words;
 }
 

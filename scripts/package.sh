@@ -90,7 +90,7 @@ stage_runtime() {
 
 stage_texts() {
   local dir=$1 shell program section
-  mkdir -p "$dir"/{man,completion,etc,examples,texts}
+  mkdir -p "$dir"/{man,completion,etc,examples,systemd,texts}
   for program in imgd:8 imgagent:8 imgcli:1 imgtrain:1; do
     section=${program#*:} program=${program%:*}
     [[ -f $BIN/$program ]] || continue
@@ -100,6 +100,7 @@ stage_texts() {
     "$BIN/imgcli" completion "${shell%:*}" >"$dir/completion/${shell#*:}"
   done
   cp deploy/imgd.yaml deploy/agent.yaml "$dir/etc/"
+  cp deploy/systemd/imgagent-users.conf "$dir/systemd/"
   cp deploy/demo/job.yaml deploy/nginx/imgd-shards.conf "$dir/examples/"
   cp README.md ARCHITECTURE.md CHANGELOG.md "$dir/texts/"
   cp -r docs "$dir/"

@@ -193,6 +193,7 @@ Result<PumpEnds> Session::PrepareProgram(const v1::SessionTask& task, v1::Sessio
     ends.rank_name = rank.name;
     IMGD_ASSIGN(program.environment, RankSessionEnvironment(rank.pid));
     program.folder = FolderOf(rank.pid);
+    program.run_dir = rank.run_dir;
   } else {
     std::vector<std::string> inherited;
     for (char** entry = environ; *entry != nullptr; ++entry) inherited.emplace_back(*entry);
@@ -222,6 +223,7 @@ Result<PumpEnds> Session::PrepareTensorBoard(const v1::SessionTask& task, v1::Se
   IMGD_ASSIGN(ends.rank, WatchRank(rank));
   ends.rank_name = rank.name;
   IMGD_ASSIGN(auto program, TensorBoardFor(host_->tensorboard, rank.figures_dir));
+  program.program.run_dir = rank.run_dir;
   opened.set_port(program.port);
   opened.set_text(ToUtf8(fmt::format("TensorBoard of {}", rank.figures_dir)));
   IMGD_ASSIGN(ends.process, StartSessionProcess(host_->shim_program, program.program));

@@ -25,6 +25,7 @@ struct RankPlace {
   pid_t pid = 0;
   uint64_t start_time = 0;  ///< of the process: tells it from a later one of that number
   std::string name;         ///< "rank 0 of job 7"
+  std::filesystem::path run_dir = {};
   std::string figures_dir;  ///< where the job writes what TensorBoard reads
 };
 

@@ -169,8 +169,9 @@ Result<SessionProcess> StartSessionProcess(const std::filesystem::path& keeper, 
   ::fcntl(process.control.get(), F_SETFL, O_NONBLOCK);
 
   const auto grace_ms = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
-  std::vector<std::string> arguments = {"imgagent-shim", "--session", program.terminal ? "tty" : "pipes",
-                                        std::to_string(grace_ms), program.program};
+  std::vector<std::string> arguments = {
+      "imgagent-shim",          "--session",    program.terminal ? "tty" : "pipes", std::to_string(grace_ms),
+      program.run_dir.native(), program.program};
   arguments.insert(arguments.end(), program.arguments.begin(), program.arguments.end());
   IMGD_ASSIGN(const UniqueFd environment, EnvironmentFile(program.environment));
   KeeperSpawn spawn(streams, control.get(), environment.get(), program.folder);

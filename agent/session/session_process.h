@@ -26,6 +26,7 @@ struct SessionProgram {
   std::vector<std::string> arguments;    ///< argv, from argv[0] on
   std::vector<std::string> environment;  ///< "NAME=value"
   std::filesystem::path folder;          ///< to run in
+  std::filesystem::path run_dir;         ///< of the run whose user it is and whose paths it sees; or empty
   std::optional<TerminalSize> terminal;  ///< it gets one of this size; nothing: pipes
 };
 

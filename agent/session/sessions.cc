@@ -26,9 +26,9 @@ std::string FiguresOf(const RunDir& dir, const RunSpec& spec) {
   if (!spec.Trains()) return spec.checkpoint_dir;
   if (const auto text = ReadFile(dir.JobYaml())) {
     const auto job = ParseJobFile(*text, "job.yaml");
-    if (job && !job->report.dir.empty()) return (dir.path / job->report.dir).lexically_normal();
+    if (job && !job->report.dir.empty()) return (dir.Ranks() / job->report.dir).lexically_normal();
   }
-  return (IsUrl(spec.checkpoint_dir) ? dir.path : fs::path(spec.checkpoint_dir)) / "logs";
+  return (IsUrl(spec.checkpoint_dir) ? dir.Ranks() : fs::path(spec.checkpoint_dir)) / "logs";
 }
 
 }  // namespace
@@ -113,6 +113,7 @@ Result<RankPlace> Sessions::FindRank(const v1::RunId& id, uint32_t rank) const {
     return RankPlace{.pid = static_cast<pid_t>(record.pid),
                      .start_time = record.start_time,
                      .name = fmt::format("rank {} of job {}", rank, id.job_id()),
+                     .run_dir = run->dir()->path,
                      .figures_dir = FiguresOf(*run->dir(), run->spec())};
   }
   return none();

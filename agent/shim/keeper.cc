@@ -1,5 +1,6 @@
 #include "agent/shim/keeper.h"
 
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include "agent/process.h"
 #include "agent/program.h"
 #include "common/clock.h"
+#include "common/url.h"
 
 namespace imgd {
 namespace {
@@ -85,15 +87,13 @@ void Keeper::LookForFolder() {
 void Keeper::StartRanks(int master_fd) {
   const UniqueFd joining = cgroup_.OpenForJoining();
   UniqueFd master(master_fd);
-  if (!spec_.Trains()) {
-    // What such a program listens on it binds itself.
-    master.reset();
-    if (const auto ready = PrepareFolders(spec_.checkpoint_dir, spec_.program); !ready)
-      record_.start_error = ready.error().message;
-  }
+  // What such a program listens on it binds itself.
+  if (!spec_.Trains()) master.reset();
+  if (const auto ready = Prepare(); !ready) record_.start_error = ready.error().ToString();
   for (uint32_t i = 0; i < spec_.local_world_size && record_.start_error.empty(); ++i) {
     const bool is_first = spec_.first_rank + i == 0;
-    auto started = StartRank(spec_, {i, dir_.path, is_first ? master.get() : -1, joining.get()});
+    auto started = StartRank(
+        spec_, {i, dir_.path, is_first ? master.get() : -1, joining.get(), secrets_, ruleset_.get()});
     if (!started) {
       record_.start_error = started.error().message;
       KillAll();
@@ -111,6 +111,34 @@ void Keeper::StartRanks(int master_fd) {
   if (record_.start_error.empty()) record_.phase = ShimPhase::kRunning;
   Publish();
   if (AllEnded()) EndWhenEmpty();
+}
+
+Status Keeper::Prepare() {
+  IMGD_ASSIGN(secrets_, ReadSecrets(spec_.secrets_dir, spec_.secrets));
+  if (spec_.paths.limited) {
+    // As the user, whose folders may be closed to the agent.
+    const auto may_write = [this]() -> Status {
+      if (IsUrl(spec_.checkpoint_dir) || IsWithin(spec_.checkpoint_dir, spec_.paths.write)) return {};
+      return Fail(ErrorCode::kPermissionDenied,
+                  "its checkpoint.dir would be {}; jobs of its project may write in {} here",
+                  spec_.checkpoint_dir, fmt::join(spec_.paths.write, ", "));
+    };
+    IMGD_TRY(spec_.user.given() ? DoAs(spec_.user, may_write) : may_write());
+    IMGD_ASSIGN(ruleset_, MakeRuleset(PathsOfRanks(spec_, dir_)));
+  }
+  return spec_.Trains() ? Status() : PrepareProgram();
+}
+
+Status Keeper::PrepareProgram() {
+  // The job's own folder is its user's, and where his ranks may write.
+  const auto prepare = [this]() -> Status {
+    if (ruleset_.valid() && Restrict(ruleset_.get()) != 0)
+      return FailErrno(errno, "cannot limit the visible paths");
+    return PrepareFolders(spec_.checkpoint_dir, spec_.program);
+  };
+  IMGD_TRY(spec_.user.given() || ruleset_.valid() ? DoAs(spec_.user, prepare) : prepare());
+  spec_.program.dir = FolderOfProgram(spec_.checkpoint_dir, spec_.program);
+  return {};
 }
 
 void Keeper::OnSignal(int signal) {
@@ -148,11 +176,12 @@ bool Keeper::ReadOutput(uint32_t local_rank, bool is_stderr) {
   return false;
 }
 
-void Keeper::TakeLine(uint32_t local_rank, bool is_stderr, std::string_view line) {
+void Keeper::TakeLine(uint32_t local_rank, bool is_stderr, std::string_view said) {
+  const std::string line = HideValues(said, secrets_);
   log_.Append(local_rank, SystemClock().Wall().micros, is_stderr, line);
   ranks_[local_rank].last_lines.Add(line);
   if (is_stderr && HasWord(line)) {
-    record_.ranks[local_rank].last_error_line.assign(line.substr(0, kMaxErrorLineBytes));
+    record_.ranks[local_rank].last_error_line = line.substr(0, kMaxErrorLineBytes);
   }
 }
 
@@ -199,13 +228,12 @@ void Keeper::RecordExit(int64_t pid, int status_code, int status) {
     if (rank.pid != pid || rank.state != RankState::kRunning) continue;
     // What it wrote last says why; a pipe holds at most a few reads' worth, a grandchild may go on writing.
     DrainOutput(i, 16);
-    if (const auto rest = ranks_[i].err.lines.partial(); HasWord(rest)) {
-      rank.last_error_line.assign(rest.substr(0, kMaxErrorLineBytes));
-    }
+    const std::string rest =
+        HideValues(ranks_[i].err.lines.partial(), secrets_).substr(0, kMaxErrorLineBytes);
+    if (HasWord(rest)) rank.last_error_line = rest;
     rank.last_lines.clear();
     if (status_code != CLD_EXITED || status != 0) rank.last_lines = ranks_[i].last_lines.List();
-    if (const auto rest = ranks_[i].err.lines.partial(); !rank.last_lines.empty() && !rest.empty())
-      rank.last_lines.emplace_back(rest.substr(0, kMaxErrorLineBytes));
+    if (!rank.last_lines.empty() && !rest.empty()) rank.last_lines.push_back(rest);
     rank.state = RankState::kExited;
     (status_code == CLD_EXITED ? rank.exit_code : rank.signal) = status;
     rank.told = stop_ != Stop::kNo;

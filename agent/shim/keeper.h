@@ -8,6 +8,7 @@
 #include "agent/cgroup.h"
 #include "agent/event_loop.h"
 #include "agent/run_dir.h"
+#include "agent/secrets.h"
 #include "agent/shim/last_lines.h"
 #include "agent/shim/log_writer.h"
 #include "agent/shim/rank.h"
@@ -41,6 +42,9 @@ class Keeper {
     UniqueFd control;  ///< connection to the trainer, while it takes a stop command
   };
 
+  /// What is needed before the first rank, besides folders.
+  Status Prepare();
+  Status PrepareProgram();
   void OnCommand(const std::string& command);
   void StopRanks(Duration grace, bool checkpoint);
   bool AskForCheckpoint(uint32_t local_rank);
@@ -67,6 +71,8 @@ class Keeper {
   EventLoop* loop_;
   RunDir dir_;
   RunSpec spec_;
+  SecretVariables secrets_;  ///< that the ranks have
+  UniqueFd ruleset_;         ///< of the paths that they see; none where all are
   RunRecord record_;
   LogWriter log_;
   Cgroup cgroup_;

@@ -68,7 +68,9 @@ void Keeper::StopRanks(Duration grace, bool checkpoint) {
 bool Keeper::AskForCheckpoint(uint32_t local_rank) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, ControlSocket(local_rank).c_str(), sizeof address.sun_path - 1);
+  // Relative to the shim's own folder.
+  const auto path = dir_.Ranks().lexically_relative(dir_.path) / ControlSocket(local_rank);
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   v1::TrainerCommand command;
   command.mutable_stop()->set_checkpoint_first(true);

@@ -1,6 +1,6 @@
 // imgagent-shim RUN_DIR LOCK_FD [MASTER_FD]: keeps one run's ranks.
-// imgagent-shim --session tty|pipes GRACE_MS PROGRAM ARGV0 [ARGUMENT...]: keeps one session's program.
-// Started by imgagent, not by people.
+// imgagent-shim --session tty|pipes GRACE_MS RUN_DIR PROGRAM ARGV0 [ARGUMENT...]: keeps one session's
+// program. Started by imgagent, not by people.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,11 +14,12 @@ int main(int argc, char** argv) {
     std::printf("imgagent-shim %s\n", imgd::kVersion);
     return 0;
   }
-  if (argc >= 6 && std::strcmp(argv[1], "--session") == 0) {
+  if (argc >= 7 && std::strcmp(argv[1], "--session") == 0) {
     return imgd::SessionKeeperMain({.terminal = std::strcmp(argv[2], "tty") == 0,
                                     .grace = std::chrono::milliseconds(std::atoi(argv[3])),
-                                    .program = argv[4],
-                                    .arguments = {argv + 5, argv + argc}});
+                                    .run_dir = argv[4],
+                                    .program = argv[5],
+                                    .arguments = {argv + 6, argv + argc}});
   }
   if (argc != 3 && argc != 4) {
     std::fprintf(stderr, "usage: imgagent-shim RUN_DIR LOCK_FD [MASTER_FD]; imgagent starts it\n");

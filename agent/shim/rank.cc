@@ -53,7 +53,8 @@ struct Child {
   int out;
   int err;
   int report;       ///< gets errno when the program can't be executed
-  std::string dir;  ///< to run in; empty: where the shim is
+  std::string dir;  ///< to run in
+  const UnixUser* user;
   std::string program;
   std::vector<char*> arguments;
   std::vector<char*> environment;
@@ -66,12 +67,23 @@ void ResetSignals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+[[noreturn]] void Report(const Child& child, int error) {
+  (void)!::write(child.report, &error, sizeof error);
+  ::_exit(127);
+}
+
 [[noreturn]] void Exec(const Child& child, const RankStart& start) {
+  ::setpgid(0, 0);
+  if (start.cgroup_fd >= 0) (void)!::write(start.cgroup_fd, "0", 1);
+  // Before standard error is the log: what goes wrong is told by the number alone.
+  if (const int error = Become(*child.user); error != 0) Report(child, error);
+  if (start.ruleset_fd >= 0) {
+    if (const int error = Restrict(start.ruleset_fd); error != 0) Report(child, error);
+  }
+  // Only now: a process that changes its user is no longer told of its parent's death.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The shim may have died before the line above took effect.
   if (::getppid() != child.shim) ::_exit(127);
-  ::setpgid(0, 0);
-  if (start.cgroup_fd >= 0) (void)!::write(start.cgroup_fd, "0", 1);
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null, 0);
   ::dup2(child.out, 1);
@@ -88,11 +100,9 @@ void ResetSignals() {
   // Everything that the shim opens closes on exec; this is for what it may itself have inherited.
   ::close_range(static_cast<unsigned>(first_closed), ~0U, CLOSE_RANGE_CLOEXEC);
   ResetSignals();
-  if (child.dir.empty() || ::chdir(child.dir.c_str()) == 0)
+  if (::chdir(child.dir.c_str()) == 0)
     ::execve(child.program.c_str(), child.arguments.data(), child.environment.data());
-  const int error = errno;
-  (void)!::write(child.report, &error, sizeof error);
-  ::_exit(127);
+  Report(child, errno);
 }
 
 /// errno of the child's exec, 0 when it went well.
@@ -160,7 +170,7 @@ std::vector<std::string> RankEnvironment(const RunSpec& spec, const RankStart& s
   set("MASTER_PORT", spec.master_port);
   set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   set("CUDA_VISIBLE_DEVICES", spec.visible_devices);
-  set("IMGD_RUN_DIR", start.run_dir.native());
+  set("IMGD_RUN_DIR", RunDir{start.run_dir}.Ranks().native());
   set("IMGD_JOB_ID", spec.key.job);
   set("IMGD_JOB_NAME", spec.job_name);
   set("IMGD_GENERATION", spec.key.generation);
@@ -170,8 +180,32 @@ std::vector<std::string> RankEnvironment(const RunSpec& spec, const RankStart& s
   // "=" asks NCCL for exactly this interface, not for all that begin so.
   if (!spec.interface.empty()) set("NCCL_SOCKET_IFNAME", "=" + spec.interface);
   if (start.master_fd >= 0) set("IMGD_MASTER_FD", kRankMasterFd);
+  if (spec.user.given()) {
+    SetVariable(environment, "HOME", spec.user.home);
+    SetVariable(environment, "USER", spec.user.name);
+    SetVariable(environment, "LOGNAME", spec.user.name);
+  }
+  // Everybody's folder is nobody's: the run's own goes with it.
+  if (spec.paths.limited) SetVariable(environment, "TMPDIR", RunDir{start.run_dir}.Ranks().native());
+  for (const auto& [name, value] : start.secrets) SetVariable(environment, name, value);
   if (!spec.Trains()) AddProgramVariables(spec, environment);
   return environment;
+}
+
+VisiblePaths PathsOfRanks(const RunSpec& spec, const RunDir& dir) {
+  VisiblePaths paths = spec.paths;
+  for (const char* path :
+       {"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/proc", "/sys", "/run/systemd/resolve"})
+    paths.read.emplace_back(path);
+  std::error_code error;
+  const auto programs = std::filesystem::canonical(spec.trainer, error).parent_path();
+  if (!error)
+    paths.read.push_back((programs.filename() == "bin" ? programs.parent_path() : programs).native());
+  paths.read.push_back(dir.JobYaml().native());
+  paths.read.push_back(dir.Resume().native());
+  paths.write.push_back(dir.Ranks().native());
+  paths.write.emplace_back("/dev/shm");
+  return paths;
 }
 
 Result<RankProcess> StartRank(const RunSpec& spec, const RankStart& start) {
@@ -186,8 +220,10 @@ Result<RankProcess> StartRank(const RunSpec& spec, const RankStart& start) {
   // Above the numbers that the child gives to what it keeps.
   UniqueFd report_fd(::fcntl(report.write.get(), F_DUPFD_CLOEXEC, 10));
   report.write.reset();
-  const Child child{::getpid(),       out.write.get(), err.write.get(),     report_fd.get(),
-                    spec.program.dir, program,         Pointers(arguments), Pointers(environment)};
+  const std::string dir =
+      spec.program.dir.empty() ? RunDir{start.run_dir}.Ranks().native() : spec.program.dir;
+  const Child child{::getpid(), out.write.get(), err.write.get(),     report_fd.get(),      dir,
+                    &spec.user, program,         Pointers(arguments), Pointers(environment)};
 
   const pid_t pid = ::fork();
   if (pid < 0) return FailErrno(errno, "cannot start a process");
@@ -198,7 +234,8 @@ Result<RankProcess> StartRank(const RunSpec& spec, const RankStart& start) {
   report_fd.reset();
   if (const int error = ReadReport(report.read.get()); error != 0) {
     ::waitpid(pid, nullptr, 0);
-    return FailErrno(error, fmt::format("cannot run {}{}", spec.Trains() ? "the trainer " : "", program));
+    return FailErrno(error, fmt::format("cannot run {}{}{}", spec.Trains() ? "the trainer " : "", program,
+                                        spec.user.given() ? " as user " + spec.user.name : ""));
   }
   ::fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(err.read.get(), F_SETFL, O_NONBLOCK);

@@ -17,7 +17,11 @@
 #include <utility>
 
 #include "agent/event_loop.h"
+#include "agent/landlock.h"
 #include "agent/process.h"
+#include "agent/run_dir.h"
+#include "agent/shim/rank.h"
+#include "agent/unix_user.h"
 #include "common/files.h"
 
 namespace imgd {
@@ -26,9 +30,27 @@ namespace {
 /// How often what is left is looked for again, when no signal tells.
 constexpr auto kLookAgain = std::chrono::milliseconds(50);
 
+/// As whom a session's program runs, and what it sees.
+struct Place {
+  UnixUser user;
+  UniqueFd ruleset;  ///< none: all
+};
+
+Result<Place> PlaceOf(const SessionKeeperOptions& options) {
+  Place place;
+  if (options.run_dir.empty()) return place;
+  const RunDir dir{options.run_dir};
+  IMGD_ASSIGN(const RunSpec spec, LoadRunSpec(dir));
+  place.user = spec.user;
+  if (spec.paths.limited) {
+    IMGD_ASSIGN(place.ruleset, MakeRuleset(PathsOfRanks(spec, dir)));
+  }
+  return place;
+}
+
 /// In the child, which shares nothing with the keeper but its standard streams.
 [[noreturn]] void ExecSession(const SessionKeeperOptions& options, char** arguments, char** environment,
-                              pid_t keeper, int report) {
+                              pid_t keeper, int report, const Place& place) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The keeper may have died before the line above took effect.
   if (::getppid() != keeper) ::_exit(127);
@@ -39,8 +61,11 @@ constexpr auto kLookAgain = std::chrono::milliseconds(50);
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::environ = environment;  // execvp looks for PATH there
-  ::execvp(options.program.c_str(), arguments);
-  const int error = errno;
+  // Nobody has what the agent may for the sake of ranks of other users.
+  int error = Become(place.user);
+  if (error == 0 && place.ruleset.valid()) error = Restrict(place.ruleset.get());
+  if (error == 0) ::execvp(options.program.c_str(), arguments);
+  if (error == 0) error = errno;
   (void)!::write(report, &error, sizeof error);
   ::_exit(127);
 }
@@ -73,8 +98,9 @@ class SessionKeeper {
 
   /// Starts the program; false where it can't be run, which the agent has been told.
   bool Start(const SessionKeeperOptions& options) {
+    const auto place = PlaceOf(options);
     int fds[2];
-    if (::pipe2(fds, O_CLOEXEC) != 0) return Refuse(errno);
+    if (!place || ::pipe2(fds, O_CLOEXEC) != 0) return Refuse(place ? errno : EACCES);
     const UniqueFd report(fds[0]);
     UniqueFd report_write(fds[1]);
     auto words = options.arguments;
@@ -84,7 +110,8 @@ class SessionKeeper {
     const pid_t self = ::getpid();
     pid_ = ::fork();
     if (pid_ < 0) return Refuse(errno);
-    if (pid_ == 0) ExecSession(options, arguments.data(), environment.data(), self, report_write.get());
+    if (pid_ == 0)
+      ExecSession(options, arguments.data(), environment.data(), self, report_write.get(), *place);
     report_write.reset();
     LetGoOfStreams();
     int error = 0;

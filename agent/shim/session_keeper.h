@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,11 @@ inline constexpr int kKeeperEnvironmentFd = 4;
 
 /// What `imgagent-shim --session` is called with.
 struct SessionKeeperOptions {
-  bool terminal = false;               ///< standard input is a terminal, which becomes the program's own
-  Duration grace{};                    ///< between SIGHUP and SIGKILL
-  std::string program;                 ///< by its path, or a name to be found in PATH
-  std::vector<std::string> arguments;  ///< argv, from argv[0] on
+  bool terminal = false;          ///< standard input is a terminal, which becomes the program's own
+  Duration grace{};               ///< between SIGHUP and SIGKILL
+  std::filesystem::path run_dir;  ///< of the run whose user it is and whose paths it sees; empty: the agent's
+  std::string program;            ///< by its path, or a name to be found in PATH
+  std::vector<std::string> arguments;         ///< argv, from argv[0] on
   std::vector<std::string> environment = {};  ///< of the program: "NAME=value"
 };
 

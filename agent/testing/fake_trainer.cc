@@ -1,5 +1,5 @@
 // A stand-in for imgtrain that takes commands: listens on control.<local_rank> as trainer.proto says, and
-// does what the word in job.yaml says: "obeys" saves and ends with 11, "refuses" answers with an error,
+// does what job.yaml, "name: WORD", says: "obeys" saves and ends with 11, "refuses" answers with an error,
 // "ignores" answers and goes on. SIGTERM ends it.
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -44,8 +44,9 @@ void Reply(int fd, const std::string& error) {
 }  // namespace
 
 int main(int, char** argv) {
+  std::string key;
   std::string word;
-  std::ifstream(argv[1]) >> word;
+  std::ifstream(argv[1]) >> key >> word;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::snprintf(address.sun_path, sizeof address.sun_path, "control.%s", std::getenv("LOCAL_RANK"));

@@ -157,6 +157,38 @@ TEST_F(BudgetsOfACluster, WhatRunsGoesOnAndTheNextOneWaitsForTheNextPeriod) {
   EXPECT_EQ(cluster->Job(third).state, JobState::kStarting) << "nothing else has happened";
 }
 
+TEST_F(BudgetsOfACluster, WhoUsedUpMoreThanItsQuotaKeepsNothingFromAJobOfAHigherPriority) {
+  const JobId keeps = cluster->Submit("keeps", {.ranks = 4, .preemptible = false});
+  cluster->BringUp(keeps);
+  const JobId urgent = cluster->Submit("urgent", {.priority = 1, .owner = "bob"});
+  cluster->Pass(minutes(59));
+  EXPECT_EQ(cluster->Job(keeps).run.stop, StopFor::kNothing) << "3.9 of 4 device-hours";
+  cluster->Pass(minutes(2));
+  EXPECT_EQ(cluster->Job(keeps).run.stop, StopFor::kPreempt) << "nothing else has happened";
+  cluster->Ends("a", keeps, {Killed(0, 15)});
+  EXPECT_EQ(cluster->Job(urgent).state, JobState::kStarting);
+  EXPECT_EQ(cluster->Job(keeps).reason.code, ReasonCode::kQuota);
+}
+
+TEST(Quotas, AJobKeepsItsDevicesOnlyWhileItsProjectIsWithinItsQuota) {
+  CoreSettings settings;
+  TestCluster cluster(settings);
+  cluster.Join("a", 4);
+  const JobId keeps = cluster.Submit("keeps", {.ranks = 4, .preemptible = false, .project = "vision"});
+  cluster.BringUp(keeps);
+  cluster.Submit("urgent", {.priority = 1, .owner = "bob"});
+  cluster.Pass(minutes(1));
+  EXPECT_EQ(cluster.Job(keeps).run.stop, StopFor::kNothing);
+  settings.quotas.projects["vision"] = {.devices = 4};
+  cluster.reactor().SetSettings(settings);
+  cluster.Pass(std::chrono::seconds(1));
+  EXPECT_EQ(cluster.Job(keeps).run.stop, StopFor::kNothing) << "it has as many as it may";
+  settings.quotas.projects["vision"] = {.devices = 3};
+  cluster.reactor().SetSettings(settings);
+  cluster.Pass(std::chrono::seconds(1));
+  EXPECT_EQ(cluster.Job(keeps).run.stop, StopFor::kPreempt);
+}
+
 TEST_F(BudgetsOfACluster, CountWhatIsHeldByThePricesOfNodes) {
   const JobId job = cluster->Submit("job", {.ranks = 2, .project = "vision"});
   cluster->BringUp(job);

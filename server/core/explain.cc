@@ -185,7 +185,7 @@ std::string WhatThereIs(const Snapshot& cluster) {
   for (const auto& node : cluster.nodes) {
     std::set<std::string> models;
     if (node.kind) {
-      for (const auto& device : node.kind->devices) models.insert(device.model);
+      for (const auto& device : *node.kind->devices) models.insert(device.model);
     }
     ++nodes[{fmt::format("{}", fmt::join(models, " and ")), node.devices.size()}];
   }

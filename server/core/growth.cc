@@ -53,17 +53,31 @@ Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   return {.node = node.id, .devices = std::move(devices), .whole = job.needs->whole_nodes};
 }
 
-/// Of those who wait and could start some time: by the place of what they ask, then by ranks on each node,
-/// the fewest nodes that one of them needs.
-std::map<const Needs*, std::map<uint32_t, uint32_t>> FewestNodes(const std::vector<QueuedJob>& waiting,
-                                                                 const std::vector<QueuedJob>& coming) {
-  std::map<const Needs*, std::map<uint32_t, uint32_t>> fewest;
+/// By ranks on each node, the fewest nodes that a gang of so many needs.
+using Gangs = std::map<uint32_t, uint32_t>;
+
+void NoteFewest(Gangs& gangs, uint32_t ranks, uint32_t nodes) {
+  const auto [known, is_new] = gangs.try_emplace(ranks, nodes);
+  if (!is_new) known->second = std::min(known->second, nodes);
+}
+
+struct LessByValue {
+  bool operator()(const Needs* a, const Needs* b) const { return a != b && *a < *b; }
+};
+
+/// Of those who wait and could start some time, by what they ask.
+std::map<const Needs*, Gangs, LessByValue> FewestNodes(const std::vector<QueuedJob>& waiting,
+                                                       const std::vector<QueuedJob>& coming) {
+  std::map<const Needs*, Gangs> by_place;  // quick to look up, but those that are coming have one each
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
-      if (job.code == ReasonCode::kNeverFits || job.code == ReasonCode::kQuota) continue;
-      const auto [known, is_new] = fewest[job.needs.place()].try_emplace(job.ranks_per_node, job.nodes);
-      if (!is_new) known->second = std::min(known->second, job.nodes);
+      if (job.code != ReasonCode::kNeverFits && job.code != ReasonCode::kQuota)
+        NoteFewest(by_place[job.needs.place()], job.ranks_per_node, job.nodes);
     }
+  }
+  std::map<const Needs*, Gangs, LessByValue> fewest;
+  for (const auto& [needs, gangs] : by_place) {
+    for (const auto& [ranks, nodes] : gangs) NoteFewest(fewest[needs], ranks, nodes);
   }
   return fewest;
 }

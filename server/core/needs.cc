@@ -87,17 +87,6 @@ bool Does(const Needs& needs, const Labels& labels) {
          });
 }
 
-bool DeviceCheck::Does(const Device* device) {
-  if (any_) return true;
-  if (device == nullptr) return false;
-  if (last_ != nullptr && device->model == last_->model && device->memory_bytes == last_->memory_bytes)
-    return last_does_;
-  last_ = device;
-  const auto [known, is_new] = known_.try_emplace({device->model, device->memory_bytes}, false);
-  if (is_new) known->second = imgd::Does(needs_, *device);
-  return last_does_ = known->second;
-}
-
 std::string NounFor(const Needs& needs, bool plural) {
   std::string text = needs.gpu ? "GPU" : needs.cpu ? "CPU slot" : "device";
   if (plural) text += "s";

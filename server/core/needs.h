@@ -24,22 +24,6 @@ bool Does(const Needs& needs, const Device& device);
 /// The gang may have a part on a node of these labels.
 bool Does(const Needs& needs, const Labels& labels);
 
-/// The same of many devices: of those that are alike only one is looked at.
-class DeviceCheck {
- public:
-  /// `needs`, and the devices, must outlive it.
-  explicit DeviceCheck(const Needs& needs) : needs_(needs), any_(!AsksOfDevices(needs)) {}
-  /// Null: nobody knows what the device is.
-  bool Does(const Device* device);
-
- private:
-  const Needs& needs_;
-  bool any_;
-  std::map<std::pair<std::string_view, uint64_t>, bool> known_;  ///< by model and memory
-  const Device* last_ = nullptr;                                 ///< many in a row are alike
-  bool last_does_ = false;
-};
-
 /// What it asks of a device, as a noun: "H100 or A100 of at least 40 GiB", "GPU"; "device" where nothing.
 std::string NounFor(const Needs& needs, bool plural);
 

@@ -28,6 +28,16 @@ void FillRow(NodeSlots& row, const NodeRecord& node) {
   }
 }
 
+/// Whatever waits: it says so, and its user and its project have no more than their quotas let them.
+bool KeepsItsDevices(const Holding& holding, const Snapshot& snapshot) {
+  if (holding.job->preemptible) return false;
+  const AccountNames& accounts = *holding.accounts;
+  return std::none_of(accounts.begin(), accounts.end(), [&snapshot](const std::string& account) {
+    const auto allowance = snapshot.allowances.find(account);
+    return allowance != snapshot.allowances.end() && !allowance->second.Has(0);
+  });
+}
+
 }  // namespace
 
 bool Reactor::AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank) {
@@ -152,13 +162,14 @@ void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
   if (over) bound(job.run.gone_since + settings_.settle);
   if (leaving && !over && !comes_back) bound(job.run.stop_since + TimeToStop(job));
   if (end) snapshot.ends.insert_or_assign(snapshot.ends.end(), job.id, *end);
-  snapshot.holders.insert_or_assign(snapshot.holders.end(), job.id,
-                                    Holder{.priority = state_.ranking().PriorityOfRun(job),
-                                           .preemptible = settings_.preemption && job.preemptible && stays,
-                                           .leaving = leaving,
-                                           .comes_back = comes_back,
-                                           .to_stop = TimeToStop(job),
-                                           .at_risk = (now - job.run.kept_since) * holding.devices});
+  snapshot.holders.insert_or_assign(
+      snapshot.holders.end(), job.id,
+      Holder{.priority = state_.ranking().PriorityOfRun(job),
+             .preemptible = settings_.preemption && !KeepsItsDevices(holding, snapshot) && stays,
+             .leaving = leaving,
+             .comes_back = comes_back,
+             .to_stop = TimeToStop(job),
+             .at_risk = (now - job.run.kept_since) * holding.devices});
 }
 
 /// What FreeAndHeld() would have of a job that has started since.

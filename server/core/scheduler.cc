@@ -250,7 +250,7 @@ const Labels& NodeSlots::LabelsOrNone() const {
 
 bool NodeSlots::DeviceDoes(const Needs& needs, size_t i) const {
   if (!AsksOfDevices(needs)) return true;
-  return kind != nullptr && i < kind->devices.size() && Does(needs, kind->devices[i]);
+  return kind != nullptr && i < kind->devices->size() && Does(needs, (*kind->devices)[i]);
 }
 
 std::vector<uint32_t> NodeSlots::Suitable(const Needs& needs, const std::vector<uint32_t>& indexes) const {
@@ -298,20 +298,25 @@ const NodesCheck::Judged& NodesCheck::Of(const NodeSlots& node) {
 }
 
 NodesCheck::Judged NodesCheck::Judge(const NodeSlots& node) {
-  Judged judged;
-  if (!imgd::Does(needs_, node.LabelsOrNone())) return judged;
-  const size_t count = node.devices.size();
-  const auto does = [&](size_t i) {
-    const bool is_known = node.kind && i < node.kind->devices.size();
-    return devices_.Does(is_known ? &node.kind->devices[i] : nullptr);
-  };
-  if (node.kind && node.kind->all_alike && node.kind->devices.size() == count) {
-    judged.room = count > 0 && does(0) ? static_cast<uint32_t>(count) : 0;
-    return judged;
+  const bool asks_of_labels = !needs_.labels.empty() || !needs_.not_labels.empty();
+  if (asks_of_labels && !imgd::Does(needs_, node.LabelsOrNone())) return {};
+  const Devices devices(node.kind ? node.kind->devices.place() : nullptr, node.devices.size());
+  if (last_.second == nullptr || last_.first != devices) last_ = {devices, &JudgeDevices(devices)};
+  return *last_.second;
+}
+
+const NodesCheck::Judged& NodesCheck::JudgeDevices(const Devices& devices) {
+  const auto [known, is_new] = of_devices_.try_emplace(devices);
+  Judged& judged = known->second;
+  if (!is_new) return judged;
+  const auto& [kinds, count] = devices;
+  std::vector<bool> does(count, true);
+  if (AsksOfDevices(needs_)) {
+    for (size_t i = 0; i < count; ++i)
+      does[i] = kinds != nullptr && i < kinds->size() && imgd::Does(needs_, (*kinds)[i]);
   }
-  for (size_t i = 0; i < count; ++i) judged.room += does(i) ? 1 : 0;
-  if (judged.room == 0 || judged.room == count) return judged;
-  for (size_t i = 0; i < count; ++i) judged.does.push_back(does(i));
+  judged.room = static_cast<uint32_t>(std::count(does.begin(), does.end(), true));
+  if (judged.room > 0 && judged.room < count) judged.does = std::move(does);
   return judged;
 }
 

@@ -121,7 +121,7 @@ class NodesCheck {
   };
 
   /// `needs`, and the nodes' kinds, must outlive it.
-  explicit NodesCheck(const Needs& needs) : needs_(needs), devices_(needs) {}
+  explicit NodesCheck(const Needs& needs) : needs_(needs) {}
   const Judged& Of(const NodeSlots& node);
   /// The same, for who asks only once for each sort.
   Judged Judge(const NodeSlots& node);
@@ -131,9 +131,14 @@ class NodesCheck {
   bool Does(const NodeSlots& node, size_t i);
 
  private:
+  /// A kind's devices, and how many of them the node has.
+  using Devices = std::pair<const std::vector<Device>*, size_t>;
+  const Judged& JudgeDevices(const Devices& devices);
+
   const Needs& needs_;
-  DeviceCheck devices_;
   std::map<NodeSort, Judged> known_;
+  std::map<Devices, Judged> of_devices_;      ///< far fewer than there are sorts
+  std::pair<Devices, const Judged*> last_{};  ///< many in a row have the same
 };
 
 /// What is kept for the first job that waits for devices.

@@ -54,30 +54,24 @@ std::optional<std::string> NodeRecord::ForeignHolder(uint32_t index) const {
 }
 
 std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels labels) {
+  return NodeKinds().Of(std::move(devices), std::move(labels));
+}
+
+bool NodeKinds::Less::operator()(const Kind& a, const Kind& b) const {
+  return std::tie(a->labels, a->devices) < std::tie(b->labels, b->devices);
+}
+
+std::shared_ptr<const NodeKind> NodeKinds::Of(std::vector<Device> devices, Labels labels) {
   for (auto& device : devices) {
     device.index = 0;
     device.uuid.clear();
   }
-  const bool all_alike = std::all_of(devices.begin(), devices.end(),
-                                     [&devices](const Device& device) { return device == devices.front(); });
-  return std::make_shared<const NodeKind>(NodeKind{std::move(devices), std::move(labels), all_alike});
-}
-
-bool NodeKinds::Less::operator()(const Shared& a, const Shared& b) const {
-  if (a->labels != b->labels) return a->labels < b->labels;
-  return std::lexicographical_compare(a->devices.begin(), a->devices.end(), b->devices.begin(),
-                                      b->devices.end(), [](const Device& x, const Device& y) {
-                                        return std::tie(x.model, x.memory_bytes) <
-                                               std::tie(y.model, y.memory_bytes);
-                                      });
-}
-
-std::shared_ptr<const NodeKind> NodeKinds::Of(std::vector<Device> devices, Labels labels) {
   if (known_.size() >= clean_at_) {
-    std::erase_if(known_, [](const Shared& kind) { return kind.use_count() == 1; });
+    std::erase_if(known_, [](const Kind& kind) { return kind.use_count() == 1; });
     clean_at_ = std::max<size_t>(2 * known_.size(), 64);
   }
-  return *known_.insert(KindOf(std::move(devices), std::move(labels))).first;
+  return *known_.insert(std::make_shared<const NodeKind>(devices_.Of(std::move(devices)), std::move(labels)))
+              .first;
 }
 
 }  // namespace imgd

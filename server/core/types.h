@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/ids.h"
 #include "common/job_kind.h"
+#include "server/core/shared.h"
 
 /// What the core knows of jobs and nodes. Plain values; no part of it touches the outside world.
 /// The numbers of the enums are those of proto/imgd/v1/common.proto and node.proto, and of the database.
@@ -394,7 +395,7 @@ struct Device {
   std::string uuid;
   uint64_t memory_bytes = 0;
   bool IsGpu() const { return model != "cpu"; }
-  bool operator==(const Device&) const = default;
+  auto operator<=>(const Device&) const = default;
 };
 
 /// A folder that a node shares with others that know the same id.
@@ -409,24 +410,25 @@ using Labels = std::map<std::string, std::string>;
 
 /// What a node is, as far as gangs choose by it.
 struct NodeKind {
-  std::vector<Device> devices;  ///< without index and uuid
+  Shared<std::vector<Device>> devices;  ///< without index and uuid
   Labels labels;
-  bool all_alike = false;  ///< its devices
 };
 
 std::shared_ptr<const NodeKind> KindOf(std::vector<Device> devices, Labels labels);
 
-/// Gives nodes that are the same one NodeKind, so that a plan looks at it once.
+/// Gives nodes that are the same one NodeKind, and kinds with the same devices one list of them, so that a
+/// plan looks at each once.
 class NodeKinds {
  public:
   std::shared_ptr<const NodeKind> Of(std::vector<Device> devices, Labels labels);
 
  private:
-  using Shared = std::shared_ptr<const NodeKind>;
+  using Kind = std::shared_ptr<const NodeKind>;
   struct Less {
-    bool operator()(const Shared& a, const Shared& b) const;
+    bool operator()(const Kind& a, const Kind& b) const;
   };
-  std::set<Shared, Less> known_;
+  std::set<Kind, Less> known_;
+  OneOfEach<std::vector<Device>> devices_;
   size_t clean_at_ = 64;  ///< those that no node has any more go when there are so many
 };
 

@@ -84,6 +84,7 @@ const std::vector<Field>& Fields() {
             [](const JobSpec& job) { return std::vector<std::string>{std::string(NameOf(job.kind))}; }),
       // One of no project is in none of those that are allowed.
       Words("project", [](const JobSpec& job) { return std::vector<std::string>{job.project}; }),
+      Words("secrets", [](const JobSpec& job) { return job.secrets; }),
       Words("preemptible",
             [](const JobSpec& job) { return std::vector<std::string>{job.preemptible ? "true" : "false"}; }),
       Only(kTrains, Words("model.name", [](const JobSpec& job) { return Given(job.model.name); })),

@@ -14,7 +14,10 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/tls/join_token.h"
+#include "common/tls/pem.h"
 #include "imgd/v1/agent.grpc.pb.h"
+#include "imgd/v1/enrol.grpc.pb.h"
 #include "imgd/v1/node.grpc.pb.h"
 #include "tests/bench/control_load.h"
 
@@ -38,15 +41,18 @@ struct Tally {
   std::atomic<uint64_t> held_up = 0;     ///< heartbeats left out, since the last was still on its way
 };
 
+std::string NodeOf(size_t number) { return fmt::format("gpu-{:05}", number); }
+std::string AgentIdOf(size_t number) { return fmt::format("agent-{:05}", number); }
+
 v1::ConnectRequest HelloOf(size_t number) {
   v1::ConnectRequest request;
   auto* hello = request.mutable_hello();
-  hello->set_node(fmt::format("gpu-{:05}", number));
+  hello->set_node(NodeOf(number));
   hello->set_version("bench");
   hello->set_address(fmt::format("10.{}.{}.{}", number >> 16 & 255, number >> 8 & 255, number & 255));
   hello->set_filesystem_id(fmt::format("fs-{:05}", number));
   hello->set_incarnation("1");
-  hello->set_agent_id(fmt::format("agent-{:05}", number));
+  hello->set_agent_id(AgentIdOf(number));
   for (uint32_t i = 0; i < kDevices; ++i) {
     auto* device = hello->add_devices();
     device->set_index(i);
@@ -75,8 +81,8 @@ v1::ConnectRequest HeartbeatOf(uint64_t turn) {
 /// One agent's stream. Lives until Tally::ended counts it.
 class SimulatedAgent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  SimulatedAgent(const std::string& server, size_t number, Tally* tally)
-      : tally_(tally), stub_(v1::AgentService::NewStub(OwnChannel(server))), request_(HelloOf(number)) {
+  SimulatedAgent(const LoadTarget& target, const NodePass& pass, size_t number, Tally* tally)
+      : tally_(tally), stub_(v1::AgentService::NewStub(OwnChannel(target, pass))), request_(HelloOf(number)) {
     stub_->async()->Connect(&context_, this);
     AddHold();  // heartbeats are written from outside of the stream's reactions
     StartWrite(&request_);
@@ -168,8 +174,8 @@ double MemoryMib(pid_t pid, std::string_view key) {
   return at == std::string::npos ? 0 : std::strtod(status->c_str() + at + key.size(), nullptr) / 1024;
 }
 
-Result<size_t> ReadyNodes(const std::string& server) {
-  const auto stub = v1::NodeService::NewStub(OwnChannel(server));
+Result<size_t> ReadyNodes(const LoadTarget& target) {
+  const auto stub = v1::NodeService::NewStub(OwnChannel(target));
   grpc::ClientContext context;
   v1::ListNodesResponse response;
   const auto status = stub->ListNodes(&context, {}, &response);
@@ -179,7 +185,36 @@ Result<size_t> ReadyNodes(const std::string& server) {
   return ready;
 }
 
-Status Join(const AgentLoad& load, Tally& tally, std::vector<std::unique_ptr<SimulatedAgent>>& agents) {
+/// Keys and certificates of all nodes, by one join token for all of them.
+Result<std::vector<NodePass>> Enrol(const AgentLoad& load) {
+  const auto stub = v1::EnrolService::NewStub(OwnChannel(load.target));
+  v1::CreateJoinTokenRequest request;
+  request.set_uses(static_cast<uint32_t>(load.agents));
+  request.set_owner("bench");
+  v1::CreateJoinTokenResponse response;
+  grpc::ClientContext context;
+  const auto made = stub->CreateJoinToken(&context, request, &response);
+  if (!made.ok()) return Fail(ErrorCode::kUnavailable, "CreateJoinToken: {}", made.error_message());
+  IMGD_ASSIGN(const tls::JoinToken token, tls::ParseJoinToken(response.secret()));
+  std::vector<NodePass> passes;
+  for (size_t i = 0; i < load.agents; ++i) {
+    IMGD_ASSIGN(const std::string key, tls::NewKey());
+    v1::EnrolRequest node;
+    node.set_secret(token.secret);
+    node.set_node(NodeOf(i));
+    node.set_agent_id(AgentIdOf(i));
+    IMGD_ASSIGN(*node.mutable_request_pem(), tls::MakeRequest(key));
+    v1::EnrolResponse answer;
+    grpc::ClientContext call;
+    const auto enrolled = stub->Enrol(&call, node, &answer);
+    if (!enrolled.ok()) return Fail(ErrorCode::kUnavailable, "Enrol: {}", enrolled.error_message());
+    passes.push_back({.key = key, .certificate = answer.certificate_pem()});
+  }
+  return passes;
+}
+
+Status Join(const AgentLoad& load, const std::vector<NodePass>& passes, Tally& tally,
+            std::vector<std::unique_ptr<SimulatedAgent>>& agents) {
   const auto wait = [&tally](size_t least) -> Status {
     std::unique_lock lock(tally.mutex);
     const bool there = tally.changed.wait_for(lock, std::chrono::seconds(60),
@@ -191,7 +226,7 @@ Status Join(const AgentLoad& load, Tally& tally, std::vector<std::unique_ptr<Sim
     return {};
   };
   for (size_t i = 0; i < load.agents; ++i) {
-    agents.push_back(std::make_unique<SimulatedAgent>(load.server, i, &tally));
+    agents.push_back(std::make_unique<SimulatedAgent>(load.target, passes[i], i, &tally));
     if (agents.size() > kMostJoining) IMGD_TRY(wait(agents.size() - kMostJoining));
   }
   return wait(load.agents);
@@ -204,8 +239,14 @@ void CloseAll(Tally& tally, std::vector<std::unique_ptr<SimulatedAgent>>& agents
   tally.changed.wait(lock, [&] { return tally.ended == agents.size(); });
 }
 
+/// How long it took until all had a certificate, and from then on until all were welcomed, s.
+struct JoinTimes {
+  double enrolled;
+  double joined;
+};
+
 Status Measure(const AgentLoad& load, Tally& tally, std::vector<std::unique_ptr<SimulatedAgent>>& agents,
-               double join_seconds) {
+               const JoinTimes& times) {
   Heart heart(&agents);
   if (load.seconds > 0) heart.BeatUntil(std::chrono::steady_clock::now() + 2 * kHeartbeat);
   const double before = ProcessorSeconds(load.daemon_pid);
@@ -216,16 +257,17 @@ Status Measure(const AgentLoad& load, Tally& tally, std::vector<std::unique_ptr<
   const double share = (ProcessorSeconds(load.daemon_pid) - before) / std::max(took, 1e-9);
   const uint64_t beats = tally.heartbeats - beats_before;
   const double rss = MemoryMib(load.daemon_pid, "VmRSS:");
-  IMGD_ASSIGN(const size_t ready, ReadyNodes(load.server));
+  IMGD_ASSIGN(const size_t ready, ReadyNodes(load.target));
   if (ready != load.agents || tally.ended != 0) {
     return Fail(ErrorCode::kUnavailable, "{} of {} nodes are ready and {} streams ended: {}", ready,
                 load.agents, tally.ended, tally.first_error);
   }
   fmt::print(
-      "{{\"agents\": {}, \"join_seconds\": {:.3f}, \"seconds\": {:.3f}, \"cpu_cores\": {:.4f}, \"rss_mib\": "
-      "{:.1f}, \"peak_rss_mib\": {:.1f}, \"heartbeats\": {}, \"held_up\": {}}}\n",
-      load.agents, join_seconds, took, share, rss, MemoryMib(load.daemon_pid, "VmHWM:"), beats,
-      tally.held_up);
+      "{{\"agents\": {}, \"enrol_seconds\": {:.3f}, \"join_seconds\": {:.3f}, \"seconds\": {:.3f}, "
+      "\"cpu_cores\": {:.4f}, \"rss_mib\": {:.1f}, \"peak_rss_mib\": {:.1f}, \"heartbeats\": {}, "
+      "\"held_up\": {}}}\n",
+      load.agents, times.enrolled, times.joined, took, share, rss, MemoryMib(load.daemon_pid, "VmHWM:"),
+      beats, tally.held_up);
   return {};
 }
 
@@ -244,13 +286,20 @@ void Hold(std::vector<std::unique_ptr<SimulatedAgent>>& agents) {
 Status RunAgents(const AgentLoad& load) {
   Tally tally;
   std::vector<std::unique_ptr<SimulatedAgent>> agents;
-  const Instant begun = std::chrono::steady_clock::now();
-  Status status = Join(load, tally, agents);
-  const double joined = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  const auto since = [](Instant begun) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  };
+  JoinTimes times{};
+  Instant begun = std::chrono::steady_clock::now();
+  IMGD_ASSIGN(const std::vector<NodePass> passes, Enrol(load));
+  times.enrolled = since(begun);
+  begun = std::chrono::steady_clock::now();
+  Status status = Join(load, passes, tally, agents);
+  times.joined = since(begun);
   if (status && load.hold) {
     Hold(agents);
   } else if (status) {
-    status = Measure(load, tally, agents, joined);
+    status = Measure(load, tally, agents, times);
   }
   CloseAll(tally, agents);
   return status;

@@ -55,9 +55,10 @@ max_restarts: 0
 Json = dict[str, Any]
 
 
-def load(*arguments: object) -> Json:
-    """What the load generator measured."""
-    done = subprocess.run([LOAD, *map(str, arguments)], capture_output=True, text=True)
+def load(*arguments: object, cluster: Cluster | None = None) -> Json:
+    """What the load generator measured: on that cluster's daemon, as its admin."""
+    environment = cluster.client_env if cluster else None
+    done = subprocess.run([LOAD, *map(str, arguments)], capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         raise RuntimeError(f"control_bench {arguments[0]}: {done.stderr}")
     answer: Json = json.loads(done.stdout)
@@ -66,10 +67,13 @@ def load(*arguments: object) -> Json:
 
 @contextmanager
 def daemon() -> Iterator[Cluster]:
-    """A daemon with an empty database, on the disk that the system's temporary folder is on."""
+    """A daemon with an empty database, on the disk that the system's temporary folder is on; spoken to by TLS."""
     with tempfile.TemporaryDirectory(prefix="imgd-bench-") as folder:
         (Path(folder) / "checkpoints").mkdir()
-        cluster = Cluster(Path(folder), server_args=["--web-listen", ""])
+        # The ranks of the starts that are measured only say when they began, and fail.
+        config = Path(folder) / "imgd.yaml"
+        config.write_text("set_aside_after: 0\n")
+        cluster = Cluster(Path(folder), server_args=["--web-listen", "", "--config", str(config)], secure=True)
         try:
             cluster.start_daemon()
             yield cluster
@@ -86,7 +90,7 @@ def job_file(cluster: Cluster, ranks: int) -> Path:
 def agents_pass(count: int) -> dict[str, float]:
     with daemon() as cluster:
         assert cluster.daemon is not None
-        return load("agents", cluster.address, count, AGENT_SECONDS, cluster.daemon.pid)
+        return load("agents", cluster.address, count, AGENT_SECONDS, cluster.daemon.pid, cluster=cluster)
 
 
 @contextmanager
@@ -97,7 +101,9 @@ def agents_beside(cluster: Cluster, count: int) -> Iterator[None]:
         yield
         return
     command = [str(LOAD), "agents", cluster.address, str(count), "0", str(cluster.daemon.pid), "--hold"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agents:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=cluster.client_env
+    ) as agents:
         assert agents.stdin is not None and agents.stdout is not None
         if "joined" not in agents.stdout.readline():
             raise AssertionError(f"{count} agents did not join")
@@ -110,10 +116,11 @@ def agents_cases(count: int) -> list[Case]:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     few = f"this machine allows {most} open files a process, which is too few connections"
     return [
-        Case(f"{count:,} agents, no TLS yet: {title}", unit, "lower",
+        Case(f"{count:,} agents by TLS: {title}", unit, "lower",
              {"imgd": seen.figure(figure) if most > count + 200 else few})
         for title, figure, unit in (("processor", "cpu_cores", "cores"), ("memory", "rss_mib", "MiB"),
-                                    ("all joined after", "join_seconds", "s"))
+                                    ("all have a certificate after", "enrol_seconds", "s"),
+                                    ("all connected after", "join_seconds", "s"))
     ]  # fmt: skip
 
 
@@ -147,7 +154,9 @@ def submits_pass(clients: int) -> dict[str, float]:
         one_node_away(cluster)
         acknowledged = cluster.root / "acknowledged"
         with agents_beside(cluster, NODES):
-            seen = load("submits", cluster.address, clients, SUBMIT_SECONDS, job_file(cluster, 8), acknowledged)
+            seen = load(
+                "submits", cluster.address, clients, SUBMIT_SECONDS, job_file(cluster, 8), acknowledged, cluster=cluster
+            )
         cluster.daemon.send_signal(signal.SIGKILL)
         cluster.daemon.wait()
         check_stored(cluster.root / "imgd", acknowledged)
@@ -168,8 +177,8 @@ def by_command(command: str, clients: int, of_all: int, environment: dict[str, s
 def imgcli_pass(clients: int) -> float:
     with daemon() as cluster, agents_beside(cluster, NODES):
         one_node_away(cluster)
-        command = f"{BIN}/imgcli --server {cluster.address} submit {job_file(cluster, 8)}"
-        return by_command(command, clients, SBATCH_OF_ALL)
+        command = f"{BIN}/imgcli --server {cluster.server} submit {job_file(cluster, 8)}"
+        return by_command(command, clients, SBATCH_OF_ALL, cluster.client_env)
 
 
 @functools.cache
@@ -251,7 +260,7 @@ def starts_pass() -> dict[str, float]:
     with daemon() as cluster, agents_beside(cluster, NODES):
         cluster.start_agent("a", "--trainer", str(mark_program(cluster.root)), *HERE)
         job = job_file(cluster, 1)
-        seen = load("starts", cluster.address, STARTS, job, cluster.root / "mark.sock")
+        seen = load("starts", cluster.address, STARTS, job, cluster.root / "mark.sock", cluster=cluster)
         (cluster.root / "mark.sock").unlink()
         by_cli = []
         with marks(cluster.root) as mark:
@@ -289,19 +298,20 @@ def starts_cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def milliseconds_of(*command: object) -> float:
+def milliseconds_of(*command: object, environment: dict[str, str] | None = None) -> float:
     begun = time.perf_counter()
-    subprocess.run([*map(str, command)], check=True, capture_output=True)
+    subprocess.run([*map(str, command)], check=True, capture_output=True, env=environment)
     return (time.perf_counter() - begun) * 1000
 
 
 def listing_rows() -> list[Json]:
     with tempfile.TemporaryDirectory(prefix="imgd-bench-") as folder:
         load("fill", Path(folder) / "imgd", 100_000)
-        cluster = Cluster(Path(folder), server_args=["--web-listen", ""])
+        cluster = Cluster(Path(folder), server_args=["--web-listen", ""], secure=True)
         try:
             cluster.start_daemon()
-            jobs = functools.partial(milliseconds_of, BIN / "imgcli", "--server", cluster.address, "jobs")
+            command = [BIN / "imgcli", "--server", cluster.server, "jobs"]
+            jobs = functools.partial(milliseconds_of, *command, environment=cluster.client_env)
             version = functools.partial(milliseconds_of, BIN / "imgcli", "--version")
             return measure([
                 Case("imgcli jobs, 100,000 jobs stored", "ms", "lower", {"imgd": jobs}, "at most 50"),
@@ -318,7 +328,7 @@ PARTS: dict[str, Callable[[], list[Json]]] = {
     "starts": lambda: measure(starts_cases()),
     "listing": listing_rows,
 }
-IMGD_NOTE = f"submits and starts beside {NODES:,} simulated agents that are connected and beat every 3 s"
+IMGD_NOTE = f"all by TLS; submits and starts beside {NODES:,} simulated agents that are connected and beat every 3 s"
 SLURM_NOTE = (f"Slurm 22.05 of Debian on loopback: slurmctld and {NODES + 1:,} slurmd -N, batch_sched_delay=0, "
               "sched_min_interval=0; submits by `sbatch` in a shell's loop, while ours are gRPC calls unless they say "
               "`by command`; what it acknowledges is in memory, not durable")  # fmt: skip

@@ -4,12 +4,15 @@
 #include <iostream>
 
 #include "common/files.h"
+#include "common/text.h"
 #include "tests/bench/control_load.h"
 
 namespace {
 
-imgd::Status ReadJob(const std::string& file, std::string& yaml) {
-  IMGD_ASSIGN(yaml, imgd::ReadFile(file));
+/// Nothing where no file is named.
+imgd::Status ReadInto(std::string& text, const std::string& file) {
+  if (file.empty()) return {};
+  IMGD_ASSIGN(text, imgd::ReadFile(file));
   return {};
 }
 
@@ -24,9 +27,14 @@ int Report(const imgd::Status& status) {
 int main(int argc, char** argv) {
   CLI::App app("control_bench: load for imgd");
   app.require_subcommand(1);
+  std::string ca;
+  std::string token;
+  app.add_option("--ca", ca, "file of the daemon's CA")->envname("IMGD_CA");
+  app.add_option("--token-file", token, "file of an admin's token")->envname("IMGD_TOKEN_FILE");
+  imgd::LoadTarget target;
   imgd::AgentLoad agents;
   auto* run_agents = app.add_subcommand("agents", "simulated agents");
-  run_agents->add_option("server", agents.server, "HOST:PORT")->required();
+  run_agents->add_option("server", target.address, "HOST:PORT")->required();
   run_agents->add_option("count", agents.agents, "how many")->required()->check(CLI::PositiveNumber);
   run_agents->add_option("seconds", agents.seconds, "how long it is measured")->required();
   run_agents->add_option("pid", agents.daemon_pid, "the daemon")->required();
@@ -35,7 +43,7 @@ int main(int argc, char** argv) {
   imgd::SubmitLoad submits;
   std::string job;
   auto* run_submits = app.add_subcommand("submits", "clients that submit");
-  run_submits->add_option("server", submits.server, "HOST:PORT")->required();
+  run_submits->add_option("server", target.address, "HOST:PORT")->required();
   run_submits->add_option("clients", submits.clients, "how many")->required()->check(CLI::PositiveNumber);
   run_submits->add_option("seconds", submits.seconds, "for how long")->required();
   run_submits->add_option("job", job, "job file")->required();
@@ -43,7 +51,7 @@ int main(int argc, char** argv) {
 
   imgd::StartLoad starts;
   auto* run_starts = app.add_subcommand("starts", "one job after the other");
-  run_starts->add_option("server", starts.server, "HOST:PORT")->required();
+  run_starts->add_option("server", target.address, "HOST:PORT")->required();
   run_starts->add_option("jobs", starts.jobs, "how many")->required();
   run_starts->add_option("job", job, "job file")->required();
   run_starts->add_option("socket", starts.socket, "mark.sock beside start_mark")->required();
@@ -55,11 +63,13 @@ int main(int argc, char** argv) {
   fill->add_option("jobs", jobs, "how many")->required();
   CLI11_PARSE(app, argc, argv);
 
-  if (!job.empty()) {
-    std::string yaml;
-    if (const auto read = ReadJob(job, yaml); !read) return Report(read);
-    submits.job_yaml = starts.job_yaml = yaml;
-  }
+  std::string yaml;
+  if (const auto read = ReadInto(yaml, job); !read) return Report(read);
+  if (const auto read = ReadInto(target.ca, ca); !read) return Report(read);
+  if (const auto read = ReadInto(target.token, token); !read) return Report(read);
+  target.token = imgd::Trimmed(target.token, " \n");
+  agents.target = submits.target = starts.target = target;
+  submits.job_yaml = starts.job_yaml = yaml;
   if (*run_agents) return Report(imgd::RunAgents(agents));
   if (*run_submits) return Report(imgd::RunSubmits(submits));
   if (*run_starts) return Report(imgd::RunStarts(starts));

@@ -7,14 +7,30 @@
 
 namespace imgd {
 
-std::shared_ptr<grpc::ChannelCredentials> LoadCredentials() { return grpc::InsecureChannelCredentials(); }
+namespace {
 
-std::shared_ptr<grpc::Channel> OwnChannel(const std::string& server) {
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address,
+                                         const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // else equal channels share a connection
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(-1);
-  return grpc::CreateCustomChannel(server, LoadCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> OwnChannel(const LoadTarget& target) {
+  const auto server =
+      grpc::SslCredentials({.pem_root_certs = target.ca, .pem_private_key = "", .pem_cert_chain = ""});
+  return ChannelTo(target.address,
+                   grpc::CompositeChannelCredentials(server, grpc::AccessTokenCredentials(target.token)));
+}
+
+std::shared_ptr<grpc::Channel> OwnChannel(const LoadTarget& target, const NodePass& pass) {
+  return ChannelTo(target.address, grpc::SslCredentials({.pem_root_certs = target.ca,
+                                                         .pem_private_key = pass.key,
+                                                         .pem_cert_chain = pass.certificate}));
 }
 
 double Quantile(std::vector<double>& values, double share) {

@@ -12,16 +12,22 @@
 
 namespace grpc {
 class Channel;
-class ChannelCredentials;
 }  // namespace grpc
 
 /// What `./run bench control` puts on a real daemon. Each function prints one line of JSON when it is done.
 namespace imgd {
 
-/// Nodes that only say that they are there: each with a connection and a stream of its own, a Hello with 8
-/// devices, and a Heartbeat with their readings every 3 s, evenly spread.
+/// The daemon, which is spoken to by TLS.
+struct LoadTarget {
+  std::string address;  ///< HOST:PORT
+  std::string ca;       ///< PEM
+  std::string token;    ///< of an admin
+};
+
+/// Nodes that only say that they are there: each joins by a key of its own, and has a connection by mutual
+/// TLS, a stream, a Hello with 8 devices, and a Heartbeat with their readings every 3 s, evenly spread.
 struct AgentLoad {
-  std::string server;  ///< HOST:PORT
+  LoadTarget target;
   size_t agents = 1;
   double seconds = 20;   ///< measured, after two heartbeats of all; 0: they join and leave
   pid_t daemon_pid = 0;  ///< whose processor time and memory are read
@@ -34,7 +40,7 @@ Status RunAgents(const AgentLoad& load);
 /// Clients with a connection each, which submit the same job over and over, each the next when the last was
 /// acknowledged.
 struct SubmitLoad {
-  std::string server;
+  LoadTarget target;
   size_t clients = 64;
   double seconds = 5;
   std::string job_yaml;
@@ -45,7 +51,7 @@ Status RunSubmits(const SubmitLoad& load);
 /// One job after the other, each when the node is idle again. The ranks are start_mark, which tells of its
 /// beginning by a datagram to `socket`.
 struct StartLoad {
-  std::string server;
+  LoadTarget target;
   size_t jobs = 100;
   std::string job_yaml;
   std::filesystem::path socket;
@@ -55,11 +61,16 @@ Status RunStarts(const StartLoad& load);
 /// Fills a daemon's database, through its own store, before the daemon starts: of ten jobs nine have ended.
 Status FillStore(const std::filesystem::path& state_dir, uint64_t jobs);
 
-/// What every connection of the load is made with.
-std::shared_ptr<grpc::ChannelCredentials> LoadCredentials();
+/// What a node shows of itself, as PEM.
+struct NodePass {
+  std::string key;
+  std::string certificate;
+};
 
-/// A connection that is shared with nobody, as each agent and each client has its own.
-std::shared_ptr<grpc::Channel> OwnChannel(const std::string& server);
+/// A connection that is shared with nobody, as each client has its own. It shows the token.
+std::shared_ptr<grpc::Channel> OwnChannel(const LoadTarget& target);
+/// As a node has it: it shows the node's certificate and no token.
+std::shared_ptr<grpc::Channel> OwnChannel(const LoadTarget& target, const NodePass& pass);
 
 /// The value below which the share of the values lies; sorts them. Zero when there are none.
 double Quantile(std::vector<double>& values, double share);

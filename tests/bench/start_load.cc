@@ -56,7 +56,7 @@ Status WaitForEnd(v1::JobService::Stub& stub, uint64_t job) {
 
 Status RunStarts(const StartLoad& load) {
   IMGD_ASSIGN(const auto socket, Listen(load.socket));
-  const auto stub = v1::JobService::NewStub(OwnChannel(load.server));
+  const auto stub = v1::JobService::NewStub(OwnChannel(load.target));
   std::minstd_rand random(1);
   std::vector<double> milliseconds;
   // The first opens the connection and is not counted.

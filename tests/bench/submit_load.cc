@@ -29,7 +29,7 @@ class Client {
   Client(Race* race, size_t number)
       : race_(race),
         number_(number),
-        channel_(OwnChannel(race->load->server)),
+        channel_(OwnChannel(race->load->target)),
         stub_(v1::JobService::NewStub(channel_)) {
     request_.set_job_yaml(race->load->job_yaml);
     request_.set_file_name("job.yaml");
@@ -97,7 +97,8 @@ Status RunSubmits(const SubmitLoad& load) {
   std::vector<std::unique_ptr<Client>> clients;
   for (size_t i = 0; i < load.clients; ++i) {
     clients.push_back(std::make_unique<Client>(&race, i));
-    if (!clients.back()->Connect()) return Fail(ErrorCode::kUnavailable, "{} can't be reached", load.server);
+    if (!clients.back()->Connect())
+      return Fail(ErrorCode::kUnavailable, "{} can't be reached", load.target.address);
   }
   const Instant begun = std::chrono::steady_clock::now();
   race.end = begun + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(load.seconds));

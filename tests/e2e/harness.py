@@ -260,7 +260,7 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
         wait_for("all processes of the cluster to be gone", lambda: not left(), 10)
         # Whoever removes a run's folder removes what its ranks have in memory; pytest, which does it here, does not.
-        for pulse in self.root.glob("*/runs/*/pulse.*"):
+        for pulse in [*self.root.glob("*/runs/*/pulse.*"), *self.root.glob("*/runs/*/ranks/pulse.*")]:
             if pulse.is_symlink():
                 pulse.readlink().unlink(missing_ok=True)
 

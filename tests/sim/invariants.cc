@@ -130,6 +130,12 @@ bool IsTied(const World& world, const JobRecord& job) {
   return std::max(wanted.nodes, wanted.max_nodes) > 1 && !wanted.checkpoint_parent.starts_with("s3:");
 }
 
+bool HasRoomOn(const World& world, const JobRecord& job, const Space& node) {
+  const Needs& needs = world.truths.at(job.name).submission.needs;
+  return node.devices >= job.ranks_per_node && !job.avoid.contains(node.node->id) &&
+         NodeDoes(needs, *node.node) && !(needs.whole_nodes && node.devices < node.node->devices.size());
+}
+
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space) {
   const bool tied = IsTied(world, job);
   std::string_view wanted;
@@ -137,12 +143,9 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
     const NodeRecord* last = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
     if (last != nullptr) wanted = last->filesystem_id;
   }
-  const Needs& needs = world.truths.at(job.name).submission.needs;
   std::vector<std::pair<std::string_view, uint32_t>> storages;  // few
   for (const auto& node : space) {
-    if (node.devices < job.ranks_per_node || job.avoid.contains(node.node->id)) continue;
-    if (!NodeDoes(needs, *node.node)) continue;
-    if (needs.whole_nodes && node.devices < node.node->devices.size()) continue;
+    if (!HasRoomOn(world, job, node)) continue;
     const std::string_view storage = tied ? std::string_view(node.node->filesystem_id) : "";
     if (!wanted.empty() && storage != wanted) continue;
     auto known =
@@ -156,8 +159,8 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
 std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
   std::set<std::pair<NodeId, uint32_t>> kept;
   const auto& state = world.daemon.reactor().state();
-  for (const JobId id : state.active()) {
-    for (const auto& part : state.FindJob(id)->run.grows_to) {
+  for (const auto& [id, holding] : state.holdings()) {
+    for (const auto& part : holding.job->run.grows_to) {
       for (const uint32_t device : DevicesOf(world, part)) {
         if (!world.ledger.holders.contains({part.node, device})) kept.insert({part.node, device});
       }
@@ -170,8 +173,8 @@ std::set<std::pair<NodeId, uint32_t>> KeptForGrowth(const World& world) {
 std::set<NodeId> WholeNodes(const World& world) {
   std::set<NodeId> whole;
   const auto& state = world.daemon.reactor().state();
-  for (const JobId id : state.active()) {
-    for (const auto& part : state.FindJob(id)->run.Held()) {
+  for (const auto& [id, holding] : state.holdings()) {
+    for (const auto& part : holding.job->run.Held()) {
       if (part.whole) whole.insert(part.node);
     }
   }

@@ -49,6 +49,9 @@ std::vector<uint32_t> DevicesOf(const World& world, const Part& part);
 /// The job's start may be called by this event, which is not undone in the same commit.
 const JobRecord* StartedBy(const World& world, const Action& action);
 
+/// One of its accounts may have used what it may in a period, so that the job keeps nothing by being not
+/// preemptible.
+bool MayBeAboveQuota(const World& world, const JobRecord& job);
 /// Its accounts may not have enough for it, however many devices are free: its code is true.
 bool LacksQuota(const World& world, const JobRecord& job);
 /// Nothing that ends or is given back would help, but the end of a period.
@@ -71,6 +74,8 @@ struct Space {
   const NodeRecord* node = nullptr;
   uint32_t devices = 0;
 };
+/// A part of the gang could be on the node, of which so many devices are free.
+bool HasRoomOn(const World& world, const JobRecord& job, const Space& node);
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space);
 /// The devices that jobs which end so that they can grow are to have besides their own: nobody else gets
 /// them.

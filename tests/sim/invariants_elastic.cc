@@ -153,8 +153,8 @@ const NodeRecord* MoreFor(World& world, const JobRecord& job) {
 bool NobodyWaitsOrLeaves(const World& world) {
   const auto& state = world.daemon.reactor().state();
   return state.queue().empty() &&
-         std::all_of(state.active().begin(), state.active().end(),
-                     [&state](JobId id) { return state.FindJob(id)->run.stop == StopFor::kNothing; });
+         std::all_of(state.holdings().begin(), state.holdings().end(),
+                     [](const auto& held) { return held.second.job->run.stop == StopFor::kNothing; });
 }
 
 /// A start takes all that there is, where nobody else waits.
@@ -180,8 +180,8 @@ void JobsGrow(World& world, const Batch&, const char* name) {
   const auto& state = world.daemon.reactor().state();
   const Instant now = world.time.now().steady;
   const bool calm = NobodyWaitsOrLeaves(world);
-  for (const JobId id : state.active()) {
-    const JobRecord& job = *state.FindJob(id);
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& job = *holding.job;
     Ledger::Job& known = world.ledger.jobs[id];
     const auto& wanted = world.truths.at(job.name).submission;
     const bool could = calm && job.Trains() && job.state == JobState::kRunning &&

@@ -92,8 +92,8 @@ void NoGangOutOfReach(World& world, const Batch& batch, const char* name) {
 /// A start has its rendezvous port within 30 s, and trains within 10 min, or it is ended.
 void AStartIsBounded(World& world, const Batch&, const char* name) {
   if (world.ledger.checks % 8 != 0) return;
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    const JobRecord& job = *holding.job;
     if (job.state != JobState::kStarting || job.run.stop != StopFor::kNothing || job.by_hand) continue;
     // The port may be lost again with the agent that holds it.
     Ledger::Job& known = world.ledger.jobs[id];
@@ -266,8 +266,8 @@ void ACancelEndsTheJob(World& world, const Batch& batch, const char* name) {
 void TimeLimitsEndJobs(World& world, const Batch&, const char* name) {
   if (world.ledger.checks % 8 != 0) return;
   const Instant now = world.time.now().steady;
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    const JobRecord& job = *holding.job;
     const Ledger::Job& known = world.ledger.jobs[id];
     if (job.time_limit_ms == 0 || job.by_hand) continue;
     const Instant over = known.held_since + std::chrono::milliseconds(job.time_limit_ms) - known.held;
@@ -296,8 +296,8 @@ void AFailedRankEndsItsGang(World& world, const Batch& batch, const char* name) 
 void AStopEndsTheRun(World& world, const Batch&, const char* name) {
   if (world.ledger.checks % 8 != 0) return;
   const Instant now = world.time.now().steady;
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    const JobRecord& job = *holding.job;
     Ledger::Job& known = world.ledger.jobs[id];
     if (job.by_hand || job.run.stop == StopFor::kNothing || job.run.checkpoint_first) {
       known.stop_since.reset();

@@ -37,8 +37,8 @@ void NoGangOnALeavingNode(World& world, const Batch& batch, const char* name) {
 void WhatLeavesIsEmptied(World& world, const Batch&, const char* name) {
   if (world.ledger.notices.empty()) return;
   const auto& state = world.daemon.reactor().state();
-  for (const JobId id : state.active()) {
-    const JobRecord& job = *state.FindJob(id);
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& job = *holding.job;
     if (job.by_hand || job.run.stop != StopFor::kNothing) continue;
     for (const auto& part : job.run.parts) {
       if (part.Over() || !world.ledger.notices.contains(part.node)) continue;

@@ -89,44 +89,67 @@ std::map<std::string, uint32_t> Sets(const World& world, const JobRecord& job,
   return sets;
 }
 
-/// A gang that one set of close nodes holds is in one, of the narrowest kind, and in no larger one than it
-/// must. Where nobody else waits or starts, so that what was free then is known.
-void GangsAreClose(World& world, const Batch& batch, const char* name) {
-  const auto& reactor = world.daemon.reactor();
-  if (!world.shape.kinds_of_nodes || !reactor.state().queue().empty() || batch.nodes_touched) return;
-  const JobRecord* job = nullptr;
-  for (const auto& action : batch.actions) {
-    const auto* event = std::get_if<AppendEvent>(&action);
-    if (event != nullptr && event->from != event->to && event->to != JobState::kQueued &&
-        event->to != JobState::kStarting)
-      return;
-    const JobRecord* started = StartedBy(world, action);
-    if (started != nullptr && job != nullptr) return;
-    if (started != nullptr) job = started;
-  }
-  if (job == nullptr || job->run.parts.size() < 2 || EndedToGrow(batch, job->id) || HasQuotas(world, *job))
-    return;
-  auto space = FreeSpace(world);
-  for (const auto& part : job->run.parts) {
+/// Adds the devices of the job's parts to what is free, or takes them from it.
+void Count(const World& world, const JobRecord& job, bool free, std::vector<Space>& space) {
+  for (const auto& part : job.run.parts) {
+    const auto devices = static_cast<uint32_t>(DevicesOf(world, part).size());
     for (auto& node : space) {
-      if (node.node->id == part.node) node.devices += static_cast<uint32_t>(DevicesOf(world, part).size());
+      if (node.node->id == part.node) node.devices += free ? devices : -devices;
     }
   }
+}
+
+/// `space`: what was free when it was placed.
+void GangIsClose(World& world, const JobRecord& job, const std::vector<Space>& space, const char* name) {
+  const auto& state = world.daemon.reactor().state();
   for (const char* label : kNarrowestFirst) {
     uint32_t least = 0;
-    const auto sets = Sets(world, *job, space, label);
+    const auto sets = Sets(world, job, space, label);
     for (const auto& [value, count] : sets) {
-      if (count >= job->run.parts.size() && (least == 0 || count < least)) least = count;
+      if (count >= job.run.parts.size() && (least == 0 || count < least)) least = count;
     }
     if (least == 0) continue;
     std::set<std::string> values;
-    for (const auto& part : job->run.parts)
-      values.insert(LabelOf(*reactor.state().FindNode(part.node), label));
+    for (const auto& part : job.run.parts) values.insert(LabelOf(*state.FindNode(part.node), label));
     if (values.size() > 1 || values.begin()->empty() || sets.at(*values.begin()) > least)
       world.Break(name,
                   fmt::format("job {} of {} nodes is in {} sets of one {}, where one of {} nodes holds it",
-                              job->id, job->run.parts.size(), values.size(), label, least));
+                              job.id, job.run.parts.size(), values.size(), label, least));
     return;
+  }
+}
+
+/// Those that start in this commit, in the order in which they got their nodes; nothing where something else
+/// happened too, or where one got its nodes beside what is kept for others, so that what was free is not
+/// known.
+std::vector<const JobRecord*> StartedOneAfterTheOther(const World& world, const Batch& batch) {
+  std::vector<const JobRecord*> started;
+  for (const auto& action : batch.actions) {
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event == nullptr || event->from == event->to || event->to == JobState::kQueued) continue;
+    if (event->to != JobState::kStarting) return {};
+    const JobRecord* job = StartedBy(world, action);
+    if (job == nullptr || event->reason.code != ReasonCode::kPlaced) return {};
+    if (EndedToGrow(batch, job->id) || HasQuotas(world, *job)) return {};
+    started.push_back(job);
+  }
+  return started;
+}
+
+/// A gang that one set of close nodes holds is in one, of the narrowest kind, and in no larger one than it
+/// must.
+void GangsAreClose(World& world, const Batch& batch, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  if (!world.shape.kinds_of_nodes || reactor.WantsToSchedule() || batch.nodes_touched) return;
+  const auto started = StartedOneAfterTheOther(world, batch);
+  const auto has_parts = [](const JobRecord* job) { return job->run.parts.size() > 1; };
+  if (std::none_of(started.begin(), started.end(), has_parts)) return;
+  if (!reactor.MakeSnapshot(world.time.now()).retrying.empty()) return;
+  auto space = FreeSpace(world);
+  for (const JobRecord* job : started) Count(world, *job, true, space);
+  for (const JobRecord* job : started) {
+    if (has_parts(job)) GangIsClose(world, *job, space, name);
+    Count(world, *job, false, space);
   }
 }
 
@@ -180,6 +203,36 @@ void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
   }
 }
 
+/// Of a job that would come now, of a higher priority than all, and ask for a whole node that jobs hold which
+/// may be preempted: it is forecast for when these have ended at the latest. Where all nodes are there, and
+/// nobody leaves or is to come back, whom it could wait for instead.
+void WhoPreemptsIsForecastSoon(World& world, const Batch&, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  if (world.ledger.checks % 32 != 16 || !world.shape.preemption || reactor.WantsToSchedule()) return;
+  const Snapshot cluster = reactor.MakeSnapshot(world.time.now());
+  Duration longest{};
+  for (const auto& [job, holder] : cluster.holders) {
+    if (holder.leaving) return;
+    longest = std::max(longest, holder.to_stop);
+  }
+  const auto makes_room = [&cluster](JobId job) {
+    const auto holder = cluster.holders.find(job);
+    return job == JobId() || (holder != cluster.holders.end() && holder->second.preemptible);
+  };
+  const bool all_there = std::all_of(cluster.nodes.begin(), cluster.nodes.end(),
+                                     [](const NodeSlots& node) { return node.usable; });
+  if (!all_there || !cluster.retrying.empty()) return;
+  for (const auto& node : cluster.nodes) {
+    if (node.devices.empty() || !std::all_of(node.holders.begin(), node.holders.end(), makes_room)) continue;
+    const QueuedJob urgent{.priority = 1000, .ranks_per_node = static_cast<uint32_t>(node.devices.size())};
+    const auto start = ForecastLater(cluster, reactor.state().queue(), urgent);
+    if (!start || *start > cluster.now + longest)
+      world.Break(name, fmt::format("a job that could have {} of those who make room is forecast {}", node.id,
+                                    start ? "for later" : "for no time"));
+    return;
+  }
+}
+
 }  // namespace
 
 const std::vector<Invariant>& PlaceInvariants() {
@@ -188,6 +241,7 @@ const std::vector<Invariant>& PlaceInvariants() {
       {"the queue is in order", TheQueueIsInOrder},
       {"gangs are close", GangsAreClose},
       {"forecasts are consistent", ForecastsAreConsistent},
+      {"who preempts is forecast soon", WhoPreemptsIsForecastSoon},
   };
   return rules;
 }

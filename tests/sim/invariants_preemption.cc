@@ -70,7 +70,7 @@ void OnlyLowerOnesMakeRoom(World& world, const Batch& batch, const char* name) {
   const JobRecord* high = ForWhom(world);
   for (const JobRecord* job : victims) {
     const Submission& wanted = world.truths.at(job->name).submission;
-    if (!world.shape.preemption || !wanted.preemptible) {
+    if (!world.shape.preemption || (!wanted.preemptible && !MayBeAboveQuota(world, *job))) {
       world.Break(name, fmt::format("job {} is not preemptible and is preempted", job->id));
       continue;
     }
@@ -99,8 +99,8 @@ void ThoseWhoLeaveAreWaitedFor(World& world, const Batch& batch, const char* nam
   const JobRecord* high = victims.empty() ? nullptr : ForWhom(world);
   if (high == nullptr || batch.nodes_touched || !KnowsWhatWasFree(world, *high)) return;
   auto space = FreeSpace(world);
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    const JobRecord& job = *holding.job;
     const bool leaves = job.run.stop != StopFor::kNothing && job.run.stop != StopFor::kGrow &&
                         job.run.stop != StopFor::kRetry;
     if (leaves && std::count(victims.begin(), victims.end(), &job) == 0) Give(world, job.run, space);
@@ -110,13 +110,113 @@ void ThoseWhoLeaveAreWaitedFor(World& world, const Batch& batch, const char* nam
                                   victims.front()->id, high->id));
 }
 
-/// None makes room that could be spared, and no single job would have lost much less than those who do. What
-/// the simulator thinks is lost is about right while the daemon is not disturbed.
+/// Device-seconds that the job would lose. About right while the daemon is not disturbed.
+double LossOf(const World& world, const JobRecord& job) {
+  double devices = 0;
+  for (const auto& part : job.run.Held()) devices += static_cast<double>(DevicesOf(world, part).size());
+  return std::chrono::duration<double>(world.time.now().steady - world.ledger.jobs.at(job.id).kept_since)
+             .count() *
+         devices;
+}
+
+/// Those who make room for one, as long as all of them are of one rank.
+struct Room {
+  const std::vector<const JobRecord*>& victims;
+  const JobRecord& high;
+  int rank = 0;
+  double loss = 0;
+};
+
+int RankOfRun(const World& world, const JobRecord& job) { return job.priority + StepsAtStart(world, job); }
+
+/// The job could have made room in place of the victims, and what it loses is known.
+bool CouldHaveBeenAsked(const World& world, const JobRecord& job, const Room& room) {
+  if (std::count(room.victims.begin(), room.victims.end(), &job) > 0 || job.run.stop != StopFor::kNothing)
+    return false;
+  if (!world.truths.at(job.name).submission.preemptible || RankOfRun(world, job) > room.rank) return false;
+  Instant since = world.ledger.jobs.at(job.id).kept_since;
+  for (const JobRecord* victim : room.victims)
+    since = std::min(since, world.ledger.jobs.at(victim->id).kept_since);
+  return world.daemon.disturbed() <= since && job.run.gone_since == Instant{} && job.run.exits.empty() &&
+         job.run.troubles.empty();
+}
+
+/// So much is less than what the victims lose, however a checkpoint is counted: it counts a moment later for
+/// the one of the two that looks at the clock.
+bool IsMuchLess(double loss, const Room& room) { return 1.02 * loss + 10 <= room.loss; }
+
+void NoOneAloneIsCheaper(World& world, const Room& room, const char* name) {
+  const auto& state = world.daemon.reactor().state();
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& other = *holding.job;
+    if (!CouldHaveBeenAsked(world, other, room)) continue;
+    const double loss = LossOf(world, other);
+    if (RankOfRun(world, other) == room.rank && !IsMuchLess(loss, room)) continue;
+    auto space = FreeSpace(world);
+    Give(world, other.run, space);
+    if (Fits(world, room.high, space)) {
+      world.Break(name,
+                  fmt::format("job {} loses {:.0f} device-seconds and would make room for job {}, where {} "
+                              "jobs lose {:.0f}",
+                              id, loss, room.high.id, room.victims.size(), room.loss));
+    }
+  }
+}
+
+/// Whoever alone could make room on a node for the least, and what that is; a job is at each of its nodes.
+using Seat = std::pair<double, const JobRecord*>;
+std::map<NodeId, Seat> CheapestOfEachNode(World& world, const Room& room) {
+  const auto& state = world.daemon.reactor().state();
+  std::map<NodeId, Seat> seats;
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& other = *holding.job;
+    if (!CouldHaveBeenAsked(world, other, room)) continue;
+    auto with = FreeSpace(world);
+    Give(world, other.run, with);
+    const Seat seat{RankOfRun(world, other) == room.rank ? LossOf(world, other) : 0, &other};
+    for (const auto& part : other.run.Held()) {
+      const auto node = std::find_if(with.begin(), with.end(),
+                                     [&part](const Space& space) { return space.node->id == part.node; });
+      if (node == with.end() || !HasRoomOn(world, room.high, *node)) continue;
+      const auto known = seats.emplace(part.node, seat).first;
+      known->second = std::min(known->second, seat);
+    }
+  }
+  return seats;
+}
+
+/// Nor are those of the cheapest nodes, even if each were counted once for each of its nodes.
+void NoCheapestNodesAreCheaper(World& world, const Room& room, const char* name) {
+  auto space = FreeSpace(world);
+  const auto least = CheapestOfEachNode(world, room);
+  std::vector<Seat> seats;
+  for (const auto& node : space) {
+    if (HasRoomOn(world, room.high, node)) {
+      seats.emplace_back(0, nullptr);
+    } else if (const auto known = least.find(node.node->id); known != least.end()) {
+      seats.push_back(known->second);
+    }
+  }
+  if (seats.size() < room.high.nodes) return;
+  std::sort(seats.begin(), seats.end());
+  double loss = 0;
+  std::set<const JobRecord*> asked;
+  for (size_t i = 0; i < room.high.nodes; ++i) {
+    const auto [more, job] = seats[i];
+    loss += more;
+    if (job != nullptr && asked.insert(job).second) Give(world, job->run, space);
+  }
+  if (IsMuchLess(loss, room) && Fits(world, room.high, space))
+    world.Break(name, fmt::format("{} jobs lose {:.0f} device-seconds and would make room for job {}, where "
+                                  "{} jobs lose {:.0f}",
+                                  asked.size(), loss, room.high.id, room.victims.size(), room.loss));
+}
+
+/// None makes room that could be spared, and no others would have lost much less than those who do.
 void RoomIsMadeCheaply(World& world, const Batch& batch, const char* name) {
   const auto victims = Victims(world, batch);
   const JobRecord* high = victims.empty() ? nullptr : ForWhom(world);
   if (high == nullptr || batch.nodes_touched || !KnowsWhatWasFree(world, *high)) return;
-  const auto& state = world.daemon.reactor().state();
   for (const JobRecord* spared : victims) {
     auto space = FreeSpace(world);
     for (const JobRecord* job : victims) {
@@ -126,39 +226,13 @@ void RoomIsMadeCheaply(World& world, const Batch& batch, const char* name) {
       world.Break(name,
                   fmt::format("job {} makes room for job {} and could be spared", spared->id, high->id));
   }
-  const Instant now = world.time.now().steady;
-  const auto lost = [&](const JobRecord& job) {
-    double devices = 0;
-    for (const auto& part : job.run.Held()) devices += static_cast<double>(DevicesOf(world, part).size());
-    return std::chrono::duration<double>(now - world.ledger.jobs[job.id].kept_since).count() * devices;
-  };
-  const auto rank = [&world](const JobRecord& job) { return job.priority + StepsAtStart(world, job); };
-  double sum = 0;
-  Instant since = now;
+  Room room{.victims = victims, .high = *high, .rank = RankOfRun(world, *victims.front())};
   for (const JobRecord* job : victims) {
-    sum += lost(*job);
-    since = std::min(since, world.ledger.jobs[job->id].kept_since);
-    if (rank(*job) != rank(*victims.front())) return;
+    if (RankOfRun(world, *job) != room.rank) return;
+    room.loss += LossOf(world, *job);
   }
-  for (const JobId id : state.active()) {
-    const JobRecord& other = *state.FindJob(id);
-    if (std::count(victims.begin(), victims.end(), &other) > 0 || other.run.stop != StopFor::kNothing)
-      continue;
-    if (!world.truths.at(other.name).submission.preemptible || rank(other) > rank(*victims.front())) continue;
-    if (world.daemon.disturbed() > std::min(since, world.ledger.jobs[id].kept_since)) continue;
-    if (other.run.gone_since != Instant{} || !other.run.exits.empty() || !other.run.troubles.empty())
-      continue;
-    // A checkpoint counts a moment later for the one of the two that looks at the clock.
-    if (rank(other) == rank(*victims.front()) && 1.02 * lost(other) + 10 > sum) continue;
-    auto space = FreeSpace(world);
-    Give(world, other.run, space);
-    if (Fits(world, *high, space)) {
-      world.Break(name,
-                  fmt::format("job {} loses {:.0f} device-seconds and would make room for job {}, where {} "
-                              "jobs lose {:.0f}",
-                              id, lost(other), high->id, victims.size(), sum));
-    }
-  }
+  NoOneAloneIsCheaper(world, room, name);
+  NoCheapestNodesAreCheaper(world, room, name);
 }
 
 /// Ranks that train are told so, and have the time for a checkpoint.

@@ -204,8 +204,8 @@ bool StartedBefore(const World& world, const Batch& batch, JobId other) {
 /// A run gives its devices back, for which what is reserved is planned anew.
 bool SomebodyLeaves(const World& world) {
   const auto& state = world.daemon.reactor().state();
-  return std::any_of(state.active().begin(), state.active().end(),
-                     [&](JobId id) { return GivesBack(state.FindJob(id)->run.stop); });
+  return std::any_of(state.holdings().begin(), state.holdings().end(),
+                     [](const auto& held) { return GivesBack(held.second.job->run.stop); });
 }
 
 /// What is reserved for the first in the queue gets no later: its start, where that is known, is not pushed

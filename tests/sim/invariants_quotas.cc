@@ -83,8 +83,8 @@ constexpr double kSlack = 0.01;
 uint32_t DevicesHeld(const World& world, const std::string& account) {
   const auto& state = world.daemon.reactor().state();
   size_t devices = 0;
-  for (const JobId id : state.active()) {
-    const JobRecord& job = *state.FindJob(id);
+  for (const auto& [id, holding] : state.holdings()) {
+    const JobRecord& job = *holding.job;
     if (!IsOf(world, job, account)) continue;
     for (const auto& part : job.run.Held()) devices += DevicesOf(world, part).size();
   }
@@ -112,8 +112,8 @@ Ledger::Use UseOf(const World& world, const JobRecord& job) {
 
 /// A node that comes back with another number of devices has other prices of each.
 void NoteOtherPrices(World& world) {
-  for (const JobId id : world.daemon.reactor().state().active()) {
-    const JobRecord& job = *world.daemon.reactor().state().FindJob(id);
+  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+    const JobRecord& job = *holding.job;
     if (!world.ledger.jobs[id].uses) continue;
     const Ledger::Use now = UseOf(world, job);
     for (const auto& account : CountedIn(world, job)) {
@@ -314,6 +314,14 @@ void NeedsHold(World& world, const Batch& batch, const char* name) {
   });
 }
 
+/// That a period is over is noticed a moment later.
+bool PeriodJustEnded(const World& world) {
+  const Instant now = world.time.now().steady;
+  const Duration since_midnight = world.time.passed() - world.shape.to_midnight;
+  return since_midnight >= Duration::zero() &&
+         (since_midnight < seconds(3) || world.daemon.disturbed() > now - seconds(3));
+}
+
 }  // namespace
 
 bool HasQuotas(const World& world, const JobRecord& job) {
@@ -324,17 +332,20 @@ bool HasQuotas(const World& world, const JobRecord& job) {
   });
 }
 
-bool LacksQuota(const World& world, const JobRecord& job) {
-  // That a period is over is noticed a moment later.
-  const Instant now = world.time.now().steady;
-  const Duration since_midnight = world.time.passed() - world.shape.to_midnight;
-  const bool just = since_midnight >= Duration::zero() &&
-                    (since_midnight < seconds(3) || world.daemon.disturbed() > now - seconds(3));
-  if (just) return HasQuotas(world, job);
-  for (const auto& account : AccountsIn(world, job)) {
+bool MayBeAboveQuota(const World& world, const JobRecord& job) {
+  if (PeriodJustEnded(world)) return HasQuotas(world, job);
+  const auto accounts = AccountsIn(world, job);
+  return std::any_of(accounts.begin(), accounts.end(), [&](const std::string& account) {
     // What jobs have while they grow is not noted here.
     const bool grows = world.truths.at(job.name).submission.owner == kElasticOwner;
-    if (ShareUsed(world, account) > 1 - (grows ? 0.2 : kSlack)) return true;
+    return ShareUsed(world, account) > 1 - (grows ? 0.2 : kSlack);
+  });
+}
+
+bool LacksQuota(const World& world, const JobRecord& job) {
+  if (PeriodJustEnded(world)) return HasQuotas(world, job);
+  if (MayBeAboveQuota(world, job)) return true;
+  for (const auto& account : AccountsIn(world, job)) {
     const uint32_t most = QuotaIn(world, account).devices;
     if (most == 0) continue;
     if (DevicesHeld(world, account) + DevicesWanted(world, job) > most) return true;

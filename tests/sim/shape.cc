@@ -237,6 +237,18 @@ void DrawAccounts(Dice& dice, Shape& shape) {
   if (dice.Chance(0.5)) shape.quotas.projects["vision"] = DrawQuota(dice, shape);
 }
 
+/// Enough nodes to choose between, for gangs that are to be close and for whoever has to make room, and not
+/// so much trouble that nobody could tell what they lose by it.
+void Enlarge(Dice& dice, Shape& shape) {
+  shape.nodes = static_cast<uint32_t>(8 + dice.Below(9));
+  shape.kinds_of_nodes = dice.Chance(0.7);
+  if (dice.Chance(0.5)) shape.most_devices = 1;  // so that who makes room does so by nodes
+  shape.between_jobs /= 3;
+  shape.between_faults *= 4;
+  shape.rank_faults /= 4;
+  if (dice.Chance(0.5)) shape.aging = Duration::zero();
+}
+
 }  // namespace
 
 Shape ShapeOf(uint64_t seed) {
@@ -255,6 +267,7 @@ Shape ShapeOf(uint64_t seed) {
   if (dice.Chance(0.5)) DrawAccounts(dice, shape);
   if (dice.Chance(0.6)) shape.aging = dice.Between(minutes(2), minutes(12));
   shape.preemption = dice.Chance(0.9);
+  if (dice.Chance(0.12)) Enlarge(dice, shape);
   return shape;
 }
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -145,7 +146,8 @@ Result<UniqueFd> Listen(const std::filesystem::path& run_dir, const std::string&
   std::memcpy(address.sun_path, short_path.c_str(), short_path.size() + 1);
   ::unlink(path.c_str());
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(fd.get(), 16) != 0) {
+      // The folder says who gets here; the agent may be of its group only.
+      ::chmod(short_path.c_str(), 0660) != 0 || ::listen(fd.get(), 16) != 0) {
     return FailErrno(errno, fmt::format("cannot listen on {}", path.native()));
   }
   return fd;

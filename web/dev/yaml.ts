@@ -57,7 +57,7 @@ export interface CheckFault {
 
 const KEYS = new Set(
   (
-    'name project priority preemptible seed grace max_restarts time_limit after not_before sweep resources about command convert ' +
+    'name project priority preemptible seed grace max_restarts time_limit after not_before secrets sweep resources about command convert ' +
     'model data train elastic augment phases optimizer schedule loss checkpoint limits ema'
   ).split(' '),
 );
