@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 
@@ -135,6 +136,13 @@ int CheckOutput(Context& context, int exit_code) {
 
 void Context::FollowUntilInterrupted() {
   if (host_.take_signals) interrupt_.ListenToSignals();
+}
+
+void Context::FollowSession(bool quit) {
+  constexpr Duration kLeaveAfter = std::chrono::seconds(2);
+  if (!host_.take_signals) return;
+  interrupt_.LeaveAfter(kLeaveAfter);
+  interrupt_.ListenToSignals(quit ? std::vector<int>{SIGHUP, SIGQUIT} : std::vector<int>{SIGHUP});
 }
 
 std::unique_ptr<Screen> Context::OpenScreen() { return host_.open_screen ? host_.open_screen() : nullptr; }

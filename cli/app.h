@@ -54,6 +54,10 @@ class Context {
   /// From here on Ctrl-C ends the following, not the process. Call it before the first call of the client.
   void FollowUntilInterrupted();
 
+  /// The same for a session, which also ends when the terminal is gone, and soon where nobody reads what it
+  /// writes. `quit`: SIGQUIT too, since a terminal has to be put back.
+  void FollowSession(bool quit = false);
+
   /// Whatever is written to the standard output is lost.
   bool ReaderIsGone() const { return host_.reader_is_gone && host_.reader_is_gone(); }
 

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "common/utf8.h"
+
 namespace imgd::cli {
 namespace {
 
@@ -161,14 +163,7 @@ Result<Duration> ParseDuration(std::string_view text) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value * unit));
 }
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7F ? ' ' : c;
-  }
-  return out;
-}
+std::string Printable(std::string_view text) { return OneLine(text); }
 
 int DisplayWidth(std::string_view text) {
   int width = 0;

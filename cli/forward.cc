@@ -92,6 +92,7 @@ class Connection {
     v1::OpenSessionResponse response;
     while (call_->Read(response)) {
       if (response.frame().has_end()) break;
+      if (response.frame().has_output_end()) ::shutdown(socket_.get(), SHUT_WR);
       if (response.frame().has_output() && !WriteAll(socket_.get(), response.frame().output(), "connection"))
         break;
     }
@@ -197,7 +198,7 @@ Result<uint32_t> PortOf(const std::string& what) {
 int RunForward(Context& context, const ForwardOptions& options) {
   const auto port = PortOf(options.what);
   if (!port) return context.Fail({port.error()});
-  context.FollowUntilInterrupted();
+  context.FollowSession();
   std::signal(SIGPIPE, SIG_IGN);  // of a browser that has gone
   auto client = context.client();
   if (!client) return context.Fail(client.error());

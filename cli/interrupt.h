@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/files.h"
@@ -21,9 +23,18 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
   ~Interrupt();
 
-  /// Takes SIGINT and SIGTERM from here on. Call it before other threads start (before the first call to the
-  /// daemon): they inherit the signal mask.
-  void ListenToSignals();
+  /// Takes SIGINT and SIGTERM from here on, and those of `also` that are not ignored (nohup). Call it before
+  /// other threads start (before the first call to the daemon): they inherit the signal mask.
+  void ListenToSignals(const std::vector<int>& also = {});
+
+  /// From here on what still holds the process up so long after an interrupt, as an output that nobody reads,
+  /// is left behind. Call it before ListenToSignals().
+  void LeaveAfter(Duration grace) { grace_ = grace; }
+  /// What is done right before the process ends in the middle of something, in another thread; empty:
+  /// nothing.
+  void BeforeLeaving(std::function<void()> action);
+  /// Ends the process with ExitCode() in the middle of whatever it does.
+  [[noreturn]] void Leave();
 
   /// As if `signal` had come.
   void Trigger(int signal);
@@ -52,9 +63,13 @@ class Interrupt {
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
+  std::optional<Duration> grace_;
+  std::function<void()> before_leaving_;                   ///< guarded by mutex_
   std::atomic<int> signal_ = 0;                            ///< written with mutex_
   std::map<const Scope*, std::function<void()>> actions_;  ///< guarded by mutex_
-  UniqueFd stop_;                                          ///< eventfd that ends the listener
+  void Listen(const UniqueFd& signals);
+
+  UniqueFd stop_;  ///< eventfd that ends the listener
   std::thread listener_;
 };
 

@@ -256,7 +256,7 @@ int RunLogs(Context& context, const LogsOptions& options) {
 
 /// `imgcli attach`: the last lines and what follows, and how it ended.
 int RunAttach(Context& context, const LogsOptions& options) {
-  context.FollowUntilInterrupted();
+  context.FollowSession();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   auto id = FindJob(**client, options.job);

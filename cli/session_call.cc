@@ -7,31 +7,31 @@
 #include "cli/channel.h"
 #include "cli/job_ref.h"
 #include "imgd/v1/session.grpc.pb.h"
+#include "proto/bidi_call.h"
 
 namespace imgd::cli {
 namespace {
 
 class GrpcSessionCall final : public SessionCall {
  public:
-  GrpcSessionCall(v1::SessionService::Stub& stub, const ServerAddress& address) : address_(address) {
-    ShowToken(address_, context_);
-    stream_ = stub.OpenSession(&context_);
-  }
-  ~GrpcSessionCall() override { context_.TryCancel(); }
+  GrpcSessionCall(v1::SessionService::Stub& stub, const ServerAddress& address)
+      : address_(address), call_([&](grpc::ClientContext* context, auto* reactor) {
+          ShowToken(address, *context);
+          stub.async()->OpenSession(context, reactor);
+        }) {}
 
-  bool Write(const v1::OpenSessionRequest& request) override { return stream_->Write(request); }
-  bool Read(v1::OpenSessionResponse& response) override { return stream_->Read(&response); }
-  void Cancel() override { context_.TryCancel(); }
+  bool Write(const v1::OpenSessionRequest& request) override { return call_.Write(request); }
+  bool Read(v1::OpenSessionResponse& response) override { return call_.Read(response); }
+  void Cancel() override { call_.Cancel(); }
   Reply<void> Finish() override {
-    const grpc::Status status = stream_->Finish();
+    const grpc::Status status = call_.Finish();
     if (status.ok()) return {};
     return tl::unexpected(ErrorsOf(status, address_, Duration::zero()));
   }
 
  private:
   const ServerAddress& address_;
-  grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::OpenSessionRequest, v1::OpenSessionResponse>> stream_;
+  BidiCall<v1::OpenSessionRequest, v1::OpenSessionResponse> call_;
 };
 
 }  // namespace

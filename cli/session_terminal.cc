@@ -14,8 +14,11 @@ RawTerminal::RawTerminal() {
   Enter();
 }
 
-RawTerminal::~RawTerminal() {
-  if (known_) ::tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+RawTerminal::~RawTerminal() { Leave(); }
+
+void RawTerminal::Leave() const {
+  // At once: what was written may be read by nobody.
+  if (known_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
 }
 
 void RawTerminal::Enter() {
@@ -56,13 +59,10 @@ std::string EscapeFilter::Take(std::string_view typed, bool& leave) {
   return out;
 }
 
-Result<UniqueFd> TakeSessionSignals(bool terminal) {
+Result<UniqueFd> TakeWindowSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGHUP, SIGINT}) sigaddset(&set, signal);
-  if (terminal) {
-    for (const int signal : {SIGWINCH, SIGCONT, SIGQUIT}) sigaddset(&set, signal);
-  }
+  for (const int signal : {SIGWINCH, SIGCONT}) sigaddset(&set, signal);
   UniqueFd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd.valid()) return FailErrno(errno, "cannot wait for signals");
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);

@@ -20,6 +20,9 @@ class RawTerminal {
   /// Puts it back as it was.
   ~RawTerminal();
 
+  /// The same from another thread, where this one is held up.
+  void Leave() const;
+
   /// Once more, after somebody stopped this process and let it go on.
   void Enter();
 
@@ -43,8 +46,8 @@ class EscapeFilter {
   bool tilde_ = false;  ///< one is held back
 };
 
-/// Signals that would end this process, or that tell of the window, as a descriptor; they are blocked from
-/// here on. Call it before there are threads. Errors: no descriptor.
-Result<UniqueFd> TakeSessionSignals(bool terminal);
+/// Signals that tell of the window, as a descriptor; they are blocked from here on. Call it before there are
+/// threads. Errors: no descriptor.
+Result<UniqueFd> TakeWindowSignals();
 
 }  // namespace imgd::cli

@@ -28,8 +28,8 @@ struct ShellOptions {
   std::vector<std::string> command;
 };
 
-/// Sends what is typed, or comes by a pipe, from Start() on, and ends the call where a signal comes; a thread
-/// of its own.
+/// Sends what is typed, or comes by a pipe, from Start() on, and the window's size where that changes; a
+/// thread of its own.
 class ShellInput {
  public:
   ShellInput(SessionCall& call, const UniqueFd& signals)
@@ -51,8 +51,6 @@ class ShellInput {
     started_ = true;
     Wake();
   }
-  /// The signal that ended the session here; 0 for none.
-  int signal() const { return signal_; }
   /// Somebody typed "~.".
   bool left() const { return left_; }
 
@@ -90,16 +88,9 @@ class ShellInput {
   bool TakeSignals() {
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
-      const int signal = static_cast<int>(info.ssi_signo);
-      if (signal == SIGWINCH || signal == SIGCONT) {
-        if (!started_ || terminal_ == nullptr) continue;
-        if (signal == SIGCONT) terminal_.load()->Enter();
-        if (!SendWindow()) return false;
-        continue;
-      }
-      signal_ = signal;
-      call_.Cancel();
-      return false;
+      if (!started_ || terminal_ == nullptr) continue;
+      if (info.ssi_signo == SIGCONT) terminal_.load()->Enter();
+      if (!SendWindow()) return false;
     }
     return true;
   }
@@ -135,7 +126,6 @@ class ShellInput {
   std::atomic<RawTerminal*> terminal_ = nullptr;
   std::atomic<bool> started_ = false;
   std::atomic<bool> stopped_ = false;
-  std::atomic<int> signal_ = 0;
   std::atomic<bool> left_ = false;
   const UniqueFd wake_;
   std::thread thread_;  // last: it uses all of the above
@@ -159,21 +149,25 @@ int RunSession(Context& context, SessionCall& call, const UniqueFd& signals, v1:
   const bool terminal = begin.command().has_terminal();
   std::optional<v1::SessionEnd> end;
   Reply<v1::SessionOpened> opened = tl::unexpected(Errors{});
-  int signal = 0;
   bool left = false;
+  Interrupt& interrupt = context.interrupt();
+  const Interrupt::Scope scope(interrupt, [&call] { call.Cancel(); });
   {
     std::optional<RawTerminal> raw;  // until the input's thread has ended
     ShellInput input(call, signals);
     opened = BeginSession(call, std::move(begin));
     if (opened) {
-      if (terminal) raw.emplace();
+      if (terminal) {
+        raw.emplace();
+        interrupt.BeforeLeaving([&raw] { raw->Leave(); });
+      }
       input.Start(raw ? &*raw : nullptr);
       end = PrintOutput(context, call);
     }
-    signal = input.signal();
     left = input.left();
+    interrupt.BeforeLeaving({});
   }
-  if (signal != 0) return 128 + signal;
+  if (interrupt.Triggered()) return interrupt.ExitCode();
   if (!opened) return context.Fail(opened.error());
   const auto finished = call.Finish();
   if (left) {
@@ -189,8 +183,9 @@ int RunSession(Context& context, SessionCall& call, const UniqueFd& signals, v1:
 int RunShell(Context& context, const ShellOptions& options) {
   const bool terminal = !options.no_tty && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   // Before there are threads.
-  const auto signals = TakeSessionSignals(terminal);
+  const auto signals = TakeWindowSignals();
   if (!signals) return context.Fail({signals.error()});
+  context.FollowSession(terminal);
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   v1::SessionBegin begin;

@@ -1,5 +1,7 @@
 #include "common/utf8.h"
 
+#include <algorithm>
+
 namespace imgd {
 namespace {
 
@@ -23,6 +25,17 @@ size_t CharacterLength(std::string_view text) {
   return length;
 }
 
+/// `character`: one of UTF-8, whole.
+bool IsControl(std::string_view character) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (character.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;  // C1
+  if (character.size() != 3 || byte(0) != 0xE2) return false;
+  // U+2028 to U+202E, U+2066 to U+2069.
+  return (byte(1) == 0x80 && byte(2) >= 0xA8 && byte(2) <= 0xAE) ||
+         (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);
+}
+
 }  // namespace
 
 std::optional<size_t> FindInvalidUtf8(std::string_view text) {
@@ -42,6 +55,26 @@ std::string ToUtf8(std::string_view text) {
     text.remove_prefix(*bad + 1);
   }
   return out += text;
+}
+
+std::optional<size_t> FindControl(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = std::max<size_t>(1, CharacterLength(text.substr(at)));
+    if (IsControl(text.substr(at, length))) return at;
+    at += length;
+  }
+  return std::nullopt;
+}
+
+std::string OneLine(std::string_view text) {
+  std::string out = ToUtf8(text);
+  for (size_t at = 0; at < out.size(); ++at) {
+    const auto found = FindControl(std::string_view(out).substr(at));
+    if (!found) break;
+    at += *found;
+    out.replace(at, CharacterLength(std::string_view(out).substr(at)), " ");
+  }
+  return out;
 }
 
 }  // namespace imgd

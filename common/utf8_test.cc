@@ -25,5 +25,26 @@ TEST(Utf8, PutsAMarkInThePlaceOfEachByteThatIsNone) {
   EXPECT_EQ(ToUtf8("caf\xC3\xA9"), "caf\xC3\xA9");
 }
 
+TEST(Utf8, WhatSomebodySaysIsOneLineThatMovesNoCursor) {
+  EXPECT_EQ(OneLine("a b caf\xC3\xA9 \xE2\x80\xA6"), "a b caf\xC3\xA9 \xE2\x80\xA6");
+  EXPECT_EQ(OneLine("x\nlevel=info\r\t\x1B[2J\x7F"), "x level=info   [2J ");
+  EXPECT_EQ(OneLine("a\xC2\x9B"
+                    "31mb"),
+            "a 31mb")
+      << "C1: CSI in one character";
+  EXPECT_EQ(OneLine("a\x9B"
+                    "b"),
+            "a\xEF\xBF\xBD"
+            "b")
+      << "CSI of terminals that take Latin 1";
+  EXPECT_EQ(OneLine("a\xE2\x80\xA8"
+                    "b\xE2\x80\xAE"
+                    "c\xE2\x81\xA6"
+                    "d"),
+            "a b c d");
+  EXPECT_EQ(FindControl("ab\xC2\x85"), 2U);
+  EXPECT_EQ(FindControl("caf\xC3\xA9"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace imgd

@@ -77,6 +77,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   IMGD_ASSIGN(daemon->server_, RpcServer::Start(DoorOf(config, daemon->authority_.get()), JobRulesOf(config),
                                                 daemon->engine_.get(), daemon->pool_.get(), clock, reload));
   daemon->server_->SetEc2Rules(std::move(ec2));
+  daemon->server_->EndSessionsOfBefore(*daemon->pool_);
   daemon->server_->SetRules(SessionRulesOf(config));
   IMGD_TRY(daemon->StartWeb(config, clock));
   daemon->server_->OnRevoked([web = daemon->web_.get()](const std::string& token) {

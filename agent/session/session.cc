@@ -1,11 +1,8 @@
 #include "agent/session/session.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
-#include <netinet/in.h>
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,14 +10,16 @@
 #include <utility>
 
 #include "agent/process.h"
+#include "agent/session/node_port.h"
 #include "agent/session/tensorboard.h"
 #include "common/utf8.h"
 #include "imgd/v1/session.grpc.pb.h"
+#include "proto/bidi_call.h"
 
 namespace imgd {
 namespace {
 
-using Wire = grpc::ClientReaderWriter<v1::ServeSessionRequest, v1::ServeSessionResponse>;
+using Wire = BidiCall<v1::ServeSessionRequest, v1::ServeSessionResponse>;
 
 constexpr uint32_t kMostRows = 1000;
 constexpr uint32_t kMostColumns = 10'000;
@@ -39,30 +38,25 @@ std::string TermOf(const std::string& type) {
   return good ? type : "dumb";
 }
 
-Result<UniqueFd> ConnectToPort(uint32_t port) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (!fd.valid() || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return FailErrno(errno, fmt::format("cannot connect to port {} of the node's 127.0.0.1", port));
-  return fd;
-}
-
 }  // namespace
 
 /// The call to imgd, while it lasts.
 struct Session::Call {
-  grpc::ClientContext context;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::SessionService::Stub> stub;
-  std::unique_ptr<Wire> wire;
+  Wire wire;
+
+  explicit Call(const std::shared_ptr<grpc::Channel>& to)
+      : channel(to),
+        stub(v1::SessionService::NewStub(to)),
+        wire([this](grpc::ClientContext* context, auto* reactor) {
+          stub->async()->ServeSession(context, reactor);
+        }) {}
 
   bool Send(v1::SessionFrame frame) {
     v1::ServeSessionRequest request;
     *request.mutable_frame() = std::move(frame);
-    return wire->Write(request);
+    return wire.Write(request);
   }
   void SendEnd(v1::SessionEnd end) {
     v1::SessionFrame frame;
@@ -71,8 +65,8 @@ struct Session::Call {
   }
 };
 
-Session::Session(std::string id, const SessionHost* host, std::function<void()> on_done)
-    : id_(std::move(id)), host_(host), on_done_(std::move(on_done)) {
+Session::Session(std::string id, const SessionHost* host, std::string refusal, std::function<void()> on_done)
+    : id_(std::move(id)), host_(host), refusal_(std::move(refusal)), on_done_(std::move(on_done)) {
   thread_ = std::thread([this] {
     Run();
     on_done_();
@@ -88,7 +82,7 @@ Session::~Session() {
 void Session::Cancel() {
   const std::lock_guard lock(mutex_);
   cancelled_ = true;
-  if (context_ != nullptr) context_->TryCancel();
+  if (call_ != nullptr) call_->wire.Cancel();
   inbox_.Close();
 }
 
@@ -99,28 +93,22 @@ void Session::Run() {
                  channel.error().ToString());
     return;
   }
-  Call call;
-  call.channel = std::move(*channel);
-  call.stub = v1::SessionService::NewStub(call.channel);
-  call.wire = call.stub->ServeSession(&call.context);
+  Call call(*channel);
   {
     const std::lock_guard lock(mutex_);
-    context_ = &call.context;
-    if (cancelled_) call.context.TryCancel();
+    call_ = &call;
+    if (cancelled_) call.wire.Cancel();
   }
   Serve(call);
-  call.wire->WritesDone();
-  call.context.TryCancel();  // imgd has what it needs, or is gone
-  (void)call.wire->Finish();
   const std::lock_guard lock(mutex_);
-  context_ = nullptr;
+  call_ = nullptr;  // imgd has what it needs, or is gone
 }
 
 void Session::Serve(Call& call) {
   v1::ServeSessionRequest request;
   request.set_id(id_);
   v1::ServeSessionResponse first;
-  if (!call.wire->Write(request) || !call.wire->Read(&first) || !first.has_task()) return;
+  if (!call.wire.Write(request) || !call.wire.Read(first) || !first.has_task()) return;
   v1::SessionOpened opened;
   auto ends = Prepare(first.task(), opened);
   if (!ends) {
@@ -128,7 +116,7 @@ void Session::Serve(Call& call) {
     end.set_error(ToUtf8(ends.error().ToString()));
     call.SendEnd(std::move(end));
     v1::ServeSessionResponse rest;
-    while (call.wire->Read(&rest)) {
+    while (call.wire.Read(rest)) {
     }
     return;
   }
@@ -139,7 +127,7 @@ void Session::Carry(Call& call, PumpEnds ends, const v1::SessionTask& task, v1::
   const bool connected = task.connect_port() != 0;
   std::thread reader([&] {
     v1::ServeSessionResponse response;
-    while (call.wire->Read(&response)) {
+    while (call.wire.Read(response)) {
       if (response.has_frame()) inbox_.Push(std::move(*response.mutable_frame()));
     }
     inbox_.Close();
@@ -152,7 +140,7 @@ void Session::Carry(Call& call, PumpEnds ends, const v1::SessionTask& task, v1::
     if (!starts || AwaitTensorBoard(pump, opened.port())) {
       v1::ServeSessionRequest request;
       *request.mutable_opened() = std::move(opened);
-      call.wire->Write(request);
+      call.wire.Write(request);
       while (!abandoned_ && pump.Step(-1)) {
       }
     }
@@ -160,21 +148,20 @@ void Session::Carry(Call& call, PumpEnds ends, const v1::SessionTask& task, v1::
     if (!connected) spdlog::info("node={} msg=\"a session has ended\"", host_->node);
   }
   // imgd ends the call once it has the last frame; a reader that waits with one more is let go by the inbox.
-  if (abandoned_) call.context.TryCancel();
+  if (abandoned_) call.wire.Cancel();
   reader.join();
 }
 
 Result<PumpEnds> Session::Prepare(const v1::SessionTask& task, v1::SessionOpened& opened) {
+  if (!refusal_.empty()) return Fail(ErrorCode::kResourceExhausted, "{}", refusal_);
   if (!host_->allowed) {
     return Fail(ErrorCode::kFailedPrecondition,
                 "node {} takes no sessions (sessions: false in its agent.yaml)", host_->node);
   }
   if (task.connect_port() != 0) {
     PumpEnds ends;
-    IMGD_ASSIGN(ends.process.output, ConnectToPort(task.connect_port()));
+    IMGD_ASSIGN(ends.process.output, ConnectToPort(task.connect_port(), inbox_.event_fd()));
     ends.process.input = UniqueFd(::fcntl(ends.process.output.get(), F_DUPFD_CLOEXEC, 0));
-    for (const auto* fd : {&ends.process.input, &ends.process.output})
-      ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return ends;
   }
   if (task.has_command()) return PrepareProgram(task, opened);

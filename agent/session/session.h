@@ -16,7 +16,6 @@
 
 namespace grpc {
 class Channel;
-class ClientContext;
 }  // namespace grpc
 
 namespace imgd {
@@ -46,8 +45,9 @@ struct SessionHost {
 /// carries its bytes until either side has gone. All on a thread of its own, and one more that reads.
 class Session {
  public:
-  /// `id`: as imgd said. `host` must outlive it. `on_done` is called last of all, from the session's thread.
-  Session(std::string id, const SessionHost* host, std::function<void()> on_done);
+  /// `id`: as imgd said. `host` must outlive it. `refusal`: why it is not to be, for the person; empty where
+  /// it is. `on_done` is called last of all, from the session's thread.
+  Session(std::string id, const SessionHost* host, std::string refusal, std::function<void()> on_done);
   /// Ends it, and what it runs, without waiting for that.
   ~Session();
 
@@ -67,12 +67,13 @@ class Session {
 
   const std::string id_;
   const SessionHost* const host_;
+  const std::string refusal_;
   const std::function<void()> on_done_;
   SessionInbox inbox_;
   std::atomic<bool> abandoned_ = false;
   std::mutex mutex_;
-  bool cancelled_ = false;                  // guarded by mutex_
-  grpc::ClientContext* context_ = nullptr;  // guarded by mutex_
+  bool cancelled_ = false;  // guarded by mutex_
+  Call* call_ = nullptr;    // guarded by mutex_
   std::thread thread_;
 };
 

@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -79,16 +80,29 @@ Result<std::array<UniqueFd, 3>> MakeStreams(const std::optional<TerminalSize>& t
   return theirs;
 }
 
+/// A file that only its holders see, with the entries and a NUL after each.
+Result<UniqueFd> EnvironmentFile(const std::vector<std::string>& entries) {
+  const UniqueFd file(::memfd_create("environment", MFD_CLOEXEC));
+  std::string text;
+  for (const auto& entry : entries) text.append(entry).push_back('\0');
+  IMGD_TRY(WriteAll(file.get(), text, "the program's environment"));
+  UniqueFd parked = Parked(file.get());
+  if (!parked.valid()) return FailErrno(errno, "cannot keep the program's environment");
+  return parked;
+}
+
 /// posix_spawn's options for a keeper, destroyed with it.
 class KeeperSpawn {
  public:
-  KeeperSpawn(const std::array<UniqueFd, 3>& streams, int control, const std::filesystem::path& folder) {
+  KeeperSpawn(const std::array<UniqueFd, 3>& streams, int control, int environment,
+              const std::filesystem::path& folder) {
     posix_spawn_file_actions_init(&files_);
     posix_spawnattr_init(&attributes_);
     for (int i = 0; i < 3; ++i)
       posix_spawn_file_actions_adddup2(&files_, streams[static_cast<size_t>(i)].get(), i);
     posix_spawn_file_actions_adddup2(&files_, control, kKeeperSocketFd);
-    posix_spawn_file_actions_addclosefrom_np(&files_, kKeeperSocketFd + 1);
+    posix_spawn_file_actions_adddup2(&files_, environment, kKeeperEnvironmentFd);
+    posix_spawn_file_actions_addclosefrom_np(&files_, kKeeperEnvironmentFd + 1);
     posix_spawn_file_actions_addchdir_np(&files_, folder.c_str());
     sigset_t signals;
     sigemptyset(&signals);
@@ -105,17 +119,13 @@ class KeeperSpawn {
   KeeperSpawn(const KeeperSpawn&) = delete;
   KeeperSpawn& operator=(const KeeperSpawn&) = delete;
 
-  int Run(pid_t* pid, const std::filesystem::path& program, std::vector<std::string> arguments,
-          std::vector<std::string> environment) {
-    const auto pointers = [](std::vector<std::string>& words) {
-      std::vector<char*> out;
-      out.reserve(words.size() + 1);
-      for (auto& word : words) out.push_back(word.data());
-      out.push_back(nullptr);
-      return out;
-    };
-    return ::posix_spawn(pid, program.c_str(), &files_, &attributes_, pointers(arguments).data(),
-                         pointers(environment).data());
+  /// With this process's own environment.
+  int Run(pid_t* pid, const std::filesystem::path& program, std::vector<std::string> arguments) {
+    std::vector<char*> words;
+    words.reserve(arguments.size() + 1);
+    for (auto& argument : arguments) words.push_back(argument.data());
+    words.push_back(nullptr);
+    return ::posix_spawn(pid, program.c_str(), &files_, &attributes_, words.data(), environ);
   }
 
  private:
@@ -163,8 +173,9 @@ Result<SessionProcess> StartSessionProcess(const std::filesystem::path& keeper, 
       "imgagent-shim",          "--session",    program.terminal ? "tty" : "pipes", std::to_string(grace_ms),
       program.run_dir.native(), program.program};
   arguments.insert(arguments.end(), program.arguments.begin(), program.arguments.end());
-  KeeperSpawn spawn(streams, control.get(), program.folder);
-  const int error = spawn.Run(&process.keeper, keeper, std::move(arguments), program.environment);
+  IMGD_ASSIGN(const UniqueFd environment, EnvironmentFile(program.environment));
+  KeeperSpawn spawn(streams, control.get(), environment.get(), program.folder);
+  const int error = spawn.Run(&process.keeper, keeper, std::move(arguments));
   if (error != 0) {
     return FailErrno(
         error, fmt::format("cannot start {} in {}", program.arguments.front(), program.folder.native()));

@@ -37,7 +37,10 @@ SessionPump::~SessionPump() {
   if (HasProcess() && ended_) ::waitpid(ends_.process.keeper, nullptr, 0);
 }
 
-bool SessionPump::Over() const { return HasProcess() ? ended_ : ended_ || gone_ || !error_.empty(); }
+bool SessionPump::Over() const {
+  if (HasProcess()) return ended_;
+  return ended_ || gone_ || !error_.empty() || (output_ends_ && input_ends_ && pending_.empty());
+}
 
 bool SessionPump::Step(int wait_ms) {
   if (Over()) return false;
@@ -129,6 +132,7 @@ void SessionPump::WriteInput() {
     if (written < 0) {  // the program reads no more; what else comes is for nobody
       pending_.clear();
       input.reset();
+      if (!HasProcess()) input_ends_ = true;
       return;
     }
     pending_.erase(0, static_cast<size_t>(written));
@@ -143,7 +147,7 @@ bool SessionPump::ReadOutput(UniqueFd& fd, bool is_error) {
   if (got < 0 && errno == EAGAIN) return false;
   if (got <= 0) {  // a terminal ends with EIO
     fd.reset();
-    if (!HasProcess()) ended_ = true;
+    if (!HasProcess()) EndConnectionsOutput(got == 0);
     return false;
   }
   bytes.resize(static_cast<size_t>(got));
@@ -154,6 +158,16 @@ bool SessionPump::ReadOutput(UniqueFd& fd, bool is_error) {
   (is_error ? *frame.mutable_error_output() : *frame.mutable_output()) = std::move(bytes);
   SendFrame(std::move(frame));
   return true;
+}
+
+/// Which may still read, where its end was in order.
+void SessionPump::EndConnectionsOutput(bool in_order) {
+  output_ends_ = true;
+  if (!in_order) ended_ = true;
+  if (ended_ || gone_ || !send_) return;
+  v1::SessionFrame frame;
+  frame.set_output_end(true);
+  SendFrame(std::move(frame));
 }
 
 void SessionPump::SendFrame(v1::SessionFrame frame) {

@@ -52,6 +52,7 @@ class SessionPump {
   /// Reads once; false when there is nothing now or never again.
   bool ReadOutput(UniqueFd& fd, bool is_error);
   void DrainOutput();
+  void EndConnectionsOutput(bool in_order);
   /// Carries a frame to the person, or notes that there is none.
   void SendFrame(v1::SessionFrame frame);
   /// Input that the program does not take keeps the end of the call from being read: asks for it by a frame
@@ -63,10 +64,11 @@ class SessionPump {
   PumpEnds ends_;
   SessionInbox* inbox_;
   Send send_;
-  std::string pending_;      ///< input that the program has not taken yet
-  Instant sent_{};           ///< the last frame was, or input began to wait
-  bool input_ends_ = false;  ///< nothing of what comes is input any more
-  bool ended_ = false;       ///< the keeper has, and so all of the program; or the connection
+  std::string pending_;       ///< input that the program has not taken yet
+  Instant sent_{};            ///< the last frame was, or input began to wait
+  bool input_ends_ = false;   ///< nothing of what comes is input any more
+  bool output_ends_ = false;  ///< of a connection
+  bool ended_ = false;        ///< the keeper has, and so all of the program; or the connection
   bool gone_ = false;
   bool told_to_end_ = false;
   uint32_t exit_code_ = 0;

@@ -1,7 +1,10 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <thread>
 
 #include "agent/process.h"
@@ -21,11 +24,12 @@ constexpr auto kGrace = std::chrono::milliseconds(200);
 /// A program that runs, with what it wrote so far.
 class RunningProgram {
  public:
-  explicit RunningProgram(std::vector<std::string> words, std::optional<TerminalSize> terminal = {}) {
+  explicit RunningProgram(std::vector<std::string> words, std::optional<TerminalSize> terminal = {},
+                          std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "TERM=dumb"}) {
     ::signal(SIGPIPE, SIG_IGN);
     SessionProgram program{.program = words.front(),
                            .arguments = std::move(words),
-                           .environment = {"PATH=/usr/bin:/bin", "TERM=dumb"},
+                           .environment = std::move(environment),
                            .folder = "/",
                            .terminal = terminal};
     auto process = StartSessionProcess(IMGD_SHIM_PROGRAM, program, kGrace);
@@ -80,6 +84,15 @@ TEST(SessionPump, StreamsAndExitCodeAreTheProgramsOwn) {
   EXPECT_EQ(program.err_, "oh\n");
   EXPECT_EQ(end.exit_code(), 5U);
   EXPECT_EQ(end.error(), "");
+}
+
+TEST(SessionPump, TheEnvironmentIsTheProgramsAndNotItsKeepers) {
+  RunningProgram program({"sh", "-c", "echo $LD_PRELOAD; tr '\\0' '\\n' </proc/$PPID/environ; echo END"}, {},
+                         {"PATH=/usr/bin:/bin", "LD_PRELOAD=/no-such-library.so"});
+  program.Finish();
+  EXPECT_THAT(program.out_, StartsWith("/no-such-library.so\n"));
+  EXPECT_THAT(program.out_, HasSubstr("END\n"));
+  EXPECT_THAT(program.out_.substr(program.out_.find('\n')), Not(HasSubstr("no-such-library")));
 }
 
 TEST(SessionPump, ASignalThatEndedItIsNamed) {
@@ -183,6 +196,61 @@ TEST(SessionInbox, OneFrameWaitsAndTheEndLetsWaitersGo) {
   EXPECT_FALSE(pushed);
   EXPECT_TRUE(inbox.Take());
   EXPECT_FALSE(inbox.Take());
+}
+
+/// A connection whose far end the test holds.
+struct Connection {
+  Connection() {
+    int fds[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+    far = UniqueFd(fds[0]);
+    PumpEnds ends;
+    ends.process.output = UniqueFd(fds[1]);
+    ends.process.input = UniqueFd(::fcntl(fds[1], F_DUPFD_CLOEXEC, 0));
+    pump.emplace(std::move(ends), &inbox, [this](const v1::SessionFrame& frame) {
+      out += frame.output();
+      output_ends = output_ends || frame.has_output_end();
+      return true;
+    });
+  }
+  std::string Read() {
+    std::array<char, 100> bytes{};
+    const ssize_t got = ::read(far.get(), bytes.data(), bytes.size());
+    return got < 0 ? "nothing" : std::string(bytes.data(), static_cast<size_t>(got));
+  }
+  void Push(v1::SessionFrame frame) {
+    EXPECT_TRUE(inbox.Push(std::move(frame)));
+    pump->Step(-1);
+  }
+
+  UniqueFd far;
+  SessionInbox inbox;
+  std::string out;
+  bool output_ends = false;
+  std::optional<SessionPump> pump;
+};
+
+TEST(SessionPump, AConnectionThatEndsOneWayGoesOnTheOther) {
+  v1::SessionFrame end;
+  end.set_input_end(true);
+  v1::SessionFrame words;
+  words.set_input("more");
+  Connection asked;  // the person has asked all
+  asked.Push(end);
+  EXPECT_EQ(asked.Read(), "");
+  ASSERT_EQ(::write(asked.far.get(), "answer", 6), 6);
+  EXPECT_TRUE(asked.pump->Step(-1));
+  EXPECT_EQ(asked.out, "answer");
+  asked.far.reset();
+  EXPECT_FALSE(asked.pump->Step(-1));
+  Connection said;  // the node has said all
+  ::shutdown(said.far.get(), SHUT_WR);
+  EXPECT_TRUE(said.pump->Step(-1));
+  EXPECT_TRUE(said.output_ends);
+  said.Push(words);
+  EXPECT_EQ(said.Read(), "more");
+  said.Push(end);
+  EXPECT_FALSE(said.pump->Step(0));
 }
 
 TEST(SessionEnvironment, TheAgentsOwnVariablesStayWithIt) {

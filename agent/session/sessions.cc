@@ -16,8 +16,8 @@
 namespace imgd {
 namespace {
 
-/// imgd keeps to fewer; this is for one that does not.
-constexpr size_t kMostSessions = 512;
+/// Beyond those that there may be: sessions that last for as long as it takes to say so.
+constexpr size_t kMostRefusals = 64;
 
 /// Where a job writes what TensorBoard reads: report.dir, else `logs` in its own folder, or where that is in
 /// a bucket in the run's.
@@ -69,12 +69,18 @@ Sessions::~Sessions() {
 }
 
 void Sessions::Open(const v1::OpenSession& order) {
-  if (sessions_.size() >= kMostSessions) {
-    spdlog::warn("node={} msg=\"no more than {} sessions at once\"", options_.node, kMostSessions);
-    return;
+  std::string refusal;
+  if (sessions_.size() >= options_.most) {
+    refusal = fmt::format("node {} has {} sessions and forwarded connections at once, and takes no more",
+                          options_.node, options_.most);
   }
+  if (!refusal.empty() && !full_)
+    spdlog::warn("node={} msg=\"a session is refused: {}\"", options_.node, refusal);
+  full_ = !refusal.empty();
+  if (sessions_.size() >= options_.most + kMostRefusals) return;  // imgd says that there is no answer
   const uint64_t number = ++last_number_;
-  sessions_[number] = std::make_unique<Session>(order.id(), &host_, [this, number] { NoteDone(number); });
+  sessions_[number] =
+      std::make_unique<Session>(order.id(), &host_, std::move(refusal), [this, number] { NoteDone(number); });
 }
 
 void Sessions::CancelAll() {

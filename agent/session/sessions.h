@@ -24,6 +24,7 @@ struct SessionsOptions {
   std::filesystem::path shim_program;
   bool allowed = true;
   std::string tensorboard;
+  size_t most = 512;  ///< at once, connections of forwards too
 };
 
 /// All sessions of people on this node. Lives on the loop's thread; each session has threads of its own,
@@ -63,6 +64,7 @@ class Sessions {
   SessionHost host_;
   UniqueFd wake_;
   uint64_t last_number_ = 0;
+  bool full_ = false;  ///< which was said
   std::mutex mutex_;
   bool closing_ = false;                              // guarded by mutex_
   std::vector<std::unique_ptr<Question>> questions_;  // guarded by mutex_

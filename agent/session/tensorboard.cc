@@ -1,12 +1,10 @@
 #include "agent/session/tensorboard.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/network.h"
 #include "agent/program.h"
+#include "agent/session/node_port.h"
 #include "common/clock.h"
 #include "common/utf8.h"
 
@@ -18,12 +16,7 @@ constexpr auto kPatience = std::chrono::seconds(90);
 constexpr int kLookMs = 100;
 
 bool Listens(uint32_t port) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return fd.valid() && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  return ConnectToPort(port, -1, std::chrono::milliseconds(kLookMs)).has_value();
 }
 
 }  // namespace

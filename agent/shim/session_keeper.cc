@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -48,8 +49,8 @@ Result<Place> PlaceOf(const SessionKeeperOptions& options) {
 }
 
 /// In the child, which shares nothing with the keeper but its standard streams.
-[[noreturn]] void ExecSession(const SessionKeeperOptions& options, char* const* arguments, pid_t keeper,
-                              int report, const Place& place) {
+[[noreturn]] void ExecSession(const SessionKeeperOptions& options, char** arguments, char** environment,
+                              pid_t keeper, int report, const Place& place) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The keeper may have died before the line above took effect.
   if (::getppid() != keeper) ::_exit(127);
@@ -59,6 +60,7 @@ Result<Place> PlaceOf(const SessionKeeperOptions& options) {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::environ = environment;  // execvp looks for PATH there
   // Nobody has what the agent may for the sake of ranks of other users.
   int error = Become(place.user);
   if (error == 0 && place.ruleset.valid()) error = Restrict(place.ruleset.get());
@@ -66,6 +68,28 @@ Result<Place> PlaceOf(const SessionKeeperOptions& options) {
   if (error == 0) error = errno;
   (void)!::write(report, &error, sizeof error);
   ::_exit(127);
+}
+
+std::vector<char*> PointersTo(std::vector<std::string>& words) {
+  std::vector<char*> out;
+  out.reserve(words.size() + 1);
+  for (auto& word : words) out.push_back(word.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+Result<std::vector<std::string>> TakeEnvironment() {
+  const UniqueFd file(kKeeperEnvironmentFd);
+  std::string text;
+  std::array<char, 16 << 10> piece{};
+  ssize_t got = 0;
+  while ((got = ::pread(file.get(), piece.data(), piece.size(), static_cast<off_t>(text.size()))) > 0)
+    text.append(piece.data(), static_cast<size_t>(got));
+  if (got < 0) return FailErrno(errno, "cannot read the program's environment");
+  std::vector<std::string> entries;
+  for (size_t at = 0; at < text.size(); at += entries.back().size() + 1)
+    entries.push_back(text.substr(at, text.find('\0', at) - at));
+  return entries;
 }
 
 class SessionKeeper {
@@ -80,14 +104,14 @@ class SessionKeeper {
     const UniqueFd report(fds[0]);
     UniqueFd report_write(fds[1]);
     auto words = options.arguments;
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (auto& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
+    auto entries = options.environment;
+    auto arguments = PointersTo(words);
+    auto environment = PointersTo(entries);
     const pid_t self = ::getpid();
     pid_ = ::fork();
     if (pid_ < 0) return Refuse(errno);
-    if (pid_ == 0) ExecSession(options, arguments.data(), self, report_write.get(), *place);
+    if (pid_ == 0)
+      ExecSession(options, arguments.data(), environment.data(), self, report_write.get(), *place);
     report_write.reset();
     LetGoOfStreams();
     int error = 0;
@@ -199,9 +223,12 @@ Status RunSessionKeeper(const SessionKeeperOptions& options) {
 
 }  // namespace
 
-int SessionKeeperMain(const SessionKeeperOptions& options) {
+int SessionKeeperMain(SessionKeeperOptions options) {
   ::fcntl(kKeeperSocketFd, F_SETFD, FD_CLOEXEC);
-  const auto ran = RunSessionKeeper(options);
+  const auto ran = [&]() -> Status {
+    IMGD_ASSIGN(options.environment, TakeEnvironment());
+    return RunSessionKeeper(options);
+  }();
   if (!ran) std::fprintf(stderr, "imgagent-shim: %s\n", ran.error().ToString().c_str());
   return ran ? 0 : 1;
 }

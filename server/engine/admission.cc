@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "common/utf8.h"
 #include "server/core/explain.h"
 
 namespace imgd {
@@ -140,9 +141,9 @@ std::vector<std::string> InstancesToRevoke(const Admissions& admissions, const s
 }
 
 bool IsNodeName(std::string_view name) {
-  return !name.empty() && name.size() <= 253 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return c > ' ' && c != 0x7f && c != '/' && c != ',';
-  });
+  return !name.empty() && name.size() <= 253 && !FindControl(name) &&
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return c > ' ' && c != 0x7f && c != '/' && c != ','; });
 }
 
 Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallTime now) {

@@ -20,6 +20,7 @@
 #include "server/engine/hub.h"
 #include "server/engine/log_patterns.h"
 #include "server/engine/pace.h"
+#include "server/engine/refusals.h"
 #include "server/notify/notify_config.h"
 #include "server/store/log_store.h"
 #include "server/store/metrics_store.h"
@@ -638,6 +639,7 @@ class Engine {
   Admissions admissions_;
   bool closing_ = false;
   Now now_{};
+  Refusals refusals_{1000};  ///< of agents, by node
   // The batch's:
   std::vector<Done> done_;
   std::map<JobId, uint64_t> new_events_;

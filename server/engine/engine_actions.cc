@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/utf8.h"
 #include "server/core/explain.h"
 #include "server/engine/engine.h"
 
@@ -91,7 +92,10 @@ void Engine::Apply(const AppendEvent& action) {
 }
 
 void Engine::AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event) {
-  state_.AppendDecision(++last_decision_, decision, job_event);
+  imgd::AppendDecision line = decision;
+  line.reason.text = OneLine(line.reason.text);
+  line.actor = OneLine(line.actor);
+  state_.AppendDecision(++last_decision_, line, job_event);
 }
 
 void Engine::Apply(const imgd::AppendDecision& action) {

@@ -158,7 +158,10 @@ void Engine::OnHello(const AgentInput& input) {
   view_changed_ = true;
   const v1::Hello& hello = input.message.hello();
   const auto refuse = [this, &input, &hello](const Error& error) {
-    spdlog::warn("node={} session={} msg=\"agent refused: {}\"", hello.node(), input.session, error.message);
+    // It comes again, soon.
+    const std::string node = IsNodeName(hello.node()) ? hello.node() : "a node";
+    const auto text = refusals_.Note(node, fmt::format("agent refused: {}", error.message), now_.steady);
+    if (text) spdlog::warn("node={} session={} msg=\"{}\"", node, input.session, *text);
     done_.push_back([link = input.link, error](const Status&) { link->Close(error); });
   };
   if (!IsNodeName(hello.node()) || hello.agent_id().empty()) {

@@ -184,7 +184,11 @@ grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* AgentServiceIm
   if (tls_) {
     auto found = CertifiedNode(*context, *engine_);
     if (!found) {
-      spdlog::warn("peer={} msg=\"agent refused: {}\"", context->peer(), found.error().message);
+      const std::string peer = context->peer();
+      const std::string address = peer.substr(0, peer.rfind(':'));
+      const auto text = refusals_.Note(address, fmt::format("agent refused: {}", found.error().message),
+                                       std::chrono::steady_clock::now());
+      if (text) spdlog::warn("peer={} msg=\"{}\"", peer, *text);
       return new RefusedStream(found.error());
     }
     node = std::move(*found);

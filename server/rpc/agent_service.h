@@ -17,6 +17,7 @@ class AgentServiceImpl final : public v1::AgentService::CallbackService {
  private:
   Engine* engine_;
   bool tls_;
+  Refusals refusals_{50};
 };
 
 /// The node that the connection's certificate is for. Errors: kPermissionDenied.

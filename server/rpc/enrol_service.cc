@@ -15,8 +15,6 @@ constexpr int64_t kUsualTtlMs = 3600 * 1000;
 constexpr uint64_t kMostTtlMs = 30ull * 24 * 3600 * 1000;
 constexpr uint32_t kMostUses = 100'000;
 constexpr size_t kMostRequestBytes = 16 << 10;
-constexpr Duration kNotedFor = std::chrono::hours(1);
-constexpr size_t kMostNoted = 100;
 
 v1::JoinToken JoinTokenOf(const JoinTokenRecord& record) {
   v1::JoinToken out;
@@ -159,16 +157,14 @@ Result<InstanceClaim> EnrolServiceImpl::ClaimOf(const v1::Ec2Identity& identity)
 }
 
 void EnrolServiceImpl::NoteRefusal(const std::string& peer, const std::string& node, const Error& why) {
-  const std::string text =
-      fmt::format("a machine at {} that asked to join as {} was not let in: {}",
-                  peer.substr(0, peer.rfind(':')), IsNodeName(node) ? "node " + node : "a node", why.message);
-  const Instant now = clock_->Now();
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(refusals_, [now](const auto& noted) { return noted.second + kNotedFor <= now; });
-    if (refusals_.size() >= kMostNoted || !refusals_.emplace(text, now).second) return;
-  }
-  engine_->ChangeAdmission({.what = AdmissionOrder::What::kNoteRefusal, .refusal = text},
+  const std::string address = peer.substr(0, peer.rfind(':'));
+  const auto text =
+      refusals_.Note(address,
+                     fmt::format("a machine at {} that asked to join as {} was not let in: {}", address,
+                                 IsNodeName(node) ? "node " + node : "a node", why.message),
+                     clock_->Now());
+  if (!text) return;
+  engine_->ChangeAdmission({.what = AdmissionOrder::What::kNoteRefusal, .refusal = *text},
                            [](const Result<AdmissionAnswer>&) {});
 }
 

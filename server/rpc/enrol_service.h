@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 
@@ -8,6 +7,7 @@
 #include "server/auth/authority.h"
 #include "server/auth/ec2_identity.h"
 #include "server/engine/engine.h"
+#include "server/engine/refusals.h"
 
 namespace imgd {
 
@@ -43,16 +43,16 @@ class EnrolServiceImpl final : public v1::EnrolService::CallbackService {
   /// What is wrong with an order: of itself, and by what is stored now. Fills in what the request says of it.
   Status LookAt(JoinOrder& order, const std::string& request_pem, WallTime now);
   Result<InstanceClaim> ClaimOf(const v1::Ec2Identity& identity);
-  /// An event of a machine that was not let in, and a line in the log: once an hour for the same, and not too
-  /// many others, since whoever reaches the port can have them made.
+  /// An event of a machine that was not let in, and a line in the log, as far as Refusals has them: whoever
+  /// reaches the port can have them made.
   void NoteRefusal(const std::string& peer, const std::string& node, const Error& why);
 
   Engine* engine_;
   const Authority* authority_;
   const Clock* clock_;
-  std::mutex mutex_;  // guards both
-  std::shared_ptr<const Ec2Rules> ec2_;
-  std::map<std::string, Instant> refusals_;  ///< that were noted lately
+  Refusals refusals_{50};
+  std::mutex mutex_;
+  std::shared_ptr<const Ec2Rules> ec2_;  // guarded by mutex_
 };
 
 }  // namespace imgd

@@ -6,6 +6,7 @@
 #include "common/dataset_ref.h"
 #include "common/job_file.h"
 #include "common/url.h"
+#include "common/utf8.h"
 
 namespace imgd {
 namespace {
@@ -15,7 +16,6 @@ constexpr size_t kMostTextBytes = 256;
 /// A path.
 constexpr size_t kMostFileNameBytes = 4096;
 
-bool IsControl(unsigned char c) { return c < 0x20 || c == 0x7f; }
 bool IsPrintableAscii(unsigned char c) { return c >= 0x20 && c < 0x7f; }
 
 /// A name or a word of somebody: protobuf has seen to its being UTF-8.
@@ -24,11 +24,15 @@ Status CheckText(std::string_view field, std::string_view text, size_t most = kM
     return Fail(ErrorCode::kInvalidArgument, "{}: found {} bytes; at most {} are allowed", field, text.size(),
                 most);
   }
-  const auto control = std::find_if(text.begin(), text.end(), IsControl);
-  if (control == text.end()) return {};
+  const auto control = FindControl(text);
+  if (!control) return {};
+  std::string bytes;  // of one character; those of more have two or three
+  const auto lead = static_cast<unsigned char>(text[*control]);
+  for (const char c : text.substr(*control, lead < 0x80 ? 1 : lead < 0xE0 ? 2 : 3))
+    bytes += fmt::format("{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
   return Fail(ErrorCode::kInvalidArgument,
-              "{}: found the control character 0x{:02x} at byte {}; printable text is allowed", field,
-              static_cast<unsigned>(static_cast<unsigned char>(*control)), control - text.begin() + 1);
+              "{}: found the control character 0x{} at byte {}; printable text is allowed", field, bytes,
+              *control + 1);
 }
 
 /// A URL that names the server and the file, and no more.
@@ -108,6 +112,15 @@ Status CheckLimits(const v1::SessionBegin& begin) {
   if (begin.forward().port() <= kMostPort) return {};
   return Fail(ErrorCode::kInvalidArgument, "forward.port: found {}; allowed: 0 to {}", begin.forward().port(),
               kMostPort);
+}
+
+Status CheckLimits(const v1::SessionFrame& frame) {
+  constexpr size_t kMostFrameBytes = 256 << 10;
+  const size_t bytes = frame.input().size() + frame.output().size() + frame.error_output().size();
+  if (bytes <= kMostFrameBytes) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              "frame: found {} bytes; at most {} are allowed, more in further frames", bytes,
+              kMostFrameBytes);
 }
 
 Status CheckLimits(const v1::CancelJobRequest& request) { return CheckText("actor", request.actor()); }

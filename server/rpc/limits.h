@@ -33,6 +33,7 @@ Status CheckLimits(const v1::RevokeNodeRequest& request);
 Status CheckLimits(const v1::BackupRequest& request);
 Status CheckLimits(const v1::ReloadRequest& request);
 Status CheckLimits(const v1::SessionBegin& begin);
+Status CheckLimits(const v1::SessionFrame& frame);
 Status CheckLimits(const v1::StartReportRequest& request);
 Status CheckLimits(const v1::ReportEventsRequest& request);
 

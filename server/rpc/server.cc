@@ -210,6 +210,7 @@ void RpcServer::OnRevoked(std::function<void(const std::string& token)> call) {
 }
 
 void RpcServer::SetRules(JobRules rules) { parts_->jobs.SetRules(std::move(rules)); }
+void RpcServer::EndSessionsOfBefore(ReadPool& pool) { parts_->sessions.relay().EndThoseOfBefore(pool); }
 void RpcServer::SetRules(SessionRules rules) { parts_->sessions.relay().SetRules(rules); }
 
 void RpcServer::SetEc2Rules(std::shared_ptr<const Ec2Rules> rules) {

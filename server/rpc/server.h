@@ -56,6 +56,8 @@ class RpcServer {
   void SetRules(JobRules rules);
   /// Which EC2 instances join from now on; null: none.
   void SetEc2Rules(std::shared_ptr<const Ec2Rules> rules);
+  /// As SessionRelay::EndThoseOfBefore(); before the rules are set.
+  void EndSessionsOfBefore(ReadPool& pool);
   /// For sessions; until it is called none is allowed.
   void SetRules(SessionRules rules);
   /// How long its calls took; as long as it lives.

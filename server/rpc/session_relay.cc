@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "common/utf8.h"
@@ -10,7 +11,6 @@
 #include "server/core/explain.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/limits.h"
-#include "server/rpc/session_words.h"
 
 namespace imgd {
 namespace {
@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 constexpr Duration kServePatience = 20s;  ///< for the agent to call
 constexpr Duration kOpenPatience = 120s;  ///< for it to begin: TensorBoard loads for long
 constexpr Duration kLookForOverdue = 1s;
+constexpr size_t kMostOfBefore = 10'000;  ///< events that are looked through for sessions without an end
 constexpr size_t kMostConnections = 128;  ///< of one session that forwards
 
 grpc::Status StatusOf(ErrorCode code, std::string message, std::string hint = "") {
@@ -75,6 +76,10 @@ void SessionRelay::OnPersonMessage(uint64_t number, v1::OpenSessionRequest messa
   if (session->phase != Phase::kOpen || !message.has_frame() || message.frame().has_end()) {
     lock.unlock();
     return Refuse(number, {.code = ErrorCode::kInvalidArgument, .message = "a frame of input was expected"});
+  }
+  if (const auto good = CheckLimits(message.frame()); !good) {
+    lock.unlock();
+    return Refuse(number, good.error());
   }
   session->heard = std::chrono::steady_clock::now();
   if (Session* parent = Find(session->parent)) parent->heard = session->heard;
@@ -162,6 +167,16 @@ void SessionRelay::Record(uint64_t number) {
   Lock lock(mutex_);
   Session* session = Find(number);
   if (session == nullptr) return;
+  const auto view = engine_->View();
+  const bool reached = std::any_of(view->nodes.begin(), view->nodes.end(), [&](const NodeRecord& node) {
+    return node.id == session->node && node.Connected();
+  });
+  if (!reached) {  // nothing begins, and so there is nothing to record
+    const NodeId node = session->node;
+    lock.unlock();
+    return Refuse(number,
+                  {.code = ErrorCode::kUnavailable, .message = fmt::format("node {} is out of reach", node)});
+  }
   const auto there = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& other) {
     return other.second.recorded && other.second.phase != Phase::kOver && other.second.node == session->node;
   });
@@ -174,13 +189,11 @@ void SessionRelay::Record(uint64_t number) {
     return Refuse(number, why);
   }
   session->recorded = true;
-  imgd::AppendDecision note{
-      .job = session->job,
-      .node = session->node,
-      .reason = {ReasonCode::kSessionBegun,
-                 fmt::format("{} begins {} on node {}", session->actor, session->what, session->node)},
-      .actor = fmt::format("user:{}", session->actor),
-      .time = {}};
+  imgd::AppendDecision note{.job = session->job,
+                            .node = session->node,
+                            .reason = {ReasonCode::kSessionBegun, NoteOf(*session).Begun()},
+                            .actor = fmt::format("user:{}", session->actor),
+                            .time = {}};
   lock.unlock();
   engine_->Note(std::move(note), [this, number](const Status& status) {
     if (!status) return Refuse(number, status.error());
@@ -300,6 +313,10 @@ void SessionRelay::OnNodeFrame(uint64_t number, v1::SessionFrame frame) {
     agent->ReadNext();
     return;
   }
+  if (const auto good = CheckLimits(frame); !good) {
+    lock.unlock();
+    return Refuse(number, good.error());
+  }
   session->heard = std::chrono::steady_clock::now();
   if (Session* parent = Find(session->parent)) parent->heard = session->heard;
   lock.unlock();
@@ -352,13 +369,33 @@ void SessionRelay::Finish(Lock lock, uint64_t number, const grpc::Status& status
   person->End(status);
 }
 
+SessionNote SessionRelay::NoteOf(const Session& session) {
+  return {.job = session.job, .node = session.node, .actor = session.actor, .what = session.what};
+}
+
+void SessionRelay::EndThoseOfBefore(ReadPool& pool) {
+  std::promise<std::vector<StoredDecision>> read;
+  pool.Post([&read](Reader& reader) {
+    auto found = reader.Decisions(
+        {.last = INT64_MAX, .job = JobId(), .node = "", .most = kMostOfBefore, .newest = true});
+    read.set_value(found ? std::move(*found) : std::vector<StoredDecision>{});
+  });
+  for (const auto& open : LeftOpen(read.get_future().get())) {
+    engine_->Note({.job = open.job,
+                   .node = open.node,
+                   .reason = {ReasonCode::kSessionEnded, open.Over() + ": imgd was ended while it went on"},
+                   .actor = fmt::format("user:{}", open.actor),
+                   .time = {}},
+                  [](const Status&) {});
+  }
+}
+
 void SessionRelay::RecordEnd(const Session& session, const std::string& how) {
   const Duration took = std::chrono::steady_clock::now() - session.begun;
   engine_->Note({.job = session.job,
                  .node = session.node,
                  .reason = {ReasonCode::kSessionEnded,
-                            fmt::format("{} on node {}, of {}, is over after {}: {}", session.what,
-                                        session.node, session.actor, TimeText(took), how)},
+                            fmt::format("{} after {}: {}", NoteOf(session).Over(), TimeText(took), how)},
                  .actor = fmt::format("user:{}", session.actor),
                  .time = {}},
                 [](const Status&) {});

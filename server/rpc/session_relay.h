@@ -11,7 +11,9 @@
 #include "common/clock.h"
 #include "imgd/v1/session.pb.h"
 #include "server/engine/engine.h"
+#include "server/engine/read_pool.h"
 #include "server/rpc/session_port.h"
+#include "server/rpc/session_words.h"
 
 namespace imgd {
 
@@ -47,6 +49,10 @@ class SessionRelay {
   uint64_t AddNode(std::shared_ptr<NodePort> port, std::string node);
   void OnNodeMessage(uint64_t number, v1::ServeSessionRequest message);
   void OnNodeGone(uint64_t number);
+
+  /// Records the end of those that an imgd before this one began and could not end, as where it was killed.
+  /// Before any begins.
+  void EndThoseOfBefore(ReadPool& pool);
 
   /// Ends all, and those that would begin: imgd stops.
   void Close();
@@ -94,6 +100,7 @@ class SessionRelay {
   void OnOpened(uint64_t number, v1::SessionOpened opened);
   void OnNodeFrame(uint64_t number, v1::SessionFrame frame);
   void OnEnd(uint64_t number, v1::SessionEnd end);
+  static SessionNote NoteOf(const Session& session);
   void RecordEnd(const Session& session, const std::string& how);
   void Watch();
   void EndOverdue(Instant now);

@@ -36,6 +36,31 @@ TEST(SessionWords, SayHowItEnded) {
   EXPECT_EQ(HowOf(end), "rank 0 of job 7 has ended");
 }
 
+TEST(SessionWords, ThoseWithoutAnEndAreFoundByTheirRecords) {
+  const auto decision = [](ReasonCode reason, const SessionNote& note) {
+    return StoredDecision{
+        .job = note.job,
+        .generation = Generation(),
+        .node = note.node.name(),
+        .reason = static_cast<int>(reason),
+        .text = reason == ReasonCode::kSessionBegun ? note.Begun() : note.Over() + " after 1 s: x",
+        .actor = "user:" + note.actor};
+  };
+  const SessionNote shell{.job = JobId(7), .node = NodeId("a"), .actor = "ada", .what = "a shell"};
+  const SessionNote other{.job = JobId(), .node = NodeId("b"), .actor = "bob", .what = "`x on node y`"};
+  const auto begins = ReasonCode::kSessionBegun;
+  const auto ends = ReasonCode::kSessionEnded;
+  EXPECT_TRUE(LeftOpen({decision(begins, shell), decision(begins, other), decision(ends, other),
+                        decision(ends, shell)})
+                  .empty());
+  const auto open = LeftOpen(
+      {decision(begins, shell), decision(begins, shell), decision(begins, other), decision(ends, shell)});
+  ASSERT_EQ(open.size(), 2U);
+  EXPECT_EQ(open[0].Over(), "a shell on node a, of ada, is over");
+  EXPECT_EQ(open[0].job, JobId(7));
+  EXPECT_EQ(open[1].Over(), "`x on node y` on node b, of bob, is over");
+}
+
 TEST(SessionLimits, OnePlaceAndOneThingToDoAreNeeded) {
   v1::SessionBegin begin;
   begin.mutable_command();
@@ -54,6 +79,26 @@ TEST(SessionLimits, OnePlaceAndOneThingToDoAreNeeded) {
   EXPECT_TRUE(CheckLimits(begin));
   begin.mutable_command()->add_arguments(std::string(200'000, 'x'));
   EXPECT_FALSE(CheckLimits(begin));
+}
+
+TEST(SessionLimits, AFrameIsBounded) {
+  v1::SessionFrame frame;
+  frame.set_input(std::string(256 << 10, 'x'));
+  EXPECT_TRUE(CheckLimits(frame));
+  frame.set_output(std::string((256 << 10) + 1, 'x'));
+  EXPECT_THAT(CheckLimits(frame).error().message,
+              HasSubstr("found 262145 bytes; at most 262144 are allowed"));
+}
+
+TEST(SessionWords, NeitherWordsNorErrorsMoveACursor) {
+  v1::SessionBegin begin;
+  begin.mutable_command()->add_arguments(
+      "a\x1b[2J\xc2\x9b"
+      "b");
+  EXPECT_EQ(WhatOf(begin), "`a [2J b`");
+  v1::SessionEnd end;
+  end.set_error("x\ny\xc2\x9bz");
+  EXPECT_EQ(HowOf(end), "x y z");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ import pty
 import random
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -230,6 +231,45 @@ def test_a_program_that_reads_nothing_of_its_input_ends_with_its_session(cluster
     wait_for("the end to be recorded", lambda: any("is over after" in text for text in session_events(cluster)))
 
 
+def test_who_stops_reading_for_long_keeps_the_session(cluster: Cluster) -> None:
+    """Longer than the 10 s after which a connection that answers no ping is given up."""
+    with subprocess.Popen(shell(cluster, "a", "--", "sh", "-c", "head -c 20000000 /dev/zero; echo end"),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as client:  # fmt: skip
+        assert client.stdout
+        assert client.stdout.read(1) == b"\0"
+        time.sleep(14)
+        out, said = client.communicate(timeout=30)
+    assert (client.returncode, said) == (0, b"")
+    assert len(out) == 20000003 and out.endswith(b"end\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", ["shell", "attach", "forward"])
+def test_a_signal_ends_what_nobody_reads_or_answers(cluster: Cluster, number: int, how: str) -> None:
+    assert cluster.daemon
+    if how == "shell":  # blocked in a write to a full pipe
+        words = ["shell", "a", "--", "sh", "-c", "yes imgd-582; exit"]
+    elif how == "attach":
+        words = ["attach", str(run_job(cluster, "yes imgd-582 | head -n 200000; sleep 600")), "--tail", "100000"]
+    else:
+        words = ["forward", "a", "9"]
+        cluster.daemon.send_signal(signal.SIGSTOP)
+    client = subprocess.Popen([str(BIN / "imgcli"), "--server", cluster.server, *words], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # fmt: skip
+    try:
+        if how != "forward":
+            assert client.stdout and client.stdout.read(1) == b"i"
+        time.sleep(1)
+        client.send_signal(number)
+        assert client.wait(6) == 128 + number
+    finally:
+        cluster.daemon.send_signal(signal.SIGCONT)
+        client.kill()
+    wait_for("the program to end", lambda: how != "shell" or not running("yes imgd-582"))
+
+
 def test_imgd_that_stops_ends_sessions_with_words(cluster: Cluster) -> None:
     assert cluster.daemon
     with subprocess.Popen(shell(cluster, "a", "--", "sleep", "577"), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -239,6 +279,23 @@ def test_imgd_that_stops_ends_sessions_with_words(cluster: Cluster) -> None:
         _, said = client.communicate(timeout=30)
     assert (client.returncode, "imgd stops" in said) == (4, True)
     wait_for("nothing to be left", lambda: not running("sleep 577"))
+
+
+def test_sessions_of_an_imgd_that_was_killed_are_over_once_it_is_back(cluster: Cluster) -> None:
+    assert cluster.daemon
+    with subprocess.Popen(
+        shell(cluster, "a", "--", "sleep", "583"), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as client:
+        wait_for("it to run", lambda: running("sleep 583"))
+        cluster.daemon.kill()
+        assert client.wait(30) == 4
+    wait_for("nothing to be left", lambda: not running("sleep 583"))
+    for _ in range(2):  # and once only
+        cluster.daemon.wait()
+        cluster.start_daemon()
+        ends = [text for text in session_events(cluster) if "`sleep 583` on node a" in text and "is over" in text]
+        assert len(ends) == 1 and ends[0].endswith("is over: imgd was ended while it went on")
+        cluster.daemon.terminate()
 
 
 def test_sessions_are_bounded_in_number_and_idleness_and_off_unless_allowed(cluster: Cluster) -> None:
@@ -356,6 +413,35 @@ def test_a_port_of_the_node_is_reached_from_here(cluster: Cluster) -> None:
     forward.send_signal(signal.SIGINT)
     assert forward.wait(20) == 130
     assert len([text for text in session_events(cluster) if "begins" in text]) == 1
+
+
+def test_each_side_of_a_forwarded_connection_may_end_its_half_first(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        forward = cluster.cli_process("forward", "a", str(server.getsockname()[1]), "--port", "0")
+        assert forward.stdout
+        port = int(forward.stdout.readline().split()[0].rstrip("/").rsplit(":", 1)[1])
+        for first in ("here", "there"):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as here:
+                there, _ = server.accept()
+                there.settimeout(20)
+                one, other = (here, there) if first == "here" else (there, here)
+                one.sendall(b"a question")
+                one.shutdown(socket.SHUT_WR)
+                assert read_all(other) == b"a question"
+                other.sendall(b"an answer" * 100_000)
+                other.close()
+                assert read_all(one) == b"an answer" * 100_000
+                there.close()
+        forward.send_signal(signal.SIGINT)
+        assert forward.wait(20) == 130
+
+
+def read_all(connection: socket.socket) -> bytes:
+    data = b""
+    while piece := connection.recv(1 << 16):
+        data += piece
+    return data
 
 
 TENSORBOARD = f"""#!{sys.executable}
