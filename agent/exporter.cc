@@ -63,12 +63,14 @@ NodeSnapshot Exporter::Snapshot() const {
   NodeSnapshot node;
   for (const Run* run : supervisor_->LiveRuns()) {
     const auto meter = meters_.find(run->key());
-    node.held.insert(run->spec().devices.begin(), run->spec().devices.end());
+    const std::set<uint32_t> devices(run->spec().devices.begin(), run->spec().devices.end());
+    node.held.insert(devices.begin(), devices.end());
     if (meter == meters_.end() || !meter->second.is_complete()) continue;
     node.runs.push_back({.key = run->key(),
                          .running_ranks = run->running_ranks(),
                          .ranks = meter->second.ranks(),
-                         .trains = run->spec().Trains()});
+                         .trains = run->spec().Trains(),
+                         .devices = devices});
   }
   node.machine = ReadNodeFigures(state_dir_);
   if (gpus_ != nullptr) {

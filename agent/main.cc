@@ -80,8 +80,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"auto", "off"}));
   app.add_option(
       "--metrics-listen", flags.metrics,
-      "HOST:PORT to serve /metrics for Prometheus on; port 0: a free one, which the log names (default "
-      "off)");
+      "HOST:PORT to serve /metrics for Prometheus on; port 0: a free one, which the log names; relay: imgd "
+      "asks for them, without a port here (default off)");
   app.add_option(
       "--spot-notices", flags.spot_notices,
       "Where to hear that this machine is being taken back: auto, off, the URL of a metadata service "

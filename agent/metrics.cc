@@ -1,7 +1,9 @@
 #include "agent/metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -93,6 +95,50 @@ MaybeValue SlownessOf(const LiveRun& run) {
   if (rank == nullptr || !(rank->spread.own_mean_seconds() > 0)) return MaybeValue();
   return rank->spread.own_most_seconds() / rank->spread.own_mean_seconds();
 }
+
+/// The least, the mean and the most.
+using Extent = std::optional<std::array<double, 3>>;
+constexpr const char* kExtent[] = {"min", "mean", "max"};
+
+Extent OwnWorkOf(const LiveRun& run, const NodeSnapshot&) {
+  const auto* rank = FurthestRank(run);
+  if (rank == nullptr || rank->spread.ranks() == 0) return std::nullopt;
+  const auto& of = rank->spread;
+  return std::array{of.own_least_seconds(), of.own_mean_seconds(), of.own_most_seconds()};
+}
+
+Extent WaitOf(const LiveRun& run, const NodeSnapshot&) {
+  const auto* rank = FurthestRank(run);
+  if (rank == nullptr || rank->spread.ranks() == 0) return std::nullopt;
+  const auto& of = rank->spread;
+  return std::array{of.wait_least_seconds(), of.wait_mean_seconds(), of.wait_most_seconds()};
+}
+
+Extent BusyOf(const LiveRun& run, const NodeSnapshot& node) {
+  std::vector<double> busy;
+  for (size_t i = 0; i < std::min(node.gpus.size(), node.readings.size()); ++i) {
+    const auto& reading = node.readings[i];
+    if (run.devices.contains(node.gpus[i].index()) && !reading.is_old && reading.busy_ratio)
+      busy.push_back(*reading.busy_ratio);
+  }
+  if (busy.empty()) return std::nullopt;
+  const auto [least, most] = std::ranges::minmax(busy);
+  return std::array{least, std::reduce(busy.begin(), busy.end()) / static_cast<double>(busy.size()), most};
+}
+
+struct ExtentMetric {
+  const char* name;
+  const char* help;
+  Extent (*value)(const LiveRun&, const NodeSnapshot&);
+};
+
+constexpr ExtentMetric kExtentMetrics[] = {
+    {"imgd_job_rank_own_seconds",
+     "A step's time that the ranks of the whole gang worked themselves, in the latest report.", OwnWorkOf},
+    {"imgd_job_rank_wait_seconds",
+     "A step's time that the ranks of the whole gang waited for one another, in the latest report.", WaitOf},
+    {"imgd_job_gpu_busy_ratio", "Share of time that a kernel ran on this node's GPUs of the job.", BusyOf},
+};
 
 struct RunMetric {
   const char* name;
@@ -243,7 +289,22 @@ void AddStages(const std::vector<LiveRun>& runs, const char* label, std::span<co
   }
 }
 
-void AddRuns(const std::vector<LiveRun>& runs, MetricFamilies& families) {
+void AddExtents(const NodeSnapshot& node, MetricFamilies& families) {
+  for (const auto& metric : kExtentMetrics) {
+    families.Begin(metric.name, MetricType::Gauge, metric.help);
+    for (const auto& run : node.runs) {
+      const Extent extent = metric.value(run, node);
+      for (size_t i = 0; extent && i < extent->size(); ++i) {
+        auto labels = LabelsOf(run.key);
+        labels.push_back({"stat", kExtent[i]});
+        families.Add(std::move(labels), (*extent)[i]);
+      }
+    }
+  }
+}
+
+void AddRuns(const NodeSnapshot& node, MetricFamilies& families) {
+  const auto& runs = node.runs;
   for (const auto& metric : kRunMetrics) {
     families.Begin(metric.name, metric.type, metric.help);
     for (const auto& run : runs) families.Add(LabelsOf(run.key), metric.value(run));
@@ -257,6 +318,7 @@ void AddRuns(const std::vector<LiveRun>& runs, MetricFamilies& families) {
                  "Where the time of training steps went, summed over this node's ranks; communication is "
                  "waiting for other ranks.");
   AddStages(runs, "part", kStepParts, families);
+  AddExtents(node, families);
 }
 
 MetricLabels LabelsOf(const v1::Device& gpu) {
@@ -336,7 +398,7 @@ void AddMachine(const NodeFigures& node, MetricFamilies& families) {
 
 std::vector<MetricFamily> ToFamilies(const NodeSnapshot& node) {
   MetricFamilies families;
-  AddRuns(node.runs, families);
+  AddRuns(node, families);
   AddGpus(node, families);
   AddMachine(node.machine, families);
   return families.Take();

@@ -18,9 +18,10 @@ namespace imgd {
 /// A run that lives on this node.
 struct LiveRun {
   RunKey key;
-  uint32_t running_ranks = 0;      ///< here, now
-  std::vector<RankFigures> ranks;  ///< this node's
-  bool trains = true;              ///< it is no command or server, whose ranks report nothing
+  uint32_t running_ranks = 0;       ///< here, now
+  std::vector<RankFigures> ranks;   ///< this node's
+  bool trains = true;               ///< it is no command or server, whose ranks report nothing
+  std::set<uint32_t> devices = {};  ///< this node's that it has, by index
 };
 
 /// All that /metrics shows, taken at one moment.

@@ -192,6 +192,18 @@ TEST_F(Listing, ShowOfAWaitingJobSaysWhatItWaitsFor) {
               AllOf(HasSubstr("waits for 2 nodes; 1 is free"), HasSubstr("position 2")));
 }
 
+TEST_F(Listing, ShowOfAJobWhoseRanksNeverRanSaysNotThatItTookAnything) {
+  auto job = MakeJob(3, "big", v1::JOB_STATE_FAILED);
+  job.set_started_us(1'000'000);
+  job.set_ended_us(1'400'000);
+  daemon_.PutJob(job);
+  daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING, "starts"));
+  daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_STARTING, v1::JOB_STATE_FAILED, "no such program"));
+  EXPECT_THAT(RunListing({"show", "3"}).out, Not(HasSubstr("took")));
+  daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, "all ranks run"));
+  EXPECT_THAT(RunListing({"show", "3"}).out, HasSubstr("took"));
+}
+
 TEST_F(Listing, ShowTellsWhetherARunWaitsForItsData) {
   auto job = MakeJob(1, "rn18", v1::JOB_STATE_RUNNING);
   *job.mutable_last_step() = StepEvent(1, 2).step();

@@ -111,7 +111,8 @@ Style StyleOf(const v1::JobEvent& event);
 /// Takes the event into what is known of the job.
 void ApplyEvent(const v1::JobEvent& event, v1::Job& job);
 
-/// Seconds between the job's first start and its end (or `now_us`); 0 when it never started.
+/// Seconds between the job's first start and its end (or `now_us`); 0 when it never
+/// started, and of one that ended before its ranks ran.
 double RunSeconds(const v1::GetJobResponse& job, int64_t now_us);
 
 /// Microseconds since 1970 UTC.

@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPin = "pinned";
 /// What a folder's name begins with while it is being removed; no checkpoint's does.
 constexpr std::string_view kRemoving = ".removing-";
 
@@ -82,14 +81,14 @@ std::set<fs::path> KeptBy(const KeepRule& rule, const std::vector<CheckpointSumm
 bool IsPinned(const fs::path& folder) {
   // One that can't be looked at may be there.
   std::error_code error;
-  return fs::exists(folder / kPin, error) || error;
+  return fs::exists(folder / kCheckpointPin, error) || error;
 }
 
 Status PinCheckpoint(const fs::path& folder, const std::string& why) {
   if (!IsCheckpoint(folder)) {
     return Fail(ErrorCode::kNotFound, "{} is no complete checkpoint", folder.native());
   }
-  IMGD_TRY(WriteFileAtomically(folder / kPin, why + "\n"));
+  IMGD_TRY(WriteFileAtomically(folder / kCheckpointPin, why + "\n"));
   // Whoever removes it looks for the pin once more after the folder has lost its name.
   if (!IsCheckpoint(folder)) {
     return Fail(ErrorCode::kNotFound, "{} was just being removed", folder.native());
@@ -101,7 +100,7 @@ Status UnpinCheckpoint(const fs::path& folder) {
   if (!IsCheckpoint(folder)) {
     return Fail(ErrorCode::kNotFound, "{} is no complete checkpoint", folder.native());
   }
-  const fs::path pin = folder / kPin;
+  const fs::path pin = folder / kCheckpointPin;
   if (::unlink(pin.c_str()) == 0 || errno == ENOENT) return {};
   return FailErrno(errno, fmt::format("cannot remove {}", pin.native()));
 }

@@ -32,6 +32,9 @@ Status RemoveOldCheckpoints(const CheckpointStore& store, const CheckpointRef& n
 /// CheckpointStore::RemoveUnfinished(). Errors: as the system calls.
 Status RemoveUnfinishedCheckpoints(const std::filesystem::path& root, uint64_t generation);
 
+/// A file of this name in a checkpoint's folder makes it stay.
+inline constexpr const char* kCheckpointPin = "pinned";
+
 /// Whether somebody wants the checkpoint in `folder` to stay: it has a file `pinned`.
 bool IsPinned(const std::filesystem::path& folder);
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/retention.h"
 #include "common/checkpoint/store.h"
 #include "common/sha256.h"
 
@@ -119,10 +120,16 @@ Status CheckpointFolder::ReadManifest(const std::string& sha256) {
     const auto size = file.value("size", nlohmann::json());
     const auto hash = file.value("sha256", nlohmann::json());
     if (!name.is_string() || !size.is_number_unsigned() || !IsPlainName(name.get<std::string>())) continue;
+    if (name == kCheckpointManifest) continue;
     const bool hashed = hash.is_string() && IsPlainName(hash.get<std::string>());
     files_.push_back({name.get<std::string>(), size.get<uint64_t>(), hashed ? hash.get<std::string>() : ""});
   }
+  files_.push_back({kCheckpointManifest, text.size(), Sha256Of(text)});
   return {};
+}
+
+bool CheckpointFolder::pinned() const {
+  return ::faccessat(fd_.get(), kCheckpointPin, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 Result<CheckpointFolder::OpenFile> CheckpointFolder::OpenOne(const std::string& name) const {

@@ -36,7 +36,10 @@ class CheckpointFolder {
   /// than the reported one.
   static Result<CheckpointFolder> Open(const std::filesystem::path& path, const std::string& manifest_sha256);
 
+  /// Those that the manifest lists, and the manifest itself.
   const std::vector<CheckpointFileInfo>& files() const { return files_; }
+  /// Whether somebody wants it to stay.
+  bool pinned() const;
 
   struct OpenFile {
     UniqueFd fd;

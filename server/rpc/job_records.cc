@@ -1,4 +1,4 @@
-#include "server/rpc/checkpoint_files.h"
+#include "server/rpc/checkpoint_list.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/limits.h"
@@ -7,47 +7,8 @@
 namespace imgd {
 namespace {
 
-constexpr size_t kMostCheckpoints = 1000;
 /// Of which pictures may be asked for; the store keeps no more.
 constexpr size_t kMostSamples = 3;
-
-/// Whether it is there, and which files it has.
-void LookInto(v1::ReportedCheckpoint& out) {
-  const auto folder = CheckpointFolder::Open(out.checkpoint().path(), out.checkpoint().manifest_sha256());
-  if (!folder && folder.error().code == ErrorCode::kNotFound) {
-    out.set_presence(v1::CHECKPOINT_PRESENCE_GONE);
-    return;
-  }
-  if (!folder) {
-    out.set_unseen(folder.error().ToString());
-    return;
-  }
-  out.set_presence(v1::CHECKPOINT_PRESENCE_HERE);
-  for (const auto& file : folder->files()) {
-    auto& added = *out.add_files();
-    added.set_name(file.name);
-    added.set_size_bytes(file.size_bytes);
-  }
-}
-
-Status FillCheckpoints(JobId id, Reader& reader, v1::ListCheckpointsResponse& out) {
-  IMGD_ASSIGN(const auto row, reader.Job(id, false));
-  if (!row) return tl::unexpected(NoJob(id));
-  IMGD_ASSIGN(const auto events, reader.Newest(id, EventKind::kCheckpoint, kMostCheckpoints));
-  const auto unseen = WhyCheckpointsUnseen(row->job);
-  for (const auto& event : events) {
-    auto& added = *out.add_checkpoints();
-    added.mutable_checkpoint()->ParseFromString(event.payload);
-    added.set_time_us(event.time_us);
-    added.set_name(CheckpointName(Generation(added.checkpoint().generation()), added.checkpoint().step()));
-    if (unseen) {
-      added.set_unseen(unseen->ToString());
-    } else {
-      LookInto(added);
-    }
-  }
-  return {};
-}
 
 Status FillClasses(JobId id, Reader& reader, v1::GetClassesResponse& out) {
   IMGD_ASSIGN(const auto row, reader.Job(id, false));

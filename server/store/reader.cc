@@ -203,11 +203,12 @@ Result<std::optional<StoredEvent>> Reader::Latest(JobId job, EventKind kind) {
   return std::move(events.front());
 }
 
-Result<std::vector<StoredEvent>> Reader::Newest(JobId job, EventKind kind, size_t most) {
+Result<std::vector<StoredEvent>> Reader::Newest(JobId job, EventKind kind, size_t most, uint64_t before) {
   return metrics_.Guard([&] {
     auto& query = metrics_.Prepare(fmt::format(
-        "SELECT {} FROM events WHERE job = ? AND kind = ? ORDER BY number DESC LIMIT ?", kMetricColumns));
-    BindAll(query, 1, Signed(job.value()), static_cast<int>(kind), Signed(most));
+        "SELECT {} FROM events WHERE job = ? AND kind = ? AND number < ? ORDER BY number DESC LIMIT ?",
+        kMetricColumns));
+    BindAll(query, 1, Signed(job.value()), static_cast<int>(kind), Signed(before), Signed(most));
     std::vector<StoredEvent> events;
     while (query.executeStep()) events.push_back(MetricOfRow(query));
     query.reset();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -112,8 +113,9 @@ class Reader {
   Result<uint64_t> LastEventNumber(JobId job);
   /// The newest event of a kind.
   Result<std::optional<StoredEvent>> Latest(JobId job, EventKind kind);
-  /// The newest ones, the newest first.
-  Result<std::vector<StoredEvent>> Newest(JobId job, EventKind kind, size_t most);
+  /// The newest ones with numbers below `before`, the newest first.
+  Result<std::vector<StoredEvent>> Newest(JobId job, EventKind kind, size_t most,
+                                          uint64_t before = std::numeric_limits<int64_t>::max());
   /// Oldest first.
   Result<std::vector<StoredDecision>> Decisions(const DecisionFilter& filter);
   /// Numbers of the oldest and the newest decision; 0 for none.

@@ -11,14 +11,13 @@
 
 #include "imgd/v1/trainer.pb.h"
 #include "server/rpc/checkpoint_files.h"
+#include "server/rpc/checkpoint_list.h"
 #include "server/web/errors.h"
 
 namespace imgd::web {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{512} << 10;
-/// As many as are listed.
-constexpr size_t kMostCheckpoints = 1000;
 
 Error TooBusy() {
   return {.code = ErrorCode::kResourceExhausted, .message = "too many requests wait already; try again"};
@@ -87,14 +86,9 @@ Result<Wanted> Find(const Request& request, Reader& reader) {
   }
   IMGD_ASSIGN(auto row, reader.Job(JobId(*id), false));
   if (!row) return Fail(ErrorCode::kNotFound, "there is no job {}", *id);
-  IMGD_ASSIGN(const auto events, reader.Newest(JobId(*id), EventKind::kCheckpoint, kMostCheckpoints));
-  Wanted out{.job = std::move(row->job)};
-  for (const auto& event : events) {
-    if (!out.checkpoint.ParseFromString(event.payload)) continue;
-    const auto name = CheckpointName(Generation(out.checkpoint.generation()), out.checkpoint.step());
-    if (name == request.parameters.at("name")) return out;
-  }
-  return tl::unexpected(NoCheckpoint(request));
+  IMGD_ASSIGN(auto checkpoint, FindCheckpoint(JobId(*id), request.parameters.at("name"), reader));
+  if (!checkpoint) return tl::unexpected(NoCheckpoint(request));
+  return Wanted{.job = std::move(row->job), .checkpoint = std::move(*checkpoint)};
 }
 
 /// "rn50-12-g1-step500-model.safetensors", whatever the job is called.

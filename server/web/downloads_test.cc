@@ -94,7 +94,11 @@ TEST_F(DownloadsTest, AFileComesWholeInPartsAndAgain) {
   agent->Events(run, 0, 2, {Written(5, content)});
   const Json listed = Checkpoints();
   EXPECT_EQ(listed[0]["name"], "g1-step5");
-  EXPECT_EQ(listed[0]["files"], Json::parse(R"([{"name": "model.safetensors", "size_bytes": "2400000"}])"));
+  const auto manifest = *ReadFile(root / "g1/step5/manifest.json");
+  EXPECT_EQ(listed[0]["files"],
+            Json::array({Json{{"name", "model.safetensors"}, {"size_bytes", "2400000"}},
+                         Json{{"name", "manifest.json"}, {"size_bytes", std::to_string(manifest.size())}}}));
+  EXPECT_EQ(AskFile("g1-step5", "manifest.json").body, manifest);
   const auto whole = AskFile("g1-step5", "model.safetensors");
   EXPECT_EQ(whole.status, 200);
   EXPECT_TRUE(whole.body == content);
@@ -119,11 +123,63 @@ TEST_F(DownloadsTest, AFileComesWholeInPartsAndAgain) {
     EXPECT_EQ(kept.Ask("GET", path, "", fmt::format("Range: bytes={}-{}\r\n", i, i))->body, "0");
 }
 
+TEST_F(DownloadsTest, HeadSaysHowLongAFileIsAndSendsNothingOfIt) {
+  agent->Events(run, 0, 2, {Written(5, "weights")});
+  web::TestConnection connection(daemon->web_port());
+  const std::string path = fmt::format("/api/v1/jobs/{}/checkpoints/g1-step5/files/model.safetensors", id);
+  for (int i = 0; i < 2; ++i) {
+    const auto head = connection.Ask("HEAD", path);
+    ASSERT_TRUE(head.has_value());
+    EXPECT_EQ(head->status, 200);
+    EXPECT_THAT(head->head, HasSubstr("Content-Length: 7\r\n"));
+    EXPECT_THAT(head->head, HasSubstr("Accept-Ranges: bytes\r\n"));
+  }
+  EXPECT_EQ(connection.Ask("GET", path)->body, "weights") << "on the same connection";
+}
+
+TEST_F(DownloadsTest, ACheckpointSaysHowGoodItIsAndWhyItStays) {
+  std::vector<v1::TrainerEvent> events;
+  const auto validated = [&events](uint64_t step, double top1) {
+    v1::TrainerEvent event;
+    event.mutable_epoch()->set_epoch(static_cast<uint32_t>(step));
+    event.mutable_epoch()->set_step(step);
+    event.mutable_epoch()->set_val_top1(top1);
+    events.push_back(event);
+  };
+  for (uint64_t step = 1; step <= 6; ++step) {
+    events.push_back(Written(step, "weights"));
+    if (step != 6) validated(step, step == 2 ? 0.75 : 0.5);
+  }
+  std::filesystem::remove_all(root / "g1/step3");
+  std::ofstream(root / "g1/step1/pinned") << "the paper's\n";
+  agent->Events(run, 0, 2, events);
+  const Json listed = Checkpoints();
+  std::vector<std::string> kept;
+  for (const auto& one : listed) kept.push_back(one["name"].get<std::string>() + " " + one["kept_as"].dump());
+  EXPECT_THAT(
+      kept, testing::ElementsAre("g1-step6 [\"last\"]", "g1-step5 [\"newest 2\"]", "g1-step4 [\"newest 3\"]",
+                                 "g1-step3 []", "g1-step2 [\"best\"]", "g1-step1 [\"pinned\"]"));
+  EXPECT_EQ(listed[4]["val_top1"], 0.75);
+  EXPECT_FALSE(listed[0].contains("val_top1")) << "it was not validated";
+}
+
+TEST_F(DownloadsTest, OneThatAThousandCameAfterIsStillThere) {
+  std::vector<v1::TrainerEvent> events = {Written(1, "the first")};
+  for (uint64_t step = 2; step <= 1100; ++step)
+    events.push_back(CheckpointEvent(root / "g1" / fmt::format("step{}", step), step, 1));
+  agent->Events(run, 0, 2, events);
+  EXPECT_EQ(AskFile("g1-step1", "model.safetensors").body, "the first");
+  EXPECT_EQ(AskFile("g1-step0", "model.safetensors").status, 404);
+  const Json listed = Checkpoints();
+  ASSERT_EQ(listed.size(), 1001u) << "those that are gone are not all listed";
+  EXPECT_EQ(listed[1000]["name"], "g1-step1");
+}
+
 TEST_F(DownloadsTest, NothingElseIsSent) {
   agent->Events(run, 0, 2, {Written(5, "weights")});
   std::ofstream(root / "g1/step5/notes.txt") << "secret";
   const auto folder = root / "g1/step5";
-  for (const char* file : {"notes.txt", "..%2f..%2fstate.db", "..", "%2e%2e", "manifest.json", "model"})
+  for (const char* file : {"notes.txt", "..%2f..%2fstate.db", "..", "%2e%2e", "pinned", "model"})
     EXPECT_EQ(AskFile("g1-step5", file).status, 404) << file;
   for (const char* name : {"g1-step6", "g1-step05", "step5", "..", "g1", "g1%2Fstep5"})
     EXPECT_EQ(AskFile(name, "model.safetensors").status, 404) << name;

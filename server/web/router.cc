@@ -82,11 +82,14 @@ std::string_view SessionOf(std::string_view cookies) {
   return {};
 }
 
+/// HEAD is GET whose answer's body is not sent.
+std::string_view MethodOf(const RequestHead& head) { return head.method == "HEAD" ? "GET" : head.method; }
+
 /// Of a call that a cookie stands for, which browsers send whoever asks them to.
 std::optional<Response> NotOfThisPage(const RequestHead& head) {
   if (!IsSameOrigin(head))
     return ErrorResponse(403, "PERMISSION_DENIED", "a page of another origin may not use this session");
-  if (head.method == "GET" || !head.csrf.empty()) return std::nullopt;
+  if (MethodOf(head) == "GET" || !head.csrf.empty()) return std::nullopt;
   return ErrorResponse(403, "PERMISSION_DENIED",
                        "a session changes something with the header X-Imgd-Csrf only");
 }
@@ -98,7 +101,7 @@ std::optional<Response> NotFromHere(const RequestHead& head) {
                          "without a token imgd is asked by an address or as localhost, and by no other name",
                          "imgcli token create --scope view");
   }
-  if (head.method == "GET") return std::nullopt;
+  if (MethodOf(head) == "GET") return std::nullopt;
   if (!IsSameOrigin(head))
     return ErrorResponse(403, "PERMISSION_DENIED", "a page of another origin may change nothing here");
   const bool json = Lower(head.content_type.substr(0, head.content_type.find(';'))) == "application/json";
@@ -120,7 +123,8 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
     auto parameters = path.starts_with('/') ? MatchPath(route.pattern, path) : std::nullopt;
     if (!parameters) continue;
     methods.insert(route.method);
-    if (route.method != head.method) continue;
+    if (route.method == "GET") methods.insert("HEAD");
+    if (route.method != MethodOf(head)) continue;
     const std::string_view bearer = BearerOf(head.authorization);
     const std::string_view session = bearer.empty() ? SessionOf(head.cookie) : std::string_view();
     Caller caller = gate_(route.scope, bearer.empty() ? session : bearer);

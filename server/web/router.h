@@ -111,12 +111,13 @@ class Router {
     const Route* route;  ///< lives as long as the router
     Request request;     ///< without its body
   };
-  /// The only place that lets a call in. Refusals are answers: 401 without a good token, 403 for one of
-  /// another scope, 404, 405. A call that no token stands for but that is let in has to be one of this
-  /// machine's own (403): to an address or to localhost, whatever name a page's author gave the address; and
-  /// where it changes something, neither from a page of another origin (403) nor with a body that is not said
-  /// to be JSON (415), which other pages can't send. A token may come as the cookie of a session; then what
-  /// changes something also has to have X-Imgd-Csrf, and nothing comes from a page of another origin (403).
+  /// The only place that lets a call in. HEAD finds the route of GET. Refusals are answers: 401 without a
+  /// good token, 403 for one of another scope, 404, 405. A call that no token stands for but that is let in
+  /// has to be one of this machine's own (403): to an address or to localhost, whatever name a page's author
+  /// gave the address; and where it changes something, neither from a page of another origin (403) nor with a
+  /// body that is not said to be JSON (415), which other pages can't send. A token may come as the cookie of
+  /// a session; then what changes something also has to have X-Imgd-Csrf, and nothing comes from a page of
+  /// another origin (403).
   tl::expected<Match, Response> Find(const RequestHead& head) const;
 
  private:

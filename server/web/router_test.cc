@@ -58,6 +58,7 @@ TEST(WebRouter, ASessionsCookieStandsForItsTokenOnPagesOfOursAlone) {
       status(
           {.method = "GET", .target = "/jobs", .host = host, .fetch_site = "cross-site", .cookie = cookie}),
       403);
+  EXPECT_EQ(status({.method = "HEAD", .target = "/jobs", .host = host, .cookie = cookie}), 200);
   EXPECT_EQ(status({.method = "POST", .target = "/jobs", .host = host, .cookie = cookie}), 403)
       << "without X-Imgd-Csrf, as a form of another page would send it";
   EXPECT_EQ(status({.method = "POST", .target = "/jobs", .host = host, .cookie = cookie, .csrf = "1"}), 200);
@@ -86,6 +87,16 @@ TEST(WebRouter, WhatIsNotThereIs404AndAnotherMethod405) {
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().status, 405);
   EXPECT_THAT(found.error().headers, Contains(Pair("Allow", "POST")));
+  const auto health = router.Find({.method = "DELETE", .target = "/healthz", .authorization = ""});
+  EXPECT_THAT(health.error().headers, Contains(Pair("Allow", "GET, HEAD")));
+}
+
+TEST(WebRouter, HeadIsLetInWhereGetIs) {
+  const Router router = MakeTable();
+  const auto head = router.Find({.method = "HEAD", .target = "/healthz"});
+  ASSERT_TRUE(head.has_value());
+  EXPECT_EQ(head->route->method, "GET");
+  EXPECT_FALSE(router.Find({.method = "HEAD", .target = "/api/v1/reports"}).has_value());
 }
 
 TEST(WebRouter, WithoutAGoodTokenNobodyComesIn) {
@@ -132,6 +143,7 @@ TEST(WebRouter, WithoutATokenOnlyThisMachinesOwnPagesAndProgramsComeIn) {
   constexpr std::string_view kJson = "application/json; charset=utf-8";
   const std::vector<Case> cases = {
       {"curl", {.method = "GET", .target = "/jobs", .host = kHost}, 200},
+      {"curl --head", {.method = "HEAD", .target = "/jobs", .host = kHost}, 200},
       {"by address", {.method = "GET", .target = "/jobs", .host = "127.0.0.1:7651"}, 200},
       {"by IPv6 address", {.method = "GET", .target = "/jobs", .host = "[::1]:7651"}, 200},
       {"a name of its own", {.method = "GET", .target = "/jobs", .host = "imgd.localhost"}, 200},

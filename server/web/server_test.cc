@@ -413,6 +413,25 @@ TEST_F(WebServerTest, MoreThanSoManyDoNotListenAndAStopEndsThem) {
   if (const auto kept = listener.lock()) kept->Send(Chunk("late"), {});
 }
 
+TEST_F(WebServerTest, HeadAnswersAsGetDoesWithoutTheBody) {
+  Start();
+  TestConnection connection(server->port());
+  const auto whole = connection.Ask("GET", "/ok");
+  const auto head = connection.Ask("HEAD", "/ok");
+  ASSERT_TRUE(whole.has_value() && head.has_value());
+  EXPECT_EQ(head->head, whole->head);
+  EXPECT_THAT(head->head, HasSubstr("Content-Length: 2\r\n"));
+  EXPECT_EQ(connection.Ask("HEAD", "/none")->status, 404);
+  EXPECT_EQ(connection.Ask("HEAD", "/echo")->status, 405);
+  EXPECT_THAT(connection.Ask("HEAD", "/source")->head, HasSubstr("Content-Length: 1000000\r\n"));
+  EXPECT_EQ(asked, 0) << "nothing of it is read";
+  const auto feed = connection.Ask("HEAD", "/feed");
+  ASSERT_TRUE(feed.has_value());
+  EXPECT_EQ(feed->status, 200);
+  EXPECT_THAT(feed->head, testing::Not(HasSubstr("Content-Length")));
+  EXPECT_EQ(connection.Ask("GET", "/ok")->body, "ok") << "nothing of the others is left on the connection";
+}
+
 TEST_F(WebServerTest, ABodyIsReadWhileItIsSentAndItsEndIsSeen) {
   Start();
   TestConnection connection(server->port());

@@ -85,6 +85,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
 
   void ReadHead(Duration limit) {
     parser_.emplace();
+    head_only_ = false;
     parser_->header_limit(static_cast<uint32_t>(shared_->settings.most_header_bytes));
     parser_->body_limit(kMostBodyBytes);
     tcp().expires_after(limit);
@@ -99,6 +100,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     if (code == error::end_of_stream) return Close();
     if (code) return RefuseMalformed(code);
     const auto& head = parser_->get();
+    head_only_ = head.method() == boost::beast::http::verb::head;
     const auto view = [](auto text) { return std::string_view(text.data(), text.size()); };
     auto match = shared_->router.Find({.method = view(head.method_string()),
                                        .target = view(head.target()),
@@ -191,6 +193,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   }
 
   void Give(Response response) {
+    if (head_only_) return Write(std::move(response));
     if (response.source) return SendSource(std::move(response));
     if (!response.feed) return Write(std::move(response));
     if (parser_->get().version() < 11) {
@@ -315,19 +318,28 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   }
 
   void Write(Response response) {
-    namespace http = boost::beast::http;
     keep_alive_ = keep_alive_ && !shared_->stopping;
+    match_.reset();
+    tcp().expires_after(shared_->settings.write_limit);
+    auto then = [self = this->shared_from_this()](Code code, size_t) { self->Written(code); };
+    if (head_only_) {
+      SetHead(head_.emplace(), response);
+      // Of a body without an end nobody knows the length.
+      if (!response.feed)
+        head_->content_length(response.source ? response.source->bytes() : response.body.size());
+      return boost::beast::http::async_write(stream_, *head_, std::move(then));
+    }
     SetHead(response_.emplace(), response);
     response_->body() = std::move(response.body);
     response_->prepare_payload();
-    match_.reset();
-    tcp().expires_after(shared_->settings.write_limit);
-    http::async_write(stream_, *response_, [self = this->shared_from_this()](Code code, size_t) {
-      self->EndRequest();
-      if (code) return;
-      if (!self->keep_alive_) return self->Close();
-      self->ReadHead(self->shared_->settings.idle_limit);
-    });
+    boost::beast::http::async_write(stream_, *response_, std::move(then));
+  }
+
+  void Written(Code code) {
+    EndRequest();
+    if (code) return;
+    if (!keep_alive_) return Close();
+    ReadHead(shared_->settings.idle_limit);
   }
 
   /// Says that nothing more comes and then reads what the caller still sends, for a moment: a socket that is
@@ -355,9 +367,11 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   std::optional<Router::Match> match_;
   std::optional<boost::beast::http::response<boost::beast::http::empty_body>> continue_;
   std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;
-  std::optional<boost::beast::http::response<boost::beast::http::empty_body>> head_;  ///< of source_
+  std::optional<boost::beast::http::response<boost::beast::http::empty_body>>
+      head_;  ///< without what follows it
   std::array<char, 4096> rest_{};
   bool keep_alive_ = false;
+  bool head_only_ = false;  ///< HEAD is answered
   uint64_t closer_ = 0;
   bool asked_ = false;  ///< a handler has the request
   std::string token_;   ///< name of the one that the last request was let in by

@@ -112,6 +112,12 @@ def test_images_name_packages_and_options_that_exist(program: str) -> None:
         assert option in help_text, f"{program} has no {option}"
 
 
+def test_help_of_the_agent_says_all_that_metrics_listen_takes() -> None:
+    help_text = subprocess.run([BIN / "imgagent", "--help"], check=True, capture_output=True, text=True).stdout
+    about = help_text[help_text.index("--metrics-listen"):help_text.index("--spot-notices")]
+    assert all(word in about for word in ("HOST:PORT", "relay", "off"))
+
+
 def test_kubernetes_agents_get_options_that_exist() -> None:
     text = (ROOT / "deploy/kubernetes/imgagent.yaml").read_text()
     help_text = subprocess.run([BIN / "imgagent", "--help"], check=True, capture_output=True, text=True).stdout

@@ -14,6 +14,8 @@ export interface Run {
   rate: number;
   /** 0 to 1: how good it gets. */
   skill: number;
+  /** A step whose loss is far from all others'. */
+  spike?: { step: number; loss: number };
 }
 
 export const LOG_EVERY = 50;
@@ -24,6 +26,8 @@ function learned(run: Run, step: number): number {
 }
 
 export function lossAt(run: Run, step: number): number {
+  if (run.spike && Math.floor(step / LOG_EVERY) === Math.floor(run.spike.step / LOG_EVERY))
+    return run.spike.loss;
   const base = 6.9 - (6.9 - 1.35 - (1 - run.skill)) * learned(run, step);
   const peak = noise(run.seed + 7, Math.floor(step / LOG_EVERY)) > 0.995 ? 1.4 : 0;
   return base + 0.16 * noise(run.seed, step) * (0.4 + base / 7) + peak;

@@ -9,6 +9,7 @@ const FILES = [
   { name: 'model.safetensors', size_bytes: '102400000' },
   { name: 'optimizer.safetensors', size_bytes: '102396000' },
   { name: 'state.json', size_bytes: '3600' },
+  { name: 'manifest.json', size_bytes: '412' },
 ];
 
 /** Its checkpoints, one an epoch, of which the newest three are there. */
@@ -30,6 +31,8 @@ export function checkpointsOf({ job, run, step }: WorldJob): ReportedCheckpoint[
       name: `g${job.generation}-step${at}`,
       files: i < 3 ? FILES : [],
       unseen: '',
+      val_top1: valAt(run, epochs - i).top1,
+      kept_as: i === 0 ? ['last', 'best'] : i < 3 ? [`newest ${i + 1}`] : [],
     };
   });
 }

@@ -42,7 +42,7 @@ browserTest(
 browserTest('ten thousand jobs: the first are there before the rest, and a filter is quick', async ({ page, base }) => {
   await page.goto(base);
   await page.waitForSelector('[role=row] a');
-  await page.waitForFunction(() => document.querySelector('.title .sub')?.textContent?.startsWith('10\u2009000'));
+  await page.waitForFunction(() => document.querySelector('.title .sub')?.textContent?.startsWith('10\u202f000'));
   const drawn = await page.locator('.rows [role=row]').count();
   assert.ok(drawn < 60, `${drawn} rows are in the document`);
   await page.fill('input[type=search]', 'rn50 mixup');
@@ -219,6 +219,10 @@ browserTest('what a job has made: checkpoints, classes, mistakes', async ({ page
   const checkpoints = page.locator('section[aria-label=Checkpoints] tbody tr');
   await checkpoints.first().waitFor();
   assert.match((await checkpoints.first().textContent())!, /there/);
+  assert.match((await checkpoints.nth(0).locator('td:nth-child(2)').textContent())!, /^\d+\.\d\d %$/);
+  assert.deepEqual(await checkpoints.nth(0).locator('.badge').allTextContents(), ['last', 'best']);
+  assert.deepEqual(await checkpoints.nth(1).locator('.badge').allTextContents(), ['newest 2']);
+  assert.equal(await checkpoints.first().locator('.downloads a', { hasText: 'manifest.json' }).count(), 1);
   const shares = await page.locator('section[aria-label=Classes] tbody tr td:nth-child(4)').allTextContents();
   const numbers = shares.map((text) => Number.parseFloat(text));
   assert.equal(numbers.length, 10);
@@ -290,4 +294,42 @@ browserTest('a chart is looked at closely by keys alone', async ({ page, base })
   await plot.focus();
   await page.keyboard.press('0');
   await page.getByText('Drag over a chart to look closer').waitFor();
+});
+
+browserTest('a node that is not there is said to be none, with a way back', async ({ page, base }) => {
+  await page.goto(`${base}/nodes/zz`);
+  const alert = page.getByRole('alert');
+  await alert.getByText('There is no node zz').waitFor();
+  assert.equal(await axe(page), '');
+  await alert.getByRole('link', { name: 'All nodes' }).press('Enter');
+  await page.waitForURL(/\/nodes$/);
+  await alert.waitFor({ state: 'detached' });
+});
+
+browserTest('a job that never ran says so, and not that it took 0 s', async ({ page, base, server }) => {
+  const { job, history } = server.world.jobs.get('11')!;
+  history.splice(0, history.length, ...history.filter((one) => one.state_change?.to !== 'JOB_STATE_RUNNING'));
+  await page.goto(`${base}/jobs/${job.id}`);
+  await page.locator('.facts div', { hasText: 'Ran for' }).getByText('never started').waitFor();
+});
+
+browserTest('use and quotas keep up with what runs', async ({ page, base, server }) => {
+  await page.goto(`${base}/usage`);
+  const panel = page.locator('section[aria-label="Use and quotas"]');
+  await panel.locator('tbody tr').first().waitFor();
+  const account = server.world.usage[0]!;
+  account.name = 'somebody-new';
+  await panel.getByText('somebody-new').waitFor();
+});
+
+browserTest('one spike does not flatten the loss, and a key shows it', async ({ page, base, server }) => {
+  server.world.jobs.get('91')!.run.spike = { step: 1000, loss: 5000 };
+  await page.goto(`${base}/jobs/91`);
+  const chart = page.locator('figure[aria-label=Loss]');
+  const button = chart.getByRole('button', { name: /^Peaks up to 5/ });
+  await button.waitFor();
+  assert.equal(await button.getAttribute('aria-pressed'), 'false');
+  await button.press('Enter');
+  assert.equal(await button.getAttribute('aria-pressed'), 'true');
+  assert.equal(await page.locator('figure[aria-label=Accuracy] button', { hasText: 'Peaks' }).count(), 0);
 });

@@ -14,7 +14,7 @@ try {
   await chart.locator('tbody tr').first().waitFor();
   const rows = await chart.locator('tbody tr').allTextContents();
   const cells = await chart.locator('tbody td').allTextContents();
-  const numbers = cells.map((text) => Number(text.replaceAll('\u2009', '')));
+  const numbers = cells.map((text) => Number(text.replaceAll('\u202f', '')));
   const columns = cells.length / rows.length;
   console.log(JSON.stringify(rows.map((_, i) => [numbers[i * columns], numbers[i * columns + 1]])));
 } finally {

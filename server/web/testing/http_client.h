@@ -46,8 +46,8 @@ class TestConnection {
     return true;
   }
 
-  /// The next answer; nothing when the server has ended the connection.
-  std::optional<TestAnswer> Read() {
+  /// The next answer; nothing when the server has ended the connection. That to HEAD has no body.
+  std::optional<TestAnswer> Read(bool has_body = true) {
     size_t end = std::string::npos;
     while ((end = rest_.find("\r\n\r\n")) == std::string::npos) {
       if (!More()) return std::nullopt;
@@ -56,7 +56,7 @@ class TestConnection {
     rest_.erase(0, end + 4);
     std::from_chars(answer.head.data() + 9, answer.head.data() + answer.head.size(), answer.status);
     size_t length = 0;
-    if (const size_t at = answer.head.find("Content-Length: "); at != std::string::npos)
+    if (const size_t at = answer.head.find("Content-Length: "); has_body && at != std::string::npos)
       std::from_chars(answer.head.data() + at + 16, answer.head.data() + answer.head.size(), length);
     while (rest_.size() < length) {
       if (!More()) return std::nullopt;
@@ -79,7 +79,7 @@ class TestConnection {
     const std::string length = body.empty() ? "" : fmt::format("Content-Length: {}\r\n", body.size());
     const std::string host = headers.find("Host:") == std::string::npos ? "Host: localhost\r\n" : "";
     Send(fmt::format("{} {} HTTP/1.1\r\n{}{}{}\r\n{}", method, target, host, headers, length, body));
-    return Read();
+    return Read(method != "HEAD");
   }
   /// The next chunk of a chunked body; nothing when the server has ended the connection.
   std::optional<std::string> ReadChunk() {

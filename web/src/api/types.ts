@@ -276,6 +276,10 @@ export interface ReportedCheckpoint {
   files: { name: string; size_bytes: Int64 }[];
   /** Why imgd can't see it; empty where it can. */
   unseen: string;
+  /** What validation found; absent where there was none. */
+  val_top1?: number;
+  /** Why it stays: "last", "best", "every 10 epochs", "pinned". */
+  kept_as: string[];
 }
 
 /** Some images of a validation; their pictures have addresses of their own. */

@@ -4,14 +4,38 @@ import * as f from './format.ts';
 
 const table = <I, O>(name: string, what: (input: I) => O, rows: [I, O][]) =>
   test(name, () => {
-    for (const [input, output] of rows) assert.equal(what(input), output, `${name}(${String(input)})`);
+    // Written here with spaces; which of them break a line is told below.
+    for (const [input, output] of rows)
+      assert.equal(
+        typeof output === 'string' ? plain(what(input)) : what(input),
+        output,
+        `${name}(${String(input)})`,
+      );
   });
+const plain = (text: unknown) => String(text).replaceAll('\u00a0', ' ');
+
+test('no line breaks within a number, nor between it and its unit', () => {
+  for (const text of [
+    f.count(1_234_567),
+    f.percent(0.5),
+    f.duration(3661),
+    f.duration(90_000),
+    f.duration(61),
+    f.shortDuration(7500),
+    f.bytes(2e9),
+    f.millis(0.5),
+    f.millis(1e-6),
+    f.money(13_456, 'USD'),
+    f.unit(3, 'h'),
+  ])
+    assert.match(text, /^[^ \u2009]+$/);
+});
 
 table<number | string | undefined, string>('figure', (v) => f.figure(v), [
   [0, '0'],
   [0.00125, '0.00125'],
   [1.5, '1.50'],
-  [41_681.4, '41\u2009681'],
+  [41_681.4, '41\u202f681'],
   ['2600.5', '2601'],
   ['NaN', '–'],
   ['Infinity', '∞'],
@@ -22,13 +46,13 @@ table<number | string | undefined, string>('figure', (v) => f.figure(v), [
 ]);
 table<number, string>('tick', f.tick, [
   [5000, '5000'],
-  [15_000, '15\u2009000'],
+  [15_000, '15\u202f000'],
   [0.1 + 0.2, '0.3'],
   [0, '0'],
   [1e-6, '1e-6'],
 ]);
 table<string, string>('count', (v) => f.count(v), [
-  ['18446744073709551615', '18\u2009446\u2009744\u2009073\u2009709\u2009552\u2009000'],
+  ['18446744073709551615', '18\u202f446\u202f744\u202f073\u202f709\u202f552\u202f000'],
   ['1000', '1000'],
   ['', '–'],
 ]);
@@ -65,7 +89,7 @@ table<number, string>('bytes', f.bytes, [
 table<number, string>('money', (v) => f.money(v, 'USD'), [
   [0, '–'],
   [19.214, '19.21 USD'],
-  [13_456.4, '13\u2009456 USD'],
+  [13_456.4, '13\u202f456 USD'],
 ]);
 table<number, string>('relative', (at) => f.relative(at, 1_000_000), [
   [1_000_000, 'now'],

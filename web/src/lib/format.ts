@@ -2,6 +2,14 @@
 
 export const NONE = '–';
 
+/** Between a figure and its unit: a line does not break there. */
+const SP = '\u00a0';
+
+/** A figure and its unit. */
+export function unit(value: number | string, name: string): string {
+  return `${value}${SP}${name}`;
+}
+
 export function num(value: number | string | undefined | null): number {
   return value === undefined || value === null || value === '' ? Number.NaN : Number(value);
 }
@@ -12,7 +20,7 @@ export function ms(us: string | undefined): number {
   return value > 0 ? value / 1000 : Number.NaN;
 }
 
-/** 3 significant figures, thousands with a thin space: "12 340", "0.00125", "1.19e-6". */
+/** 3 significant figures, thousands with a thin no-break space: "12 340", "0.00125", "1.19e-6". */
 export function figure(value: number | string | undefined, digits = 3): string {
   const n = num(value);
   if (!Number.isFinite(n)) return Number.isNaN(n) ? NONE : n > 0 ? '∞' : '-∞';
@@ -29,7 +37,7 @@ export function tick(value: number): string {
   return group(String(Number(value.toPrecision(6))));
 }
 
-/** A whole number with thin spaces between thousands. */
+/** A whole number with thin no-break spaces between thousands. */
 export function count(value: number | string | undefined): string {
   const n = num(value);
   return Number.isFinite(n) ? group(Math.round(n).toString()) : NONE;
@@ -37,7 +45,7 @@ export function count(value: number | string | undefined): string {
 
 function group(text: string): string {
   const [whole = '', part] = text.split('.');
-  const grouped = whole.length > 4 ? whole.replace(/\B(?=(\d{3})+$)/g, '\u2009') : whole;
+  const grouped = whole.length > 4 ? whole.replace(/\B(?=(\d{3})+$)/g, '\u202f') : whole;
   return part ? `${grouped}.${part}` : grouped;
 }
 
@@ -49,21 +57,23 @@ export function fixed(value: number | string | undefined, digits: number): strin
 /** A share from 0 to 1 in percent. */
 export function percent(value: number | string | undefined, digits = 1): string {
   const n = num(value);
-  return Number.isFinite(n) ? `${(n * 100).toFixed(digits)} %` : NONE;
+  return Number.isFinite(n) ? unit((n * 100).toFixed(digits), '%') : NONE;
 }
 
 /** The two largest units: "3 d 4 h", "12 min", "45 s". */
 export function duration(seconds: number | string | undefined): string {
   const n = num(seconds);
   if (!Number.isFinite(n) || n < 0) return NONE;
-  if (n < 60) return `${Math.round(n)} s`;
+  if (n < 60) return unit(Math.round(n), 's');
   const minutes = Math.round(n / 60);
   if (minutes < 60)
-    return n < 600 && n % 60 >= 1 ? `${Math.floor(n / 60)} min ${Math.floor(n % 60)} s` : `${minutes} min`;
+    return n < 600 && n % 60 >= 1
+      ? `${unit(Math.floor(n / 60), 'min')}${SP}${unit(Math.floor(n % 60), 's')}`
+      : unit(minutes, 'min');
   const hours = Math.floor(minutes / 60);
-  if (hours < 24) return `${hours} h ${String(minutes % 60).padStart(2, '0')} min`;
+  if (hours < 24) return `${unit(hours, 'h')}${SP}${unit(String(minutes % 60).padStart(2, '0'), 'min')}`;
   const days = Math.floor(hours / 24);
-  return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
+  return hours % 24 ? `${unit(days, 'd')}${SP}${unit(hours % 24, 'h')}` : unit(days, 'd');
 }
 
 /** For a narrow column: "3d 4h", "2h 05m", "12m", "45s". */
@@ -74,8 +84,8 @@ export function shortDuration(seconds: number | string | undefined): string {
   const minutes = Math.floor(n / 60);
   if (minutes < 60) return `${minutes}m`;
   const hours = Math.floor(minutes / 60);
-  if (hours < 24) return `${hours}h ${String(minutes % 60).padStart(2, '0')}m`;
-  return `${Math.floor(hours / 24)}d ${hours % 24}h`;
+  if (hours < 24) return `${hours}h${SP}${String(minutes % 60).padStart(2, '0')}m`;
+  return `${Math.floor(hours / 24)}d${SP}${hours % 24}h`;
 }
 
 export function bytes(value: number | string | undefined): string {
@@ -88,21 +98,22 @@ export function bytes(value: number | string | undefined): string {
     rest /= 1024;
     at += 1;
   }
-  return `${at === 0 ? rest : figure(rest)} ${units[at]}`;
+  return unit(at === 0 ? rest : figure(rest), units[at]!);
 }
 
 /** Seconds of something short: "139 ms", "0.4 ms", "12.3 s". */
 export function millis(seconds: number | string | undefined): string {
   const n = num(seconds) * 1000;
-  if (n > 0 && n < 0.1) return '< 0.1 ms';
-  return n < 10_000 ? `${figure(n, n < 1 ? 1 : 3)} ms` : Number.isNaN(n) ? NONE : `${figure(n / 1000)} s`;
+  if (n > 0 && n < 0.1) return `<${SP}${unit(0.1, 'ms')}`;
+  if (Number.isNaN(n)) return NONE;
+  return n < 10_000 ? unit(figure(n, n < 1 ? 1 : 3), 'ms') : unit(figure(n / 1000), 's');
 }
 
 export function money(value: number | string | undefined, currency: string): string {
   const n = num(value);
   if (!Number.isFinite(n) || n === 0) return NONE;
   const text = group(n.toFixed(n >= 1000 ? 0 : 2));
-  return currency ? `${text} ${currency}` : text;
+  return currency ? unit(text, currency) : text;
 }
 
 const two = (n: number) => String(n).padStart(2, '0');

@@ -1,4 +1,4 @@
-import type { Job, ShortState } from '../api/types.ts';
+import type { GetJobResponse, Job, ShortState } from '../api/types.ts';
 import { ms, num, shortEnum } from './format.ts';
 
 /** What the table of jobs shows of one, as numbers: NaN for what it does not have. */
@@ -48,6 +48,11 @@ export function ranFor(job: Job, now: number): number {
   if (job.external) return ((isOver(state) ? ms(job.ended_us) : now) - started) / 1000;
   const holds = state === 'STARTING' || state === 'RUNNING' || state === 'PREEMPTING';
   return num(job.held_ms) / 1000 + (holds ? Math.max(now - started, 0) / 1000 : 0);
+}
+
+/** Whether its ranks ever ran, by its whole history. */
+export function everRan({ job, history }: GetJobResponse): boolean {
+  return Boolean(job.external) || history.some((event) => event.state_change?.to === 'JOB_STATE_RUNNING');
 }
 
 export function rowOf(job: Job): JobRow {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { GetJobResponse, MetricPoint, ReportedCheckpoint } from '../api/types.ts';
-import { marksOf, phaseStarts } from './marks.ts';
+import { type Mark, markAt, marksOf, phaseStarts, toDraw } from './marks.ts';
 
 const point = (x: number, value: number): MetricPoint => [x, value, value, value];
 const AXES = {
@@ -63,4 +63,24 @@ test('phases begin where those before them end', () => {
     ],
   );
   assert.deepEqual(phaseStarts('epochs: 90\n'), []);
+});
+
+const mark = (x: number, tone: Mark['tone']): Mark => ({ x, tone, text: `${tone} ${x}` });
+
+test('of many checkpoints some are drawn, and of all else everything, in front of them', () => {
+  const saved = Array.from({ length: 1000 }, (_, i) => mark(i, 'muted'));
+  const others = [mark(500, 'bad'), mark(500.5, 'warn'), mark(501, 's5'), mark(501, 'text')];
+  const drawn = toDraw([...others, ...saved], (x) => x / 2, 10);
+  assert.deepEqual(drawn.slice(-4), others);
+  const places = drawn.slice(0, -4).map((one) => one.x / 2);
+  assert.equal(places[0], 999 / 2, 'the newest');
+  assert.ok(places.length >= 45 && places.length <= 50, `${places.length} checkpoints`);
+  assert.ok(places.every((place, i) => i === 0 || places[i - 1]! - place >= 10));
+});
+
+test('where a failure and a checkpoint are, the failure is named', () => {
+  const marks = [mark(99, 'muted'), mark(100, 'muted'), mark(104, 'bad')];
+  assert.equal(markAt(marks, 100, 5)?.tone, 'bad');
+  assert.equal(markAt(marks, 97, 5)?.x, 99);
+  assert.equal(markAt(marks, 50, 5), undefined);
 });

@@ -10,14 +10,39 @@ export interface Mark {
   text: string;
   tone: MarkTone;
 }
+/** What each colour stands for, and the sign that it has besides. */
 export const MARK_TONES = {
-  bad: 'failed',
-  warn: 'preempted, paused',
-  s5: 'started again, resized',
-  muted: 'checkpoint',
-  text: 'next phase',
+  bad: { text: 'failed', sign: '▼' },
+  warn: { text: 'preempted, paused', sign: '■' },
+  s5: { text: 'started again, resized', sign: '▶' },
+  muted: { text: 'checkpoint', sign: '◆' },
+  text: { text: 'next phase', sign: '▲' },
 } as const;
 export type MarkTone = keyof typeof MARK_TONES;
+
+/** Those to draw, from the back to the front: all but checkpoints, and of these as many as are `apart` from one another,
+ * the newest among them. `place` is where a mark lies. */
+export function toDraw<T extends { x: number; tone: MarkTone }>(
+  marks: readonly T[],
+  place: (x: number) => number,
+  apart: number,
+): T[] {
+  const drawn: T[] = [];
+  let last = Number.POSITIVE_INFINITY;
+  for (const mark of marks.filter((one) => one.tone === 'muted').sort((a, b) => b.x - a.x)) {
+    const at = place(mark.x);
+    if (last - at < apart) continue;
+    drawn.push(mark);
+    last = at;
+  }
+  return [...drawn, ...marks.filter((one) => one.tone !== 'muted')];
+}
+
+/** The mark to name at `x`: within `reach` the nearest, checkpoints after all others. */
+export function markAt(marks: readonly Mark[], x: number, reach: number): Mark | undefined {
+  const rank = (one: Mark) => Math.abs(one.x - x) + (one.tone === 'muted' ? reach : 0);
+  return marks.filter((one) => Math.abs(one.x - x) <= reach).sort((a, b) => rank(a) - rank(b))[0];
+}
 
 /** The same figures laid out by time, by epoch, and by the axis that is shown: they tell where on it a moment is. */
 export interface Layouts {

@@ -5,7 +5,7 @@ import { followJobs, jobsState } from '../api/jobs_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import { differences } from '../lib/flat_yaml.ts';
 import { duration, figure, fixed, money, num, percent, plural } from '../lib/format.ts';
-import { isOver, ranFor, stateOf } from '../lib/jobs.ts';
+import { everRan, isOver, ranFor, stateOf } from '../lib/jobs.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
@@ -32,10 +32,11 @@ const AXES = [
   ['time', 'Time'],
 ] as const;
 
-/** Colour and dashes tell lines apart; after eight colours the dashes change. */
+const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [12, 4]];
+
+/** Colour and dashes tell lines apart: of twenty no two have both. */
 function look(i: number): { colour: string; dash: number[] } {
-  const dashes = [[], [6, 3], [2, 3]];
-  return { colour: `s${(i % 8) + 1}`, dash: dashes[Math.floor(i / 8) % 3]! };
+  return { colour: `s${(i % 8) + 1}`, dash: DASHES[i % DASHES.length]! };
 }
 
 /** Up to 20 runs beside one another: curves, figures, and the settings that differ. */
@@ -174,6 +175,7 @@ function Curves({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobRe
           height={340}
           elapsed
           share={share}
+          cutPeaks={name.endsWith('loss')}
         />
       )}
     </section>
@@ -258,7 +260,7 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
                 <td class="num">{fixed(job.last_epoch?.val_loss, 4)}</td>
                 <td class="num">{fixed(job.last_step?.loss, 4)}</td>
                 <td class="num">{figure(speeds.data?.[i] ?? Number.NaN)}</td>
-                <td class="num">{duration(ranFor(job, Date.now()))}</td>
+                <td class="num">{everRan(jobs[i]!) ? duration(ranFor(job, Date.now())) : 'never started'}</td>
                 <td class="num">{figure(job.device_hours)}</td>
                 {costs && <td class="num">{money(job.cost, '')}</td>}
                 <td class="num">

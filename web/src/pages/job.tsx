@@ -1,7 +1,19 @@
 import { meanSpeed, useJob } from '../api/job_data.ts';
 import type { GetJobResponse, Job } from '../api/types.ts';
-import { count, duration, figure, fixed, money, ms, NONE, num, percent, plural } from '../lib/format.ts';
-import { isOver, progressOf, ranFor, stateOf } from '../lib/jobs.ts';
+import {
+  count,
+  duration,
+  figure,
+  fixed,
+  money,
+  ms,
+  NONE,
+  num,
+  percent,
+  plural,
+  unit as withUnit,
+} from '../lib/format.ts';
+import { everRan, isOver, progressOf, ranFor, stateOf } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, now, State, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
@@ -49,7 +61,7 @@ export function JobPage({ id, tab }: { id: string; tab: string }) {
       {job.reason_text && state !== 'RUNNING' && (
         <p class={`why ${state === 'FAILED' ? 'bad' : ''}`}>{sentence(job.reason_text)}</p>
       )}
-      <Facts job={job} />
+      <Facts data={data} />
       <nav class="tabs" aria-label={`Job ${job.id}`}>
         {TABS.map(([key, text]) => (
           <a
@@ -78,7 +90,8 @@ function sentence(text: string): string {
   return text ? `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}` : '';
 }
 
-function Facts({ job }: { job: Job }) {
+function Facts({ data }: { data: GetJobResponse }) {
+  const { job } = data;
   const step = job.last_step;
   const state = stateOf(job);
   const share = progressOf(job);
@@ -89,7 +102,7 @@ function Facts({ job }: { job: Job }) {
         <div>
           <dt>Progress</dt>
           <dd class="progress">
-            {Number.isFinite(share) ? `${Math.floor(share * 100)} %` : NONE}{' '}
+            {Number.isFinite(share) ? withUnit(Math.floor(share * 100), '%') : NONE}{' '}
             <Meter share={share} tone={state === 'RUNNING' ? '' : 'off'} />
           </dd>
         </div>
@@ -108,7 +121,9 @@ function Facts({ job }: { job: Job }) {
         name={isOver(state) ? 'Ran for' : 'Time left'}
         value={
           isOver(state)
-            ? duration(ranFor(job, Date.now()))
+            ? everRan(data)
+              ? duration(ranFor(job, Date.now()))
+              : 'never started'
             : state === 'RUNNING'
               ? duration(step?.eta_seconds)
               : NONE

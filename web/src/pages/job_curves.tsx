@@ -14,11 +14,11 @@ import { JobSide } from './job_side.tsx';
 import { RankMap } from './rank_map.tsx';
 
 const STAGES = [
-  ['input_seconds', 'input', 's2'],
-  ['forward_seconds', 'forward', 's1'],
-  ['backward_seconds', 'backward', 's4'],
-  ['communication_seconds', 'other ranks', 's6'],
-  ['optimizer_seconds', 'optimizer', 's3'],
+  ['input_seconds', 'input', 's2', [6, 3]],
+  ['forward_seconds', 'forward', 's1', []],
+  ['backward_seconds', 'backward', 's4', [12, 4]],
+  ['communication_seconds', 'other ranks', 's6', [2, 3]],
+  ['optimizer_seconds', 'optimizer', 's3', [8, 3, 2, 3]],
 ] as const;
 const NAMES = [
   ...['loss', 'val_loss', 'top1', 'val_top1', 'val_top5', 'learning_rate', 'images_per_second'],
@@ -126,7 +126,7 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
           ) : (
             <div class="charts">
               <MarksLegend marks={marks} />
-              <Chart title="Loss" lines={lines.loss} {...chart} log={log} none={waiting(job)} />
+              <Chart title="Loss" lines={lines.loss} {...chart} log={log} cutPeaks none={waiting(job)} />
               <Chart title="Accuracy" lines={lines.top1} share {...chart} none={waiting(job)} />
               <Chart title="Learning rate" lines={lines.rate} {...chart} smoothing={0} none={waiting(job)} />
               <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
@@ -185,12 +185,17 @@ function linesOf(
     busy: [
       { label: 'busiest GPU', points: read('gpu_busy_most_ratio'), colour: 's2', dash: [5, 3] },
       { label: 'mean of the GPUs', points: read('gpu_busy_mean_ratio'), colour: 's1' },
-      { label: 'least busy GPU', points: read('gpu_busy_least_ratio'), colour: 's6', dash: [5, 3] },
+      { label: 'least busy GPU', points: read('gpu_busy_least_ratio'), colour: 's6', dash: [2, 3] },
     ],
-    stages: STAGES.map(([name, label, colour]) => ({ label, points: points(name), colour })),
+    stages: STAGES.map(([name, label, colour, dash]) => ({
+      label,
+      points: points(name),
+      colour,
+      dash: [...dash],
+    })),
     ranks: [
       { label: 'slowest rank', points: points('own_most_seconds'), colour: 's2' },
-      { label: 'fastest rank', points: points('own_least_seconds'), colour: 's1' },
+      { label: 'fastest rank', points: points('own_least_seconds'), colour: 's1', dash: [5, 3] },
     ],
   };
 }
@@ -221,9 +226,9 @@ function MarksLegend({ marks }: { marks: readonly Mark[] }) {
       {tones.map((tone) => (
         <span key={tone}>
           <i aria-hidden="true" style={{ color: `var(--${tone})` }}>
-            ◆
+            {MARK_TONES[tone].sign}
           </i>{' '}
-          {MARK_TONES[tone]}
+          {MARK_TONES[tone].text}
         </span>
       ))}
     </p>

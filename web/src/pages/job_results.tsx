@@ -86,6 +86,10 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
             <th scope="col" class="num">
               Step
             </th>
+            <th scope="col" class="num">
+              Top-1
+            </th>
+            <th scope="col">Kept as</th>
             <th scope="col">Written</th>
             <th scope="col" class="num">
               Size
@@ -99,9 +103,17 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
           </tr>
         </thead>
         <tbody>
-          {shown.map(({ checkpoint, time_us, presence, name, files, unseen }) => (
+          {shown.map(({ checkpoint, time_us, presence, name, files, unseen, val_top1, kept_as }) => (
             <tr key={checkpoint.path}>
               <td class="num">{count(checkpoint.step)}</td>
+              <td class="num">{percent(val_top1, 2)}</td>
+              <td>
+                {kept_as.map((why) => (
+                  <span key={why} class={`badge ${why === 'best' ? 'run' : ''}`}>
+                    {why}
+                  </span>
+                ))}
+              </td>
               <td>
                 <Clock at={ms(time_us)} />
               </td>

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { recentLoss, recentTop1, wantCurves } from '../api/jobs_data.ts';
-import { figure, fixed, money, NONE, percent, shortDuration, stamp } from '../lib/format.ts';
+import { figure, fixed, money, NONE, percent, shortDuration, stamp, unit } from '../lib/format.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
 import { Meter, now, Spark, State } from '../ui/bits.tsx';
 
@@ -108,7 +108,7 @@ function Progress(row: JobRow) {
   return (
     <span class="progress-cell">
       <Meter share={row.progress} tone={tone} />
-      <span>{Math.floor(row.progress * 100)} %</span>
+      <span>{unit(Math.floor(row.progress * 100), '%')}</span>
     </span>
   );
 }

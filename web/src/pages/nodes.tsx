@@ -94,6 +94,7 @@ export function NodesPage({ name }: { name?: string }) {
               }}
             />
           </div>
+          {name && !chosen && <NoSuchNode name={name} />}
           {chosen && <NodePanel node={chosen} names={names} />}
           {view === 'table' ? (
             <DevicesTable nodes={shown} names={names} />
@@ -110,6 +111,19 @@ export function NodesPage({ name }: { name?: string }) {
         </>
       )}
     </>
+  );
+}
+
+/** It may have been forgotten, or never have been. */
+function NoSuchNode({ name }: { name: string }) {
+  return (
+    <div class="panel" role="alert" style={{ marginBottom: '14px' }}>
+      <Empty title={`There is no node ${name}`} text="It never joined, or it is forgotten.">
+        <a class="button" href="/nodes">
+          All nodes
+        </a>
+      </Empty>
+    </div>
   );
 }
 

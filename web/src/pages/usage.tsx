@@ -2,11 +2,15 @@ import { api } from '../api/client.ts';
 import type { AccountUsage, BudgetUsage } from '../api/types.ts';
 import { count, figure, money, ms, percent, shortEnum, words } from '../lib/format.ts';
 import { Meter, Trouble, When } from '../ui/bits.tsx';
-import { useData } from '../ui/use_data.ts';
+import { useData, useEvery } from '../ui/use_data.ts';
+
+// The stream tells of jobs and nodes, not of what they use up.
+const EVERY_MS = 5000;
 
 /** What users and projects have had, and what their quotas leave them. */
 export function Usage() {
   const { data, error, reload } = useData('usage', (signal) => api.usage(signal));
+  useEvery(EVERY_MS, reload);
   const costs = data?.accounts.some(({ spend }) => spend && (spend.used > 0 || spend.most > 0)) ?? false;
   // Where all are to have the same there is nothing to tell.
   const shares = data?.accounts.some(({ share }) => share !== 1) ?? false;

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { count, figure, money, plural } from '../lib/format.ts';
+import { count, figure, money, plural, unit as withUnit } from '../lib/format.ts';
 import type { JobRow } from '../lib/jobs.ts';
 import { byDay, type Days, dayEdges } from '../lib/spend.ts';
 import { useStore } from '../lib/store.ts';
@@ -23,7 +23,7 @@ export function UsagePage() {
   const [wanted, setWanted] = useState<'cost' | 'hours' | null>(null);
   const unit = wanted ?? (costs ? 'cost' : 'hours');
   const amount = useMemo(() => (row: JobRow) => (unit === 'cost' ? row.cost : row.job.device_hours), [unit]);
-  const text = (value: number) => (unit === 'cost' ? money(value, '') : `${figure(value)} h`);
+  const text = (value: number) => (unit === 'cost' ? money(value, '') : withUnit(figure(value), 'h'));
   return (
     <>
       <div class="title">

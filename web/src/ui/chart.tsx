@@ -2,8 +2,9 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { MetricAxis, MetricPoint } from '../api/types.ts';
 import { align } from '../lib/downsample.ts';
-import { figure, millis, percent, stamp, tick } from '../lib/format.ts';
-import type { Mark } from '../lib/marks.ts';
+import { figure, millis, percent, stamp, tick, unit as withUnit } from '../lib/format.ts';
+import { MARK_TONES, type Mark, markAt } from '../lib/marks.ts';
+import { cutOf } from '../lib/outliers.ts';
 import { useStore } from '../lib/store.ts';
 import { optionsFor, type PlotSeries, type Unit } from './chart_options.ts';
 import { Icon } from './icons.tsx';
@@ -32,6 +33,8 @@ interface Props {
   marks?: readonly Mark[];
   height?: number;
   log?: boolean;
+  /** A few values far above all others do not flatten the curve: it is cut off there, until all is asked for. */
+  cutPeaks?: boolean;
   /** The time axis counts from the start. */
   elapsed?: boolean;
   none?: string;
@@ -87,13 +90,19 @@ export function Chart(props: Props) {
   const format = FORMATS[unit];
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const latest = useRef({ marks, onZoom: props.onZoom });
-  latest.current = { marks, onZoom: props.onZoom };
+  const latest = useRef({ marks, onZoom: props.onZoom, top: null as number | null });
+  latest.current = { ...latest.current, marks, onZoom: props.onZoom };
   const [cursor, setCursor] = useState<number | null>(null);
   const [table, setTable] = useState(false);
   const painted = useStore(paint);
   const { data, series } = useMemo(() => tableOf(lines, smoothing), [lines, smoothing]);
-  const shape = JSON.stringify([series, axis, height, painted, log, elapsed]);
+  const cut = useMemo(
+    () => (props.cutPeaks && !log ? cutOf(data.slice(1)) : null),
+    [data, props.cutPeaks, log],
+  );
+  const [peaks, setPeaks] = useState(false);
+  latest.current.top = cut && !peaks ? cut.top : null;
+  const shape = JSON.stringify([series, axis, height, painted, log, elapsed, peaks]);
   const empty = data[0]!.length === 0;
 
   useEffect(() => {
@@ -107,6 +116,7 @@ export function Chart(props: Props) {
       width: element.clientWidth || 400,
       height,
       marks: () => latest.current.marks,
+      top: () => latest.current.top,
       onCursor: setCursor,
       onZoom: (range) => latest.current.onZoom?.(range),
     });
@@ -135,6 +145,17 @@ export function Chart(props: Props) {
       <header>
         <h2>{title}</h2>
         <span class="grow" />
+        {cut && (
+          <button
+            type="button"
+            class="plain small"
+            aria-pressed={peaks}
+            title={`Peaks up to ${format(cut.highest)} are cut off above ${format(cut.top)}`}
+            onClick={() => setPeaks(!peaks)}
+          >
+            Peaks up to {format(cut.highest)}
+          </button>
+        )}
         <button
           type="button"
           class="plain small"
@@ -223,7 +244,7 @@ function valueAt(column: readonly (number | null)[], at: number): number | null 
 }
 
 function axisText(axis: MetricAxis, x: number, elapsed: boolean): string {
-  if (axis === 'time') return elapsed ? `${figure(x / 3600)} h` : stamp(x * 1000);
+  if (axis === 'time') return elapsed ? withUnit(figure(x / 3600), 'h') : stamp(x * 1000);
   return tick(axis === 'epoch' ? Math.round(x * 1000) / 1000 : x);
 }
 
@@ -244,8 +265,12 @@ function nearMark(marks: readonly Mark[], xs: readonly number[], cursor: number 
   const x = cursor === null ? undefined : xs[cursor];
   if (x === undefined || xs.length < 2) return null;
   const reach = (xs[xs.length - 1]! - xs[0]!) / 80;
-  const mark = marks.find((one) => Math.abs(one.x - x) <= reach);
-  return mark ? <span class={mark.tone}>◆ {mark.text}</span> : null;
+  const mark = markAt(marks, x, reach);
+  return mark ? (
+    <span class={mark.tone}>
+      {MARK_TONES[mark.tone].sign} {mark.text}
+    </span>
+  ) : null;
 }
 
 const MOST_ROWS = 200;

@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
-import { tick } from '../lib/format.ts';
-import { MARK_TONES } from '../lib/marks.ts';
+import { tick, unit } from '../lib/format.ts';
+import { MARK_TONES, type MarkTone, toDraw } from '../lib/marks.ts';
 import { colours } from './theme.tsx';
 
 /** One column of a plot: a curve, what is behind it, or an edge of the band of its peaks. */
@@ -16,8 +16,8 @@ export interface PlotSeries {
 export type Unit = 'plain' | 'share' | 'seconds';
 const TICKS: Record<Unit, (value: number) => string> = {
   plain: tick,
-  share: (value) => `${tick(value * 100)} %`,
-  seconds: (value) => `${tick(value * 1000)} ms`,
+  share: (value) => unit(tick(value * 100), '%'),
+  seconds: (value) => unit(tick(value * 1000), 'ms'),
 };
 
 interface Wanted {
@@ -28,7 +28,9 @@ interface Wanted {
   unit: Unit;
   width: number;
   height: number;
-  marks: () => readonly { x: number; tone: string }[];
+  marks: () => readonly { x: number; tone: MarkTone }[];
+  /** Where the curve is to be cut off above; null for nowhere. */
+  top: () => number | null;
   onCursor: (index: number | null) => void;
   onZoom: (range: { from: number; to: number } | null) => void;
 }
@@ -55,7 +57,7 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
     padding: [10, 10, 0, 0],
     scales: {
       x: { time: wanted.axis === 'time' && !wanted.elapsed },
-      y: wanted.log ? { distr: 3 } : { range: (_, low, high) => padded(low, high) },
+      y: wanted.log ? { distr: 3 } : { range: (_, low, high) => padded(low, high, wanted.top()) },
     },
     axes: [
       {
@@ -65,7 +67,7 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
         space: 70,
         ...(wanted.axis === 'time'
           ? wanted.elapsed
-            ? { values: (_: uPlot, ticks: number[]) => ticks.map((at) => `${tick(at / 3600)} h`) }
+            ? { values: (_: uPlot, ticks: number[]) => ticks.map((at) => unit(tick(at / 3600), 'h')) }
             : {
                 values: (_: uPlot, ticks: number[], __: number, ___: number, step: number) =>
                   ticks.map((at) => clockTick(at, step)),
@@ -135,27 +137,34 @@ export function wholeSteps(span: number): number[] {
 }
 
 /** A little room above and below; a flat curve lies in the middle. */
-function padded(low: number | null, high: number | null): [number, number] {
-  if (low === null || high === null) return [0, 1];
+function padded(low: number | null, most: number | null, top: number | null): [number, number] {
+  if (low === null || most === null) return [0, 1];
+  const high = top === null ? most : Math.min(most, top);
   const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.5;
   return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
 }
 
+// Of checkpoints, pixels: nearer ones would be one bar.
+const APART = 14;
+
 function drawMarks(
   u: uPlot,
-  marks: readonly { x: number; tone: string }[],
+  marks: readonly { x: number; tone: MarkTone }[],
   colour: (name: string) => string,
 ): void {
   const { ctx, bbox } = u;
-  const { min = Number.NaN, max = Number.NaN } = u.scales.x ?? {};
+  const { min, max } = u.scales.x ?? {};
+  if (typeof min !== 'number' || typeof max !== 'number') return;
+  const place = (x: number) => Math.round(u.valToPos(x, 'x', true));
+  const inside = marks.filter((mark) => mark.x >= min && mark.x <= max);
   ctx.save();
-  for (const mark of marks) {
-    if (!(mark.x >= (min ?? Number.NaN) && mark.x <= (max ?? Number.NaN))) continue;
-    const x = Math.round(u.valToPos(mark.x, 'x', true));
-    const size = (mark.tone === 'muted' ? 2.5 : 4) * devicePixelRatio;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'middle';
+  for (const mark of toDraw(inside, place, APART * devicePixelRatio)) {
+    const x = place(mark.x);
     ctx.strokeStyle = colour(mark.tone);
     ctx.fillStyle = colour(mark.tone);
-    ctx.lineWidth = devicePixelRatio;
     // Checkpoints are many and change nothing: lines of theirs would hide the curve.
     if (mark.tone !== 'muted') {
       ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
@@ -164,12 +173,8 @@ function drawMarks(
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
     }
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top - size);
-    ctx.lineTo(x + size, bbox.top);
-    ctx.lineTo(x, bbox.top + size);
-    ctx.lineTo(x - size, bbox.top);
-    ctx.fill();
+    ctx.font = `${(mark.tone === 'muted' ? 8 : 11) * devicePixelRatio}px sans-serif`;
+    ctx.fillText(MARK_TONES[mark.tone].sign, x, bbox.top);
   }
   ctx.restore();
 }

@@ -19,6 +19,7 @@ const HELP: [string, string][] = [
   ['j, k or ↓, ↑', 'next and previous row'],
   ['Enter', 'open the row'],
   ['x', 'choose the row, to compare or end it'],
+  ['← → + 0', 'in a chart: go along it, look closer, show all'],
   ['?', 'this list'],
   ['Esc', 'close, or leave a field'],
 ];
