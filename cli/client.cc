@@ -325,6 +325,13 @@ std::unique_ptr<Stream<v1::BackupResponse>> Client::Backup(const v1::BackupReque
 Reply<v1::RegisterDatasetResponse> Client::RegisterDataset(const v1::RegisterDatasetRequest& request) {
   return CallOnce<v1::RegisterDatasetResponse>(
       timeout_, [&](Connection& connection, auto* context, auto* response) {
+Reply<v1::ShowRetentionResponse> Client::ShowRetention() {
+  return CallOnce<v1::ShowRetentionResponse>(timeout_,
+                                             [](Connection& connection, auto* context, auto* response) {
+                                               return connection.admin->ShowRetention(context, {}, response);
+                                             });
+}
+
         return connection.datasets->RegisterDataset(context, request, response);
       });
 }

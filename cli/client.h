@@ -98,6 +98,7 @@ class Client {
   /// it.
   std::unique_ptr<Stream<v1::BackupResponse>> Backup(const v1::BackupRequest& request, Duration lease);
 
+  Reply<v1::ShowRetentionResponse> ShowRetention();
   /// A job's events. The stream is ended with an outage from time to time even if the daemon is well, so that
   /// one which vanished without a word is noticed; open it again from the last event.
   std::unique_ptr<Stream<v1::WatchJobResponse>> WatchJob(const v1::WatchJobRequest& request);

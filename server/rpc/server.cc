@@ -228,6 +228,7 @@ void RpcServer::Stop(Duration patience) {
   parts_->engine->events().Close();
   parts_->engine->logs().Close();
   parts_->caller.reset();
+void RpcServer::SetRules(RetentionRules rules) { parts_->admin.SetRules(rules); }
   parts_->server->Shutdown(std::chrono::system_clock::now() +
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(patience));
 }

@@ -58,6 +58,8 @@ class RpcServer {
   void SetEc2Rules(std::shared_ptr<const Ec2Rules> rules);
   /// For sessions; until it is called none is allowed.
   void SetRules(SessionRules rules);
+  /// That AdminService tells of.
+  void SetRules(RetentionRules rules);
   /// How long its calls took; as long as it lives.
   const CallTimes& calls() const;
 
