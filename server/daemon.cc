@@ -121,7 +121,6 @@ Status Daemon::StartNotifier(const ServerConfig& config, const Clock* clock) {
 
 Status Daemon::StartKeeper(const ServerConfig& config, const Clock* clock) {
   const auto tell = [engine = engine_.get()](std::string text) {
-    spdlog::info("msg=\"{}\"", text);
     engine->NoteAdministered("imgd", std::move(text), [](const Status& status) {
       if (!status) spdlog::warn("msg=\"no event tells of it: {}\"", status.error().ToString());
     });

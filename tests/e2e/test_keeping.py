@@ -205,7 +205,7 @@ def test_what_is_too_much_of_logs_and_checkpoints_goes_when_the_file_says_so(kep
     after = kept.cli("admin", "retention").stdout
     assert re.search(r"^checkpoints +ever +300 B +300 B +0 B +0$", after, re.MULTILINE), after
 
-    config.write_text("commands: true\ncheckpoints_kept_for: 1s\n")
+    config.write_text("commands: true\ncheckpoints_kept_for: 1ms\n")
     assert kept.daemon
     kept.daemon.send_signal(signal.SIGHUP)
     wait_for("the second job's to go by its age", lambda: not second.exists(), 20)
