@@ -226,6 +226,8 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   link_->Confirm(connection_);
   spdlog::info("node={} cluster={} msg=\"joined imgd {} at {}\"", config_.node, welcome.cluster_id(),
                welcome.server_version(), config_.server);
+  if (const auto skew = CheckSkew(welcome, SystemClock().Wall()); !skew)
+    spdlog::error("node={} msg=\"{}\"", config_.node, skew.error().ToString());
   supervisor_->OnWelcome(welcome);
   WatchDisconnection();  // of other clusters' runs, whose daemon this is not
   BeatHeart();

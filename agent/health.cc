@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -129,6 +130,17 @@ std::vector<v1::NodeProblem> HealthMonitor::Latest() const {
                     std::chrono::duration_cast<std::chrono::seconds>(age).count())));
   }
   return problems;
+}
+
+Status CheckSkew(const v1::Welcome& welcome, WallTime now) {
+  if (welcome.time_us() == 0 || welcome.most_clock_skew_ms() == 0) return {};
+  const int64_t ahead_ms = (now.micros - welcome.time_us()) / 1000;
+  if (std::abs(ahead_ms) <= welcome.most_clock_skew_ms()) return {};
+  return tl::unexpected(Error{
+      .code = ErrorCode::kFailedPrecondition,
+      .message = fmt::format("this node's clock is {} s {} imgd's, which places nothing new here for as long",
+                             std::abs(ahead_ms) / 1000, ahead_ms < 0 ? "behind" : "ahead of"),
+      .hint = "run NTP (chrony, systemd-timesyncd) here and on imgd's machine"});
 }
 
 }  // namespace imgd

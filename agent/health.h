@@ -74,4 +74,7 @@ class HealthMonitor {
   std::shared_ptr<Shared> shared_;
 };
 
+/// Whether this clock is as near to the daemon's as that one wants it. Errors: kFailedPrecondition.
+Status CheckSkew(const v1::Welcome& welcome, WallTime now);
+
 }  // namespace imgd

@@ -108,5 +108,18 @@ TEST(Health, AGpuIsIllByItsMemoryItsBusOrItsDriver) {
   EXPECT_EQ(ReadFake("xid 1 45 79\n")[0].WhyIll(), "");
 }
 
+TEST(CheckSkew, AClockThatIsFurtherOffThanImgdWantsIsNamed) {
+  v1::Welcome welcome;
+  EXPECT_TRUE(CheckSkew(welcome, {5})) << "an older imgd does not say";
+  welcome.set_time_us(1'000'000'000);
+  welcome.set_most_clock_skew_ms(10'000);
+  EXPECT_TRUE(CheckSkew(welcome, {1'010'000'000}));
+  EXPECT_THAT(CheckSkew(welcome, {1'011'000'000}).error().message,
+              HasSubstr("this node's clock is 11 s ahead of imgd's, which places nothing new here"));
+  EXPECT_THAT(CheckSkew(welcome, {900'000'000}).error().ToString(), HasSubstr("100 s behind imgd's"));
+  welcome.set_most_clock_skew_ms(0);
+  EXPECT_TRUE(CheckSkew(welcome, {0})) << "it does not matter there";
+}
+
 }  // namespace
 }  // namespace imgd

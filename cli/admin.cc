@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,8 @@ using BackupPieces = Stream<v1::BackupResponse>;
 
 /// How long a backup may take in all; its first piece waits for the copies.
 constexpr Duration kBackupLease = std::chrono::hours(6);
+/// imgd looks into the folders of all jobs' checkpoints.
+constexpr Duration kRetentionPatience = std::chrono::minutes(10);
 
 /// A file that is there under its name once it is whole, for its owner's eyes only. Until then it has no
 /// name, so that a kill leaves nothing either; or one with ".part", where the file system has no files
@@ -141,15 +144,54 @@ int RunReload(Context& context, OutputFormat format) {
   return 0;
 }
 
+int RunRetention(Context& context, OutputFormat format) {
+  auto client = context.client();
+  if (!client) return context.Fail(client.error());
+  (*client)->set_timeout(std::max<Duration>((*client)->timeout(), kRetentionPatience));
+  const auto answer = (*client)->ShowRetention();
+  if (!answer) return context.Fail(answer.error());
+  if (format != OutputFormat::kTable) {
+    PrintDocument(context.out(), ToJson(*answer), format);
+    return 0;
+  }
+  Table table({{"WHAT"},
+               {"KEPT FOR", true},
+               {"AT MOST", true},
+               {"THERE IS", true},
+               {"WOULD GO", true},
+               {"OF JOBS", true}});
+  for (const auto& kind : answer->kinds()) {
+    const double kept_seconds = static_cast<double>(kind.kept_for_ms()) / 1000;
+    table.Add({Cell(kind.what()), Cell(kept_seconds > 0 ? HumanDuration(kept_seconds) : "ever"),
+               Cell(kind.total_bytes() > 0 ? HumanBytes(kind.total_bytes()) : "any"),
+               Cell(HumanBytes(kind.bytes())), Cell(HumanBytes(kind.going_bytes())),
+               Cell(std::to_string(kind.going_jobs()))});
+  }
+  table.Print(context.out(), context.terminal());
+  for (const auto& kind : answer->kinds()) {
+    for (const auto& folder : kind.folders()) context.out() << "  " << Printable(folder) << "\n";
+  }
+  if (answer->unseen_jobs() > 0) {
+    context.Say(
+        fmt::format("{} that ended left no folder that imgd sees; from S3 and nodes' own disks imgcli "
+                    "checkpoints prune removes what is old",
+                    Count(answer->unseen_jobs(), "job")),
+        Style::kDim);
+  }
+  return 0;
+}
+
 }  // namespace
 
 void AddAdminCommands(Command app, Context& context) {
-  Command admin = app.AddSubcommand("admin", "Back imgd up, and have it read its configuration again");
+  Command admin =
+      app.AddSubcommand("admin", "Back imgd up, have it read its configuration again, see what it keeps");
   admin.NeedsSubcommand();
   admin.Footer(
       "Examples:\n"
       "  imgcli admin backup imgd-2026-11-24.tar\n"
-      "  imgcli admin reload");
+      "  imgcli admin reload\n"
+      "  imgcli admin retention");
 
   auto path = std::make_shared<std::string>();
   Command backup =
@@ -172,6 +214,16 @@ void AddAdminCommands(Command app, Context& context) {
       "Where something in the file is wrong, each error is shown with its place and nothing changes.\n\n"
       "Examples:\n  imgcli admin reload");
   reload.Runs([&context, format] { return RunReload(context, *format); });
+
+  auto shown = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  Command retention = admin.AddSubcommand(
+      "retention",
+      "Show how long logs, figures and checkpoints are kept, and what would go now; removes nothing");
+  AddOutputOption(retention, *shown, kPlainFormats);
+  retention.Footer(
+      "The limits are keys of imgd.yaml (docs/operations.md, What is kept).\n\n"
+      "Examples:\n  imgcli admin retention");
+  retention.Runs([&context, shown] { return RunRetention(context, *shown); });
 }
 
 }  // namespace imgd::cli

@@ -166,16 +166,8 @@ int RunDelete(Context& context, const DeleteOptions& options) {
   if (const auto errors = ReasonsAgainst(*all, options.force); !errors.empty()) return context.Fail(errors);
   if (!options.yes) {
     for (const auto& named : *all) context.Say(named.summary.ref.path.native());
-    if (!context.terminal().err_is_terminal) {
-      return context.Fail({{.code = ErrorCode::kFailedPrecondition,
-                            .message = "nothing is deleted unasked where there is no terminal to ask on",
-                            .hint = "add --yes"}});
-    }
-    if (!Confirmed(context, all->size())) {
-      context.Say("nothing was deleted");
-      return ExitCodeOf(ErrorCode::kCancelled);
-    }
   }
+  if (const int may = MayDelete(context, all->size(), options.yes); may != 0) return may;
   for (const auto& named : *all) {
     const auto& path = named.summary.ref.path;
     const auto removed = named.folder.store->Remove(named.summary.ref);
@@ -207,6 +199,18 @@ void AddDelete(Command checkpoints, Context& context) {
 
 }  // namespace
 
+int MayDelete(Context& context, size_t count, bool yes) {
+  if (yes) return 0;
+  if (!context.terminal().err_is_terminal) {
+    return context.Fail({{.code = ErrorCode::kFailedPrecondition,
+                          .message = "nothing is deleted unasked where there is no terminal to ask on",
+                          .hint = "add --yes"}});
+  }
+  if (Confirmed(context, count)) return 0;
+  context.Say("nothing was deleted");
+  return ExitCodeOf(ErrorCode::kCancelled);
+}
+
 nlohmann::ordered_json CheckpointJson(const CheckpointSummary& summary) {
   nlohmann::ordered_json json = {{"folder", summary.ref.path.native()},
                                  {"generation", summary.ref.generation},
@@ -233,7 +237,8 @@ nlohmann::ordered_json CheckpointJson(const CheckpointSummary& summary) {
 
 void AddCheckpointsCommand(Command app, Context& context) {
   auto options = std::make_shared<ListOptions>();
-  Command checkpoints = app.AddSubcommand("checkpoints", "List, pin, compare and delete a job's checkpoints");
+  Command checkpoints =
+      app.AddSubcommand("checkpoints", "List, pin, compare, delete and prune jobs' checkpoints");
   // Not required here: it would be for the subcommands too.
   checkpoints
       .AddOption("JOB|DIR", options->where,
@@ -258,6 +263,7 @@ void AddCheckpointsCommand(Command app, Context& context) {
   AddPin(checkpoints, context, false);
   AddCompare(checkpoints, context);
   AddDelete(checkpoints, context);
+  AddPrune(checkpoints, context);
 }
 
 }  // namespace imgd::cli

@@ -77,6 +77,17 @@ class Checkpoints : public testing::Test {
     return job;
   }
 
+  /// Two checkpoints. Returns their folder's address.
+  std::string PutInBucket(FakeS3& s3) {
+    for (const uint64_t step : {10, 20}) {
+      for (const auto& file : fs::directory_iterator(Write(1, step, {1, 2}))) {
+        const std::string key = fmt::format("ckpt/rn18-ab-12/g1/step{}/", step);
+        s3.Set(key + file.path().filename().native(), *ReadFile(file.path()));
+      }
+    }
+    return "s3://b/ckpt/rn18-ab-12";
+  }
+
   FakeDaemon daemon_;
   fs::path folder_;
   fs::path root_;
@@ -104,13 +115,7 @@ TEST_F(Checkpoints, AreListedWithWhatIsKnownOfThem) {
 
 TEST_F(Checkpoints, InABucketAreFoundByAddressAndThroughTheDaemon) {
   FakeS3 s3;
-  const std::string root = "s3://b/ckpt/rn18-ab-12";
-  for (const uint64_t step : {10, 20}) {
-    for (const auto& file : fs::directory_iterator(Write(1, step, {1, 2}))) {
-      const std::string key = fmt::format("ckpt/rn18-ab-12/g1/step{}/", step);
-      s3.Set(key + file.path().filename().native(), *ReadFile(file.path()));
-    }
-  }
+  const std::string root = PutInBucket(s3);
   EXPECT_THAT(Lines(RunIt({"checkpoints", root + "/"}, s3.Variables()).out), SizeIs(3));
   EXPECT_THAT(Lines(RunIt({"checkpoints", root + "/g1/step10"}, s3.Variables()).out), SizeIs(2));
   auto job = Job(v1::JOB_STATE_RUNNING);
@@ -288,6 +293,64 @@ TEST_F(Checkpoints, ACheckpointBecomesTheNextVersionOfAModel) {
   EXPECT_THAT(RunIt({"model", "show", "flowers"}, env).out, HasSubstr("version: 2"));
   for (const auto& entry : fs::directory_iterator(folder_ / "models/flowers"))
     EXPECT_THAT(entry.path().filename().native(), Not(testing::StartsWith(".")));
+}
+
+TEST_F(Checkpoints, APromotedOneIsPinned) {
+  const auto path = Write(1, 10, {1, 2});
+  const std::map<std::string, std::string> env = {{"IMGD_MODELS", folder_ / "models"}};
+  EXPECT_EQ(RunIt({"model", "promote", path, "flowers"}, env).exit_code, 0);
+  EXPECT_EQ(*ReadFile(path / "pinned"), "promoted as flowers:v1 by lena\n");
+  EXPECT_EQ(RunIt({"model", "promote", path, "flowers"}, env).exit_code, 0);
+  EXPECT_EQ(*ReadFile(path / "pinned"), "promoted as flowers:v1 by lena\n");
+}
+
+TEST_F(Checkpoints, OldOnesOfJobsThatHaveEndedArePruned) {
+  const auto old = Write(1, 10, {1, 2});
+  const auto best = Write(1, 20, {1, 2});
+  Validate(best, 20, 0.75);
+  auto job = Job(v1::JOB_STATE_COMPLETED);
+  job.set_ended_us(1'000'000);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunIt({"checkpoints", "prune"}).err, HasSubstr("give --kept-for, --total-bytes or both"));
+  const auto shown = RunIt({"checkpoints", "prune", "--kept-for", "30d", "--dry-run"});
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr(old.native() + " ("), HasSubstr("old)"), Not(HasSubstr(best.native()))));
+  EXPECT_TRUE(IsCheckpoint(old));
+  EXPECT_THAT(RunIt({"checkpoints", "prune", "--kept-for", "30d"}).err, HasSubstr("add --yes"));
+  EXPECT_EQ(RunIt({"checkpoints", "prune", "--kept-for", "30d", "--yes"}).exit_code, 0);
+  EXPECT_FALSE(IsCheckpoint(old));
+  EXPECT_TRUE(IsCheckpoint(best)) << "it is the best";
+  EXPECT_EQ(RunIt({"checkpoints", "prune", "--total-bytes", "1", "--also-best", "--yes"}).exit_code, 0);
+  EXPECT_FALSE(IsCheckpoint(best));
+}
+
+TEST_F(Checkpoints, OfAJobThatHasNotEndedOrThatOneBeginsWithNoneIsPruned) {
+  const auto path = Write(1, 10, {1, 2});
+  daemon_.PutJob(Job(v1::JOB_STATE_PAUSED));
+  const std::vector<std::string> prune = {"checkpoints", "prune", "--total-bytes", "1", "--yes"};
+  EXPECT_EQ(RunIt(prune).exit_code, 0);
+  EXPECT_TRUE(IsCheckpoint(path));
+  daemon_.PutJob(Job(v1::JOB_STATE_CANCELLED));
+  auto next = MakeJob(13, "next", v1::JOB_STATE_QUEUED);
+  next.set_job_yaml(fmt::format("model: {{init_from: {}/model.safetensors}}\n", path.native()));
+  daemon_.PutJob(next);
+  EXPECT_EQ(RunIt(prune).exit_code, 0);
+  EXPECT_TRUE(IsCheckpoint(path));
+  daemon_.PutJob(MakeJob(13, "next", v1::JOB_STATE_COMPLETED));
+  EXPECT_EQ(RunIt(prune).exit_code, 0);
+  EXPECT_FALSE(IsCheckpoint(path));
+}
+
+TEST_F(Checkpoints, InABucketArePrunedToo) {
+  FakeS3 s3;
+  const std::string root = PutInBucket(s3);
+  auto job = Job(v1::JOB_STATE_FAILED);
+  job.set_checkpoint_dir(root);
+  daemon_.PutJob(job);
+  EXPECT_THAT(Lines(RunIt({"checkpoints", root}, s3.Variables()).out), SizeIs(3));
+  const auto pruned = RunIt({"checkpoints", "prune", "--total-bytes", "1", "--yes"}, s3.Variables());
+  EXPECT_EQ(pruned.exit_code, 0) << pruned.err;
+  EXPECT_THAT(RunIt({"checkpoints", root}, s3.Variables()).err, HasSubstr("no complete checkpoints"));
 }
 
 TEST_F(Checkpoints, TheRegistryIsWhereItIsSaidToBe) {

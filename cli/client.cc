@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/channel.h"
+#include "common/clock_skew.h"
 #include "common/tls/probe.h"
 #include "imgd/v1/admin.grpc.pb.h"
 #include "imgd/v1/dataset.grpc.pb.h"
@@ -152,6 +153,13 @@ std::optional<Error> Client::WhyNoTls() const {
   return why;
 }
 
+void Client::NoteTime(const grpc::ClientContext& context, WallTime asked) {
+  const auto& said = context.GetServerInitialMetadata();
+  const auto found = said.find(kTimeMetadata);
+  if (found == said.end()) return;
+  ahead_ = AheadOf({found->second.data(), found->second.size()}, asked, SystemClock().Wall());
+}
+
 template <typename Response, typename Call>
 Reply<Response> Client::CallOnce(Duration limit, Call call) {
   grpc::ClientContext context;
@@ -159,7 +167,9 @@ Reply<Response> Client::CallOnce(Duration limit, Call call) {
   ShowToken(address_, context);
   const Interrupt::Scope scope(interrupt_, [&context] { context.TryCancel(); });
   Response response;
+  const WallTime asked = SystemClock().Wall();
   const grpc::Status status = call(Connected(), &context, &response);
+  NoteTime(context, asked);
   if (status.ok()) return response;
   if (TellsOfOutage(status)) NoteOutage();
   return tl::unexpected(ErrorsOf(status, address_, limit));
@@ -313,6 +323,13 @@ Reply<v1::ReloadResponse> Client::Reload(const v1::ReloadRequest& request) {
   return CallOnce<v1::ReloadResponse>(timeout_, [&](Connection& connection, auto* context, auto* response) {
     return connection.admin->Reload(context, request, response);
   });
+}
+
+Reply<v1::ShowRetentionResponse> Client::ShowRetention() {
+  return CallOnce<v1::ShowRetentionResponse>(timeout_,
+                                             [](Connection& connection, auto* context, auto* response) {
+                                               return connection.admin->ShowRetention(context, {}, response);
+                                             });
 }
 
 std::unique_ptr<Stream<v1::BackupResponse>> Client::Backup(const v1::BackupRequest& request, Duration lease) {

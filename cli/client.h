@@ -17,6 +17,10 @@
 #include "imgd/v1/token.pb.h"
 #include "imgd/v1/usage.pb.h"
 
+namespace grpc {
+class ClientContext;
+}
+
 namespace imgd::cli {
 
 /// True for errors that another try may outlive: the daemon was not there, or went away.
@@ -94,6 +98,7 @@ class Client {
   Reply<v1::RevokeNodeResponse> RevokeNode(const v1::RevokeNodeRequest& request);
 
   Reply<v1::ReloadResponse> Reload(const v1::ReloadRequest& request);
+  Reply<v1::ShowRetentionResponse> ShowRetention();
   /// A backup's pieces. The first comes when the copies that it is made of are there; `lease` bounds all of
   /// it.
   std::unique_ptr<Stream<v1::BackupResponse>> Backup(const v1::BackupRequest& request, Duration lease);
@@ -111,6 +116,8 @@ class Client {
   const ServerAddress& address() const { return address_; }
   /// What keeps a connection by TLS from coming about; nothing where one does, and for plain text.
   std::optional<Error> WhyNoTls() const;
+  /// How far this machine's clock is ahead of imgd's, by its last answer; nothing before that.
+  std::optional<Duration> ahead() const { return ahead_; }
   Duration timeout() const { return timeout_; }
   /// For an answer that takes long.
   void set_timeout(Duration timeout) { timeout_ = timeout; }
@@ -123,6 +130,8 @@ class Client {
   /// of the daemon takes, and fail every call meanwhile.
   void NoteOutage();
 
+  void NoteTime(const grpc::ClientContext& context, WallTime asked);
+
   /// One unary call: `call(connection, context, &response)`.
   template <typename Response, typename Call>
   Reply<Response> CallOnce(Duration limit, Call call);
@@ -134,6 +143,7 @@ class Client {
   ServerAddress address_;
   Duration timeout_;
   Interrupt& interrupt_;
+  std::optional<Duration> ahead_;
   std::unique_ptr<Connection> connection_;
 };
 

@@ -1,5 +1,4 @@
 #include <sys/stat.h>
-#include <sys/timex.h>
 
 #include <filesystem>
 #include <memory>
@@ -46,6 +45,7 @@ void AskDaemon(Context& context, ClientFacts& facts) {
   facts.is_loopback = IsLoopbackHost(address.target.substr(0, address.target.rfind(':')));
   if (auto why = (*client)->WhyNoTls()) facts.tls_error = why->ToString();
   const auto answer = (*client)->ListNodes();
+  facts.clock.ahead = (*client)->ahead();
   if (!answer) {
     facts.answer_error = answer.error().front().ToString();
     return;
@@ -61,10 +61,7 @@ void LookAtHome(const Environment& env, ClientFacts& facts) {
     facts.config_path = path;
     facts.config_is_open = (found.st_mode & (S_IWGRP | S_IWOTH)) != 0;
   }
-  timex clock{};
-  if (const int state = ::adjtimex(&clock); state >= 0) {
-    facts.clock_is_set = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;
-  }
+  facts.clock.is_kept = doctor::IsClockKept();
 }
 
 int RunDoctor(Context& context, const DoctorOptions& options) {

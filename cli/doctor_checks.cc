@@ -122,11 +122,8 @@ Verdict CheckNodeVersions(const ClientFacts& facts) {
 }
 
 Verdict CheckOwnClock(const ClientFacts& facts) {
-  if (!facts.clock_is_set) return Unknown("the kernel does not say");
-  if (*facts.clock_is_set) return Good("kept by NTP");
-  return Warning("no NTP keeps this machine's clock",
-                 "install chrony or systemd-timesyncd: what imgcli says of times "
-                 "goes by it");
+  return doctor::JudgeClock(facts.clock, doctor::Grade::kWarning,
+                            "what imgcli says of times, and which certificates it takes, goes by it");
 }
 
 constexpr doctor::Check<ClientFacts> kChecks[] = {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/doctor/clock.h"
 #include "common/doctor/reach.h"
 
 namespace imgd::cli {
@@ -31,9 +32,9 @@ struct ClientFacts {
   std::string answer_error;  ///< why imgd gave no answer; empty: it did
   std::string warning;       ///< what it says is wrong with itself
   std::vector<Node> nodes;   ///< where it answered
-  std::optional<bool> clock_is_set;  ///< by NTP, as the kernel knows it
-  std::string config_path;           ///< of the user's file; empty where there is none
-  bool config_is_open = false;       ///< others may write to it
+  doctor::ClockFacts clock;
+  std::string config_path;      ///< of the user's file; empty where there is none
+  bool config_is_open = false;  ///< others may write to it
 };
 
 /// All checks of a client. Pure.

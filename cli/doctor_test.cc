@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/doctor_checks.h"
 #include "cli/testing/fake_daemon.h"
 #include "cli/testing/run_cli.h"
+#include "common/files.h"
 
 namespace imgd::cli {
 namespace {
@@ -21,7 +23,7 @@ ClientFacts WellClient() {
           .imgd = {.server = "head:7650", .addresses = {"10.0.0.1"}, .outcome = Reach::Outcome::kAnswers},
           .nodes = {{.name = "a", .agent_version = "0.1.0", .state = "ready", .devices = 8},
                     {.name = "b", .agent_version = "0.1.0", .state = "ready", .devices = 8}},
-          .clock_is_set = true,
+          .clock = {.is_kept = true, .ahead = std::chrono::milliseconds(-2)},
           .config_path = "/home/lena/.config/imgd/config.yaml"};
 }
 
@@ -47,40 +49,43 @@ TEST(ClientDoctor, EachCauseIsNamedWithWhatToDo) {
     const char* what;
     const char* advice;
   };
-  for (const auto& [check, cause, grade, what, advice] : std::vector<Case>{
-           {"address", [](ClientFacts& f) { f.address_error = "IMGD_SERVER: found 'a b'"; }, Grade::kFault,
-            "'a b'", "HOST:PORT"},
-           {"config-file", [](ClientFacts& f) { f.config_is_open = true; }, Grade::kWarning,
-            "changed by others", "chmod go-w"},
-           {"certificate", [](ClientFacts& f) { f.tls_error = "was not signed by the CA"; }, Grade::kFault,
-            "not signed", "Who may talk"},
-           {"certificate", [](ClientFacts& f) { f.tls = false; }, Grade::kWarning, "in plain text",
-            "http://"},
-           {"token", [](ClientFacts& f) { f.has_token = false; }, Grade::kWarning, "no token",
-            "imgcli login"},
-           {"name", [](ClientFacts& f) { f.imgd.outcome = Reach::Outcome::kNoName; }, Grade::kFault,
-            "resolved", "resolv.conf"},
-           {"port", [](ClientFacts& f) { f.imgd.outcome = Reach::Outcome::kRefused; }, Grade::kFault,
-            "nobody listens", "systemctl status imgd"},
-           {"port", [](ClientFacts& f) { f.imgd.outcome = Reach::Outcome::kOtherWords; }, Grade::kFault,
-            "not imgd's gRPC", "7650"},
-           {"answer", [](ClientFacts& f) { f.answer_error = "no answer in 10 s"; }, Grade::kFault,
-            "no answer", "journalctl"},
-           {"imgd", [](ClientFacts& f) { f.warning = "the disk of /var/lib/imgd is full"; }, Grade::kFault,
-            "is full", "journalctl"},
-           {"nodes", [](ClientFacts& f) { f.nodes.clear(); }, Grade::kFault, "every job waits", "imgagent"},
-           {"nodes-reached", [](ClientFacts& f) { f.nodes[1].is_reached = false; }, Grade::kWarning,
-            "out of reach: b", "imgagent doctor"},
-           {"nodes-well", [](ClientFacts& f) { f.nodes[0].problems = "has 0.2 GiB free"; }, Grade::kWarning,
-            "a has 0.2 GiB free", "node show"},
-           {"nodes-used", [](ClientFacts& f) { f.nodes[0].state = "cordoned"; }, Grade::kWarning, "asked: a",
-            "uncordon"},
-           {"nodes-clocks", [](ClientFacts& f) { f.nodes[1].clock_is_off = true; }, Grade::kWarning,
-            "imgd's: b", "NTP"},
-           {"versions", [](ClientFacts& f) { f.nodes[1].agent_version = "0.0.9"; }, Grade::kWarning,
-            "not on: b", "upgrade"},
-           {"clock", [](ClientFacts& f) { f.clock_is_set = false; }, Grade::kWarning, "no NTP", "chrony"},
-       }) {
+  const std::vector<Case> cases = {
+      {"address", [](ClientFacts& f) { f.address_error = "IMGD_SERVER: found 'a b'"; }, Grade::kFault,
+       "'a b'", "HOST:PORT"},
+      {"config-file", [](ClientFacts& f) { f.config_is_open = true; }, Grade::kWarning, "changed by others",
+       "chmod go-w"},
+      {"certificate", [](ClientFacts& f) { f.tls_error = "was not signed by the CA"; }, Grade::kFault,
+       "not signed", "Who may talk"},
+      {"certificate", [](ClientFacts& f) { f.tls = false; }, Grade::kWarning, "in plain text", "http://"},
+      {"token", [](ClientFacts& f) { f.has_token = false; }, Grade::kWarning, "no token", "imgcli login"},
+      {"name", [](ClientFacts& f) { f.imgd.outcome = Reach::Outcome::kNoName; }, Grade::kFault, "resolved",
+       "resolv.conf"},
+      {"port", [](ClientFacts& f) { f.imgd.outcome = Reach::Outcome::kRefused; }, Grade::kFault,
+       "nobody listens", "systemctl status imgd"},
+      {"port", [](ClientFacts& f) { f.imgd.outcome = Reach::Outcome::kOtherWords; }, Grade::kFault,
+       "not imgd's gRPC", "7650"},
+      {"answer", [](ClientFacts& f) { f.answer_error = "no answer in 10 s"; }, Grade::kFault, "no answer",
+       "journalctl"},
+      {"imgd", [](ClientFacts& f) { f.warning = "the disk of /var/lib/imgd is full"; }, Grade::kFault,
+       "is full", "journalctl"},
+      {"nodes", [](ClientFacts& f) { f.nodes.clear(); }, Grade::kFault, "every job waits", "imgagent"},
+      {"nodes-reached", [](ClientFacts& f) { f.nodes[1].is_reached = false; }, Grade::kWarning,
+       "out of reach: b", "imgagent doctor"},
+      {"nodes-well", [](ClientFacts& f) { f.nodes[0].problems = "has 0.2 GiB free"; }, Grade::kWarning,
+       "a has 0.2 GiB free", "node show"},
+      {"nodes-used", [](ClientFacts& f) { f.nodes[0].state = "cordoned"; }, Grade::kWarning, "asked: a",
+       "uncordon"},
+      {"nodes-clocks", [](ClientFacts& f) { f.nodes[1].clock_is_off = true; }, Grade::kWarning, "imgd's: b",
+       "NTP"},
+      {"versions", [](ClientFacts& f) { f.nodes[1].agent_version = "0.0.9"; }, Grade::kWarning, "not on: b",
+       "upgrade"},
+      {"clock", [](ClientFacts& f) { f.clock.is_kept = false; }, Grade::kWarning, "no NTP", "chrony"},
+      {"clock", [](ClientFacts& f) { f.clock.ahead = std::chrono::hours(-1); }, Grade::kWarning,
+       "3600.0 s behind imgd's clock", "certificates"},
+  };
+  std::set<std::string_view> told;
+  for (const auto& [check, cause, grade, what, advice] : cases) {
+    told.insert(check);
     auto facts = WellClient();
     cause(facts);
     const auto verdict = Of(facts, check);
@@ -88,6 +93,12 @@ TEST(ClientDoctor, EachCauseIsNamedWithWhatToDo) {
     EXPECT_THAT(verdict.what, HasSubstr(what)) << check;
     EXPECT_THAT(verdict.advice, HasSubstr(advice)) << check;
   }
+  const std::string page = ReadFile(IMGD_INSTALL_PAGE).value();
+  for (const auto& line : ExamineClient(WellClient())) {
+    EXPECT_TRUE(told.contains(line.check)) << line.check << " has no cause that is tried";
+    EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", line.check))) << "in the list of docs/install.md";
+  }
+  EXPECT_EQ(cases.size(), 18U) << "docs/install.md says how many there are, of both doctors";
 }
 
 TEST(ClientDoctor, WithoutAnAnswerNothingIsSaidOfNodes) {

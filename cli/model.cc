@@ -52,6 +52,18 @@ nlohmann::ordered_json ModelJson(const ModelVersion& version) {
   return json;
 }
 
+/// What became a model stays as a checkpoint too, from which training could go on. A pin of before has its
+/// reason.
+void KeepPromoted(Context& context, const NamedCheckpoint& from, const ModelVersion& version) {
+  if (from.summary.pinned) return;
+  const auto why =
+      fmt::format("promoted as {}:v{} by {}", version.name, version.version, version.promoted_by);
+  if (const auto pinned = from.folder.store->Pin(from.summary.ref, why); !pinned) {
+    context.Say(fmt::format("the checkpoint itself could not be pinned: {}", pinned.error().message),
+                Style::kWarn);
+  }
+}
+
 int RunPromote(Context& context, const PromoteOptions& options) {
   const auto registry = ResolveRegistry(options.folder, context.env());
   if (!registry) return context.Fail(registry.error());
@@ -72,6 +84,7 @@ int RunPromote(Context& context, const PromoteOptions& options) {
   context.out() << fmt::format("{}:v{} is {} of {}\n", promoted->name, promoted->version,
                                promoted->is_average ? "the averaged weights" : "the weights",
                                Printable(promoted->checkpoint));
+  KeepPromoted(context, *found, *promoted);
   return 0;
 }
 

@@ -15,11 +15,12 @@ lint_format() { cpp_sources | xargs clang-format --dry-run --Werror; }
 lint_shell() { shell_sources | sort -u | xargs shellcheck -x; }
 
 lint_python() {
-  python_sources | xargs "$DEPS/pytest/bin/ruff" check --quiet
-  python_sources | xargs "$DEPS/pytest/bin/ruff" format --check --quiet
-  "$DEPS/pytest/bin/mypy" --no-error-summary deps tests/e2e tests/packages deploy/packages
-  # By itself, since both folders have a conftest.py.
-  "$DEPS/pytest/bin/mypy" --no-error-summary tests/python/trainer
+  # Chained, since `set -e` does not count where a caller asks for the outcome. The trainer's tests by
+  # themselves, since both folders have a conftest.py.
+  python_sources | xargs "$DEPS/pytest/bin/ruff" check --quiet \
+    && python_sources | xargs "$DEPS/pytest/bin/ruff" format --check --quiet \
+    && "$DEPS/pytest/bin/mypy" --no-error-summary deps tests/e2e tests/packages deploy/packages \
+    && "$DEPS/pytest/bin/mypy" --no-error-summary tests/python/trainer
 }
 
 # The dashboard: types by tsc, style and the rest by biome.
@@ -27,9 +28,8 @@ lint_web() { web_npm run check; }
 
 # Dockerfiles by hadolint, manifests by Kubernetes' own schemas.
 lint_deploy() {
-  setup_deploy
-  "$DEPS/deploy/bin/hadolint" deploy/docker/*.Dockerfile
-  "$DEPS/deploy/bin/kubernetes-validate" --strict --quiet deploy/kubernetes/*.yaml
+  setup_deploy && "$DEPS/deploy/bin/hadolint" deploy/docker/*.Dockerfile \
+    && "$DEPS/deploy/bin/kubernetes-validate" --strict --quiet deploy/kubernetes/*.yaml
 }
 
 lint_proto() { "$DEPS/pytest/bin/python" tests/lint/proto_rules.py proto; }

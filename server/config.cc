@@ -224,6 +224,13 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.jobs_kept_for_ms, root->DurationMs("jobs_kept_for"));
   take(config.metrics_kept_for_ms, root->DurationMs("metrics_kept_for"));
   take(config.logs_kept_for_ms, root->DurationMs("logs_kept_for"));
+  take(config.checkpoints_kept_for_ms, root->DurationMs("checkpoints_kept_for"));
+  for (const auto& [key, field] :
+       {std::pair("logs_total_bytes", &ServerConfig::logs_total_bytes),
+        std::pair("metrics_total_bytes", &ServerConfig::metrics_total_bytes),
+        std::pair("checkpoints_total_bytes", &ServerConfig::checkpoints_total_bytes)})
+    take(config.*field, root->Int(key, 0, int64_t{1} << 60));
+  take(config.best_checkpoints_kept, root->Bool("best_checkpoints_kept"));
   take(config.lost_nodes_kept_for_ms, root->DurationMs("lost_nodes_kept_for"));
   if (root->Has("notifications")) config.notifications = ReadNotifications(*root);
   ReadTls(*root, config.tls);

@@ -68,6 +68,12 @@ struct ServerConfig {
   int64_t jobs_kept_for_ms = 0;
   int64_t metrics_kept_for_ms = 0;
   int64_t logs_kept_for_ms = 0;
+  int64_t checkpoints_kept_for_ms = 0;
+  // Of all jobs together; 0: without a limit.
+  int64_t logs_total_bytes = 0;
+  int64_t metrics_total_bytes = 0;
+  int64_t checkpoints_total_bytes = 0;
+  bool best_checkpoints_kept = true;                        ///< the best of each job stays, however old it is
   int64_t lost_nodes_kept_for_ms = 7ll * 24 * 3600 * 1000;  ///< since they were last heard; 0: for ever
   int64_t set_aside_after = 3;           ///< different jobs that fail on a node in a row; 0: never
   int64_t most_clock_skew_ms = 10'000;   ///< of nodes; 0: it does not matter

@@ -67,6 +67,11 @@ const std::vector<ConfigKey>& ConfigKeys() {
       KeyOf<&ServerConfig::lost_nodes_kept_for_ms>("lost_nodes_kept_for", kAtOnce),
       KeyOf<&ServerConfig::metrics_kept_for_ms>("metrics_kept_for", kAtOnce),
       KeyOf<&ServerConfig::logs_kept_for_ms>("logs_kept_for", kAtOnce),
+      KeyOf<&ServerConfig::checkpoints_kept_for_ms>("checkpoints_kept_for", kAtOnce),
+      KeyOf<&ServerConfig::logs_total_bytes>("logs_total_bytes", kAtOnce),
+      KeyOf<&ServerConfig::metrics_total_bytes>("metrics_total_bytes", kAtOnce),
+      KeyOf<&ServerConfig::checkpoints_total_bytes>("checkpoints_total_bytes", kAtOnce),
+      KeyOf<&ServerConfig::best_checkpoints_kept>("best_checkpoints_kept", kAtOnce),
       KeyOf<&ServerConfig::notifications>("notifications", kAtRestart),
   };
   return keys;

@@ -79,11 +79,13 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   daemon->server_->SetEc2Rules(std::move(ec2));
   daemon->server_->EndSessionsOfBefore(*daemon->pool_);
   daemon->server_->SetRules(SessionRulesOf(config));
+  daemon->server_->SetRules(RetentionRulesOf(config));
   IMGD_TRY(daemon->StartWeb(config, clock));
   daemon->server_->OnRevoked([web = daemon->web_.get()](const std::string& token) {
     if (web != nullptr) web->EndListenersOf(token);
   });
   daemon->engine_->Start();
+  IMGD_TRY(daemon->StartKeeper(config, clock));
   if (config.UsesTls()) IMGD_TRY(daemon->MakeFirstAdmin(config.state_dir));
   return daemon;
 }
@@ -115,6 +117,17 @@ Status Daemon::StartNotifier(const ServerConfig& config, const Clock* clock) {
        .dropped = [notifier =
                        notifier_.get()](const std::string& target) { notifier->NoteDropped(target); }});
   notifier_->Start();
+  return {};
+}
+
+Status Daemon::StartKeeper(const ServerConfig& config, const Clock* clock) {
+  const auto tell = [engine = engine_.get()](std::string text) {
+    engine->NoteAdministered("imgd", std::move(text), [](const Status& status) {
+      if (!status) spdlog::warn("msg=\"no event tells of it: {}\"", status.error().ToString());
+    });
+  };
+  IMGD_ASSIGN(keeper_,
+              CheckpointKeeper::Start(config.state_dir, clock, RetentionRulesOf(config).checkpoints, tell));
   return {};
 }
 
@@ -177,6 +190,7 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
 
 Daemon::~Daemon() {
   renewal_.reset();
+  keeper_.reset();
   if (web_) web_->Stop(kPatience);
   if (server_) server_->Stop(kPatience);
   if (notifier_) notifier_->Stop();  // what it has delivered the engine stores yet

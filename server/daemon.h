@@ -15,6 +15,7 @@
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/notify/notifier.h"
+#include "server/retention/checkpoint_keeper.h"
 #include "server/rpc/server.h"
 #include "server/web/live_feed.h"
 #include "server/web/server.h"
@@ -31,6 +32,7 @@ RpcServer::JobRules JobRulesOf(const ServerConfig& config);
 /// Which EC2 instances join by it, with the certificates that it names; null: none. Errors: as LoadEc2Rules.
 Result<std::shared_ptr<const Ec2Rules>> Ec2RulesOf(const ServerConfig& config);
 SessionRules SessionRulesOf(const ServerConfig& config);
+RetentionRules RetentionRulesOf(const ServerConfig& config);
 
 /// The whole daemon but for the process around it: the state folder's lock, the engine, the readers, the
 /// server. The first member started is the last to end.
@@ -59,6 +61,7 @@ class Daemon {
   Daemon() = default;
   Status OpenAuthority(const ServerConfig& config, const Clock* clock);
   Status StartNotifier(const ServerConfig& config, const Clock* clock);
+  Status StartKeeper(const ServerConfig& config, const Clock* clock);
   Status StartWeb(const ServerConfig& config, const Clock* clock);
   /// The first admin's token, in a file, where nobody has one.
   Status MakeFirstAdmin(const std::filesystem::path& folder);
@@ -72,6 +75,7 @@ class Daemon {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<ReadPool> pool_;
+  std::unique_ptr<CheckpointKeeper> keeper_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<web::LiveFeed> feed_;
   std::unique_ptr<web::WebServer> web_;

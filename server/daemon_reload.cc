@@ -18,6 +18,8 @@ EngineSettings EngineSettingsOf(const ServerConfig& config, std::function<void()
                           .jobs_kept_for = std::chrono::milliseconds(config.jobs_kept_for_ms),
                           .metrics_kept_for = std::chrono::milliseconds(config.metrics_kept_for_ms),
                           .logs_kept_for = std::chrono::milliseconds(config.logs_kept_for_ms),
+                          .logs_total_bytes = static_cast<uint64_t>(config.logs_total_bytes),
+                          .metrics_total_bytes = static_cast<uint64_t>(config.metrics_total_bytes),
                           .notifications = config.notifications,
                           .version = kVersion,
                           .on_tick = std::move(on_tick)};
@@ -69,6 +71,18 @@ SessionRules SessionRulesOf(const ServerConfig& config) {
   return {.allowed = config.shell,
           .idle_limit = std::chrono::milliseconds(config.shell_idle_limit_ms),
           .most_per_node = static_cast<uint32_t>(config.shell_sessions_per_node)};
+}
+
+RetentionRules RetentionRulesOf(const ServerConfig& config) {
+  using std::chrono::milliseconds;
+  return {.logs_kept_for = milliseconds(config.logs_kept_for_ms),
+          .metrics_kept_for = milliseconds(config.metrics_kept_for_ms),
+          .logs_total_bytes = static_cast<uint64_t>(config.logs_total_bytes),
+          .metrics_total_bytes = static_cast<uint64_t>(config.metrics_total_bytes),
+          .log_kept_bytes = static_cast<uint64_t>(config.log_kept_bytes),
+          .checkpoints = {.kept_for = milliseconds(config.checkpoints_kept_for_ms),
+                          .total_bytes = static_cast<uint64_t>(config.checkpoints_total_bytes),
+                          .best_stays = config.best_checkpoints_kept}};
 }
 
 namespace {
@@ -136,6 +150,8 @@ void Daemon::Use(ServerConfig config, std::shared_ptr<const Ec2Rules> ec2) {
   spdlog::set_level(spdlog::level::from_str(config_.log_level));
   server_->SetRules(JobRulesOf(config_));
   server_->SetRules(SessionRulesOf(config_));
+  server_->SetRules(RetentionRulesOf(config_));
+  if (keeper_) keeper_->SetRule(RetentionRulesOf(config_).checkpoints);
   server_->SetEc2Rules(std::move(ec2));
   // Its files may be others under the same names; gRPC looks at its own by itself.
   if (web_ && !config_.web.plain_http) web_->ReloadCertificate();

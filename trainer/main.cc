@@ -17,6 +17,7 @@
 #include "trainer/commands.h"
 #include "trainer/environment.h"
 #include "trainer/eval_job.h"
+#include "trainer/library_versions.h"
 #include "trainer/loop/run.h"
 #include "trainer/report/background_reporter.h"
 #include "trainer/report/class_file_reporter.h"
@@ -325,6 +326,13 @@ int main(int argc, char** argv) {
       ->type_name("FILE")
       ->needs(report);
   app.set_version_flag("--version", std::string("imgtrain ") + imgd::kVersion);
+  app.add_flag_callback(
+      "--libraries",
+      [] {
+        std::fputs(imgd::trainer::LibraryVersions().c_str(), stdout);
+        throw CLI::Success();
+      },
+      "Prints the versions of LibTorch, CUDA and NCCL that it runs with, and exits");
   auto* const eval = app.add_subcommand("eval", "Counts how often weights are right on a validation set");
   eval->add_option("weights", arguments.eval.weights, "safetensors, or a state dict of torch.save()")
       ->required();

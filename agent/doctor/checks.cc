@@ -11,6 +11,7 @@ namespace imgd::doctor {
 namespace {
 
 constexpr int kOldestDriverForCuda13 = 580;
+constexpr int kOldestDriverForCuda12 = 525;
 constexpr uint64_t kFewOpenFiles = 65'536;
 constexpr uint64_t kMiB = 1ULL << 20;
 constexpr uint64_t kGiB = 1ULL << 30;
@@ -60,10 +61,28 @@ Verdict CheckDriver(const NodeFacts& facts) {
 Verdict CheckDriverForCuda(const NodeFacts& facts) {
   const int major = MajorOf(facts.driver);
   if (major == 0) return Unknown("no driver");
-  if (major >= kOldestDriverForCuda13) return Good(fmt::format("driver {} knows CUDA 13", facts.driver));
-  return Fault(fmt::format("driver {} is too old for CUDA 13", facts.driver),
-               fmt::format("install driver {} or newer, or a trainer that is built with CUDA 12",
-                           kOldestDriverForCuda13));
+  // Of one that does not say: packages have CUDA 13.
+  const bool is_12 = facts.libraries && MajorOf(facts.libraries->cuda) == 12;
+  const int oldest = is_12 ? kOldestDriverForCuda12 : kOldestDriverForCuda13;
+  const char* cuda = is_12 ? "CUDA 12" : "CUDA 13";
+  if (major >= oldest) return Good(fmt::format("driver {} knows {}", facts.driver, cuda));
+  return Fault(fmt::format("driver {} is too old for {}", facts.driver, cuda),
+               fmt::format("install driver {} or newer{}", oldest,
+                           is_12 ? "" : ", or a trainer that is built with CUDA 12"));
+}
+
+Verdict CheckNccl(const NodeFacts& facts) {
+  if (!facts.libraries) return Unknown("the trainer does not say");
+  const auto& [torch, cuda, nccl, error] = *facts.libraries;
+  if (!error.empty()) {
+    return Fault("the trainer's part for GPUs can't be loaded: " + error,
+                 "install imgtrain-runtime-cu13 in the version that imgtrain depends on");
+  }
+  const auto rest = fmt::format("LibTorch {}, CUDA {}", torch, cuda);
+  if (nccl != "none") return Good(fmt::format("NCCL {}, with {}", nccl, rest));
+  if (NoGpuIsMeant(facts)) return Good(fmt::format("none, as none is needed ({})", rest));
+  return Fault(fmt::format("imgtrain has none: it was built for CPUs ({})", rest),
+               "install the package imgtrain, or build without --cpu, on nodes with GPUs");
 }
 
 Verdict CheckNvml(const NodeFacts& facts) {
@@ -235,11 +254,8 @@ Verdict CheckSharedFolders(const NodeFacts& facts) {
 }
 
 Verdict CheckClock(const NodeFacts& facts) {
-  if (!facts.clock_is_set) return Unknown("the kernel does not say");
-  if (*facts.clock_is_set) return Good("kept by NTP");
-  return Warning("no NTP keeps this machine's clock",
-                 "install chrony or systemd-timesyncd: certificates and the "
-                 "order of logs go by it, and imgd uses no node that is 10 s off");
+  return JudgeClock(facts.clock, Grade::kFault,
+                    "certificates and the order of logs go by it, and imgd uses no node that is 10 s off");
 }
 
 Verdict CheckCertificate(const NodeFacts& facts) {
@@ -291,6 +307,7 @@ constexpr Check<NodeFacts> kChecks[] = {
     {"devices", CheckDevices},
     {"driver", CheckDriver},
     {"cuda", CheckDriverForCuda},
+    {"nccl", CheckNccl},
     {"nvml", CheckNvml},
     {"gpus", CheckGpusSeen},
     {"gpu-health", CheckGpuHealth},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/config.h"
+#include "common/doctor/clock.h"
 #include "common/doctor/reach.h"
 
 namespace imgd::doctor {
@@ -14,6 +15,15 @@ namespace imgd::doctor {
 struct GpuFacts {
   std::string name;  ///< "GPU 0, NVIDIA H100"
   std::string ill;   ///< what is broken; empty where nothing is
+};
+
+/// What the trainer is linked to, as `imgtrain --libraries` says it; "none" in one that was built for CPUs
+/// alone.
+struct TrainerLibraries {
+  std::string torch;  ///< "2.13.0"
+  std::string cuda;   ///< "13.0"
+  std::string nccl;   ///< "2.29.7"
+  std::string error;  ///< why the part for GPUs can't be loaded; empty: it can
 };
 
 /// What was found on a node. Whatever is empty could not be found out; the checks say so.
@@ -35,9 +45,10 @@ struct NodeFacts {
 
   // Programs and libraries.
   std::string agent_version;
-  std::string trainer;                 ///< path; empty: there is none
-  std::string trainer_version;         ///< as it says itself; empty: it did not start
-  std::string trainer_error;           ///< its last words, where it did not start
+  std::string trainer;                        ///< path; empty: there is none
+  std::string trainer_version;                ///< as it says itself; empty: it did not start
+  std::string trainer_error;                  ///< its last words, where it did not start
+  std::optional<TrainerLibraries> libraries;  ///< nothing: the trainer does not say
   std::vector<std::string> shadowing;  ///< libraries in LD_LIBRARY_PATH that ranks would load for their own
 
   // Limits and memory.
@@ -58,7 +69,7 @@ struct NodeFacts {
   std::map<std::string, std::string> shared_folders;  ///< path: why it can't be used; "" where it can
 
   // Clock and network.
-  std::optional<bool> clock_is_set;  ///< by NTP, as the kernel knows it
+  ClockFacts clock;
   Reach imgd;
   bool is_loopback = true;  ///< imgd is on this machine
   bool tls = false;         ///< imgd is spoken to by TLS
@@ -83,7 +94,12 @@ void GatherLimits(const Config& config, NodeFacts& facts);
 void GatherStateFolder(const Config& config, NodeFacts& facts);
 void GatherNetwork(const Config& config, NodeFacts& facts);
 void GatherCertificate(const Config& config, NodeFacts& facts);
+/// How far this machine's clock is off imgd's. Nothing where imgd can't be asked.
+void GatherClock(const Config& config, NodeFacts& facts);
 void GatherTrainer(const Config& config, NodeFacts& facts);
+
+/// What `imgtrain --libraries` printed; nothing where that is something else, as of an older one.
+std::optional<TrainerLibraries> ParseLibraries(std::string_view text);
 
 /// All checks of a node.
 std::vector<Line> ExamineNode(const NodeFacts& facts);

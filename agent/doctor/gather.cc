@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <sys/timex.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,8 +56,8 @@ std::string ReadFor(int fd, milliseconds limit) {
   }
 }
 
-/// What the program prints with --version, and how it ended: 0, or what waitpid(2) says.
-std::pair<std::string, int> AskVersion(const std::string& program) {
+/// What the program prints with such a flag, and how it ended: 0, or what waitpid(2) says.
+std::pair<std::string, int> Ask(const std::string& program, std::string flag) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {std::strerror(errno), -1};
   const UniqueFd out(ends[0]);
@@ -69,7 +68,6 @@ std::pair<std::string, int> AskVersion(const std::string& program) {
     ::posix_spawn_file_actions_adddup2(&actions, in.get(), stream);
   }
   std::string name = program;
-  std::string flag = "--version";
   char* arguments[] = {name.data(), flag.data(), nullptr};
   pid_t pid = 0;
   const int error = ::posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments, environ);
@@ -80,7 +78,7 @@ std::pair<std::string, int> AskVersion(const std::string& program) {
   ::kill(pid, SIGKILL);  // one that hangs; one that has ended does not mind
   int status = 0;
   ::waitpid(pid, &status, 0);
-  return {LastLine(text), text.empty() ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 0};
+  return {text, text.empty() ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 0};
 }
 
 std::string FileSystemName(const std::string& folder) {
@@ -154,13 +152,32 @@ std::vector<std::string> LibrariesInTheWay(const char* variable) {
 
 }  // namespace
 
+std::optional<TrainerLibraries> ParseLibraries(std::string_view text) {
+  TrainerLibraries out;
+  while (!text.empty()) {
+    const auto line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    for (const auto& [name, field] : {std::pair<std::string_view, std::string&>("LibTorch ", out.torch),
+                                      {"CUDA ", out.cuda},
+                                      {"NCCL ", out.nccl},
+                                      {"error: ", out.error}}) {
+      if (line.starts_with(name)) field = line.substr(name.size());
+    }
+  }
+  if (out.torch.empty() || (out.nccl.empty() && out.error.empty())) return std::nullopt;
+  return out;
+}
+
 void GatherTrainer(const Config& config, NodeFacts& facts) {
   facts.agent_version = kVersion;
   facts.trainer = config.trainer.empty() ? FindProgram("imgtrain").native() : config.trainer.native();
   facts.shadowing = LibrariesInTheWay(std::getenv("LD_LIBRARY_PATH"));
   if (facts.trainer.empty()) return;
-  auto [text, status] = AskVersion(facts.trainer);
-  (status == 0 ? facts.trainer_version : facts.trainer_error) = std::move(text);
+  const auto [text, status] = Ask(facts.trainer, "--version");
+  (status == 0 ? facts.trainer_version : facts.trainer_error) = LastLine(text);
+  if (status != 0) return;
+  if (const auto [libraries, end] = Ask(facts.trainer, "--libraries"); end == 0)
+    facts.libraries = ParseLibraries(libraries);
 }
 
 void GatherLimits(const Config& config, NodeFacts& facts) {
@@ -184,10 +201,6 @@ void GatherLimits(const Config& config, NodeFacts& facts) {
     } else {
       facts.cgroup_error = group.error().ToString();
     }
-  }
-  timex clock{};
-  if (const int state = ::adjtimex(&clock); state >= 0) {
-    facts.clock_is_set = state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0;
   }
 }
 
@@ -274,6 +287,7 @@ NodeFacts GatherNodeFacts(const Config& config, const std::string& error) {
   GatherStateFolder(config, facts);
   GatherNetwork(config, facts);
   GatherCertificate(config, facts);
+  GatherClock(config, facts);
   return facts;
 }
 

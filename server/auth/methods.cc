@@ -35,6 +35,7 @@ const std::map<std::string_view, Scope>& MethodScopes() {
       {"imgd.v1.TokenService/RevokeToken", Scope::kAdmin},
       {"imgd.v1.AdminService/Backup", Scope::kAdmin},  // the CA's key is in it
       {"imgd.v1.AdminService/Reload", Scope::kAdmin},
+      {"imgd.v1.AdminService/ShowRetention", Scope::kAdmin},
       {"imgd.v1.UsageService/ListUsage", Scope::kView},
       {"imgd.v1.UsageService/ListUsageOverTime", Scope::kView},
       {"imgd.v1.AgentService/Connect", Scope::kAgent},

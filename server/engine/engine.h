@@ -182,6 +182,9 @@ struct EngineSettings {
   Duration jobs_kept_for{};
   Duration metrics_kept_for{};
   Duration logs_kept_for{};
+  // Of all jobs together; 0: without a limit.
+  uint64_t logs_total_bytes = 0;
+  uint64_t metrics_total_bytes = 0;
   std::vector<LogPattern> log_patterns = BuiltInPatterns();
   NotifyConfig notifications;
   Duration tick = std::chrono::milliseconds(200);
@@ -504,6 +507,14 @@ class Engine {
   /// The next jobs that ended so long ago, from `from` on, which moves; `more` is set where others may
   /// follow.
   std::vector<JobId> OldJobs(Duration kept_for, EndedJob& from, bool& more);
+  /// The next that ended first, whose logs are what is too much; the next one that has figures.
+  std::vector<JobId> JobsOverLogs(bool& more);
+  std::vector<JobId> JobOverFigures(bool& more);
+  void RemoveLogs(const std::vector<JobId>& jobs, const char* why);
+  void RemoveFigures(const std::vector<JobId>& jobs, const char* why);
+  /// Of what has gone, an event for many jobs; once they are all, or have been going for a minute.
+  void NoteGone(const char* what, const std::vector<JobId>& jobs, const char* why);
+  void TellWhatWent(bool all);
   void Handle(UsageInput& input);
   void Handle(MeasureInput& input);
   void Handle(ProfileInput& input);
@@ -650,6 +661,13 @@ class Engine {
   std::vector<JobId> removed_;  ///< in this batch
   // Up to which job, by their ends, what is too old has gone since the start.
   EndedJob jobs_gone_, metrics_gone_, logs_gone_;
+  /// Jobs of which something has gone that no event tells of yet.
+  struct Gone {
+    uint64_t jobs = 0;
+    JobId last;
+  };
+  std::map<std::string, Gone> gone_;  ///< by "logs": why
+  Instant gone_since_{};
   std::optional<Error> failed_;
   bool view_changed_ = true;  ///< since the last one was published
   bool view_urgent_ = false;  ///< so that who was answered must find it there

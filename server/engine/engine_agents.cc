@@ -213,6 +213,9 @@ v1::ConnectResponse Engine::MakeWelcome(const v1::Hello& hello) {
   welcome->set_heartbeat_ms(static_cast<uint32_t>(heartbeat.count()));
   welcome->set_server_version(settings_.version);
   welcome->set_cluster_id(cluster_id_);
+  welcome->set_time_us(now_.wall.micros);
+  welcome->set_most_clock_skew_ms(
+      std::chrono::duration_cast<std::chrono::milliseconds>(settings_.core.most_skew).count());
   for (const auto& status : hello.runs()) {
     if (!status.cluster_id().empty() && status.cluster_id() != cluster_id_) continue;
     const RunKey run = RunOf(status.run());

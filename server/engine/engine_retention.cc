@@ -8,6 +8,8 @@ namespace {
 
 /// Of each kind in one batch, so that none takes long.
 constexpr size_t kMostRemoved = 50;
+/// Events of what goes, while something always does.
+constexpr Duration kToldEvery = std::chrono::minutes(1);
 
 }  // namespace
 
@@ -70,15 +72,104 @@ std::vector<JobId> Engine::OldJobs(Duration kept_for, EndedJob& from, bool& more
   return out;
 }
 
+std::vector<JobId> Engine::JobsOverLogs(bool& more) {
+  const auto sizes = OrFail(log_store_.Sizes());
+  uint64_t all = 0;
+  for (const auto& [job, bytes] : sizes) all += bytes;
+  std::vector<JobId> out;
+  if (all <= settings_.logs_total_bytes) return out;
+  const auto ended = OrFail(state_.EndedJobs(logs_gone_, now_.wall, kMostRemoved));
+  for (const auto& job : ended) {
+    if (all <= settings_.logs_total_bytes) return out;
+    logs_gone_ = job;
+    const auto size = sizes.find(job.id);
+    if (size == sizes.end()) continue;
+    out.push_back(job.id);
+    all -= size->second;
+  }
+  const bool others = ended.size() == kMostRemoved;
+  more = more || others;
+  // Lines may have come late, of those that were passed.
+  if (!others) logs_gone_ = {};
+  return out;
+}
+
+std::vector<JobId> Engine::JobOverFigures(bool& more) {
+  if (OrFail(metrics_.UsedBytes()) <= settings_.metrics_total_bytes) return {};
+  const auto ended = OrFail(state_.EndedJobs(metrics_gone_, now_.wall, kMostRemoved));
+  more = more || ended.size() == kMostRemoved;
+  for (const auto& job : ended) {
+    metrics_gone_ = job;
+    if (!OrFail(metrics_.HasFigures(job.id))) continue;
+    more = true;  // how much there is then shows only afterwards
+    return {job.id};
+  }
+  return {};
+}
+
+void Engine::RemoveLogs(const std::vector<JobId>& jobs, const char* why) {
+  for (const JobId id : jobs) metrics_.RemoveLogs(id);
+  if (jobs.empty()) return;
+  done_.push_back([this, jobs, why](const Status& status) {
+    if (!status) return;
+    for (const JobId id : jobs) log_store_.RemoveJob(id);
+    NoteGone("logs", jobs, why);
+  });
+}
+
+void Engine::RemoveFigures(const std::vector<JobId>& jobs, const char* why) {
+  for (const JobId id : jobs) metrics_.RemoveFigures(id);
+  if (jobs.empty()) return;
+  done_.push_back([this, jobs, why](const Status& status) {
+    if (status) NoteGone("figures", jobs, why);
+  });
+}
+
+void Engine::NoteGone(const char* what, const std::vector<JobId>& jobs, const char* why) {
+  if (gone_.empty()) gone_since_ = now_.steady;
+  Gone& gone =
+      gone_[fmt::format("the {} of {{}} removed, those of the jobs that ended first: {}", what, why)];
+  gone.jobs += jobs.size();
+  gone.last = jobs.back();
+}
+
+void Engine::TellWhatWent(bool all) {
+  if (gone_.empty() || (!all && now_.steady < gone_since_ + kToldEvery)) return;
+  for (const auto& [sentence, gone] : gone_) {
+    const std::string whose =
+        gone.jobs == 1 ? fmt::format("job {} were", gone.last)
+                       : fmt::format("{} jobs, the last of them job {}, were", gone.jobs, gone.last);
+    AppendDecision({.reason = {ReasonCode::kNone, fmt::format(fmt::runtime(sentence), whose)},
+                    .actor = "imgd",
+                    .time = now_.wall});
+  }
+  done_.push_back([this, told = std::exchange(gone_, {})](const Status& status) {
+    if (!status) gone_ = told;
+  });
+}
+
 void Engine::RemoveWhatIsOld() {
   if (now_.steady < remove_at_) return;
   bool more = false;
-  for (const JobId id : OldJobs(settings_.metrics_kept_for, metrics_gone_, more)) metrics_.RemoveFigures(id);
-  for (const JobId id : OldJobs(settings_.logs_kept_for, logs_gone_, more)) {
-    metrics_.RemoveLogs(id);
-    done_.push_back([this, id](const Status& status) {
-      if (status) log_store_.RemoveJob(id);
-    });
+  auto figures = OldJobs(settings_.metrics_kept_for, metrics_gone_, more);
+  std::erase_if(figures, [this](JobId id) { return !OrFail(metrics_.HasFigures(id)); });
+  RemoveFigures(figures, "metrics_kept_for");
+  auto logs = OldJobs(settings_.logs_kept_for, logs_gone_, more);
+  if (!logs.empty()) {
+    std::erase_if(logs, [sizes = OrFail(log_store_.Sizes())](JobId id) { return !sizes.contains(id); });
+  }
+  RemoveLogs(logs, "logs_kept_for");
+  bool gone = !figures.empty() || !logs.empty();
+  // What is left may be too much all the same.
+  if (!more && settings_.metrics_total_bytes > 0) {
+    const auto over = JobOverFigures(more);
+    RemoveFigures(over, "metrics_total_bytes");
+    gone = gone || !over.empty();
+  }
+  if (!more && settings_.logs_total_bytes > 0) {
+    const auto over = JobsOverLogs(more);
+    RemoveLogs(over, "logs_total_bytes");
+    gone = gone || !over.empty();
   }
   // Those that may not go yet are looked at again once all others were.
   bool more_jobs = false;
@@ -86,7 +177,8 @@ void Engine::RemoveWhatIsOld() {
     if (MayDelete(id)) Remove(id, "imgd", "removed, as jobs are kept for a time");
   }
   if (!more_jobs) jobs_gone_ = {};
-  remove_at_ = now_.steady + (more || more_jobs ? Duration::zero() : std::chrono::minutes(1));
+  TellWhatWent(!gone);
+  remove_at_ = now_.steady + (more || more_jobs || gone ? Duration::zero() : std::chrono::minutes(1));
 }
 
 }  // namespace imgd

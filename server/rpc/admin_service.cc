@@ -117,4 +117,23 @@ grpc::ServerUnaryReactor* AdminServiceImpl::Reload(grpc::CallbackServerContext* 
   return reactor;
 }
 
+void AdminServiceImpl::SetRules(RetentionRules rules) {
+  const std::lock_guard lock(mutex_);
+  rules_ = rules;
+}
+
+grpc::ServerUnaryReactor* AdminServiceImpl::ShowRetention(grpc::CallbackServerContext* context,
+                                                          const v1::ShowRetentionRequest*,
+                                                          v1::ShowRetentionResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const std::lock_guard lock(mutex_);
+  const bool posted =
+      pool_->TryPostSlow([rules = rules_, now = clock_->Wall(), response, reactor](Reader& reader) {
+        const auto filled = FillRetention(rules, now, reader, *response);
+        reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
+      });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
 }  // namespace imgd

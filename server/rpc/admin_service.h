@@ -3,12 +3,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "imgd/v1/admin.grpc.pb.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
+#include "server/rpc/retention.h"
 
 namespace imgd {
 
@@ -33,12 +35,19 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
                                                        const v1::BackupRequest* request) override;
   grpc::ServerUnaryReactor* Reload(grpc::CallbackServerContext* context, const v1::ReloadRequest* request,
                                    v1::ReloadResponse* response) override;
+  grpc::ServerUnaryReactor* ShowRetention(grpc::CallbackServerContext* context,
+                                          const v1::ShowRetentionRequest* request,
+                                          v1::ShowRetentionResponse* response) override;
+  /// That ShowRetention tells of from now on.
+  void SetRules(RetentionRules rules);
 
  private:
   Engine* engine_;
   ReadPool* pool_;
   const Clock* clock_;
   ReloadFunction reload_;
+  std::mutex mutex_;
+  RetentionRules rules_;  // guarded by mutex_
   /// One backup at a time: each needs as much room as the databases.
   std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);
 };

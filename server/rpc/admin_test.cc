@@ -220,7 +220,9 @@ TEST(ConfigChanges, EachKeyIsComparedAndTakenByItself) {
     b.heartbeat_ms = b.lost_after_ms = b.start_timeout_ms = b.report_timeout_ms = 1;
     b.fair_share_half_life_ms = b.aging_ms = b.log_kept_bytes = b.events_kept = b.events_kept_for_ms = 1;
     b.jobs_kept_for_ms = b.metrics_kept_for_ms = b.logs_kept_for_ms = b.most_clock_skew_ms =
-        b.lost_nodes_kept_for_ms = 1;
+        b.lost_nodes_kept_for_ms = b.checkpoints_kept_for_ms = 1;
+    b.logs_total_bytes = b.metrics_total_bytes = b.checkpoints_total_bytes = 1;
+    b.best_checkpoints_kept = false;
     b.set_aside_after = b.shell_idle_limit_ms = b.shell_sessions_per_node = 1;
     b.notifications.most_pending = 1;
     b.shares.users["ada"] = 2;

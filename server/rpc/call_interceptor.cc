@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "common/clock_skew.h"
+
 namespace imgd {
 namespace {
 
@@ -27,6 +29,8 @@ class CallInterceptor final : public Interceptor {
   ~CallInterceptor() override { End(grpc::StatusCode::CANCELLED); }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(HookPoint::PRE_SEND_INITIAL_METADATA))
+      methods->GetSendInitialMetadata()->emplace(kTimeMetadata, std::to_string(SystemClock().Wall().micros));
     // Before it is sent: who has the answer finds the call counted.
     if (methods->QueryInterceptionHookPoint(HookPoint::PRE_SEND_STATUS))
       End(methods->GetSendStatus().error_code());

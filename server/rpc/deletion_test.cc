@@ -3,6 +3,9 @@
 #include <fstream>
 #include <thread>
 
+#include "imgd/v1/admin.grpc.pb.h"
+#include "imgd/v1/event.grpc.pb.h"
+#include "server/rpc/retention.h"
 #include "server/rpc/testing/rpc_fixture.h"
 #include "server/store/database.h"
 #include "server/store/migrations.h"
@@ -23,11 +26,14 @@ struct Deletion : RpcTest {
     return jobs->DeleteJob(&context, request, &response);
   }
   /// A job of one rank that wrote a line, reported, and has ended.
-  uint64_t EndedJob(FakeAgent& agent) {
+  uint64_t EndedJob(FakeAgent& agent, int steps = 1) {
     const uint64_t id = Submit(kJob);
     const v1::RunId run = BringUp(agent);
     agent.Lines(run, 0, 1, {"hello"});
-    agent.Events(run, 0, 2, {StepEvent(1, 2.5), CheckpointEvent("/c/g1/step1", 1, 1), FinishedEvent()});
+    std::vector<v1::TrainerEvent> events;
+    for (int step = 1; step <= steps; ++step) events.push_back(StepEvent(static_cast<uint64_t>(step), 2.5));
+    events.insert(events.end(), {CheckpointEvent("/c/g1/step1", 1, 1), FinishedEvent()});
+    agent.Events(run, 0, 2, events);
     agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 0)});
     EXPECT_EQ(States(Watch(id)).back(), "JOB_STATE_COMPLETED");
     EXPECT_TRUE(agent.NextCommand()->has_forget_run());
@@ -120,6 +126,40 @@ struct KeptFor : Deletion {
     }
     ADD_FAILURE() << table << " still has rows of job " << id;
   }
+  void AwaitEvent(const std::string& text) {
+    v1::ListEventsResponse response;
+    for (int i = 0; i < 600; ++i) {
+      Context context;
+      EXPECT_TRUE(v1::EventService::NewStub(channel)->ListEvents(&context, {}, &response).ok());
+      for (const auto& event : response.events()) {
+        if (event.text() == text) return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    ADD_FAILURE() << "no event '" << text << "' in " << response.ShortDebugString();
+  }
+  v1::ShowRetentionResponse Retention() {
+    v1::ShowRetentionResponse response;
+    Context context;
+    EXPECT_TRUE(v1::AdminService::NewStub(channel)->ShowRetention(&context, {}, &response).ok());
+    EXPECT_EQ(response.kinds_size(), 3);
+    return response;
+  }
+  void FillWith(const RetentionRules& rules, v1::ShowRetentionResponse& out) {
+    auto reader = Reader::Open(folder);
+    ASSERT_TRUE(reader.has_value());
+    const WallTime later{clock.Wall().micros + 1'000'000};
+    const auto filled = FillRetention(rules, later, *reader, out);
+    ASSERT_TRUE(filled.has_value()) << filled.error().message;
+  }
+  int StepsOf(uint64_t id) {
+    auto database = Database::OpenForReading(folder / "metrics.db");
+    EXPECT_TRUE(database.has_value());
+    auto& count =
+        database->Prepare(fmt::format("SELECT count(*) FROM events WHERE job = {} AND kind = 5", id));
+    count.executeStep();
+    return count.getColumn(0).getInt();
+  }
 };
 
 TEST_F(KeptFor, WhatIsOlderThanItIsKeptGoes) {
@@ -140,6 +180,56 @@ TEST_F(KeptFor, WhatIsOlderThanItIsKeptGoes) {
   StartDaemon();
   AwaitGone(id, "jobs");
   EXPECT_THAT(TablesWith(id), IsEmpty());
+}
+
+TEST_F(KeptFor, LogsThatAreTooMuchGoFromTheJobsThatEndedFirst) {
+  std::vector<uint64_t> ids;
+  {
+    FakeAgent agent(channel, "a", 1);
+    for (int i = 0; i < 3; ++i) ids.push_back(EndedJob(agent));
+  }
+  const auto kinds = [this] { return Retention().kinds(0); };
+  const uint64_t bytes = kinds().bytes();
+  EXPECT_EQ(kinds().going_jobs(), 0u);
+  daemon.reset();
+  config.logs_total_bytes = static_cast<int64_t>(bytes / 2);  // one of three is not enough
+  StartDaemon();
+  AwaitGone(ids[1], "log_streams");
+  EXPECT_THAT(TablesWith(ids[2]), testing::Contains("log_streams"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "logs" / std::to_string(ids[0])));
+  EXPECT_TRUE(std::filesystem::exists(folder / "logs" / std::to_string(ids[2])));
+  AwaitEvent(
+      "the logs of 2 jobs, the last of them job 2, were removed, those of the jobs that ended first: "
+      "logs_total_bytes");
+  EXPECT_EQ(kinds().bytes(), bytes / 3);
+}
+
+TEST_F(KeptFor, FiguresThatAreTooMuchGoFromTheJobsThatEndedFirst) {
+  std::vector<uint64_t> ids;
+  {
+    FakeAgent agent(channel, "a", 1);
+    for (int i = 0; i < 2; ++i) ids.push_back(EndedJob(agent, 600));
+  }
+  const uint64_t bytes = Retention().kinds(1).bytes();
+  daemon.reset();
+  config.metrics_total_bytes = static_cast<int64_t>(bytes - 1);
+  StartDaemon();
+  AwaitEvent("the figures of job 1 were removed, those of the jobs that ended first: metrics_total_bytes");
+  EXPECT_LT(Retention().kinds(1).bytes(), bytes);
+  EXPECT_EQ(StepsOf(ids[0]), 0) << "all of its figures";
+  EXPECT_GT(StepsOf(ids[1]), 100) << "it ended later";
+}
+
+TEST_F(KeptFor, WhatWouldGoIsShownBeforeItDoes) {
+  FakeAgent agent(channel, "a", 1);
+  const uint64_t id = EndedJob(agent);
+  v1::ShowRetentionResponse shown;
+  FillWith({.logs_kept_for = std::chrono::microseconds(1), .metrics_total_bytes = 1}, shown);
+  EXPECT_THAT(shown.kinds(0).job_ids(), testing::ElementsAre(id));
+  EXPECT_EQ(shown.kinds(0).going_bytes(), shown.kinds(0).bytes());
+  EXPECT_THAT(shown.kinds(1).job_ids(), testing::ElementsAre(id));
+  EXPECT_EQ(shown.kinds(1).total_bytes(), 1u);
+  EXPECT_THAT(TablesWith(id), testing::Contains("log_streams")) << "and nothing went";
 }
 
 TEST_F(Deletion, CheckpointsAndFiguresOfClassesAreThere) {

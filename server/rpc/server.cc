@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -27,6 +28,7 @@
 #include "server/rpc/in_process.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/session_service.h"
+#include "server/rpc/tls_alerts.h"
 #include "server/rpc/token_service.h"
 #include "server/rpc/usage_service.h"
 
@@ -78,12 +80,27 @@ std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const RpcServer::Door& do
   return nullptr;
 }
 
+/// Once an hour: who meets it tries again every few seconds.
+void WarnRarely(std::string_view words) {
+  static std::mutex mutex;
+  static std::map<std::string_view, Instant> said;  // guarded by mutex
+  const std::lock_guard lock(mutex);
+  const Instant now = std::chrono::steady_clock::now();
+  const auto [last, is_new] = said.try_emplace(words, now);
+  if (!is_new && now < last->second + std::chrono::hours(1)) return;
+  last->second = now;
+  spdlog::warn("msg=\"{}\"", words);
+}
+
 /// gRPC and protobuf write to standard error by themselves; what matters of it comes back as errors of ours.
 void QuietLibraries() {
   google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& text) {
     spdlog::debug("protobuf=\"{}\"", text);
   });
-  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc=\"{}\"", args->message); });
+  gpr_set_log_function([](gpr_log_func_args* args) {
+    spdlog::debug("grpc=\"{}\"", args->message);
+    if (const auto words = WordsOfTlsAlert(args->message)) WarnRarely(*words);
+  });
 }
 
 void SetChannelArguments(grpc::ServerBuilder& builder) {
@@ -212,6 +229,7 @@ void RpcServer::OnRevoked(std::function<void(const std::string& token)> call) {
 void RpcServer::SetRules(JobRules rules) { parts_->jobs.SetRules(std::move(rules)); }
 void RpcServer::EndSessionsOfBefore(ReadPool& pool) { parts_->sessions.relay().EndThoseOfBefore(pool); }
 void RpcServer::SetRules(SessionRules rules) { parts_->sessions.relay().SetRules(rules); }
+void RpcServer::SetRules(RetentionRules rules) { parts_->admin.SetRules(rules); }
 
 void RpcServer::SetEc2Rules(std::shared_ptr<const Ec2Rules> rules) {
   parts_->enrol.SetEc2Rules(std::move(rules));

@@ -60,6 +60,8 @@ class RpcServer {
   void EndSessionsOfBefore(ReadPool& pool);
   /// For sessions; until it is called none is allowed.
   void SetRules(SessionRules rules);
+  /// That AdminService tells of.
+  void SetRules(RetentionRules rules);
   /// How long its calls took; as long as it lives.
   const CallTimes& calls() const;
 

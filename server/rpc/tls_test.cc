@@ -8,11 +8,23 @@
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/auth/tokens.h"
 #include "server/rpc/testing/rpc_fixture.h"
+#include "server/rpc/tls_alerts.h"
 
 namespace imgd {
 namespace {
 
 using testing::HasSubstr;
+
+TEST(TlsAlerts, WhatAClientsAlertMeansIsSaid) {
+  const auto words = [](const char* alert) {
+    return WordsOfTlsAlert(fmt::format(
+        "Handshake failed with fatal error SSL_ERROR_SSL: error:0A000415:SSL routines::{}.", alert));
+  };
+  EXPECT_THAT(std::string(words("sslv3 alert certificate expired").value()), HasSubstr("it has expired"));
+  EXPECT_THAT(std::string(words("sslv3 alert bad certificate").value()), HasSubstr("it is not good yet"));
+  EXPECT_THAT(std::string(words("tlsv1 alert unknown ca").value()), HasSubstr("another CA"));
+  EXPECT_FALSE(words("wrong version number").has_value());
+}
 
 /// A daemon that is served by TLS, and callers with tokens.
 struct TlsTest : RpcTest {

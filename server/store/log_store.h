@@ -35,6 +35,8 @@ class LogStore {
   /// The files of the job's logs go; to be called between two batches, when metrics.db has none of them.
   void RemoveJob(JobId job);
   void Rollback();
+  /// About how many bytes each job's logs are, of those that have any.
+  Result<std::map<JobId, uint64_t>> Sizes() { return metrics_->LogSizes(segment_bytes_); }
 
  private:
   struct Pending {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "server/store/history.h"
+#include "server/store/sizes.h"
 #include "server/store/sql.h"
 
 namespace imgd {
@@ -132,8 +133,7 @@ void MetricsStore::RemoveFigures(JobId job) {
   batch_->Write([job](Database& database) {
     for (const char* table : {"history", "history_runs", "rank_times"})
       RunSql(database, fmt::format("DELETE FROM {} WHERE job = ?", table), Signed(job.value()));
-    for (const EventKind kind :
-         {EventKind::kStep, EventKind::kEpoch, EventKind::kClasses, EventKind::kSamples})
+    for (const EventKind kind : kFigureKinds)
       RunSql(database, "DELETE FROM events WHERE job = ? AND kind = ?", Signed(job.value()),
              static_cast<int>(kind));
   });
@@ -177,6 +177,18 @@ Result<LogPosition> MetricsStore::LogPositionOf(const LogStream& stream) {
     query.reset();
     return position;
   });
+}
+
+Result<std::map<JobId, uint64_t>> MetricsStore::LogSizes(uint64_t segment_bytes) {
+  return database_->Guard([&] { return LogSizesOf(*database_, segment_bytes); });
+}
+
+Result<bool> MetricsStore::HasFigures(JobId job) {
+  return database_->Guard([&] { return FigureBytesOf(*database_, job) > 0; });
+}
+
+Result<uint64_t> MetricsStore::UsedBytes() {
+  return database_->Guard([&] { return UsedBytesOf(*database_); });
 }
 
 Result<std::map<uint32_t, uint64_t>> MetricsStore::LastLines(RunKey run) {

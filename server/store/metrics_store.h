@@ -83,6 +83,12 @@ class MetricsStore {
   Result<uint64_t> LastEventNumber(JobId job);
   Result<LogPosition> LogPositionOf(const LogStream& stream);
   Result<std::map<uint32_t, uint64_t>> LastLines(RunKey run);
+  /// Of the jobs that have logs, about how many bytes, a file that is full having `segment_bytes`.
+  Result<std::map<JobId, uint64_t>> LogSizes(uint64_t segment_bytes);
+  /// Whether RemoveFigures() has something to remove.
+  Result<bool> HasFigures(JobId job);
+  /// Bytes of the file that hold something. What was removed leaves room in it, which is used again.
+  Result<uint64_t> UsedBytes();
 
  private:
   explicit MetricsStore(Database database);

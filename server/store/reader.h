@@ -93,6 +93,15 @@ struct StartUse {
   uint32_t ranks = 0;
 };
 
+/// A job, for who looks after what it leaves.
+struct JobEnd {
+  JobId id;
+  bool ended = false;
+  WallTime at;  ///< when it ended
+  std::string checkpoint_dir;
+  bool by_hand = false;  ///< somebody started it, in a folder that is not imgd's
+};
+
 /// Reads both databases, read-only. Not thread-safe: each reading thread has its own.
 class Reader {
  public:
@@ -128,6 +137,15 @@ class Reader {
   Result<std::map<uint32_t, LogPosition>> LogPositions(RunKey run);
   /// Where its ranks' time went; see rank_times.h.
   Result<std::vector<RankStretch>> RankTimes(JobId job);
+  /// Every job's end and its folder of checkpoints, those that have ended by the time of it, then the others.
+  Result<std::vector<JobEnd>> JobEnds();
+  /// Whether the text stands in the file of a job that has not ended.
+  Result<bool> StandsInLiveFile(const std::string& text);
+  /// As MetricsStore's functions of these names.
+  Result<std::map<JobId, uint64_t>> LogSizes(uint64_t segment_bytes);
+  Result<uint64_t> UsedMetricsBytes();
+  /// About how many bytes the job's figures are.
+  Result<uint64_t> FigureBytes(JobId job);
   /// What the job's figures were; see ReadCurves().
   Result<std::vector<Curve>> Curves(JobId job, const CurveQuery& query);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from harness import BIN, Cluster, alive, wait_for
+from harness import BIN, Cluster, Json, alive, wait_for
 
 
 @pytest.fixture
@@ -157,6 +158,58 @@ def test_a_backup_onto_a_full_disk_says_so(kept: Cluster) -> None:
         assert left_in(small) == []
     finally:
         subprocess.run(["umount", "-l", small], check=True)
+
+
+def write_checkpoint(job: Json, step: int) -> Path:
+    """As a trainer leaves it, of 100 bytes."""
+    folder = Path(job["checkpoint_dir"]) / "g1" / f"step{step}"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(bytes(100))
+    manifest = {"files": [{"name": "model.safetensors", "size": 100, "sha256": "0" * 64}]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_what_is_too_much_of_logs_and_checkpoints_goes_when_the_file_says_so(kept: Cluster) -> None:
+    jobs = []
+    for name in ("first", "second"):
+        jobs.append(submit(kept, name, "echo " + "x" * 1000))
+        kept.wait_state(jobs[-1], "JOB_STATE_COMPLETED")
+    live = submit(kept, "live")
+    kept.wait_state(live, "JOB_STATE_RUNNING")
+    first, second = (write_checkpoint(kept.job(job), 10) for job in jobs)
+    running = write_checkpoint(kept.job(live), 10)
+    pinned = write_checkpoint(kept.job(jobs[0]), 20)
+    kept.cli("checkpoints", "pin", str(pinned))
+    wait_for("their logs", lambda: all("xxx" in kept.cli("logs", str(job)).stdout for job in jobs), 20)
+
+    shown = {kind["what"]: kind for kind in kept.json("admin", "retention")["kinds"]}
+    assert int(shown["checkpoints"]["bytes"]) == 400 and not shown["checkpoints"].get("folders")
+    logs = int(shown["logs"]["bytes"])
+    assert logs > 2000
+    config = kept.root / "imgd.yaml"
+    config.write_text(f"commands: true\nlogs_total_bytes: {logs - 500}\ncheckpoints_total_bytes: 300\n")
+    assert kept.cli("admin", "reload").stdout == "changed: logs_total_bytes, checkpoints_total_bytes\n"
+    wait_for("the first job's to go", lambda: not first.exists(), 20)
+    assert second.exists() and running.exists() and pinned.exists()
+    wait_for("its log to go", lambda: "xxx" not in kept.cli("logs", str(jobs[0]), check=False).stdout, 20)
+    assert "xxx" in kept.cli("logs", str(jobs[1])).stdout
+
+    def told() -> str:
+        events: str = kept.cli("events").stdout
+        return events if "were removed, those of the jobs that ended first" in events else ""
+
+    events = wait_for("events that tell of it", told, 20)
+    assert "the logs of job 1 were removed, those of the jobs that ended first: logs_total_bytes" in events
+    assert f"by checkpoints_kept_for, 1 by checkpoints_total_bytes: {first}" in events
+    after = kept.cli("admin", "retention").stdout
+    assert re.search(r"^checkpoints +ever +300 B +300 B +0 B +0$", after, re.MULTILINE), after
+
+    config.write_text("commands: true\ncheckpoints_kept_for: 1ms\n")
+    assert kept.daemon
+    kept.daemon.send_signal(signal.SIGHUP)
+    wait_for("the second job's to go by its age", lambda: not second.exists(), 20)
+    assert running.exists() and pinned.exists()
 
 
 def test_the_configuration_is_read_again_by_command_and_by_signal(kept: Cluster) -> None:

@@ -32,7 +32,7 @@ NEEDS = {
     "EventService": {"ListEvents": "view", "WatchEvents": "view"},
     "DatasetService": {"ListDatasets": "view", "RegisterDataset": "submit", "RemoveDataset": "submit"},
     "UsageService": {"ListUsage": "view", "ListUsageOverTime": "view"},
-    "AdminService": {"Backup": "admin", "Reload": "admin"},
+    "AdminService": {"Backup": "admin", "Reload": "admin", "ShowRetention": "admin"},
     "TokenService": {"CreateToken": "admin", "ListTokens": "admin", "RevokeToken": "admin"},
     "EnrolService": {"Enrol": "", "Renew": ""}
     | dict.fromkeys(["CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "RevokeNode"], "admin"),

@@ -3,6 +3,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -74,6 +75,17 @@ class LinkedParts final : public CudaParts {
     // Now rather than at the first collective, so that what fails here is said to have failed here.
     nccl->eagerConnectSingleDevice(gpu);
     return nccl;
+  }
+
+  std::string Versions() override {
+    int cuda = 0;
+    cudaRuntimeGetVersion(&cuda);
+    // Of the library that was loaded, which LD_LIBRARY_PATH may have in the place of LibTorch's.
+    int nccl = 0;
+    if (void* get = ::dlsym(RTLD_DEFAULT, "ncclGetVersion"); get != nullptr)
+      reinterpret_cast<int (*)(int*)>(get)(&nccl);
+    return fmt::format("CUDA {}.{}\nNCCL {}.{}.{}\n", cuda / 1000, cuda % 1000 / 10, nccl / 10000,
+                       nccl / 100 % 100, nccl % 100);
   }
 
   std::unique_ptr<GpuRecorder> MakeGraph() override { return std::make_unique<CudaGraph>(); }

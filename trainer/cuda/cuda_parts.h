@@ -44,6 +44,8 @@ class CudaParts {
   virtual c10::intrusive_ptr<c10d::Backend> JoinNccl(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                      int size, std::chrono::milliseconds timeout,
                                                      const at::Device& gpu) = 0;
+  /// "CUDA 13.0" and "NCCL 2.29.7", on a line each: those that are loaded.
+  virtual std::string Versions() = 0;
   /// A CUDA graph.
   virtual std::unique_ptr<GpuRecorder> MakeGraph() = 0;
 };

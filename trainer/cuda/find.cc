@@ -1,4 +1,6 @@
 #include <dlfcn.h>
+#include <fmt/format.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -6,6 +8,7 @@
 #include <string_view>
 
 #include "trainer/cuda/cuda_parts.h"
+#include "trainer/library_versions.h"
 
 namespace imgd::trainer {
 namespace {
@@ -56,5 +59,12 @@ Result<CudaParts*> FindCudaParts(bool wanted) {
 }
 
 CudaParts& LoadedCudaParts() { return *loaded; }
+
+std::string LibraryVersions() {
+  const std::string torch = fmt::format("LibTorch {}\n", TORCH_VERSION);
+  const auto parts = FindCudaParts(/*wanted=*/true);
+  if (!parts) return fmt::format("{}error: {}\n", torch, parts.error().message);
+  return torch + (*parts == nullptr ? "CUDA none\nNCCL none\n" : (*parts)->Versions());
+}
 
 }  // namespace imgd::trainer
