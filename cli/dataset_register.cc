@@ -135,7 +135,7 @@ void AddRegister(Command dataset, Context& context) {
   list.Footer("Examples:\n  imgcli dataset list");
   list.Runs([&context, format] { return List(context, *format); });
 
-  AddShow(dataset, context);
+  AddShowDataset(dataset, context);
 
   auto name = std::make_shared<std::string>();
   Command forget = dataset.AddSubcommand("forget", "Take a data set's name away; its files stay");

@@ -8,6 +8,6 @@ namespace imgd::cli {
 /// sets.
 void AddRegister(Command dataset, Context& context);
 /// Adds `show` alone.
-void AddShow(Command dataset, Context& context);
+void AddShowDataset(Command dataset, Context& context);
 
 }  // namespace imgd::cli

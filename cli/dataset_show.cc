@@ -118,7 +118,7 @@ int Show(Context& context, const std::string& name, OutputFormat format) {
 
 }  // namespace
 
-void AddShow(Command dataset, Context& context) {
+void AddShowDataset(Command dataset, Context& context) {
   auto name = std::make_shared<std::string>();
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
   Command command =

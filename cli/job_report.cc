@@ -7,7 +7,7 @@
 namespace imgd::cli {
 namespace {
 
-constexpr auto kBetween = std::chrono::seconds(1);
+constexpr auto kBetweenReports = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void JobReport::Progress(const v1::DatasetProgress& progress) {
   const std::string doing = progress.part() + " " + progress.doing();
   if (doing == doing_ && now < due_ && progress.done() < progress.total()) return;
   doing_ = doing;
-  due_ = now + kBetween;
+  due_ = now + kBetweenReports;
   v1::TrainerEvent event;
   *event.mutable_dataset_progress() = progress;
   Write(std::move(event));

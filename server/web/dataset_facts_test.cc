@@ -149,24 +149,25 @@ TEST_F(DatasetFactsTest, AConversionSaysHowFarItIsAndAtItsEndWhatItMade) {
   EXPECT_EQ(Set("shapes")["dataset"]["described_us"], told["facts"]["contents"]["time_us"]);
 }
 
-TEST_F(DatasetFactsTest, ProgressOutlivesTheDaemonAndGoesWithAConversionThatFails) {
+TEST_F(DatasetFactsTest, ProgressOutlivesTheDaemon) {
   FakeAgent agent(channel, "a", 1);
-  const auto id = Submit(std::string(kConversion) + "max_restarts: 0\n");
-  const auto run = Start(agent);
-  agent.Events(run, 0, 1, {ProgressEvent(40)});
-  WaitFor(id, v1::JOB_STATE_RUNNING);
-  agent.End();
+  Submit(kConversion);
+  ASSERT_EQ(agent.Events(Start(agent), 0, 1, {ProgressEvent(40)}), 1u);
   daemon.reset();
   StartDaemon();
   EXPECT_EQ(Set("shapes")["dataset"]["progress"]["done"], "40");
-  ASSERT_TRUE(Cancel(id).ok());
-  v1::RunStatus gone;
-  *gone.mutable_run() = run;
-  gone.set_phase(v1::RUN_PHASE_GONE);
-  *gone.add_exits() = MakeExit(0, 0, 15);
-  FakeAgent back(channel, "a", 1, {gone});
-  WaitFor(id, v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(DatasetFactsTest, WhatAConversionSaidThatFailsGoesWithItsPromise) {
+  FakeAgent agent(channel, "a", 1);
+  const auto id = Submit(kConversion);
+  const auto run = Start(agent);
+  ASSERT_EQ(agent.Events(run, 0, 1, {ProgressEvent(40), FactsEvent(Facts("one"))}), 2u);
+  agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 2, 0, "imgcli: no")});
+  WaitFor(id, v1::JOB_STATE_FAILED);
   EXPECT_EQ(Ask("/shapes").status, 404) << "it never was";
+  Register("shapes", "/data/out");
+  EXPECT_EQ(Set("shapes")["facts"], Json::object());
 }
 
 TEST_F(DatasetFactsTest, OfASetThatIsMadeAgainTheProgressIsShownTooAndNobodyElseMaySpeakOfIt) {
