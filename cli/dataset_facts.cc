@@ -14,7 +14,9 @@ namespace imgd::cli {
 namespace {
 
 std::string Short(const std::string& text, size_t most = kMostDatasetTextBytes) {
-  return ToUtf8(text.substr(0, most));
+  std::string out = ToUtf8(text);
+  Shorten(&out, most);
+  return out;
 }
 
 void AddFinding(std::string place, std::string reason,

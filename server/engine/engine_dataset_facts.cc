@@ -9,13 +9,6 @@
 namespace imgd {
 namespace {
 
-/// Cut between two characters.
-void Shorten(std::string* text, size_t most = kMostDatasetTextBytes) {
-  if (text->size() <= most) return;
-  while (most > 0 && (static_cast<unsigned char>((*text)[most]) & 0xc0) == 0x80) --most;
-  text->resize(most);
-}
-
 template <typename Field>
 void Keep(Field* field, int most) {
   if (field->size() > most) field->DeleteSubrange(most, field->size() - most);
@@ -25,13 +18,13 @@ template <typename Findings>
 void BoundFindings(Findings* findings) {
   Keep(findings, kMostDatasetFindings);
   for (auto& finding : *findings) {
-    Shorten(finding.mutable_place());
-    Shorten(finding.mutable_reason());
+    Shorten(finding.mutable_place(), kMostDatasetTextBytes);
+    Shorten(finding.mutable_reason(), kMostDatasetTextBytes);
   }
 }
 
 void BoundContents(v1::DatasetContents& contents) {
-  Shorten(contents.mutable_version());
+  Shorten(contents.mutable_version(), kMostDatasetTextBytes);
   Keep(contents.mutable_parts(), kMostDatasetParts);
   for (auto& part : *contents.mutable_parts()) {
     Shorten(part.mutable_name(), kMostDatasetNameBytes);
@@ -41,7 +34,7 @@ void BoundContents(v1::DatasetContents& contents) {
   Keep(contents.mutable_samples(), kMostDatasetSamples);
   for (auto& sample : *contents.mutable_samples()) {
     Shorten(sample.mutable_part(), kMostDatasetNameBytes);
-    Shorten(sample.mutable_name());
+    Shorten(sample.mutable_name(), kMostDatasetTextBytes);
     Shorten(sample.mutable_class_name(), kMostDatasetNameBytes);
     if (sample.picture().size() > kMostSamplePictureBytes) sample.clear_picture();
   }
@@ -59,7 +52,7 @@ v1::DatasetProgress ProgressOf(const DatasetRecord& set) {
 void Bound(v1::DatasetFacts& facts) {
   if (facts.has_contents()) BoundContents(*facts.mutable_contents());
   if (!facts.has_verification()) return;
-  Shorten(facts.mutable_verification()->mutable_version());
+  Shorten(facts.mutable_verification()->mutable_version(), kMostDatasetTextBytes);
   BoundFindings(facts.mutable_verification()->mutable_findings());
 }
 

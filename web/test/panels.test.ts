@@ -121,6 +121,7 @@ browserTest('a data set: its images, its classes, what verifying found, in words
   await page.goto(`${base}/datasets`);
   await page.getByRole('link', { name: 'imagenet-176' }).click();
   await page.waitForURL(/\/datasets\/imagenet-176$/);
+  await page.locator('nav a[aria-current=page]', { hasText: 'Data sets' }).waitFor();
   await page.locator('.samples img').first().waitFor();
   assert.equal(await page.locator('.samples img').count(), 36);
   assert.match((await page.locator('.samples img').first().getAttribute('alt'))!, /bench\/.*: bench$/);
