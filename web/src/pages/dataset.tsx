@@ -16,6 +16,7 @@ import { useData } from '../ui/use_data.ts';
 import { Condition, Conversion } from './dataset_state.tsx';
 
 const FIRST_CLASSES = 50;
+const FIRST_FINDINGS = 10;
 
 /** One set: what it holds, some of its images, what verifying it found, and how far it is where it is being made. */
 export function DatasetPage({ name }: { name: string }) {
@@ -119,7 +120,7 @@ function Verification({ set, found }: { set: Dataset; found: DatasetVerification
         <div class="body">
           <p>
             {num(set.made_by) > 0
-              ? 'Never verified: that comes when its conversion has written it.'
+              ? 'Never verified: it is still being made.'
               : 'Never verified: nobody has told imgd whether it is whole. Where its files can be seen:'}
           </p>
           {num(set.made_by) === 0 && <Command text={`imgcli dataset verify --decode dataset:${set.name}`} />}
@@ -162,6 +163,8 @@ function Findings({ title, list, all }: { title: string; list: readonly DatasetF
 }
 
 function FindingsTable({ list, all }: { list: readonly DatasetFinding[]; all: number }) {
+  const [open, setOpen] = useState(false);
+  const shown = open ? list : list.slice(0, FIRST_FINDINGS);
   return (
     <table>
       <thead>
@@ -171,16 +174,21 @@ function FindingsTable({ list, all }: { list: readonly DatasetFinding[]; all: nu
         </tr>
       </thead>
       <tbody>
-        {list.map((one, i) => (
+        {shown.map((one, i) => (
           <tr key={`${i} ${one.place}`}>
             <td class="mono">{one.place}</td>
             <td>{one.reason}</td>
           </tr>
         ))}
-        {all > list.length && (
+        {all > shown.length && (
           <tr>
             <td colSpan={2} class="muted">
-              and {count(all - list.length)} more
+              and {count(all - shown.length)} more{' '}
+              {shown.length < list.length && (
+                <button type="button" class="small" onClick={() => setOpen(true)}>
+                  Show {all > list.length ? `the first ${count(list.length)}` : 'all'}
+                </button>
+              )}
             </td>
           </tr>
         )}
