@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import urllib.error
 import urllib.request
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ROOT, Cluster, wait_for
+from harness import ROOT, Cluster, processes_with, wait_for
 
 NODE = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps")) / "node/bin/node"
 CHROMIUM = os.environ.get("IMGD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -64,25 +65,43 @@ def submit(cluster: Cluster, folder: Path, text: str) -> int:
     return int(cluster.json("submit", str(folder / "convert.yaml"))["id"])
 
 
+def make_many(dataset: Path, out: Path) -> dict[str, int]:
+    """Enough images for a conversion of some seconds, one of them broken; how many good ones each part has."""
+    counts = {}
+    for split, times in (("train", 60), ("val", 1)):
+        images = sorted((dataset / split).rglob("*.jpg"))
+        counts[split] = len(images) * times
+        for image in images:
+            folder = out / split / image.parent.name
+            folder.mkdir(parents=True, exist_ok=True)
+            for i in range(times):
+                os.link(image, folder / f"{image.stem}-{i}.jpg")
+    (folder / "broken.jpg").write_bytes(b"no picture")
+    return counts
+
+
 def test_a_conversion_tells_how_far_it_is_and_what_it_made(cluster: Cluster, dataset: Path, tmp_path: Path) -> None:
-    shutil.copytree(dataset, tmp_path / "dirty")
-    one = next((tmp_path / "dirty/train").iterdir())
-    (one / "broken.jpg").write_bytes(b"no picture")
+    images = make_many(dataset, tmp_path / "many")
     with stream(cluster) as listener:
-        job = submit(cluster, tmp_path, f"name: conv\nconvert: {{source: {tmp_path}/dirty, target: {tmp_path}/shards, "
-                     "shards: 2, register: shapes}\n")  # fmt: skip
+        job = submit(cluster, tmp_path, f"name: conv\nconvert: {{source: {tmp_path}/many, target: {tmp_path}/shards, "
+                     "jobs: 1, resize: 40, shards: 2, register: shapes}\n")  # fmt: skip
+        now = wait_for("how far it is", lambda: known(cluster, "shapes")["dataset"].get("progress"))
+        # It stands still while one looks.
+        converters = processes_with(f"IMGD_RUN_DIR={cluster.root}/", "environ")
+        for pid in converters:
+            os.kill(pid, signal.SIGSTOP)
+        assert now["job_id"] == str(job) and now["part"] in images and int(now["done"]) <= int(now["total"])
+        told = next(told for told in told_of(listener, "shapes") if "progress" in told)
+        assert told["made_by"] == told["progress"]["job_id"] == str(job)
+        assert "conversion" in cluster.cli("dataset", "show", "shapes").stdout
+        for pid in converters:
+            os.kill(pid, signal.SIGCONT)
         cluster.wait_state(job, "JOB_STATE_COMPLETED")
-        seen = []
-        for told in told_of(listener, "shapes"):
-            seen.append(told)
-            if told["made_by"] == "0":
-                break
-    assert any("progress" in told and told["progress"]["job_id"] == str(job) for told in seen), seen
-    assert "progress" not in seen[-1] and int(seen[-1]["verified_us"]) > 0
+        told = next(told for told in told_of(listener, "shapes") if told["made_by"] == "0")
+        assert "progress" not in told and int(told["verified_us"]) > 0
 
     told = known(cluster, "shapes")
     contents, verification = told["facts"]["contents"], told["facts"]["verification"]
-    images = {split: sum(1 for _ in (dataset / split).rglob("*.jpg")) for split in ("train", "val")}
     assert {part["name"]: int(part["images"]) for part in contents["parts"]} == images
     classes = sorted(folder.name for folder in (dataset / "train").iterdir())
     assert [row["name"] for row in contents["parts"][0]["classes"]] == classes
