@@ -353,6 +353,20 @@ Reply<v1::ListDatasetsResponse> Client::ListDatasets() {
                                             });
 }
 
+Reply<v1::GetDatasetResponse> Client::GetDataset(const v1::GetDatasetRequest& request) {
+  return CallOnce<v1::GetDatasetResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.datasets->GetDataset(context, request, response);
+      });
+}
+
+Reply<v1::ReportDatasetResponse> Client::ReportDataset(const v1::ReportDatasetRequest& request) {
+  return CallOnce<v1::ReportDatasetResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.datasets->ReportDataset(context, request, response);
+      });
+}
+
 Reply<v1::RemoveDatasetResponse> Client::RemoveDataset(const std::string& name) {
   v1::RemoveDatasetRequest request;
   request.set_name(name);

@@ -86,6 +86,8 @@ class Client {
 
   Reply<v1::RegisterDatasetResponse> RegisterDataset(const v1::RegisterDatasetRequest& request);
   Reply<v1::ListDatasetsResponse> ListDatasets();
+  Reply<v1::GetDatasetResponse> GetDataset(const v1::GetDatasetRequest& request);
+  Reply<v1::ReportDatasetResponse> ReportDataset(const v1::ReportDatasetRequest& request);
   Reply<v1::RemoveDatasetResponse> RemoveDataset(const std::string& name);
 
   Reply<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);

@@ -10,7 +10,10 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/dataset_facts.h"
+#include "cli/dataset_look.h"
 #include "cli/format.h"
+#include "cli/job_report.h"
 #include "cli/progress_line.h"
 #include "trainer/data/convert.h"
 #include "trainer/data/convert_source.h"
@@ -44,6 +47,7 @@ struct ConvertArguments {
   std::optional<int> label_offset;
   bool no_repair = false;
   bool strict = false;
+  bool verify = false;
 };
 
 /// "256MB", "1GiB", "4096": decimal and binary units.
@@ -212,6 +216,7 @@ Result<std::unique_ptr<data::Dataset>> OpenUnlessInterrupted(Context& context,
 
 /// A part of the source and where it goes.
 struct PartToWrite {
+  std::string name;  ///< empty where it is the only one
   std::string out;
   std::unique_ptr<data::Dataset> set;
   data::ConvertOptions options;
@@ -231,7 +236,9 @@ Result<std::vector<PartToWrite>> PrepareParts(Context& context, const ConvertArg
   std::vector<PartToWrite> parts;
   std::vector<data::OutputFolder> folders;
   for (const auto& part : source.parts) {
-    parts.push_back({.out = several ? arguments.out + "/" + part.name : arguments.out, .options = options});
+    parts.push_back({.name = several ? part.name : "",
+                     .out = several ? arguments.out + "/" + part.name : arguments.out,
+                     .options = options});
     parts.back().options.name = SetName(arguments, several ? part.name : "", options.form);
     IMGD_ASSIGN(auto folder, data::OutputFolder::Lock(parts.back().out));
     folders.push_back(std::move(folder));
@@ -261,6 +268,58 @@ int Failed(Context& context, const Error& error) {
   return context.Fail({error});
 }
 
+Result<data::ConvertResult> WritePart(Context& context, const PartToWrite& part, JobReport& job) {
+  ProgressLine line(context, "writing");
+  v1::DatasetProgress told;
+  told.set_part(part.name);
+  auto result = part.conversion->Run([&](const data::ConvertState& state) {
+    line.Start(state.doing);
+    line.Show(state.done, state.total, state.bytes, state.skipped);
+    told.set_doing(state.doing);
+    told.set_done(state.done);
+    told.set_total(state.total);
+    told.set_shards_done(state.shards_done);
+    told.set_shards(state.shards);
+    told.set_bytes(state.bytes);
+    job.Progress(told);
+    return !context.interrupt().Triggered();
+  });
+  line.End();
+  return result;
+}
+
+/// Reads back what was written; the images were decoded before.
+Result<v1::DatasetVerification> VerifyParts(Context& context, const std::vector<PartToWrite>& parts,
+                                            JobReport& job) {
+  v1::DatasetVerification out;
+  for (const auto& part : parts) {
+    v1::DatasetProgress told;
+    told.set_part(part.name);
+    told.set_doing("verifying");
+    IMGD_ASSIGN(const auto report,
+                VerifyPart(context, part.out, {.where = part.out, .jobs = part.options.jobs},
+                           [&](data::VerifyPhase, uint64_t done, uint64_t total) {
+                             told.set_done(done);
+                             told.set_total(total);
+                             job.Progress(told);
+                             return true;
+                           }));
+    PrintReport(context, part.out, false, report);
+    AddVerified(report, out);
+  }
+  return out;
+}
+
+/// What imgd keeps of the set where it has a name for it.
+Result<v1::DatasetContents> DescribeParts(const std::vector<PartToWrite>& parts,
+                                          const std::vector<data::ConvertReport>& reports) {
+  std::vector<PlacedPart> placed;
+  for (const auto& part : parts) placed.push_back({part.name, part.out});
+  IMGD_ASSIGN(auto contents, ContentsOf(placed));
+  for (const auto& report : reports) AddLeftOut(report, contents);
+  return contents;
+}
+
 int Convert(Context& context, const ConvertArguments& arguments) {
   // Ctrl-C ends the writing between two images; finished shards stay, and the same command goes on with the
   // rest.
@@ -275,18 +334,27 @@ int Convert(Context& context, const ConvertArguments& arguments) {
   }
   const auto parts = PrepareParts(context, arguments, *source, *options);
   if (!parts) return Failed(context, parts.error());
+  JobReport job(context.env());
+  std::vector<data::ConvertReport> reports;
   for (const auto& part : *parts) {
-    ProgressLine progress(context, "writing");
-    const auto result = part.conversion->Run([&](const data::ConvertState& state) {
-      progress.Start(state.doing);
-      progress.Show(state.done, state.total, state.bytes, state.skipped);
-      return !context.interrupt().Triggered();
-    });
-    progress.End();
+    const auto result = WritePart(context, part, job);
     if (!result) return Failed(context, result.error());
     PrintResult(context, part.out, part.options, *result);
+    reports.push_back(result->report);
   }
-  return 0;
+  v1::DatasetFacts facts;
+  if (arguments.verify) {
+    auto verification = VerifyParts(context, *parts, job);
+    if (!verification) return Failed(context, verification.error());
+    *facts.mutable_verification() = std::move(*verification);
+  }
+  if (job.IsOn()) {
+    auto contents = DescribeParts(*parts, reports);
+    if (!contents) return Failed(context, contents.error());
+    *facts.mutable_contents() = std::move(*contents);
+    job.Facts(facts);
+  }
+  return facts.verification().broken() == 0 ? 0 : kBrokenExit;
 }
 
 void AddFormOptions(Command command, ConvertArguments& arguments) {
@@ -325,6 +393,7 @@ void AddFormOptions(Command command, ConvertArguments& arguments) {
   command.AddFlag("--no-repair", arguments.no_repair, "Take every file as it is, also broken ones");
   command.AddFlag("--strict", arguments.strict,
                   "Fail where an image would be left out or a checksum is wrong");
+  command.AddFlag("--verify", arguments.verify, "Read back what was written, as dataset verify does");
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "cli/progress_line.h"
 #include "cli/testing/run_cli.h"
+#include "imgd/v1/trainer.pb.h"
 
 namespace imgd::cli {
 namespace {
@@ -123,6 +125,59 @@ TEST_F(DatasetConvert, OutMustNotLieInSrc) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("which it is made from"));
   EXPECT_FALSE(fs::exists(At("shapes/out")));
+}
+
+/// What a conversion with these variables left in the folder for the agent.
+std::vector<v1::TrainerEvent> EventsIn(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<v1::TrainerEvent> out;
+  unsigned char head[4];
+  while (file.read(reinterpret_cast<char*>(head), 4)) {
+    std::string body(head[0] | head[1] << 8 | head[2] << 16, '\0');
+    file.read(body.data(), static_cast<std::streamsize>(body.size()));
+    EXPECT_TRUE(out.emplace_back().ParseFromString(body));
+  }
+  return out;
+}
+
+TEST_F(DatasetConvert, AJobOfImgdTellsHowFarItIsAndWhatItMade) {
+  fs::create_directories(At("run"));
+  fs::create_directories(At("dirty"));
+  fs::copy(At("shapes"), At("dirty"), fs::copy_options::recursive);
+  std::ofstream(At("dirty/train/c00-circle-plain/bad.jpg")) << "no picture";
+  const auto result =
+      RunCli({.arguments = {"dataset", "convert", "--verify", "--shards", "2", At("dirty"), At("told")},
+              .env = {{"IMGD_RUN_DIR", At("run")}, {"LOCAL_RANK", "0"}}});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("nothing is broken"));
+  const auto events = EventsIn(At("run/events.0"));
+  ASSERT_GE(events.size(), 5u);
+  uint64_t number = 0;
+  std::vector<std::string> finished;
+  for (const auto& event : events) {
+    EXPECT_EQ(event.sequence(), ++number);
+    const auto& progress = event.dataset_progress();
+    if (progress.total() > 0 && progress.done() == progress.total())
+      finished.push_back(progress.doing() + " " + progress.part());
+  }
+  EXPECT_THAT(finished,
+              testing::IsSupersetOf({"writing train", "writing val", "verifying train", "verifying val"}));
+  const auto& facts = events.back().dataset_facts();
+  const auto& contents = facts.contents();
+  ASSERT_EQ(contents.parts_size(), 2);
+  EXPECT_EQ(contents.parts(0).images(), 12u);
+  EXPECT_EQ(contents.parts(1).images(), 6u);
+  EXPECT_EQ(contents.parts(1).classes(2).images(), 2u);
+  EXPECT_EQ(contents.samples_size(), 18) << "all that there are";
+  for (const auto& sample : contents.samples()) {
+    EXPECT_TRUE(sample.picture().starts_with("\xFF\xD8\xFF")) << sample.name();
+    EXPECT_EQ(sample.class_name(), contents.parts(0).classes(static_cast<int>(sample.label())).name());
+  }
+  EXPECT_EQ(contents.left_out(), 1u);
+  EXPECT_THAT(contents.left_out_images(0).place(), HasSubstr("bad"));
+  EXPECT_EQ(facts.verification().images(), 18u);
+  EXPECT_EQ(facts.verification().checksums(), 4u);
+  EXPECT_EQ(facts.verification().broken(), 0u);
 }
 
 TEST(ProgressText, HasABarRatesAndTheTimeLeft) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/dataset_facts.h"
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "common/files.h"
@@ -205,7 +206,11 @@ void AddVerify(Command dataset, Context& context) {
   auto arguments = std::make_shared<VerifyArguments>();
   Command command =
       dataset.AddSubcommand("verify", "Check that a data set is whole, and name what is broken");
-  AddSetArgument(command, arguments->where);
+  command
+      .AddOption("SET", arguments->where,
+                 "A data set (docs/datasets.md), a folder with train/ and val/ of them, or dataset:NAME")
+      .Required()
+      .ValueName("");
   command.AddFlag("--decode", arguments->decode, "Decode every image");
   command.AddNumber("--classes", "How many classes there must be", 1, 1'000'000,
                     [arguments](uint64_t classes) { arguments->classes = classes; });
@@ -215,8 +220,10 @@ void AddVerify(Command dataset, Context& context) {
   AddOutputOption(command, arguments->format, kPlainFormats);
   command.Footer(
       "Counts the images, and compares what there is to compare: checksums, indexes, missing shards,\n"
-      "names that are there twice. Ends with 6 when something is broken.\n\n"
+      "names that are there twice. Ends with 6 when something is broken.\n"
+      "Of dataset:NAME, a set as imgd calls it, imgd keeps what was found (dataset show).\n\n"
       "Examples:\n"
+      "  imgcli dataset verify --decode dataset:imagenet\n"
       "  imgcli dataset verify /data/shards/train\n"
       "  imgcli dataset verify --decode --classes 1000 /data/imagenet/val\n"
       "  imgcli dataset verify --decode --all /data/imagenet/train -o json | jq '.[].findings[].place'");
@@ -287,8 +294,7 @@ int Inspect(Context& context, const InspectArguments& arguments) {
 
 std::vector<std::string> SetsIn(const std::string& where) {
   std::vector<std::string> sets;
-  for (const auto& part : data::PartsOf(where)) sets.push_back(part.where);
-  if (sets.empty()) sets.push_back(where);
+  for (const auto& part : PlacedPartsOf(where)) sets.push_back(part.where);
   return sets;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/app.h"
 #include "cli/command_line.h"
 #include "cli/output.h"
+#include "trainer/data/verify.h"
 
 namespace imgd::cli {
 
@@ -14,7 +15,7 @@ namespace imgd::cli {
 void AddLookCommands(Command dataset, Context& context);
 
 struct VerifyArguments {
-  std::string where;
+  std::string where;  ///< also "dataset:NAME", a set as imgd calls it, which is told what was found
   bool decode = false;
   bool all = false;      ///< show everything that is broken
   uint64_t classes = 0;  ///< 0: any number
@@ -22,6 +23,12 @@ struct VerifyArguments {
   OutputFormat format = OutputFormat::kTable;
 };
 int Verify(Context& context, const VerifyArguments& arguments);
+/// One part, with a line of progress; `told` hears of it too. Errors: those of data::VerifyDataset.
+Result<data::VerifyReport> VerifyPart(Context& context, const std::string& where,
+                                      const VerifyArguments& arguments,
+                                      const data::VerifyProgress& told = {});
+void PrintReport(Context& context, const std::string& set, bool all, const data::VerifyReport& report);
+inline constexpr int kBrokenExit = 6;  ///< docs/exit-codes.md
 
 struct StatsArguments {
   std::string where;

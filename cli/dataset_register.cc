@@ -3,13 +3,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/dataset_look.h"
+#include "cli/dataset_facts.h"
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
 #include "common/url.h"
-#include "trainer/data/convert_source.h"
-#include "trainer/data/dataset.h"
 
 namespace imgd::cli {
 namespace {
@@ -24,18 +22,6 @@ struct RegisterArguments {
   OutputFormat format = OutputFormat::kTable;
 };
 
-/// Images of the sets at `address`, and classes of the first.
-Result<std::pair<uint64_t, uint32_t>> CountSets(const std::string& address) {
-  uint64_t images = 0;
-  uint32_t classes = 0;
-  for (const auto& where : SetsIn(address)) {
-    IMGD_ASSIGN(const auto set, data::OpenDataset(where));
-    images += set->size();
-    if (classes == 0) classes = static_cast<uint32_t>(set->classes().size());
-  }
-  return std::pair(images, classes);
-}
-
 int Register(Context& context, const RegisterArguments& arguments) {
   v1::RegisterDatasetRequest request;
   auto& dataset = *request.mutable_dataset();
@@ -46,20 +32,23 @@ int Register(Context& context, const RegisterArguments& arguments) {
   std::string address = arguments.address;
   if (!IsUrl(address) && !address.empty()) address = fs::absolute(address).lexically_normal().string();
   dataset.set_address(address);
+  v1::DatasetFacts facts;
   if (!arguments.no_check) {
-    const auto counts = CountSets(address);
-    if (!counts) {
-      Error error = counts.error();
+    auto contents = ContentsOf(PlacedPartsOf(address));
+    if (!contents) {
+      Error error = contents.error();
       if (error.hint.empty()) error.hint = "--no-check registers what cannot be seen from this machine";
       return context.Fail({error});
     }
-    dataset.set_images(counts->first);
-    dataset.set_classes(counts->second);
+    for (const auto& part : contents->parts()) dataset.set_images(dataset.images() + part.images());
+    dataset.set_classes(contents->parts(0).class_count());
+    *facts.mutable_contents() = std::move(*contents);
   }
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   const auto answer = (*client)->RegisterDataset(request);
   if (!answer) return context.Fail(answer.error());
+  if (facts.has_contents()) ReportFacts(context, **client, arguments.name, address, std::move(facts));
   if (arguments.format != OutputFormat::kTable) {
     PrintDocument(context.out(), ToJson(answer->dataset()), arguments.format);
     return 0;
@@ -145,6 +134,8 @@ void AddRegister(Command dataset, Context& context) {
   AddOutputOption(list, *format);
   list.Footer("Examples:\n  imgcli dataset list");
   list.Runs([&context, format] { return List(context, *format); });
+
+  AddShowDataset(dataset, context);
 
   auto name = std::make_shared<std::string>();
   Command forget = dataset.AddSubcommand("forget", "Take a data set's name away; its files stay");

@@ -4,7 +4,10 @@
 
 namespace imgd::cli {
 
-/// Adds `register`, `list` and `forget` to `imgcli dataset`: the names that the daemon keeps for data sets.
+/// Adds `register`, `list`, `show` and `forget` to `imgcli dataset`: the names that the daemon keeps for data
+/// sets.
 void AddRegister(Command dataset, Context& context);
+/// Adds `show` alone.
+void AddShowDataset(Command dataset, Context& context);
 
 }  // namespace imgd::cli

@@ -2,11 +2,14 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cli/dataset_facts.h"
 #include "cli/dataset_look.h"
 #include "cli/format.h"
 #include "cli/rate_line.h"
 #include "cli/serialize.h"
+#include "common/dataset_ref.h"
 #include "trainer/data/shard_list.h"
 #include "trainer/data/verify.h"
 
@@ -15,7 +18,6 @@ namespace {
 
 constexpr size_t kShown = 20;   ///< findings, where not all are asked for
 constexpr size_t kKept = 1000;  ///< for JSON
-constexpr int kBrokenExit = 6;  ///< docs/exit-codes.md
 
 nlohmann::ordered_json ReportJson(const std::string& where, const data::VerifyReport& report) {
   nlohmann::ordered_json document = {{"set", data::Shown(where)},     {"good", report.broken == 0},
@@ -54,6 +56,8 @@ void PrintFindings(Context& context, const std::vector<data::VerifyFinding>& fin
   if (shown < total) context.out() << fmt::format("  and {} more, which --all shows\n", total - shown);
 }
 
+}  // namespace
+
 void PrintReport(Context& context, const std::string& set, bool all, const data::VerifyReport& report) {
   auto& out = context.out();
   const std::string where = Printable(data::Shown(set));
@@ -89,8 +93,8 @@ void PrintReport(Context& context, const std::string& set, bool all, const data:
   }
 }
 
-Result<data::VerifyReport> VerifyOne(Context& context, const std::string& where,
-                                     const VerifyArguments& arguments) {
+Result<data::VerifyReport> VerifyPart(Context& context, const std::string& where,
+                                      const VerifyArguments& arguments, const data::VerifyProgress& told) {
   const data::VerifyOptions options{
       .decode = arguments.decode,
       .jobs = JobsOf(arguments.jobs),
@@ -107,28 +111,69 @@ Result<data::VerifyReport> VerifyOne(Context& context, const std::string& where,
       drawn = phase;
     }
     line->Show(done, total);
-    return !context.interrupt().Triggered();
+    return !context.interrupt().Triggered() && (!told || told(phase, done, total));
   });
+}
+
+namespace {
+
+/// A set that imgd has a name for.
+struct NamedSet {
+  std::string name;
+  std::string address;
+};
+
+/// What imgd calls so.
+Reply<NamedSet> FindNamed(Context& context, const DatasetRef& ref) {
+  auto client = context.client();
+  if (!client) return tl::unexpected(client.error());
+  v1::GetDatasetRequest request;
+  request.set_name(ref.name);
+  const auto answer = (*client)->GetDataset(request);
+  if (!answer) return tl::unexpected(answer.error());
+  return NamedSet{ref.name, answer->dataset().address()};
+}
+
+/// What is broken may be why it can't be opened: then imgd hears of the faults alone.
+void Tell(Context& context, const NamedSet& set, v1::DatasetVerification verification) {
+  auto client = context.client();
+  if (!client) return;
+  v1::DatasetFacts facts;
+  *facts.mutable_verification() = std::move(verification);
+  if (auto contents = ContentsOf(PlacedPartsOf(set.address)))
+    *facts.mutable_contents() = std::move(*contents);
+  ReportFacts(context, **client, set.name, set.address, std::move(facts));
 }
 
 }  // namespace
 
 int Verify(Context& context, const VerifyArguments& arguments) {
   context.FollowUntilInterrupted();
+  std::string address = arguments.where;
+  std::optional<NamedSet> named;
+  if (const auto ref = ParseDatasetRef(arguments.where)) {
+    auto found = FindNamed(context, *ref);
+    if (!found) return context.Fail(found.error());
+    while (found->address.ends_with('/')) found->address.pop_back();
+    address = found->address + ref->below;
+    if (ref->below.empty()) named = std::move(*found);  // of a part imgd keeps nothing
+  }
   auto documents = nlohmann::ordered_json::array();
-  bool good = true;
-  for (const auto& where : SetsIn(arguments.where)) {
-    const auto report = VerifyOne(context, where, arguments);
+  v1::DatasetVerification verification;
+  for (const auto& where : SetsIn(address)) {
+    const auto report = VerifyPart(context, where, arguments);
     if (!report) return context.Fail({report.error()});
     if (arguments.format == OutputFormat::kTable) {
       PrintReport(context, where, arguments.all, *report);
     } else {
       documents.push_back(ReportJson(where, *report));
     }
-    good = good && report->broken == 0;
+    AddVerified(*report, verification);
   }
   if (arguments.format != OutputFormat::kTable) PrintDocument(context.out(), documents, arguments.format);
-  return good ? 0 : kBrokenExit;
+  const int code = verification.broken() == 0 ? 0 : kBrokenExit;
+  if (named) Tell(context, *named, std::move(verification));
+  return code;
 }
 
 }  // namespace imgd::cli

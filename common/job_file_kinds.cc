@@ -97,6 +97,11 @@ void ReadConvertOptions(YamlMap& map, std::vector<std::string>& out) {
   if (map.Bool("strict") == true) out.emplace_back("--strict");
 }
 
+/// What gets a name is read back before others train on it, unless the file says otherwise.
+void ReadVerify(YamlMap& map, JobSpec::Convert& convert) {
+  if (map.Bool("verify").value_or(!convert.registers.empty())) convert.options.emplace_back("--verify");
+}
+
 void ReadConvert(YamlMap& root, JobSpec& spec) {
   spec.kind = JobKind::kConversion;
   auto& convert = spec.convert;
@@ -115,6 +120,7 @@ void ReadConvert(YamlMap& root, JobSpec& spec) {
     map.AddError("register",
                  fmt::format("found '{}'; a name of {} is expected", convert.registers, kDatasetNameRule));
   }
+  ReadVerify(map, convert);
   if (!convert.registers.empty() && root.Has("sweep"))
     map.AddError("register", "one name can't be for all jobs of a sweep", "leave it out");
   map.Finish();

@@ -7,6 +7,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Pair;
 
 JobSpec Read(const std::string& text) {
@@ -54,12 +55,18 @@ TEST(JobKinds, AConversionHasTheOptionsOfImgcli) {
   EXPECT_EQ(spec.convert.source, "/data/archives");
   EXPECT_EQ(spec.convert.target, "/data/shards");
   EXPECT_EQ(spec.convert.registers, "imagenet");
-  EXPECT_THAT(spec.convert.options, ElementsAre("--from=ilsvrc2012", "--to=webdataset", "--index=restart",
-                                                "--shard-size=256MB", "--classes=n01,n02", "--boxes=/a.tar",
-                                                "--boxes=/b.tar", "--jobs=4", "--no-repair", "--strict"));
+  EXPECT_THAT(spec.convert.options,
+              ElementsAre("--from=ilsvrc2012", "--to=webdataset", "--index=restart", "--shard-size=256MB",
+                          "--classes=n01,n02", "--boxes=/a.tar", "--boxes=/b.tar", "--jobs=4", "--no-repair",
+                          "--strict", "--verify"));
   EXPECT_EQ(Read("name: a\nconvert: {source: 'http://host/set', target: /x, repair: true}\n")
                 .convert.options.size(),
             0u);
+  EXPECT_THAT(
+      Read("name: a\nconvert: {source: /x, target: /y, register: z, verify: false}\n").convert.options,
+      IsEmpty());
+  EXPECT_THAT(Read("name: a\nconvert: {source: /x, target: /y, verify: true}\n").convert.options,
+              ElementsAre("--verify"));
 }
 
 TEST(JobKinds, WhatAllJobsHaveIsAllowedBesideThem) {

@@ -82,11 +82,12 @@ struct SubmitAnswer {
   std::vector<Dependency> after;     ///< of a dry run
 };
 
-/// A name to be given to a data set, or taken away.
+/// A name to be given to a data set, or taken away; or what its `owner` found who looked at `address`.
 struct DatasetOrder {
   DatasetRecord record;  ///< only its name counts for removing; the engine sets the time
   bool replace = false;  ///< the name may stand for another address
   bool remove = false;
+  std::optional<v1::DatasetFacts> facts = std::nullopt;
 };
 
 struct DatasetAnswer {
@@ -256,7 +257,7 @@ class Engine {
   /// kDeadlineExceeded for one that does not answer within `limit`; kResourceExhausted.
   void Scrape(NodeId node, Duration limit, std::function<void(Result<std::string>)> done);
 
-  /// Errors: kNotFound, kAlreadyExists, and as Submit.
+  /// Errors: kNotFound, kAlreadyExists, of facts kFailedPrecondition, and as Submit.
   void ChangeDataset(DatasetOrder order, std::function<void(Result<DatasetAnswer>)> done);
 
   /// Errors: kAlreadyExists, kNotFound, and as Submit.
@@ -561,6 +562,12 @@ class Engine {
   /// The conversion has ended: what it was to make is there, or never will be.
   void SettlePromise(JobId maker, JobState ended);
   Result<DatasetAnswer> Change(DatasetOrder& order);
+  /// What a conversion says of the set that it makes; of no other is anything taken.
+  void OnDatasetProgress(JobId job, const v1::DatasetProgress& progress);
+  void OnDatasetFacts(JobId job, const NodeId& node, const v1::DatasetFacts& facts);
+  DatasetRecord* SetMadeBy(JobId job);
+  void TakeFacts(DatasetRecord& set, v1::DatasetFacts facts, const std::string& told_by);
+  Result<DatasetAnswer> TakeFacts(const DatasetOrder& order);
   Result<TokenRecord> Change(TokenOrder& order);
   Result<AdmissionAnswer> MakeJoinToken(AdmissionOrder& order);
   Result<AdmissionAnswer> RevokeJoinToken(const std::string& id);

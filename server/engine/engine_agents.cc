@@ -431,6 +431,12 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
       if (rank != 0) break;
       append(EventKind::kSamples, event.samples().SerializeAsString());
       break;
+    case v1::TrainerEvent::kDatasetProgress:
+      OnDatasetProgress(run.job, event.dataset_progress());
+      break;
+    case v1::TrainerEvent::kDatasetFacts:
+      OnDatasetFacts(run.job, node, event.dataset_facts());
+      break;
     case v1::TrainerEvent::kNote:
       OnTrainerNote(run, rank, event);
       break;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "server/engine/dataset_facts.h"
 #include "server/engine/engine.h"
 
 namespace imgd {
@@ -13,6 +14,7 @@ void Engine::ChangeDataset(DatasetOrder order, std::function<void(Result<Dataset
 }
 
 Result<DatasetAnswer> Engine::Change(DatasetOrder& order) {
+  if (order.facts) return TakeFacts(order);
   auto& record = order.record;
   const auto known = datasets_.find(record.name);
   if (order.remove) {
@@ -32,6 +34,14 @@ Result<DatasetAnswer> Engine::Change(DatasetOrder& order) {
   if (same && record.images == 0) {  // nobody looked this time
     record.images = known->second.images;
     record.classes = known->second.classes;
+  }
+  if (same) {
+    record.progress = known->second.progress;
+    record.described = known->second.described;
+    record.verified = known->second.verified;
+    record.broken = known->second.broken;
+  } else {
+    state_.RemoveDatasetFacts(record.name);
   }
   record.registered = now_.wall;
   datasets_[record.name] = record;
@@ -80,6 +90,12 @@ void Engine::Promise(DatasetRecord record, JobId maker) {
 }
 
 void Engine::SettlePromise(JobId maker, JobState ended) {
+  for (auto& [name, set] : datasets_) {
+    if (set.progress.empty() || ProgressOf(set).job_id() != maker.value()) continue;
+    set.progress.clear();
+    state_.SaveDataset(set);
+    view_urgent_ = true;
+  }
   const auto promised = std::find_if(datasets_.begin(), datasets_.end(),
                                      [maker](const auto& set) { return set.second.made_by == maker; });
   if (promised == datasets_.end()) return;

@@ -42,6 +42,7 @@ const Naming* NamingOf(std::string_view method) {
       {"/imgd.v1.NodeService/SetAsideNode", ActorOf<v1::SetAsideNodeRequest>()},
       {"/imgd.v1.NodeService/ReturnNode", ActorOf<v1::ReturnNodeRequest>()},
       {"/imgd.v1.NodeService/ForgetNode", ActorOf<v1::ForgetNodeRequest>()},
+      {"/imgd.v1.DatasetService/ReportDataset", ActorOf<v1::ReportDatasetRequest>()},
       {"/imgd.v1.AdminService/Backup", ActorOf<v1::BackupRequest>()},
       {"/imgd.v1.AdminService/Reload", ActorOf<v1::ReloadRequest>()},
       {"/imgd.v1.EnrolService/RevokeNode", ActorOf<v1::RevokeNodeRequest>()},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/core/explain.h"
+#include "server/engine/dataset_facts.h"
 
 namespace imgd {
 namespace {
@@ -303,6 +304,22 @@ Result<v1::Node> NodeOf(const std::string& name, const ClusterView& view) {
 void FillNodes(const ClusterView& view, v1::ListNodesResponse& out) {
   out.set_warning(view.trouble);
   for (const auto& node : view.nodes) *out.add_nodes() = ToProto(node, view);
+}
+
+v1::Dataset ToProto(const DatasetRecord& set) {
+  v1::Dataset out;
+  out.set_name(set.name);
+  out.set_address(set.address);
+  out.set_images(set.images);
+  out.set_classes(set.classes);
+  out.set_owner(set.owner);
+  out.set_registered_us(set.registered.micros);
+  out.set_made_by(set.made_by.value());
+  if (!set.progress.empty()) *out.mutable_progress() = ProgressOf(set);
+  out.set_verified_us(set.verified.micros);
+  out.set_broken(set.broken);
+  out.set_described_us(set.described.micros);
+  return out;
 }
 
 v1::Event ToProto(const StoredDecision& decision) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "imgd/v1/dataset.pb.h"
 #include "imgd/v1/event.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
@@ -22,6 +23,7 @@ void FillSweep(const SweepRecord& sweep, v1::Sweep& out);
 v1::JobEvent ToProto(const StoredEvent& event);
 
 v1::Event ToProto(const StoredDecision& decision);
+v1::Dataset ToProto(const DatasetRecord& set);
 v1::NodeRun ToProto(const NodeRunRow& row);
 
 v1::Node ToProto(const NodeRecord& node, const ClusterView& view);

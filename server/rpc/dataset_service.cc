@@ -3,23 +3,12 @@
 #include "common/dataset_ref.h"
 #include "common/job_changes.h"
 #include "common/yaml.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/limits.h"
 
 namespace imgd {
 namespace {
-
-v1::Dataset ToProto(const DatasetRecord& record) {
-  v1::Dataset out;
-  out.set_name(record.name);
-  out.set_address(record.address);
-  out.set_images(record.images);
-  out.set_classes(record.classes);
-  out.set_owner(record.owner);
-  out.set_registered_us(record.registered.micros);
-  out.set_made_by(record.made_by.value());
-  return out;
-}
 
 /// As a YAML value: in double quotes.
 std::string Quoted(const std::string& text) {
@@ -29,6 +18,20 @@ std::string Quoted(const std::string& text) {
     out += c;
   }
   return out + '"';
+}
+
+Status FillFacts(const v1::GetDatasetRequest& request, const DatasetRecord& set, Reader& reader,
+                 v1::GetDatasetResponse& out) {
+  *out.mutable_dataset() = ToProto(set);
+  IMGD_ASSIGN(const auto row, reader.DatasetFacts(set.name));
+  auto& facts = *out.mutable_facts();
+  if (!row.contents.empty()) facts.mutable_contents()->ParseFromString(row.contents);
+  if (!row.verification.empty()) facts.mutable_verification()->ParseFromString(row.verification);
+  if (request.described_us() != 0 && request.described_us() != facts.contents().time_us())
+    return Fail(ErrorCode::kNotFound, "what was told of data set '{}' then is no longer kept", set.name);
+  if (request.pictures() || !facts.has_contents()) return {};
+  for (auto& sample : *facts.mutable_contents()->mutable_samples()) sample.clear_picture();
+  return {};
 }
 
 }  // namespace
@@ -100,6 +103,44 @@ grpc::ServerUnaryReactor* DatasetServiceImpl::ListDatasets(grpc::CallbackServerC
   auto* reactor = context->DefaultReactor();
   for (const auto& [name, record] : *engine_->View()->datasets) *response->add_datasets() = ToProto(record);
   reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* DatasetServiceImpl::GetDataset(grpc::CallbackServerContext* context,
+                                                         const v1::GetDatasetRequest* request,
+                                                         v1::GetDatasetResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const auto datasets = engine_->View()->datasets;
+  const auto known = datasets->find(request->name());
+  if (known == datasets->end()) {
+    reactor->Finish(ToStatus(Error{.code = ErrorCode::kNotFound,
+                                   .message = fmt::format("there is no data set '{}'", request->name())}));
+    return reactor;
+  }
+  const bool posted = pool_->TryPost([request, response, reactor, set = known->second](Reader& reader) {
+    const auto filled = FillFacts(*request, set, reader, *response);
+    reactor->Finish(filled ? grpc::Status::OK : ToStatus(filled.error()));
+  });
+  if (!posted) reactor->Finish(ToStatus(Busy()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* DatasetServiceImpl::ReportDataset(grpc::CallbackServerContext* context,
+                                                            const v1::ReportDatasetRequest* request,
+                                                            v1::ReportDatasetResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const auto checked = CheckLimits(*request); !checked) {
+    reactor->Finish(ToStatus(checked.error()));
+    return reactor;
+  }
+  DatasetOrder order{.record = {.name = request->name(),
+                                .address = request->address(),
+                                .owner = request->actor().empty() ? "unknown" : request->actor()},
+                     .facts = request->facts()};
+  engine_->ChangeDataset(std::move(order), [response, reactor](const Result<DatasetAnswer>& answer) {
+    if (answer) *response->mutable_dataset() = ToProto(answer->record);
+    reactor->Finish(answer ? grpc::Status::OK : ToStatus(answer.error()));
+  });
   return reactor;
 }
 

@@ -185,6 +185,12 @@ Status CheckLimits(const v1::RegisterDatasetRequest& request) {
   return CheckText("owner", dataset.owner());
 }
 
+Status CheckLimits(const v1::ReportDatasetRequest& request) {
+  if (!request.facts().has_contents() && !request.facts().has_verification())
+    return Fail(ErrorCode::kInvalidArgument, "facts: missing; what was found?");
+  return CheckText("actor", request.actor());
+}
+
 Status CheckLimits(const v1::CreateTokenRequest& request) {
   constexpr uint64_t kMostTtlMs = uint64_t{3650} * 24 * 3600 * 1000;
   if (request.ttl_ms() > kMostTtlMs) {

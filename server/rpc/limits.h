@@ -27,6 +27,7 @@ Status CheckLimits(const v1::SetAsideNodeRequest& request);
 Status CheckLimits(const v1::ReturnNodeRequest& request);
 Status CheckLimits(const v1::ForgetNodeRequest& request);
 Status CheckLimits(const v1::RegisterDatasetRequest& request);
+Status CheckLimits(const v1::ReportDatasetRequest& request);
 Status CheckLimits(const v1::CreateTokenRequest& request);
 Status CheckLimits(const v1::CreateJoinTokenRequest& request);
 Status CheckLimits(const v1::RevokeNodeRequest& request);

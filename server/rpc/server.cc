@@ -133,7 +133,7 @@ struct RpcServer::Parts {
         jobs(the_engine, pool, clock, std::move(rules)),
         nodes(the_engine, pool),
         events(the_engine, pool, clock),
-        datasets(the_engine),
+        datasets(the_engine, pool),
         tokens(the_engine, [this](const std::string& token) { EndStreamsOf(token); }),
         usage(the_engine, pool, clock),
         admin(the_engine, pool, clock, std::move(reload)),

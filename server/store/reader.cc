@@ -216,6 +216,21 @@ Result<std::vector<StoredEvent>> Reader::Newest(JobId job, EventKind kind, size_
   });
 }
 
+Result<DatasetFactsRow> Reader::DatasetFacts(const std::string& name) {
+  return state_.Guard([&] {
+    auto& query = state_.Prepare("SELECT contents, verification FROM dataset_facts WHERE name = ?");
+    query.bind(1, name);
+    DatasetFactsRow out;
+    const auto blob = [&query](int i) {
+      const auto column = query.getColumn(i);
+      return std::string(static_cast<const char*>(column.getBlob()), static_cast<size_t>(column.getBytes()));
+    };
+    if (query.executeStep()) out = {.contents = blob(0), .verification = blob(1)};
+    query.reset();
+    return out;
+  });
+}
+
 Result<std::map<uint32_t, LogPosition>> Reader::LogPositions(RunKey run) {
   return metrics_.Guard([&] {
     auto& query = metrics_.Prepare(

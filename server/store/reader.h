@@ -102,6 +102,12 @@ struct JobEnd {
   bool by_hand = false;  ///< somebody started it, in a folder that is not imgd's
 };
 
+/// What is known of a data set, serialized; empty where nothing is.
+struct DatasetFactsRow {
+  std::string contents;      ///< v1::DatasetContents
+  std::string verification;  ///< v1::DatasetVerification
+};
+
 /// Reads both databases, read-only. Not thread-safe: each reading thread has its own.
 class Reader {
  public:
@@ -133,6 +139,7 @@ class Reader {
   Result<std::vector<NodeRunRow>> NodeRuns(const NodeId& node, size_t most);
   /// Every start of those jobs that took anything and had not ended at `since_us`; by job.
   Result<std::vector<StartUse>> Starts(int64_t since_us);
+  Result<DatasetFactsRow> DatasetFacts(const std::string& name);
   /// Each rank's log of one start.
   Result<std::map<uint32_t, LogPosition>> LogPositions(RunKey run);
   /// Where its ranks' time went; see rank_times.h.

@@ -248,26 +248,6 @@ Result<std::vector<NodeRecord>> StateStore::LoadNodes() {
   return nodes;
 }
 
-Result<std::map<std::string, DatasetRecord>> StateStore::LoadDatasets() {
-  return database_->Guard([this] {
-    std::map<std::string, DatasetRecord> datasets;
-    auto& query = database_->Prepare(
-        "SELECT name, address, images, classes, owner, registered_us, made_by FROM datasets");
-    while (query.executeStep()) {
-      const std::string name = query.getColumn(0).getString();
-      datasets[name] = {.name = name,
-                        .address = query.getColumn(1).getString(),
-                        .images = Unsigned(query.getColumn(2)),
-                        .classes = query.getColumn(3).getUInt(),
-                        .owner = query.getColumn(4).getString(),
-                        .registered = {query.getColumn(5).getInt64()},
-                        .made_by = JobId(Unsigned(query.getColumn(6)))};
-    }
-    query.reset();
-    return datasets;
-  });
-}
-
 Result<std::map<std::string, TokenRecord>> StateStore::LoadTokens() {
   return database_->Guard([this] {
     std::map<std::string, TokenRecord> tokens;
@@ -305,19 +285,6 @@ void StateStore::RemoveToken(const std::string& name) {
     RunSql(database, "DELETE FROM token_scopes WHERE token = ?", name);
     RunSql(database, "DELETE FROM tokens WHERE name = ?", name);
   });
-}
-
-void StateStore::SaveDataset(const DatasetRecord& dataset) {
-  batch_->Write([&dataset](Database& database) {
-    RunSql(database, "INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", dataset.name,
-           dataset.address, Signed(dataset.images), dataset.classes, dataset.owner, dataset.registered.micros,
-           Signed(dataset.made_by.value()));
-  });
-}
-
-void StateStore::RemoveDataset(const std::string& name) {
-  batch_->Write(
-      [&name](Database& database) { RunSql(database, "DELETE FROM datasets WHERE name = ?", name); });
 }
 
 void StateStore::SaveJob(const JobRecord& job) {

@@ -30,7 +30,13 @@ struct DatasetRecord {
   uint32_t classes = 0;
   std::string owner;
   WallTime registered;
-  JobId made_by;  ///< the conversion that is still to make it; JobId(): it is there
+  JobId made_by;         ///< the conversion that is still to make it; JobId(): it is there
+  std::string progress;  ///< serialized v1::DatasetProgress of the conversion that runs; empty: none
+  WallTime described;    ///< when it was told what the set holds; zero: never
+  WallTime verified;     ///< zero: never
+  uint64_t broken = 0;   ///< faults that were found then
+
+  bool operator==(const DatasetRecord&) const = default;
 };
 
 /// When a job ended.
@@ -109,6 +115,11 @@ class StateStore {
   void SaveSweep(const SweepRecord& sweep, const std::string& yaml);
   void SaveRungResult(const imgd::SaveRungResult& result);
   void SaveDataset(const DatasetRecord& dataset);
+  /// Serialized v1::DatasetContents, and v1::DatasetVerification, in the place of what was there.
+  void SaveDatasetContents(const std::string& name, const std::string& contents);
+  void SaveDatasetVerification(const std::string& name, const std::string& verification);
+  void RemoveDatasetFacts(const std::string& name);
+  /// With what is known of it.
   void RemoveDataset(const std::string& name);
   void SaveToken(const TokenRecord& token);
   void RemoveToken(const std::string& name);

@@ -77,6 +77,7 @@ const std::vector<ApiRoute>& ApiRoutes() {
       {"DELETE", "/api/v1/nodes/{name}", "NodeService.ForgetNode"},
       {"GET", "/api/v1/datasets", "DatasetService.ListDatasets"},
       {"POST", "/api/v1/datasets", "DatasetService.RegisterDataset"},
+      {"GET", "/api/v1/datasets/{name}", "DatasetService.GetDataset"},
       {"DELETE", "/api/v1/datasets/{name}", "DatasetService.RemoveDataset"},
       {"GET", "/api/v1/tokens", "TokenService.ListTokens"},
       {"POST", "/api/v1/tokens", "TokenService.CreateToken"},

@@ -17,6 +17,7 @@ namespace {
 
 constexpr auto kPace = std::chrono::milliseconds(250);
 constexpr auto kJobPeriod = std::chrono::seconds(1);
+constexpr auto kDatasetPeriod = std::chrono::seconds(1);
 constexpr auto kNodePeriod = std::chrono::seconds(3);
 constexpr auto kSignOfLifePeriod = std::chrono::seconds(15);
 constexpr int kComeAgainMs = 2000;
@@ -119,6 +120,8 @@ void LiveFeed::Begin() {
   nodes_.clear();
   const Instant now = clock_->Now();
   nodes_due_ = now;
+  datasets_ = engine_->View()->datasets;
+  datasets_due_ = now;
   sign_of_life_due_ = now + kSignOfLifePeriod;
   JobFilter filter{.most = 1000};
   for (int state = v1::JOB_STATE_QUEUED; state <= v1::JOB_STATE_PAUSED; ++state)
@@ -139,6 +142,10 @@ void LiveFeed::Look() {
   if (now >= nodes_due_) {
     AddNodes(text);
     nodes_due_ = now + kNodePeriod;
+  }
+  if (now >= datasets_due_) {
+    AddDatasets(text);
+    datasets_due_ = now + kDatasetPeriod;
   }
   if (now >= sign_of_life_due_) text += ": imgd is there\n\n";
   if (text.empty()) return;
@@ -227,6 +234,21 @@ void LiveFeed::AddNodes(std::string& out) {
     std::erase_if(nodes_, [&known](const auto& said) { return !known.contains(said.first); });
   }
   if (!changed.nodes().empty()) out += fmt::format("event: nodes\ndata: {}\n\n", DataOf(changed));
+}
+
+void LiveFeed::AddDatasets(std::string& out) {
+  const auto before = std::exchange(datasets_, engine_->View()->datasets);
+  if (before == datasets_) return;
+  v1::DatasetsChanged changed;
+  for (const auto& [name, set] : *datasets_) {
+    const auto said = before->find(name);
+    if (said == before->end() || said->second != set) *changed.add_datasets() = ToProto(set);
+  }
+  for (const auto& [name, set] : *before) {
+    if (!datasets_->contains(name)) changed.add_gone(name);
+  }
+  if (changed.datasets().empty() && changed.gone().empty()) return;
+  out += fmt::format("event: datasets\ndata: {}\n\n", DataOf(changed));
 }
 
 void LiveFeed::Admit(const std::vector<Arrival>& arrivals) {

@@ -62,6 +62,7 @@ class LiveFeed {
   void AddJobs(std::string& out);
   void AddJob(JobId id, KnownJob& known, const ClusterView& view, std::string& out);
   void AddNodes(std::string& out);
+  void AddDatasets(std::string& out);
 
   Reader reader_;
   Engine* engine_;
@@ -73,6 +74,8 @@ class LiveFeed {
   std::map<JobId, KnownJob> jobs_;
   std::map<std::string, std::string> nodes_;  ///< what was last said of each
   Instant nodes_due_{};
+  std::shared_ptr<const std::map<std::string, DatasetRecord>> datasets_;  ///< as they were last said
+  Instant datasets_due_{};
   Instant sign_of_life_due_{};
 
   std::mutex mutex_;

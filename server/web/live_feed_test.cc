@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "imgd/v1/dataset.grpc.pb.h"
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/rpc/testing/rpc_fixture.h"
 #include "server/web/testing/http_client.h"
@@ -246,6 +247,35 @@ TEST_F(LiveFeedTest, ATokenIsNeededWhereThereIsOne) {
   const std::string token = Token("view");
   EXPECT_EQ(Source(daemon->web_port()).status, 401);
   EXPECT_EQ(Source(daemon->web_port(), "", fmt::format("Authorization: Bearer {}\r\n", token)).status, 200);
+}
+
+TEST_F(LiveFeedTest, DataSetsThatChangeAreToldAndThoseThatGo) {
+  Source page(daemon->web_port());
+  page.Begin();
+  const auto sets = v1::DatasetService::NewStub(channel);
+  v1::RegisterDatasetRequest request;
+  request.mutable_dataset()->set_name("shapes");
+  request.mutable_dataset()->set_address("/data/shapes");
+  v1::RegisterDatasetResponse response;
+  {
+    Context context;
+    ASSERT_TRUE(sets->RegisterDataset(&context, request, &response).ok());
+  }
+  auto seen = page.Next("datasets");
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->data["datasets"][0]["address"], "/data/shapes");
+  EXPECT_THAT(seen->data["gone"], IsEmpty());
+  v1::RemoveDatasetRequest removal;
+  removal.set_name("shapes");
+  v1::RemoveDatasetResponse removed;
+  {
+    Context context;
+    ASSERT_TRUE(sets->RemoveDataset(&context, removal, &removed).ok());
+  }
+  seen = page.Next("datasets");
+  ASSERT_TRUE(seen);
+  EXPECT_THAT(seen->data["datasets"], IsEmpty());
+  EXPECT_EQ(seen->data["gone"], Json::array({"shapes"}));
 }
 
 }  // namespace

@@ -5,11 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "common/dataset_limits.h"
 #include "common/version.h"
 #include "imgd/v1/report.pb.h"
 #include "server/web/api.h"
 #include "server/web/downloads.h"
-#include "server/web/job_pictures.h"
+#include "server/web/pictures.h"
 
 namespace imgd::web {
 namespace {
@@ -176,12 +177,13 @@ Json PathParameter(const char* name, Json schema) {
 }
 
 /// A file: of no message, and not JSON.
-Json FileOperation(const char* id, Scope scope, const char* type, const char* description, Json parameters) {
+Json FileOperation(const char* id, Scope scope, const char* type, const char* description, Json parameters,
+                   const char* tag = "JobService") {
   const Json content = {{type, {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   Json responses = {{"200", {{"description", description}, {"content", content}}}};
   AddRefusals(responses);
   return {{"operationId", id},
-          {"tags", {"JobService"}},
+          {"tags", {tag}},
           {"x-imgd-scope", std::string(NameOf(scope))},
           {"parameters", std::move(parameters)},
           {"responses", std::move(responses)}};
@@ -194,6 +196,12 @@ void AddFiles(Json& paths) {
       "GetSamplePicture", Scope::kView, "image/jpeg", "The picture of an image that GetSamples has",
       {PathParameter("id", number), PathParameter("event", number),
        PathParameter("number", {{"type", "integer"}, {"minimum", 0}, {"maximum", 15}})});
+  paths[kDatasetPicturePath]["get"] = FileOperation(
+      "GetDatasetPicture", Scope::kView, "image/jpeg", "The picture of an image that GetDataset has",
+      {PathParameter("name", text),
+       PathParameter("described_us", {{"type", "integer"}, {"minimum", 1}, {"maximum", INT64_MAX}}),
+       PathParameter("number", {{"type", "integer"}, {"minimum", 0}, {"maximum", kMostDatasetSamples - 1}})},
+      "DatasetService");
   Json file =
       FileOperation("GetCheckpointFile", Scope::kSubmit, "application/octet-stream",
                     "A file of a checkpoint that ListCheckpoints has",

@@ -6,9 +6,9 @@
 #include "server/web/downloads.h"
 #include "server/web/errors.h"
 #include "server/web/health_handler.h"
-#include "server/web/job_pictures.h"
 #include "server/web/metrics_page.h"
 #include "server/web/openapi.h"
+#include "server/web/pictures.h"
 #include "server/web/report_handlers.h"
 #include "server/web/scrape_targets.h"
 #include "server/web/static_files.h"
@@ -57,6 +57,7 @@ Router MakeRouter(const WebParts& parts) {
       {"GET", kRelayedMetricsPath, Scope::kView, 0, RelayedMetricsPage(engine)},
       {"GET", kCheckpointFilePath, Scope::kSubmit, 0, CheckpointFileHandler(parts.pool)},
       {"GET", kSamplePicturePath, Scope::kView, 0, SamplePictureHandler(parts.caller)},
+      {"GET", kDatasetPicturePath, Scope::kView, 0, DatasetPictureHandler(parts.caller)},
       {"GET", "/api/v1/openapi.json", Scope::kOpen, 0, OpenApiHandler()},
   };
   for (auto& route : MakeApiRoutes(parts.caller, parts.pool)) routes.push_back(std::move(route));

@@ -13,7 +13,7 @@ constexpr std::string_view kHashed = "/assets/";
 /// Pages that the dashboard's own router shows.
 constexpr const char* kPages[] = {"/",      "/jobs",         "/jobs/{id}", "/jobs/{id}/{tab}",
                                   "/nodes", "/nodes/{name}", "/queue",     "/datasets",
-                                  "/usage", "/compare",      "/submit"};
+                                  "/usage", "/compare",      "/submit",    "/datasets/{name}"};
 
 /// Nothing is loaded from elsewhere, nothing runs that is not a file of this program, and no other site shows
 /// it.

@@ -311,6 +311,7 @@ class Converter final : public Conversion {
       if (!note && !failure_) failure_ = note.error();
       if (failure_) return;
       notes_[shard] = std::move(*note);
+      ++state_.shards_done;
     }
   }
 
@@ -412,6 +413,7 @@ class Converter final : public Conversion {
     state_.bytes += bytes;
     state_.skipped += skipped;
     state_.total = set_.size();
+    state_.shards = output_.shards;
     if (!progress_ || progress_(state_)) return {};
     return Stopped();
   }

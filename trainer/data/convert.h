@@ -45,11 +45,13 @@ struct ConvertResult {
 
 /// How far it is.
 struct ConvertState {
-  const char* doing = "";  ///< "checking" the source's checksums, then "writing"
-  uint64_t done = 0;       ///< images
-  uint64_t total = 0;      ///< images
-  uint64_t bytes = 0;      ///< read so far
-  uint64_t skipped = 0;    ///< of the images done, those in shards that an earlier run had finished
+  const char* doing = "";    ///< "checking" the source's checksums, then "writing"
+  uint64_t done = 0;         ///< images
+  uint64_t total = 0;        ///< images
+  uint64_t bytes = 0;        ///< read so far
+  uint64_t skipped = 0;      ///< of the images done, those in shards that an earlier run had finished
+  uint64_t shards_done = 0;  ///< or blocks of an ImageFolder's files
+  uint64_t shards = 0;       ///< of so many
 };
 /// Told from any thread, one call at a time; false stops the conversion.
 using ConvertProgress = std::function<bool(const ConvertState&)>;

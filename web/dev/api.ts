@@ -2,6 +2,7 @@
 import type { Job, MetricAxis } from '../src/api/types.ts';
 import { LEVELS, type Level, levelOf } from '../src/lib/log_level.ts';
 import { history, type Run, rankStretches, xOf } from './curves.ts';
+import { factsOf } from './datasets.ts';
 import { blankJob, us, type WorldJob } from './jobs.ts';
 import { type Live, summaryOf } from './live.ts';
 import { logsOf } from './logs.ts';
@@ -305,9 +306,16 @@ function register({ world, body }: Call) {
   const known = world.datasets.get(set.name);
   if (known && known.address !== set.address)
     throw new Refusal(409, 'ALREADY_EXISTS', `'${set.name}' stands for ${known.address}`);
-  const dataset = { images: '0', classes: 0, made_by: '0', registered_us: us(Date.now() / 1000), ...set };
+  const unknown = { images: '0', classes: 0, made_by: '0', verified_us: '0', broken: '0', described_us: '0' };
+  const dataset = { ...unknown, registered_us: us(Date.now() / 1000), ...set };
   world.datasets.set(set.name, dataset);
   return { dataset, existed: known !== undefined };
+}
+
+function oneDataset({ world, parts }: Call) {
+  const one = world.datasets.get(parts[1]!);
+  if (!one) throw new Refusal(404, 'NOT_FOUND', `there is no data set '${parts[1]}'`);
+  return factsOf(one);
 }
 
 function forget({ world, parts }: Call) {
@@ -333,6 +341,7 @@ export const ROUTES: [string, string, Handler][] = [
   ['POST', 'nodes/*/return', giveBack],
   ['GET', 'datasets', ({ world }) => ({ datasets: [...world.datasets.values()] })],
   ['POST', 'datasets', register],
+  ['GET', 'datasets/*', oneDataset],
   ['DELETE', 'datasets/*', forget],
   ['GET', 'usage/over-time', usageOverTime],
   ['GET', 'usage', ({ world }) => ({ accounts: world.usage, currency: 'USD', warning: '' })],

@@ -1,5 +1,6 @@
 // What goes on in the canned world: each call of tick() is a second of it.
 import type { Decision, Job, ShortState } from '../src/api/types.ts';
+import { convert } from './datasets.ts';
 import type { Hub } from './hub.ts';
 import { addChange, setFigures, stateName, us, type WorldJob } from './jobs.ts';
 import { holdDevices, readNodes, type World } from './world.ts';
@@ -25,6 +26,8 @@ export class Live {
       if (one.job.state === 'JOB_STATE_RUNNING') this.#train(one);
       if (one.job.state === 'JOB_STATE_PREEMPTING') this.#leave(one, now);
     }
+    const datasets = convert(this.#world.datasets, now);
+    if (datasets.length > 0) this.#hub.send('datasets', { datasets, gone: [] });
     if (this.#ticks % 3 === 0) this.#hub.send('nodes', { nodes: readNodes(this.#world, this.#ticks, now) });
   }
 

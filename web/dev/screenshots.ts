@@ -28,11 +28,14 @@ const PAGES: [string, string, Prepare?][] = [
   ],
   ['job', `/jobs/${jobs[0]}`, drawn],
   ['job-logs', `/jobs/${jobs[0]}/logs`, (page) => page.waitForSelector('.log .line')],
+  ['job-results', `/jobs/${jobs[0]}/results`, pictures],
   ['job-timeline', `/jobs/${jobs[0]}/timeline`],
   ['job-config', `/jobs/${jobs[0]}/config`],
   ['queue', '/queue'],
   ['nodes', '/nodes'],
+  ['node', '/nodes/gpu-1'],
   ['datasets', '/datasets'],
+  ['dataset', '/datasets/shapes', pictures],
   ['usage', '/usage'],
   ['compare', `/compare?jobs=${jobs.join(',')}`, drawn],
 ];
@@ -43,6 +46,14 @@ async function drawn(page: Page): Promise<void> {
   await page
     .waitForFunction(() => !document.querySelector('figure .none'), null, { timeout: 5000 })
     .catch(() => {});
+}
+
+/** Small pictures are there; those that nobody has scrolled to are not asked for. */
+async function pictures(page: Page): Promise<void> {
+  await page.locator('.samples img').first().waitFor();
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll<HTMLImageElement>('.samples img')].some((image) => image.naturalWidth > 0),
+  );
 }
 
 /** What is below the page's content is left out; what is too long is cut. */

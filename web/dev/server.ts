@@ -126,8 +126,8 @@ export class DevServer {
 }
 
 /** What is no JSON: an image's picture, a checkpoint's file. */
-function fileOf([jobs, , what, name, last, file]: string[]) {
-  if (jobs !== 'jobs' || last === undefined) return undefined;
+function fileOf([noun, , what, name, last, file]: string[]) {
+  if ((noun !== 'jobs' && noun !== 'datasets') || last === undefined) return undefined;
   if (what === 'samples') return { type: 'image/svg+xml', headers: {}, body: samplePicture(Number(last)) };
   if (what !== 'checkpoints' || last !== 'files') return undefined;
   const headers = { 'content-disposition': `attachment; filename="job-${name}-${file}"` };

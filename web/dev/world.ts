@@ -1,5 +1,6 @@
 // A cluster that does not exist: the same each time, but for the time of day.
 import type { AccountUsage, Dataset, Device, Node } from '../src/api/types.ts';
+import { conversionAt } from './datasets.ts';
 import { addChange, endJob, makeJob, setFigures, startJob, us, type WorldJob } from './jobs.ts';
 import { noise, random } from './random.ts';
 
@@ -294,6 +295,11 @@ function addDatasets(world: World, now: number): void {
       classes,
       owner,
       made_by,
+      // One was verified and is whole, one has faults, one never was.
+      verified_us: i < 2 ? us(now - 86400 * (3 + i)) : '0',
+      broken: i === 1 ? '131' : '0',
+      described_us: i < 3 ? us(now - 86400 * (3 + i)) : '0',
+      ...(made_by === '0' ? {} : { progress: conversionAt(made_by, 40_960, now) }),
       registered_us: us(now - 86400 * (20 - i * 5)),
     });
   });

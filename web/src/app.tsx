@@ -2,6 +2,7 @@ import { useEffect } from 'preact/hooks';
 import { current, matchPath } from './lib/route.ts';
 import { useStore } from './lib/store.ts';
 import { ComparePage } from './pages/compare.tsx';
+import { DatasetPage } from './pages/dataset.tsx';
 import { DatasetsPage } from './pages/datasets.tsx';
 import { JobPage } from './pages/job.tsx';
 import { JobsPage } from './pages/jobs.tsx';
@@ -25,6 +26,7 @@ const ROUTES: readonly [string, string, (parameters: Parameters) => preact.JSX.E
   ['/nodes/:name', 'Nodes', ({ name }) => <NodesPage name={name!} />],
   ['/queue', 'Queue', () => <QueuePage />],
   ['/datasets', 'Data sets', () => <DatasetsPage />],
+  ['/datasets/:name', 'Data set', ({ name }) => <DatasetPage key={name} name={name!} />],
   ['/usage', 'Usage', () => <UsagePage />],
 ];
 

@@ -9,6 +9,9 @@ const PLACES = [
   '/nodes?view=table&q=l4',
   '/nodes/gpu-5',
   '/datasets',
+  '/datasets/imagenet-176',
+  '/datasets/shapes',
+  '/datasets/places',
   '/usage',
   '/compare',
   '/compare?jobs=11,12,13',
@@ -19,7 +22,15 @@ const PLACES = [
   '/jobs/11/timeline',
   '/jobs/11/config',
 ];
-const DARK = ['/', '/nodes', '/usage', '/compare?jobs=11,12,13', '/jobs/11', '/submit'];
+const DARK = [
+  '/',
+  '/nodes',
+  '/datasets/imagenet-176',
+  '/usage',
+  '/compare?jobs=11,12,13',
+  '/jobs/11',
+  '/submit',
+];
 
 for (const dark of [false, true]) {
   browserTest(

@@ -116,3 +116,67 @@ browserTest('a file that is dropped on the editor is the job', async ({ page, ba
   await drop('name: dropped\nresources: {nodes: 1}\n');
   await page.getByText('The file is good').waitFor();
 });
+
+browserTest('a data set: its images, its classes, what verifying found, in words', async ({ page, base }) => {
+  await page.goto(`${base}/datasets`);
+  await page.getByRole('link', { name: 'imagenet-176' }).click();
+  await page.waitForURL(/\/datasets\/imagenet-176$/);
+  await page.locator('nav a[aria-current=page]', { hasText: 'Data sets' }).waitFor();
+  await page.locator('.samples img').first().waitFor();
+  assert.equal(await page.locator('.samples img').count(), 36);
+  assert.match((await page.locator('.samples img').first().getAttribute('alt'))!, /bench\/.*: bench$/);
+  const verification = page.getByRole('region', { name: 'Verification' });
+  assert.match((await verification.textContent())!, /✗ 131 faults.*1\s331\s167 decoded/);
+  await verification.getByRole('button', { name: 'Show the first 100' }).click();
+  assert.match((await verification.textContent())!, /Corrupt JPEG data.*and 31 more/);
+  assert.match((await page.textContent('main'))!, /n02105855_2933\.JPEG.*truncated/);
+  const classes = page.getByRole('region', { name: 'Classes of train' });
+  assert.equal(await classes.locator('tbody tr').count(), 50);
+  await page.getByRole('button', { name: 'Show all classes of train' }).click();
+  assert.equal(await classes.locator('tbody tr').count(), 1000);
+});
+
+browserTest(
+  'how far a conversion is comes live, and goes when it is done',
+  async ({ page, server, base }) => {
+    await page.goto(`${base}/datasets/places`);
+    const bar = page.getByRole('progressbar', { name: 'How far the conversion is' });
+    await bar.waitFor();
+    const text = page.getByRole('region', { name: 'Conversion' }).locator('.conversion span');
+    const before = await text.textContent();
+    assert.match(before!, /writing train: \d+\s\d+ of 1\s803\s460 images, \d+ of 1503 shards/);
+    await page.waitForFunction(
+      (old) => document.querySelector('.conversion span')!.textContent !== old,
+      before,
+    );
+    assert.match((await page.textContent('main'))!, /Never verified: it is still being made/);
+
+    // Its end: it is described and verified.
+    const made = server.world.datasets.get('places')!;
+    const { progress, ...rest } = made;
+    assert.ok(progress);
+    const at = String(Date.now() * 1000);
+    const done = {
+      ...rest,
+      made_by: '0',
+      described_us: at,
+      verified_us: at,
+      images: '1803460',
+      classes: 365,
+    };
+    server.world.datasets.set('places', done);
+    server.hub.send('datasets', { datasets: [done], gone: [] });
+    await page.locator('.samples img').first().waitFor();
+    assert.equal(await bar.count(), 0);
+    assert.match((await page.textContent('main'))!, /✓ nothing is broken/);
+  },
+);
+
+browserTest('a set that goes away while one looks is said to be gone', async ({ page, server, base }) => {
+  await page.goto(`${base}/datasets/shapes`);
+  await page.getByText('Never verified: nobody has told').waitFor();
+  assert.match((await page.textContent('main'))!, /imgcli dataset verify --decode dataset:shapes/);
+  server.world.datasets.delete('shapes');
+  server.hub.send('datasets', { datasets: [], gone: ['shapes'] });
+  await page.getByText('There is no data set shapes').waitFor();
+});

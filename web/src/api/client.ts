@@ -2,6 +2,7 @@ import type {
   ClassFigures,
   Dataset,
   Decision,
+  GetDatasetResponse,
   GetJobResponse,
   ListJobsResponse,
   ListUsageResponse,
@@ -227,6 +228,11 @@ export const api = {
       signal,
     ),
   datasets: (signal?: AbortSignal) => call<{ datasets: Dataset[] }>('GET', '/datasets', undefined, signal),
+  dataset: (name: string, signal?: AbortSignal) =>
+    call<GetDatasetResponse>('GET', `/datasets/${seg(name)}`, undefined, signal),
+  /** Where a browser finds the picture of a sample. */
+  datasetSampleAddress: (name: string, described_us: string, number: number) =>
+    `/api/v1/datasets/${seg(name)}/samples/${seg(described_us)}/${number}`,
   registerDataset: (name: string, address: string) =>
     call<{ dataset: Dataset; existed: boolean }>('POST', '/datasets', {
       dataset: { name, address, owner: actor() },

@@ -323,6 +323,68 @@ export interface Dataset {
   owner: string;
   registered_us: Int64;
   made_by: Int64;
+  /** Absent while no conversion runs. */
+  progress?: DatasetProgress;
+  /** 0: never. */
+  verified_us: Int64;
+  broken: Int64;
+  /** When it was last told what the set holds; 0: never. */
+  described_us: Int64;
+}
+
+export interface DatasetProgress {
+  job_id: Int64;
+  doing: string;
+  part: string;
+  done: Int64;
+  total: Int64;
+  shards_done: Int64;
+  shards: Int64;
+  bytes: Int64;
+  time_us: Int64;
+}
+
+export interface DatasetFinding {
+  place: string;
+  reason: string;
+}
+
+export interface DatasetPart {
+  name: string;
+  images: Int64;
+  class_count: number;
+  /** By label; of very many the first. */
+  classes: { name: string; images: Int64 }[];
+}
+
+/** What was found by who looked at a set; its pictures have addresses of their own. */
+export interface DatasetContents {
+  time_us: Int64;
+  version: string;
+  told_by: string;
+  parts: DatasetPart[];
+  samples: { part: string; name: string; label: number; class_name: string }[];
+  left_out: Int64;
+  left_out_images: DatasetFinding[];
+}
+
+export interface DatasetVerification {
+  time_us: Int64;
+  version: string;
+  told_by: string;
+  images: Int64;
+  decoded: Int64;
+  shards: Int64;
+  checksums: Int64;
+  indexes: Int64;
+  broken: Int64;
+  findings: DatasetFinding[];
+  doubtful: Int64;
+}
+
+export interface GetDatasetResponse {
+  dataset: Dataset;
+  facts: { contents?: DatasetContents; verification?: DatasetVerification };
 }
 
 export interface LogLine {

@@ -1,30 +1,33 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
+import { datasetsState, followDatasets, loadDatasets } from '../api/datasets_data.ts';
 import type { Dataset } from '../api/types.ts';
 import { count, ms, num } from '../lib/format.ts';
+import { useStore } from '../lib/store.ts';
 import { Command, Empty, Trouble, When } from '../ui/bits.tsx';
 import { ask, attempt, Dialog } from '../ui/feedback.tsx';
-import { useData } from '../ui/use_data.ts';
+import { Condition, ConversionCell } from './dataset_state.tsx';
 
 /** Names that jobs call data sets by. */
 export function DatasetsPage() {
-  const { data, error, reload } = useData('datasets', (signal) => api.datasets(signal));
+  useEffect(followDatasets, []);
+  const { datasets, ready, error } = useStore(datasetsState);
   const [open, setOpen] = useState(false);
   return (
     <>
       <div class="title">
         <h1 tabIndex={-1}>Data sets</h1>
-        {data && <span class="sub">{count(data.datasets.length)}</span>}
+        {ready && <span class="sub">{count(datasets.length)}</span>}
         <span class="grow" />
         <button type="button" onClick={() => setOpen(true)}>
           Register …
         </button>
       </div>
-      {!data && error && <Trouble text={error} retry={reload} />}
-      {data && (
+      {!ready && error && <Trouble text={error} retry={loadDatasets} />}
+      {ready && (
         <div class="stack">
           <section class="panel" aria-label="Registered data sets">
-            {data.datasets.length === 0 ? (
+            {datasets.length === 0 ? (
               <Empty
                 title="No data set has a name"
                 text="A name stands for the address of a set, so that job files say dataset:NAME/train and need no paths. Draw a small one and register it:"
@@ -33,25 +36,25 @@ export function DatasetsPage() {
                 }
               />
             ) : (
-              <List datasets={data.datasets} reload={reload} />
+              <List datasets={datasets} />
             )}
           </section>
-          {data.datasets.length > 0 && (
+          {datasets.length > 0 && (
             <div class="row muted">
               In a job file:{' '}
               <Command
-                text={`data: {train: dataset:${data.datasets[0]!.name}/train, val: dataset:${data.datasets[0]!.name}/val}`}
+                text={`data: {train: dataset:${datasets[0]!.name}/train, val: dataset:${datasets[0]!.name}/val}`}
               />
             </div>
           )}
         </div>
       )}
-      {open && <Register close={() => setOpen(false)} reload={reload} />}
+      {open && <Register close={() => setOpen(false)} />}
     </>
   );
 }
 
-function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () => void }) {
+function List({ datasets }: { datasets: readonly Dataset[] }) {
   const remove = async (name: string) => {
     const answer = await ask({
       title: `Take the name ${name} away?`,
@@ -59,7 +62,8 @@ function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () =
       confirm: 'Take it away',
       danger: true,
     });
-    if (answer && (await attempt(`${name} is no name any more`, () => api.removeDataset(name)))) reload();
+    if (answer && (await attempt(`${name} is no name any more`, () => api.removeDataset(name))))
+      await loadDatasets();
   };
   return (
     <div class="scroll" tabIndex={0}>
@@ -85,7 +89,9 @@ function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () =
         <tbody>
           {datasets.map((set) => (
             <tr key={set.name}>
-              <th scope="row">{set.name}</th>
+              <th scope="row">
+                <a href={`/datasets/${set.name}`}>{set.name}</a>
+              </th>
               <td class="mono">{set.address}</td>
               <td class="num">{num(set.images) > 0 ? count(set.images) : '–'}</td>
               <td class="num">{set.classes > 0 ? count(set.classes) : '–'}</td>
@@ -99,11 +105,12 @@ function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () =
                     made by{' '}
                     <a class="in-text" href={`/jobs/${set.made_by}`}>
                       job {set.made_by}
-                    </a>
+                    </a>{' '}
                   </>
                 ) : (
-                  <span class="muted">there</span>
+                  <Condition set={set} />
                 )}
+                {set.progress && <ConversionCell progress={set.progress} />}
               </td>
               <td class="num">
                 <button
@@ -123,7 +130,7 @@ function List({ datasets, reload }: { datasets: readonly Dataset[]; reload: () =
   );
 }
 
-function Register({ close, reload }: { close: () => void; reload: () => void }) {
+function Register({ close }: { close: () => void }) {
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
@@ -134,7 +141,7 @@ function Register({ close, reload }: { close: () => void; reload: () => void }) 
       )
     ) {
       close();
-      reload();
+      await loadDatasets();
     }
   };
   return (

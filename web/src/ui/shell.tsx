@@ -23,7 +23,8 @@ const PAGES = [
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path } = useStore(current);
-  const at = path.startsWith('/jobs') ? '/' : path;
+  const first = `/${path.split('/')[1]}`;
+  const at = first === '/jobs' ? '/' : first;
   return (
     <>
       <a class="skip" href="#main">
