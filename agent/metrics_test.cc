@@ -175,6 +175,7 @@ NodeSnapshot FullNode() {
     node.runs.back().ranks[0].validation = {2.5, 0.4};
     node.runs.back().ranks[0].checkpoint = {1e9, 1e8, 3};
     node.runs.back().ranks[0].h2d_seconds = 1;
+    node.runs.back().ranks[0].eta_seconds = 60;
   }
   for (uint32_t i = 0; i < 8; ++i) {
     auto& gpu = node.gpus.emplace_back();

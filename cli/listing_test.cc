@@ -200,7 +200,7 @@ TEST_F(Listing, ShowOfAJobWhoseRanksNeverRanSaysNotThatItTookAnything) {
   daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING, "starts"));
   daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_STARTING, v1::JOB_STATE_FAILED, "no such program"));
   EXPECT_THAT(RunListing({"show", "3"}).out, Not(HasSubstr("took")));
-  daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING, "all ranks run"));
+  daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_FAILED, "rank 1 was ended by SIGSEGV"));
   EXPECT_THAT(RunListing({"show", "3"}).out, HasSubstr("took"));
 }
 

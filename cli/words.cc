@@ -421,7 +421,7 @@ double RunSeconds(const v1::GetJobResponse& job, int64_t now_us) {
   // What ended before its ranks ran took nothing.
   const bool done = job.job().state() == v1::JOB_STATE_COMPLETED || job.job().has_external();
   const bool ran = done || std::ranges::any_of(job.history(), [](const v1::JobEvent& event) {
-                     return event.state_change().to() == v1::JOB_STATE_RUNNING;
+                     return event.state_change().from() == v1::JOB_STATE_RUNNING;
                    });
   if (IsFinal(job.job().state()) && !ran) return 0;
   const int64_t end = job.job().ended_us() != 0 ? job.job().ended_us() : now_us;

@@ -169,7 +169,7 @@ TEST_F(ApiTest, WhatIsRefusedAndHow) {
     ASSERT_TRUE(json.is_object()) << c.what;
     EXPECT_EQ(json["error"]["code"], c.code) << c.what;
   }
-  EXPECT_THAT(Ask("PUT", "/jobs").head, HasSubstr("Allow: GET, POST"));
+  EXPECT_THAT(Ask("PUT", "/jobs").head, HasSubstr("Allow: GET, HEAD, POST"));
   EXPECT_EQ(Get("/jobs")["jobs"].size(), 2u) << "nothing of all this was stored";
 }
 

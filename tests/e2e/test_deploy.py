@@ -114,7 +114,7 @@ def test_images_name_packages_and_options_that_exist(program: str) -> None:
 
 def test_help_of_the_agent_says_all_that_metrics_listen_takes() -> None:
     help_text = subprocess.run([BIN / "imgagent", "--help"], check=True, capture_output=True, text=True).stdout
-    about = help_text[help_text.index("--metrics-listen"):help_text.index("--spot-notices")]
+    about = help_text[help_text.index("--metrics-listen") : help_text.index("--spot-notices")]
     assert all(word in about for word in ("HOST:PORT", "relay", "off"))
 
 

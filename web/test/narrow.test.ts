@@ -4,7 +4,7 @@ import { axe, browserTest } from './harness.ts';
 
 const PLACES = [
   ...['/', '/queue', '/nodes', '/nodes?view=table', '/nodes/gpu-5', '/datasets', '/usage', '/submit'],
-  ...['/compare', '/compare?jobs=11,12,13', '/jobs/91', '/jobs/11', '/jobs/11/logs', '/jobs/11/results'],
+  ...['/compare', '/compare?jobs=11,12,13', '/jobs/12', '/jobs/11', '/jobs/11/logs', '/jobs/11/results'],
   ...['/jobs/11/timeline', '/jobs/11/config'],
 ];
 

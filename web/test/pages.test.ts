@@ -106,7 +106,7 @@ browserTest('each chart has a table behind it', async ({ page, base }) => {
   assert.ok((await rows.count()) > 20);
   assert.match(
     (await page.locator('figure[aria-label=Accuracy] [role=img]').getAttribute('aria-label'))!,
-    /training top-1 \d+\.\d %/,
+    /training top-1 \d+\.\d\u00a0%/,
   );
 });
 
@@ -116,7 +116,7 @@ browserTest(
     await page.goto(`${base}/jobs/91`);
     await page.getByRole('button', { name: 'Ranks’ step times as a table' }).click();
     const row = page.locator('section[aria-label="Ranks’ step times, table"] tbody tr').first();
-    assert.match((await row.textContent())!, /\d ms.*\d %/);
+    assert.match((await row.textContent())!, /\d\u00a0ms.*\d\u00a0%/);
     await page.getByRole('figure', { name: 'GPU busy' }).waitFor();
     await page.getByText('How busy the job’s GPUs are').waitFor({ state: 'attached' });
     await page.getByRole('img', { name: 'Busy GPUs of late' }).waitFor();
@@ -132,7 +132,7 @@ browserTest('usage by day, by account and by job', async ({ page, base }) => {
   const shown = await days.count();
   assert.ok(shown >= 7 && shown <= 30, `${shown} days`);
   await page.getByRole('button', { name: 'Device-hours' }).click();
-  await page.waitForFunction(() => /\d h/.test(document.querySelector('.chart-table')!.textContent!));
+  await page.waitForFunction(() => /\d\u00a0h/.test(document.querySelector('.chart-table')!.textContent!));
   await page.locator('section[aria-label="Use and quotas"] tbody tr').first().waitFor();
   await page.locator('section[aria-label="Jobs that took most"] a').first().click();
   await page.waitForURL(/\/jobs\/\d+$/);
@@ -219,7 +219,7 @@ browserTest('what a job has made: checkpoints, classes, mistakes', async ({ page
   const checkpoints = page.locator('section[aria-label=Checkpoints] tbody tr');
   await checkpoints.first().waitFor();
   assert.match((await checkpoints.first().textContent())!, /there/);
-  assert.match((await checkpoints.nth(0).locator('td:nth-child(2)').textContent())!, /^\d+\.\d\d %$/);
+  assert.match((await checkpoints.nth(0).locator('td:nth-child(2)').textContent())!, /^\d+\.\d\d\u00a0%$/);
   assert.deepEqual(await checkpoints.nth(0).locator('.badge').allTextContents(), ['last', 'best']);
   assert.deepEqual(await checkpoints.nth(1).locator('.badge').allTextContents(), ['newest 2']);
   assert.equal(await checkpoints.first().locator('.downloads a', { hasText: 'manifest.json' }).count(), 1);
@@ -240,7 +240,7 @@ browserTest('images with what the model answered, as pictures and as text', asyn
   const samples = page.locator('section[aria-label="Sample images"] li');
   await samples.first().waitFor();
   assert.equal(await samples.count(), 16);
-  assert.match((await samples.nth(2).textContent())!, /✗ .+ 70 %loss 2\.10/);
+  assert.match((await samples.nth(2).textContent())!, /✗ .+ 70\u00a0%loss 2\.10/);
   await page.locator('section[aria-label="Sample images"]').scrollIntoViewIfNeeded();
   await page.waitForFunction(() =>
     [...document.querySelectorAll<HTMLImageElement>('.samples img')].every(

@@ -10,7 +10,7 @@ browserTest('the queue: place, reason and forecast; what is held back or paused;
   const cells = await first.locator('td').allTextContents();
   assert.equal(cells[0], '1');
   assert.match(cells[1]!, / #99$/);
-  assert.match(cells[6]!, /^in 2 h/);
+  assert.match(cells[6]!, /^in 2\u00a0h/);
   assert.match(cells[7]!, /^needs 4 nodes with 8 free GPUs each; .* job 91 holds gpu-1, gpu-2/);
   const places = await page.locator('section[aria-label="In the queue"] tbody td:first-child').allTextContents();
   assert.deepEqual(places, places.map((_, i) => String(i + 1)));
@@ -86,7 +86,7 @@ browserTest('a GPU leads to the job that holds it, and a node says what it costs
   const row = page.locator('.node-row').filter({ has: page.getByRole('link', { name: 'gpu-1', exact: true }) });
   await row.locator('a.gpu').first().waitFor();
   assert.equal(await row.locator('a.gpu').count(), 8);
-  assert.match((await row.locator('a.gpu').first().textContent())!, /\d %.*#91/);
+  assert.match((await row.locator('a.gpu').first().textContent())!, /\d\u00a0%.*#91/);
   await row.locator('a.gpu').first().click();
   await page.waitForURL(/\/jobs\/91$/);
 
