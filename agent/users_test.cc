@@ -5,6 +5,7 @@
 #include "agent/secrets.h"
 #include "agent/testing/node.h"
 #include "agent/unix_user.h"
+#include "common/files.h"
 
 namespace imgd {
 namespace {
@@ -56,8 +57,8 @@ TEST_F(Users, WhatCannotBeIsSaidBeforeAnyJobComes) {
   EXPECT_EQ(done.error().message,
             fmt::format("projects: '*': user nobody can't run {}: Permission denied", closed.native()));
   // One who is not root, and has no capability.
-  const auto nobody = *FindUnixUser("nobody", {});
-  const auto games = *FindUnixUser("games", {});
+  const auto nobody = FindUnixUser("nobody", {}).value();
+  const auto games = FindUnixUser("games", {}).value();
   EXPECT_TRUE(DoAs(nobody, [&] { return MayBecome(nobody); }));
   const auto refused = DoAs(nobody, [&] { return MayBecome(games); });
   EXPECT_THAT(refused.error().message,
@@ -102,15 +103,16 @@ struct RanksOfAUser : Users {
 
 TEST_F(RanksOfAUser, AreThatUserAndHaveAFolderOfTheirOwn) {
   const auto run = node.RunPath(7, 1);
+  const auto others = dir.Write("others", "text\n");
   Trainer(fmt::format(
       "id -u; id -g; id -G; grep -E 'NoNewPrivs|CapPrm|CapAmb' /proc/self/status; pwd; echo $HOME $USER\n"
       "cat $1 > /dev/null && cat $IMGD_RESUME > /dev/null && echo reads\n"
       "printf '\\002\\000\\000\\000\\010\\001' > $IMGD_RUN_DIR/events.$LOCAL_RANK; mkdir -m 0700 "
       "$IMGD_RUN_DIR/own.$RANK\n"
-      "for f in run.json status.json shim.log; do cat {0}/$f; touch {0}/$f; ln -sf /etc/passwd {0}/$f.tmp; "
+      "for f in run.json status.json shim.log; do cat {0}/$f; touch {0}/$f; ln -sf {1} {0}/$f.tmp; "
       "done 2>/dev/null\n"
       "ls {0} 2>&1 > /dev/null | grep -c denied; touch {0}/new 2>&1 | grep -c denied; exit 0",
-      run.native()));
+      run.native(), others.native()));
   node.Start(7, 1, 2);
   ASSERT_TRUE(node.UntilGone(7, 1));
   EXPECT_EQ(node.Status(7, 1).start_error(), "");
@@ -123,6 +125,7 @@ TEST_F(RanksOfAUser, AreThatUserAndHaveAFolderOfTheirOwn) {
                                      "/nonexistent nobody", "reads", "1", "1"));
   }
   EXPECT_FALSE(std::filesystem::exists(run / "status.json.tmp"));
+  EXPECT_EQ(*ReadFile(others), "text\n");
   struct stat facts {};
   ASSERT_EQ(::stat((run / "ranks").c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 07777, 02770U);

@@ -86,7 +86,8 @@ struct DatasetFactsTest : RpcTest {
     return Json::parse(answer.body, nullptr, false);
   }
   v1::RunId Start(FakeAgent& agent) {
-    const auto prepare = agent.NextCommand();
+    auto prepare = agent.NextCommand();
+    while (prepare && prepare->has_forget_run()) prepare = agent.NextCommand();  // of the run before
     EXPECT_TRUE(prepare && prepare->has_prepare_run());
     agent.Prepared(prepare->prepare_run().run());
     const auto command = agent.NextCommand();
