@@ -234,8 +234,8 @@ def test_a_program_that_reads_nothing_of_its_input_ends_with_its_session(cluster
 def test_who_stops_reading_for_long_keeps_the_session(cluster: Cluster) -> None:
     """Longer than the 10 s after which a connection that answers no ping is given up."""
     with subprocess.Popen(shell(cluster, "a", "--", "sh", "-c", "head -c 20000000 /dev/zero; echo end"),
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE) as client:  # fmt: skip
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          bufsize=0) as client:  # fmt: skip
         assert client.stdout
         assert client.stdout.read(1) == b"\0"
         time.sleep(14)
