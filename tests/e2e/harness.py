@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,9 @@ from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("IMGD_BIN", ROOT / "build/release/bin"))
+# With which the dashboard is looked at.
+NODE = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps")) / "node/bin/node"
+CHROMIUM = os.environ.get("IMGD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 FINAL = {"JOB_STATE_COMPLETED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"}
 
 T = TypeVar("T")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import MakeJob
 from gpus import ILL, gpu_agent
-from harness import BIN, ROOT, Cluster, wait_for
-
-NODE = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps")) / "node/bin/node"
-CHROMIUM = os.environ.get("IMGD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+from harness import BIN, CHROMIUM, NODE, ROOT, Cluster, wait_for
 
 
 @pytest.fixture

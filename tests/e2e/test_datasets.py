@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ROOT, Cluster, processes_with, wait_for
-
-NODE = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps")) / "node/bin/node"
-CHROMIUM = os.environ.get("IMGD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+from harness import CHROMIUM, NODE, ROOT, Cluster, processes_with, wait_for
 
 
 @pytest.fixture

@@ -15,11 +15,9 @@ from typing import Any
 
 import pytest
 from conftest import MakeJob
-from harness import BIN, ROOT, Cluster
+from harness import BIN, CHROMIUM, NODE, ROOT, Cluster
 
 pytestmark = pytest.mark.skipif(not (BIN / "imgtrain").exists(), reason="there is no imgtrain: ./run build")
-NODE = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps")) / "node/bin/node"
-CHROMIUM = os.environ.get("IMGD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture

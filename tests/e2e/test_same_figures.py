@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import shutil
 import statistics
 import subprocess
 from collections.abc import Iterator
@@ -14,11 +13,8 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeJob
-from harness import ROOT, Cluster, wait_for
+from harness import CHROMIUM, NODE, ROOT, Cluster, wait_for
 from prometheus import PROGRAM, Prometheus, rules_without_patience
-
-NODE = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps")) / "node/bin/node"
-CHROMIUM = os.environ.get("IMGD_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
     pytest.mark.long,
