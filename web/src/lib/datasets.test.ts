@@ -32,7 +32,7 @@ test('a set is said to be verified only where it was', () => {
     [{}, 'off', 'never verified'],
     [{ verified_us: '5' }, 'ok', 'verified'],
     [{ verified_us: '5', broken: '1' }, 'bad', '1 fault'],
-    [{ verified_us: '5', broken: '13100' }, 'bad', '13\u2009100 faults'],
+    [{ verified_us: '5', broken: '13100' }, 'bad', '13\u202f100 faults'],
     [{ made_by: '7', verified_us: '5' }, 'run', 'being made'],
   ];
   for (const [more, tone, text] of rows) assert.deepEqual(conditionOf({ ...SET, ...more }), { tone, text });
@@ -41,7 +41,7 @@ test('a set is said to be verified only where it was', () => {
 test('how far a conversion is', () => {
   assert.equal(
     progressText(PROGRESS),
-    'writing train: 40\u2009960 of 1\u2009281\u2009167 images, 12 of 1024 shards',
+    'writing train: 40\u202f960 of 1\u202f281\u202f167 images, 12 of 1024 shards',
   );
   assert.equal(
     progressText({ ...PROGRESS, part: '', shards: '0', total: '1', done: '1' }),
@@ -49,7 +49,7 @@ test('how far a conversion is', () => {
   );
   assert.match(
     progressText({ ...PROGRESS, doing: 'verifying', done: '1048576', total: '2097152' }),
-    /^verifying train: 1\S* MiB of 2\S* MiB$/,
+    /^verifying train: 1\S*\sMiB of 2\S*\sMiB$/,
   );
   assert.equal(shareOf({ ...PROGRESS, done: '320', total: '640' }), 0.5);
   assert.equal(shareOf({ ...PROGRESS, done: '0', total: '0' }), 0, 'nothing is known yet');
