@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,6 +20,8 @@ from pathlib import Path
 from harness import wait_for
 
 Done = subprocess.CompletedProcess[str]
+
+ADDRESS = "192.0.2.1"  # of the machine on its network, which nobody else is on
 
 # What package management itself keeps, and what holds no files of anybody's.
 NOT_COMPARED = ("dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/lib/apt", "var/lib/dpkg")
@@ -82,17 +85,24 @@ class Service:
 
 @dataclass
 class Machine:
-    """Namespaces of its own around the root: of mounts, processes and network, with nothing but loopback."""
+    """Namespaces of its own around the root: of mounts, processes and network, with an address that others could reach.
+
+    What is run by `say` is in the transcript as well, as a person would see it.
+    """
 
     root: Path
     holder: subprocess.Popen[bytes] | None = None
     services: dict[str, Service] = field(default_factory=dict)
+    transcript: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
 
     def __enter__(self) -> Machine:
-        setup = ("mount --make-rprivate / && mount --bind {0} {0} && mount -t proc proc {0}/proc"
-                 " && mount --rbind /dev {0}/dev && ip link set lo up && echo up && exec sleep infinity")  # fmt: skip
+        setup = ("mount --make-rprivate /"
+                 f" && mount --bind {self.root} {self.root} && mount -t proc proc {self.root}/proc"
+                 f" && mount --rbind /dev {self.root}/dev && ip link set lo up && ip addr add {ADDRESS}/32 dev lo"
+                 " && echo up && exec sleep infinity")  # fmt: skip
         self.holder = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", setup.format(self.root)],
+            ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", setup],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)  # fmt: skip
         assert self.holder.stdout and self.holder.stdout.readline() == b"up\n"
         return self
@@ -120,6 +130,19 @@ class Machine:
         assert not check or done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}"
         return done
 
+    def note(self, command: str, printed: str = "") -> None:
+        """A line of the transcript, with the time since it began, and what was printed; of package management only what
+        it did."""
+        lines = [line.rstrip() for line in printed.splitlines() if line.strip()]
+        if command.startswith("apt"):
+            lines = [line for line in lines if re.match("(Setting up|Removing|Purging) ", line)]
+        self.transcript += [f"[{time.monotonic() - self.began:3.0f} s] # {command}", *lines[:12]]
+
+    def say(self, *command: str) -> str:
+        printed = self.run(*command).stdout
+        self.note(" ".join(command), printed)
+        return printed
+
     def install(self, *debs: Path) -> str:
         """`apt install ./NAME.deb ...`, an upgrade where an older one is there. Returns what apt printed."""
         folder = self.root / "tmp/debs"
@@ -127,7 +150,9 @@ class Machine:
         for deb in debs:
             shutil.copy(deb, folder)
         names = [f"/tmp/debs/{deb.name}" for deb in debs]
-        return self.run("apt-get", "install", "-y", "--no-install-recommends", *names, network=True).stdout
+        printed = self.run("apt-get", "install", "-y", "--no-install-recommends", *names, network=True).stdout
+        self.note("apt install " + " ".join(f"./{deb.name}" for deb in debs), printed)
+        return printed
 
     def curl(self, url: str) -> str:
         """The page, whoever its certificate is by."""

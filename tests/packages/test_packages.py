@@ -1,6 +1,7 @@
 """Install, first page, first node, first job, upgrade while it runs, remove, purge: in a clean root.
 
-The order of the tests is that of an installation's life; each goes on from the one before.
+The order of the tests is that of an installation's life; each goes on from the one before. With IMGD_TRANSCRIPT=FILE
+what was typed and printed is written there, as docs/install.md shows it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 from harness import BIN, ROOT, Json, wait_for
-from machine import Machine, make_root, what_lacks
+from machine import ADDRESS, Machine, make_root, what_lacks
 
 pytestmark = pytest.mark.long
 PROGRAMS = ["imgd", "imgagent", "imgcli", "imgtrain"]
@@ -156,7 +157,7 @@ def test_the_same_commit_gives_the_same_bytes(debs: dict[str, Path], tmp_path: P
 def test_installed_the_daemon_runs_as_its_unit_says_and_the_page_answers(
     machine: Machine, before: tuple[set[str], dict[str, str]], debs: dict[str, Path], began: dict[str, float]
 ) -> None:
-    began["install"] = time.monotonic()
+    began["install"] = machine.began = time.monotonic()
     machine.install(debs["imgd"], debs["imgcli"])
     assert re.search(r"^imgd:.*nologin$", (machine.root / "etc/passwd").read_text(), re.MULTILINE)
     state = (machine.root / "var/lib/imgd").stat()
@@ -167,14 +168,60 @@ def test_installed_the_daemon_runs_as_its_unit_says_and_the_page_answers(
     assert shown(machine, "nodes") == []
 
 
-def test_an_agent_that_is_installed_joins(machine: Machine, debs: dict[str, Path], tmp_path: Path) -> None:
+def test_on_the_network_it_speaks_tls_and_asks_who_one_is(machine: Machine) -> None:
+    config = machine.root / "etc/imgd/imgd.yaml"
+    text = config.read_text()
+    for line, new in (("\nlisten: 127.0.0.1:7650\n", "\nlisten: 0.0.0.0:7650\n"),
+                      ("\n  listen: 127.0.0.1:7651\n", "\n  listen: 0.0.0.0:7651\n"),
+                      ("\n  names: []\n", f"\n  names: [{ADDRESS}]\n")):  # fmt: skip
+        assert text.count(line) == 1, line
+        text = text.replace(line, new)
+    config.write_text(text)
+    machine.note(
+        "editor /etc/imgd/imgd.yaml",
+        f"listen: 0.0.0.0:7650, web: {{listen: 0.0.0.0:7651}}, tls: {{names: [{ADDRESS}]}}",
+    )
+    machine.stop("imgd")
+    machine.start("imgd")
+    machine.note("systemctl restart imgd")
+    refused = machine.run("imgcli", "--server", f"{ADDRESS}:7650", "nodes", check=False)
+    assert refused.returncode == 5 and "imgcli login" in refused.stdout
+    machine.say("imgcli", "login", f"{ADDRESS}:7650", "--ca", "/var/lib/imgd/ca.crt", "--token-file",
+                "/var/lib/imgd/admin.token")  # fmt: skip
+    assert shown(machine, "nodes") == []
+    assert "<html" in machine.curl(f"https://{ADDRESS}:7651/").lower()
+
+
+def test_an_agent_that_is_installed_joins_by_a_token(machine: Machine, debs: dict[str, Path], tmp_path: Path) -> None:
     machine.install(debs["imgagent"], debs["imgtrain"], pack_runtime(tmp_path, debs["imgtrain"]))
     mount_libraries(machine)
+    token = machine.root / "etc/imgd/join-token"
+    machine.say("sh", "-c", "imgcli node join-token > /etc/imgd/join-token")
+    machine.say("chown", "imgd", "/etc/imgd/join-token")
+    machine.say("chmod", "600", "/etc/imgd/join-token")
     # No GPU here; and imgd, on the same machine, has the port that the example has for metrics.
-    set_keys(machine.root / "etc/imgd/agent.yaml", cpu_slots="1", metrics_listen="'off'")
+    keys = {
+        "server": f"{ADDRESS}:7650",
+        "token_file": "/etc/imgd/join-token",
+        "cpu_slots": "1",
+        "metrics_listen": "'off'",
+    }
+    set_keys(machine.root / "etc/imgd/agent.yaml", **keys)
+    machine.note("editor /etc/imgd/agent.yaml", ", ".join(f"{key}: {value}" for key, value in keys.items()))
     machine.start("imgagent")
+    machine.note("systemctl restart imgagent")
     node = ready_nodes(machine)[0]
     assert node["agent_version"] and len(node["devices"]) == 1
+    machine.say("imgcli", "nodes")
+    (used,) = shown(machine, "node", "join-tokens")
+    assert [use["node"] for use in used["joined"]] == [node["name"]] and int(used.get("uses_left", 0)) == 0
+    assert (machine.root / "var/lib/imgagent/node.key").stat().st_mode & 0o777 == 0o600
+    token.unlink()
+    looked = machine.run("runuser", "-u", "imgd", "--", "imgagent", "doctor", "--config", "/etc/imgd/agent.yaml",
+                         "-o", "json", check=False).stdout  # fmt: skip
+    checks = {line["check"]: line for line in json.loads(looked)["checks"]}
+    assert [checks[name]["grade"] for name in ("certificate", "port", "trainer", "nccl")] == ["good"] * 4, looked
+    assert "imgd's clock" in checks["clock"]["what"]
 
 
 JOB = """\
@@ -196,15 +243,19 @@ def curve(machine: Machine) -> dict[int, float]:
 
 
 def test_a_job_learns_and_an_upgrade_does_not_disturb_it(
-    machine: Machine, newer: dict[str, Path], began: dict[str, float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine.run("imgcli", "dataset", "synth", "--classes", "2", "--per-class", "32", "--size", "64x48", "/srv/shapes")
+    machine: Machine, debs: dict[str, Path], newer: dict[str, Path], began: dict[str, float],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    machine.say("imgcli", "dataset", "synth", "--classes", "2", "--per-class", "32", "--size", "64x48", "/srv/shapes")
     machine.run("install", "-d", "-o", "imgd", "/srv/checkpoints")
     (machine.root / "srv/job.yaml").write_text(JOB)
-    machine.run("imgcli", "submit", "/srv/job.yaml")
+    machine.say("imgcli", "submit", "/srv/job.yaml")
     wait_for("the first points of a curve", lambda: len(curve(machine)) >= 2, 60)
+    took = time.monotonic() - began["install"]
+    sizes = ", ".join(f"{name} {deb.stat().st_size / 1e6:.1f} MB" for name, deb in sorted(debs.items()))
     with capsys.disabled():
-        print(f" [{time.monotonic() - began['install']:.0f} s from apt install of imgd to the first curve]", end="")
+        print(f" [{took / 60:.1f} minutes from apt install of imgd to the first curve; packages: {sizes}]", end="")
+    machine.say("imgcli", "metrics", "1", "--names", "loss", "--points", "4", "-o", "csv")
     # What the packages' scripts have systemd do: both are restarted by the new ones.
     printed = machine.install(*newer.values())
     assert "conffile" not in printed.lower(), "an upgrade asks about files that only their owner changed"
@@ -213,6 +264,7 @@ def test_a_job_learns_and_an_upgrade_does_not_disturb_it(
         machine.start(name)
     at_restart = max(curve(machine))
     wait_for("the job to go on", lambda: max(curve(machine)) > at_restart + 5, 30)
+    machine.say("imgcli", "jobs")
     machine.run("imgcli", "cancel", "--wait", "1")
     losses = curve(machine)
     assert sorted(losses) == list(range(1, len(losses) + 1)), "a step is missing"
@@ -232,14 +284,18 @@ def test_removed_it_keeps_what_is_its_owners(machine: Machine) -> None:
     for name in ("imgagent", "imgd"):
         machine.stop(name)
     unmount_libraries(machine)
-    machine.run("apt-get", "remove", "-y", *PACKAGES, RUNTIME)
+    machine.note("apt remove " + " ".join([*PACKAGES, RUNTIME]),
+                 machine.run("apt-get", "remove", "-y", *PACKAGES, RUNTIME).stdout)  # fmt: skip
     assert not (machine.root / "usr/bin/imgd").exists()
     assert (machine.root / "etc/imgd/imgd.yaml").exists() and (machine.root / "var/lib/imgd/state.db").exists()
 
 
 def test_purged_it_leaves_nothing(machine: Machine, before: tuple[set[str], dict[str, str]]) -> None:
-    machine.run("apt-get", "purge", "-y", *PACKAGES)
+    machine.note("apt purge " + " ".join(PACKAGES), machine.run("apt-get", "purge", "-y", *PACKAGES).stdout)
+    if path := os.environ.get("IMGD_TRANSCRIPT"):
+        Path(path).write_text("\n".join(machine.transcript) + "\n")
     # What is a user's own is none of theirs.
+    shutil.rmtree(machine.root / "root/.config")
     for name in ("shapes", "checkpoints"):
         shutil.rmtree(machine.root / "srv" / name)
     (machine.root / "srv/job.yaml").unlink()
