@@ -74,6 +74,8 @@ class ClusterState {
   void NoteKind(NodeRecord& node);
   /// The same for what is not stored: such changes neither count as touched nor are rolled back.
   NodeRecord& EditUnstored(const NodeId& id) { return nodes_.at(id); }
+  /// The same; null where there is none.
+  NodeRecord* FindUnstored(const NodeId& id);
   JobRecord& EditUnstored(JobId id) { return jobs_.at(id); }
   /// The same of all nodes, by name: `edit(node)`.
   template <typename Edit>

@@ -145,12 +145,11 @@ void Reactor::OnAgentGone(const NodeId& id, uint64_t session) {
 }
 
 void Reactor::OnHeartbeat(const NodeId& id, Now now) {
-  const NodeRecord* known = state_.FindNode(id);
-  if (known == nullptr || known->state == NodeState::kLost) return;  // a lost node has to say Hello again
-  NodeRecord& node = state_.EditUnstored(id);
-  node.silence = Duration::zero();
-  node.last_heartbeat = now.wall;
-  if (node.state == NodeState::kUnreachable) {
+  NodeRecord* const node = state_.FindUnstored(id);
+  if (node == nullptr || node->state == NodeState::kLost) return;  // a lost node has to say Hello again
+  node->silence = Duration::zero();
+  node->last_heartbeat = now.wall;
+  if (node->state == NodeState::kUnreachable) {
     state_.EditNode(id).state = NodeState::kReady;
     news_.push_back({.node = id,
                      .reason = {ReasonCode::kNodeHeard, fmt::format("node {} is heard again", id)},

@@ -1,17 +1,10 @@
-"""A clean root, and a small machine in it: packages are installed there, and services run as their units say.
-
-systemd does not run in it: a service is started by its unit's own ExecStart, user, folders and environment, with a
-notify socket of the test's, and is ended by SIGTERM.
-"""
+"""A clean root, and a small machine in it, in namespaces of its own, whose first process is systemd."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -23,8 +16,34 @@ Done = subprocess.CompletedProcess[str]
 
 ADDRESS = "192.0.2.1"  # of the machine on its network, which nobody else is on
 
+# What a machine that starts has of its own, around the root $1, with the files $2 of this machine to read at /mnt; then
+# systemd, which asks nobody for users and passwords. A root that is left for good, and not by chroot, may make namespaces.
+BOOT = f"""
+set -e
+mount --make-rprivate /
+mount --bind "$1" "$1"
+mount --bind "$2" "$1/mnt"
+cd "$1"
+mount -t proc proc proc
+mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs -o mode=755 tmpfs run
+mount -t tmpfs -o mode=755 tmpfs dev
+for name in null zero full random urandom tty; do touch dev/$name; mount --bind /dev/$name dev/$name; done
+mkdir dev/shm dev/pts run/host
+mount -t tmpfs tmpfs dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+ip link set lo up
+ip addr add {ADDRESS}/32 dev lo
+pivot_root . run/host
+umount -l run/host
+exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=journal
+"""
+
 # What package management itself keeps, and what holds no files of anybody's.
-NOT_COMPARED = ("dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/lib/apt", "var/lib/dpkg")
+NOT_COMPARED = ("dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/tmp", "var/lib/apt", "var/lib/dpkg",
+                "var/lib/systemd")  # fmt: skip
 BACKUPS = {"etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/.pwd.lock"}
 
 
@@ -33,15 +52,25 @@ def what_lacks() -> str:
     if os.geteuid() != 0:
         return "needs root to make a clean root"
     missing = [name for name in ("mmdebstrap", "dh", "lintian", "nsenter", "unshare") if not shutil.which(name)]
-    return f"not installed: {', '.join(missing)} (./run test --full does it)" if missing else ""
+    if missing:
+        return f"not installed: {', '.join(missing)} (./run test --full does it)"
+    hierarchy = cgroups()
+    return "" if hierarchy and os.access(hierarchy, os.W_OK) else "systemd needs a cgroup v2 hierarchy to write in"
+
+
+def cgroups() -> Path | None:
+    """Where cgroup v2 is mounted."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    return next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
 
 
 def make_root(root: Path) -> None:
-    """Debian's essential packages and apt, from where this machine's apt has its own."""
+    """Debian's essential packages, apt and systemd, from where this machine's apt has its own."""
     sources = [str(path) for path in (Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*"))
                if path.is_file() and path.stat().st_size > 0 and path.suffix in (".list", ".sources")]  # fmt: skip
     suite = os_release()["VERSION_CODENAME"]
-    done = subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--variant=apt", suite, root, *sources],
+    done = subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--variant=apt",
+                           "--include=systemd,iproute2", suite, root, *sources],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
@@ -56,55 +85,31 @@ def os_release() -> dict[str, str]:
 
 
 @dataclass
-class Unit:
-    """What of a unit file the test does itself."""
-
-    text: str
-
-    def all(self, key: str) -> list[str]:
-        return [line.partition("=")[2] for line in self.text.splitlines() if line.startswith(f"{key}=")]
-
-    def one(self, key: str, default: str = "") -> str:
-        return (self.all(key) or [default])[-1]
-
-
-@dataclass
-class Service:
-    """A process that was started as its unit says."""
-
-    process: subprocess.Popen[bytes]
-    pid: int  # of the program itself, as this machine sees it
-    log: Path
-
-    def stop(self) -> None:
-        """As systemd with KillMode=process: the program alone is asked to end."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
-        self.process.wait(20)
-
-
-@dataclass
 class Machine:
-    """Namespaces of its own around the root: of mounts, processes and network, with an address that others could reach.
+    """Namespaces of its own around the root: of mounts, processes, network and control groups, and in them systemd and an
+    address that others could reach. `shared` is to be read at /mnt.
 
     What is run by `say` is in the transcript as well, as a person would see it.
     """
 
     root: Path
+    shared: Path
     holder: subprocess.Popen[bytes] | None = None
-    services: dict[str, Service] = field(default_factory=dict)
     transcript: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
     def __enter__(self) -> Machine:
-        setup = ("mount --make-rprivate /"
-                 f" && mount --bind {self.root} {self.root} && mount -t proc proc {self.root}/proc"
-                 f" && mount --rbind /dev {self.root}/dev && ip link set lo up && ip addr add {ADDRESS}/32 dev lo"
-                 " && echo up && exec sleep infinity")  # fmt: skip
+        self.cgroup.mkdir()
+        spaces = ["--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup"]
         self.holder = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", setup],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)  # fmt: skip
-        assert self.holder.stdout and self.holder.stdout.readline() == b"up\n"
+            ["sh", "-c", 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"', "sh", self.cgroup,
+             "unshare", *spaces, "--fork", "--kill-child", "sh", "-c", BOOT, "sh", self.root, self.shared],
+            stdin=subprocess.DEVNULL)  # fmt: skip
+        first = Path(f"/proc/{self.first_pid()}/comm")
+        wait_for("systemd to start", lambda: first.read_text() == "systemd\n", 10)
+        ready = ("running", "degraded")
+        wait_for("the machine", lambda: self.systemctl("is-system-running", check=False) in ready, 60)
+        assert "0 loaded units" in self.systemctl("--failed"), self.systemctl("--failed")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,20 +117,31 @@ class Machine:
         assert self.holder
         self.holder.kill()
         self.holder.wait()
+        events = self.cgroup / "cgroup.events"
+        wait_for("all of it to end", lambda: "populated 0" in events.read_text(), 20)
+        for folder, _, _ in os.walk(self.cgroup, topdown=False):
+            os.rmdir(folder)
+
+    @property
+    def cgroup(self) -> Path:
+        hierarchy = cgroups()
+        assert hierarchy
+        return hierarchy / f"imgd-test-{os.getpid()}"
 
     def first_pid(self) -> str:
         assert self.holder
-        return Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()[0]
+        children = Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
+        return wait_for("the first process", lambda: children.read_text().split(), 10)[0]
 
     def enter(self, *, network: bool) -> list[str]:
-        """`network`: with the machine's own, for apt; else inside, where the services are."""
-        spaces = ["--mount", "--pid", *([] if network else ["--net"])]
+        """`network`: with the test's own, for apt; else inside, where the services are."""
+        spaces = ["--mount", "--pid", "--uts", "--ipc", *([] if network else ["--net"])]
         return ["nsenter", "--target", self.first_pid(), *spaces]
 
     def run(self, *command: str, network: bool = False, check: bool = True) -> Done:
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8",
                "HOME": "/root", **{k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}}  # fmt: skip
-        done = subprocess.run([*self.enter(network=network), "chroot", self.root, *command], env=env, text=True,
+        done = subprocess.run([*self.enter(network=network), *command], env=env, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
         assert not check or done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}"
         return done
@@ -161,57 +177,18 @@ class Machine:
         inside = ["nsenter", "--target", self.first_pid(), "--net", "/usr/bin/python3", "-c", get, url]
         return subprocess.run(inside, check=True, capture_output=True, text=True).stdout
 
-    def unit(self, name: str) -> Unit:
-        for folder in ("usr/lib/systemd/system", "lib/systemd/system"):
-            if (path := self.root / folder / f"{name}.service").exists():
-                return Unit(path.read_text())
-        raise AssertionError(f"no unit {name}.service is installed")
+    def systemctl(self, *words: str, check: bool = True) -> str:
+        return self.run("systemctl", *words, check=check).stdout.strip()
 
-    def start(self, name: str) -> Service:
-        """Starts the service as its unit says, and waits until it says READY=1."""
-        unit = self.unit(name)
-        assert unit.one("Type") == "notify"
-        user, group, state = unit.one("User"), unit.one("Group"), unit.one("StateDirectory")
-        mode = unit.one("StateDirectoryMode", "0755")
-        self.run("install", "-d", "-o", user, "-g", group, "-m", mode, f"/var/lib/{state}")
-        notify = self.root / "run" / f"{name}.notify"
-        notify.unlink(missing_ok=True)
-        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "LANG": "C.UTF-8", "USER": user,
-               "HOME": "/", "STATE_DIRECTORY": f"/var/lib/{state}", "NOTIFY_SOCKET": f"/run/{name}.notify"}  # fmt: skip
-        env |= dict(line.replace("%S", "/var/lib").split("=", 1) for line in unit.all("Environment"))
-        command = [*self.enter(network=False), "chroot", f"--userspec={user}:{group}", str(self.root),
-                   *unit.one("ExecStart").split()]  # fmt: skip
-        log = self.root / "var/log" / f"{name}.service.log"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, log.open("ab") as out:
-            ready.bind(str(notify))
-            notify.chmod(0o777)
-            process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
-                                       umask=int(unit.one("UMask", "0022"), 8), start_new_session=True)  # fmt: skip
-            while b"READY=1" not in self.next_word(ready, process, log):
-                pass
-        self.services[name] = Service(process, self.program_pid(process), log)
-        return self.services[name]
+    def journal(self, unit: str) -> str:
+        return self.run("journalctl", "--no-pager", "--output=cat", f"--unit={unit}").stdout
 
-    def next_word(self, ready: socket.socket, process: subprocess.Popen[bytes], log: Path) -> bytes:
-        ready.settimeout(0.2)
-        deadline = time.monotonic() + 30
-        while True:
-            with contextlib.suppress(TimeoutError):
-                return ready.recv(4096)
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the service did not become ready:\n{log.read_text(errors='replace')[-3000:]}")
-
-    def program_pid(self, process: subprocess.Popen[bytes]) -> int:
-        """nsenter forks to enter the namespace of processes: its child is the program."""
-
-        def child() -> int | None:
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            return int(children[0]) if children else None
-
-        return wait_for("nsenter's child", child, 10)
-
-    def stop(self, name: str) -> None:
-        self.services.pop(name).stop()
+    def processes(self, unit: str) -> dict[int, str]:
+        """Names of the unit's processes by their pids inside, those in groups below its own too."""
+        show = ("cd /sys/fs/cgroup/system.slice/$1.service 2>/dev/null || exit 0;"
+                "for pid in $(find . -name cgroup.procs -exec cat {} +); do echo $pid $(cat /proc/$pid/comm); done")  # fmt: skip
+        lines = self.run("sh", "-c", show, "sh", unit).stdout.splitlines()
+        return {int(pid): name for pid, _, name in (line.partition(" ") for line in lines)}
 
     def files(self) -> set[str]:
         """Paths of all files and folders, but for what package management keeps of itself."""

@@ -56,7 +56,8 @@ def machine(debs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("machine") / "root"
     try:
         make_root(root)
-        with Machine(root) as machine:
+        (libraries,) = (DEPS / "torch/lib").glob("python3*/site-packages")
+        with Machine(root, shared=libraries) as machine:
             machine.run("apt-get", "update", network=True)
             needs = [re.sub(rf"{RUNTIME} \([^)]*\),? ?", "", field(deb, "Depends")) for deb in debs.values()]
             machine.run(
@@ -114,16 +115,13 @@ def set_keys(path: Path, **keys: str) -> None:
 
 
 def mount_libraries(machine: Machine) -> None:
-    (site,) = (DEPS / "torch/lib").glob("python3*/site-packages")
     for folder in ("torch", "nvidia"):
-        target = machine.root / LIBRARIES / folder
-        subprocess.run([*machine.enter(network=False), "mount", "--bind", site / folder, target], check=True)
+        machine.run("mount", "--bind", f"/mnt/{folder}", f"/{LIBRARIES}/{folder}")
 
 
 def unmount_libraries(machine: Machine) -> None:
     for folder in ("torch", "nvidia"):
-        target = machine.root / LIBRARIES / folder
-        subprocess.run([*machine.enter(network=False), "umount", target], check=True)
+        machine.run("umount", f"/{LIBRARIES}/{folder}")
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +160,10 @@ def test_installed_the_daemon_runs_as_its_unit_says_and_the_page_answers(
     assert re.search(r"^imgd:.*nologin$", (machine.root / "etc/passwd").read_text(), re.MULTILINE)
     state = (machine.root / "var/lib/imgd").stat()
     assert state.st_mode & 0o777 == 0o750 and state.st_uid != 0
-    service = machine.start("imgd")
-    assert Path(f"/proc/{service.pid}").stat().st_uid == state.st_uid
+    assert machine.systemctl("is-active", "imgd") == "active" and machine.systemctl("is-enabled", "imgd") == "enabled"
+    assert machine.run("stat", "--format=%U", f"/proc/{main_pid(machine, 'imgd')}").stdout == "imgd\n"
     assert "<html" in machine.curl("https://127.0.0.1:7651/").lower()
+    machine.say("systemctl", "status", "--no-pager", "--lines=3", "imgd")
     assert shown(machine, "nodes") == []
 
 
@@ -181,9 +180,7 @@ def test_on_the_network_it_speaks_tls_and_asks_who_one_is(machine: Machine) -> N
         "editor /etc/imgd/imgd.yaml",
         f"listen: 0.0.0.0:7650, web: {{listen: 0.0.0.0:7651}}, tls: {{names: [{ADDRESS}]}}",
     )
-    machine.stop("imgd")
-    machine.start("imgd")
-    machine.note("systemctl restart imgd")
+    machine.say("systemctl", "restart", "imgd")
     refused = machine.run("imgcli", "--server", f"{ADDRESS}:7650", "nodes", check=False)
     assert refused.returncode == 5 and "imgcli login" in refused.stdout
     machine.say("imgcli", "login", f"{ADDRESS}:7650", "--ca", "/var/lib/imgd/ca.crt", "--token-file",
@@ -208,8 +205,7 @@ def test_an_agent_that_is_installed_joins_by_a_token(machine: Machine, debs: dic
     }
     set_keys(machine.root / "etc/imgd/agent.yaml", **keys)
     machine.note("editor /etc/imgd/agent.yaml", ", ".join(f"{key}: {value}" for key, value in keys.items()))
-    machine.start("imgagent")
-    machine.note("systemctl restart imgagent")
+    machine.say("systemctl", "restart", "imgagent")
     node = ready_nodes(machine)[0]
     assert node["agent_version"] and len(node["devices"]) == 1
     machine.say("imgcli", "nodes")
@@ -234,9 +230,18 @@ checkpoint: {dir: /srv/checkpoints, every_epochs: 0}
 """
 
 
-def curve(machine: Machine) -> dict[int, float]:
+def main_pid(machine: Machine, unit: str) -> int:
+    return int(machine.systemctl("show", "--property=MainPID", "--value", unit))
+
+
+def run_of(machine: Machine) -> set[int]:
+    """What of the agent's processes is not the agent itself: the shim of each run and its ranks."""
+    return set(machine.processes("imgagent")) - {main_pid(machine, "imgagent")}
+
+
+def curve(machine: Machine, job: str = "1") -> dict[int, float]:
     """The loss of each step that was reported."""
-    asked = machine.run("imgcli", "metrics", "1", "--names", "loss", "--points", "10000", "-o", "csv").stdout
+    asked = machine.run("imgcli", "metrics", job, "--names", "loss", "--points", "10000", "-o", "csv").stdout
     rows = [row for row in csv.DictReader(asked.splitlines()) if row.get("name") == "loss"]
     assert len({row["step"] for row in rows}) == len(rows), "a step is there twice"
     return {round(float(row["step"])): float(row["last"]) for row in rows}
@@ -256,12 +261,13 @@ def test_a_job_learns_and_an_upgrade_does_not_disturb_it(
     with capsys.disabled():
         print(f" [{took / 60:.1f} minutes from apt install of imgd to the first curve; packages: {sizes}]", end="")
     machine.say("imgcli", "metrics", "1", "--names", "loss", "--points", "4", "-o", "csv")
-    # What the packages' scripts have systemd do: both are restarted by the new ones.
+    ranks = run_of(machine)
+    started = [main_pid(machine, name) for name in ("imgd", "imgagent")]
     printed = machine.install(*newer.values())
     assert "conffile" not in printed.lower(), "an upgrade asks about files that only their owner changed"
-    for name in ("imgd", "imgagent"):
-        machine.stop(name)
-        machine.start(name)
+    now = [main_pid(machine, name) for name in ("imgd", "imgagent")]
+    assert 0 not in now and not set(started) & set(now), "both are restarted"
+    assert len(ranks) == 2 and run_of(machine) == ranks, "the run's shim and its rank are the same"
     at_restart = max(curve(machine))
     wait_for("the job to go on", lambda: max(curve(machine)) > at_restart + 5, 30)
     machine.say("imgcli", "jobs")
@@ -274,6 +280,61 @@ def test_a_job_learns_and_an_upgrade_does_not_disturb_it(
     assert "cpu_slots: 1" in (machine.root / "etc/imgd/agent.yaml").read_text()
 
 
+def settings_of_a_unit(machine: Machine, unit: str, *lines: str) -> None:
+    """A drop-in of the unit's, until the machine ends."""
+    folder = f"/run/systemd/system/{unit}.service.d"
+    machine.run("install", "-d", folder)
+    machine.run("sh", "-c", 'folder=$1; shift; printf "%s\\n" "[Service]" "$@" >$folder/test.conf', "sh", folder, *lines)
+    machine.systemctl("daemon-reload")
+
+
+def test_an_agent_that_ends_leaves_its_runs_as_they_are(machine: Machine) -> None:
+    machine.run("imgcli", "submit", "/srv/job.yaml")
+    wait_for("a curve", lambda: len(curve(machine, "2")) >= 2, 60)
+    run = run_of(machine)
+    (rank,) = (pid for pid, name in machine.processes("imgagent").items() if name == "imgtrain")
+    machine.systemctl("stop", "imgagent")
+    assert set(machine.processes("imgagent")) == run
+    machine.systemctl("start", "imgagent")
+    killed = main_pid(machine, "imgagent")
+    machine.systemctl("kill", "--kill-whom=main", "--signal=KILL", "imgagent")
+    wait_for("systemd to start it anew", lambda: main_pid(machine, "imgagent") not in (0, killed), 20)
+    ready_nodes(machine)
+    at_restart = max(curve(machine, "2"))
+    wait_for("the job to go on", lambda: max(curve(machine, "2")) > at_restart + 5, 30)
+    assert run_of(machine) == run
+    machine.run("touch", f"/proc/{rank}/root/tmp/what-a-rank-needs-now")
+    machine.run("imgcli", "cancel", "--wait", "2")
+    assert run_of(machine) == set() and int(shown(machine, "show", "2")["job"]["generation"]) == 1
+
+
+def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
+    settings_of_a_unit(machine, "imgd", "WatchdogSec=2s", "TimeoutAbortSec=1s")
+    machine.systemctl("restart", "imgd")
+    hung = main_pid(machine, "imgd")
+    time.sleep(3)
+    assert main_pid(machine, "imgd") == hung, "one that works is left alone"
+    machine.systemctl("kill", "--kill-whom=main", "--signal=STOP", "imgd")
+    wait_for("systemd to start it anew", lambda: main_pid(machine, "imgd") not in (0, hung), 20)
+    wait_for("its answer", lambda: machine.run("imgcli", "nodes", check=False).returncode == 0, 20)
+    assert "Watchdog timeout" in machine.journal("imgd")
+
+
+def test_a_daemon_with_a_wrong_configuration_says_so_once(machine: Machine) -> None:
+    config = machine.root / "etc/imgd/imgd.yaml"
+    right = config.read_text()
+    config.write_text(right.replace("\nlisten: 0.0.0.0:7650\n", "\nlisten: everywhere\n"))
+    assert machine.run("systemctl", "reload", "imgd").returncode == 0
+    wait_for("words", lambda: "listen: everywhere" in machine.journal("imgd"), 10)
+    assert machine.run("imgcli", "nodes").returncode == 0, "what runs goes on with what it had"
+    assert machine.run("systemctl", "restart", "imgd", check=False).returncode != 0
+    assert machine.systemctl("is-failed", "imgd") == "failed"
+    assert machine.systemctl("show", "--property=ExecMainStatus,NRestarts", "--value", "imgd").split() == ["0", "2"]
+    config.write_text(right)
+    machine.systemctl("restart", "imgd")
+    ready_nodes(machine)
+
+
 def test_grafanas_dashboards_and_prometheus_rules_are_where_its_page_says(machine: Machine) -> None:
     folder = machine.root / "usr/share/imgd/grafana"
     files = {path.name for path in folder.rglob("*")}
@@ -281,8 +342,6 @@ def test_grafanas_dashboards_and_prometheus_rules_are_where_its_page_says(machin
 
 
 def test_removed_it_keeps_what_is_its_owners(machine: Machine) -> None:
-    for name in ("imgagent", "imgd"):
-        machine.stop(name)
     unmount_libraries(machine)
     machine.note("apt remove " + " ".join([*PACKAGES, RUNTIME]),
                  machine.run("apt-get", "remove", "-y", *PACKAGES, RUNTIME).stdout)  # fmt: skip
@@ -321,7 +380,7 @@ def test_the_tarball_runs_without_root_and_brings_its_libraries(machine: Machine
     state = machine.root / "tmp/state"
     state.mkdir(mode=0o777)
     state.chmod(0o777)
-    daemon = subprocess.Popen([*machine.enter(network=False), "chroot", machine.root, *nobody, f"{tree}/bin/imgd",
+    daemon = subprocess.Popen([*machine.enter(network=False), *nobody, f"{tree}/bin/imgd",
                                "--state-dir", "/tmp/state"], stdin=subprocess.DEVNULL)  # fmt: skip
     asked = [*nobody, f"{tree}/bin/imgcli", "nodes"]
     wait_for("imgd to answer", lambda: machine.run(*asked, check=False).returncode == 0, 20)

@@ -94,12 +94,11 @@ void Daemon::Tick() {
 /// Heartbeats: not messages of their own, to save time.
 void Daemon::Beat() {
   const Now now = world_->time.now();
-  for (const auto& [session, agent] : world_->network.AllPassing()) {
-    const NodeId& id = agent->id();
-    const NodeRecord* node = reactor_.state().FindNode(id);
-    if (node == nullptr || node->session != session) continue;
-    reactor_.OnHeartbeat(id, now);
-    world_->ledger.Heard(id, now.steady);
+  for (const NodeRecord* const node : reactor_.state().all_nodes()) {
+    const Agent* const agent = node->Connected() ? world_->network.Passing(node->session) : nullptr;
+    if (agent == nullptr || agent->id() != node->id) continue;
+    reactor_.OnHeartbeat(node->id, now);
+    world_->ledger.Heard(node->id, now.steady);
   }
 }
 

@@ -144,21 +144,11 @@ void Network::CloseAllByDaemon() {
 }
 
 Agent* Network::Passing(uint64_t session) const {
-  const auto stream = streams_.find(session);
-  return stream == streams_.end() ? nullptr : PassingOn(stream->second);
-}
-
-Agent* Network::PassingOn(const Stream& stream) const {
+  const auto found = streams_.find(session);
+  if (found == streams_.end()) return nullptr;
+  const Stream& stream = found->second;
   if (!stream.agent_open || !stream.daemon_open) return nullptr;
   return stream.stalled_until > world_->time.now().steady ? nullptr : stream.agent;
-}
-
-std::vector<std::pair<uint64_t, Agent*>> Network::AllPassing() const {
-  std::vector<std::pair<uint64_t, Agent*>> all;
-  for (const auto& [session, stream] : streams_) {
-    if (Agent* const agent = PassingOn(stream)) all.emplace_back(session, agent);
-  }
-  return all;
 }
 
 }  // namespace imgd::sim

@@ -38,7 +38,6 @@ class Network {
   bool ClosedByDaemon(uint64_t session) const { return closed_by_daemon_.contains(session); }
   /// The agent of an open stream through which messages pass now; null where there is none.
   Agent* Passing(uint64_t session) const;
-  std::vector<std::pair<uint64_t, Agent*>> AllPassing() const;
   void EndStalls();
 
  private:
@@ -52,7 +51,6 @@ class Network {
     std::deque<std::function<void()>> up;
     std::deque<std::function<void(Agent&)>> down;
   };
-  Agent* PassingOn(const Stream& stream) const;
   void PumpUp(uint64_t session);
   void PumpDown(uint64_t session);
   void TellAgent(uint64_t session, Duration after);
