@@ -1,4 +1,4 @@
-// node test/live.ts URL JOB_FILE: what people do in the browser, against a real imgd. tests/e2e/test_dashboard.py runs it;
+// node test/live.ts URL JOB_FILE: what people do in the browser, on every page, against a real imgd. tests/e2e/test_dashboard.py runs it;
 // a line on standard output asks for something that is done outside, and a line on standard input says that it is.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -69,6 +69,68 @@ async function loseAndFind(page: Page, seen: number): Promise<void> {
   await after(page, before);
 }
 
+const first = (page: Page, rows: string) => page.locator(rows).first();
+
+/** What has been used: of a job that has ended it is counted at once. */
+async function usage(page: Page): Promise<void> {
+  await page.goto(`${base}/usage`);
+  await first(page, 'section[aria-label="Use and quotas"] tbody tr').filter({ hasText: 'ada' }).waitFor();
+  await first(page, 'section[aria-label="Jobs that took most"] tbody tr')
+    .filter({ hasText: 'small #1' })
+    .waitFor();
+  await page.getByRole('button', { name: 'By day as a table' }).click();
+  await first(page, 'section[aria-label="By day, table"] tbody tr').waitFor();
+}
+
+/** The tables of jobs, of what waits and of nodes, while job 1 runs and job 2 waits for its nodes. */
+async function tables(page: Page): Promise<void> {
+  const rows = '.rows [role=row] .c-name';
+  await page.goto(base);
+  await page.locator(rows).nth(1).waitFor();
+  assert.deepEqual(await page.locator(rows).allTextContents(), ['small', 'other'], 'what runs comes first');
+  await page.getByRole('img', { name: 'Loss of job 1' }).waitFor();
+  await page.locator('[role=columnheader] button', { hasText: 'Name' }).click();
+  await page.waitForURL(/sort=name/);
+  await first(page, rows).filter({ hasText: 'other' }).waitFor();
+
+  await page.goto(`${base}/queue`);
+  const waiting = first(page, 'section[aria-label="In the queue"] tbody tr');
+  await waiting.waitFor();
+  assert.match((await waiting.textContent())!, /^1other #2.*needs 1 node/);
+  await first(page, 'section[aria-label="Use and quotas"] tbody tr')
+    .filter({ hasText: /^ada\s*2/ })
+    .waitFor();
+
+  await page.goto(`${base}/nodes`);
+  for (const node of ['a', 'b'])
+    await page.locator('.node-row', { hasText: '#1 small' }).locator(`a[href="/nodes/${node}"]`).waitFor();
+}
+
+/** A job's own pages: its log, searched, with a link to a line that opens with it; its states; its file. */
+async function pagesOfJob(page: Page): Promise<void> {
+  await page.goto(`${base}/jobs/1/logs?rank=0`);
+  await first(page, '.log .line').waitFor();
+  await page.getByLabel('Search the lines').fill('VALIDATION:');
+  const line = first(page, '.log .line').filter({ hasText: /validation: top-1 \d/ });
+  await line.locator('mark').waitFor();
+  const text = await line.textContent();
+  await line.locator('a').click();
+  await page.waitForURL(/line=1\.0\.\d+/);
+  await page.goto(page.url().replace(/q=[^&]*&?/, ''));
+  await page.locator('.line.chosen').waitFor();
+  assert.equal(await page.locator('.line.chosen').textContent(), text);
+
+  await page.goto(`${base}/jobs/1/timeline`);
+  await first(page, '.timeline li').waitFor();
+  const states = await page.locator('.timeline .state').allTextContents();
+  assert.deepEqual(states.reverse(), ['Queued', 'Starting', 'Running']);
+
+  await page.goto(`${base}/jobs/1/config`);
+  await first(page, 'section.yaml > div').waitFor();
+  const lines = await page.locator('section.yaml > div').allTextContents();
+  assert.equal(`${lines.join('\n')}\n`, readFileSync(file, 'utf8'));
+}
+
 async function cancel(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await page.getByRole('button', { name: 'Cancel the job' }).click();
@@ -104,18 +166,24 @@ async function compare(page: Page): Promise<void> {
       .waitFor({ timeout: 60_000 });
 }
 
-const browser = await chromium.launch({
-  executablePath: CHROMIUM!,
-  args: ['--no-sandbox', '--disable-gpu'],
-});
+const browser = await chromium.launch({ executablePath: CHROMIUM!, args: ['--no-sandbox', '--disable-gpu'] });
 try {
-  const page = await browser.newPage({ reducedMotion: 'reduce' });
+  const context = await browser.newContext({ reducedMotion: 'reduce' });
+  const page = await context.newPage();
   page.setDefaultTimeout(40_000);
   const faults: string[] = [];
   page.on('pageerror', (error) => faults.push(String(error)));
   await submit(page);
   await loseAndFind(page, await watch(page));
+  // In a tab of its own: the first one is to see the whole run.
+  const other = await context.newPage();
+  other.setDefaultTimeout(40_000);
+  other.on('pageerror', (error) => faults.push(String(error)));
+  await tables(other);
+  await pagesOfJob(other);
   await cancel(page);
+  await usage(other);
+  await other.close();
   await nothingIsMissing(page);
   await compare(page);
   assert.deepEqual(faults, []);
