@@ -45,9 +45,9 @@ python_tests() {
   PYTEST_DEBUG_TEMPROOT=$(temp_root)
   export PYTEST_DEBUG_TEMPROOT
   say "tests of whole programs, their files in $PYTEST_DEBUG_TEMPROOT"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider --durations=12 -n "$((JOBS * 2))" --dist worksteal "${others[@]}" "$@"
+  "$DEPS/pytest/bin/pytest" -q -rs -p no:cacheprovider --durations=12 -n "$((JOBS * 2))" --dist worksteal "${others[@]}" "$@"
   say "tests of whole programs: the service's times"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider --durations=12 "${timed[@]}" "$@"
+  "$DEPS/pytest/bin/pytest" -q -rs -p no:cacheprovider --durations=12 "${timed[@]}" "$@"
 }
 
 sanitizer_tests() {
@@ -109,7 +109,7 @@ short_tests() {
 package_tests() {
   (setup_apt package) || say "what makes packages can't be installed: their tests are skipped"
   say "tests of the packages"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/packages
+  "$DEPS/pytest/bin/pytest" -q -rs -p no:cacheprovider tests/packages
 }
 
 # time_for MINUTES WHAT: whether so much is left until IMGD_TEST_DEADLINE (seconds since 1970); always, where that is not set.

@@ -118,6 +118,12 @@ MUTANTS = [
     Mutant("a gang that stands still for a moment is ended", "stall.cc",
            "if (!limit || *still < *limit) return std::nullopt;", "if (!limit) return std::nullopt;"),
     # What becomes of a job.
+    Mutant("a paused job is forgotten over a restart", "cluster_state.cc",
+           "    jobs_.emplace(job.id, std::move(job));\n",
+           "    if (job.state != JobState::kPaused) jobs_.emplace(job.id, std::move(job));\n"),
+    Mutant("a job that has ended is cancelled once more", "reactor.cc",
+           "  if (IsFinal(known->state)) {\n    return Fail(ErrorCode::kFailedPrecondition, \"job {} cannot be cancelled",
+           "  if (false) {\n    return Fail(ErrorCode::kFailedPrecondition, \"job {} cannot be cancelled"),
     Mutant("a failed job is not put back into the queue", "cluster_state.cc",
            "  if (held_back_.Update(job)) Enqueue(job);\n  LookAtWaits(job);\n",
            "  if (held_back_.Update(job) && job.restarts == 0) Enqueue(job);\n"),
