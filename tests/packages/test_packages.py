@@ -269,7 +269,7 @@ def test_a_job_learns_and_an_upgrade_does_not_disturb_it(
     took = time.monotonic() - began["install"]
     sizes = ", ".join(f"{name} {deb.stat().st_size / 1e6:.1f} MB" for name, deb in sorted(debs.items()))
     with capsys.disabled():
-        print(f" [{took / 60:.1f} minutes from apt install of imgd to the first curve; packages: {sizes}]", end="")
+        print(f" [{took:.0f} s from apt install of imgd to the first curve; packages: {sizes}]", end="")
     machine.say("imgcli", "metrics", "1", "--names", "loss", "--points", "4", "-o", "csv")
     ranks = run_of(machine)
     started = [main_pid(machine, name) for name in ("imgd", "imgagent")]
