@@ -96,7 +96,9 @@ def test_what_breaks_a_policy_is_refused_with_its_words_now_and_later(make_job: 
         assert f"time_limit: is 3h, and at most 2h is {words}" in refused("time_limit=3h")
         assert f"resources.ranks: is 1 to 8, and at most 4 is {words}" in refused("resources.nodes={min: 1, max: 8}")
         assert f"sweep.jobs: is 3, and at most 2 is {words}" in refused("sweep={grid: {seed: [1, 2, 3]}}")
-        assert f"data.train: is '/etc', and {dataset}/* is {words}" in refused(f"data.train={dataset}/../../../../etc")
+        assert f"data.train: is '{dataset.parent}/x', and {dataset}/* is {words}" in refused(
+            f"data.train={dataset}/../x"
+        )
         assert f"checkpoint.dir: is '/tmp/c', and /shared/* is {words}" in refused("checkpoint.dir=/tmp/c")
         others = int(cluster.json("submit", job_file, "--set", "time_limit=3h")["id"])
         assert int(cluster.job(others)["time_limit_ms"]) == 3 * 3_600_000, "it is of no project"
