@@ -313,10 +313,11 @@ uint64_t Engine::TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
   return last;
 }
 
+/// 0 is said by who does not know, too.
 void Engine::NoteProgress(RunKey run, const v1::StepMetrics& step) {
   constexpr double kMost = 10.0 * 365 * 24 * 3600;
   const double left = step.eta_seconds();
-  if (!(left >= 0 && left < kMost)) return;
+  if (!(left > 0 && left < kMost)) return;
   reactor_.OnTrainerProgress(run, std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left)),
                              now_);
 }
