@@ -135,6 +135,34 @@ TEST_F(TlsTest, AnAgentWithoutACertificateIsNotLetIn) {
   EXPECT_THAT(status.error_message(), HasSubstr("shows a certificate"));
 }
 
+TEST_F(TlsTest, AJoinTokenIsForOneNodeAndAnHourUnlessSomebodyAsksForMoreAndNeverForEver) {
+  constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
+  const auto make = [this](uint32_t uses, uint64_t ttl_ms, v1::JoinToken* made) {
+    v1::CreateJoinTokenRequest request;
+    request.set_uses(uses);
+    request.set_ttl_ms(ttl_ms);
+    v1::CreateJoinTokenResponse response;
+    With context(admin);
+    const auto status = v1::EnrolService::NewStub(channel)->CreateJoinToken(&context, request, &response);
+    if (made != nullptr) *made = response.token();
+    return status;
+  };
+  v1::JoinToken usual;
+  ASSERT_TRUE(make(0, 0, &usual).ok());
+  EXPECT_EQ(usual.uses(), 1u);
+  EXPECT_EQ(usual.expires_us() - usual.created_us(), 3600LL * 1'000'000);
+  v1::JoinToken most;
+  ASSERT_TRUE(make(100'000, 30 * kDayMs, &most).ok());
+  EXPECT_EQ(most.uses_left(), 100'000u);
+  EXPECT_EQ(most.expires_us() - most.created_us(), static_cast<int64_t>(30 * kDayMs * 1000));
+  const auto uses = make(100'001, 0, nullptr);
+  EXPECT_EQ(uses.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(uses.error_message(), HasSubstr("uses: found 100001; at most 100000 is allowed"));
+  const auto ttl = make(1, 30 * kDayMs + 1, nullptr);
+  EXPECT_EQ(ttl.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ttl.error_message(), HasSubstr("at most 30 days is allowed"));
+}
+
 TEST_F(TlsTest, TheFirstAdminsTokenIsMadeOnceAndAgainWhenNobodyIsAdminAnyMore) {
   daemon.reset();
   StartDaemon();
