@@ -147,9 +147,9 @@ std::vector<std::string> WarningsOf(const fs::path& file, WallTime now) {
     const auto facts = tls::FactsOf(certificate);
     if (!facts) continue;
     const int64_t soon = std::min(MicrosOf(kWeek), (facts->not_after.micros - facts->not_before.micros) / 3);
-    const std::string times = fmt::format("is good from {} to {}, and by this machine's clock it is {}",
-                                          tls::DateOf(facts->not_before), tls::DateOf(facts->not_after),
-                                          tls::DateOf(now));
+    const std::string times =
+        fmt::format("is good from {} to {}, and by this machine's clock it is {}",
+                    tls::DateOf(facts->not_before), tls::DateOf(facts->not_after), tls::DateOf(now));
     if (now < facts->not_before) {
       out.push_back(fmt::format("the certificate in {} is not good yet: it {}", file.native(), times));
     } else if (facts->not_after <= now) {

@@ -76,8 +76,9 @@ class Authority {
   std::mutex renewing_;
 };
 
-/// What is to be said of certificates that imgd does not renew: a sentence for each of the file that is not good
-/// yet, has run out, or has less left than a week and a third of its time. Of a file that can't be read none.
+/// What is to be said of certificates that imgd does not renew: a sentence for each of the file that is not
+/// good yet, has run out, or has less left than a week and a third of its time. Of a file that can't be read
+/// none.
 std::vector<std::string> WarningsOf(const std::filesystem::path& file, WallTime now);
 
 /// What is in the certificate of an agent: "imgd://node/NAME/KEY_SHA256".

@@ -164,7 +164,8 @@ TEST_F(Ec2Test, TheConfigurationNamesTheFilesOfTheCertificates) {
     return config;
   };
   const auto config = read(fmt::format(
-      "ec2_join: {{accounts: [012345678901], regions: {{us-east-1: {}}}, any_instance: true, max_age: 30m}}", file.native()));
+      "ec2_join: {{accounts: [012345678901], regions: {{us-east-1: {}}}, any_instance: true, max_age: 30m}}",
+      file.native()));
   EXPECT_TRUE(CheckEc2Join(config));
   EXPECT_THAT(LoadEc2Rules(config).error().message, HasSubstr("ec2_join.regions.us-east-1: "));
   ASSERT_TRUE(WriteFileAtomically(file, "no certificate"));
@@ -186,9 +187,9 @@ TEST_F(Ec2Test, TheConfigurationNamesTheFilesOfTheCertificates) {
 
 TEST(Ec2Join, WhoseInstancesJoinHasToBeSaid) {
   const auto check = [](const std::string& more) {
-    auto root = YamlMap::Parse(
-                    "ec2_join: {accounts: ['012345678901'], regions: {a: /b}" + more + "}", "imgd.yaml")
-                    .value();
+    auto root =
+        YamlMap::Parse("ec2_join: {accounts: ['012345678901'], regions: {a: /b}" + more + "}", "imgd.yaml")
+            .value();
     const auto checked = CheckEc2Join(ReadEc2Join(root));
     return checked ? "" : checked.error().message;
   };

@@ -55,8 +55,8 @@ class CheckpointKeeper {
 /// be, in words for people; one of the two is not empty.
 std::string TextOfPruned(const std::vector<PrunedCheckpoint>& removed, const PruneFailures& failures);
 
-/// Whether people are told of it: what can't be removed is tried each hour, and told again once it is something
-/// else.
+/// Whether people are told of it: what can't be removed is tried each hour, and told again once it is
+/// something else.
 bool IsNews(const std::vector<PrunedCheckpoint>& removed, const PruneFailures& failures,
             const PruneFailures& told);
 

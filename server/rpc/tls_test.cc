@@ -5,6 +5,7 @@
 #include "common/files.h"
 #include "common/text.h"
 #include "imgd/v1/enrol.grpc.pb.h"
+#include "imgd/v1/event.grpc.pb.h"
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/auth/tokens.h"
 #include "server/rpc/testing/rpc_fixture.h"
@@ -101,6 +102,43 @@ TEST_F(TlsTest, AJobBelongsToTheOwnerOfTheTokenWhateverTheRequestSays) {
   const auto status = jobs->SubmitJob(&context, request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.job().owner(), "ada");
+}
+
+TEST_F(TlsTest, WhoAttachesToAJobIsAnEventAndWhoReadsItsLogIsNone) {
+  v1::SubmitJobRequest submit;
+  submit.set_job_yaml(kJob);
+  v1::SubmitJobResponse submitted;
+  With submitting(MakeToken("submit", "ada"));
+  ASSERT_TRUE(jobs->SubmitJob(&submitting, submit, &submitted).ok());
+  const std::string view = MakeToken("view", "bob");
+  const auto read = [&](uint64_t job, bool attached, std::optional<uint32_t> rank) {
+    v1::ReadLogsRequest request;
+    request.set_id(job);
+    request.set_attached(attached);
+    request.set_actor("somebody-else");
+    if (rank) request.set_rank(*rank);
+    With context(view);
+    const auto stream = jobs->ReadLogs(&context, request);
+    v1::ReadLogsResponse lines;
+    while (stream->Read(&lines)) {
+    }
+    return stream->Finish();
+  };
+  EXPECT_TRUE(read(1, false, {}).ok());
+  EXPECT_TRUE(read(1, true, {}).ok());
+  EXPECT_TRUE(read(1, true, 0).ok());
+  EXPECT_FALSE(read(77, true, {}).ok());
+  v1::ListEventsResponse events;
+  With context(view);
+  ASSERT_TRUE(v1::EventService::NewStub(channel)->ListEvents(&context, {}, &events).ok());
+  std::vector<std::string> said;
+  for (const auto& event : events.events()) {
+    if (event.reason() != v1::REASON_CODE_ATTACHED) continue;
+    said.push_back(event.text());
+    EXPECT_EQ(event.job_id(), 1u);
+    EXPECT_EQ(event.actor(), "user:bob");
+  }
+  EXPECT_THAT(said, testing::ElementsAre("bob attaches to job 1", "bob attaches to rank 0 of job 1"));
 }
 
 TEST_F(TlsTest, ARevokedTokenEndsItsOpenStreams) {

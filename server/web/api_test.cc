@@ -217,8 +217,7 @@ TEST(Routes, ThoseThatAreNoCallsOfGrpcHaveTheScopesThatAreWrittenHere) {
       {"GET /sd/prometheus", "view"}};
   std::map<std::string, std::string> rest;
   const web::Router router = web::MakeRouter(web::WebParts{});
-  for (const auto& route : router.routes())
-    rest[route.method + " " + route.pattern] = NameOf(route.scope);
+  for (const auto& route : router.routes()) rest[route.method + " " + route.pattern] = NameOf(route.scope);
   for (const auto& call : web::ApiRoutes())
     EXPECT_EQ(rest.erase(fmt::format("{} {}", call.method, call.pattern)), 1u) << call.pattern;
   for (const auto& file : web::StaticRoutes()) {

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import BIN, Cluster, Json, wait_for
+from harness import BIN, ROOT, Cluster, Json, wait_for
 
 REGION, ACCOUNT, IMAGE = "us-east-1", "012345678901", "ami-5fb8c835"
 
@@ -110,7 +110,9 @@ def signer(tmp_path: Path) -> Signer:
 @pytest.fixture
 def cluster(tmp_path: Path, signer: Signer) -> Iterator[Cluster]:
     config = tmp_path / "imgd.yaml"
-    config.write_text(f"ec2_join: {{accounts: ['{ACCOUNT}'], regions: {{{REGION}: {signer.certificate}}}, images: [{IMAGE}]}}\n")
+    config.write_text(
+        f"ec2_join: {{accounts: ['{ACCOUNT}'], regions: {{{REGION}: {signer.certificate}}}, images: [{IMAGE}]}}\n"
+    )
     with Cluster(tmp_path, secure=True, server_args=["--config", str(config)]) as cluster:
         cluster.start_daemon()
         yield cluster
@@ -245,6 +247,32 @@ def test_others_are_refused_in_words_on_both_sides(
     assert "nothing was sent to it" in log_of(cluster, "wrong-ca")
     assert not any("wrong-ca" in text for text in refusals(cluster))
     assert cluster.json("nodes") == []
+
+
+def test_the_user_data_holds_no_secret_and_writes_a_file_that_the_agent_takes(tmp_path: Path) -> None:
+    """Run as it is, in a folder of the test's, with stand-ins for what only an instance has."""
+    text = (ROOT / "deploy/ec2/user-data.sh").read_text()
+    for word in ("join-token", "token_file", "--token", "AWS_SECRET", "AWS_ACCESS_KEY", "PRIVATE KEY", "imgd_"):
+        assert word not in text, f"user data has {word}: everybody who may describe the instance can read it"
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for name in ("apt-get", "aws", "systemctl"):
+        (bin_folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/called\n')
+        (bin_folder / name).chmod(0o755)
+    (tmp_path / "etc").mkdir()
+    assert text.count("/etc/imgd/") == 1
+    subprocess.run(["bash", "-c", text.replace("/etc/imgd/", f"{tmp_path}/etc/")], check=True, timeout=30,
+                   env={"PATH": f"{bin_folder}:/usr/bin:/bin"})  # fmt: skip
+    assert (tmp_path / "called").read_text().splitlines()[-1] == "systemctl restart imgagent"
+    written = tmp_path / "etc/agent.yaml"
+    lines = dict(line.split(": ", 1) for line in written.read_text().splitlines() if not line.startswith("#"))
+    assert (
+        lines["join"] == "ec2"
+        and lines["ca_hash"].startswith("sha256:")
+        and set(lines) == {"server", "join", "ca_hash"}
+    )
+    checked = subprocess.run([BIN / "imgagent", "--config", written, "--check-config"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_what_is_allowed_changes_while_imgd_runs(cluster: Cluster, signer: Signer, instance: MakeInstance) -> None:
