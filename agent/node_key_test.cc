@@ -1,11 +1,9 @@
 #include "agent/node_key.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 
+#include "agent/network.h"
 #include "agent/testing/temp_dir.h"
 #include "common/files.h"
 #include "common/tls/openssl.h"
@@ -31,29 +29,15 @@ class HandClock final : public Clock {
   WallTime now{1'000'000 * kHourMicros};
 };
 
-/// A port of the loopback that takes connections and says nothing.
-class SilentPort {
- public:
-  SilentPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(::listen(fd_.get(), 4), 0);
-  }
-  std::string Address() const {
-    sockaddr_in address{};
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    return fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
-  }
+/// A port of the loopback where connections wait for ever.
+struct WaitingPort {
+  Listener listener = ListenOn("127.0.0.1").value();
+
+  std::string Address() const { return fmt::format("127.0.0.1:{}", listener.port); }
   bool WasCalled() const {
-    pollfd wanted{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    pollfd wanted{.fd = listener.fd.get(), .events = POLLIN, .revents = 0};
     return ::poll(&wanted, 1, 0) > 0;
   }
-
- private:
-  UniqueFd fd_;
 };
 
 /// Signed by itself.
@@ -93,7 +77,7 @@ TEST(NodeKey, WithoutACertificateAndATokenItSaysHowToJoin) {
 
 TEST(NodeKey, ItIsRenewedAtTwoThirdsOfTheCertificatesTimeAndNotBefore) {
   const TempDir folder;
-  const SilentPort imgd;
+  const WaitingPort imgd;
   HandClock clock;
   const std::string own = tls::NewKey().value();
   // As imgd makes it: good for 24 hours, and dated an hour back.

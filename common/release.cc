@@ -29,11 +29,11 @@ bool IsOneBefore(Release ours, Release theirs) {
 
 }  // namespace
 
-Fit FitOf(std::string_view ours, std::string_view theirs) {
+ReleaseFit FitOf(std::string_view ours, std::string_view theirs) {
   const auto our = ReleaseOf(ours);
   const auto their = ReleaseOf(theirs);
-  if (!our || !their || their == our || IsOneBefore(*our, *their)) return Fit::kFits;
-  return *their > *our ? Fit::kTooNew : Fit::kTooOld;
+  if (!our || !their || their == our || IsOneBefore(*our, *their)) return ReleaseFit::kFits;
+  return *their > *our ? ReleaseFit::kTooNew : ReleaseFit::kTooOld;
 }
 
 std::string ReleasesThatFit(std::string_view ours) {
@@ -45,10 +45,10 @@ std::string ReleasesThatFit(std::string_view ours) {
 }
 
 std::string WhyNotFit(VersionOf ours, VersionOf theirs, std::string_view kind) {
-  const Fit fit = FitOf(ours.version, theirs.version);
-  if (fit == Fit::kFits) return "";
+  const ReleaseFit fit = FitOf(ours.version, theirs.version);
+  if (fit == ReleaseFit::kFits) return "";
   return fmt::format("{} {} is too {} for {} {}, which works with {} of {}", theirs.program, theirs.version,
-                     fit == Fit::kTooNew ? "new" : "old", ours.program, ours.version, kind,
+                     fit == ReleaseFit::kTooNew ? "new" : "old", ours.program, ours.version, kind,
                      ReleasesThatFit(ours.version));
 }
 

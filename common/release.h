@@ -6,12 +6,12 @@
 namespace imgd {
 
 /// Whether a program of one version works with what a program of another says.
-enum class Fit { kFits, kTooOld, kTooNew };
+enum class ReleaseFit { kFits, kTooOld, kTooNew };
 
 /// What `theirs` is to `ours`, each as "MAJOR.MINOR.PATCH", whatever follows that. Those of the same minor
 /// version fit, and of the one before; that of the first of a major version is the whole major version
 /// before. A version without such numbers, as tests have, fits.
-Fit FitOf(std::string_view ours, std::string_view theirs);
+ReleaseFit FitOf(std::string_view ours, std::string_view theirs);
 
 /// What fits, in words: "0.4 and 0.3", "2.0 and of version 1". Empty for a version without numbers.
 std::string ReleasesThatFit(std::string_view ours);

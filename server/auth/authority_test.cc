@@ -146,9 +146,9 @@ TEST_F(AuthorityTest, AnOperatorsCertificateThatRanOutOrSoonWillIsToldOfAndImgds
   EXPECT_THAT(expired->Warnings(), ElementsAre(HasSubstr(said + " has run out, and nobody takes it: ")));
   EXPECT_THAT(expired->Warnings(), ElementsAre(HasSubstr(" to " + tls::DateOf(until))));
   EXPECT_THAT(own->Warnings(), testing::IsEmpty()) << "imgd renews it by itself";
-  clock.Pass(-hours(31 * 24));
+  clock.Pass(-hours(30 * 24) - std::chrono::minutes(30));
   EXPECT_THAT(expired->Warnings(), ElementsAre(HasSubstr(said + " is not good yet")));
-  clock.Pass(hours(3653 * 24));
+  clock.Pass(hours(3654 * 24));
   EXPECT_THAT(own->Warnings(), ElementsAre(HasSubstr("ca.crt has run out")));
 }
 

@@ -9,7 +9,7 @@ Status CheckAgentVersion(std::string_view imgd, std::string_view agent) {
   if (why.empty()) return {};
   return tl::unexpected(Error{.code = ErrorCode::kFailedPrecondition,
                               .message = std::move(why),
-                              .hint = FitOf(imgd, agent) == Fit::kTooNew
+                              .hint = FitOf(imgd, agent) == ReleaseFit::kTooNew
                                           ? "upgrade imgd first, then the nodes"
                                           : "install imgd's version of imgagent on the node"});
 }

@@ -128,6 +128,7 @@ TEST_F(TlsTest, WhoAttachesToAJobIsAnEventAndWhoReadsItsLogIsNone) {
   EXPECT_TRUE(read(1, true, {}).ok());
   EXPECT_TRUE(read(1, true, 0).ok());
   EXPECT_FALSE(read(77, true, {}).ok());
+  MakeToken("view", "carol");  // what was noted before is stored by then
   v1::ListEventsResponse events;
   With context(view);
   ASSERT_TRUE(v1::EventService::NewStub(channel)->ListEvents(&context, {}, &events).ok());

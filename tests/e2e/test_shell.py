@@ -397,9 +397,13 @@ def test_attach_shows_the_last_lines_and_what_follows_to_the_jobs_end(cluster: C
     detached.send_signal(signal.SIGINT)
     assert detached.wait(20) == 130
     cluster.cli("logs", str(job))
-    events = [json.loads(line) for line in cluster.cli("events", "-o", "json").stdout.splitlines()]
-    attaches = [e["text"] for e in events if e["reason"] == "REASON_CODE_ATTACHED"]
-    assert len(attaches) == 2 and all(text.endswith(f"attaches to job {job}") for text in attaches), attaches
+
+    def attaches() -> list[str]:
+        events = map(json.loads, cluster.cli("events", "-o", "json").stdout.splitlines())
+        return [e["text"] for e in events if e["reason"] == "REASON_CODE_ATTACHED"]
+
+    wait_for("both to be recorded", lambda: len(attaches()) == 2, 10)
+    assert all(text.endswith(f"attaches to job {job}") for text in attaches()), attaches()
     assert cluster.job(job)["state"] == "JOB_STATE_RUNNING"
     gate.touch()
     rest, said = attached.communicate(timeout=120)
