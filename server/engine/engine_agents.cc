@@ -162,7 +162,7 @@ void Engine::OnHello(const AgentInput& input) {
   const auto refuse = [this, &input, &hello](const Error& error) {
     // It comes again, soon.
     const std::string node = IsNodeName(hello.node()) ? hello.node() : "a node";
-    const auto text = refusals_.Note(node, fmt::format("agent refused: {}", error.message), now_.steady);
+    const auto text = refusals_.Note(node, fmt::format("agent refused: {}", error.ToString()), now_.steady);
     if (text) spdlog::warn("node={} session={} msg=\"{}\"", node, input.session, *text);
     done_.push_back([link = input.link, error](const Status&) { link->Close(error); });
   };
