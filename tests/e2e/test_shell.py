@@ -127,11 +127,15 @@ def test_a_shell_beside_a_rank_is_on_the_node_of_that_rank(cluster: Cluster) -> 
     path.write_text("name: two\nresources: {nodes: 2}\ncommand: {run: 'sleep 600'}\n")
     job = int(cluster.json("submit", str(path))["id"])
     cluster.wait_state(job, "JOB_STATE_RUNNING")
-    node_of: dict[int, str] = {}
-    for process in cluster.processes_of(job):
-        env = dict(entry.split("=", 1) for entry in Path(f"/proc/{process}/environ").read_text().split("\0") if entry)
-        if "RANK" in env:
-            node_of[int(env["RANK"])] = Path(env["IMGD_RUN_DIR"]).relative_to(cluster.root).parts[0]
+
+    def places() -> dict[int, str]:
+        found: dict[int, str] = {}
+        for pid in processes_with(f"IMGD_RUN_DIR={cluster.root}/", of="environ"):
+            env = dict(one.split("=", 1) for one in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in one)
+            found[int(env["RANK"])] = Path(env["IMGD_RUN_DIR"]).relative_to(cluster.root).parts[0]
+        return found
+
+    node_of = wait_for("both ranks", lambda: found if len(found := places()) == 2 else None, 20)
     assert sorted(node_of) == [0, 1] and sorted(node_of.values()) == ["a", "b"], node_of
     for rank, node in node_of.items():
         with subprocess.Popen(shell(cluster, str(job), "--rank", str(rank), "--", "sh", "-c", "echo $RANK $$; cat"),
@@ -394,16 +398,16 @@ def test_attach_shows_the_last_lines_and_what_follows_to_the_jobs_end(cluster: C
     detached = cluster.cli_process("attach", str(job))
     assert detached.stdout
     assert "leaves it alone" in detached.stdout.readline()
-    detached.send_signal(signal.SIGINT)
-    assert detached.wait(20) == 130
-    cluster.cli("logs", str(job))
 
     def attaches() -> list[str]:
         events = map(json.loads, cluster.cli("events", "-o", "json").stdout.splitlines())
         return [e["text"] for e in events if e["reason"] == "REASON_CODE_ATTACHED"]
 
     wait_for("both to be recorded", lambda: len(attaches()) == 2, 10)
-    assert all(text.endswith(f"attaches to job {job}") for text in attaches()), attaches()
+    detached.send_signal(signal.SIGINT)
+    assert detached.wait(20) == 130
+    cluster.cli("logs", str(job))
+    assert len(attaches()) == 2 and all(text.endswith(f"attaches to job {job}") for text in attaches()), attaches()
     assert cluster.job(job)["state"] == "JOB_STATE_RUNNING"
     gate.touch()
     rest, said = attached.communicate(timeout=120)
