@@ -1,11 +1,11 @@
 // node embed.ts DIST RUNBOOKS OUT: writes the built page as a C++ source, each file as it is and compressed, and its size
-// to standard output. Fails where all of it, compressed, is above the limit. With it go the pages that alerts link to.
+// to standard output. With it go the pages that alerts link to. Fails where all of that, by gzip, is above the limit.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { extname, join, relative } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 
-const MOST_BYTES = 100 * 1024;
+const MOST_BYTES = 100_000;
 const TYPES: Record<string, string> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript',
@@ -45,7 +45,7 @@ const entries = files.map(({ file, path }, i) => {
   const raw = readFileSync(file);
   const gzip = gzipSync(raw, { level: 9 });
   const brotli = brotliCompressSync(raw, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } });
-  if (!path.startsWith('/runbooks/')) total += gzip.length;
+  total += gzip.length;
   const etag = createHash('sha256').update(raw).digest('hex').slice(0, 16);
   const parts = { Raw: raw, Gzip: gzip, Brotli: brotli };
   const data = Object.entries(parts).map(

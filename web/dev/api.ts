@@ -190,7 +190,7 @@ function deleteJob(call: Call) {
       'FAILED_PRECONDITION',
       `job ${job.id} has not ended; imgcli cancel ${job.id} ends it`,
     );
-  call.world.jobs.delete(job.id);
+  call.live.forget(job.id);
   return {};
 }
 

@@ -89,6 +89,12 @@ export class Live {
     this.#hub.send('job', summaryOf(one.job));
   }
 
+  /** Deletes a job, as somebody or retention does, and tells it. */
+  forget(id: string): void {
+    this.#world.jobs.delete(id);
+    this.#hub.send('job_gone', { id });
+  }
+
   tell(one: WorldJob): void {
     this.#hub.send('job', summaryOf(one.job));
   }

@@ -1,6 +1,6 @@
 // What people ask for in the browser, and what happens when imgd is away.
 import assert from 'node:assert/strict';
-import { browserTest } from './harness.ts';
+import { axe, browserTest, tabTo } from './harness.ts';
 
 browserTest('submit: a fault is shown at its line, and a good file goes', async ({ page, server, base }) => {
   await page.goto(`${base}/submit`);
@@ -77,6 +77,72 @@ browserTest('pause, resume, priority and cancel', async ({ page, server, base })
   await page.locator('.title .state', { hasText: 'Cancelled' }).waitFor();
   assert.equal(server.world.jobs.get('92')!.job.state, 'JOB_STATE_CANCELLED');
 });
+
+browserTest('by keys alone: a job is written, its fault mended, and submitted', async ({ page, server, base }) => {
+  await page.goto(`${base}/submit`);
+  const editor = page.getByLabel('Job file');
+  await editor.waitFor();
+  await tabTo(page, editor);
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('name: keys\nresources: {nodes: 1}\ntrain:\n  epochs: many\n');
+  const fault = page.getByRole('button', { name: 'Line 4' });
+  await fault.waitFor();
+  await tabTo(page, fault);
+  await page.keyboard.press('Space');
+  // What is wrong is selected.
+  await page.keyboard.type('5');
+  await page.getByText('The file is good').waitFor();
+  await tabTo(page, page.getByRole('button', { name: 'Submit', exact: true }), 'Shift+Tab');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/jobs\/121$/);
+  assert.match(server.world.jobs.get('121')!.job.job_yaml, /^name: keys\n.*\n {2}epochs: 5\n$/s);
+}); // biome-ignore format: one argument
+
+browserTest('by keys alone: a job is cancelled, after second thoughts', async ({ page, server, base }) => {
+  await page.goto(`${base}/jobs/92`);
+  const button = page.getByRole('button', { name: 'Cancel', exact: true });
+  await button.waitFor();
+  await tabTo(page, button);
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog', { name: 'Cancel job 92?' });
+  await dialog.waitFor();
+  assert.equal(await axe(page), '');
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  assert.equal(server.world.jobs.get('92')!.job.state, 'JOB_STATE_RUNNING');
+  assert.ok(await button.evaluate((one) => one === document.activeElement), 'the focus is where it was');
+  await page.keyboard.press('Space');
+  await dialog.waitFor();
+  const box = dialog.getByLabel('Save a checkpoint first');
+  if (!(await box.evaluate((one) => one === document.activeElement))) await tabTo(page, box);
+  await page.keyboard.press('Space');
+  assert.equal(await box.isChecked(), false);
+  await tabTo(page, dialog.getByRole('button', { name: 'Cancel the job' }));
+  await page.keyboard.press('Enter');
+  await page.locator('.title .state', { hasText: 'Cancelled' }).waitFor();
+  assert.equal(server.world.jobs.get('92')!.job.state, 'JOB_STATE_CANCELLED');
+}); // biome-ignore format: one argument
+
+browserTest('by keys alone: jobs are chosen and compared, and one is left out', async ({ page, base }) => {
+  await page.goto(`${base}/?state=running`);
+  await page.waitForSelector('.rows [role=row]');
+  await tabTo(page, page.getByRole('grid', { name: 'Jobs' }));
+  for (const key of ['ArrowDown', 'Space', 'ArrowDown', 'x', 'ArrowDown', 'x']) await page.keyboard.press(key);
+  await tabTo(page, page.getByRole('region', { name: 'Chosen jobs' }).getByRole('link', { name: 'Compare' }));
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/compare\?jobs=\d+,\d+,\d+$/);
+  const figures = page.locator('section[aria-label=Figures] tbody tr');
+  await figures.nth(2).waitFor();
+  await tabTo(page, page.getByRole('button', { name: 'Training loss' }));
+  await page.keyboard.press('Space');
+  await page.waitForURL(/metric=loss/);
+  await tabTo(page, page.getByRole('button', { name: 'Training loss as a table' }));
+  await page.keyboard.press('Enter');
+  await page.locator('section[aria-label="Training loss, table"] tbody tr').first().waitFor();
+  await tabTo(page, page.getByRole('button', { name: /^Leave out job/ }).first());
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/jobs=\d+,\d+&/);
+}); // biome-ignore format: one argument
 
 browserTest('a node is drained, and used again', async ({ page, server, base }) => {
   await page.goto(`${base}/nodes`);

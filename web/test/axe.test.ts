@@ -22,26 +22,16 @@ const PLACES = [
   '/jobs/11/timeline',
   '/jobs/11/config',
 ];
-const DARK = [
-  '/',
-  '/nodes',
-  '/datasets/imagenet-176',
-  '/usage',
-  '/compare?jobs=11,12,13',
-  '/jobs/11',
-  '/submit',
-];
 
 for (const dark of [false, true]) {
   browserTest(
     `axe finds nothing on any page, ${dark ? 'dark' : 'light'}`,
     async ({ page, base }) => {
-      for (const path of dark ? DARK : PLACES) {
+      for (const path of PLACES) {
         await page.goto(base + path);
         await page.waitForSelector('main .panel');
         await page.waitForFunction(() => !document.querySelector('main')!.textContent!.includes('Loading …'));
-        // What dark colours can change is contrast.
-        assert.equal(await axe(page, dark ? ['color-contrast'] : []), '', path);
+        assert.equal(await axe(page), '', path);
       }
     },
     { dark, jobs: 40 },

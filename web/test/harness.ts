@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, type TestContext, test } from 'node:test';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { type Browser, type BrowserContext, chromium, type Locator, type Page } from 'playwright-core';
 import { CHROMIUM } from '../dev/chromium.ts';
 import { DevServer, type Options } from '../dev/server.ts';
 
@@ -62,18 +62,25 @@ export function browserTest(
   });
 }
 
+const MOST_TABS = 100;
+
+/** Goes on by the key Tab (or Shift+Tab) until the element has the focus. */
+export async function tabTo(page: Page, wanted: Locator, key: 'Tab' | 'Shift+Tab' = 'Tab'): Promise<void> {
+  for (let i = 0; i < MOST_TABS; i++) {
+    await page.keyboard.press(key);
+    if (await wanted.evaluate((element) => element === document.activeElement)) return;
+  }
+  throw new Error(`${key} does not lead to ${wanted}`);
+}
+
 interface AxeResult {
   violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[];
 }
 
-/** What axe finds on the page as it is, in words; empty when it finds nothing. Without `rules`: by all of them. */
-export async function axe(page: Page, rules: string[] = []): Promise<string> {
+/** What axe finds on the page as it is, by all its rules, in words; empty when it finds nothing. */
+export async function axe(page: Page): Promise<string> {
   await page.evaluate(AXE);
-  const options = {
-    resultTypes: ['violations'],
-    ...(rules.length > 0 ? { runOnly: { type: 'rule', values: rules } } : {}),
-  };
-  const result = (await page.evaluate(`axe.run(document, ${JSON.stringify(options)})`)) as AxeResult;
+  const result = (await page.evaluate("axe.run(document, {resultTypes: ['violations']})")) as AxeResult;
   return result.violations
     .map(
       (one) =>

@@ -10,6 +10,7 @@ import type {
   DeviceSpread,
   GetJobResponse,
   Job,
+  JobGone,
   LiveStep,
   MetricAxis,
   MetricPoint,
@@ -26,6 +27,9 @@ export function useJob(id: string): Loaded<GetJobResponse> {
     const ends = [
       onLive('job', (data) => {
         if ((data as Job).id === id) setSummary({ id, job: data as Job });
+      }),
+      onLive('job_gone', (data) => {
+        if ((data as JobGone).id === id) reload();
       }),
       onLive('event', (data) => {
         if ((data as Decision).job_id !== id) return;

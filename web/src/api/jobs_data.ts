@@ -2,7 +2,7 @@ import { type JobRow, rowOf } from '../lib/jobs.ts';
 import { Store } from '../lib/store.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onLive } from './live.ts';
-import type { Job, LiveStep } from './types.ts';
+import type { Job, JobGone, LiveStep } from './types.ts';
 
 /** All jobs that imgd keeps, as far as they are loaded. `rows` is a new array at each change. */
 export interface JobsState {
@@ -26,6 +26,8 @@ const PAGE = 1000;
 const EVERY_MS = 250;
 
 const rows = new Map<string, JobRow>();
+/** Deleted since the pages began to be read: an older page may still have them. */
+const gone = new Set<string>();
 let started = false;
 let drawing = false;
 let drawn = 0;
@@ -75,6 +77,8 @@ export function takeJob(job: Job): void {
 
 /** It was deleted. */
 export function dropJob(id: string): void {
+  gone.add(id);
+  for (const recent of [recentLoss, recentTop1]) recent.delete(id);
   if (rows.delete(id)) publish();
 }
 
@@ -100,6 +104,7 @@ function note(recent: Map<string, number[]>, id: string, value: number): void {
 
 async function load(): Promise<void> {
   const mine = ++run;
+  gone.clear();
   jobsState.set({ ...jobsState.value, loading: true });
   const seen = new Set<string>();
   let token = '';
@@ -109,6 +114,7 @@ async function load(): Promise<void> {
       const page = await api.jobs(token, token ? PAGE : FIRST_PAGE);
       if (mine !== run) return;
       for (const job of page.jobs) {
+        if (gone.has(job.id)) continue;
         seen.add(job.id);
         rows.set(job.id, rowOf(job));
       }
@@ -138,6 +144,7 @@ export function followJobs(): void {
   started = true;
   onLive('job', (data) => takeJob(data as Job));
   onLive('step', (data) => takeStep(data as LiveStep));
+  onLive('job_gone', (data) => dropJob((data as JobGone).id));
   epoch.listen(() => void load());
   onSession(() => void load());
   void load();

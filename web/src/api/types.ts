@@ -443,6 +443,11 @@ export interface RankStretch {
 }
 export type MetricAxis = 'step' | 'epoch' | 'images' | 'time';
 
+/** `event: job_gone` of the stream: it was deleted, by somebody or by what is kept for how long. */
+export interface JobGone {
+  id: Int64;
+}
+
 /** `event: step` of the stream. */
 export interface LiveStep extends Partial<Pick<StepMetrics, 'times' | 'ranks' | 'devices' | 'total_steps'>> {
   job_id: Int64;

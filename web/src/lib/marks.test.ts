@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { GetJobResponse, MetricPoint, ReportedCheckpoint } from '../api/types.ts';
-import { type Mark, markAt, marksOf, phaseStarts, toDraw } from './marks.ts';
+import { MARK_TONES, type Mark, markAt, marksOf, phaseStarts, toDraw } from './marks.ts';
 
 const point = (x: number, value: number): MetricPoint => [x, value, value, value];
 const AXES = {
@@ -52,6 +52,26 @@ test('what happened has its place on every axis', () => {
       axis,
     );
   }
+});
+
+test('a resize is told from a preemption, and what starts a job again from its first start', () => {
+  const tones = (...history: unknown[]) =>
+    marksOf({ ...data(...history), job: { job_yaml: '' } } as GetJobResponse, [], 'time', AXES).map(
+      (mark) => mark.tone,
+    );
+  assert.deepEqual(tones(change(150, 'RUNNING', 'PREEMPTING', '1', 'REASON_CODE_RESIZED')), ['s5']);
+  assert.deepEqual(tones(change(150, 'RUNNING', 'PREEMPTING', '1', 'REASON_CODE_PREEMPTED')), ['warn']);
+  assert.deepEqual(tones(change(150, 'RUNNING', 'PAUSED')), ['warn']);
+  assert.deepEqual(tones(change(150, 'RUNNING', 'FAILED')), ['bad']);
+  assert.deepEqual(tones(change(150, 'STARTING', 'RUNNING', '1')), []);
+  assert.deepEqual(tones(change(150, 'STARTING', 'RUNNING', '2')), ['s5']);
+});
+
+test('each kind of mark has a sign and words of its own: colour alone says nothing', () => {
+  const kinds = Object.values(MARK_TONES);
+  for (const key of ['sign', 'text'] as const)
+    assert.equal(new Set(kinds.map((kind) => kind[key])).size, kinds.length, key);
+  assert.ok(kinds.every(({ sign }) => sign.length === 1));
 });
 
 test('phases begin where those before them end', () => {

@@ -3,16 +3,17 @@ import { api } from '../api/client.ts';
 import { meanSpeed } from '../api/job_data.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
+import { jobsIn, look, MOST_COMPARED } from '../lib/compare.ts';
 import { differences } from '../lib/flat_yaml.ts';
 import { duration, figure, fixed, money, num, percent, plural } from '../lib/format.ts';
 import { everRan, isOver, ranFor, stateOf } from '../lib/jobs.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
-import { Chart, type Line, Swatch } from '../ui/chart.tsx';
+import { Chart, Swatch } from '../ui/chart.tsx';
+import type { Line } from '../ui/plot_table.ts';
 import { useData, useEvery } from '../ui/use_data.ts';
 
-const MOST = 20;
 // How often what still runs is asked for anew.
 const EVERY_MS = 5000;
 const METRICS = [
@@ -32,21 +33,12 @@ const AXES = [
   ['time', 'Time'],
 ] as const;
 
-const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [12, 4]];
-
-/** Colour and dashes tell lines apart: of twenty no two have both. */
-function look(i: number): { colour: string; dash: number[] } {
-  return { colour: `s${(i % 8) + 1}`, dash: DASHES[i % DASHES.length]! };
-}
-
 /** Up to 20 runs beside one another: curves, figures, and the settings that differ. */
 export function ComparePage() {
   const { query } = useStore(current);
   const text = query.get('jobs') ?? '';
-  const ids = useMemo(
-    () => [...new Set(text.split(',').filter((id) => /^\d+$/.test(id)))].slice(0, MOST),
-    [text],
-  );
+  const asked = useMemo(() => jobsIn(text), [text]);
+  const ids = useMemo(() => asked.slice(0, MOST_COMPARED), [asked]);
   const loaded = useData(`compare ${ids.join()}`, (signal) =>
     Promise.all(ids.map((id) => api.job(id, signal))),
   );
@@ -58,14 +50,15 @@ export function ComparePage() {
         <h1 tabIndex={-1}>Compare</h1>
         <span class="sub">{ids.length > 0 ? plural(ids.length, 'job') : ''}</span>
         <span class="grow" />
-        {ids.length > 0 && <AddJob ids={ids} />}
+        {ids.length > 0 && <AddJob ids={asked} />}
       </div>
       {ids.length === 0 && <Choose />}
+      <TooMany over={asked.slice(MOST_COMPARED)} />
       {loaded.error && <Trouble text={loaded.error} retry={loaded.reload} />}
       {loaded.data && ids.length > 0 && (
         <div class="stack">
           <Curves ids={ids} jobs={loaded.data} />
-          <Figures ids={ids} jobs={loaded.data} />
+          <Figures ids={ids} jobs={loaded.data} leaveOut={(id) => set(asked.filter((one) => one !== id))} />
           <Settings jobs={loaded.data} />
         </div>
       )}
@@ -74,6 +67,20 @@ export function ComparePage() {
 }
 
 const set = (ids: readonly string[]) => setQuery({ jobs: ids.join(',') }, true);
+
+/** Says which of the asked ones are not shown; they come in as others are left out. */
+function TooMany({ over }: { over: readonly string[] }) {
+  return (
+    <div aria-live="polite">
+      {over.length > 0 && (
+        <p class="why">
+          At most {MOST_COMPARED} jobs can be compared: {over.join(', ')} {over.length === 1 ? 'is' : 'are'}{' '}
+          not shown. Leave others out to see {over.length === 1 ? 'it' : 'them'}.
+        </p>
+      )}
+    </div>
+  );
+}
 
 function Choose() {
   useEffect(followJobs, []);
@@ -103,8 +110,8 @@ function AddJob({ ids }: { ids: readonly string[] }) {
   const [text, setText] = useState('');
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    const more = text.split(/[\s,]+/).filter((id) => /^\d+$/.test(id));
-    if (more.length > 0) set([...new Set([...ids, ...more])].slice(0, MOST));
+    const more = jobsIn(text);
+    if (more.length > 0) set([...new Set([...ids, ...more])]);
     setText('');
   };
   return (
@@ -189,7 +196,12 @@ function fromStart(points: readonly MetricPoint[], axis: MetricAxis): MetricPoin
   return points.map(([x, ...rest]) => [x - start, ...rest] as MetricPoint);
 }
 
-function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobResponse[] }) {
+function Figures(props: {
+  ids: readonly string[];
+  jobs: readonly GetJobResponse[];
+  leaveOut: (id: string) => void;
+}) {
+  const { ids, jobs } = props;
   const speeds = useData(`speeds ${ids.join()}`, (signal) =>
     Promise.all(ids.map((id) => meanSpeed(id, signal))),
   );
@@ -268,7 +280,7 @@ function Figures({ ids, jobs }: { ids: readonly string[]; jobs: readonly GetJobR
                     type="button"
                     class="small plain"
                     aria-label={`Leave out job ${job.id}`}
-                    onClick={() => set(ids.filter((id) => id !== job.id))}
+                    onClick={() => props.leaveOut(job.id)}
                   >
                     Leave out
                   </button>

@@ -11,7 +11,7 @@ import type {
 import { verifiedText } from '../lib/datasets.ts';
 import { count, ms, NONE, num, plural } from '../lib/format.ts';
 import { useStore } from '../lib/store.ts';
-import { Command, Empty, Meter, Trouble, When } from '../ui/bits.tsx';
+import { Command, Empty, Meter, TableHeader, Trouble, When } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { Condition, Conversion } from './dataset_state.tsx';
 
@@ -250,24 +250,10 @@ function Classes({ part }: { part: DatasetPart }) {
   const title = part.name ? `Classes of ${part.name}` : 'Classes';
   return (
     <section class="panel scroll" tabIndex={0} aria-label={title}>
-      <header>
-        <h2>{title}</h2>
-        <span class="muted">
-          {count(part.class_count)}, {plural(num(part.images), 'image')}
-          {part.class_count > rows.length && `; the first ${count(rows.length)} are kept`}
-        </span>
-        <span class="grow" />
-        {shown.length < rows.length && (
-          <button
-            type="button"
-            class="small"
-            onClick={() => setAll(true)}
-            aria-label={`Show all ${title.toLowerCase()}`}
-          >
-            Show all
-          </button>
-        )}
-      </header>
+      <TableHeader title={title} more={shown.length < rows.length} showAll={() => setAll(true)}>
+        {count(part.class_count)}, {plural(num(part.images), 'image')}
+        {part.class_count > rows.length && `; the first ${count(rows.length)} are kept`}
+      </TableHeader>
       <table>
         <thead>
           <tr>

@@ -35,8 +35,8 @@ const TABS = [
 /** Everything about one job. */
 export function JobPage({ id, tab }: { id: string; tab: string }) {
   const { data, error, status, reload } = useJob(id);
+  if (status === 404) return <Trouble text={`There is no job ${id}.`} />;
   if (!data) {
-    if (status === 404) return <Trouble text={`There is no job ${id}.`} />;
     return error ? <Trouble text={error} retry={reload} /> : <p class="muted">Loading …</p>;
   }
   const { job } = data;

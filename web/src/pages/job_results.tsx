@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { ClassFigures, Job, ReportedCheckpoint } from '../api/types.ts';
 import { bytes, count, duration, fixed, ms, NONE, num, percent } from '../lib/format.ts';
-import { Clock, Empty, Meter, Trouble } from '../ui/bits.tsx';
+import { Clock, Empty, Meter, TableHeader, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { Samples } from './job_samples.tsx';
 
@@ -68,18 +68,9 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
   }
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Checkpoints">
-      <header>
-        <h2>Checkpoints</h2>
-        <span class="muted">
-          {count(list.length)}; as weights: <code>imgcli export {id} --to torch -o weights.pth</code>
-        </span>
-        <span class="grow" />
-        {list.length > shown.length && !all && (
-          <button type="button" class="small" onClick={() => setAll(true)}>
-            Show all
-          </button>
-        )}
-      </header>
+      <TableHeader title="Checkpoints" more={list.length > shown.length && !all} showAll={() => setAll(true)}>
+        {count(list.length)}; as weights: <code>imgcli export {id} --to torch -o weights.pth</code>
+      </TableHeader>
       <table>
         <thead>
           <tr>

@@ -2,6 +2,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { JOB_STATES, type ShortState } from '../api/types.ts';
+import { MOST_COMPARED } from '../lib/compare.ts';
 import { count, plural, words } from '../lib/format.ts';
 import {
   countStates,
@@ -223,13 +224,13 @@ function Selection({ rows, clear }: { rows: readonly JobRow[]; clear: () => void
   return (
     <div class="selection" role="region" aria-label="Chosen jobs">
       <b>{plural(rows.length, 'job')}</b>
-      {rows.length >= 2 && rows.length <= 20 ? (
+      {rows.length >= 2 && rows.length <= MOST_COMPARED ? (
         <a class="button" href={`/compare?jobs=${ids.join(',')}`}>
           Compare
         </a>
       ) : (
         <span class="muted">
-          {rows.length < 2 ? 'choose another to compare' : 'at most 20 can be compared'}
+          {rows.length < 2 ? 'choose another to compare' : `at most ${MOST_COMPARED} can be compared`}
         </span>
       )}
       <button type="button" class="danger" disabled={live.length === 0} onClick={cancel}>

@@ -163,6 +163,33 @@ export function Segments<T extends string>(props: {
   );
 }
 
+/** The header of a table of which, at first, only some rows are shown. */
+export function TableHeader(props: {
+  title: string;
+  children: ComponentChildren;
+  /** Whether some are not shown. */
+  more: boolean;
+  showAll: () => void;
+}) {
+  return (
+    <header>
+      <h2>{props.title}</h2>
+      <span class="muted">{props.children}</span>
+      <span class="grow" />
+      {props.more && (
+        <button
+          type="button"
+          class="small"
+          onClick={props.showAll}
+          aria-label={`Show all ${props.title.toLowerCase()}`}
+        >
+          Show all
+        </button>
+      )}
+    </header>
+  );
+}
+
 /** A button with a sheet below it, which Escape and a click elsewhere close. */
 export function Menu({ label, children }: { label: ComponentChildren; children: ComponentChildren }) {
   const [open, setOpen] = useState(false);

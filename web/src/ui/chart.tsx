@@ -1,24 +1,14 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import type { MetricAxis, MetricPoint } from '../api/types.ts';
-import { align } from '../lib/downsample.ts';
+import type { MetricAxis } from '../api/types.ts';
 import { figure, millis, percent, stamp, tick, unit as withUnit } from '../lib/format.ts';
 import { MARK_TONES, type Mark, markAt } from '../lib/marks.ts';
 import { cutOf } from '../lib/outliers.ts';
 import { useStore } from '../lib/store.ts';
-import { optionsFor, type PlotSeries, type Unit } from './chart_options.ts';
+import { optionsFor, type Unit } from './chart_options.ts';
 import { Icon } from './icons.tsx';
+import { type Line, type PlotSeries, tableOf } from './plot_table.ts';
 import { paint } from './theme.tsx';
-
-export interface Line {
-  label: string;
-  points: readonly MetricPoint[];
-  /** Of the palette s1 to s8. */
-  colour: string;
-  dash?: number[];
-  /** Points far apart, each a figure of its own: dots on the line, and no smoothing. */
-  sparse?: boolean;
-}
 
 interface Props {
   title: string;
@@ -47,36 +37,6 @@ const AXIS_NAMES: Record<MetricAxis, string> = {
   images: 'Images',
   time: 'Time',
 };
-
-/** uPlot's table, and what each column of it is. */
-function tableOf(
-  lines: readonly Line[],
-  smoothing: number,
-): { data: (number | null)[][]; series: PlotSeries[] } {
-  const all = lines.map((line) => line.points);
-  const [xs = [], ...last] = align(all);
-  const [, ...smoothed] = align(all, 4);
-  const data: (number | null)[][] = [xs];
-  const series: PlotSeries[] = [];
-  const few = lines.length <= 3;
-  lines.forEach((line, i) => {
-    const { colour, label } = line;
-    const dash = line.dash ?? [];
-    if (few && !line.sparse && line.points.some((p) => p[2] > p[1])) {
-      data.push(align(all, 2)[i + 1]!, align(all, 1)[i + 1]!);
-      series.push({ kind: 'high', colour, label, dash }, { kind: 'low', colour, label, dash });
-    }
-    const raw = last[i]!;
-    if (smoothing > 0 && !line.sparse && line.points.some((p) => p[4] !== undefined)) {
-      data.push(raw, smoothed[i]!);
-      series.push({ kind: 'raw', colour, label, dash }, { kind: 'line', colour, label, dash });
-    } else {
-      data.push(raw);
-      series.push({ kind: line.sparse ? 'dots' : 'line', colour, label, dash });
-    }
-  });
-  return { data, series };
-}
 
 const FORMATS: Record<Unit, (value: number) => string> = {
   plain: (value) => figure(value),

@@ -2,15 +2,8 @@ import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
 import { tick, unit } from '../lib/format.ts';
 import { MARK_TONES, type MarkTone, toDraw } from '../lib/marks.ts';
+import { faint, type PlotSeries, seriesFor } from './plot_table.ts';
 import { colours } from './theme.tsx';
-
-/** One column of a plot: a curve, what is behind it, or an edge of the band of its peaks. */
-export interface PlotSeries {
-  kind: 'line' | 'dots' | 'raw' | 'high' | 'low';
-  label: string;
-  colour: string;
-  dash: number[];
-}
 
 /** What the values are. */
 export type Unit = 'plain' | 'share' | 'seconds';
@@ -35,7 +28,6 @@ interface Wanted {
   onZoom: (range: { from: number; to: number } | null) => void;
 }
 
-const faint = (colour: string, share: number) => colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${share})`);
 const FONT = '11px -apple-system, "Segoe UI", Inter, Roboto, "Noto Sans", system-ui, sans-serif';
 
 /** Charts whose cursors move together. */
@@ -111,18 +103,6 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
       draw: [(u) => drawMarks(u, wanted.marks(), colour)],
       ready: [(u) => u.over.addEventListener('dblclick', () => wanted.onZoom(null))],
     },
-  };
-}
-
-function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
-  const edge = one.kind === 'high' || one.kind === 'low';
-  return {
-    label: one.label,
-    stroke: edge ? 'transparent' : one.kind === 'raw' ? faint(colour, 0.38) : colour,
-    width: edge ? 0 : one.kind === 'raw' ? 1 : 1.5,
-    dash: one.dash,
-    spanGaps: true,
-    points: one.kind === 'dots' ? { show: true, size: 5, fill: colour, stroke: colour } : { show: false },
   };
 }
 

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { MetricPoint } from '../api/types.ts';
+import { type Line, seriesFor, tableOf } from './plot_table.ts';
+
+const points: MetricPoint[] = [
+  [1, 8, 8, 8, 8],
+  [2, 3, 9, 4, 6],
+];
+const line = (more: Partial<Line> = {}): Line => ({ label: 'training', colour: 's1', points, ...more });
+const kinds = (lines: Line[], smoothing = 0.6) => tableOf(lines, smoothing).series.map((one) => one.kind);
+
+test('behind a smoothed curve is the raw one, faint and thin, and behind that the band of its peaks', () => {
+  const { data, series } = tableOf([line()], 0.6);
+  assert.deepEqual(
+    series.map((one) => one.kind),
+    ['high', 'low', 'raw', 'line'],
+  );
+  assert.deepEqual(data, [
+    [1, 2],
+    [8, 9],
+    [8, 3],
+    [8, 4],
+    [8, 6],
+  ]);
+  const [, , raw, smooth] = series.map((one) => seriesFor(one, 'rgb(1, 2, 3)'));
+  assert.equal(smooth!.stroke, 'rgb(1, 2, 3)');
+  assert.equal(raw!.stroke, 'rgba(1, 2, 3, 0.38)');
+  assert.ok(raw!.width! < smooth!.width!);
+});
+
+test('a curve that is not smoothed is drawn itself, and validations are dots', () => {
+  assert.deepEqual(kinds([line()], 0), ['high', 'low', 'line']);
+  assert.deepEqual(kinds([line({ points: [[1, 8, 8, 8]] })]), ['line'], 'the server smoothed nothing');
+  assert.deepEqual(kinds([line({ sparse: true })]), ['dots']);
+  assert.equal(seriesFor(tableOf([line({ sparse: true })], 0).series[0]!, 'rgb(1, 2, 3)').points?.show, true);
+});
+
+test('of many curves the peaks have no bands, which would hide one another', () => {
+  const many = ['a', 'b', 'c', 'd'].map((label) => line({ label }));
+  assert.deepEqual(kinds(many), Array(4).fill(['raw', 'line']).flat());
+});
