@@ -182,15 +182,18 @@ std::vector<v1::DeviceReading> ReadingsOf(const v1::StartRun& start, double busy
 TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
   FakeAgent a(channel, "a", 2);
   FakeAgent b(channel, "b", 2);
+  Submit(kGang);  // has the first device of each
   const uint64_t id = Submit(kGang);
+  ASSERT_TRUE(a.NextCommand());
   const auto prepare = a.NextCommand();
   ASSERT_TRUE(prepare && prepare->has_prepare_run());
+  ASSERT_EQ(prepare->prepare_run().run().job_id(), id);
   const v1::RunId run = prepare->prepare_run().run();
   a.Prepared(run);
   const auto on_a = a.NextCommand();
   const auto on_b = b.NextCommand();
   ASSERT_TRUE(on_a && on_a->has_start_run() && on_b && on_b->has_start_run());
-  ASSERT_THAT(on_a->start_run().devices(), SizeIs(1)) << "the other is nobody's";
+  ASSERT_THAT(on_a->start_run().devices(), ElementsAre(1));
   // What an agent is acknowledged came after its heartbeat.
   const auto says = [&run](FakeAgent& agent, uint32_t rank, uint64_t sequence, const v1::StartRun& start,
                            double busy, const char* error = "") {

@@ -265,7 +265,7 @@ name: many
 data: {{train: /data/train}}
 resources: {{nodes: 2}}
 sweep:
-  random: {{n: {count}, params: {{resources.nodes: {{int_uniform: [2, 64]}}, priority: {{int_uniform: [0, 100]}}}}}}
+  random: {{n: {count}, params: {{resources.nodes: {{choice: [2, 4, 8, 16, 32]}}, priority: {{int_uniform: [0, 99]}}}}}}
 """
 
 
