@@ -76,7 +76,8 @@ for lr in 0.01 0.02; do
   submit "rn18-lr$lr" "optimizer.lr=$lr" train.epochs=3 resources.nodes=1
 done
 for job in "$failed" 2 3; do "$BIN/imgcli" wait "$job" >/dev/null 2>&1 || true; done
-submit rn18-two-nodes train.epochs=5 optimizer.lr=0.01
+# So long that it still runs when the last picture is taken.
+submit rn18-two-nodes train.epochs=30 optimizer.lr=0.01
 two=$JOB
 until_true 600 at_step "$two" 45
 "$BIN/imgcli" pause "$two" >/dev/null
@@ -84,7 +85,7 @@ until_true 120 has_state "$two" PAUSED
 "$BIN/imgcli" resume "$two" >/dev/null
 USER=grace submit rn18-waits train.epochs=3
 USER=grace submit too-large resources.nodes=8
-until_true 600 at_step "$two" 110
+until_true 600 at_step "$two" 150
 
 echo "Pictures, into $out"
 mkdir -p "$out"

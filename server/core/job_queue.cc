@@ -31,7 +31,8 @@ const std::vector<QueuedJob>& JobQueue::InOrder() const {
   if (!arrived_.empty()) {
     Sort(arrived_);
     const auto old = static_cast<std::ptrdiff_t>(jobs_.size());
-    jobs_.insert(jobs_.end(), std::make_move_iterator(arrived_.begin()), std::make_move_iterator(arrived_.end()));
+    jobs_.insert(jobs_.end(), std::make_move_iterator(arrived_.begin()),
+                 std::make_move_iterator(arrived_.end()));
     std::inplace_merge(jobs_.begin(), jobs_.begin() + old, jobs_.end(), Earlier);
     arrived_.clear();
   }

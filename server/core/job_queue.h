@@ -7,8 +7,8 @@
 
 namespace imgd {
 
-/// The jobs that wait, in order. What comes and goes is put in its place when somebody next looks, all at once: of a
-/// burst of submissions each would move all that wait behind it.
+/// The jobs that wait, in order. What comes and goes is put in its place when somebody next looks, all at
+/// once: of a burst of submissions each would move all that wait behind it.
 class JobQueue {
  public:
   /// By QueuedJob::Before(); good until the next change. Cost after a change: O(jobs).

@@ -294,7 +294,9 @@ def settings_of_a_unit(machine: Machine, unit: str, *lines: str) -> None:
     """A drop-in of the unit's, until the machine ends."""
     folder = f"/run/systemd/system/{unit}.service.d"
     machine.run("install", "-d", folder)
-    machine.run("sh", "-c", 'folder=$1; shift; printf "%s\\n" "[Service]" "$@" >$folder/test.conf', "sh", folder, *lines)
+    machine.run(
+        "sh", "-c", 'folder=$1; shift; printf "%s\\n" "[Service]" "$@" >$folder/test.conf', "sh", folder, *lines
+    )
     machine.systemctl("daemon-reload")
 
 
@@ -358,7 +360,9 @@ def test_an_agent_that_is_removed_says_that_jobs_run_and_finds_them_when_it_is_i
     wait_for("a curve", lambda: len(curve(machine, "3")) >= 2, 60)
     run = run_of(machine)
     removed = machine.run("apt-get", "remove", "-y", "imgagent").stdout
-    assert "jobs still run on this node" in removed and f"imgcli node drain {ready_nodes(machine)[0]['name']}" in removed
+    assert (
+        "jobs still run on this node" in removed and f"imgcli node drain {ready_nodes(machine)[0]['name']}" in removed
+    )
     assert set(machine.processes("imgagent")) == run
     machine.install(newer["imgagent"])
     at_restart = max(curve(machine, "3"))

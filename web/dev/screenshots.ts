@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { chromium, type Page } from 'playwright-core';
 import { CHROMIUM } from './chromium.ts';
 import { withPalette } from './palette.ts';
+import { picturesOf, THEMES } from './pictures.ts';
 
 const [base, out, ...jobs] = process.argv.slice(2) as [string, string, ...string[]];
 if (!base || !out || jobs.length === 0) throw new Error('usage: screenshots.ts URL OUT JOBS...');
@@ -13,48 +14,6 @@ const WIDTH = 1280;
 const MOST_HEIGHT = 900;
 const LEAST_HEIGHT = 420;
 const BELOW = 24;
-
-type Prepare = (page: Page) => Promise<unknown>;
-const PAGES: [string, string, Prepare?][] = [
-  ['jobs', '/'],
-  [
-    'submit',
-    '/submit',
-    (page) =>
-      page
-        .getByText(/The file is good|Line \d+/)
-        .first()
-        .waitFor(),
-  ],
-  ['job', `/jobs/${jobs[0]}`, drawn],
-  ['job-logs', `/jobs/${jobs[0]}/logs`, (page) => page.waitForSelector('.log .line')],
-  ['job-results', `/jobs/${jobs[0]}/results`, pictures],
-  ['job-timeline', `/jobs/${jobs[0]}/timeline`],
-  ['job-config', `/jobs/${jobs[0]}/config`],
-  ['queue', '/queue'],
-  ['nodes', '/nodes'],
-  ['node', '/nodes/gpu-1'],
-  ['datasets', '/datasets'],
-  ['dataset', '/datasets/shapes', pictures],
-  ['usage', '/usage'],
-  ['compare', `/compare?jobs=${jobs.join(',')}`, drawn],
-];
-
-/** Every chart that has figures has drawn them. */
-async function drawn(page: Page): Promise<void> {
-  await page.waitForSelector('figure .uplot canvas');
-  await page
-    .waitForFunction(() => !document.querySelector('figure .none'), null, { timeout: 5000 })
-    .catch(() => {});
-}
-
-/** Small pictures are there; those that nobody has scrolled to are not asked for. */
-async function pictures(page: Page): Promise<void> {
-  await page.locator('.samples img').first().waitFor();
-  await page.waitForFunction(() =>
-    [...document.querySelectorAll<HTMLImageElement>('.samples img')].some((image) => image.naturalWidth > 0),
-  );
-}
 
 /** What is below the page's content is left out; what is too long is cut. */
 async function take(page: Page, name: string): Promise<void> {
@@ -71,14 +30,14 @@ async function take(page: Page, name: string): Promise<void> {
 const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--ignore-certificate-errors'];
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ARGUMENTS });
 try {
-  for (const theme of ['light', 'dark'] as const) {
+  for (const theme of THEMES) {
     const context = await browser.newContext({
       viewport: { width: WIDTH, height: MOST_HEIGHT },
       colorScheme: theme,
       reducedMotion: 'reduce',
     });
     const page = await context.newPage();
-    for (const [name, path, prepare] of PAGES) {
+    for (const [name, path, prepare] of picturesOf(jobs)) {
       await page.goto(base + path);
       await page.waitForSelector('[data-state=live]', { timeout: 60_000 });
       await page.waitForSelector('main .panel');

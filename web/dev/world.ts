@@ -167,7 +167,9 @@ function over(one: WorldJob, now: number): void {
   if (dice < 0.72) endJob(one, 'COMPLETED', 1);
   else endJob(one, dice < 0.87 ? 'FAILED' : 'CANCELLED', random(one.run.seed + 12)() * 0.8);
   if (Number(one.job.ended_us) / 1e6 > now) one.job.ended_us = us(now - 300);
-  one.job.held_ms = String(Math.max(Number(one.job.ended_us) - Number(one.job.started_us), 0) / 1000);
+  one.job.held_ms = String(
+    Math.round(Math.max(Number(one.job.ended_us) - Number(one.job.started_us), 0) / 1000),
+  );
 }
 
 const PLACES = [

@@ -14,6 +14,17 @@ const table = <I, O>(name: string, what: (input: I) => O, rows: [I, O][]) =>
   });
 const plain = (text: unknown) => String(text).replaceAll('\u00a0', ' ');
 
+table('hours', f.hours, [
+  [0, '0'],
+  [0.0000923, '< 0.001'],
+  [0.0049, '0.00490'],
+  [1934, '1934'],
+]);
+table('moment', f.moment, [
+  [0.064, '64.0 ms'],
+  [2.4, '2 s'],
+]);
+
 test('no line breaks within a number, nor between it and its unit', () => {
   for (const text of [
     f.count(1_234_567),

@@ -109,6 +109,17 @@ export function millis(seconds: number | string | undefined): string {
   return n < 10_000 ? unit(figure(n, n < 1 ? 1 : 3), 'ms') : unit(figure(n / 1000), 's');
 }
 
+/** Device-hours: what is next to none is no power of ten. */
+export function hours(value: number | string | undefined): string {
+  const n = num(value);
+  return n > 0 && n < 0.001 ? `<${SP}0.001` : figure(n);
+}
+
+/** As long as something short took: below a second in milliseconds. */
+export function moment(seconds: number | string | undefined): string {
+  return num(seconds) < 1 ? millis(seconds) : duration(seconds);
+}
+
 export function money(value: number | string | undefined, currency: string): string {
   const n = num(value);
   if (!Number.isFinite(n) || n === 0) return NONE;

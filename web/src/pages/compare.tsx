@@ -5,7 +5,7 @@ import { followJobs, jobsState } from '../api/jobs_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import { jobsIn, look, MOST_COMPARED } from '../lib/compare.ts';
 import { differences } from '../lib/flat_yaml.ts';
-import { duration, figure, fixed, money, num, percent, plural } from '../lib/format.ts';
+import { duration, figure, fixed, hours, money, num, percent, plural } from '../lib/format.ts';
 import { everRan, isOver, ranFor, stateOf } from '../lib/jobs.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
@@ -273,7 +273,7 @@ function Figures(props: {
                 <td class="num">{fixed(job.last_step?.loss, 4)}</td>
                 <td class="num">{figure(speeds.data?.[i] ?? Number.NaN)}</td>
                 <td class="num">{everRan(jobs[i]!) ? duration(ranFor(job, Date.now())) : 'never started'}</td>
-                <td class="num">{figure(job.device_hours)}</td>
+                <td class="num">{hours(job.device_hours)}</td>
                 {costs && <td class="num">{money(job.cost, '')}</td>}
                 <td class="num">
                   <button

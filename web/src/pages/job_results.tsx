@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { ClassFigures, Job, ReportedCheckpoint } from '../api/types.ts';
-import { bytes, count, duration, fixed, ms, NONE, num, percent } from '../lib/format.ts';
+import { bytes, count, fixed, moment, ms, NONE, num, percent } from '../lib/format.ts';
 import { Clock, Empty, Meter, TableHeader, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { Samples } from './job_samples.tsx';
@@ -98,7 +98,7 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
             <tr key={checkpoint.path}>
               <td class="num">{count(checkpoint.step)}</td>
               <td class="num">{percent(val_top1, 2)}</td>
-              <td>
+              <td class="kept">
                 {kept_as.map((why) => (
                   <span key={why} class={`badge ${why === 'best' ? 'run' : ''}`}>
                     {why}
@@ -109,7 +109,7 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
                 <Clock at={ms(time_us)} />
               </td>
               <td class="num">{bytes(checkpoint.size_bytes)}</td>
-              <td class="num">{checkpoint.write_seconds ? duration(checkpoint.write_seconds) : NONE}</td>
+              <td class="num">{checkpoint.write_seconds ? moment(checkpoint.write_seconds) : NONE}</td>
               <td class={PRESENCE[presence][0]}>{PRESENCE[presence][1]}</td>
               <td class="downloads">
                 {files.map((file) => (
@@ -124,7 +124,7 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
                 ))}
                 {unseen && <span class="muted">{unseen}</span>}
               </td>
-              <td class="mono">{checkpoint.path}</td>
+              <td class="mono path">{checkpoint.path}</td>
             </tr>
           ))}
         </tbody>

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { count, figure, money, plural, unit as withUnit } from '../lib/format.ts';
+import { count, figure, hours, money, plural, unit as withUnit } from '../lib/format.ts';
 import type { JobRow } from '../lib/jobs.ts';
 import { byDay, type Days, dayEdges } from '../lib/spend.ts';
 import { useStore } from '../lib/store.ts';
@@ -243,7 +243,7 @@ function TopJobs({ rows, amount }: { rows: readonly JobRow[]; amount: (row: JobR
                   <State state={row.state} />
                 </td>
                 <td class="num">{count(row.nodes)}</td>
-                <td class="num">{figure(row.job.device_hours)}</td>
+                <td class="num">{hours(row.job.device_hours)}</td>
                 {costs && <td class="num">{money(row.cost, '')}</td>}
               </tr>
             ))}

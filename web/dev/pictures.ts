@@ -1,0 +1,50 @@
+import type { Page } from 'playwright-core';
+
+export const THEMES = ['light', 'dark'] as const;
+
+/** A picture's name, the page's address, and what is waited for before it is taken. */
+type Picture = [string, string, ((page: Page) => Promise<unknown>)?];
+
+/** The pictures of the dashboard: docs/images/NAME-THEME.png. The first of the jobs has its own pages shown. */
+export function picturesOf(jobs: readonly string[]): Picture[] {
+  return [
+    ['jobs', '/'],
+    [
+      'submit',
+      '/submit',
+      (page) =>
+        page
+          .getByText(/The file is good|Line \d+/)
+          .first()
+          .waitFor(),
+    ],
+    ['job', `/jobs/${jobs[0]}`, drawn],
+    ['job-logs', `/jobs/${jobs[0]}/logs`, (page) => page.waitForSelector('.log .line')],
+    ['job-results', `/jobs/${jobs[0]}/results`, loaded],
+    ['job-timeline', `/jobs/${jobs[0]}/timeline`],
+    ['job-config', `/jobs/${jobs[0]}/config`],
+    ['queue', '/queue'],
+    ['nodes', '/nodes'],
+    ['node', '/nodes/gpu-1'],
+    ['datasets', '/datasets'],
+    ['dataset', '/datasets/shapes', loaded],
+    ['usage', '/usage'],
+    ['compare', `/compare?jobs=${jobs.join(',')}`, drawn],
+  ];
+}
+
+/** Every chart that has figures has drawn them. */
+async function drawn(page: Page): Promise<void> {
+  await page.waitForSelector('figure .uplot canvas');
+  await page
+    .waitForFunction(() => !document.querySelector('figure .none'), null, { timeout: 5000 })
+    .catch(() => {});
+}
+
+/** Small pictures are there; those that nobody has scrolled to are not asked for. */
+async function loaded(page: Page): Promise<void> {
+  await page.locator('.samples img').first().waitFor();
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll<HTMLImageElement>('.samples img')].some((image) => image.naturalWidth > 0),
+  );
+}
