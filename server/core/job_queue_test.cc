@@ -15,16 +15,16 @@ std::vector<uint64_t> Ids(const JobQueue& queue) {
   return ids;
 }
 
-using Order = std::vector<uint64_t>;
+using JobIds = std::vector<uint64_t>;
 
 TEST(JobQueue, WhatComesAndGoesIsInItsPlace) {
   JobQueue queue;
   for (const uint64_t id : {5, 1, 3}) queue.Insert(Job(id));
-  EXPECT_EQ(Ids(queue), (Order{1, 3, 5}));
+  EXPECT_EQ(Ids(queue), (JobIds{1, 3, 5}));
   queue.Insert(Job(7, 1));
   queue.Insert(Job(2));
   queue.Erase(Job(3));
-  EXPECT_EQ(Ids(queue), (Order{7, 1, 2, 5}));
+  EXPECT_EQ(Ids(queue), (JobIds{7, 1, 2, 5}));
 }
 
 TEST(JobQueue, OneThatComesAndGoesBetweenTwoLooksWasNeverThere) {
@@ -32,18 +32,18 @@ TEST(JobQueue, OneThatComesAndGoesBetweenTwoLooksWasNeverThere) {
   queue.Insert(Job(1));
   queue.Insert(Job(2));
   queue.Erase(Job(1));
-  EXPECT_EQ(Ids(queue), (Order{2}));
+  EXPECT_EQ(Ids(queue), (JobIds{2}));
 }
 
 TEST(JobQueue, OneMayGoAndComeBackElsewhere) {
   JobQueue queue;
   for (const uint64_t id : {1, 2, 3}) queue.Insert(Job(id));
-  ASSERT_EQ(Ids(queue), (Order{1, 2, 3}));
+  ASSERT_EQ(Ids(queue), (JobIds{1, 2, 3}));
   queue.Erase(Job(3));
   queue.Insert(Job(3, 1));
   queue.Erase(Job(3, 1));
   queue.Insert(Job(3, 2));
-  EXPECT_EQ(Ids(queue), (Order{3, 1, 2}));
+  EXPECT_EQ(Ids(queue), (JobIds{3, 1, 2}));
 }
 
 TEST(JobQueue, RankedAnewItIsInTheNewOrder) {
@@ -53,7 +53,7 @@ TEST(JobQueue, RankedAnewItIsInTheNewOrder) {
     job.aged = job.id == JobId(3) ? 1 : 0;
     return job.aged > 0;
   });
-  EXPECT_EQ(Ids(queue), (Order{3, 1, 2}));
+  EXPECT_EQ(Ids(queue), (JobIds{3, 1, 2}));
 }
 
 TEST(JobQueue, IsAsOneThatIsKeptInOrderAlways) {
@@ -72,7 +72,7 @@ TEST(JobQueue, IsAsOneThatIsKeptInOrderAlways) {
                                   [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); }),
                  job);
     if (random() % 8 != 0) continue;
-    Order expected;
+    JobIds expected;
     for (const auto& known : plain) expected.push_back(known.id.value());
     ASSERT_EQ(Ids(queue), expected);
   }

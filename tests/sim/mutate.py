@@ -120,8 +120,8 @@ def table(results: dict[str, list[str]], before: dict[str, tuple[str, str]]) -> 
     tried = [results[mutant.name] for mutant in MUTANTS if mutant.name in results]
     missed = sum(seed in (MISSED, UNKNOWN) for seed, _ in tried)
     rest = len(MUTANTS) - len(tried)
-    lines += ["", f"{len(tried)} mutants tried on this version, {len(tried) - missed} found"
-              + (f"; {rest} more were not tried anew (`./run sim --mutants --untried` goes on)." if rest else ".")]  # fmt: skip
+    more = f"; {rest} more were not tried anew (`./run sim --mutants --untried` goes on)" if rest else ""
+    lines += ["", f"{len(tried)} mutants tried on this version, {len(tried) - missed} found{more}."]
     if REPLACED:
         lines += ["", "Replaced, since nothing could be seen of them:", ""]
         lines += [f"- {name}: {why}" for name, why in REPLACED]
