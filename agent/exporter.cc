@@ -70,7 +70,8 @@ NodeSnapshot Exporter::Snapshot() const {
                          .running_ranks = run->running_ranks(),
                          .ranks = meter->second.ranks(),
                          .trains = run->spec().Trains(),
-                         .devices = devices});
+                         .devices = devices,
+                         .has_rank_0 = run->spec().first_rank == 0});
   }
   node.machine = ReadNodeFigures(state_dir_);
   if (gpus_ != nullptr) {

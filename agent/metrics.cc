@@ -27,6 +27,9 @@ const RankFigures* FurthestRank(const LiveRun& run) {
   return furthest;
 }
 
+/// The latest report of the whole gang, on rank 0's node alone, so that it is there once.
+const RankFigures* GangReport(const LiveRun& run) { return run.has_rank_0 ? FurthestRank(run) : nullptr; }
+
 /// A command has trained on no image, which is not the same as on none so far.
 MaybeValue SumOf(const LiveRun& run, double RankFigures::*figure) {
   if (!run.trains && FurthestRank(run) == nullptr) return std::nullopt;
@@ -36,19 +39,19 @@ MaybeValue SumOf(const LiveRun& run, double RankFigures::*figure) {
 }
 
 MaybeValue StepOf(const LiveRun& run) {
-  const auto* rank = FurthestRank(run);
+  const auto* rank = GangReport(run);
   return rank == nullptr ? MaybeValue() : static_cast<double>(rank->step);
 }
 
 /// A figure of the latest report.
 template <double RankFigures::*figure>
 MaybeValue LatestOf(const LiveRun& run) {
-  const auto* rank = FurthestRank(run);
+  const auto* rank = GangReport(run);
   return rank == nullptr ? MaybeValue() : rank->*figure;
 }
 
 MaybeValue LeftOf(const LiveRun& run) {
-  const auto* rank = FurthestRank(run);
+  const auto* rank = GangReport(run);
   return rank == nullptr || !(rank->eta_seconds > 0) ? MaybeValue() : rank->eta_seconds;
 }
 
@@ -86,12 +89,12 @@ MaybeValue SpeedOf(const LiveRun& run) {
 }
 
 MaybeValue SlowestRankOf(const LiveRun& run) {
-  const auto* rank = FurthestRank(run);
+  const auto* rank = GangReport(run);
   return rank == nullptr || rank->spread.ranks() == 0 ? MaybeValue() : rank->spread.slowest_rank();
 }
 
 MaybeValue SlownessOf(const LiveRun& run) {
-  const auto* rank = FurthestRank(run);
+  const auto* rank = GangReport(run);
   if (rank == nullptr || !(rank->spread.own_mean_seconds() > 0)) return MaybeValue();
   return rank->spread.own_most_seconds() / rank->spread.own_mean_seconds();
 }
@@ -101,14 +104,14 @@ using Extent = std::optional<std::array<double, 3>>;
 constexpr const char* kExtent[] = {"min", "mean", "max"};
 
 Extent OwnWorkOf(const LiveRun& run, const NodeSnapshot&) {
-  const auto* rank = FurthestRank(run);
+  const auto* rank = GangReport(run);
   if (rank == nullptr || rank->spread.ranks() == 0) return std::nullopt;
   const auto& of = rank->spread;
   return std::array{of.own_least_seconds(), of.own_mean_seconds(), of.own_most_seconds()};
 }
 
 Extent WaitOf(const LiveRun& run, const NodeSnapshot&) {
-  const auto* rank = FurthestRank(run);
+  const auto* rank = GangReport(run);
   if (rank == nullptr || rank->spread.ranks() == 0) return std::nullopt;
   const auto& of = rank->spread;
   return std::array{of.wait_least_seconds(), of.wait_mean_seconds(), of.wait_most_seconds()};
@@ -186,6 +189,9 @@ constexpr RunMetric kRunMetrics[] = {
     {"imgd_job_loader_images_total", MetricType::Counter,
      "Images that the data loaders of this node's ranks made for training.",
      [](const LiveRun& run) { return SumOf(run, &RankFigures::loader_images); }},
+    {"imgd_job_input_wait_seconds_total", MetricType::Counter,
+     "Time that training stood still since no batch was ready, summed over this node's ranks.",
+     [](const LiveRun& run) { return SumOf(run, &RankFigures::wait_seconds); }},
     {"imgd_job_slowest_rank", MetricType::Gauge,
      "Rank of the whole gang whose own work took longest, in the latest report.", SlowestRankOf},
     {"imgd_job_slowest_rank_ratio", MetricType::Gauge,
@@ -201,9 +207,10 @@ struct Stage {
 };
 
 constexpr Stage kLoaderStages[] = {
-    {"read", &RankFigures::read_seconds},       {"decode", &RankFigures::decode_seconds},
-    {"augment", &RankFigures::augment_seconds}, {"idle", &RankFigures::idle_seconds},
-    {"wait", &RankFigures::wait_seconds},
+    {"read", &RankFigures::read_seconds},
+    {"decode", &RankFigures::decode_seconds},
+    {"augment", &RankFigures::augment_seconds},
+    {"idle", &RankFigures::idle_seconds},
 };
 
 constexpr Stage kStepParts[] = {
@@ -309,10 +316,8 @@ void AddRuns(const NodeSnapshot& node, MetricFamilies& families) {
     families.Begin(metric.name, metric.type, metric.help);
     for (const auto& run : runs) families.Add(LabelsOf(run.key), metric.value(run));
   }
-  families.Begin(
-      "imgd_job_loader_seconds_total", MetricType::Counter,
-      "Where the data loaders' time went: their threads read, decode, augment or are idle, and wait is the "
-      "time that training stood still for input; sums over threads and over this node's ranks.");
+  families.Begin("imgd_job_loader_seconds_total", MetricType::Counter,
+                 "Where the time of the data loaders' threads went, summed over those of this node's ranks.");
   AddStages(runs, "stage", kLoaderStages, families);
   families.Begin("imgd_job_step_seconds_total", MetricType::Counter,
                  "Where the time of training steps went, summed over this node's ranks; communication is "

@@ -1,16 +1,55 @@
 #include "agent/node_key.h"
 
 #include <gmock/gmock.h>
+#include <poll.h>
 
+#include "agent/network.h"
 #include "agent/testing/temp_dir.h"
 #include "common/files.h"
+#include "common/tls/openssl.h"
 
 namespace imgd {
 namespace {
 
 using testing::HasSubstr;
 
+using std::chrono::hours;
+using std::chrono::seconds;
+
 constexpr int64_t kHourMicros = 3600LL * 1'000'000;
+
+/// A clock that is moved by hand.
+class HandClock final : public Clock {
+ public:
+  Instant Now() const override { return {}; }
+  WallTime Wall() const override { return now; }
+  void Pass(Duration time) {
+    now.micros += std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  }
+  WallTime now{1'000'000 * kHourMicros};
+};
+
+/// A port of the loopback where connections wait for ever.
+struct WaitingPort {
+  Listener listener = ListenOn("127.0.0.1").value();
+
+  std::string Address() const { return fmt::format("127.0.0.1:{}", listener.port); }
+  bool WasCalled() const {
+    pollfd wanted{.fd = listener.fd.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&wanted, 1, 0) > 0;
+  }
+};
+
+/// Signed by itself.
+std::string CertificateOf(const std::string& key_text, WallTime from, WallTime until) {
+  const tls::KeyPtr key = tls::ReadKey(key_text);
+  const tls::CertificatePtr made(X509_new());
+  ASN1_TIME_set(X509_getm_notBefore(made.get()), from.micros / 1'000'000);
+  ASN1_TIME_set(X509_getm_notAfter(made.get()), until.micros / 1'000'000);
+  X509_set_pubkey(made.get(), key.get());
+  EXPECT_GT(X509_sign(made.get(), key.get(), EVP_sha256()), 0);
+  return tls::PemOf(made.get());
+}
 
 TEST(NodeKey, AClockThatIsOffIsNamedWithHowFar) {
   const tls::CertificateFacts facts{.not_before = {100 * kHourMicros}, .not_after = {125 * kHourMicros}};
@@ -34,6 +73,39 @@ TEST(NodeKey, WithoutACertificateAndATokenItSaysHowToJoin) {
   EXPECT_THAT(nothing.error().message, HasSubstr("has not joined imgd at 127.0.0.1:1"));
   EXPECT_THAT(nothing.error().hint, HasSubstr("imgcli node join-token"));
   EXPECT_FALSE(key.UntilDue().has_value());
+}
+
+TEST(NodeKey, ItIsRenewedAtTwoThirdsOfTheCertificatesTimeAndNotBefore) {
+  const TempDir folder;
+  const WaitingPort imgd;
+  HandClock clock;
+  const std::string own = tls::NewKey().value();
+  // As imgd makes it: good for 24 hours, and dated an hour back.
+  const std::string certificate =
+      CertificateOf(own, {clock.now.micros - kHourMicros}, {clock.now.micros + 24 * kHourMicros});
+  folder.Write("node.key", own);
+  folder.Write("node.crt", certificate);
+  folder.Write("ca.crt", certificate);
+  NodeKey key({.server = imgd.Address(),
+               .node = "a",
+               .agent_id = "x",
+               .folder = folder.path(),
+               .token_file = {},
+               .patience = std::chrono::milliseconds(300)},
+              &clock);
+  EXPECT_EQ(key.UntilDue(), hours(16));
+  clock.Pass(hours(16) - seconds(1));
+  EXPECT_EQ(key.UntilDue(), seconds(1));
+  EXPECT_TRUE(key.Get().has_value());
+  EXPECT_FALSE(imgd.WasCalled());
+  clock.Pass(seconds(1));
+  EXPECT_EQ(key.UntilDue(), seconds(0));
+  const auto still_good = key.Get();
+  ASSERT_TRUE(still_good.has_value()) << still_good.error().message;
+  EXPECT_EQ(still_good->certificate, certificate);
+  EXPECT_TRUE(imgd.WasCalled());
+  clock.Pass(hours(8));
+  EXPECT_EQ(key.Get().error().code, ErrorCode::kUnavailable) << "it has run out by now";
 }
 
 TEST(NodeKey, AFileWithoutAJoinTokenIsNamed) {

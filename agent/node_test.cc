@@ -206,12 +206,18 @@ TEST(RunDir, SpecificationsAndRecordsAreReadBack) {
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(ToJson(*read), ToJson(spec));
   EXPECT_FALSE(LoadRunRecord(*run)->has_value());
-  RunRecord record{.shim_pid = 1, .boot_id = "b", .phase = ShimPhase::kStopping, .cgroup = "/c"};
+  RunRecord record{
+      .version = "0.1.0", .shim_pid = 1, .boot_id = "b", .phase = ShimPhase::kStopping, .cgroup = "/c"};
   record.ranks.push_back({.rank = 8, .state = RankState::kExited, .signal = 9, .last_error_line = "x \xFF"});
   ASSERT_TRUE(SaveRunRecord(*run, record).has_value());
   const auto read_record = LoadRunRecord(*run);
   ASSERT_TRUE(read_record.has_value() && read_record->has_value());
   EXPECT_EQ(ToJson(**read_record), ToJson(record));
+  EXPECT_EQ((*read_record)->version, "0.1.0");
+  // What an older shim wrote has none.
+  std::string older = ToJson(record);
+  older.replace(older.find("\"version\""), 9, "\"another\"");
+  EXPECT_EQ(ParseRunRecord(older)->version, "");
   EXPECT_FALSE(CreateRunDir(dir.path(), spec, "", {}, Generation(0)).has_value()) << "it is there already";
 }
 

@@ -9,7 +9,9 @@
 #include "agent/cgroup.h"
 #include "agent/network.h"
 #include "agent/process.h"
+#include "common/release.h"
 #include "common/utf8.h"
+#include "common/version.h"
 
 namespace imgd {
 namespace {
@@ -80,6 +82,7 @@ void Run::Attach(RunDir dir, RunSpec spec) {
   } else {
     spdlog::error("run={} msg=\"{}\"", key_.ToString(), record.error().ToString());
   }
+  CheckShim();
   phase_ = v1::RUN_PHASE_PREPARED;
   if (record_ && record_->phase == ShimPhase::kRunning) phase_ = v1::RUN_PHASE_RUNNING;
   if (record_ && record_->phase == ShimPhase::kStopping) phase_ = v1::RUN_PHASE_STOPPING;
@@ -109,6 +112,7 @@ void Run::ConnectToShim() {
 
 void Run::OnRecord(RunRecord record) {
   record_ = std::move(record);
+  CheckShim();
   if (!record_->start_error.empty()) start_error_ = record_->start_error;
   switch (record_->phase) {
     case ShimPhase::kStarting:
@@ -121,6 +125,16 @@ void Run::OnRecord(RunRecord record) {
       SetPhase(v1::RUN_PHASE_STOPPING);
       return;
   }
+}
+
+void Run::CheckShim() {
+  if (shim_checked_ || !record_) return;
+  shim_checked_ = true;
+  const std::string why =
+      WhyNotFit({"imgagent", kVersion}, {"imgagent-shim", OneLine(record_->version)}, "shims");
+  if (why.empty()) return;
+  spdlog::warn("run={} msg=\"{}; the run goes on, and what it says may be misunderstood\"", key_.ToString(),
+               why);
 }
 
 void Run::EndWithoutShim() {

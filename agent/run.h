@@ -78,6 +78,8 @@ class Run {
   bool DumpsCore(uint32_t local_rank) const;
   void ConnectToShim();
   void OnRecord(RunRecord record);
+  /// Once, what the shim says of its version.
+  void CheckShim();
   void EndWithoutShim();
   void KillLeftovers();
   void SetGone(bool shim_said_so);
@@ -94,6 +96,7 @@ class Run {
   std::optional<RunDir> dir_;
   RunSpec spec_;
   std::optional<RunRecord> record_;
+  bool shim_checked_ = false;
   std::optional<RunRelay> relay_;
   std::vector<PulseWatch> pulses_;  ///< by local rank
   std::unique_ptr<ShimClient> shim_;

@@ -214,17 +214,21 @@ Result<RunSpec> ParseRunSpec(std::string_view text) {
 std::string ToJson(const RunRecord& record) {
   json ranks = json::array();
   for (const auto& rank : record.ranks) ranks.push_back(RankToJson(rank));
-  const json out = {
-      {"shim_pid", record.shim_pid},       {"shim_start_time", record.shim_start_time},
-      {"boot_id", record.boot_id},         {"phase", kPhases[static_cast<size_t>(record.phase)]},
-      {"start_error", record.start_error}, {"cgroup", record.cgroup},
-      {"ranks", std::move(ranks)}};
+  const json out = {{"version", record.version},
+                    {"shim_pid", record.shim_pid},
+                    {"shim_start_time", record.shim_start_time},
+                    {"boot_id", record.boot_id},
+                    {"phase", kPhases[static_cast<size_t>(record.phase)]},
+                    {"start_error", record.start_error},
+                    {"cgroup", record.cgroup},
+                    {"ranks", std::move(ranks)}};
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Result<RunRecord> ParseRunRecord(std::string_view text) {
   return ReadJson<RunRecord>(text, "status.json", [](const json& in) {
     RunRecord record;
+    record.version = in.value("version", "");
     record.shim_pid = in.at("shim_pid").get<int64_t>();
     record.shim_start_time = in.at("shim_start_time").get<uint64_t>();
     record.boot_id = in.at("boot_id").get<std::string>();

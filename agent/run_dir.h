@@ -86,6 +86,7 @@ enum class ShimPhase { kStarting, kRunning, kStopping, kGone };
 
 /// What the shim has to say about its run; `status.json`, and each line that it sends over `shim.sock`.
 struct RunRecord {
+  std::string version = {};  ///< of the shim; empty in what older ones wrote
   int64_t shim_pid = 0;
   uint64_t shim_start_time = 0;
   std::string boot_id;  ///< pids and start times are of this boot

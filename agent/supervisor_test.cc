@@ -2,10 +2,15 @@
 
 #include <netinet/in.h>
 #include <signal.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
+
+#include <sstream>
 
 #include "agent/testing/node.h"
 #include "common/pulse.h"
+#include "common/version.h"
 
 namespace imgd {
 namespace {
@@ -377,6 +382,33 @@ TEST(Supervisor, ANewAgentTakesUpTheRunsOfTheOldOne) {
     EXPECT_EQ(node.store().Rank(7, 1, rank).lines.size(), 100);
     EXPECT_THAT(node.store().Rank(7, 1, rank).faults, IsEmpty());
   }
+}
+
+TEST(Supervisor, AShimOfAnotherReleaseIsNamedInTheLogAndItsRunGoesOn) {
+  TestNode node(1);
+  node.Trainer("sleep 600");
+  node.Begin();
+  node.Start(7, 1, 1);
+  ASSERT_TRUE(node.UntilPhase(7, 1, v1::RUN_PHASE_RUNNING));
+  RunRecord record = node.Record(7, 1);
+  EXPECT_EQ(record.version, kVersion);
+  const auto begin_by = [&](const std::string& version) {
+    record.version = version;
+    EXPECT_TRUE(SaveRunRecord({node.RunPath(7, 1)}, record));
+    std::ostringstream log;
+    const auto before = spdlog::default_logger();
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+    node.Begin();
+    spdlog::set_default_logger(before);
+    EXPECT_EQ(node.Status(7, 1).phase(), v1::RUN_PHASE_RUNNING);
+    return log.str();
+  };
+  EXPECT_THAT(begin_by("9.0.0"), HasSubstr("imgagent-shim 9.0.0 is too new for imgagent "));
+  EXPECT_THAT(begin_by(kVersion), testing::Not(HasSubstr("imgagent-shim")));
+  EXPECT_THAT(begin_by(""), testing::Not(HasSubstr("imgagent-shim")));
+  node.Stop(7, 1, 1000);
+  ASSERT_TRUE(node.UntilGone(7, 1));
 }
 
 TEST(Supervisor, ARunThatEndedWhileNoAgentWasThereIsReportedByTheNext) {

@@ -21,6 +21,7 @@ struct LogsOptions {
   std::optional<uint32_t> rank;
   std::optional<uint64_t> generation;
   uint64_t tail = 0;
+  bool attached = false;
   bool timestamps = false;
   std::string contains;
   std::string level;
@@ -124,6 +125,9 @@ class LogReader {
     if (options_.generation) request.set_generation(*options_.generation);
     request.set_tail(tail);
     request.set_follow(options_.follow);
+    // Once: where it comes back after an outage it is attached already.
+    request.set_attached(options_.attached && !printer_.printed_any());
+    if (request.attached()) request.set_actor(OwnerName(context_.env()));
     const auto stream = client_.ReadLogs(request);
     v1::ReadLogsResponse lines;
     Instant idle_until = std::chrono::steady_clock::now() + client_.timeout();
@@ -280,6 +284,7 @@ int RunAttach(Context& context, const LogsOptions& options) {
 void AddAttachCommand(Command app, Context& context) {
   auto options = std::make_shared<LogsOptions>();
   options->follow = true;
+  options->attached = true;
   options->tail = kAttachTail;
   Command command = app.AddSubcommand("attach", "Live output of a job, to its end");
   AddJobArgument(command, options->job);

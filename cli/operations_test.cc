@@ -100,6 +100,34 @@ TEST_F(Operating, ARefusalIsSaidWithItsHintAndTheOthersAreStillAsked) {
   EXPECT_THAT(done.out, HasSubstr("job 5 (rn50) is PAUSED"));
 }
 
+TEST_F(Operating, ExplainSaysWhatAJobWaitsForAndWhenItWillProbablyStart) {
+  auto job = MakeJob(3, "rn50", v1::JOB_STATE_QUEUED);
+  job.set_reason(v1::REASON_CODE_WAITS_FOR_DEVICES);
+  job.set_reason_text("needs 2 nodes with 8 free devices each; 1 is free");
+  job.set_expected_start_us(NowMicros() + int64_t{2400} * 1'000'000);
+  job.set_queue_position(2);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunOn({"explain", "rn50"}).out,
+              ContainsRegex("^job 3 \\(rn50\\) is QUEUED: needs 2 nodes with 8 free devices each; 1 is free\n"
+                            "It will probably start in about 40 min, at [^\n]+\\.\n$"));
+  const auto document = nlohmann::json::parse(RunOn({"explain", "3", "-o", "json"}).out);
+  EXPECT_EQ(document["reason"], "REASON_CODE_WAITS_FOR_DEVICES");
+  EXPECT_EQ(document["queue_position"], 2);
+  EXPECT_EQ(document["expected_start_us"], fmt::format("{}", job.expected_start_us()));
+  job.set_expected_start_us(NowMicros());
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunOn({"explain", "3"}).out, HasSubstr("\nIt will probably start now.\n"));
+}
+
+TEST_F(Operating, ExplainSaysThatNobodyKnowsTheStartAndOfOthersNothingOfIt) {
+  PutJob(3, v1::JOB_STATE_QUEUED, "needs 1 node with 1 free device each; 0 are free; job 2 (rn18) holds a");
+  EXPECT_EQ(RunOn({"explain", "3"}).out,
+            "job 3 (rn50) is QUEUED: needs 1 node with 1 free device each; 0 are free; job 2 (rn18) holds a\n"
+            "When it will start is not known.\n");
+  PutJob(3, v1::JOB_STATE_RUNNING, "placed on a");
+  EXPECT_EQ(RunOn({"explain", "3"}).out, "job 3 (rn50) is RUNNING: placed on a\n");
+}
+
 TEST_F(Operating, PriorityTakesWholeNumbersBelowZeroToo) {
   PutJob(3, v1::JOB_STATE_QUEUED);
   EXPECT_EQ(RunOn({"priority", "3", "50"}).exit_code, 0);

@@ -27,7 +27,17 @@ TEST(Plot, ConstantsAndOneValueAreLinesAtTheTop) {
 }
 
 TEST(Plot, HasEightDotsInACharacterWhereTheTerminalCanShowThem) {
-  EXPECT_EQ(Plot({0, 1}, 16, 1, /*utf8=*/true).size(), 7 + 3 + 8 * 3 + 1U);
+  // .....##.........
+  // ....####........
+  // ....#..##......#
+  // ...##...##...###
+  // ..##.....#####..
+  // ..#.......##....
+  // .##.............
+  // ##..............
+  EXPECT_EQ(Plot({0, 3, 1, 2}, 16, 2, /*utf8=*/true),
+            "     3 │⠀⢀⡞⠳⣄⠀⢀⣠\n"
+            "     0 │⣠⠏⠀⠀⠈⠛⠉⠀\n");
 }
 
 std::vector<CurvePoint> PointsOf(const std::vector<double>& values) {

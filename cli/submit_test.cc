@@ -6,6 +6,7 @@
 #include "cli/job_text.h"
 #include "cli/testing/fake_daemon.h"
 #include "cli/testing/run_cli.h"
+#include "cli/words.h"
 #include "common/files.h"
 
 namespace imgd::cli {
@@ -269,6 +270,31 @@ TEST_F(Submit, ADryRunStoresNothingAndSaysSo) {
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_EQ(done.out, "rn18-demo is fine; nothing was submitted (it needs 2 nodes with 1 rank each)\n");
   EXPECT_TRUE(daemon_.submits()[0].dry_run());
+}
+
+TEST_F(Submit, ADryRunSaysWhatItWouldWaitForAndWhenItWouldStart) {
+  auto job = MakeJob(0, "rn18-demo", v1::JOB_STATE_QUEUED);
+  v1::SubmitJobResponse answer;
+  daemon_.on_submit = [&](const auto&) -> Reply<v1::SubmitJobResponse> {
+    *answer.mutable_job() = job;
+    return answer;
+  };
+  const std::string fine = "rn18-demo is fine; nothing was submitted (it needs 2 nodes with 1 rank each)\n";
+  job.set_reason(v1::REASON_CODE_WAITS_FOR_DEVICES);
+  job.set_reason_text("it would wait: needs 2 nodes with 1 free device each; 1 is free");
+  EXPECT_EQ(RunSubmit({file_, "--dry-run"}).out, fine + job.reason_text() + "\n") << "nobody knows when";
+  job.set_expected_start_us(NowMicros() + int64_t{2400} * 1'000'000);
+  EXPECT_THAT(RunSubmit({file_, "--dry-run"}).out,
+              HasSubstr(fine + job.reason_text() + "\nit would probably start in about 40 min, at "));
+  answer.mutable_sweep()->set_name("rn18-demo");
+  answer.mutable_sweep()->set_members(3);
+  EXPECT_THAT(RunSubmit({file_, "--dry-run"}).out,
+              AllOf(HasSubstr("\nits first job: it would wait: needs 2 nodes"),
+                    HasSubstr("\nits first job: it would probably start in about 40 min, at ")));
+  answer.clear_sweep();
+  job.set_reason(v1::REASON_CODE_PLACED);
+  job.set_reason_text("it would start at once, on a, b");
+  EXPECT_EQ(RunSubmit({file_, "--dry-run"}).out, fine + "it would start at once, on a, b\n");
 }
 
 TEST_F(Submit, JsonIsTheJobWithItsWarnings) {

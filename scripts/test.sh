@@ -3,6 +3,19 @@
 
 TESTS_BEGUN=$SECONDS
 PARTS=()  # "SECONDS  NAME" of each that has passed
+SKIPPED=()  # what was not tested, and why
+
+# skipped WHAT...: says so, now and at the end.
+skipped() {
+  say "skipped: $*"
+  SKIPPED+=("$*")
+}
+
+# note_skipped LOG WORD: what a program's own words in the log say that it skipped, for the end.
+note_skipped() {
+  local line
+  while read -r line; do SKIPPED+=("$line"); done < <(sed -n "s/^$2 //p" "$1")
+}
 
 # part NAME COMMAND...: runs it and keeps how long it took. Not in a condition, which would take `set -e` from the command.
 part() {
@@ -15,14 +28,16 @@ part() {
 # ctest_preset PRESET ARGUMENTS...: its unit tests, the failures with their output. Twice as many programs at a time as there are
 # cores, since many wait for something; as many where a sanitizer makes them slow.
 ctest_preset() {
-  local preset=$1 results status=0 at_a_time=$JOBS
+  local preset=$1 results log status=0 at_a_time=$JOBS
+  log=$(log_file "unit-$preset")
   shift
   [[ $preset != release ]] || at_a_time=$((JOBS * 2))
   results=$PWD/build/$preset/results
   rm -rf "$results"
   say "unit tests, build/$preset"
   GTEST_BRIEF=1 GTEST_OUTPUT=xml:$results/ ctest --preset "$preset" -j "$at_a_time" --no-tests=error --progress "$@" || status=$?
-  tests/unit_results.py "$results"
+  tests/unit_results.py "$results" | tee "$log"
+  note_skipped "$log" skipped:
   return "$status"
 }
 
@@ -31,6 +46,14 @@ temp_root() {
   local kib
   kib=$({ df --output=avail /dev/shm 2>/dev/null | tail -n 1; awk '/MemAvailable/ {print $2}' /proc/meminfo; } | sort -n | head -n 1)
   if ((kib >= 12 << 20)); then echo /dev/shm; else echo "${TMPDIR:-/tmp}"; fi
+}
+
+# run_pytest NAME ARGUMENTS...
+run_pytest() {
+  local log
+  log=$(log_file "pytest-$1")
+  "$DEPS/pytest/bin/pytest" -q -rs -p no:cacheprovider "${@:2}" | tee "$log"
+  note_skipped "$log" SKIPPED
 }
 
 # python_tests ARGUMENTS...: the tests in Python, against build/release/bin, twice as many at a time as there are cores, since
@@ -45,9 +68,9 @@ python_tests() {
   PYTEST_DEBUG_TEMPROOT=$(temp_root)
   export PYTEST_DEBUG_TEMPROOT
   say "tests of whole programs, their files in $PYTEST_DEBUG_TEMPROOT"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider --durations=12 -n "$((JOBS * 2))" --dist worksteal "${others[@]}" "$@"
+  run_pytest programs --durations=12 -n "$((JOBS * 2))" --dist worksteal "${others[@]}" "$@"
   say "tests of whole programs: the service's times"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider --durations=12 "${timed[@]}" "$@"
+  run_pytest times --durations=12 "${timed[@]}" "$@"
 }
 
 sanitizer_tests() {
@@ -94,7 +117,7 @@ fuzz_tests() {
 # web_tests: the dashboard's pure parts, and its pages in Chromium, as they were built into imgd, over canned data.
 web_tests() {
   say "tests of the dashboard"
-  (setup_apt browser) || say "no Chromium: the tests that need one are skipped"
+  (setup_apt browser) || skipped "the dashboard's pages in a browser: no Chromium could be installed (apt-get install chromium, or IMGD_CHROMIUM)"
   web_npm test
   IMGD_WEB_OUT=$PWD/build/release/web/dist web_npm run test:browser
 }
@@ -107,9 +130,9 @@ short_tests() {
 
 # package_tests: an installation's life in a clean root, one test after the other; where one can't be made they say why.
 package_tests() {
-  (setup_apt package) || say "what makes packages can't be installed: their tests are skipped"
+  (setup_apt package) || skipped "the packages: what makes them can't be installed"
   say "tests of the packages"
-  "$DEPS/pytest/bin/pytest" -q -p no:cacheprovider tests/packages
+  run_pytest packages tests/packages
 }
 
 # time_for MINUTES WHAT: whether so much is left until IMGD_TEST_DEADLINE (seconds since 1970); always, where that is not set.
@@ -117,7 +140,7 @@ time_for() {
   [[ ${IMGD_TEST_DEADLINE:-} ]] || return 0
   local left=$(((IMGD_TEST_DEADLINE - $(date +%s)) / 60))
   ((left < $1)) || return 0
-  say "skipped: $2, which may take $1 minutes where $left are left until IMGD_TEST_DEADLINE"
+  skipped "$2, which may take $1 minutes where $left are left until IMGD_TEST_DEADLINE"
   return 1
 }
 
@@ -125,7 +148,7 @@ time_for() {
 long_tests() {
   part "lint, without clang-tidy" run_lint_quick
   IMGD_SIM_SEEDS=6000 part "the simulation's many seeds" ctest_preset release -R '^sim_test$'
-  (setup_apt slurm deps/apt-bench.txt) || say "Slurm can't be installed: the test of deploy/slurm is skipped"
+  (setup_apt slurm deps/apt-bench.txt) || skipped "deploy/slurm: Slurm can't be installed"
   part "whole programs, the long ones" python_tests -m long
   if time_for 8 "the tests of the packages"; then part "packages" package_tests; fi
   local preset
@@ -155,7 +178,13 @@ run_tests() {
   [[ $which == short ]] || long_tests
   local took
   for took in "${PARTS[@]}"; do say "$took"; done
-  say "all tests passed in $((SECONDS - TESTS_BEGUN)) s"
+  if ((${#SKIPPED[@]} == 0)); then
+    say "all tests passed in $((SECONDS - TESTS_BEGUN)) s"
+    return
+  fi
+  say "what was tested passed, in $((SECONDS - TESTS_BEGUN)) s, but NOT ALL WAS TESTED:"
+  local one
+  for one in "${SKIPPED[@]}"; do say "  not tested: $one"; done
 }
 
 run_lint_quick() {

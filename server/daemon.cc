@@ -59,7 +59,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
                                               std::function<void()> on_tick, ReadConfigFunction read_again) {
   IMGD_TRY(CheckServerConfig(config));
   IMGD_TRY(MakeFolders(config.state_dir));
-  std::unique_ptr<Daemon> daemon(new Daemon);
+  std::unique_ptr<Daemon> daemon(new Daemon(clock));
   IMGD_ASSIGN(daemon->lock_, LockStateFolder(config.state_dir));
   IMGD_TRY(FinishRestore(config.state_dir));
   const std::lock_guard starting(daemon->config_mutex_);  // who wants a reload waits until all is there
@@ -87,6 +87,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   daemon->engine_->Start();
   IMGD_TRY(daemon->StartKeeper(config, clock));
   if (config.UsesTls()) IMGD_TRY(daemon->MakeFirstAdmin(config.state_dir));
+  daemon->WarnOfCertificates(config);
   return daemon;
 }
 

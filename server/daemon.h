@@ -58,11 +58,13 @@ class Daemon {
   void Reload(const std::string& actor, std::function<void(ReloadAnswer)> done);
 
  private:
-  Daemon() = default;
+  explicit Daemon(const Clock* clock) : clock_(clock) {}
   Status OpenAuthority(const ServerConfig& config, const Clock* clock);
   Status StartNotifier(const ServerConfig& config, const Clock* clock);
   Status StartKeeper(const ServerConfig& config, const Clock* clock);
   Status StartWeb(const ServerConfig& config, const Clock* clock);
+  /// Logs what is to be said of certificates that others made, by this configuration.
+  void WarnOfCertificates(const ServerConfig& config) const;
   /// The first admin's token, in a file, where nobody has one.
   Status MakeFirstAdmin(const std::filesystem::path& folder);
   tl::expected<ServerConfig, std::vector<Error>> ReadAgain(ConfigChanges& changes,
@@ -70,6 +72,7 @@ class Daemon {
   /// From now on, by all parts but the engine, which has it already.
   void Use(ServerConfig config, std::shared_ptr<const Ec2Rules> ec2);
 
+  const Clock* clock_;
   UniqueFd lock_;
   std::unique_ptr<Authority> authority_;  ///< null where nothing is served by TLS
   std::unique_ptr<Engine> engine_;

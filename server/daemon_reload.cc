@@ -155,6 +155,15 @@ void Daemon::Use(ServerConfig config, std::shared_ptr<const Ec2Rules> ec2) {
   server_->SetEc2Rules(std::move(ec2));
   // Its files may be others under the same names; gRPC looks at its own by itself.
   if (web_ && !config_.web.plain_http) web_->ReloadCertificate();
+  WarnOfCertificates(config_);
+}
+
+void Daemon::WarnOfCertificates(const ServerConfig& config) const {
+  auto warnings = authority_ ? authority_->Warnings() : std::vector<std::string>();
+  const bool has_own = !config.web.listen.empty() && !config.web.certificate.empty();
+  for (auto& each : has_own ? WarningsOf(config.web.certificate, clock_->Wall()) : std::vector<std::string>())
+    warnings.push_back(std::move(each));
+  for (const auto& each : warnings) spdlog::warn("msg=\"{}\"", each);
 }
 
 }  // namespace imgd

@@ -97,6 +97,11 @@ void Pulse::CountCollectivesBy(std::function<uint64_t()> count) {
   count_ = std::move(count);
 }
 
+void Pulse::SetConnecting(std::string address) {
+  const std::lock_guard lock(mutex_);
+  connecting_ = std::move(address);
+}
+
 PulseState Pulse::State() const {
   const std::lock_guard lock(mutex_);
   return state_;
@@ -141,7 +146,8 @@ void Pulse::Beat() {
       std::string unanswered = UnansweredPeer();
       lock.lock();
       // Unless it has gone on meanwhile.
-      if (state_.moves == moves_at_last_beat_) state_.unanswered = std::move(unanswered);
+      if (state_.moves == moves_at_last_beat_)
+        state_.unanswered = unanswered.empty() ? connecting_ : std::move(unanswered);
     }
     if (file_) file_->Write(state_);
     stopped_.wait_for(lock, kBeat, [this] { return stop_; });

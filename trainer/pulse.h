@@ -70,6 +70,10 @@ class Pulse {
   /// while the training thread stands still. Null for none.
   void CountCollectivesBy(std::function<uint64_t()> count);
 
+  /// It asks this address to be let in, and has no answer yet: PulseState::unanswered while it stands still.
+  /// Empty: nobody. Only the training thread may call this.
+  void SetConnecting(std::string address);
+
   /// As it is now; any thread.
   PulseState State() const;
 
@@ -88,6 +92,7 @@ class Pulse {
   std::optional<Activity> during_;
   RunningMedian step_times_;
   std::function<uint64_t()> count_;
+  std::string connecting_;
   uint64_t moves_at_last_beat_ = 0;
   int still_beats_ = 0;
   std::thread thread_;

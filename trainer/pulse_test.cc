@@ -83,5 +83,20 @@ TEST(Pulse, IsWrittenIntoTheRunsFolderAtOnce) {
   RemovePulse(path);
 }
 
+TEST(Pulse, WhoDoesNotLetItInGivesNoAnswerUntilItDoes) {
+  Pulse pulse(SomeLimits());
+  const auto beats = [&pulse] { return pulse.State().beats; };
+  pulse.SetPosition(0, "joining the gang");
+  pulse.SetConnecting("10.78.0.11");
+  EXPECT_EQ(pulse.State().unanswered, "") << "it may come at once";
+  while (pulse.State().unanswered.empty()) ::usleep(1000);
+  EXPECT_EQ(pulse.State().unanswered, "10.78.0.11");
+  pulse.SetConnecting("");
+  pulse.SetPosition(0, "meeting the other ranks");
+  EXPECT_EQ(pulse.State().unanswered, "");
+  for (const auto begun = beats(); beats() < begun + 8;) ::usleep(1000);
+  EXPECT_EQ(pulse.State().unanswered, "") << "it stands still for another reason";
+}
+
 }  // namespace
 }  // namespace imgd::trainer

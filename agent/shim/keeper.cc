@@ -16,6 +16,7 @@
 #include "agent/program.h"
 #include "common/clock.h"
 #include "common/url.h"
+#include "common/version.h"
 
 namespace imgd {
 namespace {
@@ -49,6 +50,7 @@ Keeper::Keeper(EventLoop* loop, RunDir dir, RunSpec spec)
       spec_(std::move(spec)),
       log_(dir_.path, spec_.local_world_size, spec_.log_limit_bytes),
       ranks_(spec_.local_world_size) {
+  record_.version = kVersion;
   record_.shim_pid = ::getpid();
   const auto self = ReadProcessStat(::getpid());
   record_.shim_start_time = self ? self->start_time : 0;

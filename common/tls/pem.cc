@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <sys/stat.h>
@@ -156,6 +157,11 @@ bool IsSignedBy(const std::string& certificate_text, const std::string& issuer_t
                     X509_verify(certificate.get(), X509_get0_pubkey(issuer.get())) == 1;
   ERR_clear_error();
   return good;
+}
+
+std::string DateOf(WallTime time) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
+                     fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
 }
 
 std::string WithColons(std::string_view hexadecimal) {

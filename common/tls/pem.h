@@ -42,6 +42,8 @@ Result<CertificateFacts> FactsOf(std::string_view pem);
 std::vector<std::string> Certificates(std::string_view pem);
 /// Whether `issuer` signed the certificate.
 bool IsSignedBy(const std::string& certificate, const std::string& issuer);
+/// "2026-01-31 12:00:00 UTC".
+std::string DateOf(WallTime time);
 /// "AB:CD:..." of lower-case hexadecimal digits, as browsers and `openssl x509` show a fingerprint.
 std::string WithColons(std::string_view hexadecimal);
 

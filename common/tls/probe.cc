@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <netdb.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -176,11 +175,6 @@ Status Conversation::Begin(bool verify) {
 Status Conversation::Listen() {
   std::array<char, 1> first{};
   return Repeat([this, &first] { return SSL_read(ssl_.get(), first.data(), first.size()); });
-}
-
-std::string DateOf(WallTime time) {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
-                     fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
 }
 
 /// OpenSSL's words for a server that speaks something else.

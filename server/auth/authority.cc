@@ -133,6 +133,35 @@ Result<bool> Authority::RenewServer() {
   return true;
 }
 
+std::vector<std::string> Authority::Warnings() const {
+  auto out = WarningsOf(ca_path_, clock_->Wall());
+  if (settings_.certificate.empty()) return out;
+  for (auto& each : WarningsOf(certificate_path_, clock_->Wall())) out.push_back(std::move(each));
+  return out;
+}
+
+std::vector<std::string> WarningsOf(const fs::path& file, WallTime now) {
+  constexpr Duration kWeek = std::chrono::hours(7 * 24);
+  std::vector<std::string> out;
+  for (const auto& certificate : tls::Certificates(ReadFile(file, kMostBytes).value_or(""))) {
+    const auto facts = tls::FactsOf(certificate);
+    if (!facts) continue;
+    const int64_t soon = std::min(MicrosOf(kWeek), (facts->not_after.micros - facts->not_before.micros) / 3);
+    const std::string times =
+        fmt::format("is good from {} to {}, and by this machine's clock it is {}",
+                    tls::DateOf(facts->not_before), tls::DateOf(facts->not_after), tls::DateOf(now));
+    if (now < facts->not_before) {
+      out.push_back(fmt::format("the certificate in {} is not good yet: it {}", file.native(), times));
+    } else if (facts->not_after <= now) {
+      out.push_back(
+          fmt::format("the certificate in {} has run out, and nobody takes it: it {}", file.native(), times));
+    } else if (facts->not_after.micros - now.micros < soon) {
+      out.push_back(fmt::format("the certificate in {} soon runs out: it {}", file.native(), times));
+    }
+  }
+  return out;
+}
+
 Result<std::string> Authority::SignNode(const std::string& request, const std::string& node) const {
   IMGD_ASSIGN(const std::string key_sha256, tls::CheckRequest(request));
   const WallTime now = clock_->Wall();

@@ -56,6 +56,9 @@ class Authority {
   /// other names by now; true where it did. Never one that the operator gave. Errors: as Open.
   Result<bool> RenewServer();
 
+  /// WarningsOf() the operator's certificate, where there is one, and the CA, as their files are now.
+  std::vector<std::string> Warnings() const;
+
   /// An agent's certificate for the key of its request. Errors: as SignRequest.
   Result<std::string> SignNode(const std::string& request, const std::string& node) const;
 
@@ -72,6 +75,11 @@ class Authority {
   std::string root_;
   std::mutex renewing_;
 };
+
+/// What is to be said of certificates that imgd does not renew: a sentence for each of the file that is not
+/// good yet, has run out, or has less left than a week and a third of its time. Of a file that can't be read
+/// none.
+std::vector<std::string> WarningsOf(const std::filesystem::path& file, WallTime now);
 
 /// What is in the certificate of an agent: "imgd://node/NAME/KEY_SHA256".
 std::string UriOf(const NodeIdentity& identity);

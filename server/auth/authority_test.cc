@@ -122,6 +122,36 @@ TEST_F(AuthorityTest, AnOperatorsCaSignsAndFilesThatAreNoPairAreRefused) {
   EXPECT_THAT(Refused().message, HasSubstr("is not that of the certificate"));
 }
 
+TEST_F(AuthorityTest, AnOperatorsCertificateThatRanOutOrSoonWillIsToldOfAndImgdsOwnIsNot) {
+  const auto own = Open();
+  const Signer signer{Text("ca.crt"), Text("ca.key")};
+  settings.certificate = folder / "theirs.crt";
+  settings.key = folder / "theirs.key";
+  const std::string key = tls::NewKey().value();
+  const WallTime until{clock.now.micros + 30LL * 24 * 3'600'000'000};
+  const auto made = SignKey(signer, key,
+                            {.common_name = "imgd",
+                             .names = {"DNS:gpu-head"},
+                             .for_server = true,
+                             .from = clock.now,
+                             .until = until});
+  ASSERT_TRUE(WriteFileAtomically(settings.certificate, *made + signer.certificate));
+  ASSERT_TRUE(WriteFileAtomically(settings.key, key));
+  EXPECT_THAT(Open()->Warnings(), testing::IsEmpty());
+  const auto said = "the certificate in " + settings.certificate;
+  clock.Pass(hours(24 * 24));
+  EXPECT_THAT(Open()->Warnings(), ElementsAre(HasSubstr(said + " soon runs out: it is good from ")));
+  clock.Pass(hours(6 * 24));
+  const auto expired = Open();
+  EXPECT_THAT(expired->Warnings(), ElementsAre(HasSubstr(said + " has run out, and nobody takes it: ")));
+  EXPECT_THAT(expired->Warnings(), ElementsAre(HasSubstr(" to " + tls::DateOf(until))));
+  EXPECT_THAT(own->Warnings(), testing::IsEmpty()) << "imgd renews it by itself";
+  clock.Pass(-hours(30 * 24) - std::chrono::minutes(30));
+  EXPECT_THAT(expired->Warnings(), ElementsAre(HasSubstr(said + " is not good yet")));
+  clock.Pass(hours(3654 * 24));
+  EXPECT_THAT(own->Warnings(), ElementsAre(HasSubstr("ca.crt has run out")));
+}
+
 TEST_F(AuthorityTest, ANodesCertificateSaysWhoseItIsAndFor24Hours) {
   const auto authority = Open();
   const std::string key = tls::NewKey().value();

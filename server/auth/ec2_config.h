@@ -17,6 +17,7 @@ struct Ec2JoinConfig {
   std::map<std::string, std::string> regions;         ///< by name, the PEM file of EC2's certificate there
   std::optional<std::vector<std::string>> instances;  ///< by id; nothing: any
   std::optional<std::vector<std::string>> images;     ///< by id; nothing: any
+  bool any_instance = false;                          ///< leave for both to be nothing
   int64_t max_age_ms = 3600 * 1000;  ///< since an instance was started; 0: it does not matter
   bool operator==(const Ec2JoinConfig&) const = default;
 
@@ -26,8 +27,8 @@ struct Ec2JoinConfig {
 /// Reads the mapping; its errors are the map's.
 Ec2JoinConfig ReadEc2Join(YamlMap& root);
 
-/// Errors: kInvalidArgument where there are no accounts or no regions, an account is none, or a list of
-/// instances or images is empty.
+/// Errors: kInvalidArgument where there are no accounts or no regions, an account is none, a list of
+/// instances or images is empty, or there is neither list and nobody says that any instance is meant.
 Status CheckEc2Join(const Ec2JoinConfig& config);
 
 }  // namespace imgd

@@ -164,7 +164,8 @@ TEST_F(Ec2Test, TheConfigurationNamesTheFilesOfTheCertificates) {
     return config;
   };
   const auto config = read(fmt::format(
-      "ec2_join: {{accounts: [012345678901], regions: {{us-east-1: {}}}, max_age: 30m}}", file.native()));
+      "ec2_join: {{accounts: [012345678901], regions: {{us-east-1: {}}}, any_instance: true, max_age: 30m}}",
+      file.native()));
   EXPECT_TRUE(CheckEc2Join(config));
   EXPECT_THAT(LoadEc2Rules(config).error().message, HasSubstr("ec2_join.regions.us-east-1: "));
   ASSERT_TRUE(WriteFileAtomically(file, "no certificate"));
@@ -179,8 +180,26 @@ TEST_F(Ec2Test, TheConfigurationNamesTheFilesOfTheCertificates) {
   EXPECT_FALSE(read("ec2_join: {}").On());
   EXPECT_THAT(CheckEc2Join(read("ec2_join: {accounts: ['1']}")).error().message, HasSubstr("no regions"));
   EXPECT_THAT(CheckEc2Join(read("ec2_join: {max_age: 2h}")).error().message, HasSubstr("no accounts"));
-  EXPECT_THAT(CheckEc2Join(read("ec2_join: {accounts: ['1'], regions: {a: /b}}")).error().message,
-              HasSubstr("found '1'; 12 digits"));
+  EXPECT_THAT(
+      CheckEc2Join(read("ec2_join: {accounts: ['1'], regions: {a: /b}, images: [ami-1]}")).error().message,
+      HasSubstr("found '1'; 12 digits"));
+}
+
+TEST(Ec2Join, WhoseInstancesJoinHasToBeSaid) {
+  const auto check = [](const std::string& more) {
+    auto root =
+        YamlMap::Parse("ec2_join: {accounts: ['012345678901'], regions: {a: /b}" + more + "}", "imgd.yaml")
+            .value();
+    const auto checked = CheckEc2Join(ReadEc2Join(root));
+    return checked ? "" : checked.error().message;
+  };
+  EXPECT_THAT(check(""), HasSubstr("found neither images nor instances"));
+  EXPECT_THAT(check(", any_instance: false"), HasSubstr("found neither images nor instances"));
+  EXPECT_EQ(check(", any_instance: true"), "");
+  EXPECT_EQ(check(", images: [ami-1]"), "");
+  EXPECT_EQ(check(", instances: [i-1]"), "");
+  EXPECT_THAT(check(", images: []"), HasSubstr("ec2_join.images: found an empty list"));
+  EXPECT_THAT(check(", any_instance: true, instances: [i-1]"), HasSubstr("found beside instances"));
 }
 
 }  // namespace

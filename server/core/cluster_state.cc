@@ -226,24 +226,20 @@ std::optional<WallTime> ClusterState::SetRanking(Ranking ranking) {
   const bool turns_change = ranking.turns != ranking_.turns;
   ranking_ = std::move(ranking);
   const Duration aging = ranking_.aging;
-  bool change = false;
   std::optional<WallTime> next;
-  for (auto& job : queue_) {
+  queue_.RankAnew([&](QueuedJob& job) {
     const int aged = StepsOfAge(job.waits_since, aging, ranking_.at);
-    if (turns_change || aged != job.aged) {
+    const bool change = turns_change || aged != job.aged;
+    if (change) {
       ranking_.Rank(jobs_.at(job.id), job);
       queued_.at(job.id) = KeyOf(jobs_.at(job.id));
-      change = true;
     }
-    if (aging <= Duration::zero()) continue;
+    if (aging <= Duration::zero()) return change;
     const auto step = std::chrono::duration_cast<std::chrono::microseconds>(aging).count();
     const WallTime gains{job.waits_since.micros + (aged + 1) * step};
     next = std::min(next.value_or(gains), gains);
-  }
-  if (change) {
-    std::sort(queue_.begin(), queue_.end(),
-              [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
-  }
+    return change;
+  });
   return next;
 }
 
@@ -287,18 +283,14 @@ QueuedJob ClusterState::QueueEntryOf(const JobRecord& job) {
 }
 
 void ClusterState::Enqueue(const JobRecord& job) {
-  QueuedJob entry = QueueEntryOf(job);
-  const auto place = std::lower_bound(queue_.begin(), queue_.end(), entry,
-                                      [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
-  queue_.insert(place, std::move(entry));
+  queue_.Insert(QueueEntryOf(job));
   queued_[job.id] = KeyOf(job);
 }
 
 void ClusterState::Dequeue(JobId id) {
   const auto key = queued_.find(id);
   if (key == queued_.end()) return;
-  const auto place = queue_.begin() + static_cast<std::ptrdiff_t>(*PlaceIn(queue_, key->second));
-  queue_.erase(place);
+  queue_.Erase(key->second);
   queued_.erase(key);
 }
 
@@ -428,7 +420,7 @@ void ClusterState::ListNodes() {
 
 /// Those who have their places in a sweep keep them: who runs, and who did not wait for one.
 void ClusterState::RebuildQueue() {
-  queue_.clear();
+  queue_.Clear();
   queued_.clear();
   queued_of_.clear();
   counted_.clear();
@@ -446,20 +438,15 @@ void ClusterState::RebuildQueue() {
     }
   }
   had_places.insert(had_places.end(), others.begin(), others.end());
-  const auto enqueue = [this](const JobRecord& job) {
-    queue_.push_back(QueueEntryOf(job));
-    queued_[job.id] = KeyOf(job);
-  };
   for (const JobRecord* job : had_places) {
-    if (held_back_.Update(*job)) enqueue(*job);
+    if (held_back_.Update(*job)) Enqueue(*job);
     const JobId admitted = held_back_.Admit(job->sweep);
-    if (admitted != JobId()) enqueue(jobs_.at(admitted));
+    if (admitted != JobId()) Enqueue(jobs_.at(admitted));
   }
   for (const auto& [id, job] : jobs_) {
     NoteEndedBefore(job);
     if (job.state == JobState::kQueued && !queued_.contains(id)) to_explain_.insert(id);
   }
-  std::sort(queue_.begin(), queue_.end(), [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
 }
 
 }  // namespace imgd

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "server/core/job_queue.h"
 #include "server/core/ranking.h"
 #include "server/core/scheduler.h"
 #include "server/core/shares.h"
@@ -52,7 +53,7 @@ class ClusterState {
   /// Jobs that were started by hand and have not ended.
   const std::set<JobId>& by_hand() const { return by_hand_; }
   /// Jobs that wait and may start when there is room for them: without those that held_back() has.
-  const std::vector<QueuedJob>& queue() const { return queue_; }
+  const std::vector<QueuedJob>& queue() const { return queue_.InOrder(); }
   const HeldBack& held_back() const { return held_back_; }
   /// Sweeps of which a job has not ended.
   const std::map<JobId, SweepRecord>& sweeps() const { return sweeps_; }
@@ -110,7 +111,7 @@ class ClusterState {
   void DropAccount(const std::string& account);
 
   /// Notes in the queue why the job at this place waits.
-  void SetWait(size_t place, ReasonCode code) { queue_[place].code = code; }
+  void SetWait(size_t place, ReasonCode code) { queue_.At(place).code = code; }
 
   /// Changed since the last Commit(), in order of ids.
   std::vector<JobId> TouchedJobs() const;
@@ -152,7 +153,7 @@ class ClusterState {
   std::set<JobId> active_;
   std::map<JobId, Holding> holdings_;
   std::set<JobId> by_hand_;
-  std::vector<QueuedJob> queue_;
+  JobQueue queue_;
   std::map<JobId, QueuedJob> queued_;  ///< the key under which the job stands in the queue
   Ranking ranking_;
   HeldBack held_back_;

@@ -39,7 +39,7 @@ class Future {
 std::optional<Instant> Future::Place(const QueuedJob& job) {
   // Its devices are kept for it, and are its own in the snapshot.
   if (cluster_.retrying.contains(job.id)) return job.not_before;
-  if (OverQuota(job)) return std::nullopt;
+  if (job.code == ReasonCode::kQuota || OverQuota(job)) return std::nullopt;
   Room room(nodes_);
   const Instant earliest = std::max(cluster_.now, job.not_before);
   if (const auto parts = room.Find(job)) {
@@ -68,10 +68,7 @@ bool Future::OverQuota(const QueuedJob& job) {
 }
 
 void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::optional<Instant> start) {
-  for (const auto& account : *job.accounts) {
-    const auto known = allowances_.find(account);
-    if (known != allowances_.end()) known->second.used += job.nodes * job.ranks_per_node;
-  }
+  uint32_t devices = 0;
   for (const auto& part : parts) {
     const auto node =
         std::lower_bound(nodes_.begin(), nodes_.end(), part.node,
@@ -79,8 +76,14 @@ void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::o
     for (size_t i = 0; i < node->devices.size(); ++i) {
       const bool taken = part.whole || std::find(part.devices.begin(), part.devices.end(),
                                                  node->devices[i]) != part.devices.end();
-      if (taken) node->holders[i] = job.id;
+      if (!taken) continue;
+      node->holders[i] = job.id;
+      ++devices;
     }
+  }
+  for (const auto& account : *job.accounts) {
+    const auto known = allowances_.find(account);
+    if (known != allowances_.end()) known->second.used += devices;
   }
   if (start && job.most > Duration::zero()) ends_[job.id] = *start + job.most;
 }
@@ -124,7 +127,7 @@ Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, Queue
   }
   Prospect prospect;
   for (const auto& wait : plan.waits) {
-    if (wait.job == kNewJob) prospect.code = wait.code;
+    if (wait.job == kNewJob) prospect.code = queue[place].code = wait.code;
   }
   Snapshot with = cluster;
   with.reserved = plan.reserved ? std::make_shared<const Reservation>(*plan.reserved) : nullptr;

@@ -10,6 +10,7 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::minutes;
+using testing::Contains;
 using testing::HasSubstr;
 
 std::optional<Duration> StartOf(const PlanBuilder& builder, size_t place = 0) {
@@ -63,6 +64,38 @@ TEST(Forecast, AQuotaEndsNobodyKnowsWhen) {
   builder.queue.back().accounts = {"user ada"};
   builder.cluster.allowances["user ada"] = {.devices = 2};
   EXPECT_EQ(StartOf(builder), std::nullopt);
+}
+
+TEST(Forecast, WhatAQuotaKeepsForAnEarlierJobIsNotALaterOnes) {
+  PlanBuilder builder;
+  builder.Node("a", 4, {9, 9}).Queue(1, 1, 3).Queue(2, 1, 1);
+  for (auto& job : builder.queue) job.accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 4, .used = 2};
+  const auto waits = Waits(builder.Make());
+  ASSERT_THAT(waits, Contains(std::pair(uint64_t{2}, ReasonCode::kQuota)));
+  builder.queue[1].code = ReasonCode::kQuota;
+  EXPECT_EQ(StartOf(builder, 1), std::nullopt);
+}
+
+TEST(Forecast, AWholeNodeCountsWithAllItsDevices) {
+  PlanBuilder builder;
+  builder.Node("a", 4).Node("b", 4).Queue(1, 1, 1).Asks({.whole_nodes = true}).Queue(2, 1, 1);
+  for (auto& job : builder.queue) job.accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 4};
+  EXPECT_EQ(StartOf(builder), Duration::zero());
+  EXPECT_EQ(StartOf(builder, 1), std::nullopt);
+}
+
+TEST(Prospect, OfOneThatAQuotaKeepsWaitingNobodyKnowsTheStart) {
+  PlanBuilder builder;
+  builder.Node("a", 4, {9, 9}).Queue(1, 1, 3);
+  builder.queue.back().accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 4, .used = 2};
+  QueuedJob job{.nodes = 1, .ranks_per_node = 1};
+  job.accounts = {"user ada"};
+  const auto prospect = ProspectOf(builder.cluster, builder.queue, job);
+  EXPECT_EQ(prospect.code, ReasonCode::kQuota);
+  EXPECT_EQ(prospect.start, std::nullopt);
 }
 
 TEST(Prospect, OfOneThatFitsIsWhereItGoes) {

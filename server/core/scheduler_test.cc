@@ -374,5 +374,29 @@ TEST(Explain, WhoIsPassedOverIsToldOnceForEachJobThatComesFirst) {
   EXPECT_THAT(cluster.Decisions(), testing::Not(testing::Contains(testing::HasSubstr("passed over"))));
 }
 
+TEST(Explain, OnlyTheFirstHundredOfTheQueueAreToldThatTheyArePassedOver) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId one = cluster.Submit("one");
+  const JobId two = cluster.Submit("two");
+  cluster.BringUp(one);
+  cluster.BringUp(two);
+  cluster.Submit("both", {.nodes = 2});
+  std::vector<JobId> behind;
+  for (int i = 0; i < 105; ++i) behind.push_back(cluster.Submit("small"));
+  cluster.Decisions();
+  cluster.Complete(one);
+  std::vector<std::string> told;
+  for (const auto& text : cluster.Decisions()) {
+    if (text.starts_with("passed over")) told.push_back(text.substr(text.find("; ")));
+  }
+  ASSERT_EQ(told.size(), 99u) << "of the first hundred, all but the one that comes first";
+  EXPECT_EQ(told.front(), "; position 2");
+  EXPECT_EQ(told.back(), "; position 100");
+  EXPECT_THAT(cluster.WhyWaits(behind.back()),
+              testing::HasSubstr("what is free is kept for job 3 (both), which comes first"))
+      << "who asks is told all the same";
+}
+
 }  // namespace
 }  // namespace imgd

@@ -90,6 +90,8 @@ enum class ReasonCode : uint8_t {
   kJoinRefused = 75,
   kSessionBegun = 90,
   kSessionEnded = 91,
+  kAttached = 92,
+  kTrainerVersion = 93,
 };
 
 enum class NodeState : uint8_t { kReady = 1, kUnreachable = 2, kLost = 3 };

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/release.h"
+
 namespace imgd {
 namespace {
 
@@ -46,6 +48,15 @@ TEST(AgentVersion, TheWordsSayWhoIsToDoWhat) {
   EXPECT_EQ(fresh.error().message,
             "imgagent 2.1.0 is too new for imgd 2.0.0, which works with agents of 2.0 and of version 1");
   EXPECT_THAT(fresh.error().hint, HasSubstr("imgd first"));
+}
+
+TEST(Release, ATrainerThatDoesNotFitIsNamedWithWhatDoes) {
+  EXPECT_EQ(WhyNotFit({"imgd", "0.4.1"}, {"imgtrain", "0.3.0"}, "trainers"), "");
+  EXPECT_EQ(WhyNotFit({"imgd", "0.4.1"}, {"imgtrain", ""}, "trainers"), "") << "one that does not say it";
+  EXPECT_EQ(WhyNotFit({"imgd", "0.4.1"}, {"imgtrain", "0.2.9"}, "trainers"),
+            "imgtrain 0.2.9 is too old for imgd 0.4.1, which works with trainers of 0.4 and 0.3");
+  EXPECT_EQ(WhyNotFit({"imgd", "0.0.3"}, {"imgtrain", "0.1.0"}, "trainers"),
+            "imgtrain 0.1.0 is too new for imgd 0.0.3, which works with trainers of 0.0");
 }
 
 }  // namespace

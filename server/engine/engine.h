@@ -501,7 +501,7 @@ class Engine {
   void TrimDecisions();
   void Handle(DeleteInput& input);
   Status MayDelete(JobId job);
-  /// Of a job that MayDelete().
+  /// Of a job that MayDelete(). `why` is a constant.
   void Remove(JobId job, const std::string& actor, std::string_view why);
   void SaveRemoved();
   void RemoveWhatIsOld();
@@ -591,6 +591,7 @@ class Engine {
   void AddBusyRatios(JobId job, v1::StepMetrics& step) const;
   /// How long the rest will take, as rank 0 says.
   void NoteProgress(RunKey run, const v1::StepMetrics& step);
+  void CheckTrainerVersion(RunKey run, uint32_t rank, const NodeId& node, const std::string& version);
   void OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event);
   void OnLogLines(const AgentInput& input);
   v1::ConnectResponse MakeWelcome(const v1::Hello& hello);
@@ -665,7 +666,13 @@ class Engine {
   uint64_t last_decision_ = 0;  ///< number given out; never taken back
   Instant trim_at_{};           ///< when decisions are looked through for what is too old
   Instant remove_at_{};         ///< the same of jobs
-  std::vector<JobId> removed_;  ///< in this batch
+  /// A job that goes.
+  struct Removal {
+    JobId job;
+    std::string actor;
+    std::string_view why;  ///< a constant
+  };
+  std::vector<Removal> removed_;  ///< in this batch
   // Up to which job, by their ends, what is too old has gone since the start.
   EndedJob jobs_gone_, metrics_gone_, logs_gone_;
   /// Jobs of which something has gone that no event tells of yet.

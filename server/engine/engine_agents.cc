@@ -5,6 +5,8 @@
 #include <cctype>
 #include <set>
 
+#include "common/release.h"
+#include "common/utf8.h"
 #include "imgd/v1/job.pb.h"
 #include "server/engine/agent_version.h"
 #include "server/engine/engine.h"
@@ -160,7 +162,7 @@ void Engine::OnHello(const AgentInput& input) {
   const auto refuse = [this, &input, &hello](const Error& error) {
     // It comes again, soon.
     const std::string node = IsNodeName(hello.node()) ? hello.node() : "a node";
-    const auto text = refusals_.Note(node, fmt::format("agent refused: {}", error.message), now_.steady);
+    const auto text = refusals_.Note(node, fmt::format("agent refused: {}", error.ToString()), now_.steady);
     if (text) spdlog::warn("node={} session={} msg=\"{}\"", node, input.session, *text);
     done_.push_back([link = input.link, error](const Status&) { link->Close(error); });
   };
@@ -313,10 +315,11 @@ uint64_t Engine::TakeEvents(RunKey run, uint32_t rank, const NodeId& node,
   return last;
 }
 
+/// 0 is said by who does not know, too.
 void Engine::NoteProgress(RunKey run, const v1::StepMetrics& step) {
   constexpr double kMost = 10.0 * 365 * 24 * 3600;
   const double left = step.eta_seconds();
-  if (!(left >= 0 && left < kMost)) return;
+  if (!(left > 0 && left < kMost)) return;
   reactor_.OnTrainerProgress(run, std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left)),
                              now_);
 }
@@ -363,6 +366,27 @@ void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
   step.mutable_devices()->set_busy_most_ratio(most);
 }
 
+/// Of the first rank on each node: its ranks have one program. What such a trainer says is taken all the
+/// same.
+void Engine::CheckTrainerVersion(RunKey run, uint32_t rank, const NodeId& node, const std::string& version) {
+  const std::string why = WhyNotFit({"imgd", settings_.version}, {"imgtrain", OneLine(version)}, "trainers");
+  if (why.empty()) return;
+  const JobRecord* job = reactor_.state().FindJob(run.job);
+  const auto begins = [&](const Part& part) { return part.node == node && part.first_rank == rank; };
+  if (rank != 0 && (job == nullptr || std::none_of(job->run.parts.begin(), job->run.parts.end(), begins)))
+    return;
+  const std::string where = node.name().empty() ? "" : fmt::format(" on node {}", node);
+  const std::string text =
+      fmt::format("job {} is trained{} by another version: {}; what it reports may be misunderstood", run.job,
+                  where, why);
+  spdlog::warn("job={} generation={} msg=\"{}\"", run.job, run.generation, text);
+  AppendDecision({.job = run.job,
+                  .node = node,
+                  .reason = {ReasonCode::kTrainerVersion, text},
+                  .actor = "imgd",
+                  .time = now_.wall});
+}
+
 void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const v1::TrainerEvent& event) {
   const auto append = [&](EventKind kind, std::string payload) {
     AppendMetric(run, rank, event.sequence(), kind, event.time_us(), std::move(payload));
@@ -375,6 +399,7 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
       *started.mutable_started() = event.started();
       started.set_node(node.name());
       append(EventKind::kRankStarted, started.SerializeAsString());
+      CheckTrainerVersion(run, rank, node, event.started().version());
       reactor_.OnTrainerStarted(run, rank, now_, actions);
       break;
     }

@@ -82,6 +82,7 @@ void EngineMeters::NoteStarting(const AppendEvent& event) {
 
 void EngineMeters::OnDecision(const AppendDecision& decision) {
   if (decision.reason.code == ReasonCode::kSpotNotice) ++counts_.spot_notices;
+  if (decision.reason.code == ReasonCode::kNodeLost) ++counts_.nodes_lost;
 }
 
 void EngineMeters::NoteScheduling(Duration took) { scheduling_.Observe(Seconds(took)); }

@@ -16,6 +16,7 @@ struct EngineCounts {
   std::map<JobState, double> jobs_ended;  ///< each final state is there
   std::map<ReasonCode, double> restarts;  ///< times that a job went back to the queue, by why
   double spot_notices = 0;
+  double nodes_lost = 0;                ///< without a notice that they were to go
   double device_seconds = 0;            ///< that jobs held
   double spend = 0;                     ///< of these, by the nodes' prices
   prometheus::ClientMetric queue_wait;  ///< histograms, in seconds

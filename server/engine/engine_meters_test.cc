@@ -120,10 +120,15 @@ TEST_F(EngineMetersTest, WhatIsSpentOnlyGrowsAndCountsFromTheDaemonsBeginning) {
   EXPECT_EQ(meters.Counts({used("user ada", 1600, 8)}, At(1)).spend, 4);
 }
 
-TEST_F(EngineMetersTest, NoticesThatANodeIsTakenBack) {
+TEST_F(EngineMetersTest, NoticesThatANodeIsTakenBackAndNodesThatAreLost) {
   meters.OnDecision({.node = NodeId("a"), .reason = {ReasonCode::kSpotNotice, ""}});
   meters.OnDecision({.node = NodeId("a"), .reason = {ReasonCode::kNodeWell, ""}});
   EXPECT_EQ(Counts().spot_notices, 1);
+  EXPECT_EQ(Counts().nodes_lost, 0) << "one that was to go is not missed";
+  meters.OnDecision({.node = NodeId("b"), .reason = {ReasonCode::kNodeLost, ""}});
+  meters.OnDecision({.node = NodeId("b"), .reason = {ReasonCode::kNodeHeard, ""}});
+  meters.OnDecision({.node = NodeId("b"), .reason = {ReasonCode::kNodeLost, ""}});
+  EXPECT_EQ(Counts().nodes_lost, 2) << "however many of them are lost now";
 }
 
 }  // namespace

@@ -39,10 +39,7 @@ Status Engine::MayDelete(JobId id) {
 }
 
 void Engine::Remove(JobId id, const std::string& actor, std::string_view why) {
-  removed_.push_back(id);
-  AppendDecision({.reason = {ReasonCode::kNone, fmt::format("job {} was {}", id, why)},
-                  .actor = actor,
-                  .time = now_.wall});
+  removed_.push_back({id, actor, why});
   done_.push_back([this, id, actor, why = std::string(why)](const Status& status) {
     if (!status) return;
     reactor_.Drop(id);
@@ -52,11 +49,16 @@ void Engine::Remove(JobId id, const std::string& actor, std::string_view why) {
   });
 }
 
-/// After all else of the batch, so that nothing that was said of them late stays.
+/// After all else of the batch, so that nothing that was said of them late stays. That they went does: who
+/// has them on a page is told by it.
 void Engine::SaveRemoved() {
-  for (const JobId id : removed_) {
+  for (const auto& [id, actor, why] : removed_) {
     state_.DeleteJob(id);
     metrics_.RemoveJob(id);
+    AppendDecision({.job = id,
+                    .reason = {ReasonCode::kNone, fmt::format("job {} was {}", id, why)},
+                    .actor = actor,
+                    .time = now_.wall});
   }
   removed_.clear();
 }

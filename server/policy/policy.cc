@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <tuple>
 
 #include "common/job_changes.h"
 
@@ -17,30 +18,57 @@ namespace {
 
 enum class Unit : uint8_t { kNumber, kTime, kWords };
 
+/// What a number may be in the life of a job.
+struct Range {
+  double least = 0;
+  double most = 0;
+};
+
 /// A field that a policy can be about.
 struct Field {
   std::string_view name;
   Unit unit;
-  std::function<double(const JobSpec&)> number;  ///< of numbers and times, which are in milliseconds
+  std::function<Range(const JobSpec&)> number;  ///< of numbers and times, which are in milliseconds
   /// Of words: its values; none where the job leaves it open and that is nobody's business.
   std::function<std::vector<std::string>(const JobSpec&)> words;
   std::optional<JobKind> only_of = {};  ///< jobs of other kinds don't have it
+  bool of_sweep = false;                ///< the file of a sweep has it, and none of its jobs
 };
 
-bool IsOf(const Field& field, const JobSpec& job) { return !field.only_of || *field.only_of == job.kind; }
+/// The file of a sweep is bounded by what is of sweeps, and each of its jobs by the rest.
+bool IsOf(const Field& field, const JobSpec& job) {
+  if (field.of_sweep != job.sweep.has_value()) return false;
+  return !field.only_of || *field.only_of == job.kind;
+}
 
 Field Only(JobKind kind, Field field) {
   field.only_of = kind;
   return field;
 }
 
-Field Number(std::string_view name, std::function<double(const JobSpec&)> get) {
+Field OfSweep(Field field) {
+  field.of_sweep = true;
+  return field;
+}
+
+Field Span(std::string_view name, std::function<Range(const JobSpec&)> get) {
   return {name, Unit::kNumber, std::move(get), {}};
 }
 
-Field Time(std::string_view name, std::function<double(const JobSpec&)> get) {
-  return {name, Unit::kTime, std::move(get), {}};
+using GetNumber = std::function<double(const JobSpec&)>;
+
+std::function<Range(const JobSpec&)> Alone(GetNumber get) {
+  return [get = std::move(get)](const JobSpec& job) {
+    const double value = get(job);
+    return Range{value, value};
+  };
 }
+
+Field Number(std::string_view name, GetNumber get) {
+  return {name, Unit::kNumber, Alone(std::move(get)), {}};
+}
+
+Field Time(std::string_view name, GetNumber get) { return {name, Unit::kTime, Alone(std::move(get)), {}}; }
 
 Field Words(std::string_view name, std::function<std::vector<std::string>(const JobSpec&)> get) {
   return {name, Unit::kWords, {}, std::move(get)};
@@ -58,42 +86,89 @@ std::vector<std::string> TrainSets(const JobSpec& job) {
   return sets;
 }
 
+/// Of any phase.
+Range BatchesOf(const JobSpec& job) {
+  const auto phases = job.AllPhases();
+  const auto [least, most] =
+      std::minmax_element(phases.begin(), phases.end(),
+                          [](const auto& a, const auto& b) { return a.global_batch < b.global_batch; });
+  return {static_cast<double>(least->global_batch), static_cast<double>(most->global_batch)};
+}
+
+/// A job that names no model takes any GPU, and one that takes none has none.
+std::vector<std::string> GpuModelsOf(const JobSpec& job) {
+  if (job.resources.cpu) return {};
+  return job.resources.gpu_models.empty() ? std::vector<std::string>{"any"} : job.resources.gpu_models;
+}
+
+/// As the key says it, or as the labels that it stands for.
+std::vector<std::string> CapacityOf(const JobSpec& job) {
+  const auto& [labels, not_labels] = std::tie(job.resources.labels, job.resources.not_labels);
+  if (const auto asked = labels.find("capacity"); asked != labels.end()) return asked->second;
+  const auto but = not_labels.find("capacity");
+  const bool no_spot = but != not_labels.end() &&
+                       std::find(but->second.begin(), but->second.end(), "spot") != but->second.end();
+  return {no_spot ? "on_demand" : "any"};
+}
+
+std::vector<std::string> VariablesOf(const JobSpec& job) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : job.command.env) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> TrueOrFalse(bool value) { return {value ? "true" : "false"}; }
+
 /// **A field that policies may bound is a row here.**
 const std::vector<Field>& Fields() {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   constexpr auto kTrains = JobKind::kTraining;
   constexpr auto kConverts = JobKind::kConversion;
+  constexpr auto kRuns = JobKind::kCommand;
+  using Job = const JobSpec&;
   static const std::vector<Field> fields = {
-      Number("priority", [](const JobSpec& job) { return job.priority; }),
-      Number("max_restarts", [](const JobSpec& job) { return job.max_restarts; }),
-      Time("grace", [](const JobSpec& job) { return static_cast<double>(job.grace_ms); }),
-      Time("time_limit",
-           [](const JobSpec& job) {
-             return job.time_limit_ms == 0 ? kNoLimit : static_cast<double>(job.time_limit_ms);
+      Number("priority", [](Job job) { return job.priority; }),
+      Number("max_restarts", [](Job job) { return job.max_restarts; }),
+      Time("grace", [](Job job) { return static_cast<double>(job.grace_ms); }),
+      Time(
+          "time_limit",
+          [](Job job) { return job.time_limit_ms == 0 ? kNoLimit : static_cast<double>(job.time_limit_ms); }),
+      // Of a gang that grows and shrinks, both ends.
+      Span("resources.nodes",
+           [](Job job) {
+             return Range{1.0 * job.resources.nodes, 1.0 * job.resources.max_nodes};
            }),
-      Number("resources.nodes", [](const JobSpec& job) { return job.resources.nodes; }),
-      Number("resources.ranks_per_node", [](const JobSpec& job) { return job.resources.ranks_per_node; }),
-      Number("resources.ranks",
-             [](const JobSpec& job) {
-               return static_cast<double>(job.resources.nodes) * job.resources.ranks_per_node;
-             }),
-      Only(kTrains, Number("train.epochs", [](const JobSpec& job) { return job.train.epochs; })),
-      Only(kTrains, Number("train.global_batch", [](const JobSpec& job) { return job.train.global_batch; })),
-      Only(kTrains, Number("data.workers", [](const JobSpec& job) { return job.data.workers; })),
-      Words("kind",
-            [](const JobSpec& job) { return std::vector<std::string>{std::string(NameOf(job.kind))}; }),
+      Number("resources.ranks_per_node", [](Job job) { return job.resources.ranks_per_node; }),
+      Span("resources.ranks",
+           [](Job job) {
+             return Range{1.0 * job.resources.nodes * job.resources.ranks_per_node, 1.0 * job.WorldSize()};
+           }),
+      Only(kTrains, Number("train.epochs", [](Job job) { return job.train.epochs; })),
+      Only(kTrains, Span("train.global_batch", BatchesOf)),
+      Only(kTrains, Number("data.workers", [](Job job) { return job.data.workers; })),
+      OfSweep(Number("sweep.jobs", [](Job job) { return static_cast<double>(job.sweep->Members()); })),
+      OfSweep(
+          Number("sweep.max_running",
+                 [](Job job) { return job.sweep->max_running == 0 ? kNoLimit : job.sweep->max_running; })),
+      Words("kind", [](Job job) { return std::vector<std::string>{std::string(NameOf(job.kind))}; }),
       // One of no project is in none of those that are allowed.
-      Words("project", [](const JobSpec& job) { return std::vector<std::string>{job.project}; }),
-      Words("secrets", [](const JobSpec& job) { return job.secrets; }),
-      Words("preemptible",
-            [](const JobSpec& job) { return std::vector<std::string>{job.preemptible ? "true" : "false"}; }),
-      Only(kTrains, Words("model.name", [](const JobSpec& job) { return Given(job.model.name); })),
-      Only(kTrains, Words("model.init_from", [](const JobSpec& job) { return Given(job.model.init_from); })),
+      Words("project", [](Job job) { return std::vector<std::string>{job.project}; }),
+      Words("secrets", [](Job job) { return job.secrets; }),
+      Words("preemptible", [](Job job) { return TrueOrFalse(job.preemptible); }),
+      Words("resources.gpu.model", GpuModelsOf),
+      Words("resources.capacity", CapacityOf),
+      Words("resources.whole_nodes", [](Job job) { return TrueOrFalse(job.resources.whole_nodes); }),
+      Only(kTrains, Words("model.name", [](Job job) { return Given(job.model.name); })),
+      Only(kTrains, Words("model.init_from", [](Job job) { return Given(job.model.init_from); })),
       Only(kTrains, Words("data.train", TrainSets)),
-      Only(kTrains, Words("data.val", [](const JobSpec& job) { return Given(job.data.val); })),
-      Only(kConverts, Words("convert.source", [](const JobSpec& job) { return Given(job.convert.source); })),
-      Only(kConverts, Words("convert.target", [](const JobSpec& job) { return Given(job.convert.target); })),
-      Words("checkpoint.dir", [](const JobSpec& job) { return Given(job.checkpoint.dir); }),
+      Only(kTrains, Words("data.val", [](Job job) { return Given(job.data.val); })),
+      Only(kConverts, Words("convert.source", [](Job job) { return Given(job.convert.source); })),
+      Only(kConverts, Words("convert.target", [](Job job) { return Given(job.convert.target); })),
+      // The program alone: what its arguments mean nobody knows.
+      Only(kRuns, Words("command.run", [](Job job) { return Given(job.command.run.front()); })),
+      Only(kRuns, Words("command.dir", [](Job job) { return Given(job.command.dir); })),
+      Only(kRuns, Words("command.env", VariablesOf)),
+      Words("checkpoint.dir", [](Job job) { return Given(job.checkpoint.dir); }),
   };
   return fields;
 }
@@ -125,13 +200,14 @@ std::string AsRead(const std::string& word) {
 std::optional<std::string> Broken(const Field& field, const Bound& bound, const JobSpec& job) {
   if (!IsOf(field, job)) return std::nullopt;
   if (field.unit != Unit::kWords) {
-    const double value = field.number(job);
+    const Range range = field.number(job);
     const auto broken = [&](std::string_view what, double limit) {
-      return fmt::format("is {}, and {} {} is allowed", TextOfNumber(value, field.unit), what,
-                         TextOfNumber(limit, field.unit));
+      std::string is = TextOfNumber(range.least, field.unit);
+      if (range.most > range.least) is += " to " + TextOfNumber(range.most, field.unit);
+      return fmt::format("is {}, and {} {} is allowed", is, what, TextOfNumber(limit, field.unit));
     };
-    if (bound.at_most && value > *bound.at_most) return broken("at most", *bound.at_most);
-    if (bound.at_least && value < *bound.at_least) return broken("at least", *bound.at_least);
+    if (bound.at_most && range.most > *bound.at_most) return broken("at most", *bound.at_most);
+    if (bound.at_least && range.least < *bound.at_least) return broken("at least", *bound.at_least);
     return std::nullopt;
   }
   if (bound.one_of.empty()) return std::nullopt;
@@ -185,11 +261,12 @@ Error RecipeRefusal(const Policy& policy, const RecipeBreach& breach, const std:
   return Refusal(policy, breach.setting.substr(0, breach.setting.find('[')), how, yaml, file);
 }
 
+/// Also where something else stands on the way to it: "gpu: none" has no model to be filled in.
 bool IsGiven(const std::string& yaml, const std::string& field) {
   auto root = YamlMap::Parse(yaml, "");
   if (!root) return false;
   auto [map, key] = PlaceOf(*root, field);
-  return map.Has(key);
+  return map.Has(key) || !root->Errors().empty();
 }
 
 void ReadBounds(YamlMap& map, std::string_view key, std::map<std::string, Bound>& bounds) {
@@ -247,9 +324,12 @@ std::vector<std::string> ReadNames(YamlMap& map, std::string_view key) {
 
 /// A job that has this default and else what every job has; nothing where the value is none of the field.
 std::optional<JobSpec> WithDefault(const std::string& field, const std::string& value) {
-  const bool converts = FieldOf(field)->only_of == JobKind::kConversion;
-  const std::string plain = converts ? "name: a\nconvert: {source: /in, target: /out, to: webdataset}\n"
-                                     : "name: a\ndata: {train: /in}\n";
+  const Field& of = *FieldOf(field);
+  std::string plain = of.only_of == JobKind::kConversion
+                          ? "name: a\nconvert: {source: /in, target: /out, to: webdataset}\n"
+                      : of.only_of == JobKind::kCommand ? "name: a\ncommand: {run: [x]}\n"
+                                                        : "name: a\ndata: {train: /in}\n";
+  if (of.of_sweep) plain += "sweep: {grid: {seed: [1, 2]}}\n";
   const auto text = ChangeJobText(plain, "", JobChangesOf({fmt::format("{}={}", field, value)}));
   auto job = text ? ParseJobFile(*text, "") : tl::unexpected(std::vector<Error>());
   if (!job) return std::nullopt;
@@ -346,7 +426,7 @@ Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, Job
       if (const auto how = Broken(*FieldOf(name), bound, spec))
         return tl::unexpected(Refusal(policy, name, *how, yaml, file));
     }
-    if (spec.kind != JobKind::kTraining || policy.recipes.empty()) continue;
+    if (spec.kind != JobKind::kTraining || spec.sweep || policy.recipes.empty()) continue;
     if (const auto breach = BreachOf(policy.recipes, yaml))
       return tl::unexpected(RecipeRefusal(policy, *breach, yaml, file));
   }

@@ -46,7 +46,8 @@ struct AllowedJob {
 };
 
 /// The file with the defaults of the policies for its owner and its project, if it keeps their bounds.
-/// `spec` is what `yaml` says. Errors: kInvalidArgument at the field's place, with the rule's words.
+/// `spec` is what `yaml` says. The file of a sweep is held to what is of sweeps; each of its jobs is to be
+/// asked about by itself. Errors: kInvalidArgument at the field's place, with the rule's words.
 Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, JobSpec spec,
                                  const std::string& file, const std::string& owner);
 

@@ -65,6 +65,110 @@ TEST(Policy, BoundsNumbersAndTimesAndSaysWhoseRuleItIs) {
               HasSubstr("priority: is -6, and at least -5 is allowed"));
 }
 
+TEST(Policy, AGangThatGrowsIsBoundedAtItsMostAndOneThatShrinksAtItsLeast) {
+  const auto policies = Read(
+      "policies: [{name: caps, at_most: {resources.ranks: 64, resources.nodes: 10}, at_least: "
+      "{resources.nodes: 2}}]");
+  const auto refused = [&](const std::string& nodes, int ranks = 1) {
+    return Refused(policies, fmt::format("name: a\nresources: {{nodes: {}, ranks_per_node: {}}}\n"
+                                         "command: {{run: [x]}}\n",
+                                         nodes, ranks));
+  };
+  EXPECT_EQ(refused("{min: 2, max: 10}", 6), "");
+  EXPECT_EQ(refused("{min: 2, max: 11}"),
+            "job.yaml:2:20: resources.nodes: is 2 to 11, and at most 10 is allowed by policy caps");
+  EXPECT_THAT(refused("{min: 2, max: 9}", 8),
+              HasSubstr("resources.ranks: is 16 to 72, and at most 64 is allowed"));
+  EXPECT_THAT(refused("{min: 1, max: 10}"),
+              HasSubstr("resources.nodes: is 1 to 10, and at least 2 is allowed"));
+  EXPECT_THAT(refused("1"), HasSubstr("resources.nodes: is 1, and at least 2 is allowed"));
+}
+
+TEST(Policy, TheBatchOfEachPhaseIsBounded) {
+  const auto policies = Read(
+      "policies: [{name: caps, at_most: {train.global_batch: 512}, at_least: {train.global_batch: 64}}]");
+  const auto refused = [&](int first, int second) {
+    return Refused(policies, fmt::format("{}train: {{epochs: 2}}\nphases: [{{until: 1, global_batch: {}}}, "
+                                         "{{until: 2, global_batch: {}}}]\n",
+                                         kJob, first, second));
+  };
+  EXPECT_EQ(refused(64, 512), "");
+  EXPECT_THAT(refused(1024, 256),
+              HasSubstr("train.global_batch: is 256 to 1024, and at most 512 is allowed"));
+  EXPECT_THAT(refused(128, 32), HasSubstr("is 32 to 128, and at least 64 is allowed"));
+}
+
+TEST(Policy, GpusAndMachinesAreThoseThatAreAllowedAndLeftOpenTheyAreAny) {
+  const auto policies = Read(
+      "policies: [{name: small, one_of: {resources.gpu.model: [A100, L4], resources.capacity: [spot], "
+      "resources.whole_nodes: ['false']}}]");
+  const auto refused = [&](const std::string& resources) {
+    return Refused(policies, fmt::format("{}resources: {{{}}}\n", kJob, resources));
+  };
+  EXPECT_EQ(refused("gpu: {model: A100}, capacity: spot"), "");
+  EXPECT_EQ(refused("gpu: {model: A100|L4}, labels: {capacity: spot}"), "") << "the label that it stands for";
+  EXPECT_EQ(refused("gpu: none, capacity: spot"), "") << "it has none";
+  EXPECT_THAT(refused("gpu: {model: A100|H100}, capacity: spot"),
+              HasSubstr("resources.gpu.model: is 'H100', and one of A100, L4 is allowed by policy small"));
+  for (const char* open : {"", "gpu: {count: 1}, ", "gpu: {model: any}, "}) {
+    EXPECT_THAT(refused(std::string(open) + "capacity: spot"),
+                HasSubstr("resources.gpu.model: is 'any', and one of A100, L4 is allowed"));
+  }
+  EXPECT_THAT(refused("gpu: none"), HasSubstr("resources.capacity: is 'any', and spot is allowed"));
+  EXPECT_THAT(refused("gpu: none, capacity: on_demand"), HasSubstr("resources.capacity: is 'on_demand'"));
+  EXPECT_THAT(refused("gpu: none, labels: {capacity: spot|on_demand}"), HasSubstr("is 'on_demand'"));
+  EXPECT_THAT(refused("gpu: none, capacity: spot, whole_nodes: true"),
+              HasSubstr("resources.whole_nodes: is 'true', and false is allowed"));
+}
+
+TEST(Policy, AModelIsFilledInWhereAGpuMayBe) {
+  const auto policies = Read("policies: [{name: gpus, defaults: {resources.gpu.model: L4}}]");
+  EXPECT_THAT(Apply(policies, kJob)->spec.resources.gpu_models, testing::ElementsAre("L4"));
+  const auto cpu = Apply(policies, std::string(kJob) + "resources: {gpu: none}\n");
+  ASSERT_TRUE(cpu) << cpu.error().ToString();
+  EXPECT_TRUE(cpu->spec.resources.cpu);
+}
+
+TEST(Policy, OfCommandsTheProgramItsFolderAndItsVariables) {
+  const auto policies = Read(
+      "policies: [{name: tools, one_of: {command.run: [torchrun, '/opt/team/*'], command.dir: "
+      "['/shared/*'], command.env: [LR, 'TEAM_*']}}]");
+  const auto refused = [&](const std::string& command) {
+    return Refused(policies, fmt::format("name: a\ncommand: {{{}}}\n", command));
+  };
+  EXPECT_EQ(refused("run: [torchrun, /home/x.py], dir: /shared/a, env: {LR: 1, TEAM_A: 2}"), "");
+  EXPECT_EQ(refused("run: [/opt/team/bin/x]"), "");
+  EXPECT_THAT(refused("run: [/opt/team/../bin/x]"),
+              HasSubstr("command.run: is '/opt/bin/x', and one of torchrun, /opt/team/* is allowed"));
+  EXPECT_THAT(refused("run: 'torchrun x.py'"), HasSubstr("command.run: is '/bin/sh'"));
+  EXPECT_THAT(refused("run: [torchrun], dir: /shared/../etc"),
+              HasSubstr("command.dir: is '/etc', and /shared/* is allowed by policy tools"));
+  EXPECT_THAT(refused("run: [torchrun], env: {LD_PRELOAD: /x.so}"),
+              HasSubstr("command.env: is 'LD_PRELOAD'"));
+  EXPECT_EQ(Refused(policies, kJob), "") << "it is no command";
+}
+
+TEST(Policy, ASweepIsBoundedAsOneAndItsJobsByThemselves) {
+  const auto policies = Read(
+      "policies: [{name: sweeps, text: ask Bob, at_most: {sweep.jobs: 4, sweep.max_running: 2, "
+      "train.epochs: 5}, defaults: {sweep.max_running: 1, time_limit: 1h}}]");
+  const auto sweep = [](const std::string& seeds, const std::string& more = "") {
+    return fmt::format("{}sweep: {{grid: {{seed: [{}]}}{}}}\n", kJob, seeds, more);
+  };
+  EXPECT_EQ(Refused(policies, sweep("1, 2, 3, 4")), "") << "what its jobs are is looked at then";
+  EXPECT_EQ(Refused(policies, sweep("1, 2, 3, 4, 5")),
+            "job.yaml:3:8: sweep.jobs: is 5, and at most 4 is allowed by policy sweeps (ask Bob)");
+  EXPECT_THAT(Refused(policies, sweep("1, 2", ", max_running: 3")),
+              HasSubstr("sweep.max_running: is 3, and at most 2 is allowed"));
+  const auto filled = Apply(policies, sweep("1, 2"));
+  ASSERT_TRUE(filled) << filled.error().ToString();
+  EXPECT_EQ(filled->spec.sweep->max_running, 1);
+  EXPECT_EQ(filled->spec.time_limit_ms, 0) << "of each job";
+  EXPECT_THAT(Refused(Read("policies: [{name: a, at_most: {sweep.max_running: 2}}]"), sweep("1, 2")),
+              HasSubstr("sweep.max_running: is without a limit"));
+  EXPECT_EQ(Refused(Read("policies: [{name: a, at_most: {sweep.jobs: 2}}]"), kJob), "") << "it is no sweep";
+}
+
 TEST(Policy, FillsInWhatIsLeftOutBeforeItBounds) {
   const auto policies = Read(
       "policies: [{name: caps, defaults: {time_limit: 24h, checkpoint.dir: /shared/c}, at_most: {time_limit: "
@@ -192,6 +296,10 @@ TEST(Policy, WhatNoJobCouldKeepIsAnErrorOfThePolicy) {
       {"defaults: {time_limit: 2h}, at_most: {time_limit: 1h}",
        "time_limit is 2h, and at most 1h is allowed"},
       {"at_least: {time_limit: 2h}, at_most: {time_limit: 1h}", "time_limit: more than at_most allows"},
+      {"defaults: {sweep.max_running: 5}, at_most: {sweep.max_running: 2}",
+       "sweep.max_running is 5, and at most 2"},
+      {"defaults: {command.dir: /x}, one_of: {command.dir: [/y]}", "command.dir is '/x', and /y is allowed"},
+      {"defaults: {command.dir: x}", "command.dir: 'x' is no value that it can have"},
       {"one_of: {project: []}", "is empty, so that nothing would be allowed"},
       {"users: [], at_most: {priority: 1}", "is empty; leave it out where the policy is for all"},
   };

@@ -18,7 +18,11 @@ std::string Counted(size_t n, const char* noun) { return fmt::format("{} {}{}", 
 
 }  // namespace
 
-std::string TextOfPruned(const std::vector<PrunedCheckpoint>& removed, uint64_t failed) {
+std::string TextOfPruned(const std::vector<PrunedCheckpoint>& removed, const PruneFailures& failures) {
+  if (removed.empty()) {
+    return fmt::format("{} of jobs that had ended could not be removed: {}",
+                       Counted(failures.count, "checkpoint"), failures.first);
+  }
   std::set<JobId> jobs;
   std::vector<std::string> named;
   uint64_t bytes = 0;
@@ -35,8 +39,13 @@ std::string TextOfPruned(const std::vector<PrunedCheckpoint>& removed, uint64_t 
       "checkpoints_total_bytes: {}",
       Counted(removed.size(), "checkpoint"), static_cast<double>(bytes) / 1e9, Counted(jobs.size(), "job"),
       old, removed.size() - old, fmt::join(named, ", "));
-  if (failed > 0) text += fmt::format("; {} could not be, imgd's log says why", failed);
+  if (failures.count > 0) text += fmt::format("; {} could not be: {}", failures.count, failures.first);
   return text;
+}
+
+bool IsNews(const std::vector<PrunedCheckpoint>& removed, const PruneFailures& failures,
+            const PruneFailures& told) {
+  return !removed.empty() || (failures.count > 0 && failures != told);
 }
 
 Result<std::unique_ptr<CheckpointKeeper>> CheckpointKeeper::Start(const std::filesystem::path& folder,
@@ -93,17 +102,21 @@ void CheckpointKeeper::RemoveBy(const PruneRule& rule) {
     return;
   }
   std::vector<PrunedCheckpoint> removed;
-  uint64_t failed = 0;
+  PruneFailures failures;
   for (const auto& each : *plan) {
     if (IsEnding()) break;
     const auto done = RemovePruned(survey->roots.at(each.job), each.checkpoint.ref);
     if (!done) {
-      if (failed++ == 0) spdlog::error("job={} msg=\"{}\"", each.job, done.error().ToString());
+      if (failures.count++ > 0) continue;
+      failures.first = done.error().ToString();
+      spdlog::error("job={} msg=\"{}\"", each.job, failures.first);
     } else if (*done) {
       removed.push_back(each);
     }
   }
-  if (!removed.empty()) tell_(TextOfPruned(removed, failed));
+  const bool news = IsNews(removed, failures, told_);
+  told_ = failures;
+  if (news) tell_(TextOfPruned(removed, failures));
 }
 
 }  // namespace imgd

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -205,6 +206,26 @@ TEST(ConfigChanges, EachKeyOfTheExampleIsInTheTable) {
     if (colon == std::string::npos || line.find_first_of(" #") < colon) continue;
     EXPECT_THAT(names, Contains(line.substr(0, colon)));
   }
+}
+
+TEST(ConfigChanges, ThePageSaysOfEachKeyWhetherItNeedsARestart) {
+  const std::string page = ReadFile(IMGD_OPERATIONS_PAGE).value();
+  const size_t begin = page.find("\n## Changing the configuration while imgd runs\n");
+  ASSERT_NE(begin, std::string::npos);
+  std::istringstream lines(page.substr(begin, page.find("\n## ", begin + 1) - begin));
+  std::map<std::string, bool> at_once;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `")) continue;
+    const bool restart = line.find("| by a restart") != std::string::npos;
+    for (size_t from = line.find('`'); from != std::string::npos;) {
+      const size_t to = line.find('`', from + 1);
+      at_once[line.substr(from + 1, to - from - 1)] = !restart;
+      from = line.find('`', to + 1);
+    }
+  }
+  std::map<std::string, bool> table;
+  for (const auto& key : ConfigKeys()) table[key.name] = key.at_once;
+  EXPECT_EQ(at_once, table);
 }
 
 TEST(ConfigChanges, EachKeyIsComparedAndTakenByItself) {

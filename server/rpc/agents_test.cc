@@ -170,6 +170,60 @@ TEST_F(RpcTest, RunsOfAnotherClusterOnlyHoldTheirDevices) {
   EXPECT_EQ(BringUp(agent).job_id(), id) << "nothing was said of the other run before";
 }
 
+/// Of two devices, of which the run has one.
+std::vector<v1::DeviceReading> ReadingsOf(const v1::StartRun& start, double busy, const char* error = "") {
+  std::vector<v1::DeviceReading> readings(2);
+  for (auto& reading : readings) reading.set_busy_ratio(0.99);
+  readings.at(start.devices(0)).set_busy_ratio(busy);
+  readings.at(start.devices(0)).set_error(error);
+  return readings;
+}
+
+TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
+  FakeAgent a(channel, "a", 2);
+  FakeAgent b(channel, "b", 2);
+  Submit(kGang);  // has the first device of each
+  const uint64_t id = Submit(kGang);
+  ASSERT_TRUE(a.NextCommand());
+  const auto prepare = a.NextCommand();
+  ASSERT_TRUE(prepare && prepare->has_prepare_run());
+  ASSERT_EQ(prepare->prepare_run().run().job_id(), id);
+  const v1::RunId run = prepare->prepare_run().run();
+  a.Prepared(run);
+  const auto on_a = a.NextCommand();
+  const auto on_b = b.NextCommand();
+  ASSERT_TRUE(on_a && on_a->has_start_run() && on_b && on_b->has_start_run());
+  ASSERT_THAT(on_a->start_run().devices(), ElementsAre(1));
+  // What an agent is acknowledged came after its heartbeat.
+  const auto says = [&run](FakeAgent& agent, uint32_t rank, uint64_t sequence, const v1::StartRun& start,
+                           double busy, const char* error = "") {
+    agent.Heartbeat(ReadingsOf(start, busy, error));
+    EXPECT_EQ(agent.Events(run, rank, sequence, {rank == 0 ? StepEvent(sequence, 1) : StartedEvent()}),
+              sequence);
+  };
+  a.Phase(run, v1::RUN_PHASE_RUNNING);
+  b.Phase(run, v1::RUN_PHASE_RUNNING);
+  says(b, 1, 1, on_b->start_run(), 0.75);
+  says(a, 0, 1, on_a->start_run(), 0.25);
+  says(b, 1, 2, on_b->start_run(), 0, "the driver does not answer");
+  says(a, 0, 2, on_a->start_run(), 0);
+  says(a, 0, 3, on_a->start_run(), 0, "nor does this one");
+
+  v1::GetMetricsRequest request;
+  request.set_id(id);
+  for (const char* of : {"least", "mean", "most"}) request.add_names(fmt::format("gpu_busy_{}_ratio", of));
+  v1::GetMetricsResponse response;
+  Context context;
+  ASSERT_TRUE(jobs->GetMetrics(&context, request, &response).ok());
+  std::vector<std::vector<double>> seen(3);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    for (const auto& point : response.series(static_cast<int>(i)).points()) seen[i].push_back(point.last());
+  }
+  EXPECT_THAT(seen[0], ElementsAre(0.25, 0, testing::IsNan()));
+  EXPECT_THAT(seen[1], ElementsAre(0.5, 0, testing::IsNan())) << "of those that could be read";
+  EXPECT_THAT(seen[2], ElementsAre(0.75, 0, testing::IsNan()));
+}
+
 TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);

@@ -31,6 +31,8 @@ static_assert(static_cast<int>(ReasonCode::kAdministered) == v1::REASON_CODE_ADM
 static_assert(static_cast<int>(ReasonCode::kJoinRefused) == v1::REASON_CODE_JOIN_REFUSED);
 static_assert(static_cast<int>(ReasonCode::kSessionBegun) == v1::REASON_CODE_SESSION_BEGUN);
 static_assert(static_cast<int>(ReasonCode::kSessionEnded) == v1::REASON_CODE_SESSION_ENDED);
+static_assert(static_cast<int>(ReasonCode::kAttached) == v1::REASON_CODE_ATTACHED);
+static_assert(static_cast<int>(ReasonCode::kTrainerVersion) == v1::REASON_CODE_TRAINER_VERSION);
 static_assert(static_cast<int>(ReasonCode::kSubmitted) == v1::REASON_CODE_SUBMITTED);
 static_assert(static_cast<int>(ProblemKind::kSharedFolder) == v1::PROBLEM_KIND_SHARED_FOLDER);
 static_assert(static_cast<int>(NodeState::kLost) == v1::NODE_STATE_LOST);

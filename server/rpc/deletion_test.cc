@@ -39,7 +39,18 @@ struct Deletion : RpcTest {
     EXPECT_TRUE(agent.NextCommand()->has_forget_run());
     return id;
   }
-  /// Tables with rows of the job, of both databases.
+  /// What the record of decisions has of the job.
+  std::vector<std::string> Decisions(uint64_t id) {
+    v1::ListEventsRequest request;
+    request.set_job_id(id);
+    v1::ListEventsResponse response;
+    Context context;
+    EXPECT_TRUE(v1::EventService::NewStub(channel)->ListEvents(&context, request, &response).ok());
+    std::vector<std::string> out;
+    for (const auto& event : response.events()) out.push_back(event.text());
+    return out;
+  }
+  /// Tables with rows of the job, of both databases, but for the record of decisions.
   std::vector<std::string> TablesWith(uint64_t id) {
     std::vector<std::string> out;
     for (const char* file : {"state.db", "metrics.db"}) {
@@ -58,7 +69,7 @@ struct Deletion : RpcTest {
         auto& count =
             database->Prepare(fmt::format("SELECT count(*) FROM {} WHERE {} = {}", table, column, id));
         count.executeStep();
-        if (count.getColumn(0).getInt() > 0) out.push_back(table);
+        if (count.getColumn(0).getInt() > 0 && table != "decisions") out.push_back(table);
         count.reset();
       }
     }
@@ -74,6 +85,7 @@ TEST_F(Deletion, OfADeletedJobNothingIsLeft) {
   const auto status = Delete(id);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_THAT(TablesWith(id), IsEmpty());
+  EXPECT_THAT(Decisions(id), testing::ElementsAre(fmt::format("job {} was deleted", id)));
   EXPECT_FALSE(std::filesystem::exists(folder / "logs" / std::to_string(id)));
   v1::GetJobRequest request;
   request.set_id(id);
@@ -186,6 +198,8 @@ TEST_F(KeptFor, WhatIsOlderThanItIsKeptGoes) {
   StartDaemon();
   AwaitGone(id, "jobs");
   EXPECT_THAT(TablesWith(id), IsEmpty());
+  EXPECT_THAT(Decisions(id),
+              testing::ElementsAre(fmt::format("job {} was removed, as jobs are kept for a time", id)));
 }
 
 TEST_F(KeptFor, LogsThatAreTooMuchGoFromTheJobsThatEndedFirst) {

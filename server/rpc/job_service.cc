@@ -1,8 +1,11 @@
 #include "server/rpc/job_service.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <charconv>
 
+#include "common/utf8.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/errors.h"
 #include "server/rpc/limits.h"
@@ -14,6 +17,8 @@
 
 namespace imgd {
 namespace {
+
+constexpr size_t kMostActorBytes = 256;
 
 /// `request` is within its limits.
 JobOrder OrderOf(const v1::ChangeJobRequest& request) {
@@ -130,8 +135,9 @@ grpc::Status StatusOf(const Result<T>& result) {
 
 }  // namespace
 
-JobServiceImpl::JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, OwnRules rules)
-    : engine_(engine), pool_(pool), clock_(clock) {
+JobServiceImpl::JobServiceImpl(Engine* engine, const Callers* callers, ReadPool* pool, const Clock* clock,
+                               OwnRules rules)
+    : engine_(engine), callers_(callers), pool_(pool), clock_(clock) {
   SetRules(std::move(rules));
 }
 
@@ -375,9 +381,20 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobServiceImpl::WatchJob(grpc::C
   return WatchStream::Start(*request, engine_, pool_, clock_);
 }
 
-grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobServiceImpl::ReadLogs(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobServiceImpl::ReadLogs(grpc::CallbackServerContext* context,
                                                                          const v1::ReadLogsRequest* request) {
-  return LogStreamReader::Start(*request, engine_, pool_, clock_);
+  std::string who;
+  if (request->attached()) {
+    who = callers_->OwnerOf(*context);
+    if (who.empty()) who = OneLine(request->actor().substr(0, kMostActorBytes));
+    if (who.empty()) who = "unknown";
+    if (!attached_.MayNote(who, clock_->Now())) {
+      spdlog::info("job={} actor=\"user:{}\" msg=\"attaches; so many do that no event says so\"",
+                   request->id(), who);
+      who.clear();
+    }
+  }
+  return LogStreamReader::Start(*request, who, engine_, pool_, clock_);
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListLogs(grpc::CallbackServerContext* context,

@@ -9,7 +9,9 @@
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/policy/policy.h"
+#include "server/rpc/callers.h"
 #include "server/rpc/job_file_cache.h"
+#include "server/rpc/note_limit.h"
 #include "server/rpc/submission.h"
 
 namespace imgd {
@@ -26,7 +28,7 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
     std::set<std::string> notify_targets;  ///< that `notify` may name
   };
 
-  JobServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, OwnRules rules);
+  JobServiceImpl(Engine* engine, const Callers* callers, ReadPool* pool, const Clock* clock, OwnRules rules);
   /// For what is submitted from now on.
   void SetRules(OwnRules rules);
 
@@ -82,11 +84,13 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
   void AnswerWithJob(JobId id, v1::Job* job, grpc::ServerUnaryReactor* reactor);
 
   Engine* engine_;
+  const Callers* callers_;
   ReadPool* pool_;
   const Clock* clock_;
   mutable std::mutex rules_mutex_;
   std::shared_ptr<const OwnRules> rules_;  // guarded by rules_mutex_
   JobFileCache files_;
+  NoteLimit attached_;
 };
 
 }  // namespace imgd

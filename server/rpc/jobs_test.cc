@@ -138,6 +138,29 @@ TEST_F(RpcTest, ListsByPages) {
   EXPECT_EQ(jobs->ListJobs(&context, request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(RpcTest, HowLongARunWillTakeByItsSpeedIsWhenTheNextOneStarts) {
+  FakeAgent agent(channel, "a", 1);
+  Submit(kJob);
+  const v1::RunId run = BringUp(agent);
+  const uint64_t next = Submit(kJob);
+  EXPECT_EQ(Get(next).job().expected_start_us(), 0) << "nobody knows how long the first one takes";
+  uint64_t sequence = 2;
+  const auto starts_in = [&](double eta_seconds) {
+    auto step = StepEvent(sequence, 1);
+    step.mutable_step()->set_eta_seconds(eta_seconds);
+    EXPECT_EQ(agent.Events(run, 0, sequence, {step}), sequence);
+    ++sequence;
+    // What changes while nobody has to be told is shown with the next thing that is decided.
+    EXPECT_TRUE(Cancel(Submit(kJob)).ok());
+    return static_cast<double>(Get(next).job().expected_start_us() - clock.Wall().micros) / 1e6;
+  };
+  EXPECT_NEAR(starts_in(600), 600, 30);
+  EXPECT_NEAR(starts_in(0), 600, 30) << "a report without an estimate does not say that it ends now";
+  EXPECT_NEAR(starts_in(-1), 600, 30);
+  EXPECT_NEAR(starts_in(200), 200, 30);
+  EXPECT_THAT(Get(next).job().reason_text(), HasSubstr("job 1 (rn50) holds a and ends in about 3 min"));
+}
+
 TEST_F(RpcTest, AWatchGoesOnWhereItWasAfterTheDaemonRestarted) {
   auto agent = std::make_unique<FakeAgent>(channel, "a", 1);
   const uint64_t id = Submit(kJob);

@@ -15,19 +15,21 @@ constexpr auto kLongestWait = std::chrono::seconds(10);
 
 }  // namespace
 
-LogStreamReader* LogStreamReader::Start(const v1::ReadLogsRequest& request, Engine* engine, ReadPool* pool,
-                                        const Clock* clock) {
-  auto* stream = new LogStreamReader(request, engine, pool, clock);  // deleted by gRPC through OnDone()
+LogStreamReader* LogStreamReader::Start(const v1::ReadLogsRequest& request, const std::string& attached_by,
+                                        Engine* engine, ReadPool* pool, const Clock* clock) {
+  auto* stream =
+      new LogStreamReader(request, attached_by, engine, pool, clock);  // deleted by gRPC through OnDone()
   stream->Pump();
   return stream;
 }
 
-LogStreamReader::LogStreamReader(const v1::ReadLogsRequest& request, Engine* engine, ReadPool* pool,
-                                 const Clock* clock)
+LogStreamReader::LogStreamReader(const v1::ReadLogsRequest& request, std::string attached_by, Engine* engine,
+                                 ReadPool* pool, const Clock* clock)
     : PumpedStream(pool, &engine->logs(), JobId(request.id())),
       engine_(engine),
       clock_(clock),
       request_(request),
+      attached_by_(std::move(attached_by)),
       generation_(request.generation()) {}
 
 PumpedStream<v1::ReadLogsResponse>::Step LogStreamReader::Read(Reader& reader,
@@ -51,6 +53,7 @@ Result<PumpedStream<v1::ReadLogsResponse>::Step> LogStreamReader::ReadStep(
     return Fail(ErrorCode::kInvalidArgument, "job {} has no rank {}; 0 to {} are allowed", job(),
                 request_.rank(), most - 1);
   }
+  if (!attached_by_.empty()) NoteAttached();
   if (generation_ == Generation()) generation_ = row->job.generation;
   std::vector<v1::LogLine> lines;
   IMGD_ASSIGN(const bool more, ReadRanks(reader, lines));
@@ -104,6 +107,18 @@ Result<bool> LogStreamReader::ReadRanks(Reader& reader, std::vector<v1::LogLine>
     }
   }
   return more;
+}
+
+void LogStreamReader::NoteAttached() {
+  const std::string rank = request_.has_rank() ? fmt::format("rank {} of ", request_.rank()) : "";
+  engine_->Note(
+      {.job = job(),
+       .node = NodeId(),
+       .reason = {ReasonCode::kAttached, fmt::format("{} attaches to {}job {}", attached_by_, rank, job())},
+       .actor = fmt::format("user:{}", attached_by_),
+       .time = {}},
+      [](const Status&) {});
+  attached_by_.clear();
 }
 
 PumpedStream<v1::ReadLogsResponse>::Step LogStreamReader::AtEnd(const JobRecord& job, uint64_t seen,

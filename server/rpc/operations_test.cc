@@ -106,6 +106,44 @@ TEST_F(OperationsRpc, WhatJobsCannotDoIsSaidAndEndedOnesAreNotUnknown) {
   EXPECT_EQ(Get(id).job().priority(), 5);
 }
 
+TEST_F(OperationsRpc, WhatIsAskedOfAJobLaterKeepsThePoliciesToo) {
+  daemon.reset();
+  auto root = YamlMap::Parse(
+      "policies:\n  - {name: caps, text: ask Bob, at_most: {priority: 5, time_limit: 2h}, at_least: "
+      "{priority: -5}}\n"
+      "  - {name: others, users: [bob], at_most: {priority: 1}}\n",
+      "imgd.yaml");
+  config.policies = ReadPolicies(*root);
+  StartDaemon();
+  const uint64_t id = Submit(std::string(kJob) + "time_limit: 1h\n");
+  const auto priority = [&](int value) {
+    v1::ChangeJobRequest request;
+    request.set_priority(value);
+    return Change(request, id);
+  };
+  EXPECT_TRUE(priority(5).ok());
+  const auto refused = priority(6);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("priority is 6, and at most 5 is allowed by policy caps (ask Bob)"));
+  EXPECT_THAT(priority(-6).error_message(), HasSubstr("priority is -6, and at least -5 is allowed"));
+  const auto time_limit = [&](int64_t to_ms, int64_t more_ms = 0) {
+    v1::ChangeJobRequest request;
+    if (more_ms != 0) {
+      request.set_more_time_ms(more_ms);
+    } else {
+      request.set_time_limit_ms(to_ms);
+    }
+    return Change(request, id);
+  };
+  EXPECT_TRUE(time_limit(0, 3'600'000).ok());
+  EXPECT_THAT(time_limit(0, 60'000).error_message(),
+              HasSubstr("time_limit is 121m, and at most 2h is allowed by policy caps (ask Bob)"));
+  EXPECT_THAT(time_limit(0).error_message(), HasSubstr("time_limit is without a limit, and at most 2h"));
+  EXPECT_EQ(Get(id).job().priority(), 5);
+  EXPECT_EQ(Get(id).job().time_limit_ms(), 7'200'000);
+}
+
 TEST_F(OperationsRpc, ARerunKeepsTheLinkToTheJobThatItCameFrom) {
   Submit(kJob);
   v1::SubmitJobRequest request;

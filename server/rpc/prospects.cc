@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/core/cluster_state.h"
+#include "server/core/explain.h"
 #include "server/core/forecast.h"
 #include "server/core/growth.h"
 #include "server/core/job.h"
@@ -39,14 +40,40 @@ std::optional<Instant> ComesAt(const JobRecord& job, const ClusterView& view, No
   return at;
 }
 
-void FillLater(const JobRecord& job, const ClusterView& view, Now now, v1::Job& out) {
+/// When it will probably start, `cluster` being as it is now.
+void FillLater(const JobRecord& job, const Snapshot& cluster, const ClusterView& view, Now now,
+               v1::Job& out) {
   const auto comes = ComesAt(job, view, now);
   if (!comes) return;
   QueuedJob entry = EntryOf(job);
   view.ranking.Rank(job, entry);
   entry.not_before = *comes;
-  const auto start = ForecastLater(view.snapshot, view.queue, std::move(entry));
+  const auto start = ForecastLater(cluster, view.queue, std::move(entry));
   if (start) out.set_expected_start_us(WallOf(*start, now));
+}
+
+/// Why the job would not start if nothing else ran: it asks for more than it may have (kQuota), or than there
+/// is (kNeverFits). kNone where only others are in its way.
+ReasonCode WhyNeverStarts(Snapshot cluster, QueuedJob job) {
+  for (auto& node : cluster.nodes) std::fill(node.holders.begin(), node.holders.end(), JobId());
+  for (auto& [account, allowance] : cluster.allowances) allowance.used = 0;
+  const ReasonCode code = ProspectOf(cluster, {}, std::move(job)).code;
+  return code == ReasonCode::kQuota || code == ReasonCode::kNeverFits ? code : ReasonCode::kNone;
+}
+
+/// Of one that others or a time hold back: when it would start, or why it never would.
+void FillHeldBack(const JobRecord& record, const QueuedJob& job, Snapshot cluster, const ClusterView& view,
+                  Now now, v1::Job& out) {
+  for (auto& [account, allowance] : cluster.allowances) {
+    if (allowance.used_up && allowance.used_up->until && *allowance.used_up->until <= record.not_before_wall)
+      allowance.used_up.reset();  // its next period has begun by then
+  }
+  FillLater(record, cluster, view, now, out);
+  const ReasonCode never = WhyNeverStarts(cluster, job);
+  if (never == ReasonCode::kNone) return;
+  out.set_reason(static_cast<v1::ReasonCode>(never));
+  out.set_reason_text(
+      fmt::format("then it would wait: {}", ExplainWait(cluster, {.job = job, .code = never})));
 }
 
 }  // namespace
@@ -58,7 +85,7 @@ void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1:
   }
   if (record.state != JobState::kQueued) return;
   if (record.reason.code == ReasonCode::kNotBefore || record.reason.code == ReasonCode::kAfterJob)
-    return FillLater(record, view, now, out);
+    return FillLater(record, view.snapshot, view, now, out);
   if (out.queue_position() == 0 || out.queue_position() > view.queue.size()) return;
   const size_t place = out.queue_position() - 1;
   if (view.queue[place].id != record.id) return;
@@ -69,16 +96,16 @@ void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1:
 void FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
                   v1::Job& out) {
   const JobRecord record = NewJob(submission, JobId(), "", now.wall);
-  const bool after = std::any_of(record.after.begin(), record.after.end(),
-                                 [](const Dependency& dependency) { return !dependency.ended; });
-  if (after || record.not_before_wall > now.wall) {
-    out.set_reason(after ? v1::REASON_CODE_AFTER_JOB : v1::REASON_CODE_NOT_BEFORE);
-    return FillLater(record, view, now, out);
-  }
   QueuedJob job = EntryOf(record);
   view.ranking.Rank(record, job);
   Snapshot snapshot = view.snapshot;
   AllowNew(submission, quotas, snapshot);
+  const bool after = std::any_of(record.after.begin(), record.after.end(),
+                                 [](const Dependency& dependency) { return !dependency.ended; });
+  if (after || record.not_before_wall > now.wall) {
+    out.set_reason(after ? v1::REASON_CODE_AFTER_JOB : v1::REASON_CODE_NOT_BEFORE);
+    return FillHeldBack(record, job, std::move(snapshot), view, now, out);
+  }
   const Prospect prospect = ProspectOf(snapshot, view.queue, std::move(job));
   out.set_reason(static_cast<v1::ReasonCode>(prospect.code));
   out.set_reason_text(prospect.text);

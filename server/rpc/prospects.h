@@ -11,7 +11,8 @@ namespace imgd {
 void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1::Job& out);
 
 /// Of a job that is not stored: whether it would start at once, and else what it would wait for and until
-/// when. Its `after` is known to the engine.
+/// when. Of one that comes after others or not before a time: when, or that it asks for more than it may have
+/// or than there is. Its `after` is known to the engine.
 void FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
                   v1::Job& out);
 

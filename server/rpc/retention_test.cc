@@ -36,11 +36,22 @@ struct CheckpointRetention : RpcTest {
   fs::path Folder(uint64_t id, int step) {
     return fs::path(Get(id).job().checkpoint_dir()) / "g1" / fmt::format("step{}", step);
   }
+  fs::path Elsewhere() { return folder / "elsewhere"; }
+  /// A job that was cancelled and whose folder is a link to others' checkpoints. Returns the folder.
+  fs::path EndedAsLink() {
+    Write(Elsewhere() / "g1/step5");
+    const uint64_t id = Submit(kJob);
+    const fs::path root = Get(id).job().checkpoint_dir();
+    EXPECT_TRUE(MakeFolders(root.parent_path()));
+    fs::create_directory_symlink(Elsewhere(), root);
+    EXPECT_TRUE(Cancel(id).ok());
+    return root;
+  }
   bool IsThere(uint64_t id, int step) { return IsCheckpoint(Folder(id, step)); }
 
   /// Starts again with these limits, of which imgd takes the checkpoints' at once, and waits for what it
   /// says.
-  std::string RestartAndAwait(int64_t kept_for_ms, int64_t total_bytes) {
+  std::string RestartAndAwait(int64_t kept_for_ms, int64_t total_bytes, const char* words = "were removed") {
     daemon.reset();
     config.checkpoints_kept_for_ms = kept_for_ms;
     config.checkpoints_total_bytes = total_bytes;
@@ -50,7 +61,7 @@ struct CheckpointRetention : RpcTest {
       Context context;
       EXPECT_TRUE(v1::EventService::NewStub(channel)->ListEvents(&context, {}, &response).ok());
       for (const auto& event : response.events()) {
-        if (event.text().find("were removed") != std::string::npos) return event.text();
+        if (event.text().find(words) != std::string::npos) return event.text();
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
@@ -107,17 +118,28 @@ TEST_F(CheckpointRetention, WhatAJobIsToBeginWithStays) {
 }
 
 TEST_F(CheckpointRetention, ALinkIsNotFollowedToOthersCheckpoints) {
-  const fs::path elsewhere = folder / "elsewhere";
-  Write(elsewhere / "g1/step5");
-  const uint64_t id = Submit(kJob);
-  const fs::path root = Get(id).job().checkpoint_dir();
-  ASSERT_TRUE(MakeFolders(root.parent_path()));
-  fs::create_directory_symlink(elsewhere, root);
-  EXPECT_TRUE(Cancel(id).ok());
+  EndedAsLink();
   const uint64_t honest = Ended({10});
-  EXPECT_THAT(RestartAndAwait(1, 0), HasSubstr("; 1 could not be, imgd's log says why"));
-  EXPECT_TRUE(IsCheckpoint(elsewhere / "g1/step5"));
+  EXPECT_THAT(RestartAndAwait(1, 0), HasSubstr("; 1 could not be: "));
+  EXPECT_TRUE(IsCheckpoint(Elsewhere() / "g1/step5"));
   EXPECT_FALSE(IsThere(honest, 10));
+}
+
+TEST_F(CheckpointRetention, WhereNothingCanBeRemovedAnEventSaysWhyOnce) {
+  const fs::path root = EndedAsLink();
+  EXPECT_EQ(RestartAndAwait(1, 0, "could not be removed"),
+            fmt::format("1 checkpoint of jobs that had ended could not be removed: {} is a "
+                        "link, which imgd does not follow",
+                        root.native()));
+}
+
+TEST(CheckpointKeeper, WhatFailsAgainIsToldOnceAndWhatElseFailsIsToldToo) {
+  const PruneFailures one{.count = 1, .first = "Read-only file system"};
+  EXPECT_TRUE(IsNews({}, one, {}));
+  EXPECT_FALSE(IsNews({}, one, one));
+  EXPECT_TRUE(IsNews({}, {.count = 2, .first = one.first}, one));
+  EXPECT_TRUE(IsNews({PrunedCheckpoint{}}, {}, one));
+  EXPECT_FALSE(IsNews({}, {}, one)) << "there is nothing to remove any more";
 }
 
 TEST_F(CheckpointRetention, WhatWouldGoIsShownAndIsThereAllTheSame) {
@@ -142,7 +164,7 @@ TEST(TextOfPruned, NamesTheFirstOfMany) {
          .is_old = step < 3});
   }
   EXPECT_EQ(
-      TextOfPruned(removed, 0),
+      TextOfPruned(removed, {}),
       "8 checkpoints (8.000 GB) of 1 job that had ended were removed: 2 by checkpoints_kept_for, 6 by "
       "checkpoints_total_bytes: /c/g1/step1, /c/g1/step2, /c/g1/step3, /c/g1/step4, /c/g1/step5, 3 more");
 }

@@ -130,7 +130,7 @@ struct RpcServer::Parts {
       : engine(the_engine),
         gate(the_engine, clock, door.security == Security::kLocal, Scope::kAdmin),
         callers(the_engine),
-        jobs(the_engine, pool, clock, std::move(rules)),
+        jobs(the_engine, &callers, pool, clock, std::move(rules)),
         nodes(the_engine, pool),
         events(the_engine, pool, clock),
         datasets(the_engine, pool),

@@ -61,6 +61,15 @@ TEST(SessionWords, ThoseWithoutAnEndAreFoundByTheirRecords) {
   EXPECT_EQ(open[1].Over(), "`x on node y` on node b, of bob, is over");
 }
 
+TEST(NoteLimit, NobodyFillsTheRecordByLooking) {
+  NoteLimit limit;
+  const Instant start{};
+  for (int i = 0; i < 60; ++i) EXPECT_TRUE(limit.MayNote("ada", start));
+  EXPECT_FALSE(limit.MayNote("ada", start + std::chrono::seconds(59)));
+  EXPECT_TRUE(limit.MayNote("bob", start));
+  EXPECT_TRUE(limit.MayNote("ada", start + std::chrono::minutes(1)));
+}
+
 TEST(SessionLimits, OnePlaceAndOneThingToDoAreNeeded) {
   v1::SessionBegin begin;
   begin.mutable_command();

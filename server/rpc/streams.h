@@ -48,20 +48,24 @@ class EventStream final : public PumpedStream<v1::WatchEventsResponse> {
 class LogStreamReader final : public PumpedStream<v1::ReadLogsResponse> {
  public:
   /// Begins at once; owns itself.
-  static LogStreamReader* Start(const v1::ReadLogsRequest& request, Engine* engine, ReadPool* pool,
-                                const Clock* clock);
+  /// Where `attached_by` is not empty an event says that it is who attached, once the job is known.
+  static LogStreamReader* Start(const v1::ReadLogsRequest& request, const std::string& attached_by,
+                                Engine* engine, ReadPool* pool, const Clock* clock);
 
  private:
-  LogStreamReader(const v1::ReadLogsRequest& request, Engine* engine, ReadPool* pool, const Clock* clock);
+  LogStreamReader(const v1::ReadLogsRequest& request, std::string attached_by, Engine* engine, ReadPool* pool,
+                  const Clock* clock);
   Step Read(Reader& reader, std::vector<v1::ReadLogsResponse>& out) override;
   Result<Step> ReadStep(Reader& reader, std::vector<v1::ReadLogsResponse>& out);
   /// Lines of all wanted ranks; true when there are more.
   Result<bool> ReadRanks(Reader& reader, std::vector<v1::LogLine>& lines);
   Step AtEnd(const JobRecord& job, uint64_t seen, bool news);
+  void NoteAttached();
 
   Engine* engine_;
   const Clock* clock_;
   v1::ReadLogsRequest request_;
+  std::string attached_by_;  ///< empty once it is noted
   Generation generation_;
   std::map<uint32_t, LogCursor> cursors_;
   uint32_t next_rank_ = 0;  ///< with which the next reading begins, so that no rank starves

@@ -92,6 +92,12 @@ class Checks {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t, Needs, std::string>> seen_;
 };
 
+/// When and where a job starts depends on these.
+auto WhatItAsks(const Submission& job) {
+  return std::tie(job.project, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.needs,
+                  job.time_limit_ms, job.not_before, job.preemptible, job.checkpoint_parent);
+}
+
 /// What all jobs of a request have alike, besides their files.
 struct Origin {
   const v1::SubmitJobRequest& request;
@@ -158,7 +164,6 @@ std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& o
 
 Status AddMember(const SweepMember& member, const std::string& file, const Origin& origin,
                  const ClusterView& view, SweepOrder& out, std::vector<UnmadeSet>& unmade) {
-  IMGD_TRY(CheckKind(member.spec, origin.request.job_yaml(), file, origin.rules));
   IMGD_ASSIGN(const auto job,
               ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner()));
   IMGD_ASSIGN(auto yaml, ResolveDatasets(job.yaml, file, job.spec, *view.datasets, unmade));
@@ -170,10 +175,12 @@ Status AddMember(const SweepMember& member, const std::string& file, const Origi
   return {};
 }
 
-tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const JobSpec& spec, const std::string& file,
-                                                       const Origin& origin, const ClusterView& view,
+/// `text` is what `spec` was read from.
+tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const std::string& text, const JobSpec& spec,
+                                                       const std::string& file, const Origin& origin,
+                                                       const ClusterView& view,
                                                        std::vector<UnmadeSet>& unmade) {
-  auto members = MakeSweepMembers(origin.request.job_yaml(), file, spec);
+  auto members = MakeSweepMembers(text, file, spec);
   if (!members) return tl::unexpected(std::move(members).error());
   SweepOrder out{.submission = {.name = spec.name,
                                 .owner = SubmissionOf(spec, origin).owner,
@@ -199,14 +206,12 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   const Origin origin{request, rules, now};
   std::string text = request.job_yaml();
   if (auto told = CheckNotify(spec, text, file, rules); !told) return tl::unexpected(std::move(told).error());
-  if (!spec.sweep) {
-    auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner());
-    if (!allowed) return tl::unexpected(std::vector<Error>{allowed.error()});
-    text = std::move(allowed->yaml);
-    spec = std::move(allowed->spec);
-    if (auto may = CheckKind(spec, text, file, rules); !may)
-      return tl::unexpected(std::vector<Error>{may.error()});
-  }
+  auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner());
+  if (!allowed) return tl::unexpected(std::vector<Error>{allowed.error()});
+  text = std::move(allowed->yaml);
+  spec = std::move(allowed->spec);
+  if (auto may = CheckKind(spec, text, file, rules); !may)
+    return tl::unexpected(std::vector<Error>{may.error()});
   CheckedSubmit out{.order = {.submission = SubmissionOf(spec, origin),
                               .idempotency_key = request.idempotency_key(),
                               .notify = spec.notify,
@@ -215,10 +220,10 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   for (const auto& after : spec.after) order.after.push_back({after.job, AfterEndOf(after.when)});
   Checks checks(view, file, out);
   if (spec.sweep) {
-    auto sweep = MakeSweep(spec, file, origin, view, order.unmade);
+    auto sweep = MakeSweep(text, spec, file, origin, view, order.unmade);
     if (!sweep) return tl::unexpected(std::move(sweep).error());
     order.sweep = std::move(*sweep);
-    order.yaml = request.job_yaml();
+    order.yaml = text;
     out.first_file = order.sweep->files.front();
     for (const auto& member : order.sweep->submission.members) checks.Look(member);
     return out;
@@ -249,6 +254,14 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   shown.set_not_before_us(job.not_before.micros);
   if (!order.sweep) return;
   const auto& members = order.sweep->submission.members;
+  const bool alike = std::all_of(members.begin(), members.end(), [&job](const Submission& member) {
+    return WhatItAsks(member) == WhatItAsks(job);
+  });
+  if (!alike) {
+    out.add_warnings(fmt::format(
+        "the jobs of the sweep do not all ask for the same: when one would start is said of {} alone",
+        job.name));
+  }
   v1::Sweep& sweep = *out.mutable_sweep();
   sweep.set_name(order.sweep->submission.name);
   sweep.set_owner(job.owner);

@@ -125,6 +125,59 @@ TEST_F(SweepsRpc, WhatWaitsForATimeSaysWhenItWillProbablyStart) {
   EXPECT_EQ(job.expected_start_us(), job.not_before_us());
 }
 
+TEST_F(SweepsRpc, WhatIsHeldBackAndCanNeverStartSaysSoAndNoTime) {
+  daemon.reset();
+  config.quotas.user.devices = 2;
+  StartDaemon();
+  FakeAgent agent(channel, "a", 4);
+  const std::string after =
+      fmt::format("after: [{}]\n", Submit(File("pre", "resources: {ranks_per_node: 2}\n")));
+  for (const std::string& held : {after, std::string("not_before: 2h\n")}) {
+    const auto quota = Stored(File("big", "resources: {ranks_per_node: 4}\n" + held), "", true).job();
+    EXPECT_EQ(quota.reason(), v1::REASON_CODE_QUOTA) << held;
+    EXPECT_EQ(
+        quota.reason_text(),
+        "then it would wait: user ada may have 2 devices at once and has 2; it needs 4, which is more than "
+        "the quota, so that it can't start");
+    EXPECT_EQ(quota.expected_start_us(), 0);
+    const auto never = Stored(File("wide", "resources: {nodes: 2}\n" + held), "", true);
+    EXPECT_EQ(never.job().reason(), v1::REASON_CODE_NEVER_FITS) << held;
+    EXPECT_THAT(never.job().reason_text(), AllOf(HasSubstr("then it would wait: needs 2 nodes"),
+                                                 HasSubstr("which only 1 node can give")));
+    EXPECT_EQ(never.job().expected_start_us(), 0);
+    EXPECT_EQ(never.warnings_size(), 0) << "it is said once";
+    // That others of ada's hold all that she may have is over when they have ended.
+    const auto fits = Stored(File("next", "resources: {ranks_per_node: 2}\n" + held), "", true).job();
+    EXPECT_EQ(fits.reason(), held == after ? v1::REASON_CODE_AFTER_JOB : v1::REASON_CODE_NOT_BEFORE);
+    EXPECT_EQ(fits.reason_text(), "");
+  }
+}
+
+TEST_F(SweepsRpc, WhereJobsAskForOtherThingsItIsSaidWhichOneWasLookedAt) {
+  FakeAgent agent(channel, "a", 4);
+  const auto same = Stored(File("rn18", "sweep: {grid: {seed: [1, 2]}}\n"), "", true);
+  EXPECT_EQ(same.warnings_size(), 0);
+  const auto other = Stored(File("rn18", "sweep: {grid: {resources.ranks_per_node: [1, 2]}}\n"), "", true);
+  EXPECT_THAT(other.warnings(),
+              ElementsAre("the jobs of the sweep do not all ask for the same: when one would "
+                          "start is said of rn18[1] alone"));
+}
+
+TEST_F(SweepsRpc, PoliciesBoundTheSweepAndEachOfItsJobs) {
+  daemon.reset();
+  auto root = YamlMap::Parse(
+      "policies: [{name: few, at_most: {sweep.jobs: 2, train.epochs: 9}, defaults: {time_limit: 1h}}]",
+      "imgd.yaml");
+  config.policies = ReadPolicies(*root);
+  StartDaemon();
+  EXPECT_THAT(Refused(File("rn18", "sweep: {grid: {seed: [1, 2, 3]}}\n")),
+              HasSubstr("sweep.jobs: is 3, and at most 2 is allowed by policy few"));
+  EXPECT_THAT(Refused(File("rn18", "sweep: {grid: {train.epochs: [8, 10]}}\n")),
+              HasSubstr("train.epochs: is 10, and at most 9 is allowed by policy few"));
+  const uint64_t id = Stored(File("rn18", "sweep: {grid: {train.epochs: [8, 9]}}\n")).sweep().id();
+  EXPECT_EQ(Get(id + 1).job().time_limit_ms(), 3'600'000);
+}
+
 TEST_F(SweepsRpc, AWholeSweepIsWaitedForByItsName) {
   Submit(File("rn18"));
   const uint64_t sweep = Stored(File("rn18", "sweep: {grid: {seed: [1, 2, 3]}}\n")).sweep().id();

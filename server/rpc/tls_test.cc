@@ -5,6 +5,7 @@
 #include "common/files.h"
 #include "common/text.h"
 #include "imgd/v1/enrol.grpc.pb.h"
+#include "imgd/v1/event.grpc.pb.h"
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/auth/tokens.h"
 #include "server/rpc/testing/rpc_fixture.h"
@@ -103,6 +104,44 @@ TEST_F(TlsTest, AJobBelongsToTheOwnerOfTheTokenWhateverTheRequestSays) {
   EXPECT_EQ(response.job().owner(), "ada");
 }
 
+TEST_F(TlsTest, WhoAttachesToAJobIsAnEventAndWhoReadsItsLogIsNone) {
+  v1::SubmitJobRequest submit;
+  submit.set_job_yaml(kJob);
+  v1::SubmitJobResponse submitted;
+  With submitting(MakeToken("submit", "ada"));
+  ASSERT_TRUE(jobs->SubmitJob(&submitting, submit, &submitted).ok());
+  const std::string view = MakeToken("view", "bob");
+  const auto read = [&](uint64_t job, bool attached, std::optional<uint32_t> rank) {
+    v1::ReadLogsRequest request;
+    request.set_id(job);
+    request.set_attached(attached);
+    request.set_actor("somebody-else");
+    if (rank) request.set_rank(*rank);
+    With context(view);
+    const auto stream = jobs->ReadLogs(&context, request);
+    v1::ReadLogsResponse lines;
+    while (stream->Read(&lines)) {
+    }
+    return stream->Finish();
+  };
+  EXPECT_TRUE(read(1, false, {}).ok());
+  EXPECT_TRUE(read(1, true, {}).ok());
+  EXPECT_TRUE(read(1, true, 0).ok());
+  EXPECT_FALSE(read(77, true, {}).ok());
+  MakeToken("view", "carol");  // what was noted before is stored by then
+  v1::ListEventsResponse events;
+  With context(view);
+  ASSERT_TRUE(v1::EventService::NewStub(channel)->ListEvents(&context, {}, &events).ok());
+  std::vector<std::string> said;
+  for (const auto& event : events.events()) {
+    if (event.reason() != v1::REASON_CODE_ATTACHED) continue;
+    said.push_back(event.text());
+    EXPECT_EQ(event.job_id(), 1u);
+    EXPECT_EQ(event.actor(), "user:bob");
+  }
+  EXPECT_THAT(said, testing::ElementsAre("bob attaches to job 1", "bob attaches to rank 0 of job 1"));
+}
+
 TEST_F(TlsTest, ARevokedTokenEndsItsOpenStreams) {
   const std::string secret = MakeToken("submit", "ada");
   v1::SubmitJobRequest request;
@@ -133,6 +172,34 @@ TEST_F(TlsTest, AnAgentWithoutACertificateIsNotLetIn) {
   const auto status = stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(status.error_message(), HasSubstr("shows a certificate"));
+}
+
+TEST_F(TlsTest, AJoinTokenIsForOneNodeAndAnHourUnlessSomebodyAsksForMoreAndNeverForEver) {
+  constexpr uint64_t kDayMs = 24ull * 3600 * 1000;
+  const auto make = [this](uint32_t uses, uint64_t ttl_ms, v1::JoinToken* made) {
+    v1::CreateJoinTokenRequest request;
+    request.set_uses(uses);
+    request.set_ttl_ms(ttl_ms);
+    v1::CreateJoinTokenResponse response;
+    With context(admin);
+    const auto status = v1::EnrolService::NewStub(channel)->CreateJoinToken(&context, request, &response);
+    if (made != nullptr) *made = response.token();
+    return status;
+  };
+  v1::JoinToken usual;
+  ASSERT_TRUE(make(0, 0, &usual).ok());
+  EXPECT_EQ(usual.uses(), 1u);
+  EXPECT_EQ(usual.expires_us() - usual.created_us(), 3600LL * 1'000'000);
+  v1::JoinToken most;
+  ASSERT_TRUE(make(100'000, 30 * kDayMs, &most).ok());
+  EXPECT_EQ(most.uses_left(), 100'000u);
+  EXPECT_EQ(most.expires_us() - most.created_us(), static_cast<int64_t>(30 * kDayMs * 1000));
+  const auto uses = make(100'001, 0, nullptr);
+  EXPECT_EQ(uses.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(uses.error_message(), HasSubstr("uses: found 100001; at most 100000 is allowed"));
+  const auto ttl = make(1, 30 * kDayMs + 1, nullptr);
+  EXPECT_EQ(ttl.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(ttl.error_message(), HasSubstr("at most 30 days is allowed"));
 }
 
 TEST_F(TlsTest, TheFirstAdminsTokenIsMadeOnceAndAgainWhenNobodyIsAdminAnyMore) {

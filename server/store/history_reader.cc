@@ -10,7 +10,8 @@
 
 #include "common/yaml.h"
 #include "imgd/v1/trainer.pb.h"
-#include "server/store/history_codec.h"
+#include "server/store/history_column.h"
+#include "server/store/history_means.h"
 #include "server/store/metrics_store.h"
 #include "server/store/sql.h"
 
@@ -19,122 +20,7 @@ namespace {
 
 constexpr size_t kMostUnsealed = 1'000'000;
 constexpr double kMicros = 1e6;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kForever = std::numeric_limits<double>::infinity();
-
-/// A value, or what some values that follow each other are together.
-struct Entry {
-  Summary values;
-  uint64_t count = 1;
-};
-
-/// One column of one start.
-class Column {
- public:
-  Column(Database& database, JobId job, Generation generation, Figure figure, uint64_t values)
-      : database_(database), job_(job), generation_(generation), figure_(figure), values_(values) {}
-
-  /// Values [begin, end) as entries of at most 8^level of them.
-  Status Read(uint64_t begin, uint64_t end, int level, std::vector<Entry>& out) {
-    if (begin >= end) return {};
-    uint64_t each = 1;
-    for (int i = 0; i < level; ++i) each *= kFanOut;
-    const uint64_t row_values = each * kPieceValues;
-    // Of a level above 0 there are full rows only.
-    const uint64_t complete = level == 0 ? values_ : values_ / row_values * row_values;
-    const uint64_t first = (begin + each - 1) / each * each;
-    const uint64_t last = std::min(end, complete) / each * each;
-    if (first >= last) return level == 0 ? Status() : Read(begin, end, level - 1, out);
-    IMGD_TRY(Read(begin, first, level - 1, out));
-    IMGD_TRY(ReadRows(first, last, level, each, out));
-    return last < end ? Read(last, end, level - 1, out) : Status();
-  }
-
-  /// The number of the first value that is above `x`, or at least `x`; of a column that grows.
-  Result<uint64_t> Find(double x, bool above) {
-    if (std::isinf(x)) return x < 0 ? 0 : values_;
-    const auto before = [&](double value) { return above ? value <= x : value < x; };
-    uint64_t low = 0;
-    uint64_t high = (values_ + kPieceValues - 1) / kPieceValues;
-    // The last piece whose first value is before it has the place.
-    while (low < high) {
-      const uint64_t middle = (low + high) / 2;
-      IMGD_ASSIGN(const auto piece, Piece(middle * kPieceValues));
-      if (before(piece.front())) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low == 0) return uint64_t{0};
-    IMGD_ASSIGN(const auto piece, Piece((low - 1) * kPieceValues));
-    const auto place = std::find_if_not(piece.begin(), piece.end(), before);
-    return (low - 1) * kPieceValues + static_cast<uint64_t>(place - piece.begin());
-  }
-
- private:
-  SQLite::Statement& RowsFrom(int level, uint64_t first, uint64_t last) {
-    auto& query = database_.Prepare(
-        "SELECT first, data FROM history WHERE job = ? AND generation = ? AND figure = ? AND level = ? AND "
-        "first >= ? AND first < ? ORDER BY first");
-    BindAll(query, 1, Signed(job_.value()), Signed(generation_.value()), static_cast<int>(figure_), level,
-            Signed(first), Signed(last));
-    return query;
-  }
-
-  static Result<std::vector<double>> Decode(const SQLite::Column& data, size_t count) {
-    return DecodeColumn({static_cast<const char*>(data.getBlob()), static_cast<size_t>(data.getBytes())},
-                        count);
-  }
-
-  Result<std::vector<double>> Piece(uint64_t first) {
-    auto& query = RowsFrom(0, first, first + 1);
-    if (!query.executeStep()) return Fail(ErrorCode::kDataLoss, "metrics.db: a piece of job {} lacks", job_);
-    auto values = Decode(query.getColumn(1), std::min<uint64_t>(kPieceValues, values_ - first));
-    query.reset();
-    return values;
-  }
-
-  static void AddUnknown(uint64_t from, uint64_t to, uint64_t each, std::vector<Entry>& out) {
-    for (; from < to; from += each) out.push_back({{kNaN, kNaN, kNaN}, each});
-  }
-
-  /// `first` and `last` are multiples of `each`, within what the level has.
-  Status ReadRows(uint64_t first, uint64_t last, int level, uint64_t each, std::vector<Entry>& out) {
-    const uint64_t row_values = each * kPieceValues;
-    uint64_t next = first / row_values * row_values;
-    auto& query = RowsFrom(level, next, last);
-    while (query.executeStep()) {
-      const uint64_t row = Unsigned(query.getColumn(0));
-      const size_t entries = level == 0 ? std::min<uint64_t>(kPieceValues, values_ - row) : kPieceValues;
-      IMGD_ASSIGN(const auto data, Decode(query.getColumn(1), level == 0 ? entries : 3 * entries));
-      if (MayLack(figure_) && row > next) {
-        AddUnknown(std::max(first, next), row, each, out);
-        next = row;
-      }
-      const auto at = [&](uint64_t value) { return (value - row) / each; };
-      for (size_t i = row < first ? at(first) : 0; i < std::min<size_t>(entries, at(last)); ++i) {
-        const bool plain = level == 0;
-        out.push_back({{data[i], data[plain ? i : entries + i], data[plain ? i : 2 * entries + i]}, each});
-      }
-      if (row != next) break;
-      next += row_values;
-    }
-    query.reset();
-    if (MayLack(figure_)) {
-      AddUnknown(std::max(first, next), last, each, out);
-      return {};
-    }
-    if (next < last) return Fail(ErrorCode::kDataLoss, "metrics.db: a piece of job {} lacks", job_);
-    return {};
-  }
-
-  Database& database_;
-  JobId job_;
-  Generation generation_;
-  Figure figure_;
-  uint64_t values_;
-};
 
 Figure FigureOf(Axis x) {
   return x == Axis::kStep ? Figure::kStep : x == Axis::kTime ? Figure::kTimeUs : Figure::kEpoch;
@@ -190,7 +76,7 @@ Status Narrow(Database& database, JobId job, const CurveQuery& query, const std:
   const double to = query.to ? ToStored(*query.to, query) : kForever;
   double done_again = kForever;
   for (auto stretch = stretches.rbegin(); stretch != stretches.rend(); ++stretch) {
-    Column column(database, job, stretch->generation, axis, stretch->sealed);
+    HistoryColumn column(database, job, stretch->generation, axis, stretch->sealed);
     IMGD_ASSIGN(stretch->begin, column.Find(from, false));
     IMGD_ASSIGN(const uint64_t within, column.Find(to, true));
     IMGD_ASSIGN(stretch->kept, column.Find(done_again, false));
@@ -211,11 +97,11 @@ Status Narrow(Database& database, JobId job, const CurveQuery& query, const std:
 }
 
 /// A figure of all stretches, one after another.
-Result<std::vector<Entry>> Entries(Database& database, JobId job, const std::vector<Stretch>& stretches,
-                                   Figure figure, int level) {
-  std::vector<Entry> out;
+Result<std::vector<HistoryEntry>> Entries(Database& database, JobId job,
+                                          const std::vector<Stretch>& stretches, Figure figure, int level) {
+  std::vector<HistoryEntry> out;
   for (const auto& stretch : stretches) {
-    Column column(database, job, stretch.generation, figure, stretch.sealed);
+    HistoryColumn column(database, job, stretch.generation, figure, stretch.sealed);
     IMGD_TRY(column.Read(stretch.begin, stretch.end, level, out));
     for (const auto& report : stretch.rest) {
       const double value = report.figures.at(figure);
@@ -226,7 +112,7 @@ Result<std::vector<Entry>> Entries(Database& database, JobId job, const std::vec
 }
 
 /// Entries that follow each other, joined to points of at least `width` values; `x` has the place of each.
-std::vector<CurvePoint> Points(const std::vector<Entry>& x, const std::vector<Entry>& values,
+std::vector<CurvePoint> Points(const std::vector<HistoryEntry>& x, const std::vector<HistoryEntry>& values,
                                uint64_t width) {
   std::vector<CurvePoint> out;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -241,64 +127,32 @@ std::vector<CurvePoint> Points(const std::vector<Entry>& x, const std::vector<En
   return out;
 }
 
-/// The mean of what was so far, in which each value weighs so much less than the next. Without the start's
-/// bias: the first value is the first mean (Kingma and Ba 2015, section 3).
-class Smoother {
- public:
-  explicit Smoother(double weight) : weight_(weight) {}
-  double Add(double value) {
-    if (std::isfinite(value)) {
-      sum_ = sum_ * weight_ + value * (1 - weight_);
-      share_ = share_ * weight_ + (1 - weight_);
-    }
-    return share_ > 0 ? sum_ / share_ : std::numeric_limits<double>::quiet_NaN();
-  }
-
- private:
-  double weight_;
-  double sum_ = 0;
-  double share_ = 0;
-};
-
-/// Values that came before the query's begin, as many as still count.
-Status WarmUp(Database& database, JobId job, const std::vector<Stretch>& stretches, Figure figure,
-              Smoother& smoother) {
-  constexpr uint64_t kMostBefore = 8192;  // 0.999 of these is a part in 3,600
-  std::vector<Entry> before;
+/// The sealed values of a stretch that the query is about, or those before it, and the others.
+enum class Which { kWithin, kBefore };
+HistoryValues ValuesOf(Database& database, JobId job, const std::vector<Stretch>& stretches, Figure figure,
+                       Which which) {
+  HistoryValues out;
   for (const auto& stretch : stretches) {
-    const uint64_t end = std::min(stretch.begin, stretch.kept);
-    Column column(database, job, stretch.generation, figure, stretch.sealed);
-    IMGD_TRY(column.Read(end > kMostBefore ? end - kMostBefore : 0, end, 0, before));
-    for (const auto& report : stretch.rest_before) {
-      const double value = report.figures.at(figure);
-      before.push_back({{value, value, value}});
+    const HistoryColumn column(database, job, stretch.generation, figure, stretch.sealed);
+    if (which == Which::kWithin) {
+      out.Add(column, stretch.begin, stretch.end, stretch.rest);
+    } else {
+      out.Add(column, 0, std::min(stretch.begin, stretch.kept), stretch.rest_before);
     }
   }
-  for (const auto& entry : before) smoother.Add(entry.values.last);
-  return {};
+  return out;
 }
 
 /// Puts the smoothed values into the curve's points, and the mean into the curve.
 Status AddMeans(Database& database, JobId job, const std::vector<Stretch>& stretches, Figure figure,
                 const CurveQuery& query, Curve& curve) {
-  Smoother smoother(query.smooth);
-  if (query.smooth > 0) IMGD_TRY(WarmUp(database, job, stretches, figure, smoother));
-  IMGD_ASSIGN(const auto values, Entries(database, job, stretches, figure, 0));
-  double sum = 0;
-  uint64_t numbers = 0;
-  size_t next = 0;
-  for (auto& point : curve.points) {
-    for (const size_t end = next + point.count; next < end && next < values.size(); ++next) {
-      const double value = values[next].values.last;
-      const double smoothed = smoother.Add(value);
-      if (query.smooth > 0) point.smooth = smoothed;
-      if (!std::isfinite(value)) continue;
-      sum += value;
-      ++numbers;
-    }
+  HistoryValues values = ValuesOf(database, job, stretches, figure, Which::kWithin);
+  if (query.mean) {
+    IMGD_ASSIGN(curve.mean, MeanOf(values));
   }
-  if (query.mean && numbers > 0) curve.mean = sum / static_cast<double>(numbers);
-  return {};
+  if (!(query.smooth > 0)) return {};
+  HistoryValues before = ValuesOf(database, job, stretches, figure, Which::kBefore);
+  return Smooth(before, values, query.smooth, curve.points);
 }
 
 /// A GPU may well do nothing; the other figures are 0 where they are not reported.
@@ -364,8 +218,8 @@ std::vector<Validation> Validations(Database& database, JobId job, const CurveQu
 }
 
 Curve ValidationCurve(const std::vector<Validation>& validations, size_t figure, size_t points) {
-  std::vector<Entry> x;
-  std::vector<Entry> values;
+  std::vector<HistoryEntry> x;
+  std::vector<HistoryEntry> values;
   for (const auto& one : validations) {
     x.push_back({{one.x, one.x, one.x}});
     values.push_back({{one.figures[figure], one.figures[figure], one.figures[figure]}});

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
 #include "imgd/v1/trainer.pb.h"
@@ -98,13 +99,14 @@ struct HistoryTest : testing::Test {
   static double LossAt(uint64_t step) {
     return step == 17'777 ? 1000.0 : step == 20'001 ? -50.0 : std::sin(static_cast<double>(step)) + 2;
   }
+  std::function<double(uint64_t)> loss = LossAt;
   /// Reports of steps [first, last], one a step; a thousand steps are an epoch and a second has ten.
   void Report(uint64_t job, uint64_t generation, uint64_t first, uint64_t last) {
     for (uint64_t step = first; step <= last; ++step) {
       v1::StepMetrics metrics;
       metrics.set_step(step);
       metrics.set_epoch(static_cast<double>(step) / 1000);
-      metrics.set_loss(LossAt(step) + static_cast<double>(generation));
+      metrics.set_loss(loss(step) + static_cast<double>(generation));
       metrics.set_learning_rate(0.1);
       ++number;
       store->AppendEvent({.run = {JobId(job), Generation(generation)},
@@ -289,6 +291,62 @@ TEST_F(HistoryTest, SmoothingIsOfEveryReportWhateverIsDrawn) {
       ASSERT_NEAR(point.smooth.value(), whole[static_cast<size_t>(point.x) - 1].smooth.value(), 1e-9);
   }
   EXPECT_FALSE(Loss(1, {.points = 5}).front().smooth.has_value());
+}
+
+TEST_F(HistoryTest, SmoothingThatReadsLittleIsTheSameAsThatOfEveryReport) {
+  // A stretch of many pieces without a number, and within others some that are none.
+  loss = [](uint64_t step) {
+    if ((step > 9000 && step < 21'000) || step % 7 == 0) return kNan;
+    return step == 30'000 ? kInf : LossAt(step) * (step % 1000 == 1 ? 1e4 : 1);
+  };
+  Report(1, 1, 1, 25'000);
+  Report(1, 2, 24'001, 36'200);  // some of them not sealed
+  for (const double weight : {0.001, 0.6, 0.9, 0.99, 0.999}) {
+    std::vector<double> plain;
+    double sum = 0, share = 0;
+    for (uint64_t step = 1; step <= 36'200; ++step) {
+      const double value = loss(step) + (step <= 24'000 ? 1 : 2);
+      if (std::isfinite(value)) {
+        sum = sum * weight + value * (1 - weight);
+        share = share * weight + 1 - weight;
+      }
+      plain.push_back(sum / share);
+    }
+    for (const auto& query : std::vector<CurveQuery>{{.points = 1},
+                                                     {.points = 7},
+                                                     {.points = 100},
+                                                     {.points = 40'000},
+                                                     {.points = 9, .from = 20'500},
+                                                     {.points = 3, .from = 24'100},
+                                                     {.points = 50, .from = 36'100}}) {
+      CurveQuery asked = query;
+      asked.smooth = weight;
+      const auto points = Loss(1, asked);
+      ASSERT_FALSE(points.empty());
+      for (const auto& point : points) {
+        const double right = plain[static_cast<size_t>(point.x) - 1];
+        ASSERT_NEAR(point.smooth.value(), right, 1e-9 * std::abs(right))
+            << weight << ", " << query.points << " points, step " << point.x;
+      }
+    }
+  }
+}
+
+TEST_F(HistoryTest, OfALongRunSmoothingReadsWhatStillCountsAndNoMore) {
+  Report(1, 1, 1, 40'960);
+  const CurveQuery query{.points = 2, .smooth = 0.6};
+  const auto before = Loss(1, query);
+  ASSERT_THAT(before, SizeIs(2));
+  store.reset();
+  {
+    auto database = Database::OpenForWriting(folder / "metrics.db", MetricsMigrations());
+    ASSERT_TRUE(database.has_value());
+    database->Execute(
+        "DELETE FROM history WHERE figure = 10 AND level = 0 AND first NOT IN (20480 - 512, 40960 - 512)");
+  }
+  const auto after = Loss(1, query);
+  ASSERT_THAT(after, SizeIs(2));
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(after[i].smooth, before[i].smooth) << i;
 }
 
 TEST_F(HistoryTest, TheMeanIsOfEveryReport) {

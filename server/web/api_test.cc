@@ -7,6 +7,8 @@
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/rpc/testing/rpc_fixture.h"
 #include "server/web/openapi.h"
+#include "server/web/routes.h"
+#include "server/web/static_files.h"
 #include "server/web/testing/http_client.h"
 
 namespace imgd {
@@ -198,6 +200,35 @@ TEST_F(ApiTest, EachRouteNeedsItsScope) {
   EXPECT_EQ(Ask("GET", "/openapi.json").status, 200);
 }
 
+TEST(Routes, ThoseThatAreNoCallsOfGrpcHaveTheScopesThatAreWrittenHere) {
+  const std::map<std::string, std::string> written = {
+      {"GET /healthz", ""},
+      {"GET /api/v1/openapi.json", ""},
+      {"GET /api/v1/stream", "view"},
+      {"GET /api/v1/jobs/{id}/samples/{event}/{number}", "view"},
+      {"GET /api/v1/datasets/{name}/samples/{described_us}/{number}", "view"},
+      {"GET /api/v1/jobs/{id}/checkpoints/{name}/files/{file}", "submit"},
+      {"POST /api/v1/session", "view"},
+      {"DELETE /api/v1/session", ""},
+      {"POST /api/v1/reports", "report"},
+      {"POST /api/v1/reports/{job}/events", "report"},
+      {"GET /metrics", "view"},
+      {"GET /metrics/nodes/{name}", "view"},
+      {"GET /sd/prometheus", "view"}};
+  std::map<std::string, std::string> rest;
+  const web::Router router = web::MakeRouter(web::WebParts{});
+  for (const auto& route : router.routes()) rest[route.method + " " + route.pattern] = NameOf(route.scope);
+  for (const auto& call : web::ApiRoutes())
+    EXPECT_EQ(rest.erase(fmt::format("{} {}", call.method, call.pattern)), 1u) << call.pattern;
+  for (const auto& file : web::StaticRoutes()) {
+    const auto found = rest.find("GET " + file.pattern);
+    ASSERT_NE(found, rest.end()) << file.pattern;
+    EXPECT_EQ(found->second, "") << "the page itself is public: " << file.pattern;
+    rest.erase(found);
+  }
+  EXPECT_EQ(rest, written);
+}
+
 TEST_F(ApiTest, EachRouteIsACallOfGrpcWithItsPathsFields) {
   for (const auto& route : web::ApiRoutes()) {
     const auto* request = web::MethodOf(route).input_type();
@@ -214,7 +245,11 @@ TEST_F(ApiTest, EachRouteIsACallOfGrpcWithItsPathsFields) {
   const Json& file = document["paths"]["/api/v1/jobs/{id}/checkpoints/{name}/files/{file}"]["get"];
   EXPECT_EQ(file["x-imgd-scope"], "submit");
   EXPECT_TRUE(file["responses"]["206"]["content"].contains("application/octet-stream"));
-  EXPECT_EQ(document["components"]["schemas"]["Job"]["properties"]["id"]["type"], "string");
+  const Json& schemas = document["components"]["schemas"];
+  EXPECT_EQ(schemas["Job"]["properties"]["id"]["type"], "string");
+  EXPECT_EQ(schemas["CancelJobRequest"]["properties"]["actor"]["anyOf"],
+            Json::parse(R"([{"type": "string"}, {"type": "null"}])"))
+      << "null is as good as nothing";
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ std::string EncodeEvent(const StoredDecision& decision) {
 
 std::string EncodeJob(const v1::Job& job) { return fmt::format("event: job\ndata: {}\n\n", DataOf(job)); }
 
+std::string EncodeGone(JobId job) { return fmt::format("event: job_gone\ndata: {{\"id\":\"{}\"}}\n\n", job); }
+
 std::string EncodeStep(JobId job, const StoredEvent& event) {
   v1::StepMetrics step;
   step.ParseFromString(event.payload);
@@ -195,7 +197,8 @@ void LiveFeed::AddJobs(std::string& out) {
 void LiveFeed::AddJob(JobId id, KnownJob& known, const ClusterView& view, std::string& out) {
   const auto row = reader_.Job(id, false);
   if (!row || !*row) {
-    known.ended = row.has_value();  // there is no such job; else it could not be read, and is next time
+    known.ended = row.has_value();  // it was deleted; else it could not be read, and is next time
+    if (known.ended) out += EncodeGone(id);
     return;
   }
   const auto job = FullJob(**row, view, reader_);
@@ -267,7 +270,8 @@ void LiveFeed::Admit(const std::vector<Arrival>& arrivals) {
 
 std::string LiveFeed::SummaryNow(JobId id) {
   const auto row = reader_.Job(id, false);
-  if (!row || !*row) return "";
+  if (!row) return "";
+  if (!*row) return EncodeGone(id);
   const auto job = FullJob(**row, *engine_->View(), reader_);
   return job ? EncodeJob(*job) : "";
 }

@@ -55,6 +55,7 @@ class LiveFeed {
   void Look();
   void Admit(const std::vector<Arrival>& arrivals);
   void SendMissed(const Arrival& arrival);
+  /// The event with the job as it is now, or that it is no more.
   std::string SummaryNow(JobId id);
   void Broadcast(const std::string& text);
   uint64_t NewestDecision();

@@ -210,6 +210,37 @@ TEST_F(LiveFeedTest, WhoComesAgainMissesNothing) {
   }
 }
 
+TEST_F(LiveFeedTest, AJobThatIsDeletedIsToldToThoseWhoListenAndToThoseWhoComeAgain) {
+  const auto delete_job = [this](uint64_t id) {
+    v1::DeleteJobRequest request;
+    request.set_id(id);
+    v1::DeleteJobResponse response;
+    Context context;
+    return jobs->DeleteJob(&context, request, &response).ok();
+  };
+  const uint64_t first = Submit(kJob);
+  const uint64_t second = Submit(kJob);
+  EXPECT_TRUE(Cancel(first).ok());
+  EXPECT_TRUE(Cancel(second).ok());
+  Source source(daemon->web_port());
+  const std::string before = source.Begin();
+  ASSERT_TRUE(delete_job(first));
+  auto gone = source.Next("job_gone");
+  ASSERT_TRUE(gone);
+  EXPECT_EQ(gone->data, (Json{{"id", fmt::format("{}", first)}}));
+  Source late(daemon->web_port(), before);
+  gone = late.Next("job_gone");
+  ASSERT_TRUE(gone);
+  EXPECT_EQ(gone->data["id"], fmt::format("{}", first));
+  daemon.reset();
+  config.jobs_kept_for_ms = 1;
+  StartDaemon();
+  Source of_retention(daemon->web_port(), gone->id);
+  gone = of_retention.Next("job_gone");
+  ASSERT_TRUE(gone);
+  EXPECT_EQ(gone->data["id"], fmt::format("{}", second)) << "as it is older than jobs are kept";
+}
+
 TEST_F(LiveFeedTest, WhereTheGapCannotBeFilledItSaysSo) {
   Submit(kJob);
   Source from_the_future(daemon->web_port(), "1000000");

@@ -106,6 +106,9 @@ void AddDaemon(const EngineFigures& figures, MetricFamilies& families) {
   families.Begin("imgd_spot_notices_total", MetricType::Counter,
                  "Notices that a node is being taken back, and changes of such.");
   families.Add({}, counts.spot_notices);
+  families.Begin("imgd_nodes_lost_total", MetricType::Counter,
+                 "Times that a node was lost without a notice that it was to go.");
+  families.Add({}, counts.nodes_lost);
   families.Begin("imgd_stale_reports_total", MetricType::Counter,
                  "Reports refused since they were of an older start of their job.");
   families.Add({}, static_cast<double>(figures.stale_reports));

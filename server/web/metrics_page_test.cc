@@ -125,7 +125,7 @@ TEST_F(MetricsPageTest, ShowsTheClusterAndTheCalls) {
   EXPECT_THAT(page.head, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
   for (const auto* line :
        {"imgd_jobs{state=\"queued\"} 1\n", "imgd_jobs{state=\"running\"} 0\n",
-        "imgd_jobs_submitted_total 1\n", "imgd_agents{state=\"ready\"} 1\n",
+        "imgd_jobs_submitted_total 1\n", "imgd_agents{state=\"ready\"} 1\n", "imgd_nodes_lost_total 0\n",
         "imgd_devices{kind=\"cpu\",use=\"idle\"} 2\n", "imgd_devices{kind=\"gpu\",use=\"allocated\"} 0\n",
         "imgd_store_failing 0\n", "imgd_rpc_seconds_count{method=\"JobService.SubmitJob\",code=\"OK\"} 1\n",
         "imgd_rpc_seconds_count{method=\"JobService.GetJob\",code=\"NOT_FOUND\"} 1\n",

@@ -27,8 +27,13 @@ class Schemas {
   Json RefOf(const Descriptor& message) {
     if (seen_.insert(message.full_name()).second) {
       Json properties = Json::object();
-      for (int i = 0; i < message.field_count(); ++i)
-        properties[message.field(i)->name()] = OfField(*message.field(i));
+      // In what is asked null is as good as nothing (protobuf's JSON mapping); in an answer there is none.
+      const bool may_be_null = message.name().ends_with("Request");
+      for (int i = 0; i < message.field_count(); ++i) {
+        Json schema = OfField(*message.field(i));
+        if (may_be_null) schema = {{"anyOf", Json::array({std::move(schema), Json{{"type", "null"}}})}};
+        properties[message.field(i)->name()] = std::move(schema);
+      }
       made_[message.name()] = {
           {"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
     }

@@ -119,6 +119,8 @@ class Router {
   /// a session; then what changes something also has to have X-Imgd-Csrf, and nothing comes from a page of
   /// another origin (403).
   tl::expected<Match, Response> Find(const RequestHead& head) const;
+  /// The table.
+  const std::vector<Route>& routes() const { return routes_; }
 
  private:
   std::vector<Route> routes_;

@@ -59,8 +59,7 @@ BusyCluster::BusyCluster(BusySize size)
       now_{Instant(std::chrono::hours(1000)), WallTime{1'700'000'000'000'000}} {
   reactor_.Restore({}, {}, JobId(1), now_);
   JoinAll(size.nodes);
-  for (uint32_t i = 0; i < size.running; ++i) SubmitRunning();
-  Settle();
+  FillUp(size.running);
   FailSome(std::max(size.queued / 100, 1U));
   SubmitFirst(size.nodes);
   // Some find a place at once.
@@ -86,6 +85,18 @@ Submission BusyCluster::OfSomebody() {
   job.checkpoint_parent = Draw(4) == 0 ? kFolder : "s3://bucket/runs";
   if (Draw(2) == 0) job.time_limit_ms = std::chrono::milliseconds(minutes(60 + Draw(3000))).count();
   return job;
+}
+
+/// Those that find no place, or are over their quota, leave.
+void BusyCluster::FillUp(uint32_t running) {
+  const auto& state = reactor_.state();
+  for (int round = 0; round < 20 && state.active().size() < running; ++round) {
+    for (size_t i = state.active().size(); i < running; ++i) SubmitRunning();
+    Settle();
+    const auto left = state.queue();
+    for (const auto& job : left) (void)reactor_.OnCancel(job.id, false, "bench", now_, actions_);
+    Settle();
+  }
 }
 
 void BusyCluster::SubmitRunning() {

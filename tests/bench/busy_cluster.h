@@ -37,6 +37,7 @@ class BusyCluster {
 
  private:
   void JoinAll(uint32_t nodes);
+  void FillUp(uint32_t running);
   void SubmitRunning();
   void SubmitWaiting(uint32_t jobs);
   void SubmitFirst(uint32_t nodes);

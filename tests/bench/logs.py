@@ -71,4 +71,4 @@ class LogCalls:
             subjects: dict[str, Callable[[], float] | str] = {"imgd": functools.partial(self.ask, query, found)}
             if "nowhere" in what:
                 subjects["grep"] = self.grep
-            yield Case(f"a log of {size}: {what}", "ms", "lower", subjects)
+            yield Case(f"a log of {size}: {what}", "ms", "lower", subjects, "at most 1,000")

@@ -1,8 +1,8 @@
-"""`./run bench web`: what 2,000 listeners cost imgd, how long charts of 10^8 points and a search in a log of 1 GB take,
-and pages in Chromium.
+"""`./run bench web`: what 2,000 listeners cost imgd, how long charts of 10^8 points, a list of 10,000 jobs and a search
+in a log of 1 GB take, pages in Chromium, and the size of these.
 
-usage: web.py [--listeners N] [--runs N] [--reports N] [--page-reports N] [--log-bytes N]
-              [--only pages|charts|listeners|logs]
+usage: web.py [--listeners N] [--runs N] [--chart-runs N] [--reports N] [--jobs N] [--log-bytes N]
+              [--only pages|charts|listeners|jobs|logs|size]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import gzip
 import http.client
 import json
 import os
@@ -184,8 +185,8 @@ def listeners(n: int) -> list[Case]:
     for count, both in {count: Passes(count) for count in (0, n)}.items():
         what = f"{JOBS} jobs report a step a second, {count:,} listen"
         cases += [
-            Case(f"{what}: processor", "cores", "lower", {"imgd": both.cores}),
-            Case(f"{what}: memory", "MB", "lower", {"imgd": both.megabytes}),
+            Case(f"{what}: processor", "cores", "lower", {"imgd": both.cores}, "at most 0.5" if count else ""),
+            Case(f"{what}: memory", "MB", "lower", {"imgd": both.megabytes}, "at most 100" if count else ""),
         ]
     return cases
 
@@ -205,7 +206,8 @@ class Charts:
     def cases(self) -> list[Case]:
         points = f"{self.figures[0]['points']:,} points"
         out = [Case(f"{points}: {what}, slowest of 50", "ms", "lower",
-                    {"imgd": functools.partial(self.next, [f["queries"][what]["slowest_ms"] for f in self.figures])})
+                    {"imgd": functools.partial(self.next, [f["queries"][what]["slowest_ms"] for f in self.figures])},
+                    "at most 100")
                for what in self.figures[0]["queries"]]  # fmt: skip
         sizes = [f["bytes"] / f["points"] for f in self.figures]
         return [
@@ -247,7 +249,72 @@ def pages(runs: int, reports: int) -> list[Case]:
     times: dict[str, list[float]] = json.loads(done.stdout)
     long = f"{reports:,} points a run: "
     return [Case(f"Chromium: {long if 'run' in what or 'chart' in what else ''}{what}", "ms", "lower",
-                 {"imgd": functools.partial(Charts.next, values)}) for what, values in times.items()]  # fmt: skip
+                 {"imgd": functools.partial(Charts.next, values)},
+                 "at most 300" if "first chart" in what else "") for what, values in times.items()]  # fmt: skip
+
+
+def size() -> list[Case]:
+    """As the build measures it, which refuses more: each file by gzip's best."""
+    dist = Path(os.environ.get("IMGD_WEB_OUT", str(BIN.parent / "web/dist")))
+    kilobytes = sum(len(gzip.compress(file.read_bytes(), 9)) for file in dist.rglob("*") if file.is_file()) / 1000
+    return [Case("the dashboard, compressed", "KB", "lower", {"imgd": lambda: kilobytes}, "at most 100", passes=1)]
+
+
+MANY = """\
+name: many
+data: {{train: /data/train}}
+resources: {{nodes: 2}}
+sweep:
+  random: {{n: {count}, params: {{resources.nodes: {{choice: [2, 4, 8, 16, 32]}}, priority: {{int_uniform: [0, 99]}}}}}}
+"""
+
+
+class JobTable:
+    """A queue of many jobs, listed as the dashboard does it: pages of 1,000, one after the other."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.count = count
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def page(self, token: str = "") -> tuple[list[Any], str]:
+        self.connection.request("GET", f"/api/v1/jobs?page_size=1000&page_token={token}")
+        answer = json.loads(self.connection.getresponse().read())
+        return answer["jobs"], answer["next_page_token"]
+
+    def first(self) -> float:
+        begin = time.monotonic()
+        self.page()
+        return (time.monotonic() - begin) * 1e3
+
+    def whole(self) -> float:
+        begin = time.monotonic()
+        jobs, token = self.page()
+        listed = len(jobs)
+        while token:
+            jobs, token = self.page(token)
+            listed += len(jobs)
+        if listed != self.count:
+            raise SystemExit(f"{listed} jobs of {self.count} were listed")
+        return (time.monotonic() - begin) * 1e3
+
+    def cases(self) -> list[Case]:
+        what = f"a list of {self.count:,} jobs"
+        return [Case(f"{what}: the first 1,000", "ms", "lower", {"imgd": self.first}),
+                Case(f"{what}: all of them", "ms", "lower", {"imgd": self.whole})]  # fmt: skip
+
+
+@contextlib.contextmanager
+def job_table(count: int) -> Iterator[JobTable]:
+    with tempfile.TemporaryDirectory() as text:
+        root = Path(text)
+        daemon = Daemon(root)
+        try:
+            (root / "many.yaml").write_text(MANY.format(count=count))
+            subprocess.run([BIN / "imgcli", "--server", f"127.0.0.1:{daemon.port}", "submit", root / "many.yaml"],
+                           check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+            yield JobTable(daemon.web, count)
+        finally:
+            daemon.end()
 
 
 @contextlib.contextmanager
@@ -269,20 +336,26 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--listeners", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--reports", type=int, default=50_000)
-    parser.add_argument("--page-reports", type=int, default=100_000)
+    parser.add_argument("--chart-runs", type=int, default=50)  # of 23 figures: more than 10^8 points
+    parser.add_argument("--reports", type=int, default=100_000)
+    parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--log-bytes", type=int, default=1_000_000_000)
-    parser.add_argument("--only", choices=["pages", "charts", "listeners", "logs"])
+    parser.add_argument("--only", choices=["pages", "charts", "listeners", "jobs", "logs", "size"])
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     only = arguments.only
     cases = listeners(arguments.listeners) if only in (None, "listeners") else []
     if only in (None, "charts"):
-        cases += Charts(arguments.runs, arguments.reports).cases()
+        cases += Charts(arguments.chart_runs, arguments.reports).cases()
     if only in (None, "pages"):
-        cases += pages(arguments.runs, arguments.page_reports)
+        cases += pages(arguments.runs, arguments.reports)
+    if only in (None, "size"):
+        cases += size()
     rows = measure(cases)
+    if only in (None, "jobs"):
+        with job_table(arguments.jobs) as table:
+            rows += measure(table.cases())
     if only in (None, "logs"):
         with long_log(arguments.log_bytes) as calls:
             rows += measure(calls.cases(f"{arguments.log_bytes / 1e9:g} GB"))

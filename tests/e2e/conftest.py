@@ -67,12 +67,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def network() -> Iterator[Network]:
-    """Nodes a and b, each in a network namespace of its own, and a hub for the daemon."""
+def network(request: pytest.FixtureRequest) -> Iterator[Network]:
+    """Nodes a and b, or those that the test names, each in a network namespace of its own, and a hub for the daemon."""
     missing = namespaces_work()
     if missing:
         pytest.skip(missing)
-    net = Network(str(os.getpid() % 100000), ["a", "b"])
+    net = Network(str(os.getpid() % 100000), list(getattr(request, "param", "ab")))
     try:
         yield net
     finally:

@@ -1,9 +1,11 @@
 """Exchanges between an agent and imgd: recorded once, and replayed to a later imgd.
 
-    .deps/pytest/bin/python tests/e2e/exchange.py FILE     records one with the programs in build/release/bin
+    .deps/pytest/bin/python tests/e2e/exchange.py FILE               records one with the programs in build/release/bin
+    .deps/pytest/bin/python tests/e2e/exchange.py --trainer FILE     records what a trainer said to its agent
 
 A recording is what an agent of one version said, byte by byte, from its Hello to the end of a training run, and which
-of imgd's commands came when. One is made before each release, and kept as long as its agents are to be understood.
+of imgd's commands came when. That of a trainer is the file of its rank's events. Both are made before each release, and
+kept as long as its agents and trainers are to be understood.
 """
 
 from __future__ import annotations
@@ -67,6 +69,22 @@ def messages_of(channel: grpc.Channel) -> tuple[Any, Any]:
     return message_factory.GetMessageClass(method.input_type), message_factory.GetMessageClass(method.output_type)
 
 
+@dataclass
+class Said:
+    """What a trainer appended to the file of its events."""
+
+    version: str
+    events: bytes
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps({"version": self.version, "events": base64.b64encode(self.events).decode()}) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Said:
+        read = json.loads(path.read_text())
+        return Said(read["version"], base64.b64decode(read["events"]))
+
+
 class Recorder(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Stands between an agent and imgd, and hands on what they say."""
 
@@ -94,14 +112,21 @@ class Recorder(grpc.GenericRpcHandler):  # type: ignore[misc]
             yield message
 
 
-def record(folder: Path) -> Exchange:
-    """The life of a small training job, between the programs of this build."""
+def job_of(folder: Path) -> Path:
+    """A small training job, with its data."""
     shapes = folder / "shapes"
     subprocess.run([BIN / "imgcli", "dataset", "synth", "--classes", "2", "--per-class", "32", "--val-per-class", "8",
                     "--size", "48x48", shapes], check=True, capture_output=True)  # fmt: skip
+    path = folder / "job.yaml"
+    path.write_text(JOB.replace("SET", str(shapes)))
+    return path
+
+
+def record(folder: Path) -> Exchange:
+    """The life of a small training job, between the programs of this build."""
+    path = job_of(folder)
     version = subprocess.run([BIN / "imgagent", "--version"], check=True, capture_output=True, text=True).stdout.split()
     exchange = Exchange(version[-1])
-    (folder / "job.yaml").write_text(JOB.replace("SET", str(shapes)))
     with Cluster(folder) as cluster:
         cluster.start_daemon()
         with grpc.insecure_channel(cluster.address) as channel:
@@ -113,13 +138,28 @@ def record(folder: Path) -> Exchange:
             cluster.agents[NODE] = cluster._spawn(
                 NODE, [str(BIN / "imgagent"), "--server", address, "--node", NODE, "--state-dir", str(folder / NODE),
                        "--cpu-slots", "1"])  # fmt: skip
-            job = cluster.submit(folder / "job.yaml")
+            job = cluster.submit(path)
             cluster.wait_state(job, "JOB_STATE_COMPLETED")
             wait_for("the run to be forgotten", lambda: ("imgd", "forget_run") in exchange.steps)
             server.stop(None).wait()
     # What it says once the run is forgotten is of no interest.
     exchange.steps = exchange.steps[: exchange.steps.index(("imgd", "forget_run")) + 1]
     return exchange
+
+
+def record_trainer(folder: Path) -> Said:
+    """The events of a small training job's only rank, as it wrote them."""
+    wrapper = folder / "imgtrain"
+    wrapper.write_text(
+        f'#!/bin/sh\n{BIN}/imgtrain "$@"\ncode=$?\ncp "$IMGD_RUN_DIR/events.0" {folder}/said\nexit $code\n'
+    )
+    wrapper.chmod(0o755)
+    version = subprocess.run([BIN / "imgtrain", "--version"], check=True, capture_output=True, text=True).stdout.split()
+    with Cluster(folder) as cluster:
+        cluster.start_daemon()
+        cluster.start_agent(NODE, "--trainer", str(wrapper))
+        cluster.wait_state(cluster.submit(job_of(folder)), "JOB_STATE_COMPLETED")
+    return Said(version[-1], (folder / "said").read_bytes())
 
 
 def replay(exchange: Exchange, channel: grpc.Channel, seconds: float = 60) -> int:
@@ -153,4 +193,5 @@ def replay(exchange: Exchange, channel: grpc.Channel, seconds: float = 60) -> in
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
-        record(Path(temporary)).save(Path(sys.argv[1]))
+        recorded = record_trainer(Path(temporary)) if sys.argv[1] == "--trainer" else record(Path(temporary))
+        recorded.save(Path(sys.argv[-1]))

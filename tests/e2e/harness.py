@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -267,6 +268,31 @@ class Cluster:
         for pulse in [*self.root.glob("*/runs/*/pulse.*"), *self.root.glob("*/runs/*/ranks/pulse.*")]:
             if pulse.is_symlink():
                 pulse.readlink().unlink(missing_ok=True)
+
+
+class Slowed:
+    """Lets a process run only a part of the time, by default a fifth of each tenth of a second, until it is left."""
+
+    def __init__(self, pid: int, stopped: float = 0.08, running: float = 0.02) -> None:
+        self.pid = pid
+        self.stopped = stopped
+        self.running = running
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            os.kill(self.pid, signal.SIGSTOP)
+            self.ended.wait(self.stopped)
+            os.kill(self.pid, signal.SIGCONT)
+            self.ended.wait(self.running)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
 
 
 def assert_each_step_once(cluster: Cluster, job: int, total: int) -> None:

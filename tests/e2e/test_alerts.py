@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeJob
-from harness import BIN, Cluster, free_port, wait_for
+from harness import BIN, Cluster, Slowed, free_port, wait_for
 from prometheus import PROGRAM, Prometheus, rules_without_patience
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed")]
@@ -46,31 +46,6 @@ def prometheus(cluster: Cluster) -> Iterator[Prometheus]:
 
 def fires(prometheus: Prometheus, name: str, seconds: float = 90) -> None:
     wait_for(f"{name} to fire", lambda: name in prometheus.firing(), seconds)
-
-
-class Slowed:
-    """Lets a process run only a part of the time, by default a fifth of each tenth of a second, until it is left."""
-
-    def __init__(self, pid: int, stopped: float = 0.08, running: float = 0.02) -> None:
-        self.pid = pid
-        self.stopped = stopped
-        self.running = running
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self) -> None:
-        while not self.ended.is_set():
-            os.kill(self.pid, signal.SIGSTOP)
-            self.ended.wait(self.stopped)
-            os.kill(self.pid, signal.SIGCONT)
-            self.ended.wait(self.running)
-
-    def __enter__(self) -> None:
-        self.thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self.thread.join()
 
 
 def test_a_rank_that_is_slow_and_a_job_that_stands_still(
@@ -346,8 +321,7 @@ def test_data_that_come_over_a_slow_line(
         ).returncode == 0, 20)  # fmt: skip
         near = cluster.submit(make_job(nodes=1, epochs=5000), PATIENT, f"data.train=http://127.0.0.1:{port}/train/")
         cluster.wait_step(near, 50, 120)
-        waits = 'imgd_job_loader_seconds_total{stage="wait"}'
-        wait_for("its figures", lambda: prometheus.query(f"rate({waits}[20s])"), 30)
+        wait_for("its figures", lambda: prometheus.query("rate(imgd_job_input_wait_seconds_total[20s])"), 30)
         assert "JobWaitsForInput" not in prometheus.firing()
         cluster.cli("cancel", str(near), "--wait")
         far = f"data.train=http://127.0.0.1:{line.port}/train/"

@@ -14,7 +14,8 @@ import pytest
 from harness import NODE, ROOT, Cluster
 
 # Messages of the stream, which the document has as parts of answers, and what each has besides.
-EVENTS = {"job": "Job", "event": "Event", "nodes": "ListNodesResponse", "step": "StepMetrics", "datasets": "ListDatasetsResponse"}
+EVENTS = {"job": "Job", "event": "Event", "nodes": "ListNodesResponse", "step": "StepMetrics",
+          "datasets": "ListDatasetsResponse"}  # fmt: skip
 BESIDES = {"event: step": {"job_id", "generation", "time_us"}, "event: datasets": {"gone"}}
 
 

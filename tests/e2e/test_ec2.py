@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import BIN, Cluster, Json, wait_for
+from harness import BIN, ROOT, Cluster, Json, wait_for
 
-REGION, ACCOUNT = "us-east-1", "012345678901"
+REGION, ACCOUNT, IMAGE = "us-east-1", "012345678901", "ami-5fb8c835"
 
 
 def openssl(*args: str | Path, given: bytes = b"") -> bytes:
@@ -38,7 +38,7 @@ class Signer:
 
 def document(instance: str, **fields: str) -> str:
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return json.dumps({"instanceId": instance, "accountId": ACCOUNT, "region": REGION, "imageId": "ami-5fb8c835",
+    return json.dumps({"instanceId": instance, "accountId": ACCOUNT, "region": REGION, "imageId": IMAGE,
                        "availabilityZone": "us-east-1b", "instanceType": "p4d.24xlarge", "pendingTime": now,
                        "kernelId": None, **fields}, indent=2)  # fmt: skip
 
@@ -110,7 +110,9 @@ def signer(tmp_path: Path) -> Signer:
 @pytest.fixture
 def cluster(tmp_path: Path, signer: Signer) -> Iterator[Cluster]:
     config = tmp_path / "imgd.yaml"
-    config.write_text(f"ec2_join: {{accounts: ['{ACCOUNT}'], regions: {{{REGION}: {signer.certificate}}}}}\n")
+    config.write_text(
+        f"ec2_join: {{accounts: ['{ACCOUNT}'], regions: {{{REGION}: {signer.certificate}}}, images: [{IMAGE}]}}\n"
+    )
     with Cluster(tmp_path, secure=True, server_args=["--config", str(config)]) as cluster:
         cluster.start_daemon()
         yield cluster
@@ -221,12 +223,14 @@ def test_others_are_refused_in_words_on_both_sides(
 ) -> None:
     theirs = document("i-0a", accountId="999999999999")
     elsewhere = document("i-0b", region="eu-west-1")
+    other_image = document("i-0f", imageId="ami-0")
     old = document("i-0c", pendingTime="2026-01-31T12:00:00Z")
     forged = document("i-0d")
     good = document("i-0e")
     cases = {
         "theirs": (theirs, signer.sign(theirs), "i-0a is of the account 999999999999, whose instances are not let in"),
         "elsewhere": (elsewhere, signer.sign(elsewhere), "instances of the region eu-west-1 are not let in"),
+        "other-image": (other_image, signer.sign(other_image), "i-0f was made of the image ami-0, which is not among"),
         "old": (old, signer.sign(old), "i-0c was started at 2026-01-31 12:00:00 UTC"),
         "forged": (forged, Signer(tmp_path, "other").sign(forged), "was not signed by EC2 for the region us-east-1"),
         "changed": (good.replace("p4d", "p5"), signer.sign(good), "is another one than was signed"),
@@ -245,6 +249,32 @@ def test_others_are_refused_in_words_on_both_sides(
     assert cluster.json("nodes") == []
 
 
+def test_the_user_data_holds_no_secret_and_writes_a_file_that_the_agent_takes(tmp_path: Path) -> None:
+    """Run as it is, in a folder of the test's, with stand-ins for what only an instance has."""
+    text = (ROOT / "deploy/ec2/user-data.sh").read_text()
+    for word in ("join-token", "token_file", "--token", "AWS_SECRET", "AWS_ACCESS_KEY", "PRIVATE KEY", "imgd_"):
+        assert word not in text, f"user data has {word}: everybody who may describe the instance can read it"
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for name in ("apt-get", "aws", "systemctl"):
+        (bin_folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/called\n')
+        (bin_folder / name).chmod(0o755)
+    (tmp_path / "etc").mkdir()
+    assert text.count("/etc/imgd/") == 1
+    subprocess.run(["bash", "-c", text.replace("/etc/imgd/", f"{tmp_path}/etc/")], check=True, timeout=30,
+                   env={"PATH": f"{bin_folder}:/usr/bin:/bin"})  # fmt: skip
+    assert (tmp_path / "called").read_text().splitlines()[-1] == "systemctl restart imgagent"
+    written = tmp_path / "etc/agent.yaml"
+    lines = dict(line.split(": ", 1) for line in written.read_text().splitlines() if not line.startswith("#"))
+    assert (
+        lines["join"] == "ec2"
+        and lines["ca_hash"].startswith("sha256:")
+        and set(lines) == {"server", "join", "ca_hash"}
+    )
+    checked = subprocess.run([BIN / "imgagent", "--config", written, "--check-config"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_what_is_allowed_changes_while_imgd_runs(cluster: Cluster, signer: Signer, instance: MakeInstance) -> None:
     config = cluster.root / "imgd.yaml"
     before = config.read_text()
@@ -257,6 +287,9 @@ def test_what_is_allowed_changes_while_imgd_runs(cluster: Cluster, signer: Signe
     config.write_text(before.replace(str(signer.certificate), "/nowhere.pem"))
     refused = cluster.cli("admin", "reload", check=False)
     assert refused.returncode != 0 and "ec2_join.regions.us-east-1" in refused.stderr
+    config.write_text(before.replace(f", images: [{IMAGE}]", ""))
+    refused = cluster.cli("admin", "reload", check=False)
+    assert refused.returncode != 0 and "neither images nor instances" in refused.stderr
     config.write_text(before)
     cluster.cli("admin", "reload")
     stop(cluster, "a")  # it would ask again after half a minute

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +84,28 @@ def test_one_process_a_node_has_all_its_devices(cluster: Cluster, tmp_path: Path
     assert len(done["rank_exits"]) == 2
     assert lines(cluster, job, 0)[0].endswith("workers 4")
     assert lines(cluster, job, 1)[-1].endswith("met")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch for this Python, so no torchrun")
+def test_torchrun_itself_makes_a_gang_of_four_workers_on_two_nodes(cluster: Cluster, tmp_path: Path) -> None:
+    """The one of PyTorch's wheel; what it runs knows nothing of imgd."""
+    (tmp_path / "sum.py").write_text(
+        "import os, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "rank = torch.tensor([float(dist.get_rank())])\n"
+        "dist.all_reduce(rank)\n"
+        "print('rank', dist.get_rank(), 'of', dist.get_world_size(), 'on', os.environ['GROUP_RANK'],"
+        " 'local', os.environ['LOCAL_RANK'], 'sum', int(rank), flush=True)\n"
+        "dist.destroy_process_group()\n")  # fmt: skip
+    job = submit(cluster, tmp_path, "name: torchrun\nresources: {nodes: 2, ranks_per_node: 2}\nmax_restarts: 0\n"
+                 "command:\n  per: node\n  env: {OMP_NUM_THREADS: 1}\n"
+                 f"  run: [{sys.executable}, -m, torch.distributed.run, {tmp_path}/sum.py]\n")  # fmt: skip
+    done = cluster.wait_state(job, "JOB_STATE_COMPLETED")
+    assert done["reason_text"] == "all 2 processes ended with exit code 0"
+    said = sorted(
+        line[line.index("rank ") :] for node in (0, 1) for line in lines(cluster, job, node) if " sum " in line
+    )
+    assert said == [f"rank {rank} of 4 on {rank // 2} local {rank % 2} sum 6" for rank in range(4)]
 
 
 def test_one_that_fails_is_tried_again_and_ends_with_its_last_line(cluster: Cluster, tmp_path: Path) -> None:

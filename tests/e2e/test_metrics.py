@@ -13,7 +13,7 @@ from exposition import Family, parse
 from harness import Cluster, wait_for
 from prometheus import PROMTOOL, complaints_of
 
-STAGES = {"read", "decode", "augment", "idle", "wait"}
+STAGES = {"read", "decode", "augment", "idle"}
 
 
 @pytest.fixture
@@ -64,6 +64,7 @@ def test_a_running_job_s_loader_is_seen_and_goes_with_it(cluster: Cluster, make_
     for family in jobs_of(first).values():
         assert all(("job_id", str(job_id)) in labels and ("generation", "1") in labels for labels in family.samples)
     assert first["imgd_job_ranks"].total() == 1
+    assert first["imgd_job_input_wait_seconds_total"].total() >= 0
 
     def grown() -> dict[str, Family] | None:
         families = scrape(cluster)

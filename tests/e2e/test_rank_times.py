@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import MakeJob
-from harness import Cluster
+from harness import Cluster, Slowed
 
 
 @pytest.fixture
@@ -43,3 +44,20 @@ def test_each_ranks_steps_are_there_once_the_job_has_ended(cluster: Cluster, mak
     # On CPU slots there is no GPU to be busy.
     assert all(point[3] is None for point in told["series"][1]["points"])
     assert "ranks" not in metrics(cluster, job, "names=loss")
+
+
+def test_of_a_slow_rank_the_own_work_is_what_takes_longer(cluster: Cluster, make_job: MakeJob) -> None:
+    job = cluster.submit(make_job(nodes=2, epochs=30), "limits={silence: 10m, step: 10m, input: 10m, autotune: 10m}")
+    begun = int(cluster.wait_step(job, 5, 120)["last_step"]["step"])
+    with Slowed(cluster.rank_pids(job)[1]):
+        ended = int(cluster.wait_step(job, begun + 60, 240)["last_step"]["step"])
+    cluster.wait_state(job, "JOB_STATE_COMPLETED")
+    told = metrics(cluster, job, f"names=slowest_rank&ranks=true&points=10000&from={begun + 5}&to={ended - 5}")
+    stretches = [one for one in told["ranks"] if begun + 5 <= int(one["first_step"]) <= ended - 5]
+    assert len(stretches) >= 10
+    # The other one waits for it.
+    for seconds, slow in (("own_seconds", 1), ("wait_seconds", 0)):
+        of = [statistics.fmean(float(one[seconds][rank]) for one in stretches) for rank in (0, 1)]
+        assert of[slow] > 1.5 * of[1 - slow], (seconds, of)
+    slowest = [point[3] for point in told["series"][0]["points"]]
+    assert slowest.count(1) > len(slowest) * 0.8

@@ -1,4 +1,4 @@
-"""One run, looked at in four ways over the same stretch: they show the same images a second."""
+"""One run, looked at in five ways over the same stretch: they show the same images a second."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import statistics
 import subprocess
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ pytestmark = [
 
 LEAST_REPORTS = 60
 SPEED = "train/images_per_second"
+# A line of the log's table: step, epoch, speed.
+LOGGED = re.compile(r" *(\d+) +[\d.]+ +([\d.]+) +\S+ +\S+ +\S+")
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def prometheus(cluster: Cluster) -> Iterator[Prometheus]:
     server.close()
 
 
-def test_four_ways_to_look_at_a_run_show_the_same(cluster: Cluster, prometheus: Prometheus, make_job: MakeJob) -> None:
+def test_five_ways_to_look_at_a_run_show_the_same(cluster: Cluster, prometheus: Prometheus, make_job: MakeJob) -> None:
     # A report about every second, and nothing between that would count in one way and not in another.
     sets = ("report={json_lines: true}", "train.log_every_steps=10", "train.eval_every_epochs=100000",
             "checkpoint.every_steps=0")  # fmt: skip
@@ -62,7 +65,15 @@ def test_four_ways_to_look_at_a_run_show_the_same(cluster: Cluster, prometheus: 
                           env={**os.environ, "IMGD_CHROMIUM": str(CHROMIUM)})  # fmt: skip
     assert page.returncode == 0, page.stderr
     table = cluster.cli("metrics", str(job), "--names", "images_per_second", "--points", "10000", "-o", "csv").stdout
+    log = cluster.cli("logs", str(job), "--rank", "0").stdout
     lines = [json.loads(line) for path in (tmp_logs(cluster)) for line in path.read_text().splitlines()]
+
+    # The log has a line in ten steps, which is what was reported of that step.
+    logged = {int(m[1]): float(m[2]) for line in log.splitlines() if (m := LOGGED.fullmatch(line))}
+    reported = {x["step"]: x[SPEED] for x in lines if SPEED in x}
+    told_by_log = {step: speed for step, speed in logged.items() if low <= step <= high}
+    assert len(told_by_log) >= 5
+    assert told_by_log == pytest.approx({step: reported[step] for step in told_by_log}, abs=0.06)
 
     def mean(pairs: list[tuple[float, float]]) -> float:
         within = [value for step, value in pairs if low <= step <= high]
@@ -70,7 +81,7 @@ def test_four_ways_to_look_at_a_run_show_the_same(cluster: Cluster, prometheus: 
         return statistics.fmean(within)
 
     figures = {
-        "trainer": mean([(x["step"], x[SPEED]) for x in lines if SPEED in x]),
+        "trainer": mean(list(reported.items())),
         "cli": mean([(float(r["step"]), float(r["last"])) for r in csv.DictReader(io.StringIO(table))]),
         "dashboard": mean([(float(step), float(value)) for step, value in json.loads(page.stdout)]),
         "prometheus": shown or 0.0,

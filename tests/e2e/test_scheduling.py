@@ -64,3 +64,52 @@ def test_a_quota_is_a_reason_to_wait_and_to_refuse(zones: Cluster, make_job: Mak
     assert refused.returncode != 0 and "has as many jobs waiting as the quota allows, 2" in refused.stderr
     zones.cli("cancel", str(running))
     zones.wait_state(one, "JOB_STATE_COMPLETED")
+
+
+POLICIES = """\
+policies:
+  - name: caps
+    text: ask Bob for more
+    projects: [vision]
+    defaults: {time_limit: 1h}
+    at_most: {time_limit: 2h, priority: 5, resources.ranks: 4, sweep.jobs: 2}
+    one_of: {data.train: [DATA/*], checkpoint.dir: [/shared/*]}
+"""
+
+
+def test_what_breaks_a_policy_is_refused_with_its_words_now_and_later(make_job: MakeJob, dataset: Path,
+                                                                      tmp_path: Path) -> None:  # fmt: skip
+    config = tmp_path / "imgd.yaml"
+    config.write_text(POLICIES.replace("DATA", str(dataset)))
+    vision = ["--set", "project=vision", "--set", "checkpoint.dir=/shared/a"]
+    job_file = str(make_job(nodes=1))
+    with Cluster(tmp_path, server_args=["--config", str(config)]) as cluster:
+        cluster.start_daemon()
+
+        def refused(*sets: str) -> str:
+            flags = [word for s in sets for word in ("--set", s)]
+            done = cluster.cli("submit", job_file, *vision, *flags, check=False)
+            assert done.returncode == 2 and not done.stdout, done
+            return done.stderr
+
+        words = "allowed by policy caps (ask Bob for more)"
+        assert f"time_limit: is 3h, and at most 2h is {words}" in refused("time_limit=3h")
+        assert f"resources.ranks: is 1 to 8, and at most 4 is {words}" in refused("resources.nodes={min: 1, max: 8}")
+        assert f"sweep.jobs: is 3, and at most 2 is {words}" in refused("sweep={grid: {seed: [1, 2, 3]}}")
+        assert f"data.train: is '{dataset.parent}/x', and {dataset}/* is {words}" in refused(
+            f"data.train={dataset}/../x"
+        )
+        assert f"checkpoint.dir: is '/tmp/c', and /shared/* is {words}" in refused("checkpoint.dir=/tmp/c")
+        others = int(cluster.json("submit", job_file, "--set", "time_limit=3h")["id"])
+        assert int(cluster.job(others)["time_limit_ms"]) == 3 * 3_600_000, "it is of no project"
+
+        job = cluster.json("submit", job_file, *vision)["id"]
+        assert int(cluster.job(int(job))["time_limit_ms"]) == 3_600_000, "the default"
+        for what in (["priority", job, "6"], ["extend", job, "90m"], ["extend", job, "--to", "none"]):
+            done = cluster.cli(*what, check=False)
+            assert done.returncode == 2 and words in done.stderr, done
+        assert "time_limit is 150m, and at most 2h" in cluster.cli("extend", job, "90m", check=False).stderr
+        cluster.cli("priority", job, "5")
+        cluster.cli("extend", job, "1h")
+        shown = cluster.job(int(job))
+        assert (shown["priority"], int(shown["time_limit_ms"])) == (5, 2 * 3_600_000)

@@ -15,7 +15,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -112,6 +111,41 @@ def test_a_shell_beside_a_rank_has_its_environment_and_folder_and_ends_with_it(c
     wait_for("the command to end", lambda: not running("sleep 571"))
     over = cluster.cli("shell", str(job), "--", "true", check=False)
     assert (over.returncode, "does not run now" in over.stderr or "has ended" in over.stderr) == (5, True)
+
+
+def ancestors(pid: int) -> list[int]:
+    found = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        found.append(pid)
+    return found
+
+
+def test_a_shell_beside_a_rank_is_on_the_node_of_that_rank(cluster: Cluster) -> None:
+    cluster.start_agent("b")
+    path = cluster.root / "job.yaml"
+    path.write_text("name: two\nresources: {nodes: 2}\ncommand: {run: 'sleep 600'}\n")
+    job = int(cluster.json("submit", str(path))["id"])
+    cluster.wait_state(job, "JOB_STATE_RUNNING")
+
+    def places() -> dict[int, str]:
+        found: dict[int, str] = {}
+        for pid in processes_with(f"IMGD_RUN_DIR={cluster.root}/", of="environ"):
+            env = dict(one.split("=", 1) for one in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in one)
+            found[int(env["RANK"])] = Path(env["IMGD_RUN_DIR"]).relative_to(cluster.root).parts[0]
+        return found
+
+    node_of = wait_for("both ranks", lambda: found if len(found := places()) == 2 else None, 20)
+    assert sorted(node_of) == [0, 1] and sorted(node_of.values()) == ["a", "b"], node_of
+    for rank, node in node_of.items():
+        with subprocess.Popen(shell(cluster, str(job), "--rank", str(rank), "--", "sh", "-c", "echo $RANK $$; cat"),
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as beside:  # fmt: skip
+            assert beside.stdout
+            said, pid = map(int, beside.stdout.readline().split())
+            assert said == rank
+            assert cluster.agents[node].pid in ancestors(pid)
+            beside.communicate(timeout=30)
+        assert any(f"beside rank {rank} of job {job} on node {node}" in text for text in session_events(cluster))
 
 
 def read_until(fd: int, words: str, seconds: float = 20) -> str:
@@ -364,8 +398,16 @@ def test_attach_shows_the_last_lines_and_what_follows_to_the_jobs_end(cluster: C
     detached = cluster.cli_process("attach", str(job))
     assert detached.stdout
     assert "leaves it alone" in detached.stdout.readline()
+
+    def attaches() -> list[str]:
+        events = map(json.loads, cluster.cli("events", "-o", "json").stdout.splitlines())
+        return [e["text"] for e in events if e["reason"] == "REASON_CODE_ATTACHED"]
+
+    wait_for("both to be recorded", lambda: len(attaches()) == 2, 10)
     detached.send_signal(signal.SIGINT)
     assert detached.wait(20) == 130
+    cluster.cli("logs", str(job))
+    assert len(attaches()) == 2 and all(text.endswith(f"attaches to job {job}") for text in attaches()), attaches()
     assert cluster.job(job)["state"] == "JOB_STATE_RUNNING"
     gate.touch()
     rest, said = attached.communicate(timeout=120)
@@ -442,44 +484,3 @@ def read_all(connection: socket.socket) -> bytes:
     while piece := connection.recv(1 << 16):
         data += piece
     return data
-
-
-TENSORBOARD = f"""#!{sys.executable}
-import http.server, sys
-assert sys.argv[1] == "--logdir" and sys.argv[3:5] == ["--host", "127.0.0.1"] and sys.argv[5] == "--port"
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(("shows " + sys.argv[2]).encode())
-http.server.HTTPServer(("127.0.0.1", int(sys.argv[6])), Handler).serve_forever()
-"""
-
-
-def test_tensorboard_of_a_job_is_started_on_its_node_and_ended_with_the_forward(cluster: Cluster) -> None:
-    program = cluster.root / "bin" / "tensorboard"
-    program.parent.mkdir()
-    program.write_text(TENSORBOARD)
-    program.chmod(0o755)
-    job = run_job(cluster)
-    none = cluster.cli("forward", str(job), "tensorboard", check=False)
-    assert (none.returncode, "there is no TensorBoard on the node" in none.stderr) == (5, True)
-
-    cluster.cli("cancel", str(job), "--wait")
-    cluster.agents["a"].terminate()
-    cluster.agents["a"].wait()
-    (cluster.root / "agent.yaml").write_text(f"tensorboard: {program}\n")
-    cluster.start_agent("a", "--config", str(cluster.root / "agent.yaml"))
-    job = run_job(cluster)
-    forward = cluster.cli_process("forward", str(job), "tensorboard", "--port", "0")
-    assert forward.stdout
-    shown = [forward.stdout.readline() for _ in range(2)][1]
-    assert "TensorBoard of" in shown
-    assert get(shown.split()[0]).decode().startswith(f"shows {cluster.root}/checkpoints/")
-    forward.send_signal(signal.SIGINT)
-    assert forward.wait(20) == 130
-    wait_for("TensorBoard to end", lambda: not processes_with(str(program)))
-
-    program.write_text("#!/bin/sh\necho it is broken >&2\nexit 1\n")
-    broken = cluster.cli("forward", str(job), "tensorboard", check=False)
-    assert (broken.returncode, "it is broken" in broken.stderr) == (5, True)

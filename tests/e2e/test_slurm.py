@@ -36,9 +36,13 @@ def slurm() -> Iterator[Slurm]:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Cluster]:
+    """By TLS, with the token of docs/hosts.md in a folder that the nodes see."""
     (tmp_path / "checkpoints").mkdir()
-    with Cluster(tmp_path) as cluster:
+    told = re.search(r"^imgcli (node join-token [^>]*?) *>token", (ROOT / "docs/hosts.md").read_text(), re.MULTILINE)
+    assert told, "docs/hosts.md makes no token"
+    with Cluster(tmp_path, secure=True) as cluster:
         cluster.start_daemon()
+        (tmp_path / "token").write_text(cluster.cli(*told[1].split()).stdout)
         yield cluster
 
 
@@ -49,12 +53,13 @@ def nodes_in(cluster: Cluster, state: str) -> list[str]:
 def allocate(slurm: Slurm, cluster: Cluster, **settings: str) -> str:
     """Starts the agents on both nodes; the allocation's number."""
     root = cluster.root
-    environment = {"IMGD": cluster.address, "IMGD_NOTICE_DIR": str(root), "PATH": f"{BIN}:{os.environ['PATH']}",
+    environment = {"IMGD": cluster.server, "IMGD_NOTICE_DIR": str(root), "PATH": f"{BIN}:{os.environ['PATH']}",
                    "TMPDIR": str(root), **settings}  # fmt: skip
     slurm.environment |= environment
     submitted = slurm.run("sbatch", "--parsable", "--nodes=2", "--export=ALL", f"--chdir={root}",
                           f"--output={root}/allocation.log", str(SCRIPT), "--nvml", "none", "--cpu-slots", "1",
-                          "--metrics-listen", "off", "--shared-folder", str(root / "checkpoints"))  # fmt: skip
+                          "--metrics-listen", "off", "--shared-folder", str(root / "checkpoints"),
+                          "--token-file", str(root / "token"))  # fmt: skip
     number = submitted.stdout.strip()
     wanted = [f"n1-{number}", f"n2-{number}"]
     wait_for("the allocation's nodes", lambda: nodes_in(cluster, "NODE_STATE_READY") == wanted, 60)
@@ -82,8 +87,12 @@ def test_a_job_runs_on_slurms_nodes_and_leaves_them_before_the_allocation_ends(
     assert not processes_with(f"imgagent-{number}."), "something of the allocation is left"
     assert not list(daemon.root.glob(f"imgagent-{number}.*")) and not list(daemon.root.glob(".imgd-allocation-*"))
 
-    # The next allocation brings other nodes, on which it goes on.
-    allocate(slurm, daemon)
+    # The next allocation brings other nodes, on which it goes on. The token has uses enough for both.
+    other = allocate(slurm, daemon)
+    (token,) = daemon.json("node", "join-tokens")
+    assert sorted(use["node"] for use in token["joined"]) == sorted(
+        f"n{i}-{n}" for i in (1, 2) for n in (number, other)
+    )
     done = daemon.wait_step(second, int(left["last_checkpoint"]["step"]) + 3)
     assert int(done["generation"]) == 2
     daemon.cli("cancel", str(second), "--wait")

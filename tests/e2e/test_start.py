@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import BIN, ROOT, free_port, processes_with, wait_for
 
+NOBODY = (65534, 65534)
 JOB = """\
 name: long
 resources: {nodes: 1, ranks_per_node: 1}
@@ -59,19 +62,34 @@ def test_stop_ends_every_job_however_many_wait(programs: Path, tmp_path: Path) -
     assert processes_with(str(tmp_path)) == []
 
 
-def test_a_daemon_to_try_things_needs_no_root_and_says_what_is_next(tmp_path: Path) -> None:
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder of nobody's, out of pytest's own, which only its user may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        if os.geteuid() == 0:
+            os.chown(folder, *NOBODY)
+        yield Path(folder)
+
+
+def test_a_daemon_to_try_things_needs_no_root_and_says_what_is_next(home: Path) -> None:
     port, web_port = free_port(), free_port()
-    command = [str(BIN / "imgd"), "--dev", "--listen", f"127.0.0.1:{port}", "--web-listen", f"127.0.0.1:{web_port}"]
-    with subprocess.Popen(command, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True) as daemon:  # fmt: skip
+    program = shutil.copy(BIN / "imgd", home / "program")  # where the build is, nobody may not look
+    command = [program, "--dev", "--listen", f"127.0.0.1:{port}", "--web-listen", f"127.0.0.1:{web_port}"]
+    if os.geteuid() == 0:
+        command = ["setpriv", f"--reuid={NOBODY[0]}", f"--regid={NOBODY[1]}", "--clear-groups", "--no-new-privs",
+                   "--bounding-set=-all", *command]  # fmt: skip
+    with subprocess.Popen(command, env={"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(home)}, cwd="/",
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as daemon:  # fmt: skip
         try:
             assert daemon.stdout
             told = [daemon.stdout.readline() for _ in range(5)]
-            assert str(tmp_path / "imgd") in told[0] and f"imgagent --server 127.0.0.1:{port}" in told[1], told
+            assert str(home / "imgd") in told[0] and f"imgagent --server 127.0.0.1:{port}" in told[1], told
             assert told[4] == f"The dashboard: http://127.0.0.1:{web_port}\n"
             with urllib.request.urlopen(f"http://127.0.0.1:{web_port}/", timeout=10) as page:
                 assert b"<html" in page.read()
-            assert (tmp_path / "imgd/state.db").exists()
+            kept = home / "imgd/state.db"
+            assert kept.stat().st_uid == (NOBODY[0] if os.geteuid() == 0 else os.geteuid()) != 0
+            assert Path(f"/proc/{daemon.pid}").stat().st_uid != 0
         finally:
             daemon.terminate()
     assert daemon.returncode == 0

@@ -277,7 +277,7 @@ def start_nodes(network: Network, root: Path, address: dict[str, str]) -> Cluste
     cluster = Cluster(root, server_args=["--config", str(config)], host=network.address["hub"], port=7650,
                       prefix=["ip", "netns", "exec", network.hub])  # fmt: skip
     cluster.start_daemon()
-    for node in ("a", "b"):
+    for node in network.names:
         cluster.start_agent(node, "--shared-folder", str(root / "checkpoints"), "--address", address[node],
                             prefix=network.command(node))  # fmt: skip
     return cluster
@@ -334,5 +334,27 @@ def test_a_node_off_the_network_is_lost_as_soon_as_its_gang_waits_for_it(
         assert cluster.node_state("b") == "NODE_STATE_LOST"
         cluster.cli("cancel", str(job))
         network.mend("b")
+    finally:
+        cluster.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("network", ["abcd"], indirect=True)
+@pytest.mark.parametrize("cut", ["a", "b"])  # rank 0's, where the ranks meet, and another one's
+def test_a_node_that_its_gang_does_not_reach_is_named_and_the_job_starts_elsewhere(
+    cut: str, network: Network, tmp_path: Path, make_job: MakeJob
+) -> None:
+    """Its agent reaches the daemon all the while, so that nothing but the gang's own start can tell."""
+    cluster = start_nodes(network, tmp_path, network.data_address)
+    try:
+        network.cut_data(cut)
+        job = cluster.submit(make_job(nodes=3, epochs=1), "limits={start: 15s}", "train.global_batch=24")
+        assert [p["node"] for p in cluster.job(job)["placements"]] == ["a", "b", "c"]
+        reason = wait_requeued(cluster, job, 60)
+        assert f"the ranks got no answer from node {cut} or waited for it, so that it is avoided" in reason["text"]
+        assert "last_step" not in cluster.job(job)
+        done = cluster.wait_state(job, "JOB_STATE_COMPLETED")
+        assert {p["node"] for p in done["placements"]} == {"a", "b", "c", "d"} - {cut}
+        assert int(done["restarts"]) == 1
     finally:
         cluster.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -204,6 +205,48 @@ def test_a_node_joins_by_a_token_once_and_no_second_agent_takes_its_name(secure:
     secure.restart_agent("a")
 
 
+def test_a_join_token_is_for_as_many_nodes_and_as_long_as_its_options_say(secure: Cluster) -> None:
+    def made(*args: str) -> tuple[str, int, float]:
+        token = json.loads(join_token(secure, *args, "-o", "json"))
+        return token["secret"], int(token["uses"]), (int(token["expires_us"]) - int(token["created_us"])) / 1e6
+
+    assert made()[1:] == (1, 3600.0)
+    secret, uses, seconds = made("--uses", "2", "--ttl", "90m")
+    assert (uses, seconds) == (2, 5400.0)
+    for name in ("a", "b"):
+        spawn_agent(secure, name, secret)
+        wait_for(f"node {name}", lambda: secure.node_state(name) == "NODE_STATE_READY", 20)  # noqa: B023
+    spawn_agent(secure, "c", secret)
+    wait_log(secure, "c", "is used up: it was good for 2 and a, b joined by it")
+    assert secure.node_state("c") == ""
+
+    short, _, seconds = made("--ttl", "1s")
+    assert seconds == 1
+    time.sleep(1.1)
+    spawn_agent(secure, "d", short)
+    wait_log(secure, "d", "has expired")
+    wait_refusal(secure, "asked to join as node d was not let in: the join token")
+    for args, words in ((("--uses", "100001"), "100000"), (("--ttl", "31d"), "30 days")):
+        refused = secure.cli("node", "join-token", *args, check=False)
+        assert refused.returncode != 0 and words in refused.stderr
+
+
+def test_of_an_api_token_only_its_hash_is_kept(secure: Cluster) -> None:
+    secret = secure.cli("token", "create", "--scope", "operate", "--owner", "ada", "--name", "ada").stdout.strip()
+    assert secret.startswith("imgd_") and len(secret) > 20
+    listed = subprocess.run([BIN / "imgcli", "--server", secure.server, "nodes"], capture_output=True, timeout=30,
+                            env={**secure.client_env, "IMGD_TOKEN": secret})  # fmt: skip
+    assert listed.returncode == 0
+    hashed = hashlib.sha256(secret.encode()).hexdigest()
+    files = {path: path.read_bytes() for path in (secure.root / "imgd").rglob("*") if path.is_file()}
+    files[secure.root / "imgd.log"] = log_of(secure, "imgd").encode()
+    assert {path.name for path in files} >= {"state.db", "state.db-wal", "metrics.db"}
+    assert any(hashed.encode() in content for path, content in files.items() if path.name.startswith("state.db"))
+    for path, content in files.items():
+        assert secret.removeprefix("imgd_").encode() not in content, path
+    assert secret not in secure.cli("token", "list", "-o", "json").stdout
+
+
 def test_a_token_of_another_ca_sends_nothing(secure: Cluster) -> None:
     token = join_token(secure).strip()
     wrong = token[:-64] + "0" * 64
@@ -318,6 +361,7 @@ def test_a_lost_ca_is_said_on_all_sides_and_a_new_one_takes_new_tokens(secure: C
     (secure.root / "imgd/ca.crt").unlink()
     secure.start_daemon()
     wait_log(secure, "a", "was not signed by the CA that is trusted here")
+    wait_log(secure, "imgd", "a machine does not take imgd's certificate: it trusts another CA")
     env = {**secure.client_env, "IMGD_CA": str(old_ca)}
     told = subprocess.run([BIN / "imgcli", "--server", secure.server, "nodes"], env=env, capture_output=True, text=True)
     assert told.returncode == 5 and "was not signed by the CA that is trusted here" in told.stderr
@@ -377,9 +421,15 @@ def test_an_expired_certificate_of_the_server_names_the_times(tmp_path: Path) ->
                  "--state-dir", str(tmp_path / "imgd"), "--config", str(config)]  # fmt: skip
         cluster.daemon = cluster._spawn("imgd2", again)
         wait_log(cluster, "imgd2", "serves on")
+        # Its own log has it before anybody calls, and again whenever the files are read.
+        warning = f"the certificate in {tmp_path}/own-server.crt has run out, and nobody takes it"
+        wait_log(cluster, "imgd2", warning)
+        cluster.daemon.send_signal(signal.SIGHUP)
+        wait_for("the warning again", lambda: log_of(cluster, "imgd2").count(warning) == 2, 20)
         told = cluster.cli("nodes", check=False)
         assert told.returncode == 5 and "and by this machine's clock it is" in told.stderr
         wait_log(cluster, "a", "and by this machine's clock it is", 30)
+        wait_log(cluster, "imgd2", "a machine does not take imgd's certificate: by its clock it has expired", 30)
         assert cluster.agents["a"].poll() is None, "it waits for a better one"
 
 

@@ -17,7 +17,7 @@ Done = subprocess.CompletedProcess[str]
 ADDRESS = "192.0.2.1"  # of the machine on its network, which nobody else is on
 
 # What a machine that starts has of its own, around the root $1, with the files $2 of this machine to read at /mnt; then
-# systemd, which asks nobody for users and passwords. A root that is left for good, and not by chroot, may make namespaces.
+# systemd. Whoever is in a root by chroot may make no user namespaces, which units ask for: this one is left for good.
 BOOT = f"""
 set -e
 mount --make-rprivate /
@@ -86,8 +86,8 @@ def os_release() -> dict[str, str]:
 
 @dataclass
 class Machine:
-    """Namespaces of its own around the root: of mounts, processes, network and control groups, and in them systemd and an
-    address that others could reach. `shared` is to be read at /mnt.
+    """Namespaces of its own around the root: of mounts, processes, network and control groups, and in them systemd and
+    an address that others could reach. `shared` is to be read at /mnt.
 
     What is run by `say` is in the transcript as well, as a person would see it.
     """
@@ -119,8 +119,9 @@ class Machine:
         self.holder.wait()
         events = self.cgroup / "cgroup.events"
         wait_for("all of it to end", lambda: "populated 0" in events.read_text(), 20)
-        for folder, _, _ in os.walk(self.cgroup, topdown=False):
-            os.rmdir(folder)
+        for folder in sorted(filter(Path.is_dir, self.cgroup.rglob("*")), reverse=True):
+            folder.rmdir()
+        self.cgroup.rmdir()
 
     @property
     def cgroup(self) -> Path:
@@ -186,7 +187,8 @@ class Machine:
     def processes(self, unit: str) -> dict[int, str]:
         """Names of the unit's processes by their pids inside, those in groups below its own too."""
         show = ("cd /sys/fs/cgroup/system.slice/$1.service 2>/dev/null || exit 0;"
-                "for pid in $(find . -name cgroup.procs -exec cat {} +); do echo $pid $(cat /proc/$pid/comm); done")  # fmt: skip
+                "for pid in $(find . -name cgroup.procs -exec cat {} +);"
+                "do echo $pid $(cat /proc/$pid/comm); done")  # fmt: skip
         lines = self.run("sh", "-c", show, "sh", unit).stdout.splitlines()
         return {int(pid): name for pid, _, name in (line.partition(" ") for line in lines)}
 

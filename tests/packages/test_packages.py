@@ -51,8 +51,11 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def machine(debs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """With what the packages depend on, and none of them."""
+def machine(
+    debs: dict[str, Path], newer: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machine]:
+    """With what the packages depend on, and none of them. All is packed before: what follows is timed."""
+    assert newer
     root = tmp_path_factory.mktemp("machine") / "root"
     try:
         make_root(root)
@@ -143,6 +146,15 @@ def test_a_package_depends_on_what_it_links_and_has_its_manual(debs: dict[str, P
         listing = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True).stdout
         assert re.search(rf"/usr/share/man/man[18]/{name}\.[18]\.gz", listing)
         assert not re.search(r"^\S+ (?!root/root)", listing, re.MULTILINE), "not all files are root's"
+    listing = subprocess.run(["dpkg-deb", "-c", debs["imgcli"]], check=True, capture_output=True, text=True).stdout
+    for completion in ("bash-completion/completions/imgcli", "zsh/vendor-completions/_imgcli",
+                       "fish/vendor_completions.d/imgcli.fish"):  # fmt: skip
+        assert f"./usr/share/{completion}\n" in listing
+
+
+def test_an_upgrade_ships_megabytes(debs: dict[str, Path]) -> None:
+    """All of them but the runtime, which has LibTorch and CUDA."""
+    assert RUNTIME not in debs and sum(deb.stat().st_size for deb in debs.values()) < 20_000_000
 
 
 def test_the_same_commit_gives_the_same_bytes(debs: dict[str, Path], tmp_path: Path) -> None:
@@ -192,7 +204,6 @@ def test_on_the_network_it_speaks_tls_and_asks_who_one_is(machine: Machine) -> N
 def test_an_agent_that_is_installed_joins_by_a_token(machine: Machine, debs: dict[str, Path], tmp_path: Path) -> None:
     machine.install(debs["imgagent"], debs["imgtrain"], pack_runtime(tmp_path, debs["imgtrain"]))
     mount_libraries(machine)
-    token = machine.root / "etc/imgd/join-token"
     machine.say("sh", "-c", "imgcli node join-token > /etc/imgd/join-token")
     machine.say("chown", "imgd", "/etc/imgd/join-token")
     machine.say("chmod", "600", "/etc/imgd/join-token")
@@ -212,7 +223,6 @@ def test_an_agent_that_is_installed_joins_by_a_token(machine: Machine, debs: dic
     (used,) = shown(machine, "node", "join-tokens")
     assert [use["node"] for use in used["joined"]] == [node["name"]] and int(used.get("uses_left", 0)) == 0
     assert (machine.root / "var/lib/imgagent/node.key").stat().st_mode & 0o777 == 0o600
-    token.unlink()
     looked = machine.run("runuser", "-u", "imgd", "--", "imgagent", "doctor", "--config", "/etc/imgd/agent.yaml",
                          "-o", "json", check=False).stdout  # fmt: skip
     checks = {line["check"]: line for line in json.loads(looked)["checks"]}
@@ -259,7 +269,7 @@ def test_a_job_learns_and_an_upgrade_does_not_disturb_it(
     took = time.monotonic() - began["install"]
     sizes = ", ".join(f"{name} {deb.stat().st_size / 1e6:.1f} MB" for name, deb in sorted(debs.items()))
     with capsys.disabled():
-        print(f" [{took / 60:.1f} minutes from apt install of imgd to the first curve; packages: {sizes}]", end="")
+        print(f" [{took:.0f} s from apt install of imgd to the first curve; packages: {sizes}]", end="")
     machine.say("imgcli", "metrics", "1", "--names", "loss", "--points", "4", "-o", "csv")
     ranks = run_of(machine)
     started = [main_pid(machine, name) for name in ("imgd", "imgagent")]
@@ -284,7 +294,9 @@ def settings_of_a_unit(machine: Machine, unit: str, *lines: str) -> None:
     """A drop-in of the unit's, until the machine ends."""
     folder = f"/run/systemd/system/{unit}.service.d"
     machine.run("install", "-d", folder)
-    machine.run("sh", "-c", 'folder=$1; shift; printf "%s\\n" "[Service]" "$@" >$folder/test.conf', "sh", folder, *lines)
+    machine.run(
+        "sh", "-c", 'folder=$1; shift; printf "%s\\n" "[Service]" "$@" >$folder/test.conf', "sh", folder, *lines
+    )
     machine.systemctl("daemon-reload")
 
 
@@ -325,7 +337,7 @@ def test_a_daemon_with_a_wrong_configuration_says_so_once(machine: Machine) -> N
     right = config.read_text()
     config.write_text(right.replace("\nlisten: 0.0.0.0:7650\n", "\nlisten: everywhere\n"))
     assert machine.run("systemctl", "reload", "imgd").returncode == 0
-    wait_for("words", lambda: "listen: everywhere" in machine.journal("imgd"), 10)
+    wait_for("words", lambda: "everywhere" in machine.journal("imgd"), 10)
     assert machine.run("imgcli", "nodes").returncode == 0, "what runs goes on with what it had"
     assert machine.run("systemctl", "restart", "imgd", check=False).returncode != 0
     assert machine.systemctl("is-failed", "imgd") == "failed"
@@ -339,6 +351,24 @@ def test_grafanas_dashboards_and_prometheus_rules_are_where_its_page_says(machin
     folder = machine.root / "usr/share/imgd/grafana"
     files = {path.name for path in folder.rglob("*")}
     assert {"cluster.json", "job.json", "node.json", "control.json", "alerts.yml", "prometheus.yml"} <= files
+
+
+def test_an_agent_that_is_removed_says_that_jobs_run_and_finds_them_when_it_is_installed_again(
+    machine: Machine, newer: dict[str, Path]
+) -> None:
+    machine.run("imgcli", "submit", "/srv/job.yaml")
+    wait_for("a curve", lambda: len(curve(machine, "3")) >= 2, 60)
+    run = run_of(machine)
+    removed = machine.run("apt-get", "remove", "-y", "imgagent").stdout
+    assert (
+        "jobs still run on this node" in removed and f"imgcli node drain {ready_nodes(machine)[0]['name']}" in removed
+    )
+    assert set(machine.processes("imgagent")) == run
+    machine.install(newer["imgagent"])
+    at_restart = max(curve(machine, "3"))
+    wait_for("the job to go on", lambda: max(curve(machine, "3")) > at_restart + 5, 30)
+    assert run_of(machine) == run
+    machine.run("imgcli", "cancel", "--wait", "3")
 
 
 def test_removed_it_keeps_what_is_its_owners(machine: Machine) -> None:

@@ -94,11 +94,13 @@ void Daemon::Tick() {
 /// Heartbeats: not messages of their own, to save time.
 void Daemon::Beat() {
   const Now now = world_->time.now();
+  auto& heard = world_->ledger.heard;
+  auto next = heard.begin();  // both are by name
   for (const NodeRecord* const node : reactor_.state().all_nodes()) {
     const Agent* const agent = node->Connected() ? world_->network.Passing(node->session) : nullptr;
     if (agent == nullptr || agent->id() != node->id) continue;
     reactor_.OnHeartbeat(node->id, now);
-    world_->ledger.Heard(node->id, now.steady);
+    next = std::next(heard.insert_or_assign(next, node->id, now.steady));
   }
 }
 

@@ -97,15 +97,31 @@ def try_one(number: int, mutant: Mutant) -> tuple[str, str]:
     return found
 
 
-def table(results: dict[str, list[str]]) -> str:
+OLD = "not tried anew; before: "
+
+
+def rows_before(readme: str) -> dict[str, tuple[str, str]]:
+    """Seed and rule by mutant, as the table has them that is there."""
+    rows = [line.strip("| ").split(" | ") for line in readme.split(BEGIN)[1].split(END)[0].splitlines()]
+    return {row[0]: (row[2].removeprefix(OLD), row[3]) for row in rows if len(row) == 4}
+
+
+def table(results: dict[str, list[str]], before: dict[str, tuple[str, str]]) -> str:
     lines = [f"Each mutant lived {SEEDS:,} seeds, or until one broke a rule.", "",
              "| mutant | file | found by seed | by the rule |", "| --- | --- | --- | --- |"]  # fmt: skip
     for mutant in MUTANTS:
-        seed, rule = results.get(mutant.name, ["not tried", ""])
+        if mutant.name in results:
+            seed, rule = results[mutant.name]
+        elif mutant.name in before:
+            seed, rule = OLD + before[mutant.name][0], before[mutant.name][1]
+        else:
+            seed, rule = "not tried", ""
         lines.append(f"| {mutant.name} | {mutant.file} | {seed} | {rule} |")
     tried = [results[mutant.name] for mutant in MUTANTS if mutant.name in results]
     missed = sum(seed in (MISSED, UNKNOWN) for seed, _ in tried)
-    lines += ["", f"{len(tried)} mutants, {len(tried) - missed} found."]
+    rest = len(MUTANTS) - len(tried)
+    more = f"; {rest} more were not tried anew (`./run sim --mutants --untried` goes on)" if rest else ""
+    lines += ["", f"{len(tried)} mutants tried on this version, {len(tried) - missed} found{more}."]
     if REPLACED:
         lines += ["", "Replaced, since nothing could be seen of them:", ""]
         lines += [f"- {name}: {why}" for name, why in REPLACED]
@@ -115,7 +131,7 @@ def table(results: dict[str, list[str]]) -> str:
 def write_readme(results: dict[str, list[str]]) -> None:
     text = README.read_text()
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    README.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
+    README.write_text(f"{before}{BEGIN}\n{table(results, rows_before(text))}\n{END}{after}")
 
 
 def main() -> int:

@@ -195,7 +195,13 @@ Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Devic
   QuietLibTorch();
   const char* phase = "connecting to rank 0's store";
   try {
-    auto store = ConnectStore(env, env.rank == 0 && !env.store_is_elsewhere);
+    const bool serves = env.rank == 0 && !env.store_is_elsewhere;
+    if (!serves) pulse.SetConnecting(env.master_address);
+    auto store = ConnectStore(env, serves);
+    pulse.SetConnecting("");
+    // To meet counts as the first collective: whoever does not come to the store is behind those that did.
+    pulse.CountCollectivesBy([] { return uint64_t{1}; });
+    pulse.SetPosition(0, "meeting the other ranks");
     IMGD_TRY(WaitForAll(*store, env));
     phase = device.is_cuda() ? "making the communicators of Gloo and NCCL" : "making Gloo's communicator";
     pulse.SetPosition(0, phase);
@@ -204,7 +210,7 @@ Result<std::unique_ptr<Gang>> Gang::Join(const Environment& env, const at::Devic
     gang->parts_->board = std::make_unique<PositionBoard>(ConnectStore(env, false), env.rank, env.world_size,
                                                           HostName(), pulse);
     pulse.CountCollectivesBy(
-        [group = gang->parts_->group, device] { return CollectivesBegun(*group, device); });
+        [group = gang->parts_->group, device] { return 1 + CollectivesBegun(*group, device); });
   } catch (const std::exception& e) {
     if (IsPortInUse(e.what())) {
       return Fail(

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/utf8.h"
+#include "common/version.h"
 
 namespace imgd::report {
 namespace {
@@ -62,6 +63,7 @@ v1::TrainerEvent EventOf(const Started& x) {
   v1::TrainerEvent event;
   auto& out = *event.mutable_started();
   out.set_pid(::getpid());
+  out.set_version(kVersion);
   out.set_world_size(static_cast<uint32_t>(x.world_size));
   out.set_device(ToUtf8(x.device));
   out.set_start_step(x.start_step);

@@ -58,9 +58,10 @@ std::optional<v1::ConnectResponse> FakeAgent::NextCommand() {
   return std::nullopt;
 }
 
-void FakeAgent::Heartbeat() {
+void FakeAgent::Heartbeat(std::vector<v1::DeviceReading> readings) {
   v1::ConnectRequest message;
-  message.mutable_heartbeat();
+  auto* heartbeat = message.mutable_heartbeat();
+  for (auto& reading : readings) *heartbeat->add_readings() = std::move(reading);
   Send(message);
 }
 

@@ -30,7 +30,8 @@ class FakeAgent {
   /// The next of both.
   std::optional<v1::ConnectResponse> Next();
 
-  void Heartbeat();
+  /// `readings`: of its devices, in their order.
+  void Heartbeat(std::vector<v1::DeviceReading> readings = {});
   /// The answer to a ShowMetrics.
   void Metrics(uint64_t number, const std::string& text);
   void Status(const v1::RunStatus& status);

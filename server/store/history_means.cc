@@ -1,0 +1,76 @@
+#include "server/store/history_means.h"
+
+#include <cmath>
+#include <limits>
+
+namespace imgd {
+namespace {
+
+/// The mean of what was so far, in which each value weighs so much less than the next. Without the start's
+/// bias: the first value is the first mean (Kingma and Ba 2015, section 3).
+class Smoother {
+ public:
+  explicit Smoother(double weight) : weight_(weight) {}
+  void Add(double value) {
+    if (!std::isfinite(value)) return;
+    sum_ = sum_ * weight_ + value * (1 - weight_);
+    share_ = share_ * weight_ + (1 - weight_);
+    ++numbers_;
+  }
+  /// NaN before the first number.
+  double Value() const { return share_ > 0 ? sum_ / share_ : std::numeric_limits<double>::quiet_NaN(); }
+  uint64_t numbers() const { return numbers_; }
+
+ private:
+  double weight_;
+  double sum_ = 0;
+  double share_ = 0;
+  uint64_t numbers_ = 0;
+};
+
+/// How many numbers back the others together weigh less than a part in 10^18.
+uint64_t ReachOf(double weight) {
+  constexpr double kNothing = 1e-18;
+  return static_cast<uint64_t>(std::ceil(std::log(kNothing) / std::log(weight)));
+}
+
+/// Brings `smoother`, which knows the values before `from`, to the values before `to`.
+Status Advance(HistoryValues& values, uint64_t from, uint64_t to, double weight, Smoother& smoother) {
+  const uint64_t reach = ReachOf(weight);
+  // Further back where many of them are no numbers.
+  for (uint64_t back = reach; back < to - from; back *= 8) {
+    Smoother last(weight);
+    IMGD_TRY(values.Each(to - back, to, [&last](double value) { last.Add(value); }));
+    if (last.numbers() < reach) continue;
+    smoother = last;
+    return {};
+  }
+  return values.Each(from, to, [&smoother](double value) { smoother.Add(value); });
+}
+
+}  // namespace
+
+Result<std::optional<double>> MeanOf(HistoryValues& values) {
+  double sum = 0;
+  uint64_t numbers = 0;
+  IMGD_TRY(values.Each(0, values.size(), [&](double value) {
+    if (!std::isfinite(value)) return;
+    sum += value;
+    ++numbers;
+  }));
+  return numbers == 0 ? std::optional<double>() : sum / static_cast<double>(numbers);
+}
+
+Status Smooth(HistoryValues& before, HistoryValues& values, double weight, std::vector<CurvePoint>& points) {
+  Smoother smoother(weight);
+  IMGD_TRY(Advance(before, 0, before.size(), weight, smoother));
+  uint64_t next = 0;
+  for (auto& point : points) {
+    IMGD_TRY(Advance(values, next, next + point.count, weight, smoother));
+    next += point.count;
+    point.smooth = smoother.Value();
+  }
+  return {};
+}
+
+}  // namespace imgd

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "server/store/history_column.h"
+#include "server/store/history_reader.h"
+
+namespace imgd {
+
+/// The mean of all the values that are numbers, where there is one. Throws and fails as the columns do.
+Result<std::optional<double>> MeanOf(HistoryValues& values);
+
+/// Puts into each point the exponentially weighted mean of all the values up to its last one, those of
+/// `before` first; the points stand for `values`, in order. `weight`, above 0 and below 1, is what a value
+/// weighs against the next. Where points are far apart it reads only what still counts: values that together
+/// weigh a part in 10^18 are left out. Throws and fails as the columns do.
+Status Smooth(HistoryValues& before, HistoryValues& values, double weight, std::vector<CurvePoint>& points);
+
+}  // namespace imgd
