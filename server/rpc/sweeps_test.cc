@@ -154,6 +154,7 @@ TEST_F(SweepsRpc, WhatIsHeldBackAndCanNeverStartSaysSoAndNoTime) {
 }
 
 TEST_F(SweepsRpc, WhereJobsAskForOtherThingsItIsSaidWhichOneWasLookedAt) {
+  FakeAgent agent(channel, "a", 2);
   const auto same = Stored(File("rn18", "sweep: {grid: {seed: [1, 2]}}\n"), "", true);
   EXPECT_EQ(same.warnings_size(), 0);
   const auto other = Stored(File("rn18", "sweep: {grid: {resources.ranks_per_node: [1, 2]}}\n"), "", true);
