@@ -223,7 +223,9 @@ browserTest('what a job has made: checkpoints, classes, mistakes', async ({ page
   assert.deepEqual(await checkpoints.nth(0).locator('.badge').allTextContents(), ['last', 'best']);
   assert.deepEqual(await checkpoints.nth(1).locator('.badge').allTextContents(), ['newest 2']);
   assert.equal(await checkpoints.first().locator('.downloads a', { hasText: 'manifest.json' }).count(), 1);
-  const shares = await page.locator('section[aria-label=Classes] tbody tr td:nth-child(4)').allTextContents();
+  const classes = page.locator('section[aria-label=Classes] tbody tr td:nth-child(4)');
+  await classes.nth(9).waitFor();
+  const shares = await classes.allTextContents();
   const numbers = shares.map((text) => Number.parseFloat(text));
   assert.equal(numbers.length, 10);
   assert.deepEqual(
