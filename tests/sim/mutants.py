@@ -121,9 +121,6 @@ MUTANTS = [
     Mutant("a paused job is forgotten over a restart", "cluster_state.cc",
            "    jobs_.emplace(job.id, std::move(job));\n",
            "    if (job.state != JobState::kPaused) jobs_.emplace(job.id, std::move(job));\n"),
-    Mutant("a job that has ended is cancelled once more", "reactor.cc",
-           "  if (known->state == JobState::kCancelled) return {};\n  if (IsFinal(known->state)) {\n",
-           "  if (false) {\n"),
     Mutant("a failed job is not put back into the queue", "cluster_state.cc",
            "  if (held_back_.Update(job)) Enqueue(job);\n  LookAtWaits(job);\n",
            "  if (held_back_.Update(job) && job.restarts == 0) Enqueue(job);\n"),
@@ -375,6 +372,8 @@ MUTANTS = [
 
 # Name, and why it could not be seen.
 REPLACED: list[tuple[str, str]] = [
+    ("a job that has ended is cancelled once more (OnCancel); any state may follow any other (ChangeState)",
+     "each of the two refuses what the other would let through"),
     ("checkpoints of older generations are taken (OnTrainerCheckpoint)",
      "the engine asks AcceptsReportsOf before, which refuses them too"),
     ("runs that were under way are not looked at after a restart (Restore)",
