@@ -94,8 +94,9 @@ def test_torchrun_itself_makes_a_gang_of_four_workers_on_two_nodes(cluster: Clus
         "dist.init_process_group('gloo')\n"
         "rank = torch.tensor([float(dist.get_rank())])\n"
         "dist.all_reduce(rank)\n"
-        "print('rank', dist.get_rank(), 'of', dist.get_world_size(), 'on', os.environ['GROUP_RANK'],"
-        " 'local', os.environ['LOCAL_RANK'], 'sum', int(rank), flush=True)\n"
+        "words = ['rank', dist.get_rank(), 'of', dist.get_world_size(), 'on', os.environ['GROUP_RANK'],"
+        " 'local', os.environ['LOCAL_RANK'], 'sum', int(rank)]\n"
+        "os.write(1, (' '.join(map(str, words)) + '\\n').encode())  # whole: two write into one log\n"
         "dist.destroy_process_group()\n")  # fmt: skip
     job = submit(cluster, tmp_path, "name: torchrun\nresources: {nodes: 2, ranks_per_node: 2}\nmax_restarts: 0\n"
                  "command:\n  per: node\n  env: {OMP_NUM_THREADS: 1}\n"
