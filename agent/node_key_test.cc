@@ -6,6 +6,7 @@
 #include "agent/network.h"
 #include "agent/testing/temp_dir.h"
 #include "common/files.h"
+#include "common/testing/hand_clock.h"
 #include "common/tls/openssl.h"
 
 namespace imgd {
@@ -17,17 +18,6 @@ using std::chrono::hours;
 using std::chrono::seconds;
 
 constexpr int64_t kHourMicros = 3600LL * 1'000'000;
-
-/// A clock that is moved by hand.
-class HandClock final : public Clock {
- public:
-  Instant Now() const override { return {}; }
-  WallTime Wall() const override { return now; }
-  void Pass(Duration time) {
-    now.micros += std::chrono::duration_cast<std::chrono::microseconds>(time).count();
-  }
-  WallTime now{1'000'000 * kHourMicros};
-};
 
 /// A port of the loopback where connections wait for ever.
 struct WaitingPort {
@@ -78,7 +68,7 @@ TEST(NodeKey, WithoutACertificateAndATokenItSaysHowToJoin) {
 TEST(NodeKey, ItIsRenewedAtTwoThirdsOfTheCertificatesTimeAndNotBefore) {
   const TempDir folder;
   const WaitingPort imgd;
-  HandClock clock;
+  HandClock clock{WallTime{1'000'000 * kHourMicros}};
   const std::string own = tls::NewKey().value();
   // As imgd makes it: good for 24 hours, and dated an hour back.
   const std::string certificate =

@@ -66,10 +66,10 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   daemon->config_ = config;
   daemon->read_again_ = std::move(read_again);
   IMGD_ASSIGN(auto ec2, Ec2RulesOf(config));
-  IMGD_TRY(daemon->OpenAuthority(config, clock));
+  IMGD_TRY(daemon->OpenAuthority(config));
   IMGD_ASSIGN(daemon->engine_, Engine::Open(EngineSettingsOf(config, std::move(on_tick)), clock));
   IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
-  IMGD_TRY(daemon->StartNotifier(config, clock));
+  IMGD_TRY(daemon->StartNotifier(config));
   const auto reload = [daemon = daemon.get()](const std::string& actor,
                                               std::function<void(ReloadAnswer)> done) {
     daemon->Reload(actor, std::move(done));
@@ -80,21 +80,21 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   daemon->server_->EndSessionsOfBefore(*daemon->pool_);
   daemon->server_->SetRules(SessionRulesOf(config));
   daemon->server_->SetRules(RetentionRulesOf(config));
-  IMGD_TRY(daemon->StartWeb(config, clock));
+  IMGD_TRY(daemon->StartWeb(config));
   daemon->server_->OnRevoked([web = daemon->web_.get()](const std::string& token) {
     if (web != nullptr) web->EndListenersOf(token);
   });
   daemon->engine_->Start();
-  IMGD_TRY(daemon->StartKeeper(config, clock));
+  IMGD_TRY(daemon->StartKeeper(config));
   if (config.UsesTls()) IMGD_TRY(daemon->MakeFirstAdmin(config.state_dir));
   daemon->WarnOfCertificates(config);
   return daemon;
 }
 
-Status Daemon::OpenAuthority(const ServerConfig& config, const Clock* clock) {
+Status Daemon::OpenAuthority(const ServerConfig& config) {
   const bool page = !config.web.listen.empty() && !config.web.plain_http && config.web.certificate.empty();
   if (!config.UsesTls() && !page) return {};
-  IMGD_ASSIGN(authority_, Authority::Open(AuthorityOf(config), clock));
+  IMGD_ASSIGN(authority_, Authority::Open(AuthorityOf(config), clock_));
   spdlog::info("ca={} sha256={} msg=\"certificates are by this CA\"", authority_->ca_path().native(),
                tls::WithColons(authority_->pin()));
   const Duration lifetime = std::chrono::milliseconds(config.tls.server_certificate_ms);
@@ -106,12 +106,12 @@ Status Daemon::OpenAuthority(const ServerConfig& config, const Clock* clock) {
   return {};
 }
 
-Status Daemon::StartNotifier(const ServerConfig& config, const Clock* clock) {
-  IMGD_ASSIGN(auto couriers, MakeCouriers(config.notifications, clock));
+Status Daemon::StartNotifier(const ServerConfig& config) {
+  IMGD_ASSIGN(auto couriers, MakeCouriers(config.notifications, clock_));
   const NotifierSettings settings{.give_up_after =
                                       std::chrono::milliseconds(config.notifications.give_up_after_ms)};
   notifier_ = std::make_unique<Notifier>(
-      std::move(couriers), settings, clock,
+      std::move(couriers), settings, clock_,
       [engine = engine_.get()](std::vector<std::string> ids) { engine->OnSettled(std::move(ids)); });
   engine_->TellBy(
       {.add = [notifier = notifier_.get()](Notification notice) { notifier->Add(std::move(notice)); },
@@ -121,14 +121,14 @@ Status Daemon::StartNotifier(const ServerConfig& config, const Clock* clock) {
   return {};
 }
 
-Status Daemon::StartKeeper(const ServerConfig& config, const Clock* clock) {
+Status Daemon::StartKeeper(const ServerConfig& config) {
   const auto tell = [engine = engine_.get()](std::string text) {
     engine->NoteAdministered("imgd", std::move(text), [](const Status& status) {
       if (!status) spdlog::warn("msg=\"no event tells of it: {}\"", status.error().ToString());
     });
   };
   IMGD_ASSIGN(keeper_,
-              CheckpointKeeper::Start(config.state_dir, clock, RetentionRulesOf(config).checkpoints, tell));
+              CheckpointKeeper::Start(config.state_dir, clock_, RetentionRulesOf(config).checkpoints, tell));
   return {};
 }
 
@@ -155,7 +155,7 @@ Status Daemon::MakeFirstAdmin(const std::filesystem::path& folder) {
   return {};
 }
 
-Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
+Status Daemon::StartWeb(const ServerConfig& config) {
   if (config.web.listen.empty()) return {};
   const std::string host = config.web.listen.substr(0, config.web.listen.rfind(':'));
   web::WebSettings settings{
@@ -166,9 +166,9 @@ Status Daemon::StartWeb(const ServerConfig& config, const Clock* clock) {
     settings.key = authority_->key_path();
   }
   (void)AllowOpenFiles(settings.most_listeners + kOtherFiles);
-  IMGD_ASSIGN(feed_, web::LiveFeed::Start(config.state_dir, engine_.get(), clock));
+  IMGD_ASSIGN(feed_, web::LiveFeed::Start(config.state_dir, engine_.get(), clock_));
   web::Router router = web::MakeRouter({.engine = engine_.get(),
-                                        .clock = clock,
+                                        .clock = clock_,
                                         .caller = &server_->caller(),
                                         .pool = pool_.get(),
                                         .feed = feed_.get(),

@@ -59,10 +59,10 @@ class Daemon {
 
  private:
   explicit Daemon(const Clock* clock) : clock_(clock) {}
-  Status OpenAuthority(const ServerConfig& config, const Clock* clock);
-  Status StartNotifier(const ServerConfig& config, const Clock* clock);
-  Status StartKeeper(const ServerConfig& config, const Clock* clock);
-  Status StartWeb(const ServerConfig& config, const Clock* clock);
+  Status OpenAuthority(const ServerConfig& config);
+  Status StartNotifier(const ServerConfig& config);
+  Status StartKeeper(const ServerConfig& config);
+  Status StartWeb(const ServerConfig& config);
   /// Logs what is to be said of certificates that others made, by this configuration.
   void WarnOfCertificates(const ServerConfig& config) const;
   /// The first admin's token, in a file, where nobody has one.

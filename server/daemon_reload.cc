@@ -160,9 +160,10 @@ void Daemon::Use(ServerConfig config, std::shared_ptr<const Ec2Rules> ec2) {
 
 void Daemon::WarnOfCertificates(const ServerConfig& config) const {
   auto warnings = authority_ ? authority_->Warnings() : std::vector<std::string>();
-  const bool has_own = !config.web.listen.empty() && !config.web.certificate.empty();
-  for (auto& each : has_own ? WarningsOf(config.web.certificate, clock_->Wall()) : std::vector<std::string>())
-    warnings.push_back(std::move(each));
+  if (!config.web.listen.empty() && !config.web.certificate.empty()) {
+    const auto of_web = WarningsOf(config.web.certificate, clock_->Wall());
+    warnings.insert(warnings.end(), of_web.begin(), of_web.end());
+  }
   for (const auto& each : warnings) spdlog::warn("msg=\"{}\"", each);
 }
 

@@ -136,7 +136,8 @@ Result<bool> Authority::RenewServer() {
 std::vector<std::string> Authority::Warnings() const {
   auto out = WarningsOf(ca_path_, clock_->Wall());
   if (settings_.certificate.empty()) return out;
-  for (auto& each : WarningsOf(certificate_path_, clock_->Wall())) out.push_back(std::move(each));
+  const auto of_server = WarningsOf(certificate_path_, clock_->Wall());
+  out.insert(out.end(), of_server.begin(), of_server.end());
   return out;
 }
 

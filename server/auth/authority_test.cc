@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/files.h"
+#include "common/testing/hand_clock.h"
 
 namespace imgd {
 namespace {
@@ -15,17 +16,6 @@ using std::chrono::hours;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-/// A clock that is moved by hand.
-class HandClock final : public Clock {
- public:
-  Instant Now() const override { return {}; }
-  WallTime Wall() const override { return now; }
-  void Pass(Duration time) {
-    now.micros += std::chrono::duration_cast<std::chrono::microseconds>(time).count();
-  }
-  WallTime now = SystemClock().Wall();
-};
 
 struct AuthorityTest : testing::Test {
   void SetUp() override {
@@ -50,7 +40,7 @@ struct AuthorityTest : testing::Test {
   std::string Text(const char* name) { return ReadFile(folder / name).value_or(""); }
   tls::CertificateFacts Server() { return tls::FactsOf(Text("server.crt")).value(); }
 
-  HandClock clock;
+  HandClock clock{SystemClock().Wall()};
   AuthoritySettings settings;
   std::filesystem::path folder;
 };

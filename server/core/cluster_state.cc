@@ -84,11 +84,6 @@ const NodeRecord* ClusterState::FindNode(const NodeId& id) const {
   return node == nodes_.end() ? nullptr : &node->second;
 }
 
-NodeRecord* ClusterState::FindUnstored(const NodeId& id) {
-  const auto node = nodes_.find(id);
-  return node == nodes_.end() ? nullptr : &node->second;
-}
-
 const SweepRecord* ClusterState::FindSweep(JobId id) const {
   const auto sweep = sweeps_.find(id);
   return sweep == sweeps_.end() ? nullptr : &sweep->second;

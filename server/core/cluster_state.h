@@ -76,7 +76,7 @@ class ClusterState {
   /// The same for what is not stored: such changes neither count as touched nor are rolled back.
   NodeRecord& EditUnstored(const NodeId& id) { return nodes_.at(id); }
   /// The same; null where there is none.
-  NodeRecord* FindUnstored(const NodeId& id);
+  NodeRecord* FindUnstored(const NodeId& id) { return const_cast<NodeRecord*>(FindNode(id)); }
   JobRecord& EditUnstored(JobId id) { return jobs_.at(id); }
   /// The same of all nodes, by name: `edit(node)`.
   template <typename Edit>

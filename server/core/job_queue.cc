@@ -1,7 +1,6 @@
 #include "server/core/job_queue.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace imgd {
@@ -29,10 +28,9 @@ const std::vector<QueuedJob>& JobQueue::InOrder() const {
     gone_.clear();
   }
   if (!arrived_.empty()) {
-    Sort(arrived_);
     const auto old = static_cast<std::ptrdiff_t>(jobs_.size());
-    jobs_.insert(jobs_.end(), std::make_move_iterator(arrived_.begin()),
-                 std::make_move_iterator(arrived_.end()));
+    for (auto& [id, job] : arrived_) jobs_.push_back(std::move(job));
+    std::sort(jobs_.begin() + old, jobs_.end(), Earlier);
     std::inplace_merge(jobs_.begin(), jobs_.begin() + old, jobs_.end(), Earlier);
     arrived_.clear();
   }
@@ -40,14 +38,7 @@ const std::vector<QueuedJob>& JobQueue::InOrder() const {
 }
 
 void JobQueue::Erase(const QueuedJob& key) {
-  const auto arrived = std::find_if(arrived_.rbegin(), arrived_.rend(),
-                                    [&key](const QueuedJob& job) { return job.id == key.id; });
-  if (arrived == arrived_.rend()) {
-    gone_.push_back(key);
-  } else {
-    std::swap(*arrived, arrived_.back());
-    arrived_.pop_back();
-  }
+  if (arrived_.erase(key.id) == 0) gone_.push_back(key);
 }
 
 void JobQueue::Clear() {

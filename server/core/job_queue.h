@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "server/core/scheduler.h"
@@ -14,7 +16,7 @@ class JobQueue {
   /// By QueuedJob::Before(); good until the next change. Cost after a change: O(jobs).
   const std::vector<QueuedJob>& InOrder() const;
   /// One that is not in it.
-  void Insert(QueuedJob job) { arrived_.push_back(std::move(job)); }
+  void Insert(QueuedJob job) { arrived_.emplace(job.id, std::move(job)); }
   /// The one with this key, of which only what the order depends on is looked at; it must be in it.
   void Erase(const QueuedJob& key);
   void Clear();
@@ -35,8 +37,8 @@ class JobQueue {
 
   // What InOrder() brings up to date.
   mutable std::vector<QueuedJob> jobs_;
-  mutable std::vector<QueuedJob> arrived_;  ///< in no order, not yet in jobs_
-  mutable std::vector<QueuedJob> gone_;     ///< keys of those that are still in jobs_
+  mutable std::map<JobId, QueuedJob> arrived_;  ///< not yet in jobs_
+  mutable std::vector<QueuedJob> gone_;         ///< keys of those that are still in jobs_
 };
 
 }  // namespace imgd

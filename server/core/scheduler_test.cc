@@ -352,17 +352,22 @@ TEST(Explain, EveryWaitSaysWhatIsNeededAndWhatIsFree) {
             "behind job 1 (rn50-c)");
 }
 
-TEST(Explain, WhoIsPassedOverIsToldOnceForEachJobThatComesFirst) {
-  TestCluster cluster;
+/// Jobs 1 and 2 have a node each, and job 3 waits for both.
+void FillTwoNodes(TestCluster& cluster) {
   cluster.Join("a", 1).Join("b", 1);
   const JobId one = cluster.Submit("one");
   const JobId two = cluster.Submit("two");
   cluster.BringUp(one);
   cluster.BringUp(two);
   cluster.Submit("both", {.nodes = 2});
+}
+
+TEST(Explain, WhoIsPassedOverIsToldOnceForEachJobThatComesFirst) {
+  TestCluster cluster;
+  FillTwoNodes(cluster);
   const JobId small = cluster.Submit("small");
   cluster.Decisions();
-  cluster.Complete(one);
+  cluster.Complete(JobId(1));
   EXPECT_THAT(
       cluster.Decisions(),
       testing::Contains("passed over: what is free is kept for job 3 (both), which comes first; position 2"));
@@ -376,16 +381,11 @@ TEST(Explain, WhoIsPassedOverIsToldOnceForEachJobThatComesFirst) {
 
 TEST(Explain, OnlyTheFirstHundredOfTheQueueAreToldThatTheyArePassedOver) {
   TestCluster cluster;
-  cluster.Join("a", 1).Join("b", 1);
-  const JobId one = cluster.Submit("one");
-  const JobId two = cluster.Submit("two");
-  cluster.BringUp(one);
-  cluster.BringUp(two);
-  cluster.Submit("both", {.nodes = 2});
+  FillTwoNodes(cluster);
   std::vector<JobId> behind;
   for (int i = 0; i < 105; ++i) behind.push_back(cluster.Submit("small"));
   cluster.Decisions();
-  cluster.Complete(one);
+  cluster.Complete(JobId(1));
   std::vector<std::string> told;
   for (const auto& text : cluster.Decisions()) {
     if (text.starts_with("passed over")) told.push_back(text.substr(text.find("; ")));

@@ -82,9 +82,7 @@ Result<std::vector<double>> HistoryColumn::Piece(uint64_t first) {
 Status HistoryColumn::LoadPiece(uint64_t value) {
   const uint64_t first = value / kPieceValues * kPieceValues;
   if (!piece_.empty() && piece_first_ == first) return {};
-  auto piece = Piece(first);
-  if (!piece) return tl::unexpected(piece.error());
-  piece_ = std::move(*piece);
+  IMGD_ASSIGN(piece_, Piece(first));
   piece_first_ = first;
   return {};
 }

@@ -168,7 +168,7 @@ MUTANTS = [
            "    std::inplace_merge(jobs_.begin(), jobs_.begin() + old, jobs_.end(), Earlier);\n",
            "    std::rotate(jobs_.begin(), jobs_.begin() + old, jobs_.end());\n"),
     Mutant("who leaves the queue before it was looked at stays", "job_queue.cc",
-           "    std::swap(*arrived, arrived_.back());\n    arrived_.pop_back();\n", ""),
+           "arrived_.erase(key.id) == 0", "arrived_.count(key.id) == 0"),
     Mutant("a job that fits is told to wait for devices", "scheduler.cc",
            "return room_.Holds(job) ? ReasonCode::kWaitsBehindJob : ReasonCode::kWaitsForDevices;",
            "return ReasonCode::kWaitsForDevices;"),

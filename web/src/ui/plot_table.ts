@@ -31,13 +31,16 @@ export function tableOf(
   const all = lines.map((line) => line.points);
   const [xs = [], ...last] = align(all);
   const [, ...smoothed] = align(all, 4);
+  const bands = lines.length <= MOST_BANDS;
+  const [, ...highs] = bands ? align(all, 2) : [];
+  const [, ...lows] = bands ? align(all, 1) : [];
   const data: (number | null)[][] = [xs];
   const series: PlotSeries[] = [];
   lines.forEach((line, i) => {
     const { colour, label } = line;
     const dash = line.dash ?? [];
-    if (lines.length <= MOST_BANDS && !line.sparse && line.points.some((p) => p[2] > p[1])) {
-      data.push(align(all, 2)[i + 1]!, align(all, 1)[i + 1]!);
+    if (bands && !line.sparse && line.points.some((p) => p[2] > p[1])) {
+      data.push(highs[i]!, lows[i]!);
       series.push({ kind: 'high', colour, label, dash }, { kind: 'low', colour, label, dash });
     }
     const raw = last[i]!;
