@@ -191,7 +191,11 @@ Status Daemon::StartWeb(const ServerConfig& config) {
 
 Daemon::~Daemon() {
   renewal_.reset();
-  keeper_.reset();
+  {
+    // Before the engine, which stores what it tells of; a reload may be at its rules yet.
+    const std::lock_guard lock(config_mutex_);
+    keeper_.reset();
+  }
   if (web_) web_->Stop(kPatience);
   if (server_) server_->Stop(kPatience);
   if (notifier_) notifier_->Stop();  // what it has delivered the engine stores yet

@@ -78,7 +78,7 @@ class Daemon {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<ReadPool> pool_;
-  std::unique_ptr<CheckpointKeeper> keeper_;
+  std::unique_ptr<CheckpointKeeper> keeper_;  ///< guarded by config_mutex_ once the engine runs
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<web::LiveFeed> feed_;
   std::unique_ptr<web::WebServer> web_;
