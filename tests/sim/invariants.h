@@ -26,6 +26,8 @@ const std::vector<Invariant>& Invariants();
 
 /// Checks them all after a commit, then notes in the ledger what it changed. Breaks are told to the world.
 void Check(World& world, const Batch& batch);
+/// The same of all that there is, with no commit; the rules too that look at one commit of many.
+void CheckAtTheEnd(World& world);
 
 // By file; see the rules there.
 const std::vector<Invariant>& JobInvariants();
