@@ -476,26 +476,6 @@ TEST(Reactor, AGangGoesOnlyOnNodesThatShareItsFolder) {
   EXPECT_THAT(cluster.WhyWaits(third), HasSubstr("needs 3 nodes with 1 device each that share /ckpt"));
 }
 
-TEST(Reactor, AStartSaysWhatItsNodesShare) {
-  TestCluster cluster;
-  cluster.labels = {{"zone", "z1"}, {"fabric", "f1"}};
-  cluster.Join("a", 1).Join("b", 1);
-  cluster.labels = {{"zone", "z1"}, {"fabric", "f2"}};
-  cluster.Join("c", 1).Join("d", 1);
-  EXPECT_EQ(cluster.Job(cluster.Submit("rn50", {.nodes = 2})).reason.text,
-            "placed on a, b (fabric f1); its ranks are being started");
-  EXPECT_EQ(cluster.Job(cluster.Submit("rn50")).reason.text, "placed on c; its ranks are being started");
-  cluster.Join("e", 1);
-  EXPECT_EQ(cluster.Job(cluster.Submit("rn50", {.nodes = 2})).reason.text,
-            "placed on d, e (fabric f2); its ranks are being started");
-  cluster.labels = {{"zone", "z1"}};
-  cluster.Join("f", 1);
-  cluster.labels = {{"zone", "z1"}, {"placement_group", "p"}};
-  cluster.Join("g", 1);
-  EXPECT_EQ(cluster.Job(cluster.Submit("rn50", {.nodes = 2})).reason.text,
-            "placed on f, g (zone z1); its ranks are being started");
-}
-
 TEST(Reactor, AGangResumesWhereItsCheckpointsAre) {
   TestCluster cluster;
   cluster.filesystem = "one machine";
