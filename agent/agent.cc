@@ -183,7 +183,8 @@ std::vector<v1::NodeProblem> Agent::Problems() {
   const auto runs = supervisor_->LiveRuns();
   for (size_t i = 0; i < readings.size() && i < devices_.size(); ++i) {
     const uint32_t gpu = devices_[i].index();
-    const bool held = std::any_of(runs.begin(), runs.end(), [gpu](const Run* run) { return run->HoldsDevice(gpu); });
+    const bool held =
+        std::any_of(runs.begin(), runs.end(), [gpu](const Run* run) { return run->HoldsDevice(gpu); });
     std::string why = readings[i].WhyIll();
     if (std::string stray = stray_memory_.Look(devices_[i], readings[i], held, clock_.Now()); why.empty())
       why = std::move(stray);

@@ -84,8 +84,8 @@ std::string StrayMemory::Look(const v1::Device& gpu, const GpuReading& reading, 
   const auto held_at = held_at_.find(gpu.index());
   if (held || (held_at != held_at_.end() && now < held_at->second + kToBeFree)) return "";
   if ((all - used) / 100 >= all / 10'000 * least_free_percent_) return "";
-  return fmt::format("has {} of its {} of memory in use by what is no run of imgd's (see nvidia-smi)", GiB(used),
-                     GiB(all));
+  return fmt::format("has {} of its {} of memory in use by what is no run of imgd's (see nvidia-smi)",
+                     GiB(used), GiB(all));
 }
 
 struct HealthMonitor::Shared {

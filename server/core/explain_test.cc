@@ -79,7 +79,7 @@ TEST(Explain, AStartSaysWhatItsNodesShare) {
   cluster.labels = {{"zone", "z1"}, {"placement_group", "p"}};
   cluster.Join("g", 1);
   EXPECT_EQ(cluster.Job(cluster.Submit("rn50", {.nodes = 2})).reason.text,
-            "placed on f, g (zone z1); its ranks are being started");
+            "placed on g, f (zone z1); its ranks are being started");
 }
 
 }  // namespace

@@ -176,7 +176,8 @@ TEST(Topology, WhatIsKeptForAGangIsCloseTooWhereItIsKnownWhenItComesFree) {
   builder.Ends(7, minutes(1)).Ends(8, minutes(10)).Queue(1, 3, 1);
   const auto kept = [&builder] {
     std::vector<std::string> nodes;
-    for (const auto& part : builder.Make().reserved->parts) nodes.push_back(part.node.name());
+    const Plan plan = builder.Make();
+    for (const auto& part : plan.reserved->parts) nodes.push_back(part.node.name());
     return nodes;
   };
   EXPECT_THAT(kept(), ElementsAre("a", "b", "c")) << "no zone has three";

@@ -51,11 +51,11 @@ std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const Log
   const NodeRecord* known = state_.FindNode(node);
   if (known == nullptr || known->set_aside) return "";
   state_.EditNode(node).strikes = {{job.id, job.name}};
-  return SetAsideByImgd(node, AsideBy::kPattern,
-                        fmt::format("job {} ({}) failed there, and its log says \"{}\"{}{} (pattern {})",
-                                    job.id, job.name, match.line, match.label.empty() ? "" : ": ",
-                                    match.label, match.pattern),
-                        now, out);
+  return SetAsideByImgd(
+      node, AsideBy::kPattern,
+      fmt::format("job {} ({}) failed there, and its log says \"{}\"{}{} (pattern {})", job.id, job.name,
+                  match.line, match.label.empty() ? "" : ": ", match.label, match.pattern),
+      now, out);
 }
 
 /// The job got somewhere, so its nodes can't be all that bad; of `but` it is not known.

@@ -60,8 +60,8 @@ void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector
   if (!std::is_sorted(out.begin(), out.end())) std::sort(out.begin(), out.end());
 }
 
-/// As Choose() has it: those of the smallest set of close nodes that is enough, of the narrowest kind that has
-/// one; all, where there is none.
+/// As Choose() has it: those of the smallest set of close nodes that is enough, of the narrowest kind that
+/// has one; all, where there is none.
 void Room::KeepClose(std::vector<Candidate>& candidates, size_t nodes) {
   NumberLabels();
   for (size_t level = kTopology.size(); level-- > 0;) {
@@ -135,3 +135,4 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& e
   return reserved;
 }
 
+}  // namespace imgd

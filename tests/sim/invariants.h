@@ -78,6 +78,8 @@ struct Space {
 };
 /// A part of the gang could be on the node, of which so many devices are free.
 bool HasRoomOn(const World& world, const JobRecord& job, const Space& node);
+/// The same where the job's needs are at hand, for who asks of many nodes.
+bool HasRoomOn(const Needs& needs, const JobRecord& job, const Space& node);
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space);
 /// The devices that jobs which end so that they can grow are to have besides their own: nobody else gets
 /// them.

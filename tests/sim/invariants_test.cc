@@ -45,8 +45,7 @@ TEST_F(Rules, AJobThatHadEndedAndIsNotWhatItWasIsFound) {
   const JobRecord& job = AJobThatIs(JobState::kCompleted);
   EXPECT_THAT(Says("final is final", {}, {job.id}), IsEmpty());
   world.ledger.jobs[job.id].state = JobState::kCancelled;
-  EXPECT_THAT(Says("final is final", {}, {job.id}),
-              ElementsAre(HasSubstr("was CANCELLED and is COMPLETED")));
+  EXPECT_THAT(Says("final is final", {}, {job.id}), ElementsAre(HasSubstr("was CANCELLED and is COMPLETED")));
 }
 
 TEST_F(Rules, ACheckpointOfAnOlderGenerationIsFound) {
