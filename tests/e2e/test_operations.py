@@ -68,7 +68,8 @@ def test_a_moved_job_goes_on_elsewhere_and_keeps_its_longer_limit(cluster: Clust
     cluster.wait_step(job, 12)
     here = cluster.job(job)["placements"][0]["node"]
     assert "3h00m" in cluster.cli("extend", str(job), "1h").stdout
-    cluster.cli("move", str(job), "--wait")
+    cluster.cli("move", str(job))
+    wait_for("the job to be elsewhere", lambda: int(cluster.job(job)["generation"]) == 2, 60)
     assert cluster.daemon
     cluster.daemon.kill()
     cluster.daemon.wait()

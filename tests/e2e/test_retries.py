@@ -156,7 +156,7 @@ def test_a_gpu_that_is_broken_or_taken_by_others_keeps_gangs_off_its_node(
     cluster = start_cluster()
     gpu_agent(cluster, "broken", WELL + "xid 1 79\n")
     gpu_agent(cluster, "taken", WELL + f"memory * {80 << 30} {60 << 30}\n")
-    job = cluster.submit(make_job(nodes=1, epochs=1), "resources.gpu=any")
+    job = cluster.submit(make_job(nodes=1, epochs=1))
     wait_for("the reason to name both", lambda: cluster.job(job)["reason_text"].count("is sick") == 2, 10)
     reason = cluster.job(job)["reason_text"]
     assert "GPU 1 reported Xid 79" in reason
