@@ -16,7 +16,7 @@ browserTest('the queue: place, reason and forecast; what is held back or paused;
   assert.deepEqual(places, places.map((_, i) => String(i + 1)));
   // One that waits for a quota starts nobody knows when.
   const quota = rows.filter({ hasText: 'may have 32 devices at once' }).first();
-  assert.match((await quota.textContent())!, /nobody knows/);
+  await quota.getByText('nobody knows').waitFor();
 
   const held = page.locator('section[aria-label="Held back"] tbody tr');
   assert.match((await held.first().textContent())!, /comes after job 91 /);
@@ -30,6 +30,24 @@ browserTest('the queue: place, reason and forecast; what is held back or paused;
   await first.locator('a').click();
   await page.waitForURL(/\/jobs\/99$/);
 }); // biome-ignore format: one argument
+
+browserTest('use and quotas say whose share is larger, and what each has had lately', async ({ page, base }) => {
+  await page.goto(`${base}/queue`);
+  const table = page.locator('section[aria-label="Use and quotas"] table');
+  await table.waitFor();
+  const heads = await table.locator('thead th').allTextContents();
+  const cells = async (name: string) => {
+    const texts = await table.locator('tbody tr', { hasText: name }).locator('th, td').allTextContents();
+    return Object.fromEntries(texts.map((text, i) => [heads[i]!, text.trim()]));
+  };
+  const ada = await cells('ada');
+  assert.equal(ada.Share, '2');
+  assert.equal(ada['Devices now'], '24 of 64');
+  assert.equal(ada['Lately, device-hours'], '690');
+  const grace = await cells('grace');
+  assert.equal(grace.Share, '1');
+  assert.equal(grace['Devices now'], '32 of 32');
+}, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest("a waiting job's page says why it waits", async ({ page, server, base }) => {
   const waiting = [...server.world.jobs.values()].filter(({ job }) => job.state === 'JOB_STATE_QUEUED' && job.reason_text);

@@ -33,8 +33,10 @@ export function useJob(id: string): Loaded<GetJobResponse> {
       }),
       onLive('event', (data) => {
         if ((data as Decision).job_id !== id) return;
-        clearTimeout(timer);
-        timer = setTimeout(reload, 200);
+        timer ??= setTimeout(() => {
+          timer = undefined;
+          reload();
+        }, 200);
       }),
     ];
     return () => {

@@ -8,7 +8,7 @@ import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
-import { Chart } from '../ui/chart.tsx';
+import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
 import { useData } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
@@ -103,13 +103,7 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
           Loss on a log scale
         </label>
         <span class="grow" />
-        {range ? (
-          <button type="button" class="small" onClick={() => setRange(null)}>
-            Show all
-          </button>
-        ) : (
-          <span class="muted">Drag over a chart to look closer</span>
-        )}
+        <Zoom range={range} showAll={() => setRange(null)} />
       </div>
       <div class="split">
         <div>
