@@ -2,8 +2,11 @@ import type { Page } from 'playwright-core';
 
 export const THEMES = ['light', 'dark'] as const;
 
-/** A picture's name, the page's address, and what is waited for before it is taken. */
-type Picture = [string, string, ((page: Page) => Promise<unknown>)?];
+/** A picture's name, the page's address, what is waited for before it is taken, and of what is long how much is shown. */
+type Picture = [string, string, ((page: Page) => Promise<unknown>)?, number?];
+
+export const MOST_HEIGHT = 900;
+const LONG = 2600;
 
 /** The pictures of the dashboard: docs/images/NAME-THEME.png. The first of the jobs has its own pages shown. */
 export function picturesOf(jobs: readonly string[]): Picture[] {
@@ -18,9 +21,9 @@ export function picturesOf(jobs: readonly string[]): Picture[] {
           .first()
           .waitFor(),
     ],
-    ['job', `/jobs/${jobs[0]}`, drawn],
+    ['job', `/jobs/${jobs[0]}`, drawn, LONG],
     ['job-logs', `/jobs/${jobs[0]}/logs`, (page) => page.waitForSelector('.log .line')],
-    ['job-results', `/jobs/${jobs[0]}/results`, loaded],
+    ['job-results', `/jobs/${jobs[0]}/results`, loaded, LONG],
     ['job-timeline', `/jobs/${jobs[0]}/timeline`],
     ['job-config', `/jobs/${jobs[0]}/config`],
     ['queue', '/queue'],
