@@ -44,17 +44,18 @@ hold() {
   jobs+=("$(USER=grace "$BIN/imgcli" submit "$dir/$1.yaml" -o json | sed -n 's/^ *"id": "\{0,1\}\([0-9][0-9]*\).*/\1/p')")
 }
 
-# eight_gpus BUSY: what NVML says of a node's eight GPUs for an hour, of which the first BUSY have work, the last of these being
-# hot; for the library that stands for NVML.
+# eight_gpus BUSY SEED: what NVML says of a node's eight GPUs for an hour, of which the first BUSY have work, the last of these
+# being hot; for the library that stands for NVML.
 eight_gpus() {
-  awk -v held="$1" 'BEGIN {
-    srand(7)
+  awk -v held="$1" -v seed="$2" 'BEGIN {
+    srand(seed)
+    OFMT = CONVFMT = "%.0f"  # bytes, whole
     print "count 8\nname * Simulated H100 80GB"
     for (gpu = 0; gpu < 8; gpu++) {
       busy = gpu < held; hot = gpu == held - 1
       util = "util " gpu; power = "power " gpu
       for (i = 0; i < 1200; i++) {
-        percent = busy ? int((hot ? 55 : 91) + 6 * sin(i / 4 + gpu) + 4 * (rand() - 0.5)) : 0
+        percent = busy ? int((hot ? 55 : 91) + 6 * sin(i / 4 + gpu + seed) + 4 * (rand() - 0.5)) : 0
         util = util " " percent
         power = power " " 72000 + percent * 5600
       }
@@ -62,7 +63,7 @@ eight_gpus() {
       print "memory " gpu, 85899345920, busy ? 61203283968 + gpu * 1073741824 : 554696704
       print "temperature " gpu, hot ? 91 : busy ? 58 + gpu : 34
       print "clock " gpu, hot ? 1095 : busy ? 1980 : 345
-      print "throttle " gpu, hot ? 64 : busy ? 4 : 1
+      print "throttle " gpu, hot ? 64 : busy ? 0 : 1
     }
     print "memory_clock * 2619\nenergy * 1000 600000\npcie_tx * 1000\npcie_rx * 2000\nnvlink_tx * 3000\nnvlink_rx * 4000"
     print "ecc * 0\ncorrected * 0\npending * 0\nfailed * 0"
@@ -71,7 +72,7 @@ eight_gpus() {
 
 # gpu_node NAME BUSY PRICE: an agent with such GPUs, at so much an hour.
 gpu_node() {
-  eight_gpus "$2" >"$dir/$1.nvml"
+  eight_gpus "$2" "${1#gpu-}" >"$dir/$1.nvml"
   printf 'price_per_hour: %s\nlabels: {host: %s, zone: hall-2}\n' "$3" "$1" >"$dir/$1.yaml"
   IMGD_FAKE_NVML_SCRIPT=$dir/$1.nvml start_agent "$dir" "$address" "$1" --config "$dir/$1.yaml" --nvml "$nvml"
   pids+=("$AGENT_PID")
@@ -106,6 +107,7 @@ printf 'commands: true\ncurrency: USD\nquotas: {user: {spend: {most: 500, per: m
 start_daemon "$dir" "$address" "$web" --config "$dir/imgd.yaml"
 pids+=("$DAEMON_PID")
 "$BIN/imgcli" dataset register shapes "$dir/shapes" >/dev/null
+"$BIN/imgcli" dataset verify --decode dataset:shapes >/dev/null
 gpu_node gpu-1 5 98.32
 gpu_node gpu-2 3 55.04
 
@@ -117,7 +119,7 @@ for lr in 0.01 0.02; do
 done
 for job in "$failed" 2 3; do "$BIN/imgcli" wait "$job" >/dev/null 2>&1 || true; done
 # So long that it still runs when the last picture is taken.
-submit rn18-two-nodes train.epochs=30 optimizer.lr=0.01
+submit rn18-two-nodes train.epochs=50 optimizer.lr=0.01
 two=$JOB
 until_true 120 has_state "$two" RUNNING
 hold label-photos gpu-1 4
