@@ -25,11 +25,11 @@ show_credentials() {
   if by_tls "$2"; then export IMGD_CA=$1/imgd/ca.crt IMGD_TOKEN_FILE=$1/imgd/admin.token; fi
 }
 
-# start_daemon DIR ADDRESS [WEB]: sets DAEMON_PID and waits until it answers. HTTPS is on WEB, else on a free port.
+# start_daemon DIR ADDRESS [WEB [ARGUMENTS...]]: sets DAEMON_PID and waits until it answers. HTTPS is on WEB, else on a free port.
 start_daemon() {
   local dir=$1 address=$2 web=${3-127.0.0.1:0}
   mkdir -p "$dir/checkpoints"
-  "$BIN/imgd" --listen "$address" --web-listen "$web" --state-dir "$dir/imgd" --checkpoint-dir "$dir/checkpoints" \
+  "$BIN/imgd" --listen "$address" --web-listen "$web" --state-dir "$dir/imgd" --checkpoint-dir "$dir/checkpoints" "${@:4}" \
     >>"$dir/imgd.log" 2>&1 </dev/null &
   DAEMON_PID=$!
   show_credentials "$dir" "$address"

@@ -68,8 +68,6 @@ Status UseCertificate(ssl::context& context, const WebSettings& settings) {
   };
   error_code code;
   SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
-  // Thousands may listen and say nothing.
-  SSL_CTX_set_mode(context.native_handle(), SSL_MODE_RELEASE_BUFFERS);
   context.set_options(ssl::context::default_workarounds, code);
   context.use_certificate_chain_file(settings.certificate, code);
   if (code) return failed("certificate", settings.certificate, code);

@@ -348,6 +348,37 @@ TEST_F(WebServerTest, TheCertificateOfImgdsCaIsGoodForThisMachine) {
   EXPECT_TRUE(plain.ReadToEnd());
 }
 
+TEST_F(WebServerTest, WhatIsLongerThanARecordComesWholeByTls) {
+  const SystemClock clock;
+  const auto authority = Authority::Open({.folder = folder}, &clock);
+  ASSERT_TRUE(authority.has_value()) << authority.error().message;
+  settings.certificate = (*authority)->certificate_path();
+  settings.key = (*authority)->key_path();
+  source_bytes = 1'500'000;
+  Start();
+  const std::string base = fmt::format("https://127.0.0.1:{}", server->port());
+  const auto [code, body] = Fetch(base + "/source", (*authority)->ca_path());
+  EXPECT_EQ(code, CURLE_OK) << curl_easy_strerror(code);
+  std::string whole;
+  for (int i = 0; i < 15; ++i) whole += std::string(100'000, static_cast<char>('a' + i % 10));
+  EXPECT_TRUE(body == whole) << body.size() << " bytes came";
+  // Pieces of a feed, too, come in their order, however many at once.
+  std::pair<CURLcode, std::string> heard;
+  std::thread listens([&] { heard = Fetch(base + "/feed", (*authority)->ca_path()); });
+  const auto listener = TakeListener().lock();
+  ASSERT_TRUE(listener);
+  std::string said;
+  for (int i = 0; i < 40; ++i) {
+    const std::string piece(10'000, static_cast<char>('a' + i % 26));
+    said += piece;
+    listener->Send(Chunk(piece), {});
+  }
+  listener->Send(std::make_shared<const std::string>("0\r\n\r\n"), {});
+  listens.join();
+  EXPECT_EQ(heard.first, CURLE_OK) << curl_easy_strerror(heard.first);
+  EXPECT_TRUE(heard.second == said) << heard.second.size() << " bytes came";
+}
+
 TEST_F(WebServerTest, ACertificateThatCannotBeUsedIsNamed) {
   settings.certificate = (folder / "none.crt").string();
   settings.key = (folder / "none.key").string();

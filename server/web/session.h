@@ -4,7 +4,6 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
@@ -16,11 +15,11 @@
 
 #include "server/web/errors.h"
 #include "server/web/shared.h"
+#include "server/web/tls_stream.h"
 
 namespace imgd::web {
 
 using PlainStream = boost::beast::tcp_stream;
-using TlsStream = boost::asio::ssl::stream<boost::beast::tcp_stream>;
 
 /// One connection: reads a request, has it answered, writes the answer, and again, until somebody ends it or
 /// one of the limits does. Everything of it runs on its strand; it lives as long as something is under way.
@@ -74,10 +73,9 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   void Begin() {
     if constexpr (kTls) {
       tcp().expires_after(shared_->settings.handshake_limit);
-      stream_.async_handshake(boost::asio::ssl::stream_base::server,
-                              [self = this->shared_from_this()](Code code) {
-                                if (!code) self->ReadHead(self->shared_->settings.head_limit);
-                              });
+      stream_.async_handshake([self = this->shared_from_this()](Code code, size_t) {
+        if (!code) self->ReadHead(self->shared_->settings.head_limit);
+      });
     } else {
       ReadHead(shared_->settings.head_limit);
     }

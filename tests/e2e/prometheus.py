@@ -20,15 +20,27 @@ PROGRAM = shutil.which("prometheus", path=_PATH)
 PROMTOOL = shutil.which("promtool", path=_PATH)
 
 
+def over_plain_http(config: str) -> str:
+    """As the file says how, for an imgd with web.plain_http and no tokens."""
+    lines = [line for line in config.splitlines() if not line.strip().startswith(("tls_config:", "authorization:"))]
+    return "\n".join(lines).replace("scheme: https", "scheme: http").replace("https://", "http://") + "\n"
+
+
 class Prometheus:
     """Scrapes the cluster until `close`. Its configuration is the one that is handed out, but for imgd's port and how
-    often it scrapes, where that is given."""
+    often it scrapes, where that is given; by TLS and with a token where the cluster's web server wants that."""
 
     def __init__(self, cluster: Cluster, rules: str, every: str = "") -> None:
         folder = cluster.root / "prometheus"
         folder.mkdir()
         config = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
         assert config.count("127.0.0.1:7651") == 4
+        if "--web-plain-http" in cluster.server_args:
+            config = over_plain_http(config)
+        else:
+            shutil.copy(cluster.root / "imgd/ca.crt", folder / "imgd-ca.crt")
+            token = cluster.cli("token", "create", "--scope", "view", "--name", "prometheus").stdout
+            (folder / "imgd.token").write_text(token)
         if every:
             config = config.replace("scrape_interval: 5s", f"scrape_interval: {every}")
             config = config.replace("scrape_timeout: 4s", f"scrape_timeout: {every}")

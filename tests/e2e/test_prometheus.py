@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from conftest import MakeJob
 from gpus import ILL, WELL, gpu_agent
-from harness import Cluster, wait_for
+from harness import ROOT, Cluster, wait_for
 from prometheus import PROGRAM, PROMTOOL, Prometheus, complaints_of, dashboards, rules_without_patience
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(PROGRAM is None, reason="Prometheus is not installed")]
@@ -178,7 +178,7 @@ def test_an_agent_that_nobody_dials_is_scraped_by_imgd(
     cluster.start_agent("far", "--metrics-listen", "relay", "--label", "zone=z-far")
     cluster.start_agent("near", "--metrics-listen", "127.0.0.1:0")
     for node in ("far", "near"):
-        wait_for(f"{node} to be scraped", partial(is_scraped, prometheus, node), 20)
+        wait_for(f"{node} to be scraped", partial(is_scraped, prometheus, node), 15)
     scraped = prometheus.query('imgd_node_memory_bytes{node="far"}')
     assert [(s["metric"]["instance"], s["metric"]["label_zone"]) for s in scraped] == [("far", "z-far")]
     training = cluster.submit(make_job(nodes=2, epochs=2000))
@@ -205,3 +205,27 @@ def test_an_agent_that_nobody_dials_is_scraped_by_imgd(
     finally:
         cluster.agents["far"].send_signal(signal.SIGCONT)
     wait_for("far to be scraped again", lambda: prometheus.value('up{job="imgagent", node="far"}') == 1, 30)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["loopback", "network"])
+def test_prometheus_as_handed_out_scrapes_an_imgd_as_handed_out(tmp_path: Path, secure: bool) -> None:
+    """HTTPS by imgd's own CA, and a token, for imgd, an agent that is dialled and one that is not; with gRPC in plain
+    text, as on loopback, and by TLS, as on a network."""
+    (tmp_path / "checkpoints").mkdir()
+    with Cluster(tmp_path, ["--config", str(ROOT / "deploy/imgd.yaml")], secure=secure) as cluster:
+        cluster.start_daemon()
+        prometheus = Prometheus(cluster, rules_without_patience())
+        try:
+            cluster.start_agent("far", "--metrics-listen", "relay")
+            cluster.start_agent("near", "--metrics-listen", "127.0.0.1:0")
+            for node in ("far", "near"):
+                wait_for(f"{node} to be scraped", partial(is_scraped, prometheus, node), 15)
+                assert prometheus.value(f'imgd_node_memory_bytes{{node="{node}"}}')
+            wait_for("imgd to be scraped", lambda: prometheus.value('imgd_agents{state="ready"}') == 2, 15)
+            # The token is what lets it in: without it the agent that it dials itself is left.
+            cluster.cli("token", "revoke", "prometheus")
+            wait_for("imgd to refuse it", lambda: prometheus.value('up{job="imgd"}') == 0, 15)
+            wait_for("and far", lambda: prometheus.value('up{job="imgagent", node="far"}') == 0, 15)
+            assert is_scraped(prometheus, "near")
+        finally:
+            prometheus.close()

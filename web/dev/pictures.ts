@@ -2,8 +2,11 @@ import type { Page } from 'playwright-core';
 
 export const THEMES = ['light', 'dark'] as const;
 
-/** A picture's name, the page's address, and what is waited for before it is taken. */
-type Picture = [string, string, ((page: Page) => Promise<unknown>)?];
+/** A picture's name, the page's address, what is waited for before it is taken, and of what is long how much is shown. */
+type Picture = [string, string, ((page: Page) => Promise<unknown>)?, number?];
+
+export const MOST_HEIGHT = 900;
+const LONG = 4000;
 
 /** The pictures of the dashboard: docs/images/NAME-THEME.png. The first of the jobs has its own pages shown. */
 export function picturesOf(jobs: readonly string[]): Picture[] {
@@ -18,13 +21,13 @@ export function picturesOf(jobs: readonly string[]): Picture[] {
           .first()
           .waitFor(),
     ],
-    ['job', `/jobs/${jobs[0]}`, drawn],
+    ['job', `/jobs/${jobs[0]}`, (page) => drawn(page).then(() => sparkling(page)), LONG],
     ['job-logs', `/jobs/${jobs[0]}/logs`, (page) => page.waitForSelector('.log .line')],
-    ['job-results', `/jobs/${jobs[0]}/results`, loaded],
+    ['job-results', `/jobs/${jobs[0]}/results`, loaded, LONG],
     ['job-timeline', `/jobs/${jobs[0]}/timeline`],
     ['job-config', `/jobs/${jobs[0]}/config`],
     ['queue', '/queue'],
-    ['nodes', '/nodes'],
+    ['nodes', '/nodes', sparkling],
     ['node', '/nodes/gpu-1'],
     ['datasets', '/datasets'],
     ['dataset', '/datasets/shapes', loaded],
@@ -39,6 +42,15 @@ async function drawn(page: Page): Promise<void> {
   await page
     .waitForFunction(() => !document.querySelector('figure .none'), null, { timeout: 5000 })
     .catch(() => {});
+}
+
+/** The small curves of how busy GPUs are, which begin when the page is opened, have some points. */
+async function sparkling(page: Page): Promise<void> {
+  await page.waitForFunction(
+    () => (document.querySelector('.spark path')?.getAttribute('d')?.split('L').length ?? 0) > 6,
+    null,
+    { timeout: 60_000 },
+  );
 }
 
 /** Small pictures are there; those that nobody has scrolled to are not asked for. */

@@ -1,14 +1,15 @@
-// node dev/times.ts URL RUNS: how long pages of a real imgd take in Chromium, milliseconds as JSON, {case: [of each pass]}.
-// Jobs 1 to RUNS have curves. The table of jobs and the search in logs are timed over canned data.
-import { chromium, type Page } from 'playwright-core';
+// node dev/times.ts URL RUNS TABLE JOBS: how long pages of real imgds take in Chromium, milliseconds as JSON, {case: [of each
+// pass]}. Jobs 1 to RUNS at URL have curves; at TABLE there are so many jobs. The search in logs is timed over canned data.
+import { type Browser, chromium, type Page } from 'playwright-core';
 import { CHROMIUM } from './chromium.ts';
 import { DevServer } from './server.ts';
 
-const [base, runsText] = process.argv.slice(2) as [string, string];
+const [base, runsText, table, jobsText] = process.argv.slice(2) as [string, string, string, string];
 const RUNS = Number(runsText);
+const JOBS = Number(jobsText);
 const PASSES = 3;
 const COMPARED = 20;
-const CANNED_JOBS = 10_000;
+const VIEWPORT = { width: 1440, height: 900 };
 const PAGES = process.env.IMGD_WEB_OUT ?? new URL('../../build/web', import.meta.url).pathname;
 
 const found: Record<string, number[]> = {};
@@ -44,6 +45,8 @@ function afterTyping(page: Page, text: string, condition: string): Promise<numbe
 const figures = (figure: string) =>
   `document.querySelectorAll('figure[aria-label="${figure}"] .legend svg').length > 0 && [...document.querySelectorAll('figure[aria-label="${figure}"] .legend svg')].every((one) => /\\d/.test(one.parentElement.querySelector('b').textContent))`;
 
+const STALL = 'window.longest';
+
 async function charts(page: Page): Promise<void> {
   for (let i = 1; i <= PASSES; i++) {
     await page.goto(`${base}/jobs/${i}`, { waitUntil: 'commit' });
@@ -56,38 +59,59 @@ async function charts(page: Page): Promise<void> {
       const ids = Array.from({ length: Math.min(COMPARED, RUNS - first + 1) }, (_, i) => first + i);
       await page.goto(`${base}/compare?jobs=${ids}&metric=loss&x=step`, { waitUntil: 'commit' });
       all.push(await since(page, figures('Training loss')));
-      stall = Math.max(stall, (await page.evaluate('window.longest')) as number);
+      stall = Math.max(stall, (await page.evaluate(STALL)) as number);
     }
     note(`${COMPARED} runs compared, slowest of ${all.length}`, Math.max(...all));
     note(`${RUNS} runs compared by ${COMPARED}, longest stall`, stall);
   }
 }
 
-async function tables(page: Page, canned: string): Promise<void> {
+/** Of somebody who has not been there before: nothing is in the cache. */
+async function firstVisit(browser: Browser): Promise<void> {
+  for (let i = 1; i <= PASSES; i++) {
+    const context = await browser.newContext({ viewport: VIEWPORT });
+    const page = await context.newPage();
+    await page.goto(`${base}/jobs/${i}`, { waitUntil: 'commit' });
+    note('a job’s page with nothing cached, first chart', await since(page, figures('Loss')));
+    await context.close();
+  }
+}
+
+async function jobsTable(page: Page): Promise<void> {
+  const listed = `document.querySelector('.title .sub')?.textContent.replace(/\\D/g, '')`;
+  const what = `${JOBS.toLocaleString('en')} jobs`;
   for (let pass = 0; pass < PASSES; pass++) {
-    await page.goto(canned, { waitUntil: 'commit' });
-    note('10,000 jobs: first rows', await since(page, `document.querySelector('.rows [role=row]')`));
-    await since(page, `/^10\\D?000$/.test(document.querySelector('.title .sub').textContent)`);
+    await page.goto(table, { waitUntil: 'commit' });
+    note(`${what}: first rows`, await since(page, `document.querySelector('.rows [role=row]')`));
+    note(`${what}: all of them`, await since(page, `${listed} === '${JOBS}'`));
     const filtered = `document.querySelector('.title .sub').textContent.includes(' of ')`;
-    note('10,000 jobs: filter', await afterTyping(page, 'rn50 mixup', filtered));
-    await page.goto(`${canned}/jobs/${longest.job.id}/logs?rank=0`);
+    note(`${what}: filter`, await afterTyping(page, 'many 7', filtered));
+    note(`${what}: longest stall`, (await page.evaluate(STALL)) as number);
+  }
+}
+
+async function linesOfALog(page: Page, canned: string, job: string): Promise<void> {
+  for (let pass = 0; pass < PASSES; pass++) {
+    await page.goto(`${canned}/jobs/${job}/logs?rank=0`);
     await page.waitForSelector('.log .line');
     const marked = `document.querySelector('.log mark')`;
     note('the lines of a log that the page has: search', await afterTyping(page, 'validation', marked));
   }
 }
 
-const server = new DevServer({ port: 0, pages: PAGES, jobs: CANNED_JOBS, token: '', everyMs: 0 });
+const server = new DevServer({ port: 0, pages: PAGES, jobs: 100, token: '', everyMs: 0 });
 const canned = await server.listen();
 const longest = [...server.world.jobs.values()].reduce((a, b) => (b.step > a.step ? b : a));
 const browser = await chromium.launch({ executablePath: CHROMIUM!, args: ['--no-sandbox', '--disable-gpu'] });
 try {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  const context = await browser.newContext({ viewport: VIEWPORT });
   await context.addInitScript(WATCH_STALLS);
   const page = await context.newPage();
   await page.goto(base); // what the browser itself needs to begin
   await charts(page);
-  await tables(page, canned);
+  await firstVisit(browser);
+  await jobsTable(page);
+  await linesOfALog(page, canned, longest.job.id);
   console.log(JSON.stringify(found));
 } finally {
   await browser.close();
