@@ -157,3 +157,19 @@ browserTest('a chart is zoomed and shown whole again by keys alone', async ({ pa
     await page.getByText('Drag over a chart to look closer').waitFor();
   }
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('the curves of a job are asked for while it is not known yet what job it is, and once', async ({ page, base }) => {
+  let asked = 0;
+  page.on('request', (request) => {
+    const { pathname, searchParams } = new URL(request.url());
+    if (pathname.endsWith('/metrics') && searchParams.get('names')?.includes('images_per_second')) asked++;
+  });
+  const curves = asking(page, (query) => query.get('x') === 'step');
+  await page.route('**/api/v1/jobs/91', async (route) => {
+    await curves;
+    await route.continue();
+  });
+  await page.goto(`${base}/jobs/91`);
+  await page.getByRole('figure', { name: 'Loss', exact: true }).locator('canvas').waitFor();
+  assert.equal(asked, 1);
+}, { everyMs: 0 }); // biome-ignore format: one argument

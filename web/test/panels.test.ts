@@ -116,6 +116,21 @@ browserTest('a GPU leads to the job that holds it, and a node says what it costs
   assert.match(text, /Spot noticeterminate in \d/);
 }); // biome-ignore format: one argument
 
+browserTest('a node says what was decided of it, also what is while one looks', async ({ page, base }) => {
+  await page.goto(`${base}/nodes/gpu-7`);
+  const events = page.locator('section[aria-label="Events of gpu-7"] tbody tr');
+  await events.filter({ hasText: 'node gpu-7 has joined with 8 devices' }).waitFor();
+  const before = await events.count();
+  await page.locator('section[aria-label="gpu-7"]').getByRole('button', { name: 'Drain … gpu-7' }).click();
+  await page.getByRole('dialog').getByRole('textbox').fill('bad fan');
+  await page.getByRole('button', { name: 'Drain it' }).click();
+  await events.filter({ hasText: 'is drained by' }).first().waitFor();
+  assert.match((await events.first().textContent())!, /bad fan.*user:/, 'the newest is the first');
+  assert.equal(await events.count(), before + 1);
+  await page.reload();
+  await events.filter({ hasText: 'bad fan' }).waitFor();
+}); // biome-ignore format: one argument
+
 browserTest('a file that is dropped on the editor is the job', async ({ page, base }) => {
   await page.goto(`${base}/submit`);
   const editor = page.getByLabel('Job file');

@@ -1,7 +1,10 @@
+import { useEffect, useState } from 'preact/hooks';
+import { num } from '../lib/format.ts';
 import { Store } from '../lib/store.ts';
+import { useData } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onLive } from './live.ts';
-import type { Node } from './types.ts';
+import type { Decision, Node } from './types.ts';
 
 export interface NodesState {
   nodes: Node[];
@@ -83,4 +86,23 @@ export function followNodes(): void {
   epoch.listen(() => void load());
   onSession(() => void load());
   void load();
+}
+
+const EVENTS = 50;
+
+/** What was decided of the node and of what ran there, the newest first, and what is from now on; null until it is known. */
+export function useEventsOf(node: string): Decision[] | null {
+  const { data } = useData(`events of ${node}`, (signal) => api.eventsOf(node, EVENTS, signal));
+  const [live, setLive] = useState<Decision[]>([]);
+  useEffect(
+    () =>
+      onLive('event', (event) => {
+        const one = event as Decision;
+        if (one.node === node) setLive((before) => [one, ...before].slice(0, EVENTS));
+      }),
+    [node],
+  );
+  if (!data) return null;
+  const last = data.events?.at(-1)?.number ?? 0;
+  return [...live.filter((one) => num(one.number) > num(last)), ...(data.events ?? []).toReversed()];
 }
