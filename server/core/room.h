@@ -158,7 +158,11 @@ class Room {
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
   Instant EndOfTaken(size_t device) const;
   void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
+  Candidate CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
+                        std::vector<Release>& releases) const;
+  static Instant ReadyOf(const std::vector<Candidate>& candidates, size_t nodes);
   void KeepClose(std::vector<Candidate>& candidates, size_t nodes);
+  static void KeepLeastBusy(std::vector<Candidate>& candidates, size_t nodes);
   size_t IndexOf(const NodeId& id) const;
   const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {
     return layout_->labels[layout_->sorts.of[node]];

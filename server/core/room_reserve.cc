@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "server/core/room.h"
 
@@ -28,7 +28,7 @@ class Room::Ends {
 /// A node that a gang could have a part of.
 struct Room::Candidate {
   Instant ready;  ///< when enough of its devices are free
-  size_t busy;    ///< of the devices that it needs there: how many are not free now
+  uint32_t busy;  ///< of the devices that it needs there: how many are not free now
   uint32_t node;
 };
 
@@ -81,6 +81,43 @@ void Room::KeepClose(std::vector<Candidate>& candidates, size_t nodes) {
   }
 }
 
+/// What is free now stays so until the rest is, whatever comes free first. They stay in the order of nodes.
+void Room::KeepLeastBusy(std::vector<Candidate>& candidates, size_t nodes) {
+  if (candidates.size() <= nodes) return;
+  const auto key = [](const Candidate& one) { return std::pair(one.busy, one.node); };
+  std::vector<std::pair<uint32_t, uint32_t>> keys;
+  keys.reserve(candidates.size());
+  for (const auto& one : candidates) keys.push_back(key(one));
+  const auto last = keys.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
+  std::nth_element(keys.begin(), last, keys.end());
+  std::erase_if(candidates, [&](const Candidate& one) { return key(one) > *last; });
+}
+
+/// When so many of them are ready, which there are.
+Instant Room::ReadyOf(const std::vector<Candidate>& candidates, size_t nodes) {
+  std::vector<Instant> ready;
+  ready.reserve(candidates.size());
+  for (const auto& one : candidates) ready.push_back(one.ready);
+  const auto last = ready.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
+  std::nth_element(ready.begin(), last, ready.end());
+  return *last;
+}
+
+/// Of a node that has room for so many ranks.
+auto Room::CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
+                       std::vector<Release>& releases) const -> Candidate {
+  // Mostly nobody has any of them, or one job has all.
+  const auto& holders = (*nodes_)[node].holders;
+  if (free_on_[node] == holders.size()) return {Instant::min(), 0, node};
+  const bool one_holder = holders.front() != JobId() &&
+                          std::equal(holders.begin() + 1, holders.end(), holders.begin());
+  if (one_holder) return {ends.Of(holders.front()), ranks, node};
+  FindReleases(view, node, ends, releases);
+  const auto busy = std::count_if(releases.begin(), releases.begin() + ranks,
+                                  [](const auto& release) { return release.first != Instant::min(); });
+  return {releases[ranks - 1].first, static_cast<uint32_t>(busy), node};
+}
+
 std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& ends) {
   std::optional<Instant> best;
   std::vector<Candidate> chosen;
@@ -95,33 +132,22 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& e
       // One that is only out of reach may come back in time.
       if (node.lost || job.avoid.contains(node.id)) continue;
       if ((*view.frame->judged)[layout_->sorts.of[i]].room < job.ranks_per_node) continue;
-      FindReleases(view, i, known_ends, releases);
+      Candidate candidate = CandidateOn(view, i, job.ranks_per_node, known_ends, releases);
       // When one that is out of reach is back, nobody knows.
-      const Instant ready = node.usable ? releases[job.ranks_per_node - 1].first : Instant::max();
-      const auto busy = std::count_if(releases.begin(), releases.begin() + job.ranks_per_node,
-                                      [](const auto& release) { return release.first != Instant::min(); });
-      candidates.push_back({ready, static_cast<size_t>(busy), i});
+      if (!node.usable) candidate.ready = Instant::max();
+      candidates.push_back(candidate);
     }
     if (candidates.size() < job.nodes) continue;
-    const auto nth = candidates.begin() + job.nodes - 1;
-    std::nth_element(candidates.begin(), nth, candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.ready < b.ready; });
-    const Instant start = nth->ready;
+    const Instant start = ReadyOf(candidates, job.nodes);
     if (best && start >= *best) continue;
     best = start;
     std::erase_if(candidates, [start](const Candidate& candidate) { return candidate.ready > start; });
     // Where nobody knows when it starts, all that counts is that fewer and fewer devices are waited for.
     if (job.nodes > 1 && start != Instant::max()) KeepClose(candidates, job.nodes);
-    // What is free now stays so until the rest is, whatever comes free first.
-    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-      return std::tie(a.busy, a.node) < std::tie(b.busy, b.node);
-    });
-    candidates.resize(job.nodes);
+    KeepLeastBusy(candidates, job.nodes);
     chosen = std::move(candidates);
   }
   if (!best) return std::nullopt;
-  std::sort(chosen.begin(), chosen.end(),
-            [](const Candidate& a, const Candidate& b) { return a.node < b.node; });
   Reservation reserved{.job = job.id};
   // Where all is free already it is nodes out of reach that it waits for.
   if (*best != Instant::max() && *best != Instant::min()) reserved.from = *best;
