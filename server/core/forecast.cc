@@ -106,9 +106,17 @@ size_t Insert(const Snapshot& cluster, std::vector<QueuedJob>& queue, QueuedJob 
 std::optional<Instant> ForecastStart(const Snapshot& cluster, const std::vector<QueuedJob>& queue,
                                      size_t place) {
   if ((place + 1) * std::max<size_t>(cluster.nodes.size(), 1) > kMostWork) return std::nullopt;
+  return ForecastStarts(cluster, queue, place + 1).back();
+}
+
+std::vector<std::optional<Instant>> ForecastStarts(const Snapshot& cluster,
+                                                   const std::vector<QueuedJob>& queue, size_t most) {
+  const size_t can = kMostWork / std::max<size_t>(cluster.nodes.size(), 1);
+  std::vector<std::optional<Instant>> starts(std::min(most, queue.size()));
   Future future(cluster);
-  for (size_t i = 0; i < place; ++i) future.Place(queue[i]);
-  return future.Place(queue[place]);
+  for (size_t place = 0; place < std::min(starts.size(), can); ++place)
+    starts[place] = future.Place(queue[place]);
+  return starts;
 }
 
 std::optional<Instant> ForecastLater(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job) {

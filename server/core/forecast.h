@@ -17,6 +17,10 @@ namespace imgd {
 std::optional<Instant> ForecastStart(const Snapshot& cluster, const std::vector<QueuedJob>& queue,
                                      size_t place);
 
+/// The same of the first `most` jobs of the queue, or of as many as there are, at the cost of the last.
+std::vector<std::optional<Instant>> ForecastStarts(const Snapshot& cluster,
+                                                   const std::vector<QueuedJob>& queue, size_t most);
+
 /// The same of a job that is not in the queue yet, and comes to it at its not_before. `job`: without an id.
 std::optional<Instant> ForecastLater(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job);
 

@@ -52,6 +52,10 @@ TEST(Forecast, NobodyLooksThroughMoreThanAMillionPairsOfAJobAndANode) {
   for (uint64_t job = 1; job <= 501; ++job) builder.Queue(job, 1, 1);
   EXPECT_EQ(StartOf(builder, 499), Duration::zero());
   EXPECT_EQ(StartOf(builder, 500), std::nullopt);
+  const auto all = ForecastStarts(builder.cluster, builder.queue, 1'000);
+  ASSERT_EQ(all.size(), 501u);
+  EXPECT_EQ(all[499], kNow);
+  EXPECT_EQ(all[500], std::nullopt);
 }
 
 TEST(Forecast, WhatNeverFitsIsInNobodysWay) {

@@ -209,7 +209,9 @@ const std::vector<Space>& FreeSpace(World& world) {
   for (const auto& [node, device] : KeptForGrowth(world)) ++kept[node];
   const std::set<NodeId> whole = WholeNodes(world);
   auto held = ledger.held.begin();  // both are by name
-  for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
+  for (const NodeRecord* const each : world.daemon.reactor().state().all_nodes()) {
+    const NodeRecord& node = *each;
+    const NodeId& id = node.id;
     while (held != ledger.held.end() && held->first < id) ++held;
     if (node.session == 0 || node.state != NodeState::kReady || !node.stale.empty() || node.set_aside ||
         !node.problems.empty() || node.notice)

@@ -169,9 +169,10 @@ void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
   const Instant now = world.time.now().steady;
   const Snapshot cluster = reactor.MakeSnapshot(world.time.now());
   std::optional<Instant> before;
-  for (size_t place = 0; place < std::min<size_t>(queue.size(), 3); ++place) {
+  const auto starts = ForecastStarts(cluster, queue, 3);
+  for (size_t place = 0; place < starts.size(); ++place) {
     const QueuedJob& entry = queue[place];
-    const auto start = ForecastStart(cluster, queue, place);
+    const auto start = starts[place];
     const bool due = entry.not_before != Instant{} && entry.not_before <= now;  // and it is not noticed yet
     if (start && !due && (*start < now || *start < entry.not_before))
       world.Break(name, fmt::format("job {} is forecast for a time at which it can't start", entry.id));
