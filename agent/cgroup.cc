@@ -34,9 +34,9 @@ std::optional<Mount> FindMount() {
   return std::nullopt;
 }
 
-/// The caller's own group in the v2 hierarchy: the line "0::/path" of /proc/self/cgroup.
-std::optional<std::string> OwnGroup() {
-  const auto text = ReadFile("/proc/self/cgroup");
+/// The group of a process in the v2 hierarchy: the line "0::/path" of /proc/PID/cgroup.
+std::optional<std::string> GroupOf(const std::string& process) {
+  const auto text = ReadFile(fmt::format("/proc/{}/cgroup", process));
   if (!text) return std::nullopt;
   std::istringstream lines(*text);
   std::string line;
@@ -48,9 +48,9 @@ std::optional<std::string> OwnGroup() {
 
 }  // namespace
 
-Result<Cgroup> Cgroup::Create(const std::string& name) {
+Result<Cgroup> Cgroup::Create(const std::string& name, const std::string& process) {
   const auto mount = FindMount();
-  auto own = OwnGroup();
+  auto own = GroupOf(process);
   if (!mount || !own) return Fail(ErrorCode::kFailedPrecondition, "no cgroup v2 hierarchy is mounted");
   if (mount->root != "/" && own->starts_with(mount->root)) own->erase(0, mount->root.size());
   if (*own == "/") own->clear();

@@ -17,9 +17,9 @@ class Cgroup {
   /// The group at `path`; nothing is made. An empty path is no group: every call does nothing.
   explicit Cgroup(std::filesystem::path path = {}) : path_(std::move(path)) {}
 
-  /// Makes `name` below the caller's own group. Errors: where there is no cgroup v2, no right to make one, or
-  /// a kernel before 5.14, which has no cgroup.kill.
-  static Result<Cgroup> Create(const std::string& name);
+  /// Makes `name` below the group of a process, by its pid; by default the caller's own. Errors: where there
+  /// is no cgroup v2, no right to make one, or a kernel before 5.14, which has no cgroup.kill.
+  static Result<Cgroup> Create(const std::string& name, const std::string& process = "self");
 
   bool valid() const { return !path_.empty(); }
   const std::filesystem::path& path() const { return path_; }

@@ -49,6 +49,27 @@ Status CompleteJoin(Config& config) {
   return {};
 }
 
+Status CheckMetrics(const Config& config) {
+  if (config.metrics_listen.empty() || config.metrics_listen == "relay") return {};
+  const auto where = SplitHostPort(config.metrics_listen, 0);
+  if (!where) {
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or relay, or off",
+        config.metrics_listen);
+  }
+  if (config.metrics_in_plain_text || IsLoopbackHost(where->host)) return {};
+  auto refused =
+      Fail(ErrorCode::kInvalidArgument,
+           "metrics_listen: others than this machine reach {}, where /metrics has no password and no "
+           "encryption",
+           config.metrics_listen);
+  refused.value().hint =
+      "metrics_listen: relay, and imgd shows them by TLS; or metrics_in_plain_text: true "
+      "(--metrics-in-plain-text)";
+  return refused;
+}
+
 std::string HostName() {
   char name[256] = "";
   if (::gethostname(name, sizeof name - 1) != 0) return "";
@@ -82,6 +103,7 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
   if (auto v = yaml.Choice("cgroup", {"auto", "off"})) config.use_cgroup = *v == "auto";
   if (auto v = yaml.DurationMs("stop_after_disconnect")) config.stop_after_disconnect_ms = *v;
   if (auto v = yaml.String("metrics_listen")) config.metrics_listen = *v;
+  if (auto v = yaml.Bool("metrics_in_plain_text")) config.metrics_in_plain_text = *v;
   if (auto v = yaml.String("spot_notices")) config.spot_notices = *v;
   if (auto v = yaml.Bool("sessions")) config.sessions = *v;
   if (auto v = yaml.String("tensorboard")) config.tensorboard = *v;
@@ -112,13 +134,7 @@ Result<Config> CompleteConfig(Config config) {
                 kMostCpuSlots);
   }
   if (config.metrics_listen == "off") config.metrics_listen.clear();
-  if (!config.metrics_listen.empty() && config.metrics_listen != "relay" &&
-      !SplitHostPort(config.metrics_listen, 0)) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or relay, or off",
-        config.metrics_listen);
-  }
+  IMGD_TRY(CheckMetrics(config));
   IMGD_TRY(NoticesFrom(config.spot_notices));
   IMGD_TRY(CompleteJoin(config));
   const bool named_later = config.node.empty() && config.join_as_ec2;

@@ -39,6 +39,7 @@ struct Config {
   bool sessions = true;               ///< people that imgd lets in may have a shell here
   std::string tensorboard;            ///< its program; empty: that of this name in PATH
   std::string metrics_listen;  ///< HOST:PORT of /metrics; "relay": imgd asks; empty or "off": not served
+  bool metrics_in_plain_text = false;  ///< metrics_listen may be an address that other machines reach
 };
 
 /// Reads agent.yaml over `config`. On failure: every error, with its place.

@@ -41,6 +41,7 @@ struct Flags {
   std::vector<std::string> shared_folders;
   std::vector<std::string> labels;
   bool check_config = false;
+  bool metrics_in_plain_text = false;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -82,6 +83,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
       "--metrics-listen", flags.metrics,
       "HOST:PORT to serve /metrics for Prometheus on; port 0: a free one, which the log names; relay: imgd "
       "asks for them, without a port here (default off)");
+  app.add_flag("--metrics-in-plain-text", flags.metrics_in_plain_text,
+               "Serve them on an address that other machines reach too, without password and encryption");
   app.add_option(
       "--spot-notices", flags.spot_notices,
       "Where to hear that this machine is being taken back: auto, off, the URL of a metadata service "
@@ -121,6 +124,7 @@ std::optional<Config> GivenSettings(const Flags& flags, int* exit_code) {
   if (flags.log_level) config.log_level = *flags.log_level;
   if (flags.spot_notices) config.spot_notices = *flags.spot_notices;
   if (flags.metrics) config.metrics_listen = *flags.metrics;
+  if (flags.metrics_in_plain_text) config.metrics_in_plain_text = true;
   if (flags.cgroup) config.use_cgroup = *flags.cgroup == "auto";
   if (!flags.shared_folders.empty()) {
     config.shared_folders.assign(flags.shared_folders.begin(), flags.shared_folders.end());

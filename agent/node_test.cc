@@ -73,7 +73,7 @@ TEST(Config, TheExampleFileIsValidAndSaysTheDefaults) {
 
 TEST(Config, MetricsAreServedOnAnAddressOrNotAtAll) {
   Config config{.trainer = "/bin/true"};
-  for (const auto* good : {"127.0.0.1:0", "[::1]:7651", "gpu-07:65535", "relay"}) {
+  for (const auto* good : {"127.0.0.1:0", "[::1]:7651", "localhost:65535", "relay"}) {
     config.metrics_listen = good;
     ASSERT_TRUE(CompleteConfig(config).has_value()) << good;
     EXPECT_EQ(CompleteConfig(config)->metrics_listen, good);
@@ -90,6 +90,20 @@ TEST(Config, MetricsAreServedOnAnAddressOrNotAtAll) {
             "metrics_listen: found '{}'; HOST:PORT is expected, with a port of 0 to 65535, or relay, or off",
             bad));
   }
+}
+
+TEST(Config, MetricsAreShownToOtherMachinesOnlyWhereSomebodySaysInPlainText) {
+  Config config{.trainer = "/bin/true"};
+  for (const auto* open : {"0.0.0.0:7652", "[::]:7652", "10.0.0.1:7652", "gpu-07:7652"}) {
+    config.metrics_listen = open;
+    config.metrics_in_plain_text = false;
+    const auto refused = CompleteConfig(config);
+    ASSERT_FALSE(refused.has_value()) << open;
+    EXPECT_THAT(refused.error().ToString(), HasSubstr("metrics_in_plain_text: true"));
+    config.metrics_in_plain_text = true;
+    EXPECT_TRUE(CompleteConfig(config).has_value()) << open;
+  }
+  EXPECT_TRUE(ParseConfig("metrics_in_plain_text: true\n", "agent.yaml", Config())->metrics_in_plain_text);
 }
 
 TEST(Config, ServerAndNodeNamesAreChecked) {

@@ -12,7 +12,7 @@ BIN=${IMGD_BIN:-$PWD/build/release/bin}
 OUT=$PWD/build/package
 STAGE=
 VERSION=
-RUNTIME='' TARBALL='' LINT=1 ONLY=()
+RUNTIME='' TARBALL='' LINT=1 ONLY=() TREE=''
 
 read_options() {
   while (($#)); do
@@ -20,10 +20,11 @@ read_options() {
       --runtime) RUNTIME=1 ;;
       --tarball) TARBALL=1 ;;
       --no-lint) LINT='' ;;
+      --runtime-tree) TREE=$(realpath -m "${2:?--runtime-tree needs a folder}"); shift ;;
       --only) ONLY+=("${2:?--only needs a package}"); shift ;;
       --out) OUT=$(realpath -m "${2:?--out needs a folder}"); shift ;;
       --version) VERSION=${2:?--version needs a version}; shift ;;
-      *) die "package: unknown option '$1'; allowed: --runtime, --tarball, --no-lint, --only PACKAGE, --out DIR, --version V" ;;
+      *) die "package: unknown option '$1'; allowed: --runtime, --tarball, --runtime-tree DIR, --no-lint, --only PACKAGE, --out DIR, --version V" ;;
     esac
     shift
   done
@@ -69,16 +70,19 @@ runtime_path() {
   echo "$path"
 }
 
-# stage_runtime DIR LICENCES: the libraries of the wheels, in their own order of folders: they find each other by it.
+# stage_runtime DIR LICENCES [COPY...]: the libraries of the wheels, in their own order of folders: they find each other by it.
+# COPY is the command that puts one there, in place of a copy.
 stage_runtime() {
-  local dir=$1 licences=$2 site library name
+  local dir=$1 licences=$2 site library name copy=("${@:3}")
+  ((${#copy[@]})) || copy=(install -m 644)
   site=$(echo "$DEPS"/torch/lib/python3*/site-packages)
   for library in "$site"/torch/lib/*.so* "$site"/nvidia/*/lib/*.so*; do
     name=$(basename "$library")
     # Python's own side of PyTorch, and the plain names that only compilers look for.
     case $name in libtorch_python.so | libshm.so) continue ;; esac
     [[ ! -L $library ]] || continue
-    install -D -m 644 "$library" "$dir/${library#"$site/"}"
+    mkdir -p "$(dirname "$dir/${library#"$site/"}")"
+    "${copy[@]}" "$library" "$dir/${library#"$site/"}"
   done
   mkdir -p "$licences"
   for library in "$site"/{torch,nvidia_*}-*.dist-info; do
@@ -101,7 +105,7 @@ stage_texts() {
   done
   cp deploy/imgd.yaml deploy/agent.yaml "$dir/etc/"
   cp deploy/systemd/imgagent-users.conf "$dir/systemd/"
-  cp deploy/demo/job.yaml deploy/nginx/imgd-shards.conf "$dir/examples/"
+  cp deploy/demo/job.yaml deploy/nginx/imgd-shards.conf deploy/systemd/imgcli-prune.* "$dir/examples/"
   cp README.md ARCHITECTURE.md CHANGELOG.md "$dir/texts/"
   cp -r docs "$dir/"
   [[ ! -d deploy/grafana ]] || { mkdir -p "$dir/grafana" && cp -r deploy/grafana/* "$dir/grafana/"; }
@@ -179,6 +183,8 @@ lint_packages() {
 
 main() {
   read_options "$@"
+  # What a package of the runtime has, without gigabytes: links to the files of the wheels.
+  if [[ $TREE ]]; then stage_runtime "$TREE" "$TREE/licences" cp -l; return; fi
   setup_apt package
   SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
   export SOURCE_DATE_EPOCH

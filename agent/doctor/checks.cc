@@ -208,7 +208,7 @@ Verdict CheckCgroup(const NodeFacts& facts) {
 Verdict CheckStateFolder(const NodeFacts& facts) {
   if (facts.state_dir_error.empty()) return Good(facts.state_dir + " can be written to");
   return Fault(facts.state_dir_error,
-               "let the agent's user have it: install -d -o imgd -g imgd " + facts.state_dir);
+               "let the agent's user have it: install -d -o imgagent -g imgagent " + facts.state_dir);
 }
 
 Verdict CheckFileSystem(const NodeFacts& facts) {
@@ -296,10 +296,9 @@ Verdict CheckOwnAddress(const NodeFacts& facts) {
 }
 
 Verdict CheckMetricsPort(const NodeFacts& facts) {
+  if (facts.metrics_are_served) return Good("the agent that runs here listens on it");
   if (facts.metrics_error.empty()) return Good("free, or metrics are off");
-  return Fault(
-      facts.metrics_error,
-      "take another port for metrics_listen; where the agent itself has it, it runs already and all is well");
+  return Fault(facts.metrics_error, "take another port for metrics_listen");
 }
 
 constexpr Check<NodeFacts> kChecks[] = {

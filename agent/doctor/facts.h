@@ -29,6 +29,7 @@ struct TrainerLibraries {
 /// What was found on a node. Whatever is empty could not be found out; the checks say so.
 struct NodeFacts {
   std::string config_error;  ///< what is wrong with the settings; empty: nothing
+  std::string agent;         ///< pid of the agent that runs here; empty: none is known to
   uint32_t cpu_slots = 0;
   bool wants_gpus = true;  ///< nvml is not "none"
 
@@ -49,9 +50,10 @@ struct NodeFacts {
   std::string trainer_version;                ///< as it says itself; empty: it did not start
   std::string trainer_error;                  ///< its last words, where it did not start
   std::optional<TrainerLibraries> libraries;  ///< nothing: the trainer does not say
-  std::vector<std::string> shadowing;  ///< libraries in LD_LIBRARY_PATH that ranks would load for their own
+  std::vector<std::string> shadowing;  ///< libraries in LD_LIBRARY_PATH that ranks would load for their own;
+                                       ///< the running agent's variable where it can be read
 
-  // Limits and memory.
+  // Limits and memory: the running agent's, else this process's.
   uint64_t open_files = 0;               ///< hard limit
   std::optional<uint64_t> locked_bytes;  ///< hard limit; nothing: unlimited
   bool has_rdma = false;                 ///< InfiniBand, RoCE or EFA
@@ -81,22 +83,31 @@ struct NodeFacts {
   std::string tls_error;     ///< why no connection comes about; empty: one does, or none was tried
   std::string own_address;   ///< that other nodes are told
   std::string own_address_error;
-  std::string metrics_error;  ///< why metrics_listen can't be listened on; empty: it can, or is off
+  std::string metrics_error;        ///< why metrics_listen can't be listened on; empty: it can, or is off
+  bool metrics_are_served = false;  ///< there, by the running agent
 };
 
 /// Looks at this machine. Takes some seconds; writes 64 MiB to the state folder, and removes it.
 /// `error`: what is wrong with the settings, of which `config` is as much as could be read.
 NodeFacts GatherNodeFacts(const Config& config, const std::string& error);
 
-// The parts of the above.
-void GatherGpus(const Config& config, NodeFacts& facts);
-void GatherLimits(const Config& config, NodeFacts& facts);
+// The parts of the above. `root` is where the machine's /proc, /sys and /dev are: "/", but for tests.
+void GatherGpus(const Config& config, NodeFacts& facts, const std::filesystem::path& root = "/");
+void GatherLimits(const Config& config, NodeFacts& facts, const std::filesystem::path& root = "/");
+void GatherLibraries(NodeFacts& facts, const std::filesystem::path& root = "/");
 void GatherStateFolder(const Config& config, NodeFacts& facts);
 void GatherNetwork(const Config& config, NodeFacts& facts);
 void GatherCertificate(const Config& config, NodeFacts& facts);
 /// How far this machine's clock is off imgd's. Nothing where imgd can't be asked.
 void GatherClock(const Config& config, NodeFacts& facts);
 void GatherTrainer(const Config& config, NodeFacts& facts);
+
+/// Pid of the agent that has the state folder's lock, as /proc/locks has it; empty for none. Takes no lock,
+/// which would be in the way of an agent that starts.
+std::string AgentOn(const std::filesystem::path& state_dir, const std::filesystem::path& root = "/");
+/// Whether a process listens on the TCP port, by its /proc/PID/net and /proc/PID/fd. Where the latter may not
+/// be read: whether anybody does.
+bool ListensOn(const std::string& process, int port, const std::filesystem::path& root = "/");
 
 /// What `imgtrain --libraries` printed; nothing where that is something else, as of an older one.
 std::optional<TrainerLibraries> ParseLibraries(std::string_view text);

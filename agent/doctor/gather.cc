@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -12,10 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "agent/cgroup.h"
 #include "agent/doctor/facts.h"
 #include "agent/ec2_identity.h"
-#include "agent/health.h"
 #include "agent/network.h"
 #include "agent/program.h"
 #include "common/clock.h"
@@ -136,20 +133,6 @@ Result<double> TryDisk(const fs::path& folder) {
   return static_cast<double>(kProbeBytes) / took.count();
 }
 
-/// Libraries of a gang that this variable puts before the ones that belong to the trainer.
-std::vector<std::string> LibrariesInTheWay(const char* variable) {
-  std::vector<std::string> found;
-  std::string list = variable == nullptr ? "" : variable;
-  for (list += ':'; !list.empty(); list.erase(0, list.find(':') + 1)) {
-    const fs::path folder = list.substr(0, list.find(':'));
-    std::error_code error;
-    for (const char* name : {"libnccl.so.2", "libcudart.so.13", "libcudnn.so.9", "libtorch_cpu.so"}) {
-      if (!folder.empty() && fs::exists(folder / name, error)) found.push_back((folder / name).native());
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
 std::optional<TrainerLibraries> ParseLibraries(std::string_view text) {
@@ -171,37 +154,12 @@ std::optional<TrainerLibraries> ParseLibraries(std::string_view text) {
 void GatherTrainer(const Config& config, NodeFacts& facts) {
   facts.agent_version = kVersion;
   facts.trainer = config.trainer.empty() ? FindProgram("imgtrain").native() : config.trainer.native();
-  facts.shadowing = LibrariesInTheWay(std::getenv("LD_LIBRARY_PATH"));
   if (facts.trainer.empty()) return;
   const auto [text, status] = Ask(facts.trainer, "--version");
   (status == 0 ? facts.trainer_version : facts.trainer_error) = LastLine(text);
   if (status != 0) return;
   if (const auto [libraries, end] = Ask(facts.trainer, "--libraries"); end == 0)
     facts.libraries = ParseLibraries(libraries);
-}
-
-void GatherLimits(const Config& config, NodeFacts& facts) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) facts.open_files = limit.rlim_max;
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_max != RLIM_INFINITY) {
-    facts.locked_bytes = limit.rlim_max;
-  }
-  std::error_code error;
-  facts.has_rdma =
-      fs::exists("/sys/class/infiniband", error) && !fs::is_empty("/sys/class/infiniband", error);
-  struct statvfs shm {};
-  if (fs::exists("/dev/shm", error) && ::statvfs("/dev/shm", &shm) == 0) {
-    facts.shm_bytes = uint64_t{shm.f_blocks} * shm.f_frsize;
-  }
-  if (const auto free = ThisMachine().memory_free()) facts.memory_free_bytes = *free;
-  if (config.use_cgroup) {
-    auto group = Cgroup::Create(fmt::format("imgagent-doctor-{}", ::getpid()));
-    if (group) {
-      group->Remove();
-    } else {
-      facts.cgroup_error = group.error().ToString();
-    }
-  }
 }
 
 void GatherStateFolder(const Config& config, NodeFacts& facts) {
@@ -243,6 +201,8 @@ void GatherNetwork(const Config& config, NodeFacts& facts) {
   }
   const auto metrics = SplitHostPort(config.metrics_listen, 0);
   if (!metrics) return;
+  facts.metrics_are_served = !facts.agent.empty() && ListensOn(facts.agent, std::stoi(metrics->port));
+  if (facts.metrics_are_served) return;
   if (const auto free = ListenOn(metrics->host, metrics->port); !free) {
     facts.metrics_error = free.error().ToString();
   }
@@ -281,8 +241,10 @@ void GatherCertificate(const Config& config, NodeFacts& facts) {
 
 NodeFacts GatherNodeFacts(const Config& config, const std::string& error) {
   NodeFacts facts{.config_error = error, .cpu_slots = config.cpu_slots, .wants_gpus = config.nvml != "none"};
+  facts.agent = AgentOn(config.state_dir);
   GatherGpus(config, facts);
   GatherTrainer(config, facts);
+  GatherLibraries(facts);
   GatherLimits(config, facts);
   GatherStateFolder(config, facts);
   GatherNetwork(config, facts);

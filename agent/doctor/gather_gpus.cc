@@ -23,10 +23,10 @@ std::string FirstLine(const fs::path& path) {
 }
 
 /// Of display controllers (class 03), among which compute cards without an output are.
-int CountPciGpus() {
+int CountPciGpus(const fs::path& root) {
   int count = 0;
   std::error_code error;
-  for (const auto& device : fs::directory_iterator("/sys/bus/pci/devices", error)) {
+  for (const auto& device : fs::directory_iterator(root / "sys/bus/pci/devices", error)) {
     const bool is_display = FirstLine(device.path() / "class").starts_with("0x03");
     if (is_display && FirstLine(device.path() / "vendor") == kNvidia) ++count;
   }
@@ -35,8 +35,8 @@ int CountPciGpus() {
 
 /// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul ...": the first word that is a
 /// version.
-std::string DriverVersion() {
-  const std::string line = FirstLine("/proc/driver/nvidia/version");
+std::string DriverVersion(const fs::path& root) {
+  const std::string line = FirstLine(root / "proc/driver/nvidia/version");
   for (size_t at = 0; at < line.size();) {
     const auto end = std::min(line.find_first_of(" \t", at), line.size());
     const auto word = line.substr(at, end - at);
@@ -47,10 +47,10 @@ std::string DriverVersion() {
   return "";
 }
 
-std::vector<std::string> DevicesThatAreClosed() {
+std::vector<std::string> DevicesThatAreClosed(const fs::path& root) {
   std::vector<std::string> closed;
   std::error_code error;
-  for (const auto& device : fs::directory_iterator("/dev", error)) {
+  for (const auto& device : fs::directory_iterator(root / "dev", error)) {
     const std::string name = device.path().filename();
     if (!name.starts_with("nvidia") || !device.is_character_file(error)) continue;
     if (::access(device.path().c_str(), R_OK | W_OK) != 0 && (errno == EACCES || errno == EPERM)) {
@@ -67,16 +67,16 @@ bool HasEntries(const fs::path& folder) {
 
 }  // namespace
 
-void GatherGpus(const Config& config, NodeFacts& facts) {
+void GatherGpus(const Config& config, NodeFacts& facts, const fs::path& root) {
   std::error_code error;
-  facts.pci_gpus = CountPciGpus();
-  facts.driver = DriverVersion();
-  facts.nouveau = fs::exists("/sys/module/nouveau", error);
-  facts.has_uvm = fs::exists("/dev/nvidia-uvm", error);
-  facts.closed = DevicesThatAreClosed();
-  facts.has_nvswitch = HasEntries("/proc/driver/nvidia-nvswitch/devices");
-  facts.fabric_manager = fs::exists("/run/nvidia-fabricmanager/nv-fabricmanager.pid", error) ||
-                         fs::exists("/var/run/nvidia-fabricmanager/nv-fabricmanager.pid", error);
+  facts.pci_gpus = CountPciGpus(root);
+  facts.driver = DriverVersion(root);
+  facts.nouveau = fs::exists(root / "sys/module/nouveau", error);
+  facts.has_uvm = fs::exists(root / "dev/nvidia-uvm", error);
+  facts.closed = DevicesThatAreClosed(root);
+  facts.has_nvswitch = HasEntries(root / "proc/driver/nvidia-nvswitch/devices");
+  facts.fabric_manager = fs::exists(root / "run/nvidia-fabricmanager/nv-fabricmanager.pid", error) ||
+                         fs::exists(root / "var/run/nvidia-fabricmanager/nv-fabricmanager.pid", error);
   if (!facts.wants_gpus) return;
   const auto nvml = Nvml::Load(config.nvml.empty() ? "libnvidia-ml.so.1" : config.nvml);
   if (!nvml) {

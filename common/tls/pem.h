@@ -42,6 +42,9 @@ Result<CertificateFacts> FactsOf(std::string_view pem);
 std::vector<std::string> Certificates(std::string_view pem);
 /// Whether `issuer` signed the certificate.
 bool IsSignedBy(const std::string& certificate, const std::string& issuer);
+/// Whether the chain's first certificate is signed, by CAs between, by the one at `place`: each by the one
+/// after it. The first itself: whether it is signed by itself.
+bool LeadsTo(const std::vector<std::string>& chain, size_t place);
 /// "2026-01-31 12:00:00 UTC".
 std::string DateOf(WallTime time);
 /// "AB:CD:..." of lower-case hexadecimal digits, as browsers and `openssl x509` show a fingerprint.

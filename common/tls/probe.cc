@@ -238,11 +238,10 @@ Result<std::vector<std::string>> FetchChain(const ProbeTarget& target) {
 Result<std::string> FindPinned(const std::vector<std::string>& chain, const std::string& sha256,
                                const std::string& server) {
   std::string last = "no certificate";
-  for (const auto& certificate : chain) {
-    IMGD_ASSIGN(const auto facts, FactsOf(certificate));
+  for (size_t i = 0; i < chain.size(); ++i) {
+    IMGD_ASSIGN(const auto facts, FactsOf(chain[i]));
     last = facts.sha256;
-    if (facts.sha256 != sha256) continue;
-    if (IsSignedBy(chain.front(), certificate)) return certificate;
+    if (facts.sha256 == sha256 && LeadsTo(chain, i)) return chain[i];
   }
   return tl::unexpected(
       Error{.code = ErrorCode::kPermissionDenied,

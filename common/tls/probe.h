@@ -28,8 +28,8 @@ ProbeTarget TargetOf(const std::string& address);
 /// not speak TLS.
 Result<std::vector<std::string>> FetchChain(const ProbeTarget& target);
 
-/// That of the certificates with this SHA-256, provided that it signed the server's; `sha256` as in
-/// CertificateFacts. Errors: kPermissionDenied with both hashes.
+/// That of the certificates with this SHA-256, provided that it signed the server's, or a CA that did;
+/// `sha256` as in CertificateFacts. Errors: kPermissionDenied with both hashes.
 Result<std::string> FindPinned(const std::vector<std::string>& chain, const std::string& sha256,
                                const std::string& server);
 

@@ -6,7 +6,7 @@ FROM debian:12-slim
 # Versions are those of the packages beside this, and of Debian 12 with its security updates.
 # hadolint ignore=DL3008
 RUN --mount=type=bind,target=/debs \
-    useradd --system --uid 999 --home-dir / --no-create-home --shell /usr/sbin/nologin imgd \
+    useradd --system --uid 999 --home-dir / --no-create-home --shell /usr/sbin/nologin imgagent \
     && apt-get update \
     && apt-get install -y --no-install-recommends tini ca-certificates \
         /debs/imgagent_*.deb /debs/imgtrain_*.deb /debs/imgtrain-runtime-cu13_*.deb \

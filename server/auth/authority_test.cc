@@ -8,6 +8,7 @@
 
 #include "common/files.h"
 #include "common/testing/hand_clock.h"
+#include "common/tls/probe.h"
 
 namespace imgd {
 namespace {
@@ -110,6 +111,26 @@ TEST_F(AuthorityTest, AnOperatorsCaSignsAndFilesThatAreNoPairAreRefused) {
   EXPECT_FALSE(std::filesystem::exists(folder / "ca.key"));
   ASSERT_TRUE(WriteFileAtomically(settings.ca_key, tls::NewKey().value()));
   EXPECT_THAT(Refused().message, HasSubstr("is not that of the certificate"));
+}
+
+/// Else whoever has a node's key could be imgd for those who know only its CA's hash.
+TEST_F(AuthorityTest, ANodeIsNoCaOnTheWayToThePinnedOne) {
+  const auto authority = Open();
+  const std::string key = tls::NewKey().value();
+  const std::string node = authority->SignNode(tls::MakeRequest(key).value(), "a").value();
+  const auto forged = SignKey({node, key}, tls::NewKey().value(),
+                              {.common_name = "imgd",
+                               .names = {"DNS:gpu-head"},
+                               .for_server = true,
+                               .from = clock.now,
+                               .until = {clock.now.micros + 3'600'000'000}});
+  ASSERT_TRUE(forged.has_value());
+  const std::string ca = authority->root();
+  EXPECT_FALSE(tls::LeadsTo({*forged, node, ca}, 2));
+  EXPECT_FALSE(tls::FindPinned({*forged, node, ca}, authority->pin(), "gpu-head"));
+  EXPECT_EQ(tls::FindPinned({Text("server.crt"), ca}, authority->pin(), "gpu-head").value(), ca);
+  EXPECT_FALSE(tls::FindPinned({*forged, ca}, authority->pin(), "gpu-head"));
+  EXPECT_TRUE(tls::LeadsTo({ca}, 0));
 }
 
 TEST_F(AuthorityTest, AnOperatorsCertificateThatRanOutOrSoonWillIsToldOfAndImgdsOwnIsNot) {

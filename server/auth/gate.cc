@@ -11,13 +11,15 @@ Gate::Gate(const Engine* engine, const Clock* clock, bool local, Scope open_unti
 
 Caller Gate::LetIn(Scope scope, std::string_view secret) const {
   if (scope == Scope::kOpen) return {};
+  if (scope != Scope::kReport && secret.empty() && IsOpen()) return {};
+  return Authorise(*engine_->View()->tokens, scope, secret, clock_->Wall());
+}
+
+bool Gate::IsOpen() const {
+  if (!local_) return false;
   const auto tokens = engine_->View()->tokens;
   const auto closes = [this](const auto& token) { return Allows(token.second.scopes, open_until_); };
-  if (local_ && scope != Scope::kReport && secret.empty() &&
-      std::none_of(tokens->begin(), tokens->end(), closes)) {
-    return {};
-  }
-  return Authorise(*tokens, scope, secret, clock_->Wall());
+  return std::none_of(tokens->begin(), tokens->end(), closes);
 }
 
 Error WhyRefused(const Caller& caller, Scope scope) {

@@ -19,6 +19,8 @@ class Gate {
 
   /// `secret`: the token that the caller shows; empty for none.
   Caller LetIn(Scope scope, std::string_view secret) const;
+  /// Whether whoever shows no token may do anything now.
+  bool IsOpen() const;
 
  private:
   const Engine* engine_;

@@ -4,10 +4,12 @@
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <spdlog/spdlog.h>
 
 #include <string>
 
 #include "server/auth/methods.h"
+#include "server/engine/refusals.h"
 
 namespace imgd {
 namespace {
@@ -40,16 +42,33 @@ class Doorkeeper final : public grpc::AuthMetadataProcessor {
   }
 
  private:
-  /// Whose certificate it is, AgentService looks at.
-  grpc::Status LetAgentIn(const grpc::AuthContext& context) const {
-    if (!tls_ || !context.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME).empty()) return grpc::Status::OK;
+  /// Whose certificate it is, AgentService looks at. In plain text there is none, and any user of the machine
+  /// could be a node that jobs are given to: so none is let in that way once people have to show who they
+  /// are.
+  grpc::Status LetAgentIn(const grpc::AuthContext& context) {
+    if (!tls_) return gate_->IsOpen() ? grpc::Status::OK : RefusePlainAgent();
+    if (!context.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME).empty()) return grpc::Status::OK;
     return {grpc::StatusCode::UNAUTHENTICATED,
             "an agent shows a certificate that imgd made for it: imgcli node join-token, and then imgagent "
             "--token-file FILE"};
   }
 
+  grpc::Status RefusePlainAgent() {
+    constexpr const char* kWhy =
+        "somebody has a token of the scope 'admin', and since then imgd takes no agent in plain text: start "
+        "imgd with "
+        "--tls-on-loopback (tls: {on_loopback: true}), and the agent with https:// before imgd's address and "
+        "a token "
+        "(imgcli node join-token, imgagent --token-file FILE)";
+    const auto text =
+        refusals_.Note("", fmt::format("agent refused: {}", kWhy), std::chrono::steady_clock::now());
+    if (text) spdlog::warn("msg=\"{}\"", *text);
+    return {grpc::StatusCode::UNAUTHENTICATED, kWhy};
+  }
+
   const Gate* gate_;
   bool tls_;
+  Refusals refusals_{1};
 };
 
 }  // namespace

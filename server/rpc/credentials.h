@@ -14,8 +14,8 @@ namespace imgd {
 /// or refused before it reaches its service. `gate` and what it needs must outlive the server.
 std::shared_ptr<grpc::ServerCredentials> TlsPort(const Authority& authority, const Gate* gate);
 
-/// Plain text for this machine's own users (127.0.0.1, ::1): the gate lets calls in as above, and agents
-/// without a certificate. Connections to any other address are refused.
+/// Plain text for this machine's own users (127.0.0.1, ::1): the gate lets calls in as above, and agents, who
+/// have no certificate there, as long as it is open. Connections to any other address are refused.
 std::shared_ptr<grpc::ServerCredentials> LocalPort(const Gate* gate);
 
 }  // namespace imgd

@@ -6,6 +6,7 @@
 #include "common/text.h"
 #include "imgd/v1/enrol.grpc.pb.h"
 #include "imgd/v1/event.grpc.pb.h"
+#include "imgd/v1/session.grpc.pb.h"
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/auth/tokens.h"
 #include "server/rpc/testing/rpc_fixture.h"
@@ -266,6 +267,30 @@ TEST_F(RpcTest, ALocalPortIsOpenUntilThereIsAnAdminAndATokenThatIsShownCounts) {
   Context closed;
   EXPECT_EQ(jobs->ListJobs(&closed, {}, &listed).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(Health(), "SERVING") << "probes need no token";
+}
+
+/// Else any user of the machine could be a node, and get jobs with their secrets.
+TEST_F(RpcTest, ALocalPortTakesAgentsUntilThereIsAnAdmin) {
+  FakeAgent before(channel, "before", 1);
+  EXPECT_TRUE(before.connected());
+  v1::CreateTokenRequest request;
+  request.add_scopes("admin");
+  v1::CreateTokenResponse admin;
+  Context context;
+  ASSERT_TRUE(v1::TokenService::NewStub(channel)->CreateToken(&context, request, &admin).ok());
+  for (const char* node : {"after", "before"}) {
+    FakeAgent agent(channel, node, 1);
+    EXPECT_FALSE(agent.connected()) << node;
+    const auto status = agent.End();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+    EXPECT_THAT(status.error_message(), HasSubstr("--tls-on-loopback"));
+  }
+  Context shows;
+  shows.AddMetadata("authorization", "Bearer " + admin.secret());
+  const auto session = v1::SessionService::NewStub(channel)->ServeSession(&shows);
+  v1::ServeSessionResponse response;
+  EXPECT_FALSE(session->Read(&response));
+  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED) << "an admin is no agent";
 }
 
 }  // namespace

@@ -43,6 +43,25 @@ def test_unit_files_expose_little(unit: str, most: float, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout.splitlines()[-1:] + done.stderr.splitlines()
 
 
+def test_the_timer_that_prunes_checkpoints_verifies_and_has_options_that_exist(tmp_path: Path) -> None:
+    units = {
+        name: (ROOT / "deploy/systemd" / name).read_text() for name in ("imgcli-prune.service", "imgcli-prune.timer")
+    }
+    command = re.search(r"^ExecStart=/usr/bin/imgcli (.*)$", units["imgcli-prune.service"], re.MULTILINE)
+    assert command
+    words = command[1].split()
+    help_text = subprocess.run(
+        [BIN / "imgcli", *words[:2], "--help"], check=True, capture_output=True, text=True
+    ).stdout
+    assert words[:2] == ["checkpoints", "prune"] and all(w in help_text for w in words if w.startswith("--"))
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    for name, text in units.items():
+        (tmp_path / name).write_text(text.replace("/usr/bin/imgcli", str(BIN / "imgcli")))
+    done = subprocess.run(["systemd-analyze", "verify", *tmp_path.iterdir()], capture_output=True, text=True)
+    assert done.returncode == 0 and "imgcli-prune" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("program", ["imgd", "imgagent"])
 def test_the_example_configuration_is_valid_and_commented(program: str) -> None:
     example = ROOT / "deploy" / {"imgd": "imgd.yaml", "imgagent": "agent.yaml"}[program]

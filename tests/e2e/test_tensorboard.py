@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeJob
-from harness import ROOT, Cluster, processes_with, wait_for
+from harness import Cluster, processes_with, wait_for
 
 
 @pytest.fixture
@@ -88,9 +88,9 @@ def test_tensorboard_of_a_job_is_started_on_its_node_and_ended_with_the_forward(
 
 
 def installed_tensorboard() -> str | None:
-    """On this machine, or beside the peers of the benchmarks."""
-    beside = next(iter(sorted(ROOT.glob(".deps/peers/*/bin/tensorboard"))), None)
-    return os.environ.get("IMGD_TENSORBOARD") or shutil.which("tensorboard") or (str(beside) if beside else None)
+    """On this machine, or beside the Python that runs the tests."""
+    return (os.environ.get("IMGD_TENSORBOARD") or shutil.which("tensorboard")
+            or shutil.which("tensorboard", path=Path(sys.executable).parent))  # fmt: skip
 
 
 def test_the_real_tensorboard_shows_what_a_job_trained(cluster: Cluster, make_job: MakeJob) -> None:

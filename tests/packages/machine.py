@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -70,7 +71,7 @@ def make_root(root: Path) -> None:
                if path.is_file() and path.stat().st_size > 0 and path.suffix in (".list", ".sources")]  # fmt: skip
     suite = os_release()["VERSION_CODENAME"]
     done = subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--variant=apt",
-                           "--include=systemd,iproute2", suite, root, *sources],
+                           "--include=systemd,iproute2,acl", suite, root, *sources],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
@@ -139,10 +140,18 @@ class Machine:
         spaces = ["--mount", "--pid", "--uts", "--ipc", *([] if network else ["--net"])]
         return ["nsenter", "--target", self.first_pid(), *spaces]
 
+    @property
+    def env(self) -> dict[str, str]:
+        return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8",
+                "HOME": "/root", **{k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}}  # fmt: skip
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """What goes on meanwhile; its output is one stream, its input stays open."""
+        return subprocess.Popen([*self.enter(network=False), *command], env=self.env, text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+
     def run(self, *command: str, network: bool = False, check: bool = True) -> Done:
-        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8",
-               "HOME": "/root", **{k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}}  # fmt: skip
-        done = subprocess.run([*self.enter(network=network), *command], env=env, text=True,
+        done = subprocess.run([*self.enter(network=network), *command], env=self.env, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
         assert not check or done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}"
         return done
@@ -157,7 +166,7 @@ class Machine:
 
     def say(self, *command: str) -> str:
         printed = self.run(*command).stdout
-        self.note(" ".join(command), printed)
+        self.note(shlex.join(command), printed)
         return printed
 
     def install(self, *debs: Path) -> str:
