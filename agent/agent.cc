@@ -148,7 +148,7 @@ void Agent::OnOpened(uint64_t connection) {
   });
 }
 
-v1::ConnectRequest Agent::MakeHello(const std::string& address) const {
+v1::ConnectRequest Agent::MakeHello(const std::string& address) {
   v1::ConnectRequest request;
   auto* hello = request.mutable_hello();
   hello->set_node(config_.node);
@@ -176,17 +176,23 @@ std::optional<v1::NodeNotice> Agent::Notice() const {
   return notices_ != nullptr ? notices_->Latest() : std::nullopt;
 }
 
-std::vector<v1::NodeProblem> Agent::Problems() const {
+std::vector<v1::NodeProblem> Agent::Problems() {
   auto problems = health_->Latest();
   std::string gpus;
   const auto readings = gpus_ != nullptr ? gpus_->Latest() : std::vector<GpuReading>();
+  const auto runs = supervisor_->LiveRuns();
   for (size_t i = 0; i < readings.size() && i < devices_.size(); ++i) {
-    const std::string why = readings[i].WhyIll();
-    if (!why.empty()) gpus += fmt::format("{}GPU {} {}", gpus.empty() ? "" : "; ", devices_[i].index(), why);
+    const uint32_t gpu = devices_[i].index();
+    const bool held =
+        std::any_of(runs.begin(), runs.end(), [gpu](const Run* run) { return run->HoldsDevice(gpu); });
+    std::string why = readings[i].WhyIll();
+    if (std::string stray = stray_memory_.Look(devices_[i], readings[i], held, clock_.Now()); why.empty())
+      why = std::move(stray);
+    if (!why.empty()) gpus += fmt::format("{}GPU {} {}", gpus.empty() ? "" : "; ", gpu, why);
   }
   if (gpus.empty()) return problems;
   problems.emplace_back().set_kind(v1::PROBLEM_KIND_GPU);
-  problems.back().set_text("has a broken GPU: " + gpus);
+  problems.back().set_text("has a GPU that can't be trained on: " + gpus);
   return problems;
 }
 

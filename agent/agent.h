@@ -42,10 +42,10 @@ class Agent {
   void OnWelcome(const v1::Welcome& welcome);
   void OnClosed(const Link::Closed& closed);
   /// What is wrong with the node now.
-  std::vector<v1::NodeProblem> Problems() const;
+  std::vector<v1::NodeProblem> Problems();
   /// Set while the machine is being taken back.
   std::optional<v1::NodeNotice> Notice() const;
-  v1::ConnectRequest MakeHello(const std::string& address) const;
+  v1::ConnectRequest MakeHello(const std::string& address);
   void BeatHeart();
   /// Times how long each cluster that has runs here is without its daemon.
   void WatchDisconnection();
@@ -60,6 +60,7 @@ class Agent {
   std::vector<v1::Device> devices_;
   std::unique_ptr<GpuMonitor> gpus_;  ///< null on CPU slots
   std::unique_ptr<HealthMonitor> health_;
+  StrayMemory stray_memory_{config_.health.gpu_memory_free_percent};
   std::unique_ptr<NoticeMonitor> notices_;  ///< null where there are none to look for
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Exporter> exporter_;  ///< null where metrics are not served

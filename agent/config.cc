@@ -93,6 +93,8 @@ tl::expected<Config, std::vector<Error>> ParseConfig(std::string_view text, cons
     };
     mib("min_disk_free_mib", config.health.disk_free_bytes);
     mib("min_memory_free_mib", config.health.memory_free_bytes);
+    if (auto v = health.Int("min_gpu_memory_free_percent", 0, 99))
+      config.health.gpu_memory_free_percent = static_cast<uint32_t>(*v);
     health.Finish();
   }
   yaml.Finish();

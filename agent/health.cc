@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -73,6 +74,18 @@ std::vector<v1::NodeProblem> HealthChecks::Look() {
   if (!folders.empty())
     problems.push_back(Problem(v1::PROBLEM_KIND_SHARED_FOLDER, "can't use a shared folder: " + folders));
   return problems;
+}
+
+std::string StrayMemory::Look(const v1::Device& gpu, const GpuReading& reading, bool held, Instant now) {
+  constexpr auto kToBeFree = std::chrono::seconds(30);
+  const uint64_t all = gpu.memory_bytes();
+  const uint64_t used = std::min(reading.memory_used_bytes.value_or(0), all);
+  if (held) held_at_[gpu.index()] = now;
+  const auto held_at = held_at_.find(gpu.index());
+  if (held || (held_at != held_at_.end() && now < held_at->second + kToBeFree)) return "";
+  if ((all - used) / 100 >= all / 10'000 * least_free_percent_) return "";
+  return fmt::format("has {} of its {} of memory in use by what is no run of imgd's (see nvidia-smi)",
+                     GiB(used), GiB(all));
 }
 
 struct HealthMonitor::Shared {

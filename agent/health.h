@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "agent/gpu.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "imgd/v1/agent.pb.h"
@@ -20,6 +22,7 @@ namespace imgd {
 struct HealthLimits {
   uint64_t disk_free_bytes = 512ULL << 20;  ///< at least, where the agent's state folder is; 0: not looked at
   uint64_t memory_free_bytes = 256ULL << 20;  ///< at least, of the machine; 0: not looked at
+  uint32_t gpu_memory_free_percent = 75;      ///< at least, of a GPU that no run has; 0: not looked at
 };
 
 /// What a machine can be asked, so that tests can make it up.
@@ -56,6 +59,20 @@ class HealthChecks {
   std::vector<v1::SharedFolder> folders_;
   bool disk_full_ = false;
   bool memory_low_ = false;
+};
+
+/// Finds GPUs whose memory something else has than a run of imgd's: a gang there would fail for want of it.
+class StrayMemory {
+ public:
+  explicit StrayMemory(uint32_t least_free_percent) : least_free_percent_(least_free_percent) {}
+
+  /// What to say of the GPU of this index, to go after "GPU 3"; empty where all is well, and in the first
+  /// half minute after a run of imgd's, whose memory may not all be free yet.
+  std::string Look(const v1::Device& gpu, const GpuReading& reading, bool held, Instant now);
+
+ private:
+  uint32_t least_free_percent_;
+  std::map<uint32_t, Instant> held_at_;  ///< by GPU
 };
 
 /// Looks every `period`, on a thread of its own, for a folder may hang. Thread-safe.

@@ -108,6 +108,27 @@ TEST(Health, AGpuIsIllByItsMemoryItsBusOrItsDriver) {
   EXPECT_EQ(ReadFake("xid 1 45 79\n")[0].WhyIll(), "");
 }
 
+TEST(Health, AGpuWhoseMemorySomethingElseHasIsNoGoodForAGang) {
+  v1::Device gpu;
+  gpu.set_index(3);
+  gpu.set_memory_bytes(80ULL << 30);
+  GpuReading reading;
+  const auto used = [&reading](uint64_t gib) -> const GpuReading& {
+    reading.memory_used_bytes = gib << 30;
+    return reading;
+  };
+  const auto at = [](int seconds) { return Instant(std::chrono::seconds(seconds)); };
+  StrayMemory memory(75);
+  EXPECT_EQ(memory.Look(gpu, reading, false, at(0)), "") << "it does not tell";
+  EXPECT_EQ(memory.Look(gpu, used(19), false, at(0)), "");
+  EXPECT_EQ(memory.Look(gpu, used(21), false, at(0)),
+            "has 21.00 GiB of its 80.00 GiB of memory in use by what is no run of imgd's (see nvidia-smi)");
+  EXPECT_EQ(memory.Look(gpu, used(79), true, at(1)), "") << "it is a run's";
+  EXPECT_EQ(memory.Look(gpu, used(79), false, at(30)), "") << "the driver may be at it yet";
+  EXPECT_NE(memory.Look(gpu, used(79), false, at(31)), "");
+  EXPECT_EQ(StrayMemory(0).Look(gpu, used(80), false, at(0)), "");
+}
+
 TEST(CheckSkew, AClockThatIsFurtherOffThanImgdWantsIsNamed) {
   v1::Welcome welcome;
   EXPECT_TRUE(CheckSkew(welcome, {5})) << "an older imgd does not say";

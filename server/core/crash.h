@@ -23,7 +23,8 @@ std::string Normalised(std::string_view line);
 std::string CrashPlace(const RankExit& exit, int signal, const RankFailure* failure);
 
 /// What becomes of the job's crashes after one in that place on that node; an empty place is never the same
-/// again, an empty node is nobody's. Without a place: it failed there by what is not its own fault.
+/// again, an empty node is nobody's, or one that is at fault itself. Without a place: it failed there by what
+/// is not its own fault.
 Crashes After(Crashes crashes, std::optional<std::string> place, const NodeId& node);
 
 /// ", each time on a" or ", on a, b"; empty where nobody knows.

@@ -62,5 +62,25 @@ TEST(Scheduler, AGangKeepsOffNodesThatItAvoidsAndGoesWhereItWouldElse) {
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(uint64_t{12}, ReasonCode::kWaitsForDevices)));
 }
 
+TEST(Explain, AStartSaysWhatItsNodesShare) {
+  TestCluster cluster;
+  cluster.labels = {{"zone", "z1"}, {"fabric", "f1"}};
+  cluster.Join("a", 1).Join("b", 1);
+  cluster.labels = {{"zone", "z1"}, {"fabric", "f2"}};
+  cluster.Join("c", 1).Join("d", 1);
+  EXPECT_EQ(cluster.Job(cluster.Submit("rn50", {.nodes = 2})).reason.text,
+            "placed on a, b (fabric f1); its ranks are being started");
+  EXPECT_EQ(cluster.Job(cluster.Submit("rn50")).reason.text, "placed on c; its ranks are being started");
+  cluster.Join("e", 1);
+  EXPECT_EQ(cluster.Job(cluster.Submit("rn50", {.nodes = 2})).reason.text,
+            "placed on d, e (fabric f2); its ranks are being started");
+  cluster.labels = {{"zone", "z1"}};
+  cluster.Join("f", 1);
+  cluster.labels = {{"zone", "z1"}, {"placement_group", "p"}};
+  cluster.Join("g", 1);
+  EXPECT_EQ(cluster.Job(cluster.Submit("rn50", {.nodes = 2})).reason.text,
+            "placed on g, f (zone z1); its ranks are being started");
+}
+
 }  // namespace
 }  // namespace imgd

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -45,10 +44,8 @@ const SharedFolder* SharedAbove(const FolderView& view, const std::string& path)
 }
 
 std::optional<Error> Contradiction(const NodeRecord& a, const NodeRecord& b, const std::string& path) {
-  const FolderView view_a = ViewOf(a);
-  const FolderView view_b = ViewOf(b);
-  const auto* left = SharedAbove(view_a, path);
-  const auto* right = SharedAbove(view_b, path);
+  const auto* left = SharedAbove(*a.folders, path);
+  const auto* right = SharedAbove(*b.folders, path);
   if (left == nullptr || right == nullptr || left->path != right->path || left->id == right->id) {
     return std::nullopt;
   }
@@ -69,13 +66,12 @@ struct HashedId {
   };
 };
 
-/// The number of the group that most are in, and its size.
+/// The number of the group that most are in, and its size. At least one is in one.
 std::pair<size_t, size_t> LargestGroup(const std::vector<size_t>& groups) {
-  std::map<size_t, size_t> sizes;
+  std::vector<size_t> sizes(groups.size());
   for (const size_t group : groups) ++sizes[group];
-  const auto largest = std::max_element(sizes.begin(), sizes.end(),
-                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  return *largest;
+  const auto largest = std::max_element(sizes.begin(), sizes.end());
+  return {largest - sizes.begin(), *largest};
 }
 
 }  // namespace
@@ -133,19 +129,19 @@ Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nod
                                               uint32_t ranks_per_node, const std::string& checkpoint_dir) {
   if (IsInBucket(checkpoint_dir)) return std::vector<std::string>{};
   std::vector<const NodeRecord*> hosts;
-  std::vector<FolderView> views;
+  std::vector<const FolderView*> seen;
+  hosts.reserve(nodes.size());
+  seen.reserve(nodes.size());
   for (const auto& node : nodes) {
     if (!node.Connected() || node.devices.size() < ranks_per_node) continue;
     hosts.push_back(&node);
-    views.push_back(ViewOf(node));
+    seen.push_back(node.folders.get());
   }
   if (hosts.empty()) {
     return std::vector<std::string>{
         fmt::format("no connected node could take the job yet, so it was not checked that its nodes share {}",
                     checkpoint_dir)};
   }
-  std::vector<const FolderView*> seen;
-  for (const auto& view : views) seen.push_back(&view);
   const auto groups = FolderGroups(seen, checkpoint_dir);
   const auto [group, size] = LargestGroup(groups);
   if (size == hosts.size()) return std::vector<std::string>{};
@@ -155,9 +151,10 @@ Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nod
   const NodeRecord& first = *hosts[static_cast<size_t>(std::min(member, other))];
   const NodeRecord& second = *hosts[static_cast<size_t>(std::max(member, other))];
   const bool enough = gang_nodes > 1 && size >= gang_nodes;
-  for (const auto* host : hosts) {
-    const auto contradiction = Contradiction(*hosts.front(), *host, NormalPath(checkpoint_dir));
-    if (contradiction && !enough) return tl::unexpected(*contradiction);
+  const std::string path = NormalPath(checkpoint_dir);
+  for (size_t i = 1; i < hosts.size() && !enough; ++i) {
+    if (auto contradiction = Contradiction(*hosts.front(), *hosts[i], path))
+      return tl::unexpected(std::move(*contradiction));
   }
   const std::string what = fmt::format("nodes {} and {} do not share the checkpoint folder {}", first.id,
                                        second.id, checkpoint_dir);

@@ -31,7 +31,8 @@ FolderView ViewOf(const NodeRecord& node);
 std::vector<size_t> FolderGroups(const std::vector<const FolderView*>& nodes, const std::string& path);
 
 /// Whether enough of the nodes that could host a gang see one and the same checkpoint folder; the scheduler
-/// places the gang on such nodes only. Returns warnings, one sentence each.
+/// places the gang on such nodes only. `nodes`: as the core has them, each with its `folders`. Returns
+/// warnings, one sentence each.
 /// Errors: kInvalidArgument where the job could not resume: too few nodes for the gang share the folder, or
 /// nodes that could host a job of one node declare different folders at the same path.
 Result<std::vector<std::string>> CheckFolders(const std::vector<NodeRecord>& nodes, uint32_t gang_nodes,

@@ -46,6 +46,14 @@ TEST(Forecast, NobodyKnowsWhereAnEndIsUnknownOrANodeIsAway) {
   EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1).Queue(1, 2, 1)), std::nullopt);
 }
 
+TEST(Forecast, NobodyLooksThroughMoreThanAMillionPairsOfAJobAndANode) {
+  PlanBuilder builder;
+  for (int i = 0; i < 2'000; ++i) builder.Node(fmt::format("n{:04}", i), 1);
+  for (uint64_t job = 1; job <= 501; ++job) builder.Queue(job, 1, 1);
+  EXPECT_EQ(StartOf(builder, 499), Duration::zero());
+  EXPECT_EQ(StartOf(builder, 500), std::nullopt);
+}
+
 TEST(Forecast, WhatNeverFitsIsInNobodysWay) {
   EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1).Queue(1, 5, 1).Queue(2, 1, 1), 1), Duration::zero());
 }

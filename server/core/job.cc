@@ -57,7 +57,15 @@ bool IsBadInput(JobKind kind, const Run& run, const RankExit& exit) {
 }
 
 /// Causes in the order in which they are believed.
-enum Weight { kBadInputWeight, kSignalWeight, kLostWeight, kFailedWeight, kTimeoutWeight, kBrokenWeight };
+enum Weight {
+  kBadInputWeight,
+  kSickNodeWeight,  ///< a line in its log by which its node is to be excluded
+  kSignalWeight,
+  kLostWeight,
+  kFailedWeight,
+  kTimeoutWeight,
+  kBrokenWeight
+};
 
 struct Cause {
   Weight weight;
@@ -102,6 +110,11 @@ std::string Describe(const Run& run, const RankExit& exit) {
   return text;
 }
 
+/// Then a collective that breaks there is its consequence.
+bool TellsOfSickNode(const std::optional<LogMatch>& match) {
+  return match && match->action == PatternAction::kExcludeNode;
+}
+
 Cause CauseOfExit(JobKind kind, const Run& run, const RankExit& exit) {
   const auto* failure = FailureOf(run, exit.rank);
   if (IsBadInput(kind, run, exit)) {
@@ -109,8 +122,11 @@ Cause CauseOfExit(JobKind kind, const Run& run, const RankExit& exit) {
     return {kBadInputWeight, {ReasonCode::kBadInput, told ? failure->message : Describe(run, exit)}};
   }
   const int signal = SignalOf(exit);
-  const bool collective = IsCollective(kind, run, exit);
-  Cause cause{.weight = collective            ? kBrokenWeight
+  const auto match = MatchOf(run, exit);
+  const bool sick = TellsOfSickNode(match);
+  const bool collective = IsCollective(kind, run, exit) && !sick;
+  Cause cause{.weight = sick                  ? kSickNodeWeight
+                        : collective          ? kBrokenWeight
                         : signal != 0         ? kSignalWeight
                         : exit.exit_code == 0 ? kTimeoutWeight
                                               : kFailedWeight,
@@ -118,7 +134,7 @@ Cause CauseOfExit(JobKind kind, const Run& run, const RankExit& exit) {
                          : signal != 0 ? ReasonCode::kRankKilled
                                        : ReasonCode::kRankFailed,
                          Describe(run, exit)},
-              .match = MatchOf(run, exit)};
+              .match = match};
   if (collective) return cause;
   cause.crash = true;
   cause.place = CrashPlace(exit, signal, failure);
@@ -256,9 +272,9 @@ Verdict Failed(const JobRecord& job, const Cause& cause) {
                   .node = cause.node,
                   .match = cause.match};
   if (cause.match) verdict.reason.text += TextOf(*cause.match);
-  verdict.crashes =
-      After(job.run.progressed ? Crashes{} : job.crashes,
-            cause.crash && verdict.counts ? std::optional(cause.place) : std::nullopt, cause.node);
+  verdict.crashes = After(job.run.progressed ? Crashes{} : job.crashes,
+                          cause.crash && verdict.counts ? std::optional(cause.place) : std::nullopt,
+                          TellsOfSickNode(cause.match) ? NodeId() : cause.node);
   if (auto why = GivenUp(job, cause, verdict)) {
     verdict.to = JobState::kFailed;
     verdict.reason = std::move(*why);

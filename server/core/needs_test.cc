@@ -8,6 +8,7 @@
 namespace imgd {
 namespace {
 
+using std::chrono::minutes;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -166,6 +167,31 @@ TEST(Topology, WhatIsTakenIsNoLongerClose) {
   ASSERT_THAT(plan.starts, SizeIs(2));
   EXPECT_THAT(Where(plan.starts[0]), ElementsAre("b:0@0", "d:0@1"));
   EXPECT_THAT(Where(plan.starts[1]), ElementsAre("c:0@0", "e:0@1"));
+}
+
+TEST(Topology, WhatIsKeptForAGangIsCloseTooWhereItIsKnownWhenItComesFree) {
+  PlanBuilder builder;
+  builder.Node("a", 1, {7}).Is("cpu", 0, {{"zone", "x"}}).Node("b", 1).Is("cpu", 0, {{"zone", "y"}});
+  builder.Node("c", 1, {8}).Is("cpu", 0, {{"zone", "x"}});
+  builder.Ends(7, minutes(1)).Ends(8, minutes(10)).Queue(1, 3, 1);
+  const auto kept = [&builder] {
+    std::vector<std::string> nodes;
+    const Plan plan = builder.Make();
+    for (const auto& part : plan.reserved->parts) nodes.push_back(part.node.name());
+    return nodes;
+  };
+  EXPECT_THAT(kept(), ElementsAre("a", "b", "c")) << "no zone has three";
+  builder.Node("d", 1, {8}).Is("cpu", 0, {{"zone", "y"}});
+  builder.queue[0].nodes = 2;
+  EXPECT_THAT(kept(), ElementsAre("a", "b")) << "both are free sooner than two of one zone";
+  builder.Ends(7, minutes(10));
+  EXPECT_THAT(kept(), ElementsAre("a", "c")) << "of equal zones the first";
+  builder.Node("e", 1, {8}).Is("cpu", 0, {{"zone", "x"}});
+  EXPECT_THAT(kept(), ElementsAre("b", "d")) << "the smallest zone that holds it";
+  builder.cluster.ends.erase(JobId(8));
+  builder.Node("f", 1).Is("cpu", 0, {{"zone", "z"}});
+  builder.queue[0].nodes = 4;
+  EXPECT_THAT(kept(), ElementsAre("a", "b", "c", "f")) << "nobody knows when: what waits for the fewest";
 }
 
 TEST(Needs, AWaitSaysWhatIsAskedForAndWhatIsInTheWay) {

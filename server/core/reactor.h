@@ -306,6 +306,7 @@ class Reactor {
   void Conclude(JobId job, Now now, Actions& out);
   void Requeue(JobRecord& job, bool counts, Now now);
   std::string JudgeNodes(const JobRecord& job, const Verdict& verdict, Now now, Actions& out);
+  std::string Exclude(const JobRecord& job, const NodeId& node, const LogMatch& match, Now now, Actions& out);
   std::string Strike(const JobRecord& job, const NodeId& node, const std::string& cause, Now now,
                      Actions& out);
   void ClearStrikes(const JobRecord& job, const NodeId& but);

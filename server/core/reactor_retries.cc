@@ -36,20 +36,25 @@ std::string Reactor::JudgeNodes(const JobRecord& job, const Verdict& verdict, No
   if (node == NodeId()) return "";
   const auto action = verdict.match ? verdict.match->action : PatternAction::kLabel;
   if (action == PatternAction::kNoRetry) return "";
+  if (action == PatternAction::kExcludeNode) return Exclude(job, node, *verdict.match, now, out);
   // One that fails on several nodes is at fault itself.
   if (job.crashes.nodes.size() > 1) {
     TakeBackStrikes(job, now, out);
     return "";
   }
-  if (action != PatternAction::kExcludeNode) return Strike(job, node, verdict.reason.text, now, out);
+  return Strike(job, node, verdict.reason.text, now, out);
+}
+
+/// What the log says is of the node, whatever else becomes of the job.
+std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const LogMatch& match, Now now,
+                             Actions& out) {
   const NodeRecord* known = state_.FindNode(node);
   if (known == nullptr || known->set_aside) return "";
   state_.EditNode(node).strikes = {{job.id, job.name}};
   return SetAsideByImgd(
       node, AsideBy::kPattern,
       fmt::format("job {} ({}) failed there, and its log says \"{}\"{}{} (pattern {})", job.id, job.name,
-                  verdict.match->line, verdict.match->label.empty() ? "" : ": ", verdict.match->label,
-                  verdict.match->pattern),
+                  match.line, match.label.empty() ? "" : ": ", match.label, match.pattern),
       now, out);
 }
 
@@ -86,9 +91,8 @@ void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
     if (known == nullptr || !IsStruckBy(*known, job.id)) continue;
     NodeRecord& node = state_.EditNode(id);
     std::erase_if(node.strikes, [&job](const auto& strike) { return strike.job == job.id; });
-    const AsideBy by = node.set_aside ? node.set_aside->by : AsideBy::kUser;
-    const size_t limit = by == AsideBy::kStrikes ? settings_.set_aside_after : 1;
-    if (by == AsideBy::kUser || node.strikes.size() >= limit) continue;
+    const bool by_strikes = node.set_aside && node.set_aside->by == AsideBy::kStrikes;
+    if (!by_strikes || node.strikes.size() >= settings_.set_aside_after) continue;
     node.set_aside.reset();
     NoteNode(
         id, ReasonCode::kReturnedByImgd,

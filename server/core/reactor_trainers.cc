@@ -28,6 +28,21 @@ void FillRow(NodeSlots& row, const NodeRecord& node) {
   }
 }
 
+/// " (fabric f1)": the narrowest label that the gang's nodes share; empty where there is none, or one node.
+std::string ExplainClose(const std::vector<const NodeRecord*>& nodes) {
+  if (nodes.size() < 2) return "";
+  for (auto name = kTopology.rbegin(); name != kTopology.rend(); ++name) {
+    const auto label = nodes.front()->labels.find(*name);
+    if (label == nodes.front()->labels.end()) continue;
+    const bool shared = std::all_of(nodes.begin(), nodes.end(), [&label](const NodeRecord* node) {
+      const auto own = node->labels.find(label->first);
+      return own != node->labels.end() && own->second == label->second;
+    });
+    if (shared) return fmt::format(" ({} {})", label->first, label->second);
+  }
+  return "";
+}
+
 /// Whatever waits: it says so, and its user and its project have no more than their quotas let them.
 bool KeepsItsDevices(const Holding& holding, const Snapshot& snapshot) {
   if (holding.job->preemptible) return false;
@@ -257,8 +272,13 @@ void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   const uint64_t least = settings_.first_generation.value();
   if (job.generation.value() + 1 < least) job.generation = Generation(least - 1);
   BeginRun(job, placement.parts, now);
+  std::vector<const NodeRecord*> records;
   std::string nodes;
-  for (const auto& part : job.run.parts) nodes += fmt::format("{}{}", nodes.empty() ? "" : ", ", part.node);
+  for (const auto& part : job.run.parts) {
+    nodes += fmt::format("{}{}", nodes.empty() ? "" : ", ", part.node);
+    records.push_back(state_.FindNode(part.node));
+  }
+  nodes += ExplainClose(records);
   Reason reason{ReasonCode::kPlaced, fmt::format("placed on {}; its ranks are being started", nodes)};
   const JobRecord* first = reserved_ ? state_.FindJob(reserved_->job) : nullptr;
   if (first != nullptr && state_.KeyOf(*first).Before(state_.KeyOf(job))) {

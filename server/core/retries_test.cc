@@ -250,6 +250,41 @@ TEST_F(Retries, APatternMaySetTheNodeAsideAtOnceAndTheJobIsNotBlamed) {
   EXPECT_EQ(NodeOf(job), "b");
 }
 
+TEST_F(Retries, ANodeThatALineToldOfStaysSetAsideWhateverBecomesOfTheJob) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
+  const JobId job = cluster.Submit("rn50");
+  Crash(job, 57);
+  EXPECT_EQ(Crash(job, 57, Match(PatternAction::kExcludeNode)), "a");
+  EXPECT_EQ(Crash(job, 57), "b");
+  EXPECT_TRUE(cluster.Node("a").set_aside) << "the memory of its GPU is as broken as before";
+}
+
+TEST_F(Retries, ALineExcludesTheSecondNodeTooThatTheJobFailsOn) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1);
+  const JobId job = cluster.Submit("rn50");
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 58, Match(PatternAction::kExcludeNode)), "b");
+  EXPECT_TRUE(cluster.Node("b").set_aside);
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("node b is set aside"));
+  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{job, "rn50"})) << "of a the line says nothing";
+}
+
+TEST_F(Retries, ACollectiveThatBreaksOverABrokenNodeIsTheNodesFault) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 3, .max_restarts = 0});
+  cluster.BringUp(job);
+  RankExit broken = ExitCode(1, 10, "ncclUnhandledCudaError: uncorrectable ECC error encountered");
+  broken.match = Match(PatternAction::kExcludeNode);
+  cluster.Ends("a", job, {Killed(0, 6)});
+  cluster.Ends("b", job, {broken});
+  cluster.Ends("c", job, {ExitCode(2, 10)});
+  cluster.Pass(seconds(5));  // what they say of it may come late
+  EXPECT_TRUE(cluster.Node("b").set_aside);
+  EXPECT_THAT(cluster.Node("a").strikes, IsEmpty()) << "its abort is a consequence";
+  EXPECT_NE(cluster.Job(job).state, JobState::kFailed) << "and no failure of the job";
+}
+
 TEST_F(Retries, APatternMaySayThatARetryWouldNotHelp) {
   cluster.Join("a", 1);
   const JobId job = cluster.Submit("rn50");

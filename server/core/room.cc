@@ -10,9 +10,6 @@
 namespace imgd {
 namespace {
 
-/// Of a node that says nothing; such come last.
-constexpr uint32_t kNoLabel = std::numeric_limits<uint32_t>::max();
-
 /// How many of the elements of rank `least` and above.
 template <typename Counts, typename CountOf>
 uint64_t CountFrom(const Counts& counts, uint32_t least, const CountOf& count_of) {
@@ -42,33 +39,7 @@ void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& membe
   }
 }
 
-/// A node that a gang could have a part of.
-struct Candidate {
-  Instant ready;  ///< when enough of its devices are free
-  size_t busy;    ///< of the devices that it needs there: how many are not free now
-  uint32_t node;
-};
-
 }  // namespace
-
-/// When holders end; many devices in a row have the same.
-class Room::Ends {
- public:
-  /// `ends` must outlive it.
-  explicit Ends(const EndTimes& ends) : known_(ends) {}
-
-  Instant Of(JobId holder) {
-    if (holder == last_) return end_;
-    const auto end = known_.find(holder);
-    last_ = holder;
-    return end_ = end == known_.end() ? Instant::max() : end->second;
-  }
-
- private:
-  const EndTimes& known_;
-  JobId last_;
-  Instant end_ = Instant::max();
-};
 
 std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder) {
   if (folder.empty()) return std::vector<size_t>(nodes.size(), 0);
@@ -446,86 +417,6 @@ void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
     if (number == kNoLabel) continue;
     (*group.close)[level].Move(number, from, to);
   }
-}
-
-/// Of a device that was free at first.
-Instant Room::EndOfTaken(size_t device) const {
-  const auto end = given_back_.find(device);
-  return end == given_back_.end() ? Instant::max() : end->second;
-}
-
-/// When each device of a node that does comes free, with its index, the first one first.
-void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const {
-  out.clear();
-  const NodeSlots& slots = (*nodes_)[node];
-  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
-  Instant last = Instant::min();
-  for (size_t i = 0; i < slots.devices.size(); ++i) {
-    const size_t device = layout_->first[node] + i;
-    const Instant release = free_.Contains(device)        ? Instant::min()
-                            : slots.holders[i] == JobId() ? EndOfTaken(device)
-                                                          : ends.Of(slots.holders[i]);
-    last = std::max(last, release);
-    if (judged.does.empty() || judged.does[i]) out.emplace_back(release, slots.devices[i]);
-  }
-  // None of a whole node is any good before the last one.
-  if (view.frame->whole_nodes) {
-    for (auto& release : out) release.first = last;
-  }
-  // Mostly one job has all of them.
-  if (!std::is_sorted(out.begin(), out.end())) std::sort(out.begin(), out.end());
-}
-
-std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& ends) {
-  std::optional<Instant> best;
-  std::vector<Candidate> chosen;
-  Ends known_ends(ends);
-  std::vector<Release> releases;
-  const QueuedJob anywhere = Anywhere(job);
-  const View& view = ViewOf(anywhere);
-  for (const Group& group : GroupsFor(anywhere)) {
-    std::vector<Candidate> candidates;
-    for (const uint32_t i : group.of->nodes) {
-      const NodeSlots& node = (*nodes_)[i];
-      // One that is only out of reach may come back in time.
-      if (node.lost || job.avoid.contains(node.id)) continue;
-      if ((*view.frame->judged)[layout_->sorts.of[i]].room < job.ranks_per_node) continue;
-      FindReleases(view, i, known_ends, releases);
-      // When one that is out of reach is back, nobody knows.
-      const Instant ready = node.usable ? releases[job.ranks_per_node - 1].first : Instant::max();
-      const auto busy = std::count_if(releases.begin(), releases.begin() + job.ranks_per_node,
-                                      [](const auto& release) { return release.first != Instant::min(); });
-      candidates.push_back({ready, static_cast<size_t>(busy), i});
-    }
-    if (candidates.size() < job.nodes) continue;
-    const auto nth = candidates.begin() + job.nodes - 1;
-    std::nth_element(candidates.begin(), nth, candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.ready < b.ready; });
-    const Instant start = nth->ready;
-    if (best && start >= *best) continue;
-    best = start;
-    std::erase_if(candidates, [start](const Candidate& candidate) { return candidate.ready > start; });
-    // What is free now stays so until the rest is, whatever comes free first.
-    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-      return std::tie(a.busy, a.node) < std::tie(b.busy, b.node);
-    });
-    candidates.resize(job.nodes);
-    chosen = std::move(candidates);
-  }
-  if (!best) return std::nullopt;
-  std::sort(chosen.begin(), chosen.end(),
-            [](const Candidate& a, const Candidate& b) { return a.node < b.node; });
-  Reservation reserved{.job = job.id};
-  // Where all is free already it is nodes out of reach that it waits for.
-  if (*best != Instant::max() && *best != Instant::min()) reserved.from = *best;
-  for (const auto& candidate : chosen) {
-    FindReleases(view, candidate.node, known_ends, releases);
-    std::vector<uint32_t> devices;
-    for (uint32_t i = 0; i < job.ranks_per_node; ++i) devices.push_back(releases[i].second);
-    const auto first_rank = static_cast<uint32_t>(reserved.parts.size()) * job.ranks_per_node;
-    reserved.parts.push_back(PartOn(candidate.node, first_rank, std::move(devices), job.needs));
-  }
-  return reserved;
 }
 
 }  // namespace imgd

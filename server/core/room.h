@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -63,13 +64,15 @@ class Room {
   std::vector<JobId> ChooseVictims(const QueuedJob& job, const Holders& holders);
 
  private:
+  /// Of a node that says nothing; such come last.
+  static constexpr uint32_t kNoLabel = std::numeric_limits<uint32_t>::max();
   /// What never changes, the same for all copies of a room. Devices are numbered through all nodes.
   struct Layout {
     explicit Layout(const std::vector<NodeSlots>& nodes) : sorts(nodes) {}
     std::vector<size_t> first;  ///< number of each node's first device; at the end how many there are
     NodeSorts sorts;
     BitSet usable;  ///< nodes
-    /// Numbers of each sort's labels; empty until a gang of several nodes first asks.
+    /// Numbers of each sort's labels, or kNoLabel; empty until a gang of several nodes first asks.
     std::vector<std::array<uint32_t, kTopology.size()>> labels;
     std::array<uint32_t, kTopology.size()> label_counts{};  ///< how many there are of each; with labels
   };
@@ -131,6 +134,7 @@ class Room {
   };
 
   class Ends;
+  struct Candidate;
   using Release = std::pair<Instant, uint32_t>;  ///< when a device comes free, and its index
 
   View& ViewOf(const QueuedJob& job);
@@ -154,6 +158,11 @@ class Room {
   Part PartOn(uint32_t node, uint32_t first_rank, std::vector<uint32_t> devices, const Needs& needs) const;
   Instant EndOfTaken(size_t device) const;
   void FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const;
+  Candidate CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
+                        std::vector<Release>& releases) const;
+  static Instant ReadyOf(const std::vector<Candidate>& candidates, size_t nodes);
+  void KeepClose(std::vector<Candidate>& candidates, size_t nodes);
+  static void KeepLeastBusy(std::vector<Candidate>& candidates, size_t nodes);
   size_t IndexOf(const NodeId& id) const;
   const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {
     return layout_->labels[layout_->sorts.of[node]];

@@ -260,11 +260,13 @@ TEST(Explain, SaysWhenTheFirstOneStartsAndForWhomDevicesAreKept) {
 
 NodeRecord Host(const std::string& name, const std::string& filesystem,
                 std::vector<SharedFolder> shared = {}) {
-  return {.id = NodeId(name),
-          .filesystem_id = filesystem,
-          .devices = {{.index = 0}},
-          .shared_folders = std::move(shared),
-          .session = 1};
+  NodeRecord node{.id = NodeId(name),
+                  .filesystem_id = filesystem,
+                  .devices = {{.index = 0}},
+                  .shared_folders = std::move(shared),
+                  .session = 1};
+  node.folders = std::make_shared<const FolderView>(ViewOf(node));
+  return node;
 }
 
 TEST(Folders, OneFileSystemOrOneSharedFolderIsGood) {

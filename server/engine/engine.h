@@ -20,6 +20,7 @@
 #include "server/engine/hub.h"
 #include "server/engine/log_patterns.h"
 #include "server/engine/pace.h"
+#include "server/engine/place_checks.h"
 #include "server/engine/refusals.h"
 #include "server/notify/notify_config.h"
 #include "server/store/log_store.h"
@@ -171,6 +172,7 @@ struct ClusterView {
   std::shared_ptr<const Quotas> quotas;
   uint64_t stale_reports = 0;
   std::string trouble;  ///< why nothing can be stored, for people; empty when it can
+  PlaceChecks checks;   ///< against `nodes`
 };
 
 struct EngineSettings {

@@ -58,16 +58,13 @@ class Checks {
   void Look(const Submission& job) {
     // What may grow has to see its checkpoints from more than one node.
     const uint32_t nodes = std::max(job.nodes, std::min(job.max_nodes, 2U));
-    if (!seen_.insert({job.nodes, nodes, job.ranks_per_node, job.needs, job.checkpoint_parent}).second)
-      return;
-    const auto warnings = CheckFolders(view_.nodes, nodes, job.ranks_per_node, job.checkpoint_parent);
-    if (warnings) {
-      for (const auto& warning : *warnings) Warn(warning);
-    } else if (!out_.order.refusal) {
-      out_.order.refusal = warnings.error();
-      out_.order.refusal->file = file_;
-    }
-    WarnIfItNeverFits(job);
+    const PlaceChecks::Asked asked(job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.checkpoint_parent);
+    if (!seen_.insert(asked).second) return;
+    const auto found = view_.checks.Of(asked, [&] { return LookAtNodes(job, nodes); });
+    for (const auto& warning : found.warnings) Warn(warning);
+    if (!found.refusal || out_.order.refusal) return;
+    out_.order.refusal = found.refusal;
+    out_.order.refusal->file = file_;
   }
 
  private:
@@ -76,20 +73,29 @@ class Checks {
       out_.warnings.push_back(text);
   }
 
-  /// A gang that no known nodes could hold is stored all the same: nodes may join.
-  void WarnIfItNeverFits(const Submission& job) {
+  PlaceChecks::Found LookAtNodes(const Submission& job, uint32_t nodes) const {
+    PlaceChecks::Found found;
+    auto warnings = CheckFolders(view_.nodes, nodes, job.ranks_per_node, job.checkpoint_parent);
+    if (warnings) {
+      found.warnings = std::move(*warnings);
+    } else {
+      found.refusal = std::move(warnings).error();
+    }
+    // A gang that no known nodes could hold is stored all the same: nodes may join.
     const QueuedJob gang{.nodes = job.nodes,
                          .max_nodes = job.max_nodes,
                          .ranks_per_node = job.ranks_per_node,
                          .needs = job.needs};
-    if (view_.nodes.empty() || FitOf(view_.snapshot.nodes, gang).with_lost >= job.nodes) return;
-    Warn(ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
+    if (!view_.nodes.empty() && FitOf(view_.snapshot.nodes, gang).with_lost < job.nodes)
+      found.warnings.push_back(
+          ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
+    return found;
   }
 
   const ClusterView& view_;
   const std::string& file_;
   CheckedSubmit& out_;
-  std::set<std::tuple<uint32_t, uint32_t, uint32_t, Needs, std::string>> seen_;
+  std::set<PlaceChecks::Asked> seen_;
 };
 
 /// When and where a job starts depends on these.

@@ -164,7 +164,7 @@ def test_commands_are_off_unless_they_are_allowed(cluster: Cluster, tmp_path: Pa
     assert cluster.daemon
     cluster.daemon.kill()
     cluster.daemon.wait()
-    (tmp_path / "imgd.yaml").write_text("commands: false\n")
+    (tmp_path / "imgd.yaml").write_text("")  # the default
     cluster.start_daemon()
     (tmp_path / "kind.yaml").write_text("name: x\ncommand: {run: [id]}\n")
     refused = cluster.cli("submit", str(tmp_path / "kind.yaml"), check=False)

@@ -62,6 +62,25 @@ def test_a_paused_job_frees_its_nodes_and_goes_on_with_the_next_step(cluster: Cl
     assert "paused by " in told and "resumed by " in told
 
 
+@pytest.mark.long
+def test_a_moved_job_goes_on_elsewhere_and_keeps_its_longer_limit(cluster: Cluster, make_job: MakeJob) -> None:
+    job = cluster.submit(make_job(nodes=1, epochs=3), "checkpoint.every_steps=0", "time_limit=2h")
+    cluster.wait_step(job, 12)
+    here = cluster.job(job)["placements"][0]["node"]
+    assert "3h00m" in cluster.cli("extend", str(job), "1h").stdout
+    cluster.cli("move", str(job))
+    wait_for("the job to be elsewhere", lambda: int(cluster.job(job)["generation"]) == 2, 60)
+    assert cluster.daemon
+    cluster.daemon.kill()
+    cluster.daemon.wait()
+    cluster.start_daemon()
+    done = cluster.wait_state(job, "JOB_STATE_COMPLETED")
+    assert [p["node"] for p in done["placements"]] == list({"a", "b"} - {here})
+    assert int(done["time_limit_ms"]) == 3 * 3600 * 1000
+    assert int(done["generation"]) == 2 and int(done["restarts"]) == 0
+    assert step_counts(cluster, job) == Counter(range(1, 31)), "a step was done twice or never"
+
+
 def test_a_drained_nodes_job_moves_to_the_other_node(cluster: Cluster, make_job: MakeJob) -> None:
     job = cluster.submit(make_job(nodes=1, epochs=3), "checkpoint.every_steps=0")
     cluster.wait_step(job, 12)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeJob
+from gpus import WELL, gpu_agent
 from harness import Cluster, Json, wait_for
 
 MakeCluster = Callable[..., Cluster]
@@ -147,3 +148,18 @@ def test_a_sick_node_gets_nothing_until_it_is_well(
     cluster.wait_state(job, "JOB_STATE_COMPLETED")
     assert [c for c in codes(cluster, "--node", "a") if c.startswith("NODE_") and c != "NODE_SILENT"][:3] == [
         "NODE_JOINED", "NODE_SICK", "NODE_WELL"]  # fmt: skip
+
+
+def test_a_gpu_that_is_broken_or_taken_by_others_keeps_gangs_off_its_node(
+    start_cluster: MakeCluster, make_job: MakeJob
+) -> None:
+    cluster = start_cluster()
+    gpu_agent(cluster, "broken", WELL + "xid 1 79\n")
+    gpu_agent(cluster, "taken", WELL + f"memory * {80 << 30} {60 << 30}\n")
+    job = cluster.submit(make_job(nodes=1, epochs=1))
+    wait_for("the reason to name both", lambda: cluster.job(job)["reason_text"].count("is sick") == 2, 10)
+    reason = cluster.job(job)["reason_text"]
+    assert "GPU 1 reported Xid 79" in reason
+    assert "GPU 0 has 60.00 GiB of its 80.00 GiB of memory in use by what is no run of imgd's" in reason
+    assert [p["kind"] for n in ("broken", "taken") for p in node(cluster, n)["problems"]] == ["PROBLEM_KIND_GPU"] * 2
+    assert cluster.job(job)["state"] == "JOB_STATE_QUEUED"

@@ -7,6 +7,11 @@
 namespace imgd::sim {
 namespace {
 
+/// All nodes of such a gang have to see one storage.
+bool SharesStorage(const Submission& asked) {
+  return std::max(asked.nodes, asked.max_nodes) > 1 && !asked.checkpoint_parent.starts_with("s3:");
+}
+
 void NoteEvent(Ledger& ledger, const AppendEvent& event, Instant now) {
   Ledger::Job& job = ledger.jobs[event.job];
   if (event.from == event.to && !event.first) return;
@@ -93,6 +98,17 @@ void Check(World& world, const Batch& batch) {
   if (batch.nodes_touched) NoteNodes(world);
 }
 
+void CheckAtTheEnd(World& world) {
+  // What looks at every 4th, 8th, 16th... looks at the 64th too; and one at the 16th after it.
+  constexpr uint64_t kAll = 64;
+  uint64_t& checks = world.ledger.checks;
+  const uint64_t next = (checks / kAll + 1) * kAll;
+  for (const uint64_t number : {next, next + kAll / 4}) {
+    checks = number - 1;
+    Check(world, {.actions = {}, .touched = {}});
+  }
+}
+
 bool IsGivenBack(ReasonCode code) {
   return code == ReasonCode::kPreempted || code == ReasonCode::kPausedByUser ||
          code == ReasonCode::kMovedByUser || code == ReasonCode::kNodeDrained || code == ReasonCode::kGrows ||
@@ -126,18 +142,21 @@ const JobRecord* StartedBy(const World& world, const Action& action) {
 }
 
 bool IsTied(const World& world, const JobRecord& job) {
-  const Submission& wanted = world.truths.at(job.name).submission;
-  return std::max(wanted.nodes, wanted.max_nodes) > 1 && !wanted.checkpoint_parent.starts_with("s3:");
+  return SharesStorage(world.truths.at(job.name).submission);
 }
 
 bool HasRoomOn(const World& world, const JobRecord& job, const Space& node) {
-  const Needs& needs = world.truths.at(job.name).submission.needs;
+  return HasRoomOn(world.truths.at(job.name).submission.needs, job, node);
+}
+
+bool HasRoomOn(const Needs& needs, const JobRecord& job, const Space& node) {
   return node.devices >= job.ranks_per_node && !job.avoid.contains(node.node->id) &&
          NodeDoes(needs, *node.node) && !(needs.whole_nodes && node.devices < node.node->devices.size());
 }
 
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space) {
-  const bool tied = IsTied(world, job);
+  const Submission& asked = world.truths.at(job.name).submission;
+  const bool tied = SharesStorage(asked);
   std::string_view wanted;
   if (tied && !job.checkpoints.empty() && !job.run.parts.empty()) {
     const NodeRecord* last = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
@@ -145,7 +164,7 @@ bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& sp
   }
   std::vector<std::pair<std::string_view, uint32_t>> storages;  // few
   for (const auto& node : space) {
-    if (!HasRoomOn(world, job, node)) continue;
+    if (!HasRoomOn(asked.needs, job, node)) continue;
     const std::string_view storage = tied ? std::string_view(node.node->filesystem_id) : "";
     if (!wanted.empty() && storage != wanted) continue;
     auto known =

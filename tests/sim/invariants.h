@@ -26,6 +26,8 @@ const std::vector<Invariant>& Invariants();
 
 /// Checks them all after a commit, then notes in the ledger what it changed. Breaks are told to the world.
 void Check(World& world, const Batch& batch);
+/// The same of all that there is, with no commit; the rules too that look at one commit of many.
+void CheckAtTheEnd(World& world);
 
 // By file; see the rules there.
 const std::vector<Invariant>& JobInvariants();
@@ -76,6 +78,8 @@ struct Space {
 };
 /// A part of the gang could be on the node, of which so many devices are free.
 bool HasRoomOn(const World& world, const JobRecord& job, const Space& node);
+/// The same where the job's needs are at hand, for who asks of many nodes.
+bool HasRoomOn(const Needs& needs, const JobRecord& job, const Space& node);
 bool Fits(const World& world, const JobRecord& job, const std::vector<Space>& space);
 /// The devices that jobs which end so that they can grow are to have besides their own: nobody else gets
 /// them.

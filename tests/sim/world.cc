@@ -228,6 +228,7 @@ bool World::Drained() const {
 void World::CheckDrained(Instant deadline) {
   TidyUp(*this);
   if (Drained()) {
+    CheckAtTheEnd(*this);
     ended_ = true;
     return;
   }

@@ -282,6 +282,27 @@ function giveBack(call: Call) {
   return { node };
 }
 
+function eventsOfNode({ world, query }: Call) {
+  const node = world.nodes.get(query.get('node') ?? '');
+  if (!node) return { events: [], oldest_number: '0' };
+  const joined = {
+    number: '1',
+    time_us: node.joined_us,
+    actor: `agent:${node.name}`,
+    reason: 'REASON_CODE_NODE_JOINED',
+    text: `node ${node.name} has joined with ${node.devices.length} devices`,
+    job_id: '0',
+    generation: '0',
+    from: 'JOB_STATE_UNSPECIFIED',
+    to: 'JOB_STATE_UNSPECIFIED',
+    node: node.name,
+  };
+  return {
+    events: [joined, ...world.decisions.filter((one) => one.node === node.name)],
+    oldest_number: '1',
+  };
+}
+
 function oneNode(call: Call) {
   const node = nodeOf(call);
   const runs = [...call.world.jobs.values()]
@@ -345,5 +366,5 @@ export const ROUTES: [string, string, Handler][] = [
   ['DELETE', 'datasets/*', forget],
   ['GET', 'usage/over-time', usageOverTime],
   ['GET', 'usage', ({ world }) => ({ accounts: world.usage, currency: 'USD', warning: '' })],
-  ['GET', 'events', () => ({ events: [] })],
+  ['GET', 'events', eventsOfNode],
 ];

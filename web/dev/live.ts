@@ -102,6 +102,8 @@ export class Live {
   decide(what: Omit<Decision, 'number' | 'time_us'>): void {
     this.#world.events += 1;
     const id = this.#world.events;
-    this.#hub.send('event', { number: String(id), time_us: us(Date.now() / 1000), ...what }, id);
+    const decision = { number: String(id), time_us: us(Date.now() / 1000), ...what };
+    if (what.node) this.#world.decisions.push(decision);
+    this.#hub.send('event', decision, id);
   }
 }

@@ -34,6 +34,8 @@ export class DevServer {
   readonly world: World;
   readonly hub = new Hub();
   readonly live: Live;
+  /** With which number each stream was asked for: its header Last-Event-ID, null where it had none. */
+  readonly streams: (string | null)[] = [];
   readonly #options: Options;
   readonly #server: Server;
   readonly #timer: ReturnType<typeof setInterval> | undefined;
@@ -85,8 +87,9 @@ export class DevServer {
       return send(response, 200, {});
     }
     if (url.pathname === '/api/v1/stream') {
-      const last = request.headers['last-event-id'];
-      return this.hub.join(response, last === undefined ? null : Number(last));
+      const last = (request.headers['last-event-id'] as string | undefined) ?? null;
+      this.streams.push(last);
+      return this.hub.join(response, last === null ? null : Number(last));
     }
     const parts = url.pathname.slice('/api/v1/'.length).split('/').map(decodeURIComponent);
     const file = fileOf(parts);

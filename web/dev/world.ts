@@ -1,5 +1,5 @@
 // A cluster that does not exist: the same each time, but for the time of day.
-import type { AccountUsage, Dataset, Device, Node } from '../src/api/types.ts';
+import type { AccountUsage, Dataset, Decision, Device, Node } from '../src/api/types.ts';
 import { conversionAt } from './datasets.ts';
 import { addChange, endJob, makeJob, setFigures, startJob, us, type WorldJob } from './jobs.ts';
 import { noise, random } from './random.ts';
@@ -11,6 +11,8 @@ export interface World {
   usage: AccountUsage[];
   /** Number of the last decision of the record. */
   events: number;
+  /** Those that have a node, the oldest first. */
+  decisions: Decision[];
 }
 
 const GIB = 2 ** 30;
@@ -139,6 +141,7 @@ export function makeWorld(now: number, count: number): World {
     datasets: new Map(),
     usage: [],
     events: 1000,
+    decisions: [],
   };
   if (count === 0) {
     world.nodes.clear();

@@ -155,6 +155,62 @@ browserTest('a node is drained, and used again', async ({ page, server, base }) 
   await page.getByText('is drained by dashboard: new cables').waitFor({ state: 'detached' });
 });
 
+browserTest('by keys alone: a node is drained, with a reason, and used again', async ({ page, server, base }) => {
+  await page.goto(`${base}/nodes`);
+  await page.waitForSelector('.node-row');
+  await page.keyboard.press('/');
+  await page.keyboard.type('gpu-2');
+  const drain = page.getByRole('button', { name: 'Drain … gpu-2' });
+  await page.waitForFunction(() => document.querySelectorAll('.node-row').length === 1);
+  await tabTo(page, drain);
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog', { name: 'Drain gpu-2?' });
+  const why = dialog.getByLabel(/^Why/);
+  await why.waitFor();
+  if (!(await why.evaluate((one) => one === document.activeElement))) await tabTo(page, why);
+  await page.keyboard.type('new cables');
+  await tabTo(page, dialog.getByRole('button', { name: 'Drain it' }));
+  await page.keyboard.press('Enter');
+  await page.getByText('is drained by dashboard: new cables').waitFor();
+  assert.equal(server.world.nodes.get('gpu-2')!.set_aside?.drain, true);
+  await tabTo(page, page.getByRole('button', { name: 'Undrain gpu-2' }));
+  await page.keyboard.press('Space');
+  await drain.waitFor();
+  assert.equal(server.world.nodes.get('gpu-2')!.set_aside, undefined);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('what was decided of a node is shown while events never pause', async ({ page, server, base }) => {
+  await page.goto(`${base}/nodes`);
+  await page.getByRole('button', { name: 'Drain … gpu-2' }).waitFor();
+  await page.waitForSelector('[data-state=live]');
+  const decide = () =>
+    server.live.decide({
+      actor: 'scheduler',
+      reason: 'REASON_CODE_PLACED',
+      text: 'placed on gpu-7',
+      job_id: '92',
+      generation: '1',
+      from: 'JOB_STATE_QUEUED',
+      to: 'JOB_STATE_STARTING',
+      node: '',
+    });
+  const timer = setInterval(decide, 100);
+  let asked = 0;
+  page.on('request', (request) => {
+    if (request.url().endsWith('/api/v1/nodes')) asked += 1;
+  });
+  try {
+    const node = server.world.nodes.get('gpu-2')!;
+    node.set_aside = { drain: true, reason: 'new cables', actor: 'ada', since_us: '1', empty: true, by_imgd: false };
+    node.reason_text = 'is drained by ada: new cables';
+    await page.getByText('is drained by ada: new cables').waitFor();
+    await page.waitForTimeout(3000);
+    assert.ok(asked >= 2 && asked <= 5, `it was asked for ${asked} times`);
+  } finally {
+    clearInterval(timer);
+  }
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('chosen jobs are compared: curves, figures, settings that differ', async ({ page, base }) => {
   await page.goto(`${base}/?state=running`);
   await page.waitForSelector('.rows [role=row]');
@@ -198,6 +254,21 @@ browserTest(
     await page.getByText('The connection to imgd is lost').waitFor({ state: 'detached' });
   },
 );
+
+browserTest('after a break the stream is asked for from the last number on', async ({ page, server, base }) => {
+  await page.goto(`${base}/jobs/93`);
+  await page.waitForSelector('[data-state=live]');
+  assert.deepEqual(server.streams, [null]);
+  // It has a number, and the page has taken it once the state that follows on it is shown.
+  server.live.change(server.world.jobs.get('93')!, 'PAUSED', 'somebody looks', 'user:ada', 'PAUSED_BY_USER');
+  await page.locator('.title .state', { hasText: 'Paused' }).waitFor();
+  const last = String(server.world.events);
+  server.setAway(true);
+  await page.getByText('The connection to imgd is lost').waitFor();
+  server.setAway(false);
+  await page.waitForSelector('[data-state=live]');
+  assert.deepEqual(server.streams, [null, last]);
+}, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('a token is asked for where imgd wants one', async ({ page, base }) => {
   await page.goto(`${base}/nodes`);

@@ -1,16 +1,31 @@
 // As many runs as can be compared, and one more.
 import assert from 'node:assert/strict';
-import { axe, browserTest } from './harness.ts';
+import { axe, browserTest, tabTo } from './harness.ts';
 
 const jobs = (count: number) => Array.from({ length: count }, (_, i) => i + 1).join(',');
 
-browserTest('twenty runs are compared, and no two curves look the same', async ({ page, base }) => {
+browserTest('twenty runs are compared, and no two curves look the same, with colour or without', async ({ page, base }) => {
+  await page.addInitScript(() => {
+    const written: string[] = [];
+    Object.assign(window, { written });
+    const write = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+      written.push(text);
+      write.call(this, text, ...rest);
+    };
+  });
   await page.goto(`${base}/compare?jobs=${jobs(20)}&metric=loss`);
   await page.locator('figure .legend svg').nth(19).waitFor();
   const looks = await page.locator('figure .legend svg path').evaluateAll((paths) =>
     paths.map((path) => `${path.getAttribute('stroke')} ${path.getAttribute('stroke-dasharray')}`),
   );
   assert.equal(new Set(looks).size, 20);
+  // Of which four have the same dashes each: each curve has its number at its end.
+  const numbers = jobs(20).split(',');
+  await page.waitForFunction(
+    (wanted) => wanted.every((id) => (window as unknown as { written: string[] }).written.includes(id)),
+    numbers,
+  );
   assert.equal(await page.locator('section[aria-label=Figures] tbody tr').count(), 20);
   assert.equal(await page.locator('section[aria-label="Settings that differ"] thead th').count(), 21);
   assert.equal(await page.getByText('can be compared').count(), 0);
@@ -39,3 +54,40 @@ browserTest(
     await page.getByText('At most 20 jobs can be compared: 30, 31 are not shown').waitFor();
   },
 );
+
+browserTest('a comparison is looked at closely by the mouse, by time too, and by keys alone', async ({ page, base }) => {
+  await page.goto(`${base}/compare?jobs=91,92,93,94&metric=loss&x=time`);
+  const plot = page.locator('figure .plot');
+  await plot.locator('canvas').waitFor();
+  await page.locator('figure .legend svg').nth(3).waitFor();
+  const asked: URL[] = [];
+  page.on('request', (request) => {
+    if (/metrics.*from=/.test(request.url())) asked.push(new URL(request.url()));
+  });
+  const box = (await plot.boundingBox())!;
+  await page.mouse.move(box.x + box.width / 2, box.y + 100);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width / 2 + 60, box.y + 100, { steps: 4 });
+  await page.mouse.up();
+  const showAll = page.getByRole('button', { name: 'Show all' });
+  await showAll.waitFor();
+  await page.locator('figure .legend svg').nth(3).waitFor();
+  // Each run's own time: the same stretch since each began.
+  const froms = asked.slice(0, 4).map((url) => Number(url.searchParams.get('from')));
+  assert.equal(new Set(froms).size, 4);
+  assert.ok(froms.every((from) => from > 1e9), `${froms}`);
+  const lengths = asked.slice(0, 4).map((url, i) => Math.round(Number(url.searchParams.get('to')) - froms[i]!));
+  assert.equal(new Set(lengths).size, 1);
+
+  await tabTo(page, showAll);
+  await page.keyboard.press('Enter');
+  await page.getByText('Drag over a chart to look closer').waitFor();
+  await page.locator('figure .legend svg').nth(3).waitFor();
+  asked.length = 0;
+  await plot.focus();
+  await page.keyboard.press('Shift+ArrowLeft');
+  await page.keyboard.press('+');
+  await showAll.waitFor();
+  await page.locator('figure .legend svg').nth(3).waitFor();
+  assert.ok(asked.length >= 4, `${asked.length} curves were asked for`);
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -1,7 +1,8 @@
 // Curves great and small: what is drawn, with nothing but what the server sends.
 import assert from 'node:assert/strict';
+import type { Locator, Page } from 'playwright-core';
 import { money, shortDuration } from '../src/lib/format.ts';
-import { browserTest } from './harness.ts';
+import { browserTest, tabTo } from './harness.ts';
 
 browserTest('the table of jobs has small curves of loss and top-1, time left and spend', async ({ page, server, base }) => {
   await page.goto(`${base}/?state=running`);
@@ -54,3 +55,121 @@ browserTest('how busy each node was is drawn beside it, and goes on', async ({ p
   // Each node whose devices were read has one.
   assert.ok((await page.getByRole('img', { name: /^How busy .* was$/ }).count()) >= 12);
 }); // biome-ignore format: one argument
+
+/** The next time that a job's curves themselves are asked for, and not what marks are placed by. */
+const asking = (page: Page, wanted: (query: URLSearchParams) => boolean) =>
+  page.waitForRequest((request) => {
+    const url = new URL(request.url());
+    const names = url.searchParams.get('names') ?? '';
+    return (
+      url.pathname.endsWith('/metrics') && names.includes('images_per_second') && wanted(url.searchParams)
+    );
+  });
+
+browserTest('curves are laid out by epoch, images, time and step', async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91`);
+  const axis = page.getByRole('group', { name: 'Horizontal axis' });
+  await page.getByRole('button', { name: 'Loss as a table' }).click();
+  const table = page.locator('section[aria-label="Loss, table"]');
+  await table.locator('tbody tr').first().waitFor();
+  const rows: [string, RegExp][] = [
+    ['Epoch', /^\d\d(\.\d+)?$/],
+    ['Images', /^\d\d\s\d{3}\s\d{3}$/],
+    ['Time', /^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d$/],
+    ['Step', /^\d\d\s\d{3}$/],
+  ];
+  for (const [name, text] of rows) {
+    const key = name.toLowerCase();
+    const asked = asking(page, (query) => query.get('x') === key);
+    await axis.getByRole('button', { name }).click();
+    await asked;
+    await table.locator('thead th:first-child', { hasText: name }).waitFor();
+    await table.locator('tbody tr:first-child td:first-child', { hasText: text }).waitFor();
+    assert.equal(await axis.getByRole('button', { name }).getAttribute('aria-pressed'), 'true');
+    assert.equal(new URL(page.url()).searchParams.get('x'), key === 'step' ? null : key);
+  }
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('how much curves are smoothed is asked of the server, and is in the address', async ({ page, base }) => {
+  const first = asking(page, (query) => query.get('smooth') === '0.6');
+  await page.goto(`${base}/jobs/91`);
+  await first;
+  const slider = page.getByLabel('Smoothing');
+  const moved = asking(page, (query) => query.get('smooth') === '0.9');
+  await slider.fill('0.9');
+  await moved;
+  await page.locator('label output', { hasText: '0.90' }).waitFor();
+  assert.equal(new URL(page.url()).searchParams.get('smooth'), '0.9');
+  const keyed = asking(page, (query) => query.get('smooth') === '0.89');
+  await slider.press('ArrowLeft');
+  await keyed;
+  const none = asking(page, (query) => !query.has('smooth'));
+  await slider.fill('0');
+  await none;
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('validations are dots on their curve, in the legend too', async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91`);
+  for (const title of ['Loss', 'Accuracy']) {
+    const legend = page.locator(`figure[aria-label=${title}] .legend span`, { has: page.locator('svg') });
+    await legend.filter({ hasText: 'validation' }).first().waitFor();
+    for (const one of await legend.all()) {
+      const validation = (await one.textContent())!.startsWith('validation');
+      assert.equal(await one.locator('circle').count(), validation ? 1 : 0, (await one.textContent())!);
+    }
+  }
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('parts of bars have a pattern of their own each, which their legend has too', async ({ page, base }) => {
+  const fills = (parts: Locator) =>
+    parts.evaluateAll((found) => found.map((one) => getComputedStyle(one).backgroundImage));
+  await page.goto(`${base}/usage`);
+  const byDay = page.locator('figure[aria-label="By day"]');
+  await byDay.locator('.bars').waitFor();
+  const owners = await fills(byDay.locator('.legend .swatch'));
+  assert.ok(owners.length >= 5);
+  assert.equal(new Set(owners).size, owners.length, owners.join('\n'));
+  assert.deepEqual(await fills(byDay.locator('.bars div').first().locator('i')), owners);
+
+  await page.goto(`${base}/jobs/91`);
+  await page.locator('.stages i').first().waitFor();
+  const stages = await fills(page.locator('.stages i'));
+  assert.equal(new Set(stages).size, 5);
+  assert.deepEqual(await fills(page.locator('table .swatch')), stages);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a chart is zoomed and shown whole again by keys alone', async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91`);
+  const plot = page.locator('figure[aria-label=Loss] .plot');
+  await plot.locator('canvas').waitFor();
+  await tabTo(page, plot);
+  const showAll = page.getByRole('button', { name: 'Show all' });
+  for (const back of ['0', 'Enter']) {
+    const closer = asking(page, (query) => query.has('from'));
+    await page.keyboard.press('Shift+ArrowLeft');
+    await page.keyboard.press('+');
+    await closer;
+    await showAll.waitFor();
+    if (back === 'Enter') await tabTo(page, showAll, 'Shift+Tab');
+    const all = asking(page, (query) => !query.has('from'));
+    await page.keyboard.press(back);
+    await all;
+    await page.getByText('Drag over a chart to look closer').waitFor();
+  }
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('the curves of a job are asked for while it is not known yet what job it is, and once', async ({ page, base }) => {
+  let asked = 0;
+  page.on('request', (request) => {
+    const { pathname, searchParams } = new URL(request.url());
+    if (pathname.endsWith('/metrics') && searchParams.get('names')?.includes('images_per_second')) asked++;
+  });
+  const curves = asking(page, (query) => query.get('x') === 'step');
+  await page.route('**/api/v1/jobs/91', async (route) => {
+    await curves;
+    await route.continue();
+  });
+  await page.goto(`${base}/jobs/91`);
+  await page.getByRole('figure', { name: 'Loss', exact: true }).locator('canvas').waitFor();
+  assert.equal(asked, 1);
+}, { everyMs: 0 }); // biome-ignore format: one argument

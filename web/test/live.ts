@@ -39,10 +39,20 @@ async function stepsOf(page: Page, title: string): Promise<number[]> {
   return cells.map((text) => Number(text.replace(/\D/g, '')));
 }
 
+/** What imgd says of a faulty file is at the fault; where that is mended, the file goes. */
 async function submit(page: Page): Promise<void> {
   await page.goto(`${base}/submit`);
-  await page.getByLabel('Job file').fill(readFileSync(file, 'utf8'));
+  const editor = page.getByLabel('Job file');
+  const good = readFileSync(file, 'utf8');
+  const [said, epochs] = /epochs: (\d+)/.exec(good)!;
+  await editor.fill(good.replace(said, 'epochs: many'));
+  const line = good.slice(0, good.indexOf(said)).split('\n').length;
+  await page.getByRole('button', { name: `Line ${line}`, exact: true }).click();
+  assert.ok(await page.getByRole('button', { name: 'Submit', exact: true }).isDisabled());
+  // What is wrong is selected.
+  await page.keyboard.type(epochs!);
   await page.getByText('The file is good').waitFor();
+  assert.equal(await editor.inputValue(), good);
   await page.getByLabel('Owner').fill('ada');
   await page.getByRole('button', { name: 'Submit', exact: true }).click();
   await page.waitForURL(/\/jobs\/1$/);
@@ -131,6 +141,25 @@ async function pagesOfJob(page: Page): Promise<void> {
   assert.equal(`${lines.join('\n')}\n`, readFileSync(file, 'utf8'));
 }
 
+/** Of job 2, which waits. */
+async function changes(page: Page): Promise<void> {
+  await page.goto(`${base}/jobs/2`);
+  const state = (name: string) => page.locator('.title .state', { hasText: name }).waitFor();
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await state('Paused');
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await state('Queued');
+  await page.getByRole('button', { name: /^Priority/ }).click();
+  await page.getByRole('textbox', { name: 'Priority' }).fill('-7');
+  await page.getByRole('button', { name: 'Change it' }).click();
+  await page.getByRole('button', { name: 'Priority -7' }).waitFor();
+  // Of a new page too: it is imgd that says so.
+  await page.reload();
+  await page.getByRole('button', { name: 'Priority -7' }).waitFor();
+  await page.goto(`${base}/jobs/2/timeline`);
+  await page.locator('.timeline li', { hasText: 'Paused' }).waitFor();
+}
+
 async function cancel(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await page.getByRole('button', { name: 'Cancel the job' }).click();
@@ -181,6 +210,7 @@ try {
   other.on('pageerror', (error) => faults.push(String(error)));
   await tables(other);
   await pagesOfJob(other);
+  await changes(other);
   await cancel(page);
   await usage(other);
   await other.close();

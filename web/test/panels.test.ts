@@ -16,7 +16,7 @@ browserTest('the queue: place, reason and forecast; what is held back or paused;
   assert.deepEqual(places, places.map((_, i) => String(i + 1)));
   // One that waits for a quota starts nobody knows when.
   const quota = rows.filter({ hasText: 'may have 32 devices at once' }).first();
-  assert.match((await quota.textContent())!, /nobody knows/);
+  await quota.getByText('nobody knows').waitFor();
 
   const held = page.locator('section[aria-label="Held back"] tbody tr');
   assert.match((await held.first().textContent())!, /comes after job 91 /);
@@ -30,6 +30,24 @@ browserTest('the queue: place, reason and forecast; what is held back or paused;
   await first.locator('a').click();
   await page.waitForURL(/\/jobs\/99$/);
 }); // biome-ignore format: one argument
+
+browserTest('use and quotas say whose share is larger, and what each has had lately', async ({ page, base }) => {
+  await page.goto(`${base}/queue`);
+  const table = page.locator('section[aria-label="Use and quotas"] table');
+  await table.waitFor();
+  const heads = await table.locator('thead th').allTextContents();
+  const cells = async (name: string) => {
+    const texts = await table.locator('tbody tr', { hasText: name }).locator('th, td').allTextContents();
+    return Object.fromEntries(texts.map((text, i) => [heads[i]!, text.trim()]));
+  };
+  const ada = await cells('ada');
+  assert.equal(ada.Share, '2');
+  assert.equal(ada['Devices now'], '24 of 64');
+  assert.equal(ada['Lately, device-hours'], '690');
+  const grace = await cells('grace');
+  assert.equal(grace.Share, '1');
+  assert.equal(grace['Devices now'], '32 of 32');
+}, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest("a waiting job's page says why it waits", async ({ page, server, base }) => {
   const waiting = [...server.world.jobs.values()].filter(({ job }) => job.state === 'JOB_STATE_QUEUED' && job.reason_text);
@@ -96,6 +114,21 @@ browserTest('a GPU leads to the job that holds it, and a node says what it costs
   const text = (await facts.textContent())!;
   assert.match(text, /Price29\.5 an hour/);
   assert.match(text, /Spot noticeterminate in \d/);
+}); // biome-ignore format: one argument
+
+browserTest('a node says what was decided of it, also what is while one looks', async ({ page, base }) => {
+  await page.goto(`${base}/nodes/gpu-7`);
+  const events = page.locator('section[aria-label="Events of gpu-7"] tbody tr');
+  await events.filter({ hasText: 'node gpu-7 has joined with 8 devices' }).waitFor();
+  const before = await events.count();
+  await page.locator('section[aria-label="gpu-7"]').getByRole('button', { name: 'Drain … gpu-7' }).click();
+  await page.getByRole('dialog').getByRole('textbox').fill('bad fan');
+  await page.getByRole('button', { name: 'Drain it' }).click();
+  await events.filter({ hasText: 'is drained by' }).first().waitFor();
+  assert.match((await events.first().textContent())!, /bad fan.*user:/, 'the newest is the first');
+  assert.equal(await events.count(), before + 1);
+  await page.reload();
+  await events.filter({ hasText: 'bad fan' }).waitFor();
 }); // biome-ignore format: one argument
 
 browserTest('a file that is dropped on the editor is the job', async ({ page, base }) => {

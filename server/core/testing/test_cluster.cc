@@ -52,6 +52,7 @@ Status TestCluster::TryJoin(const std::string& node, uint32_t devices, const std
                   .incarnation = incarnation,
                   .address = node,
                   .filesystem_id = filesystem,
+                  .labels = labels,
                   .runs = std::move(runs),
                   .price_per_hour = price_per_hour};
   for (uint32_t i = 0; i < devices; ++i) hello.devices.push_back({.index = i, .model = "cpu"});

@@ -41,6 +41,8 @@ class TestCluster {
   std::string filesystem = "fs";
   /// The processes of agents that join from now on.
   std::string incarnation;
+  /// The labels of nodes that join from now on.
+  Labels labels;
   /// What nodes that join from now on cost an hour.
   double price_per_hour = 0;
 

@@ -125,6 +125,29 @@ function query(values: Query): string {
 
 const seg = encodeURIComponent;
 
+interface MetricRange {
+  points: number;
+  from?: number;
+  to?: number;
+  smooth?: number;
+  mean?: boolean;
+}
+
+function metricsPath(id: string, names: readonly string[], x: MetricAxis, range: MetricRange): string {
+  return `/jobs/${seg(id)}/metrics${query({ names: names.join(','), x, ...range })}`;
+}
+
+const ahead = new Map<string, Promise<unknown>>();
+// What nobody has asked for by then is old.
+const AHEAD_MS = 3000;
+
+function askAhead(path: string): void {
+  const answer = call<unknown>('GET', path);
+  answer.catch(() => {}); // whoever takes it is told
+  ahead.set(path, answer);
+  setTimeout(() => ahead.get(path) === answer && ahead.delete(path), AHEAD_MS);
+}
+
 const NAME = 'imgd.name';
 
 /** Who jobs and changes are said to come from: what was entered in this browser. */
@@ -165,17 +188,19 @@ export const api = {
     call<unknown>('POST', `/jobs/${seg(id)}/change`, { actor: actor(), ...change }),
   metrics: (
     id: string,
-    names: string[],
+    names: readonly string[],
     x: MetricAxis,
-    range: { points: number; from?: number; to?: number; smooth?: number; mean?: boolean },
+    range: MetricRange,
     signal?: AbortSignal,
-  ) =>
-    call<MetricsResponse>(
-      'GET',
-      `/jobs/${seg(id)}/metrics${query({ names: names.join(','), x, ...range })}`,
-      undefined,
-      signal,
-    ),
+  ): Promise<MetricsResponse> => {
+    const path = metricsPath(id, names, x, range);
+    const answer = ahead.get(path) as Promise<MetricsResponse> | undefined;
+    ahead.delete(path);
+    return answer ?? call<MetricsResponse>('GET', path, undefined, signal);
+  },
+  /** The same question, while the page that will ask it waits for something else: the answer is kept for it. */
+  metricsAhead: (id: string, names: readonly string[], x: MetricAxis, range: MetricRange): void =>
+    askAhead(metricsPath(id, names, x, range)),
   /** Where each rank's time went, over the whole run. */
   rankTimes: async (id: string, signal?: AbortSignal): Promise<RankStretch[]> => {
     const asked = query({ names: 'loss', points: 1, ranks: true });
@@ -208,8 +233,14 @@ export const api = {
   checkpointAddress: (id: string, name: string, file: string) =>
     `/api/v1/jobs/${seg(id)}/checkpoints/${seg(name)}/files/${seg(file)}`,
   deleteJob: (id: string) => call<unknown>('DELETE', `/jobs/${seg(id)}${query({ actor: actor() })}`),
-  events: (options: { job_id?: string; node?: string }, signal?: AbortSignal) =>
-    call<{ events?: Decision[] }>('GET', `/events${query(options)}`, undefined, signal),
+  /** Events of one node, the newest last. */
+  eventsOf: (node: string, page_size: number, signal?: AbortSignal) =>
+    call<{ events?: Decision[] }>(
+      'GET',
+      `/events${query({ node, page_size, newest: true })}`,
+      undefined,
+      signal,
+    ),
   nodes: (signal?: AbortSignal) =>
     call<{ nodes: Node[]; warning: string }>('GET', '/nodes', undefined, signal),
   node: (name: string, signal?: AbortSignal) =>

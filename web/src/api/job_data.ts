@@ -33,8 +33,10 @@ export function useJob(id: string): Loaded<GetJobResponse> {
       }),
       onLive('event', (data) => {
         if ((data as Decision).job_id !== id) return;
-        clearTimeout(timer);
-        timer = setTimeout(reload, 200);
+        timer ??= setTimeout(() => {
+          timer = undefined;
+          reload();
+        }, 200);
       }),
     ];
     return () => {
@@ -109,6 +111,22 @@ const POINTS = 1000;
 const ANEW_MS = 20_000;
 const SOON_MS = 700;
 
+const askedFor = (range: Range | null, smooth: number) => ({
+  points: POINTS,
+  ...range,
+  ...(smooth > 0 ? { smooth } : {}),
+});
+
+/** Asks already for what useMetrics() will want of the whole run. */
+export function askMetricsAhead(
+  id: string,
+  names: readonly string[],
+  axis: MetricAxis,
+  smooth: number,
+): void {
+  api.metricsAhead(id, names, axis, askedFor(null, smooth));
+}
+
 /** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. */
 export function useMetrics(
   id: string,
@@ -117,11 +135,10 @@ export function useMetrics(
   range: Range | null,
   smooth = 0,
 ): Loaded<Metrics> {
-  const asked = { points: POINTS, ...range, ...(smooth > 0 ? { smooth } : {}) };
   const key = `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
   const loaded = useKept(
     key,
-    useData(`${key} ${smooth}`, (signal) => api.metrics(id, [...names], axis, asked, signal)),
+    useData(`${key} ${smooth}`, (signal) => api.metrics(id, names, axis, askedFor(range, smooth), signal)),
   );
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
   const { reload } = loaded;

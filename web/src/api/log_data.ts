@@ -8,6 +8,8 @@ const FIRST = 5000;
 const FOUND = 2000;
 const NEAR = 500;
 const EVERY_MS = 1500;
+// Of lines that came since the newest were loaded.
+const MOST_MORE = 20_000;
 
 export interface LogAsked {
   /** Every rank where it is absent. */
@@ -23,6 +25,8 @@ export interface LogAsked {
 /** A stretch of a log: what was loaded, without a gap, and where it goes on. */
 interface Held {
   first: LogPage;
+  /** How many lines it began with. */
+  begun: number;
   lines: readonly LogLine[];
   next: string;
   previous: string;
@@ -49,26 +53,30 @@ export function useLog(id: string, asked: LogAsked, follow: boolean): Log {
     contains,
     level: level === 'debug' ? undefined : `LOG_LEVEL_${level.toUpperCase()}`,
   };
-  const where =
-    around === undefined
-      ? { tail: contains || level !== 'debug' ? FOUND : FIRST }
-      : { before_line: String(around + NEAR), tail: 2 * NEAR };
+  const tail = contains || level !== 'debug' ? FOUND : FIRST;
+  const where = around === undefined ? { tail } : { before_line: String(around + NEAR), tail: 2 * NEAR };
   const first = useData(key, (signal) => api.logs(id, { ...filter, ...where }, signal));
   const [more, setMore] = useState<Held | null>(null);
   const held = more && more.first === first.data ? more : first.data && begin(first.data, around);
-  const latest = useRef({ held, filter });
-  latest.current = { held, filter };
+  const latest = useRef({ held, filter, tail });
+  latest.current = { held, filter, tail };
   const busy = useRef(false);
   const load = useCallback(
-    async (which: 'after' | 'before'): Promise<boolean> => {
-      const { held: from, filter: same } = latest.current;
+    async (which: Way): Promise<boolean> => {
+      const { held: from, filter: same, tail: newest } = latest.current;
       if (!from || busy.current) return false;
       busy.current = true;
       try {
-        const place = which === 'after' ? { after: from.next } : { before: from.previous };
-        const page = await api.logs(id, { ...same, ...place, tail: FIRST });
+        const places = {
+          after: { after: from.next, tail: FIRST },
+          before: { before: from.previous, tail: FIRST },
+          anew: { tail: newest },
+        };
+        const page = await api.logs(id, { ...same, ...places[which] });
         // Something else may be looked at by now.
-        if (latest.current.held?.first === from.first) setMore(joined(latest.current.held, page, which));
+        if (latest.current.held?.first !== from.first) return false;
+        latest.current.held = joined(latest.current.held, page, which);
+        setMore(latest.current.held);
         return which === 'after' && page.truncated;
       } catch {
         // The next time tells; that the connection is lost is said on top of the page.
@@ -81,10 +89,13 @@ export function useLog(id: string, asked: LogAsked, follow: boolean): Log {
   );
   useEffect(() => {
     if (!follow) return;
+    const full = () => latest.current.held !== null && hasGrown(latest.current.held);
     const timer = setInterval(async () => {
       if (document.hidden) return;
       // As much as has gathered, in as many answers as it takes: no line is passed over.
-      while (await load('after'));
+      while (!full() && (await load('after')));
+      // Unless they are too many to keep: `older` leads to those before the newest.
+      if (full()) await load('anew');
     }, EVERY_MS);
     return () => clearInterval(timer);
   }, [follow, load, key]);
@@ -99,13 +110,29 @@ export function useLog(id: string, asked: LogAsked, follow: boolean): Log {
 
 const NO_LINES: readonly LogLine[] = [];
 
-function begin(first: LogPage, around: number | undefined): Held {
+export function begin(first: LogPage, around: number | undefined): Held {
   const { lines, next, previous } = first;
-  return { first, lines, next, previous, behind: around !== undefined && lines.length > 0 };
+  return {
+    first,
+    begun: lines.length,
+    lines,
+    next,
+    previous,
+    behind: around !== undefined && lines.length > 0,
+  };
 }
 
-/** With what comes after it or is before it. Of several ranks some have said less of late: older ones go in between. */
-export function joined(held: Held, page: LogPage, which: 'after' | 'before'): Held {
+/** Whether so much has come that a tab which follows for hours keeps no more. */
+export function hasGrown({ begun, lines }: Held): boolean {
+  return lines.length > begun + MOST_MORE;
+}
+
+type Way = 'after' | 'before' | 'anew';
+
+/** With what comes after it or is before it; `anew` the page alone is left. Of several ranks some have said less of late:
+ * older ones go in between. */
+export function joined(held: Held, page: LogPage, which: Way): Held {
+  if (which === 'anew') return { ...begin(page, undefined), first: held.first };
   if (which === 'after') {
     const lines = page.lines.length > 0 ? [...held.lines, ...page.lines] : held.lines;
     return { ...held, lines, next: page.next, behind: page.truncated };

@@ -1,7 +1,10 @@
+import { useEffect, useState } from 'preact/hooks';
+import { num } from '../lib/format.ts';
 import { Store } from '../lib/store.ts';
+import { useData } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onLive } from './live.ts';
-import type { Node } from './types.ts';
+import type { Decision, Node } from './types.ts';
 
 export interface NodesState {
   nodes: Node[];
@@ -25,7 +28,11 @@ function remember(node: Node): void {
 }
 
 let started = false;
-let timer: ReturnType<typeof setTimeout> | undefined;
+let loadsSoon = false;
+let loadedAt = 0;
+const SOON_MS = 400;
+// Between two readings of the list, however much happens.
+const APART_MS = 2000;
 
 /** Each is the whole node: what it lacks, it has no more. */
 export function takeNodes(changed: readonly Node[]): void {
@@ -48,6 +55,7 @@ function sorted(nodes: readonly Node[]): Node[] {
 }
 
 async function load(): Promise<void> {
+  loadedAt = Date.now();
   try {
     const { nodes, warning } = await api.nodes();
     nodesState.set({ nodes: sorted(nodes), ready: true, error: '', warning });
@@ -57,17 +65,44 @@ async function load(): Promise<void> {
   }
 }
 
+/** One that is about to load does it for those that ask meanwhile, and waits for none of them: events may never pause. */
+function loadSoon(): void {
+  if (loadsSoon) return;
+  loadsSoon = true;
+  const begin = () => {
+    loadsSoon = false;
+    void load();
+  };
+  setTimeout(begin, Math.max(SOON_MS, loadedAt + APART_MS - Date.now()));
+}
+
 /** Loads the nodes once, and follows them from then on. */
 export function followNodes(): void {
   if (started) return;
   started = true;
   onLive('nodes', (data) => takeNodes((data as { nodes?: Node[] }).nodes ?? []));
   // What was decided of nodes or of what they hold: the list has it, readings may not.
-  onLive('event', () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => void load(), 400);
-  });
+  onLive('event', loadSoon);
   epoch.listen(() => void load());
   onSession(() => void load());
   void load();
+}
+
+const EVENTS = 50;
+
+/** What was decided of the node and of what ran there, the newest first, and what is from now on; null until it is known. */
+export function useEventsOf(node: string): Decision[] | null {
+  const { data } = useData(`events of ${node}`, (signal) => api.eventsOf(node, EVENTS, signal));
+  const [live, setLive] = useState<Decision[]>([]);
+  useEffect(
+    () =>
+      onLive('event', (event) => {
+        const one = event as Decision;
+        if (one.node === node) setLive((before) => [one, ...before].slice(0, EVENTS));
+      }),
+    [node],
+  );
+  if (!data) return null;
+  const last = data.events?.at(-1)?.number ?? 0;
+  return [...live.filter((one) => num(one.number) > num(last)), ...(data.events ?? []).toReversed()];
 }

@@ -20,6 +20,29 @@ function least(values: number[]): number {
   return values.reduce((a, b) => (b < a || Number.isNaN(a) ? b : a), Number.NaN);
 }
 
+/** The curve through the peaks: of each two neighbours one has the least of both, the other the most, in the order in which
+ * the curve goes. Where each point is one value, that is the curve itself. What is no number stays. */
+export function throughPeaks(points: readonly MetricPoint[]): MetricPoint[] {
+  const out = [...points];
+  const places = [...points.keys()].filter((at) => Number.isFinite(points[at]![3]));
+  for (let i = 0; i < places.length; ) {
+    // Where an odd one is left and stands for several values, it goes with the two before.
+    const last = points[places[i + 2] ?? 0]!;
+    const size = places.length - i === 3 && last[1] < last[2] ? 3 : 2;
+    const group = places.slice(i, i + size);
+    i += size;
+    const end = points[group[group.length - 1]!]![3];
+    const low = Math.min(...group.map((at) => points[at]![1]));
+    const high = Math.max(...group.map((at) => points[at]![2]));
+    const values =
+      group.length === 1 ? [end] : points[group[0]!]![3] > end ? [high, low, end] : [low, high, end];
+    group.forEach((at, k) => {
+      out[at] = [points[at]![0], values[k]!, values[k]!, values[k]!];
+    });
+  }
+  return out;
+}
+
 /** Adds points that came live to what the server gave: those up to its last x are there already. */
 export function append(points: MetricPoint[], more: readonly MetricPoint[]): MetricPoint[] {
   const end = points.length > 0 ? points[points.length - 1]![0] : Number.NEGATIVE_INFINITY;

@@ -1,3 +1,4 @@
+import { useMemo } from 'preact/hooks';
 import { meanSpeed, useJob } from '../api/job_data.ts';
 import type { GetJobResponse, Job } from '../api/types.ts';
 import {
@@ -19,7 +20,7 @@ import { Meter, now, State, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { JobActions } from './job_actions.tsx';
 import { JobConfig } from './job_config.tsx';
-import { JobCurves } from './job_curves.tsx';
+import { askCurvesAhead, JobCurves } from './job_curves.tsx';
 import { JobLogs } from './job_logs.tsx';
 import { JobResults } from './job_results.tsx';
 import { JobTimeline } from './job_timeline.tsx';
@@ -34,6 +35,7 @@ const TABS = [
 
 /** Everything about one job. */
 export function JobPage({ id, tab }: { id: string; tab: string }) {
+  useMemo(() => tab === '' && askCurvesAhead(id), [id]);
   const { data, error, status, reload } = useJob(id);
   if (status === 404) return <Trouble text={`There is no job ${id}.`} />;
   if (!data) {

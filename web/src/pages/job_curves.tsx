@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
-import { type Metrics, type Range, useMetrics } from '../api/job_data.ts';
+import { askMetricsAhead, type Metrics, type Range, useMetrics } from '../api/job_data.ts';
 import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
 import { num } from '../lib/format.ts';
 import { stateOf } from '../lib/jobs.ts';
@@ -8,7 +8,7 @@ import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
-import { Chart } from '../ui/chart.tsx';
+import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
 import { useData } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
@@ -36,12 +36,22 @@ const AXES = [
 // What tells where on another axis a moment is.
 const TIMES = ['loss', 'val_loss'];
 
+function chosen(query: URLSearchParams) {
+  const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'step') as MetricAxis;
+  return { axis, smoothing: Math.min(num(query.get('smooth') ?? 0.6), 0.99) };
+}
+
+/** Asks for the curves while it is not known yet what job this is: that is what the first one waits for longest. */
+export function askCurvesAhead(id: string): void {
+  const { axis, smoothing } = chosen(current.value.query);
+  askMetricsAhead(id, NAMES, axis, smoothing);
+}
+
 /** What a job learned, how fast, and where its time goes. */
 export function JobCurves({ data }: { data: GetJobResponse }) {
   const { job } = data;
   const { query } = useStore(current);
-  const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'step') as MetricAxis;
-  const smoothing = Math.min(num(query.get('smooth') ?? 0.6), 0.99);
+  const { axis, smoothing } = chosen(query);
   const log = query.get('log') === '1';
   const axisName = AXES.find(([key]) => key === axis)![1];
   const [range, setRange] = useState<Range | null>(null);
@@ -103,13 +113,7 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
           Loss on a log scale
         </label>
         <span class="grow" />
-        {range ? (
-          <button type="button" class="small" onClick={() => setRange(null)}>
-            Show all
-          </button>
-        ) : (
-          <span class="muted">Drag over a chart to look closer</span>
-        )}
+        <Zoom range={range} showAll={() => setRange(null)} />
       </div>
       <div class="split">
         <div>

@@ -7,11 +7,11 @@ import { useStore } from '../lib/store.ts';
 import { Meter, Spark } from '../ui/bits.tsx';
 
 const STAGES: [string, keyof StepTimes, string][] = [
-  ['Waiting for input', 'input_seconds', 's2'],
-  ['Forward', 'forward_seconds', 's1'],
-  ['Backward', 'backward_seconds', 's4'],
-  ['Waiting for ranks', 'communication_seconds', 's6'],
-  ['Optimizer', 'optimizer_seconds', 's3'],
+  ['Waiting for input', 'input_seconds', 'f2'],
+  ['Forward', 'forward_seconds', 'f1'],
+  ['Backward', 'backward_seconds', 'f4'],
+  ['Waiting for ranks', 'communication_seconds', 'f6'],
+  ['Optimizer', 'optimizer_seconds', 'f3'],
 ];
 
 /** Beside the curves: where the time of a step goes, how the ranks differ, where they are. */
@@ -29,9 +29,9 @@ export function JobSide({ job }: { job: Job }) {
 }
 
 function Stages({ times }: { times: StepTimes }) {
-  const parts = STAGES.map(([name, key, colour]) => ({
+  const parts = STAGES.map(([name, key, fill]) => ({
     name,
-    colour,
+    fill,
     seconds: num(times[key]) / times.steps,
   }));
   const total = parts.reduce((sum, part) => sum + part.seconds, 0) || 1;
@@ -45,10 +45,7 @@ function Stages({ times }: { times: StepTimes }) {
       <div class="body">
         <div class="stages" aria-hidden="true">
           {parts.map((part) => (
-            <i
-              key={part.name}
-              style={{ width: `${(part.seconds / total) * 100}%`, background: `var(--${part.colour})` }}
-            />
+            <i key={part.name} class={part.fill} style={{ width: `${(part.seconds / total) * 100}%` }} />
           ))}
         </div>
         <table>
@@ -58,7 +55,7 @@ function Stages({ times }: { times: StepTimes }) {
               <tr key={part.name}>
                 <th scope="row">
                   <span class="row">
-                    <i class="swatch" style={{ background: `var(--${part.colour})` }} />
+                    <i class={`swatch ${part.fill}`} />
                     {part.name}
                   </span>
                 </th>

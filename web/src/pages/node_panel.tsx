@@ -1,5 +1,5 @@
 import { api } from '../api/client.ts';
-import { dropNode, takeNodes } from '../api/nodes_data.ts';
+import { dropNode, takeNodes, useEventsOf } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { figure, ms, relative, words } from '../lib/format.ts';
 import { conditionOf } from '../lib/nodes.ts';
@@ -120,6 +120,37 @@ export function NodePanel({ node, names }: { node: Node; names: NameOf }) {
           </table>
         </section>
       )}
+      <Events node={node.name} />
+    </section>
+  );
+}
+
+/** What was decided of it, when and by whom. */
+function Events({ node }: { node: string }) {
+  const events = useEventsOf(node);
+  if (!events || events.length === 0) return null;
+  return (
+    <section class="scroll" tabIndex={0} aria-label={`Events of ${node}`}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">When</th>
+            <th scope="col">Event</th>
+            <th scope="col">By</th>
+          </tr>
+        </thead>
+        <tbody>
+          {events.map((event) => (
+            <tr key={event.number}>
+              <td>
+                <Clock at={ms(event.time_us)} />
+              </td>
+              <td>{event.text || words(event.reason.replace('REASON_CODE_', ''))}</td>
+              <td>{event.actor}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </section>
   );
 }

@@ -1,7 +1,7 @@
-import { useEffect, useMemo, useState } from 'preact/hooks';
-import { api } from '../api/client.ts';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useForecasts } from '../api/forecasts.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { count, ms, plural } from '../lib/format.ts';
+import { count, plural } from '../lib/format.ts';
 import type { JobRow } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, State, Trouble, When } from '../ui/bits.tsx';
@@ -63,38 +63,13 @@ function groupsOf(rows: readonly JobRow[]) {
   };
 }
 
-// Lists have no forecast; so many of the first are asked for one by one.
-const FORECASTS = 50;
-const EVERY_MS = 15_000;
-
-function useForecasts(rows: readonly JobRow[]): Map<number, number> {
-  const ids = rows.slice(0, FORECASTS).map((row) => row.id);
-  const key = ids.join();
-  const [found, setFound] = useState(new Map<number, number>());
-  useEffect(() => {
-    let ended = false;
-    const wanted = key ? key.split(',').map(Number) : [];
-    const ask = async () => {
-      const answers = await Promise.all(wanted.map((id) => api.job(String(id)).catch(() => null)));
-      if (ended) return;
-      setFound(new Map(answers.map((answer, i) => [wanted[i]!, ms(answer?.job.expected_start_us)])));
-    };
-    void ask();
-    const timer = setInterval(() => document.hidden || void ask(), EVERY_MS);
-    return () => {
-      ended = true;
-      clearInterval(timer);
-    };
-  }, [key]);
-  return found;
-}
-
 const SHOWN = 200;
 
 function QueueTable({ rows }: { rows: readonly JobRow[] }) {
-  const forecasts = useForecasts(rows);
   const [all, setAll] = useState(false);
   const shown = all ? rows : rows.slice(0, SHOWN);
+  const body = useRef<HTMLTableSectionElement>(null);
+  const forecasts = useForecasts(body, shown.map((row) => row.id).join());
   return (
     <div class="scroll" tabIndex={0}>
       <table>
@@ -116,30 +91,27 @@ function QueueTable({ rows }: { rows: readonly JobRow[] }) {
             <th scope="col">Why it waits</th>
           </tr>
         </thead>
-        <tbody>
-          {shown.map((row) => {
-            const start = forecasts.get(row.id) ?? Number.NaN;
-            return (
-              <tr key={row.id} class="top">
-                <td class="num">{count(row.job.queue_position)}</td>
-                <td style={{ whiteSpace: 'nowrap' }}>
-                  <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
-                </td>
-                <td>{row.owner}</td>
-                <td class="num">{needs(row)}</td>
-                <td class="num">{row.priority}</td>
-                <td style={{ whiteSpace: 'nowrap' }}>
-                  <When at={row.submitted} />
-                </td>
-                <td style={{ whiteSpace: 'nowrap' }}>
-                  {Number.isFinite(start) ? <When at={start} /> : <span class="muted">nobody knows</span>}
-                </td>
-                <td class="muted" style={{ minWidth: '300px' }}>
-                  {row.why}
-                </td>
-              </tr>
-            );
-          })}
+        <tbody ref={body}>
+          {shown.map((row) => (
+            <tr key={row.id} class="top" data-job={row.id}>
+              <td class="num">{count(row.job.queue_position)}</td>
+              <td style={{ whiteSpace: 'nowrap' }}>
+                <a href={`/jobs/${row.id}`}>{row.name}</a> <span class="muted">#{row.id}</span>
+              </td>
+              <td>{row.owner}</td>
+              <td class="num">{needs(row)}</td>
+              <td class="num">{row.priority}</td>
+              <td style={{ whiteSpace: 'nowrap' }}>
+                <When at={row.submitted} />
+              </td>
+              <td style={{ whiteSpace: 'nowrap' }}>
+                <Start at={forecasts.get(row.id)} />
+              </td>
+              <td class="muted" style={{ minWidth: '300px' }}>
+                {row.why}
+              </td>
+            </tr>
+          ))}
         </tbody>
       </table>
       {rows.length > SHOWN && !all && (
@@ -151,6 +123,12 @@ function QueueTable({ rows }: { rows: readonly JobRow[] }) {
       )}
     </div>
   );
+}
+
+/** A forecast: not asked for yet, none, or a time. */
+function Start({ at }: { at: number | undefined }) {
+  if (at === undefined) return <span class="muted">not known yet</span>;
+  return Number.isFinite(at) ? <When at={at} /> : <span class="muted">nobody knows</span>;
 }
 
 function needs(row: JobRow): string {

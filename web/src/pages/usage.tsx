@@ -1,6 +1,6 @@
 import { api } from '../api/client.ts';
 import type { AccountUsage, BudgetUsage } from '../api/types.ts';
-import { count, figure, money, ms, percent, shortEnum, words } from '../lib/format.ts';
+import { count, figure, money, ms, percent, shortEnum, tick, words } from '../lib/format.ts';
 import { Meter, Trouble, When } from '../ui/bits.tsx';
 import { useData, useEvery } from '../ui/use_data.ts';
 
@@ -86,7 +86,7 @@ function Account({ account, currency, shares }: AccountProps) {
           <Budget budget={account.spend} text={(n) => money(n, currency)} />
         </td>
       )}
-      {shares && <td class="num">{figure(account.share)}</td>}
+      {shares && <td class="num">{tick(account.share)}</td>}
       <td class="num">{figure(account.recent_device_hours)}</td>
     </tr>
   );

@@ -11,7 +11,8 @@ import { useData, useEvery } from '../ui/use_data.ts';
 import { Usage } from './usage.tsx';
 
 const DAYS = 30;
-const COLOURS = 7;
+/** As many as there are patterns. */
+const FILLS = 7;
 const MOST_JOBS = 15;
 const EVERY_MS = 60_000;
 
@@ -59,14 +60,14 @@ export function UsagePage() {
 const short = (day: number) =>
   new Date(day).toLocaleDateString(undefined, { month: 'short', day: 'numeric' });
 
-/** Owners beyond the colours as one. */
+/** Owners beyond the patterns as one. */
 function grouped(found: Days): Days['owners'] {
   const { owners } = found;
-  if (owners.length <= COLOURS) return owners;
-  const rest = owners.slice(COLOURS - 1);
+  if (owners.length <= FILLS) return owners;
+  const rest = owners.slice(FILLS - 1);
   const amounts = found.days.map((_, i) => rest.reduce((sum, one) => sum + one.amounts[i]!, 0));
   const total = rest.reduce((sum, one) => sum + one.total, 0);
-  return [...owners.slice(0, COLOURS - 1), { name: plural(rest.length, 'other'), amounts, total }];
+  return [...owners.slice(0, FILLS - 1), { name: plural(rest.length, 'other'), amounts, total }];
 }
 
 function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) => string }) {
@@ -113,7 +114,7 @@ function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) =
         <div class="legend">
           {owners.map((one, i) => (
             <span key={one.name}>
-              <i class="swatch" style={{ background: `var(--s${i + 1})` }} />
+              <i class={`swatch f${i + 1}`} />
               {one.name || 'nobody'} <b>{text(one.total)}</b>
             </span>
           ))}
@@ -148,10 +149,7 @@ function Bars({ found, owners, text }: DayParts) {
           title={`${short(day)}: ${text(owners.reduce((sum, one) => sum + one.amounts[i]!, 0))}`}
         >
           {owners.map((one, k) => (
-            <i
-              key={one.name}
-              style={{ height: `${(one.amounts[i]! / most) * 100}%`, background: `var(--s${k + 1})` }}
-            />
+            <i key={one.name} class={`f${k + 1}`} style={{ height: `${(one.amounts[i]! / most) * 100}%` }} />
           ))}
         </div>
       ))}

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ShortState } from '../api/types.ts';
 import { clock, relative, stamp, words } from '../lib/format.ts';
 import { Store, useStore } from '../lib/store.ts';
@@ -193,13 +193,16 @@ export function TableHeader(props: {
 /** A button with a sheet below it, which Escape and a click elsewhere close. */
 export function Menu({ label, children }: { label: ComponentChildren; children: ComponentChildren }) {
   const [open, setOpen] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
     if (!open) return;
     const away = (event: Event) => {
       if (!(event.target as Element).closest('.menu')) setOpen(false);
     };
     const key = (event: KeyboardEvent) => {
-      if (event.key === 'Escape') setOpen(false);
+      if (event.key !== 'Escape') return;
+      setOpen(false);
+      button.current?.focus();
     };
     addEventListener('click', away);
     addEventListener('keydown', key);
@@ -210,7 +213,7 @@ export function Menu({ label, children }: { label: ComponentChildren; children: 
   }, [open]);
   return (
     <div class="menu">
-      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+      <button ref={button} type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
         {label}
       </button>
       {open && <div class="sheet">{children}</div>}

@@ -153,7 +153,7 @@ export function Chart(props: Props) {
           .filter((one) => one.kind === 'line' || one.kind === 'dots')
           .map((one) => (
             <span key={one.label}>
-              <Swatch colour={one.colour} dash={one.dash} />
+              <Swatch colour={one.colour} dash={one.dash} dots={one.kind === 'dots'} />
               {one.label} <b>{one.value === null ? '–' : format(one.value)}</b>
             </span>
           ))}
@@ -189,11 +189,25 @@ function steer(plot: uPlot, key: string, far: boolean, onZoom: Props['onZoom']):
   return false;
 }
 
-export function Swatch({ colour, dash = [] }: { colour: string; dash?: number[] }) {
+/** What a curve looks like; `dots` are on that of validations. */
+export function Swatch(props: { colour: string; dash?: number[]; dots?: boolean }) {
+  const colour = `var(--${props.colour})`;
   return (
     <svg width="16" height="8" aria-hidden="true">
-      <path d="M0 4h16" stroke={`var(--${colour})`} stroke-width="2.5" stroke-dasharray={dash.join(' ')} />
+      <path d="M0 4h16" stroke={colour} stroke-width="2.5" stroke-dasharray={props.dash?.join(' ')} />
+      {props.dots && <circle cx="8" cy="4" r="4" fill={colour} />}
     </svg>
+  );
+}
+
+/** How to look closer, or the way back. */
+export function Zoom({ range, showAll }: { range: unknown; showAll: () => void }) {
+  return range ? (
+    <button type="button" class="small" onClick={showAll}>
+      Show all
+    </button>
+  ) : (
+    <span class="muted">Drag over a chart to look closer</span>
   );
 }
 

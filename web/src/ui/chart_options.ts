@@ -2,6 +2,7 @@ import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
 import { tick, unit } from '../lib/format.ts';
 import { MARK_TONES, type MarkTone, toDraw } from '../lib/marks.ts';
+import { placeTags } from '../lib/tags.ts';
 import { faint, type PlotSeries, seriesFor } from './plot_table.ts';
 import { colours } from './theme.tsx';
 
@@ -34,7 +35,10 @@ const FONT = '11px -apple-system, "Segoe UI", Inter, Roboto, "Noto Sans", system
 const sync = uPlot.sync('imgd');
 
 export function optionsFor(wanted: Wanted): uPlot.Options {
-  const names = [...new Set(wanted.series.map((one) => one.colour)), 'line', ...Object.keys(MARK_TONES)];
+  const names = [
+    ...new Set(wanted.series.map((one) => one.colour)),
+    ...['line', 'surface', ...Object.keys(MARK_TONES)],
+  ];
   const found = colours(names);
   const colour = (name: string) => found[names.indexOf(name)] ?? 'gray';
   const axisLook = {
@@ -43,10 +47,11 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
     grid: { stroke: colour('line'), width: 1 },
     ticks: { show: false },
   };
+  const longest = Math.max(...wanted.series.map((one) => one.tag.length), 0);
   return {
     width: wanted.width,
     height: wanted.height,
-    padding: [10, 10, 0, 0],
+    padding: [10, 10 + longest * TAG_LETTER, 0, 0],
     scales: {
       x: { time: wanted.axis === 'time' && !wanted.elapsed },
       y: wanted.log ? { distr: 3 } : { range: (_, low, high) => padded(low, high, wanted.top()) },
@@ -100,7 +105,7 @@ export function optionsFor(wanted: Wanted): uPlot.Options {
           wanted.onZoom({ from, to });
         },
       ],
-      draw: [(u) => drawMarks(u, wanted.marks(), colour)],
+      draw: [(u) => drawMarks(u, wanted.marks(), colour), (u) => drawTags(u, wanted.series, longest, colour)],
       ready: [(u) => u.over.addEventListener('dblclick', () => wanted.onZoom(null))],
     },
   };
@@ -156,6 +161,51 @@ function drawMarks(
     ctx.font = `${(mark.tone === 'muted' ? 8 : 11) * devicePixelRatio}px sans-serif`;
     ctx.fillText(MARK_TONES[mark.tone].sign, x, bbox.top);
   }
+  ctx.restore();
+}
+
+// Pixels.
+const TAG_LETTER = 7;
+const TAG_HEIGHT = 12;
+
+/** Names curves where they end: colours and dashes alone nobody tells apart when there are many. */
+function drawTags(
+  u: uPlot,
+  series: readonly PlotSeries[],
+  longest: number,
+  colour: (name: string) => string,
+): void {
+  const { ctx, bbox } = u;
+  const ends = series.flatMap((one, i) => {
+    const column = u.data[i + 1] as (number | null)[];
+    const at = column.findLastIndex((value) => value !== null);
+    if (one.tag === '' || (one.kind !== 'line' && one.kind !== 'dots') || at < 0) return [];
+    return [{ one, x: u.valToPos(u.data[0][at]!, 'x', true), y: u.valToPos(column[at]!, 'y', true) }];
+  });
+  const scale = devicePixelRatio;
+  const size = { width: (longest * TAG_LETTER + 4) * scale, height: TAG_HEIGHT * scale };
+  const heights = placeTags(ends, size, bbox.top, bbox.top + bbox.height);
+  ctx.save();
+  ctx.font = `${11 * scale}px sans-serif`;
+  ctx.textAlign = 'left';
+  ctx.textBaseline = 'middle';
+  ctx.lineJoin = 'round';
+  ends.forEach(({ one, x, y }, i) => {
+    const height = heights[i]!;
+    const left = x + 5 * scale;
+    ctx.strokeStyle = colour(one.colour);
+    ctx.lineWidth = scale;
+    ctx.beginPath();
+    ctx.moveTo(x, Math.min(Math.max(y, bbox.top), bbox.top + bbox.height));
+    ctx.lineTo(left - scale, height);
+    ctx.stroke();
+    // Curves behind it leave it readable.
+    ctx.strokeStyle = colour('surface');
+    ctx.lineWidth = 3 * scale;
+    ctx.strokeText(one.tag, left, height);
+    ctx.fillStyle = colour(one.colour);
+    ctx.fillText(one.tag, left, height);
+  });
   ctx.restore();
 }
 

@@ -36,7 +36,30 @@ test('a curve that is not smoothed is drawn itself, and validations are dots', (
   assert.equal(seriesFor(tableOf([line({ sparse: true })], 0).series[0]!, 'rgb(1, 2, 3)').points?.show, true);
 });
 
-test('of many curves the peaks have no bands, which would hide one another', () => {
-  const many = ['a', 'b', 'c', 'd'].map((label) => line({ label }));
+test('of many curves the peaks have no bands, which would hide one another: the raw curve goes through them', () => {
+  const spike: MetricPoint[] = [
+    [1, 3, 4, 3, 3],
+    [2, 3, 70, 4, 4],
+    [3, 3, 4, 3, 4],
+  ];
+  const many = ['a', 'b', 'c', 'd'].map((label) => line({ label, points: spike, dash: [2, 3] }));
+  for (const smoothing of [0, 0.6]) {
+    const { data, series } = tableOf(many, smoothing);
+    assert.deepEqual(
+      series.map((one) => one.kind),
+      Array(4).fill(['raw', 'line']).flat(),
+    );
+    for (const column of [1, 3, 5, 7])
+      assert.ok(data[column]!.includes(70), 'the spike of one report is drawn');
+    // The table behind the chart and the legend say the last values, or the smoothed ones.
+    assert.deepEqual(data[2], smoothing > 0 ? [3, 4, 4] : [3, 4, 3]);
+    assert.deepEqual(series[0]!.dash, [], 'no gap hides it');
+    assert.deepEqual(series[1]!.dash, [2, 3]);
+  }
+});
+
+test('of many curves of which each report is a point, the raw one is behind the smoothed one alone', () => {
+  const many = ['a', 'b', 'c', 'd'].map((label) => line({ label, points: [[1, 8, 8, 8, 7]] }));
   assert.deepEqual(kinds(many), Array(4).fill(['raw', 'line']).flat());
+  assert.deepEqual(kinds(many, 0), Array(4).fill('line'));
 });

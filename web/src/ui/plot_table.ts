@@ -1,6 +1,6 @@
 import type uPlot from 'uplot';
 import type { MetricPoint } from '../api/types.ts';
-import { align } from '../lib/downsample.ts';
+import { align, throughPeaks } from '../lib/downsample.ts';
 
 export interface Line {
   label: string;
@@ -10,6 +10,8 @@ export interface Line {
   dash?: number[];
   /** Points far apart, each a figure of its own: dots on the line, and no smoothing. */
   sparse?: boolean;
+  /** What is written at its end, in a few characters. */
+  tag?: string;
 }
 
 /** One column of a plot: a curve, what is behind it, or an edge of the band of its peaks. */
@@ -18,9 +20,10 @@ export interface PlotSeries {
   label: string;
   colour: string;
   dash: number[];
+  tag: string;
 }
 
-// More would hide one another's bands.
+// More would hide one another's bands: the raw curve goes through the peaks then.
 const MOST_BANDS = 3;
 
 /** uPlot's table, and what each column of it is, from the back to the front. */
@@ -29,28 +32,29 @@ export function tableOf(
   smoothing: number,
 ): { data: (number | null)[][]; series: PlotSeries[] } {
   const all = lines.map((line) => line.points);
+  const bands = lines.length <= MOST_BANDS;
   const [xs = [], ...last] = align(all);
   const [, ...smoothed] = align(all, 4);
-  const bands = lines.length <= MOST_BANDS;
-  const [, ...highs] = bands ? align(all, 2) : [];
+  const [, ...highs] = align(bands ? all : all.map(throughPeaks), 2);
   const [, ...lows] = bands ? align(all, 1) : [];
   const data: (number | null)[][] = [xs];
   const series: PlotSeries[] = [];
+  const add = (line: Line, kind: PlotSeries['kind'], column: (number | null)[]) => {
+    const { colour, label, dash = [], tag = '' } = line;
+    data.push(column);
+    series.push({ kind, colour, label, dash, tag });
+  };
   lines.forEach((line, i) => {
-    const { colour, label } = line;
-    const dash = line.dash ?? [];
-    if (bands && !line.sparse && line.points.some((p) => p[2] > p[1])) {
-      data.push(highs[i]!, lows[i]!);
-      series.push({ kind: 'high', colour, label, dash }, { kind: 'low', colour, label, dash });
+    const peaks = !line.sparse && line.points.some((p) => p[2] > p[1]);
+    const smooth = smoothing > 0 && !line.sparse && line.points.some((p) => p[4] !== undefined);
+    if (peaks && bands) {
+      add(line, 'high', highs[i]!);
+      add(line, 'low', lows[i]!);
     }
-    const raw = last[i]!;
-    if (smoothing > 0 && !line.sparse && line.points.some((p) => p[4] !== undefined)) {
-      data.push(raw, smoothed[i]!);
-      series.push({ kind: 'raw', colour, label, dash }, { kind: 'line', colour, label, dash });
-    } else {
-      data.push(raw);
-      series.push({ kind: line.sparse ? 'dots' : 'line', colour, label, dash });
-    }
+    // No dashes: a peak may be as thin as the gap between two.
+    if (peaks && !bands) add({ ...line, dash: [] }, 'raw', highs[i]!);
+    else if (smooth) add(line, 'raw', last[i]!);
+    add(line, line.sparse ? 'dots' : 'line', smooth ? smoothed[i]! : last[i]!);
   });
   return { data, series };
 }

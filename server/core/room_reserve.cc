@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <utility>
+
+#include "server/core/room.h"
+
+/// What a gang that has to wait gets first, and when.
+namespace imgd {
+
+/// When holders end; many devices in a row have the same.
+class Room::Ends {
+ public:
+  /// `ends` must outlive it.
+  explicit Ends(const EndTimes& ends) : known_(ends) {}
+
+  Instant Of(JobId holder) {
+    if (holder == last_) return end_;
+    const auto end = known_.find(holder);
+    last_ = holder;
+    return end_ = end == known_.end() ? Instant::max() : end->second;
+  }
+
+ private:
+  const EndTimes& known_;
+  JobId last_;
+  Instant end_ = Instant::max();
+};
+
+/// A node that a gang could have a part of.
+struct Room::Candidate {
+  Instant ready;  ///< when enough of its devices are free
+  uint32_t busy;  ///< of the devices that it needs there: how many are not free now
+  uint32_t node;
+};
+
+/// Of a device that was free at first.
+Instant Room::EndOfTaken(size_t device) const {
+  const auto end = given_back_.find(device);
+  return end == given_back_.end() ? Instant::max() : end->second;
+}
+
+/// When each device of a node that does comes free, with its index, the first one first.
+void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const {
+  out.clear();
+  const NodeSlots& slots = (*nodes_)[node];
+  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
+  Instant last = Instant::min();
+  for (size_t i = 0; i < slots.devices.size(); ++i) {
+    const size_t device = layout_->first[node] + i;
+    const Instant release = free_.Contains(device)        ? Instant::min()
+                            : slots.holders[i] == JobId() ? EndOfTaken(device)
+                                                          : ends.Of(slots.holders[i]);
+    last = std::max(last, release);
+    if (judged.does.empty() || judged.does[i]) out.emplace_back(release, slots.devices[i]);
+  }
+  // None of a whole node is any good before the last one.
+  if (view.frame->whole_nodes) {
+    for (auto& release : out) release.first = last;
+  }
+  // Mostly one job has all of them.
+  if (!std::is_sorted(out.begin(), out.end())) std::sort(out.begin(), out.end());
+}
+
+/// As Choose() has it: those of the smallest set of close nodes that is enough, of the narrowest kind that
+/// has one; all, where there is none.
+void Room::KeepClose(std::vector<Candidate>& candidates, size_t nodes) {
+  NumberLabels();
+  for (size_t level = kTopology.size(); level-- > 0;) {
+    std::vector<size_t> counts(layout_->label_counts[level]);
+    for (const auto& candidate : candidates) {
+      const uint32_t set = LabelsOf(candidate.node)[level];
+      if (set != kNoLabel) ++counts[set];
+    }
+    uint32_t smallest = kNoLabel;
+    for (uint32_t set = 0; set < counts.size(); ++set) {
+      const bool is_smaller = smallest == kNoLabel || counts[set] < counts[smallest];
+      if (counts[set] >= nodes && is_smaller) smallest = set;
+    }
+    if (smallest == kNoLabel) continue;
+    std::erase_if(candidates, [&](const auto& one) { return LabelsOf(one.node)[level] != smallest; });
+    return;
+  }
+}
+
+/// What is free now stays so until the rest is, whatever comes free first. They stay in the order of nodes.
+void Room::KeepLeastBusy(std::vector<Candidate>& candidates, size_t nodes) {
+  if (candidates.size() <= nodes) return;
+  const auto key = [](const Candidate& one) { return std::pair(one.busy, one.node); };
+  std::vector<std::pair<uint32_t, uint32_t>> keys;
+  keys.reserve(candidates.size());
+  for (const auto& one : candidates) keys.push_back(key(one));
+  const auto last = keys.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
+  std::nth_element(keys.begin(), last, keys.end());
+  std::erase_if(candidates, [&](const Candidate& one) { return key(one) > *last; });
+}
+
+/// When so many of them are ready, which there are.
+Instant Room::ReadyOf(const std::vector<Candidate>& candidates, size_t nodes) {
+  std::vector<Instant> ready;
+  ready.reserve(candidates.size());
+  for (const auto& one : candidates) ready.push_back(one.ready);
+  const auto last = ready.begin() + static_cast<std::ptrdiff_t>(nodes - 1);
+  std::nth_element(ready.begin(), last, ready.end());
+  return *last;
+}
+
+/// Of a node that has room for so many ranks.
+auto Room::CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
+                       std::vector<Release>& releases) const -> Candidate {
+  // Mostly nobody has any of them, or one job has all.
+  const auto& holders = (*nodes_)[node].holders;
+  if (free_on_[node] == holders.size()) return {Instant::min(), 0, node};
+  const bool one_holder = holders.front() != JobId() &&
+                          std::equal(holders.begin() + 1, holders.end(), holders.begin());
+  if (one_holder) return {ends.Of(holders.front()), ranks, node};
+  FindReleases(view, node, ends, releases);
+  const auto busy = std::count_if(releases.begin(), releases.begin() + ranks,
+                                  [](const auto& release) { return release.first != Instant::min(); });
+  return {releases[ranks - 1].first, static_cast<uint32_t>(busy), node};
+}
+
+std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& ends) {
+  std::optional<Instant> best;
+  std::vector<Candidate> chosen;
+  Ends known_ends(ends);
+  std::vector<Release> releases;
+  const QueuedJob anywhere = Anywhere(job);
+  const View& view = ViewOf(anywhere);
+  for (const Group& group : GroupsFor(anywhere)) {
+    std::vector<Candidate> candidates;
+    for (const uint32_t i : group.of->nodes) {
+      const NodeSlots& node = (*nodes_)[i];
+      // One that is only out of reach may come back in time.
+      if (node.lost || job.avoid.contains(node.id)) continue;
+      if ((*view.frame->judged)[layout_->sorts.of[i]].room < job.ranks_per_node) continue;
+      Candidate candidate = CandidateOn(view, i, job.ranks_per_node, known_ends, releases);
+      // When one that is out of reach is back, nobody knows.
+      if (!node.usable) candidate.ready = Instant::max();
+      candidates.push_back(candidate);
+    }
+    if (candidates.size() < job.nodes) continue;
+    const Instant start = ReadyOf(candidates, job.nodes);
+    if (best && start >= *best) continue;
+    best = start;
+    std::erase_if(candidates, [start](const Candidate& candidate) { return candidate.ready > start; });
+    // Where nobody knows when it starts, all that counts is that fewer and fewer devices are waited for.
+    if (job.nodes > 1 && start != Instant::max()) KeepClose(candidates, job.nodes);
+    KeepLeastBusy(candidates, job.nodes);
+    chosen = std::move(candidates);
+  }
+  if (!best) return std::nullopt;
+  Reservation reserved{.job = job.id};
+  // Where all is free already it is nodes out of reach that it waits for.
+  if (*best != Instant::max() && *best != Instant::min()) reserved.from = *best;
+  for (const auto& candidate : chosen) {
+    FindReleases(view, candidate.node, known_ends, releases);
+    std::vector<uint32_t> devices;
+    for (uint32_t i = 0; i < job.ranks_per_node; ++i) devices.push_back(releases[i].second);
+    const auto first_rank = static_cast<uint32_t>(reserved.parts.size()) * job.ranks_per_node;
+    reserved.parts.push_back(PartOn(candidate.node, first_rank, std::move(devices), job.needs));
+  }
+  return reserved;
+}
+
+}  // namespace imgd

@@ -1,0 +1,129 @@
+import { useMemo, useRef, useState } from 'preact/hooks';
+import { api } from '../api/client.ts';
+import type { Range } from '../api/job_data.ts';
+import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
+import type { look } from '../lib/compare.ts';
+import { isOver, stateOf } from '../lib/jobs.ts';
+import { current, setQuery } from '../lib/route.ts';
+import { useStore } from '../lib/store.ts';
+import { Segments, Trouble } from '../ui/bits.tsx';
+import { Chart, Zoom } from '../ui/chart.tsx';
+import type { Line } from '../ui/plot_table.ts';
+import { useData, useEvery } from '../ui/use_data.ts';
+
+/** How often what still runs is asked for anew. */
+export const EVERY_MS = 5000;
+/** Of each curve. */
+const POINTS = 600;
+const METRICS = [
+  ['val_top1', 'Validation top-1'],
+  ['loss', 'Training loss'],
+  ['val_loss', 'Validation loss'],
+  ['val_top5', 'Top-5'],
+  ['top1', 'Training top-1'],
+  ['images_per_second', 'Images/s'],
+  ['learning_rate', 'Learning rate'],
+] as const;
+type Name = (typeof METRICS)[number][0];
+const AXES = [
+  ['epoch', 'Epoch'],
+  ['step', 'Step'],
+  ['images', 'Images'],
+  ['time', 'Time'],
+] as const;
+
+/** A job that is compared. */
+export interface Run extends GetJobResponse {
+  id: string;
+  /** How it is drawn: by its place among those asked for, so that others keep theirs when one goes. */
+  look: ReturnType<typeof look>;
+}
+
+export const isLive = ({ job }: Run) => !isOver(stateOf(job));
+
+/** A figure's curves over one another. */
+export function Curves({ runs }: { runs: readonly Run[] }) {
+  const { query } = useStore(current);
+  const name = (METRICS.find(([key]) => key === query.get('metric'))?.[0] ?? 'val_top1') as Name;
+  const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'epoch') as MetricAxis;
+  const [smoothing, setSmoothing] = useState(0.6);
+  const [range, setRange] = useState<Range | null>(null);
+  const validation = name.startsWith('val_');
+  const { data, error, reload } = useFigure(runs, name, axis, range, validation ? 0 : smoothing);
+  const lines = useMemo((): Line[] => {
+    if (!data || data.length !== runs.length) return [];
+    return runs.map(({ job, look }, i) => ({
+      label: `${job.id} ${job.name}`,
+      tag: job.id,
+      points: data[i]!,
+      sparse: validation,
+      ...look,
+    }));
+  }, [data, runs, validation]);
+  const choose = (what: { metric?: string; x?: string }) => {
+    setRange(null);
+    setQuery(what);
+  };
+  return (
+    <section>
+      <div class="row" style={{ marginBottom: '12px' }}>
+        <Segments label="Figure" options={METRICS} value={name} onChange={(metric) => choose({ metric })} />
+        <Segments label="Horizontal axis" options={AXES} value={axis} onChange={(x) => choose({ x })} />
+        {!validation && (
+          <label class="inline">
+            Smoothing
+            <input
+              type="range"
+              min="0"
+              max="0.99"
+              step="0.01"
+              value={smoothing}
+              onInput={(event) => setSmoothing(Number(event.currentTarget.value))}
+            />
+          </label>
+        )}
+        <span class="grow" />
+        <Zoom range={range} showAll={() => setRange(null)} />
+      </div>
+      {error && !data ? (
+        <div class="panel">
+          <Trouble text={error} retry={reload} />
+        </div>
+      ) : (
+        <Chart
+          title={METRICS.find(([key]) => key === name)![1]}
+          lines={lines}
+          axis={axis}
+          smoothing={smoothing}
+          height={340}
+          elapsed
+          share={/top\d$/.test(name)}
+          cutPeaks={name.endsWith('loss')}
+          onZoom={setRange}
+        />
+      )}
+    </section>
+  );
+}
+
+/** A figure of each run, the whole of it or a part. By time, it is that since the run's first figure: runs of different days
+ * lie on one another. */
+function useFigure(runs: readonly Run[], name: Name, axis: MetricAxis, range: Range | null, smooth: number) {
+  const starts = useRef(new Map<string, number>());
+  const one = async (id: string, signal: AbortSignal): Promise<MetricPoint[]> => {
+    const start = (axis === 'time' && range && starts.current.get(id)) || 0;
+    const part = range && { from: range.from + start, to: range.to + start };
+    const { series } = await api.metrics(id, [name], axis, { points: POINTS, smooth, ...part }, signal);
+    const points = series[0]?.points ?? [];
+    if (axis !== 'time' || points.length === 0) return points;
+    if (!range) starts.current.set(id, points[0]![0]);
+    const first = starts.current.get(id) ?? 0;
+    return points.map(([x, ...rest]) => [x - first, ...rest] as MetricPoint);
+  };
+  const loaded = useData(
+    `curves ${runs.map(({ id }) => id).join()} ${name} ${axis} ${range?.from} ${range?.to} ${smooth}`,
+    (signal) => Promise.all(runs.map(({ id }) => one(id, signal))),
+  );
+  useEvery(runs.some(isLive) ? EVERY_MS : 0, loaded.reload);
+  return loaded;
+}

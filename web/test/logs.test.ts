@@ -1,0 +1,55 @@
+// The log of a job: by keys, and while it is followed for long.
+import assert from 'node:assert/strict';
+import { browserTest, tabTo } from './harness.ts';
+
+browserTest('by keys alone: a line of the log is linked to', async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91/logs?rank=0`);
+  await page.locator('.log .line').first().waitFor();
+  await tabTo(page, page.getByRole('log'));
+  await page.keyboard.press('Tab');
+  const number = await page.evaluate(() => {
+    const link = document.activeElement!;
+    return link.matches('.log .line a') ? link.textContent : '';
+  });
+  assert.match(number!, /^\d+$/, 'the lines follow on the log');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/line=2\.0\.\d+/);
+  assert.equal(await page.locator('.line.chosen .no').textContent(), number);
+  await page.goto(page.url());
+  assert.equal(await page.locator('.line.chosen .no').textContent(), number);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a log that is followed for long keeps a bounded newest part, and what was before it can be read', async ({ page, server, base }) => {
+  const one = server.world.jobs.get('91')!;
+  one.run.epochs = 1e6;
+  await page.goto(`${base}/jobs/91/logs?rank=0`);
+  const told = page.locator('header [aria-live]', { hasText: 'lines' });
+  const stretch = async () => (await told.textContent())!.replaceAll('\u202f', '').match(/\d+/g)!.map(Number) as [number, number];
+  await told.waitFor();
+  const [, begun] = await stretch();
+  const write = async (lines: number) => {
+    one.step += lines * 50;
+    const last = one.step / 50;
+    await page.waitForFunction(
+      (wanted) => {
+        const text = document.querySelector('header span[aria-live]')!.textContent!.replaceAll('\u202f', '');
+        return text.endsWith(`to ${wanted}`);
+      },
+      Math.floor(last),
+    );
+  };
+  await write(15_000);
+  assert.deepEqual(await stretch(), [1, begun + 15_000], 'as long as they are few, all are kept');
+  await write(15_000);
+  const [first, last] = await stretch();
+  assert.equal(last, begun + 30_000);
+  assert.ok(last - first < 26_000, `${last - first} lines are kept`);
+  // It goes on, and back.
+  await write(10);
+  await page.locator('.log').evaluate((log) => log.scrollTo(0, 0));
+  await page.getByRole('button', { name: 'Older lines' }).click();
+  await page.waitForFunction(
+    (wanted) => document.querySelector('header span[aria-live]')!.textContent!.replaceAll('\u202f', '').startsWith(`lines ${wanted} `),
+    first - 5000,
+  );
+}, { everyMs: 0 }); // biome-ignore format: one argument
