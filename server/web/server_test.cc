@@ -303,14 +303,16 @@ size_t Append(char* data, size_t, size_t size, void* text) {
   return size;
 }
 
-/// What curl gets, or its error.
-std::pair<CURLcode, std::string> Fetch(const std::string& url, const std::string& ca_file) {
+/// What curl gets, or its error; with a limit, at so many bytes a second.
+std::pair<CURLcode, std::string> Fetch(const std::string& url, const std::string& ca_file,
+                                       curl_off_t most_per_second = 0) {
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> easy(curl_easy_init(), &curl_easy_cleanup);
   std::string body;
   curl_easy_setopt(easy.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(easy.get(), CURLOPT_CAINFO, ca_file.c_str());
   curl_easy_setopt(easy.get(), CURLOPT_NOPROXY, "*");
   curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT, 60L);
+  curl_easy_setopt(easy.get(), CURLOPT_MAX_RECV_SPEED_LARGE, most_per_second);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, Append);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &body);
   const CURLcode code = curl_easy_perform(easy.get());
@@ -362,14 +364,27 @@ TEST_F(WebServerTest, WhatIsLongerThanARecordComesWholeByTls) {
   std::string whole;
   for (int i = 0; i < 15; ++i) whole += std::string(100'000, static_cast<char>('a' + i % 10));
   EXPECT_TRUE(body == whole) << body.size() << " bytes came";
-  // Pieces of a feed, too, come in their order, however many at once.
+}
+
+TEST_F(WebServerTest, WhoReadsSlowlyByTlsHearsAllInItsOrder) {
+  const SystemClock clock;
+  const auto authority = Authority::Open({.folder = folder}, &clock);
+  ASSERT_TRUE(authority.has_value()) << authority.error().message;
+  settings.certificate = (*authority)->certificate_path();
+  settings.key = (*authority)->key_path();
+  settings.most_unsent_bytes = 100'000'000;
+  Start();
   std::pair<CURLcode, std::string> heard;
-  std::thread listens([&] { heard = Fetch(base + "/feed", (*authority)->ca_path()); });
+  std::thread listens([&] {
+    heard =
+        Fetch(fmt::format("https://127.0.0.1:{}/feed", server->port()), (*authority)->ca_path(), 20'000'000);
+  });
   const auto listener = TakeListener().lock();
   ASSERT_TRUE(listener);
+  // More than the system takes at once.
   std::string said;
-  for (int i = 0; i < 40; ++i) {
-    const std::string piece(10'000, static_cast<char>('a' + i % 26));
+  for (int i = 0; i < 400; ++i) {
+    const std::string piece(100'000, static_cast<char>('a' + i % 26));
     said += piece;
     listener->Send(Chunk(piece), {});
   }

@@ -63,7 +63,7 @@ class TlsStream {
   };
   /// What OpenSSL reads from and writes to in the socket's place.
   struct Wire {
-    static constexpr size_t kMost = 4096;  ///< of one read; a record may take several
+    static constexpr size_t kMost = 4096;            ///< of one read; a record may take several
     std::unique_ptr<std::array<char, kMost>> space;  ///< while something of it is awaited or unread
     std::string_view unread;
     std::string unsent;

@@ -115,11 +115,14 @@ def reporting(daemon: Daemon) -> Iterator[None]:
 
 
 def listening(count: int, tls: bool) -> dict[str, float]:
-    """Cores that imgd uses, and its memory in MB, while so many listen to all that 40 jobs report."""
+    """Cores that imgd uses, its memory in MB, and how much of that is for those who listen, while so many listen to
+    all that 40 jobs report."""
     with tempfile.TemporaryDirectory() as root:
         daemon = Daemon(Path(root), tls)
         try:
             with reporting(daemon):
+                time.sleep(3)
+                alone = daemon.megabytes()
                 listeners = Listeners(daemon.web, count, daemon.ca)
                 listeners.read_for(3)
                 before = daemon.cpu_seconds()
@@ -132,7 +135,7 @@ def listening(count: int, tls: bool) -> dict[str, float]:
                 listeners.close()
         finally:
             daemon.end()
-    return {"cores": cores, "MB": megabytes}
+    return {"cores": cores, "MB": megabytes, "MB for them": megabytes - alone}
 
 
 def listeners(n: int) -> list[Case]:
@@ -144,8 +147,11 @@ def listeners(n: int) -> list[Case]:
         what = f"{JOBS} jobs report a step a second, {count:,} listen{way}"
         cases += [
             Case(f"{what}: processor", "cores", "lower", {"imgd": seen.figure("cores")}, "at most 0.5" if tls else ""),
-            Case(f"{what}: memory", "MB", "lower", {"imgd": seen.figure("MB")}, "at most 100" if tls else ""),
+            Case(f"{what}: memory", "MB", "lower", {"imgd": seen.figure("MB")}),
         ]
+        if count:
+            goal = "at most 100" if tls else ""
+            cases.append(Case(f"{what}: memory for them", "MB", "lower", {"imgd": seen.figure("MB for them")}, goal))
     return cases
 
 
@@ -185,9 +191,9 @@ def report_job(daemon: Daemon, number: int) -> str:
     return job
 
 
-# What pages are meant to take at most, ms. The first chart's is what imgd promises; the first rows of a table are the same to
-# who opens a page. Above 50 ms browsers speak of a long task (W3C Long Tasks): a stall. An answer to a key is felt as immediate
-# within 100 ms (RAIL); the filter of the table waits for a pause in the typing before, of 150 ms.
+# What pages are meant to take at most, ms. The first chart's is what imgd promises; the first rows of a table are the
+# same to who opens a page. Above 50 ms browsers speak of a long task (W3C Long Tasks): a stall. An answer to a key is
+# felt as immediate within 100 ms (RAIL); the filter of the table waits for a pause in the typing before, of 150 ms.
 GOALS = {"first chart": 300, "first rows": 300, "longest stall": 50, "filter": 150 + 100, "search": 100}
 
 

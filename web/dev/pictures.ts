@@ -6,7 +6,7 @@ export const THEMES = ['light', 'dark'] as const;
 type Picture = [string, string, ((page: Page) => Promise<unknown>)?, number?];
 
 export const MOST_HEIGHT = 900;
-const LONG = 4000;
+const LONG = 3000;
 
 /** The pictures of the dashboard: docs/images/NAME-THEME.png. The first of the jobs has its own pages shown. */
 export function picturesOf(jobs: readonly string[]): Picture[] {
