@@ -109,8 +109,8 @@ auto Room::CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& en
   // Mostly nobody has any of them, or one job has all.
   const auto& holders = (*nodes_)[node].holders;
   if (free_on_[node] == holders.size()) return {Instant::min(), 0, node};
-  const bool one_holder = holders.front() != JobId() &&
-                          std::equal(holders.begin() + 1, holders.end(), holders.begin());
+  const bool one_holder =
+      holders.front() != JobId() && std::equal(holders.begin() + 1, holders.end(), holders.begin());
   if (one_holder) return {ends.Of(holders.front()), ranks, node};
   FindReleases(view, node, ends, releases);
   const auto busy = std::count_if(releases.begin(), releases.begin() + ranks,

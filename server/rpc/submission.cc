@@ -58,7 +58,8 @@ class Checks {
   void Look(const Submission& job) {
     // What may grow has to see its checkpoints from more than one node.
     const uint32_t nodes = std::max(job.nodes, std::min(job.max_nodes, 2U));
-    const PlaceChecks::Asked asked(job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.checkpoint_parent);
+    const PlaceChecks::Asked asked(job.nodes, job.max_nodes, job.ranks_per_node, job.needs,
+                                   job.checkpoint_parent);
     if (!seen_.insert(asked).second) return;
     const auto found = view_.checks.Of(asked, [&] { return LookAtNodes(job, nodes); });
     for (const auto& warning : found.warnings) Warn(warning);
@@ -87,8 +88,7 @@ class Checks {
                          .ranks_per_node = job.ranks_per_node,
                          .needs = job.needs};
     if (!view_.nodes.empty() && FitOf(view_.snapshot.nodes, gang).with_lost < job.nodes)
-      found.warnings.push_back(
-          ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
+      found.warnings.push_back(ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
     return found;
   }
 
