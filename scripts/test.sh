@@ -78,7 +78,7 @@ sanitizer_tests() {
   build --all --preset "$preset"
   # tsan.txt names gRPC's frames only: Debian's gRPC is not instrumented.
   IMGD_SIM_SEEDS=60 ASAN_OPTIONS="detect_leaks=1:abort_on_error=1" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" \
-    TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/tests/suppressions/tsan.txt" ctest_preset "$preset"
+    TSAN_OPTIONS="halt_on_error=1:history_size=7:suppressions=$PWD/tests/suppressions/tsan.txt" ctest_preset "$preset"
 }
 
 # fuzz_one NAME: runs a fuzzer with its inputs; what crashes it is printed with the file that does.

@@ -322,7 +322,7 @@ MUTANTS = [
     Mutant("nodes of a set that have just enough are overlooked", "close_sets.cc",
            "if (counts[set] == nodes) return set;", "if (counts[set] == nodes) continue;"),
     Mutant("who is before it takes nothing in a forecast", "forecast.cc",
-           "for (size_t i = 0; i < place; ++i) future.Place(queue[i]);", "(void)kMostWork;"),
+           "starts[place] = future.Place(queue[place]);", "starts[place] = Future(cluster).Place(queue[place]);"),
     Mutant("a forecast is for a time before the job may start", "forecast.cc",
            "  if (start) start = std::max(*start, earliest);\n", ""),
     Mutant("a forecast takes no account of who has to give way", "forecast.cc",

@@ -32,8 +32,10 @@ export function GpuCells({ node, label }: { node: Node; label: (device: Device) 
                 : 'free';
         const inside = (
           <>
-            <span>{known && job > 0 ? percent(busy, 0) : word}</span>
-            {known && trouble && <span aria-hidden="true"> !</span>}
+            <span>
+              {known && job > 0 ? percent(busy, 0) : word}
+              {known && trouble && <b aria-hidden="true">\u00a0!</b>}
+            </span>
             {job > 0 && <small> #{device.job_id}</small>}
             <span class="hidden"> {text}</span>
           </>

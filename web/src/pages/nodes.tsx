@@ -211,10 +211,11 @@ function NodeRow({ node, names }: { node: Node; names: NameOf }) {
       <div class="muted">
         <BusyCurve node={node} />
         {condition.why && <div>{condition.why}</div>}
-        {jobsOn(node).map((id) => (
-          <a key={id} href={`/jobs/${id}`}>
-            {names(id).replace(/^job /, '#')}
-          </a>
+        {jobsOn(node).map((id, i) => (
+          <span key={id}>
+            {i > 0 && ', '}
+            <a href={`/jobs/${id}`}>{names(id).replace(/^job /, '#')}</a>
+          </span>
         ))}
       </div>
       <div class="row" style={{ justifyContent: 'flex-end' }}>
