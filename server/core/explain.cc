@@ -407,6 +407,11 @@ std::string WaitTexts::Of(const Waiting& waiting) {
   return known->second + PlaceText(cluster_, waiting);
 }
 
+std::string ExplainMatch(const LogMatch& match) {
+  return fmt::format("its log says \"{}\"{}{} (pattern {})", match.line, match.label.empty() ? "" : ": ",
+                     match.label, match.pattern);
+}
+
 std::string ExplainByHand(const ByHand& run) {
   if (run.hosts.size() == 1) return fmt::format("started by hand on {}", run.hosts.front());
   return fmt::format("started by hand on {} and {}", run.hosts.front(),

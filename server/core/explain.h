@@ -49,6 +49,9 @@ class WaitTexts {
   std::map<Shape, std::string> known_;  ///< without its place in the queue
 };
 
+/// "its log says \"CUDA error: uncorrectable ECC error\": a GPU is broken (pattern ecc)".
+std::string ExplainMatch(const LogMatch& match);
+
 /// "started by hand on gpu-3", or "... and 2 other hosts".
 std::string ExplainByHand(const ByHand& run);
 

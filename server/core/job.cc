@@ -232,12 +232,6 @@ Verdict GaveBack(const JobRecord& job, const Reason& cause, uint64_t last_step) 
   return {JobState::kQueued, {StopCode(run.stop), std::move(text)}, actor, false};
 }
 
-/// "; its log says \"CUDA error: uncorrectable ECC error\": a GPU is broken (pattern ecc)".
-std::string TextOf(const LogMatch& match) {
-  return fmt::format("; its log says \"{}\"{}{} (pattern {})", match.line, match.label.empty() ? "" : ": ",
-                     match.label, match.pattern);
-}
-
 /// Why a failed job is not tried again; nothing where it is.
 std::optional<Reason> GivenUp(const JobRecord& job, const Cause& cause, const Verdict& verdict) {
   const std::string& text = verdict.reason.text;
@@ -271,7 +265,7 @@ Verdict Failed(const JobRecord& job, const Cause& cause) {
                   .counts = Counts(cause),
                   .node = cause.node,
                   .match = cause.match};
-  if (cause.match) verdict.reason.text += TextOf(*cause.match);
+  if (cause.match) verdict.reason.text += fmt::format("; {}", ExplainMatch(*cause.match));
   verdict.crashes = After(job.run.progressed ? Crashes{} : job.crashes,
                           cause.crash && verdict.counts ? std::optional(cause.place) : std::nullopt,
                           TellsOfSickNode(cause.match) ? NodeId() : cause.node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "server/core/explain.h"
 #include "server/core/job.h"
 #include "server/core/reactor.h"
 #include "server/core/trial.h"
@@ -53,9 +54,7 @@ std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const Log
   state_.EditNode(node).strikes = {{job.id, job.name}};
   return SetAsideByImgd(
       node, AsideBy::kPattern,
-      fmt::format("job {} ({}) failed there, and its log says \"{}\"{}{} (pattern {})", job.id, job.name,
-                  match.line, match.label.empty() ? "" : ": ", match.label, match.pattern),
-      now, out);
+      fmt::format("job {} ({}) failed there, and {}", job.id, job.name, ExplainMatch(match)), now, out);
 }
 
 /// The job got somewhere, so its nodes can't be all that bad; of `but` it is not known.

@@ -161,7 +161,7 @@ class Room {
   Candidate CandidateOn(const View& view, uint32_t node, uint32_t ranks, Ends& ends,
                         std::vector<Release>& releases) const;
   static Instant ReadyOf(const std::vector<Candidate>& candidates, size_t nodes);
-  void KeepClose(std::vector<Candidate>& candidates, size_t nodes);
+  void KeepClose(std::vector<Candidate>& candidates, uint32_t nodes);
   static void KeepLeastBusy(std::vector<Candidate>& candidates, size_t nodes);
   size_t IndexOf(const NodeId& id) const;
   const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {

@@ -62,21 +62,17 @@ void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector
 
 /// As Choose() has it: those of the smallest set of close nodes that is enough, of the narrowest kind that
 /// has one; all, where there is none.
-void Room::KeepClose(std::vector<Candidate>& candidates, size_t nodes) {
+void Room::KeepClose(std::vector<Candidate>& candidates, uint32_t nodes) {
   NumberLabels();
   for (size_t level = kTopology.size(); level-- > 0;) {
-    std::vector<size_t> counts(layout_->label_counts[level]);
+    CloseSets sets(layout_->label_counts[level], 1);
     for (const auto& candidate : candidates) {
       const uint32_t set = LabelsOf(candidate.node)[level];
-      if (set != kNoLabel) ++counts[set];
+      if (set != kNoLabel) sets.Add(set, candidate.node, 1);
     }
-    uint32_t smallest = kNoLabel;
-    for (uint32_t set = 0; set < counts.size(); ++set) {
-      const bool is_smaller = smallest == kNoLabel || counts[set] < counts[smallest];
-      if (counts[set] >= nodes && is_smaller) smallest = set;
-    }
-    if (smallest == kNoLabel) continue;
-    std::erase_if(candidates, [&](const auto& one) { return LabelsOf(one.node)[level] != smallest; });
+    const auto smallest = sets.Smallest(1, nodes);
+    if (!smallest) continue;
+    std::erase_if(candidates, [&](const auto& one) { return LabelsOf(one.node)[level] != *smallest; });
     return;
   }
 }

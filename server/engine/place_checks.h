@@ -34,7 +34,8 @@ class PlaceChecks {
     }
     Found found = look();
     const std::lock_guard lock(mutex_);
-    if (known_.size() < kMostKnown) known_.emplace(asked, found);
+    if (known_.size() >= kMostKnown) known_.clear();
+    known_.emplace(asked, found);
     return found;
   }
 

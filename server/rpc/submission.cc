@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "common/sweep_members.h"
@@ -60,7 +59,6 @@ class Checks {
     const uint32_t nodes = std::max(job.nodes, std::min(job.max_nodes, 2U));
     const PlaceChecks::Asked asked(job.nodes, job.max_nodes, job.ranks_per_node, job.needs,
                                    job.checkpoint_parent);
-    if (!seen_.insert(asked).second) return;
     const auto found = view_.checks.Of(asked, [&] { return LookAtNodes(job, nodes); });
     for (const auto& warning : found.warnings) Warn(warning);
     if (!found.refusal || out_.order.refusal) return;
@@ -95,7 +93,6 @@ class Checks {
   const ClusterView& view_;
   const std::string& file_;
   CheckedSubmit& out_;
-  std::set<PlaceChecks::Asked> seen_;
 };
 
 /// When and where a job starts depends on these.
