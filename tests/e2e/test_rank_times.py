@@ -47,7 +47,7 @@ def test_each_ranks_steps_are_there_once_the_job_has_ended(cluster: Cluster, mak
 
 
 def test_of_a_slow_rank_the_own_work_is_what_takes_longer(cluster: Cluster, make_job: MakeJob) -> None:
-    job = cluster.submit(make_job(nodes=2, epochs=30), "limits={silence: 10m, step: 10m, input: 10m, autotune: 10m}")
+    job = cluster.submit(make_job(nodes=2, epochs=9), "limits={silence: 10m, step: 10m, input: 10m, autotune: 10m}")
     begun = int(cluster.wait_step(job, 5, 120)["last_step"]["step"])
     with Slowed(cluster.rank_pids(job)[1]):
         ended = int(cluster.wait_step(job, begun + 60, 240)["last_step"]["step"])
