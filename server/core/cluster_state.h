@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/container/flat_map.hpp>
 #include <deque>
 #include <map>
 #include <optional>
@@ -29,6 +30,8 @@ struct Holding {
   Shared<AccountNames> accounts = {};  ///< of those that are the same each has one place
   uint32_t devices = 0;                ///< more than its ranks where it has nodes for itself
 };
+/// By job. Each pass goes through all of them several times: a row in memory, not a tree.
+using Holdings = boost::container::flat_map<JobId, Holding>;
 
 /// All that the core remembers: live jobs, some that ended lately, and nodes. A small transaction: what was
 /// changed since the last Commit() is known, and Rollback() undoes it. One owner thread.
@@ -49,7 +52,7 @@ class ClusterState {
   /// Jobs that hold devices.
   const std::set<JobId>& active() const { return active_; }
   /// The same with what they hold; good until the next change.
-  const std::map<JobId, Holding>& holdings() const { return holdings_; }
+  const Holdings& holdings() const { return holdings_; }
   /// Jobs that were started by hand and have not ended.
   const std::set<JobId>& by_hand() const { return by_hand_; }
   /// Jobs that wait and may start when there is room for them: without those that held_back() has.
@@ -151,7 +154,7 @@ class ClusterState {
   OneOfEach<Needs> needs_;                 ///< of those in the queue
   OneOfEach<AccountNames> account_names_;  ///< the same, and of those that hold devices
   std::set<JobId> active_;
-  std::map<JobId, Holding> holdings_;
+  Holdings holdings_;
   std::set<JobId> by_hand_;
   JobQueue queue_;
   std::map<JobId, QueuedJob> queued_;  ///< the key under which the job stands in the queue

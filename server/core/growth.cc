@@ -122,8 +122,8 @@ struct Growth::Extra {
   }
 };
 
-Growth::Growth(Snapshot cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming)
-    : cluster_(std::move(cluster)) {
+Growth::Growth(Snapshot& cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming)
+    : cluster_(cluster) {
   FindOpen(waiting, coming);
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
@@ -281,7 +281,8 @@ std::string ExplainSize(const JobRecord& job, const Snapshot& cluster,
     if (wait > Duration::zero()) return fmt::format("it may grow in {} (resize_interval)", TimeText(wait));
     QueuedJob entry = EntryOf(job);
     entry.avoid = job.run.avoided;
-    Growth growth(cluster, waiting, {});
+    Snapshot own = cluster;
+    Growth growth(own, waiting, {});
     return growth.Find(entry, job.run.parts) ? "more have just come free, and it soon goes on with them"
                                              : growth.WhyNot(entry, job.run.parts);
   };

@@ -15,10 +15,11 @@ namespace imgd {
 /// What jobs may grow onto: free devices of nodes that nobody who waits could use.
 class Growth {
  public:
+  /// Take() is noted in `cluster`, which must outlive this.
   /// `waiting`, `coming`: the queue, and those who will be in it when their ranks have ended. Where all nodes
   /// that are not lost are too few for one of these it counts as nobody. Cost: O(nodes + those who wait +
   /// sorts of nodes * kinds of those who wait).
-  Growth(Snapshot cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
+  Growth(Snapshot& cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
 
   /// The gang of a job that runs on `parts`, with as many more nodes as it may have, the nearest to its first
   /// one before others, and of these the fullest; the quotas of its accounts hold, and while one of these
@@ -42,7 +43,7 @@ class Growth {
   uint32_t LeftOfQuotas(const QueuedJob& job) const;
   void NumberRanks(std::vector<Part>& parts) const;
 
-  Snapshot cluster_;
+  Snapshot& cluster_;
   std::vector<size_t> open_;       ///< nodes that something is free on and nobody waits for
   std::set<std::string> claimed_;  ///< accounts of those who wait
   std::map<std::string, std::vector<size_t>> groups_;  ///< of nodes that share the folder, by folder

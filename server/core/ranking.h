@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,7 @@ class ByAccounts {
 
  private:
   std::function<Value(const std::string& account)> look_;
-  std::map<const AccountNames*, std::array<Value, 2>> known_;
+  std::unordered_map<const AccountNames*, std::array<Value, 2>> known_;
 };
 
 /// Since when the job waits, if it had not held devices between: what it held them for is no wait.

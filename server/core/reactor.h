@@ -275,8 +275,8 @@ class Reactor {
   void CountSilence(Duration passed, Now now, Actions& out);
   void CountSilenceByHand(Duration passed, Now now, Actions& out);
   void EndByHand(JobId job, JobState to, Reason reason, Now now, Actions& out);
-  void CheckTimeouts(JobId job, Now now);
-  void CheckTimeLimit(JobId job, Now now);
+  void CheckTimeouts(const JobRecord& job, Now now);
+  void CheckTimeLimit(const JobRecord& known, Now now);
   /// `node`: whose fault it is; an empty name where nobody knows.
   void AddTrouble(JobId job, ReasonCode code, std::string text, const NodeId& node = {});
 
@@ -345,8 +345,8 @@ class Reactor {
   bool CanTake(const Part& part) const;
   std::vector<JobId> MayGrow(Now now);
   bool BackoffDue(Now now) const;
-  /// `rows`: of a snapshot that is not needed any more, whose memory is used again.
-  Snapshot FreeAndHeld(Now now, std::vector<NodeSlots> rows = {}) const;
+  /// `memory`: a snapshot that is not needed any more, whose memory is used again.
+  Snapshot FreeAndHeld(Now now, Snapshot memory = {}) const;
   void AddHolder(const Holding& holding, Snapshot& snapshot) const;
   void AddStarted(const Placement& placement, Snapshot& snapshot) const;
   void AddPlanned(Snapshot& snapshot) const;
@@ -375,7 +375,7 @@ class Reactor {
     GangPulses ranks;
   };
   std::map<JobId, Watched> watched_;  ///< by job; never stored
-  std::vector<NodeSlots> rows_;       ///< the memory of the last pass's nodes, for the next
+  Snapshot last_seen_;                ///< by the last pass; nothing but memory for the next
 };
 
 }  // namespace imgd

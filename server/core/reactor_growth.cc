@@ -97,7 +97,7 @@ std::vector<JobId> Reactor::MayGrow(Now now) {
   return out;
 }
 
-/// `cluster`: MakeSnapshot() of this moment; it may be taken.
+/// `cluster`: MakeSnapshot() of this moment; what jobs grow onto is taken from it.
 void Reactor::Grow(Snapshot& cluster, Now now, Actions& out) {
   const auto before = std::exchange(could_grow_since_, {});
   const auto may = MayGrow(now);
@@ -106,7 +106,7 @@ void Reactor::Grow(Snapshot& cluster, Now now, Actions& out) {
   for (const auto& [id, holding] : state_.holdings()) {
     if (ComesToQueue(holding.job->run.stop)) coming.push_back(EntryOf(*holding.job));
   }
-  Growth growth(std::move(cluster), state_.queue(), coming);
+  Growth growth(cluster, state_.queue(), coming);
   for (const JobId id : may) {
     if (!growth.HasOpenNodes()) return;
     const JobRecord& job = *state_.FindJob(id);

@@ -357,7 +357,7 @@ void Reactor::OnTick(Now now, Actions& out) {
   last_tick_ = now.steady;
   CountSilence(passed, now, out);
   CountSilenceByHand(passed, now, out);
-  for (const JobId id : state_.active()) CheckTimeouts(id, now);
+  for (const auto& [id, holding] : state_.holdings()) CheckTimeouts(*holding.job, now);
   ChargeAll(now);
   if (ForgettingDue(now)) {
     ForgetOld(now.wall);
@@ -395,31 +395,29 @@ void Reactor::CountSilence(Duration passed, Now now, Actions& out) {
   }
 }
 
-void Reactor::CheckTimeLimit(JobId id, Now now) {
-  const JobRecord& known = *state_.FindJob(id);
+void Reactor::CheckTimeLimit(const JobRecord& known, Now now) {
   const bool over = known.run.stop == StopFor::kNothing && TimeLeft(known, now.steady) == Duration::zero();
   const bool late = known.run.stop == StopFor::kTimeLimit && known.run.checkpoint_first &&
                     now.steady >= known.run.stop_since + kTimeForCheckpoint;
   if (!over && !late) return;
-  JobRecord& job = state_.EditJob(id);
+  JobRecord& job = state_.EditJob(known.id);
   job.run.checkpoint_first = over && job.state == JobState::kRunning && job.Trains();
   if (over) {
     job.run.stop = StopFor::kTimeLimit;
     job.run.stop_since = now.steady;
     job.reason.text = "its time_limit is over; the ranks are being stopped";
   }
-  pending_.insert(id);
+  pending_.insert(job.id);
 }
 
-void Reactor::CheckTimeouts(JobId id, Now now) {
-  const JobRecord& job = *state_.FindJob(id);
-  if (job.run.gone_since != Instant{}) pending_.insert(id);  // it waits for its last reports
-  CheckTimeLimit(id, now);
+void Reactor::CheckTimeouts(const JobRecord& job, Now now) {
+  if (job.run.gone_since != Instant{}) pending_.insert(job.id);  // it waits for its last reports
+  CheckTimeLimit(job, now);
   if (job.state != JobState::kStarting || job.run.stop != StopFor::kNothing) return;
   const Duration passed = now.steady - job.run.since;
   if (job.run.master_port == 0 && passed >= settings_.prepare_timeout) {
     AddTrouble(
-        id, ReasonCode::kStartFailed,
+        job.id, ReasonCode::kStartFailed,
         fmt::format("node {} named no port for the rendezvous within {} s", job.run.parts.front().node,
                     std::chrono::duration_cast<std::chrono::seconds>(settings_.prepare_timeout).count()));
   } else if (passed >= settings_.start_timeout) {
@@ -427,7 +425,7 @@ void Reactor::CheckTimeouts(JobId id, Now now) {
     while (job.run.started.contains(missing)) ++missing;
     const Part* part = PartOfRank(job.run, missing);
     AddTrouble(
-        id, ReasonCode::kStartFailed,
+        job.id, ReasonCode::kStartFailed,
         fmt::format("rank {} on node {} did not begin{} within {} s", missing,
                     part != nullptr ? part->node.name() : "?", job.Trains() ? " to train" : "",
                     std::chrono::duration_cast<std::chrono::seconds>(settings_.start_timeout).count()));

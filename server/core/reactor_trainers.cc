@@ -28,6 +28,12 @@ void FillRow(NodeSlots& row, const NodeRecord& node) {
   }
 }
 
+template <typename Container>
+Container Emptied(Container& full) {
+  full.clear();
+  return std::move(full);
+}
+
 /// " (fabric f1)": the narrowest label that the gang's nodes share; empty where there is none, or one node.
 std::string ExplainClose(const std::vector<const NodeRecord*>& nodes) {
   if (nodes.size() < 2) return "";
@@ -140,8 +146,13 @@ void Reactor::OnTrainerEventsLost(const NodeId& node, RunKey run, uint32_t rank,
       .time = now.wall});
 }
 
-Snapshot Reactor::FreeAndHeld(Now now, std::vector<NodeSlots> rows) const {
-  Snapshot snapshot{.now = now.steady, .nodes = std::move(rows)};
+Snapshot Reactor::FreeAndHeld(Now now, Snapshot memory) const {
+  Snapshot snapshot{.now = now.steady,
+                    .nodes = std::move(memory.nodes),
+                    .job_names = Emptied(memory.job_names),
+                    .ends = Emptied(memory.ends),
+                    .estimated = Emptied(memory.estimated),
+                    .holders = Emptied(memory.holders)};
   FillAllowances(snapshot, now);
   snapshot.nodes.resize(state_.nodes().size());
   auto row = snapshot.nodes.begin();
@@ -238,7 +249,7 @@ void Reactor::Schedule(Now now, Actions& out) {
   Regroup(now, out);
   next_backoff_ = Instant::max();
   PutInOrder(now);
-  Snapshot cluster = FreeAndHeld(now, std::move(rows_));
+  Snapshot cluster = FreeAndHeld(now, std::move(last_seen_));
   NoteRelease(cluster);
   Plan plan = MakePlan(cluster, state_.queue());
   for (const auto& job : state_.queue()) {
@@ -255,7 +266,7 @@ void Reactor::Schedule(Now now, Actions& out) {
     return job == nullptr || job->state != JobState::kQueued;
   });
   if (!plan.victims.empty()) {
-    cluster = FreeAndHeld(now, std::move(cluster.nodes));
+    cluster = FreeAndHeld(now, std::move(cluster));
   } else {
     for (const auto& placement : plan.starts) AddStarted(placement, cluster);
   }
@@ -263,7 +274,7 @@ void Reactor::Schedule(Now now, Actions& out) {
   SetWaits(plan.waits, cluster, now, out);
   Grow(cluster, now, out);
   Drain(now, out);
-  rows_ = std::move(cluster.nodes);
+  last_seen_ = std::move(cluster);
 }
 
 void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {

@@ -81,8 +81,8 @@ void Reactor::Charge(JobId id, Now now) {
 }
 
 void Reactor::ChargeAll(Now now) {
-  for (const JobId id : state_.active()) {
-    if (now.steady >= state_.FindJob(id)->run.charged_at + kChargeEvery) Charge(id, now);
+  for (const auto& [id, holding] : state_.holdings()) {
+    if (now.steady >= holding.job->run.charged_at + kChargeEvery) Charge(id, now);
   }
   if (next_release_ && now.wall >= *next_release_) dirty_ = true;
   if (next_aging_ && now.wall >= *next_aging_) dirty_ = true;

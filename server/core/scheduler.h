@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/container/flat_map.hpp>
+#include <boost/container/flat_set.hpp>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -175,6 +176,7 @@ struct Allowance {
 using EndTimes = boost::container::flat_map<JobId, Instant>;
 using Holders = boost::container::flat_map<JobId, Holder>;
 using JobNames = boost::container::flat_map<JobId, std::string>;
+using JobSet = boost::container::flat_set<JobId>;
 
 /// The cluster at one moment.
 struct Snapshot {
@@ -183,7 +185,7 @@ struct Snapshot {
   JobNames job_names;                           ///< of those that hold devices, and of the blocker
   std::set<JobId> retrying;                     ///< of those holders: jobs that wait for their next start
   EndTimes ends;                                ///< of those holders: when they end, where that is known
-  std::set<JobId> estimated;                    ///< of those ends: what the job itself thinks by its speed
+  JobSet estimated;                             ///< of those ends: what the job itself thinks by its speed
   Holders holders;                              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::string currency;                         ///< of prices, for people; may be empty

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/container/flat_set.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -237,10 +238,10 @@ bool GivesBack(StopFor stop);
 struct Run {
   std::vector<Part> parts;  ///< in the order of ranks
   std::string master_address;
-  uint32_t master_port = 0;     ///< 0 until rank 0's node holds one
-  std::set<uint32_t> started;   ///< ranks that reported that they train
-  bool finished = false;        ///< rank 0 reported the end of the training
-  std::vector<RankExit> exits;  ///< in the order of arrival
+  uint32_t master_port = 0;                      ///< 0 until rank 0's node holds one
+  boost::container::flat_set<uint32_t> started;  ///< ranks that reported that they train
+  bool finished = false;                         ///< rank 0 reported the end of the training
+  std::vector<RankExit> exits;                   ///< in the order of arrival
   std::vector<RankFailure> failures;
   std::vector<Trouble> troubles;
   StopFor stop = StopFor::kNothing;

@@ -155,7 +155,7 @@ Result<Run> DecodeRun(const std::string& text) {
     return Run{.parts = ListFrom<Part>(value.at("parts"), PartFrom),
                .master_address = value.at("master_address").get<std::string>(),
                .master_port = value.at("master_port").get<uint32_t>(),
-               .started = value.at("started").get<std::set<uint32_t>>(),
+               .started = value.at("started").get<decltype(Run::started)>(),
                .finished = value.at("finished").get<bool>(),
                .exits = ListFrom<RankExit>(value.at("exits"), ExitFrom),
                .failures = ListFrom<RankFailure>(value.at("failures"), FailureFrom),
