@@ -152,8 +152,9 @@ packages() {
 }
 
 make_packages() {
-  local chosen log
+  local chosen log torch
   mapfile -t chosen < <(packages)
+  torch=$(torch_version)
   say "packing imgd $VERSION: ${chosen[*]}"
   stage_programs "$STAGE/bin"
   stage_texts "$STAGE"
@@ -166,7 +167,7 @@ make_packages() {
   fi
   stage_debian "$STAGE" "${chosen[@]}"
   log=$(log_file package)
-  (cd "$STAGE" && RUNTIME_VERSION="$(torch_version)" debian/rules binary) >"$log" 2>&1 || die_log package
+  (cd "$STAGE" && RUNTIME_VERSION=$torch debian/rules binary) >"$log" 2>&1 || die_log package
   mkdir -p "$OUT"
   local made=("$(dirname "$STAGE")"/*.deb)
   mv "${made[@]}" "$OUT/"
