@@ -148,6 +148,13 @@ function askAhead(path: string): void {
   setTimeout(() => ahead.get(path) === answer && ahead.delete(path), AHEAD_MS);
 }
 
+/** The answer that was asked for ahead, for who asks first; else a new one. */
+function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const answer = ahead.get(path) as Promise<T> | undefined;
+  ahead.delete(path);
+  return answer ?? call<T>('GET', path, undefined, signal);
+}
+
 const NAME = 'imgd.name';
 
 /** Who jobs and changes are said to come from: what was entered in this browser. */
@@ -170,8 +177,9 @@ export function setActor(name: string): void {
 export const api = {
   jobs: (page_token: string, page_size: number, signal?: AbortSignal) =>
     call<ListJobsResponse>('GET', `/jobs${query({ page_size, page_token })}`, undefined, signal),
-  job: (id: string, signal?: AbortSignal) =>
-    call<GetJobResponse>('GET', `/jobs/${seg(id)}`, undefined, signal),
+  job: (id: string, signal?: AbortSignal) => get<GetJobResponse>(`/jobs/${seg(id)}`, signal),
+  /** Questions that a page will ask, while it waits for something else: the answers are kept for it. */
+  jobAhead: (id: string): void => askAhead(`/jobs/${seg(id)}`),
   submit: (
     request: {
       job_yaml: string;
@@ -192,13 +200,7 @@ export const api = {
     x: MetricAxis,
     range: MetricRange,
     signal?: AbortSignal,
-  ): Promise<MetricsResponse> => {
-    const path = metricsPath(id, names, x, range);
-    const answer = ahead.get(path) as Promise<MetricsResponse> | undefined;
-    ahead.delete(path);
-    return answer ?? call<MetricsResponse>('GET', path, undefined, signal);
-  },
-  /** The same question, while the page that will ask it waits for something else: the answer is kept for it. */
+  ): Promise<MetricsResponse> => get<MetricsResponse>(metricsPath(id, names, x, range), signal),
   metricsAhead: (id: string, names: readonly string[], x: MetricAxis, range: MetricRange): void =>
     askAhead(metricsPath(id, names, x, range)),
   /** Where each rank's time went, over the whole run. */

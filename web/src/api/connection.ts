@@ -84,7 +84,6 @@ export class Connection {
     if (!response.ok || !response.body || abort !== this.#abort) return;
     this.#wait = FIRST_WAIT_MS;
     this.#lostSince = 0;
-    this.#set({ state: 'live' });
     const parser = new SseParser();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     silence = setTimeout(() => abort.abort(), SILENCE_MS);
@@ -92,6 +91,8 @@ export class Connection {
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         clearTimeout(silence);
         silence = setTimeout(() => abort.abort(), SILENCE_MS);
+        // With the first words, which come at once, and not with the head: imgd then tells all that happens.
+        if (this.status.state !== 'live') this.#set({ state: 'live' });
         const events = parser.push(part.value);
         if (parser.lastId) this.#lastId = parser.lastId;
         for (const event of events) this.#listener.event(event);

@@ -1,6 +1,6 @@
 import { Store } from '../lib/store.ts';
 import { ApiError, api, onSession } from './client.ts';
-import { epoch, onLive } from './live.ts';
+import { epoch, onceTold, onLive } from './live.ts';
 import type { Dataset } from './types.ts';
 
 export interface DatasetsState {
@@ -43,5 +43,6 @@ export function followDatasets(): void {
   });
   epoch.listen(() => void loadDatasets());
   onSession(() => void loadDatasets());
+  onceTold(() => void loadDatasets());
   void loadDatasets();
 }

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { append } from '../lib/downsample.ts';
 import { num } from '../lib/format.ts';
 import { StepWatch } from '../lib/steps.ts';
-import { type Loaded, useData } from '../ui/use_data.ts';
+import { type Loaded, useData, useOnceTold } from '../ui/use_data.ts';
 import { api } from './client.ts';
 import { onLive } from './live.ts';
 import type {
@@ -21,6 +21,7 @@ import type {
 export function useJob(id: string): Loaded<GetJobResponse> {
   const loaded = useData(`job ${id}`, (signal) => api.job(id, signal));
   const [summary, setSummary] = useState<{ id: string; job: Job } | null>(null);
+  useOnceTold(loaded);
   const { reload } = loaded;
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -127,7 +128,8 @@ export function askMetricsAhead(
   api.metricsAhead(id, names, axis, askedFor(null, smooth));
 }
 
-/** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. */
+/** History of a job's figures by name, with what came live since; a range is loaded anew, at its own resolution. Without an
+ * id nothing is asked yet. */
 export function useMetrics(
   id: string,
   names: readonly string[],
@@ -135,10 +137,12 @@ export function useMetrics(
   range: Range | null,
   smooth = 0,
 ): Loaded<Metrics> {
-  const key = `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
+  const key = id && `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
   const loaded = useKept(
     key,
-    useData(`${key} ${smooth}`, (signal) => api.metrics(id, names, axis, askedFor(range, smooth), signal)),
+    useData(key && `${key} ${smooth}`, (signal) =>
+      api.metrics(id, names, axis, askedFor(range, smooth), signal),
+    ),
   );
   const [live, setLive] = useState<{ at: number; step: LiveStep }[]>([]);
   const { reload } = loaded;

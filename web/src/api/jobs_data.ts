@@ -1,7 +1,7 @@
 import { type JobRow, rowOf } from '../lib/jobs.ts';
 import { Store } from '../lib/store.ts';
 import { ApiError, api, onSession } from './client.ts';
-import { epoch, onLive } from './live.ts';
+import { epoch, isTold, onceTold, onLive } from './live.ts';
 import type { Job, JobGone, LiveStep } from './types.ts';
 
 /** All jobs that imgd keeps, as far as they are loaded. `rows` is a new array at each change. */
@@ -109,26 +109,54 @@ async function load(): Promise<void> {
   const seen = new Set<string>();
   let token = '';
   let warning = '';
+  let untold = 0;
   try {
     do {
+      if (!isTold()) untold += 1;
       const page = await api.jobs(token, token ? PAGE : FIRST_PAGE);
       if (mine !== run) return;
-      for (const job of page.jobs) {
-        if (gone.has(job.id)) continue;
-        seen.add(job.id);
-        rows.set(job.id, rowOf(job));
-      }
+      takePage(page.jobs, seen);
       token = page.next_page_token;
       warning = page.warning;
       jobsState.set({ rows: [...rows.values()], loading: token !== '', ready: true, error: '', warning });
     } while (token);
     for (const id of rows.keys()) if (!seen.has(id) && !jobIsNewer(id, seen)) rows.delete(id);
     publish();
+    if (untold > 0) await readAgain(untold, mine);
   } catch (error) {
     if (mine !== run) return;
     const text = error instanceof ApiError ? error.message : String(error);
     jobsState.set({ ...jobsState.value, loading: false, error: text });
   }
+}
+
+function takePage(jobs: readonly Job[], seen: Set<string>): void {
+  for (const job of jobs) {
+    if (gone.has(job.id)) continue;
+    seen.add(job.id);
+    // What the stream told meanwhile is newer.
+    const known = rows.get(job.id)?.job;
+    if (known && Number(known.last_event_number) > Number(job.last_event_number)) continue;
+    rows.set(job.id, rowOf(job));
+  }
+}
+
+/** The first pages, which were asked for before the stream told what happens. */
+async function readAgain(pages: number, mine: number): Promise<void> {
+  await new Promise<void>((told) => (isTold() ? told() : onceTold(told)));
+  const before = [...rows.keys()];
+  const seen = new Set<string>();
+  let token = '';
+  for (let left = pages; left > 0 && (token || left === pages); left -= 1) {
+    const page = await api.jobs(token, token ? PAGE : FIRST_PAGE);
+    if (mine !== run) return;
+    takePage(page.jobs, seen);
+    token = page.next_page_token;
+  }
+  // Those are the newest, without a gap.
+  const oldest = token ? Math.min(...[...seen].map(Number)) : 0;
+  for (const id of before) if (!seen.has(id) && Number(id) >= oldest) rows.delete(id);
+  publish();
 }
 
 /** Came by the stream while the pages were read. */

@@ -7,6 +7,25 @@ export const status = new Store<Status>({ state: 'connecting' });
 /** Grows whenever what was read before may be old: after a break, or when the stream says so. */
 export const epoch = new Store(0);
 
+let tells = false;
+let begin = () => {};
+const begun = new Promise<void>((done) => {
+  begin = done;
+});
+
+/** Whether the stream tells this tab what happens: what was asked for before may lack a change that nobody tells of. */
+export const isTold = (): boolean => tells;
+
+/** Does `again` once the stream tells this tab what happens, where it does not yet; returns what ends that. Pages ask before
+ * that, to have something to show, and once more then. */
+export function onceTold(again: () => void): () => void {
+  let wanted = !tells;
+  void begun.then(() => wanted && again());
+  return () => {
+    wanted = false;
+  };
+}
+
 type Handler = (data: unknown) => void;
 const handlers = new Map<string, Set<Handler>>();
 let retry = () => {};
@@ -28,7 +47,10 @@ let broken = false;
 function takeStatus(next: Status): void {
   if (next.state === 'lost' || next.state === 'denied') broken = true;
   status.set(next);
-  if (next.state === 'live' && broken) {
+  if (next.state !== 'live') return;
+  tells = true;
+  begin();
+  if (broken) {
     broken = false;
     epoch.set(epoch.value + 1);
   }

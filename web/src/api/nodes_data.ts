@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { num } from '../lib/format.ts';
 import { Store } from '../lib/store.ts';
-import { useData } from '../ui/use_data.ts';
+import { useData, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
-import { epoch, onLive } from './live.ts';
+import { epoch, onceTold, onLive } from './live.ts';
 import type { Decision, Node } from './types.ts';
 
 export interface NodesState {
@@ -85,6 +85,7 @@ export function followNodes(): void {
   onLive('event', loadSoon);
   epoch.listen(() => void load());
   onSession(() => void load());
+  onceTold(() => void load());
   void load();
 }
 
@@ -92,7 +93,9 @@ const EVENTS = 50;
 
 /** What was decided of the node and of what ran there, the newest first, and what is from now on; null until it is known. */
 export function useEventsOf(node: string): Decision[] | null {
-  const { data } = useData(`events of ${node}`, (signal) => api.eventsOf(node, EVENTS, signal));
+  const loaded = useData(`events of ${node}`, (signal) => api.eventsOf(node, EVENTS, signal));
+  useOnceTold(loaded);
+  const { data } = loaded;
   const [live, setLive] = useState<Decision[]>([]);
   useEffect(
     () =>

@@ -120,10 +120,11 @@ export function moment(seconds: number | string | undefined): string {
   return num(seconds) < 1 ? millis(seconds) : duration(seconds);
 }
 
+/** What is next to nothing is not nothing. */
 export function money(value: number | string | undefined, currency: string): string {
   const n = num(value);
   if (!Number.isFinite(n) || n === 0) return NONE;
-  const text = group(n.toFixed(n >= 1000 ? 0 : 2));
+  const text = n > 0 && n < 0.005 ? `<${SP}0.01` : group(n.toFixed(n >= 1000 ? 0 : 2));
   return currency ? unit(text, currency) : text;
 }
 

@@ -42,14 +42,33 @@ export function howToJoin({ hostname, protocol }: { hostname: string; protocol: 
   };
 }
 
+/** By name: maps have no order, and those of two nodes are to be compared. */
+export function labelsOf(node: Node): [string, string][] {
+  return Object.entries(node.labels).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+/** What holds a GPU back under load without anything being wrong: its power limit. */
+const NORMAL = 'power cap';
+
 /** What is wrong with a device, as it was last read; empty when nothing is. */
 export function troubleOf(device: Device): string {
   const reading = device.reading;
   if (!reading) return '';
   const parts = [reading.error];
   if (reading.xid) parts.push(`the driver reported Xid ${reading.xid}`);
-  if (reading.throttled_by) parts.push(`held back by ${reading.throttled_by}`);
+  const reasons = reading.throttled_by.split(', ').filter((one) => one && one !== NORMAL);
+  if (reasons.length > 0) parts.push(`held back by ${reasons.join(', ')}`);
   return parts.filter(Boolean).join(', ');
+}
+
+/** What a device does at its limit, which is no trouble; empty where it is not. */
+export function limitOf(device: Device): string {
+  return device.reading?.throttled_by.split(', ').includes(NORMAL) ? 'at its power limit' : '';
+}
+
+/** Whether it takes no work, or a device of it has a trouble. */
+export function needsLook(node: Node): boolean {
+  return conditionOf(node).word !== 'ready' || node.devices.some((device) => troubleOf(device) !== '');
 }
 
 /** "job 41: 92 % busy, 61 GiB of 80 GiB, 640 W, 63 °C": all that is known of a device. */
@@ -58,7 +77,7 @@ export function deviceText(device: Device, nameOfJob: (id: string) => string): s
   if (device.held_text) parts.push(device.held_text);
   else parts.push(num(device.job_id) > 0 ? nameOfJob(device.job_id) : 'free');
   const reading = device.reading;
-  if (troubleOf(device)) parts.push(troubleOf(device));
+  parts.push(troubleOf(device), limitOf(device));
   if (reading) {
     parts.push(`${percent(reading.busy_ratio, 0)} busy`);
     if (num(device.memory_bytes) > 0)
@@ -66,7 +85,7 @@ export function deviceText(device: Device, nameOfJob: (id: string) => string): s
     if (reading.power_watts > 0) parts.push(`${figure(reading.power_watts)} W`);
     if (reading.temperature_celsius > 0) parts.push(`${count(reading.temperature_celsius)} °C`);
   }
-  return parts.join(', ');
+  return parts.filter(Boolean).join(', ');
 }
 
 const mean = (values: readonly number[]) => {

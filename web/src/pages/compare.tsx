@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, api } from '../api/client.ts';
+import { useCurrency } from '../api/currency.ts';
 import { meanSpeed } from '../api/job_data.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { onLive } from '../api/live.ts';
@@ -155,6 +156,7 @@ function Figures(props: { runs: readonly Run[]; leaveOut: (ids: readonly string[
   );
   useEvery(runs.some(isLive) ? EVERY_MS : 0, speeds.reload);
   const costs = runs.some(({ job }) => job.cost > 0);
+  const currency = useCurrency();
   const best = Math.max(...runs.map(({ job }) => num(job.last_epoch?.val_top1)).filter(Number.isFinite));
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Figures">
@@ -223,7 +225,7 @@ function Figures(props: { runs: readonly Run[]; leaveOut: (ids: readonly string[
                 <td class="num">{figure(speeds.data?.[i] ?? Number.NaN)}</td>
                 <td class="num">{everRan(run) ? duration(ranFor(job, Date.now())) : 'never started'}</td>
                 <td class="num">{hours(job.device_hours)}</td>
-                {costs && <td class="num">{money(job.cost, '')}</td>}
+                {costs && <td class="num">{money(job.cost, currency)}</td>}
                 <td class="num">
                   <button
                     type="button"

@@ -9,6 +9,7 @@ import { useStore } from '../lib/store.ts';
 import { Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
+import { Smoothing } from '../ui/smoothing.tsx';
 import { useData, useEvery } from '../ui/use_data.ts';
 
 /** How often what still runs is asked for anew. */
@@ -69,19 +70,7 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
       <div class="row" style={{ marginBottom: '12px' }}>
         <Segments label="Figure" options={METRICS} value={name} onChange={(metric) => choose({ metric })} />
         <Segments label="Horizontal axis" options={AXES} value={axis} onChange={(x) => choose({ x })} />
-        {!validation && (
-          <label class="inline">
-            Smoothing
-            <input
-              type="range"
-              min="0"
-              max="0.99"
-              step="0.01"
-              value={smoothing}
-              onInput={(event) => setSmoothing(Number(event.currentTarget.value))}
-            />
-          </label>
-        )}
+        {!validation && <Smoothing value={smoothing} onChange={setSmoothing} />}
         <span class="grow" />
         <Zoom range={range} showAll={() => setRange(null)} />
       </div>

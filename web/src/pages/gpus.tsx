@@ -1,6 +1,6 @@
 import type { Device, Node } from '../api/types.ts';
 import { bytes, count, figure, num, percent } from '../lib/format.ts';
-import { deviceText, troubleOf } from '../lib/nodes.ts';
+import { deviceText, limitOf, troubleOf } from '../lib/nodes.ts';
 import type { NameOf } from './nodes.tsx';
 
 const HOT = 0.8;
@@ -138,9 +138,11 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
         {reading && reading.temperature_celsius > 0 ? `${count(reading.temperature_celsius)} °C` : '–'}
       </td>
       <td class="num">
-        {reading && reading.sm_clock_hertz > 0 ? `${figure(reading.sm_clock_hertz / 1e6, 4)} MHz` : '–'}
+        {reading && reading.sm_clock_hertz > 0 ? `${count(reading.sm_clock_hertz / 1e6)} MHz` : '–'}
       </td>
-      <td class={troubleOf(device) ? 'bad' : 'muted'}>{troubleOf(device) || device.held_text}</td>
+      <td class={troubleOf(device) ? 'bad' : 'muted'}>
+        {troubleOf(device) || [device.held_text, limitOf(device)].filter(Boolean).join(', ')}
+      </td>
     </tr>
   );
 }

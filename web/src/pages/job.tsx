@@ -1,4 +1,6 @@
 import { useMemo } from 'preact/hooks';
+import { api } from '../api/client.ts';
+import { useCurrency } from '../api/currency.ts';
 import { meanSpeed, useJob } from '../api/job_data.ts';
 import type { GetJobResponse, Job } from '../api/types.ts';
 import {
@@ -35,7 +37,10 @@ const TABS = [
 
 /** Everything about one job. */
 export function JobPage({ id, tab }: { id: string; tab: string }) {
-  useMemo(() => tab === '' && askCurvesAhead(id), [id]);
+  useMemo(() => {
+    api.jobAhead(id);
+    if (tab === '') askCurvesAhead(id);
+  }, [id]);
   const { data, error, status, reload } = useJob(id);
   if (status === 404) return <Trouble text={`There is no job ${id}.`} />;
   if (!data) {
@@ -145,9 +150,13 @@ function Facts({ data }: { data: GetJobResponse }) {
         unit={job.per_node ? '' : `× ${job.ranks_per_node}`}
       />
       <Held job={job} />
-      {job.cost > 0 && <Fact name="Spend" value={money(job.cost, '')} />}
+      {job.cost > 0 && <Spend cost={job.cost} />}
     </dl>
   );
+}
+
+function Spend({ cost }: { cost: number }) {
+  return <Fact name="Spend" value={money(cost, '')} unit={useCurrency()} />;
 }
 
 /** Of a run that has ended: its last report was of its last moment. */

@@ -10,6 +10,7 @@ import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
 import type { Line } from '../ui/plot_table.ts';
+import { Smoothing } from '../ui/smoothing.tsx';
 import { useData } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
 import { RankMap } from './rank_map.tsx';
@@ -21,8 +22,11 @@ const STAGES = [
   ['communication_seconds', 'other ranks', 's6', [2, 3]],
   ['optimizer_seconds', 'optimizer', 's3', [8, 3, 2, 3]],
 ] as const;
-const NAMES = [
-  ...['loss', 'val_loss', 'top1', 'val_top1', 'val_top5', 'learning_rate', 'images_per_second'],
+/** Of the first chart: asked for by themselves, since imgd smooths a curve of 100,000 reports in some milliseconds, and all in a
+ * tenth of a second. They tell too where on another axis a moment is. */
+const FIRST = ['loss', 'val_loss'];
+const OTHERS = [
+  ...['top1', 'val_top1', 'val_top5', 'learning_rate', 'images_per_second'],
   ...['own_least_seconds', 'own_most_seconds', 'slowest_rank'],
   ...['gpu_busy_most_ratio', 'gpu_busy_mean_ratio', 'gpu_busy_least_ratio'],
   ...STAGES.map(([name]) => name),
@@ -33,18 +37,16 @@ const AXES = [
   ['images', 'Images'],
   ['time', 'Time'],
 ] as const;
-// What tells where on another axis a moment is.
-const TIMES = ['loss', 'val_loss'];
 
 function chosen(query: URLSearchParams) {
   const axis = (AXES.find(([key]) => key === query.get('x'))?.[0] ?? 'step') as MetricAxis;
   return { axis, smoothing: Math.min(num(query.get('smooth') ?? 0.6), 0.99) };
 }
 
-/** Asks for the curves while it is not known yet what job this is: that is what the first one waits for longest. */
+/** Asks for the first chart's curves while it is not known yet what job this is. */
 export function askCurvesAhead(id: string): void {
   const { axis, smoothing } = chosen(current.value.query);
-  askMetricsAhead(id, NAMES, axis, smoothing);
+  askMetricsAhead(id, FIRST, axis, smoothing);
 }
 
 /** What a job learned, how fast, and where its time goes. */
@@ -55,17 +57,18 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   const log = query.get('log') === '1';
   const axisName = AXES.find(([key]) => key === axis)![1];
   const [range, setRange] = useState<Range | null>(null);
-  const metrics = useMetrics(job.id, NAMES, axis, range, smoothing);
-  const marks = useMarks(data, axis, metrics.data);
-  const { reload } = metrics;
+  const first = useMetrics(job.id, FIRST, axis, range, smoothing);
+  const others = useMetrics(job.id, OTHERS, axis, range, smoothing);
+  const marks = useMarks(data, axis, first.data);
   const validated = `${job.last_epoch?.epoch} ${job.state}`;
   const known = useRef(validated);
   useEffect(() => {
     // The stream tells of steps only, and not of each.
-    if (known.current !== validated) reload();
+    if (known.current !== validated) for (const one of [first, others]) one.reload();
     known.current = validated;
-  }, [validated, reload]);
-  const lines = useMemo(() => linesOf(metrics.data ?? new Map()), [metrics.data]);
+  }, [validated]);
+  const loss = useMemo(() => lossOf(first.data ?? new Map()), [first.data]);
+  const lines = useMemo(() => linesOf(others.data ?? new Map()), [others.data]);
   if (job.kind === 'JOB_KIND_COMMAND' || job.kind === 'JOB_KIND_CONVERSION') {
     return (
       <div class="split">
@@ -92,18 +95,7 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
             setQuery({ x: x === 'step' ? '' : x });
           }}
         />
-        <label class="inline">
-          Smoothing
-          <input
-            type="range"
-            min="0"
-            max="0.99"
-            step="0.01"
-            value={smoothing}
-            onInput={(event) => setQuery({ smooth: event.currentTarget.value })}
-          />
-          <output>{smoothing.toFixed(2)}</output>
-        </label>
+        <Smoothing value={smoothing} onChange={(smooth) => setQuery({ smooth: String(smooth) })} />
         <label class="inline">
           <input
             type="checkbox"
@@ -117,21 +109,21 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
       </div>
       <div class="split">
         <div>
-          {metrics.error && !metrics.data ? (
+          {first.error && !first.data ? (
             <div class="panel">
-              {metrics.status === 404 ? (
+              {first.status === 404 ? (
                 <Empty
                   title="No history"
                   text="This imgd does not serve the history of figures. The newest ones are above."
                 />
               ) : (
-                <Trouble text={metrics.error} retry={metrics.reload} />
+                <Trouble text={first.error} retry={first.reload} />
               )}
             </div>
           ) : (
             <div class="charts">
               <MarksLegend marks={marks} />
-              <Chart title="Loss" lines={lines.loss} {...chart} log={log} cutPeaks none={waiting(job)} />
+              <Chart title="Loss" lines={loss} {...chart} log={log} cutPeaks none={waiting(job)} />
               <Chart title="Accuracy" lines={lines.top1} share {...chart} none={waiting(job)} />
               <Chart title="Learning rate" lines={lines.rate} {...chart} smoothing={0} none={waiting(job)} />
               <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
@@ -142,10 +134,10 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
               {has(lines.ranks) && (
                 <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
               )}
-              {metrics.data && (
+              {others.data && (
                 <RankMap
                   id={job.id}
-                  metrics={metrics.data}
+                  metrics={others.data}
                   axis={axisName}
                   live={stateOf(job) === 'RUNNING'}
                 />
@@ -165,16 +157,26 @@ function waiting(job: Job): string {
   return stateOf(job) === 'QUEUED' ? 'It has not begun' : 'No figures yet';
 }
 
-function linesOf(
-  metrics: Metrics,
-): Record<'loss' | 'top1' | 'rate' | 'speed' | 'busy' | 'stages' | 'ranks', Line[]> {
-  const points = (name: string): MetricPoint[] => metrics.get(name) ?? [];
-  const pair = (train: string, val: string, what = ''): Line[] => {
-    const lines: Line[] = [{ label: `training${what}`, points: points(train), colour: 's1' }];
-    if (points(val).length > 0)
-      lines.push({ label: `validation${what}`, points: points(val), colour: 's2', sparse: true });
-    return lines;
-  };
+const pointsIn =
+  (metrics: Metrics) =>
+  (name: string): MetricPoint[] =>
+    metrics.get(name) ?? [];
+
+/** A figure of the training with that of the validations. */
+function pair(training: MetricPoint[], validation: MetricPoint[], what = ''): Line[] {
+  const lines: Line[] = [{ label: `training${what}`, points: training, colour: 's1' }];
+  if (validation.length > 0)
+    lines.push({ label: `validation${what}`, points: validation, colour: 's2', sparse: true });
+  return lines;
+}
+
+function lossOf(metrics: Metrics): Line[] {
+  const points = pointsIn(metrics);
+  return pair(points('loss'), points('val_loss'));
+}
+
+function linesOf(metrics: Metrics): Record<'top1' | 'rate' | 'speed' | 'busy' | 'stages' | 'ranks', Line[]> {
+  const points = pointsIn(metrics);
   // Of reports at which no GPU could be read there is none.
   const read = (name: string) => points(name).filter((p) => Number.isFinite(p[3]));
   const five = points('val_top5');
@@ -183,8 +185,7 @@ function linesOf(
       ? [{ label: 'validation top-5', points: five, colour: 's3', dash: [5, 3], sparse: true }]
       : [];
   return {
-    loss: pair('loss', 'val_loss'),
-    top1: [...pair('top1', 'val_top1', ' top-1'), ...top5],
+    top1: [...pair(points('top1'), points('val_top1'), ' top-1'), ...top5],
     rate: [{ label: 'learning rate', points: points('learning_rate'), colour: 's1' }],
     speed: [{ label: 'images/s', points: points('images_per_second'), colour: 's3' }],
     busy: [
@@ -208,13 +209,15 @@ function linesOf(
 /** What happened to the job, as marks. It has a time or an epoch; where that is on another axis, figures tell. */
 function useMarks(data: GetJobResponse, axis: MetricAxis, figures: Metrics | null): Mark[] {
   const { job } = data;
-  const time = useMetrics(job.id, TIMES, 'time', null).data;
-  const epoch = useMetrics(job.id, TIMES, 'epoch', null).data;
-  const saved = useData(`checkpoints ${job.id} ${job.last_checkpoint?.step}`, (signal) =>
+  // There is nothing to mark before there are curves, and these come the sooner.
+  const id = figures ? job.id : '';
+  const time = useMetrics(id, FIRST, 'time', null).data;
+  const epoch = useMetrics(id, FIRST, 'epoch', null).data;
+  const saved = useData(id && `checkpoints ${id} ${job.last_checkpoint?.step}`, (signal) =>
     job.last_checkpoint ? api.checkpoints(job.id, signal) : Promise.resolve({ checkpoints: [] }),
   ).data;
   return useMemo(() => {
-    const all = (metrics: Metrics | null) => TIMES.map((name) => metrics?.get(name) ?? []);
+    const all = (metrics: Metrics | null) => FIRST.map((name) => metrics?.get(name) ?? []);
     const layouts = { time: all(time), epoch: all(epoch), axis: all(figures) };
     return marksOf(data, saved?.checkpoints ?? [], axis, layouts);
   }, [data, saved, axis, time, epoch, figures]);

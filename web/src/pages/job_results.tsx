@@ -8,7 +8,11 @@ import { Samples } from './job_samples.tsx';
 
 const MOST_ROWS = 200;
 const FIRST_CHECKPOINTS = 8;
+/** Of classes, mistakes and images, until all are asked for. */
+const FIRST_ROWS = 10;
 const MOST_IN_MATRIX = 30;
+/** A matrix of so many has room beside something else. */
+const SMALL_MATRIX = 12;
 
 /** What a job has made: its checkpoints, and what the newest validation found of each class. */
 export function JobResults({ job }: { job: Job }) {
@@ -37,12 +41,16 @@ export function JobResults({ job }: { job: Job }) {
           />
         </div>
       )}
-      {figures && <Classes figures={figures} />}
-      {figures && figures.confusion.length > 0 && figures.class_count <= MOST_IN_MATRIX && (
-        <Confusion figures={figures} />
+      {figures && (
+        <div class="halves">
+          <Classes figures={figures} />
+          {figures.mistakes.length > 0 && <Mistakes figures={figures} />}
+          {figures.confusion.length > 0 && figures.class_count <= MOST_IN_MATRIX && (
+            <Confusion figures={figures} />
+          )}
+          {figures.worst.length > 0 && <Worst figures={figures} />}
+        </div>
       )}
-      {figures && figures.mistakes.length > 0 && <Mistakes figures={figures} />}
-      {figures && figures.worst.length > 0 && <Worst figures={figures} />}
     </div>
   );
 }
@@ -136,16 +144,15 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
 const shareOf = (right: string, images: string) => num(right) / Math.max(num(images), 1);
 
 function Classes({ figures }: { figures: ClassFigures }) {
+  const [all, setAll] = useState(false);
   const rows = [...figures.classes].sort((a, b) => shareOf(a.top1, a.images) - shareOf(b.top1, b.images));
+  const shown = rows.slice(0, all ? MOST_ROWS : FIRST_ROWS);
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Classes">
-      <header>
-        <h2>Classes</h2>
-        <span class="muted">
-          {count(figures.class_count)}, the worst first, at step {count(figures.step)}
-          {rows.length > MOST_ROWS && `; the first ${MOST_ROWS}`}
-        </span>
-      </header>
+      <TableHeader title="Classes" more={rows.length > shown.length && !all} showAll={() => setAll(true)}>
+        {count(figures.class_count)}, the worst first, at step {count(figures.step)}
+        {rows.length > MOST_ROWS && all && `; the first ${MOST_ROWS}`}
+      </TableHeader>
       <table>
         <thead>
           <tr>
@@ -165,7 +172,7 @@ function Classes({ figures }: { figures: ClassFigures }) {
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, MOST_ROWS).map((row) => (
+          {shown.map((row) => (
             <tr key={row.label}>
               <th scope="row">{row.name}</th>
               <td class="num">{count(row.images)}</td>
@@ -189,7 +196,11 @@ function Confusion({ figures }: { figures: ClassFigures }) {
   const labels = Array.from({ length: n }, (_, i) => i);
   const row = (label: number) => figures.confusion.slice(label * n, (label + 1) * n);
   return (
-    <section class="panel scroll" tabIndex={0} aria-label="What was taken for what">
+    <section
+      class={`panel scroll ${n > SMALL_MATRIX ? 'wide' : ''}`}
+      tabIndex={0}
+      aria-label="What was taken for what"
+    >
       <header>
         <h2>What was taken for what</h2>
         <span class="muted">a row for each class, a column for each answer</span>
@@ -230,11 +241,18 @@ function Confusion({ figures }: { figures: ClassFigures }) {
 }
 
 function Mistakes({ figures }: { figures: ClassFigures }) {
+  const [all, setAll] = useState(false);
+  const rows = figures.mistakes.slice(0, 20);
+  const shown = all ? rows : rows.slice(0, FIRST_ROWS);
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Most frequent mistakes">
-      <header>
-        <h2>Most frequent mistakes</h2>
-      </header>
+      <TableHeader
+        title="Most frequent mistakes"
+        more={rows.length > shown.length}
+        showAll={() => setAll(true)}
+      >
+        {null}
+      </TableHeader>
       <table>
         <thead>
           <tr>
@@ -246,7 +264,7 @@ function Mistakes({ figures }: { figures: ClassFigures }) {
           </tr>
         </thead>
         <tbody>
-          {figures.mistakes.slice(0, 20).map((one) => (
+          {shown.map((one) => (
             <tr key={`${one.name} ${one.answer}`}>
               <th scope="row">{one.name}</th>
               <td>{one.answer}</td>
@@ -260,11 +278,17 @@ function Mistakes({ figures }: { figures: ClassFigures }) {
 }
 
 function Worst({ figures }: { figures: ClassFigures }) {
+  const [all, setAll] = useState(false);
+  const shown = all ? figures.worst : figures.worst.slice(0, FIRST_ROWS);
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Images with the highest loss">
-      <header>
-        <h2>Images with the highest loss</h2>
-      </header>
+      <TableHeader
+        title="Images with the highest loss"
+        more={figures.worst.length > shown.length}
+        showAll={() => setAll(true)}
+      >
+        {null}
+      </TableHeader>
       <table>
         <thead>
           <tr>
@@ -280,7 +304,7 @@ function Worst({ figures }: { figures: ClassFigures }) {
           </tr>
         </thead>
         <tbody>
-          {figures.worst.map((one) => (
+          {shown.map((one) => (
             <tr key={one.name}>
               <th scope="row" class="mono">
                 {one.name}

@@ -15,11 +15,11 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { key: 'state', title: 'State', width: '106px', sort: 'state', cell: (row) => <State state={row.state} /> },
+  { key: 'state', title: 'State', width: '102px', sort: 'state', cell: (row) => <State state={row.state} /> },
   {
     key: 'id',
     title: 'Job',
-    width: '56px',
+    width: '50px',
     sort: 'id',
     numeric: true,
     cell: (row) => <span class="muted">{row.id}</span>,
@@ -27,7 +27,7 @@ export const COLUMNS: readonly Column[] = [
   {
     key: 'name',
     title: 'Name',
-    width: 'minmax(136px, 1.2fr)',
+    width: 'minmax(124px, 1.2fr)',
     sort: 'name',
     cell: (row) => (
       <a href={`/jobs/${row.id}`} tabIndex={-1}>
@@ -35,12 +35,12 @@ export const COLUMNS: readonly Column[] = [
       </a>
     ),
   },
-  { key: 'owner', title: 'Owner', width: '78px', sort: 'owner', cell: (row) => row.owner || NONE },
-  { key: 'progress', title: 'Progress', width: '124px', sort: 'progress', cell: Progress },
+  { key: 'owner', title: 'Owner', width: '66px', sort: 'owner', cell: (row) => row.owner || NONE },
+  { key: 'progress', title: 'Progress', width: '106px', sort: 'progress', cell: Progress },
   {
     key: 'eta',
     title: 'Left',
-    width: '70px',
+    width: '62px',
     sort: 'eta',
     numeric: true,
     cell: (row) => shortDuration(row.eta),
@@ -48,12 +48,12 @@ export const COLUMNS: readonly Column[] = [
   {
     key: 'speed',
     title: 'Images/s',
-    width: '78px',
+    width: '74px',
     sort: 'speed',
     numeric: true,
     cell: (row) => figure(row.speed),
   },
-  { key: 'loss', title: 'Loss', width: '118px', sort: 'loss', numeric: true, cell: Loss },
+  { key: 'loss', title: 'Loss', width: '112px', sort: 'loss', numeric: true, cell: Loss },
   {
     key: 'top1',
     title: 'Top-1',
@@ -62,7 +62,7 @@ export const COLUMNS: readonly Column[] = [
     numeric: true,
     cell: Top1,
   },
-  { key: 'nodes', title: 'Nodes', width: '60px', sort: 'nodes', numeric: true, cell: (row) => row.nodes },
+  { key: 'nodes', title: 'Nodes', width: '56px', sort: 'nodes', numeric: true, cell: (row) => row.nodes },
   {
     key: 'priority',
     title: 'Priority',
@@ -71,11 +71,11 @@ export const COLUMNS: readonly Column[] = [
     numeric: true,
     cell: (row) => row.priority,
   },
-  { key: 'age', title: 'Age', width: '72px', sort: 'age', numeric: true, cell: Age },
+  { key: 'age', title: 'Age', width: '64px', sort: 'age', numeric: true, cell: Age },
   {
     key: 'cost',
     title: 'Spend',
-    width: '74px',
+    width: '86px',
     sort: 'cost',
     numeric: true,
     cell: (row) => money(row.cost, ''),

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { useCurrency } from '../api/currency.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
 import { go } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
@@ -95,6 +96,12 @@ export function JobsTable(props: Props) {
   );
 }
 
+/** Its figures' unit is in its title. */
+function SpendTitle({ title }: { title: string }) {
+  const currency = useCurrency();
+  return <>{currency ? `${title}, ${currency}` : title}</>;
+}
+
 function Head({ columns, sort, descending, onSort, tracks }: Props & { tracks: string }) {
   return (
     <div role="rowgroup">
@@ -114,7 +121,7 @@ function Head({ columns, sort, descending, onSort, tracks }: Props & { tracks: s
             >
               {column.sort ? (
                 <button type="button" onClick={() => onSort(column.sort!)}>
-                  {column.title}
+                  {column.key === 'cost' ? <SpendTitle title={column.title} /> : column.title}
                   {sorted && <Icon name={descending ? 'down' : 'up'} size={9} />}
                 </button>
               ) : (

@@ -1,8 +1,9 @@
 import { api } from '../api/client.ts';
+import { useCurrency } from '../api/currency.ts';
 import { dropNode, takeNodes, useEventsOf } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
-import { figure, ms, relative, words } from '../lib/format.ts';
-import { conditionOf } from '../lib/nodes.ts';
+import { money, ms, relative, words } from '../lib/format.ts';
+import { conditionOf, labelsOf } from '../lib/nodes.ts';
 import { Clock, When } from '../ui/bits.tsx';
 import { ask, attempt } from '../ui/feedback.tsx';
 import { Icon } from '../ui/icons.tsx';
@@ -157,7 +158,8 @@ function Events({ node }: { node: string }) {
 
 function Facts({ node }: { node: Node }) {
   const aside = node.set_aside;
-  const labels = Object.entries(node.labels).map(([key, value]) => `${key}=${value}`);
+  const currency = useCurrency();
+  const labels = labelsOf(node).map(([key, value]) => `${key}=${value}`);
   return (
     <>
       <dt>Address</dt>
@@ -170,7 +172,7 @@ function Facts({ node }: { node: Node }) {
       {labels.length > 0 && <dt>Labels</dt>}
       {labels.length > 0 && <dd>{labels.join(', ')}</dd>}
       {node.price_per_hour > 0 && <dt>Price</dt>}
-      {node.price_per_hour > 0 && <dd>{figure(node.price_per_hour)} an hour</dd>}
+      {node.price_per_hour > 0 && <dd>{money(node.price_per_hour, currency)} an hour</dd>}
       {aside && <dt>Set aside</dt>}
       {aside && (
         <dd>

@@ -1,9 +1,18 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
-import { count, figure, percent, plural } from '../lib/format.ts';
-import { busyCurve, conditionOf, deviceText, howToJoin, sumNodes } from '../lib/nodes.ts';
+import { count, figure, money, percent, plural } from '../lib/format.ts';
+import {
+  busyCurve,
+  conditionOf,
+  deviceText,
+  howToJoin,
+  labelsOf,
+  needsLook,
+  sumNodes,
+} from '../lib/nodes.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Spark, Trouble } from '../ui/bits.tsx';
@@ -24,9 +33,7 @@ export function NodesPage({ name }: { name?: string }) {
   const shown = useMemo(() => {
     const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
     return state.nodes.filter(
-      (node) =>
-        (!troubled || conditionOf(node).word !== 'ready') &&
-        parts.every((part) => textOf(node).includes(part)),
+      (node) => (!troubled || needsLook(node)) && parts.every((part) => textOf(node).includes(part)),
     );
   }, [state.nodes, text, troubled]);
   if (!state.ready) {
@@ -39,7 +46,7 @@ export function NodesPage({ name }: { name?: string }) {
   }
   const chosen = name ? state.nodes.find((node) => node.name === name) : undefined;
   const joining = howToJoin(location);
-  const trouble = state.nodes.filter((node) => conditionOf(node).word !== 'ready').length;
+  const trouble = state.nodes.filter(needsLook).length;
   return (
     <>
       <div class="title">
@@ -145,6 +152,7 @@ function useJobNames(): NameOf {
 
 function Sums({ nodes }: { nodes: readonly Node[] }) {
   const sums = sumNodes(nodes);
+  const currency = useCurrency();
   return (
     <dl class="facts panel" style={{ marginBottom: '14px' }}>
       <Sum name="Ready" value={`${count(sums.ready)}`} unit={`of ${plural(sums.nodes, 'node')}`} />
@@ -152,7 +160,9 @@ function Sums({ nodes }: { nodes: readonly Node[] }) {
       <Sum name="Free" value={count(sums.devices - sums.used)} unit="devices" />
       {Number.isFinite(sums.busy) && <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />}
       {sums.watts > 0 && <Sum name="Power" value={figure(sums.watts / 1000)} unit="kW" />}
-      {sums.price > 0 && <Sum name="Price" value={figure(sums.price)} unit="an hour" />}
+      {sums.price > 0 && (
+        <Sum name="Price" value={money(sums.price, '')} unit={`${currency} an hour`.trim()} />
+      )}
     </dl>
   );
 }
@@ -191,7 +201,8 @@ function jobsOn(node: Node): string[] {
 
 function NodeRow({ node, names }: { node: Node; names: NameOf }) {
   const condition = conditionOf(node);
-  const labels = Object.entries(node.labels);
+  // That of the node itself is above.
+  const labels = labelsOf(node).filter(([, value]) => value !== node.name);
   return (
     <div class={`node-row ${condition.word === 'ready' ? '' : 'aside'}`}>
       <div>

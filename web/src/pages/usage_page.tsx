@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
+import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { count, figure, hours, money, plural, unit as withUnit } from '../lib/format.ts';
 import type { JobRow } from '../lib/jobs.ts';
@@ -14,6 +15,8 @@ const DAYS = 30;
 /** As many as there are patterns. */
 const FILLS = 7;
 const MOST_JOBS = 15;
+/** Of days below the bars: so many have room on a phone. */
+const MOST_LABELS = 8;
 const EVERY_MS = 60_000;
 
 /** What was used and what it cost: by account, by day, by job. */
@@ -24,7 +27,8 @@ export function UsagePage() {
   const [wanted, setWanted] = useState<'cost' | 'hours' | null>(null);
   const unit = wanted ?? (costs ? 'cost' : 'hours');
   const amount = useMemo(() => (row: JobRow) => (unit === 'cost' ? row.cost : row.job.device_hours), [unit]);
-  const text = (value: number) => (unit === 'cost' ? money(value, '') : withUnit(figure(value), 'h'));
+  const currency = useCurrency();
+  const text = (value: number) => (unit === 'cost' ? money(value, currency) : withUnit(figure(value), 'h'));
   return (
     <>
       <div class="title">
@@ -46,7 +50,7 @@ export function UsagePage() {
         <div class="stack">
           <ByDay unit={unit} text={text} />
           <Usage />
-          <TopJobs rows={rows} amount={amount} />
+          <TopJobs rows={rows} amount={amount} currency={currency} />
         </div>
       ) : error ? (
         <Trouble text={error} />
@@ -135,6 +139,7 @@ interface DayParts {
 
 function Bars({ found, owners, text }: DayParts) {
   const { days, most } = found;
+  const each = Math.ceil(days.length / MOST_LABELS);
   return (
     <div
       class="bars"
@@ -154,7 +159,7 @@ function Bars({ found, owners, text }: DayParts) {
         </div>
       ))}
       {days.map((day, i) => (
-        <small key={day}>{(days.length - 1 - i) % 5 === 0 ? short(day) : ''}</small>
+        <small key={day}>{(days.length - 1 - i) % each === 0 ? short(day) : ''}</small>
       ))}
     </div>
   );
@@ -193,7 +198,15 @@ function DayTable({ found, owners, text }: DayParts) {
   );
 }
 
-function TopJobs({ rows, amount }: { rows: readonly JobRow[]; amount: (row: JobRow) => number }) {
+function TopJobs({
+  rows,
+  amount,
+  currency,
+}: {
+  rows: readonly JobRow[];
+  amount: (row: JobRow) => number;
+  currency: string;
+}) {
   const top = useMemo(
     () =>
       rows
@@ -242,7 +255,7 @@ function TopJobs({ rows, amount }: { rows: readonly JobRow[]; amount: (row: JobR
                 </td>
                 <td class="num">{count(row.nodes)}</td>
                 <td class="num">{hours(row.job.device_hours)}</td>
-                {costs && <td class="num">{money(row.cost, '')}</td>}
+                {costs && <td class="num">{money(row.cost, currency)}</td>}
               </tr>
             ))}
           </tbody>

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
 import { figure, millis, percent, stamp, tick, unit as withUnit } from '../lib/format.ts';
@@ -62,10 +62,12 @@ export function Chart(props: Props) {
   );
   const [peaks, setPeaks] = useState(false);
   latest.current.top = cut && !peaks ? cut.top : null;
-  const shape = JSON.stringify([series, axis, height, painted, log, elapsed, peaks]);
   const empty = data[0]!.length === 0;
+  const shape = empty ? '' : JSON.stringify([series, axis, height, painted, log, elapsed, peaks]);
 
-  useEffect(() => {
+  // In the frame of the figures below it, not in the next.
+  useLayoutEffect(() => {
+    if (shape === '') return;
     const element = host.current!;
     const options = optionsFor({
       series,
@@ -90,8 +92,8 @@ export function Chart(props: Props) {
       plot.current = null;
     };
   }, [shape]);
-  useEffect(() => {
-    plot.current?.setData(data as uPlot.AlignedData);
+  useLayoutEffect(() => {
+    if (plot.current && plot.current.data !== data) plot.current.setData(data as uPlot.AlignedData);
   }, [data]);
   useEffect(() => {
     plot.current?.redraw(false);
@@ -137,7 +139,7 @@ export function Chart(props: Props) {
             event.preventDefault();
         }}
       >
-        <div ref={host} />
+        <div ref={host} style={{ minHeight: `${height}px` }} />
         {empty && <p class="none">{props.none ?? 'No figures yet'}</p>}
       </div>
       {table && (

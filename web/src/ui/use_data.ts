@@ -1,6 +1,6 @@
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api/client.ts';
-import { epoch } from '../api/live.ts';
+import { epoch, onceTold } from '../api/live.ts';
 import { useStore } from '../lib/store.ts';
 
 export interface Loaded<T> {
@@ -11,7 +11,8 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-/** Loads data when `key` changes and after each break of the connection; what is there stays until the next has come. */
+/** Loads data when `key` changes and after each break of the connection; what is there stays until the next has come.
+ * An empty key: not yet. */
 export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<{ key: string; data: T | null; error: string; status: number }>({
     key,
@@ -24,6 +25,7 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
   const latest = useRef(load);
   latest.current = load;
   useEffect(() => {
+    if (key === '') return;
     const abort = new AbortController();
     latest
       .current(abort.signal)
@@ -46,6 +48,15 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
     status: fresh ? state.status : 0,
     reload,
   };
+}
+
+/** Loads once more when the stream tells what happens, where it did not yet when the component was made. */
+export function useOnceTold({ reload }: Loaded<unknown>): void {
+  const latest = useRef(reload);
+  latest.current = reload;
+  // At once, not in an effect: the data may be asked for already.
+  const end = useMemo(() => onceTold(() => latest.current()), []);
+  useEffect(() => end, [end]);
 }
 
 /** Does something again and again while somebody looks; 0: never. */
