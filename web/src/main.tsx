@@ -4,7 +4,10 @@ import { App } from './app.tsx';
 import { startRouter } from './lib/route.ts';
 import { startTheme } from './ui/theme.tsx';
 
+const LIVE_AFTER_MS = 200;
+
 startTheme();
 startRouter();
-startLive();
 render(<App />, document.getElementById('app')!);
+// The stream's worker takes time of the processor which what is drawn first needs.
+setTimeout(startLive, LIVE_AFTER_MS);

@@ -158,18 +158,20 @@ browserTest('a chart is zoomed and shown whole again by keys alone', async ({ pa
   }
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
-browserTest('the curves of a job are asked for while it is not known yet what job it is, and once', async ({ page, base }) => {
-  let asked = 0;
+browserTest('the first curves of a job are asked for while it is not known yet what job it is, and once', async ({ page, base }) => {
+  const asked: string[] = [];
   page.on('request', (request) => {
     const { pathname, searchParams } = new URL(request.url());
-    if (pathname.endsWith('/metrics') && searchParams.get('names')?.includes('images_per_second')) asked++;
+    if (!pathname.endsWith('/metrics') || searchParams.get('x') !== 'step' || !searchParams.has('smooth')) return;
+    asked.push(searchParams.get('names')!);
   });
-  const curves = asking(page, (query) => query.get('x') === 'step');
+  const curves = page.waitForRequest((request) => /metrics\?names=loss%2Cval_loss&x=step/.test(request.url()));
   await page.route('**/api/v1/jobs/91', async (route) => {
     await curves;
     await route.continue();
   });
   await page.goto(`${base}/jobs/91`);
   await page.getByRole('figure', { name: 'Loss', exact: true }).locator('canvas').waitFor();
-  assert.equal(asked, 1);
+  await page.getByRole('figure', { name: 'Images per second', exact: true }).locator('canvas').waitFor();
+  assert.deepEqual(asked.map((names) => names.split(',')[0]), ['loss', 'top1'], 'those of the first chart by themselves');
 }, { everyMs: 0 }); // biome-ignore format: one argument

@@ -34,7 +34,7 @@ browserTest('a page of the table that is older than a deletion does not bring th
     server.live.forget('11');
     await new Promise((resolve) => setTimeout(resolve, 500));
     await route.fulfill({ response });
-  });
+  }, { times: 1 });
   await page.goto(`${base}/?state=completed,failed,cancelled&sort=id`);
   await page.waitForFunction(() => /\d$/.test(document.querySelector('.title .sub')?.textContent ?? ''));
   await page.locator('#row-12').waitFor();

@@ -99,6 +99,7 @@ table<number, string>('bytes', f.bytes, [
 ]);
 table<number, string>('money', (v) => f.money(v, 'USD'), [
   [0, '–'],
+  [0.003, '< 0.01 USD'],
   [19.214, '19.21 USD'],
   [13_456.4, '13\u202f456 USD'],
 ]);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { busyCurve, howToJoin } from './nodes.ts';
+import type { Node } from '../api/types.ts';
+import { busyCurve, deviceText, howToJoin, labelsOf, limitOf, needsLook, troubleOf } from './nodes.ts';
 
 test('a machine joins with a token wherever imgd speaks TLS', () => {
   const rows: [string, string, boolean][] = [
@@ -39,4 +40,63 @@ test('how busy devices were: the mean at each of the last readings', () => {
     );
     assert.deepEqual(found, wanted, what);
   }
+});
+
+/** A node that is ready, with one device. */
+function nodeWith(throttled_by: string, labels: Record<string, string> = {}): Node {
+  const reading = {
+    busy_ratio: 0.9,
+    memory_used_bytes: '0',
+    power_watts: 0,
+    temperature_celsius: 0,
+    error: '',
+  };
+  return {
+    name: 'gpu-1',
+    state: 'NODE_STATE_READY',
+    reason_text: '',
+    problems: [],
+    labels,
+    devices: [
+      {
+        index: 0,
+        memory_bytes: '0',
+        job_id: '0',
+        held_text: '',
+        reading: { ...reading, throttled_by, xid: 0 },
+      },
+    ],
+  } as unknown as Node;
+}
+
+test('a GPU at its power limit is in order; one that is held back by something else needs a look', () => {
+  const rows: [string, string, string][] = [
+    ['', '', ''],
+    ['power cap', '', 'at its power limit'],
+    ['heat', 'held back by heat', ''],
+    ['power cap, heat', 'held back by heat', 'at its power limit'],
+    ['power supply', 'held back by power supply', ''],
+  ];
+  for (const [throttled, trouble, limit] of rows) {
+    const node = nodeWith(throttled);
+    const [device] = node.devices as [Node['devices'][0]];
+    assert.equal(troubleOf(device), trouble, throttled);
+    assert.equal(limitOf(device), limit, throttled);
+    assert.equal(needsLook(node), trouble !== '', throttled);
+    const said = ['free', trouble, limit, '90\u00a0% busy'].filter(Boolean).join(', ');
+    assert.equal(
+      deviceText(device, () => ''),
+      said,
+    );
+  }
+  assert.ok(needsLook({ ...nodeWith(''), state: 'NODE_STATE_LOST' }));
+});
+
+test('labels are in the order of their names, in whichever they came', () => {
+  const wanted = [
+    ['host', 'gpu-1'],
+    ['zone', 'hall-2'],
+  ];
+  assert.deepEqual(labelsOf(nodeWith('', { zone: 'hall-2', host: 'gpu-1' })), wanted);
+  assert.deepEqual(labelsOf(nodeWith('', { host: 'gpu-1', zone: 'hall-2' })), wanted);
 });
