@@ -73,7 +73,9 @@ eight_gpus() {
 # gpu_node NAME BUSY PRICE: an agent with such GPUs, at so much an hour.
 gpu_node() {
   eight_gpus "$2" "${1#gpu-}" >"$dir/$1.nvml"
-  printf 'price_per_hour: %s\nlabels: {host: %s, zone: hall-2}\n' "$3" "$1" >"$dir/$1.yaml"
+  # Their memory is in use from the beginning on: that is of no run, and is not looked at.
+  printf 'price_per_hour: %s\nlabels: {host: %s, zone: hall-2}\nhealth: {min_gpu_memory_free_percent: 0}\n' "$3" "$1" \
+    >"$dir/$1.yaml"
   IMGD_FAKE_NVML_SCRIPT=$dir/$1.nvml start_agent "$dir" "$address" "$1" --config "$dir/$1.yaml" --nvml "$nvml"
   pids+=("$AGENT_PID")
 }

@@ -40,7 +40,7 @@ browserTest('charts take all of a row, also of the last', async ({ page, base })
 browserTest('what happened on which day can be read below the bars', async ({ page, base }) => {
   await page.setViewportSize({ width: WIDTH, height: 900 });
   await page.goto(`${base}/usage`);
-  await page.waitForSelector('.bars small');
+  await page.waitForSelector('.bars small', { state: 'attached' });
   const days = (await page.locator('.bars small').allTextContents()).filter(Boolean);
   const all = await page.locator('.bars small').count();
   assert.ok(days.length >= Math.min(all, 7), days.join());

@@ -108,7 +108,7 @@ function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) =
       {usage.data && total === 0 && (
         <Empty
           title="Nothing was used"
-          text="Here is what jobs took, by day and by owner. Prices of nodes are in imgd.yaml; without them there are device-hours only. In a terminal:"
+          text="Here is what jobs took, by day and by owner. A node’s price is in its agent.yaml; without prices there are device-hours only. In a terminal:"
           command="imgcli usage"
         />
       )}
