@@ -35,7 +35,7 @@ export const COLUMNS: readonly Column[] = [
       </a>
     ),
   },
-  { key: 'owner', title: 'Owner', width: '66px', sort: 'owner', cell: (row) => row.owner || NONE },
+  { key: 'owner', title: 'Owner', width: '76px', sort: 'owner', cell: (row) => row.owner || NONE },
   { key: 'progress', title: 'Progress', width: '106px', sort: 'progress', cell: Progress },
   {
     key: 'eta',
