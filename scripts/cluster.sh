@@ -52,7 +52,7 @@ start_agent() {
 
 has_node() { "$BIN/imgcli" --server "$1" nodes 2>/dev/null | grep -q "^$2 .*ready"; }
 
-# await PID NAME LOG COMMAND...: until COMMAND succeeds; ends with the log's last lines when PID dies or 20 s pass.
+# await PID NAME LOG COMMAND...: until COMMAND succeeds; ends it, with the log's last lines, when PID dies or 20 s pass.
 await() {
   local pid=$1 name=$2 log=$3 end=$((SECONDS + 20))
   shift 3
@@ -60,6 +60,7 @@ await() {
     if ! kill -0 "$pid" 2>/dev/null || ((SECONDS > end)); then
       tail -n 5 "$log" >&2
       echo "run: $name did not come up; its log is $log" >&2
+      end_process "$pid"
       return 1
     fi
     sleep 0.05
