@@ -45,3 +45,17 @@ browserTest('what happened on which day can be read below the bars', async ({ pa
   const all = await page.locator('.bars small').count();
   assert.ok(days.length >= Math.min(all, 7), days.join());
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('states and GPUs that need a look fit their cells', async ({ page, base }) => {
+  await page.setViewportSize({ width: WIDTH, height: 900 });
+  await page.goto(`${base}/?state=completed`);
+  await page.waitForSelector('.rows .c-state');
+  const cut = await page
+    .locator('.rows .c-state')
+    .evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth).length);
+  assert.equal(cut, 0);
+  await page.goto(`${base}/nodes`);
+  await page.waitForSelector('.gpu.trouble');
+  const texts = await page.locator('.gpu.trouble > span:first-child').allTextContents();
+  assert.ok(texts.every((text) => text.length <= 7), texts.join());
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -34,7 +34,7 @@ export function GpuCells({ node, label }: { node: Node; label: (device: Device) 
           <>
             <span>
               {known && job > 0 ? percent(busy, 0) : word}
-              {known && trouble && <b aria-hidden="true">\u00a0!</b>}
+              {known && trouble && <b aria-hidden="true">{'\u00a0!'}</b>}
             </span>
             {job > 0 && <small> #{device.job_id}</small>}
             <span class="hidden"> {text}</span>

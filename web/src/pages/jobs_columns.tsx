@@ -15,7 +15,7 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { key: 'state', title: 'State', width: '102px', sort: 'state', cell: (row) => <State state={row.state} /> },
+  { key: 'state', title: 'State', width: '106px', sort: 'state', cell: (row) => <State state={row.state} /> },
   {
     key: 'id',
     title: 'Job',
