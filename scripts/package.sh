@@ -78,8 +78,9 @@ stage_runtime() {
   site=$(echo "$DEPS"/torch/lib/python3*/site-packages)
   for library in "$site"/torch/lib/*.so* "$site"/nvidia/*/lib/*.so*; do
     name=$(basename "$library")
-    # Python's own side of PyTorch, and the plain names that only compilers look for.
-    case $name in libtorch_python.so | libshm.so) continue ;; esac
+    # Left out: Python's own side of PyTorch, how NVSHMEM starts under MPI (which it would look for in a folder of who built it), and
+    # the plain names that only compilers look for.
+    case $name in libtorch_python.so | libshm.so | nvshmem_bootstrap_mpi.so* | nvshmem_bootstrap_shmem.so*) continue ;; esac
     [[ ! -L $library ]] || continue
     mkdir -p "$(dirname "$dir/${library#"$site/"}")"
     "${copy[@]}" "$library" "$dir/${library#"$site/"}"

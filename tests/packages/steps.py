@@ -17,6 +17,7 @@ PROGRAMS = ["imgd", "imgagent", "imgcli", "imgtrain"]
 PACKAGES = [*PROGRAMS, "imgd-grafana"]
 RUNTIME = "imgtrain-runtime-cu13"
 LIBRARIES = "usr/lib/imgd/cu13"  # where that package has them
+REAL_RUNTIME = os.environ.get("IMGD_RUNTIME_DEB")  # that package itself, of ./run package --runtime
 DOCTOR = ["runuser", "-u", "imgagent", "--", "imgagent", "doctor", "--config", "/etc/imgd/agent.yaml"]
 JOB = """\
 name: first
@@ -43,6 +44,8 @@ def field(deb: Path, name: str) -> str:
 
 def pack_runtime(out: Path, trainer: Path) -> Path:
     """In the place of gigabytes: a package of that name and version, with folders to mount LibTorch's on."""
+    if REAL_RUNTIME:
+        return Path(REAL_RUNTIME)
     needed = re.search(rf"{RUNTIME} \(>= ([^)]*)\)", field(trainer, "Depends"))
     assert needed
     tree = out / "runtime"
@@ -78,12 +81,12 @@ def set_keys(path: Path, **keys: str) -> None:
 
 
 def mount_libraries(machine: Machine) -> None:
-    for folder in ("torch", "nvidia"):
+    for folder in () if REAL_RUNTIME else ("torch", "nvidia"):
         machine.run("mount", "--bind", f"/mnt/{folder}", f"/{LIBRARIES}/{folder}")
 
 
 def unmount_libraries(machine: Machine) -> None:
-    for folder in ("torch", "nvidia"):
+    for folder in () if REAL_RUNTIME else ("torch", "nvidia"):
         machine.run("umount", f"/{LIBRARIES}/{folder}")
 
 

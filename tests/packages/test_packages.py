@@ -7,13 +7,15 @@ before. With IMGD_TRANSCRIPT=FILE what was typed and printed is written there, a
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from harness import wait_for
+from harness import BIN, ROOT, wait_for
 from machine import ADDRESS, Machine
 from steps import (
     DOCTOR,
@@ -58,6 +60,34 @@ def test_a_package_depends_on_what_it_links_and_has_its_manual(debs: dict[str, P
 def test_an_upgrade_ships_megabytes(debs: dict[str, Path]) -> None:
     """All of them but the runtime, which has LibTorch and CUDA."""
     assert RUNTIME not in debs and sum(deb.stat().st_size for deb in debs.values()) < 20_000_000
+
+
+def test_the_runtimes_package_is_of_the_version_that_the_trainer_asks_for(
+    debs: dict[str, Path], tmp_path: Path
+) -> None:
+    """Of a few of its libraries: all of them take minutes."""
+    site = "torch/lib/python3/site-packages"
+    (wheels,) = (ROOT / ".deps/torch/lib").glob("python3*/site-packages")
+    for name in (
+        "torch/lib/libc10.so",
+        "nvidia/cu13/lib/libcufile.so.0",
+        "nvidia/nvshmem/lib/nvshmem_bootstrap_mpi.so.3",
+    ):
+        (tmp_path / site / name).parent.mkdir(parents=True)
+        shutil.copy(wheels / name, tmp_path / site / name)
+    for licences in ("torch-*.dist-info", "nvidia_nccl_*.dist-info"):
+        (folder,) = wheels.glob(licences)
+        shutil.copytree(folder, tmp_path / site / folder.name)
+    env = {**os.environ, "IMGD_BIN": str(BIN), "IMGD_DEPS": str(tmp_path)}
+    done = subprocess.run([ROOT / "scripts/package.sh", "--runtime", "--only", RUNTIME, "--out", tmp_path / "out"],
+                          capture_output=True, text=True, env=env)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (deb,) = (tmp_path / "out").glob("*.deb")
+    needed = re.search(rf"{RUNTIME} \(>= ([^)]*)\)", field(debs["imgtrain"], "Depends"))
+    assert needed and field(deb, "Version") == needed[1]
+    listing = subprocess.run(["dpkg-deb", "-c", deb], check=True, capture_output=True, text=True).stdout
+    assert "./usr/lib/imgd/cu13/torch/lib/libc10.so" in listing and "/doc/imgtrain-runtime-cu13/torch" in listing
+    assert "nvshmem" not in listing, "it looks for MPI where whoever built it had it"
 
 
 def test_the_same_commit_gives_the_same_bytes(debs: dict[str, Path], tmp_path: Path) -> None:
@@ -109,6 +139,7 @@ def test_on_the_network_it_speaks_tls_and_asks_who_one_is(machine: Machine) -> N
 def test_an_agent_that_is_installed_joins_by_a_token(machine: Machine, debs: dict[str, Path], tmp_path: Path) -> None:
     machine.install(debs["imgagent"], debs["imgtrain"], pack_runtime(tmp_path, debs["imgtrain"]))
     mount_libraries(machine)
+    assert re.fullmatch(r"LibTorch 2\.\S+\nCUDA 13\.\S+\nNCCL 2\.\S+\n", machine.say("imgtrain", "--libraries"))
     machine.say("sh", "-c", "imgcli node join-token > /etc/imgd/join-token")
     machine.say("chown", "imgagent", "/etc/imgd/join-token")
     machine.say("chmod", "600", "/etc/imgd/join-token")
