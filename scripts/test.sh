@@ -144,6 +144,24 @@ time_for() {
   return 1
 }
 
+# room_for GIB WHAT: whether so much is free where the dependencies go.
+room_for() {
+  local free
+  free=$(($(df --output=avail -k "$DEPS" | tail -1) / 1048576))
+  ((free < $1)) || return 0
+  skipped "$2, which takes $1 GiB of disk where $free are free"
+  return 1
+}
+
+# cuda12_tests: that the trainer compiles, and loads its libraries, for GPUs that CUDA 13 has dropped.
+cuda12_tests() {
+  build --cuda12
+  local libraries
+  libraries=$(build/cuda12/bin/imgtrain --libraries | paste -sd ' ')
+  [[ $libraries == *' CUDA 12.'* ]] || die "build/cuda12/bin/imgtrain --libraries: $libraries"
+  say "the trainer for CUDA 12 has $libraries"
+}
+
 # What finds most comes first; the rest is skipped, and it is said, where a slow machine has no time for it.
 long_tests() {
   part "lint, without clang-tidy" run_lint_quick
@@ -156,6 +174,7 @@ long_tests() {
     if time_for 22 "the sanitizer $preset"; then part "sanitizer $preset" sanitizer_tests "$preset"; fi
   done
   if time_for 9 "the fuzzers"; then part "fuzzers" fuzz_tests; fi
+  if time_for 9 "the trainer for CUDA 12" && room_for 12 "the trainer for CUDA 12"; then part "CUDA 12" cuda12_tests; fi
 }
 
 run_tests() {
