@@ -8,6 +8,7 @@
 #include "common/release.h"
 #include "common/utf8.h"
 #include "imgd/v1/job.pb.h"
+#include "server/core/job.h"
 #include "server/engine/agent_version.h"
 #include "server/engine/engine.h"
 
