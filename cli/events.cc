@@ -178,6 +178,7 @@ Style StyleOf(const v1::Event& event) {
     case v1::REASON_CODE_NODE_SICK:
     case v1::REASON_CODE_SET_ASIDE_BY_USER:
     case v1::REASON_CODE_SET_ASIDE_BY_IMGD:
+    case v1::REASON_CODE_STAYS_IN_USE:
       return Style::kWarn;
     default:
       return Style::kPlain;

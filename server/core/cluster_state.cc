@@ -98,6 +98,7 @@ void ClusterState::AddSweep(SweepRecord sweep) {
 SweepRecord& ClusterState::EditSweep(JobId id) {
   SweepRecord& sweep = sweeps_.at(id);
   if (!old_sweeps_.contains(id)) old_sweeps_.emplace(id, sweep);
+  to_halve_.insert(id);
   return sweep;
 }
 
@@ -175,6 +176,7 @@ void ClusterState::LookAtWaits(const JobRecord& job) {
   if (IsFinal(job.state) && !held_back_.After(job.id).empty()) awaited_.insert(job.id);
   NoteEndedBefore(job);
   if (job.sweep != JobId()) {
+    if (IsFinal(job.state)) to_halve_.insert(job.sweep);
     for (JobId next = held_back_.Admit(job.sweep); next != JobId(); next = held_back_.Admit(job.sweep))
       Enqueue(jobs_.at(next));
   }
@@ -184,6 +186,11 @@ void ClusterState::LookAtWaits(const JobRecord& job) {
 JobId ClusterState::TakeAwaited() {
   if (awaited_.empty()) return {};
   return awaited_.extract(awaited_.begin()).value();
+}
+
+JobId ClusterState::TakeToHalve() {
+  if (to_halve_.empty()) return {};
+  return to_halve_.extract(to_halve_.begin()).value();
 }
 
 JobId ClusterState::TakeHeldBack() {
@@ -421,8 +428,12 @@ void ClusterState::RebuildQueue() {
   counted_.clear();
   awaited_.clear();
   to_explain_.clear();
+  to_halve_.clear();
   held_back_.Clear();
-  for (const auto& [id, sweep] : sweeps_) held_back_.AddSweep(sweep);
+  for (const auto& [id, sweep] : sweeps_) {
+    held_back_.AddSweep(sweep);
+    to_halve_.insert(id);
+  }
   std::vector<const JobRecord*> had_places, others;
   for (const auto& [id, job] : jobs_) {
     Count(job);

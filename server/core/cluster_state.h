@@ -99,6 +99,8 @@ class ClusterState {
   JobId TakeAwaited();
   /// A job that is held back, for a reason that its record may not have yet; as above.
   JobId TakeHeldBack();
+  /// A sweep of which a member has come to a rung, or has ended, so that others may be out; as above.
+  JobId TakeToHalve();
   /// How many jobs of the account wait ("user ada"), those that are held back or paused too.
   uint32_t QueuedOf(const std::string& account) const;
   const std::map<std::string, uint32_t>& queued_of() const { return queued_of_; }
@@ -162,6 +164,7 @@ class ClusterState {
   HeldBack held_back_;
   std::map<JobId, SweepRecord> sweeps_;
   std::set<JobId> awaited_;                    ///< that have ended and others wait for
+  std::set<JobId> to_halve_;                   ///< sweeps, as TakeToHalve() has them
   std::set<JobId> to_explain_;                 ///< that are held back since they were last looked at
   std::set<JobId> counted_;                    ///< in queued_of_
   std::map<std::string, uint32_t> queued_of_;  ///< jobs that wait or are paused, by account

@@ -100,6 +100,14 @@ std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJo
   return all;
 }
 
+/// " and may not be preempted", of a holder that would make room for this job if it could.
+std::string WhyNotPreempted(const Snapshot& cluster, const QueuedJob& job, JobId id) {
+  const auto holder = cluster.holders.find(id);
+  if (holder == cluster.holders.end()) return "";
+  const bool would = holder->second.priority < job.priority && !holder->second.leaving;
+  return would && !holder->second.preemptible ? " and may not be preempted" : "";
+}
+
 /// "job 3 (rn50-a) holds gpu-1, gpu-2 and ends in about 40 min", for the jobs in the way, by number; at most
 /// three of them.
 std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& job) {
@@ -114,25 +122,31 @@ std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& j
     const InTheWay& one = all.at(number);
     const size_t more = one.nodes - one.names.size();
     out.push_back(fmt::format(
-        "{} {} {}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder), fmt::join(one.names, ", "),
-        more > 0 ? fmt::format(" and {}", Count(more, "more node")) : "", EndOf(cluster, holder)));
+        "{} {} {}{}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder), fmt::join(one.names, ", "),
+        more > 0 ? fmt::format(" and {}", Count(more, "more node")) : "",
+        WhyNotPreempted(cluster, job, holder), EndOf(cluster, holder)));
   }
   if (const size_t more = all.size() - first.size(); more > 0)
     out.push_back(fmt::format("{} {} the rest", Count(more, "more job"), more == 1 ? "holds" : "hold"));
   return out;
 }
 
-/// Nodes that would do, but take nothing now; at most three reasons, each with at most three nodes.
+/// Nodes that would do, but take nothing now; at most three reasons, each with at most three nodes, and how
+/// many have others.
 std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job) {
   constexpr size_t kMost = 3;
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of nodes
+  size_t others = 0;
   NodesCheck check(job.needs);
   for (const auto& node : cluster.nodes) {
     if (node.usable || check.RoomFor(node) < job.ranks_per_node) continue;
     auto same = std::find_if(reasons.begin(), reasons.end(),
                              [&node](const auto& reason) { return reason.first == node.why_not; });
     if (same == reasons.end()) {
-      if (reasons.size() == kMost) break;
+      if (reasons.size() == kMost) {
+        ++others;
+        continue;
+      }
       same = reasons.insert(reasons.end(), {node.why_not, {}});
     }
     same->second.push_back(node.id.name());
@@ -148,6 +162,9 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job)
     if (!names.empty()) text += ")";
     out.push_back(std::move(text));
   }
+  if (others > 0)
+    out.push_back(fmt::format("{} {} nothing now either", Count(others, "more node"),
+                              others == 1 ? "takes" : "take"));
   return out;
 }
 
@@ -400,7 +417,7 @@ std::string WaitTexts::Of(const Waiting& waiting) {
   const bool by_shape = waiting.code == ReasonCode::kWaitsForDevices ||
                         waiting.code == ReasonCode::kWaitsBehindJob || waiting.code == ReasonCode::kNeverFits;
   if (!by_shape) return ExplainWait(cluster_, waiting);
-  Shape shape(waiting.code, job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.folder,
+  Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.folder,
               job.resumes_with, job.avoid, cluster_.reserved && cluster_.reserved->job == job.id);
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
   if (is_new) known->second = ExplainWait(cluster_, {.job = job, .code = waiting.code});
@@ -448,6 +465,20 @@ std::string ExplainNotice(const NodeRecord& node) {
     text += fmt::format(", at {:02}:{:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
   }
   return node.notice->action.empty() ? text : fmt::format("{} ({})", text, node.notice->action);
+}
+
+std::string ExplainSilent(const JobRecord& job, const std::vector<NodeRecord>& nodes) {
+  std::vector<std::string> texts;
+  for (const auto& part : job.run.parts) {
+    const auto node =
+        std::lower_bound(nodes.begin(), nodes.end(), part.node,
+                         [](const NodeRecord& record, const NodeId& wanted) { return record.id < wanted; });
+    if (node == nodes.end() || node->id != part.node || part.Over()) continue;
+    if (node->Connected() && node->state == NodeState::kReady) continue;
+    texts.push_back(fmt::format("node {} {}", part.node, ExplainReach(*node)));
+  }
+  if (texts.empty()) return "";
+  return fmt::format("{}, so that nobody knows what the job does there", fmt::join(texts, ", "));
 }
 
 std::string ExplainNode(const NodeRecord& node) {

@@ -43,7 +43,7 @@ class WaitTexts {
 
  private:
   /// Why, what of which nodes it asks for, and whether something is reserved for it.
-  using Shape = std::tuple<ReasonCode, uint32_t, uint32_t, uint32_t, Needs, std::string, NodeId,
+  using Shape = std::tuple<ReasonCode, int, uint32_t, uint32_t, uint32_t, Needs, std::string, NodeId,
                            std::set<NodeId>, bool>;
   const Snapshot& cluster_;
   std::map<Shape, std::string> known_;  ///< without its place in the queue
@@ -65,6 +65,10 @@ std::string ExplainProblems(const NodeRecord& node);
 /// "is being taken back by the cloud, at 14:02:11 UTC (terminate)", or "was ..." where it can't be reached
 /// any more; empty for a node that stays.
 std::string ExplainNotice(const NodeRecord& node);
+
+/// "node gpu-3 is out of reach for 20 s, so that nobody knows ...", of a job that runs; empty where all its
+/// nodes answer. `nodes`: by name.
+std::string ExplainSilent(const JobRecord& job, const std::vector<NodeRecord>& nodes);
 
 /// Why a node takes nothing new; empty when it does.
 std::string ExplainNode(const NodeRecord& node);

@@ -248,9 +248,16 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
   });
   if (has_free && !ExtrasFor(job, parts).empty()) return "one of its own nodes takes nothing new";
   if (has_free && open_.empty()) return "what is free is for jobs that wait";
-  return fmt::format("no other node{} has {} free {}{}",
+  std::vector<std::string> left;
+  for (const auto& node : cluster_.nodes) {
+    if (job.avoid.contains(node.id) && node.usable && node.FreeFor(job.needs) >= job.ranks_per_node)
+      left.push_back(node.id.name());
+  }
+  return fmt::format("no other node{} has {} free {}{}{}",
                      job.folder.empty() ? "" : fmt::format(" that shares {}", job.folder), job.ranks_per_node,
-                     NounFor(job.needs, job.ranks_per_node != 1), has_free ? " that nobody waits for" : "");
+                     NounFor(job.needs, job.ranks_per_node != 1), has_free ? " that nobody waits for" : "",
+                     left.empty() ? ""
+                                  : fmt::format(", but for {}, which it was moved off", fmt::join(left, ", ")));
 }
 
 void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang) {

@@ -5,6 +5,12 @@
 #include "server/core/job.h"
 
 namespace imgd {
+namespace {
+
+/// For what ranks and agents have to say at the end.
+constexpr Duration kForReports = std::chrono::seconds(5);
+
+}  // namespace
 
 std::optional<Duration> TimeLeft(const JobRecord& job, Instant now) {
   if (job.time_limit_ms == 0) return std::nullopt;
@@ -26,7 +32,6 @@ int64_t GraceForCheckpoint(const JobRecord& job) {
 }
 
 int64_t GraceWithin(int64_t grace_ms, Duration left) {
-  constexpr auto kForReports = std::chrono::seconds(5);
   constexpr int64_t kLeast = 1000;
   const auto half = std::chrono::duration_cast<std::chrono::milliseconds>((left - kForReports) / 2).count();
   return std::clamp<int64_t>(half, std::min(kLeast, grace_ms), grace_ms);
@@ -34,7 +39,10 @@ int64_t GraceWithin(int64_t grace_ms, Duration left) {
 
 std::optional<Duration> LongestStart(const JobRecord& job) {
   if (job.time_limit_ms == 0) return std::nullopt;
-  return std::chrono::milliseconds(job.time_limit_ms - job.held_ms) + TimeToStop(job);
+  // A program is told to end, and has no checkpoint that is waited for.
+  const Duration to_end =
+      job.Trains() ? TimeToStop(job) : 2 * std::chrono::milliseconds(job.grace_ms) + kForReports;
+  return std::chrono::milliseconds(job.time_limit_ms - job.held_ms) + to_end;
 }
 
 uint32_t FailuresInRow(const JobRecord& job) { return job.run.progressed ? 1 : job.failures_in_row + 1; }

@@ -257,7 +257,7 @@ class Reactor {
   void TellThoseAfter(JobId ended);
   void NoteHeldBack(JobId job, Now now, Actions& out);
   void LetGoInTime(WallTime now);
-  void StopWorst(JobId sweep, size_t rung, Now now, Actions& out);
+  void StopWorst(JobId sweep, Now now, Actions& out);
   void Halve(JobId job, std::string why, Now now, Actions& out);
   const JobRecord* ActiveRun(RunKey run) const;
   void JudgePulses(RunKey run, Now now, Actions& out);
@@ -306,6 +306,9 @@ class Reactor {
   void Conclude(JobId job, Now now, Actions& out);
   void Requeue(JobRecord& job, bool counts, Now now);
   std::string JudgeNodes(const JobRecord& job, const Verdict& verdict, Now now, Actions& out);
+  std::vector<NodeId> ToldOfBy(const JobRecord& job) const;
+  void DoubtItsLog(JobRecord& job, Now now, Actions& out);
+  void UseAgain(NodeRecord& node, const JobRecord& job, std::string_view why, Now now, Actions& out);
   std::string Exclude(const JobRecord& job, const NodeId& node, const LogMatch& match, Now now, Actions& out);
   std::string Strike(const JobRecord& job, const NodeId& node, const std::string& cause, Now now,
                      Actions& out);

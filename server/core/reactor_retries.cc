@@ -57,6 +57,53 @@ std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const Log
       fmt::format("job {} ({}) failed there, and {}", job.id, job.name, ExplainMatch(match)), now, out);
 }
 
+/// Nodes that are set aside for what the job's log said of them.
+std::vector<NodeId> Reactor::ToldOfBy(const JobRecord& job) const {
+  std::vector<NodeId> out;
+  for (const NodeRecord* const node : state_.all_nodes()) {
+    if (node->set_aside && node->set_aside->by == AsideBy::kPattern && IsStruckBy(*node, job.id))
+      out.push_back(node->id);
+  }
+  return out;
+}
+
+/// A log that speaks of a sick node is believed. One that does so again, on another node and without a
+/// checkpoint between, is of a job that is at fault itself, as one that fails on several nodes is: what it
+/// says is nothing but a label from then on, and the nodes that it spoke of are used again.
+void Reactor::DoubtItsLog(JobRecord& job, Now now, Actions& out) {
+  const std::vector<NodeId> told_of = ToldOfBy(job);
+  if (job.run.progressed) {
+    for (const NodeId& id : told_of) state_.EditNode(id).strikes.clear();
+    return;
+  }
+  if (told_of.empty() && job.crashes.nodes.size() < 2) return;
+  bool says_so = false;
+  const auto doubt = [&says_so](std::optional<LogMatch>& match) {
+    if (!match || match->action != PatternAction::kExcludeNode) return;
+    match->action = PatternAction::kLabel;
+    says_so = true;
+  };
+  for (auto& exit : job.run.exits) doubt(exit.match);
+  for (auto& failure : job.run.failures) doubt(failure.match);
+  if (!says_so) return;
+  for (const NodeId& id : told_of) {
+    job.crashes.nodes.insert(id);
+    NodeRecord& node = state_.EditNode(id);
+    node.strikes.clear();
+    UseAgain(node, job, "said the same of others", now, out);
+  }
+}
+
+/// `why`: that the job itself is at fault.
+void Reactor::UseAgain(NodeRecord& node, const JobRecord& job, std::string_view why, Now now, Actions& out) {
+  node.set_aside.reset();
+  NoteNode(node.id, ReasonCode::kReturnedByImgd,
+           fmt::format("node {} may be used again: job {} ({}), for which it was set aside, {}", node.id,
+                       job.id, job.name, why),
+           "scheduler", now, out);
+  dirty_ = true;
+}
+
 /// The job got somewhere, so its nodes can't be all that bad; of `but` it is not known.
 void Reactor::ClearStrikes(const JobRecord& job, const NodeId& but) {
   for (const auto& part : job.run.parts) {
@@ -92,14 +139,7 @@ void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
     std::erase_if(node.strikes, [&job](const auto& strike) { return strike.job == job.id; });
     const bool by_strikes = node.set_aside && node.set_aside->by == AsideBy::kStrikes;
     if (!by_strikes || node.strikes.size() >= settings_.set_aside_after) continue;
-    node.set_aside.reset();
-    NoteNode(
-        id, ReasonCode::kReturnedByImgd,
-        fmt::format("node {} may be used again: job {} ({}), for which it was set aside, failed on other "
-                    "nodes too",
-                    id, job.id, job.name),
-        "scheduler", now, out);
-    dirty_ = true;
+    UseAgain(node, job, "failed on other nodes too", now, out);
   }
 }
 
@@ -130,7 +170,7 @@ std::string Reactor::SetAsideByImgd(const NodeId& id, AsideBy by, std::string re
   const NodeRecord* known = state_.FindNode(id);
   if (known == nullptr || known->set_aside) return "";
   if (const std::string why_not = WhyNotSetAside(id); !why_not.empty()) {
-    NoteNode(id, ReasonCode::kSetAsideByImgd,
+    NoteNode(id, ReasonCode::kStaysInUse,
              fmt::format("node {} stays in use, for {}, though {}", id, why_not, reason), "scheduler", now,
              out);
     return fmt::format("; node {} stays in use, for {}", id, why_not);

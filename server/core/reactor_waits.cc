@@ -64,6 +64,10 @@ bool Reactor::SettleWaits(Now now, Actions& out) {
     NoteHeldBack(held, now, out);
     return true;
   }
+  if (const JobId sweep = state_.TakeToHalve(); sweep != JobId()) {
+    StopWorst(sweep, now, out);
+    return true;
+  }
   return false;
 }
 
@@ -132,17 +136,19 @@ void Reactor::OnTrainerEpoch(RunKey run, const EpochFigures& figures, Now now, A
     const double value = figures.Of(sweep->halving->metric);
     state_.EditSweep(sweep->id).rungs[rung].emplace(run.job, value);
     out.push_back(SaveRungResult{sweep->id, rung, run.job, value});
-    StopWorst(sweep->id, rung, now, out);
   }
   Drain(now, out);
 }
 
-void Reactor::StopWorst(JobId id, size_t rung, Now now, Actions& out) {
-  const SweepRecord& sweep = *state_.FindSweep(id);
-  const Halving& halving = *sweep.halving;
-  const RungResults& results = sweep.rungs[rung];
-  for (const JobId job : OutOf(results, halving.Kept(sweep.members, rung), halving.max))
-    Halve(job, ExplainHalved(sweep, rung, results.at(job)), now, out);
+void Reactor::StopWorst(JobId id, Now now, Actions& out) {
+  const SweepRecord* sweep = state_.FindSweep(id);
+  if (sweep == nullptr || !sweep->halving) return;
+  const auto may_come = [this](JobId member) {
+    const JobRecord* job = state_.FindJob(member);
+    return job != nullptr && !IsFinal(job->state);
+  };
+  for (const auto& [job, rung] : OutOf(*sweep, may_come))
+    Halve(job, ExplainHalved(*sweep, rung, sweep->rungs[rung].at(job)), now, out);
 }
 
 /// Ends a member for good, without a last checkpoint: nobody goes on from it.

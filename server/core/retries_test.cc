@@ -270,6 +270,36 @@ TEST_F(Retries, ALineExcludesTheSecondNodeTooThatTheJobFailsOn) {
   EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{job, "rn50"})) << "of a the line says nothing";
 }
 
+TEST_F(Retries, AJobWhoseLogSpeaksOfASecondNodeIsAtFaultItself) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  const auto sick = Match(PatternAction::kExcludeNode);
+  const JobId job = cluster.Submit("rn50", {.max_restarts = 100});
+  EXPECT_EQ(Crash(job, 57, sick), "a");
+  EXPECT_TRUE(cluster.Node("a").set_aside);
+  EXPECT_EQ(cluster.Job(job).failures, 0u);
+  EXPECT_EQ(Crash(job, 57, sick), "b");
+  EXPECT_EQ(cluster.Job(job).failures, 1u);
+  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("node a may be used again: job 1 (rn50), for which it "
+                                                      "was set aside, said the same of others")));
+  Crash(job, 57, sick);
+  Crash(job, 57, sick);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kSamePlace);
+  for (const auto* node : {"a", "b", "c", "d"}) EXPECT_FALSE(cluster.Node(node).set_aside) << node;
+}
+
+TEST_F(Retries, AfterACheckpointItsLogIsBelievedAgain) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  const auto sick = Match(PatternAction::kExcludeNode);
+  const JobId job = cluster.Submit("rn50");
+  EXPECT_EQ(Crash(job, 57, sick), "a");
+  BringUp(job);
+  cluster.Wrote(job, 50, cluster.Job(job).generation);
+  EXPECT_EQ(Crash(job, 58, sick), "b");
+  EXPECT_TRUE(cluster.Node("a").set_aside);
+  EXPECT_TRUE(cluster.Node("b").set_aside);
+  EXPECT_EQ(cluster.Job(job).failures, 0u);
+}
+
 TEST_F(Retries, ACollectiveThatBreaksOverABrokenNodeIsTheNodesFault) {
   cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
   const JobId job = cluster.Submit("rn50", {.nodes = 3, .max_restarts = 0});

@@ -25,15 +25,53 @@ uint32_t Halving::Kept(uint32_t members, size_t rung) const {
   return std::max(kept, 1U);
 }
 
-std::vector<JobId> OutOf(const RungResults& results, uint32_t kept, bool max) {
+namespace {
+
+/// Whether a member is among those who go on after all rungs so far.
+struct Standing {
+  bool surely = true;
+  bool maybe = true;
+};
+
+std::vector<std::pair<JobId, double>> BestFirst(const RungResults& results, bool max) {
   std::vector<std::pair<JobId, double>> best(results.begin(), results.end());
   // Stable, and by number before: of equals the earlier stays in front.
   std::stable_sort(best.begin(), best.end(), [max](const auto& a, const auto& b) {
     if (std::isnan(a.second) || std::isnan(b.second)) return !std::isnan(a.second);
     return max ? a.second > b.second : a.second < b.second;
   });
-  std::vector<JobId> out;
-  for (size_t i = kept; i < best.size(); ++i) out.push_back(best[i].first);
+  return best;
+}
+
+}  // namespace
+
+std::vector<Dropped> OutOf(const SweepRecord& sweep, const std::function<bool(JobId)>& may_come) {
+  std::vector<Standing> standings(sweep.members);
+  std::vector<Dropped> out;
+  for (size_t rung = 0; rung < sweep.rungs.size(); ++rung) {
+    const RungResults& results = sweep.rungs[rung];
+    if (results.empty()) break;  // nobody has come so far
+    const uint32_t kept = sweep.halving->Kept(sweep.members, rung);
+    uint32_t surely_better = 0;
+    uint32_t maybe_better = 0;  // with all those who may yet come
+    for (uint32_t i = 0; i < sweep.members; ++i) {
+      if (!standings[i].maybe || results.contains(sweep.Member(i))) continue;
+      standings[i] = {.surely = false, .maybe = may_come(sweep.Member(i))};
+      if (standings[i].maybe) ++maybe_better;
+    }
+    for (const auto& [job, value] : BestFirst(results, sweep.halving->max)) {
+      Standing& own = standings[job.value() - sweep.id.value()];
+      const Standing before = own;
+      if (before.maybe && surely_better >= kept) {
+        out.push_back({job, rung});
+        own = {.surely = false, .maybe = false};
+      } else {
+        own.surely = before.surely && maybe_better < kept;
+      }
+      if (before.surely) ++surely_better;
+      if (before.maybe) ++maybe_better;
+    }
+  }
   return out;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -41,12 +42,6 @@ struct Halving {
 /// What members had at a rung when they reached it.
 using RungResults = std::map<JobId, double>;
 
-/// The members that are surely not among the best `kept` of all at a rung, whoever reaches it later: as many
-/// others are better. What is no number is worse than any; of equals the earlier member is better. Pure; a
-/// member that is in the answer stays in it whatever results come, so that the order in which members reach
-/// the rung does not matter for who is left in the end, and nobody waits for the others.
-std::vector<JobId> OutOf(const RungResults& results, uint32_t kept, bool max);
-
 /// Jobs that were made of one file.
 struct SweepRecord {
   JobId id;  ///< of its first member; the others have the numbers that follow
@@ -60,6 +55,21 @@ struct SweepRecord {
 
   JobId Member(uint32_t index) const { return JobId(id.value() + index); }
 };
+
+/// A member that is not among those who go on after a rung.
+struct Dropped {
+  JobId job;
+  size_t rung;
+  bool operator==(const Dropped&) const = default;
+};
+
+/// The members that surely don't go on after a rung, whatever the others have yet to show: as many as do were
+/// better there, and are sure to have passed the rungs before it. What is no number is worse than any; of
+/// equals the earlier member is better. `may_come(job)`: it has not ended, so it may reach more rungs. The
+/// sweep has a halving. Pure; a member that is in the answer stays in it whatever results come, so that the
+/// order in which members reach a rung does not matter for who is left in the end, and nobody waits for the
+/// others. Cost: O(members * log members) for each rung.
+std::vector<Dropped> OutOf(const SweepRecord& sweep, const std::function<bool(JobId)>& may_come);
 
 /// "top1" and so on.
 std::string_view NameOf(SweepMetric metric);

@@ -1,5 +1,6 @@
 #include "server/core/sweep.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -28,40 +29,74 @@ TEST(Halving, ASharePassesEachRungAndNeverNobody) {
   EXPECT_EQ((Halving{.factor = 2}.Kept(9, 0)), 4u);
 }
 
-std::vector<uint64_t> Out(const std::vector<double>& values, uint32_t kept, bool max = true) {
-  RungResults results;
-  for (const double value : values) results.emplace(JobId(results.size() + 1), value);
-  std::vector<uint64_t> out;
-  for (const JobId job : OutOf(results, kept, max)) out.push_back(job.value());
+/// Of a sweep of jobs 1 and on. `rungs`: what each had there, in their order; nothing of who has not come.
+using Figures = std::vector<std::vector<std::optional<double>>>;
+
+SweepRecord SweepWith(const Figures& rungs, uint32_t factor, bool max = true) {
+  SweepRecord sweep{.id = JobId(1), .members = static_cast<uint32_t>(rungs.front().size())};
+  sweep.halving = Halving{.max = max, .factor = factor};
+  for (const auto& figures : rungs) {
+    auto& results = sweep.rungs.emplace_back();
+    for (size_t i = 0; i < figures.size(); ++i) {
+      if (figures[i]) results.emplace(sweep.Member(static_cast<uint32_t>(i)), *figures[i]);
+    }
+  }
+  return sweep;
+}
+
+/// "3@0": job 3, at the first rung. `ended`: of those who have not come.
+std::vector<std::string> Out(const SweepRecord& sweep, const std::set<uint64_t>& ended = {}) {
+  std::vector<std::string> out;
+  for (const auto& [job, rung] : OutOf(sweep, [&](JobId id) { return !ended.contains(id.value()); }))
+    out.push_back(fmt::format("{}@{}", job, rung));
   std::sort(out.begin(), out.end());
   return out;
 }
 
 TEST(Halving, OnlyWhoIsSurelyNotAmongTheBestIsOut) {
   const double nan = std::nan("");
-  EXPECT_THAT(Out({}, 2), IsEmpty());
-  EXPECT_THAT(Out({0.1, 0.2}, 2), IsEmpty());
-  EXPECT_THAT(Out({0.1, 0.2, 0.3}, 2), ElementsAre(1));
-  EXPECT_THAT(Out({0.1, 0.2, 0.3}, 2, false), ElementsAre(3));
-  EXPECT_THAT(Out({0.2, 0.2, 0.2}, 1), ElementsAre(2, 3)) << "of equals the first stays";
-  EXPECT_THAT(Out({nan, 0.1, nan}, 2), ElementsAre(3)) << "what is no number is the worst";
-  EXPECT_THAT(Out({nan, 0.1, nan}, 1, false), ElementsAre(1, 3));
+  const auto no = std::nullopt;
+  EXPECT_THAT(Out(SweepWith({{no, no, no, no}}, 2)), IsEmpty());
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, no, no}}, 2)), IsEmpty());
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.3, no}}, 2)), ElementsAre("1@0"));
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.3, no}}, 2, false)), ElementsAre("3@0"));
+  EXPECT_THAT(Out(SweepWith({{0.2, 0.2, 0.2}}, 3)), ElementsAre("2@0", "3@0")) << "of equals the first stays";
+  EXPECT_THAT(Out(SweepWith({{nan, 0.1, nan, no}}, 2)), ElementsAre("3@0"))
+      << "what is no number is the worst";
+  EXPECT_THAT(Out(SweepWith({{nan, 0.1, nan}}, 3, false)), ElementsAre("1@0", "3@0"));
+}
+
+TEST(Halving, WhoIsOutOfAnEarlierRungIsInNobodysWayAtALaterOne) {
+  // All four went on to the second rung before the first was decided; there the two that were out are better.
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.3, 0.4}, {0.9, 0.8, 0.5, 0.6}}, 2)),
+              ElementsAre("1@0", "2@0", "3@1"));
+}
+
+TEST(Halving, WhoMayYetBeOutOfAnEarlierRungStopsNobodyAtALaterOne) {
+  const auto no = std::nullopt;
+  // Where jobs 3 and 4 are better than job 1 at the first rung, job 2 is the one that is left.
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, no, no}, {0.9, 0.8, no, no}}, 2)), IsEmpty());
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.05, no}, {0.9, 0.8, no, no}}, 2)), ElementsAre("3@0"));
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.05, no}, {0.9, 0.8, no, no}}, 2), {4}),
+              ElementsAre("2@1", "3@0"))
+      << "job 4 has ended, so job 1 surely passed";
 }
 
 TEST(Halving, TheOrderInWhichMembersComeDoesNotMatter) {
-  const std::vector<double> values = {0.3, 0.9, 0.1, 0.7, 0.5, 0.8};
-  std::vector<size_t> order = {0, 1, 2, 3, 4, 5};
+  const Figures all = {{0.3, 0.9, 0.1, 0.7}, {0.9, 0.2, 0.9, 0.3}};
+  // Each member twice: it comes to the first rung, then to the second.
+  std::vector<size_t> order = {0, 0, 1, 1, 2, 2, 3, 3};
   do {
-    RungResults results;
-    std::set<uint64_t> out;
-    for (const size_t i : order) {
-      results.emplace(JobId(i + 1), values[i]);
-      std::set<uint64_t> now;
-      for (const JobId job : OutOf(results, 2, true)) now.insert(job.value());
+    Figures seen(2, std::vector<std::optional<double>>(4));
+    std::vector<std::string> out;
+    for (const size_t member : order) {
+      const size_t rung = seen[0][member] ? 1 : 0;
+      seen[rung][member] = all[rung][member];
+      const auto now = Out(SweepWith(seen, 2));
       EXPECT_TRUE(std::includes(now.begin(), now.end(), out.begin(), out.end())) << "one came back";
       out = now;
     }
-    EXPECT_THAT(out, ElementsAre(1, 3, 4, 5));
+    EXPECT_THAT(out, ElementsAre("1@0", "2@1", "3@0"));
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -195,6 +230,18 @@ TEST_F(Halved, AValueIsThatOfTheFirstTimeAndSurvivesARestart) {
   cluster.Join("a", 4, runs);
   EXPECT_EQ(States(first, 4), "CRRR");
   EXPECT_EQ(cluster.Job(first).reason.code, ReasonCode::kHalved);
+}
+
+TEST_F(Halved, ThatAMemberFailedMaySettleWhoIsLeft) {
+  cluster.Epoch(Member(first, 1), 1, 0.3);
+  cluster.Epoch(Member(first, 2), 1, 0.4);
+  cluster.Epoch(Member(first, 3), 1, 0.1);
+  cluster.Epoch(Member(first, 1), 2, 0.9);
+  cluster.Epoch(Member(first, 2), 2, 0.8);
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 3/1")) << "job 4 may be better than job 1 at the first rung";
+  EXPECT_TRUE(cluster.Cancel(Member(first, 4)));
+  cluster.Ends("a", Member(first, 4), {Killed(0, 15)});
+  EXPECT_THAT(cluster.Sent("a"), testing::Contains("stop 2/1"));
 }
 
 TEST_F(Halved, ACancelComesFirstAndItCannotBePausedAnyMore) {

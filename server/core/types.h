@@ -81,6 +81,7 @@ enum class ReasonCode : uint8_t {
   kCollectiveBroken = 46,
   kSamePlace = 47,
   kSetAsideByImgd = 48,
+  kStaysInUse = 94,
   kReturnedByImgd = 49,
   kNodeSick = 50,
   kNodeWell = 51,

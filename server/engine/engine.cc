@@ -349,7 +349,8 @@ void Engine::PublishView() {
   view->snapshot = reactor_.MakeSnapshot(now_);
   view->queue = reactor_.state().queue();
   view->ranking = reactor_.state().ranking();
-  for (const auto& [id, node] : reactor_.state().nodes()) view->nodes.push_back(node);
+  view->nodes.reserve(reactor_.state().nodes().size());
+  for (const NodeRecord* const node : reactor_.state().all_nodes()) view->nodes.push_back(*node);
   view->readings = readings_;
   view->datasets = std::make_shared<const std::map<std::string, DatasetRecord>>(datasets_);
   view->tokens = std::make_shared<const std::map<std::string, TokenRecord>>(tokens_);
@@ -358,8 +359,9 @@ void Engine::PublishView() {
   view->stale_reports = reactor_.stale_reports();
   view->trouble = trouble_;
   view_changed_ = view_urgent_ = false;
+  std::shared_ptr<const ClusterView> next = std::move(view);
   const std::lock_guard lock(mutex_);
-  view_ = std::move(view);
+  view_.swap(next);  // the old one, if nobody has it any more, goes after the lock
 }
 
 void Engine::ListUsage(std::function<void(Result<std::vector<AccountUse>>)> done) {

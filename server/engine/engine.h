@@ -580,6 +580,7 @@ class Engine {
   void NoteRefusal(const std::string& text);
   Result<HandAnswer> TakeStart(const HandStartOrder& order);
   Result<HandAnswer> TakeReport(const HandReport& report);
+  bool HasGpu(RunKey run, uint32_t rank) const;
   RunReport ReportOf(const v1::RunStatus& status) const;
   NodeHello HelloOf(const v1::Hello& hello, WallTime received) const;
   void OnHello(const AgentInput& input);

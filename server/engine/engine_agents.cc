@@ -8,6 +8,7 @@
 #include "common/release.h"
 #include "common/utf8.h"
 #include "imgd/v1/job.pb.h"
+#include "server/core/job.h"
 #include "server/engine/agent_version.h"
 #include "server/engine/engine.h"
 
@@ -69,6 +70,18 @@ Health HealthOf(const Message& message, WallTime received) {
 
 }  // namespace
 
+/// True also for one of which nothing is known.
+bool Engine::HasGpu(RunKey run, uint32_t rank) const {
+  const JobRecord* job = reactor_.state().FindJob(run.job);
+  const Part* part = job == nullptr ? nullptr : PartOfRank(job->run, rank);
+  const NodeRecord* node = part == nullptr ? nullptr : reactor_.state().FindNode(part->node);
+  if (node == nullptr) return true;
+  return std::any_of(node->devices.begin(), node->devices.end(), [part](const Device& device) {
+    const auto& own = part->devices;
+    return device.IsGpu() && std::find(own.begin(), own.end(), device.index) != own.end();
+  });
+}
+
 RunReport Engine::ReportOf(const v1::RunStatus& status) const {
   RunReport report{.cluster = status.cluster_id(),
                    .run = RunOf(status.run()),
@@ -85,7 +98,7 @@ RunReport Engine::ReportOf(const v1::RunStatus& status) const {
     if (exit.exit_code() == 0 && exit.signal() == 0) continue;
     std::vector<std::string> lines(exit.last_lines().begin(), exit.last_lines().end());
     if (lines.empty()) lines.push_back(exit.last_error_line());
-    report.exits.back().match = log_matcher_->Find(lines);
+    report.exits.back().match = log_matcher_->Find(lines, HasGpu(report.run, exit.rank()));
     report.exits.back().last_line = lines.back();
   }
   return report;
@@ -438,7 +451,7 @@ void Engine::OnTrainerEvent(RunKey run, uint32_t rank, const NodeId& node, const
                                 .message = failed.message(),
                                 .bad_input = failed.bad_input(),
                                 .collective_broken = failed.collective_broken(),
-                                .match = log_matcher_->FindIn(failed.message())},
+                                .match = log_matcher_->FindIn(failed.message(), HasGpu(run, rank))},
                                now_, actions);
       break;
     }

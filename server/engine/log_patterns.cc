@@ -31,7 +31,7 @@ std::string Cut(std::string_view line, size_t most) {
 std::vector<LogPattern> MakeBuiltIn() {
   using enum PatternAction;
   const auto broken = [](const char* name, const char* match, const char* label) {
-    return LogPattern{.name = name, .match = match, .action = kExcludeNode, .label = label};
+    return LogPattern{.name = name, .match = match, .action = kExcludeNode, .label = label, .gpu = true};
   };
   const auto label = [](const char* name, const char* match, const char* text) {
     return LogPattern{.name = name, .match = match, .action = kLabel, .label = text};
@@ -61,9 +61,14 @@ std::vector<LogPattern> MakeBuiltIn() {
           "a GPU does not answer"),
       broken(
           "gpu-driver",
-          R"([Dd]river/library version mismatch|CUDA driver version is insufficient for CUDA runtime version|)"
+          R"([Dd]river/library version mismatch|)"
           R"([Ss]ystem not yet initialized|CUDA driver initialization failed|CUDA unknown error - this may be)",
           "the GPUs' driver, or its fabric manager, does not work"),
+      // As a rule it is the program that is too new, whatever node it is on.
+      label("cuda-version",
+            R"(CUDA driver version is insufficient for CUDA runtime version|)"
+            R"(NVIDIA driver on your system is too old)",
+            "the program's CUDA is newer than the driver"),
       // What is full.
       label("cuda-oom",
             R"(CUDA out of memory|CUDA error: out of memory|torch\.(cuda\.)?OutOfMemoryError|)"
@@ -132,6 +137,7 @@ std::vector<LogPattern> AllPatterns(std::vector<LogPattern> own, bool built_in) 
     if (same == known.end() || !pattern.match.empty()) continue;
     pattern.match = same->match;
     pattern.collective = same->collective;
+    pattern.gpu = same->gpu;
     if (pattern.label.empty()) pattern.label = same->label;
   }
   std::vector<LogPattern> all;
@@ -172,7 +178,7 @@ LogMatcher::LogMatcher(std::vector<LogPattern> patterns)
 
 LogMatcher::~LogMatcher() = default;
 
-std::optional<LogMatch> LogMatcher::Find(const std::vector<std::string>& lines) const {
+std::optional<LogMatch> LogMatcher::Find(const std::vector<std::string>& lines, bool on_gpu) const {
   if (compiled_ == nullptr || patterns_.empty()) return std::nullopt;
   size_t best = patterns_.size();
   std::string_view found;
@@ -181,8 +187,9 @@ std::optional<LogMatch> LogMatcher::Find(const std::vector<std::string>& lines) 
     const std::string_view looked_at = line.substr(0, kMostMatchedBytes);
     if (!compiled_->set.Match({looked_at.data(), looked_at.size()}, &matched)) continue;
     for (const int index : matched) {
-      if (static_cast<size_t>(index) >= best) continue;
-      best = static_cast<size_t>(index);
+      const auto number = static_cast<size_t>(index);
+      if (number >= best || (patterns_[number].gpu && !on_gpu)) continue;
+      best = number;
       found = line;
     }
   }
@@ -195,14 +202,14 @@ std::optional<LogMatch> LogMatcher::Find(const std::vector<std::string>& lines) 
                   .collective = pattern.collective};
 }
 
-std::optional<LogMatch> LogMatcher::FindIn(std::string_view text) const {
+std::optional<LogMatch> LogMatcher::FindIn(std::string_view text, bool on_gpu) const {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     lines.emplace_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return Find(lines);
+  return Find(lines, on_gpu);
 }
 
 }  // namespace imgd

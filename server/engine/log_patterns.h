@@ -17,6 +17,7 @@ struct LogPattern {
   PatternAction action = PatternAction::kLabel;
   std::string label;        ///< what such a line means, for people; may be empty
   bool collective = false;  ///< as in LogMatch
+  bool gpu = false;         ///< it tells of a GPU: not looked for where a rank has none
   bool ignored = false;     ///< the built-in one of that name is switched off
   bool operator==(const LogPattern&) const = default;
 };
@@ -39,10 +40,10 @@ class LogMatcher {
   explicit LogMatcher(std::vector<LogPattern> patterns);
   ~LogMatcher();
 
-  /// By the first pattern that any of the lines matches, its first such line.
-  std::optional<LogMatch> Find(const std::vector<std::string>& lines) const;
+  /// By the first pattern that any of the lines matches, its first such line. `on_gpu`: the rank has one.
+  std::optional<LogMatch> Find(const std::vector<std::string>& lines, bool on_gpu = true) const;
   /// The same of the lines of a text.
-  std::optional<LogMatch> FindIn(std::string_view text) const;
+  std::optional<LogMatch> FindIn(std::string_view text, bool on_gpu = true) const;
 
  private:
   struct Compiled;

@@ -119,20 +119,70 @@ void SweepsAreThrottled(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// Jobs with a result at this rung that are better; of equals the earlier ones.
-uint32_t BetterThan(const Ledger& ledger, const Ledger::Sweep& sweep, size_t rung, JobId job) {
-  const auto& results = ledger.rungs.at({sweep.first, rung});
-  const double own = results.at(job);
-  return static_cast<uint32_t>(std::count_if(results.begin(), results.end(), [&](const auto& other) {
-    return other.second > own || (other.second == own && other.first < job);
-  }));
-}
-
 uint32_t MayPass(const Ledger::Sweep& sweep, size_t rung) {
   uint32_t count = sweep.members;
   for (size_t i = 0; i <= rung; ++i) count /= sweep.halving->factor;
   return std::max(count, 1U);
 }
+
+/// Who goes on after rungs, as far as that is certain, by what members had there.
+class Passing {
+ public:
+  Passing(const World& world, const Ledger::Sweep& sweep) : world_(world), sweep_(sweep) {}
+
+  /// It was at the rung, and as many as may pass were better that surely came there rightly.
+  bool IsOut(JobId id, size_t rung) const {
+    const auto better = [&](JobId other) { return IsBetter(other, id, rung) && SurelyComes(other, rung); };
+    return ValueAt(id, rung) && CountMembers(better) >= MayPass(sweep_, rung);
+  }
+  bool IsOut(JobId id) const {
+    for (size_t rung = 0; rung < sweep_.halving->rungs.size(); ++rung) {
+      if (IsOut(id, rung)) return true;
+    }
+    return false;
+  }
+
+ private:
+  bool SurelyComes(JobId id, size_t rung) const {
+    if (rung == 0) return true;
+    const auto rival = [&](JobId other) {
+      return other != id && MayBeAt(other, rung - 1) &&
+             (IsBetter(other, id, rung - 1) || !ValueAt(other, rung - 1));
+    };
+    return ValueAt(id, rung - 1) && SurelyComes(id, rung - 1) &&
+           CountMembers(rival) < MayPass(sweep_, rung - 1);
+  }
+  /// It is there, or may come, and is not out before.
+  bool MayBeAt(JobId id, size_t rung) const {
+    const JobRecord* job = world_.daemon.reactor().state().FindJob(id);
+    const bool has_ended = job == nullptr || IsFinal(job->state);
+    if (has_ended && !ValueAt(id, rung)) return false;
+    for (size_t before = 0; before < rung; ++before) {
+      if (IsOut(id, before)) return false;
+    }
+    return true;
+  }
+  std::optional<double> ValueAt(JobId id, size_t rung) const {
+    const auto results = world_.ledger.rungs.find({sweep_.first, rung});
+    if (results == world_.ledger.rungs.end() || !results->second.contains(id)) return std::nullopt;
+    return results->second.at(id);
+  }
+  /// Both have been there; of equals the earlier is better.
+  bool IsBetter(JobId id, JobId than, size_t rung) const {
+    const auto own = ValueAt(id, rung);
+    const auto other = ValueAt(than, rung);
+    return own && other && (*own > *other || (*own == *other && id < than));
+  }
+  template <typename Test>
+  uint32_t CountMembers(const Test& test) const {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sweep_.members; ++i) count += test(JobId(sweep_.first.value() + i)) ? 1 : 0;
+    return count;
+  }
+
+  const World& world_;
+  const Ledger::Sweep& sweep_;
+};
 
 /// Whoever is surely not among the best is stopped at once, and nobody else is.
 void OnlyTheBestGoOn(World& world, const Batch& batch, const char* name) {
@@ -150,12 +200,7 @@ void OnlyTheBestGoOn(World& world, const Batch& batch, const char* name) {
       const JobId id(first.value() + i);
       const JobRecord* job = world.daemon.reactor().state().FindJob(id);
       if (job == nullptr || SweepOf(world, *job) != &sweep) continue;
-      bool out = false;
-      for (size_t rung = 0; rung < sweep.halving->rungs.size(); ++rung) {
-        const auto results = world.ledger.rungs.find({sweep.first, rung});
-        if (results == world.ledger.rungs.end() || !results->second.contains(id)) continue;
-        out = out || BetterThan(world.ledger, sweep, rung, id) >= MayPass(sweep, rung);
-      }
+      const bool out = Passing(world, sweep).IsOut(id);
       const bool ends =
           IsFinal(job->state) ||
           (job->HoldsDevices() && (job->run.stop == StopFor::kHalve || job->run.stop == StopFor::kCancel ||
