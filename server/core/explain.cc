@@ -121,10 +121,10 @@ std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& j
     const JobId holder(number);
     const InTheWay& one = all.at(number);
     const size_t more = one.nodes - one.names.size();
-    out.push_back(fmt::format(
-        "{} {} {}{}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder), fmt::join(one.names, ", "),
-        more > 0 ? fmt::format(" and {}", Count(more, "more node")) : "",
-        WhyNotPreempted(cluster, job, holder), EndOf(cluster, holder)));
+    out.push_back(fmt::format("{} {} {}{}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder),
+                              fmt::join(one.names, ", "),
+                              more > 0 ? fmt::format(" and {}", Count(more, "more node")) : "",
+                              WhyNotPreempted(cluster, job, holder), EndOf(cluster, holder)));
   }
   if (const size_t more = all.size() - first.size(); more > 0)
     out.push_back(fmt::format("{} {} the rest", Count(more, "more job"), more == 1 ? "holds" : "hold"));
@@ -163,8 +163,8 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job)
     out.push_back(std::move(text));
   }
   if (others > 0)
-    out.push_back(fmt::format("{} {} nothing now either", Count(others, "more node"),
-                              others == 1 ? "takes" : "take"));
+    out.push_back(
+        fmt::format("{} {} nothing now either", Count(others, "more node"), others == 1 ? "takes" : "take"));
   return out;
 }
 

@@ -253,11 +253,11 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
     if (job.avoid.contains(node.id) && node.usable && node.FreeFor(job.needs) >= job.ranks_per_node)
       left.push_back(node.id.name());
   }
-  return fmt::format("no other node{} has {} free {}{}{}",
-                     job.folder.empty() ? "" : fmt::format(" that shares {}", job.folder), job.ranks_per_node,
-                     NounFor(job.needs, job.ranks_per_node != 1), has_free ? " that nobody waits for" : "",
-                     left.empty() ? ""
-                                  : fmt::format(", but for {}, which it was moved off", fmt::join(left, ", ")));
+  return fmt::format(
+      "no other node{} has {} free {}{}{}",
+      job.folder.empty() ? "" : fmt::format(" that shares {}", job.folder), job.ranks_per_node,
+      NounFor(job.needs, job.ranks_per_node != 1), has_free ? " that nobody waits for" : "",
+      left.empty() ? "" : fmt::format(", but for {}, which it was moved off", fmt::join(left, ", ")));
 }
 
 void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang) {

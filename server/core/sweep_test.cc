@@ -77,8 +77,7 @@ TEST(Halving, WhoMayYetBeOutOfAnEarlierRungStopsNobodyAtALaterOne) {
   // Where jobs 3 and 4 are better than job 1 at the first rung, job 2 is the one that is left.
   EXPECT_THAT(Out(SweepWith({{0.1, 0.2, no, no}, {0.9, 0.8, no, no}}, 2)), IsEmpty());
   EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.05, no}, {0.9, 0.8, no, no}}, 2)), ElementsAre("3@0"));
-  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.05, no}, {0.9, 0.8, no, no}}, 2), {4}),
-              ElementsAre("2@1", "3@0"))
+  EXPECT_THAT(Out(SweepWith({{0.1, 0.2, 0.05, no}, {0.9, 0.8, no, no}}, 2), {4}), ElementsAre("2@1", "3@0"))
       << "job 4 has ended, so job 1 surely passed";
 }
 
@@ -238,7 +237,8 @@ TEST_F(Halved, ThatAMemberFailedMaySettleWhoIsLeft) {
   cluster.Epoch(Member(first, 3), 1, 0.1);
   cluster.Epoch(Member(first, 1), 2, 0.9);
   cluster.Epoch(Member(first, 2), 2, 0.8);
-  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 3/1")) << "job 4 may be better than job 1 at the first rung";
+  EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 3/1"))
+      << "job 4 may be better than job 1 at the first rung";
   EXPECT_TRUE(cluster.Cancel(Member(first, 4)));
   cluster.Ends("a", Member(first, 4), {Killed(0, 15)});
   EXPECT_THAT(cluster.Sent("a"), testing::Contains("stop 2/1"));

@@ -301,13 +301,13 @@ void StateStore::SaveJob(const JobRecord& job) {
            static_cast<int>(job.state), static_cast<int>(job.reason.code), job.reason.text,
            Signed(job.generation.value()), Signed(job.last_writer.value()), job.restarts, job.failures,
            job.failures_in_row, job.submitted.micros, job.started.micros, job.ended.micros,
-           job.retry_at.micros, job.generation == Generation() ? kNoRun : EncodeRun(job.run), by_hand.token, EncodeTexts(by_hand.hosts),
-           by_hand.last_heard.micros, job.time_limit_ms, job.held_ms, EncodeNeeds(job.needs),
-           job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid), Signed(job.rerun_of.value()),
-           EncodeAfter(job.after), job.not_before_wall.micros, Signed(job.sweep.value()),
-           EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes), job.max_nodes,
-           job.resize_interval_ms, static_cast<int>(job.kind), job.per_node ? 1 : 0, job.device_seconds,
-           job.cost);
+           job.retry_at.micros, job.generation == Generation() ? kNoRun : EncodeRun(job.run), by_hand.token,
+           EncodeTexts(by_hand.hosts), by_hand.last_heard.micros, job.time_limit_ms, job.held_ms,
+           EncodeNeeds(job.needs), job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid),
+           Signed(job.rerun_of.value()), EncodeAfter(job.after), job.not_before_wall.micros,
+           Signed(job.sweep.value()), EncodeSettings(job.sweep_settings), EncodeCrashes(job.crashes),
+           job.max_nodes, job.resize_interval_ms, static_cast<int>(job.kind), job.per_node ? 1 : 0,
+           job.device_seconds, job.cost);
   });
 }
 
