@@ -46,6 +46,22 @@ TEST_F(RpcTest, WhatOnlyTheDaemonRefusesIsToldAtOnceToo) {
                                  HasSubstr("5 notify[0].to: there is no target 'nobody'")));
 }
 
+TEST_F(RpcTest, ADryRunHasWhatTheStoredJobHas) {
+  const std::string yaml =
+      "name: rn50\ntime_limit: 30s\ndata: {train: /x}\n"
+      "resources: {nodes: {min: 2, max: 8}, resize_interval: 5m}\n";
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(yaml);
+  request.set_dry_run(true);
+  v1::SubmitJobResponse response;
+  Context context;
+  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  const v1::Job job = Get(Submit(yaml)).job();
+  EXPECT_EQ(job.time_limit_ms(), 30'000);
+  EXPECT_EQ(response.job().time_limit_ms(), job.time_limit_ms());
+  EXPECT_EQ(response.job().resize_interval_ms(), job.resize_interval_ms());
+}
+
 TEST_F(RpcTest, AnElasticJobTellsItsRange) {
   const std::string yaml =
       "name: rn50\ndata: {train: /x}\nresources: {nodes: {min: 2, max: 8}, resize_interval: 5m}\n";

@@ -276,6 +276,14 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   shown.set_job_yaml(order.sweep ? order.sweep->files.front() : order.yaml);
   shown.set_checkpoint_dir(job.checkpoint_parent);
   shown.set_not_before_us(job.not_before.micros);
+  shown.set_time_limit_ms(job.time_limit_ms);
+  if (job.max_nodes > job.nodes) shown.set_resize_interval_ms(job.resize_interval_ms);
+  shown.set_rerun_of(job.rerun_of.value());
+  for (const auto& [name, value] : job.sweep_settings) {
+    auto* setting = shown.add_sweep_settings();
+    setting->set_name(name);
+    setting->set_value(value);
+  }
   if (!order.sweep) return;
   const auto& members = order.sweep->submission.members;
   const bool alike = std::all_of(members.begin(), members.end(), [&job](const Submission& member) {
