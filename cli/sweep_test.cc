@@ -109,6 +109,14 @@ TEST_F(SweepCli, OneThatWasStoppedOrStoppedEarlyShowsHowFarItCame) {
   EXPECT_THAT(RunIt({"show", "17"}).out, HasSubstr("12/12 100 %")) << "without validation";
 }
 
+TEST_F(SweepCli, ASweepIsNoJobAndItsNameLeadsToIt) {
+  const auto done = RunIt({"explain", "rn18"});
+  EXPECT_EQ(done.exit_code, 3);
+  EXPECT_EQ(done.err,
+            "error: no job is named 'rn18', it is a sweep (imgcli sweep rn18 shows its jobs, which are named "
+            "rn18[1] and so on)\n");
+}
+
 TEST_F(SweepCli, JobsOfASweepAreListedAndEndedTogether) {
   EXPECT_THAT(RunIt({"jobs", "--sweep", "rn18"}).out, AllOf(HasSubstr("rn18[2]"), Not(HasSubstr("other"))));
   const auto ended = RunIt({"cancel", "--sweep", "rn18", "--checkpoint"});
