@@ -36,6 +36,13 @@ Errors NotFound(std::string message, std::string hint) {
 }
 
 Errors NoSuchName(Client& client, const std::string& name) {
+  v1::GetSweepRequest sweep;
+  sweep.set_name(ToUtf8(name));
+  if (client.GetSweep(sweep)) {
+    return NotFound(
+        fmt::format("no job is named '{}', it is a sweep", ToUtf8(name)),
+        fmt::format("imgcli sweep {} shows its jobs, which are named {}[1] and so on", name, name));
+  }
   auto page = client.ListJobs({});
   if (!page) return std::move(page).error();
   std::vector<std::string> names;

@@ -61,11 +61,12 @@ void PrintStored(Context& context, const v1::SubmitJobResponse& answer, bool hin
 }
 
 /// The job, and beside its fields what the answer says of it.
-nlohmann::ordered_json StoredDocument(const v1::SubmitJobResponse& answer) {
+nlohmann::ordered_json AnswerDocument(const v1::SubmitJobResponse& answer, bool dry_run) {
   auto document = ToJson(answer.job());
   document["warnings"] = nlohmann::ordered_json::array();
   for (const auto& warning : answer.warnings()) document["warnings"].push_back(warning);
   document["existed"] = answer.existed();
+  if (dry_run) document["cannot_start"] = answer.cannot_start();
   if (answer.has_sweep()) {
     document["sweep"] = ToJson(answer.sweep());
     document["settings"] = ToJsonArray(answer.settings());
@@ -100,7 +101,7 @@ void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
                                  kind, GangText(job));
   }
   if (!job.after().empty()) context.out() << fmt::format("it would wait for {}\n", AfterText(job));
-  if (job.not_before_us() > 0)
+  if (job.not_before_us() > NowMicros())
     context.out() << fmt::format("it would not start before {}\n", LocalTime(job.not_before_us()));
   // Of a sweep the daemon looks at the first job.
   const std::string_view whose = answer.has_sweep() ? "its first job: " : "";
@@ -189,7 +190,7 @@ int RunSubmit(Context& context, const SubmitOptions& options) {
   });
   if (!answer) return FailSubmit(context, std::move(answer).error(), request);
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
-    PrintDocument(context.out(), StoredDocument(*answer), options.format);
+    PrintDocument(context.out(), AnswerDocument(*answer, options.dry_run), options.format);
     return 0;
   }
   if (options.dry_run) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli/job_text.h"
 #include "cli/testing/fake_daemon.h"
@@ -295,6 +296,28 @@ TEST_F(Submit, ADryRunSaysWhatItWouldWaitForAndWhenItWouldStart) {
   job.set_reason(v1::REASON_CODE_PLACED);
   job.set_reason_text("it would start at once, on a, b");
   EXPECT_EQ(RunSubmit({file_, "--dry-run"}).out, fine + "it would start at once, on a, b\n");
+}
+
+TEST_F(Submit, ADryRunOfWhatCannotStartSaysThatTheFileIsFineAndThenThat) {
+  daemon_.on_submit = [](const auto&) -> Reply<v1::SubmitJobResponse> {
+    v1::SubmitJobResponse answer;
+    auto& job = *answer.mutable_job();
+    job = MakeJob(0, "rn18-demo", v1::JOB_STATE_QUEUED);
+    job.set_not_before_us(NowMicros() - 1'000'000);
+    job.set_reason(v1::REASON_CODE_NEVER_FITS);
+    job.set_reason_text("it could not start on the cluster as it is: needs 9 nodes");
+    answer.set_cannot_start(true);
+    return answer;
+  };
+  const auto text = RunSubmit({file_, "--dry-run"});
+  EXPECT_EQ(text.exit_code, 0) << "the file can be submitted";
+  EXPECT_EQ(text.out,
+            "rn18-demo is fine; nothing was submitted (it needs 2 nodes with 1 rank each)\n"
+            "it could not start on the cluster as it is: needs 9 nodes\n")
+      << "a time that is past holds nothing back";
+  const auto dry = nlohmann::json::parse(RunSubmit({file_, "--dry-run", "-o", "json"}).out);
+  EXPECT_EQ(dry["cannot_start"], true);
+  EXPECT_FALSE(nlohmann::json::parse(RunSubmit({file_, "-o", "json"}).out).contains("cannot_start"));
 }
 
 TEST_F(Submit, JsonIsTheJobWithItsWarnings) {

@@ -85,6 +85,38 @@ TEST_F(SweepCli, ShowsWhatItsJobsDifferInAndWhichIsTheBest) {
   EXPECT_NE(RunIt({"sweep", "nosuch"}).exit_code, 0);
 }
 
+TEST_F(SweepCli, OneThatWasStoppedOrStoppedEarlyShowsHowFarItCame) {
+  auto job = daemon.GetJob(17);
+  job.set_state(v1::JOB_STATE_COMPLETED);
+  job.set_reason(v1::REASON_CODE_HALVED);
+  job.mutable_last_step()->set_step(3);
+  job.mutable_last_step()->set_epoch(1.5);
+  job.mutable_last_step()->set_total_steps(12);
+  job.mutable_last_epoch()->set_epoch(2);
+  job.mutable_last_epoch()->set_total_epochs(6);
+  job.mutable_last_epoch()->set_step(4);
+  daemon.PutJob(job);
+  for (const auto& command : {std::vector<std::string>{"sweep", "rn18"}, {"jobs"}, {"show", "17"}})
+    EXPECT_THAT(RunIt(command).out, AllOf(HasSubstr("4/12 33 %"), Not(HasSubstr("100 %")))) << command[0];
+  job.set_reason(v1::REASON_CODE_FINISHED);
+  daemon.PutJob(job);
+  EXPECT_THAT(RunIt({"show", "17"}).out, HasSubstr("4/12 33 %")) << "early_stop; its end was validated";
+  job.mutable_last_epoch()->set_step(12);
+  daemon.PutJob(job);
+  EXPECT_THAT(RunIt({"show", "17"}).out, HasSubstr("12/12 100 %"));
+  job.clear_last_epoch();
+  daemon.PutJob(job);
+  EXPECT_THAT(RunIt({"show", "17"}).out, HasSubstr("12/12 100 %")) << "without validation";
+}
+
+TEST_F(SweepCli, ASweepIsNoJobAndItsNameLeadsToIt) {
+  const auto done = RunIt({"explain", "rn18"});
+  EXPECT_EQ(done.exit_code, 3);
+  EXPECT_EQ(done.err,
+            "error: no job is named 'rn18', it is a sweep (imgcli sweep rn18 shows its jobs, which are named "
+            "rn18[1] and so on)\n");
+}
+
 TEST_F(SweepCli, JobsOfASweepAreListedAndEndedTogether) {
   EXPECT_THAT(RunIt({"jobs", "--sweep", "rn18"}).out, AllOf(HasSubstr("rn18[2]"), Not(HasSubstr("other"))));
   const auto ended = RunIt({"cancel", "--sweep", "rn18", "--checkpoint"});

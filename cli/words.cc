@@ -210,20 +210,37 @@ std::string SweepSettingsText(const google::protobuf::RepeatedPtrField<v1::Sweep
   return text;
 }
 
-std::optional<double> DoneRatio(const v1::Job& job) {
-  if (job.state() == v1::JOB_STATE_COMPLETED) return 1;
+namespace {
+
+/// A completed job that was stopped as one of the worst of its sweep, or by early_stop: the end of a run that
+/// goes on to its last step is always validated. What a run by hand reports nobody can rely on.
+bool EndedEarly(const v1::Job& job) {
+  if (job.state() != v1::JOB_STATE_COMPLETED || job.has_external()) return false;
+  if (job.reason() == v1::REASON_CODE_HALVED) return true;
+  const uint64_t validated = job.last_epoch().step();
+  return validated > 0 && validated < job.last_step().total_steps();
+}
+
+/// The figures come at intervals: one that trained to the end has done all its steps, and one that ended
+/// early came as far as it was validated.
+uint64_t StepsDone(const v1::Job& job) {
   const auto& step = job.last_step();
-  if (!job.has_last_step() || step.total_steps() == 0) return std::nullopt;
-  return std::min(1.0, static_cast<double>(step.step()) / static_cast<double>(step.total_steps()));
+  if (EndedEarly(job)) return std::max(step.step(), job.last_epoch().step());
+  return job.state() == v1::JOB_STATE_COMPLETED ? step.total_steps() : step.step();
+}
+
+}  // namespace
+
+std::optional<double> DoneRatio(const v1::Job& job) {
+  const uint64_t total = job.last_step().total_steps();
+  if (total > 0) return std::min(1.0, static_cast<double>(StepsDone(job)) / static_cast<double>(total));
+  if (job.state() == v1::JOB_STATE_COMPLETED && !EndedEarly(job)) return 1;
+  return std::nullopt;
 }
 
 std::string ProgressText(const v1::Job& job) {
   if (job.has_last_step()) {
-    const auto& step = job.last_step();
-    // The figures come at intervals; a job that trained to the end has done all its steps.
-    const bool done = job.state() == v1::JOB_STATE_COMPLETED;
-    const std::string steps =
-        fmt::format("{}/{}", done ? step.total_steps() : step.step(), step.total_steps());
+    const std::string steps = fmt::format("{}/{}", StepsDone(job), job.last_step().total_steps());
     const auto ratio = DoneRatio(job);
     return ratio ? fmt::format("{} {} %", steps, static_cast<int>(*ratio * 100)) : steps;
   }

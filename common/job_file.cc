@@ -1,5 +1,7 @@
 #include "common/job_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -31,9 +33,10 @@ void ReadHead(YamlMap& root, JobSpec& spec) {
   Set(spec.grace_ms, root.DurationMs("grace"));
   Set(spec.max_restarts, root.Int("max_restarts", 0, 1'000'000));
   Set(spec.preemptible, root.Bool("preemptible"));
-  Set(spec.time_limit_ms, root.DurationMs("time_limit"));
-  if (root.Has("time_limit") && spec.time_limit_ms < 1000)
-    root.AddError("time_limit", "must be at least 1s", "leave it out for no limit");
+  if (const auto limit = root.DurationMs("time_limit")) {
+    spec.time_limit_ms = *limit;
+    if (*limit < 1000) root.AddError("time_limit", "must be at least 1s", "leave it out for no limit");
+  }
   Set(spec.secrets, root.StringList("secrets"));
   for (const auto& name : spec.secrets) {
     if (!IsName(name)) root.AddError("secrets", WhatNamesAre(name));
@@ -80,6 +83,21 @@ std::map<std::string, std::vector<std::string>> ReadWantedLabels(YamlMap& resour
   }
   map.Finish();
   return labels;
+}
+
+/// No node has a label's value and has it not.
+void CheckLabels(YamlMap& resources, const JobSpec::Resources& job) {
+  auto map = resources.Child("not_labels");
+  for (const auto& [name, refused] : job.not_labels) {
+    const auto wanted = job.labels.find(name);
+    if (wanted == job.labels.end()) continue;
+    const bool none_left = std::all_of(wanted->second.begin(), wanted->second.end(), [&](const auto& value) {
+      return std::find(refused.begin(), refused.end(), value) != refused.end();
+    });
+    if (!none_left) continue;
+    map.AddError(name, fmt::format("refuses {}={}, which resources.labels asks for: no node could do both",
+                                   name, fmt::join(wanted->second, "|")));
+  }
 }
 
 void ReadGpu(YamlMap& resources, JobSpec::Resources& out) {
@@ -140,9 +158,11 @@ void ReadNodes(YamlMap& resources, JobSpec::Resources& out) {
     Set(out.nodes, resources.Int("nodes", 1, kMost));
     out.max_nodes = out.nodes;
   }
-  Set(out.resize_interval_ms, resources.DurationMs("resize_interval"));
+  if (const auto interval = resources.DurationMs("resize_interval")) {
+    out.resize_interval_ms = *interval;
+    if (*interval < 1000) resources.AddError("resize_interval", "must be at least 1s");
+  }
   if (!resources.Has("resize_interval")) return;
-  if (out.resize_interval_ms < 1000) resources.AddError("resize_interval", "must be at least 1s");
   if (!resources.IsMap("nodes")) {
     resources.AddError("resize_interval", "is for a gang that may grow and shrink",
                        "set resources.nodes: {min: 2, max: 8}");
@@ -157,6 +177,7 @@ void ReadResources(YamlMap& root, JobSpec& spec) {
   Set(spec.resources.whole_nodes, resources.Bool("whole_nodes"));
   spec.resources.labels = ReadWantedLabels(resources, "labels");
   spec.resources.not_labels = ReadWantedLabels(resources, "not_labels");
+  CheckLabels(resources, spec.resources);
   ReadCapacity(resources, spec.resources);
   resources.Finish();
 }

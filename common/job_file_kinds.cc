@@ -146,10 +146,13 @@ void ReadKind(YamlMap& root, JobSpec& spec) {
   for (const char* key : kOnlyOfTraining) {
     root.Value(key);
     if (!root.Has(key)) continue;
-    root.AddError(key, fmt::format("is of training, and this job is a {}", NameOf(spec.kind)),
-                  "name, project, priority, resources, time_limit, grace, max_restarts, preemptible, after, "
-                  "not_before, "
-                  "secrets, sweep, about and checkpoint.dir are allowed beside it");
+    root.AddError(
+        key, fmt::format("is of training, and this job is a {}", NameOf(spec.kind)),
+        std::string_view(key) == "schedule"
+            ? kScheduleIsNoTime
+            : "name, project, priority, resources, time_limit, grace, max_restarts, preemptible, after, "
+              "not_before, "
+              "secrets, sweep, about and checkpoint.dir are allowed beside it");
   }
 }
 

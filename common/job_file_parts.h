@@ -13,6 +13,10 @@ namespace imgd::job_file_parts {
 
 constexpr int64_t kMaxInt = 1'000'000'000;
 
+/// For who looks for a time in `schedule`.
+constexpr const char* kScheduleIsNoTime =
+    "schedule is the learning rate's; when a job may start is said by not_before";
+
 inline void Set(int& field, std::optional<int64_t> value) {
   if (value) field = static_cast<int>(*value);
 }

@@ -108,6 +108,41 @@ TEST(JobFile, ATimeLimitIsADuration) {
               ElementsAre(HasSubstr("time_limit: must be at least 1s")));
 }
 
+TEST(JobFile, ADurationThatIsNoneHasOneError) {
+  const auto errors = [](const std::string& line) {
+    const auto spec = ParseJobFile("name: a\ndata: {train: /x}\n" + line + "\n", "job.yaml");
+    std::string out;
+    if (spec) return out;
+    for (const auto& error : spec.error()) out += error.ToString() + "\n";
+    return out;
+  };
+  EXPECT_EQ(errors("time_limit: 1y"),
+            "job.yaml:3:13: time_limit: found '1y' where a duration like 500ms, 90s, 15m, 2h or 1d is "
+            "expected\n");
+  EXPECT_EQ(errors("time_limit: 99999999999999999d"),
+            "job.yaml:3:13: time_limit: found '99999999999999999d'; at most 3650d is allowed\n");
+  EXPECT_THAT(errors("time_limit: 0"), HasSubstr("must be at least 1s"));
+  EXPECT_EQ(
+      errors("resources: {nodes: {min: 1, max: 2}, resize_interval: 1y}"),
+      "job.yaml:3:55: resources.resize_interval: found '1y' where a duration like 500ms, 90s, 15m, 2h or "
+      "1d is expected\n");
+}
+
+TEST(JobFile, LabelsThatNoNodeCouldSatisfyAreRefused) {
+  const auto errors = [](const std::string& resources) {
+    const auto spec =
+        ParseJobFile("name: a\ndata: {train: /x}\nresources: {" + resources + "}\n", "job.yaml");
+    return spec ? "" : spec.error().front().ToString();
+  };
+  EXPECT_EQ(
+      errors("labels: {zone: a}, not_labels: {zone: a}"),
+      "job.yaml:3:51: resources.not_labels.zone: refuses zone=a, which resources.labels asks for: no node "
+      "could do both");
+  EXPECT_THAT(errors("labels: {zone: a|b}, not_labels: {zone: b|a|c}"), HasSubstr("refuses zone=a|b"));
+  EXPECT_EQ(errors("labels: {zone: a|b}, not_labels: {zone: a}"), "");
+  EXPECT_EQ(errors("labels: {zone: a}, not_labels: {rack: a}"), "");
+}
+
 TEST(JobFile, SecretsAreNamesEachOnce) {
   const auto job = ParseJobFile("name: a\ncommand: {run: [x]}\nsecrets: [s3-team, wandb]\n", "job.yaml");
   ASSERT_TRUE(job.has_value());

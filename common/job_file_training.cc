@@ -158,6 +158,12 @@ void ReadMilestones(YamlMap& map, JobSpec& spec) {
 }
 
 void ReadSchedule(YamlMap& root, JobSpec& spec) {
+  if (root.Has("schedule") && !root.IsMap("schedule")) {
+    root.AddError("schedule", "a mapping (key: value), such as {kind: cosine}, is expected",
+                  kScheduleIsNoTime);
+    root.Value("schedule");
+    return;
+  }
   auto map = root.Child("schedule");
   auto& schedule = spec.schedule;
   Set(schedule.kind, map.Choice("kind", {"cosine", "polynomial", "step", "one_cycle"}));
@@ -187,7 +193,7 @@ void ReadSchedule(YamlMap& root, JobSpec& spec) {
   if (!spec.phases.empty() && spec.phases.front().lr && root.Has("schedule")) {
     root.AddError("schedule", "the phases have their own learning rates", "leave it out");
   }
-  map.Finish();
+  map.Finish(kScheduleIsNoTime);
 }
 
 void ReadGuard(YamlMap& root, JobSpec& spec) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/job_file_parts.h"
@@ -153,6 +154,29 @@ std::vector<int> ReadRungs(YamlMap& halving, int factor, int epochs) {
   return rungs;
 }
 
+/// Whether jobs of the sweep have their own value of it.
+bool IsSwept(const SweepSpec& sweep, std::string_view name) {
+  const auto is = [name](const auto& setting) { return setting.name == name; };
+  return std::any_of(sweep.grid.begin(), sweep.grid.end(), is) ||
+         std::any_of(sweep.random.begin(), sweep.random.end(), is) ||
+         std::any_of(sweep.list.begin(), sweep.list.end(),
+                     [is](const auto& values) { return std::any_of(values.begin(), values.end(), is); });
+}
+
+/// A job is compared at the first validation of a rung or later; at its end there is nothing left to stop.
+void CheckRungs(YamlMap& halving, const JobSpec& spec, const SweepSpec& sweep,
+                const std::vector<int>& rungs) {
+  if (rungs.empty() || IsSwept(sweep, "train.eval_every_epochs") || IsSwept(sweep, "train.epochs")) return;
+  const int every = spec.train.eval_every_epochs;
+  const int64_t first = (int64_t{rungs.front()} + every - 1) / every * every;
+  if (first < spec.train.epochs) return;
+  halving.AddError(
+      halving.Has("rungs") ? "rungs" : "first",
+      fmt::format("nothing could be stopped: from epoch {} on, the end, at {}, is the first validation",
+                  rungs.front(), spec.train.epochs),
+      fmt::format("train.eval_every_epochs is {}; less is needed", every));
+}
+
 void ReadHalving(YamlMap& sweep, const JobSpec& spec, SweepSpec& out) {
   if (!sweep.Has("halving")) return;
   auto halving = sweep.Child("halving");
@@ -165,6 +189,7 @@ void ReadHalving(YamlMap& sweep, const JobSpec& spec, SweepSpec& out) {
   Set(into.metric, halving.Choice("metric", {"top1", "top5", "loss"}));
   Set(into.factor, halving.Int("factor", 2, 1000));
   into.rungs = ReadRungs(halving, into.factor, spec.train.epochs);
+  CheckRungs(halving, spec, out, into.rungs);
   if (spec.data.val.empty()) sweep.AddError("halving", "needs validation; set data.val");
   halving.Finish();
 }

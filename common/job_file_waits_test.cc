@@ -50,7 +50,8 @@ TEST(JobFileWaits, NotBeforeIsATimeWithItsZoneOrADuration) {
   for (const char* bad : {"2026-12-01T02:00:00", "2026-13-01T02:00:00Z", "2026-12-01", "02:00", "tomorrow"})
     EXPECT_THAT(WaitErrorsOf(fmt::format("not_before: {}\n", bad)), HasSubstr("where a time with its zone"))
         << bad;
-  EXPECT_THAT(WaitErrorsOf("not_before: 5000d\n"), HasSubstr("where a duration like"));
+  EXPECT_EQ(WaitErrorsOf("not_before: 5000d\n"),
+            "job.yaml:4:13: not_before: found '5000d'; at most 3650d is allowed\n");
 }
 
 TEST(JobFileWaits, TimesHaveZones) {
@@ -112,6 +113,39 @@ TEST(JobFileWaits, RungsAreEpochsBeforeTheEnd) {
   EXPECT_THAT(error("rungs: [7, 5]"), HasSubstr("rising whole numbers below train.epochs, 30"));
   EXPECT_THAT(error("metric: top1"), HasSubstr("either rungs, a list of epochs, or first"));
   EXPECT_THAT(error("first: 1, factor: 1"), HasSubstr("from 2 to 1000"));
+}
+
+TEST(JobFileWaits, AHalvingThatCouldStopNothingIsRefused) {
+  const auto errors = [](const std::string& halving, const std::string& train, const std::string& more = "") {
+    const auto spec =
+        ParseJobFile("name: a\ndata: {train: /x, val: /y}\ntrain: {" + train +
+                         "}\nsweep: {grid: {seed: [1, 2]" + more + "}, halving: {" + halving + "}}\n",
+                     "job.yaml");
+    std::string out;
+    if (spec) return out;
+    for (const auto& error : spec.error()) out += error.ToString() + "\n";
+    return out;
+  };
+  EXPECT_EQ(
+      errors("rungs: [1, 2]", "epochs: 4, eval_every_epochs: 4"),
+      "job.yaml:4:48: sweep.halving.rungs: nothing could be stopped: from epoch 1 on, the end, at 4, is "
+      "the first validation (train.eval_every_epochs is 4; less is needed)\n");
+  EXPECT_THAT(errors("first: 5", "epochs: 6, eval_every_epochs: 4"),
+              HasSubstr("halving.first: nothing could"));
+  EXPECT_EQ(errors("rungs: [1, 2]", "epochs: 4, eval_every_epochs: 2"), "");
+  EXPECT_EQ(errors("rungs: [1, 2]", "epochs: 4"), "");
+  EXPECT_EQ(errors("rungs: [1]", "epochs: 4, eval_every_epochs: 4", ", train.eval_every_epochs: [1, 2]"), "");
+}
+
+TEST(JobFileWaits, WhoLooksForATimeInTheScheduleIsToldWhereItIs) {
+  const std::string told = "when a job may start is said by not_before";
+  EXPECT_THAT(WaitErrorsOf("schedule: nightly\n"), HasSubstr(told));
+  EXPECT_THAT(WaitErrorsOf("schedule: {cron: 0 2 * * *}\n"),
+              testing::AllOf(HasSubstr("schedule.cron: unknown key (allowed here: "), HasSubstr(told)));
+  EXPECT_THAT(WaitErrorsOf("schedule: {gama: 0.1}\n"), HasSubstr("(did you mean 'gamma'?)"));
+  const auto command = ParseJobFile("name: a\ncommand: {run: [x]}\nschedule: nightly\n", "job.yaml");
+  ASSERT_FALSE(command);
+  EXPECT_THAT(command.error().front().ToString(), HasSubstr(told));
 }
 
 }  // namespace

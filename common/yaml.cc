@@ -111,6 +111,7 @@ const YAML::Node* YamlMap::Find(std::string_view key) const {
 }
 
 bool YamlMap::Has(std::string_view key) const {
+  known_.emplace(key);
   const YAML::Node* child = Find(key);
   return child != nullptr && !child->IsNull();
 }
@@ -328,9 +329,12 @@ std::optional<int64_t> YamlMap::DurationMs(std::string_view key) {
     unit = 86400e3;
     text.remove_suffix(1);
   }
+  constexpr double kMostDays = 3650;
   const auto value = ParseNumber<double>(text);
-  if (value && std::isfinite(*value) && *value >= 0 && *value * unit <= 3650.0 * 86400e3) {
-    return static_cast<int64_t>(std::llround(*value * unit));
+  if (value && std::isfinite(*value) && *value >= 0) {
+    if (*value * unit <= kMostDays * 86400e3) return static_cast<int64_t>(std::llround(*value * unit));
+    AddError(key, fmt::format("found {}; at most {}d is allowed", Describe(*node), kMostDays));
+    return std::nullopt;
   }
   AddError(key, fmt::format("found {} where a duration like 500ms, 90s, 15m, 2h or 1d is expected",
                             Describe(*node)));
@@ -343,7 +347,7 @@ std::vector<std::string> YamlMap::Keys() const {
   return keys;
 }
 
-void YamlMap::Finish() {
+void YamlMap::Finish(std::string_view elsewhere) {
   const std::vector<std::string> known(known_.begin(), known_.end());
   for (const auto& entry : node_) {
     const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : Describe(entry.first);
@@ -352,6 +356,7 @@ void YamlMap::Finish() {
     const auto nearest = NearestWord(key, known);
     error.hint = nearest ? fmt::format("did you mean '{}'?", *nearest)
                          : fmt::format("allowed here: {}", fmt::join(known, ", "));
+    if (!nearest && !elsewhere.empty()) error.hint += fmt::format("; {}", elsewhere);
     shared_->errors.push_back(std::move(error));
   }
 }

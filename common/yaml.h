@@ -56,6 +56,7 @@ class YamlMap {
   /// "90s", "15m", "2h", or a bare number of seconds. In milliseconds.
   std::optional<int64_t> DurationMs(std::string_view key);
 
+  /// A key that was asked about is known, also where it is absent and nothing reads it.
   bool Has(std::string_view key) const;
   bool IsMap(std::string_view key) const;
   bool IsList(std::string_view key) const;
@@ -65,8 +66,9 @@ class YamlMap {
   /// Adds an error at the field (or at the mapping, where the field is absent).
   void AddError(std::string_view key, std::string message, std::string hint = "");
 
-  /// Reports keys that nobody asked for. Call once, after all fields were read.
-  void Finish();
+  /// Reports keys that nobody asked for. Call once, after all fields were read. `elsewhere` is added where
+  /// such a key is like none of those: what may have been meant.
+  void Finish(std::string_view elsewhere = "");
 
   /// All errors of this mapping and its children, in the order of the file.
   std::vector<Error> Errors() const;
@@ -86,7 +88,7 @@ class YamlMap {
   /// Its fields by key. Going through a YAML::Node takes several allocations for each.
   std::vector<std::pair<std::string, YAML::Node>> fields_;
   std::string path_;  ///< "train.": prefix of this mapping's keys
-  std::set<std::string, std::less<>> known_;
+  mutable std::set<std::string, std::less<>> known_;
   std::shared_ptr<Shared> shared_;
 };
 

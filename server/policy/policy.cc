@@ -401,8 +401,9 @@ Policies ReadPolicies(YamlMap& root) {
   return policies;
 }
 
-Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, JobSpec spec,
-                                 const std::string& file, const std::string& owner) {
+tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& policies, std::string yaml,
+                                                           JobSpec spec, const std::string& file,
+                                                           const std::string& owner) {
   for (const auto& policy : policies) {
     if (!IsFor(policy, owner, spec.project)) continue;
     std::vector<std::string> sets;
@@ -411,24 +412,33 @@ Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, Job
         sets.push_back(fmt::format("{}={}", field, value));
     }
     if (sets.empty()) continue;
-    IMGD_ASSIGN(yaml, ChangeJobText(yaml, file, JobChangesOf(sets)));
+    auto text = ChangeJobText(yaml, file, JobChangesOf(sets));
+    if (!text) return tl::unexpected(std::vector<Error>{text.error()});
+    yaml = std::move(*text);
     auto changed = ParseJobFile(yaml, file);
     if (!changed) {
-      Error error = changed.error().front();
-      error.hint = fmt::format("policy {} filled in {}", policy.name, fmt::join(sets, ", "));
-      return tl::unexpected(std::move(error));
+      auto errors = std::move(changed).error();
+      errors.front().hint = fmt::format("policy {} filled in {}", policy.name, fmt::join(sets, ", "));
+      return tl::unexpected(std::move(errors));
     }
     spec = std::move(*changed);
   }
+  std::vector<Error> errors;
   for (const auto& policy : policies) {
     if (!IsFor(policy, owner, spec.project)) continue;
     for (const auto& [name, bound] : policy.bounds) {
       if (const auto how = Broken(*FieldOf(name), bound, spec))
-        return tl::unexpected(Refusal(policy, name, *how, yaml, file));
+        errors.push_back(Refusal(policy, name, *how, yaml, file));
     }
     if (spec.kind != JobKind::kTraining || spec.sweep || policy.recipes.empty()) continue;
     if (const auto breach = BreachOf(policy.recipes, yaml))
-      return tl::unexpected(RecipeRefusal(policy, *breach, yaml, file));
+      errors.push_back(RecipeRefusal(policy, *breach, yaml, file));
+  }
+  if (!errors.empty()) {
+    std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
+      return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+    });
+    return tl::unexpected(std::move(errors));
   }
   return AllowedJob{std::move(yaml), std::move(spec)};
 }

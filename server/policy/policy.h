@@ -47,9 +47,11 @@ struct AllowedJob {
 
 /// The file with the defaults of the policies for its owner and its project, if it keeps their bounds.
 /// `spec` is what `yaml` says. The file of a sweep is held to what is of sweeps; each of its jobs is to be
-/// asked about by itself. Errors: kInvalidArgument at the field's place, with the rule's words.
-Result<AllowedJob> ApplyPolicies(const Policies& policies, std::string yaml, JobSpec spec,
-                                 const std::string& file, const std::string& owner);
+/// asked about by itself. Errors, of every rule that is broken: kInvalidArgument at the field's place, with
+/// the rule's words, in the order of the file.
+tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& policies, std::string yaml,
+                                                           JobSpec spec, const std::string& file,
+                                                           const std::string& owner);
 
 /// For what is asked of a job after it was submitted: whether the field may be as `job` has it. Errors:
 /// kInvalidArgument with the rule's words.

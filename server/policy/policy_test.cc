@@ -34,16 +34,25 @@ std::vector<std::string> ErrorsOf(const std::string& text) {
 
 constexpr char kJob[] = "name: rn50\ndata: {train: /data/in1k/train}\n";
 
-Result<AllowedJob> Apply(const Policies& policies, const std::string& yaml,
-                         const std::string& owner = "ada") {
+tl::expected<AllowedJob, std::vector<Error>> Apply(const Policies& policies, const std::string& yaml,
+                                                   const std::string& owner = "ada") {
   auto spec = ParseJobFile(yaml, "job.yaml");
   EXPECT_TRUE(spec);
   return ApplyPolicies(policies, yaml, *spec, "job.yaml", owner);
 }
 
+/// The first of the errors; RefusedAll() has them all, each on its line.
 std::string Refused(const Policies& policies, const std::string& yaml, const std::string& owner = "ada") {
   const auto job = Apply(policies, yaml, owner);
-  return job ? "" : job.error().ToString();
+  return job ? "" : job.error().front().ToString();
+}
+
+std::string RefusedAll(const Policies& policies, const std::string& yaml) {
+  const auto job = Apply(policies, yaml);
+  std::string all;
+  if (job) return all;
+  for (const auto& error : job.error()) all += error.ToString() + "\n";
+  return all;
 }
 
 TEST(Policy, WithoutAnyTheFileIsAsItWas) { EXPECT_EQ(Apply({}, kJob)->yaml, kJob); }
@@ -63,6 +72,20 @@ TEST(Policy, BoundsNumbersAndTimesAndSaysWhoseRuleItIs) {
               HasSubstr("resources.ranks: is 24, and at most 16 is allowed"));
   EXPECT_THAT(Refused(policies, "name: a\ntime_limit: 1h\npriority: -6\ndata: {train: /d}\n"),
               HasSubstr("priority: is -6, and at least -5 is allowed"));
+}
+
+TEST(Policy, EveryRuleThatIsBrokenIsToldInTheOrderOfTheFile) {
+  const auto policies = Read(
+      "policies:\n  - {name: caps, at_most: {priority: 10, time_limit: 10m, resources.ranks: 4}}\n"
+      "  - {name: sets, text: ask Bob, one_of: {data.train: [/data/*]}, at_most: {priority: 5}}");
+  EXPECT_EQ(RefusedAll(policies,
+                       "name: a\npriority: 11\ntime_limit: 11m\nresources: {ranks_per_node: 5}\n"
+                       "data: {train: /d}\ntrain: {global_batch: 250}\n"),
+            "job.yaml:2:11: priority: is 11, and at most 10 is allowed by policy caps\n"
+            "job.yaml:2:11: priority: is 11, and at most 5 is allowed by policy sets (ask Bob)\n"
+            "job.yaml:3:13: time_limit: is 11m, and at most 10m is allowed by policy caps\n"
+            "job.yaml:4:12: resources.ranks: is 5, and at most 4 is allowed by policy caps\n"
+            "job.yaml:5:15: data.train: is '/d', and /data/* is allowed by policy sets (ask Bob)\n");
 }
 
 TEST(Policy, AGangThatGrowsIsBoundedAtItsMostAndOneThatShrinksAtItsLeast) {
@@ -125,7 +148,7 @@ TEST(Policy, AModelIsFilledInWhereAGpuMayBe) {
   const auto policies = Read("policies: [{name: gpus, defaults: {resources.gpu.model: L4}}]");
   EXPECT_THAT(Apply(policies, kJob)->spec.resources.gpu_models, testing::ElementsAre("L4"));
   const auto cpu = Apply(policies, std::string(kJob) + "resources: {gpu: none}\n");
-  ASSERT_TRUE(cpu) << cpu.error().ToString();
+  ASSERT_TRUE(cpu) << cpu.error().front().ToString();
   EXPECT_TRUE(cpu->spec.resources.cpu);
 }
 
@@ -161,7 +184,7 @@ TEST(Policy, ASweepIsBoundedAsOneAndItsJobsByThemselves) {
   EXPECT_THAT(Refused(policies, sweep("1, 2", ", max_running: 3")),
               HasSubstr("sweep.max_running: is 3, and at most 2 is allowed"));
   const auto filled = Apply(policies, sweep("1, 2"));
-  ASSERT_TRUE(filled) << filled.error().ToString();
+  ASSERT_TRUE(filled) << filled.error().front().ToString();
   EXPECT_EQ(filled->spec.sweep->max_running, 1);
   EXPECT_EQ(filled->spec.time_limit_ms, 0) << "of each job";
   EXPECT_THAT(Refused(Read("policies: [{name: a, at_most: {sweep.max_running: 2}}]"), sweep("1, 2")),
@@ -174,7 +197,7 @@ TEST(Policy, FillsInWhatIsLeftOutBeforeItBounds) {
       "policies: [{name: caps, defaults: {time_limit: 24h, checkpoint.dir: /shared/c}, at_most: {time_limit: "
       "72h}}]");
   const auto job = Apply(policies, kJob);
-  ASSERT_TRUE(job) << job.error().ToString();
+  ASSERT_TRUE(job) << job.error().front().ToString();
   EXPECT_EQ(job->spec.time_limit_ms, 24 * 3600 * 1000);
   EXPECT_EQ(job->spec.checkpoint.dir, "/shared/c");
   EXPECT_THAT(job->yaml, AllOf(HasSubstr("time_limit: 24h"), HasSubstr("dir: /shared/c")));
@@ -217,7 +240,7 @@ TEST(Policy, FieldsThatAKindOfJobDoesNotHaveBoundItNot) {
       "time_limit: 2h},\n"
       "            one_of: {data.train: [/data/*], convert.source: [/data/*]}}]");
   const auto command = Apply(policies, "name: a\ncommand: {run: [x]}\n");
-  ASSERT_TRUE(command) << command.error().ToString();
+  ASSERT_TRUE(command) << command.error().front().ToString();
   EXPECT_EQ(command->yaml.find("train"), std::string::npos);
   EXPECT_EQ(command->spec.time_limit_ms, 3600 * 1000);
   EXPECT_THAT(Refused(policies, "name: a\ncommand: {run: [x]}\ntime_limit: 3h\n"),

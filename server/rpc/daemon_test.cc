@@ -6,6 +6,7 @@
 namespace imgd {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -146,6 +147,18 @@ TEST(Config, QuotasAreForAllAndByName) {
   ASSERT_FALSE(wrong.has_value());
   ASSERT_THAT(wrong.error(), SizeIs(2));
   EXPECT_THAT(wrong.error()[0].message, HasSubstr("quotas.users.ada.devices"));
+}
+
+TEST(Config, AKeyThatIsNoneIsAnsweredWithAllThatAre) {
+  const auto hint = [](const std::string& text) {
+    const auto wrong = ParseServerConfig(text, "imgd.yaml");
+    return wrong ? "" : wrong.error().front().ToString();
+  };
+  EXPECT_EQ(
+      hint("quotas: {user: {gpus: 4}}\n"),
+      "imgd.yaml:1:17: quotas.user.gpus: unknown key (allowed here: device_hours, devices, queued, spend)");
+  EXPECT_THAT(hint("zzzzzz: 4\n"),
+              AllOf(HasSubstr("quotas"), HasSubstr("shares"), HasSubstr("tls"), HasSubstr("log_patterns")));
 }
 
 TEST(Config, QuotasOfWhatIsUsedHaveAPeriod) {

@@ -193,7 +193,8 @@ void JobServiceImpl::FinishDryRun(SubmitOrder order, v1::SubmitJobResponse* resp
     pool_->Post([this, job = job, after = std::move(answer->after), response, reactor](Reader&) mutable {
       job.after = std::move(after);
       const auto view = engine_->View();
-      FillProspect(job, *view, *view->quotas, {clock_->Now(), clock_->Wall()}, *response->mutable_job());
+      const Now now{clock_->Now(), clock_->Wall()};
+      response->set_cannot_start(!FillProspect(job, *view, *view->quotas, now, *response->mutable_job()));
       // That it never fits is said once.
       auto& warnings = *response->mutable_warnings();
       const std::string& reason = response->job().reason_text();

@@ -24,6 +24,44 @@ TEST_F(RpcTest, EveryErrorOfABadFileIsInTheAnswer) {
   EXPECT_EQ(details.errors(1).hint(), "did you mean 'flip'?");
 }
 
+TEST_F(RpcTest, WhatOnlyTheDaemonRefusesIsToldAtOnceToo) {
+  daemon.reset();
+  auto root =
+      YamlMap::Parse("policies: [{name: caps, at_most: {priority: 10, time_limit: 10m}}]", "imgd.yaml");
+  config.policies = ReadPolicies(*root);
+  config.commands = false;
+  StartDaemon();
+  v1::SubmitJobResponse response;
+  const auto status =
+      Submit("name: '5'\npriority: 11\ntime_limit: 11m\ncommand: {run: [x]}\nnotify: [nobody]\n", response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  v1::ErrorDetails details;
+  ASSERT_TRUE(details.ParseFromString(status.error_details()));
+  std::vector<std::string> found;
+  for (const auto& error : details.errors())
+    found.push_back(fmt::format("{} {}", error.line(), error.message()));
+  EXPECT_THAT(found, ElementsAre(HasSubstr("1 name: '5' would be taken for the number of a job"),
+                                 HasSubstr("2 priority: is 11"), HasSubstr("3 time_limit: is 11m"),
+                                 HasSubstr("4 command: commands are not allowed here"),
+                                 HasSubstr("5 notify[0].to: there is no target 'nobody'")));
+}
+
+TEST_F(RpcTest, ADryRunHasWhatTheStoredJobHas) {
+  const std::string yaml =
+      "name: rn50\ntime_limit: 30s\ndata: {train: /x}\n"
+      "resources: {nodes: {min: 2, max: 8}, resize_interval: 5m}\n";
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(yaml);
+  request.set_dry_run(true);
+  v1::SubmitJobResponse response;
+  Context context;
+  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  const v1::Job job = Get(Submit(yaml)).job();
+  EXPECT_EQ(job.time_limit_ms(), 30'000);
+  EXPECT_EQ(response.job().time_limit_ms(), job.time_limit_ms());
+  EXPECT_EQ(response.job().resize_interval_ms(), job.resize_interval_ms());
+}
+
 TEST_F(RpcTest, AnElasticJobTellsItsRange) {
   const std::string yaml =
       "name: rn50\ndata: {train: /x}\nresources: {nodes: {min: 2, max: 8}, resize_interval: 5m}\n";

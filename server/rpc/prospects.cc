@@ -11,6 +11,10 @@
 namespace imgd {
 namespace {
 
+/// Beyond this no time is told from another. Steady time, in nanoseconds, ends after 292 years, and what jobs
+/// may take is added to it.
+constexpr std::chrono::hours kFarOff{100 * 365 * 24};
+
 /// Microseconds since 1970; nothing that is past.
 int64_t WallOf(Instant when, Now now) {
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(when - now.steady).count();
@@ -29,8 +33,9 @@ void AllowNew(const Submission& job, const Quotas& quotas, Snapshot& snapshot) {
 
 /// When the job comes to the queue; nothing where nobody knows when those before it end.
 std::optional<Instant> ComesAt(const JobRecord& job, const ClusterView& view, Now now) {
-  const int64_t held_us = std::max<int64_t>(job.not_before_wall.micros - now.wall.micros, 0);
-  Instant at = now.steady + std::chrono::microseconds(held_us);
+  const std::chrono::microseconds held(std::max<int64_t>(job.not_before_wall.micros, now.wall.micros) -
+                                       now.wall.micros);
+  Instant at = now.steady + std::min<std::chrono::microseconds>(held, kFarOff);
   for (const auto& dependency : job.after) {
     if (dependency.ended) continue;
     const auto end = view.snapshot.ends.find(dependency.job);
@@ -49,7 +54,7 @@ void FillLater(const JobRecord& job, const Snapshot& cluster, const ClusterView&
   view.ranking.Rank(job, entry);
   entry.not_before = *comes;
   const auto start = ForecastLater(cluster, view.queue, std::move(entry));
-  if (start) out.set_expected_start_us(WallOf(*start, now));
+  if (start) out.set_expected_start_us(std::max(WallOf(*start, now), job.not_before_wall.micros));
 }
 
 /// Why the job would not start if nothing else ran: it asks for more than it may have (kQuota), or than there
@@ -61,8 +66,19 @@ ReasonCode WhyNeverStarts(Snapshot cluster, QueuedJob job) {
   return code == ReasonCode::kQuota || code == ReasonCode::kNeverFits ? code : ReasonCode::kNone;
 }
 
-/// Of one that others or a time hold back: when it would start, or why it never would.
-void FillHeldBack(const JobRecord& record, const QueuedJob& job, Snapshot cluster, const ClusterView& view,
+/// The same of one that waits for as long as it takes: budgets begin anew, but for those that never do.
+ReasonCode WhyItCannotStart(Snapshot cluster, QueuedJob job) {
+  for (auto& [account, allowance] : cluster.allowances) {
+    if (allowance.used_up && allowance.used_up->until) allowance.used_up.reset();
+  }
+  return WhyNeverStarts(std::move(cluster), std::move(job));
+}
+
+constexpr std::string_view kCannotStart = "it could not start on the cluster as it is: ";
+
+/// Of one that others or a time hold back: when it would start, or why it never would. Whether it could
+/// start.
+bool FillHeldBack(const JobRecord& record, const QueuedJob& job, Snapshot cluster, const ClusterView& view,
                   Now now, v1::Job& out) {
   for (auto& [account, allowance] : cluster.allowances) {
     if (allowance.used_up && allowance.used_up->until && *allowance.used_up->until <= record.not_before_wall)
@@ -70,10 +86,12 @@ void FillHeldBack(const JobRecord& record, const QueuedJob& job, Snapshot cluste
   }
   FillLater(record, cluster, view, now, out);
   const ReasonCode never = WhyNeverStarts(cluster, job);
-  if (never == ReasonCode::kNone) return;
+  if (never == ReasonCode::kNone) return true;
+  const bool can_start = WhyItCannotStart(cluster, job) == ReasonCode::kNone;
   out.set_reason(static_cast<v1::ReasonCode>(never));
-  out.set_reason_text(
-      fmt::format("then it would wait: {}", ExplainWait(cluster, {.job = job, .code = never})));
+  out.set_reason_text(fmt::format("then {}{}", can_start ? "it would wait: " : kCannotStart,
+                                  ExplainWait(cluster, {.job = job, .code = never})));
+  return can_start;
 }
 
 }  // namespace
@@ -95,7 +113,7 @@ void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1:
   if (start) out.set_expected_start_us(WallOf(*start, now));
 }
 
-void FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
+bool FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
                   v1::Job& out) {
   const JobRecord record = NewJob(submission, JobId(), "", now.wall);
   QueuedJob job = EntryOf(record);
@@ -108,10 +126,16 @@ void FillProspect(const Submission& submission, const ClusterView& view, const Q
     out.set_reason(after ? v1::REASON_CODE_AFTER_JOB : v1::REASON_CODE_NOT_BEFORE);
     return FillHeldBack(record, job, std::move(snapshot), view, now, out);
   }
-  const Prospect prospect = ProspectOf(snapshot, view.queue, std::move(job));
+  const Prospect prospect = ProspectOf(snapshot, view.queue, job);
   out.set_reason(static_cast<v1::ReasonCode>(prospect.code));
   out.set_reason_text(prospect.text);
   if (prospect.start) out.set_expected_start_us(WallOf(*prospect.start, now));
+  if (prospect.code == ReasonCode::kPlaced) return true;
+  const ReasonCode never = WhyItCannotStart(snapshot, job);
+  if (never == ReasonCode::kNone) return true;
+  out.set_reason(static_cast<v1::ReasonCode>(never));
+  out.set_reason_text(fmt::format("{}{}", kCannotStart, ExplainWait(snapshot, {.job = job, .code = never})));
+  return false;
 }
 
 }  // namespace imgd

@@ -12,8 +12,9 @@ void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1:
 
 /// Of a job that is not stored: whether it would start at once, and else what it would wait for and until
 /// when. Of one that comes after others or not before a time: when, or that it asks for more than it may have
-/// or than there is. Its `after` is known to the engine.
-void FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
+/// or than there is. Its `after` is known to the engine. False where the cluster would have to be another one
+/// first: for more nodes, or a larger quota. Nodes that are away or set aside may come back.
+bool FillProspect(const Submission& submission, const ClusterView& view, const Quotas& quotas, Now now,
                   v1::Job& out);
 
 }  // namespace imgd

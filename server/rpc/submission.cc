@@ -132,32 +132,47 @@ Submission SubmissionOf(const JobSpec& spec, const Origin& origin) {
       .checkpoint_parent = spec.checkpoint.dir.empty() ? origin.rules.checkpoint_dir : spec.checkpoint.dir};
 }
 
-/// A program may do on the nodes whatever the agents' user may.
-Status CheckKind(const JobSpec& spec, const std::string& yaml, const std::string& file,
-                 const JobRules& rules) {
-  if (spec.kind != JobKind::kCommand || rules.commands) return {};
-  IMGD_ASSIGN(auto root, YamlMap::Parse(yaml, file));
-  root.AddError("command", "commands are not allowed here; jobs that train and conversions of data sets are",
-                "whoever runs imgd allows them by commands: true in imgd.yaml");
-  return tl::unexpected(root.Errors().front());
+/// It would be taken for a job's number wherever a job is named. Files that are stored may have such names.
+bool IsNumber(const std::string& name) {
+  return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Only the daemon knows which targets there are.
-tl::expected<void, std::vector<Error>> CheckNotify(const JobSpec& spec, const std::string& yaml,
-                                                   const std::string& file, const JobRules& rules) {
-  const auto known = [&rules](const NotifyRule& rule) { return rules.notify_targets.contains(rule.to); };
-  if (!spec.notify || std::all_of(spec.notify->begin(), spec.notify->end(), known)) return {};
-  auto root = YamlMap::Parse(yaml, file);
-  if (!root) return tl::unexpected(std::vector<Error>{root.error()});
+bool IsKnown(const NotifyRule& rule, const JobRules& rules) { return rules.notify_targets.contains(rule.to); }
+
+void CheckTargets(const JobSpec& spec, const JobRules& rules, YamlMap& root) {
   const std::string hint = rules.notify_targets.empty()
                                ? "whoever runs imgd names targets under notifications in imgd.yaml"
                                : fmt::format("there are: {}", fmt::join(rules.notify_targets, ", "));
-  auto items = root->Children("notify", "to");
+  auto items = root.Children("notify", "to");
   for (size_t i = 0; i < std::min(items.size(), spec.notify->size()); ++i) {
     const NotifyRule& rule = (*spec.notify)[i];
-    if (!known(rule)) items[i].AddError("to", fmt::format("there is no target '{}'", rule.to), hint);
+    if (!IsKnown(rule, rules)) items[i].AddError("to", fmt::format("there is no target '{}'", rule.to), hint);
   }
-  return tl::unexpected(root->Errors());
+}
+
+/// What is wrong with the file that only the daemon knows. It is read again for where that stands, and only
+/// then.
+std::vector<Error> CheckFile(const JobSpec& spec, const std::string& yaml, const std::string& file,
+                             const JobRules& rules) {
+  const bool is_number = IsNumber(spec.name);
+  // A program may do on the nodes whatever the agents' user may.
+  const bool forbidden = spec.kind == JobKind::kCommand && !rules.commands;
+  const bool targets = !spec.notify || std::all_of(spec.notify->begin(), spec.notify->end(),
+                                                   [&](const auto& rule) { return IsKnown(rule, rules); });
+  if (!is_number && !forbidden && targets) return {};
+  auto root = YamlMap::Parse(yaml, file);
+  if (!root) return {root.error()};
+  if (is_number) {
+    root->AddError("name",
+                   fmt::format("'{}' would be taken for the number of a job; add a letter to it", spec.name));
+  }
+  if (forbidden) {
+    root->AddError("command",
+                   "commands are not allowed here; jobs that train and conversions of data sets are",
+                   "whoever runs imgd allows them by commands: true in imgd.yaml");
+  }
+  if (!targets) CheckTargets(spec, rules, *root);
+  return root->Errors();
 }
 
 std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& owner) {
@@ -165,16 +180,18 @@ std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& o
   return DatasetRecord{.name = spec.convert.registers, .address = spec.convert.target, .owner = owner};
 }
 
-Status AddMember(const SweepMember& member, const std::string& file, const Origin& origin,
-                 const ClusterView& view, SweepOrder& out, std::vector<UnmadeSet>& unmade) {
-  IMGD_ASSIGN(const auto job,
-              ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner()));
-  IMGD_ASSIGN(auto yaml, ResolveDatasets(job.yaml, file, job.spec, *view.datasets, unmade));
-  Submission submission = SubmissionOf(job.spec, origin);
+tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, const std::string& file,
+                                                 const Origin& origin, const ClusterView& view,
+                                                 SweepOrder& out, std::vector<UnmadeSet>& unmade) {
+  const auto job = ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner());
+  if (!job) return tl::unexpected(job.error());
+  auto yaml = ResolveDatasets(job->yaml, file, job->spec, *view.datasets, unmade);
+  if (!yaml) return tl::unexpected(std::vector<Error>{yaml.error()});
+  Submission submission = SubmissionOf(job->spec, origin);
   submission.name = fmt::format("{}[{}]", member.spec.name, out.files.size() + 1);
   for (const auto& [name, value] : member.values) submission.sweep_settings.push_back({name, value});
   out.submission.members.push_back(std::move(submission));
-  out.files.push_back(std::move(yaml));
+  out.files.push_back(std::move(*yaml));
   return {};
 }
 
@@ -191,7 +208,7 @@ tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const std::string& text, 
   if (spec.sweep->halving) out.submission.halving = HalvingOf(*spec.sweep->halving);
   for (const auto& member : *members) {
     if (auto added = AddMember(member, file, origin, view, out, unmade); !added)
-      return tl::unexpected(std::vector<Error>{added.error()});
+      return tl::unexpected(std::move(added).error());
   }
   return out;
 }
@@ -208,13 +225,17 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   const std::string file = FileNameOf(request);
   const Origin origin{request, rules, now};
   std::string text = request.job_yaml();
-  if (auto told = CheckNotify(spec, text, file, rules); !told) return tl::unexpected(std::move(told).error());
+  auto errors = CheckFile(spec, text, file, rules);
   auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner());
-  if (!allowed) return tl::unexpected(std::vector<Error>{allowed.error()});
+  if (!allowed) errors.insert(errors.end(), allowed.error().begin(), allowed.error().end());
+  if (!errors.empty()) {
+    std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
+      return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+    });
+    return tl::unexpected(std::move(errors));
+  }
   text = std::move(allowed->yaml);
   spec = std::move(allowed->spec);
-  if (auto may = CheckKind(spec, text, file, rules); !may)
-    return tl::unexpected(std::vector<Error>{may.error()});
   CheckedSubmit out{.order = {.submission = SubmissionOf(spec, origin),
                               .idempotency_key = request.idempotency_key(),
                               .notify = spec.notify,
@@ -255,6 +276,14 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   shown.set_job_yaml(order.sweep ? order.sweep->files.front() : order.yaml);
   shown.set_checkpoint_dir(job.checkpoint_parent);
   shown.set_not_before_us(job.not_before.micros);
+  shown.set_time_limit_ms(job.time_limit_ms);
+  if (job.max_nodes > job.nodes) shown.set_resize_interval_ms(job.resize_interval_ms);
+  shown.set_rerun_of(job.rerun_of.value());
+  for (const auto& [name, value] : job.sweep_settings) {
+    auto* setting = shown.add_sweep_settings();
+    setting->set_name(name);
+    setting->set_value(value);
+  }
   if (!order.sweep) return;
   const auto& members = order.sweep->submission.members;
   const bool alike = std::all_of(members.begin(), members.end(), [&job](const Submission& member) {

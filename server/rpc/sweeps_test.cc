@@ -125,6 +125,44 @@ TEST_F(SweepsRpc, WhatWaitsForATimeSaysWhenItWillProbablyStart) {
   EXPECT_EQ(job.expected_start_us(), job.not_before_us());
 }
 
+TEST_F(SweepsRpc, ATimeCenturiesAwayIsThatTime) {
+  FakeAgent agent(channel, "a", 1);
+  const std::string file = File("main", "not_before: 2500-12-31T23:59:59Z\n");
+  const auto dry = Stored(file, "", true).job();
+  EXPECT_EQ(dry.not_before_us(), 16'756'761'599'000'000);
+  EXPECT_EQ(dry.expected_start_us(), dry.not_before_us());
+  const auto job = Get(Submit(file)).job();
+  EXPECT_EQ(job.expected_start_us(), job.not_before_us());
+  const auto past = Stored(File("main", "not_before: 2020-02-20T00:00:00Z\n"), "", true).job();
+  EXPECT_EQ(past.reason(), v1::REASON_CODE_PLACED);
+}
+
+TEST_F(SweepsRpc, ADryRunSaysWhetherTheClusterWouldHaveToBeAnother) {
+  daemon.reset();
+  config.quotas.user.devices = 2;
+  StartDaemon();
+  EXPECT_FALSE(Stored(File("early", ""), "", true).cannot_start()) << "nodes will join";
+  FakeAgent agent(channel, "a", 4);
+  const std::string both = "resources: {ranks_per_node: 2}\n";
+  EXPECT_FALSE(Stored(File("fits", both), "", true).cannot_start());
+  Submit(File("first", both));
+  const auto waits = Stored(File("waits", both), "", true);
+  EXPECT_EQ(waits.job().reason(), v1::REASON_CODE_QUOTA);
+  EXPECT_FALSE(waits.cannot_start()) << "until ada's other job has ended";
+  const auto quota = Stored(File("big", "resources: {ranks_per_node: 4}\n"), "", true);
+  EXPECT_TRUE(quota.cannot_start());
+  EXPECT_EQ(quota.job().reason(), v1::REASON_CODE_QUOTA);
+  EXPECT_THAT(quota.job().reason_text(),
+              HasSubstr("it could not start on the cluster as it is: user ada may have 2 devices at once"));
+  const auto never = Stored(File("wide", "resources: {nodes: 2}\n"), "", true);
+  EXPECT_TRUE(never.cannot_start());
+  EXPECT_EQ(never.job().reason(), v1::REASON_CODE_NEVER_FITS);
+  EXPECT_EQ(never.job().expected_start_us(), 0);
+  EXPECT_THAT(never.job().reason_text(),
+              HasSubstr("it could not start on the cluster as it is: needs 2 nodes"));
+  EXPECT_EQ(never.warnings_size(), 0) << "it is said once";
+}
+
 TEST_F(SweepsRpc, WhatIsHeldBackAndCanNeverStartSaysSoAndNoTime) {
   daemon.reset();
   config.quotas.user.devices = 2;
@@ -137,14 +175,17 @@ TEST_F(SweepsRpc, WhatIsHeldBackAndCanNeverStartSaysSoAndNoTime) {
     EXPECT_EQ(quota.reason(), v1::REASON_CODE_QUOTA) << held;
     EXPECT_EQ(
         quota.reason_text(),
-        "then it would wait: user ada may have 2 devices at once and has 2; it needs 4, which is more than "
-        "the quota, so that it can't start");
+        "then it could not start on the cluster as it is: user ada may have 2 devices at once and has 2; "
+        "it needs 4, which is more than the quota, so that it can't start");
     EXPECT_EQ(quota.expected_start_us(), 0);
     const auto never = Stored(File("wide", "resources: {nodes: 2}\n" + held), "", true);
     EXPECT_EQ(never.job().reason(), v1::REASON_CODE_NEVER_FITS) << held;
-    EXPECT_THAT(never.job().reason_text(), AllOf(HasSubstr("then it would wait: needs 2 nodes"),
-                                                 HasSubstr("which only 1 node can give")));
+    EXPECT_THAT(never.job().reason_text(),
+                AllOf(HasSubstr("then it could not start on the cluster as it is: needs 2 "
+                                "nodes"),
+                      HasSubstr("which only 1 node can give")));
     EXPECT_EQ(never.job().expected_start_us(), 0);
+    EXPECT_TRUE(never.cannot_start());
     EXPECT_EQ(never.warnings_size(), 0) << "it is said once";
     // That others of ada's hold all that she may have is over when they have ended.
     const auto fits = Stored(File("next", "resources: {ranks_per_node: 2}\n" + held), "", true).job();
