@@ -98,3 +98,20 @@ test('a job ran as long as it held its devices, over all its starts', () => {
   ]; // biome-ignore format: a table
   for (const [what, one, seconds] of cases) assert.equal(ranFor(one, NOW), seconds, what);
 });
+
+test('a job that was stopped early shows how far it came', () => {
+  const [job] = [...makeWorld(1_790_000_000, 400).jobs.values()]
+    .map((one) => one.job)
+    .filter((one) => one.state === 'JOB_STATE_COMPLETED');
+  assert.ok(job?.last_step && job.last_epoch);
+  const at = (step: number, validated: number, changes: Partial<Job> = {}) =>
+    rowOf({
+      ...job,
+      ...changes,
+      last_step: { ...job.last_step!, step: String(step), total_steps: '100' },
+      last_epoch: { ...job.last_epoch!, step: String(validated) },
+    }).progress;
+  assert.equal(at(97, 100), 1);
+  assert.equal(at(31, 40), 0.4);
+  assert.equal(at(43, 0, { reason: 'REASON_CODE_HALVED' }), 0.43);
+});

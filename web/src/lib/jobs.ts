@@ -35,9 +35,20 @@ export function isOver(state: ShortState): boolean {
 
 /** Share of the run's steps that are done, from 0 to 1; NaN where nobody knows. */
 export function progressOf(job: Job): number {
-  if (stateOf(job) === 'COMPLETED') return 1;
   const total = num(job.last_step?.total_steps);
-  return total > 0 ? Math.min(num(job.last_step?.step) / total, 1) : Number.NaN;
+  if (stateOf(job) === 'COMPLETED' && !endedEarly(job)) return 1;
+  const done = Math.max(num(job.last_step?.step), endedEarly(job) ? num(job.last_epoch?.step) || 0 : 0);
+  return total > 0 ? Math.min(done / total, 1) : Number.NaN;
+}
+
+/** Completed, but before its last step: one of the worst of its sweep, or by early_stop. The end of a run that goes on to
+ * its last step is always validated. */
+function endedEarly(job: Job): boolean {
+  if (job.external || stateOf(job) !== 'COMPLETED') return false;
+  const validated = num(job.last_epoch?.step);
+  return (
+    job.reason === 'REASON_CODE_HALVED' || (validated > 0 && validated < num(job.last_step?.total_steps))
+  );
 }
 
 /** How long it has run, over all its starts and without the time between them, seconds; NaN before the first. */
