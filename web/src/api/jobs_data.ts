@@ -24,10 +24,15 @@ const RECENT = 40;
 const FIRST_PAGE = 200;
 const PAGE = 1000;
 const EVERY_MS = 250;
+const AGAIN_MS = 1000;
+const MOST_AGAIN_MS = 30_000;
 
 const rows = new Map<string, JobRow>();
 /** Deleted since the pages began to be read: an older page may still have them. */
 const gone = new Set<string>();
+/** Told by the stream since then, as a whole or a step of it: what a page has of them may be older. */
+const told = new Set<string>();
+const toldSteps = new Set<string>();
 let started = false;
 let drawing = false;
 let drawn = 0;
@@ -71,6 +76,8 @@ function publish(): void {
 }
 
 export function takeJob(job: Job): void {
+  // Of what came before the stream tells, it may not tell the next change.
+  if (isTold()) told.add(job.id);
   rows.set(job.id, rowOf(job));
   publish();
 }
@@ -78,6 +85,7 @@ export function takeJob(job: Job): void {
 /** It was deleted. */
 export function dropJob(id: string): void {
   gone.add(id);
+  told.delete(id);
   for (const recent of [recentLoss, recentTop1]) recent.delete(id);
   if (rows.delete(id)) publish();
 }
@@ -90,6 +98,7 @@ function takeStep(step: LiveStep): void {
   if (before && Number(step.step) < Number(before.step)) return;
   row.job.last_step = { ...(before as NonNullable<Job['last_step']>), ...figures };
   rows.set(step.job_id, rowOf(row.job));
+  toldSteps.add(step.job_id);
   note(recentLoss, step.job_id, Number(step.loss));
   note(recentTop1, step.job_id, Number(step.top1));
   publish();
@@ -104,7 +113,7 @@ function note(recent: Map<string, number[]>, id: string, value: number): void {
 
 async function load(): Promise<void> {
   const mine = ++run;
-  gone.clear();
+  for (const since of [gone, told, toldSteps]) since.clear();
   jobsState.set({ ...jobsState.value, loading: true });
   const seen = new Set<string>();
   let token = '';
@@ -120,30 +129,43 @@ async function load(): Promise<void> {
       warning = page.warning;
       jobsState.set({ rows: [...rows.values()], loading: token !== '', ready: true, error: '', warning });
     } while (token);
-    for (const id of rows.keys()) if (!seen.has(id) && !jobIsNewer(id, seen)) rows.delete(id);
+    for (const id of rows.keys()) if (!seen.has(id) && !told.has(id)) rows.delete(id);
     publish();
-    if (untold > 0) await readAgain(untold, mine);
   } catch (error) {
     if (mine !== run) return;
     const text = error instanceof ApiError ? error.message : String(error);
     jobsState.set({ ...jobsState.value, loading: false, error: text });
+    return;
   }
+  if (untold > 0) await readAgain(untold, mine);
 }
 
 function takePage(jobs: readonly Job[], seen: Set<string>): void {
   for (const job of jobs) {
     if (gone.has(job.id)) continue;
     seen.add(job.id);
-    // What the stream told meanwhile is newer.
-    const known = rows.get(job.id)?.job;
-    if (known && Number(known.last_event_number) > Number(job.last_event_number)) continue;
-    rows.set(job.id, rowOf(job));
+    if (told.has(job.id)) continue;
+    const step = toldSteps.has(job.id) ? rows.get(job.id)?.job.last_step : undefined;
+    const newer = step && Number(step.step) >= Number(job.last_step?.step ?? 0);
+    rows.set(job.id, rowOf(newer ? { ...job, last_step: step } : job));
   }
 }
 
-/** The first pages, which were asked for before the stream told what happens. */
+/** The first pages, which were asked for before the stream told what happens. The list is whole meanwhile: where that fails it
+ * is no fault to show, and is tried again. */
 async function readAgain(pages: number, mine: number): Promise<void> {
-  await new Promise<void>((told) => (isTold() ? told() : onceTold(told)));
+  await new Promise<void>((begun) => (isTold() ? begun() : onceTold(begun)));
+  for (let wait = AGAIN_MS; mine === run; wait = Math.min(wait * 2, MOST_AGAIN_MS)) {
+    try {
+      await readFirst(pages, mine);
+      return;
+    } catch {
+      await new Promise((passed) => setTimeout(passed, wait));
+    }
+  }
+}
+
+async function readFirst(pages: number, mine: number): Promise<void> {
   const before = [...rows.keys()];
   const seen = new Set<string>();
   let token = '';
@@ -155,15 +177,8 @@ async function readAgain(pages: number, mine: number): Promise<void> {
   }
   // Those are the newest, without a gap.
   const oldest = token ? Math.min(...[...seen].map(Number)) : 0;
-  for (const id of before) if (!seen.has(id) && Number(id) >= oldest) rows.delete(id);
+  for (const id of before) if (!seen.has(id) && !told.has(id) && Number(id) >= oldest) rows.delete(id);
   publish();
-}
-
-/** Came by the stream while the pages were read. */
-function jobIsNewer(id: string, seen: ReadonlySet<string>): boolean {
-  let newest = 0;
-  for (const one of seen) newest = Math.max(newest, Number(one));
-  return Number(id) > newest;
 }
 
 /** Loads the jobs once, and follows them from then on. */
