@@ -13,6 +13,9 @@ export interface DatasetsState {
 export const datasetsState = new Store<DatasetsState>({ datasets: [], ready: false, error: '' });
 
 let started = false;
+let asked = 0;
+/** The newest question that was answered: what older ones bring after it is old. */
+let answered = 0;
 
 /** Each is the whole set; `gone` are no more. */
 export function takeDatasets(changed: readonly Dataset[], gone: readonly string[] = []): void {
@@ -24,10 +27,15 @@ export function takeDatasets(changed: readonly Dataset[], gone: readonly string[
 }
 
 export async function loadDatasets(): Promise<void> {
+  const mine = ++asked;
   try {
     const { datasets } = await api.datasets();
+    if (mine < answered) return;
+    answered = mine;
     datasetsState.set({ datasets, ready: true, error: '' });
   } catch (error) {
+    if (mine < answered) return;
+    answered = mine;
     const text = error instanceof ApiError ? error.message : String(error);
     datasetsState.set({ ...datasetsState.value, error: text });
   }

@@ -30,6 +30,9 @@ function remember(node: Node): void {
 let started = false;
 let loadsSoon = false;
 let loadedAt = 0;
+let asked = 0;
+/** The newest question that was answered: what older ones bring after it is old. */
+let answered = 0;
 const SOON_MS = 400;
 // Between two readings of the list, however much happens.
 const APART_MS = 2000;
@@ -56,10 +59,15 @@ function sorted(nodes: readonly Node[]): Node[] {
 
 async function load(): Promise<void> {
   loadedAt = Date.now();
+  const mine = ++asked;
   try {
     const { nodes, warning } = await api.nodes();
+    if (mine < answered) return;
+    answered = mine;
     nodesState.set({ nodes: sorted(nodes), ready: true, error: '', warning });
   } catch (error) {
+    if (mine < answered) return;
+    answered = mine;
     const text = error instanceof ApiError ? error.message : String(error);
     nodesState.set({ ...nodesState.value, error: text });
   }
