@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type { Locator, Page } from 'playwright-core';
 import { money, shortDuration } from '../src/lib/format.ts';
-import { browserTest, tabTo } from './harness.ts';
+import { axe, browserTest, tabTo } from './harness.ts';
 
 browserTest('the table of jobs has small curves of loss and top-1, time left and spend', async ({ page, server, base }) => {
   await page.goto(`${base}/?state=running`);
@@ -174,4 +174,46 @@ browserTest('the first curves of a job are asked for while it is not known yet w
   await page.getByRole('figure', { name: 'Loss', exact: true }).locator('canvas').waitFor();
   await page.getByRole('figure', { name: 'Images per second', exact: true }).locator('canvas').waitFor();
   assert.deepEqual(asked.map((names) => names.split(',')[0]), ['loss', 'top1'], 'those of the first chart by themselves');
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('where the other curves can not be had, that is said in their place, and the loss is drawn', async ({ page, base }) => {
+  await page.route(
+    (url) => (url.searchParams.get('names') ?? '').includes('images_per_second'),
+    (route) => route.fulfill({ status: 503, json: { error: { code: 'UNAVAILABLE', message: 'it reads slowly' } } }),
+  );
+  await page.goto(`${base}/jobs/91`);
+  await page.locator('figure[aria-label=Loss] canvas').waitFor();
+  const trouble = page.locator('.charts').getByRole('alert');
+  await trouble.getByText('it reads slowly').waitFor();
+  assert.equal(await page.locator('figure[aria-label=Accuracy]').count(), 0);
+  assert.equal(await axe(page), '');
+  await page.unrouteAll();
+  await trouble.getByRole('button', { name: 'Try again' }).click();
+  await page.locator('figure[aria-label=Accuracy] canvas').waitFor();
+  assert.equal(await trouble.count(), 0);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('what marks are placed by is asked for once, whatever part of the curves is shown', async ({ page, base }) => {
+  const asked: string[] = [];
+  page.on('request', (request) => {
+    const { pathname, searchParams } = new URL(request.url());
+    const ofMarks =
+      pathname.endsWith('/metrics') && searchParams.get('names') === 'loss,val_loss' && !searchParams.has('smooth');
+    if (ofMarks || pathname.endsWith('/checkpoints')) asked.push(`${pathname} ${searchParams.get('x') ?? ''}`);
+  });
+  await page.goto(`${base}/jobs/91`);
+  await page.waitForSelector('[data-state=live]');
+  await page.locator('.charts .marks').waitFor();
+  for (let i = 0; asked.length < 3 && i < 100; i++) await page.waitForTimeout(50);
+  await page.waitForTimeout(300);
+  const before = [...asked].sort();
+  assert.ok(before.length >= 3, before.join());
+  for (const name of ['Images', 'Step']) {
+    const came = asking(page, (query) => query.get('x') === name.toLowerCase());
+    await page.getByRole('group', { name: 'Horizontal axis' }).getByRole('button', { name }).click();
+    await came;
+    await page.locator('figure[aria-label=Loss] canvas').waitFor();
+    await page.waitForTimeout(300);
+  }
+  assert.deepEqual(asked.sort(), before);
 }, { everyMs: 0 }); // biome-ignore format: one argument

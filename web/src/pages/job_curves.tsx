@@ -124,23 +124,37 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
             <div class="charts">
               <MarksLegend marks={marks} />
               <Chart title="Loss" lines={loss} {...chart} log={log} cutPeaks none={waiting(job)} />
-              <Chart title="Accuracy" lines={lines.top1} share {...chart} none={waiting(job)} />
-              <Chart title="Learning rate" lines={lines.rate} {...chart} smoothing={0} none={waiting(job)} />
-              <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
-              {has(lines.busy) && <Chart title="GPU busy" lines={lines.busy} share {...chart} />}
-              {has(lines.stages) && (
-                <Chart title="Time of a step by stage" lines={lines.stages} seconds {...chart} />
-              )}
-              {has(lines.ranks) && (
-                <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
-              )}
-              {others.data && (
-                <RankMap
-                  id={job.id}
-                  metrics={others.data}
-                  axis={axisName}
-                  live={stateOf(job) === 'RUNNING'}
-                />
+              {others.error && !others.data ? (
+                <div class="panel">
+                  <Trouble text={others.error} retry={others.reload} />
+                </div>
+              ) : (
+                <>
+                  <Chart title="Accuracy" lines={lines.top1} share {...chart} none={waiting(job)} />
+                  <Chart
+                    title="Learning rate"
+                    lines={lines.rate}
+                    {...chart}
+                    smoothing={0}
+                    none={waiting(job)}
+                  />
+                  <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
+                  {has(lines.busy) && <Chart title="GPU busy" lines={lines.busy} share {...chart} />}
+                  {has(lines.stages) && (
+                    <Chart title="Time of a step by stage" lines={lines.stages} seconds {...chart} />
+                  )}
+                  {has(lines.ranks) && (
+                    <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
+                  )}
+                  {others.data && (
+                    <RankMap
+                      id={job.id}
+                      metrics={others.data}
+                      axis={axisName}
+                      live={stateOf(job) === 'RUNNING'}
+                    />
+                  )}
+                </>
               )}
             </div>
           )}
@@ -209,8 +223,10 @@ function linesOf(metrics: Metrics): Record<'top1' | 'rate' | 'speed' | 'busy' | 
 /** What happened to the job, as marks. It has a time or an epoch; where that is on another axis, figures tell. */
 function useMarks(data: GetJobResponse, axis: MetricAxis, figures: Metrics | null): Mark[] {
   const { job } = data;
-  // There is nothing to mark before there are curves, and these come the sooner.
-  const id = figures ? job.id : '';
+  // There is nothing to mark before there are curves, and these come the sooner. Another range or axis asks for nothing anew.
+  const drawn = useRef('');
+  if (figures) drawn.current = job.id;
+  const id = drawn.current === job.id ? job.id : '';
   const time = useMetrics(id, FIRST, 'time', null).data;
   const epoch = useMetrics(id, FIRST, 'epoch', null).data;
   const saved = useData(id && `checkpoints ${id} ${job.last_checkpoint?.step}`, (signal) =>
