@@ -50,13 +50,19 @@ export function useData<T>(key: string, load: (signal: AbortSignal) => Promise<T
   };
 }
 
-/** Loads once more when the stream tells what happens, where it did not yet when the component was made. */
-export function useOnceTold({ reload }: Loaded<unknown>): void {
-  const latest = useRef(reload);
-  latest.current = reload;
+/** Loads once more when the stream tells what happens, where it did not yet when the component was made; an answer that is
+ * still awaited comes first, to have something to show. */
+export function useOnceTold({ data, error, reload }: Loaded<unknown>): void {
+  const [due, setDue] = useState(false);
   // At once, not in an effect: the data may be asked for already.
-  const end = useMemo(() => onceTold(() => latest.current()), []);
+  const end = useMemo(() => onceTold(() => setDue(true)), []);
   useEffect(() => end, [end]);
+  const answered = data !== null || error !== '';
+  useEffect(() => {
+    if (!due || !answered) return;
+    setDue(false);
+    reload();
+  }, [due, answered, reload]);
 }
 
 /** Does something again and again while somebody looks; 0: never. */
