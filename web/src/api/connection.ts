@@ -82,8 +82,6 @@ export class Connection {
       return;
     }
     if (!response.ok || !response.body || abort !== this.#abort) return;
-    this.#wait = FIRST_WAIT_MS;
-    this.#lostSince = 0;
     const parser = new SseParser();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     silence = setTimeout(() => abort.abort(), SILENCE_MS);
@@ -91,7 +89,10 @@ export class Connection {
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         clearTimeout(silence);
         silence = setTimeout(() => abort.abort(), SILENCE_MS);
-        // With the first words, which come at once, and not with the head: imgd then tells all that happens.
+        // With the first words, which come at once, and not with the head: imgd then tells all that happens. A proxy may send a
+        // head and no more.
+        this.#wait = FIRST_WAIT_MS;
+        this.#lostSince = 0;
         if (this.status.state !== 'live') this.#set({ state: 'live' });
         const events = parser.push(part.value);
         if (parser.lastId) this.#lastId = parser.lastId;
