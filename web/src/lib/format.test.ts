@@ -37,6 +37,7 @@ test('no line breaks within a number, nor between it and its unit', () => {
     f.millis(0.5),
     f.millis(1e-6),
     f.money(13_456, 'USD'),
+    f.price(0.3456, 'USD'),
     f.unit(3, 'h'),
   ])
     assert.match(text, /^[^ \u2009]+$/);
@@ -102,6 +103,16 @@ table<number, string>('money', (v) => f.money(v, 'USD'), [
   [0.003, '< 0.01 USD'],
   [19.214, '19.21 USD'],
   [13_456.4, '13\u202f456 USD'],
+]);
+table<number, string>('price', (v) => f.price(v, 'USD'), [
+  [0, '–'],
+  [0.004, '0.004 USD'],
+  [0.3456, '0.3456 USD'],
+  [0.00012346, '0.0001235 USD'],
+  [0.1 + 0.2, '0.30 USD'],
+  [29.5, '29.50 USD'],
+  [12.3456, '12.3456 USD'],
+  [13_456.4, '13\u202f456.40 USD'],
 ]);
 table<number, string>('relative', (at) => f.relative(at, 1_000_000), [
   [1_000_000, 'now'],

@@ -128,6 +128,16 @@ export function money(value: number | string | undefined, currency: string): str
   return currency ? unit(text, currency) : text;
 }
 
+/** A price of a unit, which is counted many times: with four decimals, or as many as show four of its digits. */
+export function price(value: number | string | undefined, currency: string): string {
+  const n = num(value);
+  if (!Number.isFinite(n) || n <= 0) return NONE;
+  const digits = Math.min(Math.max(4, 3 - Math.floor(Math.log10(n))), 12);
+  const [whole, part = ''] = n.toFixed(digits).split('.');
+  const text = group(`${whole}.${part.replace(/0+$/, '').padEnd(2, '0')}`);
+  return currency ? unit(text, currency) : text;
+}
+
 const two = (n: number) => String(n).padStart(2, '0');
 
 /** Local time: "14:03:22" today, else "2026-11-22 14:03". */

@@ -2,7 +2,7 @@ import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { dropNode, takeNodes, useEventsOf } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
-import { money, ms, relative, words } from '../lib/format.ts';
+import { ms, price, relative, words } from '../lib/format.ts';
 import { conditionOf, labelsOf } from '../lib/nodes.ts';
 import { Clock, When } from '../ui/bits.tsx';
 import { ask, attempt } from '../ui/feedback.tsx';
@@ -172,7 +172,7 @@ function Facts({ node }: { node: Node }) {
       {labels.length > 0 && <dt>Labels</dt>}
       {labels.length > 0 && <dd>{labels.join(', ')}</dd>}
       {node.price_per_hour > 0 && <dt>Price</dt>}
-      {node.price_per_hour > 0 && <dd>{money(node.price_per_hour, currency)} an hour</dd>}
+      {node.price_per_hour > 0 && <dd>{price(node.price_per_hour, currency)} an hour</dd>}
       {aside && <dt>Set aside</dt>}
       {aside && (
         <dd>

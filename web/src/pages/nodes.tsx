@@ -3,7 +3,7 @@ import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
-import { count, figure, money, percent, plural } from '../lib/format.ts';
+import { count, figure, percent, plural, price } from '../lib/format.ts';
 import {
   busyCurve,
   conditionOf,
@@ -161,7 +161,7 @@ function Sums({ nodes }: { nodes: readonly Node[] }) {
       {Number.isFinite(sums.busy) && <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />}
       {sums.watts > 0 && <Sum name="Power" value={figure(sums.watts / 1000)} unit="kW" />}
       {sums.price > 0 && (
-        <Sum name="Price" value={money(sums.price, '')} unit={`${currency} an hour`.trim()} />
+        <Sum name="Price" value={price(sums.price, '')} unit={`${currency} an hour`.trim()} />
       )}
     </dl>
   );
