@@ -39,7 +39,7 @@ version() {
   echo "$base~git$stamp"
 }
 
-torch_version() { sed -n 's/^torch===\([0-9.]*\).*/\1/p' deps/torch-cu13.lock; }
+torch_version() { sed -n 's/^torch===\([0-9.]*\).*/\1/p' deps/torch-cu13.lock | grep . || die "deps/torch-cu13.lock names no torch"; }
 
 # next_version 2.13.0: 2.13.1~, which is above all rebuilds of the first: LibTorch's classes are the same within one version only.
 next_version() { echo "${1%.*}.$((${1##*.} + 1))~"; }

@@ -147,14 +147,15 @@ time_for() {
 # room_for GIB WHAT: whether so much is free where the dependencies go.
 room_for() {
   local free
-  free=$(($(df --output=avail -k "$DEPS" | tail -1) / 1048576))
-  ((free < $1)) || return 0
+  free=$(df --output=avail --block-size=G "$DEPS" | tail -1 | tr -dc 0-9)
+  ((${free:-0} < $1)) || return 0
   skipped "$2, which takes $1 GiB of disk where $free are free"
   return 1
 }
 
 # cuda12_tests: that the trainer compiles, and loads its libraries, for GPUs that CUDA 13 has dropped.
 cuda12_tests() {
+  (setup_torch torch-cu12) || { skipped "the trainer for CUDA 12: its LibTorch can't be had"; return; }
   build --cuda12
   local libraries
   libraries=$(build/cuda12/bin/imgtrain --libraries | paste -sd ' ')

@@ -468,16 +468,23 @@ std::string ExplainNotice(const NodeRecord& node) {
 }
 
 std::string ExplainSilent(const JobRecord& job, const std::vector<NodeRecord>& nodes) {
+  constexpr size_t kMost = 3;
   std::vector<std::string> texts;
+  size_t others = 0;
   for (const auto& part : job.run.parts) {
     const auto node =
         std::lower_bound(nodes.begin(), nodes.end(), part.node,
                          [](const NodeRecord& record, const NodeId& wanted) { return record.id < wanted; });
     if (node == nodes.end() || node->id != part.node || part.Over()) continue;
     if (node->Connected() && node->state == NodeState::kReady) continue;
-    texts.push_back(fmt::format("node {} {}", part.node, ExplainReach(*node)));
+    if (texts.size() < kMost) {
+      texts.push_back(fmt::format("node {} {}", part.node, ExplainReach(*node)));
+    } else {
+      ++others;
+    }
   }
   if (texts.empty()) return "";
+  if (others > 0) texts.push_back(fmt::format("{} can't be reached either", Count(others, "more node")));
   return fmt::format("{}, so that nobody knows what the job does there", fmt::join(texts, ", "));
 }
 

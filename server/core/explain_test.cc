@@ -82,5 +82,43 @@ TEST(Explain, AStartSaysWhatItsNodesShare) {
             "placed on g, f (zone z1); its ranks are being started");
 }
 
+TEST(Explain, WhoHoldsWhatAndMayNotBePreemptedIsTold) {
+  TestCluster cluster;
+  cluster.Join("a", 1);
+  cluster.BringUp(cluster.Submit("keeps", {.preemptible = false}));
+  const JobId high = cluster.Submit("high", {.priority = 5});
+  EXPECT_THAT(cluster.Job(high).reason.text,
+              testing::HasSubstr("job 1 (keeps) holds a and may not be preempted"));
+  const JobId equal = cluster.Submit("equal");
+  EXPECT_THAT(cluster.Job(equal).reason.text, testing::Not(testing::HasSubstr("preempted")));
+}
+
+TEST(Explain, OfHowManyNodesMoreTheReasonIsNotNamedIsTold) {
+  TestCluster cluster;
+  for (const auto* node : {"a", "b", "c", "d", "e"}) {
+    cluster.Join(node, 1);
+    EXPECT_TRUE(cluster.SetAside(node, false, std::string("reason ") + node));
+  }
+  const JobId job = cluster.Submit("rn50");
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              testing::HasSubstr("reason c; 2 more nodes take nothing now either"));
+}
+
+TEST(Explain, WhichNodesOfAGangDoNotAnswer) {
+  TestCluster cluster;
+  for (const auto* node : {"a", "b", "c", "d", "e"}) cluster.Join(node, 1);
+  const JobId job = cluster.Submit("rn50", {.nodes = 5});
+  cluster.BringUp(job);
+  std::vector<NodeRecord> nodes;
+  for (const auto& [id, node] : cluster.reactor().state().nodes()) nodes.push_back(node);
+  EXPECT_EQ(ExplainSilent(cluster.Job(job), nodes), "");
+  nodes[1].session = 0;
+  EXPECT_EQ(ExplainSilent(cluster.Job(job), nodes),
+            "node b is not connected, so that nobody knows what the job does there");
+  for (auto& node : nodes) node.session = 0;
+  EXPECT_THAT(ExplainSilent(cluster.Job(job), nodes),
+              testing::HasSubstr("node c is not connected, 2 more nodes can't be reached either, so that"));
+}
+
 }  // namespace
 }  // namespace imgd

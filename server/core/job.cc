@@ -259,16 +259,29 @@ std::optional<Reason> GivenUp(const JobRecord& job, const Cause& cause, const Ve
   return std::nullopt;
 }
 
-Verdict Failed(const JobRecord& job, const Cause& cause) {
+/// A log that speaks of a sick node is believed. One that speaks of a second one, without a checkpoint
+/// between, is of a job that is at fault itself, as one is that fails on several nodes: it is a label from
+/// then on.
+bool IsDoubted(const Crashes& before, const Cause& cause) {
+  return TellsOfSickNode(cause.match) && before.sick.size() + (before.sick.contains(cause.node) ? 0 : 1) > 1;
+}
+
+Verdict Failed(const JobRecord& job, Cause cause) {
+  Crashes before = job.run.progressed ? Crashes{} : job.crashes;
+  const bool doubted = IsDoubted(before, cause);
+  if (TellsOfSickNode(cause.match)) before.sick.insert(cause.node);
+  if (doubted) cause.match->action = PatternAction::kLabel;
   Verdict verdict{.reason = cause.reason,
                   .actor = "scheduler",
                   .counts = Counts(cause),
                   .node = cause.node,
-                  .match = cause.match};
+                  .match = cause.match,
+                  .doubted = doubted};
   if (cause.match) verdict.reason.text += fmt::format("; {}", ExplainMatch(*cause.match));
-  verdict.crashes = After(job.run.progressed ? Crashes{} : job.crashes,
-                          cause.crash && verdict.counts ? std::optional(cause.place) : std::nullopt,
-                          TellsOfSickNode(cause.match) ? NodeId() : cause.node);
+  if (doubted) verdict.reason.text += ", as it did of another node, so that neither is believed";
+  verdict.crashes =
+      After(std::move(before), cause.crash && verdict.counts ? std::optional(cause.place) : std::nullopt,
+            TellsOfSickNode(cause.match) ? NodeId() : cause.node);
   if (auto why = GivenUp(job, cause, verdict)) {
     verdict.to = JobState::kFailed;
     verdict.reason = std::move(*why);

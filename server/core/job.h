@@ -61,6 +61,7 @@ struct Verdict {
   std::optional<Crashes> crashes = {};  ///< of a failed run: the job's, with this one
   NodeId node = {};                     ///< that the cause may be the fault of; an empty name for none
   std::optional<LogMatch> match = {};   ///< of the cause's log
+  bool doubted = false;                 ///< what the job's log says of nodes is believed no more
 };
 
 /// Judges a run that is over. `last_step` is the last one that its ranks were seen at; 0 where nobody knows.

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,7 +35,7 @@ class ByAccounts {
 
  private:
   std::function<Value(const std::string& account)> look_;
-  std::unordered_map<const AccountNames*, std::array<Value, 2>> known_;
+  std::map<const AccountNames*, std::array<Value, 2>> known_;
 };
 
 /// Since when the job waits, if it had not held devices between: what it held them for is no wait.

@@ -333,7 +333,6 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   // Nobody knows whether a program got anywhere: one that ran for so long did.
   const Duration held = now.steady - job.run.held_since;
   if (!job.Trains() && job.state != JobState::kStarting && held >= kRanForLong) job.run.progressed = true;
-  DoubtItsLog(job, now, out);
   Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
   if (job.run.progressed) job.crashes = {};
   if (verdict.crashes) job.crashes = *verdict.crashes;

@@ -306,8 +306,7 @@ class Reactor {
   void Conclude(JobId job, Now now, Actions& out);
   void Requeue(JobRecord& job, bool counts, Now now);
   std::string JudgeNodes(const JobRecord& job, const Verdict& verdict, Now now, Actions& out);
-  std::vector<NodeId> ToldOfBy(const JobRecord& job) const;
-  void DoubtItsLog(JobRecord& job, Now now, Actions& out);
+  void TakeBackExclusions(const JobRecord& job, Now now, Actions& out);
   void UseAgain(NodeRecord& node, const JobRecord& job, std::string_view why, Now now, Actions& out);
   std::string Exclude(const JobRecord& job, const NodeId& node, const LogMatch& match, Now now, Actions& out);
   std::string Strike(const JobRecord& job, const NodeId& node, const std::string& cause, Now now,

@@ -37,6 +37,7 @@ std::string Reactor::JudgeNodes(const JobRecord& job, const Verdict& verdict, No
   if (node == NodeId()) return "";
   const auto action = verdict.match ? verdict.match->action : PatternAction::kLabel;
   if (action == PatternAction::kNoRetry) return "";
+  if (verdict.doubted) TakeBackExclusions(job, now, out);
   if (action == PatternAction::kExcludeNode) return Exclude(job, node, *verdict.match, now, out);
   // One that fails on several nodes is at fault itself.
   if (job.crashes.nodes.size() > 1) {
@@ -50,47 +51,26 @@ std::string Reactor::JudgeNodes(const JobRecord& job, const Verdict& verdict, No
 std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const LogMatch& match, Now now,
                              Actions& out) {
   const NodeRecord* known = state_.FindNode(node);
-  if (known == nullptr || known->set_aside) return "";
+  if (known == nullptr) return "";
+  if (known->set_aside) {
+    if (!IsStruckBy(*known, job.id)) state_.EditNode(node).strikes.push_back({job.id, job.name});
+    return "";
+  }
   state_.EditNode(node).strikes = {{job.id, job.name}};
   return SetAsideByImgd(
       node, AsideBy::kPattern,
       fmt::format("job {} ({}) failed there, and {}", job.id, job.name, ExplainMatch(match)), now, out);
 }
 
-/// Nodes that are set aside for what the job's log said of them.
-std::vector<NodeId> Reactor::ToldOfBy(const JobRecord& job) const {
-  std::vector<NodeId> out;
-  for (const NodeRecord* const node : state_.all_nodes()) {
-    if (node->set_aside && node->set_aside->by == AsideBy::kPattern && IsStruckBy(*node, job.id))
-      out.push_back(node->id);
-  }
-  return out;
-}
-
-/// A log that speaks of a sick node is believed. One that does so again, on another node and without a
-/// checkpoint between, is of a job that is at fault itself, as one that fails on several nodes is: what it
-/// says is nothing but a label from then on, and the nodes that it spoke of are used again.
-void Reactor::DoubtItsLog(JobRecord& job, Now now, Actions& out) {
-  const std::vector<NodeId> told_of = ToldOfBy(job);
-  if (job.run.progressed) {
-    for (const NodeId& id : told_of) state_.EditNode(id).strikes.clear();
-    return;
-  }
-  if (told_of.empty() && job.crashes.nodes.size() < 2) return;
-  bool says_so = false;
-  const auto doubt = [&says_so](std::optional<LogMatch>& match) {
-    if (!match || match->action != PatternAction::kExcludeNode) return;
-    match->action = PatternAction::kLabel;
-    says_so = true;
-  };
-  for (auto& exit : job.run.exits) doubt(exit.match);
-  for (auto& failure : job.run.failures) doubt(failure.match);
-  if (!says_so) return;
-  for (const NodeId& id : told_of) {
-    job.crashes.nodes.insert(id);
+/// Of the nodes that its log spoke of, those are used again against which nothing else is known.
+void Reactor::TakeBackExclusions(const JobRecord& job, Now now, Actions& out) {
+  for (const NodeId& id : job.crashes.sick) {
+    const NodeRecord* known = state_.FindNode(id);
+    if (known == nullptr || !known->set_aside || known->set_aside->by != AsideBy::kPattern) continue;
     NodeRecord& node = state_.EditNode(id);
-    node.strikes.clear();
-    UseAgain(node, job, "said the same of others", now, out);
+    std::erase_if(node.strikes, [&job](const auto& strike) { return strike.job == job.id; });
+    if (node.strikes.empty())
+      UseAgain(node, job, "says in its log that other nodes are broken too", now, out);
   }
 }
 

@@ -127,6 +127,7 @@ void Reactor::LetGoInTime(WallTime now) {
 void Reactor::OnTrainerEpoch(RunKey run, const EpochFigures& figures, Now now, Actions& out) {
   const JobRecord* job = state_.FindJob(run.job);
   if (job == nullptr || job->generation != run.generation || job->sweep == JobId()) return;
+  if (IsFinal(job->state)) return;  // told late: what others had was judged without it
   const SweepRecord* sweep = state_.FindSweep(job->sweep);
   if (sweep == nullptr || !sweep->halving) return;
   for (size_t rung = 0; rung < sweep->rungs.size(); ++rung) {

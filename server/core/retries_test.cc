@@ -279,12 +279,40 @@ TEST_F(Retries, AJobWhoseLogSpeaksOfASecondNodeIsAtFaultItself) {
   EXPECT_EQ(cluster.Job(job).failures, 0u);
   EXPECT_EQ(Crash(job, 57, sick), "b");
   EXPECT_EQ(cluster.Job(job).failures, 1u);
-  EXPECT_THAT(cluster.Decisions(), Contains(HasSubstr("node a may be used again: job 1 (rn50), for which it "
-                                                      "was set aside, said the same of others")));
+  EXPECT_THAT(cluster.Decisions(),
+              Contains(HasSubstr("node a may be used again: job 1 (rn50), for which it "
+                                 "was set aside, says in its log that other nodes are broken too")));
   Crash(job, 57, sick);
   Crash(job, 57, sick);
   EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kSamePlace);
   for (const auto* node : {"a", "b", "c", "d"}) EXPECT_FALSE(cluster.Node(node).set_aside) << node;
+}
+
+TEST_F(Retries, ANodeThatTwoJobsLogsSpokeOfStaysSetAside) {
+  cluster.Join("a", 2).Join("b", 2).Join("c", 2).Join("d", 2);
+  const auto sick = Match(PatternAction::kExcludeNode);
+  const JobId first = cluster.Submit("rn50", {.max_restarts = 100});
+  const JobId second = cluster.Submit("other");
+  BringUp(second);
+  EXPECT_EQ(NodeOf(second), "a");
+  EXPECT_EQ(Crash(first, 57, sick), "a");
+  RankExit exit = ExitCode(0, 1, "it ends");
+  exit.match = sick;
+  cluster.Ends("a", second, {exit});
+  cluster.Pass(seconds(5));  // what its rank says of it may come late
+  EXPECT_EQ(Crash(first, 57, sick), "b");
+  EXPECT_EQ(cluster.Job(first).failures, 1u);
+  EXPECT_TRUE(cluster.Node("a").set_aside);
+}
+
+TEST_F(Retries, ALogIsBelievedWhateverTheJobFailedOfBefore) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  const JobId job = cluster.Submit("rn50");
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 57), "a");
+  EXPECT_EQ(Crash(job, 58), "b");
+  const std::string third = Crash(job, 59, Match(PatternAction::kExcludeNode));
+  EXPECT_TRUE(cluster.Node(third).set_aside);
 }
 
 TEST_F(Retries, AfterACheckpointItsLogIsBelievedAgain) {

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "server/core/job.h"
 #include "server/core/testing/test_cluster.h"
 
 namespace imgd {
@@ -79,6 +80,13 @@ TEST_F(TimeLimit, WhatItLetTheNextOneExpectIsNotPutOffByTheStop) {
   ASSERT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
   cluster.Submit("has it planned anew");
   EXPECT_EQ(cluster.reactor().reserved()->from, promised);
+}
+
+TEST(LongestStart, AProgramHasNoCheckpointToWriteAtItsEnd) {
+  JobRecord job{.grace_ms = 30'000, .time_limit_ms = 60'000};
+  EXPECT_EQ(LongestStart(job), std::chrono::seconds(60 + 30 + 120));
+  job.kind = JobKind::kCommand;
+  EXPECT_EQ(LongestStart(job), std::chrono::seconds(60 + 2 * 30 + 5));
 }
 
 }  // namespace

@@ -326,6 +326,7 @@ struct Crashes {
   std::string place;       ///< of the latest, as CrashPlace() has it; empty where nobody knows
   uint32_t times = 0;      ///< how often running it was there
   std::set<NodeId> nodes;  ///< that any of them were on
+  std::set<NodeId> sick;   ///< of which its log said so
   bool operator==(const Crashes&) const = default;
 };
 

@@ -76,9 +76,10 @@ bool Engine::HasGpu(RunKey run, uint32_t rank) const {
   const Part* part = job == nullptr ? nullptr : PartOfRank(job->run, rank);
   const NodeRecord* node = part == nullptr ? nullptr : reactor_.state().FindNode(part->node);
   if (node == nullptr) return true;
-  return std::any_of(node->devices.begin(), node->devices.end(), [part](const Device& device) {
-    const auto& own = part->devices;
-    return device.IsGpu() && std::find(own.begin(), own.end(), device.index) != own.end();
+  // One that has fallen off the bus is not among them any more.
+  return !std::all_of(part->devices.begin(), part->devices.end(), [node](uint32_t index) {
+    return std::any_of(node->devices.begin(), node->devices.end(),
+                       [index](const Device& device) { return device.index == index && !device.IsGpu(); });
   });
 }
 

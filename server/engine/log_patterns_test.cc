@@ -97,6 +97,14 @@ TEST(LogPatterns, ALongLineIsCutAndAHostileOneCostsNothingMuch) {
   EXPECT_FALSE(matcher.Find({"\xff\xfe\x80"}));
 }
 
+TEST(LogPatterns, WhatTellsOfAGpuIsNotLookedForWhereARankHasNone) {
+  const LogMatcher matcher(AllPatterns({}, true));
+  const std::vector<std::string> lines = {"CUDA error: uncorrectable ECC error encountered",
+                                          "std::bad_alloc"};
+  EXPECT_EQ(matcher.Find(lines)->pattern, "ecc");
+  EXPECT_EQ(matcher.Find(lines, false)->pattern, "host-oom");
+}
+
 TEST(LogPatterns, ABadExpressionIsNamed) {
   EXPECT_THAT(WhyNoPattern("CUDA out of memory"), IsEmpty());
   EXPECT_THAT(WhyNoPattern("(unclosed"), HasSubstr("missing )"));

@@ -244,9 +244,10 @@ Result<Needs> DecodeNeeds(const std::string& text) {
 
 std::string EncodeCrashes(const Crashes& crashes) {
   if (crashes == Crashes()) return "{}";
-  std::vector<std::string> nodes;
+  std::vector<std::string> nodes, sick;
   for (const auto& node : crashes.nodes) nodes.push_back(node.name());
-  return Dump({{"place", crashes.place}, {"times", crashes.times}, {"nodes", nodes}});
+  for (const auto& node : crashes.sick) sick.push_back(node.name());
+  return Dump({{"place", crashes.place}, {"times", crashes.times}, {"nodes", nodes}, {"sick", sick}});
 }
 
 Result<Crashes> DecodeCrashes(const std::string& text) {
@@ -256,6 +257,8 @@ Result<Crashes> DecodeCrashes(const std::string& text) {
     Crashes crashes{.place = value.at("place").get<std::string>(),
                     .times = value.at("times").get<uint32_t>()};
     for (const auto& node : value.at("nodes")) crashes.nodes.insert(NodeId(node.get<std::string>()));
+    for (const auto& node : value.value("sick", json::array()))
+      crashes.sick.insert(NodeId(node.get<std::string>()));
     return crashes;
   });
 }

@@ -292,7 +292,8 @@ void StateStore::SaveJob(const JobRecord& job) {
     static const std::string kSql =
         fmt::format("INSERT OR REPLACE INTO jobs ({}) VALUES ({})", kJobColumns, PlacesFor(kJobColumns));
     // Of those that have never started, as most of a long queue.
-    static const std::string kNoRun = EncodeRun({});
+    static const Run kNoRun;
+    static const std::string kNoRunText = EncodeRun(kNoRun);
     const ByHand by_hand = job.by_hand.value_or(ByHand{});
     std::vector<std::string> avoid;
     for (const auto& node : job.avoid) avoid.push_back(node.name());
@@ -301,7 +302,7 @@ void StateStore::SaveJob(const JobRecord& job) {
            static_cast<int>(job.state), static_cast<int>(job.reason.code), job.reason.text,
            Signed(job.generation.value()), Signed(job.last_writer.value()), job.restarts, job.failures,
            job.failures_in_row, job.submitted.micros, job.started.micros, job.ended.micros,
-           job.retry_at.micros, job.generation == Generation() ? kNoRun : EncodeRun(job.run), by_hand.token,
+           job.retry_at.micros, job.run == kNoRun ? kNoRunText : EncodeRun(job.run), by_hand.token,
            EncodeTexts(by_hand.hosts), by_hand.last_heard.micros, job.time_limit_ms, job.held_ms,
            EncodeNeeds(job.needs), job.preemptible ? 1 : 0, job.project, EncodeTexts(avoid),
            Signed(job.rerun_of.value()), EncodeAfter(job.after), job.not_before_wall.micros,

@@ -192,6 +192,8 @@ void OnlyTheBestGoOn(World& world, const Batch& batch, const char* name) {
       world.ledger.rungs[{result->sweep, result->rung}].emplace(result->job, result->value);
       news = true;
     }
+    const auto* event = std::get_if<AppendEvent>(&action);
+    if (event != nullptr && IsFinal(event->to)) news = true;
   }
   if (!news && world.ledger.checks % 64 != 0) return;
   for (const auto& [first, sweep] : world.ledger.sweeps) {

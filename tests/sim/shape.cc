@@ -76,7 +76,7 @@ void Sweep(Dice& dice, const Shape&, JobTruth& job) {
   job.members = static_cast<uint32_t>(2 + dice.Below(6));
   job.max_running = static_cast<uint32_t>(dice.Below(4));
   job.comes_after = dice.Chance(0.3);
-  if (dice.Chance(0.6)) job.halving = Halving{.factor = 2, .rungs = {1, 3}};
+  if (dice.Chance(0.6)) job.halving = Halving{.factor = 2, .rungs = {1, 2, 3}};
 }
 
 /// Not every node does for it.
