@@ -71,16 +71,16 @@ std::string LabelOf(const NodeRecord& node, const char* name) {
   return label == node.labels.end() ? "" : label->second;
 }
 
-/// For each value of the label how many of the nodes could have a part of the gang.
+/// For each value of the label how many of the nodes could have a part of the gang, but for `avoided` ones.
 std::map<std::string, uint32_t> Sets(const World& world, const JobRecord& job,
-                                     const std::vector<Space>& space, const char* label) {
+                                     const std::vector<Space>& space, const std::set<NodeId>& avoided,
+                                     const char* label) {
   const Needs& needs = world.truths.at(job.name).submission.needs;
   const NodeRecord* first = world.daemon.reactor().state().FindNode(job.run.parts.front().node);
   std::map<std::string, uint32_t> sets;
   for (const auto& node : space) {
     const std::string value = LabelOf(*node.node, label);
-    if (value.empty() || node.devices < job.ranks_per_node || job.run.avoided.contains(node.node->id))
-      continue;
+    if (value.empty() || node.devices < job.ranks_per_node || avoided.contains(node.node->id)) continue;
     if (!NodeDoes(needs, *node.node)) continue;
     if (needs.whole_nodes && node.devices < node.node->devices.size()) continue;
     if (IsTied(world, job) && node.node->filesystem_id != first->filesystem_id) continue;
@@ -99,12 +99,13 @@ void Count(const World& world, const JobRecord& job, bool free, std::vector<Spac
   }
 }
 
-/// `space`: what was free when it was placed.
-void GangIsClose(World& world, const JobRecord& job, const std::vector<Space>& space, const char* name) {
+/// Why it is not as close as it could be; empty where it is.
+std::string WhyNotClose(const World& world, const JobRecord& job, const std::vector<Space>& space,
+                        const std::set<NodeId>& avoided) {
   const auto& state = world.daemon.reactor().state();
   for (const char* label : kNarrowestFirst) {
     uint32_t least = 0;
-    const auto sets = Sets(world, job, space, label);
+    const auto sets = Sets(world, job, space, avoided, label);
     for (const auto& [value, count] : sets) {
       if (count >= job.run.parts.size() && (least == 0 || count < least)) least = count;
     }
@@ -112,11 +113,18 @@ void GangIsClose(World& world, const JobRecord& job, const std::vector<Space>& s
     std::set<std::string> values;
     for (const auto& part : job.run.parts) values.insert(LabelOf(*state.FindNode(part.node), label));
     if (values.size() > 1 || values.begin()->empty() || sets.at(*values.begin()) > least)
-      world.Break(name,
-                  fmt::format("job {} of {} nodes is in {} sets of one {}, where one of {} nodes holds it",
-                              job.id, job.run.parts.size(), values.size(), label, least));
-    return;
+      return fmt::format("job {} of {} nodes is in {} sets of one {}, where one of {} nodes holds it", job.id,
+                         job.run.parts.size(), values.size(), label, least);
+    return "";
   }
+  return "";
+}
+
+/// `space`: what was free when it was placed. Where the place that it would have anyway has none of the nodes
+/// that it avoids, it may have that one.
+void GangIsClose(World& world, const JobRecord& job, const std::vector<Space>& space, const char* name) {
+  const std::string why = WhyNotClose(world, job, space, job.run.avoided);
+  if (!why.empty() && !WhyNotClose(world, job, space, {}).empty()) world.Break(name, why);
 }
 
 /// Those that start in this commit, in the order in which they got their nodes; nothing where something else
