@@ -123,7 +123,7 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
           ) : (
             <div class="charts">
               <MarksLegend marks={marks} />
-              <Chart title="Loss" lines={loss} {...chart} log={log} cutPeaks none={waiting(job)} />
+              <Chart title="Loss" lines={loss} {...chart} log={log} cutPeaks none={waiting(job)} atOnce />
               {others.error && !others.data ? (
                 <div class="panel">
                   <Trouble text={others.error} retry={others.reload} />

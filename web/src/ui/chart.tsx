@@ -29,6 +29,9 @@ interface Props {
   elapsed?: boolean;
   none?: string;
   onZoom?: (range: { from: number; to: number } | null) => void;
+  /** Drawn in the frame of the figures below it, not in the next: for one chart of a page, since many at once are a stall.
+   * Never changes. */
+  atOnce?: boolean;
 }
 
 const AXIS_NAMES: Record<MetricAxis, string> = {
@@ -65,8 +68,8 @@ export function Chart(props: Props) {
   const empty = data[0]!.length === 0;
   const shape = empty ? '' : JSON.stringify([series, axis, height, painted, log, elapsed, peaks]);
 
-  // In the frame of the figures below it, not in the next.
-  useLayoutEffect(() => {
+  const useDrawing = props.atOnce ? useLayoutEffect : useEffect;
+  useDrawing(() => {
     if (shape === '') return;
     const element = host.current!;
     const options = optionsFor({
@@ -92,7 +95,7 @@ export function Chart(props: Props) {
       plot.current = null;
     };
   }, [shape]);
-  useLayoutEffect(() => {
+  useDrawing(() => {
     if (plot.current && plot.current.data !== data) plot.current.setData(data as uPlot.AlignedData);
   }, [data]);
   useEffect(() => {
