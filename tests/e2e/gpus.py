@@ -12,9 +12,9 @@ WELL = f"count 2\n{_EACH}util 0 0\nutil 1 90\nthrottle * 4\n"
 ILL = f"count 8\n{_EACH}util * 0\nthrottle 0 64\nthrottle 1 0\nxid 2 79\nfail power 3 999\necc 4 {'0 ' * 20}2\n"
 
 
-def gpu_agent(cluster: Cluster, name: str, script: str) -> None:
+def gpu_agent(cluster: Cluster, name: str, script: str, *args: str) -> None:
     path = cluster.root / f"{name}.nvml"
     path.write_text(script)
     library = next(BIN.parent.glob("**/libfake_nvml.so"))
-    cluster.start_agent(name, "--metrics-listen", "127.0.0.1:0", "--nvml", str(library), slots=0,
+    cluster.start_agent(name, "--metrics-listen", "127.0.0.1:0", "--nvml", str(library), *args, slots=0,
                         prefix=["env", f"IMGD_FAKE_NVML_SCRIPT={path}"])  # fmt: skip

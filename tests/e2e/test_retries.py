@@ -118,16 +118,29 @@ def test_the_operators_pattern_ends_a_job_and_a_built_in_one_sets_a_node_aside(
     assert not node(cluster, "a").get("struck_by"), "the node has no part in it"
 
     ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
-    cluster.start_agent("b", "--trainer", str(failing(tmp_path, "ecc", ecc)))
-    cluster.start_agent("c")
+    gpu_agent(cluster, "b", WELL, "--trainer", str(failing(tmp_path, "ecc", ecc)))
     cluster.cli("node", "cordon", "a")
     job = cluster.submit(make_job(nodes=1, epochs=1), "max_restarts=0")
+    wait_for("node b to be set aside", lambda: "set_aside" in node(cluster, "b"), 30)
+    cluster.start_agent("c")
     done = cluster.wait_state(job, "JOB_STATE_COMPLETED")
     assert [p["node"] for p in done["placements"]] == ["c"]
     requeued = next(h["state_change"]["text"] for h in cluster.history(job)
                     if h["state_change"]["reason"] == "REASON_CODE_RANK_FAILED")  # fmt: skip
     assert "the memory of a GPU is broken (pattern ecc); node b is set aside" in requeued
     assert "pattern ecc" in node(cluster, "b")["reason_text"]
+
+
+def test_what_a_rank_without_a_gpu_says_of_gpus_is_its_own_fault(
+    start_cluster: MakeCluster, make_job: MakeJob, tmp_path: Path
+) -> None:
+    cluster = start_cluster()
+    ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    for name in "ab":
+        cluster.start_agent(name, "--trainer", str(failing(tmp_path, "ecc", ecc)))
+    job = cluster.submit(make_job(nodes=1), "max_restarts=0")
+    assert "pattern" not in cluster.wait_state(job, "JOB_STATE_FAILED")["reason_text"]
+    assert "set_aside" not in node(cluster, "a") and "set_aside" not in node(cluster, "b")
 
 
 def test_a_sick_node_gets_nothing_until_it_is_well(
