@@ -688,7 +688,7 @@ class Engine {
   std::optional<Error> failed_;
   bool view_changed_ = true;  ///< since the last one was published
   bool view_urgent_ = false;  ///< so that who was answered must find it there
-  Pace scheduling_{9};
+  Pace scheduling_{4};
   Pace viewing_{19};
   uint64_t log_version_ = 0;
   std::string trouble_;  ///< as in ClusterView
