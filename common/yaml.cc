@@ -361,8 +361,9 @@ void YamlMap::Finish(std::string_view elsewhere) {
   }
 }
 
-std::vector<Error> YamlMap::Errors() const {
-  auto errors = shared_->errors;
+std::vector<Error> YamlMap::Errors() const { return InFileOrder(shared_->errors); }
+
+std::vector<Error> InFileOrder(std::vector<Error> errors) {
   std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
     return std::pair(a.line, a.column) < std::pair(b.line, b.column);
   });

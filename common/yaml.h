@@ -95,6 +95,9 @@ class YamlMap {
 /// The candidate nearest to `word` by edit distance, if it is near enough to be meant.
 std::optional<std::string> NearestWord(std::string_view word, const std::vector<std::string>& candidates);
 
+/// By where they are in their file; those of one place stay as they are.
+std::vector<Error> InFileOrder(std::vector<Error> errors);
+
 /// A YAML text that is changed field by field.
 class YamlEditor {
  public:

@@ -242,17 +242,18 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
   if (LeftOfQuotas(job) < job.ranks_per_node) {
     return fmt::format("{}'s quota leaves it no more devices", fmt::join(*job.accounts, " or "));
   }
-  const bool has_free = std::any_of(cluster_.nodes.begin(), cluster_.nodes.end(), [&](const NodeSlots& node) {
-    return node.usable && node.FreeFor(job.needs) >= job.ranks_per_node && !IsAmong(parts, node.id) &&
-           !job.avoid.contains(node.id);
-  });
-  if (has_free && !ExtrasFor(job, parts).empty()) return "one of its own nodes takes nothing new";
-  if (has_free && open_.empty()) return "what is free is for jobs that wait";
+  bool has_free = false;
   std::vector<std::string> left;
   for (const auto& node : cluster_.nodes) {
-    if (job.avoid.contains(node.id) && node.usable && node.FreeFor(job.needs) >= job.ranks_per_node)
+    if (!node.usable || node.FreeFor(job.needs) < job.ranks_per_node) continue;
+    if (job.avoid.contains(node.id)) {
       left.push_back(node.id.name());
+    } else if (!IsAmong(parts, node.id)) {
+      has_free = true;
+    }
   }
+  if (has_free && !ExtrasFor(job, parts).empty()) return "one of its own nodes takes nothing new";
+  if (has_free && open_.empty()) return "what is free is for jobs that wait";
   return fmt::format(
       "no other node{} has {} free {}{}{}",
       job.folder.empty() ? "" : fmt::format(" that shares {}", job.folder), job.ranks_per_node,

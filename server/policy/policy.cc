@@ -434,12 +434,7 @@ tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& polic
     if (const auto breach = BreachOf(policy.recipes, yaml))
       errors.push_back(RecipeRefusal(policy, *breach, yaml, file));
   }
-  if (!errors.empty()) {
-    std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
-      return std::pair(a.line, a.column) < std::pair(b.line, b.column);
-    });
-    return tl::unexpected(std::move(errors));
-  }
+  if (!errors.empty()) return tl::unexpected(InFileOrder(std::move(errors)));
   return AllowedJob{std::move(yaml), std::move(spec)};
 }
 

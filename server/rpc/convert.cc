@@ -144,11 +144,7 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   FillAfter(job.after, out);
   out.set_not_before_us(job.not_before_wall.micros);
   out.set_sweep_id(job.sweep.value());
-  for (const auto& [name, value] : job.sweep_settings) {
-    auto* setting = out.add_sweep_settings();
-    setting->set_name(name);
-    setting->set_value(value);
-  }
+  FillSettings(job.sweep_settings, *out.mutable_sweep_settings());
   FillRun(job, out);
   if (!job.checkpoints.empty()) {
     const auto& newest = job.checkpoints.front();
@@ -176,6 +172,15 @@ void FillAfter(const std::vector<Dependency>& after, v1::Job& out) {
     dependency->set_job_name(one.name);
     dependency->set_when(static_cast<v1::AfterEnd>(one.when));
     if (one.ended) dependency->set_ended(static_cast<v1::JobState>(*one.ended));
+  }
+}
+
+void FillSettings(const std::vector<SweepSetting>& settings,
+                  google::protobuf::RepeatedPtrField<v1::SweepSetting>& out) {
+  for (const auto& [name, value] : settings) {
+    auto* setting = out.Add();
+    setting->set_name(name);
+    setting->set_value(value);
   }
 }
 

@@ -19,6 +19,8 @@ Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& read
 /// What the job comes after.
 void FillAfter(const std::vector<Dependency>& after, v1::Job& out);
 void FillSweep(const SweepRecord& sweep, v1::Sweep& out);
+void FillSettings(const std::vector<SweepSetting>& settings,
+                  google::protobuf::RepeatedPtrField<v1::SweepSetting>& out);
 
 v1::JobEvent ToProto(const StoredEvent& event);
 

@@ -50,12 +50,7 @@ TEST_F(RpcTest, ADryRunHasWhatTheStoredJobHas) {
   const std::string yaml =
       "name: rn50\ntime_limit: 30s\ndata: {train: /x}\n"
       "resources: {nodes: {min: 2, max: 8}, resize_interval: 5m}\n";
-  v1::SubmitJobRequest request;
-  request.set_job_yaml(yaml);
-  request.set_dry_run(true);
-  v1::SubmitJobResponse response;
-  Context context;
-  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  const v1::SubmitJobResponse response = DryRun(yaml);
   const v1::Job job = Get(Submit(yaml)).job();
   EXPECT_EQ(job.time_limit_ms(), 30'000);
   EXPECT_EQ(response.job().time_limit_ms(), job.time_limit_ms());
@@ -65,12 +60,7 @@ TEST_F(RpcTest, ADryRunHasWhatTheStoredJobHas) {
 TEST_F(RpcTest, AnElasticJobTellsItsRange) {
   const std::string yaml =
       "name: rn50\ndata: {train: /x}\nresources: {nodes: {min: 2, max: 8}, resize_interval: 5m}\n";
-  v1::SubmitJobRequest request;
-  request.set_job_yaml(yaml);
-  request.set_dry_run(true);
-  v1::SubmitJobResponse response;
-  Context context;
-  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  const v1::SubmitJobResponse response = DryRun(yaml);
   EXPECT_EQ(response.job().nodes(), 2U);
   EXPECT_EQ(response.job().max_nodes(), 8U);
   const v1::Job job = Get(Submit(yaml)).job();
@@ -141,12 +131,7 @@ TEST_F(RpcTest, AWatchAfterAnyNumberBeginsAfterIt) {
 }
 
 TEST_F(RpcTest, ADryRunStoresNothingAndWarns) {
-  v1::SubmitJobRequest request;
-  request.set_job_yaml(kJob);
-  request.set_dry_run(true);
-  v1::SubmitJobResponse response;
-  Context context;
-  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  const v1::SubmitJobResponse response = DryRun(kJob);
   EXPECT_EQ(response.job().id(), 0u);
   EXPECT_EQ(response.job().name(), "rn50");
   EXPECT_THAT(response.warnings(), ElementsAre(HasSubstr("no connected node could take the job yet")));

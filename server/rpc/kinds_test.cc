@@ -132,12 +132,7 @@ TEST_F(KindsRpc, PoliciesAreOfTheKindsThatHaveTheField) {
 }
 
 TEST_F(KindsRpc, ADryRunSaysWhatItWouldBe) {
-  v1::SubmitJobRequest request;
-  request.set_job_yaml(kConversion);
-  request.set_dry_run(true);
-  v1::SubmitJobResponse response;
-  Context context;
-  ASSERT_TRUE(jobs->SubmitJob(&context, request, &response).ok());
+  const v1::SubmitJobResponse response = DryRun(kConversion);
   EXPECT_EQ(response.job().kind(), v1::JOB_KIND_CONVERSION);
   EXPECT_THAT(Datasets(), IsEmpty());
 }

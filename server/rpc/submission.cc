@@ -9,6 +9,7 @@
 #include "common/yaml.h"
 #include "server/core/explain.h"
 #include "server/core/folders.h"
+#include "server/rpc/convert.h"
 #include "server/rpc/dataset_service.h"
 
 namespace imgd {
@@ -228,12 +229,7 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   auto errors = CheckFile(spec, text, file, rules);
   auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner());
   if (!allowed) errors.insert(errors.end(), allowed.error().begin(), allowed.error().end());
-  if (!errors.empty()) {
-    std::stable_sort(errors.begin(), errors.end(), [](const Error& a, const Error& b) {
-      return std::pair(a.line, a.column) < std::pair(b.line, b.column);
-    });
-    return tl::unexpected(std::move(errors));
-  }
+  if (!errors.empty()) return tl::unexpected(InFileOrder(std::move(errors)));
   text = std::move(allowed->yaml);
   spec = std::move(allowed->spec);
   CheckedSubmit out{.order = {.submission = SubmissionOf(spec, origin),
@@ -279,11 +275,7 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   shown.set_time_limit_ms(job.time_limit_ms);
   if (job.max_nodes > job.nodes) shown.set_resize_interval_ms(job.resize_interval_ms);
   shown.set_rerun_of(job.rerun_of.value());
-  for (const auto& [name, value] : job.sweep_settings) {
-    auto* setting = shown.add_sweep_settings();
-    setting->set_name(name);
-    setting->set_value(value);
-  }
+  FillSettings(job.sweep_settings, *shown.mutable_sweep_settings());
   if (!order.sweep) return;
   const auto& members = order.sweep->submission.members;
   const bool alike = std::all_of(members.begin(), members.end(), [&job](const Submission& member) {
@@ -300,12 +292,7 @@ void FillDryRun(const SubmitOrder& order, v1::SubmitJobResponse& out) {
   sweep.set_members(static_cast<uint32_t>(members.size()));
   sweep.set_max_running(order.sweep->submission.max_running);
   for (size_t i = 0; i < std::min(members.size(), kMostShown); ++i) {
-    auto* settings = out.add_settings();
-    for (const auto& [name, value] : members[i].sweep_settings) {
-      auto* setting = settings->add_settings();
-      setting->set_name(name);
-      setting->set_value(value);
-    }
+    FillSettings(members[i].sweep_settings, *out.add_settings()->mutable_settings());
   }
 }
 

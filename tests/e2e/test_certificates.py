@@ -35,6 +35,15 @@ def served_certificate(cluster: Cluster) -> str:
         return ""
 
 
+def stop_with_short_certificate(cluster: Cluster, tmp_path: Path) -> None:
+    """Agent a has joined, with a certificate of 6 s and no token for another, and is stopped."""
+    (tmp_path / "imgd.yaml").write_text("tls: {node_certificate: 6s}\n")
+    cluster.start_daemon()
+    cluster.start_agent("a")
+    stop_agent(cluster, "a")
+    (tmp_path / "a.join").unlink()
+
+
 @pytest.mark.long
 def test_certificates_are_renewed_while_the_agent_runs_and_after_imgd_was_away(
     cluster: Cluster, tmp_path: Path
@@ -67,13 +76,9 @@ def test_certificates_are_renewed_while_the_agent_runs_and_after_imgd_was_away(
 def test_a_node_that_is_revoked_after_its_certificate_has_run_out_does_not_come_back(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    (tmp_path / "imgd.yaml").write_text("tls: {node_certificate: 6s}\n")
-    cluster.start_daemon()
-    cluster.start_agent("a")
-    stop_agent(cluster, "a")
+    stop_with_short_certificate(cluster, tmp_path)
     time.sleep(7)  # its certificate has run out
     cluster.cli("node", "revoke", "a")
-    (tmp_path / "a.join").unlink()
     cluster.agents["a"] = cluster._spawn("a", cluster.agent_commands["a"])
     wait_log(cluster, "a", "node a was revoked", 30)
     wait_refusal(cluster, "asked to join as node a was not let in: node a was revoked")
@@ -158,11 +163,7 @@ def test_a_ca_of_the_operators_signs_for_nodes_and_is_what_people_log_in_by(
 def test_a_certificate_that_ran_out_more_than_7_days_ago_is_not_renewed_and_both_sides_say_so(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    (tmp_path / "imgd.yaml").write_text("tls: {node_certificate: 6s}\n")
-    cluster.start_daemon()
-    cluster.start_agent("a")
-    stop_agent(cluster, "a")
-    (tmp_path / "a.join").unlink()
+    stop_with_short_certificate(cluster, tmp_path)
     time.sleep(7)  # by its own clock it has run out
     stop_daemon(cluster)
     with contextlib.closing(sqlite3.connect(tmp_path / "imgd/state.db")) as state, state:

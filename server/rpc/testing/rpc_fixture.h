@@ -89,6 +89,17 @@ struct RpcTest : testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response.job().id();
   }
+  /// Answered as it would be taken; nothing is stored.
+  v1::SubmitJobResponse DryRun(const std::string& yaml) {
+    v1::SubmitJobRequest request;
+    request.set_job_yaml(yaml);
+    request.set_dry_run(true);
+    v1::SubmitJobResponse response;
+    Context context;
+    const auto status = jobs->SubmitJob(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
   v1::GetJobResponse Get(uint64_t id) {
     v1::GetJobRequest request;
     request.set_id(id);
