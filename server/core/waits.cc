@@ -54,9 +54,8 @@ bool IsBroken(const Dependency& dependency) {
 }
 
 std::string UtcText(WallTime time) {
-  return fmt::format(
-      "{:%Y-%m-%d %H:%M:%S} UTC",
-      fmt::gmtime(std::chrono::system_clock::time_point(std::chrono::seconds(time.micros / 1'000'000))));
+  // Not by a time_point of the system's clock, which counts nanoseconds and ends in 2262.
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
 }
 
 Reason ExplainHeldBack(const JobRecord& job, const SweepRecord* sweep) {

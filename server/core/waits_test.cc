@@ -33,6 +33,11 @@ TEST(After, WhatFulfilsIt) {
   }
 }
 
+TEST(UtcText, AlsoBeyondWhatNanosecondsCount) {
+  EXPECT_EQ(UtcText({0}), "1970-01-01 00:00:00 UTC");
+  EXPECT_EQ(UtcText({16'756'761'599'000'000}), "2500-12-31 23:59:59 UTC");
+}
+
 struct Waits : testing::Test {
   Waits() {
     cluster.Join("a", 2);
