@@ -89,6 +89,8 @@ class LinkedParts final : public CudaParts {
   }
 
   std::unique_ptr<GpuRecorder> MakeGraph() override { return std::make_unique<CudaGraph>(); }
+
+  NormKernels& Norm() override { return CudnnNormKernels(); }
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "common/error.h"
+#include "trainer/cuda/norm_kernels.h"
 
 /// What needs CUDA's libraries stands in a module of its own, which is loaded where there is a GPU: they are
 /// two gigabytes, and linking them costs each start about a third of its time, and 150 MB.
@@ -48,6 +49,7 @@ class CudaParts {
   virtual std::string Versions() = 0;
   /// A CUDA graph.
   virtual std::unique_ptr<GpuRecorder> MakeGraph() = 0;
+  virtual NormKernels& Norm() = 0;
 };
 
 /// The module, once; null where the program was built without CUDA, or where the machine shows no GPU to this

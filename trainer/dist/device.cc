@@ -4,12 +4,14 @@
 #include <malloc.h>
 
 #include "trainer/cuda/cuda_parts.h"
+#include "trainer/model/layers.h"
 
 namespace imgd::trainer {
 namespace {
 
 void UseGpu(const at::Device& device, bool tf32) {
   LoadedCudaParts().Use(device);
+  UseNormKernels(&LoadedCudaParts().Norm());
   at::Context& context = at::globalContext();
   context.setBenchmarkCuDNN(true);
   // LibTorch's own default is yes for convolutions and no for matrices.

@@ -6,6 +6,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+NormKernels* norm_kernels = nullptr;
+
 /// Everything but channels of [N, C, H, W].
 constexpr int64_t kAllButChannels[] = {0, 2, 3};
 
@@ -72,9 +74,64 @@ struct Normalise : public torch::autograd::Function<Normalise> {
   }
 };
 
+/// By NormKernels, with what follows on it.
+struct FusedNorm : public torch::autograd::Function<FusedNorm> {
+  /// `normed` is what NormKernels made of the others.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const std::optional<at::Tensor>& /*shortcut*/, const at::Tensor& weight,
+                            const at::Tensor& bias, const NormKernels::Normed* normed, int64_t then,
+                            double epsilon) {
+    // Alone it can do without y, which what follows may change in place.
+    const bool alone = then == static_cast<int64_t>(NormKernels::Then::kNothing);
+    context->save_for_backward(
+        {x, weight, bias, alone ? at::Tensor() : normed->y, normed->mean, normed->inverse, normed->reserved});
+    context->saved_data["then"] = then;
+    context->saved_data["epsilon"] = epsilon;
+    return normed->y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    auto out =
+        norm_kernels->Backward(static_cast<NormKernels::Then>(context->saved_data["then"].toInt()),
+                               gradients[0].contiguous(at::MemoryFormat::ChannelsLast), saved[0],
+                               {.y = saved[3], .mean = saved[4], .inverse = saved[5], .reserved = saved[6]},
+                               saved[1], saved[2], context->saved_data["epsilon"].toDouble());
+    return {out.x, out.shortcut, out.weight, out.bias, {}, {}, {}};
+  }
+};
+
 }  // namespace
 
+void UseNormKernels(NormKernels* kernels) { norm_kernels = kernels; }
+
+std::optional<at::Tensor> BatchNormImpl::Fused(NormKernels::Then then, const at::Tensor& x,
+                                               const at::Tensor& shortcut) {
+  if (norm_kernels == nullptr || over_ranks_ || !is_training()) return std::nullopt;
+  std::optional<NormKernels::Normed> normed;
+  {
+    torch::NoGradGuard no_grad;
+    normed = norm_kernels->Forward(then, x, shortcut, weight, bias, running_mean, running_var,
+                                   options.momentum().value(), options.eps());
+    if (!normed) return std::nullopt;
+    num_batches_tracked += 1;
+  }
+  return FusedNorm::apply(x, shortcut.defined() ? std::optional(shortcut) : std::nullopt, weight, bias,
+                          &*normed, static_cast<int64_t>(then), options.eps());
+}
+
+at::Tensor BatchNormImpl::Relu(const at::Tensor& x) {
+  if (auto fused = Fused(NormKernels::Then::kRelu, x, {})) return *fused;
+  return forward(x).relu_();
+}
+
+at::Tensor BatchNormImpl::AddRelu(const at::Tensor& x, const at::Tensor& shortcut) {
+  if (auto fused = Fused(NormKernels::Then::kAddRelu, x, shortcut)) return *fused;
+  return forward(x).add_(shortcut).relu_();
+}
+
 at::Tensor BatchNormImpl::forward(const at::Tensor& x) {
+  if (auto fused = Fused(NormKernels::Then::kNothing, x, {})) return *fused;
   if (!over_ranks_ || !is_training()) return torch::nn::BatchNorm2dImpl::forward(x);
   Moments all;
   {

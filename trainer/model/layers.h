@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
+#include "trainer/cuda/norm_kernels.h"
 #include "trainer/torch.h"
 
 namespace imgd::trainer {
@@ -13,15 +15,26 @@ struct SumOverRanks {
   bool has_images = true;  ///< false: this rank's images only stand in for none, and don't count
 };
 
-/// Batch norm; with SynchronizeBatchNorm() its statistics while training are those of all ranks' images
-/// together (as torch.nn.SyncBatchNorm's), for which every rank must pass the same layers in the same order.
+/// By which all batch norms are computed from now on, where it can; null: by none.
+void UseNormKernels(NormKernels* kernels);
+
+/// Batch norm, and the ReLU that mostly follows; with SynchronizeBatchNorm() its statistics while training
+/// are those of all ranks' images together (as torch.nn.SyncBatchNorm's), for which every rank must pass the
+/// same layers in the same order.
 class BatchNormImpl final : public torch::nn::BatchNorm2dImpl {
  public:
   using torch::nn::BatchNorm2dImpl::BatchNorm2dImpl;
   at::Tensor forward(const at::Tensor& x);
+  /// relu(forward(x)).
+  at::Tensor Relu(const at::Tensor& x);
+  /// relu(forward(x) + shortcut).
+  at::Tensor AddRelu(const at::Tensor& x, const at::Tensor& shortcut);
   void SetSum(std::shared_ptr<const SumOverRanks> over_ranks) { over_ranks_ = std::move(over_ranks); }
 
  private:
+  /// By NormKernels; nothing where they can't.
+  std::optional<at::Tensor> Fused(NormKernels::Then then, const at::Tensor& x, const at::Tensor& shortcut);
+
   std::shared_ptr<const SumOverRanks> over_ranks_;  ///< null: of this rank alone
 };
 TORCH_MODULE(BatchNorm);

@@ -106,9 +106,11 @@ class ResidualBlock : public nn::Module {
     register_module("downsample", shortcut_);
   }
 
-  at::Tensor Join(at::Tensor main, const at::Tensor& x) {
+  /// `main`: the main path before its last batch norm.
+  at::Tensor Join(BatchNorm& last, const at::Tensor& main, const at::Tensor& x) {
     const auto shortcut = shortcut_.is_empty() ? x : shortcut_->forward(x);
-    return DropPath(main, shape_.drop_path, is_training()).add_(shortcut).relu_();
+    if (shape_.drop_path == 0) return last->AddRelu(main, shortcut);
+    return DropPath(last(main), shape_.drop_path, is_training()).add_(shortcut).relu_();
   }
 
   BlockShape shape_;
@@ -127,10 +129,7 @@ class BasicBlock final : public ResidualBlock {
     AddShortcut();
   }
 
-  at::Tensor forward(at::Tensor x) override {
-    auto out = bn1_(conv1_(x)).relu_();
-    return Join(bn2_(conv2_(out)), x);
-  }
+  at::Tensor forward(at::Tensor x) override { return Join(bn2_, conv2_(bn1_->Relu(conv1_(x))), x); }
   void ZeroInit() override { nn::init::zeros_(bn2_->weight); }
 
  private:
@@ -151,9 +150,8 @@ class Bottleneck final : public ResidualBlock {
   }
 
   at::Tensor forward(at::Tensor x) override {
-    auto out = bn1_(conv1_(x)).relu_();
-    out = bn2_(conv2_(out)).relu_();
-    return Join(bn3_(conv3_(out)), x);
+    const auto out = bn1_->Relu(conv1_(x));
+    return Join(bn3_, conv3_(bn2_->Relu(conv2_(out))), x);
   }
   void ZeroInit() override { nn::init::zeros_(bn3_->weight); }
 
@@ -206,7 +204,7 @@ class ResNet final : public Model {
 
   at::Tensor forward(at::Tensor x) override {
     x = deep_stem_.is_empty() ? conv1_(x) : deep_stem_->forward(x);
-    x = bn1_(x).relu_();
+    x = bn1_->Relu(x);
     x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
     for (auto& layer : layers_) x = layer->forward(std::move(x));
     return fc_(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
