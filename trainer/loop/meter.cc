@@ -17,11 +17,12 @@ Meter::Figures Meter::Report(Instant now, double all_images, uint64_t steps_left
   out.input_wait_seconds = Seconds(waited_).count();
   out.input_wait_ratio = std::clamp(Seconds(waited_).count() / seconds, 0.0, 1.0);
   if (steps_ > 0) {
-    const double step = seconds / static_cast<double>(steps_);
-    const double old = seconds_per_step_ > 0 ? std::exp2(-seconds / kHalfLifeSeconds) : 0;
-    seconds_per_step_ = old * seconds_per_step_ + (1 - old) * step;
+    // Of the first stretch nothing is kept: it has what comes once, as the trial of algorithms.
+    const double keep = reports_++ <= 1 ? 0 : std::exp2(-seconds / kHalfLifeSeconds);
+    recent_seconds_ = keep * recent_seconds_ + seconds;
+    recent_steps_ = keep * recent_steps_ + static_cast<double>(steps_);
   }
-  out.eta_seconds = seconds_per_step_ * static_cast<double>(steps_left);
+  if (recent_steps_ > 0) out.eta_seconds = recent_seconds_ / recent_steps_ * static_cast<double>(steps_left);
   since_ = now;
   waited_ = paused_ = Duration{0};
   images_ = 0;

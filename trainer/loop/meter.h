@@ -40,7 +40,8 @@ class Meter {
   Duration SinceReport(Instant now) const { return now - since_; }
 
   /// Figures since the last call; `all_images` is the gang's count of the stretch. The time that is left is
-  /// from a running mean, in which a stretch of a minute weighs as much as all before it.
+  /// that of recent steps: what was a minute ago counts half. The first stretch counts until there is
+  /// another.
   Figures Report(Instant now, double all_images, uint64_t steps_left);
 
  private:
@@ -49,7 +50,9 @@ class Meter {
   Duration paused_{0};
   int64_t images_ = 0;
   uint64_t steps_ = 0;
-  double seconds_per_step_ = 0;
+  uint64_t reports_ = 0;  ///< of stretches with a step
+  double recent_seconds_ = 0;
+  double recent_steps_ = 0;
 };
 
 }  // namespace imgd::trainer

@@ -36,19 +36,28 @@ TEST(Meter, TellsWhichShareOfTheTimeWasSpentWaitingForInput) {
   EXPECT_DOUBLE_EQ(meter.Report(start + seconds(4), 1, 0).input_wait_ratio, 0.25);
 }
 
+/// Reports `times` stretches of so many seconds, each of one step; the time that 100 steps would take then.
+double Steps(Meter& meter, Instant& now, int times, int seconds_each) {
+  double eta = 0;
+  for (int i = 0; i < times; ++i) {
+    meter.AddStep(1);
+    eta = meter.Report(now += seconds(seconds_each), 1, 100).eta_seconds;
+  }
+  return eta;
+}
+
 TEST(Meter, TimeLeftFollowsAChangeOfSpeedOverAboutAMinute) {
   Instant now{};
   Meter meter(now);
-  meter.AddStep(1);
-  EXPECT_DOUBLE_EQ(meter.Report(now += seconds(1), 1, 100).eta_seconds, 100);
-  for (int i = 0; i < 30; ++i) {
-    meter.AddStep(1);
-    meter.Report(now += seconds(2), 1, 100);
-  }
-  meter.AddStep(1);
-  const double eta = meter.Report(now += seconds(2), 1, 100).eta_seconds;
-  EXPECT_GT(eta, 140);
-  EXPECT_LT(eta, 200);
+  EXPECT_DOUBLE_EQ(Steps(meter, now, 60, 1), 100);
+  EXPECT_NEAR(Steps(meter, now, 30, 2), 150, 5);
+}
+
+TEST(Meter, ASlowStartCountsForTheTimeLeftOnlyWhileNothingElseIsKnown) {
+  Instant now{};
+  Meter meter(now);
+  EXPECT_DOUBLE_EQ(Steps(meter, now, 1, 50), 5000);
+  EXPECT_DOUBLE_EQ(Steps(meter, now, 1, 1), 100);
 }
 
 }  // namespace
