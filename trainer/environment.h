@@ -40,6 +40,7 @@ struct Environment {
     std::filesystem::path trace;  ///< file
     uint64_t first_step = 10;     ///< steps done before; the first ones are not like the others
     uint64_t steps = 5;
+    bool kernels_only = false;  ///< on a GPU: no operators, whose recording slows the launches
   };
   std::optional<Profile> profile;
 

@@ -47,6 +47,7 @@ struct Arguments {
   std::string trace_file;
   std::string profile_file;
   std::string profile_steps = "10:15";
+  bool profile_kernels = false;
   ReportArguments report;
 };
 
@@ -216,7 +217,7 @@ Result<Environment::Profile> ProfileOf(const Arguments& arguments) {
         "first ten",
         text);
   }
-  return Environment::Profile{arguments.profile_file, first, end - first};
+  return Environment::Profile{arguments.profile_file, first, end - first, arguments.profile_kernels};
 }
 
 /// What --report and its like ask for. A job that could not be read is none that imgd is told of.
@@ -314,6 +315,8 @@ int main(int argc, char** argv) {
   app.add_option("--profile-steps", arguments.profile_steps,
                  "Which steps --profile is of, from 0, the last not included (default: 10:15)")
       ->type_name("FIRST:END");
+  app.add_flag("--profile-kernels", arguments.profile_kernels,
+               "Of a GPU's kernels alone, which slows the steps least");
   auto* const report = app.add_option("--report", arguments.report.url,
                                       "Tells imgd of this run, with the token in IMGD_REPORT_TOKEN; rank 0 "
                                       "does it for all (docs/report.md)")

@@ -55,7 +55,8 @@ bool IsBroken(const Dependency& dependency) {
 
 std::string UtcText(WallTime time) {
   // Not by a time_point of the system's clock, which counts nanoseconds and ends in 2262.
-  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
+                     fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
 }
 
 Reason ExplainHeldBack(const JobRecord& job, const SweepRecord* sweep) {

@@ -1,9 +1,10 @@
 """`./run bench data`: the loader beside its peers, from the same JPEG files on the same cores; and conversion.
 
-usage: data.py [--quick]
+usage: data.py [--quick | --gpu]
 
 Each row makes ready uint8 [64, 224, 224, 3] batches of RandomResizedCrop and flip in a shuffled order, with as many
 threads or workers as there are cores, all files in the page cache. --quick: fewer images, one short pass, to try it.
+--gpu: nvJPEG on the first GPU, and what it is compared with on this machine, as data-gpu.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gpu
 from photos import photos
 from report import BIN, ROOT, finish
 
@@ -52,6 +54,8 @@ NOTES = {
     "ceiling fast": "libjpeg-turbo alone decodes the crops of the fast mode from memory; no resize, no batch",
     "ceiling exact": "likewise at full size",
 }
+# What the decoder on the GPU is measured beside.
+BESIDE_NVJPEG = ("imgd nvjpeg exact", "imgd exact", "imgd fast", "torchvision", "dali")
 
 
 class Missing(Exception):
@@ -290,22 +294,29 @@ def rows_of(subjects: list[Subject]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench data")
     parser.add_argument("--quick", action="store_true", help="few images, one short pass: to try it, not to measure")
-    quick = parser.parse_args().quick
+    parser.add_argument("--gpu", action="store_true", help="nvJPEG, and what it is compared with")
+    options = parser.parse_args()
+    quick = options.quick
+    if options.gpu and not gpu.there():
+        raise SystemExit("no GPU here; not measured: imgd nvjpeg")
     count, passes, seconds, least = (200, 1, 1.0, 128) if quick else (2000, 3, 2.5, 2000)
     begun = time.perf_counter()
     print(f"photographs: {count} of 500x375 at about 70 and 110 KB", flush=True)
     folders = photos(WORK / "photos", count, SIZES)
     peers = Peers()
     subjects = [s for folder in folders.values() for s in loading(folder, peers, seconds, least)]
-    for kind, name in (("plain", "imgd to webdataset"), ("indexed", "imgd to webdataset, restart-indexed")):
-        subjects.append(Subject("convert-110k", name, "MB/s", functools.partial(conversion, folders["110k"], kind)))
+    if options.gpu:
+        subjects = [s for s in subjects if s.name in BESIDE_NVJPEG]
+    else:
+        for kind, name in (("plain", "imgd to webdataset"), ("indexed", "imgd to webdataset, restart-indexed")):
+            subjects.append(Subject("convert-110k", name, "MB/s", functools.partial(conversion, folders["110k"], kind)))
     try:
         measure(subjects, passes)
     finally:
         peers.close()
     shutil.rmtree(WORK / "cache", ignore_errors=True)
     rows = rows_of(subjects)
-    finish("data-quick" if quick else "data", rows)
+    finish("data-quick" if quick else "data-gpu" if options.gpu else "data", rows)
     print(f"took {time.perf_counter() - begun:.0f} s", file=sys.stderr)
 
 

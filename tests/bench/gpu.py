@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 # Operations per second with dense matrices, without sparsity, by a part of the name that nvidia-smi shows: of bf16, or
@@ -54,6 +55,10 @@ def idle_share(trace: dict[str, Any]) -> float:
         raise ValueError("the trace has no kernels of a GPU")
     span = max(end for _, end in kernels) - min(start for start, _ in kernels)
     return float(1 - busy(kernels) / span)
+
+
+def there() -> bool:
+    return Path("/dev/nvidia0").exists()
 
 
 def asked_of_gpu(figure: str) -> str:

@@ -41,6 +41,7 @@ def line(row: dict[str, Any], with_goal: bool, with_beside: bool) -> str:
 def section(found: dict[str, Any]) -> str:
     on = found["machine"]
     where = f"{on['cores']} cores of {on['cpu']}, {on['memory_gib']} GiB, {on['system']}"
+    where += f", {on['gpu']}" if "gpu" in on else ""
     with_goal, with_beside = (any(key in row for row in found["rows"]) for key in ("goal", "beside"))
     rows = "\n".join(line(row, with_goal, with_beside) for row in found["rows"])
     titles = ["case", "subject", "median", "least and greatest", "ratio"]

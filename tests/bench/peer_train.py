@@ -82,7 +82,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, nesterov=True, weight_decay=1e-4, fused=True)
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
     first_step, since = 0.0, 0.0
-    profiler = torch.profiler.profile() if asked.profile else None
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) if asked.profile else None
     for step in range(asked.warm_up + asked.steps):
         if step == asked.warm_up:
             finish_queue(asked.device)

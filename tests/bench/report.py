@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gpu
+
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("IMGD_BIN", ROOT / "build/release/bin"))
 
@@ -23,7 +25,8 @@ def machine() -> dict[str, Any]:
     cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), platform.processor())  # fmt: skip
     memory = next(int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line)
-    return {"cpu": cpu, "cores": os.cpu_count(), "memory_gib": round(memory / 2**20, 1), "system": platform.platform()}
+    found = {"cpu": cpu, "cores": os.cpu_count(), "memory_gib": round(memory / 2**20, 1), "system": platform.platform()}
+    return found | ({"gpu": gpu.asked_of_gpu("name")} if gpu.there() else {})
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib.metadata
 import json
 import os
 import socket
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import gpu
 from google.protobuf import descriptor_pb2, message_factory
@@ -36,7 +38,7 @@ name: bench
 model: {{name: {model}}}
 data: {{train: {data}, image_size: {size}, min_scale: 0.5, workers: {threads}}}
 train: {{epochs: 90, max_steps: {steps}, global_batch: {batch}, precision: {precision}, threads: {threads},
-  log_every_steps: 1}}
+  log_every_steps: {log_every}}}
 optimizer: {{lr: 0.05}}
 checkpoint: {{every_epochs: 0, every_steps: {every_steps}}}
 """
@@ -55,12 +57,14 @@ class Work:
     precision: str = "fp32"
     device: str = "cpu"
     goal: str = "at least 1.0x pytorch"  # from JPEG
+    log_every: int = 1  # steps; warm_up and steps are multiples. On a GPU each waits until its queue is empty
 
 
 SMALL = Work("rn18-64px-b64-fp32", "resnet18", 64, 64, steps=60, warm_up=20, goal="at least 1.3x pytorch")
 SMALL_BF16 = replace(SMALL, name="rn18-64px-b64-bf16", precision="bf16")
 LARGE = Work("rn50-224px-b16-fp32", "resnet50", 224, 16, steps=5, warm_up=1)
-ON_GPU = Work("rn50-224px-b256-bf16", "resnet50", 224, 256, steps=60, warm_up=20, precision="bf16", device="cuda")
+ON_GPU = Work("rn50-224px-b256-bf16", "resnet50", 224, 256, steps=60, warm_up=20, precision="bf16", device="cuda",
+              log_every=20)  # fmt: skip
 LONG = Work("rn50-96px-b16-fp32", "resnet50", 96, 16, steps=300, warm_up=0)
 PROFILED_STEPS = 5
 BETWEEN = 50  # steps from one checkpoint to the next, of which the first half may be slower for it
@@ -70,8 +74,8 @@ BETWEEN = 50  # steps from one checkpoint to the next, of which the first half m
 def trainer_event() -> type:
     """TrainerEvent's class, made from proto/ by protoc."""
     with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["protoc", "-I", ROOT / "proto", f"--descriptor_set_out={out.name}", "imgd/v1/trainer.proto"],
-                       check=True)  # fmt: skip
+        subprocess.run(["protoc", "-I", ROOT / "proto", "--include_imports", f"--descriptor_set_out={out.name}",
+                        "imgd/v1/trainer.proto"], check=True)  # fmt: skip
         files = descriptor_pb2.FileDescriptorSet.FromString(Path(out.name).read_bytes())
     pool = DescriptorPool()
     for file in files.file:
@@ -134,9 +138,9 @@ def run_ours(
     job = folder / "job.yaml"
     job.write_text(JOB.format(data=data, threads=CORES // ranks, model=work.model, size=work.size,
                               batch=work.batch * ranks, steps=work.warm_up + work.steps, precision=work.precision,
-                              every_steps=every_steps))  # fmt: skip
+                              log_every=work.log_every, every_steps=every_steps))  # fmt: skip
     steps = f"{work.warm_up}:{work.warm_up + PROFILED_STEPS}"
-    more = [f"--profile={profile}", f"--profile-steps={steps}"] if profile else []
+    more = [f"--profile={profile}", f"--profile-steps={steps}", "--profile-kernels"] if profile else []
     begun = time.time()
     ran = run([BIN / "imgtrain", job, *more], ranks, work.device,
               {"IMGD_RUN_DIR": str(folder), "IMGD_CHECKPOINT_DIR": f"{folder}/checkpoints"})  # fmt: skip
@@ -149,6 +153,10 @@ def run_ours(
 def ours_end_to_end(work: Work, data: Path, ranks: int = 1, profile: Path | None = None) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         times, ran = run_ours(work, data, Path(folder), ranks, 0, profile)
+    if 1 not in times:
+        with tempfile.TemporaryDirectory() as folder:
+            first, _ = run_ours(replace(work, warm_up=1, steps=0, log_every=1), data, Path(folder), ranks)
+        times[1] = times[0] + first[1] - first[0]
     rate = work.steps * work.batch * ranks / (times[work.warm_up + work.steps] - times[work.warm_up])
     return {"images/s": rate, "first step": times[1] - times[0], "memory": ran.memory, "GPU memory": ran.gpu_memory}
 
@@ -335,12 +343,21 @@ def gpu_cases(data: Path) -> list[Case]:
     ]  # fmt: skip
 
 
+def with_versions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, each with what its subject computes with."""
+    ours = subprocess.run([BIN / "imgtrain", "--libraries"], check=True, capture_output=True, text=True).stdout
+    theirs = [f"{package} {importlib.metadata.version(package)}" for package in ("torch", "torchvision")]
+    for row in rows:
+        row["note"] = "with " + ", ".join(ours.splitlines() if row["subject"].startswith("imgtrain") else theirs)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench train", description=__doc__)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    if options.gpu and not Path("/dev/nvidia0").exists():
+    if options.gpu and not gpu.there():
         raise SystemExit(f"no GPU here; not measured: {ON_GPU.name}")
     with tempfile.TemporaryDirectory() as folder:
         shapes = Path(folder) / "shapes"
@@ -349,7 +366,7 @@ def main() -> None:
                         "--val-per-class", "1", "--size", "500x375", shapes],
                        check=True, capture_output=True)  # fmt: skip
         if options.gpu:
-            finish("train-gpu", measure(gpu_cases(shapes / "train")))
+            finish("train-gpu", with_versions(measure(gpu_cases(shapes / "train"))))
             return
         cases = [case for work in (SMALL, SMALL_BF16, LARGE)
                  for case in [*computing_cases(work), *end_to_end_cases(work, shapes / "train")]]  # fmt: skip

@@ -17,7 +17,8 @@ using torch::profiler::impl::ActivityType;
 constexpr size_t kMostRows = 25;
 constexpr const char* kScopePrefix = "imgtrain: ";
 
-std::set<ActivityType> ActivitiesOf(const at::Device& device) {
+std::set<ActivityType> ActivitiesOf(const at::Device& device, bool kernels_only) {
+  if (device.is_cuda() && kernels_only) return {ActivityType::CUDA};
   if (device.is_cuda()) return {ActivityType::CPU, ActivityType::CUDA};
   return {ActivityType::CPU};
 }
@@ -80,12 +81,13 @@ void StepProfiler::BeforeStep(uint64_t step, Commands& commands) {
         asked);
   }
   const auto& wish = env_.profile;
-  if (wish && env_.rank == 0 && step == wish->first_step) Begin(wish->trace, step, wish->steps);
+  if (wish && env_.rank == 0 && step == wish->first_step)
+    Begin(wish->trace, step, wish->steps, wish->kernels_only);
 }
 
-void StepProfiler::Begin(std::filesystem::path trace, uint64_t first, uint64_t steps) {
+void StepProfiler::Begin(std::filesystem::path trace, uint64_t first, uint64_t steps, bool kernels_only) {
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
-  const auto activities = ActivitiesOf(device_);
+  const auto activities = ActivitiesOf(device_, kernels_only);
   running_ = Running{.trace = std::move(trace), .first = first, .wanted = steps, .before = clock_.SoFar()};
   profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(

@@ -35,7 +35,7 @@ class StepProfiler {
     uint64_t wanted = 0;
     StepClock::Times before;
   };
-  void Begin(std::filesystem::path trace, uint64_t first, uint64_t steps);
+  void Begin(std::filesystem::path trace, uint64_t first, uint64_t steps, bool kernels_only = false);
   Status End();
 
   const at::Device device_;

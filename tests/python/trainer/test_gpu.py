@@ -33,11 +33,14 @@ def train(trainer: Trainer, device: str, ranks: int = 1, **settings: Any) -> Run
 
 
 def check_near(run: Run, other: Run, most: float) -> None:
+    """Sums are rounded otherwise, and each step makes more of it: after three steps it may be ten times so much."""
     theirs = other.losses()
-    assert run.losses() == {step: pytest.approx(loss, abs=most) for step, loss in theirs.items()}
+    assert run.losses() == {
+        step: pytest.approx(loss, abs=most if step <= 3 else 10 * most) for step, loss in theirs.items()
+    }
 
 
-@pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-3), ("tf32", 0.02), ("bf16", 0.05), ("fp16", 0.05)])
+@pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-3), ("tf32", 0.01), ("bf16", 0.02), ("fp16", 0.02)])
 def test_a_gpu_learns_what_a_cpu_learns(precision: str, most: float, trainer: Trainer) -> None:
     run = train(trainer, "cuda", train__precision=precision)
     assert run.events("started")[0].device.startswith("cuda:0 ")
