@@ -128,7 +128,8 @@ Result<Config> CompleteConfig(Config config) {
   GrpcAddress server = SplitGrpcAddress(config.server);
   IMGD_TRY(ParseHostPort(server.address));
   config.server = std::move(server.address);
-  config.tls = server.tls;
+  // A join token is of an imgd that is spoken to by TLS.
+  config.tls = server.tls || (!server.is_said && !config.token_file.empty());
   if (config.cpu_slots > kMostCpuSlots) {
     return Fail(ErrorCode::kInvalidArgument, "cpu_slots: found {}; 0 to {} are allowed", config.cpu_slots,
                 kMostCpuSlots);

@@ -95,9 +95,12 @@ std::string FilesystemId() {
 
 Status CheckSharedFolder(const std::filesystem::path& folder) {
   std::error_code error;
-  if (folder.is_absolute() && std::filesystem::is_directory(folder.lexically_normal(), error)) return {};
-  return Fail(ErrorCode::kInvalidArgument,
-              "shared folder '{}': an absolute path of a folder that exists is expected", folder.native());
+  if (!folder.is_absolute())
+    return Fail(ErrorCode::kInvalidArgument, "shared folder '{}': an absolute path is expected",
+                folder.native());
+  // It may come: a network's folder is not there at once when a machine starts.
+  if (std::filesystem::is_directory(folder.lexically_normal(), error)) return {};
+  return Fail(ErrorCode::kNotFound, "shared folder '{}': there is no such folder", folder.native());
 }
 
 Result<v1::SharedFolder> IdentifySharedFolder(const std::filesystem::path& folder) {

@@ -13,6 +13,7 @@
 
 #include "agent/channel.h"
 #include "agent/network.h"
+#include "common/doctor/reach.h"
 #include "common/files.h"
 #include "common/tls/probe.h"
 #include "imgd/v1/agent.grpc.pb.h"
@@ -125,7 +126,14 @@ Error Link::Impl::WhyNotConnected(const NodeTls& shown) {
     const std::scoped_lock lock(mutex);
     if (stop || !where) return unreached;
   }
-  if (options.node_key == nullptr) return unreached;
+  if (options.node_key == nullptr) {
+    if (doctor::TryToReach(options.server, std::chrono::seconds(1)).outcome !=
+        doctor::Reach::Outcome::kAnswersTls)
+      return unreached;
+    return {.code = ErrorCode::kFailedPrecondition,
+            .message = fmt::format("imgd at {} wants TLS", options.server),
+            .hint = "https:// before the address in server, and a join token (imgcli node join-token)"};
+  }
   auto why = tls::WhyNoTls({.host = where->host,
                             .port = where->port,
                             .timeout = std::chrono::seconds(2),

@@ -46,7 +46,7 @@ NodeKey::NodeKey(Options options, const Clock* clock) : options_(std::move(optio
   files_ = {.key = options_.folder / "node.key",
             .certificate = options_.folder / "node.crt",
             .ca = options_.folder / "ca.crt",
-            .used = options_.folder / "join-token.used"};
+            .used = options_.folder / kUsedJoinToken};
   Load();
 }
 

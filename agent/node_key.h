@@ -21,6 +21,9 @@ namespace v1 {
 class EnrolRequest;
 }
 
+/// In the state folder: the SHA-256 of the join token's secret that the node has joined by.
+inline constexpr const char* kUsedJoinToken = "join-token.used";
+
 /// What a connection to imgd by TLS needs, PEM.
 struct NodeTls {
   std::string ca;

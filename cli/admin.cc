@@ -41,6 +41,10 @@ class NewFile {
 
   Status Open() {
     if (fs::is_directory(path_)) return tl::unexpected(Refusal("it is a folder"));
+    std::error_code error;
+    const auto there = fs::symlink_status(path_, error);
+    if (fs::exists(there) && !fs::is_regular_file(there))
+      return tl::unexpected(Refusal("it is there, and no regular file"));
     ::unlink(part_.c_str());  // of a kill
     fd_ = UniqueFd(::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
     if (fd_.valid()) return {};

@@ -82,7 +82,7 @@ std::string HumanBytes(uint64_t bytes) {
 }
 
 std::string HumanRate(double value) {
-  if (!std::isfinite(value)) return fmt::format("{}", value);
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : fmt::format("{}", value);
   const double size = std::abs(value);
   if (size == 0) return "0";
   if (size < 9.995) return fmt::format("{:.2f}", value);
@@ -91,7 +91,7 @@ std::string HumanRate(double value) {
 }
 
 std::string HumanLoss(double value) {
-  if (!std::isfinite(value)) return fmt::format("{}", value);
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : fmt::format("{}", value);
   const double size = std::abs(value);
   if (size >= 1e6 || (size > 0 && size < 1e-4)) return fmt::format("{:.3e}", value);
   return size < 1 ? fmt::format("{:.4f}", value) : fmt::format("{:#.4g}", value);

@@ -4,6 +4,8 @@
 #include "cli/format.h"
 #include "cli/serialize.h"
 #include "cli/words.h"
+#include "common/tls/probe.h"
+#include "common/url.h"
 
 namespace imgd::cli {
 namespace {
@@ -14,6 +16,12 @@ struct JoinOptions {
   std::string name;
   OutputFormat format = OutputFormat::kTable;
 };
+
+/// As an agent has to name it: one at a loopback address is spoken to in plain text otherwise.
+std::string ByTlsOf(const ServerAddress& imgd) {
+  const bool is_local = IsLoopbackHost(tls::TargetOf(imgd.target).host);
+  return (imgd.tls && is_local ? "https://" : "") + imgd.target;
+}
 
 int CreateJoinToken(Context& context, const JoinOptions& options) {
   v1::CreateJoinTokenRequest request;
@@ -38,7 +46,7 @@ int CreateJoinToken(Context& context, const JoinOptions& options) {
                           answer->token().uses() == 1 ? std::string("one node")
                                                       : fmt::format("{} nodes", answer->token().uses()),
                           HumanAge(answer->token().expires_us(), answer->token().created_us()),
-                          (*client)->address().target),
+                          ByTlsOf((*client)->address())),
               Style::kDim);
   return 0;
 }

@@ -341,6 +341,14 @@ std::optional<int64_t> YamlMap::DurationMs(std::string_view key) {
   return std::nullopt;
 }
 
+std::optional<int64_t> YamlMap::DurationWithUnitMs(std::string_view key) {
+  const auto ms = DurationMs(key);
+  if (!ms || *ms == 0 || std::isalpha(static_cast<unsigned char>(Find(key)->Scalar().back()))) return ms;
+  AddError(key, fmt::format("found {} where a duration with its unit is expected, such as 12h or 30d",
+                            Describe(*Find(key))));
+  return std::nullopt;
+}
+
 std::vector<std::string> YamlMap::Keys() const {
   std::vector<std::string> keys;
   for (const auto& [name, value] : fields_) keys.push_back(name);

@@ -55,6 +55,8 @@ class YamlMap {
 
   /// "90s", "15m", "2h", or a bare number of seconds. In milliseconds.
   std::optional<int64_t> DurationMs(std::string_view key);
+  /// The same, with its unit but for 0: where seconds in the place of days would lose something.
+  std::optional<int64_t> DurationWithUnitMs(std::string_view key);
 
   /// A key that was asked about is known, also where it is absent and nothing reads it.
   bool Has(std::string_view key) const;

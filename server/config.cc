@@ -220,18 +220,18 @@ tl::expected<ServerConfig, std::vector<Error>> ParseServerConfig(std::string_vie
   take(config.log_level, root->Choice("log_level", {"trace", "debug", "info", "warn", "error"}));
   take(config.log_kept_bytes, root->Int("log_kept_bytes", 1 << 16, int64_t{1} << 50));
   take(config.events_kept, root->Int("events_kept", 1, 100'000'000));
-  take(config.events_kept_for_ms, root->DurationMs("events_kept_for"));
-  take(config.jobs_kept_for_ms, root->DurationMs("jobs_kept_for"));
-  take(config.metrics_kept_for_ms, root->DurationMs("metrics_kept_for"));
-  take(config.logs_kept_for_ms, root->DurationMs("logs_kept_for"));
-  take(config.checkpoints_kept_for_ms, root->DurationMs("checkpoints_kept_for"));
+  take(config.events_kept_for_ms, root->DurationWithUnitMs("events_kept_for"));
+  take(config.jobs_kept_for_ms, root->DurationWithUnitMs("jobs_kept_for"));
+  take(config.metrics_kept_for_ms, root->DurationWithUnitMs("metrics_kept_for"));
+  take(config.logs_kept_for_ms, root->DurationWithUnitMs("logs_kept_for"));
+  take(config.checkpoints_kept_for_ms, root->DurationWithUnitMs("checkpoints_kept_for"));
   for (const auto& [key, field] :
        {std::pair("logs_total_bytes", &ServerConfig::logs_total_bytes),
         std::pair("metrics_total_bytes", &ServerConfig::metrics_total_bytes),
         std::pair("checkpoints_total_bytes", &ServerConfig::checkpoints_total_bytes)})
     take(config.*field, root->Int(key, 0, int64_t{1} << 60));
   take(config.best_checkpoints_kept, root->Bool("best_checkpoints_kept"));
-  take(config.lost_nodes_kept_for_ms, root->DurationMs("lost_nodes_kept_for"));
+  take(config.lost_nodes_kept_for_ms, root->DurationWithUnitMs("lost_nodes_kept_for"));
   if (root->Has("notifications")) config.notifications = ReadNotifications(*root);
   ReadTls(*root, config.tls);
   if (root->Has("ec2_join")) config.ec2_join = ReadEc2Join(*root);

@@ -142,7 +142,8 @@ Status Daemon::MakeFirstAdmin(const std::filesystem::path& folder) {
   TokenOrder order{.record = {.name = fmt::format("admin-{}", HashOf(secret).substr(0, 8)),
                               .hash = HashOf(secret),
                               .owner = "admin",
-                              .scopes = {std::string(NameOf(Scope::kAdmin))}}};
+                              .scopes = {std::string(NameOf(Scope::kAdmin))}},
+                   .actor = "imgd"};
   // Waited for: whoever finds the file may use it at once.
   const auto stored = std::make_shared<std::promise<Result<TokenRecord>>>();
   engine_->ChangeToken(std::move(order),

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -192,7 +193,12 @@ int Restore(const imgd::ServerConfig& config, const Flags& flags) {
                                              .state_dir = config.state_dir,
                                              .replace = flags.replace,
                                              .now = imgd::SystemClock().Wall()});
-  if (!restored) return Report({restored.error()});
+  if (!restored) {
+    Error error = restored.error();
+    // What is damaged was given to imgd; nothing of its own was lost.
+    if (error.code == imgd::ErrorCode::kDataLoss) error.code = imgd::ErrorCode::kInvalidArgument;
+    return Report({std::move(error)});
+  }
   fmt::print("{} has the state of {}, by a backup of imgd {}\n", config.state_dir,
              imgd::RestoreTimeText(restored->made), restored->version);
   fmt::print("the next job is {}; starts from now on have the numbers from {} on\n", restored->next_job,
@@ -248,6 +254,8 @@ int main(int argc, char** argv) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
   }
+  // What it keeps is for nobody else to read.
+  ::umask(0027);
   const auto config = ReadConfig(flags);
   if (!config) return Report(config.error());
   if (auto set_up = imgd::SetUpLog("imgd", config->log_level); !set_up) return Report({set_up.error()});

@@ -262,6 +262,8 @@ Verdict CheckCertificate(const NodeFacts& facts) {
   constexpr int64_t kRenewableSeconds =
       std::chrono::duration_cast<std::chrono::seconds>(tls::kRenewable).count();
   if (!facts.tls) {
+    if (facts.imgd.outcome == Reach::Outcome::kAnswersTls)
+      return Fault("imgd there wants TLS", "https:// before the address in server, and a join token");
     if (facts.is_loopback) return Good("plain text, on this machine");
     return Warning("imgd is spoken to in plain text: whoever is on the way can read and change it",
                    "take http:// off server in agent.yaml, and imgd's plain_text_and_anyone_may_do_anything");
@@ -269,6 +271,8 @@ Verdict CheckCertificate(const NodeFacts& facts) {
   if (!facts.tls_error.empty())
     return Fault(facts.tls_error, "docs/operations.md, Who may talk, has each case");
   if (!facts.certificate_left_seconds) {
+    if (!facts.join_token_error.empty())
+      return Fault(facts.join_token_error, "imgcli node join-token makes another");
     if (facts.has_join_token) return Good("none yet: the agent joins by its token");
     if (facts.is_instance && facts.ec2_error.empty())
       return Good("none yet: the agent joins as the EC2 instance that it is");

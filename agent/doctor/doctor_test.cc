@@ -161,6 +161,18 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
        "nobody listens", "imgd.yaml"},
       {"port", [](NodeFacts& f) { f.imgd.outcome = Reach::Outcome::kNoAnswer; }, Grade::kFault,
        "does not answer", "firewalls"},
+      {"certificate",
+       [](NodeFacts& f) {
+         f.tls = false, f.is_loopback = true;
+         f.imgd.outcome = Reach::Outcome::kAnswersTls;
+       },
+       Grade::kFault, "wants TLS", "https://"},
+      {"certificate",
+       [](NodeFacts& f) {
+         f.certificate_left_seconds = {}, f.has_join_token = true;
+         f.join_token_error = "/etc/imgd/join: this node has used it already";
+       },
+       Grade::kFault, "used it already", "join-token"},
       {"own-address", [](NodeFacts& f) { f.own_address = "127.0.0.1"; }, Grade::kWarning, "this machine only",
        "loopback"},
       {"own-address", [](NodeFacts& f) { f.own_address_error = "10.0.0.9 is not this machine's"; },
@@ -183,7 +195,7 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
     EXPECT_TRUE(told.contains(line.check)) << line.check << " has no cause that is tried";
     EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", line.check))) << "in the list of docs/install.md";
   }
-  EXPECT_EQ(cases.size(), 49U) << "docs/install.md says how many there are, of both doctors";
+  EXPECT_EQ(cases.size(), 51U) << "docs/install.md says how many there are, of both doctors";
 }
 
 TEST(NodeDoctor, WhatANodeDoesNotHaveIsNoFault) {

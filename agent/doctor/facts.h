@@ -78,10 +78,11 @@ struct NodeFacts {
   std::optional<int64_t>
       certificate_left_seconds;  ///< of the node's; negative: ran out; nothing: it has none
   bool has_join_token = false;
-  bool is_instance = false;  ///< it joins as an EC2 instance
-  std::string ec2_error;     ///< why EC2 does not say which; empty: it does, or was not asked
-  std::string tls_error;     ///< why no connection comes about; empty: one does, or none was tried
-  std::string own_address;   ///< that other nodes are told
+  std::string join_token_error;  ///< why nobody joins by it; empty: it looks good, or there is none
+  bool is_instance = false;      ///< it joins as an EC2 instance
+  std::string ec2_error;         ///< why EC2 does not say which; empty: it does, or was not asked
+  std::string tls_error;         ///< why no connection comes about; empty: one does, or none was tried
+  std::string own_address;       ///< that other nodes are told
   std::string own_address_error;
   std::string metrics_error;        ///< why metrics_listen can't be listened on; empty: it can, or is off
   bool metrics_are_served = false;  ///< there, by the running agent

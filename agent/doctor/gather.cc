@@ -14,9 +14,13 @@
 #include "agent/doctor/facts.h"
 #include "agent/ec2_identity.h"
 #include "agent/network.h"
+#include "agent/node_key.h"
 #include "agent/program.h"
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/sha256.h"
+#include "common/text.h"
+#include "common/tls/join_token.h"
 #include "common/tls/pem.h"
 #include "common/tls/probe.h"
 #include "common/url.h"
@@ -32,6 +36,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNetworkPatience{3'000};
 constexpr milliseconds kTrainerPatience{20'000};
+constexpr size_t kMostTokenBytes = 4096;
 constexpr size_t kProbeBytes = 64ULL << 20;
 
 std::string LastLine(std::string text) {
@@ -208,6 +213,15 @@ void GatherNetwork(const Config& config, NodeFacts& facts) {
   }
 }
 
+/// Whether imgd still takes it, imgd alone knows.
+std::string WhyNotByToken(const Config& config) {
+  const auto token = ReadFile(config.token_file, kMostTokenBytes).and_then(tls::ParseJoinToken);
+  if (!token) return fmt::format("{}: {}", config.token_file.native(), token.error().message);
+  const auto used = ReadFile(config.state_dir / kUsedJoinToken, kMostTokenBytes).value_or("");
+  if (Trimmed(used, "\n") != Sha256Of(token->secret)) return "";
+  return fmt::format("{}: this node has used it already", config.token_file.native());
+}
+
 void GatherCertificate(const Config& config, NodeFacts& facts) {
   const GrpcAddress imgd = SplitGrpcAddress(config.server);
   const auto where = SplitHostPort(imgd.address, 1);
@@ -215,6 +229,7 @@ void GatherCertificate(const Config& config, NodeFacts& facts) {
   // CompleteConfig() takes the scheme off.
   facts.tls = imgd.is_said ? imgd.tls : config.tls;
   facts.has_join_token = !config.token_file.empty() && ::access(config.token_file.c_str(), R_OK) == 0;
+  if (facts.has_join_token) facts.join_token_error = WhyNotByToken(config);
   facts.is_instance = config.join_as_ec2;
   if (facts.is_instance) {
     if (const auto found = FetchEc2Identity(Ec2MetadataAddress()); !found)

@@ -16,6 +16,15 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
                 "another agent is connected as node {} (its address is {}); give each node a name of its own",
                 hello.node, known->address);
   }
+  // One process after the other is a restart; two at a time are two machines with a copy of one's identity.
+  if (known != nullptr && known->Connected() && known->incarnation != hello.incarnation &&
+      !known->incarnation.empty() && known->silence <= 2 * settings_.heartbeat) {
+    return Fail(
+        ErrorCode::kAlreadyExists,
+        "an agent with this identity is connected as node {} (its address is {}) and answers; where this "
+        "one's state folder is a copy of that one's, remove it and let the node join under a name of its own",
+        hello.node, known->address);
+  }
   NoteHello(hello, now, out);
   if (known == nullptr) state_.AddNode({.id = hello.node, .joined = now.wall});
   NodeRecord& node = state_.EditNode(hello.node);

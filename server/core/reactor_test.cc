@@ -518,6 +518,25 @@ TEST(Reactor, ARunThatWasOverWhenTheDaemonDiedIsConcludedThoughNoNodeComesBack) 
   EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
 }
 
+TEST(Reactor, OfTwoAgentsWithOneIdentityTheSecondIsRefusedWhileTheFirstAnswers) {
+  TestCluster cluster;
+  cluster.incarnation = "first";
+  cluster.Join("a", 1);
+  const JobId job = cluster.Submit("rn50");
+  cluster.BringUp(job);
+  cluster.incarnation = "of a copy";
+  const auto copy = cluster.TryJoin("a", 1, "agent-of-a");
+  ASSERT_FALSE(copy);
+  EXPECT_EQ(copy.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_THAT(copy.error().message, testing::HasSubstr("is connected as node a"));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kRunning);
+  cluster.incarnation = "first";
+  EXPECT_TRUE(cluster.TryJoin("a", 1, "agent-of-a")) << "a newer stream of the same process";
+  cluster.Leave("a");
+  cluster.incarnation = "second";
+  EXPECT_TRUE(cluster.TryJoin("a", 1, "agent-of-a")) << "it was started again";
+}
+
 TEST(Reactor, RanksThatMayHaveRunAreNotStartedASecondTimeUnderTheirNumber) {
   for (const char* then : {"first", "second"}) {
     TestCluster cluster;

@@ -67,7 +67,7 @@ struct AdmissionOrder {
   enum class What { kMakeToken, kRevokeToken, kRevokeNode, kJoin, kNoteRefusal } what = What::kJoin;
   JoinTokenRecord token = {};  ///< of kMakeToken; its id alone of kRevokeToken
   int64_t ttl_ms = 0;          ///< of kMakeToken
-  std::string actor = {};      ///< of kRevokeNode
+  std::string actor = {};      ///< who asks, a name; of what people ask
   JoinOrder join = {};         ///< of kJoin; its node alone of kRevokeNode
   bool may_rejoin = false;     ///< of kRevokeNode: by its identity as an instance
   std::string refusal = {};    ///< of kNoteRefusal: who was refused and why

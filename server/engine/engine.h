@@ -121,6 +121,7 @@ struct TokenOrder {
   TokenRecord record;  ///< only its name counts for taking back; the engine sets the time of its making
   int64_t ttl_ms = 0;  ///< 0: for ever
   bool remove = false;
+  std::string actor = {};  ///< who asks, a name
 };
 
 /// What became of an AdmissionOrder.
@@ -572,11 +573,13 @@ class Engine {
   Result<DatasetAnswer> TakeFacts(const DatasetOrder& order);
   Result<TokenRecord> Change(TokenOrder& order);
   Result<AdmissionAnswer> MakeJoinToken(AdmissionOrder& order);
-  Result<AdmissionAnswer> RevokeJoinToken(const std::string& id);
+  Result<AdmissionAnswer> RevokeJoinToken(const AdmissionOrder& order);
   Result<AdmissionAnswer> RevokeNode(const AdmissionOrder& order);
   Result<AdmissionAnswer> TakeJoin(const JoinOrder& order);
   bool RevokeInstances(const AdmissionOrder& order);
   void TakeInstance(const InstanceRecord& record, Duration most_age);
+  /// An event of who made or took back what lets people or nodes in.
+  void NoteCredential(const std::string& who, const std::string& did, NodeId node = NodeId());
   void NoteRefusal(const std::string& text);
   Result<HandAnswer> TakeStart(const HandStartOrder& order);
   Result<HandAnswer> TakeReport(const HandReport& report);

@@ -26,14 +26,18 @@ Result<AdmissionAnswer> Engine::MakeJoinToken(AdmissionOrder& order) {
   }
   admissions_.tokens[token.id] = token;
   state_.SaveJoinToken(token);
+  NoteCredential(token.owner, fmt::format("made the join token {} for {} node{}", token.id, token.uses,
+                                          token.uses == 1 ? "" : "s"));
   return AdmissionAnswer{.token = token};
 }
 
-Result<AdmissionAnswer> Engine::RevokeJoinToken(const std::string& id) {
+Result<AdmissionAnswer> Engine::RevokeJoinToken(const AdmissionOrder& order) {
+  const std::string& id = order.token.id;
   const auto known = admissions_.tokens.find(id);
   if (known == admissions_.tokens.end()) return Fail(ErrorCode::kNotFound, "there is no join token '{}'", id);
   known->second.uses_left = 0;
   state_.SaveJoinToken(known->second);
+  NoteCredential(order.actor, fmt::format("took back the join token {}", id));
   return AdmissionAnswer{.token = known->second};
 }
 
@@ -55,7 +59,7 @@ Result<AdmissionAnswer> Engine::RevokeNode(const AdmissionOrder& order) {
     if (connected.node.name() != order.join.node) continue;
     done_.push_back([link = connected.link, why](const Status&) { link->Close(why); });
   }
-  spdlog::warn("node={} actor={} msg=\"the node was revoked\"", order.join.node, order.actor);
+  NoteCredential(order.actor, fmt::format("revoked node {}", order.join.node), NodeId(order.join.node));
   return AdmissionAnswer{.key = known->second};
 }
 
@@ -107,6 +111,15 @@ Result<AdmissionAnswer> Engine::TakeJoin(const JoinOrder& order) {
   return answer;
 }
 
+void Engine::NoteCredential(const std::string& who, const std::string& did, NodeId node) {
+  const std::string actor = who.empty() ? "unknown" : who;
+  AppendDecision({.node = std::move(node),
+                  .reason = {ReasonCode::kAdministered, fmt::format("{} {}", actor, did)},
+                  .actor = actor == "imgd" ? actor : "user:" + actor,
+                  .time = now_.wall});
+  spdlog::info("msg=\"{} {}\"", actor, did);
+}
+
 void Engine::NoteRefusal(const std::string& text) {
   AppendDecision({.reason = {ReasonCode::kJoinRefused, text}, .actor = "imgd", .time = now_.wall});
   spdlog::warn("msg=\"{}\"", text);
@@ -119,7 +132,7 @@ void Engine::Handle(AdmissionInput& input) {
       case AdmissionOrder::What::kMakeToken:
         return MakeJoinToken(input.order);
       case AdmissionOrder::What::kRevokeToken:
-        return RevokeJoinToken(input.order.token.id);
+        return RevokeJoinToken(input.order);
       case AdmissionOrder::What::kRevokeNode:
         return RevokeNode(input.order);
       case AdmissionOrder::What::kJoin:

@@ -37,6 +37,7 @@ Result<TokenRecord> Engine::Change(TokenOrder& order) {
     TokenRecord removed = known->second;
     tokens_.erase(known);
     state_.RemoveToken(record.name);
+    NoteCredential(order.actor, fmt::format("took back the token {}", record.name));
     return removed;
   }
   if (known != tokens_.end()) {
@@ -48,6 +49,8 @@ Result<TokenRecord> Engine::Change(TokenOrder& order) {
   if (order.ttl_ms > 0) record.expires = {now_.wall.micros + order.ttl_ms * 1000};
   tokens_[record.name] = record;
   state_.SaveToken(record);
+  NoteCredential(order.actor, fmt::format("made the token {} for {} ({})", record.name, record.owner,
+                                          fmt::join(record.scopes, ", ")));
   return record;
 }
 

@@ -35,6 +35,11 @@ Tally UsedByAll(const std::vector<AccountUse>& accounts, WallTime now) {
 EngineMeters::EngineMeters() : queue_wait_(kWaitBuckets), scheduling_(kPassBuckets), commit_(kCommitBuckets) {
   for (const auto state : {JobState::kCompleted, JobState::kFailed, JobState::kCancelled})
     counts_.jobs_ended[state] = 0;
+  // From zero on, or a rate would miss the first of each.
+  using enum ReasonCode;
+  for (const auto reason : {kRankKilled, kRankFailed, kRankStuck, kCollectiveBroken, kSamePlace, kStartFailed,
+                            kNodeLost, kNodeDrained, kSpotNotice, kPreempted, kMovedByUser, kResized})
+    counts_.restarts[reason] = 0;
 }
 
 void EngineMeters::Begin(const std::map<JobId, JobRecord>& jobs, const std::vector<AccountUse>& accounts,

@@ -11,6 +11,7 @@
 #include "imgd/v1/enrol.pb.h"
 #include "imgd/v1/job.pb.h"
 #include "imgd/v1/node.pb.h"
+#include "imgd/v1/token.pb.h"
 #include "server/auth/gate.h"
 #include "server/auth/tokens.h"
 
@@ -46,6 +47,9 @@ const Naming* NamingOf(std::string_view method) {
       {"/imgd.v1.AdminService/Backup", ActorOf<v1::BackupRequest>()},
       {"/imgd.v1.AdminService/Reload", ActorOf<v1::ReloadRequest>()},
       {"/imgd.v1.EnrolService/RevokeNode", ActorOf<v1::RevokeNodeRequest>()},
+      {"/imgd.v1.EnrolService/RevokeJoinToken", ActorOf<v1::RevokeJoinTokenRequest>()},
+      {"/imgd.v1.TokenService/CreateToken", ActorOf<v1::CreateTokenRequest>()},
+      {"/imgd.v1.TokenService/RevokeToken", ActorOf<v1::RevokeTokenRequest>()},
       {"/imgd.v1.EnrolService/CreateJoinToken",
        [](void* request, const std::string& name) {
          static_cast<v1::CreateJoinTokenRequest*>(request)->set_owner(name);

@@ -161,6 +161,15 @@ TEST(Config, AKeyThatIsNoneIsAnsweredWithAllThatAre) {
               AllOf(HasSubstr("quotas"), HasSubstr("shares"), HasSubstr("tls"), HasSubstr("log_patterns")));
 }
 
+TEST(Config, HowLongThingsAreKeptHasItsUnit) {
+  EXPECT_TRUE(ParseServerConfig("jobs_kept_for: 0\nlogs_kept_for: 30d\nheartbeat: 2\n", "imgd.yaml"));
+  for (const char* key : {"checkpoints", "logs", "metrics", "jobs", "events", "lost_nodes"}) {
+    const auto wrong = ParseServerConfig(fmt::format("{}_kept_for: 30\n", key), "imgd.yaml");
+    ASSERT_FALSE(wrong) << key << ": seconds where days were meant would remove nearly all";
+    EXPECT_THAT(wrong.error().front().ToString(), HasSubstr("found '30' where a duration with its unit"));
+  }
+}
+
 TEST(Config, QuotasOfWhatIsUsedHaveAPeriod) {
   const auto config = ParseServerConfig(
       "currency: EUR\nquotas:\n  user: {device_hours: {most: 100}, spend: {most: 12.5, per: day}}\n"

@@ -213,7 +213,8 @@ grpc::ServerUnaryReactor* EnrolServiceImpl::RevokeJoinToken(grpc::CallbackServer
                                                             v1::RevokeJoinTokenResponse*) {
   auto* reactor = context->DefaultReactor();
   AdmissionOrder order{.what = AdmissionOrder::What::kRevokeToken,
-                       .token = {.id = request->id(), .joined = {}}};
+                       .token = {.id = request->id(), .joined = {}},
+                       .actor = request->actor()};
   engine_->ChangeAdmission(std::move(order), [reactor](const Result<AdmissionAnswer>& answer) {
     reactor->Finish(answer ? grpc::Status::OK : ToStatus(answer.error()));
   });

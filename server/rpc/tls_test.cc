@@ -143,6 +143,38 @@ TEST_F(TlsTest, WhoAttachesToAJobIsAnEventAndWhoReadsItsLogIsNone) {
   EXPECT_THAT(said, testing::ElementsAre("bob attaches to job 1", "bob attaches to rank 0 of job 1"));
 }
 
+TEST_F(TlsTest, WhoMadeOrTookBackWhatLetsOthersInIsAnEvent) {
+  MakeToken("view", "bob");
+  ASSERT_TRUE(Revoke("view-bob").ok());
+  v1::CreateJoinTokenRequest join;
+  join.set_uses(3);
+  v1::CreateJoinTokenResponse joined;
+  {
+    With context(admin);
+    ASSERT_TRUE(v1::EnrolService::NewStub(channel)->CreateJoinToken(&context, join, &joined).ok());
+  }
+  v1::RevokeJoinTokenRequest back;
+  back.set_id(joined.token().id());
+  v1::RevokeJoinTokenResponse answer;
+  {
+    With context(admin);
+    ASSERT_TRUE(v1::EnrolService::NewStub(channel)->RevokeJoinToken(&context, back, &answer).ok());
+  }
+  v1::ListEventsResponse events;
+  With context(admin);
+  ASSERT_TRUE(v1::EventService::NewStub(channel)->ListEvents(&context, {}, &events).ok());
+  std::vector<std::string> said;
+  for (const auto& event : events.events()) {
+    if (event.actor() == "user:admin" && event.reason() == v1::REASON_CODE_ADMINISTERED)
+      said.push_back(event.text());
+  }
+  EXPECT_THAT(said, testing::ElementsAre("admin made the token view-bob for bob (view)",
+                                         "admin took back the token view-bob",
+                                         fmt::format("admin made the join token {} for 3 nodes", back.id()),
+                                         fmt::format("admin took back the join token {}", back.id())));
+  for (const auto& text : said) EXPECT_THAT(text, testing::Not(HasSubstr(joined.secret())));
+}
+
 TEST_F(TlsTest, ARevokedTokenEndsItsOpenStreams) {
   const std::string secret = MakeToken("submit", "ada");
   v1::SubmitJobRequest request;

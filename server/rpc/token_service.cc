@@ -27,7 +27,8 @@ Result<std::pair<TokenOrder, std::string>> OrderOf(const v1::CreateTokenRequest&
                               .hash = HashOf(secret),
                               .owner = request.owner().empty() ? "unknown" : request.owner(),
                               .scopes = {request.scopes().begin(), request.scopes().end()}},
-                   .ttl_ms = static_cast<int64_t>(request.ttl_ms())};
+                   .ttl_ms = static_cast<int64_t>(request.ttl_ms()),
+                   .actor = request.actor().empty() ? request.owner() : request.actor()};
   // Of the hash, so that it says nothing of the token.
   if (order.record.name.empty()) {
     order.record.name = fmt::format("{}-{}", request.scopes(0), order.record.hash.substr(0, 8));
@@ -71,7 +72,7 @@ grpc::ServerUnaryReactor* TokenServiceImpl::RevokeToken(grpc::CallbackServerCont
                                                         const v1::RevokeTokenRequest* request,
                                                         v1::RevokeTokenResponse*) {
   auto* reactor = context->DefaultReactor();
-  TokenOrder order{.record = {.name = request->name()}, .remove = true};
+  TokenOrder order{.record = {.name = request->name()}, .remove = true, .actor = request->actor()};
   engine_->ChangeToken(std::move(order), [this, reactor](const Result<TokenRecord>& answer) {
     if (answer) revoked_(answer->name);
     reactor->Finish(answer ? grpc::Status::OK : ToStatus(answer.error()));

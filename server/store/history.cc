@@ -135,6 +135,8 @@ StepReport StepReportOf(uint64_t number, Generation generation, int64_t time_us,
   const double steps = std::max<uint32_t>(times.steps(), 1);
   const auto& ranks = step.ranks();
   const auto busy = [&step](double value) { return step.has_devices() ? value : std::nan(""); };
+  // One rank has no others to be compared with.
+  const auto of_ranks = [&step](double value) { return step.has_ranks() ? value : std::nan(""); };
   const auto& devices = step.devices();
   return {.number = number,
           .generation = generation,
@@ -153,11 +155,11 @@ StepReport StepReportOf(uint64_t number, Generation generation, int64_t time_us,
                       {Figure::kBackwardSeconds, times.backward_seconds() / steps},
                       {Figure::kCommunicationSeconds, times.communication_seconds() / steps},
                       {Figure::kOptimizerSeconds, times.optimizer_seconds() / steps},
-                      {Figure::kOwnLeastSeconds, ranks.own_least_seconds()},
-                      {Figure::kOwnMostSeconds, ranks.own_most_seconds()},
-                      {Figure::kWaitLeastSeconds, ranks.wait_least_seconds()},
-                      {Figure::kWaitMostSeconds, ranks.wait_most_seconds()},
-                      {Figure::kSlowestRank, static_cast<double>(ranks.slowest_rank())},
+                      {Figure::kOwnLeastSeconds, of_ranks(ranks.own_least_seconds())},
+                      {Figure::kOwnMostSeconds, of_ranks(ranks.own_most_seconds())},
+                      {Figure::kWaitLeastSeconds, of_ranks(ranks.wait_least_seconds())},
+                      {Figure::kWaitMostSeconds, of_ranks(ranks.wait_most_seconds())},
+                      {Figure::kSlowestRank, of_ranks(static_cast<double>(ranks.slowest_rank()))},
                       {Figure::kGpuBusyLeast, busy(devices.busy_least_ratio())},
                       {Figure::kGpuBusyMean, busy(devices.busy_mean_ratio())},
                       {Figure::kGpuBusyMost, busy(devices.busy_most_ratio())}}};

@@ -158,10 +158,15 @@ Status AddMeans(Database& database, JobId job, const std::vector<Stretch>& stret
 /// A GPU may well do nothing; the other figures are 0 where they are not reported.
 bool WasReported(const Curve& curve) {
   const bool any_number = curve.name.starts_with("gpu_busy_");
-  return std::any_of(curve.points.begin(), curve.points.end(), [any_number](const CurvePoint& point) {
-    if (any_number) return !std::isnan(point.values.min);
-    return point.values.min != 0 || point.values.max != 0;
-  });
+  // Of several ranks: without them there is no number.
+  const bool may_lack = any_number || curve.name.starts_with("own_") || curve.name.starts_with("wait_") ||
+                        curve.name == "slowest_rank";
+  return std::any_of(curve.points.begin(), curve.points.end(),
+                     [any_number, may_lack](const CurvePoint& point) {
+                       if (may_lack && std::isnan(point.values.min)) return false;
+                       if (any_number) return true;
+                       return point.values.min != 0 || point.values.max != 0;
+                     });
 }
 
 Result<std::vector<Curve>> StepCurves(Database& database, JobId job, const CurveQuery& query,

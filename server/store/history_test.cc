@@ -271,6 +271,26 @@ TEST_F(HistoryTest, NoNumberHidesNoPeak) {
   EXPECT_EQ(top1.front().points.front().values.max, 0.5);
 }
 
+TEST_F(HistoryTest, OneRankHasNoFiguresOfRanks) {
+  for (const uint64_t job : {1, 2}) {
+    v1::StepMetrics metrics;
+    metrics.set_step(1);
+    if (job == 2) metrics.mutable_ranks()->set_own_most_seconds(0.5);
+    store->AppendEvent({.run = {JobId(job), Generation(1)},
+                        .number = job,
+                        .sequence = 1,
+                        .payload = metrics.SerializeAsString()});
+  }
+  ASSERT_TRUE(store->Commit().has_value());
+  for (const char* name : {"own_most_seconds", "wait_least_seconds", "slowest_rank"}) {
+    const auto alone = Curves(1, {.names = {name}});
+    EXPECT_TRUE(alone.empty() || alone.front().points.empty() ||
+                std::isnan(alone.front().points.front().values.last))
+        << name;
+    EXPECT_FALSE(std::isnan(Curves(2, {.names = {name}}).front().points.front().values.last)) << name;
+  }
+}
+
 TEST_F(HistoryTest, SmoothingIsOfEveryReportWhateverIsDrawn) {
   Report(1, 1, 1, 5000);
   Report(1, 2, 4001, 9700);  // 1,000 steps were done again

@@ -171,25 +171,49 @@ Status CheckSyntax(const std::string& text) {
   return tl::unexpected(std::move(error));
 }
 
-Status ReadBody(const std::string& body, Message& message) {
-  IMGD_TRY(CheckSyntax(body));
-  const auto status = google::protobuf::util::JsonStringToMessage(body, &message);
-  if (status.ok()) return {};
-  const auto why = status.message();
-  const std::string words = ToUtf8(std::string(why.data(), why.size()));
+/// "INT32" as people say it.
+std::string_view WordsOfType(std::string_view type) {
+  if (type == "BOOL") return "true or false";
+  if (type == "DOUBLE" || type == "FLOAT") return "a number";
+  if (type == "ENUM") return "one of its names";
+  if (type.find("64") != std::string_view::npos) return "a whole number of 64 bits";
+  return type.find("32") == std::string_view::npos ? "a text" : "a whole number of 32 bits";
+}
+
+/// Of what the parser of protobuf says.
+Error WhyNotRead(const Message& message, const std::string& words) {
+  const auto error = [](std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; };
+  const size_t path = words.starts_with("(") ? words.find(')') : 0;
+  const auto field = [&] { return Shown(words.substr(1, path - 1)); };
   constexpr std::string_view kUnknown = ": Cannot find field.";
   if (const size_t end = words.find(kUnknown); end != std::string::npos) {
     // "(path) name: Cannot find field."; of a message within, its own fields would have to be named.
     const size_t begin = words.rfind(' ', end - 1) + 1;
     const std::string name = words.substr(begin, end - begin);
-    if (words.starts_with("(") && words.find(')') > 1) {
-      return Fail(ErrorCode::kInvalidArgument, "there is no field '{}' in '{}'", Shown(name),
-                  Shown(words.substr(1, words.find(')') - 1)));
-    }
-    return tl::unexpected(NoSuchField(*message.GetDescriptor(), name));
+    if (path > 1 && path != std::string::npos)
+      return error(fmt::format("there is no field '{}' in '{}'", Shown(name), field()));
+    return NoSuchField(*message.GetDescriptor(), name);
   }
-  return Fail(ErrorCode::kInvalidArgument, "the body is no {}: {}", message.GetDescriptor()->name(),
-              words.substr(0, 2 * kMostShown));
+  // "(path): invalid value 7 for type TYPE_BOOL"
+  constexpr std::string_view kInvalid = ": invalid value ";
+  constexpr std::string_view kType = " for type TYPE_";
+  const size_t type = words.rfind(kType);
+  if (path > 1 && type != std::string::npos && words.compare(path + 1, kInvalid.size(), kInvalid) == 0) {
+    const size_t begin = path + 1 + kInvalid.size();
+    return error(fmt::format("{}: found {}; {} is expected", field(),
+                             Shown(words.substr(begin, type - begin)),
+                             WordsOfType(std::string_view(words).substr(type + kType.size()))));
+  }
+  return error(
+      fmt::format("the body is no {}: {}", message.GetDescriptor()->name(), words.substr(0, 2 * kMostShown)));
+}
+
+Status ReadBody(const std::string& body, Message& message) {
+  IMGD_TRY(CheckSyntax(body));
+  const auto status = google::protobuf::util::JsonStringToMessage(body, &message);
+  if (status.ok()) return {};
+  const auto why = status.message();
+  return tl::unexpected(WhyNotRead(message, ToUtf8(std::string(why.data(), why.size()))));
 }
 
 }  // namespace

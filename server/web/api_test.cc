@@ -139,6 +139,8 @@ TEST_F(ApiTest, WhatIsRefusedAndHow) {
       {"a body of another form", "POST", "/jobs", "[1]", 400, "INVALID_ARGUMENT", "no SubmitJobRequest"},
       {"a field of the body", "POST", "/jobs", R"({"job_yml": ""})", 400, "INVALID_ARGUMENT",
        "did you mean 'job_yaml'?"},
+      {"too large a number in it", "POST", "/jobs/1/profile", R"({"steps": 99999999999})", 400,
+       "INVALID_ARGUMENT", "steps: found 99999999999; a whole number of 32 bits is expected"},
       {"a field within", "POST", "/datasets", R"({"dataset": {"adress": ""}})", 400, "INVALID_ARGUMENT",
        "'adress' in 'dataset'"},
       {"a job file with a fault", "POST", "/jobs", R"({"job_yaml": "name: a\ndata: {trian: /d}\n"})", 400,

@@ -53,6 +53,10 @@ def test_a_restored_daemon_finds_its_runs_and_ends_those_it_does_not_know(kept: 
     backup = kept.root / "backup.tar"
     said = kept.cli("admin", "backup", str(backup))
     assert backup.stat().st_mode & 0o777 == 0o600, said
+    pipe = kept.root / "pipe"
+    os.mkfifo(pipe)
+    refused = kept.cli("admin", "backup", str(pipe), check=False)
+    assert refused.returncode == 2 and "no regular file" in refused.stderr and pipe.is_fifo(), refused.stderr
     # What happens afterwards is lost: one job ends, and another is begun under a number that comes again otherwise.
     kept.cli("cancel", str(goes))
     kept.wait_state(goes, "JOB_STATE_CANCELLED")

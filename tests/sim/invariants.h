@@ -56,6 +56,8 @@ const JobRecord* StartedBy(const World& world, const Action& action);
 bool MayBeAboveQuota(const World& world, const JobRecord& job);
 /// Its accounts may not have enough for it, however many devices are free: its code is true.
 bool LacksQuota(const World& world, const JobRecord& job);
+/// The most devices of a node that the job may have for itself, by its quotas.
+uint32_t MostOfAWholeNode(const World& world, const JobRecord& job);
 /// Nothing that ends or is given back would help, but the end of a period.
 bool MayNeverHave(const World& world, const JobRecord& job);
 /// A quota of any kind may keep the job from having more devices.

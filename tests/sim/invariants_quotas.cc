@@ -358,6 +358,16 @@ bool LacksQuota(const World& world, const JobRecord& job) {
   return false;
 }
 
+uint32_t MostOfAWholeNode(const World& world, const JobRecord& job) {
+  uint32_t least = UINT32_MAX;
+  if (!world.truths.at(job.name).submission.needs.whole_nodes) return least;
+  for (const auto& account : AccountsIn(world, job)) {
+    const uint32_t most = QuotaIn(world, account).devices;
+    if (most > 0) least = std::min(least, most / job.nodes);
+  }
+  return least;
+}
+
 bool MayNeverHave(const World& world, const JobRecord& job) {
   for (const auto& account : AccountsIn(world, job)) {
     const uint32_t most = QuotaIn(world, account).devices;

@@ -189,7 +189,10 @@ Duration World::LongestDrain() const {
 /// It waits for what can't come: nodes that are gone for ever, or a job that waits for them itself.
 bool World::Excused(const JobRecord& job, const std::vector<Space>& space) const {
   if (job.state != JobState::kQueued) return false;
-  if (!Fits(*this, job, space) || MayNeverHave(*this, job)) return true;
+  std::vector<Space> within = space;
+  std::erase_if(within,
+                [most = MostOfAWholeNode(*this, job)](const Space& node) { return node.devices > most; });
+  if (!Fits(*this, job, within) || MayNeverHave(*this, job)) return true;
   const auto waits = [&](JobId id) {
     const JobRecord* other = daemon.Stored(id);
     return other != nullptr && !IsFinal(other->state) && other->id != job.id && Excused(*other, space);
