@@ -72,6 +72,14 @@ test('what a run lacks is no figure', () => {
     assert.ok(Number.isNaN(value));
 });
 
+test('top-1 is that of validation: that of training is no figure to sort beside it', () => {
+  const { job } = rows.find((row) => row.state === 'RUNNING' && row.job.last_epoch)!;
+  assert.equal(rowOf(job).top1, job.last_epoch!.val_top1);
+  const { last_epoch: _, ...young } = job;
+  assert.ok(Number.isFinite(job.last_step!.top1));
+  assert.ok(Number.isNaN(rowOf(young as Job).top1));
+});
+
 test('a job ran as long as it held its devices, over all its starts', () => {
   const NOW = 10_000_000;
   const job = (

@@ -12,6 +12,7 @@ export interface JobRow {
   eta: number;
   speed: number;
   loss: number;
+  /** Of the newest validation: that of training is another figure. */
   top1: number;
   nodes: number;
   age: number;
@@ -79,7 +80,7 @@ export function rowOf(job: Job): JobRow {
     eta: running ? num(job.last_step?.eta_seconds) : Number.NaN,
     speed: running ? num(job.last_step?.images_per_second) : Number.NaN,
     loss: num(job.last_step?.loss),
-    top1: num(job.last_epoch?.val_top1 ?? job.last_step?.top1),
+    top1: num(job.last_epoch?.val_top1),
     nodes: job.nodes_now || job.nodes,
     age: ms(job.submitted_us),
     submitted: ms(job.submitted_us),
