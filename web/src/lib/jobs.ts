@@ -34,6 +34,20 @@ export function isOver(state: ShortState): boolean {
   return state === 'COMPLETED' || state === 'FAILED' || state === 'CANCELLED';
 }
 
+/** Whether a job may have the number: they count from 1, and none gets beyond what pages can count. */
+export function isJobNumber(text: string): boolean {
+  return /^\d+$/.test(text) && Number(text) > 0 && Number.isSafeInteger(Number(text));
+}
+
+/** The most that a priority may be, and with a minus the least. */
+const MOST_PRIORITY = 1000;
+
+/** What is wrong with a priority as somebody wrote it; empty when nothing is. */
+export function faultOfPriority(text: string): string {
+  const good = /^[+-]?\d+$/.test(text.trim()) && Math.abs(Number(text)) <= MOST_PRIORITY;
+  return good ? '' : `A whole number from -${MOST_PRIORITY} to ${MOST_PRIORITY} is allowed.`;
+}
+
 /** Share of the run's steps that are done, from 0 to 1; NaN where nobody knows. */
 export function progressOf(job: Job): number {
   const total = num(job.last_step?.total_steps);
