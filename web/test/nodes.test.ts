@@ -46,3 +46,11 @@ browserTest('how busy a GPU is that could not be read is not said to be 0', asyn
   const texts = await row.locator('td').allTextContents();
   assert.deepEqual([texts[4], texts[6]], ['–', '310 W']);
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('one device that is free is one device', async ({ page, server, base }) => {
+  const { device } = freeDevice(server.world.nodes.values());
+  const others = [...server.world.nodes.values()].flatMap((node) => node.devices).filter((one) => one !== device);
+  for (const one of others) if (one.job_id === '0') one.job_id = '91';
+  await page.goto(`${base}/nodes`);
+  await page.locator('dl.facts div', { hasText: 'Free' }).getByText('1 device', { exact: true }).waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
