@@ -54,3 +54,12 @@ browserTest('one device that is free is one device', async ({ page, server, base
   await page.goto(`${base}/nodes`);
   await page.locator('dl.facts div', { hasText: 'Free' }).getByText('1 device', { exact: true }).waitFor();
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a GPU that could not be read does not make its job look idle', async ({ page, server, base }) => {
+  for (const device of server.world.nodes.get('gpu-1')!.devices) device.reading!.busy_ratio = 0.9;
+  const reading = server.world.nodes.get('gpu-1')!.devices[0]!.reading!;
+  reading.busy_ratio = 0;
+  reading.error = "utilisation can't be read: Not Supported";
+  await page.goto(`${base}/jobs/91`);
+  await page.getByRole('row', { name: /^gpu-1 / }).getByText('90\u00a0%').waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
