@@ -45,7 +45,7 @@ export function App() {
   }
   return (
     <Shell>
-      <Empty title="There is no such page" text={path}>
+      <Empty page title="There is no such page" text={path}>
         <a class="button" href="/">
           Jobs
         </a>

@@ -20,7 +20,7 @@ browserTest("the page of a job that is deleted says that there is none, and its 
   await page.waitForSelector('[data-state=live]');
   await page.locator('.title h1').waitFor();
   server.live.forget('11');
-  await page.getByRole('alert').getByText('There is no job 11').waitFor();
+  await page.getByRole('alert').getByRole('heading', { name: 'Job 11 was deleted', level: 1 }).waitFor();
   await page.goto(`${base}/?q=11`);
   await page.waitForSelector('.rows [role=row]');
   assert.equal(await page.locator('#row-11').count(), 0);

@@ -17,10 +17,11 @@ import type {
   StepTimes,
 } from './types.ts';
 
-/** One job, kept up to date by the stream. */
-export function useJob(id: string): Loaded<GetJobResponse> {
+/** One job, kept up to date by the stream; `gone` once that says that it was deleted. */
+export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
   const loaded = useData(`job ${id}`, (signal) => api.job(id, signal));
   const [summary, setSummary] = useState<{ id: string; job: Job } | null>(null);
+  const [goneId, setGoneId] = useState('');
   useOnceTold(loaded);
   const { reload } = loaded;
   useEffect(() => {
@@ -30,7 +31,9 @@ export function useJob(id: string): Loaded<GetJobResponse> {
         if ((data as Job).id === id) setSummary({ id, job: data as Job });
       }),
       onLive('job_gone', (data) => {
-        if ((data as JobGone).id === id) reload();
+        if ((data as JobGone).id !== id) return;
+        setGoneId(id);
+        reload();
       }),
       onLive('event', (data) => {
         if ((data as Decision).job_id !== id) return;
@@ -59,7 +62,7 @@ export function useJob(id: string): Loaded<GetJobResponse> {
     }
     return { ...loaded.data, job };
   }, [loaded.data, summary, id, step]);
-  return { ...loaded, data };
+  return { ...loaded, data, gone: goneId === id };
 }
 
 function useLiveStep(id: string): LiveStep | null {

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { num } from '../lib/format.ts';
+import { busyOf } from '../lib/nodes.ts';
 import { Store } from '../lib/store.ts';
 import { useData, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
@@ -21,9 +22,7 @@ const RECENT = 60;
 
 function remember(node: Node): void {
   if (!node.devices.some((device) => device.reading)) return;
-  const busy = node.devices.map(({ reading }) =>
-    reading && !reading.error ? reading.busy_ratio : Number.NaN,
-  );
+  const busy = node.devices.map(busyOf);
   recentBusy.set(node.name, [...(recentBusy.get(node.name) ?? []), busy].slice(-RECENT));
 }
 

@@ -2,7 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { makeWorld } from '../../dev/world.ts';
 import type { Job, ShortState } from '../api/types.ts';
-import { countStates, filterJobs, ranFor, rowOf, SORT_KEYS, type SortKey, sortJobs } from './jobs.ts';
+import {
+  countStates,
+  faultOfPriority,
+  filterJobs,
+  isJobNumber,
+  ranFor,
+  rowOf,
+  SORT_KEYS,
+  type SortKey,
+  sortJobs,
+} from './jobs.ts';
 
 const rows = [...makeWorld(1_790_000_000, 400).jobs.values()].map((one) => rowOf(one.job));
 const ids = (list: typeof rows) => list.map((row) => row.id);
@@ -70,6 +80,26 @@ test('what a run lacks is no figure', () => {
   const queued = rows.find((row) => row.state === 'QUEUED')!;
   for (const value of [queued.progress, queued.eta, queued.speed, queued.loss, queued.top1])
     assert.ok(Number.isNaN(value));
+});
+
+test('top-1 is that of validation: that of training is no figure to sort beside it', () => {
+  const { job } = rows.find((row) => row.state === 'RUNNING' && row.job.last_epoch)!;
+  assert.equal(rowOf(job).top1, job.last_epoch!.val_top1);
+  const { last_epoch: _, ...young } = job;
+  assert.ok(Number.isFinite(job.last_step!.top1));
+  assert.ok(Number.isNaN(rowOf(young as Job).top1));
+});
+
+test('numbers that no job can have', () => {
+  for (const good of ['1', '999', '9007199254740991']) assert.ok(isJobNumber(good), good);
+  for (const bad of ['0', '', 'x', '1.5', '-1', '9007199254740992', '99999999999999999999'])
+    assert.ok(!isJobNumber(bad), bad);
+});
+
+test('a priority is a whole number from -1000 to 1000', () => {
+  for (const good of ['0', ' 7 ', '-1000', '1000', '+5']) assert.equal(faultOfPriority(good), '', good);
+  for (const bad of ['', ' ', '1001', '-1001', '999999999999', '1.5', '1e2', 'high', '0x10', 'NaN'])
+    assert.match(faultOfPriority(bad), /from -1000 to 1000/, bad);
 });
 
 test('a job ran as long as it held its devices, over all its starts', () => {

@@ -12,6 +12,7 @@ export interface JobRow {
   eta: number;
   speed: number;
   loss: number;
+  /** Of the newest validation: that of training is another figure. */
   top1: number;
   nodes: number;
   age: number;
@@ -31,6 +32,20 @@ export function stateOf(job: Job): ShortState {
 
 export function isOver(state: ShortState): boolean {
   return state === 'COMPLETED' || state === 'FAILED' || state === 'CANCELLED';
+}
+
+/** Whether a job may have the number: they count from 1, and none gets beyond what pages can count. */
+export function isJobNumber(text: string): boolean {
+  return /^\d+$/.test(text) && Number(text) > 0 && Number.isSafeInteger(Number(text));
+}
+
+/** The most that a priority may be, and with a minus the least. */
+const MOST_PRIORITY = 1000;
+
+/** What is wrong with a priority as somebody wrote it; empty when nothing is. */
+export function faultOfPriority(text: string): string {
+  const good = /^[+-]?\d+$/.test(text.trim()) && Math.abs(Number(text)) <= MOST_PRIORITY;
+  return good ? '' : `A whole number from -${MOST_PRIORITY} to ${MOST_PRIORITY} is allowed.`;
 }
 
 /** Share of the run's steps that are done, from 0 to 1; NaN where nobody knows. */
@@ -79,7 +94,7 @@ export function rowOf(job: Job): JobRow {
     eta: running ? num(job.last_step?.eta_seconds) : Number.NaN,
     speed: running ? num(job.last_step?.images_per_second) : Number.NaN,
     loss: num(job.last_step?.loss),
-    top1: num(job.last_epoch?.val_top1 ?? job.last_step?.top1),
+    top1: num(job.last_epoch?.val_top1),
     nodes: job.nodes_now || job.nodes,
     age: ms(job.submitted_us),
     submitted: ms(job.submitted_us),

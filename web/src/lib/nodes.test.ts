@@ -1,7 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../api/types.ts';
-import { busyCurve, deviceText, howToJoin, labelsOf, limitOf, needsLook, troubleOf } from './nodes.ts';
+import {
+  busyCurve,
+  busyOf,
+  deviceText,
+  howToJoin,
+  keptFrom,
+  labelsOf,
+  limitOf,
+  needsLook,
+  sumNodes,
+  troubleOf,
+  wasRead,
+} from './nodes.ts';
 
 test('a machine joins with a token wherever imgd speaks TLS', () => {
   const rows: [string, string, boolean][] = [
@@ -85,7 +97,7 @@ test('a GPU at its power limit is in order; one that is held back by something e
     assert.equal(needsLook(node), trouble !== '', throttled);
     const said = ['free', trouble, limit, '90\u00a0% busy'].filter(Boolean).join(', ');
     assert.equal(
-      deviceText(device, () => ''),
+      deviceText(node, device, () => ''),
       said,
     );
   }
@@ -99,4 +111,62 @@ test('labels are in the order of their names, in whichever they came', () => {
   ];
   assert.deepEqual(labelsOf(nodeWith('', { zone: 'hall-2', host: 'gpu-1' })), wanted);
   assert.deepEqual(labelsOf(nodeWith('', { host: 'gpu-1', zone: 'hall-2' })), wanted);
+});
+
+const aside = { drain: false, reason: '', actor: 'ada', since_us: '1', empty: true, by_imgd: false };
+
+test('only a device of a node that takes jobs is free, and of others it is said why not', () => {
+  const rows: [string, Partial<Node>][] = [
+    ['', {}],
+    ['lost', { state: 'NODE_STATE_LOST' }],
+    ['out of reach', { state: 'NODE_STATE_UNREACHABLE' }],
+    ['drained', { set_aside: { ...aside, drain: true } }],
+    ['draining', { set_aside: { ...aside, drain: true, empty: false } }],
+    ['cordoned', { set_aside: aside }],
+    ['set aside', { set_aside: { ...aside, by_imgd: true } }],
+    ['sick', { problems: [{ kind: 'PROBLEM_KIND_DISK', text: 'is full' }] }],
+    ['taken back', { notice: { at_us: '1', action: 'stop' } }],
+  ]; // biome-ignore format: a table
+  for (const [word, changes] of rows) {
+    const node = { ...nodeWith(''), ...changes };
+    assert.equal(keptFrom(node, node.devices[0]!), word);
+    assert.equal(sumNodes([node]).free, word === '' ? 1 : 0, word);
+    assert.match(
+      deviceText(node, node.devices[0]!, () => ''),
+      new RegExp(`^${word || 'free'}, `),
+    );
+  }
+  const held = nodeWith('');
+  held.devices[0]!.held_text = 'held by something else';
+  assert.equal(keptFrom(held, held.devices[0]!), 'held');
+  const used = nodeWith('');
+  used.devices[0]!.job_id = '7';
+  const sums = sumNodes([held, used, nodeWith('')]);
+  assert.deepEqual([sums.devices, sums.used, sums.free], [3, 1, 1]);
+});
+
+test('what a lost node drew and costs is in no sum', () => {
+  const node = { ...nodeWith(''), price_per_hour: 2 };
+  node.devices[0]!.reading!.power_watts = 300;
+  const { watts, price, free } = sumNodes([node, { ...node, state: 'NODE_STATE_LOST' }]);
+  assert.deepEqual([watts, price, free], [300, 2, 1]);
+});
+
+test('a figure that could not be read is none, and the others are', () => {
+  const rows: [string, boolean, boolean][] = [
+    ['', true, true],
+    ["utilisation can't be read: Not Supported", false, true],
+    ["memory can't be read: Not Supported", true, false],
+    ["utilisation can't be read: Not Supported; memory can't be read: Not Supported", false, false],
+    ['the driver does not answer', false, false],
+  ];
+  for (const [error, utilisation, memory] of rows) {
+    const node = nodeWith('');
+    const [device] = node.devices as [Node['devices'][0]];
+    device.reading!.error = error;
+    assert.equal(wasRead(device, 'utilisation'), utilisation, error);
+    assert.equal(wasRead(device, 'memory'), memory, error);
+    assert.equal(Number.isFinite(busyOf(device)), utilisation, error);
+    assert.equal(/% busy/.test(deviceText(node, device, () => '')), utilisation, error);
+  }
 });

@@ -71,16 +71,41 @@ export function needsLook(node: Node): boolean {
   return conditionOf(node).word !== 'ready' || node.devices.some((device) => troubleOf(device) !== '');
 }
 
-/** "job 41: 92 % busy, 61 GiB of 80 GiB, 640 W, 63 °C": all that is known of a device. */
-export function deviceText(device: Device, nameOfJob: (id: string) => string): string {
+/** Said of a device in fewer letters than of its node. */
+const SHORT: Record<string, string> = { unreachable: 'out of reach', 'being taken back': 'taken back' };
+
+/** Why no job could have a device that none holds, in a word or two; empty when it is free. */
+export function keptFrom(node: Node, device: Device): string {
+  const { word } = conditionOf(node);
+  if (word !== 'ready') return SHORT[word] ?? word;
+  return device.held_text ? 'held' : '';
+}
+
+/** Whether a figure of the device was read; agents name each that was not ("power can't be read: Not Supported"). */
+export function wasRead(
+  { reading }: Device,
+  what: 'utilisation' | 'memory' | 'power' | 'temperature' | 'SM clock',
+): boolean {
+  if (!reading) return false;
+  const failed = reading.error.split('; ').filter(Boolean);
+  return failed.every((part) => part.includes(" can't be read") && !part.startsWith(`${what} can't be read`));
+}
+
+/** How busy a device is, from 0 to 1; NaN where that could not be read. */
+export function busyOf(device: Device): number {
+  return wasRead(device, 'utilisation') ? device.reading!.busy_ratio : Number.NaN;
+}
+
+/** "job 41, 92 % busy, 61 GiB of 80 GiB, 640 W, 63 °C": all that is known of a device. */
+export function deviceText(node: Node, device: Device, nameOfJob: (id: string) => string): string {
   const parts: string[] = [];
   if (device.held_text) parts.push(device.held_text);
-  else parts.push(num(device.job_id) > 0 ? nameOfJob(device.job_id) : 'free');
+  else parts.push(num(device.job_id) > 0 ? nameOfJob(device.job_id) : keptFrom(node, device) || 'free');
   const reading = device.reading;
   parts.push(troubleOf(device), limitOf(device));
   if (reading) {
-    parts.push(`${percent(reading.busy_ratio, 0)} busy`);
-    if (num(device.memory_bytes) > 0)
+    if (Number.isFinite(busyOf(device))) parts.push(`${percent(busyOf(device), 0)} busy`);
+    if (num(device.memory_bytes) > 0 && wasRead(device, 'memory'))
       parts.push(`${bytes(reading.memory_used_bytes)} of ${bytes(device.memory_bytes)}`);
     if (reading.power_watts > 0) parts.push(`${figure(reading.power_watts)} W`);
     if (reading.temperature_celsius > 0) parts.push(`${count(reading.temperature_celsius)} °C`);
@@ -110,24 +135,33 @@ export interface ClusterSums {
   ready: number;
   devices: number;
   used: number;
+  /** Those that a job could have now. */
+  free: number;
   /** Mean of the devices that jobs hold; NaN where nothing was read. */
   busy: number;
+  /** Of nodes that are not lost, as is the price. */
   watts: number;
   price: number;
+}
+
+function isFree(node: Node, device: Device): boolean {
+  return num(device.job_id) === 0 && keptFrom(node, device) === '';
 }
 
 export function sumNodes(nodes: readonly Node[]): ClusterSums {
   const devices = nodes.flatMap((node) => node.devices);
   const used = devices.filter((device) => num(device.job_id) > 0);
-  const read = used.filter((device) => device.reading && !device.reading.error);
+  const busy = used.map(busyOf);
+  const there = nodes.filter((node) => node.state !== 'NODE_STATE_LOST');
   const sum = (values: number[]) => values.reduce((a, b) => a + b, 0);
   return {
     nodes: nodes.length,
     ready: nodes.filter((node) => conditionOf(node).word === 'ready').length,
     devices: devices.length,
     used: used.length,
-    busy: read.length > 0 ? sum(read.map((device) => device.reading!.busy_ratio)) / read.length : Number.NaN,
-    watts: sum(devices.map((device) => device.reading?.power_watts ?? 0)),
-    price: sum(nodes.map((node) => node.price_per_hour)),
+    free: sum(nodes.map((node) => node.devices.filter((device) => isFree(node, device)).length)),
+    busy: mean(busy),
+    watts: sum(there.flatMap((node) => node.devices.map((device) => device.reading?.power_watts ?? 0))),
+    price: sum(there.map((node) => node.price_per_hour)),
   };
 }

@@ -5,6 +5,15 @@ const LEAST_VALUES = 30;
 /** An outlier is more than so many times as far above the others as they are apart. */
 const FAR = 3;
 
+// Of a young job two of some forty values may be spikes, and so may a few in a row. So many are outliers only where they are
+// many times what the others are: a curve that falls fast has a few high values at its begin, too.
+const MORE = 0.1;
+const LEAST_MORE = 3;
+const MOST_SHARE = 0.25;
+const MANY_TIMES = 20;
+/** A loss up to this is that of a model that knows nothing yet: more than the logarithm of 100,000 classes. */
+const KNOWS_NOTHING = 12;
+
 export interface Cut {
   /** The highest value that is no outlier. */
   top: number;
@@ -18,10 +27,24 @@ export function cutOf(columns: readonly (readonly (number | null)[])[]): Cut | n
     .flat()
     .filter((value): value is number => value !== null && Number.isFinite(value))
     .sort((a, b) => a - b);
-  if (values.length < LEAST_VALUES) return null;
-  const at = (share: number) => values[Math.round(share * (values.length - 1))]!;
-  const [low, high, highest] = [at(FEW), at(1 - FEW), at(1)];
-  const limit = high + FAR * (high - low);
-  if (high <= low || highest <= limit) return null;
+  const highest = values.at(-1) ?? Number.NaN;
+  const limit = Math.min(limitByDistance(values), limitByRatio(values));
+  if (!(highest > limit)) return null;
   return { top: values.findLast((value) => value <= limit)!, highest };
+}
+
+/** What is above is an outlier, as far as one in fifty may be; infinite where nothing can be told. */
+function limitByDistance(values: readonly number[]): number {
+  if (values.length < LEAST_VALUES) return Number.POSITIVE_INFINITY;
+  const at = (share: number) => values[Math.round(share * (values.length - 1))]!;
+  const [low, high] = [at(FEW), at(1 - FEW)];
+  return high > low ? high + FAR * (high - low) : Number.POSITIVE_INFINITY;
+}
+
+/** The same, as far as one in ten may be, and of few values three of them. */
+function limitByRatio(values: readonly number[]): number {
+  const few = Math.min(LEAST_MORE, Math.floor(values.length * MOST_SHARE));
+  const high = values.at(-1 - Math.max(Math.floor(values.length * MORE), few));
+  if (high === undefined || high <= values[0]!) return Number.POSITIVE_INFINITY;
+  return Math.max(high * MANY_TIMES, KNOWS_NOTHING);
 }

@@ -8,7 +8,7 @@ import type { JobGone } from '../api/types.ts';
 import { jobsIn, look, MOST_COMPARED } from '../lib/compare.ts';
 import { differences } from '../lib/flat_yaml.ts';
 import { duration, figure, fixed, hours, money, num, percent, plural } from '../lib/format.ts';
-import { everRan, ranFor, stateOf } from '../lib/jobs.ts';
+import { everRan, isJobNumber, ranFor, stateOf } from '../lib/jobs.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, State, Trouble } from '../ui/bits.tsx';
@@ -27,7 +27,8 @@ const jobOrNone = (id: string, signal: AbortSignal) =>
 export function ComparePage() {
   const { query } = useStore(current);
   const text = query.get('jobs') ?? '';
-  const asked = useMemo(() => jobsIn(text), [text]);
+  const named = useMemo(() => jobsIn(text), [text]);
+  const asked = useMemo(() => named.filter(isJobNumber), [named]);
   const ids = useMemo(() => asked.slice(0, MOST_COMPARED), [asked]);
   const loaded = useData(`compare ${ids.join()}`, (signal) =>
     Promise.all(ids.map((id) => jobOrNone(id, signal))),
@@ -55,6 +56,7 @@ export function ComparePage() {
         {ids.length > 0 && <AddJob ids={asked} />}
       </div>
       {ids.length === 0 && <Choose />}
+      <Impossible ids={named.filter((id) => !isJobNumber(id))} />
       <TooMany over={asked.slice(MOST_COMPARED)} />
       <Gone ids={data ? ids.filter((_, i) => !data[i]) : []} leaveOut={leaveOut} />
       {loaded.error && <Trouble text={loaded.error} retry={reload} />}
@@ -79,6 +81,19 @@ function TooMany({ over }: { over: readonly string[] }) {
         <p class="why">
           At most {MOST_COMPARED} jobs can be compared: {over.join(', ')} {over.length === 1 ? 'is' : 'are'}{' '}
           not shown. Leave others out to see {over.length === 1 ? 'it' : 'them'}.
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Says which of the numbers are left out, since no job can have them. */
+function Impossible({ ids }: { ids: readonly string[] }) {
+  return (
+    <div aria-live="polite">
+      {ids.length > 0 && (
+        <p class="why">
+          No job can have the number {ids.join(', ')}: {ids.length === 1 ? 'it is' : 'they are'} left out.
         </p>
       )}
     </div>

@@ -33,6 +33,7 @@ export function DatasetPage({ name }: { name: string }) {
   if (status === 404 || (ready && !live && !data))
     return (
       <Empty
+        page
         title={`There is no data set ${name}`}
         text="It was taken away, or its conversion did not end well."
       >
@@ -42,7 +43,7 @@ export function DatasetPage({ name }: { name: string }) {
       </Empty>
     );
   const shown = data ?? (kept?.dataset.name === name ? kept : null);
-  if (!shown) return error ? <Trouble text={error} retry={reload} /> : <p class="muted">Loading …</p>;
+  if (!shown) return error ? <Trouble page text={error} retry={reload} /> : <p class="muted">Loading …</p>;
   const set = live ?? shown.dataset;
   const { contents, verification } = shown.facts;
   return (

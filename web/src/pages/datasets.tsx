@@ -5,7 +5,8 @@ import type { Dataset } from '../api/types.ts';
 import { count, ms, num } from '../lib/format.ts';
 import { useStore } from '../lib/store.ts';
 import { Command, Empty, Trouble, When } from '../ui/bits.tsx';
-import { ask, attempt, Dialog } from '../ui/feedback.tsx';
+import { Dialog } from '../ui/dialog.tsx';
+import { ask, attempt } from '../ui/feedback.tsx';
 import { Condition, ConversionCell } from './dataset_state.tsx';
 
 /** Names that jobs call data sets by. */

@@ -1,6 +1,6 @@
 import type { Device, Node } from '../api/types.ts';
-import { bytes, count, figure, num, percent } from '../lib/format.ts';
-import { deviceText, limitOf, troubleOf } from '../lib/nodes.ts';
+import { bytes, count, figure, NONE, num, percent } from '../lib/format.ts';
+import { busyOf, deviceText, keptFrom, limitOf, troubleOf, wasRead } from '../lib/nodes.ts';
 import type { NameOf } from './nodes.tsx';
 
 const HOT = 0.8;
@@ -10,60 +10,58 @@ function shade(busy: number): number {
   return Math.round((busy < HOT ? busy * 0.65 : 0.88 + (busy - HOT) * 0.6) * 100);
 }
 
-/** A node's devices: colour and number say how busy each is; those that a job holds lead to it. */
+/** Of one that no job holds: as busy as that, something else works on it. */
+const STRAY = 0.05;
+
+/** A node's devices: colour and number say how busy each is, also of those that are free; those that a job holds lead to it. */
 export function GpuCells({ node, label }: { node: Node; label: (device: Device) => string }) {
-  const away = node.state === 'NODE_STATE_LOST' || node.state === 'NODE_STATE_UNREACHABLE';
   return (
     <div class="cells">
-      {node.devices.map((device) => {
-        const text = label(device);
-        const job = num(device.job_id);
-        const busy =
-          device.reading && !device.reading.error && !away ? device.reading.busy_ratio : Number.NaN;
-        const trouble = troubleOf(device) ? 'trouble' : '';
-        const known = Number.isFinite(busy);
-        const word =
-          device.reading?.error || device.reading?.xid
-            ? 'fault'
-            : job > 0
-              ? 'in use'
-              : device.held_text
-                ? 'held'
-                : 'free';
-        const inside = (
-          <>
-            <span>
-              {known && job > 0 ? percent(busy, 0) : word}
-              {known && trouble && <b aria-hidden="true">{'\u00a0!'}</b>}
-            </span>
-            {job > 0 && <small> #{device.job_id}</small>}
-            <span class="hidden"> {text}</span>
-          </>
-        );
-        if (job > 0) {
-          return (
-            <a
-              key={device.index}
-              class={`gpu ${trouble} ${busy >= HOT ? 'hot' : ''}`}
-              href={`/jobs/${device.job_id}`}
-              title={text}
-              style={known ? { '--busy': `${shade(busy)}%` } : {}}
-            >
-              {inside}
-            </a>
-          );
-        }
-        return (
-          <span
-            key={device.index}
-            class={`gpu ${device.held_text ? 'held' : 'free'} ${trouble}`}
-            title={text}
-          >
-            {inside}
-          </span>
-        );
-      })}
+      {node.devices.map((device) => (
+        <GpuCell key={device.index} node={node} device={device} text={label(device)} />
+      ))}
     </div>
+  );
+}
+
+function GpuCell({ node, device, text }: { node: Node; device: Device; text: string }) {
+  const away = node.state === 'NODE_STATE_LOST' || node.state === 'NODE_STATE_UNREACHABLE';
+  const busy = away ? Number.NaN : busyOf(device);
+  const known = Number.isFinite(busy);
+  const held = num(device.job_id) > 0;
+  const trouble = troubleOf(device) ? 'trouble' : '';
+  const kept = keptFrom(node, device);
+  const fault = device.reading?.error || device.reading?.xid;
+  const word = fault ? 'fault' : held ? 'in use' : kept || 'free';
+  const coloured = known && (held || busy >= STRAY);
+  const look = {
+    title: text,
+    style: coloured ? { '--busy': `${shade(busy)}%` } : {},
+  };
+  const hot = busy >= HOT ? 'hot' : '';
+  const inside = (
+    <>
+      <span>
+        {known && held ? percent(busy, 0) : word}
+        {known && trouble && <b aria-hidden="true">{'\u00a0!'}</b>}
+      </span>
+      {held && <small> #{device.job_id}</small>}
+      {coloured && !held && <small> {percent(busy, 0)}</small>}
+      <span class="hidden"> {text}</span>
+    </>
+  );
+  if (held) {
+    return (
+      <a class={`gpu ${trouble} ${hot}`} href={`/jobs/${device.job_id}`} {...look}>
+        {inside}
+      </a>
+    );
+  }
+  const state = coloured ? `stray ${hot}` : kept ? 'held' : 'free';
+  return (
+    <span class={`gpu ${state} ${trouble}`} {...look}>
+      {inside}
+    </span>
   );
 }
 
@@ -114,7 +112,7 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
   const reading = device.reading;
   const held = num(device.job_id) > 0;
   return (
-    <tr title={deviceText(device, names)}>
+    <tr title={deviceText(node, device, names)}>
       <td>
         <a href={`/nodes/${node.name}`}>{node.name}</a>
       </td>
@@ -124,13 +122,13 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
         {held ? (
           <a href={`/jobs/${device.job_id}`}>{names(device.job_id)}</a>
         ) : (
-          <span class="muted">free</span>
+          <span class="muted">{keptFrom(node, device) || 'free'}</span>
         )}
       </td>
-      <td class="num">{percent(reading?.busy_ratio, 0)}</td>
+      <td class="num">{percent(busyOf(device), 0)}</td>
       <td class="num">
         {num(device.memory_bytes) > 0
-          ? `${bytes(reading?.memory_used_bytes)} of ${bytes(device.memory_bytes)}`
+          ? `${wasRead(device, 'memory') ? bytes(reading?.memory_used_bytes) : NONE} of ${bytes(device.memory_bytes)}`
           : '–'}
       </td>
       <td class="num">{reading && reading.power_watts > 0 ? `${figure(reading.power_watts)} W` : '–'}</td>

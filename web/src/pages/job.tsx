@@ -16,9 +16,9 @@ import {
   plural,
   unit as withUnit,
 } from '../lib/format.ts';
-import { everRan, isOver, progressOf, ranFor, stateOf } from '../lib/jobs.ts';
+import { everRan, isJobNumber, isOver, progressOf, ranFor, stateOf } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
-import { Meter, now, State, Trouble } from '../ui/bits.tsx';
+import { Empty, Meter, now, State, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { JobActions } from './job_actions.tsx';
 import { JobConfig } from './job_config.tsx';
@@ -41,10 +41,10 @@ export function JobPage({ id, tab }: { id: string; tab: string }) {
     api.jobAhead(id);
     if (tab === '') askCurvesAhead(id);
   }, [id]);
-  const { data, error, status, reload } = useJob(id);
-  if (status === 404) return <Trouble text={`There is no job ${id}.`} />;
+  const { data, error, status, reload, gone } = useJob(id);
+  if (status === 404 || !isJobNumber(id)) return <NoSuchJob id={id} deleted={gone} />;
   if (!data) {
-    return error ? <Trouble text={error} retry={reload} /> : <p class="muted">Loading …</p>;
+    return error ? <Trouble page text={error} retry={reload} /> : <p class="muted">Loading …</p>;
   }
   const { job } = data;
   const state = stateOf(job);
@@ -82,6 +82,24 @@ export function JobPage({ id, tab }: { id: string; tab: string }) {
       </nav>
       <Tab data={data} tab={tab} />
     </>
+  );
+}
+
+function NoSuchJob({ id, deleted }: { id: string; deleted: boolean }) {
+  return (
+    <div class="panel" role="alert">
+      <Empty
+        page
+        title={deleted ? `Job ${id} was deleted` : `There is no job ${id}`}
+        text={
+          deleted ? 'Its file, history, figures and log are gone.' : 'It was deleted, or never submitted.'
+        }
+      >
+        <a class="button" href="/jobs">
+          All jobs
+        </a>
+      </Empty>
+    </div>
   );
 }
 

@@ -1,18 +1,18 @@
 import { api } from '../api/client.ts';
 import { dropJob, takeJob } from '../api/jobs_data.ts';
 import type { Job, ShortState } from '../api/types.ts';
-import { isOver } from '../lib/jobs.ts';
+import { faultOfPriority, isOver } from '../lib/jobs.ts';
 import { go } from '../lib/route.ts';
-import { ask, attempt } from '../ui/feedback.tsx';
+import { ask, attempt, toast } from '../ui/feedback.tsx';
 
 /** What can be asked for in the job's state; imgd decides, and its words are shown where it refuses. */
 export function JobActions({ job, state }: { job: Job; state: ShortState }) {
   if (job.external) return null;
-  const change = (done: string, what: Record<string, unknown>) =>
-    attempt(done, async () => {
-      const answer = (await api.change(job.id, what)) as { job?: Job };
-      if (answer.job) takeJob(answer.job);
-    });
+  const apply = async (what: Record<string, unknown>) => {
+    const answer = (await api.change(job.id, what)) as { job?: Job };
+    if (answer.job) takeJob(answer.job);
+  };
+  const change = (done: string, what: Record<string, unknown>) => attempt(done, () => apply(what));
   const cancel = async () => {
     const answer = await ask({
       title: `Cancel job ${job.id}?`,
@@ -29,9 +29,10 @@ export function JobActions({ job, state }: { job: Job; state: ShortState }) {
       text: 'Higher goes first, from -1000 to 1000. Where preemption is on, jobs of a lower one make room.',
       confirm: 'Change it',
       input: { label: 'Priority', value: String(job.priority) },
+      check: faultOfPriority,
+      act: ({ text }) => apply({ priority: Number(text) }),
     });
-    if (answer && answer.text.trim() !== '')
-      await change(`Priority of job ${job.id} is ${answer.text}`, { priority: Number(answer.text) });
+    if (answer) toast(`Priority of job ${job.id} is ${Number(answer.text)}`);
   };
   const remove = async () => {
     const answer = await ask({

@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks';
 import { useLog } from '../api/log_data.ts';
 import type { Job, LogLine } from '../api/types.ts';
-import { count, num } from '../lib/format.ts';
+import { count, num, plural } from '../lib/format.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { LEVELS, type Level } from '../lib/log_level.ts';
 import { lineAt } from '../lib/logs.ts';
@@ -142,9 +142,9 @@ function told(lines: readonly LogLine[], searches: boolean, more: boolean): stri
   const first = lines[0];
   const last = lines[lines.length - 1];
   if (!first || !last) return '';
-  if (searches) return `${more ? 'the last ' : ''}${count(lines.length)} lines like that`;
+  if (searches) return `${more ? 'the last ' : ''}${plural(lines.length, 'line')} like that`;
   if (lines.some((line) => line.rank !== first.rank))
-    return `${more ? 'the last ' : ''}${count(lines.length)} lines`;
+    return `${more ? 'the last ' : ''}${plural(lines.length, 'line')}`;
   return `lines ${count(first.line_number)} to ${count(last.line_number)}`;
 }
 

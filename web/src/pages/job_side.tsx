@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Job, StepTimes } from '../api/types.ts';
 import { bytes, clock, count, hours, millis, ms, num, percent, plural } from '../lib/format.ts';
-import { busyCurve } from '../lib/nodes.ts';
+import { busyCurve, busyOf } from '../lib/nodes.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, Spark } from '../ui/bits.tsx';
 
@@ -121,7 +121,9 @@ function Busy({ job }: { job: Job }) {
   const held = nodes
     .map((node) => ({
       node,
-      at: node.devices.flatMap((one, i) => (one.job_id === job.id && one.reading ? [i] : [])),
+      at: node.devices.flatMap((one, i) =>
+        one.job_id === job.id && Number.isFinite(busyOf(one)) ? [i] : [],
+      ),
     }))
     .filter(({ at }) => at.length > 0);
   if (held.length === 0) return null;
@@ -131,7 +133,7 @@ function Busy({ job }: { job: Job }) {
       part.flatMap(({ node, at }) => at.map((i) => ({ node: node.name, at: i }))),
     );
   const share = ({ node, at }: (typeof held)[number]) =>
-    at.reduce((sum, i) => sum + node.devices[i]!.reading!.busy_ratio, 0) / at.length;
+    at.reduce((sum, i) => sum + busyOf(node.devices[i]!), 0) / at.length;
   return (
     <section class="panel">
       <header>

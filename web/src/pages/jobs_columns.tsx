@@ -117,7 +117,7 @@ function Loss(row: JobRow) {
   return curve(row, recentLoss, 'Loss', fixed(row.loss, 3));
 }
 
-/** The figure is validation's, once there is one; the curve is of training. */
+/** The figure is validation's, and there is none before the first; the curve is of training. */
 function Top1(row: JobRow) {
   return curve(row, recentTop1, 'Training top-1', percent(row.top1));
 }

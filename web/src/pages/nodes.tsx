@@ -157,7 +157,7 @@ function Sums({ nodes }: { nodes: readonly Node[] }) {
     <dl class="facts panel" style={{ marginBottom: '14px' }}>
       <Sum name="Ready" value={`${count(sums.ready)}`} unit={`of ${plural(sums.nodes, 'node')}`} />
       <Sum name="Held by jobs" value={count(sums.used)} unit={`of ${plural(sums.devices, 'device')}`} />
-      <Sum name="Free" value={count(sums.devices - sums.used)} unit="devices" />
+      <Sum name="Free" value={count(sums.free)} unit={sums.free === 1 ? 'device' : 'devices'} />
       {Number.isFinite(sums.busy) && <Sum name="Busy, of those held" value={percent(sums.busy, 0)} />}
       {sums.watts > 0 && <Sum name="Power" value={figure(sums.watts / 1000)} unit="kW" />}
       {sums.price > 0 && (
@@ -217,7 +217,7 @@ function NodeRow({ node, names }: { node: Node; names: NameOf }) {
       </div>
       <GpuCells
         node={node}
-        label={(device) => `${node.name} device ${device.index}: ${deviceText(device, names)}`}
+        label={(device) => `${node.name} device ${device.index}: ${deviceText(node, device, names)}`}
       />
       <div class="muted">
         <BusyCurve node={node} />

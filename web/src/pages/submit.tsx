@@ -35,7 +35,7 @@ export function SubmitPage() {
   );
   if (rerun && !before.data) {
     return before.error ? (
-      <Trouble text={before.error} retry={before.reload} />
+      <Trouble page text={before.error} retry={before.reload} />
     ) : (
       <p class="muted">Loading …</p>
     );

@@ -103,15 +103,18 @@ export function Empty({
   text,
   command,
   children,
+  page = false,
 }: {
   title: string;
   text: string;
   command?: string;
   children?: ComponentChildren;
+  /** It is all of the page: its title is the page's. */
+  page?: boolean;
 }) {
   return (
     <div class="empty">
-      <h2>{title}</h2>
+      {page ? <h1 tabIndex={-1}>{title}</h1> : <h2>{title}</h2>}
       <p>{text}</p>
       {command && <Command text={command} />}
       {children}
@@ -222,16 +225,16 @@ export function Menu({ label, children }: { label: ComponentChildren; children: 
 }
 
 /** What went wrong with a page's data, with a way on. */
-export function Trouble({ text, retry }: { text: string; retry?: () => void }) {
+export function Trouble({ text, retry, page = false }: { text: string; retry?: () => void; page?: boolean }) {
   return (
-    <div class="empty" role="alert">
-      <h2>That did not work</h2>
-      <p>{text}</p>
-      {retry && (
-        <button type="button" onClick={retry}>
-          Try again
-        </button>
-      )}
+    <div role="alert">
+      <Empty title="That did not work" text={text} page={page}>
+        {retry && (
+          <button type="button" onClick={retry}>
+            Try again
+          </button>
+        )}
+      </Empty>
     </div>
   );
 }

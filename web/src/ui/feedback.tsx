@@ -1,26 +1,65 @@
-import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { ApiError } from '../api/client.ts';
+import { status } from '../api/live.ts';
 import { Store, useStore } from '../lib/store.ts';
+import { Dialog } from './dialog.tsx';
 import { Icon } from './icons.tsx';
+import { askToken } from './token.tsx';
 
-interface Toast {
-  id: number;
+/** What a refusal says, and what could be done about it. */
+interface Refused {
   text: string;
+  /** imgd could not be asked at all. */
+  unreachable: boolean;
+  /** Who asks has no right to it: another token may have. */
+  rights: boolean;
+}
+
+function refusedBy(error: unknown): Refused {
+  if (!(error instanceof ApiError)) return { text: String(error), unreachable: false, rights: false };
+  const { message: text, status: code } = error;
+  return { text, unreachable: code === 0, rights: code === 401 || code === 403 };
+}
+
+interface Toast extends Refused {
+  id: number;
 }
 const toasts = new Store<Toast[]>([]);
 let next = 1;
 
-/** Tells what was done, or not; screen readers say it. */
-export function toast(text: string, stays = false): void {
+const DONE_MS = 6000;
+const REFUSED_MS = 20_000;
+const AGAIN_MS = 1000;
+
+/** Tells what was done; screen readers say it. */
+export function toast(text: string): void {
+  show({ text, unreachable: false, rights: false }, DONE_MS);
+}
+
+/** Of one text there is one. */
+function show(what: Refused, milliseconds: number): void {
   const id = next++;
-  toasts.set([...toasts.value, { id, text }]);
-  if (!stays) setTimeout(() => dismiss(id), 6000);
+  toasts.set([...toasts.value.filter((one) => one.text !== what.text), { id, ...what }]);
+  dismissAfter(id, milliseconds);
+}
+
+function dismissAfter(id: number, milliseconds: number): void {
+  setTimeout(() => {
+    // Somebody reads it, or is about to press its button.
+    if (document.querySelector('.toasts:is(:hover, :focus-within)')) dismissAfter(id, AGAIN_MS);
+    else dismiss(id);
+  }, milliseconds);
 }
 
 function dismiss(id: number): void {
   toasts.set(toasts.value.filter((one) => one.id !== id));
 }
+
+// What could not be asked can be asked again.
+status.listen(() => {
+  if (status.value.state === 'live' && toasts.value.some((one) => one.unreachable))
+    toasts.set(toasts.value.filter((one) => !one.unreachable));
+});
 
 /** Runs what a button asks for, and tells how it went. */
 export async function attempt(done: string, what: () => Promise<unknown>): Promise<boolean> {
@@ -29,9 +68,17 @@ export async function attempt(done: string, what: () => Promise<unknown>): Promi
     if (done) toast(done);
     return true;
   } catch (error) {
-    toast(error instanceof ApiError ? error.message : String(error), true);
+    show(refusedBy(error), REFUSED_MS);
     return false;
   }
+}
+
+function OtherToken() {
+  return (
+    <button type="button" class="small" onClick={askToken}>
+      Enter another token
+    </button>
+  );
 }
 
 export function Toasts() {
@@ -40,8 +87,10 @@ export function Toasts() {
     <div class="toasts" role="status">
       {list.map((one) => (
         <div class="toast" key={one.id}>
-          <span class="grow">{one.text}</span>
-          <button type="button" aria-label="Dismiss" onClick={() => dismiss(one.id)}>
+          <span class="grow">
+            {one.text} {one.rights && <OtherToken />}
+          </span>
+          <button type="button" class="close" aria-label="Dismiss" onClick={() => dismiss(one.id)}>
             <Icon name="close" />
           </button>
         </div>
@@ -50,27 +99,9 @@ export function Toasts() {
   );
 }
 
-/** A modal dialog; the browser keeps the focus in it and closes it by Escape. */
-export function Dialog({
-  title,
-  onClose,
-  children,
-}: {
-  title: string;
-  onClose: () => void;
-  children: ComponentChildren;
-}) {
-  const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    const dialog = ref.current!;
-    dialog.showModal();
-    return () => dialog.close();
-  }, []);
-  return (
-    <dialog ref={ref} aria-label={title} onClose={onClose}>
-      {children}
-    </dialog>
-  );
+interface Answer {
+  text: string;
+  option: boolean;
 }
 
 interface Question {
@@ -79,15 +110,19 @@ interface Question {
   confirm: string;
   /** Asks for a text with this label. */
   input?: { label: string; value: string };
+  /** What is wrong with a text, before anything is done with it; empty when nothing is. */
+  check?: (text: string) => string;
+  /** Does what was asked for while the dialog is open: where it is refused, that is said in it. */
+  act?: (answer: Answer) => Promise<unknown>;
   /** A box to tick. */
   option?: { label: string; value: boolean };
   danger?: boolean;
-  answer: (result: { text: string; option: boolean } | null) => void;
+  answer: (result: Answer | null) => void;
 }
 const question = new Store<Question | null>(null);
 
 /** Asks before something is done; null when it was not to be. */
-export function ask(about: Omit<Question, 'answer'>): Promise<{ text: string; option: boolean } | null> {
+export function ask(about: Omit<Question, 'answer'>): Promise<Answer | null> {
   return new Promise((resolve) => {
     question.set({
       ...about,
@@ -101,11 +136,27 @@ export function ask(about: Omit<Question, 'answer'>): Promise<{ text: string; op
 
 export function Questions() {
   const about = useStore(question);
-  if (!about) return null;
-  const submit = (event: SubmitEvent) => {
+  return about && <QuestionDialog about={about} />;
+}
+
+function QuestionDialog({ about }: { about: Question }) {
+  const [wrong, setWrong] = useState<Refused | null>(null);
+  const [acts, setActs] = useState(false);
+  const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const data = new FormData(event.currentTarget as HTMLFormElement);
-    about.answer({ text: String(data.get('text') ?? ''), option: data.get('option') === 'on' });
+    const answer = { text: String(data.get('text') ?? ''), option: data.get('option') === 'on' };
+    const text = about.check?.(answer.text);
+    if (text) return setWrong({ text, unreachable: false, rights: false });
+    setWrong(null);
+    setActs(true);
+    try {
+      await about.act?.(answer);
+      about.answer(answer);
+    } catch (error) {
+      setWrong(refusedBy(error));
+    }
+    setActs(false);
   };
   return (
     <Dialog title={about.title} onClose={() => about.answer(null)}>
@@ -115,7 +166,14 @@ export function Questions() {
         {about.input && (
           <label class="field">
             {about.input.label}
-            <input type="text" name="text" defaultValue={about.input.value} autocomplete="off" />
+            <input
+              type="text"
+              name="text"
+              defaultValue={about.input.value}
+              autocomplete="off"
+              aria-invalid={wrong !== null}
+              aria-describedby={wrong ? 'wrong' : undefined}
+            />
           </label>
         )}
         {about.option && (
@@ -124,11 +182,16 @@ export function Questions() {
             {about.option.label}
           </label>
         )}
+        {wrong && (
+          <p role="alert" id="wrong" class="bad">
+            {wrong.text} {wrong.rights && <OtherToken />}
+          </p>
+        )}
         <div class="actions">
           <button type="button" onClick={() => about.answer(null)}>
             Back
           </button>
-          <button type="submit" class={about.danger ? 'danger' : 'primary'}>
+          <button type="submit" class={about.danger ? 'danger' : 'primary'} disabled={acts}>
             {about.confirm}
           </button>
         </div>

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { go } from '../lib/route.ts';
-import { Dialog } from './feedback.tsx';
+import { Dialog } from './dialog.tsx';
 
 const PLACES: Record<string, string> = {
   j: '/',

@@ -1,16 +1,17 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { logIn } from '../api/client.ts';
 import { jobsState } from '../api/jobs_data.ts';
 import { retryNow, status } from '../api/live.ts';
 import { nodesState } from '../api/nodes_data.ts';
+import { clock } from '../lib/format.ts';
 import { current } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { now } from './bits.tsx';
-import { Dialog, Questions, Toasts } from './feedback.tsx';
+import { Questions, Toasts } from './feedback.tsx';
 import { Icon, Logo } from './icons.tsx';
 import { Keys } from './keys.tsx';
 import { ThemeButton } from './theme.tsx';
+import { askToken, TokenDialog } from './token.tsx';
 
 const PAGES = [
   ['/', 'Jobs'],
@@ -55,6 +56,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </main>
       <Toasts />
       <Questions />
+      <TokenDialog />
     </>
   );
 }
@@ -107,8 +109,8 @@ function Lost({ since, retryAt }: { since: number; retryAt: number }) {
     <div class="notice">
       <Icon name="warning" size={14} />
       <span class="grow">
-        The connection to imgd is lost since {new Date(since).toLocaleTimeString()}. What you see may be old;
-        jobs go on without it. <span aria-live="off">{left > 0 ? `Next try in ${left} s.` : 'Trying …'}</span>
+        The connection to imgd is lost since {clock(since, time)}. What you see may be old; jobs go on without
+        it. <span aria-live="off">{left > 0 ? `Next try in ${left} s.` : 'Trying …'}</span>
       </span>
       <button type="button" class="small" onClick={retryNow}>
         Try now
@@ -118,49 +120,13 @@ function Lost({ since, retryAt }: { since: number; retryAt: number }) {
 }
 
 function TokenNotice() {
-  const [open, setOpen] = useState(false);
-  const [error, setError] = useState('');
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    try {
-      await logIn(String(new FormData(form).get('token') ?? ''));
-      setOpen(false);
-    } catch (refused) {
-      setError(refused instanceof Error ? refused.message : String(refused));
-    }
-  };
   return (
     <div class="notice">
       <Icon name="warning" size={14} />
       <span class="grow">imgd wants a token from who asks it by HTTP.</span>
-      <button type="button" class="small" onClick={() => setOpen(true)}>
+      <button type="button" class="small" onClick={askToken}>
         Enter a token
       </button>
-      {open && (
-        <Dialog title="Token" onClose={() => setOpen(false)}>
-          <form onSubmit={submit}>
-            <h2>Token</h2>
-            <p class="muted">
-              <code>imgcli token create</code> makes one. The browser keeps it out of reach of pages, until it
-              is closed.
-            </p>
-            <label class="field">
-              Token
-              <input type="password" name="token" autocomplete="off" required />
-            </label>
-            {error && <p role="alert">{error}</p>}
-            <div class="actions">
-              <button type="button" onClick={() => setOpen(false)}>
-                Back
-              </button>
-              <button type="submit" class="primary">
-                Use it
-              </button>
-            </div>
-          </form>
-        </Dialog>
-      )}
     </div>
   );
 }

@@ -1,0 +1,65 @@
+// What the page of nodes says of devices that no job holds, and of figures that could not be read.
+import assert from 'node:assert/strict';
+import type { Device, Node } from '../src/api/types.ts';
+import { axe, browserTest } from './harness.ts';
+
+/** A free device of a node that takes jobs. */
+function freeDevice(nodes: Iterable<Node>): { node: Node; device: Device } {
+  for (const node of nodes) {
+    if (node.state !== 'NODE_STATE_READY' || node.reason_text) continue;
+    const device = node.devices.find((one) => one.job_id === '0');
+    if (device) return { node, device };
+  }
+  throw new Error('no device is free');
+}
+
+for (const dark of [false, true]) {
+  browserTest(`what no job can have is not free, and what is busy without one is seen, ${dark ? 'dark' : 'light'}`, async ({ page, server, base }) => {
+    const nodes = [...server.world.nodes.values()];
+    const { node, device } = freeDevice(nodes);
+    device.reading!.busy_ratio = 0.95;
+    const reads = nodes.filter((one) => one.state === 'NODE_STATE_READY' && !one.reason_text);
+    const free = reads.flatMap((one) => one.devices).filter((one) => one.job_id === '0').length;
+    await page.goto(`${base}/nodes`);
+    await page.locator('dl.facts div', { hasText: 'Free' }).getByText(`${free} devices`).waitFor();
+    const cells = (name: string) =>
+      page.locator('.node-row').filter({ has: page.getByRole('link', { name, exact: true }) }).locator('.gpu');
+    const rows: [string, RegExp][] = [['gpu-5', /^drained/], ['l4-3', /^lost/], ['gpu-8', /^(sick|fault)/]];
+    for (const [name, said] of rows) {
+      await cells(name).first().waitFor();
+      for (const text of await cells(name).allTextContents()) assert.match(text, said);
+    }
+    const stray = cells(node.name).nth(device.index);
+    assert.match((await stray.textContent())!, /^free 95\u00a0%/);
+    assert.match((await stray.getAttribute('style'))!, /--busy: 9\d%/);
+    assert.equal(await axe(page), '');
+  }, { everyMs: 0, dark });
+} // biome-ignore format: one argument
+
+browserTest('how busy a GPU is that could not be read is not said to be 0', async ({ page, server, base }) => {
+  const { node, device } = freeDevice(server.world.nodes.values());
+  device.reading!.error = "utilisation can't be read: Not Supported";
+  device.reading!.power_watts = 310;
+  await page.goto(`${base}/nodes/${node.name}`);
+  const row = page.locator(`section[aria-label="${node.name}"] section[aria-label=Devices] tbody tr`).nth(device.index);
+  await row.getByText("utilisation can't be read").waitFor();
+  const texts = await row.locator('td').allTextContents();
+  assert.deepEqual([texts[4], texts[6]], ['–', '310 W']);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('one device that is free is one device', async ({ page, server, base }) => {
+  const { device } = freeDevice(server.world.nodes.values());
+  const others = [...server.world.nodes.values()].flatMap((node) => node.devices).filter((one) => one !== device);
+  for (const one of others) if (one.job_id === '0') one.job_id = '91';
+  await page.goto(`${base}/nodes`);
+  await page.locator('dl.facts div', { hasText: 'Free' }).getByText('1 device', { exact: true }).waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('a GPU that could not be read does not make its job look idle', async ({ page, server, base }) => {
+  for (const device of server.world.nodes.get('gpu-1')!.devices) device.reading!.busy_ratio = 0.9;
+  const reading = server.world.nodes.get('gpu-1')!.devices[0]!.reading!;
+  reading.busy_ratio = 0;
+  reading.error = "utilisation can't be read: Not Supported";
+  await page.goto(`${base}/jobs/91`);
+  await page.getByRole('row', { name: /^gpu-1 / }).getByText('90\u00a0%').waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
