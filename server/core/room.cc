@@ -256,6 +256,18 @@ bool Room::CouldEverHold(const QueuedJob& job) {
   });
 }
 
+bool Room::CouldHoldOnSmall(const QueuedJob& job, uint32_t most) {
+  const QueuedJob anywhere = Anywhere(job);
+  const auto groups = GroupsFor(anywhere);
+  return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
+    const auto count = std::ranges::count_if(group.of->nodes, [&](uint32_t i) {
+      const NodeSlots& node = (*nodes_)[i];
+      return !node.lost && node.devices.size() <= most && node.RoomFor(job.needs) >= job.ranks_per_node;
+    });
+    return count >= static_cast<std::ptrdiff_t>(job.nodes);
+  });
+}
+
 bool Room::Holds(const QueuedJob& job) {
   if (!job.avoid.empty() && !Holds(Anywhere(job))) return false;
   const auto groups = GroupsFor(job);

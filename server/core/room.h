@@ -43,6 +43,8 @@ class Room {
   bool Holds(const QueuedJob& job);
   /// How many nodes that it could have together can be used and have enough free devices.
   uint32_t MostNodes(const QueuedJob& job);
+  /// If all were free, on nodes of at most `most` devices that are not lost.
+  bool CouldHoldOnSmall(const QueuedJob& job, uint32_t most);
   /// As Holds(), with those that are only out of reach.
   bool WillHold(const QueuedJob& job);
   /// Where it would go: nodes as close to each other as there are, and of these the fullest first, so that

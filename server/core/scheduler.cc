@@ -31,7 +31,6 @@ class Planner {
   void Count(uint32_t devices);
   void KeepForLater(const QueuedJob& job);
   uint32_t MostOnEach(const QueuedJob& job, bool left) const;
-  uint32_t NodesFor(const QueuedJob& job, uint32_t most) const;
   std::optional<QueuedJob> WithinQuota(const QueuedJob& job) const;
   uint32_t DevicesOf(const std::vector<Part>& parts) const;
   void Take(const QueuedJob& job, const std::vector<Part>& parts);
@@ -74,7 +73,7 @@ void Planner::Consider(const QueuedJob& job) {
     return;
   }
   const bool lacks_it = within && ((room_.Holds(job) && !room_.Holds(*within)) ||
-                                   NodesFor(job, MostOnEach(job, true)) < job.nodes);
+                                   !room_.CouldHoldOnSmall(job, MostOnEach(job, true)));
   if (lacks_it) return over_quota();
   const ReasonCode code = WhyNot(wanted);
   if (code == ReasonCode::kWaitsForDevices && !plan.reserved) Reserve(wanted);
@@ -101,14 +100,6 @@ uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
     most = std::min(most, (left ? devices - std::min(used, devices) : devices) / job.nodes);
   }
   return most;
-}
-
-/// Of those that do for the job, the nodes that have no more devices; not lost ones, which may never return.
-uint32_t Planner::NodesFor(const QueuedJob& job, uint32_t most) const {
-  const auto& nodes = cluster_.nodes;
-  return static_cast<uint32_t>(std::count_if(nodes.begin(), nodes.end(), [&](const NodeSlots& node) {
-    return !node.lost && node.devices.size() <= most && node.RoomFor(job.needs) >= job.ranks_per_node;
-  }));
 }
 
 /// The same job, kept off nodes that would take it above its quotas; nothing where there are none. Else such
@@ -139,7 +130,7 @@ void Planner::Count(uint32_t devices) {
 /// where one of them may start nothing at all: that can last for weeks.
 void Planner::KeepForLater(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
-  if (job.needs->whole_nodes && NodesFor(job, MostOnEach(job, false)) < job.nodes) return;
+  if (job.needs->whole_nodes && !room_.CouldHoldOnSmall(job, MostOnEach(job, false))) return;
   const bool fits = std::all_of(of_job_->begin(), of_job_->end(), [devices](const Allowance* allowance) {
     return allowance->CouldHave(devices);
   });

@@ -96,6 +96,21 @@ TEST(Quotas, AWholeNodeCountsWithAllItsDevices) {
   EXPECT_THAT(builder.Make().starts, SizeIs(1));
 }
 
+TEST(Quotas, WholeNodesThatAreSmallEnoughButShareNothingKeepNothingFromLaterJobs) {
+  PlanBuilder builder;
+  builder.Node("a", 2).Node("b", 1).Node("c", 1);
+  for (auto& node : builder.cluster.nodes) node.folders = Sees(node.id.name() == "c" ? "other" : "one");
+  builder.Queue(1, 2, 1).Asks({.whole_nodes = true}).Queue(2, 2, 1);
+  for (auto& job : builder.queue) {
+    job.folder = "/ckpt";
+    job.accounts = {"user ada"};
+  }
+  builder.cluster.allowances["user ada"] = {.devices = 2};
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(1)) << "a and b share it, and have three devices";
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
+}
+
 TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   Snapshot cluster;
   cluster.allowances["project vision"] = {.devices = 16, .used = 14};
