@@ -40,13 +40,28 @@ Error FromAnswer(const grpc::Status& status, const std::string& server) {
   }
 }
 
+std::filesystem::path UsedFile(const std::filesystem::path& state_dir) {
+  return state_dir / "join-token.used";
+}
+
 }  // namespace
+
+Result<tls::JoinToken> ReadJoinToken(const std::filesystem::path& file) {
+  IMGD_ASSIGN(const auto text, ReadFile(file, kMostFileBytes));
+  auto token = tls::ParseJoinToken(text);
+  if (!token) token.error().message = fmt::format("{}: {}", file.native(), token.error().message);
+  return token;
+}
+
+bool HasJoinedBy(const tls::JoinToken& token, const std::filesystem::path& state_dir) {
+  return Trimmed(OrEmpty(ReadFile(UsedFile(state_dir), kMostFileBytes)), "\n") == Sha256Of(token.secret);
+}
 
 NodeKey::NodeKey(Options options, const Clock* clock) : options_(std::move(options)), clock_(clock) {
   files_ = {.key = options_.folder / "node.key",
             .certificate = options_.folder / "node.crt",
             .ca = options_.folder / "ca.crt",
-            .used = options_.folder / kUsedJoinToken};
+            .used = UsedFile(options_.folder)};
   Load();
 }
 
@@ -66,17 +81,11 @@ void NodeKey::Load() {
 
 Result<std::optional<tls::JoinToken>> NodeKey::FreshToken() const {
   if (options_.token_file.empty()) return std::nullopt;
-  const auto text = ReadFile(options_.token_file, kMostFileBytes);
+  auto token = ReadJoinToken(options_.token_file);
   // It may be removed once the node has joined.
-  if (!text && text.error().code == ErrorCode::kNotFound) return std::nullopt;
-  if (!text) return tl::unexpected(text.error());
-  auto token = tls::ParseJoinToken(*text);
-  if (!token) {
-    token.error().message = fmt::format("{}: {}", options_.token_file.native(), token.error().message);
-    return tl::unexpected(std::move(token).error());
-  }
-  const std::string used = OrEmpty(ReadFile(files_.used, kMostFileBytes));
-  if (Trimmed(used, "\n") == Sha256Of(token->secret)) return std::nullopt;
+  if (!token && token.error().code == ErrorCode::kNotFound) return std::nullopt;
+  if (!token) return tl::unexpected(std::move(token).error());
+  if (HasJoinedBy(*token, options_.folder)) return std::nullopt;
   return std::optional(std::move(*token));
 }
 

@@ -21,8 +21,11 @@ namespace v1 {
 class EnrolRequest;
 }
 
-/// In the state folder: the SHA-256 of the join token's secret that the node has joined by.
-inline constexpr const char* kUsedJoinToken = "join-token.used";
+/// Errors: ReadFile()'s, and ParseJoinToken()'s with the file's name.
+Result<tls::JoinToken> ReadJoinToken(const std::filesystem::path& file);
+
+/// Whether the node with this state folder has joined by it.
+bool HasJoinedBy(const tls::JoinToken& token, const std::filesystem::path& state_dir);
 
 /// What a connection to imgd by TLS needs, PEM.
 struct NodeTls {

@@ -45,6 +45,9 @@ int WidthOf(char32_t point) {
   return wide ? 2 : 1;
 }
 
+/// A NaN's sign tells nothing.
+std::string NotFinite(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
+
 }  // namespace
 
 std::string HumanDuration(double seconds) {
@@ -82,7 +85,7 @@ std::string HumanBytes(uint64_t bytes) {
 }
 
 std::string HumanRate(double value) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : fmt::format("{}", value);
+  if (!std::isfinite(value)) return NotFinite(value);
   const double size = std::abs(value);
   if (size == 0) return "0";
   if (size < 9.995) return fmt::format("{:.2f}", value);
@@ -91,7 +94,7 @@ std::string HumanRate(double value) {
 }
 
 std::string HumanLoss(double value) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : fmt::format("{}", value);
+  if (!std::isfinite(value)) return NotFinite(value);
   const double size = std::abs(value);
   if (size >= 1e6 || (size > 0 && size < 1e-4)) return fmt::format("{:.3e}", value);
   return size < 1 ? fmt::format("{:.4f}", value) : fmt::format("{:#.4g}", value);

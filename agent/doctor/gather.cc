@@ -18,9 +18,6 @@
 #include "agent/program.h"
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/sha256.h"
-#include "common/text.h"
-#include "common/tls/join_token.h"
 #include "common/tls/pem.h"
 #include "common/tls/probe.h"
 #include "common/url.h"
@@ -36,7 +33,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kNetworkPatience{3'000};
 constexpr milliseconds kTrainerPatience{20'000};
-constexpr size_t kMostTokenBytes = 4096;
 constexpr size_t kProbeBytes = 64ULL << 20;
 
 std::string LastLine(std::string text) {
@@ -215,10 +211,9 @@ void GatherNetwork(const Config& config, NodeFacts& facts) {
 
 /// Whether imgd still takes it, imgd alone knows.
 std::string WhyNotByToken(const Config& config) {
-  const auto token = ReadFile(config.token_file, kMostTokenBytes).and_then(tls::ParseJoinToken);
-  if (!token) return fmt::format("{}: {}", config.token_file.native(), token.error().message);
-  const auto used = ReadFile(config.state_dir / kUsedJoinToken, kMostTokenBytes).value_or("");
-  if (Trimmed(used, "\n") != Sha256Of(token->secret)) return "";
+  const auto token = ReadJoinToken(config.token_file);
+  if (!token) return token.error().message;
+  if (!HasJoinedBy(*token, config.state_dir)) return "";
   return fmt::format("{}: this node has used it already", config.token_file.native());
 }
 
