@@ -143,6 +143,11 @@ browserTest('a chart is zoomed and shown whole again by keys alone', async ({ pa
   const plot = page.locator('figure[aria-label=Loss] .plot');
   await plot.locator('canvas').waitFor();
   await tabTo(page, plot);
+  // What is looked at takes a while to come: the keys work meanwhile.
+  await page.route(/\/metrics\?/, async (route) => {
+    await new Promise((go) => setTimeout(go, 500));
+    await route.continue();
+  });
   const showAll = page.getByRole('button', { name: 'Show all' });
   for (const back of ['0', 'Enter']) {
     const closer = asking(page, (query) => query.has('from'));

@@ -55,7 +55,7 @@ browserTest('a log that is followed for long keeps a bounded newest part, and wh
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
 browserTest('one line that a search finds is one line', async ({ page, server, base }) => {
-  await page.goto(`${base}/jobs/91/logs?rank=0&q=${encodeURIComponent('step=100 ')}`);
+  await page.goto(`${base}/jobs/91/logs?rank=0&q=${encodeURIComponent('step=100 epoch')}`);
   await page.locator('.log .line').first().waitFor();
   assert.equal(await page.textContent('header span[aria-live]'), '1 line like that');
   assert.ok(server.world.jobs.get('91')!.step > 100);

@@ -140,10 +140,10 @@ export function useMetrics(
   range: Range | null,
   smooth = 0,
 ): Loaded<Metrics> {
-  const key = id && `metrics ${id} ${names.join()} ${axis} ${range?.from} ${range?.to}`;
+  const key = id && `metrics ${id} ${names.join()} ${axis}`;
   const loaded = useKept(
     key,
-    useData(key && `${key} ${smooth}`, (signal) =>
+    useData(key && `${key} ${range?.from} ${range?.to} ${smooth}`, (signal) =>
       api.metrics(id, names, axis, askedFor(range, smooth), signal),
     ),
   );
@@ -193,7 +193,8 @@ export function useMetrics(
   return { ...loaded, data };
 }
 
-/** What was loaded before stays until what differs only in its smoothing has come. */
+/** What was loaded before stays until what differs only in its range or smoothing has come: the chart is there all the time, and
+ * so are its keys. */
 function useKept<T>(key: string, loaded: Loaded<T>): Loaded<T> {
   const kept = useRef<{ key: string; data: T } | null>(null);
   if (loaded.data) kept.current = { key, data: loaded.data };
