@@ -84,11 +84,11 @@ TEST(Budgets, AWaitSaysWhatWasUsedAndWhenItStartsAgain) {
   };
   const Row rows[] = {
       {{true, 100.2, {100, Period::kMonth}, On(2026, 12, 1)},
-       "user ada has spent 100.20 of 100 EUR this month; it starts again on 2026-12-01"},
+       "user ada has spent 100.20 of 100 EUR this month; it starts again on 2026-12-01 (UTC)"},
       {{false, 8, {7.5, Period::kWeek}, On(2026, 11, 30)},
-       "user ada has used 8.00 of 7.5 device-hours this week; it starts again on 2026-11-30"},
+       "user ada has used 8.00 of 7.5 device-hours this week; it starts again on 2026-11-30 (UTC)"},
       {{false, 8, {8, Period::kDay}, On(2026, 11, 24)},
-       "user ada has used 8.00 of 8 device-hours today; it starts again on 2026-11-24"},
+       "user ada has used 8.00 of 8 device-hours today; it starts again on 2026-11-24 (UTC)"},
       {{true, 9, {9, Period::kTotal}, std::nullopt},
        "user ada has spent 9.00 of 9 EUR in all, which does not begin anew; the operator can give it more"},
   };

@@ -39,13 +39,6 @@ std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_v
   return text;
 }
 
-std::string NameOfJob(const Snapshot& cluster, JobId id) {
-  if (id == kForeignHolder) return "a run of another cluster";
-  const auto name = cluster.job_names.find(id);
-  return name == cluster.job_names.end() ? fmt::format("job {}", id)
-                                         : fmt::format("job {} ({})", id, name->second);
-}
-
 std::string_view VerbFor(const Snapshot& cluster, JobId id) {
   if (cluster.retrying.contains(id)) return "starts again soon and comes first on";
   const auto holder = cluster.holders.find(id);
@@ -285,7 +278,7 @@ std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, c
   if (!used_up.until) return text + ", which does not begin anew; the operator can give it more";
   const std::chrono::year_month_day date{std::chrono::floor<std::chrono::days>(
       std::chrono::sys_time<std::chrono::microseconds>(std::chrono::microseconds(used_up.until->micros)))};
-  return fmt::format("{}; it starts again on {:04}-{:02}-{:02}", text, static_cast<int>(date.year()),
+  return fmt::format("{}; it starts again on {:04}-{:02}-{:02} (UTC)", text, static_cast<int>(date.year()),
                      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()));
 }
 
@@ -310,13 +303,14 @@ std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
     } else if (!allowance.Has(needs)) {
       parts.push_back(fmt::format("{}; it needs {}", has, needs));
     } else if (job.needs->whole_nodes) {
-      full.push_back(fmt::format("{}; it needs {} for itself, with all their devices", has,
-                                 GangText(job.nodes, job.max_nodes)));
+      const uint32_t each = (allowance.devices - allowance.used) / job.nodes;
+      full.push_back(fmt::format("{}; it needs {} for itself, of at most {} each by what is left", has,
+                                 GangText(job.nodes, job.max_nodes), Count(each, "device")));
     }
   }
   if (parts.empty()) parts = std::move(full);
   if (!parts.empty()) return fmt::format("{}", fmt::join(parts, "; "));
-  return fmt::format("waits behind an earlier job of {}, which waits for its quota",
+  return fmt::format("what {} may still have is kept for an earlier job of theirs",
                      fmt::join(*job.accounts, " or "));
 }
 
@@ -351,6 +345,13 @@ std::string ExplainReach(const NodeRecord& node) {
 }
 
 }  // namespace
+
+std::string NameOfJob(const Snapshot& cluster, JobId id) {
+  if (id == kForeignHolder) return "a run of another cluster";
+  const auto name = cluster.job_names.find(id);
+  return name == cluster.job_names.end() ? fmt::format("job {}", id)
+                                         : fmt::format("job {} ({})", id, name->second);
+}
 
 std::string TimeText(Duration time) {
   using std::chrono::duration_cast;

@@ -19,6 +19,9 @@ struct Waiting {
   const QueuedJob* ahead = nullptr;  ///< just before it in the queue
 };
 
+/// "job 3 (rn50-a)", of one that holds devices or is in the way.
+std::string NameOfJob(const Snapshot& cluster, JobId id);
+
 /// "1 h 05 min", "40 min", "20 s".
 std::string TimeText(Duration time);
 

@@ -143,6 +143,10 @@ Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, Queue
   Waiting waiting = WaitingAt(queue, place);
   waiting.code = prospect.code;
   prospect.text = fmt::format("it would wait: {}", ExplainWait(with, waiting));
+  if (plan.reserved && plan.reserved->job == kNewJob) {
+    for (const JobId victim : plan.victims)
+      prospect.text += fmt::format("; {} would be preempted for it", NameOfJob(cluster, victim));
+  }
   prospect.start = ForecastStart(cluster, queue, place);
   return prospect;
 }

@@ -140,6 +140,14 @@ TEST(Prospect, ComesAfterThoseOfItsPriority) {
   EXPECT_THAT(first.text, HasSubstr("position 1"));
 }
 
+TEST(Prospect, SaysWhoWouldMakeRoom) {
+  auto builder = PlanBuilder().Node("a", 1, {9}).Ends(9, minutes(30)).Holds(9, 0);
+  builder.cluster.job_names = {{JobId(9), "rn50"}};
+  EXPECT_THAT(ProspectOf(builder.cluster, {}, {.priority = 1, .ranks_per_node = 1}).text,
+              HasSubstr("; job 9 (rn50) would be preempted for it"));
+  EXPECT_THAT(ProspectOf(builder.cluster, {}, {.ranks_per_node = 1}).text, Not(HasSubstr("preempted")));
+}
+
 TEST(Prospect, OfOneThatNeverFits) {
   const auto prospect = ProspectOf(PlanBuilder().Node("a", 1).cluster, {}, {.nodes = 2, .ranks_per_node = 1});
   EXPECT_EQ(prospect.code, ReasonCode::kNeverFits);

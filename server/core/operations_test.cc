@@ -370,6 +370,8 @@ TEST(Decisions, AReservationAndWhatGoesBesideItAreTold) {
             (Reason{ReasonCode::kBackfilled,
                     "placed on c, beside what is kept for job 2 (big), which comes first"}));
   EXPECT_THAT(cluster.Decisions(), IsEmpty()) << "the same is kept as before";
+  ASSERT_TRUE(cluster.SetTimeLimit(runs, {.by_ms = 600'000}));
+  EXPECT_THAT(cluster.Decisions(), ElementsAre(HasSubstr("the latest; before it could in ")));
 }
 
 TEST(Forgetting, OnlyALostNodeWithoutARunIsForgottenAndItMayComeBackAsANewOne) {
@@ -423,6 +425,13 @@ TEST(Forgetting, NodesThatWereLostForLongGoByThemselvesButForThoseThatSomebodySe
   EXPECT_THAT(cluster.Decisions(), Contains("node b was lost long ago and is forgotten"));
   EXPECT_EQ(cluster.Node("c").state, NodeState::kLost);
   EXPECT_EQ(cluster.Node("a").state, NodeState::kReady);
+
+  // It joined five hours ago, and was heard until imgd ended.
+  cluster.Restart();
+  cluster.Pass(seconds(60));
+  EXPECT_EQ(cluster.Node("a").state, NodeState::kLost);
+  cluster.Pass(std::chrono::hours(2));
+  EXPECT_EQ(cluster.Node("a").state, NodeState::kLost) << "not forgotten yet";
 }
 
 }  // namespace

@@ -67,6 +67,10 @@ void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes
     if (job.HoldsDevices()) pending_.insert(job.id);
     if (job.by_hand) job.by_hand->silence = Duration::zero();
   }
+  // When it was heard last is stored with each change alone: what was there then may have been heard until now.
+  for (auto& node : nodes) {
+    if (node.state == NodeState::kReady) node.last_heartbeat = now.wall;
+  }
   state_.Restore(std::move(jobs), std::move(nodes), std::move(usage), std::move(sweeps), std::move(accounts));
   next_job_ = next_job;
   last_tick_ = now.steady;

@@ -76,6 +76,12 @@ bool IsSame(const Reservation& a, const Reservation& b, Instant now) {
   return moved < std::max<Duration>(close, std::chrono::minutes(1));
 }
 
+/// "in about 40 min", "in 40 min at the latest", of one for which that is known.
+std::string FromText(const Reservation& reserved, Now now) {
+  return fmt::format("in {}{}{}", reserved.estimate ? "about " : "", TimeText(*reserved.from - now.steady),
+                     reserved.estimate ? "" : " at the latest");
+}
+
 }  // namespace
 
 Result<JobRecord*> Reactor::JobForOrder(JobId id, std::string_view what) {
@@ -407,10 +413,10 @@ void Reactor::NoteReservation(const std::shared_ptr<const Reservation>& before, 
       fmt::format("{} device{} on {} {} kept for job {} ({})", devices, devices == 1 ? "" : "s",
                   NamesOf(reserved_->parts), devices == 1 ? "is" : "are", job->id, job->name);
   if (reserved_->from) {
-    const auto left = std::chrono::duration_cast<std::chrono::seconds>(*reserved_->from - now.steady).count();
-    text += fmt::format(", which can start in {}{} s{}", reserved_->estimate ? "about " : "",
-                        std::max<int64_t>(left, 0), reserved_->estimate ? "" : " at the latest");
+    text += ", which can start " + FromText(*reserved_, now);
   }
+  if (before && before->job == reserved_->job && before->from && (!reserved_->from || *reserved_->from > *before->from))
+    text += fmt::format("; before it could {}", FromText(*before, now));
   if (changed) text += fmt::format("; before it was {}", NamesOf(before->parts));
   out.push_back(AppendDecision{.job = job->id,
                                .reason = {ReasonCode::kReserved, std::move(text)},

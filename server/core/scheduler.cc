@@ -59,9 +59,14 @@ void Planner::Consider(const QueuedJob& job) {
   }
   if (retries_later && !job.keeps_place) return;
   of_job_ = &AllowancesOf(job.accounts);
+  const auto wait = [&](ReasonCode code) {
+    if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
+  };
   const auto over_quota = [&] {
+    // For what fits nowhere no quota is kept from others.
+    if (!room_.CouldEverHold(job)) return wait(WhyNot(job));
     KeepForLater(job);
-    if (!retries_later && job.code != ReasonCode::kQuota) plan.waits.push_back({job.id, ReasonCode::kQuota});
+    wait(ReasonCode::kQuota);
   };
   if (OverQuota(job.nodes * job.ranks_per_node)) return over_quota();
   const std::optional<QueuedJob> within = WithinQuota(job);
@@ -77,7 +82,7 @@ void Planner::Consider(const QueuedJob& job) {
   if (lacks_it) return over_quota();
   const ReasonCode code = WhyNot(wanted);
   if (code == ReasonCode::kWaitsForDevices && !plan.reserved) Reserve(wanted);
-  if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
+  wait(code);
 }
 
 /// Those that there are.

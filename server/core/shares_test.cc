@@ -75,6 +75,17 @@ TEST(Quotas, ALargeJobIsNotKeptWaitingByLaterSmallOnesOfItsAccount) {
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kQuota), std::pair(2, ReasonCode::kQuota)));
 }
 
+TEST(Quotas, NothingIsKeptForAJobThatFitsNowhere) {
+  PlanBuilder builder;
+  builder.Node("a", 4, {9}).Queue(1, 3, 1).Queue(2, 1, 1);
+  for (auto& job : builder.queue) job.accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 3, .used = 1};
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kNeverFits)));
+}
+
 TEST(Quotas, WhatIsReservedCountsSoThatLaterJobsDoNotPushItAboveTheQuota) {
   PlanBuilder builder;
   builder.Node("a", 4, {9, 9, 9, 9}).Is("H100").Node("b", 8).Is("cpu").Queue(1, 1, 4).Queue(2, 1, 5);
@@ -120,6 +131,13 @@ TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
             "project vision may have 16 devices at once and has 14; it needs 4; position 5 in the queue");
   waiting.job.nodes = 10;
   EXPECT_THAT(ExplainWait(cluster, waiting), HasSubstr("it needs 20, which is more than the quota"));
+  cluster.allowances["project vision"].used = 11;
+  waiting.job.nodes = 2;
+  EXPECT_THAT(ExplainWait(cluster, waiting),
+              HasSubstr("what user ada or project vision may still have is kept for an earlier job of theirs"));
+  waiting.job.needs = {.whole_nodes = true};
+  EXPECT_THAT(ExplainWait(cluster, waiting),
+              HasSubstr("it needs 2 nodes for itself, of at most 2 devices each by what is left"));
 }
 
 TEST(Quotas, OfAClusterCountWhatRuns) {

@@ -125,6 +125,14 @@ TEST_F(Sweep, NoMoreRunAtOnceThanMayAndTheNextStartsWhenOneEnds) {
   EXPECT_EQ(States(first, 5), "CSSQQ");
 }
 
+TEST_F(Sweep, TheNextIsOfTheHighestPriority) {
+  const JobId first = cluster.SubmitSweep("rn18", 4, 1);
+  ASSERT_TRUE(cluster.SetPriority(Member(first, 4), 50));
+  EXPECT_TRUE(cluster.Cancel(first));
+  cluster.Ends("a", first, {Killed(0, 15)});
+  EXPECT_EQ(States(first, 4), "CQQS");
+}
+
 TEST_F(Sweep, ARetryKeepsItsPlaceAndAPausedJobGivesItUp) {
   const JobId first = cluster.SubmitSweep("rn18", 3, 1);
   cluster.BringUp(first);

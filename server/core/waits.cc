@@ -127,7 +127,7 @@ bool HeldBack::Update(const JobRecord& job) {
     return false;
   }
   if (sweep == sweeps_.end() || sweep->second.most == 0 || sweep->second.in.contains(job.id)) return true;
-  sweep->second.waits.insert(job.id);
+  sweep->second.waits[job.id] = job.priority;
   return false;
 }
 
@@ -136,8 +136,9 @@ JobId HeldBack::Admit(JobId id) {
   if (sweep == sweeps_.end()) return {};
   Places& places = sweep->second;
   if (places.waits.empty() || places.in.size() >= places.most) return {};
-  const JobId next = *places.waits.begin();
-  places.waits.erase(places.waits.begin());
+  const auto first = std::ranges::max_element(places.waits, {}, [](const auto& one) { return one.second; });
+  const JobId next = first->first;
+  places.waits.erase(first);
   places.in.insert(next);
   return next;
 }

@@ -37,7 +37,7 @@ class HeldBack {
   void AddSweep(const SweepRecord& sweep);
   /// Brings it in line with the job's state. True where the job may be in the queue.
   bool Update(const JobRecord& job);
-  /// The next member of this sweep for which there is a place: it may be in the queue from now on. JobId()
+  /// The next member of this sweep, by priority and number, for which there is a place: it may be in the queue from now on. JobId()
   /// for none.
   JobId Admit(JobId sweep);
   /// Some member of the sweep has not ended.
@@ -54,7 +54,7 @@ class HeldBack {
     uint32_t most = 0;      ///< 0: any number
     std::set<JobId> open;   ///< that have not ended
     std::set<JobId> in;     ///< that are in the queue or run
-    std::set<JobId> waits;  ///< for a place
+    std::map<JobId, int> waits;  ///< for a place, with their priorities
   };
   void Forget(const JobRecord& job);
   void UpdatePlaces(const JobRecord& job, Places& places);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 
 #include "server/engine/engine.h"
@@ -101,6 +102,8 @@ Result<std::vector<Dependency>> Engine::FindAfter(const std::vector<AfterOrder>&
         if (!stored) return Fail(ErrorCode::kNotFound, "after: there is no job {}", name);
         reactor_.Recall(std::move(*stored));
       }
+      if (std::ranges::find(out, id, &Dependency::job) != out.end())
+        return Fail(ErrorCode::kInvalidArgument, "after: job {} is named twice; once is allowed", id);
       out.push_back({.job = id, .name = reactor_.state().FindJob(id)->name, .when = when});
     }
   }
