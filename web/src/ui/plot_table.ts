@@ -62,6 +62,12 @@ export function tableOf(
 /** A colour ("rgb(1, 2, 3)") with a share of its strength. */
 export const faint = (colour: string, share: number) => colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${share})`);
 
+/** Whether there is one value only, which is no line. */
+export function isAlone(column: readonly (number | null | undefined)[]): boolean {
+  const at = column.findIndex((value) => typeof value === 'number');
+  return at >= 0 && !column.slice(at + 1).some((value) => typeof value === 'number');
+}
+
 /** How a column is drawn. */
 export function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
   const edge = one.kind === 'high' || one.kind === 'low';
@@ -71,6 +77,12 @@ export function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
     width: edge ? 0 : one.kind === 'raw' ? 1 : 1.5,
     dash: one.dash,
     spanGaps: true,
-    points: one.kind === 'dots' ? { show: true, size: 5, fill: colour, stroke: colour } : { show: false },
+    points: {
+      show:
+        one.kind === 'dots' || (one.kind === 'line' && ((u: uPlot, i: number) => isAlone(u.data[i] ?? []))),
+      size: 5,
+      fill: colour,
+      stroke: colour,
+    },
   };
 }
