@@ -148,16 +148,15 @@ test('a job that was stopped early shows how far it came', () => {
 });
 
 test('device-hours of what runs are those of now, and of what has ended what was counted', () => {
-  const job = {
-    ...rows[0]!.job,
-    external: undefined,
+  const job: Job = {
+    ...rows.find((row) => !row.job.external)!.job,
     state: 'JOB_STATE_RUNNING',
     started_us: String(1000e6),
     nodes: 2,
     nodes_now: 2,
     ranks_per_node: 4,
     device_hours: 0,
-  } as Job;
+  };
   assert.equal(deviceHours(job, 1000e3 + 1_800_000), 4);
   assert.equal(deviceHours({ ...job, device_hours: 9 }, 1000e3 + 1_800_000), 9, 'earlier starts count too');
   assert.equal(deviceHours({ ...job, state: 'JOB_STATE_FAILED', device_hours: 1 }, 1000e3 + 1_800_000), 1);

@@ -63,9 +63,10 @@ export function tableOf(
 export const faint = (colour: string, share: number) => colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${share})`);
 
 /** Whether there is one value only, which is no line. */
-export function isAlone(column: readonly (number | null | undefined)[]): boolean {
-  const at = column.findIndex((value) => typeof value === 'number');
-  return at >= 0 && !column.slice(at + 1).some((value) => typeof value === 'number');
+export function isAlone(column: ArrayLike<number | null | undefined>): boolean {
+  let values = 0;
+  for (let i = 0; i < column.length && values < 2; i++) if (typeof column[i] === 'number') values++;
+  return values === 1;
 }
 
 /** How a column is drawn. */
