@@ -193,6 +193,7 @@ browserTest('what was decided of a node is shown while events never pause', asyn
       to: 'JOB_STATE_STARTING',
       node: '',
     });
+  const begun = Date.now();
   const timer = setInterval(decide, 100);
   let asked = 0;
   page.on('request', (request) => {
@@ -204,7 +205,9 @@ browserTest('what was decided of a node is shown while events never pause', asyn
     node.reason_text = 'is drained by ada: new cables';
     await page.getByText('is drained by ada: new cables').waitFor();
     await page.waitForTimeout(3000);
-    assert.ok(asked >= 2 && asked <= 5, `it was asked for ${asked} times`);
+    // Each two seconds, however long the machine took for them, and once at either end.
+    const most = (Date.now() - begun) / 2000 + 2;
+    assert.ok(asked >= 2 && asked <= most, `it was asked for ${asked} times, of ${most}`);
   } finally {
     clearInterval(timer);
   }
