@@ -25,7 +25,9 @@ TEST(LogText, NothingElseReachesTheTerminal) {
            {"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"},
            {"\x1bPq#0\x1b\\after", "after"},  // DCS: a picture
            {"\x1b]0;never ended", ""},
-           {"a\x1b(Bb\x1b7c\x1b", "abc"},
+           {"a\x1b(Bb\x1b"
+            "7c\x1b",
+            "abc"},
            {"a\xC2\x9B"
             "2Jb\xC2\x9D"
             "0;t\xC2\x9C"

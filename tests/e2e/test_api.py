@@ -112,7 +112,7 @@ def test_a_token_is_made_as_the_document_says_and_is_needed_from_then_on(cluster
         place = re.sub(r"{\w+}", "1", path).removeprefix("/api/v1")
         for method, one in methods.items():
             scopes[one["operationId"]] = one["x-imgd-scope"]
-            if not one["x-imgd-scope"] or place == path:
+            if not one["x-imgd-scope"] or not path.startswith("/api/v1/"):
                 continue
             for token in ("", "imgd_nonsense", tokens["view"][:-1]):
                 assert ask(cluster, method.upper(), place, token=token)[0] == 401, (method, path, token)

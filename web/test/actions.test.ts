@@ -1,6 +1,6 @@
 // What people ask for in the browser, and what happens when imgd is away.
 import assert from 'node:assert/strict';
-import { axe, browserTest, tabTo } from './harness.ts';
+import { axe, browserTest, comeBack, tabTo } from './harness.ts';
 
 browserTest('submit: a fault is shown at its line, and a good file goes', async ({ page, server, base }) => {
   await page.goto(`${base}/submit`);
@@ -250,8 +250,7 @@ browserTest(
     const gone = server.world.jobs.get('93')!;
     server.live.change(gone, 'FAILED', 'while nobody looked', 'agent:gpu-4', 'RANK_FAILED');
     server.setAway(false);
-    await page.getByRole('button', { name: 'Try now' }).click();
-    await page.waitForSelector('[data-state=live]');
+    await comeBack(page);
     await page.waitForFunction(() => !document.querySelector('#row-93'));
     await page.getByText('The connection to imgd is lost').waitFor({ state: 'detached' });
   },

@@ -63,6 +63,13 @@ export function browserTest(
   });
 }
 
+/** By the button, unless it comes back by itself while the pointer is on its way, which takes the button along. */
+export async function comeBack(page: Page): Promise<void> {
+  const live = page.waitForSelector('[data-state=live]');
+  await Promise.any([page.getByRole('button', { name: 'Try now' }).click(), live]);
+  await live;
+}
+
 const MOST_TABS = 100;
 
 /** Goes on by the key Tab (or Shift+Tab) until the element has the focus. */

@@ -1,7 +1,7 @@
 // What imgd refuses, or cannot be asked, and pages of what is not there: said where it belongs, with a way on.
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import { axe, browserTest } from './harness.ts';
+import { axe, browserTest, comeBack } from './harness.ts';
 
 /** The next change of a job is refused, or not answered at all where there is no status. */
 async function refuse(page: Page, status: number, message = ''): Promise<void> {
@@ -75,8 +75,7 @@ browserTest('what could not be asked is said once, and no more once imgd is back
   assert.equal(await toasts.count(), 1);
   assert.equal(await axe(page), '');
   server.setAway(false);
-  await page.getByRole('button', { name: 'Try now' }).click();
-  await page.waitForSelector('[data-state=live]');
+  await comeBack(page);
   await toasts.waitFor({ state: 'detached' });
 }); // biome-ignore format: one argument
 
