@@ -102,10 +102,11 @@ std::string Describe(const Run& run, const RankExit& exit) {
   if (!exit.where.empty()) text += fmt::format(" at {}", exit.where);
   if (const auto* failure = FailureOf(run, exit.rank); failure != nullptr && !failure->message.empty()) {
     text += fmt::format(": {}", failure->message);
+  } else if (!exit.last_line.empty() && (exit.last_error_line.empty() || IsFromOutside(signal))) {
+    // Who was killed had no time to complain: what it said on standard error may be of long before.
+    text += fmt::format("; last log line: {}", exit.last_line);
   } else if (!exit.last_error_line.empty()) {
     text += fmt::format("; last error line: {}", exit.last_error_line);
-  } else if (!exit.last_line.empty()) {
-    text += fmt::format("; last log line: {}", exit.last_line);
   }
   return text;
 }

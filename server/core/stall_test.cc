@@ -274,7 +274,7 @@ TEST_F(WatchedGang, AKilledRankIsNamedWithWhereItWas) {
   RankPulse last = At(1, 4, seconds(0));
   last.last_line = "Step 9";
   cluster.Pulses("b", job, {last});
-  cluster.Ends("b", job, {Killed(1, 9)});
+  cluster.Ends("b", job, {Killed(1, 9, "bound to NUMA node 1")});  // standard error's last, of long before
   cluster.Ends("a", job, {ExitCode(0, 143)});
   EXPECT_THAT(
       cluster.Job(job).reason.text,

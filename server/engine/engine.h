@@ -19,6 +19,7 @@
 #include "server/engine/engine_meters.h"
 #include "server/engine/hub.h"
 #include "server/engine/log_patterns.h"
+#include "server/engine/orders.h"
 #include "server/engine/pace.h"
 #include "server/engine/place_checks.h"
 #include "server/engine/refusals.h"
@@ -38,119 +39,6 @@ class AgentLink {
   virtual void Close(Error why) = 0;
   /// The message handed over last is dealt with; the next may come.
   virtual void Handled() = 0;
-};
-
-/// A job that another one is to come after, as a person names it.
-struct AfterOrder {
-  std::string job;  ///< its number, or its name: the newest of that name that the same owner has
-  AfterEnd when = AfterEnd::kOk;
-};
-
-/// The jobs of a sweep, each with its file.
-struct SweepOrder {
-  SweepSubmission submission;
-  std::vector<std::string> files;  ///< as many as members
-};
-
-/// A data set that a job uses, and that a conversion was still to make when it was looked up.
-struct UnmadeSet {
-  std::string field;  ///< "data.train"
-  std::string name;
-  JobId made_by;
-};
-
-/// A job to be stored, or many.
-struct SubmitOrder {
-  Submission submission;         ///< of a sweep: its first job's
-  std::string yaml;              ///< of a sweep: as it was submitted
-  std::string idempotency_key;   ///< empty for none; a known one with the same content returns its job
-  std::optional<Error> refusal;  ///< why a new job is refused; a known key returns its job all the same
-  std::vector<AfterOrder> after;
-  std::optional<SweepOrder> sweep;
-  std::vector<UnmadeSet> unmade;                  ///< refused unless the job comes after what makes them
-  std::optional<std::vector<NotifyRule>> notify;  ///< who is told of it; nothing: whom the operator says
-  std::optional<DatasetRecord>
-      makes;             ///< of a conversion: the data set that has its name once it is COMPLETED
-  bool dry_run = false;  ///< everything is checked and nothing is stored
-};
-
-struct SubmitAnswer {
-  JobId job;  ///< of a sweep, the first
-  bool existed = false;
-  std::optional<JobRecord> record;   ///< as it was stored; nothing when it existed
-  uint64_t last_event = 0;           ///< its newest one's number, with the record
-  std::optional<SweepRecord> sweep;  ///< with the record
-  std::vector<Dependency> after;     ///< of a dry run
-};
-
-/// A name to be given to a data set, or taken away; or what its `owner` found who looked at `address`.
-struct DatasetOrder {
-  DatasetRecord record;  ///< only its name counts for removing; the engine sets the time
-  bool replace = false;  ///< the name may stand for another address
-  bool remove = false;
-  std::optional<v1::DatasetFacts> facts = std::nullopt;
-};
-
-struct DatasetAnswer {
-  DatasetRecord record;
-  bool existed = false;  ///< with the same address
-};
-
-/// A run that somebody started by hand begins to report.
-struct HandStartOrder {
-  HandStart start;
-  std::string yaml;
-  std::string idempotency_key;  ///< never empty; a known one with the same content returns its job
-};
-
-/// What it reports: its rank 0's events by number. None: a sign of life.
-struct HandReport {
-  JobId job;
-  std::string token;  ///< name of the token that it was sent with
-  google::protobuf::RepeatedPtrField<v1::TrainerEvent> events;
-};
-
-struct HandAnswer {
-  JobId job;
-  uint64_t sequence = 0;  ///< of the last event that is stored
-  bool existed = false;   ///< of a start: nothing new was stored
-};
-
-/// A token to be made, or taken back.
-struct TokenOrder {
-  TokenRecord record;  ///< only its name counts for taking back; the engine sets the time of its making
-  int64_t ttl_ms = 0;  ///< 0: for ever
-  bool remove = false;
-  std::string actor = {};  ///< who asks, a name
-};
-
-/// What became of an AdmissionOrder.
-struct AdmissionAnswer {
-  JoinTokenRecord token;  ///< of the orders about tokens
-  NodeKeyRecord key;      ///< of the others
-};
-
-/// What somebody asks of a job, as Reactor's function of the same name.
-struct JobOrder {
-  enum class What { kPause, kResume, kMove, kPriority, kTimeLimit } what = What::kPause;
-  JobId job;
-  std::string actor;
-  int priority = 0;            ///< of kPriority
-  TimeLimitChange time_limit;  ///< of kTimeLimit
-};
-
-/// Where a rank runs.
-struct RankSite {
-  NodeId node;
-  Generation generation;
-};
-
-/// What somebody asks of a node.
-struct NodeOrder {
-  enum class What { kCordon, kDrain, kUncordon, kUndrain, kForget } what = What::kCordon;
-  NodeId node;
-  std::string reason;  ///< of kCordon and kDrain
-  std::string actor;
 };
 
 v1::LogMatch ToProto(const LogMatch& match);
@@ -326,10 +214,13 @@ class Engine {
   uint64_t PublishedEvent(JobId job) const { return events_.Version(job); }
 
  private:
-  struct SubmitInput {
-    SubmitOrder order;
-    std::function<void(Result<SubmitAnswer>)> done;
+  /// What is asked for, and who gets the answer.
+  template <typename Order, typename Answer>
+  struct Question {
+    Order order;
+    std::function<void(Answer)> done;
   };
+  using SubmitInput = Question<SubmitOrder, Result<SubmitAnswer>>;
   struct CancelInput {
     JobId job;
     bool checkpoint_first;
@@ -349,10 +240,7 @@ class Engine {
     JobId job;
     std::string actor;
   };
-  struct DeleteInput {
-    JobDeletion order;
-    std::function<void(Status)> done;
-  };
+  using DeleteInput = Question<JobDeletion, Status>;
   struct ProfileInput {
     JobId job;
     uint32_t rank;
@@ -370,58 +258,28 @@ class Engine {
   struct MeasureInput {
     std::function<void(Result<EngineFigures>)> done;
   };
-  struct JobOrderInput {
-    JobOrder order;
-    std::function<void(Status)> done;
-  };
-  struct NodeOrderInput {
-    NodeOrder order;
-    std::function<void(Status)> done;
-  };
-  struct DatasetInput {
-    DatasetOrder order;
-    std::function<void(Result<DatasetAnswer>)> done;
-  };
-  struct TokenInput {
-    TokenOrder order;
-    std::function<void(Result<TokenRecord>)> done;
-  };
-  struct SettingsInput {
-    SettingsOrder order;
-    std::function<void(Status)> done;
-  };
+  using JobOrderInput = Question<JobOrder, Status>;
+  using NodeOrderInput = Question<NodeOrder, Status>;
+  using DatasetInput = Question<DatasetOrder, Result<DatasetAnswer>>;
+  using TokenInput = Question<TokenOrder, Result<TokenRecord>>;
+  using SettingsInput = Question<SettingsOrder, Status>;
   /// A thing of which there is nothing but its event; none where the text is empty.
-  struct NoteInput {
-    imgd::AppendDecision order;
-    std::function<void(Status)> done;
-  };
+  using NoteInput = Question<imgd::AppendDecision, Status>;
   struct RankOrder {
     JobId job;
     uint32_t rank;
   };
-  struct RankInput {
-    RankOrder order;
-    std::function<void(Result<RankSite>)> done;
-  };
+  using RankInput = Question<RankOrder, Result<RankSite>>;
   struct TellOrder {
     NodeId node;
     v1::ConnectResponse message;
   };
-  struct TellInput {
-    TellOrder order;
-    std::function<void(Result<std::string>)> done;
-  };
-  struct AdmissionInput {
-    AdmissionOrder order;
-    std::function<void(Result<AdmissionAnswer>)> done;
-  };
+  using TellInput = Question<TellOrder, Result<std::string>>;
+  using AdmissionInput = Question<AdmissionOrder, Result<AdmissionAnswer>>;
   struct SettledInput {
     std::vector<std::string> notices;
   };
-  struct HandStartInput {
-    HandStartOrder order;
-    std::function<void(Result<HandAnswer>)> done;
-  };
+  using HandStartInput = Question<HandStartOrder, Result<HandAnswer>>;
   struct HandReportInput {
     HandReport report;
     std::function<void(Result<HandAnswer>)> done;
