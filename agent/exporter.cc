@@ -71,7 +71,8 @@ NodeSnapshot Exporter::Snapshot() const {
                          .ranks = meter->second.ranks(),
                          .trains = run->spec().Trains(),
                          .devices = devices,
-                         .has_rank_0 = run->spec().first_rank == 0});
+                         .has_rank_0 = run->spec().first_rank == 0,
+                         .ranks_elsewhere = run->spec().world_size - run->spec().local_world_size});
   }
   node.machine = ReadNodeFigures(state_dir_);
   if (gpus_ != nullptr) {

@@ -11,6 +11,7 @@
 namespace imgd {
 namespace {
 
+using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -75,14 +76,20 @@ TEST_F(ExporterTest, ALiveRunIsShownAndAnEndedOneIsNot) {
   Report(0, 1, 640);
   Report(1, 1, 64);
   ASSERT_TRUE(UntilImages(704));
+  auto shown = exporter_->Snapshot();
+  EXPECT_FALSE(shown.runs[0].has_rank_0) << "it has ranks 1 and 2 of 3";
+  EXPECT_EQ(shown.runs[0].ranks_elsewhere, 1);
   const auto text = Scrape();
-  EXPECT_THAT(text, HasSubstr("imgd_job_ranks{cluster=\"\",job_id=\"7\",generation=\"1\"} 2"));
-  EXPECT_THAT(text, HasSubstr("stage=\"decode\"} 4"));
+  EXPECT_THAT(text, AllOf(HasSubstr("imgd_node_ranks 2\n"), Not(HasSubstr("imgd_job"))));
+  shown.runs[0].has_rank_0 = true;
+  EXPECT_THAT(ToMetricsText(shown),
+              AllOf(HasSubstr("imgd_job_ranks{cluster=\"\",job_id=\"7\",generation=\"1\"} 3"),
+                    HasSubstr("stage=\"decode\"} 6")));
   node_.acknowledge = false;  // so that its folder stays
   node_.Stop(7, 1, 200);
   ASSERT_TRUE(node_.UntilGone(7, 1));
   EXPECT_THAT(exporter_->Snapshot().runs, IsEmpty()) << "at once";
-  EXPECT_THAT(Scrape(), Not(HasSubstr("imgd_job")));
+  EXPECT_THAT(Scrape(), HasSubstr("imgd_node_ranks 0\n"));
 }
 
 TEST_F(ExporterTest, TellsWhereOthersFindIt) {

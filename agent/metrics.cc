@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -27,31 +28,35 @@ const RankFigures* FurthestRank(const LiveRun& run) {
   return furthest;
 }
 
-/// The latest report of the whole gang, on rank 0's node alone, so that it is there once.
-const RankFigures* GangReport(const LiveRun& run) { return run.has_rank_0 ? FurthestRank(run) : nullptr; }
+/// How many times this node's part the whole gang is.
+double GangOverNode(const LiveRun& run) {
+  return 1 + static_cast<double>(run.ranks_elsewhere) /
+                 static_cast<double>(std::max<size_t>(run.ranks.size(), 1));
+}
 
-/// A command has trained on no image, which is not the same as on none so far.
+/// Over the gang, whose ranks elsewhere are taken to be as those here. A command has trained on no image,
+/// which is not the same as on none so far.
 MaybeValue SumOf(const LiveRun& run, double RankFigures::*figure) {
   if (!run.trains && FurthestRank(run) == nullptr) return std::nullopt;
   double sum = 0;
   for (const auto& rank : run.ranks) sum += rank.*figure;
-  return sum;
+  return sum * GangOverNode(run);
 }
 
 MaybeValue StepOf(const LiveRun& run) {
-  const auto* rank = GangReport(run);
+  const auto* rank = FurthestRank(run);
   return rank == nullptr ? MaybeValue() : static_cast<double>(rank->step);
 }
 
 /// A figure of the latest report.
 template <double RankFigures::*figure>
 MaybeValue LatestOf(const LiveRun& run) {
-  const auto* rank = GangReport(run);
+  const auto* rank = FurthestRank(run);
   return rank == nullptr ? MaybeValue() : rank->*figure;
 }
 
 MaybeValue LeftOf(const LiveRun& run) {
-  const auto* rank = GangReport(run);
+  const auto* rank = FurthestRank(run);
   return rank == nullptr || !(rank->eta_seconds > 0) ? MaybeValue() : rank->eta_seconds;
 }
 
@@ -89,12 +94,12 @@ MaybeValue SpeedOf(const LiveRun& run) {
 }
 
 MaybeValue SlowestRankOf(const LiveRun& run) {
-  const auto* rank = GangReport(run);
+  const auto* rank = FurthestRank(run);
   return rank == nullptr || rank->spread.ranks() == 0 ? MaybeValue() : rank->spread.slowest_rank();
 }
 
 MaybeValue SlownessOf(const LiveRun& run) {
-  const auto* rank = GangReport(run);
+  const auto* rank = FurthestRank(run);
   if (rank == nullptr || !(rank->spread.own_mean_seconds() > 0)) return MaybeValue();
   return rank->spread.own_most_seconds() / rank->spread.own_mean_seconds();
 }
@@ -104,14 +109,14 @@ using Extent = std::optional<std::array<double, 3>>;
 constexpr const char* kExtent[] = {"min", "mean", "max"};
 
 Extent OwnWorkOf(const LiveRun& run, const NodeSnapshot&) {
-  const auto* rank = GangReport(run);
+  const auto* rank = FurthestRank(run);
   if (rank == nullptr || rank->spread.ranks() == 0) return std::nullopt;
   const auto& of = rank->spread;
   return std::array{of.own_least_seconds(), of.own_mean_seconds(), of.own_most_seconds()};
 }
 
 Extent WaitOf(const LiveRun& run, const NodeSnapshot&) {
-  const auto* rank = GangReport(run);
+  const auto* rank = FurthestRank(run);
   if (rank == nullptr || rank->spread.ranks() == 0) return std::nullopt;
   const auto& of = rank->spread;
   return std::array{of.wait_least_seconds(), of.wait_mean_seconds(), of.wait_most_seconds()};
@@ -140,7 +145,8 @@ constexpr ExtentMetric kExtentMetrics[] = {
      "A step's time that the ranks of the whole gang worked themselves, in the latest report.", OwnWorkOf},
     {"imgd_job_rank_wait_seconds",
      "A step's time that the ranks of the whole gang waited for one another, in the latest report.", WaitOf},
-    {"imgd_job_gpu_busy_ratio", "Share of time that a kernel ran on this node's GPUs of the job.", BusyOf},
+    {"imgd_job_gpu_busy_ratio", "Share of time that a kernel ran on the job's GPUs on rank 0's node.",
+     BusyOf},
 };
 
 struct RunMetric {
@@ -151,8 +157,10 @@ struct RunMetric {
 };
 
 constexpr RunMetric kRunMetrics[] = {
-    {"imgd_job_ranks", MetricType::Gauge, "Ranks of the job that run on this node.",
-     [](const LiveRun& run) { return MaybeValue(run.running_ranks); }},
+    {"imgd_job_ranks", MetricType::Gauge, "Ranks of the job, while one runs on rank 0's node.",
+     [](const LiveRun& run) {
+       return MaybeValue(run.running_ranks > 0 ? run.running_ranks + run.ranks_elsewhere : 0);
+     }},
     {"imgd_job_step", MetricType::Gauge,
      "Optimiser steps done since the job's beginning, over all its starts.", StepOf},
     {"imgd_job_loss", MetricType::Gauge, "Mean training loss over the whole gang, in the latest report.",
@@ -166,31 +174,31 @@ constexpr RunMetric kRunMetrics[] = {
      LatestOf<&RankFigures::learning_rate>},
     {"imgd_job_left_seconds", MetricType::Gauge, "Time to the end of the training at its present speed.",
      LeftOf},
-    {"imgd_job_validation_loss", MetricType::Gauge, "Mean loss of the latest validation pass; rank 0's node.",
+    {"imgd_job_validation_loss", MetricType::Gauge, "Mean loss of the latest validation pass.",
      ValidationOf<&RankFigures::Validation::loss>},
     {"imgd_job_validation_top1_ratio", MetricType::Gauge,
-     "Share of validation images whose class was found in that pass; rank 0's node.",
+     "Share of validation images whose class was found in that pass.",
      ValidationOf<&RankFigures::Validation::top1>},
     {"imgd_job_checkpoint_timestamp_seconds", MetricType::Gauge,
-     "When this start's latest checkpoint was complete, since 1970 UTC; rank 0's node.",
+     "When this start's latest checkpoint was complete, since 1970 UTC.",
      CheckpointOf<&RankFigures::Written::time_seconds>},
     {"imgd_job_checkpoint_bytes", MetricType::Gauge, "Size of that checkpoint.",
      CheckpointOf<&RankFigures::Written::bytes>},
     {"imgd_job_checkpoint_write_seconds", MetricType::Gauge,
      "Time that writing that checkpoint took, beside the training.", WriteSecondsOf},
     {"imgd_job_h2d_seconds_total", MetricType::Counter,
-     "Time that copying batches to the GPUs of this node's ranks took, beside the computing.", CopySecondsOf},
+     "Time that copying batches to the GPUs took, beside the computing, summed over the ranks.",
+     CopySecondsOf},
     {"imgd_job_images_total", MetricType::Counter,
-     "Images that this node's ranks trained on, each as often as it was seen.",
+     "Images that the ranks trained on, each as often as it was seen.",
      [](const LiveRun& run) { return SumOf(run, &RankFigures::images); }},
     {"imgd_job_images_per_second", MetricType::Gauge,
-     "Training speed of this node's ranks in their latest report, without validation and checkpoints.",
-     SpeedOf},
+     "Training speed of all ranks in the latest report, without validation and checkpoints.", SpeedOf},
     {"imgd_job_loader_images_total", MetricType::Counter,
-     "Images that the data loaders of this node's ranks made for training.",
+     "Images that the ranks' data loaders made for training.",
      [](const LiveRun& run) { return SumOf(run, &RankFigures::loader_images); }},
     {"imgd_job_input_wait_seconds_total", MetricType::Counter,
-     "Time that training stood still since no batch was ready, summed over this node's ranks.",
+     "Time that training stood still since no batch was ready, summed over the ranks.",
      [](const LiveRun& run) { return SumOf(run, &RankFigures::wait_seconds); }},
     {"imgd_job_slowest_rank", MetricType::Gauge,
      "Rank of the whole gang whose own work took longest, in the latest report.", SlowestRankOf},
@@ -296,10 +304,10 @@ void AddStages(const std::vector<LiveRun>& runs, const char* label, std::span<co
   }
 }
 
-void AddExtents(const NodeSnapshot& node, MetricFamilies& families) {
+void AddExtents(const std::vector<LiveRun>& runs, const NodeSnapshot& node, MetricFamilies& families) {
   for (const auto& metric : kExtentMetrics) {
     families.Begin(metric.name, MetricType::Gauge, metric.help);
-    for (const auto& run : node.runs) {
+    for (const auto& run : runs) {
       const Extent extent = metric.value(run, node);
       for (size_t i = 0; extent && i < extent->size(); ++i) {
         auto labels = LabelsOf(run.key);
@@ -310,20 +318,22 @@ void AddExtents(const NodeSnapshot& node, MetricFamilies& families) {
   }
 }
 
+/// Those of rank 0's node alone, so that a job is shown once, however many nodes it is on.
 void AddRuns(const NodeSnapshot& node, MetricFamilies& families) {
-  const auto& runs = node.runs;
+  std::vector<LiveRun> runs;
+  std::ranges::copy_if(node.runs, std::back_inserter(runs), &LiveRun::has_rank_0);
   for (const auto& metric : kRunMetrics) {
     families.Begin(metric.name, metric.type, metric.help);
     for (const auto& run : runs) families.Add(LabelsOf(run.key), metric.value(run));
   }
   families.Begin("imgd_job_loader_seconds_total", MetricType::Counter,
-                 "Where the time of the data loaders' threads went, summed over those of this node's ranks.");
+                 "Where the time of the data loaders' threads went, summed over those of all ranks.");
   AddStages(runs, "stage", kLoaderStages, families);
   families.Begin("imgd_job_step_seconds_total", MetricType::Counter,
-                 "Where the time of training steps went, summed over this node's ranks; communication is "
+                 "Where the time of training steps went, summed over the ranks; communication is "
                  "waiting for other ranks.");
   AddStages(runs, "part", kStepParts, families);
-  AddExtents(node, families);
+  AddExtents(runs, node, families);
 }
 
 MetricLabels LabelsOf(const v1::Device& gpu) {
@@ -378,6 +388,13 @@ void AddGpus(const NodeSnapshot& node, MetricFamilies& families) {
   }
 }
 
+void AddNodesRanks(const std::vector<LiveRun>& runs, MetricFamilies& families) {
+  uint32_t ranks = 0;
+  for (const auto& run : runs) ranks += run.running_ranks;
+  families.Begin("imgd_node_ranks", MetricType::Gauge, "Ranks that run on this node, of all jobs.");
+  families.Add({}, ranks);
+}
+
 void AddMachine(const NodeFigures& node, MetricFamilies& families) {
   families.Begin("imgd_node_cpu_seconds_total", MetricType::Counter,
                  "Time of all processors, since the machine was started.");
@@ -405,6 +422,7 @@ std::vector<MetricFamily> ToFamilies(const NodeSnapshot& node) {
   MetricFamilies families;
   AddRuns(node, families);
   AddGpus(node, families);
+  AddNodesRanks(node.runs, families);
   AddMachine(node.machine, families);
   return families.Take();
 }

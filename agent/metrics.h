@@ -22,7 +22,8 @@ struct LiveRun {
   std::vector<RankFigures> ranks;   ///< this node's
   bool trains = true;               ///< it is no command or server, whose ranks report nothing
   std::set<uint32_t> devices = {};  ///< this node's that it has, by index
-  bool has_rank_0 = true;           ///< its node shows what is of the whole gang
+  bool has_rank_0 = true;           ///< its node shows the job, and no other
+  uint32_t ranks_elsewhere = 0;     ///< of the gang, on other nodes
 };
 
 /// All that /metrics shows, taken at one moment.

@@ -315,8 +315,9 @@ TEST(Metrics, OfACommandThereIsNothingButItsRanks) {
   NodeSnapshot node;
   node.runs.push_back({{JobId(7), Generation(1), "c1"}, 2, {RankFigures(), RankFigures()}, /*trains=*/false});
   const auto families = ToFamilies(node);
-  ASSERT_THAT(families, SizeIs(1));
+  ASSERT_THAT(families, SizeIs(2));
   EXPECT_EQ(families[0].name, "imgd_job_ranks");
+  EXPECT_EQ(families[1].name, "imgd_node_ranks");
 }
 
 TEST(Metrics, KeepToTheRules) {
@@ -349,40 +350,28 @@ TEST(Metrics, KeepToTheRules) {
   EXPECT_LE(series_of_node, 60);
 }
 
-TEST(Metrics, WhatIsOfTheWholeGangIsOnTheNodeOfRank0Alone) {
-  NodeSnapshot first = FullNode();
-  NodeSnapshot second = FullNode();
-  for (auto& run : second.runs) {
-    run.has_rank_0 = false;
-    for (auto& rank : run.ranks) rank.validation = std::nullopt, rank.checkpoint = std::nullopt;
-  }
-  const auto series_of_job = [](const NodeSnapshot& node) {
-    std::map<std::string, int> names;
-    for (const auto& family : ToFamilies(node)) {
-      for (const auto& metric : family.metric) {
-        for (const auto& label : metric.label) {
-          if (label.name == "job_id" && label.value == "7") ++names[family.name];
-        }
-      }
-    }
-    return names;
+TEST(Metrics, AJobIsOnTheNodeOfRank0AloneForAllItsRanks) {
+  NodeSnapshot node;
+  node.runs.push_back({{JobId(7), Generation(2), "c1"}, 2, {Rank(100, 640), Rank(100, 640)}});
+  const auto value = [&node](const char* name) {
+    const auto series = SeriesOf(node, name);
+    return series.size() == 1 ? series[0].second : -1;
   };
-  const auto on_first = series_of_job(first);
-  const auto on_second = series_of_job(second);
-  EXPECT_THAT(on_second,
-              UnorderedElementsAre(
-                  Pair("imgd_job_ranks", 1), Pair("imgd_job_images_total", 1),
-                  Pair("imgd_job_images_per_second", 1), Pair("imgd_job_h2d_seconds_total", 1),
-                  Pair("imgd_job_loader_images_total", 1), Pair("imgd_job_loader_bytes_total", 1),
-                  Pair("imgd_job_loader_seconds_total", 4), Pair("imgd_job_input_wait_seconds_total", 1),
-                  Pair("imgd_job_step_seconds_total", 5), Pair("imgd_job_gpu_busy_ratio", 3)))
-      << "19, as docs/metrics.md says: what is of the node's own ranks";
-  for (const auto& [name, count] : on_second) EXPECT_EQ(on_first.at(name), count) << name;
-  EXPECT_EQ(on_first.size(), on_second.size() + 15) << "loss, epoch, the slowest rank, ...";
+  const double alone = value("imgd_job_images_total");
+  const double waited = value("imgd_job_input_wait_seconds_total");
+  node.runs[0].ranks_elsewhere = 6;
+  EXPECT_EQ(value("imgd_job_ranks"), 8);
+  EXPECT_EQ(value("imgd_job_images_total"), 4 * alone) << "ranks elsewhere train on as many";
+  EXPECT_EQ(value("imgd_job_input_wait_seconds_total"), 4 * waited);
+  EXPECT_EQ(value("imgd_node_ranks"), 2);
+  node.runs[0].has_rank_0 = false;
+  for (const auto& family : ToFamilies(node))
+    EXPECT_FALSE(family.name.starts_with("imgd_job_")) << family.name;
+  EXPECT_EQ(value("imgd_node_ranks"), 2) << "of the node, not of a job";
 }
 
 TEST(Metrics, WhatNobodyKnowsIsLeftOut) {
-  EXPECT_EQ(ToMetricsText({}), "");
+  EXPECT_THAT(ToFamilies({}), SizeIs(1)) << "that no rank runs is known";
   NodeSnapshot node;
   node.runs.push_back({{JobId(7), Generation(1), "c1"}, 1, {RankFigures()}});
   EXPECT_THAT(SeriesOf(node, "imgd_job_images_total"), ElementsAre(Pair(testing::_, 0)));

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/checkpoint_ref.h"
@@ -30,12 +31,33 @@ struct DeleteOptions {
   bool force = false;
 };
 
-std::string MarksOf(const CheckpointSummary& summary) {
-  if (summary.best && summary.pinned) return "best, pinned";
-  return summary.best ? "best" : summary.pinned ? "pinned" : "";
+/// Why each stays, in imgd's words, by path: it knows the job file's rule. Nothing of a folder alone.
+using KeptAs = std::map<std::string, std::vector<std::string>>;
+
+KeptAs AskWhyKept(Context& context, const CheckpointFolder& folder) {
+  KeptAs out;
+  if (!folder.job) return out;
+  const auto client = context.client();
+  if (!client) return out;
+  const auto told = (*client)->ListCheckpoints(folder.job->id());
+  if (!told) return out;  // an imgd of before; what the folder itself tells is there
+  for (const auto& one : told->checkpoints())
+    out[one.checkpoint().path()] = {one.kept_as().begin(), one.kept_as().end()};
+  return out;
 }
 
-std::vector<Cell> CheckpointRow(const CheckpointSummary& summary, bool wide, int64_t now_us) {
+/// With what the folder itself tells, which is newer.
+std::vector<std::string> WhyKept(const CheckpointSummary& summary, const KeptAs& kept_as) {
+  const auto told = kept_as.find(summary.ref.path.native());
+  auto out = told == kept_as.end() ? std::vector<std::string>() : told->second;
+  std::erase_if(out, [](const std::string& why) { return why == "best" || why == "pinned"; });
+  if (summary.best) out.push_back("best");
+  if (summary.pinned) out.push_back("pinned");
+  return out;
+}
+
+std::vector<Cell> CheckpointRow(const CheckpointSummary& summary, const KeptAs& kept_as, bool wide,
+                                int64_t now_us) {
   const auto& score = summary.score;
   std::vector<Cell> row = {Cell(std::to_string(summary.ref.generation)),
                            Cell(std::to_string(summary.ref.step)),
@@ -43,7 +65,7 @@ std::vector<Cell> CheckpointRow(const CheckpointSummary& summary, bool wide, int
                            Cell(score ? HumanPercent(score->top1) : ""),
                            Cell(HumanBytes(summary.size_bytes)),
                            Cell(HumanAge(now_us, summary.written_us)),
-                           Cell(MarksOf(summary))};
+                           Cell(fmt::format("{}", fmt::join(WhyKept(summary, kept_as), ", ")))};
   if (wide) {
     row.insert(row.end(),
                {Cell(score ? HumanPercent(score->top5) : ""), Cell(score ? HumanLoss(score->loss) : ""),
@@ -53,7 +75,8 @@ std::vector<Cell> CheckpointRow(const CheckpointSummary& summary, bool wide, int
   return row;
 }
 
-void PrintCheckpoints(Context& context, const std::vector<CheckpointSummary>& all, bool wide) {
+void PrintCheckpoints(Context& context, const std::vector<CheckpointSummary>& all, const KeptAs& kept_as,
+                      bool wide) {
   std::vector<Column> columns = {{"GENERATION", true}, {"STEP", true}, {"EPOCH", true}, {"TOP-1", true},
                                  {"SIZE", true},       {"AGE", true},  {"KEPT AS"}};
   if (wide) {
@@ -67,7 +90,7 @@ void PrintCheckpoints(Context& context, const std::vector<CheckpointSummary>& al
   }
   Table table(std::move(columns));
   const int64_t now_us = NowMicros();
-  for (const auto& summary : all) table.Add(CheckpointRow(summary, wide, now_us));
+  for (const auto& summary : all) table.Add(CheckpointRow(summary, kept_as, wide, now_us));
   table.Print(context.out(), context.terminal());
 }
 
@@ -82,12 +105,16 @@ int RunCheckpoints(Context& context, const ListOptions& options) {
     if (!all) return context.Fail({all.error()});
     shown = std::move(*all);
   }
+  const KeptAs kept_as = AskWhyKept(context, *folder);
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
     auto document = nlohmann::ordered_json::array();
-    for (const auto& summary : shown) document.push_back(CheckpointJson(summary));
+    for (const auto& summary : shown) {
+      document.push_back(CheckpointJson(summary));
+      document.back()["kept_as"] = WhyKept(summary, kept_as);
+    }
     PrintDocument(context.out(), document, options.format);
   } else if (!shown.empty()) {
-    PrintCheckpoints(context, shown, options.format == OutputFormat::kWide);
+    PrintCheckpoints(context, shown, kept_as, options.format == OutputFormat::kWide);
   } else {
     context.Say(fmt::format("no complete checkpoints in {}", folder->root().native()));
   }

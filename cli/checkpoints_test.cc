@@ -113,6 +113,28 @@ TEST_F(Checkpoints, AreListedWithWhatIsKnownOfThem) {
   EXPECT_TRUE(json[1]["best"]);
 }
 
+TEST_F(Checkpoints, OfAJobSayWhyTheyStayInImgdsWords) {
+  Validate(Write(1, 10, {1, 2}), 10, 0.75);
+  Write(1, 20, {1, 2});
+  daemon_.PutJob(Job(v1::JOB_STATE_RUNNING));
+  v1::ListCheckpointsResponse told;
+  for (const uint64_t step : {20, 10}) {
+    auto& one = *told.add_checkpoints();
+    one.mutable_checkpoint()->set_path(root_ / fmt::format("g1/step{}", step));
+    one.add_kept_as(step == 20 ? "last" : "newest 2");
+    one.add_kept_as(fmt::format("every {} steps", 10));
+  }
+  daemon_.PutCheckpoints(told);
+  const auto lines = Lines(RunIt({"checkpoints", "rn18"}).out);
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_THAT(lines[1], ContainsRegex("last, every 10 steps$"));
+  EXPECT_THAT(lines[2], ContainsRegex("newest 2, every 10 steps, best$"));
+  const auto json = nlohmann::json::parse(RunIt({"checkpoints", "12", "-o", "json"}).out);
+  EXPECT_EQ(json[0]["kept_as"], nlohmann::json::parse(R"(["last", "every 10 steps"])"));
+  const auto of_folder = nlohmann::json::parse(RunIt({"checkpoints", root_, "-o", "json"}).out);
+  EXPECT_EQ(of_folder[1]["kept_as"], nlohmann::json::parse(R"(["best"])"));
+}
+
 TEST_F(Checkpoints, InABucketAreFoundByAddressAndThroughTheDaemon) {
   FakeS3 s3;
   const std::string root = PutInBucket(s3);

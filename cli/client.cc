@@ -219,6 +219,15 @@ Reply<v1::GetMetricsResponse> Client::GetMetrics(const v1::GetMetricsRequest& re
                                           });
 }
 
+Reply<v1::ListCheckpointsResponse> Client::ListCheckpoints(uint64_t job) {
+  v1::ListCheckpointsRequest request;
+  request.set_id(job);
+  return CallOnce<v1::ListCheckpointsResponse>(
+      timeout_, [&](Connection& connection, auto* context, auto* response) {
+        return connection.jobs->ListCheckpoints(context, request, response);
+      });
+}
+
 Reply<v1::DeleteJobResponse> Client::DeleteJob(const v1::DeleteJobRequest& request) {
   return CallOnce<v1::DeleteJobResponse>(timeout_,
                                          [&](Connection& connection, auto* context, auto* response) {

@@ -71,6 +71,7 @@ class Client {
   Reply<v1::DeleteJobResponse> DeleteJob(const v1::DeleteJobRequest& request);
   Reply<v1::ListLogsResponse> ListLogs(const v1::ListLogsRequest& request);
   Reply<v1::GetMetricsResponse> GetMetrics(const v1::GetMetricsRequest& request);
+  Reply<v1::ListCheckpointsResponse> ListCheckpoints(uint64_t job);
   /// With `on_retry` it is asked again in an outage, as CancelJob is.
   Reply<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request,
                                        const std::function<void()>& on_retry = {});

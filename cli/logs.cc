@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/format.h"
 #include "cli/job_ref.h"
+#include "cli/log_text.h"
 #include "cli/serialize.h"
 #include "cli/watch.h"
 #include "cli/words.h"
@@ -70,7 +71,7 @@ class LogPrinter {
                    color)
           << ' ';
     }
-    out << line.text() << '\n';
+    out << LogText(line.text(), color) << '\n';
   }
 
   Context& context_;

@@ -62,6 +62,11 @@ TEST_F(Logs, AsYamlAreADocumentForALine) {
   EXPECT_EQ(documents[1]["text"].as<std::string>(), "training");
 }
 
+TEST_F(Logs, WhatAProgramWroteDoesNothingToTheTerminal) {
+  daemon_.AddLine(12, Line(0, 3, "\x1b]0;title\x07\x1b[31mred\x1b[2J"));
+  EXPECT_THAT(RunLogs({"12", "--rank", "0"}).out, testing::EndsWith("\nred\n"));
+}
+
 TEST_F(Logs, ASearchGoesBackPageByPageAndSaysWhatItLeavesOut) {
   for (uint64_t n = 3; n <= 7; ++n) daemon_.AddLine(12, Line(0, n, fmt::format("NaN at {}", n)));
   auto done = RunLogs({"12", "--rank", "0", "--contains", "nan"});

@@ -28,6 +28,14 @@ class Dots {
   /// `y` from the bottom.
   void Set(int x, int y) { on_[Index(x, height_ - 1 - y)] = true; }
 
+  /// A square of dots, as high as a line, about `x` and `y`.
+  void Mark(int x, int y) {
+    for (int dx = 0; dx < across_; ++dx) {
+      const int at = std::min(x + dx, width_ - 1);
+      SetColumn(at, std::max(y - down_ / 2, 0), std::min(y + (down_ - 1) / 2, height_ - 1));
+    }
+  }
+
   void SetColumn(int x, int from, int to) {
     for (int y = std::min(from, to); y <= std::max(from, to); ++y) Set(x, y);
   }
@@ -113,6 +121,11 @@ void DrawCurve(const std::vector<CurvePoint>& points, const Scale& scale, Dots& 
   const auto column = [&](double x) {
     return span > 0 ? static_cast<int>(std::lround((x - first) / span * (dots.width() - 1))) : 0;
   };
+  if (std::ranges::count_if(points, IsDrawn) == 1) {
+    // A single dot would hardly be seen.
+    const auto& only = *std::ranges::find_if(points, IsDrawn);
+    dots.Mark(column(only.x), scale.Level(only.last, dots.height()));
+  }
   const CurvePoint* before = nullptr;
   for (const auto& point : points) {
     if (!IsDrawn(point)) {

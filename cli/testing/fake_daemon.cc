@@ -321,6 +321,14 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status ListCheckpoints(grpc::ServerContext*, const v1::ListCheckpointsRequest* request,
+                               v1::ListCheckpointsResponse* response) override {
+    const std::lock_guard lock(mutex);
+    if (!jobs.contains(request->id())) return NoJob(request->id());
+    *response = checkpoints;
+    return grpc::Status::OK;
+  }
+
   /// The losses of the job's steps, whatever is asked for.
   grpc::Status GetMetrics(grpc::ServerContext*, const v1::GetMetricsRequest* request,
                           v1::GetMetricsResponse* response) override {
@@ -366,6 +374,7 @@ struct FakeDaemon::State final : public v1::JobService::Service {
   std::vector<v1::Sweep> sweeps;
   std::vector<v1::ListJobsRequest> lists;
   std::vector<v1::GetMetricsRequest> metrics;
+  v1::ListCheckpointsResponse checkpoints;
   std::vector<v1::WatchJobRequest> watches;
   std::vector<v1::ChangeJobRequest> changes;
   std::vector<v1::SetAsideNodeRequest> set_asides;
@@ -428,6 +437,11 @@ std::vector<v1::GetMetricsRequest> FakeDaemon::metrics() const {
 std::vector<v1::CancelSweepRequest> FakeDaemon::sweep_cancels() const {
   const std::lock_guard lock(state_->mutex);
   return state_->sweep_cancels;
+}
+
+void FakeDaemon::PutCheckpoints(const v1::ListCheckpointsResponse& checkpoints) {
+  const std::lock_guard lock(state_->mutex);
+  state_->checkpoints = checkpoints;
 }
 
 void FakeDaemon::SetWarning(const std::string& warning) {

@@ -47,6 +47,9 @@ class FakeDaemon {
   /// Appends the event with the next number.
   void AddDecision(v1::Event event);
 
+  /// What it answers about the checkpoints of every job.
+  void PutCheckpoints(const v1::ListCheckpointsResponse& checkpoints);
+
   /// What its answers say is wrong with the daemon itself.
   void SetWarning(const std::string& warning);
 

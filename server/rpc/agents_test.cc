@@ -49,6 +49,7 @@ TEST_F(RpcTest, AJobGoesFromSubmitToItsEnd) {
   const auto job = Get(id).job();
   EXPECT_EQ(job.last_step().step(), 20u);
   EXPECT_EQ(job.last_checkpoint().path(), "/c/g1/step10");
+  EXPECT_EQ(job.last_checkpoint().write_seconds(), 2.5);
   EXPECT_EQ(job.last_event_number(), last);
   EXPECT_EQ(job.owner(), "ada");
   EXPECT_EQ(job.job_yaml(), kJob);

@@ -211,6 +211,14 @@ Result<v1::Job> FullJob(const JobRow& row, const ClusterView& view, Reader& read
   if (step) out.mutable_last_step()->ParseFromString(step->payload);
   IMGD_ASSIGN(const auto epoch, reader.Latest(row.job.id, EventKind::kEpoch));
   if (epoch) out.mutable_last_epoch()->ParseFromString(epoch->payload);
+  if (out.has_last_checkpoint()) {
+    // How long it took is in its report alone.
+    IMGD_ASSIGN(const auto reported, reader.Latest(row.job.id, EventKind::kCheckpoint));
+    v1::CheckpointWritten written;
+    if (reported && written.ParseFromString(reported->payload) &&
+        written.path() == out.last_checkpoint().path())
+      out.mutable_last_checkpoint()->set_write_seconds(written.write_seconds());
+  }
   IMGD_ASSIGN(const auto number, reader.LastEventNumber(row.job.id));
   out.set_last_event_number(number);
   return out;

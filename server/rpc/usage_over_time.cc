@@ -31,6 +31,21 @@ double WeightOf(const StartUse& start, int64_t from, int64_t until) {
   return static_cast<double>(std::max<int64_t>(until - from, 0)) * std::max<uint32_t>(start.ranks, 1);
 }
 
+/// What a job took until now. One that runs is counted once a minute: what came since then its history tells.
+/// `starts` are of one job. The cost of what was never counted is not known.
+Tally TakenBy(std::span<const StartUse> starts, WallTime now) {
+  Tally taken{.device_seconds = starts.front().device_seconds, .cost = starts.front().cost};
+  if (starts.back().ended_us > 0) return taken;
+  double seconds = 0;
+  for (const auto& start : starts)
+    seconds +=
+        static_cast<double>(std::max<int64_t>(EndOf(start, now) - start.started_us, 0)) / 1e6 * start.ranks;
+  if (seconds <= taken.device_seconds) return taken;
+  if (taken.device_seconds > 0) taken.cost *= seconds / taken.device_seconds;
+  taken.device_seconds = seconds;
+  return taken;
+}
+
 }  // namespace
 
 void SpreadUsage(std::span<const StartUse> starts, WallTime now, const v1::ListUsageOverTimeRequest& request,
@@ -42,17 +57,19 @@ void SpreadUsage(std::span<const StartUse> starts, WallTime now, const v1::ListU
     double whole = 0;
     for (; end < starts.size() && starts[end].job == starts[begin].job; ++end)
       whole += WeightOf(starts[end], starts[end].started_us, EndOf(starts[end], now));
-    for (const auto& start : starts.subspan(begin, whole > 0 ? end - begin : 0)) {
+    const auto its = starts.subspan(begin, end - begin);
+    const Tally taken = TakenBy(its, now);
+    for (const auto& start : its) {
       for (int i = 0; i + 1 < edges.size(); ++i) {
-        const double part =
-            WeightOf(start, std::max(start.started_us, edges[i]), std::min(EndOf(start, now), edges[i + 1])) /
-            whole;
-        if (part <= 0) continue;
+        const double weight =
+            WeightOf(start, std::max(start.started_us, edges[i]), std::min(EndOf(start, now), edges[i + 1]));
+        if (weight <= 0 || taken.device_seconds <= 0) continue;
+        const double part = weight / whole;
         auto& owner = owners[start.owner];
         owner.mutable_device_hours()->Resize(edges.size() - 1, 0);
         owner.mutable_cost()->Resize(edges.size() - 1, 0);
-        *owner.mutable_device_hours()->Mutable(i) += part * start.device_seconds / 3600;
-        *owner.mutable_cost()->Mutable(i) += part * start.cost;
+        *owner.mutable_device_hours()->Mutable(i) += part * taken.device_seconds / 3600;
+        *owner.mutable_cost()->Mutable(i) += part * taken.cost;
       }
     }
     begin = end;

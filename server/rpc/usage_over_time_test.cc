@@ -58,6 +58,19 @@ TEST(UsageOverTime, WhatIsOutsideIsLeftOutAndWhatRunsLastsUntilNow) {
   EXPECT_THAT(usage.owners(1).device_hours(), ElementsAre(0, DoubleNear(2, 1e-9)));
 }
 
+TEST(UsageOverTime, WhatRunsIsCountedToTheMoment) {
+  // Nothing of it was counted so far; then half of what it took.
+  auto usage = Spread({Start(1, "ada", 0, 98, 0, 3)}, {96, 120});
+  ASSERT_EQ(usage.owners_size(), 1);
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(6));
+  usage = Spread({Start(1, "ada", 3, 98, 0, 3)}, {96, 120});
+  EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(6));
+  EXPECT_THAT(usage.owners(0).cost(), ElementsAre(12));
+  // One that nobody placed, as it was started by hand, holds nothing; of one that has ended all is counted.
+  EXPECT_THAT(Spread({Start(1, "ada", 0, 98, 0, 0)}, {96, 120}).owners(), IsEmpty());
+  EXPECT_THAT(Spread({Start(1, "ada", 1, 98, 99, 3)}, {96, 120}).owners(0).device_hours(), ElementsAre(1));
+}
+
 TEST_F(RpcTest, UsageOverTimeOfARunningJob) {
   auto usage = v1::UsageService::NewStub(channel);
   v1::ListUsageOverTimeResponse response;

@@ -38,7 +38,7 @@ constexpr const char* kStartsSql =
     "min(e.time_us) FILTER (WHERE e.from_state IN (2, 3, 4) AND e.to_state NOT IN (2, 3, 4)), "
     "(SELECT sum(p.ranks) FROM placements p WHERE p.job = j.id AND p.generation = e.generation) "
     "FROM jobs j JOIN job_events e ON e.job = j.id "
-    "WHERE j.device_seconds > 0 AND (j.ended_us = 0 OR j.ended_us > ?1) "
+    "WHERE (j.ended_us = 0 OR (j.device_seconds > 0 AND j.ended_us > ?1)) "
     "GROUP BY j.id, e.generation HAVING started IS NOT NULL ORDER BY j.id, e.generation";
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/text.h"
 #include "imgd/v1/token.grpc.pb.h"
 #include "server/rpc/testing/rpc_fixture.h"
 #include "server/web/openapi.h"
@@ -229,6 +230,21 @@ TEST(Routes, ThoseThatAreNoCallsOfGrpcHaveTheScopesThatAreWrittenHere) {
     rest.erase(found);
   }
   EXPECT_EQ(rest, written);
+}
+
+TEST(Routes, AreAllInTheOpenApiDocumentWithTheirScopes) {
+  std::map<std::string, std::string> described;
+  const Json document = Json::parse(web::OpenApiDocument());
+  for (const auto& [path, operations] : document["paths"].items()) {
+    for (const auto& [method, operation] : operations.items())
+      described[method + " " + path] = operation["x-imgd-scope"];
+  }
+  std::map<std::string, std::string> served;
+  const web::Router router = web::MakeRouter(web::WebParts{});
+  for (const auto& route : router.routes())
+    served[Lower(route.method) + " " + route.pattern] = NameOf(route.scope);
+  for (const auto& file : web::StaticRoutes()) served.erase("get " + file.pattern);
+  EXPECT_EQ(described, served);
 }
 
 TEST_F(ApiTest, EachRouteIsACallOfGrpcWithItsPathsFields) {

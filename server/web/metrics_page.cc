@@ -133,6 +133,13 @@ void AddProgram(const std::filesystem::path& folder, MetricFamilies& families) {
   AddProcess(families);
 }
 
+/// Prometheus may have several clusters' series, of which those of agents bear it too.
+void NameCluster(const std::string& id, std::vector<prometheus::MetricFamily>& families) {
+  for (auto& family : families) {
+    for (auto& metric : family.metric) metric.label.insert(metric.label.begin(), {"cluster", id});
+  }
+}
+
 }  // namespace
 
 void AddFigures(const EngineFigures& figures, MetricFamilies& families) {
@@ -173,12 +180,14 @@ Handler MetricsPage(Engine* engine, const CallTimes* calls, const Notifier* noti
         answer(ErrorResponse(figures.error()));
         return;
       }
-      const auto write = [answer, of_calls, figures = *figures, folder = engine->log_folder()] {
+      const auto write = [answer, of_calls, figures = *figures, folder = engine->log_folder(),
+                          cluster = engine->cluster_id()] {
         MetricFamilies families;
         AddFigures(figures, families);
         AddProgram(folder, families);
         auto all = families.Take();
         all.insert(all.end(), of_calls.begin(), of_calls.end());
+        NameCluster(cluster, all);
         answer({.body = MetricsText(all), .content_type = kMetricsContentType});
       };
       // Not on the core's thread; but where all is busy, that is when people want to see it.

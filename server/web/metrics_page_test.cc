@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "common/files.h"
 #include "imgd/v1/token.grpc.pb.h"
@@ -111,6 +112,15 @@ struct MetricsPageTest : RpcTest {
   }
 };
 
+/// A line of the page as it is for that cluster; comments have no labels.
+std::string InCluster(const std::string& line, const std::string& cluster) {
+  if (line.starts_with('#')) return line;
+  const size_t brace = line.find('{');
+  if (brace != std::string::npos) return line.substr(0, brace + 1) + cluster + "," + line.substr(brace + 1);
+  const size_t space = line.find(' ');
+  return line.substr(0, space) + "{" + cluster + "}" + line.substr(space);
+}
+
 TEST_F(MetricsPageTest, ShowsTheClusterAndTheCalls) {
   FakeAgent agent(channel, "a", 2);
   Submit(kGang);
@@ -123,7 +133,8 @@ TEST_F(MetricsPageTest, ShowsTheClusterAndTheCalls) {
   const auto page = Ask("/metrics");
   EXPECT_EQ(page.status, 200);
   EXPECT_THAT(page.head, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
-  for (const auto* line :
+  const std::string cluster = fmt::format("cluster=\"{}\"", agent.welcome().cluster_id());
+  for (const std::string line :
        {"imgd_jobs{state=\"queued\"} 1\n", "imgd_jobs{state=\"running\"} 0\n",
         "imgd_jobs_submitted_total 1\n", "imgd_agents{state=\"ready\"} 1\n", "imgd_nodes_lost_total 0\n",
         "imgd_devices{kind=\"cpu\",use=\"idle\"} 2\n", "imgd_devices{kind=\"gpu\",use=\"allocated\"} 0\n",
@@ -132,9 +143,12 @@ TEST_F(MetricsPageTest, ShowsTheClusterAndTheCalls) {
         "imgd_rpc_seconds_count{method=\"JobService.ListJobs\",code=\"OK\"} 1\n",
         "imgd_rpc_streams{method=\"AgentService.Connect\"} 1\n", "# TYPE imgd_commit_seconds histogram\n",
         "# TYPE imgd_queue_wait_seconds histogram\n", "# TYPE process_resident_memory_bytes gauge\n"})
-    EXPECT_THAT(page.body, HasSubstr(line));
-  EXPECT_THAT(page.body, Not(HasSubstr("imgd_commit_seconds_count 0\n")));
-  EXPECT_THAT(page.body, Not(HasSubstr("imgd_scheduling_pass_seconds_count 0\n")));
+    EXPECT_THAT(page.body, HasSubstr(InCluster(line, cluster)));
+  EXPECT_THAT(page.body, Not(HasSubstr(InCluster("imgd_commit_seconds_count 0\n", cluster))));
+  EXPECT_THAT(page.body, Not(HasSubstr(InCluster("imgd_scheduling_pass_seconds_count 0\n", cluster))));
+  std::istringstream lines(page.body);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_TRUE(line.starts_with('#') || line.find("{" + cluster) != std::string::npos) << line;
 }
 
 TEST_F(MetricsPageTest, NeedsTheScopeViewWhereThereAreTokens) {

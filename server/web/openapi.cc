@@ -11,6 +11,7 @@
 #include "server/web/api.h"
 #include "server/web/downloads.h"
 #include "server/web/pictures.h"
+#include "server/web/scrape_targets.h"
 
 namespace imgd::web {
 namespace {
@@ -181,10 +182,9 @@ Json PathParameter(const char* name, Json schema) {
   return {{"name", name}, {"in", "path"}, {"schema", std::move(schema)}, {"required", true}};
 }
 
-/// A file: of no message, and not JSON.
-Json FileOperation(const char* id, Scope scope, const char* type, const char* description, Json parameters,
-                   const char* tag = "JobService") {
-  const Json content = {{type, {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
+/// Of no call of gRPC.
+Json OtherOperation(const char* id, const char* tag, Scope scope, const char* description,
+                    const Json& content, Json parameters = Json::array()) {
   Json responses = {{"200", {{"description", description}, {"content", content}}}};
   AddRefusals(responses);
   return {{"operationId", id},
@@ -192,6 +192,76 @@ Json FileOperation(const char* id, Scope scope, const char* type, const char* de
           {"x-imgd-scope", std::string(NameOf(scope))},
           {"parameters", std::move(parameters)},
           {"responses", std::move(responses)}};
+}
+
+/// A file: of no message, and not JSON.
+Json FileOperation(const char* id, Scope scope, const char* type, const char* description, Json parameters,
+                   const char* tag = "JobService") {
+  const Json content = {{type, {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
+  return OtherOperation(id, tag, scope, description, content, std::move(parameters));
+}
+
+Json TextContent(const char* type) { return {{type, {{"schema", {{"type", "string"}}}}}}; }
+
+/// Runs that report by themselves.
+void AddReports(Json& paths, Schemas& schemas) {
+  const auto operation = [&schemas](const char* id, const char* description, const Descriptor& asked,
+                                    const Descriptor& answered, Json parameters) {
+    Json out = OtherOperation(id, "Reports", Scope::kReport, description,
+                              JsonContent(schemas.RefOf(answered)), std::move(parameters));
+    out["requestBody"] = {{"required", true}, {"content", JsonContent(schemas.RefOf(asked))}};
+    return out;
+  };
+  paths["/api/v1/reports"]["post"] =
+      operation("StartReport", "A run that somebody started by hand has begun",
+                *v1::StartReportRequest::descriptor(), *v1::StartReportResponse::descriptor(), Json::array());
+  const Json job = {{"type", "integer"}, {"minimum", 1}, {"maximum", INT64_MAX}};
+  paths["/api/v1/reports/{job}/events"]["post"] =
+      operation("ReportEvents", "What its rank 0 tells", *v1::ReportEventsRequest::descriptor(),
+                *v1::ReportEventsResponse::descriptor(), Json::array({PathParameter("job", job)}));
+}
+
+/// What browsers and programs that watch ask.
+void AddStreamAndSession(Json& paths) {
+  const Json last = {{"name", "Last-Event-ID"}, {"in", "header"}, {"schema", {{"type", "string"}}}};
+  paths["/api/v1/stream"]["get"] =
+      OtherOperation("StreamEvents", "Live", Scope::kView,
+                     "Server-Sent Events without an end: event, job, job_gone, step, nodes, datasets, reset",
+                     TextContent("text/event-stream"), Json::array({last}));
+  const Json nothing = JsonContent({{"type", "object"}, {"additionalProperties", false}});
+  auto& session = paths["/api/v1/session"];
+  session["post"] = OtherOperation("BeginSession", "Session", Scope::kView,
+                                   "The token of the header became the cookie of a session", nothing);
+  session["delete"] =
+      OtherOperation("EndSession", "Session", Scope::kOpen, "The cookie is taken back", nothing);
+  paths["/api/v1/openapi.json"]["get"] = OtherOperation("GetOpenApiDocument", "Live", Scope::kOpen,
+                                                        "This document", JsonContent({{"type", "object"}}));
+}
+
+/// What looks after imgd asks.
+void AddMonitoring(Json& paths) {
+  const Json health = {{"type", "object"}, {"properties", {{"status", {{"const", "ok"}}}}}};
+  paths["/healthz"]["get"] = OtherOperation("GetHealth", "Monitoring", Scope::kOpen,
+                                            "imgd can store what it is told", JsonContent(health));
+  paths["/metrics"]["get"] =
+      OtherOperation("GetMetricsPage", "Monitoring", Scope::kView,
+                     "imgd's own figures, in Prometheus' text format", TextContent("text/plain"));
+  Json relayed = OtherOperation("GetRelayedMetricsPage", "Monitoring", Scope::kView,
+                                "What the node's agent shows, in the same format", TextContent("text/plain"),
+                                Json::array({PathParameter("name", {{"type", "string"}, {"minLength", 1}})}));
+  relayed["responses"]["504"] = relayed["responses"]["404"];
+  relayed["responses"]["504"]["description"] = "The agent did not answer in time";
+  paths[kRelayedMetricsPath]["get"] = std::move(relayed);
+  const Json target = {{"type", "object"},
+                       {"properties",
+                        {{"targets", {{"type", "array"}, {"items", {{"type", "string"}}}}},
+                         {"labels", {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}}}}},
+                       {"additionalProperties", false}};
+  const Json which = {{"name", "relayed"}, {"in", "query"}, {"schema", {{"enum", {"true", "false"}}}}};
+  paths["/sd/prometheus"]["get"] =
+      OtherOperation("ListScrapeTargets", "Monitoring", Scope::kView,
+                     "Where agents show metrics, as Prometheus' HTTP service discovery takes it",
+                     JsonContent({{"type", "array"}, {"items", target}}), Json::array({which}));
 }
 
 void AddFiles(Json& paths) {
@@ -231,13 +301,18 @@ std::string MakeDocument() {
     paths[route.pattern][method] = Operation(route, schemas);
   }
   AddFiles(paths);
+  AddReports(paths, schemas);
+  AddStreamAndSession(paths);
+  AddMonitoring(paths);
   (void)schemas.RefOf(*v1::ErrorAnswer::descriptor());
   const Json document = {
       {"openapi", "3.1.0"},
       {"info",
        {{"title", "imgd"},
         {"version", kVersion},
-        {"description", "imgd's gRPC services as JSON: protobuf's JSON mapping with the fields' own names"}}},
+        {"description",
+         "imgd's gRPC services as JSON: protobuf's JSON mapping with the fields' own names. "
+         "And what else imgd answers by HTTP, but for the pages of the dashboard"}}},
       {"security", {Json::object(), {{"token", Json::array()}}}},
       {"paths", std::move(paths)},
       {"components",

@@ -6,7 +6,8 @@
 
 namespace imgd::web {
 
-/// The API as an OpenAPI 3.1 document, made of the table of routes and the messages' descriptors.
+/// All that imgd answers by HTTP, but for the dashboard's pages, as an OpenAPI 3.1 document: calls of gRPC
+/// made of the table of routes and the messages' descriptors, the others written by hand.
 const std::string& OpenApiDocument();
 
 /// GET /api/v1/openapi.json.

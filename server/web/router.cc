@@ -9,6 +9,7 @@
 #include "common/utf8.h"
 #include "server/auth/gate.h"
 #include "server/web/errors.h"
+#include "server/web/static_files.h"
 
 namespace imgd::web {
 namespace {
@@ -113,6 +114,13 @@ std::optional<Response> NotFromHere(const RequestHead& head) {
   return std::nullopt;
 }
 
+/// Whoever asks by hand for an address that there is not: browsers name HTML for what is opened, and for
+/// nothing that a page loads. Below /api programs ask.
+bool IsOpenedInABrowser(const RequestHead& head, std::string_view path) {
+  return MethodOf(head) == "GET" && !path.starts_with("/api/") &&
+         Lower(head.accept).find("text/html") != std::string::npos;
+}
+
 }  // namespace
 
 tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) const {
@@ -147,6 +155,8 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
                     .if_range = std::string(head.if_range)};
     return Match{&route, std::move(request)};
   }
+  if (methods.empty() && IsOpenedInABrowser(head, path))
+    return tl::unexpected(MissingPage(head.accept_encoding));
   if (methods.empty())
     return tl::unexpected(ErrorResponse(404, "NOT_FOUND", "there is nothing at this path"));
   Response refusal = ErrorResponse(405, "METHOD_NOT_ALLOWED", "this path takes another method");

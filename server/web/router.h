@@ -92,6 +92,7 @@ struct RequestHead {
   std::string_view fetch_site = {};  ///< Sec-Fetch-Site
   std::string_view content_type = {};
   std::string_view last_event_id = {};
+  std::string_view accept = {};
   std::string_view accept_encoding = {};
   std::string_view if_none_match = {};
   std::string_view range = {};
@@ -112,7 +113,8 @@ class Router {
     Request request;     ///< without its body
   };
   /// The only place that lets a call in. HEAD finds the route of GET. Refusals are answers: 401 without a
-  /// good token, 403 for one of another scope, 404, 405. A call that no token stands for but that is let in
+  /// good token, 403 for one of another scope, 404 (a page that says so, where a browser opens such an
+  /// address), 405. A call that no token stands for but that is let in
   /// has to be one of this machine's own (403): to an address or to localhost, whatever name a page's author
   /// gave the address; and where it changes something, neither from a page of another origin (403) nor with a
   /// body that is not said to be JSON (415), which other pages can't send. A token may come as the cookie of

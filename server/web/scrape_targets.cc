@@ -63,7 +63,7 @@ std::optional<std::string> ScrapeTargets(const ClusterView& view, const std::str
                                          const OwnAddress& own, Targets which) {
   nlohmann::json targets = nlohmann::json::array();
   for (const auto& node : view.nodes) {
-    if (!node.metrics_address && node.state == NodeState::kReady) return std::nullopt;
+    if (!node.metrics_address && node.state != NodeState::kLost) return std::nullopt;
     if (IsWanted(node, which)) targets.push_back(TargetOf(node, cluster_id, own));
   }
   return targets.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -20,7 +20,7 @@ enum class Targets { kAll, kDialled, kRelayed };
 /// The agents that show metrics, as Prometheus' HTTP service discovery takes them: a JSON array, one object a
 /// node with its address and labels. One that imgd asks in Prometheus' place has imgd's own address, and the
 /// path there. Lost nodes are left out. Nothing while a node that was there when the daemon began has not
-/// said yet where its metrics are: Prometheus keeps to the list before then.
+/// said yet where its metrics are, and is not lost: Prometheus keeps to the list before then, which has it.
 std::optional<std::string> ScrapeTargets(const ClusterView& view, const std::string& cluster_id,
                                          const OwnAddress& own, Targets which);
 

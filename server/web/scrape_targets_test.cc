@@ -59,9 +59,11 @@ TEST(ScrapeTargets, OfAgentsThatNobodyDialsAreImgdItself) {
   EXPECT_EQ(TargetsOf({relayed}), Json::array());
 }
 
-TEST(ScrapeTargets, AreNotToldBeforeTheAgentsOfAnEarlierDaemonAreBackOrGivenUp) {
+TEST(ScrapeTargets, AreNotToldBeforeTheAgentsOfAnEarlierDaemonAreBackOrLost) {
   EXPECT_EQ(TargetsOf({Node("a", "h:1"), Node("b", std::nullopt)}), Json());
-  EXPECT_EQ(TargetsOf({Node("a", "h:1"), Node("b", std::nullopt, NodeState::kUnreachable)}).size(), 1u);
+  EXPECT_EQ(TargetsOf({Node("a", "h:1"), Node("b", std::nullopt, NodeState::kUnreachable)}), Json())
+      << "Prometheus would drop what it has to warn of";
+  EXPECT_EQ(TargetsOf({Node("a", "h:1"), Node("b", std::nullopt, NodeState::kLost)}).size(), 1u);
 }
 
 }  // namespace

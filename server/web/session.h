@@ -108,6 +108,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
                                        .fetch_site = view(head["Sec-Fetch-Site"]),
                                        .content_type = view(head[field::content_type]),
                                        .last_event_id = view(head["Last-Event-ID"]),
+                                       .accept = view(head[field::accept]),
                                        .accept_encoding = view(head[field::accept_encoding]),
                                        .if_none_match = view(head[field::if_none_match]),
                                        .range = view(head[field::range]),

@@ -85,6 +85,13 @@ Response AnswerWithFile(const PageFile& file, std::string_view accept_encoding,
   return response;
 }
 
+Response MissingPage(std::string_view accept_encoding) {
+  const auto files = PageFiles();
+  Response response = AnswerWithFile(*std::ranges::find(files, kIndex, &PageFile::path), accept_encoding, "");
+  response.status = 404;
+  return response;
+}
+
 std::vector<Route> StaticRoutes() {
   std::vector<Route> routes;
   for (const PageFile& file : PageFiles()) {

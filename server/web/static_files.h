@@ -26,6 +26,9 @@ std::span<const PageFile> PageFiles();
 /// Open: what the pages show they ask for by /api/v1, as who has the token.
 std::vector<Route> StaticRoutes();
 
+/// The dashboard where it has no such page, which it says itself: index.html with status 404.
+Response MissingPage(std::string_view accept_encoding);
+
 /// The file as an answer: in the smallest form that `accept_encoding` allows, or 304 where `if_none_match`
 /// names it.
 Response AnswerWithFile(const PageFile& file, std::string_view accept_encoding,

@@ -87,6 +87,25 @@ TEST(StaticFiles, EachPageIsTheIndexWhichIsAskedForAgain) {
   }
 }
 
+TEST(StaticFiles, ABrowserThatOpensAnAddressThatThereIsNotGetsThePageAndProgramsGetJson) {
+  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
+  const std::string browser = "text/html,application/xhtml+xml,*/*;q=0.8";
+  const auto type_of = [&](std::string_view target, std::string_view accept,
+                           std::string_view method = "GET") {
+    const auto match =
+        router.Find({.method = method, .target = target, .authorization = "", .accept = accept});
+    EXPECT_FALSE(match) << target;
+    EXPECT_EQ(match.error().status, 404) << target;
+    return match.error().content_type;
+  };
+  EXPECT_EQ(type_of("/nothing", browser), "text/html; charset=utf-8");
+  EXPECT_EQ(type_of("/jobs/1/2/3?x=1", browser, "HEAD"), "text/html; charset=utf-8");
+  for (const char* accept : {"", "*/*", "application/json"})
+    EXPECT_EQ(type_of("/nothing", accept), "application/json") << accept;
+  EXPECT_EQ(type_of("/api/v1/nothing", browser), "application/json");
+  EXPECT_EQ(type_of("/nothing", browser, "POST"), "application/json");
+}
+
 TEST(StaticFiles, AlertsLinkToPagesThatAreTextToRead) {
   const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
   const auto match =

@@ -24,11 +24,11 @@ class Document:
         url = f"http://{cluster.host}:{cluster.web_port}/api/v1/openapi.json"
         with urllib.request.urlopen(url, timeout=30) as answer:
             document = json.load(answer)
-        # Path without /api/v1/, and what a GET of it gives.
+        # Path without /api/v1/, and what a GET of it gives, where that has an end.
         self.gets: dict[str, dict[str, Any]] = {
             path.removeprefix("/api/v1/"): operations["get"]["responses"]["200"]["content"]
             for path, operations in document["paths"].items()
-            if "get" in operations
+            if path.startswith("/api/v1/") and "get" in operations and path != "/api/v1/stream"
         }
         schemas = {f"event: {name}": {"$ref": f"#/components/schemas/{message}"} for name, message in EVENTS.items()}
         schemas |= {re.sub(r"\{[^}]+\}", "*", path): content["application/json"]["schema"]

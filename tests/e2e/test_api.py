@@ -74,8 +74,8 @@ def test_every_answer_is_as_the_document_says(cluster: Cluster) -> None:
                "--checks", "not_a_server_error,status_code_conformance,content_type_conformance,"
                            "response_schema_conformance,unsupported_method,ignored_auth",
                "--max-examples", "25", "--seed", "7", "--no-color", "--phases", "examples,coverage,fuzzing",
-               # A token that is made by the way would be needed from then on.
-               "--exclude-operation-id", "CreateToken"]  # fmt: skip
+               # A token that is made by the way would be needed from then on; the stream has no end.
+               "--exclude-operation-id", "CreateToken", "--exclude-operation-id", "StreamEvents"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=cluster.root,
                           env={**os.environ, "SCHEMATHESIS_HOOKS": ""})  # fmt: skip
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
@@ -112,6 +112,8 @@ def test_a_token_is_made_as_the_document_says_and_is_needed_from_then_on(cluster
         place = re.sub(r"{\w+}", "1", path).removeprefix("/api/v1")
         for method, one in methods.items():
             scopes[one["operationId"]] = one["x-imgd-scope"]
+            if not one["x-imgd-scope"] or not path.startswith("/api/v1/"):
+                continue
             for token in ("", "imgd_nonsense", tokens["view"][:-1]):
                 assert ask(cluster, method.upper(), place, token=token)[0] == 401, (method, path, token)
             if one["x-imgd-scope"] != "view":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,28 @@ def test_each_panel_asks_the_data_source_that_is_chosen_and_says_its_unit(name: 
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
     numbers = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(numbers)) == len(numbers)
+
+
+SELECTOR = re.compile(
+    r"\b(imgd_\w+|process_\w+|scrape_\w+|up)\b(\{[^}]*\})?( and on \(instance\) imgd_build_info\{cluster)?"
+)
+OF_CLUSTER = 'cluster=~"$cluster"'
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_every_query_is_of_the_cluster_that_is_chosen(name: str) -> None:
+    """Several may have one Prometheus, and each numbers its jobs from 1."""
+    variables = {variable["name"]: variable for variable in DASHBOARDS[name]["templating"]["list"]}
+    assert variables["cluster"]["query"] == "label_values(imgd_build_info, cluster)"
+    assert not variables["cluster"]["multi"] and not variables["cluster"]["includeAll"]
+    queries = [target["expr"] for panel in DASHBOARDS[name]["panels"] for target in panel["targets"]]
+    queries += [one["query"] for one in variables.values() if one["type"] == "query" and one["name"] != "cluster"]
+    assert len(queries) > 10
+    for query in queries:
+        selectors = SELECTOR.findall(query)
+        assert selectors, query
+        # What Prometheus itself says of imgd has no such label, and is taken by imgd's address.
+        assert all(OF_CLUSTER in matchers or by_address for _, matchers, by_address in selectors), query
 
 
 def test_what_provisions_them_looks_where_the_docs_copy_them_to() -> None:

@@ -1,6 +1,6 @@
 // What people ask for in the browser, and what happens when imgd is away.
 import assert from 'node:assert/strict';
-import { axe, browserTest, tabTo } from './harness.ts';
+import { axe, browserTest, comeBack, tabTo } from './harness.ts';
 
 browserTest('submit: a fault is shown at its line, and a good file goes', async ({ page, server, base }) => {
   await page.goto(`${base}/submit`);
@@ -193,6 +193,7 @@ browserTest('what was decided of a node is shown while events never pause', asyn
       to: 'JOB_STATE_STARTING',
       node: '',
     });
+  const begun = Date.now();
   const timer = setInterval(decide, 100);
   let asked = 0;
   page.on('request', (request) => {
@@ -204,7 +205,9 @@ browserTest('what was decided of a node is shown while events never pause', asyn
     node.reason_text = 'is drained by ada: new cables';
     await page.getByText('is drained by ada: new cables').waitFor();
     await page.waitForTimeout(3000);
-    assert.ok(asked >= 2 && asked <= 5, `it was asked for ${asked} times`);
+    // Each two seconds, however long the machine took for them, and once at either end.
+    const most = (Date.now() - begun) / 2000 + 2;
+    assert.ok(asked >= 2 && asked <= most, `it was asked for ${asked} times, of ${most}`);
   } finally {
     clearInterval(timer);
   }
@@ -247,8 +250,7 @@ browserTest(
     const gone = server.world.jobs.get('93')!;
     server.live.change(gone, 'FAILED', 'while nobody looked', 'agent:gpu-4', 'RANK_FAILED');
     server.setAway(false);
-    await page.getByRole('button', { name: 'Try now' }).click();
-    await page.waitForSelector('[data-state=live]');
+    await comeBack(page);
     await page.waitForFunction(() => !document.querySelector('#row-93'));
     await page.getByText('The connection to imgd is lost').waitFor({ state: 'detached' });
   },

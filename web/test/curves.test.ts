@@ -209,7 +209,7 @@ browserTest('what marks are placed by is asked for once, whatever part of the cu
   await page.goto(`${base}/jobs/91`);
   await page.waitForSelector('[data-state=live]');
   await page.locator('.charts .marks').waitFor();
-  for (let i = 0; asked.length < 3 && i < 100; i++) await page.waitForTimeout(50);
+  for (let i = 0; asked.length < 3 && i < 400; i++) await page.waitForTimeout(50);
   await page.waitForTimeout(300);
   const before = [...asked].sort();
   assert.ok(before.length >= 3, before.join());

@@ -45,7 +45,8 @@ export function browserTest(
     });
     context.on('weberror', (error) => faults.push(String(error.error())));
     const page = await context.newPage();
-    page.setDefaultTimeout(20_000);
+    // A machine that is busy with something else is slow, and not wrong.
+    page.setDefaultTimeout(60_000);
     page.on('console', (message) => {
       // A refused call is told by the browser itself; that is what some tests are about.
       if (message.type() === 'error' && !/Failed to load resource/.test(message.text()))
@@ -60,6 +61,13 @@ export function browserTest(
     }
     return undefined;
   });
+}
+
+/** By the button, unless it comes back by itself while the pointer is on its way, which takes the button along. */
+export async function comeBack(page: Page): Promise<void> {
+  const live = page.waitForSelector('[data-state=live]');
+  await Promise.any([page.getByRole('button', { name: 'Try now' }).click(), live]);
+  await live;
 }
 
 const MOST_TABS = 100;

@@ -1,7 +1,7 @@
 // What imgd refuses, or cannot be asked, and pages of what is not there: said where it belongs, with a way on.
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import { axe, browserTest } from './harness.ts';
+import { axe, browserTest, comeBack } from './harness.ts';
 
 /** The next change of a job is refused, or not answered at all where there is no status. */
 async function refuse(page: Page, status: number, message = ''): Promise<void> {
@@ -41,6 +41,24 @@ browserTest('the dialog of a priority stays open with what was written until it 
   assert.equal(server.world.jobs.get('92')!.job.priority, -7);
 }); // biome-ignore format: one argument
 
+browserTest('the dialog of a data set says why it is refused, and stays with what was written', async ({ page, base }) => {
+  await page.goto(`${base}/datasets`);
+  await page.getByRole('button', { name: 'Register …' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Register a data set' });
+  const address = dialog.getByRole('textbox', { name: 'Where it is' });
+  await dialog.getByRole('textbox', { name: 'Name' }).fill('shapes');
+  await address.fill('/nowhere/shapes');
+  await dialog.getByRole('button', { name: 'Register' }).click();
+  await dialog.getByRole('alert').getByText("'shapes' stands for /shared/shapes").waitFor();
+  assert.equal(await address.inputValue(), '/nowhere/shapes');
+  assert.equal(await page.locator('.toast').count(), 0);
+  assert.equal(await axe(page), '');
+  await address.fill('/shared/shapes');
+  await dialog.getByRole('button', { name: 'Register' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  await page.getByText('dataset:shapes is registered').waitFor();
+}); // biome-ignore format: one argument
+
 browserTest('what could not be asked is said once, and no more once imgd is back', async ({ page, server, base }) => {
   await page.goto(`${base}/jobs/92`);
   await page.waitForSelector('[data-state=live]');
@@ -57,8 +75,7 @@ browserTest('what could not be asked is said once, and no more once imgd is back
   assert.equal(await toasts.count(), 1);
   assert.equal(await axe(page), '');
   server.setAway(false);
-  await page.getByRole('button', { name: 'Try now' }).click();
-  await page.waitForSelector('[data-state=live]');
+  await comeBack(page);
   await toasts.waitFor({ state: 'detached' });
 }); // biome-ignore format: one argument
 

@@ -158,6 +158,7 @@ v1::TrainerEvent CheckpointEvent(const std::string& path, uint64_t step, uint64_
   event.mutable_checkpoint()->set_path(path);
   event.mutable_checkpoint()->set_step(step);
   event.mutable_checkpoint()->set_generation(generation);
+  event.mutable_checkpoint()->set_write_seconds(2.5);
   return event;
 }
 

@@ -4,6 +4,7 @@ import { makeWorld } from '../../dev/world.ts';
 import type { Job, ShortState } from '../api/types.ts';
 import {
   countStates,
+  deviceHours,
   faultOfPriority,
   filterJobs,
   isJobNumber,
@@ -144,4 +145,20 @@ test('a job that was stopped early shows how far it came', () => {
   assert.equal(at(97, 100), 1);
   assert.equal(at(31, 40), 0.4);
   assert.equal(at(43, 0, { reason: 'REASON_CODE_HALVED' }), 0.43);
+});
+
+test('device-hours of what runs are those of now, and of what has ended what was counted', () => {
+  const job: Job = {
+    ...rows.find((row) => !row.job.external)!.job,
+    state: 'JOB_STATE_RUNNING',
+    started_us: String(1000e6),
+    nodes: 2,
+    nodes_now: 2,
+    ranks_per_node: 4,
+    device_hours: 0,
+  };
+  assert.equal(deviceHours(job, 1000e3 + 1_800_000), 4);
+  assert.equal(deviceHours({ ...job, device_hours: 9 }, 1000e3 + 1_800_000), 9, 'earlier starts count too');
+  assert.equal(deviceHours({ ...job, state: 'JOB_STATE_FAILED', device_hours: 1 }, 1000e3 + 1_800_000), 1);
+  assert.equal(deviceHours({ ...job, started_us: '0', state: 'JOB_STATE_QUEUED' }, 1e12), 0);
 });

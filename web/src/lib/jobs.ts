@@ -26,6 +26,9 @@ export interface JobRow {
 
 export const LIVE_STATES: readonly ShortState[] = ['QUEUED', 'STARTING', 'RUNNING', 'PREEMPTING', 'PAUSED'];
 
+/** While it has devices. */
+const HOLDS: readonly ShortState[] = ['STARTING', 'RUNNING', 'PREEMPTING'];
+
 export function stateOf(job: Job): ShortState {
   return shortEnum(job.state, 'JOB_STATE_') as ShortState;
 }
@@ -72,8 +75,14 @@ export function ranFor(job: Job, now: number): number {
   if (!Number.isFinite(started)) return Number.NaN;
   const state = stateOf(job);
   if (job.external) return ((isOver(state) ? ms(job.ended_us) : now) - started) / 1000;
-  const holds = state === 'STARTING' || state === 'RUNNING' || state === 'PREEMPTING';
-  return num(job.held_ms) / 1000 + (holds ? Math.max(now - started, 0) / 1000 : 0);
+  return num(job.held_ms) / 1000 + (HOLDS.includes(state) ? Math.max(now - started, 0) / 1000 : 0);
+}
+
+/** Time that it held devices, times their number, hours. imgd counts what runs once a minute: here to the moment. */
+export function deviceHours(job: Job, now: number): number {
+  if (!HOLDS.includes(stateOf(job)) || job.external) return job.device_hours;
+  const devices = (job.nodes_now || job.nodes) * job.ranks_per_node;
+  return Math.max(job.device_hours, (Math.max(now - ms(job.started_us), 0) / 3_600_000) * devices);
 }
 
 /** Whether its ranks ever ran, by its whole history. */

@@ -1,5 +1,16 @@
 import type { LogLine } from '../api/types.ts';
 
+// Escape sequences of terminals: colours, cursors (CSI), titles and links (OSC and its like), and shorter ones.
+const ESCAPES =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
+  /(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]?|\u001b[\]PX^_][^\p{Cc}]*(?:\u0007|\u001b\\)?|\u001b[ -/]*[0-~]?/gu;
+const CONTROLS = /[^\P{Cc}\t]/gu;
+
+/** What a program wrote for a terminal, as text. */
+export function plain(text: string): string {
+  return text.replace(ESCAPES, '').replace(/\r+$/, '').replace(CONTROLS, ' ');
+}
+
 /** Name of a line in its job: generation, rank and number. */
 export function lineName(line: LogLine): string {
   return `${line.generation}.${line.rank}.${line.line_number}`;

@@ -6,7 +6,7 @@ import { count, ms, num } from '../lib/format.ts';
 import { useStore } from '../lib/store.ts';
 import { Command, Empty, Trouble, When } from '../ui/bits.tsx';
 import { Dialog } from '../ui/dialog.tsx';
-import { ask, attempt } from '../ui/feedback.tsx';
+import { ask, attempt, Refusal, type Refused, refusedBy, toast } from '../ui/feedback.tsx';
 import { Condition, ConversionCell } from './dataset_state.tsx';
 
 /** Names that jobs call data sets by. */
@@ -31,7 +31,7 @@ export function DatasetsPage() {
             {datasets.length === 0 ? (
               <Empty
                 title="No data set has a name"
-                text="A name stands for the address of a set, so that job files say dataset:NAME/train and need no paths. Draw a small one and register it:"
+                text="A name stands for the address of a set, so that job files say dataset:NAME/train and need no paths. Draw a small one in a folder that all nodes see, such as /shared, and register it:"
                 command={
                   'imgcli dataset synth --classes 10 --per-class 200 --size 96x96 /shared/shapes\nimgcli dataset register shapes /shared/shapes'
                 }
@@ -132,18 +132,20 @@ function List({ datasets }: { datasets: readonly Dataset[] }) {
 }
 
 function Register({ close }: { close: () => void }) {
+  const [wrong, setWrong] = useState<Refused | null>(null);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);
     const name = String(form.get('name'));
-    if (
-      await attempt(`dataset:${name} is registered`, () =>
-        api.registerDataset(name, String(form.get('address'))),
-      )
-    ) {
-      close();
-      await loadDatasets();
+    setWrong(null);
+    try {
+      await api.registerDataset(name, String(form.get('address')));
+    } catch (error) {
+      return setWrong(refusedBy(error));
     }
+    toast(`dataset:${name} is registered`);
+    close();
+    return loadDatasets();
   };
   return (
     <Dialog title="Register a data set" onClose={close}>
@@ -158,6 +160,7 @@ function Register({ close }: { close: () => void }) {
           <input type="text" name="address" required placeholder="/shared/imagenet" autocomplete="off" />
         </label>
         <p class="muted">imgcli dataset register counts its images and classes too.</p>
+        {wrong && <Refusal of={wrong} />}
         <div class="actions">
           <button type="button" onClick={close}>
             Back

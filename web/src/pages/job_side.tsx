@@ -2,6 +2,7 @@ import { useEffect } from 'preact/hooks';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Job, StepTimes } from '../api/types.ts';
 import { bytes, clock, count, hours, millis, ms, num, percent, plural } from '../lib/format.ts';
+import { deviceHours } from '../lib/jobs.ts';
 import { busyCurve, busyOf } from '../lib/nodes.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, Spark } from '../ui/bits.tsx';
@@ -212,7 +213,7 @@ function About({ job }: { job: Job }) {
     ['Started', num(job.started_us) > 0 ? clock(ms(job.started_us), Date.now()) : undefined],
     ['Ended', num(job.ended_us) > 0 ? clock(ms(job.ended_us), Date.now()) : undefined],
     ['Restarts', String(job.restarts)],
-    ['Device-hours', hours(job.device_hours)],
+    ['Device-hours', hours(deviceHours(job, Date.now()))],
     ['Checkpoint', saved ? `step ${count(saved.step)}, ${bytes(saved.size_bytes)}` : undefined],
     ['Folder', job.checkpoint_dir || undefined],
     ['Comes after', job.after.map((one) => `${one.job_id} ${one.job_name}`).join(', ') || undefined],

@@ -21,8 +21,9 @@ import { Icon } from '../ui/icons.tsx';
 import { COLUMNS, defaultColumns } from './jobs_columns.tsx';
 import { JobsTable } from './jobs_table.tsx';
 
-const EXAMPLE = `imgcli submit deploy/demo/job.yaml --watch \\
-  --set data.train=/data/shapes/train --set data.val=/data/shapes/val`;
+const EXAMPLE = `imgcli recipes
+imgcli submit recipe:rn18-2gpu --watch \\
+  --set data.train=dataset:NAME/train --set data.val=dataset:NAME/val`;
 
 /** What the address says of the table. */
 function viewOf(query: URLSearchParams, costs: boolean) {
@@ -89,7 +90,7 @@ export function JobsPage() {
         <div class="panel">
           <Empty
             title="No jobs yet"
-            text="A job is one YAML file: what to train, on which images, on how many GPUs. Submit one here, or from a terminal:"
+            text="A job is one YAML file: what to train, on which images, on how many GPUs. Submit one here, or a recipe from a terminal, with the name of a registered data set for NAME:"
             command={EXAMPLE}
           >
             <a class="button primary" href="/submit">

@@ -2,7 +2,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { LogLine } from '../api/types.ts';
 import { ms } from '../lib/format.ts';
 import { levelOf } from '../lib/log_level.ts';
-import { lineName } from '../lib/logs.ts';
+import { lineName, plain } from '../lib/logs.ts';
 import { setQuery } from '../lib/route.ts';
 
 const ROW = 18;
@@ -88,10 +88,11 @@ export function LogView(props: Props) {
         <div style={{ height: `${lines.length * ROW}px`, position: 'relative' }}>
           {lines.slice(first, last).map((line, i) => {
             const name = lineName(line);
+            const text = plain(line.text);
             return (
               <div
                 key={name}
-                class={`line ${levelOf(line.text)} ${name === chosen ? 'chosen' : ''}`}
+                class={`line ${levelOf(text)} ${name === chosen ? 'chosen' : ''}`}
                 style={{ top: `${(first + i) * ROW}px` }}
               >
                 <a
@@ -110,7 +111,7 @@ export function LogView(props: Props) {
                 </a>
                 <span class="at">{new Date(ms(line.time_us)).toISOString().slice(11, 23)}</span>
                 {manyRanks && <span class="rank">{String(line.rank).padStart(3)}</span>}
-                <span>{marked(line.text, search)}</span>
+                <span>{marked(text, search)}</span>
               </div>
             );
           })}

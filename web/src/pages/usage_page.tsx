@@ -3,7 +3,7 @@ import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { count, figure, hours, money, plural, unit as withUnit } from '../lib/format.ts';
-import type { JobRow } from '../lib/jobs.ts';
+import { deviceHours, type JobRow } from '../lib/jobs.ts';
 import { byDay, type Days, dayEdges } from '../lib/spend.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, State, Trouble } from '../ui/bits.tsx';
@@ -26,7 +26,10 @@ export function UsagePage() {
   const costs = rows.some((row) => row.cost > 0);
   const [wanted, setWanted] = useState<'cost' | 'hours' | null>(null);
   const unit = wanted ?? (costs ? 'cost' : 'hours');
-  const amount = useMemo(() => (row: JobRow) => (unit === 'cost' ? row.cost : row.job.device_hours), [unit]);
+  const amount = useMemo(
+    () => (row: JobRow) => (unit === 'cost' ? row.cost : deviceHours(row.job, Date.now())),
+    [unit],
+  );
   const currency = useCurrency();
   const text = (value: number) => (unit === 'cost' ? money(value, currency) : withUnit(figure(value), 'h'));
   return (
@@ -254,7 +257,7 @@ function TopJobs({
                   <State state={row.state} />
                 </td>
                 <td class="num">{count(row.nodes)}</td>
-                <td class="num">{hours(row.job.device_hours)}</td>
+                <td class="num">{hours(deviceHours(row.job, Date.now()))}</td>
                 {costs && <td class="num">{money(row.cost, currency)}</td>}
               </tr>
             ))}

@@ -7,7 +7,7 @@ import { Icon } from './icons.tsx';
 import { askToken } from './token.tsx';
 
 /** What a refusal says, and what could be done about it. */
-interface Refused {
+export interface Refused {
   text: string;
   /** imgd could not be asked at all. */
   unreachable: boolean;
@@ -15,7 +15,7 @@ interface Refused {
   rights: boolean;
 }
 
-function refusedBy(error: unknown): Refused {
+export function refusedBy(error: unknown): Refused {
   if (!(error instanceof ApiError)) return { text: String(error), unreachable: false, rights: false };
   const { message: text, status: code } = error;
   return { text, unreachable: code === 0, rights: code === 401 || code === 403 };
@@ -78,6 +78,15 @@ function OtherToken() {
     <button type="button" class="small" onClick={askToken}>
       Enter another token
     </button>
+  );
+}
+
+/** In a dialog, which a toast would be behind. */
+export function Refusal({ of }: { of: Refused }) {
+  return (
+    <p role="alert" id="wrong" class="bad">
+      {of.text} {of.rights && <OtherToken />}
+    </p>
   );
 }
 
@@ -182,11 +191,7 @@ function QuestionDialog({ about }: { about: Question }) {
             {about.option.label}
           </label>
         )}
-        {wrong && (
-          <p role="alert" id="wrong" class="bad">
-            {wrong.text} {wrong.rights && <OtherToken />}
-          </p>
-        )}
+        {wrong && <Refusal of={wrong} />}
         <div class="actions">
           <button type="button" onClick={() => about.answer(null)}>
             Back

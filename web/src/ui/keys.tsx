@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { go } from '../lib/route.ts';
 import { Dialog } from './dialog.tsx';
 
@@ -34,7 +34,8 @@ function typing(target: EventTarget | null): boolean {
 /** Keys that hold on every page, and the list of them. */
 export function Keys() {
   const [open, setOpen] = useState(false);
-  useEffect(() => {
+  // With the page, and not a while after it is seen.
+  useLayoutEffect(() => {
     let waiting = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const down = (event: KeyboardEvent) => {

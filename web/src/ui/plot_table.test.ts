@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MetricPoint } from '../api/types.ts';
-import { type Line, seriesFor, tableOf } from './plot_table.ts';
+import { isAlone, type Line, seriesFor, tableOf } from './plot_table.ts';
 
 const points: MetricPoint[] = [
   [1, 8, 8, 8, 8],
@@ -62,4 +62,23 @@ test('of many curves of which each report is a point, the raw one is behind the 
   const many = ['a', 'b', 'c', 'd'].map((label) => line({ label, points: [[1, 8, 8, 8, 7]] }));
   assert.deepEqual(kinds(many), Array(4).fill(['raw', 'line']).flat());
   assert.deepEqual(kinds(many, 0), Array(4).fill('line'));
+});
+
+test('one value alone is a dot, as it is no line', () => {
+  assert.ok(isAlone([null, 3, null]) && isAlone([0]));
+  assert.ok(!isAlone([]) && !isAlone([null]) && !isAlone([1, null, 2]));
+  const { series } = tableOf([line()], 0);
+  const show = seriesFor(series.at(-1)!, 'rgb(1, 2, 3)').points!.show as (u: unknown, i: number) => boolean;
+  assert.ok(show({ data: [[1], [8]] }, 1));
+  assert.ok(
+    !show(
+      {
+        data: [
+          [1, 2],
+          [8, 9],
+        ],
+      },
+      1,
+    ),
+  );
 });

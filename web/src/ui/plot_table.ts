@@ -62,6 +62,13 @@ export function tableOf(
 /** A colour ("rgb(1, 2, 3)") with a share of its strength. */
 export const faint = (colour: string, share: number) => colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${share})`);
 
+/** Whether there is one value only, which is no line. */
+export function isAlone(column: ArrayLike<number | null | undefined>): boolean {
+  let values = 0;
+  for (let i = 0; i < column.length && values < 2; i++) if (typeof column[i] === 'number') values++;
+  return values === 1;
+}
+
 /** How a column is drawn. */
 export function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
   const edge = one.kind === 'high' || one.kind === 'low';
@@ -71,6 +78,12 @@ export function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
     width: edge ? 0 : one.kind === 'raw' ? 1 : 1.5,
     dash: one.dash,
     spanGaps: true,
-    points: one.kind === 'dots' ? { show: true, size: 5, fill: colour, stroke: colour } : { show: false },
+    points: {
+      show:
+        one.kind === 'dots' || (one.kind === 'line' && ((u: uPlot, i: number) => isAlone(u.data[i] ?? []))),
+      size: 5,
+      fill: colour,
+      stroke: colour,
+    },
   };
 }
