@@ -30,6 +30,10 @@ EngineSettings EngineSettingsOf(const ServerConfig& config, std::function<void()
 /// What of it jobs get and may ask for.
 RpcServer::JobRules JobRulesOf(const ServerConfig& config);
 /// Which EC2 instances join by it, with the certificates that it names; null: none. Errors: as LoadEc2Rules.
+/// Whether the files that it names, and those of the state folder, are such that imgd starts and is let in by
+/// others: certificates, keys, notifications' secrets. Makes nothing. Errors: as Daemon::Start; of a
+/// certificate that has run out, or is not good yet, kFailedPrecondition.
+Status CheckFiles(const ServerConfig& config, const Clock* clock);
 Result<std::shared_ptr<const Ec2Rules>> Ec2RulesOf(const ServerConfig& config);
 SessionRules SessionRulesOf(const ServerConfig& config);
 RetentionRules RetentionRulesOf(const ServerConfig& config);

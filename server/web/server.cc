@@ -149,6 +149,11 @@ Result<std::unique_ptr<WebServer>> WebServer::Start(const WebSettings& settings,
 }
 
 int WebServer::port() const { return parts_->port; }
+Status WebServer::CheckCertificate(const WebSettings& settings) {
+  IMGD_TRY(ContextOf(settings));
+  return {};
+}
+
 
 void WebServer::ReloadCertificate() {
   auto context = ContextOf(parts_->shared->settings);

@@ -37,6 +37,8 @@ class WebServer {
   /// can't be used; all name the address or file.
   static Result<std::unique_ptr<WebServer>> Start(const WebSettings& settings, Router router);
   /// Answers may still be given after Stop() and after this, and go nowhere.
+  /// Whether the settings' certificate and key can be used; no more than that. Errors: as Start().
+  static Status CheckCertificate(const WebSettings& settings);
   ~WebServer();
 
   int port() const;
