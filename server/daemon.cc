@@ -184,6 +184,8 @@ Status Daemon::StartWeb(const ServerConfig& config) {
     settings.key = authority_->key_path();
   }
   (void)AllowOpenFiles(settings.most_listeners + kOtherFiles);
+  IMGD_ASSIGN(sessions_,
+              BrowserSessions::Open(std::filesystem::path(config.state_dir) / "web.sessions", clock_));
   IMGD_ASSIGN(feed_, web::LiveFeed::Start(config.state_dir, engine_.get(), clock_));
   web::Router router = web::MakeRouter({.engine = engine_.get(),
                                         .clock = clock_,
@@ -192,9 +194,11 @@ Status Daemon::StartWeb(const ServerConfig& config) {
                                         .feed = feed_.get(),
                                         .calls = &server_->calls(),
                                         .notifier = notifier_.get(),
+                                        .sessions = sessions_.get(),
                                         .loopback = IsLoopbackHost(host),
                                         .tls = !settings.certificate.empty()});
   IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
+  sessions_->OnEnd([web = web_.get()](const std::string& session) { web->EndListenersOfSession(session); });
   if (settings.certificate.empty()) {
     spdlog::info("web=http://{}:{} msg=\"serves plain HTTP\"", host, web_->port());
   } else {
@@ -218,6 +222,7 @@ Daemon::~Daemon() {
   if (server_) server_->Stop(kPatience);
   if (notifier_) notifier_->Stop();  // what it has delivered the engine stores yet
   if (engine_) engine_->Stop();
+  if (sessions_) sessions_->OnEnd({});
   web_.reset();  // the engine had answers for it until now
   feed_.reset();
   // Its threads have looked into the server's services until now; and the readers' connections close before
