@@ -130,9 +130,7 @@ Error Link::Impl::WhyNotConnected(const NodeTls& shown) {
     if (doctor::TryToReach(options.server, std::chrono::seconds(1)).outcome !=
         doctor::Reach::Outcome::kAnswersTls)
       return unreached;
-    return {.code = ErrorCode::kFailedPrecondition,
-            .message = fmt::format("imgd at {} wants TLS", options.server),
-            .hint = "https:// before the address in server, and a join token (imgcli node join-token)"};
+    return WantsTls(options.server);
   }
   auto why = tls::WhyNoTls({.host = where->host,
                             .port = where->port,

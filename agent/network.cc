@@ -80,6 +80,12 @@ Result<std::string> LocalAddressTowards(const std::string& server) {
   return FailErrno(error, fmt::format("there is no way to {}", server));
 }
 
+Error WantsTls(const std::string& server) {
+  return {.code = ErrorCode::kFailedPrecondition,
+          .message = fmt::format("imgd at {} wants TLS", server),
+          .hint = "https:// before the address in server, and a join token (imgcli node join-token)"};
+}
+
 std::string InterfaceOf(const std::string& address) {
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) return "";

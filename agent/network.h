@@ -26,6 +26,9 @@ Result<HostPort> ParseHostPort(const std::string& text);
 /// Errors: when the name can't be resolved or there is no way there.
 Result<std::string> LocalAddressTowards(const std::string& server);
 
+/// Of an imgd that an agent speaks to in plain text: what is wrong, and what to change.
+Error WantsTls(const std::string& server);
+
 /// Name of the network interface that has `address`; empty when none has.
 std::string InterfaceOf(const std::string& address);
 

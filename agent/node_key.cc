@@ -239,12 +239,23 @@ Status NodeKey::Enrol(const std::string& ca_sha256, v1::EnrolRequest request) {
   return Take(response.certificate_pem(), response.time_us());
 }
 
-Status NodeKey::Renew() {
+Status NodeKey::TryRenewal() {
+  const std::lock_guard lock(mutex_);
+  IMGD_TRY(AskForRenewal());
+  return {};
+}
+
+Result<v1::RenewResponse> NodeKey::AskForRenewal() {
   v1::RenewRequest request;
   request.set_node(options_.node);
   IMGD_ASSIGN(*request.mutable_request_pem(), tls::MakeRequest(tls_.key));
   v1::RenewResponse response;
   IMGD_TRY(Ask(tls_.ca, [&](auto& stub, auto& context) { return stub.Renew(&context, request, &response); }));
+  return response;
+}
+
+Status NodeKey::Renew() {
+  IMGD_ASSIGN(const v1::RenewResponse response, AskForRenewal());
   IMGD_TRY(Take(response.certificate_pem(), response.time_us()));
   spdlog::info("node={} msg=\"the certificate was renewed\"", options_.node);
   return {};

@@ -19,7 +19,8 @@ namespace imgd {
 
 namespace v1 {
 class EnrolRequest;
-}
+class RenewResponse;
+}  // namespace v1
 
 /// Errors: ReadFile()'s, and ParseJoinToken()'s with the file's name.
 Result<tls::JoinToken> ReadJoinToken(const std::filesystem::path& file);
@@ -61,6 +62,8 @@ class NodeKey {
   /// a certificate nor a token; kPermissionDenied where imgd refuses either, or is not the one that the token
   /// is for; kUnavailable. An instance that was refused asks again after half a minute, not each time.
   Result<NodeTls> Get();
+  /// Whether imgd would renew the certificate; the new one is thrown away. Errors: as Get().
+  Status TryRenewal();
   /// imgd did not take the certificate, or is not known by the CA that this node knows: the next Get() uses a
   /// token that was not used before, where there is one.
   void NoteRefused();
@@ -83,6 +86,7 @@ class NodeKey {
   Status JoinAsInstance();
   /// What both ways in have in common; `request` says who it is. Learns imgd's CA by its hash.
   Status Enrol(const std::string& ca_sha256, v1::EnrolRequest request);
+  Result<v1::RenewResponse> AskForRenewal();
   Status Renew();
   Status Take(const std::string& certificate, int64_t time_us);
   template <typename Call>

@@ -3,34 +3,63 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "cli/channel.h"
 #include "cli/job_ref.h"
+#include "imgd/v1/node.grpc.pb.h"
 #include "imgd/v1/session.grpc.pb.h"
 #include "proto/bidi_call.h"
 
 namespace imgd::cli {
 namespace {
 
+/// Whether imgd does not let this token in any more: a session is broken off in the same way then as when
+/// imgd ends, so that it has to be asked. Nothing where it does, or does not answer.
+std::optional<Error> WhyShutOut(const std::shared_ptr<grpc::Channel>& channel, const ServerAddress& address) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  ShowToken(address, context);
+  v1::GetNodeResponse answer;
+  const auto status = v1::NodeService::NewStub(channel)->GetNode(&context, v1::GetNodeRequest(), &answer);
+  if (status.error_code() != grpc::UNAUTHENTICATED) return std::nullopt;
+  return Error{
+      .code = ErrorCode::kPermissionDenied,
+      .message = fmt::format("the session was ended, since imgd at {} ({}) lets this token in no more: "
+                             "it was revoked, or has expired",
+                             address.target, address.source),
+      .hint = fmt::format("imgcli login {}, with another token", address.target)};
+}
+
 class GrpcSessionCall final : public SessionCall {
  public:
-  GrpcSessionCall(v1::SessionService::Stub& stub, const ServerAddress& address)
-      : address_(address), call_([&](grpc::ClientContext* context, auto* reactor) {
+  GrpcSessionCall(const std::shared_ptr<grpc::Channel>& channel, v1::SessionService::Stub& stub,
+                  const ServerAddress& address)
+      : channel_(channel), address_(address), call_([&](grpc::ClientContext* context, auto* reactor) {
           ShowToken(address, *context);
           stub.async()->OpenSession(context, reactor);
         }) {}
 
   bool Write(const v1::OpenSessionRequest& request) override { return call_.Write(request); }
   bool Read(v1::OpenSessionResponse& response) override { return call_.Read(response); }
-  void Cancel() override { call_.Cancel(); }
+  void Cancel() override {
+    cancelled_ = true;
+    call_.Cancel();
+  }
   Reply<void> Finish() override {
     const grpc::Status status = call_.Finish();
     if (status.ok()) return {};
+    if (TellsOfOutage(status) && !cancelled_) {
+      if (auto why = WhyShutOut(channel_, address_)) return tl::unexpected(Errors{std::move(*why)});
+    }
     return tl::unexpected(ErrorsOf(status, address_, Duration::zero()));
   }
 
  private:
+  std::shared_ptr<grpc::Channel> channel_;
   const ServerAddress& address_;
+  std::atomic<bool> cancelled_ = false;
   BidiCall<v1::OpenSessionRequest, v1::OpenSessionResponse> call_;
 };
 
@@ -51,7 +80,7 @@ SessionCaller::SessionCaller(const ServerAddress& address) : parts_(std::make_un
 SessionCaller::~SessionCaller() = default;
 
 std::unique_ptr<SessionCall> SessionCaller::Open() {
-  return std::make_unique<GrpcSessionCall>(*parts_->stub, parts_->address);
+  return std::make_unique<GrpcSessionCall>(parts_->channel, *parts_->stub, parts_->address);
 }
 
 bool SessionCall::WriteFrame(v1::SessionFrame frame) {

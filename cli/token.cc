@@ -35,8 +35,11 @@ int CreateToken(Context& context, const TokenArguments& arguments) {
   }
   // Alone on the standard output: `TOKEN=$(imgcli token create --scope report)`.
   context.out() << answer->secret() << '\n';
-  context.Say(fmt::format("{}: shown this once; imgcli token revoke {} takes it back",
-                          Printable(answer->token().name()), Printable(answer->token().name())),
+  const std::string name = Printable(answer->token().name());
+  context.Say(fmt::format("{}: what is done with it is done in the name of {}{}", name,
+                          Printable(answer->token().owner()),
+                          arguments.owner.empty() ? ", as no --owner was named" : ""));
+  context.Say(fmt::format("{}: shown this once; imgcli token revoke {} takes it back", name, name),
               Style::kDim);
   return 0;
 }
@@ -105,7 +108,8 @@ void AddCreateToken(Command token, Context& context) {
       .ValueName("NAME");
   command
       .AddOption("--owner", arguments->owner,
-                 "Whose it is: what is done with it is done in this name (default: yours)")
+                 "Whose it is: what is done with it is done in this name (default: the user that you are on "
+                 "this machine)")
       .ValueName("USER");
   const auto take_ttl = [arguments](const std::string& text) -> Status {
     IMGD_ASSIGN(arguments->ttl, ParseDuration(text));

@@ -36,6 +36,16 @@ AuthoritySettings AuthorityOf(const ServerConfig& config) {
   return settings;
 }
 
+/// Agents' ports and people's, or the web's by a certificate that imgd makes.
+bool NeedsAuthority(const ServerConfig& config) {
+  const bool page = !config.web.listen.empty() && !config.web.plain_http && config.web.certificate.empty();
+  return config.UsesTls() || page;
+}
+
+web::WebSettings WebSettingsOf(const ServerConfig& config) {
+  return {.listen = config.web.listen, .certificate = config.web.certificate, .key = config.web.key};
+}
+
 /// One that the machine went down in.
 Status FinishRestore(const std::filesystem::path& state_dir) {
   const bool begun = std::filesystem::exists(state_dir / kHalfRestored);
@@ -54,6 +64,15 @@ RpcServer::Door DoorOf(const ServerConfig& config, const Authority* authority) {
 }
 
 }  // namespace
+
+Status CheckFiles(const ServerConfig& config, const Clock* clock) {
+  IMGD_TRY(Ec2RulesOf(config));
+  IMGD_TRY(MakeCouriers(config.notifications, clock));
+  if (NeedsAuthority(config)) IMGD_TRY(Authority::Check(AuthorityOf(config), clock));
+  if (config.web.listen.empty() || config.web.certificate.empty()) return {};
+  IMGD_TRY(web::WebServer::CheckCertificate(WebSettingsOf(config)));
+  return CheckTimesOf(config.web.certificate, clock->Wall());
+}
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const Clock* clock,
                                               std::function<void()> on_tick, ReadConfigFunction read_again) {
@@ -92,8 +111,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
 }
 
 Status Daemon::OpenAuthority(const ServerConfig& config) {
-  const bool page = !config.web.listen.empty() && !config.web.plain_http && config.web.certificate.empty();
-  if (!config.UsesTls() && !page) return {};
+  if (!NeedsAuthority(config)) return {};
   IMGD_ASSIGN(authority_, Authority::Open(AuthorityOf(config), clock_));
   spdlog::info("ca={} sha256={} msg=\"certificates are by this CA\"", authority_->ca_path().native(),
                tls::WithColons(authority_->pin()));
@@ -159,14 +177,15 @@ Status Daemon::MakeFirstAdmin(const std::filesystem::path& folder) {
 Status Daemon::StartWeb(const ServerConfig& config) {
   if (config.web.listen.empty()) return {};
   const std::string host = config.web.listen.substr(0, config.web.listen.rfind(':'));
-  web::WebSettings settings{
-      .listen = config.web.listen, .certificate = config.web.certificate, .key = config.web.key};
+  web::WebSettings settings = WebSettingsOf(config);
   const bool own = !config.web.plain_http && settings.certificate.empty();
   if (own) {
     settings.certificate = authority_->certificate_path();
     settings.key = authority_->key_path();
   }
   (void)AllowOpenFiles(settings.most_listeners + kOtherFiles);
+  IMGD_ASSIGN(sessions_,
+              BrowserSessions::Open(std::filesystem::path(config.state_dir) / "web.sessions", clock_));
   IMGD_ASSIGN(feed_, web::LiveFeed::Start(config.state_dir, engine_.get(), clock_));
   web::Router router = web::MakeRouter({.engine = engine_.get(),
                                         .clock = clock_,
@@ -175,9 +194,11 @@ Status Daemon::StartWeb(const ServerConfig& config) {
                                         .feed = feed_.get(),
                                         .calls = &server_->calls(),
                                         .notifier = notifier_.get(),
+                                        .sessions = sessions_.get(),
                                         .loopback = IsLoopbackHost(host),
                                         .tls = !settings.certificate.empty()});
   IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
+  sessions_->OnEnd([web = web_.get()](const std::string& session) { web->EndListenersOfSession(session); });
   if (settings.certificate.empty()) {
     spdlog::info("web=http://{}:{} msg=\"serves plain HTTP\"", host, web_->port());
   } else {
@@ -201,6 +222,7 @@ Daemon::~Daemon() {
   if (server_) server_->Stop(kPatience);
   if (notifier_) notifier_->Stop();  // what it has delivered the engine stores yet
   if (engine_) engine_->Stop();
+  if (sessions_) sessions_->OnEnd({});
   web_.reset();  // the engine had answers for it until now
   feed_.reset();
   // Its threads have looked into the server's services until now; and the readers' connections close before

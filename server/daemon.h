@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/files.h"
 #include "server/auth/authority.h"
+#include "server/auth/browser_sessions.h"
 #include "server/auth/ec2_identity.h"
 #include "server/auth/renewal.h"
 #include "server/config.h"
@@ -29,6 +30,10 @@ using ReadConfigFunction = std::function<tl::expected<ServerConfig, std::vector<
 EngineSettings EngineSettingsOf(const ServerConfig& config, std::function<void()> on_tick);
 /// What of it jobs get and may ask for.
 RpcServer::JobRules JobRulesOf(const ServerConfig& config);
+/// Whether the files that it names, and those of the state folder, are such that imgd starts and is let in by
+/// others: certificates, keys, notifications' secrets. Makes nothing. Errors: as Daemon::Start; of a
+/// certificate that has run out, or is not good yet, kFailedPrecondition.
+Status CheckFiles(const ServerConfig& config, const Clock* clock);
 /// Which EC2 instances join by it, with the certificates that it names; null: none. Errors: as LoadEc2Rules.
 Result<std::shared_ptr<const Ec2Rules>> Ec2RulesOf(const ServerConfig& config);
 SessionRules SessionRulesOf(const ServerConfig& config);
@@ -80,6 +85,7 @@ class Daemon {
   std::unique_ptr<ReadPool> pool_;
   std::unique_ptr<CheckpointKeeper> keeper_;  ///< guarded by config_mutex_ once the engine runs
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<BrowserSessions> sessions_;  ///< null without HTTP
   std::unique_ptr<web::LiveFeed> feed_;
   std::unique_ptr<web::WebServer> web_;
   std::mutex reload_mutex_;

@@ -78,7 +78,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "A name or address that clients use for this machine, beside its own; may be repeated");
   app.add_flag("--plain-text-and-anyone-may-do-anything", flags.plain_text,
                "No TLS and no tokens for gRPC, wherever it listens: whoever reaches it may do anything");
-  app.add_flag("--check-config", flags.check_config, "Check the configuration and exit");
+  app.add_flag("--check-config", flags.check_config,
+               "Check the configuration and the files that it names, and exit");
   app.add_option("--restore", flags.restore,
                  "Put this backup (imgcli admin backup) into the state folder, and exit");
   app.add_flag("--replace", flags.replace, "With --restore: set aside the state that the folder holds");
@@ -260,6 +261,8 @@ int main(int argc, char** argv) {
   if (!config) return Report(config.error());
   if (auto set_up = imgd::SetUpLog("imgd", config->log_level); !set_up) return Report({set_up.error()});
   if (flags.check_config) {
+    const imgd::SystemClock clock;
+    if (const auto good = imgd::CheckFiles(*config, &clock); !good) return Report({good.error()});
     std::cout << "the configuration is good\n";
     return 0;
   }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "agent/doctor/facts.h"
+#include "agent/network.h"
 #include "common/tls/pem.h"
 
 namespace imgd::doctor {
@@ -262,8 +263,10 @@ Verdict CheckCertificate(const NodeFacts& facts) {
   constexpr int64_t kRenewableSeconds =
       std::chrono::duration_cast<std::chrono::seconds>(tls::kRenewable).count();
   if (!facts.tls) {
-    if (facts.imgd.outcome == Reach::Outcome::kAnswersTls)
-      return Fault("imgd there wants TLS", "https:// before the address in server, and a join token");
+    if (facts.imgd.outcome == Reach::Outcome::kAnswersTls) {
+      const Error why = WantsTls(facts.imgd.server);
+      return Fault(why.message, why.hint);
+    }
     if (facts.is_loopback) return Good("plain text, on this machine");
     return Warning("imgd is spoken to in plain text: whoever is on the way can read and change it",
                    "take http:// off server in agent.yaml, and imgd's plain_text_and_anyone_may_do_anything");
@@ -282,6 +285,13 @@ Verdict CheckCertificate(const NodeFacts& facts) {
                    "hop limit of 2 from within a container");
     return Fault("has no certificate and no join token that can be read",
                  "imgcli node join-token makes one; token_file in agent.yaml names it");
+  }
+  if (!facts.renewal_error.empty()) {
+    if (facts.has_join_token && facts.join_token_error.empty())
+      return Warning(facts.renewal_error, "start the agent: it joins anew by its join token");
+    return Fault(
+        facts.renewal_error,
+        "where this node is to be used again: imgcli node join-token makes a token by which it joins anew");
   }
   const int64_t left = *facts.certificate_left_seconds;
   if (left > 0) return Good(fmt::format("good for {} more minutes", left / 60));

@@ -87,6 +87,18 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
        Grade::kFault, "cannot ask EC2", "IMDSv2"},
       {"certificate", [](NodeFacts& f) { f.certificate_left_seconds = -60; }, Grade::kWarning, "ran out",
        "start the agent"},
+      {"certificate",
+       [](NodeFacts& f) {
+         f.certificate_left_seconds = -60;
+         f.renewal_error = "imgd at head:7650 does not let this node join: node a was revoked";
+       },
+       Grade::kFault, "was revoked", "joins anew"},
+      {"certificate",
+       [](NodeFacts& f) {
+         f.certificate_left_seconds = -60, f.has_join_token = true;
+         f.renewal_error = "imgd at head:7650 does not let this node join: node a was revoked";
+       },
+       Grade::kWarning, "was revoked", "start the agent: it joins anew"},
       {"certificate", [](NodeFacts& f) { f.certificate_left_seconds = -8 * 24 * 3600; }, Grade::kFault,
        "more than 7 days", "join-token"},
       {"certificate", [](NodeFacts& f) { f.tls_error = "was not signed by the CA"; }, Grade::kFault,
@@ -147,6 +159,12 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
       {"clock", [](NodeFacts& f) { f.clock.is_kept = false; }, Grade::kWarning, "no NTP", "chrony"},
       {"clock", [](NodeFacts& f) { f.clock.ahead = -std::chrono::minutes(2); }, Grade::kFault,
        "120.0 s behind imgd's clock", "no node that is 10 s off"},
+      {"clock",
+       [](NodeFacts& f) {
+         f.clock.ahead.reset();
+         f.clock.doubt = "imgd's certificate is good from one day to another, and by this machine's clock";
+       },
+       Grade::kFault, "by this machine's clock", "set the clock"},
       {"clock", [](NodeFacts& f) { f.clock.ahead = std::chrono::seconds(4); }, Grade::kWarning,
        "4.0 s ahead of imgd's clock", "chrony"},
       {"nccl", [](NodeFacts& f) { f.libraries->nccl = f.libraries->cuda = "none"; }, Grade::kFault,
@@ -166,7 +184,7 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
          f.tls = false, f.is_loopback = true;
          f.imgd.outcome = Reach::Outcome::kAnswersTls;
        },
-       Grade::kFault, "wants TLS", "https://"},
+       Grade::kFault, "imgd at head:7650 wants TLS", "https://"},
       {"certificate",
        [](NodeFacts& f) {
          f.certificate_left_seconds = {}, f.has_join_token = true;
@@ -195,7 +213,7 @@ TEST(NodeDoctor, EachCauseIsNamedWithWhatToDo) {
     EXPECT_TRUE(told.contains(line.check)) << line.check << " has no cause that is tried";
     EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", line.check))) << "in the list of docs/install.md";
   }
-  EXPECT_EQ(cases.size(), 51U) << "docs/install.md says how many there are, of both doctors";
+  EXPECT_EQ(cases.size(), 54U) << "docs/install.md says how many there are, of both doctors";
 }
 
 TEST(NodeDoctor, WhatANodeDoesNotHaveIsNoFault) {

@@ -77,6 +77,8 @@ struct NodeFacts {
   bool tls = false;         ///< imgd is spoken to by TLS
   std::optional<int64_t>
       certificate_left_seconds;  ///< of the node's; negative: ran out; nothing: it has none
+  std::string renewal_error;  ///< why imgd would not renew it: the node was revoked; empty: it would, or was
+                              ///< not asked
   bool has_join_token = false;
   std::string join_token_error;  ///< why nobody joins by it; empty: it looks good, or there is none
   bool is_instance = false;      ///< it joins as an EC2 instance
@@ -98,6 +100,8 @@ void GatherLimits(const Config& config, NodeFacts& facts, const std::filesystem:
 void GatherLibraries(NodeFacts& facts, const std::filesystem::path& root = "/");
 void GatherStateFolder(const Config& config, NodeFacts& facts);
 void GatherNetwork(const Config& config, NodeFacts& facts);
+/// Asks imgd for a new certificate, where it can be reached, and throws it away: it says that way whether it
+/// would renew the one that is there.
 void GatherCertificate(const Config& config, NodeFacts& facts);
 /// How far this machine's clock is off imgd's. Nothing where imgd can't be asked.
 void GatherClock(const Config& config, NodeFacts& facts);

@@ -217,6 +217,16 @@ std::string WhyNotByToken(const Config& config) {
   return fmt::format("{}: this node has used it already", config.token_file.native());
 }
 
+/// Whose certificate it is.
+std::string NodeOf(const tls::CertificateFacts& facts) {
+  constexpr std::string_view kUri = "URI:imgd://node/";
+  for (const auto& name : facts.names) {
+    if (const size_t end = name.rfind('/'); name.starts_with(kUri) && end >= kUri.size())
+      return PercentDecode(name.substr(kUri.size(), end - kUri.size()));
+  }
+  return "";
+}
+
 void GatherCertificate(const Config& config, NodeFacts& facts) {
   const GrpcAddress imgd = SplitGrpcAddress(config.server);
   const auto where = SplitHostPort(imgd.address, 1);
@@ -247,6 +257,17 @@ void GatherCertificate(const Config& config, NodeFacts& facts) {
                                   .key = shown ? text("node.key") : ""},
                                  clock);
   if (why && why->code != ErrorCode::kUnavailable) facts.tls_error = why->ToString();
+  if (why) return;
+  NodeKey key({.server = imgd.address,
+               .node = NodeOf(*node),
+               .agent_id = "",
+               .folder = config.state_dir,
+               .token_file = {},
+               .patience = kNetworkPatience},
+              &clock);
+  const auto renewable = key.TryRenewal();
+  if (!renewable && renewable.error().code == ErrorCode::kPermissionDenied)
+    facts.renewal_error = renewable.error().message;
 }
 
 NodeFacts GatherNodeFacts(const Config& config, const std::string& error) {

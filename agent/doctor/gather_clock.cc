@@ -6,6 +6,8 @@
 #include "agent/doctor/facts.h"
 #include "common/clock_skew.h"
 #include "common/files.h"
+#include "common/tls/pem.h"
+#include "common/tls/probe.h"
 #include "common/url.h"
 
 namespace imgd::doctor {
@@ -20,12 +22,28 @@ std::shared_ptr<grpc::ChannelCredentials> CredentialsFor(const Config& config, b
   return ca ? CredentialsOf({.ca = *ca}) : nullptr;
 }
 
+/// What imgd's certificate says against this clock: without a connection it is all that there is to go by.
+std::string DoubtOf(const std::string& address) {
+  auto target = tls::TargetOf(address);
+  target.timeout = kPatience;
+  const auto chain = tls::FetchChain(target);
+  const auto facts =
+      chain && !chain->empty() ? tls::FactsOf(chain->front()) : Result<tls::CertificateFacts>();
+  const WallTime now = SystemClock().Wall();
+  if (!facts || facts->not_after.micros == 0 || (facts->not_before <= now && now < facts->not_after))
+    return "";
+  return fmt::format("imgd's certificate is good from {} to {}, and by this machine's clock it is {}",
+                     tls::DateOf(facts->not_before), tls::DateOf(facts->not_after), tls::DateOf(now));
+}
+
 }  // namespace
 
 void GatherClock(const Config& config, NodeFacts& facts) {
   facts.clock.is_kept = IsClockKept();
   const GrpcAddress imgd = SplitGrpcAddress(config.server);
-  const auto credentials = CredentialsFor(config, imgd.is_said ? imgd.tls : config.tls);
+  const bool tls = imgd.is_said ? imgd.tls : config.tls;
+  if (tls) facts.clock.doubt = DoubtOf(imgd.address);
+  const auto credentials = CredentialsFor(config, tls);
   if (facts.imgd.addresses.empty() || !credentials) return;
   // Whether it is well needs no leave to ask; what it answers to an empty question does not matter here.
   const auto channel = MakeChannel(imgd.address, credentials);

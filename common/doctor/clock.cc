@@ -28,6 +28,8 @@ Verdict JudgeClock(const ClockFacts& facts, Grade far, std::string_view why) {
     if (by > kFar) return {far, off, advice};
     if (by > kSuspicious) return Warning(off, advice);
   }
+  if (!facts.ahead && !facts.doubt.empty())
+    return {far, facts.doubt, fmt::format("set the clock, here or there; {}", advice)};
   if (facts.is_kept && !*facts.is_kept)
     return Warning("no NTP keeps this machine's clock" + (off.empty() ? "" : "; it is " + off), advice);
   if (!facts.is_kept && off.empty()) return Unknown("the kernel does not say, and imgd neither");

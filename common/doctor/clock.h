@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "common/clock.h"
 #include "common/doctor/verdict.h"
@@ -11,6 +12,9 @@ namespace imgd::doctor {
 struct ClockFacts {
   std::optional<bool> is_kept;    ///< by NTP, as the kernel knows it
   std::optional<Duration> ahead;  ///< of imgd's; negative: behind it
+  /// Where it can't be compared, since by it imgd's certificate is not good: from when to when that is; else
+  /// empty.
+  std::string doubt = {};
 };
 
 /// Whether NTP keeps this machine's clock, as the kernel knows it.

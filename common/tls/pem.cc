@@ -159,11 +159,15 @@ bool IsSignedBy(const std::string& certificate_text, const std::string& issuer_t
   return good;
 }
 
+bool IsCa(const std::string& text) {
+  const CertificatePtr certificate = ReadCertificate(text);
+  return certificate && X509_check_ca(certificate.get()) != 0;
+}
+
 bool LeadsTo(const std::vector<std::string>& chain, size_t place) {
   if (place == 0) return IsSignedBy(chain.front(), chain.front());
   for (size_t i = 0; i < place; ++i) {
-    const CertificatePtr issuer = ReadCertificate(chain[i + 1]);
-    if (!issuer || X509_check_ca(issuer.get()) == 0 || !IsSignedBy(chain[i], chain[i + 1])) return false;
+    if (!IsCa(chain[i + 1]) || !IsSignedBy(chain[i], chain[i + 1])) return false;
   }
   return true;
 }

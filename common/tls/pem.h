@@ -42,6 +42,8 @@ Result<CertificateFacts> FactsOf(std::string_view pem);
 std::vector<std::string> Certificates(std::string_view pem);
 /// Whether `issuer` signed the certificate.
 bool IsSignedBy(const std::string& certificate, const std::string& issuer);
+/// Whether it may sign certificates, as a CA does.
+bool IsCa(const std::string& certificate);
 /// Whether the chain's first certificate is signed, by CAs between, by the one at `place`: each by the one
 /// after it. The first itself: whether it is signed by itself.
 bool LeadsTo(const std::vector<std::string>& chain, size_t place);

@@ -76,6 +76,13 @@ class Conversation {
       out.push_back(PemOf(sk_X509_value(chain, i)));
     return out;
   }
+  /// Whether the server takes HTTP/2, which gRPC is.
+  bool TakesHttp2() const {
+    const unsigned char* name = nullptr;
+    unsigned int length = 0;
+    SSL_get0_alpn_selected(ssl_.get(), &name, &length);
+    return length > 0;
+  }
   long verified() const { return ssl_ ? SSL_get_verify_result(ssl_.get()) : X509_V_OK; }
 
  private:
@@ -182,13 +189,23 @@ bool SoundsPlain(const std::string& reason) {
   return reason == "wrong version number" || reason == "packet length too long" || reason == "http request";
 }
 
+constexpr std::string_view kWhichPort =
+    "the port for gRPC (listen in imgd.yaml, usually 7650) is wanted, not the dashboard's (web.listen, "
+    "usually 7651)";
+
+Error NoGrpc(const ProbeTarget& target) {
+  return {.code = ErrorCode::kFailedPrecondition,
+          .message = fmt::format("what answers on {} speaks TLS, but not gRPC", NameOfTarget(target)),
+          .hint = std::string(kWhichPort)};
+}
+
 /// Of a handshake that failed for another reason than the server's certificate.
 Error NoTls(const ProbeTarget& target, const Error& error) {
   const std::string name = NameOfTarget(target);
   if (SoundsPlain(error.message)) {
     return {.code = ErrorCode::kFailedPrecondition,
             .message = fmt::format("{} does not speak TLS ({})", name, error.message),
-            .hint = "is it imgd's port for gRPC, and is TLS on there? http://HOST:PORT means plain text"};
+            .hint = fmt::format("is TLS on there? http://HOST:PORT means plain text; {}", kWhichPort)};
   }
   if (error.code == ErrorCode::kUnavailable) return error;
   return {.code = ErrorCode::kFailedPrecondition,
@@ -255,6 +272,7 @@ std::optional<Error> WhyNoTls(const ProbeTarget& target, const Clock& clock) {
   Conversation conversation(target, std::chrono::steady_clock::now() + target.timeout);
   const auto begun = conversation.Begin(true);
   if (begun) {
+    if (!conversation.TakesHttp2()) return NoGrpc(target);
     if (conversation.Listen()) return std::nullopt;
     if (target.certificate.empty()) return std::nullopt;
     return Error{.code = ErrorCode::kPermissionDenied,

@@ -33,8 +33,8 @@ Result<std::vector<std::string>> FetchChain(const ProbeTarget& target);
 Result<std::string> FindPinned(const std::vector<std::string>& chain, const std::string& sha256,
                                const std::string& server);
 
-/// Why no connection comes about, in words for people; nothing when one does. The clock is blamed where it
-/// would explain it.
+/// Why no connection of gRPC's comes about, in words for people; nothing when one does. The clock is blamed
+/// where it would explain it.
 std::optional<Error> WhyNoTls(const ProbeTarget& target, const Clock& clock);
 
 }  // namespace imgd::tls

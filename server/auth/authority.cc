@@ -53,6 +53,7 @@ Authority::Authority(AuthoritySettings settings, const Clock* clock)
     return given.empty() ? settings_.folder / own : fs::path(given);
   };
   ca_path_ = given_or(settings_.ca_certificate, "ca.crt");
+  ca_key_path_ = given_or(settings_.ca_key, "ca.key");
   certificate_path_ = given_or(settings_.certificate, "server.crt");
   key_path_ = given_or(settings_.key, "server.key");
 }
@@ -64,36 +65,58 @@ Result<std::unique_ptr<Authority>> Authority::Open(AuthoritySettings settings, c
   return authority;
 }
 
-Status Authority::LoadSigner() {
-  const fs::path key_path =
-      settings_.ca_key.empty() ? settings_.folder / "ca.key" : fs::path(settings_.ca_key);
-  const bool own = settings_.ca_certificate.empty();
-  if (own && Exists(ca_path_) && !Exists(key_path)) {
-    return tl::unexpected(Error{
-        .code = ErrorCode::kFailedPrecondition,
-        .message =
-            fmt::format("tls: {} is there and its key {} is not", ca_path_.native(), key_path.native()),
-        .hint = "put the key back from a backup; or remove the certificate too, and every node and client "
-                "has to join or log in again (docs/operations.md, Who may talk)"});
+Status Authority::Check(AuthoritySettings settings, const Clock* clock) {
+  Authority authority(std::move(settings), clock);
+  const bool is_made = authority.settings_.ca_certificate.empty() && !Exists(authority.ca_path_);
+  if (!is_made) {
+    IMGD_TRY(authority.ReadSigner());
+    IMGD_TRY(CheckTimesOf(authority.ca_path_, clock->Wall()));
   }
+  if (authority.settings_.certificate.empty()) return {};
+  IMGD_TRY(authority.CheckGiven());
+  return CheckTimesOf(authority.certificate_path_, clock->Wall());
+}
+
+Status Authority::LoadSigner() {
+  const bool own = settings_.ca_certificate.empty();
   if (own && !Exists(ca_path_)) {
     const WallTime now = clock_->Wall();
     IMGD_ASSIGN(const Signer made, NewSigner("imgd CA", After(now, -kBackdated), After(now, kTenYears)));
     // The certificate last: without it both are made again.
-    IMGD_TRY(tls::WriteSecretFile(key_path, made.key));
+    IMGD_TRY(tls::WriteSecretFile(ca_key_path_, made.key));
     IMGD_TRY(WriteFileAtomically(ca_path_, made.certificate));
     spdlog::info("ca={} msg=\"made a CA for this installation\"", ca_path_.native());
   }
+  return ReadSigner();
+}
+
+Status Authority::ReadSigner() {
+  const bool own = settings_.ca_certificate.empty();
+  if (own && Exists(ca_path_) && !Exists(ca_key_path_)) {
+    return tl::unexpected(Error{
+        .code = ErrorCode::kFailedPrecondition,
+        .message =
+            fmt::format("tls: {} is there and its key {} is not", ca_path_.native(), ca_key_path_.native()),
+        .hint = "put the key back from a backup; or remove the certificate too, and every node and client "
+                "has to join or log in again (docs/operations.md, Who may talk)"});
+  }
   IMGD_ASSIGN(signer_.certificate, ReadFile(ca_path_, kMostBytes));
-  IMGD_ASSIGN(signer_.key, ReadFile(key_path, kMostBytes));
-  return CheckPair(signer_.certificate, signer_.key, ca_path_, key_path);
+  IMGD_ASSIGN(signer_.key, ReadFile(ca_key_path_, kMostBytes));
+  IMGD_TRY(CheckPair(signer_.certificate, signer_.key, ca_path_, ca_key_path_));
+  if (tls::IsCa(signer_.certificate)) return {};
+  return Fail(ErrorCode::kFailedPrecondition, "tls: the certificate in {} is not that of a CA",
+              ca_path_.native());
+}
+
+Status Authority::CheckGiven() const {
+  IMGD_ASSIGN(const std::string certificate, ReadFile(certificate_path_, kMostBytes));
+  IMGD_ASSIGN(const std::string key, ReadFile(key_path_, kMostBytes));
+  return CheckPair(certificate, key, certificate_path_, key_path_);
 }
 
 Status Authority::LoadServer() {
   if (!settings_.certificate.empty()) {
-    IMGD_ASSIGN(const std::string certificate, ReadFile(certificate_path_, kMostBytes));
-    IMGD_ASSIGN(const std::string key, ReadFile(key_path_, kMostBytes));
-    IMGD_TRY(CheckPair(certificate, key, certificate_path_, key_path_));
+    IMGD_TRY(CheckGiven());
   } else {
     IMGD_TRY(RenewServer());
   }
@@ -141,9 +164,16 @@ std::vector<std::string> Authority::Warnings() const {
   return out;
 }
 
-std::vector<std::string> WarningsOf(const fs::path& file, WallTime now) {
+namespace {
+
+struct Warning {
+  std::string text;
+  bool useless = false;  ///< nobody takes the certificate now
+};
+
+std::vector<Warning> LookAtTimes(const fs::path& file, WallTime now) {
   constexpr Duration kWeek = std::chrono::hours(7 * 24);
-  std::vector<std::string> out;
+  std::vector<Warning> out;
   for (const auto& certificate : tls::Certificates(ReadFile(file, kMostBytes).value_or(""))) {
     const auto facts = tls::FactsOf(certificate);
     if (!facts) continue;
@@ -152,15 +182,32 @@ std::vector<std::string> WarningsOf(const fs::path& file, WallTime now) {
         fmt::format("is good from {} to {}, and by this machine's clock it is {}",
                     tls::DateOf(facts->not_before), tls::DateOf(facts->not_after), tls::DateOf(now));
     if (now < facts->not_before) {
-      out.push_back(fmt::format("the certificate in {} is not good yet: it {}", file.native(), times));
+      out.push_back(
+          {fmt::format("the certificate in {} is not good yet: it {}", file.native(), times), true});
     } else if (facts->not_after <= now) {
       out.push_back(
-          fmt::format("the certificate in {} has run out, and nobody takes it: it {}", file.native(), times));
+          {fmt::format("the certificate in {} has run out, and nobody takes it: it {}", file.native(), times),
+           true});
     } else if (facts->not_after.micros - now.micros < soon) {
-      out.push_back(fmt::format("the certificate in {} soon runs out: it {}", file.native(), times));
+      out.push_back({fmt::format("the certificate in {} soon runs out: it {}", file.native(), times)});
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<std::string> WarningsOf(const fs::path& file, WallTime now) {
+  std::vector<std::string> out;
+  for (auto& warning : LookAtTimes(file, now)) out.push_back(std::move(warning.text));
+  return out;
+}
+
+Status CheckTimesOf(const fs::path& file, WallTime now) {
+  for (const auto& warning : LookAtTimes(file, now)) {
+    if (warning.useless) return Fail(ErrorCode::kFailedPrecondition, "{}", warning.text);
+  }
+  return {};
 }
 
 Result<std::string> Authority::SignNode(const std::string& request, const std::string& node) const {

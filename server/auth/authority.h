@@ -38,8 +38,12 @@ struct NodeIdentity {
 class Authority {
  public:
   /// Takes what is in the folder and makes what lacks: the CA for ten years. Errors: kFailedPrecondition for
-  /// files that are no pair, and for a CA's certificate whose key is gone; those of the files, naming them.
+  /// files that are no pair, a CA's certificate that is none, and one whose key is gone; those of the files,
+  /// naming them.
   static Result<std::unique_ptr<Authority>> Open(AuthoritySettings settings, const Clock* clock);
+  /// Whether Open() would find what it needs, and the certificates that imgd does not renew are good by the
+  /// clock; makes nothing. Errors: as Open; kFailedPrecondition.
+  static Status Check(AuthoritySettings settings, const Clock* clock);
 
   // For gRPC's and HTTP's servers: the server's certificate with its chain, its key, and the CA by which
   // agents' certificates are checked.
@@ -65,12 +69,14 @@ class Authority {
  private:
   Authority(AuthoritySettings settings, const Clock* clock);
   Status LoadSigner();
+  Status ReadSigner();
   Status LoadServer();
+  Status CheckGiven() const;  ///< the server's, where the operator gave it
 
   AuthoritySettings settings_;
   const Clock* clock_;
   Signer signer_;
-  std::filesystem::path ca_path_, certificate_path_, key_path_;
+  std::filesystem::path ca_path_, ca_key_path_, certificate_path_, key_path_;
   std::string pin_;
   std::string root_;
   std::mutex renewing_;
@@ -80,6 +86,9 @@ class Authority {
 /// good yet, has run out, or has less left than a week and a third of its time. Of a file that can't be read
 /// none.
 std::vector<std::string> WarningsOf(const std::filesystem::path& file, WallTime now);
+
+/// The first of these that says that nobody takes it: kFailedPrecondition.
+Status CheckTimesOf(const std::filesystem::path& file, WallTime now);
 
 /// What is in the certificate of an agent: "imgd://node/NAME/KEY_SHA256".
 std::string UriOf(const NodeIdentity& identity);

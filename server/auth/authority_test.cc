@@ -113,6 +113,35 @@ TEST_F(AuthorityTest, AnOperatorsCaSignsAndFilesThatAreNoPairAreRefused) {
   EXPECT_THAT(Refused().message, HasSubstr("is not that of the certificate"));
 }
 
+TEST_F(AuthorityTest, ACheckMakesNothingAndFindsWhatTheStartWouldRefuse) {
+  const auto check = [this] {
+    const auto checked = Authority::Check(settings, &clock);
+    return checked ? std::string() : checked.error().message;
+  };
+  EXPECT_EQ(check(), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "it would be made";
+  ASSERT_TRUE(Open());
+  EXPECT_EQ(check(), "");
+  std::filesystem::rename(folder / "ca.key", folder / "away");
+  EXPECT_THAT(check(), HasSubstr("ca.crt is there and its key"));
+  ASSERT_TRUE(WriteFileAtomically(folder / "ca.key", tls::NewKey().value()));
+  EXPECT_THAT(check(), HasSubstr("is not that of the certificate"));
+  std::filesystem::rename(folder / "away", folder / "ca.key");
+
+  settings.ca_certificate = folder / "server.crt";
+  settings.ca_key = folder / "server.key";
+  EXPECT_THAT(check(), HasSubstr("is not that of a CA"));
+  EXPECT_THAT(Refused().message, HasSubstr("is not that of a CA"));
+  settings.ca_certificate = settings.ca_key = "";
+  settings.certificate = folder / "server.crt";
+  settings.key = folder / "nowhere";
+  EXPECT_THAT(check(), HasSubstr("nowhere"));
+  settings.key = folder / "server.key";
+  EXPECT_EQ(check(), "");
+  clock.Pass(hours(8 * 24));
+  EXPECT_THAT(check(), HasSubstr("has run out, and nobody takes it"));
+}
+
 /// Else whoever has a node's key could be imgd for those who know only its CA's hash.
 TEST_F(AuthorityTest, ANodeIsNoCaOnTheWayToThePinnedOne) {
   const auto authority = Open();

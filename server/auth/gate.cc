@@ -34,6 +34,9 @@ Error WhyRefused(const Caller& caller, Scope scope) {
     case Refusal::kExpired:
       error.message = fmt::format("the token '{}' has expired", caller.token);
       break;
+    case Refusal::kSessionOver:
+      error.message = "this session is over: log in with a token again";
+      break;
     default:
       error.message = "a token that imgd knows is needed, as \"Authorization: Bearer TOKEN\"";
   }

@@ -57,13 +57,16 @@ Status CheckTokenName(const std::string& name) {
   return Fail(ErrorCode::kInvalidArgument, "name: found '{}'; {}", name, kNameRule);
 }
 
-Result<std::string> NewSecret() {
-  std::array<unsigned char, 32> bytes{};
-  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
+Result<std::string> RandomHex(size_t bytes) {
+  std::string random(bytes, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(random.data()), static_cast<int>(bytes)) != 1)
     return Fail(ErrorCode::kInternal, "the system gives no random numbers");
-  std::string secret = "imgd_";
-  for (const unsigned char byte : bytes) secret += fmt::format("{:02x}", byte);
-  return secret;
+  return Hex(random);
+}
+
+Result<std::string> NewSecret() {
+  IMGD_ASSIGN(const std::string random, RandomHex(32));
+  return "imgd_" + random;
 }
 
 std::string HashOf(std::string_view secret) { return Sha256Of(secret); }
@@ -76,14 +79,19 @@ const TokenRecord* FindToken(const std::map<std::string, TokenRecord>& tokens, s
   return found == tokens.end() ? nullptr : &found->second;
 }
 
+Caller CallerOf(const TokenRecord& token, Scope scope, WallTime now) {
+  if (token.expires.micros != 0 && token.expires <= now)
+    return {.refusal = Refusal::kExpired, .token = token.name};
+  if (!Allows(token.scopes, scope)) return {.refusal = Refusal::kWrongScope, .token = token.name};
+  return {.token = token.name};
+}
+
 Caller Authorise(const std::map<std::string, TokenRecord>& tokens, Scope scope, std::string_view secret,
                  WallTime now) {
   if (scope == Scope::kOpen) return {};
   const TokenRecord* token = FindToken(tokens, secret);
-  if (token == nullptr) return {.refusal = Refusal::kUnknown, .token = {}};
-  if (token->expires.micros != 0 && token->expires <= now) return {Refusal::kExpired, token->name};
-  if (!Allows(token->scopes, scope)) return {Refusal::kWrongScope, token->name};
-  return {Refusal::kNone, token->name};
+  if (token == nullptr) return {.refusal = Refusal::kUnknown};
+  return CallerOf(*token, scope, now);
 }
 
 }  // namespace imgd

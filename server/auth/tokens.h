@@ -26,22 +26,28 @@ Status CheckScopeName(const std::string& name);
 /// 1 to 63 of a-z, A-Z, 0-9, '.', '_' and '-', not starting with '.' or '-'. Errors: kInvalidArgument.
 Status CheckTokenName(const std::string& name);
 
+/// So many random bytes, two digits each. Errors: kInternal without randomness.
+Result<std::string> RandomHex(size_t bytes);
 /// A new token, of 32 random bytes: "imgd_" and 64 hexadecimal digits. Errors: kInternal without randomness.
 Result<std::string> NewSecret();
 /// What is stored of it. 32 random bytes can't be guessed, so that a plain SHA-256 is enough.
 std::string HashOf(std::string_view secret);
 
 /// Why a call is refused.
-enum class Refusal { kNone, kUnknown, kExpired, kWrongScope };
+enum class Refusal { kNone, kUnknown, kExpired, kWrongScope, kSessionOver };
 
-/// The token of a call.
+/// The token of a call, and the browser's session that stands for it.
 struct Caller {
   Refusal refusal = Refusal::kNone;
-  std::string token;  ///< its name; empty where none was needed
+  std::string token = {};      ///< its name; empty where none was needed
+  std::string session = {};    ///< which one it is; empty where the token itself was shown
+  Duration session_left = {};  ///< until it ends by itself
 };
 
 /// The record of that token, whatever it is good for; null where none is known, and for an empty `secret`.
 const TokenRecord* FindToken(const std::map<std::string, TokenRecord>& tokens, std::string_view secret);
+/// Whether the token is good for `scope` now.
+Caller CallerOf(const TokenRecord& token, Scope scope, WallTime now);
 /// Whether `secret` (empty: none was given) is good for `scope` now. One that is not known is kUnknown.
 Caller Authorise(const std::map<std::string, TokenRecord>& tokens, Scope scope, std::string_view secret,
                  WallTime now);

@@ -71,7 +71,7 @@ bool IsSameOrigin(const RequestHead& head) {
   return slashes != std::string_view::npos && head.origin.substr(slashes + 3) == head.host;
 }
 
-/// The session's token; empty where there is no session.
+/// The cookie of the session; empty where there is none.
 std::string_view SessionOf(std::string_view cookies) {
   while (!cookies.empty()) {
     const size_t end = std::min(cookies.find(';'), cookies.size());
@@ -134,10 +134,18 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
     if (route.method == "GET") methods.insert("HEAD");
     if (route.method != MethodOf(head)) continue;
     const std::string_view bearer = BearerOf(head.authorization);
-    const std::string_view session = bearer.empty() ? SessionOf(head.cookie) : std::string_view();
-    Caller caller = gate_(route.scope, bearer.empty() ? session : bearer);
+    std::string_view session = bearer.empty() ? SessionOf(head.cookie) : std::string_view();
+    Caller caller = session.empty() ? gate_(route.scope, bearer) : sessions_(route.scope, session);
+    // One that is over is in nobody's way where none is needed.
+    if (caller.refusal == Refusal::kSessionOver) {
+      if (Caller without = gate_(route.scope, ""); without.refusal == Refusal::kNone) {
+        caller = std::move(without);
+        session = {};
+      }
+    }
     if (caller.refusal != Refusal::kNone) return tl::unexpected(NotLetIn(caller, route.scope));
-    if (route.scope != Scope::kOpen && bearer.empty()) {
+    const bool ends_session = !session.empty() && MethodOf(head) != "GET";  // though it is open to all
+    if (bearer.empty() && (route.scope != Scope::kOpen || ends_session)) {
       auto refusal = session.empty() ? NotFromHere(head) : NotOfThisPage(head);
       if (refusal) return tl::unexpected(std::move(*refusal));
     }
@@ -146,7 +154,9 @@ tl::expected<Router::Match, Response> Router::Find(const RequestHead& head) cons
                     .parameters = std::move(*parameters),
                     .body = {},
                     .token = std::move(caller.token),
-                    .secret = std::string(bearer),
+                    .cookie = std::string(session),
+                    .session = std::move(caller.session),
+                    .session_left = caller.session_left,
                     .last_event_id = std::string(head.last_event_id),
                     .accept_encoding = std::string(head.accept_encoding),
                     .if_none_match = std::string(head.if_none_match),

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "server/auth/tokens.h"
 
@@ -21,8 +22,10 @@ struct Request {
   std::string query;                              ///< without the '?'
   std::map<std::string, std::string> parameters;  ///< what stands for "{name}" in the route's pattern
   std::string body;
-  std::string token;        ///< name of the caller's token; empty for an open call
-  std::string secret = {};  ///< the token itself, of a caller who sent it as a header
+  std::string token;           ///< name of the caller's token; empty for an open call
+  std::string cookie = {};     ///< of a browser's session, where no token was shown; may be of none
+  std::string session = {};    ///< the session that the caller was let in by; empty: none
+  Duration session_left = {};  ///< until it ends by itself
   // Of the headers of these names; may be empty.
   std::string last_event_id = {};
   std::string accept_encoding = {};
@@ -106,7 +109,10 @@ class Router {
  public:
   /// Whether a token is good for a scope now; see Authorise() in server/auth/tokens.h.
   using Gate = std::function<Caller(Scope scope, std::string_view secret)>;
-  Router(std::vector<Route> routes, Gate gate) : routes_(std::move(routes)), gate_(std::move(gate)) {}
+  /// The same of a session's cookie; see server/auth/browser_sessions.h.
+  using SessionGate = std::function<Caller(Scope scope, std::string_view cookie)>;
+  Router(std::vector<Route> routes, Gate gate, SessionGate sessions)
+      : routes_(std::move(routes)), gate_(std::move(gate)), sessions_(std::move(sessions)) {}
 
   struct Match {
     const Route* route;  ///< lives as long as the router
@@ -117,9 +123,9 @@ class Router {
   /// address), 405. A call that no token stands for but that is let in
   /// has to be one of this machine's own (403): to an address or to localhost, whatever name a page's author
   /// gave the address; and where it changes something, neither from a page of another origin (403) nor with a
-  /// body that is not said to be JSON (415), which other pages can't send. A token may come as the cookie of
-  /// a session; then what changes something also has to have X-Imgd-Csrf, and nothing comes from a page of
-  /// another origin (403).
+  /// body that is not said to be JSON (415), which other pages can't send. In a token's place may be the
+  /// cookie of a session; then what changes something also has to have X-Imgd-Csrf, and nothing comes from a
+  /// page of another origin (403).
   tl::expected<Match, Response> Find(const RequestHead& head) const;
   /// The table.
   const std::vector<Route>& routes() const { return routes_; }
@@ -127,9 +133,10 @@ class Router {
  private:
   std::vector<Route> routes_;
   Gate gate_;
+  SessionGate sessions_;
 };
 
-/// Name of the cookie that has a session's token.
+/// Name of the cookie of a browser's session.
 inline constexpr std::string_view kSessionCookie = "__Host-imgd";
 
 }  // namespace imgd::web

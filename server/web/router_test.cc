@@ -17,13 +17,23 @@ const std::map<std::string, TokenRecord> kTokens = {
     {"other", {.name = "other", .hash = HashOf("imgd_other"), .scopes = {"view"}}},
 };
 
+/// The one session that there is, of the token "other".
+Caller KnowsSession(Scope scope, std::string_view cookie) {
+  if (scope == Scope::kOpen) return {};
+  if (cookie != "page") return {.refusal = Refusal::kSessionOver};
+  Caller caller = CallerOf(kTokens.at("other"), scope, {50});
+  caller.session = "1";
+  return caller;
+}
+
 Router MakeTable(WallTime now = {50}) {
   const Handler nothing = [](const Request&, const Answer& answer) { answer({}); };
   return Router(
       {{"GET", "/healthz", Scope::kOpen, 0, nothing},
        {"POST", "/api/v1/reports", Scope::kReport, 10, nothing},
        {"POST", "/api/v1/reports/{job}/events", Scope::kReport, 10, nothing}},
-      [now](Scope scope, std::string_view secret) { return Authorise(kTokens, scope, secret, now); });
+      [now](Scope scope, std::string_view secret) { return Authorise(kTokens, scope, secret, now); },
+      KnowsSession);
 }
 
 TEST(WebRouter, FindsTheRouteAndWhatItsNamesStandFor) {
@@ -40,12 +50,16 @@ TEST(WebRouter, FindsTheRouteAndWhatItsNamesStandFor) {
   EXPECT_EQ(events->route->pattern, "/api/v1/reports/{job}/events");
 }
 
-TEST(WebRouter, ASessionsCookieStandsForItsTokenOnPagesOfOursAlone) {
+TEST(WebRouter, ASessionStandsForItsTokenOnPagesOfOursAlone) {
   const Handler nothing = [](const Request&, const Answer& answer) { answer({}); };
   const Router router(
-      {{"GET", "/jobs", Scope::kView, 0, nothing}, {"POST", "/jobs", Scope::kView, 9, nothing}},
-      [](Scope scope, std::string_view secret) { return Authorise(kTokens, scope, secret, {50}); });
-  const std::string_view cookie = "theme=dark; __Host-imgd=imgd_other";
+      {{"GET", "/jobs", Scope::kView, 0, nothing},
+       {"POST", "/jobs", Scope::kView, 9, nothing},
+       {"GET", "/", Scope::kOpen, 0, nothing},
+       {"DELETE", "/session", Scope::kOpen, 0, nothing}},
+      [](Scope scope, std::string_view secret) { return Authorise(kTokens, scope, secret, {50}); },
+      KnowsSession);
+  const std::string_view cookie = "theme=dark; __Host-imgd=page";
   const auto status = [&router](const RequestHead& head) {
     const auto found = router.Find(head);
     return found ? 200 : found.error().status;
@@ -53,7 +67,10 @@ TEST(WebRouter, ASessionsCookieStandsForItsTokenOnPagesOfOursAlone) {
   const std::string_view host = "gpu-head:7651";
   EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = cookie}), 200);
   EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = "__Host-imgd=imgd_x"}), 401);
-  EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = "imgd=imgd_other"}), 401);
+  EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = "imgd=page"}), 401);
+  EXPECT_EQ(status({.method = "GET", .target = "/jobs", .host = host, .cookie = "__Host-imgd=imgd_other"}),
+            401)
+      << "a token is no session";
   EXPECT_EQ(
       status(
           {.method = "GET", .target = "/jobs", .host = host, .fetch_site = "cross-site", .cookie = cookie}),
@@ -72,7 +89,18 @@ TEST(WebRouter, ASessionsCookieStandsForItsTokenOnPagesOfOursAlone) {
   const auto found = router.Find({.method = "GET", .target = "/jobs", .host = host, .cookie = cookie});
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->request.token, "other");
-  EXPECT_EQ(found->request.secret, "") << "what a page can't read, none of its calls brings back";
+  EXPECT_EQ(found->request.session, "1");
+  EXPECT_EQ(
+      status({.method = "GET", .target = "/", .host = host, .fetch_site = "cross-site", .cookie = cookie}),
+      200)
+      << "the page itself is public";
+  EXPECT_EQ(status({.method = "DELETE", .target = "/session", .host = host, .cookie = cookie}), 403);
+  EXPECT_EQ(
+      status(
+          {.method = "DELETE", .target = "/session", .host = host, .cookie = "__Host-imgd=x", .csrf = "1"}),
+      200)
+      << "also one that is over is forgotten";
+  EXPECT_EQ(status({.method = "DELETE", .target = "/session", .host = host}), 200);
 }
 
 TEST(WebRouter, WhatIsNotThereIs404AndAnotherMethod405) {
@@ -130,10 +158,11 @@ TEST(WebRouter, ErrorsAreJsonWithACodeAndASentence) {
 
 TEST(WebRouter, WithoutATokenOnlyThisMachinesOwnPagesAndProgramsComeIn) {
   const Handler nothing = [](const Request&, const Answer& answer) { answer({}); };
-  const Router router({{"GET", "/jobs", Scope::kView, 0, nothing},
-                       {"POST", "/jobs", Scope::kSubmit, 10, nothing},
-                       {"DELETE", "/jobs", Scope::kSubmit, 0, nothing}},
-                      [](Scope, std::string_view) { return Caller{}; });
+  const Router router(
+      {{"GET", "/jobs", Scope::kView, 0, nothing},
+       {"POST", "/jobs", Scope::kSubmit, 10, nothing},
+       {"DELETE", "/jobs", Scope::kSubmit, 0, nothing}},
+      [](Scope, std::string_view) { return Caller{}; }, KnowsSession);
   struct Case {
     const char* what;
     RequestHead head;
@@ -144,6 +173,12 @@ TEST(WebRouter, WithoutATokenOnlyThisMachinesOwnPagesAndProgramsComeIn) {
   const std::vector<Case> cases = {
       {"curl", {.method = "GET", .target = "/jobs", .host = kHost}, 200},
       {"curl --head", {.method = "HEAD", .target = "/jobs", .host = kHost}, 200},
+      {"with a session that is over",
+       {.method = "GET", .target = "/jobs", .host = kHost, .cookie = "__Host-imgd=over"},
+       200},
+      {"with such a one by another name",
+       {.method = "GET", .target = "/jobs", .host = "evil.example", .cookie = "__Host-imgd=over"},
+       403},
       {"by address", {.method = "GET", .target = "/jobs", .host = "127.0.0.1:7651"}, 200},
       {"by IPv6 address", {.method = "GET", .target = "/jobs", .host = "[::1]:7651"}, 200},
       {"a name of its own", {.method = "GET", .target = "/jobs", .host = "imgd.localhost"}, 200},

@@ -26,19 +26,33 @@ std::string CookieOf(const std::string& value, const char* more) {
   return fmt::format("{}={}; Path=/; Secure; HttpOnly; SameSite=Strict{}", kSessionCookie, value, more);
 }
 
-/// Gives the token back as a cookie, which the page's scripts can't read. It is good for as long as the token
-/// is.
-void BeginSession(Request request, const Answer& answer) {
-  if (request.secret.empty()) {
-    answer(ErrorResponse(400, "INVALID_ARGUMENT",
-                         "a session begins with a token: \"Authorization: Bearer TOKEN\""));
-    return;
-  }
-  answer({.body = "{}", .headers = {{"Set-Cookie", CookieOf(request.secret, "")}}});
+/// Answers a token with the cookie of a session, which the page's scripts can't read.
+Handler BeginSession(Engine* engine, BrowserSessions* sessions) {
+  return [engine, sessions](const Request& request, const Answer& answer) {
+    const auto tokens = engine->View()->tokens;
+    const auto token = tokens->find(request.token);
+    if (!request.session.empty() || token == tokens->end()) {
+      return answer(ErrorResponse(400, "INVALID_ARGUMENT",
+                                  "a session begins with a token: \"Authorization: Bearer TOKEN\""));
+    }
+    const auto cookie = sessions->Begin(token->second);
+    if (!cookie) return answer(ErrorResponse(cookie.error()));
+    answer({.body = "{}", .headers = {{"Set-Cookie", CookieOf(*cookie, "")}}});
+  };
 }
 
-void EndSession(Request, const Answer& answer) {
-  answer({.body = "{}", .headers = {{"Set-Cookie", CookieOf("", "; Max-Age=0")}}});
+/// Also for those who have none, or one that is over: the browser forgets its cookie.
+Handler EndSession(Engine* engine, BrowserSessions* sessions, ReadPool* pool) {
+  return [engine, sessions, pool](const Request& request, const Answer& answer) {
+    const bool posted = pool->TryPost([engine, sessions, answer, cookie = request.cookie](Reader&) {
+      const auto ended = sessions->End(*engine->View()->tokens, cookie);
+      Response response = ended ? Response{.body = "{}"} : ErrorResponse(ended.error());
+      response.headers.emplace_back("Set-Cookie", CookieOf("", "; Max-Age=0"));
+      answer(std::move(response));
+    });
+    if (!posted)
+      answer(ErrorResponse(503, "RESOURCE_EXHAUSTED", "too many requests wait already; try again"));
+  };
 }
 
 }  // namespace
@@ -49,8 +63,8 @@ Router MakeRouter(const WebParts& parts) {
       {"GET", "/healthz", Scope::kOpen, 0, Health(engine)},
       {"POST", "/api/v1/reports", Scope::kReport, kMostStartBytes, StartReport(engine)},
       {"POST", "/api/v1/reports/{job}/events", Scope::kReport, kMostEventsBytes, ReportEvents(engine)},
-      {"POST", "/api/v1/session", Scope::kView, kMostSessionBytes, BeginSession},
-      {"DELETE", "/api/v1/session", Scope::kOpen, 0, EndSession},
+      {"POST", "/api/v1/session", Scope::kView, kMostSessionBytes, BeginSession(engine, parts.sessions)},
+      {"DELETE", "/api/v1/session", Scope::kOpen, 0, EndSession(engine, parts.sessions, parts.pool)},
       {"GET", "/api/v1/stream", Scope::kView, 0, StreamHandler(parts.feed)},
       {"GET", "/metrics", Scope::kView, 0, MetricsPage(engine, parts.calls, parts.notifier, parts.pool)},
       {"GET", "/sd/prometheus", Scope::kView, 0, ScrapeTargetsPage(engine, parts.tls)},
@@ -63,8 +77,11 @@ Router MakeRouter(const WebParts& parts) {
   for (auto& route : MakeApiRoutes(parts.caller, parts.pool)) routes.push_back(std::move(route));
   for (auto& route : StaticRoutes()) routes.push_back(std::move(route));
   const Gate gate(engine, parts.clock, parts.loopback, Scope::kView);
-  return Router(std::move(routes),
-                [gate](Scope scope, std::string_view secret) { return gate.LetIn(scope, secret); });
+  return Router(
+      std::move(routes), [gate](Scope scope, std::string_view secret) { return gate.LetIn(scope, secret); },
+      [engine, sessions = parts.sessions](Scope scope, std::string_view cookie) {
+        return sessions->LetIn(*engine->View()->tokens, scope, cookie);
+      });
 }
 
 }  // namespace imgd::web

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/clock.h"
+#include "server/auth/browser_sessions.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/notify/notifier.h"
@@ -20,6 +21,7 @@ struct WebParts {
   LiveFeed* feed;
   const CallTimes* calls;
   const Notifier* notifier;
+  BrowserSessions* sessions;
   /// Only this machine's own users can connect. Then the API is open to all for as long as there is no token
   /// for it, as gRPC is.
   bool loopback = false;

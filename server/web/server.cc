@@ -110,7 +110,8 @@ struct WebServer::Parts {
   }
 
   void Serve(tcp::socket socket) {
-    if (shared->connections >= shared->settings.most_connections) return;  // closed with the socket
+    // Closed with the socket, where all of them do something.
+    if (shared->connections >= shared->settings.most_connections && !shared->MakeRoom()) return;
     ++shared->connections;
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
@@ -148,6 +149,11 @@ Result<std::unique_ptr<WebServer>> WebServer::Start(const WebSettings& settings,
   return std::unique_ptr<WebServer>(new WebServer(std::move(parts)));
 }
 
+Status WebServer::CheckCertificate(const WebSettings& settings) {
+  IMGD_TRY(ContextOf(settings));
+  return {};
+}
+
 int WebServer::port() const { return parts_->port; }
 
 void WebServer::ReloadCertificate() {
@@ -160,7 +166,14 @@ void WebServer::ReloadCertificate() {
              [parts = parts_.get(), fresh = std::move(*context)] { parts->tls = fresh; });
 }
 
-void WebServer::EndListenersOf(const std::string& token) { parts_->shared->EndListenersOf(token); }
+void WebServer::EndListenersOf(const std::string& token) {
+  parts_->shared->EndListenersOf([&token](const Shared::LetIn& caller) { return caller.token == token; });
+}
+
+void WebServer::EndListenersOfSession(const std::string& session) {
+  parts_->shared->EndListenersOf(
+      [&session](const Shared::LetIn& caller) { return caller.session == session; });
+}
 
 void WebServer::Stop(Duration patience) {
   if (parts_->shared->stopping.exchange(true)) return;

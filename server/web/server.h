@@ -15,8 +15,9 @@ struct WebSettings {
   std::string certificate;  ///< PEM file, the chain included; empty: plain HTTP
   std::string key;          ///< its key, PEM
   int threads = 2;
-  size_t most_connections = 512;         ///< more are closed at once
-  size_t most_listeners = 4096;          ///< of answers that have no end, beside those; more get 503
+  size_t most_connections =
+      512;                       ///< beyond them one that waits for a request gives way; else more are closed
+  size_t most_listeners = 4096;  ///< of answers that have no end, beside those; more get 503
   size_t most_unsent_bytes = 512 << 10;  ///< of such an answer; a caller that falls behind is disconnected
   size_t most_downloads = 32;            ///< bodies that are read while they are sent; more get 503
   size_t most_in_flight = 256;           ///< requests that wait for their answer; more get 503
@@ -36,6 +37,8 @@ class WebServer {
   /// kInvalidArgument when it is none of this machine, kFailedPrecondition for a certificate or key that
   /// can't be used; all name the address or file.
   static Result<std::unique_ptr<WebServer>> Start(const WebSettings& settings, Router router);
+  /// Whether the settings' certificate and key can be used; no more than that. Errors: as Start().
+  static Status CheckCertificate(const WebSettings& settings);
   /// Answers may still be given after Stop() and after this, and go nowhere.
   ~WebServer();
 
@@ -47,6 +50,8 @@ class WebServer {
   /// Ends the answers without an end, and files that are being sent, that were asked for with the token of
   /// this name. From any thread.
   void EndListenersOf(const std::string& token);
+  /// The same of a browser's session, as Request::session has it.
+  void EndListenersOfSession(const std::string& session);
 
   /// Takes no more connections, waits up to `patience` for the answers that are under way, and ends.
   void Stop(Duration patience);

@@ -6,120 +6,18 @@
 
 #include <atomic>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "server/auth/authority.h"
-#include "server/web/testing/http_client.h"
+#include "server/web/testing/web_server_test.h"
 
 namespace imgd::web {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-/// A body of pieces of 100 kB, the twentieth of which is an error.
-struct TestSource final : BodySource {
-  TestSource(std::atomic<int>* the_asked, uint64_t the_size) : asked(the_asked), size(the_size) {}
-  uint64_t bytes() const override { return size; }
-  void Next(std::function<void(Result<std::string>)> done) override {
-    const int number = (*asked)++;
-    if (number == 19) return done(Fail(ErrorCode::kInternal, "a disk that breaks"));
-    done(std::string(100'000, static_cast<char>('a' + number % 10)));
-  }
-  std::atomic<int>* asked;
-  const uint64_t size;
-};
-
-/// A server with paths of the test's own.
-struct WebServerTest : testing::Test {
-  void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder =
-        std::filesystem::path(testing::TempDir()) / fmt::format("imgd_web_{}_{}", info->name(), ::getpid());
-    std::filesystem::remove_all(folder);
-    std::filesystem::create_directories(folder);
-    settings.listen = "127.0.0.1:0";
-  }
-  void TearDown() override {
-    server.reset();
-    std::filesystem::remove_all(folder);
-  }
-  void Start() {
-    std::vector<Route> routes = {
-        {"GET", "/ok", Scope::kOpen, 0, [](const Request&, const Answer& answer) { answer({.body = "ok"}); }},
-        {"POST", "/echo", Scope::kReport, 1000,
-         [](const Request& request, const Answer& answer) { answer({.body = request.body}); }},
-        {"GET", "/later", Scope::kOpen, 0,
-         [this](const Request&, const Answer& answer) {
-           const std::lock_guard lock(mutex);
-           waiting.push_back(answer);
-         }},
-        {"GET", "/source", Scope::kOpen, 0,
-         [this](const Request&, const Answer& answer) {
-           answer(
-               {.content_type = "text/plain", .source = std::make_shared<TestSource>(&asked, source_bytes)});
-         }},
-        {"GET", "/feed", Scope::kOpen, 0,
-         [this](const Request&, const Answer& answer) {
-           answer({.content_type = "text/plain", .feed = [this](const std::shared_ptr<Listener>& listener) {
-                     const std::lock_guard lock(mutex);
-                     listeners.push_back(listener);
-                   }});
-         }},
-    };
-    auto started =
-        WebServer::Start(settings, Router(std::move(routes), [](Scope scope, std::string_view secret) {
-                           const bool good = scope == Scope::kOpen || secret == "secret";
-                           return Caller{.refusal = good ? Refusal::kNone : Refusal::kUnknown};
-                         }));
-    ASSERT_TRUE(started.has_value()) << started.error().message;
-    server = std::move(*started);
-  }
-  /// The connection that listens to /feed.
-  std::weak_ptr<Listener> TakeListener() {
-    while (true) {
-      {
-        const std::lock_guard lock(mutex);
-        if (!listeners.empty()) {
-          auto listener = listeners.back();
-          listeners.pop_back();
-          return listener;
-        }
-      }
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-  }
-  static Piece Chunk(const std::string& text) {
-    return std::make_shared<const std::string>(fmt::format("{:x}\r\n{}\r\n", text.size(), text));
-  }
-  /// The answer that a request to /later waits for.
-  Answer TakeWaiting() {
-    while (true) {
-      {
-        const std::lock_guard lock(mutex);
-        if (!waiting.empty()) {
-          Answer first = waiting.front();
-          waiting.erase(waiting.begin());
-          return first;
-        }
-      }
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-  }
-
-  std::filesystem::path folder;
-  WebSettings settings;
-  std::mutex mutex;
-  std::atomic<int> asked = 0;  ///< pieces of /source
-  std::atomic<uint64_t> source_bytes = 1'000'000;
-  std::vector<Answer> waiting;                     // guarded by mutex
-  std::vector<std::weak_ptr<Listener>> listeners;  // guarded by mutex
-  std::unique_ptr<WebServer> server;
-};
 
 TEST_F(WebServerTest, AThousandRequestsOverOneConnection) {
   Start();
@@ -207,65 +105,6 @@ TEST_F(WebServerTest, AClientThatWaitsToBeAskedForItsBodyIs) {
   EXPECT_EQ(connection.Read()->body, "hi");
 }
 
-TEST_F(WebServerTest, ASlowHeadEndsByItsLimit) {
-  settings.head_limit = milliseconds(100);
-  Start();
-  TestConnection connection(server->port());
-  connection.Send("GET /ok HT");
-  EXPECT_TRUE(connection.ReadToEnd());
-  TestConnection silent(server->port());
-  EXPECT_TRUE(silent.ReadToEnd());
-}
-
-TEST_F(WebServerTest, ASlowBodyEndsByItsLimit) {
-  settings.body_limit = milliseconds(100);
-  Start();
-  TestConnection connection(server->port());
-  connection.Send("POST /echo HTTP/1.1\r\nAuthorization: Bearer secret\r\nContent-Length: 10\r\n\r\nhalf");
-  EXPECT_TRUE(connection.ReadToEnd());
-}
-
-TEST_F(WebServerTest, AKeptConnectionEndsWhenNothingComes) {
-  settings.idle_limit = milliseconds(100);
-  Start();
-  TestConnection connection(server->port());
-  EXPECT_EQ(connection.Get("/ok")->status, 200);
-  EXPECT_TRUE(connection.ReadToEnd());
-}
-
-TEST_F(WebServerTest, MoreThanItTakesAreToldToComeAgain) {
-  settings.most_in_flight = 1;
-  Start();
-  TestConnection first(server->port());
-  first.Send("GET /later HTTP/1.1\r\n\r\n");
-  Answer answer = TakeWaiting();
-  TestConnection second(server->port());
-  const auto refused = second.Get("/ok");
-  ASSERT_TRUE(refused.has_value());
-  EXPECT_EQ(refused->status, 503);
-  EXPECT_THAT(refused->head, HasSubstr("Retry-After: "));
-  answer({.body = "late"});
-  answer = nullptr;
-  EXPECT_EQ(first.Read()->body, "late");
-  // The connection stays; there is room again once the server has seen that its answer is written.
-  int status = 503;
-  for (int tries = 0; status == 503 && tries < 1000; ++tries)
-    status = static_cast<int>(second.Get("/ok")->status);
-  EXPECT_EQ(status, 200);
-}
-
-TEST_F(WebServerTest, MoreConnectionsThanItTakesAreEnded) {
-  settings.most_connections = 2;
-  Start();
-  TestConnection first(server->port());
-  TestConnection second(server->port());
-  EXPECT_EQ(first.Get("/ok")->status, 200);
-  EXPECT_EQ(second.Get("/ok")->status, 200);
-  TestConnection third(server->port());
-  EXPECT_TRUE(third.ReadToEnd());
-  EXPECT_EQ(first.Get("/ok")->status, 200);
-}
-
 TEST_F(WebServerTest, ItEndsWithRequestsUnderWayAndLateAnswersGoNowhere) {
   Start();
   TestConnection soon(server->port());
@@ -292,7 +131,7 @@ TEST_F(WebServerTest, ItEndsWithRequestsUnderWayAndLateAnswersGoNowhere) {
 TEST_F(WebServerTest, APortInUseIsSaidInASentence) {
   Start();
   settings.listen = fmt::format("127.0.0.1:{}", server->port());
-  const auto refused = WebServer::Start(settings, Router({}, {}));
+  const auto refused = WebServer::Start(settings, Router({}, {}, {}));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kAlreadyExists);
   EXPECT_THAT(refused.error().message, HasSubstr("the port is in use by another program"));
@@ -397,7 +236,7 @@ TEST_F(WebServerTest, WhoReadsSlowlyByTlsHearsAllInItsOrder) {
 TEST_F(WebServerTest, ACertificateThatCannotBeUsedIsNamed) {
   settings.certificate = (folder / "none.crt").string();
   settings.key = (folder / "none.key").string();
-  const auto refused = WebServer::Start(settings, Router({}, {}));
+  const auto refused = WebServer::Start(settings, Router({}, {}, {}));
   ASSERT_FALSE(refused.has_value());
   EXPECT_THAT(refused.error().message, StartsWith("web.certificate: " + settings.certificate));
 }
@@ -440,23 +279,6 @@ TEST_F(WebServerTest, AListenerThatDoesNotReadIsDisconnected) {
     second->Send(piece, {});
     ASSERT_TRUE(quick.ReadChunk().has_value()) << "who reads stays";
   }
-}
-
-TEST_F(WebServerTest, MoreThanSoManyDoNotListenAndAStopEndsThem) {
-  settings.most_listeners = 1;
-  settings.most_connections = 2;
-  Start();
-  TestConnection first(server->port());
-  ASSERT_EQ(first.Get("/feed")->status, 200);
-  const auto listener = TakeListener();
-  TestConnection second(server->port());
-  EXPECT_EQ(second.Get("/feed")->status, 503);
-  EXPECT_EQ(second.Get("/ok")->status, 200) << "it may ask for something else";
-  TestConnection third(server->port());
-  EXPECT_EQ(third.Get("/ok")->status, 200) << "a listener takes no place of others";
-  server->Stop(Duration::zero());
-  EXPECT_TRUE(first.ReadToEnd());
-  if (const auto kept = listener.lock()) kept->Send(Chunk("late"), {});
 }
 
 TEST_F(WebServerTest, HeadAnswersAsGetDoesWithoutTheBody) {

@@ -4,6 +4,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
@@ -41,10 +42,16 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   Session& operator=(const Session&) = delete;
 
   void Start() {
-    closer_ = shared_->Remember([weak = this->weak_from_this()] {
-      if (const auto self = weak.lock())
-        boost::asio::post(self->stream_.get_executor(), [self] { self->tcp().close(); });
-    });
+    const auto posts = [weak = this->weak_from_this()](void (Session::*action)()) {
+      return [weak, action] {
+        if (const auto self = weak.lock())
+          boost::asio::post(self->stream_.get_executor(), [self, action] { (self.get()->*action)(); });
+      };
+    };
+    closer_ = shared_->Remember({.close = posts(&Session::End), .give_way = posts(&Session::GiveWay)});
+    Code unknown;
+    address_ = tcp().socket().remote_endpoint(unknown).address();
+    NoteWaiting();
     boost::asio::dispatch(stream_.get_executor(), [self = this->shared_from_this()] { self->Begin(); });
   }
 
@@ -70,6 +77,19 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
 
   auto& tcp() { return boost::beast::get_lowest_layer(stream_); }
 
+  void End() { tcp().close(); }
+
+  /// For another connection, while this one is of no use.
+  void GiveWay() {
+    if (waiting_) return End();
+    (void)shared_->MakeRoom();
+  }
+
+  void NoteWaiting() {
+    waiting_ = true;
+    shared_->NoteWaiting(closer_, address_);
+  }
+
   void Begin() {
     if constexpr (kTls) {
       tcp().expires_after(shared_->settings.handshake_limit);
@@ -82,6 +102,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   }
 
   void ReadHead(Duration limit) {
+    if (!waiting_) NoteWaiting();
     parser_.emplace();
     head_only_ = false;
     parser_->header_limit(static_cast<uint32_t>(shared_->settings.most_header_bytes));
@@ -95,6 +116,8 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   void OnHead(Code code) {
     using boost::beast::http::error;
     using boost::beast::http::field;
+    waiting_ = false;
+    shared_->NoteBusy(closer_);
     if (code == error::end_of_stream) return Close();
     if (code) return RefuseMalformed(code);
     const auto& head = parser_->get();
@@ -122,7 +145,8 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
       return Write(std::move(match.error()));
     }
     match_.emplace(std::move(*match));
-    token_ = match_->request.token;
+    let_in_ = {match_->request.token, match_->request.session};
+    session_left_ = match_->request.session_left;
     const auto length = parser_->content_length();
     if (length && *length > match_->route->most_body_bytes) return RefuseBody();
     parser_->body_limit(match_->route->most_body_bytes);
@@ -205,8 +229,23 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     }
     --shared_->connections;
     listening_ = true;
-    if (!token_.empty()) shared_->NoteToken(closer_, token_);
+    NoteCaller();
+    if (!let_in_.session.empty()) EndWithSession();
     Listen(std::move(response));
+  }
+
+  void NoteCaller() {
+    if (!let_in_.token.empty()) shared_->NoteCaller(closer_, let_in_);
+  }
+
+  /// A listener would outlive what it was let in by.
+  void EndWithSession() {
+    session_end_.emplace(stream_.get_executor());
+    session_end_->expires_after(session_left_);
+    session_end_->async_wait([weak = this->weak_from_this()](Code code) {
+      const auto self = weak.lock();
+      if (!code && self) self->End();
+    });
   }
 
   /// The head; its body is what others send from then on. What the caller still says is of no interest, only
@@ -235,7 +274,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     }
     source_ = std::move(response.source);
     source_left_ = source_->bytes();
-    if (!token_.empty()) shared_->NoteToken(closer_, token_);
+    NoteCaller();
     keep_alive_ = keep_alive_ && !shared_->stopping;
     match_.reset();
     SetHead(head_.emplace(), response);
@@ -274,7 +313,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     source_.reset();
     piece_ = {};
     --shared_->downloads;
-    shared_->ForgetToken(closer_);
+    shared_->ForgetCaller(closer_);
     if (!keep_alive_) return Close();
     ReadHead(shared_->settings.idle_limit);
   }
@@ -372,8 +411,12 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
   bool keep_alive_ = false;
   bool head_only_ = false;  ///< HEAD is answered
   uint64_t closer_ = 0;
-  bool asked_ = false;  ///< a handler has the request
-  std::string token_;   ///< name of the one that the last request was let in by
+  bool asked_ = false;    ///< a handler has the request
+  bool waiting_ = false;  ///< for a request
+  boost::asio::ip::address address_;
+  Shared::LetIn let_in_;  ///< of the last request
+  Duration session_left_{};
+  std::optional<boost::asio::steady_timer> session_end_;  ///< of a listener
   bool listening_ = false;
   std::deque<std::pair<Piece, std::function<void()>>> unsent_;  ///< the first one is being sent
   size_t unsent_bytes_ = 0;

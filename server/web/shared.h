@@ -1,13 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/web/router.h"
@@ -45,32 +48,74 @@ struct Shared {
     idle.wait_for(lock, patience, [this] { return in_flight == 0; });
   }
 
-  /// `close` ends a connection, from any thread; returns the number to forget it by.
-  uint64_t Remember(std::function<void()> close) {
+  /// What ends a connection, from any thread.
+  struct Closer {
+    std::function<void()> close;
+    std::function<void()> give_way;  ///< only if it still waits for a request; else it lets another give way
+  };
+  /// Returns the number to forget it by.
+  uint64_t Remember(Closer closer) {
     const std::lock_guard lock(mutex);
-    closers.emplace(++last_closer, std::move(close));
-    return last_closer;
+    closers.emplace(++last_number, std::move(closer));
+    return last_number;
   }
   void Forget(uint64_t closer) {
     const std::lock_guard lock(mutex);
     closers.erase(closer);
-    tokens.erase(closer);
+    callers.erase(closer);
+    waiting.erase(closer);
   }
-  /// The connection became a listener, or is sent a file, that was let in by this token.
-  void NoteToken(uint64_t closer, const std::string& token) {
+
+  /// The connection waits for a request from now on; so does one whose first is not there yet.
+  void NoteWaiting(uint64_t closer, const boost::asio::ip::address& address) {
     const std::lock_guard lock(mutex);
-    tokens.emplace(closer, token);
+    waiting[closer] = {++last_number, address};
   }
-  void ForgetToken(uint64_t closer) {
+  void NoteBusy(uint64_t closer) {
     const std::lock_guard lock(mutex);
-    tokens.erase(closer);
+    waiting.erase(closer);
   }
-  void EndListenersOf(const std::string& token) {
+  /// Has a connection end that waits for a request: of the address that has most of them the one that has
+  /// waited longest. False where none waits.
+  bool MakeRoom() {
+    std::function<void()> give_way;
+    {
+      const std::lock_guard lock(mutex);
+      if (waiting.empty()) return false;
+      std::map<boost::asio::ip::address, size_t> counts;
+      for (const auto& [closer, wait] : waiting) ++counts[wait.address];
+      const auto first = std::min_element(waiting.begin(), waiting.end(), [&](const auto& a, const auto& b) {
+        return std::make_pair(counts[b.second.address], a.second.since) <
+               std::make_pair(counts[a.second.address], b.second.since);
+      });
+      give_way = closers.at(first->first).give_way;
+      waiting.erase(first);
+    }
+    give_way();
+    return true;
+  }
+
+  /// Who a connection that became a listener, or is sent a file, was let in as.
+  struct LetIn {
+    std::string token;
+    std::string session;
+  };
+  void NoteCaller(uint64_t closer, LetIn caller) {
+    const std::lock_guard lock(mutex);
+    callers.emplace(closer, std::move(caller));
+  }
+  void ForgetCaller(uint64_t closer) {
+    const std::lock_guard lock(mutex);
+    callers.erase(closer);
+  }
+  /// Ends those of callers that `is_one` is true of.
+  template <typename IsOne>
+  void EndListenersOf(IsOne is_one) {
     std::vector<std::function<void()>> calls;
     {
       const std::lock_guard lock(mutex);
-      for (const auto& [closer, name] : tokens) {
-        if (name == token) calls.push_back(closers.at(closer));
+      for (const auto& [closer, caller] : callers) {
+        if (is_one(caller)) calls.push_back(closers.at(closer).close);
       }
     }
     for (const auto& close : calls) close();
@@ -89,16 +134,21 @@ struct Shared {
     {
       const std::lock_guard lock(mutex);
       ended = true;
-      for (const auto& [number, close] : closers) calls.push_back(close);
+      for (const auto& [number, closer] : closers) calls.push_back(closer.close);
     }
     for (const auto& close : calls) close();
   }
 
  private:
   std::mutex mutex;  // guards all below
-  std::map<uint64_t, std::function<void()>> closers;
-  std::map<uint64_t, std::string> tokens;  ///< of those, by their closers
-  uint64_t last_closer = 0;
+  struct Wait {
+    uint64_t since = 0;  ///< grows from one to the next
+    boost::asio::ip::address address;
+  };
+  std::map<uint64_t, Closer> closers;
+  std::map<uint64_t, LetIn> callers;  ///< by their closers, as all below
+  std::map<uint64_t, Wait> waiting;
+  uint64_t last_number = 0;
   bool ended = false;
   std::condition_variable idle;
   size_t in_flight = 0;

@@ -71,7 +71,7 @@ TEST(StaticFiles, APageMayLoadNothingFromElsewhere) {
 }
 
 TEST(StaticFiles, EachPageIsTheIndexWhichIsAskedForAgain) {
-  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
+  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; }, {});
   for (const char* target : {"/", "/index.html", "/jobs/12", "/jobs/12/logs?rank=3", "/nodes/gpu-1", "/queue",
                              "/usage", "/submit"}) {
     const auto match = router.Find({.method = "GET", .target = target, .authorization = ""});
@@ -107,7 +107,7 @@ TEST(StaticFiles, ABrowserThatOpensAnAddressThatThereIsNotGetsThePageAndPrograms
 }
 
 TEST(StaticFiles, AlertsLinkToPagesThatAreTextToRead) {
-  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
+  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; }, {});
   const auto match =
       router.Find({.method = "GET", .target = "/runbooks/ImgdCannotStore.md", .authorization = ""});
   ASSERT_TRUE(match);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -44,6 +45,15 @@ def stop_with_short_certificate(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "a.join").unlink()
 
 
+def doctors_word(cluster: Cluster) -> str:
+    """What the doctor of node a says of its certificate, and what to do."""
+    done = subprocess.run([BIN / "imgagent", "--server", cluster.server, "--node", "a", "--state-dir",
+                           cluster.root / "a", "--cpu-slots", "1", "doctor", "-o", "json"],
+                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    (line,) = (line for line in json.loads(done.stdout)["checks"] if line["check"] == "certificate")
+    return f"{line['what']}: {line['advice']}"
+
+
 @pytest.mark.long
 def test_certificates_are_renewed_while_the_agent_runs_and_after_imgd_was_away(
     cluster: Cluster, tmp_path: Path
@@ -78,7 +88,12 @@ def test_a_node_that_is_revoked_after_its_certificate_has_run_out_does_not_come_
 ) -> None:
     stop_with_short_certificate(cluster, tmp_path)
     time.sleep(7)  # its certificate has run out
+    assert "start the agent: it renews it by its key" in doctors_word(cluster)
+    before = (tmp_path / "a/node.crt").read_bytes()
     cluster.cli("node", "revoke", "a")
+    told = doctors_word(cluster)
+    assert "node a was revoked" in told and "imgcli node join-token" in told and "renew" not in told
+    assert (tmp_path / "a/node.crt").read_bytes() == before, "it only looks"
     cluster.agents["a"] = cluster._spawn("a", cluster.agent_commands["a"])
     wait_log(cluster, "a", "node a was revoked", 30)
     wait_refusal(cluster, "asked to join as node a was not let in: node a was revoked")
@@ -113,6 +128,43 @@ def test_an_expired_certificate_of_the_server_names_the_times(cluster: Cluster, 
     wait_log(cluster, "a", "and by this machine's clock it is", 30)
     wait_log(cluster, "imgd2", "a machine does not take imgd's certificate: by its clock it has expired", 30)
     assert cluster.agents["a"].poll() is None, "it waits for a better one"
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ("gone", "certificate.crt"),
+    ("nonsense", "certificate.crt"),
+    ("another key", "other.key"),
+    ("run out", "has run out, and nobody takes it"),
+])  # fmt: skip
+@pytest.mark.parametrize("section", ["tls", "web"])
+def test_check_config_finds_in_certificates_what_would_keep_people_out(
+    tmp_path: Path, section: str, change: str, said: str
+) -> None:
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=imgd"]
+    openssl(tmp_path, "req", "-x509", *key, "-days", "1", "-keyout", "right.key", "-out", "certificate.crt")
+    openssl(tmp_path, "req", "-x509", *key, "-days", "1", "-keyout", "other.key", "-out", "other.crt")
+    config = tmp_path / "imgd.yaml"
+    listen = {"tls": "listen: 0.0.0.0:7650\nweb: {listen: ''}\n", "web": ""}[section]
+    both = "certificate: {0}/certificate.crt, key: {0}/{1}.key"
+
+    def check(key: str = "right") -> subprocess.CompletedProcess[str]:
+        config.write_text(f"{listen}{section}: {{{both.format(tmp_path, key)}}}\n")
+        return subprocess.run([BIN / "imgd", "--config", config, "--state-dir", tmp_path / "state", "--check-config"],
+                              capture_output=True, text=True, timeout=60)  # fmt: skip
+
+    good = check()
+    assert good.returncode == 0, good.stderr
+    assert not (tmp_path / "state").exists(), "it only looks"
+    if change == "gone":
+        (tmp_path / "certificate.crt").unlink()
+    if change == "nonsense":
+        (tmp_path / "certificate.crt").write_text("nonsense\n")
+    if change == "run out":
+        openssl(tmp_path, "req", "-new", "-key", "right.key", "-subj", "/CN=imgd", "-out", "request")
+        openssl(tmp_path, "x509", "-req", "-in", "request", "-signkey", "right.key", "-days", "-1", "-out",
+                "certificate.crt")  # fmt: skip
+    bad = check("other" if change == "another key" else "right")
+    assert bad.returncode != 0 and said in bad.stderr and "is good" not in bad.stdout, bad.stderr
 
 
 def openssl(folder: Path, *words: str) -> None:

@@ -105,6 +105,9 @@ def test_a_node_whose_clock_is_days_off_takes_no_certificate_and_both_sides_say_
     heard = wait_log(secure, "imgd", of_imgd)
     assert heard.count("does not take imgd's certificate") == 1, "once, however often it tries"
     assert secure.json("nodes") == []
+    there = doctor(*clock_of(offset), str(BIN / "imgagent"), "--server", secure.server, "--node", "a", "--state-dir",
+                   str(secure.root / "a"), "--cpu-slots", "1")  # fmt: skip
+    assert there["clock"]["grade"] == "fault" and "and by this machine's clock it is" in there["clock"]["what"]
 
     # Nothing was used up: mended, it joins by its token.
     secure.agents["a"].terminate()

@@ -54,6 +54,10 @@ def test_the_timer_that_prunes_checkpoints_verifies_and_has_options_that_exist(t
         [BIN / "imgcli", *words[:2], "--help"], check=True, capture_output=True, text=True
     ).stdout
     assert words[:2] == ["checkpoints", "prune"] and all(w in help_text for w in words if w.startswith("--"))
+    settings = [line for line in units["imgcli-prune.service"].splitlines() if not line.startswith("#")]
+    assert not any(word in line for line in settings for word in ("/etc/imgd", "=imgagent", "=imgd")), (
+        "of other packages"
+    )
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
     for name, text in units.items():

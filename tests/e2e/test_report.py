@@ -201,6 +201,10 @@ def test_tokens_are_made_listed_and_revoked(cluster: Cluster) -> None:
     assert re.fullmatch(r"imgd_[0-9a-f]{64}", secret)
     made = cluster.json("token", "create", "--scope", "report", "--ttl", "30d")
     assert made["secret"].startswith("imgd_") and int(made["expires_us"]) > int(made["created_us"])
+    said = cluster.cli("token", "create", "--scope", "report", "--owner", "ada", "--name", "of-ada").stderr
+    assert "in the name of ada\n" in said
+    said = cluster.cli("token", "create", "--scope", "report", "--name", "mine").stderr
+    assert f"in the name of {made['owner']}, as no --owner was named" in said
     assert "UNTIL" in cluster.cli("token", "list", "-o", "wide").stdout
     listed = cluster.cli("token", "list").stdout
     assert "slurm" in listed and "in 29d" in listed and secret not in listed

@@ -378,11 +378,13 @@ def test_a_scope_of_operate_is_needed_and_a_token_that_is_taken_back_ends_what_i
         refused = subprocess.run(command, env=env["submit"], capture_output=True, text=True, timeout=30)
         assert (refused.returncode, "the scope 'operate' is needed" in refused.stderr) == (5, True)
         with subprocess.Popen(command, env=env["operate"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              text=True) as client:  # fmt: skip
-            assert client.stdout
+                              stderr=subprocess.PIPE, text=True) as client:  # fmt: skip
+            assert client.stdout and client.stderr
             pid = int(client.stdout.readline())
             cluster.cli("token", "revoke", "operate")
-            assert client.wait(30) != 0
+            assert client.wait(30) == 5
+            said = client.stderr.read()
+            assert "lets this token in no more" in said and "restart" not in said
         wait_for("its program to end", lambda: not alive(pid))
         assert any(text.startswith("ada begins `sh -c") for text in session_events(cluster))
 

@@ -290,6 +290,9 @@ def test_imgcli_logs_in_and_says_what_is_missing(secure: Cluster, tmp_path: Path
     wrong = imgcli("login", target, "--token-file", str(state / "admin.token"), "--ca-sha256", "00" * 32)
     assert wrong.returncode == 5 and "another imgd than expected" in wrong.stderr
 
+    page = imgcli("login", f"{secure.host}:{secure.web_port}", "--token-file", str(state / "admin.token"),
+                  "--ca-sha256", print_of_ca[1])  # fmt: skip
+    assert page.returncode == 5 and "not gRPC" in page.stderr and "usually 7650" in page.stderr, page.stderr
     done = imgcli("login", target, "--token-file", str(state / "admin.token"), "--ca-sha256", print_of_ca[1])
     assert done.returncode == 0, done.stderr
     kept = list((tmp_path / "home/.config/imgd/logins").rglob("token"))
@@ -329,21 +332,64 @@ def test_a_browsers_session_is_a_cookie_that_other_pages_cannot_use(secure: Clus
     begun = ask("-X", "POST", "-H", f"Authorization: Bearer {token}", f"{base}/session")
     cookie = re.search(r"Set-Cookie: (__Host-imgd=\S+); Path=/; Secure; HttpOnly; SameSite=Strict", begun)
     assert begun.endswith("200") and cookie
+    assert token not in begun and token[5:] not in begun
     session = ["-H", f"Cookie: {cookie[1]}"]
+    assert ask("-H", f"Cookie: __Host-imgd={token}", f"{base}/jobs").endswith("401"), "a token is no session"
+    assert ask("-X", "POST", *session, "-H", "X-Imgd-Csrf: 1", f"{base}/session").endswith("400"), "none begets another"
     assert ask(*session, f"{base}/jobs").endswith("200")
     change = [*session, "-X", "POST", "-H", "Content-Type: application/json", "-d", "{}", f"{base}/jobs/9/cancel"]
     assert ask(*change).endswith("403")
     assert ask("-H", "X-Imgd-Csrf: 1", *change).endswith("404"), "there is no job 9"
     assert ask("-H", "X-Imgd-Csrf: 1", "-H", "Origin: https://evil.example", *change).endswith("403")
 
-    # The stream goes by it, and ends when the token is taken back.
-    stream = subprocess.Popen([*ca[:4], *session, "-N", f"{base}/stream"], stdout=subprocess.DEVNULL)
-    try:
+    # The stream goes by it, and ends with it: at log-out, and when the token is taken back.
+    def streams(session: list[str]) -> subprocess.Popen[bytes]:
+        stream = subprocess.Popen([*ca[:4], *session, "-N", f"{base}/stream"], stdout=subprocess.DEVNULL)
         time.sleep(1)
         assert stream.poll() is None
+        return stream
+
+    again = re.search(r"Cookie: (\S+);", ask("-X", "POST", "-H", f"Authorization: Bearer {token}", f"{base}/session"))
+    assert again
+    other = ["-H", f"Cookie: {again[1]}"]
+    leaving, staying = streams(session), streams(other)
+    try:
+        log_out = ["-X", "DELETE", *session, f"{base}/session"]
+        assert ask(*log_out).endswith("403")
+        left = ask("-H", "X-Imgd-Csrf: 1", *log_out)
+        assert left.endswith("200") and "Max-Age=0" in left
+        wait_for("the stream to end", lambda: leaving.poll() is not None, 10)
+        assert ask(*session, f"{base}/jobs").endswith("401"), "though somebody kept a copy"
+        assert staying.poll() is None
         secure.cli("token", "revoke", "page")
-        wait_for("the stream to end", lambda: stream.poll() is not None, 10)
+        wait_for("the stream to end", lambda: staying.poll() is not None, 10)
     finally:
-        stream.kill()
-        stream.wait()
-    assert ask(*session, f"{base}/jobs").endswith("401")
+        for stream in (leaving, staying):
+            stream.kill()
+            stream.wait()
+    assert ask(*other, f"{base}/jobs").endswith("401")
+
+
+def test_a_browsers_session_goes_on_when_imgd_was_started_anew(secure: Cluster) -> None:
+    curl = ["curl", "-s", "--cacert", str(secure.root / "imgd/ca.crt"), "-o", "/dev/null", "-D", "-"]
+    base = f"https://{secure.host}:{secure.web_port}/api/v1"
+    token = (secure.root / "imgd/admin.token").read_text().strip()
+
+    def begin() -> str:
+        begun = subprocess.run([*curl, "-X", "POST", "-H", f"Authorization: Bearer {token}", f"{base}/session"],
+                               capture_output=True, text=True, timeout=20, check=True).stdout  # fmt: skip
+        cookie = re.search(r"Set-Cookie: ([^;]+);", begun)
+        assert cookie
+        return cookie[1]
+
+    def ask(cookie: str, *args: str) -> str:
+        asked = [*curl, "-H", f"Cookie: {cookie}", "-H", "X-Imgd-Csrf: 1", *args]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True).stdout.split()[1]
+
+    goes_on, ended = begin(), begin()
+    assert ask(ended, "-X", "DELETE", f"{base}/session") == "200"
+    stop_daemon(secure)
+    kept = secure.root / "imgd/web.sessions"
+    assert kept.stat().st_mode & 0o777 == 0o600 and token not in kept.read_text()
+    secure.start_daemon()
+    assert [ask(cookie, f"{base}/jobs") for cookie in (goes_on, ended)] == ["200", "401"]

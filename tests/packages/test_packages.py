@@ -136,6 +136,28 @@ def test_on_the_network_it_speaks_tls_and_asks_who_one_is(machine: Machine) -> N
     assert "<html" in machine.curl(f"https://{ADDRESS}:7651/").lower()
 
 
+def test_the_nightly_pruning_runs_with_no_more_than_imgcli(machine: Machine) -> None:
+    """As the example's first lines say, before there is an agent or its user."""
+    examples = "/usr/share/doc/imgcli/examples"
+    steps = re.findall(
+        r"^#   (.*)$", (machine.root / f"{examples}/imgcli-prune.service".lstrip("/")).read_text(), re.MULTILINE
+    )
+    assert [step.split()[0] for step in steps] == ["install", "install", "(umask", "systemctl"]
+    machine.run("sh", "-c", f"cp {examples}/imgcli-prune.* /etc/systemd/system/ && sed -i s/gpu-head:/{ADDRESS}:/ "
+                "/etc/systemd/system/imgcli-prune.service")  # fmt: skip
+    machine.systemctl("daemon-reload")
+    machine.run("sh", "-c", "cd /var/lib/imgd && umask 077 && " + " && ".join(steps))
+    machine.systemctl("start", "imgcli-prune")
+    assert (
+        machine.systemctl("show", "--property=ExecMainStatus,Result", "imgcli-prune")
+        == "Result=success\nExecMainStatus=0"
+    ), machine.run("journalctl", "-u", "imgcli-prune")
+    machine.systemctl("disable", "--now", "imgcli-prune.timer")
+    machine.run("imgcli", "token", "revoke", "prune")
+    machine.run("sh", "-c", "rm -r /etc/imgcli /etc/systemd/system/imgcli-prune.*")
+    machine.systemctl("daemon-reload")
+
+
 def test_an_agent_that_is_installed_joins_by_a_token(machine: Machine, debs: dict[str, Path], tmp_path: Path) -> None:
     machine.install(debs["imgagent"], debs["imgtrain"], pack_runtime(tmp_path, debs["imgtrain"]))
     mount_libraries(machine)

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -40,6 +41,8 @@ export class DevServer {
   readonly #server: Server;
   readonly #timer: ReturnType<typeof setInterval> | undefined;
   #away = false;
+  /** The cookie's value, from which the token can't be had. */
+  readonly #session = randomUUID();
 
   constructor(options: Options) {
     this.#options = options;
@@ -75,7 +78,7 @@ export class DevServer {
     if (!url.pathname.startsWith('/api/v1/')) return this.#page(url.pathname, response);
     if (this.#away) return void request.socket.destroy();
     const token = this.#options.token;
-    const cookie = `__Host-imgd=${token}`;
+    const cookie = `__Host-imgd=${this.#session}`;
     const bearer = request.headers.authorization === `Bearer ${token}`;
     if (token && !bearer && !(request.headers.cookie ?? '').split('; ').includes(cookie)) {
       return send(response, 401, {

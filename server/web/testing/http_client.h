@@ -25,12 +25,16 @@ struct TestAnswer {
 /// A connection to a plain server on the loopback that sends what a test says, well formed or not.
 class TestConnection {
  public:
-  explicit TestConnection(int port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  /// `from`: the address of this end, an IPv4 one of the loopback; empty: any.
+  explicit TestConnection(int port, const char* from = "")
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     // A test that hangs fails.
     const timeval limit{.tv_sec = 60, .tv_usec = 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    if (::inet_pton(AF_INET, from, &address.sin_addr) == 1)
+      (void)::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ = ::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
