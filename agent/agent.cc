@@ -29,9 +29,9 @@ bool IsClusterId(const std::string& id) {
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::Create(EventLoop* loop, const Config& config,
-                                             std::filesystem::path shim_program) {
+                                             const std::filesystem::path& shim_program) {
   std::unique_ptr<Agent> agent(new Agent(loop, config));
-  IMGD_TRY(agent->Begin(std::move(shim_program)));
+  IMGD_TRY(agent->Begin(shim_program));
   return agent;
 }
 
@@ -58,7 +58,7 @@ void Agent::MakeNodeKey() {
                                         &clock_);
 }
 
-Status Agent::Begin(std::filesystem::path shim_program) {
+Status Agent::Begin(const std::filesystem::path& shim_program) {
   // Before the state folder is made: who names a wrong one leaves nothing behind.
   for (const auto& folder : config_.shared_folders) {
     IMGD_ASSIGN(auto shared, IdentifySharedFolder(folder));

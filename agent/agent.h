@@ -25,14 +25,14 @@ class Agent {
   /// `shim_program`: imgagent-shim. Errors: another agent on the state folder, no devices, a shared
   /// folder that is not there.
   static Result<std::unique_ptr<Agent>> Create(EventLoop* loop, const Config& config,
-                                               std::filesystem::path shim_program);
+                                               const std::filesystem::path& shim_program);
   ~Agent();
 
  private:
   Agent(EventLoop* loop, Config config);
   /// By which imgd knows this node; none where it is spoken to in plain text.
   void MakeNodeKey();
-  Status Begin(std::filesystem::path shim_program);
+  Status Begin(const std::filesystem::path& shim_program);
   /// The name, and the labels, that EC2 gives this machine where it joins as an instance.
   Status BeAnInstance();
   void OnLink();

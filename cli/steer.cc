@@ -104,8 +104,7 @@ Result<int32_t> ParsePriority(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
   if (parsed.ec == std::errc() && parsed.ptr == end && value >= -1000 && value <= 1000) return value;
-  return Fail(ErrorCode::kInvalidArgument, "found '{}'; a whole number from -1000 to 1000 is expected",
-              text);
+  return Fail(ErrorCode::kInvalidArgument, "found '{}'; a whole number from -1000 to 1000 is expected", text);
 }
 
 /// How the time limit is to change: one of the three.

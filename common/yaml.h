@@ -114,7 +114,7 @@ class YamlEditor {
 
  private:
   friend class YamlMap;
-  explicit YamlEditor(YAML::Node root) : root_(std::move(root)) {}
+  explicit YamlEditor(const YAML::Node& root) : root_(root) {}
   YAML::Node root_;
 };
 

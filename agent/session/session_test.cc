@@ -27,7 +27,8 @@ class RunningProgram {
   explicit RunningProgram(std::vector<std::string> words, std::optional<TerminalSize> terminal = {},
                           std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "TERM=dumb"}) {
     ::signal(SIGPIPE, SIG_IGN);
-    SessionProgram program{.program = words.front(),
+    const std::string first = words.front();
+    SessionProgram program{.program = first,
                            .arguments = std::move(words),
                            .environment = std::move(environment),
                            .folder = "/",
@@ -36,7 +37,7 @@ class RunningProgram {
     EXPECT_TRUE(process) << process.error().ToString();
     PumpEnds ends;
     ends.process = std::move(*process);
-    pump_.emplace(std::move(ends), &inbox_, [this](v1::SessionFrame frame) {
+    pump_.emplace(std::move(ends), &inbox_, [this](const v1::SessionFrame& frame) {
       out_ += frame.output();
       err_ += frame.error_output();
       return true;

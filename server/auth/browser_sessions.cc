@@ -137,9 +137,12 @@ Caller BrowserSessions::LetIn(const std::map<std::string, TokenRecord>& tokens, 
   auto session = Find(tokens, cookie);
   if (!session) return {.refusal = Refusal::kSessionOver};
   const WallTime now = clock_->Wall();
-  Caller caller = CallerOf(tokens.at(session->token), scope, now);
+  const TokenRecord& token = tokens.at(session->token);
+  int64_t end = session->begun.micros + kLifetimeMicros;
+  if (token.expires.micros != 0) end = std::min(end, token.expires.micros);
+  Caller caller = CallerOf(token, scope, now);
   caller.session = std::move(session->id);
-  caller.session_left = std::chrono::microseconds(session->begun.micros + kLifetimeMicros - now.micros);
+  caller.session_left = std::chrono::microseconds(end - now.micros);
   return caller;
 }
 

@@ -78,6 +78,8 @@ TEST_F(BrowserSessionsTest, ItEndsWithItsTimeAndWithItsToken) {
 
   const std::string next = Begin();
   EXPECT_EQ(Try(next), Refusal::kNone);
+  tokens["ada"].expires = {clock.Wall().micros + 5'000'000};
+  EXPECT_EQ(sessions->LetIn(tokens, Scope::kView, next).session_left, std::chrono::seconds(5));
   tokens["ada"].expires = clock.Wall();
   EXPECT_EQ(Try(next), Refusal::kExpired);
   tokens["ada"] = {.name = "ada", .hash = HashOf("imgd_anew"), .scopes = {"submit"}};

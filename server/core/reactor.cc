@@ -67,7 +67,8 @@ void Reactor::Restore(std::vector<JobRecord> jobs, std::vector<NodeRecord> nodes
     if (job.HoldsDevices()) pending_.insert(job.id);
     if (job.by_hand) job.by_hand->silence = Duration::zero();
   }
-  // When it was heard last is stored with each change alone: what was there then may have been heard until now.
+  // When it was heard last is stored with each change alone: what was there then may have been heard until
+  // now.
   for (auto& node : nodes) {
     if (node.state == NodeState::kReady) node.last_heartbeat = now.wall;
   }

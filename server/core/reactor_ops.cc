@@ -415,7 +415,8 @@ void Reactor::NoteReservation(const std::shared_ptr<const Reservation>& before, 
   if (reserved_->from) {
     text += ", which can start " + FromText(*reserved_, now);
   }
-  if (before && before->job == reserved_->job && before->from && (!reserved_->from || *reserved_->from > *before->from))
+  if (before && before->job == reserved_->job && before->from &&
+      (!reserved_->from || *reserved_->from > *before->from))
     text += fmt::format("; before it could {}", FromText(*before, now));
   if (changed) text += fmt::format("; before it was {}", NamesOf(before->parts));
   out.push_back(AppendDecision{.job = job->id,

@@ -133,8 +133,9 @@ TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   EXPECT_THAT(ExplainWait(cluster, waiting), HasSubstr("it needs 20, which is more than the quota"));
   cluster.allowances["project vision"].used = 11;
   waiting.job.nodes = 2;
-  EXPECT_THAT(ExplainWait(cluster, waiting),
-              HasSubstr("what user ada or project vision may still have is kept for an earlier job of theirs"));
+  EXPECT_THAT(
+      ExplainWait(cluster, waiting),
+      HasSubstr("what user ada or project vision may still have is kept for an earlier job of theirs"));
   waiting.job.needs = {.whole_nodes = true};
   EXPECT_THAT(ExplainWait(cluster, waiting),
               HasSubstr("it needs 2 nodes for itself, of at most 2 devices each by what is left"));

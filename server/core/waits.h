@@ -37,8 +37,8 @@ class HeldBack {
   void AddSweep(const SweepRecord& sweep);
   /// Brings it in line with the job's state. True where the job may be in the queue.
   bool Update(const JobRecord& job);
-  /// The next member of this sweep, by priority and number, for which there is a place: it may be in the queue from now on. JobId()
-  /// for none.
+  /// The next member of this sweep, by priority and number, for which there is a place: it may be in the
+  /// queue from now on. JobId() for none.
   JobId Admit(JobId sweep);
   /// Some member of the sweep has not ended.
   bool IsOpen(JobId sweep) const;
@@ -51,9 +51,9 @@ class HeldBack {
 
  private:
   struct Places {
-    uint32_t most = 0;      ///< 0: any number
-    std::set<JobId> open;   ///< that have not ended
-    std::set<JobId> in;     ///< that are in the queue or run
+    uint32_t most = 0;           ///< 0: any number
+    std::set<JobId> open;        ///< that have not ended
+    std::set<JobId> in;          ///< that are in the queue or run
     std::map<JobId, int> waits;  ///< for a place, with their priorities
   };
   void Forget(const JobRecord& job);

@@ -88,7 +88,7 @@ TEST(StaticFiles, EachPageIsTheIndexWhichIsAskedForAgain) {
 }
 
 TEST(StaticFiles, ABrowserThatOpensAnAddressThatThereIsNotGetsThePageAndProgramsGetJson) {
-  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; });
+  const Router router(StaticRoutes(), [](Scope, std::string_view) { return Caller{}; }, {});
   const std::string browser = "text/html,application/xhtml+xml,*/*;q=0.8";
   const auto type_of = [&](std::string_view target, std::string_view accept,
                            std::string_view method = "GET") {

@@ -6,6 +6,7 @@ import base64
 import hmac
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -133,7 +134,7 @@ def command(folder: Path, run: str, more: str = "") -> Path:
 
 def metric(cluster: Cluster, name: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{cluster.web_port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
+        lines = re.sub(r'cluster="[^"]*",', "", answer.read().decode()).splitlines()
     return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " "))
 
 
