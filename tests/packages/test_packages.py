@@ -146,7 +146,7 @@ def test_the_nightly_pruning_runs_with_no_more_than_imgcli(machine: Machine) -> 
     machine.run("sh", "-c", f"cp {examples}/imgcli-prune.* /etc/systemd/system/ && sed -i s/gpu-head:/{ADDRESS}:/ "
                 "/etc/systemd/system/imgcli-prune.service")  # fmt: skip
     machine.systemctl("daemon-reload")
-    machine.run("sh", "-c", "cd /var/lib/imgd && umask 077 && " + " && ".join(steps))
+    machine.run("sh", "-c", "\n".join(["set -e; cd /var/lib/imgd; umask 077", *steps]))
     machine.systemctl("start", "imgcli-prune")
     assert (
         machine.systemctl("show", "--property=ExecMainStatus,Result", "imgcli-prune")

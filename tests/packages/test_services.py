@@ -106,7 +106,8 @@ def test_a_shell_under_the_unit_has_a_terminal_and_ends_with_the_agent(machine: 
     machine.run("imgcli", "admin", "reload")
     node = restart_agent(machine)
     typed = machine.run("script", "-qec", f"imgcli shell {node} -- sh -c 'tty; id -un'", "/dev/null").stdout
-    assert re.search(r"/dev/pts/\d+\s+imgagent\s", typed), typed
+    # The end of its own input script tells by a key, which the terminal shows.
+    assert re.search(r"/dev/pts/\d+\s+imgagent\s", re.sub(r"\^[@D]", "", typed)), typed
     with machine.start("script", "-qec", f"imgcli shell {node} -- sleep 998", "/dev/null") as session:
         wait_for("the program", lambda: "sleep" in machine.processes("imgagent").values(), 20)
         machine.systemctl("stop", "imgagent")

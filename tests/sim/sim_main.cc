@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("Lives of a simulated cluster around the real core, by seeds; replays of traces.");
   auto* seed = app.add_option("--seed", options.first, "the first seed; alone: only this one");
-  auto* seeds = app.add_option("--seeds", options.seeds, "how many seeds");
+  auto* seeds = app.add_option("--seeds", options.seeds, "how many seeds")->check(CLI::PositiveNumber);
   auto* nodes = app.add_option("--nodes", options.nodes,
                                "a cluster of so many nodes for a day, in place of small ones");
   app.add_flag("--trace", options.trace, "print each event and decision");
