@@ -42,8 +42,9 @@ def stop_agent(cluster: Cluster, name: str) -> None:
 
 
 def is_away(cluster: Cluster) -> bool:
-    """Of the only node."""
-    return bool(cluster.json("nodes")[0].get("disconnected"))
+    """Of the only node, which is out of reach once it was away for three heartbeats."""
+    node = cluster.json("nodes")[0]
+    return bool(node.get("disconnected")) or node["state"] != "NODE_STATE_READY"
 
 
 def long_job(folder: Path) -> Path:
