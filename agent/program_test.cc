@@ -9,7 +9,6 @@
 namespace imgd {
 namespace {
 
-using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;

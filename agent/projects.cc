@@ -167,10 +167,10 @@ Status OpenTo(const Projects& projects, const std::filesystem::path& state_dir) 
         return FailErrno(errno,
                          fmt::format("cannot let user {} through {}", rules.user.name, folder.native()));
     }
-    IMGD_TRY(DoAs(rules.user, [&]() -> Status {
+    IMGD_TRY(DoAs(rules.user, [&runs, &user = rules.user]() -> Status {
       if (::access(runs.c_str(), X_OK) == 0) return {};
       return FailErrno(errno,
-                       fmt::format("user {} can't reach {}, where runs are", rules.user.name, runs.native()));
+                       fmt::format("user {} can't reach {}, where runs are", user.name, runs.native()));
     }));
   }
   return {};

@@ -6,7 +6,7 @@ namespace {
 constexpr size_t kBatchBytes = 256 << 10;
 constexpr size_t kWindowBytes = 1 << 20;
 
-void SetRun(RunKey key, v1::RunId* run) {
+void SetRun(const RunKey& key, v1::RunId* run) {
   run->set_job_id(key.job.value());
   run->set_generation(key.generation.value());
 }

@@ -30,7 +30,7 @@ constexpr auto kSaveRetry = std::chrono::seconds(1);
 constexpr auto kFolderCheck = std::chrono::seconds(5);
 
 /// Tells the groups of equal runs of several agents on one machine apart.
-std::string CgroupName(const RunDir& dir, RunKey key) {
+std::string CgroupName(const RunDir& dir, const RunKey& key) {
   uint64_t hash = 14695981039346656037ULL;  // FNV-1a
   for (const char c : dir.path.native()) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   return fmt::format("imgd-{}-{:08x}", key.ToString(), hash & 0xFFFFFFFFU);

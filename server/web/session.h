@@ -229,6 +229,7 @@ class Session final : public Listener, public std::enable_shared_from_this<Sessi
     }
     --shared_->connections;
     listening_ = true;
+    shared_->NoteListening(closer_);
     NoteCaller();
     if (!let_in_.session.empty()) EndWithSession();
     Listen(std::move(response));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
@@ -63,33 +62,40 @@ struct Shared {
     const std::lock_guard lock(mutex);
     closers.erase(closer);
     callers.erase(closer);
-    waiting.erase(closer);
+    places.erase(closer);
   }
 
   /// The connection waits for a request from now on; so does one whose first is not there yet.
   void NoteWaiting(uint64_t closer, const boost::asio::ip::address& address) {
     const std::lock_guard lock(mutex);
-    waiting[closer] = {++last_number, address};
+    places[closer] = {++last_number, address};
   }
   void NoteBusy(uint64_t closer) {
     const std::lock_guard lock(mutex);
-    waiting.erase(closer);
+    if (const auto place = places.find(closer); place != places.end()) place->second.since = 0;
   }
-  /// Has a connection end that waits for a request: of the address that has most of them the one that has
-  /// waited longest. False where none waits.
+  /// A listener takes no place of others.
+  void NoteListening(uint64_t closer) {
+    const std::lock_guard lock(mutex);
+    places.erase(closer);
+  }
+  /// Has a connection end that waits for a request: of the address that has most connections the one that
+  /// has waited longest. False where none waits.
   bool MakeRoom() {
     std::function<void()> give_way;
     {
       const std::lock_guard lock(mutex);
-      if (waiting.empty()) return false;
-      std::map<boost::asio::ip::address, size_t> counts;
-      for (const auto& [closer, wait] : waiting) ++counts[wait.address];
-      const auto first = std::min_element(waiting.begin(), waiting.end(), [&](const auto& a, const auto& b) {
-        return std::make_pair(counts[b.second.address], a.second.since) <
-               std::make_pair(counts[a.second.address], b.second.since);
-      });
+      std::map<boost::asio::ip::address, int64_t> counts;
+      for (const auto& [closer, place] : places) ++counts[place.address];
+      auto first = places.end();
+      for (auto place = places.begin(); place != places.end(); ++place) {
+        if (place->second.since == 0) continue;
+        const auto order = [&counts](const Place& one) { return std::pair(-counts[one.address], one.since); };
+        if (first == places.end() || order(place->second) < order(first->second)) first = place;
+      }
+      if (first == places.end()) return false;
       give_way = closers.at(first->first).give_way;
-      waiting.erase(first);
+      places.erase(first);
     }
     give_way();
     return true;
@@ -141,13 +147,13 @@ struct Shared {
 
  private:
   std::mutex mutex;  // guards all below
-  struct Wait {
-    uint64_t since = 0;  ///< grows from one to the next
+  struct Place {
+    uint64_t since = 0;  ///< when it began to wait, growing from one to the next; 0: it has a request
     boost::asio::ip::address address;
   };
   std::map<uint64_t, Closer> closers;
   std::map<uint64_t, LetIn> callers;  ///< by their closers, as all below
-  std::map<uint64_t, Wait> waiting;
+  std::map<uint64_t, Place> places;
   uint64_t last_number = 0;
   bool ended = false;
   std::condition_variable idle;
