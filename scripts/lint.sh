@@ -43,8 +43,8 @@ lint_names() {
 }
 
 lint_tidy() {
-  # Sources outside the trainer: those that include torch take minutes each.
   python3 tests/lint/compile_commands.py build/release build/tidy
+  # Sources outside the trainer: those that include torch take minutes each.
   cpp_sources | grep '\.cc$' | grep -E '^(common|server|agent|cli|trainer/data)/' \
     | xargs -P "$JOBS" -n 4 clang-tidy -p build/tidy --quiet --extra-arg=-Wno-unknown-warning-option --warnings-as-errors='*' 2>/dev/null
 }

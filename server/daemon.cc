@@ -36,11 +36,12 @@ AuthoritySettings AuthorityOf(const ServerConfig& config) {
   return settings;
 }
 
-/// Agents' ports and people's, or the web's by a certificate that imgd makes.
-bool NeedsAuthority(const ServerConfig& config) {
-  const bool page = !config.web.listen.empty() && !config.web.plain_http && config.web.certificate.empty();
-  return config.UsesTls() || page;
+/// The web is served by HTTPS with a certificate that imgd makes.
+bool MakesWebCertificate(const ServerConfig& config) {
+  return !config.web.listen.empty() && !config.web.plain_http && config.web.certificate.empty();
 }
+
+bool NeedsAuthority(const ServerConfig& config) { return config.UsesTls() || MakesWebCertificate(config); }
 
 web::WebSettings WebSettingsOf(const ServerConfig& config) {
   return {.listen = config.web.listen, .certificate = config.web.certificate, .key = config.web.key};
@@ -178,7 +179,7 @@ Status Daemon::StartWeb(const ServerConfig& config) {
   if (config.web.listen.empty()) return {};
   const std::string host = config.web.listen.substr(0, config.web.listen.rfind(':'));
   web::WebSettings settings = WebSettingsOf(config);
-  const bool own = !config.web.plain_http && settings.certificate.empty();
+  const bool own = MakesWebCertificate(config);
   if (own) {
     settings.certificate = authority_->certificate_path();
     settings.key = authority_->key_path();

@@ -45,11 +45,9 @@ std::string_view VerbFor(const Snapshot& cluster, JobId id) {
   return holder != cluster.holders.end() && holder->second.leaving ? "gives back" : "holds";
 }
 
-/// "in about 40 min" where it is an estimate, else "in 40 min at the latest".
+/// As InText(), of a time that has not come yet.
 std::string TimeUntil(const Snapshot& cluster, Instant when, bool estimate) {
-  if (when <= cluster.now) return "any moment now";
-  const std::string time = TimeText(when - cluster.now);
-  return estimate ? fmt::format("in about {}", time) : fmt::format("in {} at the latest", time);
+  return when <= cluster.now ? "any moment now" : InText(when - cluster.now, estimate);
 }
 
 /// " and ends in about 40 min"; empty where nobody knows, or where it is said otherwise.
@@ -359,6 +357,10 @@ std::string TimeText(Duration time) {
   if (minutes >= 60) return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);
   if (time >= std::chrono::minutes(2)) return fmt::format("{} min", minutes);
   return fmt::format("{} s", std::max<int64_t>(duration_cast<std::chrono::seconds>(time).count(), 0));
+}
+
+std::string InText(Duration time, bool estimate) {
+  return fmt::format("in {}{}{}", estimate ? "about " : "", TimeText(time), estimate ? "" : " at the latest");
 }
 
 Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place) {

@@ -24,6 +24,8 @@ std::string NameOfJob(const Snapshot& cluster, JobId id);
 
 /// "1 h 05 min", "40 min", "20 s".
 std::string TimeText(Duration time);
+/// "in about 40 min" where it is an estimate, else "in 40 min at the latest".
+std::string InText(Duration time, bool estimate);
 
 /// The job at this place of the queue, from 0.
 Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place);

@@ -76,10 +76,9 @@ bool IsSame(const Reservation& a, const Reservation& b, Instant now) {
   return moved < std::max<Duration>(close, std::chrono::minutes(1));
 }
 
-/// "in about 40 min", "in 40 min at the latest", of one for which that is known.
+/// When it begins, of one for which that is known.
 std::string FromText(const Reservation& reserved, Now now) {
-  return fmt::format("in {}{}{}", reserved.estimate ? "about " : "", TimeText(*reserved.from - now.steady),
-                     reserved.estimate ? "" : " at the latest");
+  return InText(*reserved.from - now.steady, reserved.estimate);
 }
 
 }  // namespace
