@@ -28,14 +28,17 @@ part() {
 # ctest_preset PRESET ARGUMENTS...: its unit tests, the failures with their output. Twice as many programs at a time as there are
 # cores, since many wait for something; as many where a sanitizer makes them slow.
 ctest_preset() {
-  local preset=$1 results log status=0 at_a_time=$JOBS
+  local preset=$1 results log temp status=0 at_a_time=$JOBS
   log=$(log_file "unit-$preset")
   shift
   [[ $preset != release ]] || at_a_time=$((JOBS * 2))
   results=$PWD/build/$preset/results
   rm -rf "$results"
+  temp=$(mktemp -d -p "$(temp_root)" imgd-unit.XXXXXX)
   say "unit tests, build/$preset"
-  GTEST_BRIEF=1 GTEST_OUTPUT=xml:$results/ ctest --preset "$preset" -j "$at_a_time" --no-tests=error --progress "$@" || status=$?
+  GTEST_BRIEF=1 GTEST_OUTPUT=xml:$results/ TEST_TMPDIR=$temp \
+    ctest --preset "$preset" -j "$at_a_time" --no-tests=error --progress "$@" || status=$?
+  rm -rf "$temp"
   tests/unit_results.py "$results" | tee "$log"
   note_skipped "$log" skipped:
   return "$status"

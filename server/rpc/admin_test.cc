@@ -139,7 +139,7 @@ TEST_F(AdminTest, WhatCannotBeRecordedChangesNothing) {
 TEST_F(AdminTest, WhatIsGoodInTheFileButNotBesideWhatStaysIsRefused) {
   Write("heartbeat: 100ms\nlost_after: 400ms\n");
   v1::ReloadResponse response;
-  EXPECT_THAT(Reload(response).error_message(), HasSubstr("more than three heartbeats (9000 ms)"));
+  EXPECT_THAT(Reload(response).error_message(), HasSubstr("more than three heartbeats (90000 ms)"));
 }
 
 TEST_F(AdminTest, ABackupOfTheLiveDaemonIsGoneOnFrom) {

@@ -13,7 +13,7 @@ using testing::SizeIs;
 TEST_F(RpcTest, AJobGoesFromSubmitToItsEnd) {
   FakeAgent agent(channel, "a", 1);
   ASSERT_TRUE(agent.connected());
-  EXPECT_EQ(agent.welcome().heartbeat_ms(), 3000u);
+  EXPECT_EQ(agent.welcome().heartbeat_ms(), config.heartbeat_ms);
   const uint64_t id = Submit(kJob);
 
   const auto prepare = agent.NextCommand();

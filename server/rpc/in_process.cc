@@ -64,7 +64,7 @@ std::vector<Error> ErrorsOf(const grpc::Status& status) {
 
 /// What has to live until the answer is there.
 struct PendingCall {
-  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientContext> context = std::make_unique<grpc::ClientContext>();
   std::unique_ptr<Message> request;
   std::unique_ptr<Message> response;
   std::function<void(web::ApiCaller::Reply)> done;
@@ -81,8 +81,17 @@ std::shared_ptr<grpc::Channel> ChannelTo(grpc::Server& server) {
 InProcessCaller::InProcessCaller(grpc::Server& server, const Callers* callers)
     : callers_(callers), stub_(ChannelTo(server)) {}
 
+InProcessCaller::~InProcessCaller() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return in_flight_ == 0; });
+}
+
 void InProcessCaller::Call(const google::protobuf::MethodDescriptor& method, std::unique_ptr<Message> request,
                            const std::string& token, std::function<void(Reply)> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++in_flight_;
+  }
   const auto call = std::make_shared<PendingCall>();
   call->request = std::move(request);
   call->response.reset(
@@ -90,17 +99,20 @@ void InProcessCaller::Call(const google::protobuf::MethodDescriptor& method, std
   call->done = std::move(done);
   if (!token.empty()) {
     const auto [key, value] = callers_->MarkOf(token);
-    call->context.AddMetadata(key, value);
+    call->context->AddMetadata(key, value);
   }
-  call->context.set_deadline(std::chrono::system_clock::now() + kLongestCall);
+  call->context->set_deadline(std::chrono::system_clock::now() + kLongestCall);
   const std::string path = "/" + method.service()->full_name() + "/" + method.name();
-  stub_.UnaryCall(&call->context, path, {}, call->request.get(), call->response.get(),
-                  [call](const grpc::Status& status) {
-                    if (status.ok()) {
-                      call->done(std::move(call->response));
-                    } else {
-                      call->done(tl::unexpected(ErrorsOf(status)));
-                    }
+  stub_.UnaryCall(call->context.get(), path, {}, call->request.get(), call->response.get(),
+                  [this, call](const grpc::Status& status) {
+                    Reply reply =
+                        status.ok() ? Reply(std::move(call->response)) : tl::unexpected(ErrorsOf(status));
+                    // It holds the channel. The last to let go of channels and servers ends gRPC's threads
+                    // and awaits them, so that must not be one of them: this one.
+                    call->context.reset();
+                    call->done(std::move(reply));
+                    const std::lock_guard lock(mutex_);
+                    if (--in_flight_ == 0) ended_.notify_all();
                   });
 }
 

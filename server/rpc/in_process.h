@@ -4,6 +4,9 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/server.h>
 
+#include <condition_variable>
+#include <mutex>
+
 #include "server/rpc/callers.h"
 #include "server/web/api.h"
 
@@ -15,12 +18,17 @@ class InProcessCaller final : public web::ApiCaller {
  public:
   /// `callers` tells the services whose token it was.
   InProcessCaller(grpc::Server& server, const Callers* callers);
+  /// Waits for the calls that have no answer yet; where the server has been shut down, each has one soon.
+  ~InProcessCaller() override;
   void Call(const google::protobuf::MethodDescriptor& method,
             std::unique_ptr<google::protobuf::Message> request, const std::string& token,
             std::function<void(Reply)> done) override;
 
  private:
   const Callers* callers_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  int in_flight_ = 0;
   grpc::TemplatedGenericStub<google::protobuf::Message, google::protobuf::Message> stub_;
 };
 

@@ -246,9 +246,9 @@ void RpcServer::Stop(Duration patience) {
   // Watchers wait on the hubs; closing these ends them with words.
   parts_->engine->events().Close();
   parts_->engine->logs().Close();
-  parts_->caller.reset();
   parts_->server->Shutdown(std::chrono::system_clock::now() +
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(patience));
+  parts_->caller.reset();
 }
 
 }  // namespace imgd

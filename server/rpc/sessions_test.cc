@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "server/rpc/limits.h"
+#include "server/rpc/note_limit.h"
 #include "server/rpc/session_words.h"
 
 namespace imgd {

@@ -1,7 +1,7 @@
 """`./run bench train`: imgtrain beside plain PyTorch in Python: computing alone, and end to end from JPEG files.
 
 With --gpu on the first GPU alone, as train-gpu. With --only WORDS the cases whose names have these words; the others'
-figures in build/bench/train.json stay.
+figures in build/bench/train.json (train-gpu.json) stay.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LARGE = Work("rn50-224px-b16-fp32", "resnet50", 224, 16, steps=5, warm_up=1)
 ON_GPU = Work("rn50-224px-b256-bf16", "resnet50", 224, 256, steps=60, warm_up=20, precision="bf16", device="cuda",
               log_every=20)  # fmt: skip
 LONG = Work("rn50-96px-b16-fp32", "resnet50", 96, 16, steps=300, warm_up=0)
-PROFILED_STEPS = 5
+PROFILED_STEPS = 20  # as many as from one step that is logged to the next, for which the queue runs empty
 BETWEEN = 50  # steps from one checkpoint to the next, of which the first half may be slower for it
 
 
@@ -366,7 +366,9 @@ def main() -> None:
                         "--val-per-class", "1", "--size", "500x375", shapes],
                        check=True, capture_output=True)  # fmt: skip
         if options.gpu:
-            finish("train-gpu", with_versions(measure(gpu_cases(shapes / "train"))))
+            cases = gpu_cases(shapes / "train")
+            chosen = [case for case in cases if options.only in case.name]
+            finish("train-gpu", with_versions(measure(chosen)), keep=len(chosen) < len(cases))
             return
         cases = [case for work in (SMALL, SMALL_BF16, LARGE)
                  for case in [*computing_cases(work), *end_to_end_cases(work, shapes / "train")]]  # fmt: skip

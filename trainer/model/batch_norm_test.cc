@@ -195,9 +195,11 @@ TEST_F(FusedBatchNorm, IsTheSameByOneKernelOfAGpu) {
         };
         const auto x = drawn(), shortcut = drawn(), dy = drawn();
         const auto got = Pass(then, x, shortcut, dy, &(*cuda_parts)->Norm());
-        EXPECT_EQ(is_fused, channels % 4 == 0);
+        const bool fused = is_fused;
+        EXPECT_EQ(fused, channels % 4 == 0);
+        // Otherwise it is rounded before the shortcut is added, so that some come out on the other side of 0.
         ExpectClose(got, Pass(then, x.to(at::kFloat), shortcut.to(at::kFloat), dy.to(at::kFloat), nullptr),
-                    0.01);
+                    fused ? 0.01 : 0.05);
       }
     }
   }

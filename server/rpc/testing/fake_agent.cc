@@ -7,7 +7,7 @@ namespace imgd {
 FakeAgent::FakeAgent(const std::shared_ptr<grpc::Channel>& channel, const std::string& node, uint32_t devices,
                      std::vector<v1::RunStatus> runs, const std::string& agent_id)
     : stub_(v1::AgentService::NewStub(channel)) {
-  context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
   stream_ = stub_->Connect(&context_);
   v1::ConnectRequest message;
   auto* hello = message.mutable_hello();

@@ -48,6 +48,9 @@ struct RpcTest : testing::Test {
     config.listen = "127.0.0.1:0";
     config.web.listen = "";
     config.state_dir = folder.string();
+    // A FakeAgent sends none by itself; on a machine that stands still for a while its node must not be lost.
+    config.heartbeat_ms = 30'000;
+    config.lost_after_ms = 200'000;
     StartDaemon();
   }
   void TearDown() override {
