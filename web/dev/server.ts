@@ -42,7 +42,7 @@ export class DevServer {
   readonly #timer: ReturnType<typeof setInterval> | undefined;
   #away = false;
   /** The cookie's value, from which the token can't be had. */
-  readonly #session = randomUUID();
+  #session = randomUUID();
 
   constructor(options: Options) {
     this.#options = options;
@@ -86,6 +86,11 @@ export class DevServer {
       });
     }
     if (url.pathname === '/api/v1/session') {
+      if (request.method === 'DELETE') {
+        this.#session = randomUUID();
+        this.hub.drop();
+        return send(response, 200, {});
+      }
       response.setHeader('set-cookie', `${cookie}; Path=/; Secure; HttpOnly; SameSite=Strict`);
       return send(response, 200, {});
     }

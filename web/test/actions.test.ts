@@ -286,4 +286,15 @@ browserTest('a token is asked for where imgd wants one', async ({ page, base }) 
   await page.waitForSelector('[data-state=live]');
   const seen = await page.evaluate(() => document.cookie + JSON.stringify(localStorage));
   if (seen.includes('imgd_good')) throw new Error(`a script can read the token: ${seen}`);
+  // Who logs out leaves nothing to see, here and in other tabs.
+  const other = await page.context().newPage();
+  await other.goto(`${base}/nodes`);
+  await other.waitForSelector('[data-state=live]');
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByRole('button', { name: 'Enter a token' }).waitFor();
+  assert.equal(await page.locator('.node-row').count(), 0);
+  assert.equal(await page.getByRole('button', { name: 'Log out' }).count(), 0);
+  await other.getByRole('button', { name: 'Enter a token' }).waitFor();
+  await other.locator('.node-row').waitFor({ state: 'detached' });
+  await other.close();
 }, { token: 'imgd_good' }); // biome-ignore format: one argument

@@ -48,11 +48,46 @@ export function currentSession(): number {
   return session;
 }
 
+const LOGGED_IN = 'imgd.logged-in';
+
+/** Whether a token was entered in this browser and not taken back since; its session may have run out. */
+export function isLoggedIn(): boolean {
+  try {
+    return localStorage.getItem(LOGGED_IN) !== null;
+  } catch {
+    return session > 0;
+  }
+}
+
+function keepLoggedIn(is: boolean): void {
+  try {
+    if (is) localStorage.setItem(LOGGED_IN, 'yes');
+    else localStorage.removeItem(LOGGED_IN);
+  } catch {
+    // Without storage it is known as long as the page lasts.
+  }
+}
+
 /** Begins a session with a token; throws where imgd does not take it. */
 export async function logIn(token: string): Promise<void> {
   await call('POST', '/session', {}, undefined, { authorization: `Bearer ${token.trim()}` });
   session = Date.now();
+  keepLoggedIn(true);
   for (const listener of sessionListeners) listener(session);
+}
+
+/** Ends the session, in all tabs; what this page has read goes with the page. */
+export async function logOut(): Promise<void> {
+  await call('DELETE', '/session');
+  keepLoggedIn(false);
+  location.assign('/');
+}
+
+/** Leaves the page when another tab has logged out. */
+export function followLogOut(): void {
+  window.addEventListener('storage', (event) => {
+    if (event.key === LOGGED_IN && event.newValue === null) location.assign('/');
+  });
 }
 
 export function onSession(listener: (session: number) => void): void {

@@ -41,6 +41,7 @@ const SHAPES: Record<string, ComponentChildren> = {
       <path d="M6 1.5a4.5 4.5 0 0 1 0 9z" fill="currentColor" stroke="none" />
     </>
   ),
+  out: <path d="M5 1.8H2v8.4h3M4.8 6H10.4m-2.2-2.6L10.8 6 8.2 8.6" />,
   copy: <path d="M4 4V1.8h6.2V8H8M1.8 4H8v6.2H1.8z" />,
   table: <path d="M1.5 2h9v8h-9zM1.5 5h9M1.5 7.5h9M5 5v5" />,
   close: <path d="m3 3 6 6m0-6L3 9" />,

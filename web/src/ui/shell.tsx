@@ -11,7 +11,7 @@ import { Questions, Toasts } from './feedback.tsx';
 import { Icon, Logo } from './icons.tsx';
 import { Keys } from './keys.tsx';
 import { ThemeButton } from './theme.tsx';
-import { askToken, TokenDialog } from './token.tsx';
+import { askToken, LogOutButton, TokenDialog } from './token.tsx';
 
 const PAGES = [
   ['/', 'Jobs'],
@@ -45,6 +45,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         <span class="grow" />
         <LinkState />
         <ThemeButton />
+        <LogOutButton />
         <Keys />
         <a class="button primary" href="/submit">
           <Icon name="plus" /> Submit

@@ -1,13 +1,33 @@
 import { useState } from 'preact/hooks';
-import { logIn } from '../api/client.ts';
+import { isLoggedIn, logIn, logOut } from '../api/client.ts';
+import { status } from '../api/live.ts';
 import { Store, useStore } from '../lib/store.ts';
 import { Dialog } from './dialog.tsx';
+import { attempt } from './feedback.tsx';
+import { Icon } from './icons.tsx';
 
 const asked = new Store(false);
 
 /** Opens the dialog that takes a token, or another one than before. */
 export function askToken(): void {
   asked.set(true);
+}
+
+/** Nothing where nobody has logged in, or imgd takes the session no more. */
+export function LogOutButton() {
+  const link = useStore(status);
+  if (link.state === 'denied' || !isLoggedIn()) return null;
+  return (
+    <button
+      type="button"
+      class="plain icon"
+      onClick={() => void attempt('', logOut)}
+      aria-label="Log out"
+      title="Log out"
+    >
+      <Icon name="out" size={15} />
+    </button>
+  );
 }
 
 export function TokenDialog() {
@@ -32,8 +52,8 @@ function OpenDialog() {
       <form onSubmit={submit}>
         <h2>Token</h2>
         <p class="muted">
-          <code>imgcli token create</code> makes one. The browser keeps it out of reach of pages, until it is
-          closed.
+          <code>imgcli token create</code> makes one. The browser gets a session for it that lasts 24 hours, or
+          until you log out; the token itself is not kept.
         </p>
         <label class="field">
           Token
