@@ -52,8 +52,8 @@ function OpenDialog() {
       <form onSubmit={submit}>
         <h2>Token</h2>
         <p class="muted">
-          <code>imgcli token create</code> makes one. The browser gets a session for it that lasts 24 hours, or
-          until you log out; the token itself is not kept.
+          <code>imgcli token create</code> makes one. The browser gets a session for it that lasts 24 hours,
+          or until you log out; the token itself is not kept.
         </p>
         <label class="field">
           Token
