@@ -61,9 +61,6 @@ TEST_F(LogPages, FollowingGoesOnIntoTheNextStart) {
 }
 
 TEST_F(LogPages, TheNewestStayWhereAnAnswerIsTooLarge) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "megabytes through gRPC, which is not instrumented, are minutes of suppressed reports";
-#endif
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);
   const v1::RunId run = BringUp(agent);

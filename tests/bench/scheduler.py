@@ -1,8 +1,10 @@
 """`./run bench scheduler`: how long one scheduling pass takes, on clusters of several sizes; and how much faster than
-real time the simulator lives a day of 200 nodes."""
+real time the simulator lives a day of 200 nodes. With --only WORDS the cases whose names have these words; the others'
+figures in build/bench/scheduler.json stay."""
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import math
@@ -37,26 +39,33 @@ def times_real_time() -> float:
     return float(found[1])
 
 
+def name_of(size: int) -> str:
+    return f"{size:,} nodes, {size:,} jobs queued, {size // 2:,} running"
+
+
 def rows_of(size: int) -> list[dict[str, Any]]:
     seen = Seen(functools.partial(scheduler_pass, size))
-    name = f"{size:,} nodes, {size:,} jobs queued, {size // 2:,} running"
     rows = measure([
-        Case(name, "ms", "lower", {"imgd": seen.figure("milliseconds")}, GOALS.get(size, "")),
-        Case(f"{name}: plan alone", "ms", "lower", {"imgd": seen.figure("plan_milliseconds")}),
+        Case(name_of(size), "ms", "lower", {"imgd": seen.figure("milliseconds")}, GOALS.get(size, "")),
+        Case(f"{name_of(size)}: plan alone", "ms", "lower", {"imgd": seen.figure("plan_milliseconds")}),
     ])  # fmt: skip
     for row in rows:
         row["beside"] = {"ns by n log2 n": round(row["value"] * 1e6 / (size * math.log2(size)), 1)}
+        row["note"] = NOTE
     rows[0]["beside"] |= {"running": int(seen.passes[-1]["active"]), "queued": int(seen.passes[-1]["queued"])}
     return rows
 
 
 def main() -> None:
-    rows = [row for size in SIZES for row in rows_of(size)]
-    for row in rows:
-        row["note"] = NOTE
-    rows += measure([Case("simulator, a day of 200 nodes: simulated time by real time", "x", "higher",
-                          {"imgd": times_real_time}, "at least 10,000")])  # fmt: skip
-    finish("scheduler", rows)
+    parser = argparse.ArgumentParser(prog="bench scheduler", description=__doc__)
+    parser.add_argument("--only", default="")
+    only = parser.parse_args().only
+    rows = [row for size in SIZES if only in name_of(size) for row in rows_of(size)]
+    day = Case("simulator, a day of 200 nodes: simulated time by real time", "x", "higher", {"imgd": times_real_time},
+               "at least 10,000")  # fmt: skip
+    if only in day.name:
+        rows += measure([day])
+    finish("scheduler", rows, keep=bool(only))
 
 
 if __name__ == "__main__":

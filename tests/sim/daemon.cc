@@ -13,16 +13,16 @@ using std::chrono::seconds;
 
 namespace {
 
-/// As state.db has it: without what is only in memory.
-JobRecord AsStored(JobRecord job) {
+/// Takes from it what is only in memory, and not in state.db. Of a copy that was assigned to, since what it
+/// was has its room already: this is half of a life's copying.
+void AsStored(JobRecord& job) {
   job.not_before = {};
   job.run.since = job.run.held_since = job.run.stop_since = job.run.gone_since = {};
   job.run.kept_since = job.run.charged_at = {};
   for (auto& part : job.run.parts) part.sent = Command::kNothing;
-  return job;
 }
 
-NodeRecord AsStored(NodeRecord node) {
+void AsStored(NodeRecord& node) {
   node.session = 0;
   node.silence = {};
   node.stale.clear();
@@ -30,7 +30,6 @@ NodeRecord AsStored(NodeRecord node) {
   node.problems.clear();
   node.notice.reset();
   node.holders.clear();
-  return node;
 }
 
 }  // namespace
@@ -100,7 +99,8 @@ void Daemon::Beat() {
     const Agent* const agent = node->Connected() ? world_->network.Passing(node->session) : nullptr;
     if (agent == nullptr || agent->id() != node->id) continue;
     reactor_.OnHeartbeat(node->id, now);
-    next = std::next(heard.insert_or_assign(next, node->id, now.steady));
+    if (next == heard.end() || next->first != node->id) next = heard.emplace_hint(next, node->id, now.steady);
+    (next++)->second = now.steady;
   }
 }
 
@@ -176,14 +176,18 @@ bool Daemon::CommitFails(bool touched) {
 void Daemon::Store(const Actions& actions) {
   const auto touched = reactor_.state().TouchedJobs();
   for (const JobId id : touched) {
-    jobs_[id] = AsStored(*reactor_.state().FindJob(id));
+    JobRecord& stored = jobs_[id];
+    stored = *reactor_.state().FindJob(id);
+    AsStored(stored);
   }
   for (const NodeId& id : reactor_.state().TouchedNodes()) {
     const NodeRecord* node = reactor_.state().FindNode(id);
     if (node == nullptr) {
       nodes_.erase(id);
     } else {
-      nodes_[id] = AsStored(*node);
+      NodeRecord& stored = nodes_[id];
+      stored = *node;
+      AsStored(stored);
     }
   }
   const bool ranked = std::any_of(actions.begin(), actions.end(), [](const Action& action) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 
 #include "server/core/actions.h"
 #include "tests/sim/shape.h"
@@ -81,7 +82,7 @@ class Gangs {
 
   World* world_;
   std::map<RunKey, Gang> gangs_;
-  std::map<std::string, Duration>
+  std::unordered_map<std::string, Duration>
       progress_;  ///< of each checkpoint, and of what programs keep in their folders
 };
 

@@ -213,10 +213,11 @@ const std::vector<Space>& FreeSpace(World& world) {
     const NodeRecord& node = *each;
     const NodeId& id = node.id;
     while (held != ledger.held.end() && held->first < id) ++held;
+    const bool holds = held != ledger.held.end() && held->first == id;
     if (node.session == 0 || node.state != NodeState::kReady || !node.stale.empty() || node.set_aside ||
         !node.problems.empty() || node.notice)
       continue;
-    size_t taken = held == ledger.held.end() || held->first != id ? 0 : held->second;
+    size_t taken = holds ? held->second : 0;
     if (const auto more = kept.find(id); more != kept.end()) taken += more->second;
     for (const auto& device : node.devices) {
       if (!node.foreign.empty() && node.ForeignHolder(device.index) &&

@@ -183,9 +183,8 @@ void JobsGrow(World& world, const Batch&, const char* name) {
   for (const auto& [id, holding] : state.holdings()) {
     const JobRecord& job = *holding.job;
     Ledger::Job& known = world.ledger.jobs[id];
-    const auto& wanted = world.truths.at(job.name).submission;
-    const bool could = calm && job.Trains() && job.state == JobState::kRunning &&
-                       job.run.parts.size() < wanted.max_nodes && job.time_limit_ms == 0 &&
+    const bool could = calm && job.Trains() && job.state == JobState::kRunning && job.time_limit_ms == 0 &&
+                       job.run.parts.size() < world.truths.at(job.name).submission.max_nodes &&
                        !HasQuotas(world, job) && !job.run.finished && job.run.exits.empty() &&
                        job.run.troubles.empty() && now >= known.held_since + IntervalOf(world, job) &&
                        now >= world.daemon.disturbed() &&
