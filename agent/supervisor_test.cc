@@ -66,7 +66,7 @@ TEST(Supervisor, ARankIsToldAllThatItMustKnow) {
   const auto dir = node.RunPath(7, 3).native();
   const auto text = node.store().Rank(7, 3, 1).Text();
   for (const std::string& line :
-       {dir + "/job.yaml", dir, std::string("RANK=1"), std::string("WORLD_SIZE=2"),
+       {dir + "/job.yaml", std::string("/"), std::string("RANK=1"), std::string("WORLD_SIZE=2"),
         std::string("LOCAL_RANK=0"), std::string("LOCAL_WORLD_SIZE=1"), std::string("MASTER_ADDR=127.0.0.1"),
         std::string("MASTER_PORT=29500"), "IMGD_RUN_DIR=" + dir, std::string("IMGD_JOB_ID=7"),
         std::string("IMGD_JOB_NAME=test"), std::string("IMGD_GENERATION=3"),

@@ -50,6 +50,7 @@ int main(int, char** argv) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::snprintf(address.sun_path, sizeof address.sun_path, "control.%s", std::getenv("LOCAL_RANK"));
+  if (::chdir(std::getenv("IMGD_RUN_DIR")) != 0) return 1;
   const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
   if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return 1;
   ::listen(listener, 4);
