@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { append } from '../lib/downsample.ts';
 import { num } from '../lib/format.ts';
-import { StepWatch } from '../lib/steps.ts';
+import { isLater, StepWatch, withStep } from '../lib/steps.ts';
 import { type Loaded, useData, useOnceTold } from '../ui/use_data.ts';
 import { api } from './client.ts';
 import { onLive } from './live.ts';
@@ -50,31 +50,37 @@ export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
   }, [id, reload]);
   // What is loaded is newer than what the stream told before.
   useEffect(() => setSummary(null), [loaded.data]);
-  const step = useLiveStep(id);
+  const told = useLiveStep(id, loaded.data);
   const data = useMemo(() => {
     if (!loaded.data) return null;
     const newer =
       summary?.id === id && num(summary.job.last_event_number) >= num(loaded.data.job.last_event_number);
-    const job: Job = newer ? { ...summary.job, job_yaml: loaded.data.job.job_yaml } : { ...loaded.data.job };
-    if (step && job.last_step && num(step.step) > num(job.last_step.step)) {
-      const { job_id: _, generation: __, ...figures } = step;
-      job.last_step = { ...job.last_step, ...figures };
-    }
-    return { ...loaded.data, job };
-  }, [loaded.data, summary, id, step]);
+    const job: Job = newer ? { ...summary.job, job_yaml: loaded.data.job.job_yaml } : loaded.data.job;
+    const later = told && job.last_step && isLater(told.step, job, told.since);
+    return { ...loaded.data, job: later ? withStep(job, told.step) : job };
+  }, [loaded.data, summary, id, told]);
   return { ...loaded, data, gone: goneId === id };
 }
 
-function useLiveStep(id: string): LiveStep | null {
-  const [step, setStep] = useState<LiveStep | null>(null);
-  useEffect(
-    () =>
+/** The last step that was told, and whether that was since the job was described, by what is loaded or by the stream. */
+function useLiveStep(id: string, loaded: unknown): { step: LiveStep; since: boolean } | null {
+  const [told, setTold] = useState<{ step: LiveStep; since: boolean } | null>(null);
+  useEffect(() => {
+    const described = () => setTold((last) => last && { ...last, since: false });
+    described();
+    const ends = [
       onLive('step', (data) => {
-        if ((data as LiveStep).job_id === id) setStep(data as LiveStep);
+        if ((data as LiveStep).job_id === id) setTold({ step: data as LiveStep, since: true });
       }),
-    [id],
-  );
-  return step?.job_id === id ? step : null;
+      onLive('job', (data) => {
+        if ((data as Job).id === id) described();
+      }),
+    ];
+    return () => {
+      for (const end of ends) end();
+    };
+  }, [id, loaded]);
+  return told?.step.job_id === id ? told : null;
 }
 
 /** Of a step's time, the mean over the steps of the report. */

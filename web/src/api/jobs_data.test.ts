@@ -12,9 +12,10 @@ async function until(what: string, holds: () => boolean): Promise<void> {
   }
 }
 
-const job = (id: number, name: string, event: number, step = 0) => ({
+const job = (id: number, name: string, event: number, step = 0, generation = 1) => ({
   id: String(id),
   name,
+  generation: String(generation),
   state: 'JOB_STATE_RUNNING',
   placements: [],
   last_event_number: String(event),
@@ -97,8 +98,17 @@ test('what the stream told since the question is kept, and nothing that was ther
   // A step that was told is newer than the page, what else the page has is not older.
   say('reset', {});
   const later = await next();
-  say('step', { job_id: '7', step: '6' });
+  say('step', { job_id: '7', generation: '1', step: '6' });
   await shows('2 told 0, 7 restored 6');
   later.answer([job(7, 'renamed', 3, 5), job(2, 'told', 5)]);
   await shows('2 told 0, 7 renamed 6');
+
+  // One that started again does steps again, from an older checkpoint on; of the start before nothing comes any more.
+  say('job', job(7, 'again', 4, 1000, 2));
+  await shows('2 told 0, 7 again 1000');
+  say('step', { job_id: '7', generation: '2', step: '901' });
+  await shows('2 told 0, 7 again 901');
+  say('step', { job_id: '7', generation: '1', step: '1001' });
+  say('step', { job_id: '7', generation: '2', step: '902' });
+  await shows('2 told 0, 7 again 902');
 });

@@ -1,7 +1,9 @@
 import { type JobRow, rowOf } from '../lib/jobs.ts';
+import { isLater, withStep } from '../lib/steps.ts';
 import { Store } from '../lib/store.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, isTold, onceTold, onLive } from './live.ts';
+import { dropCurves, followCurves, noteStep } from './recent_curves.ts';
 import type { Job, JobGone, LiveStep } from './types.ts';
 
 /** All jobs that imgd keeps, as far as they are loaded. `rows` is a new array at each change. */
@@ -16,11 +18,7 @@ export interface JobsState {
 
 const EMPTY: JobsState = { rows: [], loading: true, ready: false, error: '', warning: '' };
 export const jobsState = new Store<JobsState>(EMPTY);
-/** Training losses and top-1 by job, the last of them as the stream told: for the small curves of the table. */
-export const recentLoss = new Map<string, number[]>();
-export const recentTop1 = new Map<string, number[]>();
 
-const RECENT = 40;
 const FIRST_PAGE = 200;
 const PAGE = 1000;
 const EVERY_MS = 250;
@@ -32,36 +30,11 @@ const rows = new Map<string, JobRow>();
 const gone = new Set<string>();
 /** Told by the stream since then, as a whole or a step of it: what a page has of them may be older. */
 const told = new Set<string>();
-const toldSteps = new Set<string>();
+const toldSteps = new Map<string, LiveStep>();
 let started = false;
 let drawing = false;
 let drawn = 0;
 let run = 0;
-
-const wanted = new Set<string>();
-let fetching = false;
-
-/** Fills a job's small curves with what was before the stream told of it; one job after the other. */
-export function wantCurves(id: string): void {
-  if (wanted.has(id)) return;
-  wanted.add(id);
-  if (!fetching) void fetchCurves();
-}
-
-async function fetchCurves(): Promise<void> {
-  fetching = true;
-  // What is added meanwhile comes in the same turn.
-  for (const id of wanted) {
-    if (recentLoss.get(id)?.length === RECENT) continue;
-    const found = await api.metrics(id, ['loss', 'top1'], 'step', { points: RECENT }).catch(() => null);
-    for (const [i, recent] of [recentLoss, recentTop1].entries()) {
-      const before = found?.series[i]?.points.map((point) => Number(point[3])) ?? [];
-      recent.set(id, [...before, ...(recent.get(id) ?? [])].slice(-RECENT));
-    }
-    publish();
-  }
-  fetching = false;
-}
 
 /** Draws at most four times a second, however much comes: each time all rows are filtered and sorted. */
 function publish(): void {
@@ -86,29 +59,17 @@ export function takeJob(job: Job): void {
 export function dropJob(id: string): void {
   gone.add(id);
   told.delete(id);
-  for (const recent of [recentLoss, recentTop1]) recent.delete(id);
+  dropCurves(id);
   if (rows.delete(id)) publish();
 }
 
 function takeStep(step: LiveStep): void {
   const row = rows.get(step.job_id);
-  if (!row) return;
-  const before = row.job.last_step;
-  const { job_id: _, generation: __, ...figures } = step;
-  if (before && Number(step.step) < Number(before.step)) return;
-  row.job.last_step = { ...(before as NonNullable<Job['last_step']>), ...figures };
-  rows.set(step.job_id, rowOf(row.job));
-  toldSteps.add(step.job_id);
-  note(recentLoss, step.job_id, Number(step.loss));
-  note(recentTop1, step.job_id, Number(step.top1));
+  if (!row || !isLater(step, row.job, true)) return;
+  rows.set(step.job_id, rowOf(withStep(row.job, step)));
+  toldSteps.set(step.job_id, step);
+  noteStep(step);
   publish();
-}
-
-function note(recent: Map<string, number[]>, id: string, value: number): void {
-  const values = recent.get(id) ?? [];
-  values.push(value);
-  if (values.length > RECENT) values.shift();
-  recent.set(id, values);
 }
 
 async function load(): Promise<void> {
@@ -145,9 +106,8 @@ function takePage(jobs: readonly Job[], seen: Set<string>): void {
     if (gone.has(job.id)) continue;
     seen.add(job.id);
     if (told.has(job.id)) continue;
-    const step = toldSteps.has(job.id) ? rows.get(job.id)?.job.last_step : undefined;
-    const newer = step && Number(step.step) >= Number(job.last_step?.step ?? 0);
-    rows.set(job.id, rowOf(newer ? { ...job, last_step: step } : job));
+    const step = toldSteps.get(job.id);
+    rows.set(job.id, rowOf(step && isLater(step, job, true) ? withStep(job, step) : job));
   }
 }
 
@@ -188,6 +148,7 @@ export function followJobs(): void {
   onLive('job', (data) => takeJob(data as Job));
   onLive('step', (data) => takeStep(data as LiveStep));
   onLive('job_gone', (data) => dropJob((data as JobGone).id));
+  followCurves(publish);
   epoch.listen(() => void load());
   onSession(() => void load());
   void load();

@@ -56,13 +56,15 @@ function sorted(nodes: readonly Node[]): Node[] {
   return [...nodes].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
 
-async function load(): Promise<void> {
+/** `anew`: after a break, in which nobody told readings. */
+async function load(anew = false): Promise<void> {
   loadedAt = Date.now();
   const mine = ++asked;
   try {
     const { nodes, warning } = await api.nodes();
     if (mine < answered) return;
     answered = mine;
+    if (anew) for (const node of nodes) remember(node);
     nodesState.set({ nodes: sorted(nodes), ready: true, error: '', warning });
   } catch (error) {
     if (mine < answered) return;
@@ -90,7 +92,7 @@ export function followNodes(): void {
   onLive('nodes', (data) => takeNodes((data as { nodes?: Node[] }).nodes ?? []));
   // What was decided of nodes or of what they hold: the list has it, readings may not.
   onLive('event', loadSoon);
-  epoch.listen(() => void load());
+  epoch.listen(() => void load(true));
   onSession(() => void load());
   onceTold(() => void load());
   void load();

@@ -36,3 +36,15 @@ test('of many ranks the latest are left; what is not known is no lateness', () =
   assert.ok(Number.isNaN(ranks[1]!.cells[1]!));
   assert.deepEqual(rankTimes([], 2), { ends: [], ranks: [] });
 });
+
+test('a column in which nothing is known of a rank, or of any, makes none fast', () => {
+  const { ranks } = rankTimes([stretch(1, [1, 1.5]), stretch(9, [0, 0]), stretch(17, [1, 0])], 2);
+  assert.deepEqual(
+    ranks.map((row) => row.cells),
+    [
+      [0, Number.NaN, 0],
+      [0.5, Number.NaN, Number.NaN],
+    ],
+  );
+  assert.deepEqual(rankTimes([stretch(1, ['NaN', 'NaN'])], 2).ranks, []);
+});

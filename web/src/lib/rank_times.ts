@@ -26,11 +26,14 @@ const mean = (values: readonly number[]): number => {
 };
 
 export function rankTimes(stretches: readonly RankStretch[], rows: number): RankTimes {
-  const own = stretches.map((one) => one.own_seconds.map(num));
+  // A step takes some time: 0 is said of a rank that nothing is known of.
+  const own = stretches.map((one) =>
+    one.own_seconds.map((value) => (num(value) > 0 ? num(value) : Number.NaN)),
+  );
   const wait = stretches.map((one) => one.wait_seconds.map(num));
   const count = Math.max(0, ...own.map((values) => values.length));
   const bounds = own.map((values) => {
-    const known = values.filter((value) => Number.isFinite(value) && value > 0);
+    const known = values.filter(Number.isFinite);
     return { least: Math.min(...known), slowest: values.indexOf(Math.max(...known)), of: known.length };
   });
   const ranks = Array.from({ length: count }, (_, rank) => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { StepWatch } from './steps.ts';
+import type { Job, LiveStep } from '../api/types.ts';
+import { isLater, StepWatch } from './steps.ts';
 
 test('steps that were left out are noticed', () => {
   const rows: [string, number[], boolean[]][] = [
@@ -19,4 +20,25 @@ test('steps that were left out are noticed', () => {
       what,
     );
   }
+});
+
+test('a step is later than another of its start, and than all of the starts before', () => {
+  const rows: [string, [number, number], [number, number], boolean, boolean][] = [
+    ['the next step', [1, 101], [1, 100], true, true],
+    ['the same', [1, 100], [1, 100], true, false],
+    ['one before', [1, 99], [1, 100], true, false],
+    ['a start that nobody told of yet', [2, 901], [1, 1000], false, true],
+    ['of the start before', [1, 1001], [2, 1000], true, false],
+    ['what is known may be of the start before', [2, 901], [2, 1000], true, true],
+    ['what is known was told after it', [2, 901], [2, 1000], false, false],
+  ];
+  for (const [what, [generation, step], [known, last], since, wanted] of rows) {
+    const told = { generation: String(generation), step: String(step) } as LiveStep;
+    const job = { generation: String(known), last_step: { step: String(last) } } as Job;
+    assert.equal(isLater(told, job, since), wanted, what);
+  }
+  assert.ok(
+    isLater({ generation: '1', step: '1' } as LiveStep, { generation: '1' } as Job, false),
+    'the first',
+  );
 });

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { recentLoss, recentTop1, wantCurves } from '../api/jobs_data.ts';
+import { recentLoss, recentTop1, wantCurves } from '../api/recent_curves.ts';
 import { figure, fixed, money, NONE, percent, shortDuration, stamp, unit } from '../lib/format.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
 import { Meter, now, Spark, State } from '../ui/bits.tsx';

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { epoch } from './live.ts';
+import { dropCurves, followCurves, noteStep, recentLoss, recentTop1, wantCurves } from './recent_curves.ts';
+import type { LiveStep } from './types.ts';
+
+interface Question {
+  job: string;
+  answer(steps: readonly number[]): void;
+  fail(status: number): void;
+}
+const questions: Question[] = [];
+const points = (steps: readonly number[], of: number) => steps.map((step) => [step, 0, 0, step * of]);
+
+Object.assign(globalThis, {
+  fetch: (url: string) =>
+    new Promise<Response>((done) =>
+      questions.push({
+        job: url.split('/')[4]!,
+        answer: (steps) =>
+          done(
+            Response.json({
+              series: [
+                { name: 'loss', points: points(steps, 1) },
+                { name: 'top1', points: points(steps, 10) },
+              ],
+            }),
+          ),
+        fail: (status) => done(Response.json({}, { status })),
+      }),
+    ),
+});
+
+let drawn = 0;
+followCurves(() => {
+  drawn += 1;
+});
+const settle = () => new Promise((done) => setTimeout(done, 5));
+async function next(): Promise<Question> {
+  for (let i = 0; questions.length === 0; i++) {
+    assert.ok(i < 2000, 'nothing was asked');
+    await settle();
+  }
+  return questions.shift()!;
+}
+const tell = (job: string, step: number) =>
+  noteStep({ job_id: job, generation: '1', step: String(step), loss: step, top1: step * 10 } as LiveStep);
+
+test('curves are loaded once, one job after the other, and are the history with what was told since', async () => {
+  tell('1', 3);
+  wantCurves('1');
+  wantCurves('2');
+  const first = await next();
+  assert.equal(first.job, '1');
+  assert.equal(questions.length, 0, 'one after the other');
+  tell('1', 4);
+  tell('1', 5);
+  first.answer([1, 2, 3, 4]);
+  (await next()).answer([7]);
+  await settle();
+  // Others that are asked for later are no reason to ask for these again.
+  wantCurves('3');
+  wantCurves('1');
+  const third = await next();
+  assert.equal(third.job, '3');
+  third.answer([9]);
+  await settle();
+  assert.equal(questions.length, 0);
+  assert.deepEqual(recentLoss.get('1'), [1, 2, 3, 4, 5]);
+  assert.deepEqual(recentTop1.get('1'), [10, 20, 30, 40, 50]);
+  assert.deepEqual(recentLoss.get('2'), [7]);
+  assert.equal(drawn, 3);
+});
+
+test('after a break they are loaded anew', async () => {
+  epoch.set(epoch.value + 1);
+  wantCurves('1');
+  (await next()).answer([1, 2, 3, 4, 5, 60]);
+  await settle();
+  assert.deepEqual(recentLoss.get('1'), [1, 2, 3, 4, 5, 60]);
+});
+
+test('where it fails what is known stays, and it is tried again after the others, unless it was refused', async () => {
+  tell('4', 8);
+  wantCurves('4');
+  wantCurves('5');
+  (await next()).fail(503);
+  await settle();
+  assert.deepEqual(recentLoss.get('4'), [8]);
+  const fifth = await next();
+  assert.equal(fifth.job, '5');
+  fifth.fail(404);
+  const again = await next();
+  assert.equal(again.job, '4');
+  again.answer([6, 7, 8]);
+  await settle();
+  assert.deepEqual(recentLoss.get('4'), [6, 7, 8]);
+  assert.equal(recentLoss.has('5'), false);
+  assert.equal(questions.length, 0);
+});
+
+test('one that is deleted meanwhile has none', async () => {
+  wantCurves('6');
+  const question = await next();
+  dropCurves('6');
+  question.answer([1, 2]);
+  await settle();
+  assert.equal(recentLoss.has('6'), false);
+});
