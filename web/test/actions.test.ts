@@ -292,9 +292,64 @@ browserTest('a token is asked for where imgd wants one', async ({ page, base }) 
   await other.waitForSelector('[data-state=live]');
   await page.getByRole('button', { name: 'Log out' }).click();
   await page.getByRole('button', { name: 'Enter a token' }).waitFor();
-  assert.equal(await page.locator('.node-row').count(), 0);
+  assert.equal(new URL(page.url()).pathname, '/');
+  assert.equal(await page.locator('.node-row, .rows [role=row]').count(), 0);
   assert.equal(await page.getByRole('button', { name: 'Log out' }).count(), 0);
+  assert.equal(await page.evaluate(() => localStorage.getItem('imgd.logged-in')), null);
+  await page.goBack();
+  await page.getByRole('button', { name: 'Enter a token' }).waitFor();
+  assert.equal(await page.locator('.node-row').count(), 0);
   await other.getByRole('button', { name: 'Enter a token' }).waitFor();
   await other.locator('.node-row').waitFor({ state: 'detached' });
   await other.close();
 }, { token: 'imgd_good' }); // biome-ignore format: one argument
+
+browserTest('a page that the browser kept is left where its session was ended meanwhile', async ({ page, base }) => {
+  // What the browser says as it puts a page away and takes it out again.
+  const away = (meanwhile: string) =>
+    page.evaluate((script) => {
+      dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }));
+      const session = localStorage.getItem('imgd.logged-in')!;
+      if (script === 'out') localStorage.removeItem('imgd.logged-in');
+      if (script === 'another') localStorage.setItem('imgd.logged-in', `${session}1`);
+      dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));
+    }, meanwhile);
+  const logIn = async () => {
+    await page.goto(`${base}/nodes`);
+    await page.getByRole('button', { name: 'Enter a token' }).click();
+    await page.locator('input[name=token]').fill('imgd_good');
+    await page.getByRole('button', { name: 'Use it' }).click();
+    await page.waitForSelector('.node-row');
+  };
+  await logIn();
+  await away('nothing');
+  await page.waitForTimeout(500);
+  assert.equal(new URL(page.url()).pathname, '/nodes');
+  for (const meanwhile of ['out', 'another']) {
+    await away(meanwhile);
+    await page.waitForURL(`${base}/`);
+    await page.goto(`${base}/nodes`);
+    await page.evaluate(() => localStorage.setItem('imgd.logged-in', '1'));
+    await page.waitForSelector('.node-row');
+  }
+}, { token: 'imgd_good' }); // biome-ignore format: one argument
+
+browserTest('where imgd fails at log-out the page is left; where it is away, it says so', async ({ page, server, base }) => {
+  await page.goto(`${base}/nodes`);
+  await page.evaluate(() => localStorage.setItem('imgd.logged-in', '1'));
+  await page.reload();
+  await page.waitForSelector('.node-row');
+  server.setAway(true);
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByText('imgd can’t be reached').first().waitFor();
+  assert.equal(new URL(page.url()).pathname, '/nodes');
+  server.setAway(false);
+  await comeBack(page);
+  await page.route('**/api/v1/session', (route) =>
+    route.fulfill({ status: 500, json: { error: { code: 'INTERNAL', message: 'the disk is full' } } }),
+  );
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.waitForURL(`${base}/`);
+  // It is still let in here.
+  await page.getByRole('button', { name: 'Log out' }).waitFor();
+}); // biome-ignore format: one argument

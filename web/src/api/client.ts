@@ -50,18 +50,22 @@ export function currentSession(): number {
 
 const LOGGED_IN = 'imgd.logged-in';
 
-/** Whether a token was entered in this browser and not taken back since; its session may have run out. */
-export function isLoggedIn(): boolean {
+/** Of the session that a token was entered for in this browser, unless that was taken back since; it may have run out. */
+function loggedIn(): string | null {
   try {
-    return localStorage.getItem(LOGGED_IN) !== null;
+    return localStorage.getItem(LOGGED_IN);
   } catch {
-    return session > 0;
+    return session > 0 ? String(session) : null;
   }
 }
 
-function keepLoggedIn(is: boolean): void {
+export function isLoggedIn(): boolean {
+  return loggedIn() !== null;
+}
+
+function keepLoggedIn(which: string | null): void {
   try {
-    if (is) localStorage.setItem(LOGGED_IN, 'yes');
+    if (which !== null) localStorage.setItem(LOGGED_IN, which);
     else localStorage.removeItem(LOGGED_IN);
   } catch {
     // Without storage it is known as long as the page lasts.
@@ -72,21 +76,43 @@ function keepLoggedIn(is: boolean): void {
 export async function logIn(token: string): Promise<void> {
   await call('POST', '/session', {}, undefined, { authorization: `Bearer ${token.trim()}` });
   session = Date.now();
-  keepLoggedIn(true);
+  keepLoggedIn(String(session));
   for (const listener of sessionListeners) listener(session);
 }
 
-/** Ends the session, in all tabs; what this page has read goes with the page. */
+let loggedOut = false;
+
+/** Ends the session, in all tabs; what this page has read goes with the page. Throws where imgd can't be reached. */
 export async function logOut(): Promise<void> {
-  await call('DELETE', '/session');
-  keepLoggedIn(false);
+  const before = loggedIn();
+  let ended = true;
+  try {
+    await call('DELETE', '/session');
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status === 0) throw error;
+    ended = false;
+  }
+  loggedOut = true;
+  keepLoggedIn(null);
+  // Where imgd failed it takes the cookie back or not: who is still let in has the button once more.
+  if (!ended) keepLoggedIn(before);
   location.assign('/');
 }
 
-/** Leaves the page when another tab has logged out. */
+/** Leaves the page when another tab has logged out, and where the browser brings one back that it kept and whose session was
+ * ended meanwhile. */
 export function followLogOut(): void {
   window.addEventListener('storage', (event) => {
-    if (event.key === LOGGED_IN && event.newValue === null) location.assign('/');
+    if (event.key !== LOGGED_IN || event.newValue !== null) return;
+    loggedOut = true;
+    location.assign('/');
+  });
+  let left: string | null = null;
+  window.addEventListener('pagehide', () => {
+    left = loggedIn();
+  });
+  window.addEventListener('pageshow', (event) => {
+    if (event.persisted && (loggedOut || (left !== null && loggedIn() !== left))) location.replace('/');
   });
 }
 
