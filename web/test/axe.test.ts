@@ -16,6 +16,11 @@ const PLACES = [
   '/compare',
   '/compare?jobs=11,12,13',
   '/submit',
+  // Of these one is over, one runs, one waits.
+  '/jobs/5',
+  '/jobs/5/logs',
+  '/jobs/5/results',
+  '/jobs/40',
   '/jobs/11',
   '/jobs/11/logs',
   '/jobs/11/results',

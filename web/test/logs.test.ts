@@ -60,3 +60,19 @@ browserTest('one line that a search finds is one line', async ({ page, server, b
   assert.equal(await page.textContent('header span[aria-live]'), '1 line like that');
   assert.ok(server.world.jobs.get('91')!.step > 100);
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('of a start that had more nodes each rank can be chosen', async ({ page, server, base }) => {
+  const { job } = server.world.jobs.get('91')!;
+  Object.assign(job, { nodes: 1, nodes_now: 1, max_nodes: 2 });
+  await page.goto(`${base}/jobs/91/logs`);
+  const ranks = page.getByLabel('Rank').locator('option');
+  await page.locator('.log .line').first().waitFor();
+  assert.equal(await ranks.count(), 9, 'those that run, and all of them');
+  await page.getByLabel('Start').selectOption('1');
+  await page.getByLabel('Rank').selectOption('15');
+  await page.waitForURL(/start=1/);
+  assert.match(page.url(), /rank=15/);
+  await page.getByLabel('Start').selectOption('2');
+  await page.getByLabel('Rank').selectOption('7');
+  assert.equal(await ranks.count(), 9);
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -1,7 +1,7 @@
 // What the page of nodes says of devices that no job holds, and of figures that could not be read.
 import assert from 'node:assert/strict';
 import type { Device, Node } from '../src/api/types.ts';
-import { axe, browserTest } from './harness.ts';
+import { axe, browserTest, comeBack } from './harness.ts';
 
 /** A free device of a node that takes jobs. */
 function freeDevice(nodes: Iterable<Node>): { node: Node; device: Device } {
@@ -62,4 +62,18 @@ browserTest('a GPU that could not be read does not make its job look idle', asyn
   reading.error = "utilisation can't be read: Not Supported";
   await page.goto(`${base}/jobs/91`);
   await page.getByRole('row', { name: /^gpu-1 / }).getByText('90\u00a0%').waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('after a break the curve of how busy a node is goes on with what it is now', async ({ page, server, base }) => {
+  await page.goto(`${base}/nodes`);
+  await page.waitForSelector('[data-state=live]');
+  for (let i = 0; i < 6; i++) server.live.tick();
+  const row = page.locator('.node-row', { hasText: 'gpu-3' });
+  await row.locator('.spark').waitFor();
+  server.setAway(true);
+  await page.getByText('The connection to imgd is lost').waitFor();
+  for (const { reading } of server.world.nodes.get('gpu-3')!.devices) reading!.busy_ratio = 0.11;
+  server.setAway(false);
+  await comeBack(page);
+  await row.locator('.row', { has: page.locator('.spark') }).getByText('11\u00a0%').waitFor();
 }, { everyMs: 0 }); // biome-ignore format: one argument

@@ -12,14 +12,14 @@ import { LogView } from './log_view.tsx';
 /** What a job's ranks wrote. The address has the rank, the start, the search and the line, so that it can be handed on. */
 export function JobLogs({ job }: { job: Job }) {
   const { query } = useStore(current);
-  const ranks = ranksOf(job);
   const chosen = query.get('line') ?? '';
   const place = lineAt(chosen);
-  const rankText = query.get('rank') ?? (place ? String(place.rank) : ranks > 1 ? '0' : '');
-  const rank = rankText === 'all' || rankText === '' ? undefined : Number(rankText);
   // A line is of its start, whichever the job is at by now.
   const older = place && place.generation !== job.generation ? place.generation : undefined;
   const generation = query.get('start') ?? older;
+  const ranks = ranksOf(job, generation);
+  const rankText = query.get('rank') ?? (place ? String(place.rank) : ranks > 1 ? '0' : '');
+  const rank = rankText === 'all' || rankText === '' ? undefined : Number(rankText);
   const [text, setText] = useQueryText('q');
   const contains = query.get('q') ?? '';
   const level = (LEVELS.find((one) => one === query.get('level')) ?? 'debug') as Level;
@@ -148,7 +148,9 @@ function told(lines: readonly LogLine[], searches: boolean, more: boolean): stri
   return `lines ${count(first.line_number)} to ${count(last.line_number)}`;
 }
 
-function ranksOf(job: Job): number {
-  const nodes = job.nodes_now || job.nodes;
+/** Of a start before this one as many as it may have had: an elastic job has other nodes each time. */
+function ranksOf(job: Job, generation: string | undefined): number {
+  const now = job.nodes_now || job.nodes;
+  const nodes = generation && generation !== job.generation ? Math.max(now, job.max_nodes) : now;
   return job.per_node ? nodes : Math.max(nodes * job.ranks_per_node, 1);
 }

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import type { ClassFigures, Job, ReportedCheckpoint } from '../api/types.ts';
 import { bytes, count, fixed, moment, ms, NONE, num, percent } from '../lib/format.ts';
@@ -6,7 +6,7 @@ import { Clock, Empty, Meter, TableHeader, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
 import { Samples } from './job_samples.tsx';
 
-const MOST_ROWS = 200;
+const MOST_CHECKPOINTS = 200;
 const FIRST_CHECKPOINTS = 8;
 /** Of classes, mistakes and images, until all are asked for. */
 const FIRST_ROWS = 10;
@@ -65,7 +65,7 @@ function Checkpoints({ list, id }: { list: readonly ReportedCheckpoint[]; id: st
   const [all, setAll] = useState(false);
   // Those that are there, however old, as the best is, and the newest of the others.
   const isThere = (one: ReportedCheckpoint) => one.presence === 'CHECKPOINT_PRESENCE_HERE';
-  let others = (all ? MOST_ROWS : FIRST_CHECKPOINTS) - list.filter(isThere).length;
+  let others = (all ? MOST_CHECKPOINTS : FIRST_CHECKPOINTS) - list.filter(isThere).length;
   const shown = list.filter((one) => isThere(one) || others-- > 0);
   if (list.length === 0) {
     return (
@@ -145,13 +145,21 @@ const shareOf = (right: string, images: string) => num(right) / Math.max(num(ima
 
 function Classes({ figures }: { figures: ClassFigures }) {
   const [all, setAll] = useState(false);
-  const rows = [...figures.classes].sort((a, b) => shareOf(a.top1, a.images) - shareOf(b.top1, b.images));
-  const shown = rows.slice(0, all ? MOST_ROWS : FIRST_ROWS);
+  const { classes, class_count } = figures;
+  // All that were told, a thousand for ImageNet: drawn once, and not anew with each step.
+  const rows = useMemo(
+    () =>
+      [...classes]
+        .sort((a, b) => shareOf(a.top1, a.images) - shareOf(b.top1, b.images))
+        .slice(0, all ? classes.length : FIRST_ROWS)
+        .map((row) => <ClassRow key={row.label} row={row} />),
+    [classes, all],
+  );
   return (
     <section class="panel scroll" tabIndex={0} aria-label="Classes">
-      <TableHeader title="Classes" more={rows.length > shown.length && !all} showAll={() => setAll(true)}>
-        {count(figures.class_count)}, the worst first, at step {count(figures.step)}
-        {rows.length > MOST_ROWS && all && `; the first ${MOST_ROWS}`}
+      <TableHeader title="Classes" more={classes.length > rows.length} showAll={() => setAll(true)}>
+        {count(class_count)}, the worst first, at step {count(figures.step)}
+        {all && classes.length < class_count && `; the first ${count(classes.length)}`}
       </TableHeader>
       <table>
         <thead>
@@ -171,21 +179,23 @@ function Classes({ figures }: { figures: ClassFigures }) {
             </th>
           </tr>
         </thead>
-        <tbody>
-          {shown.map((row) => (
-            <tr key={row.label}>
-              <th scope="row">{row.name}</th>
-              <td class="num">{count(row.images)}</td>
-              <td>
-                <Meter share={shareOf(row.top1, row.images)} width={120} />
-              </td>
-              <td class="num">{percent(shareOf(row.top1, row.images))}</td>
-              <td class="num">{percent(shareOf(row.top5, row.images))}</td>
-            </tr>
-          ))}
-        </tbody>
+        <tbody>{rows}</tbody>
       </table>
     </section>
+  );
+}
+
+function ClassRow({ row }: { row: ClassFigures['classes'][number] }) {
+  return (
+    <tr>
+      <th scope="row">{row.name}</th>
+      <td class="num">{count(row.images)}</td>
+      <td>
+        <Meter share={shareOf(row.top1, row.images)} width={120} />
+      </td>
+      <td class="num">{percent(shareOf(row.top1, row.images))}</td>
+      <td class="num">{percent(shareOf(row.top5, row.images))}</td>
+    </tr>
   );
 }
 
