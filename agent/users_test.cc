@@ -105,7 +105,8 @@ TEST_F(RanksOfAUser, AreThatUserAndHaveAFolderOfTheirOwn) {
   const auto run = node.RunPath(7, 1);
   const auto others = dir.Write("others", "text\n");
   Trainer(fmt::format(
-      "id -u; id -g; id -G; grep -E 'NoNewPrivs|CapPrm|CapAmb' /proc/self/status; echo $IMGD_RUN_DIR; echo $HOME $USER\n"
+      "id -u; id -g; id -G; grep -E 'NoNewPrivs|CapPrm|CapAmb' /proc/self/status; echo $IMGD_RUN_DIR; echo "
+      "$HOME $USER\n"
       "cat $1 > /dev/null && cat $IMGD_RESUME > /dev/null && echo reads\n"
       "printf '\\002\\000\\000\\000\\010\\001' > $IMGD_RUN_DIR/events.$LOCAL_RANK; mkdir -m 0700 "
       "$IMGD_RUN_DIR/own.$RANK\n"

@@ -42,6 +42,7 @@ TEST(App, BadValuesAreUsage) {
        std::vector<std::vector<std::string>>{{},
                                              {"show"},
                                              {"jobs", "-o", "xml"},
+                                             {"metrics", "1", "--plot", "-o", "csv"},
                                              {"jobs", "--limit", "0"},
                                              {"jobs", "--limit", "many"},
                                              {"jobs", "--timeout", "soon"},

@@ -90,6 +90,11 @@ void PrintPlots(Context& context, const std::string& x, const v1::GetMetricsResp
 }
 
 int RunMetrics(Context& context, const MetricsOptions& options) {
+  if (options.plot && options.format != "table") {
+    return context.Fail(
+        {Error{.code = ErrorCode::kInvalidArgument,
+               .message = fmt::format("--plot and -o {} exclude each other", options.format)}});
+  }
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   auto id = FindJob(**client, options.job);

@@ -4,6 +4,7 @@
 TESTS_BEGUN=$SECONDS
 PARTS=()  # "SECONDS  NAME" of each that has passed
 SKIPPED=()  # what was not tested, and why
+TEST_TEMP=  # folder of the unit tests' files; not their TMPDIR, where some execute scripts
 
 # skipped WHAT...: says so, now and at the end.
 skipped() {
@@ -28,17 +29,17 @@ part() {
 # ctest_preset PRESET ARGUMENTS...: its unit tests, the failures with their output. Twice as many programs at a time as there are
 # cores, since many wait for something; as many where a sanitizer makes them slow.
 ctest_preset() {
-  local preset=$1 results log temp status=0 at_a_time=$JOBS
+  local preset=$1 results log status=0 at_a_time=$JOBS
   log=$(log_file "unit-$preset")
   shift
   [[ $preset != release ]] || at_a_time=$((JOBS * 2))
   results=$PWD/build/$preset/results
   rm -rf "$results"
-  temp=$(mktemp -d -p "$(temp_root)" imgd-unit.XXXXXX)
+  TEST_TEMP=$(mktemp -d -p "$(temp_root)" imgd-unit.XXXXXX)
   say "unit tests, build/$preset"
-  GTEST_BRIEF=1 GTEST_OUTPUT=xml:$results/ TEST_TMPDIR=$temp \
+  GTEST_BRIEF=1 GTEST_OUTPUT=xml:$results/ TEST_TMPDIR=$TEST_TEMP \
     ctest --preset "$preset" -j "$at_a_time" --no-tests=error --progress "$@" || status=$?
-  rm -rf "$temp"
+  rm -rf "$TEST_TEMP"
   tests/unit_results.py "$results" | tee "$log"
   note_skipped "$log" skipped:
   return "$status"
@@ -192,6 +193,9 @@ run_tests() {
     esac
     shift
   done
+  trap 'rm -rf "$TEST_TEMP"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
   part "build" build --all
   setup_apt test
   setup_pytest

@@ -153,7 +153,10 @@ Status Daemon::StartKeeper(const ServerConfig& config) {
 
 Status Daemon::MakeFirstAdmin(const std::filesystem::path& folder) {
   const auto tokens = engine_->View()->tokens;
-  const auto is_admin = [](const auto& token) { return Allows(token.second.scopes, Scope::kAdmin); };
+  const auto is_admin = [now = clock_->Wall()](const auto& token) {
+    const bool expired = token.second.expires != WallTime() && token.second.expires <= now;
+    return !expired && Allows(token.second.scopes, Scope::kAdmin);
+  };
   if (std::any_of(tokens->begin(), tokens->end(), is_admin)) return {};
   const auto path = folder / "admin.token";
   IMGD_ASSIGN(const std::string secret, NewSecret());

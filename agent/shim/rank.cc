@@ -141,9 +141,9 @@ void AddProgramVariables(const RunSpec& spec, std::vector<std::string>& environm
   for (const auto& [name, value] : spec.program.environment) set(name, value);
 }
 
-/// Trainers are all in one folder, since what CUDA's compiler makes has in it where it was made: the driver's cache of
-/// kernels, which goes by that, would else have none for the next run, and each would take 9 s longer to its first
-/// step (ResNet-50, H200). They open nothing by relative paths.
+/// Trainers are all in one folder, since what CUDA's compiler makes has in it where it was made: the driver's
+/// cache of kernels, which goes by that, would else have none for the next run, and each would take 9 s
+/// longer to its first step (ResNet-50, H200). They open nothing by relative paths.
 std::string FolderToRunIn(const RunSpec& spec, const RankStart& start) {
   if (spec.Trains()) return "/";
   return spec.program.dir.empty() ? RunDir{start.run_dir}.Ranks().native() : spec.program.dir;

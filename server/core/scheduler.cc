@@ -132,14 +132,21 @@ void Planner::Count(uint32_t devices) {
 }
 
 /// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever. Not
-/// where one of them may start nothing at all: that can last for weeks.
+/// where one of them may start nothing at all: that can last for weeks. Nor what its project has left while
+/// its user has too little: the project's others would wait for what it cannot use. (What its user has left
+/// is kept while it waits for its project, or it would have both only by chance.)
 void Planner::KeepForLater(const QueuedJob& job) {
   const uint32_t devices = job.nodes * job.ranks_per_node;
   if (job.needs->whole_nodes && !room_.CouldHoldOnSmall(job, MostOnEach(job, false))) return;
   const bool fits = std::all_of(of_job_->begin(), of_job_->end(), [devices](const Allowance* allowance) {
     return allowance->CouldHave(devices);
   });
-  if (fits) Count(devices);
+  if (!fits) return;
+  const auto lacks = [devices](const Allowance* allowance) { return !allowance->Has(devices); };
+  // Users come before projects (AccountsOf).
+  const auto last = std::find_if(of_job_->rbegin(), of_job_->rend(), lacks);
+  const auto end = last == of_job_->rend() ? of_job_->end() : last.base();
+  std::for_each(of_job_->begin(), end, [devices](Allowance* allowance) { allowance->used += devices; });
 }
 
 /// Of some of its devices only the holder itself says when it ends.

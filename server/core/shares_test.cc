@@ -75,6 +75,31 @@ TEST(Quotas, ALargeJobIsNotKeptWaitingByLaterSmallOnesOfItsAccount) {
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kQuota), std::pair(2, ReasonCode::kQuota)));
 }
 
+TEST(Quotas, WhatAProjectHasLeftIsNotKeptForAUserWhoHasTooLittle) {
+  PlanBuilder builder;
+  builder.Node("a", 8, {9, 9, 9, 9}).Queue(1, 1, 2).Queue(2, 1, 2);
+  builder.queue[0].accounts = {"user ada", "project vision"};
+  builder.queue[1].accounts = {"user bob", "project vision"};
+  builder.cluster.allowances["user ada"] = {.devices = 4, .used = 4};
+  builder.cluster.allowances["project vision"] = {.devices = 6, .used = 4};
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(2));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kQuota)));
+}
+
+TEST(Quotas, WhatAUserHasLeftIsKeptForAJobWhoseProjectHasTooLittle) {
+  PlanBuilder builder;
+  builder.Node("a", 8, {9, 9, 9, 9}).Queue(1, 1, 2).Queue(2, 1, 2);
+  builder.queue[0].accounts = {"user ada", "project vision"};
+  builder.queue[1].accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 6, .used = 4};
+  builder.cluster.allowances["project vision"] = {.devices = 4, .used = 3};
+  const auto plan = builder.Make();
+  EXPECT_THAT(plan.starts, IsEmpty());
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kQuota), std::pair(2, ReasonCode::kQuota)));
+}
+
 TEST(Quotas, NothingIsKeptForAJobThatFitsNowhere) {
   PlanBuilder builder;
   builder.Node("a", 4, {9}).Queue(1, 3, 1).Queue(2, 1, 1);

@@ -14,10 +14,10 @@ constexpr size_t kPiecesAtOnce = 4;
 /// Sends a backup. Makes it at its first reading, on a thread of the pool, and gives `busy` back at its end.
 class BackupStream final : public PumpedStream<v1::BackupResponse> {
  public:
-  static BackupStream* Start(Engine* engine, ReadPool* pool, const Clock* clock, std::string actor,
-                             std::shared_ptr<std::atomic<bool>> busy) {
+  static BackupStream* Start(Engine* engine, ReadPool* pool, const Clock* clock, bool with_ca,
+                             std::string actor, std::shared_ptr<std::atomic<bool>> busy) {
     auto* stream =
-        new BackupStream(engine, pool, clock, std::move(actor), std::move(busy));  // as EventStream
+        new BackupStream(engine, pool, clock, with_ca, std::move(actor), std::move(busy));  // as EventStream
     // Recorded before anything leaves, and so in the backup itself.
     engine->NoteAdministered(stream->actor_, fmt::format("{} takes a backup of imgd's state", stream->actor_),
                              [stream](const Status& status) {
@@ -29,11 +29,12 @@ class BackupStream final : public PumpedStream<v1::BackupResponse> {
   ~BackupStream() override { busy_->store(false); }
 
  private:
-  BackupStream(Engine* engine, ReadPool* pool, const Clock* clock, std::string actor,
+  BackupStream(Engine* engine, ReadPool* pool, const Clock* clock, bool with_ca, std::string actor,
                std::shared_ptr<std::atomic<bool>> busy)
       : PumpedStream(pool, &engine->events(), kDecisionsTopic),
         engine_(engine),
         clock_(clock),
+        with_ca_(with_ca),
         actor_(std::move(actor)),
         busy_(std::move(busy)) {}
 
@@ -47,8 +48,9 @@ class BackupStream final : public PumpedStream<v1::BackupResponse> {
   Result<bool> Fill(std::vector<v1::BackupResponse>& out) {
     IMGD_TRY(recorded_);
     if (!source_) {
-      IMGD_ASSIGN(source_, BackupSource::Make(engine_->state_dir(), engine_->version(), clock_->Wall(),
-                                              [this] { return IsCancelled(); }));
+      IMGD_ASSIGN(source_, BackupSource::Make(
+                               engine_->state_dir(), engine_->version(), clock_->Wall(),
+                               [this] { return IsCancelled(); }, with_ca_));
     }
     while (out.size() < kPiecesAtOnce) {
       IMGD_ASSIGN(std::string piece, source_->Next());
@@ -65,6 +67,7 @@ class BackupStream final : public PumpedStream<v1::BackupResponse> {
 
   Engine* engine_;
   const Clock* clock_;
+  bool with_ca_;
   std::string actor_;
   std::shared_ptr<std::atomic<bool>> busy_;
   Status recorded_;
@@ -89,7 +92,9 @@ grpc::ServerWriteReactor<v1::BackupResponse>* AdminServiceImpl::Backup(grpc::Cal
     return new RefusedBackup({.code = ErrorCode::kResourceExhausted,
                               .message = "another backup is being made; try again when it is there"});
   }
-  return BackupStream::Start(engine_, pool_, clock_, ActorOrNobody(request->actor()), busy_);
+  // While every user of this machine may ask, none gets what later signs for imgd.
+  return BackupStream::Start(engine_, pool_, clock_, !gate_->IsOpen(), ActorOrNobody(request->actor()),
+                             busy_);
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::Reload(grpc::CallbackServerContext* context,

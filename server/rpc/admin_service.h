@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "imgd/v1/admin.grpc.pb.h"
+#include "server/auth/gate.h"
 #include "server/engine/engine.h"
 #include "server/engine/read_pool.h"
 #include "server/rpc/retention.h"
@@ -25,11 +26,12 @@ struct ConfigChanges {
 using ReloadAnswer = tl::expected<ConfigChanges, std::vector<Error>>;
 using ReloadFunction = std::function<void(std::string actor, std::function<void(ReloadAnswer)> done)>;
 
-/// AdminService on the engine and the reading threads, which must outlive it. Thread-safe.
+/// AdminService on the engine, the reading threads and the gate, which must outlive it. Thread-safe.
 class AdminServiceImpl final : public v1::AdminService::CallbackService {
  public:
-  AdminServiceImpl(Engine* engine, ReadPool* pool, const Clock* clock, ReloadFunction reload)
-      : engine_(engine), pool_(pool), clock_(clock), reload_(std::move(reload)) {}
+  AdminServiceImpl(Engine* engine, ReadPool* pool, const Gate* gate, const Clock* clock,
+                   ReloadFunction reload)
+      : engine_(engine), pool_(pool), gate_(gate), clock_(clock), reload_(std::move(reload)) {}
 
   grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
                                                        const v1::BackupRequest* request) override;
@@ -44,6 +46,7 @@ class AdminServiceImpl final : public v1::AdminService::CallbackService {
  private:
   Engine* engine_;
   ReadPool* pool_;
+  const Gate* gate_;
   const Clock* clock_;
   ReloadFunction reload_;
   std::mutex mutex_;

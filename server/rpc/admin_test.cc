@@ -164,6 +164,17 @@ TEST_F(AdminTest, ABackupOfTheLiveDaemonIsGoneOnFrom) {
   std::filesystem::remove(file);
 }
 
+TEST_F(AdminTest, ABackupHasNoCaWhileWhoeverIsOnTheMachineMayAskForIt) {
+  config.web.listen = "127.0.0.1:0";
+  daemon.reset();
+  StartDaemon();
+  ASSERT_TRUE(std::filesystem::exists(folder / "ca.key"));
+  std::string open;
+  ASSERT_TRUE(Backup(open).ok());
+  EXPECT_THAT(open, Not(HasSubstr("ca.key")));
+  EXPECT_THAT(open, HasSubstr("state.db"));
+}
+
 TEST_F(AdminTest, ABackupThatNobodyReadsOnIsOver) {
   {
     v1::BackupRequest request;

@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 
 #include <chrono>
+#include <utility>
 
 #include "imgd/v1/common.pb.h"
 
@@ -86,33 +87,55 @@ InProcessCaller::~InProcessCaller() {
   ended_.wait(lock, [this] { return in_flight_ == 0; });
 }
 
+void InProcessCaller::Close() {
+  const std::unique_lock lock(closing_);
+  closed_ = true;
+}
+
+/// One more call, until it goes; however its answer's taker ends.
+struct InProcessCaller::InFlight {
+  explicit InFlight(InProcessCaller* of) : caller(of) {
+    const std::lock_guard lock(caller->mutex_);
+    ++caller->in_flight_;
+  }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+  ~InFlight() {
+    const std::lock_guard lock(caller->mutex_);
+    if (--caller->in_flight_ == 0) caller->ended_.notify_all();
+  }
+  InProcessCaller* caller;
+};
+
 void InProcessCaller::Call(const google::protobuf::MethodDescriptor& method, std::unique_ptr<Message> request,
                            const std::string& token, std::function<void(Reply)> done) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++in_flight_;
-  }
   const auto call = std::make_shared<PendingCall>();
   call->request = std::move(request);
   call->response.reset(
       google::protobuf::MessageFactory::generated_factory()->GetPrototype(method.output_type())->New());
-  call->done = std::move(done);
   if (!token.empty()) {
     const auto [key, value] = callers_->MarkOf(token);
     call->context->AddMetadata(key, value);
   }
   call->context->set_deadline(std::chrono::system_clock::now() + kLongestCall);
+  std::shared_lock beginning(closing_);
+  if (closed_) {
+    beginning.unlock();
+    done(tl::unexpected(
+        std::vector<Error>{{.code = ErrorCode::kUnavailable, .message = "the daemon is ending"}}));
+    return;
+  }
+  call->done = std::move(done);
   const std::string path = "/" + method.service()->full_name() + "/" + method.name();
   stub_.UnaryCall(call->context.get(), path, {}, call->request.get(), call->response.get(),
-                  [this, call](const grpc::Status& status) {
+                  [call, in_flight = std::make_shared<InFlight>(this)](const grpc::Status& status) mutable {
+                    const auto last = std::move(in_flight);  // goes after all below, which may throw
                     Reply reply =
                         status.ok() ? Reply(std::move(call->response)) : tl::unexpected(ErrorsOf(status));
                     // It holds the channel. The last to let go of channels and servers ends gRPC's threads
                     // and awaits them, so that must not be one of them: this one.
                     call->context.reset();
-                    call->done(std::move(reply));
-                    const std::lock_guard lock(mutex_);
-                    if (--in_flight_ == 0) ended_.notify_all();
+                    std::exchange(call->done, nullptr)(std::move(reply));
                   });
 }
 

@@ -136,7 +136,7 @@ struct RpcServer::Parts {
         datasets(the_engine, pool),
         tokens(the_engine, [this](const std::string& token) { EndStreamsOf(token); }),
         usage(the_engine, pool, clock),
-        admin(the_engine, pool, clock, std::move(reload)),
+        admin(the_engine, pool, &gate, clock, std::move(reload)),
         agents(the_engine, door.security == Security::kTls),
         sessions(the_engine, &callers, door.security == Security::kTls),
         enrol(the_engine, door.security == Security::kTls ? door.authority : nullptr, clock) {}
@@ -246,9 +246,9 @@ void RpcServer::Stop(Duration patience) {
   // Watchers wait on the hubs; closing these ends them with words.
   parts_->engine->events().Close();
   parts_->engine->logs().Close();
+  parts_->caller->Close();
   parts_->server->Shutdown(std::chrono::system_clock::now() +
                            std::chrono::duration_cast<std::chrono::system_clock::duration>(patience));
-  parts_->caller.reset();
 }
 
 }  // namespace imgd

@@ -425,9 +425,20 @@ void SessionRelay::Watch() {
 
 void SessionRelay::EndOverdue(Instant now) {
   std::vector<std::pair<uint64_t, Error>> overdue;
+  const auto admissions = engine_->View()->admissions;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [number, session] : sessions_) {
+      const auto agent = nodes_.find(session.agent_number);
+      const auto key =
+          agent == nodes_.end() ? admissions->nodes.end() : admissions->nodes.find(agent->second.name);
+      if (key != admissions->nodes.end() && key->second.revoked) {
+        overdue.push_back(
+            {number,
+             {.code = ErrorCode::kPermissionDenied,
+              .message = fmt::format("node {} was revoked: the session is ended", session.node)}});
+        continue;
+      }
       const bool waits = session.phase != Phase::kOpen && session.phase != Phase::kOver;
       const bool idles = session.phase == Phase::kOpen && session.parent == 0 &&
                          rules_.idle_limit > Duration::zero() && now - session.heard > rules_.idle_limit;

@@ -46,8 +46,9 @@ struct TlsTest : RpcTest {
   struct With : Context {
     explicit With(const std::string& token) { AddMetadata("authorization", "Bearer " + token); }
   };
-  std::string MakeToken(const std::string& scope, const std::string& owner) {
+  std::string MakeToken(const std::string& scope, const std::string& owner, uint64_t ttl_ms = 0) {
     v1::CreateTokenRequest request;
+    request.set_ttl_ms(ttl_ms);
     request.set_name(scope + "-" + owner);
     request.add_scopes(scope);
     request.set_owner(owner);
@@ -240,6 +241,14 @@ TEST_F(TlsTest, TheFirstAdminsTokenIsMadeOnceAndAgainWhenNobodyIsAdminAnyMore) {
   StartDaemon();
   EXPECT_EQ(Trimmed(ReadFile(folder / "admin.token").value(), "\n"), admin);
   channel = Channel();
+  ASSERT_TRUE(Revoke("admin-" + HashOf(admin).substr(0, 8)).ok());
+  daemon.reset();
+  StartDaemon();
+  EXPECT_NE(Trimmed(ReadFile(folder / "admin.token").value(), "\n"), admin);
+}
+
+TEST_F(TlsTest, AnAdminWhoseTokenHasExpiredIsNone) {
+  MakeToken("admin", "ada", 1);
   ASSERT_TRUE(Revoke("admin-" + HashOf(admin).substr(0, 8)).ok());
   daemon.reset();
   StartDaemon();

@@ -44,7 +44,7 @@ Result<UniqueFd> LockStateFolder(const std::filesystem::path& folder) {
 }
 
 Result<BackupSource> BackupSource::Make(const std::filesystem::path& state_dir, const std::string& version,
-                                        WallTime now, const std::function<bool()>& broken_off) {
+                                        WallTime now, const std::function<bool()>& broken_off, bool with_ca) {
   BackupSource out;
   out.version_ = version;
   out.made_ = now;
@@ -55,6 +55,7 @@ Result<BackupSource> BackupSource::Make(const std::filesystem::path& state_dir, 
   const auto fill = [&]() -> Status {
     IMGD_TRY(CopyDatabases(state_dir, copies, broken_off));
     for (const std::string name : kBackedUpFiles) {
+      if (!with_ca && name.starts_with("ca.")) continue;
       const bool copied = std::filesystem::exists(copies / name);
       if (copied || std::filesystem::exists(state_dir / name))
         IMGD_TRY(out.Open((copied ? copies : state_dir) / name, name));

@@ -27,10 +27,12 @@ inline constexpr int kBackupFormat = 1;
 class BackupSource {
  public:
   /// Makes the copies, which takes as long as to read and write both databases. Only one at a time may be
-  /// there. `broken_off` is asked now and then. Errors: those of the databases; kResourceExhausted where
-  /// there is no room for the copies; kCancelled where it was broken off. Nothing is left of them then.
+  /// there. `broken_off` is asked now and then. Without `with_ca` the CA is left out. Errors: those of the
+  /// databases; kResourceExhausted where there is no room for the copies; kCancelled where it was broken off.
+  /// Nothing is left of them then.
   static Result<BackupSource> Make(const std::filesystem::path& state_dir, const std::string& version,
-                                   WallTime now, const std::function<bool()>& broken_off = {});
+                                   WallTime now, const std::function<bool()>& broken_off = {},
+                                   bool with_ca = true);
 
   /// What comes next of the archive, at most some 256 KiB; empty at its end.
   Result<std::string> Next();

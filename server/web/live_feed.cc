@@ -188,22 +188,22 @@ void LiveFeed::AddJobs(std::string& out) {
     if (!known.changed && (version == known.version || now < known.looked + kJobPeriod)) continue;
     known.version = version;
     known.looked = now;
-    known.changed = false;
-    AddJob(id, known, *view, out);
+    known.changed = !AddJob(id, known, *view, out);
   }
   std::erase_if(jobs_, [](const auto& job) { return job.second.ended; });
 }
 
-void LiveFeed::AddJob(JobId id, KnownJob& known, const ClusterView& view, std::string& out) {
+bool LiveFeed::AddJob(JobId id, KnownJob& known, const ClusterView& view, std::string& out) {
   const auto row = reader_.Job(id, false);
-  if (!row || !*row) {
-    known.ended = row.has_value();  // it was deleted; else it could not be read, and is next time
-    if (known.ended) out += EncodeGone(id);
-    return;
+  if (!row) return false;
+  if (!*row) {  // it was deleted
+    known.ended = true;
+    out += EncodeGone(id);
+    return true;
   }
   const auto job = FullJob(**row, view, reader_);
   const auto step = reader_.Latest(id, EventKind::kStep);
-  if (!job || !step) return;
+  if (!job || !step) return false;
   v1::Job summary = *job;
   summary.clear_last_step();
   summary.clear_last_event_number();
@@ -216,6 +216,7 @@ void LiveFeed::AddJob(JobId id, KnownJob& known, const ClusterView& view, std::s
     out += EncodeStep(id, **step);
   }
   known.ended = IsFinal((*row)->job.state);
+  return true;
 }
 
 void LiveFeed::AddNodes(std::string& out) {

@@ -61,7 +61,8 @@ class LiveFeed {
   uint64_t NewestDecision();
   void AddDecisions(std::string& out);
   void AddJobs(std::string& out);
-  void AddJob(JobId id, KnownJob& known, const ClusterView& view, std::string& out);
+  /// Whether it could be read.
+  bool AddJob(JobId id, KnownJob& known, const ClusterView& view, std::string& out);
   void AddNodes(std::string& out);
   void AddDatasets(std::string& out);
 

@@ -95,6 +95,15 @@ def measure(cases: list[Case], passes: int = 3) -> list[dict[str, Any]]:
     return rows
 
 
+def chosen(cases: list[Case], words: str) -> list[Case]:
+    """Those whose names have the words."""
+    found = [case for case in cases if words in case.name]
+    if not found:
+        raise SystemExit(f"--only: no case has {words!r} in its name; there are:\n" +
+                         "\n".join(f"  {case.name}" for case in cases))  # fmt: skip
+    return found
+
+
 def wait_until(what: str, there: Callable[[], bool], seconds: float) -> None:
     """Returns when it is there; fails with `what` when it does not come in time."""
     deadline = time.monotonic() + seconds
@@ -116,7 +125,8 @@ def beside(row: dict[str, Any]) -> str:
 
 def finish(name: str, rows: list[dict[str, Any]], keep: bool = False) -> None:
     """Prints the table and writes build/bench/NAME.json. `keep`, where not all was measured: what that has of other
-    cases stays in it; where it has none it is partial, and so are other cases' rows of docs/benchmarks.md kept."""
+    cases, from this machine and day, stays in it; where it has none it is partial, and so are other cases' rows of
+    docs/benchmarks.md kept, under their own day."""
     wide = max(12, *(len(row["subject"]) for row in rows))
     goals = max(len(row.get("goal", "")) for row in rows)
     goals = goals and max(goals, len("goal")) + 2  # no column where none has one
@@ -135,11 +145,12 @@ def finish(name: str, rows: list[dict[str, Any]], keep: bool = False) -> None:
             print(f"{'':34} {'':{wide}} {beside(row)}")
     out = ROOT / "build/bench" / f"{name}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    before: dict[str, Any] = json.loads(out.read_text()) if keep and out.exists() else {"rows": [], "partial": keep}
+    now = {"machine": machine(), "date": datetime.date.today().isoformat()}
+    before: dict[str, Any] = json.loads(out.read_text()) if keep and out.exists() else {}
+    if {key: before.get(key) for key in now} != now:
+        before = {"rows": [], "partial": keep}
     measured = {row["case"] for row in rows}
-    document = {
-        "machine": machine(),
-        "date": datetime.date.today().isoformat(),
+    document = now | {
         "partial": before.get("partial", False),
         "rows": [row for row in before["rows"] if row["case"] not in measured] + rows,
     }

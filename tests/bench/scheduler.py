@@ -12,7 +12,7 @@ import re
 import subprocess
 from typing import Any
 
-from report import BIN, Case, Seen, finish, measure
+from report import BIN, Case, Seen, chosen, finish, measure
 
 SIZES = (100, 1_000, 10_000, 100_000)
 GOALS = {10_000: "at most 20"}
@@ -43,27 +43,31 @@ def name_of(size: int) -> str:
     return f"{size:,} nodes, {size:,} jobs queued, {size // 2:,} running"
 
 
-def rows_of(size: int) -> list[dict[str, Any]]:
+def cases_of(size: int) -> tuple[list[Case], Seen]:
     seen = Seen(functools.partial(scheduler_pass, size))
-    rows = measure([
+    return [
         Case(name_of(size), "ms", "lower", {"imgd": seen.figure("milliseconds")}, GOALS.get(size, "")),
         Case(f"{name_of(size)}: plan alone", "ms", "lower", {"imgd": seen.figure("plan_milliseconds")}),
-    ])  # fmt: skip
-    for row in rows:
-        row["beside"] = {"ns by n log2 n": round(row["value"] * 1e6 / (size * math.log2(size)), 1)}
-        row["note"] = NOTE
-    rows[0]["beside"] |= {"running": int(seen.passes[-1]["active"]), "queued": int(seen.passes[-1]["queued"])}
-    return rows
+    ], seen  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench scheduler", description=__doc__)
     parser.add_argument("--only", default="")
     only = parser.parse_args().only
-    rows = [row for size in SIZES if only in name_of(size) for row in rows_of(size)]
+    passes = {size: cases_of(size) for size in SIZES}
     day = Case("simulator, a day of 200 nodes: simulated time by real time", "x", "higher", {"imgd": times_real_time},
                "at least 10,000")  # fmt: skip
-    if only in day.name:
+    wanted = chosen([case for cases, _ in passes.values() for case in cases] + [day], only)
+    rows: list[dict[str, Any]] = []
+    for size, (cases, seen) in passes.items():
+        for row in measure([case for case in cases if case in wanted]):
+            row["beside"] = {"ns by n log2 n": round(row["value"] * 1e6 / (size * math.log2(size)), 1)}
+            row["note"] = NOTE
+            if row["case"] == name_of(size):
+                row["beside"] |= {"running": int(seen.passes[-1]["active"]), "queued": int(seen.passes[-1]["queued"])}
+            rows.append(row)
+    if day in wanted:
         rows += measure([day])
     finish("scheduler", rows, keep=bool(only))
 

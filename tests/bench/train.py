@@ -26,7 +26,7 @@ from typing import Any
 import gpu
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
-from report import BIN, ROOT, Case, Seen, finish, measure
+from report import BIN, ROOT, Case, Seen, chosen, finish, measure
 from watch import Peak, pss_mib
 
 CORES = os.cpu_count() or 1
@@ -367,20 +367,20 @@ def main() -> None:
                        check=True, capture_output=True)  # fmt: skip
         if options.gpu:
             cases = gpu_cases(shapes / "train")
-            chosen = [case for case in cases if options.only in case.name]
-            finish("train-gpu", with_versions(measure(chosen)), keep=len(chosen) < len(cases))
+            wanted = chosen(cases, options.only)
+            finish("train-gpu", with_versions(measure(wanted)), keep=len(wanted) < len(cases))
             return
         cases = [case for work in (SMALL, SMALL_BF16, LARGE)
                  for case in [*computing_cases(work), *end_to_end_cases(work, shapes / "train")]]  # fmt: skip
         if CORES >= 2:
             cases += [*end_to_end_cases(SMALL, shapes / "train", ranks=2), *bucket_cases()]
         cases += [checkpoint_case(shapes / "train"), profiler_case()]
-        chosen = [case for case in cases if options.only in case.name]
-        rows = measure(chosen)
+        wanted = chosen(cases, options.only)
+        rows = measure(wanted)
         for row in rows:
             if "a checkpoint each" in row["case"]:
                 row["note"] = CHECKPOINT_NOTE
-        finish("train", rows, keep=len(chosen) < len(cases))
+        finish("train", rows, keep=len(wanted) < len(cases))
         print(f"not measured: {ON_GPU.name} on a GPU, which --gpu does where there is one")
 
 

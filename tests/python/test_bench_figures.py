@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,14 +54,40 @@ def test_what_needs_a_gpu_is_said_not_to_be_measured_where_there_is_none() -> No
 def test_a_run_without_a_gpu_ends_with_what_it_did_not_measure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With no case chosen nothing else is run."""
     kept: list[object] = []
-    monkeypatch.setattr(sys, "argv", ["train.py", "--only", "none of the cases"])
+    monkeypatch.setattr(sys, "argv", ["train.py", "--only", "each 100 steps"])
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(train, "measure", lambda cases: [{"case": case.name} for case in cases])
     monkeypatch.setattr(train, "finish", lambda *args, **_: kept.append(args))
     train.main()
-    assert kept == [("train", [])]
+    note = train.CHECKPOINT_NOTE
+    assert kept == [("train", [{"case": "rn50-96px-b16-fp32 a checkpoint each 100 steps", "note": note}])]
     assert capsys.readouterr().out.splitlines()[-1].startswith("not measured: rn50-224px-b256-bf16 on a GPU")
+
+
+def test_words_that_no_case_has_are_told_with_the_names_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--only", "rn19"])
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    with pytest.raises(SystemExit, match="no case has 'rn19' in its name; there are:\n  rn18-64px"):
+        train.main()
+
+
+def test_rows_of_another_day_are_not_dated_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+
+    def rows(*names: str) -> list[dict[str, Any]]:
+        return [{"case": name, "subject": "imgd", "unit": "s", "value": 1.0, "min": 1.0, "max": 1.0} for name in names]
+
+    def written() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((tmp_path / "build/bench/x.json").read_text())
+        return found
+
+    report.finish("x", rows("a", "b"))
+    report.finish("x", rows("b"), keep=True)
+    assert [row["case"] for row in written()["rows"]] == ["a", "b"]
+    (tmp_path / "build/bench/x.json").write_text(json.dumps(written() | {"date": "2020-01-01"}))
+    report.finish("x", rows("b"), keep=True)
+    assert ([row["case"] for row in written()["rows"]], written()["partial"]) == (["b"], True)
 
 
 def test_memory_is_that_of_a_process_and_of_all_that_it_started(tmp_path: Path) -> None:
