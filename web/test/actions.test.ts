@@ -334,6 +334,26 @@ browserTest('a page that the browser kept is left where its session was ended me
   }
 }, { token: 'imgd_good' }); // biome-ignore format: one argument
 
+browserTest('who goes back after log-out to a page that the browser kept sees nothing of it', async ({ page, base }) => {
+  await page.addInitScript(() => {
+    window.addEventListener('pageshow', (event) => {
+      if (event.persisted) sessionStorage.setItem('kept', location.pathname);
+    });
+  });
+  await page.goto(`${base}/nodes`);
+  await page.getByRole('button', { name: 'Enter a token' }).click();
+  await page.locator('input[name=token]').fill('imgd_good');
+  await page.getByRole('button', { name: 'Use it' }).click();
+  await page.waitForSelector('.node-row');
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.waitForURL(`${base}/`);
+  await page.getByRole('button', { name: 'Enter a token' }).waitFor();
+  await page.evaluate(() => history.back());
+  await page.waitForFunction(() => sessionStorage.getItem('kept') === '/nodes' && location.pathname === '/');
+  await page.getByRole('button', { name: 'Enter a token' }).waitFor();
+  assert.equal(await page.locator('.node-row, .rows [role=row]').count(), 0);
+}, { token: 'imgd_good', keepsPages: true }); // biome-ignore format: one argument
+
 browserTest('where imgd fails at log-out the page is left; where it is away, it says so', async ({ page, server, base }) => {
   await page.goto(`${base}/nodes`);
   await page.evaluate(() => localStorage.setItem('imgd.logged-in', '1'));

@@ -8,10 +8,16 @@ import { DevServer, type Options } from '../dev/server.ts';
 export const PAGES = process.env.IMGD_WEB_OUT ?? new URL('../../build/web', import.meta.url).pathname;
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
+const launch = (without: string[] = []) =>
+  chromium.launch({
+    executablePath: CHROMIUM!,
+    args: ['--no-sandbox', '--disable-gpu'],
+    ignoreDefaultArgs: without,
+  });
+
 let browser: Browser | undefined;
 before(async () => {
-  if (!CHROMIUM) return;
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-gpu'] });
+  if (CHROMIUM) browser = await launch();
 });
 after(() => browser?.close());
 
@@ -22,19 +28,21 @@ export interface Place {
   base: string;
 }
 
-/** A test with a server and a browser's profile of its own. It fails when the page logs an error, or asks another host. */
+/** A test with a server and a browser's profile of its own. It fails when the page logs an error, or asks another host.
+ * `keepsPages`: the browser keeps pages as they are for who goes back, as people's do. */
 export function browserTest(
   name: string,
   what: (place: Place) => Promise<void>,
-  options: Partial<Options> & { dark?: boolean } = {},
+  options: Partial<Options> & { dark?: boolean; keepsPages?: boolean } = {},
 ): void {
   test(name, async (t: TestContext) => {
     if (!browser)
       return t.skip('there is no Chromium: apt-get install chromium, or say where it is in IMGD_CHROMIUM');
-    const { dark = false, ...rest } = options;
+    const { dark = false, keepsPages = false, ...rest } = options;
     const server = new DevServer({ port: 0, pages: PAGES, jobs: 120, token: '', everyMs: 200, ...rest });
     const base = await server.listen();
-    const context = await browser.newContext({
+    const own = keepsPages ? await launch(['--disable-back-forward-cache']) : undefined;
+    const context = await (own ?? browser).newContext({
       viewport: { width: 1440, height: 900 },
       colorScheme: dark ? 'dark' : 'light',
       reducedMotion: 'reduce',
@@ -57,6 +65,7 @@ export function browserTest(
       if (faults.length > 0) throw new Error(faults.join('\n'));
     } finally {
       await context.close();
+      await own?.close();
       server.close();
     }
     return undefined;

@@ -112,7 +112,9 @@ export function followLogOut(): void {
     left = loggedIn();
   });
   window.addEventListener('pageshow', (event) => {
-    if (event.persisted && (loggedOut || (left !== null && loggedIn() !== left))) location.replace('/');
+    if (!event.persisted || (!loggedOut && (left === null || loggedIn() === left))) return;
+    document.body.replaceChildren();
+    location.replace('/');
   });
 }
 
