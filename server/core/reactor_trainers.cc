@@ -315,10 +315,12 @@ void Reactor::Preempt(const std::vector<JobId>& victims, JobId for_job, const Sn
   }
 }
 
-/// The record has each job for which it is passed over, once, and not of those far behind: there are many.
+/// Of how many at the queue's head it is recorded that they are passed over; those behind are many.
+constexpr size_t kToldOfFirst = 100;
+
+/// The record has each job for which it is passed over, once.
 void Reactor::NotePassedOver(JobId id, size_t place, Now now, Actions& out) {
-  constexpr size_t kTold = 100;
-  if (!reserved_ || place >= kTold || passed_over_[id] == reserved_->job) return;
+  if (!reserved_ || passed_over_[id] == reserved_->job) return;
   passed_over_[id] = reserved_->job;
   const JobRecord* first = state_.FindJob(reserved_->job);
   out.push_back(AppendDecision{
@@ -342,12 +344,17 @@ void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& c
     while (state_.queue()[place].id != change.job) ++place;
     SetWait(place, change.code, texts, now, out);
   }
+  // Also of those who waited behind another job before, or further back.
+  const size_t told = std::min(kToldOfFirst, state_.queue().size());
+  for (place = 0; place < told; ++place) {
+    const QueuedJob& job = state_.queue()[place];
+    if (job.code == ReasonCode::kWaitsBehindJob) NotePassedOver(job.id, place, now, out);
+  }
 }
 
 void Reactor::SetWait(size_t place, ReasonCode code, WaitTexts& texts, Now now, Actions& out) {
   const JobId id = state_.queue()[place].id;
   state_.SetWait(place, code);
-  if (code == ReasonCode::kWaitsBehindJob) NotePassedOver(id, place, now, out);
   // These two take turns whenever a device comes free; who asks is told which it is.
   const auto waits = [](ReasonCode of) {
     return of == ReasonCode::kWaitsForDevices || of == ReasonCode::kWaitsBehindJob;

@@ -381,6 +381,20 @@ TEST(Explain, WhoIsPassedOverIsToldOnceForEachJobThatComesFirst) {
   EXPECT_THAT(cluster.Decisions(), testing::Not(testing::Contains(testing::HasSubstr("passed over"))));
 }
 
+TEST(Explain, WhoIsPassedOverIsToldAgainWhenAnotherComesFirst) {
+  TestCluster cluster;
+  FillTwoNodes(cluster);
+  cluster.Submit("wide", {.nodes = 2});
+  const JobId small = cluster.Submit("small");
+  cluster.Complete(JobId(1));
+  cluster.Decisions();
+  ASSERT_TRUE(cluster.SetPriority(JobId(4), 5));
+  EXPECT_THAT(cluster.Decisions(),
+              testing::Contains("passed over: what is free is kept for job 4 (wide), which "
+                                "comes first; position 3"));
+  EXPECT_EQ(cluster.Job(small).state, JobState::kQueued);
+}
+
 TEST(Explain, OnlyTheFirstHundredOfTheQueueAreToldThatTheyArePassedOver) {
   TestCluster cluster;
   FillTwoNodes(cluster);
