@@ -91,9 +91,10 @@ void CheckLabels(YamlMap& resources, const JobSpec::Resources& job) {
   for (const auto& [name, refused] : job.not_labels) {
     const auto wanted = job.labels.find(name);
     if (wanted == job.labels.end()) continue;
-    const bool none_left = std::all_of(wanted->second.begin(), wanted->second.end(), [&](const auto& value) {
-      return std::find(refused.begin(), refused.end(), value) != refused.end();
-    });
+    const bool none_left =
+        std::all_of(wanted->second.begin(), wanted->second.end(), [&refused = refused](const auto& value) {
+          return std::find(refused.begin(), refused.end(), value) != refused.end();
+        });
     if (!none_left) continue;
     map.AddError(name, fmt::format("refuses {}={}, which resources.labels asks for: no node could do both",
                                    name, fmt::join(wanted->second, "|")));
