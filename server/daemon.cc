@@ -154,8 +154,7 @@ Status Daemon::StartKeeper(const ServerConfig& config) {
 Status Daemon::MakeFirstAdmin(const std::filesystem::path& folder) {
   const auto tokens = engine_->View()->tokens;
   const auto is_admin = [now = clock_->Wall()](const auto& token) {
-    const bool expired = token.second.expires != WallTime() && token.second.expires <= now;
-    return !expired && Allows(token.second.scopes, Scope::kAdmin);
+    return CallerOf(token.second, Scope::kAdmin, now).refusal == Refusal::kNone;
   };
   if (std::any_of(tokens->begin(), tokens->end(), is_admin)) return {};
   const auto path = folder / "admin.token";
