@@ -23,6 +23,17 @@ inline std::optional<DatasetRef> ParseDatasetRef(std::string_view text) {
   return DatasetRef{std::string(text.substr(0, slash)), std::string(below)};
 }
 
+/// The other way round: how the set of this name and address is called by whoever means `wanted`. Nothing where
+/// that is not in the set.
+inline std::optional<std::string> RefTo(const std::string& name, std::string_view address,
+                                        std::string_view wanted) {
+  while (address.ends_with('/')) address.remove_suffix(1);
+  if (!wanted.starts_with(address)) return std::nullopt;
+  const std::string_view below = wanted.substr(address.size());
+  if (!below.empty() && !below.starts_with('/')) return std::nullopt;
+  return "dataset:" + name + std::string(below);
+}
+
 constexpr const char* kDatasetNameRule =
     "1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit";
 

@@ -52,6 +52,7 @@ std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::str
 QueuedJob Anywhere(const QueuedJob& job) {
   QueuedJob anywhere = job;
   anywhere.avoid.clear();
+  anywhere.most_devices = QueuedJob::kAnySize;
   return anywhere;
 }
 
@@ -119,19 +120,19 @@ auto Room::Judge(const Shared<Needs>& needs) -> std::shared_ptr<const std::vecto
 size_t Room::ViewNumbers::Find(const QueuedJob& job) {
   auto view = known.find(job);
   if (view == known.end())
-    view = known.emplace(ViewKey{job.folder, job.needs, job.avoid}, known.size()).first;
+    view = known.emplace(ViewKey{job.folder, job.needs, job.most_devices, job.avoid}, known.size()).first;
   return view->second;
 }
 
 size_t Room::ViewNumbers::Of(const QueuedJob& job) {
-  const std::pair asked(job.id, job.avoid.size());
+  const std::tuple asked(job.id, job.avoid.size(), job.most_devices);
   if (!known.empty() && last_asked == asked) return last;
   last_asked = asked;
   if (!job.avoid.empty()) return last = Find(job);
-  const auto at = by_place.find({job.needs.place(), job.folder});
+  const auto at = by_place.find({job.needs.place(), job.folder, job.most_devices});
   if (at != by_place.end()) return last = at->second;
   const auto& [needs, folder] = kept.emplace_back(job.needs, job.folder);
-  return last = by_place[{needs.place(), folder}] = Find(job);
+  return last = by_place[{needs.place(), folder, job.most_devices}] = Find(job);
 }
 
 Room::View& Room::ViewOf(const QueuedJob& job) {
@@ -171,6 +172,8 @@ auto Room::FrameFor(const QueuedJob& job) -> std::shared_ptr<const Frame> {
     members.nodes.push_back(i);
     if (members.by_size.size() <= room) members.by_size.resize(room + 1);
     ++members.by_size[room];
+    const NodeSlots& node = (*nodes_)[i];
+    if (!node.lost) ++members.sound[{room, node.devices.size()}];
   }
   return std::make_shared<const Frame>(std::move(frame));
 }
@@ -184,7 +187,7 @@ void Room::SortByFree(View& view, const QueuedJob& job) const {
       const uint32_t node = members.nodes[place];
       if (free_on_[node] == 0) continue;  // most, where a cluster is full
       if (!layout_->usable.Contains(node)) continue;
-      if (!job.avoid.empty() && job.avoid.contains((*nodes_)[node].id)) continue;
+      if (job.IsChoosy() && job.KeepsOff((*nodes_)[node])) continue;
       if (const uint32_t free = FreeFor(view, node, free_on_[node]); free > 0)
         group.by_free[free].Insert(place);
     }
@@ -248,7 +251,7 @@ std::span<Room::Group> Room::GroupsFor(const QueuedJob& job) {
 }
 
 bool Room::CouldEverHold(const QueuedJob& job) {
-  if (!job.avoid.empty()) return CouldEverHold(Anywhere(job));
+  if (job.IsChoosy()) return CouldEverHold(Anywhere(job));
   const auto groups = GroupsFor(job);
   return std::any_of(groups.begin(), groups.end(), [&job](const Group& group) {
     return CountFrom(group.of->by_size, job.ranks_per_node, [](uint32_t count) { return count; }) >=
@@ -260,16 +263,17 @@ bool Room::CouldHoldOnSmall(const QueuedJob& job, uint32_t most) {
   const QueuedJob anywhere = Anywhere(job);
   const auto groups = GroupsFor(anywhere);
   return std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
-    const auto count = std::ranges::count_if(group.of->nodes, [&](uint32_t i) {
-      const NodeSlots& node = (*nodes_)[i];
-      return !node.lost && node.devices.size() <= most && node.RoomFor(job.needs) >= job.ranks_per_node;
-    });
-    return count >= static_cast<std::ptrdiff_t>(job.nodes);
+    uint64_t count = 0;
+    for (const auto& [sort, nodes] : group.of->sound) {
+      const auto& [does, devices] = sort;
+      if (does >= job.ranks_per_node && devices <= most) count += nodes;
+    }
+    return count >= job.nodes;
   });
 }
 
 bool Room::Holds(const QueuedJob& job) {
-  if (!job.avoid.empty() && !Holds(Anywhere(job))) return false;
+  if (job.IsChoosy() && !Holds(Anywhere(job))) return false;
   const auto groups = GroupsFor(job);
   return std::any_of(groups.begin(), groups.end(), [&job](const Group& group) {
     return FreeNodes(group.by_free, job.ranks_per_node) >= job.nodes;
@@ -278,7 +282,7 @@ bool Room::Holds(const QueuedJob& job) {
 
 uint32_t Room::MostNodes(const QueuedJob& job) {
   uint64_t most = 0;
-  if (!job.avoid.empty()) {
+  if (job.IsChoosy()) {
     const uint32_t anywhere = MostNodes(Anywhere(job));
     if (anywhere < job.nodes) return anywhere;
   }
@@ -295,7 +299,7 @@ bool Room::WillHold(const QueuedJob& job) {
     const auto& members = group.of->nodes;
     const auto count = std::count_if(members.begin(), members.end(), [&](uint32_t i) {
       const NodeSlots& node = (*nodes_)[i];
-      return !node.lost && !job.avoid.contains(node.id) &&
+      return !node.lost && !job.KeepsOff(node) &&
              FreeFor(view, i, free_on_[i]) >= job.ranks_per_node;
     });
     return count >= static_cast<std::ptrdiff_t>(job.nodes);
@@ -355,10 +359,10 @@ std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
 }
 
 std::optional<std::vector<Part>> Room::Find(const QueuedJob& job) {
-  if (!job.avoid.empty()) {
+  if (job.IsChoosy()) {
     auto parts = Find(Anywhere(job));
-    const auto avoided = [&job](const Part& part) { return job.avoid.contains(part.node); };
-    if (!parts || std::none_of(parts->begin(), parts->end(), avoided)) return parts;
+    const auto kept_off = [&](const Part& part) { return job.KeepsOff((*nodes_)[IndexOf(part.node)]); };
+    if (!parts || std::none_of(parts->begin(), parts->end(), kept_off)) return parts;
   }
   for (Group& group : GroupsFor(job)) {
     if (FreeNodes(group.by_free, job.ranks_per_node) < job.nodes) continue;

@@ -85,6 +85,8 @@ class Room {
   struct Members {
     std::vector<uint32_t> nodes;
     std::vector<uint32_t> by_size;  ///< how many have so many devices that do
+    /// How many are not lost, by devices that do, and by all that a node has.
+    std::map<std::pair<uint32_t, size_t>, uint32_t> sound;
   };
   using Judged = NodesCheck::Judged;
   /// All nodes as gangs see them that share a folder and needs, whatever is free: the same for all copies.
@@ -102,7 +104,7 @@ class Room {
     /// Nodes of the same label, by its number; made when a gang of several nodes first asks.
     std::optional<std::array<CloseSets, kTopology.size()>> close;
   };
-  /// The same of gangs that also have the same nodes to avoid.
+  /// The same of gangs that are also kept off the same nodes.
   struct View {
     std::shared_ptr<const Frame> frame;
     std::vector<Group> groups;
@@ -110,25 +112,27 @@ class Room {
   struct ViewLess {
     using is_transparent = void;
     bool operator()(const auto& a, const auto& b) const {
-      return std::tie(a.folder, a.needs, a.avoid) < std::tie(b.folder, b.needs, b.avoid);
+      return std::tie(a.folder, a.needs, a.most_devices, a.avoid) <
+             std::tie(b.folder, b.needs, b.most_devices, b.avoid);
     }
   };
   struct ViewKey {
     std::string folder;
     Shared<Needs> needs;
+    uint32_t most_devices;
     std::set<NodeId> avoid;
   };
   /// What all copies of a room know of views: their numbers and frames, and what these are made of.
   struct ViewNumbers {
     std::map<ViewKey, size_t, ViewLess> known;
     /// The same of those without nodes to avoid, by the place of their needs; `kept` has these.
-    std::map<std::pair<const Needs*, std::string_view>, size_t> by_place;
+    std::map<std::tuple<const Needs*, std::string_view, uint32_t>, size_t> by_place;
     std::deque<std::pair<Shared<Needs>, std::string>> kept;
     std::vector<std::shared_ptr<const Frame>> frames;      ///< by number
     std::map<std::string, std::vector<size_t>> groups_of;  ///< for each node, by folder
     std::map<Shared<Needs>, std::shared_ptr<const std::vector<Judged>>> judged;
-    /// The job that was asked about last, with how many nodes to avoid, and its view.
-    std::pair<JobId, size_t> last_asked;
+    /// The job that was asked about last, with what it is kept off, and its view.
+    std::tuple<JobId, size_t, uint32_t> last_asked;
     size_t last = 0;
 
     size_t Of(const QueuedJob& job);

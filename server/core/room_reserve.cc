@@ -126,7 +126,7 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& e
     for (const uint32_t i : group.of->nodes) {
       const NodeSlots& node = (*nodes_)[i];
       // One that is only out of reach may come back in time.
-      if (node.lost || job.avoid.contains(node.id)) continue;
+      if (node.lost || job.KeepsOff(node)) continue;
       if ((*view.frame->judged)[layout_->sorts.of[i]].room < job.ranks_per_node) continue;
       Candidate candidate = CandidateOn(view, i, job.ranks_per_node, known_ends, releases);
       // When one that is out of reach is back, nobody knows.

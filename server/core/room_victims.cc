@@ -313,7 +313,7 @@ std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const Holders& hold
     for (const uint32_t i : group.of->nodes) {
       if (seats.size() + left_nodes-- < job.nodes) break;  // too many could not be had already
       const NodeSlots& node = (*nodes_)[i];
-      if (!node.usable || job.avoid.contains(node.id)) continue;
+      if (!node.usable || job.KeepsOff(node)) continue;
       const auto& does = (*frame.judged)[layout_->sorts.of[i]].does;
       auto seat = SeatOn(
           i, node, [&does](size_t device) { return does.empty() || does[device]; },

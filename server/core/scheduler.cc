@@ -1,9 +1,11 @@
 #include "server/core/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "server/core/first_of.h"
@@ -21,7 +23,7 @@ class Planner {
       : cluster_(cluster),
         room_(cluster.nodes),
         allowances_(cluster.allowances.begin(), cluster.allowances.end()) {
-    for (const auto& node : cluster.nodes) largest_ = std::max(largest_, node.devices.size());
+    for (const auto& node : cluster.nodes) sizes_.insert(static_cast<uint32_t>(node.devices.size()));
   }
   void Consider(const QueuedJob& job);
   Plan plan;
@@ -48,7 +50,7 @@ class Planner {
   std::map<std::string, Allowance> allowances_;
   std::map<const AccountNames*, Allowances> of_accounts_;  ///< by the names' place in the queue
   const Allowances* of_job_ = nullptr;                     ///< those of the job that is considered
-  size_t largest_ = 0;                                     ///< devices of the node that has the most
+  std::set<uint32_t> sizes_;                               ///< how many devices there are on a node
   std::optional<Room> beside_;                             ///< without what is reserved; with plan.reserved
 };
 
@@ -108,17 +110,14 @@ uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
 }
 
 /// The same job, kept off nodes that would take it above its quotas; nothing where there are none. Else such
-/// nodes would be reserved and others preempted for it, over and over, and it never start.
+/// nodes would be reserved and others preempted for it, over and over, and it never start. Said by a size that
+/// there is, so that many jobs ask for the same.
 std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
   if (!job.needs->whole_nodes || allowances_.empty()) return std::nullopt;
-  const uint32_t most = MostOnEach(job, true);
-  if (most >= largest_) return std::nullopt;
-  std::optional<QueuedJob> within;
-  for (const auto& node : cluster_.nodes) {
-    if (node.devices.size() <= most) continue;
-    if (!within) within = job;
-    within->avoid.insert(node.id);
-  }
+  const auto too_large = sizes_.upper_bound(MostOnEach(job, true));
+  if (too_large == sizes_.end()) return std::nullopt;
+  QueuedJob within = job;
+  within.most_devices = too_large == sizes_.begin() ? 0 : *std::prev(too_large);
   return within;
 }
 
@@ -211,6 +210,7 @@ ReasonCode Planner::WhyNot(const QueuedJob& job) {
 
 /// Nothing is reserved for a gang that only lost nodes would complete: they may never return.
 void Planner::Reserve(const QueuedJob& job) {
+  if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
   auto ends = cluster_.ends;
   const auto victims =
       room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
@@ -230,6 +230,10 @@ void Planner::Reserve(const QueuedJob& job) {
 }
 
 }  // namespace
+
+bool QueuedJob::KeepsOff(const NodeSlots& node) const {
+  return node.devices.size() > most_devices || avoid.contains(node.id);
+}
 
 const NodeSlots* Snapshot::NodeOf(const NodeId& id) const {
   const auto node =
@@ -359,7 +363,7 @@ Fit FitOf(const std::vector<NodeSlots>& nodes, const QueuedJob& job) {
     if (!job.folder.empty() && node.id == job.resumes_with) wanted = groups[i];
     if (check.RoomFor(node) < job.ranks_per_node) continue;
     ++fit.with_lost;
-    if (node.usable && !job.avoid.contains(node.id) && check.FreeFor(node) >= job.ranks_per_node)
+    if (node.usable && !job.KeepsOff(node) && check.FreeFor(node) >= job.ranks_per_node)
       ++fit.free_now;
   }
   if (wanted) return fits[*wanted];

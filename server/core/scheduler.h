@@ -23,9 +23,13 @@ namespace imgd {
 /// Accounts that a job counts for: "user ada", "project vision".
 using AccountNames = std::vector<std::string>;
 
+struct NodeSlots;
+
 /// A job that waits, as the scheduler sees it. The queue is in this order: higher Rank() first, then those
 /// whose projects and users have had less lately, then the earlier submission.
 struct QueuedJob {
+  static constexpr uint32_t kAnySize = std::numeric_limits<uint32_t>::max();
+
   int priority = 0;
   JobId id;
   std::string name = {};  ///< for people
@@ -45,11 +49,15 @@ struct QueuedJob {
   bool keeps_place = false;  ///< until not_before, too: those after it get no device that it needs
   Duration most{};           ///< that it will hold its devices for, from its start; zero where nobody knows
   std::set<NodeId> avoid = {};          ///< nodes that it must not be placed on
+  uint32_t most_devices = kAnySize;     ///< that a node may have for it to be placed there
   ReasonCode code = ReasonCode::kNone;  ///< why it waits, as last decided
   bool regroups = false;                ///< it only ended to go on with the nodes that are kept for it
 
   /// By which it has its place. It preempts others by its priority alone.
   int Rank() const { return priority + aged; }
+  /// Some nodes are not for it, whatever is free there.
+  bool IsChoosy() const { return !avoid.empty() || most_devices != kAnySize; }
+  bool KeepsOff(const NodeSlots& node) const;
   /// True when this one comes before the other in the queue.
   bool Before(const QueuedJob& other) const {
     if (Rank() != other.Rank()) return Rank() > other.Rank();

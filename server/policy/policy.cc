@@ -33,6 +33,7 @@ struct Field {
   std::function<std::vector<std::string>(const JobSpec&)> words;
   std::optional<JobKind> only_of = {};  ///< jobs of other kinds don't have it
   bool of_sweep = false;                ///< the file of a sweep has it, and none of its jobs
+  bool is_set = false;                  ///< addresses of data sets, which may have names
 };
 
 /// The file of a sweep is bounded by what is of sweeps, and each of its jobs by the rest.
@@ -48,6 +49,11 @@ Field Only(JobKind kind, Field field) {
 
 Field OfSweep(Field field) {
   field.of_sweep = true;
+  return field;
+}
+
+Field Set(Field field) {
+  field.is_set = true;
   return field;
 }
 
@@ -138,6 +144,7 @@ const std::vector<Field>& Fields() {
            [](Job job) {
              return Range{1.0 * job.resources.nodes, 1.0 * job.resources.max_nodes};
            }),
+      Number("resources.gpu.memory_gib", [](Job job) { return 1.0 * job.resources.gpu_memory_gib; }),
       Number("resources.ranks_per_node", [](Job job) { return job.resources.ranks_per_node; }),
       Span("resources.ranks",
            [](Job job) {
@@ -160,8 +167,9 @@ const std::vector<Field>& Fields() {
       Words("resources.whole_nodes", [](Job job) { return TrueOrFalse(job.resources.whole_nodes); }),
       Only(kTrains, Words("model.name", [](Job job) { return Given(job.model.name); })),
       Only(kTrains, Words("model.init_from", [](Job job) { return Given(job.model.init_from); })),
-      Only(kTrains, Words("data.train", TrainSets)),
-      Only(kTrains, Words("data.val", [](Job job) { return Given(job.data.val); })),
+      Only(kTrains, Set(Words("data.train", TrainSets))),
+      Only(kTrains, Set(Words("data.val", [](Job job) { return Given(job.data.val); }))),
+      Only(kTrains, Words("report.dir", [](Job job) { return Given(job.report.dir); })),
       Only(kConverts, Words("convert.source", [](Job job) { return Given(job.convert.source); })),
       Only(kConverts, Words("convert.target", [](Job job) { return Given(job.convert.target); })),
       // The program alone: what its arguments mean nobody knows.
@@ -197,7 +205,8 @@ std::string AsRead(const std::string& word) {
 }
 
 /// "is 4d, and at most 3d is allowed"; nothing where the job keeps the bound.
-std::optional<std::string> Broken(const Field& field, const Bound& bound, const JobSpec& job) {
+std::optional<std::string> Broken(const Field& field, const Bound& bound, const JobSpec& job,
+                                  const SetAt& set_at = {}) {
   if (!IsOf(field, job)) return std::nullopt;
   if (field.unit != Unit::kWords) {
     const Range range = field.number(job);
@@ -213,10 +222,14 @@ std::optional<std::string> Broken(const Field& field, const Bound& bound, const 
   if (bound.one_of.empty()) return std::nullopt;
   for (const auto& given : field.words(job)) {
     const std::string word = AsRead(given);
-    const bool fits = std::any_of(
-        bound.one_of.begin(), bound.one_of.end(),
-        [&word](const std::string& pattern) { return fnmatch(pattern.c_str(), word.c_str(), 0) == 0; });
-    if (fits) continue;
+    const auto fits = [&bound](const std::string& value) {
+      return std::any_of(bound.one_of.begin(), bound.one_of.end(), [&value](const std::string& pattern) {
+        return fnmatch(pattern.c_str(), value.c_str(), 0) == 0;
+      });
+    };
+    if (fits(word)) continue;
+    const auto name = field.is_set && set_at ? set_at(word) : std::nullopt;
+    if (name && fits(*name)) continue;
     return fmt::format("is '{}', and {}{} is allowed", word, bound.one_of.size() > 1 ? "one of " : "",
                        fmt::join(bound.one_of, ", "));
   }
@@ -403,7 +416,7 @@ Policies ReadPolicies(YamlMap& root) {
 
 tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& policies, std::string yaml,
                                                            JobSpec spec, const std::string& file,
-                                                           const std::string& owner) {
+                                                           const std::string& owner, const SetAt& set_at) {
   for (const auto& policy : policies) {
     if (!IsFor(policy, owner, spec.project)) continue;
     std::vector<std::string> sets;
@@ -427,7 +440,7 @@ tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& polic
   for (const auto& policy : policies) {
     if (!IsFor(policy, owner, spec.project)) continue;
     for (const auto& [name, bound] : policy.bounds) {
-      if (const auto how = Broken(*FieldOf(name), bound, spec))
+      if (const auto how = Broken(*FieldOf(name), bound, spec, set_at))
         errors.push_back(Refusal(policy, name, *how, yaml, file));
     }
     if (spec.kind != JobKind::kTraining || spec.sweep || policy.recipes.empty()) continue;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,13 +46,19 @@ struct AllowedJob {
   JobSpec spec;
 };
 
+/// A registered data set at this address, as a job file names it ("dataset:in1k/train"); nothing where there is
+/// none.
+using SetAt = std::function<std::optional<std::string>(const std::string& address)>;
+
 /// The file with the defaults of the policies for its owner and its project, if it keeps their bounds.
 /// `spec` is what `yaml` says. The file of a sweep is held to what is of sweeps; each of its jobs is to be
 /// asked about by itself. Errors, of every rule that is broken: kInvalidArgument at the field's place, with
-/// the rule's words, in the order of the file.
+/// the rule's words, in the order of the file. A data set may be where a rule wants it to be, or be called as
+/// one wants it to be called: files that are submitted again have the address of what they named.
 tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& policies, std::string yaml,
                                                            JobSpec spec, const std::string& file,
-                                                           const std::string& owner);
+                                                           const std::string& owner,
+                                                           const SetAt& set_at = {});
 
 /// For what is asked of a job after it was submitted: whether the field may be as `job` has it. Errors:
 /// kInvalidArgument with the rule's words.

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "common/dataset_ref.h"
 #include "common/files.h"
 
 namespace imgd {
@@ -217,6 +218,21 @@ TEST(Policy, WordsMatchOneOfThePatterns) {
   EXPECT_THAT(Refused(policies, kJob), HasSubstr("project: is '', and one of vision, nlp is allowed"));
   EXPECT_THAT(Refused(policies, kJob + rest + "model: {init_from: /tmp/w.pth}\n"),
               HasSubstr("model.init_from: is '/tmp/w.pth', and /models/* is allowed"));
+}
+
+TEST(Policy, ADataSetMayBeNamedAsAllowedOrBeWhereTheNameLeads) {
+  const auto policies = Read("policies: [{name: sets, one_of: {data.train: ['dataset:in1k*']}}]");
+  const auto refused = [&](const std::string& train) {
+    const std::string yaml = fmt::format("name: a\ndata: {{train: '{}'}}\n", train);
+    const auto job = ApplyPolicies(policies, yaml, *ParseJobFile(yaml, ""), "job.yaml", "ada",
+                                   [](const std::string& at) { return RefTo("in1k", "/sets/in1k/", at); });
+    return job ? "" : job.error().front().ToString();
+  };
+  EXPECT_EQ(refused("dataset:in1k/train"), "");
+  EXPECT_EQ(refused("/sets/in1k/train"), "") << "as the file of a job has it that named the set";
+  EXPECT_EQ(refused("/sets/in1k"), "");
+  for (const char* other : {"/sets/in1k-mine/train", "/sets/in1k/../mine", "/sets"})
+    EXPECT_THAT(refused(other), HasSubstr("and dataset:in1k* is allowed by policy sets")) << other;
 }
 
 TEST(Policy, EveryPhasesImagesAreLookedAt) {

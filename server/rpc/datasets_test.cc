@@ -96,6 +96,19 @@ TEST_F(DatasetTest, APhaseMayUseANameToo) {
   EXPECT_EQ(spec->phases[1].train, "");
 }
 
+TEST_F(DatasetTest, WhatAPolicyAllowsByItsNameMayBeSubmittedAgainByItsAddress) {
+  auto root = YamlMap::Parse("policies: [{name: sets, one_of: {data.train: ['dataset:*']}}]", "imgd.yaml");
+  config.policies = ReadPolicies(*root);
+  daemon.reset();
+  StartDaemon();
+  ASSERT_TRUE(Register("shapes", "/data/shapes").ok());
+  const auto id = Submit("name: rn50\ndata: {train: dataset:shapes/train}\n");
+  v1::SubmitJobResponse response;
+  EXPECT_EQ(Submit(Get(id).job().job_yaml(), response).error_message(), "");
+  EXPECT_THAT(Submit("name: rn50\ndata: {train: /data/mine}\n", response).error_message(),
+              HasSubstr("data.train: is '/data/mine', and dataset:* is allowed by policy sets"));
+}
+
 TEST_F(DatasetTest, AJobWithANameThatNobodyRegisteredIsRefusedAtItsPlace) {
   ASSERT_TRUE(Register("imagenet", "/data/imagenet").ok());
   v1::SubmitJobResponse response;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "common/dataset_ref.h"
 #include "common/sweep_members.h"
 #include "common/yaml.h"
 #include "server/core/explain.h"
@@ -176,6 +177,16 @@ std::vector<Error> CheckFile(const JobSpec& spec, const std::string& yaml, const
   return root->Errors();
 }
 
+/// `datasets` must outlive it.
+SetAt SetsOf(const std::map<std::string, DatasetRecord>& datasets) {
+  return [&datasets](const std::string& address) -> std::optional<std::string> {
+    for (const auto& [name, set] : datasets) {
+      if (auto ref = RefTo(name, set.address, address)) return ref;
+    }
+    return std::nullopt;
+  };
+}
+
 std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& owner) {
   if (spec.convert.registers.empty()) return std::nullopt;
   return DatasetRecord{.name = spec.convert.registers, .address = spec.convert.target, .owner = owner};
@@ -184,7 +195,8 @@ std::optional<DatasetRecord> SetMadeBy(const JobSpec& spec, const std::string& o
 tl::expected<void, std::vector<Error>> AddMember(const SweepMember& member, const std::string& file,
                                                  const Origin& origin, const ClusterView& view,
                                                  SweepOrder& out, std::vector<UnmadeSet>& unmade) {
-  const auto job = ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner());
+  const auto job = ApplyPolicies(origin.rules.policies, member.spec.text, member.spec, file, origin.Owner(),
+                                 SetsOf(*view.datasets));
   if (!job) return tl::unexpected(job.error());
   auto yaml = ResolveDatasets(job->yaml, file, job->spec, *view.datasets, unmade);
   if (!yaml) return tl::unexpected(std::vector<Error>{yaml.error()});
@@ -227,7 +239,8 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   const Origin origin{request, rules, now};
   std::string text = request.job_yaml();
   auto errors = CheckFile(spec, text, file, rules);
-  auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner());
+  auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner(),
+                               SetsOf(*view.datasets));
   if (!allowed) errors.insert(errors.end(), allowed.error().begin(), allowed.error().end());
   if (!errors.empty()) return tl::unexpected(InFileOrder(std::move(errors)));
   text = std::move(allowed->yaml);

@@ -118,6 +118,7 @@ void BusyCluster::SubmitWaiting(uint32_t jobs) {
     job.nodes = 1U << Draw(6);
     job.ranks_per_node = 1U << Draw(4);
     job.priority = -static_cast<int>(Draw(3));
+    job.needs.whole_nodes = Draw(8) == 0;
     if (Draw(2) == 0) job.needs.gpu = true;
     if (job.needs.gpu && Draw(2) == 0) job.needs.models = {Draw(2) == 0 ? "H100" : "A100"};
     if (job.needs.gpu && Draw(4) == 0) job.needs.not_labels["capacity"] = {"spot"};

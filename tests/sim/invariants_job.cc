@@ -91,7 +91,7 @@ void NoGangOutOfReach(World& world, const Batch& batch, const char* name) {
 
 /// A start has its rendezvous port within 30 s, and trains within 10 min, or it is ended.
 void AStartIsBounded(World& world, const Batch&, const char* name) {
-  if (world.ledger.checks % 8 != 0) return;
+  if (!world.ledger.Looks(8)) return;
   for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
     const JobRecord& job = *holding.job;
     if (job.state != JobState::kStarting || job.run.stop != StopFor::kNothing || job.by_hand) continue;
@@ -240,7 +240,7 @@ void AProgramsExitCodesAreItsOwn(World& world, const Batch& batch, const char* n
 /// An acknowledged job is never lost, over restarts of the daemon and failed commits: what has not ended is
 /// in memory, and everything is on disk.
 void AcknowledgedIsKept(World& world, const Batch&, const char* name) {
-  if (world.ledger.checks % 64 != 0) return;
+  if (!world.ledger.Looks(64)) return;
   for (const auto& [id, job] : world.ledger.jobs) {
     if (!job.acknowledged) continue;
     const JobRecord* stored = world.daemon.Stored(id);
@@ -264,7 +264,7 @@ void ACancelEndsTheJob(World& world, const Batch& batch, const char* name) {
 /// A job that holds devices for longer than its time_limit, over all starts, ends: within the two minutes for
 /// a checkpoint, twice the grace time, and the time after which a node that does not answer is lost.
 void TimeLimitsEndJobs(World& world, const Batch&, const char* name) {
-  if (world.ledger.checks % 8 != 0) return;
+  if (!world.ledger.Looks(8)) return;
   const Instant now = world.time.now().steady;
   for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
     const JobRecord& job = *holding.job;
@@ -294,7 +294,7 @@ void AFailedRankEndsItsGang(World& world, const Batch& batch, const char* name) 
 /// after which a node that does not answer is lost, and as long again as a checkpoint may take, since streams
 /// may break more than once.
 void AStopEndsTheRun(World& world, const Batch&, const char* name) {
-  if (world.ledger.checks % 8 != 0) return;
+  if (!world.ledger.Looks(8)) return;
   const Instant now = world.time.now().steady;
   for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
     const JobRecord& job = *holding.job;

@@ -52,7 +52,7 @@ void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
 void TheQueueIsInOrder(World& world, const Batch&, const char* name) {
   const Instant now = world.time.now().steady;
   const auto& reactor = world.daemon.reactor();
-  if (world.ledger.checks % 16 != 0 || world.daemon.disturbed() > now - seconds(10)) return;
+  if (!world.ledger.Looks(16) || world.daemon.disturbed() > now - seconds(10)) return;
   const JobRecord* before = nullptr;
   for (const auto& entry : reactor.state().queue()) {
     const JobRecord& job = *reactor.state().FindJob(entry.id);
@@ -173,7 +173,7 @@ bool ExcludeEachOther(const World& world, const JobRecord& a, const JobRecord& b
 void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
   const auto& reactor = world.daemon.reactor();
   const auto& queue = reactor.state().queue();
-  if (world.ledger.checks % 32 != 0 || queue.empty() || reactor.WantsToSchedule()) return;
+  if (!world.ledger.Looks(32) || queue.empty() || reactor.WantsToSchedule()) return;
   const Instant now = world.time.now().steady;
   const Snapshot cluster = reactor.MakeSnapshot(world.time.now());
   std::optional<Instant> before;
@@ -217,7 +217,7 @@ void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
 /// nobody leaves or is to come back, whom it could wait for instead.
 void WhoPreemptsIsForecastSoon(World& world, const Batch&, const char* name) {
   const auto& reactor = world.daemon.reactor();
-  if (world.ledger.checks % 32 != 16 || !world.shape.preemption || reactor.WantsToSchedule()) return;
+  if (!world.ledger.Looks(32, 16) || !world.shape.preemption || reactor.WantsToSchedule()) return;
   const Snapshot cluster = reactor.MakeSnapshot(world.time.now());
   Duration longest{};
   for (const auto& [job, holder] : cluster.holders) {

@@ -135,7 +135,7 @@ void TheFirstStartsWhenItFits(World& world, const Batch& batch, const char* name
 /// A retry whose wait is over is looked at, though nothing else happens.
 void WaitsEnd(World& world, const Batch&, const char* name) {
   const Instant late = world.time.now().steady - seconds(5);
-  if (world.ledger.checks % 16 != 0 || world.daemon.disturbed() > late) return;
+  if (!world.ledger.Looks(16) || world.daemon.disturbed() > late) return;
   for (const auto& entry : world.daemon.reactor().state().queue()) {
     const JobRecord& job = RecordOf(world, entry);
     if (job.reason.code == ReasonCode::kBackoff && job.not_before < late) {
@@ -259,7 +259,7 @@ void AReservationHolds(World& world, const Batch& batch, const char* name) {
 /// is not ours to bound.
 void NobodyStarves(World& world, const Batch&, const char* name) {
   const auto& promise = world.ledger.promise;
-  if (!promise || world.ledger.checks % 16 != 0 || !world.ledger.foreign.empty()) return;
+  if (!promise || !world.ledger.Looks(16) || !world.ledger.foreign.empty()) return;
   const Instant now = world.time.now().steady;
   Duration longest = world.ledger.longest_hold;
   for (const JobId id : world.daemon.reactor().state().active()) {

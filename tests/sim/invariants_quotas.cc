@@ -218,7 +218,7 @@ void QuotasAreNotInTheWayOfOthers(World& world, const Batch& batch, const char* 
   const bool changed = batch.nodes_touched || !batch.touched.empty();
   const auto& reactor = world.daemon.reactor();
   const uint64_t every = changed ? 4 : 16;  // for its cost
-  if (world.ledger.checks % every != 0 || reactor.WantsToSchedule()) return;
+  if (!world.ledger.Looks(every) || reactor.WantsToSchedule()) return;
   for (const auto& entry : reactor.state().queue()) {
     if (entry.code != ReasonCode::kQuota) continue;
     const JobRecord& job = *reactor.state().FindJob(entry.id);

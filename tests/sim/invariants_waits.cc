@@ -100,7 +100,7 @@ void NothingWaitsForWhatCannotCome(World& world, const Batch& batch, const char*
     if (job->reason.code == ReasonCode::kAfterNever && !IsHopeless(world, *job))
       world.Break(name, fmt::format("job {} has failed though nothing kept it", id));
   }
-  if (world.ledger.checks % 64 != 0) return;
+  if (!world.ledger.Looks(64)) return;
   for (const auto& [id, job] : world.daemon.stored()) {
     if (job.state == JobState::kQueued && IsHopeless(world, job))
       world.Break(name, fmt::format("job {} waits in vain: {}", id, job.reason.text));
@@ -195,7 +195,7 @@ void OnlyTheBestGoOn(World& world, const Batch& batch, const char* name) {
     const auto* event = std::get_if<AppendEvent>(&action);
     if (event != nullptr && IsFinal(event->to)) news = true;
   }
-  if (!news && world.ledger.checks % 64 != 0) return;
+  if (!news && !world.ledger.Looks(64)) return;
   for (const auto& [first, sweep] : world.ledger.sweeps) {
     if (!sweep.halving) continue;
     for (uint32_t i = 0; i < sweep.members; ++i) {

@@ -106,8 +106,12 @@ struct Ledger {
   std::optional<Promise> promise;
   Duration longest_hold{};
   uint64_t checks = 0;
+  bool every_commit = false;  ///< Looks() is always true
   std::vector<Space> space;  ///< what FreeSpace() found in the check `space_of`
   uint64_t space_of = 0;
+
+  /// Whether what costs much is looked at now, as at each `every`th check.
+  bool Looks(uint64_t every, uint64_t at = 0) const { return every_commit || checks % every == at; }
 
   /// The sweep of this name that the job is of; null where it is of none.
   const Sweep* SweepOf(JobId job, const std::string& name) const {

@@ -348,8 +348,8 @@ MUTANTS = [
     Mutant("those who lose the most make room", "room_victims.cc",
            "if (!best_ || price < best_->first)", "if (!best_ || best_->first < price)"),
     Mutant("nodes that can't be used are made room on", "room_victims.cc",
-           "if (!node.usable || job.avoid.contains(node.id)) continue;",
-           "if (node.lost || job.avoid.contains(node.id)) continue;"),
+           "if (!node.usable || job.KeepsOff(node)) continue;",
+           "if (node.lost || job.KeepsOff(node)) continue;"),
     Mutant("one that could make room alone is overlooked", "room_victims.cc",
            "    if (const auto one = CheapestAlone()) Offer(*one);\n"
            "    if (seats_.size() * wanted_ <= kMostTries) Offer(MostSeatsForItsPrice());\n", ""),

@@ -19,6 +19,7 @@ struct Options {
   uint64_t seeds = 2000;
   uint32_t nodes = 0;
   bool trace = false;
+  bool every_commit = false;
   std::string replay;
   uint32_t generate = 0;
   double load = 0.95;
@@ -60,6 +61,7 @@ int LiveAll(const Options& options) {
     std::snprintf(crash_text, sizeof crash_text, "seed %lu crashes\n", seed);
     LimitLife(options.nodes == 0);
     World world(seed, options.nodes > 0 ? LargeShape(options.nodes) : ShapeOf(seed), options.trace);
+    world.ledger.every_commit = options.every_commit;
     const auto& findings = world.Live();
     simulated += world.time.passed();
     events += world.time.count();
@@ -68,8 +70,9 @@ int LiveAll(const Options& options) {
     if (findings.empty()) continue;
     std::printf("seed %lu breaks \"%s\": %s\n", seed, findings.front().rule.c_str(),
                 findings.front().text.c_str());
-    std::printf("replay: ./run sim --seed %lu%s --trace\n", seed,
-                options.nodes > 0 ? fmt::format(" --nodes {}", options.nodes).c_str() : "");
+    std::printf("replay: ./run sim --seed %lu%s%s --trace\n", seed,
+                options.nodes > 0 ? fmt::format(" --nodes {}", options.nodes).c_str() : "",
+                options.every_commit ? " --every-commit" : "");
     return 1;
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
@@ -119,6 +122,7 @@ int main(int argc, char** argv) {
   auto* seeds = app.add_option("--seeds", options.seeds, "how many seeds")->check(CLI::PositiveNumber);
   auto* nodes = app.add_option("--nodes", options.nodes,
                                "a cluster of so many nodes for a day, in place of small ones");
+  app.add_flag("--every-commit", options.every_commit, "let every rule look at every commit, which takes longer");
   app.add_flag("--trace", options.trace, "print each event and decision");
   app.add_option("--replay", options.replay, "schedule this trace in the Standard Workload Format");
   app.add_option("--generate", options.generate, "print a trace of so many jobs");
