@@ -132,6 +132,24 @@ TEST(Quotas, AWholeNodeCountsWithAllItsDevices) {
   EXPECT_THAT(builder.Make().starts, SizeIs(1));
 }
 
+TEST(Quotas, WholeNodesAreTakenAndReservedAmongThoseThatAreSmallEnough) {
+  PlanBuilder builder;
+  builder.Node("a", 8).Node("b", 4, {9}).Node("c", 4);
+  for (const uint64_t id : {1, 2, 3}) builder.Queue(id, 1, 1).Asks({.whole_nodes = true});
+  builder.queue[0].accounts = {"user ada"};
+  builder.queue[1].accounts = {"user bob"};
+  builder.cluster.allowances["user ada"] = {.devices = 5};
+  builder.cluster.allowances["user bob"] = {.devices = 7};
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(2));
+  EXPECT_EQ(plan.starts[0].parts[0].node, NodeId("c"));
+  EXPECT_EQ(plan.starts[1].job, JobId(3));
+  EXPECT_EQ(plan.starts[1].parts[0].node, NodeId("a")) << "it is nobody's else";
+  ASSERT_TRUE(plan.reserved);
+  EXPECT_EQ(plan.reserved->job, JobId(2));
+  EXPECT_EQ(plan.reserved->parts[0].node, NodeId("b"));
+}
+
 TEST(Quotas, WholeNodesThatAreSmallEnoughButShareNothingKeepNothingFromLaterJobs) {
   PlanBuilder builder;
   builder.Node("a", 2).Node("b", 1).Node("c", 1);
