@@ -134,8 +134,8 @@ Status Daemon::StartNotifier(const ServerConfig& config) {
       [engine = engine_.get()](std::vector<std::string> ids) { engine->OnSettled(std::move(ids)); });
   engine_->TellBy(
       {.add = [notifier = notifier_.get()](Notification notice) { notifier->Add(std::move(notice)); },
-       .dropped = [notifier =
-                       notifier_.get()](const std::string& target) { notifier->NoteDropped(target); }});
+       .dropped = [notifier = notifier_.get()](const std::string& target) { notifier->NoteDropped(target); },
+       .forget = [notifier = notifier_.get()](JobId job) { notifier->Drop(job); }});
   notifier_->Start();
   return {};
 }

@@ -46,6 +46,7 @@ Census TakeCensus(const ClusterState& cluster) {
   for (const auto& [id, job] : cluster.jobs()) {
     if (!IsFinal(job.state)) ++census.jobs[job.state];
   }
+  census.held_back = census.jobs[JobState::kQueued] - static_cast<uint32_t>(cluster.queue().size());
   for (const auto& [id, node] : cluster.nodes()) CountNode(node, census);
   return census;
 }

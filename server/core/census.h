@@ -28,6 +28,7 @@ struct DeviceUse {
 /// The cluster counted, at one moment.
 struct Census {
   std::map<JobState, uint32_t> jobs;  ///< that have not ended; each such state is there
+  uint32_t held_back = 0;             ///< of the queued: that would not start if there was room
   std::map<AgentState, uint32_t> agents;
   uint32_t set_aside_by_user = 0;  ///< nodes
   uint32_t set_aside_by_imgd = 0;

@@ -35,10 +35,12 @@ TEST(Census, EveryStateOfAJobAndAnAgentIsCountedAlsoWhereNothingIsInIt) {
   cluster.StartedByHand("by hand", {"host"});
   Census census = CensusOf(cluster);
   EXPECT_EQ(census.jobs[JobState::kQueued], 2u) << "what waits for the first waits too";
+  EXPECT_EQ(census.held_back, 1u) << "which no device would let start";
   EXPECT_EQ(census.jobs[JobState::kRunning], 2u);
   EXPECT_EQ(census.jobs[JobState::kPaused], 1u);
   EXPECT_TRUE(cluster.Cancel(held_back));
   EXPECT_EQ(CensusOf(cluster).jobs[JobState::kQueued], 1u) << "what has ended is counted nowhere";
+  EXPECT_EQ(CensusOf(cluster).held_back, 0u);
 
   cluster.Join("b", 1);
   EXPECT_EQ(CensusOf(cluster).agents[AgentState::kReady], 2u);

@@ -97,6 +97,7 @@ struct SettingsOrder {
 struct NoticeSink {
   std::function<void(Notification notice)> add;            ///< is stored
   std::function<void(const std::string& target)> dropped;  ///< is not, since too many wait
+  std::function<void(JobId job)> forget;                   ///< was deleted: nothing of it is told any more
 };
 
 /// Runs the core: one thread takes what has come in, steps the reactor for each, stores everything in one

@@ -50,7 +50,8 @@ struct EngineNotices : testing::Test {
                           const std::lock_guard lock(mutex);
                           ++dropped;
                           changed.notify_all();
-                        }});
+                        },
+                    .forget = [this](JobId job) { forgotten.push_back(job); }});
     engine->Start();
   }
   JobId Submit(const std::vector<AfterOrder>& after, std::optional<std::vector<NotifyRule>> notify = {}) {
@@ -92,6 +93,7 @@ struct EngineNotices : testing::Test {
   std::condition_variable changed;
   std::vector<Notification> told;  ///< guarded by mutex
   size_t dropped = 0;              ///< guarded by mutex
+  std::vector<JobId> forgotten;    ///< written before the call that deletes is answered
   std::unique_ptr<Engine> engine;
 };
 
@@ -160,6 +162,7 @@ TEST_F(EngineNotices, ADeletedJobLeavesNone) {
   const JobId job = Fail(std::vector<NotifyRule>{{"mail", {NoticeEvent::kFailed}}});
   WaitTold(1);
   EXPECT_TRUE(Ask([&](auto done) { engine->Delete(job, "ada", done); }).has_value());
+  EXPECT_THAT(forgotten, testing::ElementsAre(job)) << "what waits for its receiver is dropped at once";
   Open();
   EXPECT_THAT(told, IsEmpty());
 }

@@ -44,6 +44,7 @@ void Engine::Remove(JobId id, const std::string& actor, std::string_view why) {
     if (!status) return;
     reactor_.Drop(id);
     event_numbers_.erase(id);
+    if (notice_sink_.forget) notice_sink_.forget(id);
     log_store_.RemoveJob(id);
     spdlog::info("job={} actor=\"{}\" msg=\"{}: its history, figures and log are gone\"", id, actor, why);
   });

@@ -45,6 +45,22 @@ void Notifier::Add(Notification notice) {
   settled_({notice.id});
 }
 
+void Notifier::Drop(JobId job) {
+  std::vector<std::string> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [name, lane] : lanes_) {
+      auto first = lane.waiting.begin();
+      if (lane.busy && (first++)->job == job) lane.last_try = true;
+      const auto its = std::stable_partition(first, lane.waiting.end(),
+                                             [&](const Notification& notice) { return notice.job != job; });
+      for (auto notice = its; notice != lane.waiting.end(); ++notice) gone.push_back(std::move(notice->id));
+      lane.waiting.erase(its, lane.waiting.end());
+    }
+  }
+  if (!gone.empty()) settled_(std::move(gone));
+}
+
 void Notifier::NoteDropped(const std::string& target) {
   const std::lock_guard lock(mutex_);
   const auto lane = lanes_.find(target);
@@ -103,6 +119,7 @@ void Notifier::Work() {
 std::vector<std::string> Notifier::Take(const std::string& name, Lane& lane, const Status& delivered) {
   Notification notice = std::move(lane.waiting.front());
   lane.waiting.pop_front();
+  const bool last_try = std::exchange(lane.last_try, false);
   if (delivered) {
     ++lane.counts.sent;
     lane.failures = 0;
@@ -114,6 +131,7 @@ std::vector<std::string> Notifier::Take(const std::string& name, Lane& lane, con
   const Duration rest = std::min(settings_.first_rest * (int64_t{1} << doublings), settings_.most_rest);
   lane.rests_until = clock_->Now() + rest;
   const std::string& why = delivered.error().message;
+  if (last_try) return {std::move(notice.id)};
   spdlog::warn("job={} notice={} target={} failures={} msg=\"not delivered, tried again later: {}\"",
                notice.job, notice.id, name, lane.failures, why);
   lane.waiting.push_back(std::move(notice));

@@ -47,6 +47,8 @@ class Notifier {
 
   /// Does not block. A notice for a target that there is none of is given up.
   void Add(Notification notice);
+  /// Of a job that was deleted: its notices are settled undelivered, those under way after the present try.
+  void Drop(JobId job);
   /// One was left out, since too many wait.
   void NoteDropped(const std::string& target);
   std::map<std::string, NotifyCounts> Counts() const;
@@ -55,8 +57,9 @@ class Notifier {
   struct Lane {
     std::unique_ptr<Courier> courier;
     std::deque<Notification> waiting;
-    bool busy = false;
-    int failures = 0;  ///< in a row
+    bool busy = false;      ///< with the first of these
+    bool last_try = false;  ///< of that one, whose job was deleted meanwhile
+    int failures = 0;       ///< in a row
     Instant rests_until{};
     NotifyCounts counts;
   };

@@ -158,6 +158,27 @@ TEST_F(NotifierTest, WhatIsTooOldIsGivenUp) {
   EXPECT_EQ(notifier->Counts().at("ops").pending, 1U);
 }
 
+TEST_F(NotifierTest, OfAJobThatIsGoneNothingIsDeliveredAnyMore) {
+  Begin();
+  ops->Hold(true);
+  ops->FailTimes(-1);
+  notifier->Start();
+  for (const char* id : {"1", "2"}) Add(id, "ops");
+  ops->WaitBegun(1);
+  notifier->Add({.id = "other", .job = JobId(2), .target = "ops", .body = "{}", .created = {}});
+  notifier->Drop(JobId(1));
+  WaitSettled(1);
+  EXPECT_THAT(settled, UnorderedElementsAre("2"));
+  ops->Hold(false);
+  WaitSettled(2);
+  EXPECT_THAT(settled, UnorderedElementsAre("1", "2")) << "what was under way is not tried again";
+  ops->FailTimes(0);
+  WaitSettled(3);
+  const auto begun = ops->WaitBegun(2);
+  EXPECT_EQ(std::count(begun.begin(), begun.end(), "1"), 1);
+  EXPECT_EQ(std::count(begun.begin(), begun.end(), "2"), 0);
+}
+
 TEST_F(NotifierTest, AnEndSettlesNothingThatWasNotDelivered) {
   Begin();
   ops->Hold(true);

@@ -55,7 +55,10 @@ void SpreadUsage(std::span<const StartUse> starts, WallTime now, const v1::ListU
   for (size_t begin = 0; begin < starts.size();) {
     size_t end = begin;
     double whole = 0;
-    for (; end < starts.size() && starts[end].job == starts[begin].job; ++end)
+    const auto its_own = [&](const StartUse& start) {
+      return start.job == starts[begin].job && start.job != JobId();
+    };
+    for (; end == begin || (end < starts.size() && its_own(starts[end])); ++end)
       whole += WeightOf(starts[end], starts[end].started_us, EndOf(starts[end], now));
     const auto its = starts.subspan(begin, end - begin);
     const Tally taken = TakenBy(its, now);

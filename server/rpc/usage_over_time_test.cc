@@ -49,6 +49,14 @@ TEST(UsageOverTime, LargerStartsTookMore) {
   EXPECT_THAT(usage.owners(0).device_hours(), ElementsAre(DoubleNear(8, 1e-9), DoubleNear(16, 1e-9)));
 }
 
+TEST(UsageOverTime, OfDeletedJobsEachStartIsItsOwn) {
+  const auto out = Spread(
+      {Start(0, "ada", 6, 18, 24), Start(0, "ada", 2, 32, 34), Start(0, "bob", 3, 24, 27)}, {0, 24, 48});
+  ASSERT_EQ(out.owners_size(), 2);
+  EXPECT_THAT(out.owners(0).device_hours(), ElementsAre(6, 2));
+  EXPECT_THAT(out.owners(1).device_hours(), ElementsAre(0, 3));
+}
+
 TEST(UsageOverTime, WhatIsOutsideIsLeftOutAndWhatRunsLastsUntilNow) {
   const auto usage = Spread(
       {Start(1, "ada", 10, 20, 30), Start(2, "lena", 4, 96, 0), Start(3, "old", 5, 1, 6)}, {24, 48, 98});

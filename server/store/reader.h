@@ -84,7 +84,7 @@ struct NodeRunRow {
 
 /// A start of a job, and what the job took over all of its starts.
 struct StartUse {
-  JobId job;
+  JobId job;  ///< JobId() for one that was deleted, of which each start stands for itself
   std::string owner;
   double device_seconds = 0;  ///< of the job
   double cost = 0;            ///< of the job

@@ -41,6 +41,10 @@ constexpr const char* kStartsSql =
     "WHERE (j.ended_us = 0 OR (j.device_seconds > 0 AND j.ended_us > ?1)) "
     "GROUP BY j.id, e.generation HAVING started IS NOT NULL ORDER BY j.id, e.generation";
 
+/// The same of jobs that were deleted.
+constexpr const char* kStartsOfDeletedSql =
+    "SELECT 0, owner, device_seconds, cost, started_us, ended_us, 1 FROM use_of_deleted WHERE ended_us > ?1";
+
 }  // namespace
 
 Result<std::vector<StoredDecision>> Reader::Decisions(const DecisionFilter& filter) {
@@ -101,19 +105,21 @@ Result<std::vector<NodeRunRow>> Reader::NodeRuns(const NodeId& node, size_t most
 
 Result<std::vector<StartUse>> Reader::Starts(int64_t since_us) {
   return state_.Guard([&] {
-    auto& query = state_.Prepare(kStartsSql);
-    BindAll(query, 1, since_us);
     std::vector<StartUse> out;
-    while (query.executeStep()) {
-      out.push_back({.job = JobId(Unsigned(query.getColumn(0))),
-                     .owner = query.getColumn(1).getString(),
-                     .device_seconds = query.getColumn(2).getDouble(),
-                     .cost = query.getColumn(3).getDouble(),
-                     .started_us = query.getColumn(4).getInt64(),
-                     .ended_us = query.getColumn(5).getInt64(),
-                     .ranks = query.getColumn(6).getUInt()});
+    for (const char* sql : {kStartsSql, kStartsOfDeletedSql}) {
+      auto& query = state_.Prepare(sql);
+      BindAll(query, 1, since_us);
+      while (query.executeStep()) {
+        out.push_back({.job = JobId(Unsigned(query.getColumn(0))),
+                       .owner = query.getColumn(1).getString(),
+                       .device_seconds = query.getColumn(2).getDouble(),
+                       .cost = query.getColumn(3).getDouble(),
+                       .started_us = query.getColumn(4).getInt64(),
+                       .ended_us = query.getColumn(5).getInt64(),
+                       .ranks = query.getColumn(6).getUInt()});
+      }
+      query.reset();
     }
-    query.reset();
     return out;
   });
 }

@@ -3,6 +3,28 @@
 
 /// The part of state.db's writing by which jobs go.
 namespace imgd {
+namespace {
+
+/// A job's use by its starts, each by its length and its ranks, as rpc/usage_over_time.cc lays it out.
+constexpr const char* kKeepUseSql =
+    "INSERT INTO use_of_deleted SELECT owner, device_seconds * weight / whole, cost * weight / whole, "
+    "started, "
+    "ended FROM (SELECT *, sum(weight) OVER () AS whole FROM (SELECT *, (ended - started) * max(ranks, 1) AS "
+    "weight FROM (SELECT j.owner, j.device_seconds, j.cost, "
+    "min(e.time_us) FILTER (WHERE e.to_state = 2) AS started, "
+    "min(e.time_us) FILTER (WHERE e.from_state IN (2, 3, 4) AND e.to_state NOT IN (2, 3, 4)) AS ended, "
+    "(SELECT coalesce(sum(p.ranks), 0) FROM placements p WHERE p.job = j.id AND p.generation = e.generation) "
+    "AS "
+    "ranks "
+    "FROM jobs j JOIN job_events e ON e.job = j.id WHERE j.id = ?1 AND j.device_seconds > 0 "
+    "GROUP BY e.generation) WHERE ended > started)) WHERE whole > 0";
+
+/// As far back as use by day is asked for (kMostEdges of rpc/usage_over_time.cc).
+constexpr const char* kDropOldUseSql =
+    "DELETE FROM use_of_deleted WHERE ended_us < (SELECT max(ended_us) FROM use_of_deleted) - "
+    "401 * 86400000000";
+
+}  // namespace
 
 void StateStore::DeleteJob(JobId job) {
   batch_->Write([job](Database& database) {
@@ -21,6 +43,8 @@ void StateStore::DeleteJob(JobId job) {
         "DELETE FROM sweeps WHERE id = (SELECT sweep FROM jobs WHERE id = ?1 AND sweep <> 0) AND NOT EXISTS "
         "(SELECT 1 FROM jobs WHERE sweep = sweeps.id AND id <> ?1)",
         id);
+    RunSql(database, kKeepUseSql, id);
+    RunSql(database, kDropOldUseSql);
     RunSql(database, "DELETE FROM jobs WHERE id = ?", id);
     for (const char* table : {"job_files", "job_events", "checkpoints", "idempotency_keys", "event_streams",
                               "placements", "decisions", "notices", "job_notify"})

@@ -203,6 +203,13 @@ TEST_F(ApiTest, EachRouteNeedsItsScope) {
   EXPECT_EQ(Ask("GET", "/openapi.json").status, 200);
 }
 
+TEST_F(ApiTest, WhoLogsOutLeavesNeitherCookieNorPicturesInTheBrowser) {
+  const auto left = Ask("DELETE", "/session", "", "");
+  EXPECT_EQ(left.status, 200);
+  EXPECT_THAT(left.head, HasSubstr("Max-Age=0"));
+  EXPECT_THAT(left.head, HasSubstr("Clear-Site-Data: \"cache\"\r\n"));
+}
+
 TEST(Routes, ThoseThatAreNoCallsOfGrpcHaveTheScopesThatAreWrittenHere) {
   const std::map<std::string, std::string> written = {
       {"GET /healthz", ""},

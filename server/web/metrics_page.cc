@@ -82,6 +82,9 @@ void AddJobs(const EngineFigures& figures, MetricFamilies& families) {
   const EngineCounts& counts = figures.counts;
   families.Begin("imgd_jobs", MetricType::Gauge, "Jobs that have not ended, by state.");
   AddBy("state", figures.census.jobs, families);
+  families.Begin("imgd_jobs_held_back", MetricType::Gauge,
+                 "Queued jobs that wait for other jobs, a time or a place in their sweep, not for devices.");
+  families.Add({}, figures.census.held_back);
   families.Begin("imgd_jobs_submitted_total", MetricType::Counter, "Jobs submitted since imgd began.");
   families.Add({}, counts.jobs_submitted);
   families.Begin("imgd_jobs_ended_total", MetricType::Counter, "Jobs that have ended since then, by how.");

@@ -135,7 +135,7 @@ TEST_F(MetricsPageTest, ShowsTheClusterAndTheCalls) {
   EXPECT_THAT(page.head, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
   const std::string cluster = fmt::format("cluster=\"{}\"", agent.welcome().cluster_id());
   for (const std::string line :
-       {"imgd_jobs{state=\"queued\"} 1\n", "imgd_jobs{state=\"running\"} 0\n",
+       {"imgd_jobs{state=\"queued\"} 1\n", "imgd_jobs{state=\"running\"} 0\n", "imgd_jobs_held_back 0\n",
         "imgd_jobs_submitted_total 1\n", "imgd_agents{state=\"ready\"} 1\n", "imgd_nodes_lost_total 0\n",
         "imgd_devices{kind=\"cpu\",use=\"idle\"} 2\n", "imgd_devices{kind=\"gpu\",use=\"allocated\"} 0\n",
         "imgd_store_failing 0\n", "imgd_rpc_seconds_count{method=\"JobService.SubmitJob\",code=\"OK\"} 1\n",

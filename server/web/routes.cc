@@ -41,13 +41,15 @@ Handler BeginSession(Engine* engine, BrowserSessions* sessions) {
   };
 }
 
-/// Also for those who have none, or one that is over: the browser forgets its cookie.
+/// Also for those who have none, or one that is over: the browser forgets its cookie, and the pictures and
+/// pages that it keeps. Not what it stores: other tabs learn of the log-out by that.
 Handler EndSession(Engine* engine, BrowserSessions* sessions, ReadPool* pool) {
   return [engine, sessions, pool](const Request& request, const Answer& answer) {
     const bool posted = pool->TryPost([engine, sessions, answer, cookie = request.cookie](Reader&) {
       const auto ended = sessions->End(*engine->View()->tokens, cookie);
       Response response = ended ? Response{.body = "{}"} : ErrorResponse(ended.error());
       response.headers.emplace_back("Set-Cookie", CookieOf("", "; Max-Age=0"));
+      response.headers.emplace_back("Clear-Site-Data", "\"cache\"");
       answer(std::move(response));
     });
     if (!posted)

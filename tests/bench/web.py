@@ -1,8 +1,8 @@
 """`./run bench web`: what 2,000 listeners cost imgd, how long charts of 10^8 points, a list of 10,000 jobs and a search
 in a log of 1 GB take, pages in Chromium, and the size of these.
 
-usage: web.py [--listeners N] [--runs N] [--chart-runs N] [--reports N] [--jobs N] [--log-bytes N]
-              [--only pages|charts|listeners|jobs|logs|size]
+usage: web.py [--listeners N] [--runs N] [--chart-runs N] [--reports N] [--long-runs N] [--long-reports N] [--jobs N]
+              [--log-bytes N] [--only pages|charts|listeners|jobs|logs|size]
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Daemon:
     def __init__(self, root: Path, tls: bool = False) -> None:
         self.port, self.web = free_port(), free_port()
         self.ca = root / "imgd/ca.crt" if tls else None
+        self.base = f"http{'s' if tls else ''}://127.0.0.1:{self.web}"
         self.process = subprocess.Popen(
             [BIN / "imgd", "--listen", f"127.0.0.1:{self.port}", "--web-listen", f"127.0.0.1:{self.web}",
              *([] if tls else ["--web-plain-http"]), "--state-dir", root / "imgd"],
@@ -159,6 +160,7 @@ class Charts:
     """metrics.db is made once for all passes."""
 
     def __init__(self, runs: int, reports: int) -> None:
+        self.reports = reports
         self.figures: list[dict[str, Any]] = []
         for _ in range(3):
             with tempfile.TemporaryDirectory(dir=os.environ.get("IMGD_BENCH_DIR")) as root:
@@ -168,7 +170,7 @@ class Charts:
             print(f"  {done.stdout.strip()}", flush=True)
 
     def cases(self) -> list[Case]:
-        points = f"{self.figures[0]['points']:,} points"
+        points = f"{self.figures[0]['points']:,} points in runs of {self.reports:,} reports"
         out = [Case(f"{points}: {what}, slowest of 50", "ms", "lower",
                     {"imgd": functools.partial(self.next, [f["queries"][what]["slowest_ms"] for f in self.figures])},
                     "at most 100")
@@ -203,37 +205,38 @@ def page_goal(what: str) -> str:
 
 def pages(runs: int, reports: int, jobs: int) -> list[Case]:
     """Times in Chromium, of jobs with long curves, which are written into metrics.db while imgd is down, and of another
-    imgd's table of many jobs."""
+    imgd's table of many jobs; both serve HTTPS, as imgd does where nothing else was asked for."""
     dist = os.environ.get("IMGD_WEB_OUT", str(BIN.parent / "web/dist"))
     deps = Path(os.environ.get("IMGD_DEPS", ROOT / ".deps"))
-    with tempfile.TemporaryDirectory(dir=os.environ.get("IMGD_BENCH_DIR")) as text, job_table(jobs) as table:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("IMGD_BENCH_DIR")) as text, job_table(jobs, tls=True) as table:
         root = Path(text)
-        daemon = Daemon(root)
+        daemon = Daemon(root, tls=True)
         for number in range(runs):
             report_job(daemon, number)
         daemon.end()
         subprocess.run([BIN / "history_bench", root / "imgd", str(runs), str(reports)], check=True,
                        stdout=subprocess.DEVNULL)  # fmt: skip
-        daemon = Daemon(root)
+        daemon = Daemon(root, tls=True)
         try:
             done = subprocess.run(
-                [deps / "node/bin/node", ROOT / "web/dev/times.ts", f"http://127.0.0.1:{daemon.web}", str(runs),
-                 f"http://127.0.0.1:{table.port}", str(jobs)],
+                [deps / "node/bin/node", ROOT / "web/dev/times.ts", daemon.base, str(runs), table.base, str(jobs)],
                 check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "IMGD_WEB_OUT": dist})  # fmt: skip
         finally:
             daemon.end()
     times: dict[str, list[float]] = json.loads(done.stdout)
     long = f"{reports:,} points a run: "
-    return [Case(f"Chromium: {long if 'run' in what or 'chart' in what else ''}{what}", "ms", "lower",
+    return [Case(f"Chromium by HTTPS: {long if 'run' in what or 'chart' in what else ''}{what}", "ms", "lower",
                  {"imgd": functools.partial(Charts.next, values)}, page_goal(what))
             for what, values in times.items()]  # fmt: skip
 
 
 def size() -> list[Case]:
-    """As the build measures it, which refuses more: each file by gzip's best."""
-    dist = Path(os.environ.get("IMGD_WEB_OUT", str(BIN.parent / "web/dist")))
-    kilobytes = sum(len(gzip.compress(file.read_bytes(), 9)) for file in dist.rglob("*") if file.is_file()) / 1000
-    return [Case("the dashboard, compressed", "KB", "lower", {"imgd": lambda: kilobytes}, "at most 100", passes=1)]
+    """As the build measures it, which refuses more: each file by gzip's best (web/embed.ts)."""
+    embedded = [Path(os.environ.get("IMGD_WEB_OUT", str(BIN.parent / "web/dist"))), ROOT / "docs/runbooks"]
+    files = [file for folder in embedded for file in folder.rglob("*") if file.is_file()]
+    kilobytes = sum(len(gzip.compress(file.read_bytes(), 9)) for file in files) / 1000
+    return [Case("the dashboard with its runbooks, compressed", "KB", "lower", {"imgd": lambda: kilobytes}, "at most 100",
+                 passes=1)]  # fmt: skip
 
 
 MANY = """\
@@ -248,9 +251,8 @@ sweep:
 class JobTable:
     """A queue of many jobs, listed as the dashboard does it: pages of 1,000, one after the other."""
 
-    def __init__(self, port: int, count: int) -> None:
-        self.port, self.count = port, count
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    def __init__(self, daemon: Daemon, count: int) -> None:
+        self.base, self.connection, self.count = daemon.base, daemon.connection, count
 
     def page(self, token: str = "") -> tuple[list[Any], str]:
         self.connection.request("GET", f"/api/v1/jobs?page_size=1000&page_token={token}")
@@ -280,15 +282,15 @@ class JobTable:
 
 
 @contextlib.contextmanager
-def job_table(count: int) -> Iterator[JobTable]:
+def job_table(count: int, tls: bool = False) -> Iterator[JobTable]:
     with tempfile.TemporaryDirectory() as text:
         root = Path(text)
-        daemon = Daemon(root)
+        daemon = Daemon(root, tls)
         try:
             (root / "many.yaml").write_text(MANY.format(count=count))
             subprocess.run([BIN / "imgcli", "--server", f"127.0.0.1:{daemon.port}", "submit", root / "many.yaml"],
                            check=True, stdout=subprocess.DEVNULL)  # fmt: skip
-            yield JobTable(daemon.web, count)
+            yield JobTable(daemon, count)
         finally:
             daemon.end()
 
@@ -314,6 +316,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--chart-runs", type=int, default=50)  # of 23 figures: more than 10^8 points
     parser.add_argument("--reports", type=int, default=100_000)
+    parser.add_argument("--long-runs", type=int, default=5)
+    parser.add_argument("--long-reports", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--log-bytes", type=int, default=1_000_000_000)
     parser.add_argument("--only", choices=["pages", "charts", "listeners", "jobs", "logs", "size"])
@@ -324,6 +328,7 @@ def main() -> None:
     cases = listeners(arguments.listeners) if only in (None, "listeners") else []
     if only in (None, "charts"):
         cases += Charts(arguments.chart_runs, arguments.reports).cases()
+        cases += Charts(arguments.long_runs, arguments.long_reports).cases()
     if only in (None, "pages"):
         cases += pages(arguments.runs, arguments.reports, arguments.jobs)
     if only in (None, "size"):

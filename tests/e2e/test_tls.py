@@ -358,6 +358,7 @@ def test_a_browsers_session_is_a_cookie_that_other_pages_cannot_use(secure: Clus
         assert ask(*log_out).endswith("403")
         left = ask("-H", "X-Imgd-Csrf: 1", *log_out)
         assert left.endswith("200") and "Max-Age=0" in left
+        assert 'Clear-Site-Data: "cache"' in left, "pictures of data sets don't stay in the browser"
         wait_for("the stream to end", lambda: leaving.poll() is not None, 10)
         assert ask(*session, f"{base}/jobs").endswith("401"), "though somebody kept a copy"
         assert staying.poll() is None

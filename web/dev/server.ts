@@ -89,6 +89,7 @@ export class DevServer {
       if (request.method === 'DELETE') {
         this.#session = randomUUID();
         this.hub.drop();
+        response.setHeader('clear-site-data', '"cache"');
         return send(response, 200, {});
       }
       response.setHeader('set-cookie', `${cookie}; Path=/; Secure; HttpOnly; SameSite=Strict`);

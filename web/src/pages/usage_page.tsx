@@ -93,7 +93,7 @@ function ByDay({ unit, text }: { unit: 'cost' | 'hours'; text: (value: number) =
     <figure class="chart panel" aria-label="By day">
       <header>
         <h2>By day</h2>
-        <span class="muted">the last {found.days.length}, of the jobs that imgd keeps</span>
+        <span class="muted">the last {found.days.length}, with jobs that are deleted</span>
         <span class="grow" />
         {total > 0 && (
           <button

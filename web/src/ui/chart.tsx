@@ -105,6 +105,7 @@ export function Chart(props: Props) {
   const at = cursor ?? data[0]!.length - 1;
   const shown = series.map((one, i) => ({ ...one, value: valueAt(data[i + 1]!, at) }));
   const xText = axisText(axis, data[0]![at] ?? Number.NaN, elapsed);
+  const mark = nearMark(marks, data[0] as number[], cursor);
   return (
     <figure class="chart panel" aria-label={title}>
       <header>
@@ -135,7 +136,7 @@ export function Chart(props: Props) {
         class="plot"
         role="img"
         tabIndex={0}
-        aria-label={summary(title, shown, format, xText)}
+        aria-label={summary(title, shown, format, xText, mark)}
         hidden={table}
         onKeyDown={(event) => {
           if (plot.current && steer(plot.current, event.key, event.shiftKey, latest.current.onZoom))
@@ -162,7 +163,11 @@ export function Chart(props: Props) {
               {one.label} <b>{one.value === null ? '–' : format(one.value)}</b>
             </span>
           ))}
-        {nearMark(marks, data[0] as number[], cursor)}
+        {mark && (
+          <span class={mark.tone}>
+            {MARK_TONES[mark.tone].sign} {mark.text}
+          </span>
+        )}
       </div>
     </figure>
   );
@@ -232,24 +237,20 @@ function summary(
   shown: readonly { kind: string; label: string; value: number | null }[],
   format: (v: number) => string,
   x: string,
+  mark: Mark | undefined,
 ): string {
   const values = shown.filter((one) => one.kind === 'line' || one.kind === 'dots');
   const said = values
     .map((one) => `${one.label} ${one.value === null ? 'none' : format(one.value)}`)
     .join(', ');
-  return `Chart: ${title}. At ${x}: ${said}. The button before it shows a table; the keys left, right, + and 0 move and zoom.`;
+  const marked = mark ? ` ${MARK_TONES[mark.tone].text}: ${mark.text}.` : '';
+  return `Chart: ${title}. At ${x}: ${said}.${marked} The button before it shows a table; the keys left, right, + and 0 move and zoom.`;
 }
 
-function nearMark(marks: readonly Mark[], xs: readonly number[], cursor: number | null) {
+function nearMark(marks: readonly Mark[], xs: readonly number[], cursor: number | null): Mark | undefined {
   const x = cursor === null ? undefined : xs[cursor];
-  if (x === undefined || xs.length < 2) return null;
-  const reach = (xs[xs.length - 1]! - xs[0]!) / 80;
-  const mark = markAt(marks, x, reach);
-  return mark ? (
-    <span class={mark.tone}>
-      {MARK_TONES[mark.tone].sign} {mark.text}
-    </span>
-  ) : null;
+  if (x === undefined || xs.length < 2) return undefined;
+  return markAt(marks, x, (xs[xs.length - 1]! - xs[0]!) / 80);
 }
 
 const MOST_ROWS = 200;
