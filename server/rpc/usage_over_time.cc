@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "server/core/budgets.h"
+
 namespace imgd {
 namespace {
 

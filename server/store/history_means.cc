@@ -1,5 +1,6 @@
 #include "server/store/history_means.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -48,6 +49,14 @@ Status Advance(HistoryValues& values, uint64_t from, uint64_t to, double weight,
   return values.Each(from, to, [&smoother](double value) { smoother.Add(value); });
 }
 
+/// Each so-many-th point can be read up to, without reading more than `most` values.
+size_t StrideOf(uint64_t values, size_t points, double weight, uint64_t most) {
+  if (values <= most) return 1;
+  const uint64_t each = ReachOf(weight) + kPieceValues;  // pieces are read whole
+  const size_t places = std::max<uint64_t>(most / each, 2);
+  return (points + places - 1) / places;
+}
+
 }  // namespace
 
 Result<std::optional<double>> MeanOf(HistoryValues& values) {
@@ -61,14 +70,25 @@ Result<std::optional<double>> MeanOf(HistoryValues& values) {
   return numbers == 0 ? std::optional<double>() : sum / static_cast<double>(numbers);
 }
 
-Status Smooth(HistoryValues& before, HistoryValues& values, double weight, std::vector<CurvePoint>& points) {
+Status Smooth(HistoryValues& before, HistoryValues& values, double weight, uint64_t most,
+              std::vector<CurvePoint>& points) {
   Smoother smoother(weight);
   IMGD_TRY(Advance(before, 0, before.size(), weight, smoother));
+  const size_t stride = StrideOf(values.size(), points.size(), weight, most);
+  uint64_t known = 0;  // values that the smoother has had
   uint64_t next = 0;
-  for (auto& point : points) {
-    IMGD_TRY(Advance(values, next, next + point.count, weight, smoother));
-    next += point.count;
-    point.smooth = smoother.Value();
+  size_t last = 0;  // point of these
+  for (size_t i = 0; i < points.size(); ++i) {
+    next += points[i].count;
+    if (i % stride != 0 && i + 1 != points.size()) continue;
+    IMGD_TRY(Advance(values, known, next, weight, smoother));
+    known = next;
+    points[i].smooth = smoother.Value();
+    for (size_t between = last + 1; between < i; ++between) {
+      const double share = static_cast<double>(between - last) / static_cast<double>(i - last);
+      points[between].smooth = std::lerp(*points[last].smooth, *points[i].smooth, share);
+    }
+    last = i;
   }
   return {};
 }

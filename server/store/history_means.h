@@ -8,10 +8,15 @@ namespace imgd {
 /// The mean of all the values that are numbers, where there is one. Throws and fails as the columns do.
 Result<std::optional<double>> MeanOf(HistoryValues& values);
 
+/// Values that are read to smooth the figures of a query, of all of them together: some 70 ms.
+inline constexpr uint64_t kMostSmoothed = 1'500'000;
+
 /// Puts into each point the exponentially weighted mean of all the values up to its last one, those of
 /// `before` first; the points stand for `values`, in order. `weight`, above 0 and below 1, is what a value
 /// weighs against the next. Where points are far apart it reads only what still counts: values that together
-/// weigh a part in 10^18 are left out. Throws and fails as the columns do.
-Status Smooth(HistoryValues& before, HistoryValues& values, double weight, std::vector<CurvePoint>& points);
+/// weigh a part in 10^18 are left out. Where there are more than `most` values, so many points have theirs as
+/// are read for that, and the others lie on straight lines between them. Throws and fails as the columns do.
+Status Smooth(HistoryValues& before, HistoryValues& values, double weight, uint64_t most,
+              std::vector<CurvePoint>& points);
 
 }  // namespace imgd

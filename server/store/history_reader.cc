@@ -145,14 +145,14 @@ HistoryValues ValuesOf(Database& database, JobId job, const std::vector<Stretch>
 
 /// Puts the smoothed values into the curve's points, and the mean into the curve.
 Status AddMeans(Database& database, JobId job, const std::vector<Stretch>& stretches, Figure figure,
-                const CurveQuery& query, Curve& curve) {
+                const CurveQuery& query, uint64_t most_smoothed, Curve& curve) {
   HistoryValues values = ValuesOf(database, job, stretches, figure, Which::kWithin);
   if (query.mean) {
     IMGD_ASSIGN(curve.mean, MeanOf(values));
   }
   if (!(query.smooth > 0)) return {};
   HistoryValues before = ValuesOf(database, job, stretches, figure, Which::kBefore);
-  return Smooth(before, values, query.smooth, curve.points);
+  return Smooth(before, values, query.smooth, most_smoothed, curve.points);
 }
 
 /// A GPU may well do nothing; the other figures are 0 where they are not reported.
@@ -187,7 +187,8 @@ Result<std::vector<Curve>> StepCurves(Database& database, JobId job, const Curve
     IMGD_ASSIGN(const auto entries, Entries(database, job, stretches, figure, level));
     Curve& curve = out.emplace_back(Curve{std::string(name), Points(x, entries, width), std::nullopt});
     for (auto& point : curve.points) point.x = FromStored(point.x, query);
-    if (query.smooth > 0 || query.mean) IMGD_TRY(AddMeans(database, job, stretches, figure, query, curve));
+    if (query.smooth > 0 || query.mean)
+      IMGD_TRY(AddMeans(database, job, stretches, figure, query, kMostSmoothed / wanted.size(), curve));
   }
   return out;
 }

@@ -11,6 +11,7 @@
 
 #include "imgd/v1/trainer.pb.h"
 #include "server/store/history_codec.h"
+#include "server/store/history_means.h"
 #include "server/store/history_reader.h"
 #include "server/store/metrics_store.h"
 
@@ -367,6 +368,32 @@ TEST_F(HistoryTest, OfALongRunSmoothingReadsWhatStillCountsAndNoMore) {
   const auto after = Loss(1, query);
   ASSERT_THAT(after, SizeIs(2));
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(after[i].smooth, before[i].smooth) << i;
+}
+
+TEST_F(HistoryTest, WhereTooMuchIsToBeReadSomePointsAreSmoothedAndTheOthersLieBetween) {
+  constexpr uint64_t kReports = 40'960;
+  Report(1, 1, 1, kReports);
+  auto database = Database::OpenForReading(folder / "metrics.db");
+  ASSERT_TRUE(database.has_value());
+  const std::vector<StepReport> none;
+  const auto smooth = [&](uint64_t most) {
+    HistoryValues before;
+    HistoryValues values;
+    values.Add(HistoryColumn(*database, JobId(1), Generation(1), Figure::kLoss, kReports), 0, kReports, none);
+    std::vector<CurvePoint> points(80, CurvePoint{.count = 512});
+    const auto done = Smooth(before, values, 0.6, most, points);
+    EXPECT_TRUE(done.has_value());
+    return points;
+  };
+  const auto all = smooth(kReports);
+  // A place costs what still counts, 82 values, and a piece of 512.
+  const auto some = smooth(10 * (82 + 512));
+  for (size_t i = 0; i < all.size(); i += 8) {
+    EXPECT_NEAR(*some[i].smooth, *all[i].smooth, 1e-9) << i;
+    if (i + 8 == all.size()) continue;
+    EXPECT_NEAR(*some[i + 2].smooth, *all[i].smooth * 0.75 + *all[i + 8].smooth * 0.25, 1e-9) << i;
+  }
+  EXPECT_NEAR(*some.back().smooth, *all.back().smooth, 1e-9);
 }
 
 TEST_F(HistoryTest, TheMeanIsOfEveryReport) {

@@ -103,8 +103,8 @@ async function linesOfALog(page: Page, canned: string, job: string): Promise<voi
   }
 }
 
-/** The public key of a server, as Chromium names those that it is to trust: where it only lets a certificate pass it caches
- * nothing. */
+/** The public key of a server, as Chromium names those that it is to trust: where it only lets a certificate pass it does not
+ * cache all. */
 async function keyOf(url: string): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect({ host: hostname, port: Number(port), rejectUnauthorized: false });
