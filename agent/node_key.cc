@@ -231,6 +231,7 @@ Status NodeKey::Enrol(const std::string& ca_sha256, v1::EnrolRequest request) {
   tls_.key = key;
   request.set_node(options_.node);
   request.set_agent_id(options_.agent_id);
+  request.set_time_us(clock_->Wall().micros);
   IMGD_ASSIGN(*request.mutable_request_pem(), tls::MakeRequest(key));
   v1::EnrolResponse response;
   IMGD_TRY(Ask(ca, [&](auto& stub, auto& context) { return stub.Enrol(&context, request, &response); }));
@@ -248,6 +249,7 @@ Status NodeKey::TryRenewal() {
 Result<v1::RenewResponse> NodeKey::AskForRenewal() {
   v1::RenewRequest request;
   request.set_node(options_.node);
+  request.set_time_us(clock_->Wall().micros);
   IMGD_ASSIGN(*request.mutable_request_pem(), tls::MakeRequest(tls_.key));
   v1::RenewResponse response;
   IMGD_TRY(Ask(tls_.ca, [&](auto& stub, auto& context) { return stub.Renew(&context, request, &response); }));

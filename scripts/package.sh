@@ -108,7 +108,8 @@ stage_texts() {
   cp deploy/systemd/imgagent-users.conf "$dir/systemd/"
   cp deploy/demo/job.yaml deploy/nginx/imgd-shards.conf deploy/systemd/imgcli-prune.* "$dir/examples/"
   cp README.md ARCHITECTURE.md CHANGELOG.md "$dir/texts/"
-  cp -r docs "$dir/"
+  # Beside each other, as the documents name what is in deploy/.
+  cp -r docs deploy "$dir/"
   [[ ! -d deploy/grafana ]] || { mkdir -p "$dir/grafana" && cp -r deploy/grafana/* "$dir/grafana/"; }
   [[ ! -d deploy/grafana || ! -d deploy/prometheus ]] || cp -r deploy/prometheus "$dir/grafana/"
 }

@@ -8,15 +8,35 @@ libraries_of() {
     | grep -v -e "^$DEPS/" -e "/site-packages/" -e '/\(libc\|libm\|libdl\|librt\|libpthread\|libresolv\|libstdc++\|libgcc_s\)\.so\.'
 }
 
-# stage_tree DIR: bin, lib/imgd, etc, share and the documents.
+# stage_licences DIR LIBRARY...: of Debian's packages that have these libraries, or whose headers were compiled in, and of the
+# dashboard's packages; and what these texts refer to.
+stage_licences() {
+  local dir=$1 name
+  mkdir -p "$dir/common-licenses"
+  {
+    for name in "${@:2}"; do dpkg-query -S "*/$(uname -m)-linux-gnu/$(basename "$(realpath "$name")")"; done
+    awk '$1 == "build" && $2 ~ /-dev/ && $2 !~ /gtest|gmock/ {gsub(/\|/, "\n", $2); print $2}' deps/apt.txt
+  } | cut -d: -f1 | sort -u | while read -r name; do
+    [[ ! -f /usr/share/doc/$name/copyright ]] || install -m 644 "/usr/share/doc/$name/copyright" "$dir/$name.txt"
+  done
+  sed -n '/"dependencies"/,/}/s/^ *"\([^"]*\)": "[0-9].*/\1/p' web/package.json | while read -r name; do
+    install -m 644 "$DEPS/web/node_modules/$name/LICENSE" "$dir/$name.txt"
+  done
+  grep -oh '/usr/share/common-licenses/[A-Za-z0-9.-]*[A-Za-z0-9]' "$dir"/*.txt | sort -u | while read -r name; do
+    [[ ! -f $name ]] || install -m 644 "$name" "$dir/common-licenses/"
+  done
+}
+
+# stage_tree DIR: bin, lib/imgd, etc, share, the documents, and deploy/ beside them.
 stage_tree() {
-  local dir=$1 shared=$1/lib/imgd/shared file path
+  local dir=$1 shared=$1/lib/imgd/shared file path libraries
   stage_programs "$dir/bin"
   mkdir -p "$shared" "$dir/share"
   [[ ! -f $dir/bin/libimgtrain_cuda.so ]] || mv "$dir/bin/libimgtrain_cuda.so" "$dir/lib/imgd/"
   local packed=("$dir"/bin/*)
   [[ ! -f $dir/lib/imgd/libimgtrain_cuda.so ]] || packed+=("$dir/lib/imgd/libimgtrain_cuda.so")
-  libraries_of "${packed[@]}" | while read -r file; do
+  mapfile -t libraries < <(libraries_of "${packed[@]}")
+  for file in "${libraries[@]}"; do
     install -m 644 "$(realpath "$file")" "$shared/$(basename "$file")"
     # shellcheck disable=SC2016 # $ORIGIN is the loader's
     patchelf --set-rpath '$ORIGIN' "$shared/$(basename "$file")"
@@ -28,11 +48,11 @@ stage_tree() {
     path+=:$(patchelf --print-rpath "$file")
     patchelf --set-rpath "${path%:}" "$file"
   done
-  mv "$STAGE/etc" "$STAGE/docs" "$dir/"
+  mv "$STAGE/etc" "$STAGE/docs" "$STAGE/deploy" "$dir/"
   mv "$STAGE"/texts/* "$dir/"
-  mv "$STAGE/man" "$STAGE/completion" "$STAGE/examples" "$dir/share/"
-  mkdir -p "$dir/share/systemd"
-  cp deploy/systemd/*.service "$dir/share/systemd/"
+  cp LICENSE "$dir/"
+  mv "$STAGE/man" "$STAGE/completion" "$dir/share/"
+  stage_licences "$dir/share/licences" "${libraries[@]}"
 }
 
 make_tarball() {

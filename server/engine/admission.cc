@@ -64,14 +64,18 @@ bool HasLapsed(const Admissions& admissions, const InstanceRecord& record, WallT
   return record.leave == InstanceLeave::kUsed && (key == nullptr || !MayStillRenew(*key, now));
 }
 
+std::string DateText(WallTime time) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
+                     fmt::gmtime(static_cast<std::time_t>(time.micros / 1'000'000)));
+}
+
 Status CheckAge(const InstanceClaim& claim, WallTime now) {
   const Duration age = std::chrono::microseconds(now.micros - claim.instance.started.micros);
   if (claim.most_age == Duration::zero() || age <= claim.most_age) return {};
   // Without its age, so that it is the same text each time.
-  const auto started = static_cast<std::time_t>(claim.instance.started.micros / 1'000'000);
-  return Refuse(fmt::format("the EC2 instance {} was started at {:%Y-%m-%d %H:%M:%S} UTC, and what EC2 says "
-                            "of it is good for {} (ec2_join.max_age)",
-                            claim.instance.id, fmt::gmtime(started), TimeText(claim.most_age)),
+  return Refuse(fmt::format("the EC2 instance {} was started at {}, and what EC2 says of it is good for {} "
+                            "(ec2_join.max_age)",
+                            claim.instance.id, DateText(claim.instance.started), TimeText(claim.most_age)),
                 "stop it and start it again; or let it in by a token (imgcli node join-token)");
 }
 
@@ -178,6 +182,18 @@ Result<NodeKeyRecord> Renew(const Admissions& admissions, const JoinOrder& order
   }
   key.expires = order.expires;
   return key;
+}
+
+Status CheckNodeTime(const JoinOrder& order, WallTime now) {
+  const WallTime there = order.node_time;
+  const int64_t backdated = std::chrono::duration_cast<std::chrono::microseconds>(tls::kBackdated).count();
+  if (there.micros == 0 || (now.micros - backdated <= there.micros && there < order.expires)) return {};
+  return tl::unexpected(
+      Error{.code = ErrorCode::kFailedPrecondition,
+            .message = fmt::format("the node's clock says {} and imgd's {}: by the node's, a certificate "
+                                   "that is made now is not good",
+                                   DateText(there), DateText(now)),
+            .hint = "run NTP (chrony, systemd-timesyncd) on the node and on imgd's machine"});
 }
 
 Status MayConnect(const Admissions& admissions, const std::string& node, const std::string& key_hash) {

@@ -34,6 +34,7 @@ struct JoinOrder {
   std::string key_hash;                     ///< of the key that signed its request
   std::string address;                      ///< where it calls from
   WallTime expires;                         ///< of the certificate that it would get
+  WallTime node_time = {};                  ///< by the node's clock; zero where it does not say
   std::optional<InstanceClaim> claim = {};  ///< in place of the token
 
   bool IsFirst() const { return claim || !secret_hash.empty(); }
@@ -50,6 +51,10 @@ struct Joining {
 Result<Joining> Join(const Admissions& admissions, const JoinOrder& order, WallTime now);
 /// Errors: as EnrolService.Renew.
 Result<NodeKeyRecord> Renew(const Admissions& admissions, const JoinOrder& order, WallTime now);
+/// Whether the certificate that it would get, from tls::kBackdated before `now` on, is good by the node's
+/// clock: with another the node would be let in and never connect. Errors: kFailedPrecondition, with both
+/// times.
+Status CheckNodeTime(const JoinOrder& order, WallTime now);
 /// Whether the node may connect by a certificate for this key. Errors: kPermissionDenied.
 Status MayConnect(const Admissions& admissions, const std::string& node, const std::string& key_hash);
 

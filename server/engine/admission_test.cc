@@ -118,6 +118,21 @@ TEST_F(AdmissionTest, ANodeRenewsByItsKeyForSevenDaysAfterItsCertificateRanOut) 
               HasSubstr("more than 7 days ago"));
 }
 
+TEST_F(AdmissionTest, ANodeByWhoseClockTheCertificateIsNotGoodIsRefusedWithBothTimes) {
+  const auto told = [](int64_t ahead) {
+    JoinOrder order = Order("t1", "a", "key-a");
+    order.node_time = {kStart.micros + ahead};
+    const auto good = CheckNodeTime(order, kStart);
+    return good ? "" : good.error().message;
+  };
+  EXPECT_EQ(told(-kHour), "") << "it is dated back by that";
+  EXPECT_EQ(told(24 * kHour - 1), "");
+  EXPECT_EQ(told(-kStart.micros), "") << "an agent that does not say its time";
+  EXPECT_THAT(told(-kHour - 1), HasSubstr("the node's clock says 1970-02-11 14:59:59 UTC and imgd's "
+                                          "1970-02-11 16:00:00 UTC"));
+  EXPECT_THAT(told(24 * kHour), HasSubstr("says 1970-02-12 16:00:00 UTC and imgd's 1970-02-11 16:00:00 UTC"));
+}
+
 TEST_F(AdmissionTest, ARevokedNodeNeitherRenewsNorConnectsButJoinsAnew) {
   Token("t2", 1);
   EXPECT_EQ(JoinBy("t1", "a", "key-a"), "");

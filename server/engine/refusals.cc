@@ -15,13 +15,14 @@ bool IsPowerOfTen(uint64_t count) {
 
 }  // namespace
 
-std::optional<std::string> Refusals::Note(const std::string& peer, const std::string& text, Instant now) {
+std::optional<std::string> Refusals::Note(const std::string& peer, const std::string& text, Instant now,
+                                          const std::string& same) {
   const std::lock_guard lock(mutex_);
   std::erase_if(peers_, [now](const auto& known) { return known.second.since + kNotedFor <= now; });
   const bool one_of_many = !peers_.contains(peer) && peers_.size() >= most_peers_;
   const std::string name = one_of_many ? "others" : peer;
   Peer& known = peers_.try_emplace(name, Peer{.since = now, .texts = {}}).first->second;
-  if (known.texts.size() < kMostTexts && known.texts.insert(text).second) return text;
+  if (known.texts.size() < kMostTexts && known.texts.insert(same).second) return text;
   ++known.left_out;
   if (known.left_out < 10 || !IsPowerOfTen(known.left_out)) return std::nullopt;
   return fmt::format("refusals of {}: {} more within an hour are not noted", name, known.left_out);

@@ -19,7 +19,12 @@ class Refusals {
   explicit Refusals(size_t most_peers) : most_peers_(most_peers) {}
 
   /// What to say of it; nothing where it is only counted. `peer`: as people are to read it.
-  std::optional<std::string> Note(const std::string& peer, const std::string& text, Instant now);
+  std::optional<std::string> Note(const std::string& peer, const std::string& text, Instant now) {
+    return Note(peer, text, now, text);
+  }
+  /// The same of a text whose words differ where nothing else does: `same` is what tells it from others.
+  std::optional<std::string> Note(const std::string& peer, const std::string& text, Instant now,
+                                  const std::string& same);
 
  private:
   struct Peer {

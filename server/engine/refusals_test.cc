@@ -35,6 +35,14 @@ TEST(Refusals, OtherWordsEachTimeFillNothingAndHideNobodyElse) {
   EXPECT_TRUE(refusals.Note("10.0.0.2", "bad token", now));
 }
 
+TEST(Refusals, WhatIsTheSameIsSaidOnceThoughItsWordsDiffer) {
+  Refusals refusals(50);
+  const Instant now{};
+  EXPECT_TRUE(refusals.Note("10.0.0.1", "its clock says 12:00", now, "its clock"));
+  EXPECT_FALSE(refusals.Note("10.0.0.1", "its clock says 12:01", now, "its clock"));
+  EXPECT_TRUE(refusals.Note("10.0.0.1", "its clock says 12:01", now));
+}
+
 TEST(Refusals, ManyPeersAreOneInTheEnd) {
   Refusals refusals(50);
   const Instant now{};

@@ -85,7 +85,7 @@ Status EnrolServiceImpl::LookAt(JoinOrder& order, const std::string& request_pem
   } else {
     IMGD_TRY(imgd::Renew(*admissions, order, now));
   }
-  return {};
+  return CheckNodeTime(order, now);
 }
 
 template <typename Response>
@@ -126,8 +126,10 @@ grpc::ServerUnaryReactor* EnrolServiceImpl::Certify(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* EnrolServiceImpl::Enrol(grpc::CallbackServerContext* context,
                                                   const v1::EnrolRequest* request,
                                                   v1::EnrolResponse* response) {
-  JoinOrder order{
-      .secret_hash = HashOf(request->secret()), .node = request->node(), .agent_id = request->agent_id()};
+  JoinOrder order{.secret_hash = HashOf(request->secret()),
+                  .node = request->node(),
+                  .agent_id = request->agent_id(),
+                  .node_time = {request->time_us()}};
   if (request->has_ec2() && authority_ != nullptr) {
     auto claim = ClaimOf(request->ec2());
     if (!claim) {
@@ -158,11 +160,12 @@ Result<InstanceClaim> EnrolServiceImpl::ClaimOf(const v1::Ec2Identity& identity)
 
 void EnrolServiceImpl::NoteRefusal(const std::string& peer, const std::string& node, const Error& why) {
   const std::string address = peer.substr(0, peer.rfind(':'));
-  const auto text =
-      refusals_.Note(address,
-                     fmt::format("a machine at {} that asked to join as {} was not let in: {}", address,
-                                 IsNodeName(node) ? "node " + node : "a node", why.message),
-                     clock_->Now());
+  const std::string who = fmt::format("a machine at {} that asked to join as {} was not let in", address,
+                                      IsNodeName(node) ? "node " + node : "a node");
+  const std::string said = fmt::format("{}: {}", who, why.message);
+  // Of a clock that is wrong the words have the times, which are others at each try.
+  const bool has_times = why.code == ErrorCode::kFailedPrecondition;
+  const auto text = refusals_.Note(address, said, clock_->Now(), has_times ? who : said);
   if (!text) return;
   engine_->ChangeAdmission({.what = AdmissionOrder::What::kNoteRefusal, .refusal = *text},
                            [](const Result<AdmissionAnswer>&) {});
@@ -171,7 +174,8 @@ void EnrolServiceImpl::NoteRefusal(const std::string& peer, const std::string& n
 grpc::ServerUnaryReactor* EnrolServiceImpl::Renew(grpc::CallbackServerContext* context,
                                                   const v1::RenewRequest* request,
                                                   v1::RenewResponse* response) {
-  return Certify(context, {.node = request->node()}, request->request_pem(), response);
+  return Certify(context, {.node = request->node(), .node_time = {request->time_us()}},
+                 request->request_pem(), response);
 }
 
 grpc::ServerUnaryReactor* EnrolServiceImpl::CreateJoinToken(grpc::CallbackServerContext* context,

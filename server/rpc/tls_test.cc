@@ -4,6 +4,8 @@
 
 #include "common/files.h"
 #include "common/text.h"
+#include "common/tls/join_token.h"
+#include "common/tls/pem.h"
 #include "imgd/v1/enrol.grpc.pb.h"
 #include "imgd/v1/event.grpc.pb.h"
 #include "imgd/v1/session.grpc.pb.h"
@@ -234,6 +236,52 @@ TEST_F(TlsTest, AJoinTokenIsForOneNodeAndAnHourUnlessSomebodyAsksForMoreAndNever
   const auto ttl = make(1, 30 * kDayMs + 1, nullptr);
   EXPECT_EQ(ttl.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(ttl.error_message(), HasSubstr("at most 30 days is allowed"));
+}
+
+TEST_F(TlsTest, ANodeWhoseClockIsWrongIsRefusedBeforeItsTokenIsUsedUp) {
+  v1::CreateJoinTokenResponse made;
+  With making(admin);
+  const auto enrolment = v1::EnrolService::NewStub(channel);
+  ASSERT_TRUE(enrolment->CreateJoinToken(&making, {}, &made).ok());
+  const std::string key = tls::NewKey().value();
+  const auto now = [] { return SystemClock().Wall().micros; };
+  constexpr int64_t kDay = 24LL * 3600 * 1'000'000;
+  const auto enrol = [&](int64_t time_us) {
+    v1::EnrolRequest request;
+    request.set_secret(tls::ParseJoinToken(made.secret()).value().secret);
+    request.set_node("a");
+    request.set_agent_id("agent");
+    request.set_request_pem(tls::MakeRequest(key).value());
+    request.set_time_us(time_us);
+    v1::EnrolResponse response;
+    Context context;
+    return enrolment->Enrol(&context, request, &response);
+  };
+  const auto renew = [&](int64_t time_us) {
+    v1::RenewRequest request;
+    request.set_node("a");
+    request.set_request_pem(tls::MakeRequest(key).value());
+    request.set_time_us(time_us);
+    v1::RenewResponse response;
+    Context context;
+    return enrolment->Renew(&context, request, &response);
+  };
+  const auto uses_left = [&] {
+    v1::ListJoinTokensResponse listed;
+    With context(admin);
+    EXPECT_TRUE(enrolment->ListJoinTokens(&context, {}, &listed).ok());
+    return listed.tokens(0).uses_left();
+  };
+  const auto ahead = enrol(now() + 2 * kDay);
+  EXPECT_EQ(ahead.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(ahead.error_message(), HasSubstr("the node's clock says "));
+  EXPECT_EQ(enrol(now() - 2 * kDay).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(uses_left(), 1u);
+  EXPECT_TRUE(enrol(now()).ok());
+  EXPECT_EQ(uses_left(), 0u);
+  EXPECT_EQ(renew(now() + 2 * kDay).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_TRUE(renew(now()).ok());
+  EXPECT_TRUE(renew(0).ok()) << "an agent of before";
 }
 
 TEST_F(TlsTest, TheFirstAdminsTokenIsMadeOnceAndAgainWhenNobodyIsAdminAnyMore) {

@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from harness import BIN, Cluster, Json, wait_for
+from joining import log_of, wait_refusal
 
 
 @pytest.fixture
@@ -110,6 +112,31 @@ def test_a_node_whose_clock_is_days_off_takes_no_certificate_and_both_sides_say_
     assert there["clock"]["grade"] == "fault" and "and by this machine's clock it is" in there["clock"]["what"]
 
     # Nothing was used up: mended, it joins by its token.
+    secure.agents["a"].terminate()
+    secure.agents["a"].wait(10)
+    secure.restart_agent("a")
+
+
+def test_a_node_whose_clock_is_some_days_ahead_is_refused_with_both_times_and_its_token_stays_good(
+    secure: Cluster,
+) -> None:
+    """imgd's certificate is good by its clock, and one that imgd would make for it is not."""
+    join_with_clock(secure, "a", "+2d")
+    words = "does not let this node join: the node's clock says "
+    wait_log(secure, "a", words)
+    times = re.search(r"the node's clock says (\S+ \S+) UTC and imgd's (\S+ \S+) UTC", log_of(secure, "a"))
+    assert times
+    there, here = (datetime.fromisoformat(text) for text in times.groups())
+    assert timedelta(0) <= there - here - timedelta(days=2) < timedelta(minutes=1)
+    wait_for("it to try again", lambda: log_of(secure, "a").count(words) > 2, 60)
+    wait_refusal(secure, "was not let in: the node's clock says ")
+    assert secure.json("nodes") == []
+    (token,) = secure.json("node", "join-tokens")
+    assert int(token["uses_left"]) == 1 and not token.get("joined")
+    there_now = doctor(*clock_of("+2d"), str(BIN / "imgagent"), "--server", secure.server, "--node", "a", "--state-dir",
+                       str(secure.root / "a"), "--cpu-slots", "1")  # fmt: skip
+    assert there_now["clock"]["grade"] == "fault"
+
     secure.agents["a"].terminate()
     secure.agents["a"].wait(10)
     secure.restart_agent("a")

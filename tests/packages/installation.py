@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 from harness import BIN, ROOT
 from machine import Machine, make_root, what_lacks
-from steps import RUNTIME, field, pack
+from steps import NEW, OLD, RUNTIME, field, newer_programs, pack
 
 
 @pytest.fixture(scope="session")
 def debs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     if missing := what_lacks():
         pytest.skip(missing)
-    return pack(tmp_path_factory.mktemp("debs"), "0.1.0~test1")
+    return pack(tmp_path_factory.mktemp("debs"), f"{OLD}~test1")
 
 
 @pytest.fixture(scope="session")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return pack(tmp_path_factory.mktemp("newer"), "0.1.0~test2")
+    programs = newer_programs(tmp_path_factory.mktemp("programs"))
+    return pack(tmp_path_factory.mktemp("newer"), f"{NEW}~test2", programs)
 
 
 @pytest.fixture(scope="session")

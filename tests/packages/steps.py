@@ -6,15 +6,20 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness import BIN, ROOT, Json, wait_for
 from machine import Machine
 
 PROGRAMS = ["imgd", "imgagent", "imgcli", "imgtrain"]
 PACKAGES = [*PROGRAMS, "imgd-grafana"]
+# Of the programs as they are, and as those of an upgrade.
+OLD = re.findall(r"^project\(imgd VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[0]
+NEW = OLD[:-1] + "9"
 RUNTIME = "imgtrain-runtime-cu13"
 LIBRARIES = "usr/lib/imgd/cu13"  # where that package has them
 REAL_RUNTIME = os.environ.get("IMGD_RUNTIME_DEB")  # that package itself, of ./run package --runtime
@@ -29,8 +34,18 @@ checkpoint: {dir: /srv/checkpoints, every_epochs: 0}
 """
 
 
-def pack(out: Path, version: str) -> dict[str, Path]:
-    env = {**os.environ, "IMGD_BIN": str(BIN)}
+def newer_programs(folder: Path) -> Path:
+    """Those of an upgrade: the same but for the version that they say."""
+    for name in (*PROGRAMS, "imgagent-shim", "libimgtrain_cuda.so"):
+        if (BIN / name).exists():
+            shutil.copy2(BIN / name, folder / name)
+            text = (folder / name).read_bytes()
+            (folder / name).write_bytes(text.replace(f"{OLD}\0".encode(), f"{NEW}\0".encode()))
+    return folder
+
+
+def pack(out: Path, version: str, programs: Path = BIN) -> dict[str, Path]:
+    env = {**os.environ, "IMGD_BIN": str(programs)}
     only = [word for name in PACKAGES for word in ("--only", name)]
     done = subprocess.run([ROOT / "scripts/package.sh", "--no-lint", "--out", out, "--version", version, *only],
                           capture_output=True, text=True, env=env)  # fmt: skip
@@ -40,6 +55,12 @@ def pack(out: Path, version: str) -> dict[str, Path]:
 
 def field(deb: Path, name: str) -> str:
     return subprocess.run(["dpkg-deb", "-f", deb, name], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def deployed_by_the_documents() -> set[str]:
+    """Paths below deploy/ that the documents name."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    return {path for page in pages for path in re.findall(r"\bdeploy/[\w./-]*\w", page.read_text())}
 
 
 def pack_runtime(out: Path, trainer: Path) -> Path:
@@ -105,6 +126,19 @@ def curve(machine: Machine, job: str = "1") -> dict[int, float]:
     rows = [row for row in csv.DictReader(asked.splitlines()) if row.get("name") == "loss"]
     assert len({row["step"] for row in rows}) == len(rows), "a step is there twice"
     return {round(float(row["step"])): float(row["last"]) for row in rows}
+
+
+def assert_unbroken(machine: Machine, job: str = "1") -> None:
+    """Of a job that has ended: each step once, none left out, with one loss, in its curve and in its log."""
+    losses = curve(machine, job)
+    assert sorted(losses) == list(range(1, len(losses) + 1)), "a step is missing"
+    log = machine.run("imgcli", "logs", job, "--rank", "0").stdout.splitlines()
+    rows = [line.split() for line in log if re.fullmatch(r" +\d+( +\S+){5}", line)]
+    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1)), (
+        "a line of the log is missing, or there twice"
+    )
+    assert len(losses) == len(rows)
+    assert [float(row[3]) for row in rows] == pytest.approx(list(losses.values()), abs=1e-4)
 
 
 def assert_kept_from_what_is_imgds(machine: Machine, rank: int, user: str) -> None:

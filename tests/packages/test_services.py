@@ -13,6 +13,7 @@ from machine import ADDRESS, Machine
 from steps import (
     DOCTOR,
     assert_kept_from_what_is_imgds,
+    assert_unbroken,
     curve,
     main_pid,
     ready_nodes,
@@ -47,6 +48,29 @@ def test_an_agent_that_ends_leaves_its_runs_as_they_are(machine: Machine) -> Non
     assert_kept_from_what_is_imgds(machine, rank, "imgagent")
     machine.run("imgcli", "cancel", "--wait", "2")
     assert run_of(machine) == set() and int(shown(machine, "show", "2")["job"]["generation"]) == 1
+    assert_unbroken(machine, "2")
+
+
+def test_an_agent_that_hangs_is_started_anew_under_its_runs(machine: Machine) -> None:
+    settings_of_a_unit(machine, "imgagent", "WatchdogSec=2s", "TimeoutAbortSec=1s")
+    restart_agent(machine)
+    job, hung = submit(machine), main_pid(machine, "imgagent")
+    wait_for("a curve", lambda: len(curve(machine, job)) >= 2, 60)
+    run = run_of(machine)
+    time.sleep(3)
+    assert main_pid(machine, "imgagent") == hung, "one that works is left alone"
+    machine.systemctl("kill", "--kill-whom=main", "--signal=STOP", "imgagent")
+    wait_for("systemd to start it anew", lambda: main_pid(machine, "imgagent") not in (0, hung), 20)
+    assert "Watchdog timeout" in machine.journal("imgagent")
+    ready_nodes(machine)
+    at_restart = max(curve(machine, job))
+    wait_for("the job to go on", lambda: max(curve(machine, job)) > at_restart + 5, 30)
+    assert run_of(machine) == run
+    machine.run("imgcli", "cancel", "--wait", job)
+    assert int(shown(machine, "show", job)["job"]["generation"]) == 1
+    assert_unbroken(machine, job)
+    machine.run("rm", "-r", "/run/systemd/system/imgagent.service.d")
+    restart_agent(machine)
 
 
 def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:

@@ -12,11 +12,14 @@ from harness import BIN, ROOT, wait_for
 from machine import Machine
 from steps import (
     JOB,
+    OLD,
     PACKAGES,
     PROGRAMS,
     RUNTIME,
     curve,
+    deployed_by_the_documents,
     ready_nodes,
+    restart_agent,
     run_of,
     submit,
     unmount_libraries,
@@ -29,19 +32,43 @@ pytest_plugins = ["installation"]
 def test_an_agent_that_is_removed_says_that_jobs_run_and_finds_them_when_it_is_installed_again(
     machine: Machine, newer: dict[str, Path]
 ) -> None:
+    node = ready_nodes(machine)[0]["name"]
     job = submit(machine)
     wait_for("a curve", lambda: len(curve(machine, job)) >= 2, 60)
     run = run_of(machine)
     removed = machine.run("apt-get", "remove", "-y", "imgagent").stdout
-    assert (
-        "jobs still run on this node" in removed and f"imgcli node drain {ready_nodes(machine)[0]['name']}" in removed
-    )
+    assert "jobs still run on this node" in removed and f"imgcli node drain {node} --wait" in removed
     assert set(machine.processes("imgagent")) == run
     machine.install(newer["imgagent"])
     at_restart = max(curve(machine, job))
     wait_for("the job to go on", lambda: max(curve(machine, job)) > at_restart + 5, 30)
     assert run_of(machine) == run
     machine.run("imgcli", "cancel", "--wait", job)
+
+
+def test_a_shell_is_no_job_for_whoever_removes_the_agent(machine: Machine, newer: dict[str, Path]) -> None:
+    node = restart_agent(machine)
+    with machine.start("script", "-qec", f"imgcli shell {node} -- sleep 998", "/dev/null") as session:
+        wait_for("the program", lambda: "sleep" in machine.processes("imgagent").values(), 20)
+        removed = machine.run("apt-get", "remove", "-y", "imgagent").stdout
+        assert "jobs still run" not in removed
+        session.communicate(timeout=20)
+    machine.install(newer["imgagent"])
+
+
+def test_purged_under_a_job_the_agent_ends_it_and_leaves_nothing_of_its_own(machine: Machine) -> None:
+    restart_agent(machine)
+    job = submit(machine)
+    wait_for("a curve", lambda: len(curve(machine, job)) >= 2, 60)
+    # The name that the node has counts, which may be another than the machine's.
+    with (machine.root / "etc/imgd/agent.yaml").open("a") as config:
+        config.write('node: "gpu-7"\n')
+    purged = machine.run("apt-get", "purge", "-y", "imgagent").stdout
+    assert "imgcli node drain gpu-7 --wait" in purged and "ends the jobs that still run here" in purged
+    assert machine.processes("imgagent") == {}
+    assert not (machine.root / "var/lib/imgagent").exists()
+    assert "imgagent" not in machine.accounts()["passwd"] + machine.accounts()["group"]
+    machine.run("imgcli", "cancel", job)
 
 
 def test_removed_it_keeps_what_is_its_owners(machine: Machine) -> None:
@@ -69,13 +96,31 @@ def test_purged_it_leaves_nothing(machine: Machine, before: tuple[set[str], dict
     assert machine.accounts() == accounts
 
 
-def test_the_tarball_runs_without_root_and_brings_its_libraries(machine: Machine, tmp_path: Path) -> None:
-    env = {**os.environ, "IMGD_BIN": str(BIN)}
-    subprocess.run(
-        [ROOT / "scripts/package.sh", "--tarball", "--version", "0.1.0", "--out", tmp_path], check=True, env=env
-    )
-    tree = f"/opt/imgd-0.1.0-linux-{os.uname().machine}"
-    subprocess.run(["tar", "-C", machine.root / "opt", "-xf", *tmp_path.glob("*.tar.zst")], check=True)
+@pytest.fixture(scope="module")
+def tree(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where on the machine the tarball is unpacked."""
+    env, out = {**os.environ, "IMGD_BIN": str(BIN)}, tmp_path_factory.mktemp("tarball")
+    subprocess.run([ROOT / "scripts/package.sh", "--tarball", "--version", OLD, "--out", out], check=True, env=env)
+    subprocess.run(["tar", "-C", machine.root / "opt", "-xf", *out.glob("*.tar.zst")], check=True)
+    return f"/opt/imgd-{OLD}-linux-{os.uname().machine}"
+
+
+def test_the_tarball_has_licences_of_all_in_it_and_what_the_documents_name(machine: Machine, tree: str) -> None:
+    root = machine.root / tree.lstrip("/")
+    assert (root / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    licences = {path.name.removesuffix(".txt") for path in (root / "share/licences").iterdir()}
+    assert {"preact", "uplot", "libcli11-dev", "libboost-dev", "common-licenses"} <= licences
+    libraries = [path.name for path in (root / "lib/imgd/shared").iterdir()]
+    assert len(libraries) > 20
+    for library in libraries:
+        asked = subprocess.run(["dpkg-query", "-S", f"*/{library}"], check=True, capture_output=True, text=True).stdout
+        assert licences & {line.split(":")[0] for line in asked.splitlines()}, library
+    assert {path for path in deployed_by_the_documents() if not (root / path).exists()} == set()
+    for name in ("imgcli-prune.service", "imgcli-prune.timer", "imgagent-users.conf", "imgd.service"):
+        assert (root / "deploy/systemd" / name).exists()
+
+
+def test_the_tarball_runs_without_root_and_brings_its_libraries(machine: Machine, tree: str) -> None:
     nobody = ["runuser", "-u", "nobody", "--"]
     for name in PROGRAMS[:3]:
         loaded = machine.run(*nobody, "env", "LD_TRACE_LOADED_OBJECTS=1", f"{tree}/bin/{name}").stdout
