@@ -235,8 +235,8 @@ def size() -> list[Case]:
     embedded = [Path(os.environ.get("IMGD_WEB_OUT", str(BIN.parent / "web/dist"))), ROOT / "docs/runbooks"]
     files = [file for folder in embedded for file in folder.rglob("*") if file.is_file()]
     kilobytes = sum(len(gzip.compress(file.read_bytes(), 9)) for file in files) / 1000
-    ours = {"imgd": lambda: kilobytes}
-    return [Case("the dashboard with its runbooks, compressed", "KB", "lower", ours, "at most 100", passes=1)]
+    return [Case("the dashboard with its runbooks, compressed", "KB", "lower", {"imgd": lambda: kilobytes},
+                 "at most 100", passes=1)]  # fmt: skip
 
 
 MANY = """\
