@@ -23,8 +23,8 @@ inline std::optional<DatasetRef> ParseDatasetRef(std::string_view text) {
   return DatasetRef{std::string(text.substr(0, slash)), std::string(below)};
 }
 
-/// The other way round: how the set of this name and address is called by whoever means `wanted`. Nothing where
-/// that is not in the set.
+/// The other way round: how the set of this name and address is called by whoever means `wanted`. Nothing
+/// where that is not in the set.
 inline std::optional<std::string> RefTo(const std::string& name, std::string_view address,
                                         std::string_view wanted) {
   while (address.ends_with('/')) address.remove_suffix(1);

@@ -299,8 +299,7 @@ bool Room::WillHold(const QueuedJob& job) {
     const auto& members = group.of->nodes;
     const auto count = std::count_if(members.begin(), members.end(), [&](uint32_t i) {
       const NodeSlots& node = (*nodes_)[i];
-      return !node.lost && !job.KeepsOff(node) &&
-             FreeFor(view, i, free_on_[i]) >= job.ranks_per_node;
+      return !node.lost && !job.KeepsOff(node) && FreeFor(view, i, free_on_[i]) >= job.ranks_per_node;
     });
     return count >= static_cast<std::ptrdiff_t>(job.nodes);
   });

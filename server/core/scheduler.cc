@@ -110,8 +110,8 @@ uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
 }
 
 /// The same job, kept off nodes that would take it above its quotas; nothing where there are none. Else such
-/// nodes would be reserved and others preempted for it, over and over, and it never start. Said by a size that
-/// there is, so that many jobs ask for the same.
+/// nodes would be reserved and others preempted for it, over and over, and it never start. Said by a size
+/// that there is, so that many jobs ask for the same.
 std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
   if (!job.needs->whole_nodes || allowances_.empty()) return std::nullopt;
   const auto too_large = sizes_.upper_bound(MostOnEach(job, true));
@@ -363,8 +363,7 @@ Fit FitOf(const std::vector<NodeSlots>& nodes, const QueuedJob& job) {
     if (!job.folder.empty() && node.id == job.resumes_with) wanted = groups[i];
     if (check.RoomFor(node) < job.ranks_per_node) continue;
     ++fit.with_lost;
-    if (node.usable && !job.KeepsOff(node) && check.FreeFor(node) >= job.ranks_per_node)
-      ++fit.free_now;
+    if (node.usable && !job.KeepsOff(node) && check.FreeFor(node) >= job.ranks_per_node) ++fit.free_now;
   }
   if (wanted) return fits[*wanted];
   Fit best;

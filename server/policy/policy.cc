@@ -144,7 +144,8 @@ const std::vector<Field>& Fields() {
            [](Job job) {
              return Range{1.0 * job.resources.nodes, 1.0 * job.resources.max_nodes};
            }),
-      Number("resources.gpu.memory_gib", [](Job job) { return static_cast<double>(job.resources.gpu_memory_gib); }),
+      Number("resources.gpu.memory_gib",
+             [](Job job) { return static_cast<double>(job.resources.gpu_memory_gib); }),
       Number("resources.ranks_per_node", [](Job job) { return job.resources.ranks_per_node; }),
       Span("resources.ranks",
            [](Job job) {

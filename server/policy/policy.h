@@ -46,8 +46,8 @@ struct AllowedJob {
   JobSpec spec;
 };
 
-/// A registered data set at this address, as a job file names it ("dataset:in1k/train"); nothing where there is
-/// none.
+/// A registered data set at this address, as a job file names it ("dataset:in1k/train"); nothing where there
+/// is none.
 using SetAt = std::function<std::optional<std::string>(const std::string& address)>;
 
 /// The file with the defaults of the policies for its owner and its project, if it keeps their bounds.

@@ -239,8 +239,8 @@ tl::expected<CheckedSubmit, std::vector<Error>> CheckSubmit(const v1::SubmitJobR
   const Origin origin{request, rules, now};
   std::string text = request.job_yaml();
   auto errors = CheckFile(spec, text, file, rules);
-  auto allowed = ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner(),
-                               SetsOf(*view.datasets));
+  auto allowed =
+      ApplyPolicies(rules.policies, text, std::move(spec), file, origin.Owner(), SetsOf(*view.datasets));
   if (!allowed) errors.insert(errors.end(), allowed.error().begin(), allowed.error().end());
   if (!errors.empty()) return tl::unexpected(InFileOrder(std::move(errors)));
   text = std::move(allowed->yaml);

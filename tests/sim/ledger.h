@@ -107,7 +107,7 @@ struct Ledger {
   Duration longest_hold{};
   uint64_t checks = 0;
   bool every_commit = false;  ///< Looks() is always true
-  std::vector<Space> space;  ///< what FreeSpace() found in the check `space_of`
+  std::vector<Space> space;   ///< what FreeSpace() found in the check `space_of`
   uint64_t space_of = 0;
 
   /// Whether what costs much is looked at now, as at each `every`th check.

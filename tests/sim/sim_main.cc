@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
   auto* seeds = app.add_option("--seeds", options.seeds, "how many seeds")->check(CLI::PositiveNumber);
   auto* nodes = app.add_option("--nodes", options.nodes,
                                "a cluster of so many nodes for a day, in place of small ones");
-  app.add_flag("--every-commit", options.every_commit, "let every rule look at every commit, which takes longer");
+  app.add_flag("--every-commit", options.every_commit,
+               "let every rule look at every commit, which takes longer");
   app.add_flag("--trace", options.trace, "print each event and decision");
   app.add_option("--replay", options.replay, "schedule this trace in the Standard Workload Format");
   app.add_option("--generate", options.generate, "print a trace of so many jobs");
