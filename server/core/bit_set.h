@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +25,23 @@ class BitSet {
     if (!Contains(number)) return;
     words_[number / kBits] &= ~(uint64_t{1} << (number % kBits));
     --size_;
+  }
+
+  void Insert(const BitSet& other) {
+    if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
+    size_ = 0;
+    for (size_t i = 0; i < words_.size(); ++i) {
+      if (i < other.words_.size()) words_[i] |= other.words_[i];
+      size_ += static_cast<size_t>(std::popcount(words_[i]));
+    }
+  }
+  /// Some number is in both.
+  bool Meets(const BitSet& other) const {
+    const size_t both = std::min(words_.size(), other.words_.size());
+    for (size_t i = 0; i < both; ++i) {
+      if ((words_[i] & other.words_[i]) != 0) return true;
+    }
+    return false;
   }
 
   /// Calls `visit` with each number, rising, until it returns false; false where it did.

@@ -112,7 +112,7 @@ TEST(Budgets, WhoHasUsedUpWhatTheyMayHoldUpNobody) {
   const auto plan = builder.Make();
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_EQ(plan.starts[0].job, JobId(2)) << "nothing of the project's is kept for weeks";
-  EXPECT_FALSE(plan.reserved);
+  EXPECT_TRUE(plan.reserved.empty());
   EXPECT_THAT(Waits(plan), ElementsAre(Pair(1, ReasonCode::kQuota), Pair(3, ReasonCode::kQuota)));
 }
 

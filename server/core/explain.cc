@@ -159,11 +159,10 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job)
   return out;
 }
 
-/// " in 40 min at the latest", where that is known.
-std::string StartOfReserved(const Snapshot& cluster) {
-  const auto& reserved = cluster.reserved;
-  if (!reserved || !reserved->from) return "";
-  return " " + TimeUntil(cluster, *reserved->from, reserved->estimate);
+/// " and can start in 40 min at the latest", where that is known.
+std::string StartOf(const Snapshot& cluster, const Reservation& reserved, std::string_view before) {
+  if (!reserved.from) return "";
+  return fmt::format("{} can start {}", before, TimeUntil(cluster, *reserved.from, reserved.estimate));
 }
 
 std::string FreeText(const Fit& fit) {
@@ -180,9 +179,8 @@ std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {
     for (const auto& node : job.avoid) names.push_back(node.name());
     parts.push_back(fmt::format("it is not to start on {} again", fmt::join(names, ", ")));
   }
-  if (cluster.reserved && cluster.reserved->job == job.id) {
-    if (const std::string start = StartOfReserved(cluster); !start.empty())
-      parts.push_back(fmt::format("it can start{}", start));
+  if (const Reservation* const own = ReservationOf(cluster.reserved, job.id)) {
+    if (std::string start = StartOf(cluster, *own, "it"); !start.empty()) parts.push_back(std::move(start));
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }
@@ -383,13 +381,12 @@ std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting) {
       return ExplainDevices(cluster, job) + position;
     case ReasonCode::kWaitsBehindJob: {
       const auto [needs, free] = needs_and_free();
-      if (!cluster.reserved) {
+      const Reservation* const kept = cluster.KeptFrom(job);
+      if (kept == nullptr) {
         return fmt::format("{}; {}, but those before it in the queue come first{}", needs, free, position);
       }
-      return fmt::format(
-          "{}; what is free is kept for {}, which comes first{}{}", needs,
-          NameOfJob(cluster, cluster.reserved->job),
-          cluster.reserved->from ? fmt::format(" and can start{}", StartOfReserved(cluster)) : "", position);
+      return fmt::format("{}; what is free is kept for {}, which comes first{}{}", needs,
+                         NameOfJob(cluster, kept->job), StartOf(cluster, *kept, " and"), position);
     }
     case ReasonCode::kQuota:
       return ExplainQuota(cluster, job) + position;
@@ -421,7 +418,7 @@ std::string WaitTexts::Of(const Waiting& waiting) {
                         waiting.code == ReasonCode::kWaitsBehindJob || waiting.code == ReasonCode::kNeverFits;
   if (!by_shape) return ExplainWait(cluster_, waiting);
   Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.folder,
-              job.resumes_with, job.avoid, cluster_.reserved && cluster_.reserved->job == job.id);
+              job.resumes_with, job.avoid, ReservationOf(cluster_.reserved, job.id) != nullptr);
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
   if (is_new) known->second = ExplainWait(cluster_, {.job = job, .code = waiting.code});
   return known->second + PlaceText(cluster_, waiting);

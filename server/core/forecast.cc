@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "server/core/bit_set.h"
 #include "server/core/explain.h"
 #include "server/core/room.h"
 
@@ -27,6 +28,13 @@ class Future {
   std::optional<Instant> Place(const QueuedJob& job);
 
  private:
+  /// Jobs that wait, those of one set for the same nodes and no others.
+  struct Waiters {
+    BitSet nodes;                 ///< that do for some of them
+    std::optional<Instant> last;  ///< when the last of them starts; nothing where nobody knows
+  };
+
+  Waiters& Join(const BitSet& nodes);
   bool OverQuota(const QueuedJob& job);
   void Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::optional<Instant> start);
 
@@ -34,7 +42,20 @@ class Future {
   std::vector<NodeSlots> nodes_;
   EndTimes ends_;
   std::map<std::string, Allowance> allowances_;
+  std::vector<Waiters> waiters_;
 };
+
+/// Those who wait for some of these nodes, as one set.
+auto Future::Join(const BitSet& nodes) -> Waiters& {
+  Waiters all{.nodes = nodes, .last = cluster_.now};
+  std::erase_if(waiters_, [&all, &nodes](const Waiters& some) {
+    if (!some.nodes.Meets(nodes)) return false;
+    all.nodes.Insert(some.nodes);
+    all.last = all.last && some.last ? std::optional(std::max(*all.last, *some.last)) : std::nullopt;
+    return true;
+  });
+  return waiters_.emplace_back(std::move(all));
+}
 
 std::optional<Instant> Future::Place(const QueuedJob& job) {
   // Its devices are kept for it, and are its own in the snapshot.
@@ -47,14 +68,17 @@ std::optional<Instant> Future::Place(const QueuedJob& job) {
     return earliest;
   }
   auto ends = ends_;
-  if (!room.WillHold(job)) {
+  // Others make room for it when it is the first of those who wait for these nodes.
+  Waiters& waiters = Join(room.NodesFor(job));
+  if (waiters.last && !room.WillHold(job)) {
     for (const JobId victim : room.ChooseVictims(job, cluster_.holders))
-      ends[victim] = cluster_.now + cluster_.holders.at(victim).to_stop;
+      ends[victim] = *waiters.last + cluster_.holders.at(victim).to_stop;
   }
   const auto reserved = room.Reserve(job, ends);
   if (!reserved) return std::nullopt;
   std::optional<Instant> start = reserved->from;
   if (start) start = std::max(*start, earliest);
+  waiters.last = start && waiters.last ? std::optional(std::max(*start, *waiters.last)) : std::nullopt;
   Occupy(job, reserved->parts, start);
   return start;
 }
@@ -138,13 +162,13 @@ Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, Queue
     if (wait.job == kNewJob) prospect.code = queue[place].code = wait.code;
   }
   Snapshot with = cluster;
-  with.reserved = plan.reserved ? std::make_shared<const Reservation>(*plan.reserved) : nullptr;
+  with.reserved = plan.reserved;
   with.job_names[kNewJob] = "this one";
   Waiting waiting = WaitingAt(queue, place);
   waiting.code = prospect.code;
   prospect.text = fmt::format("it would wait: {}", ExplainWait(with, waiting));
-  if (plan.reserved && plan.reserved->job == kNewJob) {
-    for (const JobId victim : plan.victims)
+  if (const Reservation* const own = ReservationOf(plan.reserved, kNewJob)) {
+    for (const JobId victim : own->victims)
       prospect.text += fmt::format("; {} would be preempted for it", NameOfJob(cluster, victim));
   }
   prospect.start = ForecastStart(cluster, queue, place);

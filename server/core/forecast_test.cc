@@ -66,6 +66,16 @@ TEST(Forecast, JobsOfALowerPriorityMakeRoom) {
   EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1, {9}).Holds(9, 0).Queue(1, 1, 1, 5)), minutes(2));
 }
 
+TEST(Forecast, NobodyMakesRoomForOneThatIsNotTheFirstToWaitForTheNodes) {
+  auto builder =
+      PlanBuilder().Node("a", 1, {8}).Is("H100").Node("b", 1, {9}).Is("A100").Holds(8, 9).Holds(9, 0);
+  builder.Queue(1, 1, 1, 6).Asks({.models = {"H100"}});
+  EXPECT_EQ(StartOf(PlanBuilder(builder).Queue(2, 1, 1, 5).Asks({.models = {"A100"}}), 1), minutes(2));
+  EXPECT_EQ(StartOf(PlanBuilder(builder).Queue(2, 1, 1, 5), 1), std::nullopt) << "job 8 may run for ever";
+  builder.Ends(8, minutes(10));
+  EXPECT_EQ(StartOf(PlanBuilder(builder).Queue(2, 1, 1, 5), 1), minutes(12));
+}
+
 TEST(Forecast, ARetryIsNotBeforeItsTime) {
   EXPECT_EQ(StartOf(PlanBuilder().Node("a", 1).Queue(1, 1, 1).Retries()), std::chrono::seconds(1));
 }
@@ -160,10 +170,10 @@ TEST(Estimates, AJobsOwnWordOfItsEndCountsForThoseWhoWait) {
   const JobId first = cluster.Submit("rn50-a");
   cluster.BringUp(first);
   const JobId second = cluster.Submit("rn50-b");
-  EXPECT_EQ(cluster.reactor().reserved()->from, std::nullopt);
+  EXPECT_EQ(cluster.reactor().reserved().front().from, std::nullopt);
   cluster.reactor().OnTrainerProgress(cluster.RunOf(first), minutes(30), cluster.now());
   cluster.Submit("rn50-c");
-  EXPECT_EQ(cluster.reactor().reserved()->from, cluster.now().steady + minutes(30));
+  EXPECT_EQ(cluster.reactor().reserved().front().from, cluster.now().steady + minutes(30));
   EXPECT_THAT(cluster.WhyWaits(second), HasSubstr("it can start in about 30 min"));
 }
 

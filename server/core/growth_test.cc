@@ -25,7 +25,7 @@ TEST(Elastic, AGangStartsWithWhatThereIs) {
   const auto plan = PlanBuilder(builder).Queue(1, 4, 1).UpTo(8).Make();
   EXPECT_THAT(plan.starts, IsEmpty());
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1U, ReasonCode::kWaitsForDevices)));
-  EXPECT_THAT(plan.reserved->parts, SizeIs(4)) << "what it needs, not what it would take";
+  EXPECT_THAT(plan.reserved.front().parts, SizeIs(4)) << "what it needs, not what it would take";
 }
 
 TEST(Elastic, WhatIsForThoseBeforeItIsNotTaken) {
@@ -36,7 +36,7 @@ TEST(Elastic, WhatIsForThoseBeforeItIsNotTaken) {
 
   auto busy = PlanBuilder().Node("a", 2, {9}).Node("b", 2).Node("c", 1);
   const auto beside = busy.Queue(1, 2, 2).Queue(2, 1, 1).UpTo(3).Make();
-  ASSERT_TRUE(beside.reserved);
+  ASSERT_FALSE(beside.reserved.empty());
   ASSERT_THAT(beside.starts, SizeIs(1));
   EXPECT_THAT(Where(beside.starts[0]), ElementsAre("c:0@0"));
 }

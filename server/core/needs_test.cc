@@ -111,8 +111,8 @@ TEST(Needs, AWholeNodeIsReservedFromWhenItsLastJobEnds) {
   builder.Node("a", 2, {8, 9}).Ends(8, std::chrono::minutes(10)).Ends(9, std::chrono::minutes(30));
   builder.Queue(1, 1, 1).Asks({.whole_nodes = true});
   const auto plan = builder.Make();
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_EQ(plan.reserved->from, kNow + std::chrono::minutes(30));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_EQ(plan.reserved.front().from, kNow + std::chrono::minutes(30));
 }
 
 TEST(Needs, AReservationWaitsForTheDevicesThatDo) {
@@ -121,9 +121,9 @@ TEST(Needs, AReservationWaitsForTheDevicesThatDo) {
   builder.Node("b", 1, {9}).Is(kH100).Ends(9, std::chrono::minutes(30));
   builder.Queue(1, 1, 1).Asks({.models = {"H100"}});
   const auto plan = builder.Make();
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_EQ(plan.reserved->parts.at(0).node, NodeId("b"));
-  EXPECT_EQ(plan.reserved->from, kNow + std::chrono::minutes(30));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_EQ(plan.reserved.front().parts.at(0).node, NodeId("b"));
+  EXPECT_EQ(plan.reserved.front().from, kNow + std::chrono::minutes(30));
 }
 
 /// Nodes of two placement groups in zone x, and of none in zone y.
@@ -177,7 +177,7 @@ TEST(Topology, WhatIsKeptForAGangIsCloseTooWhereItIsKnownWhenItComesFree) {
   const auto kept = [&builder] {
     std::vector<std::string> nodes;
     const Plan plan = builder.Make();
-    for (const auto& part : plan.reserved->parts) nodes.push_back(part.node.name());
+    for (const auto& part : plan.reserved.front().parts) nodes.push_back(part.node.name());
     return nodes;
   };
   EXPECT_THAT(kept(), ElementsAre("a", "b", "c")) << "no zone has three";

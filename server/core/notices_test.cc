@@ -175,8 +175,8 @@ TEST_F(Notices, NothingNewIsPlacedThereAndWhoWaitsIsTold) {
   EXPECT_EQ(cluster.Job(next).state, JobState::kQueued);
   EXPECT_THAT(cluster.WhyWaits(next),
               HasSubstr("node b is being taken back by the cloud, at 01:48:40 UTC (terminate)"));
-  EXPECT_FALSE(cluster.reactor().reserved() &&
-               cluster.reactor().reserved()->parts.front().node == NodeId("b"));
+  EXPECT_FALSE(!cluster.reactor().reserved().empty() &&
+               cluster.reactor().reserved().front().parts.front().node == NodeId("b"));
   EXPECT_EQ(cluster.Job(job).state, JobState::kRunning) << "it is not on b";
 }
 

@@ -14,7 +14,9 @@ using testing::IsEmpty;
 
 std::vector<uint64_t> Victims(const PlanBuilder& builder) {
   std::vector<uint64_t> out;
-  for (const JobId id : builder.Make().victims) out.push_back(id.value());
+  for (const auto& reserved : builder.Make().reserved) {
+    for (const JobId id : reserved.victims) out.push_back(id.value());
+  }
   return out;
 }
 
@@ -24,6 +26,14 @@ TEST(Preemption, JobsOfALowerPriorityMakeRoomThoseOfTheSameDoNot) {
   EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 1, 1, 4)), IsEmpty());
   EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 2, 1, 5)), IsEmpty()) << "one would not be enough";
   EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 2, 1, 6)), ElementsAre(8, 9));
+}
+
+TEST(Preemption, AlsoForOneBehindAJobThatWaitsForOtherNodes) {
+  auto builder =
+      PlanBuilder().Node("a", 1, {8}).Is("H100").Node("b", 1, {9}).Is("A100").Holds(8, 9).Holds(9, 0);
+  builder.Queue(1, 1, 1, 6).Asks({.models = {"H100"}});
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(2, 1, 1, 5).Asks({.models = {"A100"}})), ElementsAre(9));
+  EXPECT_THAT(Victims(PlanBuilder(builder).Queue(2, 1, 1, 5)), IsEmpty()) << "it could use a, too";
 }
 
 TEST(Preemption, NobodyIsPreemptedWhereItFitsAnyway) {
@@ -92,17 +102,17 @@ TEST(Preemption, ANodeThatIsOnlyOutOfReachIsWaitedFor) {
   EXPECT_THAT(Victims(builder), IsEmpty());
   builder.cluster.nodes[1].lost = true;
   const auto plan = builder.Make();
-  EXPECT_THAT(plan.victims, ElementsAre(JobId(9)));
-  EXPECT_EQ(plan.reserved->parts.at(0).node, NodeId("a"));
+  EXPECT_THAT(plan.reserved.front().victims, ElementsAre(JobId(9)));
+  EXPECT_EQ(plan.reserved.front().parts.at(0).node, NodeId("a"));
 }
 
 TEST(Preemption, WhatIsReservedIsWhereTheVictimsAre) {
   auto builder =
       PlanBuilder().Node("a", 1).Away().Node("b", 1, {8}).Node("c", 1, {9}).Holds(8, 0).Holds(9, 0);
   const auto plan = builder.Queue(1, 2, 1, 5).Make();
-  EXPECT_THAT(plan.victims, ElementsAre(JobId(8), JobId(9)));
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_EQ(plan.reserved->parts.at(0).node, NodeId("b"));
+  EXPECT_THAT(plan.reserved.front().victims, ElementsAre(JobId(8), JobId(9)));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_EQ(plan.reserved.front().parts.at(0).node, NodeId("b"));
 }
 
 TEST(Preemption, OfOneThatIsNotPreemptibleNothingIsTaken) {
@@ -128,8 +138,8 @@ TEST(Preemption, WhatIsFreeBesideTheVictimsIsKeptToo) {
   auto builder = PlanBuilder().Node("a", 2, {9}).Holds(9, 0).Queue(1, 1, 2, 5).Queue(2, 1, 1, 1);
   const auto plan = builder.Make();
   EXPECT_THAT(plan.starts, IsEmpty()) << "job 2 would take what job 1 needs beside the victim's device";
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_EQ(plan.reserved->from, kNow + minutes(2));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_EQ(plan.reserved.front().from, kNow + minutes(2));
 }
 
 struct PreemptionOfARun : testing::Test {
@@ -205,8 +215,8 @@ TEST_F(PreemptionOfARun, ARunThatIsOverIsWaitedFor) {
   cluster.Ends("a", low, {ExitCode(0, 0)});
   const JobId high = cluster.Submit("high", {.priority = 3});
   EXPECT_EQ(cluster.Job(low).state, JobState::kRunning) << "whether it trained to its end is on its way";
-  ASSERT_TRUE(cluster.reactor().reserved());
-  EXPECT_TRUE(cluster.reactor().reserved()->from);
+  ASSERT_FALSE(cluster.reactor().reserved().empty());
+  EXPECT_TRUE(cluster.reactor().reserved().front().from);
   cluster.Finished(low);
   EXPECT_EQ(cluster.Job(low).state, JobState::kCompleted);
   EXPECT_EQ(cluster.Job(high).state, JobState::kStarting);

@@ -245,7 +245,7 @@ class Reactor {
   /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
   Snapshot MakeSnapshot(Now now) const;
   /// By the latest plan; null where nobody waits for devices.
-  const std::shared_ptr<const Reservation>& reserved() const { return reserved_; }
+  const Reservations& reserved() const { return reserved_; }
   uint64_t stale_reports() const { return stale_reports_; }
   JobId next_job() const { return next_job_; }
 
@@ -299,7 +299,7 @@ class Reactor {
   int64_t GraceFor(const JobRecord& job, Now now) const;
   std::optional<std::string> SkewOf(const Health& health) const;
   void NoteEmptied(Now now, Actions& out);
-  void NoteReservation(const std::shared_ptr<const Reservation>& before, Now now, Actions& out);
+  void NoteReservation(const Reservation* before, const Reservation& reserved, Now now, Actions& out);
   uint64_t LastStepOf(RunKey run) const;
   void SyncParts(JobId job, Now now, Actions& out);
   void SendTo(JobRecord& job, size_t part, Command command, Now now, Actions& out);
@@ -338,7 +338,7 @@ class Reactor {
   void NoteRelease(const Snapshot& snapshot);
   void Preempt(const std::vector<JobId>& victims, JobId for_job, const Snapshot& cluster, Now now,
                Actions& out);
-  void NotePassedOver(JobId job, size_t place, Now now, Actions& out);
+  void NotePassedOver(JobId job, const Reservation* kept, size_t place, Now now, Actions& out);
   void SetWaits(const std::vector<WaitChange>& changes, const Snapshot& cluster, Now now, Actions& out);
   void SetWait(size_t place, ReasonCode code, WaitTexts& texts, Now now, Actions& out);
   void Regroup(Now now, Actions& out);
@@ -357,7 +357,7 @@ class Reactor {
   std::string cluster_id_;
   ClusterState state_;
   JobId next_job_{1};
-  std::shared_ptr<const Reservation> reserved_;  ///< of the latest plan, as the next
+  Reservations reserved_;  ///< of the latest plan, as the next
   std::vector<Placement> kept_;
   std::map<JobId, JobId> passed_over_;  ///< who was told of it, and for which job; never stored
   std::set<JobId> pending_;

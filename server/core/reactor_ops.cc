@@ -68,8 +68,7 @@ bool OnSameNodes(const std::vector<Part>& a, const std::vector<Part>& b) {
 /// The same but for when it begins, as far as that is within a minute, or within a quarter of the time until
 /// then where it is an estimate.
 bool IsSame(const Reservation& a, const Reservation& b, Instant now) {
-  if (a.job != b.job || a.from.has_value() != b.from.has_value() || !OnSameNodes(a.parts, b.parts))
-    return false;
+  if (a.from.has_value() != b.from.has_value() || !OnSameNodes(a.parts, b.parts)) return false;
   if (!a.from) return true;
   const Duration moved = *a.from > *b.from ? *a.from - *b.from : *b.from - *a.from;
   const Duration close = b.estimate ? (*b.from - now) / 4 : Duration::zero();
@@ -400,24 +399,21 @@ void Reactor::NoteEmptied(Now now, Actions& out) {
   }
 }
 
-void Reactor::NoteReservation(const std::shared_ptr<const Reservation>& before, Now now, Actions& out) {
-  if (!reserved_ || (before && IsSame(*before, *reserved_, now.steady))) return;
-  const JobRecord* job = state_.FindJob(reserved_->job);
+/// `before`: what was reserved for the same job; null where nothing was.
+void Reactor::NoteReservation(const Reservation* before, const Reservation& reserved, Now now, Actions& out) {
+  if (before != nullptr && IsSame(*before, reserved, now.steady)) return;
+  const JobRecord* job = state_.FindJob(reserved.job);
   if (job == nullptr) return;
   size_t devices = 0;
-  for (const auto& part : reserved_->parts) devices += part.devices.size();
-  const bool changed =
-      before && before->job == reserved_->job && !OnSameNodes(before->parts, reserved_->parts);
+  for (const auto& part : reserved.parts) devices += part.devices.size();
   std::string text =
       fmt::format("{} device{} on {} {} kept for job {} ({})", devices, devices == 1 ? "" : "s",
-                  NamesOf(reserved_->parts), devices == 1 ? "is" : "are", job->id, job->name);
-  if (reserved_->from) {
-    text += ", which can start " + FromText(*reserved_, now);
-  }
-  if (before && before->job == reserved_->job && before->from &&
-      (!reserved_->from || *reserved_->from > *before->from))
+                  NamesOf(reserved.parts), devices == 1 ? "is" : "are", job->id, job->name);
+  if (reserved.from) text += ", which can start " + FromText(reserved, now);
+  if (before != nullptr && before->from && (!reserved.from || *reserved.from > *before->from))
     text += fmt::format("; before it could {}", FromText(*before, now));
-  if (changed) text += fmt::format("; before it was {}", NamesOf(before->parts));
+  if (before != nullptr && !OnSameNodes(before->parts, reserved.parts))
+    text += fmt::format("; before it was {}", NamesOf(before->parts));
   out.push_back(AppendDecision{.job = job->id,
                                .reason = {ReasonCode::kReserved, std::move(text)},
                                .actor = "scheduler",

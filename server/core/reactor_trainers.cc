@@ -218,10 +218,12 @@ Snapshot Reactor::MakeSnapshot(Now now) const {
 
 /// What the latest plan keeps, and for whom.
 void Reactor::AddPlanned(Snapshot& snapshot) const {
-  const JobRecord* first = reserved_ ? state_.FindJob(reserved_->job) : nullptr;
-  if (first != nullptr && first->state == JobState::kQueued) {
-    snapshot.reserved = reserved_;
-    snapshot.job_names[first->id] = first->name;
+  snapshot.reserved.clear();
+  for (const auto& reserved : reserved_) {
+    const JobRecord* job = state_.FindJob(reserved.job);
+    if (job == nullptr || job->state != JobState::kQueued) continue;
+    snapshot.reserved.push_back(reserved);
+    snapshot.job_names[job->id] = job->name;
   }
   for (const auto& [id, parts] : kept_) {
     const JobRecord* job = state_.FindJob(id);
@@ -255,17 +257,20 @@ void Reactor::Schedule(Now now, Actions& out) {
   for (const auto& job : state_.queue()) {
     if (job.not_before > now.steady) next_backoff_ = std::min(next_backoff_, job.not_before);
   }
-  const auto before = std::exchange(
-      reserved_, plan.reserved ? std::make_shared<const Reservation>(std::move(*plan.reserved)) : nullptr);
+  const auto before = std::exchange(reserved_, std::move(plan.reserved));
   kept_ = std::move(plan.kept);
   for (const auto& placement : plan.starts) StartJob(placement, now, out);
-  if (reserved_) Preempt(plan.victims, reserved_->job, cluster, now, out);
-  NoteReservation(before, now, out);
+  bool preempted = false;
+  for (const auto& reserved : reserved_) {
+    Preempt(reserved.victims, reserved.job, cluster, now, out);
+    NoteReservation(ReservationOf(before, reserved.job), reserved, now, out);
+    preempted = preempted || !reserved.victims.empty();
+  }
   std::erase_if(passed_over_, [this](const auto& told) {
     const JobRecord* job = state_.FindJob(told.first);
     return job == nullptr || job->state != JobState::kQueued;
   });
-  if (!plan.victims.empty()) {
+  if (preempted) {
     cluster = FreeAndHeld(now, std::move(cluster));
   } else {
     for (const auto& placement : plan.starts) AddStarted(placement, cluster);
@@ -291,7 +296,7 @@ void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   }
   nodes += ExplainClose(records);
   Reason reason{ReasonCode::kPlaced, fmt::format("placed on {}; its ranks are being started", nodes)};
-  const JobRecord* first = reserved_ ? state_.FindJob(reserved_->job) : nullptr;
+  const JobRecord* first = reserved_.empty() ? nullptr : state_.FindJob(reserved_.front().job);
   if (first != nullptr && state_.KeyOf(*first).Before(state_.KeyOf(job))) {
     reason = {ReasonCode::kBackfilled,
               fmt::format("placed on {}, beside what is kept for job {} ({}), which comes first", nodes,
@@ -319,10 +324,10 @@ void Reactor::Preempt(const std::vector<JobId>& victims, JobId for_job, const Sn
 constexpr size_t kToldOfFirst = 100;
 
 /// The record has each job for which it is passed over, once.
-void Reactor::NotePassedOver(JobId id, size_t place, Now now, Actions& out) {
-  if (!reserved_ || passed_over_[id] == reserved_->job) return;
-  passed_over_[id] = reserved_->job;
-  const JobRecord* first = state_.FindJob(reserved_->job);
+void Reactor::NotePassedOver(JobId id, const Reservation* kept, size_t place, Now now, Actions& out) {
+  if (kept == nullptr || passed_over_[id] == kept->job) return;
+  passed_over_[id] = kept->job;
+  const JobRecord* first = state_.FindJob(kept->job);
   out.push_back(AppendDecision{
       .job = id,
       .reason = {ReasonCode::kWaitsBehindJob,
@@ -346,9 +351,13 @@ void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& c
   }
   // Also of those who waited behind another job before, or further back.
   const size_t told = std::min(kToldOfFirst, state_.queue().size());
+  std::map<const Needs*, const Reservation*> kept_from;
   for (place = 0; place < told; ++place) {
     const QueuedJob& job = state_.queue()[place];
-    if (job.code == ReasonCode::kWaitsBehindJob) NotePassedOver(job.id, place, now, out);
+    if (job.code != ReasonCode::kWaitsBehindJob) continue;
+    const auto [kept, is_new] = kept_from.try_emplace(job.needs.place());
+    if (is_new) kept->second = cluster.KeptFrom(job);
+    NotePassedOver(job.id, kept->second, place, now, out);
   }
 }
 

@@ -170,6 +170,7 @@ auto Room::FrameFor(const QueuedJob& job) -> std::shared_ptr<const Frame> {
     if (room == 0) continue;
     frame.place_of[i] = static_cast<uint32_t>(members.nodes.size());
     members.nodes.push_back(i);
+    frame.nodes.Insert(i);
     if (members.by_size.size() <= room) members.by_size.resize(room + 1);
     ++members.by_size[room];
     const NodeSlots& node = (*nodes_)[i];

@@ -43,6 +43,9 @@ class Room {
   bool Holds(const QueuedJob& job);
   /// How many nodes that it could have together can be used and have enough free devices.
   uint32_t MostNodes(const QueuedJob& job);
+  /// Those with a device that does for it, whatever is free there, by their places. One set for all that have
+  /// the same needs and folder and are kept off nothing; it lives as long as the room.
+  const BitSet& NodesFor(const QueuedJob& job) { return ViewOf(job).frame->nodes; }
   /// If all were free, on nodes of at most `most` devices that are not lost.
   bool CouldHoldOnSmall(const QueuedJob& job, uint32_t most);
   /// As Holds(), with those that are only out of reach.
@@ -96,6 +99,7 @@ class Room {
     std::vector<uint32_t> group_of;                     ///< for each node
     std::vector<uint32_t> place_of;                     ///< among the group's members, for each of them
     std::vector<Members> groups;
+    BitSet nodes;  ///< of all groups
   };
   /// What is free in a group.
   struct Group {

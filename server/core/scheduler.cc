@@ -8,12 +8,16 @@
 #include <set>
 #include <utility>
 
+#include "server/core/bit_set.h"
 #include "server/core/first_of.h"
 #include "server/core/needs.h"
 #include "server/core/room.h"
 
 namespace imgd {
 namespace {
+
+/// Jobs that have devices reserved at once, at most, for what each costs.
+constexpr size_t kMostReserved = 16;
 
 /// A plan in the making.
 class Planner {
@@ -39,7 +43,9 @@ class Planner {
   std::optional<std::vector<Part>> Place(const QueuedJob& job);
   std::optional<std::vector<Part>> FindIn(Room& room, const QueuedJob& job);
   ReasonCode WhyNot(const QueuedJob& job);
-  void Reserve(const QueuedJob& job);
+  bool EndsInTime(const QueuedJob& job);
+  void WaitFor(const QueuedJob& job, ReasonCode code);
+  bool Reserve(const QueuedJob& job);
   bool IsHeldByGuess(const Part& part, const NodeSlots& node) const;
 
   using Allowances = std::vector<Allowance*>;
@@ -52,6 +58,9 @@ class Planner {
   const Allowances* of_job_ = nullptr;                     ///< those of the job that is considered
   std::set<uint32_t> sizes_;                               ///< how many devices there are on a node
   std::optional<Room> beside_;                             ///< without what is reserved; with plan.reserved
+  std::vector<const BitSet*> nodes_of_;                    ///< that do for those of plan.reserved
+  BitSet waited_for_;                                      ///< nodes that do for jobs that wait
+  std::set<const BitSet*> counted_;                        ///< those of jobs that are in it
 };
 
 void Planner::Consider(const QueuedJob& job) {
@@ -83,8 +92,21 @@ void Planner::Consider(const QueuedJob& job) {
                                    !room_.CouldHoldOnSmall(job, MostOnEach(job, true)));
   if (lacks_it) return over_quota();
   const ReasonCode code = WhyNot(wanted);
-  if (code == ReasonCode::kWaitsForDevices && !plan.reserved) Reserve(wanted);
+  WaitFor(wanted, code);
   wait(code);
+}
+
+/// Who comes after it and could use the same nodes has nothing reserved.
+void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
+  if (code != ReasonCode::kWaitsForDevices && code != ReasonCode::kWaitsBehindJob) return;
+  // What only lost nodes would complete may wait for ever: they may never return.
+  if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
+  const BitSet& nodes = room_.NodesFor(job);
+  if (counted_.contains(&nodes)) return;
+  const bool first = code == ReasonCode::kWaitsForDevices && !waited_for_.Meets(nodes);
+  if (first && plan.reserved.size() < kMostReserved && !Reserve(job)) return;
+  counted_.insert(&nodes);
+  waited_for_.Insert(nodes);
 }
 
 /// Those that there are.
@@ -195,11 +217,23 @@ std::optional<std::vector<Part>> Planner::FindIn(Room& room, const QueuedJob& jo
 /// On devices that are not reserved; or on any, where the job is over before those are needed.
 std::optional<std::vector<Part>> Planner::Place(const QueuedJob& job) {
   auto parts = FindIn(beside_ ? *beside_ : room_, job);
-  if (!parts && beside_ && plan.reserved->from && job.most > Duration::zero() &&
-      std::max(cluster_.now, job.not_before) + job.most <= *plan.reserved->from) {
-    parts = FindIn(room_, job);
-  }
+  if (!parts && EndsInTime(job)) parts = FindIn(room_, job);
   return parts;
+}
+
+/// Before whatever is reserved on nodes that do for it is needed, where something is.
+bool Planner::EndsInTime(const QueuedJob& job) {
+  if (job.most <= Duration::zero()) return false;
+  const Instant end = std::max(cluster_.now, job.not_before) + job.most;
+  const BitSet& nodes = room_.NodesFor(job);
+  bool any = false;
+  for (size_t i = 0; i < plan.reserved.size(); ++i) {
+    if (!nodes_of_[i]->Meets(nodes)) continue;
+    const auto& from = plan.reserved[i].from;
+    if (!from || end > *from) return false;
+    any = true;
+  }
+  return any;
 }
 
 ReasonCode Planner::WhyNot(const QueuedJob& job) {
@@ -208,28 +242,43 @@ ReasonCode Planner::WhyNot(const QueuedJob& job) {
   return room_.Holds(job) ? ReasonCode::kWaitsBehindJob : ReasonCode::kWaitsForDevices;
 }
 
-/// Nothing is reserved for a gang that only lost nodes would complete: they may never return.
-void Planner::Reserve(const QueuedJob& job) {
-  if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
+/// False where nothing can be.
+bool Planner::Reserve(const QueuedJob& job) {
   auto ends = cluster_.ends;
-  const auto victims =
-      room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
-  for (const JobId victim : victims) {
-    plan.victims.push_back(victim);
-    ends[victim] = cluster_.now + cluster_.holders.at(victim).to_stop;
-  }
-  plan.reserved = room_.Reserve(job, ends);
-  if (!plan.reserved) return;
-  const auto& parts = plan.reserved->parts;
-  const auto nodes = room_.NodesOf(parts);
-  for (size_t i = 0; i < parts.size() && !plan.reserved->estimate; ++i)
-    plan.reserved->estimate = IsHeldByGuess(parts[i], cluster_.nodes[nodes[i]]);
-  Count(DevicesOf(parts));
-  beside_ = room_;
-  beside_->Take(parts, nodes, Instant::max());
+  auto victims = room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
+  for (const JobId victim : victims) ends[victim] = cluster_.now + cluster_.holders.at(victim).to_stop;
+  auto found = room_.Reserve(job, ends);
+  if (!found) return false;
+  Reservation& reserved = plan.reserved.emplace_back(std::move(*found));
+  reserved.victims = std::move(victims);
+  nodes_of_.push_back(&room_.NodesFor(job));
+  const auto nodes = room_.NodesOf(reserved.parts);
+  for (size_t i = 0; i < nodes.size() && !reserved.estimate; ++i)
+    reserved.estimate = IsHeldByGuess(reserved.parts[i], cluster_.nodes[nodes[i]]);
+  Count(DevicesOf(reserved.parts));
+  if (!beside_) beside_ = room_;
+  beside_->Take(reserved.parts, nodes, Instant::max());
+  return true;
 }
 
 }  // namespace
+
+const Reservation* ReservationOf(const Reservations& reserved, JobId job) {
+  const auto of = std::find_if(reserved.begin(), reserved.end(),
+                               [job](const Reservation& one) { return one.job == job; });
+  return of == reserved.end() ? nullptr : &*of;
+}
+
+const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
+  const auto does = [&](const Part& part) {
+    const NodeSlots* const node = NodeOf(part.node);
+    return node != nullptr && node->RoomFor(job.needs) > 0;
+  };
+  const auto kept = std::find_if(reserved.begin(), reserved.end(), [&](const Reservation& one) {
+    return std::any_of(one.parts.begin(), one.parts.end(), does);
+  });
+  return kept == reserved.end() ? nullptr : &*kept;
+}
 
 bool QueuedJob::KeepsOff(const NodeSlots& node) const {
   return node.devices.size() > most_devices || avoid.contains(node.id);

@@ -150,13 +150,19 @@ class NodesCheck {
   std::pair<Devices, const Judged*> last_{};  ///< many in a row have the same
 };
 
-/// What is kept for the first job that waits for devices.
+/// What is kept for a job that waits for devices: for the first of those that could use the same nodes.
 struct Reservation {
   JobId job;
   std::vector<Part> parts;
-  std::optional<Instant> from;  ///< when it can start; nothing where nobody knows
-  bool estimate = false;        ///< `from` is what running jobs think; else they are ended by then
+  std::optional<Instant> from;      ///< when it can start; nothing where nobody knows
+  bool estimate = false;            ///< `from` is what running jobs think; else they are ended by then
+  std::vector<JobId> victims = {};  ///< that are to give their devices back, so that it can start
 };
+
+/// In the order of the queue.
+using Reservations = std::vector<Reservation>;
+/// Null where nothing is reserved for the job.
+const Reservation* ReservationOf(const Reservations& reserved, JobId job);
 
 /// A job that holds devices, as one of a higher priority sees it.
 struct Holder {
@@ -190,18 +196,20 @@ using JobSet = boost::container::flat_set<JobId>;
 struct Snapshot {
   Instant now{};
   std::vector<NodeSlots> nodes;                 ///< by name
-  JobNames job_names;                           ///< of those that hold devices, and of the blocker
+  JobNames job_names;                           ///< of those that hold devices or have some reserved
   std::set<JobId> retrying;                     ///< of those holders: jobs that wait for their next start
   EndTimes ends;                                ///< of those holders: when they end, where that is known
   JobSet estimated;                             ///< of those ends: what the job itself thinks by its speed
   Holders holders;                              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::string currency;                         ///< of prices, for people; may be empty
-  std::shared_ptr<const Reservation> reserved;  ///< by the plan before, or null; no matter to MakePlan()
+  Reservations reserved;                        ///< by the plan before; no matter to MakePlan()
 
   /// Null for one that is not there.
   NodeSlots* NodeOf(const NodeId& id);
   const NodeSlots* NodeOf(const NodeId& id) const;
+  /// What is reserved first on nodes that do for the job; null where nothing is.
+  const Reservation* KeptFrom(const QueuedJob& job) const;
 };
 
 /// A gang and where it goes.
@@ -220,14 +228,14 @@ struct Plan {
   std::vector<Placement> starts;
   std::vector<Placement> kept;    ///< devices that are kept for jobs that wait for their retry
   std::vector<WaitChange> waits;  ///< only where the code differs from the queue's
-  std::optional<Reservation> reserved;
-  std::vector<JobId> victims;  ///< that are to give their devices back, so that the reserved job can start
+  Reservations reserved;
 };
 
 /// Places whole gangs on free devices; never part of one. Goes through the queue in order. The first job that
 /// waits for devices has those reserved that come free for it first (EASY backfilling, Lifka 1995); those
 /// after it may start on others, or on these too where they end before they are needed, so nobody is starved.
-/// Where jobs of a lower priority than this first one hold what it needs, they are preempted, as few and as
+/// The same has each later one that could use no node which one before it waits for, up to so many.
+/// Where jobs of a lower priority than such a one hold what it needs, they are preempted, as few and as
 /// cheaply as Room::ChooseVictims() finds. One that no set of known nodes could hold has nothing reserved.
 /// One that waits for its retry keeps its place: it gets devices before those that come after it, but only
 /// starts on them when the wait is over. Where the wait is long it has no place. Pure: the same snapshot and

@@ -36,7 +36,7 @@ TEST(Scheduler, LeavesWholeNodesFree) {
 TEST(Scheduler, ABlockedJobIsNotOvertaken) {
   const auto plan = PlanBuilder().Node("a", 1).Node("b", 1, {9}).Queue(1, 2, 1).Queue(2, 1, 1).Make();
   EXPECT_THAT(plan.starts, IsEmpty());
-  EXPECT_EQ(plan.reserved->job, JobId(1));
+  EXPECT_EQ(plan.reserved.front().job, JobId(1));
   EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices),
                                        std::pair(2u, ReasonCode::kWaitsBehindJob)));
 }
@@ -152,23 +152,23 @@ TEST(Backfill, AJobThatNeedsNothingOfWhatIsReservedStarts) {
   // Job 1 waits for two nodes with 2 devices each, of which there are just two.
   const auto plan =
       PlanBuilder().Node("a", 2, {9}).Node("b", 2).Node("c", 1).Queue(1, 2, 2).Queue(2, 1, 1).Make();
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_EQ(plan.reserved->job, JobId(1));
-  EXPECT_FALSE(plan.reserved->from) << "nobody knows when job 9 ends";
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_EQ(plan.reserved.front().job, JobId(1));
+  EXPECT_FALSE(plan.reserved.front().from) << "nobody knows when job 9 ends";
   ASSERT_THAT(plan.starts, SizeIs(1));
   EXPECT_THAT(Where(plan.starts[0]), ElementsAre("c:0@0"));
 }
 
 TEST(Backfill, WhatIsFreeNowIsReservedRatherThanWhatMayComeFree) {
   const auto plan = PlanBuilder().Node("a", 1, {9}).Node("b", 1, {8}).Node("c", 1).Queue(1, 2, 1).Make();
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_THAT(Where({JobId(1), plan.reserved->parts}), ElementsAre("a:0@0", "c:0@1"));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_THAT(Where({JobId(1), plan.reserved.front().parts}), ElementsAre("a:0@0", "c:0@1"));
 }
 
 TEST(Backfill, WhatIsReservedStaysSoThoughTheNodesOtherDevicesAreTaken) {
   const auto plan = PlanBuilder().Node("a", 1, {9}).Node("b", 1, {8}).Node("c", 2, {7}).Queue(1, 2, 1).Make();
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_THAT(Where({JobId(1), plan.reserved->parts}), ElementsAre("a:0@0", "c:1@1"));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_THAT(Where({JobId(1), plan.reserved.front().parts}), ElementsAre("a:0@0", "c:1@1"));
 }
 
 TEST(Backfill, TheReservationIsOnWhatComesFreeFirst) {
@@ -181,9 +181,28 @@ TEST(Backfill, TheReservationIsOnWhatComesFreeFirst) {
                         .Ends(7, minutes(40))
                         .Queue(1, 2, 1)
                         .Make();
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_EQ(plan.reserved->from, kNow + minutes(40));
-  EXPECT_THAT(Where({JobId(1), plan.reserved->parts}), ElementsAre("b:0@0", "c:0@1"));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_EQ(plan.reserved.front().from, kNow + minutes(40));
+  EXPECT_THAT(Where({JobId(1), plan.reserved.front().parts}), ElementsAre("b:0@0", "c:0@1"));
+}
+
+TEST(Backfill, OneThatNeedsNoneOfTheFirstOnesNodesHasDevicesReservedToo) {
+  PlanBuilder builder;
+  builder.Node("a", 1, {9}).Is("H100").Node("b", 2, {8}).Is("A100").Ends(8, minutes(40));
+  builder.Queue(1, 1, 1).Asks({.models = {"H100"}});
+  for (const auto& [id, ranks, most] :
+       {std::tuple(2, 2, minutes(0)), std::tuple(3, 1, minutes(50)), std::tuple(4, 1, minutes(30))})
+    builder.Queue(id, 1, ranks).Asks({.models = {"A100"}}).For(most);
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.reserved, SizeIs(2));
+  EXPECT_FALSE(plan.reserved[0].from) << "nobody knows when job 9 ends";
+  EXPECT_EQ(plan.reserved[1].job, JobId(2));
+  EXPECT_EQ(plan.reserved[1].from, kNow + minutes(40));
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1u, ReasonCode::kWaitsForDevices),
+                                       std::pair(2u, ReasonCode::kWaitsForDevices),
+                                       std::pair(3u, ReasonCode::kWaitsBehindJob)));
+  ASSERT_THAT(plan.starts, SizeIs(1)) << "which is over in time";
+  EXPECT_EQ(plan.starts[0].job, JobId(4));
 }
 
 TEST(Backfill, WhatTheSamePlanStartsEndsInItsTimeToo) {
@@ -210,9 +229,9 @@ TEST(Backfill, WhatTheSamePlanStartsEndsInItsTimeToo) {
     if (row.retries) builder.Retries();
     if (row.other_minutes > 0) builder.Ends(9, minutes(row.other_minutes));
     const auto plan = builder.Queue(2, 1, 1).Make();
-    ASSERT_TRUE(plan.reserved);
-    EXPECT_THAT(Where({JobId(2), plan.reserved->parts}), ElementsAre(row.where));
-    EXPECT_EQ(plan.reserved->from, row.in ? std::optional(kNow + *row.in) : std::nullopt);
+    ASSERT_FALSE(plan.reserved.empty());
+    EXPECT_THAT(Where({JobId(2), plan.reserved.front().parts}), ElementsAre(row.where));
+    EXPECT_EQ(plan.reserved.front().from, row.in ? std::optional(kNow + *row.in) : std::nullopt);
   }
 }
 
@@ -237,14 +256,14 @@ TEST(Backfill, OneWhoseTimeNobodyKnowsLeavesReservedDevicesAlone) {
 TEST(Backfill, AGangThatWaitsForANodeOutOfReachHasTheOthersReserved) {
   const auto plan = PlanBuilder().Node("a", 1).Node("b", 1).Away().Queue(1, 2, 1).Queue(2, 1, 1).Make();
   EXPECT_THAT(plan.starts, IsEmpty());
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_FALSE(plan.reserved->from);
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_FALSE(plan.reserved.front().from);
 }
 
 TEST(Explain, SaysWhenTheFirstOneStartsAndForWhomDevicesAreKept) {
   auto builder = PlanBuilder().Node("gpu-1", 1).Node("gpu-2", 1, {3}).Ends(3, minutes(40)).Queue(7, 2, 1);
   builder.cluster.job_names = {{JobId(3), "rn50-a"}, {JobId(7), "rn50-b"}};
-  builder.cluster.reserved = std::make_shared<const Reservation>(*builder.Make().reserved);
+  builder.cluster.reserved = builder.Make().reserved;
   EXPECT_EQ(
       ExplainWait(builder.cluster,
                   {.job = {.id = JobId(7), .nodes = 2}, .code = ReasonCode::kWaitsForDevices, .position = 1}),

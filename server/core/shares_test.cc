@@ -60,7 +60,7 @@ TEST(Quotas, AJobAboveItWaitsAndHoldsUpNobody) {
   EXPECT_EQ(plan.starts[1].job, JobId(2)) << "6 of 6";
   EXPECT_THAT(Waits(plan),
               ElementsAre(std::pair(3, ReasonCode::kQuota), std::pair(4, ReasonCode::kWaitsForDevices)));
-  EXPECT_FALSE(plan.reserved && plan.reserved->job == JobId(3));
+  EXPECT_EQ(ReservationOf(plan.reserved, JobId(3)), nullptr);
 }
 
 TEST(Quotas, ALargeJobIsNotKeptWaitingByLaterSmallOnesOfItsAccount) {
@@ -119,7 +119,7 @@ TEST(Quotas, WhatIsReservedCountsSoThatLaterJobsDoNotPushItAboveTheQuota) {
   builder.cluster.allowances["user ada"] = {.devices = 8};
   const auto plan = builder.Make();
   EXPECT_THAT(plan.starts, IsEmpty());
-  EXPECT_TRUE(plan.reserved);
+  EXPECT_FALSE(plan.reserved.empty());
 }
 
 TEST(Quotas, AWholeNodeCountsWithAllItsDevices) {
@@ -145,9 +145,9 @@ TEST(Quotas, WholeNodesAreTakenAndReservedAmongThoseThatAreSmallEnough) {
   EXPECT_EQ(plan.starts[0].parts[0].node, NodeId("c"));
   EXPECT_EQ(plan.starts[1].job, JobId(3));
   EXPECT_EQ(plan.starts[1].parts[0].node, NodeId("a")) << "it is nobody's else";
-  ASSERT_TRUE(plan.reserved);
-  EXPECT_EQ(plan.reserved->job, JobId(2));
-  EXPECT_EQ(plan.reserved->parts[0].node, NodeId("b"));
+  ASSERT_FALSE(plan.reserved.empty());
+  EXPECT_EQ(plan.reserved.front().job, JobId(2));
+  EXPECT_EQ(plan.reserved.front().parts[0].node, NodeId("b"));
 }
 
 TEST(Quotas, WholeNodesThatAreSmallEnoughButShareNothingKeepNothingFromLaterJobs) {

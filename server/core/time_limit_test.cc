@@ -72,14 +72,14 @@ TEST_F(TimeLimit, WhatIsLeftIsWhatAStartTakesAtMost) {
 
 TEST_F(TimeLimit, WhatItLetTheNextOneExpectIsNotPutOffByTheStop) {
   cluster.Submit("waits");
-  ASSERT_TRUE(cluster.reactor().reserved());
-  const auto promised = cluster.reactor().reserved()->from;
+  ASSERT_FALSE(cluster.reactor().reserved().empty());
+  const auto promised = cluster.reactor().reserved().front().from;
   ASSERT_TRUE(promised);
   cluster.Pass(std::chrono::milliseconds(300));
   cluster.Pass(std::chrono::seconds(60));
   ASSERT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
   cluster.Submit("has it planned anew");
-  EXPECT_EQ(cluster.reactor().reserved()->from, promised);
+  EXPECT_EQ(cluster.reactor().reserved().front().from, promised);
 }
 
 TEST(LongestStart, AProgramHasNoCheckpointToWriteAtItsEnd) {

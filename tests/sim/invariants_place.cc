@@ -1,6 +1,7 @@
 // What must always hold for where gangs go, for who goes first by age, and for what is forecast.
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "server/core/forecast.h"
 #include "tests/sim/invariants.h"
@@ -24,7 +25,7 @@ int RankOf(const World& world, const JobRecord& job, Duration more) {
 /// than one of priority p none of priority P goes before it.
 void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
   const auto& reactor = world.daemon.reactor();
-  if (!reactor.reserved() || reactor.WantsToSchedule()) return;
+  if (reactor.reserved().empty() || reactor.WantsToSchedule()) return;
   for (const auto& action : batch.actions) {
     const JobRecord* started = StartedBy(world, action);
     if (started == nullptr || std::get<AppendEvent>(action).reason.code != ReasonCode::kPlaced) continue;
@@ -32,7 +33,7 @@ void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
     // lost.
     const auto& queue = reactor.state().queue();
     auto at = std::find_if(queue.begin(), queue.end(), [&reactor](const QueuedJob& entry) {
-      return entry.id == reactor.reserved()->job;
+      return entry.id == reactor.reserved().front().job;
     });
     if (EndedToGrow(batch, started->id)) continue;
     for (; at != queue.end(); ++at) {
@@ -184,8 +185,8 @@ void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
     const bool due = entry.not_before != Instant{} && entry.not_before <= now;  // and it is not noticed yet
     if (start && !due && (*start < now || *start < entry.not_before))
       world.Break(name, fmt::format("job {} is forecast for a time at which it can't start", entry.id));
-    const auto& reserved = reactor.reserved();
-    const bool first = place == 0 && reserved && reserved->job == entry.id && entry.not_before <= now;
+    const Reservation* const reserved = ReservationOf(reactor.reserved(), entry.id);
+    const bool first = reserved != nullptr && entry.not_before <= now;
     // What is used up is noticed a moment later.
     const bool quotas = HasQuotas(world, *reactor.state().FindJob(entry.id));
     const bool all_there = std::all_of(cluster.nodes.begin(), cluster.nodes.end(),
@@ -242,12 +243,38 @@ void WhoPreemptsIsForecastSoon(World& world, const Batch&, const char* name) {
   }
 }
 
+/// Who waits for nodes that nobody before it waits for has devices reserved, whoever else waits.
+void TheFirstOfItsNodesHasDevicesReserved(World& world, const Batch&, const char* name) {
+  const auto& reactor = world.daemon.reactor();
+  if (!world.ledger.Looks(8) || reactor.WantsToSchedule()) return;
+  const auto& nodes = reactor.state().nodes();
+  const bool all_there =
+      std::all_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.Usable(); });
+  if (!all_there) return;
+  std::set<NodeId> waited_for;
+  for (const auto& entry : reactor.state().queue()) {
+    // One that waits for its retry may have nothing kept for it, and is the first then.
+    const bool waits = entry.code == ReasonCode::kWaitsForDevices ||
+                       entry.code == ReasonCode::kWaitsBehindJob || entry.code == ReasonCode::kBackoff;
+    if (!waits) continue;
+    bool first = entry.code == ReasonCode::kWaitsForDevices && !entry.IsChoosy();
+    const JobRecord& job = *reactor.state().FindJob(entry.id);
+    first = first && !(entry.needs->whole_nodes && HasQuotas(world, job));
+    for (const auto& [id, node] : nodes) {
+      if (NodeDoes(entry.needs, node)) first = waited_for.insert(id).second && first;
+    }
+    if (first && ReservationOf(reactor.reserved(), entry.id) == nullptr)
+      world.Break(name, fmt::format("job {} is the first to wait for its nodes", entry.id));
+  }
+}
+
 }  // namespace
 
 const std::vector<Invariant>& PlaceInvariants() {
   static const std::vector<Invariant> rules = {
       {"the older goes first", TheOlderGoesFirst},
       {"the queue is in order", TheQueueIsInOrder},
+      {"the first of its nodes has devices reserved", TheFirstOfItsNodesHasDevicesReserved},
       {"gangs are close", GangsAreClose},
       {"forecasts are consistent", ForecastsAreConsistent},
       {"who preempts is forecast soon", WhoPreemptsIsForecastSoon},

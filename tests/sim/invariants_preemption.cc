@@ -1,5 +1,7 @@
 // What must always hold where jobs of a lower priority make room for others.
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "tests/sim/invariants.h"
 #include "tests/sim/words.h"
@@ -26,11 +28,25 @@ std::vector<const JobRecord*> Victims(const World& world, const Batch& batch) {
   return victims;
 }
 
-/// Who waits for what they give back; null where it has started or ended in the same commit.
-const JobRecord* ForWhom(const World& world) {
+/// Who waits for what the victim gives back; null where it has started or ended in the same commit.
+const JobRecord* ForWhom(const World& world, const JobRecord& victim) {
   const auto& reactor = world.daemon.reactor();
-  const JobRecord* job = reactor.reserved() ? reactor.state().FindJob(reactor.reserved()->job) : nullptr;
-  return job != nullptr && job->state == JobState::kQueued ? job : nullptr;
+  for (const auto& reserved : reactor.reserved()) {
+    if (std::count(reserved.victims.begin(), reserved.victims.end(), victim.id) == 0) continue;
+    const JobRecord* job = reactor.state().FindJob(reserved.job);
+    return job != nullptr && job->state == JobState::kQueued ? job : nullptr;
+  }
+  return nullptr;
+}
+
+/// Victims() by who waits for what they give back.
+std::map<const JobRecord*, std::vector<const JobRecord*>> VictimsByJob(const World& world,
+                                                                       const Batch& batch) {
+  std::map<const JobRecord*, std::vector<const JobRecord*>> by_job;
+  for (const JobRecord* victim : Victims(world, batch)) {
+    if (const JobRecord* high = ForWhom(world, *victim)) by_job[high].push_back(victim);
+  }
+  return by_job;
 }
 
 /// What is free is what the job could have had when the others were asked: nothing came free since, none of
@@ -65,10 +81,8 @@ int StepsAtStart(const World& world, const JobRecord& job) {
 /// Only jobs that let it happen make room, and only for one of a higher priority that waits, does not fit
 /// and could use a node of theirs.
 void OnlyLowerOnesMakeRoom(World& world, const Batch& batch, const char* name) {
-  const auto victims = Victims(world, batch);
-  if (victims.empty()) return;
-  const JobRecord* high = ForWhom(world);
-  for (const JobRecord* job : victims) {
+  for (const JobRecord* job : Victims(world, batch)) {
+    const JobRecord* high = ForWhom(world, *job);
     const Submission& wanted = world.truths.at(job->name).submission;
     if (!world.shape.preemption || (!wanted.preemptible && !MayBeAboveQuota(world, *job))) {
       world.Break(name, fmt::format("job {} is not preemptible and is preempted", job->id));
@@ -88,26 +102,30 @@ void OnlyLowerOnesMakeRoom(World& world, const Batch& batch, const char* name) {
     if (!of_use)
       world.Break(name, fmt::format("job {} makes room on nodes that job {} can't use", job->id, high->id));
   }
-  if (high != nullptr && KnowsWhatWasFree(world, *high) && Fits(world, *high, FreeSpace(world)))
-    world.Break(name, fmt::format("job {} fits, and others make room for it", high->id));
+  for (const auto& [high, victims] : VictimsByJob(world, batch)) {
+    if (KnowsWhatWasFree(world, *high) && Fits(world, *high, FreeSpace(world)))
+      world.Break(name, fmt::format("job {} fits, and others make room for it", high->id));
+  }
 }
 
 /// Nobody is asked to make room where those who leave anyway make enough of it. One that failed may come back
 /// to what it had.
 void ThoseWhoLeaveAreWaitedFor(World& world, const Batch& batch, const char* name) {
-  const auto victims = Victims(world, batch);
-  const JobRecord* high = victims.empty() ? nullptr : ForWhom(world);
-  if (high == nullptr || batch.nodes_touched || !KnowsWhatWasFree(world, *high)) return;
-  auto space = FreeSpace(world);
-  for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
-    const JobRecord& job = *holding.job;
-    const bool leaves = job.run.stop != StopFor::kNothing && job.run.stop != StopFor::kGrow &&
-                        job.run.stop != StopFor::kRetry;
-    if (leaves && std::count(victims.begin(), victims.end(), &job) == 0) Give(world, job.run, space);
+  if (batch.nodes_touched) return;
+  for (const auto& [high, victims] : VictimsByJob(world, batch)) {
+    if (!KnowsWhatWasFree(world, *high)) continue;
+    auto space = FreeSpace(world);
+    for (const auto& [id, holding] : world.daemon.reactor().state().holdings()) {
+      const JobRecord& job = *holding.job;
+      const bool leaves = job.run.stop != StopFor::kNothing && job.run.stop != StopFor::kGrow &&
+                          job.run.stop != StopFor::kRetry;
+      if (leaves && std::count(victims.begin(), victims.end(), &job) == 0) Give(world, job.run, space);
+    }
+    if (Fits(world, *high, space))
+      world.Break(name,
+                  fmt::format("job {} makes room for job {}, which only had to wait for those who leave",
+                              victims.front()->id, high->id));
   }
-  if (Fits(world, *high, space))
-    world.Break(name, fmt::format("job {} makes room for job {}, which only had to wait for those who leave",
-                                  victims.front()->id, high->id));
 }
 
 /// Device-seconds that the job would lose. About right while the daemon is not disturbed.
@@ -212,27 +230,31 @@ void NoCheapestNodesAreCheaper(World& world, const Room& room, const char* name)
                                   asked.size(), loss, room.high.id, room.victims.size(), room.loss));
 }
 
-/// None makes room that could be spared, and no others would have lost much less than those who do.
-void RoomIsMadeCheaply(World& world, const Batch& batch, const char* name) {
-  const auto victims = Victims(world, batch);
-  const JobRecord* high = victims.empty() ? nullptr : ForWhom(world);
-  if (high == nullptr || batch.nodes_touched || !KnowsWhatWasFree(world, *high)) return;
+void RoomForOneIsMadeCheaply(World& world, const JobRecord& high,
+                             const std::vector<const JobRecord*>& victims, const char* name) {
   for (const JobRecord* spared : victims) {
     auto space = FreeSpace(world);
     for (const JobRecord* job : victims) {
       if (job != spared) Give(world, job->run, space);
     }
-    if (Fits(world, *high, space))
-      world.Break(name,
-                  fmt::format("job {} makes room for job {} and could be spared", spared->id, high->id));
+    if (Fits(world, high, space))
+      world.Break(name, fmt::format("job {} makes room for job {} and could be spared", spared->id, high.id));
   }
-  Room room{.victims = victims, .high = *high, .rank = RankOfRun(world, *victims.front())};
+  Room room{.victims = victims, .high = high, .rank = RankOfRun(world, *victims.front())};
   for (const JobRecord* job : victims) {
     if (RankOfRun(world, *job) != room.rank) return;
     room.loss += LossOf(world, *job);
   }
   NoOneAloneIsCheaper(world, room, name);
   NoCheapestNodesAreCheaper(world, room, name);
+}
+
+/// None makes room that could be spared, and no others would have lost much less than those who do.
+void RoomIsMadeCheaply(World& world, const Batch& batch, const char* name) {
+  if (batch.nodes_touched) return;
+  for (const auto& [high, victims] : VictimsByJob(world, batch)) {
+    if (KnowsWhatWasFree(world, *high)) RoomForOneIsMadeCheaply(world, *high, victims, name);
+  }
 }
 
 /// Ranks that train are told so, and have the time for a checkpoint.

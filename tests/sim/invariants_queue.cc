@@ -223,8 +223,9 @@ void AReservationHolds(World& world, const Batch& batch, const char* name) {
   if (!Changed(batch)) return;
   auto& promise = world.ledger.promise;
   const auto& queue = world.daemon.reactor().state().queue();
-  const auto& reserved = world.daemon.reactor().reserved();
-  if (!reserved || queue.empty() || queue.front().id != reserved->job) {
+  const Reservation* const reserved =
+      queue.empty() ? nullptr : ReservationOf(world.daemon.reactor().reserved(), queue.front().id);
+  if (reserved == nullptr) {
     promise.reset();
     return;
   }

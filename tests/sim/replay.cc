@@ -114,10 +114,11 @@ void OursReplay::Settle(Actions actions) {
     }
     actions = std::move(more);
   }
-  const auto& reserved = reactor_.reserved();
-  if (!reserved || !reserved->from) return;
-  Outcome& outcome = OutcomeOf(reserved->job);
-  if (!outcome.promised_s) outcome.promised_s = SecondsOf(*reserved->from);
+  for (const auto& reserved : reactor_.reserved()) {
+    if (!reserved.from) continue;
+    Outcome& outcome = OutcomeOf(reserved.job);
+    if (!outcome.promised_s) outcome.promised_s = SecondsOf(*reserved.from);
+  }
 }
 
 void OursReplay::Obey(const SendPrepare& prepare, Actions& out) {
