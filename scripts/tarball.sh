@@ -2,10 +2,10 @@
 # the C and C++ libraries, which are those of the machine (as old as Debian 12's or newer). Sourced by package.sh.
 # shellcheck shell=bash
 
-# libraries_of PROGRAM...: paths of what they load, LibTorch's and the machine's own left out.
+# libraries_of PROGRAM...: paths of what they load of Debian's; LibTorch's and the machine's own, a CUDA of its own too, left out.
 libraries_of() {
   ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u \
-    | grep -v -e "^$DEPS/" -e "/site-packages/" -e '/\(libc\|libm\|libdl\|librt\|libpthread\|libresolv\|libstdc++\|libgcc_s\)\.so\.'
+    | grep -v -e "^$DEPS/" -e "/site-packages/" -e '^/usr/local/' -e '/\(libc\|libm\|libdl\|librt\|libpthread\|libresolv\|libstdc++\|libgcc_s\)\.so\.'
 }
 
 # stage_licences DIR LIBRARY...: of Debian's packages that have these libraries, or whose headers were compiled in, and of the

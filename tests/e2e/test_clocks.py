@@ -133,9 +133,6 @@ def test_a_node_whose_clock_is_some_days_ahead_is_refused_with_both_times_and_it
     assert secure.json("nodes") == []
     (token,) = secure.json("node", "join-tokens")
     assert int(token["uses_left"]) == 1 and not token.get("joined")
-    there_now = doctor(*clock_of("+2d"), str(BIN / "imgagent"), "--server", secure.server, "--node", "a", "--state-dir",
-                       str(secure.root / "a"), "--cpu-slots", "1")  # fmt: skip
-    assert there_now["clock"]["grade"] == "fault"
 
     secure.agents["a"].terminate()
     secure.agents["a"].wait(10)

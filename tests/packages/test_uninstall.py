@@ -56,7 +56,9 @@ def test_a_shell_is_no_job_for_whoever_removes_the_agent(machine: Machine, newer
     machine.install(newer["imgagent"])
 
 
-def test_purged_under_a_job_the_agent_ends_it_and_leaves_nothing_of_its_own(machine: Machine) -> None:
+def test_purged_under_a_job_the_agent_ends_it_and_leaves_nothing_of_its_own(
+    machine: Machine, newer: dict[str, Path]
+) -> None:
     restart_agent(machine)
     job = submit(machine)
     wait_for("a curve", lambda: len(curve(machine, job)) >= 2, 60)
@@ -69,6 +71,7 @@ def test_purged_under_a_job_the_agent_ends_it_and_leaves_nothing_of_its_own(mach
     assert not (machine.root / "var/lib/imgagent").exists()
     assert "imgagent" not in machine.accounts()["passwd"] + machine.accounts()["group"]
     machine.run("imgcli", "cancel", job)
+    machine.install(newer["imgagent"])
 
 
 def test_removed_it_keeps_what_is_its_owners(machine: Machine) -> None:
