@@ -186,7 +186,7 @@ void ForecastsAreConsistent(World& world, const Batch&, const char* name) {
     if (start && !due && (*start < now || *start < entry.not_before))
       world.Break(name, fmt::format("job {} is forecast for a time at which it can't start", entry.id));
     const Reservation* const reserved = ReservationOf(reactor.reserved(), entry.id);
-    const bool first = reserved != nullptr && entry.not_before <= now;
+    const bool first = place == 0 && reserved != nullptr && entry.not_before <= now;
     // What is used up is noticed a moment later.
     const bool quotas = HasQuotas(world, *reactor.state().FindJob(entry.id));
     const bool all_there = std::all_of(cluster.nodes.begin(), cluster.nodes.end(),
