@@ -281,8 +281,6 @@ MUTANTS = [
            "if (allowance != nullptr) allowance->used += 0 * holding.devices;"),
     Mutant("projects have no quotas", "ranking.cc",
            "  if (!job.project.empty()) accounts.push_back(ProjectOf(job));\n", ""),
-    Mutant("whole nodes above a quota are reserved", "scheduler.cc",
-           "  if (too_large == sizes_.end()) return std::nullopt;\n", "  return std::nullopt;\n"),
     Mutant("what one plan starts does not count for quotas", "scheduler.cc",
            "  Count(DevicesOf(parts));\n  const auto nodes", "  const auto nodes"),
     Mutant("who has used up their hours starts more", "reactor_usage.cc",
