@@ -199,7 +199,8 @@ Status Daemon::StartWeb(const ServerConfig& config) {
                                         .notifier = notifier_.get(),
                                         .sessions = sessions_.get(),
                                         .loopback = IsLoopbackHost(host),
-                                        .tls = !settings.certificate.empty()});
+                                        .tls = !settings.certificate.empty(),
+                                        .grpc_port = server_->port()});
   IMGD_ASSIGN(web_, web::WebServer::Start(settings, std::move(router)));
   sessions_->OnEnd([web = web_.get()](const std::string& session) { web->EndListenersOfSession(session); });
   if (settings.certificate.empty()) {

@@ -96,6 +96,7 @@ TEST_F(ApiTest, TheOtherThingsThatThereAre) {
   EXPECT_EQ(Ask("DELETE", "/datasets/in").status, 200);
   EXPECT_EQ(Get("/datasets")["datasets"], Json::array());
   EXPECT_EQ(Get("/nodes")["nodes"], Json::array());
+  EXPECT_EQ(Get("/server")["grpc_port"], daemon->port());
   EXPECT_EQ(Get("/usage")["accounts"], Json::array());
   EXPECT_EQ(Get("/tokens")["tokens"], Json::array());
   const auto made = Ask("POST", "/tokens", R"({"name": "page", "scopes": ["admin"]})");
@@ -214,6 +215,7 @@ TEST(Routes, ThoseThatAreNoCallsOfGrpcHaveTheScopesThatAreWrittenHere) {
   const std::map<std::string, std::string> written = {
       {"GET /healthz", ""},
       {"GET /api/v1/openapi.json", ""},
+      {"GET /api/v1/server", "view"},
       {"GET /api/v1/stream", "view"},
       {"GET /api/v1/jobs/{id}/samples/{event}/{number}", "view"},
       {"GET /api/v1/datasets/{name}/samples/{described_us}/{number}", "view"},

@@ -234,6 +234,13 @@ void AddStreamAndSession(Json& paths) {
                                    "The token of the header became the cookie of a session", nothing);
   session["delete"] =
       OtherOperation("EndSession", "Session", Scope::kOpen, "The cookie is taken back", nothing);
+  const Json port = {{"type", "integer"}, {"minimum", 1}, {"maximum", 65535}};
+  paths["/api/v1/server"]["get"] =
+      OtherOperation("GetServer", "Live", Scope::kView, "Where agents and imgcli reach imgd",
+                     JsonContent({{"type", "object"},
+                                  {"properties", {{"grpc_port", port}}},
+                                  {"required", {"grpc_port"}},
+                                  {"additionalProperties", false}}));
   paths["/api/v1/openapi.json"]["get"] = OtherOperation("GetOpenApiDocument", "Live", Scope::kOpen,
                                                         "This document", JsonContent({{"type", "object"}}));
 }

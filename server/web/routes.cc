@@ -57,6 +57,13 @@ Handler EndSession(Engine* engine, BrowserSessions* sessions, ReadPool* pool) {
   };
 }
 
+/// Where agents and imgcli reach the same imgd: pages know only their own address.
+Handler ServerHandler(int grpc_port) {
+  return [body = fmt::format("{{\"grpc_port\":{}}}", grpc_port)](const Request&, const Answer& answer) {
+    answer({.body = body});
+  };
+}
+
 }  // namespace
 
 Router MakeRouter(const WebParts& parts) {
@@ -67,6 +74,7 @@ Router MakeRouter(const WebParts& parts) {
       {"POST", "/api/v1/reports/{job}/events", Scope::kReport, kMostEventsBytes, ReportEvents(engine)},
       {"POST", "/api/v1/session", Scope::kView, kMostSessionBytes, BeginSession(engine, parts.sessions)},
       {"DELETE", "/api/v1/session", Scope::kOpen, 0, EndSession(engine, parts.sessions, parts.pool)},
+      {"GET", "/api/v1/server", Scope::kView, 0, ServerHandler(parts.grpc_port)},
       {"GET", "/api/v1/stream", Scope::kView, 0, StreamHandler(parts.feed)},
       {"GET", "/metrics", Scope::kView, 0, MetricsPage(engine, parts.calls, parts.notifier, parts.pool)},
       {"GET", "/sd/prometheus", Scope::kView, 0, ScrapeTargetsPage(engine, parts.tls)},

@@ -26,6 +26,7 @@ struct WebParts {
   /// for it, as gRPC is.
   bool loopback = false;
   bool tls = false;  ///< it is served with a certificate
+  int grpc_port = 0;
 };
 
 /// All that imgd answers by HTTP, in one table.

@@ -360,6 +360,7 @@ export const ROUTES: [string, string, Handler][] = [
   ['GET', 'nodes/*', oneNode],
   ['POST', 'nodes/*/set-aside', setAside],
   ['POST', 'nodes/*/return', giveBack],
+  ['GET', 'server', () => ({ grpc_port: 17650 })],
   ['GET', 'datasets', ({ world }) => ({ datasets: [...world.datasets.values()] })],
   ['POST', 'datasets', register],
   ['GET', 'datasets/*', oneDataset],

@@ -46,7 +46,7 @@ for (const dark of [false, true]) {
 browserTest('axe finds nothing where there is nothing yet, and the page says what to do', async ({ page, base }) => {
   const rows: [string, RegExp][] = [
     ['/', /imgcli submit/],
-    ['/nodes', /imgagent --server/],
+    ['/nodes', /imgagent --server 127\.0\.0\.1:17650 /],
     ['/queue', /imgcli explain/],
     ['/datasets', /imgcli dataset register/],
     ['/usage', /imgcli usage/],
@@ -54,7 +54,7 @@ browserTest('axe finds nothing where there is nothing yet, and the page says wha
   for (const [path, command] of rows) {
     await page.goto(base + path);
     await page.waitForSelector('.empty');
-    assert.match((await page.textContent('main'))!, command, path);
+    await page.locator('main', { hasText: command }).waitFor();
     assert.equal(await axe(page), '', path);
   }
 }, { jobs: 0 }); // biome-ignore format: one argument

@@ -43,6 +43,8 @@ async function stepsOf(page: Page, title: string): Promise<number[]> {
 async function submit(page: Page): Promise<void> {
   await page.goto(`${base}/submit`);
   const editor = page.getByLabel('Job file');
+  // What it begins with.
+  await page.getByText('The file is good').waitFor();
   const good = readFileSync(file, 'utf8');
   const [said] = /epochs: \d+/.exec(good)!;
   await editor.fill(good.replace(said, 'epochs: many'));

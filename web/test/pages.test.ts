@@ -14,6 +14,32 @@ browserTest('figures come live, without a reload', async ({ page, server, base }
   assert.equal(server.hub.size, 1);
 });
 
+browserTest('whoever goes to another page, or back, goes on at its title', async ({ page, base }) => {
+  const titleHasFocus = (text: string) =>
+    page.waitForFunction((wanted) => {
+      const one = document.activeElement;
+      return one?.tagName === 'H1' && one.textContent!.startsWith(wanted);
+    }, text);
+  await page.goto(base);
+  await page.locator('#row-91 a').click();
+  await page.waitForURL(/jobs\/91$/);
+  await page.locator('.tabs').waitFor();
+  const name = (await page.textContent('h1'))!;
+  await titleHasFocus(name);
+  await page.getByRole('link', { name: 'Nodes', exact: true }).click();
+  await titleHasFocus('Nodes');
+  await page.goBack();
+  await titleHasFocus(name);
+  await page.goBack();
+  await titleHasFocus('Jobs');
+  await page.goForward();
+  await titleHasFocus(name);
+  // It stays where somebody takes it meanwhile.
+  await page.getByRole('link', { name: 'Logs', exact: true }).focus();
+  await page.waitForTimeout(600);
+  assert.equal(await page.evaluate(() => document.activeElement!.textContent), 'Logs');
+});
+
 browserTest('two tabs share one stream', async ({ page, context, server, base }) => {
   const other = await context.newPage();
   for (const tab of [page, other]) {

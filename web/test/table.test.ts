@@ -27,6 +27,29 @@ browserTest('cells say how far a job is, how fast, on how many nodes, how old an
   assert.match(shown!, /^\d+[dhm]/);
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
+browserTest('whatever state a job is in, its loss has a curve where it has one, and of rows in view alone', async ({ page, base }) => {
+  const asked = new Set<string>();
+  page.on('request', (request) => {
+    const [, id] = /jobs\/(\d+)\/metrics/.exec(request.url()) ?? [];
+    if (id) asked.add(id);
+  });
+  for (const state of ['running', 'completed', 'failed', 'cancelled']) {
+    await page.goto(`${base}/?state=${state}`);
+    const row = page.locator('.rows [role=row]').first();
+    await row.locator('.c-loss .spark').waitFor();
+    await row.locator('.c-top1 .spark').waitFor();
+  }
+  asked.clear();
+  await page.goto(`${base}/?state=completed`);
+  await page.locator('.rows .spark').first().waitFor();
+  const grid = page.getByRole('grid');
+  await grid.evaluate((one) => one.scrollTo(0, one.scrollHeight));
+  const last = page.locator('.rows [role=row]').last();
+  await last.locator('.c-loss .spark').waitFor();
+  const completed = await page.locator('.rows').evaluate((one) => one.clientHeight / 34);
+  assert.ok(asked.size < completed / 4, `of ${completed} jobs ${asked.size} were asked for`);
+}, { everyMs: 0, jobs: 2000 }); // biome-ignore format: one argument
+
 browserTest('columns are chosen from a menu, by keys alone too, and stay in the address', async ({ page, base }) => {
   await page.goto(base);
   await page.waitForSelector('.rows [role=row]');

@@ -315,6 +315,9 @@ export const api = {
   returnNode: (name: string, drained: boolean) =>
     call<{ node: Node }>('POST', `/nodes/${seg(name)}/return`, { drained, actor: actor() }),
   forgetNode: (name: string) => call<unknown>('DELETE', `/nodes/${seg(name)}${query({ actor: actor() })}`),
+  /** Where agents and imgcli reach the same imgd. */
+  grpcPort: async (signal?: AbortSignal) =>
+    (await call<{ grpc_port: number }>('GET', '/server', undefined, signal)).grpc_port,
   usage: (signal?: AbortSignal) => call<ListUsageResponse>('GET', '/usage', undefined, signal),
   usageOverTime: (edges: readonly number[], signal?: AbortSignal) =>
     call<{ owners: OwnerUsage[] }>(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { epoch } from './live.ts';
-import { dropCurves, followCurves, noteStep, recentLoss, recentTop1, wantCurves } from './recent_curves.ts';
+import { dropCurves, followCurves, lookAtCurves, noteStep, recentLoss, recentTop1 } from './recent_curves.ts';
 import type { LiveStep } from './types.ts';
 
 interface Question {
@@ -48,8 +48,8 @@ const tell = (job: string, step: number) =>
 
 test('curves are loaded once, one job after the other, and are the history with what was told since', async () => {
   tell('1', 3);
-  wantCurves('1');
-  wantCurves('2');
+  lookAtCurves('1');
+  const leave = lookAtCurves('2');
   const first = await next();
   assert.equal(first.job, '1');
   assert.equal(questions.length, 0, 'one after the other');
@@ -59,8 +59,8 @@ test('curves are loaded once, one job after the other, and are the history with 
   (await next()).answer([7]);
   await settle();
   // Others that are asked for later are no reason to ask for these again.
-  wantCurves('3');
-  wantCurves('1');
+  lookAtCurves('3');
+  lookAtCurves('1');
   const third = await next();
   assert.equal(third.job, '3');
   third.answer([9]);
@@ -70,20 +70,45 @@ test('curves are loaded once, one job after the other, and are the history with 
   assert.deepEqual(recentTop1.get('1'), [10, 20, 30, 40, 50]);
   assert.deepEqual(recentLoss.get('2'), [7]);
   assert.equal(drawn, 3);
+  leave();
 });
 
-test('after a break they are loaded anew', async () => {
+test('after a break those that are looked at are loaded anew', async () => {
   epoch.set(epoch.value + 1);
-  wantCurves('1');
-  (await next()).answer([1, 2, 3, 4, 5, 60]);
+  for (const job of ['1', '3']) {
+    const question = await next();
+    assert.equal(question.job, job);
+    question.answer([1, 2, 3, 4, 5, 60]);
+    await settle();
+    assert.deepEqual(recentLoss.get(job), [1, 2, 3, 4, 5, 60]);
+  }
+  assert.equal(questions.length, 0);
+});
+
+test('what nobody looks at any more when its turn comes is not loaded, and is when somebody looks again', async () => {
+  const ends = ['20', '21', '22'].map(lookAtCurves);
+  const again = lookAtCurves('22');
+  for (const end of ends) end();
+  (await next()).answer([1]);
+  const second = await next();
+  assert.equal(second.job, '22', 'another still looks at it');
+  second.answer([2]);
   await settle();
-  assert.deepEqual(recentLoss.get('1'), [1, 2, 3, 4, 5, 60]);
+  assert.equal(questions.length, 0);
+  again();
+  lookAtCurves('20')();
+  lookAtCurves('21');
+  const third = await next();
+  assert.equal(third.job, '21', 'that of 20 was loaded');
+  third.answer([3]);
+  await settle();
+  assert.equal(questions.length, 0);
 });
 
 test('where it fails what is known stays, and it is tried again after the others, unless it was refused', async () => {
   tell('4', 8);
-  wantCurves('4');
-  wantCurves('5');
+  lookAtCurves('4');
+  lookAtCurves('5');
   (await next()).fail(503);
   await settle();
   assert.deepEqual(recentLoss.get('4'), [8]);
@@ -100,7 +125,7 @@ test('where it fails what is known stays, and it is tried again after the others
 });
 
 test('one that is deleted meanwhile has none', async () => {
-  wantCurves('6');
+  lookAtCurves('6');
   const question = await next();
   dropCurves('6');
   question.answer([1, 2]);

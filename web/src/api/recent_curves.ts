@@ -14,9 +14,11 @@ const RECENT = 40;
 const AGAIN_MS = 1000;
 const MOST_AGAIN_MS = 30_000;
 
-/** Asked for by the table, and of those the ones that are still to be loaded, in turn. */
-const wanted = new Set<string>();
+/** How many look at a job's curves, and of those jobs the ones that are still to be loaded, in turn. */
+const looked = new Map<string, number>();
 const due = new Set<string>();
+/** Since the last break of the connection. */
+const loaded = new Set<string>();
 /** The job whose curves are awaited, and what the stream told of it meanwhile. */
 let awaited = '';
 let since: LiveStep[] = [];
@@ -26,13 +28,29 @@ let changed = () => {};
 /** Calls `draw` when curves were loaded. After a break of the connection those that are still looked at are loaded anew. */
 export function followCurves(draw: () => void): void {
   changed = draw;
-  epoch.listen(() => wanted.clear());
+  epoch.listen(() => {
+    loaded.clear();
+    for (const id of looked.keys()) want(id);
+  });
 }
 
-/** Loads a job's small curves, once however often it is asked for; one job after the other. */
-export function wantCurves(id: string): void {
-  if (wanted.has(id)) return;
-  wanted.add(id);
+/** Loads a job's small curves, once however many look at them; one job after the other. Returns what ends the look: what
+ * nobody looks at any more when its turn comes is not loaded. */
+export function lookAtCurves(id: string): () => void {
+  looked.set(id, (looked.get(id) ?? 0) + 1);
+  want(id);
+  return () => {
+    const left = looked.get(id)! - 1;
+    if (left > 0) looked.set(id, left);
+    else {
+      looked.delete(id);
+      due.delete(id);
+    }
+  };
+}
+
+function want(id: string): void {
+  if (loaded.has(id)) return;
   due.add(id);
   if (!loads) void loadDue();
 }
@@ -55,11 +73,13 @@ async function loadDue(): Promise<void> {
   let wait = AGAIN_MS;
   for (let [id] = due; id !== undefined; [id] = due) {
     due.delete(id);
+    loaded.add(id);
     if (await load(id)) {
       wait = AGAIN_MS;
       continue;
     }
-    due.add(id);
+    loaded.delete(id);
+    if (looked.has(id)) due.add(id);
     await new Promise((passed) => setTimeout(passed, wait));
     wait = Math.min(wait * 2, MOST_AGAIN_MS);
   }

@@ -12,6 +12,7 @@ import {
   rowOf,
   SORT_KEYS,
   type SortKey,
+  secondsLeft,
   sortJobs,
 } from './jobs.ts';
 
@@ -161,4 +162,16 @@ test('device-hours of what runs are those of now, and of what has ended what was
   assert.equal(deviceHours({ ...job, device_hours: 9 }, 1000e3 + 1_800_000), 9, 'earlier starts count too');
   assert.equal(deviceHours({ ...job, state: 'JOB_STATE_FAILED', device_hours: 1 }, 1000e3 + 1_800_000), 1);
   assert.equal(deviceHours({ ...job, started_us: '0', state: 'JOB_STATE_QUEUED' }, 1e12), 0);
+});
+
+test('the time that is left is known only while a job runs and imgd knows it', () => {
+  const job = (state: string, eta_seconds: unknown) => ({ state, last_step: { eta_seconds } }) as Job;
+  assert.equal(secondsLeft(job('JOB_STATE_RUNNING', 90.5)), 90.5);
+  for (const one of [
+    job('JOB_STATE_RUNNING', 0),
+    job('JOB_STATE_RUNNING', 'NaN'),
+    job('JOB_STATE_PAUSED', 90.5),
+    { state: 'JOB_STATE_RUNNING' } as Job,
+  ])
+    assert.ok(Number.isNaN(secondsLeft(one)));
 });

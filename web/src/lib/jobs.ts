@@ -90,6 +90,11 @@ export function everRan({ job, history }: GetJobResponse): boolean {
   return Boolean(job.external) || history.some((event) => event.state_change?.to === 'JOB_STATE_RUNNING');
 }
 
+/** Until its end at the speed of now; NaN while it does not run, and where nobody knows, of which imgd says 0. */
+export function secondsLeft(job: Job): number {
+  return (stateOf(job) === 'RUNNING' && num(job.last_step?.eta_seconds)) || Number.NaN;
+}
+
 export function rowOf(job: Job): JobRow {
   const state = stateOf(job);
   const running = state === 'RUNNING';
@@ -100,7 +105,7 @@ export function rowOf(job: Job): JobRow {
     name: job.name,
     owner: job.owner,
     progress: progressOf(job),
-    eta: running ? num(job.last_step?.eta_seconds) : Number.NaN,
+    eta: secondsLeft(job),
     speed: running ? num(job.last_step?.images_per_second) : Number.NaN,
     loss: num(job.last_step?.loss),
     top1: num(job.last_epoch?.val_top1),

@@ -26,11 +26,15 @@ test('a machine joins with a token wherever imgd speaks TLS', () => {
     ['http:', '127.example.org', true],
   ];
   for (const [protocol, hostname, token] of rows) {
-    const { command } = howToJoin({ protocol, hostname });
-    assert.ok(command.includes(`imgagent --server ${hostname}:7650 `), command);
+    const { command } = howToJoin({ protocol, hostname }, 17650);
+    assert.ok(command.includes(`imgagent --server ${hostname}:17650 `), command);
     assert.equal(/^imgcli node join-token > token$/m.test(command), token, hostname);
     assert.equal(command.includes('--token-file token'), token, hostname);
   }
+  assert.match(
+    howToJoin({ protocol: 'http:', hostname: 'localhost' }, null).command,
+    /--server localhost:PORT /,
+  );
 });
 
 test('how busy devices were: the mean at each of the last readings', () => {

@@ -27,12 +27,13 @@ export function conditionOf(node: Node): NodeCondition {
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 
-/** How a machine joins the imgd of this page: with a token, but for one that is tried out in plain text on loopback. */
-export function howToJoin({ hostname, protocol }: { hostname: string; protocol: string }): {
-  text: string;
-  command: string;
-} {
-  const agent = `imgagent --server ${hostname}:7650`;
+/** How a machine joins the imgd of this page: with a token, but for one that is tried out in plain text on loopback. `port`:
+ * that of gRPC, null while it is not known. */
+export function howToJoin(
+  { hostname, protocol }: { hostname: string; protocol: string },
+  port: number | null,
+): { text: string; command: string } {
+  const agent = `imgagent --server ${hostname}:${port ?? 'PORT'}`;
   const state = '--state-dir /var/lib/imgagent';
   if (protocol === 'http:' && LOOPBACK.test(hostname))
     return { text: 'On this machine:', command: `${agent} ${state}` };

@@ -15,7 +15,9 @@ export const current = new Store<Location>({ path: '/', query: new URLSearchPara
 
 export function startRouter(): void {
   current.set(here());
-  addEventListener('popstate', () => current.set(here()));
+  addEventListener('popstate', () => {
+    if (moved()) focusTitle();
+  });
   addEventListener('click', (event: MouseEvent) => {
     const link = (event.target as Element).closest?.('a');
     if (!link || event.defaultPrevented || event.button !== 0) return;
@@ -31,13 +33,34 @@ export function startRouter(): void {
 export function go(to: string, replace = false): void {
   if (replace) history.replaceState(null, '', to);
   else history.pushState(null, '', to);
+  if (!moved() || replace) return;
+  scrollTo(0, 0);
+  focusTitle();
+}
+
+/** Takes the address as it is now; whether it is of another page. */
+function moved(): boolean {
   const before = current.value.path;
   current.set(here());
-  if (!replace && current.value.path !== before) {
-    scrollTo(0, 0);
-    // Where a reader of the screen goes on.
-    requestAnimationFrame(() => document.querySelector<HTMLElement>('h1')?.focus());
-  }
+  return current.value.path !== before;
+}
+
+let watch: MutationObserver | undefined;
+
+/** Where a reader of the screen goes on: at the page's title, as soon as there is one, and at what takes its place when the
+ * page is loaded; until somebody goes elsewhere. */
+function focusTitle(): void {
+  watch?.disconnect();
+  let at = document.activeElement;
+  const look = () => {
+    const focused = document.activeElement;
+    if (focused !== at && focused !== document.body) return watch?.disconnect();
+    at = document.querySelector<HTMLElement>('h1') ?? focused;
+    // Not scrolled to: who goes back is where they were.
+    if (at !== focused) (at as HTMLElement).focus({ preventScroll: true });
+  };
+  watch = new MutationObserver(look);
+  watch.observe(document.body, { childList: true, subtree: true });
 }
 
 /** Changes parts of the query in place; empty values go. */

@@ -50,3 +50,37 @@ test('what YAML would read as something else is quoted', () => {
   }
   assert.equal(scalar('s3://bucket/a-b.tar'), 's3://bucket/a-b.tar');
 });
+
+test('a text stays one, whatever it looks like, and what is none is written as it is', () => {
+  const numbers = [
+    '123',
+    '-1',
+    '+.5',
+    '1e5',
+    '0x1F',
+    '0o17',
+    '1_000',
+    '1:30',
+    '.inf',
+    '2026-11-26',
+    '2026-11-26T10:00:00Z',
+  ];
+  for (const value of ['null', '~', 'Null', 'true', 'FALSE', 'yes', 'off', 'n', '@x', '%x', ...numbers]) {
+    for (const file of ['', 'project: x # mine\n']) {
+      const text = setYaml(file, 'project', value)!;
+      assert.ok(text.startsWith(`project: ${JSON.stringify(value)}`), text);
+      assert.equal(flatYaml(text).get('project'), value);
+    }
+    assert.equal(setYaml('model: {name: x}', 'model.name', value), `model: {name: ${JSON.stringify(value)}}`);
+  }
+  for (const value of ['nullable', 'vision', 'rn50-2', '2nd', '/data/1'])
+    assert.equal(setYaml('', 'project', value), `project: ${value}\n`);
+  for (const [name, value] of [
+    ['train.epochs', '90'],
+    ['optimizer.lr', '1e-3'],
+    ['time_limit', '3600'],
+    ['priority', '-5'],
+  ] as const)
+    assert.equal(flatYaml(setYaml('', name, value)!).get(name), value);
+  assert.equal(setYaml('', 'priority', '7'), 'priority: 7\n');
+});

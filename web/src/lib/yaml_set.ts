@@ -1,25 +1,34 @@
 import { splitTop, stripComment } from './flat_yaml.ts';
 
-/** A value as YAML on one line: plain where that is read as what was typed. */
-export function scalar(value: string): string {
-  const plain = /^[A-Za-z0-9_./@%+][A-Za-z0-9_./@%+:-]*$/.test(value) && !value.endsWith(':');
-  return plain ? value : JSON.stringify(value);
+/** Settings that are texts, whatever they look like. */
+const TEXTS = new Set(['name', 'project', 'model.name', 'data.train', 'data.val']);
+
+/** What YAML of some version reads as nothing, as true or false, or as a number or a time. */
+const NO_TEXT = /^(null|true|false|yes|no|on|off|y|n|[-+]?\.(inf|nan)|[-+]?\.?\d[\da-fotxz_.:+-]*)$/i;
+
+/** A value as YAML on one line: plain where that is read as what was typed. `text`: it is one, whatever it looks like. */
+export function scalar(value: string, text = false): string {
+  const plain = /^[A-Za-z0-9_./+][A-Za-z0-9_./@%+:-]*$/.test(value) && !value.endsWith(':');
+  return plain && !(text && NO_TEXT.test(value)) ? value : JSON.stringify(value);
 }
 
 /** The job file with the setting `name` ("epochs" is "train.epochs") at this value, all else as it stood, comments too. An
  * empty value takes the setting out. Null where the text has it in a form that this does not know: then a person edits. */
 export function setYaml(text: string, name: string, value: string): string | null {
   const [outer, inner] = name.split('.') as [string, string?];
+  const written = value && scalar(value, TEXTS.has(name));
   const lines = text.split('\n');
   const at = lines.findIndex((line) => new RegExp(`^${outer}\\s*:(\\s|$)`).test(line));
-  const line = inner ? `${outer}:\n  ${inner}: ${scalar(value)}` : `${outer}: ${scalar(value)}`;
+  const line = inner ? `${outer}:\n  ${inner}: ${written}` : `${outer}: ${written}`;
   if (at < 0) return value === '' ? text : `${text.replace(/\n*$/, text.trim() ? '\n' : '')}${line}\n`;
   const has = stripComment(lines[at]!)
     .replace(/^[^:]*:/, '')
     .trim();
-  const next = inner ? inMapping(lines, at, has, inner, value) : atTop(lines, at, has, value);
+  const next = inner ? inMapping(lines, at, has, inner, written) : atTop(lines, at, has, written);
   return next?.join('\n') ?? null;
 }
+
+// From here on values are as YAML has them; an empty one takes the setting out.
 
 const isNested = (line: string | undefined) => line !== undefined && /^(\s+\S|-)/.test(line);
 
@@ -44,7 +53,7 @@ function inMapping(lines: string[], at: number, has: string, name: string, value
   if (found < 0) {
     const last = own.findLastIndex((line) => stripComment(line).trim());
     if (value === '') return lines;
-    return lines.toSpliced(at + 2 + last, 0, `${' '.repeat(indent)}${name}: ${scalar(value)}`);
+    return lines.toSpliced(at + 2 + last, 0, `${' '.repeat(indent)}${name}: ${value}`);
   }
   const place = at + 1 + found;
   const old = stripComment(lines[place]!)
@@ -60,7 +69,7 @@ function inBraces(lines: string[], at: number, has: string, name: string, value:
   const parts = splitTop(has.slice(1, -1)).map((part) => part.trim());
   const found = parts.findIndex((part) => new RegExp(`^${name}\\s*:`).test(part));
   if (found >= 0 && /:\s*[[{]/.test(parts[found]!)) return null;
-  const part = `${name}: ${scalar(value)}`;
+  const part = `${name}: ${value}`;
   const next =
     found < 0
       ? [...parts.filter(Boolean), ...(value === '' ? [] : [part])]
@@ -77,6 +86,6 @@ function inBraces(lines: string[], at: number, has: string, name: string, value:
 function withValue(line: string, old: string, value: string): string {
   const colon = line.indexOf(':') + 1;
   const rest = line.slice(colon);
-  if (old === '') return `${line.slice(0, colon)} ${scalar(value)}${rest.trimEnd() ? ` ${rest.trim()}` : ''}`;
-  return line.slice(0, colon) + rest.replace(old, () => scalar(value));
+  if (old === '') return `${line.slice(0, colon)} ${value}${rest.trimEnd() ? ` ${rest.trim()}` : ''}`;
+  return line.slice(0, colon) + rest.replace(old, () => value);
 }

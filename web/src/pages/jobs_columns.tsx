@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
-import { recentLoss, recentTop1, wantCurves } from '../api/recent_curves.ts';
+import { useEffect } from 'preact/hooks';
+import { lookAtCurves, recentLoss, recentTop1 } from '../api/recent_curves.ts';
 import { figure, fixed, money, NONE, percent, shortDuration, stamp, unit } from '../lib/format.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
 import { Meter, now, Spark, State } from '../ui/bits.tsx';
@@ -114,20 +115,30 @@ function Progress(row: JobRow) {
 }
 
 function Loss(row: JobRow) {
-  return curve(row, recentLoss, 'Loss', fixed(row.loss, 3));
+  return <Curve row={row} recent={recentLoss} what="Loss" text={fixed(row.loss, 3)} />;
 }
 
 /** The figure is validation's, and there is none before the first; the curve is of training. */
 function Top1(row: JobRow) {
-  return curve(row, recentTop1, 'Training top-1', percent(row.top1));
+  return <Curve row={row} recent={recentTop1} what="Training top-1" text={percent(row.top1)} />;
 }
 
-function curve(row: JobRow, recent: ReadonlyMap<string, number[]>, what: string, text: string) {
-  if (row.state === 'RUNNING') wantCurves(String(row.id));
-  const values = row.state === 'RUNNING' ? recent.get(String(row.id)) : undefined;
+interface CurveProps {
+  row: JobRow;
+  recent: ReadonlyMap<string, number[]>;
+  what: string;
+  text: string;
+}
+
+/** Its job's curves are loaded while it is in the document, which rows in view are. */
+function Curve({ row, recent, what, text }: CurveProps) {
+  const id = String(row.id);
+  const trained = row.job.last_step !== undefined;
+  useEffect(() => (trained ? lookAtCurves(id) : undefined), [id, trained]);
+  const values = trained ? recent.get(id) : undefined;
   return (
     <span class="loss-cell">
-      {values && <Spark values={values} label={`${what} of job ${row.id}`} />}
+      {values && <Spark values={values} label={`${what} of job ${id}`} />}
       <span>{text}</span>
     </span>
   );

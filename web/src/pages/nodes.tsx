@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
@@ -17,6 +18,7 @@ import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Spark, Trouble } from '../ui/bits.tsx';
 import { Icon } from '../ui/icons.tsx';
+import { useData } from '../ui/use_data.ts';
 import { DevicesTable, GpuCells } from './gpus.tsx';
 import { NodeActions, NodePanel } from './node_panel.tsx';
 
@@ -45,7 +47,6 @@ export function NodesPage({ name }: { name?: string }) {
     );
   }
   const chosen = name ? state.nodes.find((node) => node.name === name) : undefined;
-  const joining = howToJoin(location);
   const trouble = state.nodes.filter(needsLook).length;
   return (
     <>
@@ -54,13 +55,7 @@ export function NodesPage({ name }: { name?: string }) {
         <span class="sub">{count(state.nodes.length)}</span>
       </div>
       {state.nodes.length === 0 ? (
-        <div class="panel">
-          <Empty
-            title="No node has joined"
-            text={`An agent on each GPU machine dials imgd and keeps the connection; nothing dials the agent. ${joining.text}`}
-            command={joining.command}
-          />
-        </div>
+        <NoNodes />
       ) : (
         <>
           <Sums nodes={state.nodes} />
@@ -118,6 +113,20 @@ export function NodesPage({ name }: { name?: string }) {
         </>
       )}
     </>
+  );
+}
+
+function NoNodes() {
+  const { data: port } = useData('gRPC port', api.grpcPort);
+  const joining = howToJoin(location, port);
+  return (
+    <div class="panel">
+      <Empty
+        title="No node has joined"
+        text={`An agent on each GPU machine dials imgd and keeps the connection; nothing dials the agent. ${joining.text}`}
+        command={joining.command}
+      />
+    </div>
   );
 }
 

@@ -1,7 +1,9 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, actor, api, type Fault, setActor } from '../api/client.ts';
+import { datasetsState, followDatasets } from '../api/datasets_data.ts';
 import type { SubmitJobResponse } from '../api/types.ts';
 import { ms, num, plural } from '../lib/format.ts';
+import { exampleOf } from '../lib/job_example.ts';
 import { diffLines } from '../lib/line_diff.ts';
 import { current, go } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
@@ -11,19 +13,6 @@ import { useData } from '../ui/use_data.ts';
 import { YamlEditor } from '../ui/yaml_editor.tsx';
 import { SubmitForm } from './submit_form.tsx';
 
-const START = `name: shapes
-resources:
-  nodes: 1
-  ranks_per_node: 1
-model:
-  name: resnet18
-data:
-  train: dataset:shapes/train
-  val: dataset:shapes/val
-train:
-  epochs: 10
-  global_batch: 256
-`;
 const DRAFT = 'imgd.draft';
 
 /** Writes, checks and submits a job file; with ?rerun=JOB it begins with that one's. */
@@ -44,11 +33,12 @@ export function SubmitPage() {
   return <Form key={rerun} rerun={rerun} original={original} />;
 }
 
-function draft(): string {
+/** What was written in this tab and not submitted; null for nothing. */
+function draft(): string | null {
   try {
-    return sessionStorage.getItem(DRAFT) ?? START;
+    return sessionStorage.getItem(DRAFT);
   } catch {
-    return START;
+    return null;
   }
 }
 
@@ -90,7 +80,10 @@ function faultsIn(error: unknown): Fault[] {
 }
 
 function Form({ rerun, original }: { rerun: string; original: string | null }) {
-  const [text, setText] = useState(original ?? draft());
+  useEffect(followDatasets, []);
+  const { datasets } = useStore(datasetsState);
+  const [written, setWritten] = useState(original ?? draft());
+  const text = written ?? exampleOf(datasets[0]?.name);
   const [busy, setBusy] = useState(false);
   const [refused, setRefused] = useState<Fault[]>([]);
   const editor = useRef<HTMLTextAreaElement>(null);
@@ -98,7 +91,7 @@ function Form({ rerun, original }: { rerun: string; original: string | null }) {
   const current = verdict?.text === text ? verdict : null;
   const faults = refused.length > 0 ? refused : (verdict?.faults ?? []);
   const change = (next: string) => {
-    setText(next);
+    setWritten(next);
     setRefused([]);
     if (original !== null) return;
     try {

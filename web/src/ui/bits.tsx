@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ShortState } from '../api/types.ts';
+import { isFlat } from '../lib/axis.ts';
 import { clock, relative, stamp, words } from '../lib/format.ts';
 import { Store, useStore } from '../lib/store.ts';
 import { Icon } from './icons.tsx';
@@ -83,7 +84,8 @@ export function Spark({
   const good = values.filter(Number.isFinite);
   if (good.length < 2) return null;
   const low = least ?? Math.min(...good);
-  const span = (most ?? Math.max(...good)) - low || 1;
+  const high = most ?? Math.max(...good);
+  const span = isFlat(low, high) ? Number.POSITIVE_INFINITY : high - low;
   const d = good
     .map(
       (v, i) =>

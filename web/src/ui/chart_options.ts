@@ -1,5 +1,6 @@
 import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
+import { padded } from '../lib/axis.ts';
 import { tick, unit } from '../lib/format.ts';
 import { MARK_TONES, type MarkTone, toDraw } from '../lib/marks.ts';
 import { placeTags } from '../lib/tags.ts';
@@ -119,14 +120,6 @@ export function wholeSteps(span: number): number[] {
     2 * one,
     5 * one,
   ]);
-}
-
-/** A little room above and below; a flat curve lies in the middle. */
-function padded(low: number | null, most: number | null, top: number | null): [number, number] {
-  if (low === null || most === null) return [0, 1];
-  const high = top === null ? most : Math.min(most, top);
-  const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.5;
-  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
 }
 
 // Of checkpoints, pixels: nearer ones would be one bar.
