@@ -392,4 +392,6 @@ REPLACED: list[tuple[str, str]] = [
      "the two other ways of looking find who is cheap, and the cheapest of three is taken"),
     ("ranks are not numbered anew when a gang grows (Growth::Find)",
      "they are once more when it starts again (Regroup)"),
+    ("whole nodes above a quota are reserved (WithinQuota)",
+     "the lives have few nodes that are small enough for such a quota; a unit test does that"),
 ]  # fmt: skip
