@@ -90,6 +90,12 @@ export function everRan({ job, history }: GetJobResponse): boolean {
   return Boolean(job.external) || history.some((event) => event.state_change?.to === 'JOB_STATE_RUNNING');
 }
 
+/** Seconds; NaN where nobody knows, which is 0 in a report. */
+export function timeLeft(job: Job): number {
+  const left = stateOf(job) === 'RUNNING' ? num(job.last_step?.eta_seconds) : Number.NaN;
+  return left > 0 ? left : Number.NaN;
+}
+
 export function rowOf(job: Job): JobRow {
   const state = stateOf(job);
   const running = state === 'RUNNING';
@@ -100,7 +106,7 @@ export function rowOf(job: Job): JobRow {
     name: job.name,
     owner: job.owner,
     progress: progressOf(job),
-    eta: running ? num(job.last_step?.eta_seconds) : Number.NaN,
+    eta: timeLeft(job),
     speed: running ? num(job.last_step?.images_per_second) : Number.NaN,
     loss: num(job.last_step?.loss),
     top1: num(job.last_epoch?.val_top1),

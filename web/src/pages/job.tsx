@@ -16,7 +16,7 @@ import {
   plural,
   unit as withUnit,
 } from '../lib/format.ts';
-import { everRan, isJobNumber, isOver, progressOf, ranFor, stateOf } from '../lib/jobs.ts';
+import { everRan, isJobNumber, isOver, progressOf, ranFor, stateOf, timeLeft } from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Meter, now, State, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
@@ -149,9 +149,7 @@ function Facts({ data }: { data: GetJobResponse }) {
             ? everRan(data)
               ? duration(ranFor(job, Date.now()))
               : 'never started'
-            : state === 'RUNNING'
-              ? duration(step?.eta_seconds)
-              : NONE
+            : duration(timeLeft(job))
         }
       />
       {training &&
