@@ -64,7 +64,7 @@ std::vector<Cell> Row(const v1::Job& job, const Columns& columns, int64_t now_us
     row.insert(row.end(), {Cell(ProgressText(job)), Cell(running ? HumanRate(step.images_per_second()) : ""),
                            Cell(job.has_last_step() ? HumanLoss(step.loss()) : ""),
                            Cell(job.has_last_epoch() ? HumanPercent(job.last_epoch().val_top1()) : ""),
-                           Cell(running ? HumanDuration(step.eta_seconds()) : "")});
+                           Cell(running ? TimeLeftText(step) : "")});
   }
   row.insert(row.end(), {Cell(NodesText(job)), Cell(HumanAge(now_us, job.submitted_us()))});
   if (columns.by_hand) row.emplace_back(ByHandText(job), Style::kDim);

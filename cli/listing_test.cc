@@ -55,6 +55,16 @@ TEST_F(Listing, JobsShowWhatARunDoes) {
   EXPECT_THAT(lines[2], ContainsRegex("11 +old +COMPLETED +- +- +- +- +- +2 +1m0"));
 }
 
+TEST_F(Listing, ARunOfWhichNobodyKnowsHowLongItTakesHasNoTimeLeft) {
+  auto job = RunningJob();
+  job.mutable_last_step()->set_eta_seconds(0);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"jobs"}).out, ContainsRegex("812 +1.500 +56.1 % +- +2"));
+  EXPECT_THAT(RunListing({"show", "12"}).out, Not(HasSubstr(" left")));
+  daemon_.PutJob(RunningJob());
+  EXPECT_THAT(RunListing({"show", "12"}).out, HasSubstr(", 1m02s left"));
+}
+
 TEST_F(Listing, AGangThatMayGrowShowsItsRangeAndItsSize) {
   auto job = RunningJob();
   job.set_nodes(2);

@@ -33,9 +33,8 @@ void PrintFigures(Context& context, Sheet& sheet, const v1::Job& job) {
     progress += ProgressText(job);
     progress += epochs > 0 ? fmt::format(", epoch {:.2f}/{:.0f}", step.epoch(), epochs)
                            : fmt::format(", epoch {:.2f}", step.epoch());
-    if (job.state() == v1::JOB_STATE_RUNNING) {
-      progress += fmt::format(", {} left", HumanDuration(step.eta_seconds()));
-    }
+    const std::string left = TimeLeftText(step);
+    if (job.state() == v1::JOB_STATE_RUNNING && !left.empty()) progress += fmt::format(", {} left", left);
     sheet.Field("progress", progress);
     sheet.Field("training", fmt::format("{}  learning rate {:.4g}  waits for input {}", TrainingText(step),
                                         step.learning_rate(), HumanPercent(step.input_wait_ratio())));

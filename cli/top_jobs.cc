@@ -73,7 +73,8 @@ void AddFigures(const TopData& data, const v1::Job& job, const JobWidths& widths
   line.emplace_back(" " + Padded(spark, widths.spark, utf8), Style::kBusy);
   line.emplace_back(
       right(job.has_last_epoch() ? HumanPercent(job.last_epoch().val_top1()) : "-", kTop1Width));
-  line.emplace_back(right(runs ? HumanDuration(step.eta_seconds()) : "-", kEtaWidth));
+  const std::string left = TimeLeftText(step);
+  line.emplace_back(right(runs && !left.empty() ? left : "-", kEtaWidth));
 }
 
 FrameLine JobLine(const TopData& data, const v1::Job& job, const JobWidths& widths, bool chosen,

@@ -210,6 +210,20 @@ TopData WithOpenJob() {
   return data;
 }
 
+TEST(TopView, ARunOfWhichNobodyKnowsHowLongItTakesHasADash) {
+  auto data = Cluster();
+  const auto eta_of = [](const TopData& shown) {
+    for (const auto& line : LinesOf(TopFrame(shown, {}, kNow, kSmall))) {
+      if (line.find("rn50") != std::string::npos && line.find("RUNNING") != std::string::npos)
+        return line.substr(line.find_last_of(' ') + 1);
+    }
+    return std::string();
+  };
+  EXPECT_EQ(eta_of(data), "1m02s");
+  data.jobs[0].mutable_last_step()->set_eta_seconds(0);
+  EXPECT_EQ(eta_of(data), "-");
+}
+
 TEST(TopView, AnOpenJobHasCurvesStagesRanksAndItsLastLines) {
   const std::string clock = LocalClock(kNow);
   EXPECT_EQ(

@@ -11,6 +11,7 @@
 #include "cli/testing/fake_daemon.h"
 #include "cli/testing/run_cli.h"
 #include "cli/watch_view.h"
+#include "cli/words.h"
 
 namespace imgd::cli {
 namespace {
@@ -58,6 +59,21 @@ TEST_F(Watch, InAPipeEachEventIsALineAndTheEndIsTheLast) {
                   AllOf(HasSubstr("job 12 (rn18-demo) COMPLETED after 50s"),
                         HasSubstr("top-1 92.4 %, top-5 99.8 %"))));
   EXPECT_THAT(process.out.text(), Not(HasSubstr("\x1b")));
+}
+
+TEST_F(Watch, WhereNobodyKnowsHowLongItTakesNothingIsSaidOfThat) {
+  auto event = StepEvent(100, 400);
+  event.mutable_step()->set_eta_seconds(0);
+  EXPECT_EQ(EventText(event), "step 100/400  epoch 2.50  812 images/s  loss 1.500  top-1 25.0 %");
+  auto call = CallTo(daemon_.address(), {"watch", "12"});
+  call.terminal = {.is_terminal = true, .utf8 = true, .width = [] { return 100; }};
+  CliProcess process(call);
+  daemon_.AwaitStreams(1);
+  daemon_.AddEvent(12, event);
+  process.out.WaitFor("step 100/400");
+  Finish(v1::JOB_STATE_COMPLETED, "done");
+  EXPECT_EQ(process.Wait(), 0);
+  EXPECT_THAT(process.out.text(), Not(HasSubstr("eta")));
 }
 
 TEST_F(Watch, AFailedJobTellsWhichRankAndEndsWith6) {

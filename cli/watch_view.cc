@@ -192,8 +192,8 @@ std::vector<Cell> ProgressCells(const v1::Job& job, double total_epochs, int wid
   const int bar = std::clamp(width - 60, 8, 40);
   std::string text = fmt::format("  {:3.0f} %  {}  step {}/{}", ratio * 100,
                                  EpochsText(step.epoch(), total_epochs), step.step(), step.total_steps());
-  if (job.state() == v1::JOB_STATE_RUNNING)
-    text += fmt::format("  eta {}", HumanDuration(step.eta_seconds()));
+  const std::string left = TimeLeftText(step);
+  if (job.state() == v1::JOB_STATE_RUNNING && !left.empty()) text += fmt::format("  eta {}", left);
   return {Cell("  "), Cell(Bar(ratio, bar, utf8), StyleOf(job.state())), Cell(text)};
 }
 

@@ -56,7 +56,8 @@ std::string RankStartedText(const v1::RankStarted& rank) {
 std::string StepText(const v1::StepMetrics& step) {
   std::string text = fmt::format("step {}/{}  epoch {:.2f}  {}", step.step(), step.total_steps(),
                                  step.epoch(), TrainingText(step));
-  if (step.step() < step.total_steps()) text += fmt::format("  eta {}", HumanDuration(step.eta_seconds()));
+  const std::string left = TimeLeftText(step);
+  if (step.step() < step.total_steps() && !left.empty()) text += fmt::format("  eta {}", left);
   return text;
 }
 
@@ -253,6 +254,11 @@ std::string ProgressText(const v1::Job& job) {
 std::string TrainingText(const v1::StepMetrics& step) {
   return fmt::format("{} images/s  loss {}  top-1 {}", HumanRate(step.images_per_second()),
                      HumanLoss(step.loss()), HumanPercent(step.top1()));
+}
+
+std::string TimeLeftText(const v1::StepMetrics& step) {
+  const double left = step.eta_seconds();
+  return left > 0 && std::isfinite(left) ? HumanDuration(left) : "";
 }
 
 std::string LoaderText(const v1::LoaderMetrics& loader) {

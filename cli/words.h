@@ -78,6 +78,9 @@ std::string ProgressText(const v1::Job& job);
 /// "812 images/s  loss 1.234  top-1 45.2%"; empty before the first figures.
 std::string TrainingText(const v1::StepMetrics& step);
 
+/// How long its run still takes: "1m02s"; empty where nobody knows.
+std::string TimeLeftText(const v1::StepMetrics& step);
+
 /// Whether training waits for its data, and where the loader's time goes: "keeps up: ...".
 std::string LoaderText(const v1::LoaderMetrics& loader);
 

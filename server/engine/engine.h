@@ -362,9 +362,10 @@ class Engine {
   void AppendDecision(const imgd::AppendDecision& decision, uint64_t job_event = 0);
   void TrimDecisions();
   void Handle(DeleteInput& input);
-  Status MayDelete(JobId job);
-  /// Of a job that MayDelete(). `why` is a constant.
-  void Remove(JobId job, const std::string& actor, std::string_view why);
+  /// The job, where it may be deleted.
+  Result<JobRecord> Deletable(JobId job);
+  /// Of a job that is Deletable(). `why` is a constant.
+  void Remove(const JobRecord& job, const std::string& actor, std::string_view why);
   void SaveRemoved();
   void RemoveWhatIsOld();
   /// The next jobs that ended so long ago, from `from` on, which moves; `more` is set where others may

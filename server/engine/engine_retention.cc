@@ -1,4 +1,5 @@
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "server/engine/engine.h"
 
@@ -11,6 +12,11 @@ constexpr size_t kMostRemoved = 50;
 /// Events of what goes, while something always does.
 constexpr Duration kToldEvery = std::chrono::minutes(1);
 
+/// Of a job that left no file. Beside the databases alone: a file system that others share may hang.
+void RemoveEmptyFolder(const std::filesystem::path& state_dir, const std::filesystem::path& folder) {
+  if (folder.parent_path() == (state_dir / "checkpoints").lexically_normal()) ::rmdir(folder.c_str());
+}
+
 }  // namespace
 
 void Engine::Delete(JobId job, std::string actor, std::function<void(Status)> done) {
@@ -19,12 +25,13 @@ void Engine::Delete(JobId job, std::string actor, std::function<void(Status)> do
 
 void Engine::Handle(DeleteInput& input) {
   view_changed_ = true;
-  const Status may = MayDelete(input.order.job);
-  if (may) Remove(input.order.job, input.order.actor, "deleted");
+  const auto job = Deletable(input.order.job);
+  if (job) Remove(*job, input.order.actor, "deleted");
+  const Status may = job ? Status() : tl::unexpected(job.error());
   done_.push_back([done = std::move(input.done), may](const Status& status) { done(status ? may : status); });
 }
 
-Status Engine::MayDelete(JobId id) {
+Result<JobRecord> Engine::Deletable(JobId id) {
   const JobRecord* known = reactor_.state().FindJob(id);
   const std::optional<JobRecord> stored = known == nullptr ? OrFail(state_.FindJob(id)) : std::nullopt;
   if (known == nullptr && !stored) return Fail(ErrorCode::kNotFound, "there is no job {}", id);
@@ -33,21 +40,24 @@ Status Engine::MayDelete(JobId id) {
     return Fail(ErrorCode::kFailedPrecondition, "job {} has not ended ({}); imgcli cancel {} ends it", id,
                 NameOf(job.state), id);
   }
-  if (job.sweep == JobId() || reactor_.state().FindSweep(job.sweep) == nullptr) return {};
+  if (job.sweep == JobId() || reactor_.state().FindSweep(job.sweep) == nullptr) return job;
   return Fail(ErrorCode::kFailedPrecondition, "job {} is of sweep {}, of which others have not ended", id,
               job.sweep);
 }
 
-void Engine::Remove(JobId id, const std::string& actor, std::string_view why) {
+void Engine::Remove(const JobRecord& job, const std::string& actor, std::string_view why) {
+  const JobId id = job.id;
   removed_.push_back({id, actor, why});
-  done_.push_back([this, id, actor, why = std::string(why)](const Status& status) {
-    if (!status) return;
-    reactor_.Drop(id);
-    event_numbers_.erase(id);
-    if (notice_sink_.forget) notice_sink_.forget(id);
-    log_store_.RemoveJob(id);
-    spdlog::info("job={} actor=\"{}\" msg=\"{}: its history, figures and log are gone\"", id, actor, why);
-  });
+  done_.push_back(
+      [this, id, actor, folder = job.checkpoint_dir, why = std::string(why)](const Status& status) {
+        if (!status) return;
+        reactor_.Drop(id);
+        event_numbers_.erase(id);
+        if (notice_sink_.forget) notice_sink_.forget(id);
+        log_store_.RemoveJob(id);
+        RemoveEmptyFolder(settings_.state_dir, folder);
+        spdlog::info("job={} actor=\"{}\" msg=\"{}: its history, figures and log are gone\"", id, actor, why);
+      });
 }
 
 /// After all else of the batch, so that nothing that was said of them late stays. That they went does: who
@@ -177,7 +187,7 @@ void Engine::RemoveWhatIsOld() {
   // Those that may not go yet are looked at again once all others were.
   bool more_jobs = false;
   for (const JobId id : OldJobs(settings_.jobs_kept_for, jobs_gone_, more_jobs)) {
-    if (MayDelete(id)) Remove(id, "imgd", "removed, as jobs are kept for a time");
+    if (const auto job = Deletable(id)) Remove(*job, "imgd", "removed, as jobs are kept for a time");
   }
   if (!more_jobs) jobs_gone_ = {};
   TellWhatWent(!gone);

@@ -1,5 +1,6 @@
 #include "server/notify/courier.h"
 
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 #include <spdlog/spdlog.h>
 
@@ -14,13 +15,19 @@
 namespace imgd {
 namespace {
 
-/// Of what a receiver says of a message that it does not take.
+/// Of what a receiver says of a message that it does not take, and of an owner's name.
 constexpr size_t kMostSaidBytes = 120;
 
-std::string WhatItSaid(const std::string& excerpt) {
-  std::string said(Trimmed(std::string_view(excerpt).substr(0, kMostSaidBytes), " \t\r\n"));
+/// Of what others wrote, for a line of the log.
+std::string Excerpt(std::string_view text) {
+  std::string out(Trimmed(text.substr(0, kMostSaidBytes), " \t\r\n"));
   std::replace_if(
-      said.begin(), said.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
+      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
+  return out;
+}
+
+std::string WhatItSaid(const std::string& excerpt) {
+  const std::string said = Excerpt(excerpt);
   return said.empty() ? said : ": " + said;
 }
 
@@ -74,8 +81,11 @@ class MailCourier final : public Courier {
       : program_(std::move(program)), from_(std::move(from)), to_(std::move(to)), timeout_(timeout) {}
 
   Status Deliver(const Notification& notice, const std::stop_token& stop) override {
-    const auto to = AddressesFor(to_, WordsOf(notice).owner);
-    if (to.empty()) return {};  // nobody; that may be what an operator wants of a service's user
+    const std::string owner = WordsOf(notice).owner;
+    const auto to = AddressesFor(to_, owner);
+    if (to.empty())
+      return Fail(ErrorCode::kInvalidArgument, "its owner '{}' makes no address of {}", Excerpt(owner),
+                  fmt::join(to_, ", "));
     std::vector<std::string> arguments = {program_, "-i"};
     if (!from_.empty()) arguments.insert(arguments.end(), {"-f", from_});
     arguments.push_back("--");

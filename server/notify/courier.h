@@ -16,8 +16,8 @@ namespace imgd {
 class Courier {
  public:
   virtual ~Courier() = default;
-  /// Blocks, for the configured timeout at most; `stop` ends that early. An error is worth another try, and
-  /// has no secret in its words.
+  /// Blocks, for the configured timeout at most; `stop` ends that early. An error is worth another try, but
+  /// for kInvalidArgument, of what can never be delivered; none has a secret in its words.
   virtual Status Deliver(const Notification& notice, const std::stop_token& stop) = 0;
 };
 using Couriers = std::map<std::string, std::unique_ptr<Courier>>;

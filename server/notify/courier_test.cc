@@ -163,5 +163,18 @@ TEST_F(CourierTest, TheOwnerIsPutIntoAddressesWhereThatMakesOne) {
   EXPECT_THAT(AddressesFor({"{user}@example.org"}, "-oQ/tmp x"), ElementsAre());
 }
 
+TEST_F(CourierTest, AMailToNobodyIsNotDelivered) {
+  Notification notice = TheNotice();
+  auto body = nlohmann::json::parse(notice.body);
+  body["job"]["owner"] = "-oQ/tmp\nx";
+  notice.body = body.dump();
+  const auto couriers = Make({.kind = NotifyTarget::Kind::kEmail, .to = {"{user}@example.org"}});
+  ASSERT_TRUE(couriers.has_value());
+  const auto delivered = couriers->at("ops")->Deliver(notice, {});
+  ASSERT_FALSE(delivered.has_value());
+  EXPECT_EQ(delivered.error().code, ErrorCode::kInvalidArgument) << "which is not tried again";
+  EXPECT_EQ(delivered.error().message, "its owner '-oQ/tmp?x' makes no address of {user}@example.org");
+}
+
 }  // namespace
 }  // namespace imgd

@@ -126,6 +126,12 @@ std::vector<std::string> Notifier::Take(const std::string& name, Lane& lane, con
     spdlog::info("job={} notice={} target={} msg=\"delivered\"", notice.job, notice.id, name);
     return {std::move(notice.id)};
   }
+  if (delivered.error().code == ErrorCode::kInvalidArgument) {
+    ++lane.counts.given_up;
+    spdlog::warn("job={} notice={} target={} msg=\"given up, it can never be delivered: {}\"", notice.job,
+                 notice.id, name, delivered.error().message);
+    return {std::move(notice.id)};
+  }
   ++lane.counts.failed_tries;
   const int doublings = std::min(lane.failures++, 20);
   const Duration rest = std::min(settings_.first_rest * (int64_t{1} << doublings), settings_.most_rest);

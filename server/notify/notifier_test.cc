@@ -35,11 +35,14 @@ class FakeCourier final : public Courier {
     --at_once_;
     if (stop.stop_requested() || failures_ != 0) {
       if (failures_ > 0) --failures_;
-      return Fail(ErrorCode::kUnavailable, "no answer");
+      return Fail(code_, "no answer");
     }
     return {};
   }
-  void FailTimes(int times) { failures_ = times; }
+  void FailTimes(int times, ErrorCode code = ErrorCode::kUnavailable) {
+    code_ = code;
+    failures_ = times;
+  }
   void Hold(bool held) {
     const std::lock_guard lock(mutex_);
     held_ = held;
@@ -60,6 +63,7 @@ class FakeCourier final : public Courier {
   int at_once_ = 0;
   int most_at_once_ = 0;
   std::atomic<int> failures_ = 0;
+  std::atomic<ErrorCode> code_ = ErrorCode::kUnavailable;
 };
 
 struct NotifierTest : testing::Test {
@@ -156,6 +160,21 @@ TEST_F(NotifierTest, WhatIsTooOldIsGivenUp) {
   notifier->Stop();
   EXPECT_EQ(notifier->Counts().at("ops").given_up, 1U);
   EXPECT_EQ(notifier->Counts().at("ops").pending, 1U);
+}
+
+TEST_F(NotifierTest, WhatCanNeverBeDeliveredIsGivenUpAtOnce) {
+  Begin();
+  ops->FailTimes(1, ErrorCode::kInvalidArgument);
+  Add("1", "ops");
+  notifier->Start();
+  WaitSettled(1);
+  Add("2", "ops");
+  WaitSettled(2);
+  EXPECT_THAT(ops->WaitBegun(2), testing::ElementsAre("1", "2"));
+  const auto counts = notifier->Counts().at("ops");
+  EXPECT_EQ(counts.given_up, 1U);
+  EXPECT_EQ(counts.failed_tries, 0U) << "the target is not at fault";
+  EXPECT_EQ(counts.sent, 1U);
 }
 
 TEST_F(NotifierTest, OfAJobThatIsGoneNothingIsDeliveredAnyMore) {

@@ -107,6 +107,28 @@ TEST_F(Deletion, OfADeletedJobNothingIsLeft) {
   EXPECT_GT(Submit(kJob), id);
 }
 
+TEST_F(Deletion, AnEmptyFolderGoesAndOneWithFilesStays) {
+  FakeAgent agent(channel, "a", 1);
+  const auto folder_of = [this](uint64_t id) {
+    v1::GetJobRequest request;
+    request.set_id(id);
+    v1::GetJobResponse response;
+    Context context;
+    EXPECT_TRUE(jobs->GetJob(&context, request, &response).ok());
+    return std::filesystem::path(response.job().checkpoint_dir());
+  };
+  const uint64_t empty = EndedJob(agent);
+  const uint64_t full = EndedJob(agent);
+  const auto left = folder_of(empty);
+  const auto kept = folder_of(full);
+  ASSERT_EQ(left.parent_path(), folder / "checkpoints");
+  std::filesystem::create_directories(left);
+  std::filesystem::create_directories(kept / "step1");
+  ASSERT_TRUE(Delete(empty).ok() && Delete(full).ok());
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(kept / "step1"));
+}
+
 TEST_F(Deletion, OnlyAJobThatHasEndedIsDeleted) {
   const uint64_t id = Submit(kJob);
   const auto status = Delete(id);

@@ -14,17 +14,17 @@ class Smoother {
   explicit Smoother(double weight) : weight_(weight) {}
   void Add(double value) {
     if (!std::isfinite(value)) return;
-    sum_ = sum_ * weight_ + value * (1 - weight_);
     share_ = share_ * weight_ + (1 - weight_);
+    mean_ = std::lerp(mean_, value, (1 - weight_) / share_);  // of equal values exactly these
     ++numbers_;
   }
   /// NaN before the first number.
-  double Value() const { return share_ > 0 ? sum_ / share_ : std::numeric_limits<double>::quiet_NaN(); }
+  double Value() const { return share_ > 0 ? mean_ : std::numeric_limits<double>::quiet_NaN(); }
   uint64_t numbers() const { return numbers_; }
 
  private:
   double weight_;
-  double sum_ = 0;
+  double mean_ = 0;
   double share_ = 0;
   uint64_t numbers_ = 0;
 };
@@ -89,6 +89,10 @@ Status Smooth(HistoryValues& before, HistoryValues& values, double weight, uint6
       points[between].smooth = std::lerp(*points[last].smooth, *points[i].smooth, share);
     }
     last = i;
+  }
+  // A mean that goes on where the loss does not would make a run that diverged look well.
+  for (auto& point : points) {
+    if (!std::isfinite(point.values.last)) point.smooth = std::numeric_limits<double>::quiet_NaN();
   }
   return {};
 }

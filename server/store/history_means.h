@@ -12,10 +12,11 @@ Result<std::optional<double>> MeanOf(HistoryValues& values);
 inline constexpr uint64_t kMostSmoothed = 1'500'000;
 
 /// Puts into each point the exponentially weighted mean of all the values up to its last one, those of
-/// `before` first; the points stand for `values`, in order. `weight`, above 0 and below 1, is what a value
-/// weighs against the next. Where points are far apart it reads only what still counts: values that together
-/// weigh a part in 10^18 are left out. Where there are more than `most` values, so many points have theirs as
-/// are read for that, and the others lie on straight lines between them. Throws and fails as the columns do.
+/// `before` first; NaN where that last one is no number. The points stand for `values`, in order. `weight`,
+/// above 0 and below 1, is what a value weighs against the next. Where points are far apart it reads only
+/// what still counts: values that together weigh a part in 10^18 are left out. Where there are more than
+/// `most` values, so many points have theirs as are read for that, and the others lie on straight lines
+/// between them. Throws and fails as the columns do.
 Status Smooth(HistoryValues& before, HistoryValues& values, double weight, uint64_t most,
               std::vector<CurvePoint>& points);
 

@@ -30,7 +30,7 @@ struct CurvePoint {
   double x = 0;
   Summary values;
   uint64_t count = 0;
-  std::optional<double> smooth = {};  ///< of the last value; NaN where none was a number yet
+  std::optional<double> smooth = {};  ///< of the last value; NaN where that is no number
 };
 
 struct Curve {

@@ -331,7 +331,7 @@ TEST_F(HistoryTest, SmoothingThatReadsLittleIsTheSameAsThatOfEveryReport) {
         sum = sum * weight + value * (1 - weight);
         share = share * weight + 1 - weight;
       }
-      plain.push_back(sum / share);
+      plain.push_back(std::isfinite(value) ? sum / share : kNan);
     }
     for (const auto& query : std::vector<CurveQuery>{{.points = 1},
                                                      {.points = 7},
@@ -346,9 +346,32 @@ TEST_F(HistoryTest, SmoothingThatReadsLittleIsTheSameAsThatOfEveryReport) {
       ASSERT_FALSE(points.empty());
       for (const auto& point : points) {
         const double right = plain[static_cast<size_t>(point.x) - 1];
+        ASSERT_EQ(std::isnan(point.smooth.value()), std::isnan(right)) << weight << ", step " << point.x;
+        if (std::isnan(right)) continue;
         ASSERT_NEAR(point.smooth.value(), right, 1e-9 * std::abs(right))
             << weight << ", " << query.points << " points, step " << point.x;
       }
+    }
+  }
+}
+
+TEST_F(HistoryTest, SmoothedALevelLossIsItself) {
+  loss = [](uint64_t) { return 4.3; };
+  Report(1, 1, 1, 3000);
+  for (const double weight : {0.001, 0.6, 0.9, 0.999}) {
+    for (const auto& point : Loss(1, {.points = 700, .smooth = weight}))
+      ASSERT_EQ(point.smooth.value(), 4.3 + 1) << weight << ", step " << point.x;
+  }
+}
+
+TEST_F(HistoryTest, SmoothedALossThatDivergedEndsAndOneThatComesBackGoesOn) {
+  loss = [](uint64_t step) { return step <= 1000 || step > 3000 ? 1 : step == 1500 ? kInf : kNan; };
+  Report(1, 1, 1, 4000);
+  for (const auto& point : Loss(1, {.points = 40, .smooth = 0.9})) {
+    if (point.x > 1000 && point.x <= 3000) {
+      EXPECT_TRUE(std::isnan(point.smooth.value())) << point.x;
+    } else {
+      EXPECT_EQ(point.smooth.value(), 2) << point.x;
     }
   }
 }

@@ -173,11 +173,22 @@ Status CheckSyntax(const std::string& text) {
 
 /// "INT32" as people say it.
 std::string_view WordsOfType(std::string_view type) {
+  if (type == "MESSAGE") return "an object";
   if (type == "BOOL") return "true or false";
   if (type == "DOUBLE" || type == "FLOAT") return "a number";
   if (type == "ENUM") return "one of its names";
   if (type.find("64") != std::string_view::npos) return "a whole number of 64 bits";
   return type.find("32") == std::string_view::npos ? "a text" : "a whole number of 32 bits";
+}
+
+/// Of a field that excludes another one, which is set already.
+std::string WhyNotBoth(const Message& message, const std::string& field) {
+  const FieldDescriptor* found = message.GetDescriptor()->FindFieldByName(field);
+  std::vector<std::string> names;
+  const auto* oneof = found == nullptr ? nullptr : found->containing_oneof();
+  for (int i = 0; oneof != nullptr && i < oneof->field_count(); ++i) names.push_back(oneof->field(i)->name());
+  return fmt::format("'{}' is set beside another field that it excludes{}", Shown(field),
+                     names.empty() ? "" : fmt::format("; only one of {} can be", fmt::join(names, ", ")));
 }
 
 /// Of what the parser of protobuf says.
@@ -204,12 +215,20 @@ Error WhyNotRead(const Message& message, const std::string& words) {
                              Shown(words.substr(begin, type - begin)),
                              WordsOfType(std::string_view(words).substr(type + kType.size()))));
   }
+  // "(path): oneof field 'change' is already set. Cannot set 'resume' for type oneof"
+  constexpr std::string_view kSecond = "is already set. Cannot set '";
+  if (const size_t at = words.find(kSecond); at != std::string::npos) {
+    const size_t begin = at + kSecond.size();
+    return error(WhyNotBoth(message, words.substr(begin, words.find('\'', begin) - begin)));
+  }
   return error(
       fmt::format("the body is no {}: {}", message.GetDescriptor()->name(), words.substr(0, 2 * kMostShown)));
 }
 
 Status ReadBody(const std::string& body, Message& message) {
   IMGD_TRY(CheckSyntax(body));
+  if (body[body.find_first_not_of(" \t\r\n")] != '{')
+    return Fail(ErrorCode::kInvalidArgument, "the body is no JSON object, as {{\"name\": \"value\"}} is one");
   const auto status = google::protobuf::util::JsonStringToMessage(body, &message);
   if (status.ok()) return {};
   const auto why = status.message();

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { append } from '../lib/downsample.ts';
+import { append, goOnSmoothing } from '../lib/downsample.ts';
 import { num } from '../lib/format.ts';
 import { isLater, StepWatch, withStep } from '../lib/steps.ts';
 import { type Loaded, useData, useOnceTold } from '../ui/use_data.ts';
@@ -206,18 +206,6 @@ function useKept<T>(key: string, loaded: Loaded<T>): Loaded<T> {
   if (loaded.data) kept.current = { key, data: loaded.data };
   const data = loaded.data ?? (kept.current?.key === key ? kept.current.data : null);
   return { ...loaded, data };
-}
-
-/** The stream's points are not smoothed: until the history has them, each counts for one report. */
-function goOnSmoothing(points: MetricPoint[], weight: number): MetricPoint[] {
-  const known = points.findLast((p) => p[4] !== undefined)?.[4];
-  if (weight <= 0 || known === undefined) return points;
-  let last = known;
-  return points.map((p) => {
-    if (p[4] !== undefined) return p;
-    if (Number.isFinite(p[3])) last = last * weight + p[3] * (1 - weight);
-    return [p[0], p[1], p[2], p[3], last];
-  });
 }
 
 function livePoint(

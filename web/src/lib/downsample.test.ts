@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MetricPoint } from '../api/types.ts';
-import { throughPeaks } from './downsample.ts';
+import { goOnSmoothing, throughPeaks } from './downsample.ts';
 
 const values = (points: readonly MetricPoint[]) =>
   throughPeaks(points).map(([x, ...rest]) => [x, ...new Set(rest)]);
@@ -53,4 +53,19 @@ test('where each point is one value, the curve through the peaks is the curve', 
 test('what is no number stays, and stands in nobody’s way', () => {
   const none = [2, null, null, null] as unknown as MetricPoint;
   assert.deepEqual(throughPeaks([[1, 2, 3, 3], none, [3, 1, 1, 1]]), [[1, 3, 3, 3], none, [3, 1, 1, 1]]);
+});
+
+test('what came live goes on from the last smoothed number, with a gap where there is no number', () => {
+  const points: MetricPoint[] = [
+    [1, 5, 5, 5, 5],
+    [2, NaN, NaN, NaN, NaN],
+    [3, 7, 7, 7],
+    [4, NaN, NaN, NaN],
+    [5, 6, 6, 6],
+  ];
+  assert.deepEqual(
+    goOnSmoothing(points, 0.5).map((p) => p[4]),
+    [5, NaN, 6, NaN, 6],
+  );
+  assert.deepEqual(goOnSmoothing(points, 0), points);
 });

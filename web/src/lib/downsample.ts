@@ -50,6 +50,20 @@ export function append(points: MetricPoint[], more: readonly MetricPoint[]): Met
   return fresh.length > 0 ? [...points, ...fresh] : points;
 }
 
+/** The stream's points are not smoothed: until the history has them, each counts for one report. As there, what is no number
+ * has no mean. */
+export function goOnSmoothing(points: MetricPoint[], weight: number): MetricPoint[] {
+  const smoothed = points.filter((p) => p[4] !== undefined);
+  if (weight <= 0 || smoothed.length === 0) return points;
+  let mean = smoothed.findLast((p) => Number.isFinite(p[4]))?.[4] ?? Number.NaN;
+  return points.map((p) => {
+    if (p[4] !== undefined) return p;
+    const known = Number.isFinite(p[3]);
+    if (known) mean = Number.isFinite(mean) ? mean + (1 - weight) * (p[3] - mean) : p[3];
+    return [p[0], p[1], p[2], p[3], known ? mean : Number.NaN];
+  });
+}
+
 /** One table of several series, by x: uPlot's form, with null where a series has no point. */
 export function align(
   series: readonly (readonly MetricPoint[])[],
