@@ -17,7 +17,7 @@ constexpr int kMostLines = 20;  ///< of runs and of events that fit a screen; wi
 constexpr Duration kLookAtDrain = std::chrono::milliseconds(500);
 
 struct NodeOptions {
-  std::string node;
+  std::vector<std::string> nodes;
   std::string reason;
   bool wait = false;
   OutputFormat format = OutputFormat::kTable;
@@ -86,42 +86,75 @@ int WaitUntilEmpty(Context& context, Client& client, const std::string& name) {
   }
 }
 
+/// The nodes as they are after it, and the exit code: the first failure's.
+struct Asked {
+  std::vector<v1::Node> nodes;
+  int exit_code = 0;
+};
+
+/// The same request to each of the nodes. Goes on where one refuses.
+template <typename Request>
+Asked AskEach(Context& context, Client& client, const NodeOptions& options, Request request, auto call) {
+  Asked asked;
+  request.set_actor(OwnerName(context.env()));
+  for (const auto& name : options.nodes) {
+    request.set_name(name);
+    auto answer = (client.*call)(request);
+    if (answer) {
+      asked.nodes.push_back(std::move(*answer->mutable_node()));
+      continue;
+    }
+    const int code = context.Fail(WithNearest(client, answer.error(), name));
+    if (asked.exit_code == 0) asked.exit_code = code;
+  }
+  if (options.format != OutputFormat::kTable && !asked.nodes.empty()) {
+    auto list = ToJsonArray(asked.nodes);
+    PrintDocument(context.out(), options.nodes.size() == 1 ? list[0] : list, options.format);
+  }
+  return asked;
+}
+
 int RunSetAside(Context& context, const NodeOptions& options, bool drain) {
   if (options.wait) context.FollowUntilInterrupted();
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   v1::SetAsideNodeRequest request;
-  request.set_name(options.node);
   request.set_drain(drain);
   request.set_reason(options.reason);
-  request.set_actor(OwnerName(context.env()));
-  auto answer = (*client)->SetAsideNode(request);
-  if (!answer) return context.Fail(WithNearest(**client, answer.error(), options.node));
-  const auto& node = answer->node();
-  const bool empty = node.set_aside().empty();
-  if (options.format != OutputFormat::kTable) {
-    PrintDocument(context.out(), ToJson(node), options.format);
-  } else if (!options.wait || !empty) {
-    context.out() << AsideText(node) << '\n';
+  auto [nodes, exit_code] = AskEach(context, **client, options, request, &Client::SetAsideNode);
+  std::vector<std::string> filled;
+  for (const auto& node : nodes) {
+    const bool empty = node.set_aside().empty();
+    if (!empty) filled.push_back(node.name());
+    if (options.format == OutputFormat::kTable && (!options.wait || !empty))
+      context.out() << AsideText(node) << '\n';
   }
-  if (options.wait) return WaitUntilEmpty(context, **client, options.node);
-  if (drain && !empty) {
+  if (options.wait) {
+    for (const auto& node : nodes) {
+      const int code = WaitUntilEmpty(context, **client, node.name());
+      if (exit_code == 0) exit_code = code;
+      if (context.interrupt().Triggered()) break;
+    }
+  } else if (drain && filled.size() == 1) {
     context.Say(
-        fmt::format("{} says when it is empty", context.Suggest(fmt::format("node show {}", options.node))),
+        fmt::format("{} says when it is empty", context.Suggest(fmt::format("node show {}", filled[0]))),
         Style::kDim);
+  } else if (drain && !filled.empty()) {
+    context.Say(fmt::format("{} says when they are empty", context.Suggest("nodes")), Style::kDim);
   }
-  return 0;
+  return exit_code;
 }
 
 int RunForget(Context& context, const NodeOptions& options) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   v1::ForgetNodeRequest request;
-  request.set_name(options.node);
+  const std::string& node = options.nodes.front();
+  request.set_name(node);
   request.set_actor(OwnerName(context.env()));
   if (auto answer = (*client)->ForgetNode(request); !answer)
-    return context.Fail(WithNearest(**client, answer.error(), options.node));
-  context.out() << Printable(fmt::format("{} is forgotten", options.node)) << '\n';
+    return context.Fail(WithNearest(**client, answer.error(), node));
+  context.out() << Printable(fmt::format("{} is forgotten", node)) << '\n';
   return 0;
 }
 
@@ -129,21 +162,16 @@ int RunReturn(Context& context, const NodeOptions& options, bool drained) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
   v1::ReturnNodeRequest request;
-  request.set_name(options.node);
   request.set_drained(drained);
-  request.set_actor(OwnerName(context.env()));
-  auto answer = (*client)->ReturnNode(request);
-  if (!answer) return context.Fail(WithNearest(**client, answer.error(), options.node));
-  if (options.format != OutputFormat::kTable) {
-    PrintDocument(context.out(), ToJson(answer->node()), options.format);
-  } else {
-    const auto& node = answer->node();
+  const auto [nodes, exit_code] = AskEach(context, **client, options, request, &Client::ReturnNode);
+  if (options.format != OutputFormat::kTable) return exit_code;
+  for (const auto& node : nodes) {
     context.out() << Printable(fmt::format(
                          "{} may be used again{}", node.name(),
                          node.reason_text().empty() ? "" : fmt::format(", but it {}", node.reason_text())))
                   << '\n';
   }
-  return 0;
+  return exit_code;
 }
 
 /// All that is kept, oldest first.
@@ -241,9 +269,10 @@ void PrintTimeline(Context& context, const std::vector<v1::Event>& events, bool 
 int RunShowNode(Context& context, const NodeOptions& options) {
   auto client = context.client();
   if (!client) return context.Fail(client.error());
-  auto node = (*client)->GetNode(options.node);
-  if (!node) return context.Fail(WithNearest(**client, node.error(), options.node));
-  auto events = EventsOfNode(**client, options.node);
+  const std::string& name = options.nodes.front();
+  auto node = (*client)->GetNode(name);
+  if (!node) return context.Fail(WithNearest(**client, node.error(), name));
+  auto events = EventsOfNode(**client, name);
   if (!events) return context.Fail(events.error());
   context.Warn(node->warning());
   if (options.format == OutputFormat::kJson || options.format == OutputFormat::kYaml) {
@@ -259,11 +288,23 @@ int RunShowNode(Context& context, const NodeOptions& options) {
   return 0;
 }
 
-/// One of the subcommands, with its NODE.
+/// One of the subcommands, with one NODE.
 Command AddNodeCommand(Command node, const std::string& name, const std::string& help,
                        const std::shared_ptr<NodeOptions>& options, const std::string& footer) {
   Command command = node.AddSubcommand(name, help);
-  command.AddOption("NODE", options->node, "Name of the node, as imgcli nodes shows it")
+  options->nodes.resize(1);
+  command.AddOption("NODE", options->nodes.front(), "Name of the node, as imgcli nodes shows it")
+      .Required()
+      .ValueName("");
+  command.Footer(footer);
+  return command;
+}
+
+/// With any number of them.
+Command AddNodesCommand(Command node, const std::string& name, const std::string& help,
+                        const std::shared_ptr<NodeOptions>& options, const std::string& footer) {
+  Command command = node.AddSubcommand(name, help);
+  command.AddOption("NODE", options->nodes, "Names of the nodes, as imgcli nodes shows them")
       .Required()
       .ValueName("");
   command.Footer(footer);
@@ -289,12 +330,12 @@ void AddNodeCommands(Command app, Context& context) {
   }
   {
     auto options = std::make_shared<NodeOptions>();
-    Command command = AddNodeCommand(
-        node, "drain", "Empty a node: nothing new is placed there, and what runs goes elsewhere", options,
+    Command command = AddNodesCommand(
+        node, "drain", "Empty nodes: nothing new is placed there, and what runs goes elsewhere", options,
         "Runs there are ended through a checkpoint and go back to the queue at once, which counts as no "
         "failure.\n"
         "It holds over restarts of imgd and of the node's agent, until imgcli node undrain.\n\n"
-        "Examples:\n  imgcli node drain gpu-3 --reason 'bad fan' --wait");
+        "Examples:\n  imgcli node drain gpu-3 --reason 'bad fan' --wait\n  imgcli node drain gpu-3 gpu-4");
     AddReasonOption(command, *options);
     command.AddFlag("--wait", options->wait, "Wait until nothing runs there any more");
     AddOutputOption(command, options->format, kPlainFormats);
@@ -303,8 +344,8 @@ void AddNodeCommands(Command app, Context& context) {
   {
     auto options = std::make_shared<NodeOptions>();
     Command command =
-        AddNodeCommand(node, "cordon", "Place nothing new on a node; what runs there goes on", options,
-                       "Examples:\n  imgcli node cordon gpu-3 --reason 'reboots at 6'");
+        AddNodesCommand(node, "cordon", "Place nothing new on nodes; what runs there goes on", options,
+                        "Examples:\n  imgcli node cordon gpu-3 --reason 'reboots at 6'");
     AddReasonOption(command, *options);
     AddOutputOption(command, options->format, kPlainFormats);
     command.Runs([&context, options] { return RunSetAside(context, *options, false); });
@@ -313,8 +354,8 @@ void AddNodeCommands(Command app, Context& context) {
     auto options = std::make_shared<NodeOptions>();
     const std::string name = drained ? "undrain" : "uncordon";
     Command command =
-        AddNodeCommand(node, name, fmt::format("Use a {} node again", drained ? "drained" : "cordoned"),
-                       options, fmt::format("Examples:\n  imgcli node {} gpu-3", name));
+        AddNodesCommand(node, name, fmt::format("Use {} nodes again", drained ? "drained" : "cordoned"),
+                        options, fmt::format("Examples:\n  imgcli node {} gpu-3 gpu-4", name));
     AddOutputOption(command, options->format, kPlainFormats);
     command.Runs([&context, options, drained] { return RunReturn(context, *options, drained); });
   }

@@ -177,6 +177,8 @@ TEST_F(Operating, RerunSubmitsTheStoredFileWithChangesAndSaysWhichTheyAre) {
   EXPECT_EQ(daemon_.submits()[0].rerun_of(), 3U);
   EXPECT_FALSE(daemon_.submits()[0].idempotency_key().empty());
   EXPECT_THAT(RunOn({"rerun", "3"}).out, HasSubstr("nothing is different"));
+  EXPECT_THAT(RunOn({"rerun", "3", "--set", "after=null"}).out, HasSubstr("nothing is different"))
+      << "it comes after none before, too";
   const auto wrong = RunOn({"rerun", "3", "--set", "optimizer.lrr=1"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'lr'?"));
@@ -247,6 +249,18 @@ TEST_F(Operating, ACordonedNodeKeepsWhatRuns) {
   EXPECT_THAT(RunOn({"node", "cordon", "gpu-3"}).out,
               HasSubstr("gpu-3 is cordoned: nothing new is placed there, and 1 job (12) goes on"));
   EXPECT_FALSE(daemon_.set_asides()[0].drain());
+}
+
+TEST_F(Operating, SeveralNodesAreSetAsideAndUsedAgainByOneCommand) {
+  PutNode("gpu-3");
+  PutNode("gpu-4", 12);
+  const auto done = RunOn({"node", "drain", "gpu-3", "gpu-9", "gpu-4"});
+  EXPECT_EQ(done.exit_code, 3) << "of the one that is not there";
+  EXPECT_THAT(done.err, HasSubstr("there is no node gpu-9"));
+  EXPECT_THAT(done.out, HasSubstr("gpu-4 is being drained"));
+  const auto again = RunOn({"node", "undrain", "gpu-3", "gpu-4", "-o", "json"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(nlohmann::json::parse(again.out)[1]["name"], "gpu-4");
 }
 
 TEST_F(Operating, AnUnknownNodeIsAnsweredWithTheNearest) {

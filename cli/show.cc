@@ -94,7 +94,7 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
   if (job.time_limit_ms() > 0)
     sheet.Field("time limit", HumanDuration(static_cast<double>(job.time_limit_ms()) / 1000));
   if (job.rerun_of() > 0) sheet.Field("made from", fmt::format("job {}", job.rerun_of()));
-  sheet.Field("after", AfterText(job));
+  sheet.Field("after", AfterText(job.after()));
   if (job.not_before_us() > 0) sheet.Field("not before", LocalTime(job.not_before_us()));
   if (job.sweep_id() > 0)
     sheet.Field("sweep", fmt::format("{}: {}", job.sweep_id(), SweepSettingsText(job.sweep_settings())));

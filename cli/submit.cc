@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iterator>
 #include <random>
 
@@ -100,7 +101,11 @@ void PrintDryRun(Context& context, const v1::SubmitJobResponse& answer) {
     context.out() << fmt::format("{} is fine; nothing was submitted ({}it needs {})\n", Printable(job.name()),
                                  kind, GangText(job));
   }
-  if (!job.after().empty()) context.out() << fmt::format("it would wait for {}\n", AfterText(job));
+  auto open = job.after();
+  open.erase(std::remove_if(open.begin(), open.end(),
+                            [](const auto& one) { return one.ended() != v1::JOB_STATE_UNSPECIFIED; }),
+             open.end());
+  if (!open.empty()) context.out() << fmt::format("it would wait for {}\n", AfterText(open));
   if (job.not_before_us() > NowMicros())
     context.out() << fmt::format("it would not start before {}\n", LocalTime(job.not_before_us()));
   // Of a sweep the daemon looks at the first job.

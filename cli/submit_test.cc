@@ -287,6 +287,15 @@ TEST_F(Submit, ADryRunSaysWhatItWouldWaitForAndWhenItWouldStart) {
   job.set_expected_start_us(NowMicros() + int64_t{2400} * 1'000'000);
   EXPECT_THAT(RunSubmit({file_, "--dry-run"}).out,
               HasSubstr(fine + job.reason_text() + "\nit would probably start in about 40 min, at "));
+  auto* before = job.add_after();
+  before->set_job_id(22);
+  before->set_job_name("pre");
+  before->set_when(v1::AFTER_END_FAILED);
+  EXPECT_THAT(RunSubmit({file_, "--dry-run"}).out,
+              HasSubstr(fine + "it would wait for job 22 (pre) to fail\n"));
+  before->set_ended(v1::JOB_STATE_FAILED);
+  EXPECT_THAT(RunSubmit({file_, "--dry-run"}).out, HasSubstr(fine + job.reason_text())) << "it need not";
+  job.clear_after();
   answer.mutable_sweep()->set_name("rn18-demo");
   answer.mutable_sweep()->set_members(3);
   EXPECT_THAT(RunSubmit({file_, "--dry-run"}).out,

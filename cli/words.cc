@@ -189,9 +189,9 @@ std::string ExpectedStartText(const v1::Job& job, int64_t now_us) {
   return fmt::format("in about {}, at {}", AboutText(seconds), LocalTime(job.expected_start_us()));
 }
 
-std::string AfterText(const v1::Job& job) {
+std::string AfterText(const google::protobuf::RepeatedPtrField<v1::Dependency>& after) {
   std::string text;
-  for (const auto& one : job.after()) {
+  for (const auto& one : after) {
     const std::string_view verb = one.when() == v1::AFTER_END_ANY      ? "to end"
                                   : one.when() == v1::AFTER_END_FAILED ? "to fail"
                                                                        : "to complete";

@@ -64,7 +64,7 @@ std::string ExpectedStartText(const v1::Job& job, int64_t now_us);
 
 /// "job 12 (rn50-pre) to complete, job 13 (b) to end: it is COMPLETED"; empty for a job that comes after
 /// none.
-std::string AfterText(const v1::Job& job);
+std::string AfterText(const google::protobuf::RepeatedPtrField<v1::Dependency>& after);
 
 /// "optimizer.lr=0.1, seed=2".
 std::string SweepSettingsText(const google::protobuf::RepeatedPtrField<v1::SweepSetting>& settings);

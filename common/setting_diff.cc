@@ -9,6 +9,7 @@ namespace {
 void FlattenInto(const YAML::Node& node, const std::string& path, SettingMap& out) {
   if (node.IsMap()) {
     for (const auto& item : node) {
+      if (item.second.IsNull()) continue;  // as one that is left out
       const auto key = item.first.as<std::string>("?");
       FlattenInto(item.second, path.empty() ? key : path + "." + key, out);
     }

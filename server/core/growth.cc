@@ -38,6 +38,11 @@ uint32_t Closeness(const Place& a, const Place& b) {
   return shared;
 }
 
+/// Devices of a node that count for who has some there.
+uint32_t Charged(const NodeSlots& node, const QueuedJob& job) {
+  return job.needs->whole_nodes ? static_cast<uint32_t>(node.devices.size()) : job.ranks_per_node;
+}
+
 bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
   return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
 }
@@ -227,8 +232,7 @@ std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::v
   for (const auto& extra : ExtrasFor(job, parts)) {
     if (gang.size() >= job.max_nodes) break;
     const NodeSlots& node = cluster_.nodes[extra.index];
-    const auto devices =
-        job.needs->whole_nodes ? static_cast<uint32_t>(node.devices.size()) : job.ranks_per_node;
+    const uint32_t devices = Charged(node, job);
     if (devices > left) continue;
     left -= devices;
     gang.push_back(MorePart(node, job));
@@ -239,9 +243,10 @@ std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::v
 }
 
 std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts) {
-  if (LeftOfQuotas(job) < job.ranks_per_node) {
-    return fmt::format("{}'s quota leaves it no more devices", fmt::join(*job.accounts, " or "));
-  }
+  const std::string by_quota =
+      fmt::format("{}'s quota leaves it no more devices", fmt::join(*job.accounts, " or "));
+  const uint32_t allowed = LeftOfQuotas(job);
+  if (allowed < job.ranks_per_node) return by_quota;
   bool has_free = false;
   std::vector<std::string> left;
   for (const auto& node : cluster_.nodes) {
@@ -252,7 +257,13 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
       has_free = true;
     }
   }
-  if (has_free && !ExtrasFor(job, parts).empty()) return "one of its own nodes takes nothing new";
+  const auto extras = has_free ? ExtrasFor(job, parts) : std::vector<Extra>();
+  const auto within_quota = [&](const Extra& extra) {
+    return Charged(cluster_.nodes[extra.index], job) <= allowed;
+  };
+  if (std::any_of(extras.begin(), extras.end(), within_quota))
+    return "one of its own nodes takes nothing new";
+  if (!extras.empty()) return by_quota;
   if (has_free && open_.empty()) return "what is free is for jobs that wait";
   return fmt::format(
       "no other node{} has {} free {}{}{}",

@@ -147,6 +147,22 @@ TEST_F(FindingGrowth, NotAboveAQuotaNorWhileSomebodyWaitsForIt) {
   EXPECT_THAT(Find(), IsEmpty());
 }
 
+TEST_F(FindingGrowth, AWholeNodeThatAQuotaDoesNotAllowIsSaidToBeOneForIt) {
+  job.needs = Needs{.whole_nodes = true};
+  job.max_nodes = 8;
+  const std::vector<Part> parts = {{.node = NodeId("b"), .devices = {0}},
+                                   {.node = NodeId("c"), .devices = {0}}};
+  const auto why = [&] { return Growth(cluster.cluster, cluster.queue, {}).WhyNot(job, parts); };
+  cluster.Node("d", 4);
+  cluster.cluster.allowances["user ada"] = {.devices = 5, .used = 2};
+  EXPECT_THAT(Find(), IsEmpty());
+  EXPECT_EQ(why(), "user ada's quota leaves it no more devices");
+  cluster.cluster.allowances["user ada"].devices = 6;
+  EXPECT_THAT(Find(), SizeIs(3));
+  cluster.cluster.nodes[0].usable = false;
+  EXPECT_EQ(why(), "one of its own nodes takes nothing new");
+}
+
 TEST_F(FindingGrowth, OnlyWhereItsCheckpointsAreAndNotWhereItWasMovedOff) {
   cluster.Node("d", 1).Node("e", 1).Node("f", 1);
   job.folder = "/ckpt";

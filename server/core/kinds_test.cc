@@ -1,6 +1,8 @@
 // Jobs that do not train: nothing is known of them but their processes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "server/core/job.h"
 #include "server/core/testing/test_cluster.h"
 
@@ -12,6 +14,7 @@ using std::chrono::seconds;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 using Want = TestCluster::Want;
 
@@ -157,6 +160,39 @@ TEST_F(Kinds, ACancelEndsItWhateverItsExitCode) {
     cluster.Ends("a", job, {Told(exit)});
     EXPECT_EQ(cluster.Job(job).state, JobState::kCancelled);
   }
+}
+
+TEST_F(Kinds, ACancelOfOneThatIsPausedLeavesItNoMoreThanItsGrace) {
+  const JobId job = Runs(ACommand());
+  ASSERT_TRUE(cluster.Pause(job).has_value());
+  cluster.Pass(seconds(1));
+  cluster.Sent("a");
+  Actions actions;
+  ASSERT_TRUE(cluster.reactor().OnCancel(job, false, "bob", cluster.now(), actions).has_value());
+  const auto stop = std::find_if(actions.begin(), actions.end(), [](const Action& action) {
+    return std::holds_alternative<SendStop>(action);
+  });
+  ASSERT_NE(stop, actions.end());
+  EXPECT_EQ(std::get<SendStop>(*stop).grace_ms, cluster.Job(job).grace_ms);
+  cluster.Take(std::move(actions));
+  EXPECT_EQ(cluster.LastEvent(job).to, JobState::kPreempting);
+  EXPECT_EQ(cluster.LastEvent(job).reason.text, "bob asked for the end; the ranks are being stopped");
+  EXPECT_EQ(cluster.LastEvent(job).actor, "user:bob");
+  cluster.Sent("a");
+  ASSERT_TRUE(cluster.Cancel(job).has_value());
+  cluster.Pass(seconds(5));
+  EXPECT_THAT(cluster.Sent("a"), IsEmpty()) << "once is enough";
+  cluster.Ends("a", job, {Told(Killed(0, 9))});
+  EXPECT_EQ(cluster.Job(job).state, JobState::kCancelled);
+}
+
+TEST_F(Kinds, ACancelDoesNotPutOffTheEndOfOneThatIsPaused) {
+  const JobId job = Runs(ACommand());
+  ASSERT_TRUE(cluster.Pause(job).has_value());
+  cluster.Pass(std::chrono::milliseconds(GraceForCheckpoint(cluster.Job(job))) - seconds(5));
+  cluster.Sent("a");
+  ASSERT_TRUE(cluster.Cancel(job).has_value());
+  EXPECT_THAT(cluster.Sent("a"), IsEmpty());
 }
 
 TEST_F(Kinds, ATimeLimitEndsItWithoutACheckpoint) {

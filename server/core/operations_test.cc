@@ -239,6 +239,8 @@ TEST_F(Operations, ATimeLimitCanBeShorterButNotThanWhatIsUsed) {
   cluster.Pass(seconds(100));
   EXPECT_THAT(Refusal(cluster.SetTimeLimit(job, {.by_ms = -520'000})),
               HasSubstr("a time_limit of 80 s: it has held its devices for 100 s"));
+  EXPECT_THAT(Refusal(cluster.SetTimeLimit(job, {.by_ms = -600'000})),
+              HasSubstr("cannot have 10 min less: its time_limit is 10 min, and a second is the least"));
   ASSERT_TRUE(cluster.SetTimeLimit(job, {.to_ms = 120'000}));
   cluster.Pass(seconds(20));
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));

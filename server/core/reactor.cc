@@ -182,16 +182,22 @@ Status Reactor::OnCancel(JobId id, bool checkpoint_first, const std::string& act
     return {};
   }
   // A second, plain cancel does not wait for the checkpoint of the first.
-  const bool first = job.run.stop != StopFor::kCancel;
+  const StopFor before = job.run.stop;
+  const bool first = before != StopFor::kCancel;
   job.run.checkpoint_first = checkpoint_first && job.Trains() && (first || job.run.checkpoint_first) &&
                              job.run.stop != StopFor::kRetry;
   if (first) job.run.stop_actor = actor;
-  if (job.run.stop == StopFor::kNothing) job.run.stop_since = now.steady;
+  if (before == StopFor::kNothing) job.run.stop_since = now.steady;
   GiveUpGrowth(id, now);
   job.run.stop = StopFor::kCancel;
-  job.reason = {ReasonCode::kCancelledByUser,
-                fmt::format("{} asked for the end{}; the ranks are being stopped", job.run.stop_actor,
-                            job.run.checkpoint_first ? " after a checkpoint" : "")};
+  auto event =
+      ChangeState(job, job.state,
+                  {ReasonCode::kCancelledByUser,
+                   fmt::format("{} asked for the end{}; the ranks are being stopped", job.run.stop_actor,
+                               job.run.checkpoint_first ? " after a checkpoint" : "")},
+                  fmt::format("user:{}", job.run.stop_actor), now);
+  // Else the last that its history says meanwhile would be that it goes on later.
+  if (event && first && before != StopFor::kNothing) out.push_back(std::move(*event));
   pending_.insert(id);
   Drain(now, out);
   return {};
@@ -277,7 +283,10 @@ void Reactor::SyncParts(JobId id, Now now, Actions& out) {
       wanted = Command::kStart;
     }
     const NodeRecord* node = state_.FindNode(part.node);
-    if (wanted == Command::kNothing || wanted == part.sent || node == nullptr || !node->Connected()) continue;
+    if (wanted == Command::kNothing || node == nullptr || !node->Connected()) continue;
+    // A stop for another reason may leave less time than the one before.
+    const bool sooner = wanted == Command::kStop && now.steady + GraceFor(job, now) < part.stop_by;
+    if (wanted == part.sent && !sooner) continue;
     SendTo(job, i, wanted, now, out);
   }
 }
@@ -295,11 +304,9 @@ void Reactor::SendTo(JobRecord& job, size_t index, Command command, Now now, Act
       return;
     case Command::kStopAfterCheckpoint:
     case Command::kStop: {
-      const bool saves = command == Command::kStopAfterCheckpoint;
-      const int64_t most_ms = GraceFor(job, now);
-      // A program saves what it has when it is told to end.
-      const int64_t grace_ms = saves || !job.Trains() ? most_ms : std::min(job.grace_ms, most_ms);
-      out.push_back(SendStop{part.node, run, saves, grace_ms});
+      const std::chrono::milliseconds grace = GraceFor(job, now);
+      part.stop_by = now.steady + grace;
+      out.push_back(SendStop{part.node, run, command == Command::kStopAfterCheckpoint, grace.count()});
       return;
     }
     case Command::kStart:

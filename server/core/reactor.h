@@ -296,7 +296,7 @@ class Reactor {
   void NoteHello(const NodeHello& hello, Now now, Actions& out);
   void NoteHealth(const NodeId& node, Problems problems, Now now, Actions& out);
   void NoteNotice(const NodeId& node, const std::optional<Notice>& notice, Now now, Actions& out);
-  int64_t GraceFor(const JobRecord& job, Now now) const;
+  std::chrono::milliseconds GraceFor(const JobRecord& job, Now now) const;
   std::optional<std::string> SkewOf(const Health& health) const;
   void NoteEmptied(Now now, Actions& out);
   void NoteReservation(const Reservation* before, const Reservation& reserved, Now now, Actions& out);

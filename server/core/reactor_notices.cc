@@ -28,10 +28,12 @@ void Reactor::NoteNotice(const NodeId& id, const std::optional<Notice>& notice, 
   AskBackAllOn(id, StopFor::kNotice, "", text, now, out);
 }
 
-/// What the ranks have for their checkpoint: no longer than the first of their nodes stays.
-int64_t Reactor::GraceFor(const JobRecord& job, Now now) const {
-  int64_t grace_ms = GraceForCheckpoint(job);
-  if (job.run.stop != StopFor::kNotice) return grace_ms;
+/// What the ranks have to end, or for their checkpoint: no longer than the first of their nodes stays.
+std::chrono::milliseconds Reactor::GraceFor(const JobRecord& job, Now now) const {
+  // A program saves what it has when it is told to end.
+  const bool saves = job.run.checkpoint_first || !job.Trains();
+  int64_t grace_ms = saves ? GraceForCheckpoint(job) : job.grace_ms;
+  if (job.run.stop != StopFor::kNotice) return std::chrono::milliseconds(grace_ms);
   for (const auto& part : job.run.parts) {
     const NodeRecord* node = state_.FindNode(part.node);
     if (part.Over() || node == nullptr || !node->notice) continue;
@@ -39,7 +41,7 @@ int64_t Reactor::GraceFor(const JobRecord& job, Now now) const {
     // Of one that is there after its time nobody knows how long it stays; the usual grace is as good as any.
     grace_ms = std::min(grace_ms, left > Duration::zero() ? GraceWithin(grace_ms, left) : job.grace_ms);
   }
-  return grace_ms;
+  return std::chrono::milliseconds(grace_ms);
 }
 
 }  // namespace imgd

@@ -254,6 +254,12 @@ Status Reactor::OnSetTimeLimit(JobId id, TimeLimitChange change, const std::stri
     return Refuse("", "job {} cannot be given another time_limit: it {}", id, Ending(*job));
   const int64_t limit = change.to_ms.value_or(job->time_limit_ms + change.by_ms);
   const int64_t held = HeldMs(*job, now.steady);
+  if (change.by_ms < 0 && limit < 1000) {
+    return Refuse("imgcli pause or cancel ends it now",
+                  "job {} cannot have {} less: its time_limit is {}, and a second is the least", id,
+                  TimeText(std::chrono::milliseconds(-change.by_ms)),
+                  TimeText(std::chrono::milliseconds(job->time_limit_ms)));
+  }
   const bool none = change.to_ms && limit == 0;
   if (!none && (limit < 1000 || limit <= held)) {
     return Refuse(

@@ -16,9 +16,19 @@ namespace {
 /// So many of a node's strikes are remembered.
 constexpr size_t kMostStrikes = 16;
 
-bool IsStruckBy(const NodeRecord& node, JobId job) {
-  return std::any_of(node.strikes.begin(), node.strikes.end(),
-                     [job](const auto& strike) { return strike.job == job; });
+/// Strikes of a job and of its whole sweep, whose files differ in little: what is wrong with one is with
+/// most.
+struct IsOf {
+  JobId job;
+  const SweepRecord* sweep;  ///< null where it is of none
+  IsOf(const JobRecord& of, const ClusterState& state) : job(of.id), sweep(state.FindSweep(of.sweep)) {}
+  bool operator()(const Strike& strike) const {
+    return strike.job == job || (sweep != nullptr && sweep->Has(strike.job));
+  }
+};
+
+bool IsStruck(const NodeRecord& node, const IsOf& by) {
+  return std::any_of(node.strikes.begin(), node.strikes.end(), by);
 }
 
 std::string NamesOfJobs(const std::vector<Strike>& strikes) {
@@ -53,10 +63,13 @@ std::string Reactor::Exclude(const JobRecord& job, const NodeId& node, const Log
   const NodeRecord* known = state_.FindNode(node);
   if (known == nullptr) return "";
   if (known->set_aside) {
-    if (!IsStruckBy(*known, job.id)) state_.EditNode(node).strikes.push_back({job.id, job.name});
+    if (!IsStruck(*known, IsOf(job, state_))) state_.EditNode(node).strikes.push_back({job.id, job.name});
     return "";
   }
+  const bool again = IsStruck(*known, IsOf(job, state_));
   state_.EditNode(node).strikes = {{job.id, job.name}};
+  // That it stays in use was said before.
+  if (again && !WhyNotSetAside(node).empty()) return "";
   return SetAsideByImgd(
       node, AsideBy::kPattern,
       fmt::format("job {} ({}) failed there, and {}", job.id, job.name, ExplainMatch(match)), now, out);
@@ -68,7 +81,7 @@ void Reactor::TakeBackExclusions(const JobRecord& job, Now now, Actions& out) {
     const NodeRecord* known = state_.FindNode(id);
     if (known == nullptr || !known->set_aside || known->set_aside->by != AsideBy::kPattern) continue;
     NodeRecord& node = state_.EditNode(id);
-    std::erase_if(node.strikes, [&job](const auto& strike) { return strike.job == job.id; });
+    std::erase_if(node.strikes, IsOf(job, state_));
     if (node.strikes.empty())
       UseAgain(node, job, "says in its log that other nodes are broken too", now, out);
   }
@@ -97,14 +110,15 @@ std::string Reactor::Strike(const JobRecord& job, const NodeId& id, const std::s
                             Actions& out) {
   const NodeRecord* known = state_.FindNode(id);
   if (known == nullptr) return "";
-  const bool again = IsStruckBy(*known, job.id);
+  const bool again = IsStruck(*known, IsOf(job, state_));
   NodeRecord& node = state_.EditNode(id);
+  const size_t before = node.strikes.size();
   if (!again) node.strikes.push_back({job.id, job.name});
   if (node.strikes.size() > kMostStrikes) node.strikes.erase(node.strikes.begin());
   const size_t limit = settings_.set_aside_after;
   if (limit == 0 || node.strikes.size() < limit) return "";
-  // That it stays in use was said before.
-  if (again && !WhyNotSetAside(id).empty()) return "";
+  // That it stays in use was said when it came to so many.
+  if (before >= limit && !WhyNotSetAside(id).empty()) return "";
   return SetAsideByImgd(id, AsideBy::kStrikes,
                         fmt::format("{} different jobs failed there in a row: {}; the last: {}",
                                     node.strikes.size(), NamesOfJobs(node.strikes), cause),
@@ -114,9 +128,9 @@ std::string Reactor::Strike(const JobRecord& job, const NodeId& id, const std::s
 void Reactor::TakeBackStrikes(const JobRecord& job, Now now, Actions& out) {
   for (const NodeId& id : job.crashes.nodes) {
     const NodeRecord* known = state_.FindNode(id);
-    if (known == nullptr || !IsStruckBy(*known, job.id)) continue;
+    if (known == nullptr || !IsStruck(*known, IsOf(job, state_))) continue;
     NodeRecord& node = state_.EditNode(id);
-    std::erase_if(node.strikes, [&job](const auto& strike) { return strike.job == job.id; });
+    std::erase_if(node.strikes, IsOf(job, state_));
     const bool by_strikes = node.set_aside && node.set_aside->by == AsideBy::kStrikes;
     if (!by_strikes || node.strikes.size() >= settings_.set_aside_after) continue;
     UseAgain(node, job, "failed on other nodes too", now, out);
@@ -172,7 +186,7 @@ std::vector<NodeId> Reactor::BlamedByGang(const JobRecord& job) const {
   // Of those that can't be told apart it is the one that the job met with before.
   const auto met = [&](const NodeId& id) {
     const NodeRecord* node = state_.FindNode(id);
-    return node != nullptr && IsStruckBy(*node, job.id);
+    return node != nullptr && IsStruck(*node, IsOf(job, state_));
   };
   if (std::any_of(blamed.begin(), blamed.end(), met)) std::erase_if(blamed, std::not_fn(met));
   return blamed;

@@ -227,6 +227,58 @@ TEST_F(Retries, NeverMoreThanHalfOfTheNodesAreSetAside) {
               Contains(HasSubstr("node a stays in use, for that would be more than half")));
 }
 
+TEST_F(Retries, ThatANodeStaysInUseIsSaidOnceUntilItsStrikesAreForgotten) {
+  cluster.Join("a", 1);
+  const auto times_said = [this] {
+    const auto decisions = cluster.Decisions();
+    return std::count_if(decisions.begin(), decisions.end(), [](const std::string& text) {
+      return text.find("node a stays in use") != std::string::npos;
+    });
+  };
+  for (int i = 0; i < 6; ++i) FailsOnce("typo");
+  EXPECT_EQ(times_said(), 1);
+  const JobId good = cluster.Submit("good");
+  BringUp(good);
+  cluster.Complete(good);
+  for (int i = 0; i < 6; ++i) FailsOnce("typo");
+  EXPECT_EQ(times_said(), 1);
+  for (int i = 0; i < 2; ++i) {
+    const JobId sick = cluster.SubmitSweep("sick", 3, 1);
+    for (uint64_t member = 0; member < 3; ++member) {
+      Crash(JobId(sick.value() + member), 5, Match(PatternAction::kExcludeNode));
+      EXPECT_TRUE(cluster.Cancel(JobId(sick.value() + member)).has_value());
+    }
+    EXPECT_EQ(times_said(), 1) << "of what a line in the log says, for each sweep";
+  }
+}
+
+TEST_F(Retries, JobsOfOneSweepCountAsOne) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId sweep = cluster.SubmitSweep("lr", 4, 1);
+  for (uint64_t i = 0; i < 4; ++i) {
+    Crash(JobId(sweep.value() + i), 5);
+    EXPECT_TRUE(cluster.Cancel(JobId(sweep.value() + i)).has_value());
+  }
+  EXPECT_THAT(cluster.Node("a").strikes, ElementsAre(Strike{sweep, "lr[1]"}));
+  FailsOnce("two");
+  EXPECT_FALSE(cluster.Node("a").set_aside);
+  FailsOnce("three");
+  EXPECT_TRUE(cluster.Node("a").set_aside) << "what was submitted by itself counts by itself";
+}
+
+TEST_F(Retries, AJobThatFailsOnSeveralNodesTakesItsSweepsStrikesBack) {
+  cluster.Join("a", 1).Join("b", 1).Join("c", 1).Join("d", 1);
+  const JobId sweep = cluster.SubmitSweep("lr", 2, 1);
+  Crash(sweep, 57);
+  EXPECT_TRUE(cluster.Cancel(sweep).has_value());
+  EXPECT_EQ(cluster.Node("a").strikes.size(), 1u);
+  const JobId second(sweep.value() + 1);
+  Crash(second, 57);
+  Crash(second, 57);
+  EXPECT_EQ(Crash(second, 57), "b");
+  EXPECT_THAT(cluster.Node("a").strikes, IsEmpty());
+}
+
 TEST_F(Retries, SettingNoneAsideIsASetting) {
   cluster = TestCluster({.set_aside_after = 0});
   cluster.Join("a", 1).Join("b", 1);

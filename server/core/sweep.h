@@ -54,6 +54,7 @@ struct SweepRecord {
   std::vector<RungResults> rungs;  ///< as many as the halving has
 
   JobId Member(uint32_t index) const { return JobId(id.value() + index); }
+  bool Has(JobId job) const { return job >= id && job < Member(members); }
 };
 
 /// A member that is not among those who go on after a rung.

@@ -211,6 +211,7 @@ struct Part {
   bool contacted = false;            ///< something was sent, so the node may hold processes of the run
   bool lost = false;                 ///< the node is lost; the gang no longer waits for it
   Command sent = Command::kNothing;  ///< not stored
+  Instant stop_by{};                 ///< with kStop: when its ranks are killed; not stored
 
   bool Over() const { return lost || phase == RunPhase::kGone; }
   uint32_t Ranks() const { return ranks != 0 ? ranks : static_cast<uint32_t>(devices.size()); }
@@ -488,7 +489,8 @@ struct NodeRecord {
   NodeState state = NodeState::kReady;
   WallTime last_heartbeat;
   std::optional<SetAside> set_aside;
-  std::vector<Strike> strikes;  ///< different jobs that failed there in a row, the oldest first
+  std::vector<Strike>
+      strikes;  ///< different jobs that failed there in a row, one of a sweep, the oldest first
 
   // Not stored:
   std::shared_ptr<const NodeKind> kind;  ///< of devices and labels; never null once the core has the node

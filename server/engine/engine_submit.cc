@@ -104,7 +104,9 @@ Result<std::vector<Dependency>> Engine::FindAfter(const std::vector<AfterOrder>&
       }
       if (std::ranges::find(out, id, &Dependency::job) != out.end())
         return Fail(ErrorCode::kInvalidArgument, "after: job {} is named twice; once is allowed", id);
-      out.push_back({.job = id, .name = reactor_.state().FindJob(id)->name, .when = when});
+      const JobRecord& job = *reactor_.state().FindJob(id);
+      const auto ended = IsFinal(job.state) ? std::optional(job.state) : std::nullopt;
+      out.push_back({.job = id, .name = job.name, .when = when, .ended = ended});
     }
   }
   return out;

@@ -265,6 +265,15 @@ Error Refusal(const Policy& policy, const std::string& field, const std::string&
   return root->Errors().front();
 }
 
+/// Of the policy's bounds.
+void AddBreaches(const Policy& policy, const JobSpec& spec, const std::string& yaml, const std::string& file,
+                 const SetAt& set_at, std::vector<Error>& errors) {
+  for (const auto& [name, bound] : policy.bounds) {
+    if (const auto how = Broken(*FieldOf(name), bound, spec, set_at))
+      errors.push_back(Refusal(policy, name, *how, yaml, file));
+  }
+}
+
 Error RecipeRefusal(const Policy& policy, const RecipeBreach& breach, const std::string& yaml,
                     const std::string& file) {
   std::vector<std::string> names;
@@ -440,16 +449,27 @@ tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& polic
   std::vector<Error> errors;
   for (const auto& policy : policies) {
     if (!IsFor(policy, owner, spec.project)) continue;
-    for (const auto& [name, bound] : policy.bounds) {
-      if (const auto how = Broken(*FieldOf(name), bound, spec, set_at))
-        errors.push_back(Refusal(policy, name, *how, yaml, file));
-    }
+    AddBreaches(policy, spec, yaml, file, set_at, errors);
     if (spec.kind != JobKind::kTraining || spec.sweep || policy.recipes.empty()) continue;
     if (const auto breach = BreachOf(policy.recipes, yaml))
       errors.push_back(RecipeRefusal(policy, *breach, yaml, file));
   }
   if (!errors.empty()) return tl::unexpected(InFileOrder(std::move(errors)));
   return AllowedJob{std::move(yaml), std::move(spec)};
+}
+
+tl::expected<void, std::vector<Error>> KeepsSweepBounds(const Policies& policies, const std::string& yaml,
+                                                        const JobSpec& sweep, const std::string& file,
+                                                        const std::string& owner,
+                                                        const std::set<std::string>& projects) {
+  std::vector<Error> errors;
+  for (const auto& policy : policies) {
+    const auto is_for = [&](const std::string& project) { return IsFor(policy, owner, project); };
+    if (std::any_of(projects.begin(), projects.end(), is_for))
+      AddBreaches(policy, sweep, yaml, file, {}, errors);
+  }
+  if (!errors.empty()) return tl::unexpected(InFileOrder(std::move(errors)));
+  return {};
 }
 
 Status KeepsPolicies(const Policies& policies, const JobSpec& job, const std::string& field,

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,13 @@ tl::expected<AllowedJob, std::vector<Error>> ApplyPolicies(const Policies& polic
                                                            JobSpec spec, const std::string& file,
                                                            const std::string& owner,
                                                            const SetAt& set_at = {});
+
+/// For a sweep whose jobs are of projects that its own file may not name: whether what is of sweeps keeps the
+/// bounds of the policies for each of these. Errors: as ApplyPolicies().
+tl::expected<void, std::vector<Error>> KeepsSweepBounds(const Policies& policies, const std::string& yaml,
+                                                        const JobSpec& sweep, const std::string& file,
+                                                        const std::string& owner,
+                                                        const std::set<std::string>& projects);
 
 /// For what is asked of a job after it was submitted: whether the field may be as `job` has it. Errors:
 /// kInvalidArgument with the rule's words.

@@ -223,6 +223,11 @@ tl::expected<SweepOrder, std::vector<Error>> MakeSweep(const std::string& text, 
     if (auto added = AddMember(member, file, origin, view, out, unmade); !added)
       return tl::unexpected(std::move(added).error());
   }
+  std::set<std::string> projects;
+  for (const auto& member : out.submission.members) projects.insert(member.project);
+  if (auto kept = KeepsSweepBounds(origin.rules.policies, text, spec, file, out.submission.owner, projects);
+      !kept)
+    return tl::unexpected(std::move(kept).error());
   return out;
 }
 

@@ -108,6 +108,11 @@ TEST_F(SweepsRpc, ADryRunLooksAtWhatItComesAfterAndStoresNothing) {
   const auto dry = Stored(File("main", "after: [pre]\n"), "", true);
   ASSERT_EQ(dry.job().after_size(), 1);
   EXPECT_EQ(dry.job().after(0).job_id(), pre);
+  ASSERT_TRUE(Cancel(pre).ok());
+  const auto ended = Stored(File("main", "after: [{job: pre, when: any}]\n"), "", true);
+  ASSERT_EQ(ended.job().after_size(), 1);
+  EXPECT_EQ(ended.job().after(0).ended(), v1::JOB_STATE_CANCELLED) << "it would not be waited for";
+  EXPECT_EQ(ended.job().reason(), v1::REASON_CODE_NO_NODES);
   const auto sweep = Stored(File("rn18", "sweep: {grid: {seed: [1, 2, 3]}, max_running: 2}\n"), "", true);
   EXPECT_EQ(sweep.sweep().members(), 3u);
   ASSERT_EQ(sweep.settings_size(), 3);
@@ -217,6 +222,22 @@ TEST_F(SweepsRpc, PoliciesBoundTheSweepAndEachOfItsJobs) {
               HasSubstr("train.epochs: is 10, and at most 9 is allowed by policy few"));
   const uint64_t id = Stored(File("rn18", "sweep: {grid: {train.epochs: [8, 9]}}\n")).sweep().id();
   EXPECT_EQ(Get(id + 1).job().time_limit_ms(), 3'600'000);
+}
+
+TEST_F(SweepsRpc, ASweepKeepsTheRulesOfEveryProjectThatItsJobsAreOf) {
+  daemon.reset();
+  auto root = YamlMap::Parse(
+      "policies: [{name: few, projects: [vision], at_most: {sweep.jobs: 2, sweep.max_running: 1}}]",
+      "imgd.yaml");
+  config.policies = ReadPolicies(*root);
+  StartDaemon();
+  EXPECT_THAT(
+      Refused(File("rn18", "sweep: {grid: {project: [text, vision], seed: [1, 2]}, max_running: 1}\n")),
+      HasSubstr("sweep.jobs: is 4, and at most 2 is allowed by policy few"));
+  EXPECT_THAT(Refused(File("rn18", "sweep: {grid: {project: [text, vision]}, max_running: 2}\n")),
+              HasSubstr("sweep.max_running: is 2, and at most 1 is allowed by policy few"));
+  Stored(File("rn18", "sweep: {grid: {project: [text, vision]}, max_running: 1}\n"));
+  Stored(File("rn18", "sweep: {grid: {project: [text, speech], seed: [1, 2]}}\n"));
 }
 
 TEST_F(SweepsRpc, AWholeSweepIsWaitedForByItsName) {

@@ -19,7 +19,10 @@ void AsStored(JobRecord& job) {
   job.not_before = {};
   job.run.since = job.run.held_since = job.run.stop_since = job.run.gone_since = {};
   job.run.kept_since = job.run.charged_at = {};
-  for (auto& part : job.run.parts) part.sent = Command::kNothing;
+  for (auto& part : job.run.parts) {
+    part.sent = Command::kNothing;
+    part.stop_by = {};
+  }
 }
 
 void AsStored(NodeRecord& node) {

@@ -33,6 +33,9 @@ std::optional<bool> RanForLong(const World& world, const JobRecord& job, const L
 
 bool IsAsideByImgd(const NodeRecord& node) { return node.set_aside && node.set_aside->by != AsideBy::kUser; }
 
+/// Jobs of one sweep count as one: they are of one file.
+JobId FileOf(const JobRecord& job) { return job.sweep == JobId() ? job.id : job.sweep; }
+
 /// The end of a job's run in this commit, which is the last one in it.
 template <typename Rule>
 void ForEnds(World& world, const Batch& batch, const Rule& rule) {
@@ -80,7 +83,7 @@ void NoteBlame(World& world, const Batch& batch, const char*) {
       // What a node is set aside for is remembered until it is used again. Of checkpoints nobody knows here
       // whether they were told before the end.
       if (event.to == JobState::kCompleted && !world.ledger.aside.contains(part.node)) jobs.clear();
-      if (failed_here || broke || !job.run.troubles.empty()) jobs.insert(job.id);
+      if (failed_here || broke || !job.run.troubles.empty()) jobs.insert(FileOf(job));
     }
     const auto own = std::count_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job});
     const auto exit = std::find_if(job.run.exits.begin(), job.run.exits.end(), IsOwn{job});
@@ -121,7 +124,8 @@ void SamePlaceEndsTheJob(World& world, const Batch& batch, const char* name) {
   });
 }
 
-/// A node is set aside by imgd only where ranks of three different jobs failed there since it was last good.
+/// A node is set aside by imgd only where ranks of three different jobs failed there since it was last good,
+/// of one sweep only one.
 void AHealthyNodeIsNotSetAside(World& world, const Batch& batch, const char* name) {
   if (!batch.nodes_touched) return;
   for (const auto& [id, node] : world.daemon.reactor().state().nodes()) {
@@ -167,7 +171,7 @@ void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
       if (own || !job.run.troubles.empty()) known.crashed_on.insert(other.node);
     }
     if (known.crashed_on.size() > 1) {
-      for (auto& [node, jobs] : world.ledger.blamed) jobs.erase(job.id);
+      for (auto& [node, jobs] : world.ledger.blamed) jobs.erase(FileOf(job));
       return;
     }
     if (part == nullptr) return;
@@ -176,7 +180,7 @@ void ASickNodeIsSetAside(World& world, const Batch& batch, const char* name) {
       blamed.clear();
       return;
     }
-    blamed.insert(job.id);
+    blamed.insert(FileOf(job));
     const auto node = nodes.find(part->node);
     if (node == nodes.end() || node->second.set_aside || blamed.size() < kRunning) return;
     size_t known_nodes = 0;

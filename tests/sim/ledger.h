@@ -97,7 +97,7 @@ struct Ledger {
   /// Nodes that are being taken back, as the daemon was told since it last lost what it had not stored.
   std::map<NodeId, Notice> notices;
   std::set<NodeId> noticed;  ///< that had one since the last commit
-  /// Jobs of which a rank failed on the node by itself since it was last known to be good.
+  /// Jobs, or their sweeps, of which a rank failed on the node by itself since it was last known to be good.
   std::map<NodeId, std::set<JobId>> failed_on;
   /// Of these, those of which it is certain that imgd blames the node.
   std::map<NodeId, std::set<JobId>> blamed;

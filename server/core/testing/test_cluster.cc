@@ -304,7 +304,10 @@ Reactor RestartedFrom(const Reactor& old, const CoreSettings& settings, Now now)
     jobs.back().not_before = {};
     jobs.back().run.since = jobs.back().run.stop_since = jobs.back().run.gone_since =
         jobs.back().run.held_since = jobs.back().run.charged_at = {};
-    for (auto& part : jobs.back().run.parts) part.sent = Command::kNothing;
+    for (auto& part : jobs.back().run.parts) {
+      part.sent = Command::kNothing;
+      part.stop_by = {};
+    }
     if (jobs.back().by_hand) jobs.back().by_hand->silence = {};
   }
   std::vector<NodeRecord> nodes;
