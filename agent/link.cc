@@ -107,11 +107,17 @@ void Link::Impl::Run() {
 }
 
 bool Link::Impl::WaitUntilConnected(grpc::Channel& channel) {
-  // In slices: nothing else ends gRPC's wait when the agent is to end.
+  // gRPC's own wait ends by a timer, and its timers by the time of day: one that is set back holds them up.
+  // Nothing comes from this queue, but who waits at one reads from the connections, for as long as is said
+  // here.
+  grpc::CompletionQueue queue;
+  const gpr_timespec slice = gpr_time_from_millis(20, GPR_TIMESPAN);
   const Instant give_up = std::chrono::steady_clock::now() + options.connect_timeout;
   while (std::chrono::steady_clock::now() < give_up) {
-    if (channel.WaitForConnected(std::chrono::system_clock::now() + std::chrono::milliseconds(100)))
-      return true;
+    if (channel.GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) return true;
+    void* tag = nullptr;
+    bool ok = false;
+    queue.AsyncNext(&tag, &ok, gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), slice));
     const std::scoped_lock lock(mutex);
     if (stop) return false;
   }

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -159,8 +160,9 @@ int ReportGoodSettings(const Config& config) {
   return 0;
 }
 
-/// protobuf writes to standard error by itself; what matters of it comes back as errors of ours.
-void QuietProtobuf() {
+/// gRPC and protobuf write to standard error by themselves; what matters of it comes back as errors of ours.
+void QuietLibraries() {
+  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc=\"{}\"", args->message); });
   google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& text) {
     spdlog::debug("protobuf=\"{}\"", text);
   });
@@ -181,7 +183,7 @@ Result<UniqueFd> OpenShim() {
 
 Status RunAgent(const Config& config) {
   IMGD_TRY(SetUpLog("imgagent", config.log_level));
-  QuietProtobuf();
+  QuietLibraries();
   // Before any thread is made, so that all of them leave these signals to the descriptor.
   sigset_t taken;
   sigemptyset(&taken);

@@ -81,8 +81,12 @@ Status PrepareFolders(const std::string& checkpoint_dir, const RunProgram& progr
   std::error_code error;
   if (program.own_folder && !IsUrl(checkpoint_dir)) {
     fs::create_directories(checkpoint_dir, error);
-    if (error)
-      return FailErrno(error.value(), fmt::format("cannot make the job's folder {}", checkpoint_dir));
+    if (error) {
+      auto failure = FailErrno(error.value(), fmt::format("cannot make the job's folder {}", checkpoint_dir));
+      if (failure.value().code == ErrorCode::kPermissionDenied)
+        failure.value().hint = "name a checkpoint.dir that the ranks' user on this node may write to";
+      return failure;
+    }
   }
   const std::string folder = FolderOfProgram(checkpoint_dir, program);
   if (!folder.empty() && !fs::is_directory(folder, error))

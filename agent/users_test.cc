@@ -169,7 +169,8 @@ TEST_F(RanksOfAUser, KeepTheJobsFolderAsTheirs) {
   start.set_checkpoint_dir((folder / "a").native());
   node.Start(start);
   ASSERT_TRUE(node.UntilGone(7, 1));
-  EXPECT_THAT(node.Status(7, 1).start_error(), HasSubstr("cannot make the job's folder"));
+  EXPECT_THAT(node.Status(7, 1).start_error(),
+              AllOf(HasSubstr("cannot make the job's folder"), HasSubstr("name a checkpoint.dir that")));
   ASSERT_EQ(::chown(folder.c_str(), 65534, 65534), 0);
   start.mutable_run()->set_generation(2);
   node.Start(start);

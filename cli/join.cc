@@ -163,9 +163,9 @@ void AddJoinCommands(Command node, Context& context) {
   make.Footer(
       "It has the SHA-256 of imgd's CA in it, by which the node knows imgd before it sends anything.\n\n"
       "Examples:\n"
-      "  imgcli node join-token > token            then on the node: imgagent --server gpu-head:7650 "
+      "  (umask 077; imgcli node join-token > token)  then on the node: imgagent --server gpu-head:7650 "
       "--token-file token\n"
-      "  imgcli node join-token --uses 16 --ttl 1d  for an allocation or an autoscaling group");
+      "  imgcli node join-token --uses 16 --ttl 1d    for an allocation or an autoscaling group");
   make.Runs([&context, options] { return CreateJoinToken(context, *options); });
 
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);

@@ -87,7 +87,12 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   daemon->read_again_ = std::move(read_again);
   IMGD_ASSIGN(auto ec2, Ec2RulesOf(config));
   IMGD_TRY(daemon->OpenAuthority(config));
-  IMGD_ASSIGN(daemon->engine_, Engine::Open(EngineSettingsOf(config, std::move(on_tick)), clock));
+  // The engine starts, and ticks, when the server is there.
+  auto tick = [daemon = daemon.get(), on_tick = std::move(on_tick)] {
+    if (on_tick) on_tick();
+    daemon->server_->EndStreamsOfExpired();
+  };
+  IMGD_ASSIGN(daemon->engine_, Engine::Open(EngineSettingsOf(config, std::move(tick)), clock));
   IMGD_ASSIGN(daemon->pool_, ReadPool::Start(config.state_dir, kReadingThreads));
   IMGD_TRY(daemon->StartNotifier(config));
   const auto reload = [daemon = daemon.get()](const std::string& actor,
@@ -101,8 +106,8 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(const ServerConfig& config, const 
   daemon->server_->SetRules(SessionRulesOf(config));
   daemon->server_->SetRules(RetentionRulesOf(config));
   IMGD_TRY(daemon->StartWeb(config));
-  daemon->server_->OnRevoked([web = daemon->web_.get()](const std::string& token) {
-    if (web != nullptr) web->EndListenersOf(token);
+  daemon->server_->OnTokensOver([web = daemon->web_.get()](const IsTokenOver& is_over) {
+    if (web != nullptr) web->EndListenersOf(is_over);
   });
   daemon->engine_->Start();
   IMGD_TRY(daemon->StartKeeper(config));

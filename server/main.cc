@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "common/files.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
 #include "common/version.h"
+#include "common/yaml.h"
 #include "server/config.h"
 #include "server/daemon.h"
 #include "server/store/restore.h"
@@ -65,9 +67,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--events-kept-for", flags.events_kept_for, "And for how long (30d)");
   app.add_option("--report-timeout", flags.report_timeout,
                  "Silence after which a run started by hand is given up (5m)");
-  flags.web_listen_option = app.add_option(
-      "--web-listen", flags.web_listen,
-      "Address to serve HTTPS on, HOST:PORT (127.0.0.1:7651); port 0 takes a free one, '' is off");
+  flags.web_listen_option = app.add_option("--web-listen", flags.web_listen,
+                                           "Address to serve HTTPS on, HOST:PORT (127.0.0.1:7651); port 0 "
+                                           "takes a free one, '' (--web-listen=) is off");
   app.add_option("--web-certificate", flags.web_certificate,
                  "Certificate for HTTPS, PEM (one that imgd makes in its state folder)");
   app.add_option("--web-key", flags.web_key, "Key of the certificate, PEM");
@@ -155,11 +157,25 @@ std::string AsYaml(const Flags& flags) {
   return yaml;
 }
 
-tl::expected<imgd::ServerConfig, std::vector<Error>> ReadConfig(const Flags& flags) {
+/// Whether a file holds nothing but comments: one that is being written, or was emptied by mistake.
+bool HasNoKeys(const std::string& text) {
+  const auto root = imgd::YamlMap::Parse(text, "");
+  return root && root->Keys().empty();
+}
+
+/// `again`, of a reload, takes no file without keys.
+tl::expected<imgd::ServerConfig, std::vector<Error>> ReadConfig(const Flags& flags, bool again = false) {
   imgd::ServerConfig config = BaseConfig(flags);
   if (!flags.config.empty()) {
     const auto text = imgd::ReadFile(flags.config);
     if (!text) return tl::unexpected(std::vector<Error>{text.error()});
+    if (again && HasNoKeys(*text)) {
+      return tl::unexpected(std::vector<Error>{
+          {.code = imgd::ErrorCode::kInvalidArgument,
+           .message = "there is no key in it, and without policies and quotas jobs may have anything",
+           .file = flags.config,
+           .hint = "write what is to hold; only a restart takes a file without keys"}});
+    }
     auto parsed = imgd::ParseServerConfig(*text, flags.config, config);
     if (!parsed) return parsed;
     config = std::move(*parsed);
@@ -222,7 +238,7 @@ int Serve(const imgd::ServerConfig& config, const Flags& flags) {
 
   const imgd::SystemClock clock;
   imgd::ReadConfigFunction read_again;
-  if (!flags.config.empty()) read_again = [&flags] { return ReadConfig(flags); };
+  if (!flags.config.empty()) read_again = [&flags] { return ReadConfig(flags, true); };
   auto daemon = imgd::Daemon::Start(config, &clock, Watchdog(&clock), std::move(read_again));
   if (!daemon) return Report({daemon.error()});
   const auto address =
@@ -243,14 +259,29 @@ int Serve(const imgd::ServerConfig& config, const Flags& flags) {
   return 0;
 }
 
+/// `--web-listen=` is an empty text, which CLI11 would take from what comes next.
+std::vector<std::string> WithEmptyTexts(int argc, char** argv) {
+  std::vector<std::string> arguments(argv, argv + argc);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string& argument = arguments[i];
+    if (!argument.starts_with("--") || argument.find('=') + 1 != argument.size()) continue;
+    argument.pop_back();
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(++i), "");
+  }
+  return arguments;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("imgd: the central daemon. Stores jobs, decides what runs where, serves gRPC and HTTPS.");
   Flags flags;
   AddFlags(app, flags);
+  const auto arguments = WithEmptyTexts(argc, argv);
+  std::vector<const char*> words;
+  for (const auto& argument : arguments) words.push_back(argument.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;

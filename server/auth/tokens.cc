@@ -79,9 +79,12 @@ const TokenRecord* FindToken(const std::map<std::string, TokenRecord>& tokens, s
   return found == tokens.end() ? nullptr : &found->second;
 }
 
+bool HasExpired(const TokenRecord& token, WallTime now) {
+  return token.expires.micros != 0 && token.expires <= now;
+}
+
 Caller CallerOf(const TokenRecord& token, Scope scope, WallTime now) {
-  if (token.expires.micros != 0 && token.expires <= now)
-    return {.refusal = Refusal::kExpired, .token = token.name};
+  if (HasExpired(token, now)) return {.refusal = Refusal::kExpired, .token = token.name};
   if (!Allows(token.scopes, scope)) return {.refusal = Refusal::kWrongScope, .token = token.name};
   return {.token = token.name};
 }

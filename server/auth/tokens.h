@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -44,8 +45,13 @@ struct Caller {
   Duration session_left = {};  ///< until it ends by itself
 };
 
+/// Whether the token of this name lets nobody in any more.
+using IsTokenOver = std::function<bool(const std::string& token)>;
+
 /// The record of that token, whatever it is good for; null where none is known, and for an empty `secret`.
 const TokenRecord* FindToken(const std::map<std::string, TokenRecord>& tokens, std::string_view secret);
+/// Whether the token is good for nothing any more.
+bool HasExpired(const TokenRecord& token, WallTime now);
 /// Whether the token is good for `scope` now.
 Caller CallerOf(const TokenRecord& token, Scope scope, WallTime now);
 /// Whether `secret` (empty: none was given) is good for `scope` now. One that is not known is kUnknown.

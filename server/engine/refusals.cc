@@ -25,7 +25,8 @@ std::optional<std::string> Refusals::Note(const std::string& peer, const std::st
   if (known.texts.size() < kMostTexts && known.texts.insert(same).second) return text;
   ++known.left_out;
   if (known.left_out < 10 || !IsPowerOfTen(known.left_out)) return std::nullopt;
-  return fmt::format("refusals of {}: {} more within an hour are not noted", name, known.left_out);
+  return fmt::format("{} more refusals of {} within an hour were left out: only their count is told",
+                     known.left_out, name);
 }
 
 }  // namespace imgd

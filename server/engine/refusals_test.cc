@@ -21,7 +21,7 @@ TEST(Refusals, EachTextOnceAnHourAndTheCountOfTheRest) {
     }
   }
   EXPECT_EQ(said, 3);
-  EXPECT_EQ(last, "refusals of 10.0.0.1: 1000 more within an hour are not noted");
+  EXPECT_EQ(last, "1000 more refusals of 10.0.0.1 within an hour were left out: only their count is told");
   EXPECT_THAT(refusals.Note("10.0.0.1", "bad token", now + 1h), Optional<std::string>("bad token"));
 }
 

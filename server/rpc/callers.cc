@@ -13,7 +13,6 @@
 #include "imgd/v1/node.pb.h"
 #include "imgd/v1/token.pb.h"
 #include "server/auth/gate.h"
-#include "server/auth/tokens.h"
 
 namespace imgd {
 namespace {
@@ -152,9 +151,9 @@ void Callers::Forget(uint64_t number) {
   streams_.erase(number);
 }
 
-void Callers::EndStreamsOf(const std::string& token) {
+void Callers::EndStreamsOf(const IsTokenOver& is_over) {
   const std::lock_guard lock(mutex_);
-  const auto is_of_token = [&token](const auto& stream) { return stream.second.token == token; };
+  const auto is_of_token = [&is_over](const auto& stream) { return is_over(stream.second.token); };
   // Its end may come within TryCancel(), and change the map.
   while (true) {
     const auto found = std::find_if(streams_.begin(), streams_.end(), is_of_token);

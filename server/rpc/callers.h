@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "server/auth/tokens.h"
 #include "server/engine/engine.h"
 
 namespace imgd {
@@ -30,8 +31,8 @@ class Callers {
   /// An open stream of the token; it is forgotten by the number that is returned.
   uint64_t Remember(std::string token, grpc::ServerContextBase* stream);
   void Forget(uint64_t number);
-  /// Ends all open streams of a token that was taken back.
-  void EndStreamsOf(const std::string& token);
+  /// Ends all open streams of tokens that let nobody in any more.
+  void EndStreamsOf(const IsTokenOver& is_over);
 
  private:
   struct OpenStream {

@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -125,31 +126,36 @@ struct HealthSwitch {
 };
 
 struct RpcServer::Parts {
-  Parts(const Door& door, Engine* the_engine, ReadPool* pool, const Clock* clock, JobRules rules,
+  Parts(const Door& door, Engine* the_engine, ReadPool* pool, const Clock* the_clock, JobRules rules,
         ReloadFunction reload)
       : engine(the_engine),
+        clock(the_clock),
         gate(the_engine, clock, door.security == Security::kLocal, Scope::kAdmin),
         callers(the_engine),
         jobs(the_engine, &callers, pool, clock, std::move(rules)),
         nodes(the_engine, pool),
         events(the_engine, pool, clock),
         datasets(the_engine, pool),
-        tokens(the_engine, [this](const std::string& token) { EndStreamsOf(token); }),
+        tokens(the_engine,
+               [this](const std::string& revoked) {
+                 EndStreamsOf([&revoked](const std::string& token) { return token == revoked; });
+               }),
         usage(the_engine, pool, clock),
         admin(the_engine, pool, &gate, clock, std::move(reload)),
         agents(the_engine, door.security == Security::kTls),
         sessions(the_engine, &callers, door.security == Security::kTls),
         enrol(the_engine, door.security == Security::kTls ? door.authority : nullptr, clock) {}
 
-  void EndStreamsOf(const std::string& token) {
-    callers.EndStreamsOf(token);
-    if (on_revoked) on_revoked(token);
+  void EndStreamsOf(const IsTokenOver& is_over) {
+    callers.EndStreamsOf(is_over);
+    if (on_tokens_over) on_tokens_over(is_over);
   }
 
   Engine* engine;
+  const Clock* clock;
   Gate gate;
   Callers callers;
-  std::function<void(const std::string& token)> on_revoked;
+  std::function<void(const IsTokenOver&)> on_tokens_over;
   CallTimes calls;
   JobServiceImpl jobs;
   NodeServiceImpl nodes;
@@ -222,8 +228,19 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(const Door& door, JobRules r
 int RpcServer::port() const { return parts_->port; }
 const CallTimes& RpcServer::calls() const { return parts_->calls; }
 web::ApiCaller& RpcServer::caller() { return *parts_->caller; }
-void RpcServer::OnRevoked(std::function<void(const std::string& token)> call) {
-  parts_->on_revoked = std::move(call);
+void RpcServer::OnTokensOver(std::function<void(const IsTokenOver&)> call) {
+  parts_->on_tokens_over = std::move(call);
+}
+
+void RpcServer::EndStreamsOfExpired() {
+  const auto tokens = parts_->engine->View()->tokens;
+  const WallTime now = parts_->clock->Wall();
+  const auto has_expired = [now](const auto& token) { return HasExpired(token.second, now); };
+  if (std::none_of(tokens->begin(), tokens->end(), has_expired)) return;
+  parts_->EndStreamsOf([&](const std::string& name) {
+    const auto token = tokens->find(name);
+    return token != tokens->end() && has_expired(*token);
+  });
 }
 
 void RpcServer::SetRules(JobRules rules) { parts_->jobs.SetRules(std::move(rules)); }

@@ -50,8 +50,11 @@ class RpcServer {
   int port() const;
   /// For what comes in by HTTP; to be used no longer than until Stop().
   web::ApiCaller& caller();
-  /// `call` is called with each token that is taken back, on the core thread. Before calls come in.
-  void OnRevoked(std::function<void(const std::string& token)> call);
+  /// `call` is called whenever tokens were taken back or have expired, on the core thread. Before calls come
+  /// in.
+  void OnTokensOver(std::function<void(const IsTokenOver&)> call);
+  /// Ends what is open of tokens that have expired since it began; again and again, on the core thread.
+  void EndStreamsOfExpired();
   /// For what is submitted from now on.
   void SetRules(JobRules rules);
   /// Which EC2 instances join from now on; null: none.

@@ -178,6 +178,36 @@ TEST_F(TlsTest, WhoMadeOrTookBackWhatLetsOthersInIsAnEvent) {
   for (const auto& text : said) EXPECT_THAT(text, testing::Not(HasSubstr(joined.secret())));
 }
 
+TEST_F(TlsTest, ATokenThatExpiresEndsItsOpenStreamsAndNoOthers) {
+  constexpr uint64_t kHourMs = 3'600'000;
+  const std::string secret = MakeToken("submit", "ada");
+  v1::SubmitJobRequest request;
+  request.set_job_yaml(kJob);
+  v1::SubmitJobResponse submitted;
+  With submit(secret);
+  ASSERT_TRUE(jobs->SubmitJob(&submit, request, &submitted).ok());
+  v1::WatchJobRequest watch;
+  watch.set_id(submitted.job().id());
+  v1::WatchJobResponse event;
+  With brief(MakeToken("view", "bob", kHourMs));
+  const auto of_brief = jobs->WatchJob(&brief, watch);
+  ASSERT_TRUE(of_brief->Read(&event));
+  With context(secret);
+  const auto stream = jobs->WatchJob(&context, watch);
+  ASSERT_TRUE(stream->Read(&event));
+
+  clock.forward_micros = int64_t{kHourMs} * 1000;
+  while (of_brief->Read(&event)) {
+  }
+  EXPECT_EQ(of_brief->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  v1::CancelJobRequest cancel;
+  cancel.set_id(watch.id());
+  v1::CancelJobResponse cancelled;
+  With canceller(secret);
+  ASSERT_TRUE(jobs->CancelJob(&canceller, cancel, &cancelled).ok());
+  EXPECT_TRUE(stream->Read(&event)) << "the other one goes on";
+}
+
 TEST_F(TlsTest, ARevokedTokenEndsItsOpenStreams) {
   const std::string secret = MakeToken("submit", "ada");
   v1::SubmitJobRequest request;

@@ -140,7 +140,7 @@ TEST_F(WebServerTest, AListenerEndsWithItsSession) {
   server->EndListenersOfSession("first");
   EXPECT_TRUE(first->ReadToEnd());
   EXPECT_FALSE(second_listener.expired());
-  server->EndListenersOf("page");
+  server->EndListenersOf([](const std::string& token) { return token == "page"; });
   EXPECT_TRUE(second->ReadToEnd());
   session_left = milliseconds(50);
   EXPECT_TRUE(listen("short")->ReadToEnd()) << "its time is over";

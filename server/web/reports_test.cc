@@ -33,10 +33,10 @@ struct ReportsTest : RpcTest {
     config.web.plain_http = true;
     StartDaemon();
   }
-  std::string MakeToken(const std::string& name, uint64_t ttl_ms = 0) {
+  std::string MakeToken(const std::string& name, uint64_t ttl_ms = 0, const std::string& scope = "report") {
     v1::CreateTokenRequest request;
     request.set_name(name);
-    request.add_scopes("report");
+    request.add_scopes(scope);
     request.set_ttl_ms(ttl_ms);
     v1::CreateTokenResponse response;
     Context context;
@@ -140,6 +140,15 @@ TEST_F(ReportsTest, SilenceFailsItAndItComesBack) {
   EXPECT_EQ(Report(id, Step(1, 1) + R"(, {"sequence": 2, "finished": {}})"), 2u);
   EXPECT_THAT(States(Watch(id)), ElementsAre("JOB_STATE_RUNNING", "JOB_STATE_FAILED", "JOB_STATE_RUNNING",
                                              "JOB_STATE_COMPLETED"));
+}
+
+TEST_F(ReportsTest, ATokenThatExpiresEndsWhatIsSentByIt) {
+  constexpr uint64_t kHourMs = 3'600'000;
+  web::TestConnection connection(daemon->web_port());
+  const auto by = fmt::format("Authorization: Bearer {}\r\n", MakeToken("brief", kHourMs, "view"));
+  ASSERT_EQ(connection.Ask("GET", "/api/v1/stream", "", by)->status, 200);
+  clock.forward_micros = int64_t{kHourMs} * 1000;
+  EXPECT_TRUE(connection.ReadToEnd());
 }
 
 TEST_F(ReportsTest, ATokenIsNeededAndHasToBeTheRunsOwn) {

@@ -166,8 +166,8 @@ void WebServer::ReloadCertificate() {
              [parts = parts_.get(), fresh = std::move(*context)] { parts->tls = fresh; });
 }
 
-void WebServer::EndListenersOf(const std::string& token) {
-  parts_->shared->EndListenersOf([&token](const Shared::LetIn& caller) { return caller.token == token; });
+void WebServer::EndListenersOf(const IsTokenOver& is_over) {
+  parts_->shared->EndListenersOf([&is_over](const Shared::LetIn& caller) { return is_over(caller.token); });
 }
 
 void WebServer::EndListenersOfSession(const std::string& session) {

@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "server/auth/tokens.h"
 #include "server/web/router.h"
 
 namespace imgd::web {
@@ -47,9 +48,9 @@ class WebServer {
   /// New connections get the certificate that is in the settings' files now; where these can't be used, the
   /// log says so and the old one stays. From any thread, before Stop().
   void ReloadCertificate();
-  /// Ends the answers without an end, and files that are being sent, that were asked for with the token of
-  /// this name. From any thread.
-  void EndListenersOf(const std::string& token);
+  /// Ends the answers without an end, and files that are being sent, that were asked for with tokens that
+  /// are over. From any thread.
+  void EndListenersOf(const IsTokenOver& is_over);
   /// The same of a browser's session, as Request::session has it.
   void EndListenersOfSession(const std::string& session);
 

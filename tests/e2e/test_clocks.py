@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -93,6 +94,25 @@ def test_a_node_whose_clock_is_off_joins_gets_nothing_and_both_sides_say_by_how_
     secure.agents["a"].wait(10)
     secure.agents["a"] = secure._spawn("a", secure.agent_commands["a"])
     wait_for("the node to be well", lambda: not problems(secure), 20)
+
+
+def end_daemon(cluster: Cluster) -> None:
+    assert cluster.daemon
+    cluster.daemon.terminate()
+    cluster.daemon.wait(20)
+    time.sleep(2)  # in which agents try in vain to connect
+
+
+def test_an_agent_whose_clock_is_off_connects_again_and_ends_when_it_is_told_to(secure: Cluster) -> None:
+    """The kernel's time is two hours behind the agent's, as after a clock was set back."""
+    join_with_clock(secure, "a", "+2h")
+    wait_log(secure, "a", "which places nothing new here")
+    end_daemon(secure)
+    secure.start_daemon()
+    wait_for("the node to be back", lambda: log_of(secure, "a").count("joined imgd") == 2, 30)
+    end_daemon(secure)
+    secure.agents["a"].terminate()
+    secure.agents["a"].wait(10)
 
 
 @pytest.mark.parametrize(("offset", "of_imgd"), [("-3d", "by its clock it is not good yet"),

@@ -230,6 +230,10 @@ def test_the_configuration_is_read_again_by_command_and_by_signal(kept: Cluster)
     refused = kept.cli("admin", "reload", check=False)
     assert refused.returncode == 2
     assert f"{config}:1:11:" in refused.stderr
+    config.write_text("# commands: true\n")
+    refused = kept.cli("admin", "reload", check=False)
+    assert refused.returncode == 2
+    assert f"{config}: there is no key in it" in refused.stderr and "only a restart takes" in refused.stderr
 
     config.write_text("commands: true\n")
     assert kept.daemon

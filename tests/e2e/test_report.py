@@ -224,6 +224,8 @@ def test_http_is_off_plain_or_refused_as_configured(tmp_path: Path) -> None:
     assert refused.returncode == 2 and "no loopback address" in refused.stderr
     assert check("--web-plain-http", "--web-listen", "127.0.0.1:0").returncode == 0
     assert check("--web-listen", "").returncode == 0
+    assert check("--web-plain-http", "--web-listen=").returncode == 0
+    assert check("--web-listen=", "--web-certificate", "/x.crt").returncode == 0, "it is off, whatever comes next"
     assert check("--web-certificate", "/x.crt").returncode == 2
     with Cluster(tmp_path, server_args=["--web-listen", ""]) as cluster:
         cluster.start_daemon()

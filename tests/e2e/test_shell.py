@@ -362,30 +362,32 @@ def test_an_agent_may_refuse(cluster: Cluster) -> None:
     assert (refused.returncode, "node b takes no sessions" in refused.stderr) == (5, True)
 
 
-def test_a_scope_of_operate_is_needed_and_a_token_that_is_taken_back_ends_what_it_began(tmp_path: Path) -> None:
+def test_a_scope_of_operate_is_needed_and_a_token_that_is_over_ends_what_it_began(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "imgd.yaml").write_text(CONFIG.format(idle="1h"))
     with Cluster(tmp_path, server_args=["--config", str(tmp_path / "imgd.yaml")], secure=True) as cluster:
         cluster.start_daemon()
         cluster.start_agent("a")
         tokens = {}
-        for scope in ("submit", "operate"):
-            tokens[scope] = tmp_path / scope
-            made = cluster.cli("token", "create", "--name", scope, "--scope", scope, "--owner", "ada")
-            tokens[scope].write_text(made.stdout)
+        for name, scope, ttl in (("submit", "submit", "1h"), ("operate", "operate", "1h"), ("brief", "operate", "3s")):
+            tokens[name] = tmp_path / name
+            made = cluster.cli("token", "create", "--name", name, "--scope", scope, "--owner", "ada", "--ttl", ttl)
+            tokens[name].write_text(made.stdout)
         env = {scope: {**cluster.client_env, "IMGD_TOKEN_FILE": str(path)} for scope, path in tokens.items()}
         command = shell(cluster, "a", "--", "sh", "-c", "echo $$; exec sleep 579")
         refused = subprocess.run(command, env=env["submit"], capture_output=True, text=True, timeout=30)
         assert (refused.returncode, "the scope 'operate' is needed" in refused.stderr) == (5, True)
-        with subprocess.Popen(command, env=env["operate"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True) as client:  # fmt: skip
-            assert client.stdout and client.stderr
-            pid = int(client.stdout.readline())
-            cluster.cli("token", "revoke", "operate")
-            assert client.wait(30) == 5
-            said = client.stderr.read()
-            assert "lets this token in no more" in said and "restart" not in said
-        wait_for("its program to end", lambda: not alive(pid))
+        for name in ("brief", "operate"):
+            with subprocess.Popen(command, env=env[name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as client:  # fmt: skip
+                assert client.stdout and client.stderr
+                pid = int(client.stdout.readline())
+                if name == "operate":
+                    cluster.cli("token", "revoke", name)
+                assert client.wait(30) == 5
+                said = client.stderr.read()
+                assert "lets this token in no more" in said and "restart" not in said
+            wait_for("its program to end", lambda pid=pid: not alive(pid))
         assert any(text.startswith("ada begins `sh -c") for text in session_events(cluster))
 
 

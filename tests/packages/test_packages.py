@@ -176,9 +176,8 @@ def test_an_agent_that_is_installed_joins_by_a_token(machine: Machine, debs: dic
     machine.install(debs["imgagent"], debs["imgtrain"], pack_runtime(tmp_path, debs["imgtrain"]))
     mount_libraries(machine)
     assert re.fullmatch(r"LibTorch 2\.\S+\nCUDA 13\.\S+\nNCCL 2\.\S+\n", machine.say("imgtrain", "--libraries"))
-    machine.say("sh", "-c", "imgcli node join-token > /etc/imgd/join-token")
+    machine.say("sh", "-c", "umask 077; imgcli node join-token > /etc/imgd/join-token")
     machine.say("chown", "imgagent", "/etc/imgd/join-token")
-    machine.say("chmod", "600", "/etc/imgd/join-token")
     keys = {"server": f"{ADDRESS}:7650", "token_file": "/etc/imgd/join-token", "cpu_slots": "1"}  # no GPU here
     set_keys(machine.root / "etc/imgd/agent.yaml", **keys)
     machine.note("editor /etc/imgd/agent.yaml", ", ".join(f"{key}: {value}" for key, value in keys.items()))

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -36,6 +37,13 @@ class FullDisk {
 
  private:
   rlimit old_{};
+};
+
+/// The machine's clocks, with a time of day that a test may put forward.
+struct ForwardClock final : Clock {
+  Instant Now() const override { return SystemClock().Now(); }
+  WallTime Wall() const override { return {SystemClock().Wall().micros + forward_micros}; }
+  std::atomic<int64_t> forward_micros = 0;
 };
 
 /// A whole daemon in this process, on a free port of the loopback.
@@ -205,7 +213,7 @@ struct RpcTest : testing::Test {
     return run;
   }
 
-  SystemClock clock;
+  ForwardClock clock;
   std::filesystem::path folder;
   ServerConfig config;
   std::unique_ptr<Daemon> daemon;
