@@ -51,6 +51,10 @@ def shell(cluster: Cluster, *words: str) -> list[str]:
     return [str(BIN / "imgcli"), "--server", cluster.server, "shell", *words]
 
 
+def wait_program_ended(pid: int) -> None:
+    wait_for("its program to end", lambda: not alive(pid))
+
+
 def running(words: str) -> list[int]:
     """Processes of exactly this command line: the client's has the words, too."""
     return processes_with(words, alone=True)
@@ -369,7 +373,7 @@ def test_a_scope_of_operate_is_needed_and_a_token_that_is_over_ends_what_it_bega
         cluster.start_daemon()
         cluster.start_agent("a")
         tokens = {}
-        for name, scope, ttl in (("submit", "submit", "1h"), ("operate", "operate", "1h"), ("brief", "operate", "3s")):
+        for name, scope, ttl in (("submit", "submit", "1h"), ("operate", "operate", "1h"), ("brief", "operate", "15s")):
             tokens[name] = tmp_path / name
             made = cluster.cli("token", "create", "--name", name, "--scope", scope, "--owner", "ada", "--ttl", ttl)
             tokens[name].write_text(made.stdout)
@@ -387,7 +391,7 @@ def test_a_scope_of_operate_is_needed_and_a_token_that_is_over_ends_what_it_bega
                 assert client.wait(30) == 5
                 said = client.stderr.read()
                 assert "lets this token in no more" in said and "restart" not in said
-            wait_for("its program to end", lambda pid=pid: not alive(pid))
+            wait_program_ended(pid)
         assert any(text.startswith("ada begins `sh -c") for text in session_events(cluster))
 
 
