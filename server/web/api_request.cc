@@ -171,9 +171,11 @@ Status CheckSyntax(const std::string& text) {
   return tl::unexpected(std::move(error));
 }
 
-/// "INT32" as people say it.
+/// "TYPE_INT32" as people say it.
 std::string_view WordsOfType(std::string_view type) {
-  if (type == "MESSAGE") return "an object";
+  constexpr std::string_view kScalar = "TYPE_";
+  if (!type.starts_with(kScalar)) return "an object";  // "type.googleapis.com/imgd.v1.PauseJob"
+  type.remove_prefix(kScalar.size());
   if (type == "BOOL") return "true or false";
   if (type == "DOUBLE" || type == "FLOAT") return "a number";
   if (type == "ENUM") return "one of its names";
@@ -207,7 +209,7 @@ Error WhyNotRead(const Message& message, const std::string& words) {
   }
   // "(path): invalid value 7 for type TYPE_BOOL"
   constexpr std::string_view kInvalid = ": invalid value ";
-  constexpr std::string_view kType = " for type TYPE_";
+  constexpr std::string_view kType = " for type ";
   const size_t type = words.rfind(kType);
   if (path > 1 && type != std::string::npos && words.compare(path + 1, kInvalid.size(), kInvalid) == 0) {
     const size_t begin = path + 1 + kInvalid.size();
