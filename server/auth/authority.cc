@@ -49,6 +49,8 @@ bool Exists(const fs::path& path) {
 
 Authority::Authority(AuthoritySettings settings, const Clock* clock)
     : settings_(std::move(settings)), clock_(clock) {
+  // With the time by which it is dated back a node's is good for no longer than a day.
+  settings_.node_lifetime = std::min<Duration>(settings_.node_lifetime, std::chrono::hours(24) - kBackdated);
   const auto given_or = [this](const std::string& given, const char* own) {
     return given.empty() ? settings_.folder / own : fs::path(given);
   };

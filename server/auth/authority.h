@@ -22,7 +22,7 @@ struct AuthoritySettings {
   std::string key;                 ///< its key, PEM file; given with the certificate
   std::vector<std::string> names;  ///< what clients call this machine, beside its own names and addresses
   Duration server_lifetime = std::chrono::hours(7 * 24);
-  Duration node_lifetime = std::chrono::hours(24);
+  Duration node_lifetime = std::chrono::hours(24);  ///< at most this, less tls::kBackdated
 };
 
 /// Who a node's certificate was made for.

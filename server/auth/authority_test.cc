@@ -142,6 +142,15 @@ TEST_F(AuthorityTest, ACheckMakesNothingAndFindsWhatTheStartWouldRefuse) {
   EXPECT_THAT(check(), HasSubstr("has run out, and nobody takes it"));
 }
 
+TEST_F(AuthorityTest, ANodesCertificateIsGoodForADayWithTheHourBeforeItWasMade) {
+  const auto authority = Open();
+  const std::string request = tls::MakeRequest(tls::NewKey().value()).value();
+  const auto facts = tls::FactsOf(authority->SignNode(request, "a").value()).value();
+  constexpr int64_t kHour = 3'600'000'000;
+  EXPECT_EQ(facts.not_after.micros - facts.not_before.micros, 24 * kHour);
+  EXPECT_EQ(facts.not_after.micros / kHour, (clock.now.micros + 23 * kHour) / kHour);
+}
+
 /// Else whoever has a node's key could be imgd for those who know only its CA's hash.
 TEST_F(AuthorityTest, ANodeIsNoCaOnTheWayToThePinnedOne) {
   const auto authority = Open();
