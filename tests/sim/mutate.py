@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 
 from mutants import CORE, MUTANTS, REPLACED, Mutant, changed_source
@@ -121,7 +122,7 @@ def table(results: dict[str, list[str]], before: dict[str, tuple[str, str]]) -> 
     missed = sum(seed in (MISSED, UNKNOWN) for seed, _ in tried)
     rest = len(MUTANTS) - len(tried)
     more = f"; {rest} more were not tried anew (`./run sim --mutants --untried` goes on)" if rest else ""
-    lines += ["", f"{len(tried)} mutants tried on this version, {len(tried) - missed} found{more}."]
+    lines += ["", f"{len(tried)} mutants tried until {date.today()}, {len(tried) - missed} found{more}."]
     if REPLACED:
         lines += ["", "Replaced, since nothing could be seen of them:", ""]
         lines += [f"- {name}: {why}" for name, why in REPLACED]
