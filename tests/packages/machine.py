@@ -196,8 +196,8 @@ class Machine:
     def processes(self, unit: str) -> dict[int, str]:
         """Names of the unit's processes by their pids inside, those in groups below its own too."""
         show = ("cd /sys/fs/cgroup/system.slice/$1.service 2>/dev/null || exit 0;"
-                "for pid in $(find . -name cgroup.procs -exec cat {} +);"
-                "do echo $pid $(cat /proc/$pid/comm); done")  # fmt: skip
+                "for pid in $(find . -name cgroup.procs -exec cat {} + 2>/dev/null);"
+                "do echo $pid $(cat /proc/$pid/comm 2>/dev/null); done")  # fmt: skip  # either may be gone by then
         lines = self.run("sh", "-c", show, "sh", unit).stdout.splitlines()
         return {int(pid): name for pid, _, name in (line.partition(" ") for line in lines)}
 
