@@ -99,10 +99,10 @@ void Planner::Consider(const QueuedJob& job) {
 /// Who comes after it and could use the same nodes has nothing reserved.
 void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   if (code != ReasonCode::kWaitsForDevices && code != ReasonCode::kWaitsBehindJob) return;
-  // What only lost nodes would complete may wait for ever: they may never return.
-  if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
   const BitSet& nodes = room_.NodesFor(job);
   if (counted_.contains(&nodes)) return;
+  // What only lost nodes would complete may wait for ever: they may never return.
+  if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
   const bool first = code == ReasonCode::kWaitsForDevices && !waited_for_.Meets(nodes);
   if (first && plan.reserved.size() < kMostReserved && !Reserve(job)) return;
   counted_.insert(&nodes);
