@@ -247,6 +247,8 @@ def test_nothing_is_left_when_the_client_or_the_agent_is_killed(cluster: Cluster
     cluster.agents["a"].wait()
     away = cluster.cli("shell", "a", "--", "true", check=False)
     assert (away.returncode, "out of reach" in away.stderr) == (4, True)
+    # Else the state of before may be taken for that of the new agent.
+    wait_for("all to see it", lambda: cluster.node_state("a") != "NODE_STATE_READY")
     cluster.restart_agent("a")
     assert cluster.cli("shell", "a", "--", "true").returncode == 0
 
