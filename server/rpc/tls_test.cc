@@ -67,6 +67,18 @@ struct TlsTest : RpcTest {
     With context(admin);
     return v1::TokenService::NewStub(channel)->RevokeToken(&context, request, &response);
   }
+  /// A job of the token's owner, to be watched.
+  v1::WatchJobRequest SubmittedBy(const std::string& secret) {
+    v1::SubmitJobRequest request;
+    request.set_job_yaml(kJob);
+    v1::SubmitJobResponse submitted;
+    With context(secret);
+    const auto status = jobs->SubmitJob(&context, request, &submitted);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    v1::WatchJobRequest watch;
+    watch.set_id(submitted.job().id());
+    return watch;
+  }
 
   std::string admin;
 };
@@ -181,13 +193,7 @@ TEST_F(TlsTest, WhoMadeOrTookBackWhatLetsOthersInIsAnEvent) {
 TEST_F(TlsTest, ATokenThatExpiresEndsItsOpenStreamsAndNoOthers) {
   constexpr uint64_t kHourMs = 3'600'000;
   const std::string secret = MakeToken("submit", "ada");
-  v1::SubmitJobRequest request;
-  request.set_job_yaml(kJob);
-  v1::SubmitJobResponse submitted;
-  With submit(secret);
-  ASSERT_TRUE(jobs->SubmitJob(&submit, request, &submitted).ok());
-  v1::WatchJobRequest watch;
-  watch.set_id(submitted.job().id());
+  const v1::WatchJobRequest watch = SubmittedBy(secret);
   v1::WatchJobResponse event;
   With brief(MakeToken("view", "bob", kHourMs));
   const auto of_brief = jobs->WatchJob(&brief, watch);
@@ -210,13 +216,7 @@ TEST_F(TlsTest, ATokenThatExpiresEndsItsOpenStreamsAndNoOthers) {
 
 TEST_F(TlsTest, ARevokedTokenEndsItsOpenStreams) {
   const std::string secret = MakeToken("submit", "ada");
-  v1::SubmitJobRequest request;
-  request.set_job_yaml(kJob);
-  v1::SubmitJobResponse submitted;
-  With submit(secret);
-  ASSERT_TRUE(jobs->SubmitJob(&submit, request, &submitted).ok());
-  v1::WatchJobRequest watch;
-  watch.set_id(submitted.job().id());
+  const v1::WatchJobRequest watch = SubmittedBy(secret);
   With context(secret);
   const auto stream = jobs->WatchJob(&context, watch);
   v1::WatchJobResponse event;
