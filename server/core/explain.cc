@@ -179,7 +179,7 @@ std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {
     for (const auto& node : job.avoid) names.push_back(node.name());
     parts.push_back(fmt::format("it is not to start on {} again", fmt::join(names, ", ")));
   }
-  if (const Reservation* const own = ReservationOf(cluster.reserved, job.id)) {
+  if (const Reservation* const own = ReservationOf(*cluster.reserved, job.id)) {
     if (std::string start = StartOf(cluster, *own, "it"); !start.empty()) parts.push_back(std::move(start));
   }
   return fmt::format("{}", fmt::join(parts, "; "));
@@ -418,7 +418,7 @@ std::string WaitTexts::Of(const Waiting& waiting) {
                         waiting.code == ReasonCode::kWaitsBehindJob || waiting.code == ReasonCode::kNeverFits;
   if (!by_shape) return ExplainWait(cluster_, waiting);
   Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.folder,
-              job.resumes_with, job.avoid, ReservationOf(cluster_.reserved, job.id) != nullptr);
+              job.resumes_with, job.avoid, ReservationOf(*cluster_.reserved, job.id) != nullptr);
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
   if (is_new) known->second = ExplainWait(cluster_, {.job = job, .code = waiting.code});
   return known->second + PlaceText(cluster_, waiting);

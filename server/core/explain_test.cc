@@ -20,8 +20,8 @@ TEST(WaitTexts, AreThoseOfEachJobAlone) {
       .Queue(13, 2, 2);
   builder.queue.back().avoid = {NodeId("b")};
   for (auto& job : builder.queue) job.code = ReasonCode::kWaitsForDevices;
-  builder.cluster.reserved = {
-      {.job = JobId(11), .parts = {{.node = NodeId("a")}}, .from = kNow + std::chrono::minutes(5)}};
+  builder.cluster.reserved = std::make_shared<const Reservations>(Reservations{
+      {.job = JobId(11), .parts = {{.node = NodeId("a")}}, .from = kNow + std::chrono::minutes(5)}});
   WaitTexts texts(builder.cluster);
   for (size_t place = 0; place < builder.queue.size(); ++place) {
     const Waiting waiting = WaitingAt(builder.queue, place);

@@ -162,7 +162,7 @@ Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, Queue
     if (wait.job == kNewJob) prospect.code = queue[place].code = wait.code;
   }
   Snapshot with = cluster;
-  with.reserved = plan.reserved;
+  with.reserved = std::make_shared<const Reservations>(plan.reserved);
   with.job_names[kNewJob] = "this one";
   Waiting waiting = WaitingAt(queue, place);
   waiting.code = prospect.code;

@@ -92,7 +92,7 @@ void Reactor::Rollback() {
   for (const JobId id : state_.by_hand()) state_.EditUnstored(id).by_hand->silence = Duration::zero();
   kept_.clear();
   passed_over_.clear();
-  reserved_.clear();
+  reserved_ = std::make_shared<const Reservations>();
   pending_.clear();
   news_.clear();
   // What was only remembered as to be looked at has to be looked at again.

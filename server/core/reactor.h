@@ -245,7 +245,7 @@ class Reactor {
   /// The cluster as people are told of it: what is kept for jobs that wait for their retry is theirs.
   Snapshot MakeSnapshot(Now now) const;
   /// By the latest plan; null where nobody waits for devices.
-  const Reservations& reserved() const { return reserved_; }
+  const Reservations& reserved() const { return *reserved_; }
   uint64_t stale_reports() const { return stale_reports_; }
   JobId next_job() const { return next_job_; }
 
@@ -357,7 +357,8 @@ class Reactor {
   std::string cluster_id_;
   ClusterState state_;
   JobId next_job_{1};
-  Reservations reserved_;  ///< of the latest plan, as the next
+  /// Of the latest plan, as the next.
+  std::shared_ptr<const Reservations> reserved_ = std::make_shared<const Reservations>();
   std::vector<Placement> kept_;
   std::map<JobId, JobId> passed_over_;  ///< who was told of it, and for which job; never stored
   std::set<JobId> pending_;

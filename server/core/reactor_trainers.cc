@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "server/core/explain.h"
 #include "server/core/growth.h"
@@ -218,13 +219,18 @@ Snapshot Reactor::MakeSnapshot(Now now) const {
 
 /// What the latest plan keeps, and for whom.
 void Reactor::AddPlanned(Snapshot& snapshot) const {
-  snapshot.reserved.clear();
-  for (const auto& reserved : reserved_) {
+  const auto waits = [this](const Reservation& reserved) {
     const JobRecord* job = state_.FindJob(reserved.job);
-    if (job == nullptr || job->state != JobState::kQueued) continue;
-    snapshot.reserved.push_back(reserved);
-    snapshot.job_names[job->id] = job->name;
+    return job != nullptr && job->state == JobState::kQueued;
+  };
+  snapshot.reserved = reserved_;
+  if (!std::all_of(reserved_->begin(), reserved_->end(), waits)) {
+    Reservations left;
+    std::copy_if(reserved_->begin(), reserved_->end(), std::back_inserter(left), waits);
+    snapshot.reserved = std::make_shared<const Reservations>(std::move(left));
   }
+  for (const auto& reserved : *snapshot.reserved)
+    snapshot.job_names[reserved.job] = state_.FindJob(reserved.job)->name;
   for (const auto& [id, parts] : kept_) {
     const JobRecord* job = state_.FindJob(id);
     if (job == nullptr || job->state != JobState::kQueued) continue;
@@ -257,13 +263,14 @@ void Reactor::Schedule(Now now, Actions& out) {
   for (const auto& job : state_.queue()) {
     if (job.not_before > now.steady) next_backoff_ = std::min(next_backoff_, job.not_before);
   }
-  const auto before = std::exchange(reserved_, std::move(plan.reserved));
+  const auto before =
+      std::exchange(reserved_, std::make_shared<const Reservations>(std::move(plan.reserved)));
   kept_ = std::move(plan.kept);
   for (const auto& placement : plan.starts) StartJob(placement, now, out);
   bool preempted = false;
-  for (const auto& reserved : reserved_) {
+  for (const auto& reserved : *reserved_) {
     Preempt(reserved.victims, reserved.job, cluster, now, out);
-    NoteReservation(ReservationOf(before, reserved.job), reserved, now, out);
+    NoteReservation(ReservationOf(*before, reserved.job), reserved, now, out);
     preempted = preempted || !reserved.victims.empty();
   }
   std::erase_if(passed_over_, [this](const auto& told) {
@@ -296,7 +303,7 @@ void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   }
   nodes += ExplainClose(records);
   Reason reason{ReasonCode::kPlaced, fmt::format("placed on {}; its ranks are being started", nodes)};
-  const JobRecord* first = reserved_.empty() ? nullptr : state_.FindJob(reserved_.front().job);
+  const JobRecord* first = reserved_->empty() ? nullptr : state_.FindJob(reserved_->front().job);
   if (first != nullptr && state_.KeyOf(*first).Before(state_.KeyOf(job))) {
     reason = {ReasonCode::kBackfilled,
               fmt::format("placed on {}, beside what is kept for job {} ({}), which comes first", nodes,

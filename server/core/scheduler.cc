@@ -274,10 +274,10 @@ const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
     const NodeSlots* const node = NodeOf(part.node);
     return node != nullptr && node->RoomFor(job.needs) > 0;
   };
-  const auto kept = std::find_if(reserved.begin(), reserved.end(), [&](const Reservation& one) {
+  const auto kept = std::find_if(reserved->begin(), reserved->end(), [&](const Reservation& one) {
     return std::any_of(one.parts.begin(), one.parts.end(), does);
   });
-  return kept == reserved.end() ? nullptr : &*kept;
+  return kept == reserved->end() ? nullptr : &*kept;
 }
 
 bool QueuedJob::KeepsOff(const NodeSlots& node) const {

@@ -203,7 +203,8 @@ struct Snapshot {
   Holders holders;                              ///< those that hold devices
   std::map<std::string, Allowance> allowances;  ///< of accounts that have one
   std::string currency;                         ///< of prices, for people; may be empty
-  Reservations reserved;                        ///< by the plan before; no matter to MakePlan()
+  /// By the plan before; no matter to MakePlan(). Shared: a large gang's has many parts.
+  std::shared_ptr<const Reservations> reserved = std::make_shared<const Reservations>();
 
   /// Null for one that is not there.
   NodeSlots* NodeOf(const NodeId& id);

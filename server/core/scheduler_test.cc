@@ -263,7 +263,7 @@ TEST(Backfill, AGangThatWaitsForANodeOutOfReachHasTheOthersReserved) {
 TEST(Explain, SaysWhenTheFirstOneStartsAndForWhomDevicesAreKept) {
   auto builder = PlanBuilder().Node("gpu-1", 1).Node("gpu-2", 1, {3}).Ends(3, minutes(40)).Queue(7, 2, 1);
   builder.cluster.job_names = {{JobId(3), "rn50-a"}, {JobId(7), "rn50-b"}};
-  builder.cluster.reserved = builder.Make().reserved;
+  builder.cluster.reserved = std::make_shared<const Reservations>(builder.Make().reserved);
   EXPECT_EQ(
       ExplainWait(builder.cluster,
                   {.job = {.id = JobId(7), .nodes = 2}, .code = ReasonCode::kWaitsForDevices, .position = 1}),
