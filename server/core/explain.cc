@@ -12,19 +12,14 @@
 namespace imgd {
 namespace {
 
-std::string Count(uint64_t n, std::string_view noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
-}
-
 /// "2 nodes", "2 to 8 nodes".
 std::string GangText(uint32_t nodes, uint32_t max_nodes) {
-  return max_nodes > nodes ? fmt::format("{} to {} nodes", nodes, max_nodes) : Count(nodes, "node");
+  return max_nodes > nodes ? fmt::format("{} to {} nodes", nodes, max_nodes) : CountText(nodes, "node");
 }
 
 /// "needs 2 nodes with 1 free device each"; `adjective` is "free " or nothing. Where some nodes do not count
-/// because of their folders, it says so. `fit`: FitOf() the job.
-std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_view adjective,
-                    const Fit& fit) {
+/// because of their folders, it says so. `fit`: that of the job.
+std::string NeedsOf(Room& room, const QueuedJob& job, std::string_view adjective, const Fit& fit) {
   std::string text =
       fmt::format("needs {} with {} {}{} each{}{}", GangText(job.nodes, job.max_nodes), job.ranks_per_node,
                   adjective, NounFor(job.needs, job.ranks_per_node != 1),
@@ -32,7 +27,7 @@ std::string NeedsOf(const Snapshot& cluster, const QueuedJob& job, std::string_v
   if (job.folder.empty()) return text;
   QueuedJob anywhere = job;
   anywhere.folder.clear();
-  if (fit.with_lost < FitOf(cluster.nodes, anywhere).with_lost) {
+  if (fit.with_lost < room.FitOf(anywhere).with_lost) {
     text += fmt::format(" that share {}", job.folder);
     if (job.resumes_with != NodeId()) text += fmt::format(" with {}", job.resumes_with);
   }
@@ -114,11 +109,11 @@ std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& j
     const size_t more = one.nodes - one.names.size();
     out.push_back(fmt::format("{} {} {}{}{}{}", NameOfJob(cluster, holder), VerbFor(cluster, holder),
                               fmt::join(one.names, ", "),
-                              more > 0 ? fmt::format(" and {}", Count(more, "more node")) : "",
+                              more > 0 ? fmt::format(" and {}", CountText(more, "more node")) : "",
                               WhyNotPreempted(cluster, job, holder), EndOf(cluster, holder)));
   }
   if (const size_t more = all.size() - first.size(); more > 0)
-    out.push_back(fmt::format("{} {} the rest", Count(more, "more job"), more == 1 ? "holds" : "hold"));
+    out.push_back(fmt::format("{} {} the rest", CountText(more, "more job"), more == 1 ? "holds" : "hold"));
   return out;
 }
 
@@ -149,13 +144,13 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job)
     names.resize(names.size() - more);
     names.erase(names.begin());
     if (!names.empty()) text += fmt::format(" (and so {}", fmt::join(names, ", "));
-    if (more > 0) text += fmt::format(" and {}", Count(more, "more node"));
+    if (more > 0) text += fmt::format(" and {}", CountText(more, "more node"));
     if (!names.empty()) text += ")";
     out.push_back(std::move(text));
   }
   if (others > 0)
-    out.push_back(
-        fmt::format("{} {} nothing now either", Count(others, "more node"), others == 1 ? "takes" : "take"));
+    out.push_back(fmt::format("{} {} nothing now either", CountText(others, "more node"),
+                              others == 1 ? "takes" : "take"));
   return out;
 }
 
@@ -169,9 +164,9 @@ std::string FreeText(const Fit& fit) {
   return fit.free_now == 1 ? "1 is free" : fmt::format("{} are free", fit.free_now);
 }
 
-std::string ExplainDevices(const Snapshot& cluster, const QueuedJob& job) {
-  const Fit fit = FitOf(cluster.nodes, job);
-  std::vector<std::string> parts = {NeedsOf(cluster, job, "free ", fit), FreeText(fit)};
+std::string ExplainDevices(const Snapshot& cluster, Room& room, const QueuedJob& job) {
+  const Fit fit = room.FitOf(job);
+  std::vector<std::string> parts = {NeedsOf(room, job, "free ", fit), FreeText(fit)};
   for (auto& text : HolderTexts(cluster, job)) parts.push_back(std::move(text));
   for (auto& text : Unusable(cluster, job)) parts.push_back(std::move(text));
   if (!job.avoid.empty()) {
@@ -201,9 +196,9 @@ std::string WhatThereIs(const Snapshot& cluster) {
       kinds.emplace_back("others");
       break;
     }
-    kinds.push_back(fmt::format(
-        "{} with {}", Count(count, "node"),
-        kind.first.empty() ? Count(kind.second, "device") : fmt::format("{} {}", kind.second, kind.first)));
+    kinds.push_back(fmt::format("{} with {}", CountText(count, "node"),
+                                kind.first.empty() ? CountText(kind.second, "device")
+                                                   : fmt::format("{} {}", kind.second, kind.first)));
   }
   return fmt::format("{}", fmt::join(kinds, ", "));
 }
@@ -230,18 +225,18 @@ std::string LabelsThereAre(const Snapshot& cluster, const Needs& needs) {
 }
 
 /// Of what it asks for, what is in the way, so that it is known what would help.
-std::string ExplainNeverFits(const Snapshot& cluster, const QueuedJob& job) {
-  const Fit all = FitOf(cluster.nodes, job);
+std::string ExplainNeverFits(const Snapshot& cluster, Room& room, const QueuedJob& job) {
+  const Fit all = room.FitOf(job);
   const uint32_t fit = all.with_lost;
-  std::string text =
-      fmt::format("{}, which {} can give; known: {}", NeedsOf(cluster, job, "", all),
-                  fit == 0 ? "no node" : fmt::format("only {}", Count(fit, "node")), WhatThereIs(cluster));
+  std::string text = fmt::format("{}, which {} can give; known: {}", NeedsOf(room, job, "", all),
+                                 fit == 0 ? "no node" : fmt::format("only {}", CountText(fit, "node")),
+                                 WhatThereIs(cluster));
   Needs needs = job.needs;
   needs.labels.clear();
   needs.not_labels.clear();
   QueuedJob anywhere = job;
   anywhere.needs = std::move(needs);
-  if (FitOf(cluster.nodes, anywhere).with_lost >= job.nodes) {
+  if (room.FitOf(anywhere).with_lost >= job.nodes) {
     return fmt::format("{}, labelled {}; ask for other labels, or give them to nodes", text,
                        LabelsThereAre(cluster, job.needs));
   }
@@ -279,7 +274,7 @@ std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, c
 }
 
 /// "user ada may have 16 devices at once and has 14; it needs 4", of each account that is in the way.
-std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
+std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& job) {
   const uint32_t needs = job.nodes * job.ranks_per_node;
   std::vector<std::string> full, parts;
   for (const auto& account : *job.accounts) {
@@ -292,16 +287,20 @@ std::string ExplainQuota(const Snapshot& cluster, const QueuedJob& job) {
     }
     if (allowance.devices == 0) continue;
     const std::string has = fmt::format("{} may have {} at once and has {}", account,
-                                        Count(allowance.devices, "device"), allowance.used);
+                                        CountText(allowance.devices, "device"), allowance.used);
     if (needs > allowance.devices) {
       parts.push_back(
           fmt::format("{}; it needs {}, which is more than the quota, so that it can't start", has, needs));
+    } else if (job.needs->whole_nodes && !room.CouldHoldOnSmall(job, allowance.devices / job.nodes)) {
+      parts.push_back(fmt::format(
+          "{}; it needs {} for itself, and too few have at most {}, so that it can't start", has,
+          GangText(job.nodes, job.max_nodes), CountText(allowance.devices / job.nodes, "device")));
     } else if (!allowance.Has(needs)) {
       parts.push_back(fmt::format("{}; it needs {}", has, needs));
     } else if (job.needs->whole_nodes) {
       const uint32_t each = (allowance.devices - allowance.used) / job.nodes;
       full.push_back(fmt::format("{}; it needs {} for itself, of at most {} each by what is left", has,
-                                 GangText(job.nodes, job.max_nodes), Count(each, "device")));
+                                 GangText(job.nodes, job.max_nodes), CountText(each, "device")));
     }
   }
   if (parts.empty()) parts = std::move(full);
@@ -323,24 +322,11 @@ std::string PlaceText(const Snapshot& cluster, const Waiting& waiting) {
       age);
 }
 
-/// Why nobody could use the node, whoever wanted to.
-std::string ExplainReach(const NodeRecord& node) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(node.silence).count();
-  if (node.state != NodeState::kReady && node.notice) return ExplainNotice(node);
-  if (node.state == NodeState::kLost) return "is lost: it was out of reach for too long";
-  if (node.state == NodeState::kUnreachable)
-    return fmt::format("is out of reach for {}", TimeText(std::chrono::seconds(seconds)));
-  if (!node.Connected()) return "is not connected";
-  if (!node.stale.empty()) {
-    return fmt::format("still ends job {} of generation {}", node.stale.begin()->job,
-                       node.stale.begin()->generation);
-  }
-  const std::string problems = ExplainProblems(node);
-  const std::string notice = ExplainNotice(node);
-  return notice.empty() || problems.empty() ? problems + notice : fmt::format("{}; it {}", notice, problems);
-}
-
 }  // namespace
+
+std::string CountText(uint64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
 
 std::string NameOfJob(const Snapshot& cluster, JobId id) {
   if (id == kForeignHolder) return "a run of another cluster";
@@ -366,30 +352,40 @@ Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place) {
 }
 
 std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting) {
+  return WaitTexts(cluster).Of(waiting);
+}
+
+Room& WaitTexts::room() {
+  if (!layout_) layout_ = std::make_shared<Layout>(cluster_.nodes);
+  if (!room_) room_.emplace(cluster_.nodes, layout_);
+  return *room_;
+}
+
+std::string WaitTexts::Explain(const Waiting& waiting) {
   const QueuedJob& job = waiting.job;
-  const std::string position = PlaceText(cluster, waiting);
+  const std::string position = PlaceText(cluster_, waiting);
   const auto needs_and_free = [&] {
-    const Fit fit = FitOf(cluster.nodes, job);
-    return std::pair(NeedsOf(cluster, job, "free ", fit), FreeText(fit));
+    const Fit fit = room().FitOf(job);
+    return std::pair(NeedsOf(room(), job, "free ", fit), FreeText(fit));
   };
   switch (waiting.code) {
     case ReasonCode::kNoNodes:
       return fmt::format("no node has joined yet; start imgagent on one{}", position);
     case ReasonCode::kNeverFits:
-      return ExplainNeverFits(cluster, job) + position;
+      return ExplainNeverFits(cluster_, room(), job) + position;
     case ReasonCode::kWaitsForDevices:
-      return ExplainDevices(cluster, job) + position;
+      return ExplainDevices(cluster_, room(), job) + position;
     case ReasonCode::kWaitsBehindJob: {
       const auto [needs, free] = needs_and_free();
-      const Reservation* const kept = cluster.KeptFrom(job);
+      const Reservation* const kept = cluster_.KeptFrom(job);
       if (kept == nullptr) {
         return fmt::format("{}; {}, but those before it in the queue come first{}", needs, free, position);
       }
       return fmt::format("{}; what is free is kept for {}, which comes first{}{}", needs,
-                         NameOfJob(cluster, kept->job), StartOf(cluster, *kept, " and"), position);
+                         NameOfJob(cluster_, kept->job), StartOf(cluster_, *kept, " and"), position);
     }
     case ReasonCode::kQuota:
-      return ExplainQuota(cluster, job) + position;
+      return ExplainQuota(cluster_, room(), job) + position;
     default: {
       const auto [needs, free] = needs_and_free();
       return fmt::format("{}; {}; who comes when is decided in a moment{}", needs, free, position);
@@ -416,83 +412,17 @@ std::string WaitTexts::Of(const Waiting& waiting) {
   const QueuedJob& job = waiting.job;
   const bool by_shape = waiting.code == ReasonCode::kWaitsForDevices ||
                         waiting.code == ReasonCode::kWaitsBehindJob || waiting.code == ReasonCode::kNeverFits;
-  if (!by_shape) return ExplainWait(cluster_, waiting);
+  if (!by_shape) return Explain(waiting);
   Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.folder,
               job.resumes_with, job.avoid, ReservationOf(*cluster_.reserved, job.id) != nullptr);
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
-  if (is_new) known->second = ExplainWait(cluster_, {.job = job, .code = waiting.code});
+  if (is_new) known->second = Explain({.job = job, .code = waiting.code});
   return known->second + PlaceText(cluster_, waiting);
 }
 
 std::string ExplainMatch(const LogMatch& match) {
   return fmt::format("its log says \"{}\"{}{} (pattern {})", match.line, match.label.empty() ? "" : ": ",
                      match.label, match.pattern);
-}
-
-std::string ExplainByHand(const ByHand& run) {
-  if (run.hosts.size() == 1) return fmt::format("started by hand on {}", run.hosts.front());
-  return fmt::format("started by hand on {} and {}", run.hosts.front(),
-                     Count(run.hosts.size() - 1, "other host"));
-}
-
-std::string ExplainAside(const NodeRecord& node) {
-  if (!node.set_aside) return "";
-  const SetAside& aside = *node.set_aside;
-  if (aside.by != AsideBy::kUser) return fmt::format("is set aside by imgd: {}", aside.reason);
-  std::string text = fmt::format("is {} by {}", aside.drain ? "drained" : "cordoned", aside.actor);
-  if (!aside.reason.empty()) text += fmt::format(": {}", aside.reason);
-  if (!aside.drain) return text;
-  std::set<JobId> jobs(node.holders.begin(), node.holders.end());
-  jobs.erase(JobId());
-  const size_t others = node.foreign.size();
-  if (!jobs.empty()) return text + fmt::format(" ({} still there)", Count(jobs.size(), "job"));
-  return others == 0 ? text
-                     : text + fmt::format(" ({} of another cluster still there)", Count(others, "run"));
-}
-
-std::string ExplainProblems(const NodeRecord& node) {
-  std::vector<std::string> texts;
-  for (const auto& [kind, text] : node.problems) texts.push_back(text);
-  return texts.empty() ? "" : fmt::format("is sick: it {}", fmt::join(texts, "; it "));
-}
-
-std::string ExplainNotice(const NodeRecord& node) {
-  if (!node.notice) return "";
-  std::string text =
-      node.state == NodeState::kReady ? "is being taken back by the cloud" : "was taken back by the cloud";
-  if (node.notice->at != WallTime{}) {
-    const int64_t seconds = node.notice->at.micros / 1'000'000;
-    text += fmt::format(", at {:02}:{:02}:{:02} UTC", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-  }
-  return node.notice->action.empty() ? text : fmt::format("{} ({})", text, node.notice->action);
-}
-
-std::string ExplainSilent(const JobRecord& job, const std::vector<NodeRecord>& nodes) {
-  constexpr size_t kMost = 3;
-  std::vector<std::string> texts;
-  size_t others = 0;
-  for (const auto& part : job.run.parts) {
-    const auto node =
-        std::lower_bound(nodes.begin(), nodes.end(), part.node,
-                         [](const NodeRecord& record, const NodeId& wanted) { return record.id < wanted; });
-    if (node == nodes.end() || node->id != part.node || part.Over()) continue;
-    if (node->Connected() && node->state == NodeState::kReady) continue;
-    if (texts.size() < kMost) {
-      texts.push_back(fmt::format("node {} {}", part.node, ExplainReach(*node)));
-    } else {
-      ++others;
-    }
-  }
-  if (texts.empty()) return "";
-  if (others > 0) texts.push_back(fmt::format("{} can't be reached either", Count(others, "more node")));
-  return fmt::format("{}, so that nobody knows what the job does there", fmt::join(texts, ", "));
-}
-
-std::string ExplainNode(const NodeRecord& node) {
-  const std::string reach = ExplainReach(node);
-  if (!node.set_aside) return reach;
-  const std::string aside = ExplainAside(node);
-  return reach.empty() ? aside : fmt::format("{}; it {}", aside, reach);
 }
 
 }  // namespace imgd

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "server/core/room.h"
 #include "server/core/scheduler.h"
 #include "server/core/types.h"
 
@@ -19,6 +24,8 @@ struct Waiting {
   const QueuedJob* ahead = nullptr;  ///< just before it in the queue
 };
 
+/// "1 node", "3 nodes".
+std::string CountText(uint64_t count, std::string_view noun);
 /// "job 3 (rn50-a)", of one that holds devices or is in the way.
 std::string NameOfJob(const Snapshot& cluster, JobId id);
 
@@ -42,15 +49,21 @@ std::string ExplainVictim(const Snapshot& cluster, const std::vector<JobId>& vic
 /// The same of many jobs at one moment: of those that ask for the same the nodes are looked through once.
 class WaitTexts {
  public:
-  /// `cluster` must outlive it.
-  explicit WaitTexts(const Snapshot& cluster) : cluster_(cluster) {}
+  /// `cluster` must outlive it. `layout`: of its nodes; null where there is none yet.
+  explicit WaitTexts(const Snapshot& cluster, std::shared_ptr<Layout> layout = nullptr)
+      : cluster_(cluster), layout_(std::move(layout)) {}
   std::string Of(const Waiting& waiting);
 
  private:
   /// Why, what of which nodes it asks for, and whether something is reserved for it.
   using Shape = std::tuple<ReasonCode, int, uint32_t, uint32_t, uint32_t, Needs, std::string, NodeId,
                            std::set<NodeId>, bool>;
+  std::string Explain(const Waiting& waiting);
+  Room& room();
+
   const Snapshot& cluster_;
+  std::shared_ptr<Layout> layout_;
+  std::optional<Room> room_;            ///< once it was asked for
   std::map<Shape, std::string> known_;  ///< without its place in the queue
 };
 

@@ -22,7 +22,11 @@ constexpr JobId kNewJob{kForeignHolder.value() - 1};
 class Future {
  public:
   explicit Future(const Snapshot& cluster)
-      : cluster_(cluster), nodes_(cluster.nodes), ends_(cluster.ends), allowances_(cluster.allowances) {}
+      : cluster_(cluster),
+        nodes_(cluster.nodes),
+        layout_(std::make_shared<Layout>(nodes_)),
+        ends_(cluster.ends),
+        allowances_(cluster.allowances) {}
 
   /// When the job starts, and from then on it holds its devices; nothing where nobody knows.
   std::optional<Instant> Place(const QueuedJob& job);
@@ -40,6 +44,7 @@ class Future {
 
   const Snapshot& cluster_;
   std::vector<NodeSlots> nodes_;
+  std::shared_ptr<Layout> layout_;
   EndTimes ends_;
   std::map<std::string, Allowance> allowances_;
   std::vector<Waiters> waiters_;
@@ -61,7 +66,7 @@ std::optional<Instant> Future::Place(const QueuedJob& job) {
   // Its devices are kept for it, and are its own in the snapshot.
   if (cluster_.retrying.contains(job.id)) return job.not_before;
   if (job.code == ReasonCode::kQuota || OverQuota(job)) return std::nullopt;
-  Room room(nodes_);
+  Room room(nodes_, layout_);
   const Instant earliest = std::max(cluster_.now, job.not_before);
   if (const auto parts = room.Find(job)) {
     Occupy(job, *parts, earliest);

@@ -127,8 +127,9 @@ struct Growth::Extra {
   }
 };
 
-Growth::Growth(Snapshot& cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming)
-    : cluster_(cluster) {
+Growth::Growth(Snapshot& cluster, std::shared_ptr<Layout> layout, const std::vector<QueuedJob>& waiting,
+               const std::vector<QueuedJob>& coming)
+    : cluster_(cluster), layout_(std::move(layout)) {
   FindOpen(waiting, coming);
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
@@ -153,14 +154,14 @@ void Growth::FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<Q
     uint32_t room = 0;      ///< of each, for those who are looked at
     bool claimed = false;
   };
-  const NodeSorts known(nodes);
+  const NodeSorts& known = layout_->sorts();
   std::vector<Sort> sorts(known.examples.size());
   for (size_t i = 0; i < nodes.size(); ++i) sorts[known.of[i]].not_lost += nodes[i].lost ? 0 : 1;
   for (const auto& [needs, gangs] : FewestNodes(waiting, coming)) {
-    NodesCheck check(*needs);
+    const auto judged = layout_->Judge(*needs);
     std::map<uint32_t, uint64_t> by_room;
     for (size_t i = 0; i < sorts.size(); ++i) {
-      sorts[i].room = check.Judge(nodes[known.examples[i]]).room;
+      sorts[i].room = (*judged)[i].room;
       by_room[sorts[i].room] += sorts[i].not_lost;
     }
     const auto least = std::find_if(gangs.begin(), gangs.end(), [&by_room](const auto& gang) {
@@ -189,9 +190,7 @@ uint32_t Growth::LeftOfQuotas(const QueuedJob& job) const {
 }
 
 std::vector<Growth::Extra> Growth::ExtrasFor(const QueuedJob& job, const std::vector<Part>& parts) {
-  const auto [known, is_new] = groups_.try_emplace(job.folder);
-  if (is_new) known->second = GroupsOf(cluster_.nodes, job.folder);
-  const auto& groups = known->second;
+  const Layout::Groups& groups = *layout_->GroupsFor(job.folder);
   const NodeSlots& first = *cluster_.NodeOf(parts.front().node);
   const size_t group = groups[static_cast<size_t>(&first - cluster_.nodes.data())];
   const Place place = PlaceOf(first);

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "server/core/layout.h"
 #include "server/core/scheduler.h"
 #include "server/core/types.h"
 
@@ -19,7 +20,11 @@ class Growth {
   /// `waiting`, `coming`: the queue, and those who will be in it when their ranks have ended. Where all nodes
   /// that are not lost are too few for one of these it counts as nobody. Cost: O(nodes + those who wait +
   /// sorts of nodes * kinds of those who wait).
-  Growth(Snapshot& cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
+  /// `layout`: of the cluster's nodes.
+  Growth(Snapshot& cluster, std::shared_ptr<Layout> layout, const std::vector<QueuedJob>& waiting,
+         const std::vector<QueuedJob>& coming);
+  Growth(Snapshot& cluster, const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming)
+      : Growth(cluster, std::make_shared<Layout>(cluster.nodes), waiting, coming) {}
 
   /// The gang of a job that runs on `parts`, with as many more nodes as it may have, the nearest to its first
   /// one before others, and of these the fullest; the quotas of its accounts hold, and while one of these
@@ -44,9 +49,9 @@ class Growth {
   void NumberRanks(std::vector<Part>& parts) const;
 
   Snapshot& cluster_;
+  std::shared_ptr<Layout> layout_;
   std::vector<size_t> open_;       ///< nodes that something is free on and nobody waits for
   std::set<std::string> claimed_;  ///< accounts of those who wait
-  std::map<std::string, std::vector<size_t>> groups_;  ///< of nodes that share the folder, by folder
 };
 
 /// Why a job has fewer nodes than it could: "has 2 of at most 8 nodes: it may grow in 4 min"; empty for one

@@ -379,6 +379,7 @@ class Reactor {
   };
   std::map<JobId, Watched> watched_;  ///< by job; never stored
   Snapshot last_seen_;                ///< by the last pass; nothing but memory for the next
+  std::shared_ptr<Layout> layout_;    ///< the same, of the nodes
 };
 
 }  // namespace imgd

@@ -106,7 +106,7 @@ void Reactor::Grow(Snapshot& cluster, Now now, Actions& out) {
   for (const auto& [id, holding] : state_.holdings()) {
     if (ComesToQueue(holding.job->run.stop)) coming.push_back(EntryOf(*holding.job));
   }
-  Growth growth(cluster, state_.queue(), coming);
+  Growth growth(cluster, layout_, state_.queue(), coming);
   for (const JobId id : may) {
     if (!growth.HasOpenNodes()) return;
     const JobRecord& job = *state_.FindJob(id);

@@ -6,6 +6,7 @@
 #include "server/core/folders.h"
 #include "server/core/job.h"
 #include "server/core/reactor.h"
+#include "server/core/room.h"
 
 /// The reactor's part in what somebody asks of jobs and nodes.
 namespace imgd {
@@ -191,11 +192,11 @@ Status Reactor::CouldMove(const JobRecord& job) const {
     slots.holders.resize(slots.devices.size());
     nodes.push_back(std::move(slots));
   }
-  const Fit fit = FitOf(nodes, {.nodes = job.nodes,
-                                .ranks_per_node = job.ranks_per_node,
-                                .needs = job.needs,
-                                .folder = FolderOf(job),
-                                .resumes_with = NodeWithCheckpoints(job)});
+  const Fit fit = Room(nodes).FitOf({.nodes = job.nodes,
+                                     .ranks_per_node = job.ranks_per_node,
+                                     .needs = job.needs,
+                                     .folder = FolderOf(job),
+                                     .resumes_with = NodeWithCheckpoints(job)});
   if (fit.with_lost >= job.nodes) return {};
   return Refuse(
       "add nodes, or undrain some; imgcli pause frees the devices without a new place",

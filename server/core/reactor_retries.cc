@@ -6,6 +6,7 @@
 #include "server/core/explain.h"
 #include "server/core/job.h"
 #include "server/core/reactor.h"
+#include "server/core/room.h"
 #include "server/core/trial.h"
 
 /// The reactor's part in telling a job's fault from a node's: nodes on which different jobs fail are set
@@ -213,11 +214,12 @@ bool Reactor::HasRoomWithout(const JobRecord& job, const std::set<NodeId>& nodes
   Snapshot snapshot = FreeAndHeld(now);
   // They stay in the list, for they say who else sees the job's checkpoints.
   for (auto& slots : snapshot.nodes) slots.usable = slots.usable && !nodes.contains(slots.id);
-  return FitOf(snapshot.nodes, {.nodes = job.nodes,
-                                .ranks_per_node = job.ranks_per_node,
-                                .needs = job.needs,
-                                .folder = FolderOf(job),
-                                .resumes_with = NodeWithCheckpoints(job)})
+  return Room(snapshot.nodes)
+             .FitOf({.nodes = job.nodes,
+                     .ranks_per_node = job.ranks_per_node,
+                     .needs = job.needs,
+                     .folder = FolderOf(job),
+                     .resumes_with = NodeWithCheckpoints(job)})
              .free_now >= job.nodes;
 }
 

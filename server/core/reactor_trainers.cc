@@ -259,7 +259,7 @@ void Reactor::Schedule(Now now, Actions& out) {
   PutInOrder(now);
   Snapshot cluster = FreeAndHeld(now, std::move(last_seen_));
   NoteRelease(cluster);
-  Plan plan = MakePlan(cluster, state_.queue());
+  Plan plan = MakePlan(cluster, state_.queue(), layout_);
   for (const auto& job : state_.queue()) {
     if (job.not_before > now.steady) next_backoff_ = std::min(next_backoff_, job.not_before);
   }
@@ -348,7 +348,7 @@ void Reactor::NotePassedOver(JobId id, const Reservation* kept, size_t place, No
 /// `changes`: in the order of the queue.
 void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& cluster, Now now,
                        Actions& out) {
-  WaitTexts texts(cluster);
+  WaitTexts texts(cluster, layout_);
   size_t place = 0;
   for (const auto& change : changes) {
     // A backoff was given its reason, and its row in the history, when it began.

@@ -1,6 +1,7 @@
 #include "server/core/room.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -41,14 +42,6 @@ void Fill(const std::vector<BitSet>& by_free, const std::vector<uint32_t>& membe
 
 }  // namespace
 
-std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder) {
-  if (folder.empty()) return std::vector<size_t>(nodes.size(), 0);
-  std::vector<const FolderView*> views;
-  views.reserve(nodes.size());
-  for (const auto& node : nodes) views.push_back(node.folders.get());
-  return FolderGroups(views, folder);
-}
-
 QueuedJob Anywhere(const QueuedJob& job) {
   QueuedJob anywhere = job;
   anywhere.avoid.clear();
@@ -56,28 +49,27 @@ QueuedJob Anywhere(const QueuedJob& job) {
   return anywhere;
 }
 
-Room::Room(const std::vector<NodeSlots>& nodes) : nodes_(&nodes), layout_(std::make_shared<Layout>(nodes)) {
-  size_t next = 0;
+Room::Room(const std::vector<NodeSlots>& nodes) : Room(nodes, std::make_shared<Layout>(nodes)) {}
+
+Room::Room(const std::vector<NodeSlots>& nodes, std::shared_ptr<Layout> layout)
+    : nodes_(&nodes), layout_(std::move(layout)) {
+  free_on_.reserve(nodes.size());
   for (uint32_t i = 0; i < nodes.size(); ++i) {
     const NodeSlots& node = nodes[i];
-    layout_->first.push_back(next);
     uint32_t& free = free_on_.emplace_back();
     for (size_t device = 0; device < node.devices.size(); ++device) {
       if (node.holders[device] != JobId()) continue;
-      free_.Insert(next + device);
+      free_.Insert(layout_->FirstOf(i) + device);
       ++free;
     }
-    next += node.devices.size();
-    if (node.usable) layout_->usable.Insert(i);
   }
-  layout_->first.push_back(next);
 }
 
 std::vector<uint32_t> Room::FreeDevices(uint32_t node) const {
   std::vector<uint32_t> out;
   const auto& devices = (*nodes_)[node].devices;
   for (size_t i = 0; i < devices.size(); ++i) {
-    if (free_.Contains(layout_->first[node] + i)) out.push_back(devices[i]);
+    if (free_.Contains(layout_->FirstOf(node) + i)) out.push_back(devices[i]);
   }
   std::sort(out.begin(), out.end());
   return out;
@@ -85,98 +77,54 @@ std::vector<uint32_t> Room::FreeDevices(uint32_t node) const {
 
 std::vector<uint32_t> Room::FreeDevices(const View& view, uint32_t node) const {
   if (FreeFor(view, node, free_on_[node]) == 0) return {};
-  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
+  const Judged& judged = layout_->JudgedOf(*view.frame, node);
   if (judged.room == 0) return {};
   if (judged.does.empty()) return FreeDevices(node);
   std::vector<uint32_t> out;
   for (size_t i = 0; i < judged.does.size(); ++i) {
-    if (judged.does[i] && free_.Contains(layout_->first[node] + i)) out.push_back((*nodes_)[node].devices[i]);
+    if (judged.does[i] && free_.Contains(layout_->FirstOf(node) + i))
+      out.push_back((*nodes_)[node].devices[i]);
   }
   std::sort(out.begin(), out.end());
   return out;
 }
 
 uint32_t Room::FreeFor(const View& view, uint32_t node, uint32_t free) const {
-  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
+  const Judged& judged = layout_->JudgedOf(*view.frame, node);
   if (judged.room == 0) return 0;
-  const size_t first = layout_->first[node];
-  if (view.frame->whole_nodes && free < layout_->first[node + 1] - first) return 0;
+  const size_t first = layout_->FirstOf(node);
+  if (view.whole_nodes && free < layout_->DevicesOf(node)) return 0;
   if (judged.does.empty()) return free;
   uint32_t does = 0;
   for (size_t i = 0; i < judged.does.size(); ++i) does += judged.does[i] && free_.Contains(first + i) ? 1 : 0;
   return does;
 }
 
-auto Room::Judge(const Shared<Needs>& needs) -> std::shared_ptr<const std::vector<Judged>> {
-  auto& judged = numbers_->judged[needs];
-  if (judged) return judged;
-  NodesCheck check(*needs);
-  std::vector<Judged> out;
-  out.reserve(layout_->sorts.examples.size());
-  for (const uint32_t example : layout_->sorts.examples) out.push_back(check.Judge((*nodes_)[example]));
-  return judged = std::make_shared<const std::vector<Judged>>(std::move(out));
+size_t Room::ViewNumbers::Find(const QueuedJob& job, Layout& layout) {
+  ViewKey key(layout.GroupsFor(job.folder).place(), job.needs, job.most_devices, job.avoid);
+  return known.try_emplace(std::move(key), known.size()).first->second;
 }
 
-size_t Room::ViewNumbers::Find(const QueuedJob& job) {
-  auto view = known.find(job);
-  if (view == known.end())
-    view = known.emplace(ViewKey{job.folder, job.needs, job.most_devices, job.avoid}, known.size()).first;
-  return view->second;
-}
-
-size_t Room::ViewNumbers::Of(const QueuedJob& job) {
-  const std::tuple asked(job.id, job.avoid.size(), job.most_devices);
-  if (!known.empty() && last_asked == asked) return last;
-  last_asked = asked;
-  if (!job.avoid.empty()) return last = Find(job);
+size_t Room::ViewNumbers::Of(const QueuedJob& job, Layout& layout) {
+  if (last_asked && last_asked->Is(job)) return last;
+  last_asked.emplace(job);
+  if (!job.avoid.empty()) return last = Find(job, layout);
   const auto at = by_place.find({job.needs.place(), job.folder, job.most_devices});
   if (at != by_place.end()) return last = at->second;
   const auto& [needs, folder] = kept.emplace_back(job.needs, job.folder);
-  return last = by_place[{needs.place(), folder, job.most_devices}] = Find(job);
+  return last = by_place[{needs.place(), folder, job.most_devices}] = Find(job, layout);
 }
 
 Room::View& Room::ViewOf(const QueuedJob& job) {
-  ViewNumbers& numbers = *numbers_;
-  const size_t number = numbers.Of(job);
+  const size_t number = numbers_->Of(job, *layout_);
   if (views_.size() <= number) views_.resize(number + 1);
   if (!views_[number]) {
-    if (numbers.frames.size() <= number) numbers.frames.resize(number + 1);
-    if (!numbers.frames[number]) numbers.frames[number] = FrameFor(job);
-    View& view = views_[number].emplace();
-    view.frame = numbers.frames[number];
+    View& view = views_[number].emplace(View{.whole_nodes = job.needs->whole_nodes,
+                                             .frame = &layout_->FrameFor(job.folder, job.needs),
+                                             .groups = {}});
     SortByFree(view, job);
   }
   return *views_[number];
-}
-
-auto Room::FrameFor(const QueuedJob& job) -> std::shared_ptr<const Frame> {
-  const size_t count = nodes_->size();
-  Frame frame{.whole_nodes = job.needs->whole_nodes, .judged = Judge(job.needs)};
-  frame.group_of.resize(count);
-  frame.place_of.resize(count);
-  const auto [known, is_new] = numbers_->groups_of.try_emplace(job.folder);
-  if (is_new) known->second = GroupsOf(*nodes_, job.folder);
-  const auto& roots = known->second;
-  for (uint32_t i = 0; i < count; ++i) {
-    // The first node of a group is its root.
-    if (roots[i] == i) {
-      frame.group_of[i] = static_cast<uint32_t>(frame.groups.size());
-      frame.groups.emplace_back();
-    } else {
-      frame.group_of[i] = frame.group_of[roots[i]];
-    }
-    Members& members = frame.groups[frame.group_of[i]];
-    const uint32_t room = (*frame.judged)[layout_->sorts.of[i]].room;
-    if (room == 0) continue;
-    frame.place_of[i] = static_cast<uint32_t>(members.nodes.size());
-    members.nodes.push_back(i);
-    frame.nodes.Insert(i);
-    if (members.by_size.size() <= room) members.by_size.resize(room + 1);
-    ++members.by_size[room];
-    const NodeSlots& node = (*nodes_)[i];
-    if (!node.lost) ++members.sound[{room, node.devices.size()}];
-  }
-  return std::make_shared<const Frame>(std::move(frame));
 }
 
 void Room::SortByFree(View& view, const QueuedJob& job) const {
@@ -187,7 +135,7 @@ void Room::SortByFree(View& view, const QueuedJob& job) const {
     for (uint32_t place = 0; place < members.nodes.size(); ++place) {
       const uint32_t node = members.nodes[place];
       if (free_on_[node] == 0) continue;  // most, where a cluster is full
-      if (!layout_->usable.Contains(node)) continue;
+      if (!(*nodes_)[node].usable) continue;
       if (job.IsChoosy() && job.KeepsOff((*nodes_)[node])) continue;
       if (const uint32_t free = FreeFor(view, node, free_on_[node]); free > 0)
         group.by_free[free].Insert(place);
@@ -195,28 +143,9 @@ void Room::SortByFree(View& view, const QueuedJob& job) const {
   }
 }
 
-void Room::NumberLabels() {
-  auto& labels = layout_->labels;
-  if (!labels.empty()) return;
-  static_assert(kTopology.size() == 3);
-  labels.assign(layout_->sorts.examples.size(), {kNoLabel, kNoLabel, kNoLabel});
-  for (size_t level = 0; level < kTopology.size(); ++level) {
-    std::map<std::string, uint32_t> numbers;
-    for (size_t sort = 0; sort < labels.size(); ++sort) {
-      const auto& kind = (*nodes_)[layout_->sorts.examples[sort]].kind;
-      if (!kind || kind->labels.empty()) continue;
-      const auto label = kind->labels.find(kTopology[level]);
-      if (label == kind->labels.end()) continue;
-      labels[sort][level] =
-          numbers.try_emplace(label->second, static_cast<uint32_t>(numbers.size())).first->second;
-    }
-    layout_->label_counts[level] = static_cast<uint32_t>(numbers.size());
-  }
-}
-
 void Room::SortByCloseness(Group& group) {
   if (group.close) return;
-  NumberLabels();
+  layout_->NumberLabels();
   group.close.emplace();
   // Of each member, by its place: in the order of names, as nodes come.
   const auto& members = group.of->nodes;
@@ -226,10 +155,10 @@ void Room::SortByCloseness(Group& group) {
   }
   for (size_t level = 0; level < kTopology.size(); ++level) {
     CloseSets& sets = (*group.close)[level];
-    sets = CloseSets(layout_->label_counts[level], group.by_free.size() - 1);
+    sets = CloseSets(layout_->LabelCount(level), group.by_free.size() - 1);
     for (uint32_t place = 0; place < members.size(); ++place) {
-      const uint32_t set = LabelsOf(members[place])[level];
-      if (set != kNoLabel && free_of[place] > 0) sets.Add(set, members[place], free_of[place]);
+      const uint32_t set = layout_->LabelsOf(members[place])[level];
+      if (set != Layout::kNoLabel && free_of[place] > 0) sets.Add(set, members[place], free_of[place]);
     }
   }
 }
@@ -249,6 +178,17 @@ std::span<Room::Group> Room::GroupsFor(const QueuedJob& job) {
     if (with < nodes_->size()) return {&view.groups[view.frame->group_of[with]], 1};
   }
   return view.groups;
+}
+
+Fit Room::FitOf(const QueuedJob& job) {
+  Fit best;
+  for (const Group& group : GroupsFor(job)) {
+    const auto free = static_cast<uint32_t>(FreeNodes(group.by_free, job.ranks_per_node));
+    const auto all = static_cast<uint32_t>(CountFrom(group.of->by_size, job.ranks_per_node, std::identity()));
+    best.free_now = std::max(best.free_now, free);
+    best.with_lost = std::max(best.with_lost, all);
+  }
+  return best;
 }
 
 bool Room::CouldEverHold(const QueuedJob& job) {
@@ -349,11 +289,12 @@ std::vector<uint32_t> Room::Choose(Group& group, const QueuedJob& job) {
   Fill(group.by_free, group.of->nodes, job.ranks_per_node, job.nodes, chosen);
   // Neighbours in rank are close, and else ranks go by node name, so that a gang's layout can be told by
   // looking at it.
-  if (layout_->labels.empty()) {
+  if (!layout_->has_numbers()) {
     std::sort(chosen.begin(), chosen.end());
   } else {
-    std::sort(chosen.begin(), chosen.end(),
-              [this](uint32_t a, uint32_t b) { return std::tie(LabelsOf(a), a) < std::tie(LabelsOf(b), b); });
+    std::sort(chosen.begin(), chosen.end(), [this](uint32_t a, uint32_t b) {
+      return std::tie(layout_->LabelsOf(a), a) < std::tie(layout_->LabelsOf(b), b);
+    });
   }
   return chosen;
 }
@@ -407,7 +348,7 @@ void Room::Take(const std::vector<Part>& parts, const std::vector<uint32_t>& nod
     for (size_t i = 0; i < devices.size(); ++i) {
       const bool wanted =
           part.whole || std::find(part.devices.begin(), part.devices.end(), devices[i]) != part.devices.end();
-      const size_t device = layout_->first[node] + i;
+      const size_t device = layout_->FirstOf(node) + i;
       if (!wanted || !free_.Contains(device)) continue;
       free_.Erase(device);
       --free_on_[node];
@@ -429,8 +370,8 @@ void Room::Move(View& view, uint32_t node, uint32_t from, uint32_t to) {
   if (to > 0) group.by_free[to].Insert(place);
   if (!group.close) return;
   for (size_t level = 0; level < kTopology.size(); ++level) {
-    const uint32_t number = LabelsOf(node)[level];
-    if (number == kNoLabel) continue;
+    const uint32_t number = layout_->LabelsOf(node)[level];
+    if (number == Layout::kNoLabel) continue;
     (*group.close)[level].Move(number, from, to);
   }
 }

@@ -16,17 +16,22 @@
 
 #include "server/core/bit_set.h"
 #include "server/core/close_sets.h"
+#include "server/core/layout.h"
 #include "server/core/needs.h"
 #include "server/core/scheduler.h"
 
 namespace imgd {
 
-/// For each node the number of its group: nodes of one see the same `folder`, where that is not empty.
-std::vector<size_t> GroupsOf(const std::vector<NodeSlots>& nodes, const std::string& folder);
-
 /// The same gang, kept off no node. Many share what is known of it; what few have to avoid is not the same
 /// for any two.
 QueuedJob Anywhere(const QueuedJob& job);
+
+/// How many nodes that share its folder could hold a node's share of the gang: now, and if all jobs ended,
+/// counting lost nodes too.
+struct Fit {
+  uint32_t free_now = 0;
+  uint32_t with_lost = 0;
+};
 
 /// The cluster's nodes while a plan fills them with one gang after the other. Asking what a gang finds costs
 /// O(devices of a node), placing it O(its nodes * log nodes), whatever the size of the cluster; where nodes
@@ -36,6 +41,10 @@ class Room {
  public:
   /// `nodes`: by name; must outlive it and its copies.
   explicit Room(const std::vector<NodeSlots>& nodes);
+  /// `layout`: of these nodes.
+  Room(const std::vector<NodeSlots>& nodes, std::shared_ptr<Layout> layout);
+
+  Fit FitOf(const QueuedJob& job);
 
   /// Whether so many nodes have enough devices, free or not, lost nodes too.
   bool CouldEverHold(const QueuedJob& job);
@@ -43,8 +52,8 @@ class Room {
   bool Holds(const QueuedJob& job);
   /// How many nodes that it could have together can be used and have enough free devices.
   uint32_t MostNodes(const QueuedJob& job);
-  /// Those with a device that does for it, whatever is free there, by their places. One set for all that have
-  /// the same needs and folder and are kept off nothing; it lives as long as the room.
+  /// Those with a device that does for it, whatever is free there, by their places. One set for all that need
+  /// the same devices and share the same folder, whatever they are kept off; it lives as long as the room.
   const BitSet& NodesFor(const QueuedJob& job) { return ViewOf(job).frame->nodes; }
   /// If all were free, on nodes of at most `most` devices that are not lost.
   bool CouldHoldOnSmall(const QueuedJob& job, uint32_t most);
@@ -69,38 +78,12 @@ class Room {
   std::vector<JobId> ChooseVictims(const QueuedJob& job, const Holders& holders);
 
  private:
-  /// Of a node that says nothing; such come last.
-  static constexpr uint32_t kNoLabel = std::numeric_limits<uint32_t>::max();
-  /// What never changes, the same for all copies of a room. Devices are numbered through all nodes.
-  struct Layout {
-    explicit Layout(const std::vector<NodeSlots>& nodes) : sorts(nodes) {}
-    std::vector<size_t> first;  ///< number of each node's first device; at the end how many there are
-    NodeSorts sorts;
-    BitSet usable;  ///< nodes
-    /// Numbers of each sort's labels, or kNoLabel; empty until a gang of several nodes first asks.
-    std::vector<std::array<uint32_t, kTopology.size()>> labels;
-    std::array<uint32_t, kTopology.size()> label_counts{};  ///< how many there are of each; with labels
-  };
+  using Members = Layout::Members;
+  using Frame = Layout::Frame;
+  using Judged = Layout::Judged;
   /// Nodes that can be used, by so many ranks that they could take now; not those that could take none. By
   /// their places among the members of a group.
   using ByFree = std::vector<BitSet>;
-  /// Nodes that see the same folder and have a device that does, by their places in the list.
-  struct Members {
-    std::vector<uint32_t> nodes;
-    std::vector<uint32_t> by_size;  ///< how many have so many devices that do
-    /// How many are not lost, by devices that do, and by all that a node has.
-    std::map<std::pair<uint32_t, size_t>, uint32_t> sound;
-  };
-  using Judged = NodesCheck::Judged;
-  /// All nodes as gangs see them that share a folder and needs, whatever is free: the same for all copies.
-  struct Frame {
-    bool whole_nodes = false;
-    std::shared_ptr<const std::vector<Judged>> judged;  ///< for each sort
-    std::vector<uint32_t> group_of;                     ///< for each node
-    std::vector<uint32_t> place_of;                     ///< among the group's members, for each of them
-    std::vector<Members> groups;
-    BitSet nodes;  ///< of all groups
-  };
   /// What is free in a group.
   struct Group {
     const Members* of = nullptr;  ///< in the view's frame
@@ -110,37 +93,41 @@ class Room {
   };
   /// The same of gangs that are also kept off the same nodes.
   struct View {
-    std::shared_ptr<const Frame> frame;
+    bool whole_nodes = false;
+    const Frame* frame = nullptr;
     std::vector<Group> groups;
   };
-  struct ViewLess {
-    using is_transparent = void;
-    bool operator()(const auto& a, const auto& b) const {
-      return std::tie(a.folder, a.needs, a.most_devices, a.avoid) <
-             std::tie(b.folder, b.needs, b.most_devices, b.avoid);
-    }
-  };
-  struct ViewKey {
-    std::string folder;
-    Shared<Needs> needs;
-    uint32_t most_devices;
-    std::set<NodeId> avoid;
-  };
-  /// What all copies of a room know of views: their numbers and frames, and what these are made of.
+  /// Who sees the same folder, what is asked for, and what it is kept off.
+  using ViewKey = std::tuple<const Layout::Groups*, Shared<Needs>, uint32_t, std::set<NodeId>>;
+  /// The numbers of views, the same for all copies of a room.
   struct ViewNumbers {
-    std::map<ViewKey, size_t, ViewLess> known;
+    std::map<ViewKey, size_t> known;
     /// The same of those without nodes to avoid, by the place of their needs; `kept` has these.
     std::map<std::tuple<const Needs*, std::string_view, uint32_t>, size_t> by_place;
     std::deque<std::pair<Shared<Needs>, std::string>> kept;
-    std::vector<std::shared_ptr<const Frame>> frames;      ///< by number
-    std::map<std::string, std::vector<size_t>> groups_of;  ///< for each node, by folder
-    std::map<Shared<Needs>, std::shared_ptr<const std::vector<Judged>>> judged;
-    /// The job that was asked about last, with what it is kept off, and its view.
-    std::tuple<JobId, size_t, uint32_t> last_asked;
+    /// What was asked last, and its view.
+    struct Asked {
+      explicit Asked(const QueuedJob& job)
+          : id(job.id),
+            folder(job.folder),
+            needs(job.needs),
+            most(job.most_devices),
+            avoid(job.avoid.size()) {}
+      bool Is(const QueuedJob& job) const {
+        return id == job.id && avoid == job.avoid.size() && most == job.most_devices &&
+               needs.place() == job.needs.place() && folder == job.folder;
+      }
+      JobId id;
+      std::string folder;
+      Shared<Needs> needs;
+      uint32_t most;
+      size_t avoid;  ///< how many: of one job they stay the same
+    };
+    std::optional<Asked> last_asked;
     size_t last = 0;
 
-    size_t Of(const QueuedJob& job);
-    size_t Find(const QueuedJob& job);
+    size_t Of(const QueuedJob& job, Layout& layout);
+    size_t Find(const QueuedJob& job, Layout& layout);
   };
 
   class Ends;
@@ -148,8 +135,6 @@ class Room {
   using Release = std::pair<Instant, uint32_t>;  ///< when a device comes free, and its index
 
   View& ViewOf(const QueuedJob& job);
-  std::shared_ptr<const Frame> FrameFor(const QueuedJob& job);
-  std::shared_ptr<const std::vector<Judged>> Judge(const Shared<Needs>& needs);
   void SortByFree(View& view, const QueuedJob& job) const;
   /// The groups that the job may be in.
   std::span<Group> GroupsFor(const QueuedJob& job);
@@ -157,7 +142,6 @@ class Room {
   std::vector<uint32_t> Choose(Group& group, const QueuedJob& job);
   void ChooseClose(Group& group, const QueuedJob& job, std::vector<uint32_t>& chosen);
   void SortByCloseness(Group& group);
-  void NumberLabels();
   /// The node could take `from` ranks, and can take `to` now.
   void Move(View& view, uint32_t node, uint32_t from, uint32_t to);
   /// How many ranks a node with so many free devices could take now.
@@ -174,9 +158,6 @@ class Room {
   void KeepClose(std::vector<Candidate>& candidates, uint32_t nodes);
   static void KeepLeastBusy(std::vector<Candidate>& candidates, size_t nodes);
   size_t IndexOf(const NodeId& id) const;
-  const std::array<uint32_t, kTopology.size()>& LabelsOf(uint32_t node) const {
-    return layout_->labels[layout_->sorts.of[node]];
-  }
 
   const std::vector<NodeSlots>* nodes_;
   std::shared_ptr<Layout> layout_;

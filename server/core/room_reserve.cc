@@ -42,10 +42,10 @@ Instant Room::EndOfTaken(size_t device) const {
 void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector<Release>& out) const {
   out.clear();
   const NodeSlots& slots = (*nodes_)[node];
-  const Judged& judged = (*view.frame->judged)[layout_->sorts.of[node]];
+  const Judged& judged = layout_->JudgedOf(*view.frame, node);
   Instant last = Instant::min();
   for (size_t i = 0; i < slots.devices.size(); ++i) {
-    const size_t device = layout_->first[node] + i;
+    const size_t device = layout_->FirstOf(node) + i;
     const Instant release = free_.Contains(device)        ? Instant::min()
                             : slots.holders[i] == JobId() ? EndOfTaken(device)
                                                           : ends.Of(slots.holders[i]);
@@ -53,7 +53,7 @@ void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector
     if (judged.does.empty() || judged.does[i]) out.emplace_back(release, slots.devices[i]);
   }
   // None of a whole node is any good before the last one.
-  if (view.frame->whole_nodes) {
+  if (view.whole_nodes) {
     for (auto& release : out) release.first = last;
   }
   // Mostly one job has all of them.
@@ -63,16 +63,17 @@ void Room::FindReleases(const View& view, uint32_t node, Ends& ends, std::vector
 /// As Choose() has it: those of the smallest set of close nodes that is enough, of the narrowest kind that
 /// has one; all, where there is none.
 void Room::KeepClose(std::vector<Candidate>& candidates, uint32_t nodes) {
-  NumberLabels();
+  layout_->NumberLabels();
   for (size_t level = kTopology.size(); level-- > 0;) {
-    CloseSets sets(layout_->label_counts[level], 1);
+    CloseSets sets(layout_->LabelCount(level), 1);
     for (const auto& candidate : candidates) {
-      const uint32_t set = LabelsOf(candidate.node)[level];
-      if (set != kNoLabel) sets.Add(set, candidate.node, 1);
+      const uint32_t set = layout_->LabelsOf(candidate.node)[level];
+      if (set != Layout::kNoLabel) sets.Add(set, candidate.node, 1);
     }
     const auto smallest = sets.Smallest(1, nodes);
     if (!smallest) continue;
-    std::erase_if(candidates, [&](const auto& one) { return LabelsOf(one.node)[level] != *smallest; });
+    std::erase_if(candidates,
+                  [&](const auto& one) { return layout_->LabelsOf(one.node)[level] != *smallest; });
     return;
   }
 }
@@ -127,7 +128,7 @@ std::optional<Reservation> Room::Reserve(const QueuedJob& job, const EndTimes& e
       const NodeSlots& node = (*nodes_)[i];
       // One that is only out of reach may come back in time.
       if (node.lost || job.KeepsOff(node)) continue;
-      if ((*view.frame->judged)[layout_->sorts.of[i]].room < job.ranks_per_node) continue;
+      if (layout_->JudgedOf(*view.frame, i).room < job.ranks_per_node) continue;
       Candidate candidate = CandidateOn(view, i, job.ranks_per_node, known_ends, releases);
       // When one that is out of reach is back, nobody knows.
       if (!node.usable) candidate.ready = Instant::max();

@@ -314,10 +314,10 @@ std::vector<JobId> Room::ChooseVictims(const QueuedJob& job, const Holders& hold
       if (seats.size() + left_nodes-- < job.nodes) break;  // too many could not be had already
       const NodeSlots& node = (*nodes_)[i];
       if (!node.usable || job.KeepsOff(node)) continue;
-      const auto& does = (*frame.judged)[layout_->sorts.of[i]].does;
+      const auto& does = layout_->JudgedOf(frame, i).does;
       auto seat = SeatOn(
           i, node, [&does](size_t device) { return does.empty() || does[device]; },
-          [&](size_t device) { return free_.Contains(layout_->first[i] + device); }, job, wills);
+          [&](size_t device) { return free_.Contains(layout_->FirstOf(i) + device); }, job, wills);
       if (seat) seats.push_back(std::move(*seat));
     }
     if (seats.size() < job.nodes) continue;

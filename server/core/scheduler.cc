@@ -16,6 +16,11 @@
 namespace imgd {
 namespace {
 
+const Labels& LabelsOrNone(const NodeKind* kind) {
+  static const Labels none;
+  return kind != nullptr ? kind->labels : none;
+}
+
 /// Jobs that have devices reserved at once, at most, for what each costs.
 constexpr size_t kMostReserved = 16;
 
@@ -23,9 +28,9 @@ constexpr size_t kMostReserved = 16;
 class Planner {
  public:
   /// `cluster`, and the queue that is considered, must outlive it.
-  explicit Planner(const Snapshot& cluster)
+  Planner(const Snapshot& cluster, std::shared_ptr<Layout> layout)
       : cluster_(cluster),
-        room_(cluster.nodes),
+        room_(cluster.nodes, std::move(layout)),
         allowances_(cluster.allowances.begin(), cluster.allowances.end()) {
     for (const auto& node : cluster.nodes) sizes_.insert(static_cast<uint32_t>(node.devices.size()));
   }
@@ -299,10 +304,7 @@ uint32_t NodeSlots::Free() const {
   return static_cast<uint32_t>(std::count(holders.begin(), holders.end(), JobId()));
 }
 
-const Labels& NodeSlots::LabelsOrNone() const {
-  static const Labels none;
-  return kind ? kind->labels : none;
-}
+const Labels& NodeSlots::LabelsOrNone() const { return imgd::LabelsOrNone(kind.get()); }
 
 bool NodeSlots::DeviceDoes(const Needs& needs, size_t i) const {
   if (!AsksOfDevices(needs)) return true;
@@ -349,14 +351,14 @@ NodeSorts::NodeSorts(const std::vector<NodeSlots>& nodes) {
 
 const NodesCheck::Judged& NodesCheck::Of(const NodeSlots& node) {
   const auto [known, is_new] = known_.try_emplace(node.Sort());
-  if (is_new) known->second = Judge(node);
+  if (is_new) known->second = Judge(node.Sort());
   return known->second;
 }
 
-NodesCheck::Judged NodesCheck::Judge(const NodeSlots& node) {
+NodesCheck::Judged NodesCheck::Judge(const NodeSort& sort) {
   const bool asks_of_labels = !needs_.labels.empty() || !needs_.not_labels.empty();
-  if (asks_of_labels && !imgd::Does(needs_, node.LabelsOrNone())) return {};
-  const Devices devices(node.kind ? node.kind->devices.place() : nullptr, node.devices.size());
+  if (asks_of_labels && !imgd::Does(needs_, LabelsOrNone(sort.kind))) return {};
+  const Devices devices(sort.kind != nullptr ? sort.kind->devices.place() : nullptr, sort.devices);
   if (last_.second == nullptr || last_.first != devices) last_ = {devices, &JudgeDevices(devices)};
   return *last_.second;
 }
@@ -401,28 +403,6 @@ void NodeSlots::Take(JobId job, const Part& part) {
   }
 }
 
-Fit FitOf(const std::vector<NodeSlots>& nodes, const QueuedJob& job) {
-  const auto groups = GroupsOf(nodes, job.folder);
-  NodesCheck check(job.needs);
-  std::vector<Fit> fits(nodes.size());  // by group
-  std::optional<size_t> wanted;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const NodeSlots& node = nodes[i];
-    Fit& fit = fits[groups[i]];
-    if (!job.folder.empty() && node.id == job.resumes_with) wanted = groups[i];
-    if (check.RoomFor(node) < job.ranks_per_node) continue;
-    ++fit.with_lost;
-    if (node.usable && !job.KeepsOff(node) && check.FreeFor(node) >= job.ranks_per_node) ++fit.free_now;
-  }
-  if (wanted) return fits[*wanted];
-  Fit best;
-  for (const Fit& fit : fits) {
-    best.free_now = std::max(best.free_now, fit.free_now);
-    best.with_lost = std::max(best.with_lost, fit.with_lost);
-  }
-  return best;
-}
-
 std::optional<size_t> PlaceIn(const std::vector<QueuedJob>& queue, const QueuedJob& key) {
   const auto place = std::lower_bound(queue.begin(), queue.end(), key,
                                       [](const QueuedJob& a, const QueuedJob& b) { return a.Before(b); });
@@ -431,7 +411,12 @@ std::optional<size_t> PlaceIn(const std::vector<QueuedJob>& queue, const QueuedJ
 }
 
 Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue) {
-  Planner planner(cluster);
+  std::shared_ptr<Layout> none;
+  return MakePlan(cluster, queue, none);
+}
+
+Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue, std::shared_ptr<Layout>& memory) {
+  Planner planner(cluster, LayoutFrom(memory, cluster.nodes));
   for (const auto& job : queue) planner.Consider(job);
   return std::move(planner.plan);
 }

@@ -24,6 +24,7 @@ namespace imgd {
 using AccountNames = std::vector<std::string>;
 
 struct NodeSlots;
+class Layout;
 
 /// A job that waits, as the scheduler sees it. The queue is in this order: higher Rank() first, then those
 /// whose projects and users have had less lately, then the earlier submission.
@@ -133,7 +134,7 @@ class NodesCheck {
   explicit NodesCheck(const Needs& needs) : needs_(needs) {}
   const Judged& Of(const NodeSlots& node);
   /// The same, for who asks only once for each sort.
-  Judged Judge(const NodeSlots& node);
+  Judged Judge(const NodeSort& sort);
   uint32_t RoomFor(const NodeSlots& node) { return Of(node).room; }
   uint32_t FreeFor(const NodeSlots& node);
   /// Of a node that has room for it: the i-th device.
@@ -242,14 +243,8 @@ struct Plan {
 /// starts on them when the wait is over. Where the wait is long it has no place. Pure: the same snapshot and
 /// queue give the same plan, in the same order. Cost: O(nodes * log nodes + jobs + nodes of those that start
 /// * log nodes), for each folder that gangs must share and each set of needs.
+/// `memory`: what plans keep for the next one, which has no part in what is planned.
+Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue, std::shared_ptr<Layout>& memory);
 Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue);
-
-/// How many nodes that share its folder could hold a node's share of the gang: now, and if all jobs ended,
-/// counting lost nodes too.
-struct Fit {
-  uint32_t free_now = 0;
-  uint32_t with_lost = 0;
-};
-Fit FitOf(const std::vector<NodeSlots>& nodes, const QueuedJob& job);
 
 }  // namespace imgd

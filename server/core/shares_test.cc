@@ -178,8 +178,13 @@ TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
       ExplainWait(cluster, waiting),
       HasSubstr("what user ada or project vision may still have is kept for an earlier job of theirs"));
   waiting.job.needs = {.whole_nodes = true};
+  PlanBuilder builder;
+  cluster.nodes = builder.Node("a", 8).Node("b", 8).Node("c", 9).cluster.nodes;
   EXPECT_THAT(ExplainWait(cluster, waiting),
               HasSubstr("it needs 2 nodes for itself, of at most 2 devices each by what is left"));
+  cluster.nodes.erase(cluster.nodes.begin());
+  EXPECT_THAT(ExplainWait(cluster, waiting),
+              HasSubstr("it needs 2 nodes for itself, and too few have at most 8 devices, so that it can't"));
 }
 
 TEST(Quotas, OfAClusterCountWhatRuns) {

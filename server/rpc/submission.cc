@@ -10,6 +10,7 @@
 #include "common/yaml.h"
 #include "server/core/explain.h"
 #include "server/core/folders.h"
+#include "server/core/room.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/dataset_service.h"
 
@@ -87,7 +88,7 @@ class Checks {
                          .max_nodes = job.max_nodes,
                          .ranks_per_node = job.ranks_per_node,
                          .needs = job.needs};
-    if (!view_.nodes.empty() && FitOf(view_.snapshot.nodes, gang).with_lost < job.nodes)
+    if (!view_.nodes.empty() && Room(view_.snapshot.nodes).FitOf(gang).with_lost < job.nodes)
       found.warnings.push_back(ExplainWait(view_.snapshot, {.job = gang, .code = ReasonCode::kNeverFits}));
     return found;
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "server/core/scheduler.h"
@@ -28,9 +29,10 @@ int Measure(BusySize size) {
   const auto& state = busy.reactor().state();
   const Snapshot cluster = busy.reactor().MakeSnapshot(busy.now());
   std::vector<double> plans;
+  std::shared_ptr<Layout> memory;
   for (int pass = 0; pass < kPasses; ++pass) {
     const auto begun = std::chrono::steady_clock::now();
-    const Plan plan = MakePlan(cluster, state.queue());
+    const Plan plan = MakePlan(cluster, state.queue(), memory);
     plans.push_back(Milliseconds(std::chrono::steady_clock::now() - begun).count());
   }
   std::printf(
