@@ -119,6 +119,7 @@ int MeasureHistory(const std::filesystem::path& folder, uint64_t runs, uint64_t 
       {"the page of a job, a twentieth from its middle on, smoothed",
        {.names = kPage, .from = middle, .to = middle * 1.1, .smooth = 0.6}},
       {"the page of a job, smoothed by 0.99", {.names = kPage, .smooth = 0.99}},
+      {"the page of a job by time, smoothed", {.names = kPage, .x = Axis::kTime, .smooth = 0.6}},
       {"a run of a comparison, one figure smoothed", {.names = {"loss"}, .points = 600, .smooth = 0.6}},
       {"its mean", {.names = {"images_per_second"}, .points = 1, .mean = true}},
   };
