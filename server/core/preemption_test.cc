@@ -190,6 +190,32 @@ TEST_F(PreemptionOfARun, AllDevicesOfACommandCountThoughItHasOneProcess) {
   EXPECT_THAT(two.Job(training).reason.text, HasSubstr("loses the least, 40.0 device-minutes"));
 }
 
+TEST_F(PreemptionOfARun, ItBacksOffForLongerEachTimeUntilItGetsAnywhere) {
+  const auto is_preempted = [this](const char* wait) {
+    const JobId high = cluster.Submit("high", {.priority = 3});
+    cluster.Ends("a", low, {ExitCode(0, 11)});
+    EXPECT_EQ(cluster.Job(low).reason.code, ReasonCode::kBackoff);
+    EXPECT_THAT(
+        cluster.Job(low).reason.text,
+        AllOf(HasSubstr(wait), HasSubstr("(not counted against max_restarts), its place in the queue is "
+                                         "kept: preempted for job")));
+    cluster.BringUp(high);
+    cluster.Complete(high);
+  };
+  is_preempted("waits 1 s ");
+  cluster.Pass(seconds(1));
+  cluster.BringUp(low);
+  is_preempted("waits 2 s ");
+  cluster.Pass(seconds(1));
+  EXPECT_EQ(cluster.Job(low).state, JobState::kQueued);
+  cluster.Pass(seconds(1));
+  cluster.BringUp(low);
+  cluster.Wrote(low, 70, cluster.Job(low).generation);
+  is_preempted("waits 1 s ");
+  EXPECT_EQ(cluster.Job(low).restarts, 0u);
+  EXPECT_EQ(cluster.Job(low).failures, 0u);
+}
+
 TEST_F(PreemptionOfARun, OneThatOnlyBeginsBeganWhenItDid) {
   TestCluster other;
   other.Join("a", 1);

@@ -353,12 +353,9 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   verdict.reason.text += Blame(job, blamed, verdict.reason.text, now, out);
   auto event = ChangeState(job, verdict.to, verdict.reason, verdict.actor, now);
   if (!IsFinal(verdict.to) && job.run.master_port != 0) job.last_writer = job.generation;
-  if (GivesBack(job.run.stop)) {
-    if (job.run.stop == StopFor::kMove)
-      for (const auto& part : job.run.parts) job.avoid.insert(part.node);
-  } else if (verdict.to == JobState::kQueued) {
-    Requeue(job, verdict.counts, now);
-  }
+  if (job.run.stop == StopFor::kMove)
+    for (const auto& part : job.run.parts) job.avoid.insert(part.node);
+  if (verdict.to == JobState::kQueued && BacksOff(job.run.stop)) Requeue(job, verdict.counts, now);
   if (event) out.push_back(std::move(*event));
   state_.Changed(id);
   watched_.erase(id);
@@ -367,7 +364,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
 }
 
 void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
-  ++job.restarts;
+  if (!GivesBack(job.run.stop)) ++job.restarts;
   if (counts) ++job.failures;
   job.failures_in_row = FailuresInRow(job);
   const Duration wait = BackoffAfter(job.failures_in_row);

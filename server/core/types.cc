@@ -37,6 +37,10 @@ bool GivesBack(StopFor stop) {
   return stop == StopFor::kPause || stop == StopFor::kMove || stop == StopFor::kDrain;
 }
 
+bool BacksOff(StopFor stop) {
+  return !GivesBack(stop) || stop == StopFor::kPreempt || stop == StopFor::kNotice;
+}
+
 bool NodeRecord::IsEmpty() const {
   return Connected() && state == NodeState::kReady && stale.empty() && foreign.empty() &&
          std::all_of(holders.begin(), holders.end(), [](JobId holder) { return holder == JobId(); });

@@ -235,6 +235,9 @@ enum class StopFor : uint8_t {
 };
 /// The run's devices are asked back while nothing is wrong with it; it goes on later from its checkpoint.
 bool GivesBack(StopFor stop);
+/// Its job is back in the queue with a wait, which is longer each time until it gets anywhere. Where somebody
+/// asked for the new start, or it is to have more, it has none.
+bool BacksOff(StopFor stop);
 
 /// The latest start of a job.
 struct Run {

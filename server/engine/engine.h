@@ -19,6 +19,7 @@
 #include "server/engine/engine_meters.h"
 #include "server/engine/hub.h"
 #include "server/engine/log_patterns.h"
+#include "server/engine/node_readings.h"
 #include "server/engine/orders.h"
 #include "server/engine/pace.h"
 #include "server/engine/place_checks.h"
@@ -54,7 +55,7 @@ struct ClusterView {
   Ranking ranking;  ///< that the queue's order depends on
   std::vector<QueuedJob> queue;
   std::vector<NodeRecord> nodes;  ///< by name
-  std::map<NodeId, std::vector<v1::DeviceReading>> readings;
+  std::map<NodeId, NodeReadings> readings;
   std::shared_ptr<const std::map<std::string, DatasetRecord>> datasets;  ///< by name
   std::shared_ptr<const std::map<std::string, TokenRecord>> tokens;      ///< by name
   std::shared_ptr<const Admissions> admissions;
@@ -510,7 +511,7 @@ class Engine {
   Reactor reactor_;
   EngineMeters meters_;
   std::map<uint64_t, Connected> links_;  ///< by session; those whose Hello was taken
-  std::map<NodeId, std::vector<v1::DeviceReading>> readings_;
+  std::map<NodeId, NodeReadings> readings_;
   std::map<uint64_t, Scraping> scrapes_;  ///< by the question's number
   uint64_t last_scrape_ = 0;
   NoticeSink notice_sink_;

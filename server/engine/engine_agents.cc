@@ -211,7 +211,7 @@ void Engine::OnHello(const AgentInput& input) {
     CloseSession(old_session, {.code = ErrorCode::kCancelled, .message = "the agent opened a newer stream"});
   }
   links_[input.session] = {input.link, node};
-  readings_[node].clear();
+  readings_[node].latest.clear();
   SendToSession(input.session, MakeWelcome(hello));
   Record(actions);
   done_.push_back([node, session = input.session, version = hello.version(), devices = hello.devices_size(),
@@ -261,7 +261,7 @@ void Engine::OnMessage(const AgentInput& input, const NodeId& node) {
       const auto& readings = message.heartbeat().readings();
       // Shown at the next tick; only a node that was out of reach is news.
       if (reactor_.state().FindNode(node)->state != NodeState::kReady) view_changed_ = true;
-      if (!readings.empty()) readings_[node].assign(readings.begin(), readings.end());
+      if (!readings.empty()) readings_[node].Take(readings, now_.steady);
       reactor_.OnHeartbeat(node, now_);
       reactor_.OnHealth(node, HealthOf(message.heartbeat(), input.received), now_, actions);
       break;
@@ -366,8 +366,9 @@ void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
     const auto readings = readings_.find(part.node);
     if (readings == readings_.end()) continue;
     for (const uint32_t device : part.devices) {
-      if (device >= readings->second.size() || !readings->second[device].error().empty()) continue;
-      const double busy = readings->second[device].busy_ratio();
+      const auto& latest = readings->second.latest;
+      if (device >= latest.size() || !latest[device].error().empty()) continue;
+      const double busy = latest[device].busy_ratio();
       least = std::min(least, busy);
       most = std::max(most, busy);
       sum += busy;

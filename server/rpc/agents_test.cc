@@ -225,6 +225,28 @@ TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
   EXPECT_THAT(seen[2], ElementsAre(0.75, 0, testing::IsNan()));
 }
 
+TEST_F(RpcTest, ANodeIsListedWithHowBusyItWasOfLate) {
+  FakeAgent agent(channel, "a", 2);
+  std::vector<v1::DeviceReading> readings(2);
+  readings[0].set_busy_ratio(0.5);
+  readings[1].set_busy_ratio(1);
+  v1::ListNodesResponse nodes;
+  // Readings are shown at a tick of the daemon's; agents say them anew.
+  do {
+    agent.Heartbeat(readings);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Context context;
+    ASSERT_TRUE(v1::NodeService::NewStub(channel)->ListNodes(&context, {}, &nodes).ok());
+  } while (nodes.nodes(0).recent_busy_ratios().empty());
+  EXPECT_THAT(nodes.nodes(0).recent_busy_ratios(), testing::Each(0.75F));
+  v1::GetNodeRequest request;
+  request.set_name("a");
+  v1::GetNodeResponse node;
+  Context context;
+  ASSERT_TRUE(v1::NodeService::NewStub(channel)->GetNode(&context, request, &node).ok());
+  EXPECT_THAT(node.node().recent_busy_ratios(), testing::Each(0.75F));
+}
+
 TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);

@@ -304,9 +304,16 @@ v1::Node ToProto(const NodeRecord& node, const ClusterView& view) {
   for (const auto& strike : node.strikes) out.add_struck_by(strike.job.value());
   const auto known = view.readings.find(node.id);
   for (size_t i = 0; i < node.devices.size(); ++i) {
-    *out.add_devices() = DeviceOf(node, i, known == view.readings.end() ? nullptr : &known->second);
+    *out.add_devices() = DeviceOf(node, i, known == view.readings.end() ? nullptr : &known->second.latest);
   }
   return out;
+}
+
+void AddRecentBusy(const ClusterView& view, v1::Node& node) {
+  const auto known = view.readings.find(NodeId(node.name()));
+  if (known == view.readings.end()) return;
+  const auto means = known->second.busy.Means();
+  node.mutable_recent_busy_ratios()->Assign(means.begin(), means.end());
 }
 
 Result<v1::Node> NodeOf(const std::string& name, const ClusterView& view) {

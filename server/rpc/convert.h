@@ -29,6 +29,8 @@ v1::Dataset ToProto(const DatasetRecord& set);
 v1::NodeRun ToProto(const NodeRunRow& row);
 
 v1::Node ToProto(const NodeRecord& node, const ClusterView& view);
+/// Its `recent_busy_ratios`, which the others leave out: it is for who asks once.
+void AddRecentBusy(const ClusterView& view, v1::Node& node);
 /// Errors: kNotFound.
 Result<v1::Node> NodeOf(const std::string& name, const ClusterView& view);
 /// Every node, by name.

@@ -11,6 +11,7 @@ constexpr size_t kMostRuns = 100;
 
 Status FillNode(const std::string& name, const ClusterView& view, Reader& reader, v1::GetNodeResponse& out) {
   IMGD_ASSIGN(*out.mutable_node(), NodeOf(name, view));
+  AddRecentBusy(view, *out.mutable_node());
   IMGD_ASSIGN(const auto runs, reader.NodeRuns(NodeId(name), kMostRuns));
   for (const auto& run : runs) *out.add_runs() = ToProto(run);
   out.set_warning(view.trouble);
@@ -25,7 +26,9 @@ grpc::ServerUnaryReactor* NodeServiceImpl::ListNodes(grpc::CallbackServerContext
                                                      const v1::ListNodesRequest*,
                                                      v1::ListNodesResponse* response) {
   auto* reactor = context->DefaultReactor();
-  FillNodes(*engine_->View(), *response);
+  const auto view = engine_->View();
+  FillNodes(*view, *response);
+  for (auto& node : *response->mutable_nodes()) AddRecentBusy(*view, node);
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }

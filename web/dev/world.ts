@@ -60,6 +60,7 @@ function node(
     struck_by: [],
     problems: [],
     price_per_hour: price,
+    recent_busy_ratios: Array.from({ length: 60 }, (_, i) => 0.8 + 0.15 * Math.sin(at + name.length + i / 4)),
   };
 }
 

@@ -36,6 +36,12 @@ for (const dark of [false, true]) {
   }, { everyMs: 0, dark });
 } // biome-ignore format: one argument
 
+browserTest('how busy a node was in the last hour is seen as soon as the page is', async ({ page, base }) => {
+  await page.goto(`${base}/nodes`);
+  const curve = page.getByRole('img', { name: 'How busy gpu-1 was in the last hour' });
+  assert.equal((await curve.locator('path').getAttribute('d'))!.split(/[ML]/).length - 1, 60);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('how busy a GPU is that could not be read is not said to be 0', async ({ page, server, base }) => {
   const { node, device } = freeDevice(server.world.nodes.values());
   device.reading!.error = "utilisation can't be read: Not Supported";

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { num } from '../lib/format.ts';
-import { busyOf } from '../lib/nodes.ts';
+import { type BusyHour, busyHourOf, busyOf, noteBusy } from '../lib/nodes.ts';
 import { Store } from '../lib/store.ts';
 import { useData, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
@@ -20,10 +20,15 @@ export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error
 export const recentBusy = new Map<string, number[][]>();
 const RECENT = 60;
 
+/** Of each node, how busy it was in the last hour. */
+export const busyHours = new Map<string, BusyHour>();
+
 function remember(node: Node): void {
   if (!node.devices.some((device) => device.reading)) return;
   const busy = node.devices.map(busyOf);
   recentBusy.set(node.name, [...(recentBusy.get(node.name) ?? []), busy].slice(-RECENT));
+  const hour = busyHours.get(node.name);
+  if (hour) noteBusy(hour, node, Date.now());
 }
 
 let started = false;
@@ -49,6 +54,7 @@ export function takeNodes(changed: readonly Node[]): void {
 /** It is in the list no more. */
 export function dropNode(name: string): void {
   recentBusy.delete(name);
+  busyHours.delete(name);
   nodesState.set({ ...nodesState.value, nodes: nodesState.value.nodes.filter((node) => node.name !== name) });
 }
 
@@ -65,6 +71,7 @@ async function load(anew = false): Promise<void> {
     if (mine < answered) return;
     answered = mine;
     if (anew) for (const node of nodes) remember(node);
+    for (const node of nodes) busyHours.set(node.name, busyHourOf(node, Date.now()));
     nodesState.set({ nodes: sorted(nodes), ready: true, error: '', warning });
   } catch (error) {
     if (mine < answered) return;

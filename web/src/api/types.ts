@@ -226,6 +226,8 @@ export interface Node {
   problems: { kind: string; text: string }[];
   price_per_hour: number;
   notice?: { at_us: Int64; action: string };
+  /** Mean of its devices in each of the last minutes; in lists alone, not in what comes by itself. */
+  recent_busy_ratios?: (number | 'NaN')[];
 }
 
 export interface NodeRun {

@@ -84,12 +84,6 @@ test('what a run lacks is no figure', () => {
     assert.ok(Number.isNaN(value));
 });
 
-test('a run of which nobody knows how long it takes has no time left, rather than none', () => {
-  const { job } = rows.find((row) => row.state === 'RUNNING' && row.eta > 0)!;
-  const early = { ...job, last_step: { ...job.last_step!, eta_seconds: 0 } };
-  assert.ok(Number.isNaN(rowOf(early as Job).eta));
-});
-
 test('top-1 is that of validation: that of training is no figure to sort beside it', () => {
   const { job } = rows.find((row) => row.state === 'RUNNING' && row.job.last_epoch)!;
   assert.equal(rowOf(job).top1, job.last_epoch!.val_top1);

@@ -2,15 +2,15 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
+import { busyHours, followNodes, nodesState } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural, price } from '../lib/format.ts';
 import {
-  busyCurve,
   conditionOf,
   deviceText,
   howToJoin,
   labelsOf,
+  minutesOf,
   needsLook,
   sumNodes,
 } from '../lib/nodes.ts';
@@ -187,17 +187,15 @@ function Sum({ name, value, unit = '' }: { name: string; value: string; unit?: s
   );
 }
 
-/** How busy its devices were while the page was open. */
+/** How busy its devices were in the last hour. */
 function BusyCurve({ node }: { node: Node }) {
-  const values = busyCurve(
-    recentBusy,
-    node.devices.map((_, at) => ({ node: node.name, at })),
-  );
+  const hour = busyHours.get(node.name);
+  const values = hour ? minutesOf(hour) : [];
   if (values.length < 2) return null;
   const last = values[values.length - 1]!;
   return (
     <div class="row" style={{ flexWrap: 'nowrap' }}>
-      <Spark values={values} least={0} most={1} label={`How busy ${node.name} was`} />
+      <Spark values={values} least={0} most={1} label={`How busy ${node.name} was in the last hour`} />
       {percent(last, 0)}
     </div>
   );

@@ -64,7 +64,7 @@ export function Clock({ at }: { at: number }) {
   );
 }
 
-/** A small curve without axes. */
+/** A small curve without axes; it breaks where a value is not a number. */
 export function Spark({
   values,
   width = 56,
@@ -86,10 +86,11 @@ export function Spark({
   const low = least ?? Math.min(...good);
   const high = most ?? Math.max(...good);
   const span = isFlat(low, high) ? Number.POSITIVE_INFINITY : high - low;
-  const d = good
-    .map(
-      (v, i) =>
-        `${i === 0 ? 'M' : 'L'}${((i / (good.length - 1)) * width).toFixed(1)} ${(height - 1 - ((v - low) / span) * (height - 2)).toFixed(1)}`,
+  const x = (i: number) => ((i / (values.length - 1)) * width).toFixed(1);
+  const y = (v: number) => (height - 1 - ((v - low) / span) * (height - 2)).toFixed(1);
+  const d = values
+    .map((v, i) =>
+      Number.isFinite(v) ? `${Number.isFinite(values[i - 1]) ? 'L' : 'M'}${x(i)} ${y(v)}` : '',
     )
     .join('');
   return (
