@@ -167,6 +167,7 @@ TEST_F(BudgetsOfACluster, WhoUsedUpMoreThanItsQuotaKeepsNothingFromAJobOfAHigher
   EXPECT_EQ(cluster->Job(keeps).run.stop, StopFor::kPreempt) << "nothing else has happened";
   cluster->Ends("a", keeps, {Killed(0, 15)});
   EXPECT_EQ(cluster->Job(urgent).state, JobState::kStarting);
+  cluster->Pass(seconds(1));
   EXPECT_EQ(cluster->Job(keeps).reason.code, ReasonCode::kQuota);
 }
 

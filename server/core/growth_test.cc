@@ -404,6 +404,7 @@ TEST_F(ElasticRun, PreemptedItGoesOnWithWhatIsLeft) {
   const JobId high = cluster.Submit("high", {.priority = 3});
   SavesAndEnds(80);
   EXPECT_EQ(cluster.Job(high).state, JobState::kStarting);
+  cluster.Pass(seconds(1));
   EXPECT_THAT(Nodes(), SizeIs(1));
   EXPECT_EQ(State(), JobState::kStarting);
   EXPECT_THAT(cluster.Job(job).reason.text,

@@ -76,7 +76,7 @@ struct NoticeCluster {
 
 struct Notices : testing::Test, NoticeCluster {};
 
-TEST_F(Notices, WhatRunsThereSavesACheckpointAndGoesOnElsewhereAtOnce) {
+TEST_F(Notices, WhatRunsThereSavesACheckpointAndGoesOnElsewhere) {
   Hears("a", seconds(120));
   EXPECT_THAT(
       cluster.Decisions(),
@@ -85,6 +85,8 @@ TEST_F(Notices, WhatRunsThereSavesACheckpointAndGoesOnElsewhereAtOnce) {
   EXPECT_EQ(cluster.Job(job).state, JobState::kPreempting);
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("checkpoint-stop 1/1"));
   SavesAndEnds("a", 75);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kBackoff);
+  cluster.Pass(seconds(1));
   EXPECT_THAT(cluster.History(job),
               ElementsAre("QUEUED", "STARTING", "RUNNING", "PREEMPTING", "QUEUED", "STARTING"));
   EXPECT_THAT(NodesOf(job), ElementsAre("b"));
@@ -193,6 +195,7 @@ TEST_F(Notices, SaidAgainItIsNoNews) {
 TEST_F(Notices, AMachineThatGoesWasEmptyAndIsNotCalledLost) {
   Hears("a", seconds(120));
   SavesAndEnds("a", 75);
+  cluster.Pass(seconds(1));
   cluster.BringUp(job);
   cluster.Leave("a");
   cluster.Decisions();
@@ -253,6 +256,7 @@ TEST_F(Notices, WhatStartsThereIsStoppedAndStartsElsewhere) {
   EXPECT_EQ(cluster.Job(next).reason.code, ReasonCode::kSpotNotice);
   cluster.Complete(job);
   cluster.Ends("b", next, {});
+  cluster.Pass(seconds(1));
   EXPECT_THAT(NodesOf(next), ElementsAre("a"));
   EXPECT_EQ(cluster.Job(next).restarts, 0U);
 }
@@ -267,6 +271,7 @@ TEST_F(Notices, AGangThatMayShrinkGoesOnWithTheRest) {
   cluster.Wrote(gang, 5, Generation(1));
   cluster.Ends("a", gang, {ExitCode(0, 11)});
   cluster.Ends("b", gang, {ExitCode(1, 11)});
+  cluster.Pass(seconds(1));
   EXPECT_THAT(NodesOf(gang), ElementsAre("b"));
   EXPECT_EQ(cluster.Job(gang).restarts, 0U);
 }

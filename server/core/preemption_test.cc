@@ -170,6 +170,7 @@ TEST_F(PreemptionOfARun, ItSavesWaitsAndGoesOnWhenTheOtherHasEnded) {
   EXPECT_EQ(cluster.Job(high).state, JobState::kStarting);
   cluster.BringUp(high);
   cluster.Complete(high);
+  cluster.Pass(seconds(1));
   EXPECT_EQ(cluster.Job(low).state, JobState::kStarting);
   EXPECT_THAT(cluster.History(low),
               ElementsAre("QUEUED", "STARTING", "RUNNING", "PREEMPTING", "QUEUED", "STARTING"));
@@ -193,7 +194,7 @@ TEST_F(PreemptionOfARun, AllDevicesOfACommandCountThoughItHasOneProcess) {
 TEST_F(PreemptionOfARun, ItBacksOffForLongerEachTimeUntilItGetsAnywhere) {
   const auto is_preempted = [this](const char* wait) {
     const JobId high = cluster.Submit("high", {.priority = 3});
-    cluster.Ends("a", low, {ExitCode(0, 11)});
+    cluster.Ends("a", low, {ExitCode(0, 1)});
     EXPECT_EQ(cluster.Job(low).reason.code, ReasonCode::kBackoff);
     EXPECT_THAT(
         cluster.Job(low).reason.text,

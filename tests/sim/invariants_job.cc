@@ -312,6 +312,11 @@ void AStopEndsTheRun(World& world, const Batch&, const char* name) {
   }
 }
 
+/// Somebody asked for the new start, or it is to have more.
+bool GoesOnAtOnce(ReasonCode code) {
+  return IsGivenBack(code) && code != ReasonCode::kPreempted && code != ReasonCode::kSpotNotice;
+}
+
 /// A retry waits 1 to 60 s, and does not start before; 1 s where the start had got further than the one
 /// before.
 void ARetryWaits(World& world, const Batch& batch, const char* name) {
@@ -322,7 +327,7 @@ void ARetryWaits(World& world, const Batch& batch, const char* name) {
     if (event.to == JobState::kStarting && now < known.not_before && !resumed.contains(job.id)) {
       world.Break(name, fmt::format("job {} started before its wait was over", job.id));
     }
-    if (event.to != JobState::kQueued || job.state != JobState::kQueued || IsGivenBack(event.reason.code))
+    if (event.to != JobState::kQueued || job.state != JobState::kQueued || GoesOnAtOnce(event.reason.code))
       return;
     if (event.from == JobState::kPaused) return;
     if (job.not_before < now + seconds(1) || job.not_before > now + seconds(60)) {

@@ -80,7 +80,7 @@ void ANoticeLeavesTime(World& world, const Batch& batch, const char* name) {
   }
 }
 
-/// A run that was ended for a notice is no failure, whatever its ranks died of; the job waits for no retry.
+/// A run that was ended for a notice is no failure, whatever its ranks died of.
 void ANoticeIsNoFailure(World& world, const Batch& batch, const char* name) {
   ForMoves(world, batch, [&](const AppendEvent& event, const JobRecord& job, const Ledger::Job& known) {
     if (!HoldsDevices(event.from) || event.to != JobState::kQueued || !known.gives_back) return;
@@ -90,8 +90,6 @@ void ANoticeIsNoFailure(World& world, const Batch& batch, const char* name) {
                   fmt::format("job {} was ended for a notice and is back for {}", job.id, event.reason.text));
     if (job.failures > known.failures)
       world.Break(name, fmt::format("job {} was ended for a notice, which counts as a failure", job.id));
-    if (job.state == JobState::kQueued && job.not_before > world.time.now().steady)
-      world.Break(name, fmt::format("job {} was ended for a notice and waits for a retry", job.id));
   });
 }
 

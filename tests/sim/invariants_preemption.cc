@@ -273,7 +273,7 @@ void WhoMakesRoomSavesFirst(World& world, const Batch& batch, const char* name) 
   }
 }
 
-/// Who made room goes back to the queue at once, and that is no failure; unless it came to its end, or
+/// Who made room goes back to the queue, and that is no failure; unless it came to its end, or
 /// somebody asked for something else meanwhile.
 void ToMakeRoomIsNoFailure(World& world, const Batch& batch, const char* name) {
   for (const auto& action : batch.actions) {
@@ -287,8 +287,6 @@ void ToMakeRoomIsNoFailure(World& world, const Batch& batch, const char* name) {
       world.Break(name, fmt::format("job {} made room and is back for {}", job->id, event->reason.text));
     if (job->failures > known.failures)
       world.Break(name, fmt::format("job {} made room, which counts as a failure", job->id));
-    if (job->state == JobState::kQueued && job->not_before > world.time.now().steady)
-      world.Break(name, fmt::format("job {} made room and waits for a retry", job->id));
   }
 }
 

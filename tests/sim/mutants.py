@@ -324,7 +324,7 @@ MUTANTS = [
            "row.usable = node.Connected() && node.state == NodeState::kReady && node.stale.empty() && "
            "node.problems.empty();"),
     Mutant("a moved job comes back to its nodes", "reactor.cc",
-           "      for (const auto& part : job.run.parts) job.avoid.insert(part.node);\n", "      ;\n"),
+           "for (const auto& part : job.run.parts) job.avoid.insert(part.node);", "(void)0;"),
     # Where gangs go, and when. These were written before the rules of closeness and forecasts were.
     Mutant("devices that are taken still count in sets of close nodes", "close_sets.cc",
            "ranks > to; --ranks) --counts_[ranks][set];", "ranks > to; --ranks) continue;"),
@@ -364,7 +364,11 @@ MUTANTS = [
     Mutant("who makes room does not save", "reactor_ops.cc",
            "run.checkpoint_first = job.state == JobState::kRunning && job.Trains();",
            "run.checkpoint_first = stop != StopFor::kPreempt && job.state == JobState::kRunning && job.Trains();"),
-    Mutant("to make room counts as a failure", "types.cc", "stop == StopFor::kPreempt || stop", "stop"),
+    Mutant("to make room counts as a failure", "types.cc", "stop == StopFor::kPreempt || stop == StopFor::kGrow",
+           "stop == StopFor::kGrow"),
+    Mutant("who made room or left a machine goes on without a wait", "types.cc",
+           "return !GivesBack(stop) || stop == StopFor::kPreempt || stop == StopFor::kNotice;",
+           "return !GivesBack(stop);"),
     # Age.
     Mutant("age counts for nothing", "ranking.cc",
            "if (step <= 0 || at <= since) return 0;", "if (step != 1) return 0;"),
