@@ -145,9 +145,14 @@ export function busyHourOf(node: Node, now: number): BusyHour {
   return { before: (node.recent_busy_ratios ?? []).map(Number), since: now, read: [] };
 }
 
+/** How busy the node is: the mean of its devices as they were read last; NaN where none could be. */
+export function busyNow(node: Node): number {
+  return mean(node.devices.map(busyOf));
+}
+
 /** Adds what the node's devices read now. */
 export function noteBusy(hour: BusyHour, node: Node, now: number): void {
-  const ratio = mean(node.devices.map(busyOf));
+  const ratio = busyNow(node);
   if (!Number.isFinite(ratio)) return;
   const minute = Math.floor((now - hour.since) / 60_000);
   const known = hour.read[minute] ?? { sum: 0, count: 0 };

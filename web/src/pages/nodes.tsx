@@ -6,6 +6,7 @@ import { busyHours, followNodes, nodesState } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural, price } from '../lib/format.ts';
 import {
+  busyNow,
   conditionOf,
   deviceText,
   howToJoin,
@@ -192,11 +193,10 @@ function BusyCurve({ node }: { node: Node }) {
   const hour = busyHours.get(node.name);
   const values = hour ? minutesOf(hour) : [];
   if (values.length < 2) return null;
-  const last = values[values.length - 1]!;
   return (
     <div class="row" style={{ flexWrap: 'nowrap' }}>
       <Spark values={values} least={0} most={1} label={`How busy ${node.name} was in the last hour`} />
-      {percent(last, 0)}
+      {percent(busyNow(node), 0)}
     </div>
   );
 }

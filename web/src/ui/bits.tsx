@@ -89,9 +89,7 @@ export function Spark({
   const x = (i: number) => ((i / (values.length - 1)) * width).toFixed(1);
   const y = (v: number) => (height - 1 - ((v - low) / span) * (height - 2)).toFixed(1);
   const d = values
-    .map((v, i) =>
-      Number.isFinite(v) ? `${Number.isFinite(values[i - 1]) ? 'L' : 'M'}${x(i)} ${y(v)}` : '',
-    )
+    .map((v, i) => (Number.isFinite(v) ? `${Number.isFinite(values[i - 1]) ? 'L' : 'M'}${x(i)} ${y(v)}` : ''))
     .join('');
   return (
     <svg class="spark" width={width} height={height} role="img" aria-label={label}>
