@@ -267,7 +267,7 @@ Shape ShapeOf(uint64_t seed) {
   if (dice.Chance(0.5)) DrawAccounts(dice, shape);
   if (dice.Chance(0.6)) shape.aging = dice.Between(minutes(2), minutes(12));
   shape.preemption = dice.Chance(0.9);
-  if (dice.Chance(0.12)) Enlarge(dice, shape);
+  if (dice.Chance(0.18)) Enlarge(dice, shape);
   return shape;
 }
 
