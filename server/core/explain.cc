@@ -305,8 +305,13 @@ std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& j
   }
   if (parts.empty()) parts = std::move(full);
   if (!parts.empty()) return fmt::format("{}", fmt::join(parts, "; "));
+  std::vector<std::string> bounded;
+  for (const auto& account : *job.accounts) {
+    const auto known = cluster.allowances.find(account);
+    if (known != cluster.allowances.end() && known->second.devices > 0) bounded.push_back(account);
+  }
   return fmt::format("what {} may still have is kept for an earlier job of theirs",
-                     fmt::join(*job.accounts, " or "));
+                     fmt::join(bounded, " or "));
 }
 
 /// "; position 2, behind job 7 (rn50-c)", and what its age adds to its priority.

@@ -109,6 +109,8 @@ Duration BackoffAfter(uint32_t failures_in_row);
 /// True when a job that waits for its retry keeps its place in the queue. Up to 30 s it does; a job that has
 /// failed so often that it waits longer must not leave devices idle again and again.
 bool KeepsPlace(uint32_t failures_in_row);
+/// So many times in a row make the longest wait that KeepsPlace().
+inline constexpr uint32_t kLongestInPlace = 5;
 
 /// Takes the checkpoint as the newest accepted one.
 void AcceptCheckpoint(JobRecord& job, Checkpoint checkpoint);

@@ -75,12 +75,19 @@ auto Layout::MakeFrame(const Shared<Groups>& groups, const Needs& needs) -> Fram
     Members& members = frame.groups[frame.group_of[i]];
     frame.place_of[i] = static_cast<uint32_t>(members.nodes.size());
     members.nodes.push_back(i);
-    frame.nodes.Insert(i);
     if (members.by_size.size() <= room) members.by_size.resize(room + 1);
     ++members.by_size[room];
     if (!rows_[i].lost) ++members.sound[{room, rows_[i].devices}];
   }
   return frame;
+}
+
+const BitSet& Layout::NodesFor(const Frame& frame, uint32_t ranks, uint32_t most) const {
+  const auto [known, is_new] = frame.nodes_for.try_emplace({ranks, most});
+  for (uint32_t i = 0; is_new && i < rows_.size(); ++i) {
+    if (JudgedOf(frame, i).room >= std::max(ranks, 1U) && rows_[i].devices <= most) known->second.Insert(i);
+  }
+  return known->second;
 }
 
 auto Layout::Judge(Needs needs) -> std::shared_ptr<const std::vector<Judged>> {

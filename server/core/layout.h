@@ -45,8 +45,9 @@ class Layout {
     std::vector<uint32_t> group_of;                     ///< for each node
     std::vector<uint32_t> place_of;                     ///< among the group's members, for each of them
     std::vector<Members> groups;
-    BitSet nodes;       ///< of all groups
     bool asked = true;  ///< since ForgetUnasked()
+    /// Nodes with so many devices that do, and no more than so many in all; those that were asked for.
+    mutable std::map<std::pair<uint32_t, uint32_t>, BitSet> nodes_for;
   };
 
   /// `nodes`: by name.
@@ -70,6 +71,9 @@ class Layout {
   const Shared<Groups>& GroupsFor(const std::string& folder);
   /// Lives as long as somebody asks for it.
   const Frame& FrameFor(const std::string& folder, const Needs& needs);
+  /// Nodes of a frame that could have so many ranks, of at most `most` devices, whatever is free there. Lives
+  /// as long as the frame.
+  const BitSet& NodesFor(const Frame& frame, uint32_t ranks, uint32_t most) const;
   const Judged& JudgedOf(const Frame& frame, uint32_t node) const { return (*frame.judged)[sorts_.of[node]]; }
 
   /// Call it before the two below.

@@ -142,6 +142,16 @@ TEST(Preemption, WhatIsFreeBesideTheVictimsIsKeptToo) {
   EXPECT_EQ(plan.reserved.front().from, kNow + minutes(2));
 }
 
+TEST(Preemption, AJobThatWaitsForLargerNodesIsNotInTheWay) {
+  PlanBuilder builder;
+  builder.Node("a", 2, {1, 1}).Is("cpu", 0, {{"zone", "x"}});
+  builder.Node("b", 4, {2, 2, 2, 2}).Holds(1, 0).Holds(2, 9);
+  builder.Queue(10, 1, 4, 5).Queue(11, 1, 2, 3).Asks({.labels = {{"zone", {"x"}}}});
+  const auto plan = builder.Make();
+  ASSERT_EQ(plan.reserved.size(), 2u) << "job 10 can only have b";
+  EXPECT_THAT(plan.reserved[1].victims, ElementsAre(JobId(1)));
+}
+
 struct PreemptionOfARun : testing::Test {
   PreemptionOfARun() {
     cluster.Join("a", 1);
@@ -213,6 +223,7 @@ TEST_F(PreemptionOfARun, ItBacksOffForLongerEachTimeUntilItGetsAnywhere) {
   cluster.BringUp(low);
   cluster.Wrote(low, 70, cluster.Job(low).generation);
   is_preempted("waits 1 s ");
+  EXPECT_EQ(cluster.Job(low).failures_in_row, 0u) << "a failure of its own waits no longer for it";
   EXPECT_EQ(cluster.Job(low).restarts, 0u);
   EXPECT_EQ(cluster.Job(low).failures, 0u);
 }

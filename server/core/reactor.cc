@@ -347,6 +347,7 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   if (!job.Trains() && job.state != JobState::kStarting && held >= kRanForLong) job.run.progressed = true;
   Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
   if (job.run.progressed) job.crashes = {};
+  if (job.run.progressed) job.given_back_in_row = 0;
   if (verdict.crashes) job.crashes = *verdict.crashes;
   const std::vector<NodeId> blamed = BlamedByGang(job);
   verdict.reason.text += JudgeNodes(job, verdict, now, out);
@@ -364,20 +365,28 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
 }
 
 void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
-  if (!GivesBack(job.run.stop)) ++job.restarts;
+  // That its devices were asked back says nothing of how often it fails, and never costs it its place.
+  const bool gave_back = GivesBack(job.run.stop);
+  if (gave_back) {
+    job.given_back_in_row = job.run.progressed ? 1 : job.given_back_in_row + 1;
+  } else {
+    ++job.restarts;
+    job.failures_in_row = FailuresInRow(job);
+  }
   if (counts) ++job.failures;
-  job.failures_in_row = FailuresInRow(job);
-  const Duration wait = BackoffAfter(job.failures_in_row);
+  const Duration wait = gave_back ? BackoffAfter(std::min(job.given_back_in_row, kLongestInPlace))
+                                  : BackoffAfter(job.failures_in_row);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
   job.not_before = now.steady + wait;
   job.retry_at = {now.wall.micros + std::chrono::duration_cast<std::chrono::microseconds>(wait).count()};
-  job.reason = {ReasonCode::kBackoff,
-                fmt::format("waits {} s before it starts again ({}), {}: {}", seconds,
-                            counts ? fmt::format("failure {} of at most {}", job.failures, job.max_restarts)
-                                   : "not counted against max_restarts",
-                            KeepsPlace(job.failures_in_row) ? "its place in the queue is kept"
-                                                            : "others may go before it meanwhile",
-                            job.reason.text)};
+  job.reason = {
+      ReasonCode::kBackoff,
+      fmt::format("waits {} s before it starts again ({}), {}: {}", seconds,
+                  counts ? fmt::format("failure {} of at most {}", job.failures, job.max_restarts)
+                         : "not counted against max_restarts",
+                  gave_back || KeepsPlace(job.failures_in_row) ? "its place in the queue is kept"
+                                                               : "others may go before it meanwhile",
+                  job.reason.text)};
 }
 
 }  // namespace imgd

@@ -52,9 +52,11 @@ class Room {
   bool Holds(const QueuedJob& job);
   /// How many nodes that it could have together can be used and have enough free devices.
   uint32_t MostNodes(const QueuedJob& job);
-  /// Those with a device that does for it, whatever is free there, by their places. One set for all that need
-  /// the same devices and share the same folder, whatever they are kept off; it lives as long as the room.
-  const BitSet& NodesFor(const QueuedJob& job) { return ViewOf(job).frame->nodes; }
+  /// Those that a part of it could be on, whatever is free there, by their places, with those that it avoids.
+  /// One set for all that ask for the same of a node and share the same folder; it lives as long as the room.
+  const BitSet& NodesFor(const QueuedJob& job) {
+    return layout_->NodesFor(*ViewOf(job).frame, job.ranks_per_node, job.most_devices);
+  }
   /// If all were free, on nodes of at most `most` devices that are not lost.
   bool CouldHoldOnSmall(const QueuedJob& job, uint32_t most);
   /// As Holds(), with those that are only out of reach.

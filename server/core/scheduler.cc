@@ -162,8 +162,14 @@ void Planner::Count(uint32_t devices) {
 /// its user has too little: the project's others would wait for what it cannot use. (What its user has left
 /// is kept while it waits for its project, or it would have both only by chance.)
 void Planner::KeepForLater(const QueuedJob& job) {
-  const uint32_t devices = job.nodes * job.ranks_per_node;
-  if (job.needs->whole_nodes && !room_.CouldHoldOnSmall(job, MostOnEach(job, false))) return;
+  uint32_t each = job.ranks_per_node;
+  if (job.needs->whole_nodes) {
+    const auto size = std::find_if(sizes_.begin(), sizes_.end(),
+                                   [&](uint32_t most) { return room_.CouldHoldOnSmall(job, most); });
+    if (size == sizes_.end() || *size > MostOnEach(job, false)) return;
+    each = *size;
+  }
+  const uint32_t devices = job.nodes * each;
   const bool fits = std::all_of(of_job_->begin(), of_job_->end(), [devices](const Allowance* allowance) {
     return allowance->CouldHave(devices);
   });
@@ -275,14 +281,16 @@ const Reservation* ReservationOf(const Reservations& reserved, JobId job) {
 }
 
 const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
-  const auto does = [&](const Part& part) {
-    const NodeSlots* const node = NodeOf(part.node);
-    return node != nullptr && node->RoomFor(job.needs) > 0;
-  };
-  const auto kept = std::find_if(reserved->begin(), reserved->end(), [&](const Reservation& one) {
-    return std::any_of(one.parts.begin(), one.parts.end(), does);
-  });
-  return kept == reserved->end() ? nullptr : &*kept;
+  const Reservation* first = nullptr;
+  for (const auto& one : *reserved) {
+    for (const auto& part : one.parts) {
+      const NodeSlots* const node = NodeOf(part.node);
+      if (node == nullptr || node->RoomFor(job.needs) == 0) continue;
+      if (node->Free() > 0) return &one;
+      if (first == nullptr) first = &one;
+    }
+  }
+  return first;
 }
 
 bool QueuedJob::KeepsOff(const NodeSlots& node) const {

@@ -210,7 +210,8 @@ struct Snapshot {
   /// Null for one that is not there.
   NodeSlots* NodeOf(const NodeId& id);
   const NodeSlots* NodeOf(const NodeId& id) const;
-  /// What is reserved first on nodes that do for the job; null where nothing is.
+  /// What is reserved on nodes that do for the job: first where something is free, else first of all; null
+  /// where nothing is.
   const Reservation* KeptFrom(const QueuedJob& job) const;
 };
 

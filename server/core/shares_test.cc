@@ -163,6 +163,18 @@ TEST(Quotas, WholeNodesThatAreSmallEnoughButShareNothingKeepNothingFromLaterJobs
   EXPECT_EQ(plan.starts[0].job, JobId(2));
 }
 
+TEST(Quotas, WhatIsLeftIsKeptForWholeNodesWithAllTheirDevices) {
+  PlanBuilder builder;
+  builder.Node("a", 4).Node("b", 2).Node("c", 1, {7}).Queue(1, 1, 1).Queue(2, 1, 1);
+  builder.queue[0].needs = Needs{.whole_nodes = true, .labels = {{"zone", {"d"}}}};
+  builder.cluster.nodes[0].kind = KindOf({}, {{"zone", "d"}});
+  for (auto& job : builder.queue) job.accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 5, .used = 2};
+  EXPECT_THAT(builder.Make().starts, IsEmpty()) << "job 2 would take what job 1 waits for";
+  builder.cluster.allowances["user ada"].used = 0;
+  EXPECT_THAT(builder.Make().starts, SizeIs(2));
+}
+
 TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   Snapshot cluster;
   cluster.allowances["project vision"] = {.devices = 16, .used = 14};
@@ -174,9 +186,8 @@ TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   EXPECT_THAT(ExplainWait(cluster, waiting), HasSubstr("it needs 20, which is more than the quota"));
   cluster.allowances["project vision"].used = 11;
   waiting.job.nodes = 2;
-  EXPECT_THAT(
-      ExplainWait(cluster, waiting),
-      HasSubstr("what user ada or project vision may still have is kept for an earlier job of theirs"));
+  EXPECT_THAT(ExplainWait(cluster, waiting),
+              HasSubstr("what project vision may still have is kept for an earlier job of theirs"));
   waiting.job.needs = {.whole_nodes = true};
   PlanBuilder builder;
   cluster.nodes = builder.Node("a", 8).Node("b", 8).Node("c", 9).cluster.nodes;

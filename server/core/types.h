@@ -356,11 +356,12 @@ struct JobRecord {
 
   JobState state = JobState::kQueued;
   Reason reason;
-  Generation generation;         ///< of the latest start
-  Generation last_writer;        ///< latest generation whose ranks ran
-  uint32_t restarts = 0;         ///< times back to the queue after a failure
-  uint32_t failures = 0;         ///< those of them that count against max_restarts (Verdict::counts)
-  uint32_t failures_in_row = 0;  ///< since the last progress; the backoff grows with it
+  Generation generation;           ///< of the latest start
+  Generation last_writer;          ///< latest generation whose ranks ran
+  uint32_t restarts = 0;           ///< times back to the queue after a failure
+  uint32_t failures = 0;           ///< those of them that count against max_restarts (Verdict::counts)
+  uint32_t failures_in_row = 0;    ///< since the last progress; the backoff grows with it
+  uint32_t given_back_in_row = 0;  ///< the same of starts that were preempted or left a machine; not stored
   Crashes crashes;
   int64_t held_ms = 0;        ///< that its former starts held devices for
   double device_seconds = 0;  ///< that all its starts had, as far as they were counted

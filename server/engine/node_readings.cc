@@ -6,14 +6,19 @@
 
 namespace imgd {
 
+namespace {
+
+int64_t MinuteOf(Instant time) {
+  return std::chrono::floor<std::chrono::minutes>(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
 void RecentBusy::Add(Instant now, double ratio) {
-  const int64_t minute = std::chrono::floor<std::chrono::minutes>(now.time_since_epoch()).count();
+  const int64_t minute = MinuteOf(now);
   if (count_ > 0 && minute != minute_) {
-    Minutes over = Means();
-    const auto gap = std::min<size_t>(static_cast<size_t>(minute - minute_ - 1), kMinutes);
-    over.insert(over.end(), gap, std::numeric_limits<float>::quiet_NaN());
-    // One of them is the minute that goes on.
-    if (over.size() > kMinutes - 1) over.erase(over.begin(), over.end() - (kMinutes - 1));
+    Minutes over = Means(now);
+    over.pop_back();  // the one that begins
     over_ = std::make_shared<const Minutes>(std::move(over));
     sum_ = 0;
     count_ = 0;
@@ -23,9 +28,13 @@ void RecentBusy::Add(Instant now, double ratio) {
   ++count_;
 }
 
-std::vector<float> RecentBusy::Means() const {
+std::vector<float> RecentBusy::Means(Instant now) const {
+  if (count_ == 0) return {};
   Minutes means = *over_;
-  if (count_ > 0) means.push_back(static_cast<float>(sum_ / count_));
+  means.push_back(static_cast<float>(sum_ / count_));
+  const auto silent = std::clamp<int64_t>(MinuteOf(now) - minute_, 0, kMinutes);
+  means.insert(means.end(), static_cast<size_t>(silent), std::numeric_limits<float>::quiet_NaN());
+  if (means.size() > kMinutes) means.erase(means.begin(), means.end() - kMinutes);
   return means;
 }
 

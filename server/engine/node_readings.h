@@ -16,9 +16,9 @@ class RecentBusy {
 
   /// The mean of the devices' busy ratios, as just read. Times never go back.
   void Add(Instant now, double ratio);
-  /// The mean of each minute, at most kMinutes, the oldest first; the last is of the minute that goes on. NaN
-  /// for one in which nothing was read.
-  std::vector<float> Means() const;
+  /// The mean of each minute, at most kMinutes, the oldest first; the last is of the minute of `now`. NaN for
+  /// one in which nothing was read; empty where nothing ever was.
+  std::vector<float> Means(Instant now) const;
 
  private:
   using Minutes = std::vector<float>;

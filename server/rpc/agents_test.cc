@@ -238,13 +238,13 @@ TEST_F(RpcTest, ANodeIsListedWithHowBusyItWasOfLate) {
     Context context;
     ASSERT_TRUE(v1::NodeService::NewStub(channel)->ListNodes(&context, {}, &nodes).ok());
   } while (nodes.nodes(0).recent_busy_ratios().empty());
-  EXPECT_THAT(nodes.nodes(0).recent_busy_ratios(), testing::Each(0.75F));
+  EXPECT_THAT(nodes.nodes(0).recent_busy_ratios(), testing::Contains(0.75F));
   v1::GetNodeRequest request;
   request.set_name("a");
   v1::GetNodeResponse node;
   Context context;
   ASSERT_TRUE(v1::NodeService::NewStub(channel)->GetNode(&context, request, &node).ok());
-  EXPECT_THAT(node.node().recent_busy_ratios(), testing::Each(0.75F));
+  EXPECT_THAT(node.node().recent_busy_ratios(), testing::Contains(0.75F));
 }
 
 TEST_F(RpcTest, EventsAreStoredOnceAndGapsAreAskedForAgain) {

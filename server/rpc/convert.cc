@@ -312,7 +312,7 @@ v1::Node ToProto(const NodeRecord& node, const ClusterView& view) {
 void AddRecentBusy(const ClusterView& view, v1::Node& node) {
   const auto known = view.readings.find(NodeId(node.name()));
   if (known == view.readings.end()) return;
-  const auto means = known->second.busy.Means();
+  const auto means = known->second.busy.Means(view.snapshot.now);
   node.mutable_recent_busy_ratios()->Assign(means.begin(), means.end());
 }
 

@@ -237,7 +237,9 @@ void LiveFeed::AddNodes(std::string& out) {
     for (const auto& node : all.nodes()) known.insert(node.name());
     std::erase_if(nodes_, [&known](const auto& said) { return !known.contains(said.first); });
   }
-  if (!changed.nodes().empty()) out += fmt::format("event: nodes\ndata: {}\n\n", DataOf(changed));
+  const bool other_warning = std::exchange(warning_, all.warning()) != all.warning();
+  if (!changed.nodes().empty() || other_warning)
+    out += fmt::format("event: nodes\ndata: {}\n\n", DataOf(changed));
 }
 
 void LiveFeed::AddDatasets(std::string& out) {

@@ -75,6 +75,7 @@ class LiveFeed {
   uint64_t last_ = 0;  ///< number of the last event that those have had
   std::map<JobId, KnownJob> jobs_;
   std::map<std::string, std::string> nodes_;  ///< what was last said of each
+  std::string warning_;                       ///< the same of imgd itself
   Instant nodes_due_{};
   std::shared_ptr<const std::map<std::string, DatasetRecord>> datasets_;  ///< as they were last said
   Instant datasets_due_{};

@@ -251,18 +251,19 @@ void TheFirstOfItsNodesHasDevicesReserved(World& world, const Batch&, const char
   const bool all_there =
       std::all_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.Usable(); });
   if (!all_there) return;
-  std::set<const Needs*> known;  // of those who wait: their nodes are waited for
+  std::set<std::pair<const Needs*, uint32_t>> known;  // of those who wait: their nodes are waited for
   std::set<const NodeRecord*> waited_for;
   for (const auto& entry : reactor.state().queue()) {
     // One that waits for its retry may have nothing kept for it, and is the first then.
     const bool waits = entry.code == ReasonCode::kWaitsForDevices ||
                        entry.code == ReasonCode::kWaitsBehindJob || entry.code == ReasonCode::kBackoff;
-    if (!waits || !known.insert(entry.needs.place()).second) continue;
+    if (!waits || !known.emplace(entry.needs.place(), entry.ranks_per_node).second) continue;
     bool first = entry.code == ReasonCode::kWaitsForDevices && !entry.IsChoosy();
     const JobRecord& job = *reactor.state().FindJob(entry.id);
     first = first && !(entry.needs->whole_nodes && HasQuotas(world, job));
     for (const auto& [id, node] : nodes) {
-      if (NodeDoes(entry.needs, node)) first = waited_for.insert(&node).second && first;
+      if (node.devices.size() >= entry.ranks_per_node && NodeDoes(entry.needs, node))
+        first = waited_for.insert(&node).second && first;
     }
     if (first && ReservationOf(reactor.reserved(), entry.id) == nullptr)
       world.Break(name, fmt::format("job {} is the first to wait for its nodes", entry.id));

@@ -5,6 +5,7 @@ import { ApiError, api, onSession } from './client.ts';
 import { epoch, isTold, onceTold, onLive } from './live.ts';
 import { dropCurves, followCurves, noteStep } from './recent_curves.ts';
 import type { Job, JobGone, LiveStep } from './types.ts';
+import { serverWarning } from './warning.ts';
 
 /** All jobs that imgd keeps, as far as they are loaded. `rows` is a new array at each change. */
 export interface JobsState {
@@ -13,10 +14,9 @@ export interface JobsState {
   /** The first page came at least once. */
   ready: boolean;
   error: string;
-  warning: string;
 }
 
-const EMPTY: JobsState = { rows: [], loading: true, ready: false, error: '', warning: '' };
+const EMPTY: JobsState = { rows: [], loading: true, ready: false, error: '' };
 export const jobsState = new Store<JobsState>(EMPTY);
 
 const FIRST_PAGE = 200;
@@ -78,7 +78,6 @@ async function load(): Promise<void> {
   jobsState.set({ ...jobsState.value, loading: true });
   const seen = new Set<string>();
   let token = '';
-  let warning = '';
   let untold = 0;
   try {
     do {
@@ -87,8 +86,8 @@ async function load(): Promise<void> {
       if (mine !== run) return;
       takePage(page.jobs, seen);
       token = page.next_page_token;
-      warning = page.warning;
-      jobsState.set({ rows: [...rows.values()], loading: token !== '', ready: true, error: '', warning });
+      serverWarning.set(page.warning);
+      jobsState.set({ rows: [...rows.values()], loading: token !== '', ready: true, error: '' });
     } while (token);
     for (const id of rows.keys()) if (!seen.has(id) && !told.has(id)) rows.delete(id);
     publish();

@@ -1,34 +1,33 @@
 import { useEffect, useState } from 'preact/hooks';
 import { num } from '../lib/format.ts';
-import { type BusyHour, busyHourOf, busyOf, noteBusy } from '../lib/nodes.ts';
+import { busyOf, minutesOf } from '../lib/nodes.ts';
 import { Store } from '../lib/store.ts';
 import { useData, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onceTold, onLive } from './live.ts';
 import type { Decision, Node } from './types.ts';
+import { serverWarning } from './warning.ts';
 
 export interface NodesState {
   nodes: Node[];
   ready: boolean;
   error: string;
-  warning: string;
 }
 
-export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error: '', warning: '' });
+export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error: '' });
 
 /** Of each node, how busy its devices were at the last readings that came; NaN where a device was not read. */
 export const recentBusy = new Map<string, number[][]>();
 const RECENT = 60;
 
-/** Of each node, how busy it was in the last hour. */
-export const busyHours = new Map<string, BusyHour>();
+/** Of each node, how busy it was in each minute of the last hour, when the list was last asked for. */
+export const busyHours = new Map<string, number[]>();
+const MINUTE_MS = 60_000;
 
 function remember(node: Node): void {
   if (!node.devices.some((device) => device.reading)) return;
   const busy = node.devices.map(busyOf);
   recentBusy.set(node.name, [...(recentBusy.get(node.name) ?? []), busy].slice(-RECENT));
-  const hour = busyHours.get(node.name);
-  if (hour) noteBusy(hour, node, Date.now());
 }
 
 let started = false;
@@ -71,8 +70,9 @@ async function load(anew = false): Promise<void> {
     if (mine < answered) return;
     answered = mine;
     if (anew) for (const node of nodes) remember(node);
-    for (const node of nodes) busyHours.set(node.name, busyHourOf(node, Date.now()));
-    nodesState.set({ nodes: sorted(nodes), ready: true, error: '', warning });
+    for (const node of nodes) busyHours.set(node.name, minutesOf(node.recent_busy_ratios ?? []));
+    nodesState.set({ nodes: sorted(nodes), ready: true, error: '' });
+    serverWarning.set(warning);
   } catch (error) {
     if (mine < answered) return;
     answered = mine;
@@ -90,6 +90,14 @@ function loadSoon(): void {
     void load();
   };
   setTimeout(begin, Math.max(SOON_MS, loadedAt + APART_MS - Date.now()));
+}
+
+/** Asks for the list each minute while somebody looks at it: the hour is in that alone. */
+export function followHours(): () => void {
+  const timer = setInterval(() => {
+    if (!document.hidden) void load();
+  }, MINUTE_MS);
+  return () => clearInterval(timer);
 }
 
 /** Loads the nodes once, and follows them from then on. */

@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import type { Node } from '../api/types.ts';
 import {
   busyCurve,
-  busyHourOf,
   busyOf,
   deviceText,
   howToJoin,
@@ -12,7 +11,6 @@ import {
   limitOf,
   minutesOf,
   needsLook,
-  noteBusy,
   sumNodes,
   troubleOf,
   wasRead,
@@ -61,24 +59,11 @@ test('how busy devices were: the mean at each of the last readings', () => {
   }
 });
 
-test('how busy a node was: the hour before it was asked for, and a minute at a time since', () => {
-  const node = nodeWith('');
-  const at = (busy: number) => {
-    node.devices[0]!.reading!.busy_ratio = busy;
-    return node;
-  };
-  const hour = busyHourOf({ ...node, recent_busy_ratios: [0.25, 'NaN', 0.5] }, 1000);
-  assert.deepEqual(minutesOf(hour), [0.25, Number.NaN, 0.5]);
-  noteBusy(hour, at(1), 2000);
-  noteBusy(hour, at(0.5), 60_999);
-  noteBusy(hour, at(0.75), 181_000);
-  assert.deepEqual(minutesOf(hour), [0.25, Number.NaN, 0.5, 0.75, Number.NaN, Number.NaN, 0.75]);
-  node.devices[0]!.reading!.error = "utilisation can't be read: GPU is lost";
-  noteBusy(hour, node, 241_000);
-  assert.equal(minutesOf(hour).length, 7);
-  for (let minute = 5; minute < 90; minute++) noteBusy(hour, nodeWith(''), 1000 + minute * 60_000);
-  assert.equal(minutesOf(hour).length, 60);
-  assert.deepEqual(minutesOf(busyHourOf(nodeWith(''), 0)), []);
+test('how busy a node was has a place for each minute of the last hour', () => {
+  const minutes = minutesOf([0.25, 'NaN', 0.5]);
+  assert.equal(minutes.length, 60);
+  assert.deepEqual(minutes.slice(56), [Number.NaN, 0.25, Number.NaN, 0.5]);
+  assert.deepEqual(minutesOf(Array<number>(61).fill(1)), Array<number>(60).fill(1));
 });
 
 /** A node that is ready, with one device. */

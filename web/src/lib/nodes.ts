@@ -131,38 +131,15 @@ export function busyCurve(
   );
 }
 
-/** How busy a node was, a minute at a time. */
-export interface BusyHour {
-  /** As imgd had it when it was asked. */
-  before: readonly number[];
-  /** When that was, ms. */
-  since: number;
-  /** Of each minute since then, what was read. */
-  read: { sum: number; count: number }[];
-}
-
-export function busyHourOf(node: Node, now: number): BusyHour {
-  return { before: (node.recent_busy_ratios ?? []).map(Number), since: now, read: [] };
-}
-
 /** How busy the node is: the mean of its devices as they were read last; NaN where none could be. */
 export function busyNow(node: Node): number {
   return mean(node.devices.map(busyOf));
 }
 
-/** Adds what the node's devices read now. */
-export function noteBusy(hour: BusyHour, node: Node, now: number): void {
-  const ratio = busyNow(node);
-  if (!Number.isFinite(ratio)) return;
-  const minute = Math.floor((now - hour.since) / 60_000);
-  const known = hour.read[minute] ?? { sum: 0, count: 0 };
-  hour.read[minute] = { sum: known.sum + ratio, count: known.count + 1 };
-}
-
-/** The mean of each of the last 60 minutes, the oldest first; NaN for one in which nothing was read. */
-export function minutesOf(hour: BusyHour): number[] {
-  const since = Array.from(hour.read, (one) => (one ? one.sum / one.count : Number.NaN));
-  return [...hour.before, ...since].slice(-60);
+/** How busy it was in each of the last 60 minutes, the oldest first; NaN for those that nobody knows. */
+export function minutesOf(ratios: readonly (number | 'NaN')[]): number[] {
+  const known = ratios.map(Number).slice(-60);
+  return [...Array<number>(60 - known.length).fill(Number.NaN), ...known];
 }
 
 export interface ClusterSums {

@@ -6,8 +6,17 @@ export interface Location {
   query: URLSearchParams;
 }
 
+/** As it is where it is no text ("/nodes/%zz"): then no page is there. */
+function decoded(path: string): string {
+  try {
+    return decodeURI(path);
+  } catch {
+    return path;
+  }
+}
+
 const here = (): Location => ({
-  path: decodeURI(location.pathname).replace(/\/+$/, '') || '/',
+  path: decoded(location.pathname).replace(/\/+$/, '') || '/',
   query: new URLSearchParams(location.search),
 });
 

@@ -1,20 +1,11 @@
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { busyHours, followNodes, nodesState } from '../api/nodes_data.ts';
+import { busyHours, followHours, followNodes, nodesState } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural, price } from '../lib/format.ts';
-import {
-  busyNow,
-  conditionOf,
-  deviceText,
-  howToJoin,
-  labelsOf,
-  minutesOf,
-  needsLook,
-  sumNodes,
-} from '../lib/nodes.ts';
+import { busyNow, conditionOf, deviceText, howToJoin, labelsOf, needsLook, sumNodes } from '../lib/nodes.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Spark, Trouble } from '../ui/bits.tsx';
@@ -26,11 +17,12 @@ import { NodeActions, NodePanel } from './node_panel.tsx';
 /** The machines: their GPUs by how busy they are, what keeps them from work, and what can be done. */
 export function NodesPage({ name }: { name?: string }) {
   useEffect(followNodes, []);
+  useEffect(followHours, []);
   useEffect(followJobs, []);
   const state = useStore(nodesState);
   const { query } = useStore(current);
   const [text, setText] = useQueryText('q');
-  const [view, setView] = useState<'grid' | 'table'>(query.get('view') === 'table' ? 'table' : 'grid');
+  const view = query.get('view') === 'table' ? 'table' : 'grid';
   const names = useJobNames();
   const troubled = query.get('only') === 'trouble';
   const shown = useMemo(() => {
@@ -91,10 +83,7 @@ export function NodesPage({ name }: { name?: string }) {
                 ['table', 'Table'],
               ]}
               value={view}
-              onChange={(next) => {
-                setView(next);
-                setQuery({ view: next === 'grid' ? '' : next });
-              }}
+              onChange={(next) => setQuery({ view: next === 'grid' ? '' : next })}
             />
           </div>
           {name && !chosen && <NoSuchNode name={name} />}
@@ -190,13 +179,12 @@ function Sum({ name, value, unit = '' }: { name: string; value: string; unit?: s
 
 /** How busy its devices were in the last hour. */
 function BusyCurve({ node }: { node: Node }) {
-  const hour = busyHours.get(node.name);
-  const values = hour ? minutesOf(hour) : [];
-  if (values.length < 2) return null;
+  const values = busyHours.get(node.name) ?? [];
+  if (values.filter(Number.isFinite).length < 2) return null;
   return (
     <div class="row" style={{ flexWrap: 'nowrap' }}>
       <Spark values={values} least={0} most={1} label={`How busy ${node.name} was in the last hour`} />
-      {percent(busyNow(node), 0)}
+      {node.state === 'NODE_STATE_READY' && percent(busyNow(node), 0)}
     </div>
   );
 }

@@ -1,8 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { jobsState } from '../api/jobs_data.ts';
 import { retryNow, status } from '../api/live.ts';
-import { nodesState } from '../api/nodes_data.ts';
+import { followWarning, serverWarning } from '../api/warning.ts';
 import { clock } from '../lib/format.ts';
 import { current } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
@@ -79,9 +78,8 @@ function LinkState() {
 /** Whether something is wrong with the connection, or with imgd itself. */
 function Notices() {
   const link = useStore(status);
-  const jobs = useStore(jobsState);
-  const nodes = useStore(nodesState);
-  const warning = jobs.warning || nodes.warning;
+  const warning = useStore(serverWarning);
+  useEffect(followWarning, []);
   return (
     <div aria-live="polite">
       {link.state === 'lost' && <Lost since={link.since} retryAt={link.retryAt} />}
