@@ -32,9 +32,9 @@ def test_a_job_of_a_higher_priority_gets_the_node_that_it_asks_for(zones: Cluste
     low = zones.submit(make_job(nodes=1, epochs=6), in_y, "checkpoint.every_steps=0")
     assert [p["node"] for p in zones.wait_step(low, 12)["placements"]] == ["b"]
     high = zones.submit(make_job(nodes=1, epochs=1), in_y, "name=high", "priority=5")
-    wait_for("the lower one to wait", lambda: zones.job(low)["state"] == "JOB_STATE_QUEUED" or None, 30)
+    needs = "needs 1 node with 1 free device each, labelled zone=y"
+    wait_for("the lower one to wait", lambda: needs in zones.job(low)["reason_text"] or None, 30)
     waits = zones.job(low)["reason_text"]
-    assert "needs 1 node with 1 free device each, labelled zone=y" in waits
     assert "(high) holds b" in waits
     zones.wait_state(high, "JOB_STATE_COMPLETED")
     done = zones.wait_state(low, "JOB_STATE_COMPLETED")

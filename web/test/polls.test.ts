@@ -13,6 +13,7 @@ const POLLS: Record<string, [file: string, constant: string]> = {
   'forecasts of starts': ['api/forecasts.ts', 'EVERY_MS'],
   'curves of a job': ['api/job_data.ts', 'ANEW_MS'],
   "ranks' step times": ['pages/rank_map.tsx', 'ANEW_MS'],
+  'the last hour of nodes': ['api/nodes_data.ts', 'MINUTE_MS'],
   'usage by day': ['pages/usage_page.tsx', 'EVERY_MS'],
 };
 // A clock, the hook itself, and another part of the comparison.
