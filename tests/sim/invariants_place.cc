@@ -254,6 +254,7 @@ void TheFirstOfItsNodesHasDevicesReserved(World& world, const Batch&, const char
   std::set<std::pair<const Needs*, uint32_t>> known;  // of those who wait: their nodes are waited for
   std::set<const NodeRecord*> waited_for;
   for (const auto& entry : reactor.state().queue()) {
+    if (waited_for.size() == nodes.size()) return;  // nobody is the first any more
     // One that waits for its retry may have nothing kept for it, and is the first then.
     const bool waits = entry.code == ReasonCode::kWaitsForDevices ||
                        entry.code == ReasonCode::kWaitsBehindJob || entry.code == ReasonCode::kBackoff;
