@@ -276,7 +276,7 @@ std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, c
 /// "user ada may have 16 devices at once and has 14; it needs 4", of each account that is in the way.
 std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& job) {
   const uint32_t needs = job.nodes * job.ranks_per_node;
-  std::vector<std::string> full, parts;
+  std::vector<std::string> full, parts, bounded;
   for (const auto& account : *job.accounts) {
     const auto known = cluster.allowances.find(account);
     if (known == cluster.allowances.end()) continue;
@@ -286,6 +286,7 @@ std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& j
       continue;
     }
     if (allowance.devices == 0) continue;
+    bounded.push_back(account);
     const std::string has = fmt::format("{} may have {} at once and has {}", account,
                                         CountText(allowance.devices, "device"), allowance.used);
     if (needs > allowance.devices) {
@@ -305,11 +306,6 @@ std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& j
   }
   if (parts.empty()) parts = std::move(full);
   if (!parts.empty()) return fmt::format("{}", fmt::join(parts, "; "));
-  std::vector<std::string> bounded;
-  for (const auto& account : *job.accounts) {
-    const auto known = cluster.allowances.find(account);
-    if (known != cluster.allowances.end() && known->second.devices > 0) bounded.push_back(account);
-  }
   return fmt::format("what {} may still have is kept for an earlier job of theirs",
                      fmt::join(bounded, " or "));
 }

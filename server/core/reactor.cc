@@ -346,8 +346,10 @@ void Reactor::Conclude(JobId id, Now now, Actions& out) {
   const Duration held = now.steady - job.run.held_since;
   if (!job.Trains() && job.state != JobState::kStarting && held >= kRanForLong) job.run.progressed = true;
   Verdict verdict = Judge(job, LastStepOf({id, job.generation}));
-  if (job.run.progressed) job.crashes = {};
-  if (job.run.progressed) job.given_back_in_row = 0;
+  if (job.run.progressed) {
+    job.crashes = {};
+    job.given_back_in_row = 0;
+  }
   if (verdict.crashes) job.crashes = *verdict.crashes;
   const std::vector<NodeId> blamed = BlamedByGang(job);
   verdict.reason.text += JudgeNodes(job, verdict, now, out);
@@ -368,7 +370,7 @@ void Reactor::Requeue(JobRecord& job, bool counts, Now now) {
   // That its devices were asked back says nothing of how often it fails, and never costs it its place.
   const bool gave_back = GivesBack(job.run.stop);
   if (gave_back) {
-    job.given_back_in_row = job.run.progressed ? 1 : job.given_back_in_row + 1;
+    ++job.given_back_in_row;
   } else {
     ++job.restarts;
     job.failures_in_row = FailuresInRow(job);

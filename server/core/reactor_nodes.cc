@@ -65,20 +65,19 @@ Status Reactor::OnAgentHello(const NodeHello& hello, uint64_t session, Now now, 
 }
 
 void Reactor::NoteHello(const NodeHello& hello, Now now, Actions& out) {
-  const auto devices = [](size_t count) { return fmt::format("{} device{}", count, count == 1 ? "" : "s"); };
+  const std::string devices = CountText(hello.devices.size(), "device");
   const std::string actor = fmt::format("agent:{}", hello.node);
   const NodeRecord* known = state_.FindNode(hello.node);
   if (known == nullptr) {
     NoteNode(hello.node, ReasonCode::kNodeJoined,
-             fmt::format("node {} has joined with {}", hello.node, devices(hello.devices.size())), actor, now,
-             out);
+             fmt::format("node {} has joined with {}", hello.node, devices), actor, now, out);
     return;
   }
   const bool was_away = known->state != NodeState::kReady;
   const bool other = known->devices.size() != hello.devices.size();
   if (!was_away && !other) return;
   NoteNode(hello.node, ReasonCode::kNodeHeard,
-           fmt::format("node {} is back with {}{}", hello.node, devices(hello.devices.size()),
+           fmt::format("node {} is back with {}{}", hello.node, devices,
                        other ? fmt::format("; it had {}", known->devices.size()) : ""),
            actor, now, out);
 }

@@ -228,7 +228,7 @@ MUTANTS = [
     Mutant("crashes in other places count as one", "crash.cc",
            "!place->empty() && *place == crashes.place ?", "!place->empty() ?"),
     Mutant("a checkpoint between crashes is not noticed", "reactor.cc",
-           "  if (job.run.progressed) job.crashes = {};\n", ""),
+           "    job.crashes = {};\n    job.given_back_in_row", "    job.given_back_in_row"),
     Mutant("crashes are forgotten", "reactor.cc", "  if (verdict.crashes) job.crashes = *verdict.crashes;\n", ""),
     Mutant("a node where jobs fail in a row is used on", "reactor_retries.cc",
            "if (limit == 0 || node.strikes.size() < limit) return \"\";", "if (limit < 1000) return \"\";"),

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { num } from '../lib/format.ts';
 import { busyOf, minutesOf } from '../lib/nodes.ts';
 import { Store } from '../lib/store.ts';
-import { useData, useOnceTold } from '../ui/use_data.ts';
+import { useData, useEvery, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onceTold, onLive } from './live.ts';
 import type { Decision, Node } from './types.ts';
@@ -93,11 +93,8 @@ function loadSoon(): void {
 }
 
 /** Asks for the list each minute while somebody looks at it: the hour is in that alone. */
-export function followHours(): () => void {
-  const timer = setInterval(() => {
-    if (!document.hidden) void load();
-  }, MINUTE_MS);
-  return () => clearInterval(timer);
+export function useHours(): void {
+  useEvery(MINUTE_MS, () => void load());
 }
 
 /** Loads the nodes once, and follows them from then on. */

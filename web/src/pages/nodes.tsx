@@ -2,7 +2,7 @@ import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
 import { followJobs, jobsState } from '../api/jobs_data.ts';
-import { busyHours, followHours, followNodes, nodesState } from '../api/nodes_data.ts';
+import { busyHours, followNodes, nodesState, useHours } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural, price } from '../lib/format.ts';
 import { busyNow, conditionOf, deviceText, howToJoin, labelsOf, needsLook, sumNodes } from '../lib/nodes.ts';
@@ -17,7 +17,7 @@ import { NodeActions, NodePanel } from './node_panel.tsx';
 /** The machines: their GPUs by how busy they are, what keeps them from work, and what can be done. */
 export function NodesPage({ name }: { name?: string }) {
   useEffect(followNodes, []);
-  useEffect(followHours, []);
+  useHours();
   useEffect(followJobs, []);
   const state = useStore(nodesState);
   const { query } = useStore(current);
