@@ -20,6 +20,7 @@
 #include "agent/event_loop.h"
 #include "agent/identity.h"
 #include "common/files.h"
+#include "common/grpc_locks.h"
 #include "common/labels.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
@@ -247,6 +248,7 @@ int main(int argc, char** argv) {
   const auto config = imgd::ReadSettings(flags, &exit_code);
   if (!config) return exit_code;
   if (flags.check_config) return imgd::ReportGoodSettings(*config);
+  imgd::LockWithoutDeadlockSearch();
   const auto ran = imgd::RunAgent(*config);
   return ran ? 0 : imgd::Complain(ran.error());
 }

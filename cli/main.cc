@@ -9,6 +9,7 @@
 
 #include "cli/app.h"
 #include "cli/screen.h"
+#include "common/grpc_locks.h"
 
 namespace {
 
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
   // `imgcli jobs | head` ends as any tool does, also where a parent has ignored the signal.
   std::signal(SIGPIPE, SIG_DFL);
   std::ios::sync_with_stdio(false);
+  imgd::LockWithoutDeadlockSearch();
   const imgd::cli::Terminal terminal{
       .is_terminal = isatty(STDOUT_FILENO) == 1 && FromEnvironment("TERM") != "dumb",
       .err_is_terminal = isatty(STDERR_FILENO) == 1,

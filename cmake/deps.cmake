@@ -12,6 +12,7 @@ find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(GTest REQUIRED)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
+pkg_check_modules(ABSL_LOCKS REQUIRED IMPORTED_TARGET absl_synchronization)  # gRPC's locks
 find_library(GRPC_REFLECTION_LIBRARY grpc++_reflection REQUIRED)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)

@@ -1,6 +1,5 @@
 #include "common/sha256.h"
 
-#include <fmt/format.h>
 #include <openssl/hmac.h>
 
 namespace imgd {
@@ -36,8 +35,13 @@ std::string HmacSha256(std::string_view key, std::string_view bytes) {
 }
 
 std::string Hex(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
-  for (const char c : bytes) out += fmt::format("{:02x}", static_cast<uint8_t>(c));
+  out.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    out += kDigits[static_cast<uint8_t>(c) >> 4];
+    out += kDigits[static_cast<uint8_t>(c) & 15];
+  }
   return out;
 }
 

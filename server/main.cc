@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "common/files.h"
+#include "common/grpc_locks.h"
 #include "common/log.h"
 #include "common/sd_notify.h"
 #include "common/version.h"
@@ -286,6 +287,7 @@ int main(int argc, char** argv) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
   }
+  imgd::LockWithoutDeadlockSearch();
   // What it keeps is for nobody else to read.
   ::umask(0027);
   const auto config = ReadConfig(flags);

@@ -89,6 +89,8 @@ TEST(Budgets, AWaitSaysWhatWasUsedAndWhenItStartsAgain) {
        "user ada has used 8.00 of 7.5 device-hours this week; it starts again on 2026-11-30 (UTC)"},
       {{false, 8, {8, Period::kDay}, On(2026, 11, 24)},
        "user ada has used 8.00 of 8 device-hours today; it starts again on 2026-11-24 (UTC)"},
+      {{false, 0.0012, {0.001, Period::kDay}, On(2026, 11, 24)},
+       "user ada has used 0.0012 of 0.001 device-hours today; it starts again on 2026-11-24 (UTC)"},
       {{true, 9, {9, Period::kTotal}, std::nullopt},
        "user ada has spent 9.00 of 9 EUR in all, which does not begin anew; the operator can give it more"},
   };

@@ -24,6 +24,8 @@ std::string NeedsOf(Room& room, const QueuedJob& job, std::string_view adjective
       fmt::format("needs {} with {} {}{} each{}{}", GangText(job.nodes, job.max_nodes), job.ranks_per_node,
                   adjective, NounFor(job.needs, job.ranks_per_node != 1),
                   job.needs->whole_nodes ? " and nothing else on them" : "", LabelsFor(job.needs));
+  if (job.most_devices != QueuedJob::kAnySize)
+    text += fmt::format(", of at most {} by what is left of a quota", CountText(job.most_devices, "device"));
   if (job.folder.empty()) return text;
   QueuedJob anywhere = job;
   anywhere.folder.clear();
@@ -69,8 +71,8 @@ std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJo
   std::map<uint64_t, InTheWay> all;
   NodesCheck check(job.needs);
   for (const auto& node : cluster.nodes) {
-    if (!node.usable || check.RoomFor(node) < job.ranks_per_node || check.FreeFor(node) >= job.ranks_per_node)
-      continue;
+    if (!node.usable || node.devices.size() > job.most_devices) continue;
+    if (check.RoomFor(node) < job.ranks_per_node || check.FreeFor(node) >= job.ranks_per_node) continue;
     JobId before;
     for (size_t i = 0; i < node.holders.size(); ++i) {
       const JobId holder = node.holders[i];
@@ -125,7 +127,8 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job)
   size_t others = 0;
   NodesCheck check(job.needs);
   for (const auto& node : cluster.nodes) {
-    if (node.usable || check.RoomFor(node) < job.ranks_per_node) continue;
+    if (node.usable || node.devices.size() > job.most_devices || check.RoomFor(node) < job.ranks_per_node)
+      continue;
     auto same = std::find_if(reasons.begin(), reasons.end(),
                              [&node](const auto& reason) { return reason.first == node.why_not; });
     if (same == reasons.end()) {
@@ -203,7 +206,7 @@ std::string WhatThereIs(const Snapshot& cluster) {
   return fmt::format("{}", fmt::join(kinds, ", "));
 }
 
-/// The values that nodes have of the labels it asks for: "zone=a, zone=b"; at most five.
+/// The values that nodes have of the labels it asks for: "labelled zone=a, zone=b"; at most five.
 std::string LabelsThereAre(const Snapshot& cluster, const Needs& needs) {
   std::set<std::string> found;
   for (const auto& node : cluster.nodes) {
@@ -221,7 +224,7 @@ std::string LabelsThereAre(const Snapshot& cluster, const Needs& needs) {
     texts.resize(kMost);
     texts.emplace_back("others");
   }
-  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+  return texts.empty() ? "without such labels" : fmt::format("labelled {}", fmt::join(texts, ", "));
 }
 
 /// Of what it asks for, what is in the way, so that it is known what would help.
@@ -237,7 +240,7 @@ std::string ExplainNeverFits(const Snapshot& cluster, Room& room, const QueuedJo
   QueuedJob anywhere = job;
   anywhere.needs = std::move(needs);
   if (room.FitOf(anywhere).with_lost >= job.nodes) {
-    return fmt::format("{}, labelled {}; ask for other labels, or give them to nodes", text,
+    return fmt::format("{}, {}; ask for other labels, or give them to nodes", text,
                        LabelsThereAre(cluster, job.needs));
   }
   return text +
@@ -263,9 +266,10 @@ std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, c
   const std::string unit = !used_up.spend             ? " device-hours"
                            : cluster.currency.empty() ? ""
                                                       : " " + cluster.currency;
+  const int decimals = budget.most < 1 ? 4 : 2;
   const std::string text =
-      fmt::format("{} has {} {:.2f} of {}{} {}", account, used_up.spend ? "spent" : "used", used_up.used,
-                  budget.most, unit, when);
+      fmt::format("{} has {} {:.{}f} of {}{} {}", account, used_up.spend ? "spent" : "used", used_up.used,
+                  decimals, budget.most, unit, when);
   if (!used_up.until) return text + ", which does not begin anew; the operator can give it more";
   const std::chrono::year_month_day date{std::chrono::floor<std::chrono::days>(
       std::chrono::sys_time<std::chrono::microseconds>(std::chrono::microseconds(used_up.until->micros)))};
@@ -414,8 +418,18 @@ std::string WaitTexts::Of(const Waiting& waiting) {
   const bool by_shape = waiting.code == ReasonCode::kWaitsForDevices ||
                         waiting.code == ReasonCode::kWaitsBehindJob || waiting.code == ReasonCode::kNeverFits;
   if (!by_shape) return Explain(waiting);
-  Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.needs, job.folder,
-              job.resumes_with, job.avoid, ReservationOf(*cluster_.reserved, job.id) != nullptr);
+  const bool by_size = waiting.code != ReasonCode::kNeverFits && job.needs->whole_nodes;
+  if (!by_size || cluster_.allowances.empty()) return OfShape(waiting);
+  if (!allowances_) allowances_.emplace(cluster_);
+  const auto within = allowances_->Within(job);
+  return within ? OfShape({*within, waiting.code, waiting.position, waiting.ahead}) : OfShape(waiting);
+}
+
+std::string WaitTexts::OfShape(const Waiting& waiting) {
+  const QueuedJob& job = waiting.job;
+  Shape shape(waiting.code, job.priority, job.nodes, job.max_nodes, job.ranks_per_node, job.most_devices,
+              job.needs, job.folder, job.resumes_with, job.avoid,
+              ReservationOf(*cluster_.reserved, job.id) != nullptr);
   const auto [known, is_new] = known_.try_emplace(std::move(shape));
   if (is_new) known->second = Explain({.job = job, .code = waiting.code});
   return known->second + PlaceText(cluster_, waiting);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/core/allowances.h"
 #include "server/core/room.h"
 #include "server/core/scheduler.h"
 #include "server/core/types.h"
@@ -56,15 +57,17 @@ class WaitTexts {
 
  private:
   /// Why, what of which nodes it asks for, and whether something is reserved for it.
-  using Shape = std::tuple<ReasonCode, int, uint32_t, uint32_t, uint32_t, Needs, std::string, NodeId,
-                           std::set<NodeId>, bool>;
+  using Shape = std::tuple<ReasonCode, int, uint32_t, uint32_t, uint32_t, uint32_t, Needs, std::string,
+                           NodeId, std::set<NodeId>, bool>;
+  std::string OfShape(const Waiting& waiting);
   std::string Explain(const Waiting& waiting);
   Room& room();
 
   const Snapshot& cluster_;
   std::shared_ptr<Layout> layout_;
-  std::optional<Room> room_;            ///< once it was asked for
-  std::map<Shape, std::string> known_;  ///< without its place in the queue
+  std::optional<Room> room_;              ///< once it was asked for
+  std::optional<Allowances> allowances_;  ///< likewise
+  std::map<Shape, std::string> known_;    ///< without its place in the queue
 };
 
 /// "its log says \"CUDA error: uncorrectable ECC error\": a GPU is broken (pattern ecc)".

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "server/core/allowances.h"
 #include "server/core/bit_set.h"
 #include "server/core/explain.h"
 #include "server/core/room.h"
@@ -26,7 +26,7 @@ class Future {
         nodes_(cluster.nodes),
         layout_(std::make_shared<Layout>(nodes_)),
         ends_(cluster.ends),
-        allowances_(cluster.allowances) {}
+        allowances_(cluster) {}
 
   /// When the job starts, and from then on it holds its devices; nothing where nobody knows.
   std::optional<Instant> Place(const QueuedJob& job);
@@ -39,14 +39,14 @@ class Future {
   };
 
   Waiters& Join(const BitSet& nodes);
-  bool OverQuota(const QueuedJob& job);
+  std::optional<Instant> PlaceIn(Room& room, const QueuedJob& job);
   void Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::optional<Instant> start);
 
   const Snapshot& cluster_;
   std::vector<NodeSlots> nodes_;
   std::shared_ptr<Layout> layout_;
   EndTimes ends_;
-  std::map<std::string, Allowance> allowances_;
+  Allowances allowances_;
   std::vector<Waiters> waiters_;
 };
 
@@ -65,10 +65,18 @@ auto Future::Join(const BitSet& nodes) -> Waiters& {
 std::optional<Instant> Future::Place(const QueuedJob& job) {
   // Its devices are kept for it, and are its own in the snapshot.
   if (cluster_.retrying.contains(job.id)) return job.not_before;
-  if (job.code == ReasonCode::kQuota || OverQuota(job)) return std::nullopt;
+  if (job.code == ReasonCode::kQuota || allowances_.Lack(job, job.nodes * job.ranks_per_node))
+    return std::nullopt;
+  const std::optional<QueuedJob> within = allowances_.Within(job);
   Room room(nodes_, layout_);
+  if (within && !allowances_.LeaveRoomFor(job, room)) return std::nullopt;
+  return PlaceIn(room, within ? *within : job);
+}
+
+std::optional<Instant> Future::PlaceIn(Room& room, const QueuedJob& job) {
   const Instant earliest = std::max(cluster_.now, job.not_before);
-  if (const auto parts = room.Find(job)) {
+  if (const auto parts = allowances_.FindIn(room, job)) {
+    if (allowances_.Lack(job, allowances_.DevicesOf(*parts))) return std::nullopt;
     Occupy(job, *parts, earliest);
     return earliest;
   }
@@ -88,16 +96,8 @@ std::optional<Instant> Future::Place(const QueuedJob& job) {
   return start;
 }
 
-bool Future::OverQuota(const QueuedJob& job) {
-  const uint32_t devices = job.nodes * job.ranks_per_node;
-  return std::any_of(job.accounts->begin(), job.accounts->end(), [&](const std::string& account) {
-    const auto known = allowances_.find(account);
-    return known != allowances_.end() && !known->second.Has(devices);
-  });
-}
-
 void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::optional<Instant> start) {
-  uint32_t devices = 0;
+  allowances_.Count(job, allowances_.DevicesOf(parts));
   for (const auto& part : parts) {
     const auto node =
         std::lower_bound(nodes_.begin(), nodes_.end(), part.node,
@@ -105,22 +105,14 @@ void Future::Occupy(const QueuedJob& job, const std::vector<Part>& parts, std::o
     for (size_t i = 0; i < node->devices.size(); ++i) {
       const bool taken = part.whole || std::find(part.devices.begin(), part.devices.end(),
                                                  node->devices[i]) != part.devices.end();
-      if (!taken) continue;
-      node->holders[i] = job.id;
-      ++devices;
+      if (taken) node->holders[i] = job.id;
     }
-  }
-  for (const auto& account : *job.accounts) {
-    const auto known = allowances_.find(account);
-    if (known != allowances_.end()) known->second.used += devices;
   }
   if (start && job.most > Duration::zero()) ends_[job.id] = *start + job.most;
 }
 
 /// Puts it behind the others of its priority and turn, and returns its place.
-size_t Insert(const Snapshot& cluster, std::vector<QueuedJob>& queue, QueuedJob job) {
-  // What is kept for those who wait for their retry is theirs in the snapshot.
-  std::erase_if(queue, [&cluster](const QueuedJob& other) { return cluster.retrying.contains(other.id); });
+size_t Insert(std::vector<QueuedJob>& queue, QueuedJob job) {
   job.id = kNewJob;
   job.code = ReasonCode::kNone;
   const auto at = std::upper_bound(queue.begin(), queue.end(), job,
@@ -128,6 +120,15 @@ size_t Insert(const Snapshot& cluster, std::vector<QueuedJob>& queue, QueuedJob 
   const auto place = static_cast<size_t>(at - queue.begin());
   queue.insert(at, std::move(job));
   return place;
+}
+
+/// What is kept for those who wait for their retry is theirs in the snapshot.
+void LeaveOutRetries(const Snapshot& cluster, std::vector<QueuedJob>& queue, size_t& place) {
+  if (cluster.retrying.empty()) return;
+  const auto retries = [&cluster](const QueuedJob& job) { return cluster.retrying.contains(job.id); };
+  const auto own = queue.begin() + static_cast<std::ptrdiff_t>(place);
+  place -= static_cast<size_t>(std::count_if(queue.begin(), own, retries));
+  std::erase_if(queue, retries);
 }
 
 }  // namespace
@@ -149,12 +150,16 @@ std::vector<std::optional<Instant>> ForecastStarts(const Snapshot& cluster,
 }
 
 std::optional<Instant> ForecastLater(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job) {
-  const size_t place = Insert(cluster, queue, std::move(job));
+  size_t place = Insert(queue, std::move(job));
+  LeaveOutRetries(cluster, queue, place);
   return ForecastStart(cluster, queue, place);
 }
 
 Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, QueuedJob job) {
-  const size_t place = Insert(cluster, queue, std::move(job));
+  size_t place = Insert(queue, std::move(job));
+  const size_t position = place + 1;
+  const std::optional<QueuedJob> ahead = place > 0 ? std::optional(queue[place - 1]) : std::nullopt;
+  LeaveOutRetries(cluster, queue, place);
   const Plan plan = MakePlan(cluster, queue);
   for (const auto& start : plan.starts) {
     if (start.job != kNewJob) continue;
@@ -169,8 +174,8 @@ Prospect ProspectOf(const Snapshot& cluster, std::vector<QueuedJob> queue, Queue
   Snapshot with = cluster;
   with.reserved = std::make_shared<const Reservations>(plan.reserved);
   with.job_names[kNewJob] = "this one";
-  Waiting waiting = WaitingAt(queue, place);
-  waiting.code = prospect.code;
+  const Waiting waiting{
+      .job = queue[place], .code = prospect.code, .position = position, .ahead = ahead ? &*ahead : nullptr};
   prospect.text = fmt::format("it would wait: {}", ExplainWait(with, waiting));
   if (const Reservation* const own = ReservationOf(plan.reserved, kNewJob)) {
     for (const JobId victim : own->victims)

@@ -108,6 +108,21 @@ TEST(Forecast, AWholeNodeCountsWithAllItsDevices) {
   EXPECT_EQ(StartOf(builder, 1), std::nullopt);
 }
 
+TEST(Forecast, AWholeNodeThatItsQuotaIsTooSmallForIsNotItsOwn) {
+  PlanBuilder builder;
+  builder.Node("a", 8).Node("b", 4, {9}).Ends(9, minutes(10)).Queue(1, 1, 1).Asks({.whole_nodes = true});
+  builder.queue[0].accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 4};
+  EXPECT_EQ(StartOf(builder), minutes(10));
+}
+
+TEST(Forecast, AnElasticJobTakesAsManyNodesAsThereAre) {
+  const auto cluster = PlanBuilder().Node("a", 1).Node("b", 1).Node("c", 1);
+  const auto elastic = PlanBuilder(cluster).Queue(1, 1, 1).UpTo(2).For(minutes(10));
+  EXPECT_EQ(StartOf(PlanBuilder(elastic).Queue(2, 1, 1), 1), Duration::zero());
+  EXPECT_EQ(StartOf(PlanBuilder(elastic).Queue(2, 2, 1), 1), minutes(10));
+}
+
 TEST(Prospect, OfOneThatAQuotaKeepsWaitingNobodyKnowsTheStart) {
   PlanBuilder builder;
   builder.Node("a", 4, {9, 9}).Queue(1, 1, 3);
@@ -148,6 +163,14 @@ TEST(Prospect, ComesAfterThoseOfItsPriority) {
   const auto first = ProspectOf(builder.cluster, builder.queue, {.priority = 1, .ranks_per_node = 1});
   EXPECT_EQ(first.start, kNow + minutes(10));
   EXPECT_THAT(first.text, HasSubstr("position 1"));
+}
+
+TEST(Prospect, WhoWaitsForItsRetryIsAheadOfIt) {
+  auto builder = PlanBuilder().Node("a", 1, {7}).Queue(7, 1, 1).Retries();
+  builder.queue[0].name = "rn50";
+  builder.cluster.retrying = {JobId(7)};
+  EXPECT_THAT(ProspectOf(builder.cluster, builder.queue, {.ranks_per_node = 1}).text,
+              HasSubstr("position 2, behind job 7 (rn50)"));
 }
 
 TEST(Prospect, SaysWhoWouldMakeRoom) {

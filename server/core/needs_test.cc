@@ -222,6 +222,9 @@ TEST(Needs, WhatNeverFitsSaysWhatThereIsInstead) {
   EXPECT_THAT(Explain(zones, ReasonCode::kNeverFits),
               HasSubstr("labelled zone=x, which only 1 node can give; known: 2 nodes with 1 cpu, labelled "
                         "zone=x, zone=y; ask for other labels, or give them to nodes"));
+  zones.queue[0].needs = {.labels = {{"rack", {"7"}}}};
+  EXPECT_THAT(Explain(zones, ReasonCode::kNeverFits),
+              HasSubstr("known: 2 nodes with 1 cpu, without such labels; ask for other labels"));
 }
 
 }  // namespace

@@ -231,13 +231,13 @@ void Reactor::AddPlanned(Snapshot& snapshot) const {
   }
   for (const auto& reserved : *snapshot.reserved)
     snapshot.job_names[reserved.job] = state_.FindJob(reserved.job)->name;
-  for (const auto& [id, parts] : kept_) {
-    const JobRecord* job = state_.FindJob(id);
+  for (const auto& kept : kept_) {
+    const JobRecord* job = state_.FindJob(kept.job);
     if (job == nullptr || job->state != JobState::kQueued) continue;
-    snapshot.job_names[id] = job->name;
-    snapshot.retrying.insert(id);
-    for (const auto& part : parts) {
-      if (NodeSlots* const node = snapshot.NodeOf(part.node)) node->Take(id, part);
+    snapshot.job_names[job->id] = job->name;
+    snapshot.retrying.insert(job->id);
+    for (const auto& part : kept.parts) {
+      if (NodeSlots* const node = snapshot.NodeOf(part.node)) node->Take(job->id, part);
     }
   }
 }
@@ -303,11 +303,12 @@ void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   }
   nodes += ExplainClose(records);
   Reason reason{ReasonCode::kPlaced, fmt::format("placed on {}; its ranks are being started", nodes)};
-  const JobRecord* first = reserved_->empty() ? nullptr : state_.FindJob(reserved_->front().job);
-  if (first != nullptr && state_.KeyOf(*first).Before(state_.KeyOf(job))) {
-    reason = {ReasonCode::kBackfilled,
-              fmt::format("placed on {}, beside what is kept for job {} ({}), which comes first", nodes,
-                          first->id, first->name)};
+  if (placement.passes != JobId()) {
+    const JobRecord& first = *state_.FindJob(placement.passes);
+    const bool kept = ReservationOf(*reserved_, first.id) != nullptr;
+    reason = {ReasonCode::kBackfilled, fmt::format("placed on {}, {} job {} ({}), which comes first{}", nodes,
+                                                   kept ? "beside what is kept for" : "before", first.id,
+                                                   first.name, kept ? "" : " but needs more than is free")};
   }
   if (!resized.empty()) reason = {ReasonCode::kResized, fmt::format("{}; {}", resized, reason.text)};
   auto event = ChangeState(job, JobState::kStarting, std::move(reason), "scheduler", now);

@@ -1,13 +1,11 @@
 #include "server/core/scheduler.h"
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "server/core/allowances.h"
 #include "server/core/bit_set.h"
 #include "server/core/first_of.h"
 #include "server/core/needs.h"
@@ -24,48 +22,55 @@ const Labels& LabelsOrNone(const NodeKind* kind) {
 /// Jobs that have devices reserved at once, at most, for what each costs.
 constexpr size_t kMostReserved = 16;
 
+/// Nodes of many sets, which many jobs share.
+class NodeSets {
+ public:
+  bool Has(const BitSet& set) const { return sets_.contains(&set); }
+  /// `set` must outlive it.
+  void Add(const BitSet& set) {
+    if (sets_.insert(&set).second) nodes_.Insert(set);
+  }
+  bool Meet(const BitSet& nodes) const { return nodes_.Meets(nodes); }
+
+ private:
+  std::set<const BitSet*> sets_;
+  BitSet nodes_;
+};
+
 /// A plan in the making.
 class Planner {
  public:
   /// `cluster`, and the queue that is considered, must outlive it.
   Planner(const Snapshot& cluster, std::shared_ptr<Layout> layout)
-      : cluster_(cluster),
-        room_(cluster.nodes, std::move(layout)),
-        allowances_(cluster.allowances.begin(), cluster.allowances.end()) {
-    for (const auto& node : cluster.nodes) sizes_.insert(static_cast<uint32_t>(node.devices.size()));
-  }
+      : cluster_(cluster), room_(cluster.nodes, std::move(layout)), allowances_(cluster) {}
   void Consider(const QueuedJob& job);
   Plan plan;
 
  private:
-  bool OverQuota(uint32_t devices) const;
-  void Count(uint32_t devices);
-  void KeepForLater(const QueuedJob& job);
-  uint32_t MostOnEach(const QueuedJob& job, bool left) const;
-  std::optional<QueuedJob> WithinQuota(const QueuedJob& job) const;
-  uint32_t DevicesOf(const std::vector<Part>& parts) const;
-  void Take(const QueuedJob& job, const std::vector<Part>& parts);
+  /// Jobs that wait for devices, by the first of those who wait for the same nodes.
+  struct Waiter {
+    const BitSet* nodes;
+    JobId first;
+  };
+
+  ReasonCode WaitForQuota(const QueuedJob& job);
+  void Start(const QueuedJob& job, std::vector<Part> parts);
   std::optional<std::vector<Part>> Place(const QueuedJob& job);
-  std::optional<std::vector<Part>> FindIn(Room& room, const QueuedJob& job);
   ReasonCode WhyNot(const QueuedJob& job);
   bool EndsInTime(const QueuedJob& job);
   void WaitFor(const QueuedJob& job, ReasonCode code);
   bool Reserve(const QueuedJob& job);
+  JobId PassedOverOn(const std::vector<uint32_t>& nodes) const;
   bool IsHeldByGuess(const Part& part, const NodeSlots& node) const;
-
-  using Allowances = std::vector<Allowance*>;
-  const Allowances& AllowancesOf(const Shared<AccountNames>& accounts);
 
   const Snapshot& cluster_;
   Room room_;
-  std::map<std::string, Allowance> allowances_;
-  std::map<const AccountNames*, Allowances> of_accounts_;  ///< by the names' place in the queue
-  const Allowances* of_job_ = nullptr;                     ///< those of the job that is considered
-  std::set<uint32_t> sizes_;                               ///< how many devices there are on a node
-  std::optional<Room> beside_;                             ///< without what is reserved; with plan.reserved
-  std::vector<const BitSet*> nodes_of_;                    ///< that do for those of plan.reserved
-  BitSet waited_for_;                                      ///< nodes that do for jobs that wait
-  std::set<const BitSet*> counted_;                        ///< those of jobs that are in it
+  Allowances allowances_;
+  std::optional<Room> beside_;           ///< without what is reserved; with plan.reserved
+  std::vector<const BitSet*> nodes_of_;  ///< that do for those of plan.reserved
+  std::vector<Waiter> waiters_;          ///< in the order of the queue
+  NodeSets waited_for_;                  ///< that do for them
+  NodeSets may_be_taken_;                ///< that do for jobs that may start first, nobody knows when
 };
 
 void Planner::Consider(const QueuedJob& job) {
@@ -73,112 +78,44 @@ void Planner::Consider(const QueuedJob& job) {
   if (retries_later && job.code != ReasonCode::kBackoff) {
     plan.waits.push_back({job.id, ReasonCode::kBackoff});
   }
-  if (retries_later && !job.keeps_place) return;
-  of_job_ = &AllowancesOf(job.accounts);
+  if (retries_later && !job.keeps_place) {
+    may_be_taken_.Add(room_.NodesFor(job));
+    return;
+  }
   const auto wait = [&](ReasonCode code) {
     if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
   };
-  const auto over_quota = [&] {
-    // For what fits nowhere no quota is kept from others.
-    if (!room_.CouldEverHold(job)) return wait(WhyNot(job));
-    KeepForLater(job);
-    wait(ReasonCode::kQuota);
-  };
-  if (OverQuota(job.nodes * job.ranks_per_node)) return over_quota();
-  const std::optional<QueuedJob> within = WithinQuota(job);
+  if (allowances_.Lack(job, job.nodes * job.ranks_per_node)) return wait(WaitForQuota(job));
+  const std::optional<QueuedJob> within = allowances_.Within(job);
   const QueuedJob& wanted = within ? *within : job;
   if (auto parts = Place(wanted)) {
-    if (OverQuota(DevicesOf(*parts))) return over_quota();
-    Take(job, *parts);
-    (retries_later ? plan.kept : plan.starts).push_back({job.id, std::move(*parts)});
-    return;
+    if (allowances_.Lack(job, allowances_.DevicesOf(*parts))) return wait(WaitForQuota(job));
+    return Start(job, std::move(*parts));
   }
-  const bool lacks_it = within && ((room_.Holds(job) && !room_.Holds(*within)) ||
-                                   !room_.CouldHoldOnSmall(job, MostOnEach(job, true)));
-  if (lacks_it) return over_quota();
+  if (within && !allowances_.LeaveRoomFor(job, room_)) return wait(WaitForQuota(job));
   const ReasonCode code = WhyNot(wanted);
   WaitFor(wanted, code);
   wait(code);
+}
+
+/// For what fits nowhere no quota is kept from others.
+ReasonCode Planner::WaitForQuota(const QueuedJob& job) {
+  if (!room_.CouldEverHold(job)) return WhyNot(job);
+  if (allowances_.KeepFor(job, room_)) may_be_taken_.Add(room_.NodesFor(job));
+  return ReasonCode::kQuota;
 }
 
 /// Who comes after it and could use the same nodes has nothing reserved.
 void Planner::WaitFor(const QueuedJob& job, ReasonCode code) {
   if (code != ReasonCode::kWaitsForDevices && code != ReasonCode::kWaitsBehindJob) return;
   const BitSet& nodes = room_.NodesFor(job);
-  if (counted_.contains(&nodes)) return;
+  if (waited_for_.Has(nodes)) return;
   // What only lost nodes would complete may wait for ever: they may never return.
   if (!room_.CouldHoldOnSmall(job, job.most_devices)) return;
-  const bool first = code == ReasonCode::kWaitsForDevices && !waited_for_.Meets(nodes);
+  const bool first = code == ReasonCode::kWaitsForDevices && !waited_for_.Meet(nodes);
   if (first && plan.reserved.size() < kMostReserved && !Reserve(job)) return;
-  counted_.insert(&nodes);
-  waited_for_.Insert(nodes);
-}
-
-/// Those that there are.
-auto Planner::AllowancesOf(const Shared<AccountNames>& accounts) -> const Allowances& {
-  const auto [known, is_new] = of_accounts_.try_emplace(accounts.place());
-  for (size_t i = 0; is_new && i < accounts->size(); ++i) {
-    const auto allowance = allowances_.find((*accounts)[i]);
-    if (allowance != allowances_.end()) known->second.push_back(&allowance->second);
-  }
-  return known->second;
-}
-
-/// The most devices that each node of a gang may have that has them for itself, so that the gang stays within
-/// its quotas: `left` of them, or all.
-uint32_t Planner::MostOnEach(const QueuedJob& job, bool left) const {
-  uint32_t most = std::numeric_limits<uint32_t>::max();
-  for (const Allowance* const allowance : *of_job_) {
-    if (allowance->devices == 0) continue;
-    const auto& [devices, used, used_up] = *allowance;
-    most = std::min(most, (left ? devices - std::min(used, devices) : devices) / job.nodes);
-  }
-  return most;
-}
-
-/// The same job, kept off nodes that would take it above its quotas; nothing where there are none. Else such
-/// nodes would be reserved and others preempted for it, over and over, and it never start. Said by a size
-/// that there is, so that many jobs ask for the same.
-std::optional<QueuedJob> Planner::WithinQuota(const QueuedJob& job) const {
-  if (!job.needs->whole_nodes || allowances_.empty()) return std::nullopt;
-  const auto too_large = sizes_.upper_bound(MostOnEach(job, true));
-  if (too_large == sizes_.end()) return std::nullopt;
-  QueuedJob within = job;
-  within.most_devices = too_large == sizes_.begin() ? 0 : *std::prev(too_large);
-  return within;
-}
-
-bool Planner::OverQuota(uint32_t devices) const {
-  return std::any_of(of_job_->begin(), of_job_->end(),
-                     [devices](const Allowance* allowance) { return !allowance->Has(devices); });
-}
-
-void Planner::Count(uint32_t devices) {
-  for (Allowance* const allowance : *of_job_) allowance->used += devices;
-}
-
-/// What its accounts have left is for this job: their later, smaller ones would keep it waiting for ever. Not
-/// where one of them may start nothing at all: that can last for weeks. Nor what its project has left while
-/// its user has too little: the project's others would wait for what it cannot use. (What its user has left
-/// is kept while it waits for its project, or it would have both only by chance.)
-void Planner::KeepForLater(const QueuedJob& job) {
-  uint32_t each = job.ranks_per_node;
-  if (job.needs->whole_nodes) {
-    const auto size = std::find_if(sizes_.begin(), sizes_.end(),
-                                   [&](uint32_t most) { return room_.CouldHoldOnSmall(job, most); });
-    if (size == sizes_.end() || *size > MostOnEach(job, false)) return;
-    each = *size;
-  }
-  const uint32_t devices = job.nodes * each;
-  const bool fits = std::all_of(of_job_->begin(), of_job_->end(), [devices](const Allowance* allowance) {
-    return allowance->CouldHave(devices);
-  });
-  if (!fits) return;
-  const auto lacks = [devices](const Allowance* allowance) { return !allowance->Has(devices); };
-  // Users come before projects (AccountsOf).
-  const auto last = std::find_if(of_job_->rbegin(), of_job_->rend(), lacks);
-  const auto end = last == of_job_->rend() ? of_job_->end() : last.base();
-  std::for_each(of_job_->begin(), end, [devices](Allowance* allowance) { allowance->used += devices; });
+  waited_for_.Add(nodes);
+  waiters_.push_back({&nodes, job.id});
 }
 
 /// Of some of its devices only the holder itself says when it ends.
@@ -191,44 +128,32 @@ bool Planner::IsHeldByGuess(const Part& part, const NodeSlots& node) const {
   return false;
 }
 
-/// With those of whole nodes that no rank has.
-uint32_t Planner::DevicesOf(const std::vector<Part>& parts) const {
-  size_t devices = 0;
-  for (const auto& part : parts) {
-    devices += part.devices.size();
-    if (!part.whole) continue;
-    devices += cluster_.NodeOf(part.node)->devices.size() - part.devices.size();
-  }
-  return static_cast<uint32_t>(devices);
-}
-
 /// When a job starts again that waits for its retry is known but to a moment: no promise is made of its end.
-void Planner::Take(const QueuedJob& job, const std::vector<Part>& parts) {
-  Count(DevicesOf(parts));
+void Planner::Start(const QueuedJob& job, std::vector<Part> parts) {
+  allowances_.Count(job, allowances_.DevicesOf(parts));
   const auto nodes = room_.NodesOf(parts);
-  const bool known = job.most > Duration::zero() && job.not_before <= cluster_.now;
+  const bool retries_later = job.not_before > cluster_.now;
+  const bool known = job.most > Duration::zero() && !retries_later;
   const Instant end = known ? cluster_.now + job.most : Instant::max();
   room_.Take(parts, nodes, end);
   if (beside_) beside_->Take(parts, nodes, end);
+  (retries_later ? plan.kept : plan.starts)
+      .push_back({.job = job.id, .parts = std::move(parts), .passes = PassedOverOn(nodes)});
 }
 
-/// As many nodes as there are, of those that it takes, and as the quotas allow; at least those that it needs.
-std::optional<std::vector<Part>> Planner::FindIn(Room& room, const QueuedJob& job) {
-  if (job.max_nodes <= job.nodes) return room.Find(job);
-  QueuedJob sized = job;
-  sized.nodes = std::min(room.MostNodes(job), job.max_nodes);
-  for (; sized.nodes > job.nodes; --sized.nodes) {
-    if (OverQuota(sized.nodes * job.ranks_per_node)) continue;
-    auto parts = room.Find(sized);
-    if (parts && !OverQuota(DevicesOf(*parts))) return parts;
-  }
-  return room.Find(job);
+/// The first of those who wait for some of these nodes.
+JobId Planner::PassedOverOn(const std::vector<uint32_t>& nodes) const {
+  const auto passed = std::find_if(waiters_.begin(), waiters_.end(), [&nodes](const Waiter& waiter) {
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&waiter](uint32_t node) { return waiter.nodes->Contains(node); });
+  });
+  return passed == waiters_.end() ? JobId() : passed->first;
 }
 
 /// On devices that are not reserved; or on any, where the job is over before those are needed.
 std::optional<std::vector<Part>> Planner::Place(const QueuedJob& job) {
-  auto parts = FindIn(beside_ ? *beside_ : room_, job);
-  if (!parts && EndsInTime(job)) parts = FindIn(room_, job);
+  auto parts = allowances_.FindIn(beside_ ? *beside_ : room_, job);
+  if (!parts && EndsInTime(job)) parts = allowances_.FindIn(room_, job);
   return parts;
 }
 
@@ -264,9 +189,10 @@ bool Planner::Reserve(const QueuedJob& job) {
   reserved.victims = std::move(victims);
   nodes_of_.push_back(&room_.NodesFor(job));
   const auto nodes = room_.NodesOf(reserved.parts);
+  reserved.estimate = may_be_taken_.Meet(*nodes_of_.back());
   for (size_t i = 0; i < nodes.size() && !reserved.estimate; ++i)
     reserved.estimate = IsHeldByGuess(reserved.parts[i], cluster_.nodes[nodes[i]]);
-  Count(DevicesOf(reserved.parts));
+  allowances_.Count(job, allowances_.DevicesOf(reserved.parts));
   if (!beside_) beside_ = room_;
   beside_->Take(reserved.parts, nodes, Instant::max());
   return true;
@@ -285,7 +211,8 @@ const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
   for (const auto& one : *reserved) {
     for (const auto& part : one.parts) {
       const NodeSlots* const node = NodeOf(part.node);
-      if (node == nullptr || node->RoomFor(job.needs) == 0) continue;
+      if (node == nullptr || node->devices.size() > job.most_devices || node->RoomFor(job.needs) == 0)
+        continue;
       if (node->Free() > 0) return &one;
       if (first == nullptr) first = &one;
     }

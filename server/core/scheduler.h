@@ -155,8 +155,10 @@ class NodesCheck {
 struct Reservation {
   JobId job;
   std::vector<Part> parts;
-  std::optional<Instant> from;      ///< when it can start; nothing where nobody knows
-  bool estimate = false;            ///< `from` is what running jobs think; else they are ended by then
+  std::optional<Instant> from;  ///< when it can start; nothing where nobody knows
+  /// `from` is what running jobs think, or one that waits for its quota or its retry may go first; else all
+  /// are ended by then.
+  bool estimate = false;
   std::vector<JobId> victims = {};  ///< that are to give their devices back, so that it can start
 };
 
@@ -219,6 +221,8 @@ struct Snapshot {
 struct Placement {
   JobId job;
   std::vector<Part> parts;
+  JobId passes;  ///< the first before it in the queue that waits for some of these nodes; none where nobody
+                 ///< does
 };
 
 /// A job that waits for another reason than before.

@@ -159,6 +159,33 @@ TEST(Backfill, AJobThatNeedsNothingOfWhatIsReservedStarts) {
   EXPECT_THAT(Where(plan.starts[0]), ElementsAre("c:0@0"));
 }
 
+TEST(Backfill, OneIsPassedOverOnlyOnNodesThatItWaitsFor) {
+  auto builder = PlanBuilder().Node("a", 2, {9, 9}).Is("H100").Node("b", 2).Is("cpu");
+  builder.Ends(9, minutes(10)).Queue(1, 1, 2).Asks({.gpu = true}).Queue(2, 1, 1);
+  const auto apart = builder.Make();
+  ASSERT_THAT(apart.starts, SizeIs(1));
+  EXPECT_EQ(apart.starts[0].passes, JobId());
+  builder.cluster.nodes[0].holders[1] = JobId();
+  builder.cluster.nodes[1].holders = {JobId(8), JobId(8)};
+  builder.queue[1].most = minutes(5);
+  const auto beside = builder.Make();
+  ASSERT_THAT(beside.starts, SizeIs(1));
+  EXPECT_EQ(beside.starts[0].passes, JobId(1));
+}
+
+TEST(Backfill, AStartIsNoPromiseWhereAnEarlierJobWaitsForAQuotaOrItsRetry) {
+  auto builder = PlanBuilder().Node("a", 2, {9, 9}).Ends(9, minutes(10)).Queue(1, 1, 1).Queue(2, 1, 2);
+  builder.queue[0].accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 2, .used = 2};
+  EXPECT_TRUE(builder.Make().reserved.at(0).estimate) << "it starts when another of ada's ends";
+  builder.cluster.allowances["user ada"].devices = 0;
+  builder.queue[0].not_before = kNow + minutes(1);
+  EXPECT_TRUE(builder.Make().reserved.at(0).estimate) << "it starts in a minute";
+  builder.queue[1].priority = 1;
+  std::swap(builder.queue[0], builder.queue[1]);
+  EXPECT_FALSE(builder.Make().reserved.at(0).estimate) << "it comes after it";
+}
+
 TEST(Backfill, WhatIsFreeNowIsReservedRatherThanWhatMayComeFree) {
   const auto plan = PlanBuilder().Node("a", 1, {9}).Node("b", 1, {8}).Node("c", 1).Queue(1, 2, 1).Make();
   ASSERT_FALSE(plan.reserved.empty());

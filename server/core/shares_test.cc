@@ -148,6 +148,23 @@ TEST(Quotas, WholeNodesAreTakenAndReservedAmongThoseThatAreSmallEnough) {
   EXPECT_EQ(plan.reserved.front().parts[0].node, NodeId("b"));
 }
 
+TEST(Quotas, WholeNodesThatAreSmallEnoughAreReservedThoughLargerOnesAreFree) {
+  PlanBuilder builder;
+  builder.Node("a", 8).Node("b", 4, {9}).Queue(1, 1, 1).Asks({.whole_nodes = true}).Queue(2, 1, 4);
+  builder.queue[0].accounts = {"user ada"};
+  builder.queue[1].accounts = {"user bob"};
+  builder.cluster.allowances["user ada"] = {.devices = 6};
+  const auto plan = builder.Make();
+  EXPECT_THAT(Waits(plan), ElementsAre(std::pair(1, ReasonCode::kWaitsForDevices)));
+  ASSERT_THAT(plan.reserved, SizeIs(1));
+  EXPECT_EQ(plan.reserved[0].parts[0].node, NodeId("b"));
+  ASSERT_THAT(plan.starts, SizeIs(1)) << "a is nobody's";
+  EXPECT_EQ(plan.starts[0].parts[0].node, NodeId("a"));
+  EXPECT_EQ(ExplainWait(builder.cluster, {builder.queue[0], ReasonCode::kWaitsForDevices, 1}),
+            "needs 1 node with 1 free device each and nothing else on them, of at most 4 devices by what is "
+            "left of a quota; 0 are free; job 9 holds b; position 1 in the queue");
+}
+
 TEST(Quotas, WholeNodesThatAreSmallEnoughButShareNothingKeepNothingFromLaterJobs) {
   PlanBuilder builder;
   builder.Node("a", 2).Node("b", 1).Node("c", 1);

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "common/files.h"
+#include "common/grpc_locks.h"
 #include "common/text.h"
 #include "tests/bench/control_load.h"
 
@@ -25,6 +26,7 @@ int Report(const imgd::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  imgd::LockWithoutDeadlockSearch();
   CLI::App app("control_bench: load for imgd");
   app.require_subcommand(1);
   std::string ca;

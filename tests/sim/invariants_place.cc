@@ -20,12 +20,29 @@ int RankOf(const World& world, const JobRecord& job, Duration more) {
   return job.priority + static_cast<int>(std::max(waited, Duration::zero()) / world.shape.aging);
 }
 
+bool AllNodesAreThere(const World& world) {
+  const auto& nodes = world.daemon.reactor().state().nodes();
+  return std::all_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.Usable(); });
+}
+
+/// One of its nodes does for the other job too. What its quota keeps a job off that wants nodes for itself is
+/// looked at elsewhere.
+bool CouldUse(const World& world, const QueuedJob& entry, const JobRecord& started) {
+  const auto& state = world.daemon.reactor().state();
+  if (entry.needs->whole_nodes && HasQuotas(world, *state.FindJob(entry.id))) return false;
+  return std::any_of(started.run.parts.begin(), started.run.parts.end(), [&](const Part& part) {
+    const NodeRecord* node = state.FindNode(part.node);
+    return node != nullptr && node->devices.size() >= entry.ranks_per_node && NodeDoes(entry.needs, *node);
+  });
+}
+
 /// Who is placed, and not beside what is kept for the first, comes before all who wait for devices: by its
 /// priority with a step for each `aging` that it has waited. So of jobs that came (P - p + 1) * aging later
 /// than one of priority p none of priority P goes before it.
 void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
   const auto& reactor = world.daemon.reactor();
   if (reactor.reserved().empty() || reactor.WantsToSchedule()) return;
+  const bool all_there = AllNodesAreThere(world);
   for (const auto& action : batch.actions) {
     const JobRecord* started = StartedBy(world, action);
     if (started == nullptr || std::get<AppendEvent>(action).reason.code != ReasonCode::kPlaced) continue;
@@ -39,8 +56,10 @@ void TheOlderGoesFirst(World& world, const Batch& batch, const char* name) {
     for (; at != queue.end(); ++at) {
       const QueuedJob& entry = *at;
       if (entry.code != ReasonCode::kWaitsForDevices) continue;
+      // For those who wait for nodes that may never return nothing is kept.
+      if (!all_there && ReservationOf(reactor.reserved(), entry.id) == nullptr) continue;
       const JobRecord& job = *reactor.state().FindJob(entry.id);
-      if (job.not_before > world.time.now().steady) continue;
+      if (job.not_before > world.time.now().steady || !CouldUse(world, entry, *started)) continue;
       if (RankOf(world, *started, seconds(1)) >= RankOf(world, job, -seconds(1))) continue;
       world.Break(name,
                   fmt::format("job {} of rank {} was placed before job {} of rank {}", started->id,
@@ -128,6 +147,14 @@ void GangIsClose(World& world, const JobRecord& job, const std::vector<Space>& s
   if (!why.empty() && !WhyNotClose(world, job, space, {}).empty()) world.Break(name, why);
 }
 
+/// Something was reserved on whatever nodes when the job got its own.
+bool StartedBesideReserved(const World& world, const JobRecord& job) {
+  const auto& reactor = world.daemon.reactor();
+  if (reactor.reserved().empty()) return false;
+  const JobRecord& first = *reactor.state().FindJob(reactor.reserved().front().job);
+  return reactor.state().KeyOf(first).Before(reactor.state().KeyOf(job));
+}
+
 /// Those that start in this commit, in the order in which they got their nodes; nothing where something else
 /// happened too, or where one got its nodes beside what is kept for others, so that what was free is not
 /// known.
@@ -138,7 +165,8 @@ std::vector<const JobRecord*> StartedOneAfterTheOther(const World& world, const 
     if (event == nullptr || event->from == event->to || event->to == JobState::kQueued) continue;
     if (event->to != JobState::kStarting) return {};
     const JobRecord* job = StartedBy(world, action);
-    if (job == nullptr || event->reason.code != ReasonCode::kPlaced) return {};
+    if (job == nullptr || event->reason.code != ReasonCode::kPlaced || StartedBesideReserved(world, *job))
+      return {};
     if (EndedToGrow(batch, job->id) || HasQuotas(world, *job)) return {};
     started.push_back(job);
   }
@@ -248,9 +276,7 @@ void TheFirstOfItsNodesHasDevicesReserved(World& world, const Batch&, const char
   const auto& reactor = world.daemon.reactor();
   if (!world.ledger.Looks(8) || reactor.WantsToSchedule()) return;
   const auto& nodes = reactor.state().nodes();
-  const bool all_there =
-      std::all_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.Usable(); });
-  if (!all_there) return;
+  if (!AllNodesAreThere(world)) return;
   std::set<std::pair<const Needs*, uint32_t>> known;  // of those who wait: their nodes are waited for
   std::set<const NodeRecord*> waited_for;
   for (const auto& entry : reactor.state().queue()) {

@@ -44,8 +44,10 @@ const JobRecord* FirstWithClaim(const World& world) {
   for (const auto& entry : world.daemon.reactor().state().queue()) {
     const JobRecord& job = RecordOf(world, entry);
     if (entry.code == ReasonCode::kQuota) continue;  // whether that is so is looked at elsewhere
-    // What waits for its retry does not say whether it lacks a quota, and keeps its place only where not.
-    if (WaitsForRetry(world, job) && LacksQuota(world, job)) return nullptr;
+    // What waits for its retry does not say whether it lacks a quota, and keeps its place only where not. Nor
+    // does one that wants nodes for itself: its quota may keep it off the larger ones.
+    const bool may_lack = WaitsForRetry(world, job) || entry.needs->whole_nodes;
+    if (may_lack && LacksQuota(world, job)) return nullptr;
     if (!WaitsForRetry(world, job) || job.failures_in_row <= kKeepsPlace) return &job;
   }
   return nullptr;
@@ -101,13 +103,16 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
         world.Break(name, fmt::format("job {} is held back for what is not so: {}", id, job->reason.text));
       continue;
     }
-    const ReasonCode code = state.queue()[*PlaceIn(state.queue(), state.KeyOf(*job))].code;
+    const QueuedJob& entry = state.queue()[*PlaceIn(state.queue(), state.KeyOf(*job))];
+    const ReasonCode code = entry.code;
     const bool fits = Fits(world, *job, FreeSpace(world));
     const bool is_wait = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob ||
                          code == ReasonCode::kNeverFits || code == ReasonCode::kBackoff ||
                          code == ReasonCode::kNoNodes || IsGivenBack(code) ||
                          (code == ReasonCode::kQuota && LacksQuota(world, *job));
     const bool fitted = fits || Fits(world, *job, BeforeLaterStarts(world, batch, *job).space);
+    // By what is left of a quota, from the larger nodes.
+    const bool kept_off = entry.needs->whole_nodes && LacksQuota(world, *job);
     const bool no_nodes = world.daemon.reactor().state().nodes().empty();
     const bool kept = std::any_of(world.daemon.reactor().state().queue().begin(),
                                   world.daemon.reactor().state().queue().end(), [&](const QueuedJob& other) {
@@ -115,7 +120,8 @@ void NothingWaitsWithoutAReason(World& world, const Batch& batch, const char* na
                                   });
     if (!is_wait || (no_nodes && code != ReasonCode::kQuota) != (code == ReasonCode::kNoNodes) ||
         (code == ReasonCode::kWaitsBehindJob && !fitted) ||
-        (code == ReasonCode::kWaitsForDevices && fits && !kept) || (code == ReasonCode::kNeverFits && fits)) {
+        (code == ReasonCode::kWaitsForDevices && fits && !kept && !kept_off) ||
+        (code == ReasonCode::kNeverFits && fits)) {
       world.Break(name, fmt::format("job {} waits for what is not so ({}{}): {}", id, static_cast<int>(code),
                                     fits ? ", it fits" : "", job->reason.text));
     }
