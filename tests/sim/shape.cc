@@ -144,6 +144,19 @@ const std::vector<JobKind>& KindsOfJobs() {
   return kinds;
 }
 
+namespace {
+
+/// Most are small and make room for the few others, which are soon over.
+void MakeUrgentOrNot(Dice& dice, const Shape& shape, JobTruth& job) {
+  job.submission.priority = dice.Chance(shape.urgent) ? 1 : 0;
+  job.submission.preemptible = true;
+  job.submission.nodes = std::min(job.submission.nodes, job.submission.priority == 0 ? 2U : 3U);
+  job.submission.max_nodes = 0;
+  if (job.submission.priority > 0) job.work = std::min<Duration>(job.work, minutes(2));
+}
+
+}  // namespace
+
 JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
   uint64_t sum = 0;
   for (const auto& kind : KindsOfJobs()) sum += kind.weight;
@@ -165,6 +178,7 @@ JobTruth DrawJob(Dice& dice, const Shape& shape, uint64_t number) {
     job.submission.project = kProjects[dice.Below(kProjects.size())];
   }
   kind->make(dice, shape, job);
+  if (shape.urgent > 0) MakeUrgentOrNot(dice, shape, job);
   return job;
 }
 
@@ -237,6 +251,18 @@ void DrawAccounts(Dice& dice, Shape& shape) {
   if (dice.Chance(0.5)) shape.quotas.projects["vision"] = DrawQuota(dice, shape);
 }
 
+/// Few nodes, all taken for long by small jobs, so that room has to be made for the urgent ones, by one or by
+/// several; and nothing else happens that would hide what these lose.
+void Crowd(Dice& dice, Shape& shape) {
+  shape = {.nodes = static_cast<uint32_t>(4 + dice.Below(4)),
+           .most_devices = 1,
+           .between_jobs = seconds(15),
+           .between_faults = Duration::zero(),
+           .rank_faults = 0,
+           .failed_commits = 0,
+           .urgent = 0.25};
+}
+
 /// Enough nodes to choose between, for gangs that are to be close and for whoever has to make room, and not
 /// so much trouble that nobody could tell what they lose by it.
 void Enlarge(Dice& dice, Shape& shape) {
@@ -267,7 +293,11 @@ Shape ShapeOf(uint64_t seed) {
   if (dice.Chance(0.5)) DrawAccounts(dice, shape);
   if (dice.Chance(0.6)) shape.aging = dice.Between(minutes(2), minutes(12));
   shape.preemption = dice.Chance(0.9);
-  if (dice.Chance(0.18)) Enlarge(dice, shape);
+  if (dice.Chance(0.18)) {
+    Enlarge(dice, shape);
+  } else if (dice.Chance(0.08)) {
+    Crowd(dice, shape);
+  }
   return shape;
 }
 

@@ -29,6 +29,7 @@ struct Shape {
   Shares shares;
   Duration aging{};  ///< that a job waits for a step of priority; zero: none is gained
   bool preemption = true;
+  double urgent = 0;  ///< part of the jobs for which all others make room; zero: priorities are as they come
   Duration to_midnight{};  ///< when the day, the week and the month end; zero: later
 };
 
