@@ -5,6 +5,7 @@
 #include <cctype>
 #include <set>
 
+#include "common/device_figures.h"
 #include "common/release.h"
 #include "common/utf8.h"
 #include "imgd/v1/job.pb.h"
@@ -367,7 +368,7 @@ void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
     if (readings == readings_.end()) continue;
     for (const uint32_t device : part.devices) {
       const auto& latest = readings->second.latest;
-      if (device >= latest.size() || !latest[device].error().empty()) continue;
+      if (device >= latest.size() || !WasRead(kBusyFigure, latest[device].error())) continue;
       const double busy = latest[device].busy_ratio();
       least = std::min(least, busy);
       most = std::max(most, busy);
