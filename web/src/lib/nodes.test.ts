@@ -157,6 +157,13 @@ test('only a device of a node that takes jobs is free, and of others it is said 
   assert.deepEqual([sums.devices, sums.used, sums.free], [3, 1, 1]);
 });
 
+test('nothing is free on a node whose agent is away for a moment', () => {
+  const node = { ...nodeWith(''), disconnected: true };
+  assert.equal(keptFrom(node, node.devices[0]!), 'disconnected');
+  const { ready, free } = sumNodes([node, nodeWith('')]);
+  assert.deepEqual([ready, free], [1, 1]);
+});
+
 test('what a lost node drew and costs is in no sum', () => {
   const node = { ...nodeWith(''), price_per_hour: 2 };
   node.devices[0]!.reading!.power_watts = 300;

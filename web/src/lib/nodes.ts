@@ -15,6 +15,7 @@ export function conditionOf(node: Node): NodeCondition {
   if (node.state === 'NODE_STATE_LOST') return { word: 'lost', tone: 'bad', icon: 'failed', why };
   if (node.state === 'NODE_STATE_UNREACHABLE')
     return { word: 'unreachable', tone: 'warn', icon: 'warning', why };
+  if (node.disconnected) return { word: 'disconnected', tone: 'warn', icon: 'warning', why };
   if (node.notice) return { word: 'being taken back', tone: 'warn', icon: 'warning', why };
   if (node.problems.length > 0) return { word: 'sick', tone: 'bad', icon: 'warning', why };
   const aside = node.set_aside;
@@ -23,6 +24,15 @@ export function conditionOf(node: Node): NodeCondition {
   if (aside) return { word: 'cordoned', tone: 'warn', icon: 'paused', why };
   if (node.state === 'NODE_STATE_READY') return { word: 'ready', tone: 'ok', icon: 'completed', why };
   return { word: words(shortEnum(node.state, 'NODE_STATE_')), tone: 'off', icon: 'queued', why };
+}
+
+/** Whether its readings are of now. */
+export function isHeard(node: Node): boolean {
+  return node.state === 'NODE_STATE_READY';
+}
+
+export function isConnected(node: Node): boolean {
+  return isHeard(node) && !node.disconnected;
 }
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
