@@ -42,6 +42,13 @@ browserTest('how busy a node was in the last hour is seen as soon as the page is
   assert.equal((await curve.locator('path').getAttribute('d'))!.split(/[ML]/).length - 1, 60);
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
+browserTest('a minute alone between two of which nothing is known is a dot', async ({ page, server, base }) => {
+  server.world.nodes.get('gpu-1')!.recent_busy_ratios = [0.5, 'NaN', 0.5, 'NaN', 0.4, 0.5];
+  await page.goto(`${base}/nodes`);
+  const curve = page.getByRole('img', { name: 'How busy gpu-1 was in the last hour' });
+  assert.match((await curve.locator('path').getAttribute('d'))!, /^M\S+ \S+h0M\S+ \S+h0M[^h]+L[^h]+$/);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('how busy a GPU is that could not be read is not said to be 0', async ({ page, server, base }) => {
   const { node, device } = freeDevice(server.world.nodes.values());
   device.reading!.error = "utilisation can't be read: Not Supported";

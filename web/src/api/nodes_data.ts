@@ -1,5 +1,5 @@
 import { useEffect, useRef } from 'preact/hooks';
-import { busyOf, minutesOf } from '../lib/nodes.ts';
+import { type BusySample, busyOf, minutesOf, withSample } from '../lib/nodes.ts';
 import { soonOf } from '../lib/soon.ts';
 import { Store } from '../lib/store.ts';
 import { useData, useEvery, useOnceTold } from '../ui/use_data.ts';
@@ -16,9 +16,8 @@ export interface NodesState {
 
 export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error: '' });
 
-/** Of each node, how busy its devices were at the last readings that came; NaN where a device was not read. */
-export const recentBusy = new Map<string, number[][]>();
-const RECENT = 60;
+/** Of each node, how busy its devices were of late. */
+export const recentBusy = new Map<string, BusySample[]>();
 
 /** Of each node, how busy it was in each minute of the last hour, when the list was last asked for. */
 export const busyHours = new Map<string, number[]>();
@@ -26,8 +25,8 @@ const MINUTE_MS = 60_000;
 
 function remember(node: Node): void {
   if (!node.devices.some((device) => device.reading)) return;
-  const busy = node.devices.map(busyOf);
-  recentBusy.set(node.name, [...(recentBusy.get(node.name) ?? []), busy].slice(-RECENT));
+  const busy = node.devices.map((device) => busyOf(node, device));
+  recentBusy.set(node.name, withSample(recentBusy.get(node.name) ?? [], { at: Date.now(), busy }));
 }
 
 let started = false;
@@ -56,15 +55,16 @@ function sorted(nodes: readonly Node[]): Node[] {
   return [...nodes].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
 
-/** `anew`: after a break, in which nobody told readings. */
-async function load(anew = false): Promise<void> {
+async function load(): Promise<void> {
   const mine = ++asked;
   try {
     const { nodes, warning } = await api.nodes();
     if (mine < answered) return;
     answered = mine;
-    if (anew) for (const node of nodes) remember(node);
-    for (const node of nodes) busyHours.set(node.name, minutesOf(node.recent_busy_ratios ?? []));
+    for (const node of nodes) {
+      remember(node);
+      busyHours.set(node.name, minutesOf(node.recent_busy_ratios ?? []));
+    }
     nodesState.set({ nodes: sorted(nodes), ready: true, error: '' });
     serverWarning.set(warning);
   } catch (error) {
@@ -87,7 +87,7 @@ export function followNodes(): void {
   onLive('nodes', (data) => takeNodes((data as { nodes?: Node[] }).nodes ?? []));
   // What was decided of nodes or of what they hold: the list has it, readings may not.
   onLive('event', soonOf(() => void load()).ask);
-  epoch.listen(() => void load(true));
+  epoch.listen(() => void load());
   onSession(() => void load());
   onceTold(() => void load());
   void load();
