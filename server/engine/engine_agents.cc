@@ -356,7 +356,7 @@ void Engine::OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
   NoteProgress(run, step);
 }
 
-/// As its nodes said last.
+/// As its nodes said last; what an agent that is away said is not of now.
 void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
   step.clear_devices();
   double least = 1;
@@ -365,7 +365,8 @@ void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
   int count = 0;
   for (const auto& part : reactor_.state().FindJob(id)->run.parts) {
     const auto readings = readings_.find(part.node);
-    if (readings == readings_.end()) continue;
+    const NodeRecord* node = reactor_.state().FindNode(part.node);
+    if (readings == readings_.end() || node == nullptr || !node->Connected()) continue;
     for (const uint32_t device : part.devices) {
       const auto& latest = readings->second.latest;
       if (device >= latest.size() || !WasRead(kBusyFigure, latest[device].error())) continue;
