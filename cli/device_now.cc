@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cli/node_text.h"
 #include "common/device_figures.h"
 
 namespace imgd::cli {
@@ -16,8 +17,7 @@ bool DeviceNow::IsKnown() const {
 }
 
 DeviceNow NowOf(const v1::Node& node, const v1::Device& device) {
-  if (node.state() != v1::NODE_STATE_READY || !device.has_reading() || device.memory_bytes() == 0)
-    return {NAN, NAN, NAN, NAN};
+  if (!IsConnected(node) || !device.has_reading() || device.memory_bytes() == 0) return {NAN, NAN, NAN, NAN};
   const auto& reading = device.reading();
   const auto read = [&](std::string_view figure, double value) {
     return WasRead(figure, reading.error()) ? value : NAN;

@@ -215,7 +215,7 @@ void PrintNodeSummary(Context& context, const v1::Node& node) {
   for (const auto& [model, count] : models) devices.push_back(fmt::format("{} x {}", count, model));
   sheet.Field("devices", fmt::format("{}", fmt::join(devices, ", ")));
   for (const auto& device : node.devices()) {
-    if (node.state() == v1::NODE_STATE_READY)
+    if (IsConnected(node))
       sheet.Field(fmt::format("device {}", device.index()), TroubleOf(device), Style::kWarn);
   }
   sheet.Field("jobs", JobsText(JobsOn(node)));

@@ -142,9 +142,12 @@ int RunNodes(Context& context, OutputFormat format) {
 
 }  // namespace
 
+bool IsConnected(const v1::Node& node) {
+  return node.state() == v1::NODE_STATE_READY && !node.disconnected();
+}
+
 bool IsUsable(const v1::Node& node) {
-  return node.state() == v1::NODE_STATE_READY && !node.disconnected() && !node.has_set_aside() &&
-         node.problems().empty() && !node.has_notice();
+  return IsConnected(node) && !node.has_set_aside() && node.problems().empty() && !node.has_notice();
 }
 
 std::string NodeStateText(const v1::Node& node) {
@@ -181,7 +184,7 @@ void AddNodesCommand(Command app, Context& context) {
       "wide\n"
       "adds memory, power, temperature, and why a node takes nothing new. Figures are of the GPUs that could "
       "be\n"
-      "read; - is what nobody knows, as of a node that is out of reach. imgcli node sets one aside.\n"
+      "read; - is what nobody knows, as of a node whose agent is away. imgcli node sets one aside.\n"
       "\n"
       "Examples:\n"
       "  imgcli nodes\n"

@@ -10,6 +10,7 @@ namespace imgd::cli {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -127,6 +128,10 @@ TEST(TopView, WhatCouldNotBeReadHasADashAndALostNodeHasNoReadings) {
                   HasSubstr("..........   - %  .......... -/80 GiB     61 C  650 W"),
                   AllOf(HasSubstr("  0 no reading  "), HasSubstr("lost"), Not(HasSubstr(" %")))));
   const auto columns = LinesOf(TopNodes(data, 0, {.width = 80, .height = 3, .utf8 = false}));
+  data.nodes[1].set_state(v1::NODE_STATE_READY);
+  data.nodes[1].set_disconnected(true);
+  EXPECT_THAT(LinesOf(TopNodes(data, 0, {.width = 120, .height = 5, .utf8 = false})),
+              Contains(AllOf(HasSubstr("  0 no reading  "), HasSubstr("disconnected"))));
   EXPECT_THAT(columns, ElementsAre(HasSubstr("NODE"), HasSubstr("#?    97 %  *     12 rn50"),
                                    AllOf(HasSubstr("lost"), Not(HasSubstr(" %")))));
 }

@@ -233,7 +233,8 @@ TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
   }
   EXPECT_THAT(seen[0], ElementsAre(0.25, 0, testing::IsNan(), 0.25));
   EXPECT_THAT(seen[1], ElementsAre(0.5, 0, testing::IsNan(), 0.25)) << "of those that could be read";
-  EXPECT_THAT(seen[2], ElementsAre(0.75, 0, testing::IsNan(), 0.25)) << "what an agent that is away said is not of now";
+  EXPECT_THAT(seen[2], ElementsAre(0.75, 0, testing::IsNan(), 0.25))
+      << "what an agent that is away said is not of now";
 }
 
 TEST_F(RpcTest, ANodeIsListedWithHowBusyItWasOfLate) {

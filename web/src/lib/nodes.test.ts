@@ -176,8 +176,14 @@ test('nothing is free on a node whose agent is away for a moment', () => {
 });
 
 test('what was read of a node that is out of reach is not of now', () => {
-  for (const state of ['NODE_STATE_LOST', 'NODE_STATE_UNREACHABLE'] as const) {
-    const node = { ...nodeWith('heat'), state };
+  const states: Partial<Node>[] = [
+    { state: 'NODE_STATE_LOST' },
+    { state: 'NODE_STATE_UNREACHABLE' },
+    { disconnected: true },
+  ];
+  for (const changes of states) {
+    const state = JSON.stringify(changes);
+    const node = { ...nodeWith('heat'), ...changes };
     const [device] = node.devices as [Node['devices'][0]];
     device.job_id = '7';
     assert.ok(Number.isNaN(busyOf(node, device)), state);

@@ -26,13 +26,9 @@ export function conditionOf(node: Node): NodeCondition {
   return { word: words(shortEnum(node.state, 'NODE_STATE_')), tone: 'off', icon: 'queued', why };
 }
 
-/** Whether its readings are of now. */
-export function isHeard(node: Node): boolean {
-  return node.state === 'NODE_STATE_READY';
-}
-
+/** Whether its agent tells what it does now. */
 export function isConnected(node: Node): boolean {
-  return isHeard(node) && !node.disconnected;
+  return node.state === 'NODE_STATE_READY' && !node.disconnected;
 }
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
@@ -104,7 +100,7 @@ export function wasRead(
 
 /** A device without what was read of it where that is not of now: its node is out of reach. */
 export function deviceNow(node: Node, device: Device): Device {
-  if (isHeard(node)) return device;
+  if (isConnected(node)) return device;
   const { reading: _, ...rest } = device;
   return rest;
 }
