@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "agent/nvml_api.h"
+#include "common/device_figures.h"
 
 namespace imgd {
 namespace {
@@ -264,7 +265,7 @@ std::string GpuReading::WhyIll() const {
 
 GpuReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
   GpuReading reading;
-  const auto read = [&](const char* what, nvmlReturn_t result) {
+  const auto read = [&](std::string_view what, nvmlReturn_t result) {
     if (result == 0) return true;
     reading.is_lost = reading.is_lost || result == kGpuIsLost;
     reading.error +=
@@ -274,12 +275,12 @@ GpuReading Nvml::State::ReadOne(nvmlDevice_t handle) const {
   nvmlUtilization_t busy{};
   nvmlMemory_t memory_info{};
   unsigned value = 0;
-  if (read("utilisation", utilization(handle, &busy))) reading.busy_ratio = busy.gpu / 100.0;
-  if (read("memory", memory(handle, &memory_info))) reading.memory_used_bytes = memory_info.used;
-  if (read("power", power(handle, &value))) reading.power_watts = value / 1000.0;
-  if (read("temperature", temperature(handle, NVML_TEMPERATURE_GPU, &value)))
+  if (read(kBusyFigure, utilization(handle, &busy))) reading.busy_ratio = busy.gpu / 100.0;
+  if (read(kMemoryFigure, memory(handle, &memory_info))) reading.memory_used_bytes = memory_info.used;
+  if (read(kPowerFigure, power(handle, &value))) reading.power_watts = value / 1000.0;
+  if (read(kTemperatureFigure, temperature(handle, NVML_TEMPERATURE_GPU, &value)))
     reading.temperature_celsius = value;
-  if (read("SM clock", clock(handle, NVML_CLOCK_SM, &value))) reading.sm_clock_hertz = value * 1e6;
+  if (read(kSmClockFigure, clock(handle, NVML_CLOCK_SM, &value))) reading.sm_clock_hertz = value * 1e6;
   ReadHealth(handle, reading);
   ReadRest(handle, reading);
   return reading;

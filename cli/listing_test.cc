@@ -339,6 +339,41 @@ TEST_F(Listing, NodesShowWhatIsFreeAndWhoHoldsTheRest) {
             "NODE_STATE_UNREACHABLE");
 }
 
+TEST_F(Listing, NodesShowFiguresOfWhatWasReadAlone) {
+  v1::Node node;
+  node.set_name("gpu-1");
+  node.set_state(v1::NODE_STATE_READY);
+  for (uint32_t i = 0; i < 2; ++i) {
+    auto& device = *node.add_devices();
+    device.set_index(i);
+    device.set_model("NVIDIA H100");
+    device.set_memory_bytes(80ull << 30);
+    auto& reading = *device.mutable_reading();
+    reading.set_busy_ratio(0.9);
+    reading.set_memory_used_bytes(20ull << 30);
+    reading.set_power_watts(300);
+    reading.set_temperature_celsius(60);
+  }
+  auto& second = *node.mutable_devices(1)->mutable_reading();
+  second.clear_busy_ratio();
+  second.set_memory_used_bytes(0);
+  second.set_error("utilisation can't be read: Not Supported; memory can't be read: GPU is lost");
+  daemon_.PutNode(node);
+  node.set_name("gpu-2");
+  second.set_error("not read for 30 s: NVML has not answered since");
+  *node.mutable_devices(0)->mutable_reading() = second;
+  daemon_.PutNode(node);
+  node.set_name("gpu-3");
+  node.mutable_devices(0)->mutable_reading()->clear_error();
+  node.set_state(v1::NODE_STATE_LOST);
+  daemon_.PutNode(node);
+  const auto lines = Lines(RunListing({"nodes", "-o", "wide"}).out);
+  ASSERT_THAT(lines, SizeIs(4));
+  EXPECT_THAT(lines[1], ContainsRegex("gpu-1 +ready .* 90.0 % .* 20.0 GiB of 80.0 GiB +600 W +60 C"));
+  EXPECT_THAT(lines[2], ContainsRegex("gpu-2 +ready +2 +2 +NVIDIA H100 +- +- +- +- +- +- +- +- +- "));
+  EXPECT_THAT(lines[3], ContainsRegex("gpu-3 +lost +2 +0 +NVIDIA H100 +- +- +- +- +- +- +- +- +- "));
+}
+
 TEST_F(Listing, CancelAsksOnceForEachJobAndSaysSo) {
   daemon_.PutJob(MakeJob(1, "a", v1::JOB_STATE_RUNNING));
   daemon_.PutJob(MakeJob(2, "b", v1::JOB_STATE_QUEUED));

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -89,6 +90,46 @@ void PrintPlots(Context& context, const std::string& x, const v1::GetMetricsResp
   }
 }
 
+/// Takes the figures of which the job reported no number out of the answer, and returns their names.
+std::vector<std::string> TakeOutAbsent(v1::GetMetricsResponse& metrics) {
+  std::vector<std::string> absent;
+  auto& all = *metrics.mutable_series();
+  for (int i = all.size() - 1; i >= 0; --i) {
+    const auto& points = all[i].points();
+    if (std::any_of(points.begin(), points.end(), [](const auto& point) { return !std::isnan(point.min()); }))
+      continue;
+    absent.insert(absent.begin(), all[i].name());
+    all.DeleteSubrange(i, 1);
+  }
+  return absent;
+}
+
+Error NotReported(uint64_t job, const std::vector<std::string>& absent,
+                  const v1::GetMetricsResponse& reported) {
+  std::vector<std::string> names;
+  for (const auto& series : reported.series()) names.push_back(series.name());
+  return {.code = ErrorCode::kNotFound,
+          .message = fmt::format("job {} has reported nothing as {}", job, fmt::join(absent, ", ")),
+          .hint = fmt::format("it has reported {}", fmt::join(names, ", "))};
+}
+
+void PrintMetrics(Context& context, const MetricsOptions& options, uint64_t job,
+                  const v1::GetMetricsResponse& metrics) {
+  const auto is_empty = [](const v1::MetricSeries& series) { return series.points().empty(); };
+  const bool none = std::all_of(metrics.series().begin(), metrics.series().end(), is_empty);
+  if (none && options.format == "table") {
+    context.Say(fmt::format("job {} has no such figures yet", job));
+  } else if (options.format == "json") {
+    PrintDocument(context.out(), ToJson(metrics), OutputFormat::kJson);
+  } else if (options.format == "csv") {
+    PrintCsv(context.out(), options.x, metrics);
+  } else if (options.plot) {
+    PrintPlots(context, options.x, metrics);
+  } else {
+    PrintMetricsTable(context, metrics);
+  }
+}
+
 int RunMetrics(Context& context, const MetricsOptions& options) {
   if (options.plot && options.format != "table") {
     return context.Fail(
@@ -104,22 +145,21 @@ int RunMetrics(Context& context, const MetricsOptions& options) {
   request.set_x(options.x);
   request.set_points(options.points);
   for (const auto& name : options.names) request.add_names(name);
-  const auto metrics = (*client)->GetMetrics(request);
+  auto metrics = (*client)->GetMetrics(request);
   if (!metrics) return context.Fail(metrics.error());
-  const auto is_empty = [](const v1::MetricSeries& series) { return series.points().empty(); };
-  const bool none = std::all_of(metrics->series().begin(), metrics->series().end(), is_empty);
-  if (none && options.format == "table") {
-    context.Say(fmt::format("job {} has no such figures yet", *id));
-  } else if (options.format == "json") {
-    PrintDocument(context.out(), ToJson(*metrics), OutputFormat::kJson);
-  } else if (options.format == "csv") {
-    PrintCsv(context.out(), options.x, *metrics);
-  } else if (options.plot) {
-    PrintPlots(context, options.x, *metrics);
-  } else {
-    PrintMetricsTable(context, *metrics);
+  const auto absent = options.names.empty() ? std::vector<std::string>() : TakeOutAbsent(*metrics);
+  v1::GetMetricsResponse reported;
+  if (!absent.empty()) {
+    request.clear_names();
+    request.set_points(1);
+    auto all = (*client)->GetMetrics(request);
+    if (!all) return context.Fail(all.error());
+    reported = std::move(*all);
   }
-  return 0;
+  // A job that has reported nothing at all has not got so far yet, which is no error.
+  const bool fails = !reported.series().empty();
+  if (!fails || !metrics->series().empty()) PrintMetrics(context, options, *id, *metrics);
+  return fails ? context.Fail({NotReported(*id, absent, reported)}) : 0;
 }
 
 }  // namespace
@@ -145,7 +185,8 @@ void AddMetricsCommand(Command app, Context& context) {
   command.Footer(
       "A point stands for all values since the one before: its least, its greatest and its last. Steps that "
       "a\n"
-      "later start of the job did again count once, but by time all do (docs/api.md has the names).\n\n"
+      "later start of the job did again count once, but by time all do (docs/api.md has the names). It ends\n"
+      "with 3 where the job has reported nothing of what --names asks for.\n\n"
       "Examples:\n"
       "  imgcli metrics 12 --names loss,top1 --plot\n"
       "  imgcli metrics rn50 -x epoch --points 10000 -o csv > rn50.csv");

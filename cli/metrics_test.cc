@@ -59,10 +59,22 @@ TEST_F(Metrics, PlotsStandOverTheirAxis) {
 
 TEST_F(Metrics, AsksForWhatWasNamed) {
   Ask({"--names", "loss,top1", "-x", "time", "--points", "20"});
-  const auto asked = daemon_.metrics().back();
+  const auto asked = daemon_.metrics().front();
   EXPECT_THAT(asked.names(), ElementsAre("loss", "top1"));
   EXPECT_EQ(asked.x(), "time");
   EXPECT_EQ(asked.points(), 20u);
+}
+
+TEST_F(Metrics, WhatWasNeverReportedIsNotFoundAndTheOthersNamed) {
+  const auto none = Ask({"--names", "val_top1"});
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_EQ(none.out, "");
+  EXPECT_EQ(none.err, "error: job 12 has reported nothing as val_top1 (it has reported loss)\n");
+  const auto some = Ask({"--names", "val_top1,loss,top1", "-o", "csv"});
+  EXPECT_EQ(some.exit_code, 3);
+  EXPECT_THAT(Lines(some.out),
+              ElementsAre("name,step,min,max,last", "loss,1,4,4,4", "loss,2,2,2,2", "loss,3,3,3,3"));
+  EXPECT_THAT(some.err, HasSubstr("nothing as val_top1, top1 (it has"));
 }
 
 TEST_F(Metrics, WithoutValuesItSaysSo) {
@@ -71,6 +83,8 @@ TEST_F(Metrics, WithoutValuesItSaysSo) {
   EXPECT_EQ(none.exit_code, 0);
   EXPECT_EQ(none.out, "");
   EXPECT_THAT(none.err, HasSubstr("job 13 has no such figures yet"));
+  const auto named = RunCli(CallTo(daemon_.address(), {"metrics", "13", "--names", "loss"}));
+  EXPECT_EQ(named.exit_code, 0) << "it may come yet";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/commands.h"
+#include "cli/device_now.h"
 #include "cli/event_text.h"
 #include "cli/format.h"
 #include "cli/node_text.h"
@@ -213,6 +214,10 @@ void PrintNodeSummary(Context& context, const v1::Node& node) {
   std::vector<std::string> devices;
   for (const auto& [model, count] : models) devices.push_back(fmt::format("{} x {}", count, model));
   sheet.Field("devices", fmt::format("{}", fmt::join(devices, ", ")));
+  for (const auto& device : node.devices()) {
+    if (IsConnected(node))
+      sheet.Field(fmt::format("device {}", device.index()), TroubleOf(device), Style::kWarn);
+  }
   sheet.Field("jobs", JobsText(JobsOn(node)));
   sheet.Field("address", node.address());
   sheet.Field("agent", node.agent_version());
@@ -323,8 +328,9 @@ void AddNodeCommands(Command app, Context& context) {
   node.Footer("Examples:\n  imgcli node drain gpu-3 --reason 'bad fan' --wait\n  imgcli node undrain gpu-3");
   {
     auto options = std::make_shared<NodeOptions>();
-    Command command = AddNodeCommand(node, "show", "Show a node: its state, the runs on it, its timeline",
-                                     options, "Examples:\n  imgcli node show gpu-3 -o wide");
+    Command command = AddNodeCommand(
+        node, "show", "Show a node: its state, what is wrong with its GPUs, the runs on it, its timeline",
+        options, "Examples:\n  imgcli node show gpu-3 -o wide");
     AddOutputOption(command, options->format);
     command.Runs([&context, options] { return RunShowNode(context, *options); });
   }

@@ -12,6 +12,9 @@ namespace imgd::cli {
 std::string NodeStateText(const v1::Node& node);
 Style NodeStyle(const v1::Node& node);
 
+/// Its agent tells what it does now.
+bool IsConnected(const v1::Node& node);
+
 /// New runs may be placed there: it is not out of reach, set aside, sick or about to go.
 bool IsUsable(const v1::Node& node);
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/device_now.h"
 #include "cli/format.h"
 #include "cli/node_text.h"
 #include "cli/serialize.h"
@@ -29,31 +31,28 @@ struct DeviceSummary {
   int free = 0;
   std::set<std::string> models;
   std::set<uint64_t> jobs;
-  int readings = 0;
-  double busy = 0;     ///< sum over the readings
-  double watts = 0;    ///< sum
-  double hottest = 0;  ///< degrees Celsius
-  uint64_t memory_used_bytes = 0;
-  uint64_t memory_bytes = 0;
+  KnownSum busy;
+  KnownSum watts;
+  double hottest = NAN;  ///< degrees Celsius
+  KnownSum memory_used_bytes;
+  uint64_t memory_bytes = 0;  ///< of those whose memory in use is known
 };
 
 DeviceSummary Summarize(const v1::Node& node) {
   DeviceSummary sum;
   for (const auto& device : node.devices()) {
     sum.models.insert(device.model());
-    sum.memory_bytes += device.memory_bytes();
     if (device.job_id() != 0) {
       sum.jobs.insert(device.job_id());
     } else if (device.held_text().empty()) {
       ++sum.free;
     }
-    // A CPU slot has readings of nothing.
-    if (!device.has_reading() || device.memory_bytes() == 0) continue;
-    ++sum.readings;
-    sum.busy += device.reading().busy_ratio();
-    sum.watts += device.reading().power_watts();
-    sum.hottest = std::max(sum.hottest, device.reading().temperature_celsius());
-    sum.memory_used_bytes += device.reading().memory_used_bytes();
+    const DeviceNow now = NowOf(node, device);
+    sum.busy.Add(now.busy_ratio);
+    sum.watts.Add(now.watts);
+    sum.hottest = std::fmax(sum.hottest, now.celsius);
+    sum.memory_used_bytes.Add(now.memory_used_bytes);
+    if (std::isfinite(now.memory_used_bytes)) sum.memory_bytes += device.memory_bytes();
   }
   return sum;
 }
@@ -67,10 +66,13 @@ std::string LabelsOf(const v1::Node& node) {
   return text;
 }
 
+/// "640 W"; empty where nobody knows.
+std::string FigureText(double value, std::string_view unit) {
+  return std::isfinite(value) ? fmt::format("{:.0f} {}", value, unit) : "";
+}
+
 std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
   const auto sum = Summarize(node);
-  const bool ready = node.state() == v1::NODE_STATE_READY;
-  const bool read = sum.readings > 0;
   std::vector<Cell> row = {
       Cell(node.name()),
       Cell(NodeStateText(node), NodeStyle(node)),
@@ -78,7 +80,7 @@ std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
       Cell(std::to_string(IsUsable(node) ? sum.free : 0)),
       Cell(fmt::format("{}", fmt::join(sum.models, ", "))),
       Cell(fmt::format("{}", fmt::join(sum.jobs, ","))),
-      Cell(read && ready ? HumanPercent(sum.busy / sum.readings) : ""),
+      Cell(HumanPercent(sum.busy.Mean())),
       Cell(node.last_heartbeat_us() == 0 ? "" : HumanAge(now_us, node.last_heartbeat_us()) + " ago"),
       Cell(node.address()),
       Cell(node.agent_version()),
@@ -86,11 +88,13 @@ std::vector<Cell> Row(const v1::Node& node, bool wide, int64_t now_us) {
   if (wide) {
     row.insert(
         row.end(),
-        {Cell(read ? fmt::format("{} of {}", HumanBytes(sum.memory_used_bytes), HumanBytes(sum.memory_bytes))
-                   : ""),
-         Cell(read ? fmt::format("{:.0f} W", sum.watts) : ""),
-         Cell(read ? fmt::format("{:.0f} C", sum.hottest) : ""), Cell(HumanAge(now_us, node.joined_us())),
-         Cell(LabelsOf(node)), Cell(node.reason_text(), Style::kDim)});
+        {Cell(sum.memory_used_bytes.count > 0
+                  ? fmt::format("{} of {}", HumanBytes(static_cast<uint64_t>(sum.memory_used_bytes.sum)),
+                                HumanBytes(sum.memory_bytes))
+                  : ""),
+         Cell(FigureText(sum.watts.Sum(), "W")), Cell(FigureText(sum.hottest, "C")),
+         Cell(HumanAge(now_us, node.joined_us())), Cell(LabelsOf(node)),
+         Cell(node.reason_text(), Style::kDim)});
   }
   return row;
 }
@@ -138,9 +142,12 @@ int RunNodes(Context& context, OutputFormat format) {
 
 }  // namespace
 
+bool IsConnected(const v1::Node& node) {
+  return node.state() == v1::NODE_STATE_READY && !node.disconnected();
+}
+
 bool IsUsable(const v1::Node& node) {
-  return node.state() == v1::NODE_STATE_READY && !node.disconnected() && !node.has_set_aside() &&
-         node.problems().empty() && !node.has_notice();
+  return IsConnected(node) && !node.has_set_aside() && node.problems().empty() && !node.has_notice();
 }
 
 std::string NodeStateText(const v1::Node& node) {
@@ -175,7 +182,9 @@ void AddNodesCommand(Command app, Context& context) {
   command.Footer(
       "BUSY is the mean share of time that the GPUs computed; JOBS are those that hold devices there. -o "
       "wide\n"
-      "adds memory, power, temperature, and why a node takes nothing new. imgcli node sets one aside.\n"
+      "adds memory, power, temperature, and why a node takes nothing new. Figures are of the GPUs that could "
+      "be\n"
+      "read; - is what nobody knows, as of a node whose agent is away. imgcli node sets one aside.\n"
       "\n"
       "Examples:\n"
       "  imgcli nodes\n"

@@ -282,6 +282,30 @@ TEST_F(Operating, NodeShowHasItsTimeline) {
   EXPECT_EQ(json["events"][0]["reason"], "REASON_CODE_NODE_JOINED");
 }
 
+TEST_F(Operating, NodeShowSaysWhatIsWrongWithADevice) {
+  v1::Node node;
+  node.set_name("gpu-3");
+  node.set_state(v1::NODE_STATE_READY);
+  for (uint32_t i = 0; i < 3; ++i) {
+    auto& device = *node.add_devices();
+    device.set_index(i);
+    device.set_model("NVIDIA H100");
+    device.set_memory_bytes(80ull << 30);
+    device.mutable_reading()->set_busy_ratio(0.5);
+  }
+  node.mutable_devices(1)->mutable_reading()->set_error("power can't be read: GPU is lost");
+  node.mutable_devices(2)->mutable_reading()->set_xid(79);
+  node.mutable_devices(2)->mutable_reading()->set_throttled_by("heat");
+  daemon_.PutNode(node);
+  EXPECT_THAT(RunOn({"node", "show", "gpu-3"}).out,
+              AllOf(HasSubstr("  device 1     power can't be read: GPU is lost\n"),
+                    HasSubstr("  device 2     the driver reported Xid 79, held back by heat\n"),
+                    Not(HasSubstr("device 0"))));
+  node.set_state(v1::NODE_STATE_LOST);
+  daemon_.PutNode(node);
+  EXPECT_THAT(RunOn({"node", "show", "gpu-3"}).out, Not(HasSubstr("device 1"))) << "nobody knows it now";
+}
+
 TEST_F(Operating, EventsAreLinesAndFiltersGoToTheDaemon) {
   PutJob(3, v1::JOB_STATE_RUNNING);
   PutNode("gpu-3");

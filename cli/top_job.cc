@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/device_now.h"
 #include "cli/format.h"
 #include "cli/plot.h"
 #include "cli/top_view.h"
@@ -74,14 +75,14 @@ Frame StagesFrame(const v1::StepMetrics& step, bool utf8) {
   return frame;
 }
 
-const v1::Device* DeviceOf(const TopData& data, const std::string& node_name, uint32_t index) {
+double BusyRatioOf(const TopData& data, const std::string& node_name, uint32_t index) {
   for (const auto& node : data.nodes) {
     if (node.name() != node_name) continue;
     for (const auto& device : node.devices()) {
-      if (device.index() == index) return &device;
+      if (device.index() == index) return NowOf(node, device).busy_ratio;
     }
   }
-  return nullptr;
+  return NAN;
 }
 
 /// "node-a  ranks 0-7  82 % busy".
@@ -90,15 +91,9 @@ FrameLine PlacementLine(const TopData& data, const v1::Placement& placement) {
   const uint32_t first = placement.first_rank();
   std::string text = fmt::format("  {}  ", placement.node());
   text += ranks == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, first + ranks - 1);
-  double busy = 0;
-  int readings = 0;
-  for (const uint32_t index : placement.devices()) {
-    const auto* device = DeviceOf(data, placement.node(), index);
-    if (device == nullptr || !device->has_reading() || device->memory_bytes() == 0) continue;
-    busy += device->reading().busy_ratio();
-    ++readings;
-  }
-  if (readings > 0) text += fmt::format("  {:.0f} % busy", busy / readings * 100);
+  KnownSum busy;
+  for (const uint32_t index : placement.devices()) busy.Add(BusyRatioOf(data, placement.node(), index));
+  if (busy.count > 0) text += fmt::format("  {:.0f} % busy", busy.Mean() * 100);
   return {Cell(text)};
 }
 

@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "cli/device_now.h"
 #include "cli/format.h"
 #include "cli/node_text.h"
 #include "cli/top_view.h"
@@ -23,14 +25,13 @@ std::string Column8(double ratio, bool utf8) {
   return std::string(1, "_.:-=+*#"[level]);
 }
 
-bool HasReading(const v1::Device& device) {
-  // A CPU slot has readings of nothing.
-  return device.has_reading() && device.memory_bytes() > 0 && device.reading().error().empty();
+double MemoryRatio(const v1::Device& device, const DeviceNow& now) {
+  return now.memory_used_bytes / static_cast<double>(device.memory_bytes());
 }
 
-double MemoryRatio(const v1::Device& device) {
-  return static_cast<double>(device.reading().memory_used_bytes()) /
-         static_cast<double>(device.memory_bytes());
+/// A whole number in a place of its own; "-" where nobody knows it.
+std::string Figure(double value, int width) {
+  return std::isfinite(value) ? fmt::format("{:{}.0f}", value, width) : fmt::format("{:>{}}", "-", width);
 }
 
 std::string NameOfJob(const TopData& data, uint64_t id) {
@@ -46,15 +47,15 @@ std::string HolderText(const TopData& data, const v1::Device& device) {
 }
 
 /// An allocated GPU that computes nothing is what somebody looks for here.
-Style BusyStyle(const v1::Device& device) {
-  const double busy = device.reading().busy_ratio();
+Style BusyStyle(const v1::Device& device, double busy) {
+  if (!std::isfinite(busy)) return Style::kDim;
   if (device.job_id() != 0 && busy < 0.01) return Style::kBad;
   return device.job_id() == 0 ? Style::kDim : busy < 0.5 ? Style::kWarn : Style::kGood;
 }
 
-std::string MemoryText(const v1::Device& device) {
+std::string MemoryText(const v1::Device& device, const DeviceNow& now) {
   constexpr double kGiB = 1 << 30;
-  return fmt::format("{:.0f}/{:.0f} GiB", static_cast<double>(device.reading().memory_used_bytes()) / kGiB,
+  return fmt::format("{}/{:.0f} GiB", Figure(now.memory_used_bytes / kGiB, 0),
                      static_cast<double>(device.memory_bytes()) / kGiB);
 }
 
@@ -63,15 +64,13 @@ FrameLine DeviceLine(const TopData& data, const v1::Node& node, const v1::Device
   const bool usable = IsUsable(node);
   FrameLine line = {Cell("  "), Cell(Padded(first ? node.name() : "", kNodeName, look.utf8), NodeStyle(node)),
                     Cell(fmt::format(" {:>3} ", device.index()))};
-  if (HasReading(device)) {
-    const auto& reading = device.reading();
-    line.emplace_back(Bar(reading.busy_ratio(), kDeviceBar, look.utf8), BusyStyle(device));
-    line.emplace_back(fmt::format(" {:3.0f} %  ", reading.busy_ratio() * 100));
-    line.emplace_back(Bar(MemoryRatio(device), kDeviceBar, look.utf8), Style::kBusy);
-    line.emplace_back(Padded(" " + MemoryText(device), 12, look.utf8));
+  if (const DeviceNow now = NowOf(node, device); now.IsKnown()) {
+    line.emplace_back(Bar(now.busy_ratio, kDeviceBar, look.utf8), BusyStyle(device, now.busy_ratio));
+    line.emplace_back(fmt::format(" {} %  ", Figure(now.busy_ratio * 100, 3)));
+    line.emplace_back(Bar(MemoryRatio(device, now), kDeviceBar, look.utf8), Style::kBusy);
+    line.emplace_back(Padded(" " + MemoryText(device, now), 12, look.utf8));
     if (look.width >= 100)
-      line.emplace_back(
-          fmt::format(" {:3.0f} C {:4.0f} W", reading.temperature_celsius(), reading.power_watts()));
+      line.emplace_back(fmt::format(" {} C {} W", Figure(now.celsius, 3), Figure(now.watts, 4)));
   } else {
     const std::string what = device.memory_bytes() == 0 ? device.model() : "no reading";
     line.emplace_back(Padded(what, 40 + (look.width >= 100 ? 13 : 0), look.utf8), Style::kDim);
@@ -93,22 +92,26 @@ FrameLine BareNodeLine(const v1::Node& node, const Look& look) {
 FrameLine NodeLine(const TopData& data, const v1::Node& node, int most_devices, const Look& look) {
   std::string busy, memory;
   std::vector<uint64_t> jobs;
-  double sum = 0;
-  int readings = 0;
+  KnownSum mean;
   for (const auto& device : node.devices()) {
-    const bool read = HasReading(device);
+    const DeviceNow now = NowOf(node, device);
+    const double memory_ratio = MemoryRatio(device, now);
     const bool free = device.job_id() == 0 && device.held_text().empty();
-    busy += read ? Column8(device.reading().busy_ratio(), look.utf8) : free ? "." : look.utf8 ? "■" : "#";
-    memory += read ? Column8(MemoryRatio(device), look.utf8) : " ";
-    if (read) sum += device.reading().busy_ratio();
-    readings += read ? 1 : 0;
+    const bool known = std::isfinite(now.busy_ratio);
+    busy += known                       ? Column8(now.busy_ratio, look.utf8)
+            : free                      ? "."
+            : device.memory_bytes() > 0 ? "?"
+            : look.utf8                 ? "■"
+                                        : "#";
+    memory += std::isfinite(memory_ratio) ? Column8(memory_ratio, look.utf8) : " ";
+    mean.Add(now.busy_ratio);
     if (device.job_id() != 0 && std::find(jobs.begin(), jobs.end(), device.job_id()) == jobs.end())
       jobs.push_back(device.job_id());
   }
   const int width = std::clamp(most_devices, 4, look.width / 4);
   FrameLine line = {Cell("  "), Cell(Padded(node.name(), kNodeName, look.utf8), NodeStyle(node)),
                     Cell("  " + Padded(busy, width, look.utf8), Style::kGood),
-                    Cell(readings > 0 ? fmt::format(" {:3.0f} %  ", sum / readings * 100) : "        "),
+                    Cell(mean.count > 0 ? fmt::format(" {:3.0f} %  ", mean.Mean() * 100) : "        "),
                     Cell(Padded(memory, width, look.utf8), Style::kBusy)};
   if (!IsUsable(node)) line.emplace_back(fmt::format("  {}", NodeStateText(node)), Style::kWarn);
   std::vector<std::string> names;

@@ -10,6 +10,7 @@ namespace imgd::cli {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -113,6 +114,26 @@ TEST(TopView, ManyDevicesHaveOneColumnEach) {
                                  "  gpu-2           ###:###_  76 %  *******_  12 rn50",
                                  "  gpu-3           ###:###_  76 %  *******_  12 rn50",
                                  "  1 to 3 of 40 nodes; Tab, then the arrows"));
+}
+
+TEST(TopView, WhatCouldNotBeReadHasADashAndALostNodeHasNoReadings) {
+  TopData data = Cluster();
+  data.nodes[0].mutable_devices(0)->mutable_reading()->set_error("temperature can't be read: Not Supported");
+  data.nodes[0].mutable_devices(1)->mutable_reading()->set_error(
+      "utilisation can't be read: Not Supported; memory can't be read: Not Supported");
+  data.nodes[1].set_state(v1::NODE_STATE_LOST);
+  EXPECT_THAT(
+      LinesOf(TopNodes(data, 0, {.width = 120, .height = 5, .utf8 = false})),
+      ElementsAre(HasSubstr("TEMP"), HasSubstr("#########.  97 %  #######... 60/80 GiB     - C  650 W"),
+                  HasSubstr("..........   - %  .......... -/80 GiB     61 C  650 W"),
+                  AllOf(HasSubstr("  0 no reading  "), HasSubstr("lost"), Not(HasSubstr(" %")))));
+  const auto columns = LinesOf(TopNodes(data, 0, {.width = 80, .height = 3, .utf8 = false}));
+  data.nodes[1].set_state(v1::NODE_STATE_READY);
+  data.nodes[1].set_disconnected(true);
+  EXPECT_THAT(LinesOf(TopNodes(data, 0, {.width = 120, .height = 5, .utf8 = false})),
+              Contains(AllOf(HasSubstr("  0 no reading  "), HasSubstr("disconnected"))));
+  EXPECT_THAT(columns, ElementsAre(HasSubstr("NODE"), HasSubstr("#?    97 %  *     12 rn50"),
+                                   AllOf(HasSubstr("lost"), Not(HasSubstr(" %")))));
 }
 
 TEST(TopView, SaysSinceWhenTheDaemonIsAway) {

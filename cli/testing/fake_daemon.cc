@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -329,23 +331,29 @@ struct FakeDaemon::State final : public v1::JobService::Service {
     return grpc::Status::OK;
   }
 
-  /// The losses of the job's steps, whatever is asked for.
+  /// The losses of the job's steps; what else is asked for has no numbers.
   grpc::Status GetMetrics(grpc::ServerContext*, const v1::GetMetricsRequest* request,
                           v1::GetMetricsResponse* response) override {
     const std::lock_guard lock(mutex);
     metrics.push_back(*request);
     const auto found = jobs.find(request->id());
     if (found == jobs.end()) return NoJob(request->id());
-    auto& series = *response->add_series();
-    series.set_name("loss");
-    for (const auto& event : found->second.events) {
-      if (!event.has_step()) continue;
-      auto& point = *series.add_points();
-      point.set_x(static_cast<double>(event.step().step()));
-      for (auto set : {&v1::MetricPoint::set_min, &v1::MetricPoint::set_max, &v1::MetricPoint::set_last})
-        (point.*set)(event.step().loss());
+    std::vector<std::string> names(request->names().begin(), request->names().end());
+    const auto& events = found->second.events;
+    const auto is_step = [](const auto& event) { return event.has_step(); };
+    if (names.empty() && std::any_of(events.begin(), events.end(), is_step)) names = {"loss"};
+    for (const auto& name : names) {
+      auto& series = *response->add_series();
+      series.set_name(name);
+      for (const auto& event : events) {
+        if (!event.has_step()) continue;
+        auto& point = *series.add_points();
+        point.set_x(static_cast<double>(event.step().step()));
+        for (auto set : {&v1::MetricPoint::set_min, &v1::MetricPoint::set_max, &v1::MetricPoint::set_last})
+          (point.*set)(name == "loss" ? event.step().loss() : NAN);
+      }
+      series.set_values(name == "loss" ? static_cast<uint64_t>(series.points_size()) : 0);
     }
-    series.set_values(static_cast<uint64_t>(series.points_size()));
     return grpc::Status::OK;
   }
 

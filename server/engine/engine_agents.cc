@@ -5,6 +5,7 @@
 #include <cctype>
 #include <set>
 
+#include "common/device_figures.h"
 #include "common/release.h"
 #include "common/utf8.h"
 #include "imgd/v1/job.pb.h"
@@ -355,7 +356,7 @@ void Engine::OnStep(RunKey run, uint32_t rank, const v1::TrainerEvent& event) {
   NoteProgress(run, step);
 }
 
-/// As its nodes said last.
+/// As its nodes said last; what an agent that is away said is not of now.
 void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
   step.clear_devices();
   double least = 1;
@@ -364,10 +365,11 @@ void Engine::AddBusyRatios(JobId id, v1::StepMetrics& step) const {
   int count = 0;
   for (const auto& part : reactor_.state().FindJob(id)->run.parts) {
     const auto readings = readings_.find(part.node);
-    if (readings == readings_.end()) continue;
+    const NodeRecord* node = reactor_.state().FindNode(part.node);
+    if (readings == readings_.end() || node == nullptr || !node->Connected()) continue;
     for (const uint32_t device : part.devices) {
       const auto& latest = readings->second.latest;
-      if (device >= latest.size() || !latest[device].error().empty()) continue;
+      if (device >= latest.size() || !WasRead(kBusyFigure, latest[device].error())) continue;
       const double busy = latest[device].busy_ratio();
       least = std::min(least, busy);
       most = std::max(most, busy);

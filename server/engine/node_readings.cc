@@ -4,6 +4,8 @@
 #include <chrono>
 #include <limits>
 
+#include "common/device_figures.h"
+
 namespace imgd {
 
 namespace {
@@ -43,7 +45,7 @@ void NodeReadings::Take(const Readings& readings, Instant now) {
   double sum = 0;
   int count = 0;
   for (const auto& reading : readings) {
-    if (!reading.error().empty()) continue;
+    if (!WasRead(kBusyFigure, reading.error())) continue;
     sum += reading.busy_ratio();
     ++count;
   }

@@ -58,6 +58,9 @@ TEST(NodeReadings, ADeviceThatCouldNotBeReadHasNoPartInTheMean) {
   said.Add()->set_error("utilisation can't be read: GPU is lost");
   readings.Take(said, kBegin);
   EXPECT_THAT(readings.busy.Means(kBegin), ElementsAre(0.5F));
+  said.Mutable(0)->set_error("power can't be read: Not Supported; temperature can't be read: GPU is lost");
+  readings.Take(said, kBegin);
+  EXPECT_THAT(readings.busy.Means(kBegin), ElementsAre(0.5F)) << "another figure than this";
   said.RemoveLast();
   said.Mutable(0)->set_error("utilisation can't be read: GPU is lost");
   readings.Take(said, kBegin + minutes(1));

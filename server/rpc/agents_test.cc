@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "server/rpc/testing/rpc_fixture.h"
@@ -182,7 +184,7 @@ std::vector<v1::DeviceReading> ReadingsOf(const v1::StartRun& start, double busy
 
 TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
   FakeAgent a(channel, "a", 2);
-  FakeAgent b(channel, "b", 2);
+  std::optional<FakeAgent> b(std::in_place, channel, "b", 2);
   Submit(kGang);  // has the first device of each
   const uint64_t id = Submit(kGang);
   ASSERT_TRUE(a.NextCommand());
@@ -192,7 +194,7 @@ TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
   const v1::RunId run = prepare->prepare_run().run();
   a.Prepared(run);
   const auto on_a = a.NextCommand();
-  const auto on_b = b.NextCommand();
+  const auto on_b = b->NextCommand();
   ASSERT_TRUE(on_a && on_a->has_start_run() && on_b && on_b->has_start_run());
   ASSERT_THAT(on_a->start_run().devices(), ElementsAre(1));
   // What an agent is acknowledged came after its heartbeat.
@@ -203,12 +205,21 @@ TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
               sequence);
   };
   a.Phase(run, v1::RUN_PHASE_RUNNING);
-  b.Phase(run, v1::RUN_PHASE_RUNNING);
-  says(b, 1, 1, on_b->start_run(), 0.75);
-  says(a, 0, 1, on_a->start_run(), 0.25);
-  says(b, 1, 2, on_b->start_run(), 0, "the driver does not answer");
+  b->Phase(run, v1::RUN_PHASE_RUNNING);
+  says(*b, 1, 1, on_b->start_run(), 0.75);
+  says(a, 0, 1, on_a->start_run(), 0.25, "temperature can't be read: Not Supported");
+  says(*b, 1, 2, on_b->start_run(), 0, "the driver does not answer");
   says(a, 0, 2, on_a->start_run(), 0);
   says(a, 0, 3, on_a->start_run(), 0, "nor does this one");
+  says(*b, 1, 3, on_b->start_run(), 0.75);
+  b.reset();
+  const auto away = [this] {
+    const auto nodes = Nodes();
+    return std::any_of(nodes.nodes().begin(), nodes.nodes().end(),
+                       [](const auto& node) { return node.disconnected(); });
+  };
+  while (!away()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  says(a, 0, 4, on_a->start_run(), 0.25);
 
   v1::GetMetricsRequest request;
   request.set_id(id);
@@ -220,9 +231,10 @@ TEST_F(RpcTest, AReportHasHowBusyTheGangsOwnDevicesWere) {
   for (size_t i = 0; i < seen.size(); ++i) {
     for (const auto& point : response.series(static_cast<int>(i)).points()) seen[i].push_back(point.last());
   }
-  EXPECT_THAT(seen[0], ElementsAre(0.25, 0, testing::IsNan()));
-  EXPECT_THAT(seen[1], ElementsAre(0.5, 0, testing::IsNan())) << "of those that could be read";
-  EXPECT_THAT(seen[2], ElementsAre(0.75, 0, testing::IsNan()));
+  EXPECT_THAT(seen[0], ElementsAre(0.25, 0, testing::IsNan(), 0.25));
+  EXPECT_THAT(seen[1], ElementsAre(0.5, 0, testing::IsNan(), 0.25)) << "of those that could be read";
+  EXPECT_THAT(seen[2], ElementsAre(0.75, 0, testing::IsNan(), 0.25))
+      << "what an agent that is away said is not of now";
 }
 
 TEST_F(RpcTest, ANodeIsListedWithHowBusyItWasOfLate) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,3 +89,6 @@ def test_what_ails_a_gpu_is_told_on_the_page(cluster: Cluster) -> None:
     assert "power" in told["notes"][3]
     assert [told["notes"][i] for i in (1, 5, 6, 7)] == [""] * 4
     assert told["cells"] >= 3
+    shown = cluster.cli("node", "show", "ill").stdout
+    assert re.search(r"^  device 3 +power can't be read: ", shown, re.M), "as the runbook of GpuReadingFails says"
+    assert re.findall(r"^  device (\d)", shown, re.M) == ["0", "2", "3"]

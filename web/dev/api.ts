@@ -297,8 +297,10 @@ function eventsOfNode({ world, query }: Call) {
     to: 'JOB_STATE_UNSPECIFIED',
     node: node.name,
   };
+  const ranHere = (id: string) =>
+    world.jobs.get(id)?.job.placements.some((place) => place.node === node.name) === true;
   return {
-    events: [joined, ...world.decisions.filter((one) => one.node === node.name)],
+    events: [joined, ...world.decisions.filter((one) => one.node === node.name || ranHere(one.job_id))],
     oldest_number: '1',
   };
 }

@@ -103,7 +103,7 @@ export class Live {
     this.#world.events += 1;
     const id = this.#world.events;
     const decision = { number: String(id), time_us: us(Date.now() / 1000), ...what };
-    if (what.node) this.#world.decisions.push(decision);
+    this.#world.decisions.push(decision);
     this.#hub.send('event', decision, id);
   }
 }

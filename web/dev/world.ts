@@ -11,7 +11,7 @@ export interface World {
   usage: AccountUsage[];
   /** Number of the last decision of the record. */
   events: number;
-  /** Those that have a node, the oldest first. */
+  /** The oldest first. */
   decisions: Decision[];
 }
 

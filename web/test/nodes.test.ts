@@ -42,6 +42,13 @@ browserTest('how busy a node was in the last hour is seen as soon as the page is
   assert.equal((await curve.locator('path').getAttribute('d'))!.split(/[ML]/).length - 1, 60);
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
+browserTest('a minute alone between two of which nothing is known is a dot', async ({ page, server, base }) => {
+  server.world.nodes.get('gpu-1')!.recent_busy_ratios = [0.5, 'NaN', 0.5, 'NaN', 0.4, 0.5];
+  await page.goto(`${base}/nodes`);
+  const curve = page.getByRole('img', { name: 'How busy gpu-1 was in the last hour' });
+  assert.match((await curve.locator('path').getAttribute('d'))!, /^M\S+ \S+h0M\S+ \S+h0M[^h]+L[^h]+$/);
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('how busy a GPU is that could not be read is not said to be 0', async ({ page, server, base }) => {
   const { node, device } = freeDevice(server.world.nodes.values());
   device.reading!.error = "utilisation can't be read: Not Supported";
@@ -82,4 +89,28 @@ browserTest('after a break the curve of how busy a node is goes on with what it 
   server.setAway(false);
   await comeBack(page);
   await row.locator('.row', { has: page.locator('.spark') }).getByText('11\u00a0%').waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('the page of a node follows what runs there and what is decided of that', async ({ page, server, base }) => {
+  const runs = [...server.world.jobs.values()].find(
+    ({ job }) => job.state === 'JOB_STATE_RUNNING' && job.placements.some((place) => place.node === 'gpu-1'),
+  )!;
+  await page.goto(`${base}/nodes/gpu-1`);
+  await page.waitForSelector('[data-state=live]');
+  const run = page.getByRole('region', { name: 'Runs on gpu-1' }).getByRole('row', { name: new RegExp(`^${runs.job.id} `) });
+  await run.getByText('runs', { exact: true }).waitFor();
+  server.live.change(runs, 'FAILED', 'rank 1: killed by SIGSEGV', 'agent:gpu-1', 'RANK_FAILED');
+  await run.getByText('rank 1: killed by SIGSEGV').waitFor();
+  await page.getByRole('region', { name: 'Events of gpu-1' }).getByText('rank 1: killed by SIGSEGV').waitFor();
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('when a node was heard is said of one that is not connected', async ({ page, server, base }) => {
+  const facts = page.locator('section[aria-label=gpu-1] dl');
+  await page.goto(`${base}/nodes/gpu-1`);
+  await facts.getByText(', connected, joined').waitFor();
+  const node = server.world.nodes.get('gpu-1')!;
+  node.disconnected = true;
+  await page.reload();
+  await facts.getByText(', heard').waitFor();
+  await page.locator('section[aria-label=gpu-1] header').getByText('disconnected').waitFor();
 }, { everyMs: 0 }); // biome-ignore format: one argument

@@ -1,11 +1,11 @@
-import { useEffect, useState } from 'preact/hooks';
-import { num } from '../lib/format.ts';
-import { busyOf, minutesOf } from '../lib/nodes.ts';
+import { useEffect, useRef } from 'preact/hooks';
+import { type BusySample, busyOf, minutesOf, withSample } from '../lib/nodes.ts';
+import { soonOf } from '../lib/soon.ts';
 import { Store } from '../lib/store.ts';
 import { useData, useEvery, useOnceTold } from '../ui/use_data.ts';
 import { ApiError, api, onSession } from './client.ts';
 import { epoch, onceTold, onLive } from './live.ts';
-import type { Decision, Node } from './types.ts';
+import type { Decision, Node, NodeRun } from './types.ts';
 import { serverWarning } from './warning.ts';
 
 export interface NodesState {
@@ -16,9 +16,8 @@ export interface NodesState {
 
 export const nodesState = new Store<NodesState>({ nodes: [], ready: false, error: '' });
 
-/** Of each node, how busy its devices were at the last readings that came; NaN where a device was not read. */
-export const recentBusy = new Map<string, number[][]>();
-const RECENT = 60;
+/** Of each node, how busy its devices were of late. */
+export const recentBusy = new Map<string, BusySample[]>();
 
 /** Of each node, how busy it was in each minute of the last hour, when the list was last asked for. */
 export const busyHours = new Map<string, number[]>();
@@ -26,19 +25,14 @@ const MINUTE_MS = 60_000;
 
 function remember(node: Node): void {
   if (!node.devices.some((device) => device.reading)) return;
-  const busy = node.devices.map(busyOf);
-  recentBusy.set(node.name, [...(recentBusy.get(node.name) ?? []), busy].slice(-RECENT));
+  const busy = node.devices.map((device) => busyOf(node, device));
+  recentBusy.set(node.name, withSample(recentBusy.get(node.name) ?? [], { at: Date.now(), busy }));
 }
 
 let started = false;
-let loadsSoon = false;
-let loadedAt = 0;
 let asked = 0;
 /** The newest question that was answered: what older ones bring after it is old. */
 let answered = 0;
-const SOON_MS = 400;
-// Between two readings of the list, however much happens.
-const APART_MS = 2000;
 
 /** Each is the whole node: what it lacks, it has no more. */
 export function takeNodes(changed: readonly Node[]): void {
@@ -61,16 +55,16 @@ function sorted(nodes: readonly Node[]): Node[] {
   return [...nodes].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
 
-/** `anew`: after a break, in which nobody told readings. */
-async function load(anew = false): Promise<void> {
-  loadedAt = Date.now();
+async function load(): Promise<void> {
   const mine = ++asked;
   try {
     const { nodes, warning } = await api.nodes();
     if (mine < answered) return;
     answered = mine;
-    if (anew) for (const node of nodes) remember(node);
-    for (const node of nodes) busyHours.set(node.name, minutesOf(node.recent_busy_ratios ?? []));
+    for (const node of nodes) {
+      remember(node);
+      busyHours.set(node.name, minutesOf(node.recent_busy_ratios ?? []));
+    }
     nodesState.set({ nodes: sorted(nodes), ready: true, error: '' });
     serverWarning.set(warning);
   } catch (error) {
@@ -79,17 +73,6 @@ async function load(anew = false): Promise<void> {
     const text = error instanceof ApiError ? error.message : String(error);
     nodesState.set({ ...nodesState.value, error: text });
   }
-}
-
-/** One that is about to load does it for those that ask meanwhile, and waits for none of them: events may never pause. */
-function loadSoon(): void {
-  if (loadsSoon) return;
-  loadsSoon = true;
-  const begin = () => {
-    loadsSoon = false;
-    void load();
-  };
-  setTimeout(begin, Math.max(SOON_MS, loadedAt + APART_MS - Date.now()));
 }
 
 /** Asks for the list each minute while somebody looks at it: the hour is in that alone. */
@@ -103,8 +86,8 @@ export function followNodes(): void {
   started = true;
   onLive('nodes', (data) => takeNodes((data as { nodes?: Node[] }).nodes ?? []));
   // What was decided of nodes or of what they hold: the list has it, readings may not.
-  onLive('event', loadSoon);
-  epoch.listen(() => void load(true));
+  onLive('event', soonOf(() => void load()).ask);
+  epoch.listen(() => void load());
   onSession(() => void load());
   onceTold(() => void load());
   void load();
@@ -112,21 +95,37 @@ export function followNodes(): void {
 
 const EVENTS = 50;
 
-/** What was decided of the node and of what ran there, the newest first, and what is from now on; null until it is known. */
-export function useEventsOf(node: string): Decision[] | null {
-  const loaded = useData(`events of ${node}`, (signal) => api.eventsOf(node, EVENTS, signal));
+/** What ran on a node, and what was decided of it and of that: the newest first. */
+export interface NodeStory {
+  runs: NodeRun[];
+  events: Decision[];
+}
+
+/** It is read again when something happens: events of jobs do not say which nodes they are of. Null until it is known. */
+export function useStoryOf(node: string): NodeStory | null {
+  const loads = useRef(false);
+  const loaded = useData(`story of ${node}`, async (signal): Promise<NodeStory> => {
+    loads.current = true;
+    try {
+      const [{ runs }, { events = [] }] = await Promise.all([
+        api.node(node, signal),
+        api.eventsOf(node, EVENTS, signal),
+      ]);
+      return { runs, events: events.toReversed() };
+    } finally {
+      loads.current = false;
+    }
+  });
   useOnceTold(loaded);
-  const { data } = loaded;
-  const [live, setLive] = useState<Decision[]>([]);
-  useEffect(
-    () =>
-      onLive('event', (event) => {
-        const one = event as Decision;
-        if (one.node === node) setLive((before) => [one, ...before].slice(0, EVENTS));
-      }),
-    [node],
-  );
-  if (!data) return null;
-  const last = data.events?.at(-1)?.number ?? 0;
-  return [...live.filter((one) => num(one.number) > num(last)), ...(data.events ?? []).toReversed()];
+  const { data, reload } = loaded;
+  useEffect(() => {
+    // What is awaited comes first: events may never pause.
+    const again = soonOf(() => (loads.current ? again.ask() : reload()));
+    const deaf = onLive('event', again.ask);
+    return () => {
+      deaf();
+      again.end();
+    };
+  }, [reload]);
+  return data;
 }

@@ -66,9 +66,9 @@ test('curves are loaded once, one job after the other, and are the history with 
   third.answer([9]);
   await settle();
   assert.equal(questions.length, 0);
-  assert.deepEqual(recentLoss.get('1'), [1, 2, 3, 4, 5]);
-  assert.deepEqual(recentTop1.get('1'), [10, 20, 30, 40, 50]);
-  assert.deepEqual(recentLoss.get('2'), [7]);
+  assert.deepEqual(recentLoss.get('1')?.values, [1, 2, 3, 4, 5]);
+  assert.deepEqual(recentTop1.get('1')?.values, [10, 20, 30, 40, 50]);
+  assert.deepEqual(recentLoss.get('2')?.values, [7]);
   assert.equal(drawn, 3);
   leave();
 });
@@ -80,7 +80,7 @@ test('after a break those that are looked at are loaded anew', async () => {
     assert.equal(question.job, job);
     question.answer([1, 2, 3, 4, 5, 60]);
     await settle();
-    assert.deepEqual(recentLoss.get(job), [1, 2, 3, 4, 5, 60]);
+    assert.deepEqual(recentLoss.get(job)?.values, [1, 2, 3, 4, 5, 60]);
   }
   assert.equal(questions.length, 0);
 });
@@ -111,7 +111,7 @@ test('where it fails what is known stays, and it is tried again after the others
   lookAtCurves('5');
   (await next()).fail(503);
   await settle();
-  assert.deepEqual(recentLoss.get('4'), [8]);
+  assert.deepEqual(recentLoss.get('4')?.values, [8]);
   const fifth = await next();
   assert.equal(fifth.job, '5');
   fifth.fail(404);
@@ -119,7 +119,7 @@ test('where it fails what is known stays, and it is tried again after the others
   assert.equal(again.job, '4');
   again.answer([6, 7, 8]);
   await settle();
-  assert.deepEqual(recentLoss.get('4'), [6, 7, 8]);
+  assert.deepEqual(recentLoss.get('4')?.values, [6, 7, 8]);
   assert.equal(recentLoss.has('5'), false);
   assert.equal(questions.length, 0);
 });

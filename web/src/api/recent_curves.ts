@@ -1,16 +1,17 @@
+import { SmallCurve } from '../lib/small_curve.ts';
 import { ApiError, api } from './client.ts';
 import { epoch } from './live.ts';
 import type { LiveStep, MetricSeries } from './types.ts';
 
-/** Training losses and top-1 by job, the last of them as the stream told: for the small curves of the table. */
-export const recentLoss = new Map<string, number[]>();
-export const recentTop1 = new Map<string, number[]>();
+/** Training losses and top-1 by job, over the whole run: for the small curves of the table. */
+export const recentLoss = new Map<string, SmallCurve>();
+export const recentTop1 = new Map<string, SmallCurve>();
 
 const CURVES = [
   ['loss', recentLoss],
   ['top1', recentTop1],
 ] as const;
-const RECENT = 40;
+const MOST_POINTS = 40;
 const AGAIN_MS = 1000;
 const MOST_AGAIN_MS = 30_000;
 
@@ -57,13 +58,16 @@ function want(id: string): void {
 
 export function noteStep(step: LiveStep): void {
   if (step.job_id === awaited) since.push(step);
-  for (const [name, recent] of CURVES)
-    keep(recent, step.job_id, [...(recent.get(step.job_id) ?? []), Number(step[name])]);
+  for (const [name, curves] of CURVES) {
+    const curve = curves.get(step.job_id) ?? new SmallCurve(MOST_POINTS);
+    curve.add(Number(step.step), Number(step[name]));
+    curves.set(step.job_id, curve);
+  }
 }
 
 /** The job was deleted. */
 export function dropCurves(id: string): void {
-  for (const [, recent] of CURVES) recent.delete(id);
+  for (const [, curves] of CURVES) curves.delete(id);
   due.delete(id);
   if (awaited === id) awaited = '';
 }
@@ -92,7 +96,7 @@ async function load(id: string): Promise<boolean> {
   since = [];
   const names = CURVES.map(([name]) => name);
   try {
-    const { series } = await api.metrics(id, names, 'step', { points: RECENT });
+    const { series } = await api.metrics(id, names, 'step', { points: MOST_POINTS });
     if (awaited === id) fill(id, series);
     return true;
   } catch (error) {
@@ -104,17 +108,17 @@ async function load(id: string): Promise<boolean> {
 
 /** With the history, which has what the stream told before it was asked for. */
 function fill(id: string, series: readonly MetricSeries[]): void {
-  for (const [name, recent] of CURVES) {
+  for (const [name, curves] of CURVES) {
     const points = series.find((one) => one.name === name)?.points ?? [];
     const end = Number(points.at(-1)?.[0] ?? Number.NEGATIVE_INFINITY);
-    const after = since.filter((step) => Number(step.step) > end).map((step) => Number(step[name]));
-    keep(recent, id, [...points.map((point) => Number(point[3])), ...after]);
+    const curve = new SmallCurve(
+      MOST_POINTS,
+      points.map((point) => ({ step: Number(point[0]), value: Number(point[3]) })),
+    );
+    for (const step of since) if (Number(step.step) > end) curve.add(Number(step.step), Number(step[name]));
+    curves.set(id, curve);
   }
   changed();
-}
-
-function keep(recent: Map<string, number[]>, id: string, values: number[]): void {
-  recent.set(id, values.slice(-RECENT));
 }
 
 /** What imgd would refuse again. */

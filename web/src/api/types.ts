@@ -211,6 +211,8 @@ export interface Node {
   address: string;
   devices: Device[];
   last_heartbeat_us: Int64;
+  /** Ready, but its agent is away, for a short time yet. */
+  disconnected?: boolean;
   reason_text: string;
   joined_us: Int64;
   labels: Record<string, string>;

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Node } from '../api/types.ts';
 import {
+  type BusySample,
   busyCurve,
   busyOf,
   deviceText,
@@ -14,6 +15,7 @@ import {
   sumNodes,
   troubleOf,
   wasRead,
+  withSample,
 } from './nodes.ts';
 
 test('a machine joins with a token wherever imgd speaks TLS', () => {
@@ -38,15 +40,16 @@ test('a machine joins with a token wherever imgd speaks TLS', () => {
   );
 });
 
-test('how busy devices were: the mean at each of the last readings', () => {
+test('how busy devices were: their mean every 3 s, however often they were told', () => {
+  const at = (seconds: number, ...busy: number[]): BusySample => ({ at: 30_000 + seconds * 1000, busy });
   const recent = new Map([
-    ['a', [[0, 1], [0.5, 1], [1, 1]]],
-    ['b', [[Number.NaN], [0]]],
+    ['a', [at(0, 0, 1), at(3.1, 0.5, 1), at(9.2, 1, 1)]],
+    ['b', [at(4, Number.NaN), at(8, 0)]],
   ]); // biome-ignore format: a table
   const rows: [string, [string, number][], number[]][] = [
-    ['one device', [['a', 0]], [0, 0.5, 1]],
-    ['two of a node', [['a', 0], ['a', 1]], [0.5, 0.75, 1]],
-    ['the last readings belong together; one that failed does not count', [['a', 0], ['b', 0]], [0, 0.5, 0.5]],
+    ['one device', [['a', 0]], [0, 0.5, 0.5, 1, 1]],
+    ['two of a node', [['a', 0], ['a', 1]], [0.5, 0.75, 0.75, 1, 1]],
+    ['one that was not read does not count', [['a', 0], ['b', 0]], [0, 0.5, 0.25, 0.5, 0.5]],
     ['a node that was never read', [['c', 0]], []],
     ['none', [], []],
   ]; // biome-ignore format: a table
@@ -54,9 +57,17 @@ test('how busy devices were: the mean at each of the last readings', () => {
     const found = busyCurve(
       recent,
       devices.map(([node, at]) => ({ node, at })),
+      43_000,
     );
     assert.deepEqual(found, wanted, what);
   }
+});
+
+test('however much is told of a node, its last samples reach back as far as curves do', () => {
+  let samples: BusySample[] = [];
+  for (let ms = 0; ms < 600_000; ms += 500) samples = withSample(samples, { at: ms, busy: [ms] });
+  assert.equal(samples.length, 60);
+  assert.deepEqual([samples[0]!.at, samples.at(-1)!.at], [422_500, 599_500]);
 });
 
 test('how busy a node was has a place for each minute of the last hour', () => {
@@ -145,7 +156,7 @@ test('only a device of a node that takes jobs is free, and of others it is said 
     assert.equal(sumNodes([node]).free, word === '' ? 1 : 0, word);
     assert.match(
       deviceText(node, node.devices[0]!, () => ''),
-      new RegExp(`^${word || 'free'}, `),
+      new RegExp(`^${word || 'free'}(, |$)`),
     );
   }
   const held = nodeWith('');
@@ -155,6 +166,34 @@ test('only a device of a node that takes jobs is free, and of others it is said 
   used.devices[0]!.job_id = '7';
   const sums = sumNodes([held, used, nodeWith('')]);
   assert.deepEqual([sums.devices, sums.used, sums.free], [3, 1, 1]);
+});
+
+test('nothing is free on a node whose agent is away for a moment', () => {
+  const node = { ...nodeWith(''), disconnected: true };
+  assert.equal(keptFrom(node, node.devices[0]!), 'disconnected');
+  const { ready, free } = sumNodes([node, nodeWith('')]);
+  assert.deepEqual([ready, free], [1, 1]);
+});
+
+test('what was read of a node that is out of reach is not of now', () => {
+  const states: Partial<Node>[] = [
+    { state: 'NODE_STATE_LOST' },
+    { state: 'NODE_STATE_UNREACHABLE' },
+    { disconnected: true },
+  ];
+  for (const changes of states) {
+    const state = JSON.stringify(changes);
+    const node = { ...nodeWith('heat'), ...changes };
+    const [device] = node.devices as [Node['devices'][0]];
+    device.job_id = '7';
+    assert.ok(Number.isNaN(busyOf(node, device)), state);
+    assert.equal(
+      deviceText(node, device, () => 'job 7'),
+      'job 7, held back by heat',
+      state,
+    );
+    assert.ok(Number.isNaN(sumNodes([node]).busy), state);
+  }
 });
 
 test('what a lost node drew and costs is in no sum', () => {
@@ -178,7 +217,7 @@ test('a figure that could not be read is none, and the others are', () => {
     device.reading!.error = error;
     assert.equal(wasRead(device, 'utilisation'), utilisation, error);
     assert.equal(wasRead(device, 'memory'), memory, error);
-    assert.equal(Number.isFinite(busyOf(device)), utilisation, error);
+    assert.equal(Number.isFinite(busyOf(node, device)), utilisation, error);
     assert.equal(/% busy/.test(deviceText(node, device, () => '')), utilisation, error);
   }
 });

@@ -15,6 +15,7 @@ export function conditionOf(node: Node): NodeCondition {
   if (node.state === 'NODE_STATE_LOST') return { word: 'lost', tone: 'bad', icon: 'failed', why };
   if (node.state === 'NODE_STATE_UNREACHABLE')
     return { word: 'unreachable', tone: 'warn', icon: 'warning', why };
+  if (node.disconnected) return { word: 'disconnected', tone: 'warn', icon: 'warning', why };
   if (node.notice) return { word: 'being taken back', tone: 'warn', icon: 'warning', why };
   if (node.problems.length > 0) return { word: 'sick', tone: 'bad', icon: 'warning', why };
   const aside = node.set_aside;
@@ -23,6 +24,11 @@ export function conditionOf(node: Node): NodeCondition {
   if (aside) return { word: 'cordoned', tone: 'warn', icon: 'paused', why };
   if (node.state === 'NODE_STATE_READY') return { word: 'ready', tone: 'ok', icon: 'completed', why };
   return { word: words(shortEnum(node.state, 'NODE_STATE_')), tone: 'off', icon: 'queued', why };
+}
+
+/** Whether its agent tells what it does now. */
+export function isConnected(node: Node): boolean {
+  return node.state === 'NODE_STATE_READY' && !node.disconnected;
 }
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
@@ -92,9 +98,17 @@ export function wasRead(
   return failed.every((part) => part.includes(" can't be read") && !part.startsWith(`${what} can't be read`));
 }
 
-/** How busy a device is, from 0 to 1; NaN where that could not be read. */
-export function busyOf(device: Device): number {
-  return wasRead(device, 'utilisation') ? device.reading!.busy_ratio : Number.NaN;
+/** A device without what was read of it where that is not of now: its node is out of reach. */
+export function deviceNow(node: Node, device: Device): Device {
+  if (isConnected(node)) return device;
+  const { reading: _, ...rest } = device;
+  return rest;
+}
+
+/** How busy a device is, from 0 to 1; NaN where nobody knows. */
+export function busyOf(node: Node, device: Device): number {
+  const now = deviceNow(node, device);
+  return wasRead(now, 'utilisation') ? now.reading!.busy_ratio : Number.NaN;
 }
 
 /** "job 41, 92 % busy, 61 GiB of 80 GiB, 640 W, 63 °C": all that is known of a device. */
@@ -102,10 +116,10 @@ export function deviceText(node: Node, device: Device, nameOfJob: (id: string) =
   const parts: string[] = [];
   if (device.held_text) parts.push(device.held_text);
   else parts.push(num(device.job_id) > 0 ? nameOfJob(device.job_id) : keptFrom(node, device) || 'free');
-  const reading = device.reading;
+  const { reading } = deviceNow(node, device);
   parts.push(troubleOf(device), limitOf(device));
   if (reading) {
-    if (Number.isFinite(busyOf(device))) parts.push(`${percent(busyOf(device), 0)} busy`);
+    if (Number.isFinite(busyOf(node, device))) parts.push(`${percent(busyOf(node, device), 0)} busy`);
     if (num(device.memory_bytes) > 0 && wasRead(device, 'memory'))
       parts.push(`${bytes(reading.memory_used_bytes)} of ${bytes(device.memory_bytes)}`);
     if (reading.power_watts > 0) parts.push(`${figure(reading.power_watts)} W`);
@@ -119,21 +133,44 @@ const mean = (values: readonly number[]) => {
   return good.length > 0 ? good.reduce((a, b) => a + b, 0) / good.length : Number.NaN;
 };
 
-/** Means over devices, each given by its node and its place there, at the last readings, which nodes have in common by their
- * place from the end. */
+/** How busy the devices of a node are, as was told at a time (ms); NaN for those that could not be read. */
+export interface BusySample {
+  at: number;
+  busy: readonly number[];
+}
+
+/** As often as imgd tells readings, where one changed. */
+const SAMPLE_MS = 3000;
+const SAMPLES = 60;
+const sampleOf = (at: number) => Math.floor(at / SAMPLE_MS);
+
+/** With one more: at most one of each 3 s, and so many that the first is as old as curves are. */
+export function withSample(samples: readonly BusySample[], next: BusySample): BusySample[] {
+  const before =
+    sampleOf(samples.at(-1)?.at ?? Number.NaN) === sampleOf(next.at) ? samples.slice(0, -1) : samples;
+  return [...before, next].slice(-SAMPLES);
+}
+
+/** Means over devices, each given by its node and its place there, every 3 s until now: what was told last goes on to be true. */
 export function busyCurve(
-  recent: ReadonlyMap<string, readonly (readonly number[])[]>,
+  recent: ReadonlyMap<string, readonly BusySample[]>,
   devices: readonly { node: string; at: number }[],
+  now: number,
 ): number[] {
-  const length = Math.max(0, ...devices.map(({ node }) => recent.get(node)?.length ?? 0));
-  return Array.from({ length }, (_, i) =>
-    mean(devices.map(({ node, at }) => recent.get(node)?.at(i - length)?.[at] ?? Number.NaN)),
-  );
+  const first = Math.min(...devices.map(({ node }) => recent.get(node)?.[0]?.at ?? Number.POSITIVE_INFINITY));
+  if (!Number.isFinite(first)) return [];
+  const last = sampleOf(now);
+  const length = Math.min(last - sampleOf(first) + 1, SAMPLES);
+  return Array.from({ length }, (_, i) => {
+    const place = last - length + 1 + i;
+    const told = (node: string) => recent.get(node)?.findLast((one) => sampleOf(one.at) <= place)?.busy;
+    return mean(devices.map(({ node, at }) => told(node)?.[at] ?? Number.NaN));
+  });
 }
 
 /** How busy the node is: the mean of its devices as they were read last; NaN where none could be. */
 export function busyNow(node: Node): number {
-  return mean(node.devices.map(busyOf));
+  return mean(node.devices.map((device) => busyOf(node, device)));
 }
 
 /** How busy it was in each of the last 60 minutes, the oldest first; NaN for those that nobody knows. */
@@ -151,8 +188,8 @@ export interface ClusterSums {
   free: number;
   /** Mean of the devices that jobs hold; NaN where nothing was read. */
   busy: number;
-  /** Of nodes that are not lost, as is the price. */
   watts: number;
+  /** Of nodes that are not lost. */
   price: number;
 }
 
@@ -163,7 +200,9 @@ function isFree(node: Node, device: Device): boolean {
 export function sumNodes(nodes: readonly Node[]): ClusterSums {
   const devices = nodes.flatMap((node) => node.devices);
   const used = devices.filter((device) => num(device.job_id) > 0);
-  const busy = used.map(busyOf);
+  const busy = nodes.flatMap((node) =>
+    node.devices.filter((device) => num(device.job_id) > 0).map((device) => busyOf(node, device)),
+  );
   const there = nodes.filter((node) => node.state !== 'NODE_STATE_LOST');
   const sum = (values: number[]) => values.reduce((a, b) => a + b, 0);
   return {
@@ -173,7 +212,9 @@ export function sumNodes(nodes: readonly Node[]): ClusterSums {
     used: used.length,
     free: sum(nodes.map((node) => node.devices.filter((device) => isFree(node, device)).length)),
     busy: mean(busy),
-    watts: sum(there.flatMap((node) => node.devices.map((device) => device.reading?.power_watts ?? 0))),
+    watts: sum(
+      nodes.flatMap((node) => node.devices.map((one) => deviceNow(node, one).reading?.power_watts ?? 0)),
+    ),
     price: sum(there.map((node) => node.price_per_hour)),
   };
 }

@@ -1,6 +1,6 @@
 import type { Device, Node } from '../api/types.ts';
 import { bytes, count, figure, NONE, num, percent } from '../lib/format.ts';
-import { busyOf, deviceText, keptFrom, limitOf, troubleOf, wasRead } from '../lib/nodes.ts';
+import { busyOf, deviceNow, deviceText, keptFrom, limitOf, troubleOf, wasRead } from '../lib/nodes.ts';
 import type { NameOf } from './nodes.tsx';
 
 const HOT = 0.8;
@@ -25,8 +25,7 @@ export function GpuCells({ node, label }: { node: Node; label: (device: Device) 
 }
 
 function GpuCell({ node, device, text }: { node: Node; device: Device; text: string }) {
-  const away = node.state === 'NODE_STATE_LOST' || node.state === 'NODE_STATE_UNREACHABLE';
-  const busy = away ? Number.NaN : busyOf(device);
+  const busy = busyOf(node, device);
   const known = Number.isFinite(busy);
   const held = num(device.job_id) > 0;
   const trouble = troubleOf(device) ? 'trouble' : '';
@@ -109,7 +108,8 @@ export function DevicesTable({ nodes, names }: { nodes: readonly Node[]; names: 
 }
 
 function DeviceRow({ node, device, names }: { node: Node; device: Device; names: NameOf }) {
-  const reading = device.reading;
+  const now = deviceNow(node, device);
+  const { reading } = now;
   const held = num(device.job_id) > 0;
   return (
     <tr title={deviceText(node, device, names)}>
@@ -125,10 +125,10 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
           <span class="muted">{keptFrom(node, device) || 'free'}</span>
         )}
       </td>
-      <td class="num">{percent(busyOf(device), 0)}</td>
+      <td class="num">{percent(busyOf(node, device), 0)}</td>
       <td class="num">
         {num(device.memory_bytes) > 0
-          ? `${wasRead(device, 'memory') ? bytes(reading?.memory_used_bytes) : NONE} of ${bytes(device.memory_bytes)}`
+          ? `${wasRead(now, 'memory') ? bytes(reading?.memory_used_bytes) : NONE} of ${bytes(device.memory_bytes)}`
           : '–'}
       </td>
       <td class="num">{reading && reading.power_watts > 0 ? `${figure(reading.power_watts)} W` : '–'}</td>

@@ -5,7 +5,7 @@ import { bytes, clock, count, hours, millis, ms, num, percent, plural } from '..
 import { deviceHours } from '../lib/jobs.ts';
 import { busyCurve, busyOf } from '../lib/nodes.ts';
 import { useStore } from '../lib/store.ts';
-import { Meter, Spark } from '../ui/bits.tsx';
+import { Meter, now, Spark } from '../ui/bits.tsx';
 
 const STAGES: [string, keyof StepTimes, string][] = [
   ['Waiting for input', 'input_seconds', 'f2'],
@@ -119,11 +119,12 @@ function Ranks({ job }: { job: Job }) {
 function Busy({ job }: { job: Job }) {
   useEffect(followNodes, []);
   const { nodes } = useStore(nodesState);
+  const time = useStore(now);
   const held = nodes
     .map((node) => ({
       node,
       at: node.devices.flatMap((one, i) =>
-        one.job_id === job.id && Number.isFinite(busyOf(one)) ? [i] : [],
+        one.job_id === job.id && Number.isFinite(busyOf(node, one)) ? [i] : [],
       ),
     }))
     .filter(({ at }) => at.length > 0);
@@ -132,9 +133,10 @@ function Busy({ job }: { job: Job }) {
     busyCurve(
       recentBusy,
       part.flatMap(({ node, at }) => at.map((i) => ({ node: node.name, at: i }))),
+      time,
     );
   const share = ({ node, at }: (typeof held)[number]) =>
-    at.reduce((sum, i) => sum + busyOf(node.devices[i]!), 0) / at.length;
+    at.reduce((sum, i) => sum + busyOf(node, node.devices[i]!), 0) / at.length;
   return (
     <section class="panel">
       <header>

@@ -3,6 +3,7 @@ import { useEffect } from 'preact/hooks';
 import { lookAtCurves, recentLoss, recentTop1 } from '../api/recent_curves.ts';
 import { figure, fixed, money, NONE, percent, shortDuration, stamp, unit } from '../lib/format.ts';
 import type { JobRow, SortKey } from '../lib/jobs.ts';
+import type { SmallCurve } from '../lib/small_curve.ts';
 import { Meter, now, Spark, State } from '../ui/bits.tsx';
 
 export interface Column {
@@ -125,7 +126,7 @@ function Top1(row: JobRow) {
 
 interface CurveProps {
   row: JobRow;
-  recent: ReadonlyMap<string, number[]>;
+  recent: ReadonlyMap<string, SmallCurve>;
   what: string;
   text: string;
 }
@@ -135,7 +136,7 @@ function Curve({ row, recent, what, text }: CurveProps) {
   const id = String(row.id);
   const trained = row.job.last_step !== undefined;
   useEffect(() => (trained ? lookAtCurves(id) : undefined), [id, trained]);
-  const values = trained ? recent.get(id) : undefined;
+  const values = trained ? recent.get(id)?.values : undefined;
   return (
     <span class="loss-cell">
       {values && <Spark values={values} label={`${what} of job ${id}`} />}

@@ -1,13 +1,12 @@
 import { api } from '../api/client.ts';
 import { useCurrency } from '../api/currency.ts';
-import { dropNode, takeNodes, useEventsOf } from '../api/nodes_data.ts';
-import type { Node } from '../api/types.ts';
+import { dropNode, takeNodes, useStoryOf } from '../api/nodes_data.ts';
+import type { Decision, Node, NodeRun } from '../api/types.ts';
 import { ms, price, relative, words } from '../lib/format.ts';
-import { conditionOf, labelsOf } from '../lib/nodes.ts';
+import { conditionOf, isConnected, labelsOf } from '../lib/nodes.ts';
 import { Clock, When } from '../ui/bits.tsx';
 import { ask, attempt } from '../ui/feedback.tsx';
 import { Icon } from '../ui/icons.tsx';
-import { useData } from '../ui/use_data.ts';
 import { DevicesTable } from './gpus.tsx';
 import type { NameOf } from './nodes.tsx';
 
@@ -70,7 +69,7 @@ function Forget({ node }: { node: Node }) {
 
 /** All about one node, above the others. */
 export function NodePanel({ node, names }: { node: Node; names: NameOf }) {
-  const { data } = useData(`node ${node.name}`, (signal) => api.node(node.name, signal));
+  const story = useStoryOf(node.name);
   const condition = conditionOf(node);
   return (
     <section class="panel" aria-label={node.name} style={{ marginBottom: '14px' }}>
@@ -92,44 +91,46 @@ export function NodePanel({ node, names }: { node: Node; names: NameOf }) {
         <Facts node={node} />
       </dl>
       <DevicesTable nodes={[node]} names={names} />
-      {data && data.runs.length > 0 && (
-        <section class="scroll" tabIndex={0} aria-label={`Runs on ${node.name}`}>
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Run</th>
-                <th scope="col">Began</th>
-                <th scope="col">How it ended</th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.runs.map((run) => (
-                <tr key={`${run.job_id}.${run.generation}`}>
-                  <td>
-                    <a href={`/jobs/${run.job_id}`}>
-                      {run.job_id} {run.job_name}
-                    </a>{' '}
-                    <span class="muted">start {run.generation}</span>
-                  </td>
-                  <td>
-                    <Clock at={ms(run.started_us)} />
-                  </td>
-                  <td>{run.ended_text || <span class="muted">runs</span>}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </section>
-      )}
-      <Events node={node.name} />
+      {story && story.runs.length > 0 && <Runs node={node.name} runs={story.runs} />}
+      {story && story.events.length > 0 && <Events node={node.name} events={story.events} />}
     </section>
   );
 }
 
-/** What was decided of it, when and by whom. */
-function Events({ node }: { node: string }) {
-  const events = useEventsOf(node);
-  if (!events || events.length === 0) return null;
+function Runs({ node, runs }: { node: string; runs: readonly NodeRun[] }) {
+  return (
+    <section class="scroll" tabIndex={0} aria-label={`Runs on ${node}`}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Run</th>
+            <th scope="col">Began</th>
+            <th scope="col">How it ended</th>
+          </tr>
+        </thead>
+        <tbody>
+          {runs.map((run) => (
+            <tr key={`${run.job_id}.${run.generation}`}>
+              <td>
+                <a href={`/jobs/${run.job_id}`}>
+                  {run.job_id} {run.job_name}
+                </a>{' '}
+                <span class="muted">start {run.generation}</span>
+              </td>
+              <td>
+                <Clock at={ms(run.started_us)} />
+              </td>
+              <td>{run.ended_text || <span class="muted">runs</span>}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+/** What was decided of it and of what ran there, when and by whom. */
+function Events({ node, events }: { node: string; events: readonly Decision[] }) {
   return (
     <section class="scroll" tabIndex={0} aria-label={`Events of ${node}`}>
       <table>
@@ -159,6 +160,12 @@ function Events({ node }: { node: string }) {
 function Facts({ node }: { node: Node }) {
   const aside = node.set_aside;
   const currency = useCurrency();
+  // Of a node that is connected only changes are told: the time would be that of the last one.
+  const heard = (
+    <>
+      heard <When at={ms(node.last_heartbeat_us)} />
+    </>
+  );
   const labels = labelsOf(node).map(([key, value]) => `${key}=${value}`);
   return (
     <>
@@ -166,7 +173,7 @@ function Facts({ node }: { node: Node }) {
       <dd>{node.address}</dd>
       <dt>Agent</dt>
       <dd>
-        {node.agent_version}, heard <When at={ms(node.last_heartbeat_us)} />, joined{' '}
+        {node.agent_version}, {isConnected(node) ? 'connected' : heard}, joined{' '}
         <Clock at={ms(node.joined_us)} />
       </dd>
       {labels.length > 0 && <dt>Labels</dt>}

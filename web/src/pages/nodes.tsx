@@ -5,7 +5,16 @@ import { followJobs, jobsState } from '../api/jobs_data.ts';
 import { busyHours, followNodes, nodesState, useHours } from '../api/nodes_data.ts';
 import type { Node } from '../api/types.ts';
 import { count, figure, percent, plural, price } from '../lib/format.ts';
-import { busyNow, conditionOf, deviceText, howToJoin, labelsOf, needsLook, sumNodes } from '../lib/nodes.ts';
+import {
+  busyNow,
+  conditionOf,
+  deviceText,
+  howToJoin,
+  isConnected,
+  labelsOf,
+  needsLook,
+  sumNodes,
+} from '../lib/nodes.ts';
 import { current, setQuery, useQueryText } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Spark, Trouble } from '../ui/bits.tsx';
@@ -184,7 +193,7 @@ function BusyCurve({ node }: { node: Node }) {
   return (
     <div class="row" style={{ flexWrap: 'nowrap' }}>
       <Spark values={values} least={0} most={1} label={`How busy ${node.name} was in the last hour`} />
-      {node.state === 'NODE_STATE_READY' && percent(busyNow(node), 0)}
+      {isConnected(node) && percent(busyNow(node), 0)}
     </div>
   );
 }

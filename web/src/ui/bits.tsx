@@ -64,7 +64,7 @@ export function Clock({ at }: { at: number }) {
   );
 }
 
-/** A small curve without axes; it breaks where a value is not a number. */
+/** A small curve without axes; it breaks where a value is not a number, and one alone between two breaks is a dot. */
 export function Spark({
   values,
   width = 56,
@@ -88,9 +88,11 @@ export function Spark({
   const span = isFlat(low, high) ? Number.POSITIVE_INFINITY : high - low;
   const x = (i: number) => ((i / (values.length - 1)) * width).toFixed(1);
   const y = (v: number) => (height - 1 - ((v - low) / span) * (height - 2)).toFixed(1);
-  const d = values
-    .map((v, i) => (Number.isFinite(v) ? `${Number.isFinite(values[i - 1]) ? 'L' : 'M'}${x(i)} ${y(v)}` : ''))
-    .join('');
+  const known = (i: number) => Number.isFinite(values[i]);
+  // Where no line leads to a value and none from it, a line without length: its round ends are a dot.
+  const begin = (i: number) => (known(i - 1) ? 'L' : 'M');
+  const end = (i: number) => (known(i - 1) || known(i + 1) ? '' : 'h0');
+  const d = values.map((v, i) => (known(i) ? `${begin(i)}${x(i)} ${y(v)}${end(i)}` : '')).join('');
   return (
     <svg class="spark" width={width} height={height} role="img" aria-label={label}>
       <path d={d} />
