@@ -1,12 +1,12 @@
 #include "common/remote/http_client.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <condition_variable>
 #include <mutex>
+
+#include "common/remote/curl.h"
 
 namespace imgd {
 namespace {
@@ -24,13 +24,15 @@ constexpr size_t kLeastBytes = 1 << 10;
 
 /// A handle with the connections that it keeps.
 struct Connection {
-  Connection() : multi(curl_multi_init()), easy(curl_easy_init()) {}
+  explicit Connection(const Curl& functions)
+      : curl(functions), multi(curl.multi_init()), easy(curl.easy_init()) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection() {
-    if (easy != nullptr) curl_easy_cleanup(easy);
-    if (multi != nullptr) curl_multi_cleanup(multi);
+    if (easy != nullptr) curl.easy_cleanup(easy);
+    if (multi != nullptr) curl.multi_cleanup(multi);
   }
+  const Curl& curl;
   CURLM* multi;
   CURL* easy;
 };
@@ -137,8 +139,8 @@ int SeekCallback(void* user, curl_off_t offset, int origin) {
   return CURL_SEEKFUNC_OK;
 }
 
-HttpTrouble TroubleOf(CURLcode code, const char* words) {
-  Error error{.code = ErrorCode::kUnavailable, .message = *words != 0 ? words : curl_easy_strerror(code)};
+HttpTrouble TroubleOf(const Curl& curl, CURLcode code, const char* words) {
+  Error error{.code = ErrorCode::kUnavailable, .message = *words != 0 ? words : curl.easy_strerror(code)};
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -165,70 +167,75 @@ HttpTrouble TroubleOf(CURLcode code, const char* words) {
 /// curl's list of header lines.
 class HeaderList {
  public:
-  explicit HeaderList(const HttpHeaders& headers) {
+  HeaderList(const Curl& curl, const HttpHeaders& headers) : curl_(curl) {
     for (const auto& [name, value] : headers)
-      list_ = curl_slist_append(list_, fmt::format("{}: {}", name, value).c_str());
-    list_ = curl_slist_append(list_, "Expect:");  // no "100-continue", which is waited for
+      list_ = curl_.slist_append(list_, fmt::format("{}: {}", name, value).c_str());
+    list_ = curl_.slist_append(list_, "Expect:");  // no "100-continue", which is waited for
   }
   HeaderList(const HeaderList&) = delete;
   HeaderList& operator=(const HeaderList&) = delete;
-  ~HeaderList() { curl_slist_free_all(list_); }
+  ~HeaderList() { curl_.slist_free_all(list_); }
   curl_slist* get() const { return list_; }
 
  private:
+  const Curl& curl_;
   curl_slist* list_ = nullptr;
 };
 
-void Prepare(CURL* easy, const HttpRequest& request, const HttpOptions& options, const HeaderList& headers,
-             char* words, Exchange& exchange) {
-  curl_easy_reset(easy);
-  curl_easy_setopt(easy, CURLOPT_URL, request.url.ToString().c_str());
-  curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 1L);
-  curl_easy_setopt(easy, CURLOPT_USERAGENT, "imgd");
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect.count()));
-  curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L << 10);
-  curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+void Prepare(const Connection& connection, const HttpRequest& request, const HttpOptions& options,
+             const HeaderList& headers, char* words, Exchange& exchange) {
+  connection.curl.easy_reset(connection.easy);
+  const auto set = [&connection](CURLoption option, auto value) {
+    connection.curl.easy_setopt(connection.easy, option, value);
+  };
+  set(CURLOPT_URL, request.url.ToString().c_str());
+  set(CURLOPT_PATH_AS_IS, 1L);
+  set(CURLOPT_PROTOCOLS_STR, "http,https");
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_NOPROGRESS, 1L);
+  set(CURLOPT_USERAGENT, "imgd");
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect.count()));
+  set(CURLOPT_BUFFERSIZE, 256L << 10);
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075700
-  curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);  // a request that is broken off waits for no name server
+  set(CURLOPT_QUICK_EXIT, 1L);  // a request that is broken off waits for no name server
 #endif
-  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, words);
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers.get());
-  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, HeaderCallback);
-  curl_easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, BodyCallback);
-  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &exchange);
-  if (options.direct) curl_easy_setopt(easy, CURLOPT_PROXY, "");
-  if (!options.ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str());
-  if (request.method == "HEAD") curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-  if (request.method != "GET" && request.method != "HEAD")
-    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  set(CURLOPT_ERRORBUFFER, words);
+  set(CURLOPT_HTTPHEADER, headers.get());
+  set(CURLOPT_HEADERFUNCTION, HeaderCallback);
+  set(CURLOPT_HEADERDATA, &exchange);
+  set(CURLOPT_WRITEFUNCTION, BodyCallback);
+  set(CURLOPT_WRITEDATA, &exchange);
+  if (options.direct) set(CURLOPT_PROXY, "");
+  if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
+  if (request.method == "HEAD") set(CURLOPT_NOBODY, 1L);
+  if (request.method != "GET" && request.method != "HEAD") set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
   if (request.method != "PUT" && request.method != "POST") return;
-  curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-  curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-  curl_easy_setopt(easy, CURLOPT_READFUNCTION, ReadCallback);
-  curl_easy_setopt(easy, CURLOPT_READDATA, &exchange);
-  curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, SeekCallback);
-  curl_easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
+  set(CURLOPT_UPLOAD, 1L);
+  set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+  set(CURLOPT_READFUNCTION, ReadCallback);
+  set(CURLOPT_READDATA, &exchange);
+  set(CURLOPT_SEEKFUNCTION, SeekCallback);
+  set(CURLOPT_SEEKDATA, &exchange);
 }
 
 /// Until the transfer is over, in one way or the other.
 std::optional<HttpTrouble> Drive(Connection& connection, const HttpRequest& request,
                                  const HttpOptions& options, Exchange& exchange, CURLcode& code) {
-  const std::stop_callback wake(request.stop, [&connection] { curl_multi_wakeup(connection.multi); });
+  const Curl& curl = connection.curl;
+  const std::stop_callback wake(request.stop,
+                                [&connection] { connection.curl.multi_wakeup(connection.multi); });
   for (;;) {
     int running = 0;
-    const CURLMcode performed = curl_multi_perform(connection.multi, &running);
+    const CURLMcode performed = curl.multi_perform(connection.multi, &running);
     if (performed != CURLM_OK) {
-      return HttpTrouble{{.code = ErrorCode::kInternal, .message = curl_multi_strerror(performed)},
+      return HttpTrouble{{.code = ErrorCode::kInternal, .message = curl.multi_strerror(performed)},
                          Kind::kRetry};
     }
     int left = 0;
-    while (const CURLMsg* message = curl_multi_info_read(connection.multi, &left)) {
+    while (const CURLMsg* message = curl.multi_info_read(connection.multi, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
       code = message->data.result;
       return std::nullopt;
@@ -238,7 +245,7 @@ std::optional<HttpTrouble> Drive(Connection& connection, const HttpRequest& requ
     if (auto why = exchange.Stalled(options))
       return HttpTrouble{{.code = ErrorCode::kUnavailable, .message = std::move(*why)}, Kind::kRetry};
     const auto interval = std::min(kPollInterval, options.stall);
-    curl_multi_poll(connection.multi, nullptr, 0, static_cast<int>(interval.count()), nullptr);
+    curl.multi_poll(connection.multi, nullptr, 0, static_cast<int>(interval.count()), nullptr);
   }
 }
 
@@ -283,11 +290,7 @@ std::string HttpAnswer::header(std::string_view name) const {
 /// busy.
 class HttpClient::Pool {
  public:
-  Pool() {
-    static std::once_flag once;
-    std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  }
-  std::unique_ptr<Connection> Take() {
+  std::unique_ptr<Connection> Take(const Curl& curl) {
     {
       const std::lock_guard lock(mutex_);
       if (!idle_.empty()) {
@@ -296,7 +299,7 @@ class HttpClient::Pool {
         return connection;
       }
     }
-    auto connection = std::make_unique<Connection>();
+    auto connection = std::make_unique<Connection>(curl);
     return connection->multi != nullptr && connection->easy != nullptr ? std::move(connection) : nullptr;
   }
   void GiveBack(std::unique_ptr<Connection> connection) {
@@ -313,8 +316,10 @@ HttpClient::HttpClient(HttpOptions options) : options_(std::move(options)), pool
 HttpClient::~HttpClient() = default;
 
 tl::expected<HttpAnswer, HttpTrouble> HttpClient::Try(HttpRequest request, const HttpBody& body) const {
+  const Result<Curl>& curl = LoadCurl();
+  if (!curl) return tl::unexpected(HttpTrouble{curl.error(), Kind::kFinal});
   for (int hop = 0;; ++hop) {
-    auto connection = pool_->Take();
+    auto connection = pool_->Take(*curl);
     if (!connection)
       return tl::unexpected(Final(ErrorCode::kResourceExhausted, "no memory for a connection"));
     const HttpBody watched = {.begin = [&](const HttpAnswer& answer) -> Result<bool> {
@@ -324,17 +329,17 @@ tl::expected<HttpAnswer, HttpTrouble> HttpClient::Try(HttpRequest request, const
                               .take = body.take};
     Exchange exchange{.body = watched, .to_send = request.body};
     char words[CURL_ERROR_SIZE] = "";
-    const HeaderList headers(request.headers);
-    Prepare(connection->easy, request, options_, headers, words, exchange);
-    curl_multi_add_handle(connection->multi, connection->easy);
+    const HeaderList headers(*curl, request.headers);
+    Prepare(*connection, request, options_, headers, words, exchange);
+    curl->multi_add_handle(connection->multi, connection->easy);
     CURLcode code = CURLE_OK;
     const auto trouble = Drive(*connection, request, options_, exchange, code);
-    curl_multi_remove_handle(connection->multi, connection->easy);
+    curl->multi_remove_handle(connection->multi, connection->easy);
     if (trouble) return tl::unexpected(*trouble);  // the connection is closed with its handle
     pool_->GiveBack(std::move(connection));
     if (exchange.refusal) return tl::unexpected(HttpTrouble{*exchange.refusal, Kind::kFinal});
     const bool cut_short = code == CURLE_WRITE_ERROR && exchange.begun && !exchange.wanted;
-    if (code != CURLE_OK && !cut_short) return tl::unexpected(TroubleOf(code, words));
+    if (code != CURLE_OK && !cut_short) return tl::unexpected(TroubleOf(*curl, code, words));
     if (auto begun = exchange.Begin(); !begun)  // no body came
       return tl::unexpected(HttpTrouble{begun.error(), Kind::kFinal});
     const std::string location = exchange.answer.header("location");

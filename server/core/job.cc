@@ -202,7 +202,7 @@ Verdict TimeIsOver(const JobRecord& job, const std::string& cause) {
 
 /// "goes on from the checkpoint of step 70; 12 steps after it are lost and done again".
 std::string Progress(const JobRecord& job, uint64_t last_step) {
-  if (!job.Trains()) return fmt::format("its {} is started again then", NameOf(job.kind));
+  if (!job.Trains()) return fmt::format("its {} begins anew when it starts again", NameOf(job.kind));
   const uint64_t saved = job.checkpoints.empty() ? 0 : job.checkpoints.front().step;
   std::string text = job.checkpoints.empty()
                          ? "there is no checkpoint, so it begins anew"

@@ -127,7 +127,7 @@ TEST_F(Kinds, WhoEndsWithZeroAfterItWasToldToEndIsNotCompleted) {
   EXPECT_THAT(cluster.Sent("a"), ElementsAre("stop 1/1")) << "there is nobody to ask for a checkpoint";
   cluster.Ends("a", job, {Told(ExitCode(0, 0))});
   EXPECT_EQ(cluster.Job(job).state, JobState::kPaused);
-  EXPECT_EQ(cluster.Job(job).reason.text, "paused by ada; its command is started again then");
+  EXPECT_EQ(cluster.Job(job).reason.text, "paused by ada; its command begins anew when it starts again");
   ASSERT_TRUE(cluster.Resume(job).has_value());
   cluster.BringUp(job);
   cluster.Complete(job);

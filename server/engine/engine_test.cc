@@ -348,10 +348,15 @@ TEST(Pace, RestsForAMultipleOfWhatTheWorkTook) {
   const Instant start(std::chrono::hours(1));
   Pace pace(9);
   EXPECT_TRUE(pace.Due(start)) << "the first is due at once";
-  pace.Took(start, start + milliseconds(2));
-  EXPECT_FALSE(pace.Due(start + milliseconds(19)));
-  EXPECT_TRUE(pace.Due(start + milliseconds(20)));
-  EXPECT_EQ(pace.next(), start + milliseconds(20));
+  pace.Took(start, start + milliseconds(5));
+  EXPECT_EQ(pace.next(), start + milliseconds(5) + 9 * std::chrono::microseconds(7'500));
+  EXPECT_FALSE(pace.Due(pace.next() - Duration(1)));
+  EXPECT_TRUE(pace.Due(pace.next()));
+  pace.Took(start, start + milliseconds(10));
+  EXPECT_EQ(pace.next(), start + milliseconds(10) + 2 * 9 * milliseconds(10))
+      << "what is long rests twice as long";
+  pace.Took(start, start + std::chrono::minutes(1));
+  EXPECT_EQ(pace.next(), start + std::chrono::minutes(1) + std::chrono::seconds(2));
 }
 
 TEST(Hub, WakesThoseWhoWaitOnceAndOnlyForNews) {
