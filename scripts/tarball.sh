@@ -3,6 +3,7 @@
 # shellcheck shell=bash
 
 # libraries_of PROGRAM...: paths of what they load of Debian's; LibTorch's and the machine's own, a CUDA of its own too, left out.
+# imgtrain is linked to libcurl, which the others load when they need it.
 libraries_of() {
   ldd "$@" 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u \
     | grep -v -e "^$DEPS/" -e "/site-packages/" -e '^/usr/local/' -e '/\(libc\|libm\|libdl\|librt\|libpthread\|libresolv\|libstdc++\|libgcc_s\)\.so\.'

@@ -193,7 +193,13 @@ void Engine::ScheduleWhenDue() {
   SchedulePass(actions);
   Record(actions);
   scheduling_.Took(begun, clock_->Now());
-  if (CommitBatch()) AfterCommit();
+  // What came meanwhile is the next batch, and is stored together with the plan.
+  if (!HasInputs() && CommitBatch()) AfterCommit();
+}
+
+bool Engine::HasInputs() const {
+  const std::lock_guard lock(mutex_);
+  return !queue_.empty();
 }
 
 /// Without a change since the last one it is none.

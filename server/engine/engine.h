@@ -333,9 +333,10 @@ class Engine {
   void ProbeStore();
   /// Nodes and queued jobs are so few that planning and showing them costs next to nothing.
   bool IsSmall() const;
+  bool HasInputs() const;
   /// When the plan or the view that waits for its turn is due; never when none does.
   Instant NextPaced() const;
-  /// The plan of a large cluster: in a commit of its own, after what was asked for has been answered.
+  /// The plan of a large cluster: after what was asked for has been answered.
   void ScheduleWhenDue();
   void SchedulePass(Actions& actions);
   void PublishWhenDue();

@@ -107,9 +107,9 @@ def test_systemd_hears_of_the_start_and_then_that_the_program_lives(program: str
                 process.wait()
 
 
-def test_the_client_does_not_link_libtorch() -> None:
+def test_the_client_starts_without_libtorch_and_libcurl() -> None:
     linked = subprocess.run(["ldd", BIN / "imgcli"], check=True, capture_output=True, text=True).stdout
-    assert "libc.so" in linked and not re.search(r"lib(torch|c10)", linked)
+    assert "libc.so" in linked and not re.search(r"lib(torch|c10|curl)", linked)
 
 
 @pytest.mark.parametrize("program", ["imgd", "imgagent", "imgtrain", "imgcli"])
