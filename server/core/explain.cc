@@ -302,8 +302,8 @@ std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& j
           GangText(job.nodes, job.max_nodes), CountText(allowance.devices / job.nodes, "device")));
     } else if (!allowance.Has(needs)) {
       parts.push_back(fmt::format("{}; it needs {}", has, needs));
-    } else if (job.needs->whole_nodes) {
-      const uint32_t each = (allowance.devices - allowance.used) / job.nodes;
+    } else if (const uint32_t each = (allowance.devices - allowance.used) / job.nodes;
+               job.needs->whole_nodes && !room.CouldHoldOnSmall(job, each)) {
       full.push_back(fmt::format("{}; it needs {} for itself, of at most {} each by what is left", has,
                                  GangText(job.nodes, job.max_nodes), CountText(each, "device")));
     }
@@ -406,9 +406,11 @@ std::string ExplainVictim(const Snapshot& cluster, const std::vector<JobId>& vic
     if (id != victim) others.push_back(NameOfJob(cluster, id));
   }
   const double minutes = std::chrono::duration<double, std::ratio<60>>(at_risk).count();
+  const Holder& own = cluster.holders.at(victim);
+  const std::string age = own.aged == 0 ? "" : fmt::format(" with {} more for its wait", own.aged);
   return fmt::format(
-      "its own is {}, and of what would make room {}loses the least, {:.1f} device-minutes of work",
-      cluster.holders.at(victim).priority,
+      "its own is {}{}, and of what would make room {}loses the least, {:.1f} device-minutes of work",
+      own.priority - own.aged, age,
       others.empty() ? "its end " : fmt::format("its end with that of {} ", fmt::join(others, ", ")),
       minutes);
 }

@@ -376,6 +376,25 @@ TEST(Decisions, AReservationAndWhatGoesBesideItAreTold) {
   EXPECT_THAT(cluster.Decisions(), ElementsAre(HasSubstr("the latest; before it could in ")));
 }
 
+TEST(Extending, WhatWasPlacedBesideWhatIsKeptEndsBeforeThatIsNeeded) {
+  TestCluster cluster;
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId runs = cluster.Submit("runs", {.time_limit_ms = 300'000});
+  cluster.BringUp(runs);
+  cluster.Pass(seconds(1));
+  const JobId big = cluster.Submit("big", {.nodes = 2});
+  cluster.Pass(seconds(1));
+  const JobId small = cluster.Submit("small", {.time_limit_ms = 60'000});
+  EXPECT_EQ(cluster.Job(small).reason.code, ReasonCode::kBackfilled);
+  cluster.BringUp(small);
+  EXPECT_THAT(Refusal(cluster.SetTimeLimit(small, {.by_ms = 600'000})),
+              HasSubstr("job 3 cannot run longer than until job 2 (big) can start, in "));
+  EXPECT_THAT(Refusal(cluster.SetTimeLimit(small, {.to_ms = 0})), HasSubstr("which comes first"));
+  EXPECT_TRUE(cluster.SetTimeLimit(small, {.by_ms = 60'000})) << "that is in time";
+  EXPECT_TRUE(cluster.SetTimeLimit(runs, {.by_ms = 600'000})) << "it was there before job 2 came";
+  EXPECT_EQ(cluster.Job(big).state, JobState::kQueued);
+}
+
 TEST(Forgetting, OnlyALostNodeWithoutARunIsForgottenAndItMayComeBackAsANewOne) {
   TestCluster cluster({.lost_after = seconds(45)});
   cluster.Join("a", 1).Join("b", 1);

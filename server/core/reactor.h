@@ -299,6 +299,7 @@ class Reactor {
   std::chrono::milliseconds GraceFor(const JobRecord& job, Now now) const;
   std::optional<std::string> SkewOf(const Health& health) const;
   void NoteEmptied(Now now, Actions& out);
+  Status MayRunLonger(const JobRecord& job, int64_t limit_ms, Now now) const;
   void NoteReservation(const Reservation* before, const Reservation& reserved, Now now, Actions& out);
   uint64_t LastStepOf(RunKey run) const;
   void SyncParts(JobId job, Now now, Actions& out);

@@ -76,6 +76,18 @@ bool IsSame(const Reservation& a, const Reservation& b, Instant now) {
   return moved < std::max<Duration>(close, std::chrono::minutes(1));
 }
 
+bool ShareDevices(const std::vector<Part>& some, const std::vector<Part>& others) {
+  const auto share = [](const Part& a, const Part& b) {
+    const auto has = [&b](uint32_t device) {
+      return std::ranges::find(b.devices, device) != b.devices.end();
+    };
+    return a.node == b.node && (a.whole || b.whole || std::ranges::any_of(a.devices, has));
+  };
+  return std::ranges::any_of(some, [&](const Part& a) {
+    return std::ranges::any_of(others, [&](const Part& b) { return share(a, b); });
+  });
+}
+
 /// When it begins, of one for which that is known.
 std::string FromText(const Reservation& reserved, Now now) {
   return InText(*reserved.from - now.steady, reserved.estimate);
@@ -244,6 +256,30 @@ Status Reactor::OnSetPriority(JobId id, int priority, const std::string& actor, 
   return {};
 }
 
+/// What was placed on devices that were kept already for one that comes first is over before that one needs
+/// them, and stays so.
+Status Reactor::MayRunLonger(const JobRecord& job, int64_t limit_ms, Now now) const {
+  if (!job.HoldsDevices()) return {};
+  JobRecord longer = job;
+  longer.time_limit_ms = limit_ms;
+  const auto most = LongestStart(longer);
+  const auto held = std::chrono::duration_cast<std::chrono::microseconds>(now.steady - job.run.held_since);
+  const WallTime began{now.wall.micros - held.count()};
+  for (const auto& reserved : *reserved_) {
+    const JobRecord* first = state_.FindJob(reserved.job);
+    if (!reserved.from || first == nullptr || first->state != JobState::kQueued) continue;
+    const bool passed = first->submitted < began && state_.KeyOf(*first).Before(state_.KeyOf(job));
+    const bool in_time = most && job.run.held_since + *most <= *reserved.from;
+    if (!passed || in_time || !ShareDevices(reserved.parts, job.run.parts)) continue;
+    return Refuse(
+        fmt::format("imgcli explain {} says when that is", first->id),
+        "job {} cannot run longer than until job {} ({}) can start, {}: it was placed on what is kept "
+        "for that one, which comes first",
+        job.id, first->id, first->name, FromText(reserved, now));
+  }
+  return {};
+}
+
 Status Reactor::OnSetTimeLimit(JobId id, TimeLimitChange change, const std::string& actor, Now now,
                                Actions& out) {
   IMGD_ASSIGN(JobRecord* const job, JobForOrder(id, "given another time_limit"));
@@ -269,6 +305,8 @@ Status Reactor::OnSetTimeLimit(JobId id, TimeLimitChange change, const std::stri
         id, TimeText(std::chrono::milliseconds(limit)), TimeText(std::chrono::milliseconds(held)));
   }
   if (limit == job->time_limit_ms) return {};
+  const bool is_longer = job->time_limit_ms > 0 && (none || limit > job->time_limit_ms);
+  if (is_longer) IMGD_TRY(MayRunLonger(*job, limit, now));
   NoteChange(*job,
              fmt::format("time_limit {} instead of {}, by {}", LimitText(limit),
                          LimitText(job->time_limit_ms), actor),
@@ -412,7 +450,8 @@ void Reactor::NoteReservation(const Reservation* before, const Reservation& rese
   const JobRecord* job = state_.FindJob(reserved.job);
   if (job == nullptr) return;
   size_t devices = 0;
-  for (const auto& part : reserved.parts) devices += part.devices.size();
+  for (const auto& part : reserved.parts)
+    devices += part.whole ? state_.FindNode(part.node)->devices.size() : part.devices.size();
   std::string text =
       fmt::format("{} device{} on {} {} kept for job {} ({})", devices, devices == 1 ? "" : "s",
                   NamesOf(reserved.parts), devices == 1 ? "is" : "are", job->id, job->name);

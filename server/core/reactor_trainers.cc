@@ -170,6 +170,7 @@ Snapshot Reactor::FreeAndHeld(Now now, Snapshot memory) const {
 void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
   const JobRecord& job = *holding.job;
   const Instant now = snapshot.now;
+  const int priority = state_.ranking().PriorityOfRun(job);
   snapshot.job_names.insert_or_assign(snapshot.job_names.end(), job.id, job.name);
   const StopFor stop = job.run.stop;
   const bool comes_back = stop == StopFor::kRetry;
@@ -191,7 +192,8 @@ void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
   if (end) snapshot.ends.insert_or_assign(snapshot.ends.end(), job.id, *end);
   snapshot.holders.insert_or_assign(
       snapshot.holders.end(), job.id,
-      Holder{.priority = state_.ranking().PriorityOfRun(job),
+      Holder{.priority = priority,
+             .aged = priority - job.priority,
              .preemptible = settings_.preemption && !KeepsItsDevices(holding, snapshot) && stays,
              .leaving = leaving,
              .comes_back = comes_back,

@@ -42,8 +42,10 @@ class Planner {
  public:
   /// `cluster`, and the queue that is considered, must outlive it.
   Planner(const Snapshot& cluster, std::shared_ptr<Layout> layout)
-      : cluster_(cluster), room_(cluster.nodes, std::move(layout)), allowances_(cluster) {}
+      : cluster_(cluster), room_(cluster.nodes, std::move(layout)), allowances_(cluster), given_(cluster) {}
   void Consider(const QueuedJob& job);
+  /// Once all are considered.
+  void Finish();
   Plan plan;
 
  private:
@@ -53,7 +55,13 @@ class Planner {
     JobId first;
   };
 
+  struct Wait {
+    const QueuedJob* job;
+    ReasonCode code;
+  };
+
   ReasonCode WaitForQuota(const QueuedJob& job);
+  bool LacksQuotaNow(const QueuedJob& job);
   void Start(const QueuedJob& job, std::vector<Part> parts);
   std::optional<std::vector<Part>> Place(const QueuedJob& job);
   ReasonCode WhyNot(const QueuedJob& job);
@@ -66,6 +74,8 @@ class Planner {
   const Snapshot& cluster_;
   Room room_;
   Allowances allowances_;
+  Allowances given_;                     ///< the same without what is only kept for somebody
+  std::vector<Wait> waits_;              ///< in the order of the queue
   std::optional<Room> beside_;           ///< without what is reserved; with plan.reserved
   std::vector<const BitSet*> nodes_of_;  ///< that do for those of plan.reserved
   std::vector<Waiter> waiters_;          ///< in the order of the queue
@@ -76,14 +86,14 @@ class Planner {
 void Planner::Consider(const QueuedJob& job) {
   const bool retries_later = job.not_before > cluster_.now;
   if (retries_later && job.code != ReasonCode::kBackoff) {
-    plan.waits.push_back({job.id, ReasonCode::kBackoff});
+    waits_.push_back({&job, ReasonCode::kBackoff});
   }
   if (retries_later && !job.keeps_place) {
     may_be_taken_.Add(room_.NodesFor(job));
     return;
   }
   const auto wait = [&](ReasonCode code) {
-    if (!retries_later && job.code != code) plan.waits.push_back({job.id, code});
+    if (!retries_later) waits_.push_back({&job, code});
   };
   if (allowances_.Lack(job, job.nodes * job.ranks_per_node)) return wait(WaitForQuota(job));
   const std::optional<QueuedJob> within = allowances_.Within(job);
@@ -96,6 +106,21 @@ void Planner::Consider(const QueuedJob& job) {
   const ReasonCode code = WhyNot(wanted);
   WaitFor(wanted, code);
   wait(code);
+}
+
+bool Planner::LacksQuotaNow(const QueuedJob& job) {
+  return given_.Lack(job, job.nodes * job.ranks_per_node) ||
+         (given_.Within(job) && !given_.LeaveRoomFor(job, room_));
+}
+
+/// Who waits for devices may have lost its quota meanwhile to a later job that found some.
+void Planner::Finish() {
+  for (auto [job, code] : waits_) {
+    const bool for_devices = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob;
+    if (for_devices && ReservationOf(plan.reserved, job->id) == nullptr && LacksQuotaNow(*job))
+      code = ReasonCode::kQuota;
+    if (code != job->code) plan.waits.push_back({job->id, code});
+  }
 }
 
 /// For what fits nowhere no quota is kept from others.
@@ -130,9 +155,11 @@ bool Planner::IsHeldByGuess(const Part& part, const NodeSlots& node) const {
 
 /// When a job starts again that waits for its retry is known but to a moment: no promise is made of its end.
 void Planner::Start(const QueuedJob& job, std::vector<Part> parts) {
-  allowances_.Count(job, allowances_.DevicesOf(parts));
-  const auto nodes = room_.NodesOf(parts);
   const bool retries_later = job.not_before > cluster_.now;
+  const uint32_t devices = allowances_.DevicesOf(parts);
+  allowances_.Count(job, devices);
+  if (!retries_later) given_.Count(job, devices);
+  const auto nodes = room_.NodesOf(parts);
   const bool known = job.most > Duration::zero() && !retries_later;
   const Instant end = known ? cluster_.now + job.most : Instant::max();
   room_.Take(parts, nodes, end);
@@ -353,6 +380,7 @@ Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue) {
 Plan MakePlan(const Snapshot& cluster, const std::vector<QueuedJob>& queue, std::shared_ptr<Layout>& memory) {
   Planner planner(cluster, LayoutFrom(memory, cluster.nodes));
   for (const auto& job : queue) planner.Consider(job);
+  planner.Finish();
   return std::move(planner.plan);
 }
 

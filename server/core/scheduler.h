@@ -170,6 +170,7 @@ const Reservation* ReservationOf(const Reservations& reserved, JobId job);
 /// A job that holds devices, as one of a higher priority sees it.
 struct Holder {
   int priority = 0;  ///< with what it had aged by when it started: that lasts as long as it runs
+  int aged = 0;      ///< how much that is
   bool preemptible = false;
   bool leaving = false;     ///< it gives its devices back already
   bool comes_back = false;  ///< and takes its old place in the queue, so that only who is before it gets them

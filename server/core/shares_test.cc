@@ -192,6 +192,24 @@ TEST(Quotas, WhatIsLeftIsKeptForWholeNodesWithAllTheirDevices) {
   EXPECT_THAT(builder.Make().starts, SizeIs(2));
 }
 
+TEST(Quotas, WhoWaitsForDevicesAndLostItsQuotaToALaterOneSaysSo) {
+  PlanBuilder builder;
+  builder.Node("a", 2, {9, 9}).Is("H100").Node("b", 2).Is("cpu");
+  builder.Queue(1, 1, 2)
+      .Asks({.gpu = true})
+      .Queue(2, 1, 2)
+      .Asks({.gpu = true})
+      .Queue(3, 1, 1)
+      .Asks({.cpu = true});
+  builder.queue[1].accounts = builder.queue[2].accounts = {"user ada"};
+  builder.cluster.allowances["user ada"] = {.devices = 2};
+  const auto plan = builder.Make();
+  ASSERT_THAT(plan.starts, SizeIs(1));
+  EXPECT_EQ(plan.starts[0].job, JobId(3));
+  EXPECT_THAT(Waits(plan),
+              ElementsAre(std::pair(1, ReasonCode::kWaitsForDevices), std::pair(2, ReasonCode::kQuota)));
+}
+
 TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   Snapshot cluster;
   cluster.allowances["project vision"] = {.devices = 16, .used = 14};
@@ -210,6 +228,8 @@ TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   cluster.nodes = builder.Node("a", 8).Node("b", 8).Node("c", 9).cluster.nodes;
   EXPECT_THAT(ExplainWait(cluster, waiting),
               HasSubstr("it needs 2 nodes for itself, of at most 2 devices each by what is left"));
+  cluster.allowances["project vision"].used = 0;
+  EXPECT_THAT(ExplainWait(cluster, waiting), HasSubstr("is kept for an earlier job of theirs"));
   cluster.nodes.erase(cluster.nodes.begin());
   EXPECT_THAT(ExplainWait(cluster, waiting),
               HasSubstr("it needs 2 nodes for itself, and too few have at most 8 devices, so that it can't"));

@@ -107,6 +107,10 @@ v1::Device DeviceOf(const NodeRecord& node, size_t index, const std::vector<v1::
   out.set_job_id(node.holders[index].value());
   if (const auto cluster = node.ForeignHolder(device.index)) {
     out.set_held_text(fmt::format("held by a run of another cluster ({})", *cluster));
+  } else if (node.holders[index] == JobId() && !node.stale.empty()) {
+    const RunKey& run = *node.stale.begin();
+    out.set_held_text(
+        fmt::format("free once job {} of generation {} has ended there", run.job, run.generation));
   }
   if (readings != nullptr && index < readings->size()) *out.mutable_reading() = (*readings)[index];
   return out;
@@ -120,7 +124,8 @@ v1::Job ToProto(const JobRecord& job, const ClusterView& view) {
   out.set_name(job.name);
   out.set_state(static_cast<v1::JobState>(job.state));
   out.set_reason(static_cast<v1::ReasonCode>(job.reason.code));
-  out.set_reason_text(job.reason.text);
+  const std::string silent = ExplainSilent(job, view.nodes);
+  out.set_reason_text(silent.empty() ? job.reason.text : fmt::format("{}; {}", job.reason.text, silent));
   out.set_generation(job.generation.value());
   out.set_priority(job.priority);
   out.set_nodes(job.nodes);

@@ -97,8 +97,6 @@ bool FillHeldBack(const JobRecord& record, const QueuedJob& job, Snapshot cluste
 }  // namespace
 
 void FillForecast(const JobRecord& record, const ClusterView& view, Now now, v1::Job& out) {
-  if (const std::string silent = ExplainSilent(record, view.nodes); !silent.empty())
-    out.set_reason_text(fmt::format("{}; {}", out.reason_text(), silent));
   if (const std::string size = ExplainSize(record, view.snapshot, view.queue); !size.empty()) {
     const std::string reason = out.reason_text();
     out.set_reason_text(reason.empty() ? size : fmt::format("{}; it {}", reason, size));

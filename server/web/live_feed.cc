@@ -17,6 +17,10 @@ namespace {
 
 constexpr auto kPace = std::chrono::milliseconds(250);
 constexpr auto kJobPeriod = std::chrono::seconds(1);
+/// A job's place, what it waits for and what it costs change without an event of its own: so often it is
+/// looked at all the same, so many of them each time.
+constexpr auto kAgainPeriod = std::chrono::seconds(5);
+constexpr size_t kMostAgain = 10;
 constexpr auto kDatasetPeriod = std::chrono::seconds(1);
 constexpr auto kNodePeriod = std::chrono::seconds(3);
 constexpr auto kSignOfLifePeriod = std::chrono::seconds(15);
@@ -183,13 +187,22 @@ void LiveFeed::AddDecisions(std::string& out) {
 void LiveFeed::AddJobs(std::string& out) {
   const Instant now = clock_->Now();
   const auto view = engine_->View();
+  size_t again = 0;
   for (auto& [id, known] : jobs_) {
     const uint64_t version = engine_->PublishedEvent(id);
-    if (!known.changed && (version == known.version || now < known.looked + kJobPeriod)) continue;
+    const bool news = known.changed || (version != known.version && now >= known.looked + kJobPeriod);
+    const bool looks_again =
+        !news && id > looked_again_ && again < kMostAgain && now >= known.looked + kAgainPeriod;
+    if (!news && !looks_again) continue;
+    if (looks_again) {
+      ++again;
+      looked_again_ = id;
+    }
     known.version = version;
     known.looked = now;
     known.changed = !AddJob(id, known, *view, out);
   }
+  if (again < kMostAgain) looked_again_ = JobId();  // from the first one on
   std::erase_if(jobs_, [](const auto& job) { return job.second.ended; });
 }
 

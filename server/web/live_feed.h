@@ -74,6 +74,7 @@ class LiveFeed {
   std::vector<std::weak_ptr<Listener>> live_;
   uint64_t last_ = 0;  ///< number of the last event that those have had
   std::map<JobId, KnownJob> jobs_;
+  JobId looked_again_;                        ///< the last one that was looked at without news
   std::map<std::string, std::string> nodes_;  ///< what was last said of each
   std::string warning_;                       ///< the same of imgd itself
   Instant nodes_due_{};

@@ -153,6 +153,19 @@ TEST_F(LiveFeedTest, WhatHappensComesWithItsNumber) {
   }
 }
 
+TEST_F(LiveFeedTest, AJobThatMovesUpInTheQueueIsToldThoughNothingHappenedToIt) {
+  Submit(kJob);
+  const uint64_t first = Submit(kJob);
+  const uint64_t second = Submit(kJob);
+  Source source(daemon->web_port());
+  source.Begin();
+  EXPECT_TRUE(Cancel(first).ok());
+  for (auto job = source.Next("job");; job = source.Next("job")) {
+    ASSERT_TRUE(job.has_value());
+    if (job->data["id"] == fmt::format("{}", second) && job->data["queue_position"] == 2) break;
+  }
+}
+
 TEST_F(LiveFeedTest, StepsAndEpochsOfAJobThatTrains) {
   const std::string token = Token("report");
   Source source(daemon->web_port());
