@@ -9,6 +9,7 @@
 #include "cli/job_ref.h"
 #include "cli/plot.h"
 #include "cli/serialize.h"
+#include "cli/words.h"
 
 namespace imgd::cli {
 namespace {
@@ -26,19 +27,22 @@ struct MetricsOptions {
   bool plot = false;
 };
 
+/// A NaN's sign tells nothing.
+double Shown(double value) { return std::isnan(value) ? NAN : value; }
+
 void PrintCsv(std::ostream& out, const std::string& x, const v1::GetMetricsResponse& metrics) {
   out << fmt::format("name,{},min,max,last\n", x);
   for (const auto& series : metrics.series()) {
     for (const auto& point : series.points())
-      out << fmt::format("{},{},{},{},{}\n", series.name(), point.x(), point.min(), point.max(),
-                         point.last());
+      out << fmt::format("{},{},{},{},{}\n", series.name(), point.x(), Shown(point.min()), Shown(point.max()),
+                         Shown(point.last()));
   }
 }
 
 void PrintMetricsTable(Context& context, const v1::GetMetricsResponse& metrics) {
   Table table(
       {{"FIGURE"}, {"VALUES", true}, {"FIRST", true}, {"LAST", true}, {"LEAST", true}, {"GREATEST", true}});
-  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  const auto number = [](double value) { return fmt::format("{:.4g}", Shown(value)); };
   for (const auto& series : metrics.series()) {
     if (series.points().empty()) {
       table.Add({series.name(), "0", "", "", "", ""});
@@ -81,7 +85,10 @@ void PrintPlots(Context& context, const std::string& x, const v1::GetMetricsResp
   bool first = true;
   for (const auto& series : metrics.series()) {
     const auto lines = Curve(CurvePointsOf(series), width, kPlotLines, context.terminal().utf8);
-    if (lines.empty()) continue;
+    if (lines.empty()) {
+      context.Say(fmt::format("{} has no number to draw", series.name()));
+      continue;
+    }
     if (!first) context.out() << '\n';
     first = false;
     context.out() << Paint(series.name(), Style::kBold, context.terminal().color) << '\n';
@@ -90,35 +97,51 @@ void PrintPlots(Context& context, const std::string& x, const v1::GetMetricsResp
   }
 }
 
-/// Takes the figures of which the job reported no number out of the answer, and returns their names.
-std::vector<std::string> TakeOutAbsent(v1::GetMetricsResponse& metrics) {
+bool HasNumber(const v1::MetricSeries& series) {
+  const auto& points = series.points();
+  return std::any_of(points.begin(), points.end(),
+                     [](const auto& point) { return !std::isnan(point.min()); });
+}
+
+/// Takes the figures that the job did not report out of the answer, and returns their names. One without a
+/// number is among the reported ones where it was nan throughout.
+std::vector<std::string> TakeOutAbsent(const v1::GetMetricsResponse& reported,
+                                       v1::GetMetricsResponse& metrics) {
   std::vector<std::string> absent;
   auto& all = *metrics.mutable_series();
   for (int i = all.size() - 1; i >= 0; --i) {
-    const auto& points = all[i].points();
-    if (std::any_of(points.begin(), points.end(), [](const auto& point) { return !std::isnan(point.min()); }))
-      continue;
-    absent.insert(absent.begin(), all[i].name());
+    const auto& name = all[i].name();
+    const auto is_it = [&](const v1::MetricSeries& series) { return series.name() == name; };
+    if (HasNumber(all[i]) || std::any_of(reported.series().begin(), reported.series().end(), is_it)) continue;
+    absent.insert(absent.begin(), name);
     all.DeleteSubrange(i, 1);
   }
   return absent;
 }
 
-Error NotReported(uint64_t job, const std::vector<std::string>& absent,
+/// Why a job has no figures at all.
+std::string WhyNone(Client& client, uint64_t job) {
+  const auto now = client.GetJob(job);
+  return now && IsFinal(now->job().state()) ? "it never did, or metrics_kept_for has removed them"
+                                            : "it has not got so far yet";
+}
+
+Error NotReported(Client& client, uint64_t job, const std::vector<std::string>& absent,
                   const v1::GetMetricsResponse& reported) {
   std::vector<std::string> names;
   for (const auto& series : reported.series()) names.push_back(series.name());
   return {.code = ErrorCode::kNotFound,
           .message = fmt::format("job {} has reported nothing as {}", job, fmt::join(absent, ", ")),
-          .hint = fmt::format("it has reported {}", fmt::join(names, ", "))};
+          .hint = names.empty() ? WhyNone(client, job)
+                                : fmt::format("it has reported {}", fmt::join(names, ", "))};
 }
 
-void PrintMetrics(Context& context, const MetricsOptions& options, uint64_t job,
+void PrintMetrics(Context& context, Client& client, const MetricsOptions& options, uint64_t job,
                   const v1::GetMetricsResponse& metrics) {
   const auto is_empty = [](const v1::MetricSeries& series) { return series.points().empty(); };
   const bool none = std::all_of(metrics.series().begin(), metrics.series().end(), is_empty);
   if (none && options.format == "table") {
-    context.Say(fmt::format("job {} has no such figures yet", job));
+    context.Say(fmt::format("job {} has reported no figures: {}", job, WhyNone(client, job)));
   } else if (options.format == "json") {
     PrintDocument(context.out(), ToJson(metrics), OutputFormat::kJson);
   } else if (options.format == "csv") {
@@ -147,19 +170,18 @@ int RunMetrics(Context& context, const MetricsOptions& options) {
   for (const auto& name : options.names) request.add_names(name);
   auto metrics = (*client)->GetMetrics(request);
   if (!metrics) return context.Fail(metrics.error());
-  const auto absent = options.names.empty() ? std::vector<std::string>() : TakeOutAbsent(*metrics);
+  std::vector<std::string> absent;
   v1::GetMetricsResponse reported;
-  if (!absent.empty()) {
+  if (!options.names.empty() && !std::all_of(metrics->series().begin(), metrics->series().end(), HasNumber)) {
     request.clear_names();
     request.set_points(1);
     auto all = (*client)->GetMetrics(request);
     if (!all) return context.Fail(all.error());
     reported = std::move(*all);
+    absent = TakeOutAbsent(reported, *metrics);
   }
-  // A job that has reported nothing at all has not got so far yet, which is no error.
-  const bool fails = !reported.series().empty();
-  if (!fails || !metrics->series().empty()) PrintMetrics(context, options, *id, *metrics);
-  return fails ? context.Fail({NotReported(*id, absent, reported)}) : 0;
+  if (absent.empty() || !metrics->series().empty()) PrintMetrics(context, **client, options, *id, *metrics);
+  return absent.empty() ? 0 : context.Fail({NotReported(**client, *id, absent, reported)});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/testing/fake_daemon.h"
@@ -82,9 +83,30 @@ TEST_F(Metrics, WithoutValuesItSaysSo) {
   const auto none = RunCli(CallTo(daemon_.address(), {"metrics", "13", "--plot"}));
   EXPECT_EQ(none.exit_code, 0);
   EXPECT_EQ(none.out, "");
-  EXPECT_THAT(none.err, HasSubstr("job 13 has no such figures yet"));
+  EXPECT_EQ(none.err, "job 13 has reported no figures: it has not got so far yet\n");
   const auto named = RunCli(CallTo(daemon_.address(), {"metrics", "13", "--names", "loss"}));
-  EXPECT_EQ(named.exit_code, 0) << "it may come yet";
+  EXPECT_EQ(named.exit_code, 3);
+  EXPECT_EQ(named.err, "error: job 13 has reported nothing as loss (it has not got so far yet)\n");
+  daemon_.PutJob(MakeJob(14, "ended", v1::JOB_STATE_COMPLETED));
+  EXPECT_EQ(RunCli(CallTo(daemon_.address(), {"metrics", "14"})).err,
+            "job 14 has reported no figures: it never did, or metrics_kept_for has removed them\n");
+}
+
+TEST_F(Metrics, WhatWasNanThroughoutWasReported) {
+  daemon_.PutJob(MakeJob(15, "diverged", v1::JOB_STATE_FAILED));
+  auto event = StepEvent(1, 400);
+  event.mutable_step()->set_loss(-NAN);
+  daemon_.AddEvent(15, event);
+  const auto ask = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"metrics", "15", "--names", "loss"});
+    return RunCli(CallTo(daemon_.address(), std::move(options)));
+  };
+  const auto table = ask({});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(Lines(table.out), ElementsAre("FIGURE  VALUES  FIRST  LAST  LEAST  GREATEST",
+                                            "loss         1    nan   nan    nan       nan"));
+  EXPECT_THAT(Lines(ask({"-o", "csv"}).out), ElementsAre("name,step,min,max,last", "loss,1,nan,nan,nan"));
+  EXPECT_EQ(ask({"--plot"}).err, "loss has no number to draw\n");
 }
 
 }  // namespace

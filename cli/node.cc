@@ -214,11 +214,16 @@ void PrintNodeSummary(Context& context, const v1::Node& node) {
   std::vector<std::string> devices;
   for (const auto& [model, count] : models) devices.push_back(fmt::format("{} x {}", count, model));
   sheet.Field("devices", fmt::format("{}", fmt::join(devices, ", ")));
+  const auto jobs = JobsOn(node);
   for (const auto& device : node.devices()) {
-    if (IsConnected(node))
-      sheet.Field(fmt::format("device {}", device.index()), TroubleOf(device), Style::kWarn);
+    const std::string trouble = IsConnected(node) ? TroubleOf(device) : "";
+    const std::string job =
+        jobs.size() > 1 && device.job_id() != 0 ? fmt::format("job {}", device.job_id()) : "";
+    sheet.Field(fmt::format("device {}", device.index()),
+                fmt::format("{}{}{}", job, job.empty() || trouble.empty() ? "" : ", ", trouble),
+                trouble.empty() ? Style::kPlain : Style::kWarn);
   }
-  sheet.Field("jobs", JobsText(JobsOn(node)));
+  sheet.Field("jobs", JobsText(jobs));
   sheet.Field("address", node.address());
   sheet.Field("agent", node.agent_version());
   sheet.Field("joined", WhenText(node.joined_us(), now_us));

@@ -306,6 +306,23 @@ TEST_F(Operating, NodeShowSaysWhatIsWrongWithADevice) {
   EXPECT_THAT(RunOn({"node", "show", "gpu-3"}).out, Not(HasSubstr("device 1"))) << "nobody knows it now";
 }
 
+TEST_F(Operating, NodeShowSaysWhichOfSeveralJobsHasADevice) {
+  v1::Node node;
+  node.set_name("gpu-3");
+  node.set_state(v1::NODE_STATE_READY);
+  for (uint32_t i = 0; i < 3; ++i) {
+    auto& device = *node.add_devices();
+    device.set_index(i);
+    device.set_job_id(i < 2 ? 12 + i : 0);
+  }
+  node.mutable_devices(1)->mutable_reading()->set_xid(79);
+  daemon_.PutNode(node);
+  EXPECT_THAT(
+      RunOn({"node", "show", "gpu-3"}).out,
+      AllOf(HasSubstr("  device 0     job 12\n"),
+            HasSubstr("  device 1     job 13, the driver reported Xid 79\n"), Not(HasSubstr("device 2"))));
+}
+
 TEST_F(Operating, EventsAreLinesAndFiltersGoToTheDaemon) {
   PutJob(3, v1::JOB_STATE_RUNNING);
   PutNode("gpu-3");

@@ -75,24 +75,25 @@ Frame StagesFrame(const v1::StepMetrics& step, bool utf8) {
   return frame;
 }
 
-double BusyRatioOf(const TopData& data, const std::string& node_name, uint32_t index) {
+/// NaN, too, where another job has the device by now.
+double BusyRatioOf(const TopData& data, uint64_t job, const std::string& node_name, uint32_t index) {
   for (const auto& node : data.nodes) {
     if (node.name() != node_name) continue;
     for (const auto& device : node.devices()) {
-      if (device.index() == index) return NowOf(node, device).busy_ratio;
+      if (device.index() == index && device.job_id() == job) return NowOf(node, device).busy_ratio;
     }
   }
   return NAN;
 }
 
 /// "node-a  ranks 0-7  82 % busy".
-FrameLine PlacementLine(const TopData& data, const v1::Placement& placement) {
+FrameLine PlacementLine(const TopData& data, uint64_t job, const v1::Placement& placement) {
   const uint32_t ranks = RanksOn(placement);
   const uint32_t first = placement.first_rank();
   std::string text = fmt::format("  {}  ", placement.node());
   text += ranks == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, first + ranks - 1);
   KnownSum busy;
-  for (const uint32_t index : placement.devices()) busy.Add(BusyRatioOf(data, placement.node(), index));
+  for (const uint32_t index : placement.devices()) busy.Add(BusyRatioOf(data, job, placement.node(), index));
   if (busy.count > 0) text += fmt::format("  {:.0f} % busy", busy.Mean() * 100);
   return {Cell(text)};
 }
@@ -107,7 +108,7 @@ Frame RanksFrame(const TopData& data, const v1::Job& job, int width, int height)
   const int room = std::max(1, height - static_cast<int>(frame.size()));
   const bool all = job.placements_size() <= room;
   const int shown = all ? job.placements_size() : std::max(0, room - 1);
-  for (int i = 0; i < shown; ++i) frame.push_back(PlacementLine(data, job.placements(i)));
+  for (int i = 0; i < shown; ++i) frame.push_back(PlacementLine(data, job.id(), job.placements(i)));
   if (!all)
     frame.push_back({Cell(
         fmt::format("  and {}", Count(static_cast<uint64_t>(job.placements_size() - shown), "more node")),
@@ -175,6 +176,8 @@ Frame TopJobView(const TopData& data, const TopState& state, int64_t now_us, con
     return frame;
   }
   const auto& job = data.job->job.job();
+  if (!data.job_problem.empty())
+    frame.push_back({Cell(data.job_problem + "; this is what it was last", Style::kBad)});
   Append(frame, BlockLines(job, data.job->total_epochs, now_us, look.width, look.utf8));
   if (job.has_last_step()) {
     AddFigureFrames(data, frame, look);

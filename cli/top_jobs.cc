@@ -65,7 +65,7 @@ void AddFigures(const TopData& data, const v1::Job& job, const JobWidths& widths
   };
   line.emplace_back("  ");
   if (widths.bar) line.emplace_back(Bar(done, kJobBar, utf8) + " ", StyleOf(job.state()));
-  line.emplace_back(fmt::format("{:3.0f} %", done * 100));
+  line.emplace_back(fmt::format("{:3} %", static_cast<int>(done * 100)));
   line.emplace_back(right(runs ? HumanRate(step.images_per_second()) : "-", kRateWidth));
   line.emplace_back(right(HumanLoss(step.loss()), kLossWidth));
   const auto losses = data.losses.find(job.id());

@@ -300,6 +300,32 @@ TEST(TopView, AJobWithoutFiguresTellsItsStory) {
                              std::string("  nothing yet")}));
 }
 
+TEST(TopView, DevicesThatAnotherJobHasByNowAreNotThoseOfAnEndedOne) {
+  auto data = WithOpenJob();
+  const TopState state{.view = TopState::View::kJob, .open_job = 12};
+  data.job->job.mutable_job()->set_state(v1::JOB_STATE_COMPLETED);
+  for (auto& device : *data.nodes[0].mutable_devices()) device.set_job_id(13);
+  EXPECT_THAT(PlainText(TopFrame(data, state, kNow, kSmall)),
+              AllOf(HasSubstr("gpu-1  ranks 0-1"), Not(HasSubstr("% busy"))));
+}
+
+TEST(TopView, ProgressIsCutOff) {
+  auto data = Cluster();
+  *data.jobs[0].mutable_last_step() = StepEvent(399, 400).step();
+  data.job = TopJob{};
+  *data.job->job.mutable_job() = data.jobs[0];
+  EXPECT_THAT(PlainText(TopFrame(data, {}, kNow, kSmall)), HasSubstr(" 99 %  "));
+  EXPECT_THAT(PlainText(TopFrame(data, {.view = TopState::View::kJob, .open_job = 12}, kNow, kSmall)),
+              HasSubstr(" 99 %  "));
+}
+
+TEST(TopView, AnOpenJobThatWasDeletedIsSaidToBeGone) {
+  auto data = WithOpenJob();
+  data.job_problem = "there is no job 12";
+  EXPECT_THAT(PlainText(TopFrame(data, {.view = TopState::View::kJob, .open_job = 12}, kNow, kSmall)),
+              HasSubstr("there is no job 12; this is what it was last\njob 12 (rn50)"));
+}
+
 TEST(TopView, AJobThatThereIsNotIsSaid) {
   auto data = Cluster();
   data.job_problem = "no job has the number 99";

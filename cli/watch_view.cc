@@ -190,7 +190,7 @@ std::vector<Cell> ProgressCells(const v1::Job& job, double total_epochs, int wid
   const auto& step = job.last_step();
   const double ratio = DoneRatio(job).value_or(0);
   const int bar = std::clamp(width - 60, 8, 40);
-  std::string text = fmt::format("  {:3.0f} %  {}  step {}/{}", ratio * 100,
+  std::string text = fmt::format("  {:3} %  {}  step {}/{}", static_cast<int>(ratio * 100),
                                  EpochsText(step.epoch(), total_epochs), step.step(), step.total_steps());
   const std::string left = TimeLeftText(step);
   if (job.state() == v1::JOB_STATE_RUNNING && !left.empty()) text += fmt::format("  eta {}", left);
