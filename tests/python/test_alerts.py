@@ -53,6 +53,15 @@ def test_every_alert_says_what_who_and_where_to_read_on() -> None:
     assert {path.stem for path in (ROOT / "docs/runbooks").glob("*.md")} == {alert["alert"] for alert in ALERTS}
 
 
+def test_words_are_looked_for_where_they_are_printed() -> None:
+    """Why a node takes nothing new is in -o wide alone; an Xid is told of a node's devices."""
+    for alert in ALERTS:
+        if alert["alert"] not in ("NodeSick", "NodeSetAsideByImgd", "GpuXidErrors"):
+            continue
+        text = alert["annotations"]["description"] + (ROOT / f"docs/runbooks/{alert['alert']}.md").read_text()
+        assert not re.search("imgcli nodes(?! -o wide)", text), alert["alert"]
+
+
 def test_every_alert_is_brought_about_in_a_live_cluster() -> None:
     tests = "".join((ROOT / f"tests/e2e/{name}.py").read_text() for name in ("test_alerts", "test_prometheus"))
     # Not where it is named only as one that does not fire.
