@@ -76,3 +76,16 @@ browserTest('of a start that had more nodes each rank can be chosen', async ({ p
   await page.getByLabel('Rank').selectOption('7');
   assert.equal(await ranks.count(), 9);
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('of an ended job without figures and lines nothing is awaited', async ({ page, base }) => {
+  await page.route('**/api/v1/jobs/11/metrics?*', (route) =>
+    route.fulfill({ json: { images_per_epoch: 0, series: [] } }),
+  );
+  await page.route('**/api/v1/jobs/11/logs?*', (route) =>
+    route.fulfill({ json: { lines: [], truncated: false, generation: '1', next: '', previous: '' } }),
+  );
+  await page.goto(`${base}/jobs/11`);
+  await page.getByText('No figures: it reported none, or they are not kept any more').first().waitFor();
+  await page.goto(`${base}/jobs/11/logs`);
+  await page.getByText('No lines: none was written, or they are not kept any more').waitFor();
+}); // biome-ignore format: one argument

@@ -114,3 +114,16 @@ browserTest('when a node was heard is said of one that is not connected', async 
   await facts.getByText(', heard').waitFor();
   await page.locator('section[aria-label=gpu-1] header').getByText('disconnected').waitFor();
 }, { everyMs: 0 }); // biome-ignore format: one argument
+
+browserTest('what was wrong with a GPU is not said of it while its node is away', async ({ page, server, base }) => {
+  const node = server.world.nodes.get('gpu-1')!;
+  for (const { reading } of node.devices) Object.assign(reading!, { xid: 79, throttled_by: 'heat' });
+  const cells = page.locator('.node-row', { hasText: 'gpu-1' }).first().locator('.gpu');
+  await page.goto(`${base}/nodes`);
+  await cells.first().waitFor();
+  assert.match((await cells.allTextContents()).join(), /Xid 79, held back by heat/);
+  node.disconnected = true;
+  await page.reload();
+  await cells.first().waitFor();
+  assert.doesNotMatch((await cells.allTextContents()).join(), /Xid|heat|fault/);
+}, { everyMs: 0 }); // biome-ignore format: one argument

@@ -135,8 +135,10 @@ for (const dark of [false, true]) {
 } // biome-ignore format: one argument
 
 browserTest('a number that no job can have is left out of a comparison, and said', async ({ page, base }) => {
-  await page.goto(`${base}/compare?jobs=11,12,99999999999999999999`);
-  await page.getByText('No job can have the number 99999999999999999999: it is left out.').waitFor();
+  await page.goto(`${base}/compare?jobs=11,12,99999999999999999999,-4,abc`);
+  await page
+    .getByText('No job can have the number 99999999999999999999, -4, abc: they are left out.')
+    .waitFor();
   await page.locator('section[aria-label=Figures] tbody tr').nth(1).waitFor();
   assert.equal(await page.getByRole('alert').count(), 0);
   assert.equal(await axe(page), '');

@@ -1,3 +1,4 @@
+import { toldNow } from '../lib/jobs.ts';
 import type {
   ClassFigures,
   Dataset,
@@ -239,8 +240,11 @@ export function setActor(name: string): void {
 
 export const api = {
   jobs: (page_token: string, page_size: number, signal?: AbortSignal) =>
-    call<ListJobsResponse>('GET', `/jobs${query({ page_size, page_token })}`, undefined, signal),
-  job: (id: string, signal?: AbortSignal) => get<GetJobResponse>(`/jobs/${seg(id)}`, signal),
+    call<ListJobsResponse>('GET', `/jobs${query({ page_size, page_token })}`, undefined, signal).then(
+      (page) => ({ ...page, jobs: page.jobs.map(toldNow) }),
+    ),
+  job: (id: string, signal?: AbortSignal) =>
+    get<GetJobResponse>(`/jobs/${seg(id)}`, signal).then((one) => ({ ...one, job: toldNow(one.job) })),
   /** Questions that a page will ask, while it waits for something else: the answers are kept for it. */
   jobAhead: (id: string): void => askAhead(`/jobs/${seg(id)}`),
   submit: (

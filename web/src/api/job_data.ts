@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { append, goOnSmoothing } from '../lib/downsample.ts';
 import { num } from '../lib/format.ts';
+import { toldNow } from '../lib/jobs.ts';
 import { isLater, StepWatch, withStep } from '../lib/steps.ts';
 import { type Loaded, useData, useOnceTold } from '../ui/use_data.ts';
 import { api } from './client.ts';
@@ -28,7 +29,7 @@ export function useJob(id: string): Loaded<GetJobResponse> & { gone: boolean } {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const ends = [
       onLive('job', (data) => {
-        if ((data as Job).id === id) setSummary({ id, job: data as Job });
+        if ((data as Job).id === id) setSummary({ id, job: toldNow(data as Job) });
       }),
       onLive('job_gone', (data) => {
         if ((data as JobGone).id !== id) return;

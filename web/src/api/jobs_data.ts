@@ -1,4 +1,4 @@
-import { type JobRow, rowOf } from '../lib/jobs.ts';
+import { type JobRow, rowOf, toldNow } from '../lib/jobs.ts';
 import { isLater, withStep } from '../lib/steps.ts';
 import { Store } from '../lib/store.ts';
 import { ApiError, api, onSession } from './client.ts';
@@ -144,7 +144,7 @@ async function readFirst(pages: number, mine: number): Promise<void> {
 export function followJobs(): void {
   if (started) return;
   started = true;
-  onLive('job', (data) => takeJob(data as Job));
+  onLive('job', (data) => takeJob(toldNow(data as Job)));
   onLive('step', (data) => takeStep(data as LiveStep));
   onLive('job_gone', (data) => dropJob((data as JobGone).id));
   followCurves(publish);

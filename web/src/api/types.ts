@@ -109,6 +109,8 @@ export interface Dependency {
 }
 
 export interface Job {
+  /** When this page was told of it; no part of the answer. */
+  told_ms?: number;
   id: Int64;
   name: string;
   state: JobState;

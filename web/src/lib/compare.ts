@@ -1,9 +1,9 @@
 /** So many runs are laid over one another: more colours and dashes nobody tells apart. */
 export const MOST_COMPARED = 20;
 
-/** Numbers of jobs as an address or a field has them, each once. */
+/** Numbers of jobs as an address or a field has them, each once; among them what no job can have as its number. */
 export function jobsIn(text: string): string[] {
-  return [...new Set(text.split(/[\s,]+/).filter((id) => /^\d+$/.test(id)))];
+  return [...new Set(text.split(/[\s,]+/).filter(Boolean))];
 }
 
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [12, 4]];

@@ -157,9 +157,14 @@ test('device-hours of what runs are those of now, and of what has ended what was
     nodes_now: 2,
     ranks_per_node: 4,
     device_hours: 0,
+    max_nodes: 2,
+    held_ms: '0',
   };
   assert.equal(deviceHours(job, 1000e3 + 1_800_000), 4);
-  assert.equal(deviceHours({ ...job, device_hours: 9 }, 1000e3 + 1_800_000), 9, 'earlier starts count too');
+  const earlier = { ...job, held_ms: '3600000', device_hours: 8 };
+  assert.equal(deviceHours(earlier, 1000e3 + 1_800_000), 12, 'earlier starts count too');
+  const elastic = { ...earlier, max_nodes: 4, device_hours: 20, told_ms: 1000e3 };
+  assert.equal(deviceHours(elastic, 1000e3 + 1_800_000), 24, 'those may have had more devices');
   assert.equal(deviceHours({ ...job, state: 'JOB_STATE_FAILED', device_hours: 1 }, 1000e3 + 1_800_000), 1);
   assert.equal(deviceHours({ ...job, started_us: '0', state: 'JOB_STATE_QUEUED' }, 1e12), 0);
 });

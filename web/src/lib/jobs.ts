@@ -78,11 +78,19 @@ export function ranFor(job: Job, now: number): number {
   return num(job.held_ms) / 1000 + (HOLDS.includes(state) ? Math.max(now - started, 0) / 1000 : 0);
 }
 
-/** Time that it held devices, times their number, hours. imgd counts what runs once a minute: here to the moment. */
+/** With the moment at which it is told, for what goes on from there. */
+export function toldNow(job: Job): Job {
+  return { ...job, told_ms: Date.now() };
+}
+
+/** Time that it held devices, times their number, hours. imgd counts what runs once a minute: here to the moment, also over
+ * former starts where those had as many. */
 export function deviceHours(job: Job, now: number): number {
   if (!HOLDS.includes(stateOf(job)) || job.external) return job.device_hours;
   const devices = (job.nodes_now || job.nodes) * job.ranks_per_node;
-  return Math.max(job.device_hours, (Math.max(now - ms(job.started_us), 0) / 3_600_000) * devices);
+  const since = (from: number) => (Math.max(now - from, 0) / 3_600_000) * devices;
+  const before = job.max_nodes > job.nodes ? 0 : (num(job.held_ms) / 3_600_000) * devices;
+  return Math.max(job.device_hours + since(job.told_ms ?? now), before + since(ms(job.started_us)));
 }
 
 /** Whether its ranks ever ran, by its whole history. */

@@ -115,8 +115,8 @@ test('a GPU at its power limit is in order; one that is held back by something e
   for (const [throttled, trouble, limit] of rows) {
     const node = nodeWith(throttled);
     const [device] = node.devices as [Node['devices'][0]];
-    assert.equal(troubleOf(device), trouble, throttled);
-    assert.equal(limitOf(device), limit, throttled);
+    assert.equal(troubleOf(node, device), trouble, throttled);
+    assert.equal(limitOf(node, device), limit, throttled);
     assert.equal(needsLook(node), trouble !== '', throttled);
     const said = ['free', trouble, limit, '90\u00a0% busy'].filter(Boolean).join(', ');
     assert.equal(
@@ -183,15 +183,16 @@ test('what was read of a node that is out of reach is not of now', () => {
   ];
   for (const changes of states) {
     const state = JSON.stringify(changes);
-    const node = { ...nodeWith('heat'), ...changes };
+    const node = { ...nodeWith('power cap, heat'), ...changes };
     const [device] = node.devices as [Node['devices'][0]];
     device.job_id = '7';
     assert.ok(Number.isNaN(busyOf(node, device)), state);
     assert.equal(
       deviceText(node, device, () => 'job 7'),
-      'job 7, held back by heat',
+      'job 7',
       state,
     );
+    assert.deepEqual([troubleOf(node, device), limitOf(node, device)], ['', ''], state);
     assert.ok(Number.isNaN(sumNodes([node]).busy), state);
   }
 });

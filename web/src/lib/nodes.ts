@@ -57,9 +57,9 @@ export function labelsOf(node: Node): [string, string][] {
 /** What holds a GPU back under load without anything being wrong: its power limit. */
 const NORMAL = 'power cap';
 
-/** What is wrong with a device, as it was last read; empty when nothing is. */
-export function troubleOf(device: Device): string {
-  const reading = device.reading;
+/** What is wrong with a device; empty when nothing is, and where nobody knows. */
+export function troubleOf(node: Node, device: Device): string {
+  const { reading } = deviceNow(node, device);
   if (!reading) return '';
   const parts = [reading.error];
   if (reading.xid) parts.push(`the driver reported Xid ${reading.xid}`);
@@ -69,13 +69,14 @@ export function troubleOf(device: Device): string {
 }
 
 /** What a device does at its limit, which is no trouble; empty where it is not. */
-export function limitOf(device: Device): string {
-  return device.reading?.throttled_by.split(', ').includes(NORMAL) ? 'at its power limit' : '';
+export function limitOf(node: Node, device: Device): string {
+  const { reading } = deviceNow(node, device);
+  return reading?.throttled_by.split(', ').includes(NORMAL) ? 'at its power limit' : '';
 }
 
 /** Whether it takes no work, or a device of it has a trouble. */
 export function needsLook(node: Node): boolean {
-  return conditionOf(node).word !== 'ready' || node.devices.some((device) => troubleOf(device) !== '');
+  return conditionOf(node).word !== 'ready' || node.devices.some((device) => troubleOf(node, device) !== '');
 }
 
 /** Said of a device in fewer letters than of its node. */
@@ -117,7 +118,7 @@ export function deviceText(node: Node, device: Device, nameOfJob: (id: string) =
   if (device.held_text) parts.push(device.held_text);
   else parts.push(num(device.job_id) > 0 ? nameOfJob(device.job_id) : keptFrom(node, device) || 'free');
   const { reading } = deviceNow(node, device);
-  parts.push(troubleOf(device), limitOf(device));
+  parts.push(troubleOf(node, device), limitOf(node, device));
   if (reading) {
     if (Number.isFinite(busyOf(node, device))) parts.push(`${percent(busyOf(node, device), 0)} busy`);
     if (num(device.memory_bytes) > 0 && wasRead(device, 'memory'))

@@ -28,9 +28,10 @@ function GpuCell({ node, device, text }: { node: Node; device: Device; text: str
   const busy = busyOf(node, device);
   const known = Number.isFinite(busy);
   const held = num(device.job_id) > 0;
-  const trouble = troubleOf(device) ? 'trouble' : '';
+  const trouble = troubleOf(node, device) ? 'trouble' : '';
   const kept = keptFrom(node, device);
-  const fault = device.reading?.error || device.reading?.xid;
+  const { reading } = deviceNow(node, device);
+  const fault = reading?.error || reading?.xid;
   const word = fault ? 'fault' : held ? 'in use' : kept || 'free';
   const coloured = known && (held || busy >= STRAY);
   const look = {
@@ -138,8 +139,8 @@ function DeviceRow({ node, device, names }: { node: Node; device: Device; names:
       <td class="num">
         {reading && reading.sm_clock_hertz > 0 ? `${count(reading.sm_clock_hertz / 1e6)} MHz` : '–'}
       </td>
-      <td class={troubleOf(device) ? 'bad' : 'muted'}>
-        {troubleOf(device) || [device.held_text, limitOf(device)].filter(Boolean).join(', ')}
+      <td class={troubleOf(node, device) ? 'bad' : 'muted'}>
+        {troubleOf(node, device) || [device.held_text, limitOf(node, device)].filter(Boolean).join(', ')}
       </td>
     </tr>
   );

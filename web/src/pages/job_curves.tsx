@@ -3,7 +3,7 @@ import { api } from '../api/client.ts';
 import { askMetricsAhead, type Metrics, type Range, useMetrics } from '../api/job_data.ts';
 import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.ts';
 import { num } from '../lib/format.ts';
-import { stateOf } from '../lib/jobs.ts';
+import { isOver, stateOf } from '../lib/jobs.ts';
 import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
@@ -168,7 +168,9 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
 const has = (lines: readonly Line[]) => lines.some((line) => line.points.length > 0);
 
 function waiting(job: Job): string {
-  return stateOf(job) === 'QUEUED' ? 'It has not begun' : 'No figures yet';
+  const state = stateOf(job);
+  if (isOver(state)) return 'No figures: it reported none, or they are not kept any more';
+  return state === 'QUEUED' ? 'It has not begun' : 'No figures yet';
 }
 
 const pointsIn =

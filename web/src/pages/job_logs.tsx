@@ -131,10 +131,16 @@ export function JobLogs({ job }: { job: Job }) {
         follow={follow}
         onUnfollow={() => setFollow(false)}
         manyRanks={rank === undefined && ranks > 1}
-        none={loading ? 'Loading …' : searches ? 'No line is like that' : 'Nothing was written yet'}
+        none={loading ? 'Loading …' : searches ? 'No line is like that' : nothing(job)}
       />
     </section>
   );
+}
+
+function nothing(job: Job): string {
+  return isOver(stateOf(job))
+    ? 'No lines: none was written, or they are not kept any more'
+    : 'Nothing was written yet';
 }
 
 /** "lines 701 to 1700" of one rank; of several, and of a search, how many. */
