@@ -21,6 +21,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import BIN, Cluster, alive, processes_with, wait_for
@@ -168,14 +169,16 @@ def set_size(fd: int, rows: int, columns: int) -> None:
 
 
 @contextlib.contextmanager
-def on_a_terminal(cluster: Cluster, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
+def on_a_terminal(cluster: Cluster, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int, int, list[Any]]]:
+    """The process, both ends of its terminal, and how that was set before it began."""
     master, slave = pty.openpty()
     set_size(slave, 31, 97)
+    before = termios.tcgetattr(slave)
     process = subprocess.Popen(shell(cluster, *words), stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
                                env={**os.environ, "TERM": "vt100", "PS1": "ready> "},
                                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # fmt: skip
     try:
-        yield process, master, slave
+        yield process, master, slave, before
     finally:
         process.kill()
         process.wait()
@@ -184,8 +187,7 @@ def on_a_terminal(cluster: Cluster, *words: str) -> Iterator[tuple[subprocess.Po
 
 
 def test_a_terminal_has_the_size_of_ours_also_when_that_changes_and_ours_is_put_back(cluster: Cluster) -> None:
-    with on_a_terminal(cluster, "a", "--", "sh") as (process, master, slave):
-        before = termios.tcgetattr(slave)
+    with on_a_terminal(cluster, "a", "--", "sh") as (process, master, slave, before):
         read_until(master, "$" if os.geteuid() else "#")
         assert not termios.tcgetattr(slave)[3] & termios.ICANON
         os.write(master, b"stty size; tty; echo $TERM; echo do''ne\r")
@@ -211,8 +213,7 @@ def test_a_terminal_has_the_size_of_ours_also_when_that_changes_and_ours_is_put_
 
 @pytest.mark.parametrize("how", ["tilde", "term"])
 def test_who_leaves_a_terminal_in_the_middle_gets_it_back(cluster: Cluster, how: str) -> None:
-    with on_a_terminal(cluster, "a", "--", "sleep", "573") as (process, master, slave):
-        before = termios.tcgetattr(slave)
+    with on_a_terminal(cluster, "a", "--", "sleep", "573") as (process, master, slave, before):
         wait_for("the sleep", lambda: running("sleep 573"))
         wait_for("raw mode", lambda: not termios.tcgetattr(slave)[3] & termios.ICANON)
         if how == "tilde":
