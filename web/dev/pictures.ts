@@ -44,12 +44,12 @@ async function drawn(page: Page): Promise<void> {
     .catch(() => {});
 }
 
-/** The small curves of how busy GPUs are, which begin when the page is opened, have some points. */
+/** The small curves of how busy GPUs were, a value a minute, have more than one. */
 async function sparkling(page: Page): Promise<void> {
   await page.waitForFunction(
-    () => (document.querySelector('.spark path')?.getAttribute('d')?.split('L').length ?? 0) > 6,
+    () => (document.querySelector('.spark path')?.getAttribute('d')?.split('L').length ?? 0) > 1,
     null,
-    { timeout: 60_000 },
+    { timeout: 150_000 },
   );
 }
 
