@@ -115,9 +115,10 @@ bool Planner::LacksQuotaNow(const QueuedJob& job) {
 
 /// Who waits for devices may have lost its quota meanwhile to a later job that found some.
 void Planner::Finish() {
+  const bool gave = !plan.starts.empty();
   for (auto [job, code] : waits_) {
     const bool for_devices = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob;
-    if (for_devices && ReservationOf(plan.reserved, job->id) == nullptr && LacksQuotaNow(*job))
+    if (gave && for_devices && ReservationOf(plan.reserved, job->id) == nullptr && LacksQuotaNow(*job))
       code = ReasonCode::kQuota;
     if (code != job->code) plan.waits.push_back({job->id, code});
   }
