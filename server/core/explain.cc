@@ -71,7 +71,7 @@ std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJo
   std::map<uint64_t, InTheWay> all;
   NodesCheck check(job.needs);
   for (const auto& node : cluster.nodes) {
-    if (!node.usable || node.devices.size() > job.most_devices) continue;
+    if (!node.usable || job.IsTooLarge(node)) continue;
     if (check.RoomFor(node) < job.ranks_per_node || check.FreeFor(node) >= job.ranks_per_node) continue;
     JobId before;
     for (size_t i = 0; i < node.holders.size(); ++i) {
@@ -127,8 +127,7 @@ std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job)
   size_t others = 0;
   NodesCheck check(job.needs);
   for (const auto& node : cluster.nodes) {
-    if (node.usable || node.devices.size() > job.most_devices || check.RoomFor(node) < job.ranks_per_node)
-      continue;
+    if (node.usable || job.IsTooLarge(node) || check.RoomFor(node) < job.ranks_per_node) continue;
     auto same = std::find_if(reasons.begin(), reasons.end(),
                              [&node](const auto& reason) { return reason.first == node.why_not; });
     if (same == reasons.end()) {

@@ -42,7 +42,7 @@ class Planner {
  public:
   /// `cluster`, and the queue that is considered, must outlive it.
   Planner(const Snapshot& cluster, std::shared_ptr<Layout> layout)
-      : cluster_(cluster), room_(cluster.nodes, std::move(layout)), allowances_(cluster), given_(cluster) {}
+      : cluster_(cluster), room_(cluster.nodes, std::move(layout)), allowances_(cluster) {}
   void Consider(const QueuedJob& job);
   /// Once all are considered.
   void Finish();
@@ -74,7 +74,7 @@ class Planner {
   const Snapshot& cluster_;
   Room room_;
   Allowances allowances_;
-  Allowances given_;                     ///< the same without what is only kept for somebody
+  std::optional<Allowances> given_;      ///< once something starts: without what is only kept for somebody
   std::vector<Wait> waits_;              ///< in the order of the queue
   std::optional<Room> beside_;           ///< without what is reserved; with plan.reserved
   std::vector<const BitSet*> nodes_of_;  ///< that do for those of plan.reserved
@@ -109,16 +109,16 @@ void Planner::Consider(const QueuedJob& job) {
 }
 
 bool Planner::LacksQuotaNow(const QueuedJob& job) {
-  return given_.Lack(job, job.nodes * job.ranks_per_node) ||
-         (given_.Within(job) && !given_.LeaveRoomFor(job, room_));
+  if (!given_) return false;
+  return given_->Lack(job, job.nodes * job.ranks_per_node) ||
+         (given_->Within(job) && !given_->LeaveRoomFor(job, room_));
 }
 
 /// Who waits for devices may have lost its quota meanwhile to a later job that found some.
 void Planner::Finish() {
-  const bool gave = !plan.starts.empty();
   for (auto [job, code] : waits_) {
     const bool for_devices = code == ReasonCode::kWaitsForDevices || code == ReasonCode::kWaitsBehindJob;
-    if (gave && for_devices && ReservationOf(plan.reserved, job->id) == nullptr && LacksQuotaNow(*job))
+    if (for_devices && ReservationOf(plan.reserved, job->id) == nullptr && LacksQuotaNow(*job))
       code = ReasonCode::kQuota;
     if (code != job->code) plan.waits.push_back({job->id, code});
   }
@@ -159,7 +159,10 @@ void Planner::Start(const QueuedJob& job, std::vector<Part> parts) {
   const bool retries_later = job.not_before > cluster_.now;
   const uint32_t devices = allowances_.DevicesOf(parts);
   allowances_.Count(job, devices);
-  if (!retries_later) given_.Count(job, devices);
+  if (!retries_later) {
+    if (!given_) given_.emplace(cluster_);
+    given_->Count(job, devices);
+  }
   const auto nodes = room_.NodesOf(parts);
   const bool known = job.most > Duration::zero() && !retries_later;
   const Instant end = known ? cluster_.now + job.most : Instant::max();
@@ -239,8 +242,7 @@ const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
   for (const auto& one : *reserved) {
     for (const auto& part : one.parts) {
       const NodeSlots* const node = NodeOf(part.node);
-      if (node == nullptr || node->devices.size() > job.most_devices || node->RoomFor(job.needs) == 0)
-        continue;
+      if (node == nullptr || job.IsTooLarge(*node) || node->RoomFor(job.needs) == 0) continue;
       if (node->Free() > 0) return &one;
       if (first == nullptr) first = &one;
     }
@@ -248,9 +250,9 @@ const Reservation* Snapshot::KeptFrom(const QueuedJob& job) const {
   return first;
 }
 
-bool QueuedJob::KeepsOff(const NodeSlots& node) const {
-  return node.devices.size() > most_devices || avoid.contains(node.id);
-}
+bool QueuedJob::KeepsOff(const NodeSlots& node) const { return IsTooLarge(node) || avoid.contains(node.id); }
+
+bool QueuedJob::IsTooLarge(const NodeSlots& node) const { return node.devices.size() > most_devices; }
 
 const NodeSlots* Snapshot::NodeOf(const NodeId& id) const {
   const auto node =

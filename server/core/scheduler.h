@@ -59,6 +59,8 @@ struct QueuedJob {
   /// Some nodes are not for it, whatever is free there.
   bool IsChoosy() const { return !avoid.empty() || most_devices != kAnySize; }
   bool KeepsOff(const NodeSlots& node) const;
+  /// By `most_devices` alone.
+  bool IsTooLarge(const NodeSlots& node) const;
   /// True when this one comes before the other in the queue.
   bool Before(const QueuedJob& other) const {
     if (Rank() != other.Rank()) return Rank() > other.Rank();
