@@ -119,21 +119,20 @@ std::vector<std::string> TakeOutAbsent(const v1::GetMetricsResponse& reported,
   return absent;
 }
 
-/// Why a job has no figures at all.
-std::string WhyNone(Client& client, uint64_t job) {
+bool HasEnded(Client& client, uint64_t job) {
   const auto now = client.GetJob(job);
-  return now && IsFinal(now->job().state()) ? "it never did, or metrics_kept_for has removed them"
-                                            : "it has not got so far yet";
+  return now && IsFinal(now->job().state());
 }
 
-Error NotReported(Client& client, uint64_t job, const std::vector<std::string>& absent,
+constexpr const char* kNeverReported = "it never did, or metrics_kept_for has removed them";
+
+Error NotReported(uint64_t job, const std::vector<std::string>& absent,
                   const v1::GetMetricsResponse& reported) {
   std::vector<std::string> names;
   for (const auto& series : reported.series()) names.push_back(series.name());
   return {.code = ErrorCode::kNotFound,
           .message = fmt::format("job {} has reported nothing as {}", job, fmt::join(absent, ", ")),
-          .hint = names.empty() ? WhyNone(client, job)
-                                : fmt::format("it has reported {}", fmt::join(names, ", "))};
+          .hint = names.empty() ? kNeverReported : fmt::format("it has reported {}", fmt::join(names, ", "))};
 }
 
 void PrintMetrics(Context& context, Client& client, const MetricsOptions& options, uint64_t job,
@@ -141,7 +140,8 @@ void PrintMetrics(Context& context, Client& client, const MetricsOptions& option
   const auto is_empty = [](const v1::MetricSeries& series) { return series.points().empty(); };
   const bool none = std::all_of(metrics.series().begin(), metrics.series().end(), is_empty);
   if (none && options.format == "table") {
-    context.Say(fmt::format("job {} has reported no figures: {}", job, WhyNone(client, job)));
+    context.Say(fmt::format("job {} has reported no figures: {}", job,
+                            HasEnded(client, job) ? kNeverReported : "it has not got so far yet"));
   } else if (options.format == "json") {
     PrintDocument(context.out(), ToJson(metrics), OutputFormat::kJson);
   } else if (options.format == "csv") {
@@ -179,9 +179,11 @@ int RunMetrics(Context& context, const MetricsOptions& options) {
     if (!all) return context.Fail(all.error());
     reported = std::move(*all);
     absent = TakeOutAbsent(reported, *metrics);
+    // Who asks again and again from a job's start on, as scripts do, makes no mistake.
+    if (reported.series().empty() && !HasEnded(**client, *id)) absent.clear();
   }
   if (absent.empty() || !metrics->series().empty()) PrintMetrics(context, **client, options, *id, *metrics);
-  return absent.empty() ? 0 : context.Fail({NotReported(**client, *id, absent, reported)});
+  return absent.empty() ? 0 : context.Fail({NotReported(*id, absent, reported)});
 }
 
 }  // namespace
@@ -205,10 +207,9 @@ void AddMetricsCommand(Command app, Context& context) {
       .ValueName("FORMAT");
   command.AddFlag("--plot", options->plot, "Draw a curve of each");
   command.Footer(
-      "A point stands for all values since the one before: its least, its greatest and its last. Steps that "
-      "a\n"
-      "later start of the job did again count once, but by time all do (docs/api.md has the names). It ends\n"
-      "with 3 where the job has reported nothing of what --names asks for.\n\n"
+      "A point stands for all values since the one before: its least, its greatest and its last. Steps that\n"
+      "a later start of the job did again count once, but by time all do (docs/api.md has the names). It ends\n"
+      "with 3 where the job has not reported what --names asks for, but has reported something, or has ended.\n\n"
       "Examples:\n"
       "  imgcli metrics 12 --names loss,top1 --plot\n"
       "  imgcli metrics rn50 -x epoch --points 10000 -o csv > rn50.csv");

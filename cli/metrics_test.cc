@@ -85,11 +85,19 @@ TEST_F(Metrics, WithoutValuesItSaysSo) {
   EXPECT_EQ(none.out, "");
   EXPECT_EQ(none.err, "job 13 has reported no figures: it has not got so far yet\n");
   const auto named = RunCli(CallTo(daemon_.address(), {"metrics", "13", "--names", "loss"}));
-  EXPECT_EQ(named.exit_code, 3);
-  EXPECT_EQ(named.err, "error: job 13 has reported nothing as loss (it has not got so far yet)\n");
+  EXPECT_EQ(named.exit_code, 0);
+  EXPECT_EQ(named.err, none.err);
+  const auto csv = RunCli(CallTo(daemon_.address(), {"metrics", "13", "--names", "loss", "-o", "csv"}));
+  EXPECT_EQ(csv.exit_code, 0) << csv.err;
+  EXPECT_EQ(csv.out, "name,step,min,max,last\n");
   daemon_.PutJob(MakeJob(14, "ended", v1::JOB_STATE_COMPLETED));
   EXPECT_EQ(RunCli(CallTo(daemon_.address(), {"metrics", "14"})).err,
             "job 14 has reported no figures: it never did, or metrics_kept_for has removed them\n");
+  const auto gone = RunCli(CallTo(daemon_.address(), {"metrics", "14", "--names", "loss"}));
+  EXPECT_EQ(gone.exit_code, 3);
+  EXPECT_EQ(
+      gone.err,
+      "error: job 14 has reported nothing as loss (it never did, or metrics_kept_for has removed them)\n");
 }
 
 TEST_F(Metrics, WhatWasNanThroughoutWasReported) {

@@ -137,7 +137,7 @@ short_tests() {
 package_tests() {
   (setup_apt package) || skipped "the packages: what makes them can't be installed"
   say "tests of the packages"
-  run_pytest packages tests/packages
+  run_pytest packages --maxfail 3 tests/packages  # what follows a failure would mostly wait for what that one lacks
 }
 
 # time_for MINUTES WHAT: whether so much is left until IMGD_TEST_DEADLINE (seconds since 1970); always, where that is not set.

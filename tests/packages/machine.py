@@ -8,6 +8,8 @@ import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -145,10 +147,17 @@ class Machine:
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8",
                 "HOME": "/root", **{k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}}  # fmt: skip
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
-        """What goes on meanwhile; its output is one stream, its input stays open."""
-        return subprocess.Popen([*self.enter(network=False), *command], env=self.env, text=True, stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+    @contextmanager
+    def start(self, *command: str) -> Iterator[subprocess.Popen[str]]:
+        """What goes on meanwhile, and is waited for, but by a test that failed; its output is one stream, its input
+        stays open."""
+        with subprocess.Popen([*self.enter(network=False), *command], env=self.env, text=True, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:  # fmt: skip
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
 
     def run(self, *command: str, network: bool = False, check: bool = True) -> Done:
         done = subprocess.run([*self.enter(network=network), *command], env=self.env, text=True,
