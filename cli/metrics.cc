@@ -208,8 +208,10 @@ void AddMetricsCommand(Command app, Context& context) {
   command.AddFlag("--plot", options->plot, "Draw a curve of each");
   command.Footer(
       "A point stands for all values since the one before: its least, its greatest and its last. Steps that\n"
-      "a later start of the job did again count once, but by time all do (docs/api.md has the names). It ends\n"
-      "with 3 where the job has not reported what --names asks for, but has reported something, or has ended.\n\n"
+      "a later start of the job did again count once, but by time all do (docs/api.md has the names). It "
+      "ends\n"
+      "with 3 where the job has not reported what --names asks for, but has reported something, or has "
+      "ended.\n\n"
       "Examples:\n"
       "  imgcli metrics 12 --names loss,top1 --plot\n"
       "  imgcli metrics rn50 -x epoch --points 10000 -o csv > rn50.csv");

@@ -71,7 +71,16 @@ std::string ProgramText(const v1::Job& job) {
   return shell ? run[2] : fmt::format("{}", fmt::join(run, " "));
 }
 
-void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& response, bool wide) {
+/// In the operator's currency, where there is one; empty where no price is known.
+std::string CostText(Client& client, const v1::Job& job) {
+  if (job.cost() <= 0) return "";
+  const auto usage = client.ListUsage();
+  const std::string currency = usage && !usage->currency().empty() ? " " + usage->currency() : "";
+  return fmt::format(", cost {:.2f}{}", job.cost(), currency);
+}
+
+void PrintSummary(Context& context, Client& client, Sheet& sheet, const v1::GetJobResponse& response,
+                  bool wide) {
   const auto& job = response.job();
   const auto& terminal = context.terminal();
   const int64_t now_us = NowMicros();
@@ -111,8 +120,7 @@ void PrintSummary(Context& context, Sheet& sheet, const v1::GetJobResponse& resp
     sheet.Field(IsFinal(job.state()) ? "took" : "so far", HumanDuration(seconds));
   }
   if (job.device_hours() > 0) {
-    sheet.Field("used", fmt::format("{:.2f} device-hours{}", job.device_hours(),
-                                    job.cost() > 0 ? fmt::format(", cost {:.2f}", job.cost()) : ""));
+    sheet.Field("used", fmt::format("{:.2f} device-hours{}", job.device_hours(), CostText(client, job)));
   }
   PrintFigures(context, sheet, job);
 }
@@ -189,7 +197,7 @@ int RunShow(Context& context, const std::string& reference, OutputFormat format)
   }
   const bool wide = format == OutputFormat::kWide;
   Sheet sheet(context);
-  PrintSummary(context, sheet, *job, wide);
+  PrintSummary(context, **client, sheet, *job, wide);
   PrintPlacements(context, sheet, job->job());
   PrintExits(context, sheet, job->job());
   PrintHistory(context, sheet, *job, wide);

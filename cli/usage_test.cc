@@ -60,6 +60,14 @@ TEST_F(UsageCommand, ShowsWhatWasUsedWhatMayBeAndWhatIsLeft) {
               ContainsRegex("project +vision +0 +0 +30.00 of 40 in all +10.00 +0.00 this month +- +-"));
 }
 
+TEST_F(UsageCommand, WhatAJobCostIsInTheOperatorsCurrency) {
+  auto job = MakeJob(5, "rn50", v1::JOB_STATE_COMPLETED);
+  job.set_device_hours(2.5);
+  job.set_cost(7.25);
+  daemon_.PutJob(job);
+  EXPECT_THAT(Ask({"show", "5"}).out, HasSubstr("2.50 device-hours, cost 7.25 EUR"));
+}
+
 TEST_F(UsageCommand, OfOneKindAndForPrograms) {
   EXPECT_THAT(Ask({"usage", "--by", "project"}).out, Not(HasSubstr("ada")));
   const auto wide = Lines(Ask({"usage", "--by", "user", "-o", "wide"}).out);

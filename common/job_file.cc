@@ -147,13 +147,14 @@ void ReadNodes(YamlMap& resources, JobSpec::Resources& out) {
   constexpr int64_t kMost = 100'000;
   if (resources.IsMap("nodes")) {
     auto nodes = resources.Child("nodes");
-    Set(out.nodes, nodes.Int("min", 1, kMost));
-    Set(out.max_nodes, nodes.Int("max", 1, kMost));
+    const auto min = nodes.Int("min", 1, kMost);
+    const auto max = nodes.Int("max", 1, kMost);
+    Set(out.nodes, min);
+    Set(out.max_nodes, max);
     for (const char* key : {"min", "max"}) {
       if (!nodes.Has(key)) nodes.AddError(key, "missing; {min: 2, max: 8} are the fewest and the most nodes");
     }
-    if (nodes.Has("min") && nodes.Has("max") && out.max_nodes < out.nodes)
-      nodes.AddError("max", fmt::format("{} is less than min, {}", out.max_nodes, out.nodes));
+    if (min && max && *max < *min) nodes.AddError("max", fmt::format("{} is less than min, {}", *max, *min));
     nodes.Finish();
   } else {
     Set(out.nodes, resources.Int("nodes", 1, kMost));

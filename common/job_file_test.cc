@@ -238,6 +238,8 @@ TEST(JobFile, AGangMayHaveFewerOrMoreNodes) {
               ElementsAre(HasSubstr("resources.nodes.max: 2 is less than min, 3")));
   EXPECT_THAT(ErrorsOf(with("nodes: {min: 0, max: 2}")),
               ElementsAre(HasSubstr("resources.nodes.min: found '0' where a whole number from 1 to 100000")));
+  EXPECT_THAT(ErrorsOf(with("nodes: {min: 2, max: 4294967295}")),
+              ElementsAre(HasSubstr("resources.nodes.max: found '4294967295' where a whole number from 1")));
   EXPECT_THAT(ErrorsOf(with("nodes: {max: 2}")), ElementsAre(HasSubstr("resources.nodes.min: missing")));
   EXPECT_THAT(ErrorsOf(with("nodes: {min: 1, maximum: 2}")),
               ElementsAre(HasSubstr("resources.nodes.max: missing"),
