@@ -11,7 +11,7 @@ import { duration, figure, fixed, hours, money, num, percent, plural } from '../
 import { everRan, isJobNumber, ranFor, stateOf } from '../lib/jobs.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
-import { Empty, State, Trouble } from '../ui/bits.tsx';
+import { Empty, Later, State, Trouble } from '../ui/bits.tsx';
 import { Swatch } from '../ui/chart.tsx';
 import { useData, useEvery } from '../ui/use_data.ts';
 import { Curves, EVERY_MS, isLive, type Run } from './compare_curves.tsx';
@@ -63,8 +63,12 @@ export function ComparePage() {
       {runs.length > 0 && (
         <div class="stack">
           <Curves runs={runs} />
-          <Figures runs={runs} leaveOut={leaveOut} />
-          <Settings runs={runs} />
+          <Later>
+            <Figures runs={runs} leaveOut={leaveOut} />
+          </Later>
+          <Later>
+            <Settings runs={runs} />
+          </Later>
         </div>
       )}
     </>

@@ -241,3 +241,13 @@ export function Trouble({ text, retry, page = false }: { text: string; retry?: (
     </div>
   );
 }
+
+/** Its children are drawn in a task of their own, after what is there at once: much of both would be a stall. */
+export function Later({ children }: { children: ComponentChildren }) {
+  const [due, setDue] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setDue(true));
+    return () => clearTimeout(timer);
+  }, []);
+  return due ? <>{children}</> : null;
+}
