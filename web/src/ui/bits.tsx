@@ -242,12 +242,13 @@ export function Trouble({ text, retry, page = false }: { text: string; retry?: (
   );
 }
 
-/** Its children are drawn in a task of their own, after what is there at once: much of both would be a stall. */
-export function Later({ children }: { children: ComponentChildren }) {
+/** Its children are drawn so long after what is there at once; by default in the next task, where much of both would be a
+ * stall. */
+export function Later({ after = 0, children }: { after?: number; children: ComponentChildren }) {
   const [due, setDue] = useState(false);
   useEffect(() => {
-    const timer = setTimeout(() => setDue(true));
+    const timer = setTimeout(() => setDue(true), after);
     return () => clearTimeout(timer);
-  }, []);
+  }, [after]);
   return due ? <>{children}</> : null;
 }

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { retryNow, status } from '../api/live.ts';
 import { followWarning, serverWarning } from '../api/warning.ts';
 import { clock } from '../lib/format.ts';
 import { current } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
-import { now } from './bits.tsx';
+import { Later, now } from './bits.tsx';
 import { Questions, Toasts } from './feedback.tsx';
 import { Icon, Logo } from './icons.tsx';
 import { Keys } from './keys.tsx';
@@ -82,7 +82,12 @@ function Notices() {
   useEffect(followWarning, []);
   return (
     <div aria-live="polite">
-      {link.state === 'lost' && <Lost since={link.since} retryAt={link.retryAt} />}
+      {link.state === 'lost' && (
+        // A break of a moment is nobody's business.
+        <Later after={700}>
+          <Lost since={link.since} retryAt={link.retryAt} />
+        </Later>
+      )}
       {link.state === 'denied' && <TokenNotice />}
       {warning && (
         <div class="notice bad">
@@ -96,13 +101,6 @@ function Notices() {
 
 function Lost({ since, retryAt }: { since: number; retryAt: number }) {
   const time = useStore(now);
-  const [shown, setShown] = useState(false);
-  useEffect(() => {
-    // A break of a moment is nobody's business.
-    const timer = setTimeout(() => setShown(true), 700);
-    return () => clearTimeout(timer);
-  }, []);
-  if (!shown) return null;
   const left = Math.max(Math.ceil((retryAt - time) / 1000), 0);
   return (
     <div class="notice">
