@@ -85,7 +85,7 @@ std::optional<Instant> Future::PlaceIn(Room& room, const QueuedJob& job) {
   Waiters& waiters = Join(room.NodesFor(job));
   if (waiters.last && !room.WillHold(job)) {
     for (const JobId victim : room.ChooseVictims(job, cluster_.holders))
-      ends[victim] = *waiters.last + cluster_.holders.at(victim).to_stop;
+      EndsBy(victim, *waiters.last + cluster_.holders.at(victim).to_stop, ends);
   }
   const auto reserved = room.Reserve(job, ends);
   if (!reserved) return std::nullopt;

@@ -43,10 +43,6 @@ uint32_t Charged(const NodeSlots& node, const QueuedJob& job) {
   return job.needs->whole_nodes ? static_cast<uint32_t>(node.devices.size()) : job.ranks_per_node;
 }
 
-bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
-  return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
-}
-
 Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   std::vector<uint32_t> free;
   for (size_t i = 0; i < node.devices.size(); ++i) {
@@ -115,6 +111,10 @@ std::string WhyFewer(const JobRecord& job) {
 }
 
 }  // namespace
+
+bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
+  return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
+}
 
 /// A node that a gang could have besides its own.
 struct Growth::Extra {
@@ -312,8 +312,13 @@ std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Par
   for (const auto& part : after) {
     if (!IsAmong(before, part.node)) added.push_back(part.node.name());
   }
-  return fmt::format("{} instead of {}: {}", NodesText(after.size()), before.size(),
-                     NodesAre(std::move(added), "free"));
+  std::vector<std::string> left;
+  for (const auto& part : before) {
+    if (!IsAmong(after, part.node)) left.push_back(part.node.name());
+  }
+  return fmt::format("{} instead of {}: {}{}", NodesText(after.size()), before.size(),
+                     NodesAre(std::move(added), "free"),
+                     left.empty() ? "" : fmt::format("; without {}, which can't be used", fmt::join(left, ", ")));
 }
 
 std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after) {

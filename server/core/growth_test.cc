@@ -344,6 +344,29 @@ TEST_F(ElasticRun, ItGrowsOverARestartOfTheDaemon) {
   EXPECT_THAT(Nodes(), ElementsAre("a", "b"));
 }
 
+TEST_F(ElasticRun, AfterARestartItsOwnNodeIsNotGivenUpBecauseItsAgentIsNotBackYet) {
+  GrowsToB();
+  cluster.Join("c", 1);
+  cluster.Pass(minutes(10) + seconds(31));
+  ASSERT_EQ(State(), JobState::kPreempting);
+  cluster.Wrote(job, 90, cluster.Job(job).generation);
+  cluster.Ends("a", job, {ExitCode(0, 11)});
+  cluster.Restart();
+  cluster.Join("b", 1, {{.run = cluster.RunOf(job), .phase = RunPhase::kRunning}});
+  cluster.Join("c", 1);
+  cluster.Ends("b", job, {ExitCode(1, 11)});
+  EXPECT_THAT(Nodes(), ElementsAre("a", "b", "c"));
+  cluster.Join("a", 1);
+  cluster.BringUp(job);
+  EXPECT_EQ(State(), JobState::kRunning);
+}
+
+TEST(Elastic, OfItsOwnThoseThatItLeavesAreNamed) {
+  const auto on = [](const char* node) { return Part{.node = NodeId(node)}; };
+  EXPECT_EQ(ExplainGrowth({on("a"), on("b")}, {on("a"), on("c"), on("d")}),
+            "3 nodes instead of 2: c and d are free; without b, which can't be used");
+}
+
 TEST_F(ElasticRun, ARankThatFailsMeanwhileIsNotWaitedForAndCountsForNothing) {
   GrowsToB();
   cluster.Join("c", 1);

@@ -98,6 +98,20 @@ TEST_F(Operations, ACrashDuringAPauseIsToldAndCountsForNothing) {
   EXPECT_EQ(cluster.Job(job).failures, 0U);
 }
 
+TEST_F(Operations, AFailureIsNotForgottenByAPauseThatComesAfterIt) {
+  cluster.Join("c", 1);
+  const JobId once = cluster.Submit("once", {.nodes = 2, .max_restarts = 0});
+  cluster.BringUp(once);
+  cluster.Ends("b", once, {Killed(0, 11)});
+  ASSERT_TRUE(cluster.Job(once).HoldsDevices()) << "the rank on c has yet to end";
+  const auto refused = cluster.Pause(once);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("job 2 cannot be paused: it"));
+  EXPECT_EQ(refused.error().hint, "if it is to start again it can be paused while it waits for that");
+  cluster.Ends("c", once, {ExitCode(1, 143)});
+  EXPECT_EQ(cluster.Job(once).state, JobState::kFailed);
+}
+
 TEST_F(Operations, AJobThatFinishesWhileItIsPausedIsFinished) {
   cluster.Pause(job);
   cluster.Complete(job);

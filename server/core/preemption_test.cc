@@ -142,6 +142,14 @@ TEST(Preemption, WhatIsFreeBesideTheVictimsIsKeptToo) {
   EXPECT_EQ(plan.reserved.front().from, kNow + minutes(2));
 }
 
+TEST(Preemption, AVictimThatEndsSoonerByItselfIsWaitedForNoLonger) {
+  auto builder = PlanBuilder().Node("a", 1, {9}).Holds(9, 0).Queue(1, 1, 1, 5);
+  builder.cluster.ends[JobId(9)] = kNow + seconds(30);
+  const auto plan = builder.Make();
+  ASSERT_THAT(Victims(builder), ElementsAre(9));
+  EXPECT_EQ(plan.reserved.front().from, kNow + seconds(30));
+}
+
 TEST(Preemption, AJobThatWaitsForLargerNodesIsNotInTheWay) {
   PlanBuilder builder;
   builder.Node("a", 2, {1, 1}).Is("cpu", 0, {{"zone", "x"}});

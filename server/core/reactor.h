@@ -345,7 +345,7 @@ class Reactor {
   void Regroup(Now now, Actions& out);
   void Grow(Snapshot& cluster, Now now, Actions& out);
   void GiveUpGrowth(JobId job, Now now);
-  bool CanTake(const Part& part) const;
+  bool CanTake(const Part& part, bool own) const;
   std::vector<JobId> MayGrow(Now now);
   bool BackoffDue(Now now) const;
   /// `memory`: a snapshot that is not needed any more, whose memory is used again.

@@ -36,7 +36,9 @@ void Reactor::Regroup(Now now, Actions& out) {
   for (const JobId id : ended) {
     JobRecord& job = state_.EditJob(id);
     Placement placement{.job = id, .parts = std::exchange(job.run.grows_to, {})};
-    std::erase_if(placement.parts, [this](const Part& part) { return !CanTake(part); });
+    std::erase_if(placement.parts, [&](const Part& part) {
+      return !CanTake(part, IsAmong(job.run.parts, part.node));
+    });
     state_.Changed(id);
     if (placement.parts.size() < job.nodes) continue;
     uint32_t rank = 0;
@@ -54,9 +56,10 @@ void Reactor::GiveUpGrowth(JobId id, Now now) {
   dirty_ = true;
 }
 
-bool Reactor::CanTake(const Part& part) const {
+/// Of its own nodes those do too whose agent is not back yet, as after a restart: it is told once it is.
+bool Reactor::CanTake(const Part& part, bool own) const {
   const NodeRecord* node = state_.FindNode(part.node);
-  if (node == nullptr || !node->Usable()) return false;
+  if (node == nullptr || !node->Fit() || !(own || node->Connected())) return false;
   size_t found = 0;
   for (size_t i = 0; i < node->devices.size(); ++i) {
     const uint32_t index = node->devices[i].index;

@@ -150,6 +150,11 @@ Status Reactor::OnPause(JobId id, const std::string& actor, Now now, Actions& ou
     if (stop == StopFor::kPause || ends) {
       return Refuse("", "job {} cannot be paused: it {}", id, Ending(*job));
     }
+    // What comes of the failure is not to be lost: it may be the end.
+    if (stop == StopFor::kRetry) {
+      return Refuse("if it is to start again it can be paused while it waits for that",
+                    "job {} cannot be paused: it {}", id, Ending(*job));
+    }
     AskBack(*job, StopFor::kPause, actor, text, now, out);
     Drain(now, out);
     return {};

@@ -194,6 +194,12 @@ struct Allowance {
 // Made anew for each pass, in the order of ids, and looked things up in many times: a row in memory, not a
 // tree.
 using EndTimes = boost::container::flat_map<JobId, Instant>;
+
+/// The job is asked for its devices, and has ended by then: later than it ends by itself it does not.
+inline void EndsBy(JobId job, Instant asked, EndTimes& ends) {
+  const auto [known, is_new] = ends.try_emplace(job, asked);
+  if (!is_new) known->second = std::min(known->second, asked);
+}
 using Holders = boost::container::flat_map<JobId, Holder>;
 using JobNames = boost::container::flat_map<JobId, std::string>;
 using JobSet = boost::container::flat_set<JobId>;

@@ -517,11 +517,12 @@ struct NodeRecord {
   bool Connected() const { return session != 0; }
   /// The cluster whose run holds the device of that index; nothing when none does.
   std::optional<std::string> ForeignHolder(uint32_t index) const;
-  /// New ranks may be placed there.
-  bool Usable() const {
-    return Connected() && state == NodeState::kReady && stale.empty() && !set_aside && problems.empty() &&
-           !notice;
+  /// Nothing that is known speaks against new ranks there; its agent may still have to come back.
+  bool Fit() const {
+    return state == NodeState::kReady && stale.empty() && !set_aside && problems.empty() && !notice;
   }
+  /// New ranks may be placed there.
+  bool Usable() const { return Connected() && Fit(); }
   /// It is there, and no run of any cluster has anything on it.
   bool IsEmpty() const;
 };

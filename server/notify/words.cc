@@ -67,6 +67,12 @@ std::string Folded(const std::string& text) {
   return out;
 }
 
+/// As people know it, without what the API's names begin with.
+std::string StateName(const std::string& state) {
+  constexpr std::string_view kPrefix = "JOB_STATE_";
+  return state.starts_with(kPrefix) ? state.substr(kPrefix.size()) : state;
+}
+
 }  // namespace
 
 NoticeWords WordsOf(const Notification& notice) {
@@ -85,7 +91,7 @@ NoticeWords WordsOf(const Notification& notice) {
   };
   fact("Owner", words.owner);
   fact("Project", TextAt(job, "project"));
-  fact("State", TextAt(job, "state"));
+  fact("State", StateName(TextAt(job, "state")));
   fact("Starts", fmt::format("{}", NumberAt(job, "generation")));
   fact("Time", TextAt(body, "timestamp"));
   fact("Cluster", TextAt(body, "cluster"));

@@ -18,9 +18,9 @@ Duration IntervalOf(const World& world, const JobRecord& job) {
   return std::chrono::milliseconds(world.truths.at(job.name).submission.resize_interval_ms);
 }
 
-bool IsUsable(const World& world, const NodeId& id) {
+bool IsUsable(const World& world, const NodeId& id, bool away_too = false) {
   const NodeRecord* node = world.daemon.reactor().state().FindNode(id);
-  return node != nullptr && node->session != 0 && node->state == NodeState::kReady && node->stale.empty() &&
+  return node != nullptr && (away_too || node->session != 0) && node->state == NodeState::kReady && node->stale.empty() &&
          node->foreign.empty() && !node->set_aside && node->problems.empty() && !node->notice;
 }
 
@@ -91,6 +91,7 @@ uint32_t NodesFor(const World& world, const JobRecord& job) {
 /// Growing gains something, and takes only what nobody who waits could use.
 void GrowingTakesFromNobody(World& world, const Batch& batch, const char* name) {
   ForGrowing(world, batch, [&](const JobRecord& job, Ledger::Job& known) {
+    known.grew_from = job.run.parts;
     known.grows_to = job.run.grows_to;
     if (known.grows_to.size() <= job.run.parts.size())
       world.Break(name, fmt::format("job {} is resized for nothing", job.id));
@@ -113,14 +114,17 @@ void GrowingTakesFromNobody(World& world, const Batch& batch, const char* name) 
   });
 }
 
-/// A job that was ended to grow goes on at once, with all that it had and was to have and that can be used.
+/// A job that was ended to grow goes on at once, with all that it had and was to have and that can be used;
+/// on what it had also where an agent is not back yet.
 void GrowingLosesNoPlace(World& world, const Batch& batch, const char* name) {
   for (const JobId id : batch.touched) {
     const JobRecord* job = world.daemon.reactor().state().FindJob(id);
     if (job == nullptr || IsFinal(job->state) || !EndedToGrow(batch, id)) continue;
-    const auto& wanted = world.ledger.jobs[id].grows_to;
-    const auto usable = std::count_if(wanted.begin(), wanted.end(),
-                                      [&](const Part& part) { return IsUsable(world, part.node); });
+    const auto& known = world.ledger.jobs[id];
+    const auto& wanted = known.grows_to;
+    const auto usable = std::count_if(wanted.begin(), wanted.end(), [&](const Part& part) {
+      return IsUsable(world, part.node, IsOn(known.grew_from, part.node));
+    });
     if (static_cast<size_t>(usable) < wanted.size()) continue;
     // One of a higher priority may have had it ended again at once.
     const bool same = Starts(batch, id) &&

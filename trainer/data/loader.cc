@@ -32,7 +32,6 @@ struct Counters {
   std::atomic<uint64_t> read = 0;
   std::atomic<uint64_t> decode = 0;
   std::atomic<uint64_t> augment = 0;
-  std::atomic<uint64_t> idle = 0;
   std::atomic<uint64_t> wait = 0;
   std::atomic<uint64_t> images = 0;
   std::atomic<uint64_t> bytes = 0;
@@ -95,7 +94,7 @@ class Loader::Impl {
     return {.read_seconds = Seconds(counters_.read),
             .decode_seconds = Seconds(counters_.decode),
             .augment_seconds = Seconds(counters_.augment),
-            .idle_seconds = Seconds(counters_.idle),
+            .idle_seconds = queue_.IdleSeconds(),
             .wait_seconds = Seconds(counters_.wait),
             .images = counters_.images,
             .bytes = counters_.bytes,
@@ -134,9 +133,7 @@ class Loader::Impl {
     Reader reader(std::move(decoder));
     reader.file.stop = stop_.get_token();
     for (;;) {
-      uint64_t idle = 0;
-      const auto claim = queue_.NextClaim(idle);
-      counters_.idle += idle;
+      const auto claim = queue_.NextClaim();
       if (!claim) return;
       if (claim->step_to_plan) {
         Open(*claim->step_to_plan);

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "trainer/data/image_folder.h"
 #include "trainer/data/order.h"
@@ -239,6 +240,18 @@ TEST_F(LoaderTest, CanBeDestroyedAtAnyMoment) {
     Loader loader(set, options);
     for (int i = 0; i < taken; ++i) ASSERT_TRUE(loader.Next()->has_value());
   }
+}
+
+TEST_F(LoaderTest, AWaitOfItsWorkersCountsWhileItLasts) {
+  const auto set = Open();
+  Loader loader(set, Training());
+  const auto becomes = [](const auto& what) {
+    for (int i = 0; i < 1000 && !what(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return what();
+  };
+  ASSERT_TRUE(becomes([&] { return loader.figures().images == 16; })) << "two batches of eight lie ready";
+  const double before = loader.figures().idle_seconds;
+  EXPECT_TRUE(becomes([&] { return loader.figures().idle_seconds > before + 0.02; }));
 }
 
 TEST_F(LoaderTest, RecycledMemoryDoesNotShow) {

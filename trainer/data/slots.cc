@@ -10,7 +10,7 @@ SlotQueue::SlotQueue(const Limits& limits)
 
 // The next batch is laid out, if there is room for it, before the images run out, so that nobody waits for
 // its memory to be cleared.
-std::optional<SlotQueue::Claim> SlotQueue::NextClaim(uint64_t& idle_ns) {
+std::optional<SlotQueue::Claim> SlotQueue::NextClaim() {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (failure_) return std::nullopt;
@@ -23,12 +23,28 @@ std::optional<SlotQueue::Claim> SlotQueue::NextClaim(uint64_t& idle_ns) {
     for (const auto& slot : slots_) {
       if (slot->claimed < slot->plan.samples.size()) return Claim{slot.get(), slot->claimed++, std::nullopt};
     }
+    NoteIdle(+1);
     if (!more && !planning_) return std::nullopt;
-    const auto start = std::chrono::steady_clock::now();
     work_.wait(lock);
-    const auto spent = std::chrono::steady_clock::now() - start;
-    idle_ns += static_cast<uint64_t>(std::chrono::nanoseconds(spent).count());
+    NoteIdle(-1);
   }
+}
+
+double SlotQueue::IdleSeconds() const {
+  const std::lock_guard lock(mutex_);
+  return std::chrono::duration<double>(IdleUntil(Clock::now())).count();
+}
+
+SlotQueue::Clock::duration SlotQueue::IdleUntil(Clock::time_point now) const {
+  return idle_ + idle_threads_ * (now - idle_since_);
+}
+
+/// A wait counts while it lasts: it may be longer than the time between two reports.
+void SlotQueue::NoteIdle(int change) {
+  const auto now = Clock::now();
+  idle_ = IdleUntil(now);
+  idle_since_ = now;
+  idle_threads_ += change;
 }
 
 size_t SlotQueue::Unclaimed() const {

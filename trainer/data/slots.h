@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -49,8 +50,7 @@ class SlotQueue {
   explicit SlotQueue(const Limits& limits);
 
   /// The next piece of work, in the order in which it will be wanted; nothing when there is no more. Blocks.
-  /// `idle_ns` gets the time that it took added.
-  std::optional<Claim> NextClaim(uint64_t& idle_ns);
+  std::optional<Claim> NextClaim();
   /// Puts in the step that was to be laid out.
   void Opened(std::unique_ptr<Slot> slot);
   /// One image of a slot is made.
@@ -62,21 +62,31 @@ class SlotQueue {
   /// Ends all work; Take() answers with this from now on. The first one counts.
   void Fail(const Error& error);
 
+  /// Summed over the threads: for how long they have had nothing to do, up to this moment.
+  double IdleSeconds() const;
+
   /// Memory that was given back, or none.
   std::vector<uint8_t> SpareMemory();
   void GiveBack(std::vector<uint8_t> memory);
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   size_t Unclaimed() const;
+  Clock::duration IdleUntil(Clock::time_point now) const;
+  void NoteIdle(int change);
 
   const Limits limits_;
-  std::mutex mutex_;  ///< guards all below
+  mutable std::mutex mutex_;  ///< guards all below
   std::condition_variable work_;
   std::condition_variable ready_;
   std::deque<std::unique_ptr<Slot>> slots_;  ///< of consecutive steps; the first is the next to deliver
   uint64_t next_to_plan_;
   uint64_t next_to_deliver_;
   bool planning_ = false;
+  int idle_threads_ = 0;    ///< they wait for work, or there is no more for them
+  Clock::duration idle_{};  ///< until idle_since_
+  Clock::time_point idle_since_ = Clock::now();
   std::optional<Error> failure_;
   std::vector<std::vector<uint8_t>> spare_;
 };
