@@ -384,6 +384,7 @@ TEST(YamlSet, SetsAndMakesFields) {
 TEST(NearestWord, OnlyWhenNear) {
   EXPECT_EQ(NearestWord("epoch", {"epochs", "seed"}), "epochs");
   EXPECT_EQ(NearestWord("zzzzzz", {"epochs", "seed"}), std::nullopt);
+  EXPECT_EQ(NearestWord("nope", {"top1"}), std::nullopt) << "half of its letters are others";
   EXPECT_EQ(NearestWord("nmae", {"ema", "name"}), "name") << "two letters swapped are one mistake";
   EXPECT_EQ(NearestWord("sede", {"side", "seed"}), "side") << "the first of those that are as near";
 }

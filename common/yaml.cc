@@ -66,7 +66,8 @@ std::optional<std::string> NearestWord(std::string_view word, const std::vector<
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   for (const auto& candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);
-    if (distance < best_distance) {
+    // Where half of its letters are others, it is another word.
+    if (distance < best_distance && 2 * distance < word.size()) {
       best_distance = distance;
       best = candidate;
     }

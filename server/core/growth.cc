@@ -316,9 +316,9 @@ std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Par
   for (const auto& part : before) {
     if (!IsAmong(after, part.node)) left.push_back(part.node.name());
   }
-  return fmt::format("{} instead of {}: {}{}", NodesText(after.size()), before.size(),
-                     NodesAre(std::move(added), "free"),
-                     left.empty() ? "" : fmt::format("; without {}, which can't be used", fmt::join(left, ", ")));
+  return fmt::format(
+      "{} instead of {}: {}{}", NodesText(after.size()), before.size(), NodesAre(std::move(added), "free"),
+      left.empty() ? "" : fmt::format("; without {}, which can't be used", fmt::join(left, ", ")));
 }
 
 std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after) {

@@ -373,22 +373,25 @@ void Reactor::SetWaits(const std::vector<WaitChange>& changes, const Snapshot& c
 
 void Reactor::SetWait(size_t place, ReasonCode code, WaitTexts& texts, Now now, Actions& out) {
   const JobId id = state_.queue()[place].id;
+  const JobRecord& known = *state_.FindJob(id);
+  if (known.reason.code == ReasonCode::kBackoff && !known.avoid.empty()) {
+    // Others took what TryElsewhere() had found free: it may go anywhere, and the next plan says why it
+    // waits.
+    state_.EditJob(id).avoid.clear();
+    state_.Changed(id);
+    dirty_ = true;
+    return;
+  }
   state_.SetWait(place, code);
   // These two take turns whenever a device comes free; who asks is told which it is.
   const auto waits = [](ReasonCode of) {
     return of == ReasonCode::kWaitsForDevices || of == ReasonCode::kWaitsBehindJob;
   };
-  if (waits(code) && waits(state_.FindJob(id)->reason.code)) return;
+  if (waits(code) && waits(known.reason.code)) return;
   JobRecord& job = state_.EditJob(id);
-  const bool elsewhere = job.reason.code == ReasonCode::kBackoff && !job.avoid.empty();
   const Waiting waiting = WaitingAt(state_.queue(), place);
   auto event = ChangeState(job, JobState::kQueued, {code, texts.Of(waiting)}, "scheduler", now);
   if (event) out.push_back(std::move(*event));
-  if (!elsewhere) return;
-  // Others took what TryElsewhere() had found free: it may go anywhere.
-  job.avoid.clear();
-  state_.Changed(id);
-  dirty_ = true;
 }
 
 }  // namespace imgd

@@ -134,6 +134,20 @@ TEST_F(Retries, ItGoesBackWhereOthersTookTheNode) {
   EXPECT_EQ(NodeOf(job), "a");
 }
 
+TEST_F(Retries, WhereOthersTookItNothingIsSaidOfANodeThatItStartsOnAfterAll) {
+  cluster.Join("a", 1).Join("b", 1);
+  const JobId job = cluster.Submit("rn50");
+  Crash(job, 57);
+  Crash(job, 57);
+  cluster.Leave("b");
+  const JobId first = cluster.Submit("first", {.priority = 3});
+  ASSERT_EQ(cluster.Job(first).state, JobState::kStarting);
+  cluster.Pass(seconds(5));
+  EXPECT_EQ(cluster.Job(job).state, JobState::kQueued);
+  EXPECT_EQ(cluster.Job(job).reason.code, ReasonCode::kWaitsForDevices);
+  EXPECT_THAT(cluster.Job(job).reason.text, Not(HasSubstr("again")));
+}
+
 TEST_F(Retries, ANodeWhereThreeJobsFailInARowIsSetAside) {
   cluster.Join("a", 1).Join("b", 1);
   const JobId first = FailsOnce("one");

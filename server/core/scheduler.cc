@@ -213,8 +213,7 @@ ReasonCode Planner::WhyNot(const QueuedJob& job) {
 bool Planner::Reserve(const QueuedJob& job) {
   auto ends = cluster_.ends;
   auto victims = room_.WillHold(job) ? std::vector<JobId>() : room_.ChooseVictims(job, cluster_.holders);
-  for (const JobId victim : victims)
-    EndsBy(victim, cluster_.now + cluster_.holders.at(victim).to_stop, ends);
+  for (const JobId victim : victims) EndsBy(victim, cluster_.now + cluster_.holders.at(victim).to_stop, ends);
   auto found = room_.Reserve(job, ends);
   if (!found) return false;
   Reservation& reserved = plan.reserved.emplace_back(std::move(*found));

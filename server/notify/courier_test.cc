@@ -25,6 +25,7 @@ Notification TheNotice() {
                                 {{"id", 12},
                                  {"name", "rn50"},
                                  {"owner", "ada"},
+                                 {"state", "JOB_STATE_FAILED"},
                                  {"reason_text", "a <b> & c"},
                                  {"url", "https://d/jobs/12"}}}};
   return {.id = "c-12-7-ops",
@@ -133,6 +134,7 @@ TEST_F(CourierTest, AnEmailHasAHeadAndTheReason) {
   EXPECT_THAT(text, HasSubstr("Date: Fri, 15 Jan 2027 08:00:00 +0000\n"));
   EXPECT_THAT(text, HasSubstr("\n\njob 12 (rn50) failed\n\na <b> & c\n"));
   EXPECT_THAT(text, HasSubstr("\nhttps://d/jobs/12\n"));
+  EXPECT_THAT(text, HasSubstr("\nState: FAILED\n"));
 }
 
 TEST_F(CourierTest, NothingInAJobBeginsALineOfTheHead) {

@@ -1,5 +1,6 @@
 #include "server/rpc/metric_history.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -33,7 +34,7 @@ Result<double> TrainImages(JobId job, Reader& reader) {
 }
 
 Result<CurveQuery> QueryOf(const v1::GetMetricsRequest& request) {
-  CurveQuery query{.names = {request.names().begin(), request.names().end()}};
+  CurveQuery query;
   IMGD_ASSIGN(query.x, AxisOf(request.x()));
   if (request.points() > kMostPoints) {
     return Fail(ErrorCode::kInvalidArgument, "points: found {}; allowed: 1 to {}", request.points(),
@@ -42,6 +43,10 @@ Result<CurveQuery> QueryOf(const v1::GetMetricsRequest& request) {
   if (request.names_size() > kMostNames) {
     return Fail(ErrorCode::kInvalidArgument, "names: found {}; at most {} are allowed", request.names_size(),
                 kMostNames);
+  }
+  for (const auto& name : request.names()) {
+    if (std::find(query.names.begin(), query.names.end(), name) == query.names.end())
+      query.names.push_back(name);
   }
   query.points = request.points() == 0 ? kUsualPoints : request.points();
   if (request.has_from()) query.from = request.from();
@@ -57,13 +62,22 @@ Result<CurveQuery> QueryOf(const v1::GetMetricsRequest& request) {
   return query;
 }
 
+/// That the job has reported: the stretch in which it is goes no further.
+Result<uint64_t> LastStep(JobId job, Reader& reader) {
+  IMGD_ASSIGN(const auto event, reader.Latest(job, EventKind::kStep));
+  v1::StepMetrics step;
+  if (event) step.ParseFromString(event->payload);
+  return step.step();
+}
+
 Status FillRanks(JobId job, Reader& reader, v1::GetMetricsResponse& out) {
   IMGD_ASSIGN(const auto stretches, reader.RankTimes(job));
+  IMGD_ASSIGN(const uint64_t last, LastStep(job, reader));
   for (const auto& stretch : stretches) {
     auto* added = out.add_ranks();
     added->set_generation(stretch.generation.value());
     added->set_first_step(stretch.first_step);
-    added->set_steps(stretch.steps);
+    added->set_steps(std::min(stretch.steps, std::max(last, stretch.first_step) + 1 - stretch.first_step));
     for (const auto& cell : stretch.ranks) {
       const double steps = cell.steps > 0 ? cell.steps : std::nan("");
       added->add_own_seconds(cell.own_seconds / steps);

@@ -39,7 +39,7 @@ def test_each_ranks_steps_are_there_once_the_job_has_ended(cluster: Cluster, mak
     first = [int(one["first_step"]) for one in ranks]
     assert first == sorted(set(first)) and first[0] == 1
     last = int(ranks[-1]["first_step"]) + int(ranks[-1]["steps"]) - 1
-    assert last >= int(cluster.job(job)["last_step"]["step"])
+    assert last == int(cluster.job(job)["last_step"]["step"])
     assert all(float(seconds) > 0 for one in ranks for seconds in one["own_seconds"])
     # On CPU slots there is no GPU to be busy.
     assert all(point[3] is None for point in told["series"][1]["points"])

@@ -20,8 +20,9 @@ Duration IntervalOf(const World& world, const JobRecord& job) {
 
 bool IsUsable(const World& world, const NodeId& id, bool away_too = false) {
   const NodeRecord* node = world.daemon.reactor().state().FindNode(id);
-  return node != nullptr && (away_too || node->session != 0) && node->state == NodeState::kReady && node->stale.empty() &&
-         node->foreign.empty() && !node->set_aside && node->problems.empty() && !node->notice;
+  return node != nullptr && (away_too || node->session != 0) && node->state == NodeState::kReady &&
+         node->stale.empty() && node->foreign.empty() && !node->set_aside && node->problems.empty() &&
+         !node->notice;
 }
 
 bool IsOn(const std::vector<Part>& parts, const NodeId& node) {

@@ -12,6 +12,17 @@ test('a spike is cut off, and told', () => {
   assert.ok(cut.top < 8 && cut.top >= Math.max(...falling.slice(1)));
 });
 
+test('a first step of seconds is cut off from steps of a fifth of a second', () => {
+  const steps = (n: number) =>
+    Array.from({ length: n }, (_, i) => (i === 0 ? 9 : 0.2 + 0.01 * Math.sin(i * 1.7)));
+  for (const n of [4, 12, 200]) {
+    const cut = cutOf([steps(n), steps(n).map((value) => value / 10)], 0)!;
+    assert.equal(cut.highest, 9, `of ${n}`);
+    assert.ok(cut.top < 1, `of ${n}: ${cut.top}`);
+  }
+  assert.equal(cutOf([steps(12).slice(1)], 0), null);
+});
+
 test('how high a loss begins is no spike', () => {
   assert.equal(cutOf([falling]), null);
 });

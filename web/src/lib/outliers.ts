@@ -12,7 +12,7 @@ const LEAST_MORE = 3;
 const MOST_SHARE = 0.25;
 const MANY_TIMES = 20;
 /** A loss up to this is that of a model that knows nothing yet: more than the logarithm of 100,000 classes. */
-const KNOWS_NOTHING = 12;
+export const KNOWS_NOTHING = 12;
 
 export interface Cut {
   /** The highest value that is no outlier. */
@@ -21,14 +21,14 @@ export interface Cut {
   highest: number;
 }
 
-/** Null where there are no outliers above. */
-export function cutOf(columns: readonly (readonly (number | null)[])[]): Cut | null {
+/** Null where there are no outliers above. `usual`: of few values none up to this is one. */
+export function cutOf(columns: readonly (readonly (number | null)[])[], usual = KNOWS_NOTHING): Cut | null {
   const values = columns
     .flat()
     .filter((value): value is number => value !== null && Number.isFinite(value))
     .sort((a, b) => a - b);
   const highest = values.at(-1) ?? Number.NaN;
-  const limit = Math.min(limitByDistance(values), limitByRatio(values));
+  const limit = Math.min(limitByDistance(values), limitByRatio(values, usual));
   if (!(highest > limit)) return null;
   return { top: values.findLast((value) => value <= limit)!, highest };
 }
@@ -42,9 +42,9 @@ function limitByDistance(values: readonly number[]): number {
 }
 
 /** The same, as far as one in ten may be, and of few values three of them. */
-function limitByRatio(values: readonly number[]): number {
+function limitByRatio(values: readonly number[], usual: number): number {
   const few = Math.min(LEAST_MORE, Math.floor(values.length * MOST_SHARE));
   const high = values.at(-1 - Math.max(Math.floor(values.length * MORE), few));
   if (high === undefined || high <= values[0]!) return Number.POSITIVE_INFINITY;
-  return Math.max(high * MANY_TIMES, KNOWS_NOTHING);
+  return Math.max(high * MANY_TIMES, usual);
 }

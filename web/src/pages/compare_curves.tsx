@@ -4,6 +4,7 @@ import type { Range } from '../api/job_data.ts';
 import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import type { look } from '../lib/compare.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
+import { KNOWS_NOTHING } from '../lib/outliers.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Segments, Trouble } from '../ui/bits.tsx';
@@ -87,7 +88,7 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
           height={340}
           elapsed
           share={/top\d$/.test(name)}
-          cutPeaks={name.endsWith('loss')}
+          cutPeaks={name.endsWith('loss') ? KNOWS_NOTHING : undefined}
           onZoom={setRange}
         />
       )}

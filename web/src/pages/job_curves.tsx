@@ -5,6 +5,7 @@ import type { GetJobResponse, Job, MetricAxis, MetricPoint } from '../api/types.
 import { num } from '../lib/format.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
+import { KNOWS_NOTHING } from '../lib/outliers.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
@@ -123,7 +124,15 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
           ) : (
             <div class="charts">
               <MarksLegend marks={marks} />
-              <Chart title="Loss" lines={loss} {...chart} log={log} cutPeaks none={waiting(job)} atOnce />
+              <Chart
+                title="Loss"
+                lines={loss}
+                {...chart}
+                log={log}
+                cutPeaks={KNOWS_NOTHING}
+                none={waiting(job)}
+                atOnce
+              />
               {others.error && !others.data ? (
                 <div class="panel">
                   <Trouble text={others.error} retry={others.reload} />
@@ -141,10 +150,22 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
                   <Chart title="Images per second" lines={lines.speed} {...chart} none={waiting(job)} />
                   {has(lines.busy) && <Chart title="GPU busy" lines={lines.busy} share {...chart} />}
                   {has(lines.stages) && (
-                    <Chart title="Time of a step by stage" lines={lines.stages} seconds {...chart} />
+                    <Chart
+                      title="Time of a step by stage"
+                      lines={lines.stages}
+                      seconds
+                      {...chart}
+                      cutPeaks={0}
+                    />
                   )}
                   {has(lines.ranks) && (
-                    <Chart title="Own work of the ranks" lines={lines.ranks} seconds {...chart} />
+                    <Chart
+                      title="Own work of the ranks"
+                      lines={lines.ranks}
+                      seconds
+                      {...chart}
+                      cutPeaks={0}
+                    />
                   )}
                   {others.data && (
                     <RankMap

@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
 import type { Job, StepTimes } from '../api/types.ts';
 import { bytes, clock, count, hours, millis, ms, num, percent, plural } from '../lib/format.ts';
-import { deviceHours } from '../lib/jobs.ts';
+import { deviceHours, isOver, stateOf } from '../lib/jobs.ts';
 import { busyCurve, busyOf } from '../lib/nodes.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, now, Spark } from '../ui/bits.tsx';
@@ -171,7 +171,7 @@ function Places({ job }: { job: Job }) {
   return (
     <section class="panel">
       <header>
-        <h2>Where its ranks are</h2>
+        <h2>{isOver(stateOf(job)) ? 'Where its ranks were' : 'Where its ranks are'}</h2>
       </header>
       <div class="body">
         {job.external ? (

@@ -106,6 +106,8 @@ function Share({ used, most, text }: { used: number; most: number; text: (n: num
   );
 }
 
+const PERIODS: Readonly<Record<string, string>> = { total: 'in all', day: 'today' };
+
 function Budget({ budget, text }: { budget: BudgetUsage | undefined; text: (n: number) => string }) {
   if (!budget || (budget.used === 0 && budget.most === 0)) return <span class="muted">–</span>;
   const period = words(shortEnum(budget.period, 'QUOTA_PERIOD_'));
@@ -113,7 +115,7 @@ function Budget({ budget, text }: { budget: BudgetUsage | undefined; text: (n: n
     <>
       <Share used={budget.used} most={budget.most} text={text} />{' '}
       <span class="muted">
-        {period === 'total' ? 'in all' : `this ${period}`}
+        {PERIODS[period] ?? `this ${period}`}
         {budget.most > 0 && Number.isFinite(ms(budget.until_us)) && (
           <>
             , anew <When at={ms(budget.until_us)} />

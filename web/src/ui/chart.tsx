@@ -23,8 +23,9 @@ interface Props {
   marks?: readonly Mark[];
   height?: number;
   log?: boolean;
-  /** A few values far above all others do not flatten the curve: it is cut off there, until all is asked for. */
-  cutPeaks?: boolean;
+  /** A few values far above all others do not flatten the curve: it is cut off there, until all is asked for. Where there
+   * are few, none up to this is far above. */
+  cutPeaks?: number | undefined;
   /** The time axis counts from the start. */
   elapsed?: boolean;
   none?: string;
@@ -60,7 +61,7 @@ export function Chart(props: Props) {
   const painted = useStore(paint);
   const { data, series } = useMemo(() => tableOf(lines, smoothing), [lines, smoothing]);
   const cut = useMemo(
-    () => (props.cutPeaks && !log ? cutOf(data.slice(1)) : null),
+    () => (props.cutPeaks !== undefined && !log ? cutOf(data.slice(1), props.cutPeaks) : null),
     [data, props.cutPeaks, log],
   );
   const [peaks, setPeaks] = useState(false);
