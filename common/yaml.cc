@@ -66,8 +66,9 @@ std::optional<std::string> NearestWord(std::string_view word, const std::vector<
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   for (const auto& candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);
-    // Where half of its letters are others, it is another word.
-    if (distance < best_distance && 2 * distance < word.size()) {
+    // Of which half of the letters are not there is another word.
+    const size_t shared = std::max(word.size(), candidate.size()) - distance;
+    if (distance < best_distance && 2 * shared > candidate.size()) {
       best_distance = distance;
       best = candidate;
     }
