@@ -554,7 +554,7 @@ class Engine {
   bool view_changed_ = true;  ///< since the last one was published
   bool view_urgent_ = false;  ///< so that who was answered must find it there
   Pace scheduling_{4};
-  Pace viewing_{19};
+  Pace viewing_{99};
   uint64_t log_version_ = 0;
   std::string trouble_;  ///< as in ClusterView
   Instant probed_{};
