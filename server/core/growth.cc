@@ -43,6 +43,10 @@ uint32_t Charged(const NodeSlots& node, const QueuedJob& job) {
   return job.needs->whole_nodes ? static_cast<uint32_t>(node.devices.size()) : job.ranks_per_node;
 }
 
+bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
+  return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
+}
+
 Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   std::vector<uint32_t> free;
   for (size_t i = 0; i < node.devices.size(); ++i) {
@@ -111,10 +115,6 @@ std::string WhyFewer(const JobRecord& job) {
 }
 
 }  // namespace
-
-bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
-  return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
-}
 
 /// A node that a gang could have besides its own.
 struct Growth::Extra {

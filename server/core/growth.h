@@ -59,9 +59,6 @@ class Growth {
 std::string ExplainSize(const JobRecord& job, const Snapshot& cluster, const std::vector<QueuedJob>& waiting);
 
 /// "4 nodes instead of 2: gpu-3 and gpu-4 are free".
-/// A part is on the node.
-bool IsAmong(const std::vector<Part>& parts, const NodeId& node);
-
 std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Part>& after);
 
 /// The same of a job that starts on `after`, and why: "goes on with 1 node instead of 2: node gpu-2 is lost".

@@ -36,8 +36,9 @@ void Reactor::Regroup(Now now, Actions& out) {
   for (const JobId id : ended) {
     JobRecord& job = state_.EditJob(id);
     Placement placement{.job = id, .parts = std::exchange(job.run.grows_to, {})};
-    std::erase_if(placement.parts,
-                  [&](const Part& part) { return !CanTake(part, IsAmong(job.run.parts, part.node)); });
+    std::erase_if(placement.parts, [&](const Part& part) {
+      return !CanTake(part, PartOnNode(job.run, part.node) != nullptr);
+    });
     state_.Changed(id);
     if (placement.parts.size() < job.nodes) continue;
     uint32_t rank = 0;
