@@ -87,6 +87,12 @@ def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
     machine.systemctl("daemon-reload")
 
 
+def test_the_core_goes_first(machine: Machine) -> None:
+    threads = machine.run("sh", "-c", f"cat /proc/{main_pid(machine, 'imgd')}/task/*/stat").stdout.splitlines()
+    nice = sorted(int(line.rpartition(") ")[2].split()[16]) for line in threads)
+    assert nice[:2] == [-10, 0], "one thread alone: what the unit allows its user"
+
+
 def test_a_daemon_with_a_wrong_configuration_says_so_once(machine: Machine) -> None:
     config = machine.root / "etc/imgd/imgd.yaml"
     right = config.read_text()
