@@ -199,20 +199,17 @@ browserTest(
     const { id, generation } = one.job;
     await page.goto(`${base}/jobs/${id}/logs?rank=0&line=${generation}.0.1200`);
     await page.waitForSelector('.line.chosen');
-    const numbers = () =>
-      page.evaluate(() => {
-        const log = document.querySelector('.log')!;
-        log.scrollTop = 0;
-        return new Promise<string>((resolve) =>
-          setTimeout(() => resolve(document.querySelector('.log .line .no')!.textContent!), 50),
-        );
-      });
-    assert.equal(await numbers(), '700');
+    const firstIs = (number: string) =>
+      page.waitForFunction((wanted) => {
+        document.querySelector('.log')!.scrollTop = 0;
+        return document.querySelector('.log .line .no')!.textContent === wanted;
+      }, number);
+    await firstIs('700');
     await page.getByRole('button', { name: 'Older lines' }).click();
     await page.waitForFunction(
       () => !document.querySelector('.log > button')?.textContent?.includes('Older'),
     );
-    assert.equal(await numbers(), '1');
+    await firstIs('1');
     const all = () => page.locator('header [aria-live]').textContent();
     const before = await all();
     await page.getByRole('button', { name: 'Newer lines' }).click();
