@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { makeWorld } from '../../dev/world.ts';
 import type { Job, ShortState } from '../api/types.ts';
 import {
+  costOf,
   countStates,
   deviceHours,
   faultOfPriority,
@@ -167,6 +168,24 @@ test('device-hours of what runs are those of now, and of what has ended what was
   assert.equal(deviceHours(elastic, 1000e3 + 1_800_000), 24, 'those may have had more devices');
   assert.equal(deviceHours({ ...job, state: 'JOB_STATE_FAILED', device_hours: 1 }, 1000e3 + 1_800_000), 1);
   assert.equal(deviceHours({ ...job, started_us: '0', state: 'JOB_STATE_QUEUED' }, 1e12), 0);
+});
+
+test('what a job costs grows with its device-hours between two counts of imgd', () => {
+  const job: Job = {
+    ...rows.find((row) => !row.job.external)!.job,
+    state: 'JOB_STATE_RUNNING',
+    started_us: String(1000e6),
+    nodes: 2,
+    nodes_now: 2,
+    ranks_per_node: 4,
+    device_hours: 2,
+    cost: 5,
+    max_nodes: 2,
+    held_ms: '0',
+  };
+  assert.equal(costOf(job, 1000e3 + 1_800_000), 10);
+  assert.equal(costOf({ ...job, state: 'JOB_STATE_FAILED' }, 1000e3 + 1_800_000), 5);
+  assert.equal(costOf({ ...job, device_hours: 0, cost: 0 }, 1000e3 + 1_800_000), 0, 'nothing is counted yet');
 });
 
 test('the time that is left is known only while a job runs and imgd knows it', () => {

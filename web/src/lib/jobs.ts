@@ -93,6 +93,11 @@ export function deviceHours(job: Job, now: number): number {
   return Math.max(job.device_hours + since(job.told_ms ?? now), before + since(ms(job.started_us)));
 }
 
+/** What that costs: what imgd counted last, for as much longer as it has held them since. */
+export function costOf(job: Job, now: number): number {
+  return job.device_hours > 0 ? (job.cost * deviceHours(job, now)) / job.device_hours : job.cost;
+}
+
 /** Whether its ranks ever ran, by its whole history. */
 export function everRan({ job, history }: GetJobResponse): boolean {
   return Boolean(job.external) || history.some((event) => event.state_change?.to === 'JOB_STATE_RUNNING');
@@ -120,7 +125,7 @@ export function rowOf(job: Job): JobRow {
     nodes: job.nodes_now || job.nodes,
     age: ms(job.submitted_us),
     submitted: ms(job.submitted_us),
-    cost: job.cost,
+    cost: costOf(job, Date.now()),
     priority: job.priority,
     why: job.reason_text,
     text: `${job.id} ${job.name} ${job.owner} ${job.reason_text} ${job.placements.map((p) => p.node).join(' ')}`.toLowerCase(),

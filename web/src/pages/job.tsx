@@ -16,7 +16,16 @@ import {
   plural,
   unit as withUnit,
 } from '../lib/format.ts';
-import { everRan, isJobNumber, isOver, progressOf, ranFor, secondsLeft, stateOf } from '../lib/jobs.ts';
+import {
+  costOf,
+  everRan,
+  isJobNumber,
+  isOver,
+  progressOf,
+  ranFor,
+  secondsLeft,
+  stateOf,
+} from '../lib/jobs.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Meter, now, State, Trouble } from '../ui/bits.tsx';
 import { useData } from '../ui/use_data.ts';
@@ -166,13 +175,13 @@ function Facts({ data }: { data: GetJobResponse }) {
         unit={job.per_node ? '' : `× ${job.ranks_per_node}`}
       />
       <Held job={job} />
-      {job.cost > 0 && <Spend cost={job.cost} />}
+      {job.cost > 0 && <Spend job={job} />}
     </dl>
   );
 }
 
-function Spend({ cost }: { cost: number }) {
-  return <Fact name="Spend" value={money(cost, '')} unit={useCurrency()} />;
+function Spend({ job }: { job: Job }) {
+  return <Fact name="Spend" value={money(costOf(job, useStore(now)), '')} unit={useCurrency()} />;
 }
 
 /** Of a run that has ended: its last report was of its last moment. */
