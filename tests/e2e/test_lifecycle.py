@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -143,3 +146,15 @@ def cluster_cli(cluster: Cluster) -> str:
     from harness import BIN
 
     return f"{BIN / 'imgcli'} --server {cluster.address}"
+
+
+def test_the_cores_thread_goes_before_all_others_where_it_may(cluster: Cluster) -> None:
+    asks = [sys.executable, "-c", "import os; os.setpriority(os.PRIO_PROCESS, 0, -10)"]
+    may = subprocess.run(asks, stderr=subprocess.DEVNULL).returncode == 0
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    nice = []
+    assert cluster.daemon
+    for thread in Path(f"/proc/{cluster.daemon.pid}/task").iterdir():
+        with suppress(ProcessLookupError):
+            nice.append(os.getpriority(os.PRIO_PROCESS, int(thread.name)))
+    assert sorted(nice)[:2] == [-10 if may else usual, usual]

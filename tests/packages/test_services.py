@@ -88,9 +88,13 @@ def test_a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
 
 
 def test_the_core_goes_first(machine: Machine) -> None:
-    threads = machine.run("sh", "-c", f"cat /proc/{main_pid(machine, 'imgd')}/task/*/stat").stdout.splitlines()
+    pid = main_pid(machine, "imgd")
+    limits = machine.run("cat", f"/proc/{pid}/limits").stdout
+    if not re.search(r"Max nice priority +30 ", limits):
+        pytest.skip("this machine lets no limit be raised, so that the unit's LimitNICE= is cut to what it has")
+    threads = machine.run("sh", "-c", f"cat /proc/{pid}/task/*/stat").stdout.splitlines()
     nice = sorted(int(line.rpartition(") ")[2].split()[16]) for line in threads)
-    assert nice[:2] == [-10, 0], "one thread alone: what the unit allows its user"
+    assert nice[:2] == [-10, 0], "one thread alone, as the unit lets its user"
 
 
 def test_a_daemon_with_a_wrong_configuration_says_so_once(machine: Machine) -> None:
