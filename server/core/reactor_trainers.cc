@@ -197,6 +197,7 @@ void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
              .preemptible = settings_.preemption && !KeepsItsDevices(holding, snapshot) && stays,
              .leaving = leaving,
              .comes_back = comes_back,
+             .goes_on = leaving && (comes_back || GivesBack(stop)),
              .to_stop = TimeToStop(job),
              .at_risk = (now - job.run.kept_since) * holding.devices});
 }

@@ -176,8 +176,9 @@ struct Holder {
   bool preemptible = false;
   bool leaving = false;     ///< it gives its devices back already
   bool comes_back = false;  ///< and takes its old place in the queue, so that only who is before it gets them
-  Duration to_stop{};       ///< that this takes at most
-  Duration at_risk{};       ///< work of all its ranks together that is in no checkpoint
+  bool goes_on = false;  ///< it gives them back, but has not ended with that: it starts again, or is paused
+  Duration to_stop{};    ///< that this takes at most
+  Duration at_risk{};    ///< work of all its ranks together that is in no checkpoint
 };
 
 /// What an account may have at once, and has.

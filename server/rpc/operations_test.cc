@@ -67,8 +67,10 @@ TEST_F(OperationsRpc, AJobIsPausedThroughACheckpointAndResumed) {
   FakeAgent agent(channel, "a", 1);
   const uint64_t id = Submit(kJob);
   const v1::RunId run = BringUp(agent);
+  const uint64_t next = Submit(fmt::format("{}after: [{}]\n", kJob, id));
   ASSERT_TRUE(Change(Pause(), id).ok());
   EXPECT_EQ(changed.state(), v1::JOB_STATE_PREEMPTING);
+  EXPECT_EQ(Get(next).job().expected_start_us(), 0) << "who gives its devices back has not ended with that";
   const auto stop = agent.NextCommand();
   ASSERT_TRUE(stop && stop->has_stop_run());
   EXPECT_TRUE(stop->stop_run().checkpoint_first());

@@ -38,6 +38,9 @@ std::optional<Instant> ComesAt(const JobRecord& job, const ClusterView& view, No
   Instant at = now.steady + std::min<std::chrono::microseconds>(held, kFarOff);
   for (const auto& dependency : job.after) {
     if (dependency.ended) continue;
+    // One that only gives its devices back has not ended then.
+    const auto holder = view.snapshot.holders.find(dependency.job);
+    if (holder != view.snapshot.holders.end() && holder->second.goes_on) return std::nullopt;
     const auto end = view.snapshot.ends.find(dependency.job);
     if (end == view.snapshot.ends.end()) return std::nullopt;
     at = std::max(at, end->second);
