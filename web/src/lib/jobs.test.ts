@@ -149,18 +149,21 @@ test('a job that was stopped early shows how far it came', () => {
   assert.equal(at(43, 0, { reason: 'REASON_CODE_HALVED' }), 0.43);
 });
 
+/** Runs since the second 1000 on eight devices. */
+const onEight: Job = {
+  ...rows.find((row) => !row.job.external)!.job,
+  state: 'JOB_STATE_RUNNING',
+  started_us: String(1000e6),
+  nodes: 2,
+  nodes_now: 2,
+  ranks_per_node: 4,
+  device_hours: 0,
+  max_nodes: 2,
+  held_ms: '0',
+};
+
 test('device-hours of what runs are those of now, and of what has ended what was counted', () => {
-  const job: Job = {
-    ...rows.find((row) => !row.job.external)!.job,
-    state: 'JOB_STATE_RUNNING',
-    started_us: String(1000e6),
-    nodes: 2,
-    nodes_now: 2,
-    ranks_per_node: 4,
-    device_hours: 0,
-    max_nodes: 2,
-    held_ms: '0',
-  };
+  const job = onEight;
   assert.equal(deviceHours(job, 1000e3 + 1_800_000), 4);
   const earlier = { ...job, held_ms: '3600000', device_hours: 8 };
   assert.equal(deviceHours(earlier, 1000e3 + 1_800_000), 12, 'earlier starts count too');
@@ -171,18 +174,7 @@ test('device-hours of what runs are those of now, and of what has ended what was
 });
 
 test('what a job costs grows with its device-hours between two counts of imgd', () => {
-  const job: Job = {
-    ...rows.find((row) => !row.job.external)!.job,
-    state: 'JOB_STATE_RUNNING',
-    started_us: String(1000e6),
-    nodes: 2,
-    nodes_now: 2,
-    ranks_per_node: 4,
-    device_hours: 2,
-    cost: 5,
-    max_nodes: 2,
-    held_ms: '0',
-  };
+  const job: Job = { ...onEight, device_hours: 2, cost: 5 };
   assert.equal(costOf(job, 1000e3 + 1_800_000), 10);
   assert.equal(costOf({ ...job, state: 'JOB_STATE_FAILED' }, 1000e3 + 1_800_000), 5);
   assert.equal(costOf({ ...job, device_hours: 0, cost: 0 }, 1000e3 + 1_800_000), 0, 'nothing is counted yet');
