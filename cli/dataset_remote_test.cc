@@ -84,11 +84,12 @@ TEST_F(DatasetRemote, FetchTakesAFileOnce) {
   EXPECT_THAT(first.out, testing::AllOf(HasSubstr("out/x.tar: "), testing::EndsWith(", checksum right\n"),
                                         testing::Not(HasSubstr("already"))));
   EXPECT_EQ(ReadFile(At("out/x.tar")).value().size(), 100'000U);
-  const uint64_t sent = server_->bytes();
+  const uint64_t asked = server_->requests();
   const auto second = Fetch({Url("x.tar"), "--checksums", sums});
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_THAT(second.out, HasSubstr(", was there already, checksum right"));
-  EXPECT_LE(server_->bytes(), sent + 1) << "its size is looked at, no more";
+  EXPECT_EQ(server_->requests(), asked + 1) << "its size is looked at, no more";
+  EXPECT_LE(server_->bytes(), 100'000U + 2) << "a byte each time for the size, and the file once";
 
   Write("out/x.tar", "cut");
   const auto cut = Fetch({Url("x.tar")});

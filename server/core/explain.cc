@@ -39,7 +39,7 @@ std::string NeedsOf(Room& room, const QueuedJob& job, std::string_view adjective
 std::string_view VerbFor(const Snapshot& cluster, JobId id) {
   if (cluster.retrying.contains(id)) return "starts again soon and comes first on";
   const auto holder = cluster.holders.find(id);
-  return holder != cluster.holders.end() && holder->second.leaving ? "gives back" : "holds";
+  return holder != cluster.holders.end() && holder->second.Leaves() ? "gives back" : "holds";
 }
 
 /// As InText(), of a time that has not come yet.
@@ -51,7 +51,7 @@ std::string TimeUntil(const Snapshot& cluster, Instant when, bool estimate) {
 std::string EndOf(const Snapshot& cluster, JobId id) {
   const auto end = cluster.ends.find(id);
   const auto holder = cluster.holders.find(id);
-  const bool leaves = holder != cluster.holders.end() && holder->second.leaving;
+  const bool leaves = holder != cluster.holders.end() && holder->second.Leaves();
   if (end == cluster.ends.end() || leaves || cluster.retrying.contains(id)) return "";
   return fmt::format(" and ends {}", TimeUntil(cluster, end->second, cluster.estimated.contains(id)));
 }
@@ -92,7 +92,7 @@ std::map<uint64_t, InTheWay> AllInTheWay(const Snapshot& cluster, const QueuedJo
 std::string WhyNotPreempted(const Snapshot& cluster, const QueuedJob& job, JobId id) {
   const auto holder = cluster.holders.find(id);
   if (holder == cluster.holders.end()) return "";
-  const bool would = holder->second.priority < job.priority && !holder->second.leaving;
+  const bool would = holder->second.priority < job.priority && !holder->second.Leaves();
   return would && !holder->second.preemptible ? " and may not be preempted" : "";
 }
 

@@ -47,6 +47,21 @@ bool IsAmong(const std::vector<Part>& parts, const NodeId& node) {
   return std::any_of(parts.begin(), parts.end(), [&node](const Part& part) { return part.node == node; });
 }
 
+/// Those of `before` whose nodes are not in `after`.
+std::vector<Part> Without(const std::vector<Part>& before, const std::vector<Part>& after) {
+  std::vector<Part> gone;
+  for (const auto& part : before) {
+    if (!IsAmong(after, part.node)) gone.push_back(part);
+  }
+  return gone;
+}
+
+std::vector<std::string> NodeNames(const std::vector<Part>& parts) {
+  std::vector<std::string> names;
+  for (const auto& part : parts) names.push_back(part.node.name());
+  return names;
+}
+
 Part MorePart(const NodeSlots& node, const QueuedJob& job) {
   std::vector<uint32_t> free;
   for (size_t i = 0; i < node.devices.size(); ++i) {
@@ -99,17 +114,24 @@ std::string NodesAre(std::vector<std::string> names, std::string_view are) {
   return fmt::format("{} and {} are {}", fmt::join(names, ", "), last, are);
 }
 
-/// Why it has fewer nodes than its last start.
-std::string WhyFewer(const JobRecord& job) {
-  const Run& run = job.run;
+/// Why it has fewer nodes than its last start: for whom it left, or what is the matter with `left`, those
+/// that it had and has no more.
+std::string WhyFewer(const JobRecord& job, const std::vector<Part>& left, const ClusterState& state) {
+  const StopFor stop = job.run.stop;
   std::vector<std::string> lost;
+  std::vector<std::string> unfit;
   std::vector<std::string> avoided;
-  for (const auto& part : run.parts) {
+  for (const auto& part : left) {
+    const NodeRecord* node = state.FindNode(part.node);
+    const std::string why = node == nullptr ? "is not there any more" : ExplainNode(*node);
     if (part.lost) lost.push_back(part.node.name());
+    if (!why.empty()) unfit.push_back(fmt::format("node {} {}", part.node, why));
     if (job.avoid.contains(part.node)) avoided.push_back(part.node.name());
   }
   if (!lost.empty()) return NodesAre(std::move(lost), "lost");
-  if (GivesBack(run.stop) && run.stop != StopFor::kGrow) return run.stop_text;
+  if (stop == StopFor::kPreempt || stop == StopFor::kMove) return job.run.stop_text;
+  if (unfit.size() > 1) unfit.front() += fmt::format("; {} more can't be used either", unfit.size() - 1);
+  if (!unfit.empty()) return unfit.front();
   if (!avoided.empty()) return NodesAre(std::move(avoided), "avoided after failures");
   return "no more are free";
 }
@@ -308,25 +330,19 @@ std::string ExplainSize(const JobRecord& job, const Snapshot& cluster,
 }
 
 std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Part>& after) {
-  std::vector<std::string> added;
-  for (const auto& part : after) {
-    if (!IsAmong(before, part.node)) added.push_back(part.node.name());
-  }
-  std::vector<std::string> left;
-  for (const auto& part : before) {
-    if (!IsAmong(after, part.node)) left.push_back(part.node.name());
-  }
+  const auto left = Without(before, after);
   return fmt::format(
-      "{} instead of {}: {}{}", NodesText(after.size()), before.size(), NodesAre(std::move(added), "free"),
-      left.empty() ? "" : fmt::format("; without {}, which can't be used", fmt::join(left, ", ")));
+      "{} instead of {}: {}{}", NodesText(after.size()), before.size(),
+      NodesAre(NodeNames(Without(after, before)), "free"),
+      left.empty() ? "" : fmt::format("; without {}, which can't be used", fmt::join(NodeNames(left), ", ")));
 }
 
-std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after) {
+std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after, const ClusterState& state) {
   const auto& before = job.run.parts;
   if (before.empty() || before.size() == after.size()) return "";
   if (after.size() > before.size()) return fmt::format("goes on with {}", ExplainGrowth(before, after));
   return fmt::format("goes on with {} instead of {}: {}", NodesText(after.size()), before.size(),
-                     WhyFewer(job));
+                     WhyFewer(job, Without(before, after), state));
 }
 
 }  // namespace imgd

@@ -13,6 +13,8 @@
 /// How a gang that may have more nodes than it needs gets them, and what is said of it. Pure.
 namespace imgd {
 
+class ClusterState;
+
 /// What jobs may grow onto: free devices of nodes that nobody who waits could use.
 class Growth {
  public:
@@ -62,7 +64,7 @@ std::string ExplainSize(const JobRecord& job, const Snapshot& cluster, const std
 std::string ExplainGrowth(const std::vector<Part>& before, const std::vector<Part>& after);
 
 /// The same of a job that starts on `after`, and why: "goes on with 1 node instead of 2: node gpu-2 is lost".
-/// Empty for its first start, and where it has as many nodes as before.
-std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after);
+/// Empty for its first start, and where it has as many nodes as before. `state`: what its nodes are now.
+std::string ExplainResize(const JobRecord& job, const std::vector<Part>& after, const ClusterState& state);
 
 }  // namespace imgd

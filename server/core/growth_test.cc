@@ -422,6 +422,40 @@ TEST_F(ElasticRun, ADrainedNodeMakesItSmallerAtOnce) {
   EXPECT_EQ(State(), JobState::kRunning);
 }
 
+/// Somebody drained a and took it back; imgd restarts, and b does not come back.
+class ElasticRunWithoutB : public ElasticRun {
+ protected:
+  void DrainedAndRestarted() {
+    ASSERT_TRUE(cluster.Return("a", /*drained=*/true));
+    cluster.Restart();
+    cluster.Join("a", 1, {{.run = cluster.RunOf(job), .phase = RunPhase::kStopping}});
+    cluster.Ends("a", job, {ExitCode(0, 11)});
+  }
+};
+
+TEST_F(ElasticRunWithoutB, ItIsWaitedForUntilItIsLost) {
+  GrowsToB();
+  ASSERT_TRUE(cluster.SetAside("a", true));
+  DrainedAndRestarted();
+  cluster.Pass(seconds(40));
+  EXPECT_EQ(State(), JobState::kPreempting) << "b may still have a rank of it";
+  cluster.Pass(seconds(20));
+  EXPECT_THAT(Nodes(), ElementsAre("a"));
+  EXPECT_THAT(cluster.Job(job).reason.text, HasSubstr("goes on with 1 node instead of 2: node b is lost;"));
+}
+
+TEST_F(ElasticRunWithoutB, ItIsNotWaitedForWhereItsRankWasGoneBefore) {
+  GrowsToB();
+  ASSERT_TRUE(cluster.SetAside("a", true));
+  cluster.Ends("b", job, {ExitCode(1, 11)});
+  EXPECT_EQ(State(), JobState::kPreempting) << "a has a rank of it";
+  DrainedAndRestarted();
+  cluster.Pass(seconds(2));
+  EXPECT_THAT(Nodes(), ElementsAre("a"));
+  EXPECT_THAT(cluster.Job(job).reason.text,
+              HasSubstr("goes on with 1 node instead of 2: node b is not connected;"));
+}
+
 TEST_F(ElasticRun, PreemptedItGoesOnWithWhatIsLeft) {
   GrowsToB();
   const JobId high = cluster.Submit("high", {.priority = 3});

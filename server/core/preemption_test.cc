@@ -86,13 +86,13 @@ TEST(Preemption, WhatAJobHadAgedByWhenItStartedProtectsIt) {
 
 TEST(Preemption, ThoseWhoLeaveAlreadyAreWaitedFor) {
   auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 3).Holds(9, 0).Queue(1, 1, 1, 5);
-  builder.cluster.holders[JobId(8)].leaving = true;
+  builder.cluster.holders[JobId(8)].leaving = Leaving::kForGood;
   EXPECT_THAT(Victims(builder), IsEmpty());
 }
 
 TEST(Preemption, OneThatFailedAndEndsMakesRoomForThoseBeforeIt) {
   auto builder = PlanBuilder().Node("a", 1, {8}).Node("b", 1, {9}).Holds(8, 3).Holds(9, 0);
-  builder.cluster.holders[JobId(8)] = {.priority = 3, .leaving = true, .comes_back = true};
+  builder.cluster.holders[JobId(8)] = {.priority = 3, .leaving = Leaving::kComesBack};
   EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 1, 1, 5)), IsEmpty());
   EXPECT_THAT(Victims(PlanBuilder(builder).Queue(1, 1, 1, 2)), ElementsAre(9)) << "job 8 is before it";
 }

@@ -60,6 +60,13 @@ bool KeepsItsDevices(const Holding& holding, const Snapshot& snapshot) {
   });
 }
 
+/// Of a run whose ranks are not gone. One that grows keeps what it has.
+Leaving LeavingBy(StopFor stop) {
+  if (stop == StopFor::kNothing || stop == StopFor::kGrow) return Leaving::kNot;
+  if (stop == StopFor::kRetry) return Leaving::kComesBack;
+  return GivesBack(stop) ? Leaving::kGoesOn : Leaving::kForGood;
+}
+
 }  // namespace
 
 bool Reactor::AcceptsReportsOf(const NodeId& node, RunKey run, uint32_t rank) {
@@ -173,12 +180,9 @@ void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
   const int priority = state_.ranking().PriorityOfRun(job);
   snapshot.job_names.insert_or_assign(snapshot.job_names.end(), job.id, job.name);
   const StopFor stop = job.run.stop;
-  const bool comes_back = stop == StopFor::kRetry;
   // A run that is over only waits for its last reports: mostly that it trained to the last step.
   const bool over = stop == StopFor::kNothing && job.run.gone_since != Instant{};
-  // One that grows keeps what it has.
-  const bool stays = stop == StopFor::kNothing || stop == StopFor::kGrow;
-  const bool leaving = over || !stays;
+  const Leaving leaving = over ? Leaving::kForGood : LeavingBy(stop);
   // The earliest counts: that a time limit is over is noticed a moment later.
   std::optional<Instant> end;
   if (const auto most = LongestStart(job)) end = job.run.held_since + *most;
@@ -187,19 +191,20 @@ void Reactor::AddHolder(const Holding& holding, Snapshot& snapshot) const {
     bound(std::max(*expected, now));
     snapshot.estimated.insert(snapshot.estimated.end(), job.id);
   }
-  if (over) bound(job.run.gone_since + settings_.settle);
-  if (leaving && !over && !comes_back) bound(job.run.stop_since + TimeToStop(job));
+  if (over) {
+    bound(job.run.gone_since + settings_.settle);
+  } else if (leaving == Leaving::kForGood || leaving == Leaving::kGoesOn) {
+    bound(job.run.stop_since + TimeToStop(job));
+  }
   if (end) snapshot.ends.insert_or_assign(snapshot.ends.end(), job.id, *end);
-  snapshot.holders.insert_or_assign(
-      snapshot.holders.end(), job.id,
-      Holder{.priority = priority,
-             .aged = priority - job.priority,
-             .preemptible = settings_.preemption && !KeepsItsDevices(holding, snapshot) && stays,
-             .leaving = leaving,
-             .comes_back = comes_back,
-             .goes_on = leaving && (comes_back || GivesBack(stop)),
-             .to_stop = TimeToStop(job),
-             .at_risk = (now - job.run.kept_since) * holding.devices});
+  snapshot.holders.insert_or_assign(snapshot.holders.end(), job.id,
+                                    Holder{.priority = priority,
+                                           .aged = priority - job.priority,
+                                           .preemptible = settings_.preemption && leaving == Leaving::kNot &&
+                                                          !KeepsItsDevices(holding, snapshot),
+                                           .leaving = leaving,
+                                           .to_stop = TimeToStop(job),
+                                           .at_risk = (now - job.run.kept_since) * holding.devices});
 }
 
 /// What FreeAndHeld() would have of a job that has started since.
@@ -294,7 +299,7 @@ void Reactor::Schedule(Now now, Actions& out) {
 
 void Reactor::StartJob(const Placement& placement, Now now, Actions& out) {
   JobRecord& job = state_.EditJob(placement.job);
-  const std::string resized = ExplainResize(job, placement.parts);
+  const std::string resized = ExplainResize(job, placement.parts, state_);
   const uint64_t least = settings_.first_generation.value();
   if (job.generation.value() + 1 < least) job.generation = Generation(least - 1);
   BeginRun(job, placement.parts, now);

@@ -58,12 +58,12 @@ struct Seat {
 
 /// Its devices come to the gang by themselves.
 bool IsLeft(const Holder& holder, const QueuedJob& job) {
-  return holder.leaving && (!holder.comes_back || holder.priority < job.Rank());
+  return holder.Leaves() && (holder.leaving != Leaving::kComesBack || holder.priority < job.Rank());
 }
 
 /// They can be taken for it.
 bool CanBeTaken(const Holder& holder, const QueuedJob& job) {
-  return holder.preemptible && !holder.leaving && holder.priority < job.priority;
+  return holder.preemptible && !holder.Leaves() && holder.priority < job.priority;
 }
 
 enum class Will : uint8_t { kStays, kLeaves, kCanBeTaken };

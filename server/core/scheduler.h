@@ -169,16 +169,24 @@ using Reservations = std::vector<Reservation>;
 /// Null where nothing is reserved for the job.
 const Reservation* ReservationOf(const Reservations& reserved, JobId job);
 
+/// Whether a job that holds devices gives them back already, and what is to come of it.
+enum class Leaving : uint8_t {
+  kNot,
+  kForGood,    ///< it has ended with that
+  kGoesOn,     ///< it starts again later, or is paused
+  kComesBack,  ///< it takes its old place in the queue, so that only who is before it gets them
+};
+
 /// A job that holds devices, as one of a higher priority sees it.
 struct Holder {
   int priority = 0;  ///< with what it had aged by when it started: that lasts as long as it runs
   int aged = 0;      ///< how much that is
   bool preemptible = false;
-  bool leaving = false;     ///< it gives its devices back already
-  bool comes_back = false;  ///< and takes its old place in the queue, so that only who is before it gets them
-  bool goes_on = false;  ///< it gives them back, but has not ended with that: it starts again, or is paused
-  Duration to_stop{};    ///< that this takes at most
-  Duration at_risk{};    ///< work of all its ranks together that is in no checkpoint
+  Leaving leaving = Leaving::kNot;
+  Duration to_stop{};  ///< that this takes at most
+  Duration at_risk{};  ///< work of all its ranks together that is in no checkpoint
+
+  bool Leaves() const { return leaving != Leaving::kNot; }
 };
 
 /// What an account may have at once, and has.

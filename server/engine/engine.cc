@@ -1,12 +1,11 @@
 #include "server/engine/engine.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "common/files.h"
+#include "common/thread_nice.h"
 
 namespace imgd {
 namespace {
@@ -17,10 +16,6 @@ constexpr size_t kMostInBatch = 1024;
 constexpr size_t kSmallCluster = 256;
 /// How far the core's thread stands before all others of the machine.
 constexpr int kNice = -10;
-
-/// Of the calling thread alone, which is how Linux takes a thread's number here. Not everybody may: root may,
-/// and who has LimitNICE= of systemd.
-void GoFirst() { static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice)); }
 
 }  // namespace
 
@@ -140,7 +135,7 @@ std::vector<Engine::Input> Engine::Take() {
 }
 
 void Engine::Run() {
-  GoFirst();  // all that is asked waits for this thread, and agents are called silent by it
+  SetThreadNice(kNice);  // all that is asked waits for this thread, and agents are called silent by it
   Instant next_tick = clock_->Now();
   while (true) {
     std::vector<Input> inputs;

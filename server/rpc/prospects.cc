@@ -40,7 +40,8 @@ std::optional<Instant> ComesAt(const JobRecord& job, const ClusterView& view, No
     if (dependency.ended) continue;
     // One that only gives its devices back has not ended then.
     const auto holder = view.snapshot.holders.find(dependency.job);
-    if (holder != view.snapshot.holders.end() && holder->second.goes_on) return std::nullopt;
+    const Leaving leaving = holder == view.snapshot.holders.end() ? Leaving::kNot : holder->second.leaving;
+    if (leaving == Leaving::kGoesOn || leaving == Leaving::kComesBack) return std::nullopt;
     const auto end = view.snapshot.ends.find(dependency.job);
     if (end == view.snapshot.ends.end()) return std::nullopt;
     at = std::max(at, end->second);

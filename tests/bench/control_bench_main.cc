@@ -51,6 +51,9 @@ int main(int argc, char** argv) {
   run_submits->add_option("job", job, "job file")->required();
   run_submits->add_option("acknowledged", submits.acknowledged, "file for what was acknowledged")->required();
 
+  run_submits->add_option("--per-second", submits.per_second, "of all clients; else as fast as they can")
+      ->check(CLI::PositiveNumber);
+
   imgd::StartLoad starts;
   auto* run_starts = app.add_subcommand("starts", "one job after the other");
   run_starts->add_option("server", target.address, "HOST:PORT")->required();

@@ -37,12 +37,14 @@ struct AgentLoad {
 /// connection that broke, a node that is not ready at the end.
 Status RunAgents(const AgentLoad& load);
 
-/// Clients with a connection each, which submit the same job over and over, each the next when the last was
-/// acknowledged.
+/// Clients with a connection each, which submit the same job over and over.
 struct SubmitLoad {
   LoadTarget target;
   size_t clients = 64;
   double seconds = 5;
+  /// Of all together, evenly spread, each counted from when it was due; 0: each when the last was
+  /// acknowledged.
+  double per_second = 0;
   std::string job_yaml;
   std::filesystem::path acknowledged;  ///< a file that gets "ID KEY" for each job that was acknowledged
 };

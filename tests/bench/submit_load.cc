@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -16,6 +17,7 @@ namespace {
 /// What all clients share.
 struct Race {
   const SubmitLoad* load;
+  Duration interval;  ///< of one client's submits; 0: each when the last was acknowledged
   Instant end;
   std::mutex mutex;
   std::condition_variable changed;
@@ -23,7 +25,7 @@ struct Race {
   std::string error;  ///< all guarded by mutex
 };
 
-/// One client: the next submit goes out from the answer to the last. Touched by one call at a time.
+/// One client. Touched by one call at a time.
 class Client {
  public:
   Client(Race* race, size_t number)
@@ -40,11 +42,31 @@ class Client {
     return channel_->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10));
   }
 
+  /// The first submit; the others go out from the answers.
+  void Start(Instant due) {
+    due_ = due;
+    SubmitWhenDue();
+  }
+
+  const std::vector<double>& milliseconds() const { return milliseconds_; }
+  void WriteAcknowledged(std::ostream& out) const {
+    for (size_t i = 0; i < acknowledged_.size(); ++i)
+      out << acknowledged_[i] << " bench-" << number_ << "-" << i << "\n";
+  }
+
+ private:
+  void SubmitWhenDue() {
+    const Duration early = due_ - std::chrono::steady_clock::now();
+    if (early <= Duration::zero()) return Submit();
+    const auto at = std::chrono::system_clock::now() +
+                    std::chrono::duration_cast<std::chrono::system_clock::duration>(early);
+    alarm_.Set(at, [this](bool) { Submit(); });
+  }
+
   void Submit() {
     context_ = std::make_unique<grpc::ClientContext>();
     response_.Clear();
     request_.set_idempotency_key(fmt::format("bench-{}-{}", number_, milliseconds_.size()));
-    begun_ = std::chrono::steady_clock::now();
     stub_->async()->SubmitJob(context_.get(), &request_, &response_,
                               [this](const grpc::Status& status) { OnAnswer(status); });
   }
@@ -55,22 +77,16 @@ class Client {
       End(status.error_message());
       return;
     }
-    milliseconds_.push_back(std::chrono::duration<double, std::milli>(now - begun_).count());
+    milliseconds_.push_back(std::chrono::duration<double, std::milli>(now - due_).count());
     acknowledged_.push_back(response_.job().id());
-    if (now < race_->end) {
-      Submit();
+    due_ = race_->interval == Duration::zero() ? now : due_ + race_->interval;
+    if (due_ < race_->end) {
+      SubmitWhenDue();
     } else {
       End("");
     }
   }
 
-  const std::vector<double>& milliseconds() const { return milliseconds_; }
-  void WriteAcknowledged(std::ostream& out) const {
-    for (size_t i = 0; i < acknowledged_.size(); ++i)
-      out << acknowledged_[i] << " bench-" << number_ << "-" << i << "\n";
-  }
-
- private:
   void End(const std::string& error) {
     const std::lock_guard lock(race_->mutex);
     --race_->running;
@@ -85,15 +101,21 @@ class Client {
   std::unique_ptr<grpc::ClientContext> context_;
   v1::SubmitJobRequest request_;
   v1::SubmitJobResponse response_;
-  Instant begun_{};
+  grpc::Alarm alarm_;
+  Instant due_{};
   std::vector<double> milliseconds_;
   std::vector<uint64_t> acknowledged_;
 };
 
+Duration DurationOf(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 Status RunSubmits(const SubmitLoad& load) {
-  Race race{.load = &load, .end = {}, .running = load.clients};
+  const auto turn = load.per_second > 0 ? DurationOf(1 / load.per_second) : Duration::zero();
+  Race race{.load = &load, .interval = turn * load.clients, .end = {}, .running = load.clients};
   std::vector<std::unique_ptr<Client>> clients;
   for (size_t i = 0; i < load.clients; ++i) {
     clients.push_back(std::make_unique<Client>(&race, i));
@@ -101,8 +123,8 @@ Status RunSubmits(const SubmitLoad& load) {
       return Fail(ErrorCode::kUnavailable, "{} can't be reached", load.target.address);
   }
   const Instant begun = std::chrono::steady_clock::now();
-  race.end = begun + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(load.seconds));
-  for (const auto& client : clients) client->Submit();
+  race.end = begun + DurationOf(load.seconds);
+  for (size_t i = 0; i < clients.size(); ++i) clients[i]->Start(begun + turn * i);
   {
     std::unique_lock lock(race.mutex);
     race.changed.wait(lock, [&race] { return race.running == 0; });

@@ -250,7 +250,7 @@ void WhoPreemptsIsForecastSoon(World& world, const Batch&, const char* name) {
   const Snapshot cluster = reactor.MakeSnapshot(world.time.now());
   Duration longest{};
   for (const auto& [job, holder] : cluster.holders) {
-    if (holder.leaving) return;
+    if (holder.Leaves()) return;
     longest = std::max(longest, holder.to_stop);
   }
   const auto makes_room = [&cluster](JobId job) {

@@ -1,22 +1,17 @@
 #include "trainer/loop/checkpoint_saver.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "common/clock.h"
+#include "common/thread_nice.h"
 
 namespace imgd::trainer {
 namespace {
 
 /// How far the writing thread stands back behind those that train.
 constexpr int kNice = 10;
-
-/// Of the calling thread alone, which is how Linux takes a thread's number here.
-void GiveWay() { static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice)); }
 
 }  // namespace
 
@@ -48,7 +43,7 @@ CheckpointSaver::~CheckpointSaver() {
 void CheckpointSaver::Run(std::function<void()> work) {
   done_ = false;
   thread_ = std::thread([this, work = std::move(work)] {
-    GiveWay();
+    SetThreadNice(kNice);
     work();
     done_ = true;
   });
