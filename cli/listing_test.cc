@@ -206,12 +206,24 @@ TEST_F(Listing, ShowOfAJobWhoseRanksNeverRanSaysNotThatItTookAnything) {
   auto job = MakeJob(3, "big", v1::JOB_STATE_FAILED);
   job.set_started_us(1'000'000);
   job.set_ended_us(1'400'000);
+  job.set_held_ms(400);
   daemon_.PutJob(job);
   daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_QUEUED, v1::JOB_STATE_STARTING, "starts"));
   daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_STARTING, v1::JOB_STATE_FAILED, "no such program"));
   EXPECT_THAT(RunListing({"show", "3"}).out, Not(HasSubstr("took")));
   daemon_.AddEvent(3, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_FAILED, "rank 1 was ended by SIGSEGV"));
   EXPECT_THAT(RunListing({"show", "3"}).out, HasSubstr("took"));
+}
+
+TEST_F(Listing, ShowTellsHowLongAJobRanWithoutItsPauses) {
+  auto job = MakeJob(1, "rn18", v1::JOB_STATE_PAUSED);
+  job.set_started_us(NowMicros() - 600'000'000);
+  job.set_held_ms(160'000);
+  daemon_.PutJob(job);
+  EXPECT_THAT(RunListing({"show", "1"}).out, ContainsRegex("so far +2m40s"));
+  daemon_.AddEvent(1, StateEvent(v1::JOB_STATE_RUNNING, v1::JOB_STATE_PAUSED, "paused by lena"));
+  daemon_.AddEvent(1, StateEvent(v1::JOB_STATE_PAUSED, v1::JOB_STATE_CANCELLED, "cancelled by lena"));
+  EXPECT_THAT(RunListing({"show", "1"}).out, ContainsRegex("took +2m40s"));
 }
 
 TEST_F(Listing, ShowTellsWhetherARunWaitsForItsData) {

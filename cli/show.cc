@@ -116,7 +116,7 @@ void PrintSummary(Context& context, Client& client, Sheet& sheet, const v1::GetJ
   sheet.Field("submitted", WhenText(job.submitted_us(), now_us));
   sheet.Field("started", WhenText(job.started_us(), now_us));
   sheet.Field("ended", WhenText(job.ended_us(), now_us));
-  if (const double seconds = RunSeconds(response, now_us); seconds > 0) {
+  if (const double seconds = RanSeconds(response, now_us); seconds > 0) {
     sheet.Field(IsFinal(job.state()) ? "took" : "so far", HumanDuration(seconds));
   }
   if (job.device_hours() > 0) {

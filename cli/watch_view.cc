@@ -211,7 +211,8 @@ std::vector<std::vector<Cell>> BlockLines(const v1::Job& job, double total_epoch
                             Cell(StateName(job.state()), StyleOf(job.state()))};
   if (job.generation() > 1) head.emplace_back(fmt::format("  start {}", job.generation()), Style::kWarn);
   const bool queued = job.state() == v1::JOB_STATE_QUEUED;
-  const int64_t since = queued || job.started_us() == 0 ? job.submitted_us() : job.started_us();
+  const auto ran_us = static_cast<int64_t>(RanSeconds(job, now_us) * 1e6);
+  const int64_t since = queued || job.started_us() == 0 ? job.submitted_us() : now_us - ran_us;
   head.emplace_back(fmt::format("  {}{}", queued ? "for " : "", HumanAge(now_us, since)), Style::kDim);
   lines.push_back(std::move(head));
   // What a job waits for is a long sentence, and the end of it matters.
@@ -237,7 +238,7 @@ std::vector<std::vector<Cell>> BlockLines(const v1::Job& job, double total_epoch
 std::vector<std::string> EndLines(const v1::GetJobResponse& response) {
   const auto& job = response.job();
   std::string first = fmt::format("{} {}", JobTitle(job), StateName(job.state()));
-  if (const double seconds = RunSeconds(response, job.ended_us()); seconds > 0) {
+  if (const double seconds = RanSeconds(response, job.ended_us()); seconds > 0) {
     first += fmt::format(" after {}", HumanDuration(seconds));
   }
   if (job.has_last_epoch()) first += fmt::format(": {}", AccuracyText(job.last_epoch()));

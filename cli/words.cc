@@ -119,10 +119,12 @@ int ExitCodeOfState(v1::JobState state) {
   return 0;
 }
 
-bool HoldsNodes(const v1::Job& job) {
-  return job.state() == v1::JOB_STATE_RUNNING || job.state() == v1::JOB_STATE_STARTING ||
-         job.state() == v1::JOB_STATE_PREEMPTING;
+bool HoldsNodes(v1::JobState state) {
+  return state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_STARTING ||
+         state == v1::JOB_STATE_PREEMPTING;
 }
+
+bool HoldsNodes(const v1::Job& job) { return HoldsNodes(job.state()); }
 
 std::string JobTitle(const v1::Job& job) {
   return fmt::format("job {} ({})", job.id(), Printable(job.name()));
@@ -413,6 +415,8 @@ void ApplyEvent(const v1::JobEvent& event, v1::Job& job) {
   job.set_generation(std::max(job.generation(), event.generation()));
   switch (event.event_case()) {
     case v1::JobEvent::kStateChange:
+      if (HoldsNodes(job) && !HoldsNodes(event.state_change().to()))
+        job.set_held_ms(static_cast<int64_t>(RanSeconds(job, event.time_us()) * 1e3));
       job.set_state(event.state_change().to());
       job.set_reason(event.state_change().reason());
       job.set_reason_text(event.state_change().text());
@@ -433,22 +437,21 @@ void ApplyEvent(const v1::JobEvent& event, v1::Job& job) {
   }
 }
 
-double RunSeconds(const v1::GetJobResponse& job, int64_t now_us) {
-  int64_t start = job.job().started_us();
-  for (const auto& event : job.history()) {
-    if (event.state_change().to() != v1::JOB_STATE_STARTING) continue;
-    start = event.time_us();
-    break;
-  }
-  if (start == 0) return 0;
-  // What ended before its ranks ran took nothing.
+double RanSeconds(const v1::Job& job, int64_t now_us) {
+  const int64_t end_us = IsFinal(job.state()) ? job.ended_us() : now_us;
+  const auto since_start = [&] {
+    return job.started_us() == 0 ? 0 : std::max(static_cast<double>(end_us - job.started_us()) / 1e6, 0.);
+  };
+  if (job.has_external()) return since_start();
+  return static_cast<double>(job.held_ms()) / 1e3 + (HoldsNodes(job) ? since_start() : 0);
+}
+
+double RanSeconds(const v1::GetJobResponse& job, int64_t now_us) {
   const bool done = job.job().state() == v1::JOB_STATE_COMPLETED || job.job().has_external();
   const bool ran = done || std::ranges::any_of(job.history(), [](const v1::JobEvent& event) {
                      return event.state_change().from() == v1::JOB_STATE_RUNNING;
                    });
-  if (IsFinal(job.job().state()) && !ran) return 0;
-  const int64_t end = job.job().ended_us() != 0 ? job.job().ended_us() : now_us;
-  return static_cast<double>(end - start) / 1e6;
+  return IsFinal(job.job().state()) && !ran ? 0 : RanSeconds(job.job(), now_us);
 }
 
 int64_t NowMicros() { return SystemClock().Wall().micros; }

@@ -25,6 +25,7 @@ std::string AboutText(double seconds);
 bool IsFinal(v1::JobState state);
 
 /// STARTING, RUNNING or PREEMPTING.
+bool HoldsNodes(v1::JobState state);
 bool HoldsNodes(const v1::Job& job);
 
 Style StyleOf(v1::JobState state);
@@ -114,9 +115,11 @@ Style StyleOf(const v1::JobEvent& event);
 /// Takes the event into what is known of the job.
 void ApplyEvent(const v1::JobEvent& event, v1::Job& job);
 
-/// Seconds between the job's first start and its end (or `now_us`); 0 when it never
-/// started, and of one that ended before its ranks ran.
-double RunSeconds(const v1::GetJobResponse& job, int64_t now_us);
+/// Seconds that the job has run, over all its starts and without the time between them; 0 when it never
+/// started.
+double RanSeconds(const v1::Job& job, int64_t now_us);
+/// The same; 0 of one that ended before its ranks ran.
+double RanSeconds(const v1::GetJobResponse& job, int64_t now_us);
 
 /// Microseconds since 1970 UTC.
 int64_t NowMicros();

@@ -569,6 +569,7 @@ v1::Job MakeJob(uint64_t id, const std::string& name, v1::JobState state) {
   job.set_submitted_us(NowMicros() - 60'000'000);
   if (state != v1::JOB_STATE_QUEUED) job.set_started_us(NowMicros() - 50'000'000);
   if (IsFinal(state)) job.set_ended_us(NowMicros() - 10'000'000);
+  if (IsFinal(state)) job.set_held_ms(40'000);
   return job;
 }
 

@@ -119,43 +119,6 @@ std::vector<std::string> HolderTexts(const Snapshot& cluster, const QueuedJob& j
   return out;
 }
 
-/// Nodes that would do, but take nothing now; at most three reasons, each with at most three nodes, and how
-/// many have others.
-std::vector<std::string> Unusable(const Snapshot& cluster, const QueuedJob& job) {
-  constexpr size_t kMost = 3;
-  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of nodes
-  size_t others = 0;
-  NodesCheck check(job.needs);
-  for (const auto& node : cluster.nodes) {
-    if (node.usable || job.IsTooLarge(node) || check.RoomFor(node) < job.ranks_per_node) continue;
-    auto same = std::find_if(reasons.begin(), reasons.end(),
-                             [&node](const auto& reason) { return reason.first == node.why_not; });
-    if (same == reasons.end()) {
-      if (reasons.size() == kMost) {
-        ++others;
-        continue;
-      }
-      same = reasons.insert(reasons.end(), {node.why_not, {}});
-    }
-    same->second.push_back(node.id.name());
-  }
-  std::vector<std::string> out;
-  for (auto& [why, names] : reasons) {
-    std::string text = fmt::format("node {} {}", names.front(), why);
-    const size_t more = names.size() > kMost ? names.size() - kMost : 0;
-    names.resize(names.size() - more);
-    names.erase(names.begin());
-    if (!names.empty()) text += fmt::format(" (and so {}", fmt::join(names, ", "));
-    if (more > 0) text += fmt::format(" and {}", CountText(more, "more node"));
-    if (!names.empty()) text += ")";
-    out.push_back(std::move(text));
-  }
-  if (others > 0)
-    out.push_back(fmt::format("{} {} nothing now either", CountText(others, "more node"),
-                              others == 1 ? "takes" : "take"));
-  return out;
-}
-
 /// " and can start in 40 min at the latest", where that is known.
 std::string StartOf(const Snapshot& cluster, const Reservation& reserved, std::string_view before) {
   if (!reserved.from) return "";
@@ -170,7 +133,7 @@ std::string ExplainDevices(const Snapshot& cluster, Room& room, const QueuedJob&
   const Fit fit = room.FitOf(job);
   std::vector<std::string> parts = {NeedsOf(room, job, "free ", fit), FreeText(fit)};
   for (auto& text : HolderTexts(cluster, job)) parts.push_back(std::move(text));
-  for (auto& text : Unusable(cluster, job)) parts.push_back(std::move(text));
+  for (auto& text : ExplainUnusable(cluster, job)) parts.push_back(std::move(text));
   if (!job.avoid.empty()) {
     std::vector<std::string> names;
     for (const auto& node : job.avoid) names.push_back(node.name());
@@ -279,7 +242,7 @@ std::string ExplainUsedUp(const Snapshot& cluster, const std::string& account, c
 /// "user ada may have 16 devices at once and has 14; it needs 4", of each account that is in the way.
 std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& job) {
   const uint32_t needs = job.nodes * job.ranks_per_node;
-  std::vector<std::string> full, parts, bounded;
+  std::vector<std::string> full, parts, kept;
   for (const auto& account : *job.accounts) {
     const auto known = cluster.allowances.find(account);
     if (known == cluster.allowances.end()) continue;
@@ -289,9 +252,9 @@ std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& j
       continue;
     }
     if (allowance.devices == 0) continue;
-    bounded.push_back(account);
     const std::string has = fmt::format("{} may have {} at once and has {}", account,
                                         CountText(allowance.devices, "device"), allowance.used);
+    kept.push_back(has);
     if (needs > allowance.devices) {
       parts.push_back(
           fmt::format("{}; it needs {}, which is more than the quota, so that it can't start", has, needs));
@@ -309,8 +272,8 @@ std::string ExplainQuota(const Snapshot& cluster, Room& room, const QueuedJob& j
   }
   if (parts.empty()) parts = std::move(full);
   if (!parts.empty()) return fmt::format("{}", fmt::join(parts, "; "));
-  return fmt::format("what {} may still have is kept for an earlier job of theirs",
-                     fmt::join(bounded, " or "));
+  return fmt::format("{}; it needs {}, and what is left is kept for an earlier job of theirs",
+                     fmt::join(kept, "; "), needs);
 }
 
 /// "; position 2, behind job 7 (rn50-c)", and what its age adds to its priority.
@@ -319,11 +282,7 @@ std::string PlaceText(const Snapshot& cluster, const Waiting& waiting) {
   const int aged = waiting.job.aged;
   const std::string age = aged == 0 ? "" : fmt::format(", with {} more priority for its wait", aged);
   if (waiting.ahead == nullptr) return fmt::format("; position {} in the queue{}", waiting.position, age);
-  const QueuedJob& ahead = *waiting.ahead;
-  return fmt::format(
-      "; position {}, behind {}{}", waiting.position,
-      ahead.name.empty() ? NameOfJob(cluster, ahead.id) : fmt::format("job {} ({})", ahead.id, ahead.name),
-      age);
+  return fmt::format("; position {}, behind {}{}", waiting.position, NameOfJob(cluster, *waiting.ahead), age);
 }
 
 }  // namespace
@@ -339,6 +298,10 @@ std::string NameOfJob(const Snapshot& cluster, JobId id) {
                                          : fmt::format("job {} ({})", id, name->second);
 }
 
+std::string NameOfJob(const Snapshot& cluster, const QueuedJob& job) {
+  return job.name.empty() ? NameOfJob(cluster, job.id) : fmt::format("job {} ({})", job.id, job.name);
+}
+
 std::string TimeText(Duration time) {
   using std::chrono::duration_cast;
   const auto minutes = duration_cast<std::chrono::minutes>(time + std::chrono::seconds(30)).count();
@@ -349,6 +312,41 @@ std::string TimeText(Duration time) {
 
 std::string InText(Duration time, bool estimate) {
   return fmt::format("in {}{}{}", estimate ? "about " : "", TimeText(time), estimate ? "" : " at the latest");
+}
+
+std::vector<std::string> ExplainUnusable(const Snapshot& cluster, const QueuedJob& job) {
+  constexpr size_t kMost = 3;
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of nodes
+  size_t others = 0;
+  NodesCheck check(job.needs);
+  for (const auto& node : cluster.nodes) {
+    if (node.usable || job.IsTooLarge(node) || check.RoomFor(node) < job.ranks_per_node) continue;
+    auto same = std::find_if(reasons.begin(), reasons.end(),
+                             [&node](const auto& reason) { return reason.first == node.why_not; });
+    if (same == reasons.end()) {
+      if (reasons.size() == kMost) {
+        ++others;
+        continue;
+      }
+      same = reasons.insert(reasons.end(), {node.why_not, {}});
+    }
+    same->second.push_back(node.id.name());
+  }
+  std::vector<std::string> out;
+  for (auto& [why, names] : reasons) {
+    std::string text = fmt::format("node {} {}", names.front(), why);
+    const size_t more = names.size() > kMost ? names.size() - kMost : 0;
+    names.resize(names.size() - more);
+    names.erase(names.begin());
+    if (!names.empty()) text += fmt::format(" (and so {}", fmt::join(names, ", "));
+    if (more > 0) text += fmt::format(" and {}", CountText(more, "more node"));
+    if (!names.empty()) text += ")";
+    out.push_back(std::move(text));
+  }
+  if (others > 0)
+    out.push_back(fmt::format("{} {} nothing now either", CountText(others, "more node"),
+                              others == 1 ? "takes" : "take"));
+  return out;
 }
 
 Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place) {

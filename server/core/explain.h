@@ -29,6 +29,8 @@ struct Waiting {
 std::string CountText(uint64_t count, std::string_view noun);
 /// "job 3 (rn50-a)", of one that holds devices or is in the way.
 std::string NameOfJob(const Snapshot& cluster, JobId id);
+/// The same of one that waits.
+std::string NameOfJob(const Snapshot& cluster, const QueuedJob& job);
 
 /// "1 h 05 min", "40 min", "20 s".
 std::string TimeText(Duration time);
@@ -42,6 +44,10 @@ Waiting WaitingAt(const std::vector<QueuedJob>& queue, size_t place);
 /// free; job 3 (rn50-a) holds gpu-2; position 2, behind job 5 (rn50-b)". Of one that no plan has looked at
 /// yet, what it needs and what there is.
 std::string ExplainWait(const Snapshot& cluster, const Waiting& waiting);
+
+/// Nodes that would do for the job, but take nothing now: "node gpu-3 is drained by alice (and so gpu-4)"; at
+/// most three reasons, each with at most three nodes, and how many have others.
+std::vector<std::string> ExplainUnusable(const Snapshot& cluster, const QueuedJob& job);
 
 /// Why one of the victims is preempted: "its own is 1, and of what would make room its end loses the
 /// least, 12.5 device-minutes of work".

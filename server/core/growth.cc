@@ -156,10 +156,21 @@ Growth::Growth(Snapshot& cluster, std::shared_ptr<Layout> layout, const std::vec
   for (const auto* jobs : {&waiting, &coming}) {
     for (const auto& job : *jobs) {
       if (claimed_.size() == cluster_.allowances.size()) return;
-      for (const auto& account : *job.accounts) {
-        if (cluster_.allowances.contains(account)) claimed_.insert(account);
-      }
+      Claim(job);
     }
+  }
+}
+
+void Growth::Claim(const QueuedJob& waiting) {
+  if (waiting.code == ReasonCode::kNeverFits) return;
+  const auto allows = [&](const std::string& account) {
+    const auto known = cluster_.allowances.find(account);
+    return known == cluster_.allowances.end() ||
+           known->second.CouldHave(waiting.nodes * waiting.ranks_per_node);
+  };
+  if (!std::all_of(waiting.accounts->begin(), waiting.accounts->end(), allows)) return;
+  for (const auto& account : *waiting.accounts) {
+    if (cluster_.allowances.contains(account)) claimed_.try_emplace(account, NameOfJob(cluster_, waiting));
   }
 }
 
@@ -209,6 +220,17 @@ uint32_t Growth::LeftOfQuotas(const QueuedJob& job) const {
     left = claimed_.contains(account) || used >= devices ? 0 : std::min(left, devices - used);
   }
   return left;
+}
+
+std::string Growth::WhyNoMoreByQuota(const QueuedJob& job) const {
+  for (const auto& account : *job.accounts) {
+    const auto allowance = cluster_.allowances.find(account);
+    if (allowance == cluster_.allowances.end()) continue;
+    if (allowance->second.used_up) return fmt::format("{}'s budget is used up", account);
+    if (const auto claim = claimed_.find(account); allowance->second.devices > 0 && claim != claimed_.end())
+      return fmt::format("what {}'s quota leaves is for {}, which waits", account, claim->second);
+  }
+  return fmt::format("{}'s quota leaves it no more devices", fmt::join(*job.accounts, " or "));
 }
 
 std::vector<Growth::Extra> Growth::ExtrasFor(const QueuedJob& job, const std::vector<Part>& parts) {
@@ -264,10 +286,8 @@ std::optional<std::vector<Part>> Growth::Find(const QueuedJob& job, const std::v
 }
 
 std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts) {
-  const std::string by_quota =
-      fmt::format("{}'s quota leaves it no more devices", fmt::join(*job.accounts, " or "));
   const uint32_t allowed = LeftOfQuotas(job);
-  if (allowed < job.ranks_per_node) return by_quota;
+  if (allowed < job.ranks_per_node) return WhyNoMoreByQuota(job);
   bool has_free = false;
   std::vector<std::string> left;
   for (const auto& node : cluster_.nodes) {
@@ -284,13 +304,16 @@ std::string Growth::WhyNot(const QueuedJob& job, const std::vector<Part>& parts)
   };
   if (std::any_of(extras.begin(), extras.end(), within_quota))
     return "one of its own nodes takes nothing new";
-  if (!extras.empty()) return by_quota;
+  if (!extras.empty()) return WhyNoMoreByQuota(job);
   if (has_free && open_.empty()) return "what is free is for jobs that wait";
-  return fmt::format(
-      "no other node{} has {} free {}{}{}",
+  std::vector<std::string> texts = {fmt::format(
+      "no other node{} has {} free {}{}{}{}",
       job.folder.empty() ? "" : fmt::format(" that shares {}", job.folder), job.ranks_per_node,
-      NounFor(job.needs, job.ranks_per_node != 1), has_free ? " that nobody waits for" : "",
-      left.empty() ? "" : fmt::format(", but for {}, which it was moved off", fmt::join(left, ", ")));
+      NounFor(job.needs, job.ranks_per_node != 1), LabelsFor(job.needs),
+      has_free ? " that nobody waits for" : "",
+      left.empty() ? "" : fmt::format(", but for {}, which it was moved off", fmt::join(left, ", ")))};
+  for (auto& why : ExplainUnusable(cluster_, job)) texts.push_back(std::move(why));
+  return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 void Growth::Take(const QueuedJob& job, const std::vector<Part>& before, const std::vector<Part>& gang) {

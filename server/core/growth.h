@@ -1,8 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -47,13 +47,16 @@ class Growth {
   struct Extra;
   std::vector<Extra> ExtrasFor(const QueuedJob& job, const std::vector<Part>& parts);
   void FindOpen(const std::vector<QueuedJob>& waiting, const std::vector<QueuedJob>& coming);
+  void Claim(const QueuedJob& waiting);
   uint32_t LeftOfQuotas(const QueuedJob& job) const;
+  std::string WhyNoMoreByQuota(const QueuedJob& job) const;
   void NumberRanks(std::vector<Part>& parts) const;
 
   Snapshot& cluster_;
   std::shared_ptr<Layout> layout_;
-  std::vector<size_t> open_;       ///< nodes that something is free on and nobody waits for
-  std::set<std::string> claimed_;  ///< accounts of those who wait
+  std::vector<size_t> open_;  ///< nodes that something is free on and nobody waits for
+  /// Accounts of which somebody waits who could have devices by their quota, and the first of these.
+  std::map<std::string, std::string> claimed_;
 };
 
 /// Why a job has fewer nodes than it could: "has 2 of at most 8 nodes: it may grow in 4 min"; empty for one

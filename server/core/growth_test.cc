@@ -127,7 +127,13 @@ TEST_F(FindingGrowth, WhyAJobHasNoMoreNodesIsSaid) {
   cluster.cluster.now = Instant{} + std::chrono::hours(1);
   const auto why = [&] { return ExplainSize(record, cluster.cluster, cluster.queue); };
   EXPECT_EQ(why(), "has 2 of at most 8 nodes: no other node has 1 free device");
-  cluster.Node("d", 1);
+  record.needs = Needs{.labels = {{"zone", {"a"}}}};
+  cluster.Node("d", 1).Is("x", 1, {{"zone", "b"}}).Node("e", 1).Is("x", 1, {{"zone", "a"}}).Away();
+  cluster.cluster.nodes.back().why_not = "is drained by ada: bad fan";
+  EXPECT_EQ(why(),
+            "has 2 of at most 8 nodes: no other node has 1 free device, labelled zone=a; node e is "
+            "drained by ada: bad fan");
+  record.needs = {};
   EXPECT_EQ(why(), "has 2 of at most 8 nodes: more have just come free, and it soon goes on with them");
   record.run.held_since = cluster.cluster.now - std::chrono::minutes(6);
   EXPECT_EQ(why(), "has 2 of at most 8 nodes: it may grow in 4 min (resize_interval)");
@@ -142,9 +148,18 @@ TEST_F(FindingGrowth, NotAboveAQuotaNorWhileSomebodyWaitsForIt) {
   cluster.Node("d", 1).Node("e", 1);
   cluster.cluster.allowances["user ada"] = {.devices = 3, .used = 2};
   EXPECT_THAT(Find(), SizeIs(3));
-  cluster.Queue(2, 1, 1).queue.back().code = ReasonCode::kQuota;
-  cluster.queue.back().accounts = {"user ada"};
+  const auto waits = [this](ReasonCode code, uint32_t nodes) {
+    cluster.Queue(2, nodes, 1).queue.back().code = code;
+    cluster.queue.back().accounts = {"user ada"};
+    cluster.queue.back().name = "big";
+  };
+  waits(ReasonCode::kNeverFits, 1);
+  waits(ReasonCode::kQuota, 4);
+  EXPECT_THAT(Find(), SizeIs(3)) << "neither of them can start as things are";
+  waits(ReasonCode::kQuota, 3);
   EXPECT_THAT(Find(), IsEmpty());
+  EXPECT_EQ(Growth(cluster.cluster, cluster.queue, {}).WhyNot(job, {{.node = NodeId("b"), .devices = {0}}}),
+            "what user ada's quota leaves is for job 2 (big), which waits");
 }
 
 TEST_F(FindingGrowth, AWholeNodeThatAQuotaDoesNotAllowIsSaidToBeOneForIt) {

@@ -222,7 +222,7 @@ TEST(Quotas, AWaitSaysWhatTheQuotaIsAndWhatIsHad) {
   cluster.allowances["project vision"].used = 11;
   waiting.job.nodes = 2;
   EXPECT_THAT(ExplainWait(cluster, waiting),
-              HasSubstr("what project vision may still have is kept for an earlier job of theirs"));
+              HasSubstr(", and what is left is kept for an earlier job of theirs"));
   waiting.job.needs = {.whole_nodes = true};
   PlanBuilder builder;
   cluster.nodes = builder.Node("a", 8).Node("b", 8).Node("c", 9).cluster.nodes;

@@ -8,6 +8,7 @@
 #include "common/utf8.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/errors.h"
+#include "server/rpc/held_back.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/log_page.h"
 #include "server/rpc/metric_history.h"
@@ -292,6 +293,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* co
       IMGD_ASSIGN(const auto history, reader.History(id));
       for (const auto& event : history) *response->add_history() = ToProto(event);
       FillForecast(record, *engine_->View(), {clock_->Now(), clock_->Wall()}, *response->mutable_job());
+      IMGD_TRY(ExplainWhoHoldsItBack(record, reader, *response->mutable_job()));
       response->set_warning(engine_->View()->trouble);
       return {};
     };

@@ -78,6 +78,8 @@ TEST_F(OperationsRpc, AJobIsPausedThroughACheckpointAndResumed) {
   agent.Phase(run, v1::RUN_PHASE_GONE, {MakeExit(0, 11)});
   WaitFor(id, v1::JOB_STATE_PAUSED);
   EXPECT_EQ(Get(id).job().reason_text(), "paused by ada; it goes on from the checkpoint of step 7");
+  EXPECT_THAT(Get(next).job().reason_text(),
+              HasSubstr("; job 1 (rn50) is paused (imgcli resume 1 goes on with it)"));
   const auto twice = Change(Pause(), id);
   EXPECT_EQ(twice.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(twice.error_message(), HasSubstr("job 1 is paused already"));

@@ -275,6 +275,7 @@ TEST_F(SweepsRpc, ASweepIsManyJobsInOneSubmissionAndOnceForAKey) {
               HasSubstr("which was submitted with another job file"));
   const auto second = Get(id + 1).job();
   EXPECT_EQ(second.reason(), v1::REASON_CODE_SWEEP_FULL);
+  EXPECT_THAT(second.reason_text(), HasSubstr("; it is the turn of job 1 (rn18[1]), which waits itself"));
   EXPECT_THAT(second.job_yaml(),
               AllOf(HasSubstr("lr: 0.2"), HasSubstr("seed: 5"), testing::Not(HasSubstr("sweep"))));
   EXPECT_THAT(second.checkpoint_dir(), HasSubstr("/rn18-2-"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace imgd {
 namespace {
@@ -68,6 +70,28 @@ Result<std::optional<double>> MeanOf(HistoryValues& values) {
     ++numbers;
   }));
   return numbers == 0 ? std::optional<double>() : sum / static_cast<double>(numbers);
+}
+
+Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& work) {
+  constexpr uint64_t kAtOnce = 64 * kPieceValues;
+  double done = 0;
+  double time = 0;
+  double before = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> places;
+  for (uint64_t from = 0; from < rates.size(); from += kAtOnce) {
+    const uint64_t to = std::min(from + kAtOnce, rates.size());
+    places.clear();
+    IMGD_TRY(work.Each(from, to, [&](double place) { places.push_back(place); }));
+    size_t next = 0;
+    IMGD_TRY(rates.Each(from, to, [&](double rate) {
+      const double more = places[next] - std::exchange(before, places[next]);
+      ++next;
+      if (!(more > 0) || !(rate > 0) || !std::isfinite(rate)) return;
+      done += more;
+      time += more / rate;
+    }));
+  }
+  return time > 0 ? Result<std::optional<double>>(done / time) : MeanOf(rates);
 }
 
 Status Smooth(HistoryValues& before, HistoryValues& values, double weight, uint64_t most,

@@ -8,6 +8,12 @@ namespace imgd {
 /// The mean of all the values that are numbers, where there is one. Throws and fails as the columns do.
 Result<std::optional<double>> MeanOf(HistoryValues& values);
 
+/// The mean of a rate over the work that was done: all of it over all the time that it took, so that a report
+/// counts by what it is of. `work`: how far the job was at each of the values, which may fall where a later
+/// start began. A value without one before it, whose work is not known, is left out; where there are no
+/// others it is the mean of the values. Throws and fails as the columns do.
+Result<std::optional<double>> MeanRateOf(HistoryValues& rates, HistoryValues& work);
+
 /// Values that are read to smooth the figures of a query, of all of them together: some 70 ms.
 inline constexpr uint64_t kMostSmoothed = 1'500'000;
 

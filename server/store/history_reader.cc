@@ -148,7 +148,9 @@ Status AddMeans(Database& database, JobId job, const std::vector<Stretch>& stret
                 const CurveQuery& query, uint64_t most_smoothed, Curve& curve) {
   HistoryValues values = ValuesOf(database, job, stretches, figure, Which::kWithin);
   if (query.mean) {
-    IMGD_ASSIGN(curve.mean, MeanOf(values));
+    HistoryValues work = ValuesOf(database, job, stretches, Figure::kEpoch, Which::kWithin);
+    const bool is_rate = figure == Figure::kImagesPerSecond;
+    IMGD_ASSIGN(curve.mean, is_rate ? MeanRateOf(values, work) : MeanOf(values));
   }
   if (!(query.smooth > 0)) return {};
   HistoryValues before = ValuesOf(database, job, stretches, figure, Which::kBefore);

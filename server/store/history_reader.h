@@ -36,7 +36,8 @@ struct CurvePoint {
 struct Curve {
   std::string name;
   std::vector<CurvePoint> points;
-  std::optional<double> mean = {};  ///< of all the values that are numbers
+  /// Of all the values that are numbers; of images_per_second all images over all their time.
+  std::optional<double> mean = {};
 };
 
 /// Names of validations' figures.

@@ -428,6 +428,35 @@ TEST_F(HistoryTest, TheMeanIsOfEveryReport) {
   EXPECT_FALSE(curves[1].mean.has_value());
 }
 
+TEST_F(HistoryTest, TheMeanOfSpeedsIsAllImagesOverAllTheirTime) {
+  const auto report = [this](uint64_t generation, uint64_t step, double images_per_second) {
+    v1::StepMetrics metrics;
+    metrics.set_step(step);
+    metrics.set_epoch(static_cast<double>(step) / 1000);
+    metrics.set_images_per_second(images_per_second);
+    store->AppendEvent({.run = {JobId(1), Generation(generation)},
+                        .number = ++number,
+                        .sequence = step,
+                        .kind = EventKind::kStep,
+                        .time_us = static_cast<int64_t>(number) * 1'000'000,
+                        .payload = metrics.SerializeAsString()});
+    ASSERT_TRUE(store->Commit().has_value());
+  };
+  const auto mean = [this] {
+    return Curves(1, {.names = {"images_per_second"}, .points = 1, .mean = true}).front().mean.value();
+  };
+  report(1, 1, 500);
+  EXPECT_DOUBLE_EQ(mean(), 500) << "of one report what it says";
+  report(1, 10, 100);
+  report(1, 11, 1000);
+  // Nine steps at 100 and one at 1000; of how many the first is nobody knows.
+  EXPECT_NEAR(mean(), 10 / (9 / 100. + 1 / 1000.), 1e-9);
+  // It goes on from step 10: step 11 counts once, and of how many its report is nobody knows.
+  report(2, 11, 77);
+  report(2, 21, 50);
+  EXPECT_NEAR(mean(), 20 / (9 / 100. + 1 / 77. + 10 / 50.), 1e-9);
+}
+
 TEST_F(HistoryTest, ValidationsAndNames) {
   Report(1, 1, 1, 3000);
   Validate(1, 1, 1, 0.3);

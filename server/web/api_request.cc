@@ -1,6 +1,7 @@
 #include "server/web/api_request.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
@@ -237,6 +238,23 @@ Status ReadBody(const std::string& body, Message& message) {
   return tl::unexpected(WhyNotRead(message, ToUtf8(std::string(why.data(), why.size()))));
 }
 
+std::string TextOf(const Message& message, const FieldDescriptor& field) {
+  std::string text;
+  google::protobuf::TextFormat::PrintFieldValueToString(message, &field, -1, &text);
+  return text;
+}
+
+/// What the path says of a field; the body may say the same, but nothing else.
+Status SetFromPath(Message& message, const FieldDescriptor& field, const std::string& text) {
+  const std::unique_ptr<Message> unset(message.New());
+  const std::string said = TextOf(message, field);
+  IMGD_TRY(SetOne(message, field, text));
+  const std::string named = TextOf(message, field);
+  if (said == TextOf(*unset, field) || said == named) return {};
+  return Fail(ErrorCode::kInvalidArgument, "{}: found {} in the body; the path has {}", field.name(),
+              Shown(said), named);
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view query) {
@@ -277,12 +295,13 @@ Status ReadRequest(const Request& request, Message& message) {
   const auto* descriptor = message.GetDescriptor();
   for (const auto& [name, text] : ParseQuery(request.query)) {
     const auto* field = descriptor->FindFieldByName(name);
-    if (field == nullptr || request.parameters.contains(name))
-      return tl::unexpected(NoSuchField(*descriptor, name));
+    if (field == nullptr) return tl::unexpected(NoSuchField(*descriptor, name));
+    if (request.parameters.contains(name))
+      return Fail(ErrorCode::kInvalidArgument, "the path has the field '{}' already", name);
     IMGD_TRY(SetField(message, *field, text));
   }
   for (const auto& [name, text] : request.parameters)
-    IMGD_TRY(SetOne(message, *descriptor->FindFieldByName(name), PercentDecode(text)));
+    IMGD_TRY(SetFromPath(message, *descriptor->FindFieldByName(name), PercentDecode(text)));
   return {};
 }
 

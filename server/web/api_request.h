@@ -23,9 +23,9 @@ std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view que
 Status SetField(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
                 const std::string& text);
 
-/// Fills `message` from a body in JSON (where there is one), the query's fields and the names of the path,
-/// which count more. Errors: kInvalidArgument: of a body that is no JSON, with line and column; of a field
-/// that the message does not have, with the nearest one that it has.
+/// Fills `message` from a body in JSON (where there is one), the query's fields and the names of the path.
+/// Errors: kInvalidArgument: of a body that is no JSON, with line and column; of a field that the message
+/// does not have, with the nearest one that it has; of one that the path has and another place contradicts.
 Status ReadRequest(const Request& request, google::protobuf::Message& message);
 
 }  // namespace imgd::web

@@ -1,0 +1,72 @@
+#include "server/rpc/held_back.h"
+
+#include <fmt/format.h>
+
+namespace imgd {
+namespace {
+
+constexpr size_t kMostNamed = 3;
+/// Of a larger sweep nobody is looked for.
+constexpr uint32_t kMostMembers = 1000;
+
+std::string NameOf(const JobRecord& job) { return fmt::format("job {} ({})", job.id, job.name); }
+
+/// Why it will not go on by itself: "is paused"; empty where it will.
+std::string WhyItStands(const JobRecord& job) {
+  if (job.state == JobState::kPaused)
+    return fmt::format("is paused (imgcli resume {} goes on with it)", job.id);
+  const bool never = job.state == JobState::kQueued && job.reason.code == ReasonCode::kNeverFits;
+  return never ? "could not start on the cluster as it is" : "";
+}
+
+Result<std::vector<std::string>> OfDependencies(const JobRecord& record, Reader& reader) {
+  constexpr size_t kMostLookedAt = 100;  // of a large sweep not all
+  std::vector<std::string> texts;
+  size_t looked_at = 0;
+  for (const auto& dependency : record.after) {
+    if (dependency.ended) continue;
+    if (++looked_at > kMostLookedAt) break;
+    IMGD_ASSIGN(const auto row, reader.Job(dependency.job, false));
+    const std::string why = row ? WhyItStands(row->job) : "";
+    if (!why.empty()) texts.push_back(fmt::format("{} {}", NameOf(row->job), why));
+    if (texts.size() == kMostNamed) break;
+  }
+  return texts;
+}
+
+/// Members that have their turn, but don't run.
+Result<std::vector<std::string>> OfItsSweep(const JobRecord& record, Reader& reader) {
+  std::vector<std::string> texts;
+  IMGD_ASSIGN(const auto sweep, reader.SweepWith(record.id));
+  if (!sweep || sweep->members > kMostMembers) return texts;
+  const JobId end(sweep->id.value() + sweep->members);
+  IMGD_ASSIGN(
+      const auto rows,
+      reader.Jobs({.states = {JobState::kQueued}, .before = end, .from = sweep->id, .most = kMostMembers}));
+  for (auto row = rows.rbegin(); row != rows.rend() && texts.size() < kMostNamed; ++row) {
+    const ReasonCode code = row->job.reason.code;
+    const bool held_back =
+        code == ReasonCode::kSweepFull || code == ReasonCode::kAfterJob || code == ReasonCode::kNotBefore;
+    if (held_back) continue;
+    const std::string why = WhyItStands(row->job);
+    texts.push_back(
+        fmt::format("it is the turn of {}, which {}", NameOf(row->job), why.empty() ? "waits itself" : why));
+  }
+  return texts;
+}
+
+}  // namespace
+
+Status ExplainWhoHoldsItBack(const JobRecord& record, Reader& reader, v1::Job& out) {
+  if (record.state != JobState::kQueued) return {};
+  std::vector<std::string> texts;
+  if (record.reason.code == ReasonCode::kAfterJob) {
+    IMGD_ASSIGN(texts, OfDependencies(record, reader));
+  } else if (record.reason.code == ReasonCode::kSweepFull) {
+    IMGD_ASSIGN(texts, OfItsSweep(record, reader));
+  }
+  for (const auto& text : texts) out.set_reason_text(fmt::format("{}; {}", out.reason_text(), text));
+  return {};
+}
+
+}  // namespace imgd
