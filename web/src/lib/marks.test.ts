@@ -67,6 +67,16 @@ test('a resize is told from a preemption, and what starts a job again from its f
   assert.deepEqual(tones(change(150, 'STARTING', 'RUNNING', '2')), ['s5']);
 });
 
+test('another priority is no mark, whatever the job does', () => {
+  const changed = (['QUEUED', 'RUNNING', 'PREEMPTING', 'PAUSED'] as const).map((state) =>
+    change(150, state, state, '2', 'REASON_CODE_CHANGED_BY_USER'),
+  );
+  assert.deepEqual(
+    marksOf({ ...data(...changed), job: { job_yaml: '' } } as GetJobResponse, [], 'time', AXES),
+    [],
+  );
+});
+
 test('each kind of mark has a sign and words of its own: colour alone says nothing', () => {
   const kinds = Object.values(MARK_TONES);
   for (const key of ['sign', 'text'] as const)

@@ -84,7 +84,8 @@ export function marksOf(
 function changes({ history }: GetJobResponse, place: (seconds: number) => number): Mark[] {
   return history.flatMap((event): Mark[] => {
     const change = event.state_change;
-    if (!change) return [];
+    // Another priority is told as a change, too, and changes no state.
+    if (!change || change.from === change.to) return [];
     const resized = change.reason === 'REASON_CODE_RESIZED';
     const tone = { PREEMPTING: 'warn', PAUSED: 'warn', FAILED: 'bad' }[change.to.slice(10)] as
       | MarkTone
@@ -93,7 +94,6 @@ function changes({ history }: GetJobResponse, place: (seconds: number) => number
     const failed =
       change.to === 'JOB_STATE_QUEUED' &&
       change.from !== 'JOB_STATE_UNSPECIFIED' &&
-      change.from !== 'JOB_STATE_QUEUED' &&
       change.from !== 'JOB_STATE_PREEMPTING' &&
       change.from !== 'JOB_STATE_PAUSED';
     if (!tone && !again && !failed) return [];
