@@ -98,6 +98,8 @@ export function setFigures(one: WorldJob): void {
       all_reduce_seconds: perStep * 0.2,
       all_reduce_hidden_ratio: 0.81,
     },
+    // Reports and the like are the rest.
+    loader: { interval_seconds: perStep * LOG_EVERY * 1.02 },
   };
   if (devices > 1) {
     job.last_step.ranks = {

@@ -56,6 +56,7 @@ export class Live {
       eta_seconds: figures.eta_seconds,
       total_steps: figures.total_steps,
       times: figures.times,
+      loader: figures.loader,
       ranks: figures.ranks,
       time_us: us(Date.now() / 1000),
     });

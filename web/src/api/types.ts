@@ -61,6 +61,7 @@ export interface StepMetrics {
   total_steps: Int64;
   gradient_norm: Double;
   times?: StepTimes;
+  loader?: { interval_seconds: Double };
   ranks?: RankSpread;
   devices?: DeviceSpread;
 }
@@ -455,7 +456,8 @@ export interface JobGone {
 }
 
 /** `event: step` of the stream. */
-export interface LiveStep extends Partial<Pick<StepMetrics, 'times' | 'ranks' | 'devices' | 'total_steps'>> {
+export interface LiveStep
+  extends Partial<Pick<StepMetrics, 'times' | 'loader' | 'ranks' | 'devices' | 'total_steps'>> {
   job_id: Int64;
   time_us?: Int64;
   generation: Int64;

@@ -27,7 +27,7 @@ export interface JobRow {
 export const LIVE_STATES: readonly ShortState[] = ['QUEUED', 'STARTING', 'RUNNING', 'PREEMPTING', 'PAUSED'];
 
 /** While it has devices. */
-const HOLDS: readonly ShortState[] = ['STARTING', 'RUNNING', 'PREEMPTING'];
+export const HOLDS: readonly ShortState[] = ['STARTING', 'RUNNING', 'PREEMPTING'];
 
 export function stateOf(job: Job): ShortState {
   return shortEnum(job.state, 'JOB_STATE_') as ShortState;
@@ -35,6 +35,11 @@ export function stateOf(job: Job): ShortState {
 
 export function isOver(state: ShortState): boolean {
   return state === 'COMPLETED' || state === 'FAILED' || state === 'CANCELLED';
+}
+
+/** Whether it has devices: its ranks are there, and not only were. */
+export function holdsDevices(job: Job): boolean {
+  return HOLDS.includes(stateOf(job));
 }
 
 /** Whether a job may have the number: they count from 1, and none gets beyond what pages can count. */
@@ -75,7 +80,7 @@ export function ranFor(job: Job, now: number): number {
   if (!Number.isFinite(started)) return Number.NaN;
   const state = stateOf(job);
   if (job.external) return ((isOver(state) ? ms(job.ended_us) : now) - started) / 1000;
-  return num(job.held_ms) / 1000 + (HOLDS.includes(state) ? Math.max(now - started, 0) / 1000 : 0);
+  return num(job.held_ms) / 1000 + (holdsDevices(job) ? Math.max(now - started, 0) / 1000 : 0);
 }
 
 /** With the moment at which it is told, for what goes on from there. */
@@ -86,7 +91,7 @@ export function toldNow(job: Job): Job {
 /** Time that it held devices, times their number, hours. imgd counts what runs once a minute: here to the moment, also over
  * former starts where those had as many. */
 export function deviceHours(job: Job, now: number): number {
-  if (!HOLDS.includes(stateOf(job)) || job.external) return job.device_hours;
+  if (!holdsDevices(job) || job.external) return job.device_hours;
   const devices = (job.nodes_now || job.nodes) * job.ranks_per_node;
   const since = (from: number) => (Math.max(now - from, 0) / 3_600_000) * devices;
   const before = job.max_nodes > job.nodes ? 0 : (num(job.held_ms) / 3_600_000) * devices;

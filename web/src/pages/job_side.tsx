@@ -1,26 +1,19 @@
 import { useEffect } from 'preact/hooks';
 import { followNodes, nodesState, recentBusy } from '../api/nodes_data.ts';
-import type { Job, StepTimes } from '../api/types.ts';
+import type { Job } from '../api/types.ts';
 import { bytes, clock, count, hours, millis, ms, num, percent, plural } from '../lib/format.ts';
-import { deviceHours, isOver, stateOf } from '../lib/jobs.ts';
+import { deviceHours, holdsDevices } from '../lib/jobs.ts';
 import { busyCurve, busyOf } from '../lib/nodes.ts';
+import { type StepStages, stagesOf } from '../lib/stages.ts';
 import { useStore } from '../lib/store.ts';
 import { Meter, now, Spark } from '../ui/bits.tsx';
 
-const STAGES: [string, keyof StepTimes, string][] = [
-  ['Waiting for input', 'input_seconds', 'f2'],
-  ['Forward', 'forward_seconds', 'f1'],
-  ['Backward', 'backward_seconds', 'f4'],
-  ['Waiting for ranks', 'communication_seconds', 'f6'],
-  ['Optimizer', 'optimizer_seconds', 'f3'],
-];
-
 /** Beside the curves: where the time of a step goes, how the ranks differ, where they are. */
 export function JobSide({ job }: { job: Job }) {
-  const times = job.last_step?.times;
+  const stages = job.last_step ? stagesOf(job.last_step) : null;
   return (
     <div class="stack">
-      {times && times.steps > 0 && <Stages times={times} />}
+      {stages && <Stages stages={stages} />}
       {job.last_step?.ranks && <Ranks job={job} />}
       <Busy job={job} />
       <Places job={job} />
@@ -29,24 +22,18 @@ export function JobSide({ job }: { job: Job }) {
   );
 }
 
-function Stages({ times }: { times: StepTimes }) {
-  const parts = STAGES.map(([name, key, fill]) => ({
-    name,
-    fill,
-    seconds: num(times[key]) / times.steps,
-  }));
-  const total = parts.reduce((sum, part) => sum + part.seconds, 0) || 1;
+function Stages({ stages: { seconds, parts } }: { stages: StepStages }) {
   return (
     <section class="panel">
       <header>
         <h2>Where a step’s time goes</h2>
         <span class="grow" />
-        <span class="muted">{millis(total)}</span>
+        <span class="muted">{millis(seconds)}</span>
       </header>
       <div class="body">
         <div class="stages" aria-hidden="true">
           {parts.map((part) => (
-            <i key={part.name} class={part.fill} style={{ width: `${(part.seconds / total) * 100}%` }} />
+            <i key={part.name} class={part.fill} style={{ width: `${part.share * 100}%` }} />
           ))}
         </div>
         <table>
@@ -61,7 +48,7 @@ function Stages({ times }: { times: StepTimes }) {
                   </span>
                 </th>
                 <td class="num">{millis(part.seconds)}</td>
-                <td class="num muted">{percent(part.seconds / total, 0)}</td>
+                <td class="num muted">{percent(part.share, 0)}</td>
               </tr>
             ))}
           </tbody>
@@ -171,7 +158,7 @@ function Places({ job }: { job: Job }) {
   return (
     <section class="panel">
       <header>
-        <h2>{isOver(stateOf(job)) ? 'Where its ranks were' : 'Where its ranks are'}</h2>
+        <h2>{holdsDevices(job) ? 'Where its ranks are' : 'Where its ranks were last'}</h2>
       </header>
       <div class="body">
         {job.external ? (
