@@ -31,7 +31,10 @@ browserTest('twenty runs are compared, and no two curves look the same, with col
   assert.equal(await page.getByText('can be compared').count(), 0);
   // As many as fit are in the table behind the chart too.
   await page.getByRole('button', { name: 'Training loss as a table' }).click();
-  assert.equal(await page.locator('section[aria-label="Training loss, table"] thead th').count(), 21);
+  const heads = await page.locator('section[aria-label="Training loss, table"] thead th').allTextContents();
+  for (const id of numbers)
+    assert.equal(heads.filter((head) => head.startsWith(`${id} `) && head.endsWith(', smoothed')).length, 1, id);
+  assert.equal(heads.filter((head) => /^\d+ [^,]+$/.test(head)).length, 20, 'the values themselves too');
 }); // biome-ignore format: one argument
 
 browserTest(

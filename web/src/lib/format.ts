@@ -37,6 +37,12 @@ export function tick(value: number): string {
   return group(String(Number(value.toPrecision(6))));
 }
 
+/** The same for the narrow axis at the side of a chart: "4.5e13". */
+export function shortTick(value: number): string {
+  if (!(Math.abs(value) >= 1e6)) return tick(value);
+  return Number(value.toPrecision(4)).toExponential().replace('+', '');
+}
+
 /** A whole number with thin no-break spaces between thousands. */
 export function count(value: number | string | undefined): string {
   const n = num(value);

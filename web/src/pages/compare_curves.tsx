@@ -5,6 +5,7 @@ import type { GetJobResponse, MetricAxis, MetricPoint } from '../api/types.ts';
 import type { look } from '../lib/compare.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { KNOWS_NOTHING } from '../lib/outliers.ts';
+import { resumedAt } from '../lib/pauses.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Segments, Trouble } from '../ui/bits.tsx';
@@ -54,14 +55,15 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
   const { data, error, reload } = useFigure(runs, name, axis, range, validation ? 0 : smoothing);
   const lines = useMemo((): Line[] => {
     if (!data || data.length !== runs.length) return [];
-    return runs.map(({ job, look }, i) => ({
+    return runs.map(({ job, history, look }, i) => ({
       label: `${job.id} ${job.name}`,
       tag: job.id,
-      points: data[i]!,
+      points: data[i]!.points,
       sparse: validation,
+      resumed: axis === 'time' ? resumedAt(history).map((at) => at - data[i]!.start) : [],
       ...look,
     }));
-  }, [data, runs, validation]);
+  }, [data, runs, validation, axis]);
   const choose = (what: { metric?: string; x?: string }) => {
     setRange(null);
     setQuery(what);
@@ -100,15 +102,15 @@ export function Curves({ runs }: { runs: readonly Run[] }) {
  * lie on one another. */
 function useFigure(runs: readonly Run[], name: Name, axis: MetricAxis, range: Range | null, smooth: number) {
   const starts = useRef(new Map<string, number>());
-  const one = async (id: string, signal: AbortSignal): Promise<MetricPoint[]> => {
+  const one = async (id: string, signal: AbortSignal) => {
     const start = (axis === 'time' && range && starts.current.get(id)) || 0;
     const part = range && { from: range.from + start, to: range.to + start };
     const { series } = await api.metrics(id, [name], axis, { points: POINTS, smooth, ...part }, signal);
     const points = series[0]?.points ?? [];
-    if (axis !== 'time' || points.length === 0) return points;
+    if (axis !== 'time' || points.length === 0) return { points, start: 0 };
     if (!range) starts.current.set(id, points[0]![0]);
     const first = starts.current.get(id) ?? 0;
-    return points.map(([x, ...rest]) => [x - first, ...rest] as MetricPoint);
+    return { points: points.map(([x, ...rest]) => [x - first, ...rest] as MetricPoint), start: first };
   };
   const loaded = useData(
     `curves ${runs.map(({ id }) => id).join()} ${name} ${axis} ${range?.from} ${range?.to} ${smooth}`,

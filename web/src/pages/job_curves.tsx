@@ -6,11 +6,12 @@ import { num } from '../lib/format.ts';
 import { isOver, stateOf } from '../lib/jobs.ts';
 import { MARK_TONES, type Mark, type MarkTone, marksOf } from '../lib/marks.ts';
 import { KNOWS_NOTHING } from '../lib/outliers.ts';
+import { resumedAt } from '../lib/pauses.ts';
 import { current, setQuery } from '../lib/route.ts';
 import { useStore } from '../lib/store.ts';
 import { Empty, Segments, Trouble } from '../ui/bits.tsx';
 import { Chart, Zoom } from '../ui/chart.tsx';
-import type { Line } from '../ui/plot_table.ts';
+import { has, type Line } from '../ui/plot_table.ts';
 import { Smoothing } from '../ui/smoothing.tsx';
 import { useData } from '../ui/use_data.ts';
 import { JobSide } from './job_side.tsx';
@@ -68,8 +69,13 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
     if (known.current !== validated) for (const one of [first, others]) one.reload();
     known.current = validated;
   }, [validated]);
-  const loss = useMemo(() => lossOf(first.data ?? new Map()), [first.data]);
-  const lines = useMemo(() => linesOf(others.data ?? new Map()), [others.data]);
+  // By what else than time nothing is between what was before a pause and what came after it.
+  const resumed = useMemo(() => (axis === 'time' ? resumedAt(data.history) : []), [axis, data.history]);
+  const loss = useMemo(
+    () => lossOf(first.data ?? new Map()).map((one) => ({ ...one, resumed })),
+    [first.data, resumed],
+  );
+  const lines = useMemo(() => linesOf(others.data ?? new Map(), resumed), [others.data, resumed]);
   if (job.kind === 'JOB_KIND_COMMAND' || job.kind === 'JOB_KIND_CONVERSION') {
     return (
       <div class="split">
@@ -186,8 +192,6 @@ export function JobCurves({ data }: { data: GetJobResponse }) {
   );
 }
 
-const has = (lines: readonly Line[]) => lines.some((line) => line.points.length > 0);
-
 function waiting(job: Job): string {
   const state = stateOf(job);
   if (isOver(state)) return 'No figures: it reported none, or they are not kept any more';
@@ -212,7 +216,9 @@ function lossOf(metrics: Metrics): Line[] {
   return pair(points('loss'), points('val_loss'));
 }
 
-function linesOf(metrics: Metrics): Record<'top1' | 'rate' | 'speed' | 'busy' | 'stages' | 'ranks', Line[]> {
+type Name = 'top1' | 'rate' | 'speed' | 'busy' | 'stages' | 'ranks';
+
+function linesOf(metrics: Metrics, resumed: readonly number[]): Record<Name, Line[]> {
   const points = pointsIn(metrics);
   // Of reports at which no GPU could be read there is none.
   const read = (name: string) => points(name).filter((p) => Number.isFinite(p[3]));
@@ -221,7 +227,7 @@ function linesOf(metrics: Metrics): Record<'top1' | 'rate' | 'speed' | 'busy' | 
     five.length > 0
       ? [{ label: 'validation top-5', points: five, colour: 's3', dash: [5, 3], sparse: true }]
       : [];
-  return {
+  const all: Record<Name, Line[]> = {
     top1: [...pair(points('top1'), points('val_top1'), ' top-1'), ...top5],
     rate: [{ label: 'learning rate', points: points('learning_rate'), colour: 's1' }],
     speed: [{ label: 'images/s', points: points('images_per_second'), colour: 's3' }],
@@ -241,6 +247,8 @@ function linesOf(metrics: Metrics): Record<'top1' | 'rate' | 'speed' | 'busy' | 
       { label: 'fastest rank', points: points('own_least_seconds'), colour: 's1', dash: [5, 3] },
     ],
   };
+  for (const line of Object.values(all).flat()) line.resumed = resumed;
+  return all;
 }
 
 /** What happened to the job, as marks. It has a time or an epoch; where that is on another axis, figures tell. */

@@ -1,13 +1,14 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
-import { figure, millis, percent, stamp, tick, unit as withUnit } from '../lib/format.ts';
+import { figure, millis, percent } from '../lib/format.ts';
 import { MARK_TONES, type Mark, markAt } from '../lib/marks.ts';
 import { cutOf } from '../lib/outliers.ts';
 import { useStore } from '../lib/store.ts';
 import { optionsFor, type Unit } from './chart_options.ts';
+import { AXIS_NAMES, axisText, ChartTable } from './chart_table.tsx';
 import { Icon } from './icons.tsx';
-import { type Line, type PlotSeries, tableOf } from './plot_table.ts';
+import { type Line, tableOf, valueAt } from './plot_table.ts';
 import { paint } from './theme.tsx';
 
 interface Props {
@@ -34,13 +35,6 @@ interface Props {
    * Never changes. */
   atOnce?: boolean;
 }
-
-const AXIS_NAMES: Record<MetricAxis, string> = {
-  step: 'Step',
-  epoch: 'Epoch',
-  images: 'Images',
-  time: 'Time',
-};
 
 const FORMATS: Record<Unit, (value: number) => string> = {
   plain: (value) => figure(value),
@@ -103,9 +97,9 @@ export function Chart(props: Props) {
     plot.current?.redraw(false);
   }, [marks]);
 
-  const at = cursor ?? data[0]!.length - 1;
-  const shown = series.map((one, i) => ({ ...one, value: valueAt(data[i + 1]!, at) }));
-  const xText = axisText(axis, data[0]![at] ?? Number.NaN, elapsed);
+  const x = data[0]![cursor ?? data[0]!.length - 1] ?? Number.NaN;
+  const shown = lines.map((line) => ({ ...line, value: valueAt(line, x, smoothing) }));
+  const xText = axisText(axis, x, elapsed);
   const mark = nearMark(marks, data[0] as number[], cursor);
   return (
     <figure class="chart panel" aria-label={title}>
@@ -148,7 +142,14 @@ export function Chart(props: Props) {
         {empty && <p class="none">{props.none ?? 'No figures yet'}</p>}
       </div>
       {table && (
-        <ChartTable title={title} data={data} series={series} axis={axis} elapsed={elapsed} format={format} />
+        <ChartTable
+          title={title}
+          lines={lines}
+          smoothing={smoothing}
+          axis={axis}
+          elapsed={elapsed}
+          format={format}
+        />
       )}
       <div class="legend" aria-hidden="true">
         {!empty && (
@@ -156,14 +157,12 @@ export function Chart(props: Props) {
             {AXIS_NAMES[axis]} <b>{xText}</b>
           </span>
         )}
-        {shown
-          .filter((one) => one.kind === 'line' || one.kind === 'dots')
-          .map((one) => (
-            <span key={one.label}>
-              <Swatch colour={one.colour} dash={one.dash} dots={one.kind === 'dots'} />
-              {one.label} <b>{one.value === null ? '–' : format(one.value)}</b>
-            </span>
-          ))}
+        {shown.map((one) => (
+          <span key={one.label}>
+            <Swatch colour={one.colour} dash={one.dash ?? []} dots={one.sparse ?? false} />
+            {one.label} <b>{one.value === null ? '–' : format(one.value)}</b>
+          </span>
+        ))}
         {mark && (
           <span class={mark.tone}>
             {MARK_TONES[mark.tone].sign} {mark.text}
@@ -222,26 +221,14 @@ export function Zoom({ range, showAll }: { range: unknown; showAll: () => void }
   );
 }
 
-/** The last value at or before a row: lines have points at places of their own. */
-function valueAt(column: readonly (number | null)[], at: number): number | null {
-  for (let i = Math.min(at, column.length - 1); i >= 0; i--) if (column[i] !== null) return column[i]!;
-  return null;
-}
-
-function axisText(axis: MetricAxis, x: number, elapsed: boolean): string {
-  if (axis === 'time') return elapsed ? withUnit(figure(x / 3600), 'h') : stamp(x * 1000);
-  return tick(axis === 'epoch' ? Math.round(x * 1000) / 1000 : x);
-}
-
 function summary(
   title: string,
-  shown: readonly { kind: string; label: string; value: number | null }[],
+  shown: readonly { label: string; value: number | null }[],
   format: (v: number) => string,
   x: string,
   mark: Mark | undefined,
 ): string {
-  const values = shown.filter((one) => one.kind === 'line' || one.kind === 'dots');
-  const said = values
+  const said = shown
     .map((one) => `${one.label} ${one.value === null ? 'none' : format(one.value)}`)
     .join(', ');
   const marked = mark ? ` ${MARK_TONES[mark.tone].text}: ${mark.text}.` : '';
@@ -252,56 +239,4 @@ function nearMark(marks: readonly Mark[], xs: readonly number[], cursor: number 
   const x = cursor === null ? undefined : xs[cursor];
   if (x === undefined || xs.length < 2) return undefined;
   return markAt(marks, x, (xs[xs.length - 1]! - xs[0]!) / 80);
-}
-
-const MOST_ROWS = 200;
-
-function ChartTable(props: {
-  title: string;
-  data: (number | null)[][];
-  series: readonly PlotSeries[];
-  axis: MetricAxis;
-  elapsed: boolean;
-  format: (value: number) => string;
-}) {
-  const { data, series, axis } = props;
-  const columns = series
-    .map((one, i) => ({ ...one, values: data[i + 1]! }))
-    .filter((one) => one.kind === 'line' || one.kind === 'dots');
-  const rows = data[0]!.length;
-  const each = Math.max(Math.ceil(rows / MOST_ROWS), 1);
-  const picked = Array.from({ length: Math.ceil(rows / each) }, (_, i) => Math.max(rows - 1 - i * each, 0));
-  return (
-    <section class="chart-table" tabIndex={0} aria-label={`${props.title}, table`}>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col" class="num">
-              {AXIS_NAMES[axis]}
-            </th>
-            {columns.map((one) => (
-              <th scope="col" class="num" key={one.label}>
-                {one.label}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {picked.map((row) => (
-            <tr key={row}>
-              <td class="num">{axisText(axis, data[0]![row] ?? Number.NaN, props.elapsed)}</td>
-              {columns.map((one) => {
-                const value = one.values[row];
-                return (
-                  <td class="num" key={one.label}>
-                    {value === null || value === undefined ? '–' : props.format(value)}
-                  </td>
-                );
-              })}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
-  );
 }

@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 import type { MetricAxis } from '../api/types.ts';
 import { padded } from '../lib/axis.ts';
-import { tick, unit } from '../lib/format.ts';
+import { shortTick, tick, unit } from '../lib/format.ts';
 import { MARK_TONES, type MarkTone, toDraw } from '../lib/marks.ts';
 import { placeTags } from '../lib/tags.ts';
 import { faint, type PlotSeries, seriesFor } from './plot_table.ts';
@@ -10,9 +10,9 @@ import { colours } from './theme.tsx';
 /** What the values are. */
 export type Unit = 'plain' | 'share' | 'seconds';
 const TICKS: Record<Unit, (value: number) => string> = {
-  plain: tick,
-  share: (value) => unit(tick(value * 100), '%'),
-  seconds: (value) => unit(tick(value * 1000), 'ms'),
+  plain: shortTick,
+  share: (value) => unit(shortTick(value * 100), '%'),
+  seconds: (value) => (Math.abs(value) < 10 ? unit(tick(value * 1000), 'ms') : unit(shortTick(value), 's')),
 };
 
 interface Wanted {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type uPlot from 'uplot';
 import type { MetricPoint } from '../api/types.ts';
-import { isAlone, type Line, seriesFor, tableOf } from './plot_table.ts';
+import { has, type Line, seriesFor, tableOf, valueAt } from './plot_table.ts';
 
 const points: MetricPoint[] = [
   [1, 8, 8, 8, 8],
@@ -64,21 +65,53 @@ test('of many curves of which each report is a point, the raw one is behind the 
   assert.deepEqual(kinds(many, 0), Array(4).fill('line'));
 });
 
+const plotOf = (...data: (number | null)[][]) =>
+  ({ data, valToPos: (x: number) => 10 * x }) as unknown as uPlot;
+
 test('one value alone is a dot, as it is no line', () => {
-  assert.ok(isAlone([null, 3, null]) && isAlone([0]));
-  assert.ok(!isAlone([]) && !isAlone([null]) && !isAlone([1, null, 2]));
-  const { series } = tableOf([line()], 0);
-  const show = seriesFor(series.at(-1)!, 'rgb(1, 2, 3)').points!.show as (u: unknown, i: number) => boolean;
-  assert.ok(show({ data: [[1], [8]] }, 1));
-  assert.ok(
-    !show(
-      {
-        data: [
-          [1, 2],
-          [8, 9],
-        ],
-      },
-      1,
-    ),
-  );
+  const { filter } = seriesFor(tableOf([line()], 0).series.at(-1)!, 'rgb(1, 2, 3)').points!;
+  const shown = (...data: (number | null)[][]) =>
+    (filter as (u: uPlot, i: number) => number[] | null)(plotOf(...data), 1);
+  assert.deepEqual(shown([1], [8]), [0]);
+  assert.equal(shown([1, 2], [8, 9]), null);
+});
+
+test('a curve goes over the places of others, and is broken where the job went on', () => {
+  const gaps = (resumed: number[]) => {
+    const { series } = tableOf([line({ resumed })], 0.6);
+    return series.map((one) => {
+      const found = seriesFor(one, 'rgb(1, 2, 3)').gaps as unknown as (u: uPlot, i: number) => number[][];
+      return found(plotOf([1, 2, 3, 4], [8, null, 8, 8]), 1);
+    });
+  };
+  assert.deepEqual(gaps([]), Array(4).fill([]));
+  assert.deepEqual(gaps([2]), Array(4).fill([[10, 30]]), 'the raw curve and the band of its peaks too');
+});
+
+test('what a line says at a place is that of its last point there, and nothing where that is no number', () => {
+  const diverged: MetricPoint[] = [
+    [10, 2, 3, 2, 2.5],
+    [20, Number.NaN, Number.NaN, Number.NaN, Number.NaN],
+    // As of a server that has a mean of those before.
+    [30, Number.NaN, Number.NaN, Number.NaN, 2.5],
+  ];
+  const rows: [number, number, number | null][] = [
+    [5, 0, null],
+    [10, 0, 2],
+    [10, 0.6, 2.5],
+    [15, 0.6, 2.5],
+    [20, 0, null],
+    [20, 0.6, null],
+    [30, 0.6, null],
+    [99, 0, null],
+  ];
+  for (const [x, smoothing, wanted] of rows)
+    assert.equal(valueAt(line({ points: diverged }), x, smoothing), wanted, `${x} ${smoothing}`);
+  assert.equal(valueAt(line({ sparse: true }), 2, 0.6), 4, 'validations are not smoothed');
+});
+
+test('a chart whose points have no number has nothing to draw', () => {
+  const nothing: MetricPoint[] = [[1, Number.NaN, Number.NaN, Number.NaN]];
+  assert.ok(!has([]) && !has([line({ points: [] })]) && !has([line({ points: nothing })]));
+  assert.ok(has([line({ points: nothing }), line()]));
 });

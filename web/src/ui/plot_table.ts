@@ -1,6 +1,7 @@
 import type uPlot from 'uplot';
 import type { MetricPoint } from '../api/types.ts';
 import { align, throughPeaks } from '../lib/downsample.ts';
+import { aloneIn, breaksIn } from '../lib/pauses.ts';
 
 export interface Line {
   label: string;
@@ -12,6 +13,8 @@ export interface Line {
   sparse?: boolean;
   /** What is written at its end, in a few characters. */
   tag?: string;
+  /** Where on the axis the job went on after a time in which nothing ran: no line leads there. */
+  resumed?: readonly number[];
 }
 
 /** One column of a plot: a curve, what is behind it, or an edge of the band of its peaks. */
@@ -21,6 +24,7 @@ export interface PlotSeries {
   colour: string;
   dash: number[];
   tag: string;
+  resumed: readonly number[];
 }
 
 // More would hide one another's bands: the raw curve goes through the peaks then.
@@ -40,13 +44,13 @@ export function tableOf(
   const data: (number | null)[][] = [xs];
   const series: PlotSeries[] = [];
   const add = (line: Line, kind: PlotSeries['kind'], column: (number | null)[]) => {
-    const { colour, label, dash = [], tag = '' } = line;
+    const { colour, label, dash = [], tag = '', resumed = [] } = line;
     data.push(column);
-    series.push({ kind, colour, label, dash, tag });
+    series.push({ kind, colour, label, dash, tag, resumed });
   };
   lines.forEach((line, i) => {
     const peaks = !line.sparse && line.points.some((p) => p[2] > p[1]);
-    const smooth = smoothing > 0 && !line.sparse && line.points.some((p) => p[4] !== undefined);
+    const smooth = isSmoothed(line, smoothing);
     if (peaks && bands) {
       add(line, 'high', highs[i]!);
       add(line, 'low', lows[i]!);
@@ -59,15 +63,26 @@ export function tableOf(
   return { data, series };
 }
 
+/** Whether there is anything to draw: of one rank imgd has points of how the ranks differ, and no number in them. */
+export function has(lines: readonly Line[]): boolean {
+  return lines.some((line) => line.points.some((p) => Number.isFinite(p[3])));
+}
+
+export function isSmoothed({ sparse, points }: Line, smoothing: number): boolean {
+  return smoothing > 0 && !sparse && points.some((p) => p[4] !== undefined);
+}
+
+/** What a line says at x: that of its last point at or before it, since lines have points at places of their own. Null where
+ * there is none, and where that is no number. */
+export function valueAt(line: Line, x: number, smoothing: number): number | null {
+  const point = line.points.findLast((p) => p[0] <= x);
+  if (!point || !Number.isFinite(point[3])) return null;
+  const value = isSmoothed(line, smoothing) ? point[4] : point[3];
+  return value !== undefined && Number.isFinite(value) ? value : null;
+}
+
 /** A colour ("rgb(1, 2, 3)") with a share of its strength. */
 export const faint = (colour: string, share: number) => colour.replace(/^rgb\((.*)\)$/, `rgba($1, ${share})`);
-
-/** Whether there is one value only, which is no line. */
-export function isAlone(column: ArrayLike<number | null | undefined>): boolean {
-  let values = 0;
-  for (let i = 0; i < column.length && values < 2; i++) if (typeof column[i] === 'number') values++;
-  return values === 1;
-}
 
 /** How a column is drawn. */
 export function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
@@ -77,10 +92,18 @@ export function seriesFor(one: PlotSeries, colour: string): uPlot.Series {
     stroke: edge ? 'transparent' : one.kind === 'raw' ? faint(colour, 0.38) : colour,
     width: edge ? 0 : one.kind === 'raw' ? 1 : 1.5,
     dash: one.dash,
-    spanGaps: true,
+    // Between its own values it goes over the places of others.
+    gaps: (u, i) => {
+      const place = (at: number) => u.valToPos(u.data[0][at]!, 'x', true);
+      return breaksIn(u.data[0], u.data[i]!, one.resumed).map(([from, to]) => [place(from), place(to)]);
+    },
     points: {
-      show:
-        one.kind === 'dots' || (one.kind === 'line' && ((u: uPlot, i: number) => isAlone(u.data[i] ?? []))),
+      show: one.kind === 'dots',
+      // One value alone is no line.
+      filter: (u, i) => {
+        const alone = one.kind === 'line' ? aloneIn(u.data[0], u.data[i]!, one.resumed) : [];
+        return alone.length > 0 ? alone : null;
+      },
       size: 5,
       fill: colour,
       stroke: colour,
