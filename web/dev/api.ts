@@ -122,6 +122,10 @@ function logs(call: Call) {
   const tail = Number(query.get('tail')) || 1000;
   const rank = query.get('rank');
   const ranks = Math.min(one.job.nodes * one.job.ranks_per_node, 64);
+  if (rank !== null && !/^\d+$/.test(rank))
+    throw new Refusal(400, 'INVALID_ARGUMENT', `rank: found '${rank}'; a whole number is allowed`);
+  if (Number(rank) >= Math.max(one.job.max_nodes, one.job.nodes) * one.job.ranks_per_node)
+    throw new Refusal(400, 'INVALID_ARGUMENT', `job ${one.job.id} has no rank ${rank}`);
   const wanted = rank === null ? Array.from({ length: ranks }, (_, i) => i) : [Number(rank)];
   const place = (text: string | null) => {
     const [generation, ...parts] = (text ?? '').split('-');

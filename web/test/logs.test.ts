@@ -77,6 +77,16 @@ browserTest('of a start that had more nodes each rank can be chosen', async ({ p
   assert.equal(await ranks.count(), 9);
 }, { everyMs: 0 }); // biome-ignore format: one argument
 
+browserTest('of a rank that there is none of the page says just that, and what is no number is no rank', async ({ page, base }) => {
+  await page.goto(`${base}/jobs/91/logs?rank=99`);
+  await page.getByRole('alert').getByText('job 91 has no rank 99').waitFor();
+  assert.equal(await page.locator('.log .empty').count(), 0);
+  await page.goto(`${base}/jobs/91/logs?rank=abc&start=x`);
+  await page.locator('.log .line').first().waitFor();
+  assert.equal(await page.getByRole('alert').count(), 0);
+  assert.equal(await page.getByLabel('Rank').inputValue(), 'all');
+}, { everyMs: 0 }); // biome-ignore format: one argument
+
 browserTest('of an ended job without figures and lines nothing is awaited', async ({ page, base }) => {
   await page.route('**/api/v1/jobs/11/metrics?*', (route) =>
     route.fulfill({ json: { images_per_epoch: 0, series: [] } }),

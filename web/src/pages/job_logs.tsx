@@ -16,10 +16,10 @@ export function JobLogs({ job }: { job: Job }) {
   const place = lineAt(chosen);
   // A line is of its start, whichever the job is at by now.
   const older = place && place.generation !== job.generation ? place.generation : undefined;
-  const generation = query.get('start') ?? older;
+  const generation = wholeNumber(query.get('start'))?.toString() ?? older;
   const ranks = ranksOf(job, generation);
   const rankText = query.get('rank') ?? (place ? String(place.rank) : ranks > 1 ? '0' : '');
-  const rank = rankText === 'all' || rankText === '' ? undefined : Number(rankText);
+  const rank = wholeNumber(rankText);
   const [text, setText] = useQueryText('q');
   const contains = query.get('q') ?? '';
   const level = (LEVELS.find((one) => one === query.get('level')) ?? 'debug') as Level;
@@ -63,7 +63,7 @@ export function JobLogs({ job }: { job: Job }) {
         />
         <select
           aria-label="Rank"
-          value={rankText || 'all'}
+          value={String(rank ?? 'all')}
           onChange={(event) => setQuery({ rank: event.currentTarget.value, line: '' })}
         >
           <option value="all">All ranks</option>
@@ -131,10 +131,15 @@ export function JobLogs({ job }: { job: Job }) {
         follow={follow}
         onUnfollow={() => setFollow(false)}
         manyRanks={rank === undefined && ranks > 1}
-        none={loading ? 'Loading …' : searches ? 'No line is like that' : nothing(job)}
+        none={error ? '' : loading ? 'Loading …' : searches ? 'No line is like that' : nothing(job)}
       />
     </section>
   );
+}
+
+/** A number of the address; undefined for "all", and for what somebody wrote there that is none. */
+function wholeNumber(text: string | null): number | undefined {
+  return /^\d+$/.test(text ?? '') ? Number(text) : undefined;
 }
 
 function nothing(job: Job): string {

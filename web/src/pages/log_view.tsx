@@ -21,6 +21,7 @@ interface Props {
   follow: boolean;
   onUnfollow: () => void;
   manyRanks: boolean;
+  /** What is said where there are no lines; empty where it is said elsewhere. */
   none: string;
 }
 
@@ -79,7 +80,7 @@ export function LogView(props: Props) {
         aria-label="Lines"
         onScroll={(event) => scroll(event.currentTarget)}
       >
-        {lines.length === 0 && <p class="empty muted">{none}</p>}
+        {lines.length === 0 && none && <p class="empty muted">{none}</p>}
         {older && (
           <button type="button" class="small" onClick={older}>
             Older lines
